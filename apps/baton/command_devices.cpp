@@ -1,0 +1,52 @@
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "baton/base/error.h"
+#include "commands.h"
+#include "environment.h"
+#include "options.h"
+#include "terminal.h"
+
+namespace baton::app {
+namespace {
+
+void show_devices(const std::string& devices, const std::string& json) {
+  const cluster::Machine machine = cluster::probe();
+  const cluster::Cluster cluster(cluster::parse_devices(devices, machine));
+  if (!json.empty()) {
+    nlohmann::ordered_json object{{"devices", nlohmann::ordered_json::array()},
+                                  {"environment", environment(machine, cluster)}};
+    for (const cluster::Device& device : cluster.devices()) {
+      object["devices"].push_back(
+          {{"name", device.name}, {"cores", device.cores}, {"memory_bytes", device.memory.count}});
+    }
+    write_output(json, object.dump(2) + "\n");
+    return;
+  }
+  fmt::print("{} with {} core{}, {} of memory, {} of cache\n\n", machine.cpu, machine.cores.size(),
+             machine.cores.size() == 1 ? "" : "s", to_text(machine.memory), to_text(machine.cache));
+  Table table({"device", "cores", "memory"});
+  for (const cluster::Device& device : cluster.devices()) {
+    table.row({device.name, describe_cores(device), to_text(device.memory)});
+  }
+  fmt::print("{}", table.text());
+  if (cluster.oversubscribed()) {
+    fmt::print("\nThere are more devices than cores: they take turns.\n");
+  }
+}
+
+}  // namespace
+
+void add_devices_command(CLI::App& program) {
+  CLI::App* command = program.add_subcommand("devices", "Show the devices there are, or those that --devices names");
+  auto devices = std::make_shared<std::string>("cpu");
+  auto json = std::make_shared<std::string>();
+  command->add_option("-d,--devices", *devices, "cpu (one device), cpu:4 (four), cpu:0-3,4-7 (by cores)")
+      ->capture_default_str();
+  command->add_option("--json", *json, "write them as JSON to a file, or to standard output with -");
+  command->footer("\nExample:\n  baton devices --devices cpu:4");
+  command->callback([devices, json] { show_devices(*devices, *json); });
+}
+
+}  // namespace baton::app

@@ -1,0 +1,125 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <fstream>
+#include <iterator>
+#include <map>
+
+#include "baton/base/error.h"
+#include "baton/plan/text.h"
+#include "baton/plan/verify.h"
+#include "commands.h"
+#include "options.h"
+#include "terminal.h"
+
+namespace baton::app {
+namespace {
+
+struct PlanWords {
+  JobWords job;
+  std::string file;
+  bool text = false;
+  bool dot = false;
+  bool verify = false;
+};
+
+std::string read_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  if (!file) {
+    throw usage_error("{} cannot be read", path);
+  }
+  return text;
+}
+
+/// "0-2", "3": the blocks whose forward a device computes.
+std::string blocks_of(const plan::Plan& plan, DeviceId device) {
+  std::map<std::int32_t, bool> blocks;
+  for (const plan::Task& task : plan.tasks()) {
+    if (task.device == device && task.lane == plan::Lane::compute && task.labels.block >= 0 &&
+        task.labels.phase != plan::Phase::update && !std::holds_alternative<plan::Delay>(task.action)) {
+      blocks[task.labels.block] = true;
+    }
+  }
+  if (blocks.empty()) {
+    return "none";
+  }
+  const std::int32_t first = blocks.begin()->first;
+  const std::int32_t last = blocks.rbegin()->first;
+  return first == last ? fmt::format("{}", first) : fmt::format("{}-{}", first, last);
+}
+
+std::string summary(const plan::Plan& plan, const plan::Verdict& verdict) {
+  const std::vector<plan::Totals> totals = plan::totals_by_device(plan);
+  plan::Totals all;
+  Table table({"device", "blocks", "tasks", "work", "transfers", "sent", "received", "memory"});
+  for (std::size_t d = 0; d < totals.size(); ++d) {
+    const plan::Totals& one = totals[d];
+    table.row({plan.devices()[d], blocks_of(plan, DeviceId(d)), fmt::format("{}", one.tasks), to_text(one.work.flops),
+               fmt::format("{}", one.transfers), to_text(one.work.sent), to_text(one.work.received),
+               to_text(verdict.memory.peak[d])});
+    all.transfers += one.transfers;
+    all.transfers_forward += one.transfers_forward;
+    all.work.sent += one.work.sent;
+    all.work.flops += one.work.flops;
+  }
+  return fmt::format("{}\n\n{}\n{} transfers ({} in the forward), {} collectives, {} on the wire, {} of work a step\n",
+                     plan.title(), table.text(), all.transfers, all.transfers_forward,
+                     [&] {
+                       std::size_t count = 0;
+                       for (std::size_t m = 0; m < plan.meeting_count(); ++m) {
+                         const auto members = plan.members(MeetingId(m));
+                         count += !members.empty() && std::holds_alternative<plan::Collective>(plan[members[0]].action);
+                       }
+                       return count;
+                     }(),
+                     to_text(all.work.sent), to_text(all.work.flops));
+}
+
+void show_plan(const PlanWords& words) {
+  std::optional<Job> job;
+  if (words.file.empty()) {
+    job.emplace(words.job);
+  }
+  const plan::Plan plan = job ? job->compile() : plan::parse(read_file(words.file));
+  if (words.text) {
+    write_output("-", plan::to_text(plan));
+    return;
+  }
+  if (words.dot) {
+    write_output("-", plan::to_dot(plan));
+    return;
+  }
+  const plan::Verdict verdict = plan::verify(plan, job ? job->limits(plan) : plan::Limits{});
+  if (words.verify) {
+    for (const plan::Violation& violation : verdict.violations) {
+      fmt::print("{}: {}\n", plan::to_text(violation.rule), violation.text);
+    }
+    if (!verdict.holds()) {
+      throw failure("the plan breaks {} rule{}", verdict.violations.size(), verdict.violations.size() == 1 ? "" : "s");
+    }
+    fmt::print("The plan holds: {} tasks over {} buffers on {} device{}; nothing races, nothing can deadlock, all fits.\n",
+               plan.tasks().size(), plan.buffers().size(), plan.devices().size(), plan.devices().size() == 1 ? "" : "s");
+    return;
+  }
+  plan::require(verdict);
+  fmt::print("{}", summary(plan, verdict));
+}
+
+}  // namespace
+
+void add_plan_command(CLI::App& program) {
+  CLI::App* command = program.add_subcommand("plan", "Show what a step would do: stages, transfers, bytes, memory");
+  auto words = std::make_shared<PlanWords>();
+  add_job_flags(*command, words->job);
+  command->add_option("--file", words->file, "a plan's text instead of a job");
+  command->add_flag("--text", words->text, "print the whole plan as text, which --file reads back");
+  command->add_flag("--dot", words->dot, "print the graph for Graphviz");
+  command->add_flag("--verify", words->verify, "check the plan against its law and say what is broken");
+  command->footer(
+      "\nExamples:\n  baton plan --model mlp:dim=1024,depth=6 --strategy layers --devices cpu:2\n"
+      "  baton plan --strategy ddp --devices cpu:2 --dot | dot -Tsvg > plan.svg");
+  command->callback([words] { show_plan(*words); });
+}
+
+}  // namespace baton::app

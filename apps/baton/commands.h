@@ -1,0 +1,16 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace baton::app {
+
+/// Each adds its command to the program. A command runs when the line is parsed, throws what is wrong, and sets the exit
+/// code where the work was cut short.
+void add_devices_command(CLI::App& program);
+void add_plan_command(CLI::App& program);
+void add_train_command(CLI::App& program, int& exit_code);
+
+/// The command line as the user wrote it: what reproduces a result.
+std::string& command_line();
+
+}  // namespace baton::app

@@ -1,0 +1,91 @@
+#include <fmt/format.h>
+
+#include <csignal>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "baton/base/error.h"
+#include "commands.h"
+
+namespace baton::app {
+namespace {
+
+constexpr const char* footer = R"(
+Examples:
+  baton devices
+  baton plan  --model mlp:dim=1024,depth=6 --strategy layers --devices cpu:2
+  baton train --model mlp:dim=1024,depth=2 --strategy ddp --devices cpu:2 --batch 64
+  baton train --strategy dp --devices cpu:4 --json result.json --trace trace.json
+
+`baton COMMAND --help` says more.)";
+
+/// `--global_batch` is `--global-batch`: dashes for underscores in the names of flags, not in their values.
+std::vector<std::string> arguments(int argc, char** argv) {
+  std::vector<std::string> list;
+  for (int i = argc - 1; i > 0; --i) {  // CLI11 takes them last first
+    std::string word = argv[i];
+    if (word.starts_with("--")) {
+      const std::size_t end = std::min(word.find('='), word.size());
+      std::replace(word.begin(), word.begin() + static_cast<std::ptrdiff_t>(end), '_', '-');
+    }
+    list.push_back(std::move(word));
+  }
+  return list;
+}
+
+std::string quoted(const std::string& word) {
+  return word.find_first_of(" \t'\"$&;|<>*?()") == std::string::npos ? word : "'" + word + "'";
+}
+
+int complain(const std::string& sentence, int code) {
+  fmt::print(stderr, "baton: {}\n", sentence);
+  return code;
+}
+
+int run(int argc, char** argv) {
+  command_line() = "baton";
+  for (int i = 1; i < argc; ++i) {
+    command_line() += " " + quoted(argv[i]);
+  }
+  int exit_code = 0;
+  CLI::App program("Baton: a laboratory for parallel deep learning", "baton");
+  program.set_version_flag("--version", BATON_VERSION);
+  program.require_subcommand(1);
+  program.footer(footer);
+  add_devices_command(program);
+  add_plan_command(program);
+  add_train_command(program, exit_code);
+  try {
+    if (argc == 1) {
+      fmt::print("{}", program.help());
+      return 0;
+    }
+    program.parse(arguments(argc, argv));
+    return exit_code;
+  } catch (const CLI::Success& asked) {
+    return program.exit(asked);
+  } catch (const CLI::ParseError& error) {
+    return complain(fmt::format("{} (see baton --help)", error.what()), 2);
+  } catch (const Error& error) {
+    return complain(error.what(), error.kind() == Error::Kind::usage ? 2 : 1);
+  } catch (const std::bad_alloc&) {
+    return complain("there is not enough memory for this", 1);
+  } catch (const std::exception& error) {
+    return complain(fmt::format("this is a bug in baton, please report it: {}", error.what()), 1);
+  }
+}
+
+}  // namespace
+
+std::string& command_line() {
+  static std::string text;
+  return text;
+}
+
+}  // namespace baton::app
+
+int main(int argc, char** argv) {
+  std::signal(SIGPIPE, SIG_IGN);
+  return baton::app::run(argc, argv);
+}

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "baton/base/units.h"
+
+namespace baton::app {
+
+/// Columns of text, the first aligned left, the others right.
+class Table {
+ public:
+  explicit Table(std::vector<std::string> heading);
+  void row(std::vector<std::string> cells);
+  std::string text() const;
+
+ private:
+  std::vector<std::vector<std::string>> rows_;
+};
+
+/// A bar on the terminal's standard error while something long goes on; nothing where that is no terminal.
+class ProgressBar {
+ public:
+  ProgressBar(std::string what, std::int64_t total, bool wanted);
+  ~ProgressBar();
+  void show(std::int64_t done);
+  /// Takes the bar off the screen, so that other lines may be printed.
+  void clear();
+
+ private:
+  std::string what_;
+  std::int64_t total_;
+  bool visible_;
+  bool drawn_ = false;
+  Nanoseconds start_;
+};
+
+/// "-" or a path. Writes to a temporary name beside it, flushes and renames: the file is whole or not there.
+void write_output(const std::string& path, const std::string& text);
+/// Throws what `write_output` would throw, before the work that it is to keep has begun.
+void check_writable(const std::string& path);
+
+std::string percent(double share);
+
+}  // namespace baton::app

@@ -1,0 +1,295 @@
+"""Baton on CPU beside PyTorch, in rounds: the peak of the cores, Baton, the peer, the peak again. Prints Markdown.
+
+    /usr/bin/python3 bench/cpu.py                          every case, 5 rounds
+    /usr/bin/python3 bench/cpu.py --cases ddp --quick      the cases with "ddp" in their name, 2 short rounds
+    /usr/bin/python3 bench/cpu.py --json bench.json        every round's numbers and commands as well
+
+Absolute times drift on shared machines, so a ratio is taken within each round and the table shows their median. A round
+is dropped, counted and run again (at most twice the rounds in all) if the pair of cores did less than 1.8 times the work
+of one (on some virtual machines both are at times one physical core), or if other programs took more than 5 % of the
+cores (threads that meet at a barrier suffer from it out of proportion, the peer's most). The peers need Debian's
+python3-torch and libopenblas0-openmp; without them Baton's columns remain.
+"""
+
+import argparse
+import dataclasses
+import json
+import os
+import pathlib
+import resource
+import shlex
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+PEERS = ROOT / "bench" / "peers"
+BATCH = 64
+PAIR = 1.8
+OTHERS = 0.05
+PATIENCE_S = 60
+
+
+class Unavailable(Exception):
+    """A program is missing or failed; the text is one sentence for the user."""
+
+
+@dataclasses.dataclass
+class Result:
+    ns: float
+    peer_ns: float | None
+    commands: list
+    peer: str = ""  # what the peer says of itself
+
+
+@dataclasses.dataclass
+class Step:
+    """A training step of Linear+ReLU blocks under Baton and under the peer."""
+    name: str
+    dim: int
+    depth: int
+    devices: str
+    cores: int
+    steps: int
+    warmup: int
+    peer: list
+    strategy: str = "single"
+    against_single: bool = False  # the peer is Baton on one device of one core: the ratio is the speed-up
+    slow: bool = False
+
+    def flops(self):
+        """Two products a layer (forward, weight gradient), and the input's gradient for all but the first."""
+        return 2 * BATCH * self.dim * self.dim * (3 * self.depth - 1)
+
+    def baton(self, bench, strategy, devices):
+        command = [bench.baton, "train", "--model", f"mlp:dim={self.dim},depth={self.depth}", "--strategy", strategy,
+                   "--devices", devices, "--batch", str(BATCH), *self.length(bench), "--json", "-"]
+        return run(command)["step_time_ns"]["median"], command
+
+    def length(self, bench):
+        shorter = 3 if bench.quick and self.steps > 10 else 1
+        return ["--steps", str(self.steps // shorter), "--warmup", str(self.warmup // shorter)]
+
+    def measure(self, bench):
+        ns, command = self.baton(bench, self.strategy, self.devices)
+        if self.against_single:
+            single_ns, single = self.baton(bench, "single", "cpu:0")
+            return Result(ns, single_ns, [command, single])
+        if not bench.peer:
+            return Result(ns, None, [command])
+        peer = [*bench.peer, str(PEERS / "torch_step.py"), "--dim", str(self.dim), "--depth", str(self.depth),
+                "--batch", str(BATCH), *self.length(bench), *self.peer]
+        theirs = run(peer)
+        return Result(ns, theirs["step_time_ns"]["median"], [command, peer], about(theirs))
+
+
+@dataclasses.dataclass
+class AllReduce:
+    """A sum of float32 between two devices, against gloo or against the bare loop over the same memory."""
+    name: str
+    bytes: int
+    bare: bool = False
+    cores: int = 2
+    slow: bool = False
+
+    def flops(self):
+        return None
+
+    def measure(self, bench):
+        repeat = "5" if bench.quick else "20"
+        command = [str(bench.build / "bench" / "allreduce"), "--bytes", str(self.bytes), "--devices", "2", "--repeat", repeat]
+        ours = run(command)
+        if self.bare:
+            return Result(ours["time_ns"], ours["bare_time_ns"], [command])
+        if not bench.peer:
+            return Result(ours["time_ns"], None, [command])
+        peer = [*bench.peer, str(PEERS / "torch_allreduce.py"), "--bytes", str(self.bytes), "--ranks", "2", "--repeat", repeat]
+        theirs = run(peer)
+        return Result(ours["time_ns"], theirs["time_ns"], [command, peer], about(theirs))
+
+
+ONE, TWO = ["--threads", "1", "--cores", "0"], ["--threads", "2", "--cores", "0-1"]
+DDP2, DDP4 = ["--threads", "1", "--ddp", "2"], ["--threads", "1", "--ddp", "4"]
+CASES = [
+    Step("1024x2, one device of 1 core", 1024, 2, "cpu:0", 1, 60, 15, ONE),
+    Step("1024x2, one device of 2 cores", 1024, 2, "cpu:0-1", 2, 60, 15, TWO),
+    Step("2048x8, one device of 2 cores", 2048, 8, "cpu:0-1", 2, 10, 3, TWO),
+    Step("8192x8, one device of 2 cores", 8192, 8, "cpu:0-1", 2, 3, 1, TWO, slow=True),
+    Step("1024x2, ddp, 2 devices of 1 core", 1024, 2, "cpu:0,1", 2, 60, 15, DDP2, "ddp"),
+    Step("1024x2, ddp, 4 devices on 2 cores", 1024, 2, "cpu:4", 2, 60, 15, DDP4, "ddp"),
+    Step("2048x8, ddp, 2 devices of 1 core", 2048, 8, "cpu:0,1", 2, 10, 3, DDP2, "ddp"),
+    Step("1024x2, speed-up of ddp on 2 devices over one of 1 core", 1024, 2, "cpu:0,1", 2, 60, 15, [], "ddp", True),
+    AllReduce("all-reduce 64 MB, 2 devices, against gloo", 64 << 20),
+    AllReduce("all-reduce 64 MB, 2 devices, against the bare loop", 64 << 20, bare=True),
+]
+
+
+def run(command):
+    """The one JSON object a program prints."""
+    try:
+        done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=900)
+    except FileNotFoundError:
+        raise Unavailable(f"{command[0]} is missing; build Baton first (./baton does it)") from None
+    except subprocess.TimeoutExpired:
+        raise Unavailable(f"`{shlex.join(command)}` ran longer than 15 minutes") from None
+    if done.returncode != 0:
+        last = (done.stderr.strip() or "it said nothing").splitlines()[-1]
+        raise Unavailable(f"`{shlex.join(command)}` ended with {done.returncode}: {last}")
+    try:
+        return json.loads(done.stdout)
+    except ValueError:
+        raise Unavailable(f"`{shlex.join(command)}` did not print one JSON object") from None
+
+
+def about(peer):
+    return f"{peer['peer']} {peer['version']}, {peer['blas']}"
+
+
+def find_peer():
+    """The Python that has PyTorch, as the start of a command; nothing where there is none."""
+    for python in ("/usr/bin/python3", sys.executable):
+        if shutil.which(python) and subprocess.run([python, "-c", "import torch"], capture_output=True).returncode == 0:
+            return [python]
+    return []
+
+
+def say(text):
+    print(text, file=sys.stderr, flush=True)
+
+
+def busy_seconds():
+    """Core-seconds the machine has been busy, or withheld by the host; and those of them that were this program's."""
+    user, nice, system, _, _, _, _, stolen = (int(field) for field in open("/proc/stat").readline().split()[1:9])
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return (user + nice + system + stolen) / os.sysconf("SC_CLK_TCK"), sum(u.ru_utime + u.ru_stime for u in used)
+
+
+class OtherLoad:
+    """The share of all cores that other programs took while the block ran."""
+
+    def __enter__(self):
+        self.start, self.busy = time.monotonic(), busy_seconds()
+        return self
+
+    def __exit__(self, *_):
+        machine, own = (after - before for after, before in zip(busy_seconds(), self.busy))
+        self.share = max(0.0, machine - own) / ((time.monotonic() - self.start) * os.cpu_count())
+
+
+def wait_for_quiet():
+    for _ in range(PATIENCE_S):
+        with OtherLoad() as load:
+            time.sleep(1)
+        if load.share <= OTHERS:
+            return
+
+
+def why_dropped(pair, others):
+    if pair < PAIR:
+        return f"the pair gives {pair:.2f} times one core"
+    if others > OTHERS:
+        return f"other programs took {others:.0%} of the cores"
+    return None
+
+
+def measure_round(case, bench):
+    wait_for_quiet()
+    with OtherLoad() as load:
+        before = run([str(bench.build / "bench" / "fma_peak")])
+        result = case.measure(bench)
+        after = run([str(bench.build / "bench" / "fma_peak")])
+    peak = statistics.fmean(p["one" if case.cores == 1 else "pair"] for p in (before, after))
+    pair = min(p["pair"] / p["one"] for p in (before, after))
+    row = {"ns": result.ns, "peer_ns": result.peer_ns, "peak_gflops": peak, "pair_over_one": pair, "others": load.share,
+           "dropped": why_dropped(pair, load.share), "peer": result.peer,
+           "commands": [shlex.join(command) for command in result.commands]}
+    if case.flops():
+        row["share"] = case.flops() / result.ns / peak
+        if result.peer_ns and not case.against_single:
+            row["peer_share"] = case.flops() / result.peer_ns / peak
+    return row
+
+
+def measure_case(case, bench):
+    """Rounds until enough are kept, or twice as many have run."""
+    rounds = []
+    while sum(not r["dropped"] for r in rounds) < bench.rounds and len(rounds) < 2 * bench.rounds:
+        row = measure_round(case, bench)
+        rounds.append(row)
+        peer = f", peer {row['peer_ns'] / 1e6:.3f} ms" if row["peer_ns"] else ""
+        dropped = f"; dropped: {row['dropped']}" if row["dropped"] else ""
+        say(f"{case.name}: round {len(rounds)}: {row['ns'] / 1e6:.3f} ms{peer}{dropped}")
+    return rounds
+
+
+def summarise(rounds):
+    """Medians over the kept rounds; the ratio is the peer's time over Baton's, taken round by round."""
+    kept = [r for r in rounds if not r["dropped"]]
+    summary = {"kept": len(kept), "dropped": len(rounds) - len(kept)}
+    for key in ("ns", "peer_ns", "share", "peer_share"):
+        values = [r[key] for r in kept if r.get(key)]
+        if values:
+            summary[key] = statistics.median(values)
+    ratios = [r["peer_ns"] / r["ns"] for r in kept if r["peer_ns"]]
+    if ratios:
+        summary["ratio"] = {"median": statistics.median(ratios), "min": min(ratios), "max": max(ratios)}
+    return summary
+
+
+def table_row(name, summary):
+    def ms(key):
+        return f"{summary[key] / 1e6:.3g}" if key in summary else "–"
+    if "reason" in summary:
+        return f"| {name} | skipped: {summary['reason']} | | | | |"
+    ratio, share = "–", "–"
+    if "ratio" in summary:
+        ratio = "{median:.2f} ({min:.2f}..{max:.2f})".format(**summary["ratio"])
+    if "share" in summary:
+        share = f"{summary['share']:.2f}" + (f" / {summary['peer_share']:.2f}" if "peer_share" in summary else "")
+    return f"| {name} | {ms('ns')} | {ms('peer_ns')} | {ratio} | {share} | {summary['kept']} / {summary['dropped']} |"
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Baton on CPU beside PyTorch.")
+    parser.add_argument("--cases", nargs="+", default=[""], help="only the cases with one of these in their name")
+    parser.add_argument("--rounds", type=int, help="rounds to keep for each case (default 5)")
+    parser.add_argument("--quick", action="store_true", help="2 rounds, fewer steps, not the slow cases")
+    parser.add_argument("--json", metavar="FILE", help="write every round's numbers as well")
+    parser.add_argument("--baton", default=str(ROOT / "baton"), help="the launcher")
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "release", help="where bench/fma_peak is")
+    bench = parser.parse_args()
+    bench.rounds = bench.rounds or (2 if bench.quick else 5)
+    cases = [c for c in CASES if any(part in c.name for part in bench.cases) and not (bench.quick and c.slow)]
+    if not cases:
+        sys.exit(f"No case has '{' or '.join(bench.cases)}' in its name; there are: " + "; ".join(c.name for c in CASES) + ".")
+    try:
+        run([str(bench.build / "bench" / "fma_peak")])
+    except Unavailable as missing:
+        sys.exit(f"The peak of the cores cannot be measured: {missing}.")
+    bench.peer = find_peer()
+    if not bench.peer:
+        say("No PyTorch: apt install python3-torch libopenblas0-openmp to see the peer; Baton is measured alone.")
+    print("| case | Baton ms | peer ms | peer / Baton (min..max) | share of FMA peak (Baton / peer) | rounds kept / dropped |")
+    print("|---|---|---|---|---|---|", flush=True)
+    results = []
+    for case in cases:
+        try:
+            rounds = measure_case(case, bench)
+            summary = summarise(rounds)
+        except Unavailable as reason:
+            rounds, summary = [], {"reason": str(reason)}
+        results.append({"case": case.name, **summary, "rounds": rounds})
+        print(table_row(case.name, summary), flush=True)
+    if bench.json:
+        model = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if "model name" in line), "unknown")
+        machine = {"processor": model, "cores": len(os.sched_getaffinity(0)), "batch": BATCH}
+        partial = pathlib.Path(bench.json + ".partial")
+        partial.write_text(json.dumps({"machine": machine, "results": results}, indent=1) + "\n")
+        partial.replace(bench.json)
+    sys.exit(1 if any("reason" in r for r in results) else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,83 @@
+"""A training step in plain PyTorch on CPU: Linear+ReLU blocks, mean squared error, SGD 0.01. Prints one JSON object.
+
+    /usr/bin/python3 bench/peers/torch_step.py --dim 1024 --depth 2 --batch 64 --threads 1 --cores 0
+    /usr/bin/python3 bench/peers/torch_step.py --dim 1024 --depth 2 --batch 64 --threads 2
+    /usr/bin/python3 bench/peers/torch_step.py --dim 1024 --depth 2 --batch 64 --threads 1 --ddp 2
+
+A step's time runs from before its forward to after its optimizer step. With --ddp N the global batch is divided over N
+processes joined by gloo over loopback, with --threads threads each, not pinned (one core a rank is no faster); rank 0
+keeps the time. Needs python3-torch and libopenblas0-openmp.
+"""
+
+import argparse
+import os
+import time
+
+import peer
+
+
+def train(torch, options, rank, ranks):
+    """Nanoseconds and loss of each step after the warm-up."""
+    torch.manual_seed(0)
+    blocks = [layer for _ in range(options.depth) for layer in (torch.nn.Linear(options.dim, options.dim), torch.nn.ReLU())]
+    model = torch.nn.Sequential(*blocks)
+    if ranks > 1:
+        model = torch.nn.parallel.DistributedDataParallel(model)
+    share = slice(rank * options.batch // ranks, (rank + 1) * options.batch // ranks)
+    x = torch.randn(options.batch, options.dim)[share].contiguous()
+    target = torch.randn(options.batch, options.dim)[share].contiguous()
+    criterion = torch.nn.MSELoss()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    times, losses = [], []
+    for _ in range(options.warmup + options.steps):
+        start = time.perf_counter_ns()
+        optimizer.zero_grad()
+        loss = criterion(model(x), target)
+        loss.backward()
+        optimizer.step()
+        times.append(time.perf_counter_ns() - start)
+        losses.append(loss.item())
+    return times[options.warmup:], losses[options.warmup:]
+
+
+def report(torch, options, times, losses):
+    peer.report(torch, model=f"mlp:dim={options.dim},depth={options.depth}", batch=options.batch,
+                processes=options.ddp or 1, threads=torch.get_num_threads(), cores=sorted(os.sched_getaffinity(0)),
+                steps=options.steps, warmup=options.warmup, step_time_ns=peer.summary(times), losses=losses)
+
+
+def rank_main(rank, options, port):
+    import torch
+    torch.set_num_threads(options.threads)
+    torch.distributed.init_process_group("gloo", f"tcp://127.0.0.1:{port}", rank=rank, world_size=options.ddp)
+    times, losses = train(torch, options, rank, options.ddp)
+    mean = torch.tensor(losses)
+    torch.distributed.all_reduce(mean)
+    if rank == 0:
+        report(torch, options, times, (mean / options.ddp).tolist())
+    torch.distributed.destroy_process_group()
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Time a training step in plain PyTorch on CPU.")
+    parser.add_argument("--dim", type=int, default=1024)
+    parser.add_argument("--depth", type=int, default=2)
+    parser.add_argument("--batch", type=int, default=64, help="global batch")
+    parser.add_argument("--threads", type=int, default=1, help="threads a process")
+    parser.add_argument("--steps", type=int, default=40)
+    parser.add_argument("--warmup", type=int, default=10)
+    parser.add_argument("--cores", help="cores to use, e.g. 0 or 0-1; default: all")
+    parser.add_argument("--ddp", type=int, default=0, help="processes of DistributedDataParallel over gloo")
+    options = parser.parse_args()
+    if options.ddp and options.batch % options.ddp:
+        parser.error(f"a batch of {options.batch} cannot be divided over {options.ddp} processes")
+    torch = peer.prepare(options.threads, options.cores)
+    if options.ddp:
+        import torch.multiprocessing
+        torch.multiprocessing.spawn(rank_main, (options, peer.free_port()), options.ddp)
+    else:
+        report(torch, options, *train(torch, options, 0, 1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,40 @@
+# One folder of src/baton = one target = one namespace = one layer.
+#
+#   baton_layer(NAME [USES layer...] SOURCES file... [LINKS target...] [PRIVATE_LINKS target...])
+#
+# Each layer's headers are reached through a folder of their own that holds nothing but that layer, so an include of a
+# layer that is not named in USES (or by those named) fails to compile.
+function(baton_layer name)
+  cmake_parse_arguments(layer "" "" "USES;SOURCES;LINKS;PRIVATE_LINKS" ${ARGN})
+  set(folder ${PROJECT_SOURCE_DIR}/src/baton/${name})
+  list(TRANSFORM layer_SOURCES PREPEND ${folder}/)
+  add_library(baton_${name} STATIC ${layer_SOURCES})
+  add_library(baton::${name} ALIAS baton_${name})
+  set_target_properties(baton_${name} PROPERTIES EXPORT_NAME ${name})
+
+  set(view ${PROJECT_BINARY_DIR}/layers/${name})
+  file(MAKE_DIRECTORY ${view}/baton)
+  file(CREATE_LINK ${folder} ${view}/baton/${name} SYMBOLIC)
+  target_include_directories(baton_${name} PUBLIC $<BUILD_INTERFACE:${view}> $<INSTALL_INTERFACE:include>)
+  target_compile_features(baton_${name} PUBLIC cxx_std_20)
+  baton_compile_options(baton_${name})
+
+  list(TRANSFORM layer_USES PREPEND baton_)
+  target_link_libraries(baton_${name} PUBLIC ${layer_USES} ${layer_LINKS} PRIVATE ${layer_PRIVATE_LINKS})
+  set_property(GLOBAL APPEND PROPERTY BATON_LAYERS ${name})
+endfunction()
+
+# What every target of this project is compiled with. Contraction is off: whether a*b+c is fused must not depend on the
+# machine, or the same seed would not give the same bits.
+function(baton_compile_options target)
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wno-missing-field-initializers
+                                           -ffp-contract=off $<$<BOOL:${BATON_WERROR}>:-Werror>)
+  if(BATON_MARCH)
+    target_compile_options(${target} PRIVATE -march=${BATON_MARCH})
+  endif()
+  if(BATON_SANITIZE)
+    target_compile_options(${target} PRIVATE -fsanitize=${BATON_SANITIZE} -fno-omit-frame-pointer
+                                             -fno-sanitize-recover=all)
+    target_link_options(${target} PUBLIC -fsanitize=${BATON_SANITIZE})
+  endif()
+endfunction()

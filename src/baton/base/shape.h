@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <vector>
+
+namespace baton {
+
+/// The extents of a tensor, outermost first, row-major. Batches come first.
+class Shape {
+ public:
+  Shape() = default;
+  Shape(std::initializer_list<std::int64_t> extents) : extents_(extents) {}
+  explicit Shape(std::vector<std::int64_t> extents) : extents_(std::move(extents)) {}
+
+  std::size_t rank() const { return extents_.size(); }
+  std::int64_t operator[](std::size_t axis) const { return extents_[axis]; }
+  const std::vector<std::int64_t>& extents() const { return extents_; }
+  std::int64_t elements() const {
+    std::int64_t product = 1;
+    for (const std::int64_t extent : extents_) {
+      product *= extent;
+    }
+    return product;
+  }
+  /// This shape for `rows` samples: the batch axis in front.
+  Shape batched(std::int64_t rows) const {
+    std::vector<std::int64_t> extents{rows};
+    extents.insert(extents.end(), extents_.begin(), extents_.end());
+    return Shape(std::move(extents));
+  }
+  bool operator==(const Shape&) const = default;
+
+ private:
+  std::vector<std::int64_t> extents_;
+};
+
+/// "64x1024".
+std::string to_text(const Shape& shape);
+
+}  // namespace baton

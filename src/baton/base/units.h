@@ -1,0 +1,55 @@
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace baton {
+
+/// A whole number of something, so that bytes are not added to nanoseconds.
+template <typename Tag>
+struct Quantity {
+  std::int64_t count = 0;
+
+  constexpr Quantity() = default;
+  constexpr explicit Quantity(std::int64_t n) : count(n) {}
+
+  constexpr auto operator<=>(const Quantity&) const = default;
+  constexpr Quantity& operator+=(Quantity other) {
+    count += other.count;
+    return *this;
+  }
+  constexpr Quantity& operator-=(Quantity other) {
+    count -= other.count;
+    return *this;
+  }
+  friend constexpr Quantity operator+(Quantity a, Quantity b) { return Quantity(a.count + b.count); }
+  friend constexpr Quantity operator-(Quantity a, Quantity b) { return Quantity(a.count - b.count); }
+  friend constexpr Quantity operator*(Quantity a, std::int64_t n) { return Quantity(a.count * n); }
+};
+
+using Bytes = Quantity<struct BytesTag>;
+using Flops = Quantity<struct FlopsTag>;
+/// Time, always in integer nanoseconds: on the measured clock and on the simulated one.
+using Nanoseconds = Quantity<struct NanosecondsTag>;
+
+/// "9.00 ms", "1.5 GiB", "12.3 GF": three significant figures and the unit that suits.
+std::string to_text(Nanoseconds time);
+std::string to_text(Bytes size);
+std::string to_text(Flops work);
+
+/// The inverse, for what people write: `8`, `64K`, `128M`, `1G`, `25MB`, `1GiB` (K, M, G are powers of 1024).
+/// `what` names the thing in the error.
+Bytes parse_bytes(std::string_view text, std::string_view what);
+/// `50us`, `10ms`, `1.5s`, `200ns`; a bare number is refused, since nobody could tell its unit.
+Nanoseconds parse_time(std::string_view text, std::string_view what);
+/// `1GB/s`, `25Gb/s`, `500MB/s`, in bytes a second; here G is 10^9 and b is bits, as on data sheets.
+double parse_bandwidth(std::string_view text, std::string_view what);
+
+/// A whole number and nothing else, within [low, high].
+std::int64_t parse_integer(std::string_view text, std::string_view what, std::int64_t low, std::int64_t high);
+/// A finite number and nothing else, within [low, high].
+double parse_number(std::string_view text, std::string_view what, double low, double high);
+
+}  // namespace baton

@@ -1,0 +1,135 @@
+#include "baton/cluster/machine.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <hwloc.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <memory>
+
+#include "baton/base/error.h"
+#include "baton/base/text.h"
+
+namespace baton::cluster {
+namespace {
+
+constexpr std::string_view accepted = "cpu, cpu:4 (four devices) or cpu:0-3,4-7 (by cores)";
+
+struct DestroyTopology {
+  void operator()(hwloc_topology_t topology) const { hwloc_topology_destroy(topology); }
+};
+using Topology = std::unique_ptr<hwloc_topology, DestroyTopology>;
+
+Topology load_topology() {
+  hwloc_topology_t raw = nullptr;
+  if (hwloc_topology_init(&raw) != 0) {
+    throw failure("the machine's cores cannot be found: hwloc does not start");
+  }
+  Topology topology(raw);
+  hwloc_topology_set_io_types_filter(raw, HWLOC_TYPE_FILTER_KEEP_NONE);
+  if (hwloc_topology_load(raw) != 0) {
+    throw failure("the machine's cores cannot be found: hwloc cannot read the topology");
+  }
+  return topology;
+}
+
+std::string processor_name(hwloc_topology_t topology) {
+  for (hwloc_obj_t object : {hwloc_get_obj_by_type(topology, HWLOC_OBJ_PACKAGE, 0), hwloc_get_root_obj(topology)}) {
+    const char* name = object == nullptr ? nullptr : hwloc_obj_get_info_by_name(object, "CPUModel");
+    if (name != nullptr) {
+      return name;
+    }
+  }
+  return "unknown processor";
+}
+
+/// "3", "0-3": a range of core numbers, both ends included.
+std::vector<int> parse_cores(std::string_view text, const Machine& machine) {
+  const std::vector<std::string_view> ends = split(text, '-');
+  if (ends.size() > 2) {
+    throw usage_error("'{}' is no range of cores: write {}", text, accepted);
+  }
+  const std::int64_t first = parse_integer(ends.front(), "a core", 0, 1 << 20);
+  const std::int64_t last = parse_integer(ends.back(), "a core", 0, 1 << 20);
+  if (last < first) {
+    throw usage_error("the range of cores '{}' runs backwards", text);
+  }
+  std::vector<int> cores;
+  for (std::int64_t core = first; core <= last; ++core) {
+    if (!std::binary_search(machine.cores.begin(), machine.cores.end(), static_cast<int>(core))) {
+      throw usage_error("there is no core {} here: this process may use {}", core, fmt::join(machine.cores, ", "));
+    }
+    cores.push_back(static_cast<int>(core));
+  }
+  return cores;
+}
+
+/// `count` devices over the cores, in order: a run of cores each, or several devices a core.
+std::vector<std::vector<int>> share(const std::vector<int>& cores, std::size_t count) {
+  std::vector<std::vector<int>> parts(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t begin = i * cores.size() / count;
+    const std::size_t end = std::max(begin + 1, (i + 1) * cores.size() / count);
+    parts[i].assign(cores.begin() + static_cast<std::ptrdiff_t>(begin), cores.begin() + static_cast<std::ptrdiff_t>(end));
+  }
+  return parts;
+}
+
+}  // namespace
+
+Machine probe() {
+  const Topology topology = load_topology();
+  Machine machine;
+  std::array<char, 256> host{};
+  gethostname(host.data(), host.size() - 1);
+  machine.host = host.data();
+  machine.cpu = processor_name(topology.get());
+  const hwloc_const_cpuset_t allowed = hwloc_topology_get_allowed_cpuset(topology.get());
+  const std::unique_ptr<hwloc_bitmap_s, void (*)(hwloc_bitmap_t)> bound(hwloc_bitmap_alloc(), hwloc_bitmap_free);
+  const bool has_binding = hwloc_get_cpubind(topology.get(), bound.get(), HWLOC_CPUBIND_PROCESS) == 0;
+  int core = -1;
+  while ((core = hwloc_bitmap_next(allowed, core)) >= 0) {
+    if (!has_binding || hwloc_bitmap_isset(bound.get(), static_cast<unsigned>(core)) != 0) {
+      machine.cores.push_back(core);
+    }
+  }
+  check(!machine.cores.empty(), "this process may run on no core");
+  machine.memory = Bytes(static_cast<std::int64_t>(hwloc_get_root_obj(topology.get())->total_memory));
+  for (hwloc_obj_t object = hwloc_get_pu_obj_by_os_index(topology.get(), static_cast<unsigned>(machine.cores[0]));
+       object != nullptr; object = object->parent) {
+    if (hwloc_obj_type_is_dcache(object->type) != 0) {
+      machine.cache = std::max(machine.cache, Bytes(static_cast<std::int64_t>(object->attr->cache.size)));
+    }
+  }
+  return machine;
+}
+
+std::vector<Device> parse_devices(std::string_view text, const Machine& machine, std::optional<Bytes> memory) {
+  const std::size_t colon = text.find(':');
+  const std::string kind = canonical(text.substr(0, colon));
+  if (kind != "cpu") {
+    throw usage_error("unknown device '{}': write {}", text, accepted);
+  }
+  std::vector<std::vector<int>> parts{machine.cores};
+  if (colon != std::string_view::npos) {
+    const std::string_view list = text.substr(colon + 1);
+    if (list.find_first_of("-,") == std::string_view::npos) {
+      parts = share(machine.cores, static_cast<std::size_t>(parse_integer(list, "the number of devices", 1, 4096)));
+    } else {
+      parts.clear();
+      for (const std::string_view range : split(list, ',')) {
+        parts.push_back(parse_cores(range, machine));
+      }
+    }
+  }
+  std::vector<Device> devices;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const Bytes part(machine.memory.count / static_cast<std::int64_t>(parts.size()));
+    devices.push_back({fmt::format("cpu:{}", i), parts[i], memory.value_or(part)});
+  }
+  return devices;
+}
+
+}  // namespace baton::cluster

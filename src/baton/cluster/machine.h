@@ -1,0 +1,31 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "baton/cluster/cluster.h"
+
+namespace baton::cluster {
+
+/// This machine, as the process may use it.
+struct Machine {
+  std::string host;
+  std::string cpu;         // the processor's name
+  std::vector<int> cores;  // logical processors this process may run on
+  Bytes memory;
+  Bytes cache;             // the largest cache, once
+};
+
+/// Asks the operating system. Costs some milliseconds.
+Machine probe();
+
+/// The devices that `text` names on this machine:
+///   cpu            one device of all cores
+///   cpu:4          four devices that share the cores evenly (taking turns when there are fewer cores)
+///   cpu:0-3,4-7    one device for each range of cores; a single core is written 2-2, or 2 beside others
+/// Memory is divided evenly, or is `memory` for each device where that is given.
+std::vector<Device> parse_devices(std::string_view text, const Machine& machine,
+                                  std::optional<Bytes> memory = std::nullopt);
+
+}  // namespace baton::cluster

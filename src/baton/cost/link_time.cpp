@@ -1,0 +1,22 @@
+#include "baton/cost/link_time.h"
+
+namespace baton::cost {
+
+Nanoseconds link_time(const plan::Plan& plan, MeetingId meeting, const cluster::Link& link) {
+  const plan::Task& first = plan[plan.members(meeting)[0]];
+  Bytes size;
+  for (const BufferId id : first.reads.empty() ? first.writes : first.reads) {
+    size += plan[id].size();
+  }
+  const auto* collective = std::get_if<plan::Collective>(&first.action);
+  if (collective == nullptr) {
+    return link.time(size);
+  }
+  const std::int64_t n = collective->size;
+  if (collective->kind == plan::Collective::Kind::all_reduce) {
+    return link.time(Bytes((size.count + n - 1) / n)) * (2 * (n - 1));
+  }
+  return link.time(size * (n - 1));
+}
+
+}  // namespace baton::cost

@@ -1,0 +1,24 @@
+#include "baton/exec/backend.h"
+
+#include "baton/base/error.h"
+#include "baton/base/text.h"
+
+namespace baton::exec {
+
+const std::vector<std::string>& backend_names() {
+  static const std::vector<std::string> names{"cpu", "reference"};
+  return names;
+}
+
+std::unique_ptr<Backend> make_backend(std::string_view name) {
+  const std::string wanted = canonical(name);
+  if (wanted == "cpu") {
+    return make_cpu_backend();
+  }
+  if (wanted == "reference") {
+    return make_reference_backend();
+  }
+  throw usage_error("unknown backend '{}': choose {}", name, either(backend_names()));
+}
+
+}  // namespace baton::exec

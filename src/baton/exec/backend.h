@@ -1,0 +1,56 @@
+#pragma once
+
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "baton/base/units.h"
+#include "baton/exec/team.h"
+#include "baton/plan/plan.h"
+#include "baton/strategy/step.h"
+
+namespace baton::exec {
+
+/// Where a task's buffers lie, in the order in which it lists them.
+struct Addresses {
+  std::vector<std::byte*> reads;
+  std::vector<std::byte*> writes;
+  std::byte* workspace = nullptr;  // as much as the backend asked for, free between tasks
+};
+
+/// A task made ready to run again and again: code chosen, addresses bound. Running it allocates nothing.
+class Kernel {
+ public:
+  virtual ~Kernel() = default;
+  /// Every member of the device's team calls it, at the same time. Steps are numbered from 1.
+  virtual void run(const Member& member, std::int64_t step) = 0;
+};
+
+/// Where tasks compute. It knows nothing of how bytes cross between devices.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  virtual std::string_view name() const = 0;
+  /// What it runs in one piece; strategies fuse accordingly.
+  virtual strategy::Target target() const = 0;
+  /// Whether it can run a Compute or an Update; `verify` asks before anything starts.
+  virtual bool has_kernel(const plan::Plan& plan, const plan::Task& task) const = 0;
+  /// How many of a device's `cores` it puts to use.
+  virtual int team_size(int cores) const = 0;
+  /// Scratch that the task needs while it runs.
+  virtual Bytes workspace(const plan::Plan& plan, const plan::Task& task, int team) const = 0;
+  virtual std::unique_ptr<Kernel> prepare(const plan::Plan& plan, const plan::Task& task, const Addresses& addresses,
+                                          int team) const = 0;
+};
+
+/// Plain loops, one thread, no library; float32 and float64. The judge of all others.
+std::unique_ptr<Backend> make_reference_backend();
+/// A device's cores together; products by libxsmm, weights in tiles; float32.
+std::unique_ptr<Backend> make_cpu_backend();
+
+/// The backends there are, and one by its name; a usage error lists them.
+const std::vector<std::string>& backend_names();
+std::unique_ptr<Backend> make_backend(std::string_view name);
+
+}  // namespace baton::exec

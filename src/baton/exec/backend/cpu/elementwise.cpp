@@ -1,0 +1,113 @@
+#include "baton/exec/backend/cpu/elementwise.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace baton::exec::cpu {
+
+void relu(const float* __restrict x, float* __restrict y, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    y[i] = x[i] < 0 ? 0 : x[i];
+  }
+}
+
+void relu_backward(const float* __restrict dy, const float* __restrict y, float* __restrict dx, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    dx[i] = y[i] > 0 ? dy[i] : 0;
+  }
+}
+
+void mean_squared_error(const float* __restrict y, const float* __restrict target, double* __restrict loss,
+                        float* __restrict dy, std::int64_t begin, std::int64_t end, std::int64_t width,
+                        double elements) {
+  const auto scale = static_cast<float>(2 / elements);
+  for (std::int64_t r = begin; r < end; ++r) {
+    // Several running sums, always the same ones: wide enough for vectors, the same bits on every machine.
+    constexpr std::int64_t lanes = 16;
+    double sums[lanes] = {};
+    const std::int64_t row = r * width;
+    std::int64_t i = 0;
+    for (; i + lanes <= width; i += lanes) {
+      for (std::int64_t lane = 0; lane < lanes; ++lane) {
+        const float difference = y[row + i + lane] - target[row + i + lane];
+        dy[row + i + lane] = difference * scale;
+        sums[lane] += static_cast<double>(difference) * static_cast<double>(difference);
+      }
+    }
+    for (; i < width; ++i) {
+      const float difference = y[row + i] - target[row + i];
+      dy[row + i] = difference * scale;
+      sums[0] += static_cast<double>(difference) * static_cast<double>(difference);
+    }
+    double sum = 0;
+    for (const double part : sums) {
+      sum += part;
+    }
+    loss[r] = sum / elements;
+  }
+}
+
+void cross_entropy(const float* y, const std::int32_t* labels, double* loss, float* dy, std::int64_t begin,
+                   std::int64_t end, std::int64_t classes, double rows) {
+  for (std::int64_t r = begin; r < end; ++r) {
+    const float* scores = y + r * classes;
+    float* gradient = dy + r * classes;
+    const float largest = *std::max_element(scores, scores + classes);
+    double sum = 0;
+    for (std::int64_t c = 0; c < classes; ++c) {
+      gradient[c] = std::exp(scores[c] - largest);
+      sum += static_cast<double>(gradient[c]);
+    }
+    loss[r] = (std::log(sum) + static_cast<double>(largest) - static_cast<double>(scores[labels[r]])) / rows;
+    const auto scale = static_cast<float>(1 / (sum * rows));
+    for (std::int64_t c = 0; c < classes; ++c) {
+      gradient[c] *= scale;
+    }
+    gradient[labels[r]] -= static_cast<float>(1 / rows);
+  }
+}
+
+void sgd(const op::Sgd& settings, const float* __restrict gradient, float* __restrict weight,
+         float* __restrict velocity, std::int64_t count) {
+  const auto rate = static_cast<float>(settings.rate);
+  const auto momentum = static_cast<float>(settings.momentum);
+  const auto decay = static_cast<float>(settings.weight_decay);
+  if (velocity == nullptr && decay == 0) {
+    for (std::int64_t i = 0; i < count; ++i) {
+      weight[i] -= rate * gradient[i];
+    }
+  } else if (velocity == nullptr) {
+    for (std::int64_t i = 0; i < count; ++i) {
+      weight[i] -= rate * (gradient[i] + decay * weight[i]);
+    }
+  } else {
+    for (std::int64_t i = 0; i < count; ++i) {
+      const float speed = momentum * velocity[i] + (gradient[i] + decay * weight[i]);
+      velocity[i] = speed;
+      weight[i] -= rate * speed;
+    }
+  }
+}
+
+void adam(const op::Adam& settings, const float* __restrict gradient, float* __restrict weight,
+          float* __restrict first, float* __restrict second, std::int64_t count, std::int64_t step) {
+  const auto beta1 = static_cast<float>(settings.beta1);
+  const auto beta2 = static_cast<float>(settings.beta2);
+  const auto epsilon = static_cast<float>(settings.epsilon);
+  const double bias1 = 1 - std::pow(settings.beta1, static_cast<double>(step));
+  const double bias2 = 1 - std::pow(settings.beta2, static_cast<double>(step));
+  const auto rate = static_cast<float>(settings.rate / bias1);
+  const auto root = static_cast<float>(1 / std::sqrt(bias2));
+  const auto keep = static_cast<float>(settings.decoupled ? 1 - settings.rate * settings.weight_decay : 1);
+  const auto decay = static_cast<float>(settings.decoupled ? 0 : settings.weight_decay);
+  for (std::int64_t i = 0; i < count; ++i) {
+    const float slope = gradient[i] + decay * weight[i];
+    const float m = beta1 * first[i] + (1 - beta1) * slope;
+    const float v = beta2 * second[i] + (1 - beta2) * slope * slope;
+    first[i] = m;
+    second[i] = v;
+    weight[i] = keep * weight[i] - rate * m / (std::sqrt(v) * root + epsilon);
+  }
+}
+
+}  // namespace baton::exec::cpu

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstdint>
+
+#include "baton/op/optimizer.h"
+
+/// The parts of a step that are no products, on a run of elements or rows. Each element's result depends on that
+/// element alone, so a team may divide the run as it likes.
+namespace baton::exec::cpu {
+
+void relu(const float* x, float* y, std::int64_t count);
+void relu_backward(const float* dy, const float* y, float* dx, std::int64_t count);
+
+/// Rows [begin, end) of `width` elements; one partial loss a row.
+void mean_squared_error(const float* y, const float* target, double* loss, float* dy, std::int64_t begin,
+                        std::int64_t end, std::int64_t width, double elements);
+void cross_entropy(const float* y, const std::int32_t* labels, double* loss, float* dy, std::int64_t begin,
+                   std::int64_t end, std::int64_t classes, double rows);
+
+/// `velocity` is null without momentum.
+void sgd(const op::Sgd& settings, const float* gradient, float* weight, float* velocity, std::int64_t count);
+void adam(const op::Adam& settings, const float* gradient, float* weight, float* first, float* second,
+          std::int64_t count, std::int64_t step);
+
+}  // namespace baton::exec::cpu

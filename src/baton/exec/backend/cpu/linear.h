@@ -1,0 +1,169 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "baton/exec/backend/cpu/team_barrier.h"
+
+/// The three products of a linear layer, y = x Wᵀ + b, in float32, each run by all threads of a team
+/// together.
+///
+/// Activations are row-major and contiguous. A weight and its gradient are in the order of TiledWeight.
+///
+/// Promised of all three:
+/// - The bits of a result do not depend on the size of the team.
+/// - Every element of y and dx is one chain of fused multiply-adds from zero in ascending order of the
+/// reduction
+///   index, so a row's bits depend neither on the other rows of its batch nor on the vector width of the
+///   machine.
+/// - `run` neither allocates nor locks. It is collective: every member calls it with the same arguments, once
+/// what
+///   it reads is complete. When it returns, the whole result is complete and the workspace free again.
+/// - Constructors generate machine code, may be called from any thread, and throw std::runtime_error where
+/// none can
+///   be generated and std::invalid_argument on an extent below one.
+namespace baton::exec::cpu {
+
+/// One thread's place in the team that runs a kernel together. A team of one needs no barrier.
+struct Member {
+  int index = 0;
+  int count = 1;
+  Barrier* barrier = nullptr;
+
+  void sync() const {
+    if (count > 1) barrier->arrive_and_wait();
+  }
+};
+
+/// Storage order of a weight, logically [out][in]: square tiles W[out/64][in/64], inside a tile the in index
+/// first and the out index contiguous. Edge tiles keep their true size, so the storage is exactly out * in
+/// floats and an elementwise operation need not know the order.
+struct TiledWeight {
+  static constexpr int64_t tile = 64;
+
+  /// Place of the element (row, column) = (out index, in index).
+  static constexpr int64_t offset(int64_t out, int64_t in, int64_t row, int64_t column) {
+    const int64_t tile_row = row / tile;
+    const int64_t tile_column = column / tile;
+    const int64_t height = std::min(tile, out - tile_row * tile);
+    return tile_row * tile * in + tile_column * tile * height + (column % tile) * height + row % tile;
+  }
+};
+
+namespace detail {
+
+/// One product of small column-major matrices: c = [c +] a b, each without gaps between its columns.
+struct Product {
+  using Generated = void (*)(const float* a, const float* b, float* c, ...);
+
+  /// Also brings `next`, the tile of the weight that the next product needs, nearer.
+  void operator()(const float* a, const float* b, float* c, const float* next) const;
+
+  int64_t n = 0;
+  int64_t k = 0;
+  bool add = false;
+  Generated generated = nullptr;  // null: m is 64 and the built-in kernel does it
+};
+
+/// The products of one operation. Each side is either full or the last, ragged piece of its dimension.
+struct ProductTable {
+  static constexpr size_t index(bool last_m, bool last_n, bool last_k, bool add) {
+    return (last_m ? 8U : 0U) + (last_n ? 4U : 0U) + (last_k ? 2U : 0U) + (add ? 1U : 0U);
+  }
+  const Product& at(bool last_m, bool last_n, bool last_k, bool add) const {
+    return products[index(last_m, last_n, last_k, add)];
+  }
+
+  std::array<Product, 16> products{};
+};
+
+/// A dimension cut in pieces of 64, the last one possibly shorter.
+struct Pieces {
+  int64_t extent = 0;
+
+  int64_t count() const { return (extent + TiledWeight::tile - 1) / TiledWeight::tile; }
+  int64_t width(int64_t piece) const {
+    return std::min(TiledWeight::tile, extent - piece * TiledWeight::tile);
+  }
+  bool ragged(int64_t piece) const { return width(piece) < TiledWeight::tile; }
+};
+
+}  // namespace detail
+
+/// y = x Wᵀ [+ bias], then, where `relu`, max(0, .), which lets a NaN through.
+class LinearForward {
+ public:
+  LinearForward(int64_t rows, int64_t in, int64_t out, bool relu);
+
+  /// Size of the workspace of `run`, which is to be aligned to 64 bytes.
+  int64_t workspace_bytes(int team) const;
+
+  /// `bias` may be null.
+  void run(const float* x, const float* w, const float* bias, float* y, void* workspace, Member member) const;
+
+ private:
+  void run_panel(int64_t rows, const float* x, const float* w, const float* bias, float* y, float* workspace,
+                 Member member) const;
+
+  int64_t packed_floats() const;
+
+  int64_t rows_;
+  detail::Pieces in_;
+  detail::Pieces out_;
+  bool relu_;
+  int64_t min_block_rows_;
+  detail::ProductTable products_;
+};
+
+/// dx = dy W, and where `mask`, zero at each element whose mask_x is zero or less.
+class LinearBackwardInput {
+ public:
+  LinearBackwardInput(int64_t rows, int64_t in, int64_t out, bool mask);
+
+  int64_t workspace_bytes(int team) const;
+
+  /// `mask_x` is what ReLU put out, or what went in; null unless the kernel masks.
+  void run(const float* dy, const float* w, const float* mask_x, float* dx, void* workspace,
+           Member member) const;
+
+ private:
+  void run_panel(int64_t rows, const float* dy, const float* w, const float* mask_x, float* dx,
+                 float* workspace, Member member) const;
+  int64_t padded_rows(int64_t block_rows) const;
+  int64_t packed_floats() const;
+
+  int64_t rows_;
+  detail::Pieces in_;
+  detail::Pieces out_;
+  bool mask_;
+  int64_t row_multiple_;
+  int64_t min_block_rows_;
+  detail::ProductTable products_;
+};
+
+/// dw = [dw] + alpha dyᵀ x and db = [db] + alpha (column sums of dy), the old values counting where
+/// `accumulate`. With alpha = -lr and the weight itself as dw this is the step of plain SGD.
+class LinearBackwardWeight {
+ public:
+  LinearBackwardWeight(int64_t rows, int64_t in, int64_t out, float alpha, bool accumulate);
+
+  int64_t workspace_bytes(int team) const;
+
+  /// `db` may be null.
+  void run(const float* x, const float* dy, float* dw, float* db, void* workspace, Member member) const;
+
+ private:
+  void run_panel(int64_t rows, bool accumulate, const float* x, const float* dy, float* dw, float* db,
+                 float* workspace, Member member) const;
+
+  int64_t rows_;
+  detail::Pieces in_;
+  detail::Pieces out_;
+  float alpha_;
+  bool accumulate_;
+  detail::ProductTable products_;
+};
+
+}  // namespace baton::exec::cpu

@@ -1,0 +1,120 @@
+#include "baton/exec/contents.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "baton/base/error.h"
+#include "baton/base/random.h"
+#include "baton/exec/backend/cpu/linear.h"
+
+namespace baton::exec {
+namespace {
+
+using plan::BatchRows;
+using plan::Buffer;
+using plan::ParameterPart;
+using plan::Role;
+
+template <typename Real>
+Real* as(std::byte* memory) {
+  return reinterpret_cast<Real*>(memory);
+}
+
+/// Row by row, so that a weight of any size needs no second copy.
+template <typename Real>
+void fill_parameter(const Buffer& buffer, const ParameterPart& part, Real* out, std::uint64_t seed) {
+  const RandomStream stream(seed, RandomStream::Domain::parameter, part.ordinal);
+  const double bound = 1 / std::sqrt(static_cast<double>(part.fan_in));
+  const std::int64_t rows = buffer.shape[0];
+  const std::int64_t columns = buffer.shape.elements() / rows;
+  const std::int64_t whole_columns = part.whole.elements() / part.whole[0];
+  std::vector<Real> row(static_cast<std::size_t>(columns));
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const std::int64_t whole_row = part.axis == 0 ? part.begin + r : r;
+    const std::int64_t whole_column = part.axis == 0 ? 0 : part.begin;
+    stream.uniform(std::span<Real>(row), static_cast<std::uint64_t>(whole_row * whole_columns + whole_column), bound);
+    for (std::int64_t c = 0; c < columns; ++c) {
+      out[element_offset(buffer, r * columns + c)] = row[static_cast<std::size_t>(c)];
+    }
+  }
+}
+
+template <typename Real>
+void fill_samples(const Buffer& buffer, const BatchRows& rows, Real* out, std::uint64_t seed, std::int64_t first_sample,
+                  RandomStream::Domain domain) {
+  const std::int64_t features = buffer.shape.elements() / buffer.shape[0];
+  for (std::int64_t r = rows.begin; r < rows.end; ++r) {
+    const RandomStream stream(seed, domain, static_cast<std::uint64_t>(first_sample + r));
+    stream.normal(std::span<Real>(out + (r - rows.begin) * features, static_cast<std::size_t>(features)), 0);
+  }
+}
+
+template <typename Real>
+void fill_real(const Buffer& buffer, Real* out, std::uint64_t seed, std::int64_t first_sample) {
+  if (const auto* part = std::get_if<ParameterPart>(&buffer.content); part && buffer.role == Role::parameter) {
+    fill_parameter(buffer, *part, out, seed);
+  } else if (const auto* rows = std::get_if<BatchRows>(&buffer.content)) {
+    fill_samples(buffer, *rows, out, seed, first_sample,
+                 buffer.role == Role::input ? RandomStream::Domain::input : RandomStream::Domain::target);
+  } else {
+    std::fill_n(out, buffer.shape.elements(), Real{0});
+  }
+}
+
+}  // namespace
+
+std::int64_t element_offset(const Buffer& buffer, std::int64_t index) {
+  if (buffer.order == plan::Order::row_major) {
+    return index;
+  }
+  const std::int64_t columns = buffer.shape[1];
+  return cpu::TiledWeight::offset(buffer.shape[0], columns, index / columns, index % columns);
+}
+
+void fill_initial(const Buffer& buffer, std::byte* memory, std::uint64_t seed, std::int64_t first_sample,
+                  std::int64_t classes) {
+  switch (buffer.dtype) {
+    case DType::f32:
+      fill_real(buffer, as<float>(memory), seed, first_sample);
+      break;
+    case DType::f64:
+      fill_real(buffer, as<double>(memory), seed, first_sample);
+      break;
+    case DType::i32: {
+      const auto& rows = std::get<BatchRows>(buffer.content);
+      for (std::int64_t r = rows.begin; r < rows.end; ++r) {
+        const RandomStream stream(seed, RandomStream::Domain::label, static_cast<std::uint64_t>(first_sample + r));
+        as<std::int32_t>(memory)[r - rows.begin] = static_cast<std::int32_t>(stream.word(0) % classes);
+      }
+      break;
+    }
+  }
+}
+
+std::vector<double> read_elements(const Buffer& buffer, const std::byte* memory) {
+  std::vector<double> elements(static_cast<std::size_t>(buffer.shape.elements()));
+  for (std::size_t i = 0; i < elements.size(); ++i) {
+    const std::int64_t at = element_offset(buffer, static_cast<std::int64_t>(i));
+    elements[i] = buffer.dtype == DType::f32   ? static_cast<double>(reinterpret_cast<const float*>(memory)[at])
+                  : buffer.dtype == DType::f64 ? reinterpret_cast<const double*>(memory)[at]
+                                               : static_cast<double>(reinterpret_cast<const std::int32_t*>(memory)[at]);
+  }
+  return elements;
+}
+
+void write_elements(const Buffer& buffer, std::byte* memory, std::span<const double> elements) {
+  check(static_cast<std::int64_t>(elements.size()) == buffer.shape.elements(), "{} elements for a buffer of {}",
+        elements.size(), buffer.shape.elements());
+  for (std::size_t i = 0; i < elements.size(); ++i) {
+    const std::int64_t at = element_offset(buffer, static_cast<std::int64_t>(i));
+    if (buffer.dtype == DType::f32) {
+      as<float>(memory)[at] = static_cast<float>(elements[i]);
+    } else if (buffer.dtype == DType::f64) {
+      as<double>(memory)[at] = elements[i];
+    } else {
+      as<std::int32_t>(memory)[at] = static_cast<std::int32_t>(elements[i]);
+    }
+  }
+}
+
+}  // namespace baton::exec

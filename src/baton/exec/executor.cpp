@@ -1,0 +1,538 @@
+#include "baton/exec/executor.h"
+
+#include <algorithm>
+#include <array>
+#include <exception>
+#include <mutex>
+#include <thread>
+
+#include "baton/base/error.h"
+#include "baton/exec/clock.h"
+#include "baton/exec/contents.h"
+#include "baton/exec/memory_arena.h"
+#include "baton/exec/transport.h"
+#include "baton/plan/verify.h"
+
+namespace baton::exec {
+namespace {
+
+using plan::lane_count;
+using plan::Plan;
+using plan::Task;
+
+/// How long an idle thread spins before it sleeps: long next to a hand-off, short next to a time slice. Devices that
+/// share a core do not spin, since they would keep the other from working.
+constexpr int patient_spins = 20000;
+/// Sleeping overshoots by about this much, so the end of a wait is spun.
+constexpr Nanoseconds sleep_slack(80'000);
+constexpr Nanoseconds longest_sleep(100'000'000);
+/// A trace keeps at most this many events.
+constexpr std::size_t most_events = 4'000'000;
+
+/// A task as its device's thread sees it.
+struct Step {
+  TaskId id;
+  std::unique_ptr<Kernel> kernel;      // of tasks that work alone,
+  std::unique_ptr<Exchange> exchange;  // of those that meet others;
+  Nanoseconds delay;                   // of neither
+  plan::Clock after{};                 // how many tasks of each lane must be done first
+};
+
+/// Where all devices meet between steps. The last to come does the work in between, while the others wait.
+class StepBarrier {
+ public:
+  StepBarrier(int count, int spins) : count_(count), spins_(spins) {}
+
+  /// Throws away the wait when `stopping` is set.
+  template <typename Between>
+  void wait(const std::atomic<bool>& stopping, Between between) {
+    const std::uint32_t seen = bell_.rings();
+    if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == count_) {
+      arrived_.store(0, std::memory_order_relaxed);
+      between();
+      bell_.ring();
+      return;
+    }
+    while (bell_.rings() == seen && !stopping.load(std::memory_order_relaxed)) {
+      bell_.wait(seen, spins_, longest_sleep);
+    }
+  }
+  void ring() { bell_.ring(); }
+
+ private:
+  const int count_;
+  const int spins_;
+  alignas(64) std::atomic<int> arrived_{0};
+  Doorbell bell_;
+};
+
+class KernelWork final : public TeamWork {
+ public:
+  void set(Kernel& kernel, std::int64_t step) {
+    kernel_ = &kernel;
+    step_ = step;
+  }
+  void run(const Member& member) override { kernel_->run(member, step_); }
+
+ private:
+  Kernel* kernel_ = nullptr;
+  std::int64_t step_ = 0;
+};
+
+/// One device: its memory, its team, its lanes.
+struct Device {
+  Device(Bytes arena_size, Bytes workspace_size, std::vector<int> team_cores, int spins)
+      : arena(arena_size), workspace(workspace_size), cores(std::move(team_cores)), team(cores, spins) {}
+
+  MemoryArena arena;
+  MemoryArena workspace;
+  std::vector<int> cores;
+  Team team;
+  Doorbell bell;
+  std::array<std::vector<Step>, lane_count> lanes;
+  std::vector<BufferId> data;  // inputs and targets that change from step to step
+};
+
+}  // namespace
+
+class Executor::Impl {
+ public:
+  Impl(const Plan& plan, const cluster::Cluster& cluster, const Backend& backend, DataOptions data)
+      : plan_(plan), data_(data), spins_(cluster.oversubscribed() ? 0 : patient_spins) {
+    check(plan.devices().size() == cluster.size(), "a plan for {} devices on a cluster of {}", plan.devices().size(),
+          cluster.size());
+    plan::Limits limits{[&](const Task& task) {
+                          return std::holds_alternative<plan::Delay>(task.action) || plan::meeting_of(task).valid() ||
+                                 backend.has_kernel(plan, task);
+                        },
+                        {}};
+    for (const cluster::Device& device : cluster.devices()) {
+      limits.memory.push_back(device.memory);
+    }
+    const plan::Verdict verdict = plan::verify(plan, limits);
+    plan::require(verdict);
+    memory_ = verdict.memory;
+    open_devices(cluster, backend);
+    prepare(cluster, backend);
+    for (std::size_t b = 0; b < plan.buffers().size(); ++b) {
+      const plan::Buffer& buffer = plan.buffers()[b];
+      const bool batch = buffer.role == plan::Role::input || buffer.role == plan::Role::target;
+      if (batch && buffer.persistent) {
+        batch_ = std::max(batch_, std::get<plan::BatchRows>(buffer.content).end);
+        if (data.samples > 0) {
+          devices_[buffer.device.index()]->data.push_back(BufferId(b));
+        }
+      }
+      if (buffer.role == plan::Role::loss) {
+        losses_.push_back(BufferId(b));
+      }
+    }
+    classes_ = output_width();
+    fill_all();
+  }
+
+  RunResult run(const RunOptions& options, const Progress& progress) {
+    RunResult result;
+    const auto steps = static_cast<std::size_t>(options.steps);
+    result.losses.assign(steps, 0);
+    result.step_times.assign(steps, Nanoseconds(0));
+    for (const std::unique_ptr<Device>& device : devices_) {
+      result.peak.push_back(device->arena.size() + device->workspace.size());
+    }
+    const std::size_t traced = std::min(steps - std::min(steps, static_cast<std::size_t>(options.warmup)),
+                                        std::max<std::size_t>(1, most_events / std::max<std::size_t>(1, plan_.tasks().size())));
+    result.trace.steps.resize(traced);
+    for (trace::StepTrace& step : result.trace.steps) {
+      step.events.resize(plan_.tasks().size());
+    }
+    scratch_events_.resize(plan_.tasks().size());
+    result_ = &result;
+    step_count_ = options.steps;
+    step_ = -1;
+    done_ = 0;
+    stopping_ = false;
+    enough_ = false;
+    failure_ = nullptr;
+
+    std::vector<std::thread> threads;
+    for (std::size_t d = 0; d < devices_.size(); ++d) {
+      threads.emplace_back([this, d] { serve(d); });
+    }
+    watch(progress);
+    for (std::thread& thread : threads) {
+      thread.join();
+    }
+    if (failure_) {
+      std::rethrow_exception(failure_);
+    }
+    const std::int64_t done = done_.load();
+    steps_before_ += done;
+    result.losses.resize(static_cast<std::size_t>(done));
+    result.step_times.resize(static_cast<std::size_t>(done));
+    const auto untraced = static_cast<std::size_t>(options.steps) - traced;
+    result.trace.steps.resize(static_cast<std::size_t>(done) > untraced ? static_cast<std::size_t>(done) - untraced : 0);
+    return result;
+  }
+
+  std::byte* address(BufferId id) const {
+    return devices_[plan_[id].device.index()]->arena.at(memory_.offset[id.index()]);
+  }
+  const Plan& plan() const { return plan_; }
+
+ private:
+  void open_devices(const cluster::Cluster& cluster, const Backend& backend) {
+    for (std::size_t d = 0; d < cluster.size(); ++d) {
+      const cluster::Device& device = cluster.devices()[d];
+      const int team = backend.team_size(static_cast<int>(device.cores.size()));
+      Bytes workspace;
+      for (const Task& task : plan_.tasks()) {
+        if (task.device == DeviceId(d) && !std::holds_alternative<plan::Delay>(task.action) &&
+            !plan::meeting_of(task).valid()) {
+          workspace = std::max(workspace, backend.workspace(plan_, task, team));
+        }
+      }
+      devices_.push_back(std::make_unique<Device>(
+          memory_.peak[d], workspace, std::vector<int>(device.cores.begin(), device.cores.begin() + team), spins_));
+    }
+    barrier_ = std::make_unique<StepBarrier>(static_cast<int>(devices_.size()), spins_);
+  }
+
+  Addresses addresses(const Task& task) const {
+    Addresses list;
+    for (const BufferId id : task.reads) {
+      list.reads.push_back(address(id));
+    }
+    for (const BufferId id : task.writes) {
+      list.writes.push_back(address(id));
+    }
+    list.workspace = devices_[task.device.index()]->workspace.at(0);
+    return list;
+  }
+
+  void prepare(const cluster::Cluster& cluster, const Backend& backend) {
+    Crossing crossing{plan_, std::vector<Addresses>(plan_.tasks().size()), {}, {}, cluster.emulated_link()};
+    for (const std::unique_ptr<Device>& device : devices_) {
+      crossing.doorbells.push_back(&device->bell);
+      crossing.teams.push_back(&device->team);
+    }
+    for (std::size_t t = 0; t < plan_.tasks().size(); ++t) {
+      if (plan::meeting_of(plan_.tasks()[t]).valid()) {
+        crossing.addresses[t] = addresses(plan_.tasks()[t]);
+      }
+    }
+    transport_ = make_memory_transport(std::move(crossing));
+
+    std::vector<std::uint32_t> position(plan_.tasks().size(), 0);
+    for (std::size_t d = 0; d < devices_.size(); ++d) {
+      for (std::size_t lane = 0; lane < lane_count; ++lane) {
+        std::uint32_t count = 0;
+        for (const TaskId id : plan_.lane(DeviceId(d), static_cast<plan::Lane>(lane))) {
+          position[id.index()] = ++count;
+        }
+      }
+    }
+    for (std::size_t d = 0; d < devices_.size(); ++d) {
+      for (std::size_t lane = 0; lane < lane_count; ++lane) {
+        for (const TaskId id : plan_.lane(DeviceId(d), static_cast<plan::Lane>(lane))) {
+          devices_[d]->lanes[lane].push_back(prepare(id, backend, position));
+        }
+      }
+    }
+  }
+
+  Step prepare(TaskId id, const Backend& backend, const std::vector<std::uint32_t>& position) {
+    const Task& task = plan_[id];
+    Step step{.id = id, .kernel = nullptr, .exchange = nullptr, .delay = {}};
+    if (const auto* delay = std::get_if<plan::Delay>(&task.action)) {
+      step.delay = delay->duration;
+    } else if (plan::meeting_of(task).valid()) {
+      step.exchange = transport_->prepare(id);
+    } else {
+      step.kernel = backend.prepare(plan_, task, addresses(task), devices_[task.device.index()]->team.size());
+    }
+    for (const TaskId other : task.after) {
+      std::uint32_t& least = step.after[static_cast<std::size_t>(plan_[other].lane)];
+      least = std::max(least, position[other.index()]);
+    }
+    return step;
+  }
+
+  /// The number of classes that labels are drawn from: the width of what the loss reads.
+  std::int64_t output_width() const {
+    for (const Task& task : plan_.tasks()) {
+      const auto* compute = std::get_if<plan::Compute>(&task.action);
+      if (compute != nullptr && std::holds_alternative<op::CrossEntropy>(compute->op)) {
+        return plan_[task.reads[0]].shape[1];
+      }
+    }
+    return 1;
+  }
+
+  /// Each device fills its own memory, so that pages lie near its cores.
+  void fill_all() {
+    std::vector<std::thread> threads;
+    for (std::size_t d = 0; d < devices_.size(); ++d) {
+      threads.emplace_back([this, d] {
+        pin_to_core(devices_[d]->cores[0]);
+        for (std::size_t b = 0; b < plan_.buffers().size(); ++b) {
+          const plan::Buffer& buffer = plan_.buffers()[b];
+          if (buffer.device == DeviceId(d) && buffer.persistent) {
+            fill_initial(buffer, address(BufferId(b)), data_.seed, 0, classes_);
+          }
+        }
+      });
+    }
+    for (std::thread& thread : threads) {
+      thread.join();
+    }
+  }
+
+  /// The calling thread sleeps while devices work, and looks up now and then.
+  void watch(const Progress& progress) {
+    while (true) {
+      const std::uint32_t seen = watched_.rings();
+      const std::int64_t done = done_.load(std::memory_order_acquire);
+      if (progress && done > 0 && !progress(done, *result_)) {
+        enough_ = true;
+      }
+      if (done == step_count_ || finished_.load(std::memory_order_acquire) == static_cast<int>(devices_.size())) {
+        break;
+      }
+      watched_.wait(seen, 0, progress ? Nanoseconds(50'000'000) : longest_sleep);
+    }
+    finished_ = 0;
+  }
+
+  void serve(std::size_t d) {
+    Device& device = *devices_[d];
+    pin_to_core(device.cores[0]);
+    try {
+      while (true) {
+        barrier_->wait(stopping_, [this] { between_steps(); });
+        if (stopping_) {
+          break;
+        }
+        if (!device.data.empty()) {
+          load(device);
+          barrier_->wait(stopping_, [this] { begin_step(); });
+        }
+        run_step(device);
+      }
+    } catch (...) {
+      fail(std::current_exception());
+    }
+    finished_.fetch_add(1, std::memory_order_acq_rel);
+    watched_.ring();
+  }
+
+  void fail(std::exception_ptr why) {
+    {
+      const std::lock_guard lock(failure_mutex_);
+      if (!failure_) {
+        failure_ = std::move(why);
+      }
+    }
+    stopping_ = true;
+    barrier_->ring();
+    for (const std::unique_ptr<Device>& device : devices_) {
+      device->bell.ring();
+    }
+  }
+
+  /// Ends the step that all devices have finished and begins the next. One thread runs it, the others wait.
+  void between_steps() {
+    if (step_ >= 0) {
+      end_step();
+    }
+    ++step_;
+    if (step_ == step_count_ || enough_) {
+      stopping_ = true;
+      return;
+    }
+    begin_step();
+  }
+
+  void begin_step() {
+    const auto untraced = step_count_ - static_cast<std::int64_t>(result_->trace.steps.size());
+    events_ = step_ >= untraced ? result_->trace.steps[static_cast<std::size_t>(step_ - untraced)].events.data()
+                                : scratch_events_.data();
+    transport_->begin_step();
+    step_start_ = now();
+  }
+
+  void end_step() {
+    const Nanoseconds duration = now() - step_start_;
+    const auto step = static_cast<std::size_t>(step_);
+    const std::size_t untraced = static_cast<std::size_t>(step_count_) - result_->trace.steps.size();
+    if (step >= untraced) {
+      result_->trace.steps[step - untraced].duration = duration;
+    }
+    result_->step_times[step] = duration;
+    double loss = 0;
+    for (const BufferId id : losses_) {  // rows come in the order of the batch, however it is split
+      const auto* rows = reinterpret_cast<const double*>(address(id));
+      for (std::int64_t r = 0; r < plan_[id].shape.elements(); ++r) {
+        loss += rows[r];
+      }
+    }
+    result_->losses[step] = loss;
+    done_.store(step_ + 1, std::memory_order_release);
+    if (step_ + 1 == step_count_) {
+      watched_.ring();
+    }
+  }
+
+  void load(Device& device) {
+    const std::int64_t first = (steps_before_ + step_) * batch_ % data_.samples;
+    for (const BufferId id : device.data) {
+      fill_initial(plan_[id], address(id), data_.seed, first, classes_);
+    }
+  }
+
+  /// Serves the lanes of one device until all their tasks are done.
+  void run_step(Device& device) {
+    enum class State : std::uint8_t { waiting, started };
+    std::array<std::uint32_t, lane_count> done{};
+    std::array<State, lane_count> state{};
+    std::array<Nanoseconds, lane_count> until{};
+    KernelWork work;
+    const std::int64_t number = steps_before_ + step_ + 1;
+    const Nanoseconds origin = step_start_;
+    bool idle = false;
+    // Messages first: what they hold up on other devices is worth more than a computation begun a little later.
+    constexpr std::array<plan::Lane, lane_count> order{plan::Lane::communication, plan::Lane::host, plan::Lane::compute};
+    while (true) {
+      const std::uint32_t seen = device.bell.rings();
+      bool moved = false;
+      bool all_done = true;
+      Nanoseconds wake(longest_sleep.count + origin.count);
+      bool has_wake = false;
+      for (const plan::Lane lane_name : order) {
+        const auto lane = static_cast<std::size_t>(lane_name);
+        std::vector<Step>& steps = device.lanes[lane];
+        if (done[lane] == steps.size()) {
+          continue;
+        }
+        all_done = false;
+        Step& step = steps[done[lane]];
+        trace::Event& event = events_[step.id.index()];
+        if (state[lane] == State::waiting) {
+          if (done[0] < step.after[0] || done[1] < step.after[1] || done[2] < step.after[2]) {
+            continue;
+          }
+          event.start = now() - origin;
+          if (step.kernel) {
+            work.set(*step.kernel, number);
+            device.team.run(work);
+            finish(event, origin, done[lane]);
+            moved = true;
+            break;  // look at the messages again before the next computation
+          }
+          state[lane] = State::started;
+          moved = true;
+          if (step.exchange) {
+            step.exchange->post();
+          } else {
+            until[lane] = now() + step.delay;
+          }
+        }
+        bool over = false;
+        if (step.exchange) {
+          over = step.exchange->progress(idle);
+          if (over) {
+            event.sent = step.exchange->sent();
+            event.received = step.exchange->received();
+          } else if (const auto due = step.exchange->due()) {
+            wake = has_wake ? std::min(wake, *due) : *due;
+            has_wake = true;
+          }
+        } else {
+          over = now() >= until[lane];
+          if (!over) {
+            wake = has_wake ? std::min(wake, until[lane]) : until[lane];
+            has_wake = true;
+          }
+        }
+        if (over) {
+          state[lane] = State::waiting;
+          finish(event, origin, done[lane]);
+          moved = true;
+        }
+      }
+      if (all_done || stopping_.load(std::memory_order_relaxed)) {
+        return;
+      }
+      if (moved) {
+        idle = false;
+      } else if (!idle) {
+        idle = true;  // once more, taking work off others, before waiting
+      } else {
+        rest(device, seen, has_wake, wake);
+      }
+    }
+  }
+
+  static void finish(trace::Event& event, Nanoseconds origin, std::uint32_t& done) {
+    event.end = now() - origin;
+    ++done;
+  }
+
+  void rest(Device& device, std::uint32_t seen, bool has_wake, Nanoseconds wake) const {
+    if (!has_wake) {
+      device.bell.wait(seen, spins_, longest_sleep);
+      return;
+    }
+    const Nanoseconds left = wake - now();
+    if (left > sleep_slack) {
+      device.bell.wait(seen, 0, left - sleep_slack);
+    } else if (spins_ == 0) {
+      std::this_thread::yield();
+    } else {
+      relax();
+    }
+  }
+
+  const Plan& plan_;
+  DataOptions data_;
+  int spins_;
+  plan::Memory memory_;
+  std::vector<std::unique_ptr<Device>> devices_;
+  std::unique_ptr<Transport> transport_;
+  std::unique_ptr<StepBarrier> barrier_;
+  std::vector<BufferId> losses_;
+  std::int64_t batch_ = 0;
+  std::int64_t classes_ = 1;
+  std::int64_t steps_before_ = 0;
+
+  // Of the run under way. What the last thread at the barrier writes, the others read after it.
+  RunResult* result_ = nullptr;
+  std::int64_t step_count_ = 0;
+  std::int64_t step_ = -1;
+  Nanoseconds step_start_;
+  trace::Event* events_ = nullptr;
+  std::vector<trace::Event> scratch_events_;
+  std::atomic<std::int64_t> done_{0};
+  std::atomic<int> finished_{0};
+  std::atomic<bool> stopping_{false};
+  std::atomic<bool> enough_{false};
+  Doorbell watched_;
+  std::mutex failure_mutex_;
+  std::exception_ptr failure_;
+};
+
+Executor::Executor(const plan::Plan& plan, const cluster::Cluster& cluster, const Backend& backend, DataOptions data)
+    : impl_(std::make_unique<Impl>(plan, cluster, backend, data)) {}
+
+Executor::~Executor() = default;
+
+RunResult Executor::run(const RunOptions& options, const Progress& progress) { return impl_->run(options, progress); }
+
+std::vector<double> Executor::read(BufferId id) const {
+  return read_elements(impl_->plan()[id], impl_->address(id));
+}
+
+void Executor::write(BufferId id, std::span<const double> elements) {
+  write_elements(impl_->plan()[id], impl_->address(id), elements);
+}
+
+}  // namespace baton::exec

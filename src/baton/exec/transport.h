@@ -1,0 +1,50 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "baton/cluster/cluster.h"
+#include "baton/exec/backend.h"
+#include "baton/exec/doorbell.h"
+#include "baton/plan/plan.h"
+
+namespace baton::exec {
+
+/// One member's part in a meeting. Its device posts it once a step and then asks for progress until it is over.
+class Exchange {
+ public:
+  virtual ~Exchange() = default;
+  /// The member has come: its buffers may be read and written until its part is over.
+  virtual void post() = 0;
+  /// Does what can be done without waiting; true when this member's part is over. `idle`: the device has nothing
+  /// else to do, so it may also do what falls to others.
+  virtual bool progress(bool idle) = 0;
+  /// When it will be over at the earliest, if that is known to lie in the future.
+  virtual std::optional<Nanoseconds> due() const = 0;
+  virtual Bytes sent() const = 0;
+  virtual Bytes received() const = 0;
+};
+
+/// How bytes cross between devices. It knows nothing of what computes on them.
+class Transport {
+ public:
+  virtual ~Transport() = default;
+  virtual std::unique_ptr<Exchange> prepare(TaskId task) = 0;
+  /// Called by one thread while no exchange is under way, before each step.
+  virtual void begin_step() = 0;
+};
+
+/// What a transport needs to know of the run.
+struct Crossing {
+  const plan::Plan& plan;
+  std::vector<Addresses> addresses;   // by task; only those of meetings are filled in
+  std::vector<Doorbell*> doorbells;   // by device: rung when something there may go on
+  std::vector<Team*> teams;           // by device: who does the copying
+  std::optional<cluster::Link> link;  // emulated, where slower than the memory
+};
+
+/// Devices of one process: copies and sums straight between their arenas, in order of rank.
+std::unique_ptr<Transport> make_memory_transport(Crossing crossing);
+
+}  // namespace baton::exec

@@ -1,0 +1,34 @@
+#include "baton/op/gradient.h"
+
+namespace baton::op {
+namespace {
+
+constexpr Ref input{Ref::Kind::input};
+constexpr Ref output{Ref::Kind::output};
+constexpr Ref output_gradient{Ref::Kind::output_gradient};
+constexpr Ref input_gradient{Ref::Kind::input_gradient};
+constexpr Ref weight{Ref::Kind::parameter, 0};
+constexpr Ref weight_gradient{Ref::Kind::parameter_gradient, 0};
+constexpr Ref bias_gradient{Ref::Kind::parameter_gradient, 1};
+
+struct Rules {
+  std::vector<BackwardCall> operator()(const Linear&) const {
+    return {{LinearBackwardInput{}, {output_gradient, weight}, {input_gradient}, false},
+            {LinearBackwardWeight{}, {input, output_gradient}, {weight_gradient, bias_gradient}, true}};
+  }
+  std::vector<BackwardCall> operator()(const Relu&) const {
+    return {{ReluBackward{}, {output_gradient, output}, {input_gradient}, false}};
+  }
+  // The rest stand in a backward, or make the first gradient themselves.
+  std::vector<BackwardCall> operator()(const LinearBackwardInput&) const { return {}; }
+  std::vector<BackwardCall> operator()(const LinearBackwardWeight&) const { return {}; }
+  std::vector<BackwardCall> operator()(const ReluBackward&) const { return {}; }
+  std::vector<BackwardCall> operator()(const MeanSquaredError&) const { return {}; }
+  std::vector<BackwardCall> operator()(const CrossEntropy&) const { return {}; }
+};
+
+}  // namespace
+
+std::vector<BackwardCall> gradient(const Op& forward) { return std::visit(Rules{}, forward); }
+
+}  // namespace baton::op

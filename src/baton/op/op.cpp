@@ -1,0 +1,129 @@
+#include "baton/op/op.h"
+
+#include <fmt/format.h>
+
+#include <array>
+
+namespace baton::op {
+namespace {
+
+/// The names, in the order of the variant.
+constexpr std::array<std::string_view, std::variant_size_v<Op>> names{
+    "linear", "linear_backward_input", "linear_backward_weight", "relu", "relu_backward",
+    "mean_squared_error", "cross_entropy"};
+
+const std::array<Op, std::variant_size_v<Op>> prototypes{
+    Linear{}, LinearBackwardInput{}, LinearBackwardWeight{}, Relu{}, ReluBackward{}, MeanSquaredError{},
+    CrossEntropy{}};
+
+Bytes size(const Operand& operand) { return Bytes(operand.shape.elements() * size_of(operand.dtype)); }
+
+/// Rows × in × out of a product, from the operand that has the rows and from the weight's shape.
+Flops product(const Shape& batch, const Shape& weight) {
+  return Flops(2 * batch[0] * weight[0] * weight[1]);
+}
+
+std::string list(std::span<const Operand> operands) {
+  std::string text;
+  for (const Operand& operand : operands) {
+    text += fmt::format("{}{}[{}]", text.empty() ? "" : ", ", to_text(operand.dtype), to_text(operand.shape));
+  }
+  return text;
+}
+
+/// The shape law of each op: true when reads and writes obey it. Arity is checked by the caller of `holds`.
+struct Law {
+  std::span<const Operand> reads;
+  std::span<const Operand> writes;
+
+  const Shape& in(std::size_t i) const { return reads[i].shape; }
+  const Shape& out(std::size_t i) const { return writes[i].shape; }
+  bool arity(std::size_t r, std::size_t w) const { return reads.size() == r && writes.size() == w; }
+  bool matrices(std::initializer_list<const Shape*> shapes) const {
+    for (const Shape* shape : shapes) {
+      if (shape->rank() != 2) {
+        return false;
+      }
+    }
+    return true;
+  }
+  static bool fits(const Shape& x, const Shape& weight, const Shape& y) {
+    return weight[1] == x[1] && weight[0] == y[1] && x[0] == y[0];
+  }
+
+  bool operator()(const Linear&) const {
+    return arity(3, 1) && matrices({&in(0), &in(1), &out(0)}) && fits(in(0), in(1), out(0)) &&
+           in(2) == Shape{in(1)[0]};
+  }
+  bool operator()(const LinearBackwardInput& o) const {
+    return arity(o.mask ? 3 : 2, 1) && matrices({&in(0), &in(1), &out(0)}) && fits(out(0), in(1), in(0)) &&
+           (!o.mask || in(2) == out(0));
+  }
+  bool operator()(const LinearBackwardWeight& o) const {
+    const bool updates = o.accumulate || o.sgd_rate > 0;
+    return arity(updates ? 4 : 2, 2) && matrices({&in(0), &in(1), &out(0)}) && fits(in(0), out(0), in(1)) &&
+           out(1) == Shape{out(0)[0]} && (!updates || (in(2) == out(0) && in(3) == out(1)));
+  }
+  bool operator()(const Relu&) const { return arity(1, 1) && in(0) == out(0); }
+  bool operator()(const ReluBackward&) const { return arity(2, 1) && in(0) == in(1) && in(0) == out(0); }
+  bool operator()(const MeanSquaredError& o) const {
+    return arity(2, 2) && in(0) == in(1) && in(0) == out(1) && in(0).rank() >= 1 && out(0) == Shape{in(0)[0]} &&
+           writes[0].dtype == DType::f64 && o.elements >= in(0).elements();
+  }
+  bool operator()(const CrossEntropy& o) const {
+    return arity(2, 2) && matrices({&in(0)}) && in(1) == Shape{in(0)[0]} && reads[1].dtype == DType::i32 &&
+           in(0) == out(1) && out(0) == Shape{in(0)[0]} && writes[0].dtype == DType::f64 && o.rows >= in(0)[0];
+  }
+};
+
+struct Arithmetic {
+  std::span<const Operand> reads;
+  std::span<const Operand> writes;
+
+  Flops each(std::int64_t per_element) const { return Flops(per_element * reads[0].shape.elements()); }
+
+  Flops operator()(const Linear&) const { return product(reads[0].shape, reads[1].shape); }
+  Flops operator()(const LinearBackwardInput&) const { return product(reads[0].shape, reads[1].shape); }
+  Flops operator()(const LinearBackwardWeight&) const { return product(reads[0].shape, writes[0].shape); }
+  Flops operator()(const Relu&) const { return each(1); }
+  Flops operator()(const ReluBackward&) const { return each(1); }
+  Flops operator()(const MeanSquaredError&) const { return each(4); }
+  Flops operator()(const CrossEntropy&) const { return each(6); }
+};
+
+}  // namespace
+
+std::string_view name(const Op& op) { return names[op.index()]; }
+
+std::optional<Op> by_name(std::string_view name) {
+  for (const Op& prototype : prototypes) {
+    if (op::name(prototype) == name) {
+      return prototype;
+    }
+  }
+  return std::nullopt;
+}
+
+std::span<const Op> all() { return prototypes; }
+
+std::optional<std::string> mismatch(const Op& op, std::span<const Operand> reads,
+                                    std::span<const Operand> writes) {
+  if (std::visit(Law{reads, writes}, op)) {
+    return std::nullopt;
+  }
+  return fmt::format("{} cannot read ({}) and write ({})", name(op), list(reads), list(writes));
+}
+
+Work work(const Op& op, std::span<const Operand> reads, std::span<const Operand> writes) {
+  Work total;
+  total.flops = std::visit(Arithmetic{reads, writes}, op);
+  for (const Operand& operand : reads) {
+    total.read += size(operand);
+  }
+  for (const Operand& operand : writes) {
+    total.written += size(operand);
+  }
+  return total;
+}
+
+}  // namespace baton::op

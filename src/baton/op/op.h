@@ -1,0 +1,112 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "baton/base/dtype.h"
+#include "baton/base/shape.h"
+#include "baton/base/units.h"
+
+/// What can be computed: for each op its operands, its shapes, its work and its gradient.
+/// A new op is a struct here, its entries in op.cpp and gradient.cpp, and a loop in the reference backend.
+namespace baton::op {
+
+/// y = x Wᵀ + b. Reads x, W, b; writes y. With `relu`, y = max(0, ·).
+struct Linear {
+  bool relu = false;
+  bool operator==(const Linear&) const = default;
+};
+
+/// dx = dy W. Reads dy, W; writes dx. With `mask` it also reads x and zeroes dx where x ≤ 0: the backward of
+/// the ReLU that made x, done while the product is at hand.
+struct LinearBackwardInput {
+  bool mask = false;
+  bool operator==(const LinearBackwardInput&) const = default;
+};
+
+/// dW = dyᵀ x, db = Σ dy. Reads x, dy; writes dW, db. With `accumulate` it adds to them (and so reads them).
+/// With `sgd_rate` above zero it reads and writes W and b instead: W −= rate · dW, and no gradient is kept.
+struct LinearBackwardWeight {
+  bool accumulate = false;
+  double sgd_rate = 0;
+  bool operator==(const LinearBackwardWeight&) const = default;
+};
+
+/// y = max(0, x). Reads x; writes y.
+struct Relu {
+  bool operator==(const Relu&) const = default;
+};
+
+/// dx = dy where y > 0, else 0. Reads dy, y; writes dx.
+struct ReluBackward {
+  bool operator==(const ReluBackward&) const = default;
+};
+
+/// Reads y and the target; writes one partial loss a row, Σ (y − t)² / elements, and dy = 2 (y − t) / elements.
+/// `elements` counts the whole global batch, so partial losses and gradients of a split batch simply add up.
+struct MeanSquaredError {
+  std::int64_t elements = 1;
+  bool operator==(const MeanSquaredError&) const = default;
+};
+
+/// Softmax and its cross entropy. Reads y and the labels; writes one partial loss a row and dy, over `rows`.
+struct CrossEntropy {
+  std::int64_t rows = 1;
+  bool operator==(const CrossEntropy&) const = default;
+};
+
+using Op = std::variant<Linear, LinearBackwardInput, LinearBackwardWeight, Relu, ReluBackward, MeanSquaredError,
+                        CrossEntropy>;
+
+/// Calls `visit(name, field)` for each attribute of an op, in the order in which they are written.
+template <typename Visit>
+void attributes(Op& op, Visit visit);
+
+/// `linear`, `linear_backward_input`, ...: the name in plans, traces and messages.
+std::string_view name(const Op& op);
+/// An op of that name with its attributes at their defaults.
+std::optional<Op> by_name(std::string_view name);
+/// Every op, at its defaults.
+std::span<const Op> all();
+
+/// An operand as an op sees it.
+struct Operand {
+  Shape shape;
+  DType dtype = DType::f32;
+};
+
+/// Why these operands do not suit the op, naming the shapes; nothing when they do.
+std::optional<std::string> mismatch(const Op& op, std::span<const Operand> reads, std::span<const Operand> writes);
+
+/// What an op costs, known without running it. Bytes are those of each operand once.
+struct Work {
+  Flops flops;
+  Bytes read;
+  Bytes written;
+};
+Work work(const Op& op, std::span<const Operand> reads, std::span<const Operand> writes);
+
+template <typename Visit>
+void attributes(Op& op, Visit visit) {
+  struct {
+    Visit& visit;
+    void operator()(Linear& o) { visit("relu", o.relu); }
+    void operator()(LinearBackwardInput& o) { visit("mask", o.mask); }
+    void operator()(LinearBackwardWeight& o) {
+      visit("accumulate", o.accumulate);
+      visit("sgd_rate", o.sgd_rate);
+    }
+    void operator()(Relu&) {}
+    void operator()(ReluBackward&) {}
+    void operator()(MeanSquaredError& o) { visit("elements", o.elements); }
+    void operator()(CrossEntropy& o) { visit("rows", o.rows); }
+  } dispatch{visit};
+  std::visit(dispatch, op);
+}
+
+}  // namespace baton::op

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+
+#include "baton/base/dtype.h"
+#include "baton/base/ids.h"
+#include "baton/base/shape.h"
+#include "baton/base/units.h"
+
+namespace baton::plan {
+
+enum class Role : std::uint8_t {
+  input, target, activation, parameter, gradient, optimizer_state, communication, workspace, loss
+};
+
+/// Rows [begin, end) of the global batch: of its inputs, its targets or its losses.
+struct BatchRows {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  bool operator==(const BatchRows&) const = default;
+};
+
+/// Part of a parameter, of its gradient or of one slot of its optimizer state: indices [begin, end) of `axis`.
+/// The whole of it is axis 0 from 0 to its extent.
+struct ParameterPart {
+  std::string name;
+  std::uint32_t ordinal = 0;  // the parameter's number in the model
+  std::int64_t fan_in = 1;    // what its first values are drawn by
+  Shape whole;
+  std::uint32_t axis = 0;
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  std::uint32_t slot = 0;  // which optimizer state
+  bool operator==(const ParameterPart&) const = default;
+};
+
+/// What a buffer is a part of, whatever device holds it: the name by which its contents are bound and read back.
+using Content = std::variant<std::monostate, BatchRows, ParameterPart>;
+
+/// How elements lie in memory. `tiled` is the CPU backend's order for weights; it needs exactly as many bytes
+/// as row-major, so whatever works element by element (sums, updates, copies) need not know of it.
+enum class Order : std::uint8_t { row_major, tiled };
+
+/// A piece of one device's memory.
+struct Buffer {
+  DeviceId device;
+  Role role = Role::activation;
+  DType dtype = DType::f32;
+  Order order = Order::row_major;
+  bool persistent = false;  // keeps its contents from step to step, and has contents before the first
+  Shape shape;
+  Content content;
+  std::string label;  // for people
+
+  Bytes size() const { return Bytes(shape.elements() * size_of(dtype)); }
+  bool operator==(const Buffer&) const = default;
+};
+
+}  // namespace baton::plan

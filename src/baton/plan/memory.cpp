@@ -1,0 +1,139 @@
+#include "baton/plan/memory.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace baton::plan {
+namespace {
+
+struct Placed {
+  std::int64_t begin;
+  std::int64_t end;
+  Clock last;  // by lane: the position of the last task that touches it
+};
+
+std::int64_t aligned(std::int64_t size) {
+  return (size + Memory::alignment - 1) / Memory::alignment * Memory::alignment;
+}
+
+bool within(const Clock& last, const Clock& done) {
+  for (std::size_t lane = 0; lane < lane_count; ++lane) {
+    if (last[lane] > done[lane]) {
+      return false;
+    }
+  }
+  return true;
+}
+
+/// The temporary buffers of one device, placed in the order in which they are first written.
+class Arena {
+ public:
+  explicit Arena(std::int64_t base) : base_(base), end_(base) {}
+
+  /// Finds the lowest gap among the buffers that may still be in use when a task with this clock starts.
+  std::int64_t place(std::int64_t size, const Clock& start, const Clock& last) {
+    std::int64_t offset = base_;
+    for (const Placed& other : placed_) {  // sorted by address
+      if (within(other.last, start)) {
+        continue;
+      }
+      if (offset + size <= other.begin) {
+        break;
+      }
+      offset = std::max(offset, other.end);
+    }
+    const Placed entry{offset, offset + size, last};
+    placed_.insert(std::upper_bound(placed_.begin(), placed_.end(), entry,
+                                    [](const Placed& a, const Placed& b) { return a.begin < b.begin; }),
+                   entry);
+    end_ = std::max(end_, offset + size);
+    return offset;
+  }
+
+  /// Forgets buffers that no later task can meet in use.
+  void forget(const Clock& earliest) {
+    std::erase_if(placed_, [&](const Placed& entry) { return within(entry.last, earliest); });
+  }
+
+  std::int64_t end() const { return end_; }
+
+ private:
+  std::int64_t base_;
+  std::int64_t end_;
+  std::vector<Placed> placed_;
+};
+
+}  // namespace
+
+Memory plan_memory(const Plan& plan, const Ordering& ordering) {
+  const std::size_t devices = plan.devices().size();
+  Memory memory{std::vector<std::int64_t>(plan.buffers().size(), 0), std::vector<Bytes>(devices)};
+
+  std::vector<std::int64_t> base(devices, 0);
+  for (std::size_t b = 0; b < plan.buffers().size(); ++b) {
+    const Buffer& buffer = plan.buffers()[b];
+    if (buffer.persistent) {
+      memory.offset[b] = base[buffer.device.index()];
+      base[buffer.device.index()] += aligned(buffer.size().count);
+    }
+  }
+
+  std::vector<Clock> last(plan.buffers().size(), Clock{});
+  std::vector<TaskId> first(plan.buffers().size());
+  for (const TaskId id : ordering.sequence) {
+    const Task& task = plan[id];
+    for (const std::vector<BufferId>* list : {&task.reads, &task.writes}) {
+      for (const BufferId buffer : *list) {
+        if (!first[buffer.index()].valid()) {
+          first[buffer.index()] = id;
+        }
+        std::uint32_t& position = last[buffer.index()][static_cast<std::size_t>(task.lane)];
+        position = std::max(position, ordering.position[id.index()]);
+      }
+    }
+  }
+
+  constexpr std::uint32_t most = std::numeric_limits<std::uint32_t>::max();
+  for (std::size_t b = 0; b < plan.buffers().size(); ++b) {
+    if (plan.buffers()[b].role == Role::loss) {
+      last[b] = {most, most, most};  // read once the step is over
+    }
+  }
+
+  // For each task in sequence, the least its device's later tasks are certain of: what may be forgotten then.
+  std::vector<Clock> ahead(devices, Clock{most, most, most});
+  std::vector<Clock> earliest(plan.tasks().size());
+  for (auto id = ordering.sequence.rbegin(); id != ordering.sequence.rend(); ++id) {
+    Clock& clock = ahead[plan[*id].device.index()];
+    for (std::size_t lane = 0; lane < lane_count; ++lane) {
+      clock[lane] = std::min(clock[lane], ordering.start[id->index()][lane]);
+    }
+    earliest[id->index()] = clock;
+  }
+
+  std::vector<Arena> arenas;
+  for (const std::int64_t start : base) {
+    arenas.emplace_back(start);
+  }
+  std::vector<std::uint32_t> since_forget(devices, 0);
+  for (const TaskId id : ordering.sequence) {
+    const Task& task = plan[id];
+    Arena& arena = arenas[task.device.index()];
+    for (const BufferId buffer : task.writes) {
+      if (first[buffer.index()] == id && !plan[buffer].persistent) {
+        first[buffer.index()] = TaskId();  // placed
+        memory.offset[buffer.index()] =
+            arena.place(aligned(plan[buffer].size().count), ordering.start[id.index()], last[buffer.index()]);
+        if (++since_forget[task.device.index()] % 64 == 0) {
+          arena.forget(earliest[id.index()]);
+        }
+      }
+    }
+  }
+  for (std::size_t d = 0; d < devices; ++d) {
+    memory.peak[d] = Bytes(arenas[d].end());
+  }
+  return memory;
+}
+
+}  // namespace baton::plan

@@ -1,0 +1,153 @@
+#include "baton/plan/plan.h"
+
+#include <fmt/format.h>
+
+#include <array>
+
+#include "baton/base/error.h"
+
+namespace baton::plan {
+
+BufferId Draft::add(Buffer buffer) {
+  buffers.push_back(std::move(buffer));
+  return BufferId(buffers.size() - 1);
+}
+
+Plan::Plan(std::string title, std::vector<std::string> devices, std::vector<Buffer> buffers,
+           std::vector<Task> tasks)
+    : title_(std::move(title)),
+      devices_(std::move(devices)),
+      buffers_(std::move(buffers)),
+      tasks_(std::move(tasks)),
+      lanes_(devices_.size() * lane_count) {
+  for (const Buffer& buffer : buffers_) {
+    check(buffer.device.index() < devices_.size(), "buffer on device {} of {}", buffer.device.value, devices_.size());
+  }
+  for (std::size_t i = 0; i < tasks_.size(); ++i) {
+    const Task& task = tasks_[i];
+    check(task.device.index() < devices_.size(), "task {} on device {} of {}", i, task.device.value, devices_.size());
+    for (const std::vector<BufferId>* list : {&task.reads, &task.writes}) {
+      for (const BufferId id : *list) {
+        check(id.index() < buffers_.size(), "task {} touches buffer {} of {}", i, id.value, buffers_.size());
+      }
+    }
+    for (const TaskId id : task.after) {
+      check(id.index() < tasks_.size(), "task {} comes after task {} of {}", i, id.value, tasks_.size());
+    }
+    lanes_[task.device.index() * lane_count + static_cast<std::size_t>(task.lane)].push_back(TaskId(i));
+    if (const MeetingId meeting = meeting_of(task); meeting.valid()) {
+      check(meeting.index() < 2 * tasks_.size(), "meeting {} in a plan of {} tasks", meeting.value, tasks_.size());
+      if (meeting.index() >= meetings_.size()) {
+        meetings_.resize(meeting.index() + 1);
+      }
+      meetings_[meeting.index()].push_back(TaskId(i));
+    }
+  }
+}
+
+std::span<const TaskId> Plan::lane(DeviceId device, Lane lane) const {
+  return lanes_[device.index() * lane_count + static_cast<std::size_t>(lane)];
+}
+
+std::string Plan::describe(TaskId id) const {
+  const Task& task = tasks_[id.index()];
+  std::string text = fmt::format("t{} ({} in the {}", id.value, verb(task), to_text(task.labels.phase));
+  if (task.labels.block >= 0) {
+    text += fmt::format(" of block {}", task.labels.block);
+  }
+  if (task.labels.micro_batch > 0) {
+    text += fmt::format(", micro-batch {}", task.labels.micro_batch);
+  }
+  return text + fmt::format(", on {})", devices_[task.device.index()]);
+}
+
+bool Plan::operator==(const Plan& other) const {
+  return title_ == other.title_ && devices_ == other.devices_ && buffers_ == other.buffers_ &&
+         tasks_ == other.tasks_;
+}
+
+std::string_view to_text(Lane lane) {
+  return lane == Lane::compute ? "compute" : lane == Lane::communication ? "communication" : "host";
+}
+
+std::string_view to_text(Phase phase) {
+  return phase == Phase::forward ? "forward" : phase == Phase::backward ? "backward" : "update";
+}
+
+std::string_view to_text(Collective::Kind kind) {
+  return kind == Collective::Kind::all_reduce  ? "all_reduce"
+         : kind == Collective::Kind::broadcast ? "broadcast"
+                                               : "reduce";
+}
+
+std::string_view verb(const Task& task) {
+  struct {
+    std::string_view operator()(const Compute& compute) const { return op::name(compute.op); }
+    std::string_view operator()(const Transfer& transfer) const {
+      return transfer.end == Transfer::End::send ? "send" : "receive";
+    }
+    std::string_view operator()(const Collective& collective) const { return to_text(collective.kind); }
+    std::string_view operator()(const Update& update) const { return op::name(update.optimizer); }
+    std::string_view operator()(const Delay&) const { return "delay"; }
+  } visitor;
+  return std::visit(visitor, task.action);
+}
+
+MeetingId meeting_of(const Task& task) {
+  if (const auto* transfer = std::get_if<Transfer>(&task.action)) {
+    return transfer->meeting;
+  }
+  if (const auto* collective = std::get_if<Collective>(&task.action)) {
+    return collective->meeting;
+  }
+  return {};
+}
+
+Plan finish(Draft draft) {
+  struct Touch {
+    TaskId write;
+    std::array<TaskId, lane_count> reads;  // the latest of each lane since that write
+  };
+  std::vector<Touch> touches(draft.buffers.size());
+  for (std::size_t i = 0; i < draft.tasks.size(); ++i) {
+    Task& task = draft.tasks[i];
+    std::array<TaskId, lane_count> latest{};
+    const auto come_after = [&](TaskId other) {
+      if (!other.valid()) {
+        return;
+      }
+      TaskId& kept = latest[static_cast<std::size_t>(draft.tasks[other.index()].lane)];
+      if (!kept.valid() || kept < other) {
+        kept = other;
+      }
+    };
+    for (const BufferId id : task.reads) {
+      check(draft[id].device == task.device, "{} of device {} reads buffer {} of device {}", verb(task),
+            task.device.value, id.value, draft[id].device.value);
+      come_after(touches[id.index()].write);
+    }
+    for (const BufferId id : task.writes) {
+      check(draft[id].device == task.device, "{} of device {} writes buffer {} of device {}", verb(task),
+            task.device.value, id.value, draft[id].device.value);
+      come_after(touches[id.index()].write);
+      for (const TaskId read : touches[id.index()].reads) {
+        come_after(read);
+      }
+    }
+    task.after.clear();
+    for (std::size_t lane = 0; lane < lane_count; ++lane) {
+      if (latest[lane].valid() && lane != static_cast<std::size_t>(task.lane)) {
+        task.after.push_back(latest[lane]);
+      }
+    }
+    for (const BufferId id : task.reads) {
+      touches[id.index()].reads[static_cast<std::size_t>(task.lane)] = TaskId(i);
+    }
+    for (const BufferId id : task.writes) {
+      touches[id.index()] = {TaskId(i), {}};
+    }
+  }
+  return Plan(std::move(draft.title), std::move(draft.devices), std::move(draft.buffers), std::move(draft.tasks));
+}
+
+}  // namespace baton::plan

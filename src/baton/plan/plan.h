@@ -1,0 +1,85 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "baton/plan/buffer.h"
+#include "baton/plan/task.h"
+
+namespace baton::plan {
+
+/// A training step while passes still work on it: buffers, and tasks in an order that each device could follow.
+/// Tasks may touch buffers of other devices; the pass that adds transfers ends that.
+struct Draft {
+  std::string title;
+  std::vector<std::string> devices;
+  std::vector<Buffer> buffers;
+  std::vector<Task> tasks;
+  std::uint32_t meetings = 0;
+
+  BufferId add(Buffer buffer);
+  MeetingId new_meeting() { return MeetingId(meetings++); }
+  const Buffer& operator[](BufferId id) const { return buffers[id.index()]; }
+};
+
+/// A training step as an immutable graph of tasks over buffers, on devices and lanes.
+class Plan {
+ public:
+  /// Takes the parts as they are, edges included: for text that is parsed and for tests. `verify` judges it.
+  Plan(std::string title, std::vector<std::string> devices, std::vector<Buffer> buffers, std::vector<Task> tasks);
+
+  const std::string& title() const { return title_; }
+  const std::vector<std::string>& devices() const { return devices_; }
+  const std::vector<Buffer>& buffers() const { return buffers_; }
+  const std::vector<Task>& tasks() const { return tasks_; }
+  const Buffer& operator[](BufferId id) const { return buffers_[id.index()]; }
+  const Task& operator[](TaskId id) const { return tasks_[id.index()]; }
+
+  /// The tasks of one lane of one device, in the order in which they run.
+  std::span<const TaskId> lane(DeviceId device, Lane lane) const;
+  /// One more than the largest meeting's number.
+  std::size_t meeting_count() const { return meetings_.size(); }
+  /// The tasks that share a meeting, in the plan's order.
+  std::span<const TaskId> members(MeetingId meeting) const { return meetings_[meeting.index()]; }
+
+  /// "forward of block 3 (linear) on cpu:1": how messages name a task.
+  std::string describe(TaskId id) const;
+
+  bool operator==(const Plan& other) const;
+
+ private:
+  std::string title_;
+  std::vector<std::string> devices_;
+  std::vector<Buffer> buffers_;
+  std::vector<Task> tasks_;
+  std::vector<std::vector<TaskId>> lanes_;
+  std::vector<std::vector<TaskId>> meetings_;
+};
+
+/// Ends a draft: derives the edges that the buffers ask for (a read after the write before it, a write after
+/// the reads and the write before it), leaving out those that a lane's order already gives.
+/// Before: every task touches buffers of its own device only. After: the plan obeys `verify`'s ordering rules.
+Plan finish(Draft draft);
+
+/// What a task costs, known without running it. `sent` and `received` are the bytes that cross between devices.
+struct TaskWork {
+  Flops flops;
+  Bytes read;
+  Bytes written;
+  Bytes sent;
+  Bytes received;
+};
+TaskWork work(const Plan& plan, TaskId id);
+
+/// What one device does in a step, or all of them together.
+struct Totals {
+  TaskWork work;
+  std::int64_t tasks = 0;
+  std::int64_t transfers_forward = 0;
+  std::int64_t transfers = 0;    // counted at the sender
+  std::int64_t collectives = 0;  // counted at each member
+};
+std::vector<Totals> totals_by_device(const Plan& plan);
+
+}  // namespace baton::plan

@@ -1,0 +1,97 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "baton/base/ids.h"
+#include "baton/base/units.h"
+#include "baton/op/op.h"
+#include "baton/op/optimizer.h"
+
+namespace baton::plan {
+
+/// Runs an op on the task's device.
+struct Compute {
+  op::Op op;
+  bool operator==(const Compute&) const = default;
+};
+
+/// One end of a copy between two devices. Both ends are tasks that share a meeting: a send reads a buffer of
+/// its device, the receive of the same meeting writes one of its own.
+struct Transfer {
+  enum class End : std::uint8_t { send, receive };
+  End end = End::send;
+  MeetingId meeting;
+  DeviceId peer;
+  bool operator==(const Transfer&) const = default;
+};
+
+/// One member's part in a collective; all members share a meeting.
+///   all_reduce   reads and writes the same buffers: afterwards all hold the sum, taken in order of rank
+///   broadcast    rank 0 reads, the others write
+///   reduce       all read; rank 0 writes the sum into the buffers it reads
+struct Collective {
+  enum class Kind : std::uint8_t { all_reduce, broadcast, reduce };
+  Kind kind = Kind::all_reduce;
+  MeetingId meeting;
+  std::uint32_t rank = 0;
+  std::uint32_t size = 1;
+  bool operator==(const Collective&) const = default;
+};
+
+/// An optimizer's step on n parameters. Reads n gradients, then writes (and so reads) n parameters and then
+/// the states of the first, of the second, ...
+struct Update {
+  op::Optimizer optimizer;
+  bool operator==(const Update&) const = default;
+};
+
+/// Holds its lane for that long and does nothing.
+struct Delay {
+  Nanoseconds duration;
+  bool operator==(const Delay&) const = default;
+};
+
+using Action = std::variant<Compute, Transfer, Collective, Update, Delay>;
+
+/// A device works on its lanes side by side; within a lane tasks run one after the other, in the plan's order.
+enum class Lane : std::uint8_t { compute, communication, host };
+constexpr std::size_t lane_count = 3;
+
+enum class Phase : std::uint8_t { forward, backward, update };
+
+/// Labels for people and for schedules; -1 where it does not apply.
+struct Labels {
+  Phase phase = Phase::forward;
+  std::int32_t block = -1;
+  std::int32_t micro_batch = -1;
+  std::int32_t stage = -1;
+  bool operator==(const Labels&) const = default;
+};
+
+/// One piece of work of one device. It touches only that device's buffers, and comes after only tasks of that
+/// device: whatever passes between devices passes through transfers and collectives. So a rank's slice of a
+/// plan stands by itself.
+struct Task {
+  Action action;
+  DeviceId device;
+  Lane lane = Lane::compute;
+  Labels labels;
+  std::vector<BufferId> reads;
+  std::vector<BufferId> writes;
+  std::vector<TaskId> after;  // tasks of other lanes of the same device; those of its own lane are implied
+
+  bool operator==(const Task&) const = default;
+};
+
+std::string_view to_text(Lane lane);
+std::string_view to_text(Phase phase);
+std::string_view to_text(Collective::Kind kind);
+/// `linear`, `send`, `all_reduce`, `sgd`, `delay`: what the task does, in a word.
+std::string_view verb(const Task& task);
+/// The meeting a task takes part in; not valid for tasks that work alone.
+MeetingId meeting_of(const Task& task);
+
+}  // namespace baton::plan

@@ -1,0 +1,448 @@
+#include "baton/plan/text.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <charconv>
+#include <map>
+#include <optional>
+
+#include "baton/base/error.h"
+#include "baton/base/text.h"
+
+namespace baton::plan {
+namespace {
+
+constexpr std::string_view heading = "baton-plan 1";
+constexpr std::array<std::string_view, 9> role_names{"input",         "target",    "activation", "parameter", "gradient",
+                                                     "optimizer_state", "communication", "workspace", "loss"};
+
+// ---- printing
+
+/// Prints fields as ` name=value`, leaving out those at their default.
+struct PrintFields {
+  std::string& out;
+  void operator()(std::string_view name, bool value) const {
+    if (value) {
+      out += fmt::format(" {}=1", name);
+    }
+  }
+  void operator()(std::string_view name, double value) const {
+    if (value != 0) {
+      out += fmt::format(" {}={}", name, value);
+    }
+  }
+  void operator()(std::string_view name, std::int64_t value) const { out += fmt::format(" {}={}", name, value); }
+};
+
+void print_ids(std::string& out, std::string_view name, char letter, const auto& ids) {
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    out += i == 0 ? fmt::format(" {}={}{}", name, letter, ids[i].value) : fmt::format(",{}{}", letter, ids[i].value);
+  }
+}
+
+void print_content(std::string& out, const Content& content) {
+  if (const auto* rows = std::get_if<BatchRows>(&content)) {
+    out += fmt::format(" rows={}:{}", rows->begin, rows->end);
+  } else if (const auto* part = std::get_if<ParameterPart>(&content)) {
+    out += fmt::format(" of={} ordinal={} fan_in={}", part->name, part->ordinal, part->fan_in);
+    if (part->axis != 0 || part->begin != 0 || part->end != part->whole[0]) {
+      out += fmt::format(" whole={} axis={} range={}:{}", to_text(part->whole), part->axis, part->begin, part->end);
+    }
+    if (part->slot != 0) {
+      out += fmt::format(" slot={}", part->slot);
+    }
+  }
+}
+
+void print_action(std::string& out, const Task& task) {
+  out += fmt::format(" {}", verb(task));
+  struct {
+    std::string& out;
+    void operator()(const Compute& compute) const {
+      op::Op copy = compute.op;
+      op::attributes(copy, PrintFields{out});
+    }
+    void operator()(const Transfer& transfer) const {
+      out += fmt::format(" meeting=m{} peer=d{}", transfer.meeting.value, transfer.peer.value);
+    }
+    void operator()(const Collective& collective) const {
+      out += fmt::format(" meeting=m{} rank={} size={}", collective.meeting.value, collective.rank, collective.size);
+    }
+    void operator()(const Update& update) const {
+      op::Optimizer copy = update.optimizer;
+      op::attributes(copy, PrintFields{out});
+    }
+    void operator()(const Delay& delay) const { out += fmt::format(" ns={}", delay.duration.count); }
+  } visitor{out};
+  std::visit(visitor, task.action);
+}
+
+// ---- parsing
+
+using Fields = std::map<std::string, std::string, std::less<>>;
+
+/// One line being read: its words, and its `name=value` fields, each of which must be used.
+class Line {
+ public:
+  Line(std::size_t number, std::string_view text) : number_(number) {
+    const std::size_t quote = text.find(" \"");
+    if (quote != std::string_view::npos) {
+      if (!text.ends_with('"') || text.size() < quote + 3) {
+        fail("has a label without an end");
+      }
+      label_ = text.substr(quote + 2, text.size() - quote - 3);
+      text = text.substr(0, quote);
+    }
+    for (const std::string_view word : split(text, ' ')) {
+      const std::size_t equals = word.find('=');
+      if (equals == std::string_view::npos) {
+        words_.emplace_back(word);
+      } else if (!fields_.emplace(word.substr(0, equals), word.substr(equals + 1)).second) {
+        fail(fmt::format("says {} twice", word.substr(0, equals)));
+      }
+    }
+  }
+
+  [[noreturn]] void fail(std::string_view why) const { throw usage_error("line {} of the plan {}", number_, why); }
+
+  std::size_t word_count() const { return words_.size(); }
+  const std::string& word(std::size_t i) const {
+    if (i >= words_.size()) {
+      fail("ends too early");
+    }
+    return words_[i];
+  }
+  const std::string& label() const { return label_; }
+
+  std::optional<std::string> take(std::string_view name) {
+    const auto found = fields_.find(name);
+    if (found == fields_.end()) {
+      return std::nullopt;
+    }
+    std::string value = std::move(found->second);
+    fields_.erase(found);
+    return value;
+  }
+  std::string need(std::string_view name) {
+    if (auto value = take(name)) {
+      return *value;
+    }
+    fail(fmt::format("lacks {}", name));
+  }
+  /// Everything must have been understood.
+  void end(std::size_t words) const {
+    if (words_.size() != words) {
+      fail(fmt::format("has {} words where {} belong", words_.size(), words));
+    }
+    if (!fields_.empty()) {
+      fail(fmt::format("has {}, which means nothing here", fields_.begin()->first));
+    }
+  }
+
+  template <typename Number = std::int64_t>
+  Number number(std::string_view text) const {
+    Number value{};
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc() || end != text.data() + text.size()) {
+      fail(fmt::format("has '{}' where a number belongs", text));
+    }
+    return value;
+  }
+  template <typename AnyId>
+  AnyId id(std::string_view text, char letter, std::size_t count) const {
+    if (text.empty() || text[0] != letter) {
+      fail(fmt::format("has '{}' where something like {}0 belongs", text, letter));
+    }
+    const auto value = number<std::uint32_t>(text.substr(1));
+    if (value >= count) {
+      fail(fmt::format("names {}, which is not there", text));
+    }
+    return AnyId(value);
+  }
+  template <typename AnyId>
+  std::vector<AnyId> ids(std::string_view name, char letter, std::size_t count) {
+    std::vector<AnyId> list;
+    if (const auto value = take(name)) {
+      for (const std::string_view word : split(*value, ',')) {
+        list.push_back(id<AnyId>(word, letter, count));
+      }
+    }
+    return list;
+  }
+  std::pair<std::int64_t, std::int64_t> range(std::string_view text) const {
+    const std::vector<std::string_view> ends = split(text, ':');
+    if (ends.size() != 2) {
+      fail(fmt::format("has '{}' where a range like 0:32 belongs", text));
+    }
+    const std::int64_t begin = number(ends[0]);
+    const std::int64_t end = number(ends[1]);
+    if (begin < 0 || end < begin) {
+      fail(fmt::format("has the range '{}', which runs backwards", text));
+    }
+    return {begin, end};
+  }
+  Shape shape(std::string_view text) const {
+    std::vector<std::int64_t> extents;
+    std::int64_t elements = 1;
+    for (const std::string_view extent : split(text, 'x')) {
+      extents.push_back(number(extent));
+      if (extents.back() < 1 || extents.back() > (std::int64_t{1} << 48) / elements) {
+        fail(fmt::format("has the shape '{}', which no tensor has", text));
+      }
+      elements *= extents.back();
+    }
+    return Shape(std::move(extents));
+  }
+
+ private:
+  std::size_t number_;
+  std::vector<std::string> words_;
+  Fields fields_;
+  std::string label_;
+};
+
+struct ParseFields {
+  Line& line;
+  void operator()(std::string_view name, bool& value) const {
+    if (const auto text = line.take(name)) {
+      value = line.number(*text) != 0;
+    }
+  }
+  void operator()(std::string_view name, double& value) const {
+    const auto text = line.take(name);
+    value = text ? line.number<double>(*text) : 0;
+  }
+  void operator()(std::string_view name, std::int64_t& value) const { value = line.number(line.need(name)); }
+};
+
+Buffer parse_buffer(Line& line, std::size_t devices) {
+  Buffer buffer;
+  buffer.device = line.id<DeviceId>(line.word(2), 'd', devices);
+  bool known = false;
+  for (std::size_t i = 0; i < role_names.size(); ++i) {
+    if (role_names[i] == line.word(3)) {
+      buffer.role = static_cast<Role>(i);
+      known = true;
+    }
+  }
+  const std::string& type = line.word(4);
+  if (!known || (type != "f32" && type != "f64" && type != "i32")) {
+    line.fail(fmt::format("has an unknown role or type: {} {}", line.word(3), type));
+  }
+  buffer.dtype = type == "f32" ? DType::f32 : type == "f64" ? DType::f64 : DType::i32;
+  buffer.shape = line.shape(line.word(5));
+  std::size_t words = 6;
+  if (line.word_count() > words && line.word(words) == "tiled") {
+    buffer.order = Order::tiled;
+    ++words;
+  }
+  if (line.word_count() > words && line.word(words) == "persistent") {
+    buffer.persistent = true;
+    ++words;
+  }
+  if (const auto rows = line.take("rows")) {
+    const auto [begin, end] = line.range(*rows);
+    buffer.content = BatchRows{begin, end};
+  } else if (const auto name = line.take("of")) {
+    ParameterPart part{.name = *name, .whole = buffer.shape, .end = buffer.shape[0]};
+    part.ordinal = line.number<std::uint32_t>(line.need("ordinal"));
+    part.fan_in = line.number(line.need("fan_in"));
+    if (const auto whole = line.take("whole")) {
+      part.whole = line.shape(*whole);
+      part.axis = line.number<std::uint32_t>(line.need("axis"));
+      std::tie(part.begin, part.end) = line.range(line.need("range"));
+    }
+    if (const auto slot = line.take("slot")) {
+      part.slot = line.number<std::uint32_t>(*slot);
+    }
+    buffer.content = part;
+  }
+  buffer.label = line.label();
+  line.end(words);
+  return buffer;
+}
+
+Action parse_action(Line& line, const std::string& verb, std::size_t devices) {
+  constexpr std::size_t any = Id<void>::invalid;
+  if (auto op = op::by_name(verb)) {
+    op::attributes(*op, ParseFields{line});
+    return Compute{*op};
+  }
+  if (verb == "send" || verb == "receive") {
+    return Transfer{verb == "send" ? Transfer::End::send : Transfer::End::receive,
+                    line.id<MeetingId>(line.need("meeting"), 'm', any), line.id<DeviceId>(line.need("peer"), 'd', devices)};
+  }
+  for (const auto kind : {Collective::Kind::all_reduce, Collective::Kind::broadcast, Collective::Kind::reduce}) {
+    if (verb == to_text(kind)) {
+      return Collective{kind, line.id<MeetingId>(line.need("meeting"), 'm', any),
+                        line.number<std::uint32_t>(line.need("rank")), line.number<std::uint32_t>(line.need("size"))};
+    }
+  }
+  if (verb == "sgd" || verb == "adam") {
+    op::Optimizer optimizer = verb == "sgd" ? op::Optimizer(op::Sgd{}) : op::Optimizer(op::Adam{});
+    op::attributes(optimizer, ParseFields{line});
+    return Update{optimizer};
+  }
+  if (verb == "delay") {
+    return Delay{Nanoseconds(line.number(line.need("ns")))};
+  }
+  line.fail(fmt::format("has the unknown action '{}'", verb));
+}
+
+Task parse_task(Line& line, std::size_t devices, std::size_t buffers, std::size_t tasks) {
+  Task task;
+  task.device = line.id<DeviceId>(line.word(2), 'd', devices);
+  bool known = false;
+  for (const Lane lane : {Lane::compute, Lane::communication, Lane::host}) {
+    if (line.word(3) == to_text(lane)) {
+      task.lane = lane;
+      known = true;
+    }
+  }
+  bool phase_known = false;
+  for (const Phase phase : {Phase::forward, Phase::backward, Phase::update}) {
+    if (line.word(4) == to_text(phase)) {
+      task.labels.phase = phase;
+      phase_known = true;
+    }
+  }
+  if (!known || !phase_known) {
+    line.fail(fmt::format("has an unknown lane or phase: {} {}", line.word(3), line.word(4)));
+  }
+  const auto label = [&](std::string_view name) {
+    const auto text = line.take(name);
+    return text ? line.number<std::int32_t>(*text) : -1;
+  };
+  task.labels.block = label("block");
+  task.labels.micro_batch = label("micro_batch");
+  task.labels.stage = label("stage");
+  task.action = parse_action(line, line.word(5), devices);
+  task.reads = line.ids<BufferId>("reads", 'b', buffers);
+  task.writes = line.ids<BufferId>("writes", 'b', buffers);
+  task.after = line.ids<TaskId>("after", 't', tasks);
+  line.end(6);
+  return task;
+}
+
+}  // namespace
+
+std::string to_text(const Plan& plan) {
+  std::string out = fmt::format("{}\ntitle \"{}\"\n", heading, plan.title());
+  for (std::size_t d = 0; d < plan.devices().size(); ++d) {
+    out += fmt::format("device d{} {}\n", d, plan.devices()[d]);
+  }
+  for (std::size_t b = 0; b < plan.buffers().size(); ++b) {
+    const Buffer& buffer = plan.buffers()[b];
+    out += fmt::format("buffer b{} d{} {} {} {}{}{}", b, buffer.device.value,
+                       role_names[static_cast<std::size_t>(buffer.role)], to_text(buffer.dtype), to_text(buffer.shape),
+                       buffer.order == Order::tiled ? " tiled" : "", buffer.persistent ? " persistent" : "");
+    print_content(out, buffer.content);
+    out += buffer.label.empty() ? "\n" : fmt::format(" \"{}\"\n", buffer.label);
+  }
+  for (std::size_t t = 0; t < plan.tasks().size(); ++t) {
+    const Task& task = plan.tasks()[t];
+    out += fmt::format("task t{} d{} {} {}", t, task.device.value, to_text(task.lane), to_text(task.labels.phase));
+    print_action(out, task);
+    for (const auto& [name, value] : {std::pair{"block", task.labels.block}, {"micro_batch", task.labels.micro_batch},
+                                      {"stage", task.labels.stage}}) {
+      if (value >= 0) {
+        out += fmt::format(" {}={}", name, value);
+      }
+    }
+    print_ids(out, "reads", 'b', task.reads);
+    print_ids(out, "writes", 'b', task.writes);
+    print_ids(out, "after", 't', task.after);
+    out += '\n';
+  }
+  return out;
+}
+
+Plan parse(std::string_view text) {
+  std::vector<std::string_view> lines = split(text, '\n');
+  if (lines.empty() || lines[0] != heading) {
+    throw usage_error("this is no plan: its first line must be '{}'", heading);
+  }
+  std::size_t task_count = 0;
+  for (const std::string_view line : lines) {
+    task_count += line.starts_with("task ") ? 1 : 0;
+  }
+  std::string title;
+  std::vector<std::string> devices;
+  std::vector<Buffer> buffers;
+  std::vector<Task> tasks;
+  for (std::size_t i = 1; i < lines.size(); ++i) {
+    if (lines[i].empty()) {
+      continue;
+    }
+    Line line(i + 1, lines[i]);
+    const std::string& kind = line.word(0);
+    const auto numbered = [&](char letter, std::size_t count) {
+      if (line.word(1) != fmt::format("{}{}", letter, count)) {
+        line.fail(fmt::format("should be {}{}", letter, count));
+      }
+    };
+    if (kind == "title") {
+      title = line.label();
+      line.end(1);
+    } else if (kind == "device") {
+      numbered('d', devices.size());
+      devices.push_back(line.word(2));
+      line.end(3);
+    } else if (kind == "buffer") {
+      numbered('b', buffers.size());
+      buffers.push_back(parse_buffer(line, devices.size()));
+    } else if (kind == "task") {
+      numbered('t', tasks.size());
+      tasks.push_back(parse_task(line, devices.size(), buffers.size(), task_count));
+      if (const MeetingId meeting = meeting_of(tasks.back()); meeting.valid() && meeting.index() >= task_count) {
+        line.fail("has a meeting numbered beyond the tasks there are");
+      }
+    } else {
+      line.fail(fmt::format("begins with '{}', not with title, device, buffer or task", kind));
+    }
+  }
+  return Plan(std::move(title), std::move(devices), std::move(buffers), std::move(tasks));
+}
+
+std::string to_dot(const Plan& plan) {
+  constexpr std::array<std::string_view, 3> colours{"#9ecae1", "#fdae6b", "#a1d99b"};
+  std::string out = fmt::format("digraph plan {{\n  label=\"{}\"; rankdir=LR; node [shape=box, style=filled];\n",
+                                plan.title());
+  for (std::size_t d = 0; d < plan.devices().size(); ++d) {
+    out += fmt::format("  subgraph cluster_d{} {{ label=\"{}\";\n", d, plan.devices()[d]);
+    for (std::size_t t = 0; t < plan.tasks().size(); ++t) {
+      const Task& task = plan.tasks()[t];
+      if (task.device == DeviceId(d)) {
+        const std::string block = task.labels.block >= 0 ? fmt::format("\\nblock {}", task.labels.block) : "";
+        out += fmt::format("    t{} [label=\"t{} {}{}\", fillcolor=\"{}\"{}];\n", t, t, verb(task), block,
+                           colours[static_cast<std::size_t>(task.labels.phase)],
+                           task.lane == Lane::communication ? ", shape=ellipse" : "");
+      }
+    }
+    out += "  }\n";
+  }
+  for (std::size_t d = 0; d < plan.devices().size(); ++d) {
+    for (std::size_t lane = 0; lane < lane_count; ++lane) {
+      const std::span<const TaskId> tasks = plan.lane(DeviceId(d), static_cast<Lane>(lane));
+      for (std::size_t i = 1; i < tasks.size(); ++i) {
+        out += fmt::format("  t{} -> t{} [style=dotted];\n", tasks[i - 1].value, tasks[i].value);
+      }
+    }
+  }
+  for (std::size_t t = 0; t < plan.tasks().size(); ++t) {
+    for (const TaskId before : plan.tasks()[t].after) {
+      out += fmt::format("  t{} -> t{};\n", before.value, t);
+    }
+  }
+  for (std::size_t m = 0; m < plan.meeting_count(); ++m) {
+    const std::span<const TaskId> members = plan.members(MeetingId(m));
+    for (std::size_t i = 1; i < members.size(); ++i) {
+      out += fmt::format("  t{} -> t{} [dir=none, color=red, penwidth=2, constraint=false];\n", members[0].value,
+                         members[i].value);
+    }
+  }
+  return out + "}\n";
+}
+
+}  // namespace baton::plan

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "baton/plan/plan.h"
+
+namespace baton::plan {
+
+/// The plan as text, a line a device, buffer and task. Equal plans print equal, and `parse` gives the plan back.
+std::string to_text(const Plan& plan);
+
+/// The plan that such a text describes; a usage error names the line that is not what it should be.
+Plan parse(std::string_view text);
+
+/// The graph for Graphviz: a cluster a device, a colour a phase.
+std::string to_dot(const Plan& plan);
+
+}  // namespace baton::plan

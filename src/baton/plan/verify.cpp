@@ -1,0 +1,305 @@
+#include "baton/plan/verify.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "baton/base/error.h"
+
+namespace baton::plan {
+namespace {
+
+class Judge {
+ public:
+  Judge(const Plan& plan, const Limits& limits) : plan_(plan), limits_(limits) {}
+
+  Verdict judge() {
+    check_places();
+    check_shapes();
+    check_meetings();
+    check_kernels();
+    if (verdict_.holds()) {
+      verdict_.ordering = order(plan_);
+      check_waiting();
+    }
+    if (verdict_.holds()) {
+      check_buffers();
+    }
+    if (verdict_.holds()) {
+      verdict_.memory = plan_memory(plan_, verdict_.ordering);
+      check_memory();
+    }
+    return std::move(verdict_);
+  }
+
+ private:
+  void report(Rule rule, std::vector<TaskId> tasks, std::string text) {
+    if (verdict_.violations.size() < Verdict::max_violations) {
+      verdict_.violations.push_back({rule, std::move(tasks), std::move(text)});
+    }
+  }
+
+  std::string name(BufferId id) const {
+    const Buffer& buffer = plan_[id];
+    return fmt::format("b{} ({})", id.value, buffer.label.empty() ? "unnamed" : buffer.label);
+  }
+
+  void check_places() {
+    for (std::size_t i = 0; i < plan_.tasks().size(); ++i) {
+      const Task& task = plan_.tasks()[i];
+      for (const std::vector<BufferId>* list : {&task.reads, &task.writes}) {
+        for (const BufferId id : *list) {
+          if (plan_[id].device != task.device) {
+            report(Rule::place, {TaskId(i)},
+                   fmt::format("{} touches buffer {} of {}", plan_.describe(TaskId(i)), name(id),
+                               plan_.devices()[plan_[id].device.index()]));
+          }
+        }
+      }
+      for (const TaskId other : task.after) {
+        if (plan_[other].device != task.device) {
+          report(Rule::place, {TaskId(i), other},
+                 fmt::format("{} comes after {}, a task of another device, without a transfer between them",
+                             plan_.describe(TaskId(i)), plan_.describe(other)));
+        }
+      }
+    }
+  }
+
+  std::vector<op::Operand> operands(const std::vector<BufferId>& ids) const {
+    std::vector<op::Operand> list;
+    list.reserve(ids.size());
+    for (const BufferId id : ids) {
+      list.push_back({plan_[id].shape, plan_[id].dtype});
+    }
+    return list;
+  }
+
+  /// Why an update's operands are wrong: n gradients, and the n parameters with their states.
+  bool update_fits(const Task& task, const Update& update) const {
+    const std::size_t group = 1 + op::state_slots(update.optimizer);
+    if (task.writes.empty() || task.writes.size() % group != 0) {
+      return false;
+    }
+    const std::size_t n = task.writes.size() / group;
+    if (task.reads.size() != n + task.writes.size() ||
+        !std::equal(task.writes.begin(), task.writes.end(), task.reads.begin() + static_cast<std::ptrdiff_t>(n))) {
+      return false;
+    }
+    for (std::size_t i = 0; i < task.writes.size(); ++i) {
+      const Buffer& gradient = plan_[task.reads[i < n ? i : (i - n) / (group - 1)]];
+      const Buffer& written = plan_[task.writes[i]];
+      if (written.shape != gradient.shape || written.dtype != gradient.dtype || written.order != gradient.order) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  void check_shapes() {
+    for (std::size_t i = 0; i < plan_.tasks().size(); ++i) {
+      const Task& task = plan_.tasks()[i];
+      if (const auto* compute = std::get_if<Compute>(&task.action)) {
+        if (const auto why = op::mismatch(compute->op, operands(task.reads), operands(task.writes))) {
+          report(Rule::shape, {TaskId(i)}, fmt::format("{}: {}", plan_.describe(TaskId(i)), *why));
+        }
+      } else if (const auto* update = std::get_if<Update>(&task.action)) {
+        if (!update_fits(task, *update)) {
+          report(Rule::shape, {TaskId(i)},
+                 fmt::format("{} does not read one gradient of its shape for each parameter and state it writes",
+                             plan_.describe(TaskId(i))));
+        }
+      } else if (std::holds_alternative<Delay>(task.action) && !(task.reads.empty() && task.writes.empty())) {
+        report(Rule::shape, {TaskId(i)}, fmt::format("{} touches buffers", plan_.describe(TaskId(i))));
+      }
+    }
+  }
+
+  void check_meetings() {
+    for (std::size_t m = 0; m < plan_.meeting_count(); ++m) {
+      const std::span<const TaskId> members = plan_.members(MeetingId(m));
+      if (members.empty()) {
+        continue;
+      }
+      const bool transfer = std::holds_alternative<Transfer>(plan_[members[0]].action);
+      if (const std::string why = transfer ? broken_transfer(members) : broken_collective(members); !why.empty()) {
+        report(Rule::meet, {members.begin(), members.end()},
+               fmt::format("{} {}", plan_.describe(members[0]), why));
+      }
+    }
+  }
+
+  bool alike(const std::vector<BufferId>& a, const std::vector<BufferId>& b) const {
+    return std::equal(a.begin(), a.end(), b.begin(), b.end(), [&](BufferId x, BufferId y) {
+      return plan_[x].shape == plan_[y].shape && plan_[x].dtype == plan_[y].dtype && plan_[x].order == plan_[y].order;
+    });
+  }
+
+  std::string broken_transfer(std::span<const TaskId> members) const {
+    const auto* first = std::get_if<Transfer>(&plan_[members[0]].action);
+    const auto* second = members.size() == 2 ? std::get_if<Transfer>(&plan_[members[1]].action) : nullptr;
+    if (second == nullptr) {
+      return members.size() < 2 ? "has no other end" : "has more than two ends";
+    }
+    if (first->end == second->end) {
+      return "meets its own kind: a send needs a receive";
+    }
+    const Task& send = plan_[members[first->end == Transfer::End::send ? 0 : 1]];
+    const Task& receive = plan_[members[first->end == Transfer::End::send ? 1 : 0]];
+    if (std::get<Transfer>(send.action).peer != receive.device ||
+        std::get<Transfer>(receive.action).peer != send.device || send.device == receive.device) {
+      return fmt::format("and {} do not name each other as peers", plan_.describe(members[1]));
+    }
+    if (send.reads.size() != 1 || !send.writes.empty() || receive.writes.size() != 1 || !receive.reads.empty() ||
+        !alike(send.reads, receive.writes)) {
+      return fmt::format("and {} do not move one buffer into one like it", plan_.describe(members[1]));
+    }
+    return {};
+  }
+
+  std::string broken_collective(std::span<const TaskId> members) const {
+    const auto* first = std::get_if<Collective>(&plan_[members[0]].action);
+    if (first == nullptr || members.size() != first->size) {
+      return fmt::format("has {} of its {} members", members.size(), first == nullptr ? 0 : first->size);
+    }
+    std::vector<bool> ranks(first->size, false);
+    std::vector<DeviceId> devices;
+    const auto& buffers = [](const Task& task) -> const std::vector<BufferId>& {
+      return task.reads.empty() ? task.writes : task.reads;
+    };
+    for (const TaskId id : members) {
+      const Task& task = plan_[id];
+      const auto* member = std::get_if<Collective>(&task.action);
+      if (member == nullptr || member->kind != first->kind || member->size != first->size) {
+        return fmt::format("meets {}, which is something else", plan_.describe(id));
+      }
+      if (member->rank >= first->size || ranks[member->rank]) {
+        return fmt::format("has rank {} twice or out of range", member->rank);
+      }
+      ranks[member->rank] = true;
+      devices.push_back(task.device);
+      const bool root = member->rank == 0;
+      const bool reads = !task.reads.empty();
+      const bool writes = !task.writes.empty();
+      const bool fits = member->kind == Collective::Kind::all_reduce ? reads && task.reads == task.writes
+                        : member->kind == Collective::Kind::broadcast
+                            ? reads == root && writes == !root
+                            : reads && (root ? task.writes == task.reads : !writes);
+      if (!fits || !alike(buffers(plan_[members[0]]), buffers(task))) {
+        return fmt::format("and {} do not bring buffers that fit together", plan_.describe(id));
+      }
+    }
+    std::sort(devices.begin(), devices.end());
+    if (std::adjacent_find(devices.begin(), devices.end()) != devices.end()) {
+      return "has two members on one device";
+    }
+    return {};
+  }
+
+  void check_kernels() {
+    if (!limits_.has_kernel) {
+      return;
+    }
+    for (std::size_t i = 0; i < plan_.tasks().size(); ++i) {
+      if (!limits_.has_kernel(plan_.tasks()[i])) {
+        report(Rule::kernel, {TaskId(i)}, fmt::format("the backend has no kernel for {}", plan_.describe(TaskId(i))));
+      }
+    }
+  }
+
+  void check_waiting() {
+    const std::vector<TaskId>& circle = verdict_.ordering.circle;
+    if (circle.empty()) {
+      return;
+    }
+    std::string text = "these tasks wait for one another and would never start: ";
+    for (std::size_t i = 0; i < std::min<std::size_t>(circle.size(), 6); ++i) {
+      text += (i == 0 ? "" : ", ") + plan_.describe(circle[i]);
+    }
+    report(Rule::waiting, circle, text);
+  }
+
+  /// Walks the tasks in order and holds each touch of a buffer against the touches before it. It is enough to
+  /// remember the last write and, for each lane, the last read since: older ones come before those.
+  void check_buffers() {
+    struct Touch {
+      TaskId write;
+      std::array<TaskId, lane_count> reads;
+      bool read_since_write = true;
+    };
+    std::vector<Touch> touches(plan_.buffers().size());
+    const auto unread = [&](BufferId id, const Touch& touch) {
+      if (touch.write.valid() && !touch.read_since_write) {
+        report(Rule::read, {touch.write},
+               fmt::format("{} writes {}, which nothing reads", plan_.describe(touch.write), name(id)));
+      }
+    };
+    for (const TaskId id : verdict_.ordering.sequence) {
+      const Task& task = plan_[id];
+      const auto must_follow = [&](TaskId other, BufferId buffer) {
+        if (other.valid() && other != id && !verdict_.ordering.ordered(plan_, other, id)) {
+          report(Rule::ordered, {other, id},
+                 fmt::format("{} and {} both touch {} and nothing says which comes first", plan_.describe(other),
+                             plan_.describe(id), name(buffer)));
+        }
+      };
+      for (const BufferId buffer : task.reads) {
+        Touch& touch = touches[buffer.index()];
+        if (!touch.write.valid() && !plan_[buffer].persistent) {
+          report(Rule::written, {id},
+                 fmt::format("{} reads {} before anything has written it", plan_.describe(id), name(buffer)));
+        }
+        must_follow(touch.write, buffer);
+        touch.reads[static_cast<std::size_t>(task.lane)] = id;
+        touch.read_since_write = true;
+      }
+      for (const BufferId buffer : task.writes) {
+        Touch& touch = touches[buffer.index()];
+        must_follow(touch.write, buffer);
+        for (const TaskId read : touch.reads) {
+          must_follow(read, buffer);
+        }
+        unread(buffer, touch);
+        touch = {id, {}, false};
+      }
+    }
+    for (std::size_t b = 0; b < touches.size(); ++b) {
+      if (!plan_.buffers()[b].persistent && plan_.buffers()[b].role != Role::loss) {
+        unread(BufferId(b), touches[b]);
+      }
+    }
+  }
+
+  void check_memory() {
+    for (std::size_t d = 0; d < limits_.memory.size() && d < verdict_.memory.peak.size(); ++d) {
+      if (verdict_.memory.peak[d] > limits_.memory[d]) {
+        report(Rule::memory, {},
+               fmt::format("{} needs {} but has {}: use a smaller model or batch, or split it over more devices",
+                           plan_.devices()[d], to_text(verdict_.memory.peak[d]), to_text(limits_.memory[d])));
+      }
+    }
+  }
+
+  const Plan& plan_;
+  const Limits& limits_;
+  Verdict verdict_;
+};
+
+}  // namespace
+
+std::string_view to_text(Rule rule) {
+  constexpr std::array<std::string_view, 9> names{"place",   "shape",   "meet",   "written", "read",
+                                                  "ordered", "waiting", "kernel", "memory"};
+  return names[static_cast<std::size_t>(rule)];
+}
+
+Verdict verify(const Plan& plan, const Limits& limits) { return Judge(plan, limits).judge(); }
+
+void require(const Verdict& verdict) {
+  if (!verdict.holds()) {
+    throw usage_error("{}", verdict.violations.front().text);
+  }
+}
+
+}  // namespace baton::plan

@@ -1,0 +1,108 @@
+#include <array>
+
+#include "baton/base/error.h"
+#include "baton/plan/plan.h"
+
+namespace baton::plan {
+namespace {
+
+std::vector<op::Operand> operands(const Plan& plan, const std::vector<BufferId>& ids) {
+  std::vector<op::Operand> list;
+  list.reserve(ids.size());
+  for (const BufferId id : ids) {
+    list.push_back({plan[id].shape, plan[id].dtype});
+  }
+  return list;
+}
+
+Bytes total(const Plan& plan, const std::vector<BufferId>& ids) {
+  Bytes sum;
+  for (const BufferId id : ids) {
+    sum += plan[id].size();
+  }
+  return sum;
+}
+
+/// What one member moves. An all-reduce is counted as the reduce-scatter and all-gather it is made of: each
+/// member sums one slice, so it takes that slice from the others and hands the sum back. (A ring moves the same.)
+TaskWork collective_work(const Plan& plan, const Task& task, const Collective& collective) {
+  const Bytes size = total(plan, task.reads.empty() ? task.writes : task.reads);
+  const auto n = static_cast<std::int64_t>(collective.size);
+  const auto rank = static_cast<std::int64_t>(collective.rank);
+  TaskWork work{{}, total(plan, task.reads), total(plan, task.writes), {}, {}};
+  switch (collective.kind) {
+    case Collective::Kind::all_reduce: {
+      std::int64_t elements = 0;
+      std::int64_t width = 4;
+      for (const BufferId id : task.reads) {
+        elements += plan[id].shape.elements();
+        width = size_of(plan[id].dtype);
+      }
+      const std::int64_t slice = (rank + 1) * elements / n - rank * elements / n;
+      work.flops = Flops((n - 1) * slice);
+      work.sent = work.received = Bytes(((n - 1) * slice + elements - slice) * width);
+      break;
+    }
+    case Collective::Kind::broadcast:
+      (rank == 0 ? work.sent : work.received) = rank == 0 ? size * (n - 1) : size;
+      break;
+    case Collective::Kind::reduce:
+      (rank == 0 ? work.received : work.sent) = rank == 0 ? size * (n - 1) : size;
+      work.flops = Flops(rank == 0 ? (n - 1) * size.count / 4 : 0);
+      break;
+  }
+  return work;
+}
+
+}  // namespace
+
+TaskWork work(const Plan& plan, TaskId id) {
+  const Task& task = plan[id];
+  struct {
+    const Plan& plan;
+    const Task& task;
+    TaskWork operator()(const Compute& compute) const {
+      const op::Work work =
+          op::work(compute.op, operands(plan, task.reads), operands(plan, task.writes));
+      return {work.flops, work.read, work.written, {}, {}};
+    }
+    TaskWork operator()(const Transfer& transfer) const {
+      const Bytes size = total(plan, task.reads) + total(plan, task.writes);
+      return transfer.end == Transfer::End::send ? TaskWork{{}, size, {}, size, {}} : TaskWork{{}, {}, size, {}, size};
+    }
+    TaskWork operator()(const Collective& collective) const { return collective_work(plan, task, collective); }
+    TaskWork operator()(const Update& update) const {
+      std::int64_t elements = 0;
+      for (std::size_t i = 0; i < task.writes.size() / (1 + op::state_slots(update.optimizer)); ++i) {
+        elements += plan[task.writes[i]].shape.elements();
+      }
+      return {Flops(elements * op::flops_per_element(update.optimizer)), total(plan, task.reads),
+              total(plan, task.writes), {}, {}};
+    }
+    TaskWork operator()(const Delay&) const { return {}; }
+  } visitor{plan, task};
+  return std::visit(visitor, task.action);
+}
+
+std::vector<Totals> totals_by_device(const Plan& plan) {
+  std::vector<Totals> all(plan.devices().size());
+  for (std::size_t i = 0; i < plan.tasks().size(); ++i) {
+    const Task& task = plan.tasks()[i];
+    Totals& totals = all[task.device.index()];
+    const TaskWork one = work(plan, TaskId(i));
+    totals.work.flops += one.flops;
+    totals.work.read += one.read;
+    totals.work.written += one.written;
+    totals.work.sent += one.sent;
+    totals.work.received += one.received;
+    totals.tasks += 1;
+    if (const auto* transfer = std::get_if<Transfer>(&task.action); transfer && transfer->end == Transfer::End::send) {
+      totals.transfers += 1;
+      totals.transfers_forward += task.labels.phase == Phase::forward ? 1 : 0;
+    }
+    totals.collectives += std::holds_alternative<Collective>(task.action) ? 1 : 0;
+  }
+  return all;
+}
+
+}  // namespace baton::plan

@@ -1,0 +1,222 @@
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "baton/base/error.h"
+#include "baton/strategy/passes.h"
+
+namespace baton::strategy {
+namespace {
+
+using plan::Buffer;
+using plan::Collective;
+using plan::Draft;
+using plan::Lane;
+using plan::ParameterPart;
+using plan::Phase;
+using plan::Role;
+using plan::Task;
+
+Task communication(plan::Action action, DeviceId device, plan::Labels labels, std::vector<BufferId> reads,
+                   std::vector<BufferId> writes) {
+  return {.action = std::move(action), .device = device, .lane = Lane::communication, .labels = labels,
+          .reads = std::move(reads), .writes = std::move(writes), .after = {}};
+}
+
+/// Tasks to be put behind others: at 0 before everything, at i + 1 behind task i.
+class Insertions {
+ public:
+  explicit Insertions(const Draft& draft) : behind_(draft.tasks.size() + 1) {}
+
+  void add(std::size_t at, Task task) { behind_[at].push_back(std::move(task)); }
+
+  void apply(Draft& draft) {
+    std::vector<Task> tasks;
+    for (std::size_t i = 0; i <= draft.tasks.size(); ++i) {
+      if (i > 0) {
+        tasks.push_back(std::move(draft.tasks[i - 1]));
+      }
+      std::move(behind_[i].begin(), behind_[i].end(), std::back_inserter(tasks));
+    }
+    draft.tasks = std::move(tasks);
+  }
+
+ private:
+  std::vector<std::vector<Task>> behind_;
+};
+
+/// The gradients of one parameter: which buffer each device holds, and where the last of them is written.
+struct GradientCopies {
+  std::map<DeviceId, BufferId> by_device;
+  std::size_t written_behind = 0;
+};
+
+std::map<std::uint32_t, GradientCopies> gradients_of_parameters(const Draft& draft) {
+  std::map<std::uint32_t, GradientCopies> copies;
+  for (std::size_t i = 0; i < draft.tasks.size(); ++i) {
+    for (const BufferId id : draft.tasks[i].writes) {
+      const auto* part = std::get_if<ParameterPart>(&draft[id].content);
+      if (part != nullptr && draft[id].role == Role::gradient) {
+        GradientCopies& copy = copies[part->ordinal];
+        copy.by_device[draft[id].device] = id;
+        copy.written_behind = i + 1;
+      }
+    }
+  }
+  return copies;
+}
+
+}  // namespace
+
+plan::Draft replicate_parameters(plan::Draft draft) {
+  std::map<std::pair<BufferId, DeviceId>, BufferId> copies;
+  std::map<DeviceId, std::vector<BufferId>> wanted;  // in order of first use
+  std::vector<BufferId> sources;
+  for (Task& task : draft.tasks) {
+    for (BufferId& id : task.reads) {
+      if (draft[id].role != Role::parameter || draft[id].device == task.device) {
+        continue;
+      }
+      const auto [found, added] = copies.try_emplace({id, task.device});
+      if (added) {
+        Buffer copy = draft[id];
+        copy.device = task.device;
+        copy.persistent = false;
+        found->second = draft.add(copy);
+        wanted[task.device].push_back(found->second);
+        if (std::find(sources.begin(), sources.end(), id) == sources.end()) {
+          sources.push_back(id);
+        }
+      }
+      id = found->second;
+    }
+  }
+  if (wanted.empty()) {
+    return draft;
+  }
+  Insertions insertions(draft);
+  const MeetingId meeting = draft.new_meeting();
+  const auto size = static_cast<std::uint32_t>(wanted.size() + 1);
+  insertions.add(0, communication(Collective{Collective::Kind::broadcast, meeting, 0, size}, draft[sources[0]].device, {},
+                                  sources, {}));
+  std::uint32_t rank = 1;
+  for (auto& [device, buffers] : wanted) {
+    check(buffers.size() == sources.size(), "device {} reads {} of {} parameters", device.value, buffers.size(),
+          sources.size());
+    insertions.add(0, communication(Collective{Collective::Kind::broadcast, meeting, rank++, size}, device, {}, {},
+                                    buffers));
+  }
+  insertions.apply(draft);
+  return draft;
+}
+
+plan::Draft add_transfers(plan::Draft draft) {
+  std::vector<std::size_t> written_behind(draft.buffers.size(), 0);
+  std::map<std::pair<BufferId, DeviceId>, BufferId> copies;
+  Insertions insertions(draft);
+  for (std::size_t i = 0; i < draft.tasks.size(); ++i) {
+    Task& task = draft.tasks[i];
+    for (BufferId& id : task.reads) {
+      const DeviceId from = draft[id].device;
+      if (from == task.device) {
+        continue;
+      }
+      const auto [found, added] = copies.try_emplace({id, task.device});
+      if (added) {
+        Buffer copy = draft[id];
+        copy.device = task.device;
+        copy.persistent = false;
+        copy.role = Role::communication;
+        found->second = draft.add(copy);
+        written_behind.push_back(0);
+        const MeetingId meeting = draft.new_meeting();
+        const std::size_t at = written_behind[id.index()];
+        insertions.add(at, communication(plan::Transfer{plan::Transfer::End::send, meeting, task.device}, from,
+                                         task.labels, {id}, {}));
+        insertions.add(at, communication(plan::Transfer{plan::Transfer::End::receive, meeting, from}, task.device,
+                                         task.labels, {}, {found->second}));
+      }
+      id = found->second;
+    }
+    for (const BufferId id : task.writes) {
+      check(draft[id].device == task.device, "a task of device {} writes buffer {} of device {}", task.device.value,
+            id.value, draft[id].device.value);
+      written_behind[id.index()] = i + 1;
+      std::erase_if(copies, [&](const auto& entry) { return entry.first.first == id; });  // what was sent is stale
+    }
+  }
+  insertions.apply(draft);
+  return draft;
+}
+
+plan::Draft all_reduce_gradients(plan::Draft draft, Bytes first_bucket, Bytes bucket) {
+  const std::map<std::uint32_t, GradientCopies> gradients = gradients_of_parameters(draft);
+  Insertions insertions(draft);
+  std::map<DeviceId, std::vector<BufferId>> members;
+  Bytes size;
+  Bytes limit = first_bucket;
+  std::size_t behind = 0;
+  const auto close = [&] {
+    if (members.size() > 1) {
+      const MeetingId meeting = draft.new_meeting();
+      plan::Labels labels = draft.tasks[behind - 1].labels;
+      std::uint32_t rank = 0;
+      for (auto& [device, buffers] : members) {
+        insertions.add(behind, communication(Collective{Collective::Kind::all_reduce, meeting, rank++,
+                                                        static_cast<std::uint32_t>(members.size())},
+                                             device, labels, buffers, buffers));
+      }
+    }
+    members.clear();
+    size = Bytes(0);
+    behind = 0;
+    limit = bucket;
+  };
+  for (auto entry = gradients.rbegin(); entry != gradients.rend(); ++entry) {
+    for (const auto& [device, id] : entry->second.by_device) {
+      members[device].push_back(id);
+    }
+    size += draft[entry->second.by_device.begin()->second].size();
+    behind = std::max(behind, entry->second.written_behind);
+    if (size >= limit) {
+      close();
+    }
+  }
+  if (size.count > 0) {
+    close();
+  }
+  insertions.apply(draft);
+  return draft;
+}
+
+plan::Draft reduce_gradients_to(plan::Draft draft, DeviceId owner) {
+  std::map<DeviceId, std::vector<BufferId>> members;
+  std::size_t behind = 0;
+  for (const auto& [ordinal, copies] : gradients_of_parameters(draft)) {
+    for (const auto& [device, id] : copies.by_device) {
+      members[device].push_back(id);
+    }
+    behind = std::max(behind, copies.written_behind);
+  }
+  if (members.size() < 2) {
+    return draft;
+  }
+  check(members.contains(owner), "device {} owns no gradient", owner.value);
+  Insertions insertions(draft);
+  const MeetingId meeting = draft.new_meeting();
+  const auto size = static_cast<std::uint32_t>(members.size());
+  const plan::Labels labels{.phase = Phase::backward};
+  insertions.add(behind, communication(Collective{Collective::Kind::reduce, meeting, 0, size}, owner, labels,
+                                       members[owner], members[owner]));
+  std::uint32_t rank = 1;
+  for (const auto& [device, buffers] : members) {
+    if (device != owner) {
+      insertions.add(behind, communication(Collective{Collective::Kind::reduce, meeting, rank++, size}, device, labels,
+                                           buffers, {}));
+    }
+  }
+  insertions.apply(draft);
+  return draft;
+}
+
+}  // namespace baton::strategy

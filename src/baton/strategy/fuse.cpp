@@ -1,0 +1,179 @@
+#include <algorithm>
+
+#include "baton/strategy/passes.h"
+
+namespace baton::strategy {
+namespace {
+
+using plan::Compute;
+using plan::Draft;
+using plan::Task;
+
+template <typename AnyOp>
+const AnyOp* op_of(const Task& task) {
+  const auto* compute = std::get_if<Compute>(&task.action);
+  return compute == nullptr ? nullptr : std::get_if<AnyOp>(&compute->op);
+}
+
+/// Who touches each buffer. Rebuilt after each fusion pass; drafts are small next to what they describe.
+struct Uses {
+  explicit Uses(const Draft& draft) : readers(draft.buffers.size()), writers(draft.buffers.size()) {
+    for (std::size_t i = 0; i < draft.tasks.size(); ++i) {
+      for (const BufferId id : draft.tasks[i].reads) {
+        readers[id.index()].push_back(i);
+      }
+      for (const BufferId id : draft.tasks[i].writes) {
+        writers[id.index()].push_back(i);
+      }
+    }
+  }
+  /// The one task that reads it, where the buffer is written once, read once and forgotten.
+  const std::size_t* only_reader(const Draft& draft, BufferId id) const {
+    const std::vector<std::size_t>& list = readers[id.index()];
+    return list.size() == 1 && writers[id.index()].size() == 1 && !draft[id].persistent ? list.data() : nullptr;
+  }
+
+  std::vector<std::vector<std::size_t>> readers;
+  std::vector<std::vector<std::size_t>> writers;
+};
+
+void erase_marked(Draft& draft, const std::vector<bool>& gone) {
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < draft.tasks.size(); ++i) {
+    if (!gone[i]) {
+      if (kept != i) {
+        draft.tasks[kept] = std::move(draft.tasks[i]);
+      }
+      ++kept;
+    }
+  }
+  draft.tasks.resize(kept);
+}
+
+/// linear → relu becomes linear with relu.
+void fuse_relu(Draft& draft) {
+  const Uses uses(draft);
+  std::vector<bool> gone(draft.tasks.size(), false);
+  for (Task& task : draft.tasks) {
+    if (op_of<op::Linear>(task) == nullptr) {
+      continue;
+    }
+    const std::size_t* reader = uses.only_reader(draft, task.writes[0]);
+    if (reader != nullptr && op_of<op::Relu>(draft.tasks[*reader]) != nullptr &&
+        draft.tasks[*reader].device == task.device) {
+      task.action = Compute{op::Linear{.relu = true}};
+      task.writes = draft.tasks[*reader].writes;
+      gone[*reader] = true;
+    }
+  }
+  erase_marked(draft, gone);
+}
+
+/// linear_backward_input → relu_backward becomes linear_backward_input with a mask.
+void fuse_mask(Draft& draft) {
+  const Uses uses(draft);
+  std::vector<bool> gone(draft.tasks.size(), false);
+  for (Task& task : draft.tasks) {
+    if (op_of<op::LinearBackwardInput>(task) == nullptr) {
+      continue;
+    }
+    const std::size_t* reader = uses.only_reader(draft, task.writes[0]);
+    if (reader == nullptr || op_of<op::ReluBackward>(draft.tasks[*reader]) == nullptr ||
+        draft.tasks[*reader].device != task.device) {
+      continue;
+    }
+    const Task& relu = draft.tasks[*reader];
+    task.action = Compute{op::LinearBackwardInput{.mask = true}};
+    task.reads.push_back(relu.reads[1]);
+    task.writes = relu.writes;
+    gone[*reader] = true;
+  }
+  erase_marked(draft, gone);
+}
+
+/// linear_backward_weight → sgd becomes linear_backward_weight with a rate, where nothing else wants the gradient
+/// and nothing reads the weights between the two.
+void fuse_sgd(Draft& draft) {
+  const Uses uses(draft);
+  std::vector<bool> gone(draft.tasks.size(), false);
+  for (std::size_t i = 0; i < draft.tasks.size(); ++i) {
+    Task& task = draft.tasks[i];
+    const auto* backward = op_of<op::LinearBackwardWeight>(task);
+    if (backward == nullptr || backward->accumulate || backward->sgd_rate > 0) {
+      continue;
+    }
+    const std::size_t* reader = uses.only_reader(draft, task.writes[0]);
+    const std::size_t* bias_reader = uses.only_reader(draft, task.writes[1]);
+    if (reader == nullptr || bias_reader == nullptr || *reader != *bias_reader) {
+      continue;
+    }
+    const Task& update_task = draft.tasks[*reader];
+    const auto* update = std::get_if<plan::Update>(&update_task.action);
+    const auto* sgd = update == nullptr ? nullptr : std::get_if<op::Sgd>(&update->optimizer);
+    if (sgd == nullptr || sgd->momentum != 0 || sgd->weight_decay != 0 || sgd->rate <= 0 ||
+        update_task.writes.size() != 2 || update_task.reads[0] != task.writes[0]) {
+      continue;
+    }
+    const bool read_between = std::any_of(update_task.writes.begin(), update_task.writes.end(), [&](BufferId id) {
+      const std::vector<std::size_t>& readers = uses.readers[id.index()];
+      return std::any_of(readers.begin(), readers.end(), [&](std::size_t r) { return r > i && r < *reader; });
+    });
+    if (read_between) {
+      continue;
+    }
+    task.action = Compute{op::LinearBackwardWeight{.sgd_rate = sgd->rate}};
+    task.writes = update_task.writes;
+    task.reads.insert(task.reads.end(), update_task.writes.begin(), update_task.writes.end());
+    gone[*reader] = true;
+  }
+  erase_marked(draft, gone);
+}
+
+/// Removes buffers that no task touches and renumbers the rest.
+void drop_unused_buffers(Draft& draft) {
+  std::vector<bool> used(draft.buffers.size(), false);
+  for (const Task& task : draft.tasks) {
+    for (const std::vector<BufferId>* list : {&task.reads, &task.writes}) {
+      for (const BufferId id : *list) {
+        used[id.index()] = true;
+      }
+    }
+  }
+  std::vector<BufferId> renamed(draft.buffers.size());
+  std::size_t kept = 0;
+  for (std::size_t b = 0; b < draft.buffers.size(); ++b) {
+    if (used[b]) {
+      renamed[b] = BufferId(kept);
+      if (kept != b) {
+        draft.buffers[kept] = std::move(draft.buffers[b]);
+      }
+      ++kept;
+    }
+  }
+  draft.buffers.resize(kept);
+  for (Task& task : draft.tasks) {
+    for (std::vector<BufferId>* list : {&task.reads, &task.writes}) {
+      for (BufferId& id : *list) {
+        id = renamed[id.index()];
+      }
+    }
+  }
+}
+
+}  // namespace
+
+plan::Draft fuse(plan::Draft draft, const Target& target) {
+  if (target.linear_with_relu) {
+    fuse_relu(draft);
+  }
+  if (target.linear_with_mask) {
+    fuse_mask(draft);
+  }
+  if (target.linear_with_sgd) {
+    fuse_sgd(draft);
+  }
+  drop_unused_buffers(draft);
+  return draft;
+}
+
+}  // namespace baton::strategy

@@ -1,0 +1,56 @@
+#include "baton/strategy/step.h"
+
+#include "baton/base/error.h"
+#include "baton/base/text.h"
+
+namespace baton::strategy {
+
+const std::vector<std::string>& loss_names() {
+  static const std::vector<std::string> names{"mse", "cross-entropy"};
+  return names;
+}
+
+Loss loss_by_name(std::string_view name) {
+  const std::string wanted = canonical(name);
+  if (wanted == "mse") {
+    return Loss::mean_squared_error;
+  }
+  if (wanted == "cross-entropy") {
+    return Loss::cross_entropy;
+  }
+  throw usage_error("unknown loss '{}': choose {}", name, either(loss_names()));
+}
+
+std::string_view to_text(Loss loss) { return loss_names()[static_cast<std::size_t>(loss)]; }
+
+DelayRequest parse_delay(std::string_view text) {
+  DelayRequest request;
+  for (const std::string_view setting : split(text, ',')) {
+    const std::size_t equals = setting.find('=');
+    const std::string key = canonical(setting.substr(0, equals));
+    const std::string_view value = equals == std::string_view::npos ? "" : setting.substr(equals + 1);
+    if (key == "before") {
+      const std::string phase = canonical(value);
+      if (phase != "forward" && phase != "backward" && phase != "update") {
+        throw usage_error("delay '{}' is before '{}', but must be before forward, backward or update", text, value);
+      }
+      request.before = phase == "forward"    ? plan::Phase::forward
+                       : phase == "backward" ? plan::Phase::backward
+                                             : plan::Phase::update;
+    } else if (key == "rank") {
+      request.rank = canonical(value) == "all" ? -1 : parse_integer(value, "the delayed rank", 0, 1 << 20);
+    } else if (key == "ms") {
+      request.duration = Nanoseconds(static_cast<std::int64_t>(parse_number(value, "the delay in ms", 0, 60000) * 1e6));
+    } else if (key == "time") {
+      request.duration = parse_time(value, "the delay");
+    } else {
+      throw usage_error("delay '{}' has '{}', but a delay looks like before=backward,rank=all,ms=10", text, setting);
+    }
+  }
+  if (request.duration.count == 0 && text.find('=') == std::string_view::npos) {
+    throw usage_error("delay '{}' says no time: write before=backward,rank=all,ms=10", text);
+  }
+  return request;
+}
+
+}  // namespace baton::strategy

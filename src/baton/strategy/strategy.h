@@ -1,0 +1,42 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "baton/cluster/cluster.h"
+#include "baton/model/model.h"
+#include "baton/plan/plan.h"
+#include "baton/strategy/step.h"
+
+namespace baton::strategy {
+
+/// Everything a plan is a function of. Equal requests give the identical plan on every rank.
+struct Request {
+  const model::Model& model;
+  const cluster::Cluster& cluster;
+  std::string strategy = "single";
+  Step step = {};
+  Layout layout = {};
+  Target target = {};
+  std::vector<DelayRequest> delays = {};
+};
+
+/// A named way of splitting a step: a composition of passes, or a refusal (a usage error) that says what to change.
+struct Strategy {
+  std::string name;
+  std::string summary;
+  plan::Draft (*build)(const Request& request);
+};
+
+/// Every strategy, in the order in which help shows them.
+const std::vector<Strategy>& strategies();
+/// Finds one by name; a usage error lists them.
+const Strategy& strategy_by_name(std::string_view name);
+
+/// Builds, fuses for the target, injects the delays and finishes.
+plan::Plan compile(const Request& request);
+/// The same for a strategy that is not in the list: a user's own.
+plan::Plan compile(const Request& request, const Strategy& strategy);
+
+}  // namespace baton::strategy

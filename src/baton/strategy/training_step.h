@@ -1,0 +1,33 @@
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "baton/model/model.h"
+#include "baton/plan/plan.h"
+#include "baton/strategy/step.h"
+
+namespace baton::strategy {
+
+/// Where the parts of a step live.
+struct Placement {
+  /// One copy of the model and its share of the batch.
+  struct Replica {
+    plan::BatchRows rows;
+    std::vector<DeviceId> device_of_block;
+  };
+  std::vector<Replica> replicas;
+  /// Where one device owns inputs, targets, parameters and losses for all replicas. Otherwise each replica's
+  /// devices own theirs.
+  std::optional<DeviceId> owner;
+  std::vector<std::string> devices;
+};
+
+/// Forward, loss and backward of every replica; nothing is communicated yet and nothing is updated.
+/// After: tasks may read buffers of other devices; gradients of each replica lie where its blocks are.
+plan::Draft training_step(const model::Model& model, const Step& step, const Placement& placement);
+
+/// `total` things over `parts`, in order, as evenly as can be: the first ones get one more.
+std::vector<std::int64_t> even_split(std::int64_t total, std::int64_t parts);
+
+}  // namespace baton::strategy

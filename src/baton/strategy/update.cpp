@@ -1,0 +1,106 @@
+#include <algorithm>
+#include <map>
+
+#include <fmt/format.h>
+
+#include "baton/base/error.h"
+#include "baton/strategy/passes.h"
+
+namespace baton::strategy {
+
+using plan::Buffer;
+using plan::Draft;
+using plan::ParameterPart;
+using plan::Phase;
+using plan::Role;
+using plan::Task;
+
+plan::Draft add_updates(plan::Draft draft, const op::Optimizer& optimizer) {
+  struct Group {
+    std::vector<BufferId> gradients;
+    std::vector<BufferId> parameters;
+  };
+  std::map<std::pair<DeviceId, std::uint32_t>, BufferId> gradients;
+  std::map<std::uint32_t, std::int32_t> block_of;
+  for (const Task& task : draft.tasks) {
+    for (const BufferId id : task.writes) {
+      const auto* part = std::get_if<ParameterPart>(&draft[id].content);
+      if (part != nullptr && draft[id].role == Role::gradient) {
+        gradients[{draft[id].device, part->ordinal}] = id;
+        block_of.try_emplace(part->ordinal, task.labels.block);
+      }
+    }
+  }
+  // The last block's gradients are final first, so its update comes first.
+  std::map<std::pair<std::int32_t, DeviceId>, Group, std::greater<>> groups;
+  for (std::size_t b = 0; b < draft.buffers.size(); ++b) {
+    const Buffer& buffer = draft.buffers[b];
+    const auto* part = std::get_if<ParameterPart>(&buffer.content);
+    if (part == nullptr || buffer.role != Role::parameter || !buffer.persistent) {
+      continue;
+    }
+    const auto gradient = gradients.find({buffer.device, part->ordinal});
+    check(gradient != gradients.end(), "{} has no gradient on device {}", part->name, buffer.device.value);
+    Group& group = groups[{block_of[part->ordinal], buffer.device}];
+    group.gradients.push_back(gradient->second);
+    group.parameters.push_back(BufferId(b));
+  }
+  for (const auto& [key, group] : groups) {
+    Task task{.action = plan::Update{optimizer},
+              .device = key.second,
+              .labels = {.phase = Phase::update, .block = key.first},
+              .reads = group.gradients,
+              .writes = group.parameters,
+              .after = {}};
+    for (const BufferId parameter : group.parameters) {
+      for (std::size_t slot = 0; slot < op::state_slots(optimizer); ++slot) {
+        Buffer state = draft[parameter];
+        state.role = Role::optimizer_state;
+        state.label = fmt::format("state {} of {}", slot, state.label);
+        std::get<ParameterPart>(state.content).slot = static_cast<std::uint32_t>(slot);
+        task.writes.push_back(draft.add(state));
+      }
+    }
+    task.reads.insert(task.reads.end(), task.writes.begin(), task.writes.end());
+    draft.tasks.push_back(std::move(task));
+  }
+  return draft;
+}
+
+plan::Draft tile_weights(plan::Draft draft) {
+  for (Buffer& buffer : draft.buffers) {
+    if (std::holds_alternative<ParameterPart>(buffer.content) && buffer.shape.rank() == 2) {
+      buffer.order = plan::Order::tiled;
+    }
+  }
+  return draft;
+}
+
+plan::Draft inject_delays(plan::Draft draft, std::span<const DelayRequest> delays) {
+  for (const DelayRequest& delay : delays) {
+    if (delay.rank >= static_cast<std::int64_t>(draft.devices.size())) {
+      throw usage_error("a delay is asked for on rank {}, but there are {} devices, from 0", delay.rank,
+                        draft.devices.size());
+    }
+    for (std::size_t d = 0; d < draft.devices.size(); ++d) {
+      if (delay.duration.count == 0 || (delay.rank >= 0 && delay.rank != static_cast<std::int64_t>(d))) {
+        continue;
+      }
+      const auto at = std::find_if(draft.tasks.begin(), draft.tasks.end(), [&](const Task& task) {
+        return task.device == DeviceId(d) && task.lane == plan::Lane::compute && task.labels.phase == delay.before;
+      });
+      if (at == draft.tasks.end()) {
+        continue;  // a device that has no such phase is not delayed
+      }
+      draft.tasks.insert(at, {.action = plan::Delay{delay.duration},
+                              .device = DeviceId(d),
+                              .labels = {.phase = delay.before},
+                              .reads = {},
+                              .writes = {},
+                              .after = {}});
+    }
+  }
+  return draft;
+}
+
+}  // namespace baton::strategy

@@ -1,0 +1,187 @@
+#include "baton/trace/analysis.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "baton/base/error.h"
+
+namespace baton::trace {
+namespace {
+
+using plan::Lane;
+using plan::Plan;
+using plan::Task;
+
+enum Activity : std::size_t { computing, delaying, moving, waiting, activities };
+
+struct Edge {
+  Nanoseconds time;
+  Activity activity;
+  int change;
+};
+
+PathSegment::Kind kind_of(const Task& task) {
+  if (std::holds_alternative<plan::Delay>(task.action)) {
+    return PathSegment::Kind::delay;
+  }
+  return plan::meeting_of(task).valid() ? PathSegment::Kind::communication : PathSegment::Kind::compute;
+}
+
+}  // namespace
+
+DeviceTime& DeviceTime::operator+=(const DeviceTime& other) {
+  busy += other.busy;
+  idle += other.idle;
+  delayed += other.delayed;
+  exposed += other.exposed;
+  waiting += other.waiting;
+  communication += other.communication;
+  overlapped += other.overlapped;
+  return *this;
+}
+
+Nanoseconds met_at(const Plan& plan, const StepTrace& step, TaskId task) {
+  Nanoseconds latest = step.events[task.index()].start;
+  for (const TaskId member : plan.members(plan::meeting_of(plan[task]))) {
+    latest = std::max(latest, step.events[member.index()].start);
+  }
+  return latest;
+}
+
+std::vector<DeviceTime> device_times(const Plan& plan, const StepTrace& step) {
+  std::vector<std::vector<Edge>> edges(plan.devices().size());
+  for (std::size_t t = 0; t < plan.tasks().size(); ++t) {
+    const Task& task = plan.tasks()[t];
+    const Event& event = step.events[t];
+    std::vector<Edge>& list = edges[task.device.index()];
+    const auto add = [&](Activity activity, Nanoseconds from, Nanoseconds to) {
+      if (to > from) {
+        list.push_back({from, activity, 1});
+        list.push_back({to, activity, -1});
+      }
+    };
+    switch (kind_of(task)) {
+      case PathSegment::Kind::communication: {
+        const Nanoseconds met = std::min(met_at(plan, step, TaskId(t)), event.end);
+        add(waiting, event.start, met);
+        add(moving, met, event.end);
+        break;
+      }
+      case PathSegment::Kind::delay:
+        add(delaying, event.start, event.end);
+        break;
+      default:
+        add(computing, event.start, event.end);
+    }
+  }
+  std::vector<DeviceTime> times(plan.devices().size());
+  for (std::size_t d = 0; d < times.size(); ++d) {
+    DeviceTime& time = times[d];
+    std::sort(edges[d].begin(), edges[d].end(), [](const Edge& a, const Edge& b) { return a.time < b.time; });
+    std::array<int, activities> active{};
+    Nanoseconds last;
+    for (const Edge& edge : edges[d]) {
+      const Nanoseconds length = edge.time - last;
+      last = edge.time;
+      time.communication += active[moving] > 0 ? length : Nanoseconds(0);
+      if (active[computing] > 0) {
+        time.busy += length;
+        time.overlapped += active[moving] > 0 ? length : Nanoseconds(0);
+      } else if (active[delaying] > 0) {
+        time.delayed += length;
+      } else if (active[moving] > 0) {
+        time.exposed += length;
+      } else if (active[waiting] > 0) {
+        time.waiting += length;
+      }
+      active[edge.activity] += edge.change;
+    }
+    time.idle = step.duration - time.busy;
+  }
+  return times;
+}
+
+std::vector<PathSegment> critical_path(const Plan& plan, const StepTrace& step) {
+  std::vector<TaskId> lane_before(plan.tasks().size());
+  for (std::size_t d = 0; d < plan.devices().size(); ++d) {
+    for (std::size_t lane = 0; lane < plan::lane_count; ++lane) {
+      TaskId before;
+      for (const TaskId id : plan.lane(DeviceId(d), static_cast<Lane>(lane))) {
+        lane_before[id.index()] = before;
+        before = id;
+      }
+    }
+  }
+  const auto end_of = [&](TaskId id) { return step.events[id.index()].end; };
+  TaskId at;
+  for (std::size_t t = 0; t < plan.tasks().size(); ++t) {
+    if (!at.valid() || end_of(TaskId(t)) > end_of(at)) {
+      at = TaskId(t);
+    }
+  }
+  std::vector<PathSegment> path;
+  Nanoseconds upto = step.duration;
+  const auto add = [&](PathSegment::Kind kind, TaskId task, Nanoseconds from) {
+    from = std::max(Nanoseconds(0), std::min(from, upto));
+    if (from < upto) {
+      path.push_back({kind, task, from, upto});
+      upto = from;
+    }
+  };
+  while (at.valid()) {
+    add(PathSegment::Kind::overhead, at, end_of(at));
+    const PathSegment::Kind kind = kind_of(plan[at]);
+    TaskId started = at;  // whose start it was that let this task go on
+    if (kind == PathSegment::Kind::communication) {
+      for (const TaskId member : plan.members(plan::meeting_of(plan[at]))) {
+        if (step.events[member.index()].start > step.events[started.index()].start) {
+          started = member;
+        }
+      }
+    }
+    add(kind, at, step.events[started.index()].start);
+    TaskId before = lane_before[started.index()];
+    for (const TaskId other : plan[started].after) {
+      if (!before.valid() || end_of(other) > end_of(before)) {
+        before = other;
+      }
+    }
+    if (!before.valid()) {
+      add(PathSegment::Kind::overhead, started, Nanoseconds(0));
+    }
+    at = before;
+  }
+  std::reverse(path.begin(), path.end());
+  return path;
+}
+
+Spread spread(std::span<const Nanoseconds> times) {
+  if (times.empty()) {
+    return {};
+  }
+  std::vector<double> sorted;
+  double sum = 0;
+  for (const Nanoseconds time : times) {
+    sorted.push_back(static_cast<double>(time.count));
+    sum += sorted.back();
+  }
+  std::sort(sorted.begin(), sorted.end());
+  const double mean = sum / static_cast<double>(sorted.size());
+  double squares = 0;
+  for (const double time : sorted) {
+    squares += (time - mean) * (time - mean);
+  }
+  const auto rounded = [](double value) { return Nanoseconds(std::llround(value)); };
+  const auto percentile = [&](double share) {
+    const double place = share * static_cast<double>(sorted.size() - 1);
+    const auto below = static_cast<std::size_t>(place);
+    const std::size_t above = std::min(below + 1, sorted.size() - 1);
+    return rounded(sorted[below] + (place - static_cast<double>(below)) * (sorted[above] - sorted[below]));
+  };
+  const double std = sorted.size() > 1 ? std::sqrt(squares / static_cast<double>(sorted.size() - 1)) : 0;
+  return {percentile(0.5),  rounded(mean),          rounded(std),          percentile(0.05),
+          percentile(0.95), rounded(sorted.front()), rounded(sorted.back())};
+}
+
+}  // namespace baton::trace

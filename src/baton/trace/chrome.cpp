@@ -1,0 +1,65 @@
+#include "baton/trace/chrome.h"
+
+#include <fmt/format.h>
+
+#include <iterator>
+
+namespace baton::trace {
+namespace {
+
+using plan::Plan;
+using plan::Task;
+
+/// Microseconds with the nanoseconds behind the point: exact.
+std::string micros(Nanoseconds time) { return fmt::format("{}.{:03}", time.count / 1000, time.count % 1000); }
+
+std::string name_of(const Task& task) {
+  return task.labels.block < 0 ? std::string(plan::verb(task))
+                               : fmt::format("{} {}", plan::verb(task), task.labels.block);
+}
+
+}  // namespace
+
+std::string to_chrome_json(const Plan& plan, const Trace& trace) {
+  std::string out = fmt::format("{{\"displayTimeUnit\":\"ns\",\"otherData\":{{\"origin\":\"{}\"}},\"traceEvents\":[",
+                                to_text(trace.origin));
+  auto end = std::back_inserter(out);
+  for (std::size_t d = 0; d < plan.devices().size(); ++d) {
+    fmt::format_to(end, "{}\n{{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":{},\"tid\":0,\"args\":{{\"name\":\"{}\"}}}}",
+                   d == 0 ? "" : ",", d, plan.devices()[d]);
+    for (std::size_t lane = 0; lane < plan::lane_count; ++lane) {
+      if (!plan.lane(DeviceId(d), static_cast<plan::Lane>(lane)).empty()) {
+        fmt::format_to(end,
+                       ",\n{{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":{},\"tid\":{},\"args\":{{\"name\":\"{}\"}}}}", d,
+                       lane, plan::to_text(static_cast<plan::Lane>(lane)));
+      }
+    }
+  }
+  Nanoseconds origin;
+  std::size_t flows = 0;
+  for (std::size_t s = 0; s < trace.steps.size(); ++s) {
+    const StepTrace& step = trace.steps[s];
+    for (std::size_t t = 0; t < plan.tasks().size(); ++t) {
+      const Task& task = plan.tasks()[t];
+      const Event& event = step.events[t];
+      const auto tid = static_cast<int>(task.lane);
+      fmt::format_to(end,
+                     ",\n{{\"ph\":\"X\",\"name\":\"{}\",\"cat\":\"{}\",\"pid\":{},\"tid\":{},\"ts\":{},\"dur\":{},"
+                     "\"args\":{{\"step\":{},\"task\":{},\"sent_bytes\":{},\"received_bytes\":{}}}}}",
+                     name_of(task), plan::to_text(task.labels.phase), task.device.value, tid, micros(origin + event.start),
+                     micros(event.end - event.start), s, t, event.sent.count, event.received.count);
+      if (const auto* transfer = std::get_if<plan::Transfer>(&task.action)) {
+        const bool sends = transfer->end == plan::Transfer::End::send;
+        // Arrows are bound to the event they start or end in, so they point into it.
+        fmt::format_to(end, ",\n{{\"ph\":\"{}\",\"name\":\"transfer\",\"cat\":\"transfer\",\"id\":{},\"pid\":{},\"tid\":{},\"ts\":{}{}}}",
+                       sends ? 's' : 'f', flows + transfer->meeting.index(), task.device.value, tid,
+                       micros(origin + (sends ? event.start : event.end)), sends ? "" : ",\"bp\":\"e\"");
+      }
+    }
+    flows += plan.meeting_count();
+    origin += step.duration;
+  }
+  return out + "\n]}\n";
+}
+
+}  // namespace baton::trace

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <string>
+
+#include "baton/plan/plan.h"
+#include "baton/trace/trace.h"
+
+namespace baton::trace {
+
+/// The trace in Chrome's JSON format, which Perfetto opens: a process a device, a thread a lane, arrows for transfers.
+/// Steps follow one another. Two complete events of one thread never overlap.
+std::string to_chrome_json(const plan::Plan& plan, const Trace& trace);
+
+}  // namespace baton::trace

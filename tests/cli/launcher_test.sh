@@ -1,0 +1,367 @@
+#!/usr/bin/env bash
+# Tests the launcher on a copy beside a tiny project with the names the launcher relies on.
+# Usage: launcher_test.sh SOURCE_DIR
+#
+# The tiny project leaves one line in build/compiles.txt for each time main.cpp is compiled, and its
+# program prints its greeting, its folder and its arguments and exits with the first one.
+
+set -uo pipefail
+
+source_dir=$(cd "$1" && pwd)
+scratch=$(mktemp -d)
+trap 'rm -rf -- "$scratch"' EXIT
+tree="$scratch/a tree"
+failures=0
+
+# Nothing of the caller's build may leak in.
+unset CXXFLAGS LDFLAGS BATON_BLESS CDPATH
+export BATON_NO_INSTALL=1 BATON_BUILD_JOBS=2
+
+check() { # WHAT COMMAND... : the command must succeed
+  local what=$1
+  shift
+  if "$@"; then
+    printf 'ok      %s\n' "$what"
+  else
+    printf 'FAILED  %s   (%s)\n' "$what" "$*"
+    [[ -s $scratch/out ]] && sed 's/^/    stdout: /' "$scratch/out"
+    [[ -s $scratch/err ]] && sed 's/^/    stderr: /' "$scratch/err"
+    failures=$((failures + 1))
+  fi
+}
+
+call() { # ARGS... : runs the launcher, leaving $scratch/out, $scratch/err and $status
+  "$tree/baton" "$@" >"$scratch/out" 2>"$scratch/err"
+  status=$?
+}
+
+equal() { [[ $1 == "$2" ]]; }
+contains() { [[ $(<"$1") == *"$2"* ]]; }
+compiles() { wc -l 2>/dev/null <"$tree/build/compiles.txt" || printf 0; }
+stdout_is() { equal "$(<"$scratch/out")" "$1"; }
+silent() { [[ ! -s $scratch/err ]]; }
+
+greet() { # GREETING : writes main.cpp
+  cat >"$tree/apps/baton/main.cpp" <<CPP
+#include <cstdio>
+#include <cstdlib>
+#include <unistd.h>
+int main(int argc, char** argv) {
+  char folder[4096];
+  std::printf("$1 in %s:", getcwd(folder, sizeof folder));
+  for (int i = 1; i < argc; ++i) std::printf(" <%s>", argv[i]);
+  if (argc > 2 && argv[2][0] == '-') std::putchar(std::getchar());
+  std::puts("");
+  return argc > 1 ? std::atoi(argv[1]) : 0;
+}
+CPP
+}
+
+make_tree() {
+  mkdir -p "$tree/apps/baton" "$tree/src"
+  cp -- "$source_dir/baton" "$source_dir/CMakePresets.json" "$tree"
+  cat >"$tree/CMakeLists.txt" <<'CMAKE'
+cmake_minimum_required(VERSION 3.25)
+project(tiny CXX)
+option(BATON_TESTS "Build the tests" ON)
+add_subdirectory(apps/baton)
+if(BATON_TESTS)
+  enable_testing()
+  add_custom_target(test_build ALL COMMAND ${CMAKE_COMMAND} -E touch ${CMAKE_BINARY_DIR}/tests-built)
+  add_test(NAME passes COMMAND ${CMAKE_COMMAND} -E echo passing)
+  add_test(NAME fails COMMAND ${CMAKE_COMMAND} -E false)
+  add_test(NAME golden.plan COMMAND sh -c "echo bless=$BATON_BLESS > golden.txt")
+endif()
+CMAKE
+  cat >"$tree/apps/baton/CMakeLists.txt" <<'CMAKE'
+file(GLOB extra ${CMAKE_SOURCE_DIR}/src/*.cpp)
+add_executable(baton_app main.cpp ${extra})
+set_target_properties(baton_app PROPERTIES OUTPUT_NAME baton)
+set_source_files_properties(main.cpp PROPERTIES OBJECT_DEPENDS ${CMAKE_BINARY_DIR}/compiled)
+add_custom_command(OUTPUT ${CMAKE_BINARY_DIR}/compiled DEPENDS main.cpp
+  COMMAND sh -c "echo main.cpp >> ../compiles.txt && echo > compiled; exec sleep \${SLOW:-0}" VERBATIM
+  WORKING_DIRECTORY ${CMAKE_BINARY_DIR})
+CMAKE
+  greet hello
+}
+
+first_call_builds_then_nothing_does() {
+  local start elapsed stamp
+  call 7 'two words' '' '*'
+  check 'the first call builds and passes its arguments on' \
+    stdout_is "hello in $PWD: <7> <two words> <> <*>"
+  check 'the exit code is the program'\''s' equal "$status" 7
+  check 'progress goes to stderr' contains "$scratch/err" 'baton: building ['
+  check 'the program was compiled once' equal "$(compiles)" 1
+  check 'a plain run does not configure tests' test ! -e "$tree/build/release/CTestTestfile.cmake"
+
+  stamp=$(stat -c %y "$tree/build/release/.built")
+  start=${EPOCHREALTIME/[.,]/}
+  for _ in 1 2 3 4 5 6 7 8 9 10; do call; done
+  elapsed=$(((${EPOCHREALTIME/[.,]/} - start) / 10000))
+  check "a later call is quick ($elapsed ms)" test "$elapsed" -lt 100
+  check 'a later call is silent' silent
+  check 'a later call builds nothing' equal "$(compiles) $(stat -c %y "$tree/build/release/.built")" "1 $stamp"
+}
+
+the_callers_folder_stays() {
+  mkdir -p "$scratch/elsewhere/bin"
+  ln -s "$tree/baton" "$scratch/elsewhere/absolute"
+  ln -s ../absolute "$scratch/elsewhere/bin/relative"
+  cd "$scratch/elsewhere/bin" || exit
+  check 'a chain of symlinks works, from another folder' \
+    equal "$(./relative 0 2>&1)" "hello in $scratch/elsewhere/bin: <0>"
+  cd "$tree" || exit
+  check 'a relative call works' equal "$(./baton 0 2>&1)" "hello in $tree: <0>"
+  check 'so does bash baton' equal "$(bash baton 0 2>&1)" "hello in $tree: <0>"
+  cd "$scratch" || exit
+  check 'so does a call over PATH' equal "$(PATH=$tree:$PATH baton 0 2>&1)" "hello in $scratch: <0>"
+  check 'none of these built anything' equal "$(compiles)" 1
+}
+
+changes_are_built() {
+  greet changed
+  call 0 - <<<'kept'
+  check 'a changed source is built' contains "$scratch/out" "changed in $PWD:"
+  check 'the build leaves stdin to the program' contains "$scratch/out" '<->k'
+  printf 'struct Loud { Loud() { __builtin_puts("loud"); } } loud;\n' >"$scratch/loud.cpp"
+  touch -d '2001-01-01' "$scratch/loud.cpp"
+  mv "$scratch/loud.cpp" "$tree/src/"
+  call
+  check 'an added source is built, even an old one' stdout_is $'loud\n'"changed in $PWD:"
+  rm "$tree/src/loud.cpp"
+  call
+  check 'a removed source is noticed' stdout_is "changed in $PWD:"
+  touch "$tree/src/notes.txt"
+  call
+  check 'a change that needs no building is silent' silent
+  mkdir "$tree/web"
+  call
+  check 'a new top-level folder is noticed' contains "$tree/build/release/.built" "$tree/web"
+  rmdir "$tree/web"
+}
+
+errors_are_told_and_recovered_from() {
+  printf 'this is not C++\n' >>"$tree/apps/baton/main.cpp"
+  call
+  check 'a compile error fails' test "$status" -ne 0
+  check 'a compile error keeps stdout clean' stdout_is ''
+  check 'a compile error names the log' contains "$scratch/err" "the build failed; its log is $tree/build"
+  check 'a compile error is shown' contains "$scratch/err" 'main.cpp:12'
+  check 'the log holds it too' contains "$tree/build/release/launcher.log" 'main.cpp:12'
+  call
+  check 'it fails again while it stays' test "$status" -ne 0
+  greet repaired
+  call
+  check 'a repair recovers' stdout_is "repaired in $PWD:"
+
+  printf 'message(FATAL_ERROR "no such luck")\n' >>"$tree/CMakeLists.txt"
+  call
+  check 'a configure error is told' contains "$scratch/err" 'no such luck'
+  check 'a configure error fails' test "$status" -ne 0
+  sed -i '$d' "$tree/CMakeLists.txt"
+  printf 'half a cac' >"$tree/build/release/CMakeCache.txt"
+  call
+  check 'a broken cache recovers' stdout_is "repaired in $PWD:"
+
+  greet typo
+  BATON_BUILD_JOBS=many call
+  check 'a bad BATON_BUILD_JOBS is told' contains "$scratch/err" "not 'many'"
+  check 'a bad BATON_BUILD_JOBS fails' equal "$status" 1
+}
+
+many_first_calls_build_once() {
+  local i pids=() good=0
+  rm -rf "$tree/build"
+  for i in 1 2 3 4 5 6; do
+    "$tree/baton" "$i" >"$scratch/out.$i" 2>"$scratch/err.$i" &
+    pids+=($!)
+  done
+  for i in 1 2 3 4 5 6; do
+    wait "${pids[i - 1]}"
+    [[ $? == "$i" && $(<"$scratch/out.$i") == "typo in $PWD: <$i>" ]] && good=$((good + 1))
+  done
+  check 'six first calls at once all succeed' equal "$good" 6
+  check 'they build once' equal "$(compiles)" 1
+
+  printf '#error together\n' >>"$tree/apps/baton/main.cpp"
+  pids=() good=0
+  for i in 1 2 3 4; do
+    SLOW=1 "$tree/baton" >"$scratch/out.$i" 2>"$scratch/err.$i" &
+    pids+=($!)
+  done
+  for i in 1 2 3 4; do
+    wait "${pids[i - 1]}" || good=$((good + 1))
+  done
+  check 'four calls of a broken tree all fail' equal "$good" 4
+  check 'one of them tried' equal "$(compiles)" 2
+}
+
+# Waits until main.cpp has been taken up N times.
+await_compiles() {
+  local i
+  for ((i = 0; i < 200; ++i)); do
+    (($(compiles) >= $1)) && return
+    sleep 0.05
+  done
+  return 1
+}
+
+killed_builds_recover() {
+  local pid before
+  greet survivor
+  before=$(compiles)
+  # Launcher, CMake and Ninja die at one stroke. Ninja's own children stand in groups of their own and
+  # keep the lock until they end.
+  SLOW=1 setsid "$tree/baton" >/dev/null 2>&1 &
+  pid=$!
+  check 'a build is under way' await_compiles $((before + 1))
+  kill -KILL -- "-$pid"
+  wait "$pid" 2>/dev/null
+  call
+  check 'after a killed build the next call recovers' stdout_is "survivor in $PWD:"
+
+  greet orphan
+  before=$(compiles)
+  SLOW=1 "$tree/baton" >/dev/null 2>&1 &
+  pid=$!
+  check 'another build is under way' await_compiles $((before + 1))
+  kill -KILL "$pid"
+  wait "$pid" 2>/dev/null
+  call
+  check 'a build that lost its launcher is waited for' stdout_is "orphan in $PWD:"
+  check 'and not done twice' equal "$(compiles)" $((before + 1))
+}
+
+the_lock_is_not_inherited() {
+  local pid before
+  greet locked
+  before=$(compiles)
+  # This tree's program now outlives its launcher by a second.
+  sed -i 's/return argc/if (argc > 2) sleep(1);\n  return argc/' "$tree/apps/baton/main.cpp"
+  "$tree/baton" 0 stay >/dev/null 2>&1 &
+  pid=$!
+  await_compiles $((before + 1))
+  while [[ ! -e $tree/build/release/.built ]]; do sleep 0.05; done
+  sleep 0.2
+  check 'a running program does not hold the lock' flock -n "$tree/build/.lock" true
+  wait "$pid"
+}
+
+tests_are_run() {
+  local stamp
+  call 0
+  call test
+  check 'test exits with the code of ctest' equal "$status" 8
+  check 'test builds everything' test -e "$tree/build/release/tests-built"
+  check 'test shows the summary of ctest' contains "$scratch/out" '67% tests passed, 1 tests failed out of 3'
+  stamp=$(stat -c %y "$tree/build/release/.built")
+  call 0
+  check 'a run after test builds nothing' equal "$(stat -c %y "$tree/build/release/.built")" "$stamp"
+  check 'a run after test is silent' silent
+  call test -R passes
+  check 'test hands its arguments to ctest' contains "$scratch/out" '100% tests passed, 0 tests failed out of 1'
+  check 'test succeeds when tests do' equal "$status" 0
+  call test -R golden
+  check 'test does not bless unasked' equal "$(<"$tree/build/release/golden.txt")" 'bless='
+  call test --bless
+  check '--bless runs the golden tests alone' contains "$scratch/out" '100% tests passed, 0 tests failed out of 1'
+  check '--bless lets them write' equal "$(<"$tree/build/release/golden.txt")" 'bless=1'
+  check '--bless asks for a review' contains "$scratch/err" 'review the change'
+}
+
+a_moved_tree_recovers() {
+  local old=$tree
+  tree="$scratch/moved"
+  mv "$old" "$tree"
+  call 0
+  check 'a moved clone builds itself anew' stdout_is "locked in $PWD: <0>"
+}
+
+# A PATH on which packages are as told: dpkg-query and apt-get are stand-ins, and apt-get writes what it
+# was asked to $scratch/apt.
+shim() { # NAME : the body comes on stdin
+  mkdir -p "$scratch/bin"
+  { printf '#!/bin/sh\n' && cat; } >"$scratch/bin/$1"
+  chmod +x "$scratch/bin/$1"
+}
+
+missing_packages_are_installed_or_named() {
+  local PATH=$scratch/bin:$PATH
+  shim dpkg-query <<SH
+for p; do
+  case \$p in
+    libfmt-dev) test -e '$scratch/installed' && echo libfmt-dev=installed ;;
+    lib*|nlohmann*) echo "\$p=installed" ;;
+  esac
+done
+SH
+  shim apt-get <<SH
+echo "\$*" >> '$scratch/apt'
+case "\$*" in *install*) test -e '$scratch/offline' && { echo 'Temporary failure resolving'; exit 100; }
+  touch '$scratch/installed' ;; esac
+SH
+  shim sudo <<'SH'
+test "$1" = -n && shift
+exec "$@"
+SH
+  # shellcheck disable=SC2016  # CMake expands it
+  sed -i 's/^project.*/&\nif(NOT EXISTS $ENV{LIBFMT})\n  message(FATAL_ERROR "no libfmt")\nendif()/' \
+    "$tree/CMakeLists.txt"
+  export LIBFMT=$scratch/installed
+
+  call 0
+  check 'BATON_NO_INSTALL names what is missing, in one sentence' equal "$(<"$scratch/err")" \
+    'baton: cannot install what is missing (BATON_NO_INSTALL is set); please install by hand: libfmt-dev'
+  check 'BATON_NO_INSTALL fails without it' equal "$status" 1
+  check 'BATON_NO_INSTALL installs nothing' test ! -e "$scratch/apt"
+  LIBFMT=/ call 0
+  check 'a library from elsewhere will do' stdout_is "locked in $PWD: <0>"
+
+  unset BATON_NO_INSTALL
+  touch "$tree/CMakeLists.txt" "$scratch/offline"
+  call 0
+  check 'no network is told' contains "$scratch/err" 'apt-get cannot reach its servers'
+  check 'no network names the package' contains "$scratch/err" 'install by hand: libfmt-dev'
+  check 'no network fails' equal "$status" 1
+  rm -f "$scratch/offline" "$scratch/apt"
+  call 0
+  check 'what is missing is installed, and said' contains "$scratch/err" 'apt-get (a minute or two): libfmt-dev'
+  check 'nothing else is installed' \
+    equal "$(tail -n 1 "$scratch/apt" | grep -o 'no-install-recommends.*')" 'no-install-recommends libfmt-dev'
+  check 'and the program runs' stdout_is "locked in $PWD: <0>"
+  export BATON_NO_INSTALL=1
+
+  shim cmake <<'SH'
+echo 'cmake version 3.18.4'
+SH
+  touch "$tree/CMakeLists.txt"
+  call 0
+  check 'an old CMake is told' contains "$scratch/err" 'CMake 3.18.4 is too old'
+  rm "$scratch/bin/cmake"
+  shim old++ <<'SH'
+echo '#define __GNUC__ 9'
+SH
+  CXX=old++ call 0
+  check 'an old compiler is told' contains "$scratch/err" 'old++ is GCC 9, which is too old'
+  CXX=no++ call 0
+  check 'a compiler that is not there is told' contains "$scratch/err" "CXX is 'no++'"
+}
+
+cd "$scratch" || exit
+make_tree
+first_call_builds_then_nothing_does
+the_callers_folder_stays
+changes_are_built
+errors_are_told_and_recovered_from
+many_first_calls_build_once
+killed_builds_recover
+the_lock_is_not_inherited
+tests_are_run
+a_moved_tree_recovers
+missing_packages_are_installed_or_named
+
+if ((failures)); then
+  printf '%d checks failed\n' "$failures"
+  exit 1
+fi

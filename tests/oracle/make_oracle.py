@@ -1,0 +1,247 @@
+"""PyTorch's numbers for Baton's training: the judge that shares no code with it.
+
+    /usr/bin/python3 tests/oracle/make_oracle.py            writes tests/oracle/data/*.json
+    /usr/bin/python3 tests/oracle/make_oracle.py --check    recomputes and compares, writes nothing
+
+Needs Debian's python3-torch. The random numbers are Baton's, written here a second time in numpy from
+their definition; the models, losses, gradients and optimizers are PyTorch's own.
+"""
+
+import argparse
+import json
+import math
+import pathlib
+import sys
+
+import numpy as np
+import torch
+
+DATA = pathlib.Path(__file__).resolve().parent / "data"
+STEPS = 10
+PARAMETER, INPUT, TARGET, LABEL = 1, 2, 3, 4  # domains of the random numbers
+
+# name: model, batch, loss, optimizer, seed
+SGD, MOMENTUM = {"name": "sgd"}, {"name": "sgd", "momentum": 0.9}
+ADAM = {"name": "adam", "lr": 1e-3, "betas": [0.9, 0.999], "eps": 1e-8}
+ADAMW = {**ADAM, "name": "adamw", "weight_decay": 0.01}
+CASES = {
+    "square-16_mse_sgd": ("mlp:dim=16,depth=2", 5, "mse", {**SGD, "lr": 0.5}, 0),
+    "square-16_cross-entropy_sgd": ("mlp:dim=16,depth=2", 64, "cross_entropy", {**SGD, "lr": 0.5}, 7),
+    "10-20-7_mse_momentum": ("mlp:10-20-7", 1, "mse", {**MOMENTUM, "lr": 0.1}, 0),
+    "10-20-7_cross-entropy_adam": ("mlp:10-20-7", 32, "cross_entropy", ADAM, 7),
+    "7-33-1_mse_sgd": ("mlp:7-33-1", 5, "mse", {**SGD, "lr": 0.01}, 0),
+    "7-33-5-3_mse_momentum": ("mlp:7-33-5-3", 5, "mse", {**MOMENTUM, "lr": 0.01}, 7),
+    "33-17-9_cross-entropy_adamw": ("mlp:33-17-9", 1, "cross_entropy", ADAMW, 0),
+    "100-300-10_cross-entropy_momentum": ("mlp:100-300-10", 64, "cross_entropy", {**MOMENTUM, "lr": 0.1}, 0),
+    "square-64x6_mse_adam": ("mlp:dim=64,depth=6", 64, "mse", ADAM, 0),
+    "square-64x6_cross-entropy_adamw": ("mlp:dim=64,depth=6", 32, "cross_entropy", ADAMW, 7),
+    "1000-2000-1000_mse_sgd": ("mlp:1000-2000-1000", 32, "mse", {**SGD, "lr": 10.0}, 0),
+    "square-1024_mse_sgd": ("mlp:dim=1024,depth=2", 64, "mse", {**SGD, "lr": 0.01}, 0),
+}
+
+
+def philox(counter, key):
+    """Philox4x32-10: four counter words and two key words (arrays that broadcast) to four output words."""
+    low = np.uint64(0xFFFFFFFF)
+    c0, c1, c2, c3 = (np.asarray(c, np.uint64) for c in counter)
+    k0, k1 = (int(k) for k in key)
+    for _ in range(10):
+        p0, p1 = c0 * np.uint64(0xD2511F53), c2 * np.uint64(0xCD9E8D57)
+        high0, high1 = p0 >> np.uint64(32), p1 >> np.uint64(32)
+        c0, c1, c2, c3 = high1 ^ c1 ^ np.uint64(k0), p1 & low, high0 ^ c3 ^ np.uint64(k1), p0 & low
+        k0, k1 = (k0 + 0x9E3779B9) & 0xFFFFFFFF, (k1 + 0xBB67AE85) & 0xFFFFFFFF
+    return c0, c1, c2, c3
+
+
+def words(seed, domain, index, position):
+    """The four words of each position's block, and the position's lane among them."""
+    index, position = np.broadcast_arrays(np.asarray(index, np.uint64), np.asarray(position, np.uint64))
+    low, half = np.uint64(0xFFFFFFFF), np.uint64(32)
+    block = position >> np.uint64(2)
+    counter = (block & low, block >> half, index & low, np.uint64(domain << 24) | (index >> half))
+    return np.stack(philox(counter, (seed & 0xFFFFFFFF, seed >> 32))), position & np.uint64(3)
+
+
+def uniform(seed, domain, index, position):
+    """Doubles in [0, 1), 24 bits each."""
+    block, lane = words(seed, domain, index, position)
+    word = np.take_along_axis(block, lane[None].astype(np.int64), 0)[0]
+    return (word >> np.uint64(8)).astype(np.float64) * 2.0**-24
+
+
+def normal(seed, domain, index, position):
+    """Standard normal float32 by Box-Muller in double: lanes 0, 1 from words 0, 1; lanes 2, 3 from words 2, 3."""
+    block, lane = words(seed, domain, index, position)
+    a = np.where(lane < 2, block[0], block[2]).astype(np.float64)
+    b = np.where(lane < 2, block[1], block[3]).astype(np.float64)
+    radius, angle = np.sqrt(-2.0 * np.log((a + 1.0) * 2.0**-32)), 2.0 * math.pi * (b * 2.0**-32)
+    return np.where(lane % np.uint64(2) == 0, radius * np.cos(angle), radius * np.sin(angle)).astype(np.float32)
+
+
+def parameter(seed, ordinal, position, fan_in):
+    """Float32 uniform in [-1/sqrt(fan_in), 1/sqrt(fan_in))."""
+    return ((2.0 * uniform(seed, PARAMETER, ordinal, position) - 1.0) * (1.0 / math.sqrt(fan_in))).astype(np.float32)
+
+
+def label(seed, sample, classes):
+    block, _ = words(seed, LABEL, sample, 0)
+    return (block[0] % np.uint64(classes)).astype(np.int64)
+
+
+def widths(model):
+    """mlp:10-20-7 is [10, 20, 7]; mlp:dim=16,depth=2 is [16, 16, 16]."""
+    text = model.removeprefix("mlp:")
+    if "=" not in text:
+        return [int(width) for width in text.split("-")]
+    option = dict(pair.split("=") for pair in text.split(","))
+    return [int(option["dim"])] * (int(option["depth"]) + 1)
+
+
+def build(model, seed, dtype):
+    layers = []
+    for block, (fan_in, fan_out) in enumerate(zip(widths(model), widths(model)[1:])):
+        linear = torch.nn.Linear(fan_in, fan_out)
+        weight = parameter(seed, 2 * block, np.arange(fan_out * fan_in), fan_in).reshape(fan_out, fan_in)
+        bias = parameter(seed, 2 * block + 1, np.arange(fan_out), fan_in)
+        with torch.no_grad():
+            linear.weight.copy_(torch.from_numpy(weight))
+            linear.bias.copy_(torch.from_numpy(bias))
+        layers += [linear, torch.nn.ReLU()]
+    return torch.nn.Sequential(*layers).to(dtype)
+
+
+def make_optimizer(optimizer, parameters):
+    kinds = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
+    options = {key: value for key, value in optimizer.items() if key != "name"}
+    return kinds[optimizer["name"]](parameters, **options)
+
+
+def train(model, batch, loss, optimizer, seed, dtype):
+    """The loss of each step before its update, and the named parameters after the last update."""
+    network = build(model, seed, dtype)
+    update = make_optimizer(optimizer, network.parameters())
+    samples, features, outputs = np.arange(batch)[:, None], widths(model)[0], widths(model)[-1]
+    x = torch.from_numpy(normal(seed, INPUT, samples, np.arange(features))).to(dtype)
+    if loss == "mse":
+        target = torch.from_numpy(normal(seed, TARGET, samples, np.arange(outputs))).to(dtype)
+        criterion = torch.nn.MSELoss()
+    else:
+        target = torch.from_numpy(label(seed, np.arange(batch), outputs))
+        criterion = torch.nn.CrossEntropyLoss()
+    losses = []
+    for _ in range(STEPS):
+        update.zero_grad()
+        value = criterion(network(x), target)
+        value.backward()
+        update.step()
+        losses.append(value.item())
+    names = [f"block{b}.{kind}" for b in range(len(widths(model)) - 1) for kind in ("weight", "bias")]
+    return losses, [(name, p.detach().numpy()) for name, p in zip(names, network.parameters())]
+
+
+def short(values):
+    """Float32 values with the fewest digits that still read back to the same float32."""
+    return [float(str(np.float32(value))) for value in values]
+
+
+def case(model, batch, loss, optimizer, seed):
+    losses, parameters = train(model, batch, loss, optimizer, seed, torch.float32)
+    exact_losses, exact_parameters = train(model, batch, loss, optimizer, seed, torch.float64)
+    loss_difference = max(abs(a - b) / abs(b) for a, b in zip(losses, exact_losses))
+    difference = max(float(abs(a - b).max()) for (_, a), (_, b) in zip(parameters, exact_parameters))
+    return {
+        "model": model, "batch": batch, "loss": loss, "optimizer": optimizer, "seed": seed, "steps": STEPS,
+        "torch": torch.__version__, "losses": short(losses),
+        "float64_loss_difference": float(f"{loss_difference:.2g}"),
+        "float64_parameter_difference": float(f"{difference:.2g}"),
+        "parameters": [{"name": name, "shape": list(p.shape), "first": short(p.ravel()[:8]),
+                        "sum": float(p.sum(dtype=np.float64))} for name, p in parameters],
+    }
+
+
+def random_numbers():
+    """Known values of the generator; the three philox rows are the published known answers."""
+    known = [([0] * 4, [0] * 2, [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8]),
+             ([0xFFFFFFFF] * 4, [0xFFFFFFFF] * 2, [0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD]),
+             ([0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344], [0xA4093822, 0x299F31D0],
+              [0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1])]
+    for counter, key, answer in known:
+        assert [int(word) for word in philox(counter, key)] == answer, (counter, key)
+    where = [(0, INPUT, 0, position) for position in range(8)]
+    where += [(7, TARGET, 5, 3), (7, PARAMETER, 2, 1_000_003), (2**40 + 5, INPUT, 1, 2), (0, INPUT, 2**32, 0),
+              (7, INPUT, 2**32 + 9, 1), (7, INPUT, 2**45 + 2**33 + 1, 6), (0, INPUT, 1, 2**34),
+              (7, TARGET, 3, 2**34 + 5), (2**50 + 7, TARGET, 2**40 + 3, 2**36 + 2**35 + 11)]
+    keys = ("seed", "domain", "index", "position")
+
+    def rows(draw):
+        return [{**dict(zip(keys, place)), "value": draw(*place)} for place in where]
+
+    return {
+        "philox": [{"counter": c, "key": k, "words": w} for c, k, w in known],
+        "uniform": rows(lambda *place: float(uniform(*place))),
+        "normal": rows(lambda *place: short([normal(*place)])[0]),
+        "parameter": [{"seed": s, "ordinal": o, "fan_in": f, "position": p, "value": short([parameter(s, o, p, f)])[0]}
+                      for s, o, f, p in [(0, 0, 16, 0), (0, 1, 16, 15), (7, 0, 7, 230), (7, 5, 5, 0),
+                                         (0, 2, 2000, 1_999_999)]],
+        "label": [{"seed": s, "sample": i, "classes": c, "value": int(label(s, i, c))}
+                  for s, i, c in [(0, 0, 10), (0, 1, 10), (7, 31, 7), (7, 2**32 + 1, 1000)]],
+    }
+
+
+def apart(old, new, tolerance=1e-6):
+    """Why two results are not the same numbers, or nothing. Last bits may differ between processors."""
+    if isinstance(old, dict):
+        skip = {"torch", "float64_loss_difference", "float64_parameter_difference"}
+        if old.keys() != new.keys():
+            return f"keys {sorted(old)} are now {sorted(new)}"
+        pairs = [(key, old[key], new[key], 1e-4 if key == "sum" else 1e-6) for key in old if key not in skip]
+    elif isinstance(old, list):
+        if len(old) != len(new):
+            return f"{len(old)} entries are now {len(new)}"
+        pairs = [(place, a, b, 1e-6) for place, (a, b) in enumerate(zip(old, new))]
+    else:
+        near = math.isclose(old, new, rel_tol=1e-5, abs_tol=tolerance) if isinstance(old, float) else old == new
+        return None if near else f"{old} is now {new}"
+    return next((f"{place}: {why}" for place, a, b, t in pairs if (why := apart(a, b, t))), None)
+
+
+def text(value):
+    """JSON with one line for each list of numbers and each row of a table."""
+    def inner(item, indent):
+        pad = " " * (indent + 2)
+        if isinstance(item, dict) and indent == 0:
+            return "{\n" + ",\n".join(f"{pad}{json.dumps(k)}: {inner(v, 2)}" for k, v in item.items()) + "\n}"
+        if isinstance(item, list) and item and isinstance(item[0], dict):
+            return "[\n" + ",\n".join(pad + json.dumps(row) for row in item) + "\n" + " " * indent + "]"
+        return json.dumps(item)
+    return inner(value, 0) + "\n"
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Train small models with PyTorch and write what they became.")
+    parser.add_argument("--check", action="store_true", help="compare with the files instead of writing them")
+    check = parser.parse_args().check
+    torch.set_num_threads(1)
+    DATA.mkdir(exist_ok=True)
+    results = {"random": random_numbers, **{name: lambda c=c: case(*c) for name, c in CASES.items()}}
+    wrong = 0
+    for name, compute in results.items():
+        result, path = compute(), DATA / f"{name}.json"
+        note = ""
+        if "losses" in result:
+            note = (f"  {result['losses'][0]:.6f} -> {result['losses'][-1]:.6f}, float64 differs by "
+                    f"{result['float64_loss_difference']} (loss), {result['float64_parameter_difference']} (parameters)")
+            assert result["float64_loss_difference"] < 2e-6, f"{name} is not robust to rounding: {note}"
+            assert result["losses"][-1] < 0.999 * result["losses"][0], f"{name} does not learn: {note}"
+        if check:
+            why = apart(json.loads(path.read_text()), result) if path.exists() else "the file is missing"
+            wrong += why is not None
+            note = f"  {why or 'agrees'}"
+        else:
+            path.write_text(text(result))
+        print(f"{name}{note}")
+    sys.exit(1 if wrong else 0)
+
+
+if __name__ == "__main__":
+    main()
