@@ -98,14 +98,14 @@ class AllReduce:
         return None
 
     def measure(self, bench):
-        repeat = "5" if bench.quick else "20"
-        command = [str(bench.build / "bench" / "allreduce"), "--bytes", str(self.bytes), "--devices", "2", "--repeat", repeat]
+        work = ["--bytes", str(self.bytes), "--repeat", "5" if bench.quick else "20"]
+        command = [str(bench.build / "bench" / "allreduce"), *work, "--devices", "2"]
         ours = run(command)
         if self.bare:
             return Result(ours["time_ns"], ours["bare_time_ns"], [command])
         if not bench.peer:
             return Result(ours["time_ns"], None, [command])
-        peer = [*bench.peer, str(PEERS / "torch_allreduce.py"), "--bytes", str(self.bytes), "--ranks", "2", "--repeat", repeat]
+        peer = [*bench.peer, str(PEERS / "torch_allreduce.py"), *work, "--ranks", "2"]
         theirs = run(peer)
         return Result(ours["time_ns"], theirs["time_ns"], [command, peer], about(theirs))
 
@@ -242,7 +242,7 @@ def table_row(name, summary):
     def ms(key):
         return f"{summary[key] / 1e6:.3g}" if key in summary else "–"
     if "reason" in summary:
-        return f"| {name} | skipped: {summary['reason']} | | | | |"
+        return f"| {name} | skipped: {summary['reason'].replace('|', '¦')} | | | | |"
     ratio, share = "–", "–"
     if "ratio" in summary:
         ratio = "{median:.2f} ({min:.2f}..{max:.2f})".format(**summary["ratio"])
@@ -263,7 +263,8 @@ def main():
     bench.rounds = bench.rounds or (2 if bench.quick else 5)
     cases = [c for c in CASES if any(part in c.name for part in bench.cases) and not (bench.quick and c.slow)]
     if not cases:
-        sys.exit(f"No case has '{' or '.join(bench.cases)}' in its name; there are: " + "; ".join(c.name for c in CASES) + ".")
+        names = "; ".join(c.name for c in CASES)
+        sys.exit(f"No case has '{' or '.join(bench.cases)}' in its name; there are: {names}.")
     try:
         run([str(bench.build / "bench" / "fma_peak")])
     except Unavailable as missing:
@@ -271,7 +272,7 @@ def main():
     bench.peer = find_peer()
     if not bench.peer:
         say("No PyTorch: apt install python3-torch libopenblas0-openmp to see the peer; Baton is measured alone.")
-    print("| case | Baton ms | peer ms | peer / Baton (min..max) | share of FMA peak (Baton / peer) | rounds kept / dropped |")
+    print("| case | Baton ms | peer ms | peer / Baton (min..max) | share of FMA peak (Baton / peer) | kept / dropped |")
     print("|---|---|---|---|---|---|", flush=True)
     results = []
     for case in cases:

@@ -160,8 +160,8 @@ void print_summary(const Report& report) {
 }
 
 void train(const TrainWords& words, int& exit_code) {
-  const std::int64_t steps = parse_integer(words.steps, "--steps", 1, 1'000'000'000);
-  const std::int64_t warmup = parse_integer(words.warmup, "--warmup", 0, 1'000'000'000);
+  const std::int64_t steps = parse_integer(words.steps, "--steps", 1, 10'000'000);
+  const std::int64_t warmup = parse_integer(words.warmup, "--warmup", 0, 10'000'000);
   const auto seed = static_cast<std::uint64_t>(
       parse_integer(words.seed, "--seed", 0, std::numeric_limits<std::int64_t>::max()));
   const std::int64_t samples = parse_integer(words.samples, "--samples", 0, std::numeric_limits<std::int64_t>::max());

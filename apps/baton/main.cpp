@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "baton/base/error.h"
+#include "baton/base/text.h"
 #include "commands.h"
 
 namespace baton::app {
@@ -60,6 +61,13 @@ int run(int argc, char** argv) {
     if (argc == 1) {
       fmt::print("{}", program.help());
       return 0;
+    }
+    if (argv[1][0] != '-' && program.get_subcommand_no_throw(argv[1]) == nullptr) {
+      std::vector<std::string> names;
+      for (const CLI::App* command : program.get_subcommands({})) {
+        names.push_back(command->get_name());
+      }
+      throw usage_error("there is no command '{}': choose {}", argv[1], either(names));
     }
     program.parse(arguments(argc, argv));
     return exit_code;

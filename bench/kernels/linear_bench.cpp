@@ -26,6 +26,7 @@
 
 namespace {
 
+using namespace baton::exec;
 using namespace baton::exec::cpu;
 using Clock = std::chrono::steady_clock;
 

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <fstream>
 #include <memory>
 
 #include "baton/base/error.h"
@@ -43,6 +44,18 @@ std::string processor_name(hwloc_topology_t topology) {
     }
   }
   return "unknown processor";
+}
+
+/// What the system has, or what the process's control group may use of it. (The sum over memory nodes is less where a
+/// virtual machine's memory grows as it is used.)
+Bytes physical_memory() {
+  Bytes memory(static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE));
+  std::ifstream group("/sys/fs/cgroup/memory.max");
+  std::int64_t limit = 0;
+  if (group >> limit && limit > 0) {
+    memory = std::min(memory, Bytes(limit));
+  }
+  return memory;
 }
 
 /// "3", "0-3": a range of core numbers, both ends included.
@@ -96,7 +109,7 @@ Machine probe() {
     }
   }
   check(!machine.cores.empty(), "this process may run on no core");
-  machine.memory = Bytes(static_cast<std::int64_t>(hwloc_get_root_obj(topology.get())->total_memory));
+  machine.memory = physical_memory();
   for (hwloc_obj_t object = hwloc_get_pu_obj_by_os_index(topology.get(), static_cast<unsigned>(machine.cores[0]));
        object != nullptr; object = object->parent) {
     if (hwloc_obj_type_is_dcache(object->type) != 0) {

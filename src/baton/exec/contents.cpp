@@ -5,7 +5,7 @@
 
 #include "baton/base/error.h"
 #include "baton/base/random.h"
-#include "baton/exec/backend/cpu/linear.h"
+#include "baton/exec/tiled_weight.h"
 
 namespace baton::exec {
 namespace {
@@ -68,7 +68,7 @@ std::int64_t element_offset(const Buffer& buffer, std::int64_t index) {
     return index;
   }
   const std::int64_t columns = buffer.shape[1];
-  return cpu::TiledWeight::offset(buffer.shape[0], columns, index / columns, index % columns);
+  return TiledWeight::offset(buffer.shape[0], columns, index / columns, index % columns);
 }
 
 void fill_initial(const Buffer& buffer, std::byte* memory, std::uint64_t seed, std::int64_t first_sample,

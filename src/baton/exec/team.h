@@ -5,13 +5,10 @@
 #include <thread>
 #include <vector>
 
-#include "baton/exec/backend/cpu/linear.h"
 #include "baton/exec/doorbell.h"
+#include "baton/exec/member.h"
 
 namespace baton::exec {
-
-using cpu::Barrier;
-using cpu::Member;
 
 /// Pins the calling thread to a core; without effect where the system does not allow it.
 void pin_to_core(int core);

@@ -1,7 +1,6 @@
 #include "baton/exec/backend/cpu/linear.h"
 
 #include <libxsmm.h>
-#include <unistd.h>
 
 #include <stdexcept>
 #include <string>
@@ -23,12 +22,9 @@ constexpr int64_t tile = TiledWeight::tile;
 /// Rows that share one pass over the weight. Their packed operands and sums live in the workspace.
 constexpr int64_t panel_rows = 128;
 
-/// Floats of a packed operand that are kept in the L2 cache, of which they may fill half, while the tiles of
-/// the weight pass by. No bit of a result depends on it.
-int64_t cached_floats() {
-  static const int64_t l2_bytes = sysconf(_SC_LEVEL2_CACHE_SIZE);
-  return (l2_bytes > 0 ? l2_bytes : 512 * 1024) / 2 / static_cast<int64_t>(sizeof(float));
-}
+/// Floats of a packed operand that are kept in the L2 cache while the tiles of the weight pass by: half of
+/// the smallest such cache in use. No bit of a result depends on it.
+constexpr int64_t cached_floats = 64 * 1024;
 
 /// Floats of a cache line.
 constexpr int64_t line = 16;
@@ -157,7 +153,7 @@ int64_t round_up(int64_t value, int64_t multiple) { return (value + multiple - 1
 int64_t line_floats(int64_t floats) { return round_up(floats, line); }
 
 /// Pieces of the reduction whose packed operand stays in the cache together.
-int64_t chunk_pieces(int64_t rows) { return std::max<int64_t>(1, cached_floats() / (rows * tile)); }
+int64_t chunk_pieces(int64_t rows) { return std::max<int64_t>(1, cached_floats / (rows * tile)); }
 
 /// Copies pieces of the columns of a row-major matrix, [piece][row][column]. Reads along the rows, which the
 /// hardware prefetches.

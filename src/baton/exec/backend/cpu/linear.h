@@ -5,7 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "baton/exec/backend/cpu/team_barrier.h"
+#include "baton/exec/member.h"
+#include "baton/exec/tiled_weight.h"
 
 /// The three products of a linear layer, y = x Wᵀ + b, in float32, each run by all threads of a team
 /// together.
@@ -25,32 +26,6 @@
 /// none can
 ///   be generated and std::invalid_argument on an extent below one.
 namespace baton::exec::cpu {
-
-/// One thread's place in the team that runs a kernel together. A team of one needs no barrier.
-struct Member {
-  int index = 0;
-  int count = 1;
-  Barrier* barrier = nullptr;
-
-  void sync() const {
-    if (count > 1) barrier->arrive_and_wait();
-  }
-};
-
-/// Storage order of a weight, logically [out][in]: square tiles W[out/64][in/64], inside a tile the in index
-/// first and the out index contiguous. Edge tiles keep their true size, so the storage is exactly out * in
-/// floats and an elementwise operation need not know the order.
-struct TiledWeight {
-  static constexpr int64_t tile = 64;
-
-  /// Place of the element (row, column) = (out index, in index).
-  static constexpr int64_t offset(int64_t out, int64_t in, int64_t row, int64_t column) {
-    const int64_t tile_row = row / tile;
-    const int64_t tile_column = column / tile;
-    const int64_t height = std::min(tile, out - tile_row * tile);
-    return tile_row * tile * in + tile_column * tile * height + (column % tile) * height + row % tile;
-  }
-};
 
 namespace detail {
 

@@ -5,15 +5,13 @@
 #include <atomic>
 #include <cstdint>
 
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
+#include "baton/exec/doorbell.h"
 
-namespace baton::exec::cpu {
+namespace baton::exec {
 
-/// Meeting point of a fixed team of threads, reusable at once. What a member wrote before arriving is visible
-/// to every member after leaving. Waits by spinning, and gives the core away only when a member is clearly
-/// late: a team larger than the machine then still advances.
+/// Meeting point of a fixed team of threads, reusable at once. What a member wrote before arriving is visible to
+/// every member after leaving. Waits by spinning, and gives the core away only when a member is clearly late: a
+/// team larger than the machine then still advances.
 class Barrier {
  public:
   explicit Barrier(int count) : count_(count) {}
@@ -21,7 +19,7 @@ class Barrier {
   Barrier& operator=(const Barrier&) = delete;
 
   void arrive_and_wait() {
-    const uint32_t round = round_.load(std::memory_order_relaxed);
+    const std::uint32_t round = round_.load(std::memory_order_relaxed);
     if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == count_) {
       arrived_.store(0, std::memory_order_relaxed);
       round_.store(round + 1, std::memory_order_release);
@@ -29,7 +27,7 @@ class Barrier {
     }
     for (int spins = 0; round_.load(std::memory_order_acquire) == round; ++spins) {
       if (spins < spin_limit) {
-        pause();
+        relax();
       } else {
         sched_yield();
       }
@@ -39,16 +37,23 @@ class Barrier {
  private:
   static constexpr int spin_limit = 2000;
 
-  static void pause() {
-#if defined(__x86_64__)
-    _mm_pause();
-#endif
-  }
-
   const int count_;
   // Apart, so that late arrivals do not disturb those who already spin on the round.
   alignas(64) std::atomic<int> arrived_{0};
-  alignas(64) std::atomic<uint32_t> round_{0};
+  alignas(64) std::atomic<std::uint32_t> round_{0};
 };
 
-}  // namespace baton::exec::cpu
+/// One thread's place in the team that runs a kernel together. A team of one needs no barrier.
+struct Member {
+  int index = 0;
+  int count = 1;
+  Barrier* barrier = nullptr;
+
+  void sync() const {
+    if (count > 1) {
+      barrier->arrive_and_wait();
+    }
+  }
+};
+
+}  // namespace baton::exec

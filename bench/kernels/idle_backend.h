@@ -1,0 +1,24 @@
+#pragma once
+
+#include "baton/exec/backend.h"
+
+namespace baton::bench {
+
+/// Kernels that do nothing: what remains is the executor.
+class IdleBackend final : public exec::Backend {
+ public:
+  std::string_view name() const override { return "idle"; }
+  strategy::Target target() const override { return {}; }
+  bool has_kernel(const plan::Plan&, const plan::Task&) const override { return true; }
+  int team_size(int) const override { return 1; }
+  Bytes workspace(const plan::Plan&, const plan::Task&, int) const override { return Bytes(0); }
+  std::unique_ptr<exec::Kernel> prepare(const plan::Plan&, const plan::Task&, const exec::Addresses&,
+                                        int) const override {
+    class Nothing final : public exec::Kernel {
+      void run(const exec::Member&, std::int64_t) override {}
+    };
+    return std::make_unique<Nothing>();
+  }
+};
+
+}  // namespace baton::bench

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+namespace baton::exec {
+
+/// The order `plan::Order::tiled` of a weight, logically [out][in]: square tiles W[out/64][in/64], inside a tile the in
+/// index first and the out index contiguous. Edge tiles keep their true size, so the storage is exactly out * in
+/// elements and what works element by element need not know the order.
+struct TiledWeight {
+  static constexpr std::int64_t tile = 64;
+
+  /// Place of the element (row, column) = (out index, in index).
+  static constexpr std::int64_t offset(std::int64_t out, std::int64_t in, std::int64_t row, std::int64_t column) {
+    const std::int64_t tile_row = row / tile;
+    const std::int64_t tile_column = column / tile;
+    const std::int64_t height = std::min(tile, out - tile_row * tile);
+    return tile_row * tile * in + tile_column * tile * height + (column % tile) * height + row % tile;
+  }
+};
+
+}  // namespace baton::exec

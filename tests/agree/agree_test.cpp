@@ -1,0 +1,158 @@
+#include "agree/training.h"
+#include "baton/model/zoo.h"
+#include "baton/op/optimizer.h"
+
+namespace baton::test {
+namespace {
+
+using strategy::Loss;
+
+/// Rates at which ten steps move the weights by a good part of themselves, so that an error shows.
+op::Optimizer optimizer(std::string_view name) {
+  op::Optimizer optimizer = op::optimizer_by_name(name);
+  if (auto* sgd = std::get_if<op::Sgd>(&optimizer)) {
+    sgd->rate = sgd->momentum != 0 ? 0.05 : 0.2;
+  } else {
+    std::get<op::Adam>(optimizer).rate = 0.002;
+  }
+  return optimizer;
+}
+
+Case training_of(std::string model, std::int64_t batch, std::string_view optimizer_name, Loss loss) {
+  return {.model = std::move(model),
+          .step = {.global_batch = batch, .loss = loss, .optimizer = optimizer(optimizer_name)}};
+}
+
+/// Every optimizer with every loss on the smallest model; two of them on each larger one. Batches divide evenly over
+/// hardly any number of devices; widths are odd, or lie on both sides of the 64 that weights are tiled by.
+std::vector<Case> trainings() {
+  std::vector<Case> list;
+  for (const std::string& name : op::optimizer_names()) {
+    list.push_back(training_of("mlp:7-33-20-5", 7, name, Loss::mean_squared_error));
+    list.push_back(training_of("mlp:7-33-20-5", 13, name, Loss::cross_entropy));
+  }
+  list.push_back(training_of("mlp:dim=64,depth=6", 13, "sgd", Loss::mean_squared_error));
+  list.push_back(training_of("mlp:dim=64,depth=6", 7, "adam", Loss::cross_entropy));
+  list.push_back(training_of("mlp:dim=100,depth=5", 7, "adamw", Loss::mean_squared_error));
+  list.push_back(training_of("mlp:dim=100,depth=5", 13, "momentum", Loss::cross_entropy));
+  list.push_back(training_of("mlp:9-130-70-65-64-3", 5, "sgd", Loss::cross_entropy));
+  list.push_back(training_of("mlp:9-130-70-65-64-3", 13, "momentum", Loss::mean_squared_error));
+  return list;
+}
+
+/// Where it comes from: a sum of n products in float32 is off by n · 2⁻²⁴ ≈ 8e-6 of the sum of their sizes at worst
+/// (n ≤ 130 here), and of the order of √n · 2⁻²⁴ ≈ 7e-7 as a rule. Gradients are such sums of such sums, and ten steps
+/// add them up, so plain descent stays well within 1e-5 of how far it went. Adam divides a gradient by its own size:
+/// where it is small because its terms cancel, its rounding counts in full, so it gets more. The loss feels the
+/// weights' differences damped.
+Tolerance tolerance(const Case& one) {
+  return std::holds_alternative<op::Adam>(one.step.optimizer) ? Tolerance{.loss = 1e-5, .movement = 5e-4}
+                                                              : Tolerance{.loss = 2e-6, .movement = 1e-5};
+}
+
+/// What the reference backend leaves on one device: by the number of the training, each worked out once.
+const Outcome& judge(std::size_t training) {
+  static std::map<std::size_t, Outcome> judged;
+  const auto found = judged.find(training);
+  return found != judged.end() ? found->second : judged.emplace(training, train(trainings()[training])).first->second;
+}
+
+struct Way {
+  std::string strategy;
+  std::string backend;
+  std::size_t devices;
+};
+
+std::vector<Way> ways() {
+  std::vector<Way> list;
+  for (const strategy::Strategy& strategy : strategy::strategies()) {
+    for (const std::string& backend : exec::backend_names()) {
+      for (std::size_t devices = 1; devices <= 5; ++devices) {
+        list.push_back({strategy.name, backend, devices});
+      }
+    }
+  }
+  return list;
+}
+
+std::string name_of(const testing::TestParamInfo<Way>& info) {
+  return info.param.strategy + "_" + info.param.backend + "_" + std::to_string(info.param.devices);
+}
+
+class Agreement : public testing::TestWithParam<Way> {};
+
+TEST_P(Agreement, TenStepsLeaveTheLossesAndWeightsThatTheReferenceLeavesOnOneDevice) {
+  const std::vector<Case> list = trainings();
+  int compared = 0;
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    Case one = list[i];
+    one.strategy = GetParam().strategy;
+    one.backend = GetParam().backend;
+    one.devices = GetParam().devices;
+    if (one.strategy == "layers" && model::parse_model(one.model).blocks().size() < one.devices) {
+      continue;  // refused, as tests/unit/strategy says
+    }
+    ++compared;
+    EXPECT_TRUE(close(judge(i), train(one), tolerance(one))) << to_text(one);
+  }
+  EXPECT_GE(compared, 6);
+}
+
+INSTANTIATE_TEST_SUITE_P(EveryStrategy, Agreement, testing::ValuesIn(ways()), name_of);
+
+TEST(Agreement, TheJudgeLearnsSomethingInEveryTraining) {
+  for (std::size_t i = 0; i < trainings().size(); ++i) {
+    const Outcome& outcome = judge(i);
+    EXPECT_LT(outcome.losses.back(), 0.999 * outcome.losses.front()) << to_text(trainings()[i]);
+  }
+}
+
+TEST(Agreement, UnevenSplitsOfTheLayersAgreeWithTheJudge) {
+  const Case six = trainings()[8];
+  const Outcome expected = train(six);
+  for (const std::string& backend : exec::backend_names()) {
+    for (const std::vector<std::int64_t>& split :
+         std::vector<std::vector<std::int64_t>>{{1, 3, 2}, {5, 1}, {1, 5}, {2, 1, 1, 2}}) {
+      Case one = six;
+      one.strategy = "layers";
+      one.backend = backend;
+      one.devices = split.size();
+      one.layout.split = split;
+      EXPECT_TRUE(close(expected, train(one), tolerance(one))) << to_text(one);
+    }
+  }
+}
+
+TEST(Agreement, BucketsOfAnySizeLeaveTheSameBits) {
+  for (const std::string& backend : exec::backend_names()) {
+    Case one = trainings()[12];
+    one.strategy = "ddp";
+    one.backend = backend;
+    one.devices = 3;
+    const Outcome whole = train(one);
+    for (const std::int64_t bucket : {1, 1000, 20000}) {
+      one.layout = {.bucket = Bytes(bucket), .first_bucket = Bytes(bucket / 2 + 1)};
+      EXPECT_TRUE(same_bits(whole, train(one))) << to_text(one) << ", buckets of " << bucket << " bytes";
+    }
+  }
+}
+
+TEST(Agreement, DataThatChangesEveryStepIsTheSameDataHoweverItIsSplit) {
+  Case one = trainings()[9];
+  const exec::DataOptions data{.seed = 7, .samples = 40};  // no multiple of the batch: it begins anew in the middle
+  const Outcome expected = train(one, 10, data);
+  EXPECT_FALSE(same_bits(expected.losses, train(one, 10, {.seed = 7}).losses)) << "the data did not change";
+  for (const strategy::Strategy& strategy : strategy::strategies()) {
+    for (const std::string& backend : exec::backend_names()) {
+      for (const std::size_t devices : {1U, 2U, 3U, 5U}) {
+        one.strategy = strategy.name;
+        one.backend = backend;
+        one.devices = devices;
+        EXPECT_TRUE(close(expected, train(one, 10, data), tolerance(one))) << to_text(one);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace baton::test

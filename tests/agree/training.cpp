@@ -1,0 +1,180 @@
+#include "agree/training.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <bit>
+#include <cmath>
+
+#include "baton/cluster/machine.h"
+#include "baton/model/zoo.h"
+
+namespace baton::test {
+
+std::string to_text(const Case& one) {
+  std::string text = fmt::format("{} of {} on {} with {} device{} of {} core{}, batch {}, {}, {}", one.strategy,
+                                 one.model, one.backend, one.devices, one.devices == 1 ? "" : "s",
+                                 one.cores_per_device, one.cores_per_device == 1 ? "" : "s", one.step.global_batch,
+                                 strategy::to_text(one.step.loss), op::name(one.step.optimizer));
+  return one.layout.split.empty() ? text : text + fmt::format(", split {}", fmt::join(one.layout.split, ","));
+}
+
+cluster::Cluster make_cluster(std::size_t count, std::size_t cores_per_device, std::optional<cluster::Link> link,
+                              Bytes memory) {
+  static const std::vector<int> cores = cluster::probe().cores;
+  std::vector<cluster::Device> devices;
+  std::size_t next = 0;
+  for (std::size_t d = 0; d < count; ++d) {
+    cluster::Device device{fmt::format("cpu:{}", d), {}, memory};
+    for (std::size_t c = 0; c < cores_per_device; ++c) {
+      device.cores.push_back(cores[next++ % cores.size()]);
+    }
+    devices.push_back(std::move(device));
+  }
+  return cluster::Cluster(std::move(devices), link);
+}
+
+Training::Training(const Case& one, exec::DataOptions data, std::unique_ptr<exec::Backend> backend)
+    : model_(model::parse_model(one.model)),
+      cluster_(make_cluster(one.devices, one.cores_per_device, one.link)),
+      backend_(backend ? std::move(backend) : exec::make_backend(one.backend)),
+      plan_(std::make_unique<plan::Plan>(strategy::compile({.model = model_,
+                                                            .cluster = cluster_,
+                                                            .strategy = one.strategy,
+                                                            .step = one.step,
+                                                            .layout = one.layout,
+                                                            .target = backend_->target(),
+                                                            .delays = one.delays}))),
+      executor_(std::make_unique<exec::Executor>(*plan_, cluster_, *backend_, data)) {}
+
+std::map<std::string, std::vector<BufferId>> Training::parameter_buffers() const {
+  std::map<std::string, std::vector<BufferId>> found;
+  for (std::size_t b = 0; b < plan_->buffers().size(); ++b) {
+    const plan::Buffer& buffer = plan_->buffers()[b];
+    if (buffer.role == plan::Role::parameter && buffer.persistent) {
+      found[std::get<plan::ParameterPart>(buffer.content).name].push_back(BufferId(b));
+    }
+  }
+  return found;
+}
+
+Weights Training::weights() const {
+  Weights weights;
+  for (const auto& [name, copies] : parameter_buffers()) {
+    std::vector<double> first = executor_->read(copies[0]);
+    for (std::size_t i = 1; i < copies.size(); ++i) {
+      EXPECT_TRUE(same_bits(first, executor_->read(copies[i])))
+          << name << " differs between device 0 and device " << (*plan_)[copies[i]].device.value;
+    }
+    weights.emplace(name, std::move(first));
+  }
+  return weights;
+}
+
+Outcome train(const Case& one, std::int64_t steps, exec::DataOptions data, std::unique_ptr<exec::Backend> backend) {
+  Training training(one, data, std::move(backend));
+  Outcome outcome{{}, training.weights(), {}};
+  outcome.losses = training.run(steps).losses;
+  outcome.after = training.weights();
+  return outcome;
+}
+
+testing::AssertionResult same_bits(const std::vector<double>& expected, const std::vector<double>& actual) {
+  if (expected.size() != actual.size()) {
+    return testing::AssertionFailure() << actual.size() << " values where " << expected.size() << " belong";
+  }
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    if (std::bit_cast<std::uint64_t>(expected[i]) != std::bit_cast<std::uint64_t>(actual[i])) {
+      return testing::AssertionFailure() << fmt::format("value {} is {} and not {}, off by {:.3g}", i, actual[i],
+                                                        expected[i], actual[i] - expected[i]);
+    }
+  }
+  return testing::AssertionSuccess();
+}
+
+testing::AssertionResult same_bits(const Weights& expected, const Weights& actual) {
+  if (expected.size() != actual.size()) {
+    return testing::AssertionFailure() << actual.size() << " parameters where " << expected.size() << " belong";
+  }
+  for (const auto& [name, values] : expected) {
+    if (!actual.contains(name)) {
+      return testing::AssertionFailure() << name << " is missing";
+    }
+    if (const testing::AssertionResult result = same_bits(values, actual.at(name)); !result) {
+      return testing::AssertionFailure() << name << ": " << result.message();
+    }
+  }
+  return testing::AssertionSuccess();
+}
+
+testing::AssertionResult same_bits(const Outcome& expected, const Outcome& actual) {
+  if (const testing::AssertionResult result = same_bits(expected.losses, actual.losses); !result) {
+    return testing::AssertionFailure() << "losses: " << result.message();
+  }
+  return same_bits(expected.after, actual.after);
+}
+
+testing::AssertionResult close(const Outcome& expected, const Outcome& actual, Tolerance tolerance) {
+  if (expected.losses.size() != actual.losses.size() || expected.after.size() != actual.after.size()) {
+    return testing::AssertionFailure() << "another number of steps or parameters";
+  }
+  for (std::size_t i = 0; i < expected.losses.size(); ++i) {
+    const double off = std::abs(actual.losses[i] - expected.losses[i]);
+    if (!(off <= tolerance.loss * std::abs(expected.losses[i]))) {
+      return testing::AssertionFailure() << fmt::format("the loss of step {} is {} and not {}: {:.3g} relative", i,
+                                                        actual.losses[i], expected.losses[i],
+                                                        off / std::abs(expected.losses[i]));
+    }
+  }
+  for (const auto& [name, values] : expected.after) {
+    if (!actual.after.contains(name) || actual.after.at(name).size() != values.size()) {
+      return testing::AssertionFailure() << name << " is missing or of another size";
+    }
+    double moved = 0;
+    double largest = 0;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      moved = std::max(moved, std::abs(values[i] - expected.before.at(name)[i]));
+      largest = std::max(largest, std::abs(values[i]));
+    }
+    const double allowed =
+        tolerance.movement * moved + 0x1p-23 * static_cast<double>(expected.losses.size()) * largest;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const double off = std::abs(actual.after.at(name)[i] - values[i]);
+      if (!(off <= allowed)) {
+        return testing::AssertionFailure()
+               << fmt::format("{}[{}] is {} and not {}: off by {:.3g}, allowed {:.3g}, the tensor moved by {:.3g}", name,
+                              i, actual.after.at(name)[i], values[i], off, allowed, moved);
+      }
+    }
+  }
+  return testing::AssertionSuccess();
+}
+
+namespace {
+
+class WrappedKernel final : public exec::Kernel {
+ public:
+  WrappedKernel(std::unique_ptr<exec::Kernel> inner, const plan::Task& task, const WrappedBackend::Before& before)
+      : inner_(std::move(inner)), task_(task), before_(before) {}
+  void run(const exec::Member& member, std::int64_t step) override {
+    before_(task_, step);
+    inner_->run(member, step);
+  }
+
+ private:
+  std::unique_ptr<exec::Kernel> inner_;
+  const plan::Task& task_;
+  const WrappedBackend::Before& before_;
+};
+
+}  // namespace
+
+std::unique_ptr<exec::Kernel> WrappedBackend::prepare(const plan::Plan& plan, const plan::Task& task,
+                                                      const exec::Addresses& addresses, int team) const {
+  if (prepared_ != nullptr) {
+    ++*prepared_;
+  }
+  return std::make_unique<WrappedKernel>(inner_->prepare(plan, task, addresses, team), task, before_);
+}
+
+}  // namespace baton::test

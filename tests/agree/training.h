@@ -1,0 +1,117 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "baton/cluster/cluster.h"
+#include "baton/exec/backend.h"
+#include "baton/exec/executor.h"
+#include "baton/model/model.h"
+#include "baton/plan/plan.h"
+#include "baton/strategy/strategy.h"
+
+/// What the agreement tests share: a case as a value, a run of it, and two ways of comparing what runs leave.
+namespace baton::test {
+
+/// One way of training one model.
+struct Case {
+  std::string model = "mlp:7-33-20-5";
+  std::string strategy = "single";
+  std::string backend = "reference";
+  std::size_t devices = 1;
+  strategy::Step step = {.global_batch = 13};
+  strategy::Layout layout = {};
+  std::vector<strategy::DelayRequest> delays = {};
+  std::size_t cores_per_device = 1;
+  std::optional<cluster::Link> link = {};
+};
+std::string to_text(const Case& one);
+
+/// `count` devices on the cores this process may use; cores repeat when there are too few.
+cluster::Cluster make_cluster(std::size_t count, std::size_t cores_per_device = 1,
+                              std::optional<cluster::Link> link = {}, Bytes memory = Bytes(std::int64_t{4} << 30));
+
+/// The contents of each parameter, row-major, by name.
+using Weights = std::map<std::string, std::vector<double>>;
+
+/// What ten steps, or some other number, leave.
+struct Outcome {
+  std::vector<double> losses;
+  Weights before;
+  Weights after;
+};
+
+/// A case made ready to run: it keeps alive all that an executor refers to.
+class Training {
+ public:
+  explicit Training(const Case& one, exec::DataOptions data = {}, std::unique_ptr<exec::Backend> backend = nullptr);
+
+  const plan::Plan& plan() const { return *plan_; }
+  const cluster::Cluster& cluster() const { return cluster_; }
+  exec::Executor& executor() { return *executor_; }
+  exec::RunResult run(std::int64_t steps) { return executor_->run({.steps = steps, .warmup = 0}); }
+
+  /// The buffers that hold a parameter from step to step: one on each device that has a copy.
+  std::map<std::string, std::vector<BufferId>> parameter_buffers() const;
+  /// The parameters; fails the test where two devices' copies differ in a bit.
+  Weights weights() const;
+
+ private:
+  model::Model model_;
+  cluster::Cluster cluster_;
+  std::unique_ptr<exec::Backend> backend_;
+  std::unique_ptr<plan::Plan> plan_;
+  std::unique_ptr<exec::Executor> executor_;
+};
+
+Outcome train(const Case& one, std::int64_t steps = 10, exec::DataOptions data = {},
+              std::unique_ptr<exec::Backend> backend = nullptr);
+
+/// Equal to the bit, signs of zeros included; says where they first differ.
+testing::AssertionResult same_bits(const std::vector<double>& expected, const std::vector<double>& actual);
+testing::AssertionResult same_bits(const Weights& expected, const Weights& actual);
+testing::AssertionResult same_bits(const Outcome& expected, const Outcome& actual);
+
+/// Equal but for the rounding of float32, which is held against how far training moved the tensor and not against
+/// its size, or a wrong gradient would hide behind a small rate:
+///   |w − w'| ≤ movement · max|w − w₀| + 2⁻²³ · steps · max|w|
+/// The second term is the rounding of the weight itself, half a last place a step on each side.
+struct Tolerance {
+  double loss;      // relative
+  double movement;  // relative
+};
+testing::AssertionResult close(const Outcome& expected, const Outcome& actual, Tolerance tolerance);
+
+/// A backend that runs another's kernels and lets a test do something before each: be late, or fail.
+class WrappedBackend final : public exec::Backend {
+ public:
+  using Before = std::function<void(const plan::Task& task, std::int64_t step)>;
+
+  WrappedBackend(std::string_view inner, Before before, int* prepared = nullptr)
+      : inner_(exec::make_backend(inner)), before_(std::move(before)), prepared_(prepared) {}
+
+  std::string_view name() const override { return inner_->name(); }
+  strategy::Target target() const override { return inner_->target(); }
+  bool has_kernel(const plan::Plan& plan, const plan::Task& task) const override {
+    return inner_->has_kernel(plan, task);
+  }
+  int team_size(int cores) const override { return inner_->team_size(cores); }
+  Bytes workspace(const plan::Plan& plan, const plan::Task& task, int team) const override {
+    return inner_->workspace(plan, task, team);
+  }
+  std::unique_ptr<exec::Kernel> prepare(const plan::Plan& plan, const plan::Task& task,
+                                        const exec::Addresses& addresses, int team) const override;
+
+ private:
+  std::unique_ptr<exec::Backend> inner_;
+  Before before_;
+  int* prepared_;
+};
+
+}  // namespace baton::test

@@ -1,0 +1,257 @@
+/// The program as a user meets it: what it prints, what it writes, how it ends.
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <thread>
+
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+struct Outcome {
+  int code = -1;
+  std::string out;
+  std::string err;
+};
+
+std::string read_file(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+class Cli : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = fs::temp_directory_path() / "baton-cli-XXXXXX";
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    folder_ = name;
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  Outcome run(const std::string& arguments) const {
+    const std::string command = "cd '" + folder_.string() + "' && '" BATON_PROGRAM "' " + arguments + " >'" +
+                                (folder_ / "out").string() + "' 2>'" + (folder_ / "err").string() + "' </dev/null";
+    const int status = std::system(command.c_str());
+    Outcome outcome{WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(folder_ / "out"), read_file(folder_ / "err")};
+    fs::remove(folder_ / "out");
+    fs::remove(folder_ / "err");
+    return outcome;
+  }
+
+  fs::path folder_;
+};
+
+TEST_F(Cli, ListsTheDevicesThereAre) {
+  const Outcome outcome = run("devices --devices cpu:3");
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_NE(outcome.out.find("cpu:2"), std::string::npos) << outcome.out;
+  EXPECT_EQ(json::parse(run("devices --devices cpu:3 --json -").out)["devices"].size(), 3U);
+}
+
+TEST_F(Cli, HelpsWithExamplesEverywhere) {
+  for (const char* arguments : {"--help", "devices --help", "plan --help", "train --help"}) {
+    const Outcome outcome = run(arguments);
+    EXPECT_EQ(outcome.code, 0) << arguments;
+    EXPECT_NE(outcome.out.find("Example"), std::string::npos) << arguments;
+  }
+}
+
+TEST_F(Cli, TrainsUnderEveryStrategyAndReportsWhatTheResultNeeds) {
+  for (const std::string strategy : {"single", "dp", "ddp", "layers"}) {
+    const Outcome outcome = run("train --model mlp:dim=32,depth=4 --strategy " + strategy +
+                                " --devices cpu:2 --batch 8 --steps 12 --warmup 2 --json -");
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    const json result = json::parse(outcome.out);
+    for (const char* key : {"command", "model", "strategy", "devices", "global_batch", "seed", "warmup", "steps",
+                            "step_time_ns", "losses", "transfers_forward", "transfers_step", "bytes_on_wire", "origin",
+                            "environment"}) {
+      EXPECT_TRUE(result.contains(key)) << strategy << " lacks " << key;
+    }
+    for (const char* key : {"name", "busy", "idle", "waiting", "peak_bytes", "sent_bytes", "received_bytes"}) {
+      EXPECT_TRUE(result["devices"][0].contains(key)) << strategy << " lacks " << key;
+    }
+    for (const char* key : {"median", "mean", "std", "p5", "p95", "min", "max"}) {
+      EXPECT_TRUE(result["step_time_ns"].contains(key)) << key;
+    }
+    EXPECT_EQ(result["model"], "mlp:dim=32,depth=4");
+    EXPECT_EQ(result["origin"], "measured");
+    EXPECT_EQ(result["losses"].size(), 12U);
+    EXPECT_EQ(result["global_batch"], 8);
+    EXPECT_LT(result["losses"].back().get<double>(), result["losses"].front().get<double>()) << "it learns";
+    for (const json& device : result["devices"]) {
+      EXPECT_NEAR(device["busy"].get<double>() + device["idle"].get<double>(), 1, 1e-9);
+      EXPECT_LE(device["waiting"].get<double>(), device["idle"].get<double>());
+    }
+    double path = 0;
+    for (const auto& [kind, part] : result["critical_path"].items()) {
+      path += part.get<double>();
+    }
+    EXPECT_NEAR(path, 1, 1e-9) << "the critical path covers the step";
+    if (strategy == "layers") {
+      EXPECT_EQ(result["transfers_forward"], 1);
+      EXPECT_EQ(result["transfers_step"], 2);
+      EXPECT_EQ(result["bytes_on_wire"], 2 * 8 * 32 * 4);
+    }
+    if (strategy == "ddp") {
+      EXPECT_EQ(result["bytes_on_wire"], 2 * 4 * (32 * 32 + 32) * 4) << "2 (n-1)/n of the gradients, for each of two";
+    }
+  }
+}
+
+TEST_F(Cli, GivesTheSameLossesToTheBitForOneSeedOnAnyNumberOfCores) {
+  const std::string job = "train --model mlp:dim=96,depth=3 --batch 16 --steps 10 --warmup 2 --json - ";
+  const json one = json::parse(run(job + "--devices cpu:0-0").out)["losses"];
+  EXPECT_EQ(one, json::parse(run(job + "--devices cpu:0-0").out)["losses"]);
+  EXPECT_EQ(one, json::parse(run(job + "--devices cpu").out)["losses"]);
+  EXPECT_EQ(one, json::parse(run(job + "--devices cpu:3 --strategy layers").out)["losses"]);
+  EXPECT_NE(one, json::parse(run(job + "--devices cpu:0-0 --seed 1").out)["losses"]);
+}
+
+TEST_F(Cli, SaysWhenDevicesShareCores) {
+  const Outcome outcome = run("train --model mlp:dim=8,depth=1 --strategy ddp --devices cpu:64 --batch 64 --steps 6");
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("64 devices share"), std::string::npos) << outcome.out;
+  const Outcome json_outcome = run("train --model mlp:dim=8,depth=1 --devices cpu:64 --steps 6 --json -");
+  EXPECT_EQ(json::parse(json_outcome.out)["environment"]["oversubscribed"], true);
+}
+
+TEST_F(Cli, AcceptsUnderscoresForDashesInFlags) {
+  const Outcome outcome = run("train --model mlp:dim=8,depth=1 --global_batch 6 --steps=6 --bucket_mb=1 --json -");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(json::parse(outcome.out)["global_batch"], 6);
+}
+
+TEST_F(Cli, WritesATraceThatParses) {
+  const Outcome outcome = run("train --model mlp:dim=8,depth=2 --strategy layers --devices cpu:2 --steps 7 --trace t.json");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const json trace = json::parse(read_file(folder_ / "t.json"));
+  EXPECT_GT(trace["traceEvents"].size(), 10U);
+}
+
+TEST_F(Cli, DelaysAndSlowLinksLengthenTheStep) {
+  const std::string job = "train --model mlp:dim=8,depth=2 --strategy ddp --devices cpu:2 --batch 4 --steps 8 --json - ";
+  const json delayed = json::parse(run(job + "--delay before=backward,rank=all,ms=10").out);
+  EXPECT_GE(delayed["step_time_ns"]["min"], 10'000'000);
+  const json slowed = json::parse(run(job + "--link latency=5ms").out);
+  EXPECT_GE(slowed["step_time_ns"]["min"], 10'000'000) << "two steps of a ring of two, 5 ms each";
+}
+
+TEST_F(Cli, PlansPrintParseBackAndHold) {
+  const Outcome text = run("plan --model mlp:dim=16,depth=4 --strategy dp --devices cpu:3 --text");
+  ASSERT_EQ(text.code, 0);
+  std::ofstream(folder_ / "a.plan") << text.out;
+  EXPECT_EQ(run("plan --file a.plan --text").out, text.out);
+  EXPECT_EQ(run("plan --file a.plan --verify").code, 0);
+  EXPECT_NE(run("plan --file a.plan --dot").out.find("digraph"), std::string::npos);
+  EXPECT_NE(run("plan --file a.plan").out.find("transfers"), std::string::npos);
+}
+
+TEST_F(Cli, NamesTheRuleThatAPlanBreaks) {
+  std::string text = run("plan --model mlp:dim=16,depth=2 --strategy ddp --devices cpu:2 --text").out;
+  const std::size_t edge = text.find(" after=");
+  ASSERT_NE(edge, std::string::npos);
+  text.erase(edge, text.find('\n', edge) - edge);
+  std::ofstream(folder_ / "broken.plan") << text;
+  const Outcome outcome = run("plan --file broken.plan --verify");
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_NE(outcome.out.find("ordered: "), std::string::npos) << outcome.out;
+}
+
+struct Bad {
+  const char* arguments;
+  const char* names;  // what the sentence must mention
+};
+
+class CliRefuses : public Cli, public testing::WithParamInterface<Bad> {};
+
+TEST_P(CliRefuses, InOneSentenceWithExitCode2AndNothingStarted) {
+  const Outcome outcome = run(std::string(GetParam().arguments) + " --json result.json");
+  EXPECT_EQ(outcome.code, 2) << outcome.err;
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_NE(outcome.err.find(GetParam().names), std::string::npos) << outcome.err;
+  EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
+  EXPECT_EQ(outcome.err.find("bug"), std::string::npos) << outcome.err;
+  EXPECT_TRUE(fs::is_empty(folder_)) << "something was left behind";
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    BadInput, CliRefuses,
+    testing::Values(
+        Bad{"train --model cnn", "unknown model 'cnn'"}, Bad{"train --model mlp:dim=0,depth=2", "dim"},
+        Bad{"train --model mlp:dim=8", "depth"}, Bad{"train --model mlp:8", "two widths"},
+        Bad{"train --model mlp:dim=8,depth=2,width=3", "width=3"}, Bad{"train --model mlp:dim=99999999999,depth=2", "dim"},
+        Bad{"train --strategy magic", "unknown strategy 'magic'"}, Bad{"train --devices tpu", "unknown device 'tpu'"},
+        Bad{"train --devices cpu:0", "number of devices"}, Bad{"train --devices cpu:", "number of devices"},
+        Bad{"train --devices cpu:1-0", "backwards"}, Bad{"train --devices cpu:0-9999", "no core"},
+        Bad{"train --strategy ddp --devices cpu:4 --batch 3", "batch of 3"},
+        Bad{"train --batch 0", "--batch"}, Bad{"train --batch -4", "--batch"}, Bad{"train --batch many", "--batch"},
+        Bad{"train --batch 1e3", "--batch"}, Bad{"train --steps 0", "--steps"}, Bad{"train --steps 5", "warm-up"},
+        Bad{"train --seed -1", "--seed"}, Bad{"train --lr nan", "--lr"}, Bad{"train --lr -1", "--lr"},
+        Bad{"train --optimizer lbfgs", "lbfgs"}, Bad{"train --optimizer adam --momentum 0.9", "--momentum"},
+        Bad{"train --loss hinge", "hinge"}, Bad{"train --backend gpu", "gpu"},
+        Bad{"train --strategy layers --devices cpu:3 --model mlp:dim=8,depth=2", "cannot be split over 3"},
+        Bad{"train --strategy layers --devices cpu:2 --split 1,2 --model mlp:dim=8,depth=2", "split"},
+        Bad{"train --strategy ddp --devices cpu:2 --split 1,1", "--split"},
+        Bad{"train --memory 1M", "needs"}, Bad{"train --memory lots", "--memory"},
+        Bad{"train --model mlp:dim=200000,depth=4", "needs"}, Bad{"train --link fast", "link"},
+        Bad{"train --link bandwidth=1", "bandwidth"}, Bad{"train --delay 10", "delay"},
+        Bad{"train --delay before=lunch,ms=3", "lunch"}, Bad{"train --delay before=forward,rank=7,ms=3", "rank 7"},
+        Bad{"train --samples 3", "--samples"}, Bad{"train --nonsense", "--nonsense"},
+        Bad{"train --bucket-mb x", "--bucket-mb"}, Bad{"launch", "launch"}));
+
+TEST_F(Cli, RefusesPlansThatAreNone) {
+  std::ofstream(folder_ / "x.plan") << "hello\n";
+  EXPECT_EQ(run("plan --file x.plan").code, 2);
+  EXPECT_EQ(run("plan --file nowhere.plan").code, 2);
+}
+
+TEST_F(Cli, SaysBeforeTrainingThatAFileCannotBeWritten) {
+  const auto start = std::chrono::steady_clock::now();
+  const Outcome outcome = run("train --model mlp:dim=512,depth=4 --steps 100000 --json nowhere/result.json");
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_NE(outcome.err.find("nowhere/result.json cannot be written"), std::string::npos) << outcome.err;
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
+}
+
+TEST_F(Cli, KeepsWhatIsDoneWhenInterrupted) {
+  const pid_t child = fork();
+  if (child == 0) {
+    const int null = open("/dev/null", O_RDWR);
+    dup2(null, STDOUT_FILENO);
+    dup2(null, STDERR_FILENO);
+    const std::string file = folder_ / "r.json";
+    execl(BATON_PROGRAM, "baton", "train", "--model", "mlp:dim=64,depth=2", "--steps", "10000000", "--warmup", "2",
+          "--json", file.c_str(), nullptr);
+    _exit(127);
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+  kill(child, SIGINT);
+  int status = 0;
+  waitpid(child, &status, 0);
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 130);
+  const json result = json::parse(read_file(folder_ / "r.json"));
+  EXPECT_GT(result["steps"], 2);
+  EXPECT_LT(result["steps"], 10000000);
+}
+
+TEST_F(Cli, SaysWhereALossStoppedBeingANumber) {
+  const Outcome outcome = run("train --model mlp:dim=16,depth=3 --lr 1e6 --steps 40");
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_NE(outcome.err.find("smaller --lr"), std::string::npos) << outcome.err;
+}
+
+}  // namespace

@@ -1,0 +1,91 @@
+#include <gtest/gtest.h>
+
+#include <unordered_set>
+
+#include "baton/base/dtype.h"
+#include "baton/base/error.h"
+#include "baton/base/ids.h"
+#include "baton/base/shape.h"
+#include "baton/base/text.h"
+
+namespace baton {
+namespace {
+
+TEST(Shape, CountsItsElementsAndPrints) {
+  const Shape shape{64, 1024};
+  EXPECT_EQ(shape.rank(), 2U);
+  EXPECT_EQ(shape[1], 1024);
+  EXPECT_EQ(shape.elements(), 65536);
+  EXPECT_EQ(to_text(shape), "64x1024");
+  EXPECT_EQ(to_text(Shape{7}), "7");
+  EXPECT_EQ(Shape{}.elements(), 1);
+}
+
+TEST(Shape, GetsItsBatchInFront) {
+  EXPECT_EQ((Shape{3, 4}.batched(8)), (Shape{8, 3, 4}));
+  EXPECT_EQ((Shape{5}.batched(1)), (Shape{1, 5}));
+}
+
+TEST(Shape, EqualOnlyWhenEveryExtentIs) {
+  EXPECT_EQ((Shape{2, 3}), (Shape{2, 3}));
+  EXPECT_NE((Shape{2, 3}), (Shape{3, 2}));
+  EXPECT_NE((Shape{6}), (Shape{2, 3}));
+}
+
+TEST(DTypes, HaveTheirSizeAndName) {
+  EXPECT_EQ(size_of(DType::f32), 4);
+  EXPECT_EQ(size_of(DType::f64), 8);
+  EXPECT_EQ(size_of(DType::i32), 4);
+  EXPECT_EQ(to_text(DType::f32), "f32");
+  EXPECT_EQ(to_text(DType::f64), "f64");
+  EXPECT_EQ(to_text(DType::i32), "i32");
+}
+
+TEST(Text, SplitsAtEverySeparator) {
+  using Pieces = std::vector<std::string_view>;
+  EXPECT_EQ(split("a,b,c", ','), (Pieces{"a", "b", "c"}));
+  EXPECT_EQ(split("", ','), (Pieces{""}));
+  EXPECT_EQ(split("a,", ','), (Pieces{"a", ""}));
+  EXPECT_EQ(split(",,", ','), (Pieces{"", "", ""}));
+}
+
+TEST(Text, ListsChoicesAsASentenceWould) {
+  EXPECT_EQ(either({"a"}), "a");
+  EXPECT_EQ(either({"a", "b"}), "a or b");
+  EXPECT_EQ(either({"a", "b", "c"}), "a, b or c");
+}
+
+TEST(Text, NamesDoNotCareForCaseOrUnderscores) {
+  EXPECT_EQ(canonical("Cross_Entropy"), "cross-entropy");
+  EXPECT_EQ(canonical("zero-1"), "zero-1");
+}
+
+TEST(Ids, AreInvalidUntilTheyAreGivenAndHashByValue) {
+  EXPECT_FALSE(TaskId().valid());
+  EXPECT_TRUE(TaskId(0).valid());
+  EXPECT_LT(TaskId(1), TaskId(2));
+  std::unordered_set<TaskId> seen{TaskId(1), TaskId(1), TaskId(2)};
+  EXPECT_EQ(seen.size(), 2U);
+}
+
+TEST(Errors, CarryTheirKindAndSentence) {
+  const Error bad = usage_error("batch is {}", 0);
+  EXPECT_EQ(bad.kind(), Error::Kind::usage);
+  EXPECT_STREQ(bad.what(), "batch is 0");
+  EXPECT_EQ(failure("gone").kind(), Error::Kind::failure);
+}
+
+TEST(Errors, ABugNamesItsPlaceAndItsValues) {
+  EXPECT_NO_THROW(check(true, "never said"));
+  try {
+    check(1 > 2, "{} is not above {}", 1, 2);
+    FAIL() << "held";
+  } catch (const BugError& bug) {
+    const std::string text = bug.what();
+    EXPECT_NE(text.find("shape_and_text_test.cpp:"), std::string::npos) << text;
+    EXPECT_NE(text.find("1 is not above 2"), std::string::npos) << text;
+  }
+}
+
+}  // namespace
+}  // namespace baton

@@ -1,0 +1,181 @@
+#include "baton/op/op.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+namespace baton::op {
+namespace {
+
+constexpr DType f32 = DType::f32;
+constexpr DType f64 = DType::f64;
+constexpr DType i32 = DType::i32;
+
+/// An op with operands that suit it: 5 rows, 3 features in, 4 out.
+struct Call {
+  Op op;
+  std::vector<Operand> reads;
+  std::vector<Operand> writes;
+};
+
+const Operand x{{5, 3}};
+const Operand y{{5, 4}};
+const Operand weight{{4, 3}};
+const Operand bias{{4}};
+const Operand labels{{5}, i32};
+const Operand loss{{5}, f64};
+
+std::vector<Call> good_calls() {
+  return {{Linear{}, {x, weight, bias}, {y}},
+          {Linear{.relu = true}, {x, weight, bias}, {y}},
+          {LinearBackwardInput{}, {y, weight}, {x}},
+          {LinearBackwardInput{.mask = true}, {y, weight, x}, {x}},
+          {LinearBackwardWeight{}, {x, y}, {weight, bias}},
+          {LinearBackwardWeight{.accumulate = true}, {x, y, weight, bias}, {weight, bias}},
+          {LinearBackwardWeight{.sgd_rate = 0.1}, {x, y, weight, bias}, {weight, bias}},
+          {Relu{}, {y}, {y}},
+          {ReluBackward{}, {y, y}, {y}},
+          {MeanSquaredError{20}, {y, y}, {loss, y}},
+          {CrossEntropy{5}, {y, labels}, {loss, y}}};
+}
+
+std::optional<std::string> judged(const Call& call) { return mismatch(call.op, call.reads, call.writes); }
+
+TEST(Op, AcceptsTheOperandsItsLawAsksFor) {
+  std::set<std::string_view> seen;
+  for (const Call& call : good_calls()) {
+    EXPECT_FALSE(judged(call).has_value()) << judged(call).value_or("");
+    seen.insert(name(call.op));
+  }
+  EXPECT_EQ(seen.size(), all().size()) << "an op has no case here";
+}
+
+TEST(Op, AcceptsItsOperandsInDoublePrecisionToo) {
+  for (Call call : good_calls()) {
+    for (auto* list : {&call.reads, &call.writes}) {
+      for (Operand& operand : *list) {
+        operand.dtype = operand.dtype == i32 ? i32 : f64;
+      }
+    }
+    EXPECT_FALSE(judged(call).has_value()) << judged(call).value_or("");
+  }
+}
+
+TEST(Op, RefusesAnOperandTooManyOrTooFew) {
+  for (const Call& good : good_calls()) {
+    for (auto list : {&Call::reads, &Call::writes}) {
+      Call fewer = good;
+      (fewer.*list).pop_back();
+      EXPECT_TRUE(judged(fewer).has_value()) << name(good.op);
+      Call more = good;
+      (more.*list).push_back((good.*list).back());
+      EXPECT_TRUE(judged(more).has_value()) << name(good.op);
+    }
+  }
+}
+
+TEST(Op, RefusesAnyOperandOfAnotherShape) {
+  for (const Call& good : good_calls()) {
+    for (auto list : {&Call::reads, &Call::writes}) {
+      for (std::size_t i = 0; i < (good.*list).size(); ++i) {
+        const Shape& right = (good.*list)[i].shape;
+        std::vector<Shape> wrong{Shape{}, Shape{right.elements(), 1}, right.batched(1)};
+        for (std::size_t axis = 0; axis < right.rank(); ++axis) {
+          std::vector<std::int64_t> extents = right.extents();
+          ++extents[axis];
+          wrong.push_back(Shape(extents));
+        }
+        for (const Shape& shape : wrong) {
+          Call bad = good;
+          (bad.*list)[i].shape = shape;
+          if (std::holds_alternative<Relu>(good.op) && good.reads.size() == 1 && shape == right) {
+            continue;
+          }
+          EXPECT_TRUE(judged(bad).has_value()) << name(good.op) << " takes " << to_text(shape) << " as operand " << i;
+        }
+      }
+    }
+  }
+}
+
+TEST(Op, RefusesAnyOperandOfAnotherType) {
+  for (const Call& good : good_calls()) {
+    for (auto list : {&Call::reads, &Call::writes}) {
+      for (std::size_t i = 0; i < (good.*list).size(); ++i) {
+        for (const DType type : {f32, f64, i32}) {
+          Call bad = good;
+          (bad.*list)[i].dtype = type;
+          EXPECT_EQ(judged(bad).has_value(), type != (good.*list)[i].dtype)
+              << name(good.op) << " with " << to_text(type) << " as operand " << i << " of its "
+              << (list == &Call::reads ? "reads" : "writes");
+        }
+      }
+    }
+  }
+}
+
+TEST(Op, RefusesALossOverFewerElementsThanItSees) {
+  EXPECT_TRUE(judged({MeanSquaredError{19}, {y, y}, {loss, y}}).has_value());
+  EXPECT_FALSE(judged({MeanSquaredError{40}, {y, y}, {loss, y}}).has_value());  // a share of a larger batch
+  EXPECT_TRUE(judged({CrossEntropy{4}, {y, labels}, {loss, y}}).has_value());
+  EXPECT_FALSE(judged({CrossEntropy{10}, {y, labels}, {loss, y}}).has_value());
+}
+
+TEST(Op, NamesItselfAndTheShapesItRefuses) {
+  const std::optional<std::string> why = judged({Linear{}, {x, y, bias}, {y}});
+  ASSERT_TRUE(why.has_value());
+  EXPECT_EQ(*why, "linear cannot read (f32[5x3], f32[5x4], f32[4]) and write (f32[5x4])");
+}
+
+TEST(Op, ALinearCountsTwoFlopsAnElementOfItsProduct) {
+  for (const Call& call : good_calls()) {
+    const Work cost = work(call.op, call.reads, call.writes);
+    if (std::holds_alternative<Linear>(call.op) || std::holds_alternative<LinearBackwardInput>(call.op) ||
+        std::holds_alternative<LinearBackwardWeight>(call.op)) {
+      EXPECT_EQ(cost.flops, Flops(2 * 5 * 3 * 4)) << name(call.op);
+    }
+  }
+}
+
+TEST(Op, ElementWiseOpsCountEachElement) {
+  EXPECT_EQ(work(Relu{}, std::vector{y}, std::vector{y}).flops, Flops(20));
+  EXPECT_EQ(work(ReluBackward{}, std::vector{y, y}, std::vector{y}).flops, Flops(20));
+  EXPECT_EQ(work(MeanSquaredError{20}, std::vector{y, y}, std::vector{loss, y}).flops, Flops(80));
+  EXPECT_EQ(work(CrossEntropy{5}, std::vector{y, labels}, std::vector{loss, y}).flops, Flops(120));
+}
+
+TEST(Op, BytesAreThoseOfEachOperandOnce) {
+  const Work cost = work(Linear{}, std::vector{x, weight, bias}, std::vector{y});
+  EXPECT_EQ(cost.read, Bytes(4 * (15 + 12 + 4)));
+  EXPECT_EQ(cost.written, Bytes(4 * 20));
+  const Work ending = work(CrossEntropy{5}, std::vector{y, labels}, std::vector{loss, y});
+  EXPECT_EQ(ending.read, Bytes(4 * 20 + 4 * 5));
+  EXPECT_EQ(ending.written, Bytes(8 * 5 + 4 * 20));
+}
+
+TEST(Op, IsFoundByItsNameAlone) {
+  std::set<std::string_view> names;
+  for (const Op& op : all()) {
+    const std::optional<Op> found = by_name(name(op));
+    ASSERT_TRUE(found.has_value()) << name(op);
+    EXPECT_EQ(*found, op);
+    names.insert(name(op));
+  }
+  EXPECT_EQ(names.size(), std::variant_size_v<Op>);
+  EXPECT_FALSE(by_name("softmax").has_value());
+  EXPECT_FALSE(by_name("").has_value());
+}
+
+TEST(Op, ShowsItsAttributesInOrderAndForWriting) {
+  Op op = LinearBackwardWeight{.accumulate = true, .sgd_rate = 0.5};
+  std::vector<std::string> names;
+  attributes(op, [&](std::string_view attribute, auto& field) {
+    names.emplace_back(attribute);
+    field = {};
+  });
+  EXPECT_EQ(names, (std::vector<std::string>{"accumulate", "sgd_rate"}));
+  EXPECT_EQ(op, Op(LinearBackwardWeight{}));
+}
+
+}  // namespace
+}  // namespace baton::op
