@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <csignal>
 #include <new>
 #include <string>
@@ -44,6 +45,16 @@ int complain(const std::string& sentence, int code) {
   return code;
 }
 
+void require_command(const CLI::App& program, const std::string& word) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : program.get_subcommands({})) {
+    names.push_back(command->get_name());
+  }
+  if (std::find(names.begin(), names.end(), word) == names.end()) {
+    throw usage_error("there is no command '{}': choose {}", word, either(names));
+  }
+}
+
 int run(int argc, char** argv) {
   command_line() = "baton";
   for (int i = 1; i < argc; ++i) {
@@ -62,12 +73,8 @@ int run(int argc, char** argv) {
       fmt::print("{}", program.help());
       return 0;
     }
-    if (argv[1][0] != '-' && program.get_subcommand_no_throw(argv[1]) == nullptr) {
-      std::vector<std::string> names;
-      for (const CLI::App* command : program.get_subcommands({})) {
-        names.push_back(command->get_name());
-      }
-      throw usage_error("there is no command '{}': choose {}", argv[1], either(names));
+    if (argv[1][0] != '-') {
+      require_command(program, argv[1]);
     }
     program.parse(arguments(argc, argv));
     return exit_code;
