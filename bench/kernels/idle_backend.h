@@ -11,7 +11,6 @@ class IdleBackend final : public exec::Backend {
   strategy::Target target() const override { return {}; }
   bool has_kernel(const plan::Plan&, const plan::Task&) const override { return true; }
   int team_size(int) const override { return 1; }
-  Bytes workspace(const plan::Plan&, const plan::Task&, int) const override { return Bytes(0); }
   std::unique_ptr<exec::Kernel> prepare(const plan::Plan&, const plan::Task&, const exec::Addresses&,
                                         int) const override {
     class Nothing final : public exec::Kernel {

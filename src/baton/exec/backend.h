@@ -15,7 +15,7 @@ namespace baton::exec {
 struct Addresses {
   std::vector<std::byte*> reads;
   std::vector<std::byte*> writes;
-  std::byte* workspace = nullptr;  // as much as the backend asked for, free between tasks
+  std::byte* workspace = nullptr;  // as much as the plan gives the task
 };
 
 /// A task made ready to run again and again: code chosen, addresses bound. Running it allocates nothing.
@@ -32,14 +32,12 @@ class Backend {
   virtual ~Backend() = default;
 
   virtual std::string_view name() const = 0;
-  /// What it runs in one piece; strategies fuse accordingly.
+  /// What it runs in one piece and which scratch it needs; plans are compiled accordingly.
   virtual strategy::Target target() const = 0;
   /// Whether it can run a Compute or an Update; `verify` asks before anything starts.
   virtual bool has_kernel(const plan::Plan& plan, const plan::Task& task) const = 0;
   /// How many of a device's `cores` it puts to use.
   virtual int team_size(int cores) const = 0;
-  /// Scratch that the task needs while it runs.
-  virtual Bytes workspace(const plan::Plan& plan, const plan::Task& task, int team) const = 0;
   virtual std::unique_ptr<Kernel> prepare(const plan::Plan& plan, const plan::Task& task, const Addresses& addresses,
                                           int team) const = 0;
 };

@@ -81,11 +81,10 @@ class KernelWork final : public TeamWork {
 
 /// One device: its memory, its team, its lanes.
 struct Device {
-  Device(Bytes arena_size, Bytes workspace_size, std::vector<int> team_cores, int spins)
-      : arena(arena_size), workspace(workspace_size), cores(std::move(team_cores)), team(cores, spins) {}
+  Device(Bytes arena_size, std::vector<int> team_cores, int spins)
+      : arena(arena_size), cores(std::move(team_cores)), team(cores, spins) {}
 
   MemoryArena arena;
-  MemoryArena workspace;
   std::vector<int> cores;
   Team team;
   Doorbell bell;
@@ -137,7 +136,7 @@ class Executor::Impl {
     result.losses.assign(steps, 0);
     result.step_times.assign(steps, Nanoseconds(0));
     for (const std::unique_ptr<Device>& device : devices_) {
-      result.peak.push_back(device->arena.size() + device->workspace.size());
+      result.peak.push_back(device->arena.size());
     }
     const std::size_t traced = std::min(steps - std::min(steps, static_cast<std::size_t>(options.warmup)),
                                         std::max<std::size_t>(1, most_events / std::max<std::size_t>(1, plan_.tasks().size())));
@@ -184,28 +183,22 @@ class Executor::Impl {
     for (std::size_t d = 0; d < cluster.size(); ++d) {
       const cluster::Device& device = cluster.devices()[d];
       const int team = backend.team_size(static_cast<int>(device.cores.size()));
-      Bytes workspace;
-      for (const Task& task : plan_.tasks()) {
-        if (task.device == DeviceId(d) && !std::holds_alternative<plan::Delay>(task.action) &&
-            !plan::meeting_of(task).valid()) {
-          workspace = std::max(workspace, backend.workspace(plan_, task, team));
-        }
-      }
       devices_.push_back(std::make_unique<Device>(
-          memory_.peak[d], workspace, std::vector<int>(device.cores.begin(), device.cores.begin() + team), spins_));
+          memory_.peak[d], std::vector<int>(device.cores.begin(), device.cores.begin() + team), spins_));
     }
     barrier_ = std::make_unique<StepBarrier>(static_cast<int>(devices_.size()), spins_);
   }
 
-  Addresses addresses(const Task& task) const {
+  Addresses addresses(TaskId id) const {
+    const Task& task = plan_[id];
     Addresses list;
-    for (const BufferId id : task.reads) {
-      list.reads.push_back(address(id));
+    for (const BufferId buffer : task.reads) {
+      list.reads.push_back(address(buffer));
     }
-    for (const BufferId id : task.writes) {
-      list.writes.push_back(address(id));
+    for (const BufferId buffer : task.writes) {
+      list.writes.push_back(address(buffer));
     }
-    list.workspace = devices_[task.device.index()]->workspace.at(0);
+    list.workspace = devices_[task.device.index()]->arena.at(memory_.workspace[id.index()]);
     return list;
   }
 
@@ -217,7 +210,7 @@ class Executor::Impl {
     }
     for (std::size_t t = 0; t < plan_.tasks().size(); ++t) {
       if (plan::meeting_of(plan_.tasks()[t]).valid()) {
-        crossing.addresses[t] = addresses(plan_.tasks()[t]);
+        crossing.addresses[t] = addresses(TaskId(t));
       }
     }
     transport_ = make_memory_transport(std::move(crossing));
@@ -248,7 +241,7 @@ class Executor::Impl {
     } else if (plan::meeting_of(task).valid()) {
       step.exchange = transport_->prepare(id);
     } else {
-      step.kernel = backend.prepare(plan_, task, addresses(task), devices_[task.device.index()]->team.size());
+      step.kernel = backend.prepare(plan_, task, addresses(id), devices_[task.device.index()]->team.size());
     }
     for (const TaskId other : task.after) {
       std::uint32_t& least = step.after[static_cast<std::size_t>(plan_[other].lane)];

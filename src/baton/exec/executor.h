@@ -30,7 +30,7 @@ struct RunResult {
   std::vector<double> losses;               // of every step, warm-up included
   std::vector<Nanoseconds> step_times;      // likewise
   trace::Trace trace;                       // the steps after the warm-up, the last ones where they are very many
-  std::vector<Bytes> peak;                  // by device: the arena and the workspace
+  std::vector<Bytes> peak;                  // by device: the arena
 };
 
 /// Runs a plan: the devices of one process, a thread each and its team, whatever the backend.

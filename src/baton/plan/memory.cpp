@@ -67,7 +67,8 @@ class Arena {
 
 Memory plan_memory(const Plan& plan, const Ordering& ordering) {
   const std::size_t devices = plan.devices().size();
-  Memory memory{std::vector<std::int64_t>(plan.buffers().size(), 0), std::vector<Bytes>(devices)};
+  Memory memory{std::vector<std::int64_t>(plan.buffers().size(), 0),
+                std::vector<std::int64_t>(plan.tasks().size(), 0), std::vector<Bytes>(devices)};
 
   std::vector<std::int64_t> base(devices, 0);
   for (std::size_t b = 0; b < plan.buffers().size(); ++b) {
@@ -119,15 +120,20 @@ Memory plan_memory(const Plan& plan, const Ordering& ordering) {
   for (const TaskId id : ordering.sequence) {
     const Task& task = plan[id];
     Arena& arena = arenas[task.device.index()];
+    const Clock& start = ordering.start[id.index()];
     for (const BufferId buffer : task.writes) {
       if (first[buffer.index()] == id && !plan[buffer].persistent) {
         first[buffer.index()] = TaskId();  // placed
-        memory.offset[buffer.index()] =
-            arena.place(aligned(plan[buffer].size().count), ordering.start[id.index()], last[buffer.index()]);
-        if (++since_forget[task.device.index()] % 64 == 0) {
-          arena.forget(earliest[id.index()]);
-        }
+        memory.offset[buffer.index()] = arena.place(aligned(plan[buffer].size().count), start, last[buffer.index()]);
       }
+    }
+    if (task.workspace.count > 0) {
+      Clock only_this{};
+      only_this[static_cast<std::size_t>(task.lane)] = ordering.position[id.index()];
+      memory.workspace[id.index()] = arena.place(aligned(task.workspace.count), start, only_this);
+    }
+    if (++since_forget[task.device.index()] % 64 == 0) {
+      arena.forget(earliest[id.index()]);
     }
   }
   for (std::size_t d = 0; d < devices; ++d) {

@@ -7,13 +7,14 @@
 
 namespace baton::plan {
 
-/// Where each buffer lies in its device's arena, planned once. Two buffers share addresses only when every task
-/// that touches the one is certainly done before any task that touches the other starts.
+/// Where each buffer, and each task's workspace, lies in its device's arena, planned once. Two share addresses only when
+/// every task that touches the one is certainly done before any task that touches the other starts.
 struct Memory {
   static constexpr std::int64_t alignment = 64;
 
-  std::vector<std::int64_t> offset;  // by buffer, in bytes from the start of its device's arena
-  std::vector<Bytes> peak;           // by device: the arena's size
+  std::vector<std::int64_t> offset;     // by buffer, in bytes from the start of its device's arena
+  std::vector<std::int64_t> workspace;  // by task, likewise
+  std::vector<Bytes> peak;              // by device: the arena's size
 };
 
 /// Before: every buffer is written before it is read, and conflicting touches are ordered.

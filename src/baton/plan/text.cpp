@@ -318,6 +318,12 @@ Task parse_task(Line& line, std::size_t devices, std::size_t buffers, std::size_
   task.labels.micro_batch = label("micro_batch");
   task.labels.stage = label("stage");
   task.action = parse_action(line, line.word(5), devices);
+  if (const auto workspace = line.take("workspace")) {
+    task.workspace = Bytes(line.number(*workspace));
+    if (task.workspace.count < 0 || task.workspace.count > (std::int64_t{1} << 48)) {
+      line.fail("has a workspace of a size that no task needs");
+    }
+  }
   task.reads = line.ids<BufferId>("reads", 'b', buffers);
   task.writes = line.ids<BufferId>("writes", 'b', buffers);
   task.after = line.ids<TaskId>("after", 't', tasks);
@@ -349,6 +355,9 @@ std::string to_text(const Plan& plan) {
       if (value >= 0) {
         out += fmt::format(" {}={}", name, value);
       }
+    }
+    if (task.workspace.count > 0) {
+      out += fmt::format(" workspace={}", task.workspace.count);
     }
     print_ids(out, "reads", 'b', task.reads);
     print_ids(out, "writes", 'b', task.writes);

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -8,6 +10,7 @@
 #include "baton/base/dtype.h"
 #include "baton/base/units.h"
 #include "baton/op/optimizer.h"
+#include "baton/plan/buffer.h"
 #include "baton/plan/task.h"
 
 namespace baton::strategy {
@@ -50,6 +53,8 @@ struct Target {
   bool linear_with_mask = false;  // the input gradient of a Linear and the backward of the ReLU before it
   bool linear_with_sgd = false;   // the weight gradient and the plain SGD step that follows
   bool tiled_weights = false;
+  /// Scratch that a task needs on a device of so many cores; none where this is empty.
+  std::function<Bytes(std::span<const plan::Buffer> buffers, const plan::Task& task, std::size_t cores)> workspace;
 };
 
 }  // namespace baton::strategy

@@ -146,6 +146,11 @@ plan::Plan compile(const Request& request, const Strategy& strategy) {
     draft = tile_weights(std::move(draft));
   }
   draft = inject_delays(std::move(draft), request.delays);
+  if (target.workspace) {
+    for (plan::Task& task : draft.tasks) {
+      task.workspace = target.workspace(draft.buffers, task, request.cluster.device(task.device).cores.size());
+    }
+  }
   draft.title = fmt::format("{} of {}, global batch {}, on {} device{}", strategy.name, request.model.name(),
                             request.step.global_batch, request.cluster.size(), request.cluster.size() == 1 ? "" : "s");
   return plan::finish(std::move(draft));

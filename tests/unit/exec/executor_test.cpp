@@ -85,7 +85,6 @@ class ScriptedBackend final : public Backend {
   strategy::Target target() const override { return {}; }
   bool has_kernel(const plan::Plan&, const plan::Task& task) const override { return !(refused && refused(task)); }
   int team_size(int) const override { return 1; }
-  Bytes workspace(const plan::Plan&, const plan::Task&, int) const override { return Bytes(0); }
   std::unique_ptr<Kernel> prepare(const plan::Plan&, const plan::Task& task, const Addresses&, int) const override {
     class Scripted final : public Kernel {
      public:

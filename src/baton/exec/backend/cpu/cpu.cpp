@@ -19,10 +19,11 @@ struct Extents {
 };
 
 struct ExtentsOf {
-  const Plan& plan;
+  std::span<const plan::Buffer> buffers;
   const Task& task;
   Extents from(BufferId batch, BufferId weight) const {
-    return {plan[batch].shape[0], plan[weight].shape[1], plan[weight].shape[0]};
+    const Shape& shape = buffers[weight.index()].shape;
+    return {buffers[batch.index()].shape[0], shape[1], shape[0]};
   }
   Extents operator()(const op::Linear&) const { return from(task.reads[0], task.reads[1]); }
   Extents operator()(const op::LinearBackwardInput&) const { return from(task.reads[0], task.reads[1]); }
@@ -86,18 +87,18 @@ struct PrepareOp {
   std::int64_t rows() const { return plan[task.reads[0]].shape[0]; }
 
   std::unique_ptr<Kernel> operator()(const op::Linear& o) const {
-    return kernel(at, [p = product(o, ExtentsOf{plan, task}(o))](const Addresses& a, const Member& m, std::int64_t) {
+    return kernel(at, [p = product(o, ExtentsOf{plan.buffers(), task}(o))](const Addresses& a, const Member& m, std::int64_t) {
       p.run(in(a, 0), in(a, 1), in(a, 2), out(a, 0), a.workspace, m);
     });
   }
   std::unique_ptr<Kernel> operator()(const op::LinearBackwardInput& o) const {
-    return kernel(at, [p = product(o, ExtentsOf{plan, task}(o)), mask = o.mask](const Addresses& a, const Member& m,
+    return kernel(at, [p = product(o, ExtentsOf{plan.buffers(), task}(o)), mask = o.mask](const Addresses& a, const Member& m,
                                                                                std::int64_t) {
       p.run(in(a, 0), in(a, 1), mask ? in(a, 2) : nullptr, out(a, 0), a.workspace, m);
     });
   }
   std::unique_ptr<Kernel> operator()(const op::LinearBackwardWeight& o) const {
-    return kernel(at, [p = product(o, ExtentsOf{plan, task}(o))](const Addresses& a, const Member& m, std::int64_t) {
+    return kernel(at, [p = product(o, ExtentsOf{plan.buffers(), task}(o))](const Addresses& a, const Member& m, std::int64_t) {
       p.run(in(a, 0), in(a, 1), out(a, 0), out(a, 1), a.workspace, m);
     });
   }
@@ -155,11 +156,29 @@ std::unique_ptr<Kernel> prepare_update(const Plan& plan, const Task& task, const
   });
 }
 
+/// Scratch that a task needs when `cores` threads run it.
+Bytes workspace(std::span<const plan::Buffer> buffers, const Task& task, std::size_t cores) {
+  const auto* compute = std::get_if<plan::Compute>(&task.action);
+  if (compute == nullptr) {
+    return Bytes(0);
+  }
+  return std::visit(
+      [&](const auto& o) {
+        if constexpr (Product<std::decay_t<decltype(o)>>) {
+          return Bytes(product(o, ExtentsOf{buffers, task}(o)).workspace_bytes(static_cast<int>(cores)));
+        } else {
+          return Bytes(0);
+        }
+      },
+      compute->op);
+}
+
 class CpuBackend final : public Backend {
  public:
   std::string_view name() const override { return "cpu"; }
   strategy::Target target() const override {
-    return {.linear_with_relu = true, .linear_with_mask = true, .linear_with_sgd = true, .tiled_weights = true};
+    return {.linear_with_relu = true, .linear_with_mask = true, .linear_with_sgd = true, .tiled_weights = true,
+            .workspace = workspace};
   }
   bool has_kernel(const Plan& plan, const Task& task) const override {
     for (const std::vector<BufferId>* list : {&task.reads, &task.writes}) {
@@ -176,23 +195,11 @@ class CpuBackend final : public Backend {
   }
   int team_size(int cores) const override { return cores; }
 
-  Bytes workspace(const Plan& plan, const Task& task, int team) const override {
-    const auto* compute = std::get_if<plan::Compute>(&task.action);
-    if (compute == nullptr) {
-      return Bytes(0);
-    }
-    return std::visit(
-        [&](const auto& o) {
-          if constexpr (Product<std::decay_t<decltype(o)>>) {
-            return Bytes(product(o, ExtentsOf{plan, task}(o)).workspace_bytes(team));
-          } else {
-            return Bytes(0);
-          }
-        },
-        compute->op);
-  }
-
-  std::unique_ptr<Kernel> prepare(const Plan& plan, const Task& task, const Addresses& addresses, int) const override {
+  std::unique_ptr<Kernel> prepare(const Plan& plan, const Task& task, const Addresses& addresses,
+                                  int team) const override {
+    const Bytes needed = workspace(plan.buffers(), task, static_cast<std::size_t>(team));
+    check(task.workspace >= needed, "{} has a workspace of {} but needs {}", plan::verb(task), task.workspace.count,
+          needed.count);
     if (const auto* update = std::get_if<plan::Update>(&task.action)) {
       return prepare_update(plan, task, update->optimizer, addresses);
     }

@@ -209,7 +209,6 @@ class ReferenceBackend final : public Backend {
     return true;
   }
   int team_size(int) const override { return 1; }
-  Bytes workspace(const Plan&, const Task&, int) const override { return Bytes(0); }
 
   std::unique_ptr<Kernel> prepare(const Plan& plan, const Task& task, const Addresses& addresses,
                                   int) const override {
