@@ -1,10 +1,8 @@
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
-
 #include "baton/base/error.h"
+#include "baton/lab/environment.h"
 #include "commands.h"
-#include "environment.h"
 #include "options.h"
 #include "terminal.h"
 
@@ -15,8 +13,8 @@ void show_devices(const std::string& devices, const std::string& json) {
   const cluster::Machine machine = cluster::probe();
   const cluster::Cluster cluster(cluster::parse_devices(devices, machine));
   if (!json.empty()) {
-    nlohmann::ordered_json object{{"devices", nlohmann::ordered_json::array()},
-                                  {"environment", environment(machine, cluster)}};
+    lab::Json object{{"devices", lab::Json::array()},
+                                  {"environment", lab::environment(machine, cluster)}};
     for (const cluster::Device& device : cluster.devices()) {
       object["devices"].push_back(
           {{"name", device.name}, {"cores", device.cores}, {"memory_bytes", device.memory.count}});

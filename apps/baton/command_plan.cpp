@@ -16,7 +16,7 @@ namespace baton::app {
 namespace {
 
 struct PlanWords {
-  JobWords job;
+  lab::JobWords job;
   std::string file;
   bool text = false;
   bool dot = false;
@@ -77,9 +77,9 @@ std::string summary(const plan::Plan& plan, const plan::Verdict& verdict) {
 }
 
 void show_plan(const PlanWords& words) {
-  std::optional<Job> job;
+  std::optional<lab::Job> job;
   if (words.file.empty()) {
-    job.emplace(words.job);
+    job.emplace(words.job, cluster::probe());
   }
   const plan::Plan plan = job ? job->compile() : plan::parse(read_file(words.file));
   if (words.text) {

@@ -5,7 +5,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 
@@ -13,6 +15,21 @@
 #include "baton/exec/clock.h"
 
 namespace baton::app {
+
+namespace {
+
+std::atomic<bool> interrupted{false};
+
+}  // namespace
+
+Interrupt::Interrupt() {
+  interrupted = false;
+  previous_ = std::signal(SIGINT, [](int) { interrupted = true; });
+}
+
+Interrupt::~Interrupt() { std::signal(SIGINT, previous_); }
+
+bool Interrupt::asked() const { return interrupted; }
 
 Table::Table(std::vector<std::string> heading) { rows_.push_back(std::move(heading)); }
 

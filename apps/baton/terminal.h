@@ -36,6 +36,17 @@ class ProgressBar {
   Nanoseconds start_;
 };
 
+/// While it lives, Ctrl-C asks for an end instead of making one.
+class Interrupt {
+ public:
+  Interrupt();
+  ~Interrupt();
+  bool asked() const;
+
+ private:
+  void (*previous_)(int);
+};
+
 /// "-" or a path. Writes to a temporary name beside it, flushes and renames: the file is whole or not there.
 void write_output(const std::string& path, const std::string& text);
 /// Throws what `write_output` would throw, before the work that it is to keep has begun.

@@ -17,12 +17,12 @@ struct Scale {
   std::string_view unit;
 };
 
-/// The largest unit that keeps the figure at one or above.
+/// The largest unit that keeps the figure, as it is shown, at one or above.
 template <std::size_t N>
 std::string scaled(double value, const std::array<Scale, N>& scales) {
   const double size = std::abs(value);
   for (const Scale& scale : scales) {
-    if (size >= scale.factor || &scale == &scales.back()) {
+    if (size >= 0.9995 * scale.factor || &scale == &scales.back()) {
       const double shown = value / scale.factor;
       const bool whole = scale.factor == 1.0;
       const int decimals = whole ? 0 : std::abs(shown) >= 99.95 ? 0 : std::abs(shown) >= 9.995 ? 1 : 2;
@@ -123,7 +123,7 @@ std::int64_t parse_integer(std::string_view text, std::string_view what, std::in
 double parse_number(std::string_view text, std::string_view what, double low, double high) {
   double value = 0;
   std::string_view rest;
-  if (!split_number(text, value, rest) || !rest.empty() || value < low || value > high) {
+  if (!split_number(text, value, rest) || !rest.empty() || text.back() == ' ' || value < low || value > high) {
     throw usage_error("{} is '{}', but must be a number from {} to {}", what, text, low, high);
   }
   return value;

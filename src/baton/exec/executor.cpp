@@ -126,6 +126,10 @@ class Executor::Impl {
         losses_.push_back(BufferId(b));
       }
     }
+    // In the order of the batch, however it is split: a sum of losses then has the same bits.
+    std::sort(losses_.begin(), losses_.end(), [&](BufferId a, BufferId b) {
+      return std::get<plan::BatchRows>(plan_[a].content).begin < std::get<plan::BatchRows>(plan_[b].content).begin;
+    });
     classes_ = output_width();
     fill_all();
   }
@@ -149,6 +153,7 @@ class Executor::Impl {
     step_count_ = options.steps;
     step_ = -1;
     done_ = 0;
+    finished_ = 0;
     stopping_ = false;
     enough_ = false;
     failure_ = nullptr;
@@ -293,7 +298,6 @@ class Executor::Impl {
       }
       watched_.wait(seen, 0, progress ? Nanoseconds(50'000'000) : longest_sleep);
     }
-    finished_ = 0;
   }
 
   void serve(std::size_t d) {
@@ -305,7 +309,7 @@ class Executor::Impl {
         if (stopping_) {
           break;
         }
-        if (!device.data.empty()) {
+        if (data_.samples > 0) {  // of all devices: those without data wait for the others' too
           load(device);
           barrier_->wait(stopping_, [this] { begin_step(); });
         }
@@ -362,7 +366,7 @@ class Executor::Impl {
     }
     result_->step_times[step] = duration;
     double loss = 0;
-    for (const BufferId id : losses_) {  // rows come in the order of the batch, however it is split
+    for (const BufferId id : losses_) {
       const auto* rows = reinterpret_cast<const double*>(address(id));
       for (std::int64_t r = 0; r < plan_[id].shape.elements(); ++r) {
         loss += rows[r];

@@ -1,5 +1,7 @@
 #include "baton/op/gradient.h"
 
+#include "baton/base/error.h"
+
 namespace baton::op {
 namespace {
 
@@ -28,6 +30,13 @@ struct Rules {
 };
 
 }  // namespace
+
+Op accumulating(Op op) {
+  auto* weight = std::get_if<LinearBackwardWeight>(&op);
+  check(weight != nullptr, "{} cannot accumulate", name(op));
+  weight->accumulate = true;
+  return op;
+}
 
 std::vector<BackwardCall> gradient(const Op& forward) { return std::visit(Rules{}, forward); }
 

@@ -23,6 +23,10 @@ struct BackwardCall {
   bool of_parameters = false;
 };
 
+/// The same op, adding to what it writes instead of setting it (and so reading it, behind its other operands). Defined
+/// for ops that give gradients of parameters.
+Op accumulating(Op op);
+
 /// The backward of a forward op, in the order in which it must run. Empty for ops that have none.
 std::vector<BackwardCall> gradient(const Op& forward);
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 
 namespace baton::op {
@@ -76,6 +77,15 @@ struct Law {
   }
 };
 
+/// One floating type throughout, but for the labels and the loss, whose types the law itself fixes.
+bool one_type(const Op& op, std::span<const Operand> reads, std::span<const Operand> writes) {
+  const bool labels = std::holds_alternative<CrossEntropy>(op);
+  const bool loss = labels || std::holds_alternative<MeanSquaredError>(op);
+  const auto same = [&](const Operand& operand) { return operand.dtype == reads[0].dtype; };
+  return reads[0].dtype != DType::i32 && std::all_of(reads.begin(), reads.end() - (labels ? 1 : 0), same) &&
+         std::all_of(writes.begin() + (loss ? 1 : 0), writes.end(), same);
+}
+
 struct Arithmetic {
   std::span<const Operand> reads;
   std::span<const Operand> writes;
@@ -108,7 +118,7 @@ std::span<const Op> all() { return prototypes; }
 
 std::optional<std::string> mismatch(const Op& op, std::span<const Operand> reads,
                                     std::span<const Operand> writes) {
-  if (std::visit(Law{reads, writes}, op)) {
+  if (std::visit(Law{reads, writes}, op) && one_type(op, reads, writes)) {
     return std::nullopt;
   }
   return fmt::format("{} cannot read ({}) and write ({})", name(op), list(reads), list(writes));

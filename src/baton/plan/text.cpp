@@ -41,12 +41,12 @@ void print_ids(std::string& out, std::string_view name, char letter, const auto&
   }
 }
 
-void print_content(std::string& out, const Content& content) {
-  if (const auto* rows = std::get_if<BatchRows>(&content)) {
+void print_content(std::string& out, const Buffer& buffer) {
+  if (const auto* rows = std::get_if<BatchRows>(&buffer.content)) {
     out += fmt::format(" rows={}:{}", rows->begin, rows->end);
-  } else if (const auto* part = std::get_if<ParameterPart>(&content)) {
+  } else if (const auto* part = std::get_if<ParameterPart>(&buffer.content)) {
     out += fmt::format(" of={} ordinal={} fan_in={}", part->name, part->ordinal, part->fan_in);
-    if (part->axis != 0 || part->begin != 0 || part->end != part->whole[0]) {
+    if (part->whole != buffer.shape || part->axis != 0 || part->begin != 0 || part->end != part->whole[0]) {
       out += fmt::format(" whole={} axis={} range={}:{}", to_text(part->whole), part->axis, part->begin, part->end);
     }
     if (part->slot != 0) {
@@ -343,7 +343,7 @@ std::string to_text(const Plan& plan) {
     out += fmt::format("buffer b{} d{} {} {} {}{}{}", b, buffer.device.value,
                        role_names[static_cast<std::size_t>(buffer.role)], to_text(buffer.dtype), to_text(buffer.shape),
                        buffer.order == Order::tiled ? " tiled" : "", buffer.persistent ? " persistent" : "");
-    print_content(out, buffer.content);
+    print_content(out, buffer);
     out += buffer.label.empty() ? "\n" : fmt::format(" \"{}\"\n", buffer.label);
   }
   for (std::size_t t = 0; t < plan.tasks().size(); ++t) {

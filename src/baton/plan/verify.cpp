@@ -103,6 +103,9 @@ class Judge {
       if (const auto* compute = std::get_if<Compute>(&task.action)) {
         if (const auto why = op::mismatch(compute->op, operands(task.reads), operands(task.writes))) {
           report(Rule::shape, {TaskId(i)}, fmt::format("{}: {}", plan_.describe(TaskId(i)), *why));
+        } else if (std::holds_alternative<op::LinearBackwardWeight>(compute->op) && task.reads.size() == 4 &&
+                   !std::equal(task.writes.begin(), task.writes.end(), task.reads.begin() + 2)) {
+          report(Rule::shape, {TaskId(i)}, fmt::format("{} adds to other buffers than it writes", plan_.describe(TaskId(i))));
         }
       } else if (const auto* update = std::get_if<Update>(&task.action)) {
         if (!update_fits(task, *update)) {

@@ -48,7 +48,9 @@ TaskWork collective_work(const Plan& plan, const Task& task, const Collective& c
       break;
     case Collective::Kind::reduce:
       (rank == 0 ? work.received : work.sent) = rank == 0 ? size * (n - 1) : size;
-      work.flops = Flops(rank == 0 ? (n - 1) * size.count / 4 : 0);
+      for (const BufferId id : task.writes) {
+        work.flops += Flops((n - 1) * plan[id].shape.elements());  // the root sums
+      }
       break;
   }
   return work;

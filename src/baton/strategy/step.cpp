@@ -25,10 +25,12 @@ std::string_view to_text(Loss loss) { return loss_names()[static_cast<std::size_
 
 DelayRequest parse_delay(std::string_view text) {
   DelayRequest request;
+  bool timed = false;
   for (const std::string_view setting : split(text, ',')) {
     const std::size_t equals = setting.find('=');
     const std::string key = canonical(setting.substr(0, equals));
     const std::string_view value = equals == std::string_view::npos ? "" : setting.substr(equals + 1);
+    timed = timed || key == "ms" || key == "time";
     if (key == "before") {
       const std::string phase = canonical(value);
       if (phase != "forward" && phase != "backward" && phase != "update") {
@@ -47,7 +49,7 @@ DelayRequest parse_delay(std::string_view text) {
       throw usage_error("delay '{}' has '{}', but a delay looks like before=backward,rank=all,ms=10", text, setting);
     }
   }
-  if (request.duration.count == 0 && text.find('=') == std::string_view::npos) {
+  if (!timed) {
     throw usage_error("delay '{}' says no time: write before=backward,rank=all,ms=10", text);
   }
   return request;

@@ -33,6 +33,7 @@ struct Step {
 /// How the work is split. Each strategy reads what concerns it.
 struct Layout {
   std::vector<std::int64_t> split;      // blocks a stage; empty: as even as can be
+  std::int64_t micro_batches = 1;       // a replica's rows are worked off in so many pieces, gradients adding up
   Bytes bucket = Bytes(25 << 20);       // gradients are reduced together once they reach this size
   Bytes first_bucket = Bytes(1 << 20);  // a small first bucket lets communication begin early
 };

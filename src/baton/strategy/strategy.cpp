@@ -13,12 +13,18 @@
 namespace baton::strategy {
 namespace {
 
-std::vector<std::string> device_names(const cluster::Cluster& cluster) {
-  std::vector<std::string> names;
-  for (const cluster::Device& device : cluster.devices()) {
-    names.push_back(device.name);
+/// No replicas yet. `rows` is what the smallest of them will have.
+Placement empty_placement(const Request& request, std::int64_t rows) {
+  if (request.layout.micro_batches < 1 || request.layout.micro_batches > rows) {
+    throw usage_error("{} micro-batches cannot be made of {} sample{} a replica", request.layout.micro_batches, rows,
+                      rows == 1 ? "" : "s");
   }
-  return names;
+  Placement placement;
+  placement.micro_batches = request.layout.micro_batches;
+  for (const cluster::Device& device : request.cluster.devices()) {
+    placement.devices.push_back(device.name);
+  }
+  return placement;
 }
 
 void refuse_split(const Request& request) {
@@ -35,7 +41,7 @@ Placement replicas(const Request& request) {
     throw usage_error("a global batch of {} cannot be divided over {} devices: each needs a sample at least",
                       request.step.global_batch, devices);
   }
-  Placement placement{.devices = device_names(request.cluster)};
+  Placement placement = empty_placement(request, request.step.global_batch / devices);
   std::int64_t begin = 0;
   for (const std::int64_t rows : even_split(request.step.global_batch, devices)) {
     const DeviceId device(placement.replicas.size());
@@ -48,7 +54,7 @@ Placement replicas(const Request& request) {
 
 plan::Draft build_single(const Request& request) {
   refuse_split(request);
-  Placement placement{.devices = device_names(request.cluster)};
+  Placement placement = empty_placement(request, request.step.global_batch);
   placement.replicas.push_back({{0, request.step.global_batch},
                                 std::vector<DeviceId>(request.model.blocks().size(), DeviceId(0))});
   return add_updates(training_step(request.model, request.step, placement), request.step.optimizer);
@@ -87,17 +93,18 @@ plan::Draft build_layers(const Request& request) {
     throw usage_error("a split of {} stages and {} blocks does not fit {} devices and the {} blocks of {}", split.size(),
                       placed, devices, blocks, request.model.name());
   }
-  Placement placement{.devices = device_names(request.cluster)};
+  Placement placement = empty_placement(request, request.step.global_batch);
   placement.replicas.push_back({{0, request.step.global_batch}, {}});
   for (std::size_t stage = 0; stage < split.size(); ++stage) {
     placement.replicas[0].device_of_block.insert(placement.replicas[0].device_of_block.end(),
                                                  static_cast<std::size_t>(split[stage]), DeviceId(stage));
   }
   plan::Draft draft = add_transfers(training_step(request.model, request.step, placement));
+  draft = add_updates(std::move(draft), request.step.optimizer);
   for (plan::Task& task : draft.tasks) {
     task.labels.stage = static_cast<std::int32_t>(task.device.value);
   }
-  return add_updates(std::move(draft), request.step.optimizer);
+  return draft;
 }
 
 }  // namespace

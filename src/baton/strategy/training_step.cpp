@@ -18,8 +18,8 @@ class Writer {
   Writer(const model::Model& model, const Step& step, const Placement& placement)
       : model_(model), step_(step), placement_(placement) {
     draft_.devices = placement.devices;
-    for (std::size_t r = 0; r < placement.replicas.size(); ++r) {
-      replicas_.emplace_back(model.blocks().size());
+    for (const Placement::Replica& replica : placement.replicas) {
+      replicas_.emplace_back(model.blocks().size(), replica.rows, placement.micro_batches);
     }
   }
 
@@ -28,50 +28,68 @@ class Writer {
     for (std::size_t r = 0; r < replicas_.size(); ++r) {
       open(r);
     }
-    for (std::size_t b = 0; b < blocks; ++b) {
-      for (std::size_t r = 0; r < replicas_.size(); ++r) {
-        forward(r, b);
+    for (std::size_t m = 0; m < static_cast<std::size_t>(placement_.micro_batches); ++m) {
+      for (std::size_t b = 0; b < blocks; ++b) {
+        for (std::size_t r = 0; r < replicas_.size(); ++r) {
+          forward(r, m, b);
+        }
       }
-    }
-    for (std::size_t r = 0; r < replicas_.size(); ++r) {
-      loss(r);
-    }
-    // Block by block over all replicas, so that a gradient's last copy comes soon after its first.
-    for (std::size_t b = blocks; b-- > 0;) {
       for (std::size_t r = 0; r < replicas_.size(); ++r) {
-        backward(r, b);
+        loss(r, m);
+      }
+      // Block by block over all replicas, so that a gradient's last copy comes soon after its first.
+      for (std::size_t b = blocks; b-- > 0;) {
+        for (std::size_t r = 0; r < replicas_.size(); ++r) {
+          backward(r, m, b);
+        }
       }
     }
     return std::move(draft_);
   }
 
  private:
-  /// The buffers of one replica as they come to be.
-  struct Replica {
-    explicit Replica(std::size_t blocks) : parameters(blocks), values(blocks) {}
-    std::vector<std::vector<BufferId>> parameters;  // by block
-    std::vector<std::vector<BufferId>> values;      // by block: its input, then what each node wrote
+  /// The buffers of one micro-batch as they come to be.
+  struct MicroBatch {
+    plan::BatchRows rows;
+    std::vector<std::vector<BufferId>> values;  // by block: its input, then what each node wrote
     BufferId target;
     BufferId gradient;  // of the last value whose backward is not written yet
+
+    std::int64_t row_count() const { return rows.end - rows.begin; }
+  };
+
+  struct Replica {
+    Replica(std::size_t blocks, plan::BatchRows rows, std::int64_t micro_batches)
+        : parameters(blocks), gradients(blocks) {
+      std::int64_t begin = rows.begin;
+      for (const std::int64_t count : even_split(rows.end - rows.begin, micro_batches)) {
+        micro.push_back({{begin, begin + count}, std::vector<std::vector<BufferId>>(blocks), {}, {}});
+        begin += count;
+      }
+    }
+    std::vector<std::vector<BufferId>> parameters;  // by block
+    std::vector<std::vector<BufferId>> gradients;   // of them
+    std::vector<MicroBatch> micro;
   };
 
   DeviceId device_of(std::size_t r, std::size_t b) const { return placement_.replicas[r].device_of_block[b]; }
-  plan::BatchRows rows(std::size_t r) const { return placement_.replicas[r].rows; }
-  std::int64_t row_count(std::size_t r) const { return rows(r).end - rows(r).begin; }
 
   BufferId add(DeviceId device, Role role, Shape shape, std::string label) {
     return draft_.add({.device = device, .role = role, .dtype = step_.dtype, .shape = std::move(shape),
                        .content = {}, .label = std::move(label)});
   }
 
-  void task(plan::Action action, DeviceId device, Phase phase, std::size_t block, std::vector<BufferId> reads,
-            std::vector<BufferId> writes) {
-    draft_.tasks.push_back({.action = std::move(action),
-                            .device = device,
-                            .labels = {.phase = phase, .block = static_cast<std::int32_t>(block)},
-                            .reads = std::move(reads),
-                            .writes = std::move(writes),
-                            .after = {}});
+  void task(plan::Action action, DeviceId device, Phase phase, std::size_t block, std::size_t micro,
+            std::vector<BufferId> reads, std::vector<BufferId> writes) {
+    draft_.tasks.push_back(
+        {.action = std::move(action),
+         .device = device,
+         .labels = {.phase = phase,
+                    .block = static_cast<std::int32_t>(block),
+                    .micro_batch = placement_.micro_batches > 1 ? static_cast<std::int32_t>(micro) : -1},
+         .reads = std::move(reads),
+         .writes = std::move(writes),
+         .after = {}});
   }
 
   /// Inputs, targets and parameters: what is there before the step begins.
@@ -80,20 +98,22 @@ class Writer {
     const std::size_t blocks = model_.blocks().size();
     const DeviceId first = placement_.owner.value_or(device_of(r, 0));
     const DeviceId last = placement_.owner.value_or(device_of(r, blocks - 1));
-    const BufferId input = add(first, Role::input, model_.input().batched(row_count(r)), "x");
-    draft_.buffers[input.index()].persistent = true;
-    draft_.buffers[input.index()].content = rows(r);
-    replica.values[0].push_back(input);
-
     const bool labels = step_.loss == Loss::cross_entropy;
-    replica.target = add(last, Role::target, labels ? Shape{row_count(r)} : model_.output().batched(row_count(r)),
+    for (MicroBatch& micro : replica.micro) {
+      const std::int64_t rows = micro.row_count();
+      const BufferId input = add(first, Role::input, model_.input().batched(rows), "x");
+      draft_.buffers[input.index()].persistent = true;
+      draft_.buffers[input.index()].content = micro.rows;
+      micro.values[0].push_back(input);
+      micro.target = add(last, Role::target, labels ? Shape{rows} : model_.output().batched(rows),
                          labels ? "labels" : "target");
-    Buffer& target = draft_.buffers[replica.target.index()];
-    target.persistent = true;
-    target.content = rows(r);
-    target.dtype = labels ? DType::i32 : step_.dtype;
-
+      Buffer& target = draft_.buffers[micro.target.index()];
+      target.persistent = true;
+      target.content = micro.rows;
+      target.dtype = labels ? DType::i32 : step_.dtype;
+    }
     for (std::size_t b = 0; b < blocks; ++b) {
+      replica.gradients[b].resize(model_.blocks()[b].parameters.size());
       if (placement_.owner && r > 0) {
         replica.parameters[b] = replicas_[0].parameters[b];
         continue;
@@ -118,70 +138,71 @@ class Writer {
     return id;
   }
 
-  void forward(std::size_t r, std::size_t b) {
+  void forward(std::size_t r, std::size_t m, std::size_t b) {
     Replica& replica = replicas_[r];
+    MicroBatch& micro = replica.micro[m];
     const model::Block& block = model_.blocks()[b];
     if (b > 0) {
-      replica.values[b].push_back(replica.values[b - 1].back());
+      micro.values[b].push_back(micro.values[b - 1].back());
     }
-    for (std::size_t n = 0; n < block.nodes.size(); ++n) {
-      const model::Node& node = block.nodes[n];
-      std::vector<BufferId> reads{replica.values[b].back()};
+    for (const model::Node& node : block.nodes) {
+      std::vector<BufferId> reads{micro.values[b].back()};
       for (const std::size_t p : node.parameters) {
         reads.push_back(replica.parameters[b][p]);
       }
-      const BufferId output = add(device_of(r, b), Role::activation, node.output.batched(row_count(r)),
+      const BufferId output = add(device_of(r, b), Role::activation, node.output.batched(micro.row_count()),
                                   fmt::format("{}.{}", block.name, op::name(node.op)));
-      task(plan::Compute{node.op}, device_of(r, b), Phase::forward, b, std::move(reads), {output});
-      replica.values[b].push_back(output);
+      task(plan::Compute{node.op}, device_of(r, b), Phase::forward, b, m, std::move(reads), {output});
+      micro.values[b].push_back(output);
     }
   }
 
-  void loss(std::size_t r) {
-    Replica& replica = replicas_[r];
+  void loss(std::size_t r, std::size_t m) {
+    MicroBatch& micro = replicas_[r].micro[m];
     const std::size_t last = model_.blocks().size() - 1;
     const DeviceId device = placement_.owner.value_or(device_of(r, last));
-    const BufferId loss = add(device, Role::loss, Shape{row_count(r)}, "loss");
+    const BufferId loss = add(device, Role::loss, Shape{micro.row_count()}, "loss");
     draft_.buffers[loss.index()].dtype = DType::f64;
-    draft_.buffers[loss.index()].content = rows(r);
-    replica.gradient = add(device, Role::gradient, model_.output().batched(row_count(r)), "d output");
+    draft_.buffers[loss.index()].content = micro.rows;
+    micro.gradient = add(device, Role::gradient, model_.output().batched(micro.row_count()), "d output");
     const std::int64_t elements = step_.global_batch * model_.output().elements();
     const op::Op op = step_.loss == Loss::mean_squared_error ? op::Op(op::MeanSquaredError{elements})
                                                              : op::Op(op::CrossEntropy{step_.global_batch});
-    task(plan::Compute{op}, device, Phase::forward, last, {replica.values[last].back(), replica.target},
-         {loss, replica.gradient});
+    task(plan::Compute{op}, device, Phase::forward, last, m, {micro.values[last].back(), micro.target},
+         {loss, micro.gradient});
   }
 
-  void backward(std::size_t r, std::size_t b) {
+  void backward(std::size_t r, std::size_t m, std::size_t b) {
     Replica& replica = replicas_[r];
+    MicroBatch& micro = replica.micro[m];
     const model::Block& block = model_.blocks()[b];
     const DeviceId device = device_of(r, b);
     for (std::size_t n = block.nodes.size(); n-- > 0;) {
       const model::Node& node = block.nodes[n];
-      const BufferId input = replica.values[b][n];
+      const BufferId input = micro.values[b][n];
       BufferId input_gradient;
-      std::vector<BufferId> parameter_gradients(node.parameters.size());
       const auto buffer_of = [&](const op::Ref& ref) {
         switch (ref.kind) {
           case op::Ref::Kind::input:
             return input;
           case op::Ref::Kind::output:
-            return replica.values[b][n + 1];
+            return micro.values[b][n + 1];
           case op::Ref::Kind::parameter:
             return replica.parameters[b][node.parameters[ref.index]];
           case op::Ref::Kind::output_gradient:
-            return replica.gradient;
+            return micro.gradient;
           case op::Ref::Kind::input_gradient:
             if (!input_gradient.valid()) {
               input_gradient = add(device, Role::gradient, draft_[input].shape, fmt::format("d {}", draft_[input].label));
             }
             return input_gradient;
-          case op::Ref::Kind::parameter_gradient:
-            if (!parameter_gradients[ref.index].valid()) {
-              parameter_gradients[ref.index] =
-                  parameter_buffer(b, node.parameters[ref.index], device, Role::gradient, "d ");
+          case op::Ref::Kind::parameter_gradient: {
+            BufferId& gradient = replica.gradients[b][node.parameters[ref.index]];
+            if (!gradient.valid()) {
+              gradient = parameter_buffer(b, node.parameters[ref.index], device, Role::gradient, "d ");
             }
-            return parameter_gradients[ref.index];
+            return gradient;
+          }
         }
         throw BugError("a reference of no kind");
       };
@@ -197,9 +218,14 @@ class Writer {
         for (const op::Ref& ref : call.writes) {
           writes.push_back(buffer_of(ref));
         }
-        task(plan::Compute{call.op}, device, Phase::backward, b, std::move(reads), std::move(writes));
+        const bool adds = call.of_parameters && m > 0;
+        if (adds) {
+          reads.insert(reads.end(), writes.begin(), writes.end());
+        }
+        task(plan::Compute{adds ? op::accumulating(call.op) : call.op}, device, Phase::backward, b, m, std::move(reads),
+             std::move(writes));
       }
-      replica.gradient = input_gradient;
+      micro.gradient = input_gradient;
     }
   }
 
@@ -219,6 +245,8 @@ plan::Draft training_step(const model::Model& model, const Step& step, const Pla
           "a replica has rows {} to {} where {} come next", replica.rows.begin, replica.rows.end, covered);
     check(replica.device_of_block.size() == model.blocks().size(), "{} blocks are placed, but there are {}",
           replica.device_of_block.size(), model.blocks().size());
+    check(replica.rows.end - replica.rows.begin >= placement.micro_batches, "{} rows in {} micro-batches",
+          replica.rows.end - replica.rows.begin, placement.micro_batches);
     covered = replica.rows.end;
   }
   check(covered == step.global_batch, "replicas cover {} of {} rows", covered, step.global_batch);

@@ -20,10 +20,12 @@ struct Placement {
   /// Where one device owns inputs, targets, parameters and losses for all replicas. Otherwise each replica's
   /// devices own theirs.
   std::optional<DeviceId> owner;
+  std::int64_t micro_batches = 1;
   std::vector<std::string> devices;
 };
 
-/// Forward, loss and backward of every replica; nothing is communicated yet and nothing is updated.
+/// Forward, loss and backward of every replica, one micro-batch after the other; nothing is communicated yet and nothing
+/// is updated.
 /// After: tasks may read buffers of other devices; gradients of each replica lie where its blocks are.
 plan::Draft training_step(const model::Model& model, const Step& step, const Placement& placement);
 

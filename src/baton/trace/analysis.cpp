@@ -129,8 +129,9 @@ std::vector<PathSegment> critical_path(const Plan& plan, const StepTrace& step) 
       upto = from;
     }
   };
+  TaskId next = at;  // what started after the gap behind `at`
   while (at.valid()) {
-    add(PathSegment::Kind::overhead, at, end_of(at));
+    add(PathSegment::Kind::overhead, next, end_of(at));
     const PathSegment::Kind kind = kind_of(plan[at]);
     TaskId started = at;  // whose start it was that let this task go on
     if (kind == PathSegment::Kind::communication) {
@@ -150,6 +151,7 @@ std::vector<PathSegment> critical_path(const Plan& plan, const StepTrace& step) 
     if (!before.valid()) {
       add(PathSegment::Kind::overhead, started, Nanoseconds(0));
     }
+    next = started;
     at = before;
   }
   std::reverse(path.begin(), path.end());

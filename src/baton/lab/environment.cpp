@@ -1,4 +1,4 @@
-#include "environment.h"
+#include "baton/lab/environment.h"
 
 #include <fmt/format.h>
 #include <hwloc.h>
@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <fstream>
 
-namespace baton::app {
+namespace baton::lab {
 namespace {
 
 std::string first_line(const char* path) {
@@ -20,7 +20,7 @@ std::string first_line(const char* path) {
 
 }  // namespace
 
-nlohmann::ordered_json environment(const cluster::Machine& machine, const cluster::Cluster& cluster) {
+Json environment(const cluster::Machine& machine, const cluster::Cluster& cluster) {
   utsname system{};
   uname(&system);
   double load = 0;
@@ -42,4 +42,4 @@ nlohmann::ordered_json environment(const cluster::Machine& machine, const cluste
                                   HWLOC_API_VERSION & 0xff)}}}};
 }
 
-}  // namespace baton::app
+}  // namespace baton::lab

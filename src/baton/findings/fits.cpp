@@ -1,0 +1,122 @@
+#include "baton/findings/fits.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "baton/base/error.h"
+
+namespace baton::findings {
+namespace {
+
+double mean(std::span<const double> values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+/// Share of the spread in y that a model's values explain.
+double r_squared(std::span<const double> y, const std::vector<double>& fitted) {
+  const double centre = mean(y);
+  double total = 0;
+  double left = 0;
+  for (std::size_t i = 0; i < y.size(); ++i) {
+    total += (y[i] - centre) * (y[i] - centre);
+    left += (y[i] - fitted[i]) * (y[i] - fitted[i]);
+  }
+  if (total == 0) {
+    return left == 0 ? 1 : 0;
+  }
+  return 1 - left / total;
+}
+
+/// The factor that makes factor · x nearest to y.
+double fit_factor(const std::vector<double>& x, const std::vector<double>& y) {
+  const double squares = std::inner_product(x.begin(), x.end(), x.begin(), 0.0);
+  return squares == 0 ? 0 : std::inner_product(x.begin(), x.end(), y.begin(), 0.0) / squares;
+}
+
+}  // namespace
+
+Line fit_line(std::span<const double> x, std::span<const double> y) {
+  check(x.size() == y.size() && !x.empty(), "a line through {} and {} numbers", x.size(), y.size());
+  const double x_mean = mean(x);
+  const double y_mean = mean(y);
+  double covariance = 0;
+  double variance = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    covariance += (x[i] - x_mean) * (y[i] - y_mean);
+    variance += (x[i] - x_mean) * (x[i] - x_mean);
+  }
+  Line line;
+  line.points = x.size();
+  line.slope = variance == 0 ? 0 : covariance / variance;
+  line.intercept = y_mean - line.slope * x_mean;
+  std::vector<double> fitted;
+  for (const double value : x) {
+    fitted.push_back(line.intercept + line.slope * value);
+  }
+  line.r2 = r_squared(y, fitted);
+  return line;
+}
+
+Amdahl fit_amdahl(std::span<const double> workers, std::span<const double> times) {
+  check(workers.size() == times.size() && !times.empty(), "Amdahl's law through {} and {} numbers", workers.size(),
+        times.size());
+  const auto one = std::min_element(workers.begin(), workers.end()) - workers.begin();
+  const double base = times[static_cast<std::size_t>(one)] * workers[static_cast<std::size_t>(one)];
+  const double t1 = workers[static_cast<std::size_t>(one)] == 1 ? times[static_cast<std::size_t>(one)] : base;
+  std::vector<double> x;
+  std::vector<double> y;
+  for (std::size_t i = 0; i < times.size(); ++i) {
+    x.push_back(1 - 1 / workers[i]);
+    y.push_back(times[i] / t1 - 1 / workers[i]);
+  }
+  Amdahl fit;
+  fit.serial = fit_factor(x, y);
+  std::vector<double> fitted;
+  for (std::size_t i = 0; i < times.size(); ++i) {
+    fitted.push_back(t1 * (fit.serial + (1 - fit.serial) / workers[i]));
+  }
+  fit.r2 = r_squared(times, fitted);
+  return fit;
+}
+
+Gustafson fit_gustafson(std::span<const double> workers, std::span<const double> scaled_speedups) {
+  std::vector<double> x;
+  std::vector<double> y;
+  for (std::size_t i = 0; i < workers.size(); ++i) {
+    x.push_back(workers[i] - 1);
+    y.push_back(workers[i] - scaled_speedups[i]);
+  }
+  Gustafson fit;
+  fit.serial = fit_factor(x, y);
+  std::vector<double> fitted;
+  for (const double n : workers) {
+    fitted.push_back(n - fit.serial * (n - 1));
+  }
+  fit.r2 = r_squared(scaled_speedups, fitted);
+  return fit;
+}
+
+AlphaBeta fit_alpha_beta(std::span<const double> bytes, std::span<const double> times_ns) {
+  const Line line = fit_line(bytes, times_ns);
+  AlphaBeta fit{line.intercept, line.slope > 0 ? 1e9 / line.slope : 0, line.r2, 0};
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    const double fitted = line.intercept + line.slope * bytes[i];
+    fit.worst_residual = std::max(fit.worst_residual, std::abs(fitted - times_ns[i]) / times_ns[i]);
+  }
+  return fit;
+}
+
+std::string quality(double r2) {
+  if (r2 >= 0.98) {
+    return fmt::format("a good fit (R² {:.3f})", r2);
+  }
+  if (r2 >= 0.8) {
+    return fmt::format("a rough fit (R² {:.2f})", r2);
+  }
+  return fmt::format("a bad fit (R² {:.2f}): the law does not describe these numbers", r2);
+}
+
+}  // namespace baton::findings

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+/// Numbers → models of them. Each fit says how well it holds, so that a sentence made from it can say so too.
+namespace baton::findings {
+
+/// y = intercept + slope · x by least squares. r2 is 1 for a perfect fit; of fewer than three points it says nothing.
+struct Line {
+  double intercept = 0;
+  double slope = 0;
+  double r2 = 0;
+  std::size_t points = 0;
+};
+Line fit_line(std::span<const double> x, std::span<const double> y);
+
+/// Amdahl: time on n workers = t1 · (s + (1 − s) / n). `s` may come out negative where the speedup is more than linear.
+struct Amdahl {
+  double serial = 0;  // s
+  double r2 = 0;
+  double limit() const { return serial > 0 ? 1 / serial : 0; }  // speedup with endless workers; 0: none in sight
+};
+Amdahl fit_amdahl(std::span<const double> workers, std::span<const double> times);
+
+/// Gustafson: with work grown in proportion, speedup on n workers = n − s · (n − 1).
+struct Gustafson {
+  double serial = 0;
+  double r2 = 0;
+};
+Gustafson fit_gustafson(std::span<const double> workers, std::span<const double> scaled_speedups);
+
+/// A message of n bytes takes alpha + n / beta.
+struct AlphaBeta {
+  double alpha_ns = 0;
+  double beta = 0;             // bytes a second; 0 where time does not grow with size
+  double r2 = 0;
+  double worst_residual = 0;   // largest |fitted − measured| / measured
+};
+AlphaBeta fit_alpha_beta(std::span<const double> bytes, std::span<const double> times_ns);
+
+/// "a good fit (R² 0.998)", "a rough fit (R² 0.91)", "a bad fit (R² 0.40): the model does not describe these numbers".
+std::string quality(double r2);
+
+}  // namespace baton::findings

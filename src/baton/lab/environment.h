@@ -1,0 +1,12 @@
+#pragma once
+
+#include "baton/cluster/cluster.h"
+#include "baton/cluster/machine.h"
+#include "baton/lab/json.h"
+
+namespace baton::lab {
+
+/// What a result depends on besides the command: processor, cores, system, versions, load.
+Json environment(const cluster::Machine& machine, const cluster::Cluster& cluster);
+
+}  // namespace baton::lab

@@ -1,0 +1,102 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "baton/cluster/machine.h"
+#include "baton/lab/job.h"
+#include "baton/lab/json.h"
+
+namespace baton::lab {
+
+enum class Preset : std::uint8_t { quick, full };
+
+/// What an experiment varies: the values of the quick preset and of the full one, which has the courses' sizes.
+struct Axis {
+  std::string name;
+  std::string meaning;
+  std::vector<Json> quick;
+  std::vector<Json> full;
+};
+
+/// One value for each axis.
+using Point = Json;
+
+/// How a column of the table is shown.
+enum class Format : std::uint8_t { text, integer, number, time, bytes, percent, ratio, rate };
+std::string_view to_text(Format format);
+
+struct Column {
+  std::string key;
+  std::string heading;
+  Format format = Format::text;
+};
+
+/// A picture of the rows; what the page draws.
+struct Plot {
+  enum class Kind : std::uint8_t { line, bars, stacked };
+  Kind kind = Kind::line;
+  std::string title;
+  std::string x;
+  std::string y;
+  std::string x_title;
+  std::string y_title;
+  Format y_format = Format::number;
+  std::string series;                    // the column that tells lines apart
+  std::string ideal = "none";            // linear, flat or none
+  std::vector<std::string> parts;        // of a stacked plot: the keys,
+  std::vector<std::string> part_titles;  // and what they are called
+};
+
+/// Where and how an experiment runs.
+struct Settings {
+  Preset preset = Preset::quick;
+  std::string devices = "cpu";  // the kind of device; a point says how many
+  cluster::Machine machine;
+  Nanoseconds time_limit = Nanoseconds(1'500'000'000);  // for one point, warm-up included
+  double uncertainty = 0.01;                            // of the median, at which a point is measured well enough
+};
+
+/// `count` devices of the kind that the settings name.
+std::string devices_text(const Settings& settings, std::int64_t count);
+
+/// One point being measured. It is asked for rounds until it is stable or out of time; rounds of several points are
+/// interleaved, so that drift of the machine favours none.
+class Measurement {
+ public:
+  virtual ~Measurement() = default;
+  /// Measures for about this long.
+  virtual void round(Nanoseconds time) = 0;
+  virtual bool stable(double uncertainty) const = 0;
+  /// What was measured so far: what the row, the findings and the page are made from.
+  virtual Json record() const = 0;
+};
+
+/// Axes, a function from a point to a measurement, a table, plots and findings: one experiment is one file.
+struct Experiment {
+  std::string id;
+  std::string part;  // of the course
+  std::string title;
+  std::string task;
+  std::vector<std::string> questions;
+  std::vector<Axis> axes;
+  std::vector<Column> columns;
+  std::vector<Plot> plots;
+  /// Throws a usage error where the point cannot be measured here: its sentence becomes the row's reason.
+  std::unique_ptr<Measurement> (*open)(const Point& point, const Settings& settings);
+  /// Fills in what a row owes to other rows (speedup, efficiency), from records in the order of the points. A row has the
+  /// point's values, what `open`'s records say, and `reason` where it was not measured.
+  void (*derive)(std::vector<Json>& rows);
+  /// Sentences made from the rows.
+  std::vector<std::string> (*findings)(const std::vector<Json>& rows);
+};
+
+/// Every experiment, in the order of the course.
+const std::vector<Experiment>& experiments();
+/// Finds one by id; a usage error lists them.
+const Experiment& experiment_by_id(std::string_view id);
+
+}  // namespace baton::lab

@@ -1,0 +1,83 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "baton/cluster/cluster.h"
+#include "baton/cluster/machine.h"
+#include "baton/exec/backend.h"
+#include "baton/model/model.h"
+#include "baton/plan/verify.h"
+#include "baton/strategy/strategy.h"
+
+namespace baton::lab {
+
+/// The words that describe a training job: on the command line, in a spec file, in an experiment.
+struct JobWords {
+  std::string model = "mlp:dim=1024,depth=2";
+  std::string strategy = "single";
+  std::string devices = "cpu";
+  std::string batch = "64";
+  std::string loss = "mse";
+  std::string optimizer = "sgd";
+  std::string lr;
+  std::string momentum;
+  std::string weight_decay;
+  std::string split;
+  std::string micro_batches = "1";
+  std::string bucket_mb = "25";
+  std::string first_bucket_mb = "1";
+  std::string link;
+  std::string memory;
+  std::string backend = "cpu";
+  std::string delay;  // several are parted by semicolons
+  std::string seed = "0";
+  std::string samples = "0";
+};
+
+/// One of them: its name (the flag without dashes), where it is kept and what it means.
+struct JobField {
+  std::string name;
+  std::string JobWords::*word;
+  std::string help;
+};
+/// All of them, in the order in which help shows them.
+const std::vector<JobField>& job_fields();
+
+/// Sets a field by name, dashes or underscores; a usage error lists the names.
+void set_word(JobWords& words, std::string_view name, std::string value);
+
+/// The job that the words describe. Everything is checked here, before anything starts.
+class Job {
+ public:
+  Job(const JobWords& words, cluster::Machine machine);
+
+  Job(const Job&) = delete;  // the request refers to the model and the cluster
+  Job& operator=(const Job&) = delete;
+
+  const cluster::Machine& machine() const { return machine_; }
+  const model::Model& model() const { return model_; }
+  const cluster::Cluster& cluster() const { return cluster_; }
+  const exec::Backend& backend() const { return *backend_; }
+  const strategy::Request& request() const { return request_; }
+  std::uint64_t seed() const { return seed_; }
+  std::int64_t samples() const { return samples_; }
+  plan::Plan compile() const { return strategy::compile(request_); }
+  /// What the plan is checked against.
+  plan::Limits limits(const plan::Plan& plan) const;
+  /// "4 devices share 2 cores ...", or nothing.
+  std::string oversubscription() const;
+
+ private:
+  cluster::Machine machine_;
+  model::Model model_;
+  cluster::Cluster cluster_;
+  std::unique_ptr<exec::Backend> backend_;
+  std::uint64_t seed_;
+  std::int64_t samples_;
+  strategy::Request request_;
+};
+
+}  // namespace baton::lab

@@ -1,0 +1,207 @@
+#include "baton/lab/runner.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "baton/base/error.h"
+#include "baton/base/text.h"
+#include "baton/exec/clock.h"
+#include "baton/lab/pulse.h"
+
+namespace baton::lab {
+namespace {
+
+/// A value as people write it: a number where it is one.
+Json parse_value(std::string_view text) {
+  std::int64_t whole = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), whole);
+  if (error == std::errc() && end == text.data() + text.size()) {
+    return whole;
+  }
+  double real = 0;
+  const auto [real_end, real_error] = std::from_chars(text.data(), text.data() + text.size(), real);
+  if (real_error == std::errc() && real_end == text.data() + text.size()) {
+    return real;
+  }
+  return std::string(text);
+}
+
+std::string describe(const Point& point) {
+  std::string text;
+  for (const auto& [axis, value] : point.items()) {
+    text += fmt::format("{}{}={}", text.empty() ? "" : " ", axis,
+                        value.is_string() ? value.get<std::string>() : value.dump());
+  }
+  return text;
+}
+
+/// Points are measured a few at a time, so that their memory fits side by side.
+constexpr std::size_t open_at_once = 8;
+constexpr int rounds_a_point = 3;
+
+}  // namespace
+
+void parse_axis_values(const std::string& text, AxisValues& values) {
+  const std::size_t equals = text.find('=');
+  if (equals == std::string::npos || equals == 0 || equals + 1 == text.size()) {
+    throw usage_error("--set takes axis=value,value, but has '{}'", text);
+  }
+  std::vector<Json>& list = values[canonical(text.substr(0, equals))];
+  list.clear();
+  const std::string rest = text.substr(equals + 1);
+  // Values may hold commas of their own (mlp:dim=8,depth=2): then they are parted by semicolons.
+  for (const std::string_view value : split(rest, rest.find(';') != std::string::npos || rest.find('=') != std::string::npos ? ';' : ',')) {
+    list.push_back(parse_value(value));
+  }
+}
+
+std::vector<Point> points(const Experiment& experiment, Preset preset, const AxisValues& values) {
+  for (const auto& [name, list] : values) {
+    std::vector<std::string> names;
+    for (const Axis& axis : experiment.axes) {
+      names.push_back(axis.name);
+    }
+    if (std::find(names.begin(), names.end(), name) == names.end()) {
+      throw usage_error("experiment {} has no axis '{}': it has {}", experiment.id, name,
+                        names.empty() ? "none" : either(names));
+    }
+  }
+  std::vector<Point> all{Point::object()};
+  for (const Axis& axis : experiment.axes) {
+    const auto set = values.find(axis.name);
+    const std::vector<Json>& list = set != values.end()           ? set->second
+                                    : preset == Preset::full ? axis.full
+                                                             : axis.quick;
+    std::vector<Point> wider;
+    for (const Point& point : all) {
+      for (const Json& value : list) {
+        wider.push_back(point);
+        wider.back()[axis.name] = value;
+      }
+    }
+    all = std::move(wider);
+  }
+  return all;
+}
+
+std::vector<Json> measure(const Experiment& experiment, const std::vector<Point>& points, const Settings& settings,
+                          const std::map<std::string, Json>& known, const Keep& keep, const Progress& progress) {
+  struct Open {
+    std::size_t index;
+    std::unique_ptr<Measurement> measurement;
+    Nanoseconds spent;
+    int rounds = 0;
+  };
+  std::vector<Json> records(points.size());
+  std::vector<std::size_t> todo;
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    const auto found = known.find(points[i].dump());
+    if (found != known.end()) {
+      records[i] = found->second;
+    } else {
+      todo.push_back(i);
+    }
+  }
+  std::size_t finished = points.size() - todo.size();
+  bool going = true;
+  for (std::size_t begin = 0; begin < todo.size() && going; begin += open_at_once) {
+    std::vector<Open> open;
+    for (std::size_t i = begin; i < std::min(begin + open_at_once, todo.size()); ++i) {
+      const Point& point = points[todo[i]];
+      try {
+        open.push_back({todo[i], experiment.open(point, settings), Nanoseconds(0)});
+      } catch (const Error& error) {
+        records[todo[i]] = {{"reason", error.what()}};
+        keep(point, records[todo[i]], true);
+        ++finished;
+      }
+    }
+    const Nanoseconds slice(settings.time_limit.count / rounds_a_point);
+    while (!open.empty() && going) {
+      for (Open& entry : open) {
+        const Point& point = points[entry.index];
+        const Nanoseconds start = exec::now();
+        bool final = true;
+        Json record;
+        try {
+          entry.measurement->round(slice);
+          entry.spent += exec::now() - start;
+          ++entry.rounds;
+          const bool stable = entry.rounds > 1 && entry.measurement->stable(settings.uncertainty);
+          final = stable || entry.spent >= settings.time_limit || entry.rounds >= 2 * rounds_a_point;
+          record = entry.measurement->record();
+          record["stopped"] = stable ? "stable" : "time limit";
+          record["rounds"] = entry.rounds;
+          record["pulse_gflops"] = pulse_gflops();
+        } catch (const Error& error) {
+          record = {{"reason", error.what()}};
+        }
+        records[entry.index] = record;
+        keep(point, record, final);
+        if (final) {
+          entry.measurement.reset();
+          ++finished;
+        }
+        const double part = final ? 0 : std::min(1.0, static_cast<double>(entry.rounds) / rounds_a_point);
+        const double done = (static_cast<double>(finished) + part) / static_cast<double>(points.size());
+        if (progress && !progress(std::min(done, 1.0), fmt::format("{} {}", experiment.id, describe(point)))) {
+          going = false;
+          break;
+        }
+      }
+      std::erase_if(open, [](const Open& entry) { return entry.measurement == nullptr; });
+    }
+  }
+  return records;
+}
+
+Result conclude(const Experiment& experiment, const std::vector<Point>& points, std::vector<Json> records,
+                std::string command, Preset preset) {
+  Result result{&experiment, {}, {}, {}, std::move(command), preset};
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    if (records[i].is_null()) {
+      continue;
+    }
+    if (records[i].contains("timeline") && !records[i]["timeline"].is_null()) {
+      result.timelines.push_back(records[i]["timeline"]);
+    }
+    records[i].erase("timeline");
+    Json row = points[i];
+    row.update(records[i]);
+    result.rows.push_back(std::move(row));
+  }
+  std::vector<Json> measured;
+  std::vector<Json> refused;
+  for (Json& row : result.rows) {
+    (row.contains("reason") ? refused : measured).push_back(row);
+  }
+  if (!measured.empty()) {
+    if (experiment.derive != nullptr) {
+      experiment.derive(measured);
+    }
+    result.findings = experiment.findings(measured);
+  }
+  for (const Json& row : refused) {
+    result.findings.push_back(fmt::format("Not measured{}: {}.", row.size() > 1 ? " (" + [&] {
+      Point point = row;
+      point.erase("reason");
+      return describe(point);
+    }() + ")" : "", row["reason"].get<std::string>()));
+  }
+  result.rows = std::move(measured);
+  result.rows.insert(result.rows.end(), refused.begin(), refused.end());
+  return result;
+}
+
+Json to_json(const Result& result) {
+  return {{"experiment", result.experiment->id},
+          {"title", result.experiment->title},
+          {"preset", result.preset == Preset::quick ? "quick" : "full"},
+          {"rows", result.rows},
+          {"findings", result.findings},
+          {"command", result.command}};
+}
+
+}  // namespace baton::lab

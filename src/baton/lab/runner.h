@@ -1,0 +1,47 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "baton/lab/experiment.h"
+
+namespace baton::lab {
+
+/// What an experiment came to. Everything that is shown of it is made from this.
+struct Result {
+  const Experiment* experiment = nullptr;
+  std::vector<Json> rows;
+  std::vector<std::string> findings;
+  std::vector<Json> timelines;
+  std::string command;
+  Preset preset = Preset::quick;
+};
+
+/// Values that replace an axis's own: `--set devices=1,2`.
+using AxisValues = std::map<std::string, std::vector<Json>>;
+/// Parses `axis=value,value`; numbers become numbers.
+void parse_axis_values(const std::string& text, AxisValues& values);
+
+/// The points of an experiment: the product of its axes, in order. A usage error names an axis it does not have.
+std::vector<Point> points(const Experiment& experiment, Preset preset, const AxisValues& values);
+
+/// Called after each round with the share of the work that is done; false: stop after this round.
+using Progress = std::function<bool(double done, const std::string& what)>;
+/// Called with a point's record whenever there is a newer one. `final` is the last for the point.
+using Keep = std::function<void(const Point& point, const Json& record, bool final)>;
+
+/// Measures every point that `known` has no final record for, rounds interleaved. Records come in the order of the points;
+/// a point that could not be measured has a `reason`, one that was cut short by a stop has no record at all.
+std::vector<Json> measure(const Experiment& experiment, const std::vector<Point>& points, const Settings& settings,
+                          const std::map<std::string, Json>& known, const Keep& keep, const Progress& progress);
+
+/// Rows, findings and timelines out of records.
+Result conclude(const Experiment& experiment, const std::vector<Point>& points, std::vector<Json> records,
+                std::string command, Preset preset);
+
+/// The result as `lab run --json` prints it.
+Json to_json(const Result& result);
+
+}  // namespace baton::lab

@@ -1,0 +1,93 @@
+#include "baton/lab/train_measurement.h"
+
+#include <algorithm>
+
+namespace baton::lab {
+
+TrainMeasurement::TrainMeasurement(const JobWords& words, const Settings& settings, Options options)
+    : training_(std::make_unique<Training>(words, settings.machine)), options_(std::move(options)) {}
+
+void TrainMeasurement::round(Nanoseconds time) {
+  const bool first = training_->timed().empty();
+  if (first) {
+    training_->run(options_.warmup + 2, options_.warmup);
+  }
+  const Nanoseconds step = std::max(Nanoseconds(1), trace::spread(training_->timed()).median);
+  const std::int64_t fit = time.count / step.count;
+  const std::int64_t wanted =
+      std::max(options_.least_steps - static_cast<std::int64_t>(training_->timed().size()), std::int64_t{1});
+  // The first step of a run finds the threads asleep; it is not counted.
+  training_->run(std::clamp<std::int64_t>(fit, first ? wanted : 1, 5000) + 1, 1);
+}
+
+bool TrainMeasurement::stable(double uncertainty) const {
+  return static_cast<std::int64_t>(training_->timed().size()) >= options_.least_steps &&
+         median_uncertainty(training_->timed()) < uncertainty;
+}
+
+Json TrainMeasurement::record() const {
+  const Training& run = *training_;
+  const trace::Spread spread = trace::spread(run.timed());
+  const auto [low, high] = median_interval(run.timed());
+  const auto batch = static_cast<double>(run.job().request().step.global_batch);
+  const std::vector<plan::Totals> totals = plan::totals_by_device(run.plan());
+
+  trace::DeviceTime sum;
+  plan::Totals all;
+  Bytes peak;
+  Json devices = Json::array();
+  for (std::size_t d = 0; d < totals.size(); ++d) {
+    const trace::DeviceTime& time = run.device_times()[d];
+    sum += time;
+    all.transfers += totals[d].transfers;
+    all.transfers_forward += totals[d].transfers_forward;
+    all.work.sent += totals[d].work.sent;
+    all.work.flops += totals[d].work.flops;
+    peak = std::max(peak, run.peak()[d]);
+    devices.push_back({{"name", run.plan().devices()[d]},
+                       {"busy", share(time.busy, run.traced())},
+                       {"idle", share(time.idle, run.traced())},
+                       {"waiting", share(time.waiting, run.traced())},
+                       {"exposed", share(time.exposed, run.traced())},
+                       {"overlapped", share(time.overlapped, run.traced())},
+                       {"delayed", share(time.delayed, run.traced())},
+                       {"peak_bytes", run.peak()[d].count},
+                       {"sent_bytes", totals[d].work.sent.count},
+                       {"received_bytes", totals[d].work.received.count}});
+  }
+  const auto part = [&](Nanoseconds time) {  // of the median step, the mean over devices
+    return static_cast<std::int64_t>(share(time, run.traced()) / static_cast<double>(totals.size()) *
+                                     static_cast<double>(spread.median.count));
+  };
+  const Json full = run.result("");
+  Json record{{"time_per_step_ns", spread.median.count},
+              {"time_low_ns", low.count},
+              {"time_high_ns", high.count},
+              {"mean_ns", spread.mean.count},
+              {"std_ns", spread.std.count},
+              {"samples_per_s", spread.median.count == 0 ? 0 : batch * 1e9 / static_cast<double>(spread.median.count)},
+              {"compute_ns", part(sum.busy)},
+              {"exposed_ns", part(sum.exposed)},
+              {"waiting_ns", part(sum.waiting)},
+              {"delayed_ns", part(sum.delayed)},
+              {"other_ns", part(sum.idle - sum.exposed - sum.waiting - sum.delayed)},
+              {"peak_bytes", peak.count},
+              {"bytes", all.work.sent.count},
+              {"transfers", all.transfers},
+              {"transfers_forward", all.transfers_forward},
+              {"flops", all.work.flops.count},
+              {"global_batch", run.job().request().step.global_batch},
+              {"steps_timed", run.timed().size()},
+              {"warmup", run.warmup()},
+              {"critical_path", full["critical_path"]},
+              {"device_list", devices},
+              {"losses", run.losses()},
+              {"origin", "measured"},
+              {"oversubscribed", run.job().cluster().oversubscribed()}};
+  if (!options_.timeline.empty()) {
+    record["timeline"] = run.timeline(options_.timeline);
+  }
+  return record;
+}
+
+}  // namespace baton::lab

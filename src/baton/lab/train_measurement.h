@@ -1,0 +1,41 @@
+#pragma once
+
+#include <optional>
+
+#include "baton/lab/experiment.h"
+#include "baton/lab/training.h"
+
+namespace baton::lab {
+
+/// The measurement of a training job: what most experiments are made of.
+class TrainMeasurement : public Measurement {
+ public:
+  struct Options {
+    std::int64_t warmup = 5;
+    std::int64_t least_steps = 10;  // timed, whatever the time limit
+    std::string timeline;           // label of the timeline to keep; empty: none
+  };
+
+  TrainMeasurement(const JobWords& words, const Settings& settings, Options options);
+
+  void round(Nanoseconds time) override;
+  bool stable(double uncertainty) const override;
+  /// `time_per_step_ns` (median), its interval, `samples_per_s`, where the step went (`compute_ns`, `exposed_ns`,
+  /// `waiting_ns`, `delayed_ns`, `other_ns`, the mean over devices), `device_list`, `peak_bytes`, `bytes`, `transfers`,
+  /// losses and more.
+  Json record() const override;
+
+ protected:
+  const Training& training() const { return *training_; }
+
+ private:
+  std::unique_ptr<Training> training_;
+  Options options_;
+};
+
+inline std::unique_ptr<Measurement> measure_training(const JobWords& words, const Settings& settings,
+                                                     TrainMeasurement::Options options = {}) {
+  return std::make_unique<TrainMeasurement>(words, settings, std::move(options));
+}
+
+}  // namespace baton::lab

@@ -1,0 +1,180 @@
+#include "baton/lab/training.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "baton/lab/environment.h"
+
+namespace baton::lab {
+namespace {
+
+constexpr std::array<const char*, 4> path_names{"compute", "communication", "delay", "overhead"};
+
+}  // namespace
+
+double share(Nanoseconds part, Nanoseconds whole) {
+  return whole.count == 0 ? 0 : static_cast<double>(part.count) / static_cast<double>(whole.count);
+}
+
+std::pair<Nanoseconds, Nanoseconds> median_interval(std::vector<Nanoseconds> times) {
+  if (times.empty()) {
+    return {};
+  }
+  std::sort(times.begin(), times.end());
+  // Order statistics: the number of times below the true median is binomial, whatever their distribution.
+  const auto n = static_cast<double>(times.size());
+  const double reach = 0.98 * std::sqrt(n);
+  const auto low = static_cast<std::size_t>(std::max(0.0, std::floor(n / 2 - reach)));
+  const auto high = static_cast<std::size_t>(std::min(n - 1, std::ceil(n / 2 + reach)));
+  return {times[low], times[high]};
+}
+
+double median_uncertainty(std::vector<Nanoseconds> times) {
+  if (times.size() < 6) {
+    return 1;
+  }
+  const auto [low, high] = median_interval(times);
+  const Nanoseconds median = trace::spread(times).median;
+  return median.count == 0 ? 0 : share(high - low, median) / 2;
+}
+
+Training::Training(const JobWords& words, const cluster::Machine& machine)
+    : job_(std::make_unique<Job>(words, machine)),
+      plan_(std::make_unique<plan::Plan>(job_->compile())),
+      executor_(std::make_unique<exec::Executor>(*plan_, job_->cluster(), job_->backend(),
+                                                 exec::DataOptions{.seed = job_->seed(), .samples = job_->samples()})),
+      device_times_(plan_->devices().size()) {}
+
+void Training::run(std::int64_t steps, std::int64_t warmup, const exec::Executor::Progress& progress) {
+  exec::RunResult result = executor_->run({.steps = steps, .warmup = warmup}, progress);
+  const std::size_t dropped = std::min<std::size_t>(static_cast<std::size_t>(warmup), result.step_times.size());
+  losses_.insert(losses_.end(), result.losses.begin(), result.losses.end());
+  step_times_.insert(step_times_.end(), result.step_times.begin(), result.step_times.end());
+  timed_.insert(timed_.end(), result.step_times.begin() + static_cast<std::ptrdiff_t>(dropped), result.step_times.end());
+  warmup_ += static_cast<std::int64_t>(dropped);
+  peak_ = result.peak;
+  for (const trace::StepTrace& step : result.trace.steps) {
+    const std::vector<trace::DeviceTime> times = trace::device_times(*plan_, step);
+    for (std::size_t d = 0; d < times.size(); ++d) {
+      device_times_[d] += times[d];
+    }
+    for (const trace::PathSegment& segment : trace::critical_path(*plan_, step)) {
+      path_[static_cast<std::size_t>(segment.kind)] += segment.end - segment.start;
+    }
+    traced_ += step.duration;
+  }
+  trace_ = std::move(result.trace);
+}
+
+Json Training::result(const std::string& command) const {
+  const trace::Spread spread = trace::spread(timed_);
+  const auto [low, high] = median_interval(timed_);
+  const std::vector<plan::Totals> totals = plan::totals_by_device(*plan_);
+  Json devices = Json::array();
+  plan::Totals all;
+  for (std::size_t d = 0; d < totals.size(); ++d) {
+    const trace::DeviceTime& time = device_times_[d];
+    all.transfers += totals[d].transfers;
+    all.transfers_forward += totals[d].transfers_forward;
+    all.work.sent += totals[d].work.sent;
+    all.work.flops += totals[d].work.flops;
+    devices.push_back({{"name", plan_->devices()[d]},
+                       {"cores", job_->cluster().devices()[d].cores},
+                       {"busy", share(time.busy, traced_)},
+                       {"idle", share(time.idle, traced_)},
+                       {"waiting", share(time.waiting, traced_)},
+                       {"exposed_communication", share(time.exposed, traced_)},
+                       {"overlapped_communication", share(time.overlapped, traced_)},
+                       {"delayed", share(time.delayed, traced_)},
+                       {"peak_bytes", d < peak_.size() ? peak_[d].count : 0},
+                       {"sent_bytes", totals[d].work.sent.count},
+                       {"received_bytes", totals[d].work.received.count}});
+  }
+  Json path;
+  for (std::size_t kind = 0; kind < path_names.size(); ++kind) {
+    path[path_names[kind]] = share(path_[kind], traced_);
+  }
+  Json times = Json::array();
+  for (const Nanoseconds time : step_times_) {
+    times.push_back(time.count);
+  }
+  const strategy::Request& request = job_->request();
+  return {{"command", command},
+          {"model", job_->model().name()},
+          {"parameters", job_->model().parameter_count()},
+          {"strategy", request.strategy},
+          {"backend", job_->backend().name()},
+          {"loss", strategy::to_text(request.step.loss)},
+          {"optimizer", op::name(request.step.optimizer)},
+          {"devices", devices},
+          {"global_batch", request.step.global_batch},
+          {"seed", job_->seed()},
+          {"warmup", warmup_},
+          {"steps", losses_.size()},
+          {"step_time_ns",
+           {{"median", spread.median.count},
+            {"mean", spread.mean.count},
+            {"std", spread.std.count},
+            {"p5", spread.p5.count},
+            {"p95", spread.p95.count},
+            {"min", spread.min.count},
+            {"max", spread.max.count},
+            {"median_low", low.count},
+            {"median_high", high.count}}},
+          {"step_times_ns", times},
+          {"losses", losses_},
+          {"flops_step", all.work.flops.count},
+          {"transfers_forward", all.transfers_forward},
+          {"transfers_step", all.transfers},
+          {"bytes_on_wire", all.work.sent.count},
+          {"critical_path", path},
+          {"origin", trace::to_text(trace_.origin)},
+          {"environment", environment(job_->machine(), job_->cluster())}};
+}
+
+Json Training::timeline(const std::string& label) const {
+  if (trace_.steps.empty()) {
+    return {};
+  }
+  std::vector<const trace::StepTrace*> steps;
+  for (const trace::StepTrace& step : trace_.steps) {
+    steps.push_back(&step);
+  }
+  std::nth_element(steps.begin(), steps.begin() + static_cast<std::ptrdiff_t>(steps.size() / 2), steps.end(),
+                   [](const auto* a, const auto* b) { return a->duration < b->duration; });
+  const trace::StepTrace& step = *steps[steps.size() / 2];
+  std::vector<bool> critical(plan_->tasks().size(), false);
+  for (const trace::PathSegment& segment : trace::critical_path(*plan_, step)) {
+    critical[segment.task.index()] = critical[segment.task.index()] || segment.kind != trace::PathSegment::Kind::overhead;
+  }
+  Json events = Json::array();
+  for (std::size_t t = 0; t < plan_->tasks().size(); ++t) {
+    const plan::Task& task = plan_->tasks()[t];
+    const trace::Event& event = step.events[t];
+    Json one{{"device", task.device.value},
+             {"lane", static_cast<int>(task.lane)},
+             {"name", plan::verb(task)},
+             {"phase", plan::to_text(task.labels.phase)},
+             {"block", task.labels.block},
+             {"micro_batch", task.labels.micro_batch},
+             {"start", event.start.count},
+             {"end", event.end.count},
+             {"sent", event.sent.count},
+             {"received", event.received.count},
+             {"critical", static_cast<bool>(critical[t])}};
+    if (plan::meeting_of(task).valid()) {
+      one["met"] = trace::met_at(*plan_, step, TaskId(t)).count;
+    }
+    events.push_back(std::move(one));
+  }
+  return {{"label", label},
+          {"origin", trace::to_text(trace_.origin)},
+          {"duration_ns", step.duration.count},
+          {"devices", plan_->devices()},
+          {"lanes", {"compute", "communication", "host"}},
+          {"events", events}};
+}
+
+}  // namespace baton::lab

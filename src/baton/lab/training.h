@@ -1,0 +1,63 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "baton/exec/executor.h"
+#include "baton/lab/job.h"
+#include "baton/lab/json.h"
+#include "baton/trace/analysis.h"
+
+namespace baton::lab {
+
+/// A job being trained and measured, in one run or in several that continue each other.
+class Training {
+ public:
+  /// Compiles and verifies the plan and takes the memory; a usage error says why it cannot be run.
+  Training(const JobWords& words, const cluster::Machine& machine);
+
+  const Job& job() const { return *job_; }
+  const plan::Plan& plan() const { return *plan_; }
+
+  /// Trains `steps` more, of which the first `warmup` are not counted.
+  void run(std::int64_t steps, std::int64_t warmup, const exec::Executor::Progress& progress = {});
+
+  const std::vector<double>& losses() const { return losses_; }                   // of every step
+  const std::vector<Nanoseconds>& step_times() const { return step_times_; }      // of every step
+  const std::vector<Nanoseconds>& timed() const { return timed_; }                // of those after a warm-up
+  const std::vector<Bytes>& peak() const { return peak_; }                        // by device
+  std::int64_t warmup() const { return warmup_; }
+  /// By device, summed over the traced steps, and how long those took together.
+  const std::vector<trace::DeviceTime>& device_times() const { return device_times_; }
+  Nanoseconds traced() const { return traced_; }
+  /// Of the last run.
+  const trace::Trace& trace() const { return trace_; }
+
+  /// All there is to say about it, as `train --json` prints it. `command` is what reproduces it.
+  Json result(const std::string& command) const;
+  /// The traced step of median length of the last run, for drawing.
+  Json timeline(const std::string& label) const;
+
+ private:
+  std::unique_ptr<Job> job_;
+  std::unique_ptr<plan::Plan> plan_;
+  std::unique_ptr<exec::Executor> executor_;
+  std::vector<double> losses_;
+  std::vector<Nanoseconds> step_times_;
+  std::vector<Nanoseconds> timed_;
+  std::vector<Bytes> peak_;
+  std::int64_t warmup_ = 0;
+  std::vector<trace::DeviceTime> device_times_;
+  Nanoseconds traced_;
+  std::array<Nanoseconds, 4> path_{};  // by kind of segment
+  trace::Trace trace_;
+};
+
+/// Half the width of the 95 % confidence interval of the median, relative to it; 1 for fewer than six times.
+double median_uncertainty(std::vector<Nanoseconds> times);
+/// That interval's ends.
+std::pair<Nanoseconds, Nanoseconds> median_interval(std::vector<Nanoseconds> times);
+
+double share(Nanoseconds part, Nanoseconds whole);
+
+}  // namespace baton::lab
