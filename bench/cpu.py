@@ -65,17 +65,19 @@ class Step:
 
     def baton(self, bench, strategy, devices):
         command = [bench.baton, "train", "--model", f"mlp:dim={self.dim},depth={self.depth}", "--strategy", strategy,
-                   "--devices", devices, "--batch", str(BATCH), *self.length(bench), "--json", "-"]
+                   "--devices", devices, "--batch", str(BATCH), *self.length(bench, True), "--json", "-"]
         return run(command)["step_time_ns"]["median"], command
 
-    def length(self, bench):
+    def length(self, bench, warmup_included=False):
+        """The same number of timed steps for both; Baton's --steps counts the warm-up, the peer's does not."""
         shorter = 3 if bench.quick and self.steps > 10 else 1
-        return ["--steps", str(self.steps // shorter), "--warmup", str(self.warmup // shorter)]
+        steps, warmup = self.steps // shorter, self.warmup // shorter
+        return ["--steps", str(steps + warmup * warmup_included), "--warmup", str(warmup)]
 
     def measure(self, bench):
         ns, command = self.baton(bench, self.strategy, self.devices)
         if self.against_single:
-            single_ns, single = self.baton(bench, "single", "cpu:0")
+            single_ns, single = self.baton(bench, "single", "cpu:0-0")
             return Result(ns, single_ns, [command, single])
         if not bench.peer:
             return Result(ns, None, [command])
@@ -113,7 +115,7 @@ class AllReduce:
 ONE, TWO = ["--threads", "1", "--cores", "0"], ["--threads", "2", "--cores", "0-1"]
 DDP2, DDP4 = ["--threads", "1", "--ddp", "2"], ["--threads", "1", "--ddp", "4"]
 CASES = [
-    Step("1024x2, one device of 1 core", 1024, 2, "cpu:0", 1, 60, 15, ONE),
+    Step("1024x2, one device of 1 core", 1024, 2, "cpu:0-0", 1, 60, 15, ONE),
     Step("1024x2, one device of 2 cores", 1024, 2, "cpu:0-1", 2, 60, 15, TWO),
     Step("2048x8, one device of 2 cores", 2048, 8, "cpu:0-1", 2, 10, 3, TWO),
     Step("8192x8, one device of 2 cores", 8192, 8, "cpu:0-1", 2, 3, 1, TWO, slow=True),

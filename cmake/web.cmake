@@ -37,7 +37,6 @@ endfunction()
 
 baton_page(page NPM ${npm})
 baton_page(page_without_charts)
-set_target_properties(baton_page_without_charts PROPERTIES EXCLUDE_FROM_ALL TRUE)
 
 function(baton_embed_page target)
   set(page ${PROJECT_BINARY_DIR}/web/page.html)

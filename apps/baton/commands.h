@@ -9,6 +9,9 @@ namespace baton::app {
 void add_devices_command(CLI::App& program);
 void add_plan_command(CLI::App& program);
 void add_train_command(CLI::App& program, int& exit_code);
+void add_lab_command(CLI::App& program, int& exit_code);
+void add_report_command(CLI::App& program);
+void add_compare_command(CLI::App& program);
 
 /// The command line as the user wrote it: what reproduces a result.
 std::string& command_line();

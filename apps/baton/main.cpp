@@ -15,6 +15,7 @@ namespace {
 
 constexpr const char* footer = R"(
 Examples:
+  baton lab
   baton devices
   baton plan  --model mlp:dim=1024,depth=6 --strategy layers --devices cpu:2
   baton train --model mlp:dim=1024,depth=2 --strategy ddp --devices cpu:2 --batch 64
@@ -68,6 +69,9 @@ int run(int argc, char** argv) {
   add_devices_command(program);
   add_plan_command(program);
   add_train_command(program, exit_code);
+  add_lab_command(program, exit_code);
+  add_report_command(program);
+  add_compare_command(program);
   try {
     if (argc == 1) {
       fmt::print("{}", program.help());

@@ -11,7 +11,7 @@ using strategy::Loss;
 op::Optimizer optimizer(std::string_view name) {
   op::Optimizer optimizer = op::optimizer_by_name(name);
   if (auto* sgd = std::get_if<op::Sgd>(&optimizer)) {
-    sgd->rate = sgd->momentum != 0 ? 0.05 : 0.2;
+    sgd->rate = sgd->momentum != 0 ? 0.2 : 1;
   } else {
     std::get<op::Adam>(optimizer).rate = 0.002;
   }
@@ -40,14 +40,15 @@ std::vector<Case> trainings() {
   return list;
 }
 
-/// Where it comes from: a sum of n products in float32 is off by n · 2⁻²⁴ ≈ 8e-6 of the sum of their sizes at worst
-/// (n ≤ 130 here), and of the order of √n · 2⁻²⁴ ≈ 7e-7 as a rule. Gradients are such sums of such sums, and ten steps
-/// add them up, so plain descent stays well within 1e-5 of how far it went. Adam divides a gradient by its own size:
-/// where it is small because its terms cancel, its rounding counts in full, so it gets more. The loss feels the
-/// weights' differences damped.
+/// Where it comes from: a sum of n ≤ 130 products in float32 is off by √n · 2⁻²⁴ ≈ 7e-7 of its terms' size as a rule,
+/// and by n · 2⁻²⁴ ≈ 8e-6 at worst. Gradients are such sums, and plain descent adds ten of them up, so it stays within
+/// 1e-5 of how far it went. Adam divides each gradient by its own size: an element whose terms cancel to a thousandth
+/// of themselves is off by a thousand times as much. Such elements are few, so a tensor as a whole stays near while one
+/// of its thousands may stray. Losses feel weights of all kinds together. (Seen at most: sgd 3e-8 in the loss and the
+/// weights' own rounding; adam 7e-7, 4e-5 typical, 4e-3 worst.)
 Tolerance tolerance(const Case& one) {
-  return std::holds_alternative<op::Adam>(one.step.optimizer) ? Tolerance{.loss = 1e-5, .movement = 5e-4}
-                                                              : Tolerance{.loss = 2e-6, .movement = 1e-5};
+  return std::holds_alternative<op::Adam>(one.step.optimizer) ? Tolerance{.loss = 5e-6, .typical = 2e-4, .worst = 2e-2}
+                                                              : Tolerance{.loss = 5e-7, .typical = 1e-6, .worst = 1e-5};
 }
 
 /// What the reference backend leaves on one device: by the number of the training, each worked out once.
@@ -133,6 +134,26 @@ TEST(Agreement, BucketsOfAnySizeLeaveTheSameBits) {
     for (const std::int64_t bucket : {1, 1000, 20000}) {
       one.layout = {.bucket = Bytes(bucket), .first_bucket = Bytes(bucket / 2 + 1)};
       EXPECT_TRUE(same_bits(whole, train(one))) << to_text(one) << ", buckets of " << bucket << " bytes";
+    }
+  }
+}
+
+TEST(Agreement, MicroBatchesAddUpToTheWholeBatch) {
+  for (const std::size_t training : {1U, 8U}) {
+    for (const strategy::Strategy& strategy : strategy::strategies()) {
+      for (const std::string& backend : exec::backend_names()) {
+        for (const std::size_t devices : {1U, 2U, 3U}) {
+          for (const std::int64_t pieces : {2, 3}) {
+            Case one = trainings()[training];
+            one.strategy = strategy.name;
+            one.backend = backend;
+            one.devices = devices;
+            one.layout.micro_batches = pieces;
+            EXPECT_TRUE(close(judge(training), train(one), tolerance(one)))
+                << to_text(one) << ", " << pieces << " micro-batches";
+          }
+        }
+      }
     }
   }
 }

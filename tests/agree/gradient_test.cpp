@@ -69,9 +69,9 @@ class Gradient : public testing::TestWithParam<std::tuple<std::string, Loss>> {}
 INSTANTIATE_TEST_SUITE_P(Strategy, Gradient,
                          testing::Combine(testing::Values("single", "dp", "ddp", "layers"),
                                           testing::Values(Loss::mean_squared_error, Loss::cross_entropy)),
-                         [](const auto& info) {
-                           return std::get<0>(info.param) +
-                                  (std::get<1>(info.param) == Loss::cross_entropy ? "_cross_entropy" : "_mse");
+                         [](const auto& one) {
+                           return std::get<0>(one.param) +
+                                  (std::get<1>(one.param) == Loss::cross_entropy ? "_cross_entropy" : "_mse");
                          });
 
 TEST_P(Gradient, EqualsTheCentralDifferenceOfTheLossToOneInAMillion) {

@@ -136,15 +136,21 @@ testing::AssertionResult close(const Outcome& expected, const Outcome& actual, T
       moved = std::max(moved, std::abs(values[i] - expected.before.at(name)[i]));
       largest = std::max(largest, std::abs(values[i]));
     }
-    const double allowed =
-        tolerance.movement * moved + 0x1p-23 * static_cast<double>(expected.losses.size()) * largest;
+    const double rounding = 0x1p-23 * static_cast<double>(expected.losses.size()) * largest;
+    double squares = 0;
     for (std::size_t i = 0; i < values.size(); ++i) {
       const double off = std::abs(actual.after.at(name)[i] - values[i]);
-      if (!(off <= allowed)) {
+      squares += off * off;
+      if (!(off <= tolerance.worst * moved + rounding)) {
         return testing::AssertionFailure()
-               << fmt::format("{}[{}] is {} and not {}: off by {:.3g}, allowed {:.3g}, the tensor moved by {:.3g}", name,
-                              i, actual.after.at(name)[i], values[i], off, allowed, moved);
+               << fmt::format("{}[{}] is {} and not {}: off by {:.3g}, while the tensor moved by {:.3g}", name, i,
+                              actual.after.at(name)[i], values[i], off, moved);
       }
+    }
+    const double typical = std::sqrt(squares / static_cast<double>(values.size()));
+    if (!(typical <= tolerance.typical * moved + rounding)) {
+      return testing::AssertionFailure() << fmt::format("{} is typically off by {:.3g}, while it moved by {:.3g}", name,
+                                                        typical, moved);
     }
   }
   return testing::AssertionSuccess();

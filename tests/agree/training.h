@@ -79,12 +79,14 @@ testing::AssertionResult same_bits(const Weights& expected, const Weights& actua
 testing::AssertionResult same_bits(const Outcome& expected, const Outcome& actual);
 
 /// Equal but for the rounding of float32, which is held against how far training moved the tensor and not against
-/// its size, or a wrong gradient would hide behind a small rate:
-///   |w − w'| ≤ movement · max|w − w₀| + 2⁻²³ · steps · max|w|
-/// The second term is the rounding of the weight itself, half a last place a step on each side.
+/// its size, or a wrong gradient would hide behind a small rate. With m = max|w − w₀| and the rounding of the weight
+/// itself, half a last place a step on each side, r = 2⁻²³ · steps · max|w|:
+///   |w − w'|                   ≤ worst · m + r        for every element
+///   root mean square (w − w')  ≤ typical · m + r      for every tensor
 struct Tolerance {
-  double loss;      // relative
-  double movement;  // relative
+  double loss;  // relative
+  double typical;
+  double worst;
 };
 testing::AssertionResult close(const Outcome& expected, const Outcome& actual, Tolerance tolerance);
 
@@ -102,9 +104,6 @@ class WrappedBackend final : public exec::Backend {
     return inner_->has_kernel(plan, task);
   }
   int team_size(int cores) const override { return inner_->team_size(cores); }
-  Bytes workspace(const plan::Plan& plan, const plan::Task& task, int team) const override {
-    return inner_->workspace(plan, task, team);
-  }
   std::unique_ptr<exec::Kernel> prepare(const plan::Plan& plan, const plan::Task& task,
                                         const exec::Addresses& addresses, int team) const override;
 

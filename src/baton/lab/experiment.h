@@ -60,8 +60,9 @@ struct Settings {
   double uncertainty = 0.01;                            // of the median, at which a point is measured well enough
 };
 
-/// `count` devices of the kind that the settings name.
-std::string devices_text(const Settings& settings, std::int64_t count);
+/// `count` devices that are all alike, and stay so up to `most` of them: each gets the same number of cores, whether one
+/// works or all do. With more devices than cores they take turns.
+std::string workers(const Settings& settings, std::int64_t count, std::int64_t most);
 
 /// One point being measured. It is asked for rounds until it is stable or out of time; rounds of several points are
 /// interleaved, so that drift of the machine favours none.

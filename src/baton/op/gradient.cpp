@@ -27,6 +27,9 @@ struct Rules {
   std::vector<BackwardCall> operator()(const ReluBackward&) const { return {}; }
   std::vector<BackwardCall> operator()(const MeanSquaredError&) const { return {}; }
   std::vector<BackwardCall> operator()(const CrossEntropy&) const { return {}; }
+  // These stand in no model yet.
+  std::vector<BackwardCall> operator()(const MatrixProduct&) const { return {}; }
+  std::vector<BackwardCall> operator()(const Add&) const { return {}; }
 };
 
 }  // namespace

@@ -11,11 +11,11 @@ namespace {
 /// The names, in the order of the variant.
 constexpr std::array<std::string_view, std::variant_size_v<Op>> names{
     "linear", "linear_backward_input", "linear_backward_weight", "relu", "relu_backward",
-    "mean_squared_error", "cross_entropy"};
+    "mean_squared_error", "cross_entropy", "matrix_product", "add"};
 
 const std::array<Op, std::variant_size_v<Op>> prototypes{
     Linear{}, LinearBackwardInput{}, LinearBackwardWeight{}, Relu{}, ReluBackward{}, MeanSquaredError{},
-    CrossEntropy{}};
+    CrossEntropy{}, MatrixProduct{}, Add{}};
 
 Bytes size(const Operand& operand) { return Bytes(operand.shape.elements() * size_of(operand.dtype)); }
 
@@ -75,6 +75,11 @@ struct Law {
     return arity(2, 2) && matrices({&in(0)}) && in(1) == Shape{in(0)[0]} && reads[1].dtype == DType::i32 &&
            in(0) == out(1) && out(0) == Shape{in(0)[0]} && writes[0].dtype == DType::f64 && o.rows >= in(0)[0];
   }
+  bool operator()(const MatrixProduct&) const {
+    return arity(2, 1) && matrices({&in(0), &in(1), &out(0)}) && in(0)[1] == in(1)[0] &&
+           out(0) == Shape{in(0)[0], in(1)[1]};
+  }
+  bool operator()(const Add&) const { return arity(2, 1) && in(0) == in(1) && in(0) == out(0); }
 };
 
 /// One floating type throughout, but for the labels and the loss, whose types the law itself fixes.
@@ -99,6 +104,10 @@ struct Arithmetic {
   Flops operator()(const ReluBackward&) const { return each(1); }
   Flops operator()(const MeanSquaredError&) const { return each(4); }
   Flops operator()(const CrossEntropy&) const { return each(6); }
+  Flops operator()(const MatrixProduct&) const {
+    return Flops(2 * reads[0].shape.elements() * reads[1].shape[1]);
+  }
+  Flops operator()(const Add&) const { return each(1); }
 };
 
 }  // namespace

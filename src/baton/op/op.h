@@ -60,8 +60,18 @@ struct CrossEntropy {
   bool operator==(const CrossEntropy&) const = default;
 };
 
+/// c = a b, of matrices. Reads a, b; writes c.
+struct MatrixProduct {
+  bool operator==(const MatrixProduct&) const = default;
+};
+
+/// c = a + b. Reads a, b; writes c.
+struct Add {
+  bool operator==(const Add&) const = default;
+};
+
 using Op = std::variant<Linear, LinearBackwardInput, LinearBackwardWeight, Relu, ReluBackward, MeanSquaredError,
-                        CrossEntropy>;
+                        CrossEntropy, MatrixProduct, Add>;
 
 /// Calls `visit(name, field)` for each attribute of an op, in the order in which they are written.
 template <typename Visit>
@@ -105,6 +115,8 @@ void attributes(Op& op, Visit visit) {
     void operator()(ReluBackward&) {}
     void operator()(MeanSquaredError& o) { visit("elements", o.elements); }
     void operator()(CrossEntropy& o) { visit("rows", o.rows); }
+    void operator()(MatrixProduct&) {}
+    void operator()(Add&) {}
   } dispatch{visit};
   std::visit(dispatch, op);
 }

@@ -32,8 +32,10 @@ class Arena {
 
   /// Finds the lowest gap among the buffers that may still be in use when a task with this clock starts.
   std::int64_t place(std::int64_t size, const Clock& start, const Clock& last) {
-    std::int64_t offset = base_;
-    for (const Placed& other : placed_) {  // sorted by address
+    const std::size_t solid = solid_prefix(start);
+    std::int64_t offset = solid > 0 ? placed_[solid - 1].end : base_;
+    for (std::size_t i = solid; i < placed_.size(); ++i) {  // sorted by address
+      const Placed& other = placed_[i];
       if (within(other.last, start)) {
         continue;
       }
@@ -43,24 +45,53 @@ class Arena {
       offset = std::max(offset, other.end);
     }
     const Placed entry{offset, offset + size, last};
-    placed_.insert(std::upper_bound(placed_.begin(), placed_.end(), entry,
-                                    [](const Placed& a, const Placed& b) { return a.begin < b.begin; }),
-                   entry);
+    const auto at = std::upper_bound(placed_.begin(), placed_.end(), entry,
+                                     [](const Placed& a, const Placed& b) { return a.begin < b.begin; });
+    const auto index = static_cast<std::size_t>(at - placed_.begin());
+    placed_.insert(at, entry);
+    least_last_.resize(std::min(least_last_.size(), index));
+    extend_prefix();
     end_ = std::max(end_, offset + size);
     return offset;
   }
 
   /// Forgets buffers that no later task can meet in use.
   void forget(const Clock& earliest) {
-    std::erase_if(placed_, [&](const Placed& entry) { return within(entry.last, earliest); });
+    if (std::erase_if(placed_, [&](const Placed& entry) { return within(entry.last, earliest); }) > 0) {
+      least_last_.clear();
+      extend_prefix();
+    }
   }
 
   std::int64_t end() const { return end_; }
 
  private:
+  static constexpr std::size_t lane = static_cast<std::size_t>(Lane::compute);
+
+  /// How many of the lowest buffers lie without a gap and are all in use at `start`: a backward finds thousands of
+  /// activations there, and need not look at each.
+  std::size_t solid_prefix(const Clock& start) const {
+    const auto end = std::partition_point(least_last_.begin(), least_last_.end(),
+                                          [&](std::uint32_t least) { return least > start[lane]; });
+    return static_cast<std::size_t>(end - least_last_.begin());
+  }
+
+  void extend_prefix() {
+    while (least_last_.size() < placed_.size()) {
+      const std::size_t next = least_last_.size();
+      if (placed_[next].begin != (next == 0 ? base_ : placed_[next - 1].end)) {
+        return;
+      }
+      const std::uint32_t last = placed_[next].last[lane];
+      least_last_.push_back(next == 0 ? last : std::min(last, least_last_.back()));
+    }
+  }
+
   std::int64_t base_;
   std::int64_t end_;
   std::vector<Placed> placed_;
+  /// For the buffers that lie from the base on without a gap: the least of their and all lower ones' last touches.
+  std::vector<std::uint32_t> least_last_;
 };
 
 }  // namespace

@@ -4,8 +4,11 @@
 
 #include <array>
 #include <charconv>
+#include <cmath>
 #include <map>
 #include <optional>
+#include <type_traits>
+#include <utility>
 
 #include "baton/base/error.h"
 #include "baton/base/text.h"
@@ -147,6 +150,11 @@ class Line {
     if (error != std::errc() || end != text.data() + text.size()) {
       fail(fmt::format("has '{}' where a number belongs", text));
     }
+    if constexpr (std::is_floating_point_v<Number>) {
+      if (!std::isfinite(value)) {
+        fail(fmt::format("has '{}' where a finite number belongs", text));
+      }
+    }
     return value;
   }
   template <typename AnyId>
@@ -243,6 +251,9 @@ Buffer parse_buffer(Line& line, std::size_t devices) {
   }
   if (const auto rows = line.take("rows")) {
     const auto [begin, end] = line.range(*rows);
+    if (end - begin != buffer.shape[0]) {
+      line.fail(fmt::format("holds rows {} in a buffer of {}", *rows, buffer.shape[0]));
+    }
     buffer.content = BatchRows{begin, end};
   } else if (const auto name = line.take("of")) {
     ParameterPart part{.name = *name, .whole = buffer.shape, .end = buffer.shape[0]};
@@ -252,6 +263,9 @@ Buffer parse_buffer(Line& line, std::size_t devices) {
       part.whole = line.shape(*whole);
       part.axis = line.number<std::uint32_t>(line.need("axis"));
       std::tie(part.begin, part.end) = line.range(line.need("range"));
+    }
+    if (part.axis >= part.whole.rank() || part.end > part.whole[part.axis]) {
+      line.fail("is a part that its parameter does not have");
     }
     if (const auto slot = line.take("slot")) {
       part.slot = line.number<std::uint32_t>(*slot);
@@ -285,7 +299,11 @@ Action parse_action(Line& line, const std::string& verb, std::size_t devices) {
     return Update{optimizer};
   }
   if (verb == "delay") {
-    return Delay{Nanoseconds(line.number(line.need("ns")))};
+    const Delay delay{Nanoseconds(line.number(line.need("ns")))};
+    if (delay.duration.count < 0) {
+      line.fail("has a delay that ends before it begins");
+    }
+    return delay;
   }
   line.fail(fmt::format("has the unknown action '{}'", verb));
 }
@@ -312,7 +330,11 @@ Task parse_task(Line& line, std::size_t devices, std::size_t buffers, std::size_
   }
   const auto label = [&](std::string_view name) {
     const auto text = line.take(name);
-    return text ? line.number<std::int32_t>(*text) : -1;
+    const std::int32_t value = text ? line.number<std::int32_t>(*text) : -1;
+    if (text && value < 0) {
+      line.fail(fmt::format("has the {} {}", name, value));
+    }
+    return value;
   };
   task.labels.block = label("block");
   task.labels.micro_batch = label("micro_batch");
@@ -327,6 +349,9 @@ Task parse_task(Line& line, std::size_t devices, std::size_t buffers, std::size_
   task.reads = line.ids<BufferId>("reads", 'b', buffers);
   task.writes = line.ids<BufferId>("writes", 'b', buffers);
   task.after = line.ids<TaskId>("after", 't', tasks);
+  if (!line.label().empty()) {
+    line.fail("has a label, but a task has none");
+  }
   line.end(6);
   return task;
 }
@@ -377,6 +402,7 @@ Plan parse(std::string_view text) {
     task_count += line.starts_with("task ") ? 1 : 0;
   }
   std::string title;
+  bool titled = false;
   std::vector<std::string> devices;
   std::vector<Buffer> buffers;
   std::vector<Task> tasks;
@@ -392,6 +418,9 @@ Plan parse(std::string_view text) {
       }
     };
     if (kind == "title") {
+      if (std::exchange(titled, true)) {
+        line.fail("is a second title");
+      }
       title = line.label();
       line.end(1);
     } else if (kind == "device") {

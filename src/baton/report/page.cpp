@@ -18,17 +18,24 @@ std::string escape_html(std::string_view text) {
   std::string escaped;
   for (const char c : text) {
     switch (c) {
-      case '&': escaped += "&amp;"; break;
-      case '<': escaped += "&lt;"; break;
-      case '>': escaped += "&gt;"; break;
-      default: escaped += c;
+      case '&':
+        escaped += "&amp;";
+        break;
+      case '<':
+        escaped += "&lt;";
+        break;
+      case '>':
+        escaped += "&gt;";
+        break;
+      default:
+        escaped += c;
     }
   }
   return escaped;
 }
 
-/// JSON has `<` only inside strings, where it may as well be written as an escape; then neither `</script>` nor `<!--`
-/// can occur.
+/// JSON has `<` only inside strings, where it may as well be written as an escape; then neither `</script>`
+/// nor `<!--` can occur.
 std::string escape_json(std::string_view text) {
   std::string escaped;
   escaped.reserve(text.size() + text.size() / 64);

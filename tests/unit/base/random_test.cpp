@@ -20,7 +20,8 @@ const nlohmann::json& oracle() {
 }
 
 RandomStream stream_of(const nlohmann::json& entry) {
-  return RandomStream(entry.at("seed"), static_cast<Domain>(entry.at("domain").get<std::uint32_t>()), entry.at("index"));
+  return RandomStream(entry.at("seed"), static_cast<Domain>(entry.at("domain").get<std::uint32_t>()),
+                      entry.at("index"));
 }
 
 TEST(Random, PhiloxGivesThePublishedKnownAnswers) {
@@ -54,7 +55,8 @@ TEST(Random, ParametersStartAtTheOraclesValues) {
   for (const nlohmann::json& entry : oracle().at("parameter")) {
     float value = 0;
     const RandomStream stream(entry.at("seed"), Domain::parameter, entry.at("ordinal"));
-    stream.uniform(std::span(&value, 1), entry.at("position"), 1 / std::sqrt(entry.at("fan_in").get<double>()));
+    stream.uniform(std::span(&value, 1), entry.at("position"),
+                   1 / std::sqrt(entry.at("fan_in").get<double>()));
     EXPECT_FLOAT_EQ(value, entry.at("value").get<float>()) << entry;
   }
 }
@@ -62,7 +64,9 @@ TEST(Random, ParametersStartAtTheOraclesValues) {
 TEST(Random, LabelsAreTheOracles) {
   for (const nlohmann::json& entry : oracle().at("label")) {
     const RandomStream stream(entry.at("seed"), Domain::label, entry.at("sample"));
-    EXPECT_EQ(stream.word(0) % entry.at("classes").get<std::uint32_t>(), entry.at("value").get<std::uint32_t>()) << entry;
+    EXPECT_EQ(stream.word(0) % entry.at("classes").get<std::uint32_t>(),
+              entry.at("value").get<std::uint32_t>())
+        << entry;
   }
 }
 

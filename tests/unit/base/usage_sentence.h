@@ -9,7 +9,8 @@
 
 namespace baton::test {
 
-/// What a user is told when `ask` cannot be done. Fails unless it is refused, as a usage error, in one sentence.
+/// What a user is told when `ask` cannot be done. Fails unless it is refused, as a usage error, in one
+/// sentence.
 template <typename Ask>
 std::string usage_sentence(Ask&& ask) {
   try {

@@ -16,7 +16,8 @@ using test::usage_sentence;
 using Cores = std::vector<int>;
 
 /// Eight cores and 8 GiB, whatever the tests run on.
-const Machine eight{"made-up", "a processor", {0, 1, 2, 3, 4, 5, 6, 7}, Bytes(std::int64_t{8} << 30), Bytes(1 << 20)};
+const Machine eight{
+    "made-up", "a processor", {0, 1, 2, 3, 4, 5, 6, 7}, Bytes(std::int64_t{8} << 30), Bytes(1 << 20)};
 /// A process that may use two cores of many.
 const Machine two{"made-up", "a processor", {4, 6}, Bytes(1000), Bytes(1 << 20)};
 
@@ -67,13 +68,22 @@ TEST(Devices, MemoryIsWhatIsAskedForOrAShare) {
 }
 
 TEST(Devices, BadTextIsRefusedInASentenceThatShowsWhatToWrite) {
-  const std::vector<std::pair<std::string, std::string>> cases{
-      {"", "unknown device ''"},          {"0,1", "unknown device '0,1'"},      {"tpu", "unknown device 'tpu'"},
-      {"tpu:4", "cpu:0-3,4-7"},           {"cpu:", "the number of devices"},    {"cpu:0", "from 1 to 4096"},
-      {"cpu:-1", "a core is ''"},         {"cpu:x", "the number of devices is 'x'"}, {"cpu:5000", "from 1 to 4096"},
-      {"cpu:3-1", "runs backwards"},      {"cpu:0-3-5", "no range of cores"},   {"cpu:0-8", "no core 8"},
-      {"cpu:0,", "a core is ''"},         {"cpu:0-x", "a core is 'x'"},         {"cpu:0-1048577", "a core is '1048577'"},
-      {"cpu:2.5", "the number of devices is '2.5'"}};
+  const std::vector<std::pair<std::string, std::string>> cases{{"", "unknown device ''"},
+                                                               {"0,1", "unknown device '0,1'"},
+                                                               {"tpu", "unknown device 'tpu'"},
+                                                               {"tpu:4", "cpu:0-3,4-7"},
+                                                               {"cpu:", "the number of devices"},
+                                                               {"cpu:0", "from 1 to 4096"},
+                                                               {"cpu:-1", "a core is ''"},
+                                                               {"cpu:x", "the number of devices is 'x'"},
+                                                               {"cpu:5000", "from 1 to 4096"},
+                                                               {"cpu:3-1", "runs backwards"},
+                                                               {"cpu:0-3-5", "no range of cores"},
+                                                               {"cpu:0-8", "no core 8"},
+                                                               {"cpu:0,", "a core is ''"},
+                                                               {"cpu:0-x", "a core is 'x'"},
+                                                               {"cpu:0-1048577", "a core is '1048577'"},
+                                                               {"cpu:2.5", "the number of devices is '2.5'"}};
   for (const auto& [text, part] : cases) {
     EXPECT_TRUE(says(usage_sentence([&text = text] { parse_devices(text, eight); }), part)) << text;
   }

@@ -4,6 +4,7 @@
 #include "baton/exec/backend.h"
 #include "baton/exec/backend/cpu/elementwise.h"
 #include "baton/exec/backend/cpu/linear.h"
+#include "baton/exec/backend/cpu/matrix_product.h"
 
 namespace baton::exec {
 namespace {
@@ -28,6 +29,10 @@ struct ExtentsOf {
   Extents operator()(const op::Linear&) const { return from(task.reads[0], task.reads[1]); }
   Extents operator()(const op::LinearBackwardInput&) const { return from(task.reads[0], task.reads[1]); }
   Extents operator()(const op::LinearBackwardWeight&) const { return from(task.reads[0], task.writes[0]); }
+  Extents operator()(const op::MatrixProduct&) const {
+    const Shape& a = buffers[task.reads[0].index()].shape;
+    return {a[0], a[1], buffers[task.reads[1].index()].shape[1]};
+  }
 };
 
 cpu::LinearForward product(const op::Linear& o, const Extents& e) { return {e.rows, e.in, e.out, o.relu}; }
@@ -39,9 +44,11 @@ cpu::LinearBackwardWeight product(const op::LinearBackwardWeight& o, const Exten
   return {e.rows, e.in, e.out, fused ? static_cast<float>(-o.sgd_rate) : 1.0F, fused || o.accumulate};
 }
 
+cpu::MatrixProduct product(const op::MatrixProduct&, const Extents& e) { return {e.rows, e.in, e.out}; }
+
 template <typename AnyOp>
 concept Product = std::same_as<AnyOp, op::Linear> || std::same_as<AnyOp, op::LinearBackwardInput> ||
-                  std::same_as<AnyOp, op::LinearBackwardWeight>;
+                  std::same_as<AnyOp, op::LinearBackwardWeight> || std::same_as<AnyOp, op::MatrixProduct>;
 
 /// This member's part of `count` things, in whole multiples of `grain`.
 struct Part {
@@ -100,6 +107,17 @@ struct PrepareOp {
   std::unique_ptr<Kernel> operator()(const op::LinearBackwardWeight& o) const {
     return kernel(at, [p = product(o, ExtentsOf{plan.buffers(), task}(o))](const Addresses& a, const Member& m, std::int64_t) {
       p.run(in(a, 0), in(a, 1), out(a, 0), out(a, 1), a.workspace, m);
+    });
+  }
+  std::unique_ptr<Kernel> operator()(const op::MatrixProduct& o) const {
+    return kernel(at, [p = product(o, ExtentsOf{plan.buffers(), task}(o))](const Addresses& a, const Member& m, std::int64_t) {
+      p.run(in(a, 0), in(a, 1), out(a, 0), a.workspace, m);
+    });
+  }
+  std::unique_ptr<Kernel> operator()(const op::Add&) const {
+    return kernel(at, [count = elements()](const Addresses& a, const Member& m, std::int64_t) {
+      const Part part(m, count, cache_line);
+      cpu::add(in(a, 0) + part.begin, in(a, 1) + part.begin, out(a, 0) + part.begin, part.size());
     });
   }
   std::unique_ptr<Kernel> operator()(const op::Relu&) const {

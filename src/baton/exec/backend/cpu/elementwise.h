@@ -9,6 +9,7 @@
 namespace baton::exec::cpu {
 
 void relu(const float* x, float* y, std::int64_t count);
+void add(const float* a, const float* b, float* c, std::int64_t count);
 void relu_backward(const float* dy, const float* y, float* dx, std::int64_t count);
 
 /// Rows [begin, end) of `width` elements; one partial loss a row.

@@ -130,6 +130,26 @@ struct Loops {
     }
   }
 
+  void operator()(const op::MatrixProduct&) const {
+    const std::int64_t inner = in_shape(0)[1];
+    const std::int64_t columns = in_shape(1)[1];
+    for (std::int64_t r = 0; r < in_shape(0)[0]; ++r) {
+      for (std::int64_t c = 0; c < columns; ++c) {
+        double sum = 0;
+        for (std::int64_t k = 0; k < inner; ++k) {
+          sum += static_cast<double>(in(0)[r * inner + k]) * static_cast<double>(in(1)[k * columns + c]);
+        }
+        out(0)[r * columns + c] = static_cast<Real>(sum);
+      }
+    }
+  }
+
+  void operator()(const op::Add&) const {
+    for (std::int64_t i = 0; i < in_shape(0).elements(); ++i) {
+      out(0)[i] = in(0)[i] + in(1)[i];
+    }
+  }
+
   void update(const op::Optimizer& optimizer, std::int64_t step) const {
     const std::size_t slots = op::state_slots(optimizer);
     const std::size_t count = task.writes.size() / (1 + slots);

@@ -1,0 +1,256 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <filesystem>
+
+#include "baton/base/error.h"
+#include "baton/base/text.h"
+#include "baton/lab/environment.h"
+#include "baton/lab/store.h"
+#include "baton/report/page.h"
+#include "baton/report/report.h"
+#include "commands.h"
+#include "terminal.h"
+
+namespace baton::app {
+namespace {
+
+namespace fs = std::filesystem;
+using lab::Json;
+
+struct LabWords {
+  std::vector<std::string> ids;
+  std::string preset = "quick";
+  std::string devices = "cpu";
+  std::vector<std::string> sets;
+  std::string out = "runs";
+  std::string json;
+  std::string limit;
+  bool resume = false;
+  bool pdf = false;
+};
+
+lab::Preset parse_preset(const std::string& text) {
+  if (canonical(text) != "quick" && canonical(text) != "full") {
+    throw usage_error("unknown preset '{}': choose quick or full", text);
+  }
+  return canonical(text) == "full" ? lab::Preset::full : lab::Preset::quick;
+}
+
+/// Writes report.html, report.md, report.json and a table for each experiment into the folder.
+void write_report(const lab::Store& store, const std::string& title, const std::string& command) {
+  std::vector<lab::Result> results;
+  for (const std::string& id : store.experiments()) {
+    results.push_back(lab::conclude(store, id));
+    lab::write_whole(store.folder() / (id + ".csv"), report::to_csv(results.back()));
+  }
+  if (results.empty()) {
+    throw usage_error("{} holds no results of experiments", store.folder().string());
+  }
+  const cluster::Machine machine = cluster::probe();
+  const Json kept = store.spec(store.experiments().front());
+  const Json environment = kept.contains("environment")
+                               ? kept["environment"]
+                               : lab::environment(machine, cluster::Cluster(cluster::parse_devices("cpu", machine)));
+  const Json report = report::to_report(results, environment, title, command);
+  lab::write_whole(store.folder() / "report.json", report.dump(1) + "\n");
+  lab::write_whole(store.folder() / "report.md", report::to_markdown(results, report));
+  lab::write_whole(store.folder() / "report.html", report::to_page(report));
+}
+
+void run_lab(const LabWords& words, int& exit_code) {
+  std::vector<const lab::Experiment*> chosen;
+  for (const std::string& id : words.ids) {
+    chosen.push_back(&lab::experiment_by_id(id));
+  }
+  const bool all = chosen.empty();
+  if (all) {
+    for (const lab::Experiment& experiment : lab::experiments()) {
+      chosen.push_back(&experiment);
+    }
+  }
+  lab::AxisValues sets;
+  for (const std::string& set : words.sets) {
+    lab::parse_axis_values(set, sets);
+  }
+  lab::Settings settings{.preset = parse_preset(words.preset), .devices = words.devices, .machine = cluster::probe()};
+  if (words.devices != "cpu") {
+    throw usage_error("the laboratory runs on cpu devices, and an experiment says how many; '{}' is not among them", words.devices);
+  }
+  settings.time_limit = !words.limit.empty() ? parse_time(words.limit, "--time-limit")
+                        : settings.preset == lab::Preset::full ? Nanoseconds(30'000'000'000)
+                                                               : Nanoseconds(900'000'000);
+  std::vector<std::vector<lab::Point>> points;
+  std::size_t total = 0;
+  for (const lab::Experiment* experiment : chosen) {
+    points.push_back(lab::points(*experiment, settings.preset, sets));
+    total += points.back().size();
+  }
+  const std::string name = all ? "lab" : chosen.size() == 1 ? chosen[0]->id : "selection";
+  fs::path folder = words.resume ? lab::latest_run_folder(words.out, name) : fs::path();
+  if (folder.empty()) {
+    folder = lab::new_run_folder(words.out, name);
+  }
+  const lab::Store store(folder);
+  const bool say = words.json != "-";
+  if (say) {
+    fmt::print("{} experiment{}, {} points, {} preset; results go to {}\n\n", chosen.size(), chosen.size() == 1 ? "" : "s", total,
+               words.preset, folder.string());
+    std::fflush(stdout);
+  }
+  const cluster::Cluster whole(cluster::parse_devices("cpu", settings.machine));
+  const Interrupt interrupt;
+  ProgressBar bar("measuring", 1000, true);
+  std::size_t before = 0;
+  Json printed = Json::array();
+  for (std::size_t i = 0; i < chosen.size() && !interrupt.asked(); ++i) {
+    const lab::Experiment& experiment = *chosen[i];
+    std::string command = fmt::format("baton lab run {} --preset {}", experiment.id, words.preset);
+    for (const std::string& set : words.sets) {
+      command += fmt::format(" --set '{}'", set);
+    }
+    const std::map<std::string, Json> known = words.resume ? store.records(experiment.id, true) : std::map<std::string, Json>();
+    store.keep_spec(experiment.id, {{"experiment", experiment.id},
+                                    {"preset", words.preset},
+                                    {"command", command},
+                                    {"points", points[i]},
+                                    {"environment", lab::environment(settings.machine, whole)}});
+    const std::vector<Json> records = lab::measure(
+        experiment, points[i], settings, known,
+        [&](const lab::Point& point, const Json& record, bool final) { store.keep(experiment.id, point, record, final); },
+        [&](double done, const std::string&) {
+          const double share = (static_cast<double>(before) + done * static_cast<double>(points[i].size())) / static_cast<double>(total);
+          bar.show(static_cast<std::int64_t>(share * 1000));
+          return !interrupt.asked();
+        });
+    before += points[i].size();
+    const lab::Result result = lab::conclude(experiment, points[i], records, command, settings.preset);
+    bar.clear();
+    if (say) {
+      fmt::print("{}\n", report::to_terminal(result));
+      std::fflush(stdout);
+    }
+    printed.push_back(lab::to_json(result));
+  }
+  write_report(store, all ? "Parallel deep learning, measured" : chosen.size() == 1 ? chosen[0]->title : "Experiments", command_line());
+  if (!words.json.empty()) {
+    write_output(words.json, (printed.size() == 1 ? printed[0] : printed).dump(2) + "\n");
+  }
+  if (say) {
+    fmt::print("Report: {}\n", (folder / "report.html").string());
+  }
+  if (interrupt.asked()) {
+    fmt::print(stderr, "baton: interrupted; what was measured is in {}, and --resume goes on from there\n", folder.string());
+    exit_code = 130;
+  }
+}
+
+void list_experiments() {
+  Table table({"id", "part", "what it shows"});
+  for (const lab::Experiment& experiment : lab::experiments()) {
+    table.row({experiment.id, experiment.part, experiment.title});
+  }
+  fmt::print("{}", table.text());
+}
+
+void show_report(const std::string& folder) {
+  if (!fs::is_directory(folder)) {
+    throw usage_error("{} is no folder of results: baton lab makes one under runs/", folder);
+  }
+  const lab::Store store{fs::path(folder)};
+  write_report(store, "Parallel deep learning, measured", command_line());
+  for (const std::string& id : store.experiments()) {
+    fmt::print("{}\n", report::to_terminal(lab::conclude(store, id)));
+  }
+  fmt::print("Report: {}\n", (fs::path(folder) / "report.html").string());
+}
+
+/// Two runs side by side, point by point.
+void compare(const std::string& first, const std::string& second) {
+  for (const std::string& folder : {first, second}) {
+    if (!fs::is_directory(folder)) {
+      throw usage_error("{} is no folder of results: baton lab makes one under runs/", folder);
+    }
+  }
+  const lab::Store a{fs::path(first)};
+  const lab::Store b{fs::path(second)};
+  Table table({"experiment", "point", "A", "B", "B/A", "difference"});
+  std::size_t shown = 0;
+  for (const std::string& id : a.experiments()) {
+    const std::map<std::string, Json> left = a.records(id, false);
+    const std::map<std::string, Json> right = b.records(id, false);
+    for (const auto& [point, record] : left) {
+      const auto other = right.find(point);
+      if (other == right.end() || !record.contains("time_per_step_ns") || !other->second.contains("time_per_step_ns")) {
+        continue;
+      }
+      const auto at = [](const Json& row, const char* key) { return row[key].get<double>(); };
+      const bool differs = at(record, "time_high_ns") < at(other->second, "time_low_ns") ||
+                           at(other->second, "time_high_ns") < at(record, "time_low_ns");
+      std::string text;
+      for (const auto& [axis, value] : Json::parse(point).items()) {
+        text += fmt::format("{}{}={}", text.empty() ? "" : " ", axis, value.is_string() ? value.get<std::string>() : value.dump());
+      }
+      table.row({id, text, to_text(Nanoseconds(record["time_per_step_ns"])), to_text(Nanoseconds(other->second["time_per_step_ns"])),
+                 fmt::format("{:.3f}", at(other->second, "time_per_step_ns") / at(record, "time_per_step_ns")),
+                 differs ? "beyond the noise" : "within the noise"});
+      ++shown;
+    }
+  }
+  if (shown == 0) {
+    throw usage_error("{} and {} have no measured point in common", first, second);
+  }
+  fmt::print("{}", table.text());
+}
+
+void add_lab_flags(CLI::App& command, LabWords& words) {
+  command.add_option("--preset", words.preset, "quick, or full for the courses' sizes")->capture_default_str();
+  command.add_option("-d,--devices", words.devices, "the kind of device")->capture_default_str();
+  command.add_option("--set", words.sets, "other values for an axis, as devices=1,2; repeatable")->allow_extra_args(false);
+  command.add_option("--out", words.out, "folder for the results")->capture_default_str();
+  command.add_option("--time-limit", words.limit, "for one point, as 2s");
+  command.add_option("--json", words.json, "write the results to a file, or to standard output with -");
+  command.add_flag("--resume", words.resume, "go on with the latest run of the same name");
+}
+
+}  // namespace
+
+void add_lab_command(CLI::App& program, int& exit_code) {
+  CLI::App* command = program.add_subcommand("lab", "Run the experiments of the course and write the report");
+  auto words = std::make_shared<LabWords>();
+  add_lab_flags(*command, *words);
+  CLI::App* list = command->add_subcommand("list", "List the experiments");
+  list->callback([] { list_experiments(); });
+  CLI::App* run = command->add_subcommand("run", "Run some of them");
+  auto run_words = std::make_shared<LabWords>();
+  run->add_option("id", run_words->ids, "experiments, by id")->required();
+  add_lab_flags(*run, *run_words);
+  run->footer("\nExamples:\n  baton lab run strong-scaling\n  baton lab run delay --set delay_ms=0,10 --set devices=1,2");
+  run->callback([run_words, &exit_code] { run_lab(*run_words, exit_code); });
+  command->footer("\nExamples:\n  baton lab\n  baton lab list\n  baton lab run strong-scaling dp-vs-ddp --preset full");
+  command->callback([command, words, &exit_code] {
+    if (command->get_subcommands().empty()) {
+      run_lab(*words, exit_code);
+    }
+  });
+}
+
+void add_report_command(CLI::App& program) {
+  CLI::App* command = program.add_subcommand("report", "Write the report of a run again, from what was kept");
+  auto folder = std::make_shared<std::string>();
+  command->add_option("folder", *folder, "a folder under runs/")->required();
+  command->footer("\nExample:\n  baton report runs/20261115-101500-lab");
+  command->callback([folder] { show_report(*folder); });
+}
+
+void add_compare_command(CLI::App& program) {
+  CLI::App* command = program.add_subcommand("compare", "Show two runs side by side, and which differences exceed the noise");
+  auto first = std::make_shared<std::string>();
+  auto second = std::make_shared<std::string>();
+  command->add_option("A", *first, "a folder under runs/")->required();
+  command->add_option("B", *second, "another")->required();
+  command->footer("\nExample:\n  baton compare runs/20261115-101500-lab runs/20261116-090000-lab");
+  command->callback([first, second] { compare(*first, *second); });
+}
+
+}  // namespace baton::app

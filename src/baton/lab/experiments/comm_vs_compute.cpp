@@ -1,0 +1,111 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "baton/lab/experiments/list.h"
+#include "baton/lab/rows.h"
+#include "baton/lab/train_measurement.h"
+
+namespace baton::lab {
+namespace {
+
+/// `1024x2`: DIM and DEPTH.
+std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) {
+  const std::string size = text(point, "case");
+  const std::size_t cross = size.find('x');
+  JobWords words;
+  words.model = fmt::format("mlp:dim={},depth={}", size.substr(0, cross), cross == std::string::npos ? "2" : size.substr(cross + 1));
+  words.strategy = "ddp";
+  words.devices = workers(settings, point["devices"], 4);
+  return measure_training(words, settings, {.least_steps = 5, .timeline = fmt::format("{} on {}", size, text(point, "devices"))});
+}
+
+double bytes_per_flop(const Json& row) { return number(row, "bytes") / number(row, "flops"); }
+double exposed_share(const Json& row) {
+  return (number(row, "exposed_ns") + number(row, "waiting_ns")) / number(row, "time_per_step_ns");
+}
+
+std::vector<std::string> find(const std::vector<Json>& rows) {
+  std::vector<std::string> sentences;
+  std::vector<Json> best;  // of each case, at the most devices that have a core each
+  for (const Json& which : values_of(rows, "case")) {
+    const std::vector<Json> of_case = where(rows, "case", which);
+    const Json* chosen = nullptr;
+    for (const Json& row : of_case) {
+      if (number(row, "devices") > 1 && (chosen == nullptr || !row.value("oversubscribed", false))) {
+        chosen = &row;
+      }
+    }
+    if (chosen != nullptr) {
+      best.push_back(*chosen);
+      sentences.push_back(fmt::format(
+          "{} on {} workers: speedup {:.2f} (efficiency {}), {} on the wire for {} a step, that is {:.4f} bytes a flop; {} of the "
+          "step went into communication that nothing hid and waiting for others.",
+          text(*chosen, "case"), text(*chosen, "devices"), number(*chosen, "speedup"), percent(number(*chosen, "efficiency")),
+          to_text(Bytes(static_cast<std::int64_t>(number(*chosen, "bytes")))),
+          to_text(Flops(static_cast<std::int64_t>(number(*chosen, "flops")))), bytes_per_flop(*chosen),
+          percent(exposed_share(*chosen))));
+    }
+  }
+  if (best.size() >= 2) {
+    const auto more = std::max_element(best.begin(), best.end(), [](const Json& a, const Json& b) {
+      return number(a, "efficiency") < number(b, "efficiency");
+    });
+    sentences.push_back(fmt::format("DDP is more efficient for {} ({} against {} for the other).", text(*more, "case"),
+                                    percent(number(*more, "efficiency")),
+                                    percent(number(more == best.begin() ? best.back() : best.front(), "efficiency"))));
+    const double a = bytes_per_flop(best.front());
+    const double b = bytes_per_flop(best.back());
+    if (std::abs(a / b - 1) < 0.05) {
+      sentences.push_back(fmt::format(
+          "Both cases move the same {:.4f} bytes a flop: gradients grow with DIM² and so does the work, and only the batch sets "
+          "their ratio. What differs is latency and what fits in the caches, not the ratio.", a));
+    }
+  }
+  // The ratio at which moving takes as long as computing, from the rates that were seen.
+  for (const Json& row : best) {
+    const double moving = number(row, "exposed_ns");
+    const double computing = number(row, "compute_ns");
+    if (moving > 0 && computing > 0) {
+      const double bytes_a_ns = number(row, "bytes") / number(row, "devices") / moving;
+      const double flops_a_ns = number(row, "flops") / number(row, "devices") / computing;
+      sentences.push_back(fmt::format(
+          "At the rates seen for {} ({:.1f} GB/s of exposed communication and {:.1f} GF/s of computing a worker), communication "
+          "would take as long as computing at {:.3f} bytes a flop, {:.1f} times the ratio here.",
+          text(row, "case"), bytes_a_ns, flops_a_ns, flops_a_ns == 0 ? 0 : bytes_a_ns / flops_a_ns,
+          bytes_a_ns / flops_a_ns / bytes_per_flop(row)));
+    }
+  }
+  if (const std::string note = sharing_note(rows); !note.empty()) {
+    sentences.push_back(note);
+  }
+  return sentences;
+}
+
+}  // namespace
+
+Experiment comm_vs_compute() {
+  return {.id = "comm-vs-compute",
+          .part = "A",
+          .title = "Communication against computation",
+          .task = "A small and a large model (DIM x DEPTH) under DDP on 1, 2 and 4 workers, global batch 64.",
+          .questions = {"In which case is DDP more efficient, and why?",
+                        "At what ratio of bytes to flops does communication become the bottleneck?"},
+          .axes = {{"case", "DIM x DEPTH", {"256x2", "1024x2", "2048x4"}, {"1024x2", "8192x8"}},
+                   {"devices", "workers", {1, 2, 4}, {1, 2, 4}}},
+          .columns = {{"case", "case", Format::text}, {"devices", "#devices", Format::integer}, time_column(),
+                      {"speedup", "speedup", Format::ratio}, {"efficiency", "efficiency", Format::percent},
+                      {"bytes", "on the wire", Format::bytes}, {"exposed_share", "exposed", Format::percent}},
+          .plots = {{.kind = Plot::Kind::line, .title = "Speedup", .x = "devices", .y = "speedup", .x_title = "devices",
+                     .y_title = "speedup", .y_format = Format::number, .series = "case", .ideal = "linear"}},
+          .open = open,
+          .derive = [](std::vector<Json>& rows) {
+            add_speedup(rows, {"case"});
+            for (Json& row : rows) {
+              row["exposed_share"] = exposed_share(row);
+            }
+          },
+          .findings = find};
+}
+
+}  // namespace baton::lab

@@ -1,0 +1,84 @@
+#include <fmt/format.h>
+
+#include "baton/findings/fits.h"
+#include "baton/lab/experiments/list.h"
+#include "baton/lab/rows.h"
+#include "baton/lab/train_measurement.h"
+
+namespace baton::lab {
+namespace {
+
+std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) {
+  JobWords words;
+  words.model = text(point, "model");
+  words.strategy = "ddp";
+  words.devices = workers(settings, point["devices"], 4);
+  if (number(point, "delay_ms") > 0) {
+    words.delay = fmt::format("before=backward,rank=all,ms={}", text(point, "delay_ms"));
+  }
+  return measure_training(words, settings, {.timeline = number(point, "delay_ms") == 20 ? "20 ms before the backward on " + text(point, "devices") : ""});
+}
+
+std::vector<std::string> find(const std::vector<Json>& rows) {
+  std::vector<std::string> sentences;
+  for (const Json& count : values_of(rows, "devices")) {
+    const std::vector<Json> here = where(rows, "devices", count);
+    if (here.size() >= 3) {
+      std::vector<double> milliseconds = column(here, "time_per_step_ns");
+      for (double& time : milliseconds) {
+        time /= 1e6;
+      }
+      const findings::Line line = findings::fit_line(column(here, "delay_ms"), milliseconds);
+      sentences.push_back(fmt::format(
+          "On {} worker{}, step time = {:.2f} ms + {:.2f} × delay, {}: the degradation is {}.", count.dump(),
+          count == 1 ? "" : "s", line.intercept, line.slope, findings::quality(line.r2),
+          line.r2 > 0.98 ? "linear" : "not linear"));
+    }
+  }
+  for (const Json& delay : values_of(rows, "delay_ms")) {
+    std::vector<Json> here;
+    for (const Json& row : where(rows, "delay_ms", delay)) {
+      if (!row.value("oversubscribed", false)) {
+        here.push_back(row);
+      }
+    }
+    if (here.size() >= 2) {
+      const findings::Amdahl fit = findings::fit_amdahl(column(here, "devices"), column(here, "time_per_step_ns"));
+      const double delayed = delay.get<double>() * 1e6 / number(here.front(), "time_per_step_ns");
+      sentences.push_back(fmt::format(
+          "With {} ms the fitted serial fraction is {}; the delay is {} of one worker's step. {} workers are {:.2f} times as fast as "
+          "one.",
+          delay.dump(), percent(fit.serial), percent(delayed), text(here.back(), "devices"), number(here.back(), "speedup")));
+    }
+  }
+  sentences.push_back("The delay does not shrink with the number of workers, so it acts as Amdahl's serial part: the larger its share "
+                      "of the step, the less more workers help.");
+  if (const std::string note = sharing_note(rows); !note.empty()) {
+    sentences.push_back(note);
+  }
+  return sentences;
+}
+
+}  // namespace
+
+Experiment delay() {
+  return {.id = "delay",
+          .part = "A",
+          .title = "A delay before the backward",
+          .task = "Every rank sleeps before its backward.",
+          .questions = {"How does it affect scaling?", "Is the degradation linear?", "How does it relate to Amdahl's law?"},
+          .axes = {{"model", "what is trained", {"mlp:dim=1024,depth=2"}, {"mlp:dim=1024,depth=2"}},
+                   {"delay_ms", "delay in ms", {0, 5, 10, 20, 40}, {0, 5, 10, 20, 40}},
+                   {"devices", "workers", {1, 2, 4}, {1, 2, 4}}},
+          .columns = {{"delay_ms", "delay (ms)", Format::number}, {"devices", "#devices", Format::integer}, time_column(),
+                      {"speedup", "speedup", Format::ratio}, {"efficiency", "efficiency", Format::percent}},
+          .plots = {{.kind = Plot::Kind::line, .title = "Step time against the delay", .x = "delay_ms", .y = "time_per_step_ns",
+                     .x_title = "delay (ms)", .y_title = "time/step", .y_format = Format::time, .series = "devices"},
+                    {.kind = Plot::Kind::line, .title = "Speedup", .x = "devices", .y = "speedup", .x_title = "devices",
+                     .y_title = "speedup", .y_format = Format::number, .series = "delay_ms", .ideal = "linear"}},
+          .open = open,
+          .derive = [](std::vector<Json>& rows) { add_speedup(rows, {"model", "delay_ms"}); },
+          .findings = find};
+}
+
+}  // namespace baton::lab

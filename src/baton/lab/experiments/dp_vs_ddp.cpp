@@ -1,0 +1,113 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "baton/lab/experiments/list.h"
+#include "baton/lab/rows.h"
+#include "baton/lab/train_measurement.h"
+
+namespace baton::lab {
+namespace {
+
+std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) {
+  JobWords words;
+  words.model = text(point, "model");
+  words.strategy = text(point, "strategy");
+  words.devices = workers(settings, point["devices"], 4);
+  return measure_training(words, settings,
+                          {.timeline = fmt::format("{} on {}", text(point, "strategy"), text(point, "devices"))});
+}
+
+/// Bytes in and out of one device.
+double through(const Json& device) { return number(device, "sent_bytes") + number(device, "received_bytes"); }
+
+void derive(std::vector<Json>& rows) {
+  for (Json& row : rows) {
+    const Json& devices = row["device_list"];
+    double others = 0;
+    for (std::size_t d = 1; d < devices.size(); ++d) {
+      others = std::max(others, through(devices[d]));
+    }
+    row["through_device_0"] = through(devices[0]);
+    row["through_others"] = others;
+    row["memory_device_0"] = devices[0]["peak_bytes"];
+    row["memory_others"] = devices.size() > 1 ? devices[1]["peak_bytes"] : Json(0);
+    row["busy_device_0"] = devices[0]["busy"];
+    double busy = 0;
+    for (std::size_t d = 1; d < devices.size(); ++d) {
+      busy += number(devices[d], "busy") / static_cast<double>(devices.size() - 1);
+    }
+    row["busy_others"] = busy;
+  }
+}
+
+std::vector<std::string> find(const std::vector<Json>& rows) {
+  std::vector<std::string> sentences;
+  for (const Json& count : values_of(rows, "devices")) {
+    const std::vector<Json> here = where(rows, "devices", count);
+    const std::vector<Json> dp = where(here, "strategy", "dp");
+    const std::vector<Json> ddp = where(here, "strategy", "ddp");
+    if (dp.empty() || ddp.empty()) {
+      continue;
+    }
+    const double ratio = number(dp[0], "time_per_step_ns") / number(ddp[0], "time_per_step_ns");
+    sentences.push_back(fmt::format(
+        "On {} devices a step of DP takes {} and one of DDP {}: {}.", count.dump(), to_text(time_of(dp[0])), to_text(time_of(ddp[0])),
+        !differs(dp[0], ddp[0]) ? "no difference beyond the noise"
+                                : fmt::format("DDP is {:.2f} times as fast", ratio)));
+    sentences.push_back(fmt::format(
+        "Why DP suffers on device 0: {} pass through it every step against {} through any other ({:.1f} times); under DDP every device "
+        "passes {}. Device 0 holds {} against {} on the others, since it alone keeps inputs, gathered outputs and the update.",
+        to_text(Bytes(static_cast<std::int64_t>(number(dp[0], "through_device_0")))),
+        to_text(Bytes(static_cast<std::int64_t>(number(dp[0], "through_others")))),
+        number(dp[0], "through_device_0") / std::max(1.0, number(dp[0], "through_others")),
+        to_text(Bytes(static_cast<std::int64_t>(number(ddp[0], "through_device_0")))),
+        to_text(Bytes(dp[0]["memory_device_0"].get<std::int64_t>())), to_text(Bytes(dp[0]["memory_others"].get<std::int64_t>()))));
+    sentences.push_back(fmt::format(
+        "Under DP device 0 computes {} of the step and the others {}; under DDP {} and {}. Step times vary by {} (DP) and {} (DDP) of "
+        "the mean.",
+        percent(number(dp[0], "busy_device_0")), percent(number(dp[0], "busy_others")), percent(number(ddp[0], "busy_device_0")),
+        percent(number(ddp[0], "busy_others")), percent(number(dp[0], "std_ns") / number(dp[0], "mean_ns")),
+        percent(number(ddp[0], "std_ns") / number(ddp[0], "mean_ns"))));
+  }
+  const std::vector<Json> dp = where(rows, "strategy", "dp");
+  if (dp.size() >= 2) {
+    const double growth = number(dp.back(), "through_device_0") / number(dp.front(), "through_device_0");
+    sentences.push_back(fmt::format(
+        "Traffic through device 0 grows {:.1f} times from {} to {} devices under DP; under DDP it is bounded by twice the "
+        "gradients. DP stays acceptable where parameters are few next to the work of a batch, and on two devices.",
+        growth, text(dp.front(), "devices"), text(dp.back(), "devices")));
+  }
+  if (const std::string note = sharing_note(rows); !note.empty()) {
+    sentences.push_back(note);
+  }
+  return sentences;
+}
+
+}  // namespace
+
+Experiment dp_vs_ddp() {
+  return {.id = "dp-vs-ddp",
+          .part = "A",
+          .title = "DataParallel against DDP",
+          .task = "One owner that scatters inputs, replicates parameters, gathers outputs, reduces gradients to itself and updates, "
+                  "every step, against a replica on each device with all-reduced gradients.",
+          .questions = {"Why does DP suffer on device 0?", "Why does DDP scale better?", "When is DP still acceptable?"},
+          .axes = {{"model", "what is trained", {"mlp:dim=1024,depth=2"}, {"mlp:dim=1024,depth=2"}},
+                   {"devices", "devices", {2, 4}, {2, 4}},
+                   {"strategy", "which", {"dp", "ddp"}, {"dp", "ddp"}}},
+          .columns = {{"strategy", "strategy", Format::text}, {"devices", "#devices", Format::integer}, time_column(),
+                      {"std_ns", "std", Format::time}, {"busy_device_0", "busy dev. 0", Format::percent},
+                      {"busy_others", "busy others", Format::percent}, {"memory_device_0", "memory dev. 0", Format::bytes},
+                      {"memory_others", "memory others", Format::bytes}, {"through_device_0", "through dev. 0", Format::bytes},
+                      {"through_others", "through others", Format::bytes}},
+          .plots = {{.kind = Plot::Kind::bars, .title = "Bytes through device 0 a step", .x = "devices", .y = "through_device_0",
+                     .x_title = "devices", .y_title = "bytes", .y_format = Format::bytes, .series = "strategy"},
+                    {.kind = Plot::Kind::bars, .title = "Step time", .x = "devices", .y = "time_per_step_ns", .x_title = "devices",
+                     .y_title = "time/step", .y_format = Format::time, .series = "strategy"}},
+          .open = open,
+          .derive = derive,
+          .findings = find};
+}
+
+}  // namespace baton::lab

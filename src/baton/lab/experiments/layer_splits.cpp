@@ -1,0 +1,294 @@
+/// The experiments that spread the blocks of a stack over devices: split, depth, all-devices, transfers, four-way-split.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "baton/base/error.h"
+#include "baton/findings/fits.h"
+#include "baton/lab/experiments/list.h"
+#include "baton/lab/rows.h"
+#include "baton/lab/train_measurement.h"
+
+namespace baton::lab {
+namespace {
+
+/// Keeps which block went where, the transfers as the trace saw them, and memory by device.
+class SplitMeasurement final : public TrainMeasurement {
+ public:
+  using TrainMeasurement::TrainMeasurement;
+
+  Json record() const override {
+    Json record = TrainMeasurement::record();
+    const plan::Plan& plan = training().plan();
+    std::vector<std::string> placement(plan.devices().size());
+    std::vector<std::int32_t> counts(plan.devices().size(), 0);
+    std::int32_t last_block = -1;
+    for (const plan::Task& task : plan.tasks()) {
+      if (task.labels.phase == plan::Phase::forward && task.lane == plan::Lane::compute && task.labels.block > last_block) {
+        std::string& list = placement[task.device.index()];
+        list += fmt::format("{}{}", list.empty() ? "" : ",", task.labels.block);
+        ++counts[task.device.index()];
+        last_block = task.labels.block;
+      }
+    }
+    record["placement"] = placement;
+    record["blocks_each"] = counts;
+    const trace::StepTrace& step = training().trace().steps.back();
+    std::int64_t moves = 0;
+    std::int64_t forward_bytes = 0;
+    for (std::size_t t = 0; t < plan.tasks().size(); ++t) {
+      if (std::holds_alternative<plan::Transfer>(plan.tasks()[t].action) && step.events[t].sent.count > 0 &&
+          plan.tasks()[t].labels.phase == plan::Phase::forward) {
+        ++moves;
+        forward_bytes += step.events[t].sent.count;
+      }
+    }
+    record["transfers_traced"] = moves;
+    record["bytes_forward"] = forward_bytes;
+    return record;
+  }
+};
+
+std::unique_ptr<Measurement> open_split(const std::string& model, std::int64_t devices, const Settings& settings,
+                                        std::string timeline) {
+  JobWords words;
+  words.model = model;
+  words.strategy = devices == 1 ? "single" : "layers";
+  words.devices = workers(settings, devices, 5);
+  return std::make_unique<SplitMeasurement>(words, settings, TrainMeasurement::Options{.timeline = std::move(timeline)});
+}
+
+std::string stack(const Point& point) {
+  return fmt::format("mlp:dim={},depth={}", text(point, "dim"), text(point, "depth"));
+}
+
+std::string placement_text(const Json& row) {
+  std::string out;
+  const Json& placement = row["placement"];
+  for (std::size_t d = 0; d < placement.size(); ++d) {
+    out += fmt::format("{}device {}: blocks {}", d == 0 ? "" : "; ", d, placement[d].get<std::string>());
+  }
+  return out;
+}
+
+void add_placement(std::vector<Json>& rows) {
+  for (Json& row : rows) {
+    row["where"] = placement_text(row);
+  }
+}
+
+Axis dim_axis() { return {"dim", "width of a block", {512}, {1024}}; }
+
+void note(std::vector<std::string>& sentences, const std::vector<Json>& rows) {
+  if (const std::string text = sharing_note(rows); !text.empty()) {
+    sentences.push_back(text);
+  }
+}
+
+}  // namespace
+
+Experiment split_experiment() {
+  return {.id = "split",
+          .part = "B",
+          .title = "Half the blocks on each device",
+          .task = "A stack of 6 blocks, the first half on device 0, the rest on device 1.",
+          .questions = {"How many blocks are on each device?", "At which exact point does the data move?"},
+          .axes = {dim_axis(), {"depth", "blocks", {6}, {6}}, {"devices", "devices", {2}, {2}}},
+          .columns = {{"depth", "DEPTH", Format::integer}, {"where", "block → device", Format::text}, time_column(),
+                      {"transfers_forward", "moves forward", Format::integer}},
+          .plots = {},
+          .open = [](const Point& point, const Settings& settings) {
+            return open_split(stack(point), point["devices"], settings, "six blocks over two devices");
+          },
+          .derive = add_placement,
+          .findings = [](const std::vector<Json>& rows) {
+            std::vector<std::string> sentences;
+            for (const Json& row : rows) {
+              const std::vector<std::int64_t> each = row["blocks_each"].get<std::vector<std::int64_t>>();
+              std::string points;
+              std::int64_t at = 0;
+              for (std::size_t d = 0; d + 1 < each.size(); ++d) {
+                at += each[d];
+                points += fmt::format("{}between block {} and block {} (from device {} to {})", d == 0 ? "" : ", ", at - 1, at, d, d + 1);
+              }
+              sentences.push_back(fmt::format("{}. In the forward the data moves {}, {} in all; in the backward the gradient moves back "
+                                              "the same way.",
+                                              placement_text(row), points,
+                                              to_text(Bytes(row["bytes_forward"].get<std::int64_t>()))));
+            }
+            return sentences;
+          }};
+}
+
+Experiment depth() {
+  return {.id = "depth",
+          .part = "B",
+          .title = "More layers on the same devices",
+          .task = "DEPTH 6, 12, 24, split over two devices.",
+          .questions = {"Does adding layers improve speed? Why not?"},
+          .axes = {dim_axis(), {"depth", "blocks", {6, 12, 24}, {6, 12, 24}}, {"devices", "devices", {2}, {2}}},
+          .columns = {{"depth", "DEPTH", Format::integer}, time_column(), {"idle_share", "idle (mean)", Format::percent},
+                      {"transfers", "moves a step", Format::integer}},
+          .plots = {{.kind = Plot::Kind::line, .title = "Step time against depth", .x = "depth", .y = "time_per_step_ns",
+                     .x_title = "DEPTH", .y_title = "time/step", .y_format = Format::time}},
+          .open = [](const Point& point, const Settings& settings) {
+            return open_split(stack(point), point["devices"], settings, point["depth"] == 6 ? "DEPTH 6 over two devices" : "");
+          },
+          .derive = [](std::vector<Json>& rows) {
+            for (Json& row : rows) {
+              row["idle_share"] = 1 - number(row, "compute_ns") / number(row, "time_per_step_ns");
+            }
+          },
+          .findings = [](const std::vector<Json>& rows) {
+            std::vector<std::string> sentences;
+            if (rows.size() >= 2) {
+              const findings::Line line = findings::fit_line(column(rows, "depth"), column(rows, "time_per_step_ns"));
+              sentences.push_back(fmt::format(
+                  "No: the step goes from {} at DEPTH {} to {} at DEPTH {}, {} a block ({}). A deeper model is more work in a row, and "
+                  "the split adds none of it side by side: each device is idle for {} of the step on the mean, waiting for the other.",
+                  to_text(time_of(rows.front())), text(rows.front(), "depth"), to_text(time_of(rows.back())), text(rows.back(), "depth"),
+                  to_text(Nanoseconds(static_cast<std::int64_t>(line.slope))), findings::quality(line.r2),
+                  percent(number(rows.back(), "idle_share"))));
+            }
+            note(sentences, rows);
+            return sentences;
+          }};
+}
+
+Experiment all_devices() {
+  return {.id = "all-devices",
+          .part = "B",
+          .title = "All the devices there are",
+          .task = "20 blocks spread evenly over 2 and over 5 devices.",
+          .questions = {"Which device gets which block?", "Are all devices used?", "Does adding devices make it faster?"},
+          .axes = {dim_axis(), {"depth", "blocks", {20}, {20}}, {"devices", "devices", {1, 2, 5}, {1, 2, 5}}},
+          .columns = {{"devices", "#devices", Format::integer}, time_column(), {"where", "block → device", Format::text},
+                      {"memory_each", "memory per device", Format::text}},
+          .plots = {{.kind = Plot::Kind::bars, .title = "Step time", .x = "devices", .y = "time_per_step_ns", .x_title = "devices",
+                     .y_title = "time/step", .y_format = Format::time}},
+          .open = [](const Point& point, const Settings& settings) {
+            return open_split(stack(point), point["devices"], settings, fmt::format("20 blocks over {}", text(point, "devices")));
+          },
+          .derive = [](std::vector<Json>& rows) {
+            add_placement(rows);
+            for (Json& row : rows) {
+              std::string memory;
+              for (const Json& device : row["device_list"]) {
+                memory += fmt::format("{}{}", memory.empty() ? "" : ", ", to_text(Bytes(device["peak_bytes"].get<std::int64_t>())));
+              }
+              row["memory_each"] = memory;
+            }
+          },
+          .findings = [](const std::vector<Json>& rows) {
+            std::vector<std::string> sentences;
+            for (const Json& row : rows) {
+              const Json& devices = row["device_list"];
+              const bool all = std::all_of(devices.begin(), devices.end(), [](const Json& d) { return number(d, "busy") > 0; });
+              std::string busy;
+              for (const Json& device : devices) {
+                busy += fmt::format("{}{}", busy.empty() ? "" : ", ", percent(number(device, "busy")));
+              }
+              sentences.push_back(fmt::format("{} devices: {}; {} computed, for {} of the step each.", text(row, "devices"), placement_text(row),
+                                              all ? "all of them" : "not all of them", busy));
+            }
+            if (rows.size() >= 2) {
+              const double ratio = number(rows.front(), "time_per_step_ns") / number(rows.back(), "time_per_step_ns");
+              sentences.push_back(fmt::format(
+                  "Going from {} to {} devices makes the step {:.2f} times as fast: {}. The rule is contiguous runs of blocks, as even as "
+                  "can be, the first devices taking one more where it does not divide. What falls is memory a device, from {} to {}.",
+                  text(rows.front(), "devices"), text(rows.back(), "devices"), ratio,
+                  ratio > 1.1 ? "a gain, though only one device works at a time" : "no gain, since only one device works at a time",
+                  to_text(Bytes(rows.front()["peak_bytes"].get<std::int64_t>())), to_text(Bytes(rows.back()["peak_bytes"].get<std::int64_t>()))));
+            }
+            note(sentences, rows);
+            return sentences;
+          }};
+}
+
+Experiment transfers() {
+  return {.id = "transfers",
+          .part = "B",
+          .title = "Counting the moves",
+          .task = "Count the moves of one forward pass, read off the plan and again off the trace.",
+          .questions = {"How does communication grow with the number of devices?"},
+          .axes = {dim_axis(), {"depth", "blocks", {20}, {20}}, {"devices", "devices", {2, 3, 4, 5}, {2, 3, 4, 5}}},
+          .columns = {{"devices", "#devices", Format::integer}, {"transfers_forward", "transfers (plan)", Format::integer},
+                      {"transfers_traced", "transfers (trace)", Format::integer}, {"bytes_forward", "bytes forward", Format::bytes},
+                      {"bytes", "bytes a step", Format::bytes}, time_column()},
+          .plots = {{.kind = Plot::Kind::line, .title = "Transfers in a forward pass", .x = "devices", .y = "transfers_forward",
+                     .x_title = "devices", .y_title = "transfers", .y_format = Format::number}},
+          .open = [](const Point& point, const Settings& settings) {
+            return open_split(stack(point), point["devices"], settings, "");
+          },
+          .derive = nullptr,
+          .findings = [](const std::vector<Json>& rows) {
+            std::vector<std::string> sentences;
+            const bool agree = std::all_of(rows.begin(), rows.end(), [](const Json& row) {
+              return row["transfers_forward"] == row["transfers_traced"];
+            });
+            sentences.push_back(agree ? "The plan and the trace count the same transfers." : "The plan and the trace disagree, which is a fault.");
+            if (rows.size() >= 2) {
+              const findings::Line line = findings::fit_line(column(rows, "devices"), column(rows, "transfers_forward"));
+              sentences.push_back(fmt::format(
+                  "From {} to {} devices the forward's transfers go from {} to {}: {:.2f} more a device ({}), one for each border between "
+                  "stages. Each carries {}.",
+                  text(rows.front(), "devices"), text(rows.back(), "devices"), text(rows.front(), "transfers_forward"),
+                  text(rows.back(), "transfers_forward"), line.slope, findings::quality(line.r2),
+                  to_text(Bytes(rows.back()["bytes_forward"].get<std::int64_t>() /
+                                std::max<std::int64_t>(1, rows.back()["transfers_forward"].get<std::int64_t>())))));
+            }
+            return sentences;
+          }};
+}
+
+Experiment four_way_split() {
+  return {.id = "four-way-split",
+          .part = "B",
+          .title = "A model for two devices on four",
+          .task = "The same model on 1, 2 and 4 devices.",
+          .questions = {"Is it the same model, with the same losses?"},
+          .axes = {dim_axis(), {"depth", "blocks", {8}, {8}}, {"devices", "devices", {1, 2, 4}, {1, 2, 4}}},
+          .columns = {{"devices", "#devices", Format::integer}, {"where", "stage → blocks", Format::text}, time_column(),
+                      {"loss_at_5", "loss after 5", Format::number}},
+          .plots = {{.kind = Plot::Kind::bars, .title = "Step time", .x = "devices", .y = "time_per_step_ns", .x_title = "devices",
+                     .y_title = "time/step", .y_format = Format::time}},
+          .open = [](const Point& point, const Settings& settings) {
+            return open_split(stack(point), point["devices"], settings, fmt::format("8 blocks over {}", text(point, "devices")));
+          },
+          .derive = [](std::vector<Json>& rows) {
+            add_placement(rows);
+            for (Json& row : rows) {
+              row["loss_at_5"] = row["losses"][std::min<std::size_t>(row["losses"].size() - 1, 5)];
+            }
+          },
+          .findings = [](const std::vector<Json>& rows) {
+            std::size_t steps = rows[0]["losses"].size();
+            for (const Json& row : rows) {
+              steps = std::min(steps, row["losses"].size());
+            }
+            bool same = true;
+            for (const Json& row : rows) {
+              for (std::size_t s = 0; s < steps; ++s) {
+                same = same && row["losses"][s] == rows[0]["losses"][s];
+              }
+            }
+            std::vector<std::string> sentences{fmt::format(
+                "Over {} steps the losses on {} are {}.", steps,
+                [&] {
+                  std::string counts;
+                  for (const Json& row : rows) {
+                    counts += (counts.empty() ? "" : ", ") + text(row, "devices");
+                  }
+                  return counts + " devices";
+                }(),
+                same ? "the same to the bit: where a block is computed does not change what it computes" : "different, which is a fault")};
+            for (const Json& row : rows) {
+              sentences.push_back(fmt::format("{} devices: {}; {} a step.", text(row, "devices"), placement_text(row), to_text(time_of(row))));
+            }
+            note(sentences, rows);
+            return sentences;
+          }};
+}
+
+}  // namespace baton::lab

@@ -1,0 +1,27 @@
+#pragma once
+
+#include "baton/lab/experiment.h"
+
+/// One function an experiment, one file each.
+namespace baton::lab {
+
+Experiment timing();
+Experiment strong_scaling();
+Experiment comm_vs_compute();
+Experiment dp_vs_ddp();
+Experiment delay();
+Experiment batch_scaling();
+Experiment imbalance();
+Experiment accumulate();
+Experiment first_split();
+Experiment split_experiment();
+Experiment depth();
+Experiment all_devices();
+Experiment transfers();
+Experiment four_way_split();
+Experiment idle();
+Experiment matrix_power();
+Experiment precision();
+Experiment profile();
+
+}  // namespace baton::lab

@@ -1,0 +1,106 @@
+#include "baton/lab/matrix_power.h"
+
+#include <fmt/format.h>
+
+#include "baton/base/error.h"
+#include "baton/lab/experiments/list.h"
+#include "baton/lab/rows.h"
+#include "baton/lab/training.h"
+
+namespace baton::lab {
+namespace {
+
+class PowerMeasurement final : public Measurement {
+ public:
+  PowerMeasurement(const Point& point, const Settings& settings)
+      : cluster_(cluster::parse_devices(workers(settings, point["devices"], 2), settings.machine)),
+        backend_(exec::make_cpu_backend()),
+        power_(point["power"]),
+        plan_(matrix_power_plan(point["size"], power_, cores(), backend_->target())),
+        executor_(plan_, cluster_, *backend_) {}
+
+  void round(Nanoseconds time) override {
+    const auto run = [&](std::int64_t steps, std::int64_t warmup) {
+      const exec::RunResult result = executor_.run({.steps = steps, .warmup = warmup});
+      times_.insert(times_.end(), result.step_times.begin() + warmup, result.step_times.end());
+    };
+    if (times_.empty()) {
+      run(2, 1);
+    }
+    run(std::clamp<std::int64_t>(time.count / trace::spread(times_).median.count, 1, 100), 0);
+  }
+
+  bool stable(double uncertainty) const override { return median_uncertainty(times_) < uncertainty; }
+
+  Json record() const override {
+    const trace::Spread spread = trace::spread(times_);
+    const auto [low, high] = median_interval(times_);
+    Flops flops;
+    for (const plan::Totals& totals : plan::totals_by_device(plan_)) {
+      flops += totals.work.flops;
+    }
+    return {{"time_per_step_ns", spread.median.count},
+            {"time_low_ns", low.count},
+            {"time_high_ns", high.count},
+            {"tflops", static_cast<double>(flops.count) / static_cast<double>(spread.median.count) / 1000},
+            {"products", products_needed(power_)},
+            {"steps_timed", times_.size()},
+            {"origin", "measured"},
+            {"oversubscribed", cluster_.oversubscribed()}};
+  }
+
+ private:
+  std::vector<std::size_t> cores() const {
+    std::vector<std::size_t> list;
+    for (const cluster::Device& device : cluster_.devices()) {
+      list.push_back(device.cores.size());
+    }
+    return list;
+  }
+
+  cluster::Cluster cluster_;
+  std::unique_ptr<exec::Backend> backend_;
+  std::int64_t power_;
+  plan::Plan plan_;
+  exec::Executor executor_;
+  std::vector<Nanoseconds> times_;
+};
+
+}  // namespace
+
+Experiment matrix_power() {
+  return {.id = "matrix-power",
+          .part = "C",
+          .title = "Powers of matrices on one device and on two",
+          .task = "Aⁿ + Bⁿ with n = 10, by repeated squaring; on two devices each raises one matrix.",
+          .questions = {"What is the speedup?", "How many products are used?"},
+          .axes = {{"size", "rows of A and B", {1024}, {10000}}, {"power", "n", {10}, {10}}, {"devices", "devices", {1, 2}, {1, 2}}},
+          .columns = {{"devices", "#devices", Format::integer}, {"size", "size", Format::integer}, {"power", "n", Format::integer},
+                      {"time_per_step_ns", "time", Format::time}, {"tflops", "TFLOP/s", Format::number}, {"speedup", "speedup", Format::ratio},
+                      {"products", "products a matrix", Format::integer}},
+          .plots = {{.kind = Plot::Kind::bars, .title = "Time", .x = "devices", .y = "time_per_step_ns", .x_title = "devices",
+                     .y_title = "time", .y_format = Format::time}},
+          .open = [](const Point& point, const Settings& settings) -> std::unique_ptr<Measurement> {
+            if (point["size"].get<std::int64_t>() < 1 || point["power"].get<std::int64_t>() < 1 ||
+                point["size"].get<std::int64_t>() > 65536 || point["power"].get<std::int64_t>() > (1 << 20)) {
+              throw usage_error("a matrix of {} cannot be raised to {} here", point["size"].dump(), point["power"].dump());
+            }
+            return std::make_unique<PowerMeasurement>(point, settings);
+          },
+          .derive = [](std::vector<Json>& rows) { add_speedup(rows, {"size", "power"}); },
+          .findings = [](const std::vector<Json>& rows) {
+            std::vector<std::string> sentences{fmt::format(
+                "Repeated squaring takes {} products a matrix for n = {}, where multiplying one after the other would take {}.",
+                text(rows[0], "products"), text(rows[0], "power"), rows[0]["power"].get<std::int64_t>() - 1)};
+            if (rows.size() >= 2) {
+              sentences.push_back(fmt::format(
+                  "Two devices need {} where one needs {}: a speedup of {:.2f} of at most 2, since both powers are independent and only "
+                  "their sum needs the other's result. Rates: {:.3f} and {:.3f} TFLOP/s.",
+                  to_text(time_of(rows.back())), to_text(time_of(rows.front())), number(rows.back(), "speedup"),
+                  number(rows.front(), "tflops"), number(rows.back(), "tflops")));
+            }
+            return sentences;
+          }};
+}
+
+}  // namespace baton::lab

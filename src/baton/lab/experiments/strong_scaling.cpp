@@ -1,0 +1,88 @@
+#include <fmt/format.h>
+
+#include "baton/findings/fits.h"
+#include "baton/lab/experiments/list.h"
+#include "baton/lab/rows.h"
+#include "baton/lab/train_measurement.h"
+
+namespace baton::lab {
+namespace {
+
+std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) {
+  JobWords words;
+  words.model = text(point, "model");
+  words.batch = text(point, "batch");
+  words.strategy = "ddp";
+  words.devices = workers(settings, point["devices"], 4);
+  return measure_training(words, settings, {.timeline = "ddp on " + text(point, "devices")});
+}
+
+std::vector<std::string> find(const std::vector<Json>& rows) {
+  std::vector<std::string> sentences;
+  const Json& last = rows.back();
+  if (rows.size() < 2) {
+    return {attribution(last, "The one point")};
+  }
+  const double speedup = number(last, "speedup");
+  sentences.push_back(fmt::format(
+      "Is it linear? {}: {} workers are {:.2f} times as fast as one where {} would be linear, an efficiency of {}.",
+      number(last, "efficiency") > 0.95 ? "Nearly" : "No", text(last, "devices"), speedup, text(last, "devices"),
+      percent(number(last, "efficiency"))));
+  for (std::size_t i = 1; i < rows.size(); ++i) {
+    const double drop = number(rows[i - 1], "efficiency") - number(rows[i], "efficiency");
+    if (drop > 0.05) {
+      sentences.push_back(fmt::format("Efficiency drops from {} to {} between {} and {} workers.",
+                                      percent(number(rows[i - 1], "efficiency")), percent(number(rows[i], "efficiency")),
+                                      text(rows[i - 1], "devices"), text(rows[i], "devices")));
+    }
+  }
+  for (std::size_t i = 1; i < rows.size(); ++i) {
+    sentences.push_back(attribution(rows[i], "On " + text(rows[i], "devices") + " workers"));
+  }
+  std::vector<Json> own_cores;
+  for (const Json& row : rows) {
+    if (!row.value("oversubscribed", false)) {
+      own_cores.push_back(row);
+    }
+  }
+  const std::vector<Json>& fitted = own_cores.size() >= 2 ? own_cores : rows;
+  const findings::Amdahl fit = findings::fit_amdahl(column(fitted, "devices"), column(fitted, "time_per_step_ns"));
+  sentences.push_back(fmt::format(
+      "Amdahl's law through {} points{} gives a serial fraction of {}{}; {}.", fitted.size(),
+      fitted.size() < rows.size() ? " (those with a core a worker)" : "", percent(fit.serial),
+      fit.serial > 0.001 ? fmt::format(", so that no number of workers would exceed {:.1f} times", fit.limit())
+                         : ", so no limit shows",
+      fitted.size() < 3 ? "with two points the law always fits" : findings::quality(fit.r2)));
+  if (const std::string note = sharing_note(rows); !note.empty()) {
+    sentences.push_back(note);
+  }
+  return sentences;
+}
+
+}  // namespace
+
+Experiment strong_scaling() {
+  return {.id = "strong-scaling",
+          .part = "A",
+          .title = "Strong scaling under DDP",
+          .task = "The global batch stays at 64 while the number of workers grows.",
+          .questions = {"Is it linear?", "Where does efficiency drop?", "Why, in numbers?"},
+          .axes = {{"model", "what is trained", {"mlp:dim=1024,depth=2"}, {"mlp:dim=1024,depth=2"}},
+                   {"batch", "global batch", {64}, {64}},
+                   {"devices", "workers", {1, 2, 4}, {1, 2, 4}}},
+          .columns = {{"devices", "#devices", Format::integer}, time_column(), {"speedup", "speedup", Format::ratio},
+                      {"efficiency", "efficiency", Format::percent}},
+          .plots = {{.kind = Plot::Kind::line, .title = "Speedup", .x = "devices", .y = "speedup", .x_title = "devices",
+                     .y_title = "speedup", .y_format = Format::number, .ideal = "linear"},
+                    {.kind = Plot::Kind::line, .title = "Efficiency", .x = "devices", .y = "efficiency", .x_title = "devices",
+                     .y_title = "efficiency", .y_format = Format::percent, .ideal = "flat"},
+                    {.kind = Plot::Kind::stacked, .title = "Where the step goes", .x = "devices", .y = "time_per_step_ns",
+                     .x_title = "devices", .y_title = "time/step", .y_format = Format::time,
+                     .parts = {"compute_ns", "exposed_ns", "waiting_ns", "other_ns"},
+                     .part_titles = {"compute", "exposed communication", "waiting", "other"}}},
+          .open = open,
+          .derive = [](std::vector<Json>& rows) { add_speedup(rows, {"model", "batch"}); },
+          .findings = find};
+}
+
+}  // namespace baton::lab

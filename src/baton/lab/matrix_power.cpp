@@ -1,0 +1,90 @@
+#include "baton/lab/matrix_power.h"
+
+#include <fmt/format.h>
+
+#include <bit>
+
+#include "baton/base/error.h"
+#include "baton/strategy/passes.h"
+
+namespace baton::lab {
+namespace {
+
+using plan::Role;
+
+BufferId matrix(plan::Draft& draft, DeviceId device, std::int64_t size, Role role, std::string label) {
+  return draft.add({.device = device, .role = role, .shape = {size, size}, .content = {}, .label = std::move(label)});
+}
+
+void compute(plan::Draft& draft, op::Op op, DeviceId device, std::vector<BufferId> reads, BufferId write) {
+  draft.tasks.push_back({.action = plan::Compute{op}, .device = device, .reads = std::move(reads), .writes = {write}, .after = {}});
+}
+
+/// The power of `base` on its device: squares are kept while a set bit of the exponent still wants them.
+BufferId raise(plan::Draft& draft, BufferId base, std::int64_t power, std::string_view name) {
+  const DeviceId device = draft[base].device;
+  const std::int64_t size = draft[base].shape[0];
+  BufferId square = base;
+  BufferId result;
+  std::int64_t exponent = 1;
+  std::int64_t reached = 0;
+  while (true) {
+    if ((power & exponent) != 0) {
+      reached += exponent;
+      if (result.valid()) {
+        const BufferId next = matrix(draft, device, size, Role::activation, fmt::format("{}^{}", name, reached));
+        compute(draft, op::MatrixProduct{}, device, {square, result}, next);
+        result = next;
+      } else {
+        result = square;
+      }
+    }
+    exponent *= 2;
+    if (exponent > power) {
+      return result;
+    }
+    const BufferId next = matrix(draft, device, size, Role::activation, fmt::format("{}^{}", name, exponent));
+    compute(draft, op::MatrixProduct{}, device, {square, square}, next);
+    square = next;
+  }
+}
+
+}  // namespace
+
+std::int64_t products_needed(std::int64_t power) {
+  return std::bit_width(static_cast<std::uint64_t>(power)) - 1 + std::popcount(static_cast<std::uint64_t>(power)) - 1;
+}
+
+plan::Plan matrix_power_plan(std::int64_t size, std::int64_t power, const std::vector<std::size_t>& cores_by_device,
+                             const strategy::Target& target) {
+  check(size >= 1 && power >= 1 && !cores_by_device.empty(), "the power {} of a matrix of {} on {} devices", power, size,
+        cores_by_device.size());
+  plan::Draft draft;
+  draft.title = fmt::format("A^{0} + B^{0} of {1}x{1} on {2} device{3}", power, size, cores_by_device.size(),
+                            cores_by_device.size() == 1 ? "" : "s");
+  for (std::size_t d = 0; d < cores_by_device.size(); ++d) {
+    draft.devices.push_back(fmt::format("cpu:{}", d));
+  }
+  const DeviceId second(cores_by_device.size() > 1 ? 1 : 0);
+  // Two streams of random numbers that are at hand.
+  const BufferId a = matrix(draft, DeviceId(0), size, Role::input, "A");
+  const BufferId b = matrix(draft, second, size, Role::target, "B");
+  for (const BufferId id : {a, b}) {
+    draft.buffers[id.index()].persistent = true;
+    draft.buffers[id.index()].content = plan::BatchRows{0, size};
+  }
+  const BufferId b_power = raise(draft, b, power, "B");
+  const BufferId a_power = raise(draft, a, power, "A");
+  const BufferId sum = matrix(draft, DeviceId(0), size, Role::activation, "sum");
+  draft.buffers[sum.index()].persistent = true;
+  compute(draft, op::Add{}, DeviceId(0), {a_power, b_power}, sum);
+  draft = strategy::add_transfers(std::move(draft));
+  if (target.workspace) {
+    for (plan::Task& task : draft.tasks) {
+      task.workspace = target.workspace(draft.buffers, task, cores_by_device[task.device.index()]);
+    }
+  }
+  return plan::finish(std::move(draft));
+}
+
+}  // namespace baton::lab

@@ -1,0 +1,99 @@
+#include "baton/lab/rows.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "baton/base/error.h"
+
+namespace baton::lab {
+
+double number(const Json& row, const std::string& key) {
+  check(row.contains(key) && row[key].is_number(), "a row has no number {}", key);
+  return row[key].get<double>();
+}
+
+Nanoseconds time_of(const Json& row, const std::string& key) {
+  return Nanoseconds(static_cast<std::int64_t>(number(row, key)));
+}
+
+std::string text(const Json& row, const std::string& key) {
+  check(row.contains(key), "a row has no {}", key);
+  return row[key].is_string() ? row[key].get<std::string>() : row[key].dump();
+}
+
+std::vector<Json> where(const std::vector<Json>& rows, const std::string& key, const Json& value) {
+  std::vector<Json> found;
+  std::copy_if(rows.begin(), rows.end(), std::back_inserter(found),
+               [&](const Json& row) { return row.contains(key) && row[key] == value; });
+  return found;
+}
+
+std::vector<Json> values_of(const std::vector<Json>& rows, const std::string& key) {
+  std::vector<Json> values;
+  for (const Json& row : rows) {
+    if (row.contains(key) && std::find(values.begin(), values.end(), row[key]) == values.end()) {
+      values.push_back(row[key]);
+    }
+  }
+  return values;
+}
+
+std::vector<double> column(const std::vector<Json>& rows, const std::string& key) {
+  std::vector<double> values;
+  for (const Json& row : rows) {
+    values.push_back(number(row, key));
+  }
+  return values;
+}
+
+void add_speedup(std::vector<Json>& rows, const std::vector<std::string>& same) {
+  for (Json& row : rows) {
+    const Json* base = nullptr;
+    for (const Json& other : rows) {
+      const bool alike = std::all_of(same.begin(), same.end(), [&](const std::string& key) {
+        return other.value(key, Json()) == row.value(key, Json());
+      });
+      if (alike && (base == nullptr || number(other, "devices") < number(*base, "devices"))) {
+        base = &other;
+      }
+    }
+    const double speedup = number(*base, "time_per_step_ns") / number(row, "time_per_step_ns");
+    row["speedup"] = speedup;
+    row["efficiency"] = speedup * number(*base, "devices") / number(row, "devices");
+  }
+}
+
+bool differs(const Json& a, const Json& b) {
+  return number(a, "time_high_ns") < number(b, "time_low_ns") || number(b, "time_high_ns") < number(a, "time_low_ns");
+}
+
+std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
+
+std::string sharing_note(const std::vector<Json>& rows) {
+  std::string counts;
+  for (const Json& row : rows) {
+    if (row.value("oversubscribed", false) && row.contains("devices")) {
+      const std::string count = text(row, "devices");
+      if (counts.find(count) == std::string::npos) {
+        counts += (counts.empty() ? "" : ", ") + count;
+      }
+    }
+  }
+  return counts.empty() ? "" : fmt::format("Rows with {} devices ran on fewer cores than devices: the run is real, but devices "
+                                           "took turns, so their times say what the split costs and not what more "
+                                           "hardware would win.", counts);
+}
+
+std::string attribution(const Json& row, const std::string& what) {
+  const double step = number(row, "time_per_step_ns");
+  return fmt::format("{}: of a step of {}, {} went into computing, {} into communication that nothing hid, {} into waiting for "
+                     "other devices, {} into injected delays and {} into the rest (the mean over devices).",
+                     what, to_text(time_of(row)), percent(number(row, "compute_ns") / step),
+                     percent(number(row, "exposed_ns") / step), percent(number(row, "waiting_ns") / step),
+                     percent(number(row, "delayed_ns") / step), percent(number(row, "other_ns") / step));
+}
+
+Column time_column() { return {"time_per_step_ns", "time/step", Format::time}; }
+
+}  // namespace baton::lab

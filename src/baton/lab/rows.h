@@ -1,0 +1,41 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "baton/base/units.h"
+#include "baton/lab/experiment.h"
+#include "baton/lab/json.h"
+
+/// What derive and findings functions are written with.
+namespace baton::lab {
+
+double number(const Json& row, const std::string& key);
+Nanoseconds time_of(const Json& row, const std::string& key = "time_per_step_ns");
+std::string text(const Json& row, const std::string& key);
+
+/// The rows whose `key` is `value`.
+std::vector<Json> where(const std::vector<Json>& rows, const std::string& key, const Json& value);
+/// The values of `key`, each once, in order.
+std::vector<Json> values_of(const std::vector<Json>& rows, const std::string& key);
+std::vector<double> column(const std::vector<Json>& rows, const std::string& key);
+
+/// Adds `speedup` over the row with the fewest `devices` among rows that agree in `same`, and `efficiency`, the speedup over
+/// the number of devices. Where every device has a core of its own no more; oversubscribed rows keep the same meaning, so
+/// their efficiency says what the sharing costs.
+void add_speedup(std::vector<Json>& rows, const std::vector<std::string>& same);
+
+/// Whether two rows' times differ by more than their intervals.
+bool differs(const Json& a, const Json& b);
+
+/// "12.3 %".
+std::string percent(double share);
+/// A sentence that warns of rows on shared cores; empty where there are none.
+std::string sharing_note(const std::vector<Json>& rows);
+/// A sentence on where the step of a row went: compute, exposed communication, waiting, delay.
+std::string attribution(const Json& row, const std::string& what);
+
+/// Columns that most tables have.
+Column time_column();
+
+}  // namespace baton::lab

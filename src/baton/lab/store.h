@@ -1,0 +1,48 @@
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+
+#include "baton/lab/json.h"
+#include "baton/lab/runner.h"
+
+namespace baton::lab {
+
+/// What is kept of a run on disk: a folder with, for each experiment, its spec and a line for each record as it was
+/// measured. A run that is killed loses at most the round under way.
+class Store {
+ public:
+  /// Makes the folder; a failure says what is in the way.
+  explicit Store(std::filesystem::path folder);
+
+  const std::filesystem::path& folder() const { return folder_; }
+
+  /// What was asked for: preset, axis values, command.
+  void keep_spec(const std::string& id, const Json& spec) const;
+  /// Appends a line and flushes it.
+  void keep(const std::string& id, const Point& point, const Json& record, bool final) const;
+
+  /// The final records of an experiment, by the text of their point. Lines that were cut off are passed over.
+  std::map<std::string, Json> records(const std::string& id, bool only_final) const;
+  /// Its spec; null where there is none.
+  Json spec(const std::string& id) const;
+  /// The experiments that have a spec here, in the order of the course.
+  std::vector<std::string> experiments() const;
+
+ private:
+  std::filesystem::path folder_;
+};
+
+/// `runs/20261115-101500-NAME`, or with a number behind it where that is taken.
+std::filesystem::path new_run_folder(const std::filesystem::path& runs, const std::string& name);
+/// The latest run of that name; empty where there is none.
+std::filesystem::path latest_run_folder(const std::filesystem::path& runs, const std::string& name);
+
+/// Writes to a temporary name beside it, flushes and renames: the file is whole or not there.
+void write_whole(const std::filesystem::path& path, const std::string& text);
+
+/// Rows, findings and timelines of an experiment out of what was kept.
+Result conclude(const Store& store, const std::string& id);
+
+}  // namespace baton::lab

@@ -1,0 +1,274 @@
+#include "baton/report/report.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <ctime>
+
+#include "baton/base/units.h"
+
+namespace baton::report {
+namespace {
+
+using lab::Format;
+using lab::Json;
+
+/// The number of characters a terminal shows, for text in UTF-8.
+std::size_t width(const std::string& text) {
+  return static_cast<std::size_t>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
+}
+
+std::string padded(const std::string& text, std::size_t to, bool left) {
+  const std::string space(to - std::min(to, width(text)), ' ');
+  return left ? text + space : space + text;
+}
+
+std::vector<std::vector<std::string>> cells(const lab::Result& result) {
+  std::vector<std::vector<std::string>> table(1);
+  for (const lab::Column& column : result.experiment->columns) {
+    table[0].push_back(column.heading);
+  }
+  for (const Json& row : result.rows) {
+    table.emplace_back();
+    for (const lab::Column& column : result.experiment->columns) {
+      table.back().push_back(row.contains("reason") && !row.contains(column.key) ? "-" : cell(row, column));
+    }
+  }
+  return table;
+}
+
+/// Long sentences over several lines, with a dash in front of the first.
+std::string bullet(const std::string& sentence, std::size_t columns) {
+  std::string out;
+  std::size_t at = 0;
+  bool first = true;
+  while (at < sentence.size()) {
+    const std::size_t newline = sentence.find('\n', at);
+    std::size_t end = std::min(sentence.size(), newline);
+    std::size_t stop = end;
+    if (width(sentence.substr(at, end - at)) > columns) {
+      stop = at + columns;
+      while (stop > at && sentence[stop] != ' ') {
+        --stop;
+      }
+      stop = stop == at ? at + columns : stop;
+    }
+    out += (first ? "- " : "  ") + sentence.substr(at, stop - at) + "\n";
+    at = stop;
+    while (at < sentence.size() && (sentence[at] == ' ' && stop != newline)) {
+      ++at;
+    }
+    if (at < sentence.size() && sentence[at] == '\n') {
+      ++at;
+    }
+    first = false;
+  }
+  return out;
+}
+
+std::string_view kind_text(lab::Plot::Kind kind) {
+  return kind == lab::Plot::Kind::line ? "line" : kind == lab::Plot::Kind::bars ? "bars" : "stacked";
+}
+
+}  // namespace
+
+std::string cell(const Json& row, const lab::Column& column) {
+  if (!row.contains(column.key) || row[column.key].is_null()) {
+    return "";
+  }
+  const Json& value = row[column.key];
+  if (!value.is_number()) {
+    return value.is_string() ? value.get<std::string>() : value.dump();
+  }
+  const double number = value.get<double>();
+  switch (column.format) {
+    case Format::time:
+      return to_text(Nanoseconds(static_cast<std::int64_t>(number)));
+    case Format::bytes:
+      return to_text(Bytes(static_cast<std::int64_t>(number)));
+    case Format::percent:
+      return fmt::format("{:.1f} %", 100 * number);
+    case Format::ratio:
+      return fmt::format("{:.2f}×", number);
+    case Format::rate:
+      return fmt::format("{:.0f}", number);
+    case Format::integer:
+      return fmt::format("{:.0f}", number);
+    default:
+      return fmt::format("{:.6g}", number);
+  }
+}
+
+std::string to_terminal(const lab::Result& result) {
+  const lab::Experiment& experiment = *result.experiment;
+  std::string out = fmt::format("{} - {}\n{}\n\n", experiment.id, experiment.title, experiment.task);
+  const std::vector<std::vector<std::string>> table = cells(result);
+  std::vector<std::size_t> widths(table[0].size(), 0);
+  for (const std::vector<std::string>& row : table) {
+    for (std::size_t c = 0; c < row.size(); ++c) {
+      widths[c] = std::max(widths[c], width(row[c]));
+    }
+  }
+  for (std::size_t r = 0; r < table.size(); ++r) {
+    for (std::size_t c = 0; c < table[r].size(); ++c) {
+      const bool left = experiment.columns[c].format == Format::text;
+      out += (c == 0 ? "" : "  ") + padded(table[r][c], widths[c], left);
+    }
+    if (r > 0 && result.rows[r - 1].value("oversubscribed", false)) {
+      out += "  (shared cores)";
+    }
+    if (r > 0 && result.rows[r - 1].value("origin", "measured") == "simulated") {
+      out += "  (simulated)";
+    }
+    while (!out.empty() && out.back() == ' ') {
+      out.pop_back();
+    }
+    out += '\n';
+  }
+  out += '\n';
+  for (const std::string& sentence : result.findings) {
+    out += bullet(sentence, 110);
+  }
+  return out + fmt::format("\nAgain: {}\n", result.command);
+}
+
+std::string to_markdown(const lab::Result& result) {
+  const lab::Experiment& experiment = *result.experiment;
+  std::string out = fmt::format("## {} (`{}`)\n\n{}\n\n", experiment.title, experiment.id, experiment.task);
+  for (const std::string& question : experiment.questions) {
+    out += fmt::format("> {}\n", question);
+  }
+  out += '\n';
+  const std::vector<std::vector<std::string>> table = cells(result);
+  for (std::size_t r = 0; r < table.size(); ++r) {
+    for (const std::string& text : table[r]) {
+      out += fmt::format("| {} ", text);
+    }
+    out += "|\n";
+    if (r == 0) {
+      for (const lab::Column& column : experiment.columns) {
+        out += column.format == Format::text ? "|---" : "|---:";
+      }
+      out += "|\n";
+    }
+  }
+  out += '\n';
+  for (const std::string& sentence : result.findings) {
+    const std::size_t newline = sentence.find('\n');
+    out += newline == std::string::npos
+               ? fmt::format("- {}\n", sentence)
+               : fmt::format("- {}\n\n```\n{}\n```\n", sentence.substr(0, newline), sentence.substr(newline + 1));
+  }
+  return out + fmt::format("\n`{}`\n", result.command);
+}
+
+std::string to_csv(const lab::Result& result) {
+  std::string out;
+  const auto quoted = [](const Json& value) {
+    std::string text = value.is_string() ? value.get<std::string>() : value.is_null() ? "" : value.dump();
+    if (text.find_first_of(",\"\n") != std::string::npos) {
+      std::string doubled;
+      for (const char c : text) {
+        doubled += c == '"' ? "\"\"" : std::string(1, c);
+      }
+      text = "\"" + doubled + "\"";
+    }
+    return text;
+  };
+  std::vector<std::string> keys;
+  for (const lab::Column& column : result.experiment->columns) {
+    keys.push_back(column.key);
+  }
+  keys.insert(keys.end(), {"time_low_ns", "time_high_ns", "origin", "oversubscribed", "reason"});
+  for (std::size_t k = 0; k < keys.size(); ++k) {
+    out += (k == 0 ? "" : ",") + keys[k];
+  }
+  out += '\n';
+  for (const Json& row : result.rows) {
+    for (std::size_t k = 0; k < keys.size(); ++k) {
+      out += (k == 0 ? "" : ",") + quoted(row.value(keys[k], Json()));
+    }
+    out += '\n';
+  }
+  return out;
+}
+
+Json to_report(const std::vector<lab::Result>& results, const Json& environment, const std::string& title,
+               const std::string& command) {
+  Json experiments = Json::array();
+  std::vector<double> pulses;
+  for (const lab::Result& result : results) {
+    const lab::Experiment& experiment = *result.experiment;
+    Json columns = Json::array();
+    for (const lab::Column& column : experiment.columns) {
+      columns.push_back({{"key", column.key}, {"heading", column.heading}, {"format", lab::to_text(column.format)}});
+    }
+    Json plots = Json::array();
+    for (const lab::Plot& plot : experiment.plots) {
+      plots.push_back({{"kind", kind_text(plot.kind)},
+                       {"title", plot.title},
+                       {"x", plot.x},
+                       {"y", plot.y},
+                       {"x_title", plot.x_title},
+                       {"y_title", plot.y_title},
+                       {"y_format", lab::to_text(plot.y_format)},
+                       {"series", plot.series},
+                       {"ideal", plot.ideal},
+                       {"parts", plot.parts},
+                       {"part_titles", plot.part_titles}});
+    }
+    for (const Json& row : result.rows) {
+      if (row.contains("pulse_gflops")) {
+        pulses.push_back(row["pulse_gflops"].get<double>());
+      }
+    }
+    experiments.push_back({{"id", experiment.id},
+                           {"part", experiment.part},
+                           {"title", experiment.title},
+                           {"task", experiment.task},
+                           {"questions", experiment.questions},
+                           {"columns", columns},
+                           {"rows", result.rows},
+                           {"plots", plots},
+                           {"findings", result.findings},
+                           {"command", result.command},
+                           {"timelines", result.timelines}});
+  }
+  Json noise;
+  if (pulses.size() >= 3) {
+    std::sort(pulses.begin(), pulses.end());
+    const double median = pulses[pulses.size() / 2];
+    const double spread = (pulses[pulses.size() * 9 / 10] - pulses[pulses.size() / 10]) / median;
+    noise = {{"pulse_gflops", pulses},
+             {"spread", spread},
+             {"sentence", fmt::format("A fixed piece of arithmetic, timed beside every point, varied by {:.1f} % (10th to 90th percentile): "
+                                      "{}.",
+                                      100 * spread,
+                                      spread < 0.05 ? "a quiet machine" : spread < 0.15 ? "some noise" : "a noisy machine, so small "
+                                                                                                         "differences mean little")}};
+  }
+  return {{"title", title},
+          {"created", fmt::format("{:%Y-%m-%d %H:%M}", fmt::localtime(std::time(nullptr)))},
+          {"command", command},
+          {"environment", environment},
+          {"noise", noise},
+          {"experiments", experiments}};
+}
+
+std::string to_markdown(const std::vector<lab::Result>& results, const Json& report) {
+  const Json& environment = report["environment"];
+  std::string out = fmt::format("# {}\n\n{}, on {} with {} cores. `{}`\n\n", report["title"].get<std::string>(),
+                                report["created"].get<std::string>(), environment.value("cpu", "?"),
+                                environment.value("cores", 0), report["command"].get<std::string>());
+  if (report["noise"].is_object()) {
+    out += report["noise"]["sentence"].get<std::string>() + "\n\n";
+  }
+  for (const lab::Result& result : results) {
+    out += to_markdown(result) + "\n";
+  }
+  return out;
+}
+
+}  // namespace baton::report

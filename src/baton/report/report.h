@@ -1,0 +1,26 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "baton/lab/runner.h"
+
+/// Printers over stored results. They know nothing of measuring.
+namespace baton::report {
+
+/// A cell as people read it: "5.12 ms", "85.0 %", "1.7×".
+std::string cell(const lab::Json& row, const lab::Column& column);
+
+/// One experiment: question, table, findings, command.
+std::string to_terminal(const lab::Result& result);
+std::string to_markdown(const lab::Result& result);
+/// The table with raw values, a line a row.
+std::string to_csv(const lab::Result& result);
+
+/// A whole run: what the page is made from, and what machines read.
+lab::Json to_report(const std::vector<lab::Result>& results, const lab::Json& environment, const std::string& title,
+                    const std::string& command);
+std::string to_markdown(const std::vector<lab::Result>& results, const lab::Json& report);
+
+}  // namespace baton::report

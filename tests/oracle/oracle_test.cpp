@@ -1,0 +1,131 @@
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "agree/training.h"
+#include "baton/model/zoo.h"
+
+/// Ten steps of what PyTorch trained, from the same weights and data; see README.md for where the numbers come from.
+namespace baton::test {
+namespace {
+
+using nlohmann::json;
+
+std::vector<std::string> recorded() {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(BATON_TEST_DATA "/oracle/data")) {
+    if (entry.path().extension() == ".json" && entry.path().stem() != "random") {
+      names.push_back(entry.path().stem().string());
+    }
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+json read(const std::string& name) {
+  std::ifstream file(fmt::format("{}/oracle/data/{}.json", BATON_TEST_DATA, name));
+  return json::parse(file);
+}
+
+op::Optimizer optimizer(const json& settings) {
+  const std::string name = settings.at("name");
+  if (name == "sgd") {
+    return op::Sgd{.rate = settings.at("lr"), .momentum = settings.value("momentum", 0.0)};
+  }
+  return op::Adam{.rate = settings.at("lr"),
+                  .beta1 = settings.at("betas").at(0),
+                  .beta2 = settings.at("betas").at(1),
+                  .epsilon = settings.at("eps"),
+                  .weight_decay = settings.value("weight_decay", 0.0),
+                  .decoupled = name == "adamw"};
+}
+
+/// Losses: 1e-5 relative, since PyTorch's own float32 and float64 losses lie within 2e-6 of each other.
+/// Weights: a value may be off by ten times what PyTorch's float32 is off from its own float64 on that tensor's case
+/// (`float64_parameter_difference`, at most 4e-7), a sum of n values by that times √n, as independent roundings add
+/// up, and twice over for the luck of the draw.
+void expect_pytorchs_numbers(const Case& one, const json& oracle) {
+  SCOPED_TRACE(to_text(one));
+  const std::vector<double> losses = oracle.at("losses");
+  const Outcome outcome = train(one, oracle.at("steps"), {.seed = oracle.at("seed")});
+  ASSERT_EQ(outcome.losses.size(), losses.size());
+  for (std::size_t i = 0; i < losses.size(); ++i) {
+    EXPECT_NEAR(outcome.losses[i], losses[i], 1e-5 * std::abs(losses[i])) << "step " << i;
+  }
+  const double off = 10 * oracle.at("float64_parameter_difference").get<double>();
+  ASSERT_EQ(outcome.after.size(), oracle.at("parameters").size());
+  for (const json& parameter : oracle.at("parameters")) {
+    const std::string name = parameter.at("name");
+    ASSERT_TRUE(outcome.after.contains(name)) << name;
+    const std::vector<double>& values = outcome.after.at(name);
+    const std::vector<double> first = parameter.at("first");
+    for (std::size_t i = 0; i < first.size(); ++i) {
+      EXPECT_NEAR(values[i], first[i], off) << name << '[' << i << ']';
+    }
+    double sum = 0;
+    double moved = 0;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      sum += values[i];
+      moved += values[i] - outcome.before.at(name)[i];
+    }
+    const double sum_off = 2 * off * std::sqrt(static_cast<double>(values.size()));
+    EXPECT_NEAR(sum, parameter.at("sum").get<double>(), sum_off) << name << ", which moved by " << moved << " in all";
+  }
+}
+
+class Oracle : public testing::TestWithParam<std::string> {};
+
+INSTANTIATE_TEST_SUITE_P(PyTorch, Oracle, testing::ValuesIn(recorded()), [](const auto& one) {
+  std::string name = one.param;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+});
+
+Case case_of(const json& oracle) {
+  Case one;
+  one.model = oracle.at("model");
+  one.step = {.global_batch = oracle.at("batch"),
+              .loss = oracle.at("loss") == "mse" ? strategy::Loss::mean_squared_error : strategy::Loss::cross_entropy,
+              .optimizer = optimizer(oracle.at("optimizer"))};
+  return one;
+}
+
+TEST_P(Oracle, TheReferenceBackendTrainsAsPyTorchDoes) {
+  expect_pytorchs_numbers(case_of(read(GetParam())), read(GetParam()));
+}
+
+TEST_P(Oracle, TheCpuBackendTrainsAsPyTorchDoes) {
+  Case one = case_of(read(GetParam()));
+  one.backend = "cpu";
+  expect_pytorchs_numbers(one, read(GetParam()));
+}
+
+/// Dividing over two devices needs two rows or two blocks. The reference's plain loops need seconds for the large
+/// models, which the cpu backend covers.
+TEST_P(Oracle, TwoDevicesTrainAsPyTorchDoes) {
+  const json oracle = read(GetParam());
+  for (const std::string& backend : exec::backend_names()) {
+    for (const std::string strategy : {"dp", "ddp", "layers"}) {
+      Case one = case_of(oracle);
+      const model::Model model = model::parse_model(one.model);
+      if ((strategy == "layers" ? static_cast<std::int64_t>(model.blocks().size()) : one.step.global_batch) < 2 ||
+          (backend == "reference" && one.step.global_batch * model.parameter_count() > 5'000'000)) {
+        continue;
+      }
+      one.backend = backend;
+      one.strategy = strategy;
+      one.devices = 2;
+      expect_pytorchs_numbers(one, oracle);
+    }
+  }
+}
+
+TEST(OracleFiles, AreThere) { EXPECT_GE(recorded().size(), 12U); }
+
+}  // namespace
+}  // namespace baton::test

@@ -1,0 +1,402 @@
+#include "unit/plan/brute_force.h"
+
+#include <algorithm>
+#include <map>
+
+namespace baton::plan::test {
+namespace {
+
+using Edges = std::vector<std::vector<std::size_t>>;
+
+/// What can be reached from each node in one step or more.
+std::vector<std::vector<bool>> closure(const Edges& next) {
+  std::vector<std::vector<bool>> reaches(next.size(), std::vector<bool>(next.size(), false));
+  for (std::size_t from = 0; from < next.size(); ++from) {
+    std::vector<std::size_t> stack = next[from];
+    while (!stack.empty()) {
+      const std::size_t at = stack.back();
+      stack.pop_back();
+      if (!reaches[from][at]) {
+        reaches[from][at] = true;
+        stack.insert(stack.end(), next[at].begin(), next[at].end());
+      }
+    }
+  }
+  return reaches;
+}
+
+bool is_real(DType type) { return type == DType::f32 || type == DType::f64; }
+
+class Judge {
+ public:
+  Judge(const Plan& plan, const Limits& limits) : plan_(plan), limits_(limits) {}
+
+  Judgement judge() {
+    for (std::size_t i = 0; i < plan_.tasks().size(); ++i) {
+      place(i);
+      if (!shapes_suit(plan_.tasks()[i])) {
+        blame(Rule::shape, {i});
+      }
+      if (limits_.has_kernel && !limits_.has_kernel(plan_.tasks()[i])) {
+        blame(Rule::kernel, {i});
+      }
+    }
+    meetings();
+    if (found_.right()) {
+      circles();
+    }
+    if (found_.right()) {
+      buffers();
+    }
+    return found_;
+  }
+
+ private:
+  void blame(Rule rule, const std::vector<std::size_t>& tasks) {
+    found_.broken.insert(rule);
+    for (const std::size_t task : tasks) {
+      found_.guilty.emplace(rule, task);
+    }
+  }
+
+  void place(std::size_t i) {
+    const Task& task = plan_.tasks()[i];
+    for (const auto* list : {&task.reads, &task.writes}) {
+      for (const BufferId id : *list) {
+        if (plan_[id].device != task.device) {
+          blame(Rule::place, {i});
+        }
+      }
+    }
+    for (const TaskId other : task.after) {
+      if (plan_[other].device != task.device) {
+        blame(Rule::place, {i, other.index()});
+      }
+    }
+  }
+
+  // ---- shape: each op's law as op.h tells it
+
+  const Buffer& buffer(BufferId id) const { return plan_[id]; }
+
+  bool same(BufferId a, BufferId b) const {
+    return buffer(a).shape == buffer(b).shape && buffer(a).dtype == buffer(b).dtype;
+  }
+  bool like(BufferId a, BufferId b) const { return same(a, b) && buffer(a).order == buffer(b).order; }
+  bool is(BufferId id, const std::vector<std::int64_t>& extents, DType type) const {
+    return buffer(id).shape.extents() == extents && buffer(id).dtype == type;
+  }
+
+  bool shapes_suit(const Task& task) const {
+    if (const auto* compute = std::get_if<Compute>(&task.action)) {
+      return op_suits(compute->op, task.reads, task.writes);
+    }
+    if (const auto* update = std::get_if<Update>(&task.action)) {
+      return update_suits(op::state_slots(update->optimizer), task);
+    }
+    return !std::holds_alternative<Delay>(task.action) || (task.reads.empty() && task.writes.empty());
+  }
+
+  /// In what order a computation wants its weights to lie is for the backend to say, by whether it has a
+  /// kernel.
+  bool op_suits(const op::Op& op, const std::vector<BufferId>& in, const std::vector<BufferId>& out) const {
+    const std::string_view name = op::name(op);
+    if (in.empty() || out.empty() || !is_real(buffer(in[0]).dtype)) {
+      return false;
+    }
+    const DType type = buffer(in[0]).dtype;
+    const std::vector<std::int64_t> first = buffer(in[0]).shape.extents();
+    if (name == "relu") {
+      return in.size() == 1 && out.size() == 1 && same(in[0], out[0]);
+    }
+    if (name == "relu_backward" || name == "add") {
+      return in.size() == 2 && out.size() == 1 && same(in[0], in[1]) && same(in[0], out[0]);
+    }
+    if (name == "mean_squared_error") {
+      return in.size() == 2 && out.size() == 2 && !first.empty() && same(in[0], in[1]) &&
+             same(in[0], out[1]) && is(out[0], {first[0]}, DType::f64) &&
+             std::get<op::MeanSquaredError>(op).elements >= buffer(in[0]).shape.elements();
+    }
+    if (name == "cross_entropy") {
+      return in.size() == 2 && out.size() == 2 && first.size() == 2 && is(in[1], {first[0]}, DType::i32) &&
+             same(in[0], out[1]) && is(out[0], {first[0]}, DType::f64) &&
+             std::get<op::CrossEntropy>(op).rows >= first[0];
+    }
+    if (first.size() != 2) {
+      return false;  // the rest are products of matrices
+    }
+    const std::int64_t rows = first[0];
+    if (name == "matrix_product") {
+      return in.size() == 2 && out.size() == 1 && buffer(in[1]).shape.rank() == 2 &&
+             is(in[1], {first[1], buffer(in[1]).shape[1]}, type) &&
+             is(out[0], {rows, buffer(in[1]).shape[1]}, type);
+    }
+    if (name == "linear") {
+      if (in.size() != 3 || out.size() != 1 || buffer(out[0]).shape.rank() != 2) {
+        return false;
+      }
+      const std::int64_t outputs = buffer(out[0]).shape[1];
+      return is(in[1], {outputs, first[1]}, type) && is(in[2], {outputs}, type) &&
+             is(out[0], {rows, outputs}, type);
+    }
+    if (name == "linear_backward_input") {
+      const bool mask = std::get<op::LinearBackwardInput>(op).mask;
+      if (in.size() != (mask ? 3U : 2U) || out.size() != 1 || buffer(out[0]).shape.rank() != 2) {
+        return false;
+      }
+      const std::int64_t inputs = buffer(out[0]).shape[1];
+      return is(in[1], {first[1], inputs}, type) && is(out[0], {rows, inputs}, type) &&
+             (!mask || same(in[2], out[0]));
+    }
+    if (name == "linear_backward_weight") {
+      const auto& weight = std::get<op::LinearBackwardWeight>(op);
+      const bool adds = weight.accumulate || weight.sgd_rate > 0;
+      if (in.size() != (adds ? 4U : 2U) || out.size() != 2 || buffer(in[1]).shape.rank() != 2) {
+        return false;
+      }
+      const std::int64_t outputs = buffer(in[1]).shape[1];
+      return is(in[1], {rows, outputs}, type) && is(out[0], {outputs, first[1]}, type) &&
+             is(out[1], {outputs}, type) &&
+             (!adds || (in[2] == out[0] && in[3] == out[1]));  // it adds to what it writes
+    }
+    return false;
+  }
+
+  /// Reads n gradients, then the n parameters and all states, which are what it writes.
+  bool update_suits(std::size_t slots, const Task& task) const {
+    std::size_t n = 0;
+    while (n * (1 + slots) < task.writes.size()) {
+      ++n;
+    }
+    if (n == 0 || n * (1 + slots) != task.writes.size() || task.reads.size() != n + task.writes.size()) {
+      return false;
+    }
+    for (std::size_t p = 0; p < n; ++p) {
+      if (!like(task.reads[p], task.writes[p])) {
+        return false;
+      }
+      for (std::size_t slot = 0; slot < slots; ++slot) {
+        if (!like(task.reads[p], task.writes[n + p * slots + slot])) {
+          return false;
+        }
+      }
+    }
+    return std::vector<BufferId>(task.reads.begin() + static_cast<std::ptrdiff_t>(n), task.reads.end()) ==
+           task.writes;
+  }
+
+  // ---- meet
+
+  void meetings() {
+    std::map<std::uint32_t, std::vector<std::size_t>> all;
+    for (std::size_t i = 0; i < plan_.tasks().size(); ++i) {
+      const Action& action = plan_.tasks()[i].action;
+      if (const auto* transfer = std::get_if<Transfer>(&action)) {
+        all[transfer->meeting.value].push_back(i);
+      } else if (const auto* collective = std::get_if<Collective>(&action)) {
+        all[collective->meeting.value].push_back(i);
+      }
+    }
+    for (const auto& [meeting, members] : all) {
+      if (!transfer_meets(members) && !collective_meets(members)) {
+        blame(Rule::meet, members);
+      }
+    }
+  }
+
+  bool transfer_meets(const std::vector<std::size_t>& members) const {
+    if (members.size() != 2) {
+      return false;
+    }
+    for (const auto& [from, to] : {std::pair{members[0], members[1]}, std::pair{members[1], members[0]}}) {
+      const Task& a = plan_.tasks()[from];
+      const Task& b = plan_.tasks()[to];
+      const auto* send = std::get_if<Transfer>(&a.action);
+      const auto* receive = std::get_if<Transfer>(&b.action);
+      if (send != nullptr && receive != nullptr && send->end == Transfer::End::send &&
+          receive->end == Transfer::End::receive && send->peer == b.device && receive->peer == a.device &&
+          a.device != b.device && a.reads.size() == 1 && a.writes.empty() && b.reads.empty() &&
+          b.writes.size() == 1 && like(a.reads[0], b.writes[0])) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  bool collective_meets(const std::vector<std::size_t>& members) const {
+    std::set<std::uint32_t> ranks;
+    std::set<DeviceId> devices;
+    const std::vector<BufferId>* pattern = nullptr;
+    for (const std::size_t i : members) {
+      const Task& task = plan_.tasks()[i];
+      const auto* member = std::get_if<Collective>(&task.action);
+      const auto* leader = std::get_if<Collective>(&plan_.tasks()[members[0]].action);
+      if (member == nullptr || leader == nullptr || member->kind != leader->kind ||
+          member->size != members.size() || member->rank >= member->size) {
+        return false;
+      }
+      ranks.insert(member->rank);
+      devices.insert(task.device);
+      const bool root = member->rank == 0;
+      const std::vector<BufferId>* brings = &task.reads;
+      switch (member->kind) {
+        case Collective::Kind::all_reduce:
+          if (task.reads != task.writes) {
+            return false;
+          }
+          break;
+        case Collective::Kind::broadcast:
+          brings = root ? &task.reads : &task.writes;
+          if (!(root ? task.writes : task.reads).empty()) {
+            return false;
+          }
+          break;
+        case Collective::Kind::reduce:
+          if (root ? task.writes != task.reads : !task.writes.empty()) {
+            return false;
+          }
+          break;
+      }
+      if (brings->empty() || (pattern != nullptr && pattern->size() != brings->size())) {
+        return false;
+      }
+      pattern = pattern == nullptr ? brings : pattern;
+      for (std::size_t b = 0; b < brings->size(); ++b) {
+        if (!like((*pattern)[b], (*brings)[b])) {
+          return false;
+        }
+      }
+    }
+    return ranks.size() == members.size() && devices.size() == members.size();
+  }
+
+  // ---- waiting
+
+  void circles() {
+    const std::vector<std::size_t> node = waiting_nodes(plan_);
+    Edges next(plan_.tasks().size());
+    for (std::size_t i = 0; i < plan_.tasks().size(); ++i) {
+      for (const std::size_t before : waits_for(plan_, i)) {
+        next[node[before]].push_back(node[i]);
+      }
+    }
+    const std::vector<std::vector<bool>> reaches = closure(next);
+    for (std::size_t i = 0; i < plan_.tasks().size(); ++i) {
+      if (reaches[node[i]][node[i]]) {
+        blame(Rule::waiting, {i});
+      }
+    }
+  }
+
+  // ---- written, read, ordered
+
+  void buffers() {
+    const Before before(plan_);
+    for (std::size_t b = 0; b < plan_.buffers().size(); ++b) {
+      std::vector<std::size_t> readers;
+      std::vector<std::size_t> writers;
+      for (std::size_t i = 0; i < plan_.tasks().size(); ++i) {
+        const auto touches = [&](const std::vector<BufferId>& list) {
+          return std::find(list.begin(), list.end(), BufferId(b)) != list.end();
+        };
+        if (touches(plan_.tasks()[i].reads)) {
+          readers.push_back(i);
+        }
+        if (touches(plan_.tasks()[i].writes)) {
+          writers.push_back(i);
+        }
+      }
+      bool sure = true;
+      for (const std::size_t writer : writers) {
+        for (const auto* others : {&readers, &writers}) {
+          for (const std::size_t other : *others) {
+            if (other != writer && !before(other, writer) && !before(writer, other)) {
+              sure = false;
+              blame(Rule::ordered, {other, writer});
+              found_.unordered.insert({other, writer});
+              found_.unordered.insert({writer, other});
+            }
+          }
+        }
+      }
+      if (!sure) {
+        found_.unsure.insert(readers.begin(), readers.end());
+        found_.unsure.insert(writers.begin(), writers.end());
+        continue;
+      }
+      for (const std::size_t reader : readers) {
+        if (!plan_.buffers()[b].persistent &&
+            std::none_of(writers.begin(), writers.end(), [&](std::size_t w) { return before(w, reader); })) {
+          blame(Rule::written, {reader});
+        }
+      }
+      for (const std::size_t writer : writers) {
+        // Read before the write after it, or by it; or nothing is written after it and it lives on.
+        const auto overwritten_before = [&](std::size_t task) {
+          return std::any_of(writers.begin(), writers.end(), [&](std::size_t w) {
+            return w != task && before(writer, w) && before(w, task);
+          });
+        };
+        const bool is_read = std::any_of(readers.begin(), readers.end(), [&](std::size_t reader) {
+          return before(writer, reader) && !overwritten_before(reader);
+        });
+        const bool last =
+            std::none_of(writers.begin(), writers.end(), [&](std::size_t w) { return before(writer, w); });
+        const bool lives_on = plan_.buffers()[b].persistent || plan_.buffers()[b].role == Role::loss;
+        const std::vector<BufferId>& writes = plan_.tasks()[writer].writes;
+        const bool writes_twice =
+            std::count(writes.begin(), writes.end(), BufferId(b)) > 1;  // one of them for nothing
+        if ((!is_read && !(last && lives_on)) || writes_twice) {
+          blame(Rule::read, {writer});
+        }
+      }
+    }
+  }
+
+  const Plan& plan_;
+  const Limits& limits_;
+  Judgement found_;
+};
+
+}  // namespace
+
+std::vector<std::size_t> waits_for(const Plan& plan, std::size_t id) {
+  const Task& task = plan.tasks()[id];
+  std::vector<std::size_t> list;
+  for (std::size_t i = id; i-- > 0;) {
+    if (plan.tasks()[i].device == task.device && plan.tasks()[i].lane == task.lane) {
+      list.push_back(i);
+      break;
+    }
+  }
+  for (const TaskId other : task.after) {
+    list.push_back(other.index());
+  }
+  return list;
+}
+
+std::vector<std::size_t> waiting_nodes(const Plan& plan) {
+  std::map<std::uint32_t, std::size_t> first_member;
+  std::vector<std::size_t> node;
+  for (std::size_t i = 0; i < plan.tasks().size(); ++i) {
+    const MeetingId meeting = meeting_of(plan.tasks()[i]);
+    node.push_back(meeting.valid() ? first_member.try_emplace(meeting.value, i).first->second : i);
+  }
+  return node;
+}
+
+Before::Before(const Plan& plan) {
+  Edges next(plan.tasks().size());
+  for (std::size_t i = 0; i < plan.tasks().size(); ++i) {
+    for (const std::size_t before : waits_for(plan, i)) {
+      if (plan.tasks()[before].device == plan.tasks()[i].device) {
+        next[before].push_back(i);
+      }
+    }
+  }
+  reaches_ = closure(next);
+}
+
+Judgement judge(const Plan& plan, const Limits& limits) { return Judge(plan, limits).judge(); }
+
+}  // namespace baton::plan::test

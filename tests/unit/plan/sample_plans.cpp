@@ -1,0 +1,68 @@
+#include "unit/plan/sample_plans.h"
+
+#include <fmt/format.h>
+
+#include "baton/model/zoo.h"
+#include "baton/strategy/strategy.h"
+
+namespace baton::plan::test {
+namespace {
+
+cluster::Cluster cluster_of(std::size_t devices) {
+  std::vector<cluster::Device> list;
+  for (std::size_t i = 0; i < devices; ++i) {
+    list.push_back({fmt::format("cpu:{}", i), {static_cast<int>(i)}, Bytes(1 << 30)});
+  }
+  return cluster::Cluster(std::move(list));
+}
+
+}  // namespace
+
+const std::vector<Sample>& sample_plans() {
+  static const std::vector<Sample> samples = [] {
+    const std::vector<std::string> models{"mlp:dim=8,depth=5", "mlp:6-10-4-7-3-5", "mlp:dim=4,depth=6"};
+    const std::vector<std::string> optimizers{"sgd", "momentum", "adam", "adamw"};
+    const std::vector<strategy::Target> targets{
+        {},
+        {.linear_with_relu = true, .linear_with_mask = true, .linear_with_sgd = true, .tiled_weights = true},
+        {.linear_with_relu = true,
+         .linear_with_mask = true,
+         .workspace =
+             [](std::span<const Buffer>, const Task& task, std::size_t) {
+               return Bytes(task.lane == Lane::compute && !task.writes.empty() ? 100 : 0);
+             }},
+        {.linear_with_sgd = true}};
+    std::vector<Sample> list;
+    std::size_t turn = 0;
+    for (const strategy::Strategy& strategy : strategy::strategies()) {
+      for (std::size_t devices = 1; devices <= 5; ++devices) {
+        if (strategy.name == "single" && devices > 2) {
+          continue;
+        }
+        for (std::size_t variant = 0; variant < targets.size(); ++variant, ++turn) {
+          const model::Model model = model::parse_model(models[turn % models.size()]);
+          const cluster::Cluster cluster = cluster_of(devices);
+          strategy::Request request{.model = model, .cluster = cluster, .strategy = strategy.name};
+          request.step.global_batch = 7;
+          request.step.loss =
+              turn % 2 == 0 ? strategy::Loss::mean_squared_error : strategy::Loss::cross_entropy;
+          request.step.optimizer = op::optimizer_by_name(optimizers[(turn + devices) % optimizers.size()]);
+          request.step.dtype = turn % 5 == 4 ? DType::f64 : DType::f32;
+          request.layout.first_bucket = Bytes(40);
+          request.layout.bucket = Bytes(turn % 3 == 0 ? 1 : 300);
+          request.target = targets[variant];
+          if (turn % 4 == 1) {
+            request.delays = {{Phase::backward, -1, Nanoseconds(5000)}, {Phase::update, 0, Nanoseconds(7)}};
+          }
+          list.push_back(
+              {fmt::format("{} over {} of {}, variant {}", strategy.name, devices, model.name(), variant),
+               strategy::compile(request)});
+        }
+      }
+    }
+    return list;
+  }();
+  return samples;
+}
+
+}  // namespace baton::plan::test

@@ -1,0 +1,139 @@
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "baton/plan/verify.h"
+
+namespace baton::plan {
+namespace {
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr std::size_t scale = 20;
+#else
+constexpr std::size_t scale = 1;
+#endif
+
+/// A value that wanders over eight devices: eight ops on each, then it is sent to the next. `tasks` in all,
+/// nearly.
+Plan wandering(std::size_t tasks) {
+  Draft draft;
+  for (std::size_t d = 0; d < 8; ++d) {
+    draft.devices.push_back(fmt::format("cpu:{}", d));
+  }
+  const auto add = [&](std::size_t device, bool persistent) {
+    return draft.add(
+        {.device = DeviceId(device), .persistent = persistent, .shape = {16}, .content = {}, .label = ""});
+  };
+  draft.tasks.reserve(tasks);
+  BufferId at = add(0, true);
+  std::size_t device = 0;
+  while (draft.tasks.size() + 11 <= tasks) {
+    for (int i = 0; i < 8; ++i) {
+      const BufferId next = add(device, false);
+      draft.tasks.push_back({.action = Compute{op::Relu{}},
+                             .device = DeviceId(device),
+                             .labels = {},
+                             .reads = {at},
+                             .writes = {next},
+                             .after = {}});
+      at = next;
+    }
+    const std::size_t peer = (device + 1) % 8;
+    const MeetingId meeting = draft.new_meeting();
+    const BufferId there = add(peer, false);
+    draft.tasks.push_back({.action = Transfer{Transfer::End::send, meeting, DeviceId(peer)},
+                           .device = DeviceId(device),
+                           .lane = Lane::communication,
+                           .labels = {},
+                           .reads = {at},
+                           .writes = {},
+                           .after = {}});
+    draft.tasks.push_back({.action = Transfer{Transfer::End::receive, meeting, DeviceId(device)},
+                           .device = DeviceId(peer),
+                           .lane = Lane::communication,
+                           .labels = {},
+                           .reads = {},
+                           .writes = {there},
+                           .after = {}});
+    at = there;
+    device = peer;
+  }
+  draft.tasks.push_back({.action = Compute{op::Relu{}},
+                         .device = DeviceId(device),
+                         .labels = {},
+                         .reads = {at},
+                         .writes = {add(device, true)},
+                         .after = {}});
+  return finish(std::move(draft));
+}
+
+/// Forward and backward of a deep model: every value of the forward lives until its backward.
+Plan deep(std::size_t depth) {
+  Draft draft;
+  draft.devices = {"cpu:0"};
+  const auto add = [&](bool persistent) {
+    return draft.add(
+        {.device = DeviceId(0), .persistent = persistent, .shape = {16}, .content = {}, .label = ""});
+  };
+  std::vector<BufferId> values{add(true)};
+  for (std::size_t i = 0; i < depth; ++i) {
+    values.push_back(add(false));
+    draft.tasks.push_back({.action = Compute{op::Relu{}},
+                           .device = DeviceId(0),
+                           .labels = {},
+                           .reads = {values[i]},
+                           .writes = {values[i + 1]},
+                           .after = {}});
+  }
+  BufferId gradient = values[depth];
+  for (std::size_t i = depth; i-- > 0;) {
+    const BufferId next = add(i == 0);
+    draft.tasks.push_back({.action = Compute{op::ReluBackward{}},
+                           .device = DeviceId(0),
+                           .labels = {},
+                           .reads = {gradient, values[i]},
+                           .writes = {next},
+                           .after = {}});
+    gradient = next;
+  }
+  return finish(std::move(draft));
+}
+
+double seconds_to_verify(const Plan& plan) {
+  double best = 1e9;
+  for (int i = 0; i < 3; ++i) {
+    const auto begin = std::chrono::steady_clock::now();
+    const Verdict verdict = verify(plan);
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+    EXPECT_TRUE(verdict.holds()) << (verdict.holds() ? "" : verdict.violations[0].text);
+    best = std::min(best, took.count());
+  }
+  return best;
+}
+
+TEST(VerifyScale, AMillionTasksTakeSeconds) {
+  const Plan plan = wandering(1000000 / scale);
+  ASSERT_GT(plan.tasks().size(), 999000 / scale);
+  const double seconds = seconds_to_verify(plan);
+  fmt::print("{} tasks in {:.2f} s\n", plan.tasks().size(), seconds);
+  EXPECT_LT(seconds, 10);
+}
+
+TEST(VerifyScale, TenTimesTheTasksTakeAboutTenTimesAsLong) {
+  const double few = seconds_to_verify(wandering(50000 / scale));
+  const double many = seconds_to_verify(wandering(500000 / scale));
+  fmt::print("50k: {:.4f} s, 500k: {:.4f} s\n", few, many);
+  EXPECT_LT(many, 25 * few);
+}
+
+TEST(VerifyScale, SoTheyDoWhenEverythingLivesToTheBackward) {
+  const double few = seconds_to_verify(deep(5000 / scale));
+  const double many = seconds_to_verify(deep(50000 / scale));
+  fmt::print("depth 5k: {:.4f} s, 50k: {:.4f} s\n", few, many);
+  EXPECT_LT(many, 25 * few);
+}
+
+}  // namespace
+}  // namespace baton::plan

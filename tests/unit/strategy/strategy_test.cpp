@@ -1,0 +1,286 @@
+#include "baton/strategy/strategy.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+
+#include "baton/model/zoo.h"
+#include "baton/plan/text.h"
+#include "baton/plan/verify.h"
+#include "unit/base/usage_sentence.h"
+#include "unit/strategy/drafts.h"
+
+namespace baton::strategy {
+namespace {
+
+using plan::Lane;
+using plan::Phase;
+using test::says;
+using test::usage_sentence;
+
+const Target cpu_target{
+    .linear_with_relu = true, .linear_with_mask = true, .linear_with_sgd = true, .tiled_weights = true};
+
+plan::Plan compiled(const std::string& strategy, const std::string& model, std::size_t count, Step step = {},
+                    Layout layout = {}, Target target = {}, std::vector<DelayRequest> delays = {}) {
+  const model::Model described = model::parse_model(model);
+  return compile({.model = described,
+                  .cluster = devices(count),
+                  .strategy = strategy,
+                  .step = step,
+                  .layout = std::move(layout),
+                  .target = target,
+                  .delays = std::move(delays)});
+}
+
+std::string refused(const std::string& strategy, const std::string& model, std::size_t count, Step step = {},
+                    Layout layout = {}) {
+  return usage_sentence([&] { compiled(strategy, model, count, step, layout); });
+}
+
+TEST(Refusal, NamesTheBatchAndTheDevicesWhenSomeDeviceWouldHaveNoRow) {
+  for (const std::string strategy : {"dp", "ddp"}) {
+    const std::string said = refused(strategy, "mlp:3-5-2", 5, {.global_batch = 4});
+    EXPECT_TRUE(says(said, "batch of 4"));
+    EXPECT_TRUE(says(said, "5 devices"));
+    EXPECT_NO_THROW(compiled(strategy, "mlp:3-5-2", 4, {.global_batch = 4}));
+  }
+}
+
+TEST(Refusal, NamesTheBlocksAndTheDevicesWhenSomeStageWouldHaveNoBlock) {
+  const std::string said = refused("layers", "mlp:3-5-2", 3);
+  EXPECT_TRUE(says(said, "mlp:3-5-2 has 2 blocks"));
+  EXPECT_TRUE(says(said, "3 devices"));
+  EXPECT_TRUE(says(refused("layers", "mlp:3-2", 2), "1 block,"));
+  EXPECT_NO_THROW(compiled("layers", "mlp:3-5-2", 2));
+}
+
+TEST(Refusal, NamesASplitThatDoesNotFit) {
+  const auto split = [](std::vector<std::int64_t> stages) {
+    return refused("layers", "mlp:dim=4,depth=6", 3, {}, {.split = std::move(stages)});
+  };
+  EXPECT_TRUE(says(split({1, 3}), "2 stages"));
+  EXPECT_TRUE(says(split({1, 3, 1}), "5 blocks"));
+  EXPECT_TRUE(says(split({1, 3, 3}), "7 blocks"));
+  EXPECT_TRUE(says(split({0, 3, 3}), "does not fit"));
+  EXPECT_TRUE(says(split({-1, 4, 3}), "does not fit"));
+  EXPECT_TRUE(says(split({2, 2, 1, 1}), "3 devices"));
+  EXPECT_NO_THROW(compiled("layers", "mlp:dim=4,depth=6", 3, {}, {.split = {1, 3, 2}}));
+}
+
+TEST(Refusal, SaysThatAStrategyWithoutStagesTakesNoSplit) {
+  for (const std::string strategy : {"single", "dp", "ddp"}) {
+    const std::string said = refused(strategy, "mlp:dim=4,depth=6", 2, {}, {.split = {3, 3}});
+    EXPECT_TRUE(says(said, strategy));
+    EXPECT_TRUE(says(said, "--split"));
+  }
+}
+
+TEST(Refusal, ListsTheStrategiesWhenOneIsUnknown) {
+  const std::string said = refused("dpp", "mlp:3-5-2", 1);
+  EXPECT_TRUE(says(said, "'dpp'"));
+  EXPECT_TRUE(says(said, "single, dp, ddp or layers"));
+}
+
+TEST(Refusal, NamesABatchOfNothing) {
+  EXPECT_TRUE(says(refused("single", "mlp:3-5-2", 1, {.global_batch = 0}), "batch of 0"));
+  EXPECT_TRUE(says(refused("layers", "mlp:3-5-2", 2, {.global_batch = -3}), "batch of -3"));
+}
+
+TEST(Strategy, IsFoundWhateverTheCaseOfItsName) {
+  EXPECT_EQ(strategy_by_name("DDP").name, "ddp");
+  EXPECT_EQ(strategies().size(), 4U);
+}
+
+TEST(Loss, IsFoundByNameOrTheNamesAreListed) {
+  EXPECT_EQ(loss_by_name("mse"), Loss::mean_squared_error);
+  EXPECT_EQ(loss_by_name("Cross_Entropy"), Loss::cross_entropy);
+  EXPECT_TRUE(says(usage_sentence([] { loss_by_name("l1"); }), "mse or cross-entropy"));
+}
+
+TEST(Delay, IsReadFromText) {
+  const DelayRequest delay = parse_delay("before=update,rank=2,ms=1.5");
+  EXPECT_EQ(delay.before, Phase::update);
+  EXPECT_EQ(delay.rank, 2);
+  EXPECT_EQ(delay.duration, Nanoseconds(1'500'000));
+  EXPECT_EQ(parse_delay("rank=all,time=20us").rank, -1);
+  EXPECT_EQ(parse_delay("time=20us").duration, Nanoseconds(20'000));
+  EXPECT_TRUE(says(usage_sentence([] { parse_delay("before=lunch,ms=1"); }), "forward, backward or update"));
+  EXPECT_TRUE(says(usage_sentence([] { parse_delay("after=forward,ms=1"); }), "after=forward"));
+}
+
+TEST(Delay, WithoutATimeIsRefused) {
+  EXPECT_TRUE(says(usage_sentence([] { parse_delay("before=backward,rank=1"); }), "time"));
+}
+
+TEST(Compile, GivesEqualPlansForEqualRequests) {
+  for (const Strategy& strategy : strategies()) {
+    const auto make = [&] { return compiled(strategy.name, "mlp:dim=8,depth=4", 3, {}, {}, cpu_target); };
+    EXPECT_EQ(plan::to_text(make()), plan::to_text(make()));
+    EXPECT_TRUE(make() == make());
+  }
+}
+
+TEST(Compile, MakesLawfulPlansOfEverySizeForEveryTarget) {
+  for (const Strategy& strategy : strategies()) {
+    for (std::size_t count = 1; count <= 5; ++count) {
+      for (const Target& target : {Target{}, cpu_target}) {
+        for (const op::Optimizer& optimizer : {op::Optimizer(op::Sgd{}), op::Optimizer(op::Adam{})}) {
+          for (const Loss loss : {Loss::mean_squared_error, Loss::cross_entropy}) {
+            const plan::Plan plan =
+                compiled(strategy.name, "mlp:7-33-20-5-11-3", count,
+                         {.global_batch = 13, .loss = loss, .optimizer = optimizer},
+                         {.bucket = Bytes(2000), .first_bucket = Bytes(300)}, target,
+                         {{Phase::backward, -1, Nanoseconds(1)}, {Phase::update, 0, Nanoseconds(1)}});
+            const plan::Verdict verdict = plan::verify(plan);
+            EXPECT_TRUE(verdict.holds()) << plan.title() << ": " << verdict.violations.front().text;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Compile, TakesAStrategyThatIsNotInTheList) {
+  const model::Model model = model::mlp({3, 5, 2});
+  const cluster::Cluster two = devices(2);
+  const Strategy mine{"mine", "all on the last device", [](const Request& request) {
+                        Placement placement{.devices = {"cpu:0", "cpu:1"}};
+                        placement.replicas.push_back({{0, request.step.global_batch}, {DeviceId(1), DeviceId(1)}});
+                        return training_step(request.model, request.step, placement);
+                      }};
+  const plan::Plan plan = compile({.model = model, .cluster = two}, mine);
+  EXPECT_EQ(plan.title(), "mine of mlp:3-5-2, global batch 64, on 2 devices");
+  EXPECT_TRUE(plan.lane(DeviceId(0), Lane::compute).empty());
+  EXPECT_EQ(plan.lane(DeviceId(1), Lane::compute).size(), 10U);
+}
+
+TEST(Layers, PassTheBatonOnceForwardAndOnceBackBetweenNeighbours) {
+  for (const std::size_t count : {1U, 2U, 5U}) {
+    const plan::Plan plan = compiled("layers", "mlp:dim=8,depth=6", count, {}, {}, cpu_target);
+    std::int64_t forward = 0;
+    std::int64_t all = 0;
+    for (const plan::Totals& totals : plan::totals_by_device(plan)) {
+      forward += totals.transfers_forward;
+      all += totals.transfers;
+      EXPECT_EQ(totals.collectives, 0);
+    }
+    const auto n = static_cast<std::int64_t>(count);
+    EXPECT_EQ(forward, n - 1);
+    EXPECT_EQ(all - forward, n - 1);
+    for (std::size_t m = 0; m < plan.meeting_count(); ++m) {
+      const plan::Task& send = plan[plan.members(MeetingId(m))[0]];
+      const auto& transfer = std::get<plan::Transfer>(send.action);
+      const bool ahead = transfer.peer.value == send.device.value + 1;
+      EXPECT_TRUE(ahead || transfer.peer.value + 1 == send.device.value) << "between neighbours";
+      EXPECT_EQ(ahead, send.labels.phase == Phase::forward);
+    }
+  }
+}
+
+TEST(Layers, PutTheBlocksOnTheDevicesInOrderAsTheSplitSays) {
+  const plan::Plan plan = compiled("layers", "mlp:dim=8,depth=6", 3, {}, {.split = {1, 3, 2}});
+  constexpr std::array<std::uint32_t, 6> device_of{0, 1, 1, 1, 2, 2};
+  for (const plan::Task& task : plan.tasks()) {
+    if (task.lane == Lane::compute) {
+      EXPECT_EQ(task.device.value, device_of[static_cast<std::size_t>(task.labels.block)]) << plan::verb(task);
+    }
+  }
+}
+
+TEST(Layers, LabelEveryTaskWithItsStage) {
+  const plan::Plan plan = compiled("layers", "mlp:dim=8,depth=6", 3);
+  for (std::size_t i = 0; i < plan.tasks().size(); ++i) {
+    EXPECT_EQ(plan.tasks()[i].labels.stage, static_cast<std::int32_t>(plan.tasks()[i].device.value))
+        << plan.describe(TaskId(i));
+  }
+}
+
+TEST(Single, LeavesTheOtherDevicesIdle) {
+  const plan::Plan plan = compiled("single", "mlp:3-5-2", 3);
+  for (const plan::Task& task : plan.tasks()) {
+    EXPECT_EQ(task.device, DeviceId(0));
+  }
+}
+
+TEST(Dp, ScattersReplicatesGathersReducesAndUpdatesOnDeviceZero) {
+  const plan::Plan plan = compiled("dp", "mlp:3-5-2", 3, {.global_batch = 7});
+  for (const plan::Buffer& buffer : plan.buffers()) {
+    if (buffer.persistent || buffer.role == plan::Role::loss) {
+      EXPECT_EQ(buffer.device, DeviceId(0)) << buffer.label;
+    }
+  }
+  const std::vector<plan::Totals> totals = plan::totals_by_device(plan);
+  // Device 0 sends each other one its input rows and the gradient of its outputs; it gets their outputs.
+  EXPECT_EQ(totals[0].transfers, 4);
+  EXPECT_EQ(totals[1].transfers, 1);
+  EXPECT_EQ(totals[2].transfers, 1);
+  for (const plan::Totals& device : totals) {
+    EXPECT_EQ(device.collectives, 2) << "a broadcast of the parameters and a reduction of the gradients";
+  }
+  for (const std::string_view verb : {"mean_squared_error", "sgd"}) {
+    const std::vector<std::size_t> found = places(plan.tasks(), verb);
+    EXPECT_EQ(found.size(), verb == "sgd" ? 2U : 3U);
+    for (const std::size_t i : found) {
+      EXPECT_EQ(plan.tasks()[i].device, DeviceId(0)) << verb;
+    }
+  }
+  // Rows 7 = 3 + 2 + 2 of 3 floats, 2 outputs, and 32 parameters, all in bytes.
+  const std::int64_t rows = 2 + 2;
+  EXPECT_EQ(totals[0].work.sent, Bytes(4 * (rows * 3 + rows * 2 + 2 * 32)));
+  EXPECT_EQ(totals[0].work.received, Bytes(4 * (rows * 2 + 2 * 32)));
+}
+
+TEST(Ddp, SendsNothingButGradientsAndEachDeviceUpdatesItsOwn) {
+  const plan::Plan plan = compiled("ddp", "mlp:3-5-2", 4, {.global_batch = 8});
+  for (const plan::Totals& device : plan::totals_by_device(plan)) {
+    EXPECT_EQ(device.transfers, 0);
+    EXPECT_EQ(device.collectives, 1);
+    EXPECT_EQ(device.work.sent, Bytes(2 * 3 * 32 / 4 * 4)) << "2 (n-1)/n of the 32 gradients";
+  }
+  EXPECT_EQ(places(plan.tasks(), "sgd").size(), 8U);
+}
+
+TEST(Ddp, ReducesEachBucketWhileTheBackwardOfEarlierBlocksStillRuns) {
+  const plan::Plan plan = compiled("ddp", "mlp:dim=8,depth=6", 2, {}, {.bucket = Bytes(1), .first_bucket = Bytes(1)});
+  for (std::size_t d = 0; d < 2; ++d) {
+    std::vector<std::int32_t> blocks;
+    for (const TaskId id : plan.lane(DeviceId(d), Lane::communication)) {
+      const plan::Task& task = plan[id];
+      blocks.push_back(task.labels.block);
+      ASSERT_EQ(task.after.size(), 1U) << "it waits for its gradient's task only";
+      const plan::Task& before = plan[task.after[0]];
+      EXPECT_EQ(plan::verb(before), "linear_backward_weight");
+      EXPECT_EQ(before.labels.block, task.labels.block);
+    }
+    EXPECT_EQ(blocks, (std::vector<std::int32_t>{5, 5, 4, 4, 3, 3, 2, 2, 1, 1, 0, 0}));
+  }
+  for (const plan::Task& task : plan.tasks()) {
+    if (task.lane == Lane::compute && task.labels.phase == Phase::backward) {
+      EXPECT_TRUE(task.after.empty()) << "no part of the backward waits for a reduction";
+    }
+  }
+}
+
+TEST(Ddp, OnOneDeviceTakesTheSgdStepIntoTheWeightGradientLikeASingleDevice) {
+  const plan::Plan ddp = compiled("ddp", "mlp:3-5-2", 1, {}, {}, cpu_target);
+  const plan::Plan single = compiled("single", "mlp:3-5-2", 1, {}, {}, cpu_target);
+  EXPECT_TRUE(places(ddp.tasks(), "sgd").empty());
+  EXPECT_EQ(ddp.tasks(), single.tasks());
+  EXPECT_EQ(ddp.buffers(), single.buffers());
+  EXPECT_EQ(places(compiled("ddp", "mlp:3-5-2", 2, {}, {}, cpu_target).tasks(), "sgd").size(), 4U);
+}
+
+TEST(Compile, KeepsTheUpdateApartWhereADelayStandsBeforeIt) {
+  const plan::Plan plan =
+      compiled("single", "mlp:3-5-2", 1, {}, {}, cpu_target, {{Phase::update, 0, Nanoseconds(5)}});
+  const std::vector<std::size_t> delays = places(plan.tasks(), "delay");
+  const std::vector<std::size_t> updates = places(plan.tasks(), "sgd");
+  ASSERT_EQ(delays.size(), 1U);
+  ASSERT_EQ(updates.size(), 2U);
+  EXPECT_EQ(delays[0] + 1, updates[0]);
+}
+
+}  // namespace
+}  // namespace baton::strategy

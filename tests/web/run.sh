@@ -1,0 +1,35 @@
+#!/bin/sh
+# run.sh MAKE_SAMPLE_PAGE PAGE_WITHOUT_CHARTS WORK: makes the sample page and tests it in Chromium.
+# Exits with 77 and a sentence where that cannot be done here.
+set -eu
+program=$1
+without=$2
+work=$3
+here=$(cd "$(dirname "$0")" && pwd)
+
+skip() {
+  echo "skipped: $1"
+  exit 77
+}
+
+node=$(command -v node || command -v nodejs) || skip "Node.js is not there"
+command -v npm >/dev/null || skip "npm is not there"
+"$node" -e 'process.exit(Number(process.versions.node.split(".")[0]) >= 18 ? 0 : 1)' || skip "Node.js is older than 18"
+BATON_CHROMIUM=${BATON_CHROMIUM:-$(command -v chromium || command -v chromium-browser || command -v google-chrome)} ||
+  skip "Chromium is not there (BATON_CHROMIUM may name it)"
+export BATON_CHROMIUM
+
+mkdir -p "$work"
+cp "$here/package.json" "$here/package-lock.json" "$here/.npmrc" "$work"
+if ! cmp -s "$work/package-lock.json" "$work/installed"; then
+  (cd "$work" && npm ci --ignore-scripts --loglevel=error --fetch-retries=1 --fetch-retry-mintimeout=1000) ||
+    skip "npm could not install playwright-core"
+  cp "$work/package-lock.json" "$work/installed"
+fi
+
+"$node" "$here/sample_report.mjs" > "$work/sample.json"
+"$program" "$work/sample.json" "$work/page.html"
+"$program" "$work/sample.json" "$work/page_without_charts.html" "$without"
+echo '{"noise":null,"environment":null,"created":"2025-03-14 10:32","experiments":[{},{"id":"x","rows":[{"a":1.5}],"plots":[{}],"timelines":[{}]},{"id":"y","rows":[{"reason":"no"}]}]}' > "$work/bare.json"
+"$program" "$work/bare.json" "$work/bare.html"
+BATON_WORK=$work exec "$node" --test "$here/page_test.mjs"
