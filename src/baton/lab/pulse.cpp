@@ -12,7 +12,9 @@ double pulse_gflops() {
   constexpr int rounds = 2000;
   static std::atomic<float> sink{0};
   std::array<float, lanes> sums;
-  sums.fill(1.0F);
+  for (std::size_t i = 0; i < lanes; ++i) {  // from a value the compiler cannot know, or it would do the work itself
+    sums[i] = sink.load(std::memory_order_relaxed) + static_cast<float>(i);
+  }
   const Nanoseconds start = exec::now();
   for (int batch = 0; batch < 8; ++batch) {
     for (int round = 0; round < rounds; ++round) {

@@ -183,12 +183,18 @@ Result conclude(const Experiment& experiment, const std::vector<Point>& points, 
     }
     result.findings = experiment.findings(measured);
   }
+  std::vector<std::pair<std::string, std::int64_t>> reasons;
   for (const Json& row : refused) {
-    result.findings.push_back(fmt::format("Not measured{}: {}.", row.size() > 1 ? " (" + [&] {
-      Point point = row;
-      point.erase("reason");
-      return describe(point);
-    }() + ")" : "", row["reason"].get<std::string>()));
+    const std::string reason = row["reason"].get<std::string>();
+    const auto found = std::find_if(reasons.begin(), reasons.end(), [&](const auto& entry) { return entry.first == reason; });
+    if (found == reasons.end()) {
+      reasons.emplace_back(reason, 1);
+    } else {
+      ++found->second;
+    }
+  }
+  for (const auto& [reason, count] : reasons) {
+    result.findings.push_back(fmt::format("{} point{} could not be measured here: {}.", count, count == 1 ? "" : "s", reason));
   }
   result.rows = std::move(measured);
   result.rows.insert(result.rows.end(), refused.begin(), refused.end());

@@ -23,7 +23,7 @@ double through(const Json& device) { return number(device, "sent_bytes") + numbe
 
 void derive(std::vector<Json>& rows) {
   for (Json& row : rows) {
-    const Json& devices = row["device_list"];
+    const Json devices = row["device_list"];  // a copy: adding to the row moves what it holds
     double others = 0;
     for (std::size_t d = 1; d < devices.size(); ++d) {
       others = std::max(others, through(devices[d]));

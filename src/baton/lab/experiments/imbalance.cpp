@@ -23,7 +23,7 @@ std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) 
 
 void derive(std::vector<Json>& rows) {
   for (Json& row : rows) {
-    const Json& devices = row["device_list"];
+    const Json devices = row["device_list"];  // a copy: adding to the row moves what it holds
     const double step = number(row, "time_per_step_ns");
     double longest = 0;
     for (std::size_t d = 1; d < devices.size(); ++d) {

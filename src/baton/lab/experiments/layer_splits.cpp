@@ -72,6 +72,10 @@ std::string placement_text(const Json& row) {
   return out;
 }
 
+std::string device_count(const Json& row) {
+  return text(row, "devices") + (row["devices"] == 1 ? " device" : " devices");
+}
+
 void add_placement(std::vector<Json>& rows) {
   for (Json& row : rows) {
     row["where"] = placement_text(row);
@@ -189,7 +193,7 @@ Experiment all_devices() {
               for (const Json& device : devices) {
                 busy += fmt::format("{}{}", busy.empty() ? "" : ", ", percent(number(device, "busy")));
               }
-              sentences.push_back(fmt::format("{} devices: {}; {} computed, for {} of the step each.", text(row, "devices"), placement_text(row),
+              sentences.push_back(fmt::format("{}: {}; {} computed, for {} of the step.", device_count(row), placement_text(row),
                                               all ? "all of them" : "not all of them", busy));
             }
             if (rows.size() >= 2) {
@@ -284,7 +288,7 @@ Experiment four_way_split() {
                 }(),
                 same ? "the same to the bit: where a block is computed does not change what it computes" : "different, which is a fault")};
             for (const Json& row : rows) {
-              sentences.push_back(fmt::format("{} devices: {}; {} a step.", text(row, "devices"), placement_text(row), to_text(time_of(row))));
+              sentences.push_back(fmt::format("{}: {}; {} a step.", device_count(row), placement_text(row), to_text(time_of(row))));
             }
             note(sentences, rows);
             return sentences;
