@@ -1,11 +1,13 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <cstdlib>
 #include <filesystem>
 
 #include "baton/base/error.h"
 #include "baton/base/text.h"
 #include "baton/lab/environment.h"
+#include "baton/lab/spec.h"
 #include "baton/lab/store.h"
 #include "baton/report/page.h"
 #include "baton/report/report.h"
@@ -26,6 +28,7 @@ struct LabWords {
   std::string out = "runs";
   std::string json;
   std::string limit;
+  std::string spec;
   bool resume = false;
   bool pdf = false;
 };
@@ -35,6 +38,39 @@ lab::Preset parse_preset(const std::string& text) {
     throw usage_error("unknown preset '{}': choose quick or full", text);
   }
   return canonical(text) == "full" ? lab::Preset::full : lab::Preset::quick;
+}
+
+/// The file's name without its ending; it must not be taken by an experiment of the course.
+std::string spec_id(const std::string& path) {
+  const std::string id = canonical(fs::path(path).stem().string());
+  for (const lab::Experiment& experiment : lab::experiments()) {
+    if (experiment.id == id) {
+      throw usage_error("the spec {} has the name of the experiment {}: give the file another", path, id);
+    }
+  }
+  return id;
+}
+
+/// Prints the page into report.pdf beside it.
+void write_pdf(const fs::path& folder) {
+  const fs::path page = fs::absolute(folder / "report.html");
+  const fs::path pdf = fs::absolute(folder / "report.pdf");
+  for (const char* browser : {"chromium", "chromium-browser", "google-chrome"}) {
+    const std::string found = fmt::format("command -v {} >/dev/null 2>&1", browser);
+    if (std::system(found.c_str()) != 0) {
+      continue;
+    }
+    const std::string command = fmt::format(
+        "{} --headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking --disable-component-update "
+        "--disable-sync --no-pdf-header-footer --virtual-time-budget=20000 --print-to-pdf='{}' 'file://{}' >/dev/null 2>&1",
+        browser, pdf.string(), page.string());
+    if (std::system(command.c_str()) != 0 || !fs::exists(pdf)) {
+      throw failure("{} could not print {} as PDF", browser, page.string());
+    }
+    fmt::print("PDF: {}\n", (folder / "report.pdf").string());
+    return;
+  }
+  throw failure("a PDF is printed by Chromium, which is not here: install the package chromium");
 }
 
 /// Writes report.html, report.md, report.json and a table for each experiment into the folder.
@@ -59,14 +95,19 @@ void write_report(const lab::Store& store, const std::string& title, const std::
 }
 
 void run_lab(const LabWords& words, int& exit_code) {
-  std::vector<const lab::Experiment*> chosen;
+  std::vector<std::shared_ptr<const lab::Experiment>> chosen;
   for (const std::string& id : words.ids) {
-    chosen.push_back(&lab::experiment_by_id(id));
+    chosen.push_back(std::make_shared<const lab::Experiment>(lab::experiment_by_id(id)));
+  }
+  std::string toml;
+  if (!words.spec.empty()) {
+    toml = read_file(words.spec);
+    chosen.push_back(std::make_shared<const lab::Experiment>(lab::parse_spec(toml, spec_id(words.spec))));
   }
   const bool all = chosen.empty();
   if (all) {
     for (const lab::Experiment& experiment : lab::experiments()) {
-      chosen.push_back(&experiment);
+      chosen.push_back(std::make_shared<const lab::Experiment>(experiment));
     }
   }
   lab::AxisValues sets;
@@ -82,7 +123,7 @@ void run_lab(const LabWords& words, int& exit_code) {
                                                                : Nanoseconds(900'000'000);
   std::vector<std::vector<lab::Point>> points;
   std::size_t total = 0;
-  for (const lab::Experiment* experiment : chosen) {
+  for (const auto& experiment : chosen) {
     points.push_back(lab::points(*experiment, settings.preset, sets));
     total += points.back().size();
   }
@@ -110,11 +151,19 @@ void run_lab(const LabWords& words, int& exit_code) {
       command += fmt::format(" --set '{}'", set);
     }
     const std::map<std::string, Json> known = words.resume ? store.records(experiment.id, true) : std::map<std::string, Json>();
-    store.keep_spec(experiment.id, {{"experiment", experiment.id},
-                                    {"preset", words.preset},
-                                    {"command", command},
-                                    {"points", points[i]},
-                                    {"environment", lab::environment(settings.machine, whole)}});
+    const bool written = !words.spec.empty() && i + 1 == chosen.size();
+    if (written) {
+      command = fmt::format("baton lab run --spec {}", words.spec);
+    }
+    Json spec{{"experiment", experiment.id},
+              {"preset", words.preset},
+              {"command", command},
+              {"points", points[i]},
+              {"environment", lab::environment(settings.machine, whole)}};
+    if (written) {
+      spec["toml"] = toml;
+    }
+    store.keep_spec(experiment.id, spec);
     const std::vector<Json> records = lab::measure(
         experiment, points[i], settings, known,
         [&](const lab::Point& point, const Json& record, bool final) { store.keep(experiment.id, point, record, final); },
@@ -124,7 +173,7 @@ void run_lab(const LabWords& words, int& exit_code) {
           return !interrupt.asked();
         });
     before += points[i].size();
-    const lab::Result result = lab::conclude(experiment, points[i], records, command, settings.preset);
+    const lab::Result result = lab::conclude(chosen[i], points[i], records, command, settings.preset);
     bar.clear();
     if (say) {
       fmt::print("{}\n", report::to_terminal(result));
@@ -138,6 +187,9 @@ void run_lab(const LabWords& words, int& exit_code) {
   }
   if (say) {
     fmt::print("Report: {}\n", (folder / "report.html").string());
+  }
+  if (words.pdf) {
+    write_pdf(folder);
   }
   if (interrupt.asked()) {
     fmt::print(stderr, "baton: interrupted; what was measured is in {}, and --resume goes on from there\n", folder.string());
@@ -153,7 +205,7 @@ void list_experiments() {
   fmt::print("{}", table.text());
 }
 
-void show_report(const std::string& folder) {
+void show_report(const std::string& folder, bool pdf) {
   if (!fs::is_directory(folder)) {
     throw usage_error("{} is no folder of results: baton lab makes one under runs/", folder);
   }
@@ -163,6 +215,9 @@ void show_report(const std::string& folder) {
     fmt::print("{}\n", report::to_terminal(lab::conclude(store, id)));
   }
   fmt::print("Report: {}\n", (fs::path(folder) / "report.html").string());
+  if (pdf) {
+    write_pdf(folder);
+  }
 }
 
 /// Two runs side by side, point by point.
@@ -210,6 +265,7 @@ void add_lab_flags(CLI::App& command, LabWords& words) {
   command.add_option("--out", words.out, "folder for the results")->capture_default_str();
   command.add_option("--time-limit", words.limit, "for one point, as 2s");
   command.add_option("--json", words.json, "write the results to a file, or to standard output with -");
+  command.add_flag("--pdf", words.pdf, "print the report as PDF too (needs Chromium)");
   command.add_flag("--resume", words.resume, "go on with the latest run of the same name");
 }
 
@@ -223,10 +279,16 @@ void add_lab_command(CLI::App& program, int& exit_code) {
   list->callback([] { list_experiments(); });
   CLI::App* run = command->add_subcommand("run", "Run some of them");
   auto run_words = std::make_shared<LabWords>();
-  run->add_option("id", run_words->ids, "experiments, by id")->required();
+  run->add_option("id", run_words->ids, "experiments, by id");
+  run->add_option("--spec", run_words->spec, "an experiment of your own, as TOML (see experiments/)");
   add_lab_flags(*run, *run_words);
   run->footer("\nExamples:\n  baton lab run strong-scaling\n  baton lab run delay --set delay_ms=0,10 --set devices=1,2");
-  run->callback([run_words, &exit_code] { run_lab(*run_words, exit_code); });
+  run->callback([run_words, &exit_code] {
+    if (run_words->ids.empty() && run_words->spec.empty()) {
+      throw usage_error("say which experiment to run, as in baton lab run strong-scaling; baton lab list names them");
+    }
+    run_lab(*run_words, exit_code);
+  });
   command->footer("\nExamples:\n  baton lab\n  baton lab list\n  baton lab run strong-scaling dp-vs-ddp --preset full");
   command->callback([command, words, &exit_code] {
     if (command->get_subcommands().empty()) {
@@ -240,7 +302,9 @@ void add_report_command(CLI::App& program) {
   auto folder = std::make_shared<std::string>();
   command->add_option("folder", *folder, "a folder under runs/")->required();
   command->footer("\nExample:\n  baton report runs/20261115-101500-lab");
-  command->callback([folder] { show_report(*folder); });
+  auto pdf = std::make_shared<bool>(false);
+  command->add_flag("--pdf", *pdf, "print it as PDF too (needs Chromium)");
+  command->callback([folder, pdf] { show_report(*folder, *pdf); });
 }
 
 void add_compare_command(CLI::App& program) {

@@ -1,8 +1,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <fstream>
-#include <iterator>
 #include <map>
 
 #include "baton/base/error.h"
@@ -22,15 +20,6 @@ struct PlanWords {
   bool dot = false;
   bool verify = false;
 };
-
-std::string read_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  if (!file) {
-    throw usage_error("{} cannot be read", path);
-  }
-  return text;
-}
 
 /// "0-2", "3": the blocks whose forward a device computes.
 std::string blocks_of(const plan::Plan& plan, DeviceId device) {

@@ -10,9 +10,12 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <fstream>
+#include <iterator>
 
 #include "baton/base/error.h"
 #include "baton/exec/clock.h"
+#include "baton/lab/store.h"
 
 namespace baton::app {
 
@@ -85,21 +88,7 @@ void write_output(const std::string& path, const std::string& text) {
     }
     return;
   }
-  const std::string temporary = fmt::format("{}.{}.tmp", path, getpid());
-  std::FILE* file = std::fopen(temporary.c_str(), "wb");
-  if (file == nullptr) {
-    throw failure("{} cannot be written: {}", path, std::strerror(errno));
-  }
-  const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size() && std::fflush(file) == 0 &&
-                       fsync(fileno(file)) == 0;
-  int error = errno;
-  const bool closed = std::fclose(file) == 0;
-  error = written && !closed ? errno : error;
-  if (!written || !closed || std::rename(temporary.c_str(), path.c_str()) != 0) {
-    error = written && closed ? errno : error;
-    std::remove(temporary.c_str());
-    throw failure("{} cannot be written: {}", path, std::strerror(error));
-  }
+  lab::write_whole(path, text);
 }
 
 void check_writable(const std::string& path) {
@@ -113,6 +102,15 @@ void check_writable(const std::string& path) {
   }
   close(file);
   std::remove(temporary.c_str());
+}
+
+std::string read_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  if (!file) {
+    throw usage_error("{} cannot be read", path);
+  }
+  return text;
 }
 
 std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }

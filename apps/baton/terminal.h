@@ -52,6 +52,9 @@ void write_output(const std::string& path, const std::string& text);
 /// Throws what `write_output` would throw, before the work that it is to keep has begun.
 void check_writable(const std::string& path);
 
+/// The whole of a file; a usage error where it cannot be read.
+std::string read_file(const std::string& path);
+
 std::string percent(double share);
 
 }  // namespace baton::app

@@ -87,12 +87,12 @@ struct Experiment {
   std::vector<Column> columns;
   std::vector<Plot> plots;
   /// Throws a usage error where the point cannot be measured here: its sentence becomes the row's reason.
-  std::unique_ptr<Measurement> (*open)(const Point& point, const Settings& settings);
+  std::function<std::unique_ptr<Measurement>(const Point& point, const Settings& settings)> open;
   /// Fills in what a row owes to other rows (speedup, efficiency), from records in the order of the points. A row has the
   /// point's values, what `open`'s records say, and `reason` where it was not measured.
-  void (*derive)(std::vector<Json>& rows);
+  std::function<void(std::vector<Json>& rows)> derive;
   /// Sentences made from the rows.
-  std::vector<std::string> (*findings)(const std::vector<Json>& rows);
+  std::function<std::vector<std::string>(const std::vector<Json>& rows)> findings;
 };
 
 /// Every experiment, in the order of the course.

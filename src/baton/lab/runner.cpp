@@ -157,9 +157,10 @@ std::vector<Json> measure(const Experiment& experiment, const std::vector<Point>
   return records;
 }
 
-Result conclude(const Experiment& experiment, const std::vector<Point>& points, std::vector<Json> records,
+Result conclude(std::shared_ptr<const Experiment> which, const std::vector<Point>& points, std::vector<Json> records,
                 std::string command, Preset preset) {
-  Result result{&experiment, {}, {}, {}, std::move(command), preset};
+  const Experiment& experiment = *which;
+  Result result{std::move(which), {}, {}, {}, std::move(command), preset};
   for (std::size_t i = 0; i < points.size(); ++i) {
     if (records[i].is_null()) {
       continue;
@@ -178,7 +179,7 @@ Result conclude(const Experiment& experiment, const std::vector<Point>& points, 
     (row.contains("reason") ? refused : measured).push_back(row);
   }
   if (!measured.empty()) {
-    if (experiment.derive != nullptr) {
+    if (experiment.derive) {
       experiment.derive(measured);
     }
     result.findings = experiment.findings(measured);

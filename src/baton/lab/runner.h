@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -11,7 +12,7 @@ namespace baton::lab {
 
 /// What an experiment came to. Everything that is shown of it is made from this.
 struct Result {
-  const Experiment* experiment = nullptr;
+  std::shared_ptr<const Experiment> experiment;
   std::vector<Json> rows;
   std::vector<std::string> findings;
   std::vector<Json> timelines;
@@ -38,7 +39,7 @@ std::vector<Json> measure(const Experiment& experiment, const std::vector<Point>
                           const std::map<std::string, Json>& known, const Keep& keep, const Progress& progress);
 
 /// Rows, findings and timelines out of records.
-Result conclude(const Experiment& experiment, const std::vector<Point>& points, std::vector<Json> records,
+Result conclude(std::shared_ptr<const Experiment> experiment, const std::vector<Point>& points, std::vector<Json> records,
                 std::string command, Preset preset);
 
 /// The result as `lab run --json` prints it.

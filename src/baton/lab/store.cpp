@@ -13,6 +13,7 @@
 #include <sstream>
 
 #include "baton/base/error.h"
+#include "baton/lab/spec.h"
 
 namespace baton::lab {
 namespace {
@@ -112,6 +113,19 @@ std::vector<std::string> Store::experiments() const {
       ids.push_back(experiment.id);
     }
   }
+  std::vector<std::string> others;  // those a user wrote
+  constexpr std::string_view ending = ".spec.json";
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder_)) {
+    const std::string name = entry.path().filename().string();
+    if (name.ends_with(ending)) {
+      const std::string id = name.substr(0, name.size() - ending.size());
+      if (std::find(ids.begin(), ids.end(), id) == ids.end()) {
+        others.push_back(id);
+      }
+    }
+  }
+  std::sort(others.begin(), others.end());
+  ids.insert(ids.end(), others.begin(), others.end());
   return ids;
 }
 
@@ -138,8 +152,10 @@ fs::path latest_run_folder(const fs::path& runs, const std::string& name) {
 }
 
 Result conclude(const Store& store, const std::string& id) {
-  const Experiment& experiment = experiment_by_id(id);
   const Json spec = store.spec(id);
+  const auto experiment = spec.contains("toml")
+                              ? std::make_shared<const Experiment>(parse_spec(spec["toml"].get<std::string>(), id))
+                              : std::make_shared<const Experiment>(experiment_by_id(id));
   std::map<std::string, Json> kept = store.records(id, false);
   std::vector<Point> points;
   std::vector<Json> records;

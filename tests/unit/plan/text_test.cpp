@@ -140,7 +140,7 @@ TEST(PlanText, TellsPlansApartExactlyWhenTheyDiffer) {
   differs([](std::string&, Names&, Buffers& b, Tasks&) { b[0].content = std::monostate(); });
   differs([](std::string&, Names&, Buffers& b, Tasks&) { b[0].label = ""; });
   differs([](std::string&, Names&, Buffers& b, Tasks&) { b[0].label = "y"; });
-  differs([](std::string&, Names&, Buffers& b, Tasks&) { b[0].shape = {3, 4}; });
+  differs([](std::string&, Names&, Buffers& b, Tasks&) { b[0].shape = {4, 9}; });
   differs([](std::string&, Names&, Buffers& b, Tasks&) { b[0].role = Role::workspace; });
   differs([](std::string&, Names&, Buffers& b, Tasks&) { std::get<ParameterPart>(b[1].content).slot = 2; });
   differs([](std::string&, Names&, Buffers& b, Tasks&) { std::get<ParameterPart>(b[1].content).end = 5; });

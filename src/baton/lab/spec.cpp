@@ -1,0 +1,148 @@
+#include "baton/lab/spec.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <toml++/toml.h>
+
+#include "baton/base/error.h"
+#include "baton/base/text.h"
+#include "baton/lab/rows.h"
+#include "baton/lab/train_measurement.h"
+
+namespace baton::lab {
+namespace {
+
+constexpr std::int64_t most_points = 10'000;
+
+Json to_value(const toml::node& node, std::string_view name) {
+  if (const auto text = node.value_exact<std::string>()) {
+    return *text;
+  }
+  if (const auto whole = node.value_exact<std::int64_t>()) {
+    return *whole;
+  }
+  if (const auto real = node.value_exact<double>()) {
+    return *real;
+  }
+  throw usage_error("'{}' in the spec must be a text or a number", name);
+}
+
+std::string word_of(const Json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
+
+std::string text_of(const toml::table& table, std::string_view name, std::string otherwise) {
+  const toml::node* node = table.get(name);
+  if (node == nullptr) {
+    return otherwise;
+  }
+  if (const auto text = node->value_exact<std::string>()) {
+    return *text;
+  }
+  throw usage_error("'{}' in the spec must be a text", name);
+}
+
+const toml::table& table_of(const toml::table& root, std::string_view name) {
+  const toml::node* node = root.get(name);
+  if (node == nullptr || !node->is_table()) {
+    throw usage_error("the spec has no table [{}]", name);
+  }
+  return *node->as_table();
+}
+
+std::vector<std::string> find(const std::vector<Json>& rows, const std::vector<std::string>& axes) {
+  const auto by_time = [](const Json& a, const Json& b) { return number(a, "time_per_step_ns") < number(b, "time_per_step_ns"); };
+  const auto [fastest, slowest] = std::minmax_element(rows.begin(), rows.end(), by_time);
+  const auto name = [&](const Json& row) {
+    std::string out;
+    for (const std::string& axis : axes) {
+      out += fmt::format("{}{} {}", out.empty() ? "" : ", ", axis, text(row, axis));
+    }
+    return out;
+  };
+  std::vector<std::string> sentences{fmt::format("The fastest is {}: {} a step.", name(*fastest), to_text(time_of(*fastest)))};
+  if (rows.size() > 1) {
+    sentences.push_back(fmt::format("The slowest, {}, takes {} ({:.2f} times); the difference is {}.", name(*slowest),
+                                    to_text(time_of(*slowest)),
+                                    number(*slowest, "time_per_step_ns") / number(*fastest, "time_per_step_ns"),
+                                    differs(*fastest, *slowest) ? "beyond the noise" : "within the noise"));
+  }
+  sentences.push_back(attribution(*fastest, "The fastest"));
+  if (const std::string note = sharing_note(rows); !note.empty()) {
+    sentences.push_back(note);
+  }
+  return sentences;
+}
+
+}  // namespace
+
+Experiment parse_spec(std::string_view toml_text, const std::string& id) {
+  toml::table root;
+  try {
+    root = toml::parse(toml_text);
+  } catch (const toml::parse_error& error) {
+    throw usage_error("line {} of the spec is no TOML: {}", error.source().begin.line, error.description());
+  }
+  for (const auto& [key, node] : root) {
+    if (key != "title" && key != "question" && key != "job" && key != "axes") {
+      throw usage_error("the spec has '{}', but a spec has title, question, [job] and [axes]", key.str());
+    }
+  }
+  Experiment experiment{.id = id, .part = "", .title = text_of(root, "title", id), .task = "", .questions = {}};
+  if (const std::string question = text_of(root, "question", ""); !question.empty()) {
+    experiment.questions.push_back(question);
+  }
+  JobWords shared;
+  if (root.contains("job")) {
+    for (const auto& [key, node] : table_of(root, "job")) {
+      set_word(shared, key.str(), word_of(to_value(node, key.str())));
+    }
+  }
+  std::vector<std::string> names;
+  std::int64_t points = 1;
+  for (const auto& [key, node] : table_of(root, "axes")) {
+    JobWords probe;
+    set_word(probe, key.str(), "");  // throws where there is no such word
+    Axis axis{canonical(key.str()), "", {}, {}};
+    if (!node.is_array() || node.as_array()->empty()) {
+      throw usage_error("axis '{}' of the spec must be a list of values, as [1, 2, 4]", key.str());
+    }
+    for (const toml::node& value : *node.as_array()) {
+      axis.quick.push_back(to_value(value, key.str()));
+    }
+    axis.full = axis.quick;
+    points *= static_cast<std::int64_t>(axis.quick.size());
+    if (points > most_points) {
+      throw usage_error("the spec asks for more than {} points", most_points);
+    }
+    names.push_back(axis.name);
+    experiment.columns.push_back({axis.name, axis.name, Format::text});
+    experiment.axes.push_back(std::move(axis));
+  }
+  if (names.empty()) {
+    throw usage_error("the spec has no axis to sweep: write one under [axes]");
+  }
+  experiment.columns.push_back(time_column());
+  experiment.columns.push_back({"samples_per_s", "samples/s", Format::rate});
+  experiment.columns.push_back({"exposed_ns", "exposed comm.", Format::time});
+  experiment.columns.push_back({"waiting_ns", "waiting", Format::time});
+  experiment.columns.push_back({"peak_bytes", "memory", Format::bytes});
+  experiment.plots.push_back({.kind = Plot::Kind::bars,
+                              .title = "Step time",
+                              .x = names.back(),
+                              .y = "time_per_step_ns",
+                              .x_title = names.back(),
+                              .y_title = "time/step",
+                              .y_format = Format::time,
+                              .series = names.size() > 1 ? names.front() : ""});
+  experiment.open = [shared](const Point& point, const Settings& settings) {
+    JobWords words = shared;
+    for (const auto& [axis, value] : point.items()) {
+      set_word(words, axis, word_of(value));
+    }
+    return measure_training(words, settings, {.timeline = point.dump()});
+  };
+  experiment.findings = [names](const std::vector<Json>& rows) { return find(rows, names); };
+  return experiment;
+}
+
+}  // namespace baton::lab

@@ -1,0 +1,171 @@
+#include "baton/findings/fits.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "baton/base/error.h"
+#include "unit/base/usage_sentence.h"
+
+namespace baton::findings {
+namespace {
+
+using test::says;
+
+const std::vector<double> worker_counts{1, 2, 4, 8};
+
+std::vector<double> amdahl_times(double t1, double serial) {
+  std::vector<double> times;
+  for (const double n : worker_counts) {
+    times.push_back(t1 * (serial + (1 - serial) / n));
+  }
+  return times;
+}
+
+TEST(Line, GoesThroughPointsThatLieOnOne) {
+  const std::vector<double> x{0, 5, 10, 40};
+  const std::vector<double> y{3, 13, 23, 83};
+  const Line line = fit_line(x, y);
+  EXPECT_NEAR(line.intercept, 3, 1e-12);
+  EXPECT_NEAR(line.slope, 2, 1e-12);
+  EXPECT_NEAR(line.r2, 1, 1e-12);
+  EXPECT_EQ(line.points, 4U);
+}
+
+TEST(Line, LeavesTheSmallestSquares) {
+  // By hand: means 2 and 7/3; covariance 1, variance 2.
+  const std::vector<double> x{1, 2, 3};
+  const std::vector<double> y{2, 2, 3};
+  const Line line = fit_line(x, y);
+  EXPECT_NEAR(line.slope, 0.5, 1e-12);
+  EXPECT_NEAR(line.intercept, 4.0 / 3, 1e-12);
+  EXPECT_NEAR(line.r2, 0.75, 1e-12);
+}
+
+TEST(Line, SaysThatAParabolaIsNone) {
+  const std::vector<double> x{-2, -1, 0, 1, 2};
+  const std::vector<double> y{4, 1, 0, 1, 4};
+  const Line line = fit_line(x, y);
+  EXPECT_NEAR(line.slope, 0, 1e-12);
+  EXPECT_NEAR(line.r2, 0, 1e-12);
+  EXPECT_TRUE(says(quality(line.r2), "bad fit"));
+}
+
+TEST(Line, IsFlatWhereNothingVaries) {
+  const std::vector<double> constant{5, 5, 5};
+  const std::vector<double> x{1, 2, 3};
+  const Line flat = fit_line(x, constant);
+  EXPECT_EQ(flat.slope, 0);
+  EXPECT_EQ(flat.intercept, 5);
+  EXPECT_EQ(flat.r2, 1);
+  const Line upright = fit_line(constant, x);  // every x the same: the mean is all there is to say
+  EXPECT_EQ(upright.slope, 0);
+  EXPECT_EQ(upright.intercept, 2);
+  EXPECT_EQ(upright.r2, 0);
+}
+
+TEST(Line, IsNotDrawnThroughNothing) {
+  const std::vector<double> none;
+  const std::vector<double> one{1};
+  const std::vector<double> two{1, 2};
+  EXPECT_THROW(fit_line(none, none), BugError);
+  EXPECT_THROW(fit_line(one, two), BugError);
+  EXPECT_NEAR(fit_line(one, one).intercept, 1, 1e-12);
+}
+
+TEST(Amdahl, FindsTheSerialFractionThatTheTimesWereMadeWith) {
+  for (const double serial : {0.0, 0.1, 0.5, 1.0}) {
+    const Amdahl fit = fit_amdahl(worker_counts, amdahl_times(200, serial));
+    EXPECT_NEAR(fit.serial, serial, 1e-12);
+    EXPECT_NEAR(fit.r2, 1, 1e-9) << serial;
+  }
+}
+
+TEST(Amdahl, LimitsTheSpeedupToOneOverTheSerialFraction) {
+  EXPECT_NEAR(fit_amdahl(worker_counts, amdahl_times(200, 0.1)).limit(), 10, 1e-9);
+  EXPECT_NEAR(fit_amdahl(worker_counts, amdahl_times(200, 0.5)).limit(), 2, 1e-9);
+}
+
+TEST(Amdahl, SeesNoLimitWhereTheSpeedupIsMoreThanLinear) {
+  const std::vector<double> times{100, 45, 20, 9};
+  const Amdahl fit = fit_amdahl(worker_counts, times);
+  EXPECT_LT(fit.serial, 0);
+  EXPECT_EQ(fit.limit(), 0);
+}
+
+TEST(Amdahl, NeedsNoParticularOrder) {
+  const std::vector<double> workers{4, 1, 2};
+  const std::vector<double> times{100 * (0.2 + 0.8 / 4), 100, 100 * (0.2 + 0.8 / 2)};
+  EXPECT_NEAR(fit_amdahl(workers, times).serial, 0.2, 1e-12);
+}
+
+TEST(Amdahl, FindsItWithoutAPointOfOneWorkerToo) {
+  const std::vector<double> workers{2, 4, 8};
+  std::vector<double> times;
+  for (const double n : workers) {
+    times.push_back(100 * (0.1 + 0.9 / n));
+  }
+  EXPECT_NEAR(fit_amdahl(workers, times).serial, 0.1, 1e-9);
+}
+
+TEST(Amdahl, SaysThatTimesThatRiseAgainAreNotItsLaw) {
+  const std::vector<double> times{100, 50, 90, 200};
+  EXPECT_TRUE(says(quality(fit_amdahl(worker_counts, times).r2), "bad fit"));
+}
+
+TEST(Gustafson, FindsTheSerialFractionThatTheSpeedupsWereMadeWith) {
+  for (const double serial : {0.0, 0.1, 0.75}) {
+    std::vector<double> speedups;
+    for (const double n : worker_counts) {
+      speedups.push_back(n - serial * (n - 1));
+    }
+    const Gustafson fit = fit_gustafson(worker_counts, speedups);
+    EXPECT_NEAR(fit.serial, serial, 1e-12);
+    EXPECT_NEAR(fit.r2, 1, 1e-12);
+  }
+}
+
+TEST(Gustafson, SaysThatAFallIsNotItsLaw) {
+  const std::vector<double> speedups{1, 3, 1, 0.5};
+  EXPECT_TRUE(says(quality(fit_gustafson(worker_counts, speedups).r2), "bad fit"));
+}
+
+TEST(AlphaBeta, FindsTheLatencyAndTheBandwidthThatTheTimesWereMadeWith) {
+  const std::vector<double> bytes{1024, 65536, 1048576, 16777216};
+  std::vector<double> times;
+  for (const double size : bytes) {
+    times.push_back(5000 + size / 4.0);  // 5 us and 4 bytes a nanosecond
+  }
+  const AlphaBeta fit = fit_alpha_beta(bytes, times);
+  EXPECT_NEAR(fit.alpha_ns, 5000, 1e-3);
+  EXPECT_NEAR(fit.beta, 4e9, 1);
+  EXPECT_NEAR(fit.r2, 1, 1e-12);
+  EXPECT_NEAR(fit.worst_residual, 0, 1e-6);
+}
+
+TEST(AlphaBeta, NamesTheWorstPoint) {
+  const std::vector<double> bytes{0, 1000, 2000};
+  const std::vector<double> times{100, 100, 400};  // the line is 50 + 0.15 n: 50, 200, 350
+  const AlphaBeta fit = fit_alpha_beta(bytes, times);
+  EXPECT_NEAR(fit.worst_residual, 1.0, 1e-9) << "200 where 100 was measured";
+}
+
+TEST(AlphaBeta, HasNoBandwidthWhereTimeDoesNotGrowWithSize) {
+  const std::vector<double> bytes{1000, 2000, 4000};
+  const std::vector<double> flat{70, 70, 70};
+  const std::vector<double> falling{90, 80, 60};
+  EXPECT_EQ(fit_alpha_beta(bytes, flat).beta, 0);
+  EXPECT_EQ(fit_alpha_beta(bytes, falling).beta, 0);
+}
+
+TEST(Quality, HasThreeGrades) {
+  EXPECT_EQ(quality(0.998), "a good fit (R² 0.998)");
+  EXPECT_EQ(quality(0.98), "a good fit (R² 0.980)");
+  EXPECT_EQ(quality(0.91), "a rough fit (R² 0.91)");
+  EXPECT_EQ(quality(0.8), "a rough fit (R² 0.80)");
+  EXPECT_TRUE(says(quality(0.4), "a bad fit (R² 0.40)"));
+  EXPECT_TRUE(says(quality(-3), "does not describe these numbers"));
+}
+
+}  // namespace
+}  // namespace baton::findings

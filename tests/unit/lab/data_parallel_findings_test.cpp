@@ -1,0 +1,372 @@
+/// Part A: every claim is made from numbers that support it, and not from numbers that do not.
+
+#include <cmath>
+#include <limits>
+
+#include "unit/lab/synthetic.h"
+
+namespace baton::lab {
+namespace {
+
+using test::derived;
+using test::findings;
+using test::says;
+using test::silent_on;
+using test::trained;
+using test::with;
+
+// timing
+
+std::vector<Json> three_runs(double first_step_ms, const std::vector<double>& same, const std::vector<double>& other) {
+  std::vector<double> steps(30, 2e6);
+  steps[0] = first_step_ms * 1e6;
+  const Json row = with(trained(2), {{"first_step_times_ns", steps}, {"losses", {1.0, 0.5}}});
+  return {with(row, {{"run", "first"}}), with(row, {{"run", "same seed"}, {"losses", same}}),
+          with(row, {{"run", "other seed"}, {"losses", other}})};
+}
+
+TEST(Timing, ASlowFirstStepIsWhyOneWarmsUp) {
+  const std::string all = findings("timing", three_runs(10, {1.0, 0.5}, {1.1, 0.6}));
+  EXPECT_TRUE(says(all, "the very first step took 10.0 ms, 5.00 times the median of 2.00 ms"));
+  EXPECT_TRUE(says(all, "caches cold"));
+  EXPECT_TRUE(says(all, "+13.3 %"));  // (10 + 29 · 2) / 30 over 2
+}
+
+TEST(Timing, AFirstStepLikeTheOthersIsSaidToBeNoSlower) {
+  const std::string all = findings("timing", three_runs(2, {1.0, 0.5}, {1.1, 0.6}));
+  EXPECT_TRUE(says(all, "no slower"));
+  EXPECT_TRUE(silent_on(all, "caches cold"));
+  EXPECT_TRUE(says(all, "+0.0 %"));
+}
+
+TEST(Timing, SeedsAreJudgedByTheBitsOfTheLosses) {
+  const std::string good = findings("timing", three_runs(2, {1.0, 0.5}, {1.1, 0.6}));
+  EXPECT_TRUE(says(good, "two runs with seed 0 gave the same losses to the bit over 2 steps; seed 1 gave others"));
+  EXPECT_TRUE(silent_on(good, "fault"));
+  const double next = std::nextafter(0.5, 1.0);
+  EXPECT_TRUE(says(findings("timing", three_runs(2, {1.0, next}, {1.1, 0.6})), "different losses, which is a fault"));
+  EXPECT_TRUE(says(findings("timing", three_runs(2, {1.0, 0.5}, {1.0, 0.5})), "the same losses, which is a fault"));
+}
+
+TEST(Timing, TheTableHasTheLastLoss) {
+  EXPECT_EQ(derived("timing", three_runs(2, {1.0, 0.5}, {1.1, 0.6}))[2]["loss_last"], 0.6);
+}
+
+// strong-scaling
+
+std::vector<Json> scaled(const std::vector<double>& ms, const std::vector<std::int64_t>& counts = {1, 2, 4}) {
+  std::vector<Json> rows;
+  for (std::size_t i = 0; i < ms.size(); ++i) {
+    rows.push_back(with(trained(ms[i], counts[i]), {{"model", "m"}, {"batch", 64}}));
+  }
+  return rows;
+}
+
+TEST(StrongScaling, SpeedupAndEfficiencyAreOverOneWorker) {
+  const std::vector<Json> rows = derived("strong-scaling", scaled({8, 5, 4}));
+  EXPECT_DOUBLE_EQ(rows[0]["speedup"], 1);
+  EXPECT_DOUBLE_EQ(rows[1]["speedup"], 1.6);
+  EXPECT_DOUBLE_EQ(rows[1]["efficiency"], 0.8);
+  EXPECT_DOUBLE_EQ(rows[2]["speedup"], 2);
+  EXPECT_DOUBLE_EQ(rows[2]["efficiency"], 0.5);
+}
+
+TEST(StrongScaling, NearlyLinearTimesAreSaidToBe) {
+  const std::string all = findings("strong-scaling", scaled({8, 4, 2}));
+  EXPECT_TRUE(says(all, "Is it linear? Nearly: 4 workers are 4.00 times as fast as one where 4 would be linear"));
+  EXPECT_TRUE(silent_on(all, "Efficiency drops"));
+  EXPECT_TRUE(says(all, "so no limit shows"));
+}
+
+TEST(StrongScaling, TimesThatStopFallingAreNotLinear) {
+  const std::string all = findings("strong-scaling", scaled({8, 4.1, 4}));
+  EXPECT_TRUE(says(all, "Is it linear? No: 4 workers are 2.00 times as fast"));
+  EXPECT_TRUE(says(all, "Efficiency drops from 97.6 % to 50.0 % between 2 and 4 workers."));
+  EXPECT_TRUE(silent_on(all, "between 1 and 2 workers"));
+}
+
+TEST(StrongScaling, TheAmdahlFitIsTheOneTheTimesWereMadeWith) {
+  const std::string all = findings("strong-scaling", scaled({10, 5.5, 3.25}));  // s = 0.1
+  EXPECT_TRUE(says(all, "through 3 points gives a serial fraction of 10.0 %, so that no number of workers would exceed 10.0 times"));
+  EXPECT_TRUE(says(all, "a good fit"));
+  EXPECT_TRUE(says(findings("strong-scaling", scaled({10, 2, 12})), "a bad fit"));
+}
+
+TEST(StrongScaling, RowsOnSharedCoresAreLeftOutOfTheFitAndNamed) {
+  std::vector<Json> rows = scaled({10, 5.5, 9});
+  rows[2]["oversubscribed"] = true;
+  const std::string all = findings("strong-scaling", rows);
+  EXPECT_TRUE(says(all, "through 2 points (those with a core a worker) gives a serial fraction of 10.0 %"));
+  EXPECT_TRUE(says(all, "with two points the law always fits"));
+  EXPECT_TRUE(says(all, "Rows with 4 devices ran on fewer cores than devices"));
+  EXPECT_TRUE(silent_on(findings("strong-scaling", scaled({10, 5.5, 9})), "fewer cores"));
+}
+
+TEST(StrongScaling, TheAttributionFollowsTheRow) {
+  std::vector<Json> rows = scaled({10, 6});
+  rows[1]["exposed_ns"] = 3e6;
+  EXPECT_TRUE(says(findings("strong-scaling", rows), "50.0 % into communication that nothing hid"));
+  rows[1]["exposed_ns"] = 0.6e6;
+  EXPECT_TRUE(says(findings("strong-scaling", rows), "10.0 % into communication that nothing hid"));
+}
+
+TEST(StrongScaling, WithoutAPointOfOneWorkerNothingIsSaidOfOne) {
+  const std::string all = findings("strong-scaling", scaled({8, 4}, {2, 4}));
+  EXPECT_TRUE(silent_on(all, "as fast as one ")) << "the base is two workers";
+}
+
+// comm-vs-compute
+
+std::vector<Json> cases(double small_on_2, double large_on_2, double small_bytes = 1e6) {
+  return {with(trained(8, 1), {{"case", "256x2"}}), with(trained(small_on_2, 2), {{"case", "256x2"}, {"bytes", small_bytes}}),
+          with(trained(80, 1), {{"case", "2048x4"}}), with(trained(large_on_2, 2), {{"case", "2048x4"}})};
+}
+
+TEST(CommVsCompute, TheCaseThatScalesBetterIsNamed) {
+  EXPECT_TRUE(says(findings("comm-vs-compute", cases(7, 42)), "DDP is more efficient for 2048x4 (95.2 % against 57.1 %"));
+  EXPECT_TRUE(says(findings("comm-vs-compute", cases(4.2, 70)), "DDP is more efficient for 256x2 (95.2 % against 57.1 %"));
+}
+
+TEST(CommVsCompute, EqualRatiosOfBytesToFlopsAreSaidToBeEqual) {
+  EXPECT_TRUE(says(findings("comm-vs-compute", cases(7, 42)), "the same 0.0100 bytes a flop"));
+  EXPECT_TRUE(silent_on(findings("comm-vs-compute", cases(7, 42, 5e6)), "the same 0"));
+}
+
+TEST(CommVsCompute, TheBottleneckIsWhereBothWouldTakeAsLong) {
+  // 0.5e6 bytes in 0.7 ms and 50 Mflop in 5.6 ms a worker: 0.714 GB/s and 8.93 GF/s.
+  EXPECT_TRUE(says(findings("comm-vs-compute", cases(7, 42)), "at 0.080 bytes a flop, 8.0 times the ratio here"));
+}
+
+TEST(CommVsCompute, WithThreeCasesEachIsWeighed) {
+  std::vector<Json> rows = cases(7, 60);
+  rows.insert(rows.begin() + 2, {with(trained(20, 1), {{"case", "1024x2"}}), with(trained(10.5, 2), {{"case", "1024x2"}})});
+  const std::string all = findings("comm-vs-compute", rows);
+  EXPECT_TRUE(says(all, "DDP is more efficient for 1024x2"));
+  EXPECT_TRUE(silent_on(all, "for the other)")) << "there are two others";
+}
+
+TEST(CommVsCompute, ADifferenceWithinTheNoiseIsNotCalledMoreEfficient) {
+  EXPECT_TRUE(silent_on(findings("comm-vs-compute", cases(4.2, 42.001)), "more efficient for"));
+}
+
+// dp-vs-ddp
+
+std::vector<Json> two_strategies(double dp_ms, double ddp_ms, std::int64_t through_0 = 90, std::int64_t devices = 2) {
+  std::vector<Json> rows{with(trained(dp_ms, devices), {{"strategy", "dp"}}), with(trained(ddp_ms, devices), {{"strategy", "ddp"}})};
+  for (Json& row : rows) {
+    row["device_list"][0] = test::device(0.9, 0, 30 << 20, through_0 / 2, through_0 / 2);
+    for (std::size_t d = 1; d < row["device_list"].size(); ++d) {
+      row["device_list"][d] = test::device(0.5, 0, 10 << 20, 15, 15);
+    }
+  }
+  return rows;
+}
+
+TEST(DpVsDdp, TimesThatDifferGiveAFactor) {
+  EXPECT_TRUE(says(findings("dp-vs-ddp", two_strategies(6, 4)), "a step of DP takes 6.00 ms and one of DDP 4.00 ms: DDP is 1.50 times as fast"));
+  EXPECT_TRUE(says(findings("dp-vs-ddp", two_strategies(3, 4)), "DDP is 0.75 times as fast"));
+}
+
+TEST(DpVsDdp, IntervalsThatOverlapGiveNoDifference) {
+  const std::string all = findings("dp-vs-ddp", two_strategies(4.02, 4));
+  EXPECT_TRUE(says(all, "no difference beyond the noise"));
+  EXPECT_TRUE(silent_on(all, "times as fast"));
+}
+
+TEST(DpVsDdp, TheTableComparesDeviceZeroWithTheOthers) {
+  const Json row = derived("dp-vs-ddp", two_strategies(6, 4))[0];
+  EXPECT_EQ(row["through_device_0"], 90);
+  EXPECT_EQ(row["through_others"], 30);
+  EXPECT_EQ(row["memory_device_0"], 30 << 20);
+  EXPECT_EQ(row["memory_others"], 10 << 20);
+  EXPECT_EQ(row["busy_device_0"], 0.9);
+  EXPECT_EQ(row["busy_others"], 0.5);
+}
+
+TEST(DpVsDdp, DeviceZeroIsNotSaidToSufferWhereItCarriesNoMore) {
+  EXPECT_TRUE(says(findings("dp-vs-ddp", two_strategies(6, 4)), "Why DP suffers on device 0: 90 B pass through it every step against 30 B"));
+  EXPECT_TRUE(silent_on(findings("dp-vs-ddp", two_strategies(4, 4, 30)), "Why DP suffers"));
+}
+
+TEST(DpVsDdp, AcceptableOnTwoDevicesOnlyWhereItIsNotMuchSlowerThere) {
+  const auto on_two_and_four = [](double dp_ms) {
+    std::vector<Json> rows = two_strategies(dp_ms, 4, 90, 2);
+    for (const Json& row : two_strategies(9, 3, 180, 4)) {
+      rows.push_back(row);
+    }
+    return findings("dp-vs-ddp", rows);
+  };
+  EXPECT_TRUE(says(on_two_and_four(4.1), "grows 2.0 times from 2 to 4 devices"));
+  EXPECT_TRUE(says(on_two_and_four(4.1), "on two devices"));
+  EXPECT_TRUE(silent_on(on_two_and_four(12), "acceptable where parameters are few next to the work of a batch, and on two devices"));
+}
+
+TEST(DpVsDdp, GrowthFromOneDeviceIsNotInfinite) {
+  std::vector<Json> rows = two_strategies(6, 6, 0, 1);
+  for (const Json& row : two_strategies(6, 4)) {
+    rows.push_back(row);
+  }
+  EXPECT_TRUE(silent_on(findings("dp-vs-ddp", rows), "inf"));
+}
+
+// delay
+
+std::vector<Json> delayed(const std::vector<double>& on_one, const std::vector<double>& on_two) {
+  const std::vector<int> delays{0, 5, 10, 20};
+  std::vector<Json> rows;
+  for (std::size_t i = 0; i < delays.size(); ++i) {
+    rows.push_back(with(trained(on_one[i], 1), {{"model", "m"}, {"delay_ms", delays[i]}}));
+    rows.push_back(with(trained(on_two[i], 2), {{"model", "m"}, {"delay_ms", delays[i]}}));
+  }
+  return rows;
+}
+
+TEST(Delay, AStepThatGrowsByTheDelayIsLinearAndTheDelayIsTheSerialPart) {
+  const std::string all = findings("delay", delayed({20, 25, 30, 40}, {10, 15, 20, 30}));
+  EXPECT_TRUE(says(all, "On 1 worker, step time = 20.00 ms + 1.00 × delay, a good fit (R² 1.000): the degradation is linear"));
+  EXPECT_TRUE(says(all, "On 2 workers, step time = 10.00 ms + 1.00 × delay"));
+  EXPECT_TRUE(says(all, "With 20 ms the fitted serial fraction is 50.0 %; the delay is 50.0 % of one worker's step. 2 workers are 1.33 times"));
+  EXPECT_TRUE(says(all, "With 0 ms the fitted serial fraction is 0.0 %"));
+}
+
+TEST(Delay, AStepThatDoesNotFollowTheDelayIsNotLinear) {
+  const std::string all = findings("delay", delayed({20, 45, 20, 40}, {10, 30, 10, 20}));
+  EXPECT_TRUE(says(all, "the degradation is not linear"));
+  EXPECT_TRUE(silent_on(all, "the degradation is linear"));
+}
+
+TEST(Delay, ADelayThatMoreWorkersDoShareIsNotCalledSerial) {
+  // Two workers halve the delayed part too: there is no serial part at all.
+  EXPECT_TRUE(silent_on(findings("delay", delayed({20, 25, 30, 40}, {10, 12.5, 15, 20})), "acts as Amdahl's serial part"));
+  EXPECT_TRUE(says(findings("delay", delayed({20, 25, 30, 40}, {10, 15, 20, 30})), "Amdahl's serial part"));
+}
+
+// batch-scaling
+
+std::vector<Json> batches(const std::vector<double>& alone_ms, const std::vector<double>& wide_ms) {
+  const std::vector<int> sizes{32, 64, 128, 256};
+  std::vector<Json> rows;
+  for (const std::int64_t devices : {1, 4}) {
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      const double ms = devices == 1 ? alone_ms[i] : wide_ms[i];
+      rows.push_back(with(trained(ms, devices), {{"model", "m"}, {"batch", sizes[i]}, {"samples_per_s", sizes[i] * 1e3 / ms}}));
+    }
+  }
+  return rows;
+}
+
+TEST(BatchScaling, ThroughputThatStopsGrowingSaturates) {
+  const std::string all = findings("batch-scaling", batches({8, 16, 32, 64}, {4, 5, 9.5, 19}));
+  EXPECT_TRUE(says(all, "saturates at about batch 64: going on to 128 gives only 5.3 % more"));
+  EXPECT_TRUE(silent_on(all, "has not saturated"));
+}
+
+TEST(BatchScaling, ThroughputThatGoesOnGrowingDoesNot) {
+  const std::string all = findings("batch-scaling", batches({8, 16, 32, 64}, {4, 5, 7, 10}));
+  EXPECT_TRUE(says(all, "has not saturated at batch 256: the last doubling still gave 40.0 %"));
+  EXPECT_TRUE(silent_on(all, "saturates at"));
+}
+
+TEST(BatchScaling, LargerBatchesScaleBetterOnlyWhereEfficiencyRises) {
+  EXPECT_TRUE(says(findings("batch-scaling", batches({8, 16, 32, 64}, {4, 5, 9, 17})), "scale better? Yes: from batch 32 to 256"));
+  EXPECT_TRUE(says(findings("batch-scaling", batches({8, 16, 32, 64}, {4, 8, 16, 32})), "scale better? Not here"));
+}
+
+TEST(BatchScaling, TheFixedPartOfAStepIsTheIntercept) {
+  EXPECT_TRUE(says(findings("batch-scaling", batches({8, 16, 32, 64}, {3.32, 3.64, 4.28, 5.56})),
+                   "Step time = 3.00 ms + 10.0 us a sample (a good fit"));
+}
+
+TEST(BatchScaling, NothingIsSpreadThinnerWhereThereIsNoFixedPart) {
+  EXPECT_TRUE(silent_on(findings("batch-scaling", batches({8, 16, 32, 64}, {2, 4, 8, 16})), "spreads it thinner"));
+}
+
+TEST(BatchScaling, GustafsonComparesAWorkerWithItsShareToAllWithTheWhole) {
+  // One worker does 32 in 8 ms; four do 128 in 8 ms: four times the samples.
+  EXPECT_TRUE(says(findings("batch-scaling", batches({8, 16, 32, 64}, {4, 5, 8, 16})),
+                   "4 workers process 4.00 times the samples of one with its share, a serial fraction of 0.0 %"));
+  EXPECT_TRUE(says(findings("batch-scaling", batches({8, 16, 32, 64}, {4, 5, 16, 32})),
+                   "4 workers process 2.00 times the samples of one with its share, a serial fraction of 66.7 %"));
+}
+
+// imbalance
+
+/// Two rows on as many workers as there are waits (shares of the uneven step): without and with a sleep of 20 ms.
+std::vector<Json> uneven(double even_ms, double uneven_ms, const std::vector<double>& waits) {
+  const auto devices = static_cast<std::int64_t>(waits.size());
+  Json list = Json::array();
+  for (const double wait : waits) {
+    list.push_back(test::device(0.1, wait));
+  }
+  return {with(trained(even_ms, devices), {{"sleep_ms", 0}}),
+          with(trained(uneven_ms, devices), {{"sleep_ms", 20}, {"device_list", list}})};
+}
+
+TEST(Imbalance, RankZeroIsNamedWhereTheOthersWaitForIt) {
+  const std::string all = findings("imbalance", uneven(5, 25, {0.01, 0.8, 0.78}));
+  EXPECT_TRUE(says(all, "On 3 workers the step grows from 5.00 ms to 25.0 ms when rank 0 alone sleeps 20 ms: 100.0 % of the sleep"));
+  EXPECT_TRUE(says(all, "rank 0 250 us, rank 1 20.0 ms, rank 2 19.5 ms. Every other rank waits for rank 0"));
+}
+
+TEST(Imbalance, RankZeroIsNotNamedWhereAllWaitAlike) {
+  const std::string all = findings("imbalance", uneven(5, 10, {0.3, 0.4, 0.35}));
+  EXPECT_TRUE(says(all, "No rank stands out"));
+  EXPECT_TRUE(says(all, "25.0 % of the sleep"));
+  EXPECT_TRUE(silent_on(all, "waits for rank 0"));
+}
+
+TEST(Imbalance, OneRankThatWaitsIsNotEveryOtherRank) {
+  EXPECT_TRUE(silent_on(findings("imbalance", uneven(5, 25, {0.01, 0.8, 0.0})), "Every other rank waits for rank 0"));
+}
+
+TEST(Imbalance, TheTableHasWhatEachWaits) {
+  const Json row = derived("imbalance", uneven(5, 20, {0.1, 0.5, 0.4}))[1];
+  EXPECT_DOUBLE_EQ(row["waiting_rank_0_ns"], 2e6);
+  EXPECT_DOUBLE_EQ(row["waiting_others_ns"], 10e6);
+  EXPECT_EQ(row["label"], "3 dev., 20 ms");
+}
+
+TEST(Imbalance, WithoutASleepNoShareOfItIsGiven) {
+  std::vector<Json> rows = uneven(5, 6, {0.1, 0.1});
+  rows[1]["sleep_ms"] = 0;
+  const std::string all = findings("imbalance", rows);
+  EXPECT_TRUE(silent_on(all, "inf"));
+  EXPECT_TRUE(silent_on(all, "nan"));
+}
+
+// accumulate
+
+std::vector<Json> pieces(double ms_in_32, std::int64_t peak_in_32, const std::vector<double>& losses_in_32) {
+  return {with(trained(4), {{"accumulate", 1}, {"precision", "fp32"}, {"peak_bytes", 8 << 20}, {"losses", {1.0, 0.5}}}),
+          with(trained(ms_in_32), {{"accumulate", 32}, {"precision", "fp32"}, {"peak_bytes", peak_in_32}, {"losses", losses_in_32}})};
+}
+
+TEST(Accumulate, TimeAndMemoryAreThoseOfTheRows) {
+  EXPECT_TRUE(says(findings("accumulate", pieces(6, 4 << 20, {1.0, 0.5})),
+                   "in 32 pieces instead of 1 takes 6.00 ms instead of 4.00 ms a step (1.50 times) and needs 4.00 MiB instead of 8.00 MiB"));
+}
+
+TEST(Accumulate, StabilityIsReadOffTheLosses) {
+  const auto stability = [](const std::vector<double>& losses) {
+    return derived("accumulate", pieces(6, 4 << 20, losses))[1]["stability"].get<std::string>();
+  };
+  EXPECT_EQ(stability({1.0, 0.5}), "falls at every step");
+  EXPECT_EQ(stability({1.0, 0.5, 0.75}), "rises by up to 0.25");
+  EXPECT_EQ(stability({1.0, std::numeric_limits<double>::infinity()}), "diverges");
+  EXPECT_EQ(stability({1.0, std::nan("")}), "diverges");
+}
+
+TEST(Accumulate, LossesThatDriftApartAreNotSaidToStayTheSame) {
+  EXPECT_TRUE(says(findings("accumulate", pieces(6, 4 << 20, {1.0, 0.5000001})), "stay the same to 2e-07"));
+  EXPECT_TRUE(silent_on(findings("accumulate", pieces(6, 4 << 20, {1.0, 0.9})), "The losses stay the same"));
+}
+
+TEST(Accumulate, MoreMemoryIsNotExplainedAsASaving) {
+  const std::string less = findings("accumulate", pieces(6, 4 << 20, {1.0, 0.5}));
+  const std::string more = findings("accumulate", pieces(6, 16 << 20, {1.0, 0.5}));
+  EXPECT_TRUE(says(less, "activations live for one piece only"));
+  EXPECT_TRUE(silent_on(more, "activations live for one piece only, while"));
+}
+
+}  // namespace
+}  // namespace baton::lab

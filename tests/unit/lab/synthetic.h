@@ -1,0 +1,90 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "baton/lab/experiment.h"
+#include "unit/base/usage_sentence.h"
+
+/// Rows with numbers made up by hand, as the measurements of a training job would leave them.
+namespace baton::lab::test {
+
+using baton::test::says;
+using baton::test::usage_sentence;
+
+/// One device of a row; shares of the step and bytes a step.
+inline Json device(double busy, double waiting = 0, std::int64_t peak = 1 << 20, std::int64_t sent = 0,
+                   std::int64_t received = 0) {
+  return {{"name", "cpu:0"},     {"busy", busy},       {"idle", 1 - busy}, {"waiting", waiting},      {"exposed", 0.0},
+          {"overlapped", 0.0},   {"delayed", 0.0},     {"peak_bytes", peak}, {"sent_bytes", sent}, {"received_bytes", received}};
+}
+
+/// A step of `ms`, four fifths of it computing, known to a hundredth.
+inline Json trained(double ms, std::int64_t devices = 1) {
+  const double ns = ms * 1e6;
+  Json list = Json::array();
+  for (std::int64_t d = 0; d < devices; ++d) {
+    list.push_back(device(0.8));
+  }
+  return {{"devices", devices},
+          {"time_per_step_ns", ns},
+          {"time_low_ns", 0.99 * ns},
+          {"time_high_ns", 1.01 * ns},
+          {"mean_ns", ns},
+          {"std_ns", 0.02 * ns},
+          {"samples_per_s", 64e9 / ns},
+          {"compute_ns", 0.8 * ns},
+          {"exposed_ns", 0.1 * ns},
+          {"waiting_ns", 0.05 * ns},
+          {"delayed_ns", 0.0},
+          {"other_ns", 0.05 * ns},
+          {"peak_bytes", 1 << 20},
+          {"bytes", 1000000},
+          {"transfers", 2},
+          {"transfers_forward", 1},
+          {"flops", 100000000},
+          {"global_batch", 64},
+          {"steps_timed", 100},
+          {"warmup", 5},
+          {"device_list", list},
+          {"losses", {1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05}},
+          {"origin", "measured"},
+          {"oversubscribed", false}};
+}
+
+/// `row` with these values put in.
+inline Json with(Json row, const Json& values) {
+  row.update(values);
+  return row;
+}
+
+/// The rows after the experiment has filled in what they owe to one another.
+inline std::vector<Json> derived(const std::string& id, std::vector<Json> rows) {
+  const Experiment& experiment = experiment_by_id(id);
+  if (experiment.derive) {
+    experiment.derive(rows);
+  }
+  return rows;
+}
+
+inline std::vector<std::string> sentences(const std::string& id, std::vector<Json> rows) {
+  return experiment_by_id(id).findings(derived(id, std::move(rows)));
+}
+
+/// All that the experiment says of these rows, a sentence a line.
+inline std::string findings(const std::string& id, std::vector<Json> rows) {
+  std::string all;
+  for (const std::string& sentence : sentences(id, std::move(rows))) {
+    all += sentence + "\n";
+  }
+  return all;
+}
+
+inline ::testing::AssertionResult silent_on(const std::string& all, const std::string& part) {
+  return all.find(part) == std::string::npos ? ::testing::AssertionSuccess()
+                                             : ::testing::AssertionFailure() << "'" << all << "' says '" << part << "'";
+}
+
+}  // namespace baton::lab::test
