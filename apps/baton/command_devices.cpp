@@ -30,7 +30,7 @@ void show_devices(const std::string& devices, const std::string& json) {
   }
   fmt::print("{}", table.text());
   if (cluster.oversubscribed()) {
-    fmt::print("\nThere are more devices than cores: they take turns.\n");
+    fmt::print("\nSome cores belong to several devices: they take turns.\n");
   }
 }
 

@@ -74,7 +74,7 @@ void write_pdf(const fs::path& folder) {
 }
 
 /// Writes report.html, report.md, report.json and a table for each experiment into the folder.
-void write_report(const lab::Store& store, const std::string& title, const std::string& command) {
+void write_report(const lab::Store& store) {
   std::vector<lab::Result> results;
   for (const std::string& id : store.experiments()) {
     results.push_back(lab::conclude(store, id));
@@ -83,12 +83,10 @@ void write_report(const lab::Store& store, const std::string& title, const std::
   if (results.empty()) {
     throw usage_error("{} holds no results of experiments", store.folder().string());
   }
-  const cluster::Machine machine = cluster::probe();
   const Json kept = store.spec(store.experiments().front());
-  const Json environment = kept.contains("environment")
-                               ? kept["environment"]
-                               : lab::environment(machine, cluster::Cluster(cluster::parse_devices("cpu", machine)));
-  const Json report = report::to_report(results, environment, title, command);
+  Json report = report::to_report(results, kept.value("environment", Json::object()), kept.value("title", "Experiments"),
+                                  kept.value("run_command", ""));
+  report["created"] = kept.value("created", report["created"].get<std::string>());
   lab::write_whole(store.folder() / "report.json", report.dump(1) + "\n");
   lab::write_whole(store.folder() / "report.md", report::to_markdown(results, report));
   lab::write_whole(store.folder() / "report.html", report::to_page(report));
@@ -140,6 +138,8 @@ void run_lab(const LabWords& words, int& exit_code) {
     std::fflush(stdout);
   }
   const cluster::Cluster whole(cluster::parse_devices("cpu", settings.machine));
+  const std::string title = all ? "Parallel deep learning, measured" : chosen.size() == 1 ? chosen[0]->title : "Experiments";
+  const std::string created = report::time_text();
   const Interrupt interrupt;
   ProgressBar bar("measuring", 1000, true);
   std::size_t before = 0;
@@ -150,16 +150,24 @@ void run_lab(const LabWords& words, int& exit_code) {
     for (const std::string& set : words.sets) {
       command += fmt::format(" --set '{}'", set);
     }
+    if (!words.limit.empty()) {
+      command += " --time-limit " + words.limit;
+    }
     const std::map<std::string, Json> known = words.resume ? store.records(experiment.id, true) : std::map<std::string, Json>();
     const bool written = !words.spec.empty() && i + 1 == chosen.size();
     if (written) {
       command = fmt::format("baton lab run --spec {}", words.spec);
     }
+    const Json before_resume = words.resume ? store.spec(experiment.id) : Json();
     Json spec{{"experiment", experiment.id},
+              {"title", title},
+              {"run_command", command_line()},
+              {"created", created},
               {"preset", words.preset},
               {"command", command},
               {"points", points[i]},
-              {"environment", lab::environment(settings.machine, whole)}};
+              {"environment", before_resume.is_object() ? before_resume["environment"]
+                                                        : lab::environment(settings.machine, whole)}};
     if (written) {
       spec["toml"] = toml;
     }
@@ -181,7 +189,7 @@ void run_lab(const LabWords& words, int& exit_code) {
     }
     printed.push_back(lab::to_json(result));
   }
-  write_report(store, all ? "Parallel deep learning, measured" : chosen.size() == 1 ? chosen[0]->title : "Experiments", command_line());
+  write_report(store);
   if (!words.json.empty()) {
     write_output(words.json, (printed.size() == 1 ? printed[0] : printed).dump(2) + "\n");
   }
@@ -210,7 +218,7 @@ void show_report(const std::string& folder, bool pdf) {
     throw usage_error("{} is no folder of results: baton lab makes one under runs/", folder);
   }
   const lab::Store store{fs::path(folder)};
-  write_report(store, "Parallel deep learning, measured", command_line());
+  write_report(store);
   for (const std::string& id : store.experiments()) {
     fmt::print("{}\n", report::to_terminal(lab::conclude(store, id)));
   }

@@ -79,7 +79,7 @@ void show_plan(const PlanWords& words) {
     write_output("-", plan::to_dot(plan));
     return;
   }
-  const plan::Verdict verdict = plan::verify(plan, job ? job->limits(plan) : plan::Limits{});
+  const plan::Verdict verdict = plan::verify(plan, job ? exec::limits(plan, job->cluster(), job->backend()) : plan::Limits{});
   if (words.verify) {
     for (const plan::Violation& violation : verdict.violations) {
       fmt::print("{}: {}\n", plan::to_text(violation.rule), violation.text);
@@ -87,8 +87,9 @@ void show_plan(const PlanWords& words) {
     if (!verdict.holds()) {
       throw failure("the plan breaks {} rule{}", verdict.violations.size(), verdict.violations.size() == 1 ? "" : "s");
     }
-    fmt::print("The plan holds: {} tasks over {} buffers on {} device{}; nothing races, nothing can deadlock, all fits.\n",
-               plan.tasks().size(), plan.buffers().size(), plan.devices().size(), plan.devices().size() == 1 ? "" : "s");
+    fmt::print("The plan holds: {} tasks over {} buffers on {} device{}; nothing races, nothing can deadlock, {}.\n",
+               plan.tasks().size(), plan.buffers().size(), plan.devices().size(), plan.devices().size() == 1 ? "" : "s",
+               job ? "all fits" : "and whether it fits a machine was not asked");
     return;
   }
   plan::require(verdict);

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "baton/base/error.h"
+#include "baton/lab/rows.h"
 #include "baton/lab/training.h"
 #include "baton/trace/chrome.h"
 #include "commands.h"
@@ -37,7 +38,7 @@ void print_summary(const lab::Training& run) {
   Table table({"device", "busy", "idle", "of which waiting", "exposed comm.", "memory", "sent/step", "received/step"});
   for (std::size_t d = 0; d < totals.size(); ++d) {
     const trace::DeviceTime& time = run.device_times()[d];
-    const auto part = [&](Nanoseconds of) { return percent(lab::share(of, run.traced())); };
+    const auto part = [&](Nanoseconds of) { return lab::percent(lab::share(of, run.traced())); };
     table.row({run.plan().devices()[d], part(time.busy), part(time.idle), part(time.waiting), part(time.exposed),
                to_text(run.peak()[d]), to_text(totals[d].work.sent), to_text(totals[d].work.received)});
   }

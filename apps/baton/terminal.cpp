@@ -113,6 +113,4 @@ std::string read_file(const std::string& path) {
   return text;
 }
 
-std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
-
 }  // namespace baton::app

@@ -55,6 +55,4 @@ void check_writable(const std::string& path);
 /// The whole of a file; a usage error where it cannot be read.
 std::string read_file(const std::string& path);
 
-std::string percent(double share);
-
 }  // namespace baton::app

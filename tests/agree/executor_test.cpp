@@ -77,11 +77,12 @@ TEST(Executor, RefusesAPlanMadeForAnotherBackendNamingTheTask) {
   const Case one = ddp("reference", 2);
   const model::Model model = model::parse_model(one.model);
   const cluster::Cluster cluster = make_cluster(2);
-  const plan::Plan plain = strategy::compile({.model = model, .cluster = cluster, .step = one.step});
+  strategy::Request request{.model = model, .cluster = cluster, .step = one.step};
+  const plan::Plan plain = strategy::compile(request);
   const std::string said = refusal([&] { exec::Executor(plain, cluster, *exec::make_backend("cpu")); });
   EXPECT_NE(said.find("no kernel for t0 (linear in the forward of block 0, on cpu:0)"), std::string::npos) << said;
-  const plan::Plan tiled = strategy::compile(
-      {.model = model, .cluster = cluster, .step = one.step, .target = exec::make_backend("cpu")->target()});
+  request.target = exec::make_backend("cpu")->target();
+  const plan::Plan tiled = strategy::compile(request);
   EXPECT_NE(refusal([&] { exec::Executor(tiled, cluster, *exec::make_backend("reference")); }), "");
 }
 

@@ -24,7 +24,7 @@ const Target cpu_target{
 struct Golden {
   std::string file;
   std::string model;
-  std::size_t devices;
+  std::size_t devices = 1;
   std::string strategy;
   Step step = {.global_batch = 4};
   Layout layout = {};
@@ -33,21 +33,29 @@ struct Golden {
 };
 
 std::vector<Golden> golden_plans() {
-  const Step adam{.global_batch = 4, .loss = Loss::cross_entropy, .optimizer = op::Adam{}};
-  const Layout small_buckets{.bucket = Bytes(150), .first_bucket = Bytes(48)};
-  const DelayRequest delay{.before = plan::Phase::backward, .rank = 1, .duration = Nanoseconds(10'000'000)};
-  return {
-      {.file = "single", .model = "mlp:3-5-2", .devices = 1, .strategy = "single"},
-      {.file = "single_fused", .model = "mlp:3-5-2", .devices = 1, .strategy = "single", .target = cpu_target},
-      {.file = "single_adam", .model = "mlp:3-5-2", .devices = 1, .strategy = "single", .step = adam},
-      {.file = "dp_3", .model = "mlp:3-2", .devices = 3, .strategy = "dp", .target = cpu_target},
-      {.file = "ddp_2", .model = "mlp:3-5-2", .devices = 2, .strategy = "ddp"},
-      {.file = "ddp_2_buckets", .model = "mlp:3-7-5-2", .devices = 2, .strategy = "ddp", .layout = small_buckets,
-       .target = cpu_target},
-      {.file = "layers_3", .model = "mlp:3-5-4-2", .devices = 3, .strategy = "layers"},
-      {.file = "layers_3_fused", .model = "mlp:3-5-4-6-2", .devices = 3, .strategy = "layers", .target = cpu_target},
-      {.file = "ddp_2_delayed", .model = "mlp:3-2", .devices = 2, .strategy = "ddp", .delays = {delay}},
+  std::vector<Golden> list;
+  const auto add = [&](std::string file, std::string model, std::size_t devices, std::string strategy) -> Golden& {
+    Golden golden;
+    golden.file = std::move(file);
+    golden.model = std::move(model);
+    golden.devices = devices;
+    golden.strategy = std::move(strategy);
+    return list.emplace_back(std::move(golden));
   };
+  add("single", "mlp:3-5-2", 1, "single");
+  add("single_fused", "mlp:3-5-2", 1, "single").target = cpu_target;
+  add("single_adam", "mlp:3-5-2", 1, "single").step = {
+      .global_batch = 4, .loss = Loss::cross_entropy, .optimizer = op::Adam{}};
+  add("dp_3", "mlp:3-2", 3, "dp").target = cpu_target;
+  add("ddp_2", "mlp:3-5-2", 2, "ddp");
+  Golden& buckets = add("ddp_2_buckets", "mlp:3-7-5-2", 2, "ddp");
+  buckets.layout = {.bucket = Bytes(150), .first_bucket = Bytes(48)};  // 48 bytes are the last block's: reached
+  buckets.target = cpu_target;
+  add("ddp_2_delayed", "mlp:3-2", 2, "ddp").delays = {
+      {.before = plan::Phase::backward, .rank = 1, .duration = Nanoseconds(10'000'000)}};
+  add("layers_3", "mlp:3-5-4-2", 3, "layers");
+  add("layers_3_fused", "mlp:3-5-4-6-2", 3, "layers").target = cpu_target;
+  return list;
 }
 
 std::string path_of(const Golden& golden) { return fmt::format("{}/golden/{}.plan", BATON_TEST_DATA, golden.file); }

@@ -9,6 +9,7 @@
 #include <array>
 #include <fstream>
 #include <memory>
+#include <set>
 
 #include "baton/base/error.h"
 #include "baton/base/text.h"
@@ -58,23 +59,28 @@ Bytes physical_memory() {
   return memory;
 }
 
-/// "3", "0-3": a range of core numbers, both ends included.
+/// "3", "0-3", "0-1+4": ranges of core numbers, both ends included.
 std::vector<int> parse_cores(std::string_view text, const Machine& machine) {
-  const std::vector<std::string_view> ends = split(text, '-');
-  if (ends.size() > 2) {
-    throw usage_error("'{}' is no range of cores: write {}", text, accepted);
-  }
-  const std::int64_t first = parse_integer(ends.front(), "a core", 0, 1 << 20);
-  const std::int64_t last = parse_integer(ends.back(), "a core", 0, 1 << 20);
-  if (last < first) {
-    throw usage_error("the range of cores '{}' runs backwards", text);
-  }
   std::vector<int> cores;
-  for (std::int64_t core = first; core <= last; ++core) {
-    if (!std::binary_search(machine.cores.begin(), machine.cores.end(), static_cast<int>(core))) {
-      throw usage_error("there is no core {} here: this process may use {}", core, fmt::join(machine.cores, ", "));
+  for (const std::string_view range : split(text, '+')) {
+    const std::vector<std::string_view> ends = split(range, '-');
+    if (ends.size() > 2) {
+      throw usage_error("'{}' is no range of cores: write {}", range, accepted);
     }
-    cores.push_back(static_cast<int>(core));
+    const std::int64_t first = parse_integer(ends.front(), "a core", 0, 1 << 20);
+    const std::int64_t last = parse_integer(ends.back(), "a core", 0, 1 << 20);
+    if (last < first) {
+      throw usage_error("the range of cores '{}' runs backwards", range);
+    }
+    for (std::int64_t core = first; core <= last; ++core) {
+      if (!std::binary_search(machine.cores.begin(), machine.cores.end(), static_cast<int>(core))) {
+        throw usage_error("there is no core {} here: this process may use {}", core, fmt::join(machine.cores, ", "));
+      }
+      if (std::find(cores.begin(), cores.end(), static_cast<int>(core)) != cores.end()) {
+        throw usage_error("'{}' names core {} twice", text, core);
+      }
+      cores.push_back(static_cast<int>(core));
+    }
   }
   return cores;
 }
@@ -102,9 +108,16 @@ Machine probe() {
   const hwloc_const_cpuset_t allowed = hwloc_topology_get_allowed_cpuset(topology.get());
   const std::unique_ptr<hwloc_bitmap_s, void (*)(hwloc_bitmap_t)> bound(hwloc_bitmap_alloc(), hwloc_bitmap_free);
   const bool has_binding = hwloc_get_cpubind(topology.get(), bound.get(), HWLOC_CPUBIND_PROCESS) == 0;
+  // One logical processor of each physical core: a second would share its arithmetic.
+  std::set<hwloc_obj_t> taken;
   int core = -1;
   while ((core = hwloc_bitmap_next(allowed, core)) >= 0) {
-    if (!has_binding || hwloc_bitmap_isset(bound.get(), static_cast<unsigned>(core)) != 0) {
+    if (has_binding && hwloc_bitmap_isset(bound.get(), static_cast<unsigned>(core)) == 0) {
+      continue;
+    }
+    hwloc_obj_t unit = hwloc_get_pu_obj_by_os_index(topology.get(), static_cast<unsigned>(core));
+    hwloc_obj_t physical = unit == nullptr ? nullptr : hwloc_get_ancestor_obj_by_type(topology.get(), HWLOC_OBJ_CORE, unit);
+    if (physical == nullptr || taken.insert(physical).second) {
       machine.cores.push_back(core);
     }
   }
@@ -128,7 +141,7 @@ std::vector<Device> parse_devices(std::string_view text, const Machine& machine,
   std::vector<std::vector<int>> parts{machine.cores};
   if (colon != std::string_view::npos) {
     const std::string_view list = text.substr(colon + 1);
-    if (list.find_first_of("-,") == std::string_view::npos) {
+    if (list.find_first_of("-,+") == std::string_view::npos) {
       parts = share(machine.cores, static_cast<std::size_t>(parse_integer(list, "the number of devices", 1, 4096)));
     } else {
       parts.clear();

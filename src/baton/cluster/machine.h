@@ -12,7 +12,7 @@ namespace baton::cluster {
 struct Machine {
   std::string host;
   std::string cpu;         // the processor's name
-  std::vector<int> cores;  // logical processors this process may run on
+  std::vector<int> cores;  // those this process may run on, one logical processor a physical core
   Bytes memory;
   Bytes cache;             // the largest cache, once
 };
@@ -23,7 +23,7 @@ Machine probe();
 /// The devices that `text` names on this machine:
 ///   cpu            one device of all cores
 ///   cpu:4          four devices that share the cores evenly (taking turns when there are fewer cores)
-///   cpu:0-3,4-7    one device for each range of cores; a single core is written 2-2, or 2 beside others
+///   cpu:0-3,4-7    one device for each range of cores; 0+2 joins ranges; a single core is written 2-2, or 2 beside others
 /// Memory is divided evenly, or is `memory` for each device where that is given.
 std::vector<Device> parse_devices(std::string_view text, const Machine& machine,
                                   std::optional<Bytes> memory = std::nullopt);

@@ -5,6 +5,18 @@
 
 namespace baton::exec {
 
+plan::Limits limits(const plan::Plan& plan, const cluster::Cluster& cluster, const Backend& backend) {
+  plan::Limits limits{[&plan, &backend](const plan::Task& task) {
+                        return std::holds_alternative<plan::Delay>(task.action) || plan::meeting_of(task).valid() ||
+                               backend.has_kernel(plan, task);
+                      },
+                      {}};
+  for (const cluster::Device& device : cluster.devices()) {
+    limits.memory.push_back(device.memory);
+  }
+  return limits;
+}
+
 const std::vector<std::string>& backend_names() {
   static const std::vector<std::string> names{"cpu", "reference"};
   return names;

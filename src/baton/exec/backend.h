@@ -5,8 +5,10 @@
 #include <vector>
 
 #include "baton/base/units.h"
+#include "baton/cluster/cluster.h"
 #include "baton/exec/team.h"
 #include "baton/plan/plan.h"
+#include "baton/plan/verify.h"
 #include "baton/strategy/step.h"
 
 namespace baton::exec {
@@ -22,7 +24,8 @@ struct Addresses {
 class Kernel {
  public:
   virtual ~Kernel() = default;
-  /// Every member of the device's team calls it, at the same time. Steps are numbered from 1.
+  /// Every member of the device's team calls it, at the same time. Steps are numbered from 1. It may throw in a team of
+  /// one only, since the others could not be told.
   virtual void run(const Member& member, std::int64_t step) = 0;
 };
 
@@ -41,6 +44,9 @@ class Backend {
   virtual std::unique_ptr<Kernel> prepare(const plan::Plan& plan, const plan::Task& task, const Addresses& addresses,
                                           int team) const = 0;
 };
+
+/// What a plan is held against before it runs on these devices with this backend.
+plan::Limits limits(const plan::Plan& plan, const cluster::Cluster& cluster, const Backend& backend);
 
 /// Plain loops, one thread, no library; float32 and float64. The judge of all others.
 std::unique_ptr<Backend> make_reference_backend();

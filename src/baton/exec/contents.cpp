@@ -39,22 +39,28 @@ void fill_parameter(const Buffer& buffer, const ParameterPart& part, Real* out, 
   }
 }
 
+/// The number of a row's sample in the data set.
+std::uint64_t sample_of(const Source& source, std::int64_t first_sample, std::int64_t row) {
+  const std::int64_t sample = first_sample + row;
+  return static_cast<std::uint64_t>(source.samples > 0 ? sample % source.samples : sample);
+}
+
 template <typename Real>
-void fill_samples(const Buffer& buffer, const BatchRows& rows, Real* out, std::uint64_t seed, std::int64_t first_sample,
+void fill_samples(const Buffer& buffer, const BatchRows& rows, Real* out, const Source& source, std::int64_t first_sample,
                   RandomStream::Domain domain) {
   const std::int64_t features = buffer.shape.elements() / buffer.shape[0];
   for (std::int64_t r = rows.begin; r < rows.end; ++r) {
-    const RandomStream stream(seed, domain, static_cast<std::uint64_t>(first_sample + r));
+    const RandomStream stream(source.seed, domain, sample_of(source, first_sample, r));
     stream.normal(std::span<Real>(out + (r - rows.begin) * features, static_cast<std::size_t>(features)), 0);
   }
 }
 
 template <typename Real>
-void fill_real(const Buffer& buffer, Real* out, std::uint64_t seed, std::int64_t first_sample) {
+void fill_real(const Buffer& buffer, Real* out, const Source& source, std::int64_t first_sample) {
   if (const auto* part = std::get_if<ParameterPart>(&buffer.content); part && buffer.role == Role::parameter) {
-    fill_parameter(buffer, *part, out, seed);
+    fill_parameter(buffer, *part, out, source.seed);
   } else if (const auto* rows = std::get_if<BatchRows>(&buffer.content)) {
-    fill_samples(buffer, *rows, out, seed, first_sample,
+    fill_samples(buffer, *rows, out, source, first_sample,
                  buffer.role == Role::input ? RandomStream::Domain::input : RandomStream::Domain::target);
   } else {
     std::fill_n(out, buffer.shape.elements(), Real{0});
@@ -71,20 +77,19 @@ std::int64_t element_offset(const Buffer& buffer, std::int64_t index) {
   return TiledWeight::offset(buffer.shape[0], columns, index / columns, index % columns);
 }
 
-void fill_initial(const Buffer& buffer, std::byte* memory, std::uint64_t seed, std::int64_t first_sample,
-                  std::int64_t classes) {
+void fill_initial(const Buffer& buffer, std::byte* memory, const Source& source, std::int64_t first_sample) {
   switch (buffer.dtype) {
     case DType::f32:
-      fill_real(buffer, as<float>(memory), seed, first_sample);
+      fill_real(buffer, as<float>(memory), source, first_sample);
       break;
     case DType::f64:
-      fill_real(buffer, as<double>(memory), seed, first_sample);
+      fill_real(buffer, as<double>(memory), source, first_sample);
       break;
     case DType::i32: {
       const auto& rows = std::get<BatchRows>(buffer.content);
       for (std::int64_t r = rows.begin; r < rows.end; ++r) {
-        const RandomStream stream(seed, RandomStream::Domain::label, static_cast<std::uint64_t>(first_sample + r));
-        as<std::int32_t>(memory)[r - rows.begin] = static_cast<std::int32_t>(stream.word(0) % classes);
+        const RandomStream stream(source.seed, RandomStream::Domain::label, sample_of(source, first_sample, r));
+        as<std::int32_t>(memory)[r - rows.begin] = static_cast<std::int32_t>(stream.word(0) % source.classes);
       }
       break;
     }

@@ -12,10 +12,16 @@ namespace baton::exec {
 /// Where an element of a row-major tensor lies in a buffer of that order.
 std::int64_t element_offset(const plan::Buffer& buffer, std::int64_t row_major_index);
 
-/// Puts in what a persistent buffer holds before the first step: parameters drawn from `seed`, optimizer state zero,
-/// inputs and targets of the samples from `first_sample` on. What is put in does not depend on how things are split.
-void fill_initial(const plan::Buffer& buffer, std::byte* memory, std::uint64_t seed, std::int64_t first_sample,
-                  std::int64_t classes);
+/// What contents are drawn from.
+struct Source {
+  std::uint64_t seed = 0;
+  std::int64_t samples = 0;  // in the data set, which begins anew behind its last; 0: it has no end
+  std::int64_t classes = 1;  // that labels are drawn from
+};
+
+/// Puts in what a persistent buffer holds before the first step: parameters, optimizer state zero, inputs and targets of
+/// the samples from `first_sample` on. What is put in does not depend on how things are split.
+void fill_initial(const plan::Buffer& buffer, std::byte* memory, const Source& source, std::int64_t first_sample);
 
 /// The buffer's elements as a row-major tensor of doubles.
 std::vector<double> read_elements(const plan::Buffer& buffer, const std::byte* memory);

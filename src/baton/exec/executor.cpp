@@ -100,15 +100,7 @@ class Executor::Impl {
       : plan_(plan), data_(data), spins_(cluster.oversubscribed() ? 0 : patient_spins) {
     check(plan.devices().size() == cluster.size(), "a plan for {} devices on a cluster of {}", plan.devices().size(),
           cluster.size());
-    plan::Limits limits{[&](const Task& task) {
-                          return std::holds_alternative<plan::Delay>(task.action) || plan::meeting_of(task).valid() ||
-                                 backend.has_kernel(plan, task);
-                        },
-                        {}};
-    for (const cluster::Device& device : cluster.devices()) {
-      limits.memory.push_back(device.memory);
-    }
-    const plan::Verdict verdict = plan::verify(plan, limits);
+    const plan::Verdict verdict = plan::verify(plan, limits(plan, cluster, backend));
     plan::require(verdict);
     memory_ = verdict.memory;
     open_devices(cluster, backend);
@@ -139,11 +131,10 @@ class Executor::Impl {
     const auto steps = static_cast<std::size_t>(options.steps);
     result.losses.assign(steps, 0);
     result.step_times.assign(steps, Nanoseconds(0));
-    for (const std::unique_ptr<Device>& device : devices_) {
-      result.peak.push_back(device->arena.size());
-    }
-    const std::size_t traced = std::min(steps - std::min(steps, static_cast<std::size_t>(options.warmup)),
-                                        std::max<std::size_t>(1, most_events / std::max<std::size_t>(1, plan_.tasks().size())));
+    result.peak = memory_.peak;
+    first_traced_ = std::min(steps, static_cast<std::size_t>(options.warmup));
+    const std::size_t traced = std::min(
+        steps - first_traced_, std::max<std::size_t>(1, most_events / std::max<std::size_t>(1, plan_.tasks().size())));
     result.trace.steps.resize(traced);
     for (trace::StepTrace& step : result.trace.steps) {
       step.events.resize(plan_.tasks().size());
@@ -157,12 +148,17 @@ class Executor::Impl {
     stopping_ = false;
     enough_ = false;
     failure_ = nullptr;
+    barrier_ = std::make_unique<StepBarrier>(static_cast<int>(devices_.size()), spins_);  // a failure leaves one astray
 
     std::vector<std::thread> threads;
-    for (std::size_t d = 0; d < devices_.size(); ++d) {
-      threads.emplace_back([this, d] { serve(d); });
+    try {
+      for (std::size_t d = 0; d < devices_.size(); ++d) {
+        threads.emplace_back([this, d] { serve(d); });
+      }
+      watch(progress);
+    } catch (...) {  // no thread to be had, or the caller's own progress failed
+      fail(std::current_exception());
     }
-    watch(progress);
     for (std::thread& thread : threads) {
       thread.join();
     }
@@ -173,8 +169,7 @@ class Executor::Impl {
     steps_before_ += done;
     result.losses.resize(static_cast<std::size_t>(done));
     result.step_times.resize(static_cast<std::size_t>(done));
-    const auto untraced = static_cast<std::size_t>(options.steps) - traced;
-    result.trace.steps.resize(static_cast<std::size_t>(done) > untraced ? static_cast<std::size_t>(done) - untraced : 0);
+    result.trace.steps.resize(std::min(traced, static_cast<std::size_t>(done) - std::min(static_cast<std::size_t>(done), first_traced_)));
     return result;
   }
 
@@ -182,6 +177,7 @@ class Executor::Impl {
     return devices_[plan_[id].device.index()]->arena.at(memory_.offset[id.index()]);
   }
   const Plan& plan() const { return plan_; }
+  const std::vector<Bytes>& arenas() const { return memory_.peak; }
 
  private:
   void open_devices(const cluster::Cluster& cluster, const Backend& backend) {
@@ -191,7 +187,6 @@ class Executor::Impl {
       devices_.push_back(std::make_unique<Device>(
           memory_.peak[d], std::vector<int>(device.cores.begin(), device.cores.begin() + team), spins_));
     }
-    barrier_ = std::make_unique<StepBarrier>(static_cast<int>(devices_.size()), spins_);
   }
 
   Addresses addresses(TaskId id) const {
@@ -275,7 +270,7 @@ class Executor::Impl {
         for (std::size_t b = 0; b < plan_.buffers().size(); ++b) {
           const plan::Buffer& buffer = plan_.buffers()[b];
           if (buffer.device == DeviceId(d) && buffer.persistent) {
-            fill_initial(buffer, address(BufferId(b)), data_.seed, 0, classes_);
+            fill_initial(buffer, address(BufferId(b)), {data_.seed, data_.samples, classes_}, 0);
           }
         }
       });
@@ -350,19 +345,24 @@ class Executor::Impl {
   }
 
   void begin_step() {
-    const auto untraced = step_count_ - static_cast<std::int64_t>(result_->trace.steps.size());
-    events_ = step_ >= untraced ? result_->trace.steps[static_cast<std::size_t>(step_ - untraced)].events.data()
-                                : scratch_events_.data();
+    trace::StepTrace* traced = traced_step();
+    events_ = traced != nullptr ? traced->events.data() : scratch_events_.data();
     transport_->begin_step();
     step_start_ = now();
+  }
+
+  /// Where the step under way is traced: those after the warm-up, as many as are kept.
+  trace::StepTrace* traced_step() {
+    const auto step = static_cast<std::size_t>(step_);
+    const bool traced = step >= first_traced_ && step - first_traced_ < result_->trace.steps.size();
+    return traced ? &result_->trace.steps[step - first_traced_] : nullptr;
   }
 
   void end_step() {
     const Nanoseconds duration = now() - step_start_;
     const auto step = static_cast<std::size_t>(step_);
-    const std::size_t untraced = static_cast<std::size_t>(step_count_) - result_->trace.steps.size();
-    if (step >= untraced) {
-      result_->trace.steps[step - untraced].duration = duration;
+    if (trace::StepTrace* traced = traced_step()) {
+      traced->duration = duration;
     }
     result_->step_times[step] = duration;
     double loss = 0;
@@ -382,7 +382,7 @@ class Executor::Impl {
   void load(Device& device) {
     const std::int64_t first = (steps_before_ + step_) * batch_ % data_.samples;
     for (const BufferId id : device.data) {
-      fill_initial(plan_[id], address(id), data_.seed, first, classes_);
+      fill_initial(plan_[id], address(id), {data_.seed, data_.samples, classes_}, first);
     }
   }
 
@@ -504,6 +504,7 @@ class Executor::Impl {
   // Of the run under way. What the last thread at the barrier writes, the others read after it.
   RunResult* result_ = nullptr;
   std::int64_t step_count_ = 0;
+  std::size_t first_traced_ = 0;
   std::int64_t step_ = -1;
   Nanoseconds step_start_;
   trace::Event* events_ = nullptr;
@@ -523,6 +524,8 @@ Executor::Executor(const plan::Plan& plan, const cluster::Cluster& cluster, cons
 Executor::~Executor() = default;
 
 RunResult Executor::run(const RunOptions& options, const Progress& progress) { return impl_->run(options, progress); }
+
+std::vector<Bytes> Executor::arenas() const { return impl_->arenas(); }
 
 std::vector<double> Executor::read(BufferId id) const {
   return read_elements(impl_->plan()[id], impl_->address(id));

@@ -29,7 +29,7 @@ struct RunOptions {
 struct RunResult {
   std::vector<double> losses;               // of every step, warm-up included
   std::vector<Nanoseconds> step_times;      // likewise
-  trace::Trace trace;                       // the steps after the warm-up, the last ones where they are very many
+  trace::Trace trace;                       // the steps after the warm-up, the first of them where they are very many
   std::vector<Bytes> peak;                  // by device: the arena
 };
 
@@ -49,6 +49,9 @@ class Executor {
   /// so far and their losses and times; returning false ends the run after the steps under way.
   using Progress = std::function<bool(std::int64_t done, const RunResult& so_far)>;
   RunResult run(const RunOptions& options, const Progress& progress = {});
+
+  /// By device: the memory it has taken.
+  std::vector<Bytes> arenas() const;
 
   /// The contents of a persistent buffer, row-major, between runs.
   std::vector<double> read(BufferId id) const;

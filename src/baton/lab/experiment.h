@@ -72,6 +72,8 @@ class Measurement {
   /// Measures for about this long.
   virtual void round(Nanoseconds time) = 0;
   virtual bool stable(double uncertainty) const = 0;
+  /// What it holds while it is open.
+  virtual Bytes memory() const = 0;
   /// What was measured so far: what the row, the findings and the page are made from.
   virtual Json record() const = 0;
 };

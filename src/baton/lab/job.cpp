@@ -134,7 +134,8 @@ void set_word(JobWords& words, std::string_view name, std::string value) {
 }
 
 Job::Job(const JobWords& words, cluster::Machine machine)
-    : machine_(std::move(machine)),
+    : words_(words),
+      machine_(std::move(machine)),
       model_(model::parse_model(words.model)),
       cluster_(make_cluster(words, machine_)),
       backend_(exec::make_backend(words.backend)),
@@ -155,18 +156,6 @@ Job::Job(const JobWords& words, cluster::Machine machine)
   }
 }
 
-plan::Limits Job::limits(const plan::Plan& plan) const {
-  plan::Limits limits{[&](const plan::Task& task) {
-                        return std::holds_alternative<plan::Delay>(task.action) || plan::meeting_of(task).valid() ||
-                               backend_->has_kernel(plan, task);
-                      },
-                      {}};
-  for (const cluster::Device& device : cluster_.devices()) {
-    limits.memory.push_back(device.memory);
-  }
-  return limits;
-}
-
 std::string Job::oversubscription() const {
   if (!cluster_.oversubscribed()) {
     return {};
@@ -176,8 +165,8 @@ std::string Job::oversubscription() const {
     cores.insert(device.cores.begin(), device.cores.end());
   }
   return fmt::format(
-      "{} devices share {} core{}: they take turns, so this run is real but slower than on a core each", cluster_.size(),
-      cores.size(), cores.size() == 1 ? "" : "s");
+      "{} devices share {} core{}: they take turns, so this run is real but slower than on cores of their own",
+      cluster_.size(), cores.size(), cores.size() == 1 ? "" : "s");
 }
 
 }  // namespace baton::lab

@@ -9,7 +9,6 @@
 #include "baton/cluster/machine.h"
 #include "baton/exec/backend.h"
 #include "baton/model/model.h"
-#include "baton/plan/verify.h"
 #include "baton/strategy/strategy.h"
 
 namespace baton::lab {
@@ -57,6 +56,7 @@ class Job {
   Job(const Job&) = delete;  // the request refers to the model and the cluster
   Job& operator=(const Job&) = delete;
 
+  const JobWords& words() const { return words_; }
   const cluster::Machine& machine() const { return machine_; }
   const model::Model& model() const { return model_; }
   const cluster::Cluster& cluster() const { return cluster_; }
@@ -65,12 +65,11 @@ class Job {
   std::uint64_t seed() const { return seed_; }
   std::int64_t samples() const { return samples_; }
   plan::Plan compile() const { return strategy::compile(request_); }
-  /// What the plan is checked against.
-  plan::Limits limits(const plan::Plan& plan) const;
   /// "4 devices share 2 cores ...", or nothing.
   std::string oversubscription() const;
 
  private:
+  JobWords words_;
   cluster::Machine machine_;
   model::Model model_;
   cluster::Cluster cluster_;

@@ -1,35 +1,71 @@
 #include "baton/lab/pulse.h"
 
-#include <array>
 #include <atomic>
 
 #include "baton/exec/clock.h"
 
-namespace baton::lab {
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 
-double pulse_gflops() {
-  constexpr std::size_t lanes = 128;
-  constexpr int rounds = 2000;
-  static std::atomic<float> sink{0};
-  std::array<float, lanes> sums;
-  for (std::size_t i = 0; i < lanes; ++i) {  // from a value the compiler cannot know, or it would do the work itself
-    sums[i] = sink.load(std::memory_order_relaxed) + static_cast<float>(i);
+namespace baton::lab {
+namespace {
+
+#if defined(__AVX512F__)
+using Vector = __m512;
+Vector broadcast(float value) { return _mm512_set1_ps(value); }
+Vector multiply_add(Vector a, Vector b, Vector c) { return _mm512_fmadd_ps(a, b, c); }
+float first(Vector v) { return _mm512_cvtss_f32(v); }
+#elif defined(__FMA__)
+using Vector = __m256;
+Vector broadcast(float value) { return _mm256_set1_ps(value); }
+Vector multiply_add(Vector a, Vector b, Vector c) { return _mm256_fmadd_ps(a, b, c); }
+float first(Vector v) { return _mm256_cvtss_f32(v); }
+#else
+using Vector = float;
+Vector broadcast(float value) { return value; }
+Vector multiply_add(Vector a, Vector b, Vector c) { return a * b + c; }
+float first(Vector v) { return v; }
+#endif
+
+constexpr int chains = 12;  // more than latency times throughput of any current core, fewer than the registers
+constexpr int rounds = 4096;
+
+/// Chains of multiply-adds that touch no memory.
+float burst(float start) {
+  const Vector factor = broadcast(0.999F);
+  const Vector shift = broadcast(0.001F);
+  Vector sums[chains];
+  for (int c = 0; c < chains; ++c) {
+    sums[c] = broadcast(start + static_cast<float>(c));
   }
-  const Nanoseconds start = exec::now();
-  for (int batch = 0; batch < 8; ++batch) {
-    for (int round = 0; round < rounds; ++round) {
-      for (float& sum : sums) {
-        sum = sum * 0.999F + 0.001F;
-      }
+  for (int round = 0; round < rounds; ++round) {
+#pragma GCC unroll 12
+    for (int c = 0; c < chains; ++c) {
+      sums[c] = multiply_add(sums[c], factor, shift);
     }
   }
-  const Nanoseconds time = exec::now() - start;
   float total = 0;
-  for (const float sum : sums) {
-    total += sum;
+  for (const Vector& sum : sums) {
+    total += first(sum);
   }
-  sink.store(total, std::memory_order_relaxed);
-  return 2.0 * lanes * rounds * 8 / static_cast<double>(time.count);
+  return total;
+}
+
+}  // namespace
+
+double fma_gflops(double seconds) {
+  static std::atomic<float> sink{0};  // what goes in and comes out, so that the compiler cannot do the work itself
+  constexpr double flops = 2.0 * static_cast<double>(sizeof(Vector) / sizeof(float)) * chains * rounds;
+  const Nanoseconds start = exec::now();
+  double done = 0;
+  double elapsed = 0;
+  while (elapsed < seconds * 1e9) {
+    sink.store(burst(sink.load(std::memory_order_relaxed) * 1e-6F), std::memory_order_relaxed);
+    done += flops;
+    elapsed = static_cast<double>((exec::now() - start).count);
+  }
+  return done / elapsed;
 }
 
 }  // namespace baton::lab

@@ -59,8 +59,10 @@ void add_speedup(std::vector<Json>& rows, const std::vector<std::string>& same) 
       }
     }
     const double speedup = number(*base, "time_per_step_ns") / number(row, "time_per_step_ns");
+    const Json base_devices = (*base)["devices"];  // a copy: adding to the row moves what it holds
     row["speedup"] = speedup;
-    row["efficiency"] = speedup * number(*base, "devices") / number(row, "devices");
+    row["efficiency"] = speedup * base_devices.get<double>() / number(row, "devices");
+    row["base_devices"] = base_devices;
   }
 }
 
@@ -75,7 +77,7 @@ std::string sharing_note(const std::vector<Json>& rows) {
   for (const Json& row : rows) {
     if (row.value("oversubscribed", false) && row.contains("devices")) {
       const std::string count = text(row, "devices");
-      if (counts.find(count) == std::string::npos) {
+      if ((", " + counts + ",").find(", " + count + ",") == std::string::npos) {
         counts += (counts.empty() ? "" : ", ") + count;
       }
     }

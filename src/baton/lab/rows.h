@@ -20,9 +20,8 @@ std::vector<Json> where(const std::vector<Json>& rows, const std::string& key, c
 std::vector<Json> values_of(const std::vector<Json>& rows, const std::string& key);
 std::vector<double> column(const std::vector<Json>& rows, const std::string& key);
 
-/// Adds `speedup` over the row with the fewest `devices` among rows that agree in `same`, and `efficiency`, the speedup over
-/// the number of devices. Where every device has a core of its own no more; oversubscribed rows keep the same meaning, so
-/// their efficiency says what the sharing costs.
+/// Adds `speedup` over the row with the fewest `devices` among rows that agree in `same`, `base_devices` (how many those
+/// are) and `efficiency`: the speedup over how many times as many devices there are.
 void add_speedup(std::vector<Json>& rows, const std::vector<std::string>& same);
 
 /// Whether two rows' times differ by more than their intervals.

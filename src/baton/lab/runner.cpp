@@ -37,7 +37,7 @@ std::string describe(const Point& point) {
   return text;
 }
 
-/// Points are measured a few at a time, so that their memory fits side by side.
+/// So many points are open side by side at most, and fewer where their memory would take more than half the machine's.
 constexpr std::size_t open_at_once = 8;
 constexpr int rounds_a_point = 3;
 
@@ -106,12 +106,20 @@ std::vector<Json> measure(const Experiment& experiment, const std::vector<Point>
   }
   std::size_t finished = points.size() - todo.size();
   bool going = true;
-  for (std::size_t begin = 0; begin < todo.size() && going; begin += open_at_once) {
+  std::size_t next = 0;
+  while (next < todo.size() && going) {
     std::vector<Open> open;
-    for (std::size_t i = begin; i < std::min(begin + open_at_once, todo.size()); ++i) {
+    Bytes held;
+    for (; next < todo.size() && open.size() < open_at_once; ++next) {
+      const std::size_t i = next;
       const Point& point = points[todo[i]];
       try {
-        open.push_back({todo[i], experiment.open(point, settings), Nanoseconds(0)});
+        std::unique_ptr<Measurement> measurement = experiment.open(point, settings);
+        held += measurement->memory();
+        if (!open.empty() && held.count > settings.machine.memory.count / 2) {
+          break;  // this one waits for the others to be closed
+        }
+        open.push_back({todo[i], std::move(measurement), Nanoseconds(0)});
       } catch (const Error& error) {
         records[todo[i]] = {{"reason", error.what()}};
         keep(point, records[todo[i]], true);
@@ -132,9 +140,9 @@ std::vector<Json> measure(const Experiment& experiment, const std::vector<Point>
           const bool stable = entry.rounds > 1 && entry.measurement->stable(settings.uncertainty);
           final = stable || entry.spent >= settings.time_limit || entry.rounds >= 2 * rounds_a_point;
           record = entry.measurement->record();
-          record["stopped"] = stable ? "stable" : "time limit";
+          record["stopped"] = !final ? "not finished" : stable ? "stable" : entry.spent >= settings.time_limit ? "time limit" : "rounds";
           record["rounds"] = entry.rounds;
-          record["pulse_gflops"] = pulse_gflops();
+          record["pulse_gflops"] = fma_gflops();
         } catch (const Error& error) {
           record = {{"reason", error.what()}};
         }

@@ -34,7 +34,7 @@ using Progress = std::function<bool(double done, const std::string& what)>;
 using Keep = std::function<void(const Point& point, const Json& record, bool final)>;
 
 /// Measures every point that `known` has no final record for, rounds interleaved. Records come in the order of the points;
-/// a point that could not be measured has a `reason`, one that was cut short by a stop has no record at all.
+/// a point that could not be measured has a `reason`; of one that was cut short by a stop, `stopped` says "not finished".
 std::vector<Json> measure(const Experiment& experiment, const std::vector<Point>& points, const Settings& settings,
                           const std::map<std::string, Json>& known, const Keep& keep, const Progress& progress);
 

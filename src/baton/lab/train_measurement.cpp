@@ -4,6 +4,38 @@
 
 namespace baton::lab {
 
+namespace {
+
+/// For each transfer and collective of the plan: how large it is, and how long it took from when all had come (the median
+/// over the traced steps of the last run).
+Json messages(const Training& run) {
+  const plan::Plan& plan = run.plan();
+  Json list = Json::array();
+  for (std::size_t m = 0; m < plan.meeting_count(); ++m) {
+    const std::span<const TaskId> members = plan.members(MeetingId(m));
+    if (members.empty()) {
+      continue;
+    }
+    const plan::Task& first = plan[members[0]];
+    Bytes size;
+    for (const BufferId id : first.reads.empty() ? first.writes : first.reads) {
+      size += plan[id].size();
+    }
+    std::vector<Nanoseconds> times;
+    for (const trace::StepTrace& step : run.trace().steps) {
+      Nanoseconds end;
+      for (const TaskId member : members) {
+        end = std::max(end, step.events[member.index()].end);
+      }
+      times.push_back(end - trace::met_at(plan, step, members[0]));
+    }
+    list.push_back({{"kind", plan::verb(first)}, {"bytes", size.count}, {"time_ns", trace::spread(times).median.count}});
+  }
+  return list;
+}
+
+}  // namespace
+
 TrainMeasurement::TrainMeasurement(const JobWords& words, const Settings& settings, Options options)
     : training_(std::make_unique<Training>(words, settings.machine)), options_(std::move(options)) {}
 
@@ -23,6 +55,14 @@ void TrainMeasurement::round(Nanoseconds time) {
 bool TrainMeasurement::stable(double uncertainty) const {
   return static_cast<std::int64_t>(training_->timed().size()) >= options_.least_steps &&
          median_uncertainty(training_->timed()) < uncertainty;
+}
+
+Bytes TrainMeasurement::memory() const {
+  Bytes sum;
+  for (const Bytes arena : training_->arenas()) {
+    sum += arena;
+  }
+  return sum;
 }
 
 Json TrainMeasurement::record() const {
@@ -67,6 +107,7 @@ Json TrainMeasurement::record() const {
               {"std_ns", spread.std.count},
               {"samples_per_s", spread.median.count == 0 ? 0 : batch * 1e9 / static_cast<double>(spread.median.count)},
               {"compute_ns", part(sum.busy)},
+              {"communication_ns", part(sum.communication)},
               {"exposed_ns", part(sum.exposed)},
               {"waiting_ns", part(sum.waiting)},
               {"delayed_ns", part(sum.delayed)},
@@ -80,6 +121,7 @@ Json TrainMeasurement::record() const {
               {"steps_timed", run.timed().size()},
               {"warmup", run.warmup()},
               {"critical_path", full["critical_path"]},
+              {"messages", messages(run)},
               {"device_list", devices},
               {"losses", run.losses()},
               {"origin", "measured"},

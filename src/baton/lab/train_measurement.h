@@ -20,6 +20,7 @@ class TrainMeasurement : public Measurement {
 
   void round(Nanoseconds time) override;
   bool stable(double uncertainty) const override;
+  Bytes memory() const override;
   /// `time_per_step_ns` (median), its interval, `samples_per_s`, where the step went (`compute_ns`, `exposed_ns`,
   /// `waiting_ns`, `delayed_ns`, `other_ns`, the mean over devices), `device_list`, `peak_bytes`, `bytes`, `transfers`,
   /// losses and more.

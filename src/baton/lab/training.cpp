@@ -101,13 +101,18 @@ Json Training::result(const std::string& command) const {
     times.push_back(time.count);
   }
   const strategy::Request& request = job_->request();
+  Json settings;
+  for (const JobField& field : job_fields()) {
+    settings[field.name] = job_->words().*field.word;
+  }
   return {{"command", command},
           {"model", job_->model().name()},
           {"parameters", job_->model().parameter_count()},
           {"strategy", request.strategy},
           {"backend", job_->backend().name()},
           {"loss", strategy::to_text(request.step.loss)},
-          {"optimizer", op::name(request.step.optimizer)},
+          {"optimizer", job_->words().optimizer},
+          {"settings", settings},
           {"devices", devices},
           {"global_batch", request.step.global_batch},
           {"seed", job_->seed()},

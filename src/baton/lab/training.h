@@ -25,7 +25,8 @@ class Training {
   const std::vector<double>& losses() const { return losses_; }                   // of every step
   const std::vector<Nanoseconds>& step_times() const { return step_times_; }      // of every step
   const std::vector<Nanoseconds>& timed() const { return timed_; }                // of those after a warm-up
-  const std::vector<Bytes>& peak() const { return peak_; }                        // by device
+  const std::vector<Bytes>& peak() const { return peak_; }                        // by device, once something ran
+  std::vector<Bytes> arenas() const { return executor_->arenas(); }               // by device
   std::int64_t warmup() const { return warmup_; }
   /// By device, summed over the traced steps, and how long those took together.
   const std::vector<trace::DeviceTime>& device_times() const { return device_times_; }

@@ -195,6 +195,8 @@ std::string to_csv(const lab::Result& result) {
   return out;
 }
 
+std::string time_text() { return fmt::format("{:%Y-%m-%d %H:%M}", fmt::localtime(std::time(nullptr))); }
+
 Json to_report(const std::vector<lab::Result>& results, const Json& environment, const std::string& title,
                const std::string& command) {
   Json experiments = Json::array();
@@ -250,7 +252,7 @@ Json to_report(const std::vector<lab::Result>& results, const Json& environment,
                                                                                                          "differences mean little")}};
   }
   return {{"title", title},
-          {"created", fmt::format("{:%Y-%m-%d %H:%M}", fmt::localtime(std::time(nullptr)))},
+          {"created", time_text()},
           {"command", command},
           {"environment", environment},
           {"noise", noise},

@@ -137,6 +137,17 @@ plan::Plan compile(const Request& request, const Strategy& strategy) {
   if (request.step.global_batch < 1) {
     throw usage_error("a global batch of {} has nothing to train on", request.step.global_batch);
   }
+  // Beyond this, counts of flops and bytes would not fit in 64 bits; no machine comes near.
+  double widths = static_cast<double>(request.model.input().elements());
+  for (const model::Block& block : request.model.blocks()) {
+    widths += static_cast<double>(block.output().elements());
+  }
+  const auto batch = static_cast<double>(request.step.global_batch);
+  const auto parameters = static_cast<double>(request.model.parameter_count());
+  if (parameters > 1e13 || batch * parameters > 1e17 || batch * widths > 1e15) {
+    throw usage_error("{} with a global batch of {} is larger than any machine: {:.3g} parameters", request.model.name(),
+                      request.step.global_batch, parameters);
+  }
   if (request.step.loss == Loss::cross_entropy && request.model.output().rank() != 1) {
     throw usage_error("cross-entropy needs a vector of scores a sample, but {} gives {}", request.model.name(),
                       to_text(request.model.output()));

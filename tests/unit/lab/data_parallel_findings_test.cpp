@@ -52,6 +52,11 @@ TEST(Timing, TheTableHasTheLastLoss) {
   EXPECT_EQ(derived("timing", three_runs(2, {1.0, 0.5}, {1.1, 0.6}))[2]["loss_last"], 0.6);
 }
 
+TEST(Timing, RunsOfOneSeedShowOneLossHoweverManyStepsEachHadTimeFor) {
+  const std::vector<Json> rows = derived("timing", three_runs(2, {1.0, 0.5, 0.25}, {1.1, 0.6}));
+  EXPECT_EQ(rows[0]["loss_last"], rows[1]["loss_last"]);
+}
+
 // strong-scaling
 
 std::vector<Json> scaled(const std::vector<double>& ms, const std::vector<std::int64_t>& counts = {1, 2, 4}) {
@@ -108,6 +113,10 @@ TEST(StrongScaling, TheAttributionFollowsTheRow) {
   EXPECT_TRUE(says(findings("strong-scaling", rows), "50.0 % into communication that nothing hid"));
   rows[1]["exposed_ns"] = 0.6e6;
   EXPECT_TRUE(says(findings("strong-scaling", rows), "10.0 % into communication that nothing hid"));
+}
+
+TEST(StrongScaling, ASerialFractionOfMoreThanAllIsNotGivenAsALimit) {
+  EXPECT_TRUE(silent_on(findings("strong-scaling", scaled({8, 12, 16})), "would exceed 0.")) << "two workers are slower than one";
 }
 
 TEST(StrongScaling, WithoutAPointOfOneWorkerNothingIsSaidOfOne) {

@@ -56,11 +56,13 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
   sentences.push_back(saturation);
   std::vector<double> times = column(wide, "time_per_step_ns");
   const findings::Line line = findings::fit_line(column(wide, "batch"), times);
-  sentences.push_back(fmt::format(
-      "Step time = {} + {} a sample ({}): the first part is what a step costs whatever its batch (weights, gradients, messages), "
-      "and a larger batch spreads it thinner.",
-      to_text(Nanoseconds(static_cast<std::int64_t>(line.intercept))), to_text(Nanoseconds(static_cast<std::int64_t>(line.slope))),
-      findings::quality(line.r2)));
+  if (wide.size() >= 3 && line.intercept > 0) {
+    sentences.push_back(fmt::format(
+        "Step time = {} + {} a sample, {}: the first part is what a step costs whatever its batch (weights, gradients, messages), "
+        "and a larger batch spreads it thinner.",
+        to_text(Nanoseconds(static_cast<std::int64_t>(line.intercept))), to_text(Nanoseconds(static_cast<std::int64_t>(line.slope))),
+        findings::quality(line.r2)));
+  }
   // Gustafson: one worker with its share of the batch against all of them with the whole.
   const std::vector<Json> alone = where(rows, "devices", 1);
   std::vector<double> n;

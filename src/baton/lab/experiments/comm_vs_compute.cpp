@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "baton/findings/fits.h"
 #include "baton/lab/experiments/list.h"
 #include "baton/lab/rows.h"
 #include "baton/lab/train_measurement.h"
@@ -51,26 +52,47 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
     const auto more = std::max_element(best.begin(), best.end(), [](const Json& a, const Json& b) {
       return number(a, "efficiency") < number(b, "efficiency");
     });
-    sentences.push_back(fmt::format("DDP is more efficient for {} ({} against {} for the other).", text(*more, "case"),
-                                    percent(number(*more, "efficiency")),
-                                    percent(number(more == best.begin() ? best.back() : best.front(), "efficiency"))));
+    const auto less = std::min_element(best.begin(), best.end(), [](const Json& a, const Json& b) {
+      return number(a, "efficiency") < number(b, "efficiency");
+    });
+    sentences.push_back(fmt::format("DDP is most efficient for {} ({}) and least for {} ({}).", text(*more, "case"),
+                                    percent(number(*more, "efficiency")), text(*less, "case"), percent(number(*less, "efficiency"))));
     const double a = bytes_per_flop(best.front());
     const double b = bytes_per_flop(best.back());
     if (std::abs(a / b - 1) < 0.05) {
       sentences.push_back(fmt::format(
-          "Both cases move the same {:.4f} bytes a flop: gradients grow with DIM² and so does the work, and only the batch sets "
-          "their ratio. What differs is latency and what fits in the caches, not the ratio.", a));
+          "{} and {} move the same {:.4f} bytes a flop: gradients grow with DIM² and so does the work, so only the batch sets the "
+          "ratio. What differs between them is latency and what fits in the caches.",
+          text(best.front(), "case"), text(best.back(), "case"), a));
     }
+  }
+  // What a message costs by its size, from every all-reduce between two workers with a core each.
+  std::vector<double> sizes;
+  std::vector<double> times;
+  for (const Json& row : rows) {
+    if (number(row, "devices") == 2 && !row.value("oversubscribed", false)) {
+      for (const Json& message : row["messages"]) {
+        sizes.push_back(number(message, "bytes"));
+        times.push_back(number(message, "time_ns"));
+      }
+    }
+  }
+  if (sizes.size() >= 3) {
+    const findings::AlphaBeta fit = findings::fit_alpha_beta(sizes, times);
+    sentences.push_back(fmt::format(
+        "An all-reduce of S bytes between two workers took {:.1f} us + S / {:.2f} GB/s over {} message sizes, {}; the worst of them is off "
+        "by {}. While its bytes move a worker computes too, so this is what it sees of the link, not the memory's speed.",
+        fit.alpha_ns / 1000, fit.beta / 1e9, sizes.size(), findings::quality(fit.r2), percent(fit.worst_residual)));
   }
   // The ratio at which moving takes as long as computing, from the rates that were seen.
   for (const Json& row : best) {
-    const double moving = number(row, "exposed_ns");
+    const double moving = number(row, "communication_ns");
     const double computing = number(row, "compute_ns");
     if (moving > 0 && computing > 0) {
       const double bytes_a_ns = number(row, "bytes") / number(row, "devices") / moving;
       const double flops_a_ns = number(row, "flops") / number(row, "devices") / computing;
       sentences.push_back(fmt::format(
-          "At the rates seen for {} ({:.1f} GB/s of exposed communication and {:.1f} GF/s of computing a worker), communication "
+          "At the rates seen for {} ({:.1f} GB/s while bytes move and {:.1f} GF/s of computing a worker), communication "
           "would take as long as computing at {:.3f} bytes a flop, {:.1f} times the ratio here.",
           text(row, "case"), bytes_a_ns, flops_a_ns, flops_a_ns == 0 ? 0 : bytes_a_ns / flops_a_ns,
           bytes_a_ns / flops_a_ns / bytes_per_flop(row)));

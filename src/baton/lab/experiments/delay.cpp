@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "baton/findings/fits.h"
 #include "baton/lab/experiments/list.h"
 #include "baton/lab/rows.h"
@@ -46,13 +48,23 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
       const findings::Amdahl fit = findings::fit_amdahl(column(here, "devices"), column(here, "time_per_step_ns"));
       const double delayed = delay.get<double>() * 1e6 / number(here.front(), "time_per_step_ns");
       sentences.push_back(fmt::format(
-          "With {} ms the fitted serial fraction is {}; the delay is {} of one worker's step. {} workers are {:.2f} times as fast as "
-          "one.",
-          delay.dump(), percent(fit.serial), percent(delayed), text(here.back(), "devices"), number(here.back(), "speedup")));
+          "With {} ms the fitted serial fraction is {}; the delay is {} of the step of the fewest workers. {} workers are {:.2f} times as fast as "
+          "{}.",
+          delay.dump(), percent(fit.serial), percent(delayed), text(here.back(), "devices"), number(here.back(), "speedup"),
+          text(here.back(), "base_devices")));
     }
   }
-  sentences.push_back("The delay does not shrink with the number of workers, so it acts as Amdahl's serial part: the larger its share "
-                      "of the step, the less more workers help.");
+  const std::vector<Json> most = where(rows, "devices", values_of(rows, "devices").back());
+  if (most.size() >= 2 && number(most.front(), "base_devices") < number(most.front(), "devices")) {
+    const double before = number(most.front(), "speedup");
+    const double after = number(most.back(), "speedup");
+    sentences.push_back(fmt::format(
+        "From {} to {} ms the speedup of {} workers goes from {:.2f} to {:.2f}: {}.", text(most.front(), "delay_ms"),
+        text(most.back(), "delay_ms"), text(most.back(), "devices"), before, after,
+        std::abs(after - 1) < std::abs(before - 1)
+            ? "it nears 1, as a part that does not shrink with the workers, Amdahl's serial one, takes over the step"
+            : "it does not near 1, so the delay is not what decides the step here"));
+  }
   if (const std::string note = sharing_note(rows); !note.empty()) {
     sentences.push_back(note);
   }

@@ -58,6 +58,14 @@ class Logged final : public TrainMeasurement {
       }
     }
     record["log"] = log;
+    for (const plan::Task& task : plan.tasks()) {
+      if (task.lane == plan::Lane::compute && task.labels.phase == plan::Phase::forward) {
+        if (!record.contains("first_device")) {
+          record["first_device"] = plan.devices()[task.device.index()];
+        }
+        record["last_device"] = plan.devices()[task.device.index()];
+      }
+    }
     record["forward_ns"] = forward_end.count;
     record["move_ns"] = move.count;
     record["overlap_ns"] = overlap.count;
@@ -83,8 +91,9 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
   }
   sentences.push_back(log);
   sentences.push_back(fmt::format(
-      "Computation starts on cpu:0, where the input lies; the data moves once in the forward, after block 0, and the output ends on "
-      "cpu:1, where the loss is computed. The move takes {} of a forward of {} ({}).",
+      "Computation starts on {}, where the input lies; the data moves {} time{} in the forward, and the output ends on {}, where the loss "
+      "is computed. The move takes {} of a forward of {} ({}).",
+      text(row, "first_device"), text(row, "transfers_forward"), row["transfers_forward"] == 1 ? "" : "s", text(row, "last_device"),
       to_text(time_of(row, "move_ns")), to_text(time_of(row, "forward_ns")),
       percent(number(row, "move_ns") / number(row, "forward_ns"))));
   sentences.push_back(fmt::format("Both devices computed at the same time for {} of the forward: {}.", to_text(time_of(row, "overlap_ns")),

@@ -44,10 +44,13 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
     const Json& even = here.front();
     const Json& uneven = here.back();
     const double longer = number(uneven, "time_per_step_ns") - number(even, "time_per_step_ns");
-    const double slept = number(uneven, "sleep_ms") * 1e6;
+    const double slept = (number(uneven, "sleep_ms") - number(even, "sleep_ms")) * 1e6;
+    if (slept <= 0) {
+      continue;
+    }
     sentences.push_back(fmt::format(
-        "On {} worker{} the step grows from {} to {} when rank 0 alone sleeps {} ms: {} of the sleep shows in the step of all.",
-        count.dump(), count == 1 ? "" : "s", to_text(time_of(even)), to_text(time_of(uneven)), text(uneven, "sleep_ms"),
+        "On {} worker{} the step grows from {} to {} when rank 0 alone sleeps {} ms instead of {}: {} of the sleep shows in the step of all.",
+        count.dump(), count == 1 ? "" : "s", to_text(time_of(even)), to_text(time_of(uneven)), text(uneven, "sleep_ms"), text(even, "sleep_ms"),
         percent(longer / slept)));
     const Json& devices = uneven["device_list"];
     if (devices.size() > 1) {
@@ -56,7 +59,10 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
         each += fmt::format("{}rank {} {}", d == 0 ? "" : ", ", d,
                             to_text(Nanoseconds(static_cast<std::int64_t>(number(devices[d], "waiting") * number(uneven, "time_per_step_ns")))));
       }
-      const bool on_zero = number(uneven, "waiting_others_ns") > 2 * number(uneven, "waiting_rank_0_ns");
+      bool on_zero = true;
+      for (std::size_t d = 1; d < devices.size(); ++d) {
+        on_zero = on_zero && number(devices[d], "waiting") > 2 * number(devices[0], "waiting");
+      }
       sentences.push_back(fmt::format("Waiting a step: {}. {}", each,
                                       on_zero ? "Every other rank waits for rank 0, since gradients can only be summed once all have come."
                                               : "No rank stands out as the one waited for."));

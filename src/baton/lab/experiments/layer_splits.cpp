@@ -149,11 +149,13 @@ Experiment depth() {
             if (rows.size() >= 2) {
               const findings::Line line = findings::fit_line(column(rows, "depth"), column(rows, "time_per_step_ns"));
               sentences.push_back(fmt::format(
-                  "No: the step goes from {} at DEPTH {} to {} at DEPTH {}, {} a block ({}). A deeper model is more work in a row, and "
-                  "the split adds none of it side by side: each device is idle for {} of the step on the mean, waiting for the other.",
+                  "{}: the step goes from {} at DEPTH {} to {} at DEPTH {}, {} a block ({}). Each device computes for {} of the step on "
+                  "the mean and waits for another for {}: more blocks are more work in a row, not side by side.",
+                  number(rows.back(), "time_per_step_ns") > number(rows.front(), "time_per_step_ns") ? "No" : "It was not slower here",
                   to_text(time_of(rows.front())), text(rows.front(), "depth"), to_text(time_of(rows.back())), text(rows.back(), "depth"),
-                  to_text(Nanoseconds(static_cast<std::int64_t>(line.slope))), findings::quality(line.r2),
-                  percent(number(rows.back(), "idle_share"))));
+                  to_text(Nanoseconds(static_cast<std::int64_t>(line.slope))),
+                  rows.size() < 3 ? "through two points" : findings::quality(line.r2), percent(1 - number(rows.back(), "idle_share")),
+                  percent(number(rows.back(), "waiting_ns") / number(rows.back(), "time_per_step_ns"))));
             }
             note(sentences, rows);
             return sentences;

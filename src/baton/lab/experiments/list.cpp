@@ -41,7 +41,10 @@ std::string workers(const Settings& settings, std::int64_t count, std::int64_t m
   std::string text = settings.devices + ":";
   for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
     const std::size_t first = i * each % cores.size();
-    text += fmt::format("{}{}-{}", i == 0 ? "" : ",", cores[first], cores[std::min(first + each, cores.size()) - 1]);
+    text += i == 0 ? "" : ",";
+    for (std::size_t c = first; c < std::min(first + each, cores.size()); ++c) {
+      text += fmt::format("{}{}-{}", c == first ? "" : "+", cores[c], cores[c]);
+    }
   }
   return text;
 }

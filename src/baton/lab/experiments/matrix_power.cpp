@@ -32,6 +32,14 @@ class PowerMeasurement final : public Measurement {
 
   bool stable(double uncertainty) const override { return median_uncertainty(times_) < uncertainty; }
 
+  Bytes memory() const override {
+    Bytes sum;
+    for (const Bytes arena : executor_.arenas()) {
+      sum += arena;
+    }
+    return sum;
+  }
+
   Json record() const override {
     const trace::Spread spread = trace::spread(times_);
     const auto [low, high] = median_interval(times_);

@@ -79,8 +79,7 @@ void derive(std::vector<Json>& rows) {
       const double time = number(kind, "time_ns");
       one["gflops"] = time > 0 ? number(kind, "flops") / time : 0;
       one["gbytes"] = time > 0 ? number(kind, "bytes") / time : 0;
-      // The pulse counts a product and a sum a lane; with fused multiply-adds a core does twice that.
-      const double peak = number(row, "pulse_gflops") * 2 * number(kind, "cores");
+      const double peak = number(row, "pulse_gflops") * number(kind, "cores");
       one["of_peak"] = one["gflops"].get<double>() / peak;
       expanded.push_back(std::move(one));
     }
@@ -103,7 +102,7 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
   const Json& top = rows.front();
   return {fmt::format("The bottleneck is {}: {} of the step on the mean over devices. All matrix products together take {}.", worst->first,
                       percent(worst->second), percent(products)),
-          fmt::format("The largest single entry, {} on {}, runs at {:.1f} GF/s, about {} of what the core's multiply-adds gave in the same "
+          fmt::format("The largest single entry, {} on {}, runs at {:.1f} GF/s, {} of what fused multiply-adds in registers gave in the same "
                       "minute, and touches {:.1f} GB/s.",
                       text(top, "kind"), text(top, "device"), number(top, "gflops"), percent(number(top, "of_peak")), number(top, "gbytes")),
           "Profiling is for this: it names the part whose speeding up would matter, and by how much at most."};

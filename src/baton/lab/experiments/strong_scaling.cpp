@@ -25,9 +25,9 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
   }
   const double speedup = number(last, "speedup");
   sentences.push_back(fmt::format(
-      "Is it linear? {}: {} workers are {:.2f} times as fast as one where {} would be linear, an efficiency of {}.",
-      number(last, "efficiency") > 0.95 ? "Nearly" : "No", text(last, "devices"), speedup, text(last, "devices"),
-      percent(number(last, "efficiency"))));
+      "Is it linear? {}: {} workers are {:.2f} times as fast as {} where {:.3g} times would be linear, an efficiency of {}.",
+      number(last, "efficiency") > 0.95 ? "Nearly" : "No", text(last, "devices"), speedup, text(last, "base_devices"),
+      number(last, "devices") / number(last, "base_devices"), percent(number(last, "efficiency"))));
   for (std::size_t i = 1; i < rows.size(); ++i) {
     const double drop = number(rows[i - 1], "efficiency") - number(rows[i], "efficiency");
     if (drop > 0.05) {

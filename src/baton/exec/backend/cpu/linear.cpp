@@ -216,13 +216,13 @@ void transpose(Square& square) {
 }
 #endif
 
-/// to[column][row] = from[row][column], and zero where a gate, laid out like `to`, is zero or less.
+/// to[column][row] = from[row][column], and zero where a gate, laid out like `to`, is not above zero.
 template <bool gated>
 void transpose(int64_t rows, int64_t columns, const float* from, int64_t from_stride, float* to,
                int64_t to_stride, const float* gate = nullptr) {
   const auto move = [&](int64_t row, int64_t column) {
     const float value = from[row * from_stride + column];
-    to[column * to_stride + row] = gated && gate[column * to_stride + row] <= 0.0F ? 0.0F : value;
+    to[column * to_stride + row] = gated && !(gate[column * to_stride + row] > 0.0F) ? 0.0F : value;
   };
   int64_t whole_rows = 0;
   int64_t whole_columns = 0;
@@ -240,7 +240,7 @@ void transpose(int64_t rows, int64_t columns, const float* from, int64_t from_st
       for (int64_t i = 0; i < 8; ++i) {
         const int64_t place = (column + i) * to_stride + row;
         if constexpr (gated) {
-          const __m256 shut = _mm256_cmp_ps(_mm256_loadu_ps(gate + place), _mm256_setzero_ps(), _CMP_LE_OQ);
+          const __m256 shut = _mm256_cmp_ps(_mm256_loadu_ps(gate + place), _mm256_setzero_ps(), _CMP_NGT_UQ);
           square.row[i] = _mm256_andnot_ps(shut, square.row[i]);
         }
         _mm256_storeu_ps(to + place, square.row[i]);

@@ -1,0 +1,196 @@
+#include "baton/lab/job.h"
+
+#include <cmath>
+
+#include "baton/lab/rows.h"
+#include "baton/lab/training.h"
+#include "unit/lab/synthetic.h"
+
+namespace baton::lab {
+namespace {
+
+using test::says;
+using test::trained;
+using test::usage_sentence;
+using test::with;
+
+cluster::Machine small_machine() {
+  cluster::Machine machine;
+  machine.cores = {0};
+  machine.memory = Bytes(1 << 30);
+  return machine;
+}
+
+// The words of a job
+
+TEST(JobWords, EveryFieldCanBeSetByItsName) {
+  for (const JobField& field : job_fields()) {
+    JobWords words;
+    set_word(words, field.name, "something");
+    EXPECT_EQ(words.*field.word, "something") << field.name;
+    for (const JobField& other : job_fields()) {
+      if (other.word != field.word) {
+        EXPECT_EQ(words.*other.word, JobWords().*other.word) << field.name << " has changed " << other.name;
+      }
+    }
+    EXPECT_FALSE(field.help.empty()) << field.name;
+  }
+  EXPECT_EQ(job_fields().size() * sizeof(std::string), sizeof(JobWords)) << "a word has no field";
+}
+
+TEST(JobWords, DashesUnderscoresAndCaseAreAllTheSame) {
+  JobWords words;
+  set_word(words, "micro_batches", "4");
+  set_word(words, "Bucket-MB", "2");
+  set_word(words, "global_batch", "128");
+  EXPECT_EQ(words.micro_batches, "4");
+  EXPECT_EQ(words.bucket_mb, "2");
+  EXPECT_EQ(words.batch, "128");
+}
+
+TEST(JobWords, AnUnknownNameIsRefusedWithAllThatThereAre) {
+  JobWords words;
+  const std::string sentence = usage_sentence([&] { set_word(words, "colour", "red"); });
+  EXPECT_TRUE(says(sentence, "'colour'"));
+  for (const JobField& field : job_fields()) {
+    EXPECT_TRUE(says(sentence, field.name));
+  }
+}
+
+TEST(Job, IsWhatItsWordsSay) {
+  JobWords words;
+  words.model = "mlp:dim=8,depth=3";
+  words.strategy = "LAYERS";
+  words.devices = "cpu:3";
+  words.batch = "12";
+  words.optimizer = "adam";
+  words.lr = "0.5";
+  words.seed = "7";
+  words.delay = "before=backward,rank=0,ms=2;before=update,rank=all,ms=1";
+  const Job job(words, small_machine());
+  EXPECT_EQ(job.request().strategy, "layers");
+  EXPECT_EQ(job.cluster().size(), 3U);
+  EXPECT_EQ(job.request().step.global_batch, 12);
+  EXPECT_EQ(std::get<op::Adam>(job.request().step.optimizer).rate, 0.5);
+  EXPECT_EQ(job.seed(), 7U);
+  EXPECT_EQ(job.request().delays.size(), 2U);
+  EXPECT_TRUE(says(job.oversubscription(), "3 devices share 1 core:"));
+  EXPECT_EQ(job.compile().devices().size(), 3U);
+}
+
+TEST(Job, RefusesWhatItCannotReadOrHonour) {
+  const auto refusal = [](const std::string& name, const std::string& value) {
+    JobWords words;
+    set_word(words, name, value);
+    return usage_sentence([&] { const Job job(words, small_machine()); });
+  };
+  EXPECT_TRUE(says(refusal("batch", "many"), "--batch"));
+  EXPECT_TRUE(says(refusal("batch", "0"), "--batch"));
+  EXPECT_TRUE(says(refusal("seed", "-1"), "--seed"));
+  EXPECT_TRUE(says(refusal("momentum", "2"), "--momentum"));
+  EXPECT_TRUE(says(refusal("samples", "63"), "--samples is 63, but a batch alone takes 64"));
+  EXPECT_TRUE(says(refusal("backend", "gpu"), "gpu"));
+  EXPECT_TRUE(says(refusal("split", "3,x"), "--split"));
+  EXPECT_TRUE(says(refusal("strategy", "magic"), "magic"));
+}
+
+TEST(Job, AnOptimizerThatHasNoMomentumSaysSo) {
+  JobWords words;
+  words.optimizer = "adam";
+  words.momentum = "0.9";
+  EXPECT_TRUE(says(usage_sentence([&] { const Job job(words, small_machine()); }), "--momentum means nothing to adam"));
+}
+
+TEST(Training, GoesOnWhereItStopped) {
+  JobWords words;
+  words.model = "mlp:dim=8,depth=2";
+  words.batch = "8";
+  Training whole(words, small_machine());
+  whole.run(6, 1);
+  Training parts(words, small_machine());
+  parts.run(2, 1);
+  parts.run(4, 0);
+  EXPECT_EQ(whole.losses(), parts.losses());
+  EXPECT_EQ(parts.losses().size(), 6U);
+  EXPECT_EQ(parts.timed().size(), 5U);
+  EXPECT_EQ(parts.warmup(), 1);
+}
+
+// The interval of the median
+
+std::vector<Nanoseconds> counting_up(std::int64_t n) {
+  std::vector<Nanoseconds> times;
+  for (std::int64_t i = n; i > 0; --i) {  // the order must not matter
+    times.emplace_back(i);
+  }
+  return times;
+}
+
+TEST(MedianInterval, CoversTheTrueMedianNineteenTimesInTwenty) {
+  for (std::int64_t n = 6; n <= 200; ++n) {
+    const auto [low, high] = median_interval(counting_up(n));
+    // The true median lies between the low-th and the high-th of n times if at least `low` and fewer than `high` of
+    // them fall below it, each with a chance of a half.
+    double covered = 0;
+    for (std::int64_t below = low.count; below < high.count; ++below) {
+      const auto k = static_cast<double>(below);
+      const auto m = static_cast<double>(n);
+      covered += std::exp(std::lgamma(m + 1) - std::lgamma(k + 1) - std::lgamma(m - k + 1) - m * std::log(2.0));
+    }
+    EXPECT_GE(covered, 0.945) << n;
+    EXPECT_LE(covered, 0.995) << n << ": wider than it need be";
+  }
+}
+
+TEST(MedianInterval, OfFewTimesIsAllOfThem) {
+  EXPECT_EQ(median_interval({}).first, Nanoseconds(0));
+  EXPECT_EQ(median_interval(counting_up(1)), std::make_pair(Nanoseconds(1), Nanoseconds(1)));
+  EXPECT_EQ(median_interval(counting_up(5)), std::make_pair(Nanoseconds(1), Nanoseconds(5)));
+}
+
+TEST(MedianUncertainty, IsHalfTheIntervalOverTheMedianAndOneOfFewerThanSix) {
+  EXPECT_EQ(median_uncertainty(counting_up(5)), 1);
+  EXPECT_EQ(median_uncertainty(std::vector<Nanoseconds>(20, Nanoseconds(100))), 0);
+  const auto [low, high] = median_interval(counting_up(101));
+  EXPECT_DOUBLE_EQ(median_uncertainty(counting_up(101)), static_cast<double>((high - low).count) / 2 / 51);
+}
+
+// Rows
+
+TEST(Rows, WhatIsMissingIsABug) {
+  EXPECT_THROW(number({{"a", "text"}}, "a"), BugError);
+  EXPECT_THROW(number({{"a", 1}}, "b"), BugError);
+  EXPECT_THROW(text({{"a", 1}}, "b"), BugError);
+  EXPECT_EQ(text({{"a", 1}}, "a"), "1");
+  EXPECT_EQ(text({{"a", "x"}}, "a"), "x");
+}
+
+TEST(Rows, AreChosenByValueAndValuesAreListedOnce) {
+  const std::vector<Json> rows{{{"k", 2}, {"v", 1}}, {{"k", 1}, {"v", 2}}, {{"k", 2}, {"v", 3}}, {{"other", 2}}};
+  EXPECT_EQ(where(rows, "k", 2).size(), 2U);
+  EXPECT_EQ(values_of(rows, "k"), (std::vector<Json>{2, 1}));
+}
+
+TEST(Rows, SpeedupIsOverTheFewestDevicesAmongRowsThatAgree) {
+  std::vector<Json> rows{with(trained(8, 2), {{"model", "a"}}), with(trained(4, 4), {{"model", "a"}}), with(trained(9, 1), {{"model", "b"}})};
+  add_speedup(rows, {"model"});
+  EXPECT_DOUBLE_EQ(rows[1]["speedup"], 2);
+  EXPECT_DOUBLE_EQ(rows[1]["efficiency"], 1) << "twice the devices, twice as fast";
+  EXPECT_DOUBLE_EQ(rows[2]["speedup"], 1);
+}
+
+TEST(Rows, DifferOnlyWhereTheirIntervalsDoNotTouch) {
+  EXPECT_TRUE(differs(trained(1), trained(1.03)));
+  EXPECT_TRUE(differs(trained(1.03), trained(1)));
+  EXPECT_FALSE(differs(trained(1), trained(1.01)));
+}
+
+TEST(Rows, ASharingNoteNamesEachCountOnce) {
+  const auto shared = [](int devices) { return with(trained(1, devices), {{"oversubscribed", true}}); };
+  EXPECT_EQ(sharing_note({trained(1), trained(1, 2)}), "");
+  EXPECT_TRUE(says(sharing_note({shared(4), shared(4), trained(1, 2)}), "Rows with 4 devices ran"));
+  EXPECT_TRUE(says(sharing_note({shared(14), shared(4)}), "Rows with 14, 4 devices ran"));
+}
+
+}  // namespace
+}  // namespace baton::lab

@@ -1,0 +1,334 @@
+#include "baton/lab/runner.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "baton/base/error.h"
+#include "unit/lab/synthetic.h"
+
+namespace baton::lab {
+namespace {
+
+using test::says;
+using test::usage_sentence;
+
+// Axes and points
+
+Experiment two_axes() {
+  Experiment experiment;
+  experiment.id = "fake";
+  experiment.axes = {{"size", "", {1, 2}, {10}}, {"kind", "", {"a", "b", "c"}, {"z"}}};
+  return experiment;
+}
+
+TEST(Points, AreTheProductOfTheAxesTheLastOneVaryingFastest) {
+  const std::vector<Point> all = points(two_axes(), Preset::quick, {});
+  ASSERT_EQ(all.size(), 6U);
+  EXPECT_EQ(all[0].dump(), R"({"size":1,"kind":"a"})");
+  EXPECT_EQ(all[1].dump(), R"({"size":1,"kind":"b"})");
+  EXPECT_EQ(all[5].dump(), R"({"size":2,"kind":"c"})");
+}
+
+TEST(Points, OfTheFullPresetAreItsOwn) {
+  const std::vector<Point> all = points(two_axes(), Preset::full, {});
+  ASSERT_EQ(all.size(), 1U);
+  EXPECT_EQ(all[0].dump(), R"({"size":10,"kind":"z"})");
+}
+
+TEST(Points, ValuesThatAreSetReplaceThoseOfAnAxis) {
+  AxisValues values;
+  parse_axis_values("size=7,8,9", values);
+  const std::vector<Point> all = points(two_axes(), Preset::quick, values);
+  ASSERT_EQ(all.size(), 9U);
+  EXPECT_EQ(all[8]["size"], 9);
+}
+
+TEST(Points, AnAxisThatIsNotThereIsRefusedWithThoseThatAre) {
+  const std::string sentence = usage_sentence([] { points(two_axes(), Preset::quick, {{"colour", {1}}}); });
+  EXPECT_TRUE(says(sentence, "fake has no axis 'colour': it has size or kind"));
+}
+
+TEST(Points, EveryAxisOfEveryExperimentCanBeSetByItsNameDashesOrUnderscores) {
+  for (const Experiment& experiment : experiments()) {
+    for (const Axis& axis : experiment.axes) {
+      for (const char mark : {'-', '_'}) {
+        std::string name = axis.name;
+        std::replace(name.begin(), name.end(), '_', mark);
+        AxisValues values;
+        parse_axis_values(name + "=5", values);
+        try {
+          for (const Point& point : points(experiment, Preset::quick, values)) {
+            EXPECT_EQ(point[axis.name], 5);
+          }
+        } catch (const Error& error) {
+          ADD_FAILURE() << experiment.id << " --set " << name << "=5: " << error.what();
+        }
+      }
+    }
+  }
+}
+
+TEST(AxisValues, NumbersBecomeNumbersAndTheRestStaysText) {
+  AxisValues values;
+  parse_axis_values("x=1,2.5,two,-3", values);
+  EXPECT_EQ(values["x"], (std::vector<Json>{1, 2.5, "two", -3}));
+  EXPECT_TRUE(values["x"][0].is_number_integer());
+  EXPECT_TRUE(values["x"][1].is_number_float());
+}
+
+TEST(AxisValues, ThatHoldCommasArePartedBySemicolons) {
+  AxisValues values;
+  parse_axis_values("model=mlp:dim=8,depth=2;mlp:dim=16,depth=2", values);
+  EXPECT_EQ(values["model"], (std::vector<Json>{"mlp:dim=8,depth=2", "mlp:dim=16,depth=2"}));
+  parse_axis_values("model=mlp:dim=8,depth=2", values);
+  EXPECT_EQ(values["model"], (std::vector<Json>{"mlp:dim=8,depth=2"})) << "the last one counts";
+}
+
+TEST(AxisValues, NeedANameAndAValue) {
+  for (const char* text : {"", "size", "=3", "size="}) {
+    AxisValues values;
+    EXPECT_TRUE(says(usage_sentence([&] { parse_axis_values(text, values); }), "axis=value,value")) << text;
+  }
+}
+
+TEST(AxisValues, ThatAreNotFiniteStayText) {
+  AxisValues values;
+  parse_axis_values("x=nan,inf", values);
+  EXPECT_EQ(values["x"], (std::vector<Json>{"nan", "inf"})) << "JSON has no such numbers, so they would be kept as null";
+}
+
+// Measuring
+
+/// A measurement that follows a script and notes every round in a diary.
+class Scripted final : public Measurement {
+ public:
+  Scripted(std::string name, int stable_after, int fails_in, std::vector<std::string>& diary)
+      : name_(std::move(name)), stable_after_(stable_after), fails_in_(fails_in), diary_(&diary) {}
+  void round(Nanoseconds) override {
+    ++rounds_;
+    diary_->push_back(name_);
+    if (rounds_ == fails_in_) {
+      throw failure("{} broke", name_);
+    }
+  }
+  bool stable(double) const override { return rounds_ >= stable_after_; }
+  Json record() const override { return {{"value", rounds_}}; }
+
+ private:
+  std::string name_;
+  int stable_after_;
+  int fails_in_;
+  std::vector<std::string>* diary_;
+  int rounds_ = 0;
+};
+
+std::vector<std::string>& diary() {
+  static std::vector<std::string> lines;
+  return lines;
+}
+
+/// A point has a name, when it is stable and when it fails; the name "refused" is refused.
+Experiment scripted() {
+  diary().clear();
+  Experiment experiment;
+  experiment.id = "scripted";
+  experiment.open = [](const Point& point, const Settings&) -> std::unique_ptr<Measurement> {
+    if (point["name"] == "refused") {
+      throw usage_error("there is no such device here");
+    }
+    return std::make_unique<Scripted>(point["name"], point.value("stable", 2), point.value("fails", -1), diary());
+  };
+  experiment.derive = nullptr;
+  experiment.findings = [](const std::vector<Json>& rows) {
+    return std::vector<std::string>{std::to_string(rows.size()) + " measured"};
+  };
+  return experiment;
+}
+
+struct Kept {
+  std::string name;
+  Json record;
+  bool final;
+};
+
+std::vector<Json> run(const std::vector<Point>& points, std::vector<Kept>& kept, const std::map<std::string, Json>& known = {},
+                      const Progress& progress = {}) {
+  Settings settings;
+  settings.time_limit = Nanoseconds(1'000'000'000'000);  // never reached: rounds take no time
+  return measure(
+      scripted(), points, settings, known,
+      [&](const Point& point, const Json& record, bool final) { kept.push_back({point["name"], record, final}); }, progress);
+}
+
+TEST(Measure, RoundsOfPointsAreInterleaved) {
+  std::vector<Kept> kept;
+  run({{{"name", "a"}, {"stable", 3}}, {{"name", "b"}, {"stable", 2}}, {{"name", "c"}, {"stable", 3}}}, kept);
+  EXPECT_EQ(diary(), (std::vector<std::string>{"a", "b", "c", "a", "b", "c", "a", "c"}));
+}
+
+TEST(Measure, OneRoundIsNeverEnoughAndSixAreAlways) {
+  std::vector<Kept> kept;
+  const std::vector<Json> records = run({{{"name", "soon"}, {"stable", 0}}, {{"name", "never"}, {"stable", 99}}}, kept);
+  EXPECT_EQ(records[0]["rounds"], 2);
+  EXPECT_EQ(records[0]["stopped"], "stable");
+  EXPECT_EQ(records[1]["rounds"], 6);
+  EXPECT_EQ(records[1]["stopped"], "time limit");
+}
+
+TEST(Measure, TimeThatIsUpEndsAPoint) {
+  diary().clear();
+  Settings settings;
+  settings.time_limit = Nanoseconds(0);
+  const std::vector<Json> records = measure(scripted(), {{{"name", "a"}, {"stable", 99}}}, settings, {}, [](auto&&...) {}, {});
+  EXPECT_EQ(records[0]["rounds"], 1);
+  EXPECT_EQ(records[0]["stopped"], "time limit");
+}
+
+TEST(Measure, ARefusedPointHasAReasonAndTheOthersGoOn) {
+  std::vector<Kept> kept;
+  const std::vector<Json> records = run({{{"name", "refused"}}, {{"name", "b"}}}, kept);
+  EXPECT_EQ(records[0].dump(), R"({"reason":"there is no such device here"})");
+  EXPECT_EQ(records[1]["value"], 2);
+  EXPECT_EQ(kept[0].name, "refused");
+  EXPECT_TRUE(kept[0].final);
+}
+
+TEST(Measure, AFailureUnderWayIsAReasonTooAndEndsThePoint) {
+  std::vector<Kept> kept;
+  const std::vector<Json> records = run({{{"name", "a"}, {"stable", 9}, {"fails", 2}}, {{"name", "b"}, {"stable", 3}}}, kept);
+  EXPECT_EQ(records[0].dump(), R"({"reason":"a broke"})");
+  EXPECT_EQ(records[1]["value"], 3);
+  EXPECT_EQ(std::count(diary().begin(), diary().end(), "a"), 2);
+}
+
+TEST(Measure, EveryRoundIsKeptAndOnlyTheLastIsFinal) {
+  std::vector<Kept> kept;
+  run({{{"name", "a"}, {"stable", 3}}}, kept);
+  ASSERT_EQ(kept.size(), 3U);
+  EXPECT_FALSE(kept[0].final);
+  EXPECT_FALSE(kept[1].final);
+  EXPECT_TRUE(kept[2].final);
+  EXPECT_EQ(kept[2].record["value"], 3);
+}
+
+TEST(Measure, AKnownPointIsNotMeasuredAgain) {
+  std::vector<Kept> kept;
+  const Point known{{"name", "a"}};
+  const std::vector<Json> records = run({known, {{"name", "b"}}}, kept, {{known.dump(), {{"value", 42}}}});
+  EXPECT_EQ(records[0]["value"], 42);
+  EXPECT_EQ(diary(), (std::vector<std::string>{"b", "b"}));
+}
+
+TEST(Measure, AStopEndsAfterTheRoundAndKeepsWhatWasMeasured) {
+  std::vector<Kept> kept;
+  int calls = 0;
+  const std::vector<Json> records =
+      run({{{"name", "a"}, {"stable", 9}}, {{"name", "b"}, {"stable", 9}}, {{"name", "c"}, {"stable", 9}}}, kept, {},
+          [&](double, const std::string&) { return ++calls < 2; });
+  EXPECT_EQ(diary(), (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(records[0]["value"], 1);
+  EXPECT_EQ(records[1]["value"], 1);
+  EXPECT_TRUE(records[2].is_null());
+}
+
+TEST(Measure, ProgressNeverFallsAndEndsAtOne) {
+  std::vector<Kept> kept;
+  double last = 0;
+  std::vector<Point> many;
+  for (int i = 0; i < 11; ++i) {  // more than are open at once
+    many.push_back({{"name", std::to_string(i)}, {"stable", 2 + i % 3}});
+  }
+  bool fell = false;
+  run(many, kept, {}, [&](double done, const std::string& what) {
+    fell = fell || done < last;
+    last = done;
+    EXPECT_TRUE(says(what, "scripted name="));
+    return true;
+  });
+  EXPECT_DOUBLE_EQ(last, 1);
+  EXPECT_FALSE(fell);
+}
+
+// Concluding
+
+TEST(Conclude, RowsAreThePointAndItsRecordAndReasonsAreCountedAmongTheFindings) {
+  const std::vector<Point> points{{{"name", "a"}}, {{"name", "x"}}, {{"name", "y"}}, {{"name", "z"}}};
+  const Result result = conclude(std::make_shared<const Experiment>(scripted()), points,
+                                 {Json{{"value", 1}}, Json{{"reason", "too big"}}, Json{{"reason", "too big"}}, Json()}, "command", Preset::quick);
+  ASSERT_EQ(result.rows.size(), 3U) << "a point without a record has no row";
+  EXPECT_EQ(result.rows[0].dump(), R"({"name":"a","value":1})");
+  EXPECT_EQ(result.findings, (std::vector<std::string>{"1 measured", "2 points could not be measured here: too big."}));
+}
+
+TEST(Conclude, WhereNothingWasMeasuredOnlyReasonsAreFound) {
+  const Result result = conclude(std::make_shared<const Experiment>(scripted()), {{{"name", "x"}}}, {Json{{"reason", "too big"}}}, "", Preset::quick);
+  EXPECT_EQ(result.findings, (std::vector<std::string>{"1 point could not be measured here: too big."}));
+}
+
+TEST(Conclude, TimelinesLeaveTheRows) {
+  const Result result = conclude(std::make_shared<const Experiment>(scripted()), {{{"name", "a"}}},
+                                 {Json{{"value", 1}, {"timeline", {{"label", "step"}}}}}, "", Preset::quick);
+  ASSERT_EQ(result.timelines.size(), 1U);
+  EXPECT_EQ(result.timelines[0]["label"], "step");
+  EXPECT_FALSE(result.rows[0].contains("timeline"));
+}
+
+// Devices
+
+Settings on_cores(std::vector<int> cores) {
+  Settings settings;
+  settings.machine.cores = std::move(cores);
+  return settings;
+}
+
+TEST(Workers, AreAllAlikeUpToTheMost) {
+  EXPECT_EQ(workers(on_cores({0, 1, 2, 3, 4, 5, 6, 7}), 1, 4), "cpu:0-1");
+  EXPECT_EQ(workers(on_cores({0, 1, 2, 3, 4, 5, 6, 7}), 2, 4), "cpu:0-1,2-3");
+  EXPECT_EQ(workers(on_cores({0, 1, 2, 3, 4, 5, 6, 7}), 4, 4), "cpu:0-1,2-3,4-5,6-7");
+}
+
+TEST(Workers, TakeTurnsWhereCoresAreFewer) {
+  EXPECT_EQ(workers(on_cores({0, 1}), 4, 4), "cpu:0-0,1-1,0-0,1-1");
+  EXPECT_EQ(workers(on_cores({5}), 2, 4), "cpu:5-5,5-5");
+}
+
+TEST(Workers, BeyondTheMostStillFit) { EXPECT_EQ(workers(on_cores({0, 1, 2, 3}), 4, 2), "cpu:0-0,1-1,2-2,3-3"); }
+
+TEST(Workers, UseOnlyCoresThatTheProcessMayUse) {
+  const Settings settings = on_cores({0, 2, 4, 6});
+  for (const cluster::Device& device : cluster::parse_devices(workers(settings, 2, 2), settings.machine)) {
+    for (const int core : device.cores) {
+      EXPECT_EQ(core % 2, 0) << device.name << " has core " << core;
+    }
+  }
+}
+
+TEST(Experiments, AreFoundByIdDashesOrUnderscores) {
+  EXPECT_EQ(experiment_by_id("Dp_vs_DDP").id, "dp-vs-ddp");
+  EXPECT_TRUE(says(usage_sentence([] { experiment_by_id("nonsense"); }), "unknown experiment 'nonsense': choose timing, strong-scaling"));
+}
+
+TEST(Experiments, ColumnsAndPlotsHaveHeadingsAndEveryAxisHasValues) {
+  for (const Experiment& experiment : experiments()) {
+    EXPECT_FALSE(experiment.questions.empty()) << experiment.id;
+    EXPECT_TRUE(experiment.open && experiment.findings) << experiment.id;
+    for (const Axis& axis : experiment.axes) {
+      EXPECT_FALSE(axis.quick.empty() || axis.full.empty()) << experiment.id << " " << axis.name;
+    }
+    for (const Plot& plot : experiment.plots) {
+      EXPECT_EQ(plot.parts.size(), plot.part_titles.size()) << experiment.id << " " << plot.title;
+    }
+  }
+}
+
+TEST(Experiments, APointThatIsNoNumberIsRefusedInASentence) {
+  const Settings settings = on_cores({0});
+  EXPECT_TRUE(says(usage_sentence([&] {
+                     const Experiment& experiment = experiment_by_id("strong-scaling");
+                     experiment.open({{"model", "mlp:dim=8,depth=1"}, {"batch", 8}, {"devices", "two"}}, settings);
+                   }),
+                   "two"));
+}
+
+}  // namespace
+}  // namespace baton::lab

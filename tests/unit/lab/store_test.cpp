@@ -1,0 +1,211 @@
+#include "baton/lab/store.h"
+
+#include <fstream>
+#include <limits>
+#include <sstream>
+
+#include "baton/base/error.h"
+#include "unit/lab/synthetic.h"
+
+namespace baton::lab {
+namespace {
+
+namespace fs = std::filesystem;
+using test::trained;
+using test::with;
+
+/// A folder of the test's own, gone afterwards.
+class StoreTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = fs::path(::testing::TempDir()) / ("baton_" + std::string(::testing::UnitTest::GetInstance()->current_test_info()->name()));
+    fs::remove_all(folder_);
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  std::string contents(const std::string& name) const {
+    std::ifstream file(folder_ / name);
+    std::ostringstream text;
+    text << file.rdbuf();
+    return text.str();
+  }
+  /// Cuts the last bytes off a file, as a kill in the middle of a write would.
+  void cut(const std::string& name, std::uintmax_t bytes) const {
+    fs::resize_file(folder_ / name, fs::file_size(folder_ / name) - bytes);
+  }
+
+  fs::path folder_;
+};
+
+const Point first{{"devices", 1}};
+const Point second{{"devices", 2}};
+
+TEST_F(StoreTest, KeepsTheLatestRecordOfEachPoint) {
+  const Store store(folder_);
+  store.keep("delay", first, {{"value", 1}}, false);
+  store.keep("delay", second, {{"value", 2}}, false);
+  store.keep("delay", first, {{"value", 3}}, true);
+  const auto records = store.records("delay", false);
+  ASSERT_EQ(records.size(), 2U);
+  EXPECT_EQ(records.at(first.dump())["value"], 3);
+  EXPECT_EQ(records.at(second.dump())["value"], 2);
+}
+
+TEST_F(StoreTest, OnlyFinalRecordsAreFinal) {
+  const Store store(folder_);
+  store.keep("delay", first, {{"value", 1}}, true);
+  store.keep("delay", second, {{"value", 2}}, false);
+  const auto records = store.records("delay", true);
+  ASSERT_EQ(records.size(), 1U);
+  EXPECT_EQ(records.at(first.dump())["value"], 1);
+}
+
+TEST_F(StoreTest, ExperimentsAreKeptApart) {
+  const Store store(folder_);
+  store.keep("delay", first, {{"value", 1}}, true);
+  EXPECT_TRUE(store.records("timing", false).empty());
+}
+
+TEST_F(StoreTest, ALineThatWasCutOffIsPassedOverAndNoOther) {
+  const Store store(folder_);
+  store.keep("delay", first, {{"value", 1}}, true);
+  store.keep("delay", second, {{"value", 2}}, true);
+  for (int bytes = 0; bytes < 12; ++bytes) {
+    cut("delay.jsonl", 2);
+    EXPECT_EQ(store.records("delay", true).size(), 1U);
+    EXPECT_EQ(store.records("delay", true).at(first.dump())["value"], 1);
+  }
+}
+
+TEST_F(StoreTest, WhatIsKeptAfterACutOffLineIsNotLostWithIt) {
+  const Store store(folder_);
+  store.keep("delay", first, {{"value", 1}}, true);
+  cut("delay.jsonl", 5);
+  store.keep("delay", second, {{"value", 2}}, true);
+  EXPECT_EQ(store.records("delay", true).count(second.dump()), 1U);
+}
+
+TEST_F(StoreTest, LinesThatAreNotRecordsArePassedOver) {
+  const Store store(folder_);
+  std::ofstream(folder_ / "delay.jsonl") << "nonsense\n[1,2]\n\n{\"point\":{}}\n";
+  store.keep("delay", first, {{"value", 1}}, true);
+  EXPECT_EQ(store.records("delay", false).size(), 1U);
+}
+
+TEST_F(StoreTest, ASpecComesBackAsItWas) {
+  const Store store(folder_);
+  const Json spec{{"preset", "quick"}, {"points", {first, second}}};
+  store.keep_spec("delay", spec);
+  EXPECT_EQ(store.spec("delay"), spec);
+  EXPECT_TRUE(store.spec("timing").is_null());
+  EXPECT_EQ(store.experiments(), std::vector<std::string>{"delay"});
+}
+
+TEST_F(StoreTest, AFileThatIsNoSpecIsRefused) {
+  const Store store(folder_);
+  for (const char* text : {"", "{", "[]", "{}", R"({"points":3})"}) {
+    std::ofstream(folder_ / "delay.spec.json", std::ios::trunc) << text;
+    EXPECT_TRUE(test::says(test::usage_sentence([&] { store.spec("delay"); }), "is no spec of an experiment")) << text;
+  }
+}
+
+TEST_F(StoreTest, ExperimentsComeInTheOrderOfTheCourse) {
+  const Store store(folder_);
+  for (const char* id : {"profile", "timing", "delay"}) {
+    store.keep_spec(id, {{"points", Json::array()}});
+  }
+  EXPECT_EQ(store.experiments(), (std::vector<std::string>{"timing", "delay", "profile"}));
+}
+
+TEST_F(StoreTest, AWholeFileReplacesTheOneBeforeAndLeavesNothingBeside) {
+  fs::create_directories(folder_);
+  write_whole(folder_ / "a.txt", "one");
+  write_whole(folder_ / "a.txt", "two");
+  EXPECT_EQ(contents("a.txt"), "two");
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 1);
+  EXPECT_THROW(write_whole(folder_ / "none" / "a.txt", "x"), Error);
+}
+
+TEST_F(StoreTest, AFolderInTheWayIsAFailureThatNamesIt) {
+  std::ofstream(folder_.string()) << "a file";
+  try {
+    const Store store(folder_ / "inside");
+    FAIL() << "was made";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), Error::Kind::failure);
+    EXPECT_TRUE(test::says(error.what(), folder_.string()));
+  }
+}
+
+TEST_F(StoreTest, RunFoldersAreNewAndTheLatestIsFound) {
+  const fs::path one = new_run_folder(folder_, "delay");
+  fs::create_directories(one);
+  const fs::path two = new_run_folder(folder_, "delay");
+  EXPECT_NE(one, two);
+  fs::create_directories(two);
+  fs::create_directories(folder_ / "20990101-000000-timing");
+  EXPECT_EQ(latest_run_folder(folder_, "delay"), std::max(one, two));
+  EXPECT_TRUE(latest_run_folder(folder_, "idle").empty());
+  EXPECT_TRUE(latest_run_folder(folder_ / "nowhere", "delay").empty());
+}
+
+TEST_F(StoreTest, TheLatestRunOfANameIsNotThatOfALongerName) {
+  fs::create_directories(folder_ / "20260101-000000-split");
+  fs::create_directories(folder_ / "20270101-000000-splitter");
+  EXPECT_EQ(latest_run_folder(folder_, "split").filename(), "20260101-000000-split");
+}
+
+/// Records of `idle`, of which the last was under way when the run was killed.
+TEST_F(StoreTest, AKilledRunConcludesFromWhatWasKept) {
+  const Store store(folder_);
+  const auto record = [](double ms, int devices) { return with(trained(ms, devices), {{"schedule", "naive"}}); };
+  store.keep_spec("idle", {{"points", {first, second, {{"devices", 4}}}}, {"command", "again"}});
+  store.keep("idle", first, record(4, 1), true);
+  store.keep("idle", second, record(5, 2), false);
+  store.keep("idle", {{"devices", 4}}, record(6, 4), false);
+  cut("idle.jsonl", 40);
+  const Result result = conclude(store, "idle");
+  ASSERT_EQ(result.rows.size(), 2U);
+  EXPECT_EQ(result.rows[1]["time_per_step_ns"], 5e6);
+  EXPECT_EQ(result.command, "again");
+}
+
+TEST_F(StoreTest, AResumedRunMeasuresOnlyWhatIsNotFinal) {
+  const Store store(folder_);
+  store.keep("fake", first, {{"value", 1}}, true);
+  store.keep("fake", second, {{"value", 2}}, false);
+  static std::vector<std::string> opened;
+  opened.clear();
+  class Once final : public Measurement {
+   public:
+    void round(Nanoseconds) override {}
+    bool stable(double) const override { return true; }
+    Json record() const override { return {{"value", 3}}; }
+  };
+  Experiment fake;
+  fake.id = "fake";
+  fake.open = [](const Point& point, const Settings&) -> std::unique_ptr<Measurement> {
+    opened.push_back(point.dump());
+    return std::make_unique<Once>();
+  };
+  const std::vector<Json> records = measure(
+      fake, {first, second}, {}, store.records("fake", true),
+      [&](const Point& point, const Json& record, bool final) { store.keep("fake", point, record, final); }, {});
+  EXPECT_EQ(opened, std::vector<std::string>{second.dump()});
+  EXPECT_EQ(records[0]["value"], 1);
+  EXPECT_EQ(records[1]["value"], 3);
+  EXPECT_EQ(store.records("fake", true).size(), 2U);
+}
+
+TEST_F(StoreTest, ALossThatIsNotANumberSurvivesTheDisk) {
+  const Store store(folder_);
+  const Point point{{"accumulate", 1}, {"precision", "fp32"}};
+  store.keep_spec("accumulate", {{"points", {point}}});
+  store.keep("accumulate", point, with(trained(4), {{"losses", {1.0, std::numeric_limits<double>::quiet_NaN()}}}), true);
+  const Result result = conclude(store, "accumulate");
+  ASSERT_EQ(result.rows.size(), 1U);
+  EXPECT_EQ(result.rows[0]["stability"], "diverges");
+}
+
+}  // namespace
+}  // namespace baton::lab

@@ -1,0 +1,212 @@
+#include "baton/report/report.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <sstream>
+
+#include "unit/base/usage_sentence.h"
+
+namespace baton::report {
+namespace {
+
+using lab::Format;
+using lab::Json;
+using test::says;
+
+std::string shown(const Json& value, Format format) { return cell({{"key", value}}, {"key", "heading", format}); }
+
+TEST(Cell, IsWrittenAsItsColumnSays) {
+  EXPECT_EQ(shown(5120000, Format::time), "5.12 ms");
+  EXPECT_EQ(shown(2048, Format::bytes), "2.00 KiB");
+  EXPECT_EQ(shown(0.8505, Format::percent), "85.0 %");
+  EXPECT_EQ(shown(1.7, Format::ratio), "1.70×");
+  EXPECT_EQ(shown(12345.6, Format::rate), "12346");
+  EXPECT_EQ(shown(4, Format::integer), "4");
+  EXPECT_EQ(shown(0.123456789, Format::number), "0.123457");
+  EXPECT_EQ(shown(7, Format::number), "7");
+  EXPECT_EQ(shown("ddp", Format::text), "ddp");
+}
+
+TEST(Cell, OfTextInANumbersColumnIsTheText) { EXPECT_EQ(shown("mlp", Format::time), "mlp"); }
+
+TEST(Cell, OfNothingIsEmpty) {
+  EXPECT_EQ(shown(Json(), Format::time), "");
+  EXPECT_EQ(cell(Json::object(), {"key", "heading", Format::time}), "");
+}
+
+std::shared_ptr<const lab::Experiment> small_experiment() {
+  lab::Experiment experiment;
+  experiment.id = "small";
+  experiment.part = "A";
+  experiment.title = "A small one";
+  experiment.task = "Do it.";
+  experiment.questions = {"Why?", "How?"};
+  experiment.columns = {{"what", "what", Format::text}, {"devices", "#devices", Format::integer},
+                        {"time_per_step_ns", "time/step", Format::time}, {"speedup", "speedup", Format::ratio}};
+  return std::make_shared<const lab::Experiment>(std::move(experiment));
+}
+
+lab::Result small_result() {
+  lab::Result result;
+  result.experiment = small_experiment();
+  result.rows = {{{"what", "a"}, {"devices", 1}, {"time_per_step_ns", 2000000}, {"speedup", 1.0}},
+                 {{"what", "größer"}, {"devices", 4}, {"time_per_step_ns", 12500000}, {"speedup", 0.16}, {"oversubscribed", true}},
+                 {{"what", "huge"}, {"devices", 8}, {"reason", "no room"}}};
+  result.findings = {"It is slow.", "1 point could not be measured here: no room."};
+  result.command = "baton lab run small";
+  return result;
+}
+
+std::vector<std::string> lines(const std::string& text) {
+  std::vector<std::string> all;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) {
+    all.push_back(line);
+  }
+  return all;
+}
+
+TEST(Terminal, ShowsTheTableTheFindingsAndTheCommand) {
+  EXPECT_EQ(to_terminal(small_result()),
+            "small - A small one\n"
+            "Do it.\n"
+            "\n"
+            "what    #devices  time/step  speedup\n"
+            "a              1    2.00 ms    1.00×\n"
+            "größer         4    12.5 ms    0.16×  (shared cores)\n"
+            "huge           8          -        -\n"
+            "\n"
+            "- It is slow.\n"
+            "- 1 point could not be measured here: no room.\n"
+            "\n"
+            "Again: baton lab run small\n");
+}
+
+TEST(Terminal, MarksWhatWasSimulated) {
+  lab::Result result = small_result();
+  result.rows[0]["origin"] = "simulated";
+  EXPECT_TRUE(says(to_terminal(result), "1.00×  (simulated)\n"));
+  EXPECT_EQ(to_terminal(small_result()).find("simulated"), std::string::npos);
+}
+
+TEST(Terminal, LongFindingsAreBrokenBetweenWords) {
+  lab::Result result = small_result();
+  std::string sentence;
+  for (int i = 0; i < 60; ++i) {
+    sentence += (i == 0 ? "" : " ") + std::string(i % 3 == 0 ? "größe" : "word");
+  }
+  result.findings = {sentence};
+  std::string rejoined;
+  for (const std::string& line : lines(to_terminal(result))) {
+    if (line.starts_with("- ") || line.starts_with("  ")) {
+      EXPECT_LE(line.size(), 2U + 110U);
+      rejoined += (rejoined.empty() ? "" : " ") + line.substr(2);
+    }
+  }
+  EXPECT_EQ(rejoined, sentence);
+}
+
+TEST(Terminal, AWordTooLongForALineIsNotCutInsideACharacter) {
+  lab::Result result = small_result();
+  std::string word = "x";
+  for (int i = 0; i < 150; ++i) {
+    word += "ü";
+  }
+  result.findings = {word};
+  for (const std::string& line : lines(to_terminal(result))) {
+    EXPECT_NO_THROW((void)Json(line).dump()) << "not UTF-8: " << line;
+  }
+}
+
+TEST(Terminal, LinesOfALogStayLines) {
+  lab::Result result = small_result();
+  result.findings = {"The log:\n   1 us  one\n  20 us  two"};
+  EXPECT_TRUE(says(to_terminal(result), "- The log:\n     1 us  one\n    20 us  two\n"));
+}
+
+TEST(Markdown, IsATableThatAlignsNumbersRight) {
+  const std::string text = to_markdown(small_result());
+  EXPECT_TRUE(says(text, "## A small one (`small`)\n\nDo it.\n\n> Why?\n> How?\n"));
+  EXPECT_TRUE(says(text,
+                   "| what | #devices | time/step | speedup |\n"
+                   "|---|---:|---:|---:|\n"
+                   "| a | 1 | 2.00 ms | 1.00× |\n"
+                   "| größer | 4 | 12.5 ms | 0.16× |\n"
+                   "| huge | 8 | - | - |\n"));
+  EXPECT_TRUE(says(text, "- 1 point could not be measured here: no room.\n"));
+  EXPECT_TRUE(says(text, "`baton lab run small`"));
+}
+
+TEST(Markdown, PutsALogIntoACodeBlock) {
+  lab::Result result = small_result();
+  result.findings = {"The log:\none\ntwo"};
+  EXPECT_TRUE(says(to_markdown(result), "- The log:\n\n```\none\ntwo\n```\n"));
+}
+
+TEST(Markdown, ABarInACellDoesNotOpenAColumn) {
+  lab::Result result = small_result();
+  result.rows[0]["what"] = "a|b";
+  EXPECT_TRUE(says(to_markdown(result), "| a\\|b | 1 |"));
+}
+
+TEST(Csv, HasRawValuesTheIntervalAndTheReason) {
+  EXPECT_EQ(to_csv(small_result()),
+            "what,devices,time_per_step_ns,speedup,time_low_ns,time_high_ns,origin,oversubscribed,reason\n"
+            "a,1,2000000,1.0,,,,,\n"
+            "größer,4,12500000,0.16,,,,true,\n"
+            "huge,8,,,,,,,no room\n");
+}
+
+TEST(Csv, QuotesWhatHoldsCommasQuotesOrNewlines) {
+  lab::Result result = small_result();
+  result.rows = {{{"what", "mlp:dim=8,depth=2"}, {"devices", 1}, {"reason", "he said \"no\"\nand left"}}};
+  EXPECT_EQ(to_csv(result),
+            "what,devices,time_per_step_ns,speedup,time_low_ns,time_high_ns,origin,oversubscribed,reason\n"
+            "\"mlp:dim=8,depth=2\",1,,,,,,,\"he said \"\"no\"\"\nand left\"\n");
+}
+
+// The whole report
+
+lab::Result with_pulses(const std::vector<double>& pulses) {
+  lab::Result result = small_result();
+  result.rows.clear();
+  for (const double pulse : pulses) {
+    result.rows.push_back({{"what", "a"}, {"pulse_gflops", pulse}});
+  }
+  return result;
+}
+
+TEST(Report, HasEveryExperimentWithItsColumnsAndRows) {
+  const Json report = to_report({small_result()}, {{"cpu", "A CPU"}, {"cores", 2}}, "Title", "baton lab");
+  EXPECT_EQ(report["title"], "Title");
+  EXPECT_EQ(report["environment"]["cpu"], "A CPU");
+  const Json& experiment = report["experiments"][0];
+  EXPECT_EQ(experiment["id"], "small");
+  EXPECT_EQ(experiment["columns"][2].dump(), R"({"key":"time_per_step_ns","heading":"time/step","format":"time"})");
+  EXPECT_EQ(experiment["rows"].size(), 3U);
+  EXPECT_EQ(experiment["rows"][2]["reason"], "no room");
+  EXPECT_EQ(experiment["findings"][0], "It is slow.");
+}
+
+TEST(Report, TheNoiseIsJudgedByThePulse) {
+  const auto sentence = [](const std::vector<double>& pulses) {
+    return to_report({with_pulses(pulses)}, {}, "", "")["noise"]["sentence"].get<std::string>();
+  };
+  EXPECT_TRUE(says(sentence({10, 10, 10, 10, 10}), "varied by 0.0 % (10th to 90th percentile): a quiet machine"));
+  EXPECT_TRUE(says(sentence({9.5, 10, 10, 10, 10.5}), "10.0 % (10th to 90th percentile): some noise"));
+  EXPECT_TRUE(says(sentence({5, 10, 10, 10, 15}), "a noisy machine"));
+  EXPECT_TRUE(to_report({with_pulses({10, 20})}, {}, "", "")["noise"].is_null()) << "two pulses say nothing";
+}
+
+TEST(Report, MarkdownOfAllBeginsWithTheMachine) {
+  const std::vector<lab::Result> results{small_result(), small_result()};
+  const std::string text = to_markdown(results, to_report(results, {{"cpu", "A CPU"}, {"cores", 2}}, "Title", "baton lab"));
+  EXPECT_TRUE(text.starts_with("# Title\n"));
+  EXPECT_TRUE(says(text, "on A CPU with 2 cores. `baton lab`"));
+  EXPECT_NE(text.find("## A small one"), text.rfind("## A small one"));
+}
+
+}  // namespace
+}  // namespace baton::report
