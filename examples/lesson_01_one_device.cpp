@@ -1,7 +1,7 @@
 /// Lesson 1: one device.
 ///
-/// A model, a device and a strategy are compiled to a plan: every task of one training step, before anything runs. The
-/// executor then runs that plan again and again. Nothing else decides what happens.
+/// A model, a device and a strategy are compiled to a plan: every task of one training step, before anything
+/// runs. The executor then runs that plan again and again. Nothing else decides what happens.
 
 #include <cstdio>
 
@@ -22,12 +22,16 @@ int main() {
 
   // The reference backend is plain loops, and fuses nothing: the plan shows every op.
   const auto backend = exec::make_reference_backend();
-  const strategy::Request request{
-      .model = model, .cluster = cluster, .strategy = "single", .step = {.global_batch = 16}, .target = backend->target()};
+  const strategy::Request request{.model = model,
+                                  .cluster = cluster,
+                                  .strategy = "single",
+                                  .step = {.global_batch = 16},
+                                  .target = backend->target()};
   const plan::Plan plan = strategy::compile(request);
 
-  // The plan can be counted. Flops: 2 · 64 · 64 · 16 for a Linear's forward, twice that for its backward (weights and
-  // inputs), less the gradient of the first input, which nobody needs; biases, ReLU, loss and update are the rest.
+  // The plan can be counted. Flops: 2 · 64 · 64 · 16 for a Linear's forward, twice that for its backward
+  // (weights and inputs), less the gradient of the first input, which nobody needs; biases, ReLU, loss and
+  // update are the rest.
   std::printf("\nThe plan: %zu tasks over %zu buffers\n", plan.tasks().size(), plan.buffers().size());
   for (const plan::Phase phase : {plan::Phase::forward, plan::Phase::backward, plan::Phase::update}) {
     std::printf("  %-8s", std::string(plan::to_text(phase)).c_str());
@@ -39,7 +43,8 @@ int main() {
     std::printf("\n");
   }
   const plan::Totals totals = plan::totals_by_device(plan)[0];
-  std::printf("  %ld flops, %ld transfers\n", static_cast<long>(totals.work.flops.count), static_cast<long>(totals.transfers));
+  std::printf("  %ld flops, %ld transfers\n", static_cast<long>(totals.work.flops.count),
+              static_cast<long>(totals.transfers));
 
   // Weights and data are drawn from the seed, so the losses are the same on every machine and every time.
   exec::Executor executor(plan, cluster, *backend, {.seed = 0});

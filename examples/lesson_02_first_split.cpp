@@ -1,7 +1,7 @@
 /// Lesson 2: the first split.
 ///
-/// Linear(1000, 2000)+ReLU on one device, Linear(2000, 1000)+ReLU on another. The model stays the same value; only the
-/// strategy has changed. What must move between the devices is worked out from who reads what.
+/// Linear(1000, 2000)+ReLU on one device, Linear(2000, 1000)+ReLU on another. The model stays the same value;
+/// only the strategy has changed. What must move between the devices is worked out from who reads what.
 
 #include <cstdio>
 
@@ -44,20 +44,23 @@ int main() {
   const cluster::Cluster one({{"cpu:0", {0}, Bytes(256 << 20)}});
   const cluster::Cluster two({{"cpu:0", {0}, Bytes(256 << 20)}, {"cpu:1", {0}, Bytes(256 << 20)}});
   const auto backend = exec::make_reference_backend();
-  const strategy::Request alone{.model = model, .cluster = one, .strategy = "single", .step = {.global_batch = 32}};
-  const strategy::Request split{.model = model, .cluster = two, .strategy = "layers", .step = {.global_batch = 32}};
+  const strategy::Request alone{
+      .model = model, .cluster = one, .strategy = "single", .step = {.global_batch = 32}};
+  const strategy::Request split{
+      .model = model, .cluster = two, .strategy = "layers", .step = {.global_batch = 32}};
 
   std::printf("Block 0 on cpu:0, block 1 on cpu:1:\n");
   show(strategy::compile(split));
 
-  // Computation starts where the input is, on cpu:0. The activations of 32 samples move once forward, their gradient once
-  // back. While one device computes the other has nothing to do: lesson 4 shows it.
+  // Computation starts where the input is, on cpu:0. The activations of 32 samples move once forward, their
+  // gradient once back. While one device computes the other has nothing to do: lesson 4 shows it.
   const std::vector<double> first = losses(alone, *backend);
   const std::vector<double> second = losses(split, *backend);
   std::printf("\nstep  one device  two devices\n");
   for (std::size_t s = 0; s < first.size(); ++s) {
     std::printf("%4zu  %.8f   %.8f\n", s, first[s], second[s]);
   }
-  std::printf("%s\n", first == second ? "The same to the bit: where a block is computed does not change what it computes."
-                                      : "They differ.");
+  std::printf("%s\n", first == second
+                          ? "The same to the bit: where a block is computed does not change what it computes."
+                          : "They differ.");
 }

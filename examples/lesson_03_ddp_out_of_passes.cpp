@@ -1,8 +1,8 @@
 /// Lesson 3: DDP, out of passes.
 ///
-/// A strategy is a function from a request to a draft, put together from passes. Distributed data parallelism needs
-/// three: write the step of every replica, sum the gradients over the replicas, update. Built by hand here, it must train
-/// exactly as the strategy called `ddp` does.
+/// A strategy is a function from a request to a draft, put together from passes. Distributed data parallelism
+/// needs three: write the step of every replica, sum the gradients over the replicas, update. Built by hand
+/// here, it must train exactly as the strategy called `ddp` does.
 
 #include <cstdio>
 
@@ -22,20 +22,24 @@ plan::Draft build_by_hand(const strategy::Request& request) {
   strategy::Placement placement;
   const std::size_t devices = request.cluster.size();
   std::int64_t begin = 0;
-  for (const std::int64_t rows : strategy::even_split(request.step.global_batch, static_cast<std::int64_t>(devices))) {
+  for (const std::int64_t rows :
+       strategy::even_split(request.step.global_batch, static_cast<std::int64_t>(devices))) {
     const DeviceId device(placement.replicas.size());
-    placement.replicas.push_back({{begin, begin + rows}, std::vector<DeviceId>(request.model.blocks().size(), device)});
+    placement.replicas.push_back(
+        {{begin, begin + rows}, std::vector<DeviceId>(request.model.blocks().size(), device)});
     placement.devices.push_back(request.cluster.device(device).name);
     begin += rows;
   }
 
-  // Pass 1: forward, loss and backward. Each replica divides by the global batch, so gradients need only be added up.
+  // Pass 1: forward, loss and backward. Each replica divides by the global batch, so gradients need only be
+  // added up.
   plan::Draft draft = strategy::training_step(request.model, request.step, placement);
   std::printf("training_step          %3zu tasks\n", draft.tasks.size());
 
-  // Pass 2: sums of gradients, in buckets, from the last block to the first. They go on the communication lane, so the
-  // backward of earlier blocks runs while a bucket is under way.
-  draft = strategy::all_reduce_gradients(std::move(draft), request.layout.first_bucket, request.layout.bucket);
+  // Pass 2: sums of gradients, in buckets, from the last block to the first. They go on the communication
+  // lane, so the backward of earlier blocks runs while a bucket is under way.
+  draft =
+      strategy::all_reduce_gradients(std::move(draft), request.layout.first_bucket, request.layout.bucket);
   std::printf("all_reduce_gradients   %3zu tasks\n", draft.tasks.size());
 
   // Pass 3: every device updates its own copy. Equal weights and equal gradients stay equal.
@@ -75,5 +79,6 @@ int main() {
   for (const double loss : mine) {
     std::printf(" %.6f", loss);
   }
-  std::printf("\n%s\n", mine == losses(named) ? "The named strategy gives the same, to the bit." : "The named strategy differs.");
+  std::printf("\n%s\n", mine == losses(named) ? "The named strategy gives the same, to the bit."
+                                              : "The named strategy differs.");
 }

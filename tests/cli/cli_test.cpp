@@ -212,6 +212,91 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"train --samples 3", "--samples"}, Bad{"train --nonsense", "--nonsense"},
         Bad{"train --bucket-mb x", "--bucket-mb"}, Bad{"launch", "launch"}));
 
+TEST_F(Cli, ListsEveryExperimentOfTheCourse) {
+  const std::string list = run("lab list").out;
+  for (const char* id : {"timing", "strong-scaling", "comm-vs-compute", "dp-vs-ddp", "delay", "batch-scaling", "imbalance", "accumulate",
+                         "first-split", "split", "depth", "all-devices", "transfers", "four-way-split", "idle", "matrix-power",
+                         "precision", "profile"}) {
+    EXPECT_NE(list.find(std::string(id) + " "), std::string::npos) << id;
+  }
+}
+
+TEST_F(Cli, RunsAnExperimentAndKeepsItsResults) {
+  const Outcome outcome = run("lab run transfers --set dim=32 --set devices=2,3 --time-limit 100ms --json -");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const json result = json::parse(outcome.out);
+  EXPECT_EQ(result["experiment"], "transfers");
+  ASSERT_EQ(result["rows"].size(), 2U);
+  EXPECT_EQ(result["rows"][1]["devices"], 3);
+  EXPECT_EQ(result["rows"][1]["transfers_forward"], 2);
+  EXPECT_EQ(result["rows"][1]["origin"], "measured");
+  EXPECT_GT(result["rows"][1]["time_per_step_ns"], 0);
+  EXPECT_FALSE(result["findings"].empty());
+  fs::path folder;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder_ / "runs")) {
+    folder = entry.path();
+  }
+  for (const char* name : {"transfers.jsonl", "transfers.spec.json", "transfers.csv", "report.html", "report.md", "report.json"}) {
+    EXPECT_TRUE(fs::exists(folder / name)) << name;
+  }
+  EXPECT_EQ(json::parse(read_file(folder / "report.json"))["experiments"][0]["rows"].size(), 2U);
+  const std::string relative = fs::relative(folder, folder_).string();
+  EXPECT_EQ(run("report " + relative).code, 0);
+  EXPECT_NE(run("compare " + relative + " " + relative).out.find("within the noise"), std::string::npos);
+}
+
+TEST_F(Cli, ResumesARunInsteadOfMeasuringAgain) {
+  const std::string job = "lab run split --set dim=16 --time-limit 100ms ";
+  ASSERT_EQ(run(job).code, 0);
+  fs::path file;
+  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder_ / "runs")) {
+    file = entry.path().filename() == "split.jsonl" ? entry.path() : file;
+  }
+  const std::string before = read_file(file);
+  ASSERT_EQ(run(job + "--resume").code, 0);
+  EXPECT_EQ(read_file(file), before) << "what was measured is not measured again";
+  std::ofstream(file, std::ios::trunc) << before.substr(0, before.size() / 2);  // as after a kill
+  ASSERT_EQ(run(job + "--resume").code, 0);
+  EXPECT_GT(read_file(file).size(), before.size() / 2);
+}
+
+TEST_F(Cli, SweepsWhatASpecAsksFor) {
+  std::ofstream(folder_ / "mine.toml") << "title = \"Mine\"\n[job]\nmodel = \"mlp:dim=16,depth=2\"\ndevices = \"cpu:2\"\n"
+                                          "[axes]\nstrategy = [\"dp\", \"ddp\"]\nbatch = [4, 8]\n";
+  const Outcome outcome = run("lab run --spec mine.toml --time-limit 50ms --json -");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(json::parse(outcome.out)["rows"].size(), 4U);
+  for (const char* text : {"[axes]\nspeed = [1]\n", "[axes]\n", "title = 3\n[axes]\nbatch=[1]\n", "[axes]\nbatch = 4\n", "nonsense",
+                           "[axes]\nbatch = [4]\n[jobs]\nmodel = \"x\"\n"}) {
+    std::ofstream(folder_ / "bad.toml", std::ios::trunc) << text;
+    const Outcome refused = run("lab run --spec bad.toml");
+    EXPECT_EQ(refused.code, 2) << text;
+    EXPECT_EQ(std::count(refused.err.begin(), refused.err.end(), '\n'), 1) << refused.err;
+  }
+  EXPECT_EQ(run("lab run --spec nowhere.toml").code, 2);
+}
+
+TEST_F(Cli, RefusesWhatTheLaboratoryDoesNotHave) {
+  for (const char* arguments : {"lab run alchemy", "lab run", "lab run split --set color=red", "lab run split --set dim", "lab run split --preset slow",
+                                "lab run split --devices tpu", "report nowhere", "compare nowhere nowhere"}) {
+    const Outcome outcome = run(arguments);
+    EXPECT_EQ(outcome.code, 2) << arguments;
+    EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
+  }
+  EXPECT_FALSE(fs::exists(folder_ / "runs"));
+}
+
+TEST_F(Cli, SaysThatAFolderCannotBeWritten) {
+  const Outcome outcome = run("lab run split --out /proc/nowhere");
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_NE(outcome.err.find("cannot be made"), std::string::npos) << outcome.err;
+}
+
+TEST_F(Cli, EndsQuietlyWhenNobodyReadsOn) {
+  const Outcome outcome = run("train --model mlp:dim=8,depth=1 --steps 200000 | head -n 3; exit ${PIPESTATUS:-0}");
+  EXPECT_EQ(outcome.err.find("terminate"), std::string::npos) << outcome.err;
+}
+
 TEST_F(Cli, RefusesPlansThatAreNone) {
   std::ofstream(folder_ / "x.plan") << "hello\n";
   EXPECT_EQ(run("plan --file x.plan").code, 2);

@@ -98,7 +98,8 @@ TEST(Job, AnOptimizerThatHasNoMomentumSaysSo) {
   JobWords words;
   words.optimizer = "adam";
   words.momentum = "0.9";
-  EXPECT_TRUE(says(usage_sentence([&] { const Job job(words, small_machine()); }), "--momentum means nothing to adam"));
+  EXPECT_TRUE(says(usage_sentence([&] { const Job job(words, small_machine()); }),
+                   "--momentum means nothing to adam"));
 }
 
 TEST(Training, GoesOnWhereItStopped) {
@@ -129,13 +130,14 @@ std::vector<Nanoseconds> counting_up(std::int64_t n) {
 TEST(MedianInterval, CoversTheTrueMedianNineteenTimesInTwenty) {
   for (std::int64_t n = 6; n <= 200; ++n) {
     const auto [low, high] = median_interval(counting_up(n));
-    // The true median lies between the low-th and the high-th of n times if at least `low` and fewer than `high` of
-    // them fall below it, each with a chance of a half.
+    // The true median lies between the low-th and the high-th of n times if at least `low` and fewer than
+    // `high` of them fall below it, each with a chance of a half.
     double covered = 0;
     for (std::int64_t below = low.count; below < high.count; ++below) {
       const auto k = static_cast<double>(below);
       const auto m = static_cast<double>(n);
-      covered += std::exp(std::lgamma(m + 1) - std::lgamma(k + 1) - std::lgamma(m - k + 1) - m * std::log(2.0));
+      covered +=
+          std::exp(std::lgamma(m + 1) - std::lgamma(k + 1) - std::lgamma(m - k + 1) - m * std::log(2.0));
     }
     EXPECT_GE(covered, 0.945) << n;
     EXPECT_LE(covered, 0.995) << n << ": wider than it need be";
@@ -166,13 +168,15 @@ TEST(Rows, WhatIsMissingIsABug) {
 }
 
 TEST(Rows, AreChosenByValueAndValuesAreListedOnce) {
-  const std::vector<Json> rows{{{"k", 2}, {"v", 1}}, {{"k", 1}, {"v", 2}}, {{"k", 2}, {"v", 3}}, {{"other", 2}}};
+  const std::vector<Json> rows{
+      {{"k", 2}, {"v", 1}}, {{"k", 1}, {"v", 2}}, {{"k", 2}, {"v", 3}}, {{"other", 2}}};
   EXPECT_EQ(where(rows, "k", 2).size(), 2U);
   EXPECT_EQ(values_of(rows, "k"), (std::vector<Json>{2, 1}));
 }
 
 TEST(Rows, SpeedupIsOverTheFewestDevicesAmongRowsThatAgree) {
-  std::vector<Json> rows{with(trained(8, 2), {{"model", "a"}}), with(trained(4, 4), {{"model", "a"}}), with(trained(9, 1), {{"model", "b"}})};
+  std::vector<Json> rows{with(trained(8, 2), {{"model", "a"}}), with(trained(4, 4), {{"model", "a"}}),
+                         with(trained(9, 1), {{"model", "b"}})};
   add_speedup(rows, {"model"});
   EXPECT_DOUBLE_EQ(rows[1]["speedup"], 2);
   EXPECT_DOUBLE_EQ(rows[1]["efficiency"], 1) << "twice the devices, twice as fast";

@@ -94,7 +94,8 @@ TEST(AxisValues, NeedANameAndAValue) {
 TEST(AxisValues, ThatAreNotFiniteStayText) {
   AxisValues values;
   parse_axis_values("x=nan,inf", values);
-  EXPECT_EQ(values["x"], (std::vector<Json>{"nan", "inf"})) << "JSON has no such numbers, so they would be kept as null";
+  EXPECT_EQ(values["x"], (std::vector<Json>{"nan", "inf"}))
+      << "JSON has no such numbers, so they would be kept as null";
 }
 
 // Measuring
@@ -102,8 +103,12 @@ TEST(AxisValues, ThatAreNotFiniteStayText) {
 /// A measurement that follows a script and notes every round in a diary.
 class Scripted final : public Measurement {
  public:
-  Scripted(std::string name, int stable_after, int fails_in, std::vector<std::string>& diary)
-      : name_(std::move(name)), stable_after_(stable_after), fails_in_(fails_in), diary_(&diary) {}
+  Scripted(std::string name, int stable_after, int fails_in, Bytes memory, std::vector<std::string>& diary)
+      : name_(std::move(name)),
+        stable_after_(stable_after),
+        fails_in_(fails_in),
+        memory_(memory),
+        diary_(&diary) {}
   void round(Nanoseconds) override {
     ++rounds_;
     diary_->push_back(name_);
@@ -112,12 +117,14 @@ class Scripted final : public Measurement {
     }
   }
   bool stable(double) const override { return rounds_ >= stable_after_; }
+  Bytes memory() const override { return memory_; }
   Json record() const override { return {{"value", rounds_}}; }
 
  private:
   std::string name_;
   int stable_after_;
   int fails_in_;
+  Bytes memory_;
   std::vector<std::string>* diary_;
   int rounds_ = 0;
 };
@@ -136,7 +143,8 @@ Experiment scripted() {
     if (point["name"] == "refused") {
       throw usage_error("there is no such device here");
     }
-    return std::make_unique<Scripted>(point["name"], point.value("stable", 2), point.value("fails", -1), diary());
+    return std::make_unique<Scripted>(point["name"], point.value("stable", 2), point.value("fails", -1),
+                                      Bytes(point.value("memory", 0)), diary());
   };
   experiment.derive = nullptr;
   experiment.findings = [](const std::vector<Json>& rows) {
@@ -151,13 +159,17 @@ struct Kept {
   bool final;
 };
 
-std::vector<Json> run(const std::vector<Point>& points, std::vector<Kept>& kept, const std::map<std::string, Json>& known = {},
-                      const Progress& progress = {}) {
+std::vector<Json> run(const std::vector<Point>& points, std::vector<Kept>& kept,
+                      const std::map<std::string, Json>& known = {}, const Progress& progress = {}) {
   Settings settings;
+  settings.machine.memory = Bytes(100);
   settings.time_limit = Nanoseconds(1'000'000'000'000);  // never reached: rounds take no time
   return measure(
       scripted(), points, settings, known,
-      [&](const Point& point, const Json& record, bool final) { kept.push_back({point["name"], record, final}); }, progress);
+      [&](const Point& point, const Json& record, bool final) {
+        kept.push_back({point["name"], record, final});
+      },
+      progress);
 }
 
 TEST(Measure, RoundsOfPointsAreInterleaved) {
@@ -168,18 +180,20 @@ TEST(Measure, RoundsOfPointsAreInterleaved) {
 
 TEST(Measure, OneRoundIsNeverEnoughAndSixAreAlways) {
   std::vector<Kept> kept;
-  const std::vector<Json> records = run({{{"name", "soon"}, {"stable", 0}}, {{"name", "never"}, {"stable", 99}}}, kept);
+  const std::vector<Json> records =
+      run({{{"name", "soon"}, {"stable", 0}}, {{"name", "never"}, {"stable", 99}}}, kept);
   EXPECT_EQ(records[0]["rounds"], 2);
   EXPECT_EQ(records[0]["stopped"], "stable");
   EXPECT_EQ(records[1]["rounds"], 6);
-  EXPECT_EQ(records[1]["stopped"], "time limit");
+  EXPECT_EQ(records[1]["stopped"], "rounds");
 }
 
 TEST(Measure, TimeThatIsUpEndsAPoint) {
   diary().clear();
   Settings settings;
   settings.time_limit = Nanoseconds(0);
-  const std::vector<Json> records = measure(scripted(), {{{"name", "a"}, {"stable", 99}}}, settings, {}, [](auto&&...) {}, {});
+  const std::vector<Json> records =
+      measure(scripted(), {{{"name", "a"}, {"stable", 99}}}, settings, {}, [](auto&&...) {}, {});
   EXPECT_EQ(records[0]["rounds"], 1);
   EXPECT_EQ(records[0]["stopped"], "time limit");
 }
@@ -195,7 +209,8 @@ TEST(Measure, ARefusedPointHasAReasonAndTheOthersGoOn) {
 
 TEST(Measure, AFailureUnderWayIsAReasonTooAndEndsThePoint) {
   std::vector<Kept> kept;
-  const std::vector<Json> records = run({{{"name", "a"}, {"stable", 9}, {"fails", 2}}, {{"name", "b"}, {"stable", 3}}}, kept);
+  const std::vector<Json> records =
+      run({{{"name", "a"}, {"stable", 9}, {"fails", 2}}, {{"name", "b"}, {"stable", 3}}}, kept);
   EXPECT_EQ(records[0].dump(), R"({"reason":"a broke"})");
   EXPECT_EQ(records[1]["value"], 3);
   EXPECT_EQ(std::count(diary().begin(), diary().end(), "a"), 2);
@@ -223,12 +238,22 @@ TEST(Measure, AStopEndsAfterTheRoundAndKeepsWhatWasMeasured) {
   std::vector<Kept> kept;
   int calls = 0;
   const std::vector<Json> records =
-      run({{{"name", "a"}, {"stable", 9}}, {{"name", "b"}, {"stable", 9}}, {{"name", "c"}, {"stable", 9}}}, kept, {},
-          [&](double, const std::string&) { return ++calls < 2; });
+      run({{{"name", "a"}, {"stable", 9}}, {{"name", "b"}, {"stable", 9}}, {{"name", "c"}, {"stable", 9}}},
+          kept, {}, [&](double, const std::string&) { return ++calls < 2; });
   EXPECT_EQ(diary(), (std::vector<std::string>{"a", "b"}));
   EXPECT_EQ(records[0]["value"], 1);
   EXPECT_EQ(records[1]["value"], 1);
+  EXPECT_EQ(records[1]["stopped"], "not finished");
   EXPECT_TRUE(records[2].is_null());
+}
+
+TEST(Measure, PointsThatTakeMuchMemoryAreNotOpenTogether) {
+  std::vector<Kept> kept;
+  run({{{"name", "a"}, {"stable", 2}, {"memory", 60}}, {{"name", "b"}, {"stable", 2}, {"memory", 60}}}, kept);
+  EXPECT_EQ(diary(), (std::vector<std::string>{"a", "a", "b", "b"}))
+      << "of a machine of 100 bytes half is 50";
+  run({{{"name", "a"}, {"stable", 2}, {"memory", 20}}, {{"name", "b"}, {"stable", 2}, {"memory", 20}}}, kept);
+  EXPECT_EQ(diary(), (std::vector<std::string>{"a", "b", "a", "b"}));
 }
 
 TEST(Measure, ProgressNeverFallsAndEndsAtOne) {
@@ -253,15 +278,19 @@ TEST(Measure, ProgressNeverFallsAndEndsAtOne) {
 
 TEST(Conclude, RowsAreThePointAndItsRecordAndReasonsAreCountedAmongTheFindings) {
   const std::vector<Point> points{{{"name", "a"}}, {{"name", "x"}}, {{"name", "y"}}, {{"name", "z"}}};
-  const Result result = conclude(std::make_shared<const Experiment>(scripted()), points,
-                                 {Json{{"value", 1}}, Json{{"reason", "too big"}}, Json{{"reason", "too big"}}, Json()}, "command", Preset::quick);
+  const Result result =
+      conclude(std::make_shared<const Experiment>(scripted()), points,
+               {Json{{"value", 1}}, Json{{"reason", "too big"}}, Json{{"reason", "too big"}}, Json()},
+               "command", Preset::quick);
   ASSERT_EQ(result.rows.size(), 3U) << "a point without a record has no row";
   EXPECT_EQ(result.rows[0].dump(), R"({"name":"a","value":1})");
-  EXPECT_EQ(result.findings, (std::vector<std::string>{"1 measured", "2 points could not be measured here: too big."}));
+  EXPECT_EQ(result.findings,
+            (std::vector<std::string>{"1 measured", "2 points could not be measured here: too big."}));
 }
 
 TEST(Conclude, WhereNothingWasMeasuredOnlyReasonsAreFound) {
-  const Result result = conclude(std::make_shared<const Experiment>(scripted()), {{{"name", "x"}}}, {Json{{"reason", "too big"}}}, "", Preset::quick);
+  const Result result = conclude(std::make_shared<const Experiment>(scripted()), {{{"name", "x"}}},
+                                 {Json{{"reason", "too big"}}}, "", Preset::quick);
   EXPECT_EQ(result.findings, (std::vector<std::string>{"1 point could not be measured here: too big."}));
 }
 
@@ -282,9 +311,9 @@ Settings on_cores(std::vector<int> cores) {
 }
 
 TEST(Workers, AreAllAlikeUpToTheMost) {
-  EXPECT_EQ(workers(on_cores({0, 1, 2, 3, 4, 5, 6, 7}), 1, 4), "cpu:0-1");
-  EXPECT_EQ(workers(on_cores({0, 1, 2, 3, 4, 5, 6, 7}), 2, 4), "cpu:0-1,2-3");
-  EXPECT_EQ(workers(on_cores({0, 1, 2, 3, 4, 5, 6, 7}), 4, 4), "cpu:0-1,2-3,4-5,6-7");
+  EXPECT_EQ(workers(on_cores({0, 1, 2, 3, 4, 5, 6, 7}), 1, 4), "cpu:0-0+1-1");
+  EXPECT_EQ(workers(on_cores({0, 1, 2, 3, 4, 5, 6, 7}), 2, 4), "cpu:0-0+1-1,2-2+3-3");
+  EXPECT_EQ(workers(on_cores({0, 1, 2, 3, 4, 5, 6, 7}), 4, 4), "cpu:0-0+1-1,2-2+3-3,4-4+5-5,6-6+7-7");
 }
 
 TEST(Workers, TakeTurnsWhereCoresAreFewer) {
@@ -292,7 +321,9 @@ TEST(Workers, TakeTurnsWhereCoresAreFewer) {
   EXPECT_EQ(workers(on_cores({5}), 2, 4), "cpu:5-5,5-5");
 }
 
-TEST(Workers, BeyondTheMostStillFit) { EXPECT_EQ(workers(on_cores({0, 1, 2, 3}), 4, 2), "cpu:0-0,1-1,2-2,3-3"); }
+TEST(Workers, BeyondTheMostStillFit) {
+  EXPECT_EQ(workers(on_cores({0, 1, 2, 3}), 4, 2), "cpu:0-0,1-1,2-2,3-3");
+}
 
 TEST(Workers, UseOnlyCoresThatTheProcessMayUse) {
   const Settings settings = on_cores({0, 2, 4, 6});
@@ -305,7 +336,8 @@ TEST(Workers, UseOnlyCoresThatTheProcessMayUse) {
 
 TEST(Experiments, AreFoundByIdDashesOrUnderscores) {
   EXPECT_EQ(experiment_by_id("Dp_vs_DDP").id, "dp-vs-ddp");
-  EXPECT_TRUE(says(usage_sentence([] { experiment_by_id("nonsense"); }), "unknown experiment 'nonsense': choose timing, strong-scaling"));
+  EXPECT_TRUE(says(usage_sentence([] { experiment_by_id("nonsense"); }),
+                   "unknown experiment 'nonsense': choose timing, strong-scaling"));
 }
 
 TEST(Experiments, ColumnsAndPlotsHaveHeadingsAndEveryAxisHasValues) {
@@ -323,11 +355,12 @@ TEST(Experiments, ColumnsAndPlotsHaveHeadingsAndEveryAxisHasValues) {
 
 TEST(Experiments, APointThatIsNoNumberIsRefusedInASentence) {
   const Settings settings = on_cores({0});
-  EXPECT_TRUE(says(usage_sentence([&] {
-                     const Experiment& experiment = experiment_by_id("strong-scaling");
-                     experiment.open({{"model", "mlp:dim=8,depth=1"}, {"batch", 8}, {"devices", "two"}}, settings);
-                   }),
-                   "two"));
+  EXPECT_TRUE(
+      says(usage_sentence([&] {
+             const Experiment& experiment = experiment_by_id("strong-scaling");
+             experiment.open({{"model", "mlp:dim=8,depth=1"}, {"batch", 8}, {"devices", "two"}}, settings);
+           }),
+           "two"));
 }
 
 }  // namespace

@@ -18,7 +18,8 @@ using test::with;
 class StoreTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    folder_ = fs::path(::testing::TempDir()) / ("baton_" + std::string(::testing::UnitTest::GetInstance()->current_test_info()->name()));
+    folder_ = fs::path(::testing::TempDir()) /
+              ("baton_" + std::string(::testing::UnitTest::GetInstance()->current_test_info()->name()));
     fs::remove_all(folder_);
   }
   void TearDown() override { fs::remove_all(folder_); }
@@ -105,7 +106,8 @@ TEST_F(StoreTest, AFileThatIsNoSpecIsRefused) {
   const Store store(folder_);
   for (const char* text : {"", "{", "[]", "{}", R"({"points":3})"}) {
     std::ofstream(folder_ / "delay.spec.json", std::ios::trunc) << text;
-    EXPECT_TRUE(test::says(test::usage_sentence([&] { store.spec("delay"); }), "is no spec of an experiment")) << text;
+    EXPECT_TRUE(test::says(test::usage_sentence([&] { store.spec("delay"); }), "is no spec of an experiment"))
+        << text;
   }
 }
 
@@ -158,7 +160,9 @@ TEST_F(StoreTest, TheLatestRunOfANameIsNotThatOfALongerName) {
 /// Records of `idle`, of which the last was under way when the run was killed.
 TEST_F(StoreTest, AKilledRunConcludesFromWhatWasKept) {
   const Store store(folder_);
-  const auto record = [](double ms, int devices) { return with(trained(ms, devices), {{"schedule", "naive"}}); };
+  const auto record = [](double ms, int devices) {
+    return with(trained(ms, devices), {{"schedule", "naive"}});
+  };
   store.keep_spec("idle", {{"points", {first, second, {{"devices", 4}}}}, {"command", "again"}});
   store.keep("idle", first, record(4, 1), true);
   store.keep("idle", second, record(5, 2), false);
@@ -180,6 +184,7 @@ TEST_F(StoreTest, AResumedRunMeasuresOnlyWhatIsNotFinal) {
    public:
     void round(Nanoseconds) override {}
     bool stable(double) const override { return true; }
+    Bytes memory() const override { return Bytes(0); }
     Json record() const override { return {{"value", 3}}; }
   };
   Experiment fake;
@@ -190,7 +195,8 @@ TEST_F(StoreTest, AResumedRunMeasuresOnlyWhatIsNotFinal) {
   };
   const std::vector<Json> records = measure(
       fake, {first, second}, {}, store.records("fake", true),
-      [&](const Point& point, const Json& record, bool final) { store.keep("fake", point, record, final); }, {});
+      [&](const Point& point, const Json& record, bool final) { store.keep("fake", point, record, final); },
+      {});
   EXPECT_EQ(opened, std::vector<std::string>{second.dump()});
   EXPECT_EQ(records[0]["value"], 1);
   EXPECT_EQ(records[1]["value"], 3);
@@ -201,7 +207,8 @@ TEST_F(StoreTest, ALossThatIsNotANumberSurvivesTheDisk) {
   const Store store(folder_);
   const Point point{{"accumulate", 1}, {"precision", "fp32"}};
   store.keep_spec("accumulate", {{"points", {point}}});
-  store.keep("accumulate", point, with(trained(4), {{"losses", {1.0, std::numeric_limits<double>::quiet_NaN()}}}), true);
+  store.keep("accumulate", point,
+             with(trained(4), {{"losses", {1.0, std::numeric_limits<double>::quiet_NaN()}}}), true);
   const Result result = conclude(store, "accumulate");
   ASSERT_EQ(result.rows.size(), 1U);
   EXPECT_EQ(result.rows[0]["stability"], "diverges");

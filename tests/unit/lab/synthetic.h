@@ -17,8 +17,11 @@ using baton::test::usage_sentence;
 /// One device of a row; shares of the step and bytes a step.
 inline Json device(double busy, double waiting = 0, std::int64_t peak = 1 << 20, std::int64_t sent = 0,
                    std::int64_t received = 0) {
-  return {{"name", "cpu:0"},     {"busy", busy},       {"idle", 1 - busy}, {"waiting", waiting},      {"exposed", 0.0},
-          {"overlapped", 0.0},   {"delayed", 0.0},     {"peak_bytes", peak}, {"sent_bytes", sent}, {"received_bytes", received}};
+  return {{"name", "cpu:0"},    {"busy", busy},
+          {"idle", 1 - busy},   {"waiting", waiting},
+          {"exposed", 0.0},     {"overlapped", 0.0},
+          {"delayed", 0.0},     {"peak_bytes", peak},
+          {"sent_bytes", sent}, {"received_bytes", received}};
 }
 
 /// A step of `ms`, four fifths of it computing, known to a hundredth.
@@ -36,6 +39,7 @@ inline Json trained(double ms, std::int64_t devices = 1) {
           {"std_ns", 0.02 * ns},
           {"samples_per_s", 64e9 / ns},
           {"compute_ns", 0.8 * ns},
+          {"communication_ns", 0.1 * ns},
           {"exposed_ns", 0.1 * ns},
           {"waiting_ns", 0.05 * ns},
           {"delayed_ns", 0.0},
@@ -48,6 +52,7 @@ inline Json trained(double ms, std::int64_t devices = 1) {
           {"global_batch", 64},
           {"steps_timed", 100},
           {"warmup", 5},
+          {"messages", Json::array()},
           {"device_list", list},
           {"losses", {1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05}},
           {"origin", "measured"},
@@ -83,8 +88,9 @@ inline std::string findings(const std::string& id, std::vector<Json> rows) {
 }
 
 inline ::testing::AssertionResult silent_on(const std::string& all, const std::string& part) {
-  return all.find(part) == std::string::npos ? ::testing::AssertionSuccess()
-                                             : ::testing::AssertionFailure() << "'" << all << "' says '" << part << "'";
+  return all.find(part) == std::string::npos
+             ? ::testing::AssertionSuccess()
+             : ::testing::AssertionFailure() << "'" << all << "' says '" << part << "'";
 }
 
 }  // namespace baton::lab::test
