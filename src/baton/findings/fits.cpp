@@ -63,17 +63,28 @@ Line fit_line(std::span<const double> x, std::span<const double> y) {
 Amdahl fit_amdahl(std::span<const double> workers, std::span<const double> times) {
   check(workers.size() == times.size() && !times.empty(), "Amdahl's law through {} and {} numbers", workers.size(),
         times.size());
-  const auto one = std::min_element(workers.begin(), workers.end()) - workers.begin();
-  const double base = times[static_cast<std::size_t>(one)] * workers[static_cast<std::size_t>(one)];
-  const double t1 = workers[static_cast<std::size_t>(one)] == 1 ? times[static_cast<std::size_t>(one)] : base;
-  std::vector<double> x;
-  std::vector<double> y;
-  for (std::size_t i = 0; i < times.size(); ++i) {
-    x.push_back(1 - 1 / workers[i]);
-    y.push_back(times[i] / t1 - 1 / workers[i]);
-  }
+  const auto one = std::find(workers.begin(), workers.end(), 1.0);
   Amdahl fit;
-  fit.serial = fit_factor(x, y);
+  double t1 = 0;
+  if (one != workers.end()) {
+    t1 = times[static_cast<std::size_t>(one - workers.begin())];
+    std::vector<double> x;
+    std::vector<double> y;
+    for (std::size_t i = 0; i < times.size(); ++i) {
+      x.push_back(1 - 1 / workers[i]);
+      y.push_back(times[i] / t1 - 1 / workers[i]);
+    }
+    fit.serial = fit_factor(x, y);
+  } else {
+    // Without a time of one worker, that time is fitted too: the law is a line in 1/n.
+    std::vector<double> inverse;
+    for (const double n : workers) {
+      inverse.push_back(1 / n);
+    }
+    const Line line = fit_line(inverse, times);
+    t1 = line.intercept + line.slope;
+    fit.serial = t1 == 0 ? 0 : line.intercept / t1;
+  }
   std::vector<double> fitted;
   for (std::size_t i = 0; i < times.size(); ++i) {
     fitted.push_back(t1 * (fit.serial + (1 - fit.serial) / workers[i]));

@@ -3,10 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "baton/base/error.h"
 
 namespace baton::lab {
+
+std::int64_t whole(const Json& point, const std::string& key, std::int64_t low, std::int64_t high) {
+  return parse_integer(text(point, key), key, low, high);
+}
 
 double number(const Json& row, const std::string& key) {
   check(row.contains(key) && row[key].is_number(), "a row has no number {}", key);
@@ -20,6 +25,14 @@ Nanoseconds time_of(const Json& row, const std::string& key) {
 std::string text(const Json& row, const std::string& key) {
   check(row.contains(key), "a row has no {}", key);
   return row[key].is_string() ? row[key].get<std::string>() : row[key].dump();
+}
+
+std::vector<double> losses_of(const Json& row) {
+  std::vector<double> losses;
+  for (const Json& loss : row["losses"]) {
+    losses.push_back(loss.is_number() ? loss.get<double>() : std::numeric_limits<double>::quiet_NaN());
+  }
+  return losses;
 }
 
 std::vector<Json> where(const std::vector<Json>& rows, const std::string& key, const Json& value) {

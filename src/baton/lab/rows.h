@@ -10,9 +10,15 @@
 /// What derive and findings functions are written with.
 namespace baton::lab {
 
+/// A point's value as a whole number within [low, high]; a usage error where it is none.
+std::int64_t whole(const Json& point, const std::string& key, std::int64_t low, std::int64_t high);
+
 double number(const Json& row, const std::string& key);
 Nanoseconds time_of(const Json& row, const std::string& key = "time_per_step_ns");
 std::string text(const Json& row, const std::string& key);
+
+/// A row's losses, step by step. One that was no number is null in a file, and not a number again here.
+std::vector<double> losses_of(const Json& row);
 
 /// The rows whose `key` is `value`.
 std::vector<Json> where(const std::vector<Json>& rows, const std::string& key, const Json& value);

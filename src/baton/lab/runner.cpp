@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 
 #include "baton/base/error.h"
 #include "baton/base/text.h"
@@ -22,7 +23,7 @@ Json parse_value(std::string_view text) {
   }
   double real = 0;
   const auto [real_end, real_error] = std::from_chars(text.data(), text.data() + text.size(), real);
-  if (real_error == std::errc() && real_end == text.data() + text.size()) {
+  if (real_error == std::errc() && real_end == text.data() + text.size() && std::isfinite(real)) {
     return real;
   }
   return std::string(text);
@@ -43,12 +44,19 @@ constexpr int rounds_a_point = 3;
 
 }  // namespace
 
+/// Axes are named with underscores, as the columns of results are; people may write dashes.
+std::string axis_name(std::string_view text) {
+  std::string name = canonical(text);
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
 void parse_axis_values(const std::string& text, AxisValues& values) {
   const std::size_t equals = text.find('=');
   if (equals == std::string::npos || equals == 0 || equals + 1 == text.size()) {
     throw usage_error("--set takes axis=value,value, but has '{}'", text);
   }
-  std::vector<Json>& list = values[canonical(text.substr(0, equals))];
+  std::vector<Json>& list = values[axis_name(text.substr(0, equals))];
   list.clear();
   const std::string rest = text.substr(equals + 1);
   // Values may hold commas of their own (mlp:dim=8,depth=2): then they are parted by semicolons.
@@ -63,14 +71,14 @@ std::vector<Point> points(const Experiment& experiment, Preset preset, const Axi
     for (const Axis& axis : experiment.axes) {
       names.push_back(axis.name);
     }
-    if (std::find(names.begin(), names.end(), name) == names.end()) {
+    if (std::none_of(names.begin(), names.end(), [&](const std::string& known) { return axis_name(known) == name; })) {
       throw usage_error("experiment {} has no axis '{}': it has {}", experiment.id, name,
                         names.empty() ? "none" : either(names));
     }
   }
   std::vector<Point> all{Point::object()};
   for (const Axis& axis : experiment.axes) {
-    const auto set = values.find(axis.name);
+    const auto set = values.find(axis_name(axis.name));
     const std::vector<Json>& list = set != values.end()           ? set->second
                                     : preset == Preset::full ? axis.full
                                                              : axis.quick;

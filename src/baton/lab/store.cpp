@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <cstring>
 #include <ctime>
@@ -72,8 +73,12 @@ void Store::keep_spec(const std::string& id, const Json& spec) const {
 void Store::keep(const std::string& id, const Point& point, const Json& record, bool final) const {
   const fs::path path = folder_ / (id + ".jsonl");
   const Json line{{"point", point}, {"final", final}, {"record", record}};
-  const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-  const int error = file < 0 ? errno : write_all(file, line.dump() + "\n", false);
+  const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  // A line that a killed run left unfinished is ended first, or this one would be lost with it.
+  char last = '\n';
+  const off_t size = file < 0 ? 0 : ::lseek(file, 0, SEEK_END);
+  const bool cut = size > 0 && ::pread(file, &last, 1, size - 1) == 1 && last != '\n';
+  const int error = file < 0 ? errno : write_all(file, (cut ? "\n" : "") + line.dump() + "\n", false);
   if (error != 0) {
     throw failure("{} cannot be written: {}", path.string(), std::strerror(error));
   }
@@ -143,7 +148,12 @@ fs::path latest_run_folder(const fs::path& runs, const std::string& name) {
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(runs, error)) {
     const std::string folder = entry.path().filename().string();
-    if (entry.is_directory() && folder.size() > 16 && folder.substr(16, name.size()) == name &&
+    // 20261115-101500-NAME, or NAME-2 where two began in one second
+    const std::string rest = folder.size() > 16 ? folder.substr(16) : "";
+    const bool same = rest == name || (rest.starts_with(name + "-") && rest.size() > name.size() + 1 &&
+                                       std::all_of(rest.begin() + static_cast<std::ptrdiff_t>(name.size()) + 1, rest.end(),
+                                                   [](unsigned char c) { return std::isdigit(c) != 0; }));
+    if (entry.is_directory() && same &&
         (latest.empty() || latest.filename().string() < folder)) {
       latest = entry.path();
     }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <ctime>
 
+#include "baton/base/text.h"
 #include "baton/base/units.h"
 
 namespace baton::report {
@@ -39,31 +40,36 @@ std::vector<std::vector<std::string>> cells(const lab::Result& result) {
   return table;
 }
 
-/// Long sentences over several lines, with a dash in front of the first.
+/// Long sentences over several lines, with a dash in front of the first. Lines of a sentence stay lines.
 std::string bullet(const std::string& sentence, std::size_t columns) {
   std::string out;
-  std::size_t at = 0;
-  bool first = true;
-  while (at < sentence.size()) {
-    const std::size_t newline = sentence.find('\n', at);
-    std::size_t end = std::min(sentence.size(), newline);
-    std::size_t stop = end;
-    if (width(sentence.substr(at, end - at)) > columns) {
-      stop = at + columns;
-      while (stop > at && sentence[stop] != ' ') {
-        --stop;
+  std::string line;
+  const auto flush = [&] {
+    out += (out.empty() ? "- " : "  ") + line + "\n";
+    line.clear();
+  };
+  for (const std::string_view paragraph : split(sentence, '\n')) {
+    bool first = true;
+    for (const std::string_view word : split(paragraph, ' ')) {
+      const std::string text(word);
+      if (!first && width(line) + 1 + width(text) > columns) {
+        flush();
+        line = text;
+      } else {
+        line += (first ? "" : " ") + text;
       }
-      stop = stop == at ? at + columns : stop;
+      first = false;
     }
-    out += (first ? "- " : "  ") + sentence.substr(at, stop - at) + "\n";
-    at = stop;
-    while (at < sentence.size() && (sentence[at] == ' ' && stop != newline)) {
-      ++at;
-    }
-    if (at < sentence.size() && sentence[at] == '\n') {
-      ++at;
-    }
-    first = false;
+    flush();
+  }
+  return out;
+}
+
+/// A cell of a Markdown table.
+std::string escaped(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    out += c == '|' ? "\\|" : std::string(1, c);
   }
   return out;
 }
@@ -144,7 +150,7 @@ std::string to_markdown(const lab::Result& result) {
   const std::vector<std::vector<std::string>> table = cells(result);
   for (std::size_t r = 0; r < table.size(); ++r) {
     for (const std::string& text : table[r]) {
-      out += fmt::format("| {} ", text);
+      out += fmt::format("| {} ", escaped(text));
     }
     out += "|\n";
     if (r == 0) {

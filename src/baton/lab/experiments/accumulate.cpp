@@ -23,7 +23,7 @@ std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) 
 
 void derive(std::vector<Json>& rows) {
   for (Json& row : rows) {
-    const std::vector<double> losses = row["losses"].get<std::vector<double>>();
+    const std::vector<double> losses = losses_of(row);
     double rises = 0;
     bool finite = true;
     for (std::size_t s = 1; s < losses.size(); ++s) {

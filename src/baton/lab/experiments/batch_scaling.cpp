@@ -15,7 +15,7 @@ std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) 
   words.model = text(point, "model");
   words.batch = text(point, "batch");
   words.strategy = "ddp";
-  words.devices = workers(settings, point["devices"], 4);
+  words.devices = workers(settings, whole(point, "devices", 1, 4096), 4);
   return measure_training(words, settings);
 }
 
@@ -43,12 +43,12 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
       number(last, "efficiency") > number(first, "efficiency") + 0.02 ? "Yes" : "Not here", text(first, "batch"), text(last, "batch"),
       text(last, "devices"), percent(number(first, "efficiency")), percent(number(last, "efficiency")),
       number(first, "samples_per_s"), number(last, "samples_per_s")));
-  std::string saturation = fmt::format("Throughput has not saturated at batch {}: the last doubling still gave {}.", text(last, "batch"),
+  std::string saturation = fmt::format("Throughput has not saturated at batch {}: the last step up still gave {} more samples/s.", text(last, "batch"),
                                        percent(number(last, "samples_per_s") / number(wide[wide.size() - 2], "samples_per_s") - 1));
   for (std::size_t i = 1; i < wide.size(); ++i) {
     const double gain = number(wide[i], "samples_per_s") / number(wide[i - 1], "samples_per_s") - 1;
     if (gain < 0.1) {
-      saturation = fmt::format("Throughput saturates at about batch {}: going on to {} gives only {} more samples/s.",
+      saturation = fmt::format("Throughput saturates at about batch {}: going on to {} changes it by {}.",
                                text(wide[i - 1], "batch"), text(wide[i], "batch"), percent(gain));
       break;
     }

@@ -17,7 +17,7 @@ std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) 
   JobWords words;
   words.model = fmt::format("mlp:dim={},depth={}", size.substr(0, cross), cross == std::string::npos ? "2" : size.substr(cross + 1));
   words.strategy = "ddp";
-  words.devices = workers(settings, point["devices"], 4);
+  words.devices = workers(settings, whole(point, "devices", 1, 4096), 4);
   return measure_training(words, settings, {.least_steps = 5, .timeline = fmt::format("{} on {}", size, text(point, "devices"))});
 }
 
@@ -55,8 +55,17 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
     const auto less = std::min_element(best.begin(), best.end(), [](const Json& a, const Json& b) {
       return number(a, "efficiency") < number(b, "efficiency");
     });
-    sentences.push_back(fmt::format("DDP is most efficient for {} ({}) and least for {} ({}).", text(*more, "case"),
-                                    percent(number(*more, "efficiency")), text(*less, "case"), percent(number(*less, "efficiency"))));
+    const double apart = number(*more, "efficiency") / number(*less, "efficiency") - 1;
+    const auto noise = [](const Json& row) {
+      return (number(row, "time_high_ns") - number(row, "time_low_ns")) / number(row, "time_per_step_ns");
+    };
+    if (apart <= std::max(0.02, noise(*more) + noise(*less))) {
+      sentences.push_back(fmt::format("The cases differ in efficiency by {}, which is within the noise.", percent(apart)));
+    } else {
+      sentences.push_back(fmt::format("DDP is most efficient for {} ({}) and least for {} ({}).", text(*more, "case"),
+                                      percent(number(*more, "efficiency")), text(*less, "case"),
+                                      percent(number(*less, "efficiency"))));
+    }
     const double a = bytes_per_flop(best.front());
     const double b = bytes_per_flop(best.back());
     if (std::abs(a / b - 1) < 0.05) {

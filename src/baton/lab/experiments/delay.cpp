@@ -14,7 +14,7 @@ std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) 
   JobWords words;
   words.model = text(point, "model");
   words.strategy = "ddp";
-  words.devices = workers(settings, point["devices"], 4);
+  words.devices = workers(settings, whole(point, "devices", 1, 4096), 4);
   if (number(point, "delay_ms") > 0) {
     words.delay = fmt::format("before=backward,rank=all,ms={}", text(point, "delay_ms"));
   }

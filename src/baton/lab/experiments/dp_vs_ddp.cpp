@@ -13,7 +13,7 @@ std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) 
   JobWords words;
   words.model = text(point, "model");
   words.strategy = text(point, "strategy");
-  words.devices = workers(settings, point["devices"], 4);
+  words.devices = workers(settings, whole(point, "devices", 1, 4096), 4);
   return measure_training(words, settings,
                           {.timeline = fmt::format("{} on {}", text(point, "strategy"), text(point, "devices"))});
 }
@@ -61,7 +61,9 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
         to_text(Bytes(static_cast<std::int64_t>(number(dp[0], "through_device_0")))),
         to_text(Bytes(static_cast<std::int64_t>(number(dp[0], "through_others")))),
         number(dp[0], "through_device_0") / std::max(1.0, number(dp[0], "through_others")),
-        count == 2 ? ": with two devices what the one sends the other receives" : ", since all traffic begins or ends there",
+        number(dp[0], "through_device_0") > 1.01 * number(dp[0], "through_others") ? ", since all traffic begins or ends there"
+        : count == 2 ? ": with two devices what the one sends the other receives"
+                     : "",
         to_text(Bytes(static_cast<std::int64_t>(number(ddp[0], "through_device_0")))),
         to_text(Bytes(dp[0]["memory_device_0"].get<std::int64_t>())), to_text(Bytes(dp[0]["memory_others"].get<std::int64_t>()))));
     sentences.push_back(fmt::format(
@@ -72,15 +74,20 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
         percent(number(ddp[0], "std_ns") / number(ddp[0], "mean_ns"))));
   }
   const std::vector<Json> dp = where(rows, "strategy", "dp");
-  if (dp.size() >= 2) {
+  if (dp.size() >= 2 && number(dp.front(), "through_device_0") > 0) {
     const double growth = number(dp.back(), "through_device_0") / number(dp.front(), "through_device_0");
     const std::vector<Json> ddp = where(rows, "strategy", "ddp");
     sentences.push_back(fmt::format(
         "From {} to {} devices the traffic through device 0 grows {:.2f} times under DP{}.", text(dp.front(), "devices"),
         text(dp.back(), "devices"), growth,
-        ddp.size() < 2 ? ""
-                       : fmt::format(" and {:.2f} times under DDP, where each device's part of the sum shrinks as devices are added",
-                                     number(ddp.back(), "through_device_0") / number(ddp.front(), "through_device_0"))));
+        [&]() -> std::string {
+          if (ddp.size() < 2 || number(ddp.front(), "through_device_0") <= 0) {
+            return "";
+          }
+          const double other = number(ddp.back(), "through_device_0") / number(ddp.front(), "through_device_0");
+          return fmt::format(" and {:.2f} times under DDP{}", other,
+                             other < 0.95 * growth ? ", where each device's part of the sum shrinks as devices are added" : "");
+        }()));
     std::string acceptable;
     for (const Json& row : dp) {
       for (const Json& other : where(ddp, "devices", row["devices"])) {

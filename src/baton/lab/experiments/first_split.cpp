@@ -78,7 +78,7 @@ std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) 
   words.model = "first-split";
   words.strategy = "layers";
   words.batch = text(point, "batch");
-  words.devices = workers(settings, point["devices"], 2);
+  words.devices = workers(settings, whole(point, "devices", 1, 4096), 2);
   return std::make_unique<Logged>(words, settings, TrainMeasurement::Options{.timeline = "one step over two devices"});
 }
 
@@ -97,10 +97,12 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
       to_text(time_of(row, "move_ns")), to_text(time_of(row, "forward_ns")),
       percent(number(row, "move_ns") / number(row, "forward_ns"))));
   sentences.push_back(fmt::format("Both devices computed at the same time for {} of the forward: {}.", to_text(time_of(row, "overlap_ns")),
-                                  number(row, "overlap_ns") == 0 ? "there is no overlap, one waits while the other works" : "there is some overlap"));
+                                  number(row, "overlap_ns") > 0              ? "there is some overlap"
+                                  : number(row, "transfers_forward") > 0 ? "there is no overlap, one waits while the other works"
+                                                                         : "there is but one device"));
   std::string losses;
   for (std::size_t s = 0; s < std::min<std::size_t>(row["losses"].size(), 5); ++s) {
-    losses += fmt::format("{}{:.6f}", s == 0 ? "" : ", ", row["losses"][s].get<double>());
+    losses += fmt::format("{}{:.6f}", s == 0 ? "" : ", ", losses_of(row)[s]);
   }
   sentences.push_back(fmt::format("Loss of the first five training steps: {}.", losses));
   return sentences;

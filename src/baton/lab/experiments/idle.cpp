@@ -16,7 +16,7 @@ std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) 
   JobWords words;
   words.model = text(point, "model");
   words.strategy = "layers";
-  words.devices = workers(settings, point["devices"], 4);
+  words.devices = workers(settings, whole(point, "devices", 1, 4096), 4);
   return measure_training(words, settings, {.timeline = fmt::format("{} on {}", schedule, text(point, "devices"))});
 }
 
@@ -48,9 +48,9 @@ Experiment idle() {
             std::vector<std::string> sentences;
             for (const Json& row : rows) {
               sentences.push_back(fmt::format(
-                  "The naive split over {} devices leaves them idle for {} of the step on the mean; (p−1)/p = {} is what one baton, "
+                  "The {} schedule over {} devices leaves them idle for {} of the step on the mean; (p−1)/p = {} is what one baton, "
                   "passed along, must leave.",
-                  text(row, "devices"), percent(number(row, "idle_share")), percent(number(row, "theory"))));
+                  text(row, "schedule"), text(row, "devices"), percent(number(row, "idle_share")), percent(number(row, "theory"))));
             }
             if (const std::string note = sharing_note(rows); !note.empty()) {
               sentences.push_back(note);

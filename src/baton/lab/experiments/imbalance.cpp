@@ -13,7 +13,7 @@ std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) 
   JobWords words;
   words.model = text(point, "model");
   words.strategy = "ddp";
-  words.devices = workers(settings, point["devices"], 4);
+  words.devices = workers(settings, whole(point, "devices", 1, 4096), 4);
   if (number(point, "sleep_ms") > 0) {
     words.delay = fmt::format("before=backward,rank=0,ms={}", text(point, "sleep_ms"));
   }

@@ -103,7 +103,7 @@ Experiment split_experiment() {
                       {"transfers_forward", "moves forward", Format::integer}},
           .plots = {},
           .open = [](const Point& point, const Settings& settings) {
-            return open_split(stack(point), point["devices"], settings, "six blocks over two devices");
+            return open_split(stack(point), whole(point, "devices", 1, 4096), settings, "six blocks over two devices");
           },
           .derive = add_placement,
           .findings = [](const std::vector<Json>& rows) {
@@ -116,10 +116,12 @@ Experiment split_experiment() {
                 at += each[d];
                 points += fmt::format("{}between block {} and block {} (from device {} to {})", d == 0 ? "" : ", ", at - 1, at, d, d + 1);
               }
-              sentences.push_back(fmt::format("{}. In the forward the data moves {}, {} in all; in the backward the gradient moves back "
-                                              "the same way.",
-                                              placement_text(row), points,
-                                              to_text(Bytes(row["bytes_forward"].get<std::int64_t>()))));
+              sentences.push_back(
+                  points.empty() ? fmt::format("{}. Nothing moves.", placement_text(row))
+                                 : fmt::format("{}. In the forward the data moves {}, {} in all; {} moves in the backward bring the "
+                                               "gradient back.",
+                                               placement_text(row), points, to_text(Bytes(row["bytes_forward"].get<std::int64_t>())),
+                                               number(row, "transfers") - number(row, "transfers_forward")));
             }
             return sentences;
           }};
@@ -137,7 +139,7 @@ Experiment depth() {
           .plots = {{.kind = Plot::Kind::line, .title = "Step time against depth", .x = "depth", .y = "time_per_step_ns",
                      .x_title = "DEPTH", .y_title = "time/step", .y_format = Format::time}},
           .open = [](const Point& point, const Settings& settings) {
-            return open_split(stack(point), point["devices"], settings, point["depth"] == 6 ? "DEPTH 6 over two devices" : "");
+            return open_split(stack(point), whole(point, "devices", 1, 4096), settings, point["depth"] == 6 ? "DEPTH 6 over two devices" : "");
           },
           .derive = [](std::vector<Json>& rows) {
             for (Json& row : rows) {
@@ -150,7 +152,7 @@ Experiment depth() {
               const findings::Line line = findings::fit_line(column(rows, "depth"), column(rows, "time_per_step_ns"));
               sentences.push_back(fmt::format(
                   "{}: the step goes from {} at DEPTH {} to {} at DEPTH {}, {} a block ({}). Each device computes for {} of the step on "
-                  "the mean and waits for another for {}: more blocks are more work in a row, not side by side.",
+                  "the mean and waits for another for {}.",
                   number(rows.back(), "time_per_step_ns") > number(rows.front(), "time_per_step_ns") ? "No" : "It was not slower here",
                   to_text(time_of(rows.front())), text(rows.front(), "depth"), to_text(time_of(rows.back())), text(rows.back(), "depth"),
                   to_text(Nanoseconds(static_cast<std::int64_t>(line.slope))),
@@ -174,7 +176,7 @@ Experiment all_devices() {
           .plots = {{.kind = Plot::Kind::bars, .title = "Step time", .x = "devices", .y = "time_per_step_ns", .x_title = "devices",
                      .y_title = "time/step", .y_format = Format::time}},
           .open = [](const Point& point, const Settings& settings) {
-            return open_split(stack(point), point["devices"], settings, fmt::format("20 blocks over {}", text(point, "devices")));
+            return open_split(stack(point), whole(point, "devices", 1, 4096), settings, fmt::format("20 blocks over {}", text(point, "devices")));
           },
           .derive = [](std::vector<Json>& rows) {
             add_placement(rows);
@@ -201,8 +203,7 @@ Experiment all_devices() {
             if (rows.size() >= 2) {
               const double ratio = number(rows.front(), "time_per_step_ns") / number(rows.back(), "time_per_step_ns");
               sentences.push_back(fmt::format(
-                  "Going from {} to {} devices makes the step {:.2f} times as fast: {}. The rule is contiguous runs of blocks, as even as "
-                  "can be, the first devices taking one more where it does not divide. What falls is memory a device, from {} to {}.",
+                  "Going from {} to {} devices makes the step {:.2f} times as fast: {}. The most memory a device needs goes from {} to {}.",
                   text(rows.front(), "devices"), text(rows.back(), "devices"), ratio,
                   ratio > 1.1 ? "a gain, though only one device works at a time" : "no gain, since only one device works at a time",
                   to_text(Bytes(rows.front()["peak_bytes"].get<std::int64_t>())), to_text(Bytes(rows.back()["peak_bytes"].get<std::int64_t>()))));
@@ -225,7 +226,7 @@ Experiment transfers() {
           .plots = {{.kind = Plot::Kind::line, .title = "Transfers in a forward pass", .x = "devices", .y = "transfers_forward",
                      .x_title = "devices", .y_title = "transfers", .y_format = Format::number}},
           .open = [](const Point& point, const Settings& settings) {
-            return open_split(stack(point), point["devices"], settings, "");
+            return open_split(stack(point), whole(point, "devices", 1, 4096), settings, "");
           },
           .derive = nullptr,
           .findings = [](const std::vector<Json>& rows) {
@@ -237,10 +238,13 @@ Experiment transfers() {
             if (rows.size() >= 2) {
               const findings::Line line = findings::fit_line(column(rows, "devices"), column(rows, "transfers_forward"));
               sentences.push_back(fmt::format(
-                  "From {} to {} devices the forward's transfers go from {} to {}: {:.2f} more a device ({}), one for each border between "
-                  "stages. Each carries {}.",
+                  "From {} to {} devices the forward's transfers go from {} to {}: {:.2f} more a device ({}){}. Each carries {}.",
                   text(rows.front(), "devices"), text(rows.back(), "devices"), text(rows.front(), "transfers_forward"),
                   text(rows.back(), "transfers_forward"), line.slope, findings::quality(line.r2),
+                  std::all_of(rows.begin(), rows.end(),
+                              [](const Json& row) { return number(row, "transfers_forward") == number(row, "devices") - 1; })
+                      ? ", one for each border between stages"
+                      : "",
                   to_text(Bytes(rows.back()["bytes_forward"].get<std::int64_t>() /
                                 std::max<std::int64_t>(1, rows.back()["transfers_forward"].get<std::int64_t>())))));
             }
@@ -260,7 +264,7 @@ Experiment four_way_split() {
           .plots = {{.kind = Plot::Kind::bars, .title = "Step time", .x = "devices", .y = "time_per_step_ns", .x_title = "devices",
                      .y_title = "time/step", .y_format = Format::time}},
           .open = [](const Point& point, const Settings& settings) {
-            return open_split(stack(point), point["devices"], settings, fmt::format("8 blocks over {}", text(point, "devices")));
+            return open_split(stack(point), whole(point, "devices", 1, 4096), settings, fmt::format("8 blocks over {}", text(point, "devices")));
           },
           .derive = [](std::vector<Json>& rows) {
             add_placement(rows);

@@ -13,10 +13,10 @@ namespace {
 class PowerMeasurement final : public Measurement {
  public:
   PowerMeasurement(const Point& point, const Settings& settings)
-      : cluster_(cluster::parse_devices(workers(settings, point["devices"], 2), settings.machine)),
+      : cluster_(cluster::parse_devices(workers(settings, whole(point, "devices", 1, 4096), 2), settings.machine)),
         backend_(exec::make_cpu_backend()),
-        power_(point["power"]),
-        plan_(matrix_power_plan(point["size"], power_, cores(), backend_->target())),
+        power_(whole(point, "power", 1, 1 << 20)),
+        plan_(matrix_power_plan(whole(point, "size", 1, 65536), power_, cores(), backend_->target())),
         executor_(plan_, cluster_, *backend_) {}
 
   void round(Nanoseconds time) override {
@@ -89,23 +89,28 @@ Experiment matrix_power() {
           .plots = {{.kind = Plot::Kind::bars, .title = "Time", .x = "devices", .y = "time_per_step_ns", .x_title = "devices",
                      .y_title = "time", .y_format = Format::time}},
           .open = [](const Point& point, const Settings& settings) -> std::unique_ptr<Measurement> {
-            if (point["size"].get<std::int64_t>() < 1 || point["power"].get<std::int64_t>() < 1 ||
-                point["size"].get<std::int64_t>() > 65536 || point["power"].get<std::int64_t>() > (1 << 20)) {
-              throw usage_error("a matrix of {} cannot be raised to {} here", point["size"].dump(), point["power"].dump());
-            }
             return std::make_unique<PowerMeasurement>(point, settings);
           },
           .derive = [](std::vector<Json>& rows) { add_speedup(rows, {"size", "power"}); },
           .findings = [](const std::vector<Json>& rows) {
-            std::vector<std::string> sentences{fmt::format(
-                "Repeated squaring takes {} products a matrix for n = {}, where multiplying one after the other would take {}.",
-                text(rows[0], "products"), text(rows[0], "power"), rows[0]["power"].get<std::int64_t>() - 1)};
-            if (rows.size() >= 2) {
+            std::vector<std::string> sentences;
+            for (const Json& power : values_of(rows, "power")) {
+              const Json& row = where(rows, "power", power)[0];
               sentences.push_back(fmt::format(
-                  "Two devices need {} where one needs {}: a speedup of {:.2f} of at most 2, since both powers are independent and only "
-                  "their sum needs the other's result. Rates: {:.3f} and {:.3f} TFLOP/s.",
-                  to_text(time_of(rows.back())), to_text(time_of(rows.front())), number(rows.back(), "speedup"),
-                  number(rows.front(), "tflops"), number(rows.back(), "tflops")));
+                  "Repeated squaring takes {} products a matrix for n = {}, where multiplying one after the other would take {}.",
+                  text(row, "products"), text(row, "power"), row["power"].get<std::int64_t>() - 1));
+            }
+            for (const Json& row : rows) {
+              for (const Json& alone : where(where(where(rows, "size", row["size"]), "power", row["power"]), "devices", 1)) {
+                if (number(row, "devices") > 1) {
+                  sentences.push_back(fmt::format(
+                      "{} devices need {} where one needs {}: a speedup of {:.2f} of at most 2, since there are two powers and only "
+                      "their sum needs both. Rates: {:.3f} and {:.3f} TFLOP/s.",
+                      row["devices"] == 2 ? "Two" : text(row, "devices"), to_text(time_of(row)), to_text(time_of(alone)),
+                      number(alone, "time_per_step_ns") / number(row, "time_per_step_ns"), number(alone, "tflops"),
+                      number(row, "tflops")));
+                }
+              }
             }
             return sentences;
           }};

@@ -17,7 +17,7 @@ Experiment precision() {
                    {"precision", "number format", {"fp32", "tf32", "bf16", "fp16", "fp16 scaled"},
                     {"fp32", "tf32", "bf16", "fp16", "fp16 scaled"}}},
           .columns = {{"precision", "precision", Format::text}, time_column(), {"peak_bytes", "memory", Format::bytes},
-                      {"loss_last", "last loss", Format::number}},
+                      {"loss_at_10", "loss after 10", Format::number}},
           .plots = {},
           .open = [](const Point& point, const Settings& settings) -> std::unique_ptr<Measurement> {
             if (text(point, "precision") != "fp32") {
@@ -30,11 +30,12 @@ Experiment precision() {
           },
           .derive = [](std::vector<Json>& rows) {
             for (Json& row : rows) {
-              row["loss_last"] = row["losses"].back();
+              const std::vector<double> losses = losses_of(row);
+              row["loss_at_10"] = losses[std::min<std::size_t>(losses.size() - 1, 10)];
             }
           },
           .findings = [](const std::vector<Json>& rows) {
-            return std::vector<std::string>{fmt::format("In fp32 a step takes {} and needs {}.", to_text(time_of(rows[0])),
+            return std::vector<std::string>{fmt::format("In {} a step takes {} and needs {}.", text(rows[0], "precision"), to_text(time_of(rows[0])),
                                                         to_text(Bytes(rows[0]["peak_bytes"].get<std::int64_t>())))};
           }};
 }

@@ -62,7 +62,7 @@ std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) 
   JobWords words;
   words.model = text(point, "model");
   words.strategy = text(point, "strategy");
-  words.devices = workers(settings, point["devices"], 2);
+  words.devices = workers(settings, whole(point, "devices", 1, 4096), 2);
   return std::make_unique<Profiled>(words, settings, TrainMeasurement::Options{.timeline = "the profiled step"});
 }
 
@@ -105,7 +105,8 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
           fmt::format("The largest single entry, {} on {}, runs at {:.1f} GF/s, {} of what fused multiply-adds in registers gave in the same "
                       "minute, and touches {:.1f} GB/s.",
                       text(top, "kind"), text(top, "device"), number(top, "gflops"), percent(number(top, "of_peak")), number(top, "gbytes")),
-          "Profiling is for this: it names the part whose speeding up would matter, and by how much at most."};
+          fmt::format("Profiling is for this: even if {} took no time at all, the step would at most be {:.2f} times as fast.", worst->first,
+                      1 / std::max(0.01, 1 - worst->second))};
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) 
   words.model = text(point, "model");
   words.batch = text(point, "batch");
   words.strategy = "ddp";
-  words.devices = workers(settings, point["devices"], 4);
+  words.devices = workers(settings, whole(point, "devices", 1, 4096), 4);
   return measure_training(words, settings, {.timeline = "ddp on " + text(point, "devices")});
 }
 
@@ -50,8 +50,9 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
   sentences.push_back(fmt::format(
       "Amdahl's law through {} points{} gives a serial fraction of {}{}; {}.", fitted.size(),
       fitted.size() < rows.size() ? " (those with a core a worker)" : "", percent(fit.serial),
-      fit.serial > 0.001 ? fmt::format(", so that no number of workers would exceed {:.1f} times", fit.limit())
-                         : ", so no limit shows",
+      fit.serial >= 1      ? ": more workers make it slower, so the law does not apply"
+      : fit.serial > 0.001 ? fmt::format(", so that no number of workers would exceed {:.1f} times", fit.limit())
+                           : ", so no limit shows",
       fitted.size() < 3 ? "with two points the law always fits" : findings::quality(fit.r2)));
   if (const std::string note = sharing_note(rows); !note.empty()) {
     sentences.push_back(note);

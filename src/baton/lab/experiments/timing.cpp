@@ -62,7 +62,7 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
                                   percent(number(first, "std_ns") / number(first, "mean_ns"))));
   const auto losses_of = [&](const char* run) {
     const std::vector<Json> found = where(rows, "run", run);
-    std::vector<double> losses = found.empty() ? std::vector<double>() : found[0]["losses"].get<std::vector<double>>();
+    std::vector<double> losses = found.empty() ? std::vector<double>() : lab::losses_of(found[0]);
     losses.resize(std::min<std::size_t>(losses.size(), 30));
     return losses;
   };
@@ -96,13 +96,17 @@ Experiment timing() {
                     {"first", "same seed", "other seed"}}},
           .columns = {{"run", "run", Format::text}, {"time_per_step_ns", "median", Format::time}, {"mean_ns", "mean", Format::time},
                       {"std_ns", "std", Format::time}, {"steps_timed", "steps", Format::integer},
-                      {"warmup", "warm-up", Format::integer}, {"loss_last", "last loss", Format::number}},
+                      {"warmup", "warm-up", Format::integer}, {"loss_last", "loss at step 30", Format::number}},
           .plots = {{.kind = Plot::Kind::bars, .title = "Median step time of each run", .x = "run", .y = "time_per_step_ns",
                      .x_title = "run", .y_title = "time/step", .y_format = Format::time}},
           .open = open,
           .derive = [](std::vector<Json>& rows) {
+            std::size_t steps = 30;  // runs had time for different numbers of steps: all show the loss of the same one
+            for (const Json& row : rows) {
+              steps = std::min(steps, row["losses"].size());
+            }
             for (Json& row : rows) {
-              row["loss_last"] = row["losses"].back();
+              row["loss_last"] = losses_of(row)[steps - 1];
             }
           },
           .findings = find};
