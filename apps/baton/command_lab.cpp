@@ -251,7 +251,8 @@ void compare(const std::string& first, const std::string& second) {
       const bool differs = at(record, "time_high_ns") < at(other->second, "time_low_ns") ||
                            at(other->second, "time_high_ns") < at(record, "time_low_ns");
       std::string text;
-      for (const auto& [axis, value] : Json::parse(point).items()) {
+      const Json values = Json::parse(point);
+      for (const auto& [axis, value] : values.items()) {
         text += fmt::format("{}{}={}", text.empty() ? "" : " ", axis, value.is_string() ? value.get<std::string>() : value.dump());
       }
       table.row({id, text, to_text(Nanoseconds(record["time_per_step_ns"])), to_text(Nanoseconds(other->second["time_per_step_ns"])),

@@ -55,8 +55,12 @@ class Arena {
     return offset;
   }
 
-  /// Forgets buffers that no later task can meet in use.
+  /// Forgets buffers that no later task can meet in use; looks only now and then, so that looking costs little a task.
   void forget(const Clock& earliest) {
+    if (++tasks_ < 64 + placed_.size()) {
+      return;
+    }
+    tasks_ = 0;
     if (std::erase_if(placed_, [&](const Placed& entry) { return within(entry.last, earliest); }) > 0) {
       least_last_.clear();
       extend_prefix();
@@ -89,6 +93,7 @@ class Arena {
 
   std::int64_t base_;
   std::int64_t end_;
+  std::size_t tasks_ = 0;  // since it last looked for what can be forgotten
   std::vector<Placed> placed_;
   /// For the buffers that lie from the base on without a gap: the least of their and all lower ones' last touches.
   std::vector<std::uint32_t> least_last_;
@@ -147,7 +152,6 @@ Memory plan_memory(const Plan& plan, const Ordering& ordering) {
   for (const std::int64_t start : base) {
     arenas.emplace_back(start);
   }
-  std::vector<std::uint32_t> since_forget(devices, 0);
   for (const TaskId id : ordering.sequence) {
     const Task& task = plan[id];
     Arena& arena = arenas[task.device.index()];
@@ -163,9 +167,7 @@ Memory plan_memory(const Plan& plan, const Ordering& ordering) {
       only_this[static_cast<std::size_t>(task.lane)] = ordering.position[id.index()];
       memory.workspace[id.index()] = arena.place(aligned(task.workspace.count), start, only_this);
     }
-    if (++since_forget[task.device.index()] % 64 == 0) {
-      arena.forget(earliest[id.index()]);
-    }
+    arena.forget(earliest[id.index()]);
   }
   for (std::size_t d = 0; d < devices; ++d) {
     memory.peak[d] = Bytes(arenas[d].end());

@@ -327,13 +327,13 @@ std::vector<Json> batches(const std::vector<double>& alone_ms, const std::vector
 
 TEST(BatchScaling, ThroughputThatStopsGrowingSaturates) {
   const std::string all = findings("batch-scaling", batches({8, 16, 32, 64}, {4, 5, 9.5, 19}));
-  EXPECT_TRUE(says(all, "saturates at about batch 64: going on to 128 gives only 5.3 % more"));
+  EXPECT_TRUE(says(all, "saturates at about batch 64: going on to 128 changes it by 5.3 %"));
   EXPECT_TRUE(silent_on(all, "has not saturated"));
 }
 
 TEST(BatchScaling, ThroughputThatGoesOnGrowingDoesNot) {
   const std::string all = findings("batch-scaling", batches({8, 16, 32, 64}, {4, 5, 7, 10}));
-  EXPECT_TRUE(says(all, "has not saturated at batch 256: the last doubling still gave 40.0 %"));
+  EXPECT_TRUE(says(all, "has not saturated at batch 256: the last step up still gave 40.0 % more"));
   EXPECT_TRUE(silent_on(all, "saturates at"));
 }
 

@@ -203,9 +203,10 @@ Experiment all_devices() {
             if (rows.size() >= 2) {
               const double ratio = number(rows.front(), "time_per_step_ns") / number(rows.back(), "time_per_step_ns");
               sentences.push_back(fmt::format(
-                  "Going from {} to {} devices makes the step {:.2f} times as fast: {}. The most memory a device needs goes from {} to {}.",
+                  "Going from {} to {} devices makes the step {:.2f} times as fast: {}. {} memory a device, from {} to {}.",
                   text(rows.front(), "devices"), text(rows.back(), "devices"), ratio,
                   ratio > 1.1 ? "a gain, though only one device works at a time" : "no gain, since only one device works at a time",
+                  number(rows.back(), "peak_bytes") < number(rows.front(), "peak_bytes") ? "What falls is" : "It does not lower the",
                   to_text(Bytes(rows.front()["peak_bytes"].get<std::int64_t>())), to_text(Bytes(rows.back()["peak_bytes"].get<std::int64_t>()))));
             }
             note(sentences, rows);

@@ -95,7 +95,7 @@ Experiment matrix_power() {
           .findings = [](const std::vector<Json>& rows) {
             std::vector<std::string> sentences;
             for (const Json& power : values_of(rows, "power")) {
-              const Json& row = where(rows, "power", power)[0];
+              const Json row = where(rows, "power", power)[0];
               sentences.push_back(fmt::format(
                   "Repeated squaring takes {} products a matrix for n = {}, where multiplying one after the other would take {}.",
                   text(row, "products"), text(row, "power"), row["power"].get<std::int64_t>() - 1));
