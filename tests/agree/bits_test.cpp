@@ -273,5 +273,25 @@ TEST_P(Bits, AnEmulatedLinkChangesTimesAndNothingElse) {
   }
 }
 
+TEST(Bits, ApplyingASumAtOnceLeavesWhatSummingAndThenUpdatingLeaves) {
+  for (const std::size_t devices : {2, 3, 4, 5}) {
+    Case at_once{.strategy = "ddp", .backend = "cpu", .devices = devices};
+    Case apart = at_once;
+    // A delay before the update keeps the update apart, even one of no length.
+    apart.delays = {{plan::Phase::update, -1, Nanoseconds(0)}};
+    const auto updates = [](const Case& one) {
+      std::size_t count = 0;
+      const Training training(one);
+      for (const plan::Task& task : training.plan().tasks()) {
+        count += std::holds_alternative<plan::Update>(task.action) ? 1 : 0;
+      }
+      return count;
+    };
+    EXPECT_EQ(updates(at_once), 0U);
+    EXPECT_GT(updates(apart), 0U);
+    EXPECT_TRUE(same_bits(train(apart), train(at_once))) << devices << " devices";
+  }
+}
+
 }  // namespace
 }  // namespace baton::test

@@ -5,7 +5,7 @@ namespace baton::cost {
 Nanoseconds link_time(const plan::Plan& plan, MeetingId meeting, const cluster::Link& link) {
   const plan::Task& first = plan[plan.members(meeting)[0]];
   Bytes size;
-  for (const BufferId id : first.reads.empty() ? first.writes : first.reads) {
+  for (const BufferId id : plan::payload(first)) {
     size += plan[id].size();
   }
   const auto* collective = std::get_if<plan::Collective>(&first.action);

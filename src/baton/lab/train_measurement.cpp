@@ -18,7 +18,7 @@ Json messages(const Training& run) {
     }
     const plan::Task& first = plan[members[0]];
     Bytes size;
-    for (const BufferId id : first.reads.empty() ? first.writes : first.reads) {
+    for (const BufferId id : plan::payload(first)) {
       size += plan[id].size();
     }
     std::vector<Nanoseconds> times;

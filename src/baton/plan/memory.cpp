@@ -1,6 +1,7 @@
 #include "baton/plan/memory.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 namespace baton::plan {
@@ -57,7 +58,8 @@ class Arena {
 
   /// Forgets buffers that no later task can meet in use; looks only now and then, so that looking costs little a task.
   void forget(const Clock& earliest) {
-    if (++tasks_ < 64 + placed_.size()) {
+    // Between two looks the dead pile up and are passed over one by one: the root balances the two costs.
+    if (++tasks_ < 64 + static_cast<std::size_t>(std::sqrt(placed_.size()))) {
       return;
     }
     tasks_ = 0;

@@ -93,6 +93,12 @@ std::string_view verb(const Task& task) {
   return std::visit(visitor, task.action);
 }
 
+std::span<const BufferId> payload(const Task& task) {
+  const std::span<const BufferId> buffers = task.reads.empty() ? task.writes : task.reads;
+  const auto* collective = std::get_if<Collective>(&task.action);
+  return collective != nullptr && collective->sgd_rate > 0 ? buffers.first(buffers.size() / 2) : buffers;
+}
+
 MeetingId meeting_of(const Task& task) {
   if (const auto* transfer = std::get_if<Transfer>(&task.action)) {
     return transfer->meeting;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string_view>
 #include <variant>
 #include <vector>
@@ -32,12 +33,15 @@ struct Transfer {
 ///   all_reduce   reads and writes the same buffers: afterwards all hold the sum, taken in order of rank
 ///   broadcast    rank 0 reads, the others write
 ///   reduce       all read; rank 0 writes the sum into the buffers it reads
+/// An all_reduce with `sgd_rate` above zero applies the sum instead of keeping it: it reads gradients and behind them as many
+/// parameters, and writes those: w −= rate · Σ g.
 struct Collective {
   enum class Kind : std::uint8_t { all_reduce, broadcast, reduce };
   Kind kind = Kind::all_reduce;
   MeetingId meeting;
   std::uint32_t rank = 0;
   std::uint32_t size = 1;
+  double sgd_rate = 0;
   bool operator==(const Collective&) const = default;
 };
 
@@ -92,6 +96,8 @@ std::string_view to_text(Phase phase);
 std::string_view to_text(Collective::Kind kind);
 /// `linear`, `send`, `all_reduce`, `sgd`, `delay`: what the task does, in a word.
 std::string_view verb(const Task& task);
+/// What a transfer's or collective's task brings to the meeting, or takes from it: the buffers whose contents cross.
+std::span<const BufferId> payload(const Task& task);
 /// The meeting a task takes part in; not valid for tasks that work alone.
 MeetingId meeting_of(const Task& task);
 

@@ -71,6 +71,7 @@ void print_action(std::string& out, const Task& task) {
     }
     void operator()(const Collective& collective) const {
       out += fmt::format(" meeting=m{} rank={} size={}", collective.meeting.value, collective.rank, collective.size);
+      PrintFields{out}("sgd_rate", collective.sgd_rate);
     }
     void operator()(const Update& update) const {
       op::Optimizer copy = update.optimizer;
@@ -289,8 +290,10 @@ Action parse_action(Line& line, const std::string& verb, std::size_t devices) {
   }
   for (const auto kind : {Collective::Kind::all_reduce, Collective::Kind::broadcast, Collective::Kind::reduce}) {
     if (verb == to_text(kind)) {
-      return Collective{kind, line.id<MeetingId>(line.need("meeting"), 'm', any),
-                        line.number<std::uint32_t>(line.need("rank")), line.number<std::uint32_t>(line.need("size"))};
+      Collective collective{kind, line.id<MeetingId>(line.need("meeting"), 'm', any),
+                            line.number<std::uint32_t>(line.need("rank")), line.number<std::uint32_t>(line.need("size"))};
+      ParseFields{line}("sgd_rate", collective.sgd_rate);
+      return collective;
     }
   }
   if (verb == "sgd" || verb == "adam") {

@@ -133,7 +133,7 @@ class Judge {
     }
   }
 
-  bool alike(const std::vector<BufferId>& a, const std::vector<BufferId>& b) const {
+  bool alike(std::span<const BufferId> a, std::span<const BufferId> b) const {
     return std::equal(a.begin(), a.end(), b.begin(), b.end(), [&](BufferId x, BufferId y) {
       return plan_[x].shape == plan_[y].shape && plan_[x].dtype == plan_[y].dtype && plan_[x].order == plan_[y].order;
     });
@@ -161,6 +161,15 @@ class Judge {
     return {};
   }
 
+  /// An all-reduce that updates reads gradients and the parameters that it writes, one like the other.
+  bool applies(const Task& task, const Collective& collective) const {
+    return collective.kind == Collective::Kind::all_reduce && collective.sgd_rate > 0 && !task.writes.empty() &&
+           task.reads.size() == 2 * task.writes.size() &&
+           std::equal(task.writes.begin(), task.writes.end(),
+                      task.reads.begin() + static_cast<std::ptrdiff_t>(task.writes.size())) &&
+           alike(payload(task), task.writes);
+  }
+
   std::string broken_collective(std::span<const TaskId> members) const {
     const auto* first = std::get_if<Collective>(&plan_[members[0]].action);
     if (first == nullptr || members.size() != first->size) {
@@ -168,13 +177,11 @@ class Judge {
     }
     std::vector<bool> ranks(first->size, false);
     std::vector<DeviceId> devices;
-    const auto& buffers = [](const Task& task) -> const std::vector<BufferId>& {
-      return task.reads.empty() ? task.writes : task.reads;
-    };
     for (const TaskId id : members) {
       const Task& task = plan_[id];
       const auto* member = std::get_if<Collective>(&task.action);
-      if (member == nullptr || member->kind != first->kind || member->size != first->size) {
+      if (member == nullptr || member->kind != first->kind || member->size != first->size ||
+          member->sgd_rate != first->sgd_rate) {
         return fmt::format("meets {}, which is something else", plan_.describe(id));
       }
       if (member->rank >= first->size || ranks[member->rank]) {
@@ -185,11 +192,12 @@ class Judge {
       const bool root = member->rank == 0;
       const bool reads = !task.reads.empty();
       const bool writes = !task.writes.empty();
-      const bool fits = member->kind == Collective::Kind::all_reduce ? reads && task.reads == task.writes
+      const bool fits = member->sgd_rate != 0                          ? applies(task, *member)
+                        : member->kind == Collective::Kind::all_reduce ? reads && task.reads == task.writes
                         : member->kind == Collective::Kind::broadcast
                             ? reads == root && writes == !root
                             : reads && (root ? task.writes == task.reads : !writes);
-      if (!fits || !alike(buffers(plan_[members[0]]), buffers(task))) {
+      if (!fits || !alike(payload(plan_[members[0]]), payload(task))) {
         return fmt::format("and {} do not bring buffers that fit together", plan_.describe(id));
       }
     }

@@ -15,7 +15,7 @@ std::vector<op::Operand> operands(const Plan& plan, const std::vector<BufferId>&
   return list;
 }
 
-Bytes total(const Plan& plan, const std::vector<BufferId>& ids) {
+Bytes total(const Plan& plan, std::span<const BufferId> ids) {
   Bytes sum;
   for (const BufferId id : ids) {
     sum += plan[id].size();
@@ -26,7 +26,7 @@ Bytes total(const Plan& plan, const std::vector<BufferId>& ids) {
 /// What one member moves. An all-reduce is counted as the reduce-scatter and all-gather it is made of: each
 /// member sums one slice, so it takes that slice from the others and hands the sum back. (A ring moves the same.)
 TaskWork collective_work(const Plan& plan, const Task& task, const Collective& collective) {
-  const Bytes size = total(plan, task.reads.empty() ? task.writes : task.reads);
+  const Bytes size = total(plan, payload(task));
   const auto n = static_cast<std::int64_t>(collective.size);
   const auto rank = static_cast<std::int64_t>(collective.rank);
   TaskWork work{{}, total(plan, task.reads), total(plan, task.writes), {}, {}};
@@ -34,12 +34,12 @@ TaskWork collective_work(const Plan& plan, const Task& task, const Collective& c
     case Collective::Kind::all_reduce: {
       std::int64_t elements = 0;
       std::int64_t width = 4;
-      for (const BufferId id : task.reads) {
+      for (const BufferId id : payload(task)) {
         elements += plan[id].shape.elements();
         width = size_of(plan[id].dtype);
       }
       const std::int64_t slice = (rank + 1) * elements / n - rank * elements / n;
-      work.flops = Flops((n - 1) * slice);
+      work.flops = Flops((n - 1) * slice + (collective.sgd_rate > 0 ? 2 * elements : 0));
       work.sent = work.received = Bytes(((n - 1) * slice + elements - slice) * width);
       break;
     }

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <map>
+#include <optional>
 
 #include "baton/strategy/passes.h"
 
@@ -91,6 +93,13 @@ void fuse_mask(Draft& draft) {
   erase_marked(draft, gone);
 }
 
+/// The plain SGD step that an update does; null for any other optimizer.
+const op::Sgd* plain_sgd(const Task& task) {
+  const auto* update = std::get_if<plan::Update>(&task.action);
+  const auto* sgd = update == nullptr ? nullptr : std::get_if<op::Sgd>(&update->optimizer);
+  return sgd != nullptr && sgd->momentum == 0 && sgd->weight_decay == 0 && sgd->rate > 0 ? sgd : nullptr;
+}
+
 /// linear_backward_weight → sgd becomes linear_backward_weight with a rate, where nothing else wants the gradient
 /// and nothing reads the weights between the two.
 void fuse_sgd(Draft& draft) {
@@ -108,10 +117,8 @@ void fuse_sgd(Draft& draft) {
       continue;
     }
     const Task& update_task = draft.tasks[*reader];
-    const auto* update = std::get_if<plan::Update>(&update_task.action);
-    const auto* sgd = update == nullptr ? nullptr : std::get_if<op::Sgd>(&update->optimizer);
-    if (sgd == nullptr || sgd->momentum != 0 || sgd->weight_decay != 0 || sgd->rate <= 0 ||
-        update_task.writes.size() != 2 || update_task.reads[0] != task.writes[0]) {
+    const op::Sgd* sgd = plain_sgd(update_task);
+    if (sgd == nullptr || update_task.writes.size() != 2 || update_task.reads[0] != task.writes[0]) {
       continue;
     }
     const bool read_between = std::any_of(update_task.writes.begin(), update_task.writes.end(), [&](BufferId id) {
@@ -125,6 +132,80 @@ void fuse_sgd(Draft& draft) {
     task.writes = update_task.writes;
     task.reads.insert(task.reads.end(), update_task.writes.begin(), update_task.writes.end());
     gone[*reader] = true;
+  }
+  erase_marked(draft, gone);
+}
+
+/// What one member of an all-reduce would become: the parameters behind its gradients, and the updates it replaces.
+struct AppliedSum {
+  double rate = 0;
+  std::vector<BufferId> parameters;
+  std::vector<std::size_t> updates;
+};
+
+/// Nothing where something else reads a gradient, an update wants more than this sum, or a parameter is read in between.
+std::optional<AppliedSum> applied_sum(const Draft& draft, const Uses& uses, std::size_t at) {
+  const Task& task = draft.tasks[at];
+  AppliedSum applied;
+  for (const BufferId gradient : task.reads) {
+    const std::vector<std::size_t>& readers = uses.readers[gradient.index()];
+    if (readers.size() != 2 || readers[0] != at || uses.writers[gradient.index()].size() != 2) {
+      return std::nullopt;
+    }
+    const Task& update = draft.tasks[readers[1]];
+    const op::Sgd* sgd = plain_sgd(update);
+    if (sgd == nullptr || (applied.rate > 0 && applied.rate != sgd->rate)) {
+      return std::nullopt;
+    }
+    applied.rate = sgd->rate;
+    const std::size_t place = static_cast<std::size_t>(std::find(update.reads.begin(), update.reads.end(), gradient) - update.reads.begin());
+    applied.parameters.push_back(update.writes[place]);
+    if (std::find(applied.updates.begin(), applied.updates.end(), readers[1]) == applied.updates.end()) {
+      applied.updates.push_back(readers[1]);
+    }
+    for (const std::size_t reader : uses.readers[applied.parameters.back().index()]) {
+      if (reader > at && reader != readers[1]) {
+        return std::nullopt;
+      }
+    }
+  }
+  std::size_t updated = 0;
+  for (const std::size_t update : applied.updates) {
+    updated += draft.tasks[update].writes.size();
+  }
+  return updated == task.reads.size() ? std::optional(applied) : std::nullopt;
+}
+
+/// all_reduce → sgd becomes all_reduce with a rate, where all members can.
+void fuse_all_reduce(Draft& draft) {
+  const Uses uses(draft);
+  std::map<MeetingId, std::vector<std::size_t>> meetings;
+  for (std::size_t i = 0; i < draft.tasks.size(); ++i) {
+    const auto* collective = std::get_if<plan::Collective>(&draft.tasks[i].action);
+    if (collective != nullptr && collective->kind == plan::Collective::Kind::all_reduce && collective->sgd_rate == 0) {
+      meetings[collective->meeting].push_back(i);
+    }
+  }
+  std::vector<bool> gone(draft.tasks.size(), false);
+  for (const auto& [meeting, members] : meetings) {
+    std::vector<AppliedSum> sums;
+    for (const std::size_t member : members) {
+      if (std::optional<AppliedSum> sum = applied_sum(draft, uses, member)) {
+        sums.push_back(std::move(*sum));
+      }
+    }
+    if (sums.size() != members.size()) {
+      continue;
+    }
+    for (std::size_t m = 0; m < members.size(); ++m) {
+      Task& task = draft.tasks[members[m]];
+      std::get<plan::Collective>(task.action).sgd_rate = sums[m].rate;
+      task.reads.insert(task.reads.end(), sums[m].parameters.begin(), sums[m].parameters.end());
+      task.writes = sums[m].parameters;
+      for (const std::size_t update : sums[m].updates) {
+        gone[update] = true;
+      }
+    }
   }
   erase_marked(draft, gone);
 }
@@ -171,6 +252,9 @@ plan::Draft fuse(plan::Draft draft, const Target& target) {
   }
   if (target.linear_with_sgd) {
     fuse_sgd(draft);
+  }
+  if (target.all_reduce_with_sgd) {
+    fuse_all_reduce(draft);
   }
   drop_unused_buffers(draft);
   return draft;

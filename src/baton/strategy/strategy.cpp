@@ -155,10 +155,11 @@ plan::Plan compile(const Request& request, const Strategy& strategy) {
   plan::Draft draft = strategy.build(request);
   Target target = request.target;
   // A fused update would leave nothing for a delay before the update to stand before.
-  target.linear_with_sgd = target.linear_with_sgd &&
-                           std::none_of(request.delays.begin(), request.delays.end(), [](const DelayRequest& delay) {
-                             return delay.before == plan::Phase::update;
-                           });
+  if (std::any_of(request.delays.begin(), request.delays.end(),
+                  [](const DelayRequest& delay) { return delay.before == plan::Phase::update; })) {
+    target.linear_with_sgd = false;
+    target.all_reduce_with_sgd = false;
+  }
   draft = fuse(std::move(draft), target);
   if (target.tiled_weights) {
     draft = tile_weights(std::move(draft));

@@ -195,7 +195,8 @@ class CpuBackend final : public Backend {
  public:
   std::string_view name() const override { return "cpu"; }
   strategy::Target target() const override {
-    return {.linear_with_relu = true, .linear_with_mask = true, .linear_with_sgd = true, .tiled_weights = true,
+    return {.linear_with_relu = true, .linear_with_mask = true, .linear_with_sgd = true,
+            .all_reduce_with_sgd = true, .tiled_weights = true,
             .workspace = workspace};
   }
   bool has_kernel(const Plan& plan, const Task& task) const override {

@@ -41,6 +41,8 @@ class Meeting {
   Move move_;
   DType dtype_;
   std::vector<std::vector<std::byte*>> buffers_;  // by rank (of a copy: source, target), then by buffer
+  std::vector<std::vector<std::byte*>> parameters_;  // likewise, where the sum is applied and not kept
+  double sgd_rate_ = 0;
   std::vector<Share> shares_;                     // by rank
   std::size_t chunk_count_ = 0;
   std::vector<Doorbell*> doorbells_;
@@ -113,7 +115,15 @@ class Meeting {
     const auto at = [&](std::size_t rank) {
       return reinterpret_cast<Real*>(buffers_[rank][chunk.buffer]) + chunk.begin;
     };
+    const auto parameter = [&](std::size_t rank) {
+      return reinterpret_cast<Real*>(parameters_[rank][chunk.buffer]) + chunk.begin;
+    };
+    const auto rate = static_cast<Real>(sgd_rate_);
     const std::size_t members = buffers_.size();
+    if (members == 2 && sgd_rate_ > 0) {
+      apply_two(at(0), at(1), parameter(0), parameter(1), rate, chunk.count);
+      return;
+    }
     if (members == 2) {
       sum_two(at(0), at(1), chunk.count);
       return;
@@ -130,8 +140,25 @@ class Meeting {
         }
       }
       for (std::size_t rank = 0; rank < (move_ == Move::all_reduce ? members : 1); ++rank) {
-        std::copy_n(total.begin(), count, at(rank) + begin);
+        if (sgd_rate_ > 0) {
+          Real* weight = parameter(rank) + begin;
+          for (std::int64_t i = 0; i < count; ++i) {
+            weight[i] -= rate * total[static_cast<std::size_t>(i)];
+          }
+        } else {
+          std::copy_n(total.begin(), count, at(rank) + begin);
+        }
       }
+    }
+  }
+
+  template <typename Real>
+  static void apply_two(const Real* __restrict first, const Real* __restrict second, Real* __restrict weight_0,
+                        Real* __restrict weight_1, Real rate, std::int64_t count) {
+    for (std::int64_t i = 0; i < count; ++i) {
+      const Real step = rate * (first[i] + second[i]);
+      weight_0[i] -= step;
+      weight_1[i] -= step;
     }
   }
 
@@ -277,12 +304,17 @@ class MemoryTransport final : public Transport {
                       : collective->kind == Collective::Kind::all_reduce ? Move::all_reduce
                       : collective->kind == Collective::Kind::broadcast  ? Move::broadcast
                                                                          : Move::reduce;
-    const std::vector<BufferId>& buffers = first.reads.empty() ? first.writes : first.reads;
+    const std::span<const BufferId> buffers = plan::payload(first);
     auto meeting = std::make_unique<Meeting>(move, plan[buffers[0]].dtype, members.size());
     for (const TaskId member : members) {
       const plan::Task& task = plan[member];
       const Addresses& addresses = crossing_.addresses[member.index()];
       meeting->buffers_[rank_of(task)] = task.reads.empty() ? addresses.writes : addresses.reads;
+      if (collective != nullptr && collective->sgd_rate > 0) {
+        meeting->sgd_rate_ = collective->sgd_rate;
+        meeting->parameters_.resize(members.size());
+        meeting->parameters_[rank_of(task)] = addresses.writes;
+      }
       meeting->doorbells_.push_back(crossing_.doorbells[task.device.index()]);
     }
     divide(*meeting, plan, buffers);
@@ -293,7 +325,7 @@ class MemoryTransport final : public Transport {
   }
 
   /// Deals the elements out to the members' shares and cuts each share into chunks.
-  static void divide(Meeting& meeting, const plan::Plan& plan, const std::vector<BufferId>& buffers) {
+  static void divide(Meeting& meeting, const plan::Plan& plan, std::span<const BufferId> buffers) {
     std::int64_t total = 0;
     for (const BufferId id : buffers) {
       total += plan[id].shape.elements();
