@@ -68,6 +68,10 @@ void train(const TrainWords& words, int& exit_code) {
   if (const std::string note = run.job().oversubscription(); !note.empty()) {
     fmt::print(to_stdout ? stdout : stderr, "note: {}\n", note);
   }
+  if (to_stdout && run.job().request().strategy == "single" && run.job().cluster().size() > 1) {
+    fmt::print("note: single uses {} alone; choose another --strategy to use all {} devices\n", run.plan().devices()[0],
+               run.job().cluster().size());
+  }
   if (log) {
     fmt::print("\n{:>6}  {:>10}  {:>12}\n", "step", "time", "loss");
   }
@@ -109,6 +113,9 @@ void train(const TrainWords& words, int& exit_code) {
   }
   if (!words.trace.empty()) {
     write_output(words.trace, trace::to_chrome_json(run.plan(), run.trace()));
+    if (to_stdout) {
+      fmt::print("\nTrace: {}, to be opened in ui.perfetto.dev\n", words.trace);
+    }
   }
 }
 

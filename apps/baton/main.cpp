@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <cstdio>
 #include <new>
 #include <string>
 #include <vector>
@@ -42,7 +43,7 @@ std::string quoted(const std::string& word) {
 }
 
 int complain(const std::string& sentence, int code) {
-  fmt::print(stderr, "baton: {}\n", sentence);
+  std::fputs(("baton: " + sentence + "\n").c_str(), stderr);  // not fmt, which would throw where nobody listens
   return code;
 }
 

@@ -53,7 +53,9 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
       fit.serial >= 1      ? ": more workers make it slower, so the law does not apply"
       : fit.serial > 0.001 ? fmt::format(", so that no number of workers would exceed {:.1f} times", fit.limit())
                            : ", so no limit shows",
-      fitted.size() < 3 ? "with two points the law always fits" : findings::quality(fit.r2)));
+      fit.serial >= 1     ? "no fit is claimed"
+      : fitted.size() < 3 ? "with two points the law always fits"
+                          : findings::quality(fit.r2)));
   if (const std::string note = sharing_note(rows); !note.empty()) {
     sentences.push_back(note);
   }
