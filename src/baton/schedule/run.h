@@ -1,0 +1,37 @@
+#pragma once
+
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "baton/schedule/grid.h"
+#include "baton/schedule/replay.h"
+
+namespace baton::schedule {
+
+/// Each device's actions in order, without slots.
+using Orders = std::vector<std::vector<Action>>;
+
+/// How far the devices come; all actions are placed unless they wait for each other.
+struct Run {
+  std::vector<std::vector<Placed>> rows;
+  /// By device: what its next action waits for, where it has one that cannot start.
+  std::vector<std::optional<Action>> awaited;
+  std::vector<std::int32_t> device_of_stage;
+
+  bool complete() const;
+};
+
+/// Runs orders in which no action is missing or twice, no stage is on two devices, and backwards stand behind
+/// their forwards. Linear in the number of actions.
+Run run(const Orders& orders, const Costs& costs);
+
+Orders orders_of(const Grid& grid);
+
+/// The grid of these orders: each action in the slot in which it would run if every action took one.
+Grid aligned(const Orders& orders);
+
+/// The most cells that a grid may have, so that a slip of the pen does not take all memory.
+inline constexpr std::int64_t most_cells = std::int64_t{1} << 24;
+
+}  // namespace baton::schedule
