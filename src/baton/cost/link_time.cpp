@@ -16,6 +16,9 @@ Nanoseconds link_time(const plan::Plan& plan, MeetingId meeting, const cluster::
   if (collective->kind == plan::Collective::Kind::all_reduce) {
     return link.time(Bytes((size.count + n - 1) / n)) * (2 * (n - 1));
   }
+  if (collective->kind == plan::Collective::Kind::reduce_scatter || collective->kind == plan::Collective::Kind::all_gather) {
+    return link.time(Bytes((size.count + n - 1) / n)) * (n - 1);
+  }
   return link.time(size * (n - 1));
 }
 

@@ -15,18 +15,28 @@ using plan::Buffer;
 using plan::ParameterPart;
 using plan::Role;
 
+std::int64_t offset_in(const Shape& shape, plan::Order order, std::int64_t index) {
+  if (order == plan::Order::row_major || shape.rank() != 2) {
+    return index;
+  }
+  return TiledWeight::offset(shape[0], shape[1], index / shape[1], index % shape[1]);
+}
+
 template <typename Real>
 Real* as(std::byte* memory) {
   return reinterpret_cast<Real*>(memory);
 }
 
-/// Row by row, so that a weight of any size needs no second copy.
+/// Row by row, so that a weight of any size needs no second copy. Of a piece only what falls into it is kept.
 template <typename Real>
 void fill_parameter(const Buffer& buffer, const ParameterPart& part, Real* out, std::uint64_t seed) {
   const RandomStream stream(seed, RandomStream::Domain::parameter, part.ordinal);
   const double bound = 1 / std::sqrt(static_cast<double>(part.fan_in));
-  const std::int64_t rows = buffer.shape[0];
-  const std::int64_t columns = buffer.shape.elements() / rows;
+  const Shape shape = part.shape();
+  const std::int64_t begin = part.piece_begin;
+  const std::int64_t end = part.piece_end == 0 ? shape.elements() : part.piece_end;
+  const std::int64_t rows = shape[0];
+  const std::int64_t columns = shape.elements() / rows;
   const std::int64_t whole_columns = part.whole.elements() / part.whole[0];
   std::vector<Real> row(static_cast<std::size_t>(columns));
   for (std::int64_t r = 0; r < rows; ++r) {
@@ -34,7 +44,10 @@ void fill_parameter(const Buffer& buffer, const ParameterPart& part, Real* out, 
     const std::int64_t whole_column = part.axis == 0 ? 0 : part.begin;
     stream.uniform(std::span<Real>(row), static_cast<std::uint64_t>(whole_row * whole_columns + whole_column), bound);
     for (std::int64_t c = 0; c < columns; ++c) {
-      out[element_offset(buffer, r * columns + c)] = row[static_cast<std::size_t>(c)];
+      const std::int64_t at = offset_in(shape, buffer.order, r * columns + c);
+      if (at >= begin && at < end) {
+        out[at - begin] = row[static_cast<std::size_t>(c)];
+      }
     }
   }
 }
@@ -70,11 +83,7 @@ void fill_real(const Buffer& buffer, Real* out, const Source& source, std::int64
 }  // namespace
 
 std::int64_t element_offset(const Buffer& buffer, std::int64_t index) {
-  if (buffer.order == plan::Order::row_major) {
-    return index;
-  }
-  const std::int64_t columns = buffer.shape[1];
-  return TiledWeight::offset(buffer.shape[0], columns, index / columns, index % columns);
+  return offset_in(buffer.shape, buffer.order, index);
 }
 
 void fill_initial(const Buffer& buffer, std::byte* memory, const Source& source, std::int64_t first_sample) {

@@ -9,7 +9,7 @@
 
 namespace baton::exec {
 
-/// Where an element of a row-major tensor lies in a buffer of that order.
+/// Where an element of a row-major tensor lies in a buffer of that order. A piece is a row of elements as they lie.
 std::int64_t element_offset(const plan::Buffer& buffer, std::int64_t row_major_index);
 
 /// What contents are drawn from.

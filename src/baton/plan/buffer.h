@@ -23,7 +23,8 @@ struct BatchRows {
 };
 
 /// Part of a parameter, of its gradient or of one slot of its optimizer state: indices [begin, end) of `axis`.
-/// The whole of it is axis 0 from 0 to its extent.
+/// The whole of it is axis 0 from 0 to its extent. Where `piece_end` is not zero the buffer holds, of that part, the elements
+/// [piece_begin, piece_end) as they lie in memory in the buffer's order, in a row.
 struct ParameterPart {
   std::string name;
   std::uint32_t ordinal = 0;  // the parameter's number in the model
@@ -33,7 +34,16 @@ struct ParameterPart {
   std::int64_t begin = 0;
   std::int64_t end = 0;
   std::uint32_t slot = 0;  // which optimizer state
+  std::int64_t piece_begin = 0;
+  std::int64_t piece_end = 0;
   bool operator==(const ParameterPart&) const = default;
+
+  /// The part's shape, of which a buffer may hold a piece.
+  Shape shape() const {
+    std::vector<std::int64_t> extents = whole.extents();
+    extents[axis] = end - begin;
+    return Shape(std::move(extents));
+  }
 };
 
 /// What a buffer is a part of, whatever device holds it: the name by which its contents are bound and read back.

@@ -2,7 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <iterator>
+#include <map>
+#include <utility>
 
 #include "baton/base/error.h"
 
@@ -11,6 +15,33 @@ namespace baton::plan {
 BufferId Draft::add(Buffer buffer) {
   buffers.push_back(std::move(buffer));
   return BufferId(buffers.size() - 1);
+}
+
+void Draft::rearrange(const std::vector<bool>& dropped, std::vector<std::vector<Task>> behind) {
+  check(dropped.size() == tasks.size() && behind.size() == tasks.size() + 1, "{} marks and {} places for {} tasks",
+        dropped.size(), behind.size(), tasks.size());
+  std::vector<Task> arranged;
+  std::vector<TaskId> place(tasks.size());
+  std::map<std::pair<DeviceId, Lane>, TaskId> latest;
+  const auto put = [&](std::size_t at) {
+    std::move(behind[at].begin(), behind[at].end(), std::back_inserter(arranged));
+  };
+  put(0);
+  for (std::size_t i = 0; i < tasks.size(); ++i) {
+    TaskId& before = latest[{tasks[i].device, tasks[i].lane}];
+    if (!dropped[i]) {
+      before = TaskId(arranged.size());
+      arranged.push_back(std::move(tasks[i]));
+      for (TaskId& id : arranged.back().after) {
+        check(id.index() < i, "task {} comes after task {}", i, id.value);
+        id = place[id.index()];
+      }
+      std::erase_if(arranged.back().after, [](TaskId id) { return !id.valid(); });
+    }
+    place[i] = before;
+    put(i + 1);
+  }
+  tasks = std::move(arranged);
 }
 
 Plan::Plan(std::string title, std::vector<std::string> devices, std::vector<Buffer> buffers,
@@ -75,9 +106,8 @@ std::string_view to_text(Phase phase) {
 }
 
 std::string_view to_text(Collective::Kind kind) {
-  return kind == Collective::Kind::all_reduce  ? "all_reduce"
-         : kind == Collective::Kind::broadcast ? "broadcast"
-                                               : "reduce";
+  constexpr std::array<std::string_view, 5> names{"all_reduce", "broadcast", "reduce", "reduce_scatter", "all_gather"};
+  return names[static_cast<std::size_t>(kind)];
 }
 
 std::string_view verb(const Task& task) {
@@ -96,7 +126,25 @@ std::string_view verb(const Task& task) {
 std::span<const BufferId> payload(const Task& task) {
   const std::span<const BufferId> buffers = task.reads.empty() ? task.writes : task.reads;
   const auto* collective = std::get_if<Collective>(&task.action);
-  return collective != nullptr && collective->sgd_rate > 0 ? buffers.first(buffers.size() / 2) : buffers;
+  if (collective == nullptr) {
+    return buffers;
+  }
+  if (collective->kind == Collective::Kind::all_gather) {
+    return task.writes;
+  }
+  if (collective->kind == Collective::Kind::reduce_scatter) {
+    const std::span<const BufferId> reads = task.reads;
+    return reads.first(reads.size() - std::min(reads.size(), collective->accumulate ? task.writes.size() : 0));
+  }
+  return collective->sgd_rate > 0 ? buffers.first(buffers.size() / 2) : buffers;
+}
+
+std::span<const BufferId> pieces(const Task& task) {
+  return std::get<Collective>(task.action).kind == Collective::Kind::all_gather ? task.reads : task.writes;
+}
+
+Piece piece_of(std::int64_t elements, std::uint32_t rank, std::uint32_t size) {
+  return {rank * elements / size, (rank + 1) * elements / size};
 }
 
 MeetingId meeting_of(const Task& task) {
@@ -118,6 +166,7 @@ Plan finish(Draft draft) {
   for (std::size_t i = 0; i < draft.tasks.size(); ++i) {
     Task& task = draft.tasks[i];
     std::array<TaskId, lane_count> latest{};
+    const std::vector<TaskId> wanted = std::exchange(task.after, {});
     const auto come_after = [&](TaskId other) {
       if (!other.valid()) {
         return;
@@ -127,6 +176,10 @@ Plan finish(Draft draft) {
         kept = other;
       }
     };
+    for (const TaskId id : wanted) {
+      check(id.index() < i && draft.tasks[id.index()].device == task.device, "task {} comes after task {}", i, id.value);
+      come_after(id);
+    }
     for (const BufferId id : task.reads) {
       check(draft[id].device == task.device, "{} of device {} reads buffer {} of device {}", verb(task),
             task.device.value, id.value, draft[id].device.value);
@@ -140,7 +193,6 @@ Plan finish(Draft draft) {
         come_after(read);
       }
     }
-    task.after.clear();
     for (std::size_t lane = 0; lane < lane_count; ++lane) {
       if (latest[lane].valid() && lane != static_cast<std::size_t>(task.lane)) {
         task.after.push_back(latest[lane]);

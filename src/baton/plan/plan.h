@@ -10,7 +10,8 @@
 namespace baton::plan {
 
 /// A training step while passes still work on it: buffers, and tasks in an order that each device could follow.
-/// Tasks may touch buffers of other devices; the pass that adds transfers ends that.
+/// Tasks may touch buffers of other devices; the pass that adds transfers ends that. A task's `after` holds only what the
+/// buffers do not ask for: an order that somebody wants, as a bound on how far ahead a lane may run.
 struct Draft {
   std::string title;
   std::vector<std::string> devices;
@@ -19,6 +20,9 @@ struct Draft {
   std::uint32_t meetings = 0;
 
   BufferId add(Buffer buffer);
+  /// Drops tasks, and puts others behind those that stay: `behind[0]` before everything, `behind[i + 1]` behind task i. What
+  /// came after a dropped task comes after the one before it of its lane.
+  void rearrange(const std::vector<bool>& dropped, std::vector<std::vector<Task>> behind);
   MeetingId new_meeting() { return MeetingId(meetings++); }
   const Buffer& operator[](BufferId id) const { return buffers[id.index()]; }
 };
@@ -57,7 +61,7 @@ class Plan {
   std::vector<std::vector<TaskId>> meetings_;
 };
 
-/// Ends a draft: derives the edges that the buffers ask for (a read after the write before it, a write after
+/// Ends a draft: adds the edges that the buffers ask for (a read after the write before it, a write after
 /// the reads and the write before it), leaving out those that a lane's order already gives.
 /// Before: every task touches buffers of its own device only. After: the plan obeys `verify`'s ordering rules.
 Plan finish(Draft draft);

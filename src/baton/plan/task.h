@@ -33,15 +33,20 @@ struct Transfer {
 ///   all_reduce   reads and writes the same buffers: afterwards all hold the sum, taken in order of rank
 ///   broadcast    rank 0 reads, the others write
 ///   reduce       all read; rank 0 writes the sum into the buffers it reads
+///   reduce_scatter  all read whole buffers; each writes the pieces of the sum that fall to it
+///   all_gather   each reads the pieces that fall to it; all write the whole buffers
+/// To a rank falls of each buffer what `piece_of` says; where that is nothing, the piece is left out.
 /// An all_reduce with `sgd_rate` above zero applies the sum instead of keeping it: it reads gradients and behind them as many
-/// parameters, and writes those: w −= rate · Σ g.
+/// parameters, and writes those: w −= rate · Σ g. A reduce_scatter with `accumulate` adds to the pieces it writes, and so reads
+/// them behind the whole buffers.
 struct Collective {
-  enum class Kind : std::uint8_t { all_reduce, broadcast, reduce };
+  enum class Kind : std::uint8_t { all_reduce, broadcast, reduce, reduce_scatter, all_gather };
   Kind kind = Kind::all_reduce;
   MeetingId meeting;
   std::uint32_t rank = 0;
   std::uint32_t size = 1;
   double sgd_rate = 0;
+  bool accumulate = false;
   bool operator==(const Collective&) const = default;
 };
 
@@ -96,8 +101,18 @@ std::string_view to_text(Phase phase);
 std::string_view to_text(Collective::Kind kind);
 /// `linear`, `send`, `all_reduce`, `sgd`, `delay`: what the task does, in a word.
 std::string_view verb(const Task& task);
-/// What a transfer's or collective's task brings to the meeting, or takes from it: the buffers whose contents cross.
+/// What a transfer's or collective's task brings to the meeting, or takes from it: the buffers whose contents cross. Where
+/// members hold pieces, it is the whole buffers that these are pieces of.
 std::span<const BufferId> payload(const Task& task);
+/// The pieces that a member of a reduce_scatter writes or one of an all_gather reads.
+std::span<const BufferId> pieces(const Task& task);
+/// Elements [begin, end) of a buffer of so many, which fall to one rank of several: as even as can be, in order.
+struct Piece {
+  std::int64_t begin;
+  std::int64_t end;
+  std::int64_t size() const { return end - begin; }
+};
+Piece piece_of(std::int64_t elements, std::uint32_t rank, std::uint32_t size);
 /// The meeting a task takes part in; not valid for tasks that work alone.
 MeetingId meeting_of(const Task& task);
 

@@ -49,8 +49,12 @@ void print_content(std::string& out, const Buffer& buffer) {
     out += fmt::format(" rows={}:{}", rows->begin, rows->end);
   } else if (const auto* part = std::get_if<ParameterPart>(&buffer.content)) {
     out += fmt::format(" of={} ordinal={} fan_in={}", part->name, part->ordinal, part->fan_in);
-    if (part->whole != buffer.shape || part->axis != 0 || part->begin != 0 || part->end != part->whole[0]) {
+    if (part->axis != 0 || part->begin != 0 || part->end != part->whole[0] || part->piece_end != 0 ||
+        part->whole != buffer.shape) {
       out += fmt::format(" whole={} axis={} range={}:{}", to_text(part->whole), part->axis, part->begin, part->end);
+    }
+    if (part->piece_end != 0) {
+      out += fmt::format(" piece={}:{}", part->piece_begin, part->piece_end);
     }
     if (part->slot != 0) {
       out += fmt::format(" slot={}", part->slot);
@@ -72,6 +76,7 @@ void print_action(std::string& out, const Task& task) {
     void operator()(const Collective& collective) const {
       out += fmt::format(" meeting=m{} rank={} size={}", collective.meeting.value, collective.rank, collective.size);
       PrintFields{out}("sgd_rate", collective.sgd_rate);
+      PrintFields{out}("accumulate", collective.accumulate);
     }
     void operator()(const Update& update) const {
       op::Optimizer copy = update.optimizer;
@@ -268,6 +273,12 @@ Buffer parse_buffer(Line& line, std::size_t devices) {
     if (part.axis >= part.whole.rank() || part.end > part.whole[part.axis]) {
       line.fail("is a part that its parameter does not have");
     }
+    if (const auto piece = line.take("piece")) {
+      std::tie(part.piece_begin, part.piece_end) = line.range(*piece);
+      if (part.piece_end - part.piece_begin != buffer.shape.elements() || part.piece_end > part.shape().elements()) {
+        line.fail("is a piece that its part does not have");
+      }
+    }
     if (const auto slot = line.take("slot")) {
       part.slot = line.number<std::uint32_t>(*slot);
     }
@@ -288,11 +299,13 @@ Action parse_action(Line& line, const std::string& verb, std::size_t devices) {
     return Transfer{verb == "send" ? Transfer::End::send : Transfer::End::receive,
                     line.id<MeetingId>(line.need("meeting"), 'm', any), line.id<DeviceId>(line.need("peer"), 'd', devices)};
   }
-  for (const auto kind : {Collective::Kind::all_reduce, Collective::Kind::broadcast, Collective::Kind::reduce}) {
+  for (const auto kind : {Collective::Kind::all_reduce, Collective::Kind::broadcast, Collective::Kind::reduce,
+                          Collective::Kind::reduce_scatter, Collective::Kind::all_gather}) {
     if (verb == to_text(kind)) {
       Collective collective{kind, line.id<MeetingId>(line.need("meeting"), 'm', any),
                             line.number<std::uint32_t>(line.need("rank")), line.number<std::uint32_t>(line.need("size"))};
       ParseFields{line}("sgd_rate", collective.sgd_rate);
+      ParseFields{line}("accumulate", collective.accumulate);
       return collective;
     }
   }

@@ -170,6 +170,53 @@ class Judge {
            alike(payload(task), task.writes);
   }
 
+  /// Whether a member of a collective on pieces holds those, and only those, that fall to it.
+  bool holds_its_pieces(const Task& task, const Collective& collective) const {
+    const std::span<const BufferId> whole = payload(task);
+    const std::span<const BufferId> held = pieces(task);
+    if (whole.empty() || (collective.accumulate && !std::equal(held.begin(), held.end(), task.reads.begin() + static_cast<std::ptrdiff_t>(whole.size()),
+                                              task.reads.end()))) {
+      return false;
+    }
+    std::size_t next = 0;
+    for (const BufferId id : whole) {
+      const std::int64_t size = piece_of(plan_[id].shape.elements(), collective.rank, collective.size).size();
+      if (size == 0) {
+        continue;
+      }
+      if (next == held.size() || plan_[held[next]].shape != Shape{size} || plan_[held[next]].dtype != plan_[id].dtype ||
+          plan_[held[next]].order != plan_[id].order) {
+        return false;
+      }
+      ++next;
+    }
+    return next == held.size();
+  }
+
+  bool member_fits(const Task& task, const Collective& member) const {
+    const bool root = member.rank == 0;
+    const bool reads = !task.reads.empty();
+    const bool writes = !task.writes.empty();
+    if (member.accumulate && member.kind != Collective::Kind::reduce_scatter) {
+      return false;
+    }
+    if (member.sgd_rate != 0) {
+      return applies(task, member);
+    }
+    switch (member.kind) {
+      case Collective::Kind::all_reduce:
+        return reads && task.reads == task.writes;
+      case Collective::Kind::broadcast:
+        return reads == root && writes == !root;
+      case Collective::Kind::reduce:
+        return reads && (root ? task.writes == task.reads : !writes);
+      case Collective::Kind::reduce_scatter:
+      case Collective::Kind::all_gather:
+        return holds_its_pieces(task, member);
+    }
+    return false;
+  }
+
   std::string broken_collective(std::span<const TaskId> members) const {
     const auto* first = std::get_if<Collective>(&plan_[members[0]].action);
     if (first == nullptr || members.size() != first->size) {
@@ -181,7 +228,7 @@ class Judge {
       const Task& task = plan_[id];
       const auto* member = std::get_if<Collective>(&task.action);
       if (member == nullptr || member->kind != first->kind || member->size != first->size ||
-          member->sgd_rate != first->sgd_rate) {
+          member->sgd_rate != first->sgd_rate || member->accumulate != first->accumulate) {
         return fmt::format("meets {}, which is something else", plan_.describe(id));
       }
       if (member->rank >= first->size || ranks[member->rank]) {
@@ -189,15 +236,7 @@ class Judge {
       }
       ranks[member->rank] = true;
       devices.push_back(task.device);
-      const bool root = member->rank == 0;
-      const bool reads = !task.reads.empty();
-      const bool writes = !task.writes.empty();
-      const bool fits = member->sgd_rate != 0                          ? applies(task, *member)
-                        : member->kind == Collective::Kind::all_reduce ? reads && task.reads == task.writes
-                        : member->kind == Collective::Kind::broadcast
-                            ? reads == root && writes == !root
-                            : reads && (root ? task.writes == task.reads : !writes);
-      if (!fits || !alike(payload(plan_[members[0]]), payload(task))) {
+      if (!member_fits(task, *member) || !alike(payload(plan_[members[0]]), payload(task))) {
         return fmt::format("and {} do not bring buffers that fit together", plan_.describe(id));
       }
     }

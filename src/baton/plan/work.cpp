@@ -25,6 +25,21 @@ Bytes total(const Plan& plan, std::span<const BufferId> ids) {
 
 /// What one member moves. An all-reduce is counted as the reduce-scatter and all-gather it is made of: each
 /// member sums one slice, so it takes that slice from the others and hands the sum back. (A ring moves the same.)
+/// Those that leave or take pieces: what falls to this rank goes between it and each other, in or out.
+TaskWork piece_work(const Plan& plan, const Task& task, const Collective& collective) {
+  TaskWork work{{}, total(plan, task.reads), total(plan, task.writes), {}, {}};
+  const auto n = static_cast<std::int64_t>(collective.size);
+  const Bytes whole = total(plan, payload(task));
+  const Bytes own = total(plan, pieces(task));
+  const bool reduces = collective.kind == Collective::Kind::reduce_scatter;
+  (reduces ? work.received : work.sent) = own * (n - 1);
+  (reduces ? work.sent : work.received) = whole - own;
+  for (const BufferId id : pieces(task)) {
+    work.flops += Flops(reduces ? (n - 1 + (collective.accumulate ? 1 : 0)) * plan[id].shape.elements() : 0);
+  }
+  return work;
+}
+
 TaskWork collective_work(const Plan& plan, const Task& task, const Collective& collective) {
   const Bytes size = total(plan, payload(task));
   const auto n = static_cast<std::int64_t>(collective.size);
@@ -52,6 +67,9 @@ TaskWork collective_work(const Plan& plan, const Task& task, const Collective& c
         work.flops += Flops((n - 1) * plan[id].shape.elements());  // the root sums
       }
       break;
+    case Collective::Kind::reduce_scatter:
+    case Collective::Kind::all_gather:
+      return piece_work(plan, task, collective);
   }
   return work;
 }

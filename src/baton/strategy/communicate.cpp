@@ -31,14 +31,7 @@ class Insertions {
   void add(std::size_t at, Task task) { behind_[at].push_back(std::move(task)); }
 
   void apply(Draft& draft) {
-    std::vector<Task> tasks;
-    for (std::size_t i = 0; i <= draft.tasks.size(); ++i) {
-      if (i > 0) {
-        tasks.push_back(std::move(draft.tasks[i - 1]));
-      }
-      std::move(behind_[i].begin(), behind_[i].end(), std::back_inserter(tasks));
-    }
-    draft.tasks = std::move(tasks);
+    draft.rearrange(std::vector<bool>(draft.tasks.size(), false), std::move(behind_));
   }
 
  private:

@@ -40,16 +40,7 @@ struct Uses {
 };
 
 void erase_marked(Draft& draft, const std::vector<bool>& gone) {
-  std::size_t kept = 0;
-  for (std::size_t i = 0; i < draft.tasks.size(); ++i) {
-    if (!gone[i]) {
-      if (kept != i) {
-        draft.tasks[kept] = std::move(draft.tasks[i]);
-      }
-      ++kept;
-    }
-  }
-  draft.tasks.resize(kept);
+  draft.rearrange(gone, std::vector<std::vector<Task>>(draft.tasks.size() + 1));
 }
 
 /// linear → relu becomes linear with relu.

@@ -69,7 +69,8 @@ plan::Draft add_updates(plan::Draft draft, const op::Optimizer& optimizer) {
 
 plan::Draft tile_weights(plan::Draft draft) {
   for (Buffer& buffer : draft.buffers) {
-    if (std::holds_alternative<ParameterPart>(buffer.content) && buffer.shape.rank() == 2) {
+    const auto* part = std::get_if<ParameterPart>(&buffer.content);
+    if (part != nullptr && part->whole.rank() == 2) {
       buffer.order = plan::Order::tiled;
     }
   }
@@ -77,6 +78,7 @@ plan::Draft tile_weights(plan::Draft draft) {
 }
 
 plan::Draft inject_delays(plan::Draft draft, std::span<const DelayRequest> delays) {
+  std::vector<std::vector<Task>> behind(draft.tasks.size() + 1);
   for (const DelayRequest& delay : delays) {
     if (delay.rank >= static_cast<std::int64_t>(draft.devices.size())) {
       throw usage_error("a delay is asked for on rank {}, but there are {} devices, from 0", delay.rank,
@@ -92,14 +94,15 @@ plan::Draft inject_delays(plan::Draft draft, std::span<const DelayRequest> delay
       if (at == draft.tasks.end()) {
         continue;  // a device that has no such phase is not delayed
       }
-      draft.tasks.insert(at, {.action = plan::Delay{delay.duration},
-                              .device = DeviceId(d),
-                              .labels = {.phase = delay.before},
-                              .reads = {},
-                              .writes = {},
-                              .after = {}});
+      behind[static_cast<std::size_t>(at - draft.tasks.begin())].push_back({.action = plan::Delay{delay.duration},
+                                                                            .device = DeviceId(d),
+                                                                            .labels = {.phase = delay.before},
+                                                                            .reads = {},
+                                                                            .writes = {},
+                                                                            .after = {}});
     }
   }
+  draft.rearrange(std::vector<bool>(draft.tasks.size(), false), std::move(behind));
   return draft;
 }
 

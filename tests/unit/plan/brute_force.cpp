@@ -223,10 +223,40 @@ class Judge {
     return false;
   }
 
+  /// Element by element: the one whose rank is the largest with rank · elements / size at most the element's number holds it.
+  bool are_pieces(const std::vector<BufferId>& held, const std::vector<BufferId>& whole, const Collective& member) const {
+    std::vector<std::pair<std::int64_t, BufferId>> due;
+    for (const BufferId id : whole) {
+      const std::int64_t elements = buffer(id).shape.elements();
+      std::int64_t count = 0;
+      for (std::int64_t e = 0; e < elements; ++e) {
+        std::uint32_t owner = 0;
+        for (std::uint32_t rank = 0; rank < member.size; ++rank) {
+          owner = rank * elements / member.size <= e ? rank : owner;
+        }
+        count += owner == member.rank ? 1 : 0;
+      }
+      if (count > 0) {
+        due.emplace_back(count, id);
+      }
+    }
+    if (held.size() != due.size()) {
+      return false;
+    }
+    for (std::size_t i = 0; i < held.size(); ++i) {
+      if (!is(held[i], {due[i].first}, buffer(due[i].second).dtype) || buffer(held[i]).order != buffer(due[i].second).order) {
+        return false;
+      }
+    }
+    return true;
+  }
+
   bool collective_meets(const std::vector<std::size_t>& members) const {
     std::set<std::uint32_t> ranks;
     std::set<DeviceId> devices;
     const std::vector<BufferId>* pattern = nullptr;
+    std::vector<BufferId> first;
+    std::vector<BufferId> whole;
     for (const std::size_t i : members) {
       const Task& task = plan_.tasks()[i];
       const auto* member = std::get_if<Collective>(&task.action);
@@ -256,11 +286,37 @@ class Judge {
             return false;
           }
           break;
+        case Collective::Kind::reduce_scatter: {
+          const std::size_t adds = member->accumulate ? task.writes.size() : 0;
+          if (task.reads.size() < adds || !std::equal(task.writes.begin(), task.writes.begin() + static_cast<std::ptrdiff_t>(adds),
+                                                      task.reads.end() - static_cast<std::ptrdiff_t>(adds))) {
+            return false;
+          }
+          whole.assign(task.reads.begin(), task.reads.end() - static_cast<std::ptrdiff_t>(adds));
+          brings = &whole;
+          if (!are_pieces(task.writes, whole, *member)) {
+            return false;
+          }
+          break;
+        }
+        case Collective::Kind::all_gather:
+          brings = &task.writes;
+          if (!are_pieces(task.reads, task.writes, *member)) {
+            return false;
+          }
+          break;
+      }
+      if (member->accumulate != leader->accumulate ||
+          (member->accumulate && member->kind != Collective::Kind::reduce_scatter)) {
+        return false;
       }
       if (brings->empty() || (pattern != nullptr && pattern->size() != brings->size())) {
         return false;
       }
-      pattern = pattern == nullptr ? brings : pattern;
+      if (pattern == nullptr) {
+        first = *brings;
+        pattern = &first;
+      }
       for (std::size_t b = 0; b < brings->size(); ++b) {
         if (!like((*pattern)[b], (*brings)[b])) {
           return false;

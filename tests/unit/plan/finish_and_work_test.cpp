@@ -4,6 +4,7 @@
 
 #include "baton/base/error.h"
 #include "baton/plan/plan.h"
+#include "baton/plan/verify.h"
 
 namespace baton::plan {
 namespace {
@@ -88,7 +89,7 @@ TEST(Finish, TwoReadersOfOneBufferAreFreeOfEachOther) {
   EXPECT_EQ(finish(sketch.draft)[other].after, Ids{});
 }
 
-TEST(Finish, ReplacesEdgesThatADraftBrought) {
+TEST(Finish, KeepsAnOrderThatADraftAsksForAndNoBufferDoes) {
   Sketch sketch(1);
   const BufferId a = sketch.buffer(0), b = sketch.buffer(0), c = sketch.buffer(0);
   sketch.relu(compute, a, b);
@@ -100,7 +101,24 @@ TEST(Finish, ReplacesEdgesThatADraftBrought) {
                            .reads = {a},
                            .writes = {c},
                            .after = {TaskId(0)}};
+  EXPECT_EQ(finish(sketch.draft)[TaskId(1)].after, Ids{TaskId(0)});
+  sketch.draft.tasks[1].lane = compute;  // then the lane says it already
   EXPECT_EQ(finish(sketch.draft)[TaskId(1)].after, Ids{});
+}
+
+TEST(Rearrange, AnOrderAskedForOutlivesWhatIsDroppedAndPutIn) {
+  Sketch sketch(1);
+  const BufferId a = sketch.buffer(0), b = sketch.buffer(0), c = sketch.buffer(0), d = sketch.buffer(0);
+  sketch.relu(compute, a, b);
+  sketch.relu(compute, b, c);
+  sketch.relu(host, a, d);
+  sketch.draft.tasks[2].after = {TaskId(1)};
+  const Task extra = sketch.draft.tasks[0];
+  sketch.draft.rearrange({false, true, false}, {{extra}, {}, {}, {extra}});
+  ASSERT_EQ(sketch.draft.tasks.size(), 4U);
+  EXPECT_EQ(sketch.draft.tasks[1].writes, std::vector{b});
+  EXPECT_EQ(sketch.draft.tasks[2].writes, std::vector{d});
+  EXPECT_EQ(sketch.draft.tasks[2].after, Ids{TaskId(1)}) << "the task before the dropped one, at its new place";
 }
 
 TEST(Finish, ATaskThatReachesAcrossDevicesIsABug) {
@@ -253,6 +271,62 @@ TEST(Work, AReduceReachesTheRootFromEachOtherAndIsSummedThere) {
       EXPECT_EQ(work(plan, TaskId(rank)).sent, size);
       EXPECT_EQ(work(plan, TaskId(rank)).received, Bytes(0));
       EXPECT_EQ(work(plan, TaskId(rank)).flops, Flops(0));
+    }
+  }
+}
+
+TEST(Work, AReduceScatterAndAnAllGatherTogetherMoveWhatAnAllReduceMoves) {
+  for (const std::uint32_t n : {2U, 3U, 5U}) {
+    const std::vector<Shape> shapes{{7, 11}, {13}, {2}};
+    const Plan whole = collective(Collective::Kind::all_reduce, n, shapes);
+    Sketch sketch(n);
+    for (const auto kind : {Collective::Kind::reduce_scatter, Collective::Kind::all_gather}) {
+      for (std::uint32_t rank = 0; rank < n; ++rank) {
+        std::vector<BufferId> buffers, held;
+        for (const Shape& shape : shapes) {
+          buffers.push_back(sketch.buffer(rank, shape));
+          if (const Piece piece = piece_of(shape.elements(), rank, n); piece.size() > 0) {
+            held.push_back(sketch.buffer(rank, {piece.size()}));
+          }
+        }
+        const bool gathers = kind == Collective::Kind::all_gather;
+        sketch.task(rank, communication, Collective{kind, MeetingId(gathers ? 1 : 0), rank, n}, gathers ? held : buffers,
+                    gathers ? buffers : held);
+      }
+    }
+    const Plan plan = finish(sketch.draft);
+    EXPECT_TRUE(verify(plan).violations.empty() || verify(plan).violations[0].rule != Rule::meet);
+    Bytes apart;
+    Bytes together;
+    Flops flops;
+    for (std::size_t i = 0; i < plan.tasks().size(); ++i) {
+      apart += work(plan, TaskId(i)).sent;
+      flops += work(plan, TaskId(i)).flops;
+    }
+    Bytes received;
+    for (std::size_t i = 0; i < plan.tasks().size(); ++i) {
+      received += work(plan, TaskId(i)).received;
+    }
+    for (std::size_t i = 0; i < whole.tasks().size(); ++i) {
+      together += work(whole, TaskId(i)).sent;
+    }
+    EXPECT_EQ(apart, together);
+    EXPECT_EQ(received, together);
+    EXPECT_EQ(flops, Flops((n - 1) * (7 * 11 + 13 + 2)));
+  }
+}
+
+TEST(Pieces, CoverABufferOnceAndFallToNobodyWhereThereAreTooFew) {
+  for (const std::int64_t elements : {1, 2, 7, 64, 1000}) {
+    for (const std::uint32_t size : {1U, 2U, 3U, 8U}) {
+      std::int64_t next = 0;
+      for (std::uint32_t rank = 0; rank < size; ++rank) {
+        const Piece piece = piece_of(elements, rank, size);
+        EXPECT_EQ(piece.begin, next);
+        EXPECT_LE(piece.size(), elements / size + 1);
+        next = piece.end;
+      }
+      EXPECT_EQ(next, elements);
     }
   }
 }

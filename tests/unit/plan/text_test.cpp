@@ -52,6 +52,8 @@ Plan every_feature() {
       1,
       {.role = Role::loss, .dtype = DType::f64, .shape = {4}, .content = BatchRows{4, 8}, .label = "loss"});
   const BufferId gradient = add(1, {.role = Role::gradient, .shape = {4, 2}});
+  const BufferId piece =
+      add(0, {.role = Role::gradient, .shape = {3}, .content = ParameterPart{"block0.weight", 3, 3, {8, 3}, 1, 2, 3, 1, 5, 8}});
   const BufferId scratch = add(1, {.role = Role::workspace, .shape = {2, 1, 3}});
   const auto task = [&](std::size_t device, Lane lane, Labels labels_, Action action,
                         std::vector<BufferId> reads, std::vector<BufferId> writes,
@@ -82,10 +84,13 @@ Plan every_feature() {
   task(1, Lane::compute, {Phase::backward}, Compute{op::MeanSquaredError{1000000}}, {}, {});
   task(1, Lane::compute, {Phase::backward}, Compute{op::ReluBackward{}}, {}, {});
   task(1, Lane::compute, {Phase::backward}, Compute{op::Relu{}}, {}, {});
-  for (const Kind kind : {Kind::all_reduce, Kind::broadcast, Kind::reduce}) {
+  for (const Kind kind :
+       {Kind::all_reduce, Kind::broadcast, Kind::reduce, Kind::reduce_scatter, Kind::all_gather}) {
     task(0, Lane::communication, {Phase::backward}, Collective{kind, MeetingId(3), 1, 7}, {bias, weight},
          {bias, weight});
   }
+  task(0, Lane::communication, {Phase::backward}, Collective{Kind::reduce_scatter, MeetingId(4), 1, 7, 0, true}, {bias, piece},
+       {piece});
   task(0, Lane::compute, {Phase::update}, Update{op::Sgd{1.0 / 3, 0.9, 1e-300}}, {bias}, {bias});
   task(0, Lane::compute, {Phase::update}, Update{op::Adam{0, 0.1, 0.2, 0, 1e-4, true}}, {weight},
        {weight, state});
@@ -165,15 +170,20 @@ TEST(PlanText, TellsPlansApartExactlyWhenTheyDiffer) {
   differs(
       [](std::string&, Names&, Buffers&, Tasks& t) { std::get<Transfer>(t[1].action).peer = DeviceId(0); });
   differs([](std::string&, Names&, Buffers&, Tasks& t) { std::get<Collective>(t[10].action).rank = 5; });
+  differs([](std::string&, Names&, Buffers&, Tasks& t) { std::get<Collective>(t[15].action).accumulate = false; });
+  differs([](std::string&, Names&, Buffers& b, Tasks&) {
+    std::get<ParameterPart>(b[9].content).piece_begin = 4;
+    std::get<ParameterPart>(b[9].content).piece_end = 7;
+  });
   differs([](std::string&, Names&, Buffers&, Tasks& t) { t[0].action = Compute{op::Linear{}}; });
   differs([](std::string&, Names&, Buffers&, Tasks& t) {
     std::get<Delay>(t[4].action).duration = Nanoseconds(1);
   });
   differs([](std::string&, Names&, Buffers&, Tasks& t) {
-    std::get<op::Sgd>(std::get<Update>(t[13].action).optimizer).rate = 0.333333;
+    std::get<op::Sgd>(std::get<Update>(t[16].action).optimizer).rate = 0.333333;
   });
   differs([](std::string&, Names&, Buffers&, Tasks& t) {
-    std::get<op::Adam>(std::get<Update>(t[14].action).optimizer).beta2 = 0;
+    std::get<op::Adam>(std::get<Update>(t[17].action).optimizer).beta2 = 0;
   });
 }
 

@@ -203,7 +203,8 @@ class CpuBackend final : public Backend {
     for (const std::vector<BufferId>* list : {&task.reads, &task.writes}) {
       for (const BufferId id : *list) {
         const plan::Buffer& buffer = plan[id];
-        const bool weight = std::holds_alternative<plan::ParameterPart>(buffer.content) && buffer.shape.rank() == 2;
+        const auto* part = std::get_if<plan::ParameterPart>(&buffer.content);
+        const bool weight = part != nullptr && part->whole.rank() == 2;
         if ((buffer.dtype == DType::f64 && buffer.role != plan::Role::loss) ||
             weight != (buffer.order == plan::Order::tiled)) {
           return false;

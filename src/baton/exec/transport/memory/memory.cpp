@@ -18,6 +18,8 @@ struct Chunk {
   std::size_t buffer;
   std::int64_t begin;
   std::int64_t count;
+  std::size_t piece = 0;         // of the pieces that its share's member holds,
+  std::int64_t piece_begin = 0;  // where in it
 };
 
 constexpr std::int64_t chunk_elements = 8192;
@@ -30,7 +32,26 @@ struct alignas(64) Share {
   Bytes moved;             // all chunks together, once
 };
 
-enum class Move : std::uint8_t { copy, broadcast, all_reduce, reduce };
+enum class Move : std::uint8_t { copy, broadcast, all_reduce, reduce, reduce_scatter, all_gather };
+
+Move move_of(const Collective* collective) {
+  if (collective == nullptr) {
+    return Move::copy;
+  }
+  switch (collective->kind) {
+    case Collective::Kind::all_reduce:
+      return Move::all_reduce;
+    case Collective::Kind::broadcast:
+      return Move::broadcast;
+    case Collective::Kind::reduce:
+      return Move::reduce;
+    case Collective::Kind::reduce_scatter:
+      return Move::reduce_scatter;
+    case Collective::Kind::all_gather:
+      return Move::all_gather;
+  }
+  throw BugError("a collective of no kind");
+}
 
 /// What the members of one transfer or collective share.
 class Meeting {
@@ -42,7 +63,9 @@ class Meeting {
   DType dtype_;
   std::vector<std::vector<std::byte*>> buffers_;  // by rank (of a copy: source, target), then by buffer
   std::vector<std::vector<std::byte*>> parameters_;  // likewise, where the sum is applied and not kept
+  std::vector<std::vector<std::byte*>> pieces_;  // by rank, where members hold pieces
   double sgd_rate_ = 0;
+  bool accumulate_ = false;
   std::vector<Share> shares_;                     // by rank
   std::size_t chunk_count_ = 0;
   std::vector<Doorbell*> doorbells_;
@@ -98,20 +121,25 @@ class Meeting {
 
  private:
   void run(const Share& share, const Chunk& chunk) {
-    if (move_ == Move::copy || move_ == Move::broadcast) {
-      const std::int64_t width = size_of(dtype_);
+    const std::int64_t width = size_of(dtype_);
+    if (move_ == Move::all_gather) {
+      for (const std::vector<std::byte*>& whole : buffers_) {
+        std::memcpy(whole[chunk.buffer] + chunk.begin * width, pieces_[share.target][chunk.piece] + chunk.piece_begin * width,
+                    static_cast<std::size_t>(chunk.count * width));
+      }
+    } else if (move_ == Move::copy || move_ == Move::broadcast) {
       std::memcpy(buffers_[share.target][chunk.buffer] + chunk.begin * width,
                   buffers_[0][chunk.buffer] + chunk.begin * width, static_cast<std::size_t>(chunk.count * width));
     } else if (dtype_ == DType::f32) {
-      sum<float>(chunk);
+      sum<float>(share, chunk);
     } else {
-      sum<double>(chunk);
+      sum<double>(share, chunk);
     }
   }
 
   /// Adds in order of rank, whoever does it, so that every run gives the same bits.
   template <typename Real>
-  void sum(const Chunk& chunk) {
+  void sum(const Share& share, const Chunk& chunk) {
     const auto at = [&](std::size_t rank) {
       return reinterpret_cast<Real*>(buffers_[rank][chunk.buffer]) + chunk.begin;
     };
@@ -120,11 +148,14 @@ class Meeting {
     };
     const auto rate = static_cast<Real>(sgd_rate_);
     const std::size_t members = buffers_.size();
+    Real* const piece = move_ == Move::reduce_scatter
+                            ? reinterpret_cast<Real*>(pieces_[share.target][chunk.piece]) + chunk.piece_begin
+                            : nullptr;
     if (members == 2 && sgd_rate_ > 0) {
       apply_two(at(0), at(1), parameter(0), parameter(1), rate, chunk.count);
       return;
     }
-    if (members == 2) {
+    if (members == 2 && piece == nullptr) {
       sum_two(at(0), at(1), chunk.count);
       return;
     }
@@ -138,6 +169,12 @@ class Meeting {
         for (std::int64_t i = 0; i < count; ++i) {
           total[static_cast<std::size_t>(i)] += other[i];
         }
+      }
+      if (piece != nullptr) {
+        for (std::int64_t i = 0; i < count; ++i) {
+          piece[begin + i] = (accumulate_ ? piece[begin + i] : Real{0}) + total[static_cast<std::size_t>(i)];
+        }
+        continue;
       }
       for (std::size_t rank = 0; rank < (move_ == Move::all_reduce ? members : 1); ++rank) {
         if (sgd_rate_ > 0) {
@@ -292,6 +329,12 @@ class MemoryTransport final : public Transport {
         sent += r == rank ? share.moved * others : share.moved;
         received += r == rank ? share.moved * others : share.moved;
         break;
+      case Move::reduce_scatter:
+        (r == rank ? received : sent) += r == rank ? share.moved * others : share.moved;
+        break;
+      case Move::all_gather:
+        (r == rank ? sent : received) += r == rank ? share.moved * others : share.moved;
+        break;
     }
   }
 
@@ -300,16 +343,19 @@ class MemoryTransport final : public Transport {
     const std::span<const TaskId> members = plan.members(id);
     const plan::Task& first = plan[members[0]];
     const auto* collective = std::get_if<Collective>(&first.action);
-    const Move move = collective == nullptr                                     ? Move::copy
-                      : collective->kind == Collective::Kind::all_reduce ? Move::all_reduce
-                      : collective->kind == Collective::Kind::broadcast  ? Move::broadcast
-                                                                         : Move::reduce;
+    const Move move = move_of(collective);
     const std::span<const BufferId> buffers = plan::payload(first);
     auto meeting = std::make_unique<Meeting>(move, plan[buffers[0]].dtype, members.size());
     for (const TaskId member : members) {
       const plan::Task& task = plan[member];
       const Addresses& addresses = crossing_.addresses[member.index()];
-      meeting->buffers_[rank_of(task)] = task.reads.empty() ? addresses.writes : addresses.reads;
+      meeting->buffers_[rank_of(task)] =
+          task.reads.empty() || move == Move::all_gather ? addresses.writes : addresses.reads;
+      if (move == Move::reduce_scatter || move == Move::all_gather) {
+        meeting->pieces_.resize(members.size());
+        meeting->pieces_[rank_of(task)] = move == Move::all_gather ? addresses.reads : addresses.writes;
+        meeting->accumulate_ = collective->accumulate;
+      }
       if (collective != nullptr && collective->sgd_rate > 0) {
         meeting->sgd_rate_ = collective->sgd_rate;
         meeting->parameters_.resize(members.size());
@@ -334,6 +380,11 @@ class MemoryTransport final : public Transport {
     const auto members = static_cast<std::int64_t>(meeting.shares_.size());
     for (std::int64_t rank = 0; rank < members; ++rank) {
       Share& share = meeting.shares_[static_cast<std::size_t>(rank)];
+      if (!meeting.pieces_.empty()) {
+        deal_pieces(meeting, plan, buffers, static_cast<std::uint32_t>(rank));
+        meeting.chunk_count_ += share.chunks.size();
+        continue;
+      }
       std::int64_t begin = 0;
       std::int64_t end = 0;
       switch (meeting.move_) {
@@ -349,6 +400,9 @@ class MemoryTransport final : public Transport {
         case Move::reduce:
           end = rank == 0 ? total : 0;
           break;
+        case Move::reduce_scatter:
+        case Move::all_gather:
+          break;  // dealt above
       }
       share.moved = Bytes((end - begin) * size_of(meeting.dtype_));
       std::int64_t start = 0;  // of the buffer, in the run of all buffers
@@ -360,6 +414,22 @@ class MemoryTransport final : public Transport {
         start += extent;
       }
       meeting.chunk_count_ += share.chunks.size();
+    }
+  }
+
+  /// To each member its own pieces.
+  static void deal_pieces(Meeting& meeting, const plan::Plan& plan, std::span<const BufferId> buffers, std::uint32_t rank) {
+    Share& share = meeting.shares_[rank];
+    share.target = rank;
+    std::size_t piece = 0;
+    for (std::size_t b = 0; b < buffers.size(); ++b) {
+      const plan::Piece range =
+          plan::piece_of(plan[buffers[b]].shape.elements(), rank, static_cast<std::uint32_t>(meeting.shares_.size()));
+      for (std::int64_t at = range.begin; at < range.end; at += chunk_elements) {
+        share.chunks.push_back({b, at, std::min(chunk_elements, range.end - at), piece, at - range.begin});
+      }
+      piece += range.size() > 0 ? 1 : 0;
+      share.moved += Bytes(range.size() * size_of(meeting.dtype_));
     }
   }
 
