@@ -8,6 +8,7 @@
 #include "baton/base/error.h"
 #include "baton/schedule/replay.h"
 #include "baton/schedule/run.h"
+#include "baton/schedule/text.h"
 
 namespace baton::schedule {
 namespace {
@@ -104,11 +105,6 @@ std::string deadlock(const Orders& orders, const Run& stuck) {
 }
 
 }  // namespace
-
-std::string to_text(const Action& action) {
-  return fmt::format("{}{}{}", action.stage, "FBIW"[static_cast<std::size_t>(action.kind)],
-                     action.micro_batch);
-}
 
 std::int64_t stages(const Grid& grid) {
   std::int64_t count = 0;

@@ -29,9 +29,6 @@ struct Grid {
   bool operator==(const Grid&) const = default;
 };
 
-/// `2F0`.
-std::string to_text(const Action& action);
-
 std::int64_t stages(const Grid& grid);
 std::int64_t micro_batches(const Grid& grid);
 /// By stage: its device. The grid must have no flaw.

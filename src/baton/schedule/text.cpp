@@ -4,7 +4,8 @@
 
 #include <algorithm>
 #include <charconv>
-#include <set>
+#include <optional>
+#include <vector>
 
 #include "baton/base/error.h"
 #include "baton/base/text.h"
@@ -51,6 +52,11 @@ std::optional<Action> parse_action(std::string_view text) {
 }
 
 }  // namespace
+
+std::string to_text(const Action& action) {
+  return fmt::format("{}{}{}", action.stage, letters[static_cast<std::size_t>(action.kind)],
+                     action.micro_batch);
+}
 
 std::string to_csv(const Grid& grid) {
   std::string out;

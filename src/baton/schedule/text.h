@@ -7,6 +7,9 @@
 
 namespace baton::schedule {
 
+/// `2F0`.
+std::string to_text(const Action& action);
+
 /// PyTorch's file of a schedule, compute actions only: a line a device, a cell a slot, empty where it waits.
 std::string to_csv(const Grid& grid);
 /// The inverse; rows are filled up to the longest. A usage error names the line and the cell. Says nothing

@@ -1,0 +1,34 @@
+#pragma once
+
+#include "baton/schedule/schedule.h"
+
+/// The schedules that Baton knows; each is a pure function of the pipeline, with no flaw for any it does not
+/// refuse. p devices, m micro-batches, v chunks; F, I and W take one unit of time, B takes two.
+namespace baton::schedule {
+
+/// One micro-batch at a time, forth and back.
+Grid naive(const Pipeline& pipeline);
+/// All forwards, then all backwards (Huang et al. 2019). Waits 3(p-1); keeps m activations.
+Grid gpipe(const Pipeline& pipeline);
+/// One forward, one backward by turns (Narayanan et al. 2019). Waits 3(p-1); stage s keeps p-s activations.
+Grid one_forward_one_backward(const Pipeline& pipeline);
+/// The same with v stages on each device (Narayanan et al. 2021). Waits 3(p-1) of chunks that are v times as
+/// small. Any m: micro-batches go in groups of p or a few more, as even as can be; with m < p it waits
+/// 3(v-1)(p-m) longer.
+Grid interleaved(const Pipeline& pipeline);
+/// All forwards of a stage, then of the device's next; then the backwards (Lamy-Poirier 2022). In order of
+/// the micro-batches also in the backward, where PyTorch goes down, so that gradients add up in one order in
+/// all schedules.
+Grid looped_bfs(const Pipeline& pipeline);
+/// Qi et al. 2023: 1f1b with the weights' halves put off as far as 1f1b's memory on device 0 allows. Waits
+/// p-1.
+Grid zero_bubble_h1(const Pipeline& pipeline);
+/// The same with twice the forwards ahead: keeps 2p-1 activations, and waits for nothing once it has begun.
+Grid zero_bubble_h2(const Pipeline& pipeline);
+/// Two stages a device, there and back: stage s on device s, then 2p-1-s. Keeps 2p activations of half the
+/// size: those of 1f1b's device 0; waits for nothing once it has begun.
+Grid zero_bubble_v(const Pipeline& pipeline);
+/// Interleaved with the halves of zb-h1.
+Grid interleaved_zero_bubble(const Pipeline& pipeline);
+
+}  // namespace baton::schedule
