@@ -59,7 +59,8 @@ class Training {
 
   /// The buffers that hold a parameter from step to step: one on each device that has a copy.
   std::map<std::string, std::vector<BufferId>> parameter_buffers() const;
-  /// The parameters; fails the test where two devices' copies differ in a bit.
+  /// The parameters, put together from what the devices hold; fails the test where two copies differ in a bit or
+  /// something is missing.
   Weights weights() const;
 
  private:
@@ -72,6 +73,9 @@ class Training {
 
 Outcome train(const Case& one, std::int64_t steps = 10, exec::DataOptions data = {},
               std::unique_ptr<exec::Backend> backend = nullptr);
+
+/// Nothing where the strategy refuses the case.
+std::optional<Outcome> train_unless_refused(const Case& one, std::int64_t steps = 10, exec::DataOptions data = {});
 
 /// Equal to the bit, signs of zeros included; says where they first differ.
 testing::AssertionResult same_bits(const std::vector<double>& expected, const std::vector<double>& actual);

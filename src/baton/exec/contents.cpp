@@ -105,6 +105,24 @@ void fill_initial(const Buffer& buffer, std::byte* memory, const Source& source,
   }
 }
 
+std::vector<std::int64_t> places_in_parameter(const Buffer& buffer) {
+  const auto& part = std::get<ParameterPart>(buffer.content);
+  const Shape shape = part.shape();
+  const std::int64_t columns = shape.elements() / shape[0];
+  const std::int64_t whole_columns = part.whole.elements() / part.whole[0];
+  std::vector<std::int64_t> places(static_cast<std::size_t>(buffer.shape.elements()), -1);
+  for (std::int64_t i = 0; i < shape.elements(); ++i) {
+    const std::int64_t row = i / columns + (part.axis == 0 ? part.begin : 0);
+    const std::int64_t column = i % columns + (part.axis == 0 ? 0 : part.begin);
+    const bool piece = part.piece_end != 0;
+    const std::int64_t at = piece ? offset_in(shape, buffer.order, i) - part.piece_begin : i;
+    if (!piece || (at >= 0 && at < buffer.shape.elements())) {
+      places[static_cast<std::size_t>(at)] = row * whole_columns + column;
+    }
+  }
+  return places;
+}
+
 std::vector<double> read_elements(const Buffer& buffer, const std::byte* memory) {
   std::vector<double> elements(static_cast<std::size_t>(buffer.shape.elements()));
   for (std::size_t i = 0; i < elements.size(); ++i) {

@@ -23,6 +23,10 @@ struct Source {
 /// the samples from `first_sample` on. What is put in does not depend on how things are split.
 void fill_initial(const plan::Buffer& buffer, std::byte* memory, const Source& source, std::int64_t first_sample);
 
+/// Of a buffer that holds a parameter, a part or a piece of one: by element as `read_elements` gives them, its number in the
+/// whole parameter, row-major.
+std::vector<std::int64_t> places_in_parameter(const plan::Buffer& buffer);
+
 /// The buffer's elements as a row-major tensor of doubles.
 std::vector<double> read_elements(const plan::Buffer& buffer, const std::byte* memory);
 /// The inverse: rounds to the buffer's type.

@@ -122,6 +122,10 @@ class Executor::Impl {
     std::sort(losses_.begin(), losses_.end(), [&](BufferId a, BufferId b) {
       return std::get<plan::BatchRows>(plan_[a].content).begin < std::get<plan::BatchRows>(plan_[b].content).begin;
     });
+    // Where tensors are divided, each of the devices computes the same loss: it counts once.
+    losses_.erase(std::unique(losses_.begin(), losses_.end(),
+                              [&](BufferId a, BufferId b) { return plan_[a].content == plan_[b].content; }),
+                  losses_.end());
     classes_ = output_width();
     fill_all();
   }

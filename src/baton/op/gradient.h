@@ -27,7 +27,8 @@ struct BackwardCall {
 /// for ops that give gradients of parameters.
 Op accumulating(Op op);
 
-/// The backward of a forward op, in the order in which it must run. Empty for ops that have none.
+/// The backward of a forward op, in the order in which it must run. Empty for ops that have none. That of a partial Linear
+/// includes the bias that is added to the sum.
 std::vector<BackwardCall> gradient(const Op& forward);
 
 }  // namespace baton::op

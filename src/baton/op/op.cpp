@@ -11,11 +11,11 @@ namespace {
 /// The names, in the order of the variant.
 constexpr std::array<std::string_view, std::variant_size_v<Op>> names{
     "linear", "linear_backward_input", "linear_backward_weight", "relu", "relu_backward",
-    "mean_squared_error", "cross_entropy", "matrix_product", "add"};
+    "mean_squared_error", "cross_entropy", "matrix_product", "add", "add_bias", "add_bias_backward"};
 
 const std::array<Op, std::variant_size_v<Op>> prototypes{
     Linear{}, LinearBackwardInput{}, LinearBackwardWeight{}, Relu{}, ReluBackward{}, MeanSquaredError{},
-    CrossEntropy{}, MatrixProduct{}, Add{}};
+    CrossEntropy{}, MatrixProduct{}, Add{}, AddBias{}, AddBiasBackward{}};
 
 Bytes size(const Operand& operand) { return Bytes(operand.shape.elements() * size_of(operand.dtype)); }
 
@@ -52,9 +52,9 @@ struct Law {
     return weight[1] == x[1] && weight[0] == y[1] && x[0] == y[0];
   }
 
-  bool operator()(const Linear&) const {
-    return arity(3, 1) && matrices({&in(0), &in(1), &out(0)}) && fits(in(0), in(1), out(0)) &&
-           in(2) == Shape{in(1)[0]};
+  bool operator()(const Linear& o) const {
+    return arity(o.partial ? 2 : 3, 1) && matrices({&in(0), &in(1), &out(0)}) && fits(in(0), in(1), out(0)) &&
+           (o.partial ? !o.relu : in(2) == Shape{in(1)[0]});
   }
   bool operator()(const LinearBackwardInput& o) const {
     return arity(o.mask ? 3 : 2, 1) && matrices({&in(0), &in(1), &out(0)}) && fits(out(0), in(1), in(0)) &&
@@ -62,8 +62,10 @@ struct Law {
   }
   bool operator()(const LinearBackwardWeight& o) const {
     const bool updates = o.accumulate || o.sgd_rate > 0;
-    return arity(updates ? 4 : 2, 2) && matrices({&in(0), &in(1), &out(0)}) && fits(in(0), out(0), in(1)) &&
-           out(1) == Shape{out(0)[0]} && (!updates || (in(2) == out(0) && in(3) == out(1)));
+    const std::size_t count = o.partial ? 1 : 2;
+    return arity(updates ? 2 + count : 2, count) && matrices({&in(0), &in(1), &out(0)}) && fits(in(0), out(0), in(1)) &&
+           (o.partial || out(1) == Shape{out(0)[0]}) &&
+           (!updates || (in(2) == out(0) && (o.partial || in(3) == out(1))));
   }
   bool operator()(const Relu&) const { return arity(1, 1) && in(0) == out(0); }
   bool operator()(const ReluBackward&) const { return arity(2, 1) && in(0) == in(1) && in(0) == out(0); }
@@ -80,6 +82,13 @@ struct Law {
            out(0) == Shape{in(0)[0], in(1)[1]};
   }
   bool operator()(const Add&) const { return arity(2, 1) && in(0) == in(1) && in(0) == out(0); }
+  bool operator()(const AddBias&) const {
+    return arity(2, 1) && matrices({&in(0)}) && in(1) == Shape{in(0)[1]} && in(0) == out(0);
+  }
+  bool operator()(const AddBiasBackward& o) const {
+    return arity(o.accumulate ? 2 : 1, 1) && matrices({&in(0)}) && out(0) == Shape{in(0)[1]} &&
+           (!o.accumulate || in(1) == out(0));
+  }
 };
 
 /// One floating type throughout, but for the labels and the loss, whose types the law itself fixes.
@@ -108,6 +117,8 @@ struct Arithmetic {
     return Flops(2 * reads[0].shape.elements() * reads[1].shape[1]);
   }
   Flops operator()(const Add&) const { return each(1); }
+  Flops operator()(const AddBias&) const { return each(1); }
+  Flops operator()(const AddBiasBackward&) const { return each(1); }
 };
 
 }  // namespace

@@ -16,9 +16,11 @@
 /// A new op is a struct here, its entries in op.cpp and gradient.cpp, and a loop in the reference backend.
 namespace baton::op {
 
-/// y = x Wᵀ + b. Reads x, W, b; writes y. With `relu`, y = max(0, ·).
+/// y = x Wᵀ + b. Reads x, W, b; writes y. With `relu`, y = max(0, ·). With `partial` y is one term of a sum over devices: it
+/// reads no b, which is added to the sum.
 struct Linear {
   bool relu = false;
+  bool partial = false;
   bool operator==(const Linear&) const = default;
 };
 
@@ -30,10 +32,12 @@ struct LinearBackwardInput {
 };
 
 /// dW = dyᵀ x, db = Σ dy. Reads x, dy; writes dW, db. With `accumulate` it adds to them (and so reads them).
-/// With `sgd_rate` above zero it reads and writes W and b instead: W −= rate · dW, and no gradient is kept.
+/// With `sgd_rate` above zero it reads and writes W and b instead: W −= rate · dW, and no gradient is kept. With `partial`
+/// there is no b and no db.
 struct LinearBackwardWeight {
   bool accumulate = false;
   double sgd_rate = 0;
+  bool partial = false;
   bool operator==(const LinearBackwardWeight&) const = default;
 };
 
@@ -70,8 +74,19 @@ struct Add {
   bool operator==(const Add&) const = default;
 };
 
+/// y = x + b, the same b in each row. Reads x, b; writes y.
+struct AddBias {
+  bool operator==(const AddBias&) const = default;
+};
+
+/// db = Σ dy over the rows. Reads dy; writes db. With `accumulate` it adds to it (and so reads it).
+struct AddBiasBackward {
+  bool accumulate = false;
+  bool operator==(const AddBiasBackward&) const = default;
+};
+
 using Op = std::variant<Linear, LinearBackwardInput, LinearBackwardWeight, Relu, ReluBackward, MeanSquaredError,
-                        CrossEntropy, MatrixProduct, Add>;
+                        CrossEntropy, MatrixProduct, Add, AddBias, AddBiasBackward>;
 
 /// Calls `visit(name, field)` for each attribute of an op, in the order in which they are written.
 template <typename Visit>
@@ -105,11 +120,15 @@ template <typename Visit>
 void attributes(Op& op, Visit visit) {
   struct {
     Visit& visit;
-    void operator()(Linear& o) { visit("relu", o.relu); }
+    void operator()(Linear& o) {
+      visit("relu", o.relu);
+      visit("partial", o.partial);
+    }
     void operator()(LinearBackwardInput& o) { visit("mask", o.mask); }
     void operator()(LinearBackwardWeight& o) {
       visit("accumulate", o.accumulate);
       visit("sgd_rate", o.sgd_rate);
+      visit("partial", o.partial);
     }
     void operator()(Relu&) {}
     void operator()(ReluBackward&) {}
@@ -117,6 +136,8 @@ void attributes(Op& op, Visit visit) {
     void operator()(CrossEntropy& o) { visit("rows", o.rows); }
     void operator()(MatrixProduct&) {}
     void operator()(Add&) {}
+    void operator()(AddBias&) {}
+    void operator()(AddBiasBackward& o) { visit("accumulate", o.accumulate); }
   } dispatch{visit};
   std::visit(dispatch, op);
 }

@@ -23,20 +23,27 @@ void Draft::rearrange(const std::vector<bool>& dropped, std::vector<std::vector<
   std::vector<Task> arranged;
   std::vector<TaskId> place(tasks.size());
   std::map<std::pair<DeviceId, Lane>, TaskId> latest;
+  const auto follow = [&](Task& task, std::size_t at) {
+    for (TaskId& id : task.after) {
+      check(id.index() < at, "a task at place {} comes after task {}", at, id.value);
+      id = place[id.index()];
+    }
+    std::erase_if(task.after, [](TaskId id) { return !id.valid(); });
+  };
   const auto put = [&](std::size_t at) {
-    std::move(behind[at].begin(), behind[at].end(), std::back_inserter(arranged));
+    for (Task& task : behind[at]) {
+      follow(task, at);
+      latest[{task.device, task.lane}] = TaskId(arranged.size());
+      arranged.push_back(std::move(task));
+    }
   };
   put(0);
   for (std::size_t i = 0; i < tasks.size(); ++i) {
     TaskId& before = latest[{tasks[i].device, tasks[i].lane}];
     if (!dropped[i]) {
+      follow(tasks[i], i);
       before = TaskId(arranged.size());
       arranged.push_back(std::move(tasks[i]));
-      for (TaskId& id : arranged.back().after) {
-        check(id.index() < i, "task {} comes after task {}", i, id.value);
-        id = place[id.index()];
-      }
-      std::erase_if(arranged.back().after, [](TaskId id) { return !id.valid(); });
     }
     place[i] = before;
     put(i + 1);

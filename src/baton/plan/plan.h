@@ -20,8 +20,8 @@ struct Draft {
   std::uint32_t meetings = 0;
 
   BufferId add(Buffer buffer);
-  /// Drops tasks, and puts others behind those that stay: `behind[0]` before everything, `behind[i + 1]` behind task i. What
-  /// came after a dropped task comes after the one before it of its lane.
+  /// Drops tasks, and puts others behind those that stay: `behind[0]` before everything, `behind[i + 1]` behind task i; these
+  /// name others by the places that those have now. What came after a dropped task comes after the one before it of its lane.
   void rearrange(const std::vector<bool>& dropped, std::vector<std::vector<Task>> behind);
   MeetingId new_meeting() { return MeetingId(meetings++); }
   const Buffer& operator[](BufferId id) const { return buffers[id.index()]; }

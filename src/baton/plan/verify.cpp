@@ -97,14 +97,22 @@ class Judge {
     return true;
   }
 
+  /// An op that adds has what it writes as its last operands.
+  static bool adds_to_what_it_writes(const op::Op& op, const Task& task) {
+    const auto* weight = std::get_if<op::LinearBackwardWeight>(&op);
+    const auto* bias = std::get_if<op::AddBiasBackward>(&op);
+    const bool adds = weight != nullptr ? weight->accumulate || weight->sgd_rate > 0 : bias != nullptr && bias->accumulate;
+    return !adds || std::equal(task.writes.begin(), task.writes.end(),
+                               task.reads.end() - static_cast<std::ptrdiff_t>(task.writes.size()), task.reads.end());
+  }
+
   void check_shapes() {
     for (std::size_t i = 0; i < plan_.tasks().size(); ++i) {
       const Task& task = plan_.tasks()[i];
       if (const auto* compute = std::get_if<Compute>(&task.action)) {
         if (const auto why = op::mismatch(compute->op, operands(task.reads), operands(task.writes))) {
           report(Rule::shape, {TaskId(i)}, fmt::format("{}: {}", plan_.describe(TaskId(i)), *why));
-        } else if (std::holds_alternative<op::LinearBackwardWeight>(compute->op) && task.reads.size() == 4 &&
-                   !std::equal(task.writes.begin(), task.writes.end(), task.reads.begin() + 2)) {
+        } else if (!adds_to_what_it_writes(compute->op, task)) {
           report(Rule::shape, {TaskId(i)}, fmt::format("{} adds to other buffers than it writes", plan_.describe(TaskId(i))));
         }
       } else if (const auto* update = std::get_if<Update>(&task.action)) {

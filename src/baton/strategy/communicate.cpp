@@ -38,10 +38,13 @@ class Insertions {
   std::vector<std::vector<Task>> behind_;
 };
 
-/// The gradients of one parameter: which buffer each device holds, and where the last of them is written.
+/// The gradients of one parameter: which buffer each device holds, and where it is written last.
 struct GradientCopies {
-  std::map<DeviceId, BufferId> by_device;
-  std::size_t written_behind = 0;
+  struct Copy {
+    BufferId id;
+    std::size_t written_behind = 0;
+  };
+  std::map<DeviceId, Copy> by_device;
 };
 
 std::map<std::uint32_t, GradientCopies> gradients_of_parameters(const Draft& draft) {
@@ -50,13 +53,61 @@ std::map<std::uint32_t, GradientCopies> gradients_of_parameters(const Draft& dra
     for (const BufferId id : draft.tasks[i].writes) {
       const auto* part = std::get_if<ParameterPart>(&draft[id].content);
       if (part != nullptr && draft[id].role == Role::gradient) {
-        GradientCopies& copy = copies[part->ordinal];
-        copy.by_device[draft[id].device] = id;
-        copy.written_behind = i + 1;
+        copies[part->ordinal].by_device[draft[id].device] = {id, i + 1};
       }
     }
   }
   return copies;
+}
+
+DeviceGroups one_group(const Draft& draft) {
+  DeviceGroups groups(1);
+  for (std::size_t d = 0; d < draft.devices.size(); ++d) {
+    groups[0].push_back(DeviceId(d));
+  }
+  return groups;
+}
+
+/// Adds the buckets of one group of devices.
+void all_reduce_group(Draft& draft, Insertions& insertions, const std::map<std::uint32_t, GradientCopies>& gradients,
+                      Bytes first_bucket, Bytes bucket, const std::vector<DeviceId>& group) {
+  std::map<DeviceId, std::vector<BufferId>> members;
+  Bytes size;
+  Bytes limit = first_bucket;
+  std::size_t behind = 0;
+  const auto close = [&] {
+    if (members.size() > 1) {
+      const MeetingId meeting = draft.new_meeting();
+      plan::Labels labels = draft.tasks[behind - 1].labels;
+      std::uint32_t rank = 0;
+      for (auto& [device, buffers] : members) {
+        insertions.add(behind, communication(Collective{Collective::Kind::all_reduce, meeting, rank++,
+                                                        static_cast<std::uint32_t>(members.size())},
+                                             device, labels, buffers, buffers));
+      }
+    }
+    members.clear();
+    size = Bytes(0);
+    behind = 0;
+    limit = bucket;
+  };
+  for (auto entry = gradients.rbegin(); entry != gradients.rend(); ++entry) {
+    Bytes added;
+    for (const DeviceId device : group) {
+      if (const auto found = entry->second.by_device.find(device); found != entry->second.by_device.end()) {
+        members[device].push_back(found->second.id);
+        behind = std::max(behind, found->second.written_behind);
+        added = draft[found->second.id].size();
+      }
+    }
+    size += added;
+    if (size >= limit) {
+      close();
+    }
+  }
+  if (size.count > 0) {
+    close();
+  }
 }
 
 }  // namespace
@@ -124,8 +175,9 @@ plan::Draft add_transfers(plan::Draft draft) {
         written_behind.push_back(0);
         const MeetingId meeting = draft.new_meeting();
         const std::size_t at = written_behind[id.index()];
-        insertions.add(at, communication(plan::Transfer{plan::Transfer::End::send, meeting, task.device}, from,
-                                         task.labels, {id}, {}));
+        plan::Labels sent = task.labels;  // what it is for, but the stage it leaves
+        sent.stage = at == 0 ? -1 : draft.tasks[at - 1].labels.stage;
+        insertions.add(at, communication(plan::Transfer{plan::Transfer::End::send, meeting, task.device}, from, sent, {id}, {}));
         insertions.add(at, communication(plan::Transfer{plan::Transfer::End::receive, meeting, from}, task.device,
                                          task.labels, {}, {found->second}));
       }
@@ -142,41 +194,11 @@ plan::Draft add_transfers(plan::Draft draft) {
   return draft;
 }
 
-plan::Draft all_reduce_gradients(plan::Draft draft, Bytes first_bucket, Bytes bucket) {
+plan::Draft all_reduce_gradients(plan::Draft draft, Bytes first_bucket, Bytes bucket, const DeviceGroups& groups) {
   const std::map<std::uint32_t, GradientCopies> gradients = gradients_of_parameters(draft);
   Insertions insertions(draft);
-  std::map<DeviceId, std::vector<BufferId>> members;
-  Bytes size;
-  Bytes limit = first_bucket;
-  std::size_t behind = 0;
-  const auto close = [&] {
-    if (members.size() > 1) {
-      const MeetingId meeting = draft.new_meeting();
-      plan::Labels labels = draft.tasks[behind - 1].labels;
-      std::uint32_t rank = 0;
-      for (auto& [device, buffers] : members) {
-        insertions.add(behind, communication(Collective{Collective::Kind::all_reduce, meeting, rank++,
-                                                        static_cast<std::uint32_t>(members.size())},
-                                             device, labels, buffers, buffers));
-      }
-    }
-    members.clear();
-    size = Bytes(0);
-    behind = 0;
-    limit = bucket;
-  };
-  for (auto entry = gradients.rbegin(); entry != gradients.rend(); ++entry) {
-    for (const auto& [device, id] : entry->second.by_device) {
-      members[device].push_back(id);
-    }
-    size += draft[entry->second.by_device.begin()->second].size();
-    behind = std::max(behind, entry->second.written_behind);
-    if (size >= limit) {
-      close();
-    }
-  }
-  if (size.count > 0) {
-    close();
+  for (const std::vector<DeviceId>& group : groups.empty() ? one_group(draft) : groups) {
+    all_reduce_group(draft, insertions, gradients, first_bucket, bucket, group);
   }
   insertions.apply(draft);
   return draft;
@@ -186,10 +208,10 @@ plan::Draft reduce_gradients_to(plan::Draft draft, DeviceId owner) {
   std::map<DeviceId, std::vector<BufferId>> members;
   std::size_t behind = 0;
   for (const auto& [ordinal, copies] : gradients_of_parameters(draft)) {
-    for (const auto& [device, id] : copies.by_device) {
-      members[device].push_back(id);
+    for (const auto& [device, copy] : copies.by_device) {
+      members[device].push_back(copy.id);
+      behind = std::max(behind, copy.written_behind);
     }
-    behind = std::max(behind, copies.written_behind);
   }
   if (members.size() < 2) {
     return draft;

@@ -99,7 +99,7 @@ void fuse_sgd(Draft& draft) {
   for (std::size_t i = 0; i < draft.tasks.size(); ++i) {
     Task& task = draft.tasks[i];
     const auto* backward = op_of<op::LinearBackwardWeight>(task);
-    if (backward == nullptr || backward->accumulate || backward->sgd_rate > 0) {
+    if (backward == nullptr || backward->accumulate || backward->sgd_rate > 0 || backward->partial) {
       continue;
     }
     const std::size_t* reader = uses.only_reader(draft, task.writes[0]);

@@ -18,10 +18,24 @@ plan::Draft replicate_parameters(plan::Draft draft);
 /// After: every task touches buffers of its own device only.
 plan::Draft add_transfers(plan::Draft draft);
 
-/// Sums the gradients of each parameter over the devices that hold one, in buckets, in the reverse order of the
-/// parameters; a bucket is closed when it reaches its size, and reduced as soon as its last gradient is there.
-/// After: every device holds the same gradients.
-plan::Draft all_reduce_gradients(plan::Draft draft, Bytes first_bucket, Bytes bucket);
+/// Devices that hold the same part of the model and differ in their share of the batch: those among which gradients are
+/// summed, and over which ZeRO divides. Each device stands in one group.
+using DeviceGroups = std::vector<std::vector<DeviceId>>;
+
+/// Sums the gradients of each parameter over the devices of each group that hold one, in buckets, in the reverse order of the
+/// parameters; a bucket is closed when it reaches its size, and reduced as soon as its last gradient is there. No groups:
+/// all devices are one.
+/// After: every device of a group holds the same gradients.
+plan::Draft all_reduce_gradients(plan::Draft draft, Bytes first_bucket, Bytes bucket, const DeviceGroups& groups = {});
+
+/// ZeRO: divides over the devices of each group what they would all hold.
+///   1   optimizer states and what lives on of the parameters; whole parameters are gathered at the start of each step and kept
+///       to its end, gradients are reduce-scattered once they are final
+///   2   gradients too: each micro-batch's are reduce-scattered and added to the piece that a device keeps
+///   3   whole parameters too: a block's are gathered for its forward, let go, and gathered again for its backward, the next
+///       block's while this one computes
+/// After: what persists of a parameter, and its final gradient, are pieces.
+plan::Draft divide_over_replicas(plan::Draft draft, std::int64_t stage, const DeviceGroups& groups);
 
 /// Sums all gradients into those of `owner`, in one reduction after the last of them.
 plan::Draft reduce_gradients_to(plan::Draft draft, DeviceId owner);

@@ -1,9 +1,24 @@
 #include "baton/strategy/step.h"
 
+#include <algorithm>
+
 #include "baton/base/error.h"
 #include "baton/base/text.h"
 
 namespace baton::strategy {
+
+namespace {
+
+/// The place of a word in a list of names.
+std::size_t index_of(const std::vector<std::string>& names, std::string_view name, std::string_view what) {
+  const auto found = std::find(names.begin(), names.end(), canonical(name));
+  if (found == names.end()) {
+    throw usage_error("unknown {} '{}': choose {}", what, name, either(names));
+  }
+  return static_cast<std::size_t>(found - names.begin());
+}
+
+}  // namespace
 
 const std::vector<std::string>& loss_names() {
   static const std::vector<std::string> names{"mse", "cross-entropy"};
@@ -22,6 +37,24 @@ Loss loss_by_name(std::string_view name) {
 }
 
 std::string_view to_text(Loss loss) { return loss_names()[static_cast<std::size_t>(loss)]; }
+
+const std::vector<std::string>& recompute_names() {
+  static const std::vector<std::string> names{"none", "alternate", "all"};
+  return names;
+}
+
+Recompute recompute_by_name(std::string_view name) {
+  return static_cast<Recompute>(index_of(recompute_names(), name, "what is recomputed"));
+}
+
+const std::vector<std::string>& balance_names() {
+  static const std::vector<std::string> names{"even", "work", "memory"};
+  return names;
+}
+
+Balance balance_by_name(std::string_view name) {
+  return static_cast<Balance>(index_of(balance_names(), name, "balance"));
+}
 
 DelayRequest parse_delay(std::string_view text) {
   DelayRequest request;

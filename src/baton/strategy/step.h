@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -12,6 +13,7 @@
 #include "baton/op/optimizer.h"
 #include "baton/plan/buffer.h"
 #include "baton/plan/task.h"
+#include "baton/schedule/grid.h"
 
 namespace baton::strategy {
 
@@ -30,10 +32,34 @@ struct Step {
   DType dtype = DType::f32;
 };
 
-/// How the work is split. Each strategy reads what concerns it.
+/// Which activations are let go after the forward and made again in the backward: none, the input of every second block of a
+/// stage, or all but about the root of a stage's block count.
+enum class Recompute : std::uint8_t { none, alternate, all };
+
+const std::vector<std::string>& recompute_names();
+Recompute recompute_by_name(std::string_view name);
+
+/// How blocks are dealt out to the stages of a pipeline where no split is given: by number, by arithmetic, or by the memory of
+/// parameters and activations.
+enum class Balance : std::uint8_t { even, work, memory };
+
+const std::vector<std::string>& balance_names();
+Balance balance_by_name(std::string_view name);
+
+/// How the work is split: devices = dp × pp × tp. Each strategy reads what concerns it.
 struct Layout {
-  std::vector<std::int64_t> split;      // blocks a stage; empty: as even as can be
-  std::int64_t micro_batches = 1;       // a replica's rows are worked off in so many pieces, gradients adding up
+  std::int64_t dp = 0;                  // replicas; 0: what the strategy makes of the devices
+  std::int64_t pp = 0;                  // devices that a replica's stages are spread over; likewise
+  std::int64_t tp = 0;                  // devices that each tensor is divided over; likewise
+  std::int64_t zero = 0;                // 1: optimizer states are divided over the replicas, 2: gradients too, 3: parameters too
+  std::string schedule;                 // of the pipeline; empty: the strategy's
+  std::optional<schedule::Grid> grid;   // a schedule of the user's own
+  std::int64_t chunks = 0;              // stages a device; 0: the schedule's
+  std::vector<std::int64_t> split;      // blocks a stage; empty: by `balance`
+  Balance balance = Balance::even;
+  Recompute recompute = Recompute::none;
+  std::int64_t micro_batches = 0;       // a replica's rows are worked off in so many pieces, gradients adding up; 0: one, and
+                                        // in a pipeline that overlaps them twice its devices
   Bytes bucket = Bytes(25 << 20);       // gradients are reduced together once they reach this size
   Bytes first_bucket = Bytes(1 << 20);  // a small first bucket lets communication begin early
 };

@@ -3,65 +3,229 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 
 #include "baton/base/error.h"
 #include "baton/base/text.h"
+#include "baton/schedule/schedule.h"
 #include "baton/strategy/passes.h"
+#include "baton/strategy/stages.h"
 #include "baton/strategy/training_step.h"
 
 namespace baton::strategy {
 namespace {
 
-/// No replicas yet. `rows` is what the smallest of them will have.
-Placement empty_placement(const Request& request, std::int64_t rows) {
-  if (request.layout.micro_batches < 1 || request.layout.micro_batches > rows) {
-    throw usage_error("{} micro-batches cannot be made of {} sample{} a replica", request.layout.micro_batches, rows,
+/// A named point in the space of layouts: which axis gets the devices that the user's own numbers leave, and what else the
+/// name stands for.
+struct Point {
+  enum class Axis : std::uint8_t { dp, pp, tp } rest = Axis::dp;
+  std::string_view schedule = "naive";
+  std::int64_t zero = 0;
+};
+
+/// A layout with nothing left open.
+struct Resolved {
+  std::int64_t dp = 1;
+  std::int64_t pp = 1;
+  std::int64_t tp = 1;
+  std::int64_t zero = 0;
+  std::optional<schedule::Grid> grid;  // where there are stages
+  std::int64_t stages = 1;
+  std::int64_t micro_batches = 1;
+
+  DeviceId device(std::int64_t p, std::int64_t d, std::int64_t t) const { return DeviceId(static_cast<std::size_t>((p * dp + d) * tp + t)); }
+};
+
+void resolve_axes(const Request& request, const Point& point, Resolved& resolved) {
+  const Layout& layout = request.layout;
+  const auto devices = static_cast<std::int64_t>(request.cluster.size());
+  const std::int64_t own_rows = layout.grid ? static_cast<std::int64_t>(layout.grid->rows.size()) : 0;
+  if (own_rows > 0 && layout.pp > 0 && layout.pp != own_rows) {
+    throw usage_error("the schedule's file has {} rows, one a device, but pp is {}", own_rows, layout.pp);
+  }
+  const std::array<std::int64_t, 3> asked{layout.dp, own_rows > 0 ? own_rows : layout.pp, layout.tp};
+  std::array<std::int64_t, 3> axes{};
+  std::int64_t product = 1;
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    axes[i] = asked[i] > 0 ? asked[i] : 1;
+    product *= axes[i];
+  }
+  const auto rest = static_cast<std::size_t>(point.rest);
+  if (asked[rest] == 0 && devices % product == 0) {
+    axes[rest] = devices / product;
+    product = devices;
+  }
+  if (product != devices) {
+    throw usage_error("dp × pp × tp = {} × {} × {} = {}, but there are {} devices: the product must be the number of devices",
+                      axes[0], axes[1], axes[2], product, devices);
+  }
+  resolved.dp = axes[0];
+  resolved.pp = axes[1];
+  resolved.tp = axes[2];
+}
+
+/// The number of micro-batches, and the grid where there is a pipeline.
+void resolve_schedule(const Request& request, const Point& point, Resolved& resolved) {
+  const Layout& layout = request.layout;
+  const std::int64_t rows = request.step.global_batch / resolved.dp;
+  if (layout.grid) {
+    if (const auto why = schedule::flaw(*layout.grid)) {
+      throw usage_error("the schedule cannot run: {}", *why);
+    }
+    resolved.grid = layout.grid;
+    resolved.micro_batches = schedule::micro_batches(*layout.grid);
+    if (layout.micro_batches > 0 && layout.micro_batches != resolved.micro_batches) {
+      throw usage_error("the schedule's file has {} micro-batches, but {} are asked for", resolved.micro_batches,
+                        layout.micro_batches);
+    }
+  } else {
+    const schedule::Schedule& schedule =
+        schedule::schedule_by_name(layout.schedule.empty() ? std::string(point.schedule) : layout.schedule);
+    const bool overlaps = schedule.name != "naive";
+    if (overlaps && resolved.pp == 1 && !layout.schedule.empty() && layout.pp != 1) {
+      throw usage_error("the schedule {} needs a pipeline: give it devices with --pp", schedule.name);
+    }
+    resolved.micro_batches = layout.micro_batches > 0 ? layout.micro_batches
+                             : overlaps               ? std::max<std::int64_t>(1, std::min(rows, 2 * resolved.pp))
+                                                      : 1;
+    if (resolved.micro_batches <= rows) {  // otherwise refused below
+      resolved.grid = schedule.grid({.devices = resolved.pp,
+                                     .chunks = layout.chunks > 0 ? layout.chunks : schedule.default_chunks,
+                                     .micro_batches = resolved.micro_batches});
+    }
+  }
+  if (resolved.micro_batches > rows) {
+    throw usage_error("{} micro-batches cannot be made of {} sample{} a replica", resolved.micro_batches, rows,
                       rows == 1 ? "" : "s");
   }
-  Placement placement;
-  placement.micro_batches = request.layout.micro_batches;
+  resolved.stages = schedule::stages(*resolved.grid);
+}
+
+Resolved resolve(const Request& request, const Point& point) {
+  Resolved resolved;
+  resolve_axes(request, point, resolved);
+  if (request.step.global_batch < resolved.dp) {
+    throw usage_error("a global batch of {} cannot be divided over {} devices: each needs a sample at least",
+                      request.step.global_batch, resolved.dp);
+  }
+  resolve_schedule(request, point, resolved);
+  resolved.zero = request.layout.zero > 0 ? request.layout.zero : point.zero;
+  if (resolved.zero > 3) {
+    throw usage_error("there is no stage {} of ZeRO: choose 1, 2 or 3", resolved.zero);
+  }
+  if (resolved.zero > 0 && resolved.dp == 1 && request.cluster.size() > 1) {
+    throw usage_error("ZeRO divides what replicas hold alike, but there is one replica: give it some with --dp");
+  }
+  return resolved;
+}
+
+std::vector<std::int64_t> blocks_of_stage(const Request& request, const Resolved& resolved) {
+  const auto blocks = static_cast<std::int64_t>(request.model.blocks().size());
+  const std::vector<std::int64_t>& split = request.layout.split;
+  if (split.empty()) {
+    if (resolved.stages > blocks) {
+      throw usage_error("{} has {} block{}, which cannot be split over {} {}: each stage needs a block at least",
+                        request.model.name(), blocks, blocks == 1 ? "" : "s", resolved.stages,
+                        resolved.stages == resolved.pp ? "devices" : "stages");
+    }
+    return balanced_stages(request.model, resolved.stages, request.step.global_batch, request.layout.balance);
+  }
+  if (resolved.stages == 1) {
+    throw usage_error("strategy {} does not split the model, so it takes no --split", request.strategy);
+  }
+  const std::int64_t placed = std::accumulate(split.begin(), split.end(), std::int64_t{0});
+  if (static_cast<std::int64_t>(split.size()) != resolved.stages || placed != blocks ||
+      std::any_of(split.begin(), split.end(), [](std::int64_t n) { return n < 1; })) {
+    throw usage_error("a split of {} stages and {} blocks does not fit {} {} and the {} blocks of {}", split.size(), placed,
+                      resolved.stages, resolved.stages == resolved.pp ? "devices" : "stages", blocks, request.model.name());
+  }
+  return split;
+}
+
+Placement place(const Request& request, const Resolved& resolved) {
+  Placement placement{.owner = {},
+                      .shards = resolved.tp,
+                      .micro_batches = resolved.micro_batches,
+                      .blocks_of_stage = blocks_of_stage(request, resolved),
+                      .grid = resolved.grid,
+                      .recompute = request.layout.recompute};
   for (const cluster::Device& device : request.cluster.devices()) {
     placement.devices.push_back(device.name);
   }
-  return placement;
-}
-
-void refuse_split(const Request& request) {
-  if (!request.layout.split.empty()) {
-    throw usage_error("strategy {} does not split the model, so it takes no --split", request.strategy);
-  }
-}
-
-/// A whole model on each device, each with its share of the batch.
-Placement replicas(const Request& request) {
-  refuse_split(request);
-  const auto devices = static_cast<std::int64_t>(request.cluster.size());
-  if (request.step.global_batch < devices) {
-    throw usage_error("a global batch of {} cannot be divided over {} devices: each needs a sample at least",
-                      request.step.global_batch, devices);
-  }
-  Placement placement = empty_placement(request, request.step.global_batch / devices);
+  const std::vector<std::int32_t> device_of_stage = schedule::device_of_stage(*resolved.grid);
   std::int64_t begin = 0;
-  for (const std::int64_t rows : even_split(request.step.global_batch, devices)) {
-    const DeviceId device(placement.replicas.size());
-    placement.replicas.push_back(
-        {{begin, begin + rows}, std::vector<DeviceId>(request.model.blocks().size(), device)});
+  for (const std::int64_t rows : even_split(request.step.global_batch, resolved.dp)) {
+    Placement::Replica replica{{begin, begin + rows}, {}};
+    for (std::size_t stage = 0; stage < placement.blocks_of_stage.size(); ++stage) {
+      const DeviceId device =
+          resolved.device(device_of_stage[stage], static_cast<std::int64_t>(placement.replicas.size()), 0);
+      replica.device_of_block.insert(replica.device_of_block.end(),
+                                     static_cast<std::size_t>(placement.blocks_of_stage[stage]), device);
+    }
+    placement.replicas.push_back(std::move(replica));
     begin += rows;
   }
   return placement;
 }
 
+DeviceGroups replica_groups(const Resolved& resolved) {
+  DeviceGroups groups;
+  for (std::int64_t p = 0; p < resolved.pp; ++p) {
+    for (std::int64_t t = 0; t < resolved.tp; ++t) {
+      groups.emplace_back();
+      for (std::int64_t d = 0; d < resolved.dp; ++d) {
+        groups.back().push_back(resolved.device(p, d, t));
+      }
+    }
+  }
+  return groups;
+}
+
+plan::Draft build(const Request& request, const Point& point) {
+  const Resolved resolved = resolve(request, point);
+  plan::Draft draft = add_transfers(training_step(request.model, request.step, place(request, resolved)));
+  if (resolved.zero > 0) {
+    draft = divide_over_replicas(std::move(draft), resolved.zero, replica_groups(resolved));
+  } else {
+    draft = all_reduce_gradients(std::move(draft), request.layout.first_bucket, request.layout.bucket, replica_groups(resolved));
+  }
+  return add_updates(std::move(draft), request.step.optimizer);
+}
+
+template <Point::Axis rest>
+plan::Draft build_plain(const Request& request) {
+  return build(request, {.rest = rest});
+}
+
+template <int stage>
+plan::Draft build_zero(const Request& request) {
+  return build(request, {.zero = stage});
+}
+
+/// The strategy of a schedule's name. Its request carries that name.
+plan::Draft build_pipeline(const Request& request) {
+  return build(request, {.rest = Point::Axis::pp, .schedule = request.strategy});
+}
+
+void refuse_layout(const Request& request, std::string_view why) {
+  const Layout& layout = request.layout;
+  if (layout.dp > 1 || layout.pp > 1 || layout.tp > 1 || layout.zero > 0 || !layout.schedule.empty() || layout.grid) {
+    throw usage_error("strategy {} {}, so it takes no --dp, --pp, --tp, --zero or --schedule", request.strategy, why);
+  }
+}
+
 plan::Draft build_single(const Request& request) {
-  refuse_split(request);
-  Placement placement = empty_placement(request, request.step.global_batch);
-  placement.replicas.push_back({{0, request.step.global_batch},
-                                std::vector<DeviceId>(request.model.blocks().size(), DeviceId(0))});
-  return add_updates(training_step(request.model, request.step, placement), request.step.optimizer);
+  refuse_layout(request, "uses one device");
+  const cluster::Cluster first({request.cluster.devices()[0]});
+  const Resolved resolved = resolve({.model = request.model, .cluster = first, .strategy = request.strategy, .step = request.step,
+                                     .layout = request.layout}, {});
+  return add_updates(training_step(request.model, request.step, place(request, resolved)), request.step.optimizer);
 }
 
 plan::Draft build_dp(const Request& request) {
-  Placement placement = replicas(request);
+  refuse_layout(request, "has one owner and whole replicas");
+  Placement placement = place(request, resolve(request, {}));
   placement.owner = DeviceId(0);
   plan::Draft draft = training_step(request.model, request.step, placement);
   draft = replicate_parameters(std::move(draft));
@@ -70,52 +234,30 @@ plan::Draft build_dp(const Request& request) {
   return add_updates(std::move(draft), request.step.optimizer);
 }
 
-plan::Draft build_ddp(const Request& request) {
-  plan::Draft draft = training_step(request.model, request.step, replicas(request));
-  draft = all_reduce_gradients(std::move(draft), request.layout.first_bucket, request.layout.bucket);
-  return add_updates(std::move(draft), request.step.optimizer);
-}
-
-plan::Draft build_layers(const Request& request) {
-  const auto blocks = static_cast<std::int64_t>(request.model.blocks().size());
-  const auto devices = static_cast<std::int64_t>(request.cluster.size());
-  std::vector<std::int64_t> split = request.layout.split;
-  if (split.empty()) {
-    if (devices > blocks) {
-      throw usage_error("{} has {} block{}, which cannot be split over {} devices: each stage needs a block at least",
-                        request.model.name(), blocks, blocks == 1 ? "" : "s", devices);
-    }
-    split = even_split(blocks, devices);
-  }
-  const std::int64_t placed = std::accumulate(split.begin(), split.end(), std::int64_t{0});
-  if (static_cast<std::int64_t>(split.size()) != devices || placed != blocks ||
-      std::any_of(split.begin(), split.end(), [](std::int64_t n) { return n < 1; })) {
-    throw usage_error("a split of {} stages and {} blocks does not fit {} devices and the {} blocks of {}", split.size(),
-                      placed, devices, blocks, request.model.name());
-  }
-  Placement placement = empty_placement(request, request.step.global_batch);
-  placement.replicas.push_back({{0, request.step.global_batch}, {}});
-  for (std::size_t stage = 0; stage < split.size(); ++stage) {
-    placement.replicas[0].device_of_block.insert(placement.replicas[0].device_of_block.end(),
-                                                 static_cast<std::size_t>(split[stage]), DeviceId(stage));
-  }
-  plan::Draft draft = add_transfers(training_step(request.model, request.step, placement));
-  draft = add_updates(std::move(draft), request.step.optimizer);
-  for (plan::Task& task : draft.tasks) {
-    task.labels.stage = static_cast<std::int32_t>(task.device.value);
-  }
-  return draft;
-}
-
 }  // namespace
 
 const std::vector<Strategy>& strategies() {
-  static const std::vector<Strategy> list{
-      {"single", "the whole model and batch on the first device", build_single},
-      {"dp", "one owner: device 0 replicates parameters, scatters inputs, gathers outputs and updates", build_dp},
-      {"ddp", "a replica on each device; gradients all-reduced in buckets while the backward goes on", build_ddp},
-      {"layers", "blocks spread over the devices in order; one baton, passed along", build_layers},
-  };
+  static const std::vector<Strategy> list = [] {
+    std::vector<Strategy> all{
+        {"single", "the whole model and batch on the first device", build_single},
+        {"dp", "one owner: device 0 replicates parameters, scatters inputs, gathers outputs and updates", build_dp},
+        {"ddp", "a replica on each device; gradients all-reduced in buckets while the backward goes on",
+         build_plain<Point::Axis::dp>},
+        {"layers", "blocks spread over the devices in order; one baton, passed along", build_plain<Point::Axis::pp>},
+        {"tensor", "each pair of Linear layers divided over the devices, by column and then by row",
+         build_plain<Point::Axis::tp>},
+        {"zero-1", "ddp with the optimizer's states divided over the devices", build_zero<1>},
+        {"zero-2", "ddp with states and gradients divided", build_zero<2>},
+        {"zero-3", "ddp with states, gradients and parameters divided; parameters are gathered block by block", build_zero<3>},
+        {"product", "replicas × stages × divided tensors, as --dp, --pp and --tp say", build_plain<Point::Axis::dp>},
+    };
+    for (const schedule::Schedule& schedule : schedule::schedules()) {
+      if (schedule.name != "naive") {
+        all.push_back({schedule.name, schedule.summary, build_pipeline});
+      }
+    }
+    return all;
+  }();
   return list;
 }
 
@@ -127,6 +269,13 @@ const Strategy& strategy_by_name(std::string_view name) {
       return strategy;
     }
     names.push_back(strategy.name);
+  }
+  for (const schedule::Schedule& schedule : schedule::schedules()) {
+    const bool named = std::any_of(schedule.aliases.begin(), schedule.aliases.end(),
+                                   [&](const std::string& alias) { return canonical(alias) == wanted; });
+    if (named && schedule.name != "naive") {
+      return strategy_by_name(schedule.name);
+    }
   }
   throw usage_error("unknown strategy '{}': choose {}", name, either(names));
 }

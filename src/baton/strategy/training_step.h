@@ -5,11 +5,12 @@
 
 #include "baton/model/model.h"
 #include "baton/plan/plan.h"
+#include "baton/schedule/grid.h"
 #include "baton/strategy/step.h"
 
 namespace baton::strategy {
 
-/// Where the parts of a step live.
+/// Where the parts of a step live, and in which order they are worked off.
 struct Placement {
   /// One copy of the model and its share of the batch.
   struct Replica {
@@ -20,12 +21,19 @@ struct Placement {
   /// Where one device owns inputs, targets, parameters and losses for all replicas. Otherwise each replica's
   /// devices own theirs.
   std::optional<DeviceId> owner;
+  /// Over how many devices each block's tensors are divided: the block's own device and those numbered behind it.
+  std::int64_t shards = 1;
   std::int64_t micro_batches = 1;
+  std::vector<std::int64_t> blocks_of_stage;  // empty: one stage
+  /// Which action when; its stages and micro-batches are those above. Without one a micro-batch goes forward and back
+  /// before the next begins.
+  std::optional<schedule::Grid> grid;
+  Recompute recompute = Recompute::none;
   std::vector<std::string> devices;
 };
 
-/// Forward, loss and backward of every replica, one micro-batch after the other; nothing is communicated yet and nothing
-/// is updated.
+/// Forward, loss and backward of every replica, in the order of the grid; nothing passes between blocks of different devices
+/// yet and nothing is updated. Where tensors are divided, the sums over their parts are there.
 /// After: tasks may read buffers of other devices; gradients of each replica lie where its blocks are.
 plan::Draft training_step(const model::Model& model, const Step& step, const Placement& placement);
 

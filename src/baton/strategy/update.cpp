@@ -19,15 +19,16 @@ plan::Draft add_updates(plan::Draft draft, const op::Optimizer& optimizer) {
   struct Group {
     std::vector<BufferId> gradients;
     std::vector<BufferId> parameters;
+    std::int32_t stage = -1;
   };
   std::map<std::pair<DeviceId, std::uint32_t>, BufferId> gradients;
-  std::map<std::uint32_t, std::int32_t> block_of;
+  std::map<std::uint32_t, plan::Labels> labels_of;
   for (const Task& task : draft.tasks) {
     for (const BufferId id : task.writes) {
       const auto* part = std::get_if<ParameterPart>(&draft[id].content);
       if (part != nullptr && draft[id].role == Role::gradient) {
         gradients[{draft[id].device, part->ordinal}] = id;
-        block_of.try_emplace(part->ordinal, task.labels.block);
+        labels_of.try_emplace(part->ordinal, task.labels);
       }
     }
   }
@@ -41,14 +42,15 @@ plan::Draft add_updates(plan::Draft draft, const op::Optimizer& optimizer) {
     }
     const auto gradient = gradients.find({buffer.device, part->ordinal});
     check(gradient != gradients.end(), "{} has no gradient on device {}", part->name, buffer.device.value);
-    Group& group = groups[{block_of[part->ordinal], buffer.device}];
+    Group& group = groups[{labels_of[part->ordinal].block, buffer.device}];
+    group.stage = labels_of[part->ordinal].stage;
     group.gradients.push_back(gradient->second);
     group.parameters.push_back(BufferId(b));
   }
   for (const auto& [key, group] : groups) {
     Task task{.action = plan::Update{optimizer},
               .device = key.second,
-              .labels = {.phase = Phase::update, .block = key.first},
+              .labels = {.phase = Phase::update, .block = key.first, .stage = group.stage},
               .reads = group.gradients,
               .writes = group.parameters,
               .after = {}};

@@ -38,7 +38,13 @@ std::vector<Call> good_calls() {
           {MeanSquaredError{20}, {y, y}, {loss, y}},
           {CrossEntropy{5}, {y, labels}, {loss, y}},
           {MatrixProduct{}, {x, {{3, 4}}}, {y}},
-          {Add{}, {y, y}, {y}}};
+          {Add{}, {y, y}, {y}},
+          {Linear{.partial = true}, {x, weight}, {y}},
+          {LinearBackwardWeight{.partial = true}, {x, y}, {weight}},
+          {LinearBackwardWeight{.accumulate = true, .partial = true}, {x, y, weight}, {weight}},
+          {AddBias{}, {y, bias}, {y}},
+          {AddBiasBackward{}, {y}, {bias}},
+          {AddBiasBackward{.accumulate = true}, {y, bias}, {bias}}};
 }
 
 std::optional<std::string> judged(const Call& call) { return mismatch(call.op, call.reads, call.writes); }
@@ -82,7 +88,9 @@ TEST(Op, RefusesAnyOperandOfAnotherShape) {
       for (std::size_t i = 0; i < (good.*list).size(); ++i) {
         const Shape& right = (good.*list)[i].shape;
         std::vector<Shape> wrong{Shape{}, Shape{right.elements(), 1}, right.batched(1)};
-        for (std::size_t axis = 0; axis < right.rank(); ++axis) {
+        // A sum over the rows takes any number of them.
+        const bool any_rows = std::holds_alternative<AddBiasBackward>(good.op) && list == &Call::reads && i == 0;
+        for (std::size_t axis = any_rows ? 1 : 0; axis < right.rank(); ++axis) {
           std::vector<std::int64_t> extents = right.extents();
           ++extents[axis];
           wrong.push_back(Shape(extents));
@@ -175,7 +183,7 @@ TEST(Op, ShowsItsAttributesInOrderAndForWriting) {
     names.emplace_back(attribute);
     field = {};
   });
-  EXPECT_EQ(names, (std::vector<std::string>{"accumulate", "sgd_rate"}));
+  EXPECT_EQ(names, (std::vector<std::string>{"accumulate", "sgd_rate", "partial"}));
   EXPECT_EQ(op, Op(LinearBackwardWeight{}));
 }
 

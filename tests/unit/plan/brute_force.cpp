@@ -131,12 +131,20 @@ class Judge {
              is(in[1], {first[1], buffer(in[1]).shape[1]}, type) &&
              is(out[0], {rows, buffer(in[1]).shape[1]}, type);
     }
+    if (name == "add_bias") {
+      return in.size() == 2 && out.size() == 1 && is(in[1], {first[1]}, type) && same(in[0], out[0]);
+    }
+    if (name == "add_bias_backward") {
+      const bool adds = std::get<op::AddBiasBackward>(op).accumulate;
+      return in.size() == (adds ? 2U : 1U) && out.size() == 1 && is(out[0], {first[1]}, type) && (!adds || in[1] == out[0]);
+    }
     if (name == "linear") {
-      if (in.size() != 3 || out.size() != 1 || buffer(out[0]).shape.rank() != 2) {
+      const op::Linear& linear = std::get<op::Linear>(op);
+      if (in.size() != (linear.partial ? 2U : 3U) || (linear.partial && linear.relu) || out.size() != 1 || buffer(out[0]).shape.rank() != 2) {
         return false;
       }
       const std::int64_t outputs = buffer(out[0]).shape[1];
-      return is(in[1], {outputs, first[1]}, type) && is(in[2], {outputs}, type) &&
+      return is(in[1], {outputs, first[1]}, type) && (linear.partial || is(in[2], {outputs}, type)) &&
              is(out[0], {rows, outputs}, type);
     }
     if (name == "linear_backward_input") {
@@ -151,13 +159,14 @@ class Judge {
     if (name == "linear_backward_weight") {
       const auto& weight = std::get<op::LinearBackwardWeight>(op);
       const bool adds = weight.accumulate || weight.sgd_rate > 0;
-      if (in.size() != (adds ? 4U : 2U) || out.size() != 2 || buffer(in[1]).shape.rank() != 2) {
+      const std::size_t count = weight.partial ? 1 : 2;
+      if (in.size() != (adds ? 2 + count : 2) || out.size() != count || buffer(in[1]).shape.rank() != 2) {
         return false;
       }
       const std::int64_t outputs = buffer(in[1]).shape[1];
       return is(in[1], {rows, outputs}, type) && is(out[0], {outputs, first[1]}, type) &&
-             is(out[1], {outputs}, type) &&
-             (!adds || (in[2] == out[0] && in[3] == out[1]));  // it adds to what it writes
+             (weight.partial || is(out[1], {outputs}, type)) &&
+             (!adds || (in[2] == out[0] && (weight.partial || in[3] == out[1])));  // it adds to what it writes
     }
     return false;
   }

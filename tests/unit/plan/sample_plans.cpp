@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "baton/base/error.h"
 #include "baton/model/zoo.h"
 #include "baton/strategy/strategy.h"
 
@@ -20,7 +21,7 @@ cluster::Cluster cluster_of(std::size_t devices) {
 
 const std::vector<Sample>& sample_plans() {
   static const std::vector<Sample> samples = [] {
-    const std::vector<std::string> models{"mlp:dim=8,depth=5", "mlp:6-10-4-7-3-5", "mlp:dim=4,depth=6"};
+    const std::vector<std::string> models{"mlp:dim=8,depth=5", "mlp:6-10-4-7-3-5", "mlp:dim=6,depth=6"};
     const std::vector<std::string> optimizers{"sgd", "momentum", "adam", "adamw"};
     const std::vector<strategy::Target> targets{
         {},
@@ -54,9 +55,13 @@ const std::vector<Sample>& sample_plans() {
           if (turn % 4 == 1) {
             request.delays = {{Phase::backward, -1, Nanoseconds(5000)}, {Phase::update, 0, Nanoseconds(7)}};
           }
-          list.push_back(
-              {fmt::format("{} over {} of {}, variant {}", strategy.name, devices, model.name(), variant),
-               strategy::compile(request)});
+          try {
+            list.push_back(
+                {fmt::format("{} over {} of {}, variant {}", strategy.name, devices, model.name(), variant),
+                 strategy::compile(request)});
+          } catch (const Error&) {
+            // Some strategies need more blocks or replicas than these models and devices give.
+          }
         }
       }
     }

@@ -94,8 +94,9 @@ struct PrepareOp {
   std::int64_t rows() const { return plan[task.reads[0]].shape[0]; }
 
   std::unique_ptr<Kernel> operator()(const op::Linear& o) const {
-    return kernel(at, [p = product(o, ExtentsOf{plan.buffers(), task}(o))](const Addresses& a, const Member& m, std::int64_t) {
-      p.run(in(a, 0), in(a, 1), in(a, 2), out(a, 0), a.workspace, m);
+    return kernel(at, [p = product(o, ExtentsOf{plan.buffers(), task}(o)), partial = o.partial](
+                          const Addresses& a, const Member& m, std::int64_t) {
+      p.run(in(a, 0), in(a, 1), partial ? nullptr : in(a, 2), out(a, 0), a.workspace, m);
     });
   }
   std::unique_ptr<Kernel> operator()(const op::LinearBackwardInput& o) const {
@@ -105,8 +106,9 @@ struct PrepareOp {
     });
   }
   std::unique_ptr<Kernel> operator()(const op::LinearBackwardWeight& o) const {
-    return kernel(at, [p = product(o, ExtentsOf{plan.buffers(), task}(o))](const Addresses& a, const Member& m, std::int64_t) {
-      p.run(in(a, 0), in(a, 1), out(a, 0), out(a, 1), a.workspace, m);
+    return kernel(at, [p = product(o, ExtentsOf{plan.buffers(), task}(o)), partial = o.partial](
+                          const Addresses& a, const Member& m, std::int64_t) {
+      p.run(in(a, 0), in(a, 1), out(a, 0), partial ? nullptr : out(a, 1), a.workspace, m);
     });
   }
   std::unique_ptr<Kernel> operator()(const op::MatrixProduct& o) const {
@@ -118,6 +120,19 @@ struct PrepareOp {
     return kernel(at, [count = elements()](const Addresses& a, const Member& m, std::int64_t) {
       const Part part(m, count, cache_line);
       cpu::add(in(a, 0) + part.begin, in(a, 1) + part.begin, out(a, 0) + part.begin, part.size());
+    });
+  }
+  std::unique_ptr<Kernel> operator()(const op::AddBias&) const {
+    return kernel(at, [rows = rows(), width = elements() / rows()](const Addresses& a, const Member& m, std::int64_t) {
+      const Part part(m, rows);
+      cpu::add_bias(in(a, 0) + part.begin * width, in(a, 1), out(a, 0) + part.begin * width, part.size(), width);
+    });
+  }
+  std::unique_ptr<Kernel> operator()(const op::AddBiasBackward& o) const {
+    return kernel(at, [rows = rows(), width = elements() / rows(), add = o.accumulate](const Addresses& a, const Member& m,
+                                                                                       std::int64_t) {
+      const Part part(m, width, cache_line);
+      cpu::add_bias_backward(in(a, 0), out(a, 0), rows, width, part.begin, part.end, add);
     });
   }
   std::unique_ptr<Kernel> operator()(const op::Relu&) const {

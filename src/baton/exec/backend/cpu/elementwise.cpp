@@ -17,6 +17,26 @@ void add(const float* __restrict a, const float* __restrict b, float* __restrict
   }
 }
 
+void add_bias(const float* x, const float* __restrict bias, float* y, std::int64_t rows, std::int64_t width) {
+  for (std::int64_t r = 0; r < rows; ++r) {
+    for (std::int64_t i = 0; i < width; ++i) {
+      y[r * width + i] = x[r * width + i] + bias[i];
+    }
+  }
+}
+
+void add_bias_backward(const float* __restrict dy, float* __restrict db, std::int64_t rows, std::int64_t width,
+                       std::int64_t begin, std::int64_t end, bool accumulate) {
+  if (!accumulate) {
+    std::fill(db + begin, db + end, 0.0F);
+  }
+  for (std::int64_t r = 0; r < rows; ++r) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      db[i] += dy[r * width + i];
+    }
+  }
+}
+
 void relu_backward(const float* __restrict dy, const float* __restrict y, float* __restrict dx, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) {
     dx[i] = y[i] > 0 ? dy[i] : 0;

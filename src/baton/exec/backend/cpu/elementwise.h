@@ -10,6 +10,11 @@ namespace baton::exec::cpu {
 
 void relu(const float* x, float* y, std::int64_t count);
 void add(const float* a, const float* b, float* c, std::int64_t count);
+/// Rows of `width` elements; y may be x.
+void add_bias(const float* x, const float* bias, float* y, std::int64_t rows, std::int64_t width);
+/// Columns [begin, end).
+void add_bias_backward(const float* dy, float* db, std::int64_t rows, std::int64_t width, std::int64_t begin,
+                       std::int64_t end, bool accumulate);
 void relu_backward(const float* dy, const float* y, float* dx, std::int64_t count);
 
 /// Rows [begin, end) of `width` elements; one partial loss a row.

@@ -39,7 +39,7 @@ struct Loops {
         for (std::int64_t i = 0; i < width; ++i) {
           sum += static_cast<double>(in(0)[r * width + i]) * static_cast<double>(in(1)[o * width + i]);
         }
-        sum += static_cast<double>(in(2)[o]);
+        sum += linear.partial ? 0.0 : static_cast<double>(in(2)[o]);
         out(0)[r * outputs + o] = static_cast<Real>(linear.relu && sum < 0 ? 0 : sum);
       }
     }
@@ -68,7 +68,7 @@ struct Loops {
     const bool add = backward.accumulate || backward.sgd_rate > 0;
     const double factor = backward.sgd_rate > 0 ? -backward.sgd_rate : 1;
     for (std::int64_t o = 0; o < outputs; ++o) {
-      for (std::int64_t i = 0; i <= width; ++i) {  // the column past the last is the bias
+      for (std::int64_t i = 0; i < width + (backward.partial ? 0 : 1); ++i) {  // the column past the last is the bias
         double sum = 0;
         for (std::int64_t r = 0; r < rows; ++r) {
           const double x = i == width ? 1.0 : static_cast<double>(in(0)[r * width + i]);
@@ -147,6 +147,24 @@ struct Loops {
   void operator()(const op::Add&) const {
     for (std::int64_t i = 0; i < in_shape(0).elements(); ++i) {
       out(0)[i] = in(0)[i] + in(1)[i];
+    }
+  }
+
+  void operator()(const op::AddBias&) const {
+    const std::int64_t width = in_shape(1)[0];
+    for (std::int64_t i = 0; i < in_shape(0).elements(); ++i) {
+      out(0)[i] = in(0)[i] + in(1)[i % width];
+    }
+  }
+
+  void operator()(const op::AddBiasBackward& backward) const {
+    const std::int64_t width = out_shape(0)[0];
+    for (std::int64_t i = 0; i < width; ++i) {
+      double sum = 0;
+      for (std::int64_t r = 0; r < in_shape(0)[0]; ++r) {
+        sum += static_cast<double>(in(0)[r * width + i]);
+      }
+      out(0)[i] = static_cast<Real>((backward.accumulate ? static_cast<double>(out(0)[i]) : 0.0) + sum);
     }
   }
 

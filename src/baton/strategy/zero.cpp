@@ -1,0 +1,331 @@
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "baton/base/error.h"
+#include "baton/strategy/passes.h"
+
+namespace baton::strategy {
+namespace {
+
+using plan::Buffer;
+using plan::Collective;
+using plan::Draft;
+using plan::ParameterPart;
+using plan::Role;
+using plan::Task;
+
+/// Tasks that belong together: what one block does with its parameters in one phase of one micro-batch.
+struct Use {
+  std::int32_t block;
+  plan::Phase phase;
+  std::int32_t micro_batch;
+  auto operator<=>(const Use&) const = default;
+};
+
+Use use_of(const Task& task) { return {task.labels.block, task.labels.phase, task.labels.micro_batch}; }
+
+/// One device's run of tasks that read the parameters of a block.
+struct Segment {
+  Use use;
+  std::vector<std::size_t> tasks;
+  std::vector<BufferId> parameters;  // in order of their ordinals
+};
+
+class Divider {
+ public:
+  Divider(Draft& draft, std::int64_t stage, const std::vector<DeviceId>& group, std::vector<std::vector<Task>>& behind)
+      : draft_(draft), stage_(stage), group_(group), behind_(behind) {}
+
+  void divide() {
+    divide_parameters();
+    if (stage_ == 3) {
+      gather_for_each_use();
+    } else {
+      gather_at_start();
+    }
+    scatter_gradients();
+  }
+
+ private:
+  std::uint32_t size() const { return static_cast<std::uint32_t>(group_.size()); }
+
+  /// The piece of a buffer that falls to a rank; none where that is nothing.
+  std::optional<BufferId> add_piece(BufferId whole, std::uint32_t rank, bool persistent) {
+    const plan::Piece piece = plan::piece_of(draft_[whole].shape.elements(), rank, size());
+    if (piece.size() == 0) {
+      return std::nullopt;
+    }
+    Buffer buffer = draft_[whole];
+    auto& part = std::get<ParameterPart>(buffer.content);
+    part.piece_begin = piece.begin;
+    part.piece_end = piece.end;
+    buffer.shape = Shape{piece.size()};
+    buffer.persistent = persistent;
+    buffer.label = fmt::format("piece {} of {}", rank, buffer.label);
+    return draft_.add(std::move(buffer));
+  }
+
+  static std::uint32_t ordinal_of(const Buffer& buffer) { return std::get<ParameterPart>(buffer.content).ordinal; }
+
+  void divide_parameters() {
+    const std::size_t count = draft_.buffers.size();
+    for (std::uint32_t rank = 0; rank < size(); ++rank) {
+      for (std::size_t b = 0; b < count; ++b) {
+        const BufferId id(b);
+        if (draft_[id].device != group_[rank] || draft_[id].role != Role::parameter || !draft_[id].persistent) {
+          continue;
+        }
+        draft_.buffers[b].persistent = false;
+        whole_of_[{rank, ordinal_of(draft_[id])}] = id;
+        piece_of_[id] = add_piece(id, rank, true);
+      }
+    }
+  }
+
+  /// One member's task of a collective on pieces. A rank to whom nothing falls has no pieces, but takes part.
+  Task member(Collective::Kind kind, MeetingId meeting, std::uint32_t rank, const plan::Labels& labels,
+              std::vector<BufferId> whole, const std::vector<std::optional<BufferId>>& pieces, bool accumulate) const {
+    std::vector<BufferId> held;
+    for (const std::optional<BufferId>& piece : pieces) {
+      if (piece) {
+        held.push_back(*piece);
+      }
+    }
+    Task task{.action = Collective{kind, meeting, rank, size(), 0, accumulate},
+              .device = group_[rank],
+              .lane = plan::Lane::communication,
+              .labels = labels,
+              .reads = {},
+              .writes = {},
+              .after = {}};
+    if (kind == Collective::Kind::all_gather) {
+      task.reads = std::move(held);
+      task.writes = std::move(whole);
+    } else {
+      task.reads = std::move(whole);
+      if (accumulate) {
+        task.reads.insert(task.reads.end(), held.begin(), held.end());
+      }
+      task.writes = std::move(held);
+    }
+    return task;
+  }
+
+  std::vector<std::optional<BufferId>> pieces_of(const std::vector<BufferId>& whole) const {
+    std::vector<std::optional<BufferId>> pieces;
+    for (const BufferId id : whole) {
+      pieces.push_back(piece_of_.at(id));
+    }
+    return pieces;
+  }
+
+  /// Blocks in the order in which the group's first device uses them, each with its parameters by ordinal.
+  void gather_at_start() {
+    std::vector<std::int32_t> order;
+    std::map<std::int32_t, std::set<std::uint32_t>> ordinals;
+    for (const Task& task : draft_.tasks) {
+      for (const BufferId id : task.reads) {
+        if (task.device == group_[0] && piece_of_.contains(id)) {
+          if (!ordinals.contains(task.labels.block)) {
+            order.push_back(task.labels.block);
+          }
+          ordinals[task.labels.block].insert(ordinal_of(draft_[id]));
+        }
+      }
+    }
+    for (const std::int32_t block : order) {
+      const MeetingId meeting = draft_.new_meeting();
+      for (std::uint32_t rank = 0; rank < size(); ++rank) {
+        std::vector<BufferId> whole;
+        for (const std::uint32_t ordinal : ordinals[block]) {
+          whole.push_back(whole_of_.at({rank, ordinal}));
+        }
+        const auto pieces = pieces_of(whole);
+        behind_[0].push_back(member(Collective::Kind::all_gather, meeting, rank, {.phase = plan::Phase::forward, .block = block},
+                                    std::move(whole), pieces, false));
+      }
+    }
+  }
+
+  /// The uses that a device makes of parameters, in order.
+  std::vector<Segment> segments(std::uint32_t rank) const {
+    std::vector<Segment> list;
+    for (std::size_t i = 0; i < draft_.tasks.size(); ++i) {
+      const Task& task = draft_.tasks[i];
+      if (task.device != group_[rank]) {
+        continue;
+      }
+      for (const BufferId id : task.reads) {
+        if (!piece_of_.contains(id)) {
+          continue;
+        }
+        if (list.empty() || list.back().use != use_of(task)) {
+          list.push_back({use_of(task), {}, {}});
+        }
+        Segment& segment = list.back();
+        if (segment.tasks.empty() || segment.tasks.back() != i) {
+          segment.tasks.push_back(i);
+        }
+        if (std::find(segment.parameters.begin(), segment.parameters.end(), id) == segment.parameters.end()) {
+          segment.parameters.push_back(id);
+        }
+      }
+    }
+    for (Segment& segment : list) {
+      std::sort(segment.parameters.begin(), segment.parameters.end(),
+                [&](BufferId a, BufferId b) { return ordinal_of(draft_[a]) < ordinal_of(draft_[b]); });
+    }
+    return list;
+  }
+
+  /// A gather for each use, begun while the use before it computes, and not before the one before that is over: two blocks'
+  /// parameters are whole at a time.
+  void gather_for_each_use() {
+    std::vector<std::vector<Segment>> uses;
+    for (std::uint32_t rank = 0; rank < size(); ++rank) {
+      uses.push_back(segments(rank));
+      check(uses[rank].size() == uses[0].size(), "devices of a group use parameters {} and {} times", uses[rank].size(),
+            uses[0].size());
+    }
+    for (std::size_t s = 0; s < uses[0].size(); ++s) {
+      const MeetingId meeting = draft_.new_meeting();
+      std::size_t at = draft_.tasks.size();
+      for (std::uint32_t rank = 0; rank < size(); ++rank) {
+        check(uses[rank][s].use == uses[0][s].use, "devices of a group use parameters in different orders");
+        at = std::min(at, s == 0 ? uses[rank][0].tasks.front() : uses[rank][s - 1].tasks.front());
+      }
+      if (s > 1) {  // no task may wait for one that stands behind it
+        for (std::uint32_t rank = 0; rank < size(); ++rank) {
+          at = std::max(at, uses[rank][s - 2].tasks.back() + 1);
+        }
+      }
+      for (std::uint32_t rank = 0; rank < size(); ++rank) {
+        const Segment& segment = uses[rank][s];
+        std::vector<BufferId> copies;
+        for (const BufferId id : segment.parameters) {
+          copies.push_back(draft_.add(Buffer(draft_[id])));
+          for (const std::size_t task : segment.tasks) {
+            std::replace(draft_.tasks[task].reads.begin(), draft_.tasks[task].reads.end(), id, copies.back());
+          }
+        }
+        const Use& use = segment.use;
+        Task task = member(Collective::Kind::all_gather, meeting, rank,
+                           {.phase = use.phase, .block = use.block, .micro_batch = use.micro_batch,
+                            .stage = draft_.tasks[segment.tasks[0]].labels.stage},
+                           copies, pieces_of(segment.parameters), false);
+        if (s > 1) {
+          task.after = {TaskId(uses[rank][s - 2].tasks.back())};
+        }
+        behind_[at].push_back(std::move(task));
+      }
+    }
+  }
+
+  /// What one reduce-scatter takes: the gradients that a block's parameters got in one micro-batch, by rank and ordinal.
+  struct Harvest {
+    std::size_t behind = 0;
+    plan::Labels labels;
+    std::vector<std::map<std::uint32_t, BufferId>> by_rank;
+  };
+
+  void scatter_gradients() {
+    // Stage 1 adds micro-batches up in whole gradients and scatters once; the others scatter each micro-batch's own.
+    std::map<std::pair<std::int32_t, std::int32_t>, Harvest> harvests;  // by block and micro-batch
+    std::vector<std::pair<std::int32_t, std::int32_t>> order;
+    std::set<BufferId> written;
+    for (std::size_t i = 0; i < draft_.tasks.size(); ++i) {
+      Task& task = draft_.tasks[i];
+      const auto rank = static_cast<std::uint32_t>(std::find(group_.begin(), group_.end(), task.device) - group_.begin());
+      if (rank == size()) {
+        continue;
+      }
+      for (BufferId& id : task.writes) {
+        const auto* part = std::get_if<ParameterPart>(&draft_[id].content);
+        if (part == nullptr || draft_[id].role != Role::gradient) {
+          continue;
+        }
+        const std::uint32_t ordinal = part->ordinal;
+        const std::pair key(task.labels.block, stage_ == 1 ? 0 : task.labels.micro_batch);
+        if (stage_ > 1 && !written.insert(id).second) {
+          separate(task, id);
+        }
+        if (!harvests.contains(key)) {
+          order.push_back(key);
+          harvests[key].by_rank.resize(size());
+        }
+        Harvest& harvest = harvests[key];
+        harvest.behind = i + 1;
+        harvest.labels = task.labels;
+        harvest.by_rank[rank][ordinal] = id;
+      }
+    }
+    std::map<std::pair<std::uint32_t, std::uint32_t>, std::optional<BufferId>> pieces;  // by rank and ordinal
+    for (const auto& key : order) {
+      scatter(harvests[key], pieces);
+    }
+  }
+
+  /// Makes a task that adds to a gradient write one of its own.
+  void separate(Task& task, BufferId& id) {
+    const BufferId whole = id;
+    Buffer own = draft_[whole];
+    id = draft_.add(std::move(own));
+    std::erase(task.reads, whole);
+    auto& compute = std::get<plan::Compute>(task.action);
+    if (auto* weight = std::get_if<op::LinearBackwardWeight>(&compute.op)) {
+      weight->accumulate = false;
+    } else {
+      std::get<op::AddBiasBackward>(compute.op).accumulate = false;
+    }
+  }
+
+  void scatter(const Harvest& harvest, std::map<std::pair<std::uint32_t, std::uint32_t>, std::optional<BufferId>>& kept) {
+    const MeetingId meeting = draft_.new_meeting();
+    bool accumulate = false;
+    for (std::uint32_t rank = 0; rank < size(); ++rank) {
+      std::vector<BufferId> whole;
+      std::vector<std::optional<BufferId>> pieces;
+      for (const auto& [ordinal, id] : harvest.by_rank[rank]) {
+        const auto found = kept.find({rank, ordinal});
+        if (rank == 0) {
+          accumulate = found != kept.end();
+        }
+        if (found == kept.end()) {
+          kept[{rank, ordinal}] = add_piece(id, rank, false);
+        }
+        whole.push_back(id);
+        pieces.push_back(kept[{rank, ordinal}]);
+      }
+      behind_[harvest.behind].push_back(
+          member(Collective::Kind::reduce_scatter, meeting, rank, harvest.labels, std::move(whole), pieces, accumulate));
+    }
+  }
+
+  Draft& draft_;
+  std::int64_t stage_;
+  const std::vector<DeviceId>& group_;
+  std::vector<std::vector<Task>>& behind_;
+  std::map<std::pair<std::uint32_t, std::uint32_t>, BufferId> whole_of_;  // by rank and ordinal
+  std::map<BufferId, std::optional<BufferId>> piece_of_;                  // of a whole parameter
+};
+
+}  // namespace
+
+plan::Draft divide_over_replicas(plan::Draft draft, std::int64_t stage, const DeviceGroups& groups) {
+  check(stage >= 1 && stage <= 3, "there is no stage {} of ZeRO", stage);
+  std::vector<std::vector<Task>> behind(draft.tasks.size() + 1);
+  for (const std::vector<DeviceId>& group : groups) {
+    if (group.size() > 1) {
+      Divider(draft, stage, group, behind).divide();
+    }
+  }
+  // Tasks put in name others by the places they have now.
+  draft.rearrange(std::vector<bool>(draft.tasks.size(), false), std::move(behind));
+  return draft;
+}
+
+}  // namespace baton::strategy

@@ -1,0 +1,91 @@
+#include "agree/training.h"
+#include "baton/op/optimizer.h"
+
+/// Replicas × stages × divided tensors, with ZeRO, schedules and recomputation, against the reference on one device.
+namespace baton::test {
+namespace {
+
+struct Product {
+  std::int64_t dp;
+  std::int64_t pp;
+  std::int64_t tp;
+  std::int64_t zero;
+  std::string schedule;
+  std::int64_t micro_batches;
+  strategy::Recompute recompute = strategy::Recompute::none;
+};
+
+using enum strategy::Recompute;
+
+const std::vector<Product>& products() {
+  static const std::vector<Product> list{
+      {2, 2, 1, 0, "naive", 1},         {2, 2, 1, 0, "gpipe", 4},           {2, 2, 1, 0, "1f1b", 4},
+      {2, 2, 1, 0, "interleaved", 4},   {2, 2, 1, 0, "looped-bfs", 4},      {2, 2, 1, 0, "zb-h1", 4},
+      {2, 2, 1, 0, "zb-h2", 4},         {2, 2, 1, 0, "zb-v", 4},            {2, 2, 1, 1, "naive", 1},
+      {2, 2, 1, 1, "gpipe", 4},         {2, 2, 1, 1, "1f1b", 4},            {2, 2, 1, 1, "zb-v", 4},
+      {2, 2, 1, 2, "naive", 2},         {2, 2, 1, 2, "gpipe", 4},           {2, 2, 1, 2, "1f1b", 4},
+      {2, 2, 1, 2, "zb-h1", 4},         {2, 2, 1, 3, "naive", 2},           {2, 2, 1, 3, "gpipe", 4},
+      {2, 2, 1, 3, "1f1b", 4},          {2, 2, 1, 3, "interleaved", 4},     {2, 2, 1, 3, "zb-h1", 4},
+      {2, 1, 2, 0, "naive", 1},         {2, 1, 2, 1, "naive", 2},           {2, 1, 2, 2, "naive", 2},
+      {2, 1, 2, 3, "naive", 2},         {3, 1, 2, 1, "naive", 1},           {2, 1, 3, 3, "naive", 1},
+      {1, 2, 2, 0, "naive", 1},         {1, 2, 2, 0, "gpipe", 3},           {1, 2, 2, 0, "1f1b", 4},
+      {1, 2, 2, 0, "zb-h1", 4},         {1, 3, 2, 0, "1f1b", 5},            {1, 2, 3, 0, "1f1b", 4},
+      {1, 2, 4, 0, "1f1b", 4},          {1, 4, 2, 0, "1f1b", 6},            {2, 2, 2, 0, "1f1b", 4},
+      {2, 2, 2, 1, "1f1b", 4},          {2, 2, 2, 2, "1f1b", 3},            {2, 2, 2, 3, "1f1b", 4},
+      {2, 2, 2, 1, "zb-h1", 4},         {2, 2, 2, 3, "gpipe", 2},           {4, 2, 1, 3, "1f1b", 2},
+      {2, 4, 1, 2, "interleaved", 4},   {2, 4, 1, 1, "zb-v", 4},            {8, 1, 1, 3, "naive", 1},
+      {8, 1, 1, 2, "naive", 1},         {4, 1, 2, 1, "naive", 2},           {1, 8, 1, 0, "1f1b", 8},
+      {2, 2, 1, 0, "1f1b", 4, all},     {2, 2, 1, 3, "1f1b", 4, alternate}, {2, 2, 2, 1, "gpipe", 4, all},
+      {1, 2, 2, 0, "zb-h1", 4, all},    {2, 1, 2, 2, "naive", 2, alternate}};
+  return list;
+}
+
+std::string name_of(const testing::TestParamInfo<std::tuple<std::size_t, std::string>>& info) {
+  const Product& product = products()[std::get<0>(info.param)];
+  std::string name = "dp" + std::to_string(product.dp) + "_pp" + std::to_string(product.pp) + "_tp" + std::to_string(product.tp) +
+                     "_zero" + std::to_string(product.zero) + "_" + product.schedule + "_" +
+                     std::to_string(product.micro_batches) + "_" +
+                     strategy::recompute_names()[static_cast<std::size_t>(product.recompute)] + "_" + std::get<1>(info.param);
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
+class Products : public testing::TestWithParam<std::tuple<std::size_t, std::string>> {};
+
+TEST_P(Products, TrainAsOneDeviceDoes) {
+  const Product& product = products()[std::get<0>(GetParam())];
+  for (const char* optimizer : {"sgd", "adam"}) {
+    Case one{.model = "mlp:11-40-24-66-20-30-64-13-28-9",
+             .step = {.global_batch = 18, .optimizer = op::optimizer_by_name(optimizer)}};
+    const bool adam = std::holds_alternative<op::Adam>(one.step.optimizer);
+    if (!adam) {
+      std::get<op::Sgd>(one.step.optimizer).rate = 1;
+    } else {
+      std::get<op::Adam>(one.step.optimizer).rate = 0.002;
+    }
+    const Outcome expected = train(one);
+    one.strategy = "product";
+    one.backend = std::get<1>(GetParam());
+    one.devices = static_cast<std::size_t>(product.dp * product.pp * product.tp);
+    one.layout.dp = product.dp;
+    one.layout.pp = product.pp;
+    one.layout.tp = product.tp;
+    one.layout.zero = product.zero;
+    one.layout.schedule = product.schedule;
+    one.layout.micro_batches = product.micro_batches;
+    one.layout.recompute = product.recompute;
+    one.layout.bucket = Bytes(3000);
+    // As in the agreement of plain strategies: rounding held against how far training went.
+    EXPECT_TRUE(close(expected, train(one), adam ? Tolerance{.loss = 5e-6, .typical = 2e-4, .worst = 2e-2}
+                                                 : Tolerance{.loss = 5e-7, .typical = 1e-6, .worst = 1e-5}))
+        << to_text(one);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(UpToEightDevices, Products,
+                         testing::Combine(testing::Range(std::size_t{0}, products().size()),
+                                          testing::ValuesIn(exec::backend_names())),
+                         name_of);
+
+}  // namespace
+}  // namespace baton::test
