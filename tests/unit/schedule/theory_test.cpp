@@ -216,7 +216,8 @@ TEST(Theory, ZeroBubbleH1WaitsAThirdOfOneForwardOneBackward) {
     const std::int64_t too_few = std::max<std::int64_t>(0, p - pipeline.micro_batches);
     EXPECT_EQ(waits(pipeline, grid), p - 1 + too_few);
     EXPECT_EQ(largest_bubble(grid), p - 1 + too_few);
-    EXPECT_EQ(most_in_flight(grid), std::min(p, pipeline.micro_batches));
+    EXPECT_EQ(in_flight(grid),
+              std::vector<std::int64_t>(grid.rows.size(), std::min(p, pipeline.micro_batches)));
   });
 }
 
@@ -226,7 +227,8 @@ TEST(Theory, ZeroBubbleH2WaitsForNothingOnceItHasBegun) {
     const std::int64_t too_few = std::max<std::int64_t>(0, 2 * p - 1 - pipeline.micro_batches);
     EXPECT_EQ(largest_bubble(grid), too_few);
     EXPECT_EQ(waits(pipeline, grid), p - 1 + too_few / 2);
-    EXPECT_EQ(most_in_flight(grid), std::min(2 * p - 1, pipeline.micro_batches));
+    EXPECT_EQ(in_flight(grid),
+              std::vector<std::int64_t>(grid.rows.size(), std::min(2 * p - 1, pipeline.micro_batches)));
   });
 }
 
@@ -250,6 +252,12 @@ TEST(Theory, InterleavedZeroBubbleWaitsAThirdOfInterleaved) {
     EXPECT_LE(waits(pipeline, grid), waits(pipeline, whole));
     EXPECT_LE(most_in_flight(grid), most_in_flight(whole));
   });
+}
+
+TEST(Theory, AnActivationIsKeptUntilTheGradientOfTheWeightsIsThere) {
+  EXPECT_EQ(in_flight(parse_csv("0F0,0I0,0F1,0I1,0F2,0W0,0W1,0I2,0W2")), std::vector<std::int64_t>{3});
+  EXPECT_EQ(in_flight(parse_csv("0F0,0I0,0W0,0F1,0I1,0W1")), std::vector<std::int64_t>{1});
+  EXPECT_EQ(in_flight(parse_csv("0F0,0B0,0F1,0B1\n1F0,1F1,1B0,1B1")), (std::vector<std::int64_t>{1, 2}));
 }
 
 TEST(Replay, TransfersTakeTheirTimeBetweenDevicesAndNoneWithinOne) {

@@ -1,0 +1,42 @@
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "baton/base/text.h"
+
+namespace baton::schedule {
+namespace {
+
+std::string contents(const std::string& path) {
+  std::ifstream file(std::string(BATON_TEST_DATA) + "/../" + path);
+  EXPECT_TRUE(file) << path;
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+TEST(Document, GridsAndFiguresOfTheStrategiesAreWhatTheLessonPrints) {
+  const std::string printed = contents("examples/expected/lesson_05.txt");
+  const std::string page = contents("docs/strategies.md");
+  std::string block;
+  bool inside = false;
+  int found = 0;
+  for (const std::string_view line : split(page, '\n')) {
+    if (!line.starts_with("```")) {
+      block += inside ? std::string(line) + "\n" : "";
+      continue;
+    }
+    inside = !inside;
+    const bool grid = block.starts_with("device 0  ") && block.find(" ..") != std::string::npos;
+    if (grid || block.starts_with("4 devices, 8 micro-batches")) {
+      EXPECT_NE(printed.find(block), std::string::npos) << block;
+      ++found;
+    }
+    block.clear();
+  }
+  EXPECT_EQ(found, 9);
+}
+
+}  // namespace
+}  // namespace baton::schedule
