@@ -5,7 +5,7 @@
 namespace baton::bench {
 
 /// Kernels that do nothing: what remains is the executor.
-class IdleBackend final : public exec::Backend {
+class IdleBackend final : public exec::HostBackend {
  public:
   std::string_view name() const override { return "idle"; }
   strategy::Target target() const override { return {}; }

@@ -95,12 +95,12 @@ struct Tolerance {
 testing::AssertionResult close(const Outcome& expected, const Outcome& actual, Tolerance tolerance);
 
 /// A backend that runs another's kernels and lets a test do something before each: be late, or fail.
-class WrappedBackend final : public exec::Backend {
+class WrappedBackend final : public exec::HostBackend {
  public:
   using Before = std::function<void(const plan::Task& task, std::int64_t step)>;
 
   WrappedBackend(std::string_view inner, Before before, int* prepared = nullptr)
-      : inner_(exec::make_backend(inner)), before_(std::move(before)), prepared_(prepared) {}
+      : inner_(inner == "cpu" ? exec::make_cpu_backend() : exec::make_reference_backend()), before_(std::move(before)), prepared_(prepared) {}
 
   std::string_view name() const override { return inner_->name(); }
   strategy::Target target() const override { return inner_->target(); }
@@ -112,7 +112,7 @@ class WrappedBackend final : public exec::Backend {
                                         const exec::Addresses& addresses, int team) const override;
 
  private:
-  std::unique_ptr<exec::Backend> inner_;
+  std::unique_ptr<exec::HostBackend> inner_;
   Before before_;
   int* prepared_;
 };

@@ -2,8 +2,13 @@
 
 #include "baton/base/error.h"
 #include "baton/base/text.h"
+#include "baton/exec/host_engine.h"
 
 namespace baton::exec {
+
+std::unique_ptr<Engine> HostBackend::open(Assignment assignment) const {
+  return make_host_engine(std::move(assignment), *this);
+}
 
 plan::Limits limits(const plan::Plan& plan, const cluster::Cluster& cluster, const Backend& backend) {
   plan::Limits limits{[&plan, &backend](const plan::Task& task) {

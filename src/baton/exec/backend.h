@@ -13,6 +13,9 @@
 
 namespace baton::exec {
 
+class Engine;
+struct Assignment;
+
 /// Where a task's buffers lie, in the order in which it lists them.
 struct Addresses {
   std::vector<std::byte*> reads;
@@ -29,7 +32,7 @@ class Kernel {
   virtual void run(const Member& member, std::int64_t step) = 0;
 };
 
-/// Where tasks compute. It knows nothing of how bytes cross between devices.
+/// Where tasks compute.
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -39,19 +42,28 @@ class Backend {
   virtual strategy::Target target() const = 0;
   /// Whether it can run a Compute or an Update; `verify` asks before anything starts.
   virtual bool has_kernel(const plan::Plan& plan, const plan::Task& task) const = 0;
+  /// Makes a plan ready to run. The backend must outlive what it opened.
+  virtual std::unique_ptr<Engine> open(Assignment assignment) const = 0;
+};
+
+/// One that computes on cores: it brings kernels, which know nothing of how bytes cross between devices, and leaves the
+/// running to the engine that all such backends share.
+class HostBackend : public Backend {
+ public:
   /// How many of a device's `cores` it puts to use.
   virtual int team_size(int cores) const = 0;
   virtual std::unique_ptr<Kernel> prepare(const plan::Plan& plan, const plan::Task& task, const Addresses& addresses,
                                           int team) const = 0;
+  std::unique_ptr<Engine> open(Assignment assignment) const final;
 };
 
 /// What a plan is held against before it runs on these devices with this backend.
 plan::Limits limits(const plan::Plan& plan, const cluster::Cluster& cluster, const Backend& backend);
 
 /// Plain loops, one thread, no library; float32 and float64. The judge of all others.
-std::unique_ptr<Backend> make_reference_backend();
+std::unique_ptr<HostBackend> make_reference_backend();
 /// A device's cores together; products by libxsmm, weights in tiles; float32.
-std::unique_ptr<Backend> make_cpu_backend();
+std::unique_ptr<HostBackend> make_cpu_backend();
 
 /// The backends there are, and one by its name; a usage error lists them.
 const std::vector<std::string>& backend_names();

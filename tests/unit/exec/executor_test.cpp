@@ -78,7 +78,7 @@ TEST(Executor, AllocatesNothingInASteadyStep) {
 #endif
 
 /// A backend whose kernels do what a test asks for.
-class ScriptedBackend final : public Backend {
+class ScriptedBackend final : public HostBackend {
  public:
   explicit ScriptedBackend(std::function<void(const plan::Task&, std::int64_t)> script) : script_(std::move(script)) {}
   std::string_view name() const override { return "scripted"; }

@@ -206,7 +206,7 @@ Bytes workspace(std::span<const plan::Buffer> buffers, const Task& task, std::si
       compute->op);
 }
 
-class CpuBackend final : public Backend {
+class CpuBackend final : public HostBackend {
  public:
   std::string_view name() const override { return "cpu"; }
   strategy::Target target() const override {
@@ -244,6 +244,6 @@ class CpuBackend final : public Backend {
 
 }  // namespace
 
-std::unique_ptr<Backend> make_cpu_backend() { return std::make_unique<CpuBackend>(); }
+std::unique_ptr<HostBackend> make_cpu_backend() { return std::make_unique<CpuBackend>(); }
 
 }  // namespace baton::exec

@@ -232,7 +232,7 @@ class ReferenceKernel final : public Kernel {
   Addresses addresses_;
 };
 
-class ReferenceBackend final : public Backend {
+class ReferenceBackend final : public HostBackend {
  public:
   std::string_view name() const override { return "reference"; }
   strategy::Target target() const override { return {}; }
@@ -259,6 +259,6 @@ class ReferenceBackend final : public Backend {
 
 }  // namespace
 
-std::unique_ptr<Backend> make_reference_backend() { return std::make_unique<ReferenceBackend>(); }
+std::unique_ptr<HostBackend> make_reference_backend() { return std::make_unique<ReferenceBackend>(); }
 
 }  // namespace baton::exec

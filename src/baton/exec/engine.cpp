@@ -1,0 +1,46 @@
+#include "baton/exec/engine.h"
+
+#include <algorithm>
+
+namespace baton::exec {
+namespace {
+
+/// The number of classes that labels are drawn from: the width of what the loss reads.
+std::int64_t classes(const plan::Plan& plan) {
+  for (const plan::Task& task : plan.tasks()) {
+    const auto* compute = std::get_if<plan::Compute>(&task.action);
+    if (compute != nullptr && std::holds_alternative<op::CrossEntropy>(compute->op)) {
+      return plan[task.reads[0]].shape[1];
+    }
+  }
+  return 1;
+}
+
+}  // namespace
+
+StepData step_data(const plan::Plan& plan, const DataOptions& options) {
+  StepData data{.source = {options.seed, options.samples, classes(plan)}, .loaded = {}, .losses = {}};
+  for (std::size_t b = 0; b < plan.buffers().size(); ++b) {
+    const plan::Buffer& buffer = plan.buffers()[b];
+    const bool batch = buffer.role == plan::Role::input || buffer.role == plan::Role::target;
+    if (batch && buffer.persistent) {
+      data.batch = std::max(data.batch, std::get<plan::BatchRows>(buffer.content).end);
+      if (options.samples > 0) {
+        data.loaded.push_back(BufferId(b));
+      }
+    }
+    if (buffer.role == plan::Role::loss) {
+      data.losses.push_back(BufferId(b));
+    }
+  }
+  std::sort(data.losses.begin(), data.losses.end(), [&](BufferId a, BufferId b) {
+    return std::get<plan::BatchRows>(plan[a].content).begin < std::get<plan::BatchRows>(plan[b].content).begin;
+  });
+  // Where tensors are divided, each of the devices computes the same loss: it counts once.
+  data.losses.erase(std::unique(data.losses.begin(), data.losses.end(),
+                                [&](BufferId a, BufferId b) { return plan[a].content == plan[b].content; }),
+                    data.losses.end());
+  return data;
+}
+
+}  // namespace baton::exec

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "baton/cluster/cluster.h"
+#include "baton/exec/contents.h"
+#include "baton/exec/run.h"
+#include "baton/plan/memory.h"
+#include "baton/plan/ordering.h"
+#include "baton/plan/plan.h"
+
+namespace baton::exec {
+
+/// Which buffers a step's data goes into and which its loss is read from, in any engine.
+struct StepData {
+  Source source;
+  std::int64_t batch = 0;        // rows of the global batch
+  std::vector<BufferId> loaded;  // inputs and targets that change from step to step; none where the batch stays the same
+  std::vector<BufferId> losses;  // in the order of the batch, however it is split: their sum then has the same bits
+
+  /// The first sample of a step; steps are numbered from 0.
+  std::int64_t first_sample(std::int64_t step) const { return source.samples > 0 ? step * batch % source.samples : 0; }
+};
+StepData step_data(const plan::Plan& plan, const DataOptions& options);
+
+/// A plan that obeys its law, and what was worked out while checking it.
+struct Assignment {
+  const plan::Plan& plan;
+  const cluster::Cluster& cluster;
+  plan::Ordering ordering;
+  plan::Memory memory;
+  StepData data;
+};
+
+/// What a backend runs plans with: threads on cores, streams on GPUs. It has taken each device's arena, laid out as
+/// `Assignment::memory` says, and put in what persistent buffers hold before the first step.
+class Engine {
+ public:
+  virtual ~Engine() = default;
+
+  /// Runs further steps. The first failure is thrown after every device has stopped.
+  virtual RunResult run(const RunOptions& options, const Progress& progress) = 0;
+  /// The contents of a persistent buffer, row-major, between runs.
+  virtual std::vector<double> read(BufferId id) const = 0;
+  virtual void write(BufferId id, std::span<const double> elements) = 0;
+};
+
+}  // namespace baton::exec

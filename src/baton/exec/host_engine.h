@@ -1,0 +1,15 @@
+#pragma once
+
+#include <memory>
+
+#include "baton/exec/backend.h"
+#include "baton/exec/engine.h"
+
+namespace baton::exec {
+
+/// Devices that are sets of cores: a thread each, which serves all its lanes, and a team that helps with kernels; while a
+/// message is under way the thread computes. The steps after the warm-up are traced, the first of them where they are
+/// very many.
+std::unique_ptr<Engine> make_host_engine(Assignment assignment, const HostBackend& backend);
+
+}  // namespace baton::exec

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "baton/base/units.h"
+#include "baton/trace/trace.h"
+
+namespace baton::exec {
+
+/// The data that inputs and targets are drawn from.
+struct DataOptions {
+  std::uint64_t seed = 0;
+  /// Step k takes the batch that begins at sample k · batch, modulo this; 0: the same batch every step.
+  std::int64_t samples = 0;
+};
+
+struct RunOptions {
+  std::int64_t steps = 30;
+  std::int64_t warmup = 5;  // of those steps, how many are not timed
+};
+
+/// What a run leaves behind.
+struct RunResult {
+  std::vector<double> losses;           // of every step, warm-up included
+  std::vector<Nanoseconds> step_times;  // likewise
+  trace::Trace trace;                   // of some steps: which ones the engine says
+  std::vector<Bytes> peak;              // by device: the arena
+};
+
+/// Called now and then from the thread that called `run`, with the steps done so far and their losses and times;
+/// returning false ends the run after the steps under way.
+using Progress = std::function<bool(std::int64_t done, const RunResult& so_far)>;
+
+}  // namespace baton::exec
