@@ -8,6 +8,7 @@ namespace baton::app {
 /// code where the work was cut short.
 void add_devices_command(CLI::App& program);
 void add_plan_command(CLI::App& program);
+void add_strategies_command(CLI::App& program);
 void add_train_command(CLI::App& program, int& exit_code);
 void add_lab_command(CLI::App& program, int& exit_code);
 void add_report_command(CLI::App& program);

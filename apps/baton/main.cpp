@@ -21,6 +21,7 @@ Examples:
   baton plan  --model mlp:dim=1024,depth=6 --strategy layers --devices cpu:2
   baton train --model mlp:dim=1024,depth=2 --strategy ddp --devices cpu:2 --batch 64
   baton train --strategy dp --devices cpu:4 --json result.json --trace trace.json
+  baton plan  --model mlp:dim=64,depth=8 --devices cpu:4 --strategy 1f1b --grid
 
 `baton COMMAND --help` says more.)";
 
@@ -69,6 +70,7 @@ int run(int argc, char** argv) {
   program.footer(footer);
   add_devices_command(program);
   add_plan_command(program);
+  add_strategies_command(program);
   add_train_command(program, exit_code);
   add_lab_command(program, exit_code);
   add_report_command(program);

@@ -2,12 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <fstream>
 #include <limits>
 #include <set>
 
 #include "baton/base/error.h"
 #include "baton/base/text.h"
 #include "baton/model/zoo.h"
+#include "baton/schedule/schedule.h"
 
 namespace baton::lab {
 namespace {
@@ -23,6 +25,14 @@ std::string list_models() {
 std::string list_strategies() {
   std::vector<std::string> names;
   for (const strategy::Strategy& entry : strategy::strategies()) {
+    names.push_back(entry.name);
+  }
+  return either(names);
+}
+
+std::string list_schedules() {
+  std::vector<std::string> names;
+  for (const schedule::Schedule& entry : schedule::schedules()) {
     names.push_back(entry.name);
   }
   return either(names);
@@ -70,11 +80,50 @@ op::Optimizer make_optimizer(const JobWords& words) {
   return optimizer;
 }
 
+std::string read_schedule(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) {
+    throw usage_error("the schedule {} cannot be read: give a file, or a name: {}", path, list_schedules());
+  }
+  constexpr std::size_t most = 64 << 20;
+  std::string text(most + 1, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  if (text.size() > most) {
+    throw usage_error("the schedule {} is larger than 64 MiB, which no schedule is", path);
+  }
+  return text;
+}
+
+/// The strategy that is meant: a layout without a name is a product.
+std::string strategy_of(const JobWords& words) {
+  if (!words.strategy.empty()) {
+    return strategy::strategy_by_name(words.strategy).name;
+  }
+  const bool layout = !words.dp.empty() || !words.pp.empty() || !words.tp.empty() || !words.zero.empty() || !words.schedule.empty();
+  return layout ? "product" : "single";
+}
+
 strategy::Layout make_layout(const JobWords& words) {
   strategy::Layout layout;
   layout.bucket = parse_megabytes(words.bucket_mb, "--bucket-mb");
   layout.first_bucket = parse_megabytes(words.first_bucket_mb, "--first-bucket-mb");
-  layout.micro_batches = parse_integer(words.micro_batches, "--micro-batches", 1, 1 << 20);
+  const auto count = [](const std::string& text, std::string_view flag, std::int64_t high) {
+    return text.empty() ? 0 : parse_integer(text, flag, 1, high);
+  };
+  layout.micro_batches = count(words.micro_batches, "--micro-batches", 1 << 20);
+  layout.dp = count(words.dp, "--dp", 1 << 20);
+  layout.pp = count(words.pp, "--pp", 1 << 20);
+  layout.tp = count(words.tp, "--tp", 1 << 20);
+  layout.chunks = count(words.chunks, "--chunks", 1 << 10);
+  layout.zero = words.zero.empty() ? 0 : parse_integer(words.zero, "--zero", 0, 3);
+  layout.balance = strategy::balance_by_name(words.balance);
+  layout.recompute = strategy::recompute_by_name(words.recompute);
+  if (words.schedule.ends_with(".csv") || words.schedule.find('/') != std::string::npos) {
+    layout.grid = schedule::parse_csv(read_schedule(words.schedule));
+  } else if (!words.schedule.empty()) {
+    layout.schedule = schedule::schedule_by_name(words.schedule).name;
+  }
   if (!words.split.empty()) {
     for (const std::string_view part : split(words.split, ',')) {
       layout.split.push_back(parse_integer(part, "a stage of --split", 1, 1 << 20));
@@ -101,7 +150,16 @@ const std::vector<JobField>& job_fields() {
       {"strategy", &JobWords::strategy, list_strategies()},
       {"devices", &JobWords::devices, "cpu (one device), cpu:4 (four), cpu:0-3,4-7 (by cores)"},
       {"batch", &JobWords::batch, "global batch: samples a step over all devices"},
-      {"split", &JobWords::split, "layers: blocks a stage, as 3,3"},
+      {"dp", &JobWords::dp, "replicas of the model; with --pp and --tp the product is the number of devices"},
+      {"pp", &JobWords::pp, "devices that a replica's layers are spread over"},
+      {"tp", &JobWords::tp, "devices that each pair of Linear layers is divided over"},
+      {"zero", &JobWords::zero, "ZeRO: divide over the replicas 1 optimizer states, 2 and gradients, 3 and parameters"},
+      {"schedule", &JobWords::schedule, list_schedules() + ", or a file in PyTorch's notation (.csv)"},
+      {"chunks", &JobWords::chunks, "stages a device, for schedules that interleave them"},
+      {"split", &JobWords::split, "blocks a stage, as 3,3"},
+      {"balance", &JobWords::balance, "without --split: deal blocks out to stages by " + either(strategy::balance_names())},
+      {"recompute", &JobWords::recompute,
+       "activations let go and made again in the backward: " + either(strategy::recompute_names())},
       {"micro-batches", &JobWords::micro_batches, "work a replica's samples off in so many pieces, gradients adding up"},
       {"bucket-mb", &JobWords::bucket_mb, "ddp: gradients are all-reduced in buckets of this size"},
       {"first-bucket-mb", &JobWords::first_bucket_mb, "ddp: size of the first bucket"},
@@ -144,7 +202,7 @@ Job::Job(const JobWords& words, cluster::Machine machine)
       samples_(parse_integer(words.samples, "--samples", 0, std::numeric_limits<std::int64_t>::max())),
       request_{.model = model_,
                .cluster = cluster_,
-               .strategy = strategy::strategy_by_name(words.strategy).name,
+               .strategy = strategy_of(words),
                .step = {.global_batch = parse_integer(words.batch, "--batch", 1, 1 << 30),
                         .loss = strategy::loss_by_name(words.loss),
                         .optimizer = make_optimizer(words)},

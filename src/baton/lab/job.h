@@ -16,7 +16,7 @@ namespace baton::lab {
 /// The words that describe a training job: on the command line, in a spec file, in an experiment.
 struct JobWords {
   std::string model = "mlp:dim=1024,depth=2";
-  std::string strategy = "single";
+  std::string strategy;  // empty: single, or product where a layout is given
   std::string devices = "cpu";
   std::string batch = "64";
   std::string loss = "mse";
@@ -24,8 +24,16 @@ struct JobWords {
   std::string lr;
   std::string momentum;
   std::string weight_decay;
+  std::string dp;
+  std::string pp;
+  std::string tp;
+  std::string zero;
+  std::string schedule;  // a name, or a file of a schedule of one's own
+  std::string chunks;
   std::string split;
-  std::string micro_batches = "1";
+  std::string balance = "even";
+  std::string recompute = "none";
+  std::string micro_batches;
   std::string bucket_mb = "25";
   std::string first_bucket_mb = "1";
   std::string link;

@@ -24,6 +24,22 @@ struct Point {
   std::int64_t zero = 0;
 };
 
+Point point_of(std::string_view strategy) {
+  const std::string name = canonical(strategy);
+  if (name == "layers" || name == "tensor") {
+    return {.rest = name == "layers" ? Point::Axis::pp : Point::Axis::tp};
+  }
+  if (name.starts_with("zero-") && name.size() == 6 && name[5] >= '1' && name[5] <= '3') {
+    return {.zero = name[5] - '0'};
+  }
+  for (const schedule::Schedule& schedule : schedule::schedules()) {
+    if (schedule.name == name) {
+      return {.rest = Point::Axis::pp, .schedule = schedule.name};
+    }
+  }
+  return {};  // ddp and product
+}
+
 /// A layout with nothing left open.
 struct Resolved {
   std::int64_t dp = 1;
@@ -193,20 +209,7 @@ plan::Draft build(const Request& request, const Point& point) {
   return add_updates(std::move(draft), request.step.optimizer);
 }
 
-template <Point::Axis rest>
-plan::Draft build_plain(const Request& request) {
-  return build(request, {.rest = rest});
-}
-
-template <int stage>
-plan::Draft build_zero(const Request& request) {
-  return build(request, {.zero = stage});
-}
-
-/// The strategy of a schedule's name. Its request carries that name.
-plan::Draft build_pipeline(const Request& request) {
-  return build(request, {.rest = Point::Axis::pp, .schedule = request.strategy});
-}
+plan::Draft build_product(const Request& request) { return build(request, point_of(request.strategy)); }
 
 void refuse_layout(const Request& request, std::string_view why) {
   const Layout& layout = request.layout;
@@ -242,18 +245,18 @@ const std::vector<Strategy>& strategies() {
         {"single", "the whole model and batch on the first device", build_single},
         {"dp", "one owner: device 0 replicates parameters, scatters inputs, gathers outputs and updates", build_dp},
         {"ddp", "a replica on each device; gradients all-reduced in buckets while the backward goes on",
-         build_plain<Point::Axis::dp>},
-        {"layers", "blocks spread over the devices in order; one baton, passed along", build_plain<Point::Axis::pp>},
+         build_product},
+        {"layers", "blocks spread over the devices in order; one baton, passed along", build_product},
         {"tensor", "each pair of Linear layers divided over the devices, by column and then by row",
-         build_plain<Point::Axis::tp>},
-        {"zero-1", "ddp with the optimizer's states divided over the devices", build_zero<1>},
-        {"zero-2", "ddp with states and gradients divided", build_zero<2>},
-        {"zero-3", "ddp with states, gradients and parameters divided; parameters are gathered block by block", build_zero<3>},
-        {"product", "replicas × stages × divided tensors, as --dp, --pp and --tp say", build_plain<Point::Axis::dp>},
+         build_product},
+        {"zero-1", "ddp with the optimizer's states divided over the devices", build_product},
+        {"zero-2", "ddp with states and gradients divided", build_product},
+        {"zero-3", "ddp with states, gradients and parameters divided; parameters are gathered block by block", build_product},
+        {"product", "replicas × stages × divided tensors, as --dp, --pp and --tp say", build_product},
     };
     for (const schedule::Schedule& schedule : schedule::schedules()) {
       if (schedule.name != "naive") {
-        all.push_back({schedule.name, schedule.summary, build_pipeline});
+        all.push_back({schedule.name, schedule.summary, build_product});
       }
     }
     return all;
@@ -278,6 +281,15 @@ const Strategy& strategy_by_name(std::string_view name) {
     }
   }
   throw usage_error("unknown strategy '{}': choose {}", name, either(names));
+}
+
+schedule::Grid grid_of(const Request& request) {
+  if (request.strategy == "single") {
+    const cluster::Cluster first({request.cluster.devices()[0]});
+    return *resolve({.model = request.model, .cluster = first, .strategy = request.strategy, .step = request.step,
+                     .layout = request.layout}, {}).grid;
+  }
+  return *resolve(request, point_of(request.strategy)).grid;
 }
 
 plan::Plan compile(const Request& request) { return compile(request, strategy_by_name(request.strategy)); }

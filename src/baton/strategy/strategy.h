@@ -34,6 +34,9 @@ const std::vector<Strategy>& strategies();
 /// Finds one by name; a usage error lists them.
 const Strategy& strategy_by_name(std::string_view name);
 
+/// Which action when: one row for each of a replica's pipeline devices, a single one where there is no pipeline.
+schedule::Grid grid_of(const Request& request);
+
 /// Builds, fuses for the target, injects the delays and finishes.
 plan::Plan compile(const Request& request);
 /// The same for a strategy that is not in the list: a user's own.
