@@ -313,6 +313,34 @@ class Divider {
   std::map<BufferId, std::optional<BufferId>> piece_of_;                  // of a whole parameter
 };
 
+/// Makes gradients wait until those before the last ones are scattered, on each device: whole gradients of two blocks are there
+/// at a time, however far communication lags behind.
+void bound_whole_gradients(Draft& draft) {
+  std::map<BufferId, std::size_t> written;  // where the task stands that wrote a buffer last
+  std::map<DeviceId, std::vector<std::size_t>> scatters;
+  for (std::size_t i = 0; i < draft.tasks.size(); ++i) {
+    for (const BufferId id : draft.tasks[i].writes) {
+      written[id] = i;
+    }
+    const auto* collective = std::get_if<Collective>(&draft.tasks[i].action);
+    if (collective == nullptr || collective->kind != Collective::Kind::reduce_scatter) {
+      continue;
+    }
+    std::vector<std::size_t>& before = scatters[draft.tasks[i].device];
+    if (before.size() >= 2) {
+      std::size_t first = i;
+      for (const BufferId id : plan::payload(draft.tasks[i])) {
+        first = std::min(first, written.at(id));
+      }
+      const std::size_t awaited = before[before.size() - 2];
+      if (awaited < first) {
+        draft.tasks[first].after.push_back(TaskId(awaited));
+      }
+    }
+    before.push_back(i);
+  }
+}
+
 }  // namespace
 
 plan::Draft divide_over_replicas(plan::Draft draft, std::int64_t stage, const DeviceGroups& groups) {
@@ -325,6 +353,9 @@ plan::Draft divide_over_replicas(plan::Draft draft, std::int64_t stage, const De
   }
   // Tasks put in name others by the places they have now.
   draft.rearrange(std::vector<bool>(draft.tasks.size(), false), std::move(behind));
+  if (stage > 1) {
+    bound_whole_gradients(draft);
+  }
   return draft;
 }
 

@@ -1,0 +1,271 @@
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+#include "baton/model/zoo.h"
+#include "baton/base/error.h"
+#include "baton/plan/verify.h"
+#include "baton/schedule/schedule.h"
+#include "baton/strategy/strategy.h"
+#include "unit/strategy/drafts.h"
+
+/// What docs/strategies.md derives, held against plans.
+namespace baton::strategy {
+namespace {
+
+plan::Plan plan_of(std::string strategy, std::size_t count, Layout layout = {}, std::string model_text = "mlp:dim=64,depth=12",
+                   std::int64_t batch = 24, op::Optimizer optimizer = op::Adam{}) {
+  const model::Model model = model::parse_model(model_text);
+  const cluster::Cluster cluster = devices(count);
+  return compile({.model = model,
+                  .cluster = cluster,
+                  .strategy = std::move(strategy),
+                  .step = {.global_batch = batch, .optimizer = optimizer},
+                  .layout = std::move(layout)});
+}
+
+/// Bytes that leave a device in a step, over all devices.
+std::int64_t sent(const plan::Plan& plan) {
+  Bytes sum;
+  for (const plan::Totals& totals : plan::totals_by_device(plan)) {
+    sum += totals.work.sent;
+  }
+  return sum.count;
+}
+
+constexpr std::int64_t dim = 64;
+constexpr std::int64_t depth = 12;
+constexpr std::int64_t block_bytes = 4 * (dim * dim + dim);
+constexpr std::int64_t model_bytes = depth * block_bytes;
+
+TEST(BytesOnTheWire, OfDdpAreTwiceTheGradientsButForOnesOwnShare) {
+  for (const std::size_t n : {2U, 3U, 4U, 8U}) {
+    EXPECT_EQ(sent(plan_of("ddp", n)), 2 * static_cast<std::int64_t>(n - 1) * model_bytes);
+  }
+}
+
+TEST(BytesOnTheWire, OfZero1AndZero2AreThoseOfDdp) {
+  for (const std::size_t n : {2U, 3U, 4U, 8U}) {
+    EXPECT_EQ(sent(plan_of("zero-1", n)), sent(plan_of("ddp", n)));
+    EXPECT_EQ(sent(plan_of("zero-2", n)), sent(plan_of("ddp", n)));
+  }
+}
+
+TEST(BytesOnTheWire, OfZero3AreHalfAsManyAgainButForWhatTheBackwardDoesNotRead) {
+  for (const std::size_t n : {2U, 3U, 4U, 8U}) {
+    const auto others = static_cast<std::int64_t>(n - 1);
+    // Gathered again for the backward: the weights, not the biases, and not those of the first block.
+    const std::int64_t again = (depth - 1) * 4 * dim * dim;
+    EXPECT_EQ(sent(plan_of("zero-3", n)), others * (2 * model_bytes + again));
+    EXPECT_NEAR(static_cast<double>(sent(plan_of("zero-3", n))) / static_cast<double>(sent(plan_of("ddp", n))), 1.5, 0.05);
+  }
+}
+
+TEST(BytesOnTheWire, OfZero2GrowWithMicroBatchesAndThoseOfZero1DoNot) {
+  const std::int64_t once = sent(plan_of("zero-1", 4));
+  EXPECT_EQ(sent(plan_of("zero-1", 4, {.micro_batches = 3})), once);
+  EXPECT_EQ(sent(plan_of("zero-2", 4, {.micro_batches = 3})), once / 2 + 3 * once / 2);
+}
+
+TEST(BytesOnTheWire, OfDividedTensorsAreOneSumAPairForwardAndOneBack) {
+  for (const std::size_t n : {2U, 4U}) {
+    const std::int64_t activation = 24 * dim * 4;
+    const std::int64_t pairs = depth / 2;
+    // Nobody asks for the gradient of the data, so the first pair has none.
+    EXPECT_EQ(sent(plan_of("tensor", n)), 2 * static_cast<std::int64_t>(n - 1) * activation * (pairs + pairs - 1));
+  }
+}
+
+TEST(BytesOnTheWire, OfPipelinesAreTheActivationsBetweenStagesWhateverTheSchedule) {
+  const std::int64_t activation = 24 * dim * 4;
+  for (const std::string strategy : {"layers", "gpipe", "1f1b", "zb-h1"}) {
+    EXPECT_EQ(sent(plan_of(strategy, 4, {.micro_batches = 8})), 2 * 3 * activation) << strategy;
+  }
+  EXPECT_EQ(sent(plan_of("interleaved", 4, {.micro_batches = 8})), 2 * 7 * activation);
+  EXPECT_EQ(sent(plan_of("zb-v", 4, {.micro_batches = 8})), 2 * 6 * activation) << "the V turns on the last device";
+}
+
+/// By device: for how many micro-batches at most its stage's forward is done and its backward is not.
+std::vector<std::int64_t> held(const plan::Plan& plan) {
+  std::vector<std::int64_t> most;
+  for (std::size_t d = 0; d < plan.devices().size(); ++d) {
+    std::map<std::int32_t, std::size_t> last;  // by micro-batch: its last task of the backward
+    const auto lane = plan.lane(DeviceId(d), plan::Lane::compute);
+    for (std::size_t i = 0; i < lane.size(); ++i) {
+      if (plan[lane[i]].labels.phase == plan::Phase::backward) {
+        last[plan[lane[i]].labels.micro_batch] = i;
+      }
+    }
+    std::set<std::int32_t> alive;
+    std::int64_t peak = 0;
+    for (std::size_t i = 0; i < lane.size(); ++i) {
+      const plan::Labels& labels = plan[lane[i]].labels;
+      if (labels.phase == plan::Phase::forward) {
+        alive.insert(labels.micro_batch);
+        peak = std::max<std::int64_t>(peak, static_cast<std::int64_t>(alive.size()));
+      } else if (labels.phase == plan::Phase::backward && last[labels.micro_batch] == i) {
+        alive.erase(labels.micro_batch);
+      }
+    }
+    most.push_back(peak);
+  }
+  return most;
+}
+
+TEST(Activations, GpipeHoldsAllMicroBatchesAnd1f1bAsManyAsStagesAreStillToCome) {
+  for (const std::int64_t m : {4, 8, 12}) {
+    EXPECT_EQ(held(plan_of("gpipe", 4, {.micro_batches = m})), (std::vector<std::int64_t>(4, m)));
+    EXPECT_EQ(held(plan_of("1f1b", 4, {.micro_batches = m})), (std::vector<std::int64_t>{4, 3, 2, 1}));
+  }
+}
+
+std::int64_t peak(const plan::Plan& plan, std::size_t device = 0) { return plan::verify(plan).memory.peak[device].count; }
+
+TEST(Memory, OfGpipeGrowsWithMicroBatchesOfOneSizeAnd1f1bsDoesNot) {
+  const auto grows = [](const std::string& strategy) {
+    const auto at = [&](std::int64_t m) {
+      return peak(plan_of(strategy, 4, {.micro_batches = m}, "mlp:dim=16,depth=8", 32 * m));
+    };
+    const auto inputs = [](std::int64_t m) { return 32 * m * 16 * 4; };  // the first device also holds the whole batch's input
+    return static_cast<double>(at(16) - inputs(16)) / static_cast<double>(at(4) - inputs(4));
+  };
+  EXPECT_GT(grows("gpipe"), 2.5);
+  EXPECT_LT(grows("1f1b"), 1.1);
+}
+
+TEST(Memory, RecomputationLetsActivationsGo) {
+  const auto at = [](Recompute recompute) {
+    return peak(plan_of("single", 1, {.recompute = recompute}, "mlp:dim=8,depth=16", 512));
+  };
+  EXPECT_LT(at(Recompute::alternate), 0.75 * static_cast<double>(at(Recompute::none)));
+  EXPECT_LT(at(Recompute::all), at(Recompute::alternate));
+  const auto flops = [](Recompute recompute) {
+    return plan::totals_by_device(plan_of("single", 1, {.recompute = recompute}, "mlp:dim=8,depth=16", 512))[0].work.flops.count;
+  };
+  // Of a forward, which is about a third of a step, every second block but the last of each pair; or three of four.
+  const auto forward = static_cast<double>(flops(Recompute::none)) / 3;
+  EXPECT_NEAR(static_cast<double>(flops(Recompute::alternate) - flops(Recompute::none)), forward / 2, forward / 10);
+  EXPECT_NEAR(static_cast<double>(flops(Recompute::all) - flops(Recompute::none)), forward * 3 / 4, forward / 10);
+}
+
+/// Bytes that live on from step to step on device 0, but for the data.
+std::int64_t persistent(const plan::Plan& plan) {
+  std::int64_t sum = 0;
+  for (const plan::Buffer& buffer : plan.buffers()) {
+    if (buffer.device == DeviceId(0) && buffer.persistent && std::holds_alternative<plan::ParameterPart>(buffer.content)) {
+      sum += buffer.size().count;
+    }
+  }
+  return sum;
+}
+
+TEST(Memory, OfZeroFallsAsItsPaperSays) {
+  // float32 with Adam is 16 bytes a parameter as well: 4 of parameters, 4 of gradients, 8 of states.
+  const double psi = static_cast<double>(model_bytes) / 4;
+  const Layout layout{.micro_batches = 2};
+  for (const std::size_t count : {2U, 4U, 8U}) {
+    const auto n = static_cast<double>(count);
+    const auto at = [&](const std::string& strategy) {
+      return static_cast<double>(peak(plan_of(strategy, count, layout, "mlp:dim=64,depth=12", 2 * static_cast<std::int64_t>(count))));
+    };
+    EXPECT_EQ(persistent(plan_of("ddp", count, layout)), static_cast<std::int64_t>(12 * psi));
+    for (const std::string strategy : {"zero-1", "zero-2", "zero-3"}) {
+      EXPECT_NEAR(static_cast<double>(persistent(plan_of(strategy, count, layout))), 12 * psi / n, 300) << strategy;
+    }
+    // A piece of a parameter lies beside the whole one, which the paper's mixed precision has as its master copy; a block or
+    // two may be on their way.
+    const double way = 4 * static_cast<double>(block_bytes);
+    EXPECT_NEAR(at("ddp"), 16 * psi, way);
+    EXPECT_NEAR(at("zero-1"), (4 + 4) * psi + (4 + 8) * psi / n, way);
+    EXPECT_NEAR(at("zero-2"), 4 * psi + (4 + 4 + 8) * psi / n, way);
+    EXPECT_NEAR(at("zero-3"), (4 + 4 + 8) * psi / n, 2 * way);
+  }
+}
+
+TEST(Memory, OfDividedTensorsFallsWithTheDevices) {
+  const double alone = static_cast<double>(persistent(plan_of("single", 1)));
+  EXPECT_NEAR(static_cast<double>(persistent(plan_of("tensor", 2))), alone / 2, alone / 50);
+  EXPECT_NEAR(static_cast<double>(persistent(plan_of("tensor", 4))), alone / 4, alone / 50);
+}
+
+TEST(Zero3, HoldsTwoBlocksWholeAtATime) {
+  // With the next one gathered while this one computes; were it more, memory would not fall as it does.
+  const plan::Plan plan = plan_of("zero-3", 4, {}, "mlp:dim=64,depth=12", 4, op::Sgd{});
+  EXPECT_LT(peak(plan), model_bytes * 2 / 4 + 4 * block_bytes);
+}
+
+// ---- stages
+
+std::vector<std::int64_t> blocks_by_stage(const plan::Plan& plan) {
+  std::map<std::int32_t, std::set<std::int32_t>> blocks;
+  for (const plan::Task& task : plan.tasks()) {
+    if (task.lane == plan::Lane::compute && task.labels.phase == plan::Phase::forward) {
+      blocks[task.labels.stage].insert(task.labels.block);
+    }
+  }
+  std::vector<std::int64_t> counts;
+  for (const auto& [stage, list] : blocks) {
+    counts.push_back(static_cast<std::int64_t>(list.size()));
+  }
+  return counts;
+}
+
+TEST(Balance, ByWorkTheHeaviestStageIsAsLightAsCanBe) {
+  const std::string lopsided = "mlp:64-64-64-64-64-8-8-8-8";  // four heavy blocks, four light ones
+  EXPECT_EQ(blocks_by_stage(plan_of("gpipe", 2, {.balance = Balance::even}, lopsided)), (std::vector<std::int64_t>{4, 4}));
+  EXPECT_EQ(blocks_by_stage(plan_of("gpipe", 2, {.balance = Balance::work}, lopsided)), (std::vector<std::int64_t>{2, 6}));
+  EXPECT_EQ(blocks_by_stage(plan_of("gpipe", 4, {.balance = Balance::work}, "mlp:8-8-8-64-64-8-8-8-8")).size(), 4U);
+}
+
+TEST(Balance, ByMemoryCountsActivationsToo) {
+  // Wide activations out of few parameters: with many rows they are what weighs.
+  const std::string model = "mlp:2-128-2-2-2-2-2-2";
+  EXPECT_EQ(blocks_by_stage(plan_of("gpipe", 2, {.balance = Balance::memory}, model, 512))[0], 1);
+}
+
+TEST(Products, AreRefusedWithTheProductWhenItIsNotTheNumberOfDevices) {
+  try {
+    plan_of("product", 6, {.dp = 2, .pp = 2});
+    plan_of("product", 6, {.dp = 2, .pp = 2, .tp = 2});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("= 2 × 2 × "), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("6 devices"), std::string::npos) << error.what();
+  }
+}
+
+TEST(Products, SayWhatIsMissing) {
+  const auto said = [](std::string strategy, std::size_t count, Layout layout, std::string model = "mlp:dim=64,depth=12") {
+    try {
+      plan_of(std::move(strategy), count, std::move(layout), std::move(model));
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("nothing");
+  };
+  EXPECT_NE(said("layers", 4, {.zero = 1}).find("give it some with --dp"), std::string::npos);
+  EXPECT_NE(said("ddp", 4, {.schedule = "gpipe"}).find("--pp"), std::string::npos);
+  EXPECT_NE(said("product", 4, {.pp = 2, .tp = 2}, "mlp:dim=8,depth=2").find("two blocks"), std::string::npos);
+  EXPECT_NE(said("tensor", 4, {}, "mlp:8-3-8").find("3 features"), std::string::npos);
+  EXPECT_NE(said("1f1b", 4, {.micro_batches = 100}).find("100 micro-batches"), std::string::npos);
+  EXPECT_NE(said("interleaved", 4, {}, "mlp:dim=8,depth=6").find("8 stages"), std::string::npos);
+  EXPECT_NE(said("single", 4, {.tp = 2}).find("uses one device"), std::string::npos);
+}
+
+TEST(OwnSchedule, RunsLikeOneOfOurs) {
+  const plan::Plan ours = plan_of("1f1b", 3, {.micro_batches = 4});
+  Layout own;
+  own.grid = schedule::parse_csv(schedule::to_csv(schedule::schedule_by_name("1f1b").grid({.devices = 3, .micro_batches = 4})));
+  const plan::Plan theirs = plan_of("product", 3, own);
+  EXPECT_EQ(theirs.tasks(), ours.tasks());
+}
+
+TEST(OwnSchedule, ThatCannotRunIsRefusedWithItsFlaw) {
+  Layout own;
+  own.grid = schedule::parse_csv("0F0,0B0\n1B0,1F0\n");
+  EXPECT_THROW(plan_of("product", 2, own), Error);
+}
+
+}  // namespace
+}  // namespace baton::strategy
