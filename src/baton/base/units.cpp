@@ -38,6 +38,16 @@ constexpr std::array<Scale, 5> byte_scales{
 constexpr std::array<Scale, 5> flop_scales{
     {{1e12, "Tflop"}, {1e9, "Gflop"}, {1e6, "Mflop"}, {1e3, "kflop"}, {1, "flop"}}};
 
+/// Powers of ten, as on data sheets; 0 for what is none.
+double decimal_scale(std::string_view scale) {
+  return scale.empty()                   ? 1
+         : scale == "K" || scale == "k" ? 1e3
+         : scale == "M"                 ? 1e6
+         : scale == "G"                 ? 1e9
+         : scale == "T"                 ? 1e12
+                                        : 0;
+}
+
 /// Splits "1.5GB" into 1.5 and "GB".
 bool split_number(std::string_view text, double& number, std::string_view& unit) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -96,16 +106,24 @@ double parse_bandwidth(std::string_view text, std::string_view what) {
   std::string_view unit;
   if (split_number(text, number, unit) && number > 0 && unit.ends_with("/s") && unit.size() >= 3) {
     const char kind = unit[unit.size() - 3];
-    const std::string_view scale = unit.substr(0, unit.size() - 3);
-    const double factor = scale.empty() ? 1 : scale == "K" || scale == "k" ? 1e3 : scale == "M" ? 1e6
-                          : scale == "G"                                   ? 1e9
-                          : scale == "T"                                   ? 1e12
-                                                                           : 0;
+    const double factor = decimal_scale(unit.substr(0, unit.size() - 3));
     if (factor > 0 && (kind == 'B' || kind == 'b')) {
       return number * factor / (kind == 'b' ? 8 : 1);
     }
   }
   throw usage_error("{} is '{}', but a bandwidth looks like 1GB/s, 500MB/s or 25Gb/s", what, text);
+}
+
+double parse_rate(std::string_view text, std::string_view what) {
+  constexpr std::string_view ending = "flop/s";
+  double number = 0;
+  std::string_view unit;
+  if (split_number(text, number, unit) && number > 0 && unit.ends_with(ending)) {
+    if (const double factor = decimal_scale(unit.substr(0, unit.size() - ending.size())); factor > 0) {
+      return number * factor;
+    }
+  }
+  throw usage_error("{} is '{}', but a rate looks like 100Gflop/s or 19.5Tflop/s", what, text);
 }
 
 std::int64_t parse_integer(std::string_view text, std::string_view what, std::int64_t low, std::int64_t high) {

@@ -46,6 +46,8 @@ Bytes parse_bytes(std::string_view text, std::string_view what);
 Nanoseconds parse_time(std::string_view text, std::string_view what);
 /// `1GB/s`, `25Gb/s`, `500MB/s`, in bytes a second; here G is 10^9 and b is bits, as on data sheets.
 double parse_bandwidth(std::string_view text, std::string_view what);
+/// `19.5Tflop/s`, `100Gflop/s`, in flop a second.
+double parse_rate(std::string_view text, std::string_view what);
 
 /// A whole number and nothing else, within [low, high].
 std::int64_t parse_integer(std::string_view text, std::string_view what, std::int64_t low, std::int64_t high);

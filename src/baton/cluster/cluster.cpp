@@ -1,5 +1,7 @@
 #include "baton/cluster/cluster.h"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <set>
 
@@ -7,14 +9,35 @@
 #include "baton/base/text.h"
 
 namespace baton::cluster {
+namespace {
+
+constexpr std::array<std::string_view, 4> algorithm_names{"ring", "tree", "direct", "hierarchical"};
+
+}  // namespace
 
 Nanoseconds Link::time(Bytes message) const {
   const double flight = bandwidth > 0 ? static_cast<double>(message.count) / bandwidth * 1e9 : 0;
   return latency + Nanoseconds(std::llround(flight));
 }
 
-Cluster::Cluster(std::vector<Device> devices, std::optional<Link> emulated_link)
-    : devices_(std::move(devices)), emulated_link_(emulated_link) {
+double Speed::rate(DType type) const {
+  auto found = rates.find(to_text(type));
+  found = found == rates.end() ? rates.find(to_text(DType::f32)) : found;
+  return found == rates.end() ? 0 : found->second;
+}
+
+std::string_view to_text(Algorithm algorithm) { return algorithm_names[static_cast<std::size_t>(algorithm)]; }
+
+Algorithm algorithm_by_name(std::string_view name) {
+  const auto found = std::find(algorithm_names.begin(), algorithm_names.end(), canonical(name));
+  if (found == algorithm_names.end()) {
+    throw usage_error("unknown algorithm '{}': choose {}", name, either({algorithm_names.begin(), algorithm_names.end()}));
+  }
+  return static_cast<Algorithm>(found - algorithm_names.begin());
+}
+
+Cluster::Cluster(std::vector<Device> devices, std::optional<Link> emulated_link, std::optional<Wiring> wiring)
+    : devices_(std::move(devices)), emulated_link_(emulated_link), wiring_(wiring) {
   check(!devices_.empty(), "a cluster needs a device");
 }
 

@@ -1,20 +1,38 @@
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "baton/base/dtype.h"
 #include "baton/base/ids.h"
 #include "baton/base/units.h"
 
 namespace baton::cluster {
 
-/// Something that computes and has memory of its own: here, a set of cores.
+/// What a device does at best, by its data sheet. Where a figure is zero there is no such limit.
+struct Speed {
+  std::map<std::string, double, std::less<>> rates;  // flop/s of products, by the type of their elements: "f32"
+  double memory_bandwidth = 0;                       // bytes a second
+  Nanoseconds launch;                                // before each task
+  double efficiency = 1;                             // the share of the rate that large products reach
+  double half_extent = 0;                            // a product with an extent as small as this reaches half of that
+
+  /// That of f32 where the type has none of its own.
+  double rate(DType type) const;
+};
+
+/// Something that computes and has memory of its own: a set of cores, or a GPU.
 struct Device {
   std::string name;
   std::vector<int> cores;
   Bytes memory;
   int node = 0;
+  /// Whether what computes also carries the messages, so that its lanes take turns; otherwise they run side by side.
+  bool shared_lanes = true;
+  Speed speed = {};
 };
 
 /// A way between two devices: a message of n bytes takes latency + n / bandwidth.
@@ -25,22 +43,46 @@ struct Link {
   Nanoseconds time(Bytes message) const;
 };
 
+/// How the members of a collective pass their parts along.
+///   ring           each to the next one
+///   tree           in pairs, then pairs of pairs; not pipelined
+///   direct         each to every other at once
+///   hierarchical   rings within the nodes and between them; a plain ring where members do not fill nodes evenly
+enum class Algorithm : std::uint8_t { ring, tree, direct, hierarchical };
+std::string_view to_text(Algorithm algorithm);
+/// A usage error lists them.
+Algorithm algorithm_by_name(std::string_view name);
+
+/// How devices are joined: each has a port to its node, and each node has ports to the network. A port carries its
+/// bandwidth in each direction. A bandwidth of zero is without limit.
+struct Wiring {
+  Link port;                // of each device
+  Link network;             // of each of a node's ports; its latency is that from device to device
+  int network_ports = 1;    // a node has so many: its k-th device uses the one numbered k modulo this
+  double bus = 0;           // bytes a second that all messages between devices of one node share
+  Algorithm algorithm = Algorithm::hierarchical;
+};
+
 /// An immutable description of devices and the links between them.
 class Cluster {
  public:
-  explicit Cluster(std::vector<Device> devices, std::optional<Link> emulated_link = std::nullopt);
+  /// Without a wiring, devices lie in one memory: what a message costs is what copying costs.
+  explicit Cluster(std::vector<Device> devices, std::optional<Link> emulated_link = std::nullopt,
+                   std::optional<Wiring> wiring = std::nullopt);
 
   const std::vector<Device>& devices() const { return devices_; }
   std::size_t size() const { return devices_.size(); }
   const Device& device(DeviceId id) const { return devices_[id.index()]; }
   /// The speed that messages are slowed to on purpose, where the user asked for it.
   const std::optional<Link>& emulated_link() const { return emulated_link_; }
+  const std::optional<Wiring>& wiring() const { return wiring_; }
   /// Whether some core belongs to more than one device, so that devices take turns.
   bool oversubscribed() const;
 
  private:
   std::vector<Device> devices_;
   std::optional<Link> emulated_link_;
+  std::optional<Wiring> wiring_;
 };
 
 /// `bandwidth=1GB/s,latency=50us`, either of them alone too (then no limit, or no latency).

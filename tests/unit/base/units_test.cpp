@@ -93,6 +93,15 @@ TEST(Units, TimesNeedAUnit) {
   }
 }
 
+TEST(Units, RatesAreFlopsASecondInPowersOfTen) {
+  EXPECT_DOUBLE_EQ(parse_rate("19.5Tflop/s", "r"), 19.5e12);
+  EXPECT_DOUBLE_EQ(parse_rate("100 Gflop/s", "r"), 1e11);
+  EXPECT_DOUBLE_EQ(parse_rate("3flop/s", "r"), 3);
+  for (const char* text : {"", "3", "3T", "Tflop/s", "-1Tflop/s", "3Xflop/s", "3Tflops", "0flop/s"}) {
+    EXPECT_NE(usage_sentence([&] { parse_rate(text, "the rate"); }).find("the rate"), std::string::npos) << text;
+  }
+}
+
 TEST(Units, BandwidthsTellBitsFromBytes) {
   EXPECT_DOUBLE_EQ(parse_bandwidth("1GB/s", "b"), 1e9);
   EXPECT_DOUBLE_EQ(parse_bandwidth("500MB/s", "b"), 5e8);

@@ -1,0 +1,68 @@
+/// How fast the simulator walks a plan, beside 10 million tasks a second; making it ready is timed apart.
+///   build/release/bench/simulate
+
+#include <fmt/format.h>
+
+#include "baton/cost/roofline.h"
+#include "baton/cost/uniform.h"
+#include "baton/exec/clock.h"
+#include "baton/model/zoo.h"
+#include "baton/sim/simulate.h"
+#include "baton/strategy/strategy.h"
+
+namespace {
+
+using namespace baton;
+
+cluster::Cluster devices(std::size_t count, bool shared_lanes) {
+  std::vector<cluster::Device> list;
+  for (std::size_t d = 0; d < count; ++d) {
+    list.push_back({.name = fmt::format("gpu:{}", d), .cores = {static_cast<int>(d)}, .memory = Bytes(std::int64_t{80} << 30),
+                    .node = static_cast<int>(d / 8), .shared_lanes = shared_lanes,
+                    .speed = {.rates = {{"f32", 1e14}}, .memory_bandwidth = 2e12, .launch = Nanoseconds(3000)}});
+  }
+  return cluster::Cluster(std::move(list), std::nullopt,
+                          shared_lanes ? std::nullopt
+                                       : std::optional<cluster::Wiring>({.port = {Nanoseconds(2000), 3e11},
+                                                                         .network = {Nanoseconds(5000), 2.5e10},
+                                                                         .network_ports = 8}));
+}
+
+double seconds(Nanoseconds time) { return static_cast<double>(time.count) * 1e-9; }
+
+void measure(const std::string& strategy, const model::Model& model, std::size_t count, std::int64_t batch, bool shared_lanes) {
+  const cluster::Cluster cluster = devices(count, shared_lanes);
+  const Nanoseconds start = exec::now();
+  const plan::Plan plan = strategy::compile(
+      {.model = model, .cluster = cluster, .strategy = strategy, .step = {.global_batch = batch}});
+  const Nanoseconds compiled = exec::now();
+  const cost::Roofline cost(cluster);
+  sim::Simulator simulator(plan, cluster, cost);
+  const Nanoseconds prepared = exec::now();
+  trace::StepTrace step;
+  simulator.run(step);
+  const Nanoseconds first = exec::now();
+  std::int64_t runs = 0;
+  Nanoseconds end = first;
+  while (end - first < Nanoseconds(300'000'000)) {
+    simulator.run(step);
+    ++runs;
+    end = exec::now();
+  }
+  const double once = seconds(end - first) / static_cast<double>(runs);
+  fmt::print("{{\"strategy\": \"{}\", \"model\": \"{}\", \"devices\": {}, \"lanes\": \"{}\", \"tasks\": {}, "
+             "\"compile_s\": {:.3f}, \"prepare_s\": {:.3f}, \"walk_s\": {:.6f}, \"million_tasks_a_second\": {:.1f}}}\n",
+             strategy, model.name(), count, shared_lanes ? "shared" : "apart", plan.tasks().size(), seconds(compiled - start),
+             seconds(prepared - compiled), once, static_cast<double>(plan.tasks().size()) / once * 1e-6);
+}
+
+}  // namespace
+
+int main() {
+  const model::Model deep = model::mlp(std::vector<std::int64_t>(2001, 64));
+  measure("single", deep, 1, 64, false);
+  measure("layers", deep, 8, 64, false);
+  measure("ddp", deep, 8, 64, false);
+  measure("ddp", deep, 8, 64, true);
+  measure("ddp", model::parse_model("mlp:dim=8192,depth=8"), 1024, 1024, false);
+}

@@ -1,0 +1,232 @@
+#include "baton/cluster/blueprint.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <toml++/toml.h>
+
+#include "baton/base/error.h"
+#include "baton/base/text.h"
+#include "baton/cluster/catalogue.h"
+
+namespace baton::cluster {
+namespace {
+
+/// One table of the file: every key must be asked for, so that a misspelt one is found.
+class Section {
+ public:
+  Section(const toml::table& root, std::string file, std::string name) : file_(std::move(file)), name_(std::move(name)) {
+    if (const toml::node* node = root.get(name_)) {
+      if (!node->is_table()) {
+        throw usage_error("'{}' of the cluster {} must be a table: [{}]", name_, file_, name_);
+      }
+      table_ = node->as_table();
+    }
+  }
+
+  bool given() const { return table_ != nullptr; }
+  const toml::table& table() const { return *table_; }
+
+  /// What `parse` makes of the text; `otherwise` where the key is not given.
+  template <typename Value, typename Parse>
+  Value get(const std::string& key, Value otherwise, Parse parse) {
+    known_.push_back(key);
+    const toml::node* node = table_ == nullptr ? nullptr : table_->get(key);
+    if (node == nullptr) {
+      return otherwise;
+    }
+    std::string text;
+    if (const auto string = node->value_exact<std::string>()) {
+      text = *string;
+    } else if (const auto whole = node->value_exact<std::int64_t>()) {
+      text = fmt::format("{}", *whole);
+    } else if (const auto real = node->value_exact<double>()) {
+      text = fmt::format("{}", *real);
+    }
+    return parse(text, fmt::format("{}.{} of the cluster {}", name_, key, file_));
+  }
+  void has_part(const std::string& key) { known_.push_back(key); }
+
+  void done() const {
+    if (table_ == nullptr) {
+      return;
+    }
+    for (const auto& [key, node] : *table_) {
+      if (std::find(known_.begin(), known_.end(), key.str()) == known_.end()) {
+        throw usage_error("[{}] of the cluster {} has '{}', but takes {}", name_, file_, key.str(), either(known_));
+      }
+    }
+  }
+
+ private:
+  std::string file_;
+  std::string name_;
+  const toml::table* table_ = nullptr;
+  std::vector<std::string> known_;
+};
+
+Link read_link(Section& section) {
+  return {section.get("latency", Nanoseconds(0), parse_time), section.get("bandwidth", 0.0, parse_bandwidth)};
+}
+
+std::int64_t count_of(const std::string& text, const std::string& what) { return parse_integer(text, what, 1, 1 << 20); }
+
+Device read_device(const toml::table& root, const std::string& name, std::int64_t& in_node) {
+  Section section(root, name, "device");
+  Device device;
+  const auto as_it_is = [](const std::string& text, const std::string&) { return text; };
+  device.name = section.get("name", std::string("device"), as_it_is);
+  in_node = section.get("count", std::int64_t{1}, count_of);
+  device.memory = section.get("memory", Bytes(std::int64_t{1} << 50), parse_bytes);
+  device.shared_lanes = section.get("lanes", false, [](const std::string& text, const std::string& what) {
+    if (text != "apart" && text != "shared") {
+      throw usage_error("{} is '{}': choose apart or shared", what, text);
+    }
+    return text == "shared";
+  });
+  Speed& speed = device.speed;
+  speed.memory_bandwidth = section.get("memory_bandwidth", 0.0, parse_bandwidth);
+  speed.launch = section.get("launch", Nanoseconds(0), parse_time);
+  speed.efficiency = section.get("efficiency", 1.0, [](const std::string& text, const std::string& what) {
+    return parse_number(text, what, 0.001, 1);
+  });
+  speed.half_extent = section.get("half_extent", 0.0, [](const std::string& text, const std::string& what) {
+    return parse_number(text, what, 0, 1e6);
+  });
+  section.has_part("rates");
+  section.done();
+  if (section.table().contains("rates")) {
+    Section rates(section.table(), name, "rates");
+    for (const auto& [key, node] : rates.table()) {
+      const std::string type(key.str());
+      speed.rates[type] = rates.get(type, 0.0, parse_rate);
+    }
+  }
+  return device;
+}
+
+bool is_path(std::string_view text) { return text.find('/') != std::string_view::npos || text.ends_with(".toml"); }
+
+Blueprint find(std::string_view text) {
+  if (is_path(text)) {
+    return read(std::filesystem::path(text));
+  }
+  std::vector<std::string> names;
+  for (const Blueprint& known : catalogue()) {
+    if (known.name == canonical(text)) {
+      return known;
+    }
+    names.push_back(known.name);
+  }
+  throw usage_error("unknown cluster '{}': choose {}, or a file of your own that ends in .toml", text, either(names));
+}
+
+}  // namespace
+
+Cluster Blueprint::take(std::int64_t count) const {
+  if (in_node == 0) {
+    throw usage_error("{} is a network alone: name the nodes it joins, as in dgx-a100+{}", name, name);
+  }
+  if (!networked && count > in_node) {
+    throw usage_error("{} has {} device{} and no network to join several of it: ask for no more, or add one, as in {}+ethernet-10",
+                      name, in_node, in_node == 1 ? "" : "s", name);
+  }
+  std::vector<Device> devices;
+  devices.reserve(static_cast<std::size_t>(count));
+  for (std::int64_t d = 0; d < count; ++d) {
+    Device one = device;
+    one.name = fmt::format("{}:{}", device.name, d);
+    one.cores = {static_cast<int>(d)};
+    one.node = static_cast<int>(d / in_node);
+    devices.push_back(std::move(one));
+  }
+  return Cluster(std::move(devices), std::nullopt, wired ? std::optional(wiring) : std::nullopt);
+}
+
+Blueprint Blueprint::joined_by(const Blueprint& network) const {
+  if (!network.networked) {
+    throw usage_error("{} describes no network that could join {}", network.name, name);
+  }
+  Blueprint joined = *this;
+  joined.name = name + "+" + network.name;
+  joined.networked = true;
+  joined.wired = true;
+  joined.wiring.network = network.wiring.network;
+  joined.wiring.network_ports = network.wiring.network_ports;
+  return joined;
+}
+
+Blueprint parse_blueprint(std::string_view text, std::string name) {
+  toml::table root;
+  try {
+    root = toml::parse(text);
+  } catch (const toml::parse_error& error) {
+    throw usage_error("line {} of the cluster {} is no TOML: {}", error.source().begin.line, name, error.description());
+  }
+  for (const auto& [key, node] : root) {
+    constexpr std::array<std::string_view, 6> known{"summary", "device", "port", "bus", "network", "collectives"};
+    if (std::find(known.begin(), known.end(), key.str()) == known.end()) {
+      throw usage_error("the cluster {} has '{}', but takes summary, [device], [port], [bus], [network] and [collectives]",
+                        name, key.str());
+    }
+  }
+  Blueprint blueprint;
+  blueprint.name = name;
+  blueprint.summary = root["summary"].value_or(std::string());
+  if (root.contains("device")) {
+    blueprint.device = read_device(root, name, blueprint.in_node);
+  }
+  Section port(root, name, "port");
+  blueprint.wiring.port = read_link(port);
+  Section bus(root, name, "bus");
+  blueprint.wiring.bus = bus.get("bandwidth", 0.0, parse_bandwidth);
+  Section network(root, name, "network");
+  blueprint.wiring.network = read_link(network);
+  blueprint.wiring.network_ports = static_cast<int>(network.get("ports", std::int64_t{1}, count_of));
+  Section collectives(root, name, "collectives");
+  blueprint.wiring.algorithm =
+      collectives.get("algorithm", Algorithm::hierarchical,
+                      [](const std::string& word, const std::string&) { return algorithm_by_name(word); });
+  for (const Section* section : {&port, &bus, &network, &collectives}) {
+    section->done();
+  }
+  blueprint.networked = network.given();
+  blueprint.wired = network.given() || port.given() || bus.given();
+  if (blueprint.in_node == 0 && !blueprint.networked) {
+    throw usage_error("the cluster {} has neither a [device] nor a [network]", name);
+  }
+  return blueprint;
+}
+
+Blueprint read(const std::filesystem::path& file) {
+  std::ifstream stream(file, std::ios::binary);
+  const std::string text((std::istreambuf_iterator<char>(stream)), std::istreambuf_iterator<char>());
+  if (!stream) {
+    throw usage_error("the cluster {} cannot be read", file.string());
+  }
+  return parse_blueprint(text, file.stem().string());
+}
+
+const std::vector<Blueprint>& catalogue() {
+  static const std::vector<Blueprint> list = [] {
+    std::vector<Blueprint> all;
+    for (const auto& [name, text] : catalogue_texts()) {
+      all.push_back(parse_blueprint(text, std::string(name)));
+    }
+    return all;
+  }();
+  return list;
+}
+
+Blueprint blueprint_by_name(std::string_view text) {
+  const std::vector<std::string_view> parts = split(text, '+');
+  Blueprint blueprint = find(parts[0]);
+  for (std::size_t i = 1; i < parts.size(); ++i) {
+    blueprint = blueprint.joined_by(find(parts[i]));
+  }
+  return blueprint;
+}
+
+}  // namespace baton::cluster

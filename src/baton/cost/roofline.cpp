@@ -1,0 +1,57 @@
+#include "baton/cost/roofline.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace baton::cost {
+namespace {
+
+/// The smallest extent of the product that a task computes; 0 for tasks that compute none.
+std::int64_t smallest_extent(const plan::Plan& plan, const plan::Task& task) {
+  const auto* compute = std::get_if<plan::Compute>(&task.action);
+  if (compute == nullptr) {
+    return 0;
+  }
+  const auto least = [&](BufferId a, BufferId b) {
+    const Shape& first = plan[a].shape;
+    const Shape& second = plan[b].shape;
+    return std::min({first[0], first[1], second[0], second[1]});
+  };
+  if (std::holds_alternative<op::LinearBackwardWeight>(compute->op)) {
+    return least(task.reads[0], task.writes[0]);
+  }
+  if (std::holds_alternative<op::Linear>(compute->op) || std::holds_alternative<op::LinearBackwardInput>(compute->op) ||
+      std::holds_alternative<op::MatrixProduct>(compute->op)) {
+    return least(task.reads[0], task.reads[1]);
+  }
+  return 0;
+}
+
+double over(double amount, double rate) { return rate > 0 ? amount / rate * 1e9 : 0; }
+
+}  // namespace
+
+Nanoseconds Roofline::duration(const plan::Plan& plan, TaskId id) const {
+  const plan::Task& task = plan[id];
+  const cluster::Speed& speed = cluster_.device(task.device).speed;
+  const plan::TaskWork work = plan::work(plan, id);
+  const DType type = task.reads.empty() ? DType::f32 : plan[task.reads[0]].dtype;
+  double share = speed.efficiency;
+  if (const auto extent = static_cast<double>(smallest_extent(plan, task)); extent > 0) {
+    share *= extent / (extent + speed.half_extent);
+  }
+  const double computing = over(static_cast<double>(work.flops.count), speed.rate(type) * share);
+  const double moving = over(static_cast<double>((work.read + work.written).count), speed.memory_bandwidth);
+  return speed.launch + Nanoseconds(std::llround(std::max(computing, moving)));
+}
+
+Nanoseconds Roofline::copying(const plan::Plan& plan, TaskId id) const {
+  const cluster::Speed& speed = cluster_.device(plan[id].device).speed;
+  return Nanoseconds(std::llround(over(static_cast<double>(carried(plan, id).count), speed.memory_bandwidth)));
+}
+
+std::string Roofline::origin() const {
+  return "roofline: launch + max(flops / (rate x efficiency), bytes / memory bandwidth), figures of the cluster's file";
+}
+
+}  // namespace baton::cost

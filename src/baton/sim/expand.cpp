@@ -1,0 +1,211 @@
+#include "baton/sim/expand.h"
+
+#include <algorithm>
+#include <bit>
+#include <map>
+
+namespace baton::sim {
+namespace {
+
+using cluster::Algorithm;
+using plan::Collective;
+using Members = std::vector<DeviceId>;
+
+/// Adds up what crosses in one leg.
+class LegWriter {
+ public:
+  explicit LegWriter(const Links& links) : links_(links) {}
+
+  /// Messages of so many bytes, one after the other in `rounds`.
+  void send(DeviceId from, DeviceId to, double bytes, std::int64_t rounds) {
+    const Path path = links_.path(from, to);
+    latency_ = std::max(latency_, path.latency * rounds);
+    for (const std::uint32_t link : path.through()) {
+      bytes_[link] += bytes;
+    }
+  }
+  /// Each to the next; `closed`: the last to the first.
+  void ring(const Members& members, double bytes, std::int64_t rounds, bool closed) {
+    for (std::size_t i = 0; i + (closed ? 0 : 1) < members.size(); ++i) {
+      send(members[i], members[(i + 1) % members.size()], bytes, rounds);
+    }
+  }
+  Leg leg() const {
+    Leg leg{latency_, {}};
+    for (const auto& [link, bytes] : bytes_) {
+      leg.loads.push_back({link, bytes});
+    }
+    return leg;
+  }
+
+ private:
+  const Links& links_;
+  Nanoseconds latency_;
+  std::map<std::uint32_t, double> bytes_;
+};
+
+class Expansion {
+ public:
+  Expansion(const Links& links, double bytes) : links_(links), bytes_(bytes) {}
+
+  /// All members pass `share` of the payload around in a ring, cut into as many pieces as there are members; once for a
+  /// sum or for a spreading of it, twice for both. Rings of several groups turn side by side.
+  void rings(const std::vector<Members>& groups, double share, std::int64_t turns) {
+    LegWriter writer(links_);
+    for (const Members& group : groups) {
+      const auto n = static_cast<std::int64_t>(group.size());
+      if (n > 1) {
+        writer.ring(group, share * bytes_ * static_cast<double>(turns * (n - 1)) / static_cast<double>(n),
+                    turns * (n - 1), true);
+      }
+    }
+    legs_.push_back(writer.leg());
+  }
+  /// From the first to all along a chain, or back.
+  void chains(const std::vector<Members>& groups, bool back) {
+    LegWriter writer(links_);
+    for (Members group : groups) {
+      if (back) {
+        std::reverse(group.begin(), group.end());
+      }
+      writer.ring(group, bytes_, static_cast<std::int64_t>(group.size()) - 1, false);
+    }
+    legs_.push_back(writer.leg());
+  }
+  /// Pairs, then pairs of pairs: towards the first member, or from it.
+  void tree(const Members& members, bool back) {
+    const auto rounds = static_cast<std::size_t>(std::bit_width(members.size() - 1));
+    for (std::size_t r = 0; r < rounds; ++r) {
+      const std::size_t reach = std::size_t{1} << (back ? r : rounds - 1 - r);
+      LegWriter writer(links_);
+      for (std::size_t i = 0; i + reach < members.size(); i += 2 * reach) {
+        writer.send(members[back ? i + reach : i], members[back ? i : i + reach], bytes_, 1);
+      }
+      legs_.push_back(writer.leg());
+    }
+  }
+  /// Every one of `from` sends its `share` of the payload to each of `to` at once.
+  void direct(const Members& from, const Members& to, double share) {
+    LegWriter writer(links_);
+    for (const DeviceId a : from) {
+      for (const DeviceId b : to) {
+        if (a != b) {
+          writer.send(a, b, share * bytes_, 1);
+        }
+      }
+    }
+    legs_.push_back(writer.leg());
+  }
+  std::vector<Leg> legs() { return std::move(legs_); }
+
+ private:
+  const Links& links_;
+  double bytes_;
+  std::vector<Leg> legs_;
+};
+
+/// The members by node, in order of rank; empty where that would gain nothing or nodes are filled unevenly.
+std::vector<Members> by_node(const Members& members, const cluster::Cluster& cluster) {
+  std::map<int, Members> nodes;
+  for (const DeviceId member : members) {
+    nodes[cluster.device(member).node].push_back(member);
+  }
+  std::vector<Members> groups;
+  for (auto& [node, group] : nodes) {
+    groups.push_back(std::move(group));
+  }
+  const std::size_t size = groups[0].size();
+  const bool even = std::all_of(groups.begin(), groups.end(), [&](const Members& group) { return group.size() == size; });
+  return groups.size() > 1 && size > 1 && even ? groups : std::vector<Members>{};
+}
+
+/// The k-th of every group, for each k.
+std::vector<Members> across(const std::vector<Members>& groups) {
+  std::vector<Members> columns(groups[0].size());
+  for (const Members& group : groups) {
+    for (std::size_t k = 0; k < group.size(); ++k) {
+      columns[k].push_back(group[k]);
+    }
+  }
+  return columns;
+}
+
+void all_reduce(Expansion& expansion, const Members& members, const std::vector<Members>& nodes, Algorithm algorithm) {
+  if (algorithm == Algorithm::tree) {
+    expansion.tree(members, true);
+    expansion.tree(members, false);
+  } else if (algorithm == Algorithm::direct) {
+    const double slice = 1 / static_cast<double>(members.size());
+    expansion.direct(members, members, slice);
+    expansion.direct(members, members, slice);
+  } else if (!nodes.empty()) {
+    expansion.rings(nodes, 1, 1);
+    expansion.rings(across(nodes), 1 / static_cast<double>(nodes[0].size()), 2);
+    expansion.rings(nodes, 1, 1);
+  } else {
+    expansion.rings({members}, 1, 2);
+  }
+}
+
+/// A broadcast, or, backwards, a reduction.
+void rooted(Expansion& expansion, const Members& members, const std::vector<Members>& nodes, Algorithm algorithm,
+            bool back) {
+  if (algorithm == Algorithm::tree) {
+    expansion.tree(members, back);
+  } else if (algorithm == Algorithm::direct) {
+    const Members root{members[0]};
+    expansion.direct(back ? members : root, back ? root : members, 1);
+  } else if (!nodes.empty()) {
+    const Members heads = across(nodes)[0];
+    if (back) {
+      expansion.chains(nodes, back);
+      expansion.chains({heads}, back);
+    } else {
+      expansion.chains({heads}, back);
+      expansion.chains(nodes, back);
+    }
+  } else {
+    expansion.chains({members}, back);
+  }
+}
+
+}  // namespace
+
+std::vector<Leg> expand(const plan::Plan& plan, MeetingId meeting, const Links& links, const cluster::Cluster& cluster) {
+  const std::span<const TaskId> tasks = plan.members(meeting);
+  double bytes = 0;
+  for (const BufferId id : plan::payload(plan[tasks[0]])) {
+    bytes += static_cast<double>(plan[id].size().count);
+  }
+  Expansion expansion(links, bytes);
+  Members members(tasks.size());
+  for (const TaskId id : tasks) {
+    if (const auto* transfer = std::get_if<plan::Transfer>(&plan[id].action)) {
+      members[transfer->end == plan::Transfer::End::send ? 0 : 1] = plan[id].device;
+    } else {
+      members[std::get<Collective>(plan[id].action).rank] = plan[id].device;
+    }
+  }
+  const auto* collective = std::get_if<Collective>(&plan[tasks[0]].action);
+  if (collective == nullptr) {
+    expansion.direct({members[0]}, {members[1]}, 1);
+    return expansion.legs();
+  }
+  const Algorithm algorithm = cluster.wiring()->algorithm;
+  const std::vector<Members> nodes =
+      algorithm == Algorithm::hierarchical ? by_node(members, cluster) : std::vector<Members>{};
+  switch (collective->kind) {
+    case Collective::Kind::all_reduce:
+      all_reduce(expansion, members, nodes, algorithm);
+      break;
+    case Collective::Kind::broadcast:
+      rooted(expansion, members, nodes, algorithm, false);
+      break;
+    case Collective::Kind::reduce:
+      rooted(expansion, members, nodes, algorithm, true);
+      break;
+  }
+  return expansion.legs();
+}
+
+}  // namespace baton::sim

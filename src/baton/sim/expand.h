@@ -1,0 +1,34 @@
+#pragma once
+
+#include <vector>
+
+#include "baton/plan/plan.h"
+#include "baton/sim/links.h"
+
+namespace baton::sim {
+
+/// Bytes that go over one link.
+struct Load {
+  std::uint32_t link;
+  double bytes;
+};
+
+/// A stretch of a meeting: first its latency passes, then all its loads flow at one pace, so that the most burdened link
+/// decides how long it takes. Legs follow one another.
+struct Leg {
+  Nanoseconds latency;
+  std::vector<Load> loads;
+};
+
+/// What a meeting puts on the links, by the algorithm. With latency α and bandwidth β everywhere and nothing else under
+/// way, n members with S bytes each take
+///                 ring                     tree                  direct
+///   all_reduce    2 (n−1) (α + S/(nβ))     2 ⌈log₂ n⌉ (α + S/β)  2 (α + (n−1) S/(nβ))
+///   broadcast     (n−1) α + S/β            ⌈log₂ n⌉ (α + S/β)    α + (n−1) S/β
+///   reduce        as broadcast
+/// and a transfer takes α + S/β. The latencies of a leg's rounds are taken together before its bytes flow; a ring's
+/// broadcast is one of many small pieces. Hierarchical is a ring within every node, rings between the nodes (one for each
+/// place in a node, each with its part), and a ring within every node again.
+std::vector<Leg> expand(const plan::Plan& plan, MeetingId meeting, const Links& links, const cluster::Cluster& cluster);
+
+}  // namespace baton::sim

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "baton/cluster/cluster.h"
+
+namespace baton::sim {
+
+/// The links that messages go through on their way from one device to another.
+struct Path {
+  Nanoseconds latency;
+  std::array<std::uint32_t, 5> links{};
+  std::size_t count = 0;
+
+  std::span<const std::uint32_t> through() const { return std::span(links).first(count); }
+};
+
+/// A cluster's ports as numbered links: each direction of a port is one, and each node's bus. Those without a limit are
+/// on no path. A cluster without wiring has none.
+class Links {
+ public:
+  explicit Links(const cluster::Cluster& cluster);
+
+  std::size_t size() const { return bandwidth_.size(); }
+  double bandwidth(std::uint32_t link) const { return bandwidth_[link]; }  // bytes a second
+  Path path(DeviceId from, DeviceId to) const;
+
+ private:
+  struct Place {
+    std::uint32_t node = 0;
+    std::uint32_t network_port = 0;  // numbered through the cluster
+  };
+  cluster::Wiring wiring_;
+  std::vector<Place> places_;      // by device
+  std::vector<double> bandwidth_;  // device ports out and in, network ports out and in, buses
+  std::uint32_t first_network_port_ = 0;
+  std::uint32_t first_bus_ = 0;
+};
+
+}  // namespace baton::sim

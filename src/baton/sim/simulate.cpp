@@ -1,0 +1,592 @@
+#include "baton/sim/simulate.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+#include "baton/base/error.h"
+#include "baton/cost/link_time.h"
+#include "baton/sim/expand.h"
+#include "baton/sim/links.h"
+#include "baton/sim/traffic.h"
+
+namespace baton::sim {
+namespace {
+
+using plan::lane_count;
+using plan::Lane;
+using trace::Event;
+using Number = std::uint32_t;
+
+constexpr Number none = 0xffffffffU;
+
+enum class Kind : std::uint8_t { work, delay, member };
+
+/// A task as the walk sees it.
+struct Node {
+  Nanoseconds duration;  // of a member: its part of the copying
+  Number waits = 0;      // for how many tasks it waits
+  Number slot = 0;       // device · lanes + lane
+  Number meeting = none;
+  Number engine = none;  // which serves it; none where lanes are apart
+  Kind kind = Kind::work;
+};
+
+/// What is to happen at some time. Of one time, in the order of `What` and then of numbers.
+enum class What : std::uint8_t { task_ends, copying_ends, part_ends, flow_ends, flow_begins, meeting_begins, link_is_over };
+struct Happening {
+  Nanoseconds time;
+  What what = What::task_ends;
+  Number number = 0;   // of the task, the meeting or the engine
+  Number version = 0;  // the latest counts
+
+  auto operator<=>(const Happening&) const = default;
+};
+
+struct Meeting {
+  // Of every step alike.
+  std::span<const TaskId> members;
+  std::vector<Leg> legs;
+  Nanoseconds copying;  // of all members together
+  Nanoseconds least;    // on an emulated link
+
+  // Of the step under way.
+  Number arrived = 0;
+  Number leg = 0;
+  Number parts = 0;  // still under way: copying, links, the emulated link
+  bool begun = false;
+  bool over = false;
+  Nanoseconds met;
+  Nanoseconds left;       // of the copying, at `since`
+  Nanoseconds since;
+  Number workers = 0;     // engines at it
+  Number version = 0;     // of its end
+};
+
+/// The task of a lane whose turn it is and that waits for nothing but its engine or, having come, for its meeting.
+struct Front {
+  Number task = none;
+  bool come = false;
+  bool part_taken = false;
+};
+
+/// What serves the lanes of a device, or of several on the same cores: one thing at a time.
+struct Engine {
+  std::vector<Number> devices;
+
+  bool busy = false;
+  bool noted = false;        // among those to look at
+  Number meeting = none;     // whose copying it is at
+  Number version = 0;        // of its part of it
+  std::size_t turn = 0;      // the device it looks at first
+};
+
+}  // namespace
+
+class Simulator::Walk {
+ public:
+  Walk(const plan::Plan& plan, const cluster::Cluster& cluster, const cost::CostModel& cost)
+      : plan_(plan), links_(cluster), traffic_(links_, plan.meeting_count()) {
+    check(plan.devices().size() == cluster.size(), "a plan for {} devices on a cluster of {}", plan.devices().size(),
+          cluster.size());
+    const std::vector<Number> engine_of_device = open_engines(cluster);
+    nodes_.resize(plan.tasks().size());
+    crossing_.resize(nodes_.size());
+    for (std::size_t t = 0; t < nodes_.size(); ++t) {
+      prepare(TaskId(t), cost, engine_of_device);
+    }
+    connect();
+    meetings_.resize(plan.meeting_count());
+    for (std::size_t m = 0; m < meetings_.size(); ++m) {
+      prepare(MeetingId(m), cluster);
+    }
+    waits_.resize(nodes_.size());
+    fronts_.resize(cluster.size() * lane_count);
+  }
+
+  void run(trace::StepTrace& step) {
+    step.events = crossing_;  // no allocation where there is room
+    events_ = step.events.data();
+    reset();
+    for (std::size_t t = 0; t < nodes_.size(); ++t) {
+      if (waits_[t] == 0) {
+        become_ready(static_cast<Number>(t));
+      }
+    }
+    start_ready();
+    while (true) {
+      if (!queue_.empty() && queue_.front().time == now_) {
+        happen(pop());
+      } else if (!to_look_at_.empty()) {
+        // Only when all that ends now has ended, so that none takes up less than there is.
+        look(take_engine());
+      } else if (!queue_.empty()) {
+        now_ = queue_.front().time;
+      } else {
+        break;
+      }
+      start_ready();
+    }
+    check(ended_ == nodes_.size(), "{} of {} tasks wait for one another for ever", nodes_.size() - ended_, nodes_.size());
+    step.duration = Nanoseconds(0);
+    for (const Event& event : step.events) {
+      step.duration = std::max(step.duration, event.end);
+    }
+  }
+
+ private:
+  // ------------------------------------------------------------------------------------------------ before a step
+
+  /// Devices on the same cores share an engine. Those with lanes apart have none.
+  std::vector<Number> open_engines(const cluster::Cluster& cluster) {
+    std::map<int, Number> of_core;
+    std::vector<Number> of_device(cluster.size(), none);
+    for (std::size_t d = 0; d < cluster.size(); ++d) {
+      const cluster::Device& device = cluster.devices()[d];
+      if (!device.shared_lanes) {
+        continue;
+      }
+      auto engine = static_cast<Number>(engines_.size());
+      for (const int core : device.cores) {
+        const auto known = of_core.find(core);
+        engine = known == of_core.end() ? engine : std::min(engine, known->second);
+      }
+      for (const int core : device.cores) {
+        of_core.emplace(core, engine);
+      }
+      if (engine == engines_.size()) {
+        engines_.emplace_back();
+      }
+      engines_[engine].devices.push_back(static_cast<Number>(d));
+      of_device[d] = engine;
+    }
+    return of_device;
+  }
+
+  void prepare(TaskId id, const cost::CostModel& cost, const std::vector<Number>& engine_of_device) {
+    const plan::Task& task = plan_[id];
+    Node& node = nodes_[id.index()];
+    node.slot = static_cast<Number>(task.device.index() * lane_count + static_cast<std::size_t>(task.lane));
+    node.engine = engine_of_device[task.device.index()];
+    if (const auto* delay = std::get_if<plan::Delay>(&task.action)) {
+      node.kind = Kind::delay;
+      node.duration = delay->duration;
+    } else if (const MeetingId meeting = plan::meeting_of(task); meeting.valid()) {
+      node.kind = Kind::member;
+      node.meeting = meeting.value;
+      node.duration = node.engine == none ? Nanoseconds(0) : cost.copying(plan_, id);
+      const plan::TaskWork work = plan::work(plan_, id);
+      crossing_[id.index()].sent = work.sent;
+      crossing_[id.index()].received = work.received;
+    } else {
+      node.duration = cost.duration(plan_, id);
+    }
+    check(node.duration.count >= 0, "task {} takes {} ns", id.value, node.duration.count);
+  }
+
+  /// Who comes after whom: the next of the lane, and `after` turned round.
+  void connect() {
+    first_next_.assign(nodes_.size() + 1, 0);
+    const auto each_edge = [&](auto visit) {
+      for (std::size_t d = 0; d < plan_.devices().size(); ++d) {
+        for (std::size_t lane = 0; lane < lane_count; ++lane) {
+          TaskId before;
+          for (const TaskId id : plan_.lane(DeviceId(d), static_cast<Lane>(lane))) {
+            if (before.valid()) {
+              visit(before, id);
+            }
+            before = id;
+          }
+        }
+      }
+      for (std::size_t t = 0; t < nodes_.size(); ++t) {
+        for (const TaskId before : plan_.tasks()[t].after) {
+          visit(before, TaskId(t));
+        }
+      }
+    };
+    each_edge([&](TaskId before, TaskId) { ++first_next_[before.index() + 1]; });
+    for (std::size_t t = 0; t < nodes_.size(); ++t) {
+      first_next_[t + 1] += first_next_[t];
+    }
+    next_.resize(first_next_.back());
+    std::vector<Number> place(first_next_.begin(), first_next_.end() - 1);
+    each_edge([&](TaskId before, TaskId after) {
+      next_[place[before.index()]++] = after.value;
+      ++nodes_[after.index()].waits;
+    });
+  }
+
+  void prepare(MeetingId id, const cluster::Cluster& cluster) {
+    Meeting& meeting = meetings_[id.index()];
+    meeting.members = plan_.members(id);
+    if (meeting.members.empty()) {
+      return;
+    }
+    for (const TaskId member : meeting.members) {
+      meeting.copying += nodes_[member.index()].duration;
+    }
+    if (cluster.wiring()) {
+      meeting.legs = expand(plan_, id, links_, cluster);
+    }
+    if (cluster.emulated_link()) {
+      meeting.least = cost::link_time(plan_, id, *cluster.emulated_link());
+    }
+  }
+
+  void reset() {
+    now_ = Nanoseconds(0);
+    ended_ = 0;
+    queue_.clear();
+    for (std::size_t t = 0; t < nodes_.size(); ++t) {
+      waits_[t] = nodes_[t].waits;
+    }
+    std::fill(fronts_.begin(), fronts_.end(), Front{});
+    for (Meeting& meeting : meetings_) {
+      meeting.arrived = meeting.leg = meeting.parts = meeting.workers = 0;
+      meeting.begun = meeting.over = false;
+      meeting.met = meeting.since = Nanoseconds(0);
+      meeting.left = meeting.copying;
+    }
+    for (Engine& engine : engines_) {
+      engine.busy = engine.noted = false;
+      engine.meeting = none;
+      engine.turn = 0;
+    }
+  }
+
+  // ------------------------------------------------------------------------------------------------ tasks
+
+  /// All that it comes after has ended. Where lanes are apart it then starts; otherwise when its engine takes it up.
+  void become_ready(Number task) {
+    const Node& node = nodes_[task];
+    if (node.engine == none) {
+      starting_.push_back(task);
+    } else {
+      fronts_[node.slot] = {task};
+      note(node.engine);
+    }
+  }
+
+  /// Where lanes are apart, a task's end is known as soon as it starts, even if that lies ahead of the clock. Only
+  /// meetings wait for the clock, since on the links they are in each other's way.
+  void start_ready() {
+    while (!starting_.empty()) {
+      const Number task = starting_.back();
+      starting_.pop_back();
+      const Node& node = nodes_[task];
+      if (node.kind == Kind::member) {
+        if (const Meeting& meeting = arrive(node.meeting, events_[task].start); complete(meeting)) {
+          push({meeting.met, What::meeting_begins, node.meeting, 0});
+        }
+      } else {
+        end(task, events_[task].start + node.duration);
+      }
+    }
+  }
+
+  /// The start of those that come after is, until they start, the latest end of what they come after.
+  void end(Number task, Nanoseconds time) {
+    events_[task].end = time;
+    ++ended_;
+    for (Number i = first_next_[task]; i < first_next_[task + 1]; ++i) {
+      const Number other = next_[i];
+      events_[other].start = std::max(events_[other].start, time);
+      if (--waits_[other] == 0) {
+        become_ready(other);
+      }
+    }
+  }
+
+  // ------------------------------------------------------------------------------------------------ meetings
+
+  const Meeting& arrive(Number number, Nanoseconds time) {
+    Meeting& meeting = meetings_[number];
+    meeting.met = std::max(meeting.met, time);
+    ++meeting.arrived;
+    return meeting;
+  }
+  static bool complete(const Meeting& meeting) { return meeting.arrived == meeting.members.size(); }
+
+  void begin(Number number) {
+    Meeting& meeting = meetings_[number];
+    meeting.begun = true;
+    meeting.parts = 1;  // this function
+    if (meeting.copying.count > 0) {
+      ++meeting.parts;
+      meeting.since = now_;
+      note_members(meeting);
+    }
+    if (!meeting.legs.empty()) {
+      ++meeting.parts;
+      push({now_ + meeting.legs[0].latency, What::flow_begins, number, 0});
+    }
+    if (meeting.least.count > 0) {
+      ++meeting.parts;
+      push({now_ + meeting.least, What::link_is_over, number, 0});
+    }
+    end_part(meeting);
+  }
+
+  void end_part(Meeting& meeting) {
+    if (--meeting.parts > 0) {
+      return;
+    }
+    meeting.over = true;
+    for (const TaskId member : meeting.members) {
+      if (nodes_[member.index()].engine == none) {
+        end(member.value, now_);
+      }
+    }
+    note_members(meeting);  // their engines have yet to find out
+  }
+
+  void begin_flow(Number number) {
+    Meeting& meeting = meetings_[number];
+    reschedule(traffic_.begin(number, meeting.legs[meeting.leg].loads, now_));
+  }
+
+  void end_flow(Number number) {
+    reschedule(traffic_.end(number, now_));
+    Meeting& meeting = meetings_[number];
+    if (++meeting.leg < meeting.legs.size()) {
+      push({now_ + meeting.legs[meeting.leg].latency, What::flow_begins, number, 0});
+    } else {
+      end_part(meeting);
+    }
+  }
+
+  void reschedule(const std::vector<Traffic::Change>& changes) {
+    for (const Traffic::Change& change : changes) {
+      push({change.end, What::flow_ends, change.flow, change.version});
+    }
+  }
+
+  // ------------------------------------------------------------------------------------------------ engines
+
+  void note(Number number) {
+    Engine& engine = engines_[number];
+    if (!engine.busy && !engine.noted) {
+      engine.noted = true;
+      to_look_at_.push_back(number);
+    }
+  }
+  void note_members(const Meeting& meeting) {
+    for (const TaskId member : meeting.members) {
+      if (nodes_[member.index()].engine != none) {
+        note(nodes_[member.index()].engine);
+      }
+    }
+  }
+  /// In the order in which they were noted.
+  Number take_engine() {
+    const Number number = to_look_at_[looked_at_++];
+    if (looked_at_ == to_look_at_.size()) {
+      to_look_at_.clear();
+      looked_at_ = 0;
+    }
+    engines_[number].noted = false;
+    return number;
+  }
+
+  /// A free engine looks at its lanes, and takes up what it finds.
+  void look(Number number) {
+    Engine& engine = engines_[number];
+    for (std::size_t i = 0; i < engine.devices.size() && !engine.busy; ++i) {
+      serve(number, engine.devices[(engine.turn + i) % engine.devices.size()]);
+    }
+    for (std::size_t i = 0; i < engine.devices.size() && !engine.busy; ++i) {
+      help(number, engine.devices[i]);
+    }
+    engine.turn = (engine.turn + 1) % engine.devices.size();
+  }
+
+  void serve(Number number, Number device) {
+    Engine& engine = engines_[number];
+    for (const Lane lane : {Lane::communication, Lane::host, Lane::compute}) {
+      Front& front = fronts_[device * lane_count + static_cast<std::size_t>(lane)];
+      if (front.task == none) {
+        continue;
+      }
+      const Number task = front.task;
+      const Node& node = nodes_[task];
+      if (node.kind == Kind::member) {
+        take_part(number, front);
+      } else {
+        front = {};
+        events_[task].start = now_;
+        push({now_ + node.duration, What::task_ends, task, 0});
+        engine.busy = node.kind == Kind::work;
+      }
+      if (engine.busy) {
+        return;
+      }
+    }
+  }
+
+  void take_part(Number number, Front& front) {
+    const Number task = front.task;
+    const Node& node = nodes_[task];
+    const Meeting& meeting = meetings_[node.meeting];
+    if (!front.come) {
+      front.come = true;
+      events_[task].start = now_;
+      if (complete(arrive(node.meeting, now_))) {
+        if (meeting.met == now_) {
+          begin(node.meeting);  // the last to come goes to work before it looks at anything else
+        } else {
+          push({meeting.met, What::meeting_begins, node.meeting, 0});
+        }
+      }
+    }
+    if (meeting.over) {
+      front = {};
+      end(task, now_);
+    } else if (meeting.begun && !front.part_taken && node.duration.count > 0 && copying_left(meeting).count > 0) {
+      front.part_taken = true;
+      join(number, node.meeting);
+      push({now_ + node.duration, What::part_ends, number, engines_[number].version});
+    }
+  }
+
+  /// With nothing else to do, an engine works at what is left of the meeting it waits for.
+  void help(Number number, Number device) {
+    for (std::size_t lane = 0; lane < lane_count && !engines_[number].busy; ++lane) {
+      const Number task = fronts_[device * lane_count + lane].task;
+      if (task != none && nodes_[task].kind == Kind::member && meetings_[nodes_[task].meeting].begun &&
+          copying_left(meetings_[nodes_[task].meeting]).count > 0) {
+        join(number, nodes_[task].meeting);
+      }
+    }
+  }
+
+  Nanoseconds copying_left(const Meeting& meeting) const {
+    return meeting.left - (now_ - meeting.since) * meeting.workers;
+  }
+
+  void join(Number number, Number meeting) {
+    Engine& engine = engines_[number];
+    engine.busy = true;
+    engine.meeting = meeting;
+    ++engine.version;
+    set_workers(meeting, meetings_[meeting].workers + 1);
+  }
+
+  void set_workers(Number number, Number workers) {
+    Meeting& meeting = meetings_[number];
+    meeting.left = copying_left(meeting);
+    meeting.since = now_;
+    meeting.workers = workers;
+    ++meeting.version;
+    if (workers > 0) {
+      const Nanoseconds time((meeting.left.count + workers - 1) / workers);
+      push({now_ + time, What::copying_ends, number, meeting.version});
+    }
+  }
+
+  void leave(Number number) {
+    Engine& engine = engines_[number];
+    engine.busy = false;
+    engine.meeting = none;
+    note(number);
+  }
+
+  void end_copying(Number number) {
+    Meeting& meeting = meetings_[number];
+    meeting.left = Nanoseconds(0);
+    meeting.workers = 0;
+    for (const TaskId member : meeting.members) {
+      const Number engine = nodes_[member.index()].engine;
+      if (engine != none && engines_[engine].meeting == number) {
+        leave(engine);
+      }
+    }
+    end_part(meeting);
+  }
+
+  // ------------------------------------------------------------------------------------------------ the clock
+
+  void happen(const Happening& what) {
+    switch (what.what) {
+      case What::task_ends:
+        if (nodes_[what.number].kind == Kind::work) {
+          engines_[nodes_[what.number].engine].busy = false;
+        }
+        note(nodes_[what.number].engine);
+        end(what.number, now_);
+        break;
+      case What::copying_ends:
+        if (what.version == meetings_[what.number].version) {
+          end_copying(what.number);
+        }
+        break;
+      case What::part_ends:
+        if (Engine& engine = engines_[what.number]; engine.meeting != none && what.version == engine.version) {
+          set_workers(engine.meeting, meetings_[engine.meeting].workers - 1);
+          leave(what.number);
+        }
+        break;
+      case What::flow_ends:
+        if (what.version == traffic_.version(what.number)) {
+          end_flow(what.number);
+        }
+        break;
+      case What::flow_begins:
+        begin_flow(what.number);
+        break;
+      case What::meeting_begins:
+        begin(what.number);
+        break;
+      case What::link_is_over:
+        end_part(meetings_[what.number]);
+        break;
+    }
+  }
+
+  void push(const Happening& happening) {
+    queue_.push_back(happening);
+    std::push_heap(queue_.begin(), queue_.end(), std::greater<>());
+  }
+  Happening pop() {
+    std::pop_heap(queue_.begin(), queue_.end(), std::greater<>());
+    const Happening first = queue_.back();
+    queue_.pop_back();
+    return first;
+  }
+
+  const plan::Plan& plan_;
+  Links links_;
+  Traffic traffic_;
+  std::vector<Node> nodes_;
+  std::vector<Event> crossing_;     // of each task: nothing but the bytes it sends and receives
+  std::vector<Number> first_next_;  // into next_, by task
+  std::vector<Number> next_;
+  std::vector<Meeting> meetings_;
+  std::vector<Engine> engines_;
+
+  // Of the step under way.
+  Nanoseconds now_;
+  Event* events_ = nullptr;
+  std::size_t ended_ = 0;
+  std::vector<Number> waits_;        // by task: for how many it still waits
+  std::vector<Front> fronts_;        // by device and lane, where an engine serves it
+  std::vector<Number> starting_;
+  std::vector<Number> to_look_at_;   // engines,
+  std::size_t looked_at_ = 0;        // of which so many have been
+  std::vector<Happening> queue_;     // a heap
+};
+
+Simulator::Simulator(const plan::Plan& plan, const cluster::Cluster& cluster, const cost::CostModel& cost)
+    : walk_(std::make_unique<Walk>(plan, cluster, cost)) {}
+
+Simulator::~Simulator() = default;
+
+void Simulator::run(trace::StepTrace& step) { walk_->run(step); }
+
+trace::StepTrace simulate(const plan::Plan& plan, const cluster::Cluster& cluster, const cost::CostModel& cost) {
+  trace::StepTrace step;
+  Simulator(plan, cluster, cost).run(step);
+  return step;
+}
+
+}  // namespace baton::sim

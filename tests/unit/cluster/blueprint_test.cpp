@@ -1,0 +1,123 @@
+#include "baton/cluster/blueprint.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "baton/base/error.h"
+#include "unit/base/usage_sentence.h"
+
+namespace baton::cluster {
+namespace {
+
+using test::says;
+using test::usage_sentence;
+
+constexpr const char* small = R"(
+summary = "two boxes"
+[device]
+name = "box"
+count = 2
+lanes = "shared"
+memory = "4G"
+memory_bandwidth = "10GB/s"
+launch = "3us"
+efficiency = 0.5
+half_extent = 8
+[device.rates]
+f32 = "1.5Tflop/s"
+[port]
+bandwidth = "8Gb/s"
+latency = "5us"
+[bus]
+bandwidth = "3GB/s"
+[network]
+ports = 2
+bandwidth = "1GB/s"
+latency = "50us"
+[collectives]
+algorithm = "tree"
+)";
+
+TEST(Blueprint, ReadsEveryFigureOfItsFile) {
+  const Blueprint blueprint = parse_blueprint(small, "small");
+  EXPECT_EQ(blueprint.name, "small");
+  EXPECT_EQ(blueprint.summary, "two boxes");
+  const Cluster cluster = blueprint.take(5);
+  ASSERT_EQ(cluster.size(), 5U);
+  const Device& last = cluster.devices()[4];
+  EXPECT_EQ(last.name, "box:4");
+  EXPECT_EQ(last.node, 2);
+  EXPECT_TRUE(last.shared_lanes);
+  EXPECT_EQ(last.memory, Bytes(std::int64_t{4} << 30));
+  EXPECT_EQ(last.speed.memory_bandwidth, 1e10);
+  EXPECT_EQ(last.speed.launch, Nanoseconds(3000));
+  EXPECT_EQ(last.speed.efficiency, 0.5);
+  EXPECT_EQ(last.speed.half_extent, 8);
+  EXPECT_EQ(last.speed.rate(DType::f32), 1.5e12);
+  EXPECT_EQ(last.speed.rate(DType::f64), 1.5e12) << "that of f32 where there is none";
+  ASSERT_TRUE(cluster.wiring());
+  EXPECT_EQ(cluster.wiring()->port.bandwidth, 1e9);
+  EXPECT_EQ(cluster.wiring()->port.latency, Nanoseconds(5000));
+  EXPECT_EQ(cluster.wiring()->bus, 3e9);
+  EXPECT_EQ(cluster.wiring()->network_ports, 2);
+  EXPECT_EQ(cluster.wiring()->network.latency, Nanoseconds(50000));
+  EXPECT_EQ(cluster.wiring()->algorithm, Algorithm::tree);
+  EXPECT_FALSE(cluster.oversubscribed());
+}
+
+TEST(Blueprint, SaysWhatIsWrongWithAFile) {
+  const auto sentence = [](const std::string& text) {
+    return usage_sentence([&] { parse_blueprint(text, "mine"); });
+  };
+  EXPECT_TRUE(says(sentence("x = ["), "line 1"));
+  EXPECT_TRUE(says(sentence("speed = 3"), "'speed'"));
+  EXPECT_TRUE(says(sentence("summary = ''"), "neither a [device] nor a [network]"));
+  EXPECT_TRUE(says(sentence("device = 3"), "[device]"));
+  EXPECT_TRUE(says(sentence("[device]\nmemory = 'lots'"), "device.memory of the cluster mine"));
+  EXPECT_TRUE(says(sentence("[device]\nmemroy = '1G'"), "'memroy'"));
+  EXPECT_TRUE(says(sentence("[device]\nlanes = 'both'"), "apart or shared"));
+  EXPECT_TRUE(says(sentence("[device]\nefficiency = 2.0"), "efficiency"));
+  EXPECT_TRUE(says(sentence("[device]\nrates = 3"), "rates"));
+  EXPECT_TRUE(says(sentence("[device]\n[device.rates]\nf32 = '3'"), "rates.f32"));
+  EXPECT_TRUE(says(sentence("[device]\n[network]\nports = 0"), "network.ports"));
+  EXPECT_TRUE(says(sentence("[device]\n[collectives]\nalgorithm = 'magic'"), "unknown algorithm 'magic'"));
+}
+
+TEST(Blueprint, GivesNoMoreDevicesThanANodeHasUnlessANetworkJoinsNodes) {
+  const Blueprint box = blueprint_by_name("pcie-5");
+  EXPECT_EQ(box.take(5).size(), 5U);
+  EXPECT_TRUE(says(usage_sentence([&] { box.take(6); }), "5 devices"));
+  const Cluster joined = blueprint_by_name("pcie-5+ethernet-10").take(7);
+  EXPECT_EQ(joined.devices()[6].node, 1);
+  EXPECT_EQ(joined.wiring()->network.bandwidth, 1.25e9);
+  EXPECT_EQ(joined.wiring()->port.bandwidth, box.wiring.port.bandwidth);
+  EXPECT_TRUE(says(usage_sentence([&] { blueprint_by_name("ethernet-10").take(1); }), "network alone"));
+  EXPECT_TRUE(says(usage_sentence([&] { blueprint_by_name("ideal+pcie-5"); }), "no network"));
+}
+
+TEST(Catalogue, EveryClusterIsWhatItsFileSaysAndHasASummary) {
+  EXPECT_GE(catalogue().size(), 15U);
+  for (const Blueprint& known : catalogue()) {
+    EXPECT_FALSE(known.summary.empty()) << known.name;
+    EXPECT_EQ(blueprint_by_name(known.name).summary, known.summary);
+    const std::string file = std::string(BATON_TEST_DATA) + "/../clusters/" + known.name + ".toml";
+    EXPECT_EQ(read(file).summary, known.summary);
+    if (known.in_node > 0) {
+      EXPECT_GT(known.device.speed.rate(DType::f32), 0) << known.name;
+      EXPECT_EQ(known.take(known.in_node).size(), static_cast<std::size_t>(known.in_node));
+    }
+  }
+  EXPECT_TRUE(says(usage_sentence([] { blueprint_by_name("cray"); }), "dgx-a100"));
+  EXPECT_TRUE(says(usage_sentence([] { blueprint_by_name("./no.toml"); }), "cannot be read"));
+}
+
+TEST(Catalogue, TheIdealClusterHasFreeLinksAndAsManyDevicesAsAskedFor) {
+  const Cluster ideal = blueprint_by_name("ideal").take(20000);
+  EXPECT_EQ(ideal.size(), 20000U);
+  EXPECT_EQ(ideal.wiring()->network.bandwidth, 0);
+  EXPECT_EQ(ideal.wiring()->network.latency, Nanoseconds(0));
+}
+
+}  // namespace
+}  // namespace baton::cluster

@@ -1,0 +1,96 @@
+#include "baton/sim/expand.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+
+#include "unit/sim/by_hand.h"
+
+namespace baton::sim {
+namespace {
+
+using cluster::Algorithm;
+using Kind = plan::Collective::Kind;
+
+/// How long a collective of n members with S bytes takes on idle links of one byte a nanosecond.
+std::int64_t time_of(Kind kind, std::int64_t n, std::int64_t bytes, const cluster::Wiring& wiring,
+                     std::size_t in_node = 1000) {
+  ByHand hand{.devices = static_cast<std::size_t>(n)};
+  for (std::size_t d = 0; d < hand.devices; ++d) {
+    hand.collective(kind, d, 0, bytes);
+  }
+  return hand.walk(wired(hand.devices, wiring, in_node))[0].second;
+}
+
+TEST(Expand, ARingAllReduceTakesTwiceOneLessThanItsMembersRounds) {
+  for (const std::int64_t n : {2, 3, 4, 5, 8, 64}) {
+    for (const std::int64_t alpha : {0, 5, 1000}) {
+      const std::int64_t bytes = n * 4000;
+      EXPECT_EQ(time_of(Kind::all_reduce, n, bytes, {.port = slow(alpha), .algorithm = Algorithm::ring}),
+                2 * (n - 1) * (alpha + bytes / n))
+          << n;
+    }
+  }
+}
+
+TEST(Expand, ATreeTakesALogarithmOfRoundsEachWithAllBytes) {
+  for (const std::int64_t n : {2, 3, 4, 5, 8, 9}) {
+    const auto rounds = static_cast<std::int64_t>(std::bit_width(static_cast<std::uint64_t>(n - 1)));
+    const cluster::Wiring wiring{.port = slow(10), .algorithm = Algorithm::tree};
+    EXPECT_EQ(time_of(Kind::broadcast, n, 4000, wiring), rounds * 4010) << n;
+    EXPECT_EQ(time_of(Kind::reduce, n, 4000, wiring), rounds * 4010) << n;
+    EXPECT_EQ(time_of(Kind::all_reduce, n, 4000, wiring), 2 * rounds * 4010) << n;
+  }
+}
+
+TEST(Expand, DirectTakesOneLatencyAndAllThatAPortMustCarry) {
+  for (const std::int64_t n : {2, 3, 4, 8}) {
+    const cluster::Wiring wiring{.port = slow(10), .algorithm = Algorithm::direct};
+    EXPECT_EQ(time_of(Kind::broadcast, n, 4000, wiring), 10 + (n - 1) * 4000);
+    EXPECT_EQ(time_of(Kind::reduce, n, 4000, wiring), 10 + (n - 1) * 4000);
+    EXPECT_EQ(time_of(Kind::all_reduce, n, n * 4000, wiring), 2 * (10 + (n - 1) * 4000));
+  }
+}
+
+TEST(Expand, ABroadcastAlongAChainHidesAllButTheLatencies) {
+  for (const std::int64_t n : {2, 3, 8}) {
+    const cluster::Wiring wiring{.port = slow(10), .algorithm = Algorithm::ring};
+    EXPECT_EQ(time_of(Kind::broadcast, n, 4000, wiring), (n - 1) * 10 + 4000);
+    EXPECT_EQ(time_of(Kind::reduce, n, 4000, wiring), (n - 1) * 10 + 4000);
+  }
+}
+
+TEST(Expand, HierarchicalRingsWorkWithinNodesAndThenBetweenThem) {
+  // Three nodes of two: within, one round of half the bytes; between, for each of the two places a ring of three nodes
+  // with half the bytes: four rounds of a third of that, both through one port; then within again.
+  const std::int64_t bytes = 12000;
+  const std::int64_t within = 7 + bytes / 2;
+  const cluster::Wiring wiring{.port = slow(7), .network = slow(100)};
+  EXPECT_EQ(time_of(Kind::all_reduce, 6, bytes, wiring, 2), within + 4 * 100 + 2 * 4 * (bytes / 2 / 3) + within);
+  cluster::Wiring two = wiring;
+  two.network_ports = 2;
+  EXPECT_EQ(time_of(Kind::all_reduce, 6, bytes, two, 2), within + 4 * (100 + bytes / 2 / 3) + within);
+}
+
+TEST(Expand, AFlatRingOverNodesGoesThroughEachNetworkPortOnce) {
+  cluster::Wiring wiring{.port = slow(7), .network = {Nanoseconds(100), 0.5e9}, .algorithm = Algorithm::ring};
+  const std::int64_t bytes = 12000;
+  EXPECT_EQ(time_of(Kind::all_reduce, 6, bytes, wiring, 2), 10 * (100 + 2 * bytes / 6));
+}
+
+TEST(Expand, NodesThatAreFilledUnevenlyMakeAPlainRing) {
+  cluster::Wiring ring{.port = slow(7), .network = slow(100), .algorithm = Algorithm::ring};
+  cluster::Wiring hierarchical = ring;
+  hierarchical.algorithm = Algorithm::hierarchical;
+  EXPECT_EQ(time_of(Kind::all_reduce, 5, 20000, hierarchical, 2), time_of(Kind::all_reduce, 5, 20000, ring, 2));
+  EXPECT_NE(time_of(Kind::all_reduce, 4, 20000, hierarchical, 2), time_of(Kind::all_reduce, 4, 20000, ring, 2));
+}
+
+TEST(Expand, FreeLinksTakeNoTime) {
+  for (const Algorithm algorithm : {Algorithm::ring, Algorithm::tree, Algorithm::direct, Algorithm::hierarchical}) {
+    EXPECT_EQ(time_of(Kind::all_reduce, 4, 4000, {.algorithm = algorithm}, 2), 0);
+  }
+}
+
+}  // namespace
+}  // namespace baton::sim
