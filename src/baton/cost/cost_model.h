@@ -26,6 +26,8 @@ class CostModel {
 ///   broadcast        2 S at each receiver
 ///   reduce           (n + 1) S at the root
 ///   all_reduce       2 S at each: its slice of every member's buffer, read and written
+///   reduce_scatter   its slice of every member's buffer, read, and its pieces, written (read too where it adds to them)
+///   all_gather       its pieces, read and written into every member's buffer
 Bytes carried(const plan::Plan& plan, TaskId task);
 
 }  // namespace baton::cost

@@ -147,6 +147,20 @@ void all_reduce(Expansion& expansion, const Members& members, const std::vector<
   }
 }
 
+/// Half an all-reduce: a reduce-scatter, or the all-gather that is the other half.
+void half_reduce(Expansion& expansion, const Members& members, const std::vector<Members>& nodes, Algorithm algorithm,
+                 bool gather) {
+  if (algorithm == Algorithm::direct) {
+    expansion.direct(members, members, 1 / static_cast<double>(members.size()));
+  } else if (nodes.empty()) {
+    expansion.rings({members}, 1, 1);
+  } else {
+    const double part = 1 / static_cast<double>(nodes[0].size());
+    expansion.rings(gather ? across(nodes) : nodes, gather ? part : 1, 1);
+    expansion.rings(gather ? nodes : across(nodes), gather ? 1 : part, 1);
+  }
+}
+
 /// A broadcast, or, backwards, a reduction.
 void rooted(Expansion& expansion, const Members& members, const std::vector<Members>& nodes, Algorithm algorithm,
             bool back) {
@@ -203,6 +217,10 @@ std::vector<Leg> expand(const plan::Plan& plan, MeetingId meeting, const Links& 
       break;
     case Collective::Kind::reduce:
       rooted(expansion, members, nodes, algorithm, true);
+      break;
+    case Collective::Kind::reduce_scatter:
+    case Collective::Kind::all_gather:
+      half_reduce(expansion, members, nodes, algorithm, collective->kind == Collective::Kind::all_gather);
       break;
   }
   return expansion.legs();

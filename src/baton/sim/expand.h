@@ -26,6 +26,8 @@ struct Leg {
 ///   all_reduce    2 (n−1) (α + S/(nβ))     2 ⌈log₂ n⌉ (α + S/β)  2 (α + (n−1) S/(nβ))
 ///   broadcast     (n−1) α + S/β            ⌈log₂ n⌉ (α + S/β)    α + (n−1) S/β
 ///   reduce        as broadcast
+///   reduce_scatter, all_gather
+///                 half an all_reduce       as a ring             half an all_reduce
 /// and a transfer takes α + S/β. The latencies of a leg's rounds are taken together before its bytes flow; a ring's
 /// broadcast is one of many small pieces. Hierarchical is a ring within every node, rings between the nodes (one for each
 /// place in a node, each with its part), and a ring within every node again.

@@ -33,6 +33,17 @@ TEST(Expand, ARingAllReduceTakesTwiceOneLessThanItsMembersRounds) {
   }
 }
 
+TEST(Expand, AReduceScatterAndAnAllGatherAreTheHalvesOfAnAllReduce) {
+  for (const Algorithm algorithm : {Algorithm::ring, Algorithm::direct, Algorithm::hierarchical}) {
+    for (const std::size_t in_node : {2U, 1000U}) {
+      const cluster::Wiring wiring{.port = slow(10), .network = slow(100), .algorithm = algorithm};
+      const std::int64_t half = time_of(Kind::reduce_scatter, 6, 24000, wiring, in_node);
+      EXPECT_EQ(half, time_of(Kind::all_gather, 6, 24000, wiring, in_node));
+      EXPECT_EQ(2 * half, time_of(Kind::all_reduce, 6, 24000, wiring, in_node));
+    }
+  }
+}
+
 TEST(Expand, ATreeTakesALogarithmOfRoundsEachWithAllBytes) {
   for (const std::int64_t n : {2, 3, 4, 5, 8, 9}) {
     const auto rounds = static_cast<std::int64_t>(std::bit_width(static_cast<std::uint64_t>(n - 1)));
