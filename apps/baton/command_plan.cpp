@@ -108,7 +108,7 @@ void show_plan(const PlanWords& words) {
     write_output("-", plan::to_dot(plan));
     return;
   }
-  const plan::Verdict verdict = plan::verify(plan, job ? exec::limits(plan, job->cluster(), job->backend()) : plan::Limits{});
+  const plan::Verdict verdict = plan::verify(plan, job ? job->limits(plan) : plan::Limits{});
   if (words.verify) {
     for (const plan::Violation& violation : verdict.violations) {
       fmt::print("{}: {}\n", plan::to_text(violation.rule), violation.text);

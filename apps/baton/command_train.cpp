@@ -3,11 +3,11 @@
 #include <cmath>
 
 #include "baton/base/error.h"
-#include "baton/lab/rows.h"
 #include "baton/lab/training.h"
 #include "baton/trace/chrome.h"
 #include "commands.h"
 #include "options.h"
+#include "summary.h"
 #include "terminal.h"
 
 namespace baton::app {
@@ -34,15 +34,7 @@ void print_summary(const lab::Training& run) {
   fmt::print("  median {}   mean {} ± {}   p5 {}   p95 {}   {:.0f} samples/s\n", to_text(spread.median),
              to_text(spread.mean), to_text(spread.std), to_text(spread.p5), to_text(spread.p95), samples);
   fmt::print("Loss {:.6g} at the first step, {:.6g} at the last\n\n", run.losses().front(), run.losses().back());
-  const std::vector<plan::Totals> totals = plan::totals_by_device(run.plan());
-  Table table({"device", "busy", "idle", "of which waiting", "exposed comm.", "memory", "sent/step", "received/step"});
-  for (std::size_t d = 0; d < totals.size(); ++d) {
-    const trace::DeviceTime& time = run.device_times()[d];
-    const auto part = [&](Nanoseconds of) { return lab::percent(lab::share(of, run.traced())); };
-    table.row({run.plan().devices()[d], part(time.busy), part(time.idle), part(time.waiting), part(time.exposed),
-               to_text(run.peak()[d]), to_text(totals[d].work.sent), to_text(totals[d].work.received)});
-  }
-  fmt::print("{}", table.text());
+  fmt::print("{}", device_table(run));
 }
 
 void train(const TrainWords& words, int& exit_code) {
@@ -51,6 +43,9 @@ void train(const TrainWords& words, int& exit_code) {
   if (steps <= warmup) {
     throw usage_error("--steps is {}, but the first {} are warm-up: ask for more steps, or a smaller --warmup", steps,
                       warmup);
+  }
+  if (!words.job.cluster.empty() || !words.job.what_if.empty()) {
+    throw usage_error("train runs on this machine and for real: baton simulate takes --cluster and --what-if");
   }
   lab::Training run(words.job, cluster::probe());
   check_writable(words.json);

@@ -22,6 +22,7 @@ Examples:
   baton train --model mlp:dim=1024,depth=2 --strategy ddp --devices cpu:2 --batch 64
   baton train --strategy dp --devices cpu:4 --json result.json --trace trace.json
   baton plan  --model mlp:dim=64,depth=8 --devices cpu:4 --strategy 1f1b --grid
+  baton simulate --strategy ddp --cluster dgx-a100 --devices 64 --batch 4096
 
 `baton COMMAND --help` says more.)";
 
@@ -72,6 +73,9 @@ int run(int argc, char** argv) {
   add_plan_command(program);
   add_strategies_command(program);
   add_train_command(program, exit_code);
+  add_simulate_command(program);
+  add_clusters_command(program);
+  add_calibrate_command(program);
   add_lab_command(program, exit_code);
   add_report_command(program);
   add_compare_command(program);

@@ -58,6 +58,8 @@ struct Settings {
   cluster::Machine machine;
   Nanoseconds time_limit = Nanoseconds(1'500'000'000);  // for one point, warm-up included
   double uncertainty = 0.01;                            // of the median, at which a point is measured well enough
+  std::string cluster;  // to simulate on; none: measure here
+  std::string what_if;
 };
 
 /// `count` devices that are all alike, and stay so up to `most` of them: each gets the same number of cores, whether one

@@ -2,12 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <fstream>
 #include <limits>
 #include <set>
 
 #include "baton/base/error.h"
 #include "baton/base/text.h"
+#include "baton/cluster/blueprint.h"
 #include "baton/model/zoo.h"
 #include "baton/schedule/schedule.h"
 
@@ -38,6 +40,38 @@ std::string list_schedules() {
   return either(names);
 }
 
+constexpr std::string_view this_machine = "machine";
+
+bool is_imagined(const JobWords& words) { return !words.cluster.empty() && canonical(words.cluster) != this_machine; }
+
+/// `8`, or `gpu:8` as words for this machine look: so many devices; `cpu` alone is what a node has.
+std::int64_t parse_count(const JobWords& words, std::int64_t in_node) {
+  const std::string_view text = words.devices;
+  const std::size_t colon = text.find(':');
+  if (colon == std::string_view::npos && canonical(text) == JobWords{}.devices) {
+    return std::max<std::int64_t>(in_node, 1);
+  }
+  return parse_integer(text.substr(colon == std::string_view::npos ? 0 : colon + 1),
+                       fmt::format("--devices, with --cluster {} the number of its devices,", words.cluster), 1, 1 << 20);
+}
+
+/// Devices of another machine. A link that is asked for takes the place of its own.
+cluster::Cluster imagine(const JobWords& words, std::optional<Bytes> memory, std::optional<cluster::Link> link) {
+  cluster::Blueprint blueprint = cluster::blueprint_by_name(words.cluster);
+  blueprint.device.memory = memory.value_or(blueprint.device.memory);
+  if (link) {
+    blueprint.wired = true;
+    blueprint.wiring.port = blueprint.wiring.network = *link;
+    blueprint.wiring.bus = 0;
+  }
+  return blueprint.take(parse_count(words, blueprint.in_node));
+}
+
+/// What is run in one piece on machines that are not here: all that can be.
+strategy::Target imagined_target() {
+  return {.linear_with_relu = true, .linear_with_mask = true, .linear_with_sgd = true, .all_reduce_with_sgd = true};
+}
+
 cluster::Cluster make_cluster(const JobWords& words, const cluster::Machine& machine) {
   std::optional<Bytes> memory;
   if (!words.memory.empty()) {
@@ -46,6 +80,9 @@ cluster::Cluster make_cluster(const JobWords& words, const cluster::Machine& mac
   std::optional<cluster::Link> link;
   if (!words.link.empty()) {
     link = cluster::parse_link(words.link);
+  }
+  if (is_imagined(words)) {
+    return imagine(words, memory, link);
   }
   return cluster::Cluster(cluster::parse_devices(words.devices, machine, memory), link);
 }
@@ -174,6 +211,8 @@ const std::vector<JobField>& job_fields() {
       {"backend", &JobWords::backend, "cpu (fast) or reference (plain loops, the judge)"},
       {"seed", &JobWords::seed, "seed of weights and data"},
       {"samples", &JobWords::samples, "samples in the data set; 0: the same batch every step"},
+      {"cluster", &JobWords::cluster, "simulate: machine (this one), a name from `baton clusters`, NAME+NETWORK, or a file"},
+      {"what-if", &JobWords::what_if, "simulate: what would be, as compute=2x,link=0.5x,latency=+10us"},
   };
   return fields;
 }
@@ -207,11 +246,21 @@ Job::Job(const JobWords& words, cluster::Machine machine)
                         .loss = strategy::loss_by_name(words.loss),
                         .optimizer = make_optimizer(words)},
                .layout = make_layout(words),
-               .target = backend_->target(),
+               .target = is_imagined(words) ? imagined_target() : backend_->target(),
                .delays = make_delays(words.delay)} {
   if (samples_ > 0 && samples_ < request_.step.global_batch) {
     throw usage_error("--samples is {}, but a batch alone takes {}", samples_, request_.step.global_batch);
   }
+}
+
+bool Job::imagined() const { return is_imagined(words_); }
+
+plan::Limits Job::limits(const plan::Plan& plan) const {
+  plan::Limits limits = exec::limits(plan, cluster_, *backend_);
+  if (imagined()) {
+    limits.has_kernel = nullptr;
+  }
+  return limits;
 }
 
 std::string Job::oversubscription() const {

@@ -42,6 +42,8 @@ struct JobWords {
   std::string delay;  // several are parted by semicolons
   std::string seed = "0";
   std::string samples = "0";
+  std::string cluster;  // none: this machine, and for real
+  std::string what_if;
 };
 
 /// One of them: its name (the flag without dashes), where it is kept and what it means.
@@ -73,6 +75,12 @@ class Job {
   std::uint64_t seed() const { return seed_; }
   std::int64_t samples() const { return samples_; }
   plan::Plan compile() const { return strategy::compile(request_); }
+  /// Whether the job runs on a virtual clock,
+  bool simulated() const { return !words_.cluster.empty(); }
+  /// and whether that of another machine.
+  bool imagined() const;
+  /// What its plan is held against before it runs: kernels only where it runs here.
+  plan::Limits limits(const plan::Plan& plan) const;
   /// "4 devices share 2 cores ...", or nothing.
   std::string oversubscription() const;
 

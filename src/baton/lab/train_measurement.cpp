@@ -34,12 +34,27 @@ Json messages(const Training& run) {
   return list;
 }
 
+/// Where the laboratory simulates, so does each of its jobs.
+JobWords on_cluster(JobWords words, const Settings& settings) {
+  if (!settings.cluster.empty()) {
+    words.cluster = settings.cluster;
+    words.what_if = settings.what_if;
+  }
+  return words;
+}
+
 }  // namespace
 
 TrainMeasurement::TrainMeasurement(const JobWords& words, const Settings& settings, Options options)
-    : training_(std::make_unique<Training>(words, settings.machine)), options_(std::move(options)) {}
+    : training_(std::make_unique<Training>(on_cluster(words, settings), settings.machine)), options_(std::move(options)) {}
 
 void TrainMeasurement::round(Nanoseconds time) {
+  if (training_->simulated()) {
+    if (training_->timed().empty()) {
+      training_->run(1, 0);
+    }
+    return;
+  }
   const bool first = training_->timed().empty();
   if (first) {
     training_->run(options_.warmup + 2, options_.warmup);
@@ -53,12 +68,15 @@ void TrainMeasurement::round(Nanoseconds time) {
 }
 
 bool TrainMeasurement::stable(double uncertainty) const {
-  return static_cast<std::int64_t>(training_->timed().size()) >= options_.least_steps &&
-         median_uncertainty(training_->timed()) < uncertainty;
+  return training_->simulated() || (static_cast<std::int64_t>(training_->timed().size()) >= options_.least_steps &&
+         median_uncertainty(training_->timed()) < uncertainty);
 }
 
 Bytes TrainMeasurement::memory() const {
   Bytes sum;
+  if (training_->simulated()) {
+    return sum;
+  }
   for (const Bytes arena : training_->arenas()) {
     sum += arena;
   }
@@ -124,7 +142,7 @@ Json TrainMeasurement::record() const {
               {"messages", messages(run)},
               {"device_list", devices},
               {"losses", run.losses()},
-              {"origin", "measured"},
+              {"origin", trace::to_text(run.trace().origin)},
               {"oversubscribed", run.job().cluster().oversubscribed()}};
   if (!options_.timeline.empty()) {
     record["timeline"] = run.timeline(options_.timeline);

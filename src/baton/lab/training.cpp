@@ -40,15 +40,34 @@ double median_uncertainty(std::vector<Nanoseconds> times) {
   return median.count == 0 ? 0 : share(high - low, median) / 2;
 }
 
-Training::Training(const JobWords& words, const cluster::Machine& machine)
+Training::Training(const JobWords& words, const cluster::Machine& machine, const Calibration::Progress& progress)
     : job_(std::make_unique<Job>(words, machine)),
       plan_(std::make_unique<plan::Plan>(job_->compile())),
-      executor_(std::make_unique<exec::Executor>(*plan_, job_->cluster(), job_->backend(),
-                                                 exec::DataOptions{.seed = job_->seed(), .samples = job_->samples()})),
-      device_times_(plan_->devices().size()) {}
+      device_times_(plan_->devices().size()) {
+  if (job_->simulated()) {
+    const plan::Verdict verdict = plan::verify(*plan_, job_->limits(*plan_));
+    plan::require(verdict);
+    arenas_ = verdict.memory.peak;
+    simulation_ = std::make_unique<Simulation>(*job_, *plan_, progress);
+  } else {
+    executor_ = std::make_unique<exec::Executor>(*plan_, job_->cluster(), job_->backend(),
+                                                 exec::DataOptions{.seed = job_->seed(), .samples = job_->samples()});
+    arenas_ = executor_->arenas();
+  }
+}
+
+exec::RunResult Training::simulate() const {
+  exec::RunResult result;
+  result.trace.origin = trace::Origin::simulated;
+  result.trace.steps.push_back(simulation_->step());
+  result.step_times.push_back(result.trace.steps[0].duration);
+  result.peak = arenas_;
+  return result;
+}
 
 void Training::run(std::int64_t steps, std::int64_t warmup, const exec::Executor::Progress& progress) {
-  exec::RunResult result = executor_->run({.steps = steps, .warmup = warmup}, progress);
+  warmup = simulated() ? 0 : warmup;
+  exec::RunResult result = simulated() ? simulate() : executor_->run({.steps = steps, .warmup = warmup}, progress);
   const std::size_t dropped = std::min<std::size_t>(static_cast<std::size_t>(warmup), result.step_times.size());
   losses_.insert(losses_.end(), result.losses.begin(), result.losses.end());
   step_times_.insert(step_times_.end(), result.step_times.begin(), result.step_times.end());
@@ -81,7 +100,7 @@ Json Training::result(const std::string& command) const {
     all.work.sent += totals[d].work.sent;
     all.work.flops += totals[d].work.flops;
     devices.push_back({{"name", plan_->devices()[d]},
-                       {"cores", job_->cluster().devices()[d].cores},
+                       {"cores", job_->imagined() ? std::vector<int>{} : job_->cluster().devices()[d].cores},
                        {"busy", share(time.busy, traced_)},
                        {"idle", share(time.idle, traced_)},
                        {"waiting", share(time.waiting, traced_)},
@@ -117,7 +136,7 @@ Json Training::result(const std::string& command) const {
           {"global_batch", request.step.global_batch},
           {"seed", job_->seed()},
           {"warmup", warmup_},
-          {"steps", losses_.size()},
+          {"steps", step_times_.size()},
           {"step_time_ns",
            {{"median", spread.median.count},
             {"mean", spread.mean.count},
@@ -136,6 +155,7 @@ Json Training::result(const std::string& command) const {
           {"bytes_on_wire", all.work.sent.count},
           {"critical_path", path},
           {"origin", trace::to_text(trace_.origin)},
+          {"costs", simulated() ? Json(simulation_->cost_origin()) : Json()},
           {"environment", environment(job_->machine(), job_->cluster())}};
 }
 

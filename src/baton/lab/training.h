@@ -6,18 +6,25 @@
 #include "baton/exec/executor.h"
 #include "baton/lab/job.h"
 #include "baton/lab/json.h"
+#include "baton/lab/simulation.h"
 #include "baton/trace/analysis.h"
 
 namespace baton::lab {
 
-/// A job being trained and measured, in one run or in several that continue each other.
+/// A job being trained and measured, in one run or in several that continue each other; or, where its words name a cluster,
+/// simulated: then one step stands for all, and there are no losses.
 class Training {
  public:
-  /// Compiles and verifies the plan and takes the memory; a usage error says why it cannot be run.
-  Training(const JobWords& words, const cluster::Machine& machine);
+  /// Compiles and verifies the plan and takes the memory; a usage error says why it cannot be run. `progress` is told of
+  /// what a simulation of this machine has to time first.
+  Training(const JobWords& words, const cluster::Machine& machine, const Calibration::Progress& progress = {});
 
   const Job& job() const { return *job_; }
   const plan::Plan& plan() const { return *plan_; }
+
+  bool simulated() const { return simulation_ != nullptr; }
+  /// Of a job that is simulated.
+  const Simulation& simulation() const { return *simulation_; }
 
   /// Trains `steps` more, of which the first `warmup` are not counted.
   void run(std::int64_t steps, std::int64_t warmup, const exec::Executor::Progress& progress = {});
@@ -26,7 +33,7 @@ class Training {
   const std::vector<Nanoseconds>& step_times() const { return step_times_; }      // of every step
   const std::vector<Nanoseconds>& timed() const { return timed_; }                // of those after a warm-up
   const std::vector<Bytes>& peak() const { return peak_; }                        // by device, once something ran
-  std::vector<Bytes> arenas() const { return executor_->arenas(); }               // by device
+  const std::vector<Bytes>& arenas() const { return arenas_; }                    // by device
   std::int64_t warmup() const { return warmup_; }
   /// By device, summed over the traced steps, and how long those took together.
   const std::vector<trace::DeviceTime>& device_times() const { return device_times_; }
@@ -40,9 +47,13 @@ class Training {
   Json timeline(const std::string& label) const;
 
  private:
+  exec::RunResult simulate() const;
+
   std::unique_ptr<Job> job_;
   std::unique_ptr<plan::Plan> plan_;
-  std::unique_ptr<exec::Executor> executor_;
+  std::unique_ptr<exec::Executor> executor_;  // of the two, one
+  std::unique_ptr<Simulation> simulation_;
+  std::vector<Bytes> arenas_;
   std::vector<double> losses_;
   std::vector<Nanoseconds> step_times_;
   std::vector<Nanoseconds> timed_;

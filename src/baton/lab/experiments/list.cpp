@@ -36,6 +36,9 @@ std::string_view to_text(Format format) {
 }
 
 std::string workers(const Settings& settings, std::int64_t count, std::int64_t most) {
+  if (!settings.cluster.empty() && settings.cluster != "machine") {
+    return fmt::format("{}", count);
+  }
   const std::vector<int>& cores = settings.machine.cores;
   const auto each = std::max<std::size_t>(1, cores.size() / static_cast<std::size_t>(std::max(count, most)));
   std::string text = settings.devices + ":";

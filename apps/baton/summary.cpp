@@ -1,0 +1,41 @@
+#include "summary.h"
+
+#include <fmt/format.h>
+
+#include "baton/lab/rows.h"
+#include "terminal.h"
+
+namespace baton::app {
+namespace {
+
+/// Neighbours that are alike share a row where there are more devices than this.
+constexpr std::size_t one_by_one = 8;
+
+}  // namespace
+
+std::string device_table(const lab::Training& run) {
+  const std::vector<plan::Totals> totals = plan::totals_by_device(run.plan());
+  Table table({"device", "busy", "idle", "of which waiting", "exposed comm.", "memory", "sent/step", "received/step"});
+  std::vector<std::string> alike;  // the cells of the row under way
+  std::size_t first = 0;
+  const auto finish = [&](std::size_t end) {
+    const std::vector<std::string>& names = run.plan().devices();
+    alike.insert(alike.begin(), end - first == 1 ? names[first] : fmt::format("{} to {}", names[first], names[end - 1]));
+    table.row(std::move(alike));
+    first = end;
+  };
+  for (std::size_t d = 0; d < totals.size(); ++d) {
+    const trace::DeviceTime& time = run.device_times()[d];
+    const auto part = [&](Nanoseconds of) { return lab::percent(lab::share(of, run.traced())); };
+    std::vector<std::string> cells{part(time.busy), part(time.idle), part(time.waiting), part(time.exposed),
+                                   to_text(run.peak()[d]), to_text(totals[d].work.sent), to_text(totals[d].work.received)};
+    if (d > first && (totals.size() <= one_by_one || cells != alike)) {
+      finish(d);
+    }
+    alike = std::move(cells);
+  }
+  finish(totals.size());
+  return table.text();
+}
+
+}  // namespace baton::app

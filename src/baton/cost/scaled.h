@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cmath>
+
+#include "baton/cost/cost_model.h"
+
+namespace baton::cost {
+
+/// Another model's times over a factor: devices that are so many times as fast.
+class Scaled final : public CostModel {
+ public:
+  /// The model must outlive it.
+  Scaled(const CostModel& base, double compute, double copying) : base_(base), compute_(compute), copying_(copying) {}
+
+  Nanoseconds duration(const plan::Plan& plan, TaskId task) const override {
+    return over(base_.duration(plan, task), compute_);
+  }
+  Nanoseconds copying(const plan::Plan& plan, TaskId task) const override {
+    return over(base_.copying(plan, task), copying_);
+  }
+  std::string origin() const override { return base_.origin() + ", scaled as asked"; }
+
+ private:
+  static Nanoseconds over(Nanoseconds time, double factor) {
+    return Nanoseconds(std::llround(static_cast<double>(time.count) / factor));
+  }
+  const CostModel& base_;
+  double compute_;
+  double copying_;
+};
+
+}  // namespace baton::cost

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <string>
+
+#include "baton/cluster/machine.h"
+#include "baton/cost/measured.h"
+#include "baton/exec/backend.h"
+#include "baton/plan/plan.h"
+
+namespace baton::lab {
+
+/// Times of tasks measured one by one on this machine, kept between runs in the user's cache folder. Tasks of plans that use
+/// about the same memory share them, since they find as much of it in the caches.
+class Calibration {
+ public:
+  /// Reads what was kept for a machine, backend and program of this kind; empty where nothing was.
+  Calibration(const cluster::Machine& machine, const exec::Backend& backend);
+
+  /// Called before each measurement; false: stop, keeping what was measured.
+  using Progress = std::function<bool(std::size_t done, std::size_t total, const std::string& key)>;
+  /// Times each distinct task and meeting of the plan that has no time yet (with `again`, all of them) and keeps the times.
+  /// Tasks are timed twice: while other devices rest, and while all devices do the same. Returns how many were timed.
+  std::size_t measure(const plan::Plan& plan, const cluster::Cluster& cluster, const exec::Backend& backend, bool again = false,
+                      const Progress& progress = {});
+
+  /// The times that `measure` has of a plan's tasks while so many devices work: one, or all.
+  const cost::Times& times(const plan::Plan& plan, std::size_t at_work);
+  /// "this machine (CPU, 2 cores), 2026-11-15 10:00": for `CostModel::origin`.
+  std::string where() const;
+  const std::filesystem::path& file() const { return file_; }
+
+ private:
+  void keep() const;
+
+  std::filesystem::path file_;
+  std::string machine_;
+  std::string created_;
+  Bytes cache_;
+  std::map<std::string, cost::Times> tables_;  // by devices at work and memory in use
+};
+
+}  // namespace baton::lab

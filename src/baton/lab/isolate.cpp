@@ -1,0 +1,73 @@
+#include "baton/lab/isolate.h"
+
+#include <fmt/format.h>
+
+#include <map>
+
+namespace baton::lab {
+namespace {
+
+class Writer {
+ public:
+  explicit Writer(const plan::Plan& source) : source_(source) {}
+
+  /// The task on a device, its buffers copied. All of them live on, so that it may read what nothing has written.
+  plan::Task& copy(TaskId id, DeviceId device) {
+    plan::Task task = source_[id];
+    std::map<BufferId, BufferId> copies;
+    for (std::vector<BufferId>* list : {&task.reads, &task.writes}) {
+      for (BufferId& buffer : *list) {
+        const auto [found, added] = copies.try_emplace(buffer);
+        if (added) {
+          found->second = BufferId(buffers_.size());
+          buffers_.push_back(source_[buffer]);
+          buffers_.back().device = device;
+          buffers_.back().persistent = true;
+        }
+        buffer = found->second;
+      }
+    }
+    task.device = device;
+    task.after.clear();
+    tasks_.push_back(std::move(task));
+    return tasks_.back();
+  }
+  plan::Plan finish(std::string title) {
+    return plan::Plan(std::move(title), source_.devices(), std::move(buffers_), std::move(tasks_));
+  }
+
+ private:
+  const plan::Plan& source_;
+  std::vector<plan::Buffer> buffers_;
+  std::vector<plan::Task> tasks_;
+};
+
+}  // namespace
+
+plan::Plan isolate_task(const plan::Plan& plan, TaskId task, const std::vector<DeviceId>& devices, std::int64_t copies) {
+  Writer writer(plan);
+  for (std::int64_t copy = 0; copy < copies; ++copy) {
+    for (const DeviceId device : devices) {
+      writer.copy(task, device);
+    }
+  }
+  return writer.finish(fmt::format("{} copies of {}", copies, plan.describe(task)));
+}
+
+plan::Plan isolate_meeting(const plan::Plan& plan, MeetingId meeting, std::int64_t copies) {
+  Writer writer(plan);
+  for (std::int64_t copy = 0; copy < copies; ++copy) {
+    for (const TaskId member : plan.members(meeting)) {
+      plan::Task& task = writer.copy(member, plan[member].device);
+      const MeetingId own(static_cast<std::size_t>(copy));
+      if (auto* transfer = std::get_if<plan::Transfer>(&task.action)) {
+        transfer->meeting = own;
+      } else {
+        std::get<plan::Collective>(task.action).meeting = own;
+      }
+    }
+  }
+  return writer.finish(fmt::format("{} copies of {}", copies, plan.describe(plan.members(meeting)[0])));
+}
+
+}  // namespace baton::lab

@@ -1,0 +1,58 @@
+#include "baton/lab/simulation.h"
+
+#include <algorithm>
+
+#include "baton/cost/roofline.h"
+#include "baton/cost/scaled.h"
+#include "baton/sim/crowded.h"
+#include "baton/sim/simulate.h"
+
+namespace baton::lab {
+
+Simulation::Simulation(const Job& job, const plan::Plan& plan, const Calibration::Progress& progress)
+    : job_(job), plan_(plan), what_if_(parse_what_if(job.words().what_if)) {
+  if (!job.imagined()) {
+    calibration_ = std::make_unique<Calibration>(job.machine(), job.backend());
+    calibration_->measure(plan, job.cluster(), job.backend(), false, progress);
+  }
+}
+
+trace::StepTrace Simulation::step(const WhatIf& what_if) const {
+  const cluster::Cluster cluster = changed(job_.cluster(), what_if);
+  if (!calibration_) {
+    const cost::Roofline roofline(cluster);
+    return sim::simulate(plan_, cluster, cost::Scaled(roofline, what_if.compute, what_if.link));
+  }
+  const std::string where = calibration_->where();
+  const cost::Measured alone(calibration_->times(plan_, 1), cluster, where);
+  const cost::Measured beside(calibration_->times(plan_, cluster.size()), cluster, where);
+  return sim::simulate(plan_, cluster, cost::Scaled(alone, what_if.compute, what_if.link),
+                       cost::Scaled(beside, what_if.compute, what_if.link));
+}
+
+std::string Simulation::cost_origin() const {
+  const std::string base = calibration_ ? cost::Measured({}, job_.cluster(), calibration_->where()).origin()
+                                        : cost::Roofline(job_.cluster()).origin();
+  return what_if_.changes() ? base + "; changed by " + job_.words().what_if : base;
+}
+
+std::vector<Sensitivity> sensitivities(const Simulation& simulation, Nanoseconds step) {
+  std::vector<Sensitivity> list;
+  const auto turn = [&](std::string knob, auto change) {
+    WhatIf what_if = simulation.what_if();
+    change(what_if);
+    const Nanoseconds time = simulation.step(what_if).duration;
+    const double gain = step.count == 0 ? 0 : 1 - static_cast<double>(time.count) / static_cast<double>(step.count);
+    list.push_back({std::move(knob), time, gain});
+  };
+  turn("compute twice as fast", [](WhatIf& what_if) { what_if.compute *= 2; });
+  turn("links twice as wide", [](WhatIf& what_if) { what_if.link *= 2; });
+  turn("half the latency of links", [](WhatIf& what_if) {
+    what_if.latency /= 2;
+    what_if.longer = Nanoseconds(what_if.longer.count / 2);
+  });
+  std::stable_sort(list.begin(), list.end(), [](const Sensitivity& a, const Sensitivity& b) { return a.gain > b.gain; });
+  return list;
+}
+
+}  // namespace baton::lab

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "baton/lab/calibration.h"
+#include "baton/lab/job.h"
+#include "baton/lab/what_if.h"
+#include "baton/trace/trace.h"
+
+namespace baton::lab {
+
+/// A job's plan on a virtual clock: on this machine with the times of its tasks, each measured by itself, or on another
+/// cluster with the figures of its file.
+class Simulation {
+ public:
+  /// Times what has not been timed yet, where this machine is simulated. Job and plan must outlive it.
+  Simulation(const Job& job, const plan::Plan& plan, const Calibration::Progress& progress = {});
+
+  trace::StepTrace step() const { return step(what_if_); }
+  trace::StepTrace step(const WhatIf& what_if) const;
+  /// What the job says would be otherwise.
+  const WhatIf& what_if() const { return what_if_; }
+  /// The formula of the times and where they come from.
+  std::string cost_origin() const;
+
+ private:
+  const Job& job_;
+  const plan::Plan& plan_;
+  WhatIf what_if_;
+  std::unique_ptr<Calibration> calibration_;  // of this machine
+};
+
+/// What a change of one thing would do to the step, beside what the job's own --what-if asks for.
+struct Sensitivity {
+  std::string knob;  // "compute 2x"
+  Nanoseconds step;
+  double gain;       // the share of the step that it saves
+};
+/// Each knob turned to twice as good, the one that gains most first.
+std::vector<Sensitivity> sensitivities(const Simulation& simulation, Nanoseconds step);
+
+}  // namespace baton::lab

@@ -1,0 +1,63 @@
+#include "baton/lab/what_if.h"
+
+#include <cmath>
+
+#include "baton/base/error.h"
+#include "baton/base/text.h"
+
+namespace baton::lab {
+namespace {
+
+double parse_factor(std::string_view text, std::string_view key) {
+  if (!text.ends_with('x')) {
+    throw usage_error("--what-if has {}={}, but a factor looks like 2x or 0.5x", key, text);
+  }
+  return parse_number(text.substr(0, text.size() - 1), key, 1e-6, 1e6);
+}
+
+}  // namespace
+
+WhatIf parse_what_if(std::string_view text) {
+  WhatIf what_if;
+  if (text.empty()) {
+    return what_if;
+  }
+  for (const std::string_view setting : split(text, ',')) {
+    const std::size_t equals = setting.find('=');
+    const std::string key = canonical(setting.substr(0, equals));
+    const std::string_view value = equals == std::string_view::npos ? "" : setting.substr(equals + 1);
+    if (key == "compute") {
+      what_if.compute = parse_factor(value, key);
+    } else if (key == "link") {
+      what_if.link = parse_factor(value, key);
+    } else if (key == "latency" && value.starts_with('+')) {
+      what_if.longer = parse_time(value.substr(1), "the latency of --what-if");
+    } else if (key == "latency") {
+      what_if.latency = parse_factor(value, key);
+    } else {
+      throw usage_error("--what-if has '{}', but takes compute=2x,link=0.5x,latency=+10us (or latency=2x)", setting);
+    }
+  }
+  return what_if;
+}
+
+cluster::Cluster changed(const cluster::Cluster& cluster, const WhatIf& what_if) {
+  const auto change = [&](cluster::Link link) {
+    link.bandwidth *= what_if.link;
+    link.latency = Nanoseconds(std::llround(static_cast<double>(link.latency.count) * what_if.latency)) + what_if.longer;
+    return link;
+  };
+  std::optional<cluster::Link> emulated = cluster.emulated_link();
+  if (emulated) {
+    emulated = change(*emulated);
+  }
+  std::optional<cluster::Wiring> wiring = cluster.wiring();
+  if (wiring) {
+    wiring->port = change(wiring->port);
+    wiring->network = change(wiring->network);
+    wiring->bus *= what_if.link;
+  }
+  return cluster::Cluster(cluster.devices(), emulated, wiring);
+}
+
+}  // namespace baton::lab

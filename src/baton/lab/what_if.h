@@ -1,0 +1,27 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "baton/cluster/cluster.h"
+
+namespace baton::lab {
+
+/// What would be if devices or links were other than they are. Factors above one are faster or wider.
+struct WhatIf {
+  double compute = 1;    // devices, at what they compute
+  double link = 1;       // the bandwidth of links; where devices carry messages themselves, how fast they do
+  double latency = 1;    // of links: so many times as long,
+  Nanoseconds longer;    // and so much more
+
+  bool changes() const { return compute != 1 || link != 1 || latency != 1 || longer.count != 0; }
+};
+
+/// `compute=2x,link=0.5x,latency=+10us`; a latency may also be scaled: `latency=2x`. A usage error says what is wrong.
+WhatIf parse_what_if(std::string_view text);
+
+/// The cluster with its links changed.
+cluster::Cluster changed(const cluster::Cluster& cluster, const WhatIf& what_if);
+
+}  // namespace baton::lab

@@ -1,0 +1,85 @@
+#include "baton/sim/crowded.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+namespace baton::sim {
+namespace {
+
+constexpr int walks = 5;
+
+/// Times between two models', a share for each task.
+class Between final : public cost::CostModel {
+ public:
+  Between(const plan::Plan& plan, const cost::CostModel& alone, const cost::CostModel& beside)
+      : alone_(alone), beside_(beside), shares(plan.tasks().size(), 0) {}
+
+  Nanoseconds duration(const plan::Plan& plan, TaskId task) const override {
+    const auto alone = static_cast<double>(alone_.duration(plan, task).count);
+    const auto beside = static_cast<double>(beside_.duration(plan, task).count);
+    return Nanoseconds(std::llround(alone + (beside - alone) * shares[task.index()]));
+  }
+  Nanoseconds copying(const plan::Plan& plan, TaskId task) const override { return alone_.copying(plan, task); }
+  std::string origin() const override { return alone_.origin(); }
+
+ private:
+  const cost::CostModel& alone_;
+  const cost::CostModel& beside_;
+
+ public:
+  std::vector<double> shares;
+};
+
+struct Stretch {
+  Nanoseconds start;
+  Nanoseconds end;
+};
+
+/// How much of [start, end) these cover; they are in order and apart.
+std::int64_t covered(const std::vector<Stretch>& stretches, Nanoseconds start, Nanoseconds end) {
+  std::int64_t sum = 0;
+  auto at = std::partition_point(stretches.begin(), stretches.end(), [&](const Stretch& one) { return one.end <= start; });
+  for (; at != stretches.end() && at->start < end; ++at) {
+    sum += (std::min(at->end, end) - std::max(at->start, start)).count;
+  }
+  return sum;
+}
+
+/// By task that computes: the share of its time in which another device computed, the mean over the others.
+void share_out(const plan::Plan& plan, const trace::StepTrace& step, std::vector<double>& shares) {
+  const auto computes = [&](std::size_t t) { return plan.tasks()[t].lane == plan::Lane::compute; };
+  std::vector<std::vector<Stretch>> work(plan.devices().size());
+  for (std::size_t t = 0; t < shares.size(); ++t) {
+    if (computes(t) && !std::holds_alternative<plan::Delay>(plan.tasks()[t].action)) {
+      work[plan.tasks()[t].device.index()].push_back({step.events[t].start, step.events[t].end});
+    }
+  }
+  for (std::size_t t = 0; t < shares.size(); ++t) {
+    const trace::Event& event = step.events[t];
+    const std::int64_t time = (event.end - event.start).count;
+    if (!computes(t) || time == 0) {
+      continue;
+    }
+    std::int64_t sum = 0;
+    for (std::size_t d = 0; d < work.size(); ++d) {
+      sum += d == plan.tasks()[t].device.index() ? 0 : covered(work[d], event.start, event.end);
+    }
+    shares[t] = static_cast<double>(sum) / static_cast<double>(time) / static_cast<double>(work.size() - 1);
+  }
+}
+
+}  // namespace
+
+trace::StepTrace simulate(const plan::Plan& plan, const cluster::Cluster& cluster, const cost::CostModel& alone,
+                          const cost::CostModel& beside) {
+  Between between(plan, alone, beside);
+  trace::StepTrace step = simulate(plan, cluster, between);
+  for (int walk = 1; walk < walks && plan.devices().size() > 1; ++walk) {
+    share_out(plan, step, between.shares);
+    step = simulate(plan, cluster, between);
+  }
+  return step;
+}
+
+}  // namespace baton::sim
