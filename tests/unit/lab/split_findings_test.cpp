@@ -207,21 +207,6 @@ TEST(FourWaySplit, TheTableHasTheLossAfterFiveStepsOrTheLast) {
   EXPECT_EQ(derived("four-way-split", split_losses({6, 5, 4, 3, 2, 1, 0}))[2]["loss_at_5"], 1);
 }
 
-// idle
-
-TEST(Idle, TheMeasuredShareStandsBesideTheTheoreticalOne) {
-  const auto row = [](double busy) {
-    return with(trained(10, 4), {{"schedule", "naive"}, {"compute_ns", busy * 10e6}});
-  };
-  EXPECT_TRUE(says(findings("idle", {row(0.2)}),
-                   "over 4 devices leaves them idle for 80.0 % of the step on the mean; (p−1)/p = 75.0 %"));
-  EXPECT_TRUE(says(findings("idle", {row(0.25)}), "idle for 75.0 % of the step"));
-}
-
-TEST(Idle, ASchedulesSentenceCarriesItsName) {
-  EXPECT_TRUE(silent_on(findings("idle", {with(trained(10, 4), {{"schedule", "gpipe"}})}), "naive"));
-}
-
 // matrix-power
 
 std::vector<Json> powers(double one_ms, double two_ms, std::int64_t size_on_two = 512,

@@ -161,7 +161,7 @@ TEST_F(StoreTest, TheLatestRunOfANameIsNotThatOfALongerName) {
 TEST_F(StoreTest, AKilledRunConcludesFromWhatWasKept) {
   const Store store(folder_);
   const auto record = [](double ms, int devices) {
-    return with(trained(ms, devices), {{"schedule", "naive"}});
+    return with(trained(ms, devices), {{"schedule", "naive"}, {"theory", 0.5}, {"micro_batches", 1}});
   };
   store.keep_spec("idle", {{"points", {first, second, {{"devices", 4}}}}, {"command", "again"}});
   store.keep("idle", first, record(4, 1), true);

@@ -4,59 +4,126 @@
 #include "baton/lab/experiments/list.h"
 #include "baton/lab/rows.h"
 #include "baton/lab/train_measurement.h"
+#include "baton/schedule/replay.h"
 
 namespace baton::lab {
 namespace {
 
+/// A training whose schedule is also held against what its grid leaves idle.
+class IdleMeasurement final : public TrainMeasurement {
+ public:
+  using TrainMeasurement::TrainMeasurement;
+
+  Json record() const override {
+    Json record = TrainMeasurement::record();
+    const schedule::Grid grid = strategy::grid_of(training().job().request());
+    record["theory"] = schedule::replay(grid).idle_share();
+    record["micro_batches"] = schedule::micro_batches(grid);
+    record["stages"] = schedule::stages(grid);
+    return record;
+  }
+};
+
 std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) {
   const std::string schedule = text(point, "schedule");
-  if (schedule != "naive") {
-    throw usage_error("there is no {} schedule yet, only the naive split", schedule);
-  }
   JobWords words;
   words.model = text(point, "model");
-  words.strategy = "layers";
+  words.strategy = schedule == "naive" ? "layers" : schedule;
+  words.batch = text(point, "batch");
+  words.micro_batches = schedule == "naive" ? "1" : text(point, "micro_batches");
   words.devices = workers(settings, whole(point, "devices", 1, 4096), 4);
-  return measure_training(words, settings, {.timeline = fmt::format("{} on {}", schedule, text(point, "devices"))});
+  return std::make_unique<IdleMeasurement>(
+      words, settings, TrainMeasurement::Options{.timeline = fmt::format("{} on {} devices", schedule, text(point, "devices"))});
+}
+
+void derive(std::vector<Json>& rows) {
+  for (Json& row : rows) {
+    row["idle_share"] = 1 - number(row, "compute_ns") / number(row, "time_per_step_ns");
+    for (const Json& other : rows) {
+      if (other["schedule"] == "naive" && other["devices"] == row["devices"]) {
+        const double speedup = number(other, "time_per_step_ns") / number(row, "time_per_step_ns");
+        row["speedup"] = speedup;
+      }
+    }
+  }
+}
+
+std::vector<std::string> find(const std::vector<Json>& rows) {
+  std::vector<std::string> sentences;
+  for (const Json& devices : values_of(rows, "devices")) {
+    const std::vector<Json> same = where(rows, "devices", devices);
+    const Json* best = nullptr;
+    for (const Json& row : same) {
+      const double measured = number(row, "idle_share");
+      const double theory = number(row, "theory");
+      sentences.push_back(fmt::format(
+          "{} over {} devices{}: idle for {} of the step, {} in theory{}; the fullest device holds {}.", text(row, "schedule"),
+          text(row, "devices"),
+          whole(row, "micro_batches", 1, 1 << 20) > 1 ? fmt::format(" with {} micro-batches", text(row, "micro_batches")) : "", percent(measured),
+          percent(theory),
+          measured > theory + 0.05
+              ? fmt::format(" (of the step {} went into waiting for other devices and {} into messages that nothing hid)",
+                            percent(number(row, "waiting_ns") / number(row, "time_per_step_ns")),
+                            percent(number(row, "exposed_ns") / number(row, "time_per_step_ns")))
+              : "",
+          to_text(Bytes(row["peak_bytes"].get<std::int64_t>()))));
+      if (row.contains("speedup") && text(row, "schedule") != "naive" &&
+          (best == nullptr || number(row, "speedup") > number(*best, "speedup"))) {
+        best = &row;
+      }
+    }
+    if (best != nullptr) {
+      const std::vector<Json> naive = where(same, "schedule", "naive");
+      const double speedup = number(*best, "speedup");
+      sentences.push_back(
+          speedup > 1 && differs(*best, naive.front())
+              ? fmt::format("On {} devices {} is the fastest: {:.2f} times as fast as the naive split, which leaves all but one device "
+                            "idle.", text(*best, "devices"), text(*best, "schedule"), speedup)
+              : fmt::format("On {} devices no schedule is faster than the naive split here: the best, {}, reaches {:.2f} of its speed.",
+                            text(*best, "devices"), text(*best, "schedule"), speedup));
+    }
+    const std::vector<Json> gpipe = where(same, "schedule", "gpipe");
+    const std::vector<Json> one = where(same, "schedule", "1f1b");
+    if (!gpipe.empty() && !one.empty()) {
+      const double ratio = number(gpipe.front(), "peak_bytes") / number(one.front(), "peak_bytes");
+      sentences.push_back(fmt::format(
+          "On {} devices gpipe needs {:.2f} times the memory of 1f1b: {}.", devices.dump(), ratio,
+          ratio > 1.02 ? "it keeps the activations of all micro-batches, 1f1b those of as many as there are stages to come"
+                       : "parameters and gradients outweigh the activations it keeps longer"));
+    }
+  }
+  if (const std::string note = sharing_note(rows); !note.empty()) {
+    sentences.push_back(note);
+  }
+  return sentences;
 }
 
 }  // namespace
 
 Experiment idle() {
+  const std::vector<Json> schedules{"naive", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-v"};
   return {.id = "idle",
           .part = "B",
           .title = "Winning back the idle time",
           .task = "The naive split leaves all but one device idle; pipeline schedules on the same model and devices.",
-          .questions = {"How much of the idle time does each schedule win back, against its theoretical share?"},
-          .axes = {{"model", "what is trained", {"mlp:dim=512,depth=8"}, {"mlp:dim=1024,depth=8"}},
+          .questions = {"How much of the idle time does each schedule win back, against its theoretical share?",
+                        "What does it cost in memory?"},
+          .axes = {{"model", "what is trained", {"mlp:dim=512,depth=8"}, {"mlp:dim=1024,depth=16"}},
+                   {"batch", "global batch", {256}, {512}},
+                   {"micro_batches", "micro-batches of a pipeline", {8}, {8, 16}},
                    {"devices", "devices", {2, 4}, {2, 4}},
-                   {"schedule", "schedule", {"naive", "gpipe", "1f1b", "interleaved", "zero-bubble"},
-                    {"naive", "gpipe", "1f1b", "interleaved", "zero-bubble"}}},
-          .columns = {{"schedule", "schedule", Format::text}, {"devices", "#devices", Format::integer}, time_column(),
+                   {"schedule", "schedule", schedules, schedules}},
+          .columns = {{"schedule", "schedule", Format::text}, {"devices", "#devices", Format::integer},
+                      {"micro_batches", "micro-batches", Format::integer}, time_column(), {"speedup", "vs. naive", Format::ratio},
                       {"idle_share", "idle share", Format::percent}, {"theory", "in theory", Format::percent},
                       {"peak_bytes", "memory", Format::bytes}},
-          .plots = {{.kind = Plot::Kind::bars, .title = "Idle share of the step", .x = "devices", .y = "idle_share",
-                     .x_title = "devices", .y_title = "idle share", .y_format = Format::percent, .series = "schedule"}},
+          .plots = {{.kind = Plot::Kind::bars, .title = "Idle share of the step", .x = "schedule", .y = "idle_share",
+                     .x_title = "schedule", .y_title = "idle share", .y_format = Format::percent, .series = "devices"},
+                    {.kind = Plot::Kind::bars, .title = "Memory of the fullest device", .x = "schedule", .y = "peak_bytes",
+                     .x_title = "schedule", .y_title = "memory", .y_format = Format::bytes, .series = "devices"}},
           .open = open,
-          .derive = [](std::vector<Json>& rows) {
-            for (Json& row : rows) {
-              row["idle_share"] = 1 - number(row, "compute_ns") / number(row, "time_per_step_ns");
-              row["theory"] = 1 - 1 / number(row, "devices");
-            }
-          },
-          .findings = [](const std::vector<Json>& rows) {
-            std::vector<std::string> sentences;
-            for (const Json& row : rows) {
-              sentences.push_back(fmt::format(
-                  "The {} schedule over {} devices leaves them idle for {} of the step on the mean; (p−1)/p = {} is what one baton, "
-                  "passed along, must leave.",
-                  text(row, "schedule"), text(row, "devices"), percent(number(row, "idle_share")), percent(number(row, "theory"))));
-            }
-            if (const std::string note = sharing_note(rows); !note.empty()) {
-              sentences.push_back(note);
-            }
-            return sentences;
-          }};
+          .derive = derive,
+          .findings = find};
 }
 
 }  // namespace baton::lab

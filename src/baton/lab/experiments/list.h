@@ -21,6 +21,7 @@ Experiment transfers();
 Experiment four_way_split();
 Experiment idle();
 Experiment matrix_power();
+Experiment memory();
 Experiment precision();
 Experiment profile();
 

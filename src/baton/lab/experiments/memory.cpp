@@ -1,0 +1,228 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "baton/base/error.h"
+#include "baton/lab/experiments/list.h"
+#include "baton/lab/rows.h"
+#include "baton/lab/train_measurement.h"
+#include "baton/plan/verify.h"
+
+namespace baton::lab {
+namespace {
+
+/// What one device holds, by what it is for: all that is alive at the moment when most is.
+struct Held {
+  std::int64_t parameters = 0;
+  std::int64_t gradients = 0;
+  std::int64_t states = 0;
+  std::int64_t activations = 0;
+  std::int64_t other = 0;
+
+  std::int64_t sum() const { return parameters + gradients + states + activations + other; }
+};
+
+std::int64_t& part_of(Held& held, const plan::Buffer& buffer) {
+  const bool parameter = std::holds_alternative<plan::ParameterPart>(buffer.content);
+  switch (buffer.role) {
+    case plan::Role::parameter:
+      return held.parameters;
+    case plan::Role::optimizer_state:
+      return held.states;
+    case plan::Role::gradient:
+      return parameter ? held.gradients : held.activations;
+    case plan::Role::activation:
+    case plan::Role::communication:
+    case plan::Role::input:
+    case plan::Role::target:
+      return parameter ? held.parameters : held.activations;
+    default:
+      return held.other;
+  }
+}
+
+/// Walks a device's tasks in the order of the plan; a buffer is there from the first task that touches it to the last.
+Held at_the_fullest(const plan::Plan& plan, DeviceId device) {
+  std::vector<std::size_t> first(plan.buffers().size(), plan.tasks().size());
+  std::vector<std::size_t> last(plan.buffers().size(), 0);
+  for (std::size_t i = 0; i < plan.tasks().size(); ++i) {
+    for (const std::vector<BufferId>* list : {&plan.tasks()[i].reads, &plan.tasks()[i].writes}) {
+      for (const BufferId id : *list) {
+        first[id.index()] = std::min(first[id.index()], i);
+        last[id.index()] = i;
+      }
+    }
+  }
+  std::vector<std::vector<std::size_t>> begins(plan.tasks().size());
+  std::vector<std::vector<std::size_t>> ends(plan.tasks().size());
+  Held now;
+  for (std::size_t b = 0; b < plan.buffers().size(); ++b) {
+    const plan::Buffer& buffer = plan.buffers()[b];
+    if (buffer.device != device || first[b] == plan.tasks().size()) {
+      continue;
+    }
+    if (buffer.persistent) {
+      part_of(now, buffer) += buffer.size().count;
+    } else {
+      begins[first[b]].push_back(b);
+      ends[last[b]].push_back(b);
+    }
+  }
+  Held fullest = now;
+  for (std::size_t i = 0; i < plan.tasks().size(); ++i) {
+    for (const std::size_t b : begins[i]) {
+      part_of(now, plan.buffers()[b]) += plan.buffers()[b].size().count;
+    }
+    const std::int64_t scratch = plan.tasks()[i].device == device ? plan.tasks()[i].workspace.count : 0;
+    if (now.sum() + scratch > fullest.sum()) {
+      fullest = now;
+      fullest.other += scratch;
+    }
+    for (const std::size_t b : ends[i]) {
+      part_of(now, plan.buffers()[b]) -= plan.buffers()[b].size().count;
+    }
+  }
+  return fullest;
+}
+
+class MemoryMeasurement final : public TrainMeasurement {
+ public:
+  using TrainMeasurement::TrainMeasurement;
+
+  Json record() const override {
+    Json record = TrainMeasurement::record();
+    const plan::Plan& plan = training().plan();
+    std::size_t fullest = 0;
+    for (std::size_t d = 0; d < plan.devices().size(); ++d) {
+      fullest = training().peak()[d] > training().peak()[fullest] ? d : fullest;
+    }
+    const Held held = at_the_fullest(plan, DeviceId(fullest));
+    record["used"] = plan.devices().size();
+    record["parameters_bytes"] = held.parameters;
+    record["gradients_bytes"] = held.gradients;
+    record["states_bytes"] = held.states;
+    record["activations_bytes"] = held.activations;
+    record["other_bytes"] = held.other;
+    // What the plan says, worked out again from its text's rules, and what the run took from the system.
+    record["planned_bytes"] = plan::verify(plan).memory.peak[fullest].count;
+    record["measured_bytes"] = training().arenas()[fullest].count;
+    return record;
+  }
+};
+
+/// What a case is, as words of a job.
+struct MemoryCase {
+  std::string name;
+  void (*set)(JobWords& words);
+};
+
+const std::vector<MemoryCase>& cases() {
+  static const std::vector<MemoryCase> list{
+      {"single", [](JobWords& words) { words.strategy = "single"; }},
+      {"ddp", [](JobWords& words) { words.strategy = "ddp"; }},
+      {"zero-1", [](JobWords& words) { words.strategy = "zero-1"; }},
+      {"zero-2", [](JobWords& words) { words.strategy = "zero-2"; }},
+      {"zero-3", [](JobWords& words) { words.strategy = "zero-3"; }},
+      {"tensor", [](JobWords& words) { words.strategy = "tensor"; }},
+      {"gpipe", [](JobWords& words) { words.strategy = "gpipe"; }},
+      {"1f1b", [](JobWords& words) { words.strategy = "1f1b"; }},
+      {"single, recompute", [](JobWords& words) { words.strategy = "single", words.recompute = "all"; }},
+      {"gpipe, recompute", [](JobWords& words) { words.strategy = "gpipe", words.recompute = "all"; }},
+  };
+  return list;
+}
+
+std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) {
+  const std::string wanted = text(point, "case");
+  const auto found = std::find_if(cases().begin(), cases().end(), [&](const MemoryCase& one) { return one.name == wanted; });
+  JobWords words;
+  words.model = text(point, "model");
+  words.batch = text(point, "batch");
+  words.optimizer = text(point, "optimizer");
+  const std::int64_t devices = whole(point, "devices", 1, 4096);
+  if (found != cases().end()) {
+    found->set(words);
+  } else {
+    words.strategy = wanted;  // any strategy that a user names
+  }
+  words.devices = workers(settings, words.strategy == "single" ? 1 : devices, devices);
+  if (words.strategy == "gpipe" || words.strategy == "1f1b") {
+    words.micro_batches = "8";
+  }
+  return std::make_unique<MemoryMeasurement>(words, settings, TrainMeasurement::Options{.warmup = 2, .least_steps = 3});
+}
+
+std::vector<std::string> find(const std::vector<Json>& rows) {
+  std::vector<std::string> sentences;
+  const Json* widest = nullptr;
+  for (const Json& row : rows) {
+    if (number(row, "planned_bytes") != number(row, "measured_bytes")) {
+      widest = &row;
+    }
+  }
+  sentences.push_back(widest == nullptr
+                          ? fmt::format("In all {} cases the run took exactly the memory that was planned before it began.", rows.size())
+                          : fmt::format("{} took {} where {} were planned.", text(*widest, "case"),
+                                        to_text(Bytes(static_cast<std::int64_t>(number(*widest, "measured_bytes")))),
+                                        to_text(Bytes(static_cast<std::int64_t>(number(*widest, "planned_bytes"))))));
+  const auto row_of = [&](const std::string& name) -> const Json* {
+    for (const Json& row : rows) {
+      if (row["case"] == name) {
+        return &row;
+      }
+    }
+    return nullptr;
+  };
+  const auto compare = [&](const std::string& name, const std::string& base, const std::string& why) {
+    const Json* one = row_of(name);
+    const Json* other = row_of(base);
+    if (one != nullptr && other != nullptr) {
+      const double ratio = number(*one, "peak_bytes") / number(*other, "peak_bytes");
+      sentences.push_back(fmt::format("{} needs {:.2f} times the memory of {} on its fullest device{}", name, ratio, base,
+                                      ratio < 0.995 ? ": " + why + "." : ", so here it saves nothing."));
+    }
+  };
+  compare("zero-1", "ddp", "the optimizer's states are divided over the devices");
+  compare("zero-2", "ddp", "states and gradients are divided");
+  compare("zero-3", "ddp", "states, gradients and parameters are divided, and only two blocks are whole at a time");
+  compare("tensor", "ddp", "each weight, its gradient and its states are divided");
+  compare("1f1b", "gpipe", "it keeps the activations of as many micro-batches as there are stages to come, not of all");
+  compare("single, recompute", "single", "activations are let go and made again");
+  compare("gpipe, recompute", "gpipe", "activations are let go and made again");
+  return sentences;
+}
+
+Column bytes_column(std::string key, std::string heading) { return {std::move(key), std::move(heading), Format::bytes}; }
+
+}  // namespace
+
+Experiment memory() {
+  std::vector<Json> names;
+  for (const MemoryCase& one : cases()) {
+    names.push_back(one.name);
+  }
+  return {.id = "memory",
+          .part = "B",
+          .title = "Where the memory goes",
+          .task = "Parameters, gradients, optimizer states and activations of the fullest device, under each way of splitting.",
+          .questions = {"What does each strategy divide, and what does every device still hold?",
+                        "Does a run take what was planned?"},
+          .axes = {{"model", "what is trained", {"mlp:dim=256,depth=8"}, {"mlp:dim=1024,depth=16"}},
+                   {"batch", "global batch", {512}, {1024}},
+                   {"optimizer", "optimizer", {"adam"}, {"adam"}},
+                   {"devices", "devices", {4}, {4}},
+                   {"case", "case", names, names}},
+          .columns = {{"case", "case", Format::text}, {"used", "#devices", Format::integer},
+                      bytes_column("parameters_bytes", "parameters"), bytes_column("gradients_bytes", "gradients"),
+                      bytes_column("states_bytes", "states"), bytes_column("activations_bytes", "activations"), bytes_column("other_bytes", "scratch"),
+                      bytes_column("planned_bytes", "planned"), bytes_column("measured_bytes", "taken")},
+          .plots = {{.kind = Plot::Kind::stacked, .title = "What the fullest device holds", .x = "case", .y = "peak_bytes",
+                     .x_title = "case", .y_title = "memory", .y_format = Format::bytes,
+                     .parts = {"parameters_bytes", "gradients_bytes", "states_bytes", "activations_bytes", "other_bytes"},
+                     .part_titles = {"parameters", "gradients", "optimizer states", "activations", "other"}}},
+          .open = open,
+          .derive = [](std::vector<Json>&) {},
+          .findings = find};
+}
+
+}  // namespace baton::lab

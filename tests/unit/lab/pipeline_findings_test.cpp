@@ -1,0 +1,77 @@
+/// Pipelines and memory: every claim is made from numbers that support it, and not from numbers that do not.
+
+#include "unit/lab/synthetic.h"
+
+namespace baton::lab {
+namespace {
+
+using test::findings;
+using test::says;
+using test::silent_on;
+using test::trained;
+using test::with;
+
+// idle
+
+Json idle_row(const std::string& schedule, double ms, double theory, std::int64_t peak, std::int64_t devices = 4) {
+  return with(trained(ms, devices),
+              {{"schedule", schedule}, {"theory", theory}, {"micro_batches", schedule == "naive" ? 1 : 8}, {"peak_bytes", peak}});
+}
+
+TEST(Idle, TheShareIsWhatTheStepDoesNotCompute) {
+  EXPECT_TRUE(says(findings("idle", {idle_row("1f1b", 10, 0.2, 1 << 20)}),
+                   "1f1b over 4 devices with 8 micro-batches: idle for 20.0 % of the step, 20.0 % in theory;"));
+  EXPECT_TRUE(says(findings("idle", {with(idle_row("1f1b", 10, 0.2, 1 << 20), {{"compute_ns", 5e6}})}),
+                   "idle for 50.0 % of the step, 20.0 % in theory (of the step 5.0 % went into waiting for other devices and 10.0 % into "
+                   "messages that nothing hid);"));
+}
+
+TEST(Idle, TheFastestScheduleIsNamedWithItsSpeedupOverTheNaiveSplit) {
+  const Json naive = idle_row("naive", 40, 0.75, 1 << 20);
+  EXPECT_TRUE(says(findings("idle", {naive, idle_row("gpipe", 20, 0.27, 4 << 20), idle_row("zb-v", 16, 0.06, 2 << 20)}),
+                   "On 4 devices zb-v is the fastest: 2.50 times as fast as the naive split"));
+  EXPECT_TRUE(says(findings("idle", {naive, idle_row("gpipe", 16, 0.27, 4 << 20), idle_row("zb-v", 20, 0.06, 2 << 20)}),
+                   "On 4 devices gpipe is the fastest: 2.50 times"));
+  const std::string slower = findings("idle", {naive, idle_row("gpipe", 50, 0.27, 4 << 20)});
+  EXPECT_TRUE(says(slower, "no schedule is faster than the naive split here: the best, gpipe, reaches 0.80 of its speed"));
+  EXPECT_TRUE(silent_on(slower, "is the fastest"));
+}
+
+TEST(Idle, DeviceCountsAreHeldApart) {
+  const std::string all = findings("idle", {idle_row("naive", 20, 0.5, 1 << 20, 2), idle_row("1f1b", 10, 0.1, 1 << 20, 2),
+                                            idle_row("naive", 40, 0.75, 1 << 20, 4), idle_row("1f1b", 10, 0.27, 1 << 20, 4)});
+  EXPECT_TRUE(says(all, "On 2 devices 1f1b is the fastest: 2.00 times"));
+  EXPECT_TRUE(says(all, "On 4 devices 1f1b is the fastest: 4.00 times"));
+}
+
+TEST(Idle, WhyGpipeNeedsMoreMemoryIsSaidWhereItDoes) {
+  EXPECT_TRUE(says(findings("idle", {idle_row("gpipe", 20, 0.27, 3 << 20), idle_row("1f1b", 20, 0.27, 2 << 20)}),
+                   "gpipe needs 1.50 times the memory of 1f1b: it keeps the activations of all micro-batches"));
+  EXPECT_TRUE(says(findings("idle", {idle_row("gpipe", 20, 0.27, 2 << 20), idle_row("1f1b", 20, 0.27, 2 << 20)}),
+                   "gpipe needs 1.00 times the memory of 1f1b: parameters and gradients outweigh"));
+}
+
+// memory
+
+Json memory_row(const std::string& name, std::int64_t planned, std::int64_t taken) {
+  return with(trained(10, 4), {{"case", name}, {"planned_bytes", planned}, {"measured_bytes", taken}, {"peak_bytes", taken}});
+}
+
+TEST(MemoryFindings, WhatWasTakenIsHeldAgainstWhatWasPlanned) {
+  EXPECT_TRUE(says(findings("memory", {memory_row("ddp", 4 << 20, 4 << 20), memory_row("zero-1", 3 << 20, 3 << 20)}),
+                   "In all 2 cases the run took exactly the memory that was planned"));
+  const std::string off = findings("memory", {memory_row("ddp", 4 << 20, 5 << 20), memory_row("zero-1", 3 << 20, 3 << 20)});
+  EXPECT_TRUE(says(off, "ddp took 5.00 MiB where 4.00 MiB were planned"));
+  EXPECT_TRUE(silent_on(off, "exactly"));
+}
+
+TEST(MemoryFindings, ASavingIsExplainedAndItsAbsenceSaid) {
+  EXPECT_TRUE(says(findings("memory", {memory_row("ddp", 4 << 20, 4 << 20), memory_row("zero-3", 1 << 20, 1 << 20)}),
+                   "zero-3 needs 0.25 times the memory of ddp on its fullest device: states, gradients and parameters are divided"));
+  const std::string none = findings("memory", {memory_row("ddp", 4 << 20, 4 << 20), memory_row("zero-1", 4 << 20, 4 << 20)});
+  EXPECT_TRUE(says(none, "zero-1 needs 1.00 times the memory of ddp on its fullest device, so here it saves nothing."));
+  EXPECT_TRUE(silent_on(none, "divided over"));
+}
+
+}  // namespace
+}  // namespace baton::lab
