@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <new>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "baton/base/error.h"
@@ -95,6 +96,11 @@ int run(int argc, char** argv) {
     return complain(fmt::format("{} (see baton --help)", error.what()), 2);
   } catch (const Error& error) {
     return complain(error.what(), error.kind() == Error::Kind::usage ? 2 : 1);
+  } catch (const std::system_error& error) {
+    if (error.code() == std::errc::broken_pipe) {
+      return 1;  // whoever read the output has seen enough
+    }
+    return complain(error.what(), 1);
   } catch (const std::bad_alloc&) {
     return complain("there is not enough memory for this", 1);
   } catch (const std::exception& error) {

@@ -210,12 +210,68 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"train --link bandwidth=1", "bandwidth"}, Bad{"train --delay 10", "delay"},
         Bad{"train --delay before=lunch,ms=3", "lunch"}, Bad{"train --delay before=forward,rank=7,ms=3", "rank 7"},
         Bad{"train --samples 3", "--samples"}, Bad{"train --nonsense", "--nonsense"},
-        Bad{"train --bucket-mb x", "--bucket-mb"}, Bad{"launch", "launch"}));
+        Bad{"train --bucket-mb x", "--bucket-mb"}, Bad{"launch", "launch"},
+        Bad{"train --devices cpu:4 --dp 3", "3 × 1 × 1 = 3, but there are 4 devices"}, Bad{"train --devices cpu:4 --dp 0", "--dp"},
+        Bad{"train --devices cpu:2 --zero 4", "--zero"}, Bad{"train --devices cpu:2 --pp 2 --zero 1", "--dp"},
+        Bad{"train --devices cpu:2 --pp 2 --schedule 2f2b", "unknown schedule '2f2b'"},
+        Bad{"train --devices cpu:2 --pp 2 --schedule missing.csv", "missing.csv"},
+        Bad{"train --devices cpu:2 --tp 2 --model mlp:dim=8,depth=1", "two blocks"},
+        Bad{"train --devices cpu:2 --strategy dp --tp 2", "--tp"}, Bad{"train --recompute some", "'some'"},
+        Bad{"train --balance luck", "'luck'"}, Bad{"train --strategy 1f1b --devices cpu:2 --chunks 3", "one stage on each device"}));
+
+TEST_F(Cli, PlanShowsOneThingAtATime) {
+  const Outcome both = run("plan --text --dot");
+  EXPECT_EQ(both.code, 2);
+  EXPECT_NE(both.err.find("choose one"), std::string::npos) << both.err;
+  std::ofstream(folder_ / "a.plan") << run("plan --text").out;
+  const Outcome grid = run("plan --grid --file a.plan");
+  EXPECT_EQ(grid.code, 2);
+  EXPECT_NE(grid.err.find("--file"), std::string::npos) << grid.err;
+}
+
+TEST_F(Cli, DrawsAScheduleAndReadsItBack) {
+  const std::string job = "plan --model mlp:dim=16,depth=8 --devices cpu:4 --strategy 1f1b --micro-batches 8 ";
+  const std::string drawn = run(job + "--grid").out;
+  EXPECT_NE(drawn.find("device 0  F0 F1 F2 F3"), std::string::npos) << drawn;
+  EXPECT_NE(drawn.find("27.3 %"), std::string::npos) << drawn;
+  const Outcome csv = run(job + "--csv");
+  ASSERT_EQ(csv.code, 0) << csv.err;
+  std::ofstream(folder_ / "own.csv") << csv.out;
+  const std::string own = "--model mlp:dim=16,depth=8 --devices cpu:4 --schedule own.csv ";
+  EXPECT_EQ(run("plan " + own + "--csv").out, csv.out);
+  EXPECT_EQ(run("plan " + own + "--verify").code, 0);
+  EXPECT_EQ(run("train " + own + "--steps 7").code, 0);
+  std::ofstream(folder_ / "stuck.csv") << "0F0,0B0\n1B0,1F0\n";
+  const Outcome stuck = run("train --model mlp:dim=16,depth=8 --devices cpu:2 --schedule stuck.csv");
+  EXPECT_EQ(stuck.code, 2);
+  EXPECT_NE(stuck.err.find("cannot run"), std::string::npos) << stuck.err;
+}
+
+TEST_F(Cli, TrainsAProductOfEverything) {
+  const Outcome outcome = run("train --model mlp:dim=32,depth=8 --devices cpu:8 --dp 2 --pp 2 --tp 2 --zero 1 --schedule 1f1b "
+                              "--micro-batches 8 --batch 32 --steps 7 --json -");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const json result = json::parse(outcome.out);
+  EXPECT_EQ(result["strategy"], "product");
+  EXPECT_EQ(result["devices"].size(), 8U);
+  const json single = json::parse(run("train --model mlp:dim=32,depth=8 --batch 32 --steps 7 --json -").out);
+  for (std::size_t i = 0; i < 7; ++i) {
+    EXPECT_NEAR(result["losses"][i].get<double>(), single["losses"][i].get<double>(), 1e-5);
+  }
+}
+
+TEST_F(Cli, SaysWhichStrategiesGoTogether) {
+  const Outcome outcome = run("strategies");
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  for (const char* name : {"single", "zero-3", "interleaved", "zb-v", "product", "dp 2 tp 2"}) {
+    EXPECT_NE(outcome.out.find(name), std::string::npos) << name;
+  }
+}
 
 TEST_F(Cli, ListsEveryExperimentOfTheCourse) {
   const std::string list = run("lab list").out;
   for (const char* id : {"timing", "strong-scaling", "comm-vs-compute", "dp-vs-ddp", "delay", "batch-scaling", "imbalance", "accumulate",
-                         "first-split", "split", "depth", "all-devices", "transfers", "four-way-split", "idle", "matrix-power",
+                         "first-split", "split", "depth", "all-devices", "transfers", "four-way-split", "idle", "memory", "matrix-power",
                          "precision", "profile"}) {
     EXPECT_NE(list.find(std::string(id) + " "), std::string::npos) << id;
   }
