@@ -1,8 +1,11 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "baton/base/error.h"
+#include "baton/checkpoint/checkpoint.h"
 #include "baton/lab/training.h"
 #include "baton/trace/chrome.h"
 #include "commands.h"
@@ -19,8 +22,70 @@ struct TrainWords {
   std::string warmup = "5";
   std::string json;
   std::string trace;
+  std::string checkpoint;
+  std::string every;
+  std::string keep = "3";
+  bool resume = false;
   bool quiet = false;
 };
+
+/// Saves now and then where the user asked for it.
+class Saving {
+ public:
+  Saving(const TrainWords& words, lab::Training& run) : run_(run) {
+    if (words.checkpoint.empty()) {
+      if (words.resume || !words.every.empty()) {
+        throw usage_error("--resume and --every need a folder: give it with --checkpoint");
+      }
+      return;
+    }
+    every_ = words.every.empty() ? 0 : parse_integer(words.every, "--every", 1, 10'000'000);
+    folder_.emplace(words.checkpoint, parse_integer(words.keep, "--keep", 1, 1'000'000));
+    if (!words.resume) {
+      return;
+    }
+    if (const auto found = folder_->newest()) {
+      if (!found->skipped.empty()) {
+        fmt::print(stderr, "baton: {}; an older one is taken\n", found->skipped);
+      }
+      run.restore(found->archive);
+      last_ = found->path.string();
+    }
+  }
+
+  /// How many of `left` steps to run before something is saved.
+  std::int64_t stretch(std::int64_t left) const {
+    if (!folder_ || every_ == 0) {
+      return left;
+    }
+    return std::min(left, every_ - done() % every_);
+  }
+  void save() {
+    if (folder_) {
+      last_ = folder_->save(run_.snapshot(), done()).string();
+    }
+  }
+  /// The last one that was saved or gone on from; empty where there is none.
+  const std::string& last() const { return last_; }
+
+ private:
+  std::int64_t done() const { return run_.steps_before() + static_cast<std::int64_t>(run_.losses().size()); }
+
+  lab::Training& run_;
+  std::optional<checkpoint::Folder> folder_;
+  std::int64_t every_ = 0;
+  std::string last_;
+};
+
+/// The first step whose loss is not finite, counting those of this run; nothing where all are.
+std::optional<std::size_t> first_broken(const std::vector<double>& losses) {
+  for (std::size_t s = 0; s < losses.size(); ++s) {
+    if (!std::isfinite(losses[s])) {
+      return s;
+    }
+  }
+  return std::nullopt;
+}
 
 void print_summary(const lab::Training& run) {
   if (run.timed().empty()) {
@@ -50,6 +115,11 @@ void train(const TrainWords& words, int& exit_code) {
   lab::Training run(words.job, cluster::probe());
   check_writable(words.json);
   check_writable(words.trace);
+  Saving saving(words, run);
+  const std::int64_t left = steps - run.steps_before();
+  if (left < 1) {
+    throw usage_error("{} is at step {} already: ask for more with --steps", saving.last(), run.steps_before());
+  }
 
   const bool to_stdout = words.json != "-" && words.trace != "-";
   const bool log = to_stdout && !words.quiet;
@@ -67,41 +137,57 @@ void train(const TrainWords& words, int& exit_code) {
     fmt::print("note: single uses {} alone; choose another --strategy to use all {} devices\n", run.plan().devices()[0],
                run.job().cluster().size());
   }
+  if (to_stdout && run.steps_before() > 0) {
+    fmt::print("goes on from {}, step {}\n", saving.last(), run.steps_before());
+  }
   if (log) {
     fmt::print("\n{:>6}  {:>10}  {:>12}\n", "step", "time", "loss");
   }
 
   const Interrupt interrupt;
-  ProgressBar bar("training", steps, !words.quiet);
+  ProgressBar bar("training", left, !words.quiet);
   std::int64_t shown = 0;
+  std::size_t stretch_begin = 0;  // the run's step that the lists below begin with
   const auto print_steps = [&](std::int64_t done, const std::vector<Nanoseconds>& times,
                                const std::vector<double>& losses) {
     for (; log && shown < done; ++shown) {
       bar.clear();
       const auto at = static_cast<std::size_t>(shown);
-      fmt::print("{:>6}  {:>10}  {:>12.6g}{}\n", shown, to_text(times[at]), losses[at], shown < warmup ? "  warm-up" : "");
+      fmt::print("{:>6}  {:>10}  {:>12.6g}{}\n", run.steps_before() + shown, to_text(times[at - stretch_begin]),
+                 losses[at - stretch_begin], shown < warmup ? "  warm-up" : "");
     }
   };
-  run.run(steps, warmup, [&](std::int64_t done, const exec::RunResult& so_far) {
-    print_steps(done, so_far.step_times, so_far.losses);
-    bar.show(done);
-    return !interrupt.asked();
-  });
-  print_steps(static_cast<std::int64_t>(run.losses().size()), run.step_times(), run.losses());
+  while (static_cast<std::int64_t>(run.losses().size()) < left && !interrupt.asked()) {
+    stretch_begin = run.losses().size();
+    const auto begin = static_cast<std::int64_t>(stretch_begin);
+    const std::int64_t stretch = saving.stretch(left - begin);
+    run.run(stretch, std::clamp<std::int64_t>(warmup - begin, 0, stretch), [&](std::int64_t done, const exec::RunResult& so_far) {
+      print_steps(begin + done, so_far.step_times, so_far.losses);
+      bar.show(begin + done);
+      return !interrupt.asked();
+    });
+    stretch_begin = 0;
+    print_steps(static_cast<std::int64_t>(run.losses().size()), run.step_times(), run.losses());
+    if (!words.checkpoint.empty() && first_broken(run.losses())) {
+      break;  // nothing is saved of it
+    }
+    saving.save();
+  }
   bar.clear();
   if (interrupt.asked()) {
-    fmt::print(stderr, "baton: interrupted after {} of {} steps; what follows is of those\n", run.losses().size(), steps);
+    fmt::print(stderr, "baton: interrupted after {} of {} steps; what follows is of those\n", run.losses().size(), left);
     exit_code = 130;
   }
   if (to_stdout) {
     print_summary(run);
   }
-  for (std::size_t s = 0; s < run.losses().size(); ++s) {
-    if (!std::isfinite(run.losses()[s])) {
-      fmt::print(stderr, "baton: the loss is {} at step {}: try a smaller --lr\n", run.losses()[s], s);
-      exit_code = 1;
-      break;
-    }
+  if (const auto broken = first_broken(run.losses())) {
+    fmt::print(stderr, "baton: the loss is {} at step {}: try a smaller --lr{}\n", run.losses()[*broken],
+               run.steps_before() + static_cast<std::int64_t>(*broken),
+               saving.last().empty() ? "" : "; the last good checkpoint is " + saving.last());
+    exit_code = 1;
+  } else if (to_stdout && !words.checkpoint.empty()) {
+    fmt::print("\nCheckpoint: {}\n", saving.last());
   }
   if (!words.json.empty()) {
     write_output(words.json, run.result(command_line()).dump(2) + "\n");
@@ -124,6 +210,10 @@ void add_train_command(CLI::App& program, int& exit_code) {
   command->add_option("--warmup", words->warmup, "steps that are run but not timed")->capture_default_str();
   command->add_option("--json", words->json, "write the result to a file, or to standard output with -");
   command->add_option("--trace", words->trace, "write the timeline as Chrome trace JSON, for ui.perfetto.dev");
+  command->add_option("--checkpoint", words->checkpoint, "a folder to save weights and optimizer state in, at the end or on Ctrl-C");
+  command->add_option("--every", words->every, "save after every so many steps too");
+  command->add_option("--keep", words->keep, "how many checkpoints to keep")->capture_default_str();
+  command->add_flag("--resume", words->resume, "go on from the newest checkpoint, under any strategy; --steps counts from the first");
   command->add_flag("-q,--quiet", words->quiet, "no line a step");
   command->footer(
       "\nExamples:\n  baton train --model mlp:dim=1024,depth=2 --strategy ddp --devices cpu:2 --batch 64\n"

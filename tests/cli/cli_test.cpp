@@ -1,6 +1,7 @@
 /// The program as a user meets it: what it prints, what it writes, how it ends.
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -266,6 +267,55 @@ TEST_F(Cli, SaysWhichStrategiesGoTogether) {
   for (const char* name : {"single", "zero-3", "interleaved", "zb-v", "product", "dp 2 tp 2"}) {
     EXPECT_NE(outcome.out.find(name), std::string::npos) << name;
   }
+}
+
+TEST_F(Cli, GoesOnFromACheckpointUnderTheSameStrategyToTheBitAndUnderAnother) {
+  const std::string job = "train --model mlp:dim=32,depth=4 --batch 16 --optimizer adam --samples 100 --warmup 0 --json - ";
+  const json whole = json::parse(run(job + "--strategy ddp --devices cpu:4 --steps 12").out);
+  ASSERT_EQ(run(job + "--strategy ddp --devices cpu:4 --steps 7 --checkpoint saved --every 3 --keep 2").code, 0);
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_ / "saved"), fs::directory_iterator()), 2);
+  const Outcome same = run(job + "--strategy ddp --devices cpu:4 --steps 12 --checkpoint saved --resume --keep 9");
+  ASSERT_EQ(same.code, 0) << same.err;
+  const json rest = json::parse(same.out);
+  EXPECT_EQ(rest["steps_before"], 7);
+  for (std::size_t i = 0; i < 5; ++i) {
+    EXPECT_EQ(rest["losses"][i], whole["losses"][7 + i]) << i;
+  }
+  fs::remove(folder_ / "saved" / "step-000000000012.safetensors");
+  const json other = json::parse(run(job + "--strategy 1f1b --devices cpu:2 --steps 12 --checkpoint saved --resume").out);
+  for (std::size_t i = 0; i < 5; ++i) {
+    EXPECT_NEAR(other["losses"][i].get<double>(), whole["losses"][7 + i].get<double>(), 1e-5) << i;
+  }
+  const Outcome done = run(job + "--steps 12 --checkpoint saved --resume");
+  EXPECT_EQ(done.code, 2);
+  EXPECT_NE(done.err.find("at step 12 already"), std::string::npos) << done.err;
+}
+
+TEST_F(Cli, KilledAtAnyMomentLeavesCheckpointsThatCanBeGoneOnFrom) {
+  const std::string job = "train --model mlp:dim=64,depth=2 --batch 4 --warmup 0 -q --checkpoint saved --keep 2 --every 1 --resume ";
+  std::int64_t before = 0;
+  for (int i = 0; i < 12; ++i) {
+    const std::string killed = fmt::format("cd '{}' && timeout -s KILL 0.{:02} '{}' {} --steps 1000000 >/dev/null 2>&1",
+                                           folder_.string(), 4 + 3 * i, BATON_PROGRAM, job);
+    EXPECT_NE(std::system(killed.c_str()), 0);
+    const Outcome after = run(job + fmt::format("--steps {} --json -", before + 1));
+    std::int64_t now = before + 1;
+    if (after.code != 0) {  // it had come further: the sentence says to which step
+      const std::size_t at = after.err.find("is at step ");
+      ASSERT_NE(at, std::string::npos) << after.err;
+      now = std::stoll(after.err.substr(at + 11));
+    }
+    EXPECT_GE(now, before);
+    EXPECT_EQ(after.err.find("cannot be used"), std::string::npos) << after.err;
+    before = now;
+  }
+  EXPECT_GT(before, 12) << "no run came to save anything";
+}
+
+TEST_F(Cli, ABrokenLossStopsAndNamesTheLastGoodCheckpoint) {
+  const Outcome outcome = run("train --model mlp:dim=16,depth=4 --lr 1000000 --steps 400 --every 1 --checkpoint saved -q");
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_NE(outcome.err.find("the last good checkpoint is saved/step-"), std::string::npos) << outcome.err;
 }
 
 TEST_F(Cli, ListsEveryExperimentOfTheCourse) {

@@ -44,6 +44,8 @@ class Engine {
   /// The contents of a persistent buffer, row-major, between runs.
   virtual std::vector<double> read(BufferId id) const = 0;
   virtual void write(BufferId id, std::span<const double> elements) = 0;
+  /// Takes `steps` as done: the next one is numbered, and takes its data, behind them.
+  virtual void continue_from(std::int64_t steps) = 0;
 };
 
 }  // namespace baton::exec

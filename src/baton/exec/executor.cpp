@@ -24,4 +24,6 @@ std::vector<double> Executor::read(BufferId id) const { return engine_->read(id)
 
 void Executor::write(BufferId id, std::span<const double> elements) { engine_->write(id, elements); }
 
+void Executor::continue_from(std::int64_t steps) { engine_->continue_from(steps); }
+
 }  // namespace baton::exec

@@ -34,6 +34,8 @@ class Executor {
   /// The contents of a persistent buffer, row-major, between runs.
   std::vector<double> read(BufferId id) const;
   void write(BufferId id, std::span<const double> elements);
+  /// Takes `steps` as done: the next one is numbered, and takes its data, behind them.
+  void continue_from(std::int64_t steps);
 
  private:
   std::vector<Bytes> arenas_;

@@ -157,6 +157,8 @@ class HostEngine final : public Engine {
 
   void write(BufferId id, std::span<const double> elements) override { write_elements(plan_[id], address(id), elements); }
 
+  void continue_from(std::int64_t steps) override { steps_before_ = steps; }
+
  private:
   std::byte* address(BufferId id) const {
     return devices_[plan_[id].device.index()]->arena.at(memory_.offset[id.index()]);

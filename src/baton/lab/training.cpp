@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "baton/base/error.h"
 #include "baton/lab/environment.h"
 
 namespace baton::lab {
@@ -54,6 +55,24 @@ Training::Training(const JobWords& words, const cluster::Machine& machine, const
                                                  exec::DataOptions{.seed = job_->seed(), .samples = job_->samples()});
     arenas_ = executor_->arenas();
   }
+}
+
+checkpoint::Archive Training::snapshot() const {
+  check(executor_ != nullptr, "a simulated training has no weights");
+  return checkpoint::snapshot(*plan_, *executor_,
+                              {.step = steps_before_ + static_cast<std::int64_t>(losses_.size()),
+                               .seed = job_->seed(),
+                               .model = job_->model().name(),
+                               .optimizer = job_->words().optimizer});
+}
+
+void Training::restore(const checkpoint::Archive& archive) {
+  check(executor_ != nullptr && losses_.empty(), "a training that has begun cannot go on from a checkpoint");
+  const checkpoint::Progress progress = checkpoint::restore(*plan_, *executor_, archive);
+  if (progress.seed != job_->seed()) {
+    throw usage_error("the checkpoint was trained on the data of seed {}, but --seed is {}", progress.seed, job_->seed());
+  }
+  steps_before_ = progress.step;
 }
 
 exec::RunResult Training::simulate() const {
@@ -137,6 +156,7 @@ Json Training::result(const std::string& command) const {
           {"seed", job_->seed()},
           {"warmup", warmup_},
           {"steps", step_times_.size()},
+          {"steps_before", steps_before_},
           {"step_time_ns",
            {{"median", spread.median.count},
             {"mean", spread.mean.count},

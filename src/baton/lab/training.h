@@ -3,6 +3,7 @@
 #include <memory>
 #include <vector>
 
+#include "baton/checkpoint/checkpoint.h"
 #include "baton/exec/executor.h"
 #include "baton/lab/job.h"
 #include "baton/lab/json.h"
@@ -25,6 +26,13 @@ class Training {
   bool simulated() const { return simulation_ != nullptr; }
   /// Of a job that is simulated.
   const Simulation& simulation() const { return *simulation_; }
+
+  /// Steps done before the first run: those of the checkpoint that it went on from.
+  std::int64_t steps_before() const { return steps_before_; }
+  /// Weights and optimizer state as they are now, to be continued from.
+  checkpoint::Archive snapshot() const;
+  /// Goes on from a checkpoint, whatever strategy it was saved under; a usage error says why it cannot.
+  void restore(const checkpoint::Archive& archive);
 
   /// Trains `steps` more, of which the first `warmup` are not counted.
   void run(std::int64_t steps, std::int64_t warmup, const exec::Executor::Progress& progress = {});
@@ -59,6 +67,7 @@ class Training {
   std::vector<Nanoseconds> timed_;
   std::vector<Bytes> peak_;
   std::int64_t warmup_ = 0;
+  std::int64_t steps_before_ = 0;
   std::vector<trace::DeviceTime> device_times_;
   Nanoseconds traced_;
   std::array<Nanoseconds, 4> path_{};  // by kind of segment

@@ -1,0 +1,161 @@
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "baton/checkpoint/checkpoint.h"
+#include "baton/model/zoo.h"
+#include "baton/strategy/strategy.h"
+#include "unit/base/usage_sentence.h"
+
+namespace baton::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+using baton::test::says;
+using baton::test::usage_sentence;
+
+/// A way of training one model, ready to run.
+struct Trial {
+  Trial(std::string strategy, std::size_t devices, strategy::Layout layout = {}, op::Optimizer optimizer = op::Adam{},
+      std::string model_text = "mlp:7-66-20-33-5-12", std::string backend_name = "cpu")
+      : model(model::parse_model(model_text)), backend(exec::make_backend(backend_name)) {
+    std::vector<cluster::Device> list;
+    for (std::size_t d = 0; d < devices; ++d) {
+      list.push_back({fmt::format("cpu:{}", d), {0}, Bytes(1 << 30)});
+    }
+    cluster = std::make_unique<cluster::Cluster>(std::vector<cluster::Device>(list.begin(), list.begin() + static_cast<std::ptrdiff_t>(devices)));
+    plan = std::make_unique<plan::Plan>(strategy::compile({.model = model,
+                                                           .cluster = *cluster,
+                                                           .strategy = std::move(strategy),
+                                                           .step = {.global_batch = 8, .optimizer = optimizer},
+                                                           .layout = std::move(layout),
+                                                           .target = backend->target()}));
+    executor = std::make_unique<exec::Executor>(*plan, *cluster, *backend, exec::DataOptions{.seed = 3, .samples = 50});
+  }
+  std::vector<double> train(std::int64_t steps) { return executor->run({.steps = steps, .warmup = 0}).losses; }
+  Archive save(std::int64_t step) const { return snapshot(*plan, *executor, {step, 3, model.name(), "adam"}); }
+
+  model::Model model;
+  std::unique_ptr<cluster::Cluster> cluster;
+  std::unique_ptr<exec::Backend> backend;
+  std::unique_ptr<plan::Plan> plan;
+  std::unique_ptr<exec::Executor> executor;
+};
+
+struct Way {
+  std::string strategy;
+  std::size_t devices;
+  strategy::Layout layout = {};
+};
+
+std::vector<Way> ways() {
+  return {{"single", 1},
+          {"dp", 2},
+          {"ddp", 4},
+          {"layers", 3},
+          {"1f1b", 2, {.micro_batches = 4}},
+          {"tensor", 2},
+          {"zero-1", 3},
+          {"zero-2", 2},
+          {"zero-3", 4},
+          {"product", 8, {.dp = 2, .pp = 2, .tp = 2, .zero = 1, .schedule = "1f1b", .micro_batches = 2}}};
+}
+
+TEST(Checkpoint, ResumedUnderTheSameStrategyGoesOnToTheBit) {
+  for (const Way& way : ways()) {
+    Trial whole(way.strategy, way.devices, way.layout);
+    const std::vector<double> expected = whole.train(9);
+    Trial first(way.strategy, way.devices, way.layout);
+    first.train(4);
+    const Archive archive = first.save(4);
+    Trial second(way.strategy, way.devices, way.layout);
+    EXPECT_EQ(restore(*second.plan, *second.executor, archive).step, 4);
+    EXPECT_EQ(second.train(5), std::vector<double>(expected.begin() + 4, expected.end())) << way.strategy;
+    EXPECT_TRUE(second.save(9) == whole.save(9)) << way.strategy;
+  }
+}
+
+TEST(Checkpoint, SavedUnderAnyStrategyGoesOnUnderAnyOther) {
+  Trial whole("single", 1);
+  const std::vector<double> expected = whole.train(9);
+  for (const Way& from : ways()) {
+    Trial first(from.strategy, from.devices, from.layout);
+    first.train(4);
+    const Archive archive = first.save(4);
+    for (const Way& to : ways()) {
+      Trial second(to.strategy, to.devices, to.layout);
+      restore(*second.plan, *second.executor, archive);
+      const std::vector<double> losses = second.train(5);
+      for (std::size_t i = 0; i < losses.size(); ++i) {
+        EXPECT_NEAR(losses[i], expected[4 + i], 2e-4 * expected[4 + i]) << from.strategy << " to " << to.strategy;
+      }
+    }
+  }
+}
+
+TEST(Checkpoint, HasTheSameNamesAndShapesWhateverTheStrategy) {
+  const Archive single = Trial("single", 1).save(0);
+  EXPECT_TRUE(single.tensors.contains("block0.weight"));
+  EXPECT_TRUE(single.tensors.contains("optimizer.1.block4.bias"));
+  for (const Way& way : ways()) {
+    EXPECT_TRUE(Trial(way.strategy, way.devices, way.layout).save(0) == single) << way.strategy << ", before the first step";
+  }
+}
+
+TEST(Checkpoint, OfAnotherModelOrOptimizerIsRefusedAndChangesNothing) {
+  Trial run("ddp", 2);
+  const Archive before = run.save(0);
+  const auto refused = [&](const Archive& archive) {
+    return usage_sentence([&] { restore(*run.plan, *run.executor, archive); });
+  };
+  EXPECT_TRUE(says(refused(Trial("single", 1, {}, op::Adam{}, "mlp:7-66-20").save(1)), "has no block2"));
+  EXPECT_TRUE(says(refused(Trial("single", 1, {}, op::Adam{}, "mlp:7-66-20-33-5-13").save(1)), "block4.weight is 13x5"));
+  EXPECT_TRUE(says(refused(Trial("single", 1, {}, op::Sgd{}).save(1)), "has no optimizer.0."));
+  EXPECT_TRUE(says(refused(Archive{}), "step"));
+  EXPECT_TRUE(run.save(0) == before);
+  Trial plain("single", 1, {}, op::Sgd{});
+  EXPECT_TRUE(says(usage_sentence([&] { restore(*plain.plan, *plain.executor, before); }), "no place for"));
+}
+
+class CheckpointFolder : public testing::Test {
+ protected:
+  CheckpointFolder() : folder_(fs::temp_directory_path() / ("baton_checkpoints_" + std::to_string(::getpid()))) {}
+  ~CheckpointFolder() override { fs::remove_all(folder_); }
+  fs::path folder_;
+};
+
+TEST_F(CheckpointFolder, KeepsTheLastFewAndFindsTheNewest) {
+  const Folder folder(folder_, 2);
+  EXPECT_FALSE(folder.newest().has_value());
+  Trial run("single", 1, {}, op::Sgd{}, "mlp:3-2");
+  for (const std::int64_t step : {5, 10, 100, 2000}) {
+    folder.save(run.save(step), step);
+  }
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_), fs::directory_iterator()), 2);
+  EXPECT_EQ(folder.newest()->archive.metadata.at("step"), "2000");
+}
+
+TEST_F(CheckpointFolder, TakesTheOneBeforeWhereTheNewestIsDamagedAndSaysSo) {
+  const Folder folder(folder_, 3);
+  Trial run("single", 1, {}, op::Sgd{}, "mlp:3-2");
+  folder.save(run.save(5), 5);
+  const fs::path newest = folder.save(run.save(6), 6);
+  fs::resize_file(newest, fs::file_size(newest) - 3);
+  const auto found = folder.newest();
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(found->archive.metadata.at("step"), "5");
+  EXPECT_TRUE(says(found->skipped, newest.filename().string()));
+  fs::resize_file(found->path, 9);
+  EXPECT_TRUE(says(usage_sentence([&] { folder.newest(); }), "no checkpoint in"));
+}
+
+TEST_F(CheckpointFolder, IgnoresFilesThatAreNoneOfItsOwn) {
+  const Folder folder(folder_, 1);
+  std::ofstream(folder_ / "step-.safetensors") << "x";
+  std::ofstream(folder_ / "step-000000000001.safetensors.123.tmp") << "half";
+  EXPECT_FALSE(folder.newest().has_value());
+}
+
+}  // namespace
+}  // namespace baton::checkpoint
