@@ -6,6 +6,7 @@
 
 #include "baton/base/units.h"
 #include "baton/cluster/cluster.h"
+#include "baton/exec/rounding.h"
 #include "baton/exec/team.h"
 #include "baton/plan/plan.h"
 #include "baton/plan/verify.h"
@@ -30,6 +31,8 @@ class Kernel {
   /// Every member of the device's team calls it, at the same time. Steps are numbered from 1. It may throw in a team of
   /// one only, since the others could not be told.
   virtual void run(const Member& member, std::int64_t step) = 0;
+  /// What rounding to 16-bit types has done in all its runs, for kernels that count it; asked for between steps.
+  virtual Rounding rounding() const { return {}; }
 };
 
 /// Where tasks compute.
@@ -60,7 +63,7 @@ class HostBackend : public Backend {
 /// What a plan is held against before it runs on these devices with this backend.
 plan::Limits limits(const plan::Plan& plan, const cluster::Cluster& cluster, const Backend& backend);
 
-/// Plain loops, one thread, no library; float32 and float64. The judge of all others.
+/// Plain loops, one thread, no library; every floating type. The judge of all others.
 std::unique_ptr<HostBackend> make_reference_backend();
 /// A device's cores together; products by libxsmm, weights in tiles; float32.
 std::unique_ptr<HostBackend> make_cpu_backend();

@@ -1,11 +1,15 @@
 #include "baton/exec/contents.h"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
-#include <cstring>
+#include <type_traits>
 
 #include "baton/base/error.h"
+#include "baton/base/narrow.h"
 #include "baton/base/random.h"
 #include "baton/exec/tiled_weight.h"
+#include "baton/op/loss_scale.h"
 
 namespace baton::exec {
 namespace {
@@ -27,6 +31,10 @@ Real* as(std::byte* memory) {
   return reinterpret_cast<Real*>(memory);
 }
 
+/// What a value of a type is drawn in: 16-bit types round the float that is drawn.
+template <typename Real>
+using Drawn = std::conditional_t<std::is_same_v<Real, double>, double, float>;
+
 /// Row by row, so that a weight of any size needs no second copy. Of a piece only what falls into it is kept.
 template <typename Real>
 void fill_parameter(const Buffer& buffer, const ParameterPart& part, Real* out, std::uint64_t seed) {
@@ -38,15 +46,15 @@ void fill_parameter(const Buffer& buffer, const ParameterPart& part, Real* out, 
   const std::int64_t rows = shape[0];
   const std::int64_t columns = shape.elements() / rows;
   const std::int64_t whole_columns = part.whole.elements() / part.whole[0];
-  std::vector<Real> row(static_cast<std::size_t>(columns));
+  std::vector<Drawn<Real>> row(static_cast<std::size_t>(columns));
   for (std::int64_t r = 0; r < rows; ++r) {
     const std::int64_t whole_row = part.axis == 0 ? part.begin + r : r;
     const std::int64_t whole_column = part.axis == 0 ? 0 : part.begin;
-    stream.uniform(std::span<Real>(row), static_cast<std::uint64_t>(whole_row * whole_columns + whole_column), bound);
+    stream.uniform(std::span(row), static_cast<std::uint64_t>(whole_row * whole_columns + whole_column), bound);
     for (std::int64_t c = 0; c < columns; ++c) {
       const std::int64_t at = offset_in(shape, buffer.order, r * columns + c);
       if (at >= begin && at < end) {
-        out[at - begin] = row[static_cast<std::size_t>(c)];
+        out[at - begin] = Real(row[static_cast<std::size_t>(c)]);
       }
     }
   }
@@ -64,7 +72,18 @@ void fill_samples(const Buffer& buffer, const BatchRows& rows, Real* out, const 
   const std::int64_t features = buffer.shape.elements() / buffer.shape[0];
   for (std::int64_t r = rows.begin; r < rows.end; ++r) {
     const RandomStream stream(source.seed, domain, sample_of(source, first_sample, r));
-    stream.normal(std::span<Real>(out + (r - rows.begin) * features, static_cast<std::size_t>(features)), 0);
+    Real* row = out + (r - rows.begin) * features;
+    if constexpr (std::is_same_v<Drawn<Real>, Real>) {
+      stream.normal(std::span<Real>(row, static_cast<std::size_t>(features)), 0);
+    } else {
+      constexpr std::int64_t strip = 256;
+      std::array<float, strip> drawn;
+      for (std::int64_t begin = 0; begin < features; begin += strip) {
+        const std::span<float> part(drawn.data(), static_cast<std::size_t>(std::min(strip, features - begin)));
+        stream.normal(part, static_cast<std::uint64_t>(begin));
+        std::transform(part.begin(), part.end(), row + begin, [](float value) { return Real(value); });
+      }
+    }
   }
 }
 
@@ -76,7 +95,7 @@ void fill_real(const Buffer& buffer, Real* out, const Source& source, std::int64
     fill_samples(buffer, *rows, out, source, first_sample,
                  buffer.role == Role::input ? RandomStream::Domain::input : RandomStream::Domain::target);
   } else {
-    std::fill_n(out, buffer.shape.elements(), Real{0});
+    std::fill_n(out, buffer.shape.elements(), Real(0));
   }
 }
 
@@ -87,12 +106,22 @@ std::int64_t element_offset(const Buffer& buffer, std::int64_t index) {
 }
 
 void fill_initial(const Buffer& buffer, std::byte* memory, const Source& source, std::int64_t first_sample) {
+  if (const auto* scaler = std::get_if<plan::LossScaler>(&buffer.content)) {
+    *as<op::ScaleState>(memory) = {.scale = static_cast<float>(scaler->initial)};
+    return;
+  }
   switch (buffer.dtype) {
     case DType::f32:
       fill_real(buffer, as<float>(memory), source, first_sample);
       break;
     case DType::f64:
       fill_real(buffer, as<double>(memory), source, first_sample);
+      break;
+    case DType::bf16:
+      fill_real(buffer, as<Bf16>(memory), source, first_sample);
+      break;
+    case DType::f16:
+      fill_real(buffer, as<F16>(memory), source, first_sample);
       break;
     case DType::i32: {
       const auto& rows = std::get<BatchRows>(buffer.content);
@@ -125,11 +154,23 @@ std::vector<std::int64_t> places_in_parameter(const Buffer& buffer) {
 
 std::vector<double> read_elements(const Buffer& buffer, const std::byte* memory) {
   std::vector<double> elements(static_cast<std::size_t>(buffer.shape.elements()));
+  const auto element = [&](std::int64_t at) -> double {
+    switch (buffer.dtype) {
+      case DType::f32:
+        return static_cast<double>(reinterpret_cast<const float*>(memory)[at]);
+      case DType::f64:
+        return reinterpret_cast<const double*>(memory)[at];
+      case DType::i32:
+        return static_cast<double>(reinterpret_cast<const std::int32_t*>(memory)[at]);
+      case DType::bf16:
+        return static_cast<double>(static_cast<float>(reinterpret_cast<const Bf16*>(memory)[at]));
+      case DType::f16:
+        return static_cast<double>(static_cast<float>(reinterpret_cast<const F16*>(memory)[at]));
+    }
+    throw BugError("a type of no kind");
+  };
   for (std::size_t i = 0; i < elements.size(); ++i) {
-    const std::int64_t at = element_offset(buffer, static_cast<std::int64_t>(i));
-    elements[i] = buffer.dtype == DType::f32   ? static_cast<double>(reinterpret_cast<const float*>(memory)[at])
-                  : buffer.dtype == DType::f64 ? reinterpret_cast<const double*>(memory)[at]
-                                               : static_cast<double>(reinterpret_cast<const std::int32_t*>(memory)[at]);
+    elements[i] = element(element_offset(buffer, static_cast<std::int64_t>(i)));
   }
   return elements;
 }
@@ -139,12 +180,22 @@ void write_elements(const Buffer& buffer, std::byte* memory, std::span<const dou
         elements.size(), buffer.shape.elements());
   for (std::size_t i = 0; i < elements.size(); ++i) {
     const std::int64_t at = element_offset(buffer, static_cast<std::int64_t>(i));
-    if (buffer.dtype == DType::f32) {
-      as<float>(memory)[at] = static_cast<float>(elements[i]);
-    } else if (buffer.dtype == DType::f64) {
-      as<double>(memory)[at] = elements[i];
-    } else {
-      as<std::int32_t>(memory)[at] = static_cast<std::int32_t>(elements[i]);
+    switch (buffer.dtype) {
+      case DType::f32:
+        as<float>(memory)[at] = static_cast<float>(elements[i]);
+        break;
+      case DType::f64:
+        as<double>(memory)[at] = elements[i];
+        break;
+      case DType::i32:
+        as<std::int32_t>(memory)[at] = static_cast<std::int32_t>(elements[i]);
+        break;
+      case DType::bf16:
+        as<Bf16>(memory)[at] = Bf16(static_cast<float>(elements[i]));
+        break;
+      case DType::f16:
+        as<F16>(memory)[at] = F16(static_cast<float>(elements[i]));
+        break;
     }
   }
 }

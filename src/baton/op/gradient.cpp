@@ -39,6 +39,10 @@ struct Rules {
   // These stand in no model yet.
   std::vector<BackwardCall> operator()(const MatrixProduct&) const { return {}; }
   std::vector<BackwardCall> operator()(const Add&) const { return {}; }
+  // These surround a step.
+  std::vector<BackwardCall> operator()(const Cast&) const { return {}; }
+  std::vector<BackwardCall> operator()(const CheckFinite&) const { return {}; }
+  std::vector<BackwardCall> operator()(const AdjustScale&) const { return {}; }
 };
 
 }  // namespace

@@ -5,17 +5,20 @@
 #include <algorithm>
 #include <array>
 
+#include "baton/op/loss_scale.h"
+
 namespace baton::op {
 namespace {
 
 /// The names, in the order of the variant.
 constexpr std::array<std::string_view, std::variant_size_v<Op>> names{
     "linear", "linear_backward_input", "linear_backward_weight", "relu", "relu_backward",
-    "mean_squared_error", "cross_entropy", "matrix_product", "add", "add_bias", "add_bias_backward"};
+    "mean_squared_error", "cross_entropy", "matrix_product", "add", "add_bias", "add_bias_backward", "cast", "check_finite",
+    "adjust_scale"};
 
 const std::array<Op, std::variant_size_v<Op>> prototypes{
     Linear{}, LinearBackwardInput{}, LinearBackwardWeight{}, Relu{}, ReluBackward{}, MeanSquaredError{},
-    CrossEntropy{}, MatrixProduct{}, Add{}, AddBias{}, AddBiasBackward{}};
+    CrossEntropy{}, MatrixProduct{}, Add{}, AddBias{}, AddBiasBackward{}, Cast{}, CheckFinite{}, AdjustScale{}};
 
 Bytes size(const Operand& operand) { return Bytes(operand.shape.elements() * size_of(operand.dtype)); }
 
@@ -69,12 +72,15 @@ struct Law {
   }
   bool operator()(const Relu&) const { return arity(1, 1) && in(0) == out(0); }
   bool operator()(const ReluBackward&) const { return arity(2, 1) && in(0) == in(1) && in(0) == out(0); }
+  bool is_state(const Operand& operand) const {
+    return operand.shape == Shape{ScaleState::elements} && operand.dtype == DType::f32;
+  }
   bool operator()(const MeanSquaredError& o) const {
-    return arity(2, 2) && in(0) == in(1) && in(0) == out(1) && in(0).rank() >= 1 && out(0) == Shape{in(0)[0]} &&
+    return arity(o.scaled ? 3 : 2, 2) && (!o.scaled || is_state(reads[2])) && in(0) == in(1) && in(0) == out(1) && in(0).rank() >= 1 && out(0) == Shape{in(0)[0]} &&
            writes[0].dtype == DType::f64 && o.elements >= in(0).elements();
   }
   bool operator()(const CrossEntropy& o) const {
-    return arity(2, 2) && matrices({&in(0)}) && in(1) == Shape{in(0)[0]} && reads[1].dtype == DType::i32 &&
+    return arity(o.scaled ? 3 : 2, 2) && (!o.scaled || is_state(reads[2])) && matrices({&in(0)}) && in(1) == Shape{in(0)[0]} && reads[1].dtype == DType::i32 &&
            in(0) == out(1) && out(0) == Shape{in(0)[0]} && writes[0].dtype == DType::f64 && o.rows >= in(0)[0];
   }
   bool operator()(const MatrixProduct&) const {
@@ -89,15 +95,33 @@ struct Law {
     return arity(o.accumulate ? 2 : 1, 1) && matrices({&in(0)}) && out(0) == Shape{in(0)[1]} &&
            (!o.accumulate || in(1) == out(0));
   }
+  bool operator()(const Cast&) const {
+    return arity(1, 1) && in(0) == out(0) && reads[0].dtype != writes[0].dtype && writes[0].dtype != DType::i32;
+  }
+  bool is_flag(const Operand& operand) const { return operand.shape == Shape{1} && operand.dtype == DType::f32; }
+  bool operator()(const CheckFinite&) const {
+    return !reads.empty() && writes.size() == 1 && is_flag(writes[0]) &&
+           std::none_of(reads.begin(), reads.end(), [](const Operand& read) { return read.dtype == DType::i32; });
+  }
+  bool operator()(const AdjustScale& o) const {
+    return arity(2, 1) && is_flag(reads[0]) && is_state(reads[1]) && is_state(writes[0]) && o.growth_interval >= 0;
+  }
 };
 
-/// One floating type throughout, but for the labels and the loss, whose types the law itself fixes.
+/// One floating type throughout, but where the law itself fixes a type: those of labels, losses and a scaler's state, and all
+/// of a cast, a check and an adjustment.
 bool one_type(const Op& op, std::span<const Operand> reads, std::span<const Operand> writes) {
+  if (reads[0].dtype == DType::i32) {
+    return false;
+  }
+  if (std::holds_alternative<Cast>(op) || std::holds_alternative<CheckFinite>(op) || std::holds_alternative<AdjustScale>(op)) {
+    return true;
+  }
   const bool labels = std::holds_alternative<CrossEntropy>(op);
   const bool loss = labels || std::holds_alternative<MeanSquaredError>(op);
   const auto same = [&](const Operand& operand) { return operand.dtype == reads[0].dtype; };
-  return reads[0].dtype != DType::i32 && std::all_of(reads.begin(), reads.end() - (labels ? 1 : 0), same) &&
-         std::all_of(writes.begin() + (loss ? 1 : 0), writes.end(), same);
+  const std::span<const Operand> free = labels ? reads.first(1) : loss ? reads.first(2) : reads;
+  return std::all_of(free.begin(), free.end(), same) && std::all_of(writes.begin() + (loss ? 1 : 0), writes.end(), same);
 }
 
 struct Arithmetic {
@@ -119,6 +143,15 @@ struct Arithmetic {
   Flops operator()(const Add&) const { return each(1); }
   Flops operator()(const AddBias&) const { return each(1); }
   Flops operator()(const AddBiasBackward&) const { return each(1); }
+  Flops operator()(const Cast&) const { return each(1); }
+  Flops operator()(const CheckFinite&) const {
+    Flops sum;
+    for (const Operand& read : reads) {
+      sum += Flops(read.shape.elements());
+    }
+    return sum;
+  }
+  Flops operator()(const AdjustScale&) const { return Flops(ScaleState::elements); }
 };
 
 }  // namespace

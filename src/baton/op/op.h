@@ -52,15 +52,18 @@ struct ReluBackward {
 };
 
 /// Reads y and the target; writes one partial loss a row, Σ (y − t)² / elements, and dy = 2 (y − t) / elements.
-/// `elements` counts the whole global batch, so partial losses and gradients of a split batch simply add up.
+/// `elements` counts the whole global batch, so partial losses and gradients of a split batch simply add up. With `scaled` it
+/// also reads a loss scaler's state (op/loss_scale.h) and multiplies dy by its scale before rounding; the loss stays as it is.
 struct MeanSquaredError {
   std::int64_t elements = 1;
+  bool scaled = false;
   bool operator==(const MeanSquaredError&) const = default;
 };
 
-/// Softmax and its cross entropy. Reads y and the labels; writes one partial loss a row and dy, over `rows`.
+/// Softmax and its cross entropy. Reads y and the labels; writes one partial loss a row and dy, over `rows`. `scaled` as above.
 struct CrossEntropy {
   std::int64_t rows = 1;
+  bool scaled = false;
   bool operator==(const CrossEntropy&) const = default;
 };
 
@@ -85,8 +88,24 @@ struct AddBiasBackward {
   bool operator==(const AddBiasBackward&) const = default;
 };
 
+/// y = x in another floating type. Reads x; writes y.
+struct Cast {
+  bool operator==(const Cast&) const = default;
+};
+
+/// Reads any number of tensors, each of any floating type; writes one float: how many of them hold an infinity or a NaN.
+struct CheckFinite {
+  bool operator==(const CheckFinite&) const = default;
+};
+
+/// The end of a step with loss scaling. Reads what CheckFinite wrote, and the scaler's state; writes that state, `adjusted`.
+struct AdjustScale {
+  std::int64_t growth_interval = 2000;
+  bool operator==(const AdjustScale&) const = default;
+};
+
 using Op = std::variant<Linear, LinearBackwardInput, LinearBackwardWeight, Relu, ReluBackward, MeanSquaredError,
-                        CrossEntropy, MatrixProduct, Add, AddBias, AddBiasBackward>;
+                        CrossEntropy, MatrixProduct, Add, AddBias, AddBiasBackward, Cast, CheckFinite, AdjustScale>;
 
 /// Calls `visit(name, field)` for each attribute of an op, in the order in which they are written.
 template <typename Visit>
@@ -132,12 +151,21 @@ void attributes(Op& op, Visit visit) {
     }
     void operator()(Relu&) {}
     void operator()(ReluBackward&) {}
-    void operator()(MeanSquaredError& o) { visit("elements", o.elements); }
-    void operator()(CrossEntropy& o) { visit("rows", o.rows); }
+    void operator()(MeanSquaredError& o) {
+      visit("elements", o.elements);
+      visit("scaled", o.scaled);
+    }
+    void operator()(CrossEntropy& o) {
+      visit("rows", o.rows);
+      visit("scaled", o.scaled);
+    }
     void operator()(MatrixProduct&) {}
     void operator()(Add&) {}
     void operator()(AddBias&) {}
     void operator()(AddBiasBackward& o) { visit("accumulate", o.accumulate); }
+    void operator()(Cast&) {}
+    void operator()(CheckFinite&) {}
+    void operator()(AdjustScale& o) { visit("growth_interval", o.growth_interval); }
   } dispatch{visit};
   std::visit(dispatch, op);
 }

@@ -46,8 +46,15 @@ struct ParameterPart {
   }
 };
 
+/// The state of a loss scaler (op/loss_scale.h), whose scale is `initial` before the first step. Every device that has one
+/// has the same.
+struct LossScaler {
+  double initial = 65536;
+  bool operator==(const LossScaler&) const = default;
+};
+
 /// What a buffer is a part of, whatever device holds it: the name by which its contents are bound and read back.
-using Content = std::variant<std::monostate, BatchRows, ParameterPart>;
+using Content = std::variant<std::monostate, BatchRows, ParameterPart, LossScaler>;
 
 /// How elements lie in memory. `tiled` is the CPU backend's order for weights; it needs exactly as many bytes
 /// as row-major, so whatever works element by element (sums, updates, copies) need not know of it.

@@ -51,9 +51,12 @@ struct Collective {
 };
 
 /// An optimizer's step on n parameters. Reads n gradients, then writes (and so reads) n parameters and then
-/// the states of the first, of the second, ...
+/// the states of the first, of the second, ... Gradients have the parameters' type, or are 16 bits wide where those are f32.
+/// With `scaled` it reads behind all that a flag, as CheckFinite writes it, and a loss scaler's state: it divides the
+/// gradients by the scale, does nothing where the flag is not zero, and takes the number of the step from the state.
 struct Update {
   op::Optimizer optimizer;
+  bool scaled = false;
   bool operator==(const Update&) const = default;
 };
 

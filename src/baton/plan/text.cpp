@@ -59,6 +59,8 @@ void print_content(std::string& out, const Buffer& buffer) {
     if (part->slot != 0) {
       out += fmt::format(" slot={}", part->slot);
     }
+  } else if (const auto* state = std::get_if<LossScaler>(&buffer.content)) {
+    out += fmt::format(" initial_scale={}", state->initial);
   }
 }
 
@@ -81,6 +83,7 @@ void print_action(std::string& out, const Task& task) {
     void operator()(const Update& update) const {
       op::Optimizer copy = update.optimizer;
       op::attributes(copy, PrintFields{out});
+      PrintFields{out}("scaled", update.scaled);
     }
     void operator()(const Delay& delay) const { out += fmt::format(" ns={}", delay.duration.count); }
   } visitor{out};
@@ -240,11 +243,11 @@ Buffer parse_buffer(Line& line, std::size_t devices) {
       known = true;
     }
   }
-  const std::string& type = line.word(4);
-  if (!known || (type != "f32" && type != "f64" && type != "i32")) {
-    line.fail(fmt::format("has an unknown role or type: {} {}", line.word(3), type));
+  const std::optional<DType> type = dtype_by_name(line.word(4));
+  if (!known || !type) {
+    line.fail(fmt::format("has an unknown role or type: {} {}", line.word(3), line.word(4)));
   }
-  buffer.dtype = type == "f32" ? DType::f32 : type == "f64" ? DType::f64 : DType::i32;
+  buffer.dtype = *type;
   buffer.shape = line.shape(line.word(5));
   std::size_t words = 6;
   if (line.word_count() > words && line.word(words) == "tiled") {
@@ -283,6 +286,8 @@ Buffer parse_buffer(Line& line, std::size_t devices) {
       part.slot = line.number<std::uint32_t>(*slot);
     }
     buffer.content = part;
+  } else if (const auto scale = line.take("initial_scale")) {
+    buffer.content = LossScaler{line.number<double>(*scale)};
   }
   buffer.label = line.label();
   line.end(words);
@@ -312,7 +317,9 @@ Action parse_action(Line& line, const std::string& verb, std::size_t devices) {
   if (verb == "sgd" || verb == "adam") {
     op::Optimizer optimizer = verb == "sgd" ? op::Optimizer(op::Sgd{}) : op::Optimizer(op::Adam{});
     op::attributes(optimizer, ParseFields{line});
-    return Update{optimizer};
+    Update update{optimizer};
+    ParseFields{line}("scaled", update.scaled);
+    return update;
   }
   if (verb == "delay") {
     const Delay delay{Nanoseconds(line.number(line.need("ns")))};

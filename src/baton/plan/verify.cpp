@@ -6,6 +6,7 @@
 #include <array>
 
 #include "baton/base/error.h"
+#include "baton/op/loss_scale.h"
 
 namespace baton::plan {
 namespace {
@@ -76,21 +77,28 @@ class Judge {
     return list;
   }
 
-  /// Why an update's operands are wrong: n gradients, and the n parameters with their states.
+  bool is(BufferId id, const Shape& shape) const { return plan_[id].shape == shape && plan_[id].dtype == DType::f32; }
+
+  /// Whether an update's operands are right: n gradients, the n parameters with their states, and what tells of the loss scale.
   bool update_fits(const Task& task, const Update& update) const {
     const std::size_t group = 1 + op::state_slots(update.optimizer);
     if (task.writes.empty() || task.writes.size() % group != 0) {
       return false;
     }
     const std::size_t n = task.writes.size() / group;
-    if (task.reads.size() != n + task.writes.size() ||
+    const std::size_t own = n + task.writes.size();
+    if (task.reads.size() != own + (update.scaled ? 2 : 0) ||
+        (update.scaled && !(is(task.reads[own], {1}) && is(task.reads[own + 1], {op::ScaleState::elements}))) ||
         !std::equal(task.writes.begin(), task.writes.end(), task.reads.begin() + static_cast<std::ptrdiff_t>(n))) {
       return false;
     }
     for (std::size_t i = 0; i < task.writes.size(); ++i) {
-      const Buffer& gradient = plan_[task.reads[i < n ? i : (i - n) / (group - 1)]];
+      const std::size_t p = i < n ? i : (i - n) / (group - 1);
+      const Buffer& gradient = plan_[task.reads[p]];
       const Buffer& written = plan_[task.writes[i]];
-      if (written.shape != gradient.shape || written.dtype != gradient.dtype || written.order != gradient.order) {
+      const bool typed = written.dtype == plan_[task.writes[p]].dtype &&
+                         (written.dtype == gradient.dtype || (is_narrow(gradient.dtype) && written.dtype == DType::f32));
+      if (written.shape != gradient.shape || !typed || written.order != gradient.order) {
         return false;
       }
     }
@@ -114,6 +122,8 @@ class Judge {
           report(Rule::shape, {TaskId(i)}, fmt::format("{}: {}", plan_.describe(TaskId(i)), *why));
         } else if (!adds_to_what_it_writes(compute->op, task)) {
           report(Rule::shape, {TaskId(i)}, fmt::format("{} adds to other buffers than it writes", plan_.describe(TaskId(i))));
+        } else if (std::holds_alternative<op::AdjustScale>(compute->op) && task.reads[1] != task.writes[0]) {
+          report(Rule::shape, {TaskId(i)}, fmt::format("{} writes another state than it reads", plan_.describe(TaskId(i))));
         }
       } else if (const auto* update = std::get_if<Update>(&task.action)) {
         if (!update_fits(task, *update)) {

@@ -96,7 +96,7 @@ TaskWork work(const Plan& plan, TaskId id) {
       for (std::size_t i = 0; i < task.writes.size() / (1 + op::state_slots(update.optimizer)); ++i) {
         elements += plan[task.writes[i]].shape.elements();
       }
-      return {Flops(elements * op::flops_per_element(update.optimizer)), total(plan, task.reads),
+      return {Flops(elements * (op::flops_per_element(update.optimizer) + (update.scaled ? 1 : 0))), total(plan, task.reads),
               total(plan, task.writes), {}, {}};
     }
     TaskWork operator()(const Delay&) const { return {}; }

@@ -10,6 +10,8 @@ namespace {
 constexpr DType f32 = DType::f32;
 constexpr DType f64 = DType::f64;
 constexpr DType i32 = DType::i32;
+constexpr DType bf16 = DType::bf16;
+constexpr DType f16 = DType::f16;
 
 /// An op with operands that suit it: 5 rows, 3 features in, 4 out.
 struct Call {
@@ -24,7 +26,10 @@ const Operand weight{{4, 3}};
 const Operand bias{{4}};
 const Operand labels{{5}, i32};
 const Operand loss{{5}, f64};
+const Operand flag{{1}};
+const Operand state{{4}};
 
+/// Those whose every operand is fixed by the others.
 std::vector<Call> good_calls() {
   return {{Linear{}, {x, weight, bias}, {y}},
           {Linear{.relu = true}, {x, weight, bias}, {y}},
@@ -36,7 +41,9 @@ std::vector<Call> good_calls() {
           {Relu{}, {y}, {y}},
           {ReluBackward{}, {y, y}, {y}},
           {MeanSquaredError{20}, {y, y}, {loss, y}},
+          {MeanSquaredError{20, true}, {y, y, state}, {loss, y}},
           {CrossEntropy{5}, {y, labels}, {loss, y}},
+          {CrossEntropy{5, true}, {y, labels, state}, {loss, y}},
           {MatrixProduct{}, {x, {{3, 4}}}, {y}},
           {Add{}, {y, y}, {y}},
           {Linear{.partial = true}, {x, weight}, {y}},
@@ -44,29 +51,71 @@ std::vector<Call> good_calls() {
           {LinearBackwardWeight{.accumulate = true, .partial = true}, {x, y, weight}, {weight}},
           {AddBias{}, {y, bias}, {y}},
           {AddBiasBackward{}, {y}, {bias}},
-          {AddBiasBackward{.accumulate = true}, {y, bias}, {bias}}};
+          {AddBiasBackward{.accumulate = true}, {y, bias}, {bias}},
+          {AdjustScale{}, {flag, state}, {state}}};
+}
+
+/// Those that leave their operands some freedom.
+std::vector<Call> free_calls() {
+  return {{Cast{}, {x}, {{{5, 3}, f16}}},
+          {Cast{}, {{{5, 3}, bf16}}, {x}},
+          {CheckFinite{}, {weight}, {flag}},
+          {CheckFinite{}, {weight, {{4}, f16}, {{2, 2}, f64}, {{9}, bf16}}, {flag}}};
 }
 
 std::optional<std::string> judged(const Call& call) { return mismatch(call.op, call.reads, call.writes); }
 
 TEST(Op, AcceptsTheOperandsItsLawAsksFor) {
   std::set<std::string_view> seen;
-  for (const Call& call : good_calls()) {
-    EXPECT_FALSE(judged(call).has_value()) << judged(call).value_or("");
-    seen.insert(name(call.op));
+  for (const std::vector<Call>& calls : {good_calls(), free_calls()}) {
+    for (const Call& call : calls) {
+      EXPECT_FALSE(judged(call).has_value()) << judged(call).value_or("");
+      seen.insert(name(call.op));
+    }
   }
   EXPECT_EQ(seen.size(), all().size()) << "an op has no case here";
 }
 
-TEST(Op, AcceptsItsOperandsInDoublePrecisionToo) {
-  for (Call call : good_calls()) {
-    for (auto* list : {&call.reads, &call.writes}) {
-      for (Operand& operand : *list) {
-        operand.dtype = operand.dtype == i32 ? i32 : f64;
+TEST(Op, AcceptsItsOperandsInEveryFloatingTypeButForWhatTheLawFixes) {
+  for (const DType type : {f64, bf16, f16}) {
+    for (Call call : good_calls()) {
+      if (std::holds_alternative<AdjustScale>(call.op)) {
+        continue;  // all it touches is float32
       }
+      const bool scaled = call.reads.back().shape == state.shape && call.writes.size() == 2 && call.writes[0].dtype == f64;
+      for (auto* list : {&call.reads, &call.writes}) {
+        for (Operand& operand : *list) {
+          const bool fixed = operand.dtype != f32 || (scaled && &operand == &call.reads.back());
+          operand.dtype = fixed ? operand.dtype : type;
+        }
+      }
+      EXPECT_FALSE(judged(call).has_value()) << judged(call).value_or("");
     }
-    EXPECT_FALSE(judged(call).has_value()) << judged(call).value_or("");
   }
+}
+
+TEST(Op, ACastKeepsTheShapeAndChangesTheFloatingType) {
+  EXPECT_TRUE(judged({Cast{}, {x}, {x}}).has_value()) << "the same type";
+  EXPECT_TRUE(judged({Cast{}, {x}, {{{5, 3}, i32}}}).has_value());
+  EXPECT_TRUE(judged({Cast{}, {{{5, 3}, i32}}, {x}}).has_value());
+  EXPECT_TRUE(judged({Cast{}, {x}, {{{3, 5}, f16}}}).has_value());
+  EXPECT_TRUE(judged({Cast{}, {x, x}, {{{5, 3}, f16}}}).has_value());
+  EXPECT_TRUE(judged({Cast{}, {x}, {}}).has_value());
+}
+
+TEST(Op, ACheckReadsFloatingTensorsAndWritesOneFloat) {
+  EXPECT_TRUE(judged({CheckFinite{}, {}, {flag}}).has_value());
+  EXPECT_TRUE(judged({CheckFinite{}, {x}, {}}).has_value());
+  EXPECT_TRUE(judged({CheckFinite{}, {x}, {flag, flag}}).has_value());
+  EXPECT_TRUE(judged({CheckFinite{}, {x}, {{{1}, f64}}}).has_value());
+  EXPECT_TRUE(judged({CheckFinite{}, {x}, {{{2}}}}).has_value());
+  EXPECT_TRUE(judged({CheckFinite{}, {labels, x}, {flag}}).has_value());
+  EXPECT_TRUE(judged({CheckFinite{}, {x, labels}, {flag}}).has_value());
+}
+
+TEST(Op, AScaleThatNeverGrowsIsAskedForByAnIntervalOfZero) {
+  EXPECT_FALSE(judged({AdjustScale{0}, {flag, state}, {state}}).has_value());
+  EXPECT_TRUE(judged({AdjustScale{-1}, {flag, state}, {state}}).has_value());
 }
 
 TEST(Op, RefusesAnOperandTooManyOrTooFew) {
@@ -110,7 +159,7 @@ TEST(Op, RefusesAnyOperandOfAnotherType) {
   for (const Call& good : good_calls()) {
     for (auto list : {&Call::reads, &Call::writes}) {
       for (std::size_t i = 0; i < (good.*list).size(); ++i) {
-        for (const DType type : {f32, f64, i32}) {
+        for (const DType type : all_dtypes) {
           Call bad = good;
           (bad.*list)[i].dtype = type;
           EXPECT_EQ(judged(bad).has_value(), type != (good.*list)[i].dtype)
@@ -152,6 +201,8 @@ TEST(Op, ElementWiseOpsCountEachElement) {
   EXPECT_EQ(work(Add{}, std::vector{y, y}, std::vector{y}).flops, Flops(20));
   EXPECT_EQ(work(MeanSquaredError{20}, std::vector{y, y}, std::vector{loss, y}).flops, Flops(80));
   EXPECT_EQ(work(CrossEntropy{5}, std::vector{y, labels}, std::vector{loss, y}).flops, Flops(120));
+  EXPECT_EQ(work(Cast{}, std::vector{x}, std::vector{Operand{{5, 3}, f16}}).flops, Flops(15));
+  EXPECT_EQ(work(CheckFinite{}, std::vector{x, y}, std::vector{flag}).flops, Flops(15 + 20));
 }
 
 TEST(Op, BytesAreThoseOfEachOperandOnce) {
@@ -161,6 +212,9 @@ TEST(Op, BytesAreThoseOfEachOperandOnce) {
   const Work ending = work(CrossEntropy{5}, std::vector{y, labels}, std::vector{loss, y});
   EXPECT_EQ(ending.read, Bytes(4 * 20 + 4 * 5));
   EXPECT_EQ(ending.written, Bytes(8 * 5 + 4 * 20));
+  const Work cast = work(Cast{}, std::vector{x}, std::vector{Operand{{5, 3}, f16}});
+  EXPECT_EQ(cast.read, Bytes(4 * 15));
+  EXPECT_EQ(cast.written, Bytes(2 * 15));
 }
 
 TEST(Op, IsFoundByItsNameAlone) {

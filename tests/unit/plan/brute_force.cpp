@@ -25,7 +25,7 @@ std::vector<std::vector<bool>> closure(const Edges& next) {
   return reaches;
 }
 
-bool is_real(DType type) { return type == DType::f32 || type == DType::f64; }
+bool is_real(DType type) { return type != DType::i32; }
 
 class Judge {
  public:
@@ -92,7 +92,7 @@ class Judge {
       return op_suits(compute->op, task.reads, task.writes);
     }
     if (const auto* update = std::get_if<Update>(&task.action)) {
-      return update_suits(op::state_slots(update->optimizer), task);
+      return update_suits(op::state_slots(update->optimizer), update->scaled, task);
     }
     return !std::holds_alternative<Delay>(task.action) || (task.reads.empty() && task.writes.empty());
   }
@@ -112,13 +112,27 @@ class Judge {
     if (name == "relu_backward" || name == "add") {
       return in.size() == 2 && out.size() == 1 && same(in[0], in[1]) && same(in[0], out[0]);
     }
+    if (name == "cast") {
+      return in.size() == 1 && out.size() == 1 && is_real(buffer(out[0]).dtype) && buffer(out[0]).dtype != type &&
+             buffer(in[0]).shape == buffer(out[0]).shape;
+    }
+    if (name == "check_finite") {
+      return out.size() == 1 && is_flag(out[0]) &&
+             std::all_of(in.begin(), in.end(), [&](BufferId id) { return is_real(buffer(id).dtype); });
+    }
+    if (name == "adjust_scale") {
+      return in.size() == 2 && out.size() == 1 && is_flag(in[0]) && is_state(in[1]) && in[1] == out[0] &&
+             std::get<op::AdjustScale>(op).growth_interval >= 0;
+    }
     if (name == "mean_squared_error") {
-      return in.size() == 2 && out.size() == 2 && !first.empty() && same(in[0], in[1]) &&
+      const bool scaled = std::get<op::MeanSquaredError>(op).scaled;
+      return in.size() == (scaled ? 3U : 2U) && (!scaled || is_state(in[2])) && out.size() == 2 && !first.empty() && same(in[0], in[1]) &&
              same(in[0], out[1]) && is(out[0], {first[0]}, DType::f64) &&
              std::get<op::MeanSquaredError>(op).elements >= buffer(in[0]).shape.elements();
     }
     if (name == "cross_entropy") {
-      return in.size() == 2 && out.size() == 2 && first.size() == 2 && is(in[1], {first[0]}, DType::i32) &&
+      const bool scaled = std::get<op::CrossEntropy>(op).scaled;
+      return in.size() == (scaled ? 3U : 2U) && (!scaled || is_state(in[2])) && out.size() == 2 && first.size() == 2 && is(in[1], {first[0]}, DType::i32) &&
              same(in[0], out[1]) && is(out[0], {first[0]}, DType::f64) &&
              std::get<op::CrossEntropy>(op).rows >= first[0];
     }
@@ -171,8 +185,18 @@ class Judge {
     return false;
   }
 
-  /// Reads n gradients, then the n parameters and all states, which are what it writes.
-  bool update_suits(std::size_t slots, const Task& task) const {
+  bool is_flag(BufferId id) const { return is(id, {1}, DType::f32); }
+  bool is_state(BufferId id) const { return is(id, {4}, DType::f32); }
+
+  /// Reads n gradients, then the n parameters and all states, which are what it writes; last, where it is scaled, a flag and
+  /// the scaler's state. Gradients may be of 16 bits where the rest is float32.
+  bool update_suits(std::size_t slots, bool scaled, Task task) const {
+    if (scaled) {
+      if (task.reads.size() < 2 || !is_state(task.reads.back()) || !is_flag(task.reads[task.reads.size() - 2])) {
+        return false;
+      }
+      task.reads.resize(task.reads.size() - 2);
+    }
     std::size_t n = 0;
     while (n * (1 + slots) < task.writes.size()) {
       ++n;
@@ -181,11 +205,15 @@ class Judge {
       return false;
     }
     for (std::size_t p = 0; p < n; ++p) {
-      if (!like(task.reads[p], task.writes[p])) {
+      const Buffer& gradient = buffer(task.reads[p]);
+      const bool narrower = (gradient.dtype == DType::bf16 || gradient.dtype == DType::f16) &&
+                            buffer(task.writes[p]).dtype == DType::f32 &&
+                            gradient.shape == buffer(task.writes[p]).shape && gradient.order == buffer(task.writes[p]).order;
+      if (!like(task.reads[p], task.writes[p]) && !narrower) {
         return false;
       }
       for (std::size_t slot = 0; slot < slots; ++slot) {
-        if (!like(task.reads[p], task.writes[n + p * slots + slot])) {
+        if (!like(task.writes[p], task.writes[n + p * slots + slot])) {
           return false;
         }
       }

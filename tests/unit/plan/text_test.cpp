@@ -94,6 +94,17 @@ Plan every_feature() {
   task(0, Lane::compute, {Phase::update}, Update{op::Sgd{1.0 / 3, 0.9, 1e-300}}, {bias}, {bias});
   task(0, Lane::compute, {Phase::update}, Update{op::Adam{0, 0.1, 0.2, 0, 1e-4, true}}, {weight},
        {weight, state});
+  const BufferId master = add(0, {.dtype = DType::f16, .shape = {2, 3}});
+  const BufferId copy = add(0, {.dtype = DType::bf16, .shape = {2, 3}});
+  const BufferId flag = add(0, {.shape = {1}});
+  const BufferId scaler = add(
+      0, {.role = Role::optimizer_state, .persistent = true, .shape = {4}, .content = LossScaler{0.1}, .label = "scale"});
+  task(0, Lane::compute, {}, Compute{op::Cast{}}, {master}, {copy});
+  task(0, Lane::compute, {}, Compute{op::MeanSquaredError{7, true}}, {}, {});
+  task(0, Lane::compute, {}, Compute{op::CrossEntropy{7, true}}, {}, {});
+  task(0, Lane::compute, {Phase::update}, Compute{op::CheckFinite{}}, {weight, bias}, {flag});
+  task(0, Lane::compute, {Phase::update}, Update{op::Sgd{0.1}, true}, {bias, flag, scaler}, {bias});
+  task(0, Lane::compute, {Phase::update}, Compute{op::AdjustScale{0}}, {flag, scaler}, {scaler});
   draft.tasks[0].workspace = Bytes(4096);
   return Plan(draft.title, draft.devices, draft.buffers, draft.tasks);
 }
@@ -246,7 +257,7 @@ INSTANTIATE_TEST_SUITE_P(
         Corruption{2, "\"t\"", "\"t"}, Corruption{2, "title", "titel"}, Corruption{2, "\"t\"", "\""},
         Corruption{3, "d0", "d1"}, Corruption{3, " cpu:0", ""}, Corruption{4, "d1", "d7"},
         Corruption{4, "cpu:1", "cpu 1"}, Corruption{5, "b0", "b9"}, Corruption{5, "d0", "d2"},
-        Corruption{5, "d0", "d-1"}, Corruption{5, "input", "inputs"}, Corruption{5, "f32", "f16"},
+        Corruption{5, "d0", "d-1"}, Corruption{5, "input", "inputs"}, Corruption{5, "f32", "f8"},
         Corruption{5, "4x3", "4x"}, Corruption{5, "4x3", "0x3"}, Corruption{5, "4x3", "-4x3"},
         Corruption{5, "4x3", "4000000000x4000000000"}, Corruption{5, "rows=0:4", "rows=4:0"},
         Corruption{5, "rows=0:4", "rows=4"}, Corruption{5, "rows=0:4", "rows=a:b"},

@@ -4,6 +4,27 @@
 #include <cmath>
 
 namespace baton::exec::cpu {
+namespace {
+
+/// The bits of an infinity, which are also those of the exponent.
+constexpr std::uint16_t infinity_of(DType type) { return type == DType::f16 ? 0x7c00 : 0x7f80; }
+
+template <typename Word>
+bool none_full(Word exponent, const Word* words, std::int64_t count) {
+  constexpr std::int64_t strip = 4096;
+  for (std::int64_t begin = 0; begin < count; begin += strip) {
+    Word found = 0;
+    for (std::int64_t i = begin; i < std::min(count, begin + strip); ++i) {
+      found = static_cast<Word>(found | ((words[i] & exponent) == exponent ? 1 : 0));
+    }
+    if (found != 0) {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
 
 void relu(const float* __restrict x, float* __restrict y, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) {
@@ -43,10 +64,30 @@ void relu_backward(const float* __restrict dy, const float* __restrict y, float*
   }
 }
 
+void relu(DType type, const std::uint16_t* __restrict x, std::uint16_t* __restrict y, std::int64_t count) {
+  const int least = 0x8000 | infinity_of(type);  // as bits, negative numbers rise towards minus infinity
+  for (std::int64_t i = 0; i < count; ++i) {
+    y[i] = x[i] > 0x8000 && x[i] <= least ? std::uint16_t{0} : x[i];
+  }
+}
+
+void relu_backward(DType type, const std::uint16_t* __restrict dy, const std::uint16_t* __restrict y,
+                   std::uint16_t* __restrict dx, std::int64_t count) {
+  const int most = infinity_of(type);
+  for (std::int64_t i = 0; i < count; ++i) {
+    dx[i] = y[i] > 0 && y[i] <= most ? dy[i] : std::uint16_t{0};
+  }
+}
+
+bool all_finite(DType type, const std::byte* values, std::int64_t count) {
+  return type == DType::f32 ? none_full(0x7f800000U, reinterpret_cast<const std::uint32_t*>(values), count)
+                            : none_full(infinity_of(type), reinterpret_cast<const std::uint16_t*>(values), count);
+}
+
 void mean_squared_error(const float* __restrict y, const float* __restrict target, double* __restrict loss,
                         float* __restrict dy, std::int64_t begin, std::int64_t end, std::int64_t width,
-                        double elements) {
-  const auto scale = static_cast<float>(2 / elements);
+                        double elements, double scale) {
+  const auto factor = static_cast<float>(2 / elements * scale);
   for (std::int64_t r = begin; r < end; ++r) {
     // Several running sums, always the same ones: wide enough for vectors, the same bits on every machine.
     constexpr std::int64_t lanes = 16;
@@ -56,13 +97,13 @@ void mean_squared_error(const float* __restrict y, const float* __restrict targe
     for (; i + lanes <= width; i += lanes) {
       for (std::int64_t lane = 0; lane < lanes; ++lane) {
         const float difference = y[row + i + lane] - target[row + i + lane];
-        dy[row + i + lane] = difference * scale;
+        dy[row + i + lane] = difference * factor;
         sums[lane] += static_cast<double>(difference) * static_cast<double>(difference);
       }
     }
     for (; i < width; ++i) {
       const float difference = y[row + i] - target[row + i];
-      dy[row + i] = difference * scale;
+      dy[row + i] = difference * factor;
       sums[0] += static_cast<double>(difference) * static_cast<double>(difference);
     }
     double sum = 0;
@@ -74,7 +115,7 @@ void mean_squared_error(const float* __restrict y, const float* __restrict targe
 }
 
 void cross_entropy(const float* y, const std::int32_t* labels, double* loss, float* dy, std::int64_t begin,
-                   std::int64_t end, std::int64_t classes, double rows) {
+                   std::int64_t end, std::int64_t classes, double rows, double scale) {
   for (std::int64_t r = begin; r < end; ++r) {
     const float* scores = y + r * classes;
     float* gradient = dy + r * classes;
@@ -85,11 +126,11 @@ void cross_entropy(const float* y, const std::int32_t* labels, double* loss, flo
       sum += static_cast<double>(gradient[c]);
     }
     loss[r] = (std::log(sum) + static_cast<double>(largest) - static_cast<double>(scores[labels[r]])) / rows;
-    const auto scale = static_cast<float>(1 / (sum * rows));
+    const auto factor = static_cast<float>(1 / (sum * rows) * scale);
     for (std::int64_t c = 0; c < classes; ++c) {
-      gradient[c] *= scale;
+      gradient[c] *= factor;
     }
-    gradient[labels[r]] -= static_cast<float>(1 / rows);
+    gradient[labels[r]] -= static_cast<float>(1 / rows * scale);
   }
 }
 

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
+#include "baton/base/dtype.h"
 #include "baton/op/optimizer.h"
 
 /// The parts of a step that are no products, on a run of elements or rows. Each element's result depends on that
@@ -17,11 +19,18 @@ void add_bias_backward(const float* dy, float* db, std::int64_t rows, std::int64
                        std::int64_t end, bool accumulate);
 void relu_backward(const float* dy, const float* y, float* dx, std::int64_t count);
 
-/// Rows [begin, end) of `width` elements; one partial loss a row.
+/// The same on the bits of a 16-bit type: what they choose among is not changed, so nothing is rounded.
+void relu(DType type, const std::uint16_t* x, std::uint16_t* y, std::int64_t count);
+void relu_backward(DType type, const std::uint16_t* dy, const std::uint16_t* y, std::uint16_t* dx, std::int64_t count);
+
+/// Whether all elements, of any floating type but f64, are numbers and not infinite.
+bool all_finite(DType type, const std::byte* values, std::int64_t count);
+
+/// Rows [begin, end) of `width` elements; one partial loss a row. `scale` multiplies dy and not the loss.
 void mean_squared_error(const float* y, const float* target, double* loss, float* dy, std::int64_t begin,
-                        std::int64_t end, std::int64_t width, double elements);
+                        std::int64_t end, std::int64_t width, double elements, double scale);
 void cross_entropy(const float* y, const std::int32_t* labels, double* loss, float* dy, std::int64_t begin,
-                   std::int64_t end, std::int64_t classes, double rows);
+                   std::int64_t end, std::int64_t classes, double rows, double scale);
 
 /// `velocity` is null without momentum.
 void sgd(const op::Sgd& settings, const float* gradient, float* weight, float* velocity, std::int64_t count);

@@ -1,9 +1,10 @@
 #include <cmath>
-#include <functional>
 #include <vector>
 
 #include "baton/base/error.h"
+#include "baton/base/narrow.h"
 #include "baton/exec/backend.h"
+#include "baton/op/loss_scale.h"
 
 namespace baton::exec {
 namespace {
@@ -11,12 +12,43 @@ namespace {
 using plan::Plan;
 using plan::Task;
 
-/// The loops, one function an op. Sums run in double precision, in the order of their index.
+template <typename Real>
+constexpr bool narrow_type = std::is_same_v<Real, Bf16> || std::is_same_v<Real, F16>;
+
+template <typename Real>
+double widened(Real value) {
+  if constexpr (narrow_type<Real>) {
+    return static_cast<double>(static_cast<float>(value));
+  } else {
+    return static_cast<double>(value);
+  }
+}
+
+/// An element of a buffer of any floating type.
+double element(DType type, const std::byte* memory, std::int64_t i) {
+  switch (type) {
+    case DType::f32:
+      return widened(reinterpret_cast<const float*>(memory)[i]);
+    case DType::f64:
+      return reinterpret_cast<const double*>(memory)[i];
+    case DType::bf16:
+      return widened(reinterpret_cast<const Bf16*>(memory)[i]);
+    case DType::f16:
+      return widened(reinterpret_cast<const F16*>(memory)[i]);
+    case DType::i32:
+      break;
+  }
+  throw BugError("a label is no floating number");
+}
+
+/// The loops, one function an op. Sums run in double precision, in the order of their index; a result is rounded once, and one
+/// of 16 bits by way of float, in which hardware sums up.
 template <typename Real>
 struct Loops {
   const Plan& plan;
   const Task& task;
   const Addresses& at;
+  Rounding& rounding;
 
   template <typename Element = Real>
   const Element* in(std::size_t i) const {
@@ -28,6 +60,25 @@ struct Loops {
   }
   const Shape& in_shape(std::size_t i) const { return plan[task.reads[i]].shape; }
   const Shape& out_shape(std::size_t i) const { return plan[task.writes[i]].shape; }
+  double value(std::size_t operand, std::int64_t i) const { return widened(in(operand)[i]); }
+  /// The same of an operand that need not be of the type that is written.
+  double any_value(std::size_t operand, std::int64_t i) const {
+    return element(plan[task.reads[operand]].dtype, at.reads[operand], i);
+  }
+  Real rounded(double value) const {
+    if constexpr (narrow_type<Real>) {
+      const Real result(static_cast<float>(value));
+      const double back = widened(result);
+      rounding += {value != 0 ? 1 : 0, value != 0 && back == 0 ? 1 : 0, std::isfinite(value) && std::isinf(back) ? 1 : 0};
+      return result;
+    } else {
+      return static_cast<Real>(value);
+    }
+  }
+  /// What a loss multiplies its gradient by.
+  double loss_scale(bool scaled) const {
+    return scaled ? static_cast<double>(in<op::ScaleState>(2)->scale) : 1;
+  }
 
   void operator()(const op::Linear& linear) const {
     const std::int64_t rows = in_shape(0)[0];
@@ -37,10 +88,10 @@ struct Loops {
       for (std::int64_t o = 0; o < outputs; ++o) {
         double sum = 0;
         for (std::int64_t i = 0; i < width; ++i) {
-          sum += static_cast<double>(in(0)[r * width + i]) * static_cast<double>(in(1)[o * width + i]);
+          sum += value(0, r * width + i) * value(1, o * width + i);
         }
-        sum += linear.partial ? 0.0 : static_cast<double>(in(2)[o]);
-        out(0)[r * outputs + o] = static_cast<Real>(linear.relu && sum < 0 ? 0 : sum);
+        sum += linear.partial ? 0.0 : value(2, o);
+        out(0)[r * outputs + o] = rounded(linear.relu && sum < 0 ? 0 : sum);
       }
     }
   }
@@ -53,10 +104,10 @@ struct Loops {
       for (std::int64_t i = 0; i < width; ++i) {
         double sum = 0;
         for (std::int64_t o = 0; o < outputs; ++o) {
-          sum += static_cast<double>(in(0)[r * outputs + o]) * static_cast<double>(in(1)[o * width + i]);
+          sum += value(0, r * outputs + o) * value(1, o * width + i);
         }
-        const bool blocked = backward.mask && !(in(2)[r * width + i] > 0);
-        out(0)[r * width + i] = static_cast<Real>(blocked ? 0 : sum);
+        const bool blocked = backward.mask && !(value(2, r * width + i) > 0);
+        out(0)[r * width + i] = rounded(blocked ? 0 : sum);
       }
     }
   }
@@ -71,24 +122,24 @@ struct Loops {
       for (std::int64_t i = 0; i < width + (backward.partial ? 0 : 1); ++i) {  // the column past the last is the bias
         double sum = 0;
         for (std::int64_t r = 0; r < rows; ++r) {
-          const double x = i == width ? 1.0 : static_cast<double>(in(0)[r * width + i]);
-          sum += x * static_cast<double>(in(1)[r * outputs + o]);
+          const double x = i == width ? 1.0 : value(0, r * width + i);
+          sum += x * value(1, r * outputs + o);
         }
         Real& result = i == width ? out(1)[o] : out(0)[o * width + i];
-        result = static_cast<Real>((add ? static_cast<double>(result) : 0.0) + factor * sum);
+        result = rounded((add ? widened(result) : 0.0) + factor * sum);
       }
     }
   }
 
   void operator()(const op::Relu&) const {
     for (std::int64_t i = 0; i < in_shape(0).elements(); ++i) {
-      out(0)[i] = in(0)[i] < 0 ? Real{0} : in(0)[i];
+      out(0)[i] = value(0, i) < 0 ? Real(0) : in(0)[i];
     }
   }
 
   void operator()(const op::ReluBackward&) const {
     for (std::int64_t i = 0; i < in_shape(0).elements(); ++i) {
-      out(0)[i] = in(1)[i] > 0 ? in(0)[i] : Real{0};
+      out(0)[i] = value(1, i) > 0 ? in(0)[i] : Real(0);
     }
   }
 
@@ -96,12 +147,13 @@ struct Loops {
     const std::int64_t rows = in_shape(0)[0];
     const std::int64_t width = in_shape(0).elements() / rows;
     const auto elements = static_cast<double>(loss.elements);
+    const double scale = loss_scale(loss.scaled);
     for (std::int64_t r = 0; r < rows; ++r) {
       double sum = 0;
       for (std::int64_t i = r * width; i < (r + 1) * width; ++i) {
-        const double difference = static_cast<double>(in(0)[i]) - static_cast<double>(in(1)[i]);
+        const double difference = value(0, i) - value(1, i);
         sum += difference * difference;
-        out(1)[i] = static_cast<Real>(2 * difference / elements);
+        out(1)[i] = rounded(2 * difference / elements * scale);
       }
       out<double>(0)[r] = sum / elements;
     }
@@ -111,21 +163,22 @@ struct Loops {
     const std::int64_t rows = in_shape(0)[0];
     const std::int64_t classes = in_shape(0)[1];
     const auto total = static_cast<double>(loss.rows);
+    const double scale = loss_scale(loss.scaled);
     for (std::int64_t r = 0; r < rows; ++r) {
-      const Real* scores = in(0) + r * classes;
-      double largest = static_cast<double>(scores[0]);
+      const auto score = [&](std::int64_t c) { return value(0, r * classes + c); };
+      double largest = score(0);
       for (std::int64_t c = 1; c < classes; ++c) {
-        largest = std::max(largest, static_cast<double>(scores[c]));
+        largest = std::max(largest, score(c));
       }
       double sum = 0;
       for (std::int64_t c = 0; c < classes; ++c) {
-        sum += std::exp(static_cast<double>(scores[c]) - largest);
+        sum += std::exp(score(c) - largest);
       }
       const std::int32_t label = in<std::int32_t>(1)[r];
-      out<double>(0)[r] = (std::log(sum) + largest - static_cast<double>(scores[label])) / total;
+      out<double>(0)[r] = (std::log(sum) + largest - score(label)) / total;
       for (std::int64_t c = 0; c < classes; ++c) {
-        const double share = std::exp(static_cast<double>(scores[c]) - largest) / sum;
-        out(1)[r * classes + c] = static_cast<Real>((share - (c == label ? 1 : 0)) / total);
+        const double share = std::exp(score(c) - largest) / sum;
+        out(1)[r * classes + c] = rounded((share - (c == label ? 1 : 0)) / total * scale);
       }
     }
   }
@@ -137,23 +190,23 @@ struct Loops {
       for (std::int64_t c = 0; c < columns; ++c) {
         double sum = 0;
         for (std::int64_t k = 0; k < inner; ++k) {
-          sum += static_cast<double>(in(0)[r * inner + k]) * static_cast<double>(in(1)[k * columns + c]);
+          sum += value(0, r * inner + k) * value(1, k * columns + c);
         }
-        out(0)[r * columns + c] = static_cast<Real>(sum);
+        out(0)[r * columns + c] = rounded(sum);
       }
     }
   }
 
   void operator()(const op::Add&) const {
     for (std::int64_t i = 0; i < in_shape(0).elements(); ++i) {
-      out(0)[i] = in(0)[i] + in(1)[i];
+      out(0)[i] = rounded(value(0, i) + value(1, i));
     }
   }
 
   void operator()(const op::AddBias&) const {
     const std::int64_t width = in_shape(1)[0];
     for (std::int64_t i = 0; i < in_shape(0).elements(); ++i) {
-      out(0)[i] = in(0)[i] + in(1)[i % width];
+      out(0)[i] = rounded(value(0, i) + value(1, i % width));
     }
   }
 
@@ -162,52 +215,83 @@ struct Loops {
     for (std::int64_t i = 0; i < width; ++i) {
       double sum = 0;
       for (std::int64_t r = 0; r < in_shape(0)[0]; ++r) {
-        sum += static_cast<double>(in(0)[r * width + i]);
+        sum += value(0, r * width + i);
       }
-      out(0)[i] = static_cast<Real>((backward.accumulate ? static_cast<double>(out(0)[i]) : 0.0) + sum);
+      out(0)[i] = rounded((backward.accumulate ? widened(out(0)[i]) : 0.0) + sum);
     }
   }
 
-  void update(const op::Optimizer& optimizer, std::int64_t step) const {
-    const std::size_t slots = op::state_slots(optimizer);
+  void operator()(const op::Cast&) const {
+    for (std::int64_t i = 0; i < in_shape(0).elements(); ++i) {
+      out(0)[i] = rounded(any_value(0, i));
+    }
+  }
+
+  void operator()(const op::CheckFinite&) const {
+    int broken = 0;
+    for (std::size_t operand = 0; operand < task.reads.size(); ++operand) {
+      bool finite = true;
+      for (std::int64_t i = 0; i < in_shape(operand).elements(); ++i) {
+        finite = finite && std::isfinite(any_value(operand, i));
+      }
+      broken += finite ? 0 : 1;
+    }
+    *out<float>(0) = static_cast<float>(broken);
+  }
+
+  void operator()(const op::AdjustScale& adjust) const {
+    *out<op::ScaleState>(0) = op::adjusted(*in<op::ScaleState>(1), *in<float>(0) == 0, adjust.growth_interval);
+  }
+
+  void update(const plan::Update& update, std::int64_t step) const {
+    double scale = 1;
+    if (update.scaled) {
+      if (*in<float>(task.reads.size() - 2) != 0) {
+        return;
+      }
+      const auto* state = in<op::ScaleState>(task.reads.size() - 1);
+      scale = static_cast<double>(state->scale);
+      step = state->update_number();
+    }
+    const std::size_t slots = op::state_slots(update.optimizer);
     const std::size_t count = task.writes.size() / (1 + slots);
     for (std::size_t p = 0; p < count; ++p) {
       Real* state_0 = slots > 0 ? out(count + p * slots) : nullptr;
       Real* state_1 = slots > 1 ? out(count + p * slots + 1) : nullptr;
       for (std::int64_t i = 0; i < out_shape(p).elements(); ++i) {
-        const double gradient = static_cast<double>(in(p)[i]);
-        if (const auto* sgd = std::get_if<op::Sgd>(&optimizer)) {
+        const double gradient = any_value(p, i) / scale;
+        if (const auto* sgd = std::get_if<op::Sgd>(&update.optimizer)) {
           descend(*sgd, gradient, out(p)[i], state_0 == nullptr ? nullptr : state_0 + i);
         } else {
-          adapt(std::get<op::Adam>(optimizer), gradient, out(p)[i], state_0[i], state_1[i], step);
+          adapt(std::get<op::Adam>(update.optimizer), gradient, out(p)[i], state_0[i], state_1[i], step);
         }
       }
     }
   }
 
-  static void descend(const op::Sgd& sgd, double gradient, Real& weight, Real* velocity) {
-    gradient += sgd.weight_decay * static_cast<double>(weight);
+  void descend(const op::Sgd& sgd, double gradient, Real& weight, Real* velocity) const {
+    gradient += sgd.weight_decay * widened(weight);
     if (velocity != nullptr) {
-      gradient += sgd.momentum * static_cast<double>(*velocity);
-      *velocity = static_cast<Real>(gradient);
+      gradient += sgd.momentum * widened(*velocity);
+      *velocity = rounded(gradient);
     }
-    weight = static_cast<Real>(static_cast<double>(weight) - sgd.rate * gradient);
+    weight = rounded(widened(weight) - sgd.rate * gradient);
   }
 
-  static void adapt(const op::Adam& adam, double gradient, Real& weight, Real& first, Real& second, std::int64_t step) {
-    double value = static_cast<double>(weight);
+  void adapt(const op::Adam& adam, double gradient, Real& weight, Real& first, Real& second, std::int64_t step) const {
+    double value = widened(weight);
     if (adam.decoupled) {
       value -= adam.rate * adam.weight_decay * value;
     } else {
       gradient += adam.weight_decay * value;
     }
-    const double m = adam.beta1 * static_cast<double>(first) + (1 - adam.beta1) * gradient;
-    const double v = adam.beta2 * static_cast<double>(second) + (1 - adam.beta2) * gradient * gradient;
-    first = static_cast<Real>(m);
-    second = static_cast<Real>(v);
+    const double m = adam.beta1 * widened(first) + (1 - adam.beta1) * gradient;
+    const double v = adam.beta2 * widened(second) + (1 - adam.beta2) * gradient * gradient;
+    first = rounded(m);
+    second = rounded(v);
     const double unbiased_m = m / (1 - std::pow(adam.beta1, static_cast<double>(step)));
     const double unbiased_v = v / (1 - std::pow(adam.beta2, static_cast<double>(step)));
-    weight = static_cast<Real>(value - adam.rate * unbiased_m / (std::sqrt(unbiased_v) + adam.epsilon));
+    weight = rounded(value - adam.rate * unbiased_m / (std::sqrt(unbiased_v) + adam.epsilon));
   }
 };
 
@@ -218,18 +302,20 @@ class ReferenceKernel final : public Kernel {
       : plan_(plan), task_(task), addresses_(std::move(addresses)) {}
 
   void run(const Member&, std::int64_t step) override {
-    const Loops<Real> loops{plan_, task_, addresses_};
+    const Loops<Real> loops{plan_, task_, addresses_, rounding_};
     if (const auto* compute = std::get_if<plan::Compute>(&task_.action)) {
       std::visit(loops, compute->op);
     } else {
-      loops.update(std::get<plan::Update>(task_.action).optimizer, step);
+      loops.update(std::get<plan::Update>(task_.action), step);
     }
   }
+  Rounding rounding() const override { return rounding_; }
 
  private:
   const Plan& plan_;
   const Task& task_;
   Addresses addresses_;
+  Rounding rounding_;
 };
 
 class ReferenceBackend final : public HostBackend {
@@ -250,8 +336,16 @@ class ReferenceBackend final : public HostBackend {
 
   std::unique_ptr<Kernel> prepare(const Plan& plan, const Task& task, const Addresses& addresses,
                                   int) const override {
-    if (plan[task.writes.back()].dtype == DType::f64) {
-      return std::make_unique<ReferenceKernel<double>>(plan, task, addresses);
+    switch (plan[task.writes.back()].dtype) {
+      case DType::f64:
+        return std::make_unique<ReferenceKernel<double>>(plan, task, addresses);
+      case DType::bf16:
+        return std::make_unique<ReferenceKernel<Bf16>>(plan, task, addresses);
+      case DType::f16:
+        return std::make_unique<ReferenceKernel<F16>>(plan, task, addresses);
+      case DType::f32:
+      case DType::i32:
+        break;
     }
     return std::make_unique<ReferenceKernel<float>>(plan, task, addresses);
   }
