@@ -43,6 +43,9 @@ class Backend {
   virtual std::string_view name() const = 0;
   /// What it runs in one piece and which scratch it needs; plans are compiled accordingly.
   virtual strategy::Target target() const = 0;
+  /// Whether it computes in a type itself, and does not round to it what it computed in another: then a run shows what the
+  /// format does to training, and nothing of how fast it is.
+  virtual bool is_native(DType type) const { return !is_narrow(type); }
   /// Whether it can run a Compute or an Update; `verify` asks before anything starts.
   virtual bool has_kernel(const plan::Plan& plan, const plan::Task& task) const = 0;
   /// Makes a plan ready to run. The backend must outlive what it opened.

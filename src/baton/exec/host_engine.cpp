@@ -5,6 +5,7 @@
 #include <exception>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "baton/base/error.h"
 #include "baton/exec/clock.h"
@@ -145,6 +146,7 @@ class HostEngine final : public Engine {
     if (failure_) {
       std::rethrow_exception(failure_);
     }
+    tally(result.roundings);
     const std::int64_t done = done_.load();
     steps_before_ += done;
     result.losses.resize(static_cast<std::size_t>(done));
@@ -232,6 +234,33 @@ class HostEngine final : public Engine {
       least = std::max(least, position[other.index()]);
     }
     return step;
+  }
+
+  /// Sums up what tasks have rounded since they were last asked.
+  void tally(std::vector<RoundingTally>& tallies) {
+    counted_.resize(plan_.tasks().size());
+    for (const std::unique_ptr<Device>& device : devices_) {
+      for (const std::vector<Step>& lane : device->lanes) {
+        for (const Step& step : lane) {
+          const Rounding total = step.kernel     ? step.kernel->rounding()
+                                 : step.exchange ? step.exchange->rounding()
+                                                 : Rounding{};
+          Rounding since = total;
+          since -= std::exchange(counted_[step.id.index()], total);
+          if (since == Rounding{}) {
+            continue;
+          }
+          const Task& task = plan_[step.id];
+          const plan::Role role = plan_[step.exchange ? plan::payload(task)[0] : task.writes.back()].role;
+          const auto same = [&](const RoundingTally& tally) { return tally.phase == task.labels.phase && tally.role == role; };
+          auto found = std::find_if(tallies.begin(), tallies.end(), same);
+          if (found == tallies.end()) {
+            found = tallies.insert(tallies.end(), {task.labels.phase, role, {}});
+          }
+          found->rounding += since;
+        }
+      }
+    }
   }
 
   /// Each device fills its own memory, so that pages lie near its cores.
@@ -470,6 +499,7 @@ class HostEngine final : public Engine {
   std::unique_ptr<Transport> transport_;
   std::unique_ptr<StepBarrier> barrier_;
   std::int64_t steps_before_ = 0;
+  std::vector<Rounding> counted_;  // by task, up to the end of the last run
 
   // Of the run under way. What the last thread at the barrier writes, the others read after it.
   RunResult* result_ = nullptr;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -19,7 +20,29 @@ struct Rounding {
     overflows += other.overflows;
     return *this;
   }
+  Rounding& operator-=(const Rounding& other) {
+    values -= other.values;
+    underflows -= other.underflows;
+    overflows -= other.overflows;
+    return *this;
+  }
   bool operator==(const Rounding&) const = default;
+};
+
+/// What several threads count together.
+class SharedRounding {
+ public:
+  void add(const Rounding& part) {
+    values_.fetch_add(part.values, std::memory_order_relaxed);
+    underflows_.fetch_add(part.underflows, std::memory_order_relaxed);
+    overflows_.fetch_add(part.overflows, std::memory_order_relaxed);
+  }
+  Rounding total() const { return {values_.load(), underflows_.load(), overflows_.load()}; }
+
+ private:
+  std::atomic<std::int64_t> values_{0};
+  std::atomic<std::int64_t> underflows_{0};
+  std::atomic<std::int64_t> overflows_{0};
 };
 
 /// `count` elements of a 16-bit type as floats.

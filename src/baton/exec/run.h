@@ -5,6 +5,9 @@
 #include <vector>
 
 #include "baton/base/units.h"
+#include "baton/exec/rounding.h"
+#include "baton/plan/buffer.h"
+#include "baton/plan/task.h"
 #include "baton/trace/trace.h"
 
 namespace baton::exec {
@@ -21,12 +24,20 @@ struct RunOptions {
   std::int64_t warmup = 5;  // of those steps, how many are not timed
 };
 
+/// What rounding to 16-bit types did to the results of one kind in one phase.
+struct RoundingTally {
+  plan::Phase phase = plan::Phase::forward;
+  plan::Role role = plan::Role::activation;  // of what was rounded
+  Rounding rounding;
+};
+
 /// What a run leaves behind.
 struct RunResult {
   std::vector<double> losses;           // of every step, warm-up included
   std::vector<Nanoseconds> step_times;  // likewise
   trace::Trace trace;                   // of some steps: which ones the engine says
   std::vector<Bytes> peak;              // by device: the arena
+  std::vector<RoundingTally> roundings;  // over all its steps and devices; empty where nothing is rounded
 };
 
 /// Called now and then from the thread that called `run`, with the steps done so far and their losses and times;

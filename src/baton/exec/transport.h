@@ -24,6 +24,8 @@ class Exchange {
   virtual std::optional<Nanoseconds> due() const = 0;
   virtual Bytes sent() const = 0;
   virtual Bytes received() const = 0;
+  /// What rounding sums to 16-bit types has done in all steps, counted by one of the members; asked for between steps.
+  virtual Rounding rounding() const { return {}; }
 };
 
 /// How bytes cross between devices. It knows nothing of what computes on them.

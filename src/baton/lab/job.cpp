@@ -141,6 +141,31 @@ std::string strategy_of(const JobWords& words) {
   return layout ? "product" : "single";
 }
 
+strategy::Precision make_precision(const JobWords& words) {
+  const std::string wanted = canonical(words.precision);
+  if (wanted == "tf32") {
+    throw usage_error("tf32 is how the matrix units of a GPU read float32 operands; a CPU has none: choose {}",
+                      either(strategy::precision_names()));
+  }
+  return wanted == "mixed" ? strategy::Precision::fp16 : strategy::precision_by_name(words.precision);
+}
+
+std::optional<strategy::LossScale> make_loss_scale(const JobWords& words) {
+  const std::int64_t growth = parse_integer(words.loss_scale_growth, "--loss-scale-growth", 1, 1 << 24);
+  const std::string wanted = canonical(words.loss_scale);
+  if (wanted == "none" || (wanted.empty() && make_precision(words) != strategy::Precision::fp16)) {
+    return std::nullopt;
+  }
+  if (wanted.empty() || wanted == "dynamic") {
+    return strategy::LossScale{.growth_interval = growth};
+  }
+  try {
+    return strategy::LossScale{.initial = parse_number(words.loss_scale, "--loss-scale", 1e-30, 1e30), .dynamic = false};
+  } catch (const Error&) {
+    throw usage_error("--loss-scale is '{}', but must be none, dynamic or a number from 1e-30 to 1e30", words.loss_scale);
+  }
+}
+
 strategy::Layout make_layout(const JobWords& words) {
   strategy::Layout layout;
   layout.bucket = parse_megabytes(words.bucket_mb, "--bucket-mb");
@@ -205,6 +230,9 @@ const std::vector<JobField>& job_fields() {
       {"lr", &JobWords::lr, "learning rate (sgd 0.01, adam 0.001)"},
       {"momentum", &JobWords::momentum, "momentum of sgd"},
       {"weight-decay", &JobWords::weight_decay, "weight decay"},
+      {"precision", &JobWords::precision, either(strategy::precision_names()) + ": 16-bit values, float32 weights (mixed is fp16)"},
+      {"loss-scale", &JobWords::loss_scale, "none, dynamic (halved by an overflow) or a number; fp16 has dynamic, others none"},
+      {"loss-scale-growth", &JobWords::loss_scale_growth, "a dynamic loss scale is doubled after so many good steps in a row"},
       {"delay", &JobWords::delay, "inject a delay: before=forward|backward|update,rank=all|N,ms=10; several parted by ;"},
       {"link", &JobWords::link, "slow the links between devices down to bandwidth=1GB/s,latency=50us"},
       {"memory", &JobWords::memory, "memory of each device, as 512M (default: the machine's, shared evenly)"},
@@ -244,7 +272,9 @@ Job::Job(const JobWords& words, cluster::Machine machine)
                .strategy = strategy_of(words),
                .step = {.global_batch = parse_integer(words.batch, "--batch", 1, 1 << 30),
                         .loss = strategy::loss_by_name(words.loss),
-                        .optimizer = make_optimizer(words)},
+                        .optimizer = make_optimizer(words),
+                        .precision = make_precision(words),
+                        .loss_scale = make_loss_scale(words)},
                .layout = make_layout(words),
                .target = is_imagined(words) ? imagined_target() : backend_->target(),
                .delays = make_delays(words.delay)} {

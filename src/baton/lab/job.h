@@ -30,6 +30,9 @@ struct JobWords {
   std::string zero;
   std::string schedule;  // a name, or a file of a schedule of one's own
   std::string chunks;
+  std::string precision = "fp32";
+  std::string loss_scale;  // empty: dynamic for fp16, none otherwise
+  std::string loss_scale_growth = "2000";
   std::string split;
   std::string balance = "even";
   std::string recompute = "none";

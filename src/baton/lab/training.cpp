@@ -93,6 +93,16 @@ void Training::run(std::int64_t steps, std::int64_t warmup, const exec::Executor
   timed_.insert(timed_.end(), result.step_times.begin() + static_cast<std::ptrdiff_t>(dropped), result.step_times.end());
   warmup_ += static_cast<std::int64_t>(dropped);
   peak_ = result.peak;
+  for (const exec::RoundingTally& tally : result.roundings) {
+    const auto found = std::find_if(roundings_.begin(), roundings_.end(), [&](const exec::RoundingTally& other) {
+      return other.phase == tally.phase && other.role == tally.role;
+    });
+    if (found == roundings_.end()) {
+      roundings_.push_back(tally);
+    } else {
+      found->rounding += tally.rounding;
+    }
+  }
   for (const trace::StepTrace& step : result.trace.steps) {
     const std::vector<trace::DeviceTime> times = trace::device_times(*plan_, step);
     for (std::size_t d = 0; d < times.size(); ++d) {
@@ -104,6 +114,31 @@ void Training::run(std::int64_t steps, std::int64_t warmup, const exec::Executor
     traced_ += step.duration;
   }
   trace_ = std::move(result.trace);
+}
+
+bool Training::emulated() const {
+  return !job_->imagined() && !job_->backend().is_native(strategy::dtype_of(job_->request().step.precision));
+}
+
+std::optional<op::ScaleState> Training::scaler() const {
+  for (std::size_t b = 0; b < plan_->buffers().size() && !simulated(); ++b) {
+    if (std::holds_alternative<plan::LossScaler>(plan_->buffers()[b].content)) {
+      const std::vector<double> state = executor_->read(BufferId(b));
+      return op::ScaleState{static_cast<float>(state[0]), static_cast<float>(state[1]), static_cast<float>(state[2]),
+                            static_cast<float>(state[3])};
+    }
+  }
+  return std::nullopt;
+}
+
+exec::Rounding Training::rounded(std::optional<plan::Role> role) const {
+  exec::Rounding sum;
+  for (const exec::RoundingTally& tally : roundings_) {
+    if (!role || tally.role == *role) {
+      sum += tally.rounding;
+    }
+  }
+  return sum;
 }
 
 Json Training::result(const std::string& command) const {
@@ -139,6 +174,15 @@ Json Training::result(const std::string& command) const {
     times.push_back(time.count);
   }
   const strategy::Request& request = job_->request();
+  Json roundings = Json::array();
+  for (const exec::RoundingTally& tally : roundings_) {
+    roundings.push_back({{"phase", plan::to_text(tally.phase)},
+                         {"what", plan::to_text(tally.role)},
+                         {"values", tally.rounding.values},
+                         {"underflows", tally.rounding.underflows},
+                         {"overflows", tally.rounding.overflows}});
+  }
+  const std::optional<op::ScaleState> scale = scaler();
   Json settings;
   for (const JobField& field : job_fields()) {
     settings[field.name] = job_->words().*field.word;
@@ -150,6 +194,13 @@ Json Training::result(const std::string& command) const {
           {"backend", job_->backend().name()},
           {"loss", strategy::to_text(request.step.loss)},
           {"optimizer", job_->words().optimizer},
+          {"precision", strategy::to_text(request.step.precision)},
+          {"emulated", emulated()},
+          {"underflows", rounded().underflows},
+          {"overflows", rounded().overflows},
+          {"roundings", roundings},
+          {"skipped_steps", scale ? Json(static_cast<std::int64_t>(scale->skipped_steps)) : Json(0)},
+          {"final_scale", scale ? Json(scale->scale) : Json()},
           {"settings", settings},
           {"devices", devices},
           {"global_batch", request.step.global_batch},

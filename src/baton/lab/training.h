@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "baton/checkpoint/checkpoint.h"
@@ -8,6 +9,7 @@
 #include "baton/lab/job.h"
 #include "baton/lab/json.h"
 #include "baton/lab/simulation.h"
+#include "baton/op/loss_scale.h"
 #include "baton/trace/analysis.h"
 
 namespace baton::lab {
@@ -46,6 +48,14 @@ class Training {
   /// By device, summed over the traced steps, and how long those took together.
   const std::vector<trace::DeviceTime>& device_times() const { return device_times_; }
   Nanoseconds traced() const { return traced_; }
+  /// What rounding to 16-bit types did, over all steps.
+  const std::vector<exec::RoundingTally>& roundings() const { return roundings_; }
+  /// The sum of them, or of those of one kind of value.
+  exec::Rounding rounded(std::optional<plan::Role> role = {}) const;
+  /// Whether its 16-bit format is rounded to, and not computed in.
+  bool emulated() const;
+  /// The loss scaler as it stands; nothing where the loss is not scaled.
+  std::optional<op::ScaleState> scaler() const;
   /// Of the last run.
   const trace::Trace& trace() const { return trace_; }
 
@@ -66,6 +76,7 @@ class Training {
   std::vector<Nanoseconds> step_times_;
   std::vector<Nanoseconds> timed_;
   std::vector<Bytes> peak_;
+  std::vector<exec::RoundingTally> roundings_;
   std::int64_t warmup_ = 0;
   std::int64_t steps_before_ = 0;
   std::vector<trace::DeviceTime> device_times_;

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <variant>
 
 #include "baton/base/dtype.h"
@@ -14,6 +15,8 @@ namespace baton::plan {
 enum class Role : std::uint8_t {
   input, target, activation, parameter, gradient, optimizer_state, communication, workspace, loss
 };
+
+std::string_view to_text(Role role);
 
 /// Rows [begin, end) of the global batch: of its inputs, its targets or its losses.
 struct BatchRows {

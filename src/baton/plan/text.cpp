@@ -381,6 +381,8 @@ Task parse_task(Line& line, std::size_t devices, std::size_t buffers, std::size_
 
 }  // namespace
 
+std::string_view to_text(Role role) { return role_names[static_cast<std::size_t>(role)]; }
+
 std::string to_text(const Plan& plan) {
   std::string out = fmt::format("{}\ntitle \"{}\"\n", heading, plan.title());
   for (std::size_t d = 0; d < plan.devices().size(); ++d) {
@@ -389,7 +391,7 @@ std::string to_text(const Plan& plan) {
   for (std::size_t b = 0; b < plan.buffers().size(); ++b) {
     const Buffer& buffer = plan.buffers()[b];
     out += fmt::format("buffer b{} d{} {} {} {}{}{}", b, buffer.device.value,
-                       role_names[static_cast<std::size_t>(buffer.role)], to_text(buffer.dtype), to_text(buffer.shape),
+                       to_text(buffer.role), to_text(buffer.dtype), to_text(buffer.shape),
                        buffer.order == Order::tiled ? " tiled" : "", buffer.persistent ? " persistent" : "");
     print_content(out, buffer);
     out += buffer.label.empty() ? "\n" : fmt::format(" \"{}\"\n", buffer.label);

@@ -84,10 +84,11 @@ void fuse_mask(Draft& draft) {
   erase_marked(draft, gone);
 }
 
-/// The plain SGD step that an update does; null for any other optimizer.
-const op::Sgd* plain_sgd(const Task& task) {
+/// The plain SGD step that an update does, on gradients as they are; null for any other.
+const op::Sgd* plain_sgd(const Draft& draft, const Task& task) {
   const auto* update = std::get_if<plan::Update>(&task.action);
-  const auto* sgd = update == nullptr ? nullptr : std::get_if<op::Sgd>(&update->optimizer);
+  const bool plain = update != nullptr && !update->scaled && draft[task.reads[0]].dtype == draft[task.writes[0]].dtype;
+  const auto* sgd = plain ? std::get_if<op::Sgd>(&update->optimizer) : nullptr;
   return sgd != nullptr && sgd->momentum == 0 && sgd->weight_decay == 0 && sgd->rate > 0 ? sgd : nullptr;
 }
 
@@ -108,7 +109,7 @@ void fuse_sgd(Draft& draft) {
       continue;
     }
     const Task& update_task = draft.tasks[*reader];
-    const op::Sgd* sgd = plain_sgd(update_task);
+    const op::Sgd* sgd = plain_sgd(draft, update_task);
     if (sgd == nullptr || update_task.writes.size() != 2 || update_task.reads[0] != task.writes[0]) {
       continue;
     }
@@ -144,7 +145,7 @@ std::optional<AppliedSum> applied_sum(const Draft& draft, const Uses& uses, std:
       return std::nullopt;
     }
     const Task& update = draft.tasks[readers[1]];
-    const op::Sgd* sgd = plain_sgd(update);
+    const op::Sgd* sgd = plain_sgd(draft, update);
     if (sgd == nullptr || (applied.rate > 0 && applied.rate != sgd->rate)) {
       return std::nullopt;
     }

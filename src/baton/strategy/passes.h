@@ -44,6 +44,20 @@ plan::Draft reduce_gradients_to(plan::Draft draft, DeviceId owner);
 /// Before: the device of such a parameter holds its final gradient.
 plan::Draft add_updates(plan::Draft draft, const op::Optimizer& optimizer);
 
+/// Makes activations, gradients, inputs, targets and copies of parameters of the 16-bit `type`. Parameters that live on and the
+/// optimizer's state stay float32. What passes have added since can be made so by doing it again.
+plan::Draft narrow_values(plan::Draft draft, DType type);
+
+/// Copies each parameter that lives on, in the 16-bit `type`, before everything else; all but updates read the copy.
+/// Before: values are narrow, parameters are read on their own device. After: every task computes in one type, and updates
+/// read 16-bit gradients for float32 parameters.
+plan::Draft cast_parameters(plan::Draft draft, DType type);
+
+/// Scales the losses' gradients, and has updates take it back. Where some gradient on some device is not finite, all updates
+/// of the step are skipped; the scale of the next step is adjusted at the end of each.
+/// Before: updates are there, and come after the last gradient.
+plan::Draft scale_loss(plan::Draft draft, const LossScale& settings);
+
 /// Joins tasks that the target runs in one piece, and drops the buffers between them.
 plan::Draft fuse(plan::Draft draft, const Target& target);
 

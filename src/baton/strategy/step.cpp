@@ -56,6 +56,31 @@ Balance balance_by_name(std::string_view name) {
   return static_cast<Balance>(index_of(balance_names(), name, "balance"));
 }
 
+const std::vector<std::string>& precision_names() {
+  static const std::vector<std::string> names{"fp32", "bf16", "fp16"};
+  return names;
+}
+
+Precision precision_by_name(std::string_view name) {
+  const std::string wanted = canonical(name);
+  if (wanted == "fp32" || wanted == "float32") {
+    return Precision::fp32;
+  }
+  if (wanted == "bf16" || wanted == "bfloat16") {
+    return Precision::bf16;
+  }
+  if (wanted == "fp16" || wanted == "float16" || wanted == "half") {
+    return Precision::fp16;
+  }
+  throw usage_error("unknown precision '{}': choose {}", name, either(precision_names()));
+}
+
+std::string_view to_text(Precision precision) { return precision_names()[static_cast<std::size_t>(precision)]; }
+
+DType dtype_of(Precision precision) {
+  return precision == Precision::fp32 ? DType::f32 : precision == Precision::bf16 ? DType::bf16 : DType::f16;
+}
+
 DelayRequest parse_delay(std::string_view text) {
   DelayRequest request;
   bool timed = false;

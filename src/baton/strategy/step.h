@@ -24,12 +24,35 @@ const std::vector<std::string>& loss_names();
 Loss loss_by_name(std::string_view name);
 std::string_view to_text(Loss loss);
 
+/// What a step computes in. The 16-bit formats are mixed with float32: activations, gradients and the copies of the parameters
+/// that are computed with have 16 bits, products are summed in float32, and the parameters themselves and the optimizer's
+/// state are float32.
+enum class Precision : std::uint8_t { fp32, bf16, fp16 };
+
+const std::vector<std::string>& precision_names();
+/// By these names or PyTorch's (float32, bfloat16, float16, half); a usage error lists them.
+Precision precision_by_name(std::string_view name);
+std::string_view to_text(Precision precision);
+/// The type of what is computed: f32, bf16 or f16.
+DType dtype_of(Precision precision);
+
+/// The loss is multiplied by a scale so that small gradients do not vanish in 16 bits, and updates divide by it. A step whose
+/// gradients overflow is skipped. A dynamic scale is halved by such a step and doubled after so many good ones in a row.
+struct LossScale {
+  double initial = 65536;
+  std::int64_t growth_interval = 2000;
+  bool dynamic = true;
+  bool operator==(const LossScale&) const = default;
+};
+
 /// What one training step must do, however it is split.
 struct Step {
   std::int64_t global_batch = 64;
   Loss loss = Loss::mean_squared_error;
   op::Optimizer optimizer = op::Sgd{};
   DType dtype = DType::f32;
+  Precision precision = Precision::fp32;
+  std::optional<LossScale> loss_scale = {};
 };
 
 /// Which activations are let go after the forward and made again in the backward: none, the input of every second block of a

@@ -313,7 +313,16 @@ plan::Plan compile(const Request& request, const Strategy& strategy) {
     throw usage_error("cross-entropy needs a vector of scores a sample, but {} gives {}", request.model.name(),
                       to_text(request.model.output()));
   }
+  const Precision precision = request.step.precision;
+  check(precision == Precision::fp32 || request.step.dtype == DType::f32, "{} is mixed with {}", to_text(precision),
+        to_text(request.step.dtype));
   plan::Draft draft = strategy.build(request);
+  if (precision != Precision::fp32) {
+    draft = cast_parameters(narrow_values(std::move(draft), dtype_of(precision)), dtype_of(precision));
+  }
+  if (request.step.loss_scale) {
+    draft = scale_loss(std::move(draft), *request.step.loss_scale);
+  }
   Target target = request.target;
   // A fused update would leave nothing for a delay before the update to stand before.
   if (std::any_of(request.delays.begin(), request.delays.end(),
@@ -331,8 +340,9 @@ plan::Plan compile(const Request& request, const Strategy& strategy) {
       task.workspace = target.workspace(draft.buffers, task, request.cluster.device(task.device).cores.size());
     }
   }
-  draft.title = fmt::format("{} of {}, global batch {}, on {} device{}", strategy.name, request.model.name(),
-                            request.step.global_batch, request.cluster.size(), request.cluster.size() == 1 ? "" : "s");
+  draft.title = fmt::format("{} of {}, global batch {}, on {} device{}{}{}", strategy.name, request.model.name(),
+                            request.step.global_batch, request.cluster.size(), request.cluster.size() == 1 ? "" : "s",
+                            precision == Precision::fp32 ? "" : ", ", precision == Precision::fp32 ? "" : to_text(precision));
   return plan::finish(std::move(draft));
 }
 

@@ -11,6 +11,7 @@
 #include "baton/op/gradient.h"
 #include "baton/schedule/replay.h"
 #include "baton/schedule/schedule.h"
+#include "baton/strategy/passes.h"
 #include "baton/strategy/tensor_split.h"
 
 namespace baton::strategy {
@@ -495,7 +496,8 @@ plan::Draft training_step(const model::Model& model, const Step& step, const Pla
                   static_cast<std::int64_t>(std::max<std::size_t>(1, placement.blocks_of_stage.size())),
           "a grid of {} stages and {} micro-batches", schedule::stages(*placement.grid), schedule::micro_batches(*placement.grid));
   }
-  return Writer(model, step, placement).write();
+  plan::Draft draft = Writer(model, step, placement).write();
+  return step.precision == Precision::fp32 ? draft : narrow_values(std::move(draft), dtype_of(step.precision));
 }
 
 std::vector<std::int64_t> even_split(std::int64_t total, std::int64_t parts) {

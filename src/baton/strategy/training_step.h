@@ -34,7 +34,8 @@ struct Placement {
 
 /// Forward, loss and backward of every replica, in the order of the grid; nothing passes between blocks of different devices
 /// yet and nothing is updated. Where tensors are divided, the sums over their parts are there.
-/// After: tasks may read buffers of other devices; gradients of each replica lie where its blocks are.
+/// After: tasks may read buffers of other devices; gradients of each replica lie where its blocks are; where the precision of
+/// the step has 16 bits, all values but parameters do.
 plan::Draft training_step(const model::Model& model, const Step& step, const Placement& placement);
 
 /// `total` things over `parts`, in order, as evenly as can be: the first ones get one more.

@@ -1,7 +1,6 @@
 #include "baton/exec/backend/cpu/emulate.h"
 
 #include <array>
-#include <atomic>
 #include <cstring>
 #include <map>
 
@@ -34,22 +33,6 @@ void narrow_operands(std::span<const Buffer> buffers, const Task& task, Visit vi
     }
   }
 }
-
-/// What all members of a team count together.
-class SharedRounding {
- public:
-  void add(const Rounding& part) {
-    values_.fetch_add(part.values, std::memory_order_relaxed);
-    underflows_.fetch_add(part.underflows, std::memory_order_relaxed);
-    overflows_.fetch_add(part.overflows, std::memory_order_relaxed);
-  }
-  Rounding total() const { return {values_.load(), underflows_.load(), overflows_.load()}; }
-
- private:
-  std::atomic<std::int64_t> values_{0};
-  std::atomic<std::int64_t> underflows_{0};
-  std::atomic<std::int64_t> overflows_{0};
-};
 
 /// A 16-bit operand and its copy in floats.
 struct Copy {

@@ -66,6 +66,7 @@ class Meeting {
   std::vector<std::vector<std::byte*>> pieces_;  // by rank, where members hold pieces
   double sgd_rate_ = 0;
   bool accumulate_ = false;
+  SharedRounding rounding_;
   std::vector<Share> shares_;                     // by rank
   std::size_t chunk_count_ = 0;
   std::vector<Doorbell*> doorbells_;
@@ -130,6 +131,8 @@ class Meeting {
     } else if (move_ == Move::copy || move_ == Move::broadcast) {
       std::memcpy(buffers_[share.target][chunk.buffer] + chunk.begin * width,
                   buffers_[0][chunk.buffer] + chunk.begin * width, static_cast<std::size_t>(chunk.count * width));
+    } else if (is_narrow(dtype_)) {
+      sum_narrow(share, chunk);
     } else if (dtype_ == DType::f32) {
       sum<float>(share, chunk);
     } else {
@@ -187,6 +190,43 @@ class Meeting {
         }
       }
     }
+  }
+
+  /// The same for 16-bit types: summed in float, rounded once.
+  void sum_narrow(const Share& share, const Chunk& chunk) {
+    const std::int64_t width = size_of(dtype_);
+    const std::size_t members = buffers_.size();
+    constexpr std::int64_t strip = 512;
+    std::array<float, strip> total;
+    std::array<float, strip> other;
+    Rounding done;
+    const auto add = [&](const std::byte* from, std::int64_t count) {
+      widen(dtype_, from, other.data(), count);
+      for (std::int64_t i = 0; i < count; ++i) {
+        total[static_cast<std::size_t>(i)] += other[static_cast<std::size_t>(i)];
+      }
+    };
+    for (std::int64_t begin = 0; begin < chunk.count; begin += strip) {
+      const std::int64_t count = std::min(strip, chunk.count - begin);
+      const auto at = [&](std::size_t rank) { return buffers_[rank][chunk.buffer] + (chunk.begin + begin) * width; };
+      widen(dtype_, at(0), total.data(), count);
+      for (std::size_t rank = 1; rank < members; ++rank) {
+        add(at(rank), count);
+      }
+      if (move_ == Move::reduce_scatter) {
+        std::byte* piece = pieces_[share.target][chunk.piece] + (chunk.piece_begin + begin) * width;
+        if (accumulate_) {
+          add(piece, count);
+        }
+        done += narrow(dtype_, total.data(), piece, count);
+        continue;
+      }
+      done += narrow(dtype_, total.data(), at(0), count);
+      for (std::size_t rank = 1; rank < (move_ == Move::all_reduce ? members : 1); ++rank) {
+        std::memcpy(at(rank), at(0), static_cast<std::size_t>(count * width));
+      }
+    }
+    rounding_.add(done);
   }
 
   template <typename Real>
@@ -250,6 +290,7 @@ class MemoryExchange final : public Exchange, private TeamWork {
 
   Bytes sent() const override { return sent_; }
   Bytes received() const override { return received_; }
+  Rounding rounding() const override { return rank_ == 0 ? meeting_.rounding_.total() : Rounding{}; }
 
  private:
   static bool left(const Share& share) { return share.next.load(std::memory_order_relaxed) < share.chunks.size(); }
@@ -357,6 +398,7 @@ class MemoryTransport final : public Transport {
         meeting->accumulate_ = collective->accumulate;
       }
       if (collective != nullptr && collective->sgd_rate > 0) {
+        check(!is_narrow(meeting->dtype_), "an all-reduce applies gradients of {}", to_text(meeting->dtype_));
         meeting->sgd_rate_ = collective->sgd_rate;
         meeting->parameters_.resize(members.size());
         meeting->parameters_[rank_of(task)] = addresses.writes;

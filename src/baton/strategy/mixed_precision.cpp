@@ -1,0 +1,158 @@
+#include <algorithm>
+#include <map>
+
+#include <fmt/format.h>
+
+#include "baton/base/error.h"
+#include "baton/op/loss_scale.h"
+#include "baton/strategy/passes.h"
+
+namespace baton::strategy {
+namespace {
+
+using plan::Buffer;
+using plan::Compute;
+using plan::Draft;
+using plan::Phase;
+using plan::Role;
+using plan::Task;
+using plan::Update;
+
+/// What stays float32 whatever the step computes in: the parameters that live on, and what the optimizer keeps.
+bool is_master(const Buffer& buffer) {
+  return buffer.persistent && (buffer.role == Role::parameter || buffer.role == Role::optimizer_state);
+}
+
+bool is_update(const Task& task) { return std::holds_alternative<Update>(task.action); }
+
+Task compute(op::Op op, DeviceId device, plan::Labels labels, std::vector<BufferId> reads, std::vector<BufferId> writes) {
+  return {.action = Compute{std::move(op)}, .device = device, .labels = labels, .reads = std::move(reads),
+          .writes = std::move(writes), .after = {}};
+}
+
+/// How many gradients an update reads.
+std::size_t gradient_count(const Task& task) {
+  return task.writes.size() / (1 + op::state_slots(std::get<Update>(task.action).optimizer));
+}
+
+/// Makes a loss multiply its gradient by the scale; false for any other task.
+bool scale(Task& task) {
+  auto* computes = std::get_if<Compute>(&task.action);
+  if (computes == nullptr) {
+    return false;
+  }
+  if (auto* loss = std::get_if<op::MeanSquaredError>(&computes->op)) {
+    return loss->scaled = true;
+  }
+  auto* loss = std::get_if<op::CrossEntropy>(&computes->op);
+  return loss != nullptr && (loss->scaled = true);
+}
+
+/// What one device of a step with loss scaling has.
+struct Scaler {
+  BufferId state;
+  BufferId flag;
+  std::vector<BufferId> gradients;
+  plan::Labels labels;  // of its updates, but for the block
+};
+
+}  // namespace
+
+plan::Draft narrow_values(plan::Draft draft, DType type) {
+  for (Buffer& buffer : draft.buffers) {
+    if (buffer.dtype == DType::f32 && !is_master(buffer)) {
+      buffer.dtype = type;
+    }
+  }
+  return draft;
+}
+
+plan::Draft cast_parameters(plan::Draft draft, DType type) {
+  std::map<BufferId, BufferId> copies;
+  std::vector<std::vector<Task>> behind(draft.tasks.size() + 1);
+  for (Task& task : draft.tasks) {
+    if (is_update(task)) {
+      continue;
+    }
+    for (BufferId& id : task.reads) {
+      if (draft[id].role != Role::parameter || !is_master(draft[id])) {
+        continue;
+      }
+      const auto [copy, added] = copies.try_emplace(id);
+      if (added) {
+        Buffer working = draft[id];
+        working.dtype = type;
+        working.persistent = false;
+        working.label = fmt::format("{} in {}", working.label, to_text(type));
+        copy->second = draft.add(std::move(working));
+        behind[0].push_back(compute(op::Cast{}, draft[id].device,
+                                    {.phase = Phase::forward, .block = task.labels.block, .stage = task.labels.stage}, {id},
+                                    {copy->second}));
+      }
+      id = copy->second;
+    }
+  }
+  draft.rearrange(std::vector<bool>(draft.tasks.size(), false), std::move(behind));
+  return draft;
+}
+
+plan::Draft scale_loss(plan::Draft draft, const LossScale& settings) {
+  std::map<DeviceId, Scaler> scalers;
+  const auto scaler_of = [&](DeviceId device) -> Scaler& {
+    Scaler& scaler = scalers[device];
+    if (!scaler.state.valid()) {
+      scaler.state = draft.add({.device = device, .role = Role::optimizer_state, .persistent = true,
+                                .shape = Shape{op::ScaleState::elements}, .content = plan::LossScaler{settings.initial},
+                                .label = "loss scale"});
+      scaler.flag = draft.add({.device = device, .role = Role::communication, .shape = Shape{1}, .content = {},
+                               .label = "gradients that are not finite"});
+    }
+    return scaler;
+  };
+  std::size_t first_update = draft.tasks.size();
+  for (std::size_t i = 0; i < draft.tasks.size(); ++i) {
+    Task& task = draft.tasks[i];
+    if (scale(task)) {
+      task.reads.push_back(scaler_of(task.device).state);
+    } else if (is_update(task)) {
+      first_update = std::min(first_update, i);
+      Scaler& scaler = scaler_of(task.device);
+      scaler.labels = {.phase = Phase::update, .stage = task.labels.stage};
+      scaler.gradients.insert(scaler.gradients.end(), task.reads.begin(),
+                              task.reads.begin() + static_cast<std::ptrdiff_t>(gradient_count(task)));
+      std::get<Update>(task.action).scaled = true;
+      task.reads.insert(task.reads.end(), {scaler.flag, scaler.state});
+    }
+  }
+  for (std::size_t i = first_update; i < draft.tasks.size(); ++i) {
+    for (const BufferId id : draft.tasks[i].writes) {
+      check(draft[id].role != Role::gradient, "task {} writes a gradient behind the first update", i);
+    }
+  }
+
+  std::vector<std::vector<Task>> behind(draft.tasks.size() + 1);
+  for (const auto& [device, scaler] : scalers) {
+    check(!scaler.gradients.empty(), "device {} has a loss but updates nothing", device.value);
+    behind[first_update].push_back(
+        compute(op::CheckFinite{}, device, scaler.labels, scaler.gradients, {scaler.flag}));
+  }
+  if (scalers.size() > 1) {  // one that overflowed makes all skip the step
+    const MeetingId meeting = draft.new_meeting();
+    std::uint32_t rank = 0;
+    for (const auto& [device, scaler] : scalers) {
+      behind[first_update].push_back(
+          {.action = plan::Collective{plan::Collective::Kind::all_reduce, meeting, rank++,
+                                      static_cast<std::uint32_t>(scalers.size())},
+           .device = device, .lane = plan::Lane::communication, .labels = scaler.labels, .reads = {scaler.flag},
+           .writes = {scaler.flag}, .after = {}});
+    }
+  }
+  for (const auto& [device, scaler] : scalers) {
+    behind.back().push_back(compute(op::AdjustScale{settings.dynamic ? settings.growth_interval : 0}, device, scaler.labels,
+                                    {scaler.flag, scaler.state}, {scaler.state}));
+  }
+  draft.rearrange(std::vector<bool>(draft.tasks.size(), false), std::move(behind));
+  return draft;
+}
+
+}  // namespace baton::strategy
