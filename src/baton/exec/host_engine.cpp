@@ -252,12 +252,7 @@ class HostEngine final : public Engine {
           }
           const Task& task = plan_[step.id];
           const plan::Role role = plan_[step.exchange ? plan::payload(task)[0] : task.writes.back()].role;
-          const auto same = [&](const RoundingTally& tally) { return tally.phase == task.labels.phase && tally.role == role; };
-          auto found = std::find_if(tallies.begin(), tallies.end(), same);
-          if (found == tallies.end()) {
-            found = tallies.insert(tallies.end(), {task.labels.phase, role, {}});
-          }
-          found->rounding += since;
+          add(tallies, {task.labels.phase, task.labels.block, role, since});
         }
       }
     }

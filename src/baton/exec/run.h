@@ -2,6 +2,8 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
+#include <span>
 #include <vector>
 
 #include "baton/base/units.h"
@@ -24,12 +26,18 @@ struct RunOptions {
   std::int64_t warmup = 5;  // of those steps, how many are not timed
 };
 
-/// What rounding to 16-bit types did to the results of one kind in one phase.
+/// What rounding to 16-bit types did to the results of one kind, in one phase and block.
 struct RoundingTally {
   plan::Phase phase = plan::Phase::forward;
+  std::int32_t block = -1;                   // -1: of none
   plan::Role role = plan::Role::activation;  // of what was rounded
   Rounding rounding;
 };
+
+/// Adds to the tally of the same kind, or appends one.
+void add(std::vector<RoundingTally>& tallies, const RoundingTally& tally);
+/// All of them together, or those of one kind of value.
+Rounding sum(std::span<const RoundingTally> tallies, std::optional<plan::Role> role = {});
 
 /// What a run leaves behind.
 struct RunResult {

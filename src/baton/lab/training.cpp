@@ -94,14 +94,7 @@ void Training::run(std::int64_t steps, std::int64_t warmup, const exec::Executor
   warmup_ += static_cast<std::int64_t>(dropped);
   peak_ = result.peak;
   for (const exec::RoundingTally& tally : result.roundings) {
-    const auto found = std::find_if(roundings_.begin(), roundings_.end(), [&](const exec::RoundingTally& other) {
-      return other.phase == tally.phase && other.role == tally.role;
-    });
-    if (found == roundings_.end()) {
-      roundings_.push_back(tally);
-    } else {
-      found->rounding += tally.rounding;
-    }
+    exec::add(roundings_, tally);
   }
   for (const trace::StepTrace& step : result.trace.steps) {
     const std::vector<trace::DeviceTime> times = trace::device_times(*plan_, step);
@@ -129,16 +122,6 @@ std::optional<op::ScaleState> Training::scaler() const {
     }
   }
   return std::nullopt;
-}
-
-exec::Rounding Training::rounded(std::optional<plan::Role> role) const {
-  exec::Rounding sum;
-  for (const exec::RoundingTally& tally : roundings_) {
-    if (!role || tally.role == *role) {
-      sum += tally.rounding;
-    }
-  }
-  return sum;
 }
 
 Json Training::result(const std::string& command) const {
@@ -177,6 +160,7 @@ Json Training::result(const std::string& command) const {
   Json roundings = Json::array();
   for (const exec::RoundingTally& tally : roundings_) {
     roundings.push_back({{"phase", plan::to_text(tally.phase)},
+                         {"block", tally.block},
                          {"what", plan::to_text(tally.role)},
                          {"values", tally.rounding.values},
                          {"underflows", tally.rounding.underflows},
@@ -196,8 +180,8 @@ Json Training::result(const std::string& command) const {
           {"optimizer", job_->words().optimizer},
           {"precision", strategy::to_text(request.step.precision)},
           {"emulated", emulated()},
-          {"underflows", rounded().underflows},
-          {"overflows", rounded().overflows},
+          {"underflows", exec::sum(roundings_).underflows},
+          {"overflows", exec::sum(roundings_).overflows},
           {"roundings", roundings},
           {"skipped_steps", scale ? Json(static_cast<std::int64_t>(scale->skipped_steps)) : Json(0)},
           {"final_scale", scale ? Json(scale->scale) : Json()},

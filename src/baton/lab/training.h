@@ -50,8 +50,6 @@ class Training {
   Nanoseconds traced() const { return traced_; }
   /// What rounding to 16-bit types did, over all steps.
   const std::vector<exec::RoundingTally>& roundings() const { return roundings_; }
-  /// The sum of them, or of those of one kind of value.
-  exec::Rounding rounded(std::optional<plan::Role> role = {}) const;
   /// Whether its 16-bit format is rounded to, and not computed in.
   bool emulated() const;
   /// The loss scaler as it stands; nothing where the loss is not scaled.

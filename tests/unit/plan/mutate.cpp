@@ -247,13 +247,37 @@ class Mutator {
             break;
           }
           case 1:
-            buffer.dtype = static_cast<DType>((static_cast<std::size_t>(buffer.dtype) + 1 + below(2)) % 3);
+            buffer.dtype = all_dtypes[(static_cast<std::size_t>(buffer.dtype) + 1 + below(4)) % 5];
             break;
           case 2:
             buffer.order = buffer.order == Order::tiled ? Order::row_major : Order::tiled;
             break;
           default:
             buffer.persistent = !buffer.persistent;
+        }
+        return true;
+      }
+      case Mutation::change_scaling: {
+        const auto op = [](Task& task) { return std::get_if<Compute>(&task.action); };
+        const auto loss = [&](Task& task) -> bool* {
+          Compute* compute = op(task);
+          auto* squares = compute == nullptr ? nullptr : std::get_if<op::MeanSquaredError>(&compute->op);
+          auto* entropy = compute == nullptr ? nullptr : std::get_if<op::CrossEntropy>(&compute->op);
+          return squares != nullptr ? &squares->scaled : entropy != nullptr ? &entropy->scaled : nullptr;
+        };
+        const auto at = pick([&](Task& task) {
+          return std::holds_alternative<Update>(task.action) || loss(task) != nullptr || verb(task) == "adjust_scale";
+        });
+        if (!at) {
+          return false;
+        }
+        Task& task = tasks_[*at];
+        if (bool* scaled = loss(task)) {
+          *scaled = !*scaled;
+        } else if (auto* update = std::get_if<Update>(&task.action)) {
+          update->scaled = !update->scaled;
+        } else {
+          std::get<op::AdjustScale>(op(task)->op).growth_interval = chance(50) ? -1 : 1;
         }
         return true;
       }
@@ -290,7 +314,7 @@ std::string_view to_text(Mutation mutation) {
       "drop_edge",         "reverse_edge",  "add_edge",          "swap_meetings",   "redirect_read",
       "redirect_write",    "drop_transfer", "drop_transfer_end", "change_transfer", "drop_member",
       "change_collective", "move_task",     "change_lane",       "delete_task",     "change_buffer",
-      "lose_kernel",       "shrink_memory"};
+      "change_scaling",    "lose_kernel",       "shrink_memory"};
   return names[static_cast<std::size_t>(mutation)];
 }
 

@@ -25,10 +25,11 @@ enum class Mutation {
   change_lane,        // to another lane of its device
   delete_task,        // any
   change_buffer,      // another shape, type, order, or it no longer lives on
+  change_scaling,     // a loss or an update is scaled, or no longer; or a scale is to grow before it began
   lose_kernel,        // the backend lacks what one task does
   shrink_memory,      // a device has less, or just enough
 };
-constexpr std::size_t mutation_count = 17;
+constexpr std::size_t mutation_count = 18;
 
 std::string_view to_text(Mutation mutation);
 

@@ -13,7 +13,7 @@ struct Sample {
   Plan plan;
 };
 
-/// Plans of every strategy over one to five devices, of several models, optimizers, losses and types, with
+/// Plans of every strategy over one to five devices, of several models, optimizers, losses, types and precisions, with
 /// and without what a target fuses, with delays, and with buckets so small that `ddp` has many.
 const std::vector<Sample>& sample_plans();
 

@@ -158,12 +158,13 @@ TEST(Verify, AgreesWithBruteForceOnEveryMutant) {
   const std::map<Mutation, Share> least{
       {Mutation::drop_edge, {40, 2}},         {Mutation::reverse_edge, {60, 0}},
       {Mutation::add_edge, {30, 20}},         {Mutation::swap_meetings, {60, 0}},
-      {Mutation::redirect_read, {60, 0}},     {Mutation::redirect_write, {80, 0}},
+      {Mutation::redirect_read, {50, 0}},     {Mutation::redirect_write, {80, 0}},
       {Mutation::drop_transfer, {90, 0}},     {Mutation::drop_transfer_end, {100, 0}},
       {Mutation::change_transfer, {60, 5}},   {Mutation::drop_member, {100, 0}},
       {Mutation::change_collective, {50, 5}}, {Mutation::move_task, {90, 0}},
       {Mutation::change_lane, {30, 5}},       {Mutation::delete_task, {70, 1}},
-      {Mutation::change_buffer, {50, 5}},     {Mutation::lose_kernel, {70, 5}},
+      {Mutation::change_buffer, {50, 5}},     {Mutation::change_scaling, {90, 1}},
+      {Mutation::lose_kernel, {70, 5}},
       {Mutation::shrink_memory, {40, 20}}};
   ASSERT_EQ(least.size(), test::mutation_count);
 
