@@ -53,6 +53,9 @@ std::vector<Golden> golden_plans() {
   buckets.target = cpu_target;
   add("ddp_2_delayed", "mlp:3-2", 2, "ddp").delays = {
       {.before = plan::Phase::backward, .rank = 1, .duration = Nanoseconds(10'000'000)}};
+  Golden& mixed = add("ddp_2_fp16", "mlp:3-2", 2, "ddp");
+  mixed.step = {.global_batch = 4, .precision = Precision::fp16, .loss_scale = LossScale{}};
+  mixed.target = cpu_target;
   add("layers_3", "mlp:3-5-4-2", 3, "layers");
   add("layers_3_fused", "mlp:3-5-4-6-2", 3, "layers").target = cpu_target;
   return list;

@@ -45,11 +45,11 @@ cluster::Cluster devices(std::size_t count, std::size_t cores_each = 1) {
 }
 
 plan::Plan compile(const model::Model& model, const cluster::Cluster& cluster, const char* strategy,
-                   strategy::Target target = {}) {
+                   strategy::Target target = {}, strategy::Step step = {.global_batch = 8}) {
   return strategy::compile({.model = model,
                             .cluster = cluster,
                             .strategy = strategy,
-                            .step = {.global_batch = 8},
+                            .step = std::move(step),
                             .layout = {.bucket = Bytes(256), .first_bucket = Bytes(64)},
                             .target = target});
 }
@@ -58,10 +58,14 @@ plan::Plan compile(const model::Model& model, const cluster::Cluster& cluster, c
 TEST(Executor, AllocatesNothingInASteadyStep) {
   const model::Model model = model::mlp({32, 48, 32, 16});
   const auto backend = make_cpu_backend();
-  for (const char* strategy : {"single", "dp", "ddp", "layers"}) {
+  const strategy::Step mixed{.global_batch = 8, .precision = strategy::Precision::fp16, .loss_scale = strategy::LossScale{}};
+  for (const auto& [strategy, step, samples] :
+       {std::tuple<const char*, strategy::Step, std::int64_t>{"single", {.global_batch = 8}, 0},
+        {"dp", {.global_batch = 8}, 0}, {"ddp", {.global_batch = 8}, 0}, {"layers", {.global_batch = 8}, 0},
+        {"dp", mixed, 0}, {"ddp", mixed, 0}, {"layers", mixed, 100}}) {
     const cluster::Cluster cluster = devices(3, 2);
-    const plan::Plan plan = compile(model, cluster, strategy, backend->target());
-    Executor executor(plan, cluster, *backend);
+    const plan::Plan plan = compile(model, cluster, strategy, backend->target(), step);
+    Executor executor(plan, cluster, *backend, {.samples = samples});
     // A run allocates its result before the first step, in as many pieces as there are traced steps. With one
     // traced step in both, a longer run may not allocate more.
     const auto cost = [&](std::int64_t steps) {

@@ -348,6 +348,53 @@ TEST(Verify, CatchesAnAccumulationThatReadsAnotherBufferThanItWrites) {
   EXPECT_EQ(only(verify(plan_reading(other))).rule, Rule::shape);
 }
 
+TEST(Verify, CatchesAScalerThatWritesAnotherStateThanItReads) {
+  Draft draft;
+  draft.devices = {"cpu:0"};
+  const auto add = [&](std::int64_t elements) {
+    return draft.add({.device = DeviceId(0), .persistent = true, .shape = Shape{elements}, .content = {}, .label = ""});
+  };
+  const BufferId flag = add(1), state = add(4), other = add(4);
+  const auto plan_writing = [&](BufferId written) {
+    Draft copy = draft;
+    copy.tasks.push_back({.action = Compute{op::AdjustScale{}},
+                          .device = DeviceId(0),
+                          .labels = {},
+                          .reads = {flag, state},
+                          .writes = {written},
+                          .after = {}});
+    return finish(copy);
+  };
+  EXPECT_TRUE(verify(plan_writing(state)).holds());
+  EXPECT_EQ(only(verify(plan_writing(other))).rule, Rule::shape);
+}
+
+TEST(Verify, LetsAnUpdateReadNarrowGradientsForFloat32ParametersOnly) {
+  const auto plan_of = [](DType gradient, DType parameter, DType state) {
+    Draft draft;
+    draft.devices = {"cpu:0"};
+    const auto add = [&](DType type) {
+      return draft.add(
+          {.device = DeviceId(0), .dtype = type, .persistent = true, .shape = {4, 3}, .content = {}, .label = ""});
+    };
+    const BufferId g = add(gradient), w = add(parameter), v = add(state);
+    draft.tasks.push_back({.action = Update{op::Sgd{.momentum = 0.9}},
+                           .device = DeviceId(0),
+                           .labels = {},
+                           .reads = {g, w, v},
+                           .writes = {w, v},
+                           .after = {}});
+    return finish(draft);
+  };
+  constexpr DType f32 = DType::f32, f64 = DType::f64, f16 = DType::f16, bf16 = DType::bf16;
+  for (const auto& [g, w, v] : {std::array{f32, f32, f32}, {f16, f32, f32}, {bf16, f32, f32}, {f64, f64, f64}}) {
+    EXPECT_TRUE(verify(plan_of(g, w, v)).holds()) << to_text(g);
+  }
+  for (const auto& [g, w, v] : {std::array{f32, f16, f16}, {f16, f64, f64}, {f16, f32, f16}, {f64, f32, f32}, {f16, bf16, bf16}}) {
+    EXPECT_EQ(only(verify(plan_of(g, w, v))).rule, Rule::shape) << to_text(g);
+  }
+}
+
 TEST(Verify, CatchesASendWithoutItsReceive) {
   const Relay relay;
   const Verdict verdict = verify(relay.with([&](Buffers& buffers, Tasks& tasks) {
