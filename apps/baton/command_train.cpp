@@ -98,8 +98,18 @@ void print_summary(const lab::Training& run) {
   fmt::print("\nStep time over {} steps (measured; the first {} dropped as warm-up)\n", run.timed().size(), run.warmup());
   fmt::print("  median {}   mean {} ± {}   p5 {}   p95 {}   {:.0f} samples/s\n", to_text(spread.median),
              to_text(spread.mean), to_text(spread.std), to_text(spread.p5), to_text(spread.p95), samples);
-  fmt::print("Loss {:.6g} at the first step, {:.6g} at the last\n\n", run.losses().front(), run.losses().back());
-  fmt::print("{}", device_table(run));
+  fmt::print("Loss {:.6g} at the first step, {:.6g} at the last\n", run.losses().front(), run.losses().back());
+  if (!run.roundings().empty()) {
+    const exec::Rounding gradients = exec::sum(run.roundings(), plan::Role::gradient);
+    const exec::Rounding all = exec::sum(run.roundings());
+    fmt::print("Rounding made {} of {} gradients zero; of all values {} vanished and {} overflowed\n", gradients.underflows,
+               gradients.values, all.underflows, all.overflows);
+  }
+  if (const std::optional<op::ScaleState> scaler = run.scaler()) {
+    fmt::print("Loss scale {:.6g} at the end; {:.0f} of {:.0f} steps skipped for gradients that were not finite\n", scaler->scale,
+               scaler->skipped_steps, scaler->steps);
+  }
+  fmt::print("\n{}", device_table(run));
 }
 
 void train(const TrainWords& words, int& exit_code) {
@@ -132,6 +142,10 @@ void train(const TrainWords& words, int& exit_code) {
   }
   if (const std::string note = run.job().oversubscription(); !note.empty()) {
     fmt::print(to_stdout ? stdout : stderr, "note: {}\n", note);
+  }
+  if (to_stdout && run.emulated()) {
+    fmt::print("note: {} is emulated: float32 kernels run, operands and results are rounded; times say nothing about 16-bit "
+               "hardware\n", strategy::to_text(run.job().request().step.precision));
   }
   if (to_stdout && run.job().request().strategy == "single" && run.job().cluster().size() > 1) {
     fmt::print("note: single uses {} alone; choose another --strategy to use all {} devices\n", run.plan().devices()[0],
@@ -182,8 +196,9 @@ void train(const TrainWords& words, int& exit_code) {
     print_summary(run);
   }
   if (const auto broken = first_broken(run.losses())) {
-    fmt::print(stderr, "baton: the loss is {} at step {}: try a smaller --lr{}\n", run.losses()[*broken],
+    fmt::print(stderr, "baton: the loss is {} at step {}: try a smaller --lr{}{}\n", run.losses()[*broken],
                run.steps_before() + static_cast<std::int64_t>(*broken),
+               run.job().request().step.precision == strategy::Precision::fp16 ? ", or --precision bf16" : "",
                saving.last().empty() ? "" : "; the last good checkpoint is " + saving.last());
     exit_code = 1;
   } else if (to_stdout && !words.checkpoint.empty()) {
@@ -219,7 +234,8 @@ void add_train_command(CLI::App& program, int& exit_code) {
       "\nExamples:\n  baton train --model mlp:dim=1024,depth=2 --strategy ddp --devices cpu:2 --batch 64\n"
       "  baton train --strategy layers --devices cpu:2 --model first-split --batch 32 --trace trace.json\n"
       "  baton train --strategy ddp --devices cpu:2 --delay before=backward,rank=0,ms=20\n"
-      "  baton train --strategy ddp --devices cpu:2 --link bandwidth=1GB/s,latency=50us --json -");
+      "  baton train --strategy ddp --devices cpu:2 --link bandwidth=1GB/s,latency=50us --json -\n"
+      "  baton train --model mlp:dim=128,depth=12 --batch 512 --precision fp16 --loss-scale none");
   command->callback([words, &exit_code] { train(*words, exit_code); });
 }
 

@@ -210,6 +210,8 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"train --model mlp:dim=200000,depth=4", "needs"}, Bad{"train --link fast", "link"},
         Bad{"train --link bandwidth=1", "bandwidth"}, Bad{"train --delay 10", "delay"},
         Bad{"train --delay before=lunch,ms=3", "lunch"}, Bad{"train --delay before=forward,rank=7,ms=3", "rank 7"},
+        Bad{"train --precision tf32", "tf32"}, Bad{"train --precision fp8", "fp8"},
+        Bad{"train --loss-scale huge", "--loss-scale"}, Bad{"train --precision fp16 --loss-scale-growth 0", "--loss-scale-growth"},
         Bad{"train --samples 3", "--samples"}, Bad{"train --nonsense", "--nonsense"},
         Bad{"train --bucket-mb x", "--bucket-mb"}, Bad{"launch", "launch"},
         Bad{"train --devices cpu:4 --dp 3", "3 × 1 × 1 = 3, but there are 4 devices"}, Bad{"train --devices cpu:4 --dp 0", "--dp"},
@@ -316,6 +318,40 @@ TEST_F(Cli, ABrokenLossStopsAndNamesTheLastGoodCheckpoint) {
   const Outcome outcome = run("train --model mlp:dim=16,depth=4 --lr 1000000 --steps 400 --every 1 --checkpoint saved -q");
   EXPECT_EQ(outcome.code, 1);
   EXPECT_NE(outcome.err.find("the last good checkpoint is saved/step-"), std::string::npos) << outcome.err;
+}
+
+TEST_F(Cli, TrainsInSixteenBitsAndSaysThatTheyAreEmulated) {
+  const std::string job = "train --model mlp:dim=16,depth=2 --batch 8 --steps 6 --warmup 1 -q --precision ";
+  const Outcome text = run(job + "mixed");
+  ASSERT_EQ(text.code, 0) << text.err;
+  EXPECT_NE(text.out.find("fp16 is emulated"), std::string::npos) << text.out;
+  EXPECT_NE(text.out.find("Loss scale 65536 at the end; 0 of 6 steps skipped"), std::string::npos) << text.out;
+  EXPECT_NE(text.out.find("Rounding made 0 of"), std::string::npos) << text.out;
+  const Outcome plain = run(job + "float32");
+  EXPECT_EQ(plain.out.find("emulated"), std::string::npos) << plain.out;
+  EXPECT_EQ(plain.out.find("Loss scale"), std::string::npos) << plain.out;
+  for (const char* name : {"bf16", "bfloat16", "fp16", "half", "float16"}) {
+    const Outcome outcome = run(job + name + " --json -");
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    const json result = json::parse(outcome.out);
+    EXPECT_EQ(result["precision"], std::string(name).starts_with("b") ? "bf16" : "fp16");
+    EXPECT_EQ(result["emulated"], true);
+    EXPECT_EQ(result["final_scale"].is_null(), result["precision"] == "bf16");
+  }
+  EXPECT_NE(run("plan --model mlp:dim=16,depth=2 --precision bf16 --text").out.find(" bf16 "), std::string::npos);
+}
+
+TEST_F(Cli, ComparesPrecisionsInAnExperiment) {
+  const Outcome outcome = run("lab run precision --set model=mlp:dim=16,depth=4 --set batch=8 --time-limit 50ms --json -");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const json result = json::parse(outcome.out);
+  ASSERT_EQ(result["rows"].size(), 6U);
+  EXPECT_EQ(result["rows"][5]["precision"], "tf32");
+  EXPECT_NE(result["rows"][5]["reason"].get<std::string>().find("tf32"), std::string::npos);
+  for (std::size_t row = 0; row < 5; ++row) {
+    EXPECT_EQ(result["rows"][row]["computed"], row == 0 ? "native" : "emulated");
+    EXPECT_GT(result["rows"][row]["time_per_step_ns"], 0);
+  }
 }
 
 TEST_F(Cli, ListsEveryExperimentOfTheCourse) {

@@ -43,6 +43,18 @@ JobWords on_cluster(JobWords words, const Settings& settings) {
   return words;
 }
 
+/// By block: the gradients of a step that were not zero after rounding. Empty where nothing is rounded.
+Json gradients_left(const Training& run) {
+  std::vector<double> left(run.roundings().empty() ? 0 : run.job().model().blocks().size(), 0);
+  for (const exec::RoundingTally& tally : run.roundings()) {
+    if (tally.role == plan::Role::gradient && tally.block >= 0) {
+      left[static_cast<std::size_t>(tally.block)] += static_cast<double>(tally.rounding.values - tally.rounding.underflows) /
+                                                     static_cast<double>(run.losses().size());
+    }
+  }
+  return left;
+}
+
 }  // namespace
 
 TrainMeasurement::TrainMeasurement(const JobWords& words, const Settings& settings, Options options)
@@ -118,6 +130,7 @@ Json TrainMeasurement::record() const {
                                      static_cast<double>(spread.median.count));
   };
   const Json full = run.result("");
+  const std::vector<Bytes> buffers = run.buffer_bytes();
   Json record{{"time_per_step_ns", spread.median.count},
               {"time_low_ns", low.count},
               {"time_high_ns", high.count},
@@ -131,6 +144,7 @@ Json TrainMeasurement::record() const {
               {"delayed_ns", part(sum.delayed)},
               {"other_ns", part(sum.idle - sum.exposed - sum.waiting - sum.delayed)},
               {"peak_bytes", peak.count},
+              {"buffer_bytes", std::max_element(buffers.begin(), buffers.end())->count},
               {"bytes", all.work.sent.count},
               {"transfers", all.transfers},
               {"transfers_forward", all.transfers_forward},
@@ -142,6 +156,12 @@ Json TrainMeasurement::record() const {
               {"messages", messages(run)},
               {"device_list", devices},
               {"losses", run.losses()},
+              {"emulated", full["emulated"]},
+              {"underflows", full["underflows"]},
+              {"overflows", full["overflows"]},
+              {"skipped_steps", full["skipped_steps"]},
+              {"final_scale", full["final_scale"]},
+              {"gradients_left", gradients_left(run)},
               {"origin", trace::to_text(run.trace().origin)},
               {"oversubscribed", run.job().cluster().oversubscribed()}};
   if (!options_.timeline.empty()) {

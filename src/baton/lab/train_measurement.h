@@ -23,7 +23,7 @@ class TrainMeasurement : public Measurement {
   Bytes memory() const override;
   /// `time_per_step_ns` (median), its interval, `samples_per_s`, where the step went (`compute_ns`, `exposed_ns`,
   /// `waiting_ns`, `delayed_ns`, `other_ns`, the mean over devices), `device_list`, `peak_bytes`, `bytes`, `transfers`,
-  /// losses and more.
+  /// losses, what rounding did (`gradients_left`: by block, gradients a step that were not zero once rounded) and more.
   Json record() const override;
 
  protected:

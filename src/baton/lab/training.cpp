@@ -7,6 +7,7 @@
 
 #include "baton/base/error.h"
 #include "baton/lab/environment.h"
+#include "baton/plan/memory.h"
 
 namespace baton::lab {
 namespace {
@@ -107,6 +108,15 @@ void Training::run(std::int64_t steps, std::int64_t warmup, const exec::Executor
     traced_ += step.duration;
   }
   trace_ = std::move(result.trace);
+}
+
+std::vector<Bytes> Training::buffer_bytes() const {
+  std::vector<plan::Task> tasks = plan_->tasks();
+  for (plan::Task& task : tasks) {
+    task.workspace = Bytes(0);
+  }
+  const plan::Plan bare(plan_->title(), plan_->devices(), plan_->buffers(), std::move(tasks));
+  return plan::plan_memory(bare, plan::order(bare)).peak;
 }
 
 bool Training::emulated() const {

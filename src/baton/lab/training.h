@@ -44,6 +44,8 @@ class Training {
   const std::vector<Nanoseconds>& timed() const { return timed_; }                // of those after a warm-up
   const std::vector<Bytes>& peak() const { return peak_; }                        // by device, once something ran
   const std::vector<Bytes>& arenas() const { return arenas_; }                    // by device
+  /// By device: what the plan takes by itself, without the scratch of the kernels that run it here.
+  std::vector<Bytes> buffer_bytes() const;
   std::int64_t warmup() const { return warmup_; }
   /// By device, summed over the traced steps, and how long those took together.
   const std::vector<trace::DeviceTime>& device_times() const { return device_times_; }

@@ -448,6 +448,40 @@ TEST(Accumulate, LossesThatDriftApartAreNotSaidToAgree) {
   EXPECT_TRUE(silent_on(findings("accumulate", pieces(6, 4 << 20, {1.0, 0.9})), "not what is learnt"));
 }
 
+/// The fp32 rows above and two of mixed precision.
+std::vector<Json> pieces_in_both(std::int64_t mixed_peak, bool emulated, double mixed_loss_in_32) {
+  std::vector<Json> rows = pieces(6, 4 << 20, {1.0, 0.5});
+  for (Json& row : rows) {
+    row.update({{"buffer_bytes", 7 << 20}, {"emulated", false}});
+  }
+  for (std::size_t i = 0; i < 2; ++i) {
+    rows.push_back(with(rows[i], {{"precision", "mixed"}, {"peak_bytes", mixed_peak}, {"buffer_bytes", 5 << 20},
+                                  {"emulated", emulated}, {"time_per_step_ns", 12e6},
+                                  {"losses", {1.0, i == 0 ? 0.5 : mixed_loss_in_32}}}));
+  }
+  return rows;
+}
+
+TEST(Accumulate, EachPrecisionIsComparedWithItself) {
+  const std::string all = findings("accumulate", pieces_in_both(5 << 20, true, 0.5002));
+  EXPECT_TRUE(says(all, "Working the batch off in 32 pieces instead of 1 takes 6.00 ms instead of 4.00 ms"));
+  EXPECT_TRUE(says(all, "In mixed precision, working the batch off in 32 pieces instead of 1 takes 12.0 ms instead of 12.0 ms"));
+  EXPECT_TRUE(says(all, "The losses agree to 0 relative after ten steps: accumulation changes the order of sums, not"));
+  EXPECT_TRUE(says(all, "The losses agree to 0.0004 relative after ten steps there: accumulation changes the order of sums and how often"));
+  EXPECT_TRUE(says(findings("accumulate", pieces_in_both(5 << 20, true, 0.6)), "The losses differ by 0.2 relative after ten steps there"));
+}
+
+TEST(Accumulate, MixedPrecisionIsHeldAgainstFp32TheWayItTurnedOut) {
+  const std::string less = findings("accumulate", pieces_in_both(5 << 20, true, 0.5));
+  EXPECT_TRUE(says(less, "Mixed precision, in 1 piece: 5.00 MiB instead of 8.00 MiB at the peak, since activations have half the bytes"));
+  EXPECT_TRUE(says(less, "It is emulated here, which takes 3.00 times as long"));
+  EXPECT_TRUE(says(less, "its buffers by themselves take 5.00 MiB instead of 7.00 MiB"));
+  const std::string more = findings("accumulate", pieces_in_both(9 << 20, false, 0.5));
+  EXPECT_TRUE(says(more, "9.00 MiB instead of 8.00 MiB at the peak: activations have half the bytes, but there is a 16-bit copy"));
+  EXPECT_TRUE(says(more, "A step takes 12.0 ms instead of 4.00 ms."));
+  EXPECT_TRUE(silent_on(more, "emulated"));
+}
+
 TEST(Accumulate, MoreMemoryIsNotExplainedAsASaving) {
   const std::string less = findings("accumulate", pieces(6, 4 << 20, {1.0, 0.5}));
   const std::string more = findings("accumulate", pieces(6, 16 << 20, {1.0, 0.5}));

@@ -57,6 +57,83 @@ TEST(JobWords, AnUnknownNameIsRefusedWithAllThatThereAre) {
   }
 }
 
+// Precision and loss scale
+
+strategy::Step step_of(const std::string& precision, const std::string& scale, const std::string& growth = "2000") {
+  JobWords words;
+  words.precision = precision;
+  words.loss_scale = scale;
+  words.loss_scale_growth = growth;
+  return Job(words, small_machine()).request().step;
+}
+
+TEST(Job, ScalesTheLossOfFp16UnlessToldOtherwise) {
+  using strategy::LossScale;
+  EXPECT_EQ(step_of("fp16", "").loss_scale, LossScale{});
+  EXPECT_EQ(step_of("mixed", "").loss_scale, LossScale{});
+  EXPECT_EQ(step_of("mixed", "").precision, strategy::Precision::fp16);
+  EXPECT_EQ(step_of("fp32", "").loss_scale, std::nullopt);
+  EXPECT_EQ(step_of("bf16", "").loss_scale, std::nullopt);
+  EXPECT_EQ(step_of("fp16", "none").loss_scale, std::nullopt);
+  EXPECT_EQ(step_of("bf16", "Dynamic", "7").loss_scale, (LossScale{.growth_interval = 7}));
+  EXPECT_EQ(step_of("half", "1024").loss_scale, (LossScale{.initial = 1024, .dynamic = false}));
+}
+
+TEST(Job, PrecisionsAndScalesThatMeanNothingAreRefused) {
+  EXPECT_TRUE(says(usage_sentence([] { step_of("fp8", ""); }), "unknown precision 'fp8': choose fp32, bf16 or fp16"));
+  EXPECT_TRUE(says(usage_sentence([] { step_of("tf32", ""); }), "tf32 is how the matrix units of a GPU"));
+  for (const char* scale : {"big", "0", "-1", "inf", "1e40"}) {
+    EXPECT_TRUE(says(usage_sentence([&] { step_of("fp16", scale); }), "must be none, dynamic or a number")) << scale;
+  }
+  EXPECT_TRUE(says(usage_sentence([] { step_of("fp16", "", "0"); }), "--loss-scale-growth"));
+}
+
+TEST(Training, TellsWhatItsPrecisionDid) {
+  JobWords words;
+  words.model = "mlp:dim=32,depth=20";
+  words.precision = "fp16";
+  words.loss_scale = "none";
+  Training bare(words, small_machine());
+  bare.run(3, 1);
+  const Json lost = bare.result("");
+  EXPECT_EQ(lost["precision"], "fp16");
+  EXPECT_EQ(lost["emulated"], true);
+  EXPECT_GT(lost["underflows"], 0);
+  EXPECT_EQ(lost["overflows"], 0);
+  EXPECT_EQ(lost["skipped_steps"], 0);
+  EXPECT_TRUE(lost["final_scale"].is_null());
+  EXPECT_FALSE(lost["roundings"].empty());
+
+  words.loss_scale = "1e20";  // so high that every step overflows
+  Training high(words, small_machine());
+  high.run(3, 1);
+  const Json skipped = high.result("");
+  EXPECT_EQ(skipped["skipped_steps"], 3);
+  EXPECT_GT(skipped["overflows"], 0);
+  EXPECT_NEAR(skipped["final_scale"].get<double>(), 1e20, 1e14);
+
+  words.precision = "fp32";
+  words.loss_scale = "";
+  Training plain(words, small_machine());
+  plain.run(3, 1);
+  const Json exact = plain.result("");
+  EXPECT_EQ(exact["emulated"], false);
+  EXPECT_EQ(exact["underflows"], 0);
+  EXPECT_TRUE(exact["roundings"].empty());
+  EXPECT_TRUE(exact["final_scale"].is_null());
+}
+
+TEST(Training, BuffersByThemselvesTakeWhatThePlanTakesWithoutScratch) {
+  JobWords words;
+  words.model = "mlp:dim=32,depth=4";
+  words.precision = "bf16";
+  const Training training(words, small_machine());
+  EXPECT_LT(training.buffer_bytes()[0], training.arenas()[0]);
+  words.backend = "reference";  // which needs none
+  const Training reference(words, small_machine());
+  EXPECT_EQ(reference.buffer_bytes()[0], reference.arenas()[0]);
+}
+
 TEST(Job, IsWhatItsWordsSay) {
   JobWords words;
   words.model = "mlp:dim=8,depth=3";

@@ -232,14 +232,87 @@ TEST(MatrixPower, MatricesOfDifferentSizesAreNotComparedWithEachOther) {
 
 // precision
 
-TEST(Precision, TheSentenceIsMadeFromTheRow) {
-  const auto row = [](double ms, std::int64_t peak) {
-    return with(trained(ms), {{"precision", "fp32"}, {"peak_bytes", peak}});
+Json plain_row() {
+  return with(trained(2), {{"precision", "fp32"}, {"emulated", false}, {"buffer_bytes", 8 << 20}, {"losses", {1.0, 0.9}},
+                           {"skipped_steps", 0}, {"final_scale", nullptr}, {"overflows", 0}, {"gradients_left", Json::array()}});
+}
+
+Json narrow_row(const std::string& precision, std::vector<double> gradients_left, const Json& values = Json::object()) {
+  return with(with(plain_row(), {{"precision", precision}, {"emulated", true}, {"buffer_bytes", 6 << 20},
+                                 {"gradients_left", gradients_left}, {"time_per_step_ns", 5e6}}), values);
+}
+
+/// fp16 keeps so many gradients of its two blocks, and so many once scaled; bf16 keeps all hundred and hundred.
+std::vector<Json> formats(std::vector<double> bare, std::vector<double> scaled) {
+  return {plain_row(), narrow_row("bf16", {100, 100}), narrow_row("fp16", std::move(bare)),
+          narrow_row("fp16 scaled", std::move(scaled), {{"final_scale", 65536}})};
+}
+
+TEST(Precision, WhatVanishesIsTheShareMissingFromTheRowThatKeepsMost) {
+  const std::vector<Json> rows = derived("precision", formats({0, 50}, {100, 98}));
+  EXPECT_FALSE(rows[0].contains("gradients_lost")) << "nothing is rounded in fp32";
+  EXPECT_NEAR(rows[1]["gradients_lost"].get<double>(), 0, 1e-12);
+  EXPECT_NEAR(rows[2]["gradients_lost"].get<double>(), 0.75, 1e-12);
+  EXPECT_NEAR(rows[3]["gradients_lost"].get<double>(), 0.01, 1e-12);
+}
+
+TEST(Precision, TheScalerIsSaidToBringBackOnlyWhatItBroughtBack) {
+  const std::string back = findings("precision", formats({0, 50}, {100, 98}));
+  EXPECT_TRUE(says(back, "75.0 % of the gradients became zero"));
+  EXPECT_TRUE(says(back, "one of the 2 blocks gets none at all and learns nothing"));
+  EXPECT_TRUE(says(back, "With the loss multiplied by 65536 they lie within its range, 1.0 % are lost"));
+  const std::string gone = findings("precision", formats({0, 50}, {0, 60}));
+  EXPECT_TRUE(says(gone, "did not bring them back: 70.0 % are lost"));
+  EXPECT_TRUE(silent_on(gone, "within its range"));
+  const std::string whole = findings("precision", formats({100, 100}, {100, 100}));
+  EXPECT_TRUE(says(whole, "0.0 % of the gradients became zero: this model's are large enough"));
+  EXPECT_TRUE(silent_on(whole, "learns nothing"));
+  EXPECT_TRUE(says(findings("precision", formats({10, 50}, {100, 98})), "each of the 2 blocks still gets some"));
+  EXPECT_TRUE(says(findings("precision", formats({0, 0}, {100, 98})), "2 of the 2 blocks get none at all and learn nothing"));
+}
+
+TEST(Precision, SkippedStepsAreToldFromTheCount) {
+  const auto growing = [](std::int64_t skipped, std::int64_t overflows) {
+    return findings("precision", {plain_row(), narrow_row("fp16 scaled, growing", {9, 9},
+                                                          {{"skipped_steps", skipped}, {"overflows", overflows}, {"final_scale", 4096}})});
   };
-  EXPECT_TRUE(
-      says(findings("precision", {row(3, 2048)}), "In fp32 a step takes 3.00 ms and needs 2.00 KiB."));
-  EXPECT_TRUE(
-      says(findings("precision", {row(5, 4096)}), "In fp32 a step takes 5.00 ms and needs 4.00 KiB."));
+  EXPECT_TRUE(says(growing(1, 77), "1 of 2 steps were, 77 values overflowed, and the scale ended at 4096"));
+  EXPECT_TRUE(says(growing(0, 0), "the scale reached 4096 in 2 steps without an overflow"));
+  EXPECT_TRUE(silent_on(growing(0, 0), "skipped and the scale halved"));
+}
+
+TEST(Precision, MemoryIsExplainedTheWayItTurnedOut) {
+  const auto memory = [](std::int64_t bytes) {
+    return findings("precision", {plain_row(), narrow_row("bf16", {9, 9}, {{"buffer_bytes", bytes}})});
+  };
+  EXPECT_TRUE(says(memory(6 << 20), "Buffers take 6.00 MiB instead of 8.00 MiB: activations have half the bytes, which outweighs"));
+  EXPECT_TRUE(says(memory(9 << 20), "Buffers take 9.00 MiB instead of 8.00 MiB: activations have half the bytes, but the 16-bit copy"));
+}
+
+TEST(Precision, TheLossIsComparedByHowFarItFell) {
+  const auto losses = [](double last, std::int64_t skipped = 0) {
+    return findings("precision",
+                    {plain_row(), narrow_row("bf16", {9, 9}, {{"losses", {1.0, last}}, {"skipped_steps", skipped}})});
+  };
+  EXPECT_TRUE(says(losses(0.9), "falls by 0.1 in fp32, and by this many times as much in the others: 1 in bf16. So early"));
+  EXPECT_TRUE(says(losses(0.95), "0.5 in bf16. The format shows in what is learnt."));
+  EXPECT_TRUE(says(losses(0.95, 1), "0.5 in bf16, which skipped some. So early"));
+  EXPECT_TRUE(says(losses(std::nan("")), "The format shows in what is learnt."));
+}
+
+TEST(Precision, EmulatedTimesAreSaidToBeNoTimesOfHardware) {
+  const auto times = [](bool emulated) {
+    return findings("precision", {plain_row(), narrow_row("bf16", {9, 9}, {{"emulated", emulated}})});
+  };
+  EXPECT_TRUE(says(times(true), "(2.50 in bf16 times fp32's) are those of that extra work and say nothing about hardware"));
+  EXPECT_TRUE(says(times(false), "A step takes, in times of fp32's 2.00 ms: 2.50 in bf16."));
+  EXPECT_TRUE(silent_on(times(false), "emulated"));
+  EXPECT_EQ(derived("precision", {narrow_row("bf16", {9})})[0]["computed"], "emulated");
+  EXPECT_EQ(derived("precision", {plain_row()})[0]["computed"], "native");
+}
+
+TEST(Precision, RecordsOfFp32AloneAreEnoughForARow) {
+  EXPECT_TRUE(findings("precision", {with(trained(3), {{"precision", "fp32"}})}).empty());
 }
 
 // profile

@@ -1,43 +1,203 @@
 #include <fmt/format.h>
 
-#include "baton/base/error.h"
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "baton/base/text.h"
 #include "baton/lab/experiments/list.h"
 #include "baton/lab/rows.h"
 #include "baton/lab/train_measurement.h"
 
 namespace baton::lab {
+namespace {
+
+constexpr std::size_t most_steps = 60;  // at which losses are compared: every row has that many
+
+std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) {
+  JobWords words;
+  words.model = text(point, "model");
+  words.batch = text(point, "batch");
+  words.lr = text(point, "lr");
+  words.devices = settings.devices;
+  const std::string precision = text(point, "precision");
+  const bool scaled = precision.find("scaled") != std::string::npos;
+  words.precision = precision.substr(0, precision.find(' '));
+  words.loss_scale = scaled ? "dynamic" : "none";
+  words.loss_scale_growth = precision == "fp16 scaled, growing" ? "2" : "2000";
+  return measure_training(words, settings, {.least_steps = most_steps});
+}
+
+/// By block: gradients of a step that were not zero once rounded. Empty where nothing is rounded.
+std::vector<double> blocks_left(const Json& row) { return row.value("gradients_left", std::vector<double>()); }
+
+double left(const Json& row) {
+  const std::vector<double> blocks = blocks_left(row);
+  return std::accumulate(blocks.begin(), blocks.end(), 0.0);
+}
+
+void derive(std::vector<Json>& rows) {
+  std::size_t step = most_steps;
+  double most = 0;
+  for (const Json& row : rows) {
+    step = std::min(step, row["losses"].size());
+    most = std::max(most, left(row));
+  }
+  for (Json& row : rows) {
+    row["loss_step"] = step;
+    row["loss_start"] = losses_of(row).front();
+    row["loss_last"] = losses_of(row)[step - 1];
+    row["computed"] = row.value("emulated", false) ? "emulated" : "native";
+    // A gradient that vanishes takes those before it along, which are then exact zeros: so what is left is compared, with the
+    // row that keeps most, and not what was lost on the spot.
+    if (!blocks_left(row).empty() && most > 0) {
+      row["gradients_lost"] = 1 - left(row) / most;
+    }
+  }
+}
+
+const Json* row_of(const std::vector<Json>& rows, const std::string& precision) {
+  const auto found = std::find_if(rows.begin(), rows.end(), [&](const Json& row) { return row["precision"] == precision; });
+  return found == rows.end() ? nullptr : &*found;
+}
+
+/// "5 of the 12 blocks get none at all": how far from the loss gradients reach.
+std::string silent_blocks(const Json& row) {
+  const std::vector<double> blocks = blocks_left(row);
+  const auto silent = std::count(blocks.begin(), blocks.end(), 0.0);
+  return silent == 0   ? fmt::format("each of the {} blocks still gets some", blocks.size())
+         : silent == 1 ? fmt::format("one of the {} blocks gets none at all and learns nothing", blocks.size())
+                       : fmt::format("{} of the {} blocks get none at all and learn nothing", silent, blocks.size());
+}
+
+std::string on_vanishing(const Json& bare, const Json& scaled) {
+  const double lost = number(bare, "gradients_lost");
+  const double kept = number(scaled, "gradients_lost");
+  if (lost < 0.001) {
+    return fmt::format("In fp16 without loss scaling {} of the gradients became zero: this model's are large enough for the format, "
+                       "and a scaler has nothing to bring back.", percent(lost));
+  }
+  std::string sentence = fmt::format("In fp16 without loss scaling {} of the gradients became zero, since it ends at 6e-8: {}. ",
+                                     percent(lost), silent_blocks(bare));
+  return sentence + (kept < 0.5 * lost
+                         ? fmt::format("With the loss multiplied by {:.6g} they lie within its range, {} are lost, and updates divide by "
+                                       "the scale again: that is what the gradient scaler does.", number(scaled, "final_scale"), percent(kept))
+                         : fmt::format("Multiplying the loss by {:.6g} did not bring them back: {} are lost.",
+                                       number(scaled, "final_scale"), percent(kept)));
+}
+
+std::string on_the_scale(const Json& row) {
+  const double steps = static_cast<double>(row["losses"].size());
+  const double skipped = number(row, "skipped_steps");
+  if (skipped == 0) {
+    return fmt::format("Doubled after every 2 good steps instead of 2000, the scale reached {:.6g} in {:.0f} steps without an "
+                       "overflow; {} values overflowed.", number(row, "final_scale"), steps, text(row, "overflows"));
+  }
+  return fmt::format("Doubled after every 2 good steps instead of 2000, the scale climbs until gradients overflow; such a step is "
+                     "skipped and the scale halved: {:.0f} of {:.0f} steps were, {} values overflowed, and the scale ended at {:.6g}.",
+                     skipped, steps, text(row, "overflows"), number(row, "final_scale"));
+}
+
+std::string on_the_loss(const std::vector<Json>& rows, const Json& plain) {
+  const double fall = number(plain, "loss_start") - number(plain, "loss_last");
+  std::string list;
+  double worst = 0;
+  for (const Json& row : rows) {
+    if (&row != &plain) {
+      const double share = (number(row, "loss_start") - number(row, "loss_last")) / fall;
+      const bool skipped = row.value("skipped_steps", 0) > 0;
+      worst = std::max(worst, skipped ? 0 : std::isfinite(share) ? std::abs(share - 1) : 1e9);
+      list += fmt::format("{}{:.4g} in {}{}", list.empty() ? "" : ", ", share, text(row, "precision"),
+                          skipped ? ", which skipped some" : "");
+    }
+  }
+  return fmt::format("Over {} steps the loss falls by {:.3g} in fp32, and by this many times as much in the others: {}. {}",
+                     text(plain, "loss_step"), fall, list,
+                     worst < 0.05 ? "So early it comes from the last blocks, whose gradients all formats keep."
+                                  : "The format shows in what is learnt.");
+}
+
+std::string on_memory(const Json& plain, const Json& narrow) {
+  const double whole = number(plain, "buffer_bytes");
+  const double part = number(narrow, "buffer_bytes");
+  const auto size = [](double bytes) { return to_text(Bytes(static_cast<std::int64_t>(bytes))); };
+  return fmt::format("What autocast does: products read and write {} while weights and their updates stay fp32. Buffers take {} instead "
+                     "of {}: {}.", text(narrow, "precision"), size(part), size(whole),
+                     part < whole ? "activations have half the bytes, which outweighs the 16-bit copy of the weights"
+                                  : "activations have half the bytes, but the 16-bit copy of the weights and gradients that are kept until "
+                                    "all are known to be finite cost more");
+}
+
+std::string on_time(const Json& plain, const std::vector<Json>& narrow) {
+  std::string list;
+  bool emulated = false;
+  for (const Json& row : narrow) {
+    emulated = emulated || row.value("emulated", false);
+    list += fmt::format("{}{:.2f} in {}", list.empty() ? "" : ", ", number(row, "time_per_step_ns") / number(plain, "time_per_step_ns"),
+                        text(row, "precision"));
+  }
+  return emulated ? fmt::format("16-bit formats are emulated here: float32 kernels run, and operands and results are rounded. Their times "
+                                "({} times fp32's) are those of that extra work and say nothing about hardware that computes in 16 bits.",
+                                list)
+                  : fmt::format("A step takes, in times of fp32's {}: {}.", to_text(time_of(plain)), list);
+}
+
+std::vector<std::string> find(const std::vector<Json>& rows) {
+  std::vector<std::string> sentences;
+  const Json* plain = row_of(rows, "fp32");
+  const Json* bare = row_of(rows, "fp16");
+  const Json* scaled = row_of(rows, "fp16 scaled");
+  std::vector<Json> narrow;
+  std::copy_if(rows.begin(), rows.end(), std::back_inserter(narrow),
+               [](const Json& row) { return row.contains("gradients_lost"); });
+  if (plain != nullptr && !narrow.empty()) {
+    sentences.push_back(on_memory(*plain, narrow.front()));
+  }
+  if (bare != nullptr && scaled != nullptr && bare->contains("gradients_lost") && scaled->contains("gradients_lost")) {
+    sentences.push_back(on_vanishing(*bare, *scaled));
+  }
+  if (const Json* growing = row_of(rows, "fp16 scaled, growing")) {
+    sentences.push_back(on_the_scale(*growing));
+  }
+  if (const Json* brain = row_of(rows, "bf16"); brain != nullptr && brain->contains("gradients_lost")) {
+    sentences.push_back(fmt::format("bf16 lost {} without a scaler: it has fp32's range, and pays with 8 bits of precision instead of "
+                                    "fp16's 11.", percent(number(*brain, "gradients_lost"))));
+  }
+  if (plain != nullptr && rows.size() > 1) {
+    sentences.push_back(on_the_loss(rows, *plain));
+  }
+  if (plain != nullptr && !narrow.empty()) {
+    sentences.push_back(on_time(*plain, narrow));
+  }
+  return sentences;
+}
+
+}  // namespace
 
 Experiment precision() {
+  const std::vector<Json> formats{"fp32", "tf32", "bf16", "fp16", "fp16 scaled", "fp16 scaled, growing"};
   return {.id = "precision",
           .part = "C",
           .title = "Number formats",
-          .task = "fp32, tf32, bf16 and fp16 with and without loss scaling.",
+          .task = "fp32, tf32, bf16 and fp16 with and without loss scaling, on a model so deep that gradients of its first blocks are "
+                  "tiny. On a CPU the 16-bit formats are emulated: their times say nothing about 16-bit hardware.",
           .questions = {"What does autocast do?", "What does the gradient scaler do?"},
-          .axes = {{"model", "what is trained", {"mlp:dim=512,depth=4"}, {"mlp:dim=1024,depth=8"}},
-                   {"precision", "number format", {"fp32", "tf32", "bf16", "fp16", "fp16 scaled"},
-                    {"fp32", "tf32", "bf16", "fp16", "fp16 scaled"}}},
-          .columns = {{"precision", "precision", Format::text}, time_column(), {"peak_bytes", "memory", Format::bytes},
-                      {"loss_at_10", "loss after 10", Format::number}},
-          .plots = {},
-          .open = [](const Point& point, const Settings& settings) -> std::unique_ptr<Measurement> {
-            if (text(point, "precision") != "fp32") {
-              throw usage_error("the {} backend computes in fp32 only; {} is not there yet", settings.devices, text(point, "precision"));
-            }
-            JobWords words;
-            words.model = text(point, "model");
-            words.devices = settings.devices;
-            return measure_training(words, settings);
-          },
-          .derive = [](std::vector<Json>& rows) {
-            for (Json& row : rows) {
-              const std::vector<double> losses = losses_of(row);
-              row["loss_at_10"] = losses[std::min<std::size_t>(losses.size() - 1, 10)];
-            }
-          },
-          .findings = [](const std::vector<Json>& rows) {
-            return std::vector<std::string>{fmt::format("In {} a step takes {} and needs {}.", text(rows[0], "precision"), to_text(time_of(rows[0])),
-                                                        to_text(Bytes(rows[0]["peak_bytes"].get<std::int64_t>())))};
-          }};
+          .axes = {{"model", "what is trained", {"mlp:dim=128,depth=12"}, {"mlp:dim=512,depth=12"}},
+                   {"batch", "global batch", {512}, {512}},
+                   {"lr", "learning rate: high, since the loss is a mean over many elements", {1}, {1}},
+                   {"precision", "number format", formats, formats}},
+          .columns = {{"precision", "precision", Format::text}, {"computed", "computed", Format::text}, time_column(),
+                      {"peak_bytes", "memory", Format::bytes}, {"buffer_bytes", "of which buffers", Format::bytes},
+                      {"loss_last", "loss after 60", Format::number}, {"gradients_lost", "gradients lost", Format::percent},
+                      {"overflows", "overflows", Format::integer}, {"skipped_steps", "skipped", Format::integer},
+                      {"final_scale", "final scale", Format::number}},
+          .plots = {{.kind = Plot::Kind::bars, .title = "Gradients that became zero", .x = "precision", .y = "gradients_lost",
+                     .x_title = "precision", .y_title = "gradients lost", .y_format = Format::percent},
+                    {.kind = Plot::Kind::bars, .title = "Memory of the buffers", .x = "precision", .y = "buffer_bytes",
+                     .x_title = "precision", .y_title = "memory", .y_format = Format::bytes}},
+          .open = open,
+          .derive = derive,
+          .findings = find};
 }
 
 }  // namespace baton::lab
