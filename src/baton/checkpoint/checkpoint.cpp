@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <numeric>
 #include <set>
 
 #include "baton/base/error.h"
@@ -24,6 +25,9 @@ constexpr std::string_view suffix = ".safetensors";
 /// The name under which a buffer's contents are kept; nothing for buffers that a checkpoint does not hold.
 std::optional<std::string> name_of(const plan::Buffer& buffer) {
   const auto* part = std::get_if<ParameterPart>(&buffer.content);
+  if (std::holds_alternative<plan::LossScaler>(buffer.content)) {
+    return "loss_scale";
+  }
   if (part == nullptr || !buffer.persistent) {
     return std::nullopt;
   }
@@ -33,11 +37,27 @@ std::optional<std::string> name_of(const plan::Buffer& buffer) {
   return buffer.role == Role::optimizer_state ? std::optional(fmt::format("optimizer.{}.{}", part->slot, part->name)) : std::nullopt;
 }
 
+/// The shape of what the buffer holds all or some of.
+Shape whole_of(const plan::Buffer& buffer) {
+  const auto* part = std::get_if<ParameterPart>(&buffer.content);
+  return part == nullptr ? buffer.shape : part->whole;
+}
+
+/// Where the buffer's elements stand in that.
+std::vector<std::int64_t> places_of(const plan::Buffer& buffer) {
+  if (std::holds_alternative<ParameterPart>(buffer.content)) {
+    return exec::places_in_parameter(buffer);
+  }
+  std::vector<std::int64_t> places(static_cast<std::size_t>(buffer.shape.elements()));
+  std::iota(places.begin(), places.end(), 0);
+  return places;
+}
+
 template <typename Visit>
 void for_each_kept(const plan::Plan& plan, Visit visit) {
   for (std::size_t b = 0; b < plan.buffers().size(); ++b) {
     if (const std::optional<std::string> name = name_of(plan.buffers()[b])) {
-      visit(*name, BufferId(b), std::get<ParameterPart>(plan.buffers()[b].content));
+      visit(*name, BufferId(b), whole_of(plan.buffers()[b]));
     }
   }
 }
@@ -82,20 +102,20 @@ Archive snapshot(const plan::Plan& plan, const exec::Executor& executor, const P
                       {"model", progress.model},
                       {"optimizer", progress.optimizer}};
   std::map<std::string, std::vector<bool>> known;
-  for_each_kept(plan, [&](const std::string& name, BufferId id, const ParameterPart& part) {
+  for_each_kept(plan, [&](const std::string& name, BufferId id, const Shape& whole) {
     Tensor& tensor = archive.tensors[name];
     std::vector<bool>& there = known[name];
     if (there.empty()) {
-      const std::int64_t elements = part.whole.elements();
+      const std::int64_t elements = whole.elements();
       tensor.dtype = plan[id].dtype;
-      tensor.shape = part.whole;
+      tensor.shape = whole;
       tensor.bytes.resize(static_cast<std::size_t>(elements * size_of(tensor.dtype)));
       there.resize(static_cast<std::size_t>(elements), false);
     } else if (std::find(there.begin(), there.end(), false) == there.end()) {
       return;  // another device's copy
     }
     const std::vector<double> values = executor.read(id);
-    const std::vector<std::int64_t> places = exec::places_in_parameter(plan[id]);
+    const std::vector<std::int64_t> places = places_of(plan[id]);
     for (std::size_t i = 0; i < values.size(); ++i) {
       set_element(tensor, places[i], values[i]);
       there[static_cast<std::size_t>(places[i])] = true;
@@ -114,15 +134,15 @@ Progress restore(const plan::Plan& plan, exec::Executor& executor, const Archive
                     .model = remark(archive, "model"),
                     .optimizer = remark(archive, "optimizer")};
   std::set<std::string> wanted;
-  for_each_kept(plan, [&](const std::string& name, BufferId id, const ParameterPart& part) {
+  for_each_kept(plan, [&](const std::string& name, BufferId id, const Shape& whole) {
     const auto found = archive.tensors.find(name);
     if (found == archive.tensors.end()) {
       throw usage_error("the checkpoint of {} with {} has no {}: was it another model or optimizer?", progress.model,
                         progress.optimizer, name);
     }
-    if (found->second.shape != part.whole || found->second.dtype != plan[id].dtype) {
+    if (found->second.shape != whole || found->second.dtype != plan[id].dtype) {
       throw usage_error("{} is {} of {} in the checkpoint, but {} of {} in this run", name, to_text(found->second.shape),
-                        to_text(found->second.dtype), to_text(part.whole), to_text(plan[id].dtype));
+                        to_text(found->second.dtype), to_text(whole), to_text(plan[id].dtype));
     }
     wanted.insert(name);
   });
@@ -132,9 +152,9 @@ Progress restore(const plan::Plan& plan, exec::Executor& executor, const Archive
                         name);
     }
   }
-  for_each_kept(plan, [&](const std::string& name, BufferId id, const ParameterPart&) {
+  for_each_kept(plan, [&](const std::string& name, BufferId id, const Shape&) {
     const Tensor& tensor = archive.tensors.at(name);
-    const std::vector<std::int64_t> places = exec::places_in_parameter(plan[id]);
+    const std::vector<std::int64_t> places = places_of(plan[id]);
     std::vector<double> values(places.size());
     for (std::size_t i = 0; i < places.size(); ++i) {
       values[i] = element(tensor, places[i]);

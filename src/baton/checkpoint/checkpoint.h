@@ -22,7 +22,7 @@ struct Progress {
 };
 
 /// `block0.weight`, and for slot k of its optimizer state `optimizer.k.block0.weight`: put together from the parts and pieces
-/// that the devices hold.
+/// that the devices hold. The state of a loss scaler is `loss_scale`.
 Archive snapshot(const plan::Plan& plan, const exec::Executor& executor, const Progress& progress);
 
 /// Puts weights and state into an executor, whatever its strategy, and lets it go on behind the checkpoint's last step. A

@@ -18,7 +18,8 @@ using baton::test::usage_sentence;
 /// A way of training one model, ready to run.
 struct Trial {
   Trial(std::string strategy, std::size_t devices, strategy::Layout layout = {}, op::Optimizer optimizer = op::Adam{},
-      std::string model_text = "mlp:7-66-20-33-5-12", std::string backend_name = "cpu")
+      std::string model_text = "mlp:7-66-20-33-5-12", std::string backend_name = "cpu",
+        std::optional<strategy::LossScale> scale = {})
       : model(model::parse_model(model_text)), backend(exec::make_backend(backend_name)) {
     std::vector<cluster::Device> list;
     for (std::size_t d = 0; d < devices; ++d) {
@@ -28,7 +29,10 @@ struct Trial {
     plan = std::make_unique<plan::Plan>(strategy::compile({.model = model,
                                                            .cluster = *cluster,
                                                            .strategy = std::move(strategy),
-                                                           .step = {.global_batch = 8, .optimizer = optimizer},
+                                                           .step = {.global_batch = 8,
+                                                                    .optimizer = optimizer,
+                                                                    .precision = scale ? strategy::Precision::fp16 : strategy::Precision::fp32,
+                                                                    .loss_scale = scale},
                                                            .layout = std::move(layout),
                                                            .target = backend->target()}));
     executor = std::make_unique<exec::Executor>(*plan, *cluster, *backend, exec::DataOptions{.seed = 3, .samples = 50});
@@ -116,6 +120,21 @@ TEST(Checkpoint, OfAnotherModelOrOptimizerIsRefusedAndChangesNothing) {
   EXPECT_TRUE(run.save(0) == before);
   Trial plain("single", 1, {}, op::Sgd{});
   EXPECT_TRUE(says(usage_sentence([&] { restore(*plain.plan, *plain.executor, before); }), "no place for"));
+}
+
+TEST(Checkpoint, HoldsTheLossScaler) {
+  const strategy::LossScale scale{.initial = 1e30, .growth_interval = 3};  // far too high: it is halved until it fits
+  Trial whole("ddp", 2, {}, op::Adam{}, "mlp:7-66-5", "cpu", scale);
+  const std::vector<double> expected = whole.train(90);
+  Trial first("ddp", 2, {}, op::Adam{}, "mlp:7-66-5", "cpu", scale);
+  first.train(60);
+  const Archive archive = first.save(60);
+  ASSERT_TRUE(archive.tensors.contains("loss_scale"));
+  Trial second("ddp", 2, {}, op::Adam{}, "mlp:7-66-5", "cpu", scale);
+  restore(*second.plan, *second.executor, archive);
+  EXPECT_EQ(second.train(30), std::vector<double>(expected.begin() + 60, expected.end()));
+  EXPECT_TRUE(second.save(90) == whole.save(90));
+  EXPECT_LT(expected.back(), expected.front()) << "it never trained";
 }
 
 class CheckpointFolder : public testing::Test {

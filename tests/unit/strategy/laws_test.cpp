@@ -15,13 +15,13 @@ namespace baton::strategy {
 namespace {
 
 plan::Plan plan_of(std::string strategy, std::size_t count, Layout layout = {}, std::string model_text = "mlp:dim=64,depth=12",
-                   std::int64_t batch = 24, op::Optimizer optimizer = op::Adam{}) {
+                   std::int64_t batch = 24, op::Optimizer optimizer = op::Adam{}, Precision precision = Precision::fp32) {
   const model::Model model = model::parse_model(model_text);
   const cluster::Cluster cluster = devices(count);
   return compile({.model = model,
                   .cluster = cluster,
                   .strategy = std::move(strategy),
-                  .step = {.global_batch = batch, .optimizer = optimizer},
+                  .step = {.global_batch = batch, .optimizer = optimizer, .precision = precision},
                   .layout = std::move(layout)});
 }
 
@@ -180,6 +180,30 @@ TEST(Memory, OfZeroFallsAsItsPaperSays) {
     EXPECT_NEAR(at("zero-1"), (4 + 4) * psi + (4 + 8) * psi / n, way);
     EXPECT_NEAR(at("zero-2"), 4 * psi + (4 + 4 + 8) * psi / n, way);
     EXPECT_NEAR(at("zero-3"), (4 + 4 + 8) * psi / n, 2 * way);
+  }
+}
+
+TEST(Memory, OfZeroInMixedPrecisionIsTwoAndTwoAndTwelveBytesAParameterDividedStageByStage) {
+  const double psi = static_cast<double>(model_bytes) / 4;
+  for (const std::size_t count : {2U, 4U, 8U}) {
+    const auto n = static_cast<double>(count);
+    const auto plan = [&](const std::string& strategy) {
+      return plan_of(strategy, count, {.micro_batches = 2}, "mlp:dim=64,depth=12", 2 * static_cast<std::int64_t>(count), op::Adam{},
+                     Precision::bf16);
+    };
+    EXPECT_EQ(persistent(plan("ddp")), static_cast<std::int64_t>(12 * psi));
+    EXPECT_NEAR(static_cast<double>(persistent(plan("zero-1"))), 12 * psi / n, 300);
+    const auto at = [&](const std::string& strategy) { return static_cast<double>(peak(plan(strategy))); };
+    // A device's own pieces are there in 16 bits too, to be gathered from; a few blocks may be on their way.
+    const double way = 4 * static_cast<double>(block_bytes) / 2;
+    const double ways = 2 * way + 2 * psi / n;
+    EXPECT_NEAR(at("ddp"), (2 + 2 + 12) * psi, way);
+    EXPECT_NEAR(at("zero-1"), (2 + 2) * psi + 12 * psi / n, ways);
+    EXPECT_NEAR(at("zero-2"), 2 * psi + (2 + 12) * psi / n, ways);
+    EXPECT_NEAR(at("zero-3"), (2 + 2 + 12) * psi / n, ways);
+    // On the wire half as much as in float32.
+    EXPECT_EQ(sent(plan("ddp")), static_cast<std::int64_t>(count - 1) * model_bytes);
+    EXPECT_EQ(sent(plan("zero-1")), sent(plan("ddp")));
   }
 }
 
