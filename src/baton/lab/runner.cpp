@@ -1,15 +1,18 @@
 #include "baton/lab/runner.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <utility>
 
 #include "baton/base/error.h"
 #include "baton/base/text.h"
 #include "baton/exec/clock.h"
 #include "baton/lab/pulse.h"
+#include "baton/lab/rows.h"
 
 namespace baton::lab {
 namespace {
@@ -29,13 +32,67 @@ Json parse_value(std::string_view text) {
   return std::string(text);
 }
 
+std::string word(const Json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
+
 std::string describe(const Point& point) {
   std::string text;
   for (const auto& [axis, value] : point.items()) {
-    text += fmt::format("{}{}={}", text.empty() ? "" : " ", axis,
-                        value.is_string() ? value.get<std::string>() : value.dump());
+    text += fmt::format("{}{}={}", text.empty() ? "" : " ", axis, word(value));
   }
   return text;
+}
+
+/// "mlp:dim=8,depth=2, batch 64": the values that a row has of these axes.
+std::string describe(const Json& row, const std::vector<std::string>& axes) {
+  std::string text;
+  for (const std::string& axis : axes) {
+    const Json& value = row[axis];
+    text += (text.empty() ? "" : ", ") + (value.is_string() ? word(value) : axis + " " + word(value));
+  }
+  return text;
+}
+
+/// The axes with several values that the experiment does not compare by itself, since its presets have one value of each. What
+/// is derived and found is of rows that agree in them.
+std::vector<std::string> group_axes(const Experiment& experiment, const std::vector<Point>& points) {
+  std::vector<std::string> axes;
+  for (const Axis& axis : experiment.axes) {
+    if (axis.quick.size() <= 1 && axis.full.size() <= 1 && values_of(points, axis.name).size() > 1) {
+      axes.push_back(axis.name);
+    }
+  }
+  return axes;
+}
+
+/// The experiment with the groups in its table and told apart in its plots.
+std::shared_ptr<const Experiment> show_groups(const Experiment& experiment, const std::vector<std::string>& axes,
+                                              std::vector<Json>& rows) {
+  auto shown = std::make_shared<Experiment>(experiment);
+  std::vector<Column> columns;
+  for (const std::string& axis : axes) {
+    const bool known = std::any_of(shown->columns.begin(), shown->columns.end(), [&](const Column& column) { return column.key == axis; });
+    if (!known) {
+      columns.push_back({axis, axis, std::all_of(rows.begin(), rows.end(), [&](const Json& row) { return row[axis].is_number(); })
+                                         ? Format::number
+                                         : Format::text});
+    }
+  }
+  shown->columns.insert(shown->columns.begin(), columns.begin(), columns.end());
+  for (Plot& plot : shown->plots) {
+    std::vector<std::string> apart;
+    std::copy_if(axes.begin(), axes.end(), std::back_inserter(apart),
+                 [&](const std::string& axis) { return axis != plot.x && axis != plot.series; });
+    if (apart.empty()) {
+      continue;
+    }
+    const std::string series = std::exchange(plot.series, fmt::format("{}{}{}", fmt::join(apart, "_"), plot.series.empty() ? "" : "_", plot.series));
+    for (Json& row : rows) {
+      if (plot.series != apart[0]) {
+        row[plot.series] = describe(row, apart) + (row.contains(series) ? ", " + word(row[series]) : "");
+      }
+    }
+  }
+  return shown;
 }
 
 /// So many points are open side by side at most, and fewer where their memory would take more than half the machine's.
@@ -176,29 +233,56 @@ std::vector<Json> measure(const Experiment& experiment, const std::vector<Point>
 Result conclude(std::shared_ptr<const Experiment> which, const std::vector<Point>& points, std::vector<Json> records,
                 std::string command, Preset preset) {
   const Experiment& experiment = *which;
-  Result result{std::move(which), {}, {}, {}, std::move(command), preset};
+  Result result{which, {}, {}, {}, std::move(command), preset};
+  const std::vector<std::string> axes = group_axes(experiment, points);
+  struct Group {
+    std::string name;
+    Point point;
+    std::vector<Json> rows;
+  };
+  std::vector<Group> groups;
+  std::vector<Json> refused;
   for (std::size_t i = 0; i < points.size(); ++i) {
     if (records[i].is_null()) {
       continue;
     }
+    const std::string name = describe(points[i], axes);
     if (records[i].contains("timeline") && !records[i]["timeline"].is_null()) {
       result.timelines.push_back(records[i]["timeline"]);
+      if (!name.empty()) {
+        Json& label = result.timelines.back()["label"];
+        label = name + ": " + word(label);
+      }
     }
     records[i].erase("timeline");
     Json row = points[i];
     row.update(records[i]);
-    result.rows.push_back(std::move(row));
-  }
-  std::vector<Json> measured;
-  std::vector<Json> refused;
-  for (Json& row : result.rows) {
-    (row.contains("reason") ? refused : measured).push_back(row);
-  }
-  if (!measured.empty()) {
-    if (experiment.derive) {
-      experiment.derive(measured);
+    if (row.contains("reason")) {
+      refused.push_back(std::move(row));
+      continue;
     }
-    result.findings = experiment.findings(measured);
+    auto group = std::find_if(groups.begin(), groups.end(), [&](const Group& one) { return one.name == name; });
+    if (group == groups.end()) {
+      group = groups.insert(groups.end(), {name, points[i], {}});
+    }
+    group->rows.push_back(std::move(row));
+  }
+  for (Group& group : groups) {
+    if (experiment.derive) {
+      experiment.derive(group.rows);
+    }
+    for (const std::string& sentence : experiment.findings(group.rows)) {
+      result.findings.push_back(group.name.empty() ? sentence : group.name + ": " + sentence);
+    }
+    for (Json& row : group.rows) {
+      for (const std::string& axis : axes) {
+        row[axis] = group.point[axis];  // which what is derived need not have kept
+      }
+      result.rows.push_back(std::move(row));
+    }
+  }
+  if (!axes.empty()) {
+    result.experiment = show_groups(experiment, axes, result.rows);
   }
   std::vector<std::pair<std::string, std::int64_t>> reasons;
   for (const Json& row : refused) {
@@ -213,7 +297,6 @@ Result conclude(std::shared_ptr<const Experiment> which, const std::vector<Point
   for (const auto& [reason, count] : reasons) {
     result.findings.push_back(fmt::format("{} point{} could not be measured here: {}.", count, count == 1 ? "" : "s", reason));
   }
-  result.rows = std::move(measured);
   result.rows.insert(result.rows.end(), refused.begin(), refused.end());
   return result;
 }

@@ -12,7 +12,7 @@ namespace baton::lab {
 
 /// What an experiment came to. Everything that is shown of it is made from this.
 struct Result {
-  std::shared_ptr<const Experiment> experiment;
+  std::shared_ptr<const Experiment> experiment;  // with the groups in its table and plots, where there are any
   std::vector<Json> rows;
   std::vector<std::string> findings;
   std::vector<Json> timelines;
@@ -40,7 +40,8 @@ using Keep = std::function<void(const Point& point, const Json& record, bool fin
 std::vector<Json> measure(const Experiment& experiment, const std::vector<Point>& points, const Settings& settings,
                           const std::map<std::string, Json>& known, const Keep& keep, const Progress& progress);
 
-/// Rows, findings and timelines out of records.
+/// Rows, findings and timelines out of records. Where several values are set of an axis that the experiment's presets have one
+/// of, they make groups: what is derived and found is of one group, and says which.
 Result conclude(std::shared_ptr<const Experiment> experiment, const std::vector<Point>& points, std::vector<Json> records,
                 std::string command, Preset preset);
 

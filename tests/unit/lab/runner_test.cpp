@@ -302,6 +302,78 @@ TEST(Conclude, TimelinesLeaveTheRows) {
   EXPECT_FALSE(result.rows[0].contains("timeline"));
 }
 
+/// Strong scaling of two models: one scales perfectly, the other not at all.
+Result two_models() {
+  const Experiment& experiment = experiment_by_id("strong-scaling");
+  AxisValues values;
+  parse_axis_values("model=mlp:dim=8,depth=2;mlp:dim=16,depth=2", values);
+  parse_axis_values("devices=1,2", values);
+  const std::vector<Point> all = points(experiment, Preset::quick, values);
+  const Json timeline{{"timeline", {{"label", "ddp on 1"}}}};
+  return conclude(std::make_shared<const Experiment>(experiment), all,
+                  {test::with(test::trained(8, 1), timeline), test::trained(4, 2), test::trained(100, 1), test::trained(100, 2)}, "",
+                  Preset::quick);
+}
+
+TEST(Groups, WhatIsFoundIsOfRowsThatAgreeInAxesTheExperimentDoesNotCompare) {
+  const std::vector<std::string> findings = two_models().findings;
+  ASSERT_FALSE(findings.empty());
+  EXPECT_TRUE(says(findings.front(), "mlp:dim=8,depth=2: Is it linear? Nearly: 2 workers are 2.00 times as fast as 1"));
+  bool second = false;
+  for (const std::string& sentence : findings) {
+    second = second || sentence.find("mlp:dim=16,depth=2: Is it linear? No: 2 workers are 1.00 times") == 0;
+    EXPECT_TRUE(sentence.starts_with("mlp:dim=8,depth=2: ") || sentence.starts_with("mlp:dim=16,depth=2: ")) << sentence;
+  }
+  EXPECT_TRUE(second);
+}
+
+TEST(Groups, AreInTheTableThePlotsAndTheTimelines) {
+  const Result result = two_models();
+  EXPECT_EQ(result.experiment->columns.front().key, "model");
+  EXPECT_EQ(result.experiment->columns.size(), experiment_by_id("strong-scaling").columns.size() + 1);
+  ASSERT_EQ(result.rows.size(), 4U);
+  EXPECT_EQ(result.rows[1]["speedup"], 2.0);
+  EXPECT_EQ(result.rows[3]["speedup"], 1.0);
+  for (const Plot& plot : result.experiment->plots) {
+    EXPECT_EQ(plot.series, "model");
+  }
+  ASSERT_EQ(result.timelines.size(), 1U);
+  EXPECT_EQ(result.timelines[0]["label"], "mlp:dim=8,depth=2: ddp on 1");
+}
+
+TEST(Groups, OfSeveralAxesAreNamedByAllOfThemAndStandBesideASeries) {
+  Experiment experiment = scripted();
+  experiment.axes = {{"batch", "", {1}, {1}}, {"model", "", {"a"}, {"a"}}, {"kind", "", {"x", "y"}, {"x"}}};
+  experiment.plots = {{.x = "value", .series = "kind"}, {.x = "batch"}};
+  experiment.derive = [](std::vector<Json>& rows) {
+    for (Json& row : rows) {
+      row = {{"kind", row["kind"]}, {"value", rows.size()}};
+    }
+  };
+  AxisValues values;
+  parse_axis_values("batch=1,2", values);
+  parse_axis_values("model=a,b", values);
+  const std::vector<Point> all = points(experiment, Preset::quick, values);
+  const Result result = conclude(std::make_shared<const Experiment>(experiment), all,
+                                 std::vector<Json>(all.size(), Json{{"value", 1}}), "", Preset::quick);
+  EXPECT_EQ(result.findings, (std::vector<std::string>{"batch 1, a: 2 measured", "batch 1, b: 2 measured", "batch 2, a: 2 measured",
+                                                       "batch 2, b: 2 measured"}));
+  ASSERT_EQ(result.rows.size(), 8U);
+  EXPECT_EQ(result.rows[7]["batch"], 2) << "what derived rows do not keep is put back";
+  EXPECT_EQ(result.rows[7]["value"], 2);
+  EXPECT_EQ(result.rows[7][result.experiment->plots[0].series], "batch 2, b, y");
+  EXPECT_EQ(result.experiment->plots[1].series, "model") << "the axis that a plot is drawn against tells no lines apart";
+}
+
+TEST(Groups, ThereAreNoneWhereEachSuchAxisHasOneValue) {
+  const Experiment& experiment = experiment_by_id("strong-scaling");
+  const auto kept = std::make_shared<const Experiment>(experiment);
+  const Result result = conclude(kept, points(experiment, Preset::quick, {}),
+                                 {test::trained(8, 1), test::trained(4, 2), test::trained(2, 4)}, "", Preset::quick);
+  EXPECT_EQ(result.experiment, kept);
+  EXPECT_TRUE(result.findings.front().starts_with("Is it linear?"));
+}
+
 // Devices
 
 Settings on_cores(std::vector<int> cores) {
