@@ -239,6 +239,7 @@ Result conclude(std::shared_ptr<const Experiment> which, const std::vector<Point
     std::string name;
     Point point;
     std::vector<Json> rows;
+    std::vector<std::string> findings;
   };
   std::vector<Group> groups;
   std::vector<Json> refused;
@@ -263,7 +264,7 @@ Result conclude(std::shared_ptr<const Experiment> which, const std::vector<Point
     }
     auto group = std::find_if(groups.begin(), groups.end(), [&](const Group& one) { return one.name == name; });
     if (group == groups.end()) {
-      group = groups.insert(groups.end(), {name, points[i], {}});
+      group = groups.insert(groups.end(), {name, points[i], {}, {}});
     }
     group->rows.push_back(std::move(row));
   }
@@ -271,9 +272,7 @@ Result conclude(std::shared_ptr<const Experiment> which, const std::vector<Point
     if (experiment.derive) {
       experiment.derive(group.rows);
     }
-    for (const std::string& sentence : experiment.findings(group.rows)) {
-      result.findings.push_back(group.name.empty() ? sentence : group.name + ": " + sentence);
-    }
+    group.findings = experiment.findings(group.rows);
     for (Json& row : group.rows) {
       for (const std::string& axis : axes) {
         row[axis] = group.point[axis];  // which what is derived need not have kept
@@ -281,6 +280,22 @@ Result conclude(std::shared_ptr<const Experiment> which, const std::vector<Point
       result.rows.push_back(std::move(row));
     }
   }
+  std::vector<std::string> common;  // what holds for every group is said once
+  const auto everywhere = [&](const std::string& sentence) {
+    return std::all_of(groups.begin(), groups.end(), [&](const Group& group) {
+      return std::find(group.findings.begin(), group.findings.end(), sentence) != group.findings.end();
+    });
+  };
+  for (const Group& group : groups) {
+    for (const std::string& sentence : group.findings) {
+      if (!everywhere(sentence)) {
+        result.findings.push_back(group.name + ": " + sentence);
+      } else if (&group == &groups.front()) {
+        common.push_back(sentence);
+      }
+    }
+  }
+  result.findings.insert(result.findings.end(), common.begin(), common.end());
   if (!axes.empty()) {
     result.experiment = show_groups(experiment, axes, result.rows);
   }

@@ -347,8 +347,11 @@ TEST(Groups, OfSeveralAxesAreNamedByAllOfThemAndStandBesideASeries) {
   experiment.plots = {{.x = "value", .series = "kind"}, {.x = "batch"}};
   experiment.derive = [](std::vector<Json>& rows) {
     for (Json& row : rows) {
-      row = {{"kind", row["kind"]}, {"value", rows.size()}};
+      row = {{"kind", row["kind"]}, {"of", row["batch"]}, {"value", rows.size()}};
     }
+  };
+  experiment.findings = [](const std::vector<Json>& rows) {
+    return std::vector<std::string>{std::to_string(rows.size()) + " measured", "batch " + rows[0]["of"].dump()};
   };
   AxisValues values;
   parse_axis_values("batch=1,2", values);
@@ -356,8 +359,9 @@ TEST(Groups, OfSeveralAxesAreNamedByAllOfThemAndStandBesideASeries) {
   const std::vector<Point> all = points(experiment, Preset::quick, values);
   const Result result = conclude(std::make_shared<const Experiment>(experiment), all,
                                  std::vector<Json>(all.size(), Json{{"value", 1}}), "", Preset::quick);
-  EXPECT_EQ(result.findings, (std::vector<std::string>{"batch 1, a: 2 measured", "batch 1, b: 2 measured", "batch 2, a: 2 measured",
-                                                       "batch 2, b: 2 measured"}));
+  EXPECT_EQ(result.findings, (std::vector<std::string>{"batch 1, a: batch 1", "batch 1, b: batch 1", "batch 2, a: batch 2",
+                                                       "batch 2, b: batch 2", "2 measured"}))
+      << "what holds for every group is said once";
   ASSERT_EQ(result.rows.size(), 8U);
   EXPECT_EQ(result.rows[7]["batch"], 2) << "what derived rows do not keep is put back";
   EXPECT_EQ(result.rows[7]["value"], 2);
