@@ -35,7 +35,7 @@ struct LabWords {
 
 lab::Preset parse_preset(const std::string& text) {
   if (canonical(text) != "quick" && canonical(text) != "full") {
-    throw usage_error("unknown preset '{}': choose quick or full", text);
+    throw usage_error("unknown preset '{}'{}: choose quick or full", text, did_you_mean(text, {"quick", "full"}));
   }
   return canonical(text) == "full" ? lab::Preset::full : lab::Preset::quick;
 }
@@ -92,6 +92,25 @@ void write_report(const lab::Store& store) {
   lab::write_whole(store.folder() / "report.html", report::to_page(report));
 }
 
+/// The command that measures one of the experiments again as it was measured, and keeps it in the same place.
+std::string again(const LabWords& words, const std::string& which) {
+  const LabWords usual;
+  std::string command = fmt::format("baton lab run {} --preset {}", which, words.preset);
+  for (const std::string& set : words.sets) {
+    command += " --set " + shell_word(set);
+  }
+  if (words.devices != usual.devices) {
+    command += " --devices " + shell_word(words.devices);
+  }
+  if (!words.limit.empty()) {
+    command += " --time-limit " + shell_word(words.limit);
+  }
+  if (words.out != usual.out) {
+    command += " --out " + shell_word(words.out);
+  }
+  return command;
+}
+
 void run_lab(const LabWords& words, int& exit_code) {
   std::vector<std::shared_ptr<const lab::Experiment>> chosen;
   for (const std::string& id : words.ids) {
@@ -146,18 +165,9 @@ void run_lab(const LabWords& words, int& exit_code) {
   Json printed = Json::array();
   for (std::size_t i = 0; i < chosen.size() && !interrupt.asked(); ++i) {
     const lab::Experiment& experiment = *chosen[i];
-    std::string command = fmt::format("baton lab run {} --preset {}", experiment.id, words.preset);
-    for (const std::string& set : words.sets) {
-      command += fmt::format(" --set '{}'", set);
-    }
-    if (!words.limit.empty()) {
-      command += " --time-limit " + words.limit;
-    }
     const std::map<std::string, Json> known = words.resume ? store.records(experiment.id, true) : std::map<std::string, Json>();
     const bool written = !words.spec.empty() && i + 1 == chosen.size();
-    if (written) {
-      command = fmt::format("baton lab run --spec {}", words.spec);
-    }
+    const std::string command = again(words, written ? "--spec " + shell_word(words.spec) : experiment.id);
     const Json before_resume = words.resume ? store.spec(experiment.id) : Json();
     Json spec{{"experiment", experiment.id},
               {"title", title},

@@ -95,9 +95,14 @@ void print_summary(const lab::Training& run) {
   const trace::Spread spread = trace::spread(run.timed());
   const double samples = static_cast<double>(run.job().request().step.global_batch) /
                          (static_cast<double>(spread.median.count) * 1e-9);
-  fmt::print("\nStep time over {} steps (measured; the first {} dropped as warm-up)\n", run.timed().size(), run.warmup());
-  fmt::print("  median {}   mean {} ± {}   p5 {}   p95 {}   {:.0f} samples/s\n", to_text(spread.median),
-             to_text(spread.mean), to_text(spread.std), to_text(spread.p5), to_text(spread.p95), samples);
+  const std::size_t steps = run.timed().size();
+  fmt::print("\nStep time over {} step{} (measured; the first {} dropped as warm-up)\n", steps, steps == 1 ? "" : "s", run.warmup());
+  if (steps == 1) {
+    fmt::print("  {}   {:.0f} samples/s\n", to_text(spread.median), samples);
+  } else {
+    fmt::print("  median {}   mean {} ± {}   p5 {}   p95 {}   {:.0f} samples/s\n", to_text(spread.median), to_text(spread.mean),
+               to_text(spread.std), to_text(spread.p5), to_text(spread.p95), samples);
+  }
   fmt::print("Loss {:.6g} at the first step, {:.6g} at the last\n", run.losses().front(), run.losses().back());
   if (!run.roundings().empty()) {
     const exec::Rounding gradients = exec::sum(run.roundings(), plan::Role::gradient);

@@ -11,6 +11,7 @@
 #include "baton/base/error.h"
 #include "baton/base/text.h"
 #include "commands.h"
+#include "terminal.h"
 
 namespace baton::app {
 namespace {
@@ -41,10 +42,6 @@ std::vector<std::string> arguments(int argc, char** argv) {
   return list;
 }
 
-std::string quoted(const std::string& word) {
-  return word.find_first_of(" \t'\"$&;|<>*?()") == std::string::npos ? word : "'" + word + "'";
-}
-
 int complain(const std::string& sentence, int code) {
   std::fputs(("baton: " + sentence + "\n").c_str(), stderr);  // not fmt, which would throw where nobody listens
   return code;
@@ -56,14 +53,38 @@ void require_command(const CLI::App& program, const std::string& word) {
     names.push_back(command->get_name());
   }
   if (std::find(names.begin(), names.end(), word) == names.end()) {
-    throw usage_error("there is no command '{}': choose {}", word, either(names));
+    throw usage_error("there is no command '{}'{}: choose {}", word, did_you_mean(word, names), either(names));
   }
+}
+
+/// Says which word the command does not know.
+std::string unexpected(const CLI::App& program) {
+  const CLI::App* command = &program;
+  std::string path = program.get_name();
+  while (!command->get_subcommands().empty()) {
+    command = command->get_subcommands().front();
+    path += " " + command->get_name();
+  }
+  const std::string word = program.remaining(true).at(0);
+  std::vector<std::string> names;
+  if (word.starts_with("-")) {
+    for (const CLI::Option* option : command->get_options()) {
+      for (const std::string& name : option->get_lnames()) {
+        names.push_back("--" + name);
+      }
+    }
+  } else {
+    for (const CLI::App* one : command->get_subcommands({})) {
+      names.push_back(one->get_name());
+    }
+  }
+  return fmt::format("{} does not know '{}'{}: see {} --help", path, word, did_you_mean(word, names), path);
 }
 
 int run(int argc, char** argv) {
   command_line() = "baton";
   for (int i = 1; i < argc; ++i) {
-    command_line() += " " + quoted(argv[i]);
+    command_line() += " " + shell_word(argv[i]);
   }
   int exit_code = 0;
   CLI::App program("Baton: a laboratory for parallel deep learning", "baton");
@@ -92,6 +113,8 @@ int run(int argc, char** argv) {
     return exit_code;
   } catch (const CLI::Success& asked) {
     return program.exit(asked);
+  } catch (const CLI::ExtrasError&) {
+    return complain(unexpected(program), 2);
   } catch (const CLI::ParseError& error) {
     return complain(fmt::format("{} (see baton --help)", error.what()), 2);
   } catch (const Error& error) {

@@ -15,7 +15,7 @@ constexpr std::size_t one_by_one = 8;
 
 std::string device_table(const lab::Training& run) {
   const std::vector<plan::Totals> totals = plan::totals_by_device(run.plan());
-  Table table({"device", "busy", "idle", "of which waiting", "exposed comm.", "memory", "sent/step", "received/step"});
+  Table table({"device", "busy", "waiting", "exposed comm.", "delayed", "rest", "memory", "sent/step", "received/step"});
   std::vector<std::string> alike;  // the cells of the row under way
   std::size_t first = 0;
   const auto finish = [&](std::size_t end) {
@@ -27,7 +27,7 @@ std::string device_table(const lab::Training& run) {
   for (std::size_t d = 0; d < totals.size(); ++d) {
     const trace::DeviceTime& time = run.device_times()[d];
     const auto part = [&](Nanoseconds of) { return lab::percent(lab::share(of, run.traced())); };
-    std::vector<std::string> cells{part(time.busy), part(time.idle), part(time.waiting), part(time.exposed),
+    std::vector<std::string> cells{part(time.busy), part(time.waiting), part(time.exposed), part(time.delayed), part(time.rest()),
                                    to_text(run.peak()[d]), to_text(totals[d].work.sent), to_text(totals[d].work.received)};
     if (d > first && (totals.size() <= one_by_one || cells != alike)) {
       finish(d);

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cctype>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -14,6 +15,7 @@
 #include <iterator>
 
 #include "baton/base/error.h"
+#include "baton/base/text.h"
 #include "baton/exec/clock.h"
 #include "baton/lab/store.h"
 
@@ -22,6 +24,12 @@ namespace baton::app {
 namespace {
 
 std::atomic<bool> interrupted{false};
+
+/// "12.5 ms", "-3"; also "-" alone, which stands for no number.
+bool begins_as_number(const std::string& cell) {
+  const std::size_t first = cell.find_first_not_of("+-");
+  return first == std::string::npos || (first <= 1 && std::isdigit(static_cast<unsigned char>(cell[first])) != 0);
+}
 
 }  // namespace
 
@@ -39,18 +47,23 @@ Table::Table(std::vector<std::string> heading) { rows_.push_back(std::move(headi
 void Table::row(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
 
 std::string Table::text() const {
-  std::vector<std::size_t> widths(rows_[0].size(), 0);
-  for (const std::vector<std::string>& row : rows_) {
-    for (std::size_t c = 0; c < row.size(); ++c) {
-      widths[c] = std::max(widths[c], row[c].size());
+  const std::size_t columns = rows_[0].size();
+  std::vector<std::size_t> widths(columns, 0);
+  std::vector<bool> numbers(columns, true);
+  for (std::size_t r = 0; r < rows_.size(); ++r) {
+    for (std::size_t c = 0; c < columns; ++c) {
+      widths[c] = std::max(widths[c], display_width(rows_[r][c]));
+      numbers[c] = numbers[c] && (r == 0 || begins_as_number(rows_[r][c]));
     }
   }
   std::string out;
   for (const std::vector<std::string>& row : rows_) {
-    for (std::size_t c = 0; c < row.size(); ++c) {
-      out += c == 0 ? fmt::format("{:<{}}", row[c], widths[c]) : fmt::format("  {:>{}}", row[c], widths[c]);
+    std::string line;
+    for (std::size_t c = 0; c < columns; ++c) {
+      const std::string space(widths[c] - display_width(row[c]), ' ');
+      line += (c == 0 ? "" : "  ") + (numbers[c] ? space + row[c] : row[c] + space);
     }
-    out += '\n';
+    out += line.substr(0, line.find_last_not_of(' ') + 1) + '\n';
   }
   return out;
 }
@@ -102,6 +115,17 @@ void check_writable(const std::string& path) {
   }
   close(file);
   std::remove(temporary.c_str());
+}
+
+std::string shell_word(const std::string& word) {
+  if (!word.empty() && word.find_first_of(" \t\n'\"\\$&;|<>*?()[]{}`#~!") == std::string::npos) {
+    return word;
+  }
+  std::string quoted = "'";
+  for (const char c : word) {
+    quoted += c == '\'' ? "'\\''" : std::string(1, c);
+  }
+  return quoted + "'";
 }
 
 std::string read_file(const std::string& path) {

@@ -8,7 +8,7 @@
 
 namespace baton::app {
 
-/// Columns of text, the first aligned left, the others right.
+/// Columns, numbers aligned right and text left: a column whose cells all begin as numbers do holds numbers.
 class Table {
  public:
   explicit Table(std::vector<std::string> heading);
@@ -51,6 +51,9 @@ class Interrupt {
 void write_output(const std::string& path, const std::string& text);
 /// Throws what `write_output` would throw, before the work that it is to keep has begun.
 void check_writable(const std::string& path);
+
+/// A word as a shell takes it for one.
+std::string shell_word(const std::string& word);
 
 /// The whole of a file; a usage error where it cannot be read.
 std::string read_file(const std::string& path);

@@ -354,6 +354,103 @@ TEST_F(Cli, ComparesPrecisionsInAnExperiment) {
   }
 }
 
+TEST_F(Cli, SaysWhatWasLikelyMeant) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"train --stepz 3", "baton train does not know '--stepz' (did you mean --steps?): see baton train --help"},
+      {"trian", "'trian' (did you mean train?)"},
+      {"lab runn timing", "baton lab does not know 'runn' (did you mean run?)"},
+      {"lab run strong-scalling", "(did you mean strong-scaling?)"},
+      {"lab run delay --set delay_m=1", "(did you mean delay_ms?)"},
+      {"plan --strategy layer", "(did you mean layers?)"},
+      {"plan --model mpl:dim=8,depth=2", "(did you mean mlp?)"},
+      {"plan --strategy 1f1b --devices cpu:2 --schedule gpip", "(did you mean gpipe?)"},
+      {"plan --optimizer adm", "(did you mean adam?)"},
+      {"simulate --cluster dgx-a10", "(did you mean dgx-a100?)"},
+  };
+  for (const auto& [arguments, sentence] : cases) {
+    const Outcome outcome = run(arguments);
+    EXPECT_EQ(outcome.code, 2) << arguments;
+    EXPECT_NE(outcome.err.find(sentence), std::string::npos) << outcome.err;
+    EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
+  }
+  EXPECT_EQ(run("train --zzzzzzzz").err.find("did you mean"), std::string::npos);
+}
+
+/// The lines of a text.
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) {
+    lines.push_back(line);
+  }
+  return lines;
+}
+
+TEST_F(Cli, TheStepOfADeviceIsDividedWithoutARest) {
+  const Outcome outcome = run("train --model mlp:dim=64,depth=4 --strategy ddp --devices cpu:2 --batch 16 --steps 12 --quiet --delay "
+                              "before=backward,rank=0,ms=2");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  int devices = 0;
+  for (const std::string& line : lines_of(outcome.out)) {
+    if (line.find(" %") != std::string::npos) {
+      std::istringstream cells(line);
+      std::string name;
+      cells >> name;
+      double sum = 0;
+      double share = 0;
+      std::string sign;
+      for (int part = 0; part < 5; ++part) {
+        cells >> share >> sign;
+        EXPECT_EQ(sign, "%") << line;
+        sum += share;
+      }
+      EXPECT_NEAR(sum, 100, 0.3) << line;
+      ++devices;
+    }
+  }
+  EXPECT_EQ(devices, 2) << outcome.out;
+  for (const char* heading : {"busy", "waiting", "exposed comm.", "delayed", "rest"}) {
+    EXPECT_NE(outcome.out.find(heading), std::string::npos) << heading;
+  }
+}
+
+TEST_F(Cli, OneStepHasNoSpread) {
+  const Outcome one = run("train --model mlp:dim=16,depth=2 --steps 1 --warmup 0 --quiet");
+  ASSERT_EQ(one.code, 0) << one.err;
+  EXPECT_NE(one.out.find("over 1 step ("), std::string::npos) << one.out;
+  for (const char* statistic : {"±", "p5", "p95", "median"}) {
+    EXPECT_EQ(one.out.find(statistic), std::string::npos) << one.out;
+  }
+  EXPECT_NE(run("train --model mlp:dim=16,depth=2 --steps 2 --warmup 0 --quiet").out.find("±"), std::string::npos);
+}
+
+TEST_F(Cli, TablesAlignTextLeftAndNumbersRight) {
+  const std::vector<std::string> strategies = lines_of(run("strategies").out);
+  ASSERT_GT(strategies.size(), 2U);
+  const std::size_t column = strategies[0].find("what it does");
+  ASSERT_NE(column, std::string::npos);
+  for (std::size_t line = 1; line < 4; ++line) {
+    EXPECT_EQ(strategies[line].substr(column - 2, 2), "  ") << strategies[line];
+    EXPECT_NE(strategies[line][column], ' ') << strategies[line];
+  }
+  const std::vector<std::string> devices = lines_of(run("plan --strategy ddp --devices cpu:2").out);
+  ASSERT_GT(devices.size(), 3U);
+  EXPECT_TRUE(devices[2].ends_with("  memory")) << devices[2];
+  EXPECT_EQ(devices[3].size(), devices[2].size()) << "the last column holds numbers, which end together";
+}
+
+TEST_F(Cli, TheCommandThatMeasuresAgainKeepsWhatWasAsked) {
+  const Outcome outcome = run("lab run split --set dim=16,32 --time-limit 10ms --out 'my runs'");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("Again: baton lab run split --preset quick --set dim=16,32 --time-limit 10ms --out 'my runs'\n"),
+            std::string::npos)
+      << outcome.out;
+  std::ofstream(folder_ / "mine.toml") << "[job]\nmodel = \"mlp:dim=16,depth=2\"\n[axes]\nbatch = [4, 8]\n";
+  EXPECT_NE(run("lab run --spec mine.toml --set batch=4 --time-limit 10ms").out.find(
+                "Again: baton lab run --spec mine.toml --preset quick --set batch=4 --time-limit 10ms\n"),
+            std::string::npos);
+}
+
 TEST_F(Cli, ListsEveryExperimentOfTheCourse) {
   const std::string list = run("lab list").out;
   for (const char* id : {"timing", "strong-scaling", "comm-vs-compute", "dp-vs-ddp", "delay", "batch-scaling", "imbalance", "accumulate",

@@ -120,7 +120,8 @@ Blueprint find(std::string_view text) {
     }
     names.push_back(known.name);
   }
-  throw usage_error("unknown cluster '{}': choose {}, or a file of your own that ends in .toml", text, either(names));
+  throw usage_error("unknown cluster '{}'{}: choose {}, or a file of your own that ends in .toml", text, did_you_mean(text, names),
+                    either(names));
 }
 
 }  // namespace

@@ -255,7 +255,7 @@ void set_word(JobWords& words, std::string_view name, std::string value) {
     }
     names.push_back(field.name);
   }
-  throw usage_error("a job has no '{}': choose {}", name, either(names));
+  throw usage_error("a job has no '{}'{}: choose {}", name, did_you_mean(name, names), either(names));
 }
 
 Job::Job(const JobWords& words, cluster::Machine machine)

@@ -129,7 +129,7 @@ std::vector<Point> points(const Experiment& experiment, Preset preset, const Axi
       names.push_back(axis.name);
     }
     if (std::none_of(names.begin(), names.end(), [&](const std::string& known) { return axis_name(known) == name; })) {
-      throw usage_error("experiment {} has no axis '{}': it has {}", experiment.id, name,
+      throw usage_error("experiment {} has no axis '{}'{}: it has {}", experiment.id, name, did_you_mean(name, names),
                         names.empty() ? "none" : either(names));
     }
   }

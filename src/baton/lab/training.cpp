@@ -154,6 +154,7 @@ Json Training::result(const std::string& command) const {
                        {"exposed_communication", share(time.exposed, traced_)},
                        {"overlapped_communication", share(time.overlapped, traced_)},
                        {"delayed", share(time.delayed, traced_)},
+                       {"rest", share(time.rest(), traced_)},
                        {"peak_bytes", d < peak_.size() ? peak_[d].count : 0},
                        {"sent_bytes", totals[d].work.sent.count},
                        {"received_bytes", totals[d].work.received.count}});

@@ -84,14 +84,16 @@ const std::vector<Kind>& zoo() {
 Model parse_model(std::string_view text) {
   const std::size_t colon = text.find(':');
   const std::string name = canonical(text.substr(0, colon));
+  std::vector<std::string> names;
   std::vector<std::string> forms;
   for (const Kind& kind : zoo()) {
     if (kind.name == name) {
       return kind.parse(colon == std::string_view::npos ? std::string_view() : text.substr(colon + 1));
     }
+    names.push_back(kind.name);
     forms.push_back(kind.forms);
   }
-  throw usage_error("unknown model '{}': write {}", text, either(forms));
+  throw usage_error("unknown model '{}'{}: write {}", text, did_you_mean(name, names), either(forms));
 }
 
 }  // namespace baton::model

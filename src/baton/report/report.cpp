@@ -15,14 +15,8 @@ namespace {
 using lab::Format;
 using lab::Json;
 
-/// The number of characters a terminal shows, for text in UTF-8.
-std::size_t width(const std::string& text) {
-  return static_cast<std::size_t>(
-      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
-}
-
 std::string padded(const std::string& text, std::size_t to, bool left) {
-  const std::string space(to - std::min(to, width(text)), ' ');
+  const std::string space(to - std::min(to, display_width(text)), ' ');
   return left ? text + space : space + text;
 }
 
@@ -52,7 +46,7 @@ std::string bullet(const std::string& sentence, std::size_t columns) {
     bool first = true;
     for (const std::string_view word : split(paragraph, ' ')) {
       const std::string text(word);
-      if (!first && width(line) + 1 + width(text) > columns) {
+      if (!first && display_width(line) + 1 + display_width(text) > columns) {
         flush();
         line = text;
       } else {
@@ -114,7 +108,7 @@ std::string to_terminal(const lab::Result& result) {
   std::vector<std::size_t> widths(table[0].size(), 0);
   for (const std::vector<std::string>& row : table) {
     for (std::size_t c = 0; c < row.size(); ++c) {
-      widths[c] = std::max(widths[c], width(row[c]));
+      widths[c] = std::max(widths[c], display_width(row[c]));
     }
   }
   for (std::size_t r = 0; r < table.size(); ++r) {

@@ -50,7 +50,7 @@ const Schedule& schedule_by_name(std::string_view name) {
     }
     names.push_back(schedule.name);
   }
-  throw usage_error("unknown schedule '{}': choose {}", name, either(names));
+  throw usage_error("unknown schedule '{}'{}: choose {}", name, did_you_mean(name, names), either(names));
 }
 
 }  // namespace baton::schedule

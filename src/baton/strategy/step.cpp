@@ -13,7 +13,7 @@ namespace {
 std::size_t index_of(const std::vector<std::string>& names, std::string_view name, std::string_view what) {
   const auto found = std::find(names.begin(), names.end(), canonical(name));
   if (found == names.end()) {
-    throw usage_error("unknown {} '{}': choose {}", what, name, either(names));
+    throw usage_error("unknown {} '{}'{}: choose {}", what, name, did_you_mean(name, names), either(names));
   }
   return static_cast<std::size_t>(found - names.begin());
 }
@@ -33,7 +33,7 @@ Loss loss_by_name(std::string_view name) {
   if (wanted == "cross-entropy") {
     return Loss::cross_entropy;
   }
-  throw usage_error("unknown loss '{}': choose {}", name, either(loss_names()));
+  throw usage_error("unknown loss '{}'{}: choose {}", name, did_you_mean(name, loss_names()), either(loss_names()));
 }
 
 std::string_view to_text(Loss loss) { return loss_names()[static_cast<std::size_t>(loss)]; }

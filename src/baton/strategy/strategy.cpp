@@ -280,7 +280,7 @@ const Strategy& strategy_by_name(std::string_view name) {
       return strategy_by_name(schedule.name);
     }
   }
-  throw usage_error("unknown strategy '{}': choose {}", name, either(names));
+  throw usage_error("unknown strategy '{}'{}: choose {}", name, did_you_mean(name, names), either(names));
 }
 
 schedule::Grid grid_of(const Request& request) {

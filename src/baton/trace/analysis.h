@@ -8,8 +8,7 @@
 
 namespace baton::trace {
 
-/// Where one device's step went. busy + idle is the step; idle is delayed + exposed + waiting + the rest (nothing to
-/// do, and the executor's own time).
+/// Where one device's step went. busy + idle is the step; idle is delayed + exposed + waiting + the rest.
 struct DeviceTime {
   Nanoseconds busy;           // a computation ran
   Nanoseconds idle;           // none did:
@@ -18,6 +17,9 @@ struct DeviceTime {
   Nanoseconds waiting;        //   it had come to a meeting and others had not
   Nanoseconds communication;  // bytes were on their way, whether or not a computation ran
   Nanoseconds overlapped;     // both at once
+
+  /// Of the idle time, what is none of the three: nothing to do, and the executor's own time.
+  Nanoseconds rest() const { return idle - delayed - exposed - waiting; }
 
   DeviceTime& operator+=(const DeviceTime& other);
 };

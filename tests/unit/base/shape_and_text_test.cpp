@@ -95,5 +95,27 @@ TEST(Errors, ABugNamesItsPlaceAndItsValues) {
   }
 }
 
+TEST(DidYouMean, TheNearestNameIsOffered) {
+  const std::vector<std::string> names{"single", "dp", "ddp", "strong-scaling", "timing"};
+  EXPECT_EQ(did_you_mean("singel", names), " (did you mean single?)") << "two letters swapped are one slip";
+  EXPECT_EQ(did_you_mean("dpd", names), " (did you mean dp?)");
+  EXPECT_EQ(did_you_mean("Strong_Scalin", names), " (did you mean strong-scaling?)");
+  EXPECT_EQ(did_you_mean("stro", names), " (did you mean strong-scaling?)") << "it begins so";
+}
+
+TEST(DidYouMean, NothingIsOfferedWhereNoneIsNear) {
+  EXPECT_EQ(did_you_mean("magic", {"single", "dp", "ddp"}), "");
+  EXPECT_EQ(did_you_mean("x", {"y"}), "") << "all of it would have to change";
+  EXPECT_EQ(did_you_mean("", {"dp"}), "");
+  EXPECT_EQ(did_you_mean("dp", {}), "");
+  EXPECT_EQ(did_you_mean(std::string(1'000'000, 'a'), {"ddp"}), "");
+}
+
+TEST(DisplayWidth, CountsCharactersAndNotBytes) {
+  EXPECT_EQ(display_width("1.70×"), 5U);
+  EXPECT_EQ(display_width("p−1"), 3U);
+  EXPECT_EQ(display_width(""), 0U);
+}
+
 }  // namespace
 }  // namespace baton

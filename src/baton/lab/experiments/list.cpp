@@ -28,7 +28,7 @@ const Experiment& experiment_by_id(std::string_view id) {
     }
     ids.push_back(experiment.id);
   }
-  throw usage_error("unknown experiment '{}': choose {}", id, either(ids));
+  throw usage_error("unknown experiment '{}'{}: choose {}", id, did_you_mean(id, ids), either(ids));
 }
 
 std::string_view to_text(Format format) {

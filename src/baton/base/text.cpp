@@ -1,0 +1,47 @@
+#include "baton/base/text.h"
+
+namespace baton {
+namespace {
+
+/// How many letters must be put in, left out, replaced or swapped with their neighbour to make one word of the other.
+std::size_t edits(std::string_view a, std::string_view b) {
+  std::vector<std::vector<std::size_t>> cost(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
+  for (std::size_t i = 0; i <= a.size(); ++i) {
+    for (std::size_t j = 0; j <= b.size(); ++j) {
+      if (i == 0 || j == 0) {
+        cost[i][j] = i + j;
+        continue;
+      }
+      cost[i][j] = std::min({cost[i - 1][j] + 1, cost[i][j - 1] + 1, cost[i - 1][j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1)});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
+        cost[i][j] = std::min(cost[i][j], cost[i - 2][j - 2] + 1);
+      }
+    }
+  }
+  return cost[a.size()][b.size()];
+}
+
+}  // namespace
+
+std::string did_you_mean(std::string_view word, const std::vector<std::string>& names) {
+  constexpr std::size_t longest = 64;  // nobody mistypes more
+  const std::string wanted = canonical(word.substr(0, longest));
+  const std::string* nearest = nullptr;
+  std::size_t least = std::max<std::size_t>(1, wanted.size() / 3) + 1;  // fewer edits than this
+  for (const std::string& name : names) {
+    const bool begun = wanted.size() >= 3 && canonical(name).starts_with(wanted);
+    const std::size_t distance = begun ? 1 : edits(wanted, canonical(name));
+    if (distance < least && distance < std::max(wanted.size(), name.size())) {
+      least = distance;
+      nearest = &name;
+    }
+  }
+  return nearest == nullptr ? "" : " (did you mean " + *nearest + "?)";
+}
+
+std::size_t display_width(std::string_view text) {
+  return static_cast<std::size_t>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
+}
+
+}  // namespace baton
