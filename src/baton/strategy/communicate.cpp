@@ -187,7 +187,8 @@ plan::Draft add_transfers(plan::Draft draft) {
       check(draft[id].device == task.device, "a task of device {} writes buffer {} of device {}", task.device.value,
             id.value, draft[id].device.value);
       written_behind[id.index()] = i + 1;
-      std::erase_if(copies, [&](const auto& entry) { return entry.first.first == id; });  // what was sent is stale
+      const auto stale = copies.lower_bound({id, DeviceId(0)});  // what was sent of it
+      copies.erase(stale, std::find_if(stale, copies.end(), [&](const auto& entry) { return entry.first.first != id; }));
     }
   }
   insertions.apply(draft);

@@ -169,15 +169,13 @@ TEST(Trace, CarriesTheBytesOfEachTaskAndAnalysisReadsIt) {
   EXPECT_EQ(path[1].end - path[1].start, Nanoseconds(107));
 }
 
-plan::Plan compiled(const std::string& strategy, const cluster::Cluster& cluster, std::int64_t blocks,
-                    std::vector<strategy::DelayRequest> delays = {}) {
-  const model::Model model = model::mlp(std::vector<std::int64_t>(static_cast<std::size_t>(blocks) + 1, 16));
+plan::Plan compiled(const std::string& strategy, const cluster::Cluster& cluster) {
+  const model::Model model = model::mlp(std::vector<std::int64_t>(9, 16));
   return strategy::compile({.model = model,
                             .cluster = cluster,
                             .strategy = strategy,
                             .step = {.global_batch = 64},
-                            .layout = {.bucket = Bytes(1), .first_bucket = Bytes(1)},
-                            .delays = std::move(delays)});
+                            .layout = {.bucket = Bytes(1), .first_bucket = Bytes(1)}});
 }
 
 TEST(Walk, EveryStrategyRunsInOrderOnEveryKindOfClusterAndTwiceTheSame) {
@@ -188,7 +186,7 @@ TEST(Walk, EveryStrategyRunsInOrderOnEveryKindOfClusterAndTwiceTheSame) {
                                                shared(4, slow(10)), shared(4, std::nullopt, true)};
   for (const cluster::Cluster& cluster : clusters) {
     for (const strategy::Strategy& strategy : strategy::strategies()) {
-      const plan::Plan plan = compiled(strategy.name, cluster, 8);
+      const plan::Plan plan = compiled(strategy.name, cluster);
       Simulator simulator(plan, cluster, cost);
       trace::StepTrace step;
       simulator.run(step);
@@ -213,30 +211,6 @@ TEST(Walk, EveryStrategyRunsInOrderOnEveryKindOfClusterAndTwiceTheSame) {
         ASSERT_EQ(step.events[t].end, again.events[t].end);
       }
     }
-  }
-}
-
-TEST(Theory, TheNaiveSplitLeavesEveryDeviceIdleForAllButOneShareOfTheStep) {
-  // A weight's gradient is computed while the baton is already with the block before, so it does not count here.
-  const cost::Uniform cost({{"linear", Nanoseconds(1000)}, {"relu_backward", Nanoseconds(2000)}});
-  for (const std::int64_t p : {1, 2, 3, 8, 64}) {
-    const cluster::Cluster cluster = free_links(static_cast<std::size_t>(p));
-    const plan::Plan plan = compiled("layers", cluster, p);
-    const trace::StepTrace step = simulate(plan, cluster, cost);
-    for (const trace::DeviceTime& time : trace::device_times(plan, step)) {
-      EXPECT_EQ((time.idle * p).count, (step.duration * (p - 1)).count) << p;
-    }
-  }
-}
-
-TEST(Theory, AnInjectedDelayFollowsAmdahl) {
-  const cost::Uniform cost({{"linear", Nanoseconds(1000)}, {"linear_backward_weight", Nanoseconds(2000)}});
-  for (const std::int64_t p : {1, 2, 4, 8}) {
-    // The work of a replica is the same whatever p, so here p replicas do p times the work in the time of one.
-    const cluster::Cluster cluster = free_links(static_cast<std::size_t>(p));
-    const plan::Plan plan = compiled("ddp", cluster, 4,
-                                     {{.before = plan::Phase::backward, .rank = -1, .duration = Nanoseconds(5000)}});
-    EXPECT_EQ(simulate(plan, cluster, cost).duration, Nanoseconds(4 * 3000 + 5000)) << p;
   }
 }
 
