@@ -29,6 +29,9 @@ struct LabWords {
   std::string json;
   std::string limit;
   std::string spec;
+  std::string cluster;
+  std::string what_if;
+  bool simulate = false;
   bool resume = false;
   bool pdf = false;
 };
@@ -49,6 +52,16 @@ std::string spec_id(const std::string& path) {
     }
   }
   return id;
+}
+
+/// Leaves out what cannot be simulated, or says so where it was asked for by name.
+void keep_simulated(std::vector<std::shared_ptr<const lab::Experiment>>& chosen, bool all) {
+  std::erase_if(chosen, [&](const auto& experiment) {
+    if (experiment->by_losses && !all) {
+      throw usage_error("experiment {} looks at losses, which only training gives: run it without --simulate", experiment->id);
+    }
+    return experiment->by_losses;
+  });
 }
 
 /// Prints the page into report.pdf beside it.
@@ -105,6 +118,12 @@ std::string again(const LabWords& words, const std::string& which) {
   if (!words.limit.empty()) {
     command += " --time-limit " + shell_word(words.limit);
   }
+  if (words.simulate || !words.cluster.empty()) {
+    command += " --simulate --cluster " + shell_word(words.cluster.empty() ? "machine" : words.cluster);
+  }
+  if (!words.what_if.empty()) {
+    command += " --what-if " + shell_word(words.what_if);
+  }
   if (words.out != usual.out) {
     command += " --out " + shell_word(words.out);
   }
@@ -127,11 +146,21 @@ void run_lab(const LabWords& words, int& exit_code) {
       chosen.push_back(std::make_shared<const lab::Experiment>(experiment));
     }
   }
+  const bool simulate = words.simulate || !words.cluster.empty();
+  if (simulate) {
+    keep_simulated(chosen, all);
+  } else if (!words.what_if.empty()) {
+    throw usage_error("--what-if asks for a simulation: add --simulate");
+  }
   lab::AxisValues sets;
   for (const std::string& set : words.sets) {
     lab::parse_axis_values(set, sets);
   }
   lab::Settings settings{.preset = parse_preset(words.preset), .devices = words.devices, .machine = cluster::probe()};
+  if (simulate) {
+    settings.cluster = words.cluster.empty() ? "machine" : words.cluster;
+    settings.what_if = words.what_if;
+  }
   if (words.devices != "cpu") {
     throw usage_error("the laboratory runs on cpu devices, and an experiment says how many; '{}' is not among them", words.devices);
   }
@@ -144,7 +173,7 @@ void run_lab(const LabWords& words, int& exit_code) {
     points.push_back(lab::points(*experiment, settings.preset, sets));
     total += points.back().size();
   }
-  const std::string name = all ? "lab" : chosen.size() == 1 ? chosen[0]->id : "selection";
+  const std::string name = (all ? "lab" : chosen.size() == 1 ? chosen[0]->id : "selection") + (simulate ? "-simulated" : "");
   fs::path folder = words.resume ? lab::latest_run_folder(words.out, name) : fs::path();
   if (folder.empty()) {
     folder = lab::new_run_folder(words.out, name);
@@ -157,10 +186,11 @@ void run_lab(const LabWords& words, int& exit_code) {
     std::fflush(stdout);
   }
   const cluster::Cluster whole(cluster::parse_devices("cpu", settings.machine));
-  const std::string title = all ? "Parallel deep learning, measured" : chosen.size() == 1 ? chosen[0]->title : "Experiments";
+  const std::string title = all && simulate ? "Parallel deep learning, simulated on " + settings.cluster
+                            : all ? "Parallel deep learning, measured" : chosen.size() == 1 ? chosen[0]->title : "Experiments";
   const std::string created = report::time_text();
   const Interrupt interrupt;
-  ProgressBar bar("measuring", 1000, true);
+  ProgressBar bar(simulate ? "simulating" : "measuring", 1000, true);
   std::size_t before = 0;
   Json printed = Json::array();
   for (std::size_t i = 0; i < chosen.size() && !interrupt.asked(); ++i) {
@@ -282,6 +312,9 @@ void add_lab_flags(CLI::App& command, LabWords& words) {
   command.add_option("-d,--devices", words.devices, "the kind of device")->capture_default_str();
   command.add_option("--set", words.sets, "other values for an axis, as devices=1,2; repeatable")->allow_extra_args(false);
   command.add_option("--out", words.out, "folder for the results")->capture_default_str();
+  command.add_flag("--simulate", words.simulate, "say what it would cost instead of measuring it");
+  command.add_option("--cluster", words.cluster, "simulate on machine (this one), a name from `baton clusters` or a file");
+  command.add_option("--what-if", words.what_if, "simulate what would be, as compute=2x,link=0.5x,latency=+10us");
   command.add_option("--time-limit", words.limit, "for one point, as 2s");
   command.add_option("--json", words.json, "write the results to a file, or to standard output with -");
   command.add_flag("--pdf", words.pdf, "print the report as PDF too (needs Chromium)");

@@ -13,6 +13,8 @@ void add_train_command(CLI::App& program, int& exit_code);
 void add_simulate_command(CLI::App& program);
 void add_clusters_command(CLI::App& program);
 void add_calibrate_command(CLI::App& program);
+void add_predict_command(CLI::App& program, int& exit_code);
+void add_search_command(CLI::App& program, int& exit_code);
 void add_lab_command(CLI::App& program, int& exit_code);
 void add_report_command(CLI::App& program);
 void add_compare_command(CLI::App& program);

@@ -98,6 +98,8 @@ int run(int argc, char** argv) {
   add_simulate_command(program);
   add_clusters_command(program);
   add_calibrate_command(program);
+  add_predict_command(program, exit_code);
+  add_search_command(program, exit_code);
   add_lab_command(program, exit_code);
   add_report_command(program);
   add_compare_command(program);

@@ -35,7 +35,7 @@ std::string device_table(const lab::Training& run) {
     alike = std::move(cells);
   }
   finish(totals.size());
-  return table.text();
+  return table.text() + (run.copies() == 1 ? "" : fmt::format("each for {} that do the same\n", run.copies()));
 }
 
 }  // namespace baton::app

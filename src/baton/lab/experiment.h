@@ -97,6 +97,8 @@ struct Experiment {
   std::function<void(std::vector<Json>& rows)> derive;
   /// Sentences made from the rows.
   std::function<std::vector<std::string>(const std::vector<Json>& rows)> findings;
+  /// What it finds is in the losses, which only training gives: it cannot be simulated.
+  bool by_losses = false;
 };
 
 /// Every experiment, in the order of the course.

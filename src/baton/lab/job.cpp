@@ -41,6 +41,8 @@ std::string list_schedules() {
 }
 
 constexpr std::string_view this_machine = "machine";
+/// Of fewer devices one would rather see each.
+constexpr std::size_t fold_beyond = 64;
 
 bool is_imagined(const JobWords& words) { return !words.cluster.empty() && canonical(words.cluster) != this_machine; }
 
@@ -241,6 +243,7 @@ const std::vector<JobField>& job_fields() {
       {"samples", &JobWords::samples, "samples in the data set; 0: the same batch every step"},
       {"cluster", &JobWords::cluster, "simulate: machine (this one), a name from `baton clusters`, NAME+NETWORK, or a file"},
       {"what-if", &JobWords::what_if, "simulate: what would be, as compute=2x,link=0.5x,latency=+10us"},
+      {"fold", &JobWords::fold, "simulate: write out one of many equal replicas: auto (beyond 64 devices), always or never"},
   };
   return fields;
 }
@@ -281,6 +284,17 @@ Job::Job(const JobWords& words, cluster::Machine machine)
   if (samples_ > 0 && samples_ < request_.step.global_batch) {
     throw usage_error("--samples is {}, but a batch alone takes {}", samples_, request_.step.global_batch);
   }
+}
+
+std::optional<strategy::Folded> Job::fold() const {
+  const std::string word = canonical(words_.fold);
+  if (word != "auto" && word != "always" && word != "never") {
+    throw usage_error("--fold is '{}': choose auto, always or never", words_.fold);
+  }
+  if (!imagined() || word == "never" || (word == "auto" && cluster_.size() <= fold_beyond)) {
+    return std::nullopt;
+  }
+  return strategy::fold(request_);
 }
 
 bool Job::imagined() const { return is_imagined(words_); }

@@ -9,6 +9,7 @@
 #include "baton/cluster/machine.h"
 #include "baton/exec/backend.h"
 #include "baton/model/model.h"
+#include "baton/strategy/fold.h"
 #include "baton/strategy/strategy.h"
 
 namespace baton::lab {
@@ -47,6 +48,7 @@ struct JobWords {
   std::string samples = "0";
   std::string cluster;  // none: this machine, and for real
   std::string what_if;
+  std::string fold = "auto";
 };
 
 /// One of them: its name (the flag without dashes), where it is kept and what it means.
@@ -82,6 +84,8 @@ class Job {
   bool simulated() const { return !words_.cluster.empty(); }
   /// and whether that of another machine.
   bool imagined() const;
+  /// One of its replicas for all, where they are alike and its words ask for that; otherwise nothing.
+  std::optional<strategy::Folded> fold() const;
   /// What its plan is held against before it runs: kernels only where it runs here.
   plan::Limits limits(const plan::Plan& plan) const;
   /// "4 devices share 2 cores ...", or nothing.

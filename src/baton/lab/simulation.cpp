@@ -5,12 +5,23 @@
 #include "baton/cost/roofline.h"
 #include "baton/cost/scaled.h"
 #include "baton/sim/crowded.h"
-#include "baton/sim/simulate.h"
 
 namespace baton::lab {
 
-Simulation::Simulation(const Job& job, const plan::Plan& plan, const Calibration::Progress& progress)
-    : job_(job), plan_(plan), what_if_(parse_what_if(job.words().what_if)) {
+cluster::Cluster written_out(const cluster::Cluster& cluster, const sim::StandsFor& stands_for) {
+  if (stands_for.empty()) {
+    return cluster;
+  }
+  std::vector<cluster::Device> devices;
+  for (const std::vector<DeviceId>& list : stands_for) {
+    devices.push_back(cluster.device(list[0]));
+  }
+  return cluster::Cluster(std::move(devices), cluster.emulated_link(), cluster.wiring());
+}
+
+Simulation::Simulation(const Job& job, const plan::Plan& plan, sim::StandsFor stands_for,
+                       const Calibration::Progress& progress)
+    : job_(job), plan_(plan), stands_for_(std::move(stands_for)), what_if_(parse_what_if(job.words().what_if)) {
   if (!job.imagined()) {
     calibration_ = std::make_unique<Calibration>(job.machine(), job.backend());
     calibration_->measure(plan, job.cluster(), job.backend(), false, progress);
@@ -20,8 +31,9 @@ Simulation::Simulation(const Job& job, const plan::Plan& plan, const Calibration
 trace::StepTrace Simulation::step(const WhatIf& what_if) const {
   const cluster::Cluster cluster = changed(job_.cluster(), what_if);
   if (!calibration_) {
-    const cost::Roofline roofline(cluster);
-    return sim::simulate(plan_, cluster, cost::Scaled(roofline, what_if.compute, what_if.link));
+    const cluster::Cluster written = written_out(cluster, stands_for_);
+    const cost::Roofline roofline(written);
+    return sim::simulate(plan_, cluster, cost::Scaled(roofline, what_if.compute, what_if.link), stands_for_);
   }
   const std::string where = calibration_->where();
   const cost::Measured alone(calibration_->times(plan_, 1), cluster, where);

@@ -7,6 +7,7 @@
 #include "baton/lab/calibration.h"
 #include "baton/lab/job.h"
 #include "baton/lab/what_if.h"
+#include "baton/sim/simulate.h"
 #include "baton/trace/trace.h"
 
 namespace baton::lab {
@@ -15,8 +16,10 @@ namespace baton::lab {
 /// cluster with the figures of its file.
 class Simulation {
  public:
-  /// Times what has not been timed yet, where this machine is simulated. Job and plan must outlive it.
-  Simulation(const Job& job, const plan::Plan& plan, const Calibration::Progress& progress = {});
+  /// Times what has not been timed yet, where this machine is simulated. Job and plan must outlive it. Where the plan is
+  /// folded, `stands_for` says how.
+  Simulation(const Job& job, const plan::Plan& plan, sim::StandsFor stands_for = {},
+             const Calibration::Progress& progress = {});
 
   trace::StepTrace step() const { return step(what_if_); }
   trace::StepTrace step(const WhatIf& what_if) const;
@@ -28,9 +31,13 @@ class Simulation {
  private:
   const Job& job_;
   const plan::Plan& plan_;
+  sim::StandsFor stands_for_;
   WhatIf what_if_;
   std::unique_ptr<Calibration> calibration_;  // of this machine
 };
+
+/// The devices that a folded plan is written for: the first of those that each stands for.
+cluster::Cluster written_out(const cluster::Cluster& cluster, const sim::StandsFor& stands_for);
 
 /// What a change of one thing would do to the step, beside what the job's own --what-if asks for.
 struct Sensitivity {

@@ -109,10 +109,10 @@ Json TrainMeasurement::record() const {
   for (std::size_t d = 0; d < totals.size(); ++d) {
     const trace::DeviceTime& time = run.device_times()[d];
     sum += time;
-    all.transfers += totals[d].transfers;
-    all.transfers_forward += totals[d].transfers_forward;
-    all.work.sent += totals[d].work.sent;
-    all.work.flops += totals[d].work.flops;
+    all.transfers += totals[d].transfers * run.copies();
+    all.transfers_forward += totals[d].transfers_forward * run.copies();
+    all.work.sent += totals[d].work.sent * run.copies();
+    all.work.flops += totals[d].work.flops * run.copies();
     peak = std::max(peak, run.peak()[d]);
     devices.push_back({{"name", run.plan().devices()[d]},
                        {"busy", share(time.busy, run.traced())},

@@ -43,19 +43,37 @@ double median_uncertainty(std::vector<Nanoseconds> times) {
 }
 
 Training::Training(const JobWords& words, const cluster::Machine& machine, const Calibration::Progress& progress)
-    : job_(std::make_unique<Job>(words, machine)),
-      plan_(std::make_unique<plan::Plan>(job_->compile())),
-      device_times_(plan_->devices().size()) {
+    : job_(std::make_unique<Job>(words, machine)) {
   if (job_->simulated()) {
-    const plan::Verdict verdict = plan::verify(*plan_, job_->limits(*plan_));
-    plan::require(verdict);
-    arenas_ = verdict.memory.peak;
-    simulation_ = std::make_unique<Simulation>(*job_, *plan_, progress);
+    open_simulation(progress);
   } else {
+    plan_ = std::make_unique<plan::Plan>(job_->compile());
     executor_ = std::make_unique<exec::Executor>(*plan_, job_->cluster(), job_->backend(),
                                                  exec::DataOptions{.seed = job_->seed(), .samples = job_->samples()});
     arenas_ = executor_->arenas();
   }
+  device_times_.resize(plan_->devices().size());
+}
+
+void Training::open_simulation(const Calibration::Progress& progress) {
+  sim::StandsFor stands_for;
+  if (std::optional<strategy::Folded> folded = job_->fold()) {
+    plan_ = std::make_unique<plan::Plan>(std::move(folded->plan));
+    stands_for = std::move(folded->stands_for);
+    copies_ = static_cast<std::int64_t>(stands_for[0].size());
+  } else {
+    plan_ = std::make_unique<plan::Plan>(job_->compile());
+  }
+  plan::Limits limits = job_->limits(*plan_);
+  limits.slice = copies_ > 1;
+  limits.memory.resize(plan_->devices().size());
+  for (std::size_t d = 0; d < stands_for.size(); ++d) {
+    limits.memory[d] = job_->cluster().device(stands_for[d][0]).memory;
+  }
+  const plan::Verdict verdict = plan::verify(*plan_, limits);
+  plan::require(verdict);
+  arenas_ = verdict.memory.peak;
+  simulation_ = std::make_unique<Simulation>(*job_, *plan_, std::move(stands_for), progress);
 }
 
 checkpoint::Archive Training::snapshot() const {
@@ -142,11 +160,12 @@ Json Training::result(const std::string& command) const {
   plan::Totals all;
   for (std::size_t d = 0; d < totals.size(); ++d) {
     const trace::DeviceTime& time = device_times_[d];
-    all.transfers += totals[d].transfers;
-    all.transfers_forward += totals[d].transfers_forward;
-    all.work.sent += totals[d].work.sent;
-    all.work.flops += totals[d].work.flops;
+    all.transfers += totals[d].transfers * copies_;
+    all.transfers_forward += totals[d].transfers_forward * copies_;
+    all.work.sent += totals[d].work.sent * copies_;
+    all.work.flops += totals[d].work.flops * copies_;
     devices.push_back({{"name", plan_->devices()[d]},
+                       {"stands_for", copies_},
                        {"cores", job_->imagined() ? std::vector<int>{} : job_->cluster().devices()[d].cores},
                        {"busy", share(time.busy, traced_)},
                        {"idle", share(time.idle, traced_)},

@@ -26,6 +26,8 @@ class Training {
   const plan::Plan& plan() const { return *plan_; }
 
   bool simulated() const { return simulation_ != nullptr; }
+  /// How many devices each one of the plan stands for: one, unless equal replicas were folded.
+  std::int64_t copies() const { return copies_; }
   /// Of a job that is simulated.
   const Simulation& simulation() const { return *simulation_; }
 
@@ -65,6 +67,7 @@ class Training {
   Json timeline(const std::string& label) const;
 
  private:
+  void open_simulation(const Calibration::Progress& progress);
   exec::RunResult simulate() const;
 
   std::unique_ptr<Job> job_;
@@ -72,6 +75,7 @@ class Training {
   std::unique_ptr<exec::Executor> executor_;  // of the two, one
   std::unique_ptr<Simulation> simulation_;
   std::vector<Bytes> arenas_;
+  std::int64_t copies_ = 1;
   std::vector<double> losses_;
   std::vector<Nanoseconds> step_times_;
   std::vector<Nanoseconds> timed_;

@@ -237,7 +237,7 @@ class Judge {
 
   std::string broken_collective(std::span<const TaskId> members) const {
     const auto* first = std::get_if<Collective>(&plan_[members[0]].action);
-    if (first == nullptr || members.size() != first->size) {
+    if (first == nullptr || (limits_.slice ? members.size() > first->size : members.size() != first->size)) {
       return fmt::format("has {} of its {} members", members.size(), first == nullptr ? 0 : first->size);
     }
     std::vector<bool> ranks(first->size, false);

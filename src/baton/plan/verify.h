@@ -37,6 +37,7 @@ struct Violation {
 struct Limits {
   std::function<bool(const Task&)> has_kernel;
   std::vector<Bytes> memory;  // by device
+  bool slice = false;         // of a larger plan: members of a collective may be elsewhere
 };
 
 /// What was found, and what was worked out on the way: an executor needs both.

@@ -183,24 +183,9 @@ void rooted(Expansion& expansion, const Members& members, const std::vector<Memb
   }
 }
 
-}  // namespace
-
-std::vector<Leg> expand(const plan::Plan& plan, MeetingId meeting, const Links& links, const cluster::Cluster& cluster) {
-  const std::span<const TaskId> tasks = plan.members(meeting);
-  double bytes = 0;
-  for (const BufferId id : plan::payload(plan[tasks[0]])) {
-    bytes += static_cast<double>(plan[id].size().count);
-  }
+std::vector<Leg> expand_one(const Collective* collective, const Members& members, double bytes, const Links& links,
+                            const cluster::Cluster& cluster) {
   Expansion expansion(links, bytes);
-  Members members(tasks.size());
-  for (const TaskId id : tasks) {
-    if (const auto* transfer = std::get_if<plan::Transfer>(&plan[id].action)) {
-      members[transfer->end == plan::Transfer::End::send ? 0 : 1] = plan[id].device;
-    } else {
-      members[std::get<Collective>(plan[id].action).rank] = plan[id].device;
-    }
-  }
-  const auto* collective = std::get_if<Collective>(&plan[tasks[0]].action);
   if (collective == nullptr) {
     expansion.direct({members[0]}, {members[1]}, 1);
     return expansion.legs();
@@ -224,6 +209,63 @@ std::vector<Leg> expand(const plan::Plan& plan, MeetingId meeting, const Links& 
       break;
   }
   return expansion.legs();
+}
+
+/// Several meetings that are alike, as one: each link carries the messages of all.
+std::vector<Leg> side_by_side(const std::vector<std::vector<Leg>>& meetings) {
+  std::vector<Leg> together(meetings[0].size());
+  for (std::size_t leg = 0; leg < together.size(); ++leg) {
+    std::map<std::uint32_t, Load> loads;
+    for (const std::vector<Leg>& meeting : meetings) {
+      together[leg].latency = std::max(together[leg].latency, meeting[leg].latency);
+      for (const Load& load : meeting[leg].loads) {
+        const auto [found, added] = loads.try_emplace(load.link, load);
+        if (!added) {
+          found->second.bytes = std::max(found->second.bytes, load.bytes);
+          found->second.flows += load.flows;
+        }
+      }
+    }
+    for (const auto& [link, load] : loads) {
+      together[leg].loads.push_back(load);
+    }
+  }
+  return together;
+}
+
+}  // namespace
+
+std::vector<Leg> expand(const plan::Plan& plan, MeetingId meeting, const Links& links, const cluster::Cluster& cluster,
+                        const StandsFor& stands_for) {
+  const std::span<const TaskId> tasks = plan.members(meeting);
+  double bytes = 0;
+  for (const BufferId id : plan::payload(plan[tasks[0]])) {
+    bytes += static_cast<double>(plan[id].size().count);
+  }
+  Members members(tasks.size());
+  for (const TaskId id : tasks) {
+    if (const auto* transfer = std::get_if<plan::Transfer>(&plan[id].action)) {
+      members[transfer->end == plan::Transfer::End::send ? 0 : 1] = plan[id].device;
+    } else {
+      members[std::get<Collective>(plan[id].action).rank] = plan[id].device;
+    }
+  }
+  const auto* collective = std::get_if<Collective>(&plan[tasks[0]].action);
+  if (stands_for.empty()) {
+    return expand_one(collective, members, bytes, links, cluster);
+  }
+  if (collective != nullptr && collective->size > tasks.size()) {
+    return expand_one(collective, stands_for[members[0].index()], bytes, links, cluster);
+  }
+  std::vector<std::vector<Leg>> copies;
+  for (std::size_t copy = 0; copy < stands_for[0].size(); ++copy) {
+    Members own;
+    for (const DeviceId member : members) {
+      own.push_back(stands_for[member.index()][copy]);
+    }
+    copies.push_back(expand_one(collective, own, bytes, links, cluster));
+  }
+  return side_by_side(copies);
 }
 
 }  // namespace baton::sim

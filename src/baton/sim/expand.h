@@ -7,11 +7,16 @@
 
 namespace baton::sim {
 
-/// Bytes that go over one link.
+/// Bytes that go over one link; `flows` messages of that size side by side.
 struct Load {
   std::uint32_t link;
   double bytes;
+  double flows = 1;
 };
+
+/// Where a plan's device stands for several of the cluster: by device of the plan, those of the cluster, as many each. Empty:
+/// each for itself.
+using StandsFor = std::vector<std::vector<DeviceId>>;
 
 /// A stretch of a meeting: first its latency passes, then all its loads flow at one pace, so that the most burdened link
 /// decides how long it takes. Legs follow one another.
@@ -31,6 +36,10 @@ struct Leg {
 /// and a transfer takes α + S/β. The latencies of a leg's rounds are taken together before its bytes flow; a ring's
 /// broadcast is one of many small pieces. Hierarchical is a ring within every node, rings between the nodes (one for each
 /// place in a node, each with its part), and a ring within every node again.
-std::vector<Leg> expand(const plan::Plan& plan, MeetingId meeting, const Links& links, const cluster::Cluster& cluster);
+///
+/// Where devices stand for several, a collective that has a member in each of them is one between those; any other meeting is
+/// one of as many that take place at once, in each other's way.
+std::vector<Leg> expand(const plan::Plan& plan, MeetingId meeting, const Links& links, const cluster::Cluster& cluster,
+                        const StandsFor& stands_for = {});
 
 }  // namespace baton::sim

@@ -85,11 +85,11 @@ struct Engine {
 
 class Simulator::Walk {
  public:
-  Walk(const plan::Plan& plan, const cluster::Cluster& cluster, const cost::CostModel& cost)
+  Walk(const plan::Plan& plan, const cluster::Cluster& cluster, const cost::CostModel& cost, const StandsFor& stands_for)
       : plan_(plan), links_(cluster), traffic_(links_, plan.meeting_count()) {
-    check(plan.devices().size() == cluster.size(), "a plan for {} devices on a cluster of {}", plan.devices().size(),
-          cluster.size());
-    const std::vector<Number> engine_of_device = open_engines(cluster);
+    const std::size_t devices = stands_for.empty() ? cluster.size() : stands_for.size();
+    check(plan.devices().size() == devices, "a plan for {} devices on a cluster of {}", plan.devices().size(), devices);
+    const std::vector<Number> engine_of_device = open_engines(cluster, stands_for);
     nodes_.resize(plan.tasks().size());
     crossing_.resize(nodes_.size());
     for (std::size_t t = 0; t < nodes_.size(); ++t) {
@@ -98,10 +98,10 @@ class Simulator::Walk {
     connect();
     meetings_.resize(plan.meeting_count());
     for (std::size_t m = 0; m < meetings_.size(); ++m) {
-      prepare(MeetingId(m), cluster);
+      prepare(MeetingId(m), cluster, stands_for);
     }
     waits_.resize(nodes_.size());
-    fronts_.resize(cluster.size() * lane_count);
+    fronts_.resize(devices * lane_count);
   }
 
   void run(trace::StepTrace& step) {
@@ -138,11 +138,11 @@ class Simulator::Walk {
   // ------------------------------------------------------------------------------------------------ before a step
 
   /// Devices on the same cores share an engine. Those with lanes apart have none.
-  std::vector<Number> open_engines(const cluster::Cluster& cluster) {
+  std::vector<Number> open_engines(const cluster::Cluster& cluster, const StandsFor& stands_for) {
     std::map<int, Number> of_core;
-    std::vector<Number> of_device(cluster.size(), none);
-    for (std::size_t d = 0; d < cluster.size(); ++d) {
-      const cluster::Device& device = cluster.devices()[d];
+    std::vector<Number> of_device(plan_.devices().size(), none);
+    for (std::size_t d = 0; d < of_device.size(); ++d) {
+      const cluster::Device& device = cluster.device(stands_for.empty() ? DeviceId(d) : stands_for[d][0]);
       if (!device.shared_lanes) {
         continue;
       }
@@ -217,7 +217,7 @@ class Simulator::Walk {
     });
   }
 
-  void prepare(MeetingId id, const cluster::Cluster& cluster) {
+  void prepare(MeetingId id, const cluster::Cluster& cluster, const StandsFor& stands_for) {
     Meeting& meeting = meetings_[id.index()];
     meeting.members = plan_.members(id);
     if (meeting.members.empty()) {
@@ -227,7 +227,7 @@ class Simulator::Walk {
       meeting.copying += nodes_[member.index()].duration;
     }
     if (cluster.wiring()) {
-      meeting.legs = expand(plan_, id, links_, cluster);
+      meeting.legs = expand(plan_, id, links_, cluster, stands_for);
     }
     if (cluster.emulated_link()) {
       meeting.least = cost::link_time(plan_, id, *cluster.emulated_link());
@@ -576,16 +576,18 @@ class Simulator::Walk {
   std::vector<Happening> queue_;     // a heap
 };
 
-Simulator::Simulator(const plan::Plan& plan, const cluster::Cluster& cluster, const cost::CostModel& cost)
-    : walk_(std::make_unique<Walk>(plan, cluster, cost)) {}
+Simulator::Simulator(const plan::Plan& plan, const cluster::Cluster& cluster, const cost::CostModel& cost,
+                     const StandsFor& stands_for)
+    : walk_(std::make_unique<Walk>(plan, cluster, cost, stands_for)) {}
 
 Simulator::~Simulator() = default;
 
 void Simulator::run(trace::StepTrace& step) { walk_->run(step); }
 
-trace::StepTrace simulate(const plan::Plan& plan, const cluster::Cluster& cluster, const cost::CostModel& cost) {
+trace::StepTrace simulate(const plan::Plan& plan, const cluster::Cluster& cluster, const cost::CostModel& cost,
+                          const StandsFor& stands_for) {
   trace::StepTrace step;
-  Simulator(plan, cluster, cost).run(step);
+  Simulator(plan, cluster, cost, stands_for).run(step);
   return step;
 }
 

@@ -5,7 +5,7 @@
 
 namespace baton::sim {
 
-Traffic::Traffic(const Links& links, std::size_t flows) : links_(links), flows_(flows), on_link_(links.size()) {}
+Traffic::Traffic(const Links& links, std::size_t flows) : links_(links), flows_(flows), on_link_(links.size()), sharing_(links.size(), 0) {}
 
 const std::vector<Traffic::Change>& Traffic::begin(std::uint32_t id, const std::vector<Load>& loads, Nanoseconds now) {
   Flow& flow = flows_[id];
@@ -15,6 +15,7 @@ const std::vector<Traffic::Change>& Traffic::begin(std::uint32_t id, const std::
   flow.since = now;
   for (const Load& load : loads) {
     on_link_[load.link].push_back(id);
+    sharing_[load.link] += load.flows;
   }
   changes_.clear();
   ++round_;
@@ -28,6 +29,7 @@ const std::vector<Traffic::Change>& Traffic::end(std::uint32_t id, Nanoseconds n
   ++flow.version;
   for (const Load& load : *flow.loads) {
     std::erase(on_link_[load.link], id);
+    sharing_[load.link] -= load.flows;
   }
   changes_.clear();
   ++round_;
@@ -51,8 +53,7 @@ void Traffic::change(std::uint32_t id, Nanoseconds now) {
   flow.seen = round_;
   double whole = 0;
   for (const Load& load : *flow.loads) {
-    const auto sharing = static_cast<double>(on_link_[load.link].size());
-    whole = std::max(whole, load.bytes * sharing / links_.bandwidth(load.link) * 1e9);
+    whole = std::max(whole, load.bytes * sharing_[load.link] / links_.bandwidth(load.link) * 1e9);
   }
   if (flow.whole > 0) {
     if (whole == flow.whole) {

@@ -42,7 +42,8 @@ class Traffic {
 
   const Links& links_;
   std::vector<Flow> flows_;
-  std::vector<std::vector<std::uint32_t>> on_link_;  // the flows on each
+  std::vector<std::vector<std::uint32_t>> on_link_;  // the flows on each,
+  std::vector<double> sharing_;                      // and how many messages they are
   std::vector<Change> changes_;
   std::uint32_t round_ = 0;
 };

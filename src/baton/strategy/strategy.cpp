@@ -283,6 +283,11 @@ const Strategy& strategy_by_name(std::string_view name) {
   throw usage_error("unknown strategy '{}'{}: choose {}", name, did_you_mean(name, names), either(names));
 }
 
+Axes axes_of(const Request& request) {
+  const Resolved resolved = resolve(request, point_of(request.strategy));
+  return {resolved.dp, resolved.pp, resolved.tp};
+}
+
 schedule::Grid grid_of(const Request& request) {
   if (request.strategy == "single") {
     const cluster::Cluster first({request.cluster.devices()[0]});

@@ -34,6 +34,14 @@ const std::vector<Strategy>& strategies();
 /// Finds one by name; a usage error lists them.
 const Strategy& strategy_by_name(std::string_view name);
 
+/// How many replicas, pipeline devices of a replica and parts of a tensor there are: their product is the number of devices.
+struct Axes {
+  std::int64_t dp = 1;
+  std::int64_t pp = 1;
+  std::int64_t tp = 1;
+};
+/// Of a strategy that spreads over all devices.
+Axes axes_of(const Request& request);
 /// Which action when: one row for each of a replica's pipeline devices, a single one where there is no pipeline.
 schedule::Grid grid_of(const Request& request);
 

@@ -121,7 +121,8 @@ Experiment accumulate() {
                      .y_title = "memory", .y_format = Format::bytes, .series = "precision"}},
           .open = open,
           .derive = derive,
-          .findings = find};
+          .findings = find,
+          .by_losses = true};
 }
 
 }  // namespace baton::lab

@@ -100,6 +100,9 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
                                   number(row, "overlap_ns") > 0              ? "there is some overlap"
                                   : number(row, "transfers_forward") > 0 ? "there is no overlap, one waits while the other works"
                                                                          : "there is but one device"));
+  if (row["losses"].empty()) {  // simulated
+    return sentences;
+  }
   std::string losses;
   for (std::size_t s = 0; s < std::min<std::size_t>(row["losses"].size(), 5); ++s) {
     losses += fmt::format("{}{:.6f}", s == 0 ? "" : ", ", losses_of(row)[s]);

@@ -299,7 +299,8 @@ Experiment four_way_split() {
             }
             note(sentences, rows);
             return sentences;
-          }};
+          },
+          .by_losses = true};
 }
 
 }  // namespace baton::lab

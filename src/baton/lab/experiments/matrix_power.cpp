@@ -5,7 +5,9 @@
 #include "baton/base/error.h"
 #include "baton/lab/experiments/list.h"
 #include "baton/lab/rows.h"
+#include "baton/lab/simulation.h"
 #include "baton/lab/training.h"
+#include "baton/plan/verify.h"
 
 namespace baton::lab {
 namespace {
@@ -13,15 +15,24 @@ namespace {
 class PowerMeasurement final : public Measurement {
  public:
   PowerMeasurement(const Point& point, const Settings& settings)
-      : cluster_(cluster::parse_devices(workers(settings, whole(point, "devices", 1, 4096), 2), settings.machine)),
-        backend_(exec::make_cpu_backend()),
+      : job_(words_for(point, settings), settings.machine),
         power_(whole(point, "power", 1, 1 << 20)),
-        plan_(matrix_power_plan(whole(point, "size", 1, 65536), power_, cores(), backend_->target())),
-        executor_(plan_, cluster_, *backend_) {}
+        plan_(matrix_power_plan(whole(point, "size", 1, 65536), power_, cores(), job_.request().target)) {
+    if (job_.simulated()) {
+      plan::require(plan::verify(plan_, job_.limits(plan_)));
+      simulation_ = std::make_unique<Simulation>(job_, plan_);
+    } else {
+      executor_ = std::make_unique<exec::Executor>(plan_, job_.cluster(), job_.backend());
+    }
+  }
 
   void round(Nanoseconds time) override {
+    if (simulation_) {
+      times_.assign(1, simulation_->step().duration);
+      return;
+    }
     const auto run = [&](std::int64_t steps, std::int64_t warmup) {
-      const exec::RunResult result = executor_.run({.steps = steps, .warmup = warmup});
+      const exec::RunResult result = executor_->run({.steps = steps, .warmup = warmup});
       times_.insert(times_.end(), result.step_times.begin() + warmup, result.step_times.end());
     };
     if (times_.empty()) {
@@ -30,11 +41,11 @@ class PowerMeasurement final : public Measurement {
     run(std::clamp<std::int64_t>(time.count / trace::spread(times_).median.count, 1, 100), 0);
   }
 
-  bool stable(double uncertainty) const override { return median_uncertainty(times_) < uncertainty; }
+  bool stable(double uncertainty) const override { return simulation_ || median_uncertainty(times_) < uncertainty; }
 
   Bytes memory() const override {
     Bytes sum;
-    for (const Bytes arena : executor_.arenas()) {
+    for (const Bytes arena : executor_ ? executor_->arenas() : std::vector<Bytes>{}) {
       sum += arena;
     }
     return sum;
@@ -53,24 +64,32 @@ class PowerMeasurement final : public Measurement {
             {"tflops", static_cast<double>(flops.count) / static_cast<double>(spread.median.count) / 1000},
             {"products", products_needed(power_)},
             {"steps_timed", times_.size()},
-            {"origin", "measured"},
-            {"oversubscribed", cluster_.oversubscribed()}};
+            {"origin", simulation_ ? "simulated" : "measured"},
+            {"oversubscribed", job_.cluster().oversubscribed()}};
   }
 
  private:
   std::vector<std::size_t> cores() const {
     std::vector<std::size_t> list;
-    for (const cluster::Device& device : cluster_.devices()) {
+    for (const cluster::Device& device : job_.cluster().devices()) {
       list.push_back(device.cores.size());
     }
     return list;
   }
 
-  cluster::Cluster cluster_;
-  std::unique_ptr<exec::Backend> backend_;
+  static JobWords words_for(const Point& point, const Settings& settings) {
+    JobWords words;
+    words.devices = workers(settings, whole(point, "devices", 1, 4096), 2);
+    words.cluster = settings.cluster;
+    words.what_if = settings.what_if;
+    return words;
+  }
+
+  Job job_;  // for its devices; what it trains does not matter
   std::int64_t power_;
   plan::Plan plan_;
-  exec::Executor executor_;
+  std::unique_ptr<exec::Executor> executor_;  // of the two, one
+  std::unique_ptr<Simulation> simulation_;
   std::vector<Nanoseconds> times_;
 };
 

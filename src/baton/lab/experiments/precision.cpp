@@ -197,7 +197,8 @@ Experiment precision() {
                      .x_title = "precision", .y_title = "memory", .y_format = Format::bytes}},
           .open = open,
           .derive = derive,
-          .findings = find};
+          .findings = find,
+          .by_losses = true};
 }
 
 }  // namespace baton::lab

@@ -51,7 +51,8 @@ class Profiled final : public TrainMeasurement {
                        {"time_ns", sum.time.count / steps},
                        {"flops", sum.work.flops.count / steps},
                        {"bytes", (sum.work.read + sum.work.written).count / steps},
-                       {"cores", training().job().cluster().devices()[key.first].cores.size()}});
+                       {"cores", training().job().cluster().devices()[key.first].cores.size()},
+                       {"data_sheet_gflops", training().job().cluster().devices()[key.first].speed.rate(DType::f32) * 1e-9}});
     }
     record["kinds"] = kinds;
     return record;
@@ -79,7 +80,8 @@ void derive(std::vector<Json>& rows) {
       const double time = number(kind, "time_ns");
       one["gflops"] = time > 0 ? number(kind, "flops") / time : 0;
       one["gbytes"] = time > 0 ? number(kind, "bytes") / time : 0;
-      const double peak = number(row, "pulse_gflops") * number(kind, "cores");
+      const double data_sheet = kind.value("data_sheet_gflops", 0.0);  // of a machine that is not here
+      const double peak = data_sheet > 0 ? data_sheet : number(row, "pulse_gflops") * number(kind, "cores");
       one["of_peak"] = one["gflops"].get<double>() / peak;
       expanded.push_back(std::move(one));
     }
@@ -102,9 +104,11 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
   const Json& top = rows.front();
   return {fmt::format("The bottleneck is {}: {} of the step on the mean over devices. All matrix products together take {}.", worst->first,
                       percent(worst->second), percent(products)),
-          fmt::format("The largest single entry, {} on {}, runs at {:.1f} GF/s, {} of what fused multiply-adds in registers gave in the same "
-                      "minute, and touches {:.1f} GB/s.",
-                      text(top, "kind"), text(top, "device"), number(top, "gflops"), percent(number(top, "of_peak")), number(top, "gbytes")),
+          fmt::format("The largest single entry, {} on {}, runs at {:.1f} GF/s, {} of {}, and touches {:.1f} GB/s.",
+                      text(top, "kind"), text(top, "device"), number(top, "gflops"), percent(number(top, "of_peak")),
+                      top.value("data_sheet_gflops", 0.0) > 0 ? "its data sheet's rate"
+                                                              : "what fused multiply-adds in registers gave in the same minute",
+                      number(top, "gbytes")),
           fmt::format("Profiling is for this: even if {} took no time at all, the step would at most be {:.2f} times as fast.", worst->first,
                       1 / std::max(0.01, 1 - worst->second))};
 }

@@ -109,7 +109,8 @@ Experiment timing() {
               row["loss_last"] = losses_of(row)[steps - 1];
             }
           },
-          .findings = find};
+          .findings = find,
+          .by_losses = true};
 }
 
 }  // namespace baton::lab

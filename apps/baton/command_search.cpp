@@ -1,0 +1,114 @@
+#include <fmt/format.h>
+
+#include "baton/base/error.h"
+#include "baton/lab/json.h"
+#include "baton/lab/rows.h"
+#include "baton/lab/search.h"
+#include "commands.h"
+#include "options.h"
+#include "terminal.h"
+
+namespace baton::app {
+namespace {
+
+using lab::Json;
+
+struct SearchWords {
+  lab::JobWords job;
+  std::string top = "10";
+  std::string json;
+};
+
+/// The flags that give the split again.
+std::string flags_of(const lab::JobWords& words) {
+  std::string text;
+  for (const lab::JobField& field : lab::job_fields()) {
+    const std::string& word = words.*field.word;
+    if (field.name != "fold" && word != lab::JobWords{}.*field.word) {
+      text += fmt::format(" --{} {}", field.name, word);
+    }
+  }
+  return "baton simulate" + text;
+}
+
+std::vector<std::string> cells(const lab::Found& one) {
+  const auto part = [&](Nanoseconds time) {
+    return lab::percent(static_cast<double>(time.count) / static_cast<double>(std::max<std::int64_t>(1, one.step.count)));
+  };
+  return {one.name, to_text(one.step), to_text(one.memory), part(one.compute), part(one.exposed), part(one.waiting)};
+}
+
+Json to_json(const lab::Found& one) {
+  return {{"name", one.name},           {"step_time_ns", one.step.count}, {"peak_bytes", one.memory.count},
+          {"compute_ns", one.compute.count}, {"exposed_ns", one.exposed.count}, {"waiting_ns", one.waiting.count},
+          {"command", flags_of(one.words)}};
+}
+
+void search(const SearchWords& words, int& exit_code) {
+  const std::int64_t top = parse_integer(words.top, "--top", 1, 1000);
+  check_writable(words.json);
+  const Interrupt interrupt;
+  std::optional<ProgressBar> bar;
+  const lab::SearchResult result = lab::search(words.job, cluster::probe(), [&](std::size_t done, std::size_t total) {
+    if (!bar) {
+      bar.emplace("searching", static_cast<std::int64_t>(total), true);
+    }
+    bar->show(static_cast<std::int64_t>(done));
+    return !interrupt.asked();
+  });
+  bar.reset();
+  if (result.ranked.empty()) {
+    throw usage_error("no split of {} works on {}: {} need more memory than there is, {} are refused", words.job.model,
+                      words.job.cluster, result.too_large, result.refused);
+  }
+  if (words.json != "-") {
+    fmt::print("{} splits simulated on {}, {} left out since others are faster and smaller than they could be, {} do not fit, {} "
+               "are refused\n\n",
+               result.tried, words.job.cluster, result.pruned, result.too_large, result.refused);
+    Table table({"split", "step (simulated)", "memory", "computing", "exposed comm.", "waiting"});
+    for (std::size_t i = 0; i < std::min<std::size_t>(result.ranked.size(), static_cast<std::size_t>(top)); ++i) {
+      table.row(cells(result.ranked[i]));
+    }
+    fmt::print("{}\nThe frontier: nothing is both faster and smaller\n", table.text());
+    Table frontier({"split", "step (simulated)", "memory", "computing", "exposed comm.", "waiting"});
+    for (const std::size_t i : result.frontier) {
+      frontier.row(cells(result.ranked[i]));
+    }
+    fmt::print("{}\n{}\n", frontier.text(), flags_of(result.ranked[0].words));
+    if (result.ranked.size() > 1) {
+      fmt::print("Why not the next: {}\n", lab::why_not(result.ranked[0], result.ranked[1]));
+    }
+  }
+  if (!words.json.empty()) {
+    Json ranked = Json::array();
+    for (const lab::Found& one : result.ranked) {
+      ranked.push_back(to_json(one));
+    }
+    Json object{{"command", command_line()}, {"origin", "simulated"},        {"cluster", words.job.cluster},
+                {"tried", result.tried},     {"pruned", result.pruned},      {"too_large", result.too_large},
+                {"refused", result.refused}, {"complete", result.complete}, {"ranked", ranked},
+                {"frontier", result.frontier}};
+    if (result.ranked.size() > 1) {
+      object["why_not_the_next"] = lab::why_not(result.ranked[0], result.ranked[1]);
+    }
+    write_output(words.json, object.dump(2) + "\n");
+  }
+  if (!result.complete) {
+    fmt::print(stderr, "baton: interrupted; what is shown is of the splits that were reached\n");
+    exit_code = 130;
+  }
+}
+
+}  // namespace
+
+void add_search_command(CLI::App& program, int& exit_code) {
+  CLI::App* command = program.add_subcommand("search", "Find the fastest split of a job over a cluster, and the smallest, by simulation");
+  auto words = std::make_shared<SearchWords>();
+  add_job_flags(*command, words->job);
+  command->add_option("--top", words->top, "so many of the fastest are shown")->capture_default_str();
+  command->add_option("--json", words->json, "write all of them to a file, or to standard output with -");
+  command->footer("\nExample:\n  baton search --model mlp:dim=8192,depth=16 --cluster dgx-a100 --devices 16 --batch 1024 --optimizer adam");
+  command->callback([words, &exit_code] { search(*words, exit_code); });
+}
+
+}  // namespace baton::app

@@ -1,0 +1,274 @@
+#include "baton/lab/search.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "baton/base/error.h"
+#include "baton/lab/rows.h"
+#include "baton/lab/training.h"
+#include "baton/schedule/schedule.h"
+
+namespace baton::lab {
+namespace {
+
+/// A product that is to be tried, and what it cannot beat.
+struct Candidate {
+  JobWords words;
+  std::string name;
+  double least_time = 0;    // nanoseconds
+  double least_memory = 0;  // bytes
+};
+
+struct Product {
+  std::int64_t dp, pp, tp, zero;
+};
+
+/// What bounds are made of.
+class Ground {
+ public:
+  explicit Ground(const Job& job)
+      : devices(static_cast<std::int64_t>(job.cluster().size())),
+        batch(job.request().step.global_batch),
+        speed_(job.cluster().devices()[0].speed),
+        port_(job.cluster().wiring() ? job.cluster().wiring()->port.bandwidth : 0),
+        compute_(parse_what_if(job.words().what_if).compute),
+        parameters_(static_cast<double>(job.model().parameter_count()) * element),
+        states_(static_cast<double>(op::state_slots(job.request().step.optimizer))) {
+    for (const model::Block& block : job.model().blocks()) {
+      for (const model::Parameter& parameter : block.parameters) {
+        if (parameter.shape.rank() == 2) {
+          products_.push_back({static_cast<double>(parameter.shape[0]), static_cast<double>(parameter.shape[1]),
+                               &block == &job.model().blocks()[0] ? 2.0 : 3.0});
+        }
+      }
+    }
+  }
+
+  const std::int64_t devices;
+  const std::int64_t batch;
+
+  /// No step takes less than the products of a device at the efficiency of their largest extents, and its update; nor than
+  /// gradients need through a port.
+  double least_time(const Product& product, std::int64_t micro_batches) const {
+    const auto pieces = static_cast<double>(micro_batches);
+    const double rows = static_cast<double>(batch) / static_cast<double>(product.dp) / pieces;
+    const auto tp = static_cast<double>(product.tp);
+    double computing = 0;
+    for (const Matrix& matrix : products_) {
+      const double extent = std::min({rows, matrix.rows, matrix.columns});
+      const double share = speed_.efficiency * extent / (extent + speed_.half_extent);
+      const double arithmetic = over(2 * rows * matrix.rows * matrix.columns / tp, speed_.rate(DType::f32) * share);
+      const double weights = over(matrix.rows * matrix.columns * element / tp, speed_.memory_bandwidth);
+      computing += matrix.products * pieces * (static_cast<double>(speed_.launch.count) + std::max(arithmetic, weights));
+    }
+    const double part = parameters_ / static_cast<double>(product.pp * product.tp);
+    const auto dp = static_cast<double>(product.dp);
+    const double updating = states_ == 0 ? 0 : over(part * (3 + 2 * states_) / (product.zero > 0 ? dp : 1), speed_.memory_bandwidth);
+    const double moving = over(2 * (dp - 1) / dp * part, port_);
+    return std::max((computing / static_cast<double>(product.pp) + updating) / compute_, moving);
+  }
+
+  /// No device holds less than its part of the parameters and states.
+  double least_memory(const Product& product) const {
+    const auto dp = static_cast<double>(product.dp);
+    const double part = parameters_ / static_cast<double>(product.pp * product.tp);
+    return part / (product.zero == 3 ? dp : 1) + part * states_ / (product.zero > 0 ? dp : 1);
+  }
+
+ private:
+  static constexpr double element = size_of(DType::f32);
+  struct Matrix {
+    double rows, columns;
+    double products;  // forward, gradient of the weights and, but for the first block, of the input
+  };
+  static double over(double amount, double rate) { return rate > 0 ? amount / rate * 1e9 : 0; }
+
+  cluster::Speed speed_;
+  double port_;
+  double compute_;
+  double parameters_;  // bytes
+  double states_;
+  std::vector<Matrix> products_;
+};
+
+std::vector<std::int64_t> divisors(std::int64_t n) {
+  std::vector<std::int64_t> list;
+  for (std::int64_t d = 1; d <= n; ++d) {
+    if (n % d == 0) {
+      list.push_back(d);
+    }
+  }
+  return list;
+}
+
+/// Pieces that a replica's rows are worked off in: none, or for a pipeline once, twice and four times its devices.
+std::vector<std::int64_t> micro_batches(std::int64_t pp, std::int64_t rows) {
+  std::vector<std::int64_t> list;
+  for (const std::int64_t times : {1, 2, 4}) {
+    if (const std::int64_t count = pp == 1 ? times : pp * times; count <= rows) {
+      list.push_back(count);
+    }
+  }
+  return list;
+}
+
+std::string describe(const Product& product, const JobWords& words) {
+  std::string text;
+  const auto add = [&](std::string_view what, std::int64_t count) {
+    text += count > 1 ? fmt::format("{}{} {}", text.empty() ? "" : " x ", what, count) : "";
+  };
+  add("dp", product.dp);
+  add("pp", product.pp);
+  add("tp", product.tp);
+  text = text.empty() ? "one device" : text;
+  text += product.zero > 0 ? fmt::format(", zero {}", product.zero) : "";
+  text += words.schedule.empty() ? "" : ", " + words.schedule;
+  text += words.micro_batches == "1" ? "" : fmt::format(", {} micro-batches", words.micro_batches);
+  text += words.recompute == "none" ? "" : ", recompute " + words.recompute;
+  return text;
+}
+
+std::vector<Candidate> candidates(const JobWords& shared, const Ground& ground) {
+  std::vector<std::string> schedules;
+  for (const schedule::Schedule& schedule : schedule::schedules()) {
+    schedules.push_back(schedule.name);
+  }
+  std::vector<Candidate> list;
+  const auto add = [&](const Product& product, const std::string& schedule, std::int64_t pieces, const std::string& recompute) {
+    Candidate candidate{shared, {}};
+    JobWords& words = candidate.words;
+    words.strategy = ground.devices == 1 ? "single" : "product";
+    if (ground.devices > 1) {
+      words.dp = fmt::format("{}", product.dp);
+      words.pp = fmt::format("{}", product.pp);
+      words.tp = fmt::format("{}", product.tp);
+      words.zero = product.zero > 0 ? fmt::format("{}", product.zero) : "";
+    }
+    words.schedule = schedule;
+    words.micro_batches = fmt::format("{}", pieces);
+    words.recompute = recompute;
+    words.fold = "always";
+    candidate.name = describe(product, words);
+    candidate.least_time = ground.least_time(product, pieces);
+    candidate.least_memory = ground.least_memory(product);
+    list.push_back(std::move(candidate));
+  };
+  for (const std::int64_t pp : divisors(ground.devices)) {
+    for (const std::int64_t tp : divisors(ground.devices / pp)) {
+      const std::int64_t dp = ground.devices / pp / tp;
+      for (std::int64_t zero = 0; zero <= (dp > 1 ? 3 : 0); ++zero) {
+        for (const std::string& schedule : pp > 1 ? schedules : std::vector<std::string>{""}) {
+          for (const std::int64_t pieces : micro_batches(schedule == "naive" ? 1 : pp, ground.batch / dp)) {
+            for (const std::string recompute : {"none", "all"}) {
+              add({dp, pp, tp, zero}, schedule, pieces, recompute);
+            }
+          }
+        }
+      }
+    }
+  }
+  // Those first that may win, so that what they reach rules others out.
+  std::stable_sort(list.begin(), list.end(),
+                   [](const Candidate& a, const Candidate& b) { return a.least_time < b.least_time; });
+  return list;
+}
+
+/// On devices that hold anything: whether the memory it takes is there is asked afterwards.
+Found simulate(const Candidate& candidate, const cluster::Machine& machine) {
+  JobWords words = candidate.words;
+  words.memory = "1024T";
+  Training run(words, machine);
+  run.run(1, 0);
+  Found found{.words = candidate.words, .name = candidate.name, .step = run.timed()[0],
+              .memory = *std::max_element(run.peak().begin(), run.peak().end())};
+  trace::DeviceTime sum;
+  for (const trace::DeviceTime& time : run.device_times()) {
+    sum += time;
+  }
+  const auto devices = static_cast<std::int64_t>(run.device_times().size());
+  const auto mean = [&](Nanoseconds time) { return Nanoseconds(time.count / devices); };
+  found.compute = mean(sum.busy);
+  found.exposed = mean(sum.exposed);
+  found.waiting = mean(sum.waiting);
+  found.other = found.step - found.compute - found.exposed - found.waiting;
+  return found;
+}
+
+bool hopeless(const Candidate& candidate, const std::vector<Found>& found) {
+  return std::any_of(found.begin(), found.end(), [&](const Found& one) {
+    return static_cast<double>(one.step.count) <= candidate.least_time &&
+           static_cast<double>(one.memory.count) <= candidate.least_memory;
+  });
+}
+
+}  // namespace
+
+SearchResult search(const JobWords& shared, const cluster::Machine& machine, const SearchProgress& progress) {
+  const Job job(shared, machine);
+  if (!job.imagined()) {
+    throw usage_error("a search simulates hundreds of splits: give it a cluster with --cluster");
+  }
+  const Ground ground(job);
+  const auto memory = static_cast<double>(job.cluster().devices()[0].memory.count);
+  const std::vector<Candidate> list = candidates(shared, ground);
+  SearchResult result;
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    if (progress && !progress(i, list.size())) {
+      result.complete = false;
+      break;
+    }
+    if (list[i].least_memory > memory) {
+      ++result.too_large;
+    } else if (hopeless(list[i], result.ranked)) {
+      ++result.pruned;
+    } else {
+      ++result.tried;
+      try {
+        Found found = simulate(list[i], machine);
+        if (static_cast<double>(found.memory.count) > memory) {
+          ++result.too_large;
+        } else {
+          result.ranked.push_back(std::move(found));
+        }
+      } catch (const Error&) {
+        ++result.refused;
+      }
+    }
+  }
+  std::stable_sort(result.ranked.begin(), result.ranked.end(), [](const Found& a, const Found& b) {
+    return std::pair(a.step, a.memory) < std::pair(b.step, b.memory);
+  });
+  for (std::size_t i = 0; i < result.ranked.size(); ++i) {
+    if (result.frontier.empty() || result.ranked[i].memory < result.ranked[result.frontier.back()].memory) {
+      result.frontier.push_back(i);
+    }
+  }
+  return result;
+}
+
+std::string why_not(const Found& best, const Found& second) {
+  struct Part {
+    std::string_view name;
+    std::int64_t more;
+  };
+  const std::array<Part, 4> parts{{{"computing", (second.compute - best.compute).count},
+                                   {"communication that nothing hides", (second.exposed - best.exposed).count},
+                                   {"waiting for other devices", (second.waiting - best.waiting).count},
+                                   {"having nothing to do", (second.other - best.other).count}}};
+  const double step = static_cast<double>(best.step.count);
+  std::string text = fmt::format("{} takes {} longer ({} for {})", second.name,
+                                 percent(static_cast<double>((second.step - best.step).count) / step), to_text(second.step),
+                                 to_text(best.step));
+  std::string_view joint = ": of the step, ";
+  for (const Part& part : parts) {
+    if (part.more != 0) {
+      text += fmt::format("{}{:+.1f} % is {}", joint, 100 * static_cast<double>(part.more) / step, part.name);
+      joint = ", ";
+    }
+  }
+  return text + " (the mean over devices).";
+}
+
+}  // namespace baton::lab

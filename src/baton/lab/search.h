@@ -1,0 +1,44 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "baton/lab/job.h"
+
+namespace baton::lab {
+
+/// A way of splitting a job over a cluster, and what a simulated step of it costs.
+struct Found {
+  JobWords words;
+  std::string name;    // "dp 4 x pp 2, 1f1b, 8 micro-batches"
+  Nanoseconds step;
+  Bytes memory;        // of the device that needs most
+  Nanoseconds compute;  // where the step went, the mean over devices:
+  Nanoseconds exposed;
+  Nanoseconds waiting;
+  Nanoseconds other;
+};
+
+struct SearchResult {
+  std::vector<Found> ranked;          // the fastest first
+  std::vector<std::size_t> frontier;  // into `ranked`: none is both faster and smaller
+  std::size_t tried = 0;
+  std::size_t pruned = 0;   // not simulated: another is faster and smaller than this could be
+  std::size_t too_large = 0;  // for the devices' memory
+  std::size_t refused = 0;  // that the model or the batch does not allow
+  bool complete = true;
+};
+
+/// Called before each try; false: stop with what there is.
+using SearchProgress = std::function<bool(std::size_t done, std::size_t total)>;
+
+/// Tries the products of replicas, stages and divided tensors over all devices, with every stage of ZeRO, every schedule,
+/// several numbers of micro-batches, with and without recomputation. `shared` is what all have in common: model, batch,
+/// cluster, devices, optimizer.
+SearchResult search(const JobWords& shared, const cluster::Machine& machine, const SearchProgress& progress = {});
+
+/// Why the second lost: what part of the difference lies in computing, in exposed communication, in waiting and in the rest.
+std::string why_not(const Found& best, const Found& second);
+
+}  // namespace baton::lab

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "baton/plan/plan.h"
+#include "baton/strategy/strategy.h"
+
+namespace baton::strategy {
+
+/// A step whose replicas are all alike, with one of them written out. Collectives between replicas have the size they
+/// would have and one member that is there; pieces of parameters are those of the first of so many. For the simulator: a
+/// loss is scaled as if there were two replicas, which takes no other time.
+struct Folded {
+  plan::Plan plan;
+  /// By device of the plan: the devices of the cluster that it stands for, one of each replica.
+  std::vector<std::vector<DeviceId>> stands_for;
+};
+
+/// Nothing where replicas are not alike (an owner, a batch that does not divide evenly, a delay on one rank, nodes that
+/// replicas do not fill alike) or too few to be worth it. Never compiles more than two of them.
+std::optional<Folded> fold(const Request& request);
+
+}  // namespace baton::strategy
