@@ -100,7 +100,7 @@ struct Law {
   }
   bool is_flag(const Operand& operand) const { return operand.shape == Shape{1} && operand.dtype == DType::f32; }
   bool operator()(const CheckFinite&) const {
-    return !reads.empty() && writes.size() == 1 && is_flag(writes[0]) &&
+    return writes.size() == 1 && is_flag(writes[0]) &&
            std::none_of(reads.begin(), reads.end(), [](const Operand& read) { return read.dtype == DType::i32; });
   }
   bool operator()(const AdjustScale& o) const {
@@ -111,10 +111,13 @@ struct Law {
 /// One floating type throughout, but where the law itself fixes a type: those of labels, losses and a scaler's state, and all
 /// of a cast, a check and an adjustment.
 bool one_type(const Op& op, std::span<const Operand> reads, std::span<const Operand> writes) {
+  if (std::holds_alternative<CheckFinite>(op) || std::holds_alternative<AdjustScale>(op)) {
+    return true;
+  }
   if (reads[0].dtype == DType::i32) {
     return false;
   }
-  if (std::holds_alternative<Cast>(op) || std::holds_alternative<CheckFinite>(op) || std::holds_alternative<AdjustScale>(op)) {
+  if (std::holds_alternative<Cast>(op)) {
     return true;
   }
   const bool labels = std::holds_alternative<CrossEntropy>(op);

@@ -93,7 +93,8 @@ struct Cast {
   bool operator==(const Cast&) const = default;
 };
 
-/// Reads any number of tensors, each of any floating type; writes one float: how many of them hold an infinity or a NaN.
+/// Reads any number of tensors, none included, each of any floating type; writes one float: how many of them hold an infinity or
+/// a NaN.
 struct CheckFinite {
   bool operator==(const CheckFinite&) const = default;
 };

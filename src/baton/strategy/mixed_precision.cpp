@@ -35,17 +35,17 @@ std::size_t gradient_count(const Task& task) {
   return task.writes.size() / (1 + op::state_slots(std::get<Update>(task.action).optimizer));
 }
 
-/// Makes a loss multiply its gradient by the scale; false for any other task.
-bool scale(Task& task) {
+/// Whether a loss multiplies its gradient by the scale; nothing for any other task.
+bool* scaled_loss(Task& task) {
   auto* computes = std::get_if<Compute>(&task.action);
   if (computes == nullptr) {
-    return false;
+    return nullptr;
   }
-  if (auto* loss = std::get_if<op::MeanSquaredError>(&computes->op)) {
-    return loss->scaled = true;
+  if (auto* squares = std::get_if<op::MeanSquaredError>(&computes->op)) {
+    return &squares->scaled;
   }
-  auto* loss = std::get_if<op::CrossEntropy>(&computes->op);
-  return loss != nullptr && (loss->scaled = true);
+  auto* entropy = std::get_if<op::CrossEntropy>(&computes->op);
+  return entropy == nullptr ? nullptr : &entropy->scaled;
 }
 
 /// What one device of a step with loss scaling has.
@@ -53,7 +53,7 @@ struct Scaler {
   BufferId state;
   BufferId flag;
   std::vector<BufferId> gradients;
-  plan::Labels labels;  // of its updates, but for the block
+  plan::Labels labels{.phase = Phase::update};  // as its updates have, but for the block
 };
 
 }  // namespace
@@ -112,7 +112,8 @@ plan::Draft scale_loss(plan::Draft draft, const LossScale& settings) {
   std::size_t first_update = draft.tasks.size();
   for (std::size_t i = 0; i < draft.tasks.size(); ++i) {
     Task& task = draft.tasks[i];
-    if (scale(task)) {
+    if (bool* scaled = scaled_loss(task)) {
+      *scaled = true;
       task.reads.push_back(scaler_of(task.device).state);
     } else if (is_update(task)) {
       first_update = std::min(first_update, i);
@@ -132,9 +133,7 @@ plan::Draft scale_loss(plan::Draft draft, const LossScale& settings) {
 
   std::vector<std::vector<Task>> behind(draft.tasks.size() + 1);
   for (const auto& [device, scaler] : scalers) {
-    check(!scaler.gradients.empty(), "device {} has a loss but updates nothing", device.value);
-    behind[first_update].push_back(
-        compute(op::CheckFinite{}, device, scaler.labels, scaler.gradients, {scaler.flag}));
+    behind[first_update].push_back(compute(op::CheckFinite{}, device, scaler.labels, scaler.gradients, {scaler.flag}));
   }
   if (scalers.size() > 1) {  // one that overflowed makes all skip the step
     const MeetingId meeting = draft.new_meeting();

@@ -101,6 +101,10 @@ class Judge {
   /// kernel.
   bool op_suits(const op::Op& op, const std::vector<BufferId>& in, const std::vector<BufferId>& out) const {
     const std::string_view name = op::name(op);
+    if (name == "check_finite") {
+      return out.size() == 1 && is_flag(out[0]) &&
+             std::all_of(in.begin(), in.end(), [&](BufferId id) { return is_real(buffer(id).dtype); });
+    }
     if (in.empty() || out.empty() || !is_real(buffer(in[0]).dtype)) {
       return false;
     }
@@ -115,10 +119,6 @@ class Judge {
     if (name == "cast") {
       return in.size() == 1 && out.size() == 1 && is_real(buffer(out[0]).dtype) && buffer(out[0]).dtype != type &&
              buffer(in[0]).shape == buffer(out[0]).shape;
-    }
-    if (name == "check_finite") {
-      return out.size() == 1 && is_flag(out[0]) &&
-             std::all_of(in.begin(), in.end(), [&](BufferId id) { return is_real(buffer(id).dtype); });
     }
     if (name == "adjust_scale") {
       return in.size() == 2 && out.size() == 1 && is_flag(in[0]) && is_state(in[1]) && in[1] == out[0] &&
