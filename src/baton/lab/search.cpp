@@ -34,7 +34,9 @@ class Ground {
         speed_(job.cluster().devices()[0].speed),
         port_(job.cluster().wiring() ? job.cluster().wiring()->port.bandwidth : 0),
         compute_(parse_what_if(job.words().what_if).compute),
-        parameters_(static_cast<double>(job.model().parameter_count()) * element),
+        type_(strategy::dtype_of(job.request().step.precision)),
+        element_(static_cast<double>(size_of(type_))),
+        parameters_(static_cast<double>(job.model().parameter_count()) * element_),
         states_(static_cast<double>(op::state_slots(job.request().step.optimizer))) {
     for (const model::Block& block : job.model().blocks()) {
       for (const model::Parameter& parameter : block.parameters) {
@@ -59,8 +61,8 @@ class Ground {
     for (const Matrix& matrix : products_) {
       const double extent = std::min({rows, matrix.rows, matrix.columns});
       const double share = speed_.efficiency * extent / (extent + speed_.half_extent);
-      const double arithmetic = over(2 * rows * matrix.rows * matrix.columns / tp, speed_.rate(DType::f32) * share);
-      const double weights = over(matrix.rows * matrix.columns * element / tp, speed_.memory_bandwidth);
+      const double arithmetic = over(2 * rows * matrix.rows * matrix.columns / tp, speed_.rate(type_) * share);
+      const double weights = over(matrix.rows * matrix.columns * element_ / tp, speed_.memory_bandwidth);
       computing += matrix.products * pieces * (static_cast<double>(speed_.launch.count) + std::max(arithmetic, weights));
     }
     const double part = parameters_ / static_cast<double>(product.pp * product.tp);
@@ -78,7 +80,6 @@ class Ground {
   }
 
  private:
-  static constexpr double element = size_of(DType::f32);
   struct Matrix {
     double rows, columns;
     double products;  // forward, gradient of the weights and, but for the first block, of the input
@@ -88,7 +89,9 @@ class Ground {
   cluster::Speed speed_;
   double port_;
   double compute_;
-  double parameters_;  // bytes
+  DType type_;
+  double element_;
+  double parameters_;  // bytes, at least
   double states_;
   std::vector<Matrix> products_;
 };

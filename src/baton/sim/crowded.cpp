@@ -7,18 +7,23 @@
 namespace baton::sim {
 namespace {
 
-constexpr int walks = 5;
+constexpr int walks = 8;
 
 /// Times between two models', a share for each task.
 class Between final : public cost::CostModel {
  public:
   Between(const plan::Plan& plan, const cost::CostModel& alone, const cost::CostModel& beside)
-      : alone_(alone), beside_(beside), shares(plan.tasks().size(), 0) {}
+      : alone_(alone), beside_(beside), crowded_(plan.tasks().size(), 0) {}
+
+  /// The share of its time in which others were at work too.
+  void set_crowded(std::size_t task, double share) { crowded_[task] = share; }
 
   Nanoseconds duration(const plan::Plan& plan, TaskId task) const override {
     const auto alone = static_cast<double>(alone_.duration(plan, task).count);
     const auto beside = static_cast<double>(beside_.duration(plan, task).count);
-    return Nanoseconds(std::llround(alone + (beside - alone) * shares[task.index()]));
+    const double share = crowded_[task.index()];
+    // In a moment alone it does 1/alone of its work, in one beside others 1/beside.
+    return Nanoseconds(beside > 0 ? std::llround(alone / (1 - share + share * alone / beside)) : 0);
   }
   Nanoseconds copying(const plan::Plan& plan, TaskId task) const override { return alone_.copying(plan, task); }
   std::string origin() const override { return alone_.origin(); }
@@ -26,9 +31,7 @@ class Between final : public cost::CostModel {
  private:
   const cost::CostModel& alone_;
   const cost::CostModel& beside_;
-
- public:
-  std::vector<double> shares;
+  std::vector<double> crowded_;  // by task
 };
 
 struct Stretch {
@@ -46,16 +49,17 @@ std::int64_t covered(const std::vector<Stretch>& stretches, Nanoseconds start, N
   return sum;
 }
 
-/// By task that computes: the share of its time in which another device computed, the mean over the others.
-void share_out(const plan::Plan& plan, const trace::StepTrace& step, std::vector<double>& shares) {
+/// Finds for each task that computes in what share of its time another device computed, the mean over the others.
+void look_around(const plan::Plan& plan, const trace::StepTrace& step, Between& between) {
+  const std::size_t tasks = plan.tasks().size();
   const auto computes = [&](std::size_t t) { return plan.tasks()[t].lane == plan::Lane::compute; };
   std::vector<std::vector<Stretch>> work(plan.devices().size());
-  for (std::size_t t = 0; t < shares.size(); ++t) {
+  for (std::size_t t = 0; t < tasks; ++t) {
     if (computes(t) && !std::holds_alternative<plan::Delay>(plan.tasks()[t].action)) {
       work[plan.tasks()[t].device.index()].push_back({step.events[t].start, step.events[t].end});
     }
   }
-  for (std::size_t t = 0; t < shares.size(); ++t) {
+  for (std::size_t t = 0; t < tasks; ++t) {
     const trace::Event& event = step.events[t];
     const std::int64_t time = (event.end - event.start).count;
     if (!computes(t) || time == 0) {
@@ -65,7 +69,7 @@ void share_out(const plan::Plan& plan, const trace::StepTrace& step, std::vector
     for (std::size_t d = 0; d < work.size(); ++d) {
       sum += d == plan.tasks()[t].device.index() ? 0 : covered(work[d], event.start, event.end);
     }
-    shares[t] = static_cast<double>(sum) / static_cast<double>(time) / static_cast<double>(work.size() - 1);
+    between.set_crowded(t, static_cast<double>(sum) / static_cast<double>(time) / static_cast<double>(work.size() - 1));
   }
 }
 
@@ -76,7 +80,7 @@ trace::StepTrace simulate(const plan::Plan& plan, const cluster::Cluster& cluste
   Between between(plan, alone, beside);
   trace::StepTrace step = simulate(plan, cluster, between);
   for (int walk = 1; walk < walks && plan.devices().size() > 1; ++walk) {
-    share_out(plan, step, between.shares);
+    look_around(plan, step, between);
     step = simulate(plan, cluster, between);
   }
   return step;

@@ -104,7 +104,7 @@ class MemoryMeasurement final : public TrainMeasurement {
     record["activations_bytes"] = held.activations;
     record["other_bytes"] = held.other;
     // What the plan says, worked out again from its text's rules, and what the run took from the system.
-    record["planned_bytes"] = plan::verify(plan).memory.peak[fullest].count;
+    record["planned_bytes"] = plan::verify(plan, {.slice = training().copies() > 1}).memory.peak[fullest].count;
     record["measured_bytes"] = training().arenas()[fullest].count;
     return record;
   }

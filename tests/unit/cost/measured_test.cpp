@@ -1,0 +1,109 @@
+#include "baton/cost/measured.h"
+
+#include <gtest/gtest.h>
+
+#include "baton/cost/scaled.h"
+#include "baton/model/zoo.h"
+#include "baton/strategy/strategy.h"
+#include "unit/base/usage_sentence.h"
+
+namespace baton::cost {
+namespace {
+
+using test::says;
+using test::usage_sentence;
+
+cluster::Cluster cores(std::size_t count, std::size_t each = 1) {
+  std::vector<cluster::Device> list;
+  int next = 0;
+  for (std::size_t d = 0; d < count; ++d) {
+    cluster::Device device{.name = "cpu", .cores = {}, .memory = Bytes(1 << 30)};
+    for (std::size_t c = 0; c < each; ++c) {
+      device.cores.push_back(next++);
+    }
+    list.push_back(device);
+  }
+  return cluster::Cluster(std::move(list));
+}
+
+plan::Plan plan_of(const cluster::Cluster& cluster, const std::string& strategy, std::int64_t batch = 32) {
+  const model::Model model = model::mlp({64, 64, 64});
+  return strategy::compile({.model = model, .cluster = cluster, .strategy = strategy, .step = {.global_batch = batch}});
+}
+
+std::vector<TaskId> tasks_that(const plan::Plan& plan, std::string_view verb) {
+  std::vector<TaskId> found;
+  for (std::size_t t = 0; t < plan.tasks().size(); ++t) {
+    if (plan::verb(plan.tasks()[t]) == verb) {
+      found.push_back(TaskId(t));
+    }
+  }
+  return found;
+}
+
+TEST(Key, IsTheSameForTasksThatTakeEquallyLongAndOtherwiseNot) {
+  const cluster::Cluster two = cores(2);
+  const plan::Plan plan = plan_of(two, "ddp");
+  const std::vector<TaskId> products = tasks_that(plan, "linear");
+  ASSERT_EQ(products.size(), 4U);
+  EXPECT_EQ(key_of(plan, products[0], two), key_of(plan, products[3], two)) << "another block, on another device";
+  EXPECT_NE(key_of(plan, products[0], two), key_of(plan, tasks_that(plan, "relu")[0], two));
+  EXPECT_NE(key_of(plan, products[0], two), key_of(plan_of(two, "ddp", 16), products[0], two)) << "fewer rows";
+  EXPECT_NE(key_of(plan, products[0], two), key_of(plan, products[0], cores(2, 3))) << "more cores";
+}
+
+TEST(Key, OfAMeetingIsThatOfAllItsMembersAndSaysWhatCrosses) {
+  const cluster::Cluster two = cores(2);
+  const plan::Plan plan = plan_of(two, "ddp");
+  const std::vector<TaskId> members = tasks_that(plan, "all_reduce");
+  ASSERT_EQ(members.size(), 2U);
+  EXPECT_EQ(key_of(plan, members[0], two), key_of(plan, members[1], two));
+  EXPECT_NE(key_of(plan, members[0], two).find(std::to_string(2 * 4 * (64 * 64 + 64)) + " B"), std::string::npos);
+  const plan::Plan layers = plan_of(two, "layers");
+  EXPECT_EQ(key_of(layers, tasks_that(layers, "send")[0], two), key_of(layers, tasks_that(layers, "receive")[0], two));
+}
+
+TEST(Measured, LooksTimesUpAndNamesATaskThatWasNotTimed) {
+  const cluster::Cluster two = cores(2);
+  const plan::Plan plan = plan_of(two, "ddp");
+  const TaskId product = tasks_that(plan, "linear")[0];
+  const Times times{{key_of(plan, product, two), Nanoseconds(700)}};
+  const Measured measured(times, two, "a made-up machine");
+  EXPECT_EQ(measured.duration(plan, product), Nanoseconds(700));
+  EXPECT_NE(measured.origin().find("a made-up machine"), std::string::npos);
+  const std::string sentence = usage_sentence([&] { measured.duration(plan, tasks_that(plan, "relu")[0]); });
+  EXPECT_TRUE(says(sentence, "relu"));
+  EXPECT_TRUE(says(sentence, "baton calibrate"));
+}
+
+TEST(Measured, AMeetingsTimeFallsToThoseWhoCarryIt) {
+  const cluster::Cluster two = cores(2);
+  const plan::Plan ddp = plan_of(two, "ddp");
+  const std::vector<TaskId> members = tasks_that(ddp, "all_reduce");
+  const Times together{{key_of(ddp, members[0], two), Nanoseconds(1000)}};
+  const Measured all_reduce(together, two, "");
+  EXPECT_EQ(all_reduce.copying(ddp, members[0]), Nanoseconds(1000)) << "both work for 1000 ns, side by side";
+  EXPECT_EQ(all_reduce.copying(ddp, members[1]), Nanoseconds(1000));
+  const plan::Plan layers = plan_of(two, "layers");
+  const TaskId send = tasks_that(layers, "send")[0];
+  const TaskId receive = tasks_that(layers, "receive")[0];
+  const Times alone{{key_of(layers, send, two), Nanoseconds(1000)}};
+  const Measured transfer(alone, two, "");
+  EXPECT_EQ(transfer.copying(layers, send), Nanoseconds(0));
+  EXPECT_EQ(transfer.copying(layers, receive), Nanoseconds(2000)) << "two work at it for 1000 ns when both are idle";
+}
+
+TEST(Scaled, DividesTheTimesOfComputingAndOfCopyingApart) {
+  const cluster::Cluster two = cores(2);
+  const plan::Plan plan = plan_of(two, "ddp");
+  const TaskId product = tasks_that(plan, "linear")[0];
+  const TaskId member = tasks_that(plan, "all_reduce")[0];
+  const Times times{{key_of(plan, product, two), Nanoseconds(700)}, {key_of(plan, member, two), Nanoseconds(900)}};
+  const Measured measured(times, two, "");
+  const Scaled scaled(measured, 2, 0.5);
+  EXPECT_EQ(scaled.duration(plan, product), Nanoseconds(350));
+  EXPECT_EQ(scaled.copying(plan, member), Nanoseconds(1800));
+}
+
+}  // namespace
+}  // namespace baton::cost
