@@ -117,6 +117,25 @@ test('every plot is drawn, and simulated points are hollow', () => withPage({}, 
   assert.equal(fills.length, 4);
 }));
 
+test('on logarithmic scales powers are evenly apart and the ideal is straight; uncertainty is drawn', () => withPage({}, async (page) => {
+  const [speedup, time] = [page.locator('.plot svg').nth(0), page.locator('.plot svg').nth(1)];
+  const labels = await speedup.locator('.role-axis-label text').evaluateAll((texts) => texts.map((text) => [text.textContent, text.getAttribute('transform')]));
+  const place = (name, axis) => Number(/translate\(([-\d.]+),([-\d.]+)\)/.exec(labels.filter(([label]) => label === name)[axis][1])[1 + axis]);
+  for (const axis of [0, 1]) {
+    const [one, two, four] = ['1', '2', '4'].map((name) => place(name, axis));
+    assert.ok(Math.abs((two - one) - (four - two)) < 1.5, `${one} ${two} ${four}`);
+  }
+  const ideal = await speedup.locator('.mark-line path').first().getAttribute('d');
+  const points = [...ideal.matchAll(/(-?[\d.]+),(-?[\d.]+)/g)].map((match) => [Number(match[1]), Number(match[2])]);
+  assert.ok(points.length >= 3);
+  const [first, last] = [points[0], points[points.length - 1]];
+  for (const [x, y] of points) {
+    assert.ok(Math.abs(first[1] + (x - first[0]) * (last[1] - first[1]) / (last[0] - first[0]) - y) < 0.5, ideal);
+  }
+  assert.equal(await time.locator('.mark-rule.role-mark line').count(), 4);
+  assert.equal(await speedup.locator('.mark-rule.role-mark line').count(), 0);
+}));
+
 test('the timeline tells what is under the pointer', () => withPage({}, async (page) => {
   const stage = stageOf(page, 'strong-scaling');
   await stage.scrollIntoViewIfNeeded();

@@ -111,7 +111,7 @@ const strongScaling = {
     scalingRow(8, 3120000, [1320000, 1350000, 310000], {origin: 'simulated'}),
     {devices: 16, reason: 'the batch of 64 leaves 4 rows a device, and this preset asks for at least 8'}],
   plots: [
-    {kind: 'line', title: 'Speedup', x: 'devices', y: 'speedup', x_title: 'devices', y_title: 'speedup', y_format: 'number', ideal: 'linear', log_x: false},
+    {kind: 'line', title: 'Speedup', x: 'devices', y: 'speedup', x_title: 'devices', y_title: 'speedup', y_format: 'number', ideal: 'linear', log_x: true, log_y: true},
     {kind: 'line', title: 'Time per step', x: 'devices', y: 'time_per_step_ns', x_title: 'devices', y_title: 'time per step', y_format: 'time', ideal: 'none', log_x: true, error: ['time_low_ns', 'time_high_ns']},
     {kind: 'line', title: 'Efficiency', x: 'devices', y: 'efficiency', x_title: 'devices', y_title: 'efficiency', y_format: 'percent', ideal: 'flat', log_x: true},
     {kind: 'stacked', title: 'Where a step goes', x: 'devices', x_title: 'devices', y_title: 'time', y_format: 'time', parts: ['busy_ns', 'exposed_ns', 'waiting_ns', 'rest_ns'], part_titles: ['compute', 'exposed communication', 'waiting', 'the rest']}],

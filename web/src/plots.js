@@ -58,7 +58,7 @@ function wording(plot, point, what, value) {
     .filter(Boolean).join(' · ');
 }
 
-/** Where the plot would go if nothing were lost: through the first point of each series. */
+/** Where the plot would go if nothing were lost: through the first point of each series, a point for every x. */
 function idealOf(points, plot) {
   if (!plot.ideal || plot.ideal === 'none' || !points.every((point) => isNumber(point.x))) return [];
   const lines = new Map();
@@ -67,10 +67,21 @@ function idealOf(points, plot) {
     if (own.length === 0) continue;
     const [first, last] = [own[0], own[own.length - 1]];
     const level = plot.y_format === 'percent' && plot.ideal === 'flat' ? 1 : first.y;
-    const grow = plot.ideal === 'linear' && first.x !== 0 ? last.x / first.x : 1;
-    lines.set(`${level} ${first.x} ${last.x}`, [{x: first.x, y: level}, {x: last.x, y: level * grow}]);
+    const grows = plot.ideal === 'linear' && first.x !== 0;
+    lines.set(`${level} ${first.x} ${last.x}`, own.map(({x}) => ({x, y: level * (grows ? x / first.x : 1)})));
   }
-  return [...lines.values()].map((ends, i) => ends.map((end) => ({...end, line: i})));
+  return [...lines.values()].map((line, i) => line.map((point) => ({...point, line: i})));
+}
+
+/** A logarithmic scale from one power to another, with a mark at each. */
+function logScale(values) {
+  const [least, most] = [Math.min(...values), Math.max(...values)];
+  const base = most / least <= 256 ? 2 : 10;
+  const exponent = (value, round) => round(Number((Math.log(value) / Math.log(base)).toFixed(6)));
+  const from = exponent(least, Math.floor);
+  const to = Math.max(exponent(most, Math.ceil), from + 1);
+  const powers = Array.from({length: to - from + 1}, (_, i) => base ** (from + i));
+  return {scale: {type: 'log', base, nice: false, domain: [powers[0], powers[powers.length - 1]]}, values: powers};
 }
 
 function seriesScale(points) {
@@ -112,21 +123,25 @@ function lineSpec(points, plot, height) {
   const x = numeric
     ? {field: 'x', type: 'quantitative',
        scale: plot.log_x ? {type: 'log', base: 2, nice: false, padding: 14} : {zero: false, nice: false, padding: 14},
-       axis: {title: plot.x_title ?? plot.x, values: distinct(data.map((point) => point.x)), format: '~g', labelOverlap: 'greedy'}}
+       axis: {title: plot.x_title ?? plot.x, values: distinct(data.map((point) => point.x)), labelOverlap: 'greedy',
+              labelExpr: `(${JSON.stringify(Object.fromEntries(data.map((point) => [point.x, point.label])))})[datum.value]`}}
     : {field: 'label', type: 'ordinal', sort: null, scale: {type: 'point', padding: 0.5},
        axis: {title: plot.x_title ?? plot.x, labelAngle: 0}};
+  const shown = [...data.flatMap((point) => [point.y, point.low ?? point.y, point.high ?? point.y]), ...ideals.flat().map((point) => point.y)];
+  const log = plot.log_y && Math.min(...shown) > 0 ? logScale(shown) : null;
   const top = Math.max(...data.map((point) => point.y), 0);
-  const y = {field: 'y', type: 'quantitative', scale: {zero: true, nice: true},
-             axis: {title: axisTitle(plot.y_title, scale.unit), format: axisFormat(plot.y_format, top)}};
+  const y = {field: 'y', type: 'quantitative', scale: log?.scale ?? {zero: true, nice: true},
+             axis: {title: axisTitle(plot.y_title, scale.unit), format: log ? '~g' : axisFormat(plot.y_format, top),
+                    ...(log ? {values: log.values} : {})}};
   const colour = {field: 'series', type: 'nominal', scale: names.colour, legend};
   const layers = [];
   if (ideals.length) {
     layers.push({
       data: {values: ideals.flat()},
-      mark: {type: 'line', strokeWidth: 1.2, stroke: 'var(--muted)', strokeDash: [1.5, 3], strokeCap: 'round', interpolate: plot.log_x && plot.ideal === 'linear' ? 'monotone' : 'linear'},
+      mark: {type: 'line', strokeWidth: 1.2, stroke: 'var(--muted)', strokeDash: [1.5, 3], strokeCap: 'round', interpolate: plot.log_x && plot.ideal === 'linear' && !log ? 'monotone' : 'linear'},
       encoding: {x: {...x, field: numeric ? 'x' : 'label'}, y, detail: {field: 'line'}},
     }, {
-      data: {values: [ideals[0][1]]},
+      data: {values: ideals[0].slice(-1)},
       mark: {type: 'text', text: 'ideal', fill: 'var(--muted)', fontSize: 12, align: 'right', dx: -6, dy: -6, fontStyle: 'italic'},
       encoding: {x, y},
     });

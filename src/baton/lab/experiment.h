@@ -47,6 +47,10 @@ struct Plot {
   Format y_format = Format::number;
   std::string series;                    // the column that tells lines apart
   std::string ideal = "none";            // linear, flat or none
+  bool log_x = false;                    // of a line: powers are as far apart as each other
+  bool log_y = false;
+  std::string low;                       // the columns that hold the ends of the bar of uncertainty
+  std::string high;
   std::vector<std::string> parts;        // of a stacked plot: the keys,
   std::vector<std::string> part_titles;  // and what they are called
 };

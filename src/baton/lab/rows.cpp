@@ -71,9 +71,13 @@ void add_speedup(std::vector<Json>& rows, const std::vector<std::string>& same) 
         base = &other;
       }
     }
-    const double speedup = number(*base, "time_per_step_ns") / number(row, "time_per_step_ns");
-    const Json base_devices = (*base)["devices"];  // a copy: adding to the row moves what it holds
+    const Json first = *base;  // a copy: adding to the row moves what it holds
+    const bool itself = base == &row;
+    const Json& base_devices = first["devices"];
+    const double speedup = number(first, "time_per_step_ns") / number(row, "time_per_step_ns");
     row["speedup"] = speedup;
+    row["speedup_low"] = itself ? 1 : number(first, "time_low_ns") / number(row, "time_high_ns");
+    row["speedup_high"] = itself ? 1 : number(first, "time_high_ns") / number(row, "time_low_ns");
     row["efficiency"] = speedup * base_devices.get<double>() / number(row, "devices");
     row["base_devices"] = base_devices;
   }

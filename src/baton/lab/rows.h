@@ -27,7 +27,8 @@ std::vector<Json> values_of(const std::vector<Json>& rows, const std::string& ke
 std::vector<double> column(const std::vector<Json>& rows, const std::string& key);
 
 /// Adds `speedup` over the row with the fewest `devices` among rows that agree in `same`, `base_devices` (how many those
-/// are) and `efficiency`: the speedup over how many times as many devices there are.
+/// are) and `efficiency`: the speedup over how many times as many devices there are. `speedup_low` and `speedup_high` are what the
+/// ends of the intervals of both times allow.
 void add_speedup(std::vector<Json>& rows, const std::vector<std::string>& same);
 
 /// Whether two rows' times differ by more than their intervals.

@@ -133,7 +133,9 @@ Experiment parse_spec(std::string_view toml_text, const std::string& id) {
                               .x_title = names.back(),
                               .y_title = "time/step",
                               .y_format = Format::time,
-                              .series = names.size() > 1 ? names.front() : ""});
+                              .series = names.size() > 1 ? names.front() : "",
+                              .low = "time_low_ns",
+                              .high = "time_high_ns"});
   experiment.open = [shared](const Point& point, const Settings& settings) {
     JobWords words = shared;
     for (const auto& [axis, value] : point.items()) {

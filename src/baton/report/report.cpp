@@ -218,6 +218,9 @@ Json to_report(const std::vector<lab::Result>& results, const Json& environment,
                        {"y_format", lab::to_text(plot.y_format)},
                        {"series", plot.series},
                        {"ideal", plot.ideal},
+                       {"log_x", plot.log_x},
+                       {"log_y", plot.log_y},
+                       {"error", plot.low.empty() ? Json::array() : Json::array({plot.low, plot.high})},
                        {"parts", plot.parts},
                        {"part_titles", plot.part_titles}});
     }

@@ -490,5 +490,14 @@ TEST(Accumulate, MoreMemoryIsNotExplainedAsASaving) {
   EXPECT_TRUE(silent_on(more, "since activations"));
 }
 
+TEST(CommVsCompute, TheLargestMessageOfARowHasItsSizeAndRate) {
+  const Json messages{{{"bytes", 1000}, {"time_ns", 10}}, {{"bytes", 4000}, {"time_ns", 1000}}};
+  const std::vector<Json> rows = test::derived("comm-vs-compute", {test::with(test::trained(4, 1), {{"case", "8x2"}}),
+                                                                   test::with(test::trained(4, 2), {{"case", "8x2"}, {"messages", messages}})});
+  EXPECT_FALSE(rows[0].contains("message_bytes")) << "one worker sends nothing";
+  EXPECT_EQ(rows[1]["message_bytes"], 4000);
+  EXPECT_DOUBLE_EQ(rows[1]["message_gbytes"], 4);
+}
+
 }  // namespace
 }  // namespace baton::lab

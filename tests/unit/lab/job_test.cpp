@@ -260,6 +260,15 @@ TEST(Rows, SpeedupIsOverTheFewestDevicesAmongRowsThatAgree) {
   EXPECT_DOUBLE_EQ(rows[2]["speedup"], 1);
 }
 
+TEST(Rows, TheUncertaintyOfASpeedupIsThatOfBothTimes) {
+  std::vector<Json> rows{trained(8, 1), trained(4, 2)};  // known to a hundredth each
+  add_speedup(rows, {});
+  EXPECT_DOUBLE_EQ(rows[0]["speedup_low"], 1) << "a time against itself is certain";
+  EXPECT_DOUBLE_EQ(rows[0]["speedup_high"], 1);
+  EXPECT_NEAR(rows[1]["speedup_low"], 2 * 0.99 / 1.01, 1e-12);
+  EXPECT_NEAR(rows[1]["speedup_high"], 2 * 1.01 / 0.99, 1e-12);
+}
+
 TEST(Rows, DifferOnlyWhereTheirIntervalsDoNotTouch) {
   EXPECT_TRUE(differs(trained(1), trained(1.03)));
   EXPECT_TRUE(differs(trained(1.03), trained(1)));

@@ -429,6 +429,21 @@ TEST(Experiments, ColumnsAndPlotsHaveHeadingsAndEveryAxisHasValues) {
   }
 }
 
+TEST(Experiments, StepTimesAreDrawnWithTheirUncertaintyAndSpeedupsOnLogarithmicScales) {
+  for (const char* id : {"strong-scaling", "comm-vs-compute", "delay", "dp-vs-ddp", "depth", "matrix-power", "timing"}) {
+    for (const Plot& plot : experiment_by_id(id).plots) {
+      if (plot.kind != Plot::Kind::stacked && plot.y == "time_per_step_ns") {
+        EXPECT_EQ(plot.low, "time_low_ns") << id;
+        EXPECT_EQ(plot.high, "time_high_ns") << id;
+      }
+      if (plot.y == "speedup") {
+        EXPECT_TRUE(plot.log_x && plot.log_y) << id << ": the ideal is a straight line there";
+        EXPECT_EQ(plot.low, "speedup_low") << id;
+      }
+    }
+  }
+}
+
 TEST(Experiments, APointThatIsNoNumberIsRefusedInASentence) {
   const Settings settings = on_cores({0});
   EXPECT_TRUE(

@@ -200,6 +200,22 @@ TEST(Report, HasEveryExperimentWithItsColumnsAndRows) {
   EXPECT_EQ(experiment["findings"][0], "It is slow.");
 }
 
+TEST(Report, PlotsSayTheirScalesAndTheirBarsOfUncertainty) {
+  lab::Experiment experiment = *small_experiment();
+  experiment.plots = {{.title = "plain", .x = "devices", .y = "speedup"},
+                      {.title = "both", .x = "devices", .y = "time_per_step_ns", .log_x = true, .log_y = true, .low = "low", .high = "high"}};
+  lab::Result result = small_result();
+  result.experiment = std::make_shared<const lab::Experiment>(experiment);
+  const Json report = to_report({result}, {}, "", "");
+  const Json& plots = report["experiments"][0]["plots"];
+  EXPECT_EQ(plots[0]["log_x"], false);
+  EXPECT_EQ(plots[0]["log_y"], false);
+  EXPECT_TRUE(plots[0]["error"].empty());
+  EXPECT_EQ(plots[1]["log_x"], true);
+  EXPECT_EQ(plots[1]["log_y"], true);
+  EXPECT_EQ(plots[1]["error"].dump(), R"(["low","high"])");
+}
+
 TEST(Report, TheNoiseIsJudgedByThePulse) {
   const auto sentence = [](const std::vector<double>& pulses) {
     return to_report({with_pulses(pulses)}, {}, "", "")["noise"]["sentence"].get<std::string>();

@@ -102,7 +102,7 @@ Experiment batch_scaling() {
           .columns = {{"batch", "batch", Format::integer}, {"devices", "#devices", Format::integer}, time_column(),
                       {"samples_per_s", "samples/s", Format::rate}, {"efficiency", "efficiency", Format::percent}},
           .plots = {{.kind = Plot::Kind::line, .title = "Throughput", .x = "batch", .y = "samples_per_s", .x_title = "global batch",
-                     .y_title = "samples/s", .y_format = Format::number, .series = "devices"}},
+                     .y_title = "samples/s", .y_format = Format::number, .series = "devices", .log_x = true}},
           .open = open,
           .derive = derive,
           .findings = find};

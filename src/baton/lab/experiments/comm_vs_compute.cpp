@@ -26,6 +26,22 @@ double exposed_share(const Json& row) {
   return (number(row, "exposed_ns") + number(row, "waiting_ns")) / number(row, "time_per_step_ns");
 }
 
+/// Its size and the rate at which it went, both by the size of what is reduced; nothing where no message was sent.
+void add_largest_message(Json& row) {
+  double bytes = 0;
+  double time = 0;
+  for (const Json& message : row["messages"]) {
+    if (number(message, "bytes") > bytes) {
+      bytes = number(message, "bytes");
+      time = number(message, "time_ns");
+    }
+  }
+  if (time > 0) {
+    row["message_bytes"] = static_cast<std::int64_t>(bytes);
+    row["message_gbytes"] = bytes / time;
+  }
+}
+
 std::vector<std::string> find(const std::vector<Json>& rows) {
   std::vector<std::string> sentences;
   std::vector<Json> best;  // of each case, at the most devices that have a core each
@@ -126,14 +142,20 @@ Experiment comm_vs_compute() {
                    {"devices", "workers", {1, 2, 4}, {1, 2, 4}}},
           .columns = {{"case", "case", Format::text}, {"devices", "#devices", Format::integer}, time_column(),
                       {"speedup", "speedup", Format::ratio}, {"efficiency", "efficiency", Format::percent},
-                      {"bytes", "on the wire", Format::bytes}, {"exposed_share", "exposed", Format::percent}},
+                      {"bytes", "on the wire", Format::bytes}, {"exposed_share", "exposed", Format::percent},
+                      {"message_bytes", "largest message", Format::bytes}, {"message_gbytes", "GB/s", Format::number}},
           .plots = {{.kind = Plot::Kind::line, .title = "Speedup", .x = "devices", .y = "speedup", .x_title = "devices",
-                     .y_title = "speedup", .y_format = Format::number, .series = "case", .ideal = "linear"}},
+                     .y_title = "speedup", .y_format = Format::number, .series = "case", .ideal = "linear",
+                     .log_x = true, .log_y = true, .low = "speedup_low", .high = "speedup_high"},
+                    {.kind = Plot::Kind::line, .title = "What an all-reduce sees of the links", .x = "message_bytes", .y = "message_gbytes",
+                     .x_title = "size of the largest message", .y_title = "GB/s", .y_format = Format::number, .series = "devices",
+                     .log_x = true}},
           .open = open,
           .derive = [](std::vector<Json>& rows) {
             add_speedup(rows, {"case"});
             for (Json& row : rows) {
               row["exposed_share"] = exposed_share(row);
+              add_largest_message(row);
             }
           },
           .findings = find};

@@ -85,9 +85,11 @@ Experiment delay() {
           .columns = {{"delay_ms", "delay (ms)", Format::number}, {"devices", "#devices", Format::integer}, time_column(),
                       {"speedup", "speedup", Format::ratio}, {"efficiency", "efficiency", Format::percent}},
           .plots = {{.kind = Plot::Kind::line, .title = "Step time against the delay", .x = "delay_ms", .y = "time_per_step_ns",
-                     .x_title = "delay (ms)", .y_title = "time/step", .y_format = Format::time, .series = "devices"},
+                     .x_title = "delay (ms)", .y_title = "time/step", .y_format = Format::time, .series = "devices",
+                     .low = "time_low_ns", .high = "time_high_ns"},
                     {.kind = Plot::Kind::line, .title = "Speedup", .x = "devices", .y = "speedup", .x_title = "devices",
-                     .y_title = "speedup", .y_format = Format::number, .series = "delay_ms", .ideal = "linear"}},
+                     .y_title = "speedup", .y_format = Format::number, .series = "delay_ms", .ideal = "linear",
+                     .log_x = true, .log_y = true, .low = "speedup_low", .high = "speedup_high"}},
           .open = open,
           .derive = [](std::vector<Json>& rows) { add_speedup(rows, {"model", "delay_ms"}); },
           .findings = find};

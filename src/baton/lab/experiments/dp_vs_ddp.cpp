@@ -126,7 +126,7 @@ Experiment dp_vs_ddp() {
           .plots = {{.kind = Plot::Kind::bars, .title = "Bytes through device 0 a step", .x = "devices", .y = "through_device_0",
                      .x_title = "devices", .y_title = "bytes", .y_format = Format::bytes, .series = "strategy"},
                     {.kind = Plot::Kind::bars, .title = "Step time", .x = "devices", .y = "time_per_step_ns", .x_title = "devices",
-                     .y_title = "time/step", .y_format = Format::time, .series = "strategy"}},
+                     .y_title = "time/step", .y_format = Format::time, .series = "strategy", .low = "time_low_ns", .high = "time_high_ns"}},
           .open = open,
           .derive = derive,
           .findings = find};

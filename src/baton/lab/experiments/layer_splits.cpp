@@ -137,7 +137,8 @@ Experiment depth() {
           .columns = {{"depth", "DEPTH", Format::integer}, time_column(), {"idle_share", "idle (mean)", Format::percent},
                       {"transfers", "moves a step", Format::integer}},
           .plots = {{.kind = Plot::Kind::line, .title = "Step time against depth", .x = "depth", .y = "time_per_step_ns",
-                     .x_title = "DEPTH", .y_title = "time/step", .y_format = Format::time}},
+                     .x_title = "DEPTH", .y_title = "time/step", .y_format = Format::time,
+                     .low = "time_low_ns", .high = "time_high_ns"}},
           .open = [](const Point& point, const Settings& settings) {
             return open_split(stack(point), whole(point, "devices", 1, 4096), settings, point["depth"] == 6 ? "DEPTH 6 over two devices" : "");
           },
@@ -174,7 +175,8 @@ Experiment all_devices() {
           .columns = {{"devices", "#devices", Format::integer}, time_column(), {"where", "block → device", Format::text},
                       {"memory_each", "memory per device", Format::text}},
           .plots = {{.kind = Plot::Kind::bars, .title = "Step time", .x = "devices", .y = "time_per_step_ns", .x_title = "devices",
-                     .y_title = "time/step", .y_format = Format::time}},
+                     .y_title = "time/step", .y_format = Format::time,
+                     .low = "time_low_ns", .high = "time_high_ns"}},
           .open = [](const Point& point, const Settings& settings) {
             return open_split(stack(point), whole(point, "devices", 1, 4096), settings, fmt::format("20 blocks over {}", text(point, "devices")));
           },
@@ -263,7 +265,8 @@ Experiment four_way_split() {
           .columns = {{"devices", "#devices", Format::integer}, {"where", "stage → blocks", Format::text}, time_column(),
                       {"loss_at_5", "loss after 5", Format::number}},
           .plots = {{.kind = Plot::Kind::bars, .title = "Step time", .x = "devices", .y = "time_per_step_ns", .x_title = "devices",
-                     .y_title = "time/step", .y_format = Format::time}},
+                     .y_title = "time/step", .y_format = Format::time,
+                     .low = "time_low_ns", .high = "time_high_ns"}},
           .open = [](const Point& point, const Settings& settings) {
             return open_split(stack(point), whole(point, "devices", 1, 4096), settings, fmt::format("8 blocks over {}", text(point, "devices")));
           },

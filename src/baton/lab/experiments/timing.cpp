@@ -98,7 +98,7 @@ Experiment timing() {
                       {"std_ns", "std", Format::time}, {"steps_timed", "steps", Format::integer},
                       {"warmup", "warm-up", Format::integer}, {"loss_last", "loss at step 30", Format::number}},
           .plots = {{.kind = Plot::Kind::bars, .title = "Median step time of each run", .x = "run", .y = "time_per_step_ns",
-                     .x_title = "run", .y_title = "time/step", .y_format = Format::time}},
+                     .x_title = "run", .y_title = "time/step", .y_format = Format::time, .low = "time_low_ns", .high = "time_high_ns"}},
           .open = open,
           .derive = [](std::vector<Json>& rows) {
             std::size_t steps = 30;  // runs had time for different numbers of steps: all show the loss of the same one
