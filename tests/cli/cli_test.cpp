@@ -15,45 +15,16 @@
 #include <sstream>
 #include <thread>
 
+#include "cli/program.h"
+
 namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-struct Outcome {
-  int code = -1;
-  std::string out;
-  std::string err;
-};
-
-std::string read_file(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
-class Cli : public testing::Test {
- protected:
-  void SetUp() override {
-    std::string name = fs::temp_directory_path() / "baton-cli-XXXXXX";
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    folder_ = name;
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
-  Outcome run(const std::string& arguments) const {
-    const std::string command = "cd '" + folder_.string() + "' && '" BATON_PROGRAM "' " + arguments + " >'" +
-                                (folder_ / "out").string() + "' 2>'" + (folder_ / "err").string() + "' </dev/null";
-    const int status = std::system(command.c_str());
-    Outcome outcome{WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(folder_ / "out"), read_file(folder_ / "err")};
-    fs::remove(folder_ / "out");
-    fs::remove(folder_ / "err");
-    return outcome;
-  }
-
-  fs::path folder_;
-};
+using baton::test::Cli;
+using baton::test::Outcome;
+using baton::test::read_file;
 
 TEST_F(Cli, ListsTheDevicesThereAre) {
   const Outcome outcome = run("devices --devices cpu:3");

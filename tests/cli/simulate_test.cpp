@@ -1,0 +1,181 @@
+/// What a step would cost, as a user asks for it.
+
+#include <nlohmann/json.hpp>
+
+#include "cli/program.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+using baton::test::Cli;
+using baton::test::Outcome;
+using baton::test::read_file;
+using nlohmann::json;
+
+class Simulate : public Cli {
+ protected:
+  json result_of(const std::string& arguments) const {
+    const Outcome outcome = run(arguments + " --json -");
+    EXPECT_EQ(outcome.code, 0) << arguments << ": " << outcome.err;
+    return outcome.code == 0 ? json::parse(outcome.out) : json();
+  }
+};
+
+TEST_F(Simulate, GivesWhatTrainGivesAndSaysThatItIsSimulated) {
+  for (const std::string strategy : {"single", "dp", "ddp", "layers", "1f1b", "zero-3", "tensor"}) {
+    const std::string command =
+        "simulate --model mlp:dim=64,depth=8 --strategy " + strategy + " --cluster dgx-a100 --devices 4 --batch 64";
+    const json result = result_of(command);
+    EXPECT_EQ(result["origin"], "simulated") << strategy;
+    EXPECT_GT(result["step_time_ns"]["median"], 0) << strategy;
+    EXPECT_TRUE(result["losses"].empty());
+    EXPECT_EQ(result["sensitivity"].size(), 3U);
+    EXPECT_NE(result["costs"].get<std::string>().find("roofline"), std::string::npos);
+    for (const char* key : {"command", "model", "strategy", "devices", "global_batch", "step_time_ns", "transfers_forward",
+                            "transfers_step", "bytes_on_wire", "critical_path", "environment"}) {
+      EXPECT_TRUE(result.contains(key)) << strategy << " lacks " << key;
+    }
+    double path = 0;
+    for (const auto& [kind, part] : result["critical_path"].items()) {
+      path += part.get<double>();
+    }
+    EXPECT_NEAR(path, 1, 1e-9) << strategy;
+    EXPECT_EQ(result["step_time_ns"], result_of(command)["step_time_ns"]) << "twice the same";
+  }
+}
+
+TEST_F(Simulate, WritesATimelineWithItsOrigin) {
+  ASSERT_EQ(run("simulate --strategy layers --cluster pcie-5 --devices 2 --trace t.json").code, 0);
+  const json trace = json::parse(read_file(folder_ / "t.json"));
+  EXPECT_EQ(trace["otherData"]["origin"], "simulated");
+  EXPECT_GT(trace["traceEvents"].size(), 10U);
+}
+
+TEST_F(Simulate, OneReplicaStandsForManyAndSaysTheSame) {
+  const std::string command = "simulate --strategy ddp --cluster dgx-h100 --devices 256 --batch 256";
+  const json folded = result_of(command);
+  EXPECT_EQ(folded["devices"].size(), 1U);
+  EXPECT_EQ(folded["devices"][0]["stands_for"], 256);
+  const json whole = result_of(command + " --fold never");
+  EXPECT_EQ(whole["devices"].size(), 256U);
+  EXPECT_EQ(whole["step_time_ns"], folded["step_time_ns"]);
+  EXPECT_NE(run(command).out.find("each for 256"), std::string::npos);
+}
+
+TEST_F(Simulate, AClusterMayBeAFileOfOnesOwn) {
+  std::ofstream(folder_ / "mine.toml") << "summary = 'mine'\n[device]\nname = 'box'\ncount = 3\nmemory = '1M'\n"
+                                          "[device.rates]\nf32 = '1Gflop/s'\n[port]\nbandwidth = '1GB/s'\n";
+  const json result = result_of("simulate --model mlp:dim=8,depth=3 --strategy layers --cluster mine.toml");
+  EXPECT_EQ(result["devices"][2]["name"], "box:2");
+  const Outcome refused = run("simulate --model mlp:dim=512,depth=3 --strategy layers --cluster ./mine.toml");
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_NE(refused.err.find("box:0 needs"), std::string::npos) << refused.err;
+  EXPECT_NE(refused.err.find("has 1.00 MiB"), std::string::npos) << refused.err;
+  EXPECT_NE(run("clusters mine.toml").out.find("3 box"), std::string::npos);
+}
+
+TEST_F(Simulate, ListsAndShowsClusters) {
+  const Outcome list = run("clusters");
+  EXPECT_EQ(list.code, 0) << list.err;
+  for (const char* name : {"machine", "ideal", "dgx-a100", "dgx-h100", "dgx-h200", "dgx-v100", "pcie-2", "pcie-4", "pcie-5",
+                           "pcie-8", "laptop", "ethernet-1 ", "ethernet-10 ", "ethernet-25", "ethernet-100", "infiniband-400"}) {
+    EXPECT_NE(list.out.find(name), std::string::npos) << name;
+  }
+  const Outcome one = run("clusters pcie-4+ethernet-10");
+  EXPECT_EQ(one.code, 0) << one.err;
+  EXPECT_NE(one.out.find("1.25 GB/s"), std::string::npos) << one.out;
+}
+
+TEST_F(Simulate, TimesTheTasksOfThisMachineOnceAndKeepsThem) {
+  const std::string job = " --model mlp:dim=16,depth=2 --strategy ddp --devices cpu:2 --batch 4";
+  const Outcome first = run("calibrate" + job);
+  ASSERT_EQ(first.code, 0) << first.err;
+  EXPECT_NE(first.out.find("linear"), std::string::npos) << first.out;
+  EXPECT_NE(first.err.find("timing"), std::string::npos) << first.err;
+  EXPECT_FALSE(fs::is_empty(folder_ / "cache" / "baton"));
+  const Outcome again = run("calibrate" + job);
+  EXPECT_NE(again.out.find("0 timed now"), std::string::npos) << again.out;
+  EXPECT_EQ(again.err, "");
+  const json result = result_of("simulate" + job);
+  EXPECT_EQ(result["origin"], "simulated");
+  EXPECT_NE(result["costs"].get<std::string>().find("timed by itself"), std::string::npos);
+  EXPECT_NE(run("calibrate --again" + job).err.find("timing"), std::string::npos);
+}
+
+TEST_F(Simulate, PredictionsStandBesideMeasurementsWithTheirErrors) {
+  const json result = result_of(
+      "predict --model mlp:dim=32,depth=4 --batch 8 --devices cpu:2 --set strategy=ddp,layers,magic --time-limit 100ms");
+  ASSERT_EQ(result["points"].size(), 2U);
+  for (const json& point : result["points"]) {
+    const double measured = point["time_per_step_ns"].get<double>();
+    EXPECT_GT(measured, 0);
+    EXPECT_NEAR(point["error"].get<double>(), point["simulated_ns"].get<double>() / measured - 1, 1e-9);
+  }
+  ASSERT_EQ(result["refused"].size(), 1U);
+  EXPECT_NE(result["refused"][0]["reason"].get<std::string>().find("magic"), std::string::npos);
+  EXPECT_TRUE(result.contains("median_error"));
+}
+
+TEST_F(Simulate, TheLaboratorySimulatesItsExperiments) {
+  const json result = result_of("lab run strong-scaling --simulate --cluster dgx-a100 --set devices=1,4");
+  ASSERT_EQ(result["rows"].size() % 2, 0U);
+  for (const json& row : result["rows"]) {
+    EXPECT_EQ(row["origin"], "simulated");
+  }
+  EXPECT_NE(result["command"].get<std::string>().find("--simulate --cluster dgx-a100"), std::string::npos);
+  const Outcome refused = run("lab run timing --simulate --cluster ideal");
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_NE(refused.err.find("losses"), std::string::npos) << refused.err;
+}
+
+TEST_F(Simulate, TheWholeLaboratoryRunsOnAMachineThatIsNotHere) {
+  const Outcome outcome = run("lab --cluster pcie-5");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("(simulated)"), std::string::npos);
+  EXPECT_EQ(outcome.out.find("(measured)"), std::string::npos);
+}
+
+TEST_F(Simulate, ASearchRanksSplitsAndGivesTheCommandOfTheBest) {
+  const json result = result_of("search --model mlp:dim=128,depth=4 --cluster pcie-4 --batch 64 --optimizer adam");
+  ASSERT_GT(result["ranked"].size(), 5U);
+  EXPECT_EQ(result["frontier"][0], 0);
+  EXPECT_EQ(result["origin"], "simulated");
+  EXPECT_TRUE(result.contains("why_not_the_next"));
+  const std::string command = result["ranked"][0]["command"].get<std::string>().substr(std::string("baton ").size());
+  EXPECT_EQ(result_of(command)["step_time_ns"]["median"], result["ranked"][0]["step_time_ns"]) << command;
+  const Outcome table = run("search --model mlp:dim=128,depth=4 --cluster pcie-4 --batch 64 --top 3");
+  EXPECT_NE(table.out.find("Why not the next"), std::string::npos) << table.out;
+}
+
+struct Bad {
+  const char* arguments;
+  const char* names;
+};
+
+class SimulateRefuses : public Cli, public testing::WithParamInterface<Bad> {};
+
+TEST_P(SimulateRefuses, InOneSentenceWithExitCode2) {
+  const Outcome outcome = run(GetParam().arguments);
+  EXPECT_EQ(outcome.code, 2) << outcome.err;
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_NE(outcome.err.find(GetParam().names), std::string::npos) << outcome.err;
+  EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    BadInput, SimulateRefuses,
+    testing::Values(Bad{"simulate --cluster cray", "unknown cluster 'cray'"}, Bad{"simulate --cluster ./none.toml", "cannot be read"},
+                    Bad{"simulate --cluster pcie-4 --devices 5 --strategy ddp", "4 devices"},
+                    Bad{"simulate --cluster ethernet-10", "network alone"},
+                    Bad{"simulate --cluster pcie-4+pcie-2", "no network"},
+                    Bad{"simulate --cluster pcie-4 --what-if speed=2x", "--what-if"},
+                    Bad{"simulate --cluster pcie-4 --what-if compute=2", "2x"},
+                    Bad{"simulate --cluster pcie-4 --fold maybe", "--fold"},
+                    Bad{"simulate --cluster pcie-2 --model mlp:dim=65536,depth=4", "needs"},
+                    Bad{"train --cluster pcie-4", "baton simulate"}, Bad{"train --what-if compute=2x", "baton simulate"},
+                    Bad{"calibrate --cluster pcie-4", "only this machine"}, Bad{"predict --cluster pcie-4", "leave --cluster"},
+                    Bad{"search", "--cluster"}, Bad{"search --cluster pcie-4 --top 0", "--top"},
+                    Bad{"search --cluster pcie-2 --memory 1M --model mlp:dim=2048,depth=2", "no split"},
+                    Bad{"clusters cray", "dgx-a100"}, Bad{"lab run strong-scaling --what-if compute=2x", "--simulate"}));
+
+}  // namespace
