@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 
 #include "baton/base/error.h"
+#include "baton/exec/backend/cuda/cuda.h"
+#include "baton/exec/devices.h"
 #include "baton/lab/environment.h"
 #include "commands.h"
 #include "options.h"
@@ -11,20 +13,29 @@ namespace {
 
 void show_devices(const std::string& devices, const std::string& json) {
   const cluster::Machine machine = cluster::probe();
-  const cluster::Cluster cluster(cluster::parse_devices(devices, machine));
+  const cluster::Cluster cluster(exec::open_devices(devices, machine));
   if (!json.empty()) {
     lab::Json object{{"devices", lab::Json::array()},
                                   {"environment", lab::environment(machine, cluster)}};
     for (const cluster::Device& device : cluster.devices()) {
       object["devices"].push_back(
           {{"name", device.name}, {"cores", device.cores}, {"memory_bytes", device.memory.count}});
+      if (device.gpu) {
+        object["devices"].back()["multiprocessors"] = device.gpu->multiprocessors;
+      }
     }
     write_output(json, object.dump(2) + "\n");
     return;
   }
-  fmt::print("{} with {} core{}, {} of memory, {} of cache\n\n", machine.cpu, machine.cores.size(),
+  fmt::print("{} with {} core{}, {} of memory, {} of cache\n", machine.cpu, machine.cores.size(),
              machine.cores.size() == 1 ? "" : "s", to_text(machine.memory), to_text(machine.cache));
-  Table table({"device", "cores", "memory"});
+  if (exec::has_gpu()) {
+    for (const cluster::Gpu& gpu : exec::find_gpus()) {
+      fmt::print("{} with {} multiprocessors, {} of memory free\n", gpu.name, gpu.multiprocessors, to_text(gpu.memory));
+    }
+  }
+  fmt::print("\n");
+  Table table({"device", "where", "memory"});
   for (const cluster::Device& device : cluster.devices()) {
     table.row({device.name, describe_cores(device), to_text(device.memory)});
   }
@@ -40,10 +51,10 @@ void add_devices_command(CLI::App& program) {
   CLI::App* command = program.add_subcommand("devices", "Show the devices there are, or those that --devices names");
   auto devices = std::make_shared<std::string>("cpu");
   auto json = std::make_shared<std::string>();
-  command->add_option("-d,--devices", *devices, "cpu (one device), cpu:4 (four), cpu:0-3,4-7 (by cores)")
+  command->add_option("-d,--devices", *devices, "cpu (one device), cpu:4 (four), cpu:0-3,4-7 (by cores), cuda (each GPU), cuda:0,1, cuda:0/4 (four parts of one)")
       ->capture_default_str();
   command->add_option("--json", *json, "write them as JSON to a file, or to standard output with -");
-  command->footer("\nExample:\n  baton devices --devices cpu:4");
+  command->footer("\nExamples:\n  baton devices --devices cpu:4\n  baton devices --devices cuda:0/4");
   command->callback([devices, json] { show_devices(*devices, *json); });
 }
 

@@ -6,6 +6,8 @@
 
 #include "baton/base/error.h"
 #include "baton/base/text.h"
+#include "baton/cluster/gpu.h"
+#include "baton/exec/devices.h"
 #include "baton/lab/environment.h"
 #include "baton/lab/spec.h"
 #include "baton/lab/store.h"
@@ -161,8 +163,8 @@ void run_lab(const LabWords& words, int& exit_code) {
     settings.cluster = words.cluster.empty() ? "machine" : words.cluster;
     settings.what_if = words.what_if;
   }
-  if (words.devices != "cpu") {
-    throw usage_error("the laboratory runs on cpu devices, and an experiment says how many; '{}' is not among them", words.devices);
+  if (words.devices != "cpu" && !cluster::names_gpus(words.devices)) {
+    throw usage_error("the laboratory runs on cpu or cuda devices, and an experiment says how many; '{}' is not among them", words.devices);
   }
   settings.time_limit = !words.limit.empty() ? parse_time(words.limit, "--time-limit")
                         : settings.preset == lab::Preset::full ? Nanoseconds(30'000'000'000)
@@ -185,7 +187,7 @@ void run_lab(const LabWords& words, int& exit_code) {
                words.preset, folder.string());
     std::fflush(stdout);
   }
-  const cluster::Cluster whole(cluster::parse_devices("cpu", settings.machine));
+  const cluster::Cluster whole(exec::open_devices(words.devices, settings.machine));
   const std::string title = all && simulate ? "Parallel deep learning, simulated on " + settings.cluster
                             : all ? "Parallel deep learning, measured" : chosen.size() == 1 ? chosen[0]->title : "Experiments";
   const std::string created = report::time_text();
@@ -309,7 +311,7 @@ void compare(const std::string& first, const std::string& second) {
 
 void add_lab_flags(CLI::App& command, LabWords& words) {
   command.add_option("--preset", words.preset, "quick, or full for the courses' sizes")->capture_default_str();
-  command.add_option("-d,--devices", words.devices, "the kind of device")->capture_default_str();
+  command.add_option("-d,--devices", words.devices, "the kind of device: cpu, cuda, or parts of a GPU as cuda:0/4")->capture_default_str();
   command.add_option("--set", words.sets, "other values for an axis, as devices=1,2; repeatable")->allow_extra_args(false);
   command.add_option("--out", words.out, "folder for the results")->capture_default_str();
   command.add_flag("--simulate", words.simulate, "say what it would cost instead of measuring it");

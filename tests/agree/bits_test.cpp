@@ -28,6 +28,15 @@ Case small(std::string strategy, std::string backend, std::size_t devices) {
 
 class Bits : public testing::TestWithParam<std::string> {};  // by backend
 
+/// The case on one device like those that another case has several of. Of cores it does not matter how many there are; the
+/// order of a sum on a GPU depends on how many multiprocessors a device has.
+Outcome train_alone(Case one, std::size_t parts) {
+  one.strategy = "single";
+  one.devices = 1;
+  one.parts = parts;
+  return train(one);
+}
+
 INSTANTIATE_TEST_SUITE_P(Backend, Bits, testing::ValuesIn(exec::backend_names()),
                          [](const auto& one) { return one.param; });
 
@@ -35,12 +44,11 @@ TEST_P(Bits, LayersOnAnyNumberOfDevicesAreASingleDevice) {
   for (const op::Optimizer& optimizer : {op::Optimizer(op::Sgd{.rate = 0.1}), op::Optimizer(op::Adam{})}) {
     Case one = small("single", GetParam(), 1);
     one.step.optimizer = optimizer;
-    const Outcome single = train(one);
     for (std::size_t devices = 1; devices <= 5; ++devices) {
       Case layers = one;
       layers.strategy = "layers";
       layers.devices = devices;
-      EXPECT_TRUE(same_bits(single, train(layers))) << to_text(layers);
+      EXPECT_TRUE(same_bits(train_alone(one, devices), train(layers))) << to_text(layers);
     }
   }
 }
@@ -48,13 +56,12 @@ TEST_P(Bits, LayersOnAnyNumberOfDevicesAreASingleDevice) {
 TEST_P(Bits, UnevenlySplitLayersAreASingleDevice) {
   Case one = small("single", GetParam(), 1);
   one.model = "mlp:dim=64,depth=6";
-  const Outcome single = train(one);
   for (const std::vector<std::int64_t>& split : std::vector<std::vector<std::int64_t>>{{1, 3, 2}, {1, 1, 4}, {5, 1}}) {
     Case layers = one;
     layers.strategy = "layers";
     layers.devices = split.size();
     layers.layout.split = split;
-    EXPECT_TRUE(same_bits(single, train(layers))) << to_text(layers);
+    EXPECT_TRUE(same_bits(train_alone(one, split.size()), train(layers))) << to_text(layers);
   }
 }
 
@@ -101,6 +108,9 @@ TEST_P(Bits, RecomputationChangesMemoryAndNothingElse) {
 }
 
 TEST_P(Bits, TheFirstLossIsTheSameUnderEveryStrategySinceRowsAreAddedInOrder) {
+  if (GetParam() == "cuda") {
+    GTEST_SKIP() << "for another number of rows the GPU's library may choose another order of summation";
+  }
   const double expected = train(small("single", GetParam(), 1), 1).losses[0];
   for (const strategy::Strategy& strategy : strategy::strategies()) {
     if (strategy.name == "tensor") {
@@ -165,6 +175,9 @@ std::unique_ptr<exec::Backend> shaky(std::string_view inner, unsigned seed) {
 }
 
 TEST_P(Bits, HoweverTimingIsShakenTheResultIsTheSame) {
+  if (GetParam() == "cuda") {
+    GTEST_SKIP() << "nothing can be put between the kernels of a GPU's graph";
+  }
   for (const strategy::Strategy& strategy : strategy::strategies()) {
     for (const std::size_t devices : {2U, 5U}) {
       for (const std::size_t cores : {1U, 2U}) {
@@ -240,7 +253,7 @@ TEST_P(Sums, GradientsAreAddedInOrderOfRankToTheBit) {
   const auto& [backend_name, devices] = GetParam();
   const std::unique_ptr<exec::Backend> backend = exec::make_backend(backend_name);
   const model::Model model = model::mlp({150, 141, 130});  // 39 871 elements: several chunks for each of 5 members
-  const cluster::Cluster cluster = make_cluster(static_cast<std::size_t>(devices));
+  const cluster::Cluster cluster = cluster_of({.backend = backend_name, .devices = static_cast<std::size_t>(devices)});
   const strategy::Step step{.global_batch = 13};
   strategy::Placement placement;
   std::int64_t begin = 0;

@@ -8,7 +8,9 @@
 #include <cmath>
 
 #include "baton/base/error.h"
+#include "baton/cluster/gpu.h"
 #include "baton/cluster/machine.h"
+#include "baton/exec/backend/cuda/cuda.h"
 #include "baton/exec/contents.h"
 #include "baton/model/zoo.h"
 
@@ -44,9 +46,18 @@ cluster::Cluster make_cluster(std::size_t count, std::size_t cores_per_device, s
   return cluster::Cluster(std::move(devices), link);
 }
 
+cluster::Cluster cluster_of(const Case& one) {
+  if (one.backend != "cuda") {
+    return make_cluster(one.devices, one.cores_per_device, one.link);
+  }
+  static const std::vector<cluster::Gpu> gpus = exec::find_gpus();
+  const std::string words = fmt::format("cuda:0/{}:{}", std::max(one.parts, one.devices), one.devices);
+  return cluster::Cluster(cluster::parse_gpu_devices(words, gpus), one.link);
+}
+
 Training::Training(const Case& one, exec::DataOptions data, std::unique_ptr<exec::Backend> backend)
     : model_(model::parse_model(one.model)),
-      cluster_(make_cluster(one.devices, one.cores_per_device, one.link)),
+      cluster_(cluster_of(one)),
       backend_(backend ? std::move(backend) : exec::make_backend(one.backend)),
       plan_(std::make_unique<plan::Plan>(strategy::compile({.model = model_,
                                                             .cluster = cluster_,

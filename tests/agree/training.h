@@ -30,12 +30,16 @@ struct Case {
   std::vector<strategy::DelayRequest> delays = {};
   std::size_t cores_per_device = 1;
   std::optional<cluster::Link> link = {};
+  std::size_t parts = 0;  // that a GPU is cut into, where that is more than the devices
 };
 std::string to_text(const Case& one);
 
 /// `count` devices on the cores this process may use; cores repeat when there are too few.
 cluster::Cluster make_cluster(std::size_t count, std::size_t cores_per_device = 1,
                               std::optional<cluster::Link> link = {}, Bytes memory = Bytes(std::int64_t{4} << 30));
+
+/// The devices of a case: cores, or a GPU cut into as many parts.
+cluster::Cluster cluster_of(const Case& one);
 
 /// The contents of each parameter, row-major, by name.
 using Weights = std::map<std::string, std::vector<double>>;

@@ -24,15 +24,25 @@ struct Speed {
   double rate(DType type) const;
 };
 
+/// A GPU, or one of several equal parts of it.
+struct GpuPart {
+  int ordinal = 0;
+  int part = 0;  // of so many:
+  int of = 1;
+  int multiprocessors = 0;  // as many, or a few fewer where they come in groups
+  bool operator==(const GpuPart&) const = default;
+};
+
 /// Something that computes and has memory of its own: a set of cores, or a GPU.
 struct Device {
   std::string name;
-  std::vector<int> cores;
+  std::vector<int> cores;  // none of a GPU
   Bytes memory;
   int node = 0;
   /// Whether what computes also carries the messages, so that its lanes take turns; otherwise they run side by side.
   bool shared_lanes = true;
   Speed speed = {};
+  std::optional<GpuPart> gpu = {};
 };
 
 /// A way between two devices: a message of n bytes takes latency + n / bandwidth.

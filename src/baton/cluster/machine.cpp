@@ -17,7 +17,7 @@
 namespace baton::cluster {
 namespace {
 
-constexpr std::string_view accepted = "cpu, cpu:4 (four devices) or cpu:0-3,4-7 (by cores)";
+constexpr std::string_view accepted = "cpu, cpu:4 (four devices), cpu:0-3,4-7 (by cores), or cuda (see --help)";
 
 struct DestroyTopology {
   void operator()(hwloc_topology_t topology) const { hwloc_topology_destroy(topology); }

@@ -2,6 +2,7 @@
 
 #include "baton/base/error.h"
 #include "baton/base/text.h"
+#include "baton/exec/backend/cuda/cuda.h"
 #include "baton/exec/host_engine.h"
 
 namespace baton::exec {
@@ -23,7 +24,8 @@ plan::Limits limits(const plan::Plan& plan, const cluster::Cluster& cluster, con
 }
 
 const std::vector<std::string>& backend_names() {
-  static const std::vector<std::string> names{"cpu", "reference"};
+  static const std::vector<std::string> names =
+      has_gpu() ? std::vector<std::string>{"cpu", "reference", "cuda"} : std::vector<std::string>{"cpu", "reference"};
   return names;
 }
 
@@ -35,7 +37,10 @@ std::unique_ptr<Backend> make_backend(std::string_view name) {
   if (wanted == "reference") {
     return make_reference_backend();
   }
-  throw usage_error("unknown backend '{}': choose {}", name, either(backend_names()));
+  if (wanted == "cuda") {
+    return make_cuda_backend();
+  }
+  throw usage_error("unknown backend '{}': choose {}", name, either({"cpu", "reference", "cuda"}));
 }
 
 }  // namespace baton::exec

@@ -71,7 +71,7 @@ std::unique_ptr<HostBackend> make_reference_backend();
 /// A device's cores together; products by libxsmm, weights in tiles; float32.
 std::unique_ptr<HostBackend> make_cpu_backend();
 
-/// The backends there are, and one by its name; a usage error lists them.
+/// The backends that run here, and one by its name; a usage error lists them, or says why it does not run.
 const std::vector<std::string>& backend_names();
 std::unique_ptr<Backend> make_backend(std::string_view name);
 

@@ -10,6 +10,7 @@
 #include "baton/base/error.h"
 #include "baton/base/text.h"
 #include "baton/cluster/blueprint.h"
+#include "baton/exec/devices.h"
 #include "baton/model/zoo.h"
 #include "baton/schedule/schedule.h"
 
@@ -86,7 +87,7 @@ cluster::Cluster make_cluster(const JobWords& words, const cluster::Machine& mac
   if (is_imagined(words)) {
     return imagine(words, memory, link);
   }
-  return cluster::Cluster(cluster::parse_devices(words.devices, machine, memory), link);
+  return cluster::Cluster(exec::open_devices(words.devices, machine, memory), link);
 }
 
 Bytes parse_megabytes(const std::string& text, std::string_view flag) {
@@ -143,19 +144,23 @@ std::string strategy_of(const JobWords& words) {
   return layout ? "product" : "single";
 }
 
-strategy::Precision make_precision(const JobWords& words) {
+/// tf32 is float32 whose products round their operands: see `Step::tf32`.
+strategy::Precision make_precision(const JobWords& words, bool gpu) {
   const std::string wanted = canonical(words.precision);
-  if (wanted == "tf32") {
+  if (wanted == "tf32" && !gpu) {
     throw usage_error("tf32 is how the matrix units of a GPU read float32 operands; a CPU has none: choose {}",
                       either(strategy::precision_names()));
+  }
+  if (wanted == "tf32") {
+    return strategy::Precision::fp32;
   }
   return wanted == "mixed" ? strategy::Precision::fp16 : strategy::precision_by_name(words.precision);
 }
 
-std::optional<strategy::LossScale> make_loss_scale(const JobWords& words) {
+std::optional<strategy::LossScale> make_loss_scale(const JobWords& words, strategy::Precision precision) {
   const std::int64_t growth = parse_integer(words.loss_scale_growth, "--loss-scale-growth", 1, 1 << 24);
   const std::string wanted = canonical(words.loss_scale);
-  if (wanted == "none" || (wanted.empty() && make_precision(words) != strategy::Precision::fp16)) {
+  if (wanted == "none" || (wanted.empty() && precision != strategy::Precision::fp16)) {
     return std::nullopt;
   }
   if (wanted.empty() || wanted == "dynamic") {
@@ -212,7 +217,7 @@ const std::vector<JobField>& job_fields() {
   static const std::vector<JobField> fields{
       {"model", &JobWords::model, list_models()},
       {"strategy", &JobWords::strategy, list_strategies()},
-      {"devices", &JobWords::devices, "cpu (one device), cpu:4 (four), cpu:0-3,4-7 (by cores)"},
+      {"devices", &JobWords::devices, "cpu (one device), cpu:4 (four), cpu:0-3,4-7 (by cores), cuda (each GPU), cuda:0,1, cuda:0/4 (four parts of one)"},
       {"batch", &JobWords::batch, "global batch: samples a step over all devices"},
       {"dp", &JobWords::dp, "replicas of the model; with --pp and --tp the product is the number of devices"},
       {"pp", &JobWords::pp, "devices that a replica's layers are spread over"},
@@ -232,13 +237,13 @@ const std::vector<JobField>& job_fields() {
       {"lr", &JobWords::lr, "learning rate (sgd 0.01, adam 0.001)"},
       {"momentum", &JobWords::momentum, "momentum of sgd"},
       {"weight-decay", &JobWords::weight_decay, "weight decay"},
-      {"precision", &JobWords::precision, either(strategy::precision_names()) + ": 16-bit values, float32 weights (mixed is fp16)"},
+      {"precision", &JobWords::precision, either(strategy::precision_names()) + "; tf32 on a GPU: 16-bit values, float32 weights (mixed is fp16)"},
       {"loss-scale", &JobWords::loss_scale, "none, dynamic (halved by an overflow) or a number; fp16 has dynamic, others none"},
       {"loss-scale-growth", &JobWords::loss_scale_growth, "a dynamic loss scale is doubled after so many good steps in a row"},
       {"delay", &JobWords::delay, "inject a delay: before=forward|backward|update,rank=all|N,ms=10; several parted by ;"},
       {"link", &JobWords::link, "slow the links between devices down to bandwidth=1GB/s,latency=50us"},
       {"memory", &JobWords::memory, "memory of each device, as 512M (default: the machine's, shared evenly)"},
-      {"backend", &JobWords::backend, "cpu (fast) or reference (plain loops, the judge)"},
+      {"backend", &JobWords::backend, "cpu (fast), reference (plain loops, the judge) or cuda; by default what runs on the devices"},
       {"seed", &JobWords::seed, "seed of weights and data"},
       {"samples", &JobWords::samples, "samples in the data set; 0: the same batch every step"},
       {"cluster", &JobWords::cluster, "simulate: machine (this one), a name from `baton clusters`, NAME+NETWORK, or a file"},
@@ -266,7 +271,7 @@ Job::Job(const JobWords& words, cluster::Machine machine)
       machine_(std::move(machine)),
       model_(model::parse_model(words.model)),
       cluster_(make_cluster(words, machine_)),
-      backend_(exec::make_backend(words.backend)),
+      backend_(exec::make_backend(exec::backend_for(cluster_.devices(), words.backend))),
       seed_(static_cast<std::uint64_t>(
           parse_integer(words.seed, "--seed", 0, std::numeric_limits<std::int64_t>::max()))),
       samples_(parse_integer(words.samples, "--samples", 0, std::numeric_limits<std::int64_t>::max())),
@@ -276,11 +281,13 @@ Job::Job(const JobWords& words, cluster::Machine machine)
                .step = {.global_batch = parse_integer(words.batch, "--batch", 1, 1 << 30),
                         .loss = strategy::loss_by_name(words.loss),
                         .optimizer = make_optimizer(words),
-                        .precision = make_precision(words),
-                        .loss_scale = make_loss_scale(words)},
+                        .precision = make_precision(words, cluster_.devices()[0].gpu.has_value()),
+                        .loss_scale = make_loss_scale(words, make_precision(words, cluster_.devices()[0].gpu.has_value())),
+                        .tf32 = canonical(words.precision) == "tf32"},
                .layout = make_layout(words),
                .target = is_imagined(words) ? imagined_target() : backend_->target(),
                .delays = make_delays(words.delay)} {
+  words_.backend = backend_->name();
   if (samples_ > 0 && samples_ < request_.step.global_batch) {
     throw usage_error("--samples is {}, but a batch alone takes {}", samples_, request_.step.global_batch);
   }

@@ -42,7 +42,7 @@ struct JobWords {
   std::string first_bucket_mb = "1";
   std::string link;
   std::string memory;
-  std::string backend = "cpu";
+  std::string backend;  // empty: the one that runs on the devices
   std::string delay;  // several are parted by semicolons
   std::string seed = "0";
   std::string samples = "0";

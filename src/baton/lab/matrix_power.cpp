@@ -55,17 +55,16 @@ std::int64_t products_needed(std::int64_t power) {
   return std::bit_width(static_cast<std::uint64_t>(power)) - 1 + std::popcount(static_cast<std::uint64_t>(power)) - 1;
 }
 
-plan::Plan matrix_power_plan(std::int64_t size, std::int64_t power, const std::vector<std::size_t>& cores_by_device,
-                             const strategy::Target& target) {
-  check(size >= 1 && power >= 1 && !cores_by_device.empty(), "the power {} of a matrix of {} on {} devices", power, size,
-        cores_by_device.size());
+plan::Plan matrix_power_plan(std::int64_t size, std::int64_t power, const cluster::Cluster& cluster,
+                             const strategy::Target& target, bool tf32) {
+  check(size >= 1 && power >= 1, "the power {} of a matrix of {}", power, size);
   plan::Draft draft;
-  draft.title = fmt::format("A^{0} + B^{0} of {1}x{1} on {2} device{3}", power, size, cores_by_device.size(),
-                            cores_by_device.size() == 1 ? "" : "s");
-  for (std::size_t d = 0; d < cores_by_device.size(); ++d) {
-    draft.devices.push_back(fmt::format("cpu:{}", d));
+  draft.title = fmt::format("A^{0} + B^{0} of {1}x{1} on {2} device{3}", power, size, cluster.size(),
+                            cluster.size() == 1 ? "" : "s");
+  for (const cluster::Device& device : cluster.devices()) {
+    draft.devices.push_back(device.name);
   }
-  const DeviceId second(cores_by_device.size() > 1 ? 1 : 0);
+  const DeviceId second(cluster.size() > 1 ? 1 : 0);
   // Two streams of random numbers that are at hand.
   const BufferId a = matrix(draft, DeviceId(0), size, Role::input, "A");
   const BufferId b = matrix(draft, second, size, Role::target, "B");
@@ -79,9 +78,12 @@ plan::Plan matrix_power_plan(std::int64_t size, std::int64_t power, const std::v
   draft.buffers[sum.index()].persistent = true;
   compute(draft, op::Add{}, DeviceId(0), {a_power, b_power}, sum);
   draft = strategy::add_transfers(std::move(draft));
+  if (tf32) {
+    draft = strategy::use_tf32(std::move(draft));
+  }
   if (target.workspace) {
     for (plan::Task& task : draft.tasks) {
-      task.workspace = target.workspace(draft.buffers, task, cores_by_device[task.device.index()]);
+      task.workspace = target.workspace(draft.buffers, task, cluster.device(task.device).cores.size());
     }
   }
   return plan::finish(std::move(draft));

@@ -17,10 +17,12 @@
 namespace baton::op {
 
 /// y = x Wᵀ + b. Reads x, W, b; writes y. With `relu`, y = max(0, ·). With `partial` y is one term of a sum over devices: it
-/// reads no b, which is added to the sum.
+/// reads no b, which is added to the sum. In this and the other products, `tf32` says that float32 operands may be rounded
+/// to ten bits; sums stay in float32.
 struct Linear {
   bool relu = false;
   bool partial = false;
+  bool tf32 = false;
   bool operator==(const Linear&) const = default;
 };
 
@@ -28,6 +30,7 @@ struct Linear {
 /// the ReLU that made x, done while the product is at hand.
 struct LinearBackwardInput {
   bool mask = false;
+  bool tf32 = false;
   bool operator==(const LinearBackwardInput&) const = default;
 };
 
@@ -38,6 +41,7 @@ struct LinearBackwardWeight {
   bool accumulate = false;
   double sgd_rate = 0;
   bool partial = false;
+  bool tf32 = false;
   bool operator==(const LinearBackwardWeight&) const = default;
 };
 
@@ -69,6 +73,7 @@ struct CrossEntropy {
 
 /// c = a b, of matrices. Reads a, b; writes c.
 struct MatrixProduct {
+  bool tf32 = false;
   bool operator==(const MatrixProduct&) const = default;
 };
 
@@ -143,12 +148,17 @@ void attributes(Op& op, Visit visit) {
     void operator()(Linear& o) {
       visit("relu", o.relu);
       visit("partial", o.partial);
+      visit("tf32", o.tf32);
     }
-    void operator()(LinearBackwardInput& o) { visit("mask", o.mask); }
+    void operator()(LinearBackwardInput& o) {
+      visit("mask", o.mask);
+      visit("tf32", o.tf32);
+    }
     void operator()(LinearBackwardWeight& o) {
       visit("accumulate", o.accumulate);
       visit("sgd_rate", o.sgd_rate);
       visit("partial", o.partial);
+      visit("tf32", o.tf32);
     }
     void operator()(Relu&) {}
     void operator()(ReluBackward&) {}
@@ -160,7 +170,7 @@ void attributes(Op& op, Visit visit) {
       visit("rows", o.rows);
       visit("scaled", o.scaled);
     }
-    void operator()(MatrixProduct&) {}
+    void operator()(MatrixProduct& o) { visit("tf32", o.tf32); }
     void operator()(Add&) {}
     void operator()(AddBias&) {}
     void operator()(AddBiasBackward& o) { visit("accumulate", o.accumulate); }

@@ -64,6 +64,9 @@ plan::Draft fuse(plan::Draft draft, const Target& target);
 /// Lays the weights, and all that is added to them or copied from them, in the target's order.
 plan::Draft tile_weights(plan::Draft draft);
 
+/// Lets every product round float32 operands to tf32.
+plan::Draft use_tf32(plan::Draft draft);
+
 /// Puts delays in front of the phases they ask for.
 plan::Draft inject_delays(plan::Draft draft, std::span<const DelayRequest> delays);
 

@@ -53,6 +53,7 @@ struct Step {
   DType dtype = DType::f32;
   Precision precision = Precision::fp32;
   std::optional<LossScale> loss_scale = {};
+  bool tf32 = false;  // products may round float32 operands to ten bits
 };
 
 /// Which activations are let go after the forward and made again in the backward: none, the input of every second block of a

@@ -336,6 +336,9 @@ plan::Plan compile(const Request& request, const Strategy& strategy) {
     target.all_reduce_with_sgd = false;
   }
   draft = fuse(std::move(draft), target);
+  if (request.step.tf32) {
+    draft = use_tf32(std::move(draft));
+  }
   if (target.tiled_weights) {
     draft = tile_weights(std::move(draft));
   }

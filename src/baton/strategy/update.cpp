@@ -79,6 +79,19 @@ plan::Draft tile_weights(plan::Draft draft) {
   return draft;
 }
 
+plan::Draft use_tf32(plan::Draft draft) {
+  for (Task& task : draft.tasks) {
+    if (auto* compute = std::get_if<plan::Compute>(&task.action)) {
+      op::attributes(compute->op, [](std::string_view name, auto& value) {
+        if constexpr (std::is_same_v<std::decay_t<decltype(value)>, bool>) {
+          value = value || name == "tf32";
+        }
+      });
+    }
+  }
+  return draft;
+}
+
 plan::Draft inject_delays(plan::Draft draft, std::span<const DelayRequest> delays) {
   std::vector<std::vector<Task>> behind(draft.tasks.size() + 1);
   for (const DelayRequest& delay : delays) {

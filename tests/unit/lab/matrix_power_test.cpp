@@ -57,7 +57,7 @@ void expect_right(const exec::Backend& backend, std::int64_t size, std::int64_t 
                                     << " on " << devices);
   const cluster::Cluster cluster = on(devices);
   const plan::Plan plan =
-      matrix_power_plan(size, power, std::vector<std::size_t>(devices, 1), backend.target());
+      matrix_power_plan(size, power, cluster, backend.target());
   exec::Executor executor(plan, cluster, backend);
   const Matrix a = executor.read(labelled(plan, "A"));
   const Matrix b = executor.read(labelled(plan, "B"));
@@ -77,7 +77,7 @@ void expect_right(const exec::Backend& backend, std::int64_t size, std::int64_t 
 }
 
 TEST(MatrixPowerPlan, GivesWhatASlowProductGives) {
-  for (const std::string& name : exec::backend_names()) {
+  for (const char* name : {"cpu", "reference"}) {
     const auto backend = exec::make_backend(name);
     for (const std::int64_t power : {1, 2, 3, 7, 10}) {
       for (const std::int64_t size : {1, 5, 17, 32}) {
@@ -92,7 +92,7 @@ TEST(MatrixPowerPlan, GivesWhatASlowProductGives) {
 TEST(MatrixPowerPlan, HasAsManyProductsAsAreNeededAndOneMove) {
   const auto backend = exec::make_reference_backend();
   for (const std::int64_t power : {1, 2, 3, 7, 10, 16, 1000}) {
-    const plan::Plan plan = matrix_power_plan(4, power, {1, 1}, backend->target());
+    const plan::Plan plan = matrix_power_plan(4, power, on(2), backend->target());
     EXPECT_TRUE(plan::verify(plan, {}).violations.empty());
     const auto products = std::count_if(plan.tasks().begin(), plan.tasks().end(), [](const plan::Task& task) {
       const auto* compute = std::get_if<plan::Compute>(&task.action);
@@ -108,7 +108,7 @@ TEST(MatrixPowerPlan, HasAsManyProductsAsAreNeededAndOneMove) {
 }
 
 TEST(MatrixPowerPlan, OnTwoDevicesEachRaisesItsOwn) {
-  const plan::Plan plan = matrix_power_plan(4, 10, {1, 1}, exec::make_reference_backend()->target());
+  const plan::Plan plan = matrix_power_plan(4, 10, on(2), exec::make_reference_backend()->target());
   EXPECT_EQ(plan[labelled(plan, "A")].device, DeviceId(0));
   EXPECT_EQ(plan[labelled(plan, "B")].device, DeviceId(1));
   EXPECT_EQ(plan[labelled(plan, "sum")].device, DeviceId(0));

@@ -237,7 +237,7 @@ TEST(Op, ShowsItsAttributesInOrderAndForWriting) {
     names.emplace_back(attribute);
     field = {};
   });
-  EXPECT_EQ(names, (std::vector<std::string>{"accumulate", "sgd_rate", "partial"}));
+  EXPECT_EQ(names, (std::vector<std::string>{"accumulate", "sgd_rate", "partial", "tf32"}));
   EXPECT_EQ(op, Op(LinearBackwardWeight{}));
 }
 

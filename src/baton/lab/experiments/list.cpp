@@ -6,8 +6,31 @@
 
 #include "baton/base/error.h"
 #include "baton/base/text.h"
+#include "baton/cluster/gpu.h"
+#include "baton/exec/backend/cuda/cuda.h"
 
 namespace baton::lab {
+namespace {
+
+/// A GPU each where there are enough; otherwise equal parts of the one that is named, or of the first.
+std::string gpu_workers(const std::string& devices, std::int64_t count, std::int64_t most) {
+  const std::size_t colon = devices.find(':');
+  const std::size_t slash = devices.find('/');
+  most = std::max(count, most);
+  if (slash != std::string::npos) {
+    return fmt::format("{}:{}", devices, count);
+  }
+  if (colon == std::string::npos && static_cast<std::int64_t>(exec::find_gpus().size()) >= most) {
+    std::string text = devices;
+    for (std::int64_t i = 0; i < count; ++i) {
+      text += fmt::format("{}{}", i == 0 ? ":" : ",", i);
+    }
+    return text;
+  }
+  return fmt::format("{}/{}:{}", colon == std::string::npos ? devices + ":0" : devices, most, count);
+}
+
+}  // namespace
 
 const std::vector<Experiment>& experiments() {
   static const std::vector<Experiment> list{
@@ -39,6 +62,9 @@ std::string_view to_text(Format format) {
 std::string workers(const Settings& settings, std::int64_t count, std::int64_t most) {
   if (!settings.cluster.empty() && settings.cluster != "machine") {
     return fmt::format("{}", count);
+  }
+  if (cluster::names_gpus(settings.devices)) {
+    return gpu_workers(settings.devices, count, most);
   }
   const std::vector<int>& cores = settings.machine.cores;
   const auto each = std::max<std::size_t>(1, cores.size() / static_cast<std::size_t>(std::max(count, most)));

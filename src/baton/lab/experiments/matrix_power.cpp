@@ -17,7 +17,7 @@ class PowerMeasurement final : public Measurement {
   PowerMeasurement(const Point& point, const Settings& settings)
       : job_(words_for(point, settings), settings.machine),
         power_(whole(point, "power", 1, 1 << 20)),
-        plan_(matrix_power_plan(whole(point, "size", 1, 65536), power_, cores(), job_.request().target)) {
+        plan_(matrix_power_plan(whole(point, "size", 1, 65536), power_, job_.cluster(), job_.request().target, rounds(point, job_.backend()))) {
     if (job_.simulated()) {
       plan::require(plan::verify(plan_, job_.limits(plan_)));
       simulation_ = std::make_unique<Simulation>(job_, plan_);
@@ -69,12 +69,14 @@ class PowerMeasurement final : public Measurement {
   }
 
  private:
-  std::vector<std::size_t> cores() const {
-    std::vector<std::size_t> list;
-    for (const cluster::Device& device : job_.cluster().devices()) {
-      list.push_back(device.cores.size());
+  /// Whether operands are rounded to tf32.
+  static bool rounds(const Point& point, const exec::Backend& backend) {
+    const std::string precision = text(point, "precision");
+    if (precision != "fp32" && (precision != "tf32" || backend.name() != "cuda")) {
+      throw usage_error("the {} backend raises matrices in {}, not in {}", backend.name(),
+                        backend.name() == "cuda" ? "fp32 or tf32" : "fp32", precision);
     }
-    return list;
+    return precision == "tf32";
   }
 
   static JobWords words_for(const Point& point, const Settings& settings) {
@@ -101,7 +103,8 @@ Experiment matrix_power() {
           .title = "Powers of matrices on one device and on two",
           .task = "Aⁿ + Bⁿ with n = 10, by repeated squaring; on two devices each raises one matrix.",
           .questions = {"What is the speedup?", "How many products are used?"},
-          .axes = {{"size", "rows of A and B", {1024}, {10000}}, {"power", "n", {10}, {10}}, {"devices", "devices", {1, 2}, {1, 2}}},
+          .axes = {{"size", "rows of A and B", {1024}, {10000}}, {"power", "n", {10}, {10}}, {"precision", "number format", {"fp32"}, {"fp32"}},
+                   {"devices", "devices", {1, 2}, {1, 2}}},
           .columns = {{"devices", "#devices", Format::integer}, {"size", "size", Format::integer}, {"power", "n", Format::integer},
                       {"time_per_step_ns", "time", Format::time}, {"tflops", "TFLOP/s", Format::number}, {"speedup", "speedup", Format::ratio},
                       {"products", "products a matrix", Format::integer}},

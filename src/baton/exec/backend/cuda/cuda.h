@@ -1,0 +1,21 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "baton/cluster/gpu.h"
+#include "baton/exec/backend.h"
+
+namespace baton::exec {
+
+/// NVIDIA GPUs, whole or in parts; products by cuBLASLt and kernels of our own, a step captured as one graph; float32.
+/// A usage error says why there is none: built without CUDA, no GPU, a driver that is too old.
+std::unique_ptr<Backend> make_cuda_backend();
+
+/// The GPUs that this process may use; the same errors.
+std::vector<cluster::Gpu> find_gpus();
+
+/// Whether there is one, without a word.
+bool has_gpu();
+
+}  // namespace baton::exec

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+namespace baton::exec::cuda {
+
+/// Products of a linear layer for few rows, whose time is that of reading the weights: the weights go by once, through all
+/// multiprocessors, and what they give is added up in an order that depends on the shape and the device only.
+/// float32, row-major; with `tf32` the products see ten bits of the operands' digits.
+struct FewRows {
+  int rows;
+  int in;
+  int out;
+  bool tf32;
+  int multiprocessors;
+
+  /// Whether there is a kernel for it on a device of this compute capability.
+  bool fits(int capability_major) const;
+
+  /// y = x Wᵀ + b (b may be null), and with `relu` max(0, ·). Here and below, `early` says that the weights may be read while
+  /// kernels before this one still run.
+  void forward(const float* x, const float* weight, const float* bias, float* y, bool relu, bool early,
+               cudaStream_t stream) const;
+  /// dx = dy W, zero where `mask` ≤ 0 (nothing is masked where it is null).
+  void backward_input(const float* dy, const float* weight, const float* mask, float* dx, bool early,
+                      cudaStream_t stream) const;
+  /// dW = keep · dW + factor · dyᵀ x, db (may be null) likewise with Σ dy; `keep` is 0 or 1.
+  void backward_weight(const float* x, const float* dy, float* dw, float* db, float keep, float factor, bool early,
+                       cudaStream_t stream) const;
+  /// Both at once, the weights being read once: dx = dy W with the weights as they were (with `mask`, zero where x ≤ 0), and
+  /// W += factor · dyᵀ x, b += factor · Σ dy.
+  void backward(const float* dy, float* weight, const float* x, float* b, float* dx, bool mask, float factor, bool early,
+                cudaStream_t stream) const;
+};
+
+}  // namespace baton::exec::cuda

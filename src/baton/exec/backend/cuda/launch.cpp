@@ -1,0 +1,245 @@
+#include "baton/exec/backend/cuda/launch.h"
+
+#include <memory>
+
+#include "baton/base/error.h"
+#include "baton/exec/backend/cuda/kernels.h"
+#include "baton/exec/backend/cuda/few_rows.h"
+#include "baton/exec/backend/cuda/status.h"
+
+namespace baton::exec::cuda {
+namespace {
+
+using plan::Task;
+
+const float* in(const Addresses& at, std::size_t i) { return reinterpret_cast<const float*>(at.reads[i]); }
+float* out(const Addresses& at, std::size_t i) { return reinterpret_cast<float*>(at.writes[i]); }
+
+/// The weights of a linear layer's task and the rows that meet them.
+struct Layer {
+  std::int64_t rows;
+  std::int64_t in;
+  std::int64_t out;
+};
+
+template <typename AnyOp>
+concept LinearOp = std::same_as<AnyOp, op::Linear> || std::same_as<AnyOp, op::LinearBackwardInput> ||
+                   std::same_as<AnyOp, op::LinearBackwardWeight>;
+
+template <LinearOp AnyOp>
+Layer layer_of(std::span<const plan::Buffer> buffers, const Task& task, const AnyOp&) {
+  const bool gradient = std::same_as<AnyOp, op::LinearBackwardWeight>;
+  const Shape& weight = buffers[(gradient ? task.writes[0] : task.reads[1]).index()].shape;
+  return {buffers[task.reads[0].index()].shape[0], weight[1], weight[0]};
+}
+
+FewRows few_rows(const Layer& layer, bool tf32, int multiprocessors) {
+  return {static_cast<int>(layer.rows), static_cast<int>(layer.in), static_cast<int>(layer.out), tf32, multiprocessors};
+}
+
+bool is_few_rows(const Layer& layer, int capability) {
+  constexpr std::int64_t most = 1 << 30;
+  return layer.in < most && layer.out < most && layer.rows < most && few_rows(layer, false, 1).fits(capability);
+}
+
+struct PrepareOp {
+  const plan::Plan& plan;
+  const Task& task;
+  const Addresses& at;
+  const Surroundings& around;
+
+  std::int64_t elements() const { return plan[task.reads[0]].shape.elements(); }
+  std::int64_t rows() const { return plan[task.reads[0]].shape[0]; }
+
+  std::shared_ptr<Product> product(const ProductShape& shape, const ProductOperands& operands) const {
+    return around.blas.prepare(shape, operands, at.workspace, task.workspace.count,
+                               around.place.stream(plan::Lane::compute));
+  }
+
+  Launch operator()(const op::Linear& o) const {
+    const Layer layer = layer_of(plan.buffers(), task, o);
+    const float* bias = o.partial ? nullptr : in(at, 2);
+    if (is_few_rows(layer, around.capability)) {
+      const FewRows kernel = few_rows(layer, o.tf32, around.place.multiprocessors());
+      return [=, x = in(at, 0), w = in(at, 1), y = out(at, 0), relu = o.relu, early = around.early](cudaStream_t stream) {
+        kernel.forward(x, w, bias, y, relu, early, stream);
+      };
+    }
+    return [run = product({.transpose_a = true, .m = layer.out, .n = layer.rows, .k = layer.in, .tf32 = o.tf32,
+                           .bias = !o.partial, .relu = o.relu},
+                          {in(at, 1), in(at, 0), out(at, 0), bias})](cudaStream_t stream) { run->run(stream); };
+  }
+
+  Launch operator()(const op::LinearBackwardInput& o) const {
+    const Layer layer = layer_of(plan.buffers(), task, o);
+    const float* mask = o.mask ? in(at, 2) : nullptr;
+    float* dx = out(at, 0);
+    if (is_few_rows(layer, around.capability)) {
+      const FewRows kernel = few_rows(layer, o.tf32, around.place.multiprocessors());
+      return [=, dy = in(at, 0), w = in(at, 1), early = around.early](cudaStream_t stream) {
+        kernel.backward_input(dy, w, mask, dx, early, stream);
+      };
+    }
+    return [=, run = product({.m = layer.in, .n = layer.rows, .k = layer.out, .tf32 = o.tf32},
+                             {in(at, 1), in(at, 0), dx})](cudaStream_t stream) {
+      run->run(stream);
+      if (mask != nullptr) {
+        relu_backward(dx, mask, dx, layer.rows * layer.in, stream);
+      }
+    };
+  }
+
+  Launch operator()(const op::LinearBackwardWeight& o) const {
+    const Layer layer = layer_of(plan.buffers(), task, o);
+    const float keep = o.accumulate || o.sgd_rate > 0 ? 1 : 0;
+    const float factor = o.sgd_rate > 0 ? static_cast<float>(-o.sgd_rate) : 1;
+    const float* x = in(at, 0);
+    const float* dy = in(at, 1);
+    float* dw = out(at, 0);
+    float* db = o.partial ? nullptr : out(at, 1);
+    if (is_few_rows(layer, around.capability)) {
+      const FewRows kernel = few_rows(layer, o.tf32, around.place.multiprocessors());
+      return [=, early = around.early](cudaStream_t stream) {
+        kernel.backward_weight(x, dy, dw, db, keep, factor, early, stream);
+      };
+    }
+    return [=, run = product({.transpose_b = true, .m = layer.in, .n = layer.out, .k = layer.rows, .tf32 = o.tf32,
+                              .alpha = factor, .beta = keep},
+                             {x, dy, dw})](cudaStream_t stream) {
+      run->run(stream);
+      if (db != nullptr) {
+        bias_gradient(dy, db, layer.rows, layer.out, keep, factor, stream);
+      }
+    };
+  }
+
+  Launch operator()(const op::MatrixProduct& o) const {
+    const Shape& a = plan[task.reads[0]].shape;
+    const Shape& b = plan[task.reads[1]].shape;
+    return [run = product({.m = b[1], .n = a[0], .k = a[1], .tf32 = o.tf32}, {in(at, 1), in(at, 0), out(at, 0)})](
+               cudaStream_t stream) { run->run(stream); };
+  }
+
+  Launch operator()(const op::Add&) const {
+    return [a = in(at, 0), b = in(at, 1), c = out(at, 0), count = elements()](cudaStream_t stream) {
+      add(a, b, c, count, stream);
+    };
+  }
+
+  Launch operator()(const op::AddBias&) const {
+    return [x = in(at, 0), b = in(at, 1), y = out(at, 0), count = elements(),
+            width = plan[task.reads[1]].shape.elements()](cudaStream_t stream) {
+      add_bias(x, b, y, count / width, width, stream);
+    };
+  }
+
+  Launch operator()(const op::AddBiasBackward& o) const {
+    return [dy = in(at, 0), db = out(at, 0), count = elements(), width = plan[task.writes[0]].shape.elements(),
+            keep = o.accumulate ? 1.0F : 0.0F](cudaStream_t stream) {
+      bias_gradient(dy, db, count / width, width, keep, 1, stream);
+    };
+  }
+
+  Launch operator()(const op::Relu&) const {
+    return [x = in(at, 0), y = out(at, 0), count = elements()](cudaStream_t stream) { relu(x, y, count, stream); };
+  }
+
+  Launch operator()(const op::ReluBackward&) const {
+    return [dy = in(at, 0), y = in(at, 1), dx = out(at, 0), count = elements()](cudaStream_t stream) {
+      relu_backward(dy, y, dx, count, stream);
+    };
+  }
+
+  Launch operator()(const op::MeanSquaredError& o) const {
+    return [y = in(at, 0), target = in(at, 1), loss = reinterpret_cast<double*>(at.writes[0]), dy = out(at, 1),
+            rows = rows(), width = elements() / rows(),
+            total = static_cast<double>(o.elements)](cudaStream_t stream) {
+      mean_squared_error(y, target, loss, dy, rows, width, total, stream);
+    };
+  }
+
+  Launch operator()(const op::CrossEntropy& o) const {
+    return [y = in(at, 0), labels = reinterpret_cast<const std::int32_t*>(at.reads[1]),
+            loss = reinterpret_cast<double*>(at.writes[0]), dy = out(at, 1), rows = rows(),
+            classes = elements() / rows(), total = static_cast<double>(o.rows)](cudaStream_t stream) {
+      cross_entropy(y, labels, loss, dy, rows, classes, total, stream);
+    };
+  }
+};
+
+Launch prepare_update(const plan::Plan& plan, const Task& task, const plan::Update& update, const Addresses& at,
+                      const std::int64_t* step) {
+  const std::size_t slots = op::state_slots(update.optimizer);
+  const std::size_t count = task.writes.size() / (1 + slots);
+  std::vector<UpdatedTensor> tensors;
+  for (std::size_t p = 0; p < count; ++p) {
+    tensors.push_back({in(at, p), out(at, p), slots > 0 ? out(at, count + p * slots) : nullptr,
+                       slots > 1 ? out(at, count + p * slots + 1) : nullptr, plan[task.writes[p]].shape.elements()});
+  }
+  if (const auto* descent = std::get_if<op::Sgd>(&update.optimizer)) {
+    const SgdSettings settings{static_cast<float>(descent->rate), static_cast<float>(descent->momentum),
+                               static_cast<float>(descent->weight_decay)};
+    return [=](cudaStream_t stream) { sgd(settings, tensors.data(), tensors.size(), stream); };
+  }
+  const auto& adaptive = std::get<op::Adam>(update.optimizer);
+  const AdamSettings settings{adaptive.beta1,
+                              adaptive.beta2,
+                              adaptive.rate,
+                              static_cast<float>(adaptive.epsilon),
+                              static_cast<float>(adaptive.weight_decay),
+                              adaptive.decoupled};
+  return [=](cudaStream_t stream) { adam(settings, tensors.data(), tensors.size(), step, stream); };
+}
+
+}  // namespace
+
+bool has_launch(const plan::Plan& plan, const Task& task) {
+  for (const std::vector<BufferId>* list : {&task.reads, &task.writes}) {
+    for (const BufferId id : *list) {
+      const plan::Buffer& buffer = plan[id];
+      const bool real = buffer.role == plan::Role::loss ? buffer.dtype == DType::f64 : buffer.dtype == DType::f32;
+      if ((!real && buffer.dtype != DType::i32) || buffer.order != plan::Order::row_major) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+Bytes launch_workspace(std::span<const plan::Buffer> buffers, const Task& task, int capability) {
+  const auto* compute = std::get_if<plan::Compute>(&task.action);
+  if (compute == nullptr) {
+    return Bytes(0);
+  }
+  return std::visit(
+      [&]<typename AnyOp>(const AnyOp& o) {
+        if constexpr (LinearOp<AnyOp>) {
+          if (is_few_rows(layer_of(buffers, task, o), capability)) {
+            return Bytes(0);
+          }
+        }
+        if constexpr (LinearOp<AnyOp> || std::same_as<AnyOp, op::MatrixProduct>) {
+          const Shape& result = buffers[task.writes[0].index()].shape;
+          return Bytes(product_workspace(result[0], result[1]));
+        } else {
+          return Bytes(0);
+        }
+      },
+      compute->op);
+}
+
+Launch prepare_launch(const plan::Plan& plan, const Task& task, const Addresses& addresses,
+                      const Surroundings& surroundings) {
+  const Bytes needed = launch_workspace(plan.buffers(), task, surroundings.capability);
+  check(task.workspace >= needed, "{} has a workspace of {} but needs {}", plan::verb(task), task.workspace.count,
+        needed.count);
+  if (const auto* wait = std::get_if<plan::Delay>(&task.action)) {
+    return [time = wait->duration.count](cudaStream_t stream) { delay(time, stream); };
+  }
+  if (const auto* update = std::get_if<plan::Update>(&task.action)) {
+    return prepare_update(plan, task, *update, addresses, surroundings.step);
+  }
+  return std::visit(PrepareOp{plan, task, addresses, surroundings}, std::get<plan::Compute>(task.action).op);
+}
+
+}  // namespace baton::exec::cuda

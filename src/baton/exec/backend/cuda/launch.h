@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <functional>
+
+#include "baton/exec/backend.h"
+#include "baton/exec/backend/cuda/cublas_lt.h"
+#include "baton/exec/backend/cuda/place.h"
+#include "baton/plan/plan.h"
+
+namespace baton::exec::cuda {
+
+/// Enqueues what a task does. It may be called again and again, while a stream is captured or not; its place is entered.
+using Launch = std::function<void(cudaStream_t stream)>;
+
+/// Whether there is a launch for a Compute or an Update.
+bool has_launch(const plan::Plan& plan, const plan::Task& task);
+
+/// Scratch that it needs on GPUs of this compute capability.
+Bytes launch_workspace(std::span<const plan::Buffer> buffers, const plan::Task& task, int capability);
+
+/// Where a task runs and what it needs beside its buffers.
+struct Surroundings {
+  const Place& place;
+  int capability;
+  BlasLt& blas;
+  const std::int64_t* step;  // the number of the step, on the device
+  bool early = false;        // the weights it reads are not written before it in a step
+};
+
+/// Chooses the code and binds the addresses; loses what the buffers hold, since products are timed on them.
+Launch prepare_launch(const plan::Plan& plan, const plan::Task& task, const Addresses& addresses,
+                      const Surroundings& surroundings);
+
+}  // namespace baton::exec::cuda

@@ -1,0 +1,346 @@
+#include "baton/exec/backend/cuda/meetings.h"
+
+#include <algorithm>
+#include <set>
+
+#include "baton/base/error.h"
+#include "baton/cost/link_time.h"
+#include "baton/exec/backend/cuda/kernels.h"
+#include "baton/exec/backend/cuda/launch.h"
+#include "baton/exec/backend/cuda/nccl.h"
+#include "baton/exec/backend/cuda/status.h"
+#include "baton/exec/backend/cuda/table.h"
+
+namespace baton::exec::cuda {
+namespace {
+
+using plan::Collective;
+
+constexpr std::int64_t copy_bytes = 16384;
+constexpr std::int64_t sum_elements = 4096;
+
+/// Of a transfer: 0 is the sender, 1 the receiver.
+std::size_t rank_of(const plan::Task& task) {
+  if (const auto* transfer = std::get_if<plan::Transfer>(&task.action)) {
+    return transfer->end == plan::Transfer::End::send ? 0 : 1;
+  }
+  return std::get<Collective>(task.action).rank;
+}
+
+void add_copies(std::vector<CopyChunk>& chunks, const std::byte* from, std::byte* to, std::int64_t bytes) {
+  for (std::int64_t at = 0; at < bytes; at += copy_bytes) {
+    chunks.push_back({from + at, to + at, std::min(copy_bytes, bytes - at)});
+  }
+}
+
+}  // namespace
+
+class Meetings::Impl {
+ public:
+  Impl(const plan::Plan& plan, std::span<const Addresses> addresses, std::span<const std::unique_ptr<Place>> places,
+       const std::optional<cluster::Link>& link)
+      : plan_(plan), addresses_(addresses), places_(places), link_(link), meetings_(plan.meeting_count()) {
+    for (std::size_t m = 0; m < meetings_.size(); ++m) {
+      if (!plan.members(MeetingId(m)).empty()) {
+        open(MeetingId(m));
+      }
+    }
+  }
+
+  void enqueue(MeetingId id, std::span<const cudaStream_t> streams) const {
+    const Meeting& meeting = meetings_[id.index()];
+    if (meeting.nccl) {
+      nccl::begin_group();
+    }
+    for (std::size_t i = 0; i < streams.size(); ++i) {
+      if (meeting.parts[i]) {
+        meeting.places[i]->enter();
+        meeting.parts[i](streams[i]);
+      }
+    }
+    if (meeting.nccl) {
+      nccl::end_group();
+    }
+    for (std::size_t i = 0; i < streams.size() && !meeting.afterwards.empty(); ++i) {
+      meeting.places[i]->enter();
+      meeting.afterwards[i](streams[i]);
+    }
+  }
+
+ private:
+  struct Meeting {
+    std::vector<Launch> parts;       // by member, in the plan's order
+    std::vector<Launch> afterwards;  // likewise, once NCCL's part is done
+    std::vector<const Place*> places;
+    bool nccl = false;
+  };
+
+  /// One meeting while it is made ready: who has what, by rank.
+  struct Opening {
+    const Collective* collective = nullptr;
+    std::vector<const plan::Task*> tasks;  // by rank
+    std::vector<const Addresses*> at;
+    std::vector<const Place*> places;
+    std::int64_t least = 0;  // nanoseconds on an emulated link
+    bool several_gpus = false;
+
+    int members() const { return static_cast<int>(tasks.size()); }
+  };
+
+  void open(MeetingId id) {
+    const std::span<const TaskId> members = plan_.members(id);
+    Opening opening;
+    opening.collective = std::get_if<Collective>(&plan_[members[0]].action);
+    opening.tasks.resize(members.size());
+    opening.at.resize(members.size());
+    opening.places.resize(members.size());
+    std::set<int> gpus;
+    for (const TaskId member : members) {
+      const plan::Task& task = plan_[member];
+      const std::size_t rank = rank_of(task);
+      opening.tasks[rank] = &task;
+      opening.at[rank] = &addresses_[member.index()];
+      opening.places[rank] = places_[task.device.index()].get();
+      gpus.insert(opening.places[rank]->ordinal());
+    }
+    opening.several_gpus = gpus.size() > 1;
+    if (link_) {
+      opening.least = cost::link_time(plan_, id, *link_).count;
+    }
+    std::vector<Launch> by_rank(members.size());
+    Meeting& meeting = meetings_[id.index()];
+    std::vector<Launch> afterwards;
+    if (opening.collective == nullptr) {
+      by_rank[1] = copy_part(opening, opening.at[0]->reads, opening.at[1]->writes,
+                             plan_[opening.tasks[0]->reads[0]].size().count);
+    } else if (opening.several_gpus && by_nccl(opening)) {
+      meeting.nccl = true;
+      nccl_parts(opening, by_rank, afterwards);
+    } else {
+      if (opening.several_gpus) {
+        enable_peers(opening);
+      }
+      collective_parts(opening, by_rank);
+    }
+    for (const TaskId member : members) {
+      const std::size_t rank = rank_of(plan_[member]);
+      meeting.parts.push_back(by_rank[rank]);
+      meeting.places.push_back(opening.places[rank]);
+      if (!afterwards.empty()) {
+        meeting.afterwards.push_back(afterwards[rank]);
+      }
+    }
+  }
+
+  Launch copy_part(const Opening& opening, const std::vector<std::byte*>& from, const std::vector<std::byte*>& to,
+                   std::int64_t bytes) {
+    if (opening.several_gpus) {
+      return [=, from = from[0], to = to[0], source = opening.places[0]->ordinal(),
+              target = opening.places[1]->ordinal(), least = opening.least](cudaStream_t stream) {
+        require(cudaMemcpyPeerAsync(to, target, from, source, static_cast<std::size_t>(bytes), stream), "copying");
+        if (least > 0) {
+          delay(least, stream);
+        }
+      };
+    }
+    std::vector<CopyChunk> chunks;
+    add_copies(chunks, from[0], to[0], bytes);
+    return copies(chunks, *opening.places[1], opening.least);
+  }
+
+  Launch copies(const std::vector<CopyChunk>& chunks, const Place& place, std::int64_t least) {
+    if (chunks.empty()) {
+      return least > 0 ? Launch([least](cudaStream_t stream) { delay(least, stream); }) : Launch();
+    }
+    place.enter();
+    const auto table = std::make_shared<Table<CopyChunk>>(std::span<const CopyChunk>(chunks));
+    return [=, count = static_cast<int>(chunks.size()), multiprocessors = place.multiprocessors()](cudaStream_t stream) {
+      copy_chunks(table->data(), count, least, multiprocessors, stream);
+    };
+  }
+
+  void collective_parts(const Opening& opening, std::vector<Launch>& by_rank) {
+    for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
+      switch (opening.collective->kind) {
+        case Collective::Kind::broadcast:
+          if (rank > 0) {
+            std::vector<CopyChunk> chunks;
+            for (std::size_t b = 0; b < opening.tasks[rank]->writes.size(); ++b) {
+              add_copies(chunks, opening.at[0]->reads[b], opening.at[rank]->writes[b],
+                         plan_[opening.tasks[rank]->writes[b]].size().count);
+            }
+            by_rank[rank] = copies(chunks, *opening.places[rank], opening.least);
+          }
+          break;
+        case Collective::Kind::all_gather:
+          by_rank[rank] = gather(opening, rank);
+          break;
+        case Collective::Kind::all_reduce:
+        case Collective::Kind::reduce:
+        case Collective::Kind::reduce_scatter:
+          by_rank[rank] = sum(opening, rank);
+          break;
+      }
+    }
+  }
+
+  /// What falls to a rank goes from it into the whole buffers of all.
+  Launch gather(const Opening& opening, std::size_t rank) {
+    std::vector<CopyChunk> chunks;
+    const std::vector<BufferId>& whole = opening.tasks[rank]->writes;
+    std::size_t piece = 0;
+    for (std::size_t b = 0; b < whole.size(); ++b) {
+      const std::int64_t width = size_of(plan_[whole[b]].dtype);
+      const plan::Piece range =
+          plan::piece_of(plan_[whole[b]].shape.elements(), static_cast<std::uint32_t>(rank), opening.collective->size);
+      if (range.size() == 0) {
+        continue;
+      }
+      for (const Addresses* target : opening.at) {
+        add_copies(chunks, opening.at[rank]->reads[piece], target->writes[b] + range.begin * width, range.size() * width);
+      }
+      ++piece;
+    }
+    return copies(chunks, *opening.places[rank], opening.least);
+  }
+
+  /// A rank's share of a sum: every so-many-th run of elements, all of them at the root, or the pieces that fall to it.
+  Launch sum(const Opening& opening, std::size_t rank) {
+    const Collective& collective = *opening.collective;
+    const std::span<const BufferId> buffers = plan::payload(*opening.tasks[rank]);
+    const bool pieces = collective.kind == Collective::Kind::reduce_scatter;
+    if (collective.kind == Collective::Kind::reduce && rank > 0) {
+      return {};
+    }
+    std::vector<SumChunk> chunks;
+    std::size_t number = 0;
+    std::int32_t piece = 0;
+    for (std::size_t b = 0; b < buffers.size(); ++b) {
+      plan::Piece range{0, plan_[buffers[b]].shape.elements()};
+      if (pieces) {
+        range = plan::piece_of(range.end, static_cast<std::uint32_t>(rank), collective.size);
+      }
+      for (std::int64_t at = range.begin; at < range.end; at += sum_elements, ++number) {
+        if (collective.kind == Collective::Kind::all_reduce && number % by_members(opening) != rank) {
+          continue;
+        }
+        chunks.push_back({at, pieces ? at - range.begin : at, static_cast<std::int32_t>(b),
+                          pieces ? piece : static_cast<std::int32_t>(b),
+                          static_cast<std::int32_t>(std::min(sum_elements, range.end - at))});
+      }
+      piece += range.size() > 0 ? 1 : 0;
+    }
+    if (chunks.empty()) {
+      return copies({}, *opening.places[rank], opening.least);
+    }
+    std::vector<void*> sources;
+    std::vector<void*> targets;
+    for (const Addresses* at : opening.at) {
+      sources.insert(sources.end(), at->reads.begin(), at->reads.begin() + static_cast<std::ptrdiff_t>(buffers.size()));
+      if (collective.kind == Collective::Kind::all_reduce) {
+        targets.insert(targets.end(), at->writes.begin(), at->writes.end());
+      }
+    }
+    if (collective.kind != Collective::Kind::all_reduce) {
+      targets.insert(targets.end(), opening.at[rank]->writes.begin(), opening.at[rank]->writes.end());
+    }
+    const Place& place = *opening.places[rank];
+    place.enter();
+    const auto chunk_table = std::make_shared<Table<SumChunk>>(std::span<const SumChunk>(chunks));
+    const auto source_table = std::make_shared<Table<void*>>(std::span<void* const>(sources));
+    const auto target_table = std::make_shared<Table<void*>>(std::span<void* const>(targets));
+    const SumTables tables{.chunks = chunk_table->data(),
+                           .chunk_count = static_cast<int>(chunks.size()),
+                           .sources = source_table->data(),
+                           .source_count = static_cast<int>(buffers.size()),
+                           .members = opening.members(),
+                           .targets = target_table->data(),
+                           .target_count = static_cast<int>(opening.tasks[rank]->writes.size()),
+                           .target_members = collective.kind == Collective::Kind::all_reduce ? opening.members() : 1,
+                           .rate = collective.accumulate ? -1 : collective.sgd_rate};
+    const bool twice = plan_[buffers[0]].dtype == DType::f64;
+    return [=, least = opening.least, multiprocessors = place.multiprocessors(),
+            kept = std::tuple(chunk_table, source_table, target_table)](cudaStream_t stream) {
+      sum_chunks(tables, twice, least, multiprocessors, stream);
+    };
+  }
+
+  static std::size_t by_members(const Opening& opening) { return opening.tasks.size(); }
+
+  /// NCCL refuses two members on one GPU, and deals no pieces of uneven size.
+  static bool by_nccl(const Opening& opening) {
+    const Collective::Kind kind = opening.collective->kind;
+    return (kind == Collective::Kind::all_reduce || kind == Collective::Kind::broadcast ||
+            kind == Collective::Kind::reduce) &&
+           std::all_of(opening.places.begin(), opening.places.end(), [](const Place* place) { return place->whole(); });
+  }
+
+  void nccl_parts(const Opening& opening, std::vector<Launch>& by_rank, std::vector<Launch>& afterwards) {
+    std::vector<int> ordinals;
+    for (const Place* place : opening.places) {
+      ordinals.push_back(place->ordinal());
+    }
+    const std::shared_ptr<nccl::Group> group = nccl::Group::of(ordinals);
+    const Collective collective = *opening.collective;
+    for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
+      const std::span<const BufferId> buffers = plan::payload(*opening.tasks[rank]);
+      std::vector<nccl::Buffer> list;
+      for (std::size_t b = 0; b < buffers.size(); ++b) {
+        std::byte* own = opening.tasks[rank]->reads.empty() ? opening.at[rank]->writes[b] : opening.at[rank]->reads[b];
+        list.push_back({own, plan_[buffers[b]].shape.elements()});
+      }
+      by_rank[rank] = [=, twice = plan_[buffers[0]].dtype == DType::f64](cudaStream_t stream) {
+        group->enqueue(collective.kind, static_cast<int>(rank), list, twice, stream);
+      };
+      std::vector<UpdatedTensor> tensors;
+      for (std::size_t b = 0; collective.sgd_rate > 0 && b < buffers.size(); ++b) {
+        tensors.push_back({reinterpret_cast<const float*>(opening.at[rank]->reads[b]),
+                           reinterpret_cast<float*>(opening.at[rank]->writes[b]), nullptr, nullptr,
+                           plan_[buffers[b]].shape.elements()});
+      }
+      afterwards.push_back([=, least = opening.least](cudaStream_t stream) {
+        if (least > 0) {
+          delay(least, stream);
+        }
+        if (!tensors.empty()) {
+          sgd({static_cast<float>(collective.sgd_rate), 0, 0}, tensors.data(), tensors.size(), stream);
+        }
+      });
+    }
+  }
+
+  static void enable_peers(const Opening& opening) {
+    for (const Place* from : opening.places) {
+      for (const Place* to : opening.places) {
+        if (from->ordinal() == to->ordinal()) {
+          continue;
+        }
+        require(cudaSetDevice(from->ordinal()), "selecting it");
+        const cudaError_t status = cudaDeviceEnablePeerAccess(to->ordinal(), 0);
+        if (status == cudaErrorPeerAccessAlreadyEnabled) {
+          cudaGetLastError();
+        } else {
+          require(status, "reaching the memory of another GPU");
+        }
+      }
+    }
+  }
+
+  const plan::Plan& plan_;
+  std::span<const Addresses> addresses_;
+  std::span<const std::unique_ptr<Place>> places_;
+  std::optional<cluster::Link> link_;
+  std::vector<Meeting> meetings_;
+};
+
+Meetings::Meetings(const plan::Plan& plan, std::span<const Addresses> addresses,
+                   std::span<const std::unique_ptr<Place>> places, const std::optional<cluster::Link>& link)
+    : impl_(std::make_unique<Impl>(plan, addresses, places, link)) {}
+
+Meetings::~Meetings() = default;
+
+void Meetings::enqueue(MeetingId meeting, std::span<const cudaStream_t> streams) const {
+  impl_->enqueue(meeting, streams);
+}
+
+}  // namespace baton::exec::cuda

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "baton/cluster/cluster.h"
+#include "baton/exec/backend.h"
+#include "baton/exec/backend/cuda/place.h"
+#include "baton/plan/plan.h"
+
+namespace baton::exec::cuda {
+
+/// How bytes cross between places: kernels over the members' buffers where these lie on one GPU, NCCL and peer copies
+/// where they lie on several.
+class Meetings {
+ public:
+  /// `addresses` by task; only those of meetings are looked at.
+  Meetings(const plan::Plan& plan, std::span<const Addresses> addresses,
+           std::span<const std::unique_ptr<Place>> places, const std::optional<cluster::Link>& link);
+  ~Meetings();
+
+  /// Enqueues what each member does once all have come, on its stream; the members in the plan's order.
+  void enqueue(MeetingId meeting, std::span<const cudaStream_t> streams) const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace baton::exec::cuda

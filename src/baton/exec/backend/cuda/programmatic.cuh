@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <array>
+#include <cstddef>
+#include <stdexcept>
+
+/// Kernels that are set up while the one before them still runs: a launch then costs little of the step.
+namespace baton::exec::cuda {
+
+/// Lets the next kernel of the stream be set up as soon as multiprocessors have room for it.
+__device__ inline void allow_next() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+
+/// Returns when all kernels before this one are over and what they wrote can be read. Nothing that they write may be
+/// touched before, and nothing that they read may be written.
+__device__ inline void await_previous() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+struct LaunchShape {
+  dim3 grid;
+  dim3 block;
+  int shared_bytes = 0;
+  int cluster = 1;
+};
+
+inline void require_launch(cudaError_t status) {
+  if (status != cudaSuccess) {
+    throw std::runtime_error(cudaGetErrorString(status));
+  }
+}
+
+/// Launches a kernel that calls `await_previous`.
+template <typename... Parameters, typename... Arguments>
+void launch(void (*kernel)(Parameters...), const LaunchShape& shape, cudaStream_t stream, const Arguments&... arguments) {
+  if (shape.shared_bytes > 48 * 1024) {
+    require_launch(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shape.shared_bytes));
+  }
+  std::array<cudaLaunchAttribute, 2> attributes{};
+  attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attributes[0].val.programmaticStreamSerializationAllowed = 1;
+  attributes[1].id = cudaLaunchAttributeClusterDimension;
+  attributes[1].val.clusterDim = {static_cast<unsigned>(shape.cluster), 1, 1};
+  cudaLaunchConfig_t config{};
+  config.gridDim = shape.grid;
+  config.blockDim = shape.block;
+  config.dynamicSmemBytes = static_cast<std::size_t>(shape.shared_bytes);
+  config.stream = stream;
+  config.attrs = attributes.data();
+  config.numAttrs = shape.cluster > 1 ? 2 : 1;
+  require_launch(cudaLaunchKernelEx(&config, kernel, arguments...));
+}
+
+}  // namespace baton::exec::cuda

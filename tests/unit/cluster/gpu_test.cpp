@@ -1,0 +1,70 @@
+#include "baton/cluster/gpu.h"
+
+#include <gtest/gtest.h>
+
+#include "unit/base/usage_sentence.h"
+
+namespace baton::cluster {
+namespace {
+
+using test::says;
+using test::usage_sentence;
+
+/// Two GPUs, whatever the tests run on.
+const std::vector<Gpu> pair{{"a GPU", Bytes(8000), 132}, {"a smaller GPU", Bytes(6000), 66}};
+
+TEST(GpuDevices, CudaAloneIsEveryGpu) {
+  const std::vector<Device> devices = parse_gpu_devices("cuda", pair);
+  ASSERT_EQ(devices.size(), 2U);
+  EXPECT_EQ(devices[0].name, "cuda:0");
+  EXPECT_EQ(devices[1].name, "cuda:1");
+  EXPECT_EQ(devices[1].memory, Bytes(6000));
+  EXPECT_TRUE(devices[1].cores.empty());
+  EXPECT_EQ(devices[1].gpu, (GpuPart{1, 0, 1, 66}));
+}
+
+TEST(GpuDevices, NumbersChooseGpusInTheirOrder) {
+  const std::vector<Device> devices = parse_gpu_devices("CUDA:1,0", pair);
+  ASSERT_EQ(devices.size(), 2U);
+  EXPECT_EQ(devices[0].gpu->ordinal, 1);
+  EXPECT_EQ(devices[1].gpu->ordinal, 0);
+}
+
+TEST(GpuDevices, ASlashCutsOneGpuIntoEqualParts) {
+  const std::vector<Device> devices = parse_gpu_devices("cuda:0/4", pair);
+  ASSERT_EQ(devices.size(), 4U);
+  for (int part = 0; part < 4; ++part) {
+    const Device& device = devices[static_cast<std::size_t>(part)];
+    EXPECT_EQ(device.name, "cuda:0." + std::to_string(part));
+    EXPECT_EQ(device.memory, Bytes(2000));
+    EXPECT_EQ(device.gpu, (GpuPart{0, part, 4, 33}));
+  }
+}
+
+TEST(GpuDevices, SomeOfThePartsAreAsLargeAsAllOfThem) {
+  const std::vector<Device> devices = parse_gpu_devices("cuda:0/4:2", pair);
+  ASSERT_EQ(devices.size(), 2U);
+  EXPECT_EQ(devices[1].gpu, (GpuPart{0, 1, 4, 33}));
+  EXPECT_EQ(devices[1].memory, Bytes(2000));
+}
+
+TEST(GpuDevices, MemoryIsWhatIsAskedForOrAShare) {
+  EXPECT_EQ(parse_gpu_devices("cuda:0/2", pair, Bytes(77))[1].memory, Bytes(77));
+}
+
+TEST(GpuDevices, ShareNoCores) { EXPECT_FALSE(Cluster(parse_gpu_devices("cuda:0/5", pair)).oversubscribed()); }
+
+TEST(GpuDevices, BadTextIsRefusedInASentence) {
+  const std::vector<std::pair<std::string, std::string>> cases{
+      {"cuda:", "a GPU's number"},          {"cuda:2", "there is no GPU 2 here: there are 2, from 0"},
+      {"cuda:x", "cuda:0/4 (four parts of one)"}, {"cuda:0,0", "names GPU 0 twice"},
+      {"cuda:0/0", "from 1 to 16"},         {"cuda:0/99", "from 1 to 16"},
+      {"cuda:0/4:5", "from 1 to 4"},        {"cuda:0/4:2:1", "is no part of a GPU"},
+      {"cuda:7/2", "there is no GPU 7"},    {"cuda:0/2,1", "the number of parts of a GPU"}};
+  for (const auto& [text, part] : cases) {
+    EXPECT_TRUE(says(usage_sentence([&] { parse_gpu_devices(text, pair); }), part)) << text;
+  }
+}
+
+}  // namespace
+}  // namespace baton::cluster
