@@ -44,7 +44,7 @@ std::vector<Way> ways() {
   std::vector<Way> list;
   for (const Precision precision : {Precision::bf16, Precision::fp16}) {
     for (const strategy::Strategy& strategy : strategy::strategies()) {
-      for (const std::string& backend : exec::backend_names()) {
+      for (const std::string& backend : backends_in_16_bits()) {
         list.push_back({precision, strategy.name, backend});
       }
     }
@@ -139,7 +139,7 @@ TEST(MixedPrecision, ProductsOfStrategiesAgreeWithFloat32Too) {
                                                      {2, 2, 2, 3, "1f1b", 3, none}, {2, 1, 2, 2, "naive", 2, alternate},
                                                      {2, 2, 1, 1, "zb-v", 4, none}, {1, 2, 3, 0, "zb-h1", 4, none}}) {
     for (const Precision precision : {Precision::bf16, Precision::fp16}) {
-      for (const std::string& backend : exec::backend_names()) {
+      for (const std::string& backend : backends_in_16_bits()) {
         Case one = mixed(precision, "product", backend, static_cast<std::size_t>(product.dp * product.pp * product.tp));
         one.layout.dp = product.dp;
         one.layout.pp = product.pp;
@@ -164,7 +164,7 @@ exec::Rounding rounded(const exec::RunResult& result, std::optional<plan::Role> 
 
 class Counting : public testing::TestWithParam<std::string> {};
 
-INSTANTIATE_TEST_SUITE_P(Backend, Counting, testing::ValuesIn(exec::backend_names()), [](const auto& one) { return one.param; });
+INSTANTIATE_TEST_SUITE_P(Backend, Counting, testing::ValuesIn(backends_in_16_bits()), [](const auto& one) { return one.param; });
 
 Case deep(std::string backend) {
   Case one = mixed(Precision::fp16, "single", std::move(backend), 1, op::Sgd{});
@@ -284,7 +284,7 @@ std::vector<double> kept(Training& training) {
 
 class Scaler : public testing::TestWithParam<std::string> {};
 
-INSTANTIATE_TEST_SUITE_P(Backend, Scaler, testing::ValuesIn(exec::backend_names()), [](const auto& one) { return one.param; });
+INSTANTIATE_TEST_SUITE_P(Backend, Scaler, testing::ValuesIn(backends_in_16_bits()), [](const auto& one) { return one.param; });
 
 Case scaled(std::string strategy, std::string backend, std::size_t devices, LossScale scale,
             op::Optimizer optimizer = op::Adam{.rate = 0.002}) {

@@ -16,6 +16,12 @@
 
 namespace baton::test {
 
+std::vector<std::string> backends_in_16_bits() {
+  std::vector<std::string> names = exec::backend_names();
+  std::erase(names, "cuda");
+  return names;
+}
+
 std::string to_text(const Case& one) {
   std::string text = fmt::format("{} of {} on {} with {} device{} of {} core{}, batch {}, {}, {}", one.strategy,
                                  one.model, one.backend, one.devices, one.devices == 1 ? "" : "s",

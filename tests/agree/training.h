@@ -19,6 +19,9 @@
 /// What the agreement tests share: a case as a value, a run of it, and two ways of comparing what runs leave.
 namespace baton::test {
 
+/// The backends here that compute in 16 bits; the cuda backend computes in float32 and tf32.
+std::vector<std::string> backends_in_16_bits();
+
 /// One way of training one model.
 struct Case {
   std::string model = "mlp:7-33-20-5";

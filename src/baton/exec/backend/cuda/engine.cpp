@@ -174,6 +174,15 @@ class CudaEngine final : public Engine {
     require(cudaMemcpy(address(id), memory.data(), memory.size(), cudaMemcpyHostToDevice), "copying");
   }
 
+  void continue_from(std::int64_t steps) override {
+    steps_before_ = steps;
+    for (std::int64_t* step : steps_) {
+      if (step != nullptr) {
+        require(cudaMemcpy(step, &steps, sizeof steps, cudaMemcpyHostToDevice), "copying");
+      }
+    }
+  }
+
  private:
   /// What one of the steps under way needs on the host.
   struct Slot {
