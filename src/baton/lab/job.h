@@ -49,6 +49,8 @@ struct JobWords {
   std::string cluster;  // none: this machine, and for real
   std::string what_if;
   std::string fold = "auto";
+
+  bool operator==(const JobWords&) const = default;
 };
 
 /// One of them: its name (the flag without dashes), where it is kept and what it means.

@@ -199,6 +199,14 @@ Found simulate(const Candidate& candidate, const cluster::Machine& machine) {
   return found;
 }
 
+/// Whether the second is the first with recomputation, which here saves nothing: a stage of one block lets go of nothing.
+bool same_but_recomputing(const Found& plain, const Found& recomputing) {
+  JobWords words = recomputing.words;
+  words.recompute = "none";
+  return plain.words == words && recomputing.words.recompute != "none" && recomputing.memory >= plain.memory &&
+         recomputing.step >= plain.step;
+}
+
 bool hopeless(const Candidate& candidate, const std::vector<Found>& found) {
   return std::any_of(found.begin(), found.end(), [&](const Found& one) {
     return static_cast<double>(one.step.count) <= candidate.least_time &&
@@ -240,6 +248,10 @@ SearchResult search(const JobWords& shared, const cluster::Machine& machine, con
       }
     }
   }
+  const std::vector<Found> all = result.ranked;
+  std::erase_if(result.ranked, [&](const Found& one) {
+    return std::any_of(all.begin(), all.end(), [&](const Found& other) { return same_but_recomputing(other, one); });
+  });
   std::stable_sort(result.ranked.begin(), result.ranked.end(), [](const Found& a, const Found& b) {
     return std::pair(a.step, a.memory) < std::pair(b.step, b.memory);
   });
