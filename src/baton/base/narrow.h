@@ -3,8 +3,9 @@
 #include <bit>
 #include <cstdint>
 
-/// The two 16-bit floating formats. Rounding is to the nearest, ties to even; subnormals are kept; what is too large becomes
-/// infinite; a NaN stays one. The bits are those of the hardware instructions where there are any.
+/// The two 16-bit floating formats. Rounding is to the nearest, ties to even; subnormals are kept; what is
+/// too large becomes infinite; a NaN stays one. The bits are those of the hardware instructions where there
+/// are any.
 namespace baton {
 
 /// Float's range with 8 bits of precision: its upper half.
@@ -15,7 +16,8 @@ struct Bf16 {
   constexpr explicit Bf16(float value) {
     const auto word = std::bit_cast<std::uint32_t>(value);
     if ((word & 0x7fffffffU) > 0x7f800000U) {
-      bits = static_cast<std::uint16_t>(word >> 16 | 0x40U);  // quiet, so that cutting cannot make it infinite
+      bits =
+          static_cast<std::uint16_t>(word >> 16 | 0x40U);  // quiet, so that cutting cannot make it infinite
     } else {
       bits = static_cast<std::uint16_t>((word + 0x7fffU + (word >> 16 & 1U)) >> 16);
     }

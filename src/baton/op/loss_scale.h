@@ -5,7 +5,8 @@
 
 namespace baton::op {
 
-/// What loss scaling keeps from step to step: four floats, as they lie in the buffer. Counts are exact up to 2²⁴.
+/// What loss scaling keeps from step to step: four floats, as they lie in the buffer. Counts are exact up to
+/// 2²⁴.
 struct ScaleState {
   float scale = 1;
   float good_steps = 0;     // in a row, since the scale last changed
@@ -18,8 +19,8 @@ struct ScaleState {
   bool operator==(const ScaleState&) const = default;
 };
 
-/// The state after a step whose gradients were finite or not. The scale is halved by those that were not and doubled, as long
-/// as it stays finite, after `growth_interval` in a row that were; at 0 it stays as it is.
+/// The state after a step whose gradients were finite or not. The scale is halved by those that were not and
+/// doubled, as long as it stays finite, after `growth_interval` in a row that were; at 0 it stays as it is.
 inline ScaleState adjusted(ScaleState state, bool finite, std::int64_t growth_interval) {
   state.steps += 1;
   if (!finite) {

@@ -1,7 +1,7 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
-
-#include <fmt/format.h>
 
 #include "baton/base/error.h"
 #include "baton/op/loss_scale.h"
@@ -18,16 +18,22 @@ using plan::Role;
 using plan::Task;
 using plan::Update;
 
-/// What stays float32 whatever the step computes in: the parameters that live on, and what the optimizer keeps.
+/// What stays float32 whatever the step computes in: the parameters that live on, and what the optimizer
+/// keeps.
 bool is_master(const Buffer& buffer) {
   return buffer.persistent && (buffer.role == Role::parameter || buffer.role == Role::optimizer_state);
 }
 
 bool is_update(const Task& task) { return std::holds_alternative<Update>(task.action); }
 
-Task compute(op::Op op, DeviceId device, plan::Labels labels, std::vector<BufferId> reads, std::vector<BufferId> writes) {
-  return {.action = Compute{std::move(op)}, .device = device, .labels = labels, .reads = std::move(reads),
-          .writes = std::move(writes), .after = {}};
+Task compute(op::Op op, DeviceId device, plan::Labels labels, std::vector<BufferId> reads,
+             std::vector<BufferId> writes) {
+  return {.action = Compute{std::move(op)},
+          .device = device,
+          .labels = labels,
+          .reads = std::move(reads),
+          .writes = std::move(writes),
+          .after = {}};
 }
 
 /// How many gradients an update reads.
@@ -85,9 +91,10 @@ plan::Draft cast_parameters(plan::Draft draft, DType type) {
         working.persistent = false;
         working.label = fmt::format("{} in {}", working.label, to_text(type));
         copy->second = draft.add(std::move(working));
-        behind[0].push_back(compute(op::Cast{}, draft[id].device,
-                                    {.phase = Phase::forward, .block = task.labels.block, .stage = task.labels.stage}, {id},
-                                    {copy->second}));
+        behind[0].push_back(
+            compute(op::Cast{}, draft[id].device,
+                    {.phase = Phase::forward, .block = task.labels.block, .stage = task.labels.stage}, {id},
+                    {copy->second}));
       }
       id = copy->second;
     }
@@ -101,10 +108,16 @@ plan::Draft scale_loss(plan::Draft draft, const LossScale& settings) {
   const auto scaler_of = [&](DeviceId device) -> Scaler& {
     Scaler& scaler = scalers[device];
     if (!scaler.state.valid()) {
-      scaler.state = draft.add({.device = device, .role = Role::optimizer_state, .persistent = true,
-                                .shape = Shape{op::ScaleState::elements}, .content = plan::LossScaler{settings.initial},
+      scaler.state = draft.add({.device = device,
+                                .role = Role::optimizer_state,
+                                .persistent = true,
+                                .shape = Shape{op::ScaleState::elements},
+                                .content = plan::LossScaler{settings.initial},
                                 .label = "loss scale"});
-      scaler.flag = draft.add({.device = device, .role = Role::communication, .shape = Shape{1}, .content = {},
+      scaler.flag = draft.add({.device = device,
+                               .role = Role::communication,
+                               .shape = Shape{1},
+                               .content = {},
                                .label = "gradients that are not finite"});
     }
     return scaler;
@@ -133,7 +146,8 @@ plan::Draft scale_loss(plan::Draft draft, const LossScale& settings) {
 
   std::vector<std::vector<Task>> behind(draft.tasks.size() + 1);
   for (const auto& [device, scaler] : scalers) {
-    behind[first_update].push_back(compute(op::CheckFinite{}, device, scaler.labels, scaler.gradients, {scaler.flag}));
+    behind[first_update].push_back(
+        compute(op::CheckFinite{}, device, scaler.labels, scaler.gradients, {scaler.flag}));
   }
   if (scalers.size() > 1) {  // one that overflowed makes all skip the step
     const MeetingId meeting = draft.new_meeting();
@@ -142,13 +156,17 @@ plan::Draft scale_loss(plan::Draft draft, const LossScale& settings) {
       behind[first_update].push_back(
           {.action = plan::Collective{plan::Collective::Kind::all_reduce, meeting, rank++,
                                       static_cast<std::uint32_t>(scalers.size())},
-           .device = device, .lane = plan::Lane::communication, .labels = scaler.labels, .reads = {scaler.flag},
-           .writes = {scaler.flag}, .after = {}});
+           .device = device,
+           .lane = plan::Lane::communication,
+           .labels = scaler.labels,
+           .reads = {scaler.flag},
+           .writes = {scaler.flag},
+           .after = {}});
     }
   }
   for (const auto& [device, scaler] : scalers) {
-    behind.back().push_back(compute(op::AdjustScale{settings.dynamic ? settings.growth_interval : 0}, device, scaler.labels,
-                                    {scaler.flag, scaler.state}, {scaler.state}));
+    behind.back().push_back(compute(op::AdjustScale{settings.dynamic ? settings.growth_interval : 0}, device,
+                                    scaler.labels, {scaler.flag, scaler.state}, {scaler.state}));
   }
   draft.rearrange(std::vector<bool>(draft.tasks.size(), false), std::move(behind));
   return draft;

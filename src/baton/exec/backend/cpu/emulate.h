@@ -6,9 +6,9 @@
 
 #include "baton/exec/backend.h"
 
-/// 16-bit tasks on float32 kernels: operands are widened into scratch, the kernel runs there, and its results are rounded on
-/// the way out. What that does to values is counted. It shows what a format does to training, not how fast hardware is that
-/// computes in it.
+/// 16-bit tasks on float32 kernels: operands are widened into scratch, the kernel runs there, and its results
+/// are rounded on the way out. What that does to values is counted. It shows what a format does to training,
+/// not how fast hardware is that computes in it.
 namespace baton::exec::cpu {
 
 /// Whether a task is run so: it has 16-bit operands, and does more with them than choose or convert.
@@ -18,10 +18,12 @@ bool is_emulated(std::span<const plan::Buffer> buffers, const plan::Task& task);
 Bytes emulation_workspace(std::span<const plan::Buffer> buffers, const plan::Task& task, Bytes inner);
 
 /// `prepare` makes the float32 kernel for the addresses it is given.
-std::unique_ptr<Kernel> emulate(const plan::Plan& plan, const plan::Task& task, const Addresses& addresses, Bytes inner,
+std::unique_ptr<Kernel> emulate(const plan::Plan& plan, const plan::Task& task, const Addresses& addresses,
+                                Bytes inner,
                                 const std::function<std::unique_ptr<Kernel>(const Addresses&)>& prepare);
 
 /// Between float32 and a 16-bit type, either way, or between two 16-bit types.
-std::unique_ptr<Kernel> prepare_cast(const plan::Plan& plan, const plan::Task& task, const Addresses& addresses);
+std::unique_ptr<Kernel> prepare_cast(const plan::Plan& plan, const plan::Task& task,
+                                     const Addresses& addresses);
 
 }  // namespace baton::exec::cpu
