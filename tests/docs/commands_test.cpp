@@ -132,7 +132,7 @@ class Documents : public testing::Test {
 
   std::string fault_of(const Documented& one) const {
     const std::string command = fmt::format(
-        "cd '{}' && export PATH=\"$PWD:$PATH\" XDG_CACHE_HOME=\"$PWD\" && ({}) >out 2>&1 </dev/null",
+        "cd '{}' && export PATH=\"$PWD:$PATH\" XDG_CACHE_HOME=\"$PWD/cache\" && ({}) >out 2>&1 </dev/null",
         folder_.string(), stand_in(one.command));
     const int status = std::system(command.c_str());
     const int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
