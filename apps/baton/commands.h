@@ -18,6 +18,8 @@ void add_search_command(CLI::App& program, int& exit_code);
 void add_lab_command(CLI::App& program, int& exit_code);
 void add_report_command(CLI::App& program);
 void add_compare_command(CLI::App& program);
+/// `man` and `completion`, which tell of all the others.
+void add_manual_commands(CLI::App& program);
 
 /// The command line as the user wrote it: what reproduces a result.
 std::string& command_line();

@@ -103,6 +103,7 @@ int run(int argc, char** argv) {
   add_lab_command(program, exit_code);
   add_report_command(program);
   add_compare_command(program);
+  add_manual_commands(program);
   try {
     if (argc == 1) {
       fmt::print("{}", program.help());

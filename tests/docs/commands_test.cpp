@@ -166,6 +166,7 @@ class Documents : public testing::Test {
 TEST_F(Documents, EveryCommandOfTheReadmeWorks) { expect_no_faults("README.md"); }
 TEST_F(Documents, EveryCommandOfTheCompanionWorks) { expect_no_faults("docs/companion.md"); }
 TEST_F(Documents, EveryCommandOnStrategiesWorks) { expect_no_faults("docs/strategies.md"); }
+TEST_F(Documents, EveryCommandOnSchedulesOfOnesOwnWorks) { expect_no_faults("docs/add-a-schedule.md"); }
 TEST_F(Documents, EveryCommandOnMeasuringWorks) { expect_no_faults("docs/measuring.md"); }
 
 TEST_F(Documents, ACommandThatFailsIsAFault) {

@@ -1,18 +1,64 @@
-# Installs Baton into an empty folder, builds a user's program on nothing but that, and runs it.
+# Installs Baton into an empty folder, builds the program of every guide (docs/add-*.md) on nothing but that, and holds what
+# it prints against what the guide shows.
 file(REMOVE_RECURSE ${WORK})
-file(MAKE_DIRECTORY ${WORK})
+file(MAKE_DIRECTORY ${WORK}/project)
 set(flags "")
 if(SANITIZE)
   set(flags "-fsanitize=${SANITIZE}")
 endif()
-foreach(command
-    "${CMAKE_COMMAND};--install;${BUILD};--prefix;${WORK}/prefix"
-    "${CMAKE_COMMAND};-S;${SOURCE}/project;-B;${WORK}/build;-DCMAKE_PREFIX_PATH=${WORK}/prefix;-DCMAKE_CXX_COMPILER=${COMPILER};-DCMAKE_CXX_FLAGS=${flags}"
-    "${CMAKE_COMMAND};--build;${WORK}/build"
-    "${WORK}/build/mine"
-    "${WORK}/prefix/bin/baton;devices")
-  execute_process(COMMAND ${command} RESULT_VARIABLE code OUTPUT_VARIABLE out ERROR_VARIABLE err)
+
+function(run out)
+  execute_process(COMMAND ${ARGN} RESULT_VARIABLE code OUTPUT_VARIABLE printed ERROR_VARIABLE err)
   if(NOT code EQUAL 0)
-    message(FATAL_ERROR "${command}\nended with ${code}:\n${out}${err}")
+    message(FATAL_ERROR "${ARGN}\nended with ${code}:\n${printed}${err}")
+  endif()
+  set(${out} "${printed}" PARENT_SCOPE)
+endfunction()
+
+# The text of the first fence behind `from` that opens with `fence`, up to the one that closes it, and what follows.
+function(cut text fence block rest)
+  string(FIND "${text}" "${fence}\n" begin)
+  if(begin EQUAL -1)
+    message(FATAL_ERROR "no ${fence} where one belongs")
+  endif()
+  string(LENGTH "${fence}\n" width)
+  math(EXPR begin "${begin} + ${width}")
+  string(SUBSTRING "${text}" ${begin} -1 text)
+  string(FIND "${text}" "```" end)
+  string(SUBSTRING "${text}" 0 ${end} inside)
+  math(EXPR end "${end} + 3")
+  string(SUBSTRING "${text}" ${end} -1 text)
+  set(${block} "${inside}" PARENT_SCOPE)
+  set(${rest} "${text}" PARENT_SCOPE)
+endfunction()
+
+set(project "cmake_minimum_required(VERSION 3.25)\nproject(guides LANGUAGES CXX)\nfind_package(baton REQUIRED)\n")
+file(GLOB guides RELATIVE ${SOURCE}/docs ${SOURCE}/docs/add-*.md)
+list(LENGTH guides count)
+if(count LESS 5)
+  message(FATAL_ERROR "there are guides for a block, a strategy, a schedule, an experiment and a backend, but only ${count} were found")
+endif()
+foreach(guide ${guides})
+  file(READ ${SOURCE}/docs/${guide} text)
+  cut("${text}" "```cpp" program text)
+  cut("${text}" "It prints\n\n```" expected text)
+  string(REPLACE ".md" "" name ${guide})
+  file(WRITE ${WORK}/project/${name}.cpp "${program}")
+  file(WRITE ${WORK}/${name}.expected "${expected}")
+  string(APPEND project "add_executable(${name} ${name}.cpp)\ntarget_link_libraries(${name} PRIVATE baton::lab)\n")
+endforeach()
+file(WRITE ${WORK}/project/CMakeLists.txt "${project}")
+
+run(out ${CMAKE_COMMAND} --install ${BUILD} --prefix ${WORK}/prefix)
+run(out ${CMAKE_COMMAND} -S ${WORK}/project -B ${WORK}/build -DCMAKE_PREFIX_PATH=${WORK}/prefix -DCMAKE_CXX_COMPILER=${COMPILER}
+        -DCMAKE_CXX_FLAGS=${flags})
+run(out ${CMAKE_COMMAND} --build ${WORK}/build --parallel 2)
+foreach(guide ${guides})
+  string(REPLACE ".md" "" name ${guide})
+  run(out ${WORK}/build/${name})
+  file(READ ${WORK}/${name}.expected expected)
+  if(NOT out STREQUAL expected)
+    message(FATAL_ERROR "docs/${guide} shows\n${expected}but its program prints\n${out}")
   endif()
 endforeach()
+run(out ${WORK}/prefix/bin/baton devices)

@@ -21,7 +21,9 @@ class Executor {
  public:
   /// Verifies the plan for this backend and these devices (a usage error names what is wrong), takes the memory,
   /// and puts in what the plan's persistent buffers hold before the first step.
+  /// The plan, the cluster and the backend must outlive it.
   Executor(const plan::Plan& plan, const cluster::Cluster& cluster, const Backend& backend, DataOptions data = {});
+  Executor(plan::Plan&&, const cluster::Cluster&, const Backend&, DataOptions = {}) = delete;
   ~Executor();
 
   using Progress = exec::Progress;

@@ -321,7 +321,9 @@ plan::Plan compile(const Request& request, const Strategy& strategy) {
   const Precision precision = request.step.precision;
   check(precision == Precision::fp32 || request.step.dtype == DType::f32, "{} is mixed with {}", to_text(precision),
         to_text(request.step.dtype));
-  plan::Draft draft = strategy.build(request);
+  Request named = request;
+  named.strategy = strategy.name;
+  plan::Draft draft = strategy.build(named);
   if (precision != Precision::fp32) {
     draft = cast_parameters(narrow_values(std::move(draft), dtype_of(precision)), dtype_of(precision));
   }

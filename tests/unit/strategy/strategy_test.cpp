@@ -96,6 +96,13 @@ TEST(Strategy, IsFoundWhateverTheCaseOfItsName) {
   EXPECT_EQ(strategy_by_name("Interleaved1F1B").name, "interleaved");
 }
 
+TEST(Strategy, ThatIsGivenByItselfIsCompiledWhateverTheRequestNames) {
+  const model::Model model = model::parse_model("mlp:3-5-2");
+  const cluster::Cluster two = devices(2);
+  const Request request{.model = model, .cluster = two, .strategy = "single"};
+  EXPECT_EQ(compile(request, strategy_by_name("layers")), compiled("layers", "mlp:3-5-2", 2));
+}
+
 TEST(Loss, IsFoundByNameOrTheNamesAreListed) {
   EXPECT_EQ(loss_by_name("mse"), Loss::mean_squared_error);
   EXPECT_EQ(loss_by_name("Cross_Entropy"), Loss::cross_entropy);

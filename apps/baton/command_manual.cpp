@@ -1,0 +1,184 @@
+#include <fmt/format.h>
+
+#include <map>
+
+#include "baton/base/error.h"
+#include "baton/base/text.h"
+#include "baton/cluster/blueprint.h"
+#include "baton/exec/backend.h"
+#include "baton/lab/experiment.h"
+#include "baton/schedule/schedule.h"
+#include "baton/strategy/strategy.h"
+#include "commands.h"
+
+/// What is made from the program's own list of commands and flags: the manual page and the shells' completion.
+namespace baton::app {
+namespace {
+
+std::vector<const CLI::App*> subcommands(const CLI::App& app) {
+  return app.get_subcommands([](const CLI::App*) { return true; });
+}
+
+/// The flags of a command, each as it is written.
+std::string flags(const CLI::App& app) {
+  std::string words;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) {
+      words += (words.empty() ? "--" : " --") + name;
+    }
+  }
+  return words;
+}
+
+std::string names_of(const auto& list, auto name) {
+  std::string words;
+  for (const auto& one : list) {
+    words += (words.empty() ? "" : " ") + std::string(name(one));
+  }
+  return words;
+}
+
+/// What may stand behind a flag, where that is one of a few names.
+std::map<std::string, std::string> values() {
+  const auto itself = [](const std::string& name) { return name; };
+  return {{"--strategy", names_of(strategy::strategies(), [](const auto& one) { return one.name; })},
+          {"--schedule", names_of(schedule::schedules(), [](const auto& one) { return one.name; })},
+          {"--cluster", names_of(cluster::catalogue(), [](const auto& one) { return one.name; })},
+          {"--loss", names_of(strategy::loss_names(), itself)},
+          {"--precision", names_of(strategy::precision_names(), itself)},
+          {"--recompute", names_of(strategy::recompute_names(), itself)},
+          {"--balance", names_of(strategy::balance_names(), itself)},
+          {"--optimizer", names_of(op::optimizer_names(), itself)},
+          {"--backend", names_of(exec::backend_names(), itself)},
+          {"--preset", "quick full"}};
+}
+
+/// What may stand behind a command, as `lab run`.
+std::string arguments(const std::string& path) {
+  if (path == "lab run") {
+    return names_of(lab::experiments(), [](const auto& one) { return one.id; });
+  }
+  if (path == "clusters") {
+    return names_of(cluster::catalogue(), [](const auto& one) { return one.name; });
+  }
+  return {};
+}
+
+void add_cases(const CLI::App& app, const std::string& path, std::string& text) {
+  const std::vector<const CLI::App*> below = subcommands(app);
+  const std::string names = names_of(below, [](const CLI::App* one) { return one->get_name(); });
+  text += fmt::format("    '{}') words='{}' ;;\n", path, names + " " + arguments(path) + " " + flags(app));
+  for (const CLI::App* one : below) {
+    add_cases(*one, path.empty() ? one->get_name() : path + " " + one->get_name(), text);
+  }
+}
+
+std::string commands_at(const CLI::App& app, const std::string& path) {
+  std::string text;
+  for (const CLI::App* one : subcommands(app)) {
+    const std::string whole = path.empty() ? one->get_name() : path + " " + one->get_name();
+    text += fmt::format("{}'{}'", text.empty() ? "" : "|", whole);
+    if (const std::string more = commands_at(*one, whole); !more.empty()) {
+      text += "|" + more;
+    }
+  }
+  return text;
+}
+
+std::string completion(const CLI::App& program) {
+  std::string text = R"(_baton() {
+  local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} path= words= i
+  COMPREPLY=()
+  case $before in
+)";
+  for (const auto& [flag, names] : values()) {
+    text += fmt::format("    {}) COMPREPLY=($(compgen -W '{}' -- \"$word\")); return ;;\n", flag, names);
+  }
+  text += R"(  esac
+  for ((i = 1; i < COMP_CWORD; i++)); do
+    case ${path:+$path }${COMP_WORDS[i]} in
+)";
+  text += fmt::format("      {}) path=${{path:+$path }}${{COMP_WORDS[i]}} ;;\n", commands_at(program, ""));
+  text += R"(    esac
+  done
+  case $path in
+)";
+  add_cases(program, "", text);
+  text += R"(  esac
+  COMPREPLY=($(compgen -W "$words" -- "$word"))
+}
+complete -o default -F _baton baton ./baton
+)";
+  return text;
+}
+
+/// Text as roff takes it: its own signs are escaped.
+std::string roff(std::string_view text) {
+  std::string out;
+  for (const char sign : text) {
+    if (sign == '\\') {
+      out += "\\e";
+    } else if (sign == '-') {
+      out += "\\-";
+    } else if ((sign == '.' || sign == '\'') && (out.empty() || out.back() == '\n')) {
+      out += std::string("\\&") + sign;
+    } else {
+      out += sign;
+    }
+  }
+  return out;
+}
+
+void add_options(const CLI::App& app, std::string& text) {
+  for (const CLI::Option* option : app.get_options()) {
+    const std::string standard = option->get_default_str();
+    text += fmt::format(".TP\n.B {}{}\n{}{}\n", roff(option->get_name(true, true)),
+                        option->get_expected_max() > 0 && !option->get_type_name().empty() ? " \\fI" + roff(option->get_type_name()) + "\\fR" : "",
+                        roff(option->get_description()), standard.empty() ? "" : roff(" (" + standard + ")"));
+  }
+}
+
+void add_command(const CLI::App& app, const std::string& path, std::string& text) {
+  text += fmt::format(".SS baton {}\n{}.\n", roff(path), roff(app.get_description()));
+  add_options(app, text);
+  if (const std::string footer = app.get_footer(); !footer.empty()) {
+    text += ".PP\n.nf\n" + roff(footer.substr(footer.find_first_not_of('\n'))) + "\n.fi\n";
+  }
+  for (const CLI::App* below : subcommands(app)) {
+    add_command(*below, path + " " + below->get_name(), text);
+  }
+}
+
+std::string manual(const CLI::App& program) {
+  std::string text = fmt::format(".TH BATON 1 \"\" \"baton {}\"\n.SH NAME\nbaton \\- {}\n.SH SYNOPSIS\n.B baton\n\\fICOMMAND\\fR [\\fIFLAGS\\fR]\n",
+                                 BATON_VERSION, roff("a laboratory for parallel deep learning"));
+  text += ".SH DESCRIPTION\nTrains neural networks under every way of splitting the work over devices, measures what the split costs, "
+          "explains it in numbers, predicts it for machines one does not have, and writes the report.\n.SH COMMANDS\n";
+  for (const CLI::App* command : subcommands(program)) {
+    add_command(*command, command->get_name(), text);
+  }
+  text += ".SH EXIT STATUS\n.TP\n0\nall is well\n.TP\n1\nsomething failed while it ran\n.TP\n2\nthe command line, or a file it names, is not what "
+          "it should be\n.TP\n130\ninterrupted; what was done until then is kept\n";
+  return text;
+}
+
+}  // namespace
+
+void add_manual_commands(CLI::App& program) {
+  CLI::App* man = program.add_subcommand("man", "Print the manual page: baton man | man -l -");
+  man->callback([&program] { fmt::print("{}", manual(program)); });
+
+  auto shell = std::make_shared<std::string>();
+  CLI::App* complete = program.add_subcommand("completion", "Print what makes a shell complete commands, flags and names");
+  complete->add_option("shell", *shell, "bash or zsh")->required();
+  complete->footer("\nExamples:\n  source <(baton completion bash)\n  source <(baton completion zsh)");
+  complete->callback([&program, shell] {
+    const std::string wanted = canonical(*shell);
+    if (wanted != "bash" && wanted != "zsh") {
+      throw usage_error("there is no completion for '{}': choose bash or zsh", *shell);
+    }
+    fmt::print("{}{}", wanted == "zsh" ? "autoload -U +X compinit bashcompinit && compinit && bashcompinit\n" : "", completion(program));
+  });
+}
+
+}  // namespace baton::app
