@@ -1,0 +1,20 @@
+# Ranks need MPI; where it is not found a small file says so to whoever starts several.
+option(BATON_MPI "Build with MPI where it is found" ON)
+
+# Adds MPI, or its absence, to a layer.
+function(baton_add_mpi target)
+  set(folder ${PROJECT_SOURCE_DIR}/src/baton/exec/transport)
+  if(BATON_MPI)
+    set(MPI_CXX_SKIP_MPICXX ON)
+    find_package(MPI COMPONENTS CXX)
+  endif()
+  set(BATON_HAS_MPI ${MPI_CXX_FOUND} PARENT_SCOPE)
+  if(NOT MPI_CXX_FOUND)
+    message(STATUS "MPI: not built (it is not there, or BATON_MPI is off)")
+    target_sources(${target} PRIVATE ${folder}/mpi_unavailable.cpp)
+    return()
+  endif()
+  message(STATUS "MPI: ${MPI_CXX_VERSION}, started by ${MPIEXEC_EXECUTABLE}")
+  target_sources(${target} PRIVATE ${folder}/mpi/mpi.cpp)
+  target_link_libraries(${target} PRIVATE MPI::MPI_CXX)
+endfunction()

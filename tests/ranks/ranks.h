@@ -1,0 +1,10 @@
+#pragma once
+
+#include "baton/exec/world.h"
+
+namespace baton::test {
+
+/// The ranks that this test was started as.
+exec::World& world();
+
+}  // namespace baton::test
