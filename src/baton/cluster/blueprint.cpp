@@ -67,8 +67,35 @@ class Section {
   std::vector<std::string> known_;
 };
 
-Link read_link(Section& section) {
-  return {section.get("latency", Nanoseconds(0), parse_time), section.get("bandwidth", 0.0, parse_bandwidth)};
+/// `[[port.piece]]` tables: from, latency, bandwidth.
+std::vector<Link::Piece> read_pieces(const Section& section, const std::string& name) {
+  std::vector<Link::Piece> pieces;
+  const toml::node* node = section.given() ? section.table().get("piece") : nullptr;
+  if (node == nullptr) {
+    return pieces;
+  }
+  if (!node->is_array_of_tables()) {
+    throw usage_error("'piece' of the cluster {} must be a list of tables: [[port.piece]]", name);
+  }
+  for (const toml::node& one : *node->as_array()) {
+    toml::table wrapped;
+    wrapped.insert("piece", *one.as_table());
+    Section piece(wrapped, name, "piece");
+    pieces.push_back({piece.get("from", Bytes(0), parse_bytes), piece.get("latency", Nanoseconds(0), parse_time),
+                      piece.get("bandwidth", 0.0, parse_bandwidth)});
+    piece.done();
+    if (pieces.size() > 1 && pieces.back().from <= pieces[pieces.size() - 2].from) {
+      throw usage_error("the pieces of a link of the cluster {} must begin at growing sizes", name);
+    }
+  }
+  return pieces;
+}
+
+Link read_link(Section& section, const std::string& name) {
+  Link link{section.get("latency", Nanoseconds(0), parse_time), section.get("bandwidth", 0.0, parse_bandwidth),
+            read_pieces(section, name)};
+  section.has_part("piece");
+  return link;
 }
 
 std::int64_t count_of(const std::string& text, const std::string& what) { return parse_integer(text, what, 1, 1 << 20); }
@@ -180,11 +207,11 @@ Blueprint parse_blueprint(std::string_view text, std::string name) {
     blueprint.device = read_device(root, name, blueprint.in_node);
   }
   Section port(root, name, "port");
-  blueprint.wiring.port = read_link(port);
+  blueprint.wiring.port = read_link(port, name);
   Section bus(root, name, "bus");
   blueprint.wiring.bus = bus.get("bandwidth", 0.0, parse_bandwidth);
   Section network(root, name, "network");
-  blueprint.wiring.network = read_link(network);
+  blueprint.wiring.network = read_link(network, name);
   blueprint.wiring.network_ports = static_cast<int>(network.get("ports", std::int64_t{1}, count_of));
   Section collectives(root, name, "collectives");
   blueprint.wiring.algorithm =

@@ -16,6 +16,7 @@ namespace baton::cluster {
 ///                     efficiency, half_extent
 ///   [device.rates]    f32 = "19.5Tflop/s", and so for other types
 ///   [port]            bandwidth, latency: of each device, each direction
+///   [[port.piece]]    from, bandwidth, latency: other figures for messages from that size on; so for the network
 ///   [bus]             bandwidth: shared by all messages within a node
 ///   [network]         ports (of a node), bandwidth, latency
 ///   [collectives]     algorithm = "ring", "tree", "direct" or "hierarchical"

@@ -15,9 +15,20 @@ constexpr std::array<std::string_view, 4> algorithm_names{"ring", "tree", "direc
 
 }  // namespace
 
+Link::Piece Link::at(double message) const {
+  Piece found{Bytes(0), latency, bandwidth};
+  for (const Piece& piece : pieces) {
+    if (message >= static_cast<double>(piece.from.count)) {
+      found = piece;
+    }
+  }
+  return found;
+}
+
 Nanoseconds Link::time(Bytes message) const {
-  const double flight = bandwidth > 0 ? static_cast<double>(message.count) / bandwidth * 1e9 : 0;
-  return latency + Nanoseconds(std::llround(flight));
+  const Piece piece = at(static_cast<double>(message.count));
+  const double flight = piece.bandwidth > 0 ? static_cast<double>(message.count) / piece.bandwidth * 1e9 : 0;
+  return piece.latency + Nanoseconds(std::llround(flight));
 }
 
 double Speed::rate(DType type) const {

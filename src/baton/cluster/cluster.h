@@ -45,11 +45,21 @@ struct Device {
   std::optional<GpuPart> gpu = {};
 };
 
-/// A way between two devices: a message of n bytes takes latency + n / bandwidth.
+/// A way between two devices: a message of n bytes takes latency + n / bandwidth. Where two figures do not fit all sizes,
+/// pieces give others for messages from some size on.
 struct Link {
-  Nanoseconds latency;
-  double bandwidth = 0;  // bytes a second
+  struct Piece {
+    Bytes from;
+    Nanoseconds latency;
+    double bandwidth = 0;
+  };
 
+  Nanoseconds latency;
+  double bandwidth = 0;             // bytes a second; 0: no limit
+  std::vector<Piece> pieces = {};   // in order of size
+
+  /// The figures for a message of that size: of the last piece that begins below it, or the link's own.
+  Piece at(double message) const;
   Nanoseconds time(Bytes message) const;
 };
 

@@ -217,7 +217,7 @@ const std::vector<JobField>& job_fields() {
   static const std::vector<JobField> fields{
       {"model", &JobWords::model, list_models()},
       {"strategy", &JobWords::strategy, list_strategies()},
-      {"devices", &JobWords::devices, "cpu (one device), cpu:4 (four), cpu:0-3,4-7 (by cores), cuda (each GPU), cuda:0,1, cuda:0/4 (four parts of one)"},
+      {"devices", &JobWords::devices, "cpu (one device), cpu:4 (four), cpu:0-3,4-7 (by cores), cuda (each GPU), cuda:0,1, cuda:0/4 (four parts of one); with --cluster so many of its devices"},
       {"batch", &JobWords::batch, "global batch: samples a step over all devices"},
       {"dp", &JobWords::dp, "replicas of the model; with --pp and --tp the product is the number of devices"},
       {"pp", &JobWords::pp, "devices that a replica's layers are spread over"},

@@ -43,8 +43,14 @@ WhatIf parse_what_if(std::string_view text) {
 
 cluster::Cluster changed(const cluster::Cluster& cluster, const WhatIf& what_if) {
   const auto change = [&](cluster::Link link) {
-    link.bandwidth *= what_if.link;
-    link.latency = Nanoseconds(std::llround(static_cast<double>(link.latency.count) * what_if.latency)) + what_if.longer;
+    const auto apply = [&](Nanoseconds& latency, double& bandwidth) {
+      bandwidth *= what_if.link;
+      latency = Nanoseconds(std::llround(static_cast<double>(latency.count) * what_if.latency)) + what_if.longer;
+    };
+    apply(link.latency, link.bandwidth);
+    for (cluster::Link::Piece& piece : link.pieces) {
+      apply(piece.latency, piece.bandwidth);
+    }
     return link;
   };
   std::optional<cluster::Link> emulated = cluster.emulated_link();

@@ -16,12 +16,18 @@ class LegWriter {
  public:
   explicit LegWriter(const Links& links) : links_(links) {}
 
-  /// Messages of so many bytes, one after the other in `rounds`.
+  /// So many bytes, in as many messages one after the other as there are `rounds`. Where messages of that size reach less
+  /// than the link's bandwidth, they count for more bytes.
   void send(DeviceId from, DeviceId to, double bytes, std::int64_t rounds) {
     const Path path = links_.path(from, to);
-    latency_ = std::max(latency_, path.latency * rounds);
+    if (path.kind == nullptr) {
+      return;
+    }
+    const cluster::Link::Piece piece = path.kind->at(bytes / static_cast<double>(rounds));
+    latency_ = std::max(latency_, piece.latency * rounds);
+    const double slower = piece.bandwidth > 0 ? path.kind->bandwidth / piece.bandwidth : 1;
     for (const std::uint32_t link : path.through()) {
-      bytes_[link] += bytes;
+      bytes_[link] += bytes * slower;
     }
   }
   /// Each to the next; `closed`: the last to the first.

@@ -38,11 +38,11 @@ Path Links::path(DeviceId from, DeviceId to) const {
   add(2 * from.value);
   if (a.node == b.node) {
     add(first_bus_ + a.node);
-    path.latency = wiring_.port.latency;
+    path.kind = &wiring_.port;
   } else {
     add(first_network_port_ + 2 * a.network_port);
     add(first_network_port_ + 2 * b.network_port + 1);
-    path.latency = wiring_.network.latency;
+    path.kind = &wiring_.network;
   }
   add(2 * to.value + 1);
   return path;

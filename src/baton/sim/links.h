@@ -9,9 +9,9 @@
 
 namespace baton::sim {
 
-/// The links that messages go through on their way from one device to another.
+/// The links that messages go through on their way from one device to another, and the kind of link whose figures hold.
 struct Path {
-  Nanoseconds latency;
+  const cluster::Link* kind = nullptr;  // none: free
   std::array<std::uint32_t, 5> links{};
   std::size_t count = 0;
 
@@ -26,6 +26,7 @@ class Links {
 
   std::size_t size() const { return bandwidth_.size(); }
   double bandwidth(std::uint32_t link) const { return bandwidth_[link]; }  // bytes a second
+  /// It refers to what the links hold.
   Path path(DeviceId from, DeviceId to) const;
 
  private:

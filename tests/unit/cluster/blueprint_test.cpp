@@ -66,6 +66,22 @@ TEST(Blueprint, ReadsEveryFigureOfItsFile) {
   EXPECT_FALSE(cluster.oversubscribed());
 }
 
+TEST(Blueprint, PiecesOfALinkHaveFiguresOfTheirOwnFromASizeOn) {
+  const Link link = parse_blueprint("[device]\n[port]\nbandwidth = '1GB/s'\nlatency = '1us'\n[[port.piece]]\nfrom = '1K'\n"
+                                    "latency = '3us'\nbandwidth = '2GB/s'\n[[port.piece]]\nfrom = '1M'\nlatency = '9us'\n",
+                                    "mine")
+                        .wiring.port;
+  EXPECT_EQ(link.time(Bytes(1000)), Nanoseconds(1000 + 1000));
+  EXPECT_EQ(link.time(Bytes(2000)), Nanoseconds(3000 + 1000));
+  EXPECT_EQ(link.time(Bytes(1 << 20)), Nanoseconds(9000)) << "without limit";
+  const auto sentence = [](const std::string& piece) {
+    return usage_sentence([&] { parse_blueprint("[device]\n[port]\nbandwidth = '1GB/s'\n" + piece, "mine"); });
+  };
+  EXPECT_TRUE(says(sentence("piece = 3"), "[[port.piece]]"));
+  EXPECT_TRUE(says(sentence("[[port.piece]]\nform = '1K'"), "'form'"));
+  EXPECT_TRUE(says(sentence("[[port.piece]]\nfrom = '2K'\n[[port.piece]]\nfrom = '1K'"), "growing"));
+}
+
 TEST(Blueprint, SaysWhatIsWrongWithAFile) {
   const auto sentence = [](const std::string& text) {
     return usage_sentence([&] { parse_blueprint(text, "mine"); });

@@ -97,6 +97,13 @@ TEST(Expand, NodesThatAreFilledUnevenlyMakeAPlainRing) {
   EXPECT_NE(time_of(Kind::all_reduce, 4, 20000, hierarchical, 2), time_of(Kind::all_reduce, 4, 20000, ring, 2));
 }
 
+TEST(Expand, MessagesOfASizeTakeTheFiguresOfTheirPieceOfTheLink) {
+  cluster::Wiring wiring{.port = slow(10), .algorithm = Algorithm::ring};
+  wiring.port.pieces = {{Bytes(0), Nanoseconds(3), 0.25e9}, {Bytes(1000), Nanoseconds(50), 1e9}};
+  EXPECT_EQ(time_of(Kind::all_reduce, 4, 3200, wiring), 6 * (3 + 4 * 800)) << "messages of 800 bytes";
+  EXPECT_EQ(time_of(Kind::all_reduce, 4, 4000, wiring), 6 * (50 + 1000));
+}
+
 TEST(Expand, FreeLinksTakeNoTime) {
   for (const Algorithm algorithm : {Algorithm::ring, Algorithm::tree, Algorithm::direct, Algorithm::hierarchical}) {
     EXPECT_EQ(time_of(Kind::all_reduce, 4, 4000, {.algorithm = algorithm}, 2), 0);
