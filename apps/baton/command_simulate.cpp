@@ -144,7 +144,7 @@ void calibrate(const CalibrateWords& words) {
   const plan::Plan plan = job.compile();
   const Interrupt interrupt;
   CalibrationBar bar(interrupt);
-  lab::Calibration calibration(job.machine(), job.backend());
+  lab::Calibration calibration(job.machine(), job.cluster(), job.backend());
   const std::size_t timed =
       calibration.measure(plan, job.cluster(), job.backend(), words.again,
                           [&](std::size_t done, std::size_t total, const std::string& key) { return bar(done, total, key); });

@@ -14,8 +14,8 @@ class CostModel {
   virtual ~CostModel() = default;
   /// Of a Compute or an Update, on the device that the plan puts it on.
   virtual Nanoseconds duration(const plan::Plan& plan, TaskId task) const = 0;
-  /// How long one core, or team of cores, works on a member's part of a meeting where devices carry their messages
-  /// themselves.
+  /// How long a device works on a member's part of a meeting where devices carry their messages themselves: with the cores
+  /// that compute, or, in a memory that they share, on a lane of its own.
   virtual Nanoseconds copying(const plan::Plan& plan, TaskId task) const = 0;
   /// The formula, and where its figures come from: it stands beside every result.
   virtual std::string origin() const = 0;

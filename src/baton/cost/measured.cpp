@@ -38,8 +38,9 @@ std::string operands(const plan::Plan& plan, std::span<const BufferId> ids) {
 
 std::string key_of(const plan::Plan& plan, TaskId id, const cluster::Cluster& cluster) {
   const plan::Task& task = plan[id];
-  const std::size_t cores = cluster.device(task.device).cores.size();
-  const std::string team = fmt::format("{} core{}", cores, cores == 1 ? "" : "s");
+  const cluster::Device& device = cluster.device(task.device);
+  const std::string team = device.gpu ? fmt::format("{} multiprocessors", device.gpu->multiprocessors)
+                                      : fmt::format("{} core{}", device.cores.size(), device.cores.size() == 1 ? "" : "s");
   if (const MeetingId meeting = plan::meeting_of(task); meeting.valid()) {
     const plan::Task& first = plan[plan.members(meeting)[0]];
     const std::span<const BufferId> payload = plan::payload(first);

@@ -11,6 +11,7 @@
 #include <set>
 
 #include "baton/base/error.h"
+#include "baton/exec/backend/cuda/cuda.h"
 #include "baton/exec/executor.h"
 #include "baton/lab/isolate.h"
 #include "baton/lab/json.h"
@@ -23,6 +24,8 @@ namespace {
 constexpr Nanoseconds time_for_one(60'000'000);
 constexpr std::int64_t most_copies = 64;
 constexpr std::int64_t least_steps = 5;
+/// More than the caches of today's GPUs.
+constexpr Bytes gpu_cache(64 << 20);
 
 /// FNV-1a, for the name of a file.
 std::uint64_t hash(std::string_view text) {
@@ -73,47 +76,97 @@ std::int64_t copies_for(Bytes one, Bytes in_use) {
   return std::clamp<std::int64_t>(in_use.count / std::max<std::int64_t>(1, one.count) + 1, 2, most_copies);
 }
 
-/// The median time from one copy to the next, in a plan that holds nothing but copies. `place` gives the moment that
-/// counts of a copy.
-template <typename Place>
-Nanoseconds time_between(const plan::Plan& plan, const cluster::Cluster& cluster, const exec::Backend& backend,
-                         std::size_t rows, std::size_t columns, Place place) {
+/// What a plan of nothing but copies tells: how long one takes, and what a step takes beside its tasks.
+struct Timing {
+  Nanoseconds one;
+  Nanoseconds step;
+};
+
+exec::RunResult run_for_a_while(const plan::Plan& plan, const cluster::Cluster& cluster, const exec::Backend& backend) {
   exec::Executor executor(plan, cluster, backend);
   const exec::RunResult first = executor.run({.steps = 3, .warmup = 2});
   const std::int64_t fit = time_for_one.count / std::max<std::int64_t>(1, first.step_times.back().count);
-  const exec::RunResult result = executor.run({.steps = std::clamp<std::int64_t>(fit, least_steps, 2000) + 1, .warmup = 1});
+  return executor.run({.steps = std::clamp<std::int64_t>(fit, least_steps, 2000) + 1, .warmup = 1});
+}
+
+/// From the trace: the median time from one copy to the next. `place` gives the moment that counts of a copy.
+template <typename Place>
+Timing time_in_trace(const exec::RunResult& result, std::size_t rows, std::size_t columns, Place place) {
   std::vector<Nanoseconds> times;
+  std::vector<Nanoseconds> rests;
   for (const trace::StepTrace& step : result.trace.steps) {
     for (std::size_t column = 0; column < columns; ++column) {
       for (std::size_t row = 1; row < rows; ++row) {
         times.push_back(place(step, row, column) - place(step, row - 1, column));
       }
     }
+    Nanoseconds first = step.duration;
+    Nanoseconds last;
+    for (const trace::Event& event : step.events) {
+      first = std::min(first, event.start);
+      last = std::max(last, event.end);
+    }
+    rests.push_back(step.duration - (last - first));
   }
-  return trace::spread(times).median;
+  return {trace::spread(times).median, trace::spread(rests).median};
 }
 
-Nanoseconds time_task(const plan::Plan& plan, TaskId task, const std::vector<DeviceId>& devices, std::int64_t copies,
-                      const cluster::Cluster& cluster, const exec::Backend& backend) {
-  const plan::Plan isolated = isolate_task(plan, task, devices, copies);
-  return time_between(isolated, cluster, backend, static_cast<std::size_t>(copies), devices.size(),
-                      [&](const trace::StepTrace& step, std::size_t row, std::size_t column) {
-                        return step.events[row * devices.size() + column].start;
-                      });
+/// From the steps, where a traced one takes longer than others: what twice as many copies take more.
+template <typename Isolate>
+Timing time_in_steps(std::int64_t copies, Isolate isolate, const cluster::Cluster& cluster, const exec::Backend& backend) {
+  const auto step_of = [&](std::int64_t count) {
+    const exec::RunResult result = run_for_a_while(isolate(count), cluster, backend);
+    return trace::spread(std::span(result.step_times).subspan(1)).median;
+  };
+  const Nanoseconds once = step_of(copies);
+  const Nanoseconds one(std::max<std::int64_t>(0, (step_of(2 * copies) - once).count / copies));
+  return {one, std::max(Nanoseconds(0), once - one * copies)};
 }
 
-Nanoseconds time_meeting(const plan::Plan& plan, MeetingId meeting, std::int64_t copies, const cluster::Cluster& cluster,
-                         const exec::Backend& backend) {
+bool on_gpus(const cluster::Cluster& cluster) { return cluster.devices()[0].gpu.has_value(); }
+
+Timing time_task(const plan::Plan& plan, TaskId task, const std::vector<DeviceId>& devices, std::int64_t copies,
+                 const cluster::Cluster& cluster, const exec::Backend& backend) {
+  const auto isolate = [&](std::int64_t count) { return isolate_task(plan, task, devices, count); };
+  if (on_gpus(cluster)) {
+    return time_in_steps(copies, isolate, cluster, backend);
+  }
+  return time_in_trace(run_for_a_while(isolate(copies), cluster, backend), static_cast<std::size_t>(copies), devices.size(),
+                       [&](const trace::StepTrace& step, std::size_t row, std::size_t column) {
+                         return step.events[row * devices.size() + column].start;
+                       });
+}
+
+Timing time_meeting(const plan::Plan& plan, MeetingId meeting, std::int64_t copies, const cluster::Cluster& cluster,
+                    const exec::Backend& backend) {
+  const auto isolate = [&](std::int64_t count) { return isolate_meeting(plan, meeting, count); };
+  if (on_gpus(cluster)) {
+    return time_in_steps(copies, isolate, cluster, backend);
+  }
   const std::size_t members = plan.members(meeting).size();
-  const plan::Plan isolated = isolate_meeting(plan, meeting, copies);
-  return time_between(isolated, cluster, backend, static_cast<std::size_t>(copies), 1,
-                      [&](const trace::StepTrace& step, std::size_t row, std::size_t) {
-                        Nanoseconds end;
-                        for (std::size_t m = 0; m < members; ++m) {
-                          end = std::max(end, step.events[row * members + m].end);
-                        }
-                        return end;
-                      });
+  return time_in_trace(run_for_a_while(isolate(copies), cluster, backend), static_cast<std::size_t>(copies), 1,
+                       [&](const trace::StepTrace& step, std::size_t row, std::size_t) {
+                         Nanoseconds end;
+                         for (std::size_t m = 0; m < members; ++m) {
+                           end = std::max(end, step.events[row * members + m].end);
+                         }
+                         return end;
+                       });
+}
+
+/// Keeps a time, and the least that a step was seen to take beside its tasks.
+void keep_in(cost::Times& times, const std::string& key, const Timing& timing) {
+  times[key] = timing.one;
+  const auto [step, added] = times.try_emplace(std::string(Calibration::step_key), timing.step);
+  step->second = added ? timing.step : std::min(step->second, timing.step);
+}
+
+/// What the devices are, in words.
+std::string describe(const cluster::Machine& machine, const cluster::Cluster& cluster) {
+  if (const std::optional<cluster::GpuPart>& gpu = cluster.devices()[0].gpu) {
+    return exec::find_gpus()[static_cast<std::size_t>(gpu->ordinal)].name;
+  }
+  return fmt::format("{}, {} core{}", machine.cpu, machine.cores.size(), machine.cores.size() == 1 ? "" : "s");
 }
 
 std::string table_name(std::size_t at_work, Bytes in_use) {
@@ -122,10 +175,10 @@ std::string table_name(std::size_t at_work, Bytes in_use) {
 
 }  // namespace
 
-Calibration::Calibration(const cluster::Machine& machine, const exec::Backend& backend)
-    : machine_(fmt::format("{}, {} core{}, {} backend, baton {} by {}", machine.cpu, machine.cores.size(),
-                           machine.cores.size() == 1 ? "" : "s", backend.name(), BATON_VERSION, BATON_COMPILER)) {
-  cache_ = machine.cache;
+Calibration::Calibration(const cluster::Machine& machine, const cluster::Cluster& cluster, const exec::Backend& backend)
+    : machine_(fmt::format("{}, {} backend, baton {} by {}", describe(machine, cluster), backend.name(), BATON_VERSION,
+                           BATON_COMPILER)),
+      cache_(on_gpus(cluster) ? gpu_cache : machine.cache) {
   file_ = cache_folder() / fmt::format("calibration-{:016x}.json", hash(machine_));
   std::ifstream stream(file_);
   const Json kept = Json::parse(stream, nullptr, false);
@@ -175,10 +228,14 @@ std::size_t Calibration::measure(const plan::Plan& plan, const cluster::Cluster&
     }
     const std::int64_t copies = copies_for(footprint(plan, task), in_use);
     if (const MeetingId meeting = plan::meeting_of(plan[task]); meeting.valid()) {
-      beside[key] = alone[key] = time_meeting(plan, meeting, copies, bare, backend);
+      const Timing timing = time_meeting(plan, meeting, copies, bare, backend);
+      keep_in(alone, key, timing);
+      keep_in(beside, key, timing);
     } else {
-      alone[key] = time_task(plan, task, {plan[task].device}, copies, bare, backend);
-      beside[key] = cluster.size() > 1 ? time_task(plan, task, everybody, copies, bare, backend) : alone[key];
+      keep_in(alone, key, time_task(plan, task, {plan[task].device}, copies, bare, backend));
+      if (cluster.size() > 1) {
+        keep_in(beside, key, time_task(plan, task, everybody, copies, bare, backend));
+      }
     }
     ++done;
   }

@@ -17,7 +17,7 @@ namespace baton::lab {
 class Calibration {
  public:
   /// Reads what was kept for a machine, backend and program of this kind; empty where nothing was.
-  Calibration(const cluster::Machine& machine, const exec::Backend& backend);
+  Calibration(const cluster::Machine& machine, const cluster::Cluster& cluster, const exec::Backend& backend);
 
   /// Called before each measurement; false: stop, keeping what was measured.
   using Progress = std::function<bool(std::size_t done, std::size_t total, const std::string& key)>;
@@ -26,6 +26,8 @@ class Calibration {
   std::size_t measure(const plan::Plan& plan, const cluster::Cluster& cluster, const exec::Backend& backend, bool again = false,
                       const Progress& progress = {});
 
+  /// Among the times: what a step takes beside its tasks.
+  static constexpr std::string_view step_key = "step";
   /// The times that `measure` has of a plan's tasks while so many devices work: one, or all.
   const cost::Times& times(const plan::Plan& plan, std::size_t at_work);
   /// "this machine (CPU, 2 cores), 2026-11-15 10:00": for `CostModel::origin`.

@@ -23,7 +23,7 @@ Simulation::Simulation(const Job& job, const plan::Plan& plan, sim::StandsFor st
                        const Calibration::Progress& progress)
     : job_(job), plan_(plan), stands_for_(std::move(stands_for)), what_if_(parse_what_if(job.words().what_if)) {
   if (!job.imagined()) {
-    calibration_ = std::make_unique<Calibration>(job.machine(), job.backend());
+    calibration_ = std::make_unique<Calibration>(job.machine(), job.cluster(), job.backend());
     calibration_->measure(plan, job.cluster(), job.backend(), false, progress);
   }
 }
@@ -36,10 +36,15 @@ trace::StepTrace Simulation::step(const WhatIf& what_if) const {
     return sim::simulate(plan_, cluster, cost::Scaled(roofline, what_if.compute, what_if.link), stands_for_);
   }
   const std::string where = calibration_->where();
+  const cost::Times& times = calibration_->times(plan_, cluster.size());
   const cost::Measured alone(calibration_->times(plan_, 1), cluster, where);
-  const cost::Measured beside(calibration_->times(plan_, cluster.size()), cluster, where);
-  return sim::simulate(plan_, cluster, cost::Scaled(alone, what_if.compute, what_if.link),
-                       cost::Scaled(beside, what_if.compute, what_if.link));
+  const cost::Measured beside(times, cluster, where);
+  trace::StepTrace step = sim::simulate(plan_, cluster, cost::Scaled(alone, what_if.compute, what_if.link),
+                                        cost::Scaled(beside, what_if.compute, what_if.link));
+  if (const auto rest = times.find(Calibration::step_key); rest != times.end()) {
+    step.duration += rest->second;
+  }
+  return step;
 }
 
 std::string Simulation::cost_origin() const {

@@ -33,7 +33,7 @@ struct Node {
 };
 
 /// What is to happen at some time. Of one time, in the order of `What` and then of numbers.
-enum class What : std::uint8_t { task_ends, copying_ends, part_ends, flow_ends, flow_begins, meeting_begins, link_is_over };
+enum class What : std::uint8_t { task_ends, copying_ends, part_ends, flow_ends, flow_begins, meeting_begins, least_is_over };
 struct Happening {
   Nanoseconds time;
   What what = What::task_ends;
@@ -48,12 +48,12 @@ struct Meeting {
   std::span<const TaskId> members;
   std::vector<Leg> legs;
   Nanoseconds copying;  // of all members together
-  Nanoseconds least;    // on an emulated link
+  Nanoseconds least;    // where lanes copy by themselves, and on an emulated link
 
   // Of the step under way.
   Number arrived = 0;
   Number leg = 0;
-  Number parts = 0;  // still under way: copying, links, the emulated link
+  Number parts = 0;  // still under way: copying, links, the least time
   bool begun = false;
   bool over = false;
   Nanoseconds met;
@@ -93,7 +93,7 @@ class Simulator::Walk {
     nodes_.resize(plan.tasks().size());
     crossing_.resize(nodes_.size());
     for (std::size_t t = 0; t < nodes_.size(); ++t) {
-      prepare(TaskId(t), cost, engine_of_device);
+      prepare(TaskId(t), cost, engine_of_device, cluster.wiring().has_value());
     }
     connect();
     meetings_.resize(plan.meeting_count());
@@ -163,9 +163,10 @@ class Simulator::Walk {
     return of_device;
   }
 
-  void prepare(TaskId id, const cost::CostModel& cost, const std::vector<Number>& engine_of_device) {
+  void prepare(TaskId id, const cost::CostModel& cost, const std::vector<Number>& engine_of_device, bool wired) {
     const plan::Task& task = plan_[id];
     Node& node = nodes_[id.index()];
+    const bool carried = !wired || engine_of_device[task.device.index()] != none;
     node.slot = static_cast<Number>(task.device.index() * lane_count + static_cast<std::size_t>(task.lane));
     node.engine = engine_of_device[task.device.index()];
     if (const auto* delay = std::get_if<plan::Delay>(&task.action)) {
@@ -174,7 +175,7 @@ class Simulator::Walk {
     } else if (const MeetingId meeting = plan::meeting_of(task); meeting.valid()) {
       node.kind = Kind::member;
       node.meeting = meeting.value;
-      node.duration = node.engine == none ? Nanoseconds(0) : cost.copying(plan_, id);
+      node.duration = carried ? cost.copying(plan_, id) : Nanoseconds(0);
       const plan::TaskWork work = plan::work(plan_, id);
       crossing_[id.index()].sent = work.sent;
       crossing_[id.index()].received = work.received;
@@ -223,14 +224,18 @@ class Simulator::Walk {
     if (meeting.members.empty()) {
       return;
     }
+    std::int64_t apart = 0;
     for (const TaskId member : meeting.members) {
-      meeting.copying += nodes_[member.index()].duration;
+      const Node& node = nodes_[member.index()];
+      (node.engine == none ? apart : meeting.copying.count) += node.duration.count;
     }
+    // Lanes that are apart copy by themselves, all members' side by side.
+    meeting.least = Nanoseconds(apart / static_cast<std::int64_t>(meeting.members.size()));
     if (cluster.wiring()) {
       meeting.legs = expand(plan_, id, links_, cluster, stands_for);
     }
     if (cluster.emulated_link()) {
-      meeting.least = cost::link_time(plan_, id, *cluster.emulated_link());
+      meeting.least = std::max(meeting.least, cost::link_time(plan_, id, *cluster.emulated_link()));
     }
   }
 
@@ -323,7 +328,7 @@ class Simulator::Walk {
     }
     if (meeting.least.count > 0) {
       ++meeting.parts;
-      push({now_ + meeting.least, What::link_is_over, number, 0});
+      push({now_ + meeting.least, What::least_is_over, number, 0});
     }
     end_part(meeting);
   }
@@ -537,7 +542,7 @@ class Simulator::Walk {
       case What::meeting_begins:
         begin(what.number);
         break;
-      case What::link_is_over:
+      case What::least_is_over:
         end_part(meetings_[what.number]);
         break;
     }

@@ -216,7 +216,7 @@ TEST_F(CalibrationTest, EachDistinctTaskIsTimedOnceAndKept) {
   words.model = "mlp:dim=16,depth=3";
   const Job job(words, small_machine());
   const plan::Plan plan = job.compile();
-  Calibration calibration(job.machine(), job.backend());
+  Calibration calibration(job.machine(), job.cluster(), job.backend());
   std::vector<std::string> keys;
   const std::size_t timed = calibration.measure(plan, job.cluster(), job.backend(), false,
                                                 [&](std::size_t, std::size_t, const std::string& key) {
@@ -232,7 +232,7 @@ TEST_F(CalibrationTest, EachDistinctTaskIsTimedOnceAndKept) {
     EXPECT_GT(calibration.times(plan, 1).at(key).count, 0) << key;
   }
   EXPECT_EQ(calibration.measure(plan, job.cluster(), job.backend()), 0U);
-  Calibration again(job.machine(), job.backend());
+  Calibration again(job.machine(), job.cluster(), job.backend());
   EXPECT_EQ(again.measure(plan, job.cluster(), job.backend()), 0U) << "read from " << again.file();
   EXPECT_EQ(again.times(plan, 1), calibration.times(plan, 1));
   EXPECT_TRUE(again.file().string().starts_with(folder_.string()));
@@ -243,13 +243,13 @@ TEST_F(CalibrationTest, AFileThatIsCutOffOrOfAnotherMachineIsAsGoodAsNone) {
   words.model = "mlp:dim=8,depth=1";
   const Job job(words, small_machine());
   const plan::Plan plan = job.compile();
-  Calibration first(job.machine(), job.backend());
+  Calibration first(job.machine(), job.cluster(), job.backend());
   const std::size_t timed = first.measure(plan, job.cluster(), job.backend());
   std::filesystem::resize_file(first.file(), std::filesystem::file_size(first.file()) / 2);
-  EXPECT_EQ(Calibration(job.machine(), job.backend()).measure(plan, job.cluster(), job.backend()), timed);
+  EXPECT_EQ(Calibration(job.machine(), job.cluster(), job.backend()).measure(plan, job.cluster(), job.backend()), timed);
   cluster::Machine other = small_machine();
   other.cpu = "another test";
-  EXPECT_NE(Calibration(other, job.backend()).file(), first.file());
+  EXPECT_NE(Calibration(other, job.cluster(), job.backend()).file(), first.file());
 }
 
 TEST_F(CalibrationTest, ASimulationOfThisMachineTakesAboutTheTimesOfItsTasks) {
@@ -257,12 +257,12 @@ TEST_F(CalibrationTest, ASimulationOfThisMachineTakesAboutTheTimesOfItsTasks) {
   words.model = "mlp:dim=64,depth=2";
   Training run(words, small_machine());
   run.run(1, 0);
-  Calibration calibration(run.job().machine(), run.job().backend());
-  Nanoseconds sum;
+  Calibration calibration(run.job().machine(), run.job().cluster(), run.job().backend());
+  Nanoseconds sum = calibration.times(run.plan(), 1).find(Calibration::step_key)->second;
   for (std::size_t t = 0; t < run.plan().tasks().size(); ++t) {
     sum += calibration.times(run.plan(), 1).at(cost::key_of(run.plan(), TaskId(t), run.job().cluster()));
   }
-  EXPECT_EQ(run.timed()[0], sum) << "one device, one lane: the tasks one after the other";
+  EXPECT_EQ(run.timed()[0], sum) << "one device, one lane: the tasks one after the other, and the step itself";
   EXPECT_NE(run.simulation().cost_origin().find("timed by itself"), std::string::npos);
 }
 

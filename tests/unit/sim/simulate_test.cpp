@@ -27,6 +27,15 @@ TEST(Walk, TasksOfALaneFollowOneAnotherAndComeAfterWhatTheyNameOnOthers) {
   EXPECT_EQ(hand.walk(free_links(1)), (Times{{0, 10}, {10, 15}, {10, 30}, {30, 33}}));
 }
 
+TEST(Walk, WithoutLinksLanesThatAreApartCopyByThemselvesSideBySideWithComputation) {
+  ByHand hand{.devices = 2};
+  hand.collective(Kind::all_reduce, 0, 0, 400, {}, 60);
+  hand.compute(0, 100);
+  hand.collective(Kind::all_reduce, 1, 0, 400, {}, 60);
+  std::vector<cluster::Device> list(2, {.name = "gpu", .cores = {}, .memory = Bytes(1 << 30), .shared_lanes = false});
+  EXPECT_EQ(hand.walk(cluster::Cluster(list)), (Times{{0, 60}, {0, 100}, {0, 60}}));
+}
+
 TEST(Walk, ADelayHoldsItsLaneForAsLongAsItSays) {
   ByHand hand;
   hand.compute(0, 10);
