@@ -183,7 +183,8 @@ void run_lab(const LabWords& words, int& exit_code) {
   const lab::Store store(folder);
   const bool say = words.json != "-";
   if (say) {
-    fmt::print("{} experiment{}, {} points, {} preset; results go to {}\n\n", chosen.size(), chosen.size() == 1 ? "" : "s", total,
+    fmt::print("{} experiment{}, {} point{}, {} preset; results go to {}\n\n", chosen.size(), chosen.size() == 1 ? "" : "s", total,
+               total == 1 ? "" : "s",
                words.preset, folder.string());
     std::fflush(stdout);
   }
@@ -194,6 +195,7 @@ void run_lab(const LabWords& words, int& exit_code) {
   const Interrupt interrupt;
   ProgressBar bar(simulate ? "simulating" : "measuring", 1000, true);
   std::size_t before = 0;
+  std::size_t reached = 0;  // points with a result
   Json printed = Json::array();
   for (std::size_t i = 0; i < chosen.size() && !interrupt.asked(); ++i) {
     const lab::Experiment& experiment = *chosen[i];
@@ -223,6 +225,7 @@ void run_lab(const LabWords& words, int& exit_code) {
           return !interrupt.asked();
         });
     before += points[i].size();
+    reached += static_cast<std::size_t>(std::count_if(records.begin(), records.end(), [](const Json& record) { return !record.contains("reason"); }));
     const lab::Result result = lab::conclude(chosen[i], points[i], records, command, settings.preset);
     bar.clear();
     if (say) {
@@ -244,6 +247,8 @@ void run_lab(const LabWords& words, int& exit_code) {
   if (interrupt.asked()) {
     fmt::print(stderr, "baton: interrupted; what was measured is in {}, and --resume goes on from there\n", folder.string());
     exit_code = 130;
+  } else if (reached == 0) {
+    throw failure("no point could be {}: the reasons stand above and in {}", simulate ? "simulated" : "measured", folder.string());
   }
 }
 
@@ -290,6 +295,7 @@ void compare(const std::string& first, const std::string& second) {
         continue;
       }
       const auto at = [](const Json& row, const char* key) { return row[key].get<double>(); };
+      const auto origin = [](const Json& row) { return row.value("origin", "measured"); };
       const bool differs = at(record, "time_high_ns") < at(other->second, "time_low_ns") ||
                            at(other->second, "time_high_ns") < at(record, "time_low_ns");
       std::string text;
@@ -299,7 +305,9 @@ void compare(const std::string& first, const std::string& second) {
       }
       table.row({id, text, to_text(Nanoseconds(record["time_per_step_ns"])), to_text(Nanoseconds(other->second["time_per_step_ns"])),
                  fmt::format("{:.3f}", at(other->second, "time_per_step_ns") / at(record, "time_per_step_ns")),
-                 differs ? "beyond the noise" : "within the noise"});
+                 origin(record) != origin(other->second)
+                     ? fmt::format("A is {}, B {}", origin(record), origin(other->second))
+                     : (differs ? "beyond the noise" : "within the noise")});
       ++shown;
     }
   }

@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <map>
+#include <set>
 
 #include "baton/base/error.h"
 #include "baton/plan/text.h"
@@ -25,21 +25,29 @@ struct PlanWords {
   bool csv = false;
 };
 
-/// "0-2", "3": the blocks whose forward a device computes.
+/// "0-2", "3", "0,4-5": the blocks whose forward a device computes.
 std::string blocks_of(const plan::Plan& plan, DeviceId device) {
-  std::map<std::int32_t, bool> blocks;
+  std::set<std::int32_t> blocks;
   for (const plan::Task& task : plan.tasks()) {
     if (task.device == device && task.lane == plan::Lane::compute && task.labels.block >= 0 &&
         task.labels.phase != plan::Phase::update && !std::holds_alternative<plan::Delay>(task.action)) {
-      blocks[task.labels.block] = true;
+      blocks.insert(task.labels.block);
     }
   }
   if (blocks.empty()) {
     return "none";
   }
-  const std::int32_t first = blocks.begin()->first;
-  const std::int32_t last = blocks.rbegin()->first;
-  return first == last ? fmt::format("{}", first) : fmt::format("{}-{}", first, last);
+  std::string ranges;
+  for (auto next = blocks.begin(); next != blocks.end();) {
+    const std::int32_t first = *next;
+    std::int32_t last = first;
+    while (++next != blocks.end() && *next == last + 1) {
+      last = *next;
+    }
+    ranges += fmt::format("{}{}", ranges.empty() ? "" : ",", first);
+    ranges += first == last ? "" : fmt::format("-{}", last);
+  }
+  return ranges;
 }
 
 std::string summary(const plan::Plan& plan, const plan::Verdict& verdict) {
@@ -56,16 +64,14 @@ std::string summary(const plan::Plan& plan, const plan::Verdict& verdict) {
     all.work.sent += one.work.sent;
     all.work.flops += one.work.flops;
   }
-  return fmt::format("{}\n\n{}\n{} transfers ({} in the forward), {} collectives, {} on the wire, {} of work a step\n",
-                     plan.title(), table.text(), all.transfers, all.transfers_forward,
-                     [&] {
-                       std::size_t count = 0;
-                       for (std::size_t m = 0; m < plan.meeting_count(); ++m) {
-                         const auto members = plan.members(MeetingId(m));
-                         count += !members.empty() && std::holds_alternative<plan::Collective>(plan[members[0]].action);
-                       }
-                       return count;
-                     }(),
+  std::size_t collectives = 0;
+  for (std::size_t m = 0; m < plan.meeting_count(); ++m) {
+    const auto members = plan.members(MeetingId(m));
+    collectives += !members.empty() && std::holds_alternative<plan::Collective>(plan[members[0]].action);
+  }
+  return fmt::format("{}\n\n{}\n{} transfer{} ({} in the forward), {} collective{}, {} on the wire, {} of work a step\n",
+                     plan.title(), table.text(), all.transfers, all.transfers == 1 ? "" : "s", all.transfers_forward, collectives,
+                     collectives == 1 ? "" : "s",
                      to_text(all.work.sent), to_text(all.work.flops));
 }
 
@@ -88,8 +94,8 @@ void show_plan(const PlanWords& words) {
   if (words.file.empty()) {
     job.emplace(words.job, cluster::probe());
   }
-  if (words.text + words.dot + words.verify + (words.grid || words.csv) > 1) {
-    throw usage_error("choose one of --text, --dot, --verify and --grid");
+  if (words.text + words.dot + words.verify + words.grid + words.csv > 1) {
+    throw usage_error("choose one of --text, --dot, --verify, --grid and --csv");
   }
   if (words.grid || words.csv) {
     if (!job) {
@@ -123,6 +129,9 @@ void show_plan(const PlanWords& words) {
   }
   plan::require(verdict);
   fmt::print("{}", summary(plan, verdict));
+  if (job && job->request().strategy == "single" && job->cluster().size() > 1) {
+    fmt::print("note: single uses {} alone; choose another --strategy to use all {} devices\n", plan.devices()[0], job->cluster().size());
+  }
 }
 
 }  // namespace

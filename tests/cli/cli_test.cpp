@@ -549,4 +549,22 @@ TEST_F(Cli, SaysWhereALossStoppedBeingANumber) {
   EXPECT_NE(outcome.err.find("smaller --lr"), std::string::npos) << outcome.err;
 }
 
+TEST_F(Cli, PlanShowsWhichBlocksADeviceHasWhereTheyAreApart) {
+  const Outcome outcome = run("plan --strategy interleaved --devices cpu:2 --model mlp:dim=8,depth=4");
+  EXPECT_NE(outcome.out.find("cpu:0      0,2 "), std::string::npos) << outcome.out;
+}
+
+TEST_F(Cli, AnExperimentWithoutAResultEndsWithAFailure) {
+  const Outcome outcome = run("lab run idle --set devices=0");
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_NE(outcome.err.find("baton: no point could be measured"), std::string::npos) << outcome.err;
+}
+
+TEST_F(Cli, ASchedulesFileCanBeHeldAgainstOthersInTheLaboratory) {
+  std::ofstream(folder_ / "mine.csv") << "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n";
+  const Outcome outcome = run("lab run idle --set schedule=naive,mine.csv --set devices=2 --set model=mlp:dim=16,depth=2 --cluster ideal");
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("mine.csv over 2 devices with 2 micro-batches"), std::string::npos) << outcome.out;
+}
+
 }  // namespace

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <limits>
 #include <set>
@@ -188,7 +189,8 @@ strategy::Layout make_layout(const JobWords& words) {
   layout.zero = words.zero.empty() ? 0 : parse_integer(words.zero, "--zero", 0, 3);
   layout.balance = strategy::balance_by_name(words.balance);
   layout.recompute = strategy::recompute_by_name(words.recompute);
-  if (words.schedule.ends_with(".csv") || words.schedule.find('/') != std::string::npos) {
+  if (!words.schedule.empty() && schedule::find_schedule(words.schedule) == nullptr &&
+      (words.schedule.ends_with(".csv") || words.schedule.find('/') != std::string::npos || std::filesystem::exists(words.schedule))) {
     layout.grid = schedule::parse_csv(read_schedule(words.schedule));
   } else if (!words.schedule.empty()) {
     layout.schedule = schedule::schedule_by_name(words.schedule).name;
@@ -224,12 +226,12 @@ const std::vector<JobField>& job_fields() {
       {"tp", &JobWords::tp, "devices that each pair of Linear layers is divided over"},
       {"zero", &JobWords::zero, "ZeRO: divide over the replicas 1 optimizer states, 2 and gradients, 3 and parameters"},
       {"schedule", &JobWords::schedule, list_schedules() + ", or a file in PyTorch's notation (.csv)"},
-      {"chunks", &JobWords::chunks, "stages a device, for schedules that interleave them"},
+      {"chunks", &JobWords::chunks, "stages a device, for schedules that interleave them (2)"},
       {"split", &JobWords::split, "blocks a stage, as 3,3"},
       {"balance", &JobWords::balance, "without --split: deal blocks out to stages by " + either(strategy::balance_names())},
       {"recompute", &JobWords::recompute,
        "activations let go and made again in the backward: " + either(strategy::recompute_names())},
-      {"micro-batches", &JobWords::micro_batches, "work a replica's samples off in so many pieces, gradients adding up"},
+      {"micro-batches", &JobWords::micro_batches, "work a replica's samples off in so many pieces, gradients adding up (1; a pipeline's schedule: twice its devices)"},
       {"bucket-mb", &JobWords::bucket_mb, "ddp: gradients are all-reduced in buckets of this size"},
       {"first-bucket-mb", &JobWords::first_bucket_mb, "ddp: size of the first bucket"},
       {"loss", &JobWords::loss, either(strategy::loss_names())},

@@ -343,7 +343,7 @@ class Judge {
     for (std::size_t d = 0; d < limits_.memory.size() && d < verdict_.memory.peak.size(); ++d) {
       if (verdict_.memory.peak[d] > limits_.memory[d]) {
         report(Rule::memory, {},
-               fmt::format("{} needs {} but has {}: use a smaller model or batch, or split it over more devices",
+               fmt::format("{} needs {} but has {}: use a smaller model or batch, recompute activations, or divide the model (ZeRO, pipelines, tensor parallelism)",
                            plan_.devices()[d], to_text(verdict_.memory.peak[d]), to_text(limits_.memory[d])));
       }
     }

@@ -34,6 +34,14 @@ std::vector<std::vector<std::string>> cells(const lab::Result& result) {
   return table;
 }
 
+/// What is said behind a row whose numbers are not simply measured: on shared cores, or simulated.
+std::string mark(const Json& row) {
+  std::string text;
+  text += row.value("oversubscribed", false) ? "  (shared cores)" : "";
+  text += row.value("origin", "measured") == "simulated" ? "  (simulated)" : "";
+  return text;
+}
+
 /// Long sentences over several lines, with a dash in front of the first. Lines of a sentence stay lines.
 std::string bullet(const std::string& sentence, std::size_t columns) {
   std::string out;
@@ -116,12 +124,7 @@ std::string to_terminal(const lab::Result& result) {
       const bool left = experiment.columns[c].format == Format::text;
       out += (c == 0 ? "" : "  ") + padded(table[r][c], widths[c], left);
     }
-    if (r > 0 && result.rows[r - 1].value("oversubscribed", false)) {
-      out += "  (shared cores)";
-    }
-    if (r > 0 && result.rows[r - 1].value("origin", "measured") == "simulated") {
-      out += "  (simulated)";
-    }
+    out += r > 0 ? mark(result.rows[r - 1]) : "";
     while (!out.empty() && out.back() == ' ') {
       out.pop_back();
     }
@@ -142,15 +145,20 @@ std::string to_markdown(const lab::Result& result) {
   }
   out += '\n';
   const std::vector<std::vector<std::string>> table = cells(result);
+  const bool marked = std::any_of(result.rows.begin(), result.rows.end(), [](const Json& row) { return !mark(row).empty(); });
   for (std::size_t r = 0; r < table.size(); ++r) {
     for (const std::string& text : table[r]) {
       out += fmt::format("| {} ", escaped(text));
+    }
+    if (marked) {
+      out += "|" + (r > 0 ? mark(result.rows[r - 1]) : "") + " ";
     }
     out += "|\n";
     if (r == 0) {
       for (const lab::Column& column : experiment.columns) {
         out += column.format == Format::text ? "|---" : "|---:";
       }
+      out += marked ? "|---" : "";
       out += "|\n";
     }
   }

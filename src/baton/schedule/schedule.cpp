@@ -20,7 +20,7 @@ const std::vector<Schedule>& schedules() {
       {"interleaved", {"Interleaved1F1B"}, "1f1b with several smaller stages on each device", 2, interleaved},
       {"looped-bfs", {"LoopedBFS"}, "gpipe with several smaller stages on each device", 2, looped_bfs},
       {"zb-h1",
-       {"zero-bubble"},
+       {"zero-bubble", "zb"},
        "backwards halved, the weights' half fills waits; memory of 1f1b",
        1,
        zero_bubble_h1},
@@ -39,15 +39,28 @@ const std::vector<Schedule>& schedules() {
   return all;
 }
 
-const Schedule& schedule_by_name(std::string_view name) {
-  const std::string wanted = canonical(name);
-  std::vector<std::string> names;
+const Schedule* find_schedule(std::string_view name) {
+  std::string wanted = canonical(name);
+  constexpr std::string_view pytorch = "schedule";
+  if (wanted.starts_with(pytorch)) {
+    wanted.erase(0, pytorch.size());
+  }
   for (const Schedule& schedule : schedules()) {
     const bool alias = std::any_of(schedule.aliases.begin(), schedule.aliases.end(),
                                    [&](const std::string& other) { return canonical(other) == wanted; });
     if (schedule.name == wanted || alias) {
-      return schedule;
+      return &schedule;
     }
+  }
+  return nullptr;
+}
+
+const Schedule& schedule_by_name(std::string_view name) {
+  if (const Schedule* found = find_schedule(name)) {
+    return *found;
+  }
+  std::vector<std::string> names;
+  for (const Schedule& schedule : schedules()) {
     names.push_back(schedule.name);
   }
   throw usage_error("unknown schedule '{}'{}: choose {}", name, did_you_mean(name, names), either(names));

@@ -32,7 +32,9 @@ struct Schedule {
 
 /// Every schedule, in the order in which help shows them.
 const std::vector<Schedule>& schedules();
-/// Finds one by name or alias; a usage error lists the names.
+/// Finds one by name or alias, with or without PyTorch's `Schedule` before it; none where there is none.
+const Schedule* find_schedule(std::string_view name);
+/// The same; a usage error lists the names.
 const Schedule& schedule_by_name(std::string_view name);
 
 }  // namespace baton::schedule

@@ -101,8 +101,11 @@ Grid parse_csv(std::string_view text) {
       if (!action) {
         throw usage_error(
             "line {}, cell {} of the schedule is '{}', but an action is a stage, F, B, I or W, and a "
-            "micro-batch, as in 0F0",
-            d + 1, slot + 1, cell.substr(0, 40));
+            "micro-batch, as in 0F0{}",
+            d + 1, slot + 1, cell.substr(0, 40),
+            cell.find('_') != std::string_view::npos || cell.find("SHARD") != std::string_view::npos
+                ? "; leave messages and gathers out, they are added"
+                : "");
       }
       // Every stage and every micro-batch needs a cell of its own.
       const std::int32_t largest = std::max(action->stage, action->micro_batch);
@@ -118,16 +121,14 @@ Grid parse_csv(std::string_view text) {
 }
 
 std::string to_text(const Grid& grid) {
-  bool several = false;
-  for (const auto& row : grid.rows) {
-    std::optional<std::int32_t> stage;
-    for (const std::optional<Action>& cell : row) {
-      several |= cell && stage && *stage != cell->stage;
-      stage = cell ? cell->stage : stage;
+  bool own = true;  // each device has the stage of its number, and no other
+  for (std::size_t d = 0; d < grid.rows.size(); ++d) {
+    for (const std::optional<Action>& cell : grid.rows[d]) {
+      own &= !cell || cell->stage == static_cast<std::int32_t>(d);
     }
   }
   const auto name = [&](const Action& action) {
-    return several ? to_text(action)
+    return !own ? to_text(action)
                    : fmt::format("{}{}", letters[static_cast<std::size_t>(action.kind)], action.micro_batch);
   };
   std::size_t width = 1;

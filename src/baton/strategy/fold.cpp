@@ -166,7 +166,7 @@ std::optional<Folded> fold(const Request& request) {
   two.layout.pp = axes.pp;
   two.layout.tp = axes.tp;
   two.layout.micro_batches = schedule::micro_batches(grid_of(request));
-  const std::string title = fmt::format("{} of {}, global batch {}, on {} devices", request.strategy, request.model.name(),
+  const std::string title = fmt::format("{} of {}, global batch {}, on {} devices", describe(request), request.model.name(),
                                         request.step.global_batch, request.cluster.size());
   return Folder(compile(two), axes, request.cluster).fold(title);
 }

@@ -44,7 +44,7 @@ const std::vector<std::string>& recompute_names() {
 }
 
 Recompute recompute_by_name(std::string_view name) {
-  return static_cast<Recompute>(index_of(recompute_names(), name, "what is recomputed"));
+  return static_cast<Recompute>(index_of(recompute_names(), name, "--recompute"));
 }
 
 const std::vector<std::string>& balance_names() {

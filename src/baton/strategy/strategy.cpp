@@ -1,6 +1,7 @@
 #include "baton/strategy/strategy.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -8,6 +9,7 @@
 
 #include "baton/base/error.h"
 #include "baton/base/text.h"
+#include "baton/schedule/run.h"
 #include "baton/schedule/schedule.h"
 #include "baton/strategy/passes.h"
 #include "baton/strategy/stages.h"
@@ -15,6 +17,15 @@
 
 namespace baton::strategy {
 namespace {
+
+const Strategy* find_strategy(std::string_view name) {
+  for (const Strategy& strategy : strategies()) {
+    if (strategy.name == name) {
+      return &strategy;
+    }
+  }
+  return nullptr;
+}
 
 /// A named point in the space of layouts: which axis gets the devices that the user's own numbers leave, and what else the
 /// name stands for.
@@ -73,12 +84,34 @@ void resolve_axes(const Request& request, const Point& point, Resolved& resolved
     product = devices;
   }
   if (product != devices) {
-    throw usage_error("dp × pp × tp = {} × {} × {} = {}, but there are {} devices: the product must be the number of devices",
-                      axes[0], axes[1], axes[2], product, devices);
+    const std::string_view more = asked[1] == 0 ? "--pp" : asked[2] == 0 ? "--tp" : "--dp";
+    throw usage_error("dp × pp × tp = {} × {} × {} = {}, but there {} {} device{}: the product must be the number of devices{}",
+                      axes[0], axes[1], axes[2], product, devices == 1 ? "is" : "are", devices, devices == 1 ? "" : "s",
+                      devices % product == 0 ? fmt::format(", so add {} {}", more, devices / product) : "");
   }
   resolved.dp = axes[0];
   resolved.pp = axes[1];
   resolved.tp = axes[2];
+}
+
+/// What a strategy's name and a flag both say must be the same.
+void refuse_contradictions(const Request& request, const Point& point) {
+  const Layout& layout = request.layout;
+  const bool is_schedule = point.rest == Point::Axis::pp;
+  const bool other = layout.grid || (!layout.schedule.empty() && schedule::schedule_by_name(layout.schedule).name != point.schedule);
+  if (is_schedule && other) {
+    throw usage_error("strategy {} is a pipeline under the schedule {}, but --schedule asks for {}: give one of them", request.strategy,
+                      point.schedule, layout.grid ? "one of your own" : layout.schedule);
+  }
+  if (point.zero > 0 && layout.zero > 0 && layout.zero != point.zero) {
+    throw usage_error("strategy {} is stage {} of ZeRO, but --zero asks for {}: give one of them", request.strategy, point.zero, layout.zero);
+  }
+  if (layout.balance != Balance::even && !layout.split.empty()) {
+    throw usage_error("--split says how many blocks each stage gets, so --balance has nothing to decide: give one of them");
+  }
+  if (layout.grid && layout.chunks > 0) {
+    throw usage_error("a schedule of your own says itself which stages a device has, so it takes no --chunks");
+  }
 }
 
 /// The number of micro-batches, and the grid where there is a pipeline.
@@ -89,7 +122,7 @@ void resolve_schedule(const Request& request, const Point& point, Resolved& reso
     if (const auto why = schedule::flaw(*layout.grid)) {
       throw usage_error("the schedule cannot run: {}", *why);
     }
-    resolved.grid = layout.grid;
+    resolved.grid = schedule::aligned(schedule::orders_of(*layout.grid));
     resolved.micro_batches = schedule::micro_batches(*layout.grid);
     if (layout.micro_batches > 0 && layout.micro_batches != resolved.micro_batches) {
       throw usage_error("the schedule's file has {} micro-batches, but {} are asked for", resolved.micro_batches,
@@ -99,7 +132,7 @@ void resolve_schedule(const Request& request, const Point& point, Resolved& reso
     const schedule::Schedule& schedule =
         schedule::schedule_by_name(layout.schedule.empty() ? std::string(point.schedule) : layout.schedule);
     const bool overlaps = schedule.name != "naive";
-    if (overlaps && resolved.pp == 1 && !layout.schedule.empty() && layout.pp != 1) {
+    if (resolved.pp == 1 && !layout.schedule.empty() && layout.pp != 1) {
       throw usage_error("the schedule {} needs a pipeline: give it devices with --pp", schedule.name);
     }
     resolved.micro_batches = layout.micro_batches > 0 ? layout.micro_batches
@@ -119,6 +152,7 @@ void resolve_schedule(const Request& request, const Point& point, Resolved& reso
 }
 
 Resolved resolve(const Request& request, const Point& point) {
+  refuse_contradictions(request, point);
   Resolved resolved;
   resolve_axes(request, point, resolved);
   if (request.step.global_batch < resolved.dp) {
@@ -136,6 +170,20 @@ Resolved resolve(const Request& request, const Point& point) {
   return resolved;
 }
 
+/// What each stage keeps, by the schedule.
+std::vector<StageLoad> stage_loads(const Request& request, const Resolved& resolved) {
+  const std::vector<std::int64_t> kept = schedule::in_flight(*resolved.grid);
+  const std::vector<std::int32_t> device = schedule::device_of_stage(*resolved.grid);
+  const std::int64_t rows = request.step.global_batch / resolved.dp;
+  std::vector<StageLoad> loads;
+  for (std::int64_t stage = 0; stage < resolved.stages; ++stage) {
+    const std::int64_t alive = kept[static_cast<std::size_t>(device[static_cast<std::size_t>(stage)])] * resolved.pp / resolved.stages;
+    loads.push_back({.rows = rows, .rows_kept = rows * std::max<std::int64_t>(1, alive) / resolved.micro_batches,
+                     .copies = 2 + static_cast<std::int64_t>(op::state_slots(request.step.optimizer))});
+  }
+  return loads;
+}
+
 std::vector<std::int64_t> blocks_of_stage(const Request& request, const Resolved& resolved) {
   const auto blocks = static_cast<std::int64_t>(request.model.blocks().size());
   const std::vector<std::int64_t>& split = request.layout.split;
@@ -145,7 +193,10 @@ std::vector<std::int64_t> blocks_of_stage(const Request& request, const Resolved
                         request.model.name(), blocks, blocks == 1 ? "" : "s", resolved.stages,
                         resolved.stages == resolved.pp ? "devices" : "stages");
     }
-    return balanced_stages(request.model, resolved.stages, request.step.global_batch, request.layout.balance);
+    if (resolved.stages == 1 && request.layout.balance != Balance::even) {
+      throw usage_error("strategy {} does not split the model, so it takes no --balance", request.strategy);
+    }
+    return balanced_stages(request.model, request.layout.balance, stage_loads(request, resolved));
   }
   if (resolved.stages == 1) {
     throw usage_error("strategy {} does not split the model, so it takes no --split", request.strategy);
@@ -211,6 +262,9 @@ plan::Draft build(const Request& request, const Point& point) {
 
 plan::Draft build_product(const Request& request) { return build(request, point_of(request.strategy)); }
 
+/// Strategies that are points of one space, by their names.
+bool is_product(std::string_view strategy) { return strategy != "single" && strategy != "dp" && find_strategy(strategy) != nullptr; }
+
 void refuse_layout(const Request& request, std::string_view why) {
   const Layout& layout = request.layout;
   if (layout.dp > 1 || layout.pp > 1 || layout.tp > 1 || layout.zero > 0 || !layout.schedule.empty() || layout.grid) {
@@ -239,6 +293,41 @@ plan::Draft build_dp(const Request& request) {
 
 }  // namespace
 
+std::string describe(const Request& request) {
+  if (!is_product(request.strategy)) {
+    return request.strategy;
+  }
+  const Point point = point_of(request.strategy);
+  const Resolved resolved = resolve(request, point);
+  const int divided = (resolved.dp > 1) + (resolved.pp > 1) + (resolved.tp > 1);
+  const std::array<std::int64_t, 3> axes{resolved.dp, resolved.pp, resolved.tp};
+  const bool by_name = request.strategy != "product" && divided <= 1 && (divided == 0 || axes[static_cast<std::size_t>(point.rest)] > 1) &&
+                       resolved.zero == point.zero;
+  if (by_name) {
+    return request.strategy;
+  }
+  std::vector<std::string> parts;
+  std::string product;
+  for (const auto& [name, count] : {std::pair("dp", resolved.dp), std::pair("pp", resolved.pp), std::pair("tp", resolved.tp)}) {
+    if (count > 1) {
+      product += fmt::format("{}{} {}", product.empty() ? "" : " × ", name, count);
+    }
+  }
+  parts.push_back(product.empty() ? "one device" : product);
+  if (resolved.zero > 0) {
+    parts.push_back(fmt::format("zero {}", resolved.zero));
+  }
+  if (resolved.pp > 1) {
+    parts.push_back(request.layout.grid               ? "a schedule of its own"
+                    : request.layout.schedule.empty() ? std::string(point.schedule)
+                                                      : request.layout.schedule);
+  }
+  if (resolved.micro_batches > 1) {
+    parts.push_back(fmt::format("{} micro-batches", resolved.micro_batches));
+  }
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
 const std::vector<Strategy>& strategies() {
   static const std::vector<Strategy> list = [] {
     std::vector<Strategy> all{
@@ -266,19 +355,26 @@ const std::vector<Strategy>& strategies() {
 
 const Strategy& strategy_by_name(std::string_view name) {
   const std::string wanted = canonical(name);
+  if (const Strategy* found = find_strategy(wanted)) {
+    return *found;
+  }
+  if (const schedule::Schedule* schedule = schedule::find_schedule(wanted)) {
+    return *find_strategy(schedule->name == "naive" ? "layers" : schedule->name);
+  }
+  for (const auto& [alias, meant] : {std::pair("fsdp", "zero-3"), std::pair("tp", "tensor"), std::pair("tensor-parallel", "tensor")}) {
+    if (wanted == alias) {
+      return *find_strategy(meant);
+    }
+  }
+  if (wanted == "pp" || wanted == "pipeline") {
+    throw usage_error("a pipeline is named by its schedule: choose layers, gpipe, 1f1b or another of `baton strategies`");
+  }
+  if (wanted.ends_with(".csv")) {
+    throw usage_error("'{}' is no strategy: a schedule of your own is given with --schedule {} and --pp", name, name);
+  }
   std::vector<std::string> names;
   for (const Strategy& strategy : strategies()) {
-    if (strategy.name == wanted) {
-      return strategy;
-    }
     names.push_back(strategy.name);
-  }
-  for (const schedule::Schedule& schedule : schedule::schedules()) {
-    const bool named = std::any_of(schedule.aliases.begin(), schedule.aliases.end(),
-                                   [&](const std::string& alias) { return canonical(alias) == wanted; });
-    if (named && schedule.name != "naive") {
-      return strategy_by_name(schedule.name);
-    }
   }
   throw usage_error("unknown strategy '{}'{}: choose {}", name, did_you_mean(name, names), either(names));
 }
@@ -350,7 +446,7 @@ plan::Plan compile(const Request& request, const Strategy& strategy) {
       task.workspace = target.workspace(draft.buffers, task, request.cluster.device(task.device).cores.size());
     }
   }
-  draft.title = fmt::format("{} of {}, global batch {}, on {} device{}{}{}", strategy.name, request.model.name(),
+  draft.title = fmt::format("{} of {}, global batch {}, on {} device{}{}{}", describe(named), request.model.name(),
                             request.step.global_batch, request.cluster.size(), request.cluster.size() == 1 ? "" : "s",
                             precision == Precision::fp32 ? "" : ", ", precision == Precision::fp32 ? "" : to_text(precision));
   return plan::finish(std::move(draft));

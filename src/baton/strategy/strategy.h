@@ -31,8 +31,12 @@ struct Strategy {
 
 /// Every strategy, in the order in which help shows them.
 const std::vector<Strategy>& strategies();
-/// Finds one by name; a usage error lists them.
+/// Finds one by name, by a schedule's name in PyTorch, or as people call it (naive, fsdp, tp); a usage error lists them.
 const Strategy& strategy_by_name(std::string_view name);
+
+/// How the request splits its step, in words: the strategy's name, or `dp 2 × pp 2, zero 1, 1f1b, 8 micro-batches` where that says
+/// less than all.
+std::string describe(const Request& request);
 
 /// How many replicas, pipeline devices of a replica and parts of a tensor there are: their product is the number of devices.
 struct Axes {

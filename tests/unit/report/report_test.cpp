@@ -139,11 +139,11 @@ TEST(Markdown, IsATableThatAlignsNumbersRight) {
   const std::string text = to_markdown(small_result());
   EXPECT_TRUE(says(text, "## A small one (`small`)\n\nDo it.\n\n> Why?\n> How?\n"));
   EXPECT_TRUE(says(text,
-                   "| what | #devices | time/step | speedup |\n"
-                   "|---|---:|---:|---:|\n"
-                   "| a | 1 | 2.00 ms | 1.00× |\n"
-                   "| größer | 4 | 12.5 ms | 0.16× |\n"
-                   "| huge | 8 | - | - |\n"));
+                   "| what | #devices | time/step | speedup | |\n"
+                   "|---|---:|---:|---:|---|\n"
+                   "| a | 1 | 2.00 ms | 1.00× | |\n"
+                   "| größer | 4 | 12.5 ms | 0.16× |  (shared cores) |\n"
+                   "| huge | 8 | - | - | |\n"));
   EXPECT_TRUE(says(text, "- 1 point could not be measured here: no room.\n"));
   EXPECT_TRUE(says(text, "`baton lab run small`"));
 }

@@ -8,6 +8,7 @@
 #include "baton/model/zoo.h"
 #include "baton/plan/text.h"
 #include "baton/plan/verify.h"
+#include "baton/schedule/text.h"
 #include "unit/base/usage_sentence.h"
 #include "unit/strategy/drafts.h"
 
@@ -94,6 +95,66 @@ TEST(Strategy, IsFoundWhateverTheCaseOfItsName) {
   EXPECT_EQ(strategy_by_name("DDP").name, "ddp");
   EXPECT_EQ(strategy_by_name("GPipe").name, "gpipe");
   EXPECT_EQ(strategy_by_name("Interleaved1F1B").name, "interleaved");
+}
+
+TEST(Strategy, IsFoundByTheNamesPeopleKnowItBy) {
+  EXPECT_EQ(strategy_by_name("naive").name, "layers");
+  EXPECT_EQ(strategy_by_name("FSDP").name, "zero-3");
+  EXPECT_EQ(strategy_by_name("Schedule1F1B").name, "1f1b");
+  EXPECT_EQ(strategy_by_name("ScheduleZBVZeroBubble").name, "zb-v");
+  EXPECT_TRUE(says(usage_sentence([] { strategy_by_name("pipeline"); }), "named by its schedule"));
+  EXPECT_TRUE(says(usage_sentence([] { strategy_by_name("mine.csv"); }), "--schedule mine.csv"));
+}
+
+TEST(Refusal, NamesWhatAStrategyAndAFlagSayDifferently) {
+  EXPECT_TRUE(says(refused("gpipe", "mlp:dim=4,depth=4", 2, {}, {.schedule = "1f1b"}), "--schedule asks for 1f1b"));
+  EXPECT_TRUE(says(refused("layers", "mlp:dim=4,depth=4", 2, {}, {.schedule = "1f1b"}), "the schedule naive"));
+  EXPECT_TRUE(says(refused("zero-3", "mlp:dim=4,depth=4", 2, {}, {.zero = 1}), "--zero asks for 1"));
+  EXPECT_NO_THROW(compiled("gpipe", "mlp:dim=4,depth=4", 2, {}, {.schedule = "gpipe"}));
+  EXPECT_TRUE(says(refused("product", "mlp:dim=4,depth=4", 2, {}, {.schedule = "naive"}), "needs a pipeline"));
+  EXPECT_TRUE(says(refused("1f1b", "mlp:dim=4,depth=4", 2, {}, {.split = {1, 3}, .balance = Balance::work}), "give one of them"));
+  EXPECT_TRUE(says(refused("ddp", "mlp:dim=4,depth=4", 2, {}, {.balance = Balance::work}), "takes no --balance"));
+  EXPECT_TRUE(says(refused("product", "mlp:dim=4,depth=4", 4, {}, {.dp = 2}), "add --pp 2"));
+}
+
+TEST(Title, SaysHowTheStepIsSplitWhereTheNameDoesNot) {
+  const std::string model = "mlp:dim=4,depth=4";
+  const std::string behind = " of mlp:dim=4,depth=4, global batch 64, on ";
+  EXPECT_EQ(compiled("1f1b", model, 2).title(), "1f1b" + behind + "2 devices");
+  EXPECT_EQ(compiled("1f1b", model, 4, {}, {.dp = 2}).title(), "dp 2 × pp 2, 1f1b, 4 micro-batches" + behind + "4 devices");
+  EXPECT_EQ(compiled("ddp", model, 4, {}, {.dp = 2, .pp = 2, .zero = 1}).title(), "dp 2 × pp 2, zero 1, naive" + behind + "4 devices");
+  EXPECT_EQ(compiled("product", model, 2, {}, {.pp = 2, .schedule = "gpipe"}).title(), "pp 2, gpipe, 4 micro-batches" + behind + "2 devices");
+  EXPECT_EQ(compiled("zero-2", model, 2).title(), "zero-2" + behind + "2 devices");
+}
+
+TEST(Balance, OfWorkCountsNoGradientOfTheFirstInput) {
+  // Of five layers the first and the last are alike, but the first has two products a step and the last three.
+  const plan::Plan plan = compiled("1f1b", "mlp:1024-64-64-64-64-64-1024", 2, {}, {.balance = Balance::work});
+  std::int32_t last = -1;
+  for (const plan::Task& task : plan.tasks()) {
+    last = task.device == DeviceId(0) && task.lane == Lane::compute ? std::max(last, task.labels.block) : last;
+  }
+  EXPECT_EQ(last, 4);
+}
+
+TEST(Balance, OfMemoryNeedsNoMoreThanEvenStages) {
+  for (const std::string strategy : {"gpipe", "1f1b"}) {
+    const Step step{.global_batch = 512};
+    const auto fullest = [&](Balance balance) {
+      const plan::Plan plan = compiled(strategy, "mlp:dim=32,depth=9", 4, step, {.balance = balance, .micro_batches = 8});
+      const std::vector<Bytes> peak = plan::verify(plan).memory.peak;
+      return *std::max_element(peak.begin(), peak.end());
+    };
+    EXPECT_LE(fullest(Balance::memory), fullest(Balance::even)) << strategy;
+  }
+}
+
+TEST(Grid, OfAUsersOwnScheduleShowsWhenItsActionsCanRun) {
+  const model::Model model = model::parse_model("mlp:dim=4,depth=2");
+  const cluster::Cluster two = devices(2);
+  Request request{.model = model, .cluster = two, .strategy = "product"};
+  request.layout.grid = schedule::parse_csv("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n");
+  EXPECT_EQ(schedule::to_csv(grid_of(request)), "0F0,0F1,,0B0,,0B1\n,1F0,1B0,1F1,1B1,\n");
 }
 
 TEST(Strategy, ThatIsGivenByItselfIsCompiledWhateverTheRequestNames) {

@@ -26,11 +26,16 @@ class IdleMeasurement final : public TrainMeasurement {
 
 std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) {
   const std::string schedule = text(point, "schedule");
+  const bool own = schedule.ends_with(".csv") || schedule.find('/') != std::string::npos;
   JobWords words;
   words.model = text(point, "model");
-  words.strategy = schedule == "naive" ? "layers" : schedule;
   words.batch = text(point, "batch");
-  words.micro_batches = schedule == "naive" ? "1" : text(point, "micro_batches");
+  if (own) {  // a file says itself how many micro-batches there are
+    words.schedule = schedule;
+  } else {
+    words.strategy = schedule == "naive" ? "layers" : schedule;
+    words.micro_batches = schedule == "naive" ? "1" : text(point, "micro_batches");
+  }
   words.devices = workers(settings, whole(point, "devices", 1, 4096), 4);
   return std::make_unique<IdleMeasurement>(
       words, settings, TrainMeasurement::Options{.timeline = fmt::format("{} on {} devices", schedule, text(point, "devices"))});
@@ -61,7 +66,9 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
           text(row, "devices"),
           whole(row, "micro_batches", 1, 1 << 20) > 1 ? fmt::format(" with {} micro-batches", text(row, "micro_batches")) : "", percent(measured),
           percent(theory),
-          measured > theory + 0.05
+          measured < theory - 0.01
+              ? " (less, since a stage sends the gradient of its input before it works out that of its weights, and the stage before begins)"
+          : measured > theory + 0.05
               ? fmt::format(" (of the step {} went into waiting for other devices and {} into messages that nothing hid)",
                             percent(number(row, "waiting_ns") / number(row, "time_per_step_ns")),
                             percent(number(row, "exposed_ns") / number(row, "time_per_step_ns")))
@@ -75,10 +82,17 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
     if (best != nullptr) {
       const std::vector<Json> naive = where(same, "schedule", "naive");
       const double speedup = number(*best, "speedup");
+      std::string alike;  // others that the noise does not tell from it
+      for (const Json& row : same) {
+        if (text(row, "schedule") != "naive" && text(row, "schedule") != text(*best, "schedule") && !differs(row, *best)) {
+          alike += (alike.empty() ? "" : ", ") + text(row, "schedule");
+        }
+      }
       sentences.push_back(
           speedup > 1 && differs(*best, naive.front())
               ? fmt::format("On {} devices {} is the fastest: {:.2f} times as fast as the naive split, which leaves all but one device "
-                            "idle.", text(*best, "devices"), text(*best, "schedule"), speedup)
+                            "idle{}.", text(*best, "devices"), text(*best, "schedule"), speedup,
+                            alike.empty() ? "" : "; within the noise of it: " + alike)
               : fmt::format("On {} devices no schedule is faster than the naive split here: the best, {}, reaches {:.2f} of its speed.",
                             text(*best, "devices"), text(*best, "schedule"), speedup));
     }

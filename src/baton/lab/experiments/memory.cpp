@@ -11,7 +11,8 @@
 namespace baton::lab {
 namespace {
 
-/// What one device holds, by what it is for: all that is alive at the moment when most is.
+/// What one device holds, by what it is for: all that is alive at the moment when most is, were its tasks to run one after the
+/// other. Lanes run side by side, so that a plan keeps more apart.
 struct Held {
   std::int64_t parameters = 0;
   std::int64_t gradients = 0;
@@ -104,7 +105,9 @@ class MemoryMeasurement final : public TrainMeasurement {
     record["activations_bytes"] = held.activations;
     record["other_bytes"] = held.other;
     // What the plan says, worked out again from its text's rules, and what the run took from the system.
-    record["planned_bytes"] = plan::verify(plan, {.slice = training().copies() > 1}).memory.peak[fullest].count;
+    const std::int64_t planned = plan::verify(plan, {.slice = training().copies() > 1}).memory.peak[fullest].count;
+    record["planned_bytes"] = planned;
+    record["apart_bytes"] = planned - held.sum();
     record["measured_bytes"] = training().arenas()[fullest].count;
     return record;
   }
@@ -204,7 +207,8 @@ Experiment memory() {
   return {.id = "memory",
           .part = "B",
           .title = "Where the memory goes",
-          .task = "Parameters, gradients, optimizer states and activations of the fullest device, under each way of splitting.",
+          .task = "Parameters, gradients, optimizer states and activations of the fullest device at its fullest moment, under each way of "
+                  "splitting; kept apart: what may be alive beside it since lanes run side by side, and gaps.",
           .questions = {"What does each strategy divide, and what does every device still hold?",
                         "Does a run take what was planned?"},
           .axes = {{"model", "what is trained", {"mlp:dim=256,depth=8"}, {"mlp:dim=1024,depth=16"}},
@@ -215,11 +219,12 @@ Experiment memory() {
           .columns = {{"case", "case", Format::text}, {"used", "#devices", Format::integer},
                       bytes_column("parameters_bytes", "parameters"), bytes_column("gradients_bytes", "gradients"),
                       bytes_column("states_bytes", "states"), bytes_column("activations_bytes", "activations"), bytes_column("other_bytes", "scratch"),
+                      bytes_column("apart_bytes", "kept apart"),
                       bytes_column("planned_bytes", "planned"), bytes_column("measured_bytes", "taken")},
           .plots = {{.kind = Plot::Kind::stacked, .title = "What the fullest device holds", .x = "case", .y = "peak_bytes",
                      .x_title = "case", .y_title = "memory", .y_format = Format::bytes,
-                     .parts = {"parameters_bytes", "gradients_bytes", "states_bytes", "activations_bytes", "other_bytes"},
-                     .part_titles = {"parameters", "gradients", "optimizer states", "activations", "other"}}},
+                     .parts = {"parameters_bytes", "gradients_bytes", "states_bytes", "activations_bytes", "other_bytes", "apart_bytes"},
+                     .part_titles = {"parameters", "gradients", "optimizer states", "activations", "scratch", "kept apart"}}},
           .open = open,
           .derive = [](std::vector<Json>&) {},
           .findings = find};
