@@ -28,7 +28,7 @@ std::string read_file(const fs::path& path) {
   return text.str();
 }
 
-/// Small values for axes that make an experiment long.
+/// Small values for axes that make an experiment long; `memory` has cases that are no sizes.
 const std::vector<std::pair<std::string, std::string>> small_values{{"model", "mlp:dim=64,depth=8"},
                                                                     {"dim", "64"},
                                                                     {"case", "64x2,128x2"},
@@ -57,7 +57,7 @@ std::string stand_in(const std::string& command) {
     for (const lab::Experiment& experiment : lab::experiments()) {
       for (const lab::Axis& axis : experiment.axes) {
         for (const auto& [name, values] : small_values) {
-          if (experiment.id == words[w] && axis.name == name &&
+          if (experiment.id == words[w] && experiment.id != "memory" && axis.name == name &&
               command.find(" " + name + "=") == std::string::npos) {
             quick += fmt::format(" --set '{}={}'", name, values);
           }

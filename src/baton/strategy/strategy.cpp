@@ -35,8 +35,11 @@ struct Point {
   std::int64_t zero = 0;
 };
 
-Point point_of(std::string_view strategy) {
-  const std::string name = canonical(strategy);
+Point point_of(const Request& request) {
+  const std::string name = canonical(request.strategy);
+  if (name == "product" && (!request.layout.schedule.empty() || request.layout.grid)) {
+    return {.rest = Point::Axis::pp};  // a schedule asks for a pipeline
+  }
   if (name == "layers" || name == "tensor") {
     return {.rest = name == "layers" ? Point::Axis::pp : Point::Axis::tp};
   }
@@ -97,7 +100,7 @@ void resolve_axes(const Request& request, const Point& point, Resolved& resolved
 /// What a strategy's name and a flag both say must be the same.
 void refuse_contradictions(const Request& request, const Point& point) {
   const Layout& layout = request.layout;
-  const bool is_schedule = point.rest == Point::Axis::pp;
+  const bool is_schedule = point.rest == Point::Axis::pp && canonical(request.strategy) != "product";
   const bool other = layout.grid || (!layout.schedule.empty() && schedule::schedule_by_name(layout.schedule).name != point.schedule);
   if (is_schedule && other) {
     throw usage_error("strategy {} is a pipeline under the schedule {}, but --schedule asks for {}: give one of them", request.strategy,
@@ -132,7 +135,7 @@ void resolve_schedule(const Request& request, const Point& point, Resolved& reso
     const schedule::Schedule& schedule =
         schedule::schedule_by_name(layout.schedule.empty() ? std::string(point.schedule) : layout.schedule);
     const bool overlaps = schedule.name != "naive";
-    if (resolved.pp == 1 && !layout.schedule.empty() && layout.pp != 1) {
+    if (resolved.pp == 1 && !layout.schedule.empty() && layout.pp != 1 && request.cluster.size() > 1) {
       throw usage_error("the schedule {} needs a pipeline: give it devices with --pp", schedule.name);
     }
     resolved.micro_batches = layout.micro_batches > 0 ? layout.micro_batches
@@ -260,7 +263,7 @@ plan::Draft build(const Request& request, const Point& point) {
   return add_updates(std::move(draft), request.step.optimizer);
 }
 
-plan::Draft build_product(const Request& request) { return build(request, point_of(request.strategy)); }
+plan::Draft build_product(const Request& request) { return build(request, point_of(request)); }
 
 /// Strategies that are points of one space, by their names.
 bool is_product(std::string_view strategy) { return strategy != "single" && strategy != "dp" && find_strategy(strategy) != nullptr; }
@@ -297,7 +300,7 @@ std::string describe(const Request& request) {
   if (!is_product(request.strategy)) {
     return request.strategy;
   }
-  const Point point = point_of(request.strategy);
+  const Point point = point_of(request);
   const Resolved resolved = resolve(request, point);
   const int divided = (resolved.dp > 1) + (resolved.pp > 1) + (resolved.tp > 1);
   const std::array<std::int64_t, 3> axes{resolved.dp, resolved.pp, resolved.tp};
@@ -380,7 +383,7 @@ const Strategy& strategy_by_name(std::string_view name) {
 }
 
 Axes axes_of(const Request& request) {
-  const Resolved resolved = resolve(request, point_of(request.strategy));
+  const Resolved resolved = resolve(request, point_of(request));
   return {resolved.dp, resolved.pp, resolved.tp};
 }
 
@@ -390,7 +393,7 @@ schedule::Grid grid_of(const Request& request) {
     return *resolve({.model = request.model, .cluster = first, .strategy = request.strategy, .step = request.step,
                      .layout = request.layout}, {}).grid;
   }
-  return *resolve(request, point_of(request.strategy)).grid;
+  return *resolve(request, point_of(request)).grid;
 }
 
 plan::Plan compile(const Request& request) { return compile(request, strategy_by_name(request.strategy)); }

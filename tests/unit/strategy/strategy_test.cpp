@@ -111,10 +111,18 @@ TEST(Refusal, NamesWhatAStrategyAndAFlagSayDifferently) {
   EXPECT_TRUE(says(refused("layers", "mlp:dim=4,depth=4", 2, {}, {.schedule = "1f1b"}), "the schedule naive"));
   EXPECT_TRUE(says(refused("zero-3", "mlp:dim=4,depth=4", 2, {}, {.zero = 1}), "--zero asks for 1"));
   EXPECT_NO_THROW(compiled("gpipe", "mlp:dim=4,depth=4", 2, {}, {.schedule = "gpipe"}));
-  EXPECT_TRUE(says(refused("product", "mlp:dim=4,depth=4", 2, {}, {.schedule = "naive"}), "needs a pipeline"));
+  EXPECT_TRUE(says(refused("product", "mlp:dim=4,depth=4", 2, {}, {.dp = 2, .schedule = "naive"}), "needs a pipeline"));
+  EXPECT_TRUE(says(refused("ddp", "mlp:dim=4,depth=4", 2, {}, {.schedule = "1f1b"}), "needs a pipeline"));
   EXPECT_TRUE(says(refused("1f1b", "mlp:dim=4,depth=4", 2, {}, {.split = {1, 3}, .balance = Balance::work}), "give one of them"));
   EXPECT_TRUE(says(refused("ddp", "mlp:dim=4,depth=4", 2, {}, {.balance = Balance::work}), "takes no --balance"));
   EXPECT_TRUE(says(refused("product", "mlp:dim=4,depth=4", 4, {}, {.dp = 2}), "add --pp 2"));
+}
+
+TEST(Schedule, GivenByItselfMakesAPipelineOfTheDevicesThatAreLeft) {
+  EXPECT_EQ(compiled("product", "mlp:dim=4,depth=4", 4, {}, {.schedule = "1f1b"}).title(),
+            "pp 4, 1f1b, 8 micro-batches of mlp:dim=4,depth=4, global batch 64, on 4 devices");
+  EXPECT_EQ(compiled("product", "mlp:dim=4,depth=4", 4, {}, {.dp = 2, .schedule = "naive"}).title(),
+            "dp 2 × pp 2, naive of mlp:dim=4,depth=4, global batch 64, on 4 devices");
 }
 
 TEST(Title, SaysHowTheStepIsSplitWhereTheNameDoesNot) {
