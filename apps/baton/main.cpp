@@ -81,6 +81,18 @@ std::string unexpected(const CLI::App& program) {
   return fmt::format("{} does not know '{}'{}: see {} --help", path, word, did_you_mean(word, names), path);
 }
 
+/// Of a flag that is given twice the last one counts, as where a command is taken up again and changed at its end.
+void let_last_count(CLI::App& app) {
+  for (CLI::Option* option : app.get_options()) {
+    if (option->get_multi_option_policy() == CLI::MultiOptionPolicy::Throw && option->get_expected_max() == 1) {
+      option->take_last();
+    }
+  }
+  for (CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    let_last_count(*command);
+  }
+}
+
 int run(int argc, char** argv) {
   command_line() = "baton";
   for (int i = 1; i < argc; ++i) {
@@ -104,6 +116,7 @@ int run(int argc, char** argv) {
   add_report_command(program);
   add_compare_command(program);
   add_manual_commands(program);
+  let_last_count(program);
   try {
     if (argc == 1) {
       fmt::print("{}", program.help());
