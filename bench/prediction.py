@@ -3,6 +3,7 @@
 measured. Writes prediction.json, prediction.md (the table) and prediction.svg (the scatter plot) into a folder.
 
     bench/prediction.py --baton build/release/apps/baton/baton --out runs/prediction
+    bench/prediction.py --baton build/release/apps/baton/baton --devices cuda:0 cuda:0/2 cuda:0/4
 
 Run it on an idle machine: a load of others shows in the steps and not in the tasks. Where cores of a virtual machine share a
 physical one, or the clock changes, rounds differ by more than the simulator's error; the table says what was measured.
@@ -15,31 +16,40 @@ import os
 import pathlib
 import statistics
 import subprocess
+import sys
 import tempfile
 
-# (models, batches, devices, strategies): every combination is a point. None of these steps is used in calibration, which
-# times tasks by themselves.
-SWEEPS = [
-    (["mlp:dim=256,depth=8", "mlp:dim=512,depth=8", "mlp:dim=1024,depth=4", "mlp:dim=2048,depth=4"], ["64", "256"], "cpu:1",
-     ["single"]),
-    (["mlp:dim=256,depth=8", "mlp:dim=512,depth=8", "mlp:dim=1024,depth=4", "mlp:dim=2048,depth=4"], ["64", "256"], "cpu:2",
-     ["dp", "ddp", "layers", "gpipe", "1f1b", "zb-h1", "zero-1", "zero-3", "tensor"]),
-]
+# Every model, batch and strategy is a point. None of these steps is used in calibration, which times tasks by themselves.
+CPU = {
+    "models": ["mlp:dim=256,depth=8", "mlp:dim=512,depth=8", "mlp:dim=1024,depth=4", "mlp:dim=2048,depth=4"],
+    "batches": ["64", "256"],
+}
+GPU = {
+    "models": ["mlp:dim=1024,depth=8", "mlp:dim=2048,depth=8", "mlp:dim=4096,depth=8"],
+    "batches": ["256", "2048"],
+}
+STRATEGIES = ["dp", "ddp", "layers", "gpipe", "1f1b", "zb-h1", "zero-1", "zero-3", "tensor"]
+COLORS = ["#36c", "#c63", "#393", "#939", "#993"]
 
 
-def predict(program, models, batches, devices, strategies, limit, cache):
-    command = [program, "predict", "--devices", devices, "--set", "model=" + ";".join(models), "--set",
-               "batch=" + ",".join(batches), "--set", "strategy=" + ",".join(strategies), "--time-limit", limit, "--json", "-"]
-    environment = dict(os.environ, XDG_CACHE_HOME=cache)
-    done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE)
-    result = json.loads(done.stdout)
+def printed(command, cache):
+    done = subprocess.run(command, env=dict(os.environ, XDG_CACHE_HOME=cache), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    if done.returncode != 0:
+        sys.exit("{}\n{}".format(" ".join(command), done.stderr.decode().strip()))
+    return json.loads(done.stdout)
+
+
+def predict(program, devices, model, batch, strategies, limit, cache):
+    """All strategies of one model and batch: little time passes between timing tasks and measuring steps."""
+    result = printed([program, "predict", "--devices", devices, "--model", model, "--batch", batch, "--set",
+                      "strategy=" + ",".join(strategies), "--time-limit", limit, "--json", "-"], cache)
     for point in result["points"] + result["refused"]:
-        point["point"]["devices"] = devices
+        point["point"].update(devices=devices, model=model, batch=batch)
     return result
 
 
 def table(points):
-    lines = ["| model | batch | devices | strategy | simulated, ms | measured, ms | error |", "|---|---|---|---|---|---|---|"]
+    lines = ["| model | batch | devices | strategy | simulated, ms | measured, ms | error |", "|---|---:|---|---|---:|---:|---:|"]
     for point in points:
         where = point["point"]
         lines.append("| {} | {} | {} | {} | {:.3f} | {:.3f} | {:+.1f} % |".format(
@@ -63,48 +73,73 @@ def scatter(points):
         out.append('<text x="{:.1f}" y="{}" text-anchor="middle">{:g} ms</text>'.format(at, size - margin + 18, 10.0 ** power))
         out.append('<text x="{}" y="{:.1f}" text-anchor="end">{:g} ms</text>'.format(margin - 6, size - at + 4, 10.0 ** power))
     out.append('<path d="M{0} {1}L{1} {0}" stroke="#888"/>'.format(margin, size - margin))
+    kinds = list(dict.fromkeys(point["point"]["devices"] for point in points))
+    color_of = {devices: COLORS[i % len(COLORS)] for i, devices in enumerate(kinds)}
+    for i, devices in enumerate(kinds):
+        out.append('<circle cx="{}" cy="{}" r="3.5" fill="{}"/>'.format(margin + 12, margin + 12 + 18 * i, color_of[devices]))
+        out.append('<text x="{}" y="{}">{}</text>'.format(margin + 22, margin + 16 + 18 * i, devices))
     for point in points:
         where = point["point"]
-        out.append('<circle cx="{:.1f}" cy="{:.1f}" r="3.5" fill="#36c" fill-opacity="0.6"><title>{} {} batch {} on {}</title></circle>'
-                   .format(place(point["time_per_step_ns"] / 1e6), size - place(point["simulated_ns"] / 1e6),
-                           where["strategy"], where["model"], where["batch"], where["devices"]))
+        out.append(('<circle cx="{:.1f}" cy="{:.1f}" r="3.5" fill="{}" fill-opacity="0.6">'
+                    '<title>{} of {}, batch {}, on {}: {:+.1f} %</title></circle>')
+                   .format(place(point["time_per_step_ns"] / 1e6), size - place(point["simulated_ns"] / 1e6), color_of[where["devices"]],
+                           where["strategy"], where["model"], where["batch"], where["devices"], 100 * point["error"]))
     out.append('<text x="{}" y="{}" text-anchor="middle">measured step</text>'.format(size / 2, size - 12))
     out.append('<text x="14" y="{0}" text-anchor="middle" transform="rotate(-90 14 {0})">simulated step</text>'.format(size / 2))
     return "\n".join(out) + "\n</svg>\n"
 
 
+def summarize(points, refused, pairs, in_order, where):
+    errors = sorted(abs(point["error"]) for point in points)
+    return {"where": where, "points": len(points), "refused": len(refused), "median_error": statistics.median(errors),
+            "ninth_decile_error": errors[int(0.9 * (len(errors) - 1))], "largest_error": errors[-1],
+            "within_8_percent": sum(error < 0.08 for error in errors), "pairs": pairs, "pairs_in_order": in_order}
+
+
+def in_words(summary):
+    return ("{points} points on {where}. Median of the absolute errors {median:.1f} %, nine of ten below {ninth:.1f} %, largest {largest:.1f} %. "
+            "Of {pairs} pairs of strategies that differ by more than the noise, {pairs_in_order} ({share:.0f} %) are in the order that was "
+            "simulated.").format(median=100 * summary["median_error"], ninth=100 * summary["ninth_decile_error"],
+                                 largest=100 * summary["largest_error"],
+                                 share=100 * summary["pairs_in_order"] / max(1, summary["pairs"]), **summary)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--baton", required=True, help="the program")
+    parser.add_argument("--devices", nargs="+", default=["cpu:0-0", "cpu:1", "cpu:2"], help="one device is held against `single`, several against all strategies")
+    parser.add_argument("--models", nargs="+", help="others than those of the documents")
+    parser.add_argument("--batches", nargs="+")
+    parser.add_argument("--strategies", nargs="+", default=STRATEGIES)
     parser.add_argument("--out", default="runs/prediction", help="folder for the results")
-    parser.add_argument("--time-limit", default="3s", help="for measuring one point")
+    parser.add_argument("--time-limit", default="2s", help="for measuring one point")
     arguments = parser.parse_args()
     points, refused, pairs, in_order = [], [], 0, 0
-    environment = {}
+    where = ""
     with tempfile.TemporaryDirectory() as cache:  # calibrated afresh
-        for models, batches, devices, strategies in SWEEPS:
-            result = predict(arguments.baton, models, batches, devices, strategies, arguments.time_limit, cache)
-            points += result["points"]
-            refused += result["refused"]
-            pairs += result["pairs"]
-            in_order += result["pairs_in_order"]
-            environment = result["environment"]
-    errors = sorted(abs(point["error"]) for point in points)
-    summary = {"points": len(points), "median_error": statistics.median(errors), "largest_error": errors[-1], "pairs": pairs,
-               "pairs_in_order": in_order, "load_after": environment["load"]}
-    folder = pathlib.Path(arguments.out)
-    folder.mkdir(parents=True, exist_ok=True)
-    text = ("{} points on {}, {} cores, load {:.1f} afterwards. Median of the absolute errors {:.1f} %, largest {:.1f} %. Of {} pairs of "
-            "strategies that differ by more than the noise, {} are in the order that was simulated.\n\n").format(
-                len(points), environment["cpu"], environment["cores"], environment["load"], 100 * summary["median_error"],
-                100 * summary["largest_error"], pairs, in_order)
-    (folder / "prediction.json").write_text(
-        json.dumps({"summary": summary, "environment": environment, "points": points, "refused": refused}, indent=1) + "\n")
-    (folder / "prediction.md").write_text(text + table(points))
-    (folder / "prediction.svg").write_text(scatter(points))
-    print(text.strip())
+        for devices in arguments.devices:
+            sizes = GPU if devices.startswith("cuda") else CPU
+            listed = printed([arguments.baton, "devices", "--devices", devices, "--json", "-"], cache)
+            strategies = ["single"] if len(listed["devices"]) == 1 else arguments.strategies
+            where = listed["devices"][0].get("gpu", "{cpu}, {cores} cores".format(**listed["environment"]))
+            for model in arguments.models or sizes["models"]:
+                for batch in arguments.batches or sizes["batches"]:
+                    result = predict(arguments.baton, devices, model, batch, strategies, arguments.time_limit, cache)
+                    points += result["points"]
+                    refused += result["refused"]
+                    pairs += result["pairs"]
+                    in_order += result["pairs_in_order"]
+                    for point in result["points"]:
+                        print("{point[devices]:9} {point[model]:24} {point[batch]:>5} {point[strategy]:8} {error:+7.1%}".format(**point), flush=True)
     for point in refused:
         print("refused:", point["point"], point["reason"])
+    summary = summarize(points, refused, pairs, in_order, where)
+    folder = pathlib.Path(arguments.out)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "prediction.json").write_text(json.dumps({"summary": summary, "points": points, "refused": refused}, indent=1) + "\n")
+    (folder / "prediction.md").write_text(in_words(summary) + "\n\n" + table(points))
+    (folder / "prediction.svg").write_text(scatter(points))
+    print(in_words(summary))
 
 
 if __name__ == "__main__":

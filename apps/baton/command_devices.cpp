@@ -21,6 +21,7 @@ void show_devices(const std::string& devices, const std::string& json) {
       object["devices"].push_back(
           {{"name", device.name}, {"cores", device.cores}, {"memory_bytes", device.memory.count}});
       if (device.gpu) {
+        object["devices"].back()["gpu"] = exec::find_gpus()[static_cast<std::size_t>(device.gpu->ordinal)].name;
         object["devices"].back()["multiprocessors"] = device.gpu->multiprocessors;
       }
     }
