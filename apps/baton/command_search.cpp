@@ -58,13 +58,16 @@ void search(const SearchWords& words, int& exit_code) {
   });
   bar.reset();
   if (result.ranked.empty()) {
-    throw usage_error("no split of {} works on {}: {} need more memory than there is, {} are refused", words.job.model,
-                      words.job.cluster, result.too_large, result.refused);
+    throw usage_error("no split of {} works on {}: {} need more memory than a device has{}, {} are refused", words.job.model,
+                      words.job.cluster, result.too_large,
+                      result.too_large == 0 ? "" : fmt::format(" (the smallest at least {})", to_text(result.least_too_large)),
+                      result.refused);
   }
   if (words.json != "-") {
-    fmt::print("{} splits simulated on {}, {} left out since others are faster and smaller than they could be, {} do not fit, {} "
+    fmt::print("{} splits simulated on {}, {} left out since others are faster and smaller than they could be, {} do not fit{}, {} "
                "are refused\n\n",
-               result.tried, words.job.cluster, result.pruned, result.too_large, result.refused);
+               result.tried, words.job.cluster, result.pruned, result.too_large,
+               result.too_large == 0 ? "" : fmt::format(" (they need {} or more)", to_text(result.least_too_large)), result.refused);
     Table table({"split", "step (simulated)", "memory", "computing", "exposed comm.", "waiting"});
     for (std::size_t i = 0; i < std::min<std::size_t>(result.ranked.size(), static_cast<std::size_t>(top)); ++i) {
       table.row(cells(result.ranked[i]));

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "baton/base/error.h"
 #include "baton/lab/rows.h"
@@ -225,6 +226,10 @@ SearchResult search(const JobWords& shared, const cluster::Machine& machine, con
   const auto memory = static_cast<double>(job.cluster().devices()[0].memory.count);
   const std::vector<Candidate> list = candidates(shared, ground);
   SearchResult result;
+  const auto note_size = [&](double bytes) {
+    const Bytes size(static_cast<std::int64_t>(bytes));
+    result.least_too_large = result.too_large == 1 ? size : std::min(result.least_too_large, size);
+  };
   for (std::size_t i = 0; i < list.size(); ++i) {
     if (progress && !progress(i, list.size())) {
       result.complete = false;
@@ -232,6 +237,7 @@ SearchResult search(const JobWords& shared, const cluster::Machine& machine, con
     }
     if (list[i].least_memory > memory) {
       ++result.too_large;
+      note_size(list[i].least_memory);
     } else if (hopeless(list[i], result.ranked)) {
       ++result.pruned;
     } else {
@@ -240,6 +246,7 @@ SearchResult search(const JobWords& shared, const cluster::Machine& machine, con
         Found found = simulate(list[i], machine);
         if (static_cast<double>(found.memory.count) > memory) {
           ++result.too_large;
+          note_size(static_cast<double>(found.memory.count));
         } else {
           result.ranked.push_back(std::move(found));
         }
@@ -276,10 +283,11 @@ std::string why_not(const Found& best, const Found& second) {
   std::string text = fmt::format("{} takes {} longer ({} for {})", second.name,
                                  percent(static_cast<double>((second.step - best.step).count) / step), to_text(second.step),
                                  to_text(best.step));
-  std::string_view joint = ": of the step, ";
+  std::string_view joint = ": of the faster step, ";
   for (const Part& part : parts) {
-    if (part.more != 0) {
-      text += fmt::format("{}{:+.1f} % is {}", joint, 100 * static_cast<double>(part.more) / step, part.name);
+    const double share = static_cast<double>(part.more) / step;
+    if (std::abs(share) >= 0.0005) {  // what is shown as nothing is not named
+      text += fmt::format("{}{} {} goes into {}", joint, percent(std::abs(share)), share > 0 ? "more" : "less", part.name);
       joint = ", ";
     }
   }

@@ -25,7 +25,8 @@ struct SearchResult {
   std::vector<std::size_t> frontier;  // into `ranked`: none is both faster and smaller
   std::size_t tried = 0;
   std::size_t pruned = 0;   // not simulated: another is faster and smaller than this could be
-  std::size_t too_large = 0;  // for the devices' memory
+  std::size_t too_large = 0;  // for the devices' memory,
+  Bytes least_too_large;      // of which the smallest needs no less than this
   std::size_t refused = 0;  // that the model or the batch does not allow
   bool complete = true;
 };
