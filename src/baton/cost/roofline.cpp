@@ -27,6 +27,23 @@ std::int64_t smallest_extent(const plan::Plan& plan, const plan::Task& task) {
   return 0;
 }
 
+/// Of the type of its first operand; products that may round float32 to tf32 run at that rate where the device has one.
+double rate_of(const plan::Plan& plan, const plan::Task& task, const cluster::Speed& speed) {
+  if (const auto* compute = std::get_if<plan::Compute>(&task.action)) {
+    bool rounded = false;
+    op::Op op = compute->op;
+    op::attributes(op, [&](std::string_view name, auto& value) {
+      if constexpr (std::is_same_v<std::decay_t<decltype(value)>, bool>) {
+        rounded = rounded || (name == "tf32" && value);
+      }
+    });
+    if (const auto found = speed.rates.find("tf32"); rounded && found != speed.rates.end()) {
+      return found->second;
+    }
+  }
+  return speed.rate(task.reads.empty() ? DType::f32 : plan[task.reads[0]].dtype);
+}
+
 double over(double amount, double rate) { return rate > 0 ? amount / rate * 1e9 : 0; }
 
 }  // namespace
@@ -35,12 +52,11 @@ Nanoseconds Roofline::duration(const plan::Plan& plan, TaskId id) const {
   const plan::Task& task = plan[id];
   const cluster::Speed& speed = cluster_.device(task.device).speed;
   const plan::TaskWork work = plan::work(plan, id);
-  const DType type = task.reads.empty() ? DType::f32 : plan[task.reads[0]].dtype;
   double share = speed.efficiency;
   if (const auto extent = static_cast<double>(smallest_extent(plan, task)); extent > 0) {
     share *= extent / (extent + speed.half_extent);
   }
-  const double computing = over(static_cast<double>(work.flops.count), speed.rate(type) * share);
+  const double computing = over(static_cast<double>(work.flops.count), rate_of(plan, task, speed) * share);
   const double moving = over(static_cast<double>((work.read + work.written).count), speed.memory_bandwidth);
   return speed.launch + Nanoseconds(std::llround(std::max(computing, moving)));
 }

@@ -146,10 +146,10 @@ std::string strategy_of(const JobWords& words) {
 }
 
 /// tf32 is float32 whose products round their operands: see `Step::tf32`.
-strategy::Precision make_precision(const JobWords& words, bool gpu) {
+strategy::Precision make_precision(const JobWords& words, const cluster::Device& device) {
   const std::string wanted = canonical(words.precision);
-  if (wanted == "tf32" && !gpu) {
-    throw usage_error("tf32 is how the matrix units of a GPU read float32 operands; a CPU has none: choose {}",
+  if (wanted == "tf32" && !device.gpu && !device.speed.rates.contains("tf32")) {
+    throw usage_error("tf32 is how the matrix units of a GPU read float32 operands, and {} has none: choose {}", device.name,
                       either(strategy::precision_names()));
   }
   if (wanted == "tf32") {
@@ -283,8 +283,8 @@ Job::Job(const JobWords& words, cluster::Machine machine)
                .step = {.global_batch = parse_integer(words.batch, "--batch", 1, 1 << 30),
                         .loss = strategy::loss_by_name(words.loss),
                         .optimizer = make_optimizer(words),
-                        .precision = make_precision(words, cluster_.devices()[0].gpu.has_value()),
-                        .loss_scale = make_loss_scale(words, make_precision(words, cluster_.devices()[0].gpu.has_value())),
+                        .precision = make_precision(words, cluster_.devices()[0]),
+                        .loss_scale = make_loss_scale(words, make_precision(words, cluster_.devices()[0])),
                         .tf32 = canonical(words.precision) == "tf32"},
                .layout = make_layout(words),
                .target = is_imagined(words) ? imagined_target() : backend_->target(),

@@ -39,6 +39,19 @@ TEST(Roofline, WhatMovesMoreThanItComputesTakesItsBytesOverTheBandwidth) {
             Nanoseconds(4 * (32 * 64 + 64 * 128 + 128 + 32 * 128)));
 }
 
+TEST(Roofline, AProductThatMayRoundItsOperandsRunsAtTheRateOfTf32WhereThereIsOne) {
+  const cluster::Cluster fast = one({.rates = {{"f32", 1e9}, {"tf32", 4e9}}});
+  const cluster::Cluster plain = one({.rates = {{"f32", 1e9}}});
+  const model::Model model = model::mlp({64, 128});
+  const auto first = [&](const cluster::Cluster& cluster, bool tf32) {
+    const plan::Plan plan =
+        strategy::compile({.model = model, .cluster = cluster, .step = {.global_batch = 32, .tf32 = tf32}});
+    return Roofline(cluster).duration(plan, TaskId(0)).count;
+  };
+  EXPECT_EQ(first(fast, true) * 4, first(fast, false));
+  EXPECT_EQ(first(plain, true), first(plain, false));
+}
+
 TEST(Roofline, WithoutFiguresNothingTakesTime) {
   const cluster::Cluster cluster = one({});
   const plan::Plan plan = step_of(cluster);
