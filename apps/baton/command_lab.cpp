@@ -6,6 +6,7 @@
 
 #include "baton/base/error.h"
 #include "baton/base/text.h"
+#include "baton/cluster/blueprint.h"
 #include "baton/cluster/gpu.h"
 #include "baton/exec/devices.h"
 #include "baton/lab/environment.h"
@@ -24,7 +25,7 @@ using lab::Json;
 
 struct LabWords {
   std::vector<std::string> ids;
-  std::string preset = "quick";
+  std::string preset;  // none: quick, or full where another machine is simulated, which takes no longer
   std::string devices = "cpu";
   std::vector<std::string> sets;
   std::string out = "runs";
@@ -107,10 +108,28 @@ void write_report(const lab::Store& store) {
   lab::write_whole(store.folder() / "report.html", report::to_page(report));
 }
 
+bool simulates(const LabWords& words) { return words.simulate || !words.cluster.empty(); }
+
+std::string cluster_of(const LabWords& words) { return words.cluster.empty() ? "machine" : words.cluster; }
+
+std::string preset_of(const LabWords& words) {
+  return !words.preset.empty() ? words.preset : simulates(words) && cluster_of(words) != "machine" ? "full" : "quick";
+}
+
+/// What is simulated, as the heading of a report has it.
+std::string simulated_on(const LabWords& words) {
+  const std::string changes = words.what_if.empty() ? "" : ", what if " + words.what_if;
+  if (cluster_of(words) == "machine") {
+    return "this machine, from tasks timed by themselves" + changes;
+  }
+  const cluster::Blueprint blueprint = cluster::blueprint_by_name(words.cluster);
+  return fmt::format("{} ({}){}", blueprint.name, blueprint.summary, changes);
+}
+
 /// The command that measures one of the experiments again as it was measured, and keeps it in the same place.
 std::string again(const LabWords& words, const std::string& which) {
   const LabWords usual;
-  std::string command = fmt::format("baton lab run {} --preset {}", which, words.preset);
+  std::string command = fmt::format("baton lab run {} --preset {}", which, preset_of(words));
   for (const std::string& set : words.sets) {
     command += " --set " + shell_word(set);
   }
@@ -120,8 +139,8 @@ std::string again(const LabWords& words, const std::string& which) {
   if (!words.limit.empty()) {
     command += " --time-limit " + shell_word(words.limit);
   }
-  if (words.simulate || !words.cluster.empty()) {
-    command += " --simulate --cluster " + shell_word(words.cluster.empty() ? "machine" : words.cluster);
+  if (simulates(words)) {
+    command += " --simulate --cluster " + shell_word(cluster_of(words));
   }
   if (!words.what_if.empty()) {
     command += " --what-if " + shell_word(words.what_if);
@@ -148,7 +167,8 @@ void run_lab(const LabWords& words, int& exit_code) {
       chosen.push_back(std::make_shared<const lab::Experiment>(experiment));
     }
   }
-  const bool simulate = words.simulate || !words.cluster.empty();
+  const bool simulate = simulates(words);
+  const std::string preset = preset_of(words);
   if (simulate) {
     keep_simulated(chosen, all);
   } else if (!words.what_if.empty()) {
@@ -158,9 +178,9 @@ void run_lab(const LabWords& words, int& exit_code) {
   for (const std::string& set : words.sets) {
     lab::parse_axis_values(set, sets);
   }
-  lab::Settings settings{.preset = parse_preset(words.preset), .devices = words.devices, .machine = cluster::probe()};
+  lab::Settings settings{.preset = parse_preset(preset), .devices = words.devices, .machine = cluster::probe()};
   if (simulate) {
-    settings.cluster = words.cluster.empty() ? "machine" : words.cluster;
+    settings.cluster = cluster_of(words);
     settings.what_if = words.what_if;
   }
   if (words.devices != "cpu" && !cluster::names_gpus(words.devices)) {
@@ -185,10 +205,13 @@ void run_lab(const LabWords& words, int& exit_code) {
   if (say) {
     fmt::print("{} experiment{}, {} point{}, {} preset; results go to {}\n\n", chosen.size(), chosen.size() == 1 ? "" : "s", total,
                total == 1 ? "" : "s",
-               words.preset, folder.string());
+               preset, folder.string());
     std::fflush(stdout);
   }
-  const cluster::Cluster whole(exec::open_devices(words.devices, settings.machine));
+  Json environment = lab::environment(settings.machine, cluster::Cluster(exec::open_devices(words.devices, settings.machine)));
+  if (simulate) {
+    environment["simulated_on"] = simulated_on(words);
+  }
   const std::string title = all && simulate ? "Parallel deep learning, simulated on " + settings.cluster
                             : all ? "Parallel deep learning, measured" : chosen.size() == 1 ? chosen[0]->title : "Experiments";
   const std::string created = report::time_text();
@@ -207,11 +230,10 @@ void run_lab(const LabWords& words, int& exit_code) {
               {"title", title},
               {"run_command", command_line()},
               {"created", created},
-              {"preset", words.preset},
+              {"preset", preset},
               {"command", command},
               {"points", points[i]},
-              {"environment", before_resume.is_object() ? before_resume["environment"]
-                                                        : lab::environment(settings.machine, whole)}};
+              {"environment", before_resume.is_object() ? before_resume["environment"] : environment}};
     if (written) {
       spec["toml"] = toml;
     }
@@ -318,7 +340,7 @@ void compare(const std::string& first, const std::string& second) {
 }
 
 void add_lab_flags(CLI::App& command, LabWords& words) {
-  command.add_option("--preset", words.preset, "quick, or full for the courses' sizes")->capture_default_str();
+  command.add_option("--preset", words.preset, "quick, or full for the courses' sizes; where another machine is simulated, full unless said");
   command.add_option("-d,--devices", words.devices, "the kind of device: cpu, cuda, or parts of a GPU as cuda:0/4")->capture_default_str();
   command.add_option("--set", words.sets, "other values for an axis, as devices=1,2; repeatable")->allow_extra_args(false);
   command.add_option("--out", words.out, "folder for the results")->capture_default_str();

@@ -123,9 +123,32 @@ TEST_F(Simulate, TheLaboratorySimulatesItsExperiments) {
     EXPECT_EQ(row["origin"], "simulated");
   }
   EXPECT_NE(result["command"].get<std::string>().find("--simulate --cluster dgx-a100"), std::string::npos);
+  EXPECT_NE(result["command"].get<std::string>().find("--preset full"), std::string::npos) << "it takes no longer than quick";
   const Outcome refused = run("lab run timing --simulate --cluster ideal");
   EXPECT_EQ(refused.code, 2);
   EXPECT_NE(refused.err.find("losses"), std::string::npos) << refused.err;
+}
+
+TEST_F(Simulate, ExperimentsOnLossesShowTimesAndMemoryWithoutThem) {
+  for (const std::string id : {"accumulate", "four-way-split", "precision"}) {
+    const json result = result_of("lab run " + id + " --simulate --cluster dgx-a100");
+    ASSERT_FALSE(result["rows"].empty()) << id;
+    for (const json& row : result["rows"]) {
+      EXPECT_GT(row["time_per_step_ns"], 0) << id;
+      EXPECT_TRUE(row["losses"].empty()) << id;
+    }
+    EXPECT_FALSE(result["findings"].empty()) << id;
+    EXPECT_EQ(result["findings"].dump().find(" loss"), std::string::npos) << result["findings"];
+  }
+}
+
+TEST_F(Simulate, AReportSaysWhatItIsSimulatedOnAndNothingOfThisMachinesNoise) {
+  ASSERT_EQ(run("lab run strong-scaling --cluster pcie-5 --what-if link=2x").code, 0);
+  const std::string text = read_file(fs::directory_iterator(folder_ / "runs")->path() / "report.md");
+  EXPECT_NE(text.find("simulated on pcie-5 (five RTX 3090"), std::string::npos) << text;
+  EXPECT_NE(text.find("what if link=2x"), std::string::npos) << text;
+  EXPECT_NE(text.find("| origin |"), std::string::npos) << text;
+  EXPECT_EQ(text.find("A fixed piece of arithmetic"), std::string::npos) << text;
 }
 
 TEST_F(Simulate, TheWholeLaboratoryRunsOnAMachineThatIsNotHere) {

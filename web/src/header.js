@@ -4,7 +4,8 @@ import {formatValue, isNumber} from './format.js';
 function machineLine(environment) {
   const cores = isNumber(environment.cores) ? `${environment.cores} ${environment.cores === 1 ? 'core' : 'cores'}` : null;
   const memory = isNumber(environment.memory_bytes) ? formatValue(environment.memory_bytes, 'bytes') : null;
-  return [environment.host, environment.cpu, cores, memory].filter(Boolean).join(' · ');
+  const machine = [environment.host, environment.cpu, cores, memory].filter(Boolean).join(' · ');
+  return environment.simulated_on ? `Simulated on ${environment.simulated_on}, computed on ${machine}` : machine;
 }
 
 /** A time stamp as people write it, in the zone it names, if any; whatever is no time stamp stays as it is. */
@@ -50,6 +51,6 @@ export function masthead(report) {
     h('p', {class: 'machine'}, [machine, when(report.created)].filter(Boolean).flatMap((line, i) => (i ? [h('br'), line] : [line]))),
     report.command ? commandLine(report.command) : null,
     report.noise?.sentence ? h('p', {class: 'noise'}, prose(report.noise.sentence)) : null,
-    report.environment?.oversubscribed ? h('p', {class: 'noise warning'}, 'This machine has fewer cores than the experiments have devices; such points are marked oversubscribed.') : null,
+    report.environment?.oversubscribed && !report.environment.simulated_on ? h('p', {class: 'noise warning'}, 'This machine has fewer cores than the experiments have devices; such points are marked oversubscribed.') : null,
     details.length ? h('details', {class: 'environment'}, h('summary', {}, 'The machine in full'), h('dl', {}, details)) : null);
 }

@@ -34,12 +34,19 @@ std::vector<std::vector<std::string>> cells(const lab::Result& result) {
   return table;
 }
 
+bool is_simulated(const Json& row) { return row.value("origin", "measured") == "simulated"; }
+
 /// What is said behind a row whose numbers are not simply measured: on shared cores, or simulated.
 std::string mark(const Json& row) {
   std::string text;
   text += row.value("oversubscribed", false) ? "  (shared cores)" : "";
-  text += row.value("origin", "measured") == "simulated" ? "  (simulated)" : "";
+  text += is_simulated(row) ? "  (simulated)" : "";
   return text;
+}
+
+/// The same as a cell of its own.
+std::string origin(const Json& row) {
+  return row.value("origin", "-") + (row.value("oversubscribed", false) ? ", shared cores" : "");
 }
 
 /// Long sentences over several lines, with a dash in front of the first. Lines of a sentence stay lines.
@@ -151,7 +158,7 @@ std::string to_markdown(const lab::Result& result) {
       out += fmt::format("| {} ", escaped(text));
     }
     if (marked) {
-      out += "|" + (r > 0 ? mark(result.rows[r - 1]) : "") + " ";
+      out += "| " + (r > 0 ? origin(result.rows[r - 1]) : "origin") + " ";
     }
     out += "|\n";
     if (r == 0) {
@@ -272,9 +279,12 @@ Json to_report(const std::vector<lab::Result>& results, const Json& environment,
 
 std::string to_markdown(const std::vector<lab::Result>& results, const Json& report) {
   const Json& environment = report["environment"];
-  std::string out = fmt::format("# {}\n\n{}, on {} with {} cores. `{}`\n\n", report["title"].get<std::string>(),
-                                report["created"].get<std::string>(), environment.value("cpu", "?"),
-                                environment.value("cores", 0), report["command"].get<std::string>());
+  const std::string machine = fmt::format("{} with {} cores", environment.value("cpu", "?"), environment.value("cores", 0));
+  const std::string where = environment.contains("simulated_on")
+                                ? fmt::format("simulated on {}, computed on {}", environment["simulated_on"].get<std::string>(), machine)
+                                : "on " + machine;
+  std::string out = fmt::format("# {}\n\n{}, {}. `{}`\n\n", report["title"].get<std::string>(),
+                                report["created"].get<std::string>(), where, report["command"].get<std::string>());
   if (report["noise"].is_object()) {
     out += report["noise"]["sentence"].get<std::string>() + "\n\n";
   }

@@ -338,6 +338,7 @@ TEST(Search, CountsWhatDoesNotFit) {
   words.memory = "6M";
   const SearchResult result = search(words, small_machine());
   EXPECT_GT(result.too_large, 0U);
+  EXPECT_GT(result.least_too_large, Bytes(6 << 20));
   for (const Found& one : result.ranked) {
     EXPECT_LE(one.memory, Bytes(6 << 20)) << one.name;
   }
@@ -351,8 +352,8 @@ TEST(Search, SaysWhatTheRunnerUpLostBy) {
                      .exposed = Nanoseconds(100), .waiting = Nanoseconds(250), .other = {}};
   const std::string sentence = why_not(best, second);
   EXPECT_TRUE(says(sentence, "b takes 20.0 % longer"));
-  EXPECT_TRUE(says(sentence, "-5.0 % is computing"));
-  EXPECT_TRUE(says(sentence, "+25.0 % is waiting"));
+  EXPECT_TRUE(says(sentence, "5.0 % less goes into computing"));
+  EXPECT_TRUE(says(sentence, "25.0 % more goes into waiting"));
   EXPECT_EQ(sentence.find("communication"), std::string::npos) << sentence;
 }
 

@@ -139,11 +139,11 @@ TEST(Markdown, IsATableThatAlignsNumbersRight) {
   const std::string text = to_markdown(small_result());
   EXPECT_TRUE(says(text, "## A small one (`small`)\n\nDo it.\n\n> Why?\n> How?\n"));
   EXPECT_TRUE(says(text,
-                   "| what | #devices | time/step | speedup | |\n"
+                   "| what | #devices | time/step | speedup | origin |\n"
                    "|---|---:|---:|---:|---|\n"
-                   "| a | 1 | 2.00 ms | 1.00× | |\n"
-                   "| größer | 4 | 12.5 ms | 0.16× |  (shared cores) |\n"
-                   "| huge | 8 | - | - | |\n"));
+                   "| a | 1 | 2.00 ms | 1.00× | - |\n"
+                   "| größer | 4 | 12.5 ms | 0.16× | -, shared cores |\n"
+                   "| huge | 8 | - | - | - |\n"));
   EXPECT_TRUE(says(text, "- 1 point could not be measured here: no room.\n"));
   EXPECT_TRUE(says(text, "`baton lab run small`"));
 }
@@ -234,6 +234,18 @@ TEST(Report, MarkdownOfAllBeginsWithTheMachine) {
   EXPECT_TRUE(text.starts_with("# Title\n"));
   EXPECT_TRUE(says(text, "on A CPU with 2 cores. `baton lab`"));
   EXPECT_NE(text.find("## A small one"), text.rfind("## A small one"));
+}
+
+TEST(Report, MarkdownOfWhatIsSimulatedSaysSoAboveAndInEveryRow) {
+  lab::Result result = small_result();
+  result.rows[1]["oversubscribed"] = false;
+  EXPECT_EQ(to_markdown(result).find("origin"), std::string::npos);
+  result.rows[0]["origin"] = "simulated";
+  const std::string text = to_markdown(
+      {result}, to_report({result}, {{"cpu", "A CPU"}, {"cores", 2}, {"simulated_on", "pcie-5 (a box)"}}, "Title", "baton lab"));
+  EXPECT_TRUE(says(text, "simulated on pcie-5 (a box), computed on A CPU with 2 cores. `baton lab`"));
+  EXPECT_TRUE(says(text, "| speedup | origin |\n"));
+  EXPECT_TRUE(says(text, "| 1.00× | simulated |\n"));
 }
 
 }  // namespace

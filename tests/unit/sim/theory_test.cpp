@@ -80,7 +80,7 @@ TEST(Theory, EveryScheduleTakesAsLongAsItsGridSays) {
       const schedule::Timing timing = schedule::replay(grid, {.forward = 1000, .backward = 2000, .backward_input = 1000,
                                                               .backward_weight = 1000});
       const cluster::Cluster cluster = free_links(static_cast<std::size_t>(p));
-      const plan::Plan plan = compiled(cluster, p * schedule.default_chunks, "gpipe",
+      const plan::Plan plan = compiled(cluster, p * schedule.default_chunks, "product",
                                        {.schedule = schedule.name, .micro_batches = m});
       const trace::StepTrace step = simulate(plan, cluster, apart ? halves : whole_backward);
       EXPECT_EQ(step.duration.count, timing.makespan) << schedule.name << " on " << p;

@@ -21,14 +21,17 @@ std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) 
 
 void derive(std::vector<Json>& rows) {
   for (Json& row : rows) {
+    row["computed"] = row.value("emulated", false) ? "emulated" : "native";
     const std::vector<double> losses = losses_of(row);
+    if (losses.empty()) {
+      continue;  // simulated
+    }
     double rises = 0;
     bool finite = true;
     for (std::size_t s = 1; s < losses.size(); ++s) {
       rises = std::max(rises, losses[s] - losses[s - 1]);
       finite = finite && std::isfinite(losses[s]);
     }
-    row["computed"] = row.value("emulated", false) ? "emulated" : "native";
     row["loss_start"] = losses.front();
     row["loss_at_10"] = losses[std::min<std::size_t>(losses.size() - 1, 10)];
     row["stability"] = !finite ? "diverges" : rises > 0 ? fmt::format("rises by up to {:.2g}", rises) : "falls at every step";
@@ -52,6 +55,9 @@ void compare_pieces(const std::vector<Json>& rows, std::vector<std::string>& sen
       number(least, "peak_bytes") > number(whole, "peak_bytes")
           ? ": activations live for one piece only, but gradients must now be kept and added up, which costs more"
           : ", since activations live for one piece only"));
+  if (!whole.contains("loss_at_10")) {
+    return;
+  }
   double apart = 0;
   for (const Json& row : rows) {
     apart = std::max(apart, std::abs(number(row, "loss_at_10") / number(whole, "loss_at_10") - 1));
@@ -69,12 +75,14 @@ void compare_pieces(const std::vector<Json>& rows, std::vector<std::string>& sen
 std::string compare_precisions(const Json& plain, const Json& mixed) {
   const bool less = number(mixed, "peak_bytes") < number(plain, "peak_bytes");
   return fmt::format(
-      "Mixed precision, in {} piece{}: {} instead of {} at the peak{}; the loss after ten steps is {:.6g} instead of {:.6g}. {}",
+      "Mixed precision, in {} piece{}: {} instead of {} at the peak{}{}. {}",
       text(plain, "accumulate"), text(plain, "accumulate") == "1" ? "" : "s", size(mixed), size(plain),
       less ? ", since activations have half the bytes"
            : ": activations have half the bytes, but there is a 16-bit copy of the weights, and gradients are kept until all are known to "
              "be finite",
-      number(mixed, "loss_at_10"), number(plain, "loss_at_10"),
+      mixed.contains("loss_at_10") ? fmt::format("; the loss after ten steps is {:.6g} instead of {:.6g}", number(mixed, "loss_at_10"),
+                                                 number(plain, "loss_at_10"))
+                                   : "",
       mixed.value("emulated", false)
           ? fmt::format("It is emulated here, which takes {:.2f} times as long and adds float32 scratch: times say nothing about 16-bit "
                         "hardware, and its buffers by themselves take {} instead of {}.",
@@ -121,8 +129,7 @@ Experiment accumulate() {
                      .y_title = "memory", .y_format = Format::bytes, .series = "precision"}},
           .open = open,
           .derive = derive,
-          .findings = find,
-          .by_losses = true};
+          .findings = find};
 }
 
 }  // namespace baton::lab

@@ -273,7 +273,9 @@ Experiment four_way_split() {
           .derive = [](std::vector<Json>& rows) {
             add_placement(rows);
             for (Json& row : rows) {
-              row["loss_at_5"] = row["losses"][std::min<std::size_t>(row["losses"].size() - 1, 5)];
+              if (!row["losses"].empty()) {
+                row["loss_at_5"] = row["losses"][std::min<std::size_t>(row["losses"].size() - 1, 5)];
+              }
             }
           },
           .findings = [](const std::vector<Json>& rows) {
@@ -287,23 +289,22 @@ Experiment four_way_split() {
                 same = same && row["losses"][s] == rows[0]["losses"][s];
               }
             }
-            std::vector<std::string> sentences{fmt::format(
-                "Over {} steps the losses on {} are {}.", steps,
-                [&] {
-                  std::string counts;
-                  for (const Json& row : rows) {
-                    counts += (counts.empty() ? "" : ", ") + text(row, "devices");
-                  }
-                  return counts + " devices";
-                }(),
-                same ? "the same to the bit: where a block is computed does not change what it computes" : "different, which is a fault")};
+            std::string counts;
+            for (const Json& row : rows) {
+              counts += (counts.empty() ? "" : ", ") + text(row, "devices");
+            }
+            std::vector<std::string> sentences;
+            if (steps > 0) {  // otherwise simulated
+              sentences.push_back(fmt::format(
+                  "Over {} steps the losses on {} devices are {}.", steps, counts,
+                  same ? "the same to the bit: where a block is computed does not change what it computes" : "different, which is a fault"));
+            }
             for (const Json& row : rows) {
               sentences.push_back(fmt::format("{}: {}; {} a step.", device_count(row), placement_text(row), to_text(time_of(row))));
             }
             note(sentences, rows);
             return sentences;
-          },
-          .by_losses = true};
+          }};
 }
 
 }  // namespace baton::lab

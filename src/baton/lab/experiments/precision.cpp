@@ -44,10 +44,15 @@ void derive(std::vector<Json>& rows) {
     most = std::max(most, left(row));
   }
   for (Json& row : rows) {
+    row["computed"] = row.value("emulated", false) ? "emulated" : "native";
+    if (step == 0) {  // simulated
+      row.erase("overflows");
+      row.erase("skipped_steps");
+      continue;
+    }
     row["loss_step"] = step;
     row["loss_start"] = losses_of(row).front();
     row["loss_last"] = losses_of(row)[step - 1];
-    row["computed"] = row.value("emulated", false) ? "emulated" : "native";
     // A gradient that vanishes takes those before it along, which are then exact zeros: so what is left is compared, with the
     // row that keeps most, and not what was lost on the spot.
     if (!blocks_left(row).empty() && most > 0) {
@@ -149,21 +154,21 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
   const Json* scaled = row_of(rows, "fp16 scaled");
   std::vector<Json> narrow;
   std::copy_if(rows.begin(), rows.end(), std::back_inserter(narrow),
-               [](const Json& row) { return row.contains("gradients_lost"); });
+               [](const Json& row) { return row["precision"] != "fp32" && row["precision"] != "tf32"; });
   if (plain != nullptr && !narrow.empty()) {
     sentences.push_back(on_memory(*plain, narrow.front()));
   }
   if (bare != nullptr && scaled != nullptr && bare->contains("gradients_lost") && scaled->contains("gradients_lost")) {
     sentences.push_back(on_vanishing(*bare, *scaled));
   }
-  if (const Json* growing = row_of(rows, "fp16 scaled, growing")) {
+  if (const Json* growing = row_of(rows, "fp16 scaled, growing"); growing != nullptr && growing->contains("loss_step")) {
     sentences.push_back(on_the_scale(*growing));
   }
   if (const Json* brain = row_of(rows, "bf16"); brain != nullptr && brain->contains("gradients_lost")) {
     sentences.push_back(fmt::format("bf16 lost {} without a scaler: it has fp32's range, and pays with 8 bits of precision instead of "
                                     "fp16's 11.", percent(number(*brain, "gradients_lost"))));
   }
-  if (plain != nullptr && rows.size() > 1) {
+  if (plain != nullptr && plain->contains("loss_step") && rows.size() > 1) {
     sentences.push_back(on_the_loss(rows, *plain));
   }
   if (plain != nullptr && !narrow.empty()) {
@@ -197,8 +202,7 @@ Experiment precision() {
                      .x_title = "precision", .y_title = "memory", .y_format = Format::bytes}},
           .open = open,
           .derive = derive,
-          .findings = find,
-          .by_losses = true};
+          .findings = find};
 }
 
 }  // namespace baton::lab
