@@ -54,7 +54,12 @@ cluster::Cluster make_cluster(std::size_t count, std::size_t cores_per_device, s
 
 cluster::Cluster cluster_of(const Case& one) {
   if (one.backend != "cuda") {
-    return make_cluster(one.devices, one.cores_per_device, one.link);
+    const cluster::Cluster local = make_cluster(one.devices, one.cores_per_device, one.link);
+    std::vector<cluster::Device> devices = local.devices();
+    for (std::size_t d = 0; d < devices.size() && one.world != nullptr; ++d) {
+      devices[d].rank = static_cast<int>(d) * one.world->size() / static_cast<int>(devices.size());
+    }
+    return cluster::Cluster(std::move(devices), one.link);
   }
   static const std::vector<cluster::Gpu> gpus = exec::find_gpus();
   const std::string words = fmt::format("cuda:0/{}:{}", std::max(one.parts, one.devices), one.devices);
@@ -72,7 +77,7 @@ Training::Training(const Case& one, exec::DataOptions data, std::unique_ptr<exec
                                                             .layout = one.layout,
                                                             .target = backend_->target(),
                                                             .delays = one.delays}))),
-      executor_(std::make_unique<exec::Executor>(*plan_, cluster_, *backend_, data)) {}
+      executor_(std::make_unique<exec::Executor>(*plan_, cluster_, *backend_, data, one.world)) {}
 
 std::map<std::string, std::vector<BufferId>> Training::parameter_buffers() const {
   std::map<std::string, std::vector<BufferId>> found;

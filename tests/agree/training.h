@@ -12,6 +12,7 @@
 #include "baton/cluster/cluster.h"
 #include "baton/exec/backend.h"
 #include "baton/exec/executor.h"
+#include "baton/exec/world.h"
 #include "baton/model/model.h"
 #include "baton/plan/plan.h"
 #include "baton/strategy/strategy.h"
@@ -34,6 +35,7 @@ struct Case {
   std::size_t cores_per_device = 1;
   std::optional<cluster::Link> link = {};
   std::size_t parts = 0;  // that a GPU is cut into, where that is more than the devices
+  exec::World* world = nullptr;  // whose ranks run the devices, each a run of them; none: this process
 };
 std::string to_text(const Case& one);
 

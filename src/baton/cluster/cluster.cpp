@@ -53,10 +53,10 @@ Cluster::Cluster(std::vector<Device> devices, std::optional<Link> emulated_link,
 }
 
 bool Cluster::oversubscribed() const {
-  std::set<int> taken;
+  std::set<std::pair<int, int>> taken;
   for (const Device& device : devices_) {
     for (const int core : device.cores) {
-      if (!taken.insert(core).second) {
+      if (!taken.emplace(device.machine, core).second) {
         return true;
       }
     }

@@ -39,6 +39,8 @@ struct Device {
   std::vector<int> cores;  // none of a GPU
   Bytes memory;
   int node = 0;
+  int machine = 0;  // whose cores it has: nodes may be parts of one machine
+  int rank = 0;     // the process that runs it
   /// Whether what computes also carries the messages, so that its lanes take turns; otherwise they run side by side.
   bool shared_lanes = true;
   Speed speed = {};

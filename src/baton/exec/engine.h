@@ -6,6 +6,7 @@
 #include "baton/cluster/cluster.h"
 #include "baton/exec/contents.h"
 #include "baton/exec/run.h"
+#include "baton/exec/world.h"
 #include "baton/plan/memory.h"
 #include "baton/plan/ordering.h"
 #include "baton/plan/plan.h"
@@ -31,6 +32,7 @@ struct Assignment {
   plan::Ordering ordering;
   plan::Memory memory;
   StepData data;
+  World* world = nullptr;  // the ranks that run it together; none: this process alone
 };
 
 /// What a backend runs plans with: threads on cores, streams on GPUs. It has taken each device's arena, laid out as
@@ -41,7 +43,8 @@ class Engine {
 
   /// Runs further steps. The first failure is thrown after every device has stopped.
   virtual RunResult run(const RunOptions& options, const Progress& progress) = 0;
-  /// The contents of a persistent buffer, row-major, between runs.
+  /// The contents of a persistent buffer, row-major, between runs. All ranks ask for the same ones in the same order, and get
+  /// them; what is written is kept by the rank that runs the buffer's device.
   virtual std::vector<double> read(BufferId id) const = 0;
   virtual void write(BufferId id, std::span<const double> elements) = 0;
   /// Takes `steps` as done: the next one is numbered, and takes its data, behind them.

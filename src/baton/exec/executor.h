@@ -7,23 +7,26 @@
 #include "baton/cluster/cluster.h"
 #include "baton/exec/backend.h"
 #include "baton/exec/run.h"
+#include "baton/exec/world.h"
 #include "baton/plan/plan.h"
 
 namespace baton::exec {
 
 class Engine;
 
-/// Runs a plan on the devices of one process, whatever the backend.
+/// Runs a plan, whatever the backend, on the devices of this process; or, among several ranks, this rank's slice of it. Then
+/// all ranks make one and call the same in the same order.
 ///
 /// A task starts only after the tasks it comes after. Buffers end as the reference backend would leave them. In the
 /// steady state nothing is allocated, logged or locked. The first failure is thrown after every device has stopped.
 class Executor {
  public:
   /// Verifies the plan for this backend and these devices (a usage error names what is wrong), takes the memory,
-  /// and puts in what the plan's persistent buffers hold before the first step.
-  /// The plan, the cluster and the backend must outlive it.
-  Executor(const plan::Plan& plan, const cluster::Cluster& cluster, const Backend& backend, DataOptions data = {});
-  Executor(plan::Plan&&, const cluster::Cluster&, const Backend&, DataOptions = {}) = delete;
+  /// and puts in what the plan's persistent buffers hold before the first step. Ranks that were given different plans, or
+  /// are different programs, are named in a usage error. The plan, the cluster, the backend and the world must outlive it.
+  Executor(const plan::Plan& plan, const cluster::Cluster& cluster, const Backend& backend, DataOptions data = {},
+           World* world = nullptr);
+  Executor(plan::Plan&&, const cluster::Cluster&, const Backend&, DataOptions = {}, World* = nullptr) = delete;
   ~Executor();
 
   using Progress = exec::Progress;
@@ -33,7 +36,7 @@ class Executor {
   /// By device: the memory it has taken.
   const std::vector<Bytes>& arenas() const { return arenas_; }
 
-  /// The contents of a persistent buffer, row-major, between runs.
+  /// The contents of a persistent buffer, row-major, between runs; whichever rank holds it, all get them.
   std::vector<double> read(BufferId id) const;
   void write(BufferId id, std::span<const double> elements);
   /// Takes `steps` as done: the next one is numbered, and takes its data, behind them.

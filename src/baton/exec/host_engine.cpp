@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <exception>
 #include <mutex>
 #include <thread>
@@ -11,6 +12,7 @@
 #include "baton/exec/clock.h"
 #include "baton/exec/contents.h"
 #include "baton/exec/memory_arena.h"
+#include "baton/exec/rank_run.h"
 #include "baton/exec/transport.h"
 
 namespace baton::exec {
@@ -23,6 +25,10 @@ using plan::Task;
 /// How long an idle thread spins before it sleeps: long next to a hand-off, short next to a time slice. Devices that
 /// share a core do not spin, since they would keep the other from working.
 constexpr int patient_spins = 20000;
+/// Where messages move only while somebody looks after them, a look takes the place of so many spins; devices that share a
+/// core look a few times, and leave the rest to the transport's own thread.
+constexpr int spins_a_poll = 10;
+constexpr int least_polls = 20;
 /// Sleeping overshoots by about this much, so the end of a wait is spun.
 constexpr Nanoseconds sleep_slack(80'000);
 constexpr Nanoseconds longest_sleep(100'000'000);
@@ -98,13 +104,27 @@ class HostEngine final : public Engine {
       : plan_(assignment.plan),
         data_(std::move(assignment.data)),
         spins_(assignment.cluster.oversubscribed() ? 0 : patient_spins),
+        alone_(assignment.world == nullptr ? make_world_of_one() : nullptr),
+        world_(alone_ ? *alone_ : *assignment.world),
+        run_by_(ranks_of(assignment.cluster)),
+        report_(world_, plan_, run_by_, data_.losses),
         memory_(std::move(assignment.memory)) {
     open_devices(assignment.cluster, backend);
     prepare(assignment.cluster, backend);
     for (const BufferId id : data_.loaded) {
-      devices_[plan_[id].device.index()]->data.push_back(id);
+      if (is_here(plan_[id].device.index())) {
+        devices_[plan_[id].device.index()]->data.push_back(id);
+      }
     }
     fill_all();
+  }
+
+  ~HostEngine() override {
+    if (world_.under_way()) {  // after a failure: what other ranks may still write into stays
+      for (const std::unique_ptr<Device>& device : devices_) {
+        device ? static_cast<void>(new MemoryArena(std::move(device->arena))) : void();
+      }
+    }
   }
 
   RunResult run(const RunOptions& options, const Progress& progress) override {
@@ -121,6 +141,7 @@ class HostEngine final : public Engine {
       step.events.resize(plan_.tasks().size());
     }
     scratch_events_.resize(plan_.tasks().size());
+    starts_.assign(traced, Nanoseconds(0));
     result_ = &result;
     step_count_ = options.steps;
     step_ = -1;
@@ -129,12 +150,15 @@ class HostEngine final : public Engine {
     stopping_ = false;
     enough_ = false;
     failure_ = nullptr;
-    barrier_ = std::make_unique<StepBarrier>(static_cast<int>(devices_.size()), spins_);  // a failure leaves one astray
+    barrier_ = std::make_unique<StepBarrier>(here_, spins_);  // a failure leaves one astray
+    const std::vector<ClockReading> clocks_before = read_clocks(world_);
 
     std::vector<std::thread> threads;
     try {
-      for (std::size_t d = 0; d < devices_.size(); ++d) {
-        threads.emplace_back([this, d] { serve(d); });
+      for (const std::unique_ptr<Device>& device : devices_) {
+        if (device) {
+          threads.emplace_back([this, &device] { serve(*device); });
+        }
       }
       watch(progress);
     } catch (...) {  // no thread to be had, or the caller's own progress failed
@@ -152,16 +176,44 @@ class HostEngine final : public Engine {
     result.losses.resize(static_cast<std::size_t>(done));
     result.step_times.resize(static_cast<std::size_t>(done));
     result.trace.steps.resize(std::min(traced, static_cast<std::size_t>(done) - std::min(static_cast<std::size_t>(done), first_traced_)));
+    if (!world_.alone()) {
+      const std::vector<ClockReading> clocks_after = read_clocks(world_);
+      for (std::size_t r = 0; r < clocks_after.size(); ++r) {
+        result.clocks.push_back(fit_clock(clocks_before[r], clocks_after[r]));
+      }
+      gather_result(world_, plan_, run_by_, result.clocks, starts_, result);
+    }
     return result;
   }
 
-  std::vector<double> read(BufferId id) const override { return read_elements(plan_[id], address(id)); }
+  std::vector<double> read(BufferId id) const override {
+    const std::size_t device = plan_[id].device.index();
+    std::vector<double> elements;
+    if (is_here(device)) {
+      elements = read_elements(plan_[id], address(id));
+    }
+    if (!world_.alone()) {
+      const std::span<const std::byte> bytes = std::as_bytes(std::span(elements));
+      Blob blob(bytes.begin(), bytes.end());
+      world_.broadcast(blob, run_by_[device]);
+      elements.resize(blob.size() / sizeof(double));
+      std::memcpy(elements.data(), blob.data(), blob.size());
+    }
+    return elements;
+  }
 
-  void write(BufferId id, std::span<const double> elements) override { write_elements(plan_[id], address(id), elements); }
+  void write(BufferId id, std::span<const double> elements) override {
+    if (is_here(plan_[id].device.index())) {
+      write_elements(plan_[id], address(id), elements);
+    }
+  }
 
   void continue_from(std::int64_t steps) override { steps_before_ = steps; }
 
  private:
+  /// Whether this rank runs the device.
+  bool is_here(std::size_t device) const { return run_by_[device] == world_.rank(); }
+
   std::byte* address(BufferId id) const {
     return devices_[plan_[id].device.index()]->arena.at(memory_.offset[id.index()]);
   }
@@ -169,6 +221,11 @@ class HostEngine final : public Engine {
   void open_devices(const cluster::Cluster& cluster, const HostBackend& backend) {
     for (std::size_t d = 0; d < cluster.size(); ++d) {
       const cluster::Device& device = cluster.devices()[d];
+      if (!is_here(d)) {
+        devices_.push_back(nullptr);
+        continue;
+      }
+      ++here_;
       const int team = backend.team_size(static_cast<int>(device.cores.size()));
       devices_.push_back(std::make_unique<Device>(
           memory_.peak[d], std::vector<int>(device.cores.begin(), device.cores.begin() + team), spins_));
@@ -191,15 +248,17 @@ class HostEngine final : public Engine {
   void prepare(const cluster::Cluster& cluster, const HostBackend& backend) {
     Crossing crossing{plan_, std::vector<Addresses>(plan_.tasks().size()), {}, {}, cluster.emulated_link()};
     for (const std::unique_ptr<Device>& device : devices_) {
-      crossing.doorbells.push_back(&device->bell);
-      crossing.teams.push_back(&device->team);
+      crossing.doorbells.push_back(device ? &device->bell : nullptr);
+      crossing.teams.push_back(device ? &device->team : nullptr);
     }
     for (std::size_t t = 0; t < plan_.tasks().size(); ++t) {
-      if (plan::meeting_of(plan_.tasks()[t]).valid()) {
+      const Task& task = plan_.tasks()[t];
+      if (plan::meeting_of(task).valid() && is_here(task.device.index())) {
         crossing.addresses[t] = addresses(TaskId(t));
       }
     }
-    transport_ = make_memory_transport(std::move(crossing));
+    transport_ = world_.alone() ? make_memory_transport(std::move(crossing))
+                                : make_rank_transport(std::move(crossing), world_, run_by_);
 
     std::vector<std::uint32_t> position(plan_.tasks().size(), 0);
     for (std::size_t d = 0; d < devices_.size(); ++d) {
@@ -211,7 +270,7 @@ class HostEngine final : public Engine {
       }
     }
     for (std::size_t d = 0; d < devices_.size(); ++d) {
-      for (std::size_t lane = 0; lane < lane_count; ++lane) {
+      for (std::size_t lane = 0; lane < lane_count && is_here(d); ++lane) {
         for (const TaskId id : plan_.lane(DeviceId(d), static_cast<plan::Lane>(lane))) {
           devices_[d]->lanes[lane].push_back(prepare(id, backend, position));
         }
@@ -240,6 +299,9 @@ class HostEngine final : public Engine {
   void tally(std::vector<RoundingTally>& tallies) {
     counted_.resize(plan_.tasks().size());
     for (const std::unique_ptr<Device>& device : devices_) {
+      if (!device) {
+        continue;
+      }
       for (const std::vector<Step>& lane : device->lanes) {
         for (const Step& step : lane) {
           const Rounding total = step.kernel     ? step.kernel->rounding()
@@ -262,6 +324,9 @@ class HostEngine final : public Engine {
   void fill_all() {
     std::vector<std::thread> threads;
     for (std::size_t d = 0; d < devices_.size(); ++d) {
+      if (!is_here(d)) {
+        continue;
+      }
       threads.emplace_back([this, d] {
         pin_to_core(devices_[d]->cores[0]);
         for (std::size_t b = 0; b < plan_.buffers().size(); ++b) {
@@ -285,15 +350,14 @@ class HostEngine final : public Engine {
       if (progress && done > 0 && !progress(done, *result_)) {
         enough_ = true;
       }
-      if (done == step_count_ || finished_.load(std::memory_order_acquire) == static_cast<int>(devices_.size())) {
+      if (done == step_count_ || finished_.load(std::memory_order_acquire) == here_) {
         break;
       }
       watched_.wait(seen, 0, progress ? Nanoseconds(50'000'000) : longest_sleep);
     }
   }
 
-  void serve(std::size_t d) {
-    Device& device = *devices_[d];
+  void serve(Device& device) {
     pin_to_core(device.cores[0]);
     try {
       while (true) {
@@ -303,7 +367,10 @@ class HostEngine final : public Engine {
         }
         if (!data_.loaded.empty()) {  // of all devices: those without data wait for the others' too
           load(device);
-          barrier_->wait(stopping_, [this] { begin_step(); });
+          barrier_->wait(stopping_, [this] {
+            world_.barrier();
+            begin_step();
+          });
         }
         run_step(device);
       }
@@ -324,17 +391,22 @@ class HostEngine final : public Engine {
     stopping_ = true;
     barrier_->ring();
     for (const std::unique_ptr<Device>& device : devices_) {
-      device->bell.ring();
+      if (device) {
+        device->bell.ring();
+      }
     }
   }
 
   /// Ends the step that all devices have finished and begins the next. One thread runs it, the others wait.
   void between_steps() {
+    bool enough = false;
     if (step_ >= 0) {
-      end_step();
+      enough = end_step();
+    } else {
+      world_.barrier();
     }
     ++step_;
-    if (step_ == step_count_ || enough_) {
+    if (step_ == step_count_ || enough) {
       stopping_ = true;
       return;
     }
@@ -346,6 +418,9 @@ class HostEngine final : public Engine {
     events_ = traced != nullptr ? traced->events.data() : scratch_events_.data();
     transport_->begin_step();
     step_start_ = now();
+    if (traced != nullptr) {
+      starts_[static_cast<std::size_t>(step_) - first_traced_] = step_start_;
+    }
   }
 
   /// Where the step under way is traced: those after the warm-up, as many as are kept.
@@ -355,25 +430,22 @@ class HostEngine final : public Engine {
     return traced ? &result_->trace.steps[step - first_traced_] : nullptr;
   }
 
-  void end_step() {
+  /// Whether it was the last that somebody wants.
+  bool end_step() {
     const Nanoseconds duration = now() - step_start_;
     const auto step = static_cast<std::size_t>(step_);
     if (trace::StepTrace* traced = traced_step()) {
       traced->duration = duration;
     }
-    result_->step_times[step] = duration;
-    double loss = 0;
-    for (const BufferId id : data_.losses) {
-      const auto* rows = reinterpret_cast<const double*>(address(id));
-      for (std::int64_t r = 0; r < plan_[id].shape.elements(); ++r) {
-        loss += rows[r];
-      }
-    }
-    result_->losses[step] = loss;
+    const StepReport::Summary summary = report_.share(
+        duration, enough_, [this](BufferId id) { return reinterpret_cast<const double*>(address(id)); });
+    result_->step_times[step] = summary.duration;
+    result_->losses[step] = summary.loss;
     done_.store(step_ + 1, std::memory_order_release);
     if (step_ + 1 == step_count_) {
       watched_.ring();
     }
+    return summary.enough;
   }
 
   void load(Device& device) {
@@ -473,7 +545,14 @@ class HostEngine final : public Engine {
 
   void rest(Device& device, std::uint32_t seen, bool has_wake, Nanoseconds wake) const {
     if (!has_wake) {
-      device.bell.wait(seen, spins_, longest_sleep);
+      for (int i = 0; transport_->polled() && i < std::max(spins_ / spins_a_poll, least_polls); ++i) {
+        if (device.bell.rings() != seen) {
+          return;
+        }
+        transport_->poll();
+        spins_ == 0 ? std::this_thread::yield() : relax();
+      }
+      device.bell.wait(seen, transport_->polled() ? 0 : spins_, longest_sleep);
       return;
     }
     const Nanoseconds left = wake - now();
@@ -489,8 +568,13 @@ class HostEngine final : public Engine {
   const Plan& plan_;
   StepData data_;
   int spins_;
+  std::unique_ptr<World> alone_;
+  World& world_;
+  std::vector<int> run_by_;  // by device: the rank
+  StepReport report_;
   plan::Memory memory_;
-  std::vector<std::unique_ptr<Device>> devices_;
+  std::vector<std::unique_ptr<Device>> devices_;  // none where another rank runs it
+  int here_ = 0;                                  // how many are
   std::unique_ptr<Transport> transport_;
   std::unique_ptr<StepBarrier> barrier_;
   std::int64_t steps_before_ = 0;
@@ -504,6 +588,7 @@ class HostEngine final : public Engine {
   Nanoseconds step_start_;
   trace::Event* events_ = nullptr;
   std::vector<trace::Event> scratch_events_;
+  std::vector<Nanoseconds> starts_;  // of the traced steps
   std::atomic<std::int64_t> done_{0};
   std::atomic<int> finished_{0};
   std::atomic<bool> stopping_{false};

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "baton/base/units.h"
+#include "baton/exec/clock_fit.h"
 #include "baton/exec/rounding.h"
 #include "baton/plan/buffer.h"
 #include "baton/plan/task.h"
@@ -39,13 +40,14 @@ void add(std::vector<RoundingTally>& tallies, const RoundingTally& tally);
 /// All of them together, or those of one kind of value.
 Rounding sum(std::span<const RoundingTally> tallies, std::optional<plan::Role> role = {});
 
-/// What a run leaves behind.
+/// What a run leaves behind. Of several ranks, 0 has it all; the others have losses, times and memory.
 struct RunResult {
   std::vector<double> losses;           // of every step, warm-up included
   std::vector<Nanoseconds> step_times;  // likewise
   trace::Trace trace;                   // of some steps: which ones the engine says
   std::vector<Bytes> peak;              // by device: the arena
   std::vector<RoundingTally> roundings;  // over all its steps and devices; empty where nothing is rounded
+  std::vector<ClockFit> clocks;          // by rank: what events were shifted by
 };
 
 /// Called now and then from the thread that called `run`, with the steps done so far and their losses and times;

@@ -7,6 +7,7 @@
 #include "baton/cluster/cluster.h"
 #include "baton/exec/backend.h"
 #include "baton/exec/doorbell.h"
+#include "baton/exec/world.h"
 #include "baton/plan/plan.h"
 
 namespace baton::exec {
@@ -35,18 +36,29 @@ class Transport {
   virtual std::unique_ptr<Exchange> prepare(TaskId task) = 0;
   /// Called by one thread while no exchange is under way, before each step.
   virtual void begin_step() = 0;
+  /// Whether messages move only while somebody polls: then a device that waits for one does.
+  virtual bool polled() const { return false; }
+  virtual void poll() {}
 };
 
 /// What a transport needs to know of the run.
 struct Crossing {
   const plan::Plan& plan;
   std::vector<Addresses> addresses;   // by task; only those of meetings are filled in
-  std::vector<Doorbell*> doorbells;   // by device: rung when something there may go on
+  std::vector<Doorbell*> doorbells;   // by device: rung when something there may go on; none where another rank runs it
   std::vector<Team*> teams;           // by device: who does the copying
   std::optional<cluster::Link> link;  // emulated, where slower than the memory
+
+  /// Whether this rank runs all members of the meeting.
+  bool is_local(MeetingId meeting) const;
 };
 
 /// Devices of one process: copies and sums straight between their arenas, in order of rank.
 std::unique_ptr<Transport> make_memory_transport(Crossing crossing);
+
+/// Devices of several ranks: meetings of one rank's devices go through its memory; others by messages, straight from each
+/// member to the one that sums, and sums come out in the order of the members as they do in one memory. `run_by` says by
+/// device which rank runs it. A thread of its own, asleep most of the time, keeps messages moving while devices compute.
+std::unique_ptr<Transport> make_rank_transport(Crossing crossing, World& world, std::vector<int> run_by);
 
 }  // namespace baton::exec

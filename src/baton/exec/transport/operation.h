@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "baton/base/dtype.h"
+#include "baton/exec/rounding.h"
+
+namespace baton::exec {
+
+/// What is done to one chunk of a meeting, wherever its operands lie. Sums are taken in the order of `from`, so whoever does
+/// it, every run gives the same bits; those of 16-bit types are taken in float and rounded once.
+struct Operation {
+  enum class Kind : std::uint8_t {
+    copy,   // the only one of `from`, to all of `to`
+    sum,    // the sum of `from` to all of `to`, which may be among `from`
+    add,    // the same, added to what the only one of `to` holds
+    apply,  // w −= rate · sum, to all of `to`
+  };
+  Kind kind = Kind::copy;
+  DType type = DType::f32;
+  std::int64_t count = 0;  // elements
+  std::vector<std::byte*> from;
+  std::vector<std::byte*> to;
+  double rate = 0;
+
+  /// What rounding did to it.
+  Rounding run() const;
+};
+
+}  // namespace baton::exec

@@ -1,0 +1,79 @@
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <variant>
+#include <vector>
+
+#include "baton/exec/doorbell.h"
+#include "baton/exec/rounding.h"
+#include "baton/exec/transport/dealing.h"
+#include "baton/exec/transport/operation.h"
+#include "baton/exec/world.h"
+
+namespace baton::exec {
+
+/// One rank's part in a meeting of devices of several ranks: messages and operations, each of which waits for some of the
+/// others. It begins when all members of this rank have come. Running it allocates nothing.
+class RankMeeting final : public Listener {
+ public:
+  RankMeeting(World& world, std::vector<Doorbell*> members);
+
+  // Set up before the first step. Each gives its number, by which later ones wait for it.
+  using After = std::vector<std::size_t>;
+  std::size_t add(const Message& message, After after = {});
+  std::size_t add(Operation operation, After after = {});
+  /// Makes it last `least` from when everything in `after` is over.
+  void slow_down(Nanoseconds least, After after);
+
+  void begin_step();
+  /// A member of this rank has come.
+  void arrive();
+  bool met() const { return met_.load(std::memory_order_acquire); }
+  /// Runs operations whose turn has come, until there are none. Any thread may.
+  void work();
+  /// How many operations wait for somebody to run them.
+  std::size_t ready() const { return tail_.load(std::memory_order_acquire) - head_.load(std::memory_order_relaxed); }
+  bool finished() const { return left_.load(std::memory_order_acquire) == 0; }
+  /// When it is over at the earliest, once everything is done; zero: as soon as it is.
+  Nanoseconds over_at() const { return Nanoseconds(over_at_.load(std::memory_order_relaxed)); }
+  Rounding rounding() const { return rounding_.total(); }
+
+  void over(std::size_t number) override { complete(number); }
+
+ private:
+  struct Mark {
+    Nanoseconds least;
+  };
+  struct Node {
+    std::variant<Message, Operation, Mark> what;
+    int after = 0;
+    std::vector<std::size_t> then;
+  };
+  struct Counter {
+    std::atomic<int> value{0};
+  };
+
+  std::size_t add_node(std::variant<Message, Operation, Mark> what, const After& after);
+  void begin(std::size_t number);
+  void complete(std::size_t number);
+  void ring() const;
+
+  World& world_;
+  std::vector<Doorbell*> doorbells_;
+  std::vector<Node> nodes_;
+  SharedRounding rounding_;
+
+  // Changed within a step.
+  std::unique_ptr<Counter[]> waits_;                       // by node: for how many others
+  std::unique_ptr<std::atomic<std::size_t>[]> operations_;  // those whose turn has come, in that order
+  alignas(64) std::atomic<std::size_t> arrived_{0};
+  std::atomic<bool> met_{false};
+  alignas(64) std::atomic<std::size_t> left_{0};
+  std::atomic<std::size_t> head_{0};
+  std::atomic<std::size_t> tail_{0};
+  std::atomic<std::int64_t> over_at_{0};
+};
+
+}  // namespace baton::exec
