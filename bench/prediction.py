@@ -58,6 +58,15 @@ def table(points):
     return "\n".join(lines) + "\n"
 
 
+def by_strategy(points):
+    lines = ["| strategy | points | median of the absolute errors | smallest error | largest error |", "|---|---:|---:|---:|---:|"]
+    for strategy in dict.fromkeys(point["point"]["strategy"] for point in points):
+        errors = [point["error"] for point in points if point["point"]["strategy"] == strategy]
+        lines.append("| {} | {} | {:.1f} % | {:+.1f} % | {:+.1f} % |".format(
+            strategy, len(errors), 100 * statistics.median(map(abs, errors)), 100 * min(errors, key=abs), 100 * max(errors, key=abs)))
+    return "\n".join(lines) + "\n"
+
+
 def scatter(points):
     """Measured across, simulated up, both logarithmic; the line is where they agree."""
     size, margin = 480, 56
@@ -137,7 +146,7 @@ def main():
     folder = pathlib.Path(arguments.out)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "prediction.json").write_text(json.dumps({"summary": summary, "points": points, "refused": refused}, indent=1) + "\n")
-    (folder / "prediction.md").write_text(in_words(summary) + "\n\n" + table(points))
+    (folder / "prediction.md").write_text(in_words(summary) + "\n\n" + by_strategy(points) + "\n" + table(points))
     (folder / "prediction.svg").write_text(scatter(points))
     print(in_words(summary))
 

@@ -154,12 +154,26 @@ Timing time_meeting(const plan::Plan& plan, MeetingId meeting, std::int64_t copi
                        });
 }
 
-/// Keeps a time, and the least that a step was seen to take beside its tasks.
-void keep_in(cost::Times& times, const std::string& key, const Timing& timing) {
-  times[key] = timing.one;
-  const auto [step, added] = times.try_emplace(std::string(Calibration::step_key), timing.step);
-  step->second = added ? timing.step : std::min(step->second, timing.step);
-}
+/// Takes timings into a table of times: those of tasks one by one, and at the end what a step took beside them, the median.
+class Filling {
+ public:
+  Filling(cost::Times& times, bool again) : times_(times), again_(again) {}
+
+  void take(const std::string& key, const Timing& timing) {
+    times_[key] = timing.one;
+    steps_.push_back(timing.step);
+  }
+  void finish() {
+    if (!steps_.empty() && (again_ || !times_.contains(Calibration::step_key))) {
+      times_[std::string(Calibration::step_key)] = trace::spread(steps_).median;
+    }
+  }
+
+ private:
+  cost::Times& times_;
+  bool again_;
+  std::vector<Nanoseconds> steps_;
+};
 
 /// What the devices are, in words.
 std::string describe(const cluster::Machine& machine, const cluster::Cluster& cluster) {
@@ -221,6 +235,8 @@ std::size_t Calibration::measure(const plan::Plan& plan, const cluster::Cluster&
   for (std::size_t d = 0; d < cluster.size(); ++d) {
     everybody.push_back(DeviceId(d));
   }
+  Filling fill_alone(alone, again);
+  Filling fill_beside(beside, again);
   std::size_t done = 0;
   for (const auto& [key, task] : wanted) {
     if (progress && !progress(done, wanted.size(), key)) {
@@ -229,16 +245,18 @@ std::size_t Calibration::measure(const plan::Plan& plan, const cluster::Cluster&
     const std::int64_t copies = copies_for(footprint(plan, task), in_use);
     if (const MeetingId meeting = plan::meeting_of(plan[task]); meeting.valid()) {
       const Timing timing = time_meeting(plan, meeting, copies, bare, backend);
-      keep_in(alone, key, timing);
-      keep_in(beside, key, timing);
+      fill_alone.take(key, timing);
+      fill_beside.take(key, timing);
     } else {
-      keep_in(alone, key, time_task(plan, task, {plan[task].device}, copies, bare, backend));
+      fill_alone.take(key, time_task(plan, task, {plan[task].device}, copies, bare, backend));
       if (cluster.size() > 1) {
-        keep_in(beside, key, time_task(plan, task, everybody, copies, bare, backend));
+        fill_beside.take(key, time_task(plan, task, everybody, copies, bare, backend));
       }
     }
     ++done;
   }
+  fill_alone.finish();
+  fill_beside.finish();
   created_ = fmt::format("{:%Y-%m-%d %H:%M}", fmt::localtime(std::time(nullptr)));
   keep();
   return done;

@@ -11,6 +11,10 @@ using cluster::Algorithm;
 using plan::Collective;
 using Members = std::vector<DeviceId>;
 
+void sort_by_link(std::vector<Load>& loads) {
+  std::stable_sort(loads.begin(), loads.end(), [](const Load& a, const Load& b) { return a.link < b.link; });
+}
+
 /// Adds up what crosses in one leg.
 class LegWriter {
  public:
@@ -27,7 +31,7 @@ class LegWriter {
     latency_ = std::max(latency_, piece.latency * rounds);
     const double slower = piece.bandwidth > 0 ? path.kind->bandwidth / piece.bandwidth : 1;
     for (const std::uint32_t link : path.through()) {
-      bytes_[link] += bytes * slower;
+      loads_.push_back({link, bytes * slower});
     }
   }
   /// Each to the next; `closed`: the last to the first.
@@ -36,10 +40,15 @@ class LegWriter {
       send(members[i], members[(i + 1) % members.size()], bytes, rounds);
     }
   }
-  Leg leg() const {
+  Leg leg() {
+    sort_by_link(loads_);
     Leg leg{latency_, {}};
-    for (const auto& [link, bytes] : bytes_) {
-      leg.loads.push_back({link, bytes});
+    for (const Load& load : loads_) {
+      if (!leg.loads.empty() && leg.loads.back().link == load.link) {
+        leg.loads.back().bytes += load.bytes;
+      } else {
+        leg.loads.push_back(load);
+      }
     }
     return leg;
   }
@@ -47,7 +56,7 @@ class LegWriter {
  private:
   const Links& links_;
   Nanoseconds latency_;
-  std::map<std::uint32_t, double> bytes_;
+  std::vector<Load> loads_;  // a link may be there several times
 };
 
 class Expansion {
@@ -221,19 +230,20 @@ std::vector<Leg> expand_one(const Collective* collective, const Members& members
 std::vector<Leg> side_by_side(const std::vector<std::vector<Leg>>& meetings) {
   std::vector<Leg> together(meetings[0].size());
   for (std::size_t leg = 0; leg < together.size(); ++leg) {
-    std::map<std::uint32_t, Load> loads;
+    std::vector<Load> loads;
     for (const std::vector<Leg>& meeting : meetings) {
       together[leg].latency = std::max(together[leg].latency, meeting[leg].latency);
-      for (const Load& load : meeting[leg].loads) {
-        const auto [found, added] = loads.try_emplace(load.link, load);
-        if (!added) {
-          found->second.bytes = std::max(found->second.bytes, load.bytes);
-          found->second.flows += load.flows;
-        }
-      }
+      loads.insert(loads.end(), meeting[leg].loads.begin(), meeting[leg].loads.end());
     }
-    for (const auto& [link, load] : loads) {
-      together[leg].loads.push_back(load);
+    sort_by_link(loads);
+    for (const Load& load : loads) {
+      std::vector<Load>& sums = together[leg].loads;
+      if (!sums.empty() && sums.back().link == load.link) {
+        sums.back().bytes = std::max(sums.back().bytes, load.bytes);
+        sums.back().flows += load.flows;
+      } else {
+        sums.push_back(load);
+      }
     }
   }
   return together;
