@@ -36,7 +36,8 @@ const std::vector<Product>& products() {
       {2, 4, 1, 2, "interleaved", 4},   {2, 4, 1, 1, "zb-v", 4},            {8, 1, 1, 3, "naive", 1},
       {8, 1, 1, 2, "naive", 1},         {4, 1, 2, 1, "naive", 2},           {1, 8, 1, 0, "1f1b", 8},
       {2, 2, 1, 0, "1f1b", 4, all},     {2, 2, 1, 3, "1f1b", 4, alternate}, {2, 2, 2, 1, "gpipe", 4, all},
-      {1, 2, 2, 0, "zb-h1", 4, all},    {2, 1, 2, 2, "naive", 2, alternate}};
+      {1, 2, 2, 0, "zb-h1", 4, all},    {2, 1, 2, 2, "naive", 2, alternate},
+      {2, 2, 1, 1, "interleaved-zb", 4}};
   return list;
 }
 

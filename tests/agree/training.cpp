@@ -66,17 +66,25 @@ cluster::Cluster cluster_of(const Case& one) {
   return cluster::Cluster(cluster::parse_gpu_devices(words, gpus), one.link);
 }
 
+namespace {
+
+plan::Plan compile(const Case& one, const model::Model& model, const cluster::Cluster& cluster, const exec::Backend& backend) {
+  return strategy::compile({.model = model,
+                            .cluster = cluster,
+                            .strategy = one.strategy,
+                            .step = one.step,
+                            .layout = one.layout,
+                            .target = backend.target(),
+                            .delays = one.delays});
+}
+
+}  // namespace
+
 Training::Training(const Case& one, exec::DataOptions data, std::unique_ptr<exec::Backend> backend)
     : model_(model::parse_model(one.model)),
       cluster_(cluster_of(one)),
       backend_(backend ? std::move(backend) : exec::make_backend(one.backend)),
-      plan_(std::make_unique<plan::Plan>(strategy::compile({.model = model_,
-                                                            .cluster = cluster_,
-                                                            .strategy = one.strategy,
-                                                            .step = one.step,
-                                                            .layout = one.layout,
-                                                            .target = backend_->target(),
-                                                            .delays = one.delays}))),
+      plan_(std::make_unique<plan::Plan>(compile(one, model_, cluster_, *backend_))),
       executor_(std::make_unique<exec::Executor>(*plan_, cluster_, *backend_, data, one.world)) {}
 
 std::map<std::string, std::vector<BufferId>> Training::parameter_buffers() const {
@@ -125,10 +133,11 @@ Outcome train(const Case& one, std::int64_t steps, exec::DataOptions data, std::
 
 std::optional<Outcome> train_unless_refused(const Case& one, std::int64_t steps, exec::DataOptions data) {
   try {
-    return train(one, steps, data);
-  } catch (const Error&) {
+    compile(one, model::parse_model(one.model), cluster_of(one), *exec::make_backend(one.backend));
+  } catch (const Error&) {  // a refusal; a plan that breaks its law, or fails to run, is none
     return std::nullopt;
   }
+  return train(one, steps, data);
 }
 
 testing::AssertionResult same_bits(const std::vector<double>& expected, const std::vector<double>& actual) {

@@ -187,6 +187,9 @@ strategy::Layout make_layout(const JobWords& words) {
   layout.tp = count(words.tp, "--tp", 1 << 20);
   layout.chunks = count(words.chunks, "--chunks", 1 << 10);
   layout.zero = words.zero.empty() ? 0 : parse_integer(words.zero, "--zero", 0, 3);
+  if (!words.zero.empty() && layout.zero == 0 && canonical(words.strategy).starts_with("zero-")) {
+    throw usage_error("strategy {} is ZeRO, but --zero 0 asks for none: give one of them", words.strategy);
+  }
   layout.balance = strategy::balance_by_name(words.balance);
   layout.recompute = strategy::recompute_by_name(words.recompute);
   if (!words.schedule.empty() && schedule::find_schedule(words.schedule) == nullptr &&

@@ -17,6 +17,9 @@ std::int64_t aligned(std::int64_t size) {
   return (size + Memory::alignment - 1) / Memory::alignment * Memory::alignment;
 }
 
+/// Whether a buffer keeps its place to the end of the step: also losses, which are read once it is over.
+bool lives_on(const Buffer& buffer) { return buffer.persistent || buffer.role == Role::loss; }
+
 bool within(const Clock& last, const Clock& done) {
   for (std::size_t lane = 0; lane < lane_count; ++lane) {
     if (last[lane] > done[lane]) {
@@ -111,7 +114,7 @@ Memory plan_memory(const Plan& plan, const Ordering& ordering) {
   std::vector<std::int64_t> base(devices, 0);
   for (std::size_t b = 0; b < plan.buffers().size(); ++b) {
     const Buffer& buffer = plan.buffers()[b];
-    if (buffer.persistent) {
+    if (lives_on(buffer)) {
       memory.offset[b] = base[buffer.device.index()];
       base[buffer.device.index()] += aligned(buffer.size().count);
     }
@@ -133,12 +136,6 @@ Memory plan_memory(const Plan& plan, const Ordering& ordering) {
   }
 
   constexpr std::uint32_t most = std::numeric_limits<std::uint32_t>::max();
-  for (std::size_t b = 0; b < plan.buffers().size(); ++b) {
-    if (plan.buffers()[b].role == Role::loss) {
-      last[b] = {most, most, most};  // read once the step is over
-    }
-  }
-
   // For each task in sequence, the least its device's later tasks are certain of: what may be forgotten then.
   std::vector<Clock> ahead(devices, Clock{most, most, most});
   std::vector<Clock> earliest(plan.tasks().size());
@@ -159,7 +156,7 @@ Memory plan_memory(const Plan& plan, const Ordering& ordering) {
     Arena& arena = arenas[task.device.index()];
     const Clock& start = ordering.start[id.index()];
     for (const BufferId buffer : task.writes) {
-      if (first[buffer.index()] == id && !plan[buffer].persistent) {
+      if (first[buffer.index()] == id && !lives_on(plan[buffer])) {
         first[buffer.index()] = TaskId();  // placed
         memory.offset[buffer.index()] = arena.place(aligned(plan[buffer].size().count), start, last[buffer.index()]);
       }

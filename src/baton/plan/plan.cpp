@@ -93,7 +93,7 @@ std::string Plan::describe(TaskId id) const {
   if (task.labels.block >= 0) {
     text += fmt::format(" of block {}", task.labels.block);
   }
-  if (task.labels.micro_batch > 0) {
+  if (task.labels.micro_batch >= 0) {
     text += fmt::format(", micro-batch {}", task.labels.micro_batch);
   }
   return text + fmt::format(", on {})", devices_[task.device.index()]);

@@ -182,25 +182,25 @@ std::optional<std::string> flaw(const Grid& grid) {
 }
 
 std::vector<Action> sequence(const Grid& grid) {
-  struct Start {
-    std::int64_t time;
+  struct Ended {
+    std::int64_t end;
     std::size_t device;
     Action action;
   };
-  const Timing timing = replay(grid, {.backward = 1});
-  std::vector<Start> starts;
+  const Timing timing = replay(grid);
+  std::vector<Ended> list;
   for (std::size_t d = 0; d < timing.rows.size(); ++d) {
     for (const Placed& placed : timing.rows[d]) {
-      starts.push_back({placed.start, d, placed.action});
+      list.push_back({placed.end, d, placed.action});
     }
   }
-  std::sort(starts.begin(), starts.end(), [](const Start& a, const Start& b) {
-    return std::tie(a.time, a.device) < std::tie(b.time, b.device);
+  std::sort(list.begin(), list.end(), [](const Ended& a, const Ended& b) {
+    return std::tie(a.end, a.device) < std::tie(b.end, b.device);
   });
   std::vector<Action> actions;
-  actions.reserve(starts.size());
-  for (const Start& start : starts) {
-    actions.push_back(start.action);
+  actions.reserve(list.size());
+  for (const Ended& ended : list) {
+    actions.push_back(ended.action);
   }
   return actions;
 }

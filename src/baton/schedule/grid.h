@@ -40,7 +40,8 @@ std::vector<std::int32_t> device_of_stage(const Grid& grid);
 std::optional<std::string> flaw(const Grid& grid);
 
 /// All actions in one order in which each comes after what it waits for and each device's own keep their
-/// row's order: as soon as possible in unit time, ties by device. A usage error says the flaw.
+/// row's order: as they would end with a backward as long as two forwards, ties by device, so that what is made first is
+/// sent first. A usage error says the flaw.
 std::vector<Action> sequence(const Grid& grid);
 
 /// By device: the most activations alive at once, each a micro-batch at a stage from its forward to the end

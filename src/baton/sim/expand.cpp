@@ -258,6 +258,10 @@ std::vector<Leg> expand(const plan::Plan& plan, MeetingId meeting, const Links& 
   for (const BufferId id : plan::payload(plan[tasks[0]])) {
     bytes += static_cast<double>(plan[id].size().count);
   }
+  const auto* collective = std::get_if<Collective>(&plan[tasks[0]].action);
+  if (collective != nullptr && collective->size > tasks.size()) {  // one between replicas, of which this one is written out
+    return expand_one(collective, stands_for[plan[tasks[0]].device.index()], bytes, links, cluster);
+  }
   Members members(tasks.size());
   for (const TaskId id : tasks) {
     if (const auto* transfer = std::get_if<plan::Transfer>(&plan[id].action)) {
@@ -266,12 +270,8 @@ std::vector<Leg> expand(const plan::Plan& plan, MeetingId meeting, const Links& 
       members[std::get<Collective>(plan[id].action).rank] = plan[id].device;
     }
   }
-  const auto* collective = std::get_if<Collective>(&plan[tasks[0]].action);
   if (stands_for.empty()) {
     return expand_one(collective, members, bytes, links, cluster);
-  }
-  if (collective != nullptr && collective->size > tasks.size()) {
-    return expand_one(collective, stands_for[members[0].index()], bytes, links, cluster);
   }
   std::vector<std::vector<Leg>> copies;
   for (std::size_t copy = 0; copy < stands_for[0].size(); ++copy) {

@@ -39,7 +39,7 @@ bool nodes_alike(const cluster::Cluster& cluster, const Axes& axes) {
 bool replicas_alike(const Request& request, const Axes& axes) {
   const bool everywhere = std::all_of(request.delays.begin(), request.delays.end(),
                                       [](const DelayRequest& delay) { return delay.rank < 0; });
-  return request.strategy != "single" && request.strategy != "dp" && axes.dp > 2 && everywhere &&
+  return axes.dp > 2 && everywhere &&
          request.step.global_batch % axes.dp == 0 && nodes_alike(request.cluster, axes);
 }
 
@@ -48,7 +48,7 @@ class Folder {
  public:
   Folder(const Plan& two, const Axes& axes, const cluster::Cluster& cluster) : two_(two), axes_(axes), cluster_(cluster) {}
 
-  std::optional<Folded> fold(std::string title) {
+  Folded fold(std::string title) {
     std::vector<std::vector<DeviceId>> stands_for;
     std::vector<std::string> names;
     for (std::int64_t p = 0; p < axes_.pp; ++p) {
@@ -60,9 +60,7 @@ class Folder {
         names.push_back(cluster_.device(stands_for.back()[0]).name);
       }
     }
-    if (!keep_buffers()) {
-      return std::nullopt;
-    }
+    keep_buffers();
     keep_tasks();
     return Folded{Plan(std::move(title), std::move(names), std::move(buffers_), std::move(tasks_)), std::move(stands_for)};
   }
@@ -75,7 +73,10 @@ class Folder {
     return DeviceId(static_cast<std::size_t>(at / (2 * axes_.tp) * axes_.tp + at % axes_.tp));
   }
 
-  bool keep_buffers() {
+  /// Where pieces are uneven the last ones are the largest: the replica that is kept has those, and none needs more.
+  std::uint32_t last_rank() const { return static_cast<std::uint32_t>(axes_.dp - 1); }
+
+  void keep_buffers() {
     buffer_.resize(two_.buffers().size());
     for (std::size_t b = 0; b < two_.buffers().size(); ++b) {
       Buffer buffer = two_.buffers()[b];
@@ -84,17 +85,14 @@ class Folder {
       }
       buffer.device = kept_device(buffer.device);
       if (auto* part = std::get_if<ParameterPart>(&buffer.content); part != nullptr && part->piece_end > 0) {
-        const plan::Piece piece = plan::piece_of(part->shape().elements(), 0, static_cast<std::uint32_t>(axes_.dp));
-        if (piece.size() == 0) {
-          return false;
-        }
+        const plan::Piece piece = plan::piece_of(part->shape().elements(), last_rank(), static_cast<std::uint32_t>(axes_.dp));
+        part->piece_begin = piece.begin;
         part->piece_end = piece.end;
         buffer.shape = Shape{piece.size()};
       }
       buffer_[b] = BufferId(buffers_.size());
       buffers_.push_back(std::move(buffer));
     }
-    return true;
   }
 
   void keep_tasks() {
@@ -119,6 +117,7 @@ class Folder {
         for (const TaskId member : two_.members(collective->meeting)) {
           if (replica_of(two_[member].device) != 0) {
             collective->size = static_cast<std::uint32_t>(axes_.dp);  // one between replicas
+            collective->rank = last_rank();
           }
         }
       }
@@ -138,7 +137,8 @@ class Folder {
 }  // namespace
 
 std::optional<Folded> fold(const Request& request) {
-  if (request.strategy == "single" || request.strategy == "dp") {
+  const std::string& strategy = strategy_by_name(request.strategy).name;
+  if (strategy == "single" || strategy == "dp") {
     return std::nullopt;
   }
   const Axes axes = axes_of(request);

@@ -1,7 +1,7 @@
 #include "baton/strategy/stages.h"
 
 #include <algorithm>
-#include <numeric>
+#include <limits>
 
 #include "baton/base/error.h"
 #include "baton/strategy/training_step.h"
@@ -10,68 +10,59 @@ namespace baton::strategy {
 namespace {
 
 /// What a block weighs on a stage: the arithmetic of a step for one sample, where the first block needs no gradient of its input;
-/// or the elements of its parameters, of what it keeps of them, of its activations, and of the inputs and targets beside it.
-std::int64_t weight_of(const model::Model& model, std::size_t block, const StageLoad& stage, Balance balance) {
+/// or the bytes of its parameters and what belongs to them, of its activations, and of the inputs and targets beside it.
+double weight_of(const model::Model& model, std::size_t block, const StageLoad& stage, Balance balance) {
   if (balance == Balance::work) {
-    return model.forward_flops(block).count * (block == 0 ? 2 : 3);
+    return static_cast<double>(model.forward_flops(block).count) * (block == 0 ? 2 : 3);
   }
-  std::int64_t elements = 0;
+  double parameters = 0;
   for (const model::Parameter& parameter : model.blocks()[block].parameters) {
-    elements += stage.copies * parameter.shape.elements();
+    parameters += static_cast<double>(parameter.shape.elements());
   }
-  elements += stage.rows_kept * model.blocks()[block].output().elements();
+  std::int64_t elements = stage.rows_kept * model.blocks()[block].output().elements();
   elements += block == 0 ? stage.rows * model.input().elements() : 0;
   elements += block + 1 == model.blocks().size() ? stage.rows * model.output().elements() : 0;
-  return elements;
+  return parameters * stage.parameter_bytes + static_cast<double>(elements * stage.element_bytes);
 }
 
-using Weights = std::vector<std::vector<std::int64_t>>;  // by stage, then by block
-
-/// Fills stages from the front with at most `limit` each, keeping a block for each stage to come. Nothing where it does not fit.
-std::vector<std::int64_t> packed(const Weights& weights, std::int64_t limit) {
-  std::vector<std::int64_t> split;
-  const std::size_t blocks = weights[0].size();
-  std::size_t next = 0;
-  for (std::size_t stage = 0; stage < weights.size(); ++stage) {
-    std::int64_t sum = 0;
-    std::int64_t count = 0;
-    while (next < blocks && blocks - next > weights.size() - stage - 1 && sum + weights[stage][next] <= limit) {
-      sum += weights[stage][next++];
-      ++count;
-    }
-    if (count == 0) {
-      return {};
-    }
-    split.push_back(count);
-  }
-  return next == blocks ? split : std::vector<std::int64_t>{};
-}
+/// The best way to end a stage before each block: how heavy the heaviest stage so far is, and where this one begins.
+struct Cut {
+  double heaviest = std::numeric_limits<double>::infinity();
+  std::size_t begin = 0;
+};
 
 }  // namespace
 
 std::vector<std::int64_t> balanced_stages(const model::Model& model, Balance balance, const std::vector<StageLoad>& stages) {
   const std::size_t blocks = model.blocks().size();
-  if (stages.size() > blocks) {
-    throw usage_error("{} has {} block{}, which cannot be split over {} stages: each needs a block at least", model.name(),
-                      blocks, blocks == 1 ? "" : "s", stages.size());
-  }
+  check(stages.size() <= blocks, "{} stages of {} blocks", stages.size(), blocks);
   if (balance == Balance::even) {
     return even_split(static_cast<std::int64_t>(blocks), static_cast<std::int64_t>(stages.size()));
   }
-  Weights weights(stages.size(), std::vector<std::int64_t>(blocks));
-  std::int64_t high = 0;
+  // Stage by stage: blocks weigh differently on different stages, so that filling them up from the front would not do.
+  std::vector<std::vector<Cut>> cuts(stages.size() + 1, std::vector<Cut>(blocks + 1));
+  cuts[0][0].heaviest = 0;
   for (std::size_t s = 0; s < stages.size(); ++s) {
+    std::vector<double> before(blocks + 1, 0);  // what all blocks before this one weigh on the stage
     for (std::size_t b = 0; b < blocks; ++b) {
-      weights[s][b] = weight_of(model, b, stages[s], balance);
+      before[b + 1] = before[b] + weight_of(model, b, stages[s], balance);
     }
-    high = std::max(high, std::accumulate(weights[s].begin(), weights[s].end(), std::int64_t{0}));
+    for (std::size_t end = s + 1; end <= blocks; ++end) {
+      Cut& best = cuts[s + 1][end];
+      for (std::size_t begin = end; begin-- > s && before[end] - before[begin] < best.heaviest;) {
+        const double heaviest = std::max(cuts[s][begin].heaviest, before[end] - before[begin]);
+        best = heaviest < best.heaviest ? Cut{heaviest, begin} : best;
+      }
+    }
   }
-  std::int64_t low = 0;
-  while (low < high) {
-    const std::int64_t middle = low + (high - low) / 2;
-    (packed(weights, middle).empty() ? low : high) = packed(weights, middle).empty() ? middle + 1 : middle;
+  std::vector<std::int64_t> split(stages.size());
+  std::size_t end = blocks;
+  for (std::size_t s = stages.size(); s-- > 0;) {
+    const std::size_t begin = cuts[s + 1][end].begin;
+    split[s] = static_cast<std::int64_t>(end - begin);
+    end = begin;
   }
-  return packed(weights, low);
+  return split;
 }
 
 }  // namespace baton::strategy

@@ -10,13 +10,14 @@ namespace baton::strategy {
 
 /// What a stage of a pipeline has to keep, whichever blocks it gets.
 struct StageLoad {
-  std::int64_t rows = 1;       // of a replica,
-  std::int64_t rows_kept = 1;  // and how many of them have activations alive at once
-  std::int64_t copies = 2;     // of each parameter: itself, its gradient, the optimizer's states
+  std::int64_t rows = 1;           // of a replica,
+  std::int64_t rows_kept = 1;      // and how many of them have activations alive at once
+  double parameter_bytes = 8;      // of each parameter: itself, its gradient, the optimizer's states
+  std::int64_t element_bytes = 4;  // of activations
 };
 
 /// How many blocks each of a pipeline's stages gets, so that the heaviest stage is as light as can be; among those splits the
-/// one whose first stages are fullest. A usage error where there are fewer blocks than stages.
+/// one whose last stages have the fewest blocks. There are as many blocks as stages at least.
 std::vector<std::int64_t> balanced_stages(const model::Model& model, Balance balance, const std::vector<StageLoad>& stages);
 
 }  // namespace baton::strategy

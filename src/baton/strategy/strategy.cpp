@@ -27,6 +27,23 @@ const Strategy* find_strategy(std::string_view name) {
   return nullptr;
 }
 
+/// The strategy's own name, where it is written otherwise or known by another; what is not in the list is left as it is.
+std::string known_name(std::string_view text) {
+  const std::string wanted = canonical(text);
+  if (find_strategy(wanted) != nullptr) {
+    return wanted;
+  }
+  if (const schedule::Schedule* schedule = schedule::find_schedule(wanted)) {
+    return schedule->name == "naive" ? "layers" : schedule->name;
+  }
+  for (const auto& [alias, meant] : {std::pair("fsdp", "zero-3"), std::pair("tp", "tensor"), std::pair("tensor-parallel", "tensor")}) {
+    if (wanted == alias) {
+      return meant;
+    }
+  }
+  return std::string(text);
+}
+
 /// A named point in the space of layouts: which axis gets the devices that the user's own numbers leave, and what else the
 /// name stands for.
 struct Point {
@@ -36,8 +53,8 @@ struct Point {
 };
 
 Point point_of(const Request& request) {
-  const std::string name = canonical(request.strategy);
-  if (name == "product" && (!request.layout.schedule.empty() || request.layout.grid)) {
+  const std::string name = known_name(request.strategy);
+  if (name == "product" && !request.layout.schedule.empty()) {
     return {.rest = Point::Axis::pp};  // a schedule asks for a pipeline
   }
   if (name == "layers" || name == "tensor") {
@@ -87,7 +104,7 @@ void resolve_axes(const Request& request, const Point& point, Resolved& resolved
     product = devices;
   }
   if (product != devices) {
-    const std::string_view more = asked[1] == 0 ? "--pp" : asked[2] == 0 ? "--tp" : "--dp";
+    const std::string_view more = asked[0] == 0 ? "--dp" : asked[1] == 0 ? "--pp" : "--tp";
     throw usage_error("dp × pp × tp = {} × {} × {} = {}, but there {} {} device{}: the product must be the number of devices{}",
                       axes[0], axes[1], axes[2], product, devices == 1 ? "is" : "are", devices, devices == 1 ? "" : "s",
                       devices % product == 0 ? fmt::format(", so add {} {}", more, devices / product) : "");
@@ -100,7 +117,7 @@ void resolve_axes(const Request& request, const Point& point, Resolved& resolved
 /// What a strategy's name and a flag both say must be the same.
 void refuse_contradictions(const Request& request, const Point& point) {
   const Layout& layout = request.layout;
-  const bool is_schedule = point.rest == Point::Axis::pp && canonical(request.strategy) != "product";
+  const bool is_schedule = point.rest == Point::Axis::pp && known_name(request.strategy) != "product";
   const bool other = layout.grid || (!layout.schedule.empty() && schedule::schedule_by_name(layout.schedule).name != point.schedule);
   if (is_schedule && other) {
     throw usage_error("strategy {} is a pipeline under the schedule {}, but --schedule asks for {}: give one of them", request.strategy,
@@ -135,6 +152,9 @@ void resolve_schedule(const Request& request, const Point& point, Resolved& reso
     const schedule::Schedule& schedule =
         schedule::schedule_by_name(layout.schedule.empty() ? std::string(point.schedule) : layout.schedule);
     const bool overlaps = schedule.name != "naive";
+    if (resolved.pp == 1 && layout.chunks > 0) {
+      throw usage_error("--chunks are stages on each device of a pipeline, and there is none: give it devices with --pp");
+    }
     if (resolved.pp == 1 && !layout.schedule.empty() && layout.pp != 1 && request.cluster.size() > 1) {
       throw usage_error("the schedule {} needs a pipeline: give it devices with --pp", schedule.name);
     }
@@ -173,6 +193,17 @@ Resolved resolve(const Request& request, const Point& point) {
   return resolved;
 }
 
+/// What a device keeps for each parameter of its stage: the paper's sums of ZeRO, with the weights that are computed with, their
+/// gradients, and what the optimizer keeps.
+double parameter_bytes(const Request& request, const Resolved& resolved) {
+  const bool narrow = request.step.precision != Precision::fp32;
+  const double value = narrow ? 2 : 4;
+  const double kept = 4 * static_cast<double>(op::state_slots(request.step.optimizer)) + (narrow ? 4 : 0);
+  const auto n = static_cast<double>(resolved.dp);
+  const std::array<double, 4> by_stage{2 * value + kept, 2 * value + kept / n, value + (value + kept) / n, (2 * value + kept) / n};
+  return by_stage[static_cast<std::size_t>(resolved.zero)] / static_cast<double>(resolved.tp);
+}
+
 /// What each stage keeps, by the schedule.
 std::vector<StageLoad> stage_loads(const Request& request, const Resolved& resolved) {
   const std::vector<std::int64_t> kept = schedule::in_flight(*resolved.grid);
@@ -182,7 +213,8 @@ std::vector<StageLoad> stage_loads(const Request& request, const Resolved& resol
   for (std::int64_t stage = 0; stage < resolved.stages; ++stage) {
     const std::int64_t alive = kept[static_cast<std::size_t>(device[static_cast<std::size_t>(stage)])] * resolved.pp / resolved.stages;
     loads.push_back({.rows = rows, .rows_kept = rows * std::max<std::int64_t>(1, alive) / resolved.micro_batches,
-                     .copies = 2 + static_cast<std::int64_t>(op::state_slots(request.step.optimizer))});
+                     .parameter_bytes = parameter_bytes(request, resolved),
+                     .element_bytes = size_of(dtype_of(request.step.precision))});
   }
   return loads;
 }
@@ -297,23 +329,24 @@ plan::Draft build_dp(const Request& request) {
 }  // namespace
 
 std::string describe(const Request& request) {
-  if (!is_product(request.strategy)) {
-    return request.strategy;
+  const std::string name = known_name(request.strategy);
+  if (!is_product(name)) {
+    return name;
   }
   const Point point = point_of(request);
   const Resolved resolved = resolve(request, point);
   const int divided = (resolved.dp > 1) + (resolved.pp > 1) + (resolved.tp > 1);
   const std::array<std::int64_t, 3> axes{resolved.dp, resolved.pp, resolved.tp};
-  const bool by_name = request.strategy != "product" && divided <= 1 && (divided == 0 || axes[static_cast<std::size_t>(point.rest)] > 1) &&
+  const bool by_name = name != "product" && divided <= 1 && (divided == 0 || axes[static_cast<std::size_t>(point.rest)] > 1) &&
                        resolved.zero == point.zero;
   if (by_name) {
-    return request.strategy;
+    return name;
   }
   std::vector<std::string> parts;
   std::string product;
-  for (const auto& [name, count] : {std::pair("dp", resolved.dp), std::pair("pp", resolved.pp), std::pair("tp", resolved.tp)}) {
+  for (const auto& [axis, count] : {std::pair("dp", resolved.dp), std::pair("pp", resolved.pp), std::pair("tp", resolved.tp)}) {
     if (count > 1) {
-      product += fmt::format("{}{} {}", product.empty() ? "" : " × ", name, count);
+      product += fmt::format("{}{} {}", product.empty() ? "" : " × ", axis, count);
     }
   }
   parts.push_back(product.empty() ? "one device" : product);
@@ -357,18 +390,10 @@ const std::vector<Strategy>& strategies() {
 }
 
 const Strategy& strategy_by_name(std::string_view name) {
-  const std::string wanted = canonical(name);
-  if (const Strategy* found = find_strategy(wanted)) {
+  if (const Strategy* found = find_strategy(known_name(name))) {
     return *found;
   }
-  if (const schedule::Schedule* schedule = schedule::find_schedule(wanted)) {
-    return *find_strategy(schedule->name == "naive" ? "layers" : schedule->name);
-  }
-  for (const auto& [alias, meant] : {std::pair("fsdp", "zero-3"), std::pair("tp", "tensor"), std::pair("tensor-parallel", "tensor")}) {
-    if (wanted == alias) {
-      return *find_strategy(meant);
-    }
-  }
+  const std::string wanted = canonical(name);
   if (wanted == "pp" || wanted == "pipeline") {
     throw usage_error("a pipeline is named by its schedule: choose layers, gpipe, 1f1b or another of `baton strategies`");
   }
@@ -388,7 +413,7 @@ Axes axes_of(const Request& request) {
 }
 
 schedule::Grid grid_of(const Request& request) {
-  if (request.strategy == "single") {
+  if (known_name(request.strategy) == "single") {
     const cluster::Cluster first({request.cluster.devices()[0]});
     return *resolve({.model = request.model, .cluster = first, .strategy = request.strategy, .step = request.step,
                      .layout = request.layout}, {}).grid;

@@ -35,31 +35,6 @@ Range part_of(std::int64_t total, std::int64_t parts, std::size_t index) {
   return {begin, begin + sizes[index]};
 }
 
-/// The grid's actions in the order in which they would end, with a backward as long as two forwards: an order that every
-/// device can follow, and in which what is made first is sent first.
-std::vector<Action> actions_in_order(const schedule::Grid& grid) {
-  struct Ended {
-    Action action;
-    std::int64_t end;
-    std::size_t device;
-  };
-  std::vector<Ended> list;
-  const schedule::Timing timing = schedule::replay(grid);
-  for (std::size_t d = 0; d < timing.rows.size(); ++d) {
-    for (const schedule::Placed& placed : timing.rows[d]) {
-      list.push_back({placed.action, placed.end, d});
-    }
-  }
-  std::stable_sort(list.begin(), list.end(), [](const Ended& a, const Ended& b) {
-    return std::pair(a.end, a.device) < std::pair(b.end, b.device);
-  });
-  std::vector<Action> actions;
-  for (const Ended& ended : list) {
-    actions.push_back(ended.action);
-  }
-  return actions;
-}
-
 class Writer {
  public:
   Writer(const model::Model& model, const Step& step, const Placement& placement)
@@ -90,7 +65,7 @@ class Writer {
         placement_.grid ? *placement_.grid
                         : schedule::schedule_by_name("naive").grid({.devices = static_cast<std::int64_t>(blocks_of_stage_.size()),
                                                                     .micro_batches = placement_.micro_batches});
-    for (const Action& action : actions_in_order(grid)) {
+    for (const Action& action : schedule::sequence(grid)) {
       act(action);
     }
     return std::move(draft_);

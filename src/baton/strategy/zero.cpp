@@ -38,7 +38,11 @@ struct Segment {
 class Divider {
  public:
   Divider(Draft& draft, std::int64_t stage, const std::vector<DeviceId>& group, std::vector<std::vector<Task>>& behind)
-      : draft_(draft), stage_(stage), group_(group), behind_(behind) {}
+      : draft_(draft), stage_(stage), group_(group), behind_(behind), rank_of_(draft.devices.size(), size()) {
+    for (std::uint32_t rank = 0; rank < size(); ++rank) {
+      rank_of_[group_[rank].index()] = rank;
+    }
+  }
 
   void divide() {
     divide_parameters();
@@ -52,6 +56,8 @@ class Divider {
 
  private:
   std::uint32_t size() const { return static_cast<std::uint32_t>(group_.size()); }
+  /// `size()` of a device that is not in the group.
+  std::uint32_t rank_of(DeviceId device) const { return rank_of_[device.index()]; }
 
   /// The piece of a buffer that falls to a rank; none where that is nothing.
   std::optional<BufferId> add_piece(BufferId whole, std::uint32_t rank, bool persistent) {
@@ -72,14 +78,17 @@ class Divider {
   static std::uint32_t ordinal_of(const Buffer& buffer) { return std::get<ParameterPart>(buffer.content).ordinal; }
 
   void divide_parameters() {
-    const std::size_t count = draft_.buffers.size();
+    std::vector<std::vector<BufferId>> parameters(size());
+    for (std::size_t b = 0; b < draft_.buffers.size(); ++b) {
+      const Buffer& buffer = draft_.buffers[b];
+      if (const std::uint32_t rank = rank_of(buffer.device);
+          rank < size() && buffer.role == Role::parameter && buffer.persistent) {
+        parameters[rank].push_back(BufferId(b));
+      }
+    }
     for (std::uint32_t rank = 0; rank < size(); ++rank) {
-      for (std::size_t b = 0; b < count; ++b) {
-        const BufferId id(b);
-        if (draft_[id].device != group_[rank] || draft_[id].role != Role::parameter || !draft_[id].persistent) {
-          continue;
-        }
-        draft_.buffers[b].persistent = false;
+      for (const BufferId id : parameters[rank]) {
+        draft_.buffers[id.index()].persistent = false;
         whole_of_[{rank, ordinal_of(draft_[id])}] = id;
         piece_of_[id] = add_piece(id, rank, true);
       }
@@ -151,14 +160,15 @@ class Divider {
     }
   }
 
-  /// The uses that a device makes of parameters, in order.
-  std::vector<Segment> segments(std::uint32_t rank) const {
-    std::vector<Segment> list;
+  /// By rank: the uses that a device makes of parameters, in order.
+  std::vector<std::vector<Segment>> segments() const {
+    std::vector<std::vector<Segment>> lists(size());
     for (std::size_t i = 0; i < draft_.tasks.size(); ++i) {
       const Task& task = draft_.tasks[i];
-      if (task.device != group_[rank]) {
+      if (rank_of(task.device) == size()) {
         continue;
       }
+      std::vector<Segment>& list = lists[rank_of(task.device)];
       for (const BufferId id : task.reads) {
         if (!piece_of_.contains(id)) {
           continue;
@@ -175,19 +185,20 @@ class Divider {
         }
       }
     }
-    for (Segment& segment : list) {
-      std::sort(segment.parameters.begin(), segment.parameters.end(),
-                [&](BufferId a, BufferId b) { return ordinal_of(draft_[a]) < ordinal_of(draft_[b]); });
+    for (std::vector<Segment>& list : lists) {
+      for (Segment& segment : list) {
+        std::sort(segment.parameters.begin(), segment.parameters.end(),
+                  [&](BufferId a, BufferId b) { return ordinal_of(draft_[a]) < ordinal_of(draft_[b]); });
+      }
     }
-    return list;
+    return lists;
   }
 
   /// A gather for each use, begun while the use before it computes, and not before the one before that is over: two blocks'
   /// parameters are whole at a time.
   void gather_for_each_use() {
-    std::vector<std::vector<Segment>> uses;
+    const std::vector<std::vector<Segment>> uses = segments();
     for (std::uint32_t rank = 0; rank < size(); ++rank) {
-      uses.push_back(segments(rank));
       check(uses[rank].size() == uses[0].size(), "devices of a group use parameters {} and {} times", uses[rank].size(),
             uses[0].size());
     }
@@ -239,7 +250,7 @@ class Divider {
     std::set<BufferId> written;
     for (std::size_t i = 0; i < draft_.tasks.size(); ++i) {
       Task& task = draft_.tasks[i];
-      const auto rank = static_cast<std::uint32_t>(std::find(group_.begin(), group_.end(), task.device) - group_.begin());
+      const std::uint32_t rank = rank_of(task.device);
       if (rank == size()) {
         continue;
       }
@@ -309,6 +320,7 @@ class Divider {
   std::int64_t stage_;
   const std::vector<DeviceId>& group_;
   std::vector<std::vector<Task>>& behind_;
+  std::vector<std::uint32_t> rank_of_;  // by device
   std::map<std::pair<std::uint32_t, std::uint32_t>, BufferId> whole_of_;  // by rank and ordinal
   std::map<BufferId, std::optional<BufferId>> piece_of_;                  // of a whole parameter
 };

@@ -92,6 +92,21 @@ TEST(Fold, DevicesThatShareLanesFoldToo) {
   expect_same(request_of(model, cluster, "gpipe", {.dp = 4, .micro_batches = 4}, 32));
 }
 
+TEST(Fold, WherePiecesAreUnevenTheKeptReplicaHasTheLargest) {
+  const model::Model model = model::mlp({10, 10, 10});  // 10 biases over 16 devices
+  const cluster::Cluster cluster = cluster_of(16, 16);
+  const strategy::Request request = request_of(model, cluster, "zero-1", {}, 64);
+  const std::optional<strategy::Folded> folded = strategy::fold(request);
+  ASSERT_TRUE(folded);
+  const plan::Verdict verdict = plan::verify(folded->plan, {.slice = true});
+  EXPECT_TRUE(verdict.holds()) << verdict.violations[0].text;
+  std::int64_t most = 0;
+  for (const plan::Totals& totals : plan::totals_by_device(strategy::compile(request))) {
+    most = std::max(most, totals.work.received.count);
+  }
+  EXPECT_EQ(plan::totals_by_device(folded->plan)[0].work.received.count, most);
+}
+
 TEST(Fold, ReplicasThatAreNotAlikeAreLeftAsTheyAre) {
   const model::Model model = model::mlp(std::vector<std::int64_t>(9, 16));
   const cluster::Cluster cluster = cluster_of(16, 4);

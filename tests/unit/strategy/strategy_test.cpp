@@ -106,6 +106,32 @@ TEST(Strategy, IsFoundByTheNamesPeopleKnowItBy) {
   EXPECT_TRUE(says(usage_sentence([] { strategy_by_name("mine.csv"); }), "--schedule mine.csv"));
 }
 
+TEST(Strategy, ByAnotherNameHasTheSameGridAndPlan) {
+  const model::Model model = model::parse_model("mlp:dim=4,depth=4");
+  const cluster::Cluster two = devices(2);
+  for (const auto& [other, own] : {std::pair("Interleaved1F1B", "interleaved"), std::pair("Schedule1F1B", "1f1b"), std::pair("naive", "layers"),
+                                   std::pair("Single", "single"), std::pair("FSDP", "zero-3")}) {
+    const Request alias{.model = model, .cluster = two, .strategy = other};
+    const Request named{.model = model, .cluster = two, .strategy = own};
+    EXPECT_EQ(grid_of(alias), grid_of(named)) << other;
+    EXPECT_EQ(compile(alias), compile(named)) << other;
+    EXPECT_EQ(describe(alias), own);
+  }
+}
+
+TEST(Refusal, OfChunksWithoutAPipelineSaysSo) {
+  EXPECT_TRUE(says(refused("ddp", "mlp:dim=4,depth=4", 2, {}, {.chunks = 2}), "--pp"));
+  EXPECT_TRUE(says(refused("single", "mlp:dim=4,depth=4", 1, {}, {.chunks = 2}), "--pp"));
+}
+
+TEST(Grid, OfAUsersOwnHasAReplicaForTheDevicesThatAreLeft) {
+  const model::Model model = model::parse_model("mlp:dim=4,depth=2");
+  const cluster::Cluster four = devices(4);
+  Request request{.model = model, .cluster = four, .strategy = "product"};
+  request.layout.grid = schedule::parse_csv("0F0,0B0\n1F0,1B0\n");
+  EXPECT_EQ(describe(request), "dp 2 × pp 2, a schedule of its own");
+}
+
 TEST(Refusal, NamesWhatAStrategyAndAFlagSayDifferently) {
   EXPECT_TRUE(says(refused("gpipe", "mlp:dim=4,depth=4", 2, {}, {.schedule = "1f1b"}), "--schedule asks for 1f1b"));
   EXPECT_TRUE(says(refused("layers", "mlp:dim=4,depth=4", 2, {}, {.schedule = "1f1b"}), "the schedule naive"));
