@@ -83,9 +83,9 @@ __global__ void add_bias_kernel(const float* x, const float* b, float* y, std::i
 }
 
 /// The sum over a block, or the largest, in a fixed order; every thread gets it.
-template <typename Real, typename Join>
+template <int Threads, typename Real, typename Join>
 __device__ Real over_block(Real value, Join join) {
-  __shared__ Real parts[threads / 32];
+  __shared__ Real parts[Threads / 32];
   for (int distance = 16; distance > 0; distance /= 2) {
     value = join(value, __shfl_xor_sync(0xffffffffU, value, distance));
   }
@@ -94,7 +94,7 @@ __device__ Real over_block(Real value, Join join) {
   }
   __syncthreads();
   value = parts[0];
-  for (int warp = 1; warp < threads / 32; ++warp) {
+  for (int warp = 1; warp < Threads / 32; ++warp) {
     value = join(value, parts[warp]);
   }
   __syncthreads();
@@ -111,19 +111,31 @@ struct Largest {
   __device__ float operator()(float a, float b) const { return fmaxf(a, b); }
 };
 
-__global__ void __launch_bounds__(threads) mean_squared_error_kernel(const float* y, const float* target, double* loss,
+template <int Threads>
+__global__ void __launch_bounds__(Threads) mean_squared_error_kernel(const float* y, const float* target, double* loss,
                                                                     float* dy, std::int64_t width, double elements) {
   allow_next();
   await_previous();
   const std::int64_t row = blockIdx.x * width;
   const auto scale = static_cast<float>(2 / elements);
   double sum = 0;
-  for (std::int64_t i = threadIdx.x; i < width; i += threads) {
-    const float difference = y[row + i] - target[row + i];
-    dy[row + i] = difference * scale;
+  const auto gradient = [&](float value, float wanted) {
+    const float difference = value - wanted;
     sum += static_cast<double>(difference) * static_cast<double>(difference);
+    return difference * scale;
+  };
+  if (width % 4 == 0) {
+    for (std::int64_t i = row / 4 + threadIdx.x; i < (row + width) / 4; i += Threads) {
+      const float4 v = load4(y, i);
+      const float4 t = load4(target, i);
+      store4(dy, i, {gradient(v.x, t.x), gradient(v.y, t.y), gradient(v.z, t.z), gradient(v.w, t.w)});
+    }
+  } else {
+    for (std::int64_t i = threadIdx.x; i < width; i += Threads) {
+      dy[row + i] = gradient(y[row + i], target[row + i]);
+    }
   }
-  sum = over_block(sum, Sum());
+  sum = over_block<Threads>(sum, Sum());
   if (threadIdx.x == 0) {
     loss[blockIdx.x] = sum / elements;
   }
@@ -139,14 +151,14 @@ __global__ void __launch_bounds__(threads) cross_entropy_kernel(const float* y, 
   for (std::int64_t c = threadIdx.x; c < classes; c += threads) {
     largest = fmaxf(largest, scores[c]);
   }
-  largest = over_block(largest, Largest());
+  largest = over_block<threads>(largest, Largest());
   double sum = 0;
   for (std::int64_t c = threadIdx.x; c < classes; c += threads) {
     const float power = expf(scores[c] - largest);
     gradient[c] = power;
     sum += static_cast<double>(power);
   }
-  sum = over_block(sum, Sum());
+  sum = over_block<threads>(sum, Sum());
   const auto scale = static_cast<float>(1 / (sum * rows));
   const std::int32_t label = labels[blockIdx.x];
   for (std::int64_t c = threadIdx.x; c < classes; c += threads) {
@@ -319,7 +331,10 @@ void add_bias(const float* x, const float* b, float* y, std::int64_t rows, std::
 
 void mean_squared_error(const float* y, const float* target, double* loss, float* dy, std::int64_t rows,
                         std::int64_t width, double elements, cudaStream_t stream) {
-  launch(mean_squared_error_kernel, {dim3(static_cast<unsigned>(rows)), dim3(threads)}, stream, y, target, loss, dy, width, elements);
+  constexpr int many = 1024;
+  const bool wide = width >= 4 * many;
+  launch(wide ? mean_squared_error_kernel<many> : mean_squared_error_kernel<threads>,
+         {dim3(static_cast<unsigned>(rows)), dim3(wide ? many : threads)}, stream, y, target, loss, dy, width, elements);
 }
 
 void cross_entropy(const float* y, const std::int32_t* labels, double* loss, float* dy, std::int64_t rows,

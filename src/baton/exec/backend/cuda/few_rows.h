@@ -27,10 +27,6 @@ struct FewRows {
   /// dW = keep · dW + factor · dyᵀ x, db (may be null) likewise with Σ dy; `keep` is 0 or 1.
   void backward_weight(const float* x, const float* dy, float* dw, float* db, float keep, float factor, bool early,
                        cudaStream_t stream) const;
-  /// Both at once, the weights being read once: dx = dy W with the weights as they were (with `mask`, zero where x ≤ 0), and
-  /// W += factor · dyᵀ x, b += factor · Σ dy.
-  void backward(const float* dy, float* weight, const float* x, float* b, float* dx, bool mask, float factor, bool early,
-                cudaStream_t stream) const;
 };
 
 }  // namespace baton::exec::cuda

@@ -7,266 +7,153 @@
 namespace baton::exec::cuda {
 namespace {
 
-// A block has a stripe of 64 inputs and lets the outputs go by, 64 at a time: the gradients of these, and the weights between
-// the two. Half of its warps sum up the gradient of the inputs, the other half changes the weights.
+// A block keeps the gradients of 128 outputs and lets the inputs go by, 64 at a time, with the weights where they are changed.
 constexpr int threads = 512;
-constexpr int stripe = 64;
-constexpr int outputs = 64;
-constexpr int stages = 5;
-constexpr int pitch = stripe + 8;  // of weights and of inputs: so that a warp's accesses fall into different banks
-constexpr int gradient_floats = tile_rows * outputs;
-constexpr int weight_floats = outputs * pitch;
-constexpr int stage_floats = gradient_floats + weight_floats;
-
-/// Where an element of a tile of gradients lies: chunks of four trade places by row, so that both rows and columns of it are
-/// read without conflicts.
-__device__ int turn(int row) { return (row & 3) << 1 | (row >> 2 & 1); }
-__device__ int swizzled(int row, int column) {
-  return row * outputs + ((column >> 2 ^ turn(row)) << 2 | (column & 3));
-}
+constexpr int outputs = 128;
+constexpr int inputs = 64;
+constexpr int stages = 3;
+// Pitches in floats, by which the accesses of a warp fall into different banks.
+constexpr int output_pitch = outputs + 8;
+constexpr int input_pitch = inputs + 8;
+constexpr int gradient_floats = tile_rows * output_pitch;
+constexpr int input_floats = tile_rows * input_pitch;
+constexpr int weight_floats = outputs * input_pitch;
+constexpr int stage_floats = input_floats + weight_floats;
 
 struct Arguments {
-  const float* dy;
-  float* weight;
   const float* x;
-  float* bias;
-  float* dx;
+  const float* dy;
+  float* dw;
+  float* db;
   int rows;
   int in;
   int out;
-  bool mask;
-  bool early;
   float keep;
   float factor;
+  bool early;
 };
 
-/// The gradient of the inputs, 64 × 64 over eight warps: a warp has 32 × 16.
-struct TensorInput {
-  float sums[2][2][4] = {};
+/// Sums of 128 outputs × 64 inputs on tensor cores: a warp has 32 × 16. The gradients stay in registers.
+struct TensorGradients {
+  std::uint32_t dy[8][2][4];
   int lane = static_cast<int>(threadIdx.x % 32);
   int row = static_cast<int>(threadIdx.x / 128) * 32;
   int column = static_cast<int>(threadIdx.x / 32 % 4) * 16;
-  std::uint32_t left[4];  // where a lane's row begins, in bytes, for each two of the first eight chunks
-  int right = lane % 4 * pitch + column + lane / 4;
 
-  __device__ TensorInput() {
+  __device__ explicit TensorGradients(const float* gradients) {
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      left[i] = static_cast<std::uint32_t>(swizzled(row + lane % 16, i * 8 + lane / 16 * 4)) * 4;
-    }
-  }
-
-  __device__ void add(const float* dy, const float* weight) {
-    const std::uint32_t dy_at = shared_address(dy);
-    const float* weight_at = weight + right;
+    for (int k = 0; k < 8; ++k) {
 #pragma unroll
-    for (int k = 0; k < outputs; k += 8) {
-      std::uint32_t a[2][4];
-      const std::uint32_t from = dy_at + left[k / 8 % 4] + k / 32 * 32 * 4;
-      load_matrices(a[0], from);
-      load_matrices(a[1], from + 16 * outputs * 4);
-#pragma unroll
-      for (int n = 0; n < 2; ++n) {
-        const std::uint32_t b0 = bits(weight_at[k * pitch + n * 8]);
-        const std::uint32_t b1 = bits(weight_at[(k + 4) * pitch + n * 8]);
-        multiply(sums[0][n], a[0], b0, b1);
-        multiply(sums[1][n], a[1], b0, b1);
+      for (int m = 0; m < 2; ++m) {
+        const float* at = gradients + (k * 8 + lane % 4) * output_pitch + row + m * 16 + lane / 4;
+        dy[k][m][0] = bits(at[0]);
+        dy[k][m][1] = bits(at[8]);
+        dy[k][m][2] = bits(at[4 * output_pitch]);
+        dy[k][m][3] = bits(at[4 * output_pitch + 8]);
       }
     }
   }
 
-  __device__ void store(float* tile) const {
+  /// Calls `write(row, column, two sums)` for the products with a tile of inputs.
+  template <typename Write>
+  __device__ void products(const float* x, const float*, Write write) const {
+    float sums[2][2][4] = {};
+    const float* from = x + lane % 4 * input_pitch + column + lane / 4;
+#pragma unroll
+    for (int k = 0; k < 8; ++k) {
+#pragma unroll
+      for (int n = 0; n < 2; ++n) {
+        const std::uint32_t b0 = bits(from[k * 8 * input_pitch + n * 8]);
+        const std::uint32_t b1 = bits(from[(k * 8 + 4) * input_pitch + n * 8]);
+        multiply(sums[0][n], dy[k][0], b0, b1);
+        multiply(sums[1][n], dy[k][1], b0, b1);
+      }
+    }
 #pragma unroll
     for (int m = 0; m < 2; ++m) {
 #pragma unroll
       for (int n = 0; n < 2; ++n) {
-        float* at = tile + (row + m * 16 + lane / 4) * pitch + column + n * 8 + lane % 4 * 2;
-        *reinterpret_cast<float2*>(at) = {sums[m][n][0], sums[m][n][1]};
-        *reinterpret_cast<float2*>(at + 8 * pitch) = {sums[m][n][2], sums[m][n][3]};
+        const int r = row + m * 16 + lane / 4;
+        const int c = column + n * 8 + lane % 4 * 2;
+        write(r, c, float2{sums[m][n][0], sums[m][n][1]});
+        write(r + 8, c, float2{sums[m][n][2], sums[m][n][3]});
       }
     }
   }
 };
 
-/// The same by fused multiply-adds: a thread has 8 rows, four apart, and two columns, eight apart.
-struct PlainInput {
-  float sums[8][2] = {};
+/// The same by fused multiply-adds: a thread has 4 outputs and 4 inputs.
+struct PlainGradients {
   int lane = static_cast<int>(threadIdx.x % 32);
-  int row = static_cast<int>(threadIdx.x / 128) * 32 + lane / 8;
-  int column = static_cast<int>(threadIdx.x / 32 % 4) * 16 + lane % 8;
+  int row = static_cast<int>(threadIdx.x / 64) * 16 + lane / 8 * 4;
+  int column = static_cast<int>(threadIdx.x / 32 % 2) * 32 + lane % 8 * 4;
 
-  __device__ void add(const float* dy, const float* weight) {
-#pragma unroll 2
-    for (int k = 0; k < outputs; k += 4) {
-      float w[4][2];
-#pragma unroll
-      for (int d = 0; d < 4; ++d) {
-        w[d][0] = weight[(k + d) * pitch + column];
-        w[d][1] = weight[(k + d) * pitch + column + 8];
-      }
-#pragma unroll
-      for (int i = 0; i < 8; ++i) {
-        const float4 a = *reinterpret_cast<const float4*>(dy + swizzled(row + 4 * i, k));
-#pragma unroll
-        for (int j = 0; j < 2; ++j) {
-          sums[i][j] += a.x * w[0][j];
-          sums[i][j] += a.y * w[1][j];
-          sums[i][j] += a.z * w[2][j];
-          sums[i][j] += a.w * w[3][j];
-        }
-      }
-    }
-  }
-
-  __device__ void store(float* tile) const {
-#pragma unroll
-    for (int i = 0; i < 8; ++i) {
-      tile[(row + 4 * i) * pitch + column] = sums[i][0];
-      tile[(row + 4 * i) * pitch + column + 8] = sums[i][1];
-    }
-  }
-};
-
-/// The gradient of the weights, 64 outputs × 64 inputs over `Warps`: a warp has 16 outputs. The stripe of inputs stays in
-/// registers.
-template <int Warps>
-struct TensorWeight {
-  static constexpr int columns = 64 * 4 / Warps;  // a warp's
-  static constexpr int tiles = columns / 8;
-  std::uint32_t x[8][tiles][2];
-  int lane = static_cast<int>(threadIdx.x % 32);
-  int warp = static_cast<int>(threadIdx.x / 32) % Warps;
-  int row = warp % 4 * 16;
-  int column = warp / 4 * columns;
-  int left[2][2];  // where a lane reads the gradients: by half of the outputs, by half of the eight rows
-
-  /// `inputs` is the stripe in shared memory.
-  __device__ explicit TensorWeight(const float* inputs) {
-#pragma unroll
-    for (int k = 0; k < 8; ++k) {
-#pragma unroll
-      for (int n = 0; n < tiles; ++n) {
-        const float* from = inputs + (k * 8 + lane % 4) * pitch + column + n * 8 + lane / 4;
-        x[k][n][0] = bits(from[0]);
-        x[k][n][1] = bits(from[4 * pitch]);
-      }
-    }
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      left[half][0] = swizzled(lane % 4, row + lane / 4 + half * 8);
-      left[half][1] = swizzled(lane % 4 + 4, row + lane / 4 + half * 8);
-    }
-  }
-
-  /// Calls `write(row, column, two sums)`.
-  template <typename Write>
-  __device__ void products(const float* dy, const float*, Write write) const {
-    float sums[tiles][4] = {};
-#pragma unroll
-    for (int k = 0; k < 8; ++k) {
-      const float* at = dy + k * 8 * outputs;
-      const std::uint32_t a[4] = {bits(at[left[0][0]]), bits(at[left[1][0]]), bits(at[left[0][1]]), bits(at[left[1][1]])};
-#pragma unroll
-      for (int n = 0; n < tiles; ++n) {
-        multiply(sums[n], a, x[k][n][0], x[k][n][1]);
-      }
-    }
-#pragma unroll
-    for (int n = 0; n < tiles; ++n) {
-      const int c = column + n * 8 + lane % 4 * 2;
-      write(row + lane / 4, c, float2{sums[n][0], sums[n][1]});
-      write(row + lane / 4 + 8, c, float2{sums[n][2], sums[n][3]});
-    }
-  }
-};
-
-/// The same by fused multiply-adds: a thread has four outputs, or two groups of them, and two inputs.
-template <int Warps>
-struct PlainWeight {
-  static constexpr int groups = 16 / Warps;
-  int lane = static_cast<int>(threadIdx.x % 32);
-  int row = static_cast<int>(threadIdx.x / 128) % (Warps / 4) * 16 * groups + lane / 8 * 4;
-  int column = static_cast<int>(threadIdx.x / 32 % 4) * 16 + lane % 8 * 2;
-
-  __device__ explicit PlainWeight(const float*) {}
+  __device__ explicit PlainGradients(const float*) {}
 
   template <typename Write>
-  __device__ void products(const float* dy, const float* inputs, Write write) const {
-    float sums[groups][4][2] = {};
-#pragma unroll 4
+  __device__ void products(const float* x, const float* gradients, Write write) const {
+    float sums[4][4] = {};
+#pragma unroll 8
     for (int b = 0; b < tile_rows; ++b) {
-      const float2 x = *reinterpret_cast<const float2*>(inputs + b * pitch + column);
-#pragma unroll
-      for (int g = 0; g < groups; ++g) {
-        const float4 d = *reinterpret_cast<const float4*>(dy + swizzled(b, row + g * 16));
-        sums[g][0][0] += d.x * x.x;
-        sums[g][0][1] += d.x * x.y;
-        sums[g][1][0] += d.y * x.x;
-        sums[g][1][1] += d.y * x.y;
-        sums[g][2][0] += d.z * x.x;
-        sums[g][2][1] += d.z * x.y;
-        sums[g][3][0] += d.w * x.x;
-        sums[g][3][1] += d.w * x.y;
-      }
-    }
-#pragma unroll
-    for (int g = 0; g < groups; ++g) {
+      const float4 left = *reinterpret_cast<const float4*>(gradients + b * output_pitch + row);
+      const float4 right = *reinterpret_cast<const float4*>(x + b * input_pitch + column);
+      const float a[4] = {left.x, left.y, left.z, left.w};
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        write(row + g * 16 + i, column, float2{sums[g][i][0], sums[g][i][1]});
+        sums[i][0] += a[i] * right.x;
+        sums[i][1] += a[i] * right.y;
+        sums[i][2] += a[i] * right.z;
+        sums[i][3] += a[i] * right.w;
       }
+    }
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      write(row + i, column, float2{sums[i][0], sums[i][1]});
+      write(row + i, column + 2, float2{sums[i][2], sums[i][3]});
     }
   }
 };
 
-template <bool Tf32, int Warps>
-struct Parts {
-  using Input = TensorInput;
-  using Weight = TensorWeight<Warps>;
+template <bool Tf32>
+struct GradientsOf {
+  using Type = TensorGradients;
 };
-template <int Warps>
-struct Parts<false, Warps> {
-  using Input = PlainInput;
-  using Weight = PlainWeight<Warps>;
+template <>
+struct GradientsOf<false> {
+  using Type = PlainGradients;
 };
 
-/// With `Input` the blocks of a cluster share a stripe's outputs and add up the gradient of its inputs.
-template <bool Tf32, bool Input>
-__global__ void __launch_bounds__(threads, 1) backward_kernel(const Arguments args) {
+template <bool Tf32>
+__global__ void __launch_bounds__(threads, 1) weight_kernel(const Arguments args) {
 #if __CUDA_ARCH__ >= 900
-  constexpr int weight_warps = Input ? 8 : 16;
-  using Part = Parts<Tf32, weight_warps>;
   extern __shared__ float4 memory[];
-  float* inputs = reinterpret_cast<float*>(memory);
-  float* tiles = inputs + tile_rows * pitch;
-  const int first_column = static_cast<int>(blockIdx.y) * stripe;
-  const Portion portion((args.out + outputs - 1) / outputs, static_cast<int>(blockIdx.x), static_cast<int>(gridDim.x));
+  float* gradients = reinterpret_cast<float*>(memory);
+  float* tiles = gradients + gradient_floats;
+  const int first_row = static_cast<int>(blockIdx.y) * outputs;
+  const Portion portion((args.in + inputs - 1) / inputs, static_cast<int>(blockIdx.x), static_cast<int>(gridDim.x));
   const int count = portion.count();
+  const bool keeps = args.keep != 0;
 
-  const bool needs_weight = Input || args.keep != 0;
-  using WeightCopy = TileCopy<outputs, stripe, threads>;
+  using InputCopy = TileCopy<tile_rows, inputs, threads>;
+  using WeightCopy = TileCopy<outputs, inputs, threads>;
   using GradientCopy = TileCopy<tile_rows, outputs, threads>;
-  using InputCopy = TileCopy<tile_rows, stripe, threads>;
-  const WeightCopy weight_copy(args.weight, args.out, args.in);
-  const GradientCopy gradient_copy(args.dy, args.rows, args.out);
+  const InputCopy input_copy(args.x, args.rows, args.in);
+  const WeightCopy weight_copy(args.dw, args.out, args.in);
+  const std::uint32_t input_to = shared_address(tiles) + (input_copy.row * input_pitch + input_copy.column) * 4;
   const std::uint32_t weight_to =
-      shared_address(tiles) + (gradient_floats + weight_copy.row * pitch + weight_copy.column) * 4;
-  // Passes are a multiple of eight rows apart, so that a chunk's place in its row is the same in all.
-  static_assert(GradientCopy::pass_rows % 8 == 0);
-  const std::uint32_t gradient_to = shared_address(tiles) + swizzled(gradient_copy.row, gradient_copy.column) * 4;
-  const auto first_row = [&](int i) { return (portion.first + i) * outputs; };
+      shared_address(tiles) + (input_floats + weight_copy.row * input_pitch + weight_copy.column) * 4;
+  const auto load_input = [&](int i, int stage) {
+    input_copy.load(0, (portion.first + i) * inputs, [&](int pass) {
+      return input_to + static_cast<std::uint32_t>((stage * stage_floats + pass * InputCopy::pass_rows * input_pitch) * 4);
+    });
+  };
   const auto load_weight = [&](int i, int stage) {
-    if (needs_weight) {
-      weight_copy.load(first_row(i), first_column, [&](int pass) {
-        return weight_to + static_cast<std::uint32_t>((stage * stage_floats + pass * WeightCopy::pass_rows * pitch) * 4);
+    if (keeps) {
+      weight_copy.load(first_row, (portion.first + i) * inputs, [&](int pass) {
+        return weight_to +
+               static_cast<std::uint32_t>((stage * stage_floats + pass * WeightCopy::pass_rows * input_pitch) * 4);
       });
     }
-  };
-  const auto load_gradient = [&](int i, int stage) {
-    gradient_copy.load(0, first_row(i), [&](int pass) {
-      return gradient_to +
-             static_cast<std::uint32_t>((stage * stage_floats + pass * GradientCopy::pass_rows * outputs) * 4);
-    });
   };
 
   allow_next();
@@ -275,10 +162,11 @@ __global__ void __launch_bounds__(threads, 1) backward_kernel(const Arguments ar
   }
   await_previous();
   {
-    const InputCopy input_copy(args.x, args.rows, args.in);
-    input_copy.load(0, first_column, [&](int pass) {
-      return shared_address(inputs) +
-             static_cast<std::uint32_t>(((input_copy.row + pass * InputCopy::pass_rows) * pitch + input_copy.column) * 4);
+    const GradientCopy gradient_copy(args.dy, args.rows, args.out);
+    gradient_copy.load(0, first_row, [&](int pass) {
+      return shared_address(gradients) +
+             static_cast<std::uint32_t>(((gradient_copy.row + pass * GradientCopy::pass_rows) * output_pitch +
+                                         gradient_copy.column) * 4);
     });
   }
   for (int i = 0; i < stages - 1; ++i) {
@@ -286,16 +174,23 @@ __global__ void __launch_bounds__(threads, 1) backward_kernel(const Arguments ar
       if (!args.early) {
         load_weight(i, i);
       }
-      load_gradient(i, i);
+      load_input(i, i);
     }
     commit();
   }
   wait_all_but<stages - 2>();
   __syncthreads();
+  const typename GradientsOf<Tf32>::Type sums(gradients);
+  if (args.db != nullptr && blockIdx.x == 0 && threadIdx.x < outputs &&
+      first_row + static_cast<int>(threadIdx.x) < args.out) {
+    float sum = 0;
+    for (int b = 0; b < tile_rows; ++b) {
+      sum += gradients[b * output_pitch + threadIdx.x];
+    }
+    float* bias = args.db + first_row + threadIdx.x;
+    *bias = (keeps ? *bias : 0.0F) + args.factor * sum;
+  }
 
-  const bool of_input = Input && threadIdx.x < threads / 2;
-  typename Part::Input input;
-  const typename Part::Weight weight(inputs);
   int stage = 0;
   for (int i = 0; i < count; ++i) {
     wait_all_but<stages - 2>();
@@ -303,91 +198,42 @@ __global__ void __launch_bounds__(threads, 1) backward_kernel(const Arguments ar
     if (i + stages - 1 < count) {
       const int next = stage == 0 ? stages - 1 : stage - 1;
       load_weight(i + stages - 1, next);
-      load_gradient(i + stages - 1, next);
+      load_input(i + stages - 1, next);
     }
     commit();
-    const float* gradients = tiles + stage * stage_floats;
-    const float* weights = gradients + gradient_floats;
+    const float* x = tiles + stage * stage_floats;
+    const float* old = x + input_floats;
     stage = stage + 1 == stages ? 0 : stage + 1;
-    if (of_input) {
-      input.add(gradients, weights);
-      continue;
-    }
-    if (args.bias != nullptr && blockIdx.y == 0 && threadIdx.x >= threads - outputs) {
-      const int column = static_cast<int>(threadIdx.x) - (threads - outputs);
-      const int at = first_row(i) + column;
-      if (at < args.out) {
-        float sum = 0;
-#pragma unroll 8
-        for (int b = 0; b < tile_rows; ++b) {
-          sum += gradients[swizzled(b, column)];
-        }
-        args.bias[at] = (args.keep != 0 ? args.bias[at] : 0.0F) + args.factor * sum;
-      }
-    }
-    const bool whole = first_row(i) + outputs <= args.out && first_column + stripe <= args.in;
-    float* corner = args.weight + static_cast<std::int64_t>(first_row(i)) * args.in + first_column;
-    weight.products(gradients, inputs, [&](int row, int column, float2 sum) {
-      if (!whole && (first_row(i) + row >= args.out || first_column + column >= args.in)) {
+    const int first_column = (portion.first + i) * inputs;
+    const bool whole = first_row + outputs <= args.out && first_column + inputs <= args.in;
+    float* corner = args.dw + static_cast<std::int64_t>(first_row) * args.in + first_column;
+    sums.products(x, gradients, [&](int row, int column, float2 sum) {
+      if (!whole && (first_row + row >= args.out || first_column + column >= args.in)) {
         return;
       }
       float2 result{args.factor * sum.x, args.factor * sum.y};
-      if (args.keep != 0) {
-        const float2 old = *reinterpret_cast<const float2*>(weights + row * pitch + column);
-        result = {old.x + result.x, old.y + result.y};
+      if (keeps) {
+        const float2 before = *reinterpret_cast<const float2*>(old + row * input_pitch + column);
+        result = {before.x + result.x, before.y + result.y};
       }
       *reinterpret_cast<float2*>(corner + static_cast<std::int64_t>(row) * args.in + column) = result;
     });
   }
-  wait_all_but<0>();
-  if constexpr (Input) {
-    __syncthreads();
-    if (of_input) {
-      input.store(tiles);
-    }
-    reduce_in_cluster<stripe, pitch, threads>(tiles, [&](int row, int column, float4 sum) {
-      const int c = first_column + column;
-      if (row >= args.rows || c >= args.in) {
-        return;
-      }
-      if (args.mask) {
-        const float4 x = *reinterpret_cast<const float4*>(inputs + row * pitch + column);
-        sum = {x.x > 0 ? sum.x : 0, x.y > 0 ? sum.y : 0, x.z > 0 ? sum.z : 0, x.w > 0 ? sum.w : 0};
-      }
-      *reinterpret_cast<float4*>(args.dx + static_cast<std::int64_t>(row) * args.in + c) = sum;
-    });
-  }
 #endif
-}
-
-void launch_backward(const Arguments& args, bool tf32, bool input, int multiprocessors, cudaStream_t stream) {
-  const int stripes = (args.in + stripe - 1) / stripe;
-  const int steps = (args.out + outputs - 1) / outputs;
-  constexpr int most_blocks = 8;  // of a cluster
-  const int splits = std::clamp(multiprocessors / stripes, 1, std::min(input ? most_blocks : steps, steps));
-  const int each = (steps + splits - 1) / splits;
-  const int bytes = 4 * (tile_rows * pitch + std::max(std::min(stages, each) * stage_floats, tile_rows * pitch));
-  const LaunchShape shape{dim3(static_cast<unsigned>(splits), static_cast<unsigned>(stripes)), dim3(threads), bytes,
-                          input ? splits : 1};
-  const auto run = [&](auto kernel) { launch(kernel, shape, stream, args); };
-  if (tf32) {
-    input ? run(backward_kernel<true, true>) : run(backward_kernel<true, false>);
-  } else {
-    input ? run(backward_kernel<false, true>) : run(backward_kernel<false, false>);
-  }
 }
 
 }  // namespace
 
 void FewRows::backward_weight(const float* x, const float* dy, float* dw, float* db, float keep, float factor, bool early,
                               cudaStream_t stream) const {
-  launch_backward({dy, dw, x, db, nullptr, rows, in, out, false, early, keep, factor}, tf32, false, multiprocessors,
-                  stream);
-}
-
-void FewRows::backward(const float* dy, float* weight, const float* x, float* b, float* dx, bool mask, float factor,
-                       bool early, cudaStream_t stream) const {
-  launch_backward({dy, weight, x, b, dx, rows, in, out, mask, early, 1, factor}, tf32, true, multiprocessors, stream);
+  const Arguments args{x, dy, dw, db, rows, in, out, keep, factor, early};
+  const int stripes = (out + outputs - 1) / outputs;
+  const int tiles = (in + inputs - 1) / inputs;
+  const int splits = std::clamp(multiprocessors / stripes, 1, tiles);
+  const int each = (tiles + splits - 1) / splits;
+  const LaunchShape shape{dim3(static_cast<unsigned>(splits), static_cast<unsigned>(stripes)), dim3(threads),
+                          4 * (gradient_floats + std::min(stages, each) * stage_floats)};
+  launch(tf32 ? weight_kernel<true> : weight_kernel<false>, shape, stream, args);
 }
 
 }  // namespace baton::exec::cuda

@@ -37,9 +37,14 @@ FewRows few_rows(const Layer& layer, bool tf32, int multiprocessors) {
   return {static_cast<int>(layer.rows), static_cast<int>(layer.in), static_cast<int>(layer.out), tf32, multiprocessors};
 }
 
-bool is_few_rows(const Layer& layer, int capability) {
+/// Whether a kernel of ours does a layer's product, and not the library. Measured on an H200 (docs/performance.md), ours is the
+/// faster one for weights that a cache holds, and for the gradient of the weights always.
+template <LinearOp AnyOp>
+bool is_few_rows(const Layer& layer, const AnyOp&, int capability) {
   constexpr std::int64_t most = 1 << 30;
-  return layer.in < most && layer.out < most && layer.rows < most && few_rows(layer, false, 1).fits(capability);
+  constexpr std::int64_t large = 1 << 23;  // weights
+  return layer.in < most && layer.out < most && layer.rows < most && few_rows(layer, false, 1).fits(capability) &&
+         (std::same_as<AnyOp, op::LinearBackwardWeight> || layer.in * layer.out < large);
 }
 
 struct PrepareOp {
@@ -59,7 +64,7 @@ struct PrepareOp {
   Launch operator()(const op::Linear& o) const {
     const Layer layer = layer_of(plan.buffers(), task, o);
     const float* bias = o.partial ? nullptr : in(at, 2);
-    if (is_few_rows(layer, around.capability)) {
+    if (is_few_rows(layer, o, around.capability)) {
       const FewRows kernel = few_rows(layer, o.tf32, around.place.multiprocessors());
       return [=, x = in(at, 0), w = in(at, 1), y = out(at, 0), relu = o.relu, early = around.early](cudaStream_t stream) {
         kernel.forward(x, w, bias, y, relu, early, stream);
@@ -74,7 +79,7 @@ struct PrepareOp {
     const Layer layer = layer_of(plan.buffers(), task, o);
     const float* mask = o.mask ? in(at, 2) : nullptr;
     float* dx = out(at, 0);
-    if (is_few_rows(layer, around.capability)) {
+    if (is_few_rows(layer, o, around.capability)) {
       const FewRows kernel = few_rows(layer, o.tf32, around.place.multiprocessors());
       return [=, dy = in(at, 0), w = in(at, 1), early = around.early](cudaStream_t stream) {
         kernel.backward_input(dy, w, mask, dx, early, stream);
@@ -97,7 +102,7 @@ struct PrepareOp {
     const float* dy = in(at, 1);
     float* dw = out(at, 0);
     float* db = o.partial ? nullptr : out(at, 1);
-    if (is_few_rows(layer, around.capability)) {
+    if (is_few_rows(layer, o, around.capability)) {
       const FewRows kernel = few_rows(layer, o.tf32, around.place.multiprocessors());
       return [=, early = around.early](cudaStream_t stream) {
         kernel.backward_weight(x, dy, dw, db, keep, factor, early, stream);
@@ -240,7 +245,7 @@ Bytes launch_workspace(std::span<const plan::Buffer> buffers, const Task& task, 
   return std::visit(
       [&]<typename AnyOp>(const AnyOp& o) {
         if constexpr (LinearOp<AnyOp>) {
-          if (is_few_rows(layer_of(buffers, task, o), capability)) {
+          if (is_few_rows(layer_of(buffers, task, o), o, capability)) {
             return Bytes(0);
           }
         }
