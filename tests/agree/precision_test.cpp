@@ -47,7 +47,7 @@ std::vector<Way> ways() {
   std::vector<Way> list;
   for (const Precision precision : {Precision::bf16, Precision::fp16}) {
     for (const strategy::Strategy& strategy : strategy::strategies()) {
-      for (const std::string& backend : backends_in_16_bits()) {
+      for (const std::string& backend : exec::backend_names()) {
         list.push_back({precision, strategy.name, backend});
       }
     }
@@ -77,6 +77,27 @@ TEST_P(MixedPrecision, TenStepsStayNearThoseOfFloat32) {
     one.layout.micro_batches = pieces;
     EXPECT_TRUE(close(expected, train(one), tolerance(precision)))
         << to_text(one) << ", " << pieces << " micro-batches";
+  }
+}
+
+/// Operands lose the bits below the tenth, a product up to 2⁻⁹ of itself; weights and sums stay float32.
+TEST(Tf32, TenStepsStayNearThoseOfFloat32) {
+  if (std::ranges::find(exec::backend_names(), "cuda") == exec::backend_names().end()) {
+    GTEST_SKIP() << "there is no NVIDIA GPU here";
+  }
+  for (const std::string model : {"mlp:9-130-70-65-20-33-3", "mlp:dim=64,depth=6", "mlp:dim=512,depth=3"}) {
+    Case one = mixed(Precision::fp32, "single", "reference", 1);
+    one.model = model;
+    const Outcome expected = train(one);
+    for (const std::string strategy : {"single", "ddp", "layers"}) {
+      one.backend = "cuda";
+      one.strategy = strategy;
+      one.devices = strategy == "single" ? 1 : 2;
+      one.step.tf32 = true;
+      EXPECT_TRUE(close(expected, train(one), {.loss = 0x1p-9, .typical = 8 * 0x1p-9, .worst = 60 * 0x1p-9})) << to_text(one);
+      one.backend = "reference";
+      one.step.tf32 = false;
+    }
   }
 }
 
@@ -152,7 +173,7 @@ TEST(MixedPrecision, ProductsOfStrategiesAgreeWithFloat32Too) {
                                                      {2, 2, 1, 1, "zb-v", 4, none},
                                                      {1, 2, 3, 0, "zb-h1", 4, none}}) {
     for (const Precision precision : {Precision::bf16, Precision::fp16}) {
-      for (const std::string& backend : backends_in_16_bits()) {
+      for (const std::string& backend : exec::backend_names()) {
         Case one = mixed(precision, "product", backend,
                          static_cast<std::size_t>(product.dp * product.pp * product.tp));
         one.layout.dp = product.dp;
@@ -179,7 +200,7 @@ exec::Rounding rounded(const exec::RunResult& result, std::optional<plan::Role> 
 
 class Counting : public testing::TestWithParam<std::string> {};
 
-INSTANTIATE_TEST_SUITE_P(Backend, Counting, testing::ValuesIn(backends_in_16_bits()),
+INSTANTIATE_TEST_SUITE_P(Backend, Counting, testing::ValuesIn(backends_that_count()),
                          [](const auto& one) { return one.param; });
 
 Case deep(std::string backend) {
@@ -311,7 +332,7 @@ std::vector<double> kept(Training& training) {
 
 class Scaler : public testing::TestWithParam<std::string> {};
 
-INSTANTIATE_TEST_SUITE_P(Backend, Scaler, testing::ValuesIn(backends_in_16_bits()),
+INSTANTIATE_TEST_SUITE_P(Backend, Scaler, testing::ValuesIn(exec::backend_names()),
                          [](const auto& one) { return one.param; });
 
 Case scaled(std::string strategy, std::string backend, std::size_t devices, LossScale scale,

@@ -16,7 +16,7 @@
 
 namespace baton::test {
 
-std::vector<std::string> backends_in_16_bits() {
+std::vector<std::string> backends_that_count() {
   std::vector<std::string> names = exec::backend_names();
   std::erase(names, "cuda");
   return names;

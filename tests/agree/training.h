@@ -20,8 +20,8 @@
 /// What the agreement tests share: a case as a value, a run of it, and two ways of comparing what runs leave.
 namespace baton::test {
 
-/// The backends here that compute in 16 bits; the cuda backend computes in float32 and tf32.
-std::vector<std::string> backends_in_16_bits();
+/// The backends here that count what rounding does to values of 16 bits.
+std::vector<std::string> backends_that_count();
 
 /// One way of training one model.
 struct Case {

@@ -73,7 +73,8 @@ cluster::Cluster imagine(const JobWords& words, std::optional<Bytes> memory, std
 
 /// What is run in one piece on machines that are not here: all that can be.
 strategy::Target imagined_target() {
-  return {.linear_with_relu = true, .linear_with_mask = true, .linear_with_sgd = true, .all_reduce_with_sgd = true};
+  return {.linear_with_relu = true, .linear_with_mask = true, .linear_with_sgd = true, .narrow_linear_with_sgd = true,
+          .all_reduce_with_sgd = true};
 }
 
 cluster::Cluster make_cluster(const JobWords& words, const cluster::Machine& machine) {

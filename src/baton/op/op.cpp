@@ -109,7 +109,7 @@ struct Law {
 };
 
 /// One floating type throughout, but where the law itself fixes a type: those of labels, losses and a scaler's state, and all
-/// of a cast, a check and an adjustment.
+/// of a cast, a check and an adjustment. A step of float32 weights may come from 16-bit operands.
 bool one_type(const Op& op, std::span<const Operand> reads, std::span<const Operand> writes) {
   if (std::holds_alternative<CheckFinite>(op) || std::holds_alternative<AdjustScale>(op)) {
     return true;
@@ -119,6 +119,12 @@ bool one_type(const Op& op, std::span<const Operand> reads, std::span<const Oper
   }
   if (std::holds_alternative<Cast>(op)) {
     return true;
+  }
+  if (const auto* weight = std::get_if<LinearBackwardWeight>(&op);
+      weight != nullptr && weight->sgd_rate > 0 && is_narrow(reads[0].dtype) && writes[0].dtype == DType::f32) {
+    const auto wide = [](const Operand& operand) { return operand.dtype == DType::f32; };
+    return reads[1].dtype == reads[0].dtype && std::all_of(reads.begin() + 2, reads.end(), wide) &&
+           std::all_of(writes.begin(), writes.end(), wide);
   }
   const bool labels = std::holds_alternative<CrossEntropy>(op);
   const bool loss = labels || std::holds_alternative<MeanSquaredError>(op);

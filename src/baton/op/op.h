@@ -35,7 +35,8 @@ struct LinearBackwardInput {
 };
 
 /// dW = dyᵀ x, db = Σ dy. Reads x, dy; writes dW, db. With `accumulate` it adds to them (and so reads them).
-/// With `sgd_rate` above zero it reads and writes W and b instead: W −= rate · dW, and no gradient is kept. With `partial`
+/// With `sgd_rate` above zero it reads and writes W and b instead: W −= rate · dW, and no gradient is kept; x and dy may then have
+/// 16 bits where W and b have 32. With `partial`
 /// there is no b and no db.
 struct LinearBackwardWeight {
   bool accumulate = false;

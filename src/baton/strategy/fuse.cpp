@@ -84,17 +84,19 @@ void fuse_mask(Draft& draft) {
   erase_marked(draft, gone);
 }
 
-/// The plain SGD step that an update does, on gradients as they are; null for any other.
-const op::Sgd* plain_sgd(const Draft& draft, const Task& task) {
+/// The plain SGD step that an update does, on gradients as they are; null for any other. `narrow`: they may have 16 bits where
+/// the parameters have 32.
+const op::Sgd* plain_sgd(const Draft& draft, const Task& task, bool narrow = false) {
   const auto* update = std::get_if<plan::Update>(&task.action);
-  const bool plain = update != nullptr && !update->scaled && draft[task.reads[0]].dtype == draft[task.writes[0]].dtype;
+  const bool plain = update != nullptr && !update->scaled &&
+                     (narrow || draft[task.reads[0]].dtype == draft[task.writes[0]].dtype);
   const auto* sgd = plain ? std::get_if<op::Sgd>(&update->optimizer) : nullptr;
   return sgd != nullptr && sgd->momentum == 0 && sgd->weight_decay == 0 && sgd->rate > 0 ? sgd : nullptr;
 }
 
 /// linear_backward_weight → sgd becomes linear_backward_weight with a rate, where nothing else wants the gradient
 /// and nothing reads the weights between the two.
-void fuse_sgd(Draft& draft) {
+void fuse_sgd(Draft& draft, bool narrow) {
   const Uses uses(draft);
   std::vector<bool> gone(draft.tasks.size(), false);
   for (std::size_t i = 0; i < draft.tasks.size(); ++i) {
@@ -109,7 +111,7 @@ void fuse_sgd(Draft& draft) {
       continue;
     }
     const Task& update_task = draft.tasks[*reader];
-    const op::Sgd* sgd = plain_sgd(draft, update_task);
+    const op::Sgd* sgd = plain_sgd(draft, update_task, narrow);
     if (sgd == nullptr || update_task.writes.size() != 2 || update_task.reads[0] != task.writes[0]) {
       continue;
     }
@@ -243,7 +245,7 @@ plan::Draft fuse(plan::Draft draft, const Target& target) {
     fuse_mask(draft);
   }
   if (target.linear_with_sgd) {
-    fuse_sgd(draft);
+    fuse_sgd(draft, target.narrow_linear_with_sgd);
   }
   if (target.all_reduce_with_sgd) {
     fuse_all_reduce(draft);

@@ -103,6 +103,7 @@ struct Target {
   bool linear_with_relu = false;  // Linear and the ReLU after it
   bool linear_with_mask = false;  // the input gradient of a Linear and the backward of the ReLU before it
   bool linear_with_sgd = false;   // the weight gradient and the plain SGD step that follows
+  bool narrow_linear_with_sgd = false;  // the same where what is multiplied has 16 bits and the weights have 32
   bool all_reduce_with_sgd = false;  // the sum of gradients and the plain SGD step that follows
   bool tiled_weights = false;
   /// Scratch that a task needs on a device of so many cores; none where this is empty.

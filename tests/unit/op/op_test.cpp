@@ -104,6 +104,18 @@ TEST(Op, ACastKeepsTheShapeAndChangesTheFloatingType) {
   EXPECT_TRUE(judged({Cast{}, {x}, {}}).has_value());
 }
 
+TEST(Op, AStepOfFloat32WeightsMayComeFrom16BitOperands) {
+  const Operand narrow_x{{5, 3}, bf16};
+  const Operand narrow_dy{{5, 4}, bf16};
+  const Operand w{{4, 3}};
+  const Operand b{{4}};
+  const Op step = LinearBackwardWeight{.sgd_rate = 0.1};
+  EXPECT_FALSE(judged({step, {narrow_x, narrow_dy, w, b}, {w, b}}).has_value());
+  EXPECT_TRUE(judged({step, {narrow_x, {{5, 4}, f16}, w, b}, {w, b}}).has_value()) << "one type is multiplied";
+  EXPECT_TRUE(judged({step, {narrow_x, narrow_dy, w, {{4}, bf16}}, {w, {{4}, bf16}}}).has_value());
+  EXPECT_TRUE(judged({LinearBackwardWeight{}, {narrow_x, narrow_dy}, {w, b}}).has_value()) << "a gradient is kept as it was made";
+}
+
 TEST(Op, ACheckReadsFloatingTensorsAndWritesOneFloat) {
   EXPECT_TRUE(judged({CheckFinite{}, {x}, {}}).has_value());
   EXPECT_TRUE(judged({CheckFinite{}, {x}, {flag, flag}}).has_value());

@@ -339,6 +339,29 @@ bool fuses_sgd(const Draft& draft) {
   return rated > 0;
 }
 
+TEST(Fuse, JoinsA16BitGradientWithItsStepOnlyForATargetThatDoesSo) {
+  const Draft before = cast_parameters(narrow_values(add_updates(replicas(1), op::Sgd{.rate = 0.5}), DType::bf16), DType::bf16);
+  EXPECT_FALSE(places(fuse(before, all).tasks, "sgd").empty());
+  Target mixed = all;
+  mixed.narrow_linear_with_sgd = true;
+  const Draft after = fuse(before, mixed);
+  EXPECT_TRUE(places(after.tasks, "sgd").empty());
+  for (const std::size_t i : places(after.tasks, "linear_backward_weight")) {
+    EXPECT_EQ(after[after.tasks[i].reads[0]].dtype, DType::bf16);
+    EXPECT_EQ(after[after.tasks[i].writes[0]].dtype, DType::f32);
+  }
+}
+
+TEST(Fuse, UsesTf32InEveryProductAndNothingElse) {
+  const Draft before = add_updates(replicas(1), op::Sgd{});
+  const Draft after = use_tf32(before);
+  ASSERT_EQ(after.tasks.size(), before.tasks.size());
+  for (std::size_t i = 0; i < after.tasks.size(); ++i) {
+    const std::string_view verb = plan::verb(after.tasks[i]);
+    EXPECT_EQ(after.tasks[i] == before.tasks[i], !verb.starts_with("linear")) << verb;
+  }
+}
+
 TEST(Fuse, JoinsNothingForATargetThatJoinsNothing) {
   const Draft before = add_updates(replicas(1), op::Sgd{});
   const Draft after = fuse(before, Target{});

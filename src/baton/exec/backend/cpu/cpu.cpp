@@ -338,6 +338,11 @@ class CpuBackend final : public HostBackend {
         }
       }
     }
+    const auto* compute = std::get_if<plan::Compute>(&task.action);
+    if (compute != nullptr && std::holds_alternative<op::LinearBackwardWeight>(compute->op) &&
+        plan[task.reads[0]].dtype != plan[task.writes[0]].dtype) {
+      return false;
+    }
     // Weights of 16 bits would lose most steps to rounding: an update writes float32.
     return !std::holds_alternative<plan::Update>(task.action) || !is_narrow(plan[task.writes[0]].dtype);
   }

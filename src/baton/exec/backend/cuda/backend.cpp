@@ -48,12 +48,14 @@ class CudaBackend final : public Backend {
     return {.linear_with_relu = true,
             .linear_with_mask = true,
             .linear_with_sgd = true,
+            .narrow_linear_with_sgd = true,
             .all_reduce_with_sgd = true,
             .workspace = [capability = capability_](std::span<const plan::Buffer> buffers, const plan::Task& task,
                                                     std::size_t) {
               return cuda::launch_workspace(buffers, task, capability);
             }};
   }
+  bool is_native(DType type) const override { return type != DType::f64; }
   bool has_kernel(const plan::Plan& plan, const plan::Task& task) const override { return cuda::has_launch(plan, task); }
   std::unique_ptr<Engine> open(Assignment assignment) const override {
     return cuda::make_engine(std::move(assignment), capability_);

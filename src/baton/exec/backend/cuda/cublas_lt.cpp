@@ -82,8 +82,8 @@ void require_lt(cublasStatus_t status, std::string_view what) {
 }
 
 cudaDataType_t type_of(DType type) {
-  check(type == DType::f32, "a product of {}", to_text(type));
-  return CUDA_R_32F;
+  check(type == DType::f32 || is_narrow(type), "a product of {}", to_text(type));
+  return type == DType::bf16 ? CUDA_R_16BF : type == DType::f16 ? CUDA_R_16F : CUDA_R_32F;
 }
 
 /// What describes a product to the library.
@@ -97,8 +97,10 @@ class Description {
     const cublasOperation_t turn_b = shape.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
     set(CUBLASLT_MATMUL_DESC_TRANSA, turn_a);
     set(CUBLASLT_MATMUL_DESC_TRANSB, turn_b);
-    const auto target = static_cast<std::int32_t>(multiprocessors);
-    set(CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, target);
+    if (multiprocessors > 0) {
+      const auto target = static_cast<std::int32_t>(multiprocessors);
+      set(CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, target);
+    }
     if (shape.bias) {
       const cublasLtEpilogue_t epilogue = shape.relu ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_BIAS;
       set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
@@ -286,7 +288,8 @@ BlasLt::~BlasLt() { library().destroy(static_cast<cublasLtHandle_t>(handle_)); }
 std::unique_ptr<Product> BlasLt::prepare(const ProductShape& shape, const ProductOperands& operands, void* workspace,
                                          std::int64_t workspace_bytes, cudaStream_t stream) {
   auto* handle = static_cast<cublasLtHandle_t>(handle_);
-  auto product = std::make_unique<LtProduct>(handle, shape, operands, place_.multiprocessors(), workspace, workspace_bytes);
+  auto product = std::make_unique<LtProduct>(handle, shape, operands, place_.whole() ? 0 : place_.multiprocessors(), workspace,
+                                             workspace_bytes);
   const Key key{shape, place_.ordinal(), place_.multiprocessors(), workspace_bytes};
   const std::lock_guard lock(choices_mutex);
   auto found = choices().find(key);

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "baton/exec/backend/cuda/element.cuh"
 #include "baton/exec/backend/cuda/kernels.h"
 #include "baton/exec/backend/cuda/programmatic.cuh"
 
@@ -7,79 +8,110 @@ namespace baton::exec::cuda {
 namespace {
 
 constexpr int threads = 256;
+constexpr int many_threads = 1024;
 constexpr int most_blocks = 2048;
-constexpr int most_tensors = 64;
 
 unsigned blocks_for(std::int64_t items) {
   return static_cast<unsigned>(std::clamp<std::int64_t>((items + threads - 1) / threads, 1, most_blocks));
 }
 
-
-/// Calls `each(i)` for the elements, four at a time where `vector` allows.
-template <typename Four, typename One>
-__device__ void over(std::int64_t count, Four four, One one) {
+/// Calls `work(i)` for the packs of `Element`s, and then `one(i)` for the elements behind the last whole pack.
+template <int Size, typename Work, typename One>
+__device__ void over(std::int64_t count, Work work, One one) {
   const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
   const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  for (std::int64_t i = first; i < count / 4; i += stride) {
-    four(i);
+  for (std::int64_t i = first; i < count / Size; i += stride) {
+    work(i);
   }
-  for (std::int64_t i = count / 4 * 4 + first; i < count; i += stride) {
+  for (std::int64_t i = count / Size * Size + first; i < count; i += stride) {
     one(i);
   }
 }
 
-__device__ float4 load4(const float* p, std::int64_t i) { return reinterpret_cast<const float4*>(p)[i]; }
-__device__ void store4(float* p, std::int64_t i, float4 v) { reinterpret_cast<float4*>(p)[i] = v; }
-
-__device__ float positive(float x) { return x < 0 ? 0 : x; }
-__device__ float passed(float dy, float y) { return y > 0 ? dy : 0; }
-
-__global__ void relu_kernel(const float* x, float* y, std::int64_t count) {
+/// c[i] = f(a[i], b[i]); b may be a.
+template <typename Element, typename Function>
+__global__ void __launch_bounds__(threads) map_kernel(const Element* a, const Element* b, Element* c, std::int64_t count,
+                                                     Function f) {
   allow_next();
   await_previous();
-  over(
+  using P = Pack<Element>;
+  over<P::size>(
       count,
       [&](std::int64_t i) {
-        const float4 v = load4(x, i);
-        store4(y, i, {positive(v.x), positive(v.y), positive(v.z), positive(v.w)});
+        const P left = reinterpret_cast<const P*>(a)[i];
+        const P right = reinterpret_cast<const P*>(b)[i];
+        P result;
+#pragma unroll
+        for (int e = 0; e < P::size; ++e) {
+          result.elements[e] = f(left.elements[e], right.elements[e]);
+        }
+        reinterpret_cast<P*>(c)[i] = result;
       },
-      [&](std::int64_t i) { y[i] = positive(x[i]); });
+      [&](std::int64_t i) { c[i] = f(a[i], b[i]); });
 }
 
-__global__ void relu_backward_kernel(const float* dy, const float* y, float* dx, std::int64_t count) {
-  allow_next();
-  await_previous();
-  over(
-      count,
-      [&](std::int64_t i) {
-        const float4 d = load4(dy, i);
-        const float4 v = load4(y, i);
-        store4(dx, i, {passed(d.x, v.x), passed(d.y, v.y), passed(d.z, v.z), passed(d.w, v.w)});
-      },
-      [&](std::int64_t i) { dx[i] = passed(dy[i], y[i]); });
-}
+struct Positive {
+  template <typename Element>
+  __device__ Element operator()(Element x, Element) const {
+    return widened(x) < 0 ? rounded<Element>(0.0F) : x;
+  }
+};
+struct Passed {
+  template <typename Element>
+  __device__ Element operator()(Element dy, Element y) const {
+    return widened(y) > 0 ? dy : rounded<Element>(0.0F);
+  }
+};
+struct Added {
+  template <typename Element>
+  __device__ Element operator()(Element a, Element b) const {
+    return rounded<Element>(widened(a) + widened(b));
+  }
+};
 
-__global__ void add_kernel(const float* a, const float* b, float* c, std::int64_t count) {
-  allow_next();
-  await_previous();
-  over(
-      count,
-      [&](std::int64_t i) {
-        const float4 u = load4(a, i);
-        const float4 v = load4(b, i);
-        store4(c, i, {u.x + v.x, u.y + v.y, u.z + v.z, u.w + v.w});
-      },
-      [&](std::int64_t i) { c[i] = a[i] + b[i]; });
+template <typename Function>
+void map(DType type, const void* a, const void* b, void* c, std::int64_t count, Function f, cudaStream_t stream) {
+  with_element(type, [&](auto element) {
+    using Element = decltype(element);
+    launch(map_kernel<Element, Function>, {dim3(blocks_for(count / Pack<Element>::size)), dim3(threads)}, stream,
+           static_cast<const Element*>(a), static_cast<const Element*>(b), static_cast<Element*>(c), count, f);
+  });
 }
 
 /// A block a row.
-__global__ void add_bias_kernel(const float* x, const float* b, float* y, std::int64_t width) {
+template <typename Element>
+__global__ void __launch_bounds__(threads) add_bias_kernel(const Element* x, const Element* b, Element* y, std::int64_t width) {
   allow_next();
   await_previous();
   const std::int64_t row = blockIdx.x * width;
-  for (std::int64_t i = threadIdx.x; i < width; i += blockDim.x) {
-    y[row + i] = x[row + i] + b[i];
+  for (std::int64_t i = threadIdx.x; i < width; i += threads) {
+    y[row + i] = rounded<Element>(widened(x[row + i]) + widened(b[i]));
   }
+}
+
+template <typename From, typename To>
+__global__ void __launch_bounds__(threads) cast_kernel(const From* x, To* y, std::int64_t count) {
+  allow_next();
+  await_previous();
+  constexpr int size = 8;
+  struct alignas(16) Source {
+    From elements[size];
+  };
+  struct alignas(16) Target {
+    To elements[size];
+  };
+  over<size>(
+      count,
+      [&](std::int64_t i) {
+        const Source source = reinterpret_cast<const Source*>(x)[i];
+        Target target;
+#pragma unroll
+        for (int e = 0; e < size; ++e) {
+          target.elements[e] = rounded<To>(widened(source.elements[e]));
+        }
+        reinterpret_cast<Target*>(y)[i] = target;
+      },
+      [&](std::int64_t i) { y[i] = rounded<To>(widened(x[i])); });
 }
 
 /// The sum over a block, or the largest, in a fixed order; every thread gets it.
@@ -111,24 +143,31 @@ struct Largest {
   __device__ float operator()(float a, float b) const { return fmaxf(a, b); }
 };
 
-template <int Threads>
-__global__ void __launch_bounds__(Threads) mean_squared_error_kernel(const float* y, const float* target, double* loss,
-                                                                    float* dy, std::int64_t width, double elements) {
+template <typename Element, int Threads>
+__global__ void __launch_bounds__(Threads) mean_squared_error_kernel(const Element* y, const Element* target,
+                                                                    const float* loss_scale, double* loss, Element* dy,
+                                                                    std::int64_t width, double elements) {
   allow_next();
   await_previous();
   const std::int64_t row = blockIdx.x * width;
-  const auto scale = static_cast<float>(2 / elements);
+  const auto scale = static_cast<float>(2 / elements * (loss_scale == nullptr ? 1.0 : static_cast<double>(*loss_scale)));
   double sum = 0;
-  const auto gradient = [&](float value, float wanted) {
-    const float difference = value - wanted;
+  const auto gradient = [&](Element value, Element wanted) {
+    const float difference = widened(value) - widened(wanted);
     sum += static_cast<double>(difference) * static_cast<double>(difference);
-    return difference * scale;
+    return rounded<Element>(difference * scale);
   };
-  if (width % 4 == 0) {
-    for (std::int64_t i = row / 4 + threadIdx.x; i < (row + width) / 4; i += Threads) {
-      const float4 v = load4(y, i);
-      const float4 t = load4(target, i);
-      store4(dy, i, {gradient(v.x, t.x), gradient(v.y, t.y), gradient(v.z, t.z), gradient(v.w, t.w)});
+  using P = Pack<Element>;
+  if (width % P::size == 0) {
+    for (std::int64_t i = row / P::size + threadIdx.x; i < (row + width) / P::size; i += Threads) {
+      const P v = reinterpret_cast<const P*>(y)[i];
+      const P t = reinterpret_cast<const P*>(target)[i];
+      P d;
+#pragma unroll
+      for (int e = 0; e < P::size; ++e) {
+        d.elements[e] = gradient(v.elements[e], t.elements[e]);
+      }
+      reinterpret_cast<P*>(dy)[i] = d;
     }
   } else {
     for (std::int64_t i = threadIdx.x; i < width; i += Threads) {
@@ -141,37 +180,40 @@ __global__ void __launch_bounds__(Threads) mean_squared_error_kernel(const float
   }
 }
 
-__global__ void __launch_bounds__(threads) cross_entropy_kernel(const float* y, const std::int32_t* labels, double* loss,
-                                                               float* dy, std::int64_t classes, double rows) {
+template <typename Element>
+__global__ void __launch_bounds__(threads) cross_entropy_kernel(const Element* y, const std::int32_t* labels,
+                                                               const float* loss_scale, double* loss, Element* dy,
+                                                               std::int64_t classes, double rows) {
   allow_next();
   await_previous();
-  const float* scores = y + blockIdx.x * classes;
-  float* gradient = dy + blockIdx.x * classes;
-  float largest = scores[0];
+  const Element* scores = y + blockIdx.x * classes;
+  Element* gradient = dy + blockIdx.x * classes;
+  float largest = widened(scores[0]);
   for (std::int64_t c = threadIdx.x; c < classes; c += threads) {
-    largest = fmaxf(largest, scores[c]);
+    largest = fmaxf(largest, widened(scores[c]));
   }
   largest = over_block<threads>(largest, Largest());
   double sum = 0;
   for (std::int64_t c = threadIdx.x; c < classes; c += threads) {
-    const float power = expf(scores[c] - largest);
-    gradient[c] = power;
-    sum += static_cast<double>(power);
+    sum += static_cast<double>(expf(widened(scores[c]) - largest));
   }
   sum = over_block<threads>(sum, Sum());
-  const auto scale = static_cast<float>(1 / (sum * rows));
+  const double factor = (loss_scale == nullptr ? 1.0 : static_cast<double>(*loss_scale)) / rows;
+  const auto scale = static_cast<float>(factor / sum);
   const std::int32_t label = labels[blockIdx.x];
   for (std::int64_t c = threadIdx.x; c < classes; c += threads) {
-    gradient[c] = gradient[c] * scale - (c == label ? static_cast<float>(1 / rows) : 0.0F);
+    gradient[c] = rounded<Element>(expf(widened(scores[c]) - largest) * scale -
+                                   (c == label ? static_cast<float>(factor) : 0.0F));
   }
   if (threadIdx.x == 0) {
     loss[blockIdx.x] =
-        (log(sum) + static_cast<double>(largest) - static_cast<double>(scores[label])) / rows;
+        (log(sum) + static_cast<double>(largest) - static_cast<double>(widened(scores[label]))) / rows;
   }
 }
 
 /// A thread a column, so that a sum runs in the order of the rows.
-__global__ void bias_gradient_kernel(const float* dy, float* db, std::int64_t rows, std::int64_t width, float keep,
+template <typename Element, typename Result>
+__global__ void bias_gradient_kernel(const Element* dy, Result* db, std::int64_t rows, std::int64_t width, float keep,
                                      float factor) {
   allow_next();
   await_previous();
@@ -182,114 +224,78 @@ __global__ void bias_gradient_kernel(const float* dy, float* db, std::int64_t ro
   float sum = 0;
 #pragma unroll 16
   for (std::int64_t r = 0; r < rows; ++r) {
-    sum += dy[r * width + column];
+    sum += widened(dy[r * width + column]);
   }
-  db[column] = (keep != 0 ? keep * db[column] : 0.0F) + factor * sum;
-}
-
-struct Tensors {
-  UpdatedTensor list[most_tensors];
-};
-
-__global__ void sgd_kernel(const __grid_constant__ Tensors tensors, SgdSettings settings) {
-  allow_next();
-  await_previous();
-  const UpdatedTensor tensor = tensors.list[blockIdx.y];
-  const auto descend = [&](float gradient, float& weight, float* velocity) {
-    gradient += settings.weight_decay * weight;
-    if (velocity != nullptr) {
-      gradient += settings.momentum * *velocity;
-      *velocity = gradient;
-    }
-    weight -= settings.rate * gradient;
-  };
-  over(
-      tensor.count,
-      [&](std::int64_t i) {
-        const float4 g = load4(tensor.gradient, i);
-        float4 w = load4(tensor.weight, i);
-        if (tensor.first == nullptr) {
-          descend(g.x, w.x, nullptr);
-          descend(g.y, w.y, nullptr);
-          descend(g.z, w.z, nullptr);
-          descend(g.w, w.w, nullptr);
-        } else {
-          float4 v = load4(tensor.first, i);
-          descend(g.x, w.x, &v.x);
-          descend(g.y, w.y, &v.y);
-          descend(g.z, w.z, &v.z);
-          descend(g.w, w.w, &v.w);
-          store4(tensor.first, i, v);
-        }
-        store4(tensor.weight, i, w);
-      },
-      [&](std::int64_t i) {
-        descend(tensor.gradient[i], tensor.weight[i], tensor.first == nullptr ? nullptr : tensor.first + i);
-      });
-}
-
-__global__ void adam_kernel(const __grid_constant__ Tensors tensors, AdamSettings settings, const std::int64_t* step) {
-  allow_next();
-  await_previous();
-  __shared__ float shared_rate;
-  __shared__ float shared_root;
-  if (threadIdx.x == 0) {
-    const auto number = static_cast<double>(*step);
-    shared_rate = static_cast<float>(settings.rate / (1 - pow(settings.beta1, number)));
-    shared_root = static_cast<float>(1 / sqrt(1 - pow(settings.beta2, number)));
-  }
-  __syncthreads();
-  const float rate = shared_rate;
-  const float root = shared_root;
-  const auto beta1 = static_cast<float>(settings.beta1);
-  const auto beta2 = static_cast<float>(settings.beta2);
-  const auto keep =
-      static_cast<float>(settings.decoupled ? 1 - settings.rate * static_cast<double>(settings.weight_decay) : 1.0);
-  const float decay = settings.decoupled ? 0 : settings.weight_decay;
-  const UpdatedTensor tensor = tensors.list[blockIdx.y];
-  const auto adapt = [&](float gradient, float& weight, float& first, float& second) {
-    const float slope = gradient + decay * weight;
-    first = beta1 * first + (1 - beta1) * slope;
-    second = beta2 * second + (1 - beta2) * slope * slope;
-    weight = keep * weight - rate * first / (sqrtf(second) * root + settings.epsilon);
-  };
-  over(
-      tensor.count,
-      [&](std::int64_t i) {
-        const float4 g = load4(tensor.gradient, i);
-        float4 w = load4(tensor.weight, i);
-        float4 m = load4(tensor.first, i);
-        float4 v = load4(tensor.second, i);
-        adapt(g.x, w.x, m.x, v.x);
-        adapt(g.y, w.y, m.y, v.y);
-        adapt(g.z, w.z, m.z, v.z);
-        adapt(g.w, w.w, m.w, v.w);
-        store4(tensor.weight, i, w);
-        store4(tensor.first, i, m);
-        store4(tensor.second, i, v);
-      },
-      [&](std::int64_t i) { adapt(tensor.gradient[i], tensor.weight[i], tensor.first[i], tensor.second[i]); });
-}
-
-/// Calls `launch(tensors, grid)` for the tensors, so many at a time.
-template <typename Launch>
-void in_batches(const UpdatedTensor* tensors, std::size_t total, Launch launch) {
-  for (std::size_t begin = 0; begin < total; begin += most_tensors) {
-    const std::size_t count = std::min<std::size_t>(most_tensors, total - begin);
-    Tensors batch{};
-    std::int64_t largest = 0;
-    for (std::size_t i = 0; i < count; ++i) {
-      batch.list[i] = tensors[begin + i];
-      largest = std::max(largest, batch.list[i].count);
-    }
-    launch(batch, dim3(blocks_for(largest / 4), static_cast<unsigned>(count)));
-  }
+  db[column] = rounded<Result>((keep != 0 ? keep * widened(db[column]) : 0.0F) + factor * sum);
 }
 
 __global__ void count_step_kernel(std::int64_t* step) {
   allow_next();
   await_previous();
   ++*step;
+}
+
+struct CheckedTensors {
+  CheckedTensor list[most_tensors];
+};
+
+template <typename Element>
+__device__ bool has_broken(const Element* data, std::int64_t count) {
+  bool broken = false;
+  using P = Pack<Element>;
+  over<P::size>(
+      count,
+      [&](std::int64_t i) {
+        const P pack = reinterpret_cast<const P*>(data)[i];
+#pragma unroll
+        for (int e = 0; e < P::size; ++e) {
+          broken = broken || !isfinite(widened(pack.elements[e]));
+        }
+      },
+      [&](std::int64_t i) { broken = broken || !isfinite(widened(data[i])); });
+  return broken;
+}
+
+__global__ void __launch_bounds__(threads) check_finite_kernel(const __grid_constant__ CheckedTensors tensors,
+                                                              std::uint32_t* marks) {
+  allow_next();
+  await_previous();
+  const CheckedTensor& tensor = tensors.list[blockIdx.y];
+  const bool broken = tensor.type == DType::f32    ? has_broken(static_cast<const float*>(tensor.data), tensor.count)
+                      : tensor.type == DType::bf16 ? has_broken(static_cast<const __nv_bfloat16*>(tensor.data), tensor.count)
+                                                   : has_broken(static_cast<const __half*>(tensor.data), tensor.count);
+  if (broken) {
+    marks[blockIdx.y] = 1;
+  }
+}
+
+/// One thread: the marks are few.
+__global__ void count_marks_kernel(const std::uint32_t* marks, std::size_t count, float* result) {
+  allow_next();
+  await_previous();
+  float sum = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    sum += marks[i] != 0 ? 1.0F : 0.0F;
+  }
+  *result = sum;
+}
+
+/// `op::adjusted` of the four floats scale, good steps in a row, skipped steps, steps.
+__global__ void adjust_scale_kernel(const float* flag, float* state, float growth_interval) {
+  allow_next();
+  await_previous();
+  state[3] += 1;
+  if (*flag != 0) {
+    state[2] += 1;
+    state[1] = 0;
+    state[0] *= growth_interval > 0 ? 0.5F : 1.0F;
+    return;
+  }
+  state[1] += 1;
+  if (growth_interval > 0 && state[1] >= growth_interval) {
+    state[1] = 0;
+    state[0] *= isfinite(state[0] * 2) ? 2.0F : 1.0F;
+  }
 }
 
 __global__ void noise_kernel(float* memory, std::int64_t count) {
@@ -313,56 +319,97 @@ __global__ void digest_kernel(const std::uint32_t* words, std::int64_t count, st
 
 }  // namespace
 
-void relu(const float* x, float* y, std::int64_t count, cudaStream_t stream) {
-  launch(relu_kernel, {dim3(blocks_for(count / 4)), dim3(threads)}, stream, x, y, count);
+void relu(DType type, const void* x, void* y, std::int64_t count, cudaStream_t stream) {
+  map(type, x, x, y, count, Positive(), stream);
 }
 
-void relu_backward(const float* dy, const float* y, float* dx, std::int64_t count, cudaStream_t stream) {
-  launch(relu_backward_kernel, {dim3(blocks_for(count / 4)), dim3(threads)}, stream, dy, y, dx, count);
+void relu_backward(DType type, const void* dy, const void* y, void* dx, std::int64_t count, cudaStream_t stream) {
+  map(type, dy, y, dx, count, Passed(), stream);
 }
 
-void add(const float* a, const float* b, float* c, std::int64_t count, cudaStream_t stream) {
-  launch(add_kernel, {dim3(blocks_for(count / 4)), dim3(threads)}, stream, a, b, c, count);
+void add(DType type, const void* a, const void* b, void* c, std::int64_t count, cudaStream_t stream) {
+  map(type, a, b, c, count, Added(), stream);
 }
 
-void add_bias(const float* x, const float* b, float* y, std::int64_t rows, std::int64_t width, cudaStream_t stream) {
-  launch(add_bias_kernel, {dim3(static_cast<unsigned>(rows)), dim3(threads)}, stream, x, b, y, width);
-}
-
-void mean_squared_error(const float* y, const float* target, double* loss, float* dy, std::int64_t rows,
-                        std::int64_t width, double elements, cudaStream_t stream) {
-  constexpr int many = 1024;
-  const bool wide = width >= 4 * many;
-  launch(wide ? mean_squared_error_kernel<many> : mean_squared_error_kernel<threads>,
-         {dim3(static_cast<unsigned>(rows)), dim3(wide ? many : threads)}, stream, y, target, loss, dy, width, elements);
-}
-
-void cross_entropy(const float* y, const std::int32_t* labels, double* loss, float* dy, std::int64_t rows,
-                   std::int64_t classes, double total_rows, cudaStream_t stream) {
-  launch(cross_entropy_kernel, {dim3(static_cast<unsigned>(rows)), dim3(threads)}, stream, y, labels, loss, dy, classes, total_rows);
-}
-
-void bias_gradient(const float* dy, float* db, std::int64_t rows, std::int64_t width, float keep, float factor,
-                   cudaStream_t stream) {
-  constexpr int few = 64;
-  launch(bias_gradient_kernel, {dim3(static_cast<unsigned>((width + few - 1) / few)), dim3(few)}, stream, dy, db, rows, width, keep,
-                                                                                           factor);
-}
-
-void sgd(const SgdSettings& settings, const UpdatedTensor* tensors, std::size_t count, cudaStream_t stream) {
-  in_batches(tensors, count, [&](const Tensors& batch, dim3 grid) {
-    launch(sgd_kernel, {dim3(grid), dim3(threads)}, stream, batch, settings);
+void add_bias(DType type, const void* x, const void* b, void* y, std::int64_t rows, std::int64_t width,
+              cudaStream_t stream) {
+  with_element(type, [&](auto element) {
+    using Element = decltype(element);
+    launch(add_bias_kernel<Element>, {dim3(static_cast<unsigned>(rows)), dim3(threads)}, stream,
+           static_cast<const Element*>(x), static_cast<const Element*>(b), static_cast<Element*>(y), width);
   });
 }
 
-void adam(const AdamSettings& settings, const UpdatedTensor* tensors, std::size_t count, const std::int64_t* step,
-          cudaStream_t stream) {
-  in_batches(tensors, count, [&](const Tensors& batch, dim3 grid) {
-    launch(adam_kernel, {dim3(grid), dim3(threads)}, stream, batch, settings, step);
+void cast(DType from, const void* x, DType to, void* y, std::int64_t count, cudaStream_t stream) {
+  with_element(from, [&](auto source) {
+    with_element(to, [&](auto target) {
+      using From = decltype(source);
+      using To = decltype(target);
+      launch(cast_kernel<From, To>, {dim3(blocks_for(count / 8)), dim3(threads)}, stream, static_cast<const From*>(x),
+             static_cast<To*>(y), count);
+    });
+  });
+}
+
+void mean_squared_error(DType type, const void* y, const void* target, const float* scale, double* loss, void* dy,
+                        std::int64_t rows, std::int64_t width, double elements, cudaStream_t stream) {
+  with_element(type, [&](auto element) {
+    using Element = decltype(element);
+    const bool wide = width >= 4 * many_threads;
+    launch(wide ? mean_squared_error_kernel<Element, many_threads> : mean_squared_error_kernel<Element, threads>,
+           {dim3(static_cast<unsigned>(rows)), dim3(wide ? many_threads : threads)}, stream,
+           static_cast<const Element*>(y), static_cast<const Element*>(target), scale, loss, static_cast<Element*>(dy),
+           width, elements);
+  });
+}
+
+void cross_entropy(DType type, const void* y, const std::int32_t* labels, const float* scale, double* loss, void* dy,
+                   std::int64_t rows, std::int64_t classes, double total_rows, cudaStream_t stream) {
+  with_element(type, [&](auto element) {
+    using Element = decltype(element);
+    launch(cross_entropy_kernel<Element>, {dim3(static_cast<unsigned>(rows)), dim3(threads)}, stream,
+           static_cast<const Element*>(y), labels, scale, loss, static_cast<Element*>(dy), classes, total_rows);
+  });
+}
+
+void bias_gradient(DType type, const void* dy, DType result, void* db, std::int64_t rows, std::int64_t width, float keep,
+                   float factor, cudaStream_t stream) {
+  constexpr int few = 64;
+  const LaunchShape shape{dim3(static_cast<unsigned>((width + few - 1) / few)), dim3(few)};
+  with_element(type, [&](auto element) {
+    using Element = decltype(element);
+    if (result == DType::f32) {
+      launch(bias_gradient_kernel<Element, float>, shape, stream, static_cast<const Element*>(dy),
+             static_cast<float*>(db), rows, width, keep, factor);
+    } else {
+      launch(bias_gradient_kernel<Element, Element>, shape, stream, static_cast<const Element*>(dy),
+             static_cast<Element*>(db), rows, width, keep, factor);
+    }
   });
 }
 
 void count_step(std::int64_t* step, cudaStream_t stream) { launch(count_step_kernel, {dim3(1), dim3(1)}, stream, step); }
+
+void check_finite(const CheckedTensor* tensors, std::size_t count, std::uint32_t* marks, float* result,
+                  cudaStream_t stream) {
+  require_launch(cudaMemsetAsync(marks, 0, count * sizeof(*marks), stream));
+  for (std::size_t begin = 0; begin < count; begin += most_tensors) {
+    CheckedTensors batch{};
+    const std::size_t size = std::min(most_tensors, count - begin);
+    std::int64_t largest = 0;
+    for (std::size_t i = 0; i < size; ++i) {
+      batch.list[i] = tensors[begin + i];
+      largest = std::max(largest, batch.list[i].count);
+    }
+    launch(check_finite_kernel, {dim3(blocks_for(largest / 8), static_cast<unsigned>(size)), dim3(threads)}, stream, batch,
+           marks + begin);
+  }
+  launch(count_marks_kernel, {dim3(1), dim3(1)}, stream, static_cast<const std::uint32_t*>(marks), count, result);
+}
+
+void adjust_scale(const float* flag, float* state, std::int64_t growth_interval, cudaStream_t stream) {
+  launch(adjust_scale_kernel, {dim3(1), dim3(1)}, stream, flag, state, static_cast<float>(growth_interval));
+}
 
 void noise(float* memory, std::int64_t count, cudaStream_t stream) {
   noise_kernel<<<blocks_for(count), threads, 0, stream>>>(memory, count);

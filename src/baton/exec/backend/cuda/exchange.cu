@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "baton/exec/backend/cuda/element.cuh"
 #include "baton/exec/backend/cuda/kernels.h"
 #include "baton/exec/backend/cuda/programmatic.cuh"
 
@@ -56,58 +57,60 @@ __global__ void __launch_bounds__(threads) copy_kernel(const CopyChunk* chunks, 
   time.end();
 }
 
-template <typename Real>
-struct alignas(16) Four {
-  Real x, y, z, w;
-};
-
-template <typename Real>
+/// Elements of 16 bits are summed in float32 and rounded once.
+template <typename Element>
 __global__ void __launch_bounds__(threads) sum_kernel(const SumTables tables, std::int64_t least) {
-  using Vector = Four<Real>;
+  using Real = decltype(widened(Element{}));
+  using P = Pack<Element>;
   await_previous();
   const LeastTime time(least);
   const Real rate = static_cast<Real>(tables.rate);
   const auto source = [&](int member, const SumChunk& chunk) {
-    return static_cast<const Real*>(tables.sources[member * tables.source_count + chunk.source]) + chunk.begin;
+    return static_cast<const Element*>(tables.sources[member * tables.source_count + chunk.source]) + chunk.begin;
   };
   const auto target = [&](int member, const SumChunk& chunk) {
-    return static_cast<Real*>(tables.targets[member * tables.target_count + chunk.target]) + chunk.target_begin;
+    return static_cast<Element*>(tables.targets[member * tables.target_count + chunk.target]) + chunk.target_begin;
   };
   for (int c = static_cast<int>(blockIdx.x); c < tables.chunk_count; c += static_cast<int>(gridDim.x)) {
     const SumChunk chunk = tables.chunks[c];
-    const int wide = chunk.begin % 4 == 0 && chunk.target_begin % 4 == 0 ? chunk.count / 4 : 0;
+    const bool aligned = chunk.begin % P::size == 0 && chunk.target_begin % P::size == 0;
+    const int wide = aligned ? chunk.count / P::size : 0;
 #pragma unroll 4
     for (int i = static_cast<int>(threadIdx.x); i < wide; i += threads) {
-      Vector sum = reinterpret_cast<const Vector*>(source(0, chunk))[i];
-      for (int member = 1; member < tables.members; ++member) {
-        const Vector other = reinterpret_cast<const Vector*>(source(member, chunk))[i];
-        sum.x += other.x;
-        sum.y += other.y;
-        sum.z += other.z;
-        sum.w += other.w;
+      Real sum[P::size];
+      const P first = reinterpret_cast<const P*>(source(0, chunk))[i];
+#pragma unroll
+      for (int e = 0; e < P::size; ++e) {
+        sum[e] = widened(first.elements[e]);
       }
-      for (int member = 0; member < tables.target_members; ++member) {
-        Vector* out = reinterpret_cast<Vector*>(target(member, chunk)) + i;
-        if (rate != 0) {
-          Vector weight = *out;
-          weight.x -= rate * sum.x;
-          weight.y -= rate * sum.y;
-          weight.z -= rate * sum.z;
-          weight.w -= rate * sum.w;
-          *out = weight;
-        } else {
-          *out = sum;
+      for (int member = 1; member < tables.members; ++member) {
+        const P other = reinterpret_cast<const P*>(source(member, chunk))[i];
+#pragma unroll
+        for (int e = 0; e < P::size; ++e) {
+          sum[e] += widened(other.elements[e]);
         }
       }
+      for (int member = 0; member < tables.target_members; ++member) {
+        P* out = reinterpret_cast<P*>(target(member, chunk)) + i;
+        P result;
+        if (rate != 0) {
+          result = *out;
+        }
+#pragma unroll
+        for (int e = 0; e < P::size; ++e) {
+          result.elements[e] = rounded<Element>(rate != 0 ? widened(result.elements[e]) - rate * sum[e] : sum[e]);
+        }
+        *out = result;
+      }
     }
-    for (int i = wide * 4 + static_cast<int>(threadIdx.x); i < chunk.count; i += threads) {
-      Real sum = source(0, chunk)[i];
+    for (int i = wide * P::size + static_cast<int>(threadIdx.x); i < chunk.count; i += threads) {
+      Real sum = widened(source(0, chunk)[i]);
       for (int member = 1; member < tables.members; ++member) {
-        sum += source(member, chunk)[i];
+        sum += widened(source(member, chunk)[i]);
       }
       for (int member = 0; member < tables.target_members; ++member) {
-        Real* out = target(member, chunk) + i;
-        *out = rate != 0 ? *out - rate * sum : sum;
+        Element* out = target(member, chunk) + i;
+        *out = rounded<Element>(rate != 0 ? widened(*out) - rate * sum : sum);
       }
     }
   }
@@ -126,13 +129,12 @@ void copy_chunks(const CopyChunk* chunks, int count, std::int64_t least, int mul
   launch(copy_kernel, {dim3(grid_for(count, multiprocessors)), dim3(threads)}, stream, chunks, count, least);
 }
 
-void sum_chunks(const SumTables& tables, bool double_precision, std::int64_t least, int multiprocessors,
-                cudaStream_t stream) {
+void sum_chunks(DType type, const SumTables& tables, std::int64_t least, int multiprocessors, cudaStream_t stream) {
   const LaunchShape shape{dim3(grid_for(tables.chunk_count, multiprocessors)), dim3(threads)};
-  if (double_precision) {
+  if (type == DType::f64) {
     launch(sum_kernel<double>, shape, stream, tables, least);
   } else {
-    launch(sum_kernel<float>, shape, stream, tables, least);
+    with_element(type, [&](auto element) { launch(sum_kernel<decltype(element)>, shape, stream, tables, least); });
   }
 }
 

@@ -5,34 +5,44 @@
 #include <cstddef>
 #include <cstdint>
 
-/// The kernels of our own, as functions that enqueue them (C++17, as nvcc compiles it). All are float32 unless said otherwise; pointers are the device's.
+#include "baton/base/dtype.h"
+
+/// The kernels of our own that work element by element, as functions that enqueue them (C++17, as nvcc compiles it). `type` is
+/// that of the elements: f32, bf16 or f16; what has 16 bits is computed in float32 and rounded once. Pointers are the device's.
 namespace baton::exec::cuda {
 
-void relu(const float* x, float* y, std::int64_t count, cudaStream_t stream);
+void relu(DType type, const void* x, void* y, std::int64_t count, cudaStream_t stream);
 /// dx = dy where y > 0, else 0; dx and dy may be the same.
-void relu_backward(const float* dy, const float* y, float* dx, std::int64_t count, cudaStream_t stream);
-void add(const float* a, const float* b, float* c, std::int64_t count, cudaStream_t stream);
-
+void relu_backward(DType type, const void* dy, const void* y, void* dx, std::int64_t count, cudaStream_t stream);
+void add(DType type, const void* a, const void* b, void* c, std::int64_t count, cudaStream_t stream);
 /// y = x + b, the same b in each row.
-void add_bias(const float* x, const float* b, float* y, std::int64_t rows, std::int64_t width, cudaStream_t stream);
+void add_bias(DType type, const void* x, const void* b, void* y, std::int64_t rows, std::int64_t width, cudaStream_t stream);
+void cast(DType from, const void* x, DType to, void* y, std::int64_t count, cudaStream_t stream);
 
-/// One block a row; sums of a row in double precision, in an order of their own that never changes.
-void mean_squared_error(const float* y, const float* target, double* loss, float* dy, std::int64_t rows,
-                        std::int64_t width, double elements, cudaStream_t stream);
-void cross_entropy(const float* y, const std::int32_t* labels, double* loss, float* dy, std::int64_t rows,
-                   std::int64_t classes, double total_rows, cudaStream_t stream);
+/// One block a row; sums of a row in double precision, in an order of their own that never changes. dy is multiplied by `scale`
+/// (one float) where there is one.
+void mean_squared_error(DType type, const void* y, const void* target, const float* scale, double* loss, void* dy,
+                        std::int64_t rows, std::int64_t width, double elements, cudaStream_t stream);
+void cross_entropy(DType type, const void* y, const std::int32_t* labels, const float* scale, double* loss, void* dy,
+                   std::int64_t rows, std::int64_t classes, double total_rows, cudaStream_t stream);
 
-/// db = keep · db + factor · Σ dy over the rows.
-void bias_gradient(const float* dy, float* db, std::int64_t rows, std::int64_t width, float keep, float factor,
-                   cudaStream_t stream);
+/// db = keep · db + factor · Σ dy over the rows; db is of `result`'s type.
+void bias_gradient(DType type, const void* dy, DType result, void* db, std::int64_t rows, std::int64_t width, float keep,
+                   float factor, cudaStream_t stream);
 
-/// A parameter and what an optimizer needs beside it; the states are null where it keeps none.
+/// A float32 parameter and what an optimizer needs beside it; the states are null where it keeps none.
 struct UpdatedTensor {
-  const float* gradient;
+  const void* gradient;
   float* weight;
   float* first;
   float* second;
   std::int64_t count;
+};
+/// What tells of a loss scale: nothing is done where `flag` is not zero, gradients are divided by the first of the four floats
+/// of `state` (op/loss_scale.h), and steps are counted by it. Both null without one.
+struct Scaling {
+  const float* flag = nullptr;
+  const float* state = nullptr;
 };
 struct SgdSettings {
   float rate;
@@ -47,12 +57,25 @@ struct AdamSettings {
   float weight_decay;
   bool decoupled;
 };
-/// All tensors in one launch (of at most `most_tensors` each).
-void sgd(const SgdSettings& settings, const UpdatedTensor* tensors, std::size_t count, cudaStream_t stream);
+/// All tensors in one launch (of at most `most_tensors` each). `type` is the gradients'.
+void sgd(DType type, const SgdSettings& settings, const UpdatedTensor* tensors, std::size_t count, const Scaling& scaling,
+         cudaStream_t stream);
 /// `step` is the number of the step, from 1, kept on the device since the launch is replayed.
-void adam(const AdamSettings& settings, const UpdatedTensor* tensors, std::size_t count, const std::int64_t* step,
-          cudaStream_t stream);
+void adam(DType type, const AdamSettings& settings, const UpdatedTensor* tensors, std::size_t count, const Scaling& scaling,
+          const std::int64_t* step, cudaStream_t stream);
 void count_step(std::int64_t* step, cudaStream_t stream);
+
+struct CheckedTensor {
+  const void* data;
+  std::int64_t count;
+  DType type;
+};
+constexpr std::size_t most_tensors = 64;
+/// Writes how many of the tensors hold an infinity or a NaN. `marks` is scratch, a word a tensor.
+void check_finite(const CheckedTensor* tensors, std::size_t count, std::uint32_t* marks, float* result,
+                  cudaStream_t stream);
+/// A loss scaler's state after a step, by the rules of op/loss_scale.h.
+void adjust_scale(const float* flag, float* state, std::int64_t growth_interval, cudaStream_t stream);
 
 /// Holds the stream for so long.
 void delay(std::int64_t nanoseconds, cudaStream_t stream);
@@ -87,9 +110,8 @@ struct SumTables {
   int target_members;  // how many members' targets are written
   double rate;         // not zero: targets −= rate · sum
 };
-/// Sums in order of rank, so that every run gives the same bits.
-void sum_chunks(const SumTables& tables, bool double_precision, std::int64_t least, int multiprocessors,
-                cudaStream_t stream);
+/// Sums in order of rank, so that every run gives the same bits; `type` may be f64 too.
+void sum_chunks(DType type, const SumTables& tables, std::int64_t least, int multiprocessors, cudaStream_t stream);
 
 /// Small random numbers, for timing.
 void noise(float* memory, std::int64_t count, cudaStream_t stream);

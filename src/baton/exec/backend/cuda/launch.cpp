@@ -20,6 +20,8 @@ struct Layer {
   std::int64_t rows;
   std::int64_t in;
   std::int64_t out;
+  DType type;    // of what is multiplied
+  DType result;  // of what is written
 };
 
 template <typename AnyOp>
@@ -30,7 +32,8 @@ template <LinearOp AnyOp>
 Layer layer_of(std::span<const plan::Buffer> buffers, const Task& task, const AnyOp&) {
   const bool gradient = std::same_as<AnyOp, op::LinearBackwardWeight>;
   const Shape& weight = buffers[(gradient ? task.writes[0] : task.reads[1]).index()].shape;
-  return {buffers[task.reads[0].index()].shape[0], weight[1], weight[0]};
+  const plan::Buffer& batch = buffers[task.reads[0].index()];
+  return {batch.shape[0], weight[1], weight[0], batch.dtype, buffers[task.writes[0].index()].dtype};
 }
 
 FewRows few_rows(const Layer& layer, bool tf32, int multiprocessors) {
@@ -43,7 +46,7 @@ template <LinearOp AnyOp>
 bool is_few_rows(const Layer& layer, const AnyOp&, int capability) {
   constexpr std::int64_t most = 1 << 30;
   constexpr std::int64_t large = 1 << 23;  // weights
-  return layer.in < most && layer.out < most && layer.rows < most && few_rows(layer, false, 1).fits(capability) &&
+  return layer.type == DType::f32 && layer.in < most && layer.out < most && layer.rows < most && few_rows(layer, false, 1).fits(capability) &&
          (std::same_as<AnyOp, op::LinearBackwardWeight> || layer.in * layer.out < large);
 }
 
@@ -55,6 +58,9 @@ struct PrepareOp {
 
   std::int64_t elements() const { return plan[task.reads[0]].shape.elements(); }
   std::int64_t rows() const { return plan[task.reads[0]].shape[0]; }
+  DType type() const { return plan[task.reads[0]].dtype; }
+  /// The first of a scaler's four floats is its scale.
+  const float* scale(bool scaled) const { return scaled ? in(at, 2) : nullptr; }
 
   std::shared_ptr<Product> product(const ProductShape& shape, const ProductOperands& operands) const {
     return around.blas.prepare(shape, operands, at.workspace, task.workspace.count,
@@ -70,8 +76,9 @@ struct PrepareOp {
         kernel.forward(x, w, bias, y, relu, early, stream);
       };
     }
-    return [run = product({.transpose_a = true, .m = layer.out, .n = layer.rows, .k = layer.in, .tf32 = o.tf32,
-                           .bias = !o.partial, .relu = o.relu},
+    return [run = product({.transpose_a = true, .m = layer.out, .n = layer.rows, .k = layer.in,
+                           .operands = layer.type, .result = layer.result, .tf32 = o.tf32, .bias = !o.partial,
+                           .relu = o.relu},
                           {in(at, 1), in(at, 0), out(at, 0), bias})](cudaStream_t stream) { run->run(stream); };
   }
 
@@ -85,11 +92,12 @@ struct PrepareOp {
         kernel.backward_input(dy, w, mask, dx, early, stream);
       };
     }
-    return [=, run = product({.m = layer.in, .n = layer.rows, .k = layer.out, .tf32 = o.tf32},
+    return [=, run = product({.m = layer.in, .n = layer.rows, .k = layer.out, .operands = layer.type,
+                              .result = layer.result, .tf32 = o.tf32},
                              {in(at, 1), in(at, 0), dx})](cudaStream_t stream) {
       run->run(stream);
       if (mask != nullptr) {
-        relu_backward(dx, mask, dx, layer.rows * layer.in, stream);
+        relu_backward(layer.type, dx, mask, dx, layer.rows * layer.in, stream);
       }
     };
   }
@@ -108,12 +116,13 @@ struct PrepareOp {
         kernel.backward_weight(x, dy, dw, db, keep, factor, early, stream);
       };
     }
-    return [=, run = product({.transpose_b = true, .m = layer.in, .n = layer.out, .k = layer.rows, .tf32 = o.tf32,
-                              .alpha = factor, .beta = keep},
+    return [=, run = product({.transpose_b = true, .m = layer.in, .n = layer.out, .k = layer.rows,
+                              .operands = layer.type, .result = layer.result, .tf32 = o.tf32, .alpha = factor,
+                              .beta = keep},
                              {x, dy, dw})](cudaStream_t stream) {
       run->run(stream);
       if (db != nullptr) {
-        bias_gradient(dy, db, layer.rows, layer.out, keep, factor, stream);
+        bias_gradient(layer.type, dy, layer.result, db, layer.rows, layer.out, keep, factor, stream);
       }
     };
   }
@@ -121,79 +130,82 @@ struct PrepareOp {
   Launch operator()(const op::MatrixProduct& o) const {
     const Shape& a = plan[task.reads[0]].shape;
     const Shape& b = plan[task.reads[1]].shape;
-    return [run = product({.m = b[1], .n = a[0], .k = a[1], .tf32 = o.tf32}, {in(at, 1), in(at, 0), out(at, 0)})](
+    return [run = product({.m = b[1], .n = a[0], .k = a[1], .operands = type(), .result = type(), .tf32 = o.tf32},
+                          {in(at, 1), in(at, 0), out(at, 0)})](
                cudaStream_t stream) { run->run(stream); };
   }
 
   Launch operator()(const op::Add&) const {
-    return [a = in(at, 0), b = in(at, 1), c = out(at, 0), count = elements()](cudaStream_t stream) {
-      add(a, b, c, count, stream);
+    return [a = in(at, 0), b = in(at, 1), c = out(at, 0), count = elements(), type = type()](cudaStream_t stream) {
+      add(type, a, b, c, count, stream);
     };
   }
 
   Launch operator()(const op::AddBias&) const {
     return [x = in(at, 0), b = in(at, 1), y = out(at, 0), count = elements(),
-            width = plan[task.reads[1]].shape.elements()](cudaStream_t stream) {
-      add_bias(x, b, y, count / width, width, stream);
+            width = plan[task.reads[1]].shape.elements(), type = type()](cudaStream_t stream) {
+      add_bias(type, x, b, y, count / width, width, stream);
     };
   }
 
   Launch operator()(const op::AddBiasBackward& o) const {
     return [dy = in(at, 0), db = out(at, 0), count = elements(), width = plan[task.writes[0]].shape.elements(),
-            keep = o.accumulate ? 1.0F : 0.0F](cudaStream_t stream) {
-      bias_gradient(dy, db, count / width, width, keep, 1, stream);
+            keep = o.accumulate ? 1.0F : 0.0F, type = type()](cudaStream_t stream) {
+      bias_gradient(type, dy, type, db, count / width, width, keep, 1, stream);
     };
   }
 
   Launch operator()(const op::Relu&) const {
-    return [x = in(at, 0), y = out(at, 0), count = elements()](cudaStream_t stream) { relu(x, y, count, stream); };
+    return [x = in(at, 0), y = out(at, 0), count = elements(), type = type()](cudaStream_t stream) {
+      relu(type, x, y, count, stream);
+    };
   }
 
   Launch operator()(const op::ReluBackward&) const {
-    return [dy = in(at, 0), y = in(at, 1), dx = out(at, 0), count = elements()](cudaStream_t stream) {
-      relu_backward(dy, y, dx, count, stream);
+    return [dy = in(at, 0), y = in(at, 1), dx = out(at, 0), count = elements(), type = type()](cudaStream_t stream) {
+      relu_backward(type, dy, y, dx, count, stream);
     };
   }
 
   Launch operator()(const op::MeanSquaredError& o) const {
     return [y = in(at, 0), target = in(at, 1), loss = reinterpret_cast<double*>(at.writes[0]), dy = out(at, 1),
-            rows = rows(), width = elements() / rows(),
-            total = static_cast<double>(o.elements)](cudaStream_t stream) {
-      mean_squared_error(y, target, loss, dy, rows, width, total, stream);
+            rows = rows(), width = elements() / rows(), total = static_cast<double>(o.elements), type = type(),
+            scale = scale(o.scaled)](cudaStream_t stream) {
+      mean_squared_error(type, y, target, scale, loss, dy, rows, width, total, stream);
     };
   }
 
   Launch operator()(const op::CrossEntropy& o) const {
     return [y = in(at, 0), labels = reinterpret_cast<const std::int32_t*>(at.reads[1]),
             loss = reinterpret_cast<double*>(at.writes[0]), dy = out(at, 1), rows = rows(),
-            classes = elements() / rows(), total = static_cast<double>(o.rows)](cudaStream_t stream) {
-      cross_entropy(y, labels, loss, dy, rows, classes, total, stream);
+            classes = elements() / rows(), total = static_cast<double>(o.rows), type = type(),
+            scale = scale(o.scaled)](cudaStream_t stream) {
+      cross_entropy(type, y, labels, scale, loss, dy, rows, classes, total, stream);
     };
   }
 
-  // `has_launch` has said that these are not here.
-  template <typename AnyOp>
-    requires std::same_as<AnyOp, op::Cast> || std::same_as<AnyOp, op::CheckFinite> || std::same_as<AnyOp, op::AdjustScale>
-  Launch operator()(const AnyOp& o) const {
-    throw BugError("no kernel for " + std::string(op::name(o)));
+  Launch operator()(const op::Cast&) const {
+    return [x = in(at, 0), y = out(at, 0), count = elements(), from = type(),
+            to = plan[task.writes[0]].dtype](cudaStream_t stream) { cast(from, x, to, y, count, stream); };
+  }
+
+  Launch operator()(const op::CheckFinite&) const {
+    std::vector<CheckedTensor> tensors;
+    for (std::size_t i = 0; i < task.reads.size(); ++i) {
+      const plan::Buffer& buffer = plan[task.reads[i]];
+      tensors.push_back({at.reads[i], buffer.shape.elements(), buffer.dtype});
+    }
+    return [tensors, marks = reinterpret_cast<std::uint32_t*>(at.workspace), flag = out(at, 0)](cudaStream_t stream) {
+      check_finite(tensors.data(), tensors.size(), marks, flag, stream);
+    };
+  }
+
+  Launch operator()(const op::AdjustScale& o) const {
+    return [flag = in(at, 0), state = out(at, 0), growth = o.growth_interval](cudaStream_t stream) {
+      adjust_scale(flag, state, growth, stream);
+    };
   }
 };
-
-/// What mixed precision needs and this backend does not have yet.
-bool is_mixed(const Task& task) {
-  if (const auto* update = std::get_if<plan::Update>(&task.action)) {
-    return update->scaled;
-  }
-  const auto* compute = std::get_if<plan::Compute>(&task.action);
-  if (compute == nullptr) {
-    return false;
-  }
-  const auto* squares = std::get_if<op::MeanSquaredError>(&compute->op);
-  const auto* entropy = std::get_if<op::CrossEntropy>(&compute->op);
-  return std::holds_alternative<op::Cast>(compute->op) || std::holds_alternative<op::CheckFinite>(compute->op) ||
-         std::holds_alternative<op::AdjustScale>(compute->op) || (squares != nullptr && squares->scaled) ||
-         (entropy != nullptr && entropy->scaled);
-}
 
 Launch prepare_update(const plan::Plan& plan, const Task& task, const plan::Update& update, const Addresses& at,
                       const std::int64_t* step) {
@@ -201,13 +213,15 @@ Launch prepare_update(const plan::Plan& plan, const Task& task, const plan::Upda
   const std::size_t count = task.writes.size() / (1 + slots);
   std::vector<UpdatedTensor> tensors;
   for (std::size_t p = 0; p < count; ++p) {
-    tensors.push_back({in(at, p), out(at, p), slots > 0 ? out(at, count + p * slots) : nullptr,
+    tensors.push_back({at.reads[p], out(at, p), slots > 0 ? out(at, count + p * slots) : nullptr,
                        slots > 1 ? out(at, count + p * slots + 1) : nullptr, plan[task.writes[p]].shape.elements()});
   }
+  const DType type = plan[task.reads[0]].dtype;
+  const Scaling scaling = update.scaled ? Scaling{in(at, task.reads.size() - 2), in(at, task.reads.size() - 1)} : Scaling{};
   if (const auto* descent = std::get_if<op::Sgd>(&update.optimizer)) {
     const SgdSettings settings{static_cast<float>(descent->rate), static_cast<float>(descent->momentum),
                                static_cast<float>(descent->weight_decay)};
-    return [=](cudaStream_t stream) { sgd(settings, tensors.data(), tensors.size(), stream); };
+    return [=](cudaStream_t stream) { sgd(type, settings, tensors.data(), tensors.size(), scaling, stream); };
   }
   const auto& adaptive = std::get<op::Adam>(update.optimizer);
   const AdamSettings settings{adaptive.beta1,
@@ -216,20 +230,16 @@ Launch prepare_update(const plan::Plan& plan, const Task& task, const plan::Upda
                               static_cast<float>(adaptive.epsilon),
                               static_cast<float>(adaptive.weight_decay),
                               adaptive.decoupled};
-  return [=](cudaStream_t stream) { adam(settings, tensors.data(), tensors.size(), step, stream); };
+  return [=](cudaStream_t stream) { adam(type, settings, tensors.data(), tensors.size(), scaling, step, stream); };
 }
 
 }  // namespace
 
 bool has_launch(const plan::Plan& plan, const Task& task) {
-  if (is_mixed(task)) {
-    return false;
-  }
   for (const std::vector<BufferId>* list : {&task.reads, &task.writes}) {
     for (const BufferId id : *list) {
       const plan::Buffer& buffer = plan[id];
-      const bool real = buffer.role == plan::Role::loss ? buffer.dtype == DType::f64 : buffer.dtype == DType::f32;
-      if ((!real && buffer.dtype != DType::i32) || buffer.order != plan::Order::row_major) {
+      if ((buffer.dtype == DType::f64 && buffer.role != plan::Role::loss) || buffer.order != plan::Order::row_major) {
         return false;
       }
     }
@@ -252,6 +262,8 @@ Bytes launch_workspace(std::span<const plan::Buffer> buffers, const Task& task, 
         if constexpr (LinearOp<AnyOp> || std::same_as<AnyOp, op::MatrixProduct>) {
           const Shape& result = buffers[task.writes[0].index()].shape;
           return Bytes(product_workspace(result[0], result[1]));
+        } else if constexpr (std::same_as<AnyOp, op::CheckFinite>) {
+          return Bytes(static_cast<std::int64_t>(task.reads.size() * sizeof(std::uint32_t)));
         } else {
           return Bytes(0);
         }

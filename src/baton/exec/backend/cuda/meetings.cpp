@@ -258,10 +258,10 @@ class Meetings::Impl {
                            .target_count = static_cast<int>(opening.tasks[rank]->writes.size()),
                            .target_members = collective.kind == Collective::Kind::all_reduce ? opening.members() : 1,
                            .rate = collective.accumulate ? -1 : collective.sgd_rate};
-    const bool twice = plan_[buffers[0]].dtype == DType::f64;
+    const DType type = plan_[buffers[0]].dtype;
     return [=, least = opening.least, multiprocessors = place.multiprocessors(),
             kept = std::tuple(chunk_table, source_table, target_table)](cudaStream_t stream) {
-      sum_chunks(tables, twice, least, multiprocessors, stream);
+      sum_chunks(type, tables, least, multiprocessors, stream);
     };
   }
 
@@ -289,8 +289,8 @@ class Meetings::Impl {
         std::byte* own = opening.tasks[rank]->reads.empty() ? opening.at[rank]->writes[b] : opening.at[rank]->reads[b];
         list.push_back({own, plan_[buffers[b]].shape.elements()});
       }
-      by_rank[rank] = [=, twice = plan_[buffers[0]].dtype == DType::f64](cudaStream_t stream) {
-        group->enqueue(collective.kind, static_cast<int>(rank), list, twice, stream);
+      by_rank[rank] = [=, type = plan_[buffers[0]].dtype](cudaStream_t stream) {
+        group->enqueue(collective.kind, static_cast<int>(rank), list, type, stream);
       };
       std::vector<UpdatedTensor> tensors;
       for (std::size_t b = 0; collective.sgd_rate > 0 && b < buffers.size(); ++b) {
@@ -303,7 +303,7 @@ class Meetings::Impl {
           delay(least, stream);
         }
         if (!tensors.empty()) {
-          sgd({static_cast<float>(collective.sgd_rate), 0, 0}, tensors.data(), tensors.size(), stream);
+          sgd(DType::f32, {static_cast<float>(collective.sgd_rate), 0, 0}, tensors.data(), tensors.size(), {}, stream);
         }
       });
     }

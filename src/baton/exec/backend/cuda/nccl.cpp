@@ -71,9 +71,12 @@ class Communicators final : public Group {
     }
   }
 
-  void enqueue(plan::Collective::Kind kind, int rank, std::span<const Buffer> buffers, bool double_precision,
+  void enqueue(plan::Collective::Kind kind, int rank, std::span<const Buffer> buffers, DType element,
                cudaStream_t stream) const override {
-    const ncclDataType_t type = double_precision ? ncclFloat64 : ncclFloat32;
+    const ncclDataType_t type = element == DType::f64    ? ncclFloat64
+                                : element == DType::bf16 ? ncclBfloat16
+                                : element == DType::f16  ? ncclFloat16
+                                                         : ncclFloat32;
     ncclComm_t member = members_[static_cast<std::size_t>(rank)];
     for (const Buffer& buffer : buffers) {
       const auto count = static_cast<std::size_t>(buffer.elements);

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "baton/base/dtype.h"
 #include "baton/plan/task.h"
 
 /// NCCL, loaded at run time, for collectives between whole GPUs of one process.
@@ -25,7 +26,7 @@ class Group {
 
   /// A member's part of an all_reduce, broadcast or reduce, in place. All members' parts stand between begin_group and
   /// end_group.
-  virtual void enqueue(plan::Collective::Kind kind, int rank, std::span<const Buffer> buffers, bool double_precision,
+  virtual void enqueue(plan::Collective::Kind kind, int rank, std::span<const Buffer> buffers, DType type,
                        cudaStream_t stream) const = 0;
 };
 

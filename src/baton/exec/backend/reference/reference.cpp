@@ -122,8 +122,8 @@ struct Loops {
       for (std::int64_t i = 0; i < width + (backward.partial ? 0 : 1); ++i) {  // the column past the last is the bias
         double sum = 0;
         for (std::int64_t r = 0; r < rows; ++r) {
-          const double x = i == width ? 1.0 : value(0, r * width + i);
-          sum += x * value(1, r * outputs + o);
+          const double x = i == width ? 1.0 : any_value(0, r * width + i);
+          sum += x * any_value(1, r * outputs + o);
         }
         Real& result = i == width ? out(1)[o] : out(0)[o * width + i];
         result = rounded((add ? widened(result) : 0.0) + factor * sum);

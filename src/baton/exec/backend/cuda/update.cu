@@ -1,0 +1,153 @@
+#include <algorithm>
+
+#include "baton/exec/backend/cuda/element.cuh"
+#include "baton/exec/backend/cuda/kernels.h"
+#include "baton/exec/backend/cuda/programmatic.cuh"
+
+namespace baton::exec::cuda {
+namespace {
+
+constexpr int threads = 256;
+constexpr int most_blocks = 2048;
+
+struct Tensors {
+  UpdatedTensor list[most_tensors];
+};
+
+template <typename Gradient>
+struct alignas(4 * sizeof(Gradient)) Four {
+  Gradient x, y, z, w;
+};
+
+/// Calls `change(gradient, weight, first, second)` for each element of the block's tensor; the last two are null where the
+/// optimizer keeps no such state.
+template <typename Gradient, bool First, bool Second, typename Change>
+__device__ void over(const UpdatedTensor& tensor, float inverse_scale, Change change) {
+  const auto* gradients = static_cast<const Gradient*>(tensor.gradient);
+  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * threads;
+  const std::int64_t begin = static_cast<std::int64_t>(blockIdx.x) * threads + threadIdx.x;
+  for (std::int64_t i = begin; i < tensor.count / 4; i += stride) {
+    const Four<Gradient> g = reinterpret_cast<const Four<Gradient>*>(gradients)[i];
+    float4 w = reinterpret_cast<const float4*>(tensor.weight)[i];
+    float4 m{};
+    float4 v{};
+    if constexpr (First) {
+      m = reinterpret_cast<const float4*>(tensor.first)[i];
+    }
+    if constexpr (Second) {
+      v = reinterpret_cast<const float4*>(tensor.second)[i];
+    }
+    change(widened(g.x) * inverse_scale, w.x, m.x, v.x);
+    change(widened(g.y) * inverse_scale, w.y, m.y, v.y);
+    change(widened(g.z) * inverse_scale, w.z, m.z, v.z);
+    change(widened(g.w) * inverse_scale, w.w, m.w, v.w);
+    reinterpret_cast<float4*>(tensor.weight)[i] = w;
+    if constexpr (First) {
+      reinterpret_cast<float4*>(tensor.first)[i] = m;
+    }
+    if constexpr (Second) {
+      reinterpret_cast<float4*>(tensor.second)[i] = v;
+    }
+  }
+  for (std::int64_t i = tensor.count / 4 * 4 + begin; i < tensor.count; i += stride) {
+    float none = 0;
+    change(widened(gradients[i]) * inverse_scale, tensor.weight[i], First ? tensor.first[i] : none,
+           Second ? tensor.second[i] : none);
+  }
+}
+
+template <typename Gradient, bool Velocity>
+__global__ void __launch_bounds__(threads) sgd_kernel(const __grid_constant__ Tensors tensors, SgdSettings settings,
+                                                     Scaling scaling) {
+  allow_next();
+  await_previous();
+  if (scaling.flag != nullptr && *scaling.flag != 0) {
+    return;
+  }
+  const float inverse_scale = scaling.state == nullptr ? 1.0F : 1.0F / *scaling.state;
+  over<Gradient, Velocity, false>(tensors.list[blockIdx.y], inverse_scale,
+                                  [&](float gradient, float& weight, float& velocity, float&) {
+                                    gradient += settings.weight_decay * weight;
+                                    if constexpr (Velocity) {
+                                      gradient += settings.momentum * velocity;
+                                      velocity = gradient;
+                                    }
+                                    weight -= settings.rate * gradient;
+                                  });
+}
+
+template <typename Gradient>
+__global__ void __launch_bounds__(threads) adam_kernel(const __grid_constant__ Tensors tensors, AdamSettings settings,
+                                                      Scaling scaling, const std::int64_t* step) {
+  __shared__ float shared_rate;
+  __shared__ float shared_root;
+  allow_next();
+  await_previous();
+  if (scaling.flag != nullptr && *scaling.flag != 0) {
+    return;
+  }
+  if (threadIdx.x == 0) {
+    // Skipped steps are none: the state has counted them.
+    const auto number = scaling.state == nullptr ? static_cast<double>(*step)
+                                                 : static_cast<double>(scaling.state[3] - scaling.state[2]) + 1;
+    shared_rate = static_cast<float>(settings.rate / (1 - pow(settings.beta1, number)));
+    shared_root = static_cast<float>(1 / sqrt(1 - pow(settings.beta2, number)));
+  }
+  __syncthreads();
+  const float rate = shared_rate;
+  const float root = shared_root;
+  const auto beta1 = static_cast<float>(settings.beta1);
+  const auto beta2 = static_cast<float>(settings.beta2);
+  const auto keep =
+      static_cast<float>(settings.decoupled ? 1 - settings.rate * static_cast<double>(settings.weight_decay) : 1.0);
+  const float decay = settings.decoupled ? 0 : settings.weight_decay;
+  const float inverse_scale = scaling.state == nullptr ? 1.0F : 1.0F / *scaling.state;
+  over<Gradient, true, true>(tensors.list[blockIdx.y], inverse_scale,
+                             [&](float gradient, float& weight, float& first, float& second) {
+                               const float slope = gradient + decay * weight;
+                               first = beta1 * first + (1 - beta1) * slope;
+                               second = beta2 * second + (1 - beta2) * slope * slope;
+                               weight = keep * weight - rate * first / (sqrtf(second) * root + settings.epsilon);
+                             });
+}
+
+/// Calls `run(tensors, shape)` for the tensors, so many at a time.
+template <typename Run>
+void in_batches(const UpdatedTensor* tensors, std::size_t total, Run run) {
+  for (std::size_t begin = 0; begin < total; begin += most_tensors) {
+    const std::size_t count = std::min(most_tensors, total - begin);
+    Tensors batch{};
+    std::int64_t largest = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      batch.list[i] = tensors[begin + i];
+      largest = std::max(largest, batch.list[i].count);
+    }
+    const std::int64_t blocks = std::clamp<std::int64_t>((largest / 4 + threads - 1) / threads, 1, most_blocks);
+    run(batch, LaunchShape{dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(count)), dim3(threads)});
+  }
+}
+
+}  // namespace
+
+void sgd(DType type, const SgdSettings& settings, const UpdatedTensor* tensors, std::size_t count, const Scaling& scaling,
+         cudaStream_t stream) {
+  with_element(type, [&](auto element) {
+    using Gradient = decltype(element);
+    in_batches(tensors, count, [&](const Tensors& batch, const LaunchShape& shape) {
+      launch(batch.list[0].first != nullptr ? sgd_kernel<Gradient, true> : sgd_kernel<Gradient, false>, shape, stream, batch,
+             settings, scaling);
+    });
+  });
+}
+
+void adam(DType type, const AdamSettings& settings, const UpdatedTensor* tensors, std::size_t count, const Scaling& scaling,
+          const std::int64_t* step, cudaStream_t stream) {
+  with_element(type, [&](auto element) {
+    using Gradient = decltype(element);
+    in_batches(tensors, count, [&](const Tensors& batch, const LaunchShape& shape) {
+      launch(adam_kernel<Gradient>, shape, stream, batch, settings, scaling, step);
+    });
+  });
+}
+
+}  // namespace baton::exec::cuda
