@@ -112,13 +112,20 @@ class WrappedBackend final : public exec::HostBackend {
       : inner_(inner == "cpu" ? exec::make_cpu_backend() : exec::make_reference_backend()), before_(std::move(before)), prepared_(prepared) {}
 
   std::string_view name() const override { return inner_->name(); }
-  strategy::Target target() const override { return inner_->target(); }
+  strategy::Target target() const override {
+    strategy::Target target = inner_->target();
+    target.linear_with_sgd = target.linear_with_sgd || steps_fused;
+    target.narrow_linear_with_sgd = target.narrow_linear_with_sgd || steps_fused;
+    return target;
+  }
   bool has_kernel(const plan::Plan& plan, const plan::Task& task) const override {
     return inner_->has_kernel(plan, task);
   }
   int team_size(int cores) const override { return inner_->team_size(cores); }
   std::unique_ptr<exec::Kernel> prepare(const plan::Plan& plan, const plan::Task& task,
                                         const exec::Addresses& addresses, int team) const override;
+
+  bool steps_fused = false;  // the SGD step comes with the gradient of the weights, of 16-bit operands too
 
  private:
   std::unique_ptr<exec::HostBackend> inner_;

@@ -183,11 +183,16 @@ class LtProduct final : public Product {
 
 constexpr int most_candidates = 8;
 
-std::vector<cublasLtMatmulAlgo_t> candidates(cublasLtHandle_t handle, const LtProduct& product) {
+std::vector<cublasLtMatmulAlgo_t> candidates(cublasLtHandle_t handle, const LtProduct& product, DType result) {
   cublasLtMatmulPreference_t preference = nullptr;
   require_lt(library().prefer(&preference), "choosing an algorithm");
   const auto bytes = static_cast<std::uint64_t>(product.workspace_bytes());
   library().set_preference(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes, sizeof(bytes));
+  if (is_narrow(result)) {
+    // Parts of a sum are added up in float32: what has 16 bits is rounded once.
+    const std::uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+    library().set_preference(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reductions, sizeof(reductions));
+  }
   std::array<cublasLtMatmulHeuristicResult_t, most_candidates> found{};
   int count = 0;
   const Description& description = product.description();
@@ -238,7 +243,7 @@ std::map<Key, cublasLtMatmulAlgo_t>& choices() {
 
 cublasLtMatmulAlgo_t choose(cublasLtHandle_t handle, const LtProduct& product, const ProductShape& shape, void* result,
                             cudaStream_t stream) {
-  const std::vector<cublasLtMatmulAlgo_t> list = candidates(handle, product);
+  const std::vector<cublasLtMatmulAlgo_t> list = candidates(handle, product, shape.result);
   const std::int64_t bytes = shape.m * shape.n * size_of(shape.result);
   Digests digests;
   Timer timer;

@@ -5,6 +5,7 @@
 #include <span>
 #include <utility>
 
+#include "baton/exec/backend/cuda/copy.h"
 #include "baton/exec/backend/cuda/status.h"
 
 namespace baton::exec::cuda {
@@ -15,7 +16,7 @@ class Table {
  public:
   explicit Table(std::span<const Element> elements) {
     require(cudaMalloc(reinterpret_cast<void**>(&data_), elements.size_bytes()), "taking memory");
-    require(cudaMemcpy(data_, elements.data(), elements.size_bytes(), cudaMemcpyHostToDevice), "copying");
+    copy_to_device(data_, elements.data(), elements.size_bytes());
   }
   ~Table() { cudaFree(data_); }
   Table(Table&& other) noexcept : data_(std::exchange(other.data_, nullptr)) {}
