@@ -1,6 +1,8 @@
 #include <cmath>
+#include <cstring>
 #include <random>
 
+#include "baton/base/narrow.h"
 #include "baton/exec/backend/cuda/few_rows.h"
 #include "cuda/device_array.h"
 
@@ -33,6 +35,20 @@ double distance(const std::vector<double>& expected, const std::vector<float>& a
     worst = off > worst || std::isnan(off) ? off : worst;
   }
   return worst / std::sqrt(squares / static_cast<double>(expected.size()) + 1e-30);
+}
+
+/// Rounds the values to a 16-bit type and gives its bits, two to a float.
+template <typename Narrow>
+std::vector<float> narrowed(std::vector<float>& values) {
+  std::vector<std::uint16_t> words;
+  for (float& value : values) {
+    const Narrow narrow(value);
+    words.push_back(narrow.bits);
+    value = static_cast<float>(narrow);
+  }
+  std::vector<float> packed((words.size() + 1) / 2);
+  std::memcpy(packed.data(), words.data(), words.size() * sizeof(words[0]));
+  return packed;
 }
 
 struct Shapes {
@@ -126,15 +142,52 @@ TEST_P(FewRowsTest, EveryProductIsRightInBothPrecisionsAndOnAnyNumberOfMultiproc
       EXPECT_LE(distance(dx, result_dx.values()), tolerance(tf32)) << "backward of the input";
       kernel.backward_input(device_dy.data(), device_w.data(), device_x.data(), result_dx.data(), false, nullptr);
       EXPECT_LE(distance(masked, result_dx.values()), tolerance(tf32)) << "backward of the input, masked";
-      kernel.backward_weight(device_x.data(), device_dy.data(), result_dw.data(), result_db.data(), 0, 1, false, nullptr);
+      kernel.backward_weight(DType::f32, device_x.data(), device_dy.data(), result_dw.data(), result_db.data(), 0, 1, false, nullptr);
       EXPECT_LE(distance(dw, result_dw.values()), tolerance(tf32)) << "gradient of the weights";
       EXPECT_LE(distance(db, result_db.values()), 1e-5) << "gradient of the bias";
       const DeviceArray changed_b(b);
-      kernel.backward_weight(device_x.data(), device_dy.data(), device_w.data(), changed_b.data(), 1, -0.125F, true, nullptr);
+      kernel.backward_weight(DType::f32, device_x.data(), device_dy.data(), device_w.data(), changed_b.data(), 1, -0.125F, true, nullptr);
       EXPECT_LE(distance(stepped(w, dw, -0.125), device_w.values()), tolerance(tf32)) << "weights, one step on";
       EXPECT_LE(distance(stepped(b, db, -0.125), changed_b.values()), 1e-5) << "bias, one step on";
       ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
     }
+  }
+}
+
+TEST_P(FewRowsTest, AStepOfTheWeightsComesFromOperandsOf16Bits) {
+  BATON_NEEDS_GPU();
+  const auto [rows, in, out] = GetParam();
+  const FewRows kernel{rows, in, out, false, 132};
+  if (!kernel.fits_narrow(9)) {
+    GTEST_SKIP() << "rows that are not read eight at a time are left to the library";
+  }
+  const auto count = [](int a, int b) { return static_cast<std::size_t>(a) * static_cast<std::size_t>(b); };
+  for (const DType type : {DType::bf16, DType::f16}) {
+    SCOPED_TRACE(to_text(type));
+    std::vector<float> x = numbers(count(rows, in), 1);
+    std::vector<float> dy = numbers(count(rows, out), 4);
+    const DeviceArray device_x(type == DType::bf16 ? narrowed<Bf16>(x) : narrowed<F16>(x));
+    const DeviceArray device_dy(type == DType::bf16 ? narrowed<Bf16>(dy) : narrowed<F16>(dy));
+    const std::vector<float> w = numbers(count(out, in), 2);
+    const std::vector<float> b = numbers(static_cast<std::size_t>(out), 3);
+    const DeviceArray device_w(w);
+    const DeviceArray device_b(b);
+    kernel.backward_weight(type, device_x.data(), device_dy.data(), device_w.data(), device_b.data(), 1, -0.125F, true, nullptr);
+    std::vector<double> expected_w = product(
+        out, in, rows, [&](int o, int r) { return dy[count(r, out) + static_cast<std::size_t>(o)]; },
+        [&](int r, int i) { return x[count(r, in) + static_cast<std::size_t>(i)]; });
+    for (std::size_t i = 0; i < w.size(); ++i) {
+      expected_w[i] = static_cast<double>(w[i]) - 0.125 * expected_w[i];
+    }
+    std::vector<double> expected_b(b.begin(), b.end());
+    for (int r = 0; r < rows; ++r) {
+      for (int o = 0; o < out; ++o) {
+        expected_b[static_cast<std::size_t>(o)] -= 0.125 * static_cast<double>(dy[count(r, out) + static_cast<std::size_t>(o)]);
+      }
+    }
+    EXPECT_LE(distance(expected_w, device_w.values()), 1e-4) << "products of 16 bits are exact, their sums are not";
+    EXPECT_LE(distance(expected_b, device_b.values()), 1e-5);
+    ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
   }
 }
 

@@ -98,17 +98,20 @@ struct TensorSums {
   }
 };
 
-/// The same in float32, by fused multiply-adds: a thread has 8 rows, four apart, and columns eight apart.
-template <int Columns>
+/// The same in float32, by fused multiply-adds. A warp has 32 rows and 64 columns, a thread 8 × 8 of them; warps with the same ones
+/// share the depth of a stage.
+template <bool Forward, int Columns>
 struct PlainSums {
-  using Place = WarpPlace<Columns>;
-  static constexpr int width = Place::columns / 8;
-  float sums[8][width] = {};
-  int row;
-  int column;
+  static constexpr int warps = 2 * Columns / 64;  // that cover the tile
+  static constexpr int groups = threads / 32 / warps;
+  static constexpr int tile_floats = tile_rows * wide_pitch<Columns>;
+  float sums[8][8] = {};
+  int group = static_cast<int>(threadIdx.x / 32) / warps;
+  int first = group * (depth / groups);
+  int row = static_cast<int>(threadIdx.x / 32 % 2) * 32 + static_cast<int>(threadIdx.x % 32) / 8;  // and each fourth behind it
+  int column = static_cast<int>(threadIdx.x / 32) % warps / 2 * 64 + static_cast<int>(threadIdx.x % 8) * (Forward ? 1 : 4);
 
-  __device__ explicit PlainSums(const Place& place)
-      : row(place.row + place.lane / 8), column(place.column + place.lane % 8) {}
+  __device__ explicit PlainSums(const WarpPlace<Columns>&) {}
 
   __device__ void load_rows(float4 (&a)[8], const float* x, int k) const {
 #pragma unroll
@@ -116,59 +119,91 @@ struct PlainSums {
       a[i] = *reinterpret_cast<const float4*>(x + (row + 4 * i) * deep_pitch + k);
     }
   }
-  __device__ void add(const float4 (&a)[8], float4 b, int j) {
-#pragma unroll
-    for (int i = 0; i < 8; ++i) {
-      sums[i][j] += a[i].x * b.x;
-      sums[i][j] += a[i].y * b.y;
-      sums[i][j] += a[i].z * b.z;
-      sums[i][j] += a[i].w * b.w;
-    }
-  }
 
+  /// A thread's columns are eight apart.
   __device__ void add_transposed(const float* x, const float* w) {
 #pragma unroll 2
-    for (int k = 0; k < depth; k += 4) {
+    for (int k = first; k < first + depth / groups; k += 4) {
       float4 a[8];
       load_rows(a, x, k);
 #pragma unroll
-      for (int j = 0; j < width; ++j) {
-        add(a, *reinterpret_cast<const float4*>(w + (column + 8 * j) * deep_pitch + k), j);
+      for (int j = 0; j < 8; ++j) {
+        const float4 b = *reinterpret_cast<const float4*>(w + (column + 8 * j) * deep_pitch + k);
+#pragma unroll
+        for (int i = 0; i < 8; ++i) {
+          sums[i][j] += a[i].x * b.x;
+          sums[i][j] += a[i].y * b.y;
+          sums[i][j] += a[i].z * b.z;
+          sums[i][j] += a[i].w * b.w;
+        }
       }
     }
   }
 
+  /// A thread's columns are four in a row, and four more.
   __device__ void add_straight(const float* x, const float* w) {
 #pragma unroll 2
-    for (int k = 0; k < depth; k += 4) {
+    for (int k = first; k < first + depth / groups; k += 4) {
       float4 a[8];
       load_rows(a, x, k);
+      const float* at = w + k * wide_pitch<Columns> + column;
 #pragma unroll
-      for (int j = 0; j < width; ++j) {
-        const float* at = w + k * wide_pitch<Columns> + column + 8 * j;
-        add(a, {at[0], at[wide_pitch<Columns>], at[2 * wide_pitch<Columns>], at[3 * wide_pitch<Columns>]}, j);
+      for (int step = 0; step < 4; ++step) {
+        const float4 near = *reinterpret_cast<const float4*>(at + step * wide_pitch<Columns>);
+        const float4 far = *reinterpret_cast<const float4*>(at + step * wide_pitch<Columns> + 32);
+#pragma unroll
+        for (int i = 0; i < 8; ++i) {
+          const float left = step == 0 ? a[i].x : step == 1 ? a[i].y : step == 2 ? a[i].z : a[i].w;
+          sums[i][0] += left * near.x;
+          sums[i][1] += left * near.y;
+          sums[i][2] += left * near.z;
+          sums[i][3] += left * near.w;
+          sums[i][4] += left * far.x;
+          sums[i][5] += left * far.y;
+          sums[i][6] += left * far.z;
+          sums[i][7] += left * far.w;
+        }
       }
     }
   }
 
-  __device__ void store(float* tile, const Place&) const {
+  /// Leaves what all groups have in one tile.
+  __device__ void store(float* tile, const WarpPlace<Columns>&) const {
+    float* own = tile + group * tile_floats;
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
+      float* at = own + (row + 4 * i) * wide_pitch<Columns> + column;
+      if constexpr (Forward) {
 #pragma unroll
-      for (int j = 0; j < width; ++j) {
-        tile[(row + 4 * i) * wide_pitch<Columns> + column + 8 * j] = sums[i][j];
+        for (int j = 0; j < 8; ++j) {
+          at[8 * j] = sums[i][j];
+        }
+      } else {
+        *reinterpret_cast<float4*>(at) = {sums[i][0], sums[i][1], sums[i][2], sums[i][3]};
+        *reinterpret_cast<float4*>(at + 32) = {sums[i][4], sums[i][5], sums[i][6], sums[i][7]};
       }
+    }
+    __syncthreads();
+    for (int index = static_cast<int>(threadIdx.x); index < tile_floats / 4; index += threads) {
+      float4* parts = reinterpret_cast<float4*>(tile) + index;
+      float4 sum = parts[0];
+#pragma unroll
+      for (int other = 1; other < groups; ++other) {
+        const float4 part = parts[other * tile_floats / 4];
+        sum = {sum.x + part.x, sum.y + part.y, sum.z + part.z, sum.w + part.w};
+      }
+      parts[0] = sum;
     }
   }
 };
 
-template <bool Tf32, int Columns>
+template <bool Forward, bool Tf32, int Columns>
 struct SumsOf {
   using Type = TensorSums<Columns>;
 };
-template <int Columns>
-struct SumsOf<false, Columns> {
-  using Type = PlainSums<Columns>;
+template <bool Forward, int Columns>
+struct SumsOf<Forward, false, Columns> {
+  using Type = PlainSums<Forward, Columns>;
 };
 
 /// What both directions share: the batch's operand (x or dy), the weights, and what is added or masks.
@@ -201,7 +236,7 @@ __global__ void __launch_bounds__(threads, 1) sums_kernel(const Arguments args) 
   const int size = static_cast<int>(gridDim.x);
   const int total = ((Forward ? args.in : args.out) + depth - 1) / depth;
   const int count = (total - rank + size - 1) / size;
-  typename SumsOf<Tf32, Columns>::Type sums(place);
+  typename SumsOf<Forward, Tf32, Columns>::Type sums(place);
 
   using WeightCopy = TileCopy<Forward ? Columns : depth, Forward ? depth : Columns, threads>;
   using BatchCopy = TileCopy<tile_rows, depth, threads>;
@@ -297,17 +332,18 @@ constexpr int most_blocks = 8;
 /// Where a block takes more than half of a multiprocessor's memory, no two share one: they would hold up the rest.
 constexpr int alone = 116 * 1024;
 
-int shared_bytes(bool forward, const Cut& cut, int depth_total) {
+int shared_bytes(bool forward, bool tf32, const Cut& cut, int depth_total) {
   const int steps = ((depth_total + depth - 1) / depth + cut.blocks - 1) / cut.blocks;
   const int weight = forward ? cut.columns * deep_pitch : depth * (cut.columns + 8);
+  const int groups = tf32 ? 1 : cut.columns == 128 ? PlainSums<true, 128>::groups : PlainSums<true, 64>::groups;
   // All stages, or as many as there are steps; and room for the sums.
-  const int bytes = 4 * std::max(std::min(stages, steps) * (batch_floats + weight), tile_rows * (cut.columns + 8));
+  const int bytes = 4 * std::max(std::min(stages, steps) * (batch_floats + weight), groups * tile_rows * (cut.columns + 8));
   return steps > stages ? std::max(bytes, alone) : bytes;
 }
 
 /// How many blocks run at a time.
-int at_a_time(const Cut& cut, int bytes, int multiprocessors) {
-  const int each = bytes >= alone ? 1 : 2;
+int at_a_time(const Cut& cut, bool tf32, int bytes, int multiprocessors) {
+  const int each = bytes >= alone || !tf32 ? 1 : 2;  // in float32 a block takes more than half of the registers
   // Clusters lie within a group of multiprocessors, whose last ones stay free: shares of all, as seen on an H200.
   constexpr double usable[most_blocks + 1] = {1, 1, 1, 0.88, 0.91, 0.83, 0.77, 0.79, 0.91};
   return std::max(cut.blocks, static_cast<int>(each * multiprocessors * usable[cut.blocks]));
@@ -315,7 +351,7 @@ int at_a_time(const Cut& cut, int bytes, int multiprocessors) {
 
 /// What fills the multiprocessors with as little traffic as can be: a block reads its part of the weights and all rows of
 /// the batch beside it.
-Cut choose_cut(bool forward, int columns, int depth_total, int multiprocessors) {
+Cut choose_cut(bool forward, bool tf32, int columns, int depth_total, int multiprocessors) {
   Cut best;
   double least = 0;
   for (const int wide : {128, 64}) {
@@ -323,7 +359,7 @@ Cut choose_cut(bool forward, int columns, int depth_total, int multiprocessors) 
       const Cut cut{wide, blocks};
       const int steps = ((depth_total + depth - 1) / depth + blocks - 1) / blocks;
       const int tiles = (columns + wide - 1) / wide;
-      const int together = at_a_time(cut, shared_bytes(forward, cut, depth_total), multiprocessors);
+      const int together = at_a_time(cut, tf32, shared_bytes(forward, tf32, cut, depth_total), multiprocessors);
       const int waves = (tiles * blocks + together - 1) / together;
       // In bytes of traffic: of the steps, of what beginning costs, and of adding up.
       const double cost = waves * (30e3 + 4.0 * steps * depth * (wide + tile_rows)) + (blocks > 1 ? 20e3 + 2e3 * blocks : 0);
@@ -340,14 +376,14 @@ template <bool Forward, bool Tf32, int Columns>
 void launch_sums(const Arguments& args, const Cut& cut, cudaStream_t stream) {
   const int columns = Forward ? args.out : args.in;
   const LaunchShape shape{dim3(static_cast<unsigned>(cut.blocks), static_cast<unsigned>((columns + Columns - 1) / Columns)),
-                          dim3(threads), shared_bytes(Forward, cut, Forward ? args.in : args.out), cut.blocks};
+                          dim3(threads), shared_bytes(Forward, Tf32, cut, Forward ? args.in : args.out), cut.blocks};
   launch(sums_kernel<Forward, Tf32, Columns>, shape, stream, args);
 }
 
 template <bool Forward>
 void launch_sums(const Arguments& args, bool tf32, int multiprocessors, cudaStream_t stream) {
   const Cut cut =
-      choose_cut(Forward, Forward ? args.out : args.in, Forward ? args.in : args.out, multiprocessors);
+      choose_cut(Forward, tf32, Forward ? args.out : args.in, Forward ? args.in : args.out, multiprocessors);
   if (tf32) {
     cut.columns == 128 ? launch_sums<Forward, true, 128>(args, cut, stream)
                        : launch_sums<Forward, true, 64>(args, cut, stream);

@@ -2,6 +2,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include "baton/base/dtype.h"
+
 namespace baton::exec::cuda {
 
 /// Products of a linear layer for few rows, whose time is that of reading the weights: the weights go by once, through all
@@ -24,9 +26,11 @@ struct FewRows {
   /// dx = dy W, zero where `mask` ≤ 0 (nothing is masked where it is null).
   void backward_input(const float* dy, const float* weight, const float* mask, float* dx, bool early,
                       cudaStream_t stream) const;
-  /// dW = keep · dW + factor · dyᵀ x, db (may be null) likewise with Σ dy; `keep` is 0 or 1.
-  void backward_weight(const float* x, const float* dy, float* dw, float* db, float keep, float factor, bool early,
+  /// dW = keep · dW + factor · dyᵀ x, db (may be null) likewise with Σ dy; `keep` is 0 or 1. `operands` is the type of x and dy:
+  /// with 16 bits they are multiplied as they are and summed in float32, where `fits_narrow`.
+  void backward_weight(DType operands, const void* x, const void* dy, float* dw, float* db, float keep, float factor, bool early,
                        cudaStream_t stream) const;
+  bool fits_narrow(int capability_major) const { return fits(capability_major) && in % 8 == 0 && out % 8 == 0; }
 };
 
 }  // namespace baton::exec::cuda

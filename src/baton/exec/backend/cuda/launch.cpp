@@ -46,8 +46,14 @@ template <LinearOp AnyOp>
 bool is_few_rows(const Layer& layer, const AnyOp&, int capability) {
   constexpr std::int64_t most = 1 << 30;
   constexpr std::int64_t large = 1 << 23;  // weights
-  return layer.type == DType::f32 && layer.in < most && layer.out < most && layer.rows < most && few_rows(layer, false, 1).fits(capability) &&
-         (std::same_as<AnyOp, op::LinearBackwardWeight> || layer.in * layer.out < large);
+  if (layer.result != DType::f32 || layer.in >= most || layer.out >= most || layer.rows >= most) {
+    return false;
+  }
+  const FewRows kernel = few_rows(layer, false, 1);
+  if (std::same_as<AnyOp, op::LinearBackwardWeight>) {
+    return layer.type == DType::f32 ? kernel.fits(capability) : kernel.fits_narrow(capability);
+  }
+  return layer.type == DType::f32 && kernel.fits(capability) && layer.in * layer.out < large;
 }
 
 struct PrepareOp {
@@ -113,7 +119,7 @@ struct PrepareOp {
     if (is_few_rows(layer, o, around.capability)) {
       const FewRows kernel = few_rows(layer, o.tf32, around.place.multiprocessors());
       return [=, early = around.early](cudaStream_t stream) {
-        kernel.backward_weight(x, dy, dw, db, keep, factor, early, stream);
+        kernel.backward_weight(layer.type, x, dy, dw, db, keep, factor, early, stream);
       };
     }
     return [=, run = product({.transpose_b = true, .m = layer.in, .n = layer.out, .k = layer.rows,
