@@ -8,6 +8,7 @@
 
 #include "baton/base/units.h"
 #include "baton/exec/clock_fit.h"
+#include "baton/exec/gpu_reading.h"
 #include "baton/exec/rounding.h"
 #include "baton/plan/buffer.h"
 #include "baton/plan/task.h"
@@ -48,6 +49,7 @@ struct RunResult {
   std::vector<Bytes> peak;              // by device: the arena
   std::vector<RoundingTally> roundings;  // over all its steps and devices; empty where nothing is rounded
   std::vector<ClockFit> clocks;          // by rank: what events were shifted by
+  std::vector<GpuReading> gpus;          // those it ran on
 };
 
 /// Called now and then from the thread that called `run`, with the steps done so far and their losses and times;

@@ -155,6 +155,7 @@ Json TrainMeasurement::record() const {
               {"critical_path", full["critical_path"]},
               {"messages", messages(run)},
               {"device_list", devices},
+              {"gpus", full["gpus"]},
               {"losses", run.losses()},
               {"emulated", full["emulated"]},
               {"underflows", full["underflows"]},

@@ -112,6 +112,7 @@ void Training::run(std::int64_t steps, std::int64_t warmup, const exec::Executor
   timed_.insert(timed_.end(), result.step_times.begin() + static_cast<std::ptrdiff_t>(dropped), result.step_times.end());
   warmup_ += static_cast<std::int64_t>(dropped);
   peak_ = result.peak;
+  gpus_ = result.gpus;
   for (const exec::RoundingTally& tally : result.roundings) {
     exec::add(roundings_, tally);
   }
@@ -196,6 +197,20 @@ Json Training::result(const std::string& command) const {
                          {"underflows", tally.rounding.underflows},
                          {"overflows", tally.rounding.overflows}});
   }
+  Json gpus = Json::array();
+  for (const exec::GpuReading& gpu : gpus_) {
+    gpus.push_back({{"ordinal", gpu.ordinal},
+                    {"samples", gpu.samples},
+                    {"utilization", gpu.utilization},
+                    {"memory_used_bytes", gpu.memory_used.count},
+                    {"memory_bytes", gpu.memory.count},
+                    {"clock_mhz", gpu.clock_mhz},
+                    {"highest_clock_mhz", gpu.highest_clock_mhz},
+                    {"memory_clock_mhz", gpu.memory_clock_mhz},
+                    {"watts", gpu.watts},
+                    {"celsius", gpu.celsius},
+                    {"slowed_by", gpu.slowed_by}});
+  }
   const std::optional<op::ScaleState> scale = scaler();
   Json settings;
   for (const JobField& field : job_fields()) {
@@ -217,6 +232,7 @@ Json Training::result(const std::string& command) const {
           {"final_scale", scale ? Json(scale->scale) : Json()},
           {"settings", settings},
           {"devices", devices},
+          {"gpus", gpus},
           {"global_batch", request.step.global_batch},
           {"seed", job_->seed()},
           {"warmup", warmup_},

@@ -58,6 +58,8 @@ class Training {
   bool emulated() const;
   /// The loss scaler as it stands; nothing where the loss is not scaled.
   std::optional<op::ScaleState> scaler() const;
+  /// What the drivers of its GPUs said during the last run.
+  const std::vector<exec::GpuReading>& gpus() const { return gpus_; }
   /// Of the last run.
   const trace::Trace& trace() const { return trace_; }
 
@@ -81,6 +83,7 @@ class Training {
   std::vector<Nanoseconds> timed_;
   std::vector<Bytes> peak_;
   std::vector<exec::RoundingTally> roundings_;
+  std::vector<exec::GpuReading> gpus_;
   std::int64_t warmup_ = 0;
   std::int64_t steps_before_ = 0;
   std::vector<trace::DeviceTime> device_times_;

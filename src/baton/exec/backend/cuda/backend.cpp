@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstdlib>
 
 #include "baton/base/error.h"
 #include "baton/exec/backend/cuda/cuda.h"
@@ -10,10 +11,17 @@
 namespace baton::exec {
 namespace {
 
+/// CUDA's count, which starts CUDA.
+cudaError_t ask_for_gpus(int& count) {
+  // By default eight queues serve all streams, and what shares a queue waits for each other. Read when CUDA starts.
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+  return cudaGetDeviceCount(&count);
+}
+
 /// How many GPUs there are; a usage error where there is none.
 int count_gpus() {
   int count = 0;
-  const cudaError_t status = cudaGetDeviceCount(&count);
+  const cudaError_t status = ask_for_gpus(count);
   if (status == cudaErrorInsufficientDriver) {
     int driver = 0;
     cudaDriverGetVersion(&driver);
@@ -85,7 +93,7 @@ std::vector<cluster::Gpu> find_gpus() {
 
 bool has_gpu() {
   int count = 0;
-  const bool found = cudaGetDeviceCount(&count) == cudaSuccess && count > 0;
+  const bool found = ask_for_gpus(count) == cudaSuccess && count > 0;
   cudaGetLastError();
   return found;
 }

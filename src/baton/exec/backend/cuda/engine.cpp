@@ -6,14 +6,17 @@
 #include <cstring>
 #include <exception>
 #include <mutex>
+#include <set>
 #include <thread>
 
 #include "baton/base/error.h"
+#include "baton/exec/backend/cuda/copy.h"
 #include "baton/exec/backend/cuda/cublas_lt.h"
 #include "baton/exec/backend/cuda/event.h"
 #include "baton/exec/backend/cuda/kernels.h"
 #include "baton/exec/backend/cuda/launch.h"
 #include "baton/exec/backend/cuda/meetings.h"
+#include "baton/exec/backend/cuda/monitor.h"
 #include "baton/exec/backend/cuda/place.h"
 #include "baton/exec/backend/cuda/status.h"
 #include "baton/exec/clock.h"
@@ -29,6 +32,19 @@ constexpr std::size_t depth = 4;
 /// Of the warm-up, at most so many steps are traced.
 constexpr std::int64_t most_traced = 3;
 constexpr Nanoseconds between_reports(50'000'000);
+constexpr Nanoseconds between_samples(250'000'000);
+
+/// A graph is launched in one go, but where it spans several places, kernels that have nothing to do with each other wait for each
+/// other in it. Tasks longer than this on average (about ten microseconds) hide what it takes to enqueue them one by one.
+constexpr double long_task = 1e9;  // operations
+
+double mean_work(const plan::Plan& plan) {
+  double flops = 0;
+  for (std::size_t t = 0; t < plan.tasks().size(); ++t) {
+    flops += static_cast<double>(plan::work(plan, TaskId(t)).flops.count);
+  }
+  return flops / static_cast<double>(std::max<std::size_t>(1, plan.tasks().size()));
+}
 
 /// Memory of one device.
 class Arena {
@@ -107,7 +123,8 @@ class CudaEngine final : public Engine {
         ordering_(std::move(assignment.ordering)),
         memory_(std::move(assignment.memory)),
         data_(std::move(assignment.data)),
-        places_(open_places(assignment.cluster)) {
+        places_(open_places(assignment.cluster)),
+        enqueued_anew_(places_.size() > 1 && mean_work(plan_) > long_task) {
     for (std::size_t d = 0; d < places_.size(); ++d) {
       arenas_.push_back(std::make_unique<Arena>(*places_[d], memory_.peak[d]));
     }
@@ -118,7 +135,9 @@ class CudaEngine final : public Engine {
     fill_all();
     open_slots();
     enter_origin();
-    step_ = capture(false);
+    if (!enqueued_anew_) {
+      step_ = capture(false);
+    }
   }
 
   ~CudaEngine() override {
@@ -141,19 +160,29 @@ class CudaEngine final : public Engine {
     const std::int64_t warmup = std::min(options.warmup, options.steps);
     const std::int64_t traced = warmup > 0 ? std::min(warmup, most_traced) : std::min<std::int64_t>(1, options.steps);
     const std::int64_t first_traced = std::max<std::int64_t>(warmup - traced, 0);
-    enter_origin();
     Run run{result, progress};
+    std::set<int> ordinals;
+    for (const std::unique_ptr<Place>& place : places_) {
+      if (ordinals.insert(place->ordinal()).second) {
+        run.monitors.emplace_back(place->ordinal());
+      }
+    }
+    enter_origin();
     for (std::int64_t step = 0; step < options.steps && !run.enough; ++step) {
       if (step >= first_traced && step < first_traced + traced) {
         collect(run, step);
         result.trace.steps.push_back(trace(run, step));
       } else {
         collect(run, step - static_cast<std::int64_t>(depth) + 1);
-        enqueue(*step_, step);
+        enqueue(step, false);
       }
       ++run.enqueued;
     }
+    sample(run);
     collect(run, run.enqueued);
+    for (const Monitor& monitor : run.monitors) {
+      result.gpus.push_back(monitor.reading());
+    }
     steps_before_ += run.collected;
     result.losses.resize(static_cast<std::size_t>(run.collected));
     result.step_times.resize(static_cast<std::size_t>(run.collected));
@@ -171,14 +200,14 @@ class CudaEngine final : public Engine {
     const plan::Buffer& buffer = plan_[id];
     std::vector<std::byte> memory(static_cast<std::size_t>(buffer.size().count));
     write_elements(buffer, memory.data(), elements);
-    require(cudaMemcpy(address(id), memory.data(), memory.size(), cudaMemcpyHostToDevice), "copying");
+    copy_to_device(address(id), memory.data(), memory.size());
   }
 
   void continue_from(std::int64_t steps) override {
     steps_before_ = steps;
     for (std::int64_t* step : steps_) {
       if (step != nullptr) {
-        require(cudaMemcpy(step, &steps, sizeof steps, cudaMemcpyHostToDevice), "copying");
+        copy_to_device(step, &steps, sizeof steps);
       }
     }
   }
@@ -199,6 +228,8 @@ class CudaEngine final : public Engine {
     std::int64_t collected = 0;
     bool enough = false;
     Nanoseconds reported = now();
+    Nanoseconds sampled = now();
+    std::vector<Monitor> monitors{};
   };
 
   std::byte* address(BufferId id) const { return arenas_[plan_[id].device.index()]->at(memory_.offset[id.index()]); }
@@ -217,7 +248,8 @@ class CudaEngine final : public Engine {
       if (update != nullptr && std::holds_alternative<op::Adam>(update->optimizer) && step == nullptr) {
         places_[task.device.index()]->enter();
         require(cudaMalloc(reinterpret_cast<void**>(&step), sizeof(*step)), "taking memory");
-        require(cudaMemset(step, 0, sizeof(*step)), "filling its memory");
+        const std::int64_t none = 0;
+        copy_to_device(step, &none, sizeof none);
       }
     }
   }
@@ -313,7 +345,7 @@ class CudaEngine final : public Engine {
           memory.resize(static_cast<std::size_t>(buffer.size().count));
           fill_initial(buffer, memory.data(), data_.source, 0);
           require(cudaSetDevice(places_[buffer.device.index()]->ordinal()), "selecting it");
-          require(cudaMemcpy(address(list[i]), memory.data(), memory.size(), cudaMemcpyHostToDevice), "copying");
+          copy_to_device(address(list[i]), memory.data(), memory.size());
         }
       } catch (...) {
         const std::lock_guard lock(mutex);
@@ -396,7 +428,7 @@ class CudaEngine final : public Engine {
         events_[other.index()].done->wait(stream(task));
       }
       if (traced) {
-        events.start->record_time(stream(task));
+        record_time(*events.start, stream(task));
       }
       const MeetingId meeting = plan::meeting_of(task);
       if (!meeting.valid()) {
@@ -450,16 +482,20 @@ class CudaEngine final : public Engine {
     }
   }
 
+  void record_time(Event& event, cudaStream_t stream) const {
+    enqueued_anew_ ? event.record(stream) : event.record_in_graph(stream);
+  }
+
   void finish(TaskId id, bool traced) {
     const TaskEvents& events = events_[id.index()];
     if (traced) {
-      events.end->record_time(stream(plan_[id]));
+      record_time(*events.end, stream(plan_[id]));
     }
     events.done->record(stream(plan_[id]));
   }
 
   /// Puts a step behind those under way: its data, its tasks, its loss.
-  void enqueue(const Graph& graph, std::int64_t step) {
+  void enqueue(std::int64_t step, bool traced) {
     Slot& one = slot(step);
     std::int64_t offset = one.inputs;
     const std::int64_t first = data_.first_sample(steps_before_ + step);
@@ -472,7 +508,12 @@ class CudaEngine final : public Engine {
       offset += bytes;
     }
     one.start.record(origin());
-    graph.launch(origin());
+    if (enqueued_anew_) {
+      enqueue_step(traced);
+      enter_origin();
+    } else {
+      (traced ? traced_step_ : step_)->launch(origin());
+    }
     one.end.record(origin());
     offset = one.losses;
     for (const BufferId id : data_.losses) {
@@ -483,6 +524,14 @@ class CudaEngine final : public Engine {
       offset += bytes;
     }
     one.over.record(origin());
+  }
+
+  /// Asks how the GPUs fare while steps are under way.
+  static void sample(Run& run) {
+    run.sampled = now();
+    for (Monitor& monitor : run.monitors) {
+      monitor.sample();
+    }
   }
 
   /// Takes in what the steps before `until` left.
@@ -502,6 +551,9 @@ class CudaEngine final : public Engine {
         offset += plan_[id].size().count;
       }
       run.result.losses[step] = loss;
+      if (now() - run.sampled > between_samples) {
+        sample(run);
+      }
       if (run.progress && now() - run.reported > between_reports) {
         run.reported = now();
         run.enough = !run.progress(run.collected + 1, run.result) || run.enough;
@@ -511,15 +563,17 @@ class CudaEngine final : public Engine {
 
   /// Runs one step with events around every task.
   trace::StepTrace trace(Run& run, std::int64_t step) {
-    if (!traced_step_) {
+    if (!events_[0].start) {
       for (std::size_t t = 0; t < plan_.tasks().size(); ++t) {
         places_[plan_.tasks()[t].device.index()]->enter();
         events_[t].start = std::make_unique<Event>(Event::Kind::timed);
         events_[t].end = std::make_unique<Event>(Event::Kind::timed);
       }
-      traced_step_ = capture(true);
+      if (!enqueued_anew_) {
+        traced_step_ = capture(true);
+      }
     }
-    enqueue(*traced_step_, step);
+    enqueue(step, true);
     collect(run, step + 1);
     const Slot& one = slot(step);
     trace::StepTrace result{.duration = run.result.step_times[static_cast<std::size_t>(step)], .events = {}};
@@ -544,6 +598,7 @@ class CudaEngine final : public Engine {
   plan::Memory memory_;
   StepData data_;
   std::vector<std::unique_ptr<Place>> places_;  // by device
+  bool enqueued_anew_;                          // every step, and not launched as a graph
   std::vector<std::unique_ptr<Arena>> arenas_;  // likewise
   std::vector<std::int64_t*> steps_;            // likewise: the number of the step, where something needs it
   std::vector<std::unique_ptr<BlasLt>> blas_;   // likewise

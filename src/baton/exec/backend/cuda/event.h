@@ -24,7 +24,7 @@ class Event {
 
   void record(cudaStream_t stream) { require(cudaEventRecord(event_, stream), "ordering tasks"); }
   /// The same in a stream that is being captured: the time is taken whenever the graph runs.
-  void record_time(cudaStream_t stream) {
+  void record_in_graph(cudaStream_t stream) {
     require(cudaEventRecordWithFlags(event_, stream, cudaEventRecordExternal), "timing a task");
   }
   void wait(cudaStream_t stream) { require(cudaStreamWaitEvent(stream, event_, 0), "ordering tasks"); }

@@ -8,6 +8,7 @@ namespace baton::exec::cuda {
 namespace {
 
 constexpr int threads = 256;
+constexpr int loads = 4;  // that a thread has under way
 
 __device__ std::int64_t clock_now() {
   std::int64_t now;
@@ -46,9 +47,22 @@ __global__ void __launch_bounds__(threads) copy_kernel(const CopyChunk* chunks, 
     const CopyChunk chunk = chunks[c];
     const bool whole = (reinterpret_cast<std::uintptr_t>(chunk.from) | reinterpret_cast<std::uintptr_t>(chunk.to)) % 16 == 0;
     const std::int64_t wide = whole ? chunk.bytes / 16 : 0;
-#pragma unroll 4
-    for (std::int64_t i = threadIdx.x; i < wide; i += threads) {
-      reinterpret_cast<uint4*>(chunk.to)[i] = reinterpret_cast<const uint4*>(chunk.from)[i];
+    const uint4* from = reinterpret_cast<const uint4*>(chunk.from);
+    uint4* to = reinterpret_cast<uint4*>(chunk.to);
+    for (std::int64_t begin = 0; begin < wide; begin += loads * threads) {
+      uint4 values[loads];
+#pragma unroll
+      for (int l = 0; l < loads; ++l) {
+        const std::int64_t i = begin + l * threads + threadIdx.x;
+        values[l] = i < wide ? from[i] : uint4{};
+      }
+#pragma unroll
+      for (int l = 0; l < loads; ++l) {
+        const std::int64_t i = begin + l * threads + threadIdx.x;
+        if (i < wide) {
+          to[i] = values[l];
+        }
+      }
     }
     for (std::int64_t i = wide * 16 + threadIdx.x; i < chunk.bytes; i += threads) {
       chunk.to[i] = chunk.from[i];
@@ -118,7 +132,7 @@ __global__ void __launch_bounds__(threads) sum_kernel(const SumTables tables, st
 }
 
 unsigned grid_for(int chunks, int multiprocessors) {
-  return static_cast<unsigned>(std::clamp(chunks, 1, std::max(1, 4 * multiprocessors)));
+  return static_cast<unsigned>(std::clamp(chunks, 1, std::max(1, 8 * multiprocessors)));
 }
 
 }  // namespace

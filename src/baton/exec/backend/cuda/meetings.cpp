@@ -145,7 +145,14 @@ class Meetings::Impl {
     }
     std::vector<CopyChunk> chunks;
     add_copies(chunks, from[0], to[0], bytes);
-    return copies(chunks, *opening.places[1], opening.least);
+    const Place& place = *opening.places[1];
+    place.enter();
+    const auto table = std::make_shared<Table<CopyChunk>>(std::span<const CopyChunk>(chunks));
+    return [&place, table, count = static_cast<int>(chunks.size()), least = opening.least](cudaStream_t stream) {
+      place.carry(stream, [&](cudaStream_t carrier, int multiprocessors) {
+        copy_chunks(table->data(), count, least, multiprocessors, carrier);
+      });
+    };
   }
 
   Launch copies(const std::vector<CopyChunk>& chunks, const Place& place, std::int64_t least) {

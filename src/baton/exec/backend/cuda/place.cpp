@@ -18,8 +18,20 @@ int attribute(cudaDeviceAttr which, int ordinal) {
   return value;
 }
 
+int multiprocessors_of(CUgreenCtx partition) {
+  CUdevResource resource{};
+  require(driver().get_green_resource(partition, &resource, CU_DEV_RESOURCE_TYPE_SM), "opening a part");
+  return static_cast<int>(resource.sm.smCount);
+}
+
+/// Equal parts of a GPU, and what is left over of it (null where nothing is).
+struct Parts {
+  std::vector<CUgreenCtx> parts;
+  std::shared_ptr<const Carrier> carrier;
+};
+
 /// Cuts a GPU's multiprocessors into equal groups, and gives the first `count` of them.
-std::vector<CUgreenCtx> partitions(int ordinal, int of, int count) {
+Parts partitions(int ordinal, int of, int count) {
   require(cudaSetDevice(ordinal), "selecting it");
   require(cudaFree(nullptr), "starting");  // the primary context must be there
   CUdevice device = 0;
@@ -43,15 +55,21 @@ std::vector<CUgreenCtx> partitions(int ordinal, int of, int count) {
     throw usage_error("GPU {} with its {} multiprocessors cannot be cut into {} parts: ask for fewer", ordinal, available,
                       of);
   }
-  std::vector<CUgreenCtx> contexts;
+  Parts result;
   for (int i = 0; i < count; ++i) {
     CUdevResourceDesc description{};
     require(driver().describe(&description, &groups[static_cast<std::size_t>(i)], 1), "cutting it into parts");
     CUgreenCtx context = nullptr;
     require(driver().create(&context, description, device, CU_GREEN_CTX_DEFAULT_STREAM), "cutting it into parts");
-    contexts.push_back(context);
+    result.parts.push_back(context);
   }
-  return contexts;
+  CUdevResourceDesc description{};
+  CUgreenCtx left_over = nullptr;
+  if (rest.sm.smCount > 0 && driver().describe(&description, &rest, 1) == CUDA_SUCCESS &&
+      driver().create(&left_over, description, device, CU_GREEN_CTX_DEFAULT_STREAM) == CUDA_SUCCESS) {
+    result.carrier = std::make_shared<Carrier>(ordinal, left_over);
+  }
+  return result;
 }
 
 }  // namespace
@@ -66,15 +84,29 @@ Place::Place(int ordinal)
   }
 }
 
-Place::Place(int ordinal, CUgreenCtx partition)
+Carrier::Carrier(int ordinal, CUgreenCtx partition)
+    : ordinal_(ordinal), multiprocessors_(multiprocessors_of(partition)), partition_(partition) {}
+
+Carrier::~Carrier() {
+  cudaSetDevice(ordinal_);
+  driver().destroy(partition_);
+}
+
+Place::Place(int ordinal, CUgreenCtx partition, std::shared_ptr<const Carrier> carrier)
     : ordinal_(ordinal),
+      multiprocessors_(multiprocessors_of(partition)),
       capability_major_(attribute(cudaDevAttrComputeCapabilityMajor, ordinal)),
-      partition_(partition) {
+      partition_(partition),
+      carrier_(std::move(carrier)) {
   require(driver().context_of(&context_, partition), "opening a part");
   enter();
-  CUdevResource resource{};
-  require(driver().get_green_resource(partition, &resource, CU_DEV_RESOURCE_TYPE_SM), "opening a part");
-  multiprocessors_ = static_cast<int>(resource.sm.smCount);
+  if (carrier_ != nullptr) {
+    CUstream stream = nullptr;
+    require(driver().create_stream(&stream, carrier_->partition(), CU_STREAM_NON_BLOCKING, 0), "opening a stream");
+    carrying_ = stream;
+    fork_ = std::make_unique<Event>(Event::Kind::order);
+    join_ = std::make_unique<Event>(Event::Kind::order);
+  }
   for (std::size_t lane = 0; lane < plan::lane_count; ++lane) {
     CUstream stream = nullptr;
     require(driver().create_stream(&stream, partition, CU_STREAM_NON_BLOCKING, priority(lane)), "opening a stream");
@@ -87,6 +119,9 @@ Place::~Place() {
     if (stream != nullptr) {
       cudaStreamDestroy(stream);
     }
+  }
+  if (carrying_ != nullptr) {
+    cudaStreamDestroy(carrying_);
   }
   if (partition_ != nullptr) {
     cudaSetDevice(ordinal_);
@@ -108,7 +143,7 @@ std::vector<std::unique_ptr<Place>> open_places(const cluster::Cluster& cluster)
     check(device.gpu.has_value(), "{} is no GPU", device.name);
     ++parts_of[device.gpu->ordinal];
   }
-  std::map<int, std::vector<CUgreenCtx>> opened;
+  std::map<int, Parts> opened;
   std::vector<std::unique_ptr<Place>> places;
   for (const cluster::Device& device : cluster.devices()) {
     const cluster::GpuPart& part = *device.gpu;
@@ -119,7 +154,8 @@ std::vector<std::unique_ptr<Place>> open_places(const cluster::Cluster& cluster)
     if (!opened.contains(part.ordinal)) {
       opened[part.ordinal] = partitions(part.ordinal, part.of, parts_of[part.ordinal]);
     }
-    places.push_back(std::make_unique<Place>(part.ordinal, opened[part.ordinal][static_cast<std::size_t>(part.part)]));
+    const Parts& parts = opened[part.ordinal];
+    places.push_back(std::make_unique<Place>(part.ordinal, parts.parts[static_cast<std::size_t>(part.part)], parts.carrier));
   }
   return places;
 }

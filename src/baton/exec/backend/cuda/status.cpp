@@ -6,6 +6,11 @@
 namespace baton::exec::cuda {
 
 void require(cudaError_t status, std::string_view what) {
+  if (status == cudaErrorECCUncorrectable || status == cudaErrorDevicesUnavailable || status == cudaErrorNoDevice ||
+      status == cudaErrorUnknown) {
+    throw failure("the GPU was lost at {} ({}): see what its driver says in `dmesg`, and start again from the last checkpoint",
+                  what, cudaGetErrorString(status));
+  }
   if (status != cudaSuccess) {
     throw failure("the GPU failed at {}: {}", what, cudaGetErrorString(status));
   }

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstdint>
+
+#include "baton/exec/gpu_reading.h"
+
+namespace baton::exec::cuda {
+
+/// Asks a GPU's driver how it fares, by NVML, which is opened at run time; where it is not there, readings have no samples.
+class Monitor {
+ public:
+  /// `ordinal` is the GPU's number in CUDA.
+  explicit Monitor(int ordinal);
+
+  /// Adds what holds now. Takes some tens of microseconds, and may keep the calling thread from launching meanwhile.
+  void sample();
+  /// What was seen since it was made.
+  const GpuReading& reading() const { return reading_; }
+
+ private:
+  void* device_ = nullptr;  // null: not to be asked
+  std::uint64_t slowed_by_ = 0;
+  GpuReading reading_;
+};
+
+}  // namespace baton::exec::cuda

@@ -1,0 +1,29 @@
+#include "baton/exec/backend/cuda/status.h"
+
+#include <gtest/gtest.h>
+
+#include "baton/base/error.h"
+
+namespace baton::exec::cuda {
+namespace {
+
+std::string said(cudaError_t status) {
+  try {
+    require(status, "a step");
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Status, SaysWhatFailedAndWhatToDoWhereAGpuIsLost) {
+  EXPECT_EQ(said(cudaSuccess), "");
+  EXPECT_NE(said(cudaErrorLaunchFailure).find("the GPU failed at a step"), std::string::npos);
+  for (const cudaError_t lost : {cudaErrorECCUncorrectable, cudaErrorDevicesUnavailable, cudaErrorUnknown}) {
+    EXPECT_NE(said(lost).find("the GPU was lost at a step"), std::string::npos);
+    EXPECT_NE(said(lost).find("checkpoint"), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace baton::exec::cuda
