@@ -64,10 +64,11 @@ struct Settings {
   double uncertainty = 0.01;                            // of the median, at which a point is measured well enough
   std::string cluster;  // to simulate on; none: measure here
   std::string what_if;
+  std::int64_t most_devices = 0;  // that a point of the run asks for; 0: not known
 };
 
 /// `count` devices that are all alike, and stay so up to `most` of them: each gets the same number of cores, whether one
-/// works or all do. With more devices than cores they take turns. A GPU is cut into as many parts.
+/// works or all do. With more devices than cores they take turns. A GPU is cut into as many parts as the run needs at most.
 std::string workers(const Settings& settings, std::int64_t count, std::int64_t most);
 
 /// One point being measured. It is asked for rounds until it is stable or out of time; rounds of several points are

@@ -160,8 +160,12 @@ std::vector<Json> measure(const Experiment& experiment, const std::vector<Point>
     int rounds = 0;
   };
   std::vector<Json> records(points.size());
+  Settings here = settings;
   std::vector<std::size_t> todo;
   for (std::size_t i = 0; i < points.size(); ++i) {
+    if (points[i].contains("devices") && points[i]["devices"].is_number_integer()) {
+      here.most_devices = std::max(here.most_devices, points[i]["devices"].get<std::int64_t>());
+    }
     const auto found = known.find(points[i].dump());
     if (found != known.end()) {
       records[i] = found->second;
@@ -179,7 +183,7 @@ std::vector<Json> measure(const Experiment& experiment, const std::vector<Point>
       const std::size_t i = next;
       const Point& point = points[todo[i]];
       try {
-        std::unique_ptr<Measurement> measurement = experiment.open(point, settings);
+        std::unique_ptr<Measurement> measurement = experiment.open(point, here);
         held += measurement->memory();
         if (!open.empty() && held.count > settings.machine.memory.count / 2) {
           break;  // this one waits for the others to be closed

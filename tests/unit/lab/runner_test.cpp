@@ -401,6 +401,19 @@ TEST(Workers, BeyondTheMostStillFit) {
   EXPECT_EQ(workers(on_cores({0, 1, 2, 3}), 4, 2), "cpu:0-0,1-1,2-2,3-3");
 }
 
+TEST(Workers, ArePartsOfAGpuAsManyAsTheRunNeedsAtMost) {
+  Settings settings;
+  settings.devices = "cuda:0";
+  EXPECT_EQ(workers(settings, 1, 4), "cuda:0/4:1") << "the run does not say";
+  settings.most_devices = 2;
+  EXPECT_EQ(workers(settings, 1, 4), "cuda:0/2:1");
+  EXPECT_EQ(workers(settings, 2, 4), "cuda:0/2:2");
+  settings.most_devices = 1;
+  EXPECT_EQ(workers(settings, 1, 2), "cuda:0/1:1") << "nothing is compared: one worker has the whole GPU";
+  settings.devices = "cuda:0/5";
+  EXPECT_EQ(workers(settings, 1, 2), "cuda:0/5:1") << "as the user cut it";
+}
+
 TEST(Workers, UseOnlyCoresThatTheProcessMayUse) {
   const Settings settings = on_cores({0, 2, 4, 6});
   for (const cluster::Device& device : cluster::parse_devices(workers(settings, 2, 2), settings.machine)) {

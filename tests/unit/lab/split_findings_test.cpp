@@ -342,6 +342,15 @@ TEST(Profile, RowsAreSortedAndRatesAreOverTheirTime) {
   EXPECT_DOUBLE_EQ(rows[1]["of_peak"], 1);  // as fast as the pulse
 }
 
+TEST(Profile, SaysNothingOfAPeakThatIsNotKnown) {
+  Json row = profiled(0.5, 0.2);
+  for (Json& kind : row["kinds"]) {
+    kind["cores"] = 0;  // as on a GPU
+  }
+  EXPECT_FALSE(derived("profile", {row})[0].contains("of_peak"));
+  EXPECT_TRUE(says(findings("profile", {row}), "GF/s and touches"));
+}
+
 // All of them.
 
 /// Two sets of rows for each experiment that agree in no number that a claim could be made from.

@@ -64,7 +64,7 @@ std::string workers(const Settings& settings, std::int64_t count, std::int64_t m
     return fmt::format("{}", count);
   }
   if (cluster::names_gpus(settings.devices)) {
-    return gpu_workers(settings.devices, count, most);
+    return gpu_workers(settings.devices, count, settings.most_devices > 0 ? settings.most_devices : most);
   }
   const std::vector<int>& cores = settings.machine.cores;
   const auto each = std::max<std::size_t>(1, cores.size() / static_cast<std::size_t>(std::max(count, most)));

@@ -82,7 +82,9 @@ void derive(std::vector<Json>& rows) {
       one["gbytes"] = time > 0 ? number(kind, "bytes") / time : 0;
       const double data_sheet = kind.value("data_sheet_gflops", 0.0);  // of a machine that is not here
       const double peak = data_sheet > 0 ? data_sheet : number(row, "pulse_gflops") * number(kind, "cores");
-      one["of_peak"] = one["gflops"].get<double>() / peak;
+      if (peak > 0) {  // on a GPU nothing says what it could do
+        one["of_peak"] = one["gflops"].get<double>() / peak;
+      }
       expanded.push_back(std::move(one));
     }
   }
@@ -102,13 +104,16 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
     products += kind.starts_with("linear") ? part : 0;
   }
   const Json& top = rows.front();
+  const std::string of_peak =
+      !top.contains("of_peak") ? ""
+                               : fmt::format(", {} of {},", percent(number(top, "of_peak")),
+                                             top.value("data_sheet_gflops", 0.0) > 0
+                                                 ? "its data sheet's rate"
+                                                 : "what fused multiply-adds in registers gave in the same minute");
   return {fmt::format("The bottleneck is {}: {} of the step on the mean over devices. All matrix products together take {}.", worst->first,
                       percent(worst->second), percent(products)),
-          fmt::format("The largest single entry, {} on {}, runs at {:.1f} GF/s, {} of {}, and touches {:.1f} GB/s.",
-                      text(top, "kind"), text(top, "device"), number(top, "gflops"), percent(number(top, "of_peak")),
-                      top.value("data_sheet_gflops", 0.0) > 0 ? "its data sheet's rate"
-                                                              : "what fused multiply-adds in registers gave in the same minute",
-                      number(top, "gbytes")),
+          fmt::format("The largest single entry, {} on {}, runs at {:.1f} GF/s{} and touches {:.1f} GB/s.", text(top, "kind"),
+                      text(top, "device"), number(top, "gflops"), of_peak, number(top, "gbytes")),
           fmt::format("Profiling is for this: even if {} took no time at all, the step would at most be {:.2f} times as fast.", worst->first,
                       1 / std::max(0.01, 1 - worst->second))};
 }
