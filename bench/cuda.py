@@ -1,67 +1,145 @@
 #!/usr/bin/env python3
-"""Training steps on one GPU beside PyTorch, and ways of splitting one GPU in four, all in one run.
+"""Training steps and matrix powers on one GPU beside PyTorch, and ways of splitting one GPU in four, all in one run.
 
-    python3 bench/cuda.py [--baton build/release/apps/baton/baton] [--rounds 3]
+    python3 bench/cuda.py [--baton build/release/apps/baton/baton] [--rounds 3] [--only steps,powers,where,splits,parts]
 
-Prints two tables in Markdown. Each round runs Baton and PyTorch for each case; a ratio is the median over rounds.
-Needs a GPU, and PyTorch with CUDA for the first table.
+Prints tables in Markdown. Each round runs Baton and PyTorch for each case; a ratio is the median over rounds.
+Needs a GPU, and PyTorch with CUDA for the first two tables.
 """
 
 import argparse
+import collections
 import json
 import os
 import statistics
 import subprocess
 import sys
+import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-CASES = [("tf32", 1024, 2), ("fp32", 1024, 2), ("tf32", 8192, 8), ("fp32", 8192, 8), ("tf32", 4096, 20)]
+CASES = [("tf32", 1024, 2), ("fp32", 1024, 2), ("tf32", 8192, 8), ("fp32", 8192, 8), ("bf16", 8192, 8), ("tf32", 4096, 20)]
 SPLITS = ["layers", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-v"]
+SPLIT_CASES = [("tf32", "16384", "32"), ("bf16", "16384", "32"), ("fp32", "4096", "16")]
+MIB = 1 << 20
 
 
-def baton(program, arguments):
-    """The median step in microseconds."""
-    done = subprocess.run([program, "train", "-q", "--json", "-", *arguments], capture_output=True, text=True, check=False)
+def run(command):
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        sys.exit(f"{' '.join(arguments)}: {done.stderr.strip()}")
-    return json.loads(done.stdout)["step_time_ns"]["median"] / 1000
+        sys.exit(f"{' '.join(command)}: {done.stderr.strip()}")
+    return done.stdout
 
 
-def torch_step(precision, dim, depth):
-    done = subprocess.run([sys.executable, os.path.join(HERE, "peers", "torch_gpu.py"), "--dim", str(dim), "--depth", str(depth),
-                           "--precision", precision], capture_output=True, text=True, check=True)
-    return json.loads(done.stdout)
+def train(program, arguments):
+    """The median step in microseconds, the most memory of a device, and all of the result."""
+    result = json.loads(run([program, "train", "-q", "--json", "-", *arguments]))
+    return result["step_time_ns"]["median"] / 1000, max(device["peak_bytes"] for device in result["devices"]), result
 
 
-def main():
-    parser = argparse.ArgumentParser(description="Time Baton on one GPU beside PyTorch.")
-    parser.add_argument("--baton", default=os.path.join(HERE, "..", "build", "release", "apps", "baton", "baton"))
-    parser.add_argument("--rounds", type=int, default=3)
-    options = parser.parse_args()
-    print("| case, batch 64 | Baton us | PyTorch eager us | PyTorch graph us | best PyTorch / Baton |")
-    print("|---|---:|---:|---:|---:|")
+def peer(*arguments):
+    return json.loads(run([sys.executable, os.path.join(HERE, "peers", "torch_gpu.py"), *arguments]))
+
+
+def clocks(result):
+    """What the driver said of the GPU, in a few words."""
+    for gpu in result.get("gpus", []):
+        slowed = ", ".join(gpu["slowed_by"]) or "nothing"
+        return f"{gpu['clock_mhz']} MHz, {gpu['watts']:.0f} W, slowed by {slowed}"
+    return "not known"
+
+
+def steps(options):
+    print("| case, batch 64 | Baton us | PyTorch eager us | PyTorch graph us | best PyTorch / Baton | MiB: Baton | eager | graph | clocks |")
+    print("|---|---:|---:|---:|---:|---:|---:|---:|---|")
     for precision, dim, depth in CASES:
         ours, eager, graph = [], [], []
         for _ in range(options.rounds):
-            ours.append(baton(options.baton, ["--devices", "cuda", "--model", f"mlp:dim={dim},depth={depth}", "--precision", precision,
-                                              "--steps", "80", "--warmup", "20"]))
-            peer = torch_step(precision, dim, depth)
-            eager.append(peer["eager_us"])
-            graph.append(peer["graph_us"])
+            time, memory, result = train(options.baton, ["--devices", "cuda", "--model", f"mlp:dim={dim},depth={depth}",
+                                                         "--precision", precision, "--steps", "80", "--warmup", "20"])
+            ours.append(time)
+            torch = peer("--dim", str(dim), "--depth", str(depth), "--precision", precision)
+            eager.append(torch["eager_us"])
+            graph.append(torch["graph_us"])
         ratio = statistics.median(min(e, g) / o for e, g, o in zip(eager, graph, ours))
         print(f"| {dim}x{depth}, {precision} | {statistics.median(ours):.1f} | {statistics.median(eager):.0f} | "
-              f"{statistics.median(graph):.0f} | {ratio:.2f} |", flush=True)
-    print("\n| 4096x16 on cuda:0/4, batch 4096, tf32 | ms | against layers |")
-    print("|---|---:|---:|")
-    times = {split: [] for split in SPLITS}
-    for _ in range(options.rounds):
+              f"{statistics.median(graph):.0f} | {ratio:.2f} | {memory / MIB:.0f} | {torch['eager_bytes'] / MIB:.0f} | "
+              f"{torch['graph_bytes'] / MIB:.0f} | {clocks(result)} |", flush=True)
+
+
+def powers(options):
+    print("\n| A^10 + B^10, 10000 | Baton ms | TFLOP/s | PyTorch ms | PyTorch / Baton |")
+    print("|---|---:|---:|---:|---:|")
+    for precision in ("fp32", "tf32"):
+        with tempfile.TemporaryDirectory() as folder:
+            found = json.loads(run([options.baton, "lab", "run", "matrix-power", "--devices", "cuda:0/1", "--set", "size=10000",
+                                    "--set", "devices=1", "--set", f"precision={precision}", "--time-limit", "5s",
+                                    "--out", folder, "--json", "-"]))
+        row = found["rows"][0]
+        ours, theirs = row["time_per_step_ns"] / 1e6, peer("--power", "10", "--dim", "10000", "--precision", precision)["power_us"] / 1000
+        print(f"| {precision} | {ours:.1f} | {row['tflops']:.1f} | {theirs:.1f} | {theirs / ours:.2f} |", flush=True)
+
+
+def where(options):
+    """Where the step goes: the median over traced steps of all tasks of a kind. Events around every task keep kernels from
+    overlapping, so the sum is more than a step without them."""
+    for precision, dim, depth in (("tf32", 1024, 2), ("tf32", 8192, 8)):
+        arguments = ["--devices", "cuda", "--model", f"mlp:dim={dim},depth={depth}", "--precision", precision, "--steps", "80",
+                     "--warmup", "20"]
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "trace.json")
+            time, _, _ = train(options.baton, [*arguments, "--trace", path])
+            with open(path, encoding="utf-8") as file:
+                trace = json.load(file)
+        kinds, traced = collections.defaultdict(list), set()
+        for event in trace["traceEvents"]:
+            if event["ph"] == "X":
+                kinds[event["name"].rsplit(" ", 1)[0]].append(event["dur"])
+                traced.add(event["args"]["step"])
+        print(f"\n| {dim}x{depth}, {precision}: one step is {time:.1f} us | tasks a step | us each |")
+        print("|---|---:|---:|")
+        for name, times in sorted(kinds.items(), key=lambda item: -sum(item[1])):
+            print(f"| {name} | {len(times) // len(traced)} | {statistics.median(times):.1f} |")
+
+
+def splits(options):
+    for precision, batch, pieces in SPLIT_CASES:
+        print(f"\n| 8192x8 on cuda:0/4, batch {batch}, {precision}, {pieces} micro-batches | ms | against layers | busy | clocks |")
+        print("|---|---:|---:|---:|---|")
+        times, busy, seen = {split: [] for split in SPLITS}, {}, {}
+        for _ in range(options.rounds):
+            for split in SPLITS:
+                time, _, result = train(options.baton, [
+                    "--devices", "cuda:0/4", "--model", "mlp:dim=8192,depth=8", "--batch", batch, "--precision", precision, "--strategy",
+                    split, "--steps", "8", "--warmup", "3", *([] if split == "layers" else ["--micro-batches", pieces])])
+                times[split].append(time)
+                busy[split] = statistics.mean(device["busy"] for device in result["devices"])
+                seen[split] = clocks(result)
         for split in SPLITS:
-            pieces = [] if split == "layers" else ["--micro-batches", "16"]
-            times[split].append(baton(options.baton, ["--devices", "cuda:0/4", "--model", "mlp:dim=4096,depth=16", "--batch", "4096",
-                                                      "--precision", "tf32", "--strategy", split, "--steps", "20", "--warmup", "5", *pieces]))
-    for split in SPLITS:
-        ratio = statistics.median(n / t for n, t in zip(times["layers"], times[split]))
-        print(f"| {split} | {statistics.median(times[split]) / 1000:.1f} | {ratio:.2f} |")
+            ratio = statistics.median(n / t for n, t in zip(times["layers"], times[split]))
+            print(f"| `{split}` | {statistics.median(times[split]) / 1000:.1f} | {ratio:.2f} | {busy[split]:.0%} | {seen[split]} |", flush=True)
+
+
+def parts(options):
+    """The naive split over four parts against one part that has it all."""
+    common = ["--model", "mlp:dim=8192,depth=8", "--precision", "tf32", "--steps", "60", "--warmup", "10"]
+    one = [train(options.baton, ["--devices", "cuda:0/4:1", "--strategy", "single", *common])[0] for _ in range(options.rounds)]
+    four = [train(options.baton, ["--devices", "cuda:0/4", "--strategy", "layers", *common])[0] for _ in range(options.rounds)]
+    over = statistics.median(f / o - 1 for f, o in zip(four, one))
+    print("\n| 8192x8, batch 64, tf32 | us |")
+    print("|---|---:|")
+    print(f"| `single` on one part of four | {statistics.median(one):.0f} |")
+    print(f"| `layers` over the four parts | {statistics.median(four):.0f} ({over:+.1%}) |")
+
+
+def main():
+    tables = {"steps": steps, "powers": powers, "where": where, "splits": splits, "parts": parts}
+    parser = argparse.ArgumentParser(description="Time Baton on one GPU beside PyTorch.")
+    parser.add_argument("--baton", default=os.path.join(HERE, "..", "build", "release", "apps", "baton", "baton"))
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", default=",".join(tables), help="which tables")
+    options = parser.parse_args()
+    for name in options.only.split(","):
+        tables[name](options)
 
 
 if __name__ == "__main__":

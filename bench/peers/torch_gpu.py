@@ -3,7 +3,11 @@
     python3 bench/peers/torch_gpu.py --dim 1024 --depth 2 --batch 64 --precision tf32
 
 Times, in microseconds a step, the median of groups of steps between two CUDA events: plain eager, and the whole step as a CUDA
-graph (static inputs, gradients kept). bf16 is autocast with float32 weights.
+graph (static inputs, gradients kept). bf16 is autocast with float32 weights. Each with the most memory its tensors took.
+
+    python3 bench/peers/torch_gpu.py --power 10 --dim 10000 --precision fp32
+
+times Aⁿ + Bⁿ by repeated squaring instead.
 """
 
 import argparse
@@ -76,6 +80,34 @@ def graph(options):
     return median_us(captured.replay, options)
 
 
+def power(options):
+    """Aⁿ + Bⁿ, by repeated squaring."""
+    bases = [torch.randn(options.dim, options.dim, device="cuda") / options.dim ** 0.5 for _ in range(2)]
+
+    def raised(matrix):
+        result, exponent = None, options.power
+        while exponent:
+            if exponent % 2:
+                result = matrix if result is None else result @ matrix
+            exponent //= 2
+            if exponent:
+                matrix = matrix @ matrix
+        return result
+
+    def run():
+        return raised(bases[0]) + raised(bases[1])
+
+    run()
+    options.steps, options.groups = 1, 5
+    return median_us(run, options)
+
+
+def with_memory(measure, options):
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    return measure(options), torch.cuda.max_memory_allocated()
+
+
 def main():
     parser = argparse.ArgumentParser(description="Time a training step in PyTorch on one GPU.")
     parser.add_argument("--dim", type=int, default=1024)
@@ -84,10 +116,16 @@ def main():
     parser.add_argument("--precision", choices=("fp32", "tf32", "bf16"), default="fp32")
     parser.add_argument("--steps", type=int, default=20, help="steps a group")
     parser.add_argument("--groups", type=int, default=9)
+    parser.add_argument("--power", type=int, default=0, help="raise two matrices of --dim to this power instead")
     options = parser.parse_args()
     torch.backends.cuda.matmul.allow_tf32 = options.precision == "tf32"
-    print(json.dumps({"torch": torch.__version__, "device": torch.cuda.get_device_name(0), "eager_us": eager(options),
-                      "graph_us": graph(options)}))
+    result = {"torch": torch.__version__, "device": torch.cuda.get_device_name(0)}
+    if options.power:
+        result["power_us"] = power(options)
+    else:
+        result["eager_us"], result["eager_bytes"] = with_memory(eager, options)
+        result["graph_us"], result["graph_bytes"] = with_memory(graph, options)
+    print(json.dumps(result))
 
 
 if __name__ == "__main__":
