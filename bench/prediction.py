@@ -5,8 +5,9 @@ measured. Writes prediction.json, prediction.md (the table) and prediction.svg (
     bench/prediction.py --baton build/release/apps/baton/baton --out runs/prediction
     bench/prediction.py --baton build/release/apps/baton/baton --devices cuda:0 cuda:0/2 cuda:0/4
 
-Run it on an idle machine: a load of others shows in the steps and not in the tasks. Where cores of a virtual machine share a
-physical one, or the clock changes, rounds differ by more than the simulator's error; the table says what was measured.
+Each round times the tasks afresh, simulates, and measures all strategies of a model; a point's error is the median over the rounds
+of simulated over measured, less one. So a clock that changes from minute to minute, as a virtual machine's does, shows less. Run it
+on an idle machine, or ahead of the others as root with `--with "chrt -f 1"`.
 """
 
 import argparse
@@ -14,6 +15,7 @@ import json
 import math
 import os
 import pathlib
+import shlex
 import statistics
 import subprocess
 import sys
@@ -32,20 +34,42 @@ STRATEGIES = ["dp", "ddp", "layers", "gpipe", "1f1b", "zb-h1", "zero-1", "zero-3
 COLORS = ["#36c", "#c63", "#393", "#939", "#993"]
 
 
-def printed(command, cache):
-    done = subprocess.run(command, env=dict(os.environ, XDG_CACHE_HOME=cache), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+def printed(command):
+    with tempfile.TemporaryDirectory() as cache:  # nothing that was timed before is used
+        done = subprocess.run(command, env=dict(os.environ, XDG_CACHE_HOME=cache), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     if done.returncode != 0:
         sys.exit("{}\n{}".format(" ".join(command), done.stderr.decode().strip()))
     return json.loads(done.stdout)
 
 
-def predict(program, devices, model, batch, strategies, limit, cache):
-    """All strategies of one model and batch: little time passes between timing tasks and measuring steps."""
-    result = printed([program, "predict", "--devices", devices, "--model", model, "--batch", batch, "--set",
-                      "strategy=" + ",".join(strategies), "--time-limit", limit, "--json", "-"], cache)
-    for point in result["points"] + result["refused"]:
-        point["point"].update(devices=devices, model=model, batch=batch)
-    return result
+def predict(program, devices, model, batch, strategies, limit, rounds):
+    """All strategies of one model and batch, and the reasons of those that are refused."""
+    results = [printed(program + ["predict", "--devices", devices, "--model", model, "--batch", batch, "--set",
+                                  "strategy=" + ",".join(strategies), "--time-limit", limit, "--json", "-"]) for _ in range(rounds)]
+    points = []
+    for strategy in strategies:
+        own = [point for result in results for point in result["points"] if point["point"]["strategy"] == strategy]
+        if own:
+            points.append({"point": {"devices": devices, "model": model, "batch": batch, "strategy": strategy},
+                           "simulated_ns": statistics.median(point["simulated_ns"] for point in own),
+                           "time_per_step_ns": statistics.median(point["time_per_step_ns"] for point in own),
+                           "error": statistics.median(point["error"] for point in own), "rounds": own})
+    refused = [{"point": dict(point["point"], devices=devices, model=model, batch=batch), "reason": point["reason"]}
+               for point in results[0]["refused"]]
+    return points, refused
+
+
+def order(points):
+    """Pairs of strategies of which one was the faster in every round, and how many of them were simulated in that order."""
+    pairs = in_order = 0
+    for i, a in enumerate(points):
+        for b in points[i + 1:]:
+            faster = [x["time_high_ns"] < y["time_low_ns"] for x, y in zip(a["rounds"], b["rounds"])]
+            slower = [x["time_low_ns"] > y["time_high_ns"] for x, y in zip(a["rounds"], b["rounds"])]
+            if all(faster) or all(slower):
+                pairs += 1
+                in_order += (a["simulated_ns"] < b["simulated_ns"]) == all(faster)
+    return pairs, in_order
 
 
 def table(points):
@@ -107,7 +131,7 @@ def summarize(points, refused, pairs, in_order, where):
 
 def in_words(summary):
     return ("{points} points on {where}. Median of the absolute errors {median:.1f} %, nine of ten below {ninth:.1f} %, largest {largest:.1f} %. "
-            "Of {pairs} pairs of strategies that differ by more than the noise, {pairs_in_order} ({share:.0f} %) are in the order that was "
+            "Of {pairs} pairs of strategies that differ by more than the noise in every round, {pairs_in_order} ({share:.0f} %) are in the order that was "
             "simulated.").format(median=100 * summary["median_error"], ninth=100 * summary["ninth_decile_error"],
                                  largest=100 * summary["largest_error"],
                                  share=100 * summary["pairs_in_order"] / max(1, summary["pairs"]), **summary)
@@ -121,25 +145,29 @@ def main():
     parser.add_argument("--batches", nargs="+")
     parser.add_argument("--strategies", nargs="+", default=STRATEGIES)
     parser.add_argument("--out", default="runs/prediction", help="folder for the results")
-    parser.add_argument("--time-limit", default="2s", help="for measuring one point")
+    parser.add_argument("--time-limit", default="500ms", help="for measuring one point in one round")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--with", dest="prefix", default="", help="words before each command, as \"chrt -f 1\"")
     arguments = parser.parse_args()
+    program = shlex.split(arguments.prefix) + [arguments.baton]
     points, refused, pairs, in_order = [], [], 0, 0
     where = ""
-    with tempfile.TemporaryDirectory() as cache:  # calibrated afresh
-        for devices in arguments.devices:
-            sizes = GPU if devices.startswith("cuda") else CPU
-            listed = printed([arguments.baton, "devices", "--devices", devices, "--json", "-"], cache)
-            strategies = ["single"] if len(listed["devices"]) == 1 else arguments.strategies
-            where = listed["devices"][0].get("gpu", "{cpu}, {cores} cores".format(**listed["environment"]))
-            for model in arguments.models or sizes["models"]:
-                for batch in arguments.batches or sizes["batches"]:
-                    result = predict(arguments.baton, devices, model, batch, strategies, arguments.time_limit, cache)
-                    points += result["points"]
-                    refused += result["refused"]
-                    pairs += result["pairs"]
-                    in_order += result["pairs_in_order"]
-                    for point in result["points"]:
-                        print("{point[devices]:9} {point[model]:24} {point[batch]:>5} {point[strategy]:8} {error:+7.1%}".format(**point), flush=True)
+    for devices in arguments.devices:
+        sizes = GPU if devices.startswith("cuda") else CPU
+        listed = printed([arguments.baton, "devices", "--devices", devices, "--json", "-"])
+        strategies = ["single"] if len(listed["devices"]) == 1 else arguments.strategies
+        where = listed["devices"][0].get("gpu", "{cpu}, {cores} cores".format(**listed["environment"]))
+        for model in arguments.models or sizes["models"]:
+            for batch in arguments.batches or sizes["batches"]:
+                own, reasons = predict(program, devices, model, batch, strategies, arguments.time_limit, arguments.rounds)
+                counted = order(own)
+                pairs += counted[0]
+                in_order += counted[1]
+                points += own
+                refused += reasons
+                for point in own:
+                    print("{devices:9} {model:22} {batch:>5} {strategy:7}".format(**point["point"]), "{:+6.1%}".format(point["error"]),
+                          " ".join("{:+.1%}".format(one["error"]) for one in point["rounds"]), flush=True)
     for point in refused:
         print("refused:", point["point"], point["reason"])
     summary = summarize(points, refused, pairs, in_order, where)
