@@ -15,7 +15,10 @@
 #include "baton/exec/executor.h"
 #include "baton/lab/isolate.h"
 #include "baton/lab/json.h"
+#include "baton/lab/rest.h"
 #include "baton/lab/store.h"
+#include "baton/plan/memory.h"
+#include "baton/plan/ordering.h"
 #include "baton/trace/analysis.h"
 
 namespace baton::lab {
@@ -60,14 +63,11 @@ Bytes footprint(const plan::Plan& plan, TaskId id) {
   return sum;
 }
 
-/// A device's memory in use, as a power of two; from twice the caches on, more makes no difference.
+/// A device's memory in use, to the nearest power of two; from twice the caches on, more makes no difference.
 Bytes memory_in_use(const plan::Plan& plan, Bytes cache) {
-  std::vector<std::int64_t> sums(plan.devices().size(), 0);
-  for (const plan::Buffer& buffer : plan.buffers()) {
-    sums[buffer.device.index()] += buffer.size().count;
-  }
-  const std::int64_t largest = std::min(*std::max_element(sums.begin(), sums.end()), 2 * cache.count);
-  return Bytes(static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(std::max<std::int64_t>(largest, 1)))));
+  const std::vector<Bytes> peak = plan::plan_memory(plan, plan::order(plan)).peak;
+  const std::int64_t largest = std::min(std::max_element(peak.begin(), peak.end())->count, 2 * cache.count);
+  return Bytes(static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(std::max<std::int64_t>(largest * 7 / 10, 1)))));
 }
 
 /// So many copies that together they use as much memory as the plan does: the times are then those of buffers that others
@@ -257,6 +257,9 @@ std::size_t Calibration::measure(const plan::Plan& plan, const cluster::Cluster&
   }
   fill_alone.finish();
   fill_beside.finish();
+  if (!on_gpus(cluster) && (again || !alone.contains(rest_key))) {
+    alone[std::string(rest_key)] = time_rest(plan, bare, backend);
+  }
   created_ = fmt::format("{:%Y-%m-%d %H:%M}", fmt::localtime(std::time(nullptr)));
   keep();
   return done;

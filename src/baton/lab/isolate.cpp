@@ -32,6 +32,12 @@ class Writer {
     tasks_.push_back(std::move(task));
     return tasks_.back();
   }
+  void delay(DeviceId device, Nanoseconds duration) {
+    plan::Task task;
+    task.action = plan::Delay{duration};
+    task.device = device;
+    tasks_.push_back(std::move(task));
+  }
   plan::Plan finish(std::string title) {
     return plan::Plan(std::move(title), source_.devices(), std::move(buffers_), std::move(tasks_));
   }
@@ -52,6 +58,15 @@ plan::Plan isolate_task(const plan::Plan& plan, TaskId task, const std::vector<D
     }
   }
   return writer.finish(fmt::format("{} copies of {}", copies, plan.describe(task)));
+}
+
+plan::Plan isolate_after_delay(const plan::Plan& plan, TaskId task, Nanoseconds delay, std::int64_t copies) {
+  Writer writer(plan);
+  writer.delay(plan[task].device, delay);
+  for (std::int64_t copy = 0; copy < copies; ++copy) {
+    writer.copy(task, plan[task].device);
+  }
+  return writer.finish(fmt::format("{} copies of {} after a rest", copies, plan.describe(task)));
 }
 
 plan::Plan isolate_meeting(const plan::Plan& plan, MeetingId meeting, std::int64_t copies) {

@@ -4,6 +4,7 @@
 
 #include "baton/cost/roofline.h"
 #include "baton/cost/scaled.h"
+#include "baton/lab/rest.h"
 #include "baton/sim/crowded.h"
 
 namespace baton::lab {
@@ -37,10 +38,13 @@ trace::StepTrace Simulation::step(const WhatIf& what_if) const {
   }
   const std::string where = calibration_->where();
   const cost::Times& times = calibration_->times(plan_, cluster.size());
-  const cost::Measured alone(calibration_->times(plan_, 1), cluster, where);
+  const cost::Times& times_alone = calibration_->times(plan_, 1);
+  const cost::Measured alone(times_alone, cluster, where);
   const cost::Measured beside(times, cluster, where);
+  const auto waking = times_alone.find(rest_key);
   trace::StepTrace step = sim::simulate(plan_, cluster, cost::Scaled(alone, what_if.compute, what_if.link),
-                                        cost::Scaled(beside, what_if.compute, what_if.link));
+                                        cost::Scaled(beside, what_if.compute, what_if.link),
+                                        {.rest = long_rest, .costs = waking == times_alone.end() ? Nanoseconds(0) : waking->second});
   if (const auto rest = times.find(Calibration::step_key); rest != times.end()) {
     step.duration += rest->second;
   }

@@ -9,21 +9,22 @@ namespace {
 
 constexpr int walks = 8;
 
-/// Times between two models', a share for each task.
+/// Times between two models', a share for each task, and longer for those that come after a rest.
 class Between final : public cost::CostModel {
  public:
   Between(const plan::Plan& plan, const cost::CostModel& alone, const cost::CostModel& beside)
-      : alone_(alone), beside_(beside), crowded_(plan.tasks().size(), 0) {}
+      : alone_(alone), beside_(beside), crowded_(plan.tasks().size(), 0), longer_(plan.tasks().size()) {}
 
   /// The share of its time in which others were at work too.
   void set_crowded(std::size_t task, double share) { crowded_[task] = share; }
+  void set_longer(std::size_t task, Nanoseconds time) { longer_[task] = time; }
 
   Nanoseconds duration(const plan::Plan& plan, TaskId task) const override {
     const auto alone = static_cast<double>(alone_.duration(plan, task).count);
     const auto beside = static_cast<double>(beside_.duration(plan, task).count);
     const double share = crowded_[task.index()];
     // In a moment alone it does 1/alone of its work, in one beside others 1/beside.
-    return Nanoseconds(beside > 0 ? std::llround(alone / (1 - share + share * alone / beside)) : 0);
+    return Nanoseconds(beside > 0 ? std::llround(alone / (1 - share + share * alone / beside)) : 0) + longer_[task.index()];
   }
   Nanoseconds copying(const plan::Plan& plan, TaskId task) const override { return alone_.copying(plan, task); }
   std::string origin() const override { return alone_.origin(); }
@@ -31,7 +32,8 @@ class Between final : public cost::CostModel {
  private:
   const cost::CostModel& alone_;
   const cost::CostModel& beside_;
-  std::vector<double> crowded_;  // by task
+  std::vector<double> crowded_;      // by task
+  std::vector<Nanoseconds> longer_;
 };
 
 struct Stretch {
@@ -73,14 +75,46 @@ void look_around(const plan::Plan& plan, const trace::StepTrace& step, Between& 
   }
 }
 
+/// Finds the products that come after a rest.
+void look_for_rests(const plan::Plan& plan, const trace::StepTrace& step, const WakingUp& waking_up, Between& between) {
+  for (std::size_t d = 0; d < plan.devices().size(); ++d) {
+    std::vector<TaskId> products;
+    for (const TaskId task : plan.lane(DeviceId(d), plan::Lane::compute)) {
+      if (is_product(plan[task])) {
+        products.push_back(task);
+      }
+    }
+    Nanoseconds before = products.empty() ? Nanoseconds(0) : step.events[products.back().index()].end - step.duration;
+    for (const TaskId task : products) {
+      const trace::Event& event = step.events[task.index()];
+      between.set_longer(task.index(), event.start - before >= waking_up.rest ? waking_up.costs : Nanoseconds(0));
+      before = event.end;
+    }
+  }
+}
+
 }  // namespace
 
+bool is_product(const plan::Task& task) {
+  const auto* compute = std::get_if<plan::Compute>(&task.action);
+  return compute != nullptr &&
+         (std::holds_alternative<op::Linear>(compute->op) || std::holds_alternative<op::LinearBackwardInput>(compute->op) ||
+          std::holds_alternative<op::LinearBackwardWeight>(compute->op) || std::holds_alternative<op::MatrixProduct>(compute->op));
+}
+
 trace::StepTrace simulate(const plan::Plan& plan, const cluster::Cluster& cluster, const cost::CostModel& alone,
-                          const cost::CostModel& beside) {
+                          const cost::CostModel& beside, const WakingUp& waking_up) {
   Between between(plan, alone, beside);
   trace::StepTrace step = simulate(plan, cluster, between);
-  for (int walk = 1; walk < walks && plan.devices().size() > 1; ++walk) {
-    look_around(plan, step, between);
+  const bool several = plan.devices().size() > 1;
+  const bool wakes = waking_up.costs.count > 0;
+  for (int walk = 1; walk < walks && (several || wakes); ++walk) {
+    if (several) {
+      look_around(plan, step, between);
+    }
+    if (wakes) {
+      look_for_rests(plan, step, waking_up, between);
+    }
     step = simulate(plan, cluster, between);
   }
   return step;

@@ -201,6 +201,10 @@ TEST(Isolated, ATaskIsCopiedOntoBuffersOfItsOwnAndThePlanHolds) {
     const plan::Verdict verdict = plan::verify(alone);
     EXPECT_TRUE(verdict.holds()) << verdict.violations[0].text;
   }
+  const plan::Plan rested = isolate_after_delay(plan, TaskId(0), Nanoseconds(5000), 3);
+  ASSERT_EQ(rested.tasks().size(), 4U);
+  EXPECT_TRUE(std::holds_alternative<plan::Delay>(rested.tasks()[0].action));
+  EXPECT_TRUE(plan::verify(rested).holds());
   for (std::size_t m = 0; m < plan.meeting_count(); ++m) {
     const plan::Plan alone = isolate_meeting(plan, MeetingId(m), 2);
     EXPECT_EQ(alone.tasks().size(), 2 * plan.members(MeetingId(m)).size());

@@ -23,6 +23,9 @@ struct ByHand {
   TaskId compute(std::size_t device, std::int64_t time, std::vector<TaskId> after = {}, Lane lane = Lane::compute) {
     return add(plan::Compute{op::Relu{}}, device, lane, time, std::move(after), {}, {});
   }
+  TaskId product(std::size_t device, std::int64_t time, std::vector<TaskId> after = {}) {
+    return add(plan::Compute{op::MatrixProduct{}}, device, Lane::compute, time, std::move(after), {}, {});
+  }
   TaskId delay(std::size_t device, std::int64_t time) {
     return add(plan::Delay{Nanoseconds(time)}, device, Lane::compute, 0, {}, {}, {});
   }

@@ -56,5 +56,35 @@ TEST(Crowded, ATaskIsSlowedForAsLongAsTheOtherWorks) {
   EXPECT_NEAR(static_cast<double>(step.events[0].end.count), 5000, 10);
 }
 
+trace::StepTrace walk_waking(const ByHand& hand, const WakingUp& waking_up) {
+  const plan::Plan plan = hand.plan();
+  return simulate(plan, shared(hand.devices), Times(hand.times, 1), Times(hand.times, 1), waking_up);
+}
+
+TEST(WakingUp, TheFirstProductAfterARestTakesLongerAndTheNextDoesNot) {
+  ByHand hand;
+  hand.product(0, 100);
+  hand.delay(0, 1000);
+  hand.compute(0, 50);
+  hand.product(0, 100);
+  hand.product(0, 100);
+  const trace::StepTrace step = walk_waking(hand, {.rest = Nanoseconds(1050), .costs = Nanoseconds(30)});
+  EXPECT_EQ(step.events[0].end, Nanoseconds(100)) << "the step before ended with a product";
+  EXPECT_EQ(step.events[2].end, Nanoseconds(1150)) << "no product";
+  EXPECT_EQ(step.events[3].end, Nanoseconds(1280));
+  EXPECT_EQ(step.events[4].end, Nanoseconds(1380));
+  EXPECT_EQ(walk_waking(hand, {.rest = Nanoseconds(1051), .costs = Nanoseconds(30)}).duration, Nanoseconds(1350));
+}
+
+TEST(WakingUp, ARestMayBeginInTheStepBefore) {
+  ByHand hand{.devices = 2};
+  const TaskId made = hand.product(0, 1000);
+  hand.send(0, 1, 0, 4, {made});
+  const TaskId received = hand.receive(1, 0, 0, 4);
+  hand.product(1, 1000, {received});
+  const trace::StepTrace step = walk_waking(hand, {.rest = Nanoseconds(900), .costs = Nanoseconds(7)});
+  EXPECT_EQ(step.duration, Nanoseconds(2014)) << "each rests while the other works";
+}
+
 }  // namespace
 }  // namespace baton::sim
