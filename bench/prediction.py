@@ -7,7 +7,8 @@ measured. Writes prediction.json, prediction.md (the table) and prediction.svg (
 
 Each round times the tasks afresh, simulates, and measures all strategies of a model; a point's error is the median over the rounds
 of simulated over measured, less one. So a clock that changes from minute to minute, as a virtual machine's does, shows less. Run it
-on an idle machine, or ahead of the others as root with `--with "chrt -f 1"`.
+on an idle machine, or ahead of the others as root with `--with "chrt -f 1"`. `--into docs/prediction.md` puts the results between that
+document's marks and the plot beside it; `--read` takes them from an earlier prediction.json instead of measuring.
 """
 
 import argparse
@@ -137,9 +138,26 @@ def in_words(summary):
                                  share=100 * summary["pairs_in_order"] / max(1, summary["pairs"]), **summary)
 
 
+def show(summary, points, document):
+    print(in_words(summary))
+    if document:
+        name = "gpu" if points[0]["point"]["devices"].startswith("cuda") else "cpu"
+        path = pathlib.Path(document)
+        image = path.parent / "images" / "prediction-{}.svg".format(name)
+        image.write_text(scatter(points))
+        begin, end = "<!-- {} -->".format(name), "<!-- end of {} -->".format(name)
+        before, rest = path.read_text().split(begin)
+        text = "\n".join(["", "```", summary["command"], "```", "", in_words(summary), "",
+                          "![Simulated against measured]({}/{})".format(image.parent.name, image.name), "", by_strategy(points),
+                          "<details><summary>All points</summary>", "", table(points), "</details>", ""])
+        path.write_text(before + begin + text + end + rest.split(end)[1])
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--baton", required=True, help="the program")
+    parser.add_argument("--baton", help="the program")
+    parser.add_argument("--read", help="a prediction.json: nothing is measured")
+    parser.add_argument("--into", help="a document with marks for the results")
     parser.add_argument("--devices", nargs="+", default=["cpu:0-0", "cpu:1", "cpu:2"], help="one device is held against `single`, several against all strategies")
     parser.add_argument("--models", nargs="+", help="others than those of the documents")
     parser.add_argument("--batches", nargs="+")
@@ -149,6 +167,12 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--with", dest="prefix", default="", help="words before each command, as \"chrt -f 1\"")
     arguments = parser.parse_args()
+    if bool(arguments.baton) == bool(arguments.read):
+        parser.error("give either --baton or --read")
+    if arguments.read:
+        kept = json.loads(pathlib.Path(arguments.read).read_text())
+        show(kept["summary"], kept["points"], arguments.into)
+        return
     program = shlex.split(arguments.prefix) + [arguments.baton]
     points, refused, pairs, in_order = [], [], 0, 0
     where = ""
@@ -170,13 +194,13 @@ def main():
                           " ".join("{:+.1%}".format(one["error"]) for one in point["rounds"]), flush=True)
     for point in refused:
         print("refused:", point["point"], point["reason"])
-    summary = summarize(points, refused, pairs, in_order, where)
+    summary = dict(summarize(points, refused, pairs, in_order, where), command=" ".join(map(shlex.quote, sys.argv)))
     folder = pathlib.Path(arguments.out)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "prediction.json").write_text(json.dumps({"summary": summary, "points": points, "refused": refused}, indent=1) + "\n")
     (folder / "prediction.md").write_text(in_words(summary) + "\n\n" + by_strategy(points) + "\n" + table(points))
     (folder / "prediction.svg").write_text(scatter(points))
-    print(in_words(summary))
+    show(summary, points, arguments.into)
 
 
 if __name__ == "__main__":

@@ -168,6 +168,7 @@ TEST_F(Documents, EveryCommandOfTheCompanionWorks) { expect_no_faults("docs/comp
 TEST_F(Documents, EveryCommandOnStrategiesWorks) { expect_no_faults("docs/strategies.md"); }
 TEST_F(Documents, EveryCommandOnSchedulesOfOnesOwnWorks) { expect_no_faults("docs/add-a-schedule.md"); }
 TEST_F(Documents, EveryCommandOnMeasuringWorks) { expect_no_faults("docs/measuring.md"); }
+TEST_F(Documents, EveryCommandOnPredictionWorks) { expect_no_faults("docs/prediction.md"); }
 
 TEST_F(Documents, ACommandThatFailsIsAFault) {
   EXPECT_EQ(faults("See `./baton lab run alchemy`.").size(), 1U);
