@@ -1,15 +1,20 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <array>
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 
 #include "baton/base/error.h"
+#include "baton/base/file.h"
 #include "baton/base/text.h"
 #include "baton/cluster/blueprint.h"
 #include "baton/cluster/gpu.h"
 #include "baton/exec/devices.h"
 #include "baton/lab/environment.h"
+#include "baton/lab/rows.h"
 #include "baton/lab/spec.h"
 #include "baton/lab/store.h"
 #include "baton/report/page.h"
@@ -94,7 +99,7 @@ void write_report(const lab::Store& store) {
   std::vector<lab::Result> results;
   for (const std::string& id : store.experiments()) {
     results.push_back(lab::conclude(store, id));
-    lab::write_whole(store.folder() / (id + ".csv"), report::to_csv(results.back()));
+    write_whole(store.folder() / (id + ".csv"), report::to_csv(results.back()));
   }
   if (results.empty()) {
     throw usage_error("{} holds no results of experiments", store.folder().string());
@@ -103,9 +108,9 @@ void write_report(const lab::Store& store) {
   Json report = report::to_report(results, kept.value("environment", Json::object()), kept.value("title", "Experiments"),
                                   kept.value("run_command", ""));
   report["created"] = kept.value("created", report["created"].get<std::string>());
-  lab::write_whole(store.folder() / "report.json", report.dump(1) + "\n");
-  lab::write_whole(store.folder() / "report.md", report::to_markdown(results, report));
-  lab::write_whole(store.folder() / "report.html", report::to_page(report));
+  write_whole(store.folder() / "report.json", report.dump(1) + "\n");
+  write_whole(store.folder() / "report.md", report::to_markdown(results, report));
+  write_whole(store.folder() / "report.html", report::to_page(report));
 }
 
 bool simulates(const LabWords& words) { return words.simulate || !words.cluster.empty(); }
@@ -158,7 +163,7 @@ void run_lab(const LabWords& words, int& exit_code) {
   }
   std::string toml;
   if (!words.spec.empty()) {
-    toml = read_file(words.spec);
+    toml = read_file(words.spec, "the spec " + words.spec, most_toml);
     chosen.push_back(std::make_shared<const lab::Experiment>(lab::parse_spec(toml, spec_id(words.spec))));
   }
   const bool all = chosen.empty();
@@ -233,7 +238,8 @@ void run_lab(const LabWords& words, int& exit_code) {
               {"preset", preset},
               {"command", command},
               {"points", points[i]},
-              {"environment", before_resume.is_object() ? before_resume["environment"] : environment}};
+              {"environment", before_resume.is_object() && before_resume.contains("environment") ? before_resume["environment"]
+                                                                                                 : environment}};
     if (written) {
       spec["toml"] = toml;
     }
@@ -248,7 +254,8 @@ void run_lab(const LabWords& words, int& exit_code) {
         });
     before += points[i].size();
     reached += static_cast<std::size_t>(std::count_if(records.begin(), records.end(), [](const Json& record) { return !record.contains("reason"); }));
-    const lab::Result result = lab::conclude(chosen[i], points[i], records, command, settings.preset);
+    const lab::Result result = words.resume ? lab::conclude_kept(chosen[i], points[i], records, command, settings.preset)
+                                            : lab::conclude(chosen[i], points[i], records, command, settings.preset);
     bar.clear();
     if (say) {
       fmt::print("{}\n", report::to_terminal(result));
@@ -297,6 +304,8 @@ void show_report(const std::string& folder, bool pdf) {
   }
 }
 
+constexpr std::array<const char*, 3> timed_keys{"time_per_step_ns", "time_low_ns", "time_high_ns"};
+
 /// Two runs side by side, point by point.
 void compare(const std::string& first, const std::string& second) {
   for (const std::string& folder : {first, second}) {
@@ -313,7 +322,12 @@ void compare(const std::string& first, const std::string& second) {
     const std::map<std::string, Json> right = b.records(id, false);
     for (const auto& [point, record] : left) {
       const auto other = right.find(point);
-      if (other == right.end() || !record.contains("time_per_step_ns") || !other->second.contains("time_per_step_ns")) {
+      const auto is_timed = [](const Json& row) {
+        return std::all_of(timed_keys.begin(), timed_keys.end(), [&](const char* key) {
+          return row.contains(key) && row[key].is_number() && std::abs(row[key].get<double>()) < 1e18;
+        });
+      };
+      if (other == right.end() || !is_timed(record) || !is_timed(other->second)) {
         continue;
       }
       const auto at = [](const Json& row, const char* key) { return row[key].get<double>(); };
@@ -325,7 +339,7 @@ void compare(const std::string& first, const std::string& second) {
       for (const auto& [axis, value] : values.items()) {
         text += fmt::format("{}{}={}", text.empty() ? "" : " ", axis, value.is_string() ? value.get<std::string>() : value.dump());
       }
-      table.row({id, text, to_text(Nanoseconds(record["time_per_step_ns"])), to_text(Nanoseconds(other->second["time_per_step_ns"])),
+      table.row({id, text, to_text(lab::time_of(record)), to_text(lab::time_of(other->second)),
                  fmt::format("{:.3f}", at(other->second, "time_per_step_ns") / at(record, "time_per_step_ns")),
                  origin(record) != origin(other->second)
                      ? fmt::format("A is {}, B {}", origin(record), origin(other->second))

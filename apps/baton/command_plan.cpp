@@ -4,6 +4,7 @@
 #include <set>
 
 #include "baton/base/error.h"
+#include "baton/base/file.h"
 #include "baton/plan/text.h"
 #include "baton/plan/verify.h"
 #include "baton/schedule/replay.h"
@@ -105,7 +106,7 @@ void show_plan(const PlanWords& words) {
     show_grid(*job, words.csv);
     return;
   }
-  const plan::Plan plan = job ? job->compile() : plan::parse(read_file(words.file));
+  const plan::Plan plan = job ? job->compile() : plan::parse(read_file(words.file, "the plan " + words.file, Bytes(std::int64_t{32} << 20)));
   if (words.text) {
     write_output("-", plan::to_text(plan));
     return;

@@ -1,8 +1,10 @@
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <exception>
 #include <new>
 #include <string>
 #include <system_error>
@@ -42,10 +44,45 @@ std::vector<std::string> arguments(int argc, char** argv) {
   return list;
 }
 
-int complain(const std::string& sentence, int code) {
-  std::fputs(("baton: " + sentence + "\n").c_str(), stderr);  // not fmt, which would throw where nobody listens
+/// One line of text that a terminal only shows: what files and flags brought along may be long, and hold signs that steer terminals.
+std::string printable(const std::string& sentence) {
+  constexpr std::size_t longest = 2000;
+  std::string text;
+  for (const char c : sentence.substr(0, longest)) {
+    const auto code = static_cast<unsigned char>(c);
+    text += code < 0x20 || code == 0x7f ? fmt::format("\\x{:02x}", code) : std::string(1, c);
+  }
+  return text + (sentence.size() > longest ? "..." : "");
+}
+
+// Neither allocates nor throws, as fmt would where nobody listens.
+int complain(const char* sentence, int code) {
+  for (const char* part : {"baton: ", sentence, "\n"}) {
+    std::fputs(part, stderr);
+  }
   return code;
 }
+
+int complain(const std::string& sentence, int code) { return complain(printable(sentence).c_str(), code); }
+
+constexpr const char* no_memory = "there is not enough memory for this";
+
+/// What nobody caught: thrown while the program was still being set up, or where it has no way to be passed on.
+[[noreturn]] void end_in_one_sentence() {
+  const char* sentence = "this is a bug in baton, please report it: something was thrown that nobody caught";
+  try {
+    if (const std::exception_ptr thrown = std::current_exception()) {
+      std::rethrow_exception(thrown);
+    }
+  } catch (const std::bad_alloc&) {
+    sentence = no_memory;
+  } catch (...) {
+  }
+  _exit(complain(sentence, 1));
+}
+
+/// Before everything else that is set up ahead of main.
+__attribute__((constructor(101))) void catch_early() { std::set_terminate(end_in_one_sentence); }
 
 void require_command(const CLI::App& program, const std::string& word) {
   std::vector<std::string> names;
@@ -93,13 +130,11 @@ void let_last_count(CLI::App& app) {
   }
 }
 
-int run(int argc, char** argv) {
+int parse_and_run(int argc, char** argv, CLI::App& program, int& exit_code) {
   command_line() = "baton";
   for (int i = 1; i < argc; ++i) {
     command_line() += " " + shell_word(argv[i]);
   }
-  int exit_code = 0;
-  CLI::App program("Baton: a laboratory for parallel deep learning", "baton");
   program.set_version_flag("--version", BATON_VERSION);
   program.require_subcommand(1);
   program.footer(footer);
@@ -117,14 +152,14 @@ int run(int argc, char** argv) {
   add_compare_command(program);
   add_manual_commands(program);
   let_last_count(program);
+  if (argc == 1) {
+    fmt::print("{}", program.help());
+    return 0;
+  }
+  if (argv[1][0] != '-') {
+    require_command(program, argv[1]);
+  }
   try {
-    if (argc == 1) {
-      fmt::print("{}", program.help());
-      return 0;
-    }
-    if (argv[1][0] != '-') {
-      require_command(program, argv[1]);
-    }
     program.parse(arguments(argc, argv));
     return exit_code;
   } catch (const CLI::Success& asked) {
@@ -133,15 +168,26 @@ int run(int argc, char** argv) {
     return complain(unexpected(program), 2);
   } catch (const CLI::ParseError& error) {
     return complain(fmt::format("{} (see baton --help)", error.what()), 2);
+  }
+}
+
+int run(int argc, char** argv) {
+  try {
+    int exit_code = 0;
+    CLI::App program("Baton: a laboratory for parallel deep learning", "baton");
+    return parse_and_run(argc, argv, program, exit_code);
   } catch (const Error& error) {
-    return complain(error.what(), error.kind() == Error::Kind::usage ? 2 : 1);
+    return complain(std::string(error.what()), error.kind() == Error::Kind::usage ? 2 : 1);
   } catch (const std::system_error& error) {
     if (error.code() == std::errc::broken_pipe) {
       return 1;  // whoever read the output has seen enough
     }
-    return complain(error.what(), 1);
+    if (error.code() == std::errc::resource_unavailable_try_again) {
+      return complain("no further thread can be started: there is not enough memory, or too many run already", 1);
+    }
+    return complain(std::string(error.what()), 1);
   } catch (const std::bad_alloc&) {
-    return complain("there is not enough memory for this", 1);
+    return complain(no_memory, 1);
   } catch (const std::exception& error) {
     return complain(fmt::format("this is a bug in baton, please report it: {}", error.what()), 1);
   }

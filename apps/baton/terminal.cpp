@@ -11,13 +11,11 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 
 #include "baton/base/error.h"
+#include "baton/base/file.h"
 #include "baton/base/text.h"
 #include "baton/exec/clock.h"
-#include "baton/lab/store.h"
 
 namespace baton::app {
 
@@ -101,7 +99,7 @@ void write_output(const std::string& path, const std::string& text) {
     }
     return;
   }
-  lab::write_whole(path, text);
+  write_whole(path, text);
 }
 
 void check_writable(const std::string& path) {
@@ -126,15 +124,6 @@ std::string shell_word(const std::string& word) {
     quoted += c == '\'' ? "'\\''" : std::string(1, c);
   }
   return quoted + "'";
-}
-
-std::string read_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  if (!file) {
-    throw usage_error("{} cannot be read", path);
-  }
-  return text;
 }
 
 }  // namespace baton::app

@@ -55,7 +55,4 @@ void check_writable(const std::string& path);
 /// A word as a shell takes it for one.
 std::string shell_word(const std::string& word);
 
-/// The whole of a file; a usage error where it cannot be read.
-std::string read_file(const std::string& path);
-
 }  // namespace baton::app

@@ -34,9 +34,12 @@ class Cli : public testing::Test {
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
-  Outcome run(const std::string& arguments) const {
-    const std::string command = "cd '" + folder_.string() + "' && XDG_CACHE_HOME='" + folder_.string() + "/cache' '" BATON_PROGRAM
-                                "' " + arguments + " >'" +
+  Outcome run(const std::string& arguments) const { return run_with("", arguments); }
+
+  /// With further settings in its environment, as "NAME=VALUE".
+  Outcome run_with(const std::string& settings, const std::string& arguments) const {
+    const std::string command = "cd '" + folder_.string() + "' && XDG_CACHE_HOME='" + folder_.string() + "/cache' " + settings +
+                                " '" BATON_PROGRAM "' " + arguments + " >'" +
                                 (folder_ / "out").string() + "' 2>'" + (folder_ / "err").string() + "' </dev/null";
     const int status = std::system(command.c_str());
     Outcome outcome{WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(folder_ / "out"), read_file(folder_ / "err")};

@@ -20,6 +20,19 @@ inline std::vector<std::string_view> split(std::string_view text, char separator
   }
 }
 
+/// The same one after the other, with their numbers from 0 on, without a list of them all.
+template <typename Visit>
+void for_each_part(std::string_view text, char separator, Visit visit) {
+  for (std::size_t number = 0;; ++number) {
+    const std::size_t end = text.find(separator);
+    visit(number, text.substr(0, end));
+    if (end == std::string_view::npos) {
+      return;
+    }
+    text.remove_prefix(end + 1);
+  }
+}
+
 /// "a, b or c".
 inline std::string either(const std::vector<std::string>& names) {
   std::string text;

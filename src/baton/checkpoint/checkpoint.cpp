@@ -9,6 +9,7 @@
 #include <set>
 
 #include "baton/base/error.h"
+#include "baton/base/file.h"
 #include "baton/base/units.h"
 #include "baton/exec/contents.h"
 
@@ -170,6 +171,12 @@ Folder::Folder(fs::path path, std::int64_t keep) : path_(std::move(path)), keep_
   fs::create_directories(path_, error);
   if (error || !fs::is_directory(path_)) {
     throw failure("the folder {} cannot be made: {}", path_.string(), error ? error.message() : "a file is in its place");
+  }
+  for (const fs::directory_entry& entry : fs::directory_iterator(path_, error)) {
+    if (entry.path().filename().string().starts_with(prefix) && is_leftover(entry.path())) {
+      std::error_code ignored;
+      fs::remove(entry.path(), ignored);
+    }
   }
 }
 

@@ -32,7 +32,7 @@ Progress restore(const plan::Plan& plan, exec::Executor& executor, const Archive
 /// A folder of checkpoints, of which the last few are kept.
 class Folder {
  public:
-  /// Makes the folder where it is not there.
+  /// Makes the folder where it is not there, and takes away what a run that died while it was saving left half written.
   Folder(std::filesystem::path path, std::int64_t keep);
 
   /// Saves under the step's number, then drops the oldest beyond those to be kept.

@@ -3,12 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
-#include <toml++/toml.h>
 
 #include "baton/base/error.h"
+#include "baton/base/file.h"
 #include "baton/base/text.h"
+#include "baton/base/toml.h"
 #include "baton/cluster/catalogue.h"
 
 namespace baton::cluster {
@@ -187,12 +186,7 @@ Blueprint Blueprint::joined_by(const Blueprint& network) const {
 }
 
 Blueprint parse_blueprint(std::string_view text, std::string name) {
-  toml::table root;
-  try {
-    root = toml::parse(text);
-  } catch (const toml::parse_error& error) {
-    throw usage_error("line {} of the cluster {} is no TOML: {}", error.source().begin.line, name, error.description());
-  }
+  const toml::table root = parse_toml(text, "the cluster " + name);
   for (const auto& [key, node] : root) {
     constexpr std::array<std::string_view, 6> known{"summary", "device", "port", "bus", "network", "collectives"};
     if (std::find(known.begin(), known.end(), key.str()) == known.end()) {
@@ -229,12 +223,7 @@ Blueprint parse_blueprint(std::string_view text, std::string name) {
 }
 
 Blueprint read(const std::filesystem::path& file) {
-  std::ifstream stream(file, std::ios::binary);
-  const std::string text((std::istreambuf_iterator<char>(stream)), std::istreambuf_iterator<char>());
-  if (!stream) {
-    throw usage_error("the cluster {} cannot be read", file.string());
-  }
-  return parse_blueprint(text, file.stem().string());
+  return parse_blueprint(read_file(file, "the cluster " + file.string(), most_toml), file.stem().string());
 }
 
 const std::vector<Blueprint>& catalogue() {

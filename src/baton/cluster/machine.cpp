@@ -12,6 +12,7 @@
 #include <set>
 
 #include "baton/base/error.h"
+#include "baton/base/memory.h"
 #include "baton/base/text.h"
 
 namespace baton::cluster {
@@ -25,6 +26,7 @@ struct DestroyTopology {
 using Topology = std::unique_ptr<hwloc_topology, DestroyTopology>;
 
 Topology load_topology() {
+  require_memory(Bytes(std::int64_t{16} << 20));
   hwloc_topology_t raw = nullptr;
   if (hwloc_topology_init(&raw) != 0) {
     throw failure("the machine's cores cannot be found: hwloc does not start");

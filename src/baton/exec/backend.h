@@ -28,8 +28,8 @@ struct Addresses {
 class Kernel {
  public:
   virtual ~Kernel() = default;
-  /// Every member of the device's team calls it, at the same time. Steps are numbered from 1. It may throw in a team of
-  /// one only, since the others could not be told.
+  /// Every member of the device's team calls it, at the same time. Steps are numbered from 1. Where one member throws, the others
+  /// are called off when they wait for it.
   virtual void run(const Member& member, std::int64_t step) = 0;
   /// What rounding to 16-bit types has done in all its runs, for kernels that count it; asked for between steps.
   virtual Rounding rounding() const { return {}; }

@@ -322,23 +322,39 @@ class HostEngine final : public Engine {
 
   /// Each device fills its own memory, so that pages lie near its cores.
   void fill_all() {
+    std::vector<std::exception_ptr> failures(devices_.size());
     std::vector<std::thread> threads;
-    for (std::size_t d = 0; d < devices_.size(); ++d) {
-      if (!is_here(d)) {
-        continue;
-      }
-      threads.emplace_back([this, d] {
-        pin_to_core(devices_[d]->cores[0]);
+    const auto fill = [&](std::size_t d) {
+      pin_to_core(devices_[d]->cores[0]);
+      try {
         for (std::size_t b = 0; b < plan_.buffers().size(); ++b) {
           const plan::Buffer& buffer = plan_.buffers()[b];
           if (buffer.device == DeviceId(d) && buffer.persistent) {
             fill_initial(buffer, address(BufferId(b)), data_.source, 0);
           }
         }
-      });
+      } catch (...) {
+        failures[d] = std::current_exception();
+      }
+    };
+    std::exception_ptr failure;
+    try {
+      for (std::size_t d = 0; d < devices_.size(); ++d) {
+        if (is_here(d)) {
+          threads.emplace_back(fill, d);
+        }
+      }
+    } catch (...) {  // no further thread to be had
+      failure = std::current_exception();
     }
     for (std::thread& thread : threads) {
       thread.join();
+    }
+    for (const std::exception_ptr& one : failures) {
+      failure = failure ? failure : one;
+    }
+    if (failure) {
+      std::rethrow_exception(failure);
     }
   }
 

@@ -18,6 +18,9 @@ class Barrier {
   Barrier(const Barrier&) = delete;
   Barrier& operator=(const Barrier&) = delete;
 
+  /// What members that wait, or come later, are thrown when another will never come.
+  struct Broken {};
+
   void arrive_and_wait() {
     const std::uint32_t round = round_.load(std::memory_order_relaxed);
     if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == count_) {
@@ -28,10 +31,21 @@ class Barrier {
     for (int spins = 0; round_.load(std::memory_order_acquire) == round; ++spins) {
       if (spins < spin_limit) {
         relax();
-      } else {
-        sched_yield();
+        continue;
       }
+      if (broken_.load(std::memory_order_relaxed)) {
+        throw Broken{};
+      }
+      sched_yield();
     }
+  }
+
+  /// A member gives up: nobody waits for it.
+  void break_up() { broken_.store(true, std::memory_order_relaxed); }
+  /// As new. No member may be at the barrier.
+  void mend() {
+    arrived_.store(0, std::memory_order_relaxed);
+    broken_.store(false, std::memory_order_relaxed);
   }
 
  private:
@@ -41,6 +55,7 @@ class Barrier {
   // Apart, so that late arrivals do not disturb those who already spin on the round.
   alignas(64) std::atomic<int> arrived_{0};
   alignas(64) std::atomic<std::uint32_t> round_{0};
+  std::atomic<bool> broken_{false};
 };
 
 /// One thread's place in the team that runs a kernel together. A team of one needs no barrier.

@@ -3,6 +3,8 @@
 #include <pthread.h>
 #include <sched.h>
 
+#include <utility>
+
 namespace baton::exec {
 
 void pin_to_core(int core) {
@@ -13,12 +15,19 @@ void pin_to_core(int core) {
 }
 
 Team::Team(const std::vector<int>& cores, int spins) : spins_(spins), barrier_(static_cast<int>(cores.size())) {
-  for (std::size_t i = 1; i < cores.size(); ++i) {
-    helpers_.emplace_back([this, i, core = cores[i]] { help(static_cast<int>(i), core); });
+  try {
+    for (std::size_t i = 1; i < cores.size(); ++i) {
+      helpers_.emplace_back([this, i, core = cores[i]] { help(static_cast<int>(i), core); });
+    }
+  } catch (...) {  // no further thread to be had
+    dismiss();
+    throw;
   }
 }
 
-Team::~Team() {
+Team::~Team() { dismiss(); }
+
+void Team::dismiss() {
   stopping_ = true;
   start_.ring();
   for (std::thread& helper : helpers_) {
@@ -34,12 +43,30 @@ void Team::run(TeamWork& work) {
   busy_.store(static_cast<int>(helpers_.size()), std::memory_order_relaxed);
   work_.store(&work, std::memory_order_relaxed);
   start_.ring();
-  work.run({0, size(), &barrier_});
+  take_part(work, 0);
   for (int i = 0; busy_.load(std::memory_order_acquire) != 0; ++i) {
     relax();
     if (i % 1024 == 1023) {
       sched_yield();
     }
+  }
+  if (failure_) [[unlikely]] {
+    barrier_.mend();
+    std::rethrow_exception(std::exchange(failure_, nullptr));
+  }
+}
+
+void Team::take_part(TeamWork& work, int index) {
+  try {
+    work.run({index, size(), &barrier_});
+  } catch (const Barrier::Broken&) {
+    // Whoever broke it says why.
+  } catch (...) {
+    const std::lock_guard lock(failure_mutex_);
+    if (!failure_) {
+      failure_ = std::current_exception();
+    }
+    barrier_.break_up();
   }
 }
 
@@ -54,7 +81,7 @@ void Team::help(int index, int core) {
     if (stopping_) {
       return;
     }
-    work_.load(std::memory_order_relaxed)->run({index, size(), &barrier_});
+    take_part(*work_.load(std::memory_order_relaxed), index);
     busy_.fetch_sub(1, std::memory_order_release);
   }
 }

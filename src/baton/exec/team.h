@@ -1,7 +1,9 @@
 #pragma once
 
 #include <atomic>
+#include <exception>
 #include <memory>
+#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -30,11 +32,14 @@ class Team {
   Team& operator=(const Team&) = delete;
 
   int size() const { return static_cast<int>(helpers_.size()) + 1; }
-  /// Returns when every member has done its part.
+  /// Returns when every member has done its part. Where one throws, the others are called off at the next barrier, and the first
+  /// of what was thrown is thrown here.
   void run(TeamWork& work);
 
  private:
   void help(int index, int core);
+  void take_part(TeamWork& work, int index);
+  void dismiss();
 
   int spins_;
   Barrier barrier_;
@@ -42,6 +47,8 @@ class Team {
   std::atomic<TeamWork*> work_{nullptr};
   alignas(64) std::atomic<int> busy_{0};
   std::atomic<bool> stopping_{false};
+  std::mutex failure_mutex_;
+  std::exception_ptr failure_;  // the members' first; the leader reads it when all have finished
   std::vector<std::thread> helpers_;
 };
 

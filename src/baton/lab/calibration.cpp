@@ -7,16 +7,15 @@
 #include <bit>
 #include <cstdlib>
 #include <ctime>
-#include <fstream>
 #include <set>
 
 #include "baton/base/error.h"
+#include "baton/base/file.h"
 #include "baton/exec/backend/cuda/cuda.h"
 #include "baton/exec/executor.h"
 #include "baton/lab/isolate.h"
 #include "baton/lab/json.h"
 #include "baton/lab/rest.h"
-#include "baton/lab/store.h"
 #include "baton/plan/memory.h"
 #include "baton/plan/ordering.h"
 #include "baton/trace/analysis.h"
@@ -29,6 +28,9 @@ constexpr std::int64_t most_copies = 64;
 constexpr std::int64_t least_steps = 5;
 /// More than the caches of today's GPUs.
 constexpr Bytes gpu_cache(64 << 20);
+constexpr Bytes most_kept(std::int64_t{16} << 20);
+constexpr std::size_t most_values = 200'000;
+constexpr std::uint64_t longest_time = 3'600'000'000'000;
 
 /// FNV-1a, for the name of a file.
 std::uint64_t hash(std::string_view text) {
@@ -194,17 +196,32 @@ Calibration::Calibration(const cluster::Machine& machine, const cluster::Cluster
                            BATON_COMPILER)),
       cache_(on_gpus(cluster) ? gpu_cache : machine.cache) {
   file_ = cache_folder() / fmt::format("calibration-{:016x}.json", hash(machine_));
-  std::ifstream stream(file_);
-  const Json kept = Json::parse(stream, nullptr, false);
-  if (!kept.is_object() || kept.value("machine", "") != machine_) {
-    return;  // none, or cut off: it is measured again
-  }
-  created_ = kept.value("created", "");
-  for (const auto& [name, times] : kept["times"].items()) {
-    for (const auto& [key, time] : times.items()) {
-      tables_[name][key] = Nanoseconds(time.get<std::int64_t>());
+  std::error_code error;
+  if (std::filesystem::exists(file_, error)) {
+    try {
+      tables_ = parse_calibration(read_file(file_, file_.string(), most_kept), machine_, created_);
+    } catch (const Error&) {
+      // It cannot be read: all is measured again.
     }
   }
+}
+
+std::map<std::string, cost::Times> parse_calibration(std::string_view text, const std::string& machine, std::string& created) {
+  std::map<std::string, cost::Times> tables;
+  const Json kept = parse_json(text, most_values);
+  if (!kept.is_object() || !kept.contains("machine") || kept["machine"] != machine || !kept.contains("times") ||
+      !kept["times"].is_object()) {
+    return tables;  // cut off, or another machine's: it is measured again
+  }
+  for (const auto& [name, times] : kept["times"].items()) {
+    for (const auto& [key, time] : times.items()) {
+      if (times.is_object() && time.is_number_unsigned() && time.get<std::uint64_t>() <= longest_time) {
+        tables[name][key] = Nanoseconds(time.get<std::int64_t>());
+      }
+    }
+  }
+  created = kept.contains("created") && kept["created"].is_string() ? kept["created"].get<std::string>() : "";
+  return tables;
 }
 
 const cost::Times& Calibration::times(const plan::Plan& plan, std::size_t at_work) {

@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <string_view>
 
 #include "baton/cluster/machine.h"
 #include "baton/cost/measured.h"
@@ -11,6 +12,10 @@
 #include "baton/plan/plan.h"
 
 namespace baton::lab {
+
+/// The times that a file keeps for a machine, by table, and when they were taken. Nothing where it is damaged or another machine's; what
+/// is no time is passed over.
+std::map<std::string, cost::Times> parse_calibration(std::string_view text, const std::string& machine, std::string& created);
 
 /// Times of tasks measured one by one on this machine, kept between runs in the user's cache folder. Tasks of plans that use
 /// about the same memory share them, since they find as much of it in the caches.

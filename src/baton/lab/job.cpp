@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <limits>
 #include <set>
 
 #include "baton/base/error.h"
+#include "baton/base/file.h"
 #include "baton/base/text.h"
 #include "baton/cluster/blueprint.h"
 #include "baton/exec/devices.h"
@@ -123,18 +123,11 @@ op::Optimizer make_optimizer(const JobWords& words) {
 }
 
 std::string read_schedule(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) {
+  constexpr Bytes most(std::int64_t{4} << 20);
+  if (!std::filesystem::exists(path)) {
     throw usage_error("the schedule {} cannot be read: give a file, or a name: {}", path, list_schedules());
   }
-  constexpr std::size_t most = 64 << 20;
-  std::string text(most + 1, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<std::size_t>(file.gcount()));
-  if (text.size() > most) {
-    throw usage_error("the schedule {} is larger than 64 MiB, which no schedule is", path);
-  }
-  return text;
+  return read_file(path, "the schedule " + path, most);
 }
 
 /// The strategy that is meant: a layout without a name is a product.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "baton/base/error.h"
@@ -19,7 +20,9 @@ double number(const Json& row, const std::string& key) {
 }
 
 Nanoseconds time_of(const Json& row, const std::string& key) {
-  return Nanoseconds(static_cast<std::int64_t>(number(row, key)));
+  const double time = number(row, key);
+  check(std::abs(time) < 9e18, "a row has the time {} as {}", time, key);
+  return Nanoseconds(static_cast<std::int64_t>(time));
 }
 
 std::string text(const Json& row, const std::string& key) {
@@ -28,6 +31,7 @@ std::string text(const Json& row, const std::string& key) {
 }
 
 std::vector<double> losses_of(const Json& row) {
+  check(row.contains("losses") && row["losses"].is_array(), "a row has no losses");
   std::vector<double> losses;
   for (const Json& loss : row["losses"]) {
     losses.push_back(loss.is_number() ? loss.get<double>() : std::numeric_limits<double>::quiet_NaN());

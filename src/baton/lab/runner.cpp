@@ -322,6 +322,39 @@ Result conclude(std::shared_ptr<const Experiment> which, const std::vector<Point
   return result;
 }
 
+namespace {
+
+/// Whether what printers take from any row is of the kind that it should be.
+bool is_sound(const Json& record) {
+  const auto suits = [&](const char* key, bool (*kind)(const Json&)) { return !record.contains(key) || kind(record[key]); };
+  const auto is_text = [](const Json& value) { return value.is_string(); };
+  const auto is_truth = [](const Json& value) { return value.is_boolean(); };
+  const auto is_number = [](const Json& value) { return value.is_number(); };
+  return suits("reason", is_text) && suits("origin", is_text) && suits("oversubscribed", is_truth) && suits("emulated", is_truth) &&
+         suits("pulse_gflops", is_number) &&
+         suits("timeline", [](const Json& value) { return value.is_null() || value.is_object(); });
+}
+
+}  // namespace
+
+Result conclude_kept(std::shared_ptr<const Experiment> experiment, const std::vector<Point>& points, std::vector<Json> records,
+                     std::string command, Preset preset) {
+  const std::string id = experiment->id;
+  const auto damaged = [&](const std::exception& why) {
+    return usage_error("the results of {} are damaged, or of another version of baton: {}", id, why.what());
+  };
+  try {
+    for (const Json& record : records) {
+      check(record.is_null() || is_sound(record), "a record holds something of another kind than it should");
+    }
+    return conclude(std::move(experiment), points, std::move(records), std::move(command), preset);
+  } catch (const Json::exception& error) {
+    throw damaged(error);
+  } catch (const std::logic_error& error) {
+    throw damaged(error);
+  }
+}
+
 Json to_json(const Result& result) {
   return {{"experiment", result.experiment->id},
           {"title", result.experiment->title},

@@ -45,6 +45,11 @@ std::vector<Json> measure(const Experiment& experiment, const std::vector<Point>
 Result conclude(std::shared_ptr<const Experiment> experiment, const std::vector<Point>& points, std::vector<Json> records,
                 std::string command, Preset preset);
 
+/// The same out of records that were read from a file: a usage error says that they are damaged where they do not hold what the
+/// experiment's do.
+Result conclude_kept(std::shared_ptr<const Experiment> experiment, const std::vector<Point>& points, std::vector<Json> records,
+                     std::string command, Preset preset);
+
 /// The result as `lab run --json` prints it.
 Json to_json(const Result& result);
 

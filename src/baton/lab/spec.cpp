@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <toml++/toml.h>
 
 #include "baton/base/error.h"
 #include "baton/base/text.h"
+#include "baton/base/toml.h"
 #include "baton/lab/rows.h"
 #include "baton/lab/train_measurement.h"
 
@@ -76,12 +76,7 @@ std::vector<std::string> find(const std::vector<Json>& rows, const std::vector<s
 }  // namespace
 
 Experiment parse_spec(std::string_view toml_text, const std::string& id) {
-  toml::table root;
-  try {
-    root = toml::parse(toml_text);
-  } catch (const toml::parse_error& error) {
-    throw usage_error("line {} of the spec is no TOML: {}", error.source().begin.line, error.description());
-  }
+  const toml::table root = parse_toml(toml_text, "the spec");
   for (const auto& [key, node] : root) {
     if (key != "title" && key != "question" && key != "job" && key != "axes") {
       throw usage_error("the spec has '{}', but a spec has title, question, [job] and [axes]", key.str());

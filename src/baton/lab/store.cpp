@@ -10,10 +10,9 @@
 #include <cerrno>
 #include <cstring>
 #include <ctime>
-#include <fstream>
-#include <sstream>
 
 #include "baton/base/error.h"
+#include "baton/base/file.h"
 #include "baton/lab/spec.h"
 
 namespace baton::lab {
@@ -21,42 +20,31 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Writes all of it and closes; the error's number otherwise.
-int write_all(int file, std::string_view text, bool sync) {
+/// The most that is read of a spec or of the records of an experiment: a run of the course leaves some megabytes in all.
+constexpr Bytes most_read(std::int64_t{64} << 20);
+constexpr std::size_t most_values = 1'000'000;
+
+int write_all(int file, std::string_view text) {
   while (!text.empty()) {
     const ssize_t written = ::write(file, text.data(), text.size());
     if (written < 0 && errno == EINTR) {
       continue;
     }
-    if (written < 0) {
-      const int error = errno;
-      ::close(file);
-      return error;
+    if (written <= 0) {
+      return written == 0 ? EIO : errno;
     }
     text.remove_prefix(static_cast<std::size_t>(written));
   }
-  if (sync && ::fsync(file) != 0) {
-    const int error = errno;
-    ::close(file);
-    return error;
-  }
-  return ::close(file) == 0 ? 0 : errno;
+  return 0;
+}
+
+/// A file of the store; empty where there is none.
+std::string read_kept(const fs::path& path) {
+  std::error_code error;
+  return fs::exists(path, error) ? read_file(path, path.string(), most_read) : "";
 }
 
 }  // namespace
-
-void write_whole(const fs::path& path, const std::string& text) {
-  const std::string temporary = fmt::format("{}.{}.tmp", path.string(), getpid());
-  const int file = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  int error = file < 0 ? errno : write_all(file, text, true);
-  if (error == 0 && std::rename(temporary.c_str(), path.c_str()) != 0) {
-    error = errno;
-  }
-  if (error != 0) {
-    ::unlink(temporary.c_str());
-    throw failure("{} cannot be written: {}", path.string(), std::strerror(error));
-  }
-}
 
 Store::Store(fs::path folder) : folder_(std::move(folder)) {
   std::error_code error;
@@ -73,40 +61,69 @@ void Store::keep_spec(const std::string& id, const Json& spec) const {
 void Store::keep(const std::string& id, const Point& point, const Json& record, bool final) const {
   const fs::path path = folder_ / (id + ".jsonl");
   const Json line{{"point", point}, {"final", final}, {"record", record}};
-  const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  Descriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
+  if (file.get() < 0) {
+    throw failure("{} cannot be written: {}", path.string(), std::strerror(errno));
+  }
   // A line that a killed run left unfinished is ended first, or this one would be lost with it.
   char last = '\n';
-  const off_t size = file < 0 ? 0 : ::lseek(file, 0, SEEK_END);
-  const bool cut = size > 0 && ::pread(file, &last, 1, size - 1) == 1 && last != '\n';
-  const int error = file < 0 ? errno : write_all(file, (cut ? "\n" : "") + line.dump() + "\n", false);
+  const off_t size = ::lseek(file.get(), 0, SEEK_END);
+  const bool cut = size > 0 && ::pread(file.get(), &last, 1, size - 1) == 1 && last != '\n';
+  int error = write_all(file.get(), (cut ? "\n" : "") + line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
+  if (error != 0 && ::ftruncate(file.get(), std::max<off_t>(size, 0)) != 0) {
+    // Then part of a line stays, which the next one ends and readers pass over.
+  }
+  error = error == 0 ? file.close() : error;
   if (error != 0) {
     throw failure("{} cannot be written: {}", path.string(), std::strerror(error));
   }
 }
 
-std::map<std::string, Json> Store::records(const std::string& id, bool only_final) const {
-  std::map<std::string, Json> records;
-  std::ifstream file(folder_ / (id + ".jsonl"));
-  for (std::string text; std::getline(file, text);) {
-    const Json line = Json::parse(text, nullptr, false);
-    if (!line.is_discarded() && line.contains("point") && line.contains("record") &&
-        (line.value("final", false) || !only_final)) {
-      records[line["point"].dump()] = line["record"];
+std::map<std::string, Json> parse_records(std::string_view lines, bool only_final) {
+  struct Kept {
+    Json record;
+    std::size_t values = 0;
+  };
+  std::map<std::string, Kept> kept;
+  std::size_t left = most_values;
+  while (!lines.empty()) {
+    const std::string_view text = lines.substr(0, lines.find('\n'));
+    lines.remove_prefix(std::min(text.size() + 1, lines.size()));
+    Json line = parse_json(text, left);
+    if (!line.is_object() || !line.contains("point") || !line["point"].is_object() || !line.contains("record") ||
+        !line["record"].is_object() || !line.contains("final") || !line["final"].is_boolean() ||
+        (only_final && !line["final"].get<bool>())) {
+      continue;
     }
+    Kept& one = kept[line["point"].dump()];
+    left += one.values;
+    one = {std::move(line["record"]), values_in(text).values};
+    left -= std::min(left, one.values);
+  }
+  std::map<std::string, Json> records;
+  for (auto& [point, one] : kept) {
+    records.emplace(point, std::move(one.record));
   }
   return records;
 }
 
+std::map<std::string, Json> Store::records(const std::string& id, bool only_final) const {
+  return parse_records(read_kept(folder_ / (id + ".jsonl")), only_final);
+}
+
 Json Store::spec(const std::string& id) const {
-  std::ifstream file(folder_ / (id + ".spec.json"));
-  if (!file) {
+  const fs::path path = folder_ / (id + ".spec.json");
+  const std::string text = read_kept(path);
+  if (text.empty() && !fs::exists(path)) {
     return {};
   }
-  std::ostringstream text;
-  text << file.rdbuf();
-  Json spec = Json::parse(text.str(), nullptr, false);
-  if (spec.is_discarded() || !spec.is_object() || !spec.contains("points") || !spec["points"].is_array()) {
-    throw usage_error("{} is no spec of an experiment", (folder_ / (id + ".spec.json")).string());
+  Json spec = parse_json(text, most_values);
+  const auto is_text = [&](const char* key) { return !spec.contains(key) || spec[key].is_string(); };
+  if (!spec.is_object() || !spec.contains("points") || !spec["points"].is_array() ||
+      !std::all_of(spec["points"].begin(), spec["points"].end(), [](const Json& point) { return point.is_object(); }) ||
+      !is_text("command") || !is_text("preset") || !is_text("title") || !is_text("run_command") || !is_text("created") ||
+      !is_text("toml") || (spec.contains("environment") && !spec["environment"].is_object())) {
+    throw usage_error("{} is no spec of an experiment, or is damaged", path.string());
   }
   return spec;
 }
@@ -163,6 +180,9 @@ fs::path latest_run_folder(const fs::path& runs, const std::string& name) {
 
 Result conclude(const Store& store, const std::string& id) {
   const Json spec = store.spec(id);
+  if (spec.is_null()) {
+    throw usage_error("{} holds no results of {}", store.folder().string(), id);
+  }
   const auto experiment = spec.contains("toml")
                               ? std::make_shared<const Experiment>(parse_spec(spec["toml"].get<std::string>(), id))
                               : std::make_shared<const Experiment>(experiment_by_id(id));
@@ -173,8 +193,8 @@ Result conclude(const Store& store, const std::string& id) {
     points.push_back(point);
     records.push_back(kept[point.dump()]);
   }
-  return conclude(experiment, points, std::move(records), spec.value("command", ""),
-                  spec.value("preset", "quick") == "full" ? Preset::full : Preset::quick);
+  return conclude_kept(experiment, points, std::move(records), spec.value("command", ""),
+                       spec.value("preset", "quick") == "full" ? Preset::full : Preset::quick);
 }
 
 }  // namespace baton::lab

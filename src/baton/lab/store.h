@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <map>
 #include <string>
+#include <string_view>
 
 #include "baton/lab/json.h"
 #include "baton/lab/runner.h"
@@ -23,9 +24,9 @@ class Store {
   /// Appends a line and flushes it.
   void keep(const std::string& id, const Point& point, const Json& record, bool final) const;
 
-  /// The final records of an experiment, by the text of their point. Lines that were cut off are passed over.
+  /// The records of an experiment, or only the final ones, as `parse_records` has them.
   std::map<std::string, Json> records(const std::string& id, bool only_final) const;
-  /// Its spec; null where there is none.
+  /// Its spec; null where there is none. A usage error where it is damaged.
   Json spec(const std::string& id) const;
   /// The experiments that have a spec here, in the order of the course.
   std::vector<std::string> experiments() const;
@@ -39,10 +40,11 @@ std::filesystem::path new_run_folder(const std::filesystem::path& runs, const st
 /// The latest run of that name; empty where there is none.
 std::filesystem::path latest_run_folder(const std::filesystem::path& runs, const std::string& name);
 
-/// Writes to a temporary name beside it, flushes and renames: the file is whole or not there.
-void write_whole(const std::filesystem::path& path, const std::string& text);
+/// Records by the text of their point out of lines as `Store::keep` writes them. Lines that were cut off or are no records are
+/// passed over, and so is what would take more memory than results do.
+std::map<std::string, Json> parse_records(std::string_view lines, bool only_final);
 
-/// Rows, findings and timelines of an experiment out of what was kept.
+/// Rows, findings and timelines of an experiment out of what was kept. A usage error where that is damaged.
 Result conclude(const Store& store, const std::string& id);
 
 }  // namespace baton::lab

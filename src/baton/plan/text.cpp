@@ -418,24 +418,27 @@ std::string to_text(const Plan& plan) {
 }
 
 Plan parse(std::string_view text) {
-  std::vector<std::string_view> lines = split(text, '\n');
-  if (lines.empty() || lines[0] != heading) {
+  if (text.substr(0, text.find('\n')) != heading) {
     throw usage_error("this is no plan: its first line must be '{}'", heading);
   }
+  std::size_t buffer_count = 0;
   std::size_t task_count = 0;
-  for (const std::string_view line : lines) {
+  for_each_part(text, '\n', [&](std::size_t, std::string_view line) {
+    buffer_count += line.starts_with("buffer ") ? 1 : 0;
     task_count += line.starts_with("task ") ? 1 : 0;
-  }
+  });
   std::string title;
   bool titled = false;
   std::vector<std::string> devices;
   std::vector<Buffer> buffers;
   std::vector<Task> tasks;
-  for (std::size_t i = 1; i < lines.size(); ++i) {
-    if (lines[i].empty()) {
-      continue;
+  buffers.reserve(buffer_count);
+  tasks.reserve(task_count);
+  for_each_part(text, '\n', [&](std::size_t number, std::string_view line_text) {
+    if (line_text.empty() || number == 0) {
+      return;
     }
-    Line line(i + 1, lines[i]);
+    Line line(number + 1, line_text);
     const std::string& kind = line.word(0);
     const auto numbered = [&](char letter, std::size_t count) {
       if (line.word(1) != fmt::format("{}{}", letter, count)) {
@@ -464,7 +467,7 @@ Plan parse(std::string_view text) {
     } else {
       line.fail(fmt::format("begins with '{}', not with title, device, buffer or task", kind));
     }
-  }
+  });
   return Plan(std::move(title), std::move(devices), std::move(buffers), std::move(tasks));
 }
 

@@ -1,6 +1,6 @@
 #include "baton/report/page.h"
 
-#include <nlohmann/json.hpp>
+#include "baton/lab/json.h"
 
 // The page that cmake/web.cmake puts together and page_asset.cpp takes into the program.
 extern "C" {

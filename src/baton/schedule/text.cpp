@@ -71,31 +71,35 @@ std::string to_csv(const Grid& grid) {
 }
 
 Grid parse_csv(std::string_view text) {
-  std::vector<std::string_view> lines = split(text, '\n');
-  while (!lines.empty() && trimmed(lines.back()).empty()) {
-    lines.pop_back();
-  }
-  if (lines.empty()) {
+  const std::size_t last = text.find_last_not_of(" \t\r\n");
+  if (last == std::string_view::npos) {
     throw usage_error("the schedule is empty: it has a line for each device, with cells such as 0F0, 0B0");
   }
+  text = text.substr(0, text.find('\n', last));  // lines at the end that say nothing count for nothing
+  std::size_t lines = 0;
   std::size_t slots = 0;
-  for (const std::string_view line : lines) {
+  for_each_part(text, '\n', [&](std::size_t, std::string_view line) {
+    ++lines;
     slots = std::max(slots, static_cast<std::size_t>(std::count(line.begin(), line.end(), ',')) + 1);
+  });
+  if (lines > static_cast<std::size_t>(most_cells) / slots) {
+    throw usage_error("a schedule of {} lines with up to {} cells is too large", lines, slots);
   }
-  if (lines.size() > static_cast<std::size_t>(most_cells) / slots) {
-    throw usage_error("a schedule of {} lines with up to {} cells is too large", lines.size(), slots);
+  const std::size_t cell_count = lines * slots;
+  // Where lines are equally long, each cell has a comma or a line's end of its own.
+  if (cell_count > std::max<std::size_t>(1 << 16, 2 * text.size())) {
+    throw usage_error("the longest of the schedule's {} lines has {} cells, and the others far fewer: fill them up with commas", lines,
+                      slots);
   }
-  const std::size_t cell_count = lines.size() * slots;
-  Grid grid{.rows = {lines.size(), std::vector<std::optional<Action>>(slots)}};
-  for (std::size_t d = 0; d < lines.size(); ++d) {
-    if (trimmed(lines[d]).empty()) {
+  Grid grid{.rows = {lines, std::vector<std::optional<Action>>(slots)}};
+  for_each_part(text, '\n', [&](std::size_t d, std::string_view line) {
+    if (trimmed(line).empty()) {
       throw usage_error("line {} of the schedule is empty: each line is a device", d + 1);
     }
-    const std::vector<std::string_view> cells = split(lines[d], ',');
-    for (std::size_t slot = 0; slot < cells.size(); ++slot) {
-      const std::string_view cell = trimmed(cells[slot]);
+    for_each_part(line, ',', [&](std::size_t slot, std::string_view part) {
+      const std::string_view cell = trimmed(part);
       if (cell.empty()) {
-        continue;
+        return;
       }
       const std::optional<Action> action = parse_action(cell);
       if (!action) {
@@ -115,8 +119,8 @@ Grid parse_csv(std::string_view text) {
             d + 1, slot + 1, cell, cell_count, action->stage == largest ? "stages" : "micro-batches");
       }
       grid.rows[d][slot] = action;
-    }
-  }
+    });
+  });
   return grid;
 }
 

@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <fstream>
 
@@ -167,6 +169,25 @@ TEST_F(CheckpointFolder, TakesTheOneBeforeWhereTheNewestIsDamagedAndSaysSo) {
   EXPECT_TRUE(says(found->skipped, newest.filename().string()));
   fs::resize_file(found->path, 9);
   EXPECT_TRUE(says(usage_sentence([&] { folder.newest(); }), "no checkpoint in"));
+}
+
+TEST_F(CheckpointFolder, TakesAwayWhatARunThatDiedLeftHalfWritten) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::_exit(0);
+  }
+  ::waitpid(child, nullptr, 0);
+  const Folder folder(folder_, 2);
+  const fs::path dead = folder_ / fmt::format("step-000000000002.safetensors.{}.tmp", child);
+  const fs::path alive = folder_ / fmt::format("step-000000000002.safetensors.{}.tmp", ::getpid());
+  const fs::path other = folder_ / fmt::format("other.{}.tmp", child);
+  for (const fs::path& file : {dead, alive, other}) {
+    std::ofstream(file) << "x";
+  }
+  const Folder again(folder_, 2);
+  EXPECT_FALSE(fs::exists(dead));
+  EXPECT_TRUE(fs::exists(alive));
+  EXPECT_TRUE(fs::exists(other));
 }
 
 TEST_F(CheckpointFolder, IgnoresFilesThatAreNoneOfItsOwn) {

@@ -138,6 +138,36 @@ TEST_F(Safetensors, RefusesHostileHeadersWithoutTakingMemory) {
   EXPECT_TRUE(says(usage_sentence([&] { read_archive(folder_); }), "no file"));
 }
 
+TEST_F(Safetensors, TakesNothingThatTheFormatDoesNotHave) {
+  const auto said = [&](const std::string& header) {
+    std::string text(8, '\0');
+    const std::uint64_t length = header.size();
+    std::memcpy(text.data(), &length, 8);
+    put(folder_ / "h.safetensors", text + header + "abcd");
+    return usage_sentence([&] { read_archive(folder_ / "h.safetensors"); });
+  };
+  const std::string good = R"("dtype": "F32", "shape": [1], "data_offsets": [0, 4])";
+  EXPECT_TRUE(says(said(R"({"__metadata__": 3, "a": {)" + good + "}}"), "remarks are no texts"));
+  EXPECT_TRUE(says(said(R"({"__metadata__": "x"})"), "remarks are no texts"));
+  EXPECT_TRUE(says(said(R"({"__metadata__": {"x": 3}})"), "remarks are no texts"));
+  EXPECT_TRUE(says(said(R"({"__metadata__": {"x": {}}})"), "remarks are no texts"));
+  EXPECT_TRUE(says(said(R"({"__metadata__": {"x": "1", "x": "2"}})"), "twice"));
+  EXPECT_TRUE(says(said(R"({"a": {)" + good + R"(}, "a": {"dtype": "F32", "shape": [0], "data_offsets": [4, 4]}})"), "a twice"));
+  EXPECT_TRUE(says(said(R"({"a": {)" + good + R"(, "more": 1}})"), "entry of a"));
+  EXPECT_TRUE(says(said(R"({"a": {)" + good + R"(, "dtype": "F32"}})"), "entry of a"));
+  EXPECT_TRUE(says(said(R"({"a": {"dtype": "F32", "shape": [1]}})"), "entry of a"));
+  EXPECT_TRUE(says(said(R"({"a": {"dtype": "F32", "shape": [[1]], "data_offsets": [0, 4]}})"), "entry of a"));
+  EXPECT_TRUE(says(said(R"({"a": {"dtype": "F32", "shape": 1, "data_offsets": [0, 4]}})"), "entry of a"));
+  EXPECT_TRUE(says(said(R"({"a": {"dtype": "F32", "shape": [-1], "data_offsets": [0, 4]}})"), "entry of a"));
+  EXPECT_TRUE(says(said(R"({"a": {"dtype": "F32", "shape": [1.0], "data_offsets": [0, 4]}})"), "entry of a"));
+  EXPECT_TRUE(says(said(R"({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4, 8]}})"), "entry of a"));
+  EXPECT_TRUE(says(said(R"({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0]}})"), "entry of a"));
+  EXPECT_TRUE(says(said(R"({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 18446744073709551615]}})"), "cut or corrupt"));
+  EXPECT_TRUE(says(said(R"({"a": {)" + good + "}} x"), "JSON"));
+  EXPECT_TRUE(says(said("\"a\""), "JSON"));
+  EXPECT_TRUE(says(said("null"), "JSON"));
+}
+
 TEST_F(Safetensors, TakesAFileWithoutAChecksumAsOtherToolsWriteIt) {
   const std::string header = R"({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}})";
   std::string text(8, '\0');

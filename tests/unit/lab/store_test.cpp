@@ -5,6 +5,8 @@
 #include <sstream>
 
 #include "baton/base/error.h"
+#include "baton/base/file.h"
+#include "unit/base/usage_sentence.h"
 #include "unit/lab/synthetic.h"
 
 namespace baton::lab {
@@ -109,6 +111,24 @@ TEST_F(StoreTest, AFileThatIsNoSpecIsRefused) {
     EXPECT_TRUE(test::says(test::usage_sentence([&] { store.spec("delay"); }), "is no spec of an experiment"))
         << text;
   }
+}
+
+TEST_F(StoreTest, RecordsThatDoNotHoldWhatTheyShouldAreRefusedInASentence) {
+  const Store store(folder_);
+  store.keep_spec("strong-scaling", {{"points", {first}}});
+  for (const Json& record : {Json{{"time_per_step_ns", "x"}}, Json{{"oversubscribed", 3}}, Json{{"reason", 1}}, Json::object(),
+                             Json{{"time_per_step_ns", 1e300}, {"time_low_ns", 1}, {"time_high_ns", 1}}}) {
+    store.keep("strong-scaling", first, record, true);
+    EXPECT_TRUE(test::says(test::usage_sentence([&] { conclude(store, "strong-scaling"); }), "damaged")) << record;
+  }
+}
+
+TEST_F(StoreTest, ATextWithMoreValuesThanResultsHaveIsNotParsed) {
+  EXPECT_TRUE(parse_json("[1,2,[3,4],{\"a\":\"[[[[,,,,\"}]", 10).is_array());
+  EXPECT_EQ(values_in("[1,2,[3,4],{\"a\":\"[[\\\"[[,,,,\"}]").values, 8U);
+  EXPECT_TRUE(parse_json("[1,2,3,4,5,6,7,8,9]", 8).is_discarded());
+  EXPECT_TRUE(parse_json(std::string(40, '[') + std::string(40, ']'), 1000).is_discarded());
+  EXPECT_TRUE(parse_json(std::string(30, '[') + std::string(30, ']'), 1000).is_array());
 }
 
 TEST_F(StoreTest, ExperimentsComeInTheOrderOfTheCourse) {

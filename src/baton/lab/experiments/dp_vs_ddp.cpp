@@ -28,11 +28,11 @@ void derive(std::vector<Json>& rows) {
     for (std::size_t d = 1; d < devices.size(); ++d) {
       others = std::max(others, through(devices[d]));
     }
-    row["through_device_0"] = through(devices[0]);
+    row["through_device_0"] = through(devices.at(0));
     row["through_others"] = others;
-    row["memory_device_0"] = devices[0]["peak_bytes"];
+    row["memory_device_0"] = devices.at(0)["peak_bytes"];
     row["memory_others"] = devices.size() > 1 ? devices[1]["peak_bytes"] : Json(0);
-    row["busy_device_0"] = devices[0]["busy"];
+    row["busy_device_0"] = devices.at(0)["busy"];
     double busy = 0;
     for (std::size_t d = 1; d < devices.size(); ++d) {
       busy += number(devices[d], "busy") / static_cast<double>(devices.size() - 1);

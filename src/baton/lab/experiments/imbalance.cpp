@@ -29,7 +29,7 @@ void derive(std::vector<Json>& rows) {
     for (std::size_t d = 1; d < devices.size(); ++d) {
       longest = std::max(longest, number(devices[d], "waiting"));
     }
-    row["waiting_rank_0_ns"] = number(devices[0], "waiting") * step;
+    row["waiting_rank_0_ns"] = number(devices.at(0), "waiting") * step;
     row["waiting_others_ns"] = longest * step;
   }
 }
@@ -61,7 +61,7 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
       }
       bool on_zero = true;
       for (std::size_t d = 1; d < devices.size(); ++d) {
-        on_zero = on_zero && number(devices[d], "waiting") > 2 * number(devices[0], "waiting");
+        on_zero = on_zero && number(devices[d], "waiting") > 2 * number(devices.at(0), "waiting");
       }
       sentences.push_back(fmt::format("Waiting a step: {}. {}", each,
                                       on_zero ? "Every other rank waits for rank 0, since gradients can only be summed once all have come."

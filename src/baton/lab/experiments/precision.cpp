@@ -51,7 +51,7 @@ void derive(std::vector<Json>& rows) {
       continue;
     }
     row["loss_step"] = step;
-    row["loss_start"] = losses_of(row).front();
+    row["loss_start"] = losses_of(row).at(0);
     row["loss_last"] = losses_of(row)[step - 1];
     // A gradient that vanishes takes those before it along, which are then exact zeros: so what is left is compared, with the
     // row that keeps most, and not what was lost on the spot.

@@ -5,6 +5,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "baton/base/memory.h"
+
 #if defined(__AVX__)
 #include <immintrin.h>
 #endif
@@ -82,6 +84,7 @@ Product generate(int64_t m, int64_t n, int64_t k, bool add) {
 }
 
 ProductTable generate_all(Side m, Side n, Side k) {
+  require_memory(Bytes(std::int64_t{32} << 20));
   libxsmm_init();
   ProductTable table;
   for (unsigned piece = 0; piece < 16; ++piece) {

@@ -1,0 +1,194 @@
+#include "baton/checkpoint/header.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "baton/base/error.h"
+
+namespace baton::checkpoint {
+namespace {
+
+using Json = nlohmann::json;
+
+struct TypeName {
+  DType dtype;
+  const char* name;
+};
+constexpr std::array<TypeName, 3> type_names{{{DType::f32, "F32"}, {DType::f64, "F64"}, {DType::i32, "I32"}}};
+
+// What stands for a tensor or a remark in memory is longer than the shortest text that asks for it, so there
+// is an end to both.
+constexpr std::size_t most_tensors = 100'000;
+constexpr std::size_t most_remarks = 1'000;
+constexpr std::size_t most_axes = 64;
+constexpr std::uint64_t most_elements = std::uint64_t{1} << 48;
+
+/// Where in the header the next event stands.
+enum class Place { before, top, remarks, entry, type, shape, offsets, ignored };
+
+class Reader : public nlohmann::json_sax<Json> {
+ public:
+  explicit Reader(Header& header) : header_(header) {}
+
+  const std::string& wrong() const { return wrong_; }
+
+  bool null() override { return unsuitable(); }
+  bool boolean(bool) override { return unsuitable(); }
+  bool number_integer(number_integer_t) override { return unsuitable(); }
+  bool number_float(number_float_t, const string_t&) override { return unsuitable(); }
+  bool binary(binary_t&) override { return unsuitable(); }
+
+  bool number_unsigned(number_unsigned_t number) override {
+    if (place_ == Place::shape && in_list_) {
+      if (entry().shape.size() == most_axes ||
+          number > most_elements / std::max<std::uint64_t>(1, entry().elements)) {
+        return fail(fmt::format("{} has a shape that no tensor has", entry().name));
+      }
+      entry().elements *= number;
+      entry().shape.push_back(static_cast<std::int64_t>(number));
+      return true;
+    }
+    if (place_ == Place::offsets && in_list_ && offsets_ < 2) {
+      (offsets_++ == 0 ? entry().begin : entry().end) = number;
+      return true;
+    }
+    return unsuitable();
+  }
+
+  bool string(string_t& text) override {
+    if (place_ == Place::remarks && !remark_.empty()) {
+      if (header_.metadata.size() == most_remarks) {
+        return fail(fmt::format("it has more than {} remarks", most_remarks));
+      }
+      if (!header_.metadata.emplace(std::exchange(remark_, {}), std::move(text)).second) {
+        return fail("it makes a remark twice");
+      }
+      return true;
+    }
+    if (place_ != Place::type) {
+      return unsuitable();
+    }
+    for (const TypeName& type : type_names) {
+      if (text == type.name) {
+        entry().dtype = type.dtype;
+        place_ = Place::entry;
+        return true;
+      }
+    }
+    return fail(
+        fmt::format("{} is of the type {}, which is not known here", entry().name, text.substr(0, 40)));
+  }
+
+  bool start_object(std::size_t) override {
+    if (place_ == Place::before) {
+      place_ = Place::top;
+      return true;
+    }
+    const bool begins = std::exchange(opening_, false);
+    return begins || unsuitable();
+  }
+
+  bool key(string_t& name) override {
+    if (place_ == Place::top) {
+      opening_ = true;
+      if (name == "__metadata__") {
+        place_ = Place::remarks;
+        return true;
+      }
+      if (header_.entries.size() == most_tensors) {
+        return fail(fmt::format("it holds more than {} tensors", most_tensors));
+      }
+      header_.entries.push_back({.name = std::move(name)});
+      place_ = Place::entry;
+      known_ = {};
+      return true;
+    }
+    if (place_ == Place::remarks) {
+      remark_ = std::move(name);
+      return !remark_.empty() || fail("it has a remark without a name");
+    }
+    constexpr std::array<std::pair<std::string_view, Place>, 3> fields{
+        {{"dtype", Place::type}, {"shape", Place::shape}, {"data_offsets", Place::offsets}}};
+    for (std::size_t i = 0; i < fields.size(); ++i) {
+      if (name == fields[i].first && !std::exchange(known_[i], true)) {
+        place_ = fields[i].second;
+        offsets_ = 0;
+        return true;
+      }
+    }
+    return unsuitable();
+  }
+
+  bool end_object() override {
+    if (place_ == Place::entry && known_ != std::array{true, true, true}) {
+      return unsuitable();
+    }
+    place_ = place_ == Place::top ? Place::ignored : Place::top;
+    return true;
+  }
+
+  bool start_array(std::size_t) override {
+    if ((place_ != Place::shape && place_ != Place::offsets) || std::exchange(in_list_, true)) {
+      return unsuitable();
+    }
+    return true;
+  }
+
+  bool end_array() override {
+    if (place_ == Place::offsets && offsets_ != 2) {
+      return unsuitable();
+    }
+    in_list_ = false;
+    place_ = Place::entry;
+    return true;
+  }
+
+  bool parse_error(std::size_t, const std::string&, const Json::exception&) override {
+    return fail("its header is not JSON");
+  }
+
+ private:
+  bool fail(std::string why) {
+    wrong_ = std::move(why);
+    return false;
+  }
+  bool unsuitable() {
+    return place_ == Place::before ? fail("its header is not JSON that begins with {")
+           : place_ == Place::remarks
+               ? fail("its remarks are no texts")
+               : fail(fmt::format("its entry of {} is not one", entry().name.substr(0, 200)));
+  }
+  Entry& entry() { return header_.entries.back(); }
+
+  Header& header_;
+  Place place_ = Place::before;
+  bool opening_ = false;  // an object must begin
+  bool in_list_ = false;
+  int offsets_ = 0;              // of the two, so many are known
+  std::array<bool, 3> known_{};  // which fields of the entry there were
+  std::string remark_;
+  std::string wrong_;
+};
+
+}  // namespace
+
+const char* type_name(DType dtype) {
+  for (const TypeName& type : type_names) {
+    if (type.dtype == dtype) {
+      return type.name;
+    }
+  }
+  throw BugError(fmt::format("no checkpoint holds {}", to_text(dtype)));
+}
+
+std::string parse_header(std::string_view text, Header& header) {
+  Reader reader(header);
+  Json::sax_parse(text, &reader);
+  return reader.wrong();
+}
+
+}  // namespace baton::checkpoint

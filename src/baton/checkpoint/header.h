@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "baton/base/dtype.h"
+
+/// The header of a safetensors file, as text.
+namespace baton::checkpoint {
+
+/// "F32": how a header names the type of elements.
+const char* type_name(DType dtype);
+
+/// What a header says of a tensor.
+struct Entry {
+  std::string name;
+  DType dtype = DType::f32;
+  std::vector<std::int64_t> shape;
+  std::uint64_t elements = 1;  // the product of the shape: at most 2^48
+  std::uint64_t begin = 0;     // where its bytes lie behind the header, as it says
+  std::uint64_t end = 0;
+};
+
+struct Header {
+  std::vector<Entry> entries;
+  std::map<std::string, std::string> metadata;
+};
+
+/// Takes exactly what the format has, event by event: no tree of what a hostile text may hold is ever built. Returns what is
+/// wrong, as in "its header is not JSON"; empty: nothing.
+std::string parse_header(std::string_view text, Header& header);
+
+}  // namespace baton::checkpoint
