@@ -6,6 +6,7 @@ namespace baton::app {
 
 /// Each adds its command to the program. A command runs when the line is parsed, throws what is wrong, and sets the exit
 /// code where the work was cut short.
+void add_bench_command(CLI::App& program, int& exit_code);
 void add_devices_command(CLI::App& program);
 void add_plan_command(CLI::App& program);
 void add_strategies_command(CLI::App& program);

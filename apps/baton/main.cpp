@@ -147,6 +147,7 @@ int parse_and_run(int argc, char** argv, CLI::App& program, int& exit_code) {
   add_calibrate_command(program);
   add_predict_command(program, exit_code);
   add_search_command(program, exit_code);
+  add_bench_command(program, exit_code);
   add_lab_command(program, exit_code);
   add_report_command(program);
   add_compare_command(program);

@@ -120,6 +120,45 @@ AlphaBeta fit_alpha_beta(std::span<const double> bytes, std::span<const double> 
   return fit;
 }
 
+AlphaBeta fit_message(std::span<const double> bytes, std::span<const double> times_ns) {
+  check(bytes.size() == times_ns.size(), "a law of messages through {} and {} numbers", bytes.size(), times_ns.size());
+  double ones = 0;  // sums of 1/t², S/t², S²/t², 1/t, S/t: what the normal equations are made of
+  double sizes = 0;
+  double squares = 0;
+  double right = 0;
+  double right_sizes = 0;
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    const double weight = 1 / std::max(1.0, times_ns[i]);
+    ones += weight * weight;
+    sizes += bytes[i] * weight * weight;
+    squares += bytes[i] * bytes[i] * weight * weight;
+    right += weight;
+    right_sizes += bytes[i] * weight;
+  }
+  const double determinant = ones * squares - sizes * sizes;
+  AlphaBeta fit;
+  if (ones == 0) {
+    return fit;
+  }
+  double slope = determinant > 1e-12 * ones * squares ? (ones * right_sizes - sizes * right) / determinant : 0;
+  fit.alpha_ns = (right - slope * sizes) / ones;
+  if (fit.alpha_ns < 0) {
+    fit.alpha_ns = 0;
+    slope = right_sizes / squares;
+  }
+  fit.beta = slope > 0 ? 1e9 / slope : 0;
+  std::vector<double> measured;
+  std::vector<double> fitted;
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    const double time = fit.alpha_ns + std::max(0.0, slope) * bytes[i];
+    measured.push_back(std::log(std::max(1.0, times_ns[i])));
+    fitted.push_back(std::log(std::max(1.0, time)));
+    fit.worst_residual = std::max(fit.worst_residual, std::abs(time - times_ns[i]) / std::max(1.0, times_ns[i]));
+  }
+  fit.r2 = r_squared(measured, fitted);
+  return fit;
+}
+
 std::string quality(double r2) {
   if (r2 >= 0.98) {
     return fmt::format("a good fit (R² {:.3f})", r2);

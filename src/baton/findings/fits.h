@@ -40,6 +40,10 @@ struct AlphaBeta {
 };
 AlphaBeta fit_alpha_beta(std::span<const double> bytes, std::span<const double> times_ns);
 
+/// The same for sizes over many powers of ten: least squares of relative errors, since of absolute ones those of the largest messages
+/// alone would decide, and say nothing of alpha. Alpha is not negative; R² is that of the logarithms.
+AlphaBeta fit_message(std::span<const double> bytes, std::span<const double> times_ns);
+
 /// "a good fit (R² 0.998)", "a rough fit (R² 0.91)", "a bad fit (R² 0.40): the model does not describe these numbers".
 std::string quality(double r2);
 

@@ -158,6 +158,39 @@ TEST(AlphaBeta, HasNoBandwidthWhereTimeDoesNotGrowWithSize) {
   EXPECT_EQ(fit_alpha_beta(bytes, falling).beta, 0);
 }
 
+TEST(Message, FindsTheLawOverManyPowersOfTenThoughTheLargestAreNoisy) {
+  std::vector<double> bytes;
+  std::vector<double> times;
+  for (double size = 8; size < 1e9; size *= 4) {
+    bytes.push_back(size);
+    times.push_back((2000 + size / 5) * (size > 1e8 ? 1.05 : 1));  // 2 us, 5 GB/s
+  }
+  const AlphaBeta fit = fit_message(bytes, times);
+  EXPECT_NEAR(fit.alpha_ns, 2000, 20);
+  EXPECT_NEAR(fit.beta, 5e9, 0.2e9);
+  EXPECT_GT(fit.r2, 0.999);
+  EXPECT_GT(std::abs(fit_alpha_beta(bytes, times).alpha_ns - 2000), 1000) << "absolute errors would do as well";
+}
+
+TEST(Message, HasNoNegativeLatency) {
+  const std::vector<double> bytes{1000, 2000, 4000};
+  const std::vector<double> times{800, 2000, 4600};
+  const AlphaBeta fit = fit_message(bytes, times);
+  EXPECT_EQ(fit.alpha_ns, 0);
+  EXPECT_GT(fit.beta, 0);
+}
+
+TEST(Message, IsALatencyAloneWhereThereIsOneSizeOrTimesAreEqual) {
+  const std::vector<double> one{64};
+  const std::vector<double> time{700};
+  EXPECT_NEAR(fit_message(one, time).alpha_ns, 700, 1e-6);
+  EXPECT_EQ(fit_message(one, time).beta, 0);
+  const std::vector<double> sizes{8, 64, 512};
+  const std::vector<double> equal{700, 700, 700};
+  EXPECT_NEAR(fit_message(sizes, equal).alpha_ns, 700, 1e-3);
+  EXPECT_EQ(fit_message({}, {}).alpha_ns, 0);
+}
+
 TEST(Quality, HasThreeGrades) {
   EXPECT_EQ(quality(0.998), "a good fit (R² 0.998)");
   EXPECT_EQ(quality(0.98), "a good fit (R² 0.980)");

@@ -1,0 +1,376 @@
+#include "baton/lab/collectives.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "baton/base/error.h"
+#include "baton/base/text.h"
+#include "baton/exec/executor.h"
+#include "baton/lab/pulse.h"
+#include "baton/sim/expand.h"
+#include "baton/trace/analysis.h"
+
+namespace baton::lab {
+namespace {
+
+using plan::Collective;
+
+constexpr std::array<std::string_view, 6> names{"all_reduce", "reduce_scatter", "all_gather",
+                                                "broadcast",  "reduce",         "send_receive"};
+constexpr std::int64_t element_size = 4;
+constexpr std::int64_t most_copies = 64;
+constexpr std::int64_t copied_together = std::int64_t{8}
+                                         << 20;  // bytes: beyond it a few copies make a step long enough
+
+bool by_pieces(Operation operation) {
+  return operation == Operation::reduce_scatter || operation == Operation::all_gather;
+}
+
+std::optional<Collective::Kind> kind_of(Operation operation) {
+  switch (operation) {
+    case Operation::all_reduce:
+      return Collective::Kind::all_reduce;
+    case Operation::reduce_scatter:
+      return Collective::Kind::reduce_scatter;
+    case Operation::all_gather:
+      return Collective::Kind::all_gather;
+    case Operation::broadcast:
+      return Collective::Kind::broadcast;
+    case Operation::reduce:
+      return Collective::Kind::reduce;
+    case Operation::send_receive:
+      break;
+  }
+  return std::nullopt;
+}
+
+/// Whole numbers so small that their sums have no rounding.
+double value_of(std::int64_t element, std::size_t rank) {
+  return static_cast<double>(element % 17 + static_cast<std::int64_t>(rank) + 1);
+}
+
+double sum_of(std::int64_t element, std::size_t ranks) {
+  double sum = 0;
+  for (std::size_t r = 0; r < ranks; ++r) {
+    sum += value_of(element, r);
+  }
+  return sum;
+}
+
+/// What element of the whole a member that takes it must have in the end.
+double expected(Operation operation, std::int64_t element, std::size_t ranks, std::int64_t elements) {
+  switch (operation) {
+    case Operation::all_reduce:
+    case Operation::reduce_scatter:
+    case Operation::reduce:
+      return sum_of(element, ranks);
+    case Operation::broadcast:
+    case Operation::send_receive:
+      break;
+    case Operation::all_gather:
+      for (std::uint32_t r = 0; r < ranks; ++r) {
+        if (element < plan::piece_of(elements, r, static_cast<std::uint32_t>(ranks)).end) {
+          return value_of(element, r);
+        }
+      }
+  }
+  return value_of(element, 0);
+}
+
+/// Runs one meeting on known values and counts what comes out otherwise.
+std::int64_t count_wrong(Operation operation, std::int64_t elements, const cluster::Cluster& cluster,
+                         const exec::Backend& backend, const std::vector<std::string>& devices) {
+  const Meetings one = meetings(operation, elements, 1, devices);
+  exec::Executor executor(one.plan, cluster, backend);
+  const auto piece_of = [&](std::size_t rank, bool divided) {
+    return divided ? plan::piece_of(elements, static_cast<std::uint32_t>(rank),
+                                    static_cast<std::uint32_t>(devices.size()))
+                   : plan::Piece{0, elements};
+  };
+  for (std::size_t d = 0; d < devices.size(); ++d) {
+    if (!one.brought[d].valid()) {
+      continue;
+    }
+    const plan::Piece piece = piece_of(d, operation == Operation::all_gather);
+    std::vector<double> values(static_cast<std::size_t>(piece.size()));
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      values[i] = value_of(piece.begin + static_cast<std::int64_t>(i), d);
+    }
+    executor.write(one.brought[d], values);
+  }
+  executor.run({.steps = 1, .warmup = 0});
+  std::int64_t wrong = 0;
+  for (std::size_t d = 0; d < devices.size(); ++d) {
+    if (!one.taken[d].valid()) {
+      continue;
+    }
+    const plan::Piece piece = piece_of(d, operation == Operation::reduce_scatter);
+    const std::vector<double> values = executor.read(one.taken[d]);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      wrong += values[i] != expected(operation, piece.begin + static_cast<std::int64_t>(i), devices.size(),
+                                     elements)
+                   ? 1
+                   : 0;
+    }
+  }
+  return wrong;
+}
+
+/// Times from the end of one meeting to the end of the next. Buffers hold zeros, so that sums stay what they
+/// are.
+std::vector<Nanoseconds> time_meetings(const plan::Plan& plan, std::int64_t copies,
+                                       const cluster::Cluster& cluster, const exec::Backend& backend,
+                                       Nanoseconds limit) {
+  exec::Executor executor(plan, cluster, backend);
+  const exec::RunResult first = executor.run({.steps = 3, .warmup = 2});
+  const std::int64_t fit = limit.count / std::max<std::int64_t>(1, first.step_times.back().count);
+  const exec::RunResult result =
+      executor.run({.steps = std::clamp<std::int64_t>(fit, 4, 2000) + 1, .warmup = 1});
+  std::vector<Nanoseconds> times;
+  for (const trace::StepTrace& step : result.trace.steps) {
+    std::optional<Nanoseconds> before;
+    for (std::int64_t copy = 0; copy < copies; ++copy) {
+      Nanoseconds end;
+      for (const TaskId task : plan.members(MeetingId(static_cast<std::size_t>(copy)))) {
+        end = std::max(end, step.events[task.index()].end);
+      }
+      if (before) {
+        times.push_back(end - *before);
+      }
+      before = end;
+    }
+  }
+  return times;
+}
+
+/// How long a meeting takes by the law of an algorithm, on links that carry nothing else.
+double by_law(const BenchRow& row, const cluster::Cluster& cluster, const cluster::Link& link,
+              cluster::Algorithm algorithm) {
+  std::vector<cluster::Device> devices = cluster.devices();
+  for (cluster::Device& device : devices) {
+    device.node = 0;
+  }
+  std::vector<std::string> device_names(devices.size());
+  const cluster::Cluster wired(std::move(devices), std::nullopt,
+                               cluster::Wiring{.port = link, .algorithm = algorithm});
+  const sim::Links links(wired);
+  const plan::Plan plan = meetings(row.operation, row.bytes / element_size, 1, device_names).plan;
+  double time = 0;
+  for (const sim::Leg& leg : sim::expand(plan, MeetingId(0), links, wired)) {
+    double slowest = 0;
+    for (const sim::Load& load : leg.loads) {
+      slowest = std::max(slowest, load.bytes * load.flows);
+    }
+    time +=
+        static_cast<double>(leg.latency.count) + (link.bandwidth > 0 ? slowest / link.bandwidth * 1e9 : 0);
+  }
+  return time;
+}
+
+}  // namespace
+
+std::string_view to_text(Operation operation) { return names[static_cast<std::size_t>(operation)]; }
+
+Operation operation_by_name(std::string_view name) {
+  for (const Operation operation : all_operations) {
+    if (canonical(name) == canonical(to_text(operation))) {
+      return operation;
+    }
+  }
+  const std::vector<std::string> list(names.begin(), names.end());
+  throw usage_error("there is no operation '{}'{}: choose {}", name, did_you_mean(name, list), either(list));
+}
+
+void parse_sizes(std::string_view text, BenchOptions& options) {
+  const std::vector<std::string_view> parts = split(text, ':');
+  if (parts.size() > 3) {
+    throw usage_error(
+        "--sizes is '{}', but must be as 8:64MB, or 8:64MB:2 with the factor from one size to the next",
+        text);
+  }
+  options.least = parse_bytes(parts[0], "--sizes, the smallest,").count;
+  options.most = parse_bytes(parts.size() > 1 ? parts[1] : parts[0], "--sizes, the largest,").count;
+  options.factor =
+      parts.size() > 2 ? parse_integer(parts[2], "--sizes, the factor,", 2, 1024) : options.factor;
+  constexpr std::int64_t largest = std::int64_t{1} << 40;
+  if (options.least < element_size || options.most < options.least || options.most > largest) {
+    throw usage_error("--sizes is '{}', but sizes go up, from {} bytes (one element) to 1T at most", text,
+                      element_size);
+  }
+}
+
+double BenchRow::algorithm_bandwidth() const {
+  return time.count > 0 ? static_cast<double>(bytes) / (static_cast<double>(time.count) * 1e-9) : 0;
+}
+
+double BenchRow::bus_bandwidth(std::size_t members) const {
+  const auto n = static_cast<double>(members);
+  const double factor = operation == Operation::all_reduce ? 2 * (n - 1) / n
+                        : by_pieces(operation)             ? (n - 1) / n
+                                                           : 1;
+  return factor * algorithm_bandwidth();
+}
+
+Meetings meetings(Operation operation, std::int64_t elements, std::int64_t copies,
+                  const std::vector<std::string>& devices) {
+  const auto count = static_cast<std::uint32_t>(devices.size());
+  const std::uint32_t members = operation == Operation::send_receive ? 2 : count;
+  std::vector<plan::Buffer> buffers;
+  std::vector<plan::Task> tasks;
+  std::vector<BufferId> brought(count);
+  std::vector<BufferId> taken(count);
+  const auto add = [&](std::uint32_t device, bool piece) {
+    const std::int64_t size = piece ? plan::piece_of(elements, device, count).size() : elements;
+    buffers.push_back(
+        {.device = DeviceId(device), .role = plan::Role::communication, .persistent = true, .shape = {size}});
+    return BufferId(buffers.size() - 1);
+  };
+  for (std::int64_t copy = 0; copy < copies; ++copy) {
+    for (std::uint32_t rank = 0; rank < members; ++rank) {
+      const bool root = rank == 0;
+      const bool from_root = operation == Operation::broadcast || operation == Operation::send_receive;
+      const bool in_place = operation == Operation::all_reduce || (operation == Operation::reduce && root);
+      const bool takes = !in_place && operation != Operation::reduce && (!from_root || !root);
+      if (copy == 0 && (!from_root || root)) {
+        brought[rank] = add(rank, operation == Operation::all_gather);
+      }
+      if (takes) {
+        taken[rank] = add(rank, operation == Operation::reduce_scatter);
+      } else if (in_place) {
+        taken[rank] = brought[rank];
+      }
+      const MeetingId meeting(static_cast<std::size_t>(copy));
+      plan::Task task{.device = DeviceId(rank), .lane = plan::Lane::communication};
+      if (const auto kind = kind_of(operation)) {
+        task.action = Collective{.kind = *kind, .meeting = meeting, .rank = rank, .size = count};
+      } else {
+        task.action = plan::Transfer{root ? plan::Transfer::End::send : plan::Transfer::End::receive, meeting,
+                                     DeviceId(1 - rank)};
+      }
+      if (brought[rank].valid()) {
+        task.reads = {brought[rank]};
+      }
+      if (taken[rank].valid()) {
+        task.writes = {taken[rank]};
+      }
+      tasks.push_back(std::move(task));
+    }
+  }
+  return {plan::Plan(fmt::format("{} of {} bytes between {} devices, {} times", to_text(operation),
+                                 elements * element_size, members, copies),
+                     devices, std::move(buffers), std::move(tasks)),
+          std::move(brought), std::move(taken)};
+}
+
+std::vector<BenchRow> bench_collectives(const cluster::Cluster& cluster, const exec::Backend& backend,
+                                        const BenchOptions& options, const BenchProgress& progress) {
+  if (cluster.size() < 2) {
+    throw usage_error("messages need two devices: ask for more, as --devices cpu:2");
+  }
+  std::vector<std::string> devices;
+  for (const cluster::Device& device : cluster.devices()) {
+    devices.push_back(device.name);
+  }
+  std::vector<std::int64_t> sizes;
+  for (std::int64_t bytes = options.least; bytes <= options.most; bytes *= options.factor) {
+    sizes.push_back(bytes);
+  }
+  std::vector<BenchRow> rows;
+  const std::size_t total = sizes.size() * options.operations.size();
+  const auto members = static_cast<std::int64_t>(cluster.size());
+  for (const Operation operation : options.operations) {
+    for (const std::int64_t bytes : sizes) {
+      if (progress && !progress(rows.size(), total)) {
+        return rows;
+      }
+      // Every member has an equal piece, and at least one element.
+      const std::int64_t unit = by_pieces(operation) ? members : 1;
+      const std::int64_t elements = std::max<std::int64_t>(1, bytes / element_size / unit) * unit;
+      const std::int64_t copies =
+          std::clamp<std::int64_t>(copied_together / (elements * element_size), 3, most_copies);
+      const plan::Plan plan = meetings(operation, elements, copies, devices).plan;
+      BenchRow row{.operation = operation, .bytes = elements * element_size, .count = elements / unit};
+      row.wrong = count_wrong(operation, elements, cluster, backend, devices);
+      const trace::Spread spread = trace::spread(time_meetings(plan, copies, cluster, backend, options.time));
+      row.time = spread.median;
+      row.low = spread.p5;
+      row.high = spread.p95;
+      rows.push_back(row);
+    }
+  }
+  return rows;
+}
+
+findings::AlphaBeta fit(const std::vector<BenchRow>& rows, Operation operation) {
+  std::vector<double> bytes;
+  std::vector<double> times;
+  for (const BenchRow& row : rows) {
+    if (row.operation == operation) {
+      bytes.push_back(static_cast<double>(row.bytes));
+      times.push_back(static_cast<double>(row.time.count));
+    }
+  }
+  return findings::fit_message(bytes, times);
+}
+
+MeasuredLinks measured_links(const std::vector<BenchRow>& rows, const cluster::Cluster& cluster) {
+  const findings::AlphaBeta law = fit(rows, Operation::send_receive);
+  MeasuredLinks found;
+  found.link = {Nanoseconds(std::llround(law.alpha_ns)), law.beta};
+  std::optional<double> least;
+  for (const cluster::Algorithm algorithm :
+       {cluster::Algorithm::ring, cluster::Algorithm::tree, cluster::Algorithm::direct}) {
+    std::vector<double> errors;
+    for (const BenchRow& row : rows) {
+      if (row.operation != Operation::send_receive && row.time.count > 0) {
+        const auto time = static_cast<double>(row.time.count);
+        errors.push_back(std::abs(by_law(row, cluster, found.link, algorithm) - time) / time);
+      }
+    }
+    if (errors.empty()) {
+      break;
+    }
+    std::nth_element(errors.begin(), errors.begin() + static_cast<std::ptrdiff_t>(errors.size() / 2),
+                     errors.end());
+    const double median = errors[errors.size() / 2];
+    if (!least || median < *least) {
+      least = median;
+      found.algorithm = algorithm;
+      found.median_error = median;
+    }
+  }
+  return found;
+}
+
+std::string to_cluster_file(const cluster::Cluster& cluster, const MeasuredLinks& links,
+                            const std::string& origin) {
+  const cluster::Device& device = cluster.devices()[0];
+  std::string name = device.name.substr(0, device.name.find(':'));
+  std::string summary;
+  for (const char c : origin) {
+    summary += c == '"' || c == '\\' ? '\'' : c;
+  }
+  std::string out = fmt::format(
+      "summary = \"{}\"\n\n[device]\nname = \"{}\"\ncount = {}\nmemory = \"{}\"\nlanes = \"{}\"\n", summary,
+      name, cluster.size(), device.memory.count, device.shared_lanes ? "shared" : "apart");
+  if (!device.gpu) {
+    out += fmt::format(
+        "\n[device.rates]  # multiply-adds in registers, on each of its cores\nf32 = \"{:.1f}Gflop/s\"\n",
+        fma_gflops(0.01) * static_cast<double>(device.cores.size()));
+  }
+  out += fmt::format("\n[port]  # alpha and beta of what one device sends to another\nlatency = \"{}ns\"\n",
+                     links.link.latency.count);
+  if (links.link.bandwidth > 0) {
+    out += fmt::format("bandwidth = \"{:.4f}GB/s\"\n", links.link.bandwidth * 1e-9);
+  }
+  return out + fmt::format(
+                   "\n[collectives]  # the one whose law is nearest to what was measured: off by {:.0f} % in "
+                   "the median\n"
+                   "algorithm = \"{}\"\n",
+                   100 * links.median_error, cluster::to_text(links.algorithm));
+}
+
+}  // namespace baton::lab

@@ -1,0 +1,96 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "baton/cluster/cluster.h"
+#include "baton/exec/backend.h"
+#include "baton/findings/fits.h"
+#include "baton/plan/plan.h"
+
+/// What messages between devices cost, measured by plans of nothing but one kind of meeting.
+namespace baton::lab {
+
+enum class Operation : std::uint8_t {
+  all_reduce,
+  reduce_scatter,
+  all_gather,
+  broadcast,
+  reduce,
+  send_receive
+};
+constexpr std::array<Operation, 6> all_operations{Operation::all_reduce, Operation::reduce_scatter,
+                                                  Operation::all_gather, Operation::broadcast,
+                                                  Operation::reduce,     Operation::send_receive};
+std::string_view to_text(Operation operation);
+/// A usage error lists them.
+Operation operation_by_name(std::string_view name);
+
+/// What is measured: float32 elements, by the size of the whole that is reduced, gathered or sent.
+struct BenchOptions {
+  std::vector<Operation> operations{all_operations.begin(), all_operations.end()};
+  std::int64_t least = 8;  // bytes
+  std::int64_t most = 64 << 20;
+  std::int64_t factor = 4;        // from one size to the next
+  Nanoseconds time{100'000'000};  // for one size of one operation, about
+};
+/// `8:64MB`, or `8:64MB:2` with the factor; a single size alone. A usage error says what is wrong.
+void parse_sizes(std::string_view text, BenchOptions& options);
+
+/// A row of the table. Columns are those of nccl-tests.
+struct BenchRow {
+  Operation operation = Operation::all_reduce;
+  std::int64_t bytes = 0;  // of the whole
+  std::int64_t count =
+      0;  // elements that a member brings or takes: of a reduce_scatter or all_gather, those of a piece
+  Nanoseconds time;  // the median from the end of one to the end of the next, one after the other
+  Nanoseconds low;   // the 5th and the 95th percentile
+  Nanoseconds high;
+  std::int64_t wrong = 0;  // elements that are not what they should be
+
+  double algorithm_bandwidth() const;               // bytes a second: size over time
+  double bus_bandwidth(std::size_t members) const;  // what a link would have to carry, whatever the algorithm
+};
+
+/// A plan of nothing but meetings of one kind, one after the other, and which buffers the members bring to
+/// all of them and take from the last, by device; not valid where one brings or takes nothing.
+struct Meetings {
+  plan::Plan plan;
+  std::vector<BufferId> brought;
+  std::vector<BufferId> taken;
+};
+/// Members bring the same buffers every time, and what is not reduced in place is taken into others each
+/// time. Of a send_receive the first two devices are the ends. `elements` are of the whole; all buffers live
+/// on.
+Meetings meetings(Operation operation, std::int64_t elements, std::int64_t copies,
+                  const std::vector<std::string>& devices);
+
+/// Called before each measurement; false: stop, keeping what was measured.
+using BenchProgress = std::function<bool(std::size_t done, std::size_t total)>;
+/// Runs each operation at each size on the devices and the transport that an executor takes for them, and
+/// holds what it leaves against what it should. A usage error where there is one device only.
+std::vector<BenchRow> bench_collectives(const cluster::Cluster& cluster, const exec::Backend& backend,
+                                        const BenchOptions& options, const BenchProgress& progress = {});
+
+/// What the rows of an operation say of its law: a meeting of S bytes takes alpha + S / beta.
+findings::AlphaBeta fit(const std::vector<BenchRow>& rows, Operation operation);
+
+/// The links that the rows speak of: latency and bandwidth as a send_receive has them, and the algorithm by
+/// whose law collectives come nearest to what was measured.
+struct MeasuredLinks {
+  cluster::Link link;
+  cluster::Algorithm algorithm = cluster::Algorithm::ring;
+  double median_error = 0;  // of the collectives by that algorithm, relative; 0 where there are none
+};
+MeasuredLinks measured_links(const std::vector<BenchRow>& rows, const cluster::Cluster& cluster);
+
+/// A cluster's file, for `baton simulate --cluster FILE`, of these devices joined by such links. `origin`
+/// says how it was measured.
+std::string to_cluster_file(const cluster::Cluster& cluster, const MeasuredLinks& links,
+                            const std::string& origin);
+
+}  // namespace baton::lab
