@@ -62,7 +62,11 @@ class World {
 
   // What all ranks call, in the same order, between runs and steps.
 
-  void barrier() { all_gather({}); }
+  void barrier() {
+    if (!alone()) {
+      all_gather({});
+    }
+  }
   /// Each rank's bytes, by rank.
   std::vector<Blob> all_gather(std::span<const std::byte> mine);
   /// The same where everybody knows how many bytes each rank has: they come one after the other into `all`.
