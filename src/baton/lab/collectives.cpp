@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <optional>
 
 #include "baton/base/error.h"
@@ -82,9 +83,10 @@ double expected(Operation operation, std::int64_t element, std::size_t ranks, st
 
 /// Runs one meeting on known values and counts what comes out otherwise.
 std::int64_t count_wrong(Operation operation, std::int64_t elements, const cluster::Cluster& cluster,
-                         const exec::Backend& backend, const std::vector<std::string>& devices) {
+                         const exec::Backend& backend, const std::vector<std::string>& devices,
+                         exec::World* world) {
   const Meetings one = meetings(operation, elements, 1, devices);
-  exec::Executor executor(one.plan, cluster, backend);
+  exec::Executor executor(one.plan, cluster, backend, {}, world);
   const auto piece_of = [&](std::size_t rank, bool divided) {
     return divided ? plan::piece_of(elements, static_cast<std::uint32_t>(rank),
                                     static_cast<std::uint32_t>(devices.size()))
@@ -119,16 +121,28 @@ std::int64_t count_wrong(Operation operation, std::int64_t elements, const clust
   return wrong;
 }
 
+/// What the first rank says; all run as many steps.
+std::int64_t agreed(std::int64_t number, exec::World* world) {
+  if (world == nullptr || world->alone()) {
+    return number;
+  }
+  exec::Blob blob(sizeof number);
+  std::memcpy(blob.data(), &number, sizeof number);
+  world->broadcast(blob, 0);
+  std::memcpy(&number, blob.data(), sizeof number);
+  return number;
+}
+
 /// Times from the end of one meeting to the end of the next. Buffers hold zeros, so that sums stay what they
 /// are.
 std::vector<Nanoseconds> time_meetings(const plan::Plan& plan, std::int64_t copies,
                                        const cluster::Cluster& cluster, const exec::Backend& backend,
-                                       Nanoseconds limit) {
-  exec::Executor executor(plan, cluster, backend);
+                                       Nanoseconds limit, exec::World* world) {
+  exec::Executor executor(plan, cluster, backend, {}, world);
   const exec::RunResult first = executor.run({.steps = 3, .warmup = 2});
   const std::int64_t fit = limit.count / std::max<std::int64_t>(1, first.step_times.back().count);
-  const exec::RunResult result =
-      executor.run({.steps = std::clamp<std::int64_t>(fit, 4, 2000) + 1, .warmup = 1});
+  const std::int64_t steps = agreed(std::clamp<std::int64_t>(fit, 4, 2000) + 1, world);
+  const exec::RunResult result = executor.run({.steps = steps, .warmup = 1});
   std::vector<Nanoseconds> times;
   for (const trace::StepTrace& step : result.trace.steps) {
     std::optional<Nanoseconds> before;
@@ -266,7 +280,8 @@ Meetings meetings(Operation operation, std::int64_t elements, std::int64_t copie
 }
 
 std::vector<BenchRow> bench_collectives(const cluster::Cluster& cluster, const exec::Backend& backend,
-                                        const BenchOptions& options, const BenchProgress& progress) {
+                                        const BenchOptions& options, const BenchProgress& progress,
+                                        exec::World* world) {
   if (cluster.size() < 2) {
     throw usage_error("messages need two devices: ask for more, as --devices cpu:2");
   }
@@ -293,8 +308,9 @@ std::vector<BenchRow> bench_collectives(const cluster::Cluster& cluster, const e
           std::clamp<std::int64_t>(copied_together / (elements * element_size), 3, most_copies);
       const plan::Plan plan = meetings(operation, elements, copies, devices).plan;
       BenchRow row{.operation = operation, .bytes = elements * element_size, .count = elements / unit};
-      row.wrong = count_wrong(operation, elements, cluster, backend, devices);
-      const trace::Spread spread = trace::spread(time_meetings(plan, copies, cluster, backend, options.time));
+      row.wrong = count_wrong(operation, elements, cluster, backend, devices, world);
+      const trace::Spread spread =
+          trace::spread(time_meetings(plan, copies, cluster, backend, options.time, world));
       row.time = spread.median;
       row.low = spread.p5;
       row.high = spread.p95;

@@ -9,6 +9,7 @@
 
 #include "baton/cluster/cluster.h"
 #include "baton/exec/backend.h"
+#include "baton/exec/world.h"
 #include "baton/findings/fits.h"
 #include "baton/plan/plan.h"
 
@@ -72,9 +73,11 @@ Meetings meetings(Operation operation, std::int64_t elements, std::int64_t copie
 /// Called before each measurement; false: stop, keeping what was measured.
 using BenchProgress = std::function<bool(std::size_t done, std::size_t total)>;
 /// Runs each operation at each size on the devices and the transport that an executor takes for them, and
-/// holds what it leaves against what it should. A usage error where there is one device only.
+/// holds what it leaves against what it should. Among several ranks all call it, and the first has the rows
+/// that count. A usage error where there is one device only.
 std::vector<BenchRow> bench_collectives(const cluster::Cluster& cluster, const exec::Backend& backend,
-                                        const BenchOptions& options, const BenchProgress& progress = {});
+                                        const BenchOptions& options, const BenchProgress& progress = {},
+                                        exec::World* world = nullptr);
 
 /// What the rows of an operation say of its law: a meeting of S bytes takes alpha + S / beta.
 findings::AlphaBeta fit(const std::vector<BenchRow>& rows, Operation operation);
