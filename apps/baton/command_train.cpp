@@ -6,6 +6,7 @@
 
 #include "baton/base/error.h"
 #include "baton/checkpoint/checkpoint.h"
+#include "baton/checkpoint/share.h"
 #include "baton/lab/training.h"
 #include "baton/trace/chrome.h"
 #include "commands.h"
@@ -29,7 +30,7 @@ struct TrainWords {
   bool quiet = false;
 };
 
-/// Saves now and then where the user asked for it.
+/// Saves now and then where the user asked for it. All ranks take part; rank 0 alone reads and writes files.
 class Saving {
  public:
   Saving(const TrainWords& words, lab::Training& run) : run_(run) {
@@ -40,29 +41,40 @@ class Saving {
       return;
     }
     every_ = words.every.empty() ? 0 : parse_integer(words.every, "--every", 1, 10'000'000);
-    folder_.emplace(words.checkpoint, parse_integer(words.keep, "--keep", 1, 1'000'000));
-    if (!words.resume) {
-      return;
-    }
-    if (const auto found = folder_->newest()) {
-      if (!found->skipped.empty()) {
-        fmt::print(stderr, "baton: {}; an older one is taken\n", found->skipped);
+    const std::int64_t keep = parse_integer(words.keep, "--keep", 1, 1'000'000);
+    saves_ = true;
+    checkpoint::Archive archive;
+    exec::on_rank_0(world(), [&] {
+      folder_.emplace(words.checkpoint, keep);
+      auto found = words.resume ? folder_->newest() : std::nullopt;
+      if (found) {
+        if (!found->skipped.empty()) {
+          fmt::print(stderr, "baton: {}; an older one is taken\n", found->skipped);
+        }
+        archive = std::move(found->archive);
+        last_ = found->path.string();
       }
-      run.restore(found->archive);
-      last_ = found->path.string();
+    });
+    exec::Blob path = exec::to_blob(last_);
+    world().broadcast(path, 0);
+    last_ = exec::to_text(path);
+    checkpoint::broadcast(world(), archive);
+    if (!last_.empty()) {
+      run.restore(archive);
     }
   }
 
   /// How many of `left` steps to run before something is saved.
   std::int64_t stretch(std::int64_t left) const {
-    if (!folder_ || every_ == 0) {
+    if (!saves_ || every_ == 0) {
       return left;
     }
     return std::min(left, every_ - done() % every_);
   }
   void save() {
-    if (folder_) {
-      last_ = folder_->save(run_.snapshot(), done()).string();
+    if (saves_) {
+      const checkpoint::Archive archive = run_.snapshot();
+      exec::on_rank_0(world(), [&] { last_ = folder_->save(archive, done()).string(); });
     }
   }
   /// The last one that was saved or gone on from; empty where there is none.
@@ -72,7 +84,8 @@ class Saving {
   std::int64_t done() const { return run_.steps_before() + static_cast<std::int64_t>(run_.losses().size()); }
 
   lab::Training& run_;
-  std::optional<checkpoint::Folder> folder_;
+  bool saves_ = false;
+  std::optional<checkpoint::Folder> folder_;  // at rank 0
   std::int64_t every_ = 0;
   std::string last_;
 };
@@ -85,6 +98,19 @@ std::optional<std::size_t> first_broken(const std::vector<double>& losses) {
     }
   }
   return std::nullopt;
+}
+
+/// Whether some rank was asked to stop.
+bool asked_anywhere(bool here) {
+  const auto word = static_cast<std::byte>(here ? 1 : 0);
+  const std::vector<exec::Blob> all = world().all_gather(std::span(&word, 1));
+  return std::any_of(all.begin(), all.end(), [](const exec::Blob& one) { return one[0] != std::byte{0}; });
+}
+
+/// Who runs the device, where that is not this process alone.
+std::string describe_rank(const cluster::Device& device) {
+  const exec::Place& place = world().places()[static_cast<std::size_t>(device.rank)];
+  return world().alone() ? "" : fmt::format(", rank {} on {}", device.rank, place.host);
 }
 
 void print_summary(const lab::Training& run) {
@@ -127,25 +153,28 @@ void train(const TrainWords& words, int& exit_code) {
   if (!words.job.cluster.empty() || !words.job.what_if.empty()) {
     throw usage_error("train runs on this machine and for real: baton simulate takes --cluster and --what-if");
   }
-  lab::Training run(words.job, cluster::probe());
-  check_writable(words.json);
-  check_writable(words.trace);
+  lab::Training run(words.job, cluster::probe(), {}, &world());
+  exec::on_rank_0(world(), [&] {
+    check_writable(words.json);
+    check_writable(words.trace);
+  });
   Saving saving(words, run);
   const std::int64_t left = steps - run.steps_before();
   if (left < 1) {
     throw usage_error("{} is at step {} already: ask for more with --steps", saving.last(), run.steps_before());
   }
 
-  const bool to_stdout = words.json != "-" && words.trace != "-";
+  const bool speaks = world().rank() == 0;
+  const bool to_stdout = speaks && words.json != "-" && words.trace != "-";
   const bool log = to_stdout && !words.quiet;
   if (to_stdout) {
     fmt::print("{}, {} parameters, {} backend\n", run.plan().title(), run.job().model().parameter_count(),
                run.job().backend().name());
     for (const cluster::Device& device : run.job().cluster().devices()) {
-      fmt::print("  {} on {}\n", device.name, describe_cores(device));
+      fmt::print("  {} on {}{}\n", device.name, describe_cores(device), describe_rank(device));
     }
   }
-  if (const std::string note = run.job().oversubscription(); !note.empty()) {
+  if (const std::string note = run.job().oversubscription(); speaks && !note.empty()) {
     fmt::print(to_stdout ? stdout : stderr, "note: {}\n", note);
   }
   if (to_stdout && run.emulated()) {
@@ -164,7 +193,7 @@ void train(const TrainWords& words, int& exit_code) {
   }
 
   const Interrupt interrupt;
-  ProgressBar bar("training", left, !words.quiet);
+  ProgressBar bar("training", left, speaks && !words.quiet);
   std::int64_t shown = 0;
   std::size_t stretch_begin = 0;  // the run's step that the lists below begin with
   const auto print_steps = [&](std::int64_t done, const std::vector<Nanoseconds>& times,
@@ -176,7 +205,8 @@ void train(const TrainWords& words, int& exit_code) {
                  losses[at - stretch_begin], shown < warmup ? "  warm-up" : "");
     }
   };
-  while (static_cast<std::int64_t>(run.losses().size()) < left && !interrupt.asked()) {
+  bool enough = false;
+  while (static_cast<std::int64_t>(run.losses().size()) < left && !enough) {
     stretch_begin = run.losses().size();
     const auto begin = static_cast<std::int64_t>(stretch_begin);
     const std::int64_t stretch = saving.stretch(left - begin);
@@ -185,6 +215,8 @@ void train(const TrainWords& words, int& exit_code) {
       bar.show(begin + done);
       return !interrupt.asked();
     });
+    // Whoever was interrupted, all ranks have ended after the same step.
+    enough = static_cast<std::int64_t>(run.losses().size()) < begin + stretch || asked_anywhere(interrupt.asked());
     stretch_begin = 0;
     print_steps(static_cast<std::int64_t>(run.losses().size()), run.step_times(), run.losses());
     if (!words.checkpoint.empty() && first_broken(run.losses())) {
@@ -193,14 +225,18 @@ void train(const TrainWords& words, int& exit_code) {
     saving.save();
   }
   bar.clear();
-  if (interrupt.asked()) {
-    fmt::print(stderr, "baton: interrupted after {} of {} steps; what follows is of those\n", run.losses().size(), left);
+  if (enough && static_cast<std::int64_t>(run.losses().size()) < left) {
     exit_code = 130;
+  }
+  if (exit_code == 130 && speaks) {
+    fmt::print(stderr, "baton: interrupted after {} of {} steps; what follows is of those\n", run.losses().size(), left);
   }
   if (to_stdout) {
     print_summary(run);
   }
-  if (const auto broken = first_broken(run.losses())) {
+  if (const auto broken = first_broken(run.losses()); broken && !speaks) {
+    exit_code = 1;
+  } else if (broken) {
     fmt::print(stderr, "baton: the loss is {} at step {}: try a smaller --lr{}{}\n", run.losses()[*broken],
                run.steps_before() + static_cast<std::int64_t>(*broken),
                run.job().request().step.precision == strategy::Precision::fp16 ? ", or --precision bf16" : "",
@@ -209,10 +245,10 @@ void train(const TrainWords& words, int& exit_code) {
   } else if (to_stdout && !words.checkpoint.empty()) {
     fmt::print("\nCheckpoint: {}\n", saving.last());
   }
-  if (!words.json.empty()) {
+  if (speaks && !words.json.empty()) {
     write_output(words.json, run.result(command_line()).dump(2) + "\n");
   }
-  if (!words.trace.empty()) {
+  if (speaks && !words.trace.empty()) {
     write_output(words.trace, trace::to_chrome_json(run.plan(), run.trace()));
     if (to_stdout) {
       fmt::print("\nTrace: {}, to be opened in ui.perfetto.dev\n", words.trace);

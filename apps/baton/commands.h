@@ -2,6 +2,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include "baton/exec/world.h"
+
 namespace baton::app {
 
 /// Each adds its command to the program. A command runs when the line is parsed, throws what is wrong, and sets the exit
@@ -21,6 +23,9 @@ void add_report_command(CLI::App& program);
 void add_compare_command(CLI::App& program);
 /// `man` and `completion`, which tell of all the others.
 void add_manual_commands(CLI::App& program);
+
+/// The ranks that the program was started as. Rank 0 alone prints.
+exec::World& world();
 
 /// The command line as the user wrote it: what reproduces a result.
 std::string& command_line();

@@ -5,6 +5,7 @@
 #include <csignal>
 #include <cstdio>
 #include <exception>
+#include <memory>
 #include <new>
 #include <string>
 #include <system_error>
@@ -12,6 +13,7 @@
 
 #include "baton/base/error.h"
 #include "baton/base/text.h"
+#include "baton/exec/world.h"
 #include "commands.h"
 #include "terminal.h"
 
@@ -63,7 +65,31 @@ int complain(const char* sentence, int code) {
   return code;
 }
 
-int complain(const std::string& sentence, int code) { return complain(printable(sentence).c_str(), code); }
+std::unique_ptr<exec::World> opened;
+
+/// How long a rank that cannot go on waits for the others to say the same.
+constexpr Nanoseconds farewell(1'000'000'000);
+
+/// Where all ranks have the same to complain of, rank 0 says it for all. A rank that is alone with it says so, and ends the
+/// others, which may be waiting for it.
+int complain(const std::string& said, int code) {
+  const std::string sentence = printable(said);
+  if (!opened || opened->alone()) {
+    return complain(sentence.c_str(), code);
+  }
+  const auto words = opened->last_words(sentence, farewell);
+  if (!words) {
+    complain(fmt::format("rank {}: {}", opened->rank(), sentence).c_str(), code);
+    std::fflush(nullptr);
+    opened->abort(code);
+  }
+  for (std::size_t r = 0; r < words->size() && opened->rank() == 0; ++r) {
+    if (r == 0 || (*words)[r] != sentence) {
+      complain((r == 0 ? sentence : fmt::format("rank {}: {}", r, (*words)[r])).c_str(), code);
+    }
+  }
+  return code;
+}
 
 constexpr const char* no_memory = "there is not enough memory for this";
 
@@ -83,6 +109,13 @@ constexpr const char* no_memory = "there is not enough memory for this";
 
 /// Before everything else that is set up ahead of main.
 __attribute__((constructor(101))) void catch_early() { std::set_terminate(end_in_one_sentence); }
+
+/// Only what trains runs as ranks: the rest would do the same on each, and in each other's way.
+void require_one_process(const std::string& command) {
+  if (!opened->alone() && command != "train") {
+    throw usage_error("{} runs in one process: start it without a launcher; of baton's commands, train runs as ranks", command);
+  }
+}
 
 void require_command(const CLI::App& program, const std::string& word) {
   std::vector<std::string> names;
@@ -153,18 +186,22 @@ int parse_and_run(int argc, char** argv, CLI::App& program, int& exit_code) {
   add_compare_command(program);
   add_manual_commands(program);
   let_last_count(program);
+  opened = exec::open_world();
   if (argc == 1) {
-    fmt::print("{}", program.help());
+    if (opened->rank() == 0) {
+      fmt::print("{}", program.help());
+    }
     return 0;
   }
   if (argv[1][0] != '-') {
     require_command(program, argv[1]);
+    require_one_process(argv[1]);
   }
   try {
     program.parse(arguments(argc, argv));
     return exit_code;
   } catch (const CLI::Success& asked) {
-    return program.exit(asked);
+    return opened->rank() == 0 ? program.exit(asked) : 0;
   } catch (const CLI::ExtrasError&) {
     return complain(unexpected(program), 2);
   } catch (const CLI::ParseError& error) {
@@ -188,13 +225,15 @@ int run(int argc, char** argv) {
     }
     return complain(std::string(error.what()), 1);
   } catch (const std::bad_alloc&) {
-    return complain(no_memory, 1);
+    return opened && !opened->alone() ? complain(std::string(no_memory), 1) : complain(no_memory, 1);
   } catch (const std::exception& error) {
     return complain(fmt::format("this is a bug in baton, please report it: {}", error.what()), 1);
   }
 }
 
 }  // namespace
+
+exec::World& world() { return *opened; }
 
 std::string& command_line() {
   static std::string text;
@@ -205,5 +244,7 @@ std::string& command_line() {
 
 int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
-  return baton::app::run(argc, argv);
+  const int code = baton::app::run(argc, argv);
+  baton::app::opened.reset();
+  return code;
 }

@@ -33,10 +33,15 @@ bool begins_as_number(const std::string& cell) {
 
 Interrupt::Interrupt() {
   interrupted = false;
-  previous_ = std::signal(SIGINT, [](int) { interrupted = true; });
+  const auto ask = [](int) { interrupted = true; };
+  previous_interrupt_ = std::signal(SIGINT, ask);
+  previous_termination_ = std::signal(SIGTERM, ask);
 }
 
-Interrupt::~Interrupt() { std::signal(SIGINT, previous_); }
+Interrupt::~Interrupt() {
+  std::signal(SIGINT, previous_interrupt_);
+  std::signal(SIGTERM, previous_termination_);
+}
 
 bool Interrupt::asked() const { return interrupted; }
 

@@ -36,7 +36,7 @@ class ProgressBar {
   Nanoseconds start_;
 };
 
-/// While it lives, Ctrl-C asks for an end instead of making one.
+/// While it lives, Ctrl-C and SIGTERM, which launchers and batch systems send, ask for an end instead of making one.
 class Interrupt {
  public:
   Interrupt();
@@ -44,7 +44,8 @@ class Interrupt {
   bool asked() const;
 
  private:
-  void (*previous_)(int);
+  void (*previous_interrupt_)(int);
+  void (*previous_termination_)(int);
 };
 
 /// "-" or a path. Writes to a temporary name beside it, flushes and renames: the file is whole or not there.

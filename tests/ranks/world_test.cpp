@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
-#include <numeric>
+#include <map>
 #include <string>
 #include <thread>
 
@@ -27,20 +27,30 @@ Blob contents(int rank, std::size_t size) {
 /// Some have nothing, and no two the same.
 std::size_t odd_size(int rank) { return static_cast<std::size_t>(rank) * 100'003; }
 
+/// What the launcher says, mpirun or srun.
+int launched(const char* by_mpirun, const char* by_srun, int alone) {
+  for (const char* name : {by_mpirun, by_srun}) {
+    if (const char* text = std::getenv(name)) {
+      return std::atoi(text);
+    }
+  }
+  return alone;
+}
+
 TEST(World, HasTheRanksThatWereStarted) {
-  const char* size = std::getenv("OMPI_COMM_WORLD_SIZE");
-  const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
-  EXPECT_EQ(world().size(), size == nullptr ? 1 : std::atoi(size));
-  EXPECT_EQ(world().rank(), rank == nullptr ? 0 : std::atoi(rank));
+  EXPECT_EQ(world().size(), launched("OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS", 1));
+  EXPECT_EQ(world().rank(), launched("OMPI_COMM_WORLD_RANK", "SLURM_PROCID", 0));
   EXPECT_EQ(world().alone(), world().size() == 1);
 }
 
-TEST(World, KnowsThatRanksOfOneMachineAreNeighbours) {
+/// Hosts that are namespaces lie on one machine.
+TEST(World, KnowsWhichRanksAreOnOneHost) {
   ASSERT_EQ(world().places().size(), static_cast<std::size_t>(world().size()));
+  std::map<std::string, int> nodes;
   for (const exec::Place& place : world().places()) {
     EXPECT_EQ(place.machine, 0);
-    EXPECT_EQ(place.node, 0);
-    EXPECT_EQ(place.host, world().places()[0].host);
+    EXPECT_EQ(place.node, nodes.emplace(place.host, static_cast<int>(nodes.size())).first->second)
+        << place.host;
   }
 }
 

@@ -134,6 +134,13 @@ Machine probe() {
   return machine;
 }
 
+Machine part_of(const Machine& machine, std::size_t part, std::size_t count) {
+  Machine one = machine;
+  one.cores = share(machine.cores, count)[part];
+  one.memory = Bytes(machine.memory.count / static_cast<std::int64_t>(count));
+  return one;
+}
+
 std::vector<Device> parse_devices(std::string_view text, const Machine& machine, std::optional<Bytes> memory) {
   const std::size_t colon = text.find(':');
   const std::string kind = canonical(text.substr(0, colon));

@@ -20,6 +20,10 @@ struct Machine {
 /// Asks the operating system. Costs some milliseconds.
 Machine probe();
 
+/// One of `count` equal parts of it, numbered from 0: its run of the cores (one, shared, where they are fewer) and of the
+/// memory.
+Machine part_of(const Machine& machine, std::size_t part, std::size_t count);
+
 /// The devices that `text` names on this machine:
 ///   cpu            one device of all cores
 ///   cpu:4          four devices that share the cores evenly (taking turns when there are fewer cores)

@@ -7,15 +7,27 @@
 
 #include "baton/cluster/cluster.h"
 #include "baton/cluster/machine.h"
+#include "baton/exec/world.h"
 
 namespace baton::exec {
 
-/// The devices that `text` names: cores of this machine (cluster/machine.h) or its GPUs (cluster/gpu.h), which are looked for
-/// only then.
+/// The devices that `text` names: cores of this machine (cluster/machine.h) or its GPUs (cluster/gpu.h),
+/// which are looked for only then.
 std::vector<cluster::Device> open_devices(std::string_view text, const cluster::Machine& machine,
                                           std::optional<Bytes> memory = std::nullopt);
 
-/// The backend that runs such devices when nobody names one; a usage error where `wanted` names one that cannot.
+/// The part of this machine that is this rank's: ranks that may use the same cores of one machine divide them
+/// among themselves. All ranks call it.
+cluster::Machine share_of(const cluster::Machine& machine, World& world);
+
+/// The devices of all ranks, in the order of the ranks: `text` names each rank's on its own share of its
+/// machine. All ranks call it and get the same. A usage error where they are GPUs, which ranks do not run
+/// yet.
+std::vector<cluster::Device> open_devices_of_ranks(std::string_view text, const cluster::Machine& share,
+                                                   std::optional<Bytes> memory, World& world);
+
+/// The backend that runs such devices when nobody names one; a usage error where `wanted` names one that
+/// cannot.
 std::string backend_for(const std::vector<cluster::Device>& devices, const std::string& wanted);
 
 }  // namespace baton::exec

@@ -12,20 +12,22 @@
 
 namespace baton::exec {
 
-/// One member's part in a meeting. Its device posts it once a step and then asks for progress until it is over.
+/// One member's part in a meeting. Its device posts it once a step and then asks for progress until it is
+/// over.
 class Exchange {
  public:
   virtual ~Exchange() = default;
   /// The member has come: its buffers may be read and written until its part is over.
   virtual void post() = 0;
-  /// Does what can be done without waiting; true when this member's part is over. `idle`: the device has nothing
-  /// else to do, so it may also do what falls to others.
+  /// Does what can be done without waiting; true when this member's part is over. `idle`: the device has
+  /// nothing else to do, so it may also do what falls to others.
   virtual bool progress(bool idle) = 0;
   /// When it will be over at the earliest, if that is known to lie in the future.
   virtual std::optional<Nanoseconds> due() const = 0;
   virtual Bytes sent() const = 0;
   virtual Bytes received() const = 0;
-  /// What rounding sums to 16-bit types has done in all steps, counted by one of the members; asked for between steps.
+  /// What rounding sums to 16-bit types has done in all steps, counted by one of the members; asked for
+  /// between steps.
   virtual Rounding rounding() const { return {}; }
 };
 
@@ -44,8 +46,9 @@ class Transport {
 /// What a transport needs to know of the run.
 struct Crossing {
   const plan::Plan& plan;
-  std::vector<Addresses> addresses;   // by task; only those of meetings are filled in
-  std::vector<Doorbell*> doorbells;   // by device: rung when something there may go on; none where another rank runs it
+  std::vector<Addresses> addresses;  // by task; only those of meetings are filled in
+  std::vector<Doorbell*>
+      doorbells;  // by device: rung when something there may go on; none where another rank runs it
   std::vector<Team*> teams;           // by device: who does the copying
   std::optional<cluster::Link> link;  // emulated, where slower than the memory
 
@@ -56,9 +59,10 @@ struct Crossing {
 /// Devices of one process: copies and sums straight between their arenas, in order of rank.
 std::unique_ptr<Transport> make_memory_transport(Crossing crossing);
 
-/// Devices of several ranks: meetings of one rank's devices go through its memory; others by messages, straight from each
-/// member to the one that sums, and sums come out in the order of the members as they do in one memory. `run_by` says by
-/// device which rank runs it. A thread of its own, asleep most of the time, keeps messages moving while devices compute.
+/// Devices of several ranks: meetings of one rank's devices go through its memory; others by messages,
+/// straight from each member to the one that sums, and sums come out in the order of the members as they do
+/// in one memory. `run_by` says by device which rank runs it. A thread of its own, asleep most of the time,
+/// keeps messages and sums moving while devices compute.
 std::unique_ptr<Transport> make_rank_transport(Crossing crossing, World& world, std::vector<int> run_by);
 
 }  // namespace baton::exec

@@ -114,6 +114,28 @@ void World::find_places() {
   }
 }
 
+void on_rank_0(World& world, const std::function<void()>& action) {
+  if (world.alone()) {
+    action();
+    return;
+  }
+  Blob word;  // what went wrong, behind a letter for its kind
+  if (world.rank() == 0) {
+    try {
+      action();
+    } catch (const Error& error) {
+      word = to_blob((error.kind() == Error::Kind::usage ? "u" : "f") + std::string(error.what()));
+    } catch (const std::exception& error) {
+      word = to_blob("f" + std::string(error.what()));
+    }
+  }
+  world.broadcast(word, 0);
+  if (!word.empty()) {
+    const std::string text = to_text(word);
+    throw Error(text[0] == 'u' ? Error::Kind::usage : Error::Kind::failure, text.substr(1));
+  }
+}
+
 Launch find_launch(const std::function<const char*(const char*)>& variable) {
   struct Sign {
     const char* name;
@@ -135,6 +157,12 @@ Launch find_launch(const std::function<const char*(const char*)>& variable) {
 
 std::unique_ptr<World> open_world() {
   const Launch launch = find_launch([](const char* name) { return std::getenv(name); });
+  if (launch.ranks > 1 && launch.launcher == "srun" && std::getenv("PMIX_RANK") == nullptr &&
+      std::getenv("PMI_RANK") == nullptr) {
+    throw usage_error(
+        "srun started {} tasks without telling them of each other: start them with srun --mpi=pmix",
+        launch.ranks);
+  }
   return launch.ranks == 1 ? make_world_of_one() : open_mpi_world(launch);
 }
 

@@ -103,6 +103,9 @@ class World {
   std::vector<Place> places_;
 };
 
+/// Does something on rank 0 alone; all ranks call it, and what it throws is thrown on all of them.
+void on_rank_0(World& world, const std::function<void()>& action);
+
 /// What the environment says of how this process was started: by mpirun, or by srun.
 struct Launch {
   int ranks = 1;         // 0: some, but it does not say how many

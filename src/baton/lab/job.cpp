@@ -77,7 +77,7 @@ strategy::Target imagined_target() {
           .all_reduce_with_sgd = true};
 }
 
-cluster::Cluster make_cluster(const JobWords& words, const cluster::Machine& machine) {
+cluster::Cluster make_cluster(const JobWords& words, const cluster::Machine& machine, exec::World* world) {
   std::optional<Bytes> memory;
   if (!words.memory.empty()) {
     memory = parse_bytes(words.memory, "--memory");
@@ -89,7 +89,9 @@ cluster::Cluster make_cluster(const JobWords& words, const cluster::Machine& mac
   if (is_imagined(words)) {
     return imagine(words, memory, link);
   }
-  return cluster::Cluster(exec::open_devices(words.devices, machine, memory), link);
+  return cluster::Cluster(world == nullptr ? exec::open_devices(words.devices, machine, memory)
+                                           : exec::open_devices_of_ranks(words.devices, machine, memory, *world),
+                          link);
 }
 
 Bytes parse_megabytes(const std::string& text, std::string_view flag) {
@@ -265,11 +267,12 @@ void set_word(JobWords& words, std::string_view name, std::string value) {
   throw usage_error("a job has no '{}'{}: choose {}", name, did_you_mean(name, names), either(names));
 }
 
-Job::Job(const JobWords& words, cluster::Machine machine)
+Job::Job(const JobWords& words, cluster::Machine machine, exec::World* world)
     : words_(words),
-      machine_(std::move(machine)),
+      world_(world),
+      machine_(world == nullptr ? std::move(machine) : exec::share_of(machine, *world)),
       model_(model::parse_model(words.model)),
-      cluster_(make_cluster(words, machine_)),
+      cluster_(make_cluster(words, machine_, world)),
       backend_(exec::make_backend(exec::backend_for(cluster_.devices(), words.backend))),
       seed_(static_cast<std::uint64_t>(
           parse_integer(words.seed, "--seed", 0, std::numeric_limits<std::int64_t>::max()))),
@@ -317,9 +320,11 @@ std::string Job::oversubscription() const {
   if (!cluster_.oversubscribed()) {
     return {};
   }
-  std::set<int> cores;
+  std::set<std::pair<int, int>> cores;
   for (const cluster::Device& device : cluster_.devices()) {
-    cores.insert(device.cores.begin(), device.cores.end());
+    for (const int core : device.cores) {
+      cores.emplace(device.machine, core);
+    }
   }
   return fmt::format(
       "{} devices share {} core{}: they take turns, so this run is real but slower than on cores of their own",

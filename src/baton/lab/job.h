@@ -8,6 +8,7 @@
 #include "baton/cluster/cluster.h"
 #include "baton/cluster/machine.h"
 #include "baton/exec/backend.h"
+#include "baton/exec/world.h"
 #include "baton/model/model.h"
 #include "baton/strategy/fold.h"
 #include "baton/strategy/strategy.h"
@@ -68,7 +69,8 @@ void set_word(JobWords& words, std::string_view name, std::string value);
 /// The job that the words describe. Everything is checked here, before anything starts.
 class Job {
  public:
-  Job(const JobWords& words, cluster::Machine machine);
+  /// Where there are several ranks, the devices are those of all, and all ranks make the job.
+  Job(const JobWords& words, cluster::Machine machine, exec::World* world = nullptr);
 
   Job(const Job&) = delete;  // the request refers to the model and the cluster
   Job& operator=(const Job&) = delete;
@@ -78,6 +80,8 @@ class Job {
   const model::Model& model() const { return model_; }
   const cluster::Cluster& cluster() const { return cluster_; }
   const exec::Backend& backend() const { return *backend_; }
+  /// The ranks that run it together; none: this process alone.
+  exec::World* world() const { return world_; }
   const strategy::Request& request() const { return request_; }
   std::uint64_t seed() const { return seed_; }
   std::int64_t samples() const { return samples_; }
@@ -95,6 +99,7 @@ class Job {
 
  private:
   JobWords words_;
+  exec::World* world_;
   cluster::Machine machine_;
   model::Model model_;
   cluster::Cluster cluster_;

@@ -42,15 +42,17 @@ double median_uncertainty(std::vector<Nanoseconds> times) {
   return median.count == 0 ? 0 : share(high - low, median) / 2;
 }
 
-Training::Training(const JobWords& words, const cluster::Machine& machine, const Calibration::Progress& progress)
-    : job_(std::make_unique<Job>(words, machine)) {
+Training::Training(const JobWords& words, const cluster::Machine& machine, const Calibration::Progress& progress,
+                   exec::World* world)
+    : job_(std::make_unique<Job>(words, machine, world)) {
   if (job_->simulated()) {
     open_simulation(progress);
   } else {
     plan_ = std::make_unique<plan::Plan>(job_->compile());
     executor_ = std::make_unique<exec::Executor>(*plan_, job_->cluster(), job_->backend(),
-                                                 exec::DataOptions{.seed = job_->seed(), .samples = job_->samples()});
+                                                 exec::DataOptions{.seed = job_->seed(), .samples = job_->samples()}, world);
     arenas_ = executor_->arenas();
+    scaler_ = read_scaler();
   }
   device_times_.resize(plan_->devices().size());
 }
@@ -92,6 +94,7 @@ void Training::restore(const checkpoint::Archive& archive) {
     throw usage_error("the checkpoint was trained on the data of seed {}, but --seed is {}", progress.seed, job_->seed());
   }
   steps_before_ = progress.step;
+  scaler_ = read_scaler();
 }
 
 exec::RunResult Training::simulate() const {
@@ -127,6 +130,8 @@ void Training::run(std::int64_t steps, std::int64_t warmup, const exec::Executor
     traced_ += step.duration;
   }
   trace_ = std::move(result.trace);
+  clocks_ = std::move(result.clocks);
+  scaler_ = read_scaler();
 }
 
 std::vector<Bytes> Training::buffer_bytes() const {
@@ -142,7 +147,7 @@ bool Training::emulated() const {
   return !job_->imagined() && !job_->backend().is_native(strategy::dtype_of(job_->request().step.precision));
 }
 
-std::optional<op::ScaleState> Training::scaler() const {
+std::optional<op::ScaleState> Training::read_scaler() const {
   for (std::size_t b = 0; b < plan_->buffers().size() && !simulated(); ++b) {
     if (std::holds_alternative<plan::LossScaler>(plan_->buffers()[b].content)) {
       const std::vector<double> state = executor_->read(BufferId(b));
@@ -151,6 +156,30 @@ std::optional<op::ScaleState> Training::scaler() const {
     }
   }
   return std::nullopt;
+}
+
+/// Each with its devices, and how its clock stood to rank 0's.
+Json Training::describe_ranks() const {
+  Json list = Json::array();
+  const std::vector<exec::Place> alone{{.host = job_->machine().host}};
+  const std::vector<exec::Place>& places = job_->world() == nullptr ? alone : job_->world()->places();
+  for (std::size_t r = 0; r < places.size(); ++r) {
+    Json devices = Json::array();
+    for (const cluster::Device& device : job_->cluster().devices()) {
+      if (device.rank == static_cast<int>(r)) {
+        devices.push_back(device.name);
+      }
+    }
+    const exec::ClockFit clock = r < clocks_.size() ? clocks_[r] : exec::ClockFit{};
+    list.push_back({{"rank", r},
+                    {"host", places[r].host},
+                    {"node", places[r].node},
+                    {"devices", devices},
+                    {"clock_offset_ns", clock.first.offset.count},
+                    {"clock_drift_ppm", clock.drift * 1e6},
+                    {"clock_error_ns", clock.error.count}});
+  }
+  return list;
 }
 
 Json Training::result(const std::string& command) const {
@@ -168,6 +197,7 @@ Json Training::result(const std::string& command) const {
     devices.push_back({{"name", plan_->devices()[d]},
                        {"stands_for", copies_},
                        {"cores", job_->imagined() ? std::vector<int>{} : job_->cluster().devices()[d].cores},
+                       {"rank", job_->imagined() ? 0 : job_->cluster().devices()[d].rank},
                        {"busy", share(time.busy, traced_)},
                        {"idle", share(time.idle, traced_)},
                        {"waiting", share(time.waiting, traced_)},
@@ -257,6 +287,7 @@ Json Training::result(const std::string& command) const {
           {"critical_path", path},
           {"origin", trace::to_text(trace_.origin)},
           {"costs", simulated() ? Json(simulation_->cost_origin()) : Json()},
+          {"ranks", simulated() ? Json::array() : describe_ranks()},
           {"environment", environment(job_->machine(), job_->cluster())}};
 }
 

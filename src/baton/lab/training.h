@@ -20,7 +20,9 @@ class Training {
  public:
   /// Compiles and verifies the plan and takes the memory; a usage error says why it cannot be run. `progress` is told of
   /// what a simulation of this machine has to time first.
-  Training(const JobWords& words, const cluster::Machine& machine, const Calibration::Progress& progress = {});
+  /// Among several ranks all make one and call the same in the same order; each has losses and step times, 0 has the rest too.
+  Training(const JobWords& words, const cluster::Machine& machine, const Calibration::Progress& progress = {},
+           exec::World* world = nullptr);
 
   const Job& job() const { return *job_; }
   const plan::Plan& plan() const { return *plan_; }
@@ -57,7 +59,7 @@ class Training {
   /// Whether its 16-bit format is rounded to, and not computed in.
   bool emulated() const;
   /// The loss scaler as it stands; nothing where the loss is not scaled.
-  std::optional<op::ScaleState> scaler() const;
+  std::optional<op::ScaleState> scaler() const { return scaler_; }
   /// What the drivers of its GPUs said during the last run.
   const std::vector<exec::GpuReading>& gpus() const { return gpus_; }
   /// Of the last run.
@@ -69,6 +71,8 @@ class Training {
   Json timeline(const std::string& label) const;
 
  private:
+  std::optional<op::ScaleState> read_scaler() const;
+  Json describe_ranks() const;
   void open_simulation(const Calibration::Progress& progress);
   exec::RunResult simulate() const;
 
@@ -84,6 +88,8 @@ class Training {
   std::vector<Bytes> peak_;
   std::vector<exec::RoundingTally> roundings_;
   std::vector<exec::GpuReading> gpus_;
+  std::vector<exec::ClockFit> clocks_;  // by rank, of the last run
+  std::optional<op::ScaleState> scaler_;
   std::int64_t warmup_ = 0;
   std::int64_t steps_before_ = 0;
   std::vector<trace::DeviceTime> device_times_;

@@ -1,7 +1,5 @@
 #include <algorithm>
-#include <ctime>
 #include <map>
-#include <thread>
 #include <utility>
 
 #include "baton/base/error.h"
@@ -9,250 +7,33 @@
 #include "baton/exec/clock.h"
 #include "baton/exec/memory_arena.h"
 #include "baton/exec/transport.h"
-#include "baton/exec/transport/ranks/meeting.h"
+#include "baton/exec/transport/ranks/author.h"
+#include "baton/exec/transport/ranks/courier.h"
 
 namespace baton::exec {
 namespace {
 
-/// What one message carries: large enough that the messages of a bucket are few, small enough that sums begin early.
+/// What one message carries: large enough that the messages of a bucket are few, small enough that sums begin
+/// early.
 constexpr std::int64_t chunk_elements = 65536;
 /// Below are tags of messages that belong to no meeting.
 constexpr int first_tag = 16;
-constexpr long nap_nanoseconds = 50'000;
-constexpr std::size_t alignment = 64;
-
-/// Hands out places in a stretch of memory; or, without one, only counts how much would be needed.
-class Staging {
- public:
-  explicit Staging(std::byte* base) : base_(base) {}
-
-  std::byte* take(std::size_t bytes) {
-    std::byte* const place = base_ == nullptr ? nullptr : base_ + used_;
-    used_ += (bytes + alignment - 1) / alignment * alignment;
-    return place;
-  }
-  std::size_t used() const { return used_; }
-
- private:
-  std::byte* base_;
-  std::size_t used_ = 0;
-};
-
-/// A member of a meeting as this rank sees it.
-struct Participant {
-  int rank = 0;                         // that runs it
-  std::optional<MemberMemory> memory;  // where that is this one
-};
-
-/// Writes this rank's part of one meeting. All ranks number its messages alike, since all deal its elements alike.
-class Author {
- public:
-  Author(RankMeeting& meeting, const plan::Task& first, DType type, const std::vector<Participant>& members, int first_message,
-         Staging staging)
-      : meeting_(meeting),
-        move_(move_of(first)),
-        type_(type),
-        members_(members),
-        next_tag_(first_message),
-        staging_(staging) {
-    if (const auto* collective = std::get_if<plan::Collective>(&first.action)) {
-      rate_ = collective->sgd_rate;
-      accumulate_ = collective->accumulate;
-    }
-    for (std::size_t m = 0; m < members.size(); ++m) {
-      if (members[m].memory) {
-        local_.push_back(m);
-      } else if (std::find(others_.begin(), others_.end(), members[m].rank) == others_.end()) {
-        others_.push_back(members[m].rank);
-      }
-    }
-  }
-
-  void write(const std::vector<Share>& shares) {
-    for (std::size_t owner = 0; owner < shares.size(); ++owner) {
-      for (const Chunk& chunk : shares[owner].chunks) {
-        write(owner, chunk);
-        next_tag_ += static_cast<int>(members_.size()) + 1;
-      }
-    }
-  }
-
-  /// Each rank tells the others when its members have come; from when all have, the meeting lasts `least`.
-  void slow_down(Nanoseconds least) {
-    RankMeeting::After all;
-    for (const int other : others_) {
-      meeting_.add(Message{Message::End::send, other, next_tag_, nullptr, 0});
-      all.push_back(meeting_.add(Message{Message::End::receive, other, next_tag_, nullptr, 0}));
-    }
-    meeting_.slow_down(least, std::move(all));
-  }
-
-  std::size_t staging() const { return staging_.used(); }
-
- private:
-  using After = RankMeeting::After;
-
-  bool is_local(std::size_t member) const { return members_[member].memory.has_value(); }
-  const MemberMemory& memory(std::size_t member) const { return *members_[member].memory; }
-  std::size_t bytes(const Chunk& chunk) const { return static_cast<std::size_t>(chunk.count * size_of(type_)); }
-
-  /// The part that `member` gives to the one who sums,
-  int part_tag(std::size_t member) const { return next_tag_ + static_cast<int>(member); }
-  /// and what that one, or the only one who has it, gives to each rank.
-  int result_tag() const { return next_tag_ + static_cast<int>(members_.size()); }
-
-  std::size_t send(int rank, int tag, std::byte* from, const Chunk& chunk, After after = {}) {
-    return meeting_.add(Message{Message::End::send, rank, tag, from, bytes(chunk)}, std::move(after));
-  }
-  std::size_t receive(int rank, int tag, std::byte* to, const Chunk& chunk, After after = {}) {
-    return meeting_.add(Message{Message::End::receive, rank, tag, to, bytes(chunk)}, std::move(after));
-  }
-  std::size_t operate(Operation::Kind kind, const Chunk& chunk, std::vector<std::byte*> from, std::vector<std::byte*> to,
-                      After after = {}) {
-    return meeting_.add(Operation{kind, type_, chunk.count, std::move(from), std::move(to), rate_}, std::move(after));
-  }
-
-  void write(std::size_t owner, const Chunk& chunk) {
-    switch (move_) {
-      case Move::copy:
-      case Move::broadcast:
-        hand_out(owner, chunk);
-        break;
-      case Move::all_gather:
-        gather(owner, chunk);
-        break;
-      case Move::reduce:
-      case Move::reduce_scatter:
-      case Move::all_reduce:
-        is_local(owner) ? sum_here(owner, chunk) : sum_there(owner, chunk);
-        break;
-    }
-  }
-
-  /// From member 0 to `target`. A rank is sent it once, for the first of its members, and copies it to the others.
-  void hand_out(std::size_t target, const Chunk& chunk) {
-    const bool leads = lead_of(members_[target].rank) == target;
-    if (is_local(0) && is_local(target)) {
-      operate(Operation::Kind::copy, chunk, {memory(0).at(chunk)}, {memory(target).at(chunk)});
-    } else if (is_local(0) && leads) {
-      send(members_[target].rank, result_tag(), memory(0).at(chunk), chunk);
-    } else if (is_local(target) && leads) {
-      copy_on(chunk, receive(members_[0].rank, result_tag(), memory(target).at(chunk), chunk), {});
-    }
-  }
-
-  void gather(std::size_t owner, const Chunk& chunk) {
-    if (!is_local(owner)) {
-      copy_on(chunk, receive(members_[owner].rank, result_tag(), memory(local_[0]).at(chunk), chunk), {});
-      return;
-    }
-    operate(Operation::Kind::copy, chunk, {memory(owner).piece_at(chunk)}, places(chunk));
-    for (const int other : others_) {
-      send(other, result_tag(), memory(owner).piece_at(chunk), chunk);
-    }
-  }
-
-  /// A member of this rank takes the others' parts and sums them up.
-  void sum_here(std::size_t owner, const Chunk& chunk) {
-    std::vector<std::byte*> from;
-    After parts;
-    for (std::size_t m = 0; m < members_.size(); ++m) {
-      from.push_back(is_local(m) ? memory(m).at(chunk) : staging_.take(bytes(chunk)));
-      if (!is_local(m)) {
-        parts.push_back(receive(members_[m].rank, part_tag(m), from.back(), chunk));
-      }
-    }
-    if (move_ == Move::reduce_scatter) {
-      operate(accumulate_ ? Operation::Kind::add : Operation::Kind::sum, chunk, std::move(from), {memory(owner).piece_at(chunk)},
-              std::move(parts));
-      return;
-    }
-    if (move_ == Move::reduce) {
-      operate(Operation::Kind::sum, chunk, std::move(from), {memory(owner).at(chunk)}, std::move(parts));
-      return;
-    }
-    const bool applies = rate_ > 0;
-    std::byte* const total = applies ? staging_.take(bytes(chunk)) : memory(owner).at(chunk);
-    std::vector<std::byte*> to = applies ? std::vector<std::byte*>{total} : places(chunk);
-    const std::size_t summed = operate(Operation::Kind::sum, chunk, std::move(from), std::move(to), std::move(parts));
-    for (const int other : others_) {
-      send(other, result_tag(), total, chunk, {summed});
-    }
-    if (applies) {
-      operate(Operation::Kind::apply, chunk, {total}, parameters(chunk), {summed});
-    }
-  }
-
-  /// One of another rank does: each member of this one gives its part.
-  void sum_there(std::size_t owner, const Chunk& chunk) {
-    After sent;
-    for (const std::size_t m : local_) {
-      sent.push_back(send(members_[owner].rank, part_tag(m), memory(m).at(chunk), chunk));
-    }
-    if (move_ != Move::all_reduce) {
-      return;
-    }
-    if (rate_ > 0) {
-      std::byte* const total = staging_.take(bytes(chunk));
-      const std::size_t came = receive(members_[owner].rank, result_tag(), total, chunk);
-      operate(Operation::Kind::apply, chunk, {total}, parameters(chunk), {came});
-      return;
-    }
-    // Where a part was sent from, the sum comes in.
-    const std::size_t came = receive(members_[owner].rank, result_tag(), memory(local_[0]).at(chunk), chunk, {sent[0]});
-    copy_on(chunk, came, After(sent.begin() + 1, sent.end()));
-  }
-
-  /// What the first member of this rank has got, to its others.
-  void copy_on(const Chunk& chunk, std::size_t came, After after) {
-    if (local_.size() == 1) {
-      return;
-    }
-    std::vector<std::byte*> to = places(chunk);
-    to.erase(to.begin());
-    after.push_back(came);
-    operate(Operation::Kind::copy, chunk, {memory(local_[0]).at(chunk)}, std::move(to), std::move(after));
-  }
-
-  /// Where the chunk lies in the members of this rank.
-  std::vector<std::byte*> places(const Chunk& chunk) const {
-    std::vector<std::byte*> list;
-    for (const std::size_t m : local_) {
-      list.push_back(memory(m).at(chunk));
-    }
-    return list;
-  }
-  std::vector<std::byte*> parameters(const Chunk& chunk) const {
-    std::vector<std::byte*> list;
-    for (const std::size_t m : local_) {
-      list.push_back(memory(m).parameter_at(chunk));
-    }
-    return list;
-  }
-
-  std::size_t lead_of(int rank) const {
-    return static_cast<std::size_t>(
-        std::find_if(members_.begin(), members_.end(), [&](const Participant& one) { return one.rank == rank; }) - members_.begin());
-  }
-
-  RankMeeting& meeting_;
-  Move move_;
-  DType type_;
-  const std::vector<Participant>& members_;
-  double rate_ = 0;
-  bool accumulate_ = false;
-  std::vector<std::size_t> local_;  // members that this rank runs
-  std::vector<int> others_;         // the other ranks that run some
-  int next_tag_;
-  Staging staging_;
-};
 
 class RankExchange final : public Exchange, private TeamWork {
  public:
-  RankExchange(RankMeeting& meeting, World& world, Doorbell& courier, Team* team, MemberTraffic traffic, bool first, bool slowed)
-      : meeting_(meeting), world_(world), courier_(courier), team_(team), traffic_(traffic), first_(first), slowed_(slowed) {}
+  RankExchange(RankMeeting& meeting, World& world, Courier& courier, std::atomic<RankMeeting*>& lane,
+               Team* team, MemberTraffic traffic, bool first, bool slowed)
+      : meeting_(meeting),
+        world_(world),
+        courier_(courier),
+        lane_(lane),
+        team_(team),
+        traffic_(traffic),
+        first_(first),
+        slowed_(slowed) {}
 
   void post() override {
+    lane_.store(&meeting_, std::memory_order_release);
     meeting_.arrive();
     courier_.ring();
   }
@@ -271,7 +52,8 @@ class RankExchange final : public Exchange, private TeamWork {
   }
 
   std::optional<Nanoseconds> due() const override {
-    return slowed_ && meeting_.met() && meeting_.finished() ? std::optional(meeting_.over_at()) : std::nullopt;
+    return slowed_ && meeting_.met() && meeting_.finished() ? std::optional(meeting_.over_at())
+                                                            : std::nullopt;
   }
 
   Bytes sent() const override { return traffic_.sent; }
@@ -283,7 +65,8 @@ class RankExchange final : public Exchange, private TeamWork {
 
   RankMeeting& meeting_;
   World& world_;
-  Doorbell& courier_;
+  Courier& courier_;
+  std::atomic<RankMeeting*>& lane_;
   Team* team_;
   MemberTraffic traffic_;
   bool first_;  // of the members that this rank runs
@@ -293,19 +76,26 @@ class RankExchange final : public Exchange, private TeamWork {
 class RankTransport final : public Transport {
  public:
   RankTransport(Crossing crossing, World& world, std::vector<int> run_by)
-      : crossing_(std::move(crossing)), world_(world), run_by_(std::move(run_by)), memory_(make_memory_transport(crossing_)) {
+      : crossing_(std::move(crossing)),
+        world_(world),
+        run_by_(std::move(run_by)),
+        memory_(make_memory_transport(crossing_)),
+        courier_(std::make_unique<Courier>(world)) {
     measure_staging();
     int tag = first_tag;
     for (std::size_t m = 0; m < crossing_.plan.meeting_count(); ++m) {
       meetings_.push_back(open(MeetingId(m), tag));
     }
-    courier_ = std::thread([this] { carry(); });
+    for (std::size_t d = 0; d < crossing_.doorbells.size(); ++d) {
+      for (std::size_t lane = 0; lane < plan::lane_count && crossing_.doorbells[d] != nullptr; ++lane) {
+        lanes_.emplace(LaneOfDevice(d, static_cast<plan::Lane>(lane)), &courier_->add_lane());
+      }
+    }
+    courier_->start();
   }
 
   ~RankTransport() override {
-    stopping_ = true;
-    bell_.ring();
-    courier_.join();
+    courier_.reset();
     if (world_.under_way()) {  // after a failure: what may still be written into stays
       for (auto& [lane, arena] : staging_) {
         new MemoryArena(std::move(arena));
@@ -320,9 +110,10 @@ class RankTransport final : public Transport {
       return memory_->prepare(id);
     }
     const std::vector<Share> shares = deal(crossing_.plan, meeting, chunk_elements);
-    return std::make_unique<RankExchange>(*meetings_[meeting.index()], world_, bell_, crossing_.teams[task.device.index()],
-                                          traffic(move_of(task), shares, rank_of(task)), first_local(meeting) == id,
-                                          crossing_.link.has_value());
+    return std::make_unique<RankExchange>(*meetings_[meeting.index()], world_, *courier_,
+                                          *lanes_.at(lane_of(id)), crossing_.teams[task.device.index()],
+                                          traffic(move_of(task), shares, rank_of(task)),
+                                          first_local(meeting) == id, crossing_.link.has_value());
   }
 
   void begin_step() override {
@@ -362,12 +153,14 @@ class RankTransport final : public Transport {
   bool crosses(MeetingId id) const {
     const std::span<const TaskId> list = crossing_.plan.members(id);
     const auto rank = [&](TaskId member) { return run_by_[crossing_.plan[member].device.index()]; };
-    return std::any_of(list.begin(), list.end(), [&](TaskId member) { return rank(member) != rank(list[0]); });
+    return std::any_of(list.begin(), list.end(),
+                       [&](TaskId member) { return rank(member) != rank(list[0]); });
   }
 
   LaneOfDevice lane_of(TaskId id) const { return {crossing_.plan[id].device.value, crossing_.plan[id].lane}; }
 
-  /// The tasks of a lane follow one another, so their meetings use one place for what comes in from other ranks.
+  /// The tasks of a lane follow one another, so their meetings use one place for what comes in from other
+  /// ranks.
   void measure_staging() {
     std::map<LaneOfDevice, std::size_t> most;
     for (std::size_t m = 0; m < crossing_.plan.meeting_count(); ++m) {
@@ -415,38 +208,19 @@ class RankTransport final : public Transport {
       participants.push_back(std::move(one));
     }
     const std::vector<Share> shares = deal(plan, id, chunk_elements);
-    std::int64_t messages = 1;
-    for (const Share& share : shares) {
-      messages += static_cast<std::int64_t>(share.chunks.size() * (tasks.size() + 1));
+    const std::int64_t next_tag = tag + tags_of(shares);
+    if (next_tag > world_.largest_tag()) {
+      throw failure(
+          "this plan has more messages between ranks than the MPI library can tell apart: {} is the largest "
+          "tag it has",
+          world_.largest_tag());
     }
-    if (tag + messages > world_.largest_tag()) {
-      throw failure("this plan has more messages between ranks than the MPI library can tell apart: {} is the largest tag it has",
-                    world_.largest_tag());
+    const int first_message = std::exchange(tag, static_cast<int>(next_tag));
+    if (first_local(id).valid()) {
+      write_meeting(meeting, plan[tasks[0]], type, participants, shares, first_message,
+                    crossing_.link ? cost::link_time(plan, id, *crossing_.link) : Nanoseconds(0), staging);
     }
-    const int first_message = std::exchange(tag, tag + static_cast<int>(messages));
-    if (!first_local(id).valid()) {
-      return 0;
-    }
-    Author author(meeting, plan[tasks[0]], type, participants, first_message, staging);
-    author.write(shares);
-    if (crossing_.link) {
-      author.slow_down(cost::link_time(plan, id, *crossing_.link));
-    }
-    return author.staging();
-  }
-
-  /// Keeps messages moving while devices compute: naps while some are under way, sleeps otherwise.
-  void carry() {
-    while (!stopping_) {
-      const std::uint32_t seen = bell_.rings();
-      if (world_.under_way()) {
-        world_.poll();
-        const timespec nap{0, nap_nanoseconds};
-        nanosleep(&nap, nullptr);
-      } else {
-        bell_.wait(seen, 0, Nanoseconds(1'000'000'000));
-      }
-    }
+    return staging.used();
   }
 
   Crossing crossing_;
@@ -455,9 +229,8 @@ class RankTransport final : public Transport {
   std::unique_ptr<Transport> memory_;
   std::map<LaneOfDevice, MemoryArena> staging_;
   std::vector<std::unique_ptr<RankMeeting>> meetings_;
-  Doorbell bell_;
-  std::atomic<bool> stopping_{false};
-  std::thread courier_;
+  std::unique_ptr<Courier> courier_;
+  std::map<LaneOfDevice, std::atomic<RankMeeting*>*> lanes_;
 };
 
 }  // namespace

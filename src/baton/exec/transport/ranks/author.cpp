@@ -1,0 +1,236 @@
+#include "baton/exec/transport/ranks/author.h"
+
+#include <algorithm>
+
+namespace baton::exec {
+namespace {
+
+class Author {
+ public:
+  Author(RankMeeting& meeting, const plan::Task& first, DType type, const std::vector<Participant>& members,
+         int first_tag, Staging& staging)
+      : meeting_(meeting),
+        move_(move_of(first)),
+        type_(type),
+        members_(members),
+        next_tag_(first_tag),
+        staging_(staging) {
+    if (const auto* collective = std::get_if<plan::Collective>(&first.action)) {
+      rate_ = collective->sgd_rate;
+      accumulate_ = collective->accumulate;
+    }
+    for (std::size_t m = 0; m < members.size(); ++m) {
+      if (members[m].memory) {
+        local_.push_back(m);
+      } else if (std::find(others_.begin(), others_.end(), members[m].rank) == others_.end()) {
+        others_.push_back(members[m].rank);
+      }
+    }
+  }
+
+  void write(const std::vector<Share>& shares) {
+    for (std::size_t owner = 0; owner < shares.size(); ++owner) {
+      for (const Chunk& chunk : shares[owner].chunks) {
+        write(owner, chunk);
+        next_tag_ += static_cast<int>(members_.size()) + 1;
+      }
+    }
+  }
+
+  /// Each rank tells the others when its members have come; from when all have, the meeting lasts `least`.
+  void slow_down(Nanoseconds least) {
+    RankMeeting::After all;
+    for (const int other : others_) {
+      meeting_.add(Message{Message::End::send, other, next_tag_, nullptr, 0});
+      all.push_back(meeting_.add(Message{Message::End::receive, other, next_tag_, nullptr, 0}));
+    }
+    meeting_.slow_down(least, std::move(all));
+  }
+
+ private:
+  using After = RankMeeting::After;
+
+  bool is_local(std::size_t member) const { return members_[member].memory.has_value(); }
+  const MemberMemory& memory(std::size_t member) const { return *members_[member].memory; }
+  std::size_t bytes(const Chunk& chunk) const {
+    return static_cast<std::size_t>(chunk.count * size_of(type_));
+  }
+
+  /// The part that `member` gives to the one who sums,
+  int part_tag(std::size_t member) const { return next_tag_ + static_cast<int>(member); }
+  /// and what that one, or the only one who has it, gives to each rank.
+  int result_tag() const { return next_tag_ + static_cast<int>(members_.size()); }
+
+  std::size_t send(int rank, int tag, std::byte* from, const Chunk& chunk, After after = {}) {
+    return meeting_.add(Message{Message::End::send, rank, tag, from, bytes(chunk)}, std::move(after));
+  }
+  std::size_t receive(int rank, int tag, std::byte* to, const Chunk& chunk, After after = {}) {
+    return meeting_.add(Message{Message::End::receive, rank, tag, to, bytes(chunk)}, std::move(after));
+  }
+  std::size_t operate(Operation::Kind kind, const Chunk& chunk, std::vector<std::byte*> from,
+                      std::vector<std::byte*> to, After after = {}) {
+    return meeting_.add(Operation{kind, type_, chunk.count, std::move(from), std::move(to), rate_},
+                        std::move(after));
+  }
+
+  void write(std::size_t owner, const Chunk& chunk) {
+    switch (move_) {
+      case Move::copy:
+      case Move::broadcast:
+        hand_out(owner, chunk);
+        break;
+      case Move::all_gather:
+        gather(owner, chunk);
+        break;
+      case Move::reduce:
+      case Move::reduce_scatter:
+      case Move::all_reduce:
+        is_local(owner) ? sum_here(owner, chunk) : sum_there(owner, chunk);
+        break;
+    }
+  }
+
+  /// From member 0 to `target`. A rank is sent it once, for the first of its members, and copies it to the
+  /// others.
+  void hand_out(std::size_t target, const Chunk& chunk) {
+    const bool leads = lead_of(members_[target].rank) == target;
+    if (is_local(0) && is_local(target)) {
+      operate(Operation::Kind::copy, chunk, {memory(0).at(chunk)}, {memory(target).at(chunk)});
+    } else if (is_local(0) && leads) {
+      send(members_[target].rank, result_tag(), memory(0).at(chunk), chunk);
+    } else if (is_local(target) && leads) {
+      copy_on(chunk, receive(members_[0].rank, result_tag(), memory(target).at(chunk), chunk), {});
+    }
+  }
+
+  void gather(std::size_t owner, const Chunk& chunk) {
+    if (!is_local(owner)) {
+      copy_on(chunk, receive(members_[owner].rank, result_tag(), memory(local_[0]).at(chunk), chunk), {});
+      return;
+    }
+    operate(Operation::Kind::copy, chunk, {memory(owner).piece_at(chunk)}, places(chunk));
+    for (const int other : others_) {
+      send(other, result_tag(), memory(owner).piece_at(chunk), chunk);
+    }
+  }
+
+  /// A member of this rank takes the others' parts and sums them up.
+  void sum_here(std::size_t owner, const Chunk& chunk) {
+    std::vector<std::byte*> from;
+    After parts;
+    for (std::size_t m = 0; m < members_.size(); ++m) {
+      from.push_back(is_local(m) ? memory(m).at(chunk) : staging_.take(bytes(chunk)));
+      if (!is_local(m)) {
+        parts.push_back(receive(members_[m].rank, part_tag(m), from.back(), chunk));
+      }
+    }
+    if (move_ == Move::reduce_scatter) {
+      operate(accumulate_ ? Operation::Kind::add : Operation::Kind::sum, chunk, std::move(from),
+              {memory(owner).piece_at(chunk)}, std::move(parts));
+      return;
+    }
+    if (move_ == Move::reduce) {
+      operate(Operation::Kind::sum, chunk, std::move(from), {memory(owner).at(chunk)}, std::move(parts));
+      return;
+    }
+    const bool applies = rate_ > 0;
+    std::byte* const total = applies ? staging_.take(bytes(chunk)) : memory(owner).at(chunk);
+    std::vector<std::byte*> to = applies ? std::vector<std::byte*>{total} : places(chunk);
+    const std::size_t summed =
+        operate(Operation::Kind::sum, chunk, std::move(from), std::move(to), std::move(parts));
+    for (const int other : others_) {
+      send(other, result_tag(), total, chunk, {summed});
+    }
+    if (applies) {
+      operate(Operation::Kind::apply, chunk, {total}, parameters(chunk), {summed});
+    }
+  }
+
+  /// One of another rank does: each member of this one gives its part.
+  void sum_there(std::size_t owner, const Chunk& chunk) {
+    After sent;
+    for (const std::size_t m : local_) {
+      sent.push_back(send(members_[owner].rank, part_tag(m), memory(m).at(chunk), chunk));
+    }
+    if (move_ != Move::all_reduce) {
+      return;
+    }
+    if (rate_ > 0) {
+      std::byte* const total = staging_.take(bytes(chunk));
+      const std::size_t came = receive(members_[owner].rank, result_tag(), total, chunk);
+      operate(Operation::Kind::apply, chunk, {total}, parameters(chunk), {came});
+      return;
+    }
+    // Where a part was sent from, the sum comes in.
+    const std::size_t came =
+        receive(members_[owner].rank, result_tag(), memory(local_[0]).at(chunk), chunk, {sent[0]});
+    copy_on(chunk, came, After(sent.begin() + 1, sent.end()));
+  }
+
+  /// What the first member of this rank has got, to its others.
+  void copy_on(const Chunk& chunk, std::size_t came, After after) {
+    if (local_.size() == 1) {
+      return;
+    }
+    std::vector<std::byte*> to = places(chunk);
+    to.erase(to.begin());
+    after.push_back(came);
+    operate(Operation::Kind::copy, chunk, {memory(local_[0]).at(chunk)}, std::move(to), std::move(after));
+  }
+
+  /// Where the chunk lies in the members of this rank.
+  std::vector<std::byte*> places(const Chunk& chunk) const {
+    std::vector<std::byte*> list;
+    for (const std::size_t m : local_) {
+      list.push_back(memory(m).at(chunk));
+    }
+    return list;
+  }
+  std::vector<std::byte*> parameters(const Chunk& chunk) const {
+    std::vector<std::byte*> list;
+    for (const std::size_t m : local_) {
+      list.push_back(memory(m).parameter_at(chunk));
+    }
+    return list;
+  }
+
+  std::size_t lead_of(int rank) const {
+    return static_cast<std::size_t>(std::find_if(members_.begin(), members_.end(),
+                                                 [&](const Participant& one) { return one.rank == rank; }) -
+                                    members_.begin());
+  }
+
+  RankMeeting& meeting_;
+  Move move_;
+  DType type_;
+  const std::vector<Participant>& members_;
+  double rate_ = 0;
+  bool accumulate_ = false;
+  std::vector<std::size_t> local_;  // members that this rank runs
+  std::vector<int> others_;         // the other ranks that run some
+  int next_tag_;
+  Staging& staging_;
+};
+
+}  // namespace
+
+void write_meeting(RankMeeting& meeting, const plan::Task& first, DType type,
+                   const std::vector<Participant>& members, const std::vector<Share>& shares, int first_tag,
+                   Nanoseconds least, Staging& staging) {
+  Author author(meeting, first, type, members, first_tag, staging);
+  author.write(shares);
+  if (least.count > 0) {
+    author.slow_down(least);
+  }
+}
+
+std::int64_t tags_of(const std::vector<Share>& shares) {
+  std::size_t chunks = 0;
+  for (const Share& share : shares) {
+    chunks += share.chunks.size();
+  }
+  return static_cast<std::int64_t>(chunks * (shares.size() + 1)) +
+         1;  // a part of each member, a result; and one for all
+}
+
+}  // namespace baton::exec

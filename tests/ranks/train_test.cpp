@@ -1,0 +1,182 @@
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "cli/program.h"
+
+/// The program under mpirun.
+namespace baton::test {
+namespace {
+
+using Json = nlohmann::json;
+
+class RanksTrain : public Cli {
+ protected:
+  /// `ranks` processes of one command; the last line of a test is what one process makes of the same devices.
+  Outcome run_ranks(int ranks, const std::string& arguments) const {
+    return start("-n " + std::to_string(ranks) + " '" BATON_PROGRAM "' " + arguments);
+  }
+
+  Outcome start(const std::string& arguments) const {
+    const std::string command = "cd '" + folder_.string() +
+                                "' && '" BATON_MPIRUN "' ON '" BATON_MPIEXEC "' " + arguments +
+                                " >out 2>err </dev/null";
+    const int status = std::system(command.c_str());
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(folder_ / "out"),
+            read_file(folder_ / "err")};
+  }
+
+  Json json(const std::string& name) const { return Json::parse(read_file(folder_ / name)); }
+};
+
+std::size_t count(const std::string& text, const std::string& part) {
+  std::size_t found = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) {
+    ++found;
+  }
+  return found;
+}
+
+const std::string small = "train --model mlp:dim=64,depth=4 --batch 16 --steps 8 --warmup 2 ";
+
+TEST_F(RanksTrain, RankZeroPrintsAndTheLossesAreThoseOfOneProcess) {
+  const Outcome ranks = run_ranks(2, small + "--strategy ddp --json ranks.json --trace trace.json");
+  ASSERT_EQ(ranks.code, 0) << ranks.err;
+  EXPECT_EQ(count(ranks.out, "Step time over 6 steps"), 1U) << ranks.out;
+  EXPECT_EQ(count(ranks.out, "cpu:1 on core"), 1U) << ranks.out;
+  EXPECT_NE(ranks.out.find("rank 1 on "), std::string::npos) << ranks.out;
+  ASSERT_EQ(run(small + "--strategy ddp --devices cpu:2 --json one.json").code, 0);
+  const Json result = json("ranks.json");
+  EXPECT_EQ(result["losses"], json("one.json")["losses"]);
+  EXPECT_EQ(result["bytes_on_wire"], json("one.json")["bytes_on_wire"]);
+  EXPECT_EQ(result["ranks"].size(), 2U);
+  EXPECT_EQ(result["ranks"][1]["devices"], Json::array({"cpu:1"}));
+  EXPECT_EQ(result["ranks"][1]["clock_error_ns"], 0) << "one machine has one clock";
+  for (const Json& device : result["devices"]) {
+    EXPECT_GT(device["busy"], 0.0) << "of both ranks it is known how busy their devices were";
+    EXPECT_GT(device["peak_bytes"], 0);
+  }
+  std::set<int> devices;
+  const Json trace = json("trace.json");
+  for (const Json& event : trace["traceEvents"]) {
+    devices.insert(event["pid"].get<int>());
+  }
+  EXPECT_EQ(devices, (std::set<int>{0, 1}));
+}
+
+TEST_F(RanksTrain, SeveralDevicesARankAreOneClusterInTheOrderOfTheRanks) {
+  const Outcome ranks =
+      run_ranks(2, small + "--strategy 1f1b --micro-batches 4 --devices cpu:2 --json ranks.json --quiet");
+  ASSERT_EQ(ranks.code, 0) << ranks.err;
+  ASSERT_EQ(run(small + "--strategy 1f1b --micro-batches 4 --devices cpu:4 --json one.json").code, 0);
+  const Json result = json("ranks.json");
+  EXPECT_EQ(result["losses"], json("one.json")["losses"]);
+  ASSERT_EQ(result["devices"].size(), 4U);
+  for (std::size_t d = 0; d < 4; ++d) {
+    EXPECT_EQ(result["devices"][d]["name"], "cpu:" + std::to_string(d));
+    EXPECT_EQ(result["devices"][d]["rank"], d / 2);
+    EXPECT_EQ(result["devices"][d]["peak_bytes"], json("one.json")["devices"][d]["peak_bytes"]);
+  }
+}
+
+TEST_F(RanksTrain, CheckpointsGoOnUnderAnyNumberOfRanksWithTheLossesOfARunThatWasNotCut) {
+  const std::string job =
+      "train --model mlp:dim=64,depth=4 --batch 12 --warmup 0 --optimizer adam --samples 60 --strategy "
+      "zero-2 --quiet ";
+  ASSERT_EQ(run(job + "--devices cpu:3 --steps 9 --json whole.json").code, 0);
+  const Json whole = json("whole.json")["losses"];
+  const auto tail = [&](std::size_t from) {
+    return Json(std::vector<Json>(whole.begin() + static_cast<std::ptrdiff_t>(from), whole.end()));
+  };
+
+  Outcome outcome = run_ranks(3, job + "--steps 4 --checkpoint ranks --every 2");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(count(outcome.out, "Checkpoint: "), 1U) << outcome.out;
+  ASSERT_EQ(run(job + "--devices cpu:3 --steps 9 --checkpoint ranks --resume --json after.json").code, 0);
+  EXPECT_EQ(json("after.json")["losses"], tail(4)) << "ranks, then one process";
+
+  ASSERT_EQ(run(job + "--devices cpu:3 --steps 5 --checkpoint one").code, 0);
+  outcome = run_ranks(3, job + "--steps 9 --checkpoint one --resume --json after.json");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(json("after.json")["losses"], tail(5)) << "one process, then ranks";
+
+  outcome = run_ranks(2,
+                      "train --model mlp:dim=64,depth=4 --batch 12 --warmup 0 --optimizer adam --samples 60 "
+                      "--strategy 1f1b --steps 12 --checkpoint one "
+                      "--resume --quiet");
+  EXPECT_EQ(outcome.code, 0) << "another strategy on another number of ranks: " << outcome.err;
+}
+
+TEST_F(RanksTrain, WhatIsWrongOnAllRanksIsSaidOnce) {
+  for (const std::string arguments :
+       {"train --model nothing", "train --steps", "trains", "train --batch 0", "train --devices gpus"}) {
+    const Outcome outcome = run_ranks(3, arguments);
+    EXPECT_EQ(outcome.code, 2) << arguments;
+    EXPECT_EQ(count(outcome.err, "baton: "), 1U) << outcome.err;
+  }
+}
+
+TEST_F(RanksTrain, WhatIsWrongOnRankZeroAloneEndsAllOfThem) {
+  const Outcome outcome = run_ranks(2, small + "--json /nowhere/result.json");
+  EXPECT_NE(outcome.code, 0);
+  EXPECT_EQ(count(outcome.err, "baton: "), 1U) << outcome.err;
+  EXPECT_NE(outcome.err.find("/nowhere/result.json"), std::string::npos) << outcome.err;
+}
+
+TEST_F(RanksTrain, RanksWithDifferentCommandsAreNamed) {
+  const Outcome outcome =
+      start("-n 1 '" BATON_PROGRAM "' " + small + "--strategy ddp : -n 2 '" BATON_PROGRAM "' " + small +
+            "--strategy ddp --optimizer adam");
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_NE(
+      outcome.err.find(
+          "baton: ranks 1 and 2 have another plan than rank 0: start all ranks with the same command\n"),
+      std::string::npos)
+      << outcome.err;
+}
+
+TEST_F(RanksTrain, ARankThatIsAloneWithItsTroubleEndsTheOthersAndNamesItself) {
+  const Outcome outcome = start("-n 1 '" BATON_PROGRAM "' " + small +
+                                "--strategy ddp : -n 1 '" BATON_PROGRAM "' train --model nothing");
+  EXPECT_NE(outcome.code, 0);
+  EXPECT_NE(outcome.err.find("baton: rank 1: "), std::string::npos) << outcome.err;
+}
+
+TEST_F(RanksTrain, CommandsThatRunInOneProcessSaySo) {
+  for (const std::string command : {"lab list", "plan", "simulate", "devices"}) {
+    const Outcome outcome = run_ranks(2, command);
+    EXPECT_EQ(outcome.code, 2);
+    EXPECT_NE(outcome.err.find("runs in one process: start it without a launcher"), std::string::npos)
+        << outcome.err;
+    EXPECT_EQ(count(outcome.err, "baton: "), 1U) << outcome.err;
+  }
+}
+
+/// As a batch system does when the time is up.
+TEST_F(RanksTrain, ARankThatIsToldToEndEndsAllAfterTheSameStepAndACheckpointIsLeft) {
+  const std::string command = "cd '" + folder_.string() +
+                              "' && { '" BATON_MPIRUN "' ON '" BATON_MPIEXEC "' -n 2 '" BATON_PROGRAM
+                              "' train --model mlp:dim=64,depth=2 --strategy ddp --batch 8 --steps 10000000 "
+                              "--checkpoint kept >out 2>err & "
+                              "for i in $(seq 100); do sleep 0.1; grep -q warm-up out && break; done; "
+                              "kill -TERM $(pgrep -P $! | tail -n 1); wait $!; } </dev/null";
+  const int status = std::system(command.c_str());
+  EXPECT_EQ(WEXITSTATUS(status), 130) << read_file(folder_ / "err");
+  EXPECT_EQ(count(read_file(folder_ / "err"), "baton: interrupted after "), 1U) << read_file(folder_ / "err");
+  EXPECT_EQ(count(read_file(folder_ / "out"), "Checkpoint: kept/step-"), 1U);
+  EXPECT_FALSE(std::filesystem::is_empty(folder_ / "kept"));
+}
+
+TEST_F(RanksTrain, GpusAreRefusedWithASentence) {
+  const Outcome outcome = run_ranks(2, small + "--devices cuda");
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_NE(outcome.err.find("GPUs do not run under several ranks yet"), std::string::npos) << outcome.err;
+}
+
+TEST_F(RanksTrain, HelpIsShownOnce) {
+  const Outcome outcome = run_ranks(2, "train --help");
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_EQ(count(outcome.out, "--micro-batches"), 1U);
+}
+
+}  // namespace
+}  // namespace baton::test
