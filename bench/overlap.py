@@ -1,0 +1,79 @@
+#!/usr/bin/env python3
+"""Does overlap pay? DDP between two hosts on a shaped link: gradients all-reduced in buckets while the backward goes on, beside one
+bucket at the end, each measured and beside what the simulator says of such a link. Prints the table as Markdown.
+
+    bench/overlap.py --baton build/release/apps/baton/baton
+
+Needs root: the hosts are network namespaces of this machine (tests/ranks/hosts.sh), each with half of its cores. Run it on an idle
+machine; rounds of all variants follow each other, so that drift favours none.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+
+# (name, first bucket in MB, further buckets in MB)
+VARIANTS = [("one bucket, at the end", "100000", "100000"), ("buckets of 25 MB", "1", "25"), ("buckets of 4 MB", "1", "4"),
+            ("buckets of 1 MB", "1", "1")]
+
+
+def printed(command, cache):
+    done = subprocess.run(command, env=dict(os.environ, XDG_CACHE_HOME=cache), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    if done.returncode == 77:
+        sys.exit(done.stdout.decode().strip())
+    if done.returncode != 0:
+        sys.exit("{}\n{}".format(" ".join(command), done.stderr.decode().strip()))
+    return json.loads(done.stdout)
+
+
+def main():
+    here = pathlib.Path(__file__).resolve().parent
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--baton", required=True)
+    parser.add_argument("--mpirun", default="/usr/bin/mpirun")
+    parser.add_argument("--model", default="mlp:dim=1024,depth=8")
+    parser.add_argument("--batch", default="1024")
+    parser.add_argument("--megabits", type=int, default=1000, help="the link's bandwidth in megabits a second")
+    parser.add_argument("--latency", default="50us", help="that the simulator takes the link to have")
+    parser.add_argument("--steps", default="8")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--json", help="write all figures to a file")
+    options = parser.parse_args()
+    program = os.path.abspath(options.baton)
+    hosts = [str(here.parent / "tests/ranks/hosts.sh"), "--hosts", "2", "--rate", "{}mbit".format(options.megabits), options.mpirun]
+    link = "bandwidth={}Mb/s,latency={}".format(options.megabits, options.latency)
+
+    rows = [{"name": name, "first": first, "bucket": bucket, "measured": [], "simulated": [], "exposed": []}
+            for name, first, bucket in VARIANTS]
+    with tempfile.TemporaryDirectory() as cache:
+        for _ in range(options.rounds):
+            for row in rows:
+                job = ["--model", options.model, "--batch", options.batch, "--strategy", "ddp", "--first-bucket-mb", row["first"],
+                       "--bucket-mb", row["bucket"]]
+                simulated = printed([program, "simulate", "--devices", "cpu:2", "--cluster", "machine", "--link", link, "--json", "-"] + job, cache)
+                measured = printed(hosts + [program, "train", "--steps", options.steps, "--warmup", "2", "--json", "-"] + job, cache)
+                row["simulated"].append(simulated["step_time_ns"]["median"] / 1e6)
+                row["measured"].append(measured["step_time_ns"]["median"] / 1e6)
+                row["exposed"].append(statistics.mean(device["exposed_communication"] for device in measured["devices"]))
+
+    alone = statistics.median(rows[0]["measured"])
+    print("| gradients | measured, ms | of the first | exposed communication | simulated, ms | error |")
+    print("|---|---:|---:|---:|---:|---:|")
+    for row in rows:
+        measured = statistics.median(row["measured"])
+        simulated = statistics.median(row["simulated"])
+        row["error"] = simulated / measured - 1
+        print("| {} | {:.0f} ({:.0f} to {:.0f}) | {:.0f} % | {:.0f} % | {:.0f} | {:+.1f} % |".format(
+            row["name"], measured, min(row["measured"]), max(row["measured"]), 100 * measured / alone,
+            100 * statistics.median(row["exposed"]), simulated, 100 * row["error"]))
+    if options.json:
+        pathlib.Path(options.json).write_text(json.dumps(rows, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
