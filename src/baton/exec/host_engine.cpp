@@ -51,7 +51,7 @@ class StepBarrier {
 
   /// Throws away the wait when `stopping` is set.
   template <typename Between>
-  void wait(const std::atomic<bool>& stopping, Between between) {
+  void wait(const std::atomic<bool>& stopping, Presence& presence, Between between) {
     const std::uint32_t seen = bell_.rings();
     if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == count_) {
       arrived_.store(0, std::memory_order_relaxed);
@@ -60,6 +60,7 @@ class StepBarrier {
       return;
     }
     while (bell_.rings() == seen && !stopping.load(std::memory_order_relaxed)) {
+      presence.look();
       bell_.wait(seen, spins_, longest_sleep);
     }
   }
@@ -87,9 +88,10 @@ class KernelWork final : public TeamWork {
 
 /// One device: its memory, its team, its lanes.
 struct Device {
-  Device(Bytes arena_size, std::vector<int> team_cores, int spins)
-      : arena(arena_size), cores(std::move(team_cores)), team(cores, spins) {}
+  Device(Bytes arena_size, std::vector<int> team_cores, int spins, Presence& place)
+      : presence(place), arena(arena_size), cores(std::move(team_cores)), team(cores, spins) {}
 
+  Presence& presence;
   MemoryArena arena;
   std::vector<int> cores;
   Team team;
@@ -160,6 +162,7 @@ class HostEngine final : public Engine {
           threads.emplace_back([this, &device] { serve(*device); });
         }
       }
+      world_.board()->set(Activity::training);
       watch(progress);
     } catch (...) {  // no thread to be had, or the caller's own progress failed
       fail(std::current_exception());
@@ -167,6 +170,7 @@ class HostEngine final : public Engine {
     for (std::thread& thread : threads) {
       thread.join();
     }
+    world_.board()->set(Activity::between);
     if (failure_) {
       std::rethrow_exception(failure_);
     }
@@ -219,16 +223,17 @@ class HostEngine final : public Engine {
   }
 
   void open_devices(const cluster::Cluster& cluster, const HostBackend& backend) {
+    world_.board()->open(static_cast<std::size_t>(std::count(run_by_.begin(), run_by_.end(), world_.rank())));
     for (std::size_t d = 0; d < cluster.size(); ++d) {
       const cluster::Device& device = cluster.devices()[d];
       if (!is_here(d)) {
         devices_.push_back(nullptr);
         continue;
       }
-      ++here_;
+      Presence& presence = world_.board()->device(static_cast<std::size_t>(here_++));
       const int team = backend.team_size(static_cast<int>(device.cores.size()));
       devices_.push_back(std::make_unique<Device>(
-          memory_.peak[d], std::vector<int>(device.cores.begin(), device.cores.begin() + team), spins_));
+          memory_.peak[d], std::vector<int>(device.cores.begin(), device.cores.begin() + team), spins_, presence));
     }
   }
 
@@ -377,14 +382,16 @@ class HostEngine final : public Engine {
     pin_to_core(device.cores[0]);
     try {
       while (true) {
-        barrier_->wait(stopping_, [this] { between_steps(); });
+        barrier_->wait(stopping_, device.presence, [this] { between_steps(); });
         if (stopping_) {
           break;
         }
         if (!data_.loaded.empty()) {  // of all devices: those without data wait for the others' too
           load(device);
-          barrier_->wait(stopping_, [this] {
+          barrier_->wait(stopping_, device.presence, [this] {
+            world_.board()->come();
             world_.barrier();
+            world_.board()->go_on();
             begin_step();
           });
         }
@@ -416,11 +423,13 @@ class HostEngine final : public Engine {
   /// Ends the step that all devices have finished and begins the next. One thread runs it, the others wait.
   void between_steps() {
     bool enough = false;
+    world_.board()->come();
     if (step_ >= 0) {
       enough = end_step();
     } else {
       world_.barrier();
     }
+    world_.board()->go_on();
     ++step_;
     if (step_ == step_count_ || enough) {
       stopping_ = true;
@@ -503,10 +512,12 @@ class HostEngine final : public Engine {
             continue;
           }
           event.start = now() - origin;
+          device.presence.start(lane);
           if (step.kernel) {
             work.set(*step.kernel, number);
             device.team.run(work);
             finish(event, origin, done[lane]);
+            device.presence.finish(lane);
             moved = true;
             break;  // look at the messages again before the next computation
           }
@@ -538,6 +549,7 @@ class HostEngine final : public Engine {
         if (over) {
           state[lane] = State::waiting;
           finish(event, origin, done[lane]);
+          device.presence.finish(lane);
           moved = true;
         }
       }
@@ -549,6 +561,7 @@ class HostEngine final : public Engine {
       } else if (!idle) {
         idle = true;  // once more, taking work off others, before waiting
       } else {
+        device.presence.look();
         rest(device, seen, has_wake, wake);
       }
     }

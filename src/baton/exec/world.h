@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "baton/base/units.h"
+#include "baton/exec/presence.h"
 
 namespace baton::exec {
 
@@ -59,6 +60,8 @@ class World {
   /// Whether there is no other rank; then all of the following do nothing or hand back what they were given.
   bool alone() const { return size() == 1; }
   const std::vector<Place>& places() const { return places_; }
+  /// Where this rank says what it is at, for those who watch over the ranks.
+  const std::shared_ptr<Board>& board() const { return board_; }
 
   // What all ranks call, in the same order, between runs and steps.
 
@@ -101,6 +104,7 @@ class World {
  private:
   int rank_;
   std::vector<Place> places_;
+  std::shared_ptr<Board> board_ = std::make_shared<Board>();
 };
 
 /// Does something on rank 0 alone; all ranks call it, and what it throws is thrown on all of them.

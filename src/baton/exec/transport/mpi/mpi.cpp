@@ -233,6 +233,7 @@ class MpiWorld final : public World {
       if (over != 0) {
         return;
       }
+      board()->look();
       waiting.wait();
     }
   }
