@@ -117,6 +117,18 @@ std::string attribution(const Json& row, const std::string& what) {
                      percent(number(row, "delayed_ns") / step), percent(number(row, "other_ns") / step));
 }
 
+std::vector<findings::Comer> comers_of(const Json& row) {
+  std::vector<findings::Comer> list;
+  for (const Json& one : row.value("arrivals", Json::array())) {
+    list.push_back({.name = text(one, "device"),
+                    .last_share = number(one, "last"),
+                    .held_up = time_of(one, "held_up_ns"),
+                    .phase = text(one, "phase"),
+                    .excess = time_of(one, "excess_ns")});
+  }
+  return list;
+}
+
 Column time_column() { return {"time_per_step_ns", "time/step", Format::time}; }
 
 }  // namespace baton::lab

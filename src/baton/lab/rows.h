@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "baton/base/units.h"
+#include "baton/findings/straggler.h"
 #include "baton/lab/experiment.h"
 #include "baton/lab/json.h"
 
@@ -40,6 +41,9 @@ std::string percent(double share);
 std::string sharing_note(const std::vector<Json>& rows);
 /// A sentence on where the step of a row went: compute, exposed communication, waiting, delay.
 std::string attribution(const Json& row, const std::string& what);
+
+/// How a row's devices came to collectives; none where it does not say.
+std::vector<findings::Comer> comers_of(const Json& row);
 
 /// Columns that most tables have.
 Column time_column();

@@ -153,6 +153,7 @@ Json TrainMeasurement::record() const {
               {"steps_timed", run.timed().size()},
               {"warmup", run.warmup()},
               {"critical_path", full["critical_path"]},
+              {"arrivals", full["arrivals"]},
               {"messages", messages(run)},
               {"device_list", devices},
               {"gpus", full["gpus"]},

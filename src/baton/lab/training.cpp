@@ -55,6 +55,7 @@ Training::Training(const JobWords& words, const cluster::Machine& machine, const
     scaler_ = read_scaler();
   }
   device_times_.resize(plan_->devices().size());
+  arrivals_.resize(plan_->devices().size());
 }
 
 void Training::open_simulation(const Calibration::Progress& progress) {
@@ -121,17 +122,37 @@ void Training::run(std::int64_t steps, std::int64_t warmup, const exec::Executor
   }
   for (const trace::StepTrace& step : result.trace.steps) {
     const std::vector<trace::DeviceTime> times = trace::device_times(*plan_, step);
+    const std::vector<trace::Arrivals> came = trace::arrivals(*plan_, step);
     for (std::size_t d = 0; d < times.size(); ++d) {
       device_times_[d] += times[d];
+      arrivals_[d] += came[d];
     }
     for (const trace::PathSegment& segment : trace::critical_path(*plan_, step)) {
       path_[static_cast<std::size_t>(segment.kind)] += segment.end - segment.start;
     }
     traced_ += step.duration;
+    ++traced_steps_;
   }
   trace_ = std::move(result.trace);
   clocks_ = std::move(result.clocks);
   scaler_ = read_scaler();
+}
+
+std::vector<findings::Comer> Training::comers() const {
+  std::vector<findings::Comer> list;
+  for (std::size_t d = 0; d < arrivals_.size() && copies_ == 1; ++d) {
+    const trace::Arrivals& came = arrivals_[d];
+    if (came.collectives == 0) {
+      continue;
+    }
+    const trace::Excess excess = trace::excess(*plan_, arrivals_, DeviceId(d));
+    list.push_back({.name = plan_->devices()[d],
+                    .last_share = static_cast<double>(came.last) / static_cast<double>(came.collectives),
+                    .held_up = Nanoseconds(came.held_up.count / traced_steps_),
+                    .phase = std::string(plan::to_text(excess.phase)),
+                    .excess = Nanoseconds(excess.time.count / traced_steps_)});
+  }
+  return list;
 }
 
 std::vector<Bytes> Training::buffer_bytes() const {
@@ -241,6 +262,14 @@ Json Training::result(const std::string& command) const {
                     {"celsius", gpu.celsius},
                     {"slowed_by", gpu.slowed_by}});
   }
+  Json arrivals = Json::array();
+  for (const findings::Comer& comer : comers()) {
+    arrivals.push_back({{"device", comer.name},
+                        {"last", comer.last_share},
+                        {"held_up_ns", comer.held_up.count},
+                        {"phase", comer.phase},
+                        {"excess_ns", comer.excess.count}});
+  }
   const std::optional<op::ScaleState> scale = scaler();
   Json settings;
   for (const JobField& field : job_fields()) {
@@ -285,6 +314,7 @@ Json Training::result(const std::string& command) const {
           {"transfers_step", all.transfers},
           {"bytes_on_wire", all.work.sent.count},
           {"critical_path", path},
+          {"arrivals", arrivals},
           {"origin", trace::to_text(trace_.origin)},
           {"costs", simulated() ? Json(simulation_->cost_origin()) : Json()},
           {"ranks", simulated() ? Json::array() : describe_ranks()},

@@ -6,11 +6,13 @@
 
 #include "baton/checkpoint/checkpoint.h"
 #include "baton/exec/executor.h"
+#include "baton/findings/straggler.h"
 #include "baton/lab/job.h"
 #include "baton/lab/json.h"
 #include "baton/lab/simulation.h"
 #include "baton/op/loss_scale.h"
 #include "baton/trace/analysis.h"
+#include "baton/trace/arrivals.h"
 
 namespace baton::lab {
 
@@ -54,6 +56,9 @@ class Training {
   /// By device, summed over the traced steps, and how long those took together.
   const std::vector<trace::DeviceTime>& device_times() const { return device_times_; }
   Nanoseconds traced() const { return traced_; }
+  std::int64_t traced_steps() const { return traced_steps_; }
+  /// How devices came to collectives, in the mean over the traced steps; none where fewer than two meet.
+  std::vector<findings::Comer> comers() const;
   /// What rounding to 16-bit types did, over all steps.
   const std::vector<exec::RoundingTally>& roundings() const { return roundings_; }
   /// Whether its 16-bit format is rounded to, and not computed in.
@@ -93,7 +98,9 @@ class Training {
   std::int64_t warmup_ = 0;
   std::int64_t steps_before_ = 0;
   std::vector<trace::DeviceTime> device_times_;
+  std::vector<trace::Arrivals> arrivals_;
   Nanoseconds traced_;
+  std::int64_t traced_steps_ = 0;
   std::array<Nanoseconds, 4> path_{};  // by kind of segment
   trace::Trace trace_;
 };

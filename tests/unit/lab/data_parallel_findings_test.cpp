@@ -398,6 +398,15 @@ TEST(Imbalance, OneRankThatWaitsIsNotEveryOtherRank) {
       silent_on(findings("imbalance", uneven(5, 25, {0.01, 0.8, 0.0})), "Every other rank waits for rank 0"));
 }
 
+TEST(Imbalance, TheArrivalsNameTheRankAndItsPhase) {
+  std::vector<Json> rows = uneven(5, 25, {0.01, 0.8});
+  EXPECT_TRUE(silent_on(findings("imbalance", rows), "At the collectives")) << "older records do not have them";
+  rows[1]["arrivals"] = {{{"device", "cpu:0"}, {"last", 1.0}, {"held_up_ns", 20e6}, {"phase", "backward"}, {"excess_ns", 20e6}},
+                         {{"device", "cpu:1"}, {"last", 0.0}, {"held_up_ns", 0}, {"phase", "forward"}, {"excess_ns", 0}}};
+  EXPECT_TRUE(says(findings("imbalance", rows), "At the collectives: cpu:0 is slow: it comes last to 100.0 % of the collectives"));
+  EXPECT_TRUE(says(findings("imbalance", rows), "Its backward takes 20.0 ms longer"));
+}
+
 TEST(Imbalance, TheTableHasWhatEachWaits) {
   const Json row = derived("imbalance", uneven(5, 20, {0.1, 0.5, 0.4}))[1];
   EXPECT_DOUBLE_EQ(row["waiting_rank_0_ns"], 2e6);

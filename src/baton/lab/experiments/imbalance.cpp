@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "baton/findings/straggler.h"
 #include "baton/lab/experiments/list.h"
 #include "baton/lab/rows.h"
 #include "baton/lab/train_measurement.h"
@@ -66,6 +67,9 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
       sentences.push_back(fmt::format("Waiting a step: {}. {}", each,
                                       on_zero ? "Every other rank waits for rank 0, since gradients can only be summed once all have come."
                                               : "No rank stands out as the one waited for."));
+    }
+    if (const std::string late = findings::straggler(comers_of(uneven), time_of(uneven)); !late.empty()) {
+      sentences.push_back("At the collectives: " + late);
     }
   }
   if (const std::string note = sharing_note(rows); !note.empty()) {

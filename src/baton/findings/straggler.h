@@ -1,0 +1,24 @@
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "baton/base/units.h"
+
+namespace baton::findings {
+
+/// How a device came to the collectives it is a member of, in the mean over steps.
+struct Comer {
+  std::string name;
+  double last_share = 0;  // of the collectives: it came last
+  Nanoseconds held_up;    // a step: how long all others waited for it alone
+  std::string phase;      // in which it took longest beyond the others,
+  Nanoseconds excess;     // by so much a step
+};
+
+/// Names the device that keeps the others waiting, how long and in which phase it is slow; or says that there
+/// is none. Empty where fewer than two meet. A device stands out that is last clearly more often than chance
+/// makes it and costs the others a twentieth of the step.
+std::string straggler(std::span<const Comer> comers, Nanoseconds step);
+
+}  // namespace baton::findings

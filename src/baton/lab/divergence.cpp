@@ -1,0 +1,110 @@
+#include "baton/lab/divergence.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "baton/exec/executor.h"
+
+namespace baton::lab {
+namespace {
+
+/// The plan with buffers that all keep their contents to the end of the step.
+plan::Plan keep_all(const plan::Plan& plan) {
+  std::vector<plan::Buffer> buffers = plan.buffers();
+  for (plan::Buffer& buffer : buffers) {
+    if (!buffer.persistent && std::holds_alternative<plan::ParameterPart>(buffer.content)) {
+      buffer.content = std::monostate{};  // a copy is not what checkpoints mean by the name
+    }
+    buffer.persistent = true;
+  }
+  return plan::Plan(plan.title(), plan.devices(), std::move(buffers), plan.tasks());
+}
+
+/// Points to one device what was meant for several.
+void put_on_one_device(JobWords& words) {
+  const JobWords usual;
+  words.strategy = "single";
+  words.devices = words.devices.substr(0, words.devices.find(':'));
+  for (std::string JobWords::*word :
+       {&JobWords::dp, &JobWords::pp, &JobWords::tp, &JobWords::zero, &JobWords::schedule, &JobWords::chunks,
+        &JobWords::split, &JobWords::balance, &JobWords::recompute, &JobWords::micro_batches, &JobWords::link,
+        &JobWords::delay, &JobWords::memory}) {
+    words.*word = usual.*word;
+  }
+}
+
+class Replay {
+ public:
+  Replay(const JobWords& words, const cluster::Machine& machine,
+         const std::optional<checkpoint::Archive>& from)
+      : job_(words, machine),
+        plan_(keep_all(job_.compile())),
+        executor_(plan_, job_.cluster(), job_.backend(), {.seed = job_.seed(), .samples = job_.samples()}) {
+    if (from) {
+      done_ = checkpoint::restore(plan_, executor_, *from).step;
+    }
+  }
+
+  std::int64_t done() const { return done_; }
+
+  /// Runs the next step; the task that first left something that is not finite in it.
+  std::optional<TaskId> step() {
+    const double loss = executor_.run({.steps = 1, .warmup = 1}).losses.at(0);
+    ++done_;
+    const bool sound =
+        std::isfinite(loss) &&
+        std::none_of(plan_.buffers().begin(), plan_.buffers().end(), [&](const plan::Buffer& buffer) {
+          return buffer.role == plan::Role::parameter &&
+                 broken(BufferId(static_cast<std::size_t>(&buffer - plan_.buffers().data())));
+        });
+    for (std::size_t t = 0; t < plan_.tasks().size() && !sound; ++t) {
+      const std::vector<BufferId>& writes = plan_.tasks()[t].writes;
+      if (std::any_of(writes.begin(), writes.end(), [&](BufferId id) { return broken(id); })) {
+        return TaskId(t);
+      }
+    }
+    return std::nullopt;
+  }
+
+  std::string describe(TaskId id) const {
+    const plan::Task& task = plan_[id];
+    const std::string place = fmt::format("{} in the {}", plan::verb(task), plan::to_text(task.labels.phase));
+    return task.labels.block < 0 ? place
+                                 : fmt::format("{} of block {} ({})", place, task.labels.block,
+                                               name_of_block(task.labels.block));
+  }
+
+ private:
+  bool broken(BufferId id) const {
+    const std::vector<double> values = executor_.read(id);
+    return std::any_of(values.begin(), values.end(), [](double value) { return !std::isfinite(value); });
+  }
+  std::string name_of_block(std::int32_t block) const {
+    return job_.model().blocks()[static_cast<std::size_t>(block)].name;
+  }
+
+  Job job_;
+  plan::Plan plan_;
+  exec::Executor executor_;
+  std::int64_t done_ = 0;
+};
+
+}  // namespace
+
+std::optional<Divergence> find_divergence(JobWords words, const cluster::Machine& machine,
+                                          const std::optional<checkpoint::Archive>& from, std::int64_t last,
+                                          const std::function<bool()>& go_on) {
+  put_on_one_device(words);
+  Replay replay(words, machine, from);
+  while (replay.done() <= last && go_on()) {
+    const std::int64_t step = replay.done();
+    if (const std::optional<TaskId> task = replay.step()) {
+      return Divergence{step, replay.describe(*task)};
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace baton::lab

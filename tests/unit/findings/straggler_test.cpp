@@ -1,0 +1,51 @@
+#include "baton/findings/straggler.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace baton::findings {
+namespace {
+
+Nanoseconds ms(std::int64_t count) { return Nanoseconds(count * 1'000'000); }
+
+std::vector<Comer> four() {
+  return {{"cpu:0", 0.02, ms(0), "forward", ms(0)},
+          {"cpu:1", 0.94, ms(20), "backward", ms(19)},
+          {"cpu:2", 0.02, ms(0), "forward", ms(0)},
+          {"cpu:3", 0.02, ms(0), "update", ms(0)}};
+}
+
+TEST(Straggler, TheOneWaitedForIsNamedWithItsPhaseAndItsCost) {
+  EXPECT_EQ(straggler(four(), ms(40)),
+            "cpu:1 is slow: it comes last to 94.0 % of the collectives and holds all others up for 20.0 ms a "
+            "step (50.0 % of it). "
+            "Its backward takes 19.0 ms longer than the others' (median).");
+}
+
+TEST(Straggler, NobodyIsNamedForWhatCostsLittle) {
+  const std::string said = straggler(four(), ms(1000));
+  EXPECT_EQ(said.find("No device is slow: the others wait longest for cpu:1"), 0U) << said;
+}
+
+TEST(Straggler, NobodyIsNamedWhoIsLastAboutAsOftenAsTheOthers) {
+  std::vector<Comer> comers = four();
+  comers[1].last_share = 0.5;
+  EXPECT_EQ(straggler(comers, ms(40)).find("No device is slow"), 0U);
+}
+
+TEST(Straggler, NoPhaseIsNamedThatDoesNotExplainIt) {
+  std::vector<Comer> comers = four();
+  comers[1].excess = ms(3);
+  const std::string said = straggler(comers, ms(40));
+  EXPECT_EQ(said.find("backward"), std::string::npos) << said;
+  EXPECT_NE(said.find("None of its phases"), std::string::npos) << said;
+}
+
+TEST(Straggler, OneAloneKeepsNobodyWaiting) {
+  EXPECT_EQ(straggler(std::vector<Comer>{{"cpu:0", 1, ms(5), "forward", ms(5)}}, ms(10)), "");
+  EXPECT_EQ(straggler({}, ms(10)), "");
+}
+
+}  // namespace
+}  // namespace baton::findings

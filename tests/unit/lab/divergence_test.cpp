@@ -1,0 +1,71 @@
+#include "baton/lab/divergence.h"
+
+#include <gtest/gtest.h>
+
+#include "baton/lab/training.h"
+
+namespace baton::lab {
+namespace {
+
+JobWords words(const char* lr, const char* strategy = "ddp") {
+  JobWords words;
+  words.model = "mlp:dim=16,depth=3";
+  words.strategy = strategy;
+  words.devices = "cpu:2";
+  words.batch = "8";
+  words.lr = lr;
+  return words;
+}
+
+const std::function<bool()> always = [] { return true; };
+
+/// The first step of the run itself whose loss is not finite.
+std::int64_t broken_step(const JobWords& of, const cluster::Machine& machine) {
+  Training run(of, machine);
+  run.run(400, 0);
+  for (std::size_t s = 0; s < run.losses().size(); ++s) {
+    if (!std::isfinite(run.losses()[s])) {
+      return static_cast<std::int64_t>(s);
+    }
+  }
+  return -1;
+}
+
+TEST(Divergence, TheBlockAndTheStepAreNamedWhateverTheStrategy) {
+  const cluster::Machine machine = cluster::probe();
+  for (const char* strategy : {"ddp", "layers", "zero-3"}) {
+    const std::int64_t step = broken_step(words("30", strategy), machine);
+    ASSERT_GT(step, 0);
+    const auto found = find_divergence(words("30", strategy), machine, std::nullopt, step, always);
+    ASSERT_TRUE(found) << strategy;
+    EXPECT_LE(found->step, step);
+    EXPECT_GE(found->step, step - 1) << "what the loss shows had begun at most a step before";
+    EXPECT_NE(found->where.find(" of block "), std::string::npos) << found->where;
+  }
+}
+
+TEST(Divergence, ItIsFoundFromACheckpointToo) {
+  const cluster::Machine machine = cluster::probe();
+  const std::int64_t step = broken_step(words("30"), machine);
+  Training before(words("30"), machine);
+  before.run(step - 1, 0);
+  const auto whole = find_divergence(words("30"), machine, std::nullopt, step, always);
+  const auto found = find_divergence(words("30"), machine, before.snapshot(), step, always);
+  ASSERT_TRUE(found && whole);
+  EXPECT_EQ(found->step, whole->step);
+  EXPECT_EQ(found->where, whole->where);
+}
+
+TEST(Divergence, WhatStaysFiniteHasNone) {
+  EXPECT_FALSE(find_divergence(words("0.01"), cluster::probe(), std::nullopt, 5, always));
+}
+
+TEST(Divergence, ItIsNotLookedForLongerThanWanted) {
+  int asked = 0;
+  EXPECT_FALSE(
+      find_divergence(words("30"), cluster::probe(), std::nullopt, 1000, [&] { return ++asked < 3; }));
+  EXPECT_EQ(asked, 3);
+}
+
+}  // namespace
+}  // namespace baton::lab
