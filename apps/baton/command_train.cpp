@@ -7,15 +7,20 @@
 #include "baton/base/error.h"
 #include "baton/checkpoint/checkpoint.h"
 #include "baton/checkpoint/share.h"
+#include "baton/exec/clock.h"
+#include "baton/lab/divergence.h"
 #include "baton/lab/training.h"
 #include "baton/trace/chrome.h"
 #include "commands.h"
+#include "guard.h"
 #include "options.h"
 #include "summary.h"
 #include "terminal.h"
 
 namespace baton::app {
 namespace {
+
+constexpr double least_patience = 0.5;
 
 struct TrainWords {
   lab::JobWords job;
@@ -27,6 +32,7 @@ struct TrainWords {
   std::string every;
   std::string keep = "3";
   bool resume = false;
+  std::string patience = "5";
   bool quiet = false;
 };
 
@@ -113,6 +119,24 @@ std::string describe_rank(const cluster::Device& device) {
   return world().alone() ? "" : fmt::format(", rank {} on {}", device.rank, place.host);
 }
 
+/// Where values that are not finite came from, as far as a minute of training it again tells; empty where it
+/// does not.
+std::string origin_of_divergence(const lab::Training& run, const std::string& checkpoint, std::int64_t step) {
+  std::optional<checkpoint::Archive> from;
+  if (!checkpoint.empty()) {
+    from = checkpoint::read_archive(checkpoint);
+  }
+  fmt::print(stderr,
+             "baton: the loss is not finite; training again on one device from {} to see where that began\n",
+             checkpoint.empty() ? "the start" : checkpoint);
+  const Nanoseconds end = exec::now() + Nanoseconds(60'000'000'000);
+  const auto found = lab::find_divergence(run.job().words(), run.job().machine(), from, step,
+                                          [&] { return exec::now() < end; });
+  return found
+             ? fmt::format("; what first was not finite came out of {} at step {}", found->where, found->step)
+             : "";
+}
+
 void print_summary(const lab::Training& run) {
   if (run.timed().empty()) {
     fmt::print("\nNo step was timed: all {} were warm-up.\n", run.losses().size());
@@ -141,6 +165,11 @@ void print_summary(const lab::Training& run) {
                scaler->skipped_steps, scaler->steps);
   }
   fmt::print("\n{}", device_table(run));
+  if (const std::string late = findings::straggler(
+          run.comers(), Nanoseconds(run.traced().count / std::max<std::int64_t>(1, run.traced_steps())));
+      !late.empty()) {
+    fmt::print("\n{}\n", late);
+  }
 }
 
 void train(const TrainWords& words, int& exit_code) {
@@ -159,6 +188,8 @@ void train(const TrainWords& words, int& exit_code) {
     check_writable(words.trace);
   });
   Saving saving(words, run);
+  guard_run(run);
+  guard_checkpoint(saving.last());
   const std::int64_t left = steps - run.steps_before();
   if (left < 1) {
     throw usage_error("{} is at step {} already: ask for more with --steps", saving.last(), run.steps_before());
@@ -210,22 +241,25 @@ void train(const TrainWords& words, int& exit_code) {
     stretch_begin = run.losses().size();
     const auto begin = static_cast<std::int64_t>(stretch_begin);
     const std::int64_t stretch = saving.stretch(left - begin);
-    run.run(stretch, std::clamp<std::int64_t>(warmup - begin, 0, stretch), [&](std::int64_t done, const exec::RunResult& so_far) {
-      print_steps(begin + done, so_far.step_times, so_far.losses);
-      bar.show(begin + done);
-      return !interrupt.asked();
-    });
+    run.run(stretch, std::clamp<std::int64_t>(warmup - begin, 0, stretch),
+            [&](std::int64_t done, const exec::RunResult& so_far) {
+              print_steps(begin + done, so_far.step_times, so_far.losses);
+              bar.show(begin + done);
+              return !interrupt.asked() && !first_broken(so_far.losses);
+            });
     // Whoever was interrupted, all ranks have ended after the same step.
     enough = static_cast<std::int64_t>(run.losses().size()) < begin + stretch || asked_anywhere(interrupt.asked());
     stretch_begin = 0;
     print_steps(static_cast<std::int64_t>(run.losses().size()), run.step_times(), run.losses());
-    if (!words.checkpoint.empty() && first_broken(run.losses())) {
+    if (first_broken(run.losses())) {
       break;  // nothing is saved of it
     }
     saving.save();
+    guard_checkpoint(saving.last());
   }
   bar.clear();
-  if (enough && static_cast<std::int64_t>(run.losses().size()) < left) {
+  const std::optional<std::size_t> broken = first_broken(run.losses());
+  if (enough && !broken && static_cast<std::int64_t>(run.losses().size()) < left) {
     exit_code = 130;
   }
   if (exit_code == 130 && speaks) {
@@ -234,11 +268,12 @@ void train(const TrainWords& words, int& exit_code) {
   if (to_stdout) {
     print_summary(run);
   }
-  if (const auto broken = first_broken(run.losses()); broken && !speaks) {
+  if (broken && !speaks) {
     exit_code = 1;
   } else if (broken) {
-    fmt::print(stderr, "baton: the loss is {} at step {}: try a smaller --lr{}{}\n", run.losses()[*broken],
-               run.steps_before() + static_cast<std::int64_t>(*broken),
+    const std::int64_t step = run.steps_before() + static_cast<std::int64_t>(*broken);
+    fmt::print(stderr, "baton: the loss is {} at step {}{}: try a smaller --lr{}{}\n", run.losses()[*broken],
+               step, origin_of_divergence(run, saving.last(), step),
                run.job().request().step.precision == strategy::Precision::fp16 ? ", or --precision bf16" : "",
                saving.last().empty() ? "" : "; the last good checkpoint is " + saving.last());
     exit_code = 1;
@@ -256,6 +291,28 @@ void train(const TrainWords& words, int& exit_code) {
   }
 }
 
+/// What stops this rank is told to the others, which would wait for it.
+void train_guarded(const TrainWords& words, int& exit_code) {
+  const double patience = parse_number(words.patience, "--patience", 0, 1e6);
+  if (patience > 0 && patience < least_patience) {
+    throw usage_error(
+        "--patience is {} s, but a rank may well be away for that long: give at least {} s, or 0 for no "
+        "watch",
+        patience, least_patience);
+  }
+  open_guard(world(), Nanoseconds(static_cast<std::int64_t>(patience * 1e9)));
+  try {
+    train(words, exit_code);
+    world().board()->set(exec::Activity::ending);
+  } catch (const Error& error) {
+    guard_failure(error.what(), error.kind() == Error::Kind::usage ? 2 : 1);
+    throw;
+  } catch (const std::exception& error) {
+    guard_failure(error.what(), 1);
+    throw;
+  }
+}
+
 }  // namespace
 
 void add_train_command(CLI::App& program, int& exit_code) {
@@ -269,7 +326,12 @@ void add_train_command(CLI::App& program, int& exit_code) {
   command->add_option("--checkpoint", words->checkpoint, "a folder to save weights and optimizer state in, at the end or on Ctrl-C");
   command->add_option("--every", words->every, "save after every so many steps too");
   command->add_option("--keep", words->keep, "how many checkpoints to keep")->capture_default_str();
-  command->add_flag("--resume", words->resume, "go on from the newest checkpoint, under any strategy; --steps counts from the first");
+  command->add_flag("--resume", words->resume,
+                    "go on from the newest checkpoint, under any strategy; --steps counts from the first");
+  command
+      ->add_option("--patience", words->patience,
+                   "among ranks: after how many seconds one that is stopped or hangs ends the run; 0: never")
+      ->capture_default_str();
   command->add_flag("-q,--quiet", words->quiet, "no line a step");
   command->footer(
       "\nExamples:\n  baton train --model mlp:dim=1024,depth=2 --strategy ddp --devices cpu:2 --batch 64\n"
@@ -277,7 +339,7 @@ void add_train_command(CLI::App& program, int& exit_code) {
       "  baton train --strategy ddp --devices cpu:2 --delay before=backward,rank=0,ms=20\n"
       "  baton train --strategy ddp --devices cpu:2 --link bandwidth=1GB/s,latency=50us --json -\n"
       "  baton train --model mlp:dim=128,depth=12 --batch 512 --precision fp16 --loss-scale none");
-  command->callback([words, &exit_code] { train(*words, exit_code); });
+  command->callback([words, &exit_code] { train_guarded(*words, exit_code); });
 }
 
 }  // namespace baton::app

@@ -13,6 +13,7 @@ void add_devices_command(CLI::App& program);
 void add_plan_command(CLI::App& program);
 void add_strategies_command(CLI::App& program);
 void add_train_command(CLI::App& program, int& exit_code);
+void add_launch_command(CLI::App& program, int& exit_code);
 void add_simulate_command(CLI::App& program);
 void add_clusters_command(CLI::App& program);
 void add_calibrate_command(CLI::App& program);
@@ -26,6 +27,9 @@ void add_manual_commands(CLI::App& program);
 
 /// The ranks that the program was started as. Rank 0 alone prints.
 exec::World& world();
+
+/// How a run ends whose rank was lost: another attempt may end otherwise.
+constexpr int lost_rank_exit_code = 75;
 
 /// The command line as the user wrote it: what reproduces a result.
 std::string& command_line();

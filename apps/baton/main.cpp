@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <memory>
 #include <new>
@@ -15,6 +16,7 @@
 #include "baton/base/text.h"
 #include "baton/exec/world.h"
 #include "commands.h"
+#include "guard.h"
 #include "terminal.h"
 
 namespace baton::app {
@@ -175,6 +177,7 @@ int parse_and_run(int argc, char** argv, CLI::App& program, int& exit_code) {
   add_plan_command(program);
   add_strategies_command(program);
   add_train_command(program, exit_code);
+  add_launch_command(program, exit_code);
   add_simulate_command(program);
   add_clusters_command(program);
   add_calibrate_command(program);
@@ -186,7 +189,11 @@ int parse_and_run(int argc, char** argv, CLI::App& program, int& exit_code) {
   add_compare_command(program);
   add_manual_commands(program);
   let_last_count(program);
-  opened = exec::open_world();
+  {
+    const exec::Launch launch = exec::find_launch([](const char* name) -> const char* { return std::getenv(name); });
+    const StartLimit limit(launch.ranks != 1);
+    opened = exec::open_world();
+  }
   if (argc == 1) {
     if (opened->rank() == 0) {
       fmt::print("{}", program.help());
@@ -246,5 +253,6 @@ int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
   const int code = baton::app::run(argc, argv);
   baton::app::opened.reset();
+  baton::app::close_guard();  // the ranks are watched over until they have parted
   return code;
 }

@@ -138,7 +138,7 @@ TEST_F(RanksTrain, ARankThatIsAloneWithItsTroubleEndsTheOthersAndNamesItself) {
   const Outcome outcome = start("-n 1 '" BATON_PROGRAM "' " + small +
                                 "--strategy ddp : -n 1 '" BATON_PROGRAM "' train --model nothing");
   EXPECT_NE(outcome.code, 0);
-  EXPECT_NE(outcome.err.find("baton: rank 1: "), std::string::npos) << outcome.err;
+  EXPECT_NE(outcome.err.find("baton: rank 1 (pid "), std::string::npos) << outcome.err;
 }
 
 TEST_F(RanksTrain, CommandsThatRunInOneProcessSaySo) {

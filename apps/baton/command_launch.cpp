@@ -1,0 +1,377 @@
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <fstream>
+#include <optional>
+#include <sstream>
+
+#include "baton/base/error.h"
+#include "baton/base/text.h"
+#include "baton/base/units.h"
+#include "baton/checkpoint/checkpoint.h"
+#include "baton/exec/clock.h"
+#include "commands.h"
+#include "terminal.h"
+
+namespace baton::app {
+namespace {
+
+struct LaunchWords {
+  std::string ranks = "2";
+  std::string restarts = "3";
+  std::string host;
+  std::string hostfile;
+  std::string mpirun = "mpirun";
+  std::vector<std::string> command;
+};
+
+struct Host {
+  std::string name;
+  std::int64_t slots = 1;
+};
+
+/// `a:2,b` as mpirun takes it.
+std::vector<Host> parse_hosts(const std::string& text) {
+  std::vector<Host> hosts;
+  for (const std::string_view word : split(text, ',')) {
+    const std::size_t colon = word.find(':');
+    Host host{std::string(word.substr(0, colon)), 1};
+    if (colon != std::string_view::npos) {
+      host.slots =
+          parse_integer(word.substr(colon + 1), fmt::format("the slots of '{}' in --host", word), 1, 4096);
+    }
+    if (host.name.empty()) {
+      throw usage_error("--host '{}' has an empty name: write a:2,b:2, as for mpirun", text);
+    }
+    hosts.push_back(std::move(host));
+  }
+  return hosts;
+}
+
+/// Lines of `name slots=N`, as mpirun takes them.
+std::vector<Host> read_hosts(const std::string& path) {
+  std::vector<Host> hosts;
+  std::istringstream lines(read_file(path));
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line.substr(0, line.find('#')));
+    Host host;
+    if (!(words >> host.name)) {
+      continue;
+    }
+    for (std::string word; words >> word;) {
+      if (word.starts_with("slots=")) {
+        host.slots = parse_integer(std::string_view(word).substr(6),
+                                   fmt::format("the slots of {} in {}", host.name, path), 1, 4096);
+      } else {
+        throw usage_error("{} says '{}' of {}, but a line is a name and slots=N", path, word, host.name);
+      }
+    }
+    hosts.push_back(std::move(host));
+  }
+  if (hosts.empty()) {
+    throw usage_error("{} names no host", path);
+  }
+  return hosts;
+}
+
+std::string list_hosts(const std::vector<Host>& hosts) {
+  std::string text;
+  for (const Host& host : hosts) {
+    text += fmt::format("{}{}:{}", text.empty() ? "" : ",", host.name, host.slots);
+  }
+  return text;
+}
+
+std::int64_t slots_of(const std::vector<Host>& hosts) {
+  std::int64_t sum = 0;
+  for (const Host& host : hosts) {
+    sum += host.slots;
+  }
+  return sum;
+}
+
+std::optional<std::string> value_of(const std::vector<std::string>& words, const std::string& flag) {
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (words[i] == flag && i + 1 < words.size()) {
+      return words[i + 1];
+    }
+    if (words[i].starts_with(flag + "=")) {
+      return words[i].substr(flag.size() + 1);
+    }
+  }
+  return std::nullopt;
+}
+
+/// A signal that this process is told to hand on to the one it waits for.
+std::atomic<pid_t> child{0};
+std::atomic<int> told{0};
+void hand_on(int number) {
+  told = number;
+  if (const pid_t pid = child; pid > 0) {
+    kill(pid, number);
+  }
+}
+
+/// Runs a program and waits for its end: its exit code, or 128 and the signal that ended it.
+int run(const std::vector<std::string>& words, bool quiet, std::optional<Nanoseconds> limit = {}) {
+  std::vector<char*> arguments;
+  for (const std::string& word : words) {
+    arguments.push_back(const_cast<char*>(word.c_str()));
+  }
+  arguments.push_back(nullptr);
+  const pid_t parent = getpid();
+  const pid_t pid = fork();
+  if (pid < 0) {
+    throw failure("{} cannot be started: {}", words[0], std::strerror(errno));
+  }
+  if (pid == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGTERM);  // mpirun then ends its ranks
+    if (getppid() != parent) {
+      _exit(127);
+    }
+    if (quiet) {
+      const int nothing = open("/dev/null", O_RDWR);
+      dup2(nothing, STDOUT_FILENO);
+      dup2(nothing, STDERR_FILENO);
+    }
+    execvp(arguments[0], arguments.data());
+    fmt::print(stderr, "baton: {} cannot be started: {}\n", words[0], std::strerror(errno));
+    _exit(127);
+  }
+  child = pid;
+  const Nanoseconds start = exec::now();
+  int status = 0;
+  while (true) {
+    const pid_t ended = waitpid(pid, &status, limit ? WNOHANG : 0);
+    if (ended == pid) {
+      break;
+    }
+    if (limit && exec::now() - start > *limit) {
+      kill(pid, SIGKILL);
+      waitpid(pid, &status, 0);
+      break;
+    }
+    if (limit) {
+      usleep(20'000);
+    }
+  }
+  child = 0;
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+std::string own_program() {
+  std::array<char, 4096> path{};
+  const ssize_t size = readlink("/proc/self/exe", path.data(), path.size() - 1);
+  return size > 0 ? std::string(path.data(), static_cast<std::size_t>(size)) : "baton";
+}
+
+/// What a run's exit code says: whether another attempt may end otherwise.
+struct End {
+  std::string words;
+  bool again = false;
+};
+End explain(int code) {
+  if (code == lost_rank_exit_code) {
+    return {"a rank was lost", true};
+  }
+  if (code == 2) {
+    return {"the run was refused", false};
+  }
+  if (code == 127) {
+    return {"it could not be started", false};
+  }
+  if (code > 128) {
+    return {fmt::format("a rank was ended by signal {} ({})", code - 128, strsignal(code - 128)), true};
+  }
+  return {fmt::format("it failed with exit code {}", code), false};
+}
+
+class Supervisor {
+ public:
+  explicit Supervisor(const LaunchWords& words)
+      : ranks_(parse_integer(words.ranks, "-n", 1, 1 << 20)),
+        restarts_(parse_integer(words.restarts, "--restarts", 0, 1'000'000)) {
+    if (words.command.empty() || words.command[0] != "train") {
+      throw usage_error(
+          "launch starts a training on several ranks: write baton launch -n 4 -- train ... behind two "
+          "dashes");
+    }
+    command_ = words.command;
+    folder_ = value_of(command_, "--checkpoint");
+    if (restarts_ > 0 && (!folder_ || !value_of(command_, "--every"))) {
+      throw usage_error(
+          "a restart goes on from a checkpoint: give train --checkpoint DIR --every N, or launch --restarts "
+          "0");
+    }
+    if (!words.host.empty() && !words.hostfile.empty()) {
+      throw usage_error("hosts come from --host or from --hostfile, not from both");
+    }
+    std::istringstream program(words.mpirun);
+    for (std::string word; program >> word;) {
+      mpirun_.push_back(word);
+    }
+    if (mpirun_.empty()) {
+      throw usage_error("--mpirun is empty: give the program that starts ranks, and flags for it");
+    }
+    hosts_ = !words.host.empty()       ? parse_hosts(words.host)
+             : !words.hostfile.empty() ? read_hosts(words.hostfile)
+                                       : std::vector<Host>{};
+    if (!hosts_.empty() && slots_of(hosts_) < ranks_) {
+      throw usage_error(
+          "{} ranks do not fit on {}, which have {} slots: give more hosts, or more slots as in a:4", ranks_,
+          list_hosts(hosts_), slots_of(hosts_));
+    }
+  }
+
+  int supervise() {
+    const auto previous_interrupt = std::signal(SIGINT, hand_on);
+    const auto previous_end = std::signal(SIGTERM, hand_on);
+    const int code = attempts();
+    std::signal(SIGINT, previous_interrupt);
+    std::signal(SIGTERM, previous_end);
+    return code;
+  }
+
+ private:
+  int attempts() {
+    for (std::int64_t attempt = 0;; ++attempt) {
+      const Nanoseconds start = exec::now();
+      const int code = run(line(attempt > 0), false);
+      const std::string took = to_text(exec::now() - start);
+      if (code == 0) {
+        if (attempt > 0) {
+          say("done after {} restart{}", attempt, attempt == 1 ? "" : "s");
+        }
+        return 0;
+      }
+      if (told != 0) {
+        say("ended by signal {}", told.load());
+        return 128 + told;
+      }
+      const End end = explain(code);
+      if (!end.again) {
+        say("{} after {}; another attempt would end alike", end.words, took);
+        return code;
+      }
+      if (attempt == restarts_) {
+        say("{} after {}; that was the last of {} attempts{}", end.words, took, restarts_ + 1,
+            where_to_go_on());
+        return code;
+      }
+      say("{} after {}", end.words, took);
+      if (all_done()) {
+        say("all steps were done{}", where_to_go_on());
+        return 0;
+      }
+      leave_out_lost_hosts();
+      say("restart {} of {} on {} rank{}{}", attempt + 1, restarts_, ranks_, ranks_ == 1 ? "" : "s",
+          where_to_go_on());
+    }
+  }
+
+  template <typename... Args>
+  static void say(fmt::format_string<Args...> format, Args&&... args) {
+    fmt::print(stderr, "baton launch: {}\n", fmt::format(format, std::forward<Args>(args)...));
+    std::fflush(stderr);
+  }
+
+  std::vector<std::string> line(bool again) const {
+    std::vector<std::string> words = mpirun_;
+    words.insert(words.end(), {"-n", fmt::format("{}", ranks_)});
+    if (mpirun_[0].ends_with("mpirun")) {
+      // Ranks of a host divide its cores themselves; more ranks than cores are a user's own choice.
+      words.insert(words.end(), {"--oversubscribe", "--bind-to", "none"});
+      if (!hosts_.empty()) {
+        words.insert(words.end(), {"--host", list_hosts(hosts_)});
+      }
+    }
+    words.push_back(own_program());
+    words.insert(words.end(), command_.begin(), command_.end());
+    if (again && std::find(command_.begin(), command_.end(), "--resume") == command_.end()) {
+      words.emplace_back("--resume");
+    }
+    return words;
+  }
+
+  std::string where_to_go_on() const {
+    if (!folder_) {
+      return "";
+    }
+    try {
+      const auto found = checkpoint::Folder(*folder_, 1).newest();
+      return found ? fmt::format(", from {}", found->path.string())
+                   : ", from the start: no checkpoint was written yet";
+    } catch (const Error& error) {
+      return fmt::format(": {}", error.what());
+    }
+  }
+
+  /// Whether the last checkpoint is that of the last step: a rank was lost on the way out.
+  bool all_done() const {
+    const std::string steps = value_of(command_, "--steps").value_or(value_of(command_, "-n").value_or("30"));
+    const auto found = folder_ ? checkpoint::Folder(*folder_, 1).newest() : std::nullopt;
+    return found && found->archive.metadata.count("step") == 1 && found->archive.metadata.at("step") == steps;
+  }
+
+  /// Hosts on which nothing can be started any more are gone; with them go their ranks.
+  void leave_out_lost_hosts() {
+    std::vector<Host> left;
+    for (const Host& host : hosts_) {
+      std::vector<std::string> words = mpirun_;
+      words.insert(words.end(), {"-n", "1", "--host", host.name, "true"});
+      if (run(words, true, Nanoseconds(probe_limit)) == 0) {
+        left.push_back(host);
+      } else {
+        say("{} is gone: nothing can be started there", host.name);
+      }
+    }
+    if (left.size() == hosts_.size() || left.empty()) {
+      return;
+    }
+    hosts_ = std::move(left);
+    ranks_ = std::min(ranks_, slots_of(hosts_));
+  }
+
+  static constexpr std::int64_t probe_limit = 10'000'000'000;
+
+  std::int64_t ranks_;
+  std::int64_t restarts_;
+  std::vector<std::string> command_;
+  std::optional<std::string> folder_;
+  std::vector<std::string> mpirun_;
+  std::vector<Host> hosts_;
+};
+
+}  // namespace
+
+void add_launch_command(CLI::App& program, int& exit_code) {
+  CLI::App* command = program.add_subcommand(
+      "launch", "Start a training on several ranks, and again from its last checkpoint when one is lost");
+  auto words = std::make_shared<LaunchWords>();
+  command->add_option("-n,--ranks", words->ranks, "ranks, each with the devices that train is given")
+      ->capture_default_str();
+  command->add_option("--restarts", words->restarts, "how often to start again when a rank is lost")
+      ->capture_default_str();
+  command->add_option("--host", words->host, "hosts and their slots, as in a:2,b:2; none: this one");
+  command->add_option("--hostfile", words->hostfile, "a file of hosts, as mpirun takes it");
+  command->add_option("--mpirun", words->mpirun, "what starts ranks, with flags of its own")
+      ->capture_default_str();
+  command->add_option("command", words->command, "behind two dashes: train and its flags");
+  command->footer(
+      "\nExamples:\n  baton launch -n 4 -- train --strategy ddp --devices cpu:1 --checkpoint run --every 100 "
+      "--steps 10000\n"
+      "  baton launch -n 4 --host a:2,b:2 --restarts 10 -- train --strategy 1f1b --devices cpu:1 "
+      "--checkpoint run --every 100");
+  command->callback([words, &exit_code] { exit_code = Supervisor(*words).supervise(); });
+}
+
+}  // namespace baton::app

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "baton/exec/world.h"
+#include "baton/lab/training.h"
+
+/// The watch over this program's ranks: when one is lost, all end, and rank 0 says which, what it was at and
+/// who waited for it. Where the program runs alone, or without patience, none of this does anything.
+namespace baton::app {
+
+/// While it lives, ranks that do not come together in time end with a sentence: before they are watched over, one that is stopped
+/// would keep the others for ever.
+class StartLimit {
+ public:
+  explicit StartLimit(bool several_ranks);
+  ~StartLimit();
+  StartLimit(const StartLimit&) = delete;
+  StartLimit& operator=(const StartLimit&) = delete;
+};
+
+/// All ranks call it, once. From now on the process ends when another rank is lost.
+void open_guard(exec::World& world, Nanoseconds patience);
+/// What the ranks run, so that tasks can be named.
+void guard_run(const lab::Training& run);
+/// The checkpoint that a lost run can go on from.
+void guard_checkpoint(const std::string& path);
+/// This rank cannot go on: the others are told why, and end with `code`. Returns only where there is no
+/// watch.
+void guard_failure(const std::string& why, int code);
+/// Waits until all ranks are done.
+void close_guard();
+
+}  // namespace baton::app

@@ -1,0 +1,318 @@
+#!/usr/bin/env python3
+"""Strikes ranks of running trainings and checks that nothing is lost.
+
+Each trial starts a training under mpirun, sends SIGKILL or SIGSTOP to a random rank (or stops one of its threads, so that it
+hangs) at a random moment, and checks that
+  - the other ranks end in time: 2 s after a kill, the patience after a stop or a hang,
+  - the last lines name the rank, what it was at and what the others waited for,
+  - the exit code is not zero, no process and no shared-memory segment is left,
+  - every checkpoint on disk is whole,
+  - the run that goes on from them ends with the losses of one that nobody struck.
+
+  bench/failures.py --program build/release/apps/baton/baton --count 300
+"""
+
+import argparse
+import ctypes
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+STRATEGIES = [  # words for train, ranks, devices a rank
+    ("--strategy ddp", 4, 1),
+    ("--strategy ddp --bucket-mb 0.01 --first-bucket-mb 0.01", 3, 1),
+    ("--strategy dp", 2, 1),
+    ("--strategy layers", 2, 1),
+    ("--strategy gpipe --micro-batches 4", 4, 1),
+    ("--strategy 1f1b --micro-batches 4", 2, 2),
+    ("--strategy interleaved --micro-batches 4 --chunks 2", 2, 1),
+    ("--strategy zero-bubble --micro-batches 4", 3, 1),
+    ("--strategy tensor", 2, 1),
+    ("--strategy zero-1", 2, 1),
+    ("--strategy zero-2", 4, 1),
+    ("--strategy zero-3", 3, 1),
+    ("--dp 2 --pp 2 --micro-batches 4", 2, 2),
+    ("--dp 2 --tp 2", 4, 1),
+    ("--strategy ddp --precision bf16", 2, 1),
+]
+JOB = "train --model mlp:dim=64,depth=4 --batch 24 --optimizer adam --samples 240 --warmup 0 --delay before=backward,rank=all,ms=2"
+KILL_LIMIT = 2.0
+MPIRUN_LIMIT = 10.0  # for mpirun itself to have cleaned up behind the ranks
+
+libc = ctypes.CDLL(None, use_errno=True)
+PTRACE_SEIZE, PTRACE_INTERRUPT = 0x4206, 0x4207
+
+
+def environment():
+    env = dict(os.environ)
+    env.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", OMPI_MCA_rmaps_base_oversubscribe="1",
+               OMPI_MCA_hwloc_base_binding_policy="none", OMPI_MCA_btl_vader_single_copy_mechanism="none")
+    return env
+
+
+def read(path):
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
+
+
+def ranks_of(parent):
+    """The ranks that an mpirun has started and that still live: rank -> process."""
+    found = {}
+    for name in os.listdir("/proc"):
+        if not name.isdigit():
+            continue
+        fields = read(f"/proc/{name}/stat").rpartition(b")")[2].split()
+        if len(fields) < 2 or int(fields[1]) != parent or fields[0] == b"Z":
+            continue
+        rank = re.search(rb"OMPI_COMM_WORLD_RANK=(\d+)", read(f"/proc/{name}/environ"))
+        if rank:
+            found[int(rank.group(1))] = int(name)
+    return found
+
+
+def lives(pid):
+    fields = read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+    return len(fields) > 0 and fields[0] not in (b"Z", b"X")
+
+
+def threads(pid, name=None):
+    try:
+        tids = [int(tid) for tid in os.listdir(f"/proc/{pid}/task")]
+    except OSError:
+        return []
+    return [tid for tid in tids if name is None or read(f"/proc/{pid}/task/{tid}/comm").strip() == name]
+
+
+def segments(pids):
+    """The files in shared memory that these processes have open or mapped."""
+    found = set()
+    for pid in pids:
+        found |= set(re.findall(r"(/dev/shm/\S+)", read(f"/proc/{pid}/maps").decode()))
+    return found
+
+
+def hang(pid):
+    """Stops all threads of a process but the one that watches; False where that is not allowed."""
+    watch = set(threads(pid, b"baton-watch"))
+    for tid in threads(pid):
+        if tid not in watch:
+            if libc.ptrace(PTRACE_SEIZE, tid, None, None) != 0 or libc.ptrace(PTRACE_INTERRUPT, tid, None, None) != 0:
+                return False
+    return True
+
+
+def reap(pid):
+    """Of a process whose threads were stopped this one hears first that it has ended; mpirun waits for that."""
+    wait_for_threads = 0x40000000
+    try:
+        while os.waitpid(-1 if pid is None else pid, os.WNOHANG | wait_for_threads)[0] != 0:
+            pass
+    except ChildProcessError:
+        pass
+
+
+def whole(path):
+    data = read(path)
+    if len(data) < 8:
+        return False
+    (size,) = struct.unpack("<Q", data[:8])
+    try:
+        header = json.loads(data[8:8 + size])
+    except ValueError:
+        return False
+    ends = [entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__"]
+    return len(data) == 8 + size + max(ends)
+
+
+class Trial:
+    def __init__(self, options, index, rng):
+        self.options = options
+        self.words, self.ranks, self.devices = STRATEGIES[index % len(STRATEGIES)] if options.in_turn else rng.choice(STRATEGIES)
+        self.how = rng.choice(options.how.split(","))
+        self.rank = rng.randrange(self.ranks)
+        self.delay = rng.random() * options.within
+        self.folder = tempfile.mkdtemp(prefix="baton-failures-")
+
+    def name(self):
+        return f"{self.words} on {self.ranks} ranks, {self.how} rank {self.rank} after {self.delay:.2f} s"
+
+    def command(self, *more):
+        words = f"{JOB} {self.words} --devices cpu:{self.devices} --steps {self.options.steps} --patience {self.options.patience} -q"
+        return [self.options.mpirun, "-n", str(self.ranks), self.options.program] + words.split() + list(more)
+
+    def start(self, *more):
+        return subprocess.Popen(self.command(*more), cwd=self.folder, env=environment(), stdin=subprocess.DEVNULL,
+                                stdout=open(f"{self.folder}/out", "ab"), stderr=open(f"{self.folder}/err", "ab"))
+
+    def reference(self, known):
+        key = (self.words, self.ranks)
+        if key not in known:
+            words = f"{JOB} {self.words} --devices cpu:{self.devices * self.ranks} --steps {self.options.steps} -q --json whole.json"
+            subprocess.run([self.options.program] + words.split(), cwd=self.folder, check=True, stdout=subprocess.DEVNULL)
+            known[key] = json.load(open(f"{self.folder}/whole.json"))["losses"]
+        return known[key]
+
+    def run(self, known):
+        """What was wrong, in words; none where nothing was. `self.note` says what else is of interest."""
+        losses = self.reference(known)
+        run = self.start("--checkpoint", "kept", "--every", "20")
+        wrong = []
+        pids = {}
+        while run.poll() is None and not (len(pids) == self.ranks and all(threads(pid, b"baton-watch") for pid in pids.values())):
+            pids = ranks_of(run.pid)
+            time.sleep(0.005)
+        time.sleep(self.delay)
+        mapped = segments(pids.values())
+        struck = time.monotonic()
+        victim = pids.get(self.rank)
+        if run.poll() is not None or victim is None or not lives(victim):
+            self.note = "it was over before"
+            return None
+        if self.how == "hang":
+            if not hang(victim):
+                self.note = "threads cannot be stopped here"
+                os.kill(victim, signal.SIGKILL)
+                run.wait()
+                return None
+        else:
+            os.kill(victim, signal.SIGKILL if self.how == "kill" else signal.SIGSTOP)
+        # Who saves may take a minute: a hang there is found after that.
+        limit = KILL_LIMIT if self.how == "kill" else self.options.patience
+        others = [pid for rank, pid in pids.items() if rank != self.rank]
+        while any(lives(pid) for pid in others) and time.monotonic() < struck + 90:
+            time.sleep(0.005)
+        took = time.monotonic() - struck
+        while run.poll() is None and time.monotonic() < struck + 120:
+            if self.how == "hang":
+                reap(victim)
+            time.sleep(0.02)
+        if run.returncode is None:
+            wrong.append("mpirun did not end within 120 s")
+            run.kill()
+            run.wait()
+        cleaned = time.monotonic() - struck
+        text = read(f"{self.folder}/err").decode()
+        if run.returncode == 0 and "gone" not in text:
+            self.note = "it was over before"
+            return None
+        self.note = f"the others ended after {took:.2f} s, mpirun after {cleaned:.2f} s"
+        self.took = took
+        if self.how == "hang" and re.search(rf"  rank {self.rank} was between runs", text):
+            limit = 75
+            self.note += " (it was saving)"
+        if took > limit:
+            wrong.append(f"the others ended only after {took:.2f} s")
+        if cleaned > took + MPIRUN_LIMIT:
+            wrong.append(f"mpirun ended only after {cleaned:.2f} s")
+        if run.returncode == 0:
+            wrong.append("the exit code is 0")
+        wrong += self.check_words(text)
+        left = [pid for pid in pids.values() if lives(pid)]
+        if left:
+            wrong.append(f"processes are left: {left}")
+            for pid in left:
+                os.kill(pid, signal.SIGKILL)
+        kept = sorted(path for path in mapped if os.path.exists(path))
+        if kept:
+            wrong.append(f"segments are left: {kept}")
+        return wrong + self.check_checkpoints() + self.check_resumed(losses)
+
+    def check_words(self, text):
+        lines = text.splitlines()
+        verb = {"kill": "is gone: ", "stop": "has not been heard of for ", "hang": "hangs: "}[self.how]
+        named = [i for i, line in enumerate(lines) if re.match(rf"baton: rank {self.rank}( \(.*\))? {verb}", line)]
+        if not named:
+            return [f"rank {self.rank} is not named"]
+        if self.rank == 0 and self.how != "hang":
+            return []
+        wrong = []
+        rest = lines[named[0] + 1:]
+        for rank in range(self.ranks):
+            if not any(re.match(rf"  rank {rank} (was|waited|had) ", line) for line in rest):
+                wrong.append(f"what rank {rank} was at is not said")
+        return wrong
+
+    def check_checkpoints(self):
+        kept = f"{self.folder}/kept"
+        names = os.listdir(kept) if os.path.isdir(kept) else []
+        return [f"{name} is not whole" for name in names if name.endswith(".safetensors") and not whole(f"{kept}/{name}")]
+
+    def check_resumed(self, losses):
+        kept = f"{self.folder}/kept"
+        names = sorted(name for name in os.listdir(kept) if name.endswith(".safetensors")) if os.path.isdir(kept) else []
+        if names and int(names[-1][5:17]) == self.options.steps:
+            self.note += ", all steps were done"
+            return []
+        run = self.start("--checkpoint", "kept", "--every", "20", "--resume", "--json", "after.json")
+        try:
+            run.wait(timeout=300)
+        except subprocess.TimeoutExpired:
+            run.kill()
+            return ["the resumed run did not end within 300 s"]
+        if run.returncode != 0:
+            return [f"the resumed run ended with {run.returncode}"]
+        after = json.load(open(f"{self.folder}/after.json"))
+        self.note += f", gone on from step {after['steps_before']}"
+        same = after["losses"] == losses[after["steps_before"]:]
+        return [] if same and not "older one is taken" in read(f"{self.folder}/err").decode() else ["the resumed run has other losses"]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--program", required=True)
+    parser.add_argument("--mpirun", default="mpirun")
+    parser.add_argument("--count", type=int, default=300)
+    parser.add_argument("--seconds", type=float, default=1e9, help="begin no further trial after so long")
+    parser.add_argument("--steps", type=int, default=400)
+    parser.add_argument("--within", type=float, default=2.0, help="strike within so many seconds")
+    parser.add_argument("--patience", type=float, default=5.0)
+    parser.add_argument("--how", default="kill,stop")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--in-turn", action="store_true", help="take the strategies in turn, not at random")
+    options = parser.parse_args()
+    options.program = os.path.abspath(options.program)
+    if shutil.which(options.mpirun) is None:
+        print("skipped: there is no mpirun")
+        return 77
+    rng = random.Random(options.seed)
+    known, done, missed, failed, worst = {}, 0, 0, 0, {}
+    begin = time.monotonic()
+    index = 0
+    while done < options.count and time.monotonic() - begin < options.seconds:
+        trial = Trial(options, index, rng)
+        index += 1
+        wrong = trial.run(known)
+        if wrong is None:
+            missed += 1
+            print(f"  --  {trial.name()}: {trial.note}", flush=True)
+            shutil.rmtree(trial.folder)
+            if missed > 20 + done:
+                print("too many runs were over before they were struck")
+                return 1
+            continue
+        done += 1
+        worst[trial.how] = max(worst.get(trial.how, 0), trial.took)
+        print(f"{done:4}  {trial.name()}: {trial.note}{''.join('; WRONG: ' + one for one in wrong)}", flush=True)
+        if wrong:
+            failed += 1
+            print(f"      kept in {trial.folder}\n{read(trial.folder + '/err').decode()}", flush=True)
+        else:
+            shutil.rmtree(trial.folder)
+    slowest = ", ".join(f"{how} {took:.2f} s" for how, took in sorted(worst.items()))
+    print(f"{done} struck, {done - failed} with nothing lost, {missed} over before they were struck; the slowest ends: {slowest}")
+    return 1 if failed or done == 0 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
