@@ -7,6 +7,7 @@
 #include <atomic>
 #include <csignal>
 #include <cstdio>
+#include <fstream>
 #include <memory>
 #include <mutex>
 #include <string_view>
@@ -46,12 +47,25 @@ void flush_output() {
   }
 }
 
+/// Where the network to rank 0 is gone, so is the launcher's word: its daemon on this host, which started
+/// this rank, would stay.
+void end_daemon() {
+  std::ifstream file(fmt::format("/proc/{}/comm", getppid()));
+  std::string name;
+  if (std::getline(file, name) && name == "orted") {
+    kill(getppid(), SIGTERM);
+  }
+}
+
 [[noreturn]] void end(const exec::Verdict& verdict) {
   if (verdict.spoken) {
     flush_output();
     const std::string lines = last_lines(verdict);
     [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, lines.data(), lines.size());
     usleep(last_breath_microseconds);
+  }
+  if (verdict.losses.front().rank == 0 && verdict.losses.front().cause == exec::Loss::Cause::silent) {
+    end_daemon();
   }
   int code = lost_rank_exit_code;
   for (const exec::Loss& loss : verdict.losses) {

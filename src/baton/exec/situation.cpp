@@ -235,14 +235,16 @@ std::optional<Situation::Stall> Situation::stall(std::span<const Standing> stand
   if (!known(standings)) {
     return std::nullopt;
   }
-  Stall stall{{}, between ? std::max(patience, saving_allowance()) : patience};
+  Stall stall{{}, patience};
   for (std::size_t d = 0; d < rank_of_.size(); ++d) {
     const int rank = rank_of_[d];
     const auto r = static_cast<std::size_t>(rank);
     if (!still[r][own_[d]]) {
       continue;
     }
-    stall.allowed = std::max(stall.allowed, work_allowance(standings, DeviceId(d), patience));
+    stall.allowed = std::max(stall.allowed, standings[r].activity == Activity::between
+                                                ? saving_allowance()
+                                                : work_allowance(standings, DeviceId(d), patience));
     if (std::find(stall.ranks.begin(), stall.ranks.end(), rank) == stall.ranks.end()) {
       stall.ranks.push_back(rank);
     }
@@ -250,7 +252,8 @@ std::optional<Situation::Stall> Situation::stall(std::span<const Standing> stand
   std::sort(stall.ranks.begin(), stall.ranks.end());
   if (stall.ranks.empty() || stall.ranks.size() == standings.size()) {
     stall.ranks.clear();
-    stall.allowed = std::max({stall.allowed, patience * 2, crossing_allowance(standings)});
+    stall.allowed = std::max({stall.allowed, patience * 2, crossing_allowance(standings),
+                              between ? saving_allowance() : Nanoseconds(0)});
   }
   return stall;
 }

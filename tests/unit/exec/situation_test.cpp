@@ -196,6 +196,17 @@ TEST(Situation, WhoSavesMayTakeAMinuteAndIsThenNamed) {
   EXPECT_GE(ranks.stall()->allowed, second * 60);
 }
 
+TEST(Situation, WhoIsLateForTheSavingHasNoMoreTimeThanOtherwise) {
+  const plan::Plan plan = compile("ddp", 2);
+  Ranks ranks(plan);
+  ranks[0].activity = Activity::between;
+  ranks.put(1, computation(plan, 1), 0);
+  ranks.freeze(1);
+  ASSERT_TRUE(ranks.stall());
+  EXPECT_EQ(ranks.stall()->ranks, std::vector<int>{1});
+  EXPECT_EQ(ranks.stall()->allowed, second * 5);
+}
+
 TEST(Situation, WaitingAlongAPipelineNamesTheNeighbourWaitedFor) {
   const plan::Plan plan = compile("layers", 2);
   Ranks ranks(plan);
