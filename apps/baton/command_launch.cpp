@@ -15,6 +15,7 @@
 #include <sstream>
 
 #include "baton/base/error.h"
+#include "baton/base/file.h"
 #include "baton/base/text.h"
 #include "baton/base/units.h"
 #include "baton/checkpoint/checkpoint.h"
@@ -60,7 +61,7 @@ std::vector<Host> parse_hosts(const std::string& text) {
 /// Lines of `name slots=N`, as mpirun takes them.
 std::vector<Host> read_hosts(const std::string& path) {
   std::vector<Host> hosts;
-  std::istringstream lines(read_file(path));
+  std::istringstream lines(read_file(path, "the host file " + path, Bytes(1 << 20)));
   for (std::string line; std::getline(lines, line);) {
     std::istringstream words(line.substr(0, line.find('#')));
     Host host;
