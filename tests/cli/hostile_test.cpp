@@ -72,7 +72,7 @@ class Hostile : public Cli {
     EXPECT_EQ(std::count(said.err.begin(), said.err.end(), '\n'), 1) << shown << ": " << said.err;
     EXPECT_LE(said.err.size(), 2100U) << shown;
     if (counts_memory) {
-      const long usual = say({"devices"}).kilobytes;
+      const long usual = say({"train", "--model", "mlp:2-1", "--steps", "2", "--warmup", "0"}).kilobytes;
       std::error_code error;
       const std::uintmax_t size = fs::is_regular_file(file) ? fs::file_size(file, error) : 0;
       const bool is_hole = size > std::uintmax_t{1} << 30;
@@ -146,7 +146,7 @@ TEST_F(Hostile, ClustersAndSpecsAreRefusedInAFewMegabytes) {
 
 TEST_F(Hostile, SchedulesAreRefusedInABoundedSpace) {
   const auto refused = [&](const std::string& file) {
-    expect_refused({"plan", "--pp", "2", "--devices", "cpu:2", "--schedule", file}, file, 96);
+    expect_refused({"plan", "--pp", "2", "--devices", "cpu:2", "--schedule", file}, file, 128);
   };
   refused(hole("a.csv"));
   refused(put("b.csv", std::string(4 << 20, ',')));

@@ -34,9 +34,9 @@ std::int64_t broken_step(const JobWords& of, const cluster::Machine& machine) {
 TEST(Divergence, TheBlockAndTheStepAreNamedWhateverTheStrategy) {
   const cluster::Machine machine = cluster::probe();
   for (const char* strategy : {"ddp", "layers", "zero-3"}) {
-    const std::int64_t step = broken_step(words("30", strategy), machine);
+    const std::int64_t step = broken_step(words("1e6", strategy), machine);
     ASSERT_GT(step, 0);
-    const auto found = find_divergence(words("30", strategy), machine, std::nullopt, step, always);
+    const auto found = find_divergence(words("1e6", strategy), machine, std::nullopt, step, always);
     ASSERT_TRUE(found) << strategy;
     EXPECT_LE(found->step, step);
     EXPECT_GE(found->step, step - 1) << "what the loss shows had begun at most a step before";
@@ -46,11 +46,11 @@ TEST(Divergence, TheBlockAndTheStepAreNamedWhateverTheStrategy) {
 
 TEST(Divergence, ItIsFoundFromACheckpointToo) {
   const cluster::Machine machine = cluster::probe();
-  const std::int64_t step = broken_step(words("30"), machine);
-  Training before(words("30"), machine);
+  const std::int64_t step = broken_step(words("1e6"), machine);
+  Training before(words("1e6"), machine);
   before.run(step - 1, 0);
-  const auto whole = find_divergence(words("30"), machine, std::nullopt, step, always);
-  const auto found = find_divergence(words("30"), machine, before.snapshot(), step, always);
+  const auto whole = find_divergence(words("1e6"), machine, std::nullopt, step, always);
+  const auto found = find_divergence(words("1e6"), machine, before.snapshot(), step, always);
   ASSERT_TRUE(found && whole);
   EXPECT_EQ(found->step, whole->step);
   EXPECT_EQ(found->where, whole->where);
@@ -63,7 +63,7 @@ TEST(Divergence, WhatStaysFiniteHasNone) {
 TEST(Divergence, ItIsNotLookedForLongerThanWanted) {
   int asked = 0;
   EXPECT_FALSE(
-      find_divergence(words("30"), cluster::probe(), std::nullopt, 1000, [&] { return ++asked < 3; }));
+      find_divergence(words("1e6"), cluster::probe(), std::nullopt, 1000, [&] { return ++asked < 3; }));
   EXPECT_EQ(asked, 3);
 }
 
