@@ -188,7 +188,7 @@ TEST_F(Documents, OutputThatIsNotPrintedIsAFaultUnlessItIsOfOneRun) {
 }
 
 TEST_F(Documents, ARefusalThatIsShownMustHappen) {
-  EXPECT_EQ(faults("```\n$ ./baton plan --file nowhere\nbaton: nowhere cannot be read\n```\n").size(), 0U);
+  EXPECT_EQ(faults("```\n$ ./baton plan --file nowhere\nbaton: the plan nowhere cannot be read: No such file or directory\n```\n").size(), 0U);
   EXPECT_EQ(faults("```\n$ ./baton devices\nbaton: no\n```\n").size(), 1U);
   EXPECT_EQ(faults("```\n$ ./baton plan --file nowhere\nbaton: something else\n```\n").size(), 1U);
 }
