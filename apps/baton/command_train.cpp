@@ -272,8 +272,8 @@ void train(const TrainWords& words, int& exit_code) {
     exit_code = 1;
   } else if (broken) {
     const std::int64_t step = run.steps_before() + static_cast<std::int64_t>(*broken);
-    fmt::print(stderr, "baton: the loss is {} at step {}{}: try a smaller --lr{}{}\n", run.losses()[*broken],
-               step, origin_of_divergence(run, saving.last(), step),
+    fmt::print(stderr, "baton: the loss is {} at step {}{}: try a smaller --lr{}{}\n",
+               std::isnan(run.losses()[*broken]) ? "not a number" : "infinite", step, origin_of_divergence(run, saving.last(), step),
                run.job().request().step.precision == strategy::Precision::fp16 ? ", or --precision bf16" : "",
                saving.last().empty() ? "" : "; the last good checkpoint is " + saving.last());
     exit_code = 1;

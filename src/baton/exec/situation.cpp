@@ -168,7 +168,7 @@ std::string Situation::describe(std::span<const Standing> standings, int rank) c
   }
   if (held.gathering) {
     const std::vector<int> others = not_gathered(standings, rank);
-    return others.empty() ? fmt::format("was between steps, before step {}, as were all", step)
+    return others.empty() ? fmt::format("was between steps, before step {}", step)
                           : fmt::format("had done step {} and waited for {}", step - 1, name_ranks(others));
   }
   return fmt::format("was between tasks of step {}", step);

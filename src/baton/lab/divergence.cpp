@@ -71,18 +71,13 @@ class Replay {
   std::string describe(TaskId id) const {
     const plan::Task& task = plan_[id];
     const std::string place = fmt::format("{} in the {}", plan::verb(task), plan::to_text(task.labels.phase));
-    return task.labels.block < 0 ? place
-                                 : fmt::format("{} of block {} ({})", place, task.labels.block,
-                                               name_of_block(task.labels.block));
+    return task.labels.block < 0 ? place : fmt::format("{} of block {}", place, task.labels.block);
   }
 
  private:
   bool broken(BufferId id) const {
     const std::vector<double> values = executor_.read(id);
     return std::any_of(values.begin(), values.end(), [](double value) { return !std::isfinite(value); });
-  }
-  std::string name_of_block(std::int32_t block) const {
-    return job_.model().blocks()[static_cast<std::size_t>(block)].name;
   }
 
   Job job_;
