@@ -102,20 +102,25 @@ void print_rows(const std::vector<lab::BenchRow>& rows, std::size_t devices) {
 
 void bench_collectives(const BenchWords& words, int& exit_code) {
   const lab::BenchOptions options = options_of(words);
-  check_writable(words.json);
-  check_writable(words.cluster);
-  const lab::Job job(words.job, cluster::probe());
+  exec::on_rank_0(world(), [&] {
+    check_writable(words.json);
+    check_writable(words.cluster);
+  });
+  const lab::Job job(words.job, cluster::probe(), &world());
   const Interrupt interrupt;
   std::optional<ProgressBar> bar;
   const std::vector<lab::BenchRow> rows =
       lab::bench_collectives(job.cluster(), job.backend(), options, [&](std::size_t done, std::size_t total) {
         if (!bar) {
-          bar.emplace("measuring", static_cast<std::int64_t>(total), true);
+          bar.emplace("measuring", static_cast<std::int64_t>(total), world().rank() == 0);
         }
         bar->show(static_cast<std::int64_t>(done));
-        return !interrupt.asked();
-      });
+        return !world().alone() || !interrupt.asked();  // ranks would stop at different sizes
+      }, &world());
   bar.reset();
+  if (world().rank() != 0) {
+    return;
+  }
   std::int64_t wrong = 0;
   for (const lab::BenchRow& row : rows) {
     wrong += row.wrong;

@@ -112,10 +112,10 @@ constexpr const char* no_memory = "there is not enough memory for this";
 /// Before everything else that is set up ahead of main.
 __attribute__((constructor(101))) void catch_early() { std::set_terminate(end_in_one_sentence); }
 
-/// Only what trains runs as ranks: the rest would do the same on each, and in each other's way.
+/// Only what trains or times messages runs as ranks: the rest would do the same on each, and in each other's way.
 void require_one_process(const std::string& command) {
-  if (!opened->alone() && command != "train") {
-    throw usage_error("{} runs in one process: start it without a launcher; of baton's commands, train runs as ranks", command);
+  if (!opened->alone() && command != "train" && command != "bench") {
+    throw usage_error("{} runs in one process: start it without a launcher; of baton's commands, train and bench run as ranks", command);
   }
 }
 
