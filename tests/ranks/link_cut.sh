@@ -21,7 +21,7 @@ job="train --model mlp:dim=64,depth=4 --batch 24 --optimizer adam --samples 240 
   --mca oob_tcp_keepalive_time 3 --mca oob_tcp_keepalive_intvl 1 --mca oob_tcp_keepalive_probes 3 \
   "$program" $job --steps 1000000 --checkpoint "$folder/kept" --every 5 --patience $patience >"$folder/out" 2>"$folder/err" &
 hosts=$!
-trap 'kill $hosts 2>/dev/null; wait; rm -rf -- "$folder"' EXIT
+trap 'pkill -KILL -P $hosts; kill $hosts 2>/dev/null; wait; rm -rf -- "$folder"' EXIT
 ranks_on() { ip netns pids "b$hosts-$1" 2>/dev/null | while read -r pid; do [[ $(cat "/proc/$pid/comm" 2>/dev/null) == "${program##*/}" ]] && echo "$pid"; done; }
 
 until compgen -G "$folder/kept/*.safetensors" >/dev/null; do
