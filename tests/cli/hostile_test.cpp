@@ -104,7 +104,7 @@ TEST_F(Hostile, CheckpointsAreRefusedInTwiceTheirSize) {
   const std::string name = "c/step-000000000002.safetensors";
   const std::vector<std::string> resume{"train",   "--resume", "--checkpoint", "c", "--model", "mlp:2-1",
                                         "--steps", "3",        "--warmup",     "0"};
-  const auto refused = [&](const std::string& file) { expect_refused(resume, file, 16); };
+  const auto refused = [&](const std::string& file) { expect_refused(resume, file, 24); };
   refused(put(name, checkpoint_with(std::string(16 << 20, '['))));
   refused(put(name, checkpoint_with(repeated("{\"a\":", 16 << 20))));
   refused(put(name, checkpoint_with("{\"a\":{\"dtype\":\"F32\",\"shape\":[" + repeated("1,", 16 << 20))));

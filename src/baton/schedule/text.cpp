@@ -91,7 +91,11 @@ Grid parse_csv(std::string_view text) {
     throw usage_error("the longest of the schedule's {} lines has {} cells, and the others far fewer: fill them up with commas", lines,
                       slots);
   }
-  Grid grid{.rows = {lines, std::vector<std::optional<Action>>(slots)}};
+  Grid grid;
+  grid.rows.resize(lines);
+  for (std::vector<std::optional<Action>>& row : grid.rows) {  // each where it stays: a copy of one would be a second table
+    row.resize(slots);
+  }
   for_each_part(text, '\n', [&](std::size_t d, std::string_view line) {
     if (trimmed(line).empty()) {
       throw usage_error("line {} of the schedule is empty: each line is a device", d + 1);
