@@ -29,7 +29,7 @@ std::string to_text(const Case& one) {
                                  strategy::to_text(one.step.loss), op::name(one.step.optimizer));
   const strategy::Layout& layout = one.layout;
   text += layout.split.empty() ? "" : fmt::format(", split {}", fmt::join(layout.split, ","));
-  for (const auto& [name, value] : {std::pair{"dp", layout.dp}, {"pp", layout.pp}, {"tp", layout.tp}, {"zero", layout.zero},
+  for (const auto& [name, value] : {std::pair{"dp", layout.dp}, {"pp", layout.pp}, {"tp", layout.tp}, {"zero", layout.zero.value_or(0)},
                                     {"chunks", layout.chunks}, {"micro-batches", layout.micro_batches},
                                     {"recompute", static_cast<std::int64_t>(layout.recompute)}}) {
     text += value == 0 ? "" : fmt::format(", {} {}", name, value);

@@ -4,33 +4,15 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "cli/program.h"
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define BATON_PRELOADS 0
-#else
-#define BATON_PRELOADS 1
-#endif
+#include "faults/preloaded.h"
 
 namespace baton::test {
 namespace {
 
 /// Trains for two steps while allocations fail. BATON_EVERY_ALLOCATION=1 tries each; otherwise some, spread
 /// over all.
-class Allocations : public Cli {
+class Allocations : public Preloaded {
  protected:
-  void SetUp() override {
-    if (BATON_PRELOADS == 0) {
-      GTEST_SKIP() << "sanitizers bring allocations of their own";
-    }
-    Cli::SetUp();
-  }
-  void TearDown() override {
-    if (!folder_.empty()) {
-      Cli::TearDown();
-    }
-  }
-
   Outcome train(const std::string& settings) const {
     return run_with(
         settings + " LD_PRELOAD=" BATON_ALLOCATION_FAULTS,

@@ -6,14 +6,7 @@
 #include <sstream>
 #include <vector>
 
-#include "cli/program.h"
-
-// What the sanitizers bring along cannot be loaded behind another library.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define BATON_PRELOADS 0
-#else
-#define BATON_PRELOADS 1
-#endif
+#include "faults/preloaded.h"
 
 namespace baton::test {
 namespace {
@@ -34,20 +27,8 @@ bool has_leftovers(const fs::path& folder) {
                      [](const fs::directory_entry& entry) { return entry.path().extension() == ".tmp"; });
 }
 
-class Faults : public Cli {
+class Faults : public Preloaded {
  protected:
-  void SetUp() override {
-    if (BATON_PRELOADS == 0) {
-      GTEST_SKIP() << "sanitizers come first themselves";
-    }
-    Cli::SetUp();
-  }
-  void TearDown() override {
-    if (!folder_.empty()) {
-      Cli::TearDown();
-    }
-  }
-
   /// Runs the program with the n-th operation on files under `under` going wrong.
   Outcome fail_at(int n, const std::string& what, const fs::path& under, const std::string& arguments) const {
     return run_with(

@@ -131,6 +131,25 @@ void write_whole(const std::filesystem::path& path, std::string_view text) {
   write_whole(path, path.string(), std::span(&bytes, 1));
 }
 
+void append_line(const std::filesystem::path& path, std::string_view line) {
+  Descriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
+  int error = file.get() < 0 ? errno : 0;
+  if (error == 0) {
+    char last = '\n';
+    const off_t size = ::lseek(file.get(), 0, SEEK_END);
+    const bool cut = size > 0 && ::pread(file.get(), &last, 1, size - 1) == 1 && last != '\n';
+    const std::string text = fmt::format("{}{}\n", cut ? "\n" : "", line);
+    error = write_all(file.get(), std::as_bytes(std::span(text)));
+    if (error != 0 && ::ftruncate(file.get(), std::max<off_t>(size, 0)) != 0) {
+      // Then part of a line stays, which the next one ends and readers pass over.
+    }
+    error = error == 0 ? file.close() : error;
+  }
+  if (error != 0) {
+    throw failure("{} cannot be written: {}", path.string(), std::strerror(error));
+  }
+}
+
 bool is_leftover(const std::filesystem::path& path) {
   const std::string name = path.filename().string();
   if (!name.ends_with(temporary_ending)) {

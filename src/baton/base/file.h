@@ -43,6 +43,10 @@ std::string read_file(const std::filesystem::path& path, std::string_view what, 
 void write_whole(const std::filesystem::path& path, std::string_view what, std::span<const std::span<const std::byte>> parts);
 void write_whole(const std::filesystem::path& path, std::string_view text);
 
+/// Adds a line at the end. One that a writer died in is ended first; where this one cannot be written whole, the file is cut back
+/// to what it was, and a failure says why.
+void append_line(const std::filesystem::path& path, std::string_view line);
+
 /// Whether the file is a temporary one of `write_whole` whose writer has died.
 bool is_leftover(const std::filesystem::path& path);
 

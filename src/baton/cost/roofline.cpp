@@ -8,8 +8,7 @@ namespace {
 
 /// The smallest extent of the product that a task computes; 0 for tasks that compute none.
 std::int64_t smallest_extent(const plan::Plan& plan, const plan::Task& task) {
-  const auto* compute = std::get_if<plan::Compute>(&task.action);
-  if (compute == nullptr) {
+  if (!plan::is_product(task)) {
     return 0;
   }
   const auto least = [&](BufferId a, BufferId b) {
@@ -17,14 +16,8 @@ std::int64_t smallest_extent(const plan::Plan& plan, const plan::Task& task) {
     const Shape& second = plan[b].shape;
     return std::min({first[0], first[1], second[0], second[1]});
   };
-  if (std::holds_alternative<op::LinearBackwardWeight>(compute->op)) {
-    return least(task.reads[0], task.writes[0]);
-  }
-  if (std::holds_alternative<op::Linear>(compute->op) || std::holds_alternative<op::LinearBackwardInput>(compute->op) ||
-      std::holds_alternative<op::MatrixProduct>(compute->op)) {
-    return least(task.reads[0], task.reads[1]);
-  }
-  return 0;
+  const bool of_weights = std::holds_alternative<op::LinearBackwardWeight>(std::get<plan::Compute>(task.action).op);
+  return least(task.reads[0], of_weights ? task.writes[0] : task.reads[1]);
 }
 
 /// Of the type of its first operand; products that may round float32 to tf32 run at that rate where the device has one.

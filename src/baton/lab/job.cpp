@@ -182,14 +182,12 @@ strategy::Layout make_layout(const JobWords& words) {
   layout.pp = count(words.pp, "--pp", 1 << 20);
   layout.tp = count(words.tp, "--tp", 1 << 20);
   layout.chunks = count(words.chunks, "--chunks", 1 << 10);
-  layout.zero = words.zero.empty() ? 0 : parse_integer(words.zero, "--zero", 0, 3);
-  if (!words.zero.empty() && layout.zero == 0 && canonical(words.strategy).starts_with("zero-")) {
-    throw usage_error("strategy {} is ZeRO, but --zero 0 asks for none: give one of them", words.strategy);
+  if (!words.zero.empty()) {
+    layout.zero = parse_integer(words.zero, "--zero", 0, 3);
   }
   layout.balance = strategy::balance_by_name(words.balance);
   layout.recompute = strategy::recompute_by_name(words.recompute);
-  if (!words.schedule.empty() && schedule::find_schedule(words.schedule) == nullptr &&
-      (words.schedule.ends_with(".csv") || words.schedule.find('/') != std::string::npos || std::filesystem::exists(words.schedule))) {
+  if (is_schedule_file(words.schedule)) {
     layout.grid = schedule::parse_csv(read_schedule(words.schedule));
   } else if (!words.schedule.empty()) {
     layout.schedule = schedule::schedule_by_name(words.schedule).name;
@@ -238,7 +236,7 @@ const std::vector<JobField>& job_fields() {
       {"lr", &JobWords::lr, "learning rate (sgd 0.01, adam 0.001)"},
       {"momentum", &JobWords::momentum, "momentum of sgd"},
       {"weight-decay", &JobWords::weight_decay, "weight decay"},
-      {"precision", &JobWords::precision, either(strategy::precision_names()) + "; tf32 on a GPU: 16-bit values, float32 weights (mixed is fp16)"},
+      {"precision", &JobWords::precision, either(strategy::precision_names()) + " (16-bit values, float32 weights; mixed is fp16), or tf32 on a GPU"},
       {"loss-scale", &JobWords::loss_scale, "none, dynamic (halved by an overflow) or a number; fp16 has dynamic, others none"},
       {"loss-scale-growth", &JobWords::loss_scale_growth, "a dynamic loss scale is doubled after so many good steps in a row"},
       {"delay", &JobWords::delay, "inject a delay: before=forward|backward|update,rank=all|N,ms=10; several parted by ;"},
@@ -252,6 +250,11 @@ const std::vector<JobField>& job_fields() {
       {"fold", &JobWords::fold, "simulate: write out one of many equal replicas: auto (beyond 64 devices), always or never"},
   };
   return fields;
+}
+
+bool is_schedule_file(const std::string& word) {
+  return !word.empty() && schedule::find_schedule(word) == nullptr &&
+         (word.ends_with(".csv") || word.find('/') != std::string::npos || std::filesystem::exists(word));
 }
 
 void set_word(JobWords& words, std::string_view name, std::string value) {

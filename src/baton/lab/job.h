@@ -63,6 +63,9 @@ struct JobField {
 /// All of them, in the order in which help shows them.
 const std::vector<JobField>& job_fields();
 
+/// Whether the word for a schedule names a file and no schedule that Baton knows.
+bool is_schedule_file(const std::string& word);
+
 /// Sets a field by name, dashes or underscores; a usage error lists the names.
 void set_word(JobWords& words, std::string_view name, std::string value);
 

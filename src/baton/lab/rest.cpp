@@ -5,7 +5,6 @@
 
 #include "baton/exec/executor.h"
 #include "baton/lab/isolate.h"
-#include "baton/sim/crowded.h"
 #include "baton/trace/analysis.h"
 
 namespace baton::lab {
@@ -17,7 +16,7 @@ constexpr std::int64_t copies = 4;
 TaskId largest_product(const plan::Plan& plan) {
   TaskId largest;
   for (std::size_t t = 0; t < plan.tasks().size(); ++t) {
-    if (sim::is_product(plan.tasks()[t]) &&
+    if (plan::is_product(plan.tasks()[t]) &&
         (!largest.valid() || plan::work(plan, TaskId(t)).flops > plan::work(plan, largest).flops)) {
       largest = TaskId(t);
     }

@@ -1,13 +1,10 @@
 #include "baton/lab/store.h"
 
-#include <fcntl.h>
 #include <fmt/chrono.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
-#include <cerrno>
 #include <cstring>
 #include <ctime>
 
@@ -23,20 +20,6 @@ namespace fs = std::filesystem;
 /// The most that is read of a spec or of the records of an experiment: a run of the course leaves some megabytes in all.
 constexpr Bytes most_read(std::int64_t{64} << 20);
 constexpr std::size_t most_values = 1'000'000;
-
-int write_all(int file, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t written = ::write(file, text.data(), text.size());
-    if (written < 0 && errno == EINTR) {
-      continue;
-    }
-    if (written <= 0) {
-      return written == 0 ? EIO : errno;
-    }
-    text.remove_prefix(static_cast<std::size_t>(written));
-  }
-  return 0;
-}
 
 /// A file of the store; empty where there is none.
 std::string read_kept(const fs::path& path) {
@@ -59,24 +42,8 @@ void Store::keep_spec(const std::string& id, const Json& spec) const {
 }
 
 void Store::keep(const std::string& id, const Point& point, const Json& record, bool final) const {
-  const fs::path path = folder_ / (id + ".jsonl");
   const Json line{{"point", point}, {"final", final}, {"record", record}};
-  Descriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
-  if (file.get() < 0) {
-    throw failure("{} cannot be written: {}", path.string(), std::strerror(errno));
-  }
-  // A line that a killed run left unfinished is ended first, or this one would be lost with it.
-  char last = '\n';
-  const off_t size = ::lseek(file.get(), 0, SEEK_END);
-  const bool cut = size > 0 && ::pread(file.get(), &last, 1, size - 1) == 1 && last != '\n';
-  int error = write_all(file.get(), (cut ? "\n" : "") + line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
-  if (error != 0 && ::ftruncate(file.get(), std::max<off_t>(size, 0)) != 0) {
-    // Then part of a line stays, which the next one ends and readers pass over.
-  }
-  error = error == 0 ? file.close() : error;
-  if (error != 0) {
-    throw failure("{} cannot be written: {}", path.string(), std::strerror(error));
-  }
+  append_line(folder_ / (id + ".jsonl"), line.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
 std::map<std::string, Json> parse_records(std::string_view lines, bool only_final) {

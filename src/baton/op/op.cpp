@@ -167,6 +167,11 @@ struct Arithmetic {
 
 std::string_view name(const Op& op) { return names[op.index()]; }
 
+bool is_product(const Op& op) {
+  return std::holds_alternative<Linear>(op) || std::holds_alternative<LinearBackwardInput>(op) ||
+         std::holds_alternative<LinearBackwardWeight>(op) || std::holds_alternative<MatrixProduct>(op);
+}
+
 std::optional<Op> by_name(std::string_view name) {
   for (const Op& prototype : prototypes) {
     if (op::name(prototype) == name) {

@@ -114,6 +114,9 @@ struct AdjustScale {
 using Op = std::variant<Linear, LinearBackwardInput, LinearBackwardWeight, Relu, ReluBackward, MeanSquaredError,
                         CrossEntropy, MatrixProduct, Add, AddBias, AddBiasBackward, Cast, CheckFinite, AdjustScale>;
 
+/// Whether it multiplies matrices, and so may run on units made for that.
+bool is_product(const Op& op);
+
 /// Calls `visit(name, field)` for each attribute of an op, in the order in which they are written.
 template <typename Visit>
 void attributes(Op& op, Visit visit);

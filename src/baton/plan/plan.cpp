@@ -130,6 +130,11 @@ std::string_view verb(const Task& task) {
   return std::visit(visitor, task.action);
 }
 
+bool is_product(const Task& task) {
+  const auto* compute = std::get_if<Compute>(&task.action);
+  return compute != nullptr && op::is_product(compute->op);
+}
+
 std::span<const BufferId> payload(const Task& task) {
   const std::span<const BufferId> buffers = task.reads.empty() ? task.writes : task.reads;
   const auto* collective = std::get_if<Collective>(&task.action);

@@ -104,6 +104,8 @@ std::string_view to_text(Phase phase);
 std::string_view to_text(Collective::Kind kind);
 /// `linear`, `send`, `all_reduce`, `sgd`, `delay`: what the task does, in a word.
 std::string_view verb(const Task& task);
+/// Whether it multiplies matrices.
+bool is_product(const Task& task);
 /// What a transfer's or collective's task brings to the meeting, or takes from it: the buffers whose contents cross. Where
 /// members hold pieces, it is the whole buffers that these are pieces of.
 std::span<const BufferId> payload(const Task& task);

@@ -80,7 +80,7 @@ void look_for_rests(const plan::Plan& plan, const trace::StepTrace& step, const 
   for (std::size_t d = 0; d < plan.devices().size(); ++d) {
     std::vector<TaskId> products;
     for (const TaskId task : plan.lane(DeviceId(d), plan::Lane::compute)) {
-      if (is_product(plan[task])) {
+      if (plan::is_product(plan[task])) {
         products.push_back(task);
       }
     }
@@ -94,13 +94,6 @@ void look_for_rests(const plan::Plan& plan, const trace::StepTrace& step, const 
 }
 
 }  // namespace
-
-bool is_product(const plan::Task& task) {
-  const auto* compute = std::get_if<plan::Compute>(&task.action);
-  return compute != nullptr &&
-         (std::holds_alternative<op::Linear>(compute->op) || std::holds_alternative<op::LinearBackwardInput>(compute->op) ||
-          std::holds_alternative<op::LinearBackwardWeight>(compute->op) || std::holds_alternative<op::MatrixProduct>(compute->op));
-}
 
 trace::StepTrace simulate(const plan::Plan& plan, const cluster::Cluster& cluster, const cost::CostModel& alone,
                           const cost::CostModel& beside, const WakingUp& waking_up) {

@@ -4,9 +4,6 @@
 
 namespace baton::sim {
 
-/// Whether a task multiplies matrices.
-bool is_product(const plan::Task& task);
-
 /// What the first product of a device takes longer when it has had none for as long as `rest` or longer.
 struct WakingUp {
   Nanoseconds rest;

@@ -75,7 +75,7 @@ struct Layout {
   std::int64_t dp = 0;                  // replicas; 0: what the strategy makes of the devices
   std::int64_t pp = 0;                  // devices that a replica's stages are spread over; likewise
   std::int64_t tp = 0;                  // devices that each tensor is divided over; likewise
-  std::int64_t zero = 0;                // 1: optimizer states are divided over the replicas, 2: gradients too, 3: parameters too
+  std::optional<std::int64_t> zero;     // none: the strategy's; 1: optimizer states are divided over the replicas, 2: gradients too, 3: parameters too
   std::string schedule;                 // of the pipeline; empty: the strategy's
   std::optional<schedule::Grid> grid;   // a schedule of the user's own
   std::int64_t chunks = 0;              // stages a device; 0: the schedule's

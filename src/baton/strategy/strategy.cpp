@@ -123,8 +123,8 @@ void refuse_contradictions(const Request& request, const Point& point) {
     throw usage_error("strategy {} is a pipeline under the schedule {}, but --schedule asks for {}: give one of them", request.strategy,
                       point.schedule, layout.grid ? "one of your own" : layout.schedule);
   }
-  if (point.zero > 0 && layout.zero > 0 && layout.zero != point.zero) {
-    throw usage_error("strategy {} is stage {} of ZeRO, but --zero asks for {}: give one of them", request.strategy, point.zero, layout.zero);
+  if (point.zero > 0 && layout.zero && *layout.zero != point.zero) {
+    throw usage_error("strategy {} is stage {} of ZeRO, but --zero asks for {}: give one of them", request.strategy, point.zero, *layout.zero);
   }
   if (layout.balance != Balance::even && !layout.split.empty()) {
     throw usage_error("--split says how many blocks each stage gets, so --balance has nothing to decide: give one of them");
@@ -183,7 +183,7 @@ Resolved resolve(const Request& request, const Point& point) {
                       request.step.global_batch, resolved.dp);
   }
   resolve_schedule(request, point, resolved);
-  resolved.zero = request.layout.zero > 0 ? request.layout.zero : point.zero;
+  resolved.zero = request.layout.zero.value_or(point.zero);
   if (resolved.zero > 3) {
     throw usage_error("there is no stage {} of ZeRO: choose 1, 2 or 3", resolved.zero);
   }
@@ -297,12 +297,12 @@ plan::Draft build(const Request& request, const Point& point) {
 
 plan::Draft build_product(const Request& request) { return build(request, point_of(request)); }
 
-/// Strategies that are points of one space, by their names.
-bool is_product(std::string_view strategy) { return strategy != "single" && strategy != "dp" && find_strategy(strategy) != nullptr; }
+/// Whether a strategy is a point of the space of layouts, by its name.
+bool is_point(std::string_view strategy) { return strategy != "single" && strategy != "dp" && find_strategy(strategy) != nullptr; }
 
 void refuse_layout(const Request& request, std::string_view why) {
   const Layout& layout = request.layout;
-  if (layout.dp > 1 || layout.pp > 1 || layout.tp > 1 || layout.zero > 0 || !layout.schedule.empty() || layout.grid) {
+  if (layout.dp > 1 || layout.pp > 1 || layout.tp > 1 || layout.zero.value_or(0) > 0 || !layout.schedule.empty() || layout.grid) {
     throw usage_error("strategy {} {}, so it takes no --dp, --pp, --tp, --zero or --schedule", request.strategy, why);
   }
 }
@@ -330,7 +330,7 @@ plan::Draft build_dp(const Request& request) {
 
 std::string describe(const Request& request) {
   const std::string name = known_name(request.strategy);
-  if (!is_product(name)) {
+  if (!is_point(name)) {
     return name;
   }
   const Point point = point_of(request);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <set>
 
+#include "baton/trace/analysis.h"
+
 namespace baton::trace {
 
 Arrivals& Arrivals::operator+=(const Arrivals& other) {
@@ -63,9 +65,7 @@ Excess excess(const plan::Plan& plan, const std::vector<Arrivals>& all, DeviceId
     for (const DeviceId other : others) {
       times.push_back(all[other.index()].by_phase[phase]);
     }
-    std::nth_element(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2),
-                     times.end());
-    const Nanoseconds beyond = all[device.index()].by_phase[phase] - times[times.size() / 2];
+    const Nanoseconds beyond = all[device.index()].by_phase[phase] - spread(times).median;
     if (phase == 0 || beyond > most.time) {
       most = {static_cast<plan::Phase>(phase), beyond};
     }

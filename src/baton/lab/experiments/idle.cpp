@@ -26,11 +26,10 @@ class IdleMeasurement final : public TrainMeasurement {
 
 std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) {
   const std::string schedule = text(point, "schedule");
-  const bool own = schedule.ends_with(".csv") || schedule.find('/') != std::string::npos;
   JobWords words;
   words.model = text(point, "model");
   words.batch = text(point, "batch");
-  if (own) {  // a file says itself how many micro-batches there are
+  if (is_schedule_file(schedule)) {  // a file says itself how many micro-batches there are
     words.schedule = schedule;
   } else {
     words.strategy = schedule == "naive" ? "layers" : schedule;
