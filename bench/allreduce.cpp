@@ -26,9 +26,10 @@ plan::Plan all_reduce_plan(std::int64_t elements, std::size_t devices) {
   const MeetingId meeting = draft.new_meeting();
   for (std::size_t d = 0; d < devices; ++d) {
     draft.devices.push_back(fmt::format("cpu:{}", d));
-    const BufferId buffer = draft.add({.device = DeviceId(d), .role = plan::Role::gradient, .persistent = true, .shape = {elements}});
-    draft.tasks.push_back({.action = plan::Collective{plan::Collective::Kind::all_reduce, meeting,
-                                                      static_cast<std::uint32_t>(d), static_cast<std::uint32_t>(devices)},
+    const BufferId buffer = draft.add(
+        {.device = DeviceId(d), .role = plan::Role::gradient, .persistent = true, .shape = {elements}});
+    draft.tasks.push_back({.action = plan::Collective{plan::Collective::Kind::all_reduce, meeting, static_cast<std::uint32_t>(d),
+                                                      static_cast<std::uint32_t>(devices)},
                            .device = DeviceId(d),
                            .lane = plan::Lane::communication,
                            .reads = {buffer},

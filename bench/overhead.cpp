@@ -25,8 +25,7 @@ int main() {
     exec::Executor executor(plan, cluster, backend);
     const exec::RunResult result = executor.run({.steps = 60, .warmup = 10});
     const Nanoseconds step = trace::spread(std::span(result.step_times).subspan(10)).median;
-    fmt::print("{{\"strategy\": \"{}\", \"devices\": {}, \"tasks\": {}, \"ns_a_task\": {:.1f}}}\n", strategy,
-               cluster.size(), plan.tasks().size(),
-               static_cast<double>(step.count) / static_cast<double>(plan.tasks().size()));
+    fmt::print("{{\"strategy\": \"{}\", \"devices\": {}, \"tasks\": {}, \"ns_a_task\": {:.1f}}}\n", strategy, cluster.size(),
+               plan.tasks().size(), static_cast<double>(step.count) / static_cast<double>(plan.tasks().size()));
   }
 }

@@ -2,6 +2,8 @@
 /// of the processor, not of the clock on the wall: other programs on the machine hardly show in them.
 ///   build/release/bench/simulate
 
+#include "baton/sim/simulate.h"
+
 #include <fmt/format.h>
 
 #include <ctime>
@@ -9,7 +11,6 @@
 #include "baton/cost/roofline.h"
 #include "baton/cost/uniform.h"
 #include "baton/model/zoo.h"
-#include "baton/sim/simulate.h"
 #include "baton/strategy/strategy.h"
 
 namespace {
@@ -19,15 +20,18 @@ using namespace baton;
 cluster::Cluster devices(std::size_t count, bool shared_lanes) {
   std::vector<cluster::Device> list;
   for (std::size_t d = 0; d < count; ++d) {
-    list.push_back({.name = fmt::format("gpu:{}", d), .cores = {static_cast<int>(d)}, .memory = Bytes(std::int64_t{80} << 30),
-                    .node = static_cast<int>(d / 8), .shared_lanes = shared_lanes,
+    list.push_back({.name = fmt::format("gpu:{}", d),
+                    .cores = {static_cast<int>(d)},
+                    .memory = Bytes(std::int64_t{80} << 30),
+                    .node = static_cast<int>(d / 8),
+                    .shared_lanes = shared_lanes,
                     .speed = {.rates = {{"f32", 1e14}}, .memory_bandwidth = 2e12, .launch = Nanoseconds(3000)}});
   }
-  return cluster::Cluster(std::move(list), std::nullopt,
-                          shared_lanes ? std::nullopt
-                                       : std::optional<cluster::Wiring>({.port = {Nanoseconds(2000), 3e11},
-                                                                         .network = {Nanoseconds(5000), 2.5e10},
-                                                                         .network_ports = 8}));
+  return cluster::Cluster(
+      std::move(list), std::nullopt,
+      shared_lanes ? std::nullopt
+                   : std::optional<cluster::Wiring>(
+                         {.port = {Nanoseconds(2000), 3e11}, .network = {Nanoseconds(5000), 2.5e10}, .network_ports = 8}));
 }
 
 /// Of the processor, spent by this program.
@@ -57,10 +61,11 @@ void measure(const std::string& strategy, const model::Model& model, std::size_t
     end = seconds();
   }
   const double once = (end - first) / static_cast<double>(runs);
-  fmt::print("{{\"strategy\": \"{}\", \"model\": \"{}\", \"devices\": {}, \"lanes\": \"{}\", \"tasks\": {}, "
-             "\"compile_s\": {:.3f}, \"prepare_s\": {:.3f}, \"walk_s\": {:.6f}, \"million_tasks_a_second\": {:.1f}}}\n",
-             strategy, model.name(), count, shared_lanes ? "shared" : "apart", plan.tasks().size(), compiled - start,
-             prepared - compiled, once, static_cast<double>(plan.tasks().size()) / once * 1e-6);
+  fmt::print(
+      "{{\"strategy\": \"{}\", \"model\": \"{}\", \"devices\": {}, \"lanes\": \"{}\", \"tasks\": {}, "
+      "\"compile_s\": {:.3f}, \"prepare_s\": {:.3f}, \"walk_s\": {:.6f}, \"million_tasks_a_second\": {:.1f}}}\n",
+      strategy, model.name(), count, shared_lanes ? "shared" : "apart", plan.tasks().size(), compiled - start, prepared - compiled,
+      once, static_cast<double>(plan.tasks().size()) / once * 1e-6);
 }
 
 }  // namespace

@@ -22,11 +22,8 @@ int main() {
 
   // The reference backend is plain loops, and fuses nothing: the plan shows every op.
   const auto backend = exec::make_reference_backend();
-  const strategy::Request request{.model = model,
-                                  .cluster = cluster,
-                                  .strategy = "single",
-                                  .step = {.global_batch = 16},
-                                  .target = backend->target()};
+  const strategy::Request request{
+      .model = model, .cluster = cluster, .strategy = "single", .step = {.global_batch = 16}, .target = backend->target()};
   const plan::Plan plan = strategy::compile(request);
 
   // The plan can be counted. Flops: 2 · 64 · 64 · 16 for a Linear's forward, twice that for its backward
@@ -43,8 +40,7 @@ int main() {
     std::printf("\n");
   }
   const plan::Totals totals = plan::totals_by_device(plan)[0];
-  std::printf("  %ld flops, %ld transfers\n", static_cast<long>(totals.work.flops.count),
-              static_cast<long>(totals.transfers));
+  std::printf("  %ld flops, %ld transfers\n", static_cast<long>(totals.work.flops.count), static_cast<long>(totals.transfers));
 
   // Weights and data are drawn from the seed, so the losses are the same on every machine and every time.
   exec::Executor executor(plan, cluster, *backend, {.seed = 0});

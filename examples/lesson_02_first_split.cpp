@@ -44,10 +44,8 @@ int main() {
   const cluster::Cluster one({{"cpu:0", {0}, Bytes(256 << 20)}});
   const cluster::Cluster two({{"cpu:0", {0}, Bytes(256 << 20)}, {"cpu:1", {0}, Bytes(256 << 20)}});
   const auto backend = exec::make_reference_backend();
-  const strategy::Request alone{
-      .model = model, .cluster = one, .strategy = "single", .step = {.global_batch = 32}};
-  const strategy::Request split{
-      .model = model, .cluster = two, .strategy = "layers", .step = {.global_batch = 32}};
+  const strategy::Request alone{.model = model, .cluster = one, .strategy = "single", .step = {.global_batch = 32}};
+  const strategy::Request split{.model = model, .cluster = two, .strategy = "layers", .step = {.global_batch = 32}};
 
   std::printf("Block 0 on cpu:0, block 1 on cpu:1:\n");
   show(strategy::compile(split));
@@ -60,7 +58,6 @@ int main() {
   for (std::size_t s = 0; s < first.size(); ++s) {
     std::printf("%4zu  %.8f   %.8f\n", s, first[s], second[s]);
   }
-  std::printf("%s\n", first == second
-                          ? "The same to the bit: where a block is computed does not change what it computes."
-                          : "They differ.");
+  std::printf("%s\n", first == second ? "The same to the bit: where a block is computed does not change what it computes."
+                                      : "They differ.");
 }

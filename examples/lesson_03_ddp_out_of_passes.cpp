@@ -22,11 +22,9 @@ plan::Draft build_by_hand(const strategy::Request& request) {
   strategy::Placement placement;
   const std::size_t devices = request.cluster.size();
   std::int64_t begin = 0;
-  for (const std::int64_t rows :
-       strategy::even_split(request.step.global_batch, static_cast<std::int64_t>(devices))) {
+  for (const std::int64_t rows : strategy::even_split(request.step.global_batch, static_cast<std::int64_t>(devices))) {
     const DeviceId device(placement.replicas.size());
-    placement.replicas.push_back(
-        {{begin, begin + rows}, std::vector<DeviceId>(request.model.blocks().size(), device)});
+    placement.replicas.push_back({{begin, begin + rows}, std::vector<DeviceId>(request.model.blocks().size(), device)});
     placement.devices.push_back(request.cluster.device(device).name);
     begin += rows;
   }
@@ -38,8 +36,7 @@ plan::Draft build_by_hand(const strategy::Request& request) {
 
   // Pass 2: sums of gradients, in buckets, from the last block to the first. They go on the communication
   // lane, so the backward of earlier blocks runs while a bucket is under way.
-  draft =
-      strategy::all_reduce_gradients(std::move(draft), request.layout.first_bucket, request.layout.bucket);
+  draft = strategy::all_reduce_gradients(std::move(draft), request.layout.first_bucket, request.layout.bucket);
   std::printf("all_reduce_gradients   %3zu tasks\n", draft.tasks.size());
 
   // Pass 3: every device updates its own copy. Equal weights and equal gradients stay equal.
@@ -67,8 +64,7 @@ int main() {
   for (const plan::Plan* plan : {&by_hand, &named}) {
     const plan::Totals totals = plan::totals_by_device(*plan)[0];
     std::printf("%s\n  a device: %ld tasks, %ld all-reduces, %ld bytes sent\n", plan->title().c_str(),
-                static_cast<long>(totals.tasks), static_cast<long>(totals.collectives),
-                static_cast<long>(totals.work.sent.count));
+                static_cast<long>(totals.tasks), static_cast<long>(totals.collectives), static_cast<long>(totals.work.sent.count));
   }
 
   const auto losses = [&](const plan::Plan& plan) {
@@ -79,6 +75,5 @@ int main() {
   for (const double loss : mine) {
     std::printf(" %.6f", loss);
   }
-  std::printf("\n%s\n", mine == losses(named) ? "The named strategy gives the same, to the bit."
-                                              : "The named strategy differs.");
+  std::printf("\n%s\n", mine == losses(named) ? "The named strategy gives the same, to the bit." : "The named strategy differs.");
 }

@@ -27,16 +27,15 @@ int main() {
       {.model = model, .cluster = cluster, .strategy = "layers", .step = {.global_batch = 16}});
   const exec::RunResult result = exec::Executor(plan, cluster, *backend).run({.steps = 3, .warmup = 2});
   const trace::StepTrace& step = result.trace.steps.back();
-  std::printf("%zu steps ran, %zu of them traced, %zu events each\n", result.losses.size(),
-              result.trace.steps.size(), step.events.size());
+  std::printf("%zu steps ran, %zu of them traced, %zu events each\n", result.losses.size(), result.trace.steps.size(),
+              step.events.size());
 
   // Count the moves twice: as the plan promises them and as the trace saw them.
   long planned = 0;
   for (const plan::Totals& totals : plan::totals_by_device(plan)) {
     planned += static_cast<long>(totals.transfers);
   }
-  const long traced = std::count_if(step.events.begin(), step.events.end(),
-                                    [](const trace::Event& e) { return e.sent.count > 0; });
+  const long traced = std::count_if(step.events.begin(), step.events.end(), [](const trace::Event& e) { return e.sent.count > 0; });
   std::printf("moves: %ld in the plan, %ld in the trace\n", planned, traced);
 
   // Do two devices ever compute the forward at the same time? Each block needs what the one before it made.
@@ -45,11 +44,9 @@ int main() {
     for (std::size_t b = 0; b < plan.tasks().size(); ++b) {
       const plan::Task& left = plan.tasks()[a];
       const plan::Task& right = plan.tasks()[b];
-      if (left.device < right.device && left.lane == plan::Lane::compute &&
-          right.lane == plan::Lane::compute && left.labels.phase == plan::Phase::forward &&
-          right.labels.phase == plan::Phase::forward) {
-        overlaps +=
-            step.events[a].start < step.events[b].end && step.events[b].start < step.events[a].end ? 1 : 0;
+      if (left.device < right.device && left.lane == plan::Lane::compute && right.lane == plan::Lane::compute &&
+          left.labels.phase == plan::Phase::forward && right.labels.phase == plan::Phase::forward) {
+        overlaps += step.events[a].start < step.events[b].end && step.events[b].start < step.events[a].end ? 1 : 0;
       }
     }
   }
@@ -59,8 +56,8 @@ int main() {
   for (const trace::DeviceTime& time : trace::device_times(plan, step)) {
     const bool whole = time.busy + time.idle == step.duration;
     const bool parts = time.delayed + time.exposed + time.waiting <= time.idle;
-    std::printf("busy + idle is the step: %s; delayed, exposed and waiting are part of idle: %s\n",
-                whole ? "yes" : "no", parts ? "yes" : "no");
+    std::printf("busy + idle is the step: %s; delayed, exposed and waiting are part of idle: %s\n", whole ? "yes" : "no",
+                parts ? "yes" : "no");
   }
 
   // The critical path is the chain that decided the length of the step: it covers it without a gap.

@@ -19,8 +19,7 @@ int main() {
 
   // What each schedule costs, if F, I and W take a unit of time each and B two. A stage is 1/v of the layers
   // of a device that has v of them, so times and activations are divided by v.
-  std::printf("%ld devices, %ld micro-batches\n", static_cast<long>(devices),
-              static_cast<long>(micro_batches));
+  std::printf("%ld devices, %ld micro-batches\n", static_cast<long>(devices), static_cast<long>(micro_batches));
   std::printf("%-15s %10s %6s %15s %12s\n", "schedule", "step time", "idle", "longest bubble", "activations");
   for (const schedule::Schedule& schedule : schedule::schedules()) {
     const auto chunks = static_cast<double>(schedule.default_chunks);
@@ -31,9 +30,8 @@ int main() {
       bubble = std::max(bubble, timing.bubble(d));
     }
     const std::vector<std::int64_t> kept = schedule::in_flight(grid);
-    std::printf("%-15s %10.1f %4.1f %% %15.1f %12.1f\n", schedule.name.c_str(),
-                static_cast<double>(timing.makespan) / chunks, 100 * timing.idle_share(),
-                static_cast<double>(bubble) / chunks,
+    std::printf("%-15s %10.1f %4.1f %% %15.1f %12.1f\n", schedule.name.c_str(), static_cast<double>(timing.makespan) / chunks,
+                100 * timing.idle_share(), static_cast<double>(bubble) / chunks,
                 static_cast<double>(*std::max_element(kept.begin(), kept.end())) / chunks);
   }
 

@@ -41,8 +41,7 @@ int main() {
   std::printf("%zu tasks, %ld transfers\n", plan.tasks().size(), transfers);
 
   // A schedule only reorders: the losses are those of one device with the same micro-batches, to the bit.
-  const plan::Plan alone =
-      strategy::compile({.model = model, .cluster = one, .step = step, .layout = {.micro_batches = 3}});
+  const plan::Plan alone = strategy::compile({.model = model, .cluster = one, .step = step, .layout = {.micro_batches = 3}});
   exec::Executor pipeline(plan, two, *backend);
   exec::Executor single(alone, one, *backend);
   const exec::RunOptions five{.steps = 5, .warmup = 0};

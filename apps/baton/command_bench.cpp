@@ -35,10 +35,9 @@ lab::BenchOptions options_of(const BenchWords& words) {
       options.operations.push_back(lab::operation_by_name(name));
     }
   }
-  if (!words.cluster.empty() && std::find(options.operations.begin(), options.operations.end(),
-                                          lab::Operation::send_receive) == options.operations.end()) {
-    throw usage_error(
-        "--write-cluster takes latency and bandwidth from send_receive: leave it among the --operations");
+  if (!words.cluster.empty() &&
+      std::find(options.operations.begin(), options.operations.end(), lab::Operation::send_receive) == options.operations.end()) {
+    throw usage_error("--write-cluster takes latency and bandwidth from send_receive: leave it among the --operations");
   }
   return options;
 }
@@ -52,10 +51,9 @@ std::string law_text(const findings::AlphaBeta& law) {
 }
 
 lab::Json to_json(const std::vector<lab::BenchRow>& rows, const lab::Job& job) {
-  lab::Json result{
-      {"command", command_line()},       {"devices", job.words().devices},
-      {"backend", job.backend().name()}, {"rows", lab::Json::array()},
-      {"laws", lab::Json::object()},     {"environment", lab::environment(job.machine(), job.cluster())}};
+  lab::Json result{{"command", command_line()},       {"devices", job.words().devices},
+                   {"backend", job.backend().name()}, {"rows", lab::Json::array()},
+                   {"laws", lab::Json::object()},     {"environment", lab::environment(job.machine(), job.cluster())}};
   for (const lab::BenchRow& row : rows) {
     result["rows"].push_back({{"operation", lab::to_text(row.operation)},
                               {"bytes", row.bytes},
@@ -68,10 +66,8 @@ lab::Json to_json(const std::vector<lab::BenchRow>& rows, const lab::Job& job) {
                               {"bus_bandwidth", row.bus_bandwidth(job.cluster().size())},
                               {"wrong", row.wrong}});
     const findings::AlphaBeta law = lab::fit(rows, row.operation);
-    result["laws"][lab::to_text(row.operation)] = {{"alpha_ns", law.alpha_ns},
-                                                   {"beta", law.beta},
-                                                   {"r2", law.r2},
-                                                   {"worst_residual", law.worst_residual}};
+    result["laws"][lab::to_text(row.operation)] = {
+        {"alpha_ns", law.alpha_ns}, {"beta", law.beta}, {"r2", law.r2}, {"worst_residual", law.worst_residual}};
   }
   return result;
 }
@@ -87,16 +83,14 @@ void print_rows(const std::vector<lab::BenchRow>& rows, std::size_t devices) {
     Table table({"size (B)", "count", "type", "time (us)", "algbw (GB/s)", "busbw (GB/s)", "#wrong"});
     for (const lab::BenchRow& row : rows) {
       if (row.operation == operation) {
-        table.row({fmt::format("{}", row.bytes), fmt::format("{}", row.count),
-                   std::string(to_text(DType::f32)),
-                   fmt::format("{:.2f}", static_cast<double>(row.time.count) / 1000),
-                   gigabytes(row.algorithm_bandwidth()), gigabytes(row.bus_bandwidth(devices)),
-                   fmt::format("{}", row.wrong)});
+        table.row({fmt::format("{}", row.bytes), fmt::format("{}", row.count), std::string(to_text(DType::f32)),
+                   fmt::format("{:.2f}", static_cast<double>(row.time.count) / 1000), gigabytes(row.algorithm_bandwidth()),
+                   gigabytes(row.bus_bandwidth(devices)), fmt::format("{}", row.wrong)});
       }
     }
     const findings::AlphaBeta law = lab::fit(rows, operation);
-    fmt::print("\n{}\n{}{}: {}, at worst {} off\n", lab::to_text(operation), table.text(), law_text(law),
-               findings::quality(law.r2), lab::percent(law.worst_residual));
+    fmt::print("\n{}\n{}{}: {}, at worst {} off\n", lab::to_text(operation), table.text(), law_text(law), findings::quality(law.r2),
+               lab::percent(law.worst_residual));
   }
 }
 
@@ -109,14 +103,16 @@ void bench_collectives(const BenchWords& words, int& exit_code) {
   const lab::Job job(words.job, cluster::probe(), &world());
   const Interrupt interrupt;
   std::optional<ProgressBar> bar;
-  const std::vector<lab::BenchRow> rows =
-      lab::bench_collectives(job.cluster(), job.backend(), options, [&](std::size_t done, std::size_t total) {
+  const std::vector<lab::BenchRow> rows = lab::bench_collectives(
+      job.cluster(), job.backend(), options,
+      [&](std::size_t done, std::size_t total) {
         if (!bar) {
           bar.emplace("measuring", static_cast<std::int64_t>(total), world().rank() == 0);
         }
         bar->show(static_cast<std::int64_t>(done));
         return !world().alone() || !interrupt.asked();  // ranks would stop at different sizes
-      }, &world());
+      },
+      &world());
   bar.reset();
   if (world().rank() != 0) {
     return;
@@ -127,10 +123,9 @@ void bench_collectives(const BenchWords& words, int& exit_code) {
   }
   const bool say = words.json != "-";
   if (say) {
-    fmt::print(
-        "collectives between {} devices ({}), {} backend{}, measured: the median from one to the next\n",
-        job.cluster().size(), job.words().devices, job.backend().name(),
-        job.cluster().emulated_link() ? ", links slowed to " + words.job.link : "");
+    fmt::print("collectives between {} devices ({}), {} backend{}, measured: the median from one to the next\n",
+               job.cluster().size(), job.words().devices, job.backend().name(),
+               job.cluster().emulated_link() ? ", links slowed to " + words.job.link : "");
     if (const std::string note = job.oversubscription(); !note.empty()) {
       fmt::print("note: {}\n", note);
     }
@@ -144,13 +139,12 @@ void bench_collectives(const BenchWords& words, int& exit_code) {
     exit_code = 130;
   } else if (!words.cluster.empty()) {
     const lab::MeasuredLinks links = lab::measured_links(rows, job.cluster());
-    write_output(words.cluster,
-                 lab::to_cluster_file(job.cluster(), links,
-                                      fmt::format("{}, links measured {} by {}", job.machine().cpu,
-                                                  report::time_text(), command_line())));
+    write_output(words.cluster, lab::to_cluster_file(job.cluster(), links,
+                                                     fmt::format("{}, links measured {} by {}", job.machine().cpu,
+                                                                 report::time_text(), command_line())));
     if (say && words.cluster != "-") {
-      fmt::print("\nCluster: {}, with collectives by the law of {}, which is {} off in the median\n",
-                 words.cluster, cluster::to_text(links.algorithm), lab::percent(links.median_error));
+      fmt::print("\nCluster: {}, with collectives by the law of {}, which is {} off in the median\n", words.cluster,
+                 cluster::to_text(links.algorithm), lab::percent(links.median_error));
     }
   }
   if (wrong > 0) {
@@ -163,27 +157,24 @@ void bench_collectives(const BenchWords& words, int& exit_code) {
 void add_bench_command(CLI::App& program, int& exit_code) {
   CLI::App* command = program.add_subcommand("bench", "Measure what messages between devices cost");
   command->require_subcommand(1);
-  CLI::App* collectives = command->add_subcommand(
-      "collectives", "Time collectives and transfers over a range of sizes, and check them");
+  CLI::App* collectives = command->add_subcommand("collectives",
+                                                  "Time collectives and transfers over a range of sizes, and check them");
   auto words = std::make_shared<BenchWords>();
   words->job.devices = "cpu:2";
   for (const lab::JobField& field : lab::job_fields()) {
-    if (field.name == "devices" || field.name == "link" || field.name == "backend" ||
-        field.name == "memory") {
-      CLI::Option* option = collectives->add_option((field.name == "devices" ? "-d,--" : "--") + field.name,
-                                                    words->job.*field.word, field.help);
+    if (field.name == "devices" || field.name == "link" || field.name == "backend" || field.name == "memory") {
+      CLI::Option* option = collectives->add_option((field.name == "devices" ? "-d,--" : "--") + field.name, words->job.*field.word,
+                                                    field.help);
       if (!(words->job.*field.word).empty()) {
         option->capture_default_str();
       }
     }
   }
-  collectives->add_option("--sizes", words->sizes, "from, to and the factor between, in bytes as 8:64MB:4")
-      ->capture_default_str();
+  collectives->add_option("--sizes", words->sizes, "from, to and the factor between, in bytes as 8:64MB:4")->capture_default_str();
   collectives->add_option("--operations", words->operations,
                           "some of all_reduce, reduce_scatter, all_gather, broadcast, reduce and "
                           "send_receive, as all_reduce,broadcast");
-  collectives->add_option("--time-limit", words->limit, "for one size of one operation, about")
-      ->capture_default_str();
+  collectives->add_option("--time-limit", words->limit, "for one size of one operation, about")->capture_default_str();
   collectives->add_option("--json", words->json, "write the rows to a file, or to standard output with -");
   collectives->add_option("--write-cluster", words->cluster,
                           "write a cluster's file with these links, for baton simulate --cluster FILE");

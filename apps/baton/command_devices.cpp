@@ -15,11 +15,9 @@ void show_devices(const std::string& devices, const std::string& json) {
   const cluster::Machine machine = cluster::probe();
   const cluster::Cluster cluster(exec::open_devices(devices, machine));
   if (!json.empty()) {
-    lab::Json object{{"devices", lab::Json::array()},
-                                  {"environment", lab::environment(machine, cluster)}};
+    lab::Json object{{"devices", lab::Json::array()}, {"environment", lab::environment(machine, cluster)}};
     for (const cluster::Device& device : cluster.devices()) {
-      object["devices"].push_back(
-          {{"name", device.name}, {"cores", device.cores}, {"memory_bytes", device.memory.count}});
+      object["devices"].push_back({{"name", device.name}, {"cores", device.cores}, {"memory_bytes", device.memory.count}});
       if (device.gpu) {
         object["devices"].back()["gpu"] = exec::find_gpus()[static_cast<std::size_t>(device.gpu->ordinal)].name;
         object["devices"].back()["multiprocessors"] = device.gpu->multiprocessors;
@@ -52,7 +50,10 @@ void add_devices_command(CLI::App& program) {
   CLI::App* command = program.add_subcommand("devices", "Show the devices there are, or those that --devices names");
   auto devices = std::make_shared<std::string>("cpu");
   auto json = std::make_shared<std::string>();
-  command->add_option("-d,--devices", *devices, "cpu (one device), cpu:4 (four), cpu:0-3,4-7 (by cores), cuda (each GPU), cuda:0,1, cuda:0/4 (four parts of one)")
+  command
+      ->add_option(
+          "-d,--devices", *devices,
+          "cpu (one device), cpu:4 (four), cpu:0-3,4-7 (by cores), cuda (each GPU), cuda:0,1, cuda:0/4 (four parts of one)")
       ->capture_default_str();
   command->add_option("--json", *json, "write them as JSON to a file, or to standard output with -");
   command->footer("\nExamples:\n  baton devices --devices cpu:4\n  baton devices --devices cuda:0/4");

@@ -189,9 +189,10 @@ void run_lab(const LabWords& words, int& exit_code) {
     settings.what_if = words.what_if;
   }
   if (words.devices != "cpu" && !cluster::names_gpus(words.devices)) {
-    throw usage_error("the laboratory runs on cpu or cuda devices, and an experiment says how many; '{}' is not among them", words.devices);
+    throw usage_error("the laboratory runs on cpu or cuda devices, and an experiment says how many; '{}' is not among them",
+                      words.devices);
   }
-  settings.time_limit = !words.limit.empty() ? parse_time(words.limit, "--time-limit")
+  settings.time_limit = !words.limit.empty()                   ? parse_time(words.limit, "--time-limit")
                         : settings.preset == lab::Preset::full ? Nanoseconds(30'000'000'000)
                                                                : Nanoseconds(900'000'000);
   std::vector<std::vector<lab::Point>> points;
@@ -209,16 +210,17 @@ void run_lab(const LabWords& words, int& exit_code) {
   const bool say = words.json != "-";
   if (say) {
     fmt::print("{} experiment{}, {} point{}, {} preset; results go to {}\n\n", chosen.size(), chosen.size() == 1 ? "" : "s", total,
-               total == 1 ? "" : "s",
-               preset, folder.string());
+               total == 1 ? "" : "s", preset, folder.string());
     std::fflush(stdout);
   }
   Json environment = lab::environment(settings.machine, cluster::Cluster(exec::open_devices(words.devices, settings.machine)));
   if (simulate) {
     environment["simulated_on"] = simulated_on(words);
   }
-  const std::string title = all && simulate ? "Parallel deep learning, simulated on " + settings.cluster
-                            : all ? "Parallel deep learning, measured" : chosen.size() == 1 ? chosen[0]->title : "Experiments";
+  const std::string title = all && simulate      ? "Parallel deep learning, simulated on " + settings.cluster
+                            : all                ? "Parallel deep learning, measured"
+                            : chosen.size() == 1 ? chosen[0]->title
+                                                 : "Experiments";
   const std::string created = report::time_text();
   const Interrupt interrupt;
   ProgressBar bar(simulate ? "simulating" : "measuring", 1000, true);
@@ -238,8 +240,8 @@ void run_lab(const LabWords& words, int& exit_code) {
               {"preset", preset},
               {"command", command},
               {"points", points[i]},
-              {"environment", before_resume.is_object() && before_resume.contains("environment") ? before_resume["environment"]
-                                                                                                 : environment}};
+              {"environment",
+               before_resume.is_object() && before_resume.contains("environment") ? before_resume["environment"] : environment}};
     if (written) {
       spec["toml"] = toml;
     }
@@ -248,12 +250,14 @@ void run_lab(const LabWords& words, int& exit_code) {
         experiment, points[i], settings, known,
         [&](const lab::Point& point, const Json& record, bool final) { store.keep(experiment.id, point, record, final); },
         [&](double done, const std::string&) {
-          const double share = (static_cast<double>(before) + done * static_cast<double>(points[i].size())) / static_cast<double>(total);
+          const double share = (static_cast<double>(before) + done * static_cast<double>(points[i].size())) /
+                               static_cast<double>(total);
           bar.show(static_cast<std::int64_t>(share * 1000));
           return !interrupt.asked();
         });
     before += points[i].size();
-    reached += static_cast<std::size_t>(std::count_if(records.begin(), records.end(), [](const Json& record) { return !record.contains("reason"); }));
+    reached += static_cast<std::size_t>(
+        std::count_if(records.begin(), records.end(), [](const Json& record) { return !record.contains("reason"); }));
     const lab::Result result = words.resume ? lab::conclude_kept(chosen[i], points[i], records, command, settings.preset)
                                             : lab::conclude(chosen[i], points[i], records, command, settings.preset);
     bar.clear();
@@ -341,9 +345,8 @@ void compare(const std::string& first, const std::string& second) {
       }
       table.row({id, text, to_text(lab::time_of(record)), to_text(lab::time_of(other->second)),
                  fmt::format("{:.3f}", at(other->second, "time_per_step_ns") / at(record, "time_per_step_ns")),
-                 origin(record) != origin(other->second)
-                     ? fmt::format("A is {}, B {}", origin(record), origin(other->second))
-                     : (differs ? "beyond the noise" : "within the noise")});
+                 origin(record) != origin(other->second) ? fmt::format("A is {}, B {}", origin(record), origin(other->second))
+                                                         : (differs ? "beyond the noise" : "within the noise")});
       ++shown;
     }
   }
@@ -354,8 +357,10 @@ void compare(const std::string& first, const std::string& second) {
 }
 
 void add_lab_flags(CLI::App& command, LabWords& words) {
-  command.add_option("--preset", words.preset, "quick, or full for the courses' sizes; where another machine is simulated, full unless said");
-  command.add_option("-d,--devices", words.devices, "the kind of device: cpu, cuda, or parts of a GPU as cuda:0/4")->capture_default_str();
+  command.add_option("--preset", words.preset,
+                     "quick, or full for the courses' sizes; where another machine is simulated, full unless said");
+  command.add_option("-d,--devices", words.devices, "the kind of device: cpu, cuda, or parts of a GPU as cuda:0/4")
+      ->capture_default_str();
   command.add_option("--set", words.sets, "other values for an axis, as devices=1,2; repeatable")->allow_extra_args(false);
   command.add_option("--out", words.out, "folder for the results")->capture_default_str();
   command.add_flag("--simulate", words.simulate, "say what it would cost instead of measuring it");

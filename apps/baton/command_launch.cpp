@@ -47,8 +47,7 @@ std::vector<Host> parse_hosts(const std::string& text) {
     const std::size_t colon = word.find(':');
     Host host{std::string(word.substr(0, colon)), 1};
     if (colon != std::string_view::npos) {
-      host.slots =
-          parse_integer(word.substr(colon + 1), fmt::format("the slots of '{}' in --host", word), 1, 4096);
+      host.slots = parse_integer(word.substr(colon + 1), fmt::format("the slots of '{}' in --host", word), 1, 4096);
     }
     if (host.name.empty()) {
       throw usage_error("--host '{}' has an empty name: write a:2,b:2, as for mpirun", text);
@@ -70,8 +69,8 @@ std::vector<Host> read_hosts(const std::string& path) {
     }
     for (std::string word; words >> word;) {
       if (word.starts_with("slots=")) {
-        host.slots = parse_integer(std::string_view(word).substr(6),
-                                   fmt::format("the slots of {} in {}", host.name, path), 1, 4096);
+        host.slots = parse_integer(std::string_view(word).substr(6), fmt::format("the slots of {} in {}", host.name, path), 1,
+                                   4096);
       } else {
         throw usage_error("{} says '{}' of {}, but a line is a name and slots=N", path, word, host.name);
       }
@@ -199,8 +198,7 @@ End explain(int code) {
 class Supervisor {
  public:
   explicit Supervisor(const LaunchWords& words)
-      : ranks_(parse_integer(words.ranks, "-n", 1, 1 << 20)),
-        restarts_(parse_integer(words.restarts, "--restarts", 0, 1'000'000)) {
+      : ranks_(parse_integer(words.ranks, "-n", 1, 1 << 20)), restarts_(parse_integer(words.restarts, "--restarts", 0, 1'000'000)) {
     if (words.command.empty() || words.command[0] != "train") {
       throw usage_error(
           "launch starts a training on several ranks: write baton launch -n 4 -- train ... behind two "
@@ -227,9 +225,8 @@ class Supervisor {
              : !words.hostfile.empty() ? read_hosts(words.hostfile)
                                        : std::vector<Host>{};
     if (!hosts_.empty() && slots_of(hosts_) < ranks_) {
-      throw usage_error(
-          "{} ranks do not fit on {}, which have {} slots: give more hosts, or more slots as in a:4", ranks_,
-          list_hosts(hosts_), slots_of(hosts_));
+      throw usage_error("{} ranks do not fit on {}, which have {} slots: give more hosts, or more slots as in a:4", ranks_,
+                        list_hosts(hosts_), slots_of(hosts_));
     }
   }
 
@@ -264,8 +261,7 @@ class Supervisor {
         return code;
       }
       if (attempt == restarts_) {
-        say("{} after {}; that was the last of {} attempts{}", end.words, took, restarts_ + 1,
-            where_to_go_on());
+        say("{} after {}; that was the last of {} attempts{}", end.words, took, restarts_ + 1, where_to_go_on());
         return code;
       }
       say("{} after {}", end.words, took);
@@ -274,8 +270,7 @@ class Supervisor {
         return 0;
       }
       leave_out_lost_hosts();
-      say("restart {} of {} on {} rank{}{}", attempt + 1, restarts_, ranks_, ranks_ == 1 ? "" : "s",
-          where_to_go_on());
+      say("restart {} of {} on {} rank{}{}", attempt + 1, restarts_, ranks_, ranks_ == 1 ? "" : "s", where_to_go_on());
     }
   }
 
@@ -309,8 +304,7 @@ class Supervisor {
     }
     try {
       const auto found = checkpoint::Folder(*folder_, 1).newest();
-      return found ? fmt::format(", from {}", found->path.string())
-                   : ", from the start: no checkpoint was written yet";
+      return found ? fmt::format(", from {}", found->path.string()) : ", from the start: no checkpoint was written yet";
     } catch (const Error& error) {
       return fmt::format(": {}", error.what());
     }
@@ -358,14 +352,11 @@ void add_launch_command(CLI::App& program, int& exit_code) {
   CLI::App* command = program.add_subcommand(
       "launch", "Start a training on several ranks, and again from its last checkpoint when one is lost");
   auto words = std::make_shared<LaunchWords>();
-  command->add_option("-n,--ranks", words->ranks, "ranks, each with the devices that train is given")
-      ->capture_default_str();
-  command->add_option("--restarts", words->restarts, "how often to start again when a rank is lost")
-      ->capture_default_str();
+  command->add_option("-n,--ranks", words->ranks, "ranks, each with the devices that train is given")->capture_default_str();
+  command->add_option("--restarts", words->restarts, "how often to start again when a rank is lost")->capture_default_str();
   command->add_option("--host", words->host, "hosts and their slots, as in a:2,b:2; none: this one");
   command->add_option("--hostfile", words->hostfile, "a file of hosts, as mpirun takes it");
-  command->add_option("--mpirun", words->mpirun, "what starts ranks, with flags of its own")
-      ->capture_default_str();
+  command->add_option("--mpirun", words->mpirun, "what starts ranks, with flags of its own")->capture_default_str();
   command->add_option("command", words->command, "behind two dashes: train and its flags");
   command->footer(
       "\nExamples:\n  baton launch -n 4 -- train --strategy ddp --devices cpu:1 --checkpoint run --every 100 "

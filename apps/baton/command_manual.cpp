@@ -132,9 +132,10 @@ std::string roff(std::string_view text) {
 void add_options(const CLI::App& app, std::string& text) {
   for (const CLI::Option* option : app.get_options()) {
     const std::string standard = option->get_default_str();
-    text += fmt::format(".TP\n.B {}{}\n{}{}\n", roff(option->get_name(true, true)),
-                        option->get_expected_max() > 0 && !option->get_type_name().empty() ? " \\fI" + roff(option->get_type_name()) + "\\fR" : "",
-                        roff(option->get_description()), standard.empty() ? "" : roff(" (" + standard + ")"));
+    text += fmt::format(
+        ".TP\n.B {}{}\n{}{}\n", roff(option->get_name(true, true)),
+        option->get_expected_max() > 0 && !option->get_type_name().empty() ? " \\fI" + roff(option->get_type_name()) + "\\fR" : "",
+        roff(option->get_description()), standard.empty() ? "" : roff(" (" + standard + ")"));
   }
 }
 
@@ -150,15 +151,19 @@ void add_command(const CLI::App& app, const std::string& path, std::string& text
 }
 
 std::string manual(const CLI::App& program) {
-  std::string text = fmt::format(".TH BATON 1 \"\" \"baton {}\"\n.SH NAME\nbaton \\- {}\n.SH SYNOPSIS\n.B baton\n\\fICOMMAND\\fR [\\fIFLAGS\\fR]\n",
-                                 BATON_VERSION, roff("a laboratory for parallel deep learning"));
-  text += ".SH DESCRIPTION\nTrains neural networks under every way of splitting the work over devices, measures what the split costs, "
-          "explains it in numbers, predicts it for machines one does not have, and writes the report.\n.SH COMMANDS\n";
+  std::string text = fmt::format(
+      ".TH BATON 1 \"\" \"baton {}\"\n.SH NAME\nbaton \\- {}\n.SH SYNOPSIS\n.B baton\n\\fICOMMAND\\fR [\\fIFLAGS\\fR]\n",
+      BATON_VERSION, roff("a laboratory for parallel deep learning"));
+  text +=
+      ".SH DESCRIPTION\nTrains neural networks under every way of splitting the work over devices, measures what the split costs, "
+      "explains it in numbers, predicts it for machines one does not have, and writes the report.\n.SH COMMANDS\n";
   for (const CLI::App* command : subcommands(program)) {
     add_command(*command, command->get_name(), text);
   }
-  text += ".SH EXIT STATUS\n.TP\n0\nall is well\n.TP\n1\nsomething failed while it ran\n.TP\n2\nthe command line, or a file it names, is not what "
-          "it should be\n.TP\n130\ninterrupted; what was done until then is kept\n";
+  text +=
+      ".SH EXIT STATUS\n.TP\n0\nall is well\n.TP\n1\nsomething failed while it ran\n.TP\n2\nthe command line, or a file it names, "
+      "is not what "
+      "it should be\n.TP\n130\ninterrupted; what was done until then is kept\n";
   return text;
 }
 
@@ -177,7 +182,8 @@ void add_manual_commands(CLI::App& program) {
     if (wanted != "bash" && wanted != "zsh") {
       throw usage_error("there is no completion for '{}': choose bash or zsh", *shell);
     }
-    fmt::print("{}{}", wanted == "zsh" ? "autoload -U +X compinit bashcompinit && compinit && bashcompinit\n" : "", completion(program));
+    fmt::print("{}{}", wanted == "zsh" ? "autoload -U +X compinit bashcompinit && compinit && bashcompinit\n" : "",
+               completion(program));
   });
 }
 

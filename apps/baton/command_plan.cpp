@@ -72,8 +72,7 @@ std::string summary(const plan::Plan& plan, const plan::Verdict& verdict) {
   }
   return fmt::format("{}\n\n{}\n{} transfer{} ({} in the forward), {} collective{}, {} on the wire, {} of work a step\n",
                      plan.title(), table.text(), all.transfers, all.transfers == 1 ? "" : "s", all.transfers_forward, collectives,
-                     collectives == 1 ? "" : "s",
-                     to_text(all.work.sent), to_text(all.work.flops));
+                     collectives == 1 ? "" : "s", to_text(all.work.sent), to_text(all.work.flops));
 }
 
 /// The schedule: which device does what when, and what it leaves idle in theory.
@@ -85,9 +84,10 @@ void show_grid(const lab::Job& job, bool csv) {
   }
   const schedule::Timing timing = schedule::replay(grid);
   const std::vector<std::int64_t> alive = schedule::in_flight(grid);
-  fmt::print("{}\nWith free transfers, equal stages and a backward as long as two forwards the devices are idle for {:.1f} % of "
-             "the step; they hold up to {} activations of a micro-batch and stage at once.\n",
-             schedule::to_text(grid), 100 * timing.idle_share(), fmt::join(alive, ", "));
+  fmt::print(
+      "{}\nWith free transfers, equal stages and a backward as long as two forwards the devices are idle for {:.1f} % of "
+      "the step; they hold up to {} activations of a micro-batch and stage at once.\n",
+      schedule::to_text(grid), 100 * timing.idle_share(), fmt::join(alive, ", "));
 }
 
 void show_plan(const PlanWords& words) {
@@ -106,7 +106,8 @@ void show_plan(const PlanWords& words) {
     show_grid(*job, words.csv);
     return;
   }
-  const plan::Plan plan = job ? job->compile() : plan::parse(read_file(words.file, "the plan " + words.file, Bytes(std::int64_t{32} << 20)));
+  const plan::Plan plan = job ? job->compile()
+                              : plan::parse(read_file(words.file, "the plan " + words.file, Bytes(std::int64_t{32} << 20)));
   if (words.text) {
     write_output("-", plan::to_text(plan));
     return;
@@ -131,7 +132,8 @@ void show_plan(const PlanWords& words) {
   plan::require(verdict);
   fmt::print("{}", summary(plan, verdict));
   if (job && job->request().strategy == "single" && job->cluster().size() > 1) {
-    fmt::print("note: single uses {} alone; choose another --strategy to use all {} devices\n", plan.devices()[0], job->cluster().size());
+    fmt::print("note: single uses {} alone; choose another --strategy to use all {} devices\n", plan.devices()[0],
+               job->cluster().size());
   }
 }
 

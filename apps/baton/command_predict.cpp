@@ -104,7 +104,8 @@ void predict(const PredictWords& words, int& exit_code) {
 }  // namespace
 
 void add_predict_command(CLI::App& program, int& exit_code) {
-  CLI::App* command = program.add_subcommand("predict", "Simulate on this machine and measure, side by side, with the error of each");
+  CLI::App* command = program.add_subcommand("predict",
+                                             "Simulate on this machine and measure, side by side, with the error of each");
   auto words = std::make_shared<PredictWords>();
   add_job_flags(*command, words->job);
   command->add_option("--set", words->sets, "values for a flag, as strategy=ddp,layers; every combination is taken; repeatable")

@@ -39,8 +39,12 @@ std::vector<std::string> cells(const lab::Found& one) {
 }
 
 Json to_json(const lab::Found& one) {
-  return {{"name", one.name},           {"step_time_ns", one.step.count}, {"peak_bytes", one.memory.count},
-          {"compute_ns", one.compute.count}, {"exposed_ns", one.exposed.count}, {"waiting_ns", one.waiting.count},
+  return {{"name", one.name},
+          {"step_time_ns", one.step.count},
+          {"peak_bytes", one.memory.count},
+          {"compute_ns", one.compute.count},
+          {"exposed_ns", one.exposed.count},
+          {"waiting_ns", one.waiting.count},
           {"command", flags_of(one.words)}};
 }
 
@@ -64,10 +68,11 @@ void search(const SearchWords& words, int& exit_code) {
                       result.refused);
   }
   if (words.json != "-") {
-    fmt::print("{} splits simulated on {}, {} left out since others are faster and smaller than they could be, {} do not fit{}, {} "
-               "are refused\n\n",
-               result.tried, words.job.cluster, result.pruned, result.too_large,
-               result.too_large == 0 ? "" : fmt::format(" (they need {} or more)", to_text(result.least_too_large)), result.refused);
+    fmt::print(
+        "{} splits simulated on {}, {} left out since others are faster and smaller than they could be, {} do not fit{}, {} "
+        "are refused\n\n",
+        result.tried, words.job.cluster, result.pruned, result.too_large,
+        result.too_large == 0 ? "" : fmt::format(" (they need {} or more)", to_text(result.least_too_large)), result.refused);
     Table table({"split", "step (simulated)", "memory", "computing", "exposed comm.", "waiting"});
     for (std::size_t i = 0; i < std::min<std::size_t>(result.ranked.size(), static_cast<std::size_t>(top)); ++i) {
       table.row(cells(result.ranked[i]));
@@ -87,9 +92,9 @@ void search(const SearchWords& words, int& exit_code) {
     for (const lab::Found& one : result.ranked) {
       ranked.push_back(to_json(one));
     }
-    Json object{{"command", command_line()}, {"origin", "simulated"},        {"cluster", words.job.cluster},
-                {"tried", result.tried},     {"pruned", result.pruned},      {"too_large", result.too_large},
-                {"refused", result.refused}, {"complete", result.complete}, {"ranked", ranked},
+    Json object{{"command", command_line()},  {"origin", "simulated"},       {"cluster", words.job.cluster},
+                {"tried", result.tried},      {"pruned", result.pruned},     {"too_large", result.too_large},
+                {"refused", result.refused},  {"complete", result.complete}, {"ranked", ranked},
                 {"frontier", result.frontier}};
     if (result.ranked.size() > 1) {
       object["why_not_the_next"] = lab::why_not(result.ranked[0], result.ranked[1]);
@@ -105,12 +110,14 @@ void search(const SearchWords& words, int& exit_code) {
 }  // namespace
 
 void add_search_command(CLI::App& program, int& exit_code) {
-  CLI::App* command = program.add_subcommand("search", "Find the fastest split of a job over a cluster, and the smallest, by simulation");
+  CLI::App* command = program.add_subcommand("search",
+                                             "Find the fastest split of a job over a cluster, and the smallest, by simulation");
   auto words = std::make_shared<SearchWords>();
   add_job_flags(*command, words->job);
   command->add_option("--top", words->top, "so many of the fastest are shown")->capture_default_str();
   command->add_option("--json", words->json, "write all of them to a file, or to standard output with -");
-  command->footer("\nExample:\n  baton search --model mlp:dim=8192,depth=16 --cluster dgx-a100 --devices 16 --batch 1024 --optimizer adam");
+  command->footer(
+      "\nExample:\n  baton search --model mlp:dim=8192,depth=16 --cluster dgx-a100 --devices 16 --batch 1024 --optimizer adam");
   command->callback([words, &exit_code] { search(*words, exit_code); });
 }
 

@@ -145,9 +145,9 @@ void calibrate(const CalibrateWords& words) {
   const Interrupt interrupt;
   CalibrationBar bar(interrupt);
   lab::Calibration calibration(job.machine(), job.cluster(), job.backend());
-  const std::size_t timed =
-      calibration.measure(plan, job.cluster(), job.backend(), words.again,
-                          [&](std::size_t done, std::size_t total, const std::string& key) { return bar(done, total, key); });
+  const std::size_t timed = calibration.measure(
+      plan, job.cluster(), job.backend(), words.again,
+      [&](std::size_t done, std::size_t total, const std::string& key) { return bar(done, total, key); });
   const cost::Times& alone = calibration.times(plan, 1);
   const cost::Times& beside = calibration.times(plan, job.cluster().size());
   Table table({"task", "alone", fmt::format("{} at work", job.cluster().size()), "rate"});

@@ -47,8 +47,8 @@ std::string tried(const schedule::Schedule& schedule, const Addition& addition, 
   layout.pp = 4;
   layout.schedule = schedule.name;
   addition.add(layout);
-  const cluster::Cluster cluster = sample_cluster(static_cast<std::size_t>(4 * std::max<std::int64_t>(1, layout.dp) *
-                                                                           std::max<std::int64_t>(1, layout.tp)));
+  const cluster::Cluster cluster = sample_cluster(
+      static_cast<std::size_t>(4 * std::max<std::int64_t>(1, layout.dp) * std::max<std::int64_t>(1, layout.tp)));
   try {
     plan::require(plan::verify(strategy::compile({.model = model, .cluster = cluster, .strategy = "product", .layout = layout})));
     return "yes";
@@ -76,22 +76,25 @@ void show_strategies() {
     }
     table.row(row);
   }
-  fmt::print("{}\nWhat goes together, found by compiling and checking a sample of each on four pipeline devices, two micro-batches "
-             "for each of them:\n\n{}\n",
-             named.text(), table.text());
+  fmt::print(
+      "{}\nWhat goes together, found by compiling and checking a sample of each on four pipeline devices, two micro-batches "
+      "for each of them:\n\n{}\n",
+      named.text(), table.text());
   for (std::size_t i = 0; i < reasons.size(); ++i) {
     fmt::print("({}) {}\n", i + 1, reasons[i]);
   }
-  fmt::print("single uses one device and dp has one owner: they take neither. ZeRO needs replicas (--dp). Tensors are divided in "
-             "pairs of Linear layers, so a stage needs two blocks.\n");
+  fmt::print(
+      "single uses one device and dp has one owner: they take neither. ZeRO needs replicas (--dp). Tensors are divided in "
+      "pairs of Linear layers, so a stage needs two blocks.\n");
 }
 
 }  // namespace
 
 void add_strategies_command(CLI::App& program) {
   CLI::App* command = program.add_subcommand("strategies", "List the ways of splitting a step, and which go together");
-  command->footer("\nExample:\n  baton train --model mlp:dim=256,depth=8 --devices cpu:8 --dp 2 --pp 2 --tp 2 --zero 1 --schedule 1f1b "
-                  "--micro-batches 8");
+  command->footer(
+      "\nExample:\n  baton train --model mlp:dim=256,depth=8 --devices cpu:8 --dp 2 --pp 2 --tp 2 --zero 1 --schedule 1f1b "
+      "--micro-batches 8");
   command->callback([] { show_strategies(); });
 }
 

@@ -126,15 +126,11 @@ std::string origin_of_divergence(const lab::Training& run, const std::string& ch
   if (!checkpoint.empty()) {
     from = checkpoint::read_archive(checkpoint);
   }
-  fmt::print(stderr,
-             "baton: the loss is not finite; training again on one device from {} to see where that began\n",
+  fmt::print(stderr, "baton: the loss is not finite; training again on one device from {} to see where that began\n",
              checkpoint.empty() ? "the start" : checkpoint);
   const Nanoseconds end = exec::now() + Nanoseconds(60'000'000'000);
-  const auto found = lab::find_divergence(run.job().words(), run.job().machine(), from, step,
-                                          [&] { return exec::now() < end; });
-  return found
-             ? fmt::format("; what first was not finite came out of {} at step {}", found->where, found->step)
-             : "";
+  const auto found = lab::find_divergence(run.job().words(), run.job().machine(), from, step, [&] { return exec::now() < end; });
+  return found ? fmt::format("; what first was not finite came out of {} at step {}", found->where, found->step) : "";
 }
 
 void print_summary(const lab::Training& run) {
@@ -146,7 +142,8 @@ void print_summary(const lab::Training& run) {
   const double samples = static_cast<double>(run.job().request().step.global_batch) /
                          (static_cast<double>(spread.median.count) * 1e-9);
   const std::size_t steps = run.timed().size();
-  fmt::print("\nStep time over {} step{} (measured; the first {} dropped as warm-up)\n", steps, steps == 1 ? "" : "s", run.warmup());
+  fmt::print("\nStep time over {} step{} (measured; the first {} dropped as warm-up)\n", steps, steps == 1 ? "" : "s",
+             run.warmup());
   if (steps == 1) {
     fmt::print("  {}   {:.0f} samples/s\n", to_text(spread.median), samples);
   } else {
@@ -165,8 +162,8 @@ void print_summary(const lab::Training& run) {
                scaler->skipped_steps, scaler->steps);
   }
   fmt::print("\n{}", device_table(run));
-  if (const std::string late = findings::straggler(
-          run.comers(), Nanoseconds(run.traced().count / std::max<std::int64_t>(1, run.traced_steps())));
+  if (const std::string late = findings::straggler(run.comers(),
+                                                   Nanoseconds(run.traced().count / std::max<std::int64_t>(1, run.traced_steps())));
       !late.empty()) {
     fmt::print("\n{}\n", late);
   }
@@ -176,8 +173,7 @@ void train(const TrainWords& words, int& exit_code) {
   const std::int64_t steps = parse_integer(words.steps, "--steps", 1, 10'000'000);
   const std::int64_t warmup = parse_integer(words.warmup, "--warmup", 0, 10'000'000);
   if (steps <= warmup) {
-    throw usage_error("--steps is {}, but the first {} are warm-up: ask for more steps, or a smaller --warmup", steps,
-                      warmup);
+    throw usage_error("--steps is {}, but the first {} are warm-up: ask for more steps, or a smaller --warmup", steps, warmup);
   }
   if (!words.job.cluster.empty() || !words.job.what_if.empty()) {
     throw usage_error("train runs on this machine and for real: baton simulate takes --cluster and --what-if");
@@ -209,8 +205,10 @@ void train(const TrainWords& words, int& exit_code) {
     fmt::print(to_stdout ? stdout : stderr, "note: {}\n", note);
   }
   if (to_stdout && run.emulated()) {
-    fmt::print("note: {} is emulated: float32 kernels run, operands and results are rounded; times say nothing about 16-bit "
-               "hardware\n", strategy::to_text(run.job().request().step.precision));
+    fmt::print(
+        "note: {} is emulated: float32 kernels run, operands and results are rounded; times say nothing about 16-bit "
+        "hardware\n",
+        strategy::to_text(run.job().request().step.precision));
   }
   if (to_stdout && run.job().request().strategy == "single" && run.job().cluster().size() > 1) {
     fmt::print("note: single uses {} alone; choose another --strategy to use all {} devices\n", run.plan().devices()[0],
@@ -227,8 +225,7 @@ void train(const TrainWords& words, int& exit_code) {
   ProgressBar bar("training", left, speaks && !words.quiet);
   std::int64_t shown = 0;
   std::size_t stretch_begin = 0;  // the run's step that the lists below begin with
-  const auto print_steps = [&](std::int64_t done, const std::vector<Nanoseconds>& times,
-                               const std::vector<double>& losses) {
+  const auto print_steps = [&](std::int64_t done, const std::vector<Nanoseconds>& times, const std::vector<double>& losses) {
     for (; log && shown < done; ++shown) {
       bar.clear();
       const auto at = static_cast<std::size_t>(shown);
@@ -241,12 +238,11 @@ void train(const TrainWords& words, int& exit_code) {
     stretch_begin = run.losses().size();
     const auto begin = static_cast<std::int64_t>(stretch_begin);
     const std::int64_t stretch = saving.stretch(left - begin);
-    run.run(stretch, std::clamp<std::int64_t>(warmup - begin, 0, stretch),
-            [&](std::int64_t done, const exec::RunResult& so_far) {
-              print_steps(begin + done, so_far.step_times, so_far.losses);
-              bar.show(begin + done);
-              return !interrupt.asked() && !first_broken(so_far.losses);
-            });
+    run.run(stretch, std::clamp<std::int64_t>(warmup - begin, 0, stretch), [&](std::int64_t done, const exec::RunResult& so_far) {
+      print_steps(begin + done, so_far.step_times, so_far.losses);
+      bar.show(begin + done);
+      return !interrupt.asked() && !first_broken(so_far.losses);
+    });
     // Whoever was interrupted, all ranks have ended after the same step.
     enough = static_cast<std::int64_t>(run.losses().size()) < begin + stretch || asked_anywhere(interrupt.asked());
     stretch_begin = 0;
@@ -273,7 +269,8 @@ void train(const TrainWords& words, int& exit_code) {
   } else if (broken) {
     const std::int64_t step = run.steps_before() + static_cast<std::int64_t>(*broken);
     fmt::print(stderr, "baton: the loss is {} at step {}{}: try a smaller --lr{}{}\n",
-               std::isnan(run.losses()[*broken]) ? "not a number" : "infinite", step, origin_of_divergence(run, saving.last(), step),
+               std::isnan(run.losses()[*broken]) ? "not a number" : "infinite", step,
+               origin_of_divergence(run, saving.last(), step),
                run.job().request().step.precision == strategy::Precision::fp16 ? ", or --precision bf16" : "",
                saving.last().empty() ? "" : "; the last good checkpoint is " + saving.last());
     exit_code = 1;
@@ -323,7 +320,8 @@ void add_train_command(CLI::App& program, int& exit_code) {
   command->add_option("--warmup", words->warmup, "steps that are run but not timed")->capture_default_str();
   command->add_option("--json", words->json, "write the result to a file, or to standard output with -");
   command->add_option("--trace", words->trace, "write the timeline as Chrome trace JSON, for ui.perfetto.dev");
-  command->add_option("--checkpoint", words->checkpoint, "a folder to save weights and optimizer state in, at the end or on Ctrl-C");
+  command->add_option("--checkpoint", words->checkpoint,
+                      "a folder to save weights and optimizer state in, at the end or on Ctrl-C");
   command->add_option("--every", words->every, "save after every so many steps too");
   command->add_option("--keep", words->keep, "how many checkpoints to keep")->capture_default_str();
   command->add_flag("--resume", words->resume,

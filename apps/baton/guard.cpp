@@ -29,9 +29,8 @@ std::string checkpoint;
 
 std::string last_lines(const exec::Verdict& verdict) {
   std::string lines = "baton: " + verdict.text;
-  const bool failed = std::any_of(verdict.losses.begin(), verdict.losses.end(), [](const exec::Loss& loss) {
-    return loss.cause == exec::Loss::Cause::failed;
-  });
+  const bool failed = std::any_of(verdict.losses.begin(), verdict.losses.end(),
+                                  [](const exec::Loss& loss) { return loss.cause == exec::Loss::Cause::failed; });
   const std::lock_guard lock(naming);
   if (!checkpoint.empty() && !failed) {
     lines += fmt::format("baton: the last good checkpoint is {}: --resume goes on from it\n", checkpoint);
@@ -102,9 +101,8 @@ void open_guard(exec::World& world, Nanoseconds patience) {
     return exec::to_text(blob);
   };
   watch = std::make_unique<exec::Watch>(
-      exec::WatchOptions{
-          .rank = world.rank(), .size = world.size(), .patience = patience, .broadcast = broadcast},
-      world.board(), end);
+      exec::WatchOptions{.rank = world.rank(), .size = world.size(), .patience = patience, .broadcast = broadcast}, world.board(),
+      end);
   told = watch.get();
   std::signal(SIGTERM, [](int) {
     if (exec::Watch* here = told) {

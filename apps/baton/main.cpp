@@ -48,7 +48,8 @@ std::vector<std::string> arguments(int argc, char** argv) {
   return list;
 }
 
-/// One line of text that a terminal only shows: what files and flags brought along may be long, and hold signs that steer terminals.
+/// One line of text that a terminal only shows: what files and flags brought along may be long, and hold signs that steer
+/// terminals.
 std::string printable(const std::string& sentence) {
   constexpr std::size_t longest = 2000;
   std::string text;
@@ -115,7 +116,8 @@ __attribute__((constructor(101))) void catch_early() { std::set_terminate(end_in
 /// Only what trains or times messages runs as ranks: the rest would do the same on each, and in each other's way.
 void require_one_process(const std::string& command) {
   if (!opened->alone() && command != "train" && command != "bench") {
-    throw usage_error("{} runs in one process: start it without a launcher; of baton's commands, train and bench run as ranks", command);
+    throw usage_error("{} runs in one process: start it without a launcher; of baton's commands, train and bench run as ranks",
+                      command);
   }
 }
 

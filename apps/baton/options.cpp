@@ -18,8 +18,7 @@ void add_job_flags(CLI::App& command, lab::JobWords& words) {
     if (field.name == "delay") {
       command
           .add_option_function<std::vector<std::string>>(
-              flag, [&word](const std::vector<std::string>& all) { word = fmt::format("{}", fmt::join(all, ";")); },
-              field.help)
+              flag, [&word](const std::vector<std::string>& all) { word = fmt::format("{}", fmt::join(all, ";")); }, field.help)
           ->take_all()
           ->allow_extra_args(false);
       continue;
@@ -33,9 +32,9 @@ void add_job_flags(CLI::App& command, lab::JobWords& words) {
 
 std::string describe_cores(const cluster::Device& device) {
   if (device.gpu) {
-    return device.gpu->of == 1
-               ? fmt::format("{} multiprocessors", device.gpu->multiprocessors)
-               : fmt::format("part {} of {}, about {} multiprocessors", device.gpu->part, device.gpu->of, device.gpu->multiprocessors);
+    return device.gpu->of == 1 ? fmt::format("{} multiprocessors", device.gpu->multiprocessors)
+                               : fmt::format("part {} of {}, about {} multiprocessors", device.gpu->part, device.gpu->of,
+                                             device.gpu->multiprocessors);
   }
   return fmt::format("{} {}", device.cores.size() == 1 ? "core" : "cores", fmt::join(device.cores, ","));
 }

@@ -27,8 +27,9 @@ std::string device_table(const lab::Training& run) {
   for (std::size_t d = 0; d < totals.size(); ++d) {
     const trace::DeviceTime& time = run.device_times()[d];
     const auto part = [&](Nanoseconds of) { return lab::percent(lab::share(of, run.traced())); };
-    std::vector<std::string> cells{part(time.busy), part(time.waiting), part(time.exposed), part(time.delayed), part(time.rest()),
-                                   to_text(run.peak()[d]), to_text(totals[d].work.sent), to_text(totals[d].work.received)};
+    std::vector<std::string> cells{
+        part(time.busy),   part(time.waiting),     part(time.exposed),           part(time.delayed),
+        part(time.rest()), to_text(run.peak()[d]), to_text(totals[d].work.sent), to_text(totals[d].work.received)};
     if (d > first && (totals.size() <= one_by_one || cells != alike)) {
       finish(d);
     }

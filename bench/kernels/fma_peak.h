@@ -39,8 +39,7 @@ inline Vector broadcast(float value) { return _mm256_set1_ps(value); }
 inline Vector multiply_add(Vector a, Vector b, Vector c) { return _mm256_fmadd_ps(a, b, c); }
 #endif
 
-constexpr int chains =
-    12;  // more than latency times throughput of any current core, fewer than the registers
+constexpr int chains = 12;  // more than latency times throughput of any current core, fewer than the registers
 constexpr int rounds = 4096;
 constexpr double flops_a_call = 2.0 * (sizeof(Vector) / sizeof(float)) * chains * rounds;
 

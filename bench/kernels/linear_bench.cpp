@@ -50,8 +50,7 @@ Options parse(int argc, char** argv) {
                       : name == "--seconds" ? &options.seconds
                                             : nullptr;
     if (option == nullptr || value < 1) {
-      std::fprintf(stderr,
-                   "usage: linear_bench [--rows N] [--dim N] [--layers N] [--threads N] [--seconds N]\n");
+      std::fprintf(stderr, "usage: linear_bench [--rows N] [--dim N] [--layers N] [--threads N] [--seconds N]\n");
       std::exit(2);
     }
     *option = value;
@@ -65,8 +64,7 @@ struct Release {
 using Buffer = std::unique_ptr<float[], Release>;
 
 Buffer make_buffer(int64_t floats, float scale) {
-  Buffer buffer(static_cast<float*>(
-      ::operator new[](static_cast<size_t>(floats) * sizeof(float), std::align_val_t{64})));
+  Buffer buffer(static_cast<float*>(::operator new[](static_cast<size_t>(floats) * sizeof(float), std::align_val_t{64})));
   uint32_t state = 1;
   for (int64_t i = 0; i < floats; ++i) {
     state = state * 1664525U + 1013904223U;
@@ -120,21 +118,17 @@ class Stack {
     float* workspace = workspace_.get();
     for (size_t i = 0; i < layers; ++i) {
       timed(seconds.forward, [&] {
-        forward_.run(activations_[i].get(), weights_[i].get(), bias_.get(), activations_[i + 1].get(),
-                     workspace, member);
+        forward_.run(activations_[i].get(), weights_[i].get(), bias_.get(), activations_[i + 1].get(), workspace, member);
       });
     }
     for (size_t i = layers; i-- > 0;) {
       if (i > 0) {
         timed(seconds.input, [&] {
-          input_.run(gradients_[i + 1].get(), weights_[i].get(), activations_[i].get(), gradients_[i].get(),
-                     workspace, member);
+          input_.run(gradients_[i + 1].get(), weights_[i].get(), activations_[i].get(), gradients_[i].get(), workspace, member);
         });
       }
-      timed(seconds.weight, [&] {
-        weight_.run(activations_[i].get(), gradients_[i + 1].get(), weights_[i].get(), nullptr, workspace,
-                    member);
-      });
+      timed(seconds.weight,
+            [&] { weight_.run(activations_[i].get(), gradients_[i + 1].get(), weights_[i].get(), nullptr, workspace, member); });
     }
     return seconds;
   }
@@ -162,8 +156,7 @@ struct Shares {
     if (values.empty()) return;
     std::sort(values.begin(), values.end());
     const size_t count = values.size();
-    std::printf("%-8s %.3f  [%.3f .. %.3f]\n", name, values[count / 2], values[count / 4],
-                values[count * 3 / 4]);
+    std::printf("%-8s %.3f  [%.3f .. %.3f]\n", name, values[count / 2], values[count / 4], values[count * 3 / 4]);
   }
 };
 
@@ -206,8 +199,8 @@ Report measure(Stack& stack, const Options& options) {
           report.input.values.push_back(product_flops * (layers - 1.0) / seconds.input * scale);
         }
         report.weight.values.push_back(product_flops * layers / seconds.weight * scale);
-        report.step.values.push_back(product_flops * (3.0 * layers - 1.0) /
-                                     (seconds.forward + seconds.input + seconds.weight) * scale);
+        report.step.values.push_back(product_flops * (3.0 * layers - 1.0) / (seconds.forward + seconds.input + seconds.weight) *
+                                     scale);
         running = Clock::now() < end || report.step.values.size() < 3;
       }
       before = after;
@@ -229,14 +222,13 @@ int main(int argc, char** argv) {
   Stack stack(options);
   Report report = measure(stack, options);
   std::printf("rows %ld, %ld layers of %ld x %ld, %ld threads\n", static_cast<long>(options.rows),
-              static_cast<long>(options.layers), static_cast<long>(options.dim),
-              static_cast<long>(options.dim), static_cast<long>(options.threads));
+              static_cast<long>(options.layers), static_cast<long>(options.dim), static_cast<long>(options.dim),
+              static_cast<long>(options.threads));
   std::printf("product  share of the peak, median [quartiles]\n");
   report.forward.print("forward");
   report.input.print("dX");
   report.weight.print("dW");
   report.step.print("step");
-  std::printf("peak     %.1f GF/s\n",
-              *std::max_element(report.peak.values.begin(), report.peak.values.end()));
+  std::printf("peak     %.1f GF/s\n", *std::max_element(report.peak.values.begin(), report.peak.values.end()));
   return 0;
 }

@@ -21,8 +21,7 @@ op::Optimizer optimizer(std::string_view name) {
 }
 
 Case training_of(std::string model, std::int64_t batch, std::string_view optimizer_name, Loss loss) {
-  return {.model = std::move(model),
-          .step = {.global_batch = batch, .loss = loss, .optimizer = optimizer(optimizer_name)}};
+  return {.model = std::move(model), .step = {.global_batch = batch, .loss = loss, .optimizer = optimizer(optimizer_name)}};
 }
 
 /// Every optimizer with every loss on the smallest model; two of them on each larger one. Batches divide evenly over
@@ -121,8 +120,7 @@ TEST(Agreement, UnevenSplitsOfTheLayersAgreeWithTheJudge) {
   const Case six = trainings()[8];
   const Outcome expected = train(six);
   for (const std::string& backend : exec::backend_names()) {
-    for (const std::vector<std::int64_t>& split :
-         std::vector<std::vector<std::int64_t>>{{1, 3, 2}, {5, 1}, {1, 5}, {2, 1, 1, 2}}) {
+    for (const std::vector<std::int64_t>& split : std::vector<std::vector<std::int64_t>>{{1, 3, 2}, {5, 1}, {1, 5}, {2, 1, 1, 2}}) {
       Case one = six;
       one.strategy = "layers";
       one.backend = backend;

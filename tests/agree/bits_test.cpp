@@ -37,8 +37,7 @@ Outcome train_alone(Case one, std::size_t parts) {
   return train(one);
 }
 
-INSTANTIATE_TEST_SUITE_P(Backend, Bits, testing::ValuesIn(exec::backend_names()),
-                         [](const auto& one) { return one.param; });
+INSTANTIATE_TEST_SUITE_P(Backend, Bits, testing::ValuesIn(exec::backend_names()), [](const auto& one) { return one.param; });
 
 TEST_P(Bits, LayersOnAnyNumberOfDevicesAreASingleDevice) {
   for (const op::Optimizer& optimizer : {op::Optimizer(op::Sgd{.rate = 0.1}), op::Optimizer(op::Adam{})}) {
@@ -246,11 +245,8 @@ std::vector<double> serial_sum(const std::map<std::uint32_t, std::vector<double>
 
 class Sums : public testing::TestWithParam<std::tuple<std::string, std::int64_t>> {};
 
-INSTANTIATE_TEST_SUITE_P(Devices, Sums,
-                         testing::Combine(testing::ValuesIn(exec::backend_names()), testing::Values(2, 3, 4, 5)),
-                         [](const auto& one) {
-                           return std::get<0>(one.param) + "_" + std::to_string(std::get<1>(one.param));
-                         });
+INSTANTIATE_TEST_SUITE_P(Devices, Sums, testing::Combine(testing::ValuesIn(exec::backend_names()), testing::Values(2, 3, 4, 5)),
+                         [](const auto& one) { return std::get<0>(one.param) + "_" + std::to_string(std::get<1>(one.param)); });
 
 TEST_P(Sums, GradientsAreAddedInOrderOfRankToTheBit) {
   const auto& [backend_name, devices] = GetParam();
@@ -271,8 +267,8 @@ TEST_P(Sums, GradientsAreAddedInOrderOfRankToTheBit) {
   const Gradients parts = run_gradients(gradients_only(draft, *backend), cluster, *backend);
   const Gradients summed = run_gradients(
       gradients_only(strategy::all_reduce_gradients(draft, Bytes(1000), Bytes(90'000)), *backend), cluster, *backend);
-  const Gradients reduced = run_gradients(
-      gradients_only(strategy::reduce_gradients_to(draft, DeviceId(0)), *backend), cluster, *backend);
+  const Gradients reduced = run_gradients(gradients_only(strategy::reduce_gradients_to(draft, DeviceId(0)), *backend), cluster,
+                                          *backend);
 
   ASSERT_EQ(parts.size(), 4U);
   bool parts_differ = false;
@@ -310,8 +306,8 @@ TEST_P(Bits, AnEmulatedLinkChangesTimesAndNothingElse) {
     Nanoseconds all;  // meetings of one device's communication lane follow one another
     for (std::size_t m = 0; m < slow.plan().meeting_count(); ++m) {
       const Nanoseconds least = cost::link_time(slow.plan(), MeetingId(m), link);
-      const bool of_device_1 = std::ranges::any_of(
-          slow.plan().members(MeetingId(m)), [&](TaskId id) { return slow.plan()[id].device == DeviceId(1); });
+      const bool of_device_1 = std::ranges::any_of(slow.plan().members(MeetingId(m)),
+                                                   [&](TaskId id) { return slow.plan()[id].device == DeviceId(1); });
       all += of_device_1 ? least : Nanoseconds(0);
       for (const trace::StepTrace& step : result.trace.steps) {
         for (const TaskId id : slow.plan().members(MeetingId(m))) {

@@ -33,10 +33,10 @@ TEST(Executor, RefusesAPlanThatDoesNotVerifyBeforeAnyKernelIsPrepared) {
   const Case one = ddp("reference", 2);
   const model::Model model = model::parse_model(one.model);
   const cluster::Cluster cluster = make_cluster(2);
-  const plan::Plan whole =
-      strategy::compile({.model = model, .cluster = cluster, .strategy = "ddp", .step = one.step});
+  const plan::Plan whole = strategy::compile({.model = model, .cluster = cluster, .strategy = "ddp", .step = one.step});
   int prepared = 0;
-  const WrappedBackend backend("reference", [](const plan::Task&, std::int64_t) {}, &prepared);
+  const WrappedBackend backend(
+      "reference", [](const plan::Task&, std::int64_t) {}, &prepared);
   const auto open = [&](const std::vector<plan::Task>& tasks) {
     const plan::Plan plan(whole.title(), whole.devices(), whole.buffers(), tasks);
     exec::Executor executor(plan, cluster, backend);
@@ -50,9 +50,8 @@ TEST(Executor, RefusesAPlanThatDoesNotVerifyBeforeAnyKernelIsPrepared) {
   EXPECT_NE(refusal([&] { open(tasks); }), "");
 
   std::vector<plan::Task> alone = whole.tasks();
-  const auto last = std::find_if(alone.rbegin(), alone.rend(), [](const plan::Task& task) {
-    return std::holds_alternative<plan::Collective>(task.action);
-  });
+  const auto last = std::find_if(alone.rbegin(), alone.rend(),
+                                 [](const plan::Task& task) { return std::holds_alternative<plan::Collective>(task.action); });
   ASSERT_NE(last, alone.rend());
   last->action = plan::Delay{Nanoseconds(1)};
   last->reads.clear();
@@ -222,12 +221,12 @@ TEST(Executor, ThrowsTheFirstFailureOnceEveryDeviceHasStopped) {
       one.strategy = strategy;
       std::atomic<int> running{0};
       Training training(one, {}, std::make_unique<WrappedBackend>("reference", [&](const plan::Task& task, std::int64_t step) {
-        ++running;
-        if (task.device == DeviceId(failing) && step == 3) {
-          throw failure("device {} is gone", failing);
-        }
-        --running;
-      }));
+                          ++running;
+                          if (task.device == DeviceId(failing) && step == 3) {
+                            throw failure("device {} is gone", failing);
+                          }
+                          --running;
+                        }));
       try {
         training.run(10);
         ADD_FAILURE() << "nothing was thrown";

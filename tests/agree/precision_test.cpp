@@ -32,9 +32,8 @@ Case mixed(Precision precision, std::string strategy, std::string backend, std::
 /// coarse rounding does often. So fp16 holds the machinery to a tight bound that both formats share, and bf16
 /// to a loose one. (Seen at most: bf16 0.49 in the loss, 22 typical, 144 worst; fp16 0.30, 0.57, 2.3.)
 Tolerance tolerance(Precision precision) {
-  return precision == Precision::bf16
-             ? Tolerance{.loss = 0x1p-8, .typical = 40 * 0x1p-8, .worst = 280 * 0x1p-8}
-             : Tolerance{.loss = 0x1p-11, .typical = 2 * 0x1p-11, .worst = 6 * 0x1p-11};
+  return precision == Precision::bf16 ? Tolerance{.loss = 0x1p-8, .typical = 40 * 0x1p-8, .worst = 280 * 0x1p-8}
+                                      : Tolerance{.loss = 0x1p-11, .typical = 2 * 0x1p-11, .worst = 6 * 0x1p-11};
 }
 
 struct Way {
@@ -58,8 +57,7 @@ std::vector<Way> ways() {
 class MixedPrecision : public testing::TestWithParam<Way> {};
 
 INSTANTIATE_TEST_SUITE_P(EveryStrategy, MixedPrecision, testing::ValuesIn(ways()), [](const auto& one) {
-  std::string name = std::string(strategy::to_text(one.param.precision)) + "_" + one.param.strategy + "_" +
-                     one.param.backend;
+  std::string name = std::string(strategy::to_text(one.param.precision)) + "_" + one.param.strategy + "_" + one.param.backend;
   std::replace(name.begin(), name.end(), '-', '_');
   return name;
 });
@@ -67,16 +65,14 @@ INSTANTIATE_TEST_SUITE_P(EveryStrategy, MixedPrecision, testing::ValuesIn(ways()
 TEST_P(MixedPrecision, TenStepsStayNearThoseOfFloat32) {
   const auto& [precision, strategy, backend] = GetParam();
   const op::Optimizer momentum = op::Sgd{.rate = 0.2, .momentum = 0.9};
-  for (const auto& [optimizer, devices, pieces] :
-       {std::tuple<op::Optimizer, std::size_t, std::int64_t>{op::Sgd{.rate = 1}, 2, 0},
-        {op::Sgd{.rate = 1}, 3, 3},
-        {momentum, 3, 0}}) {
+  for (const auto& [optimizer, devices, pieces] : {std::tuple<op::Optimizer, std::size_t, std::int64_t>{op::Sgd{.rate = 1}, 2, 0},
+                                                   {op::Sgd{.rate = 1}, 3, 3},
+                                                   {momentum, 3, 0}}) {
     const Outcome expected = train(mixed(Precision::fp32, "single", "reference", 1, optimizer));
     ASSERT_LT(expected.losses.back(), 0.999 * expected.losses.front());
     Case one = mixed(precision, strategy, backend, devices, optimizer);
     one.layout.micro_batches = pieces;
-    EXPECT_TRUE(close(expected, train(one), tolerance(precision)))
-        << to_text(one) << ", " << pieces << " micro-batches";
+    EXPECT_TRUE(close(expected, train(one), tolerance(precision))) << to_text(one) << ", " << pieces << " micro-batches";
   }
 }
 
@@ -114,8 +110,8 @@ TEST_P(MixedPrecision, BackendsStayNearerToEachOtherThanToFloat32) {
   reference->steps_fused = backend == "cuda";
   const Outcome expected = train(mixed(precision, strategy, "reference", 2), 10, {}, std::move(reference));
   const double unit = precision == Precision::bf16 ? 0x1p-8 : 0x1p-11;
-  EXPECT_TRUE(close(expected, train(mixed(precision, strategy, backend, 2)),
-                    {.loss = 0.02 * unit, .typical = 0.2 * unit, .worst = unit}));
+  EXPECT_TRUE(
+      close(expected, train(mixed(precision, strategy, backend, 2)), {.loss = 0.02 * unit, .typical = 0.2 * unit, .worst = unit}));
 }
 
 TEST_P(MixedPrecision, RoundsSomething) {
@@ -160,10 +156,8 @@ TEST_P(MixedPrecision, ParametersThatLiveOnAreFloat32AndEverythingElseButTheLoss
   const Training training(mixed(precision, strategy, backend, 2, op::Adam{}));
   for (const plan::Buffer& buffer : training.plan().buffers()) {
     const bool of_scaler = buffer.label == "loss scale" || buffer.label == "gradients that are not finite";
-    const bool wide = buffer.persistent &&
-                      (buffer.role == plan::Role::parameter || buffer.role == plan::Role::optimizer_state);
-    EXPECT_EQ(is_narrow(buffer.dtype), !wide && buffer.role != plan::Role::loss && !of_scaler)
-        << buffer.label;
+    const bool wide = buffer.persistent && (buffer.role == plan::Role::parameter || buffer.role == plan::Role::optimizer_state);
+    EXPECT_EQ(is_narrow(buffer.dtype), !wide && buffer.role != plan::Role::loss && !of_scaler) << buffer.label;
   }
 }
 
@@ -183,8 +177,7 @@ TEST(MixedPrecision, ProductsOfStrategiesAgreeWithFloat32Too) {
                                                      {1, 2, 3, 0, "zb-h1", 4, none}}) {
     for (const Precision precision : {Precision::bf16, Precision::fp16}) {
       for (const std::string& backend : exec::backend_names()) {
-        Case one = mixed(precision, "product", backend,
-                         static_cast<std::size_t>(product.dp * product.pp * product.tp));
+        Case one = mixed(precision, "product", backend, static_cast<std::size_t>(product.dp * product.pp * product.tp));
         one.layout.dp = product.dp;
         one.layout.pp = product.pp;
         one.layout.tp = product.tp;
@@ -194,8 +187,7 @@ TEST(MixedPrecision, ProductsOfStrategiesAgreeWithFloat32Too) {
         one.layout.recompute = product.recompute;
         const Outcome expected = train(mixed(Precision::fp32, "single", "reference", 1));
         EXPECT_TRUE(close(expected, train(one), tolerance(precision)))
-            << to_text(one) << " in " << strategy::to_text(precision) << ", " << product.schedule
-            << " with ZeRO " << product.zero;
+            << to_text(one) << " in " << strategy::to_text(precision) << ", " << product.schedule << " with ZeRO " << product.zero;
       }
     }
   }
@@ -209,8 +201,7 @@ exec::Rounding rounded(const exec::RunResult& result, std::optional<plan::Role> 
 
 class Counting : public testing::TestWithParam<std::string> {};
 
-INSTANTIATE_TEST_SUITE_P(Backend, Counting, testing::ValuesIn(backends_that_count()),
-                         [](const auto& one) { return one.param; });
+INSTANTIATE_TEST_SUITE_P(Backend, Counting, testing::ValuesIn(backends_that_count()), [](const auto& one) { return one.param; });
 
 Case deep(std::string backend) {
   Case one = mixed(Precision::fp16, "single", std::move(backend), 1, op::Sgd{});
@@ -259,15 +250,11 @@ TEST_P(Counting, EachRunTellsOfItsOwnStepsByPhaseBlockAndKind) {
   bool activations = false;
   bool gradients = false;
   for (const exec::RoundingTally& tally : first.roundings) {
-    activations =
-        activations || (tally.role == plan::Role::activation && tally.phase == plan::Phase::forward);
-    gradients = gradients || (tally.role == plan::Role::gradient && tally.phase == plan::Phase::backward &&
-                              tally.block == 1);
+    activations = activations || (tally.role == plan::Role::activation && tally.phase == plan::Phase::forward);
+    gradients = gradients || (tally.role == plan::Role::gradient && tally.phase == plan::Phase::backward && tally.block == 1);
   }
   EXPECT_TRUE(activations && gradients);
-  const auto values = [](const exec::RunResult& result) {
-    return static_cast<double>(rounded(result).values);
-  };
+  const auto values = [](const exec::RunResult& result) { return static_cast<double>(rounded(result).values); };
   EXPECT_NEAR(values(second), values(first), 0.05 * values(first));
   EXPECT_NEAR(values(longer), 2 * values(first), 0.1 * values(first));
 }
@@ -278,12 +265,10 @@ class FusedReference final : public exec::HostBackend {
  public:
   std::string_view name() const override { return inner_->name(); }
   strategy::Target target() const override { return {.linear_with_relu = true, .linear_with_mask = true}; }
-  bool has_kernel(const plan::Plan& plan, const plan::Task& task) const override {
-    return inner_->has_kernel(plan, task);
-  }
+  bool has_kernel(const plan::Plan& plan, const plan::Task& task) const override { return inner_->has_kernel(plan, task); }
   int team_size(int cores) const override { return inner_->team_size(cores); }
-  std::unique_ptr<exec::Kernel> prepare(const plan::Plan& plan, const plan::Task& task,
-                                        const exec::Addresses& addresses, int team) const override {
+  std::unique_ptr<exec::Kernel> prepare(const plan::Plan& plan, const plan::Task& task, const exec::Addresses& addresses,
+                                        int team) const override {
     return inner_->prepare(plan, task, addresses, team);
   }
 
@@ -296,16 +281,13 @@ TEST(Counting, BothBackendsCountTheSame) {
   Training fast(deep("cpu"));
   const exec::RunResult expected = judge.run(2);
   const exec::RunResult actual = fast.run(2);
-  for (const std::optional<plan::Role> role :
-       {std::optional<plan::Role>(), std::optional(plan::Role::gradient),
-        std::optional(plan::Role::activation), std::optional(plan::Role::parameter)}) {
+  for (const std::optional<plan::Role> role : {std::optional<plan::Role>(), std::optional(plan::Role::gradient),
+                                               std::optional(plan::Role::activation), std::optional(plan::Role::parameter)}) {
     const exec::Rounding a = rounded(expected, role);
     const exec::Rounding b = rounded(actual, role);
     // Sums in float32 and in float64 now and then fall to different sides of a half.
-    EXPECT_NEAR(static_cast<double>(b.values), static_cast<double>(a.values),
-                0.002 * static_cast<double>(a.values));
-    EXPECT_NEAR(static_cast<double>(b.underflows), static_cast<double>(a.underflows),
-                0.002 * static_cast<double>(a.underflows));
+    EXPECT_NEAR(static_cast<double>(b.values), static_cast<double>(a.values), 0.002 * static_cast<double>(a.values));
+    EXPECT_NEAR(static_cast<double>(b.underflows), static_cast<double>(a.underflows), 0.002 * static_cast<double>(a.underflows));
     EXPECT_EQ(b.overflows, a.overflows);
   }
   EXPECT_GT(rounded(actual, plan::Role::gradient).underflows, 1000);
@@ -318,8 +300,7 @@ op::ScaleState state(Training& training, std::size_t device = 0) {
     const plan::Buffer& buffer = training.plan().buffers()[b];
     if (std::holds_alternative<plan::LossScaler>(buffer.content) && buffer.device == DeviceId(device)) {
       const std::vector<double> v = training.executor().read(BufferId(b));
-      return {static_cast<float>(v[0]), static_cast<float>(v[1]), static_cast<float>(v[2]),
-              static_cast<float>(v[3])};
+      return {static_cast<float>(v[0]), static_cast<float>(v[1]), static_cast<float>(v[2]), static_cast<float>(v[3])};
     }
   }
   ADD_FAILURE() << "device " << device << " has no scaler";
@@ -341,8 +322,7 @@ std::vector<double> kept(Training& training) {
 
 class Scaler : public testing::TestWithParam<std::string> {};
 
-INSTANTIATE_TEST_SUITE_P(Backend, Scaler, testing::ValuesIn(exec::backend_names()),
-                         [](const auto& one) { return one.param; });
+INSTANTIATE_TEST_SUITE_P(Backend, Scaler, testing::ValuesIn(exec::backend_names()), [](const auto& one) { return one.param; });
 
 Case scaled(std::string strategy, std::string backend, std::size_t devices, LossScale scale,
             op::Optimizer optimizer = op::Adam{.rate = 0.002}) {
@@ -353,8 +333,7 @@ Case scaled(std::string strategy, std::string backend, std::size_t devices, Loss
 
 TEST_P(Scaler, ThatStartsTooHighHalvesAndSkipsUntilGradientsAreFinite) {
   for (const op::Optimizer& optimizer :
-       {op::Optimizer(op::Sgd{.rate = 1}), op::Optimizer(op::Sgd{.rate = 0.2, .momentum = 0.9}),
-        op::Optimizer(op::Adam{})}) {
+       {op::Optimizer(op::Sgd{.rate = 1}), op::Optimizer(op::Sgd{.rate = 0.2, .momentum = 0.9}), op::Optimizer(op::Adam{})}) {
     Training training(scaled("single", GetParam(), 1, {.initial = 0x1p30}, optimizer));
     const std::vector<double> before = kept(training);
     float scale = 0x1p30F;
@@ -394,8 +373,7 @@ TEST_P(Scaler, DoublesAfterSoManyGoodSteps) {
 }
 
 TEST_P(Scaler, ThatIsFixedSkipsAndStaysWhereItIs) {
-  Training training(
-      scaled("single", GetParam(), 1, {.initial = 0x1p40, .growth_interval = 1, .dynamic = false}));
+  Training training(scaled("single", GetParam(), 1, {.initial = 0x1p40, .growth_interval = 1, .dynamic = false}));
   const std::vector<double> before = kept(training);
   training.run(3);
   EXPECT_EQ(state(training), (op::ScaleState{.scale = 0x1p40F, .skipped_steps = 3, .steps = 3}));
@@ -457,15 +435,13 @@ TEST_P(Scaler, WhereOneDeviceOverflowsNoDeviceUpdates) {
       EXPECT_EQ(state(training, d), state(training, 0)) << "scale 2^" << power;
     }
     for (const auto& [name, values] : training.weights()) {
-      EXPECT_EQ(static_cast<bool>(same_bits(before[name], values)), skipped)
-          << name << " at scale 2^" << power;
+      EXPECT_EQ(static_cast<bool>(same_bits(before[name], values)), skipped) << name << " at scale 2^" << power;
     }
   }
 }
 
 TEST_P(Scaler, OfAPowerOfTwoChangesNoBitInFloat32) {
-  for (const op::Optimizer& optimizer :
-       {op::Optimizer(op::Sgd{.rate = 0.2, .momentum = 0.9}), op::Optimizer(op::Adam{})}) {
+  for (const op::Optimizer& optimizer : {op::Optimizer(op::Sgd{.rate = 0.2, .momentum = 0.9}), op::Optimizer(op::Adam{})}) {
     for (const strategy::Loss loss : {strategy::Loss::mean_squared_error, strategy::Loss::cross_entropy}) {
       Case plain = mixed(Precision::fp32, "ddp", GetParam(), 2, optimizer);
       plain.step.loss = loss;

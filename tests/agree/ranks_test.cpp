@@ -12,12 +12,11 @@ namespace {
 using strategy::Precision;
 
 Case small(std::string strategy, std::size_t devices) {
-  return {
-      .model = "mlp:9-130-70-65-64-20-17-30-66-12-8-9",
-      .strategy = std::move(strategy),
-      .backend = "cpu",
-      .devices = devices,
-      .step = {.global_batch = 13, .loss = strategy::Loss::cross_entropy, .optimizer = op::Sgd{.rate = 0.1}}};
+  return {.model = "mlp:9-130-70-65-64-20-17-30-66-12-8-9",
+          .strategy = std::move(strategy),
+          .backend = "cpu",
+          .devices = devices,
+          .step = {.global_batch = 13, .loss = strategy::Loss::cross_entropy, .optimizer = op::Sgd{.rate = 0.1}}};
 }
 
 /// What each rank has in the end, which is to be the same; nothing where the case is refused.

@@ -36,8 +36,7 @@ struct Inbox {
 };
 
 struct Shared {
-  explicit Shared(int ranks)
-      : everyone(ranks), slots(static_cast<std::size_t>(ranks)), inboxes(static_cast<std::size_t>(ranks)) {}
+  explicit Shared(int ranks) : everyone(ranks), slots(static_cast<std::size_t>(ranks)), inboxes(static_cast<std::size_t>(ranks)) {}
 
   std::barrier<> everyone;
   std::vector<Blob> slots;
@@ -52,16 +51,13 @@ class ThreadWorld final : public exec::World {
   ThreadWorld(int rank, int size, Shared& shared) : World(rank, size), shared_(shared) { find_places(); }
 
   using World::all_gather;
-  void all_gather(std::span<const std::byte> mine, std::span<std::byte> all,
-                  std::span<const int> sizes) override {
+  void all_gather(std::span<const std::byte> mine, std::span<std::byte> all, std::span<const int> sizes) override {
     shared_.slots[static_cast<std::size_t>(rank())].assign(mine.begin(), mine.end());
     shared_.everyone.arrive_and_wait();
     std::size_t at = 0;
     for (std::size_t r = 0; r < sizes.size(); ++r) {
-      check(shared_.slots[r].size() == static_cast<std::size_t>(sizes[r]), "rank {} has {} bytes", r,
-            shared_.slots[r].size());
-      std::copy(shared_.slots[r].begin(), shared_.slots[r].end(),
-                all.begin() + static_cast<std::ptrdiff_t>(at));
+      check(shared_.slots[r].size() == static_cast<std::size_t>(sizes[r]), "rank {} has {} bytes", r, shared_.slots[r].size());
+      std::copy(shared_.slots[r].begin(), shared_.slots[r].end(), all.begin() + static_cast<std::ptrdiff_t>(at));
       at += shared_.slots[r].size();
     }
     shared_.everyone.arrive_and_wait();
@@ -92,11 +88,9 @@ class ThreadWorld final : public exec::World {
     }
     const Posted other = waiting.front();
     waiting.pop_front();
-    check(other.message.size == message.size, "a message of {} bytes meets one of {}", message.size,
-          other.message.size);
+    check(other.message.size == message.size, "a message of {} bytes meets one of {}", message.size, other.message.size);
     if (message.size > 0) {
-      std::memcpy(sends ? other.message.data : message.data, sends ? message.data : other.message.data,
-                  message.size);
+      std::memcpy(sends ? other.message.data : message.data, sends ? message.data : other.message.data, message.size);
     }
     inbox().heard.push_back({&listener, number});
     shared_.inboxes[static_cast<std::size_t>(message.peer)].heard.push_back({other.listener, other.number});
@@ -117,13 +111,9 @@ class ThreadWorld final : public exec::World {
     inbox().under_way.fetch_sub(static_cast<int>(heard.size()));
     return true;
   }
-  bool under_way() const override {
-    return shared_.inboxes[static_cast<std::size_t>(rank())].under_way.load() > 0;
-  }
+  bool under_way() const override { return shared_.inboxes[static_cast<std::size_t>(rank())].under_way.load() > 0; }
 
-  std::optional<std::vector<std::string>> last_words(std::string_view, Nanoseconds) override {
-    return std::nullopt;
-  }
+  std::optional<std::vector<std::string>> last_words(std::string_view, Nanoseconds) override { return std::nullopt; }
   void abort(int) override { std::abort(); }
 
  private:

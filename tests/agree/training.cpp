@@ -23,22 +23,25 @@ std::vector<std::string> backends_that_count() {
 }
 
 std::string to_text(const Case& one) {
-  std::string text = fmt::format("{} of {} on {} with {} device{} of {} core{}, batch {}, {}, {}", one.strategy,
-                                 one.model, one.backend, one.devices, one.devices == 1 ? "" : "s",
-                                 one.cores_per_device, one.cores_per_device == 1 ? "" : "s", one.step.global_batch,
-                                 strategy::to_text(one.step.loss), op::name(one.step.optimizer));
+  std::string text = fmt::format("{} of {} on {} with {} device{} of {} core{}, batch {}, {}, {}", one.strategy, one.model,
+                                 one.backend, one.devices, one.devices == 1 ? "" : "s", one.cores_per_device,
+                                 one.cores_per_device == 1 ? "" : "s", one.step.global_batch, strategy::to_text(one.step.loss),
+                                 op::name(one.step.optimizer));
   const strategy::Layout& layout = one.layout;
   text += layout.split.empty() ? "" : fmt::format(", split {}", fmt::join(layout.split, ","));
-  for (const auto& [name, value] : {std::pair{"dp", layout.dp}, {"pp", layout.pp}, {"tp", layout.tp}, {"zero", layout.zero.value_or(0)},
-                                    {"chunks", layout.chunks}, {"micro-batches", layout.micro_batches},
+  for (const auto& [name, value] : {std::pair{"dp", layout.dp},
+                                    {"pp", layout.pp},
+                                    {"tp", layout.tp},
+                                    {"zero", layout.zero.value_or(0)},
+                                    {"chunks", layout.chunks},
+                                    {"micro-batches", layout.micro_batches},
                                     {"recompute", static_cast<std::int64_t>(layout.recompute)}}) {
     text += value == 0 ? "" : fmt::format(", {} {}", name, value);
   }
   return layout.schedule.empty() ? text : text + ", " + layout.schedule;
 }
 
-cluster::Cluster make_cluster(std::size_t count, std::size_t cores_per_device, std::optional<cluster::Link> link,
-                              Bytes memory) {
+cluster::Cluster make_cluster(std::size_t count, std::size_t cores_per_device, std::optional<cluster::Link> link, Bytes memory) {
   static const std::vector<int> cores = cluster::probe().cores;
   std::vector<cluster::Device> devices;
   std::size_t next = 0;
@@ -146,8 +149,8 @@ testing::AssertionResult same_bits(const std::vector<double>& expected, const st
   }
   for (std::size_t i = 0; i < expected.size(); ++i) {
     if (std::bit_cast<std::uint64_t>(expected[i]) != std::bit_cast<std::uint64_t>(actual[i])) {
-      return testing::AssertionFailure() << fmt::format("value {} is {} and not {}, off by {:.3g}", i, actual[i],
-                                                        expected[i], actual[i] - expected[i]);
+      return testing::AssertionFailure() << fmt::format("value {} is {} and not {}, off by {:.3g}", i, actual[i], expected[i],
+                                                        actual[i] - expected[i]);
     }
   }
   return testing::AssertionSuccess();
@@ -183,8 +186,7 @@ testing::AssertionResult close(const Outcome& expected, const Outcome& actual, T
     const double off = std::abs(actual.losses[i] - expected.losses[i]);
     if (!(off <= tolerance.loss * std::abs(expected.losses[i]))) {
       return testing::AssertionFailure() << fmt::format("the loss of step {} is {} and not {}: {:.3g} relative", i,
-                                                        actual.losses[i], expected.losses[i],
-                                                        off / std::abs(expected.losses[i]));
+                                                        actual.losses[i], expected.losses[i], off / std::abs(expected.losses[i]));
     }
   }
   for (const auto& [name, values] : expected.after) {
@@ -203,15 +205,15 @@ testing::AssertionResult close(const Outcome& expected, const Outcome& actual, T
       const double off = std::abs(actual.after.at(name)[i] - values[i]);
       squares += off * off;
       if (!(off <= tolerance.worst * moved + rounding)) {
-        return testing::AssertionFailure()
-               << fmt::format("{}[{}] is {} and not {}: off by {:.3g}, while the tensor moved by {:.3g}", name, i,
-                              actual.after.at(name)[i], values[i], off, moved);
+        return testing::AssertionFailure() << fmt::format(
+                   "{}[{}] is {} and not {}: off by {:.3g}, while the tensor moved by {:.3g}", name, i, actual.after.at(name)[i],
+                   values[i], off, moved);
       }
     }
     const double typical = std::sqrt(squares / static_cast<double>(values.size()));
     if (!(typical <= tolerance.typical * moved + rounding)) {
-      return testing::AssertionFailure() << fmt::format("{} is typically off by {:.3g}, while it moved by {:.3g}", name,
-                                                        typical, moved);
+      return testing::AssertionFailure() << fmt::format("{} is typically off by {:.3g}, while it moved by {:.3g}", name, typical,
+                                                        moved);
     }
   }
   return testing::AssertionSuccess();

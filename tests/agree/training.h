@@ -34,14 +34,14 @@ struct Case {
   std::vector<strategy::DelayRequest> delays = {};
   std::size_t cores_per_device = 1;
   std::optional<cluster::Link> link = {};
-  std::size_t parts = 0;  // that a GPU is cut into, where that is more than the devices
+  std::size_t parts = 0;         // that a GPU is cut into, where that is more than the devices
   exec::World* world = nullptr;  // whose ranks run the devices, each a run of them; none: this process
 };
 std::string to_text(const Case& one);
 
 /// `count` devices on the cores this process may use; cores repeat when there are too few.
-cluster::Cluster make_cluster(std::size_t count, std::size_t cores_per_device = 1,
-                              std::optional<cluster::Link> link = {}, Bytes memory = Bytes(std::int64_t{4} << 30));
+cluster::Cluster make_cluster(std::size_t count, std::size_t cores_per_device = 1, std::optional<cluster::Link> link = {},
+                              Bytes memory = Bytes(std::int64_t{4} << 30));
 
 /// The devices of a case: cores, or a GPU cut into as many parts.
 cluster::Cluster cluster_of(const Case& one);
@@ -109,7 +109,9 @@ class WrappedBackend final : public exec::HostBackend {
   using Before = std::function<void(const plan::Task& task, std::int64_t step)>;
 
   WrappedBackend(std::string_view inner, Before before, int* prepared = nullptr)
-      : inner_(inner == "cpu" ? exec::make_cpu_backend() : exec::make_reference_backend()), before_(std::move(before)), prepared_(prepared) {}
+      : inner_(inner == "cpu" ? exec::make_cpu_backend() : exec::make_reference_backend()),
+        before_(std::move(before)),
+        prepared_(prepared) {}
 
   std::string_view name() const override { return inner_->name(); }
   strategy::Target target() const override {
@@ -118,12 +120,10 @@ class WrappedBackend final : public exec::HostBackend {
     target.narrow_linear_with_sgd = target.narrow_linear_with_sgd || steps_fused;
     return target;
   }
-  bool has_kernel(const plan::Plan& plan, const plan::Task& task) const override {
-    return inner_->has_kernel(plan, task);
-  }
+  bool has_kernel(const plan::Plan& plan, const plan::Task& task) const override { return inner_->has_kernel(plan, task); }
   int team_size(int cores) const override { return inner_->team_size(cores); }
-  std::unique_ptr<exec::Kernel> prepare(const plan::Plan& plan, const plan::Task& task,
-                                        const exec::Addresses& addresses, int team) const override;
+  std::unique_ptr<exec::Kernel> prepare(const plan::Plan& plan, const plan::Task& task, const exec::Addresses& addresses,
+                                        int team) const override;
 
   bool steps_fused = false;  // the SGD step comes with the gradient of the weights, of 16-bit operands too
 

@@ -47,9 +47,8 @@ TEST_F(Cli, TrainsUnderEveryStrategyAndReportsWhatTheResultNeeds) {
                                 " --devices cpu:2 --batch 8 --steps 12 --warmup 2 --json -");
     ASSERT_EQ(outcome.code, 0) << outcome.err;
     const json result = json::parse(outcome.out);
-    for (const char* key : {"command", "model", "strategy", "devices", "global_batch", "seed", "warmup", "steps",
-                            "step_time_ns", "losses", "transfers_forward", "transfers_step", "bytes_on_wire", "origin",
-                            "environment"}) {
+    for (const char* key : {"command", "model", "strategy", "devices", "global_batch", "seed", "warmup", "steps", "step_time_ns",
+                            "losses", "transfers_forward", "transfers_step", "bytes_on_wire", "origin", "environment"}) {
       EXPECT_TRUE(result.contains(key)) << strategy << " lacks " << key;
     }
     for (const char* key : {"name", "busy", "idle", "waiting", "peak_bytes", "sent_bytes", "received_bytes"}) {
@@ -168,30 +167,29 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"train --strategy magic", "unknown strategy 'magic'"}, Bad{"train --devices tpu", "unknown device 'tpu'"},
         Bad{"train --devices cpu:0", "number of devices"}, Bad{"train --devices cpu:", "number of devices"},
         Bad{"train --devices cpu:1-0", "backwards"}, Bad{"train --devices cpu:0-9999", "no core"},
-        Bad{"train --strategy ddp --devices cpu:4 --batch 3", "batch of 3"},
-        Bad{"train --batch 0", "--batch"}, Bad{"train --batch -4", "--batch"}, Bad{"train --batch many", "--batch"},
-        Bad{"train --batch 1e3", "--batch"}, Bad{"train --steps 0", "--steps"}, Bad{"train --steps 5", "warm-up"},
-        Bad{"train --seed -1", "--seed"}, Bad{"train --lr nan", "--lr"}, Bad{"train --lr -1", "--lr"},
-        Bad{"train --optimizer lbfgs", "lbfgs"}, Bad{"train --optimizer adam --momentum 0.9", "--momentum"},
-        Bad{"train --loss hinge", "hinge"}, Bad{"train --backend gpu", "gpu"},
+        Bad{"train --strategy ddp --devices cpu:4 --batch 3", "batch of 3"}, Bad{"train --batch 0", "--batch"},
+        Bad{"train --batch -4", "--batch"}, Bad{"train --batch many", "--batch"}, Bad{"train --batch 1e3", "--batch"},
+        Bad{"train --steps 0", "--steps"}, Bad{"train --steps 5", "warm-up"}, Bad{"train --seed -1", "--seed"},
+        Bad{"train --lr nan", "--lr"}, Bad{"train --lr -1", "--lr"}, Bad{"train --optimizer lbfgs", "lbfgs"},
+        Bad{"train --optimizer adam --momentum 0.9", "--momentum"}, Bad{"train --loss hinge", "hinge"},
+        Bad{"train --backend gpu", "gpu"},
         Bad{"train --strategy layers --devices cpu:3 --model mlp:dim=8,depth=2", "cannot be split over 3"},
         Bad{"train --strategy layers --devices cpu:2 --split 1,2 --model mlp:dim=8,depth=2", "split"},
-        Bad{"train --strategy ddp --devices cpu:2 --split 1,1", "--split"},
-        Bad{"train --memory 1M", "needs"}, Bad{"train --memory lots", "--memory"},
-        Bad{"train --model mlp:dim=200000,depth=4", "needs"}, Bad{"train --link fast", "link"},
-        Bad{"train --link bandwidth=1", "bandwidth"}, Bad{"train --delay 10", "delay"},
+        Bad{"train --strategy ddp --devices cpu:2 --split 1,1", "--split"}, Bad{"train --memory 1M", "needs"},
+        Bad{"train --memory lots", "--memory"}, Bad{"train --model mlp:dim=200000,depth=4", "needs"},
+        Bad{"train --link fast", "link"}, Bad{"train --link bandwidth=1", "bandwidth"}, Bad{"train --delay 10", "delay"},
         Bad{"train --delay before=lunch,ms=3", "lunch"}, Bad{"train --delay before=forward,rank=7,ms=3", "rank 7"},
-        Bad{"train --precision tf32", "tf32"}, Bad{"train --precision fp8", "fp8"},
-        Bad{"train --loss-scale huge", "--loss-scale"}, Bad{"train --precision fp16 --loss-scale-growth 0", "--loss-scale-growth"},
-        Bad{"train --samples 3", "--samples"}, Bad{"train --nonsense", "--nonsense"},
-        Bad{"train --bucket-mb x", "--bucket-mb"}, Bad{"launch", "launch"},
+        Bad{"train --precision tf32", "tf32"}, Bad{"train --precision fp8", "fp8"}, Bad{"train --loss-scale huge", "--loss-scale"},
+        Bad{"train --precision fp16 --loss-scale-growth 0", "--loss-scale-growth"}, Bad{"train --samples 3", "--samples"},
+        Bad{"train --nonsense", "--nonsense"}, Bad{"train --bucket-mb x", "--bucket-mb"}, Bad{"launch", "launch"},
         Bad{"train --devices cpu:4 --dp 3", "3 × 1 × 1 = 3, but there are 4 devices"}, Bad{"train --devices cpu:4 --dp 0", "--dp"},
         Bad{"train --devices cpu:2 --zero 4", "--zero"}, Bad{"train --devices cpu:2 --pp 2 --zero 1", "--dp"},
         Bad{"train --devices cpu:2 --pp 2 --schedule 2f2b", "unknown schedule '2f2b'"},
         Bad{"train --devices cpu:2 --pp 2 --schedule missing.csv", "missing.csv"},
         Bad{"train --devices cpu:2 --tp 2 --model mlp:dim=8,depth=1", "two blocks"},
         Bad{"train --devices cpu:2 --strategy dp --tp 2", "--tp"}, Bad{"train --recompute some", "'some'"},
-        Bad{"train --balance luck", "'luck'"}, Bad{"train --strategy 1f1b --devices cpu:2 --chunks 3", "one stage on each device"}));
+        Bad{"train --balance luck", "'luck'"},
+        Bad{"train --strategy 1f1b --devices cpu:2 --chunks 3", "one stage on each device"}));
 
 TEST_F(Cli, PlanShowsOneThingAtATime) {
   const Outcome both = run("plan --text --dot");
@@ -222,8 +220,9 @@ TEST_F(Cli, DrawsAScheduleAndReadsItBack) {
 }
 
 TEST_F(Cli, TrainsAProductOfEverything) {
-  const Outcome outcome = run("train --model mlp:dim=32,depth=8 --devices cpu:8 --dp 2 --pp 2 --tp 2 --zero 1 --schedule 1f1b "
-                              "--micro-batches 8 --batch 32 --steps 7 --json -");
+  const Outcome outcome = run(
+      "train --model mlp:dim=32,depth=8 --devices cpu:8 --dp 2 --pp 2 --tp 2 --zero 1 --schedule 1f1b "
+      "--micro-batches 8 --batch 32 --steps 7 --json -");
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   const json result = json::parse(outcome.out);
   EXPECT_EQ(result["strategy"], "product");
@@ -265,7 +264,8 @@ TEST_F(Cli, GoesOnFromACheckpointUnderTheSameStrategyToTheBitAndUnderAnother) {
 }
 
 TEST_F(Cli, KilledAtAnyMomentLeavesCheckpointsThatCanBeGoneOnFrom) {
-  const std::string job = "train --model mlp:dim=64,depth=2 --batch 4 --warmup 0 -q --checkpoint saved --keep 2 --every 1 --resume ";
+  const std::string job =
+      "train --model mlp:dim=64,depth=2 --batch 4 --warmup 0 -q --checkpoint saved --keep 2 --every 1 --resume ";
   std::int64_t before = 0;
   for (int i = 0; i < 12; ++i) {
     const std::string killed = fmt::format("cd '{}' && timeout -s KILL 0.{:02} '{}' {} --steps 1000000 >/dev/null 2>&1",
@@ -358,8 +358,9 @@ std::vector<std::string> lines_of(const std::string& text) {
 }
 
 TEST_F(Cli, TheStepOfADeviceIsDividedWithoutARest) {
-  const Outcome outcome = run("train --model mlp:dim=64,depth=4 --strategy ddp --devices cpu:2 --batch 16 --steps 12 --quiet --delay "
-                              "before=backward,rank=0,ms=2");
+  const Outcome outcome = run(
+      "train --model mlp:dim=64,depth=4 --strategy ddp --devices cpu:2 --batch 16 --steps 12 --quiet --delay "
+      "before=backward,rank=0,ms=2");
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   int devices = 0;
   for (const std::string& line : lines_of(outcome.out)) {
@@ -417,16 +418,16 @@ TEST_F(Cli, TheCommandThatMeasuresAgainKeepsWhatWasAsked) {
             std::string::npos)
       << outcome.out;
   std::ofstream(folder_ / "mine.toml") << "[job]\nmodel = \"mlp:dim=16,depth=2\"\n[axes]\nbatch = [4, 8]\n";
-  EXPECT_NE(run("lab run --spec mine.toml --set batch=4 --time-limit 10ms").out.find(
-                "Again: baton lab run --spec mine.toml --preset quick --set batch=4 --time-limit 10ms\n"),
+  EXPECT_NE(run("lab run --spec mine.toml --set batch=4 --time-limit 10ms")
+                .out.find("Again: baton lab run --spec mine.toml --preset quick --set batch=4 --time-limit 10ms\n"),
             std::string::npos);
 }
 
 TEST_F(Cli, ListsEveryExperimentOfTheCourse) {
   const std::string list = run("lab list").out;
-  for (const char* id : {"timing", "strong-scaling", "comm-vs-compute", "dp-vs-ddp", "delay", "batch-scaling", "imbalance", "accumulate",
-                         "first-split", "split", "depth", "all-devices", "transfers", "four-way-split", "idle", "memory", "matrix-power",
-                         "precision", "profile"}) {
+  for (const char* id : {"timing", "strong-scaling", "comm-vs-compute", "dp-vs-ddp", "delay", "batch-scaling", "imbalance",
+                         "accumulate", "first-split", "split", "depth", "all-devices", "transfers", "four-way-split", "idle",
+                         "memory", "matrix-power", "precision", "profile"}) {
     EXPECT_NE(list.find(std::string(id) + " "), std::string::npos) << id;
   }
 }
@@ -487,8 +488,9 @@ TEST_F(Cli, SweepsWhatASpecAsksFor) {
 }
 
 TEST_F(Cli, RefusesWhatTheLaboratoryDoesNotHave) {
-  for (const char* arguments : {"lab run alchemy", "lab run", "lab run split --set color=red", "lab run split --set dim", "lab run split --preset slow",
-                                "lab run split --devices tpu", "report nowhere", "compare nowhere nowhere"}) {
+  for (const char* arguments :
+       {"lab run alchemy", "lab run", "lab run split --set color=red", "lab run split --set dim", "lab run split --preset slow",
+        "lab run split --devices tpu", "report nowhere", "compare nowhere nowhere"}) {
     const Outcome outcome = run(arguments);
     EXPECT_EQ(outcome.code, 2) << arguments;
     EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
@@ -528,8 +530,8 @@ TEST_F(Cli, KeepsWhatIsDoneWhenInterrupted) {
     dup2(null, STDOUT_FILENO);
     dup2(null, STDERR_FILENO);
     const std::string file = folder_ / "r.json";
-    execl(BATON_PROGRAM, "baton", "train", "--model", "mlp:dim=64,depth=2", "--steps", "10000000", "--warmup", "2",
-          "--json", file.c_str(), nullptr);
+    execl(BATON_PROGRAM, "baton", "train", "--model", "mlp:dim=64,depth=2", "--steps", "10000000", "--warmup", "2", "--json",
+          file.c_str(), nullptr);
     _exit(127);
   }
   std::this_thread::sleep_for(std::chrono::milliseconds(1500));
@@ -562,7 +564,8 @@ TEST_F(Cli, AnExperimentWithoutAResultEndsWithAFailure) {
 
 TEST_F(Cli, ASchedulesFileCanBeHeldAgainstOthersInTheLaboratory) {
   std::ofstream(folder_ / "mine.csv") << "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n";
-  const Outcome outcome = run("lab run idle --set schedule=naive,mine.csv --set devices=2 --set model=mlp:dim=16,depth=2 --cluster ideal");
+  const Outcome outcome = run(
+      "lab run idle --set schedule=naive,mine.csv --set devices=2 --set model=mlp:dim=16,depth=2 --cluster ideal");
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_NE(outcome.out.find("mine.csv over 2 devices with 2 micro-batches"), std::string::npos) << outcome.out;
 }
@@ -571,8 +574,10 @@ TEST_F(Cli, OfAFlagGivenTwiceTheLastCounts) {
   const Outcome outcome = run("plan --devices cpu:2 --strategy dp --strategy ddp");
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_TRUE(outcome.out.starts_with("ddp of ")) << outcome.out;
-  EXPECT_NE(run("lab run idle --set schedule=naive --set devices=2 --set model=mlp:dim=16,depth=2 --preset quick --cluster ideal").out.find("1 point,"),
-            std::string::npos) << "those that are repeatable still add up";
+  EXPECT_NE(run("lab run idle --set schedule=naive --set devices=2 --set model=mlp:dim=16,depth=2 --preset quick --cluster ideal")
+                .out.find("1 point,"),
+            std::string::npos)
+      << "those that are repeatable still add up";
 }
 
 }  // namespace

@@ -76,9 +76,7 @@ class Hostile : public Cli {
       std::error_code error;
       const std::uintmax_t size = fs::is_regular_file(file) ? fs::file_size(file, error) : 0;
       const bool is_hole = size > std::uintmax_t{1} << 30;
-      EXPECT_LE(said.kilobytes,
-                usual + (allowed_mb << 10) + (is_hole ? 0 : static_cast<long>(2 * size >> 10)))
-          << shown;
+      EXPECT_LE(said.kilobytes, usual + (allowed_mb << 10) + (is_hole ? 0 : static_cast<long>(2 * size >> 10))) << shown;
     }
   }
 };
@@ -109,11 +107,8 @@ TEST_F(Hostile, CheckpointsAreRefusedInTwiceTheirSize) {
   refused(put(name, checkpoint_with(repeated("{\"a\":", 16 << 20))));
   refused(put(name, checkpoint_with("{\"a\":{\"dtype\":\"F32\",\"shape\":[" + repeated("1,", 16 << 20))));
   refused(put(name, checkpoint_with("{\"a\":\"" + std::string(16 << 20, 'x') + "\"}")));
-  refused(
-      put(name, checkpoint_with("{\"__metadata__\":{" + repeated("\"a\":\"\",", 16 << 20) + "\"b\":\"\"}}")));
-  refused(put(
-      name, checkpoint_with(
-                "{\"a\":{\"dtype\":\"F32\",\"shape\":[1099511627776],\"data_offsets\":[0,4398046511104]}}")));
+  refused(put(name, checkpoint_with("{\"__metadata__\":{" + repeated("\"a\":\"\",", 16 << 20) + "\"b\":\"\"}}")));
+  refused(put(name, checkpoint_with("{\"a\":{\"dtype\":\"F32\",\"shape\":[1099511627776],\"data_offsets\":[0,4398046511104]}}")));
   refused(hole(name));
   refused(hole(name, checkpoint_with("{\"a\":{\"dtype\":\"F32\",\"shape\":[99],\"data_offsets\":[0,396]}}")));
   std::string many = "{";
@@ -182,9 +177,7 @@ TEST_F(Hostile, ResultsAreRefusedOrPassedOverInABoundedSpace) {
   refused("{}", "");
   refused(R"({"points":[3]})", "");
   refused(R"({"points":[],"command":3})", "");
-  const auto record = [](const std::string& text) {
-    return R"({"point":{"devices":1},"final":true,"record":)" + text + "}\n";
-  };
+  const auto record = [](const std::string& text) { return R"({"point":{"devices":1},"final":true,"record":)" + text + "}\n"; };
   refused(spec, record("{\"time_per_step_ns\":\"x\"}"));
   refused(spec, record("{\"time_per_step_ns\":1,\"oversubscribed\":3}"));
   refused(spec, record("{\"time_per_step_ns\":1e300,\"time_low_ns\":1,\"time_high_ns\":2,\"devices\":1}"));
@@ -201,9 +194,8 @@ TEST_F(Hostile, TimesKeptBetweenCallsMayBeAnything) {
   ASSERT_FALSE(whole.empty());
   const std::string machine = whole.substr(0, whole.find("\"created\""));
   for (const std::string& text :
-       {std::string(), std::string("{"), std::string(20 << 20, '['), whole.substr(0, whole.size() / 2),
-        machine + "\"times\": 3}", machine + "\"times\": {\"a\": [1]}}",
-        machine + "\"times\": {\"a\": {\"b\": \"c\"}}}", machine + "\"created\": 3}"}) {
+       {std::string(), std::string("{"), std::string(20 << 20, '['), whole.substr(0, whole.size() / 2), machine + "\"times\": 3}",
+        machine + "\"times\": {\"a\": [1]}}", machine + "\"times\": {\"a\": {\"b\": \"c\"}}}", machine + "\"created\": 3}"}) {
     std::ofstream(kept, std::ios::binary) << text;
     const Outcome outcome = run("simulate --model mlp:2-1 --batch 2");
     EXPECT_EQ(outcome.code, 0) << outcome.err;

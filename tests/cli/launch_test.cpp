@@ -57,8 +57,7 @@ TEST_F(Launch, StartsTheRanksAndEndsAsTheyDo) {
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   ASSERT_EQ(calls().size(), 1U);
   EXPECT_EQ(calls()[0].find("-n 4 "), 0U) << calls()[0];
-  EXPECT_NE(calls()[0].find(" train --strategy ddp --checkpoint kept --every 5"), std::string::npos)
-      << calls()[0];
+  EXPECT_NE(calls()[0].find(" train --strategy ddp --checkpoint kept --every 5"), std::string::npos) << calls()[0];
   EXPECT_EQ(calls()[0].find("--resume"), std::string::npos) << calls()[0];
 }
 
@@ -70,9 +69,8 @@ TEST_F(Launch, GoesOnFromTheLastCheckpointWhenARankIsLostAndSaysSo) {
   ASSERT_EQ(calls().size(), 3U);
   EXPECT_NE(calls()[1].find(" --resume"), std::string::npos) << calls()[1];
   EXPECT_NE(outcome.err.find("baton launch: a rank was lost after "), std::string::npos) << outcome.err;
-  EXPECT_NE(
-      outcome.err.find("baton launch: restart 1 of 3 on 2 ranks, from kept/step-000000000010.safetensors\n"),
-      std::string::npos)
+  EXPECT_NE(outcome.err.find("baton launch: restart 1 of 3 on 2 ranks, from kept/step-000000000010.safetensors\n"),
+            std::string::npos)
       << outcome.err;
   EXPECT_NE(outcome.err.find("baton launch: a rank was ended by signal 9"), std::string::npos) << outcome.err;
   EXPECT_NE(outcome.err.find("baton launch: done after 2 restarts\n"), std::string::npos) << outcome.err;
@@ -83,9 +81,7 @@ TEST_F(Launch, RestartsAreCounted) {
   const Outcome outcome = launch("-n 2 --restarts 2 " + job);
   EXPECT_EQ(outcome.code, 75);
   EXPECT_EQ(calls().size(), 3U);
-  EXPECT_NE(
-      outcome.err.find("that was the last of 3 attempts, from the start: no checkpoint was written yet"),
-      std::string::npos)
+  EXPECT_NE(outcome.err.find("that was the last of 3 attempts, from the start: no checkpoint was written yet"), std::string::npos)
       << outcome.err;
 }
 
@@ -109,8 +105,7 @@ TEST_F(Launch, WithoutALostHostThereAreFewerRanks) {
   EXPECT_NE(calls()[0].find("--host a:2,b:2 "), std::string::npos) << calls()[0];
   EXPECT_NE(calls()[1].find("-n 2 "), std::string::npos) << calls()[1];
   EXPECT_NE(calls()[1].find("--host a:2 "), std::string::npos) << calls()[1];
-  EXPECT_NE(outcome.err.find("baton launch: b is gone: nothing can be started there\n"), std::string::npos)
-      << outcome.err;
+  EXPECT_NE(outcome.err.find("baton launch: b is gone: nothing can be started there\n"), std::string::npos) << outcome.err;
   EXPECT_NE(outcome.err.find("restart 1 of 3 on 2 ranks"), std::string::npos) << outcome.err;
 }
 
@@ -129,15 +124,14 @@ TEST_F(Launch, SaysInASentenceWhatItCannotDo) {
     const char* arguments;
     const char* words;
   };
-  for (const Bad& bad : {Bad{"-n 2", "-- train"}, Bad{"-n 2 -- lab run", "-- train"},
-                         Bad{"-n 2 -- train", "--checkpoint DIR --every N"},
-                         Bad{"-n 2 -- train --checkpoint kept", "--every N"}, Bad{"-n 0 -- train", "-n"},
-                         Bad{"-n 2 --host a:x --restarts 0 -- train", "slots"},
-                         Bad{"-n 2 --host ,b --restarts 0 -- train", "empty name"},
-                         Bad{"-n 3 --host a,b --restarts 0 -- train", "do not fit"},
-                         Bad{"-n 2 --host a:2 --hostfile hosts --restarts 0 -- train", "not from both"},
-                         Bad{"-n 2 --hostfile hosts --restarts 0 -- train", "slots=N"},
-                         Bad{"-n 2 --hostfile nowhere --restarts 0 -- train", "nowhere"}}) {
+  for (const Bad& bad :
+       {Bad{"-n 2", "-- train"}, Bad{"-n 2 -- lab run", "-- train"}, Bad{"-n 2 -- train", "--checkpoint DIR --every N"},
+        Bad{"-n 2 -- train --checkpoint kept", "--every N"}, Bad{"-n 0 -- train", "-n"},
+        Bad{"-n 2 --host a:x --restarts 0 -- train", "slots"}, Bad{"-n 2 --host ,b --restarts 0 -- train", "empty name"},
+        Bad{"-n 3 --host a,b --restarts 0 -- train", "do not fit"},
+        Bad{"-n 2 --host a:2 --hostfile hosts --restarts 0 -- train", "not from both"},
+        Bad{"-n 2 --hostfile hosts --restarts 0 -- train", "slots=N"},
+        Bad{"-n 2 --hostfile nowhere --restarts 0 -- train", "nowhere"}}) {
     const Outcome outcome = launch(bad.arguments);
     EXPECT_EQ(outcome.code, 2) << bad.arguments;
     EXPECT_NE(outcome.err.find(bad.words), std::string::npos) << outcome.err;

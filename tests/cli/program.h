@@ -39,8 +39,8 @@ class Cli : public testing::Test {
   /// With further settings in its environment, as "NAME=VALUE".
   Outcome run_with(const std::string& settings, const std::string& arguments) const {
     const std::string command = "cd '" + folder_.string() + "' && XDG_CACHE_HOME='" + folder_.string() + "/cache' " + settings +
-                                " '" BATON_PROGRAM "' " + arguments + " >'" +
-                                (folder_ / "out").string() + "' 2>'" + (folder_ / "err").string() + "' </dev/null";
+                                " '" BATON_PROGRAM "' " + arguments + " >'" + (folder_ / "out").string() + "' 2>'" +
+                                (folder_ / "err").string() + "' </dev/null";
     const int status = std::system(command.c_str());
     Outcome outcome{WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(folder_ / "out"), read_file(folder_ / "err")};
     std::filesystem::remove(folder_ / "out");

@@ -23,8 +23,8 @@ class Simulate : public Cli {
 
 TEST_F(Simulate, GivesWhatTrainGivesAndSaysThatItIsSimulated) {
   for (const std::string strategy : {"single", "dp", "ddp", "layers", "1f1b", "zero-3", "tensor"}) {
-    const std::string command =
-        "simulate --model mlp:dim=64,depth=8 --strategy " + strategy + " --cluster dgx-a100 --devices 4 --batch 64";
+    const std::string command = "simulate --model mlp:dim=64,depth=8 --strategy " + strategy +
+                                " --cluster dgx-a100 --devices 4 --batch 64";
     const json result = result_of(command);
     EXPECT_EQ(result["origin"], "simulated") << strategy;
     EXPECT_GT(result["step_time_ns"]["median"], 0) << strategy;
@@ -187,10 +187,10 @@ TEST_P(SimulateRefuses, InOneSentenceWithExitCode2) {
 
 INSTANTIATE_TEST_SUITE_P(
     BadInput, SimulateRefuses,
-    testing::Values(Bad{"simulate --cluster cray", "unknown cluster 'cray'"}, Bad{"simulate --cluster ./none.toml", "cannot be read"},
+    testing::Values(Bad{"simulate --cluster cray", "unknown cluster 'cray'"},
+                    Bad{"simulate --cluster ./none.toml", "cannot be read"},
                     Bad{"simulate --cluster pcie-4 --devices 5 --strategy ddp", "4 devices"},
-                    Bad{"simulate --cluster ethernet-10", "network alone"},
-                    Bad{"simulate --cluster pcie-4+pcie-2", "no network"},
+                    Bad{"simulate --cluster ethernet-10", "network alone"}, Bad{"simulate --cluster pcie-4+pcie-2", "no network"},
                     Bad{"simulate --cluster pcie-4 --what-if speed=2x", "--what-if"},
                     Bad{"simulate --cluster pcie-4 --what-if compute=2", "2x"},
                     Bad{"simulate --cluster pcie-4 --fold maybe", "--fold"},

@@ -39,7 +39,7 @@ class DeviceArray {
 }  // namespace baton::test
 
 /// Ends a test where there is no GPU, saying so.
-#define BATON_NEEDS_GPU()                             \
-  if (!::baton::exec::has_gpu()) {                    \
-    GTEST_SKIP() << "there is no NVIDIA GPU here";    \
+#define BATON_NEEDS_GPU()                          \
+  if (!::baton::exec::has_gpu()) {                 \
+    GTEST_SKIP() << "there is no NVIDIA GPU here"; \
   }

@@ -1,9 +1,10 @@
+#include "baton/exec/backend/cuda/few_rows.h"
+
 #include <cmath>
 #include <cstring>
 #include <random>
 
 #include "baton/base/narrow.h"
-#include "baton/exec/backend/cuda/few_rows.h"
 #include "cuda/device_array.h"
 
 namespace baton::exec::cuda {
@@ -80,7 +81,9 @@ TEST_P(FewRowsTest, EveryProductIsRightInBothPrecisionsAndOnAnyNumberOfMultiproc
   BATON_NEEDS_GPU();
   const auto [rows, in, out] = GetParam();
   const auto at = [](const std::vector<float>& m, int columns) {
-    return [&m, columns](int r, int c) { return m[static_cast<std::size_t>(r) * static_cast<std::size_t>(columns) + static_cast<std::size_t>(c)]; };
+    return [&m, columns](int r, int c) {
+      return m[static_cast<std::size_t>(r) * static_cast<std::size_t>(columns) + static_cast<std::size_t>(c)];
+    };
   };
   const auto count = [](int a, int b) { return static_cast<std::size_t>(a) * static_cast<std::size_t>(b); };
   const std::vector<float> x = numbers(count(rows, in), 1);
@@ -93,7 +96,8 @@ TEST_P(FewRowsTest, EveryProductIsRightInBothPrecisionsAndOnAnyNumberOfMultiproc
 
   std::vector<double> y = product(rows, out, in, X, [&](int k, int c) { return W(c, k); });
   std::vector<double> dx = product(rows, in, out, DY, W);
-  std::vector<double> dw = product(out, in, rows, [&](int o, int r) { return DY(r, o); }, X);
+  std::vector<double> dw = product(
+      out, in, rows, [&](int o, int r) { return DY(r, o); }, X);
   std::vector<double> db(static_cast<std::size_t>(out));
   for (int r = 0; r < rows; ++r) {
     for (int o = 0; o < out; ++o) {
@@ -142,11 +146,13 @@ TEST_P(FewRowsTest, EveryProductIsRightInBothPrecisionsAndOnAnyNumberOfMultiproc
       EXPECT_LE(distance(dx, result_dx.values()), tolerance(tf32)) << "backward of the input";
       kernel.backward_input(device_dy.data(), device_w.data(), device_x.data(), result_dx.data(), false, nullptr);
       EXPECT_LE(distance(masked, result_dx.values()), tolerance(tf32)) << "backward of the input, masked";
-      kernel.backward_weight(DType::f32, device_x.data(), device_dy.data(), result_dw.data(), result_db.data(), 0, 1, false, nullptr);
+      kernel.backward_weight(DType::f32, device_x.data(), device_dy.data(), result_dw.data(), result_db.data(), 0, 1, false,
+                             nullptr);
       EXPECT_LE(distance(dw, result_dw.values()), tolerance(tf32)) << "gradient of the weights";
       EXPECT_LE(distance(db, result_db.values()), 1e-5) << "gradient of the bias";
       const DeviceArray changed_b(b);
-      kernel.backward_weight(DType::f32, device_x.data(), device_dy.data(), device_w.data(), changed_b.data(), 1, -0.125F, true, nullptr);
+      kernel.backward_weight(DType::f32, device_x.data(), device_dy.data(), device_w.data(), changed_b.data(), 1, -0.125F, true,
+                             nullptr);
       EXPECT_LE(distance(stepped(w, dw, -0.125), device_w.values()), tolerance(tf32)) << "weights, one step on";
       EXPECT_LE(distance(stepped(b, db, -0.125), changed_b.values()), 1e-5) << "bias, one step on";
       ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
@@ -192,9 +198,9 @@ TEST_P(FewRowsTest, AStepOfTheWeightsComesFromOperandsOf16Bits) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, FewRowsTest,
-                         testing::Values(Shapes{64, 1024, 1024}, Shapes{64, 64, 64}, Shapes{13, 100, 132},
-                                         Shapes{1, 4, 4}, Shapes{7, 260, 20}, Shapes{32, 516, 1028},
-                                         Shapes{50, 2048, 12}, Shapes{64, 12, 2048}, Shapes{33, 332, 700}, Shapes{64, 4096, 2304}, Shapes{20, 2304, 4096}));
+                         testing::Values(Shapes{64, 1024, 1024}, Shapes{64, 64, 64}, Shapes{13, 100, 132}, Shapes{1, 4, 4},
+                                         Shapes{7, 260, 20}, Shapes{32, 516, 1028}, Shapes{50, 2048, 12}, Shapes{64, 12, 2048},
+                                         Shapes{33, 332, 700}, Shapes{64, 4096, 2304}, Shapes{20, 2304, 4096}));
 
 TEST(FewRows, LeavesOthersToTheLibrary) {
   EXPECT_TRUE((FewRows{64, 8, 8, false, 1}.fits(9)));

@@ -29,11 +29,8 @@ std::string read_file(const fs::path& path) {
 }
 
 /// Small values for axes that make an experiment long; `memory` has cases that are no sizes.
-const std::vector<std::pair<std::string, std::string>> small_values{{"model", "mlp:dim=64,depth=8"},
-                                                                    {"dim", "64"},
-                                                                    {"case", "64x2,128x2"},
-                                                                    {"size", "64"},
-                                                                    {"delay_ms", "0,5"}};
+const std::vector<std::pair<std::string, std::string>> small_values{
+    {"model", "mlp:dim=64,depth=8"}, {"dim", "64"}, {"case", "64x2,128x2"}, {"size", "64"}, {"delay_ms", "0,5"}};
 
 /// The command as the test runs it: few steps are trained, experiments are measured briefly and on small models.
 std::string stand_in(const std::string& command) {
@@ -102,8 +99,7 @@ class Documents : public testing::Test {
       }
     }
     if (slow > 1 + all.size() / 10) {
-      sentences.push_back(
-          fmt::format("{} of {} commands are marked slow: too many to trust the rest", slow, all.size()));
+      sentences.push_back(fmt::format("{} of {} commands are marked slow: too many to trust the rest", slow, all.size()));
     }
     return sentences;
   }
@@ -135,15 +131,14 @@ class Documents : public testing::Test {
 
   std::string fault_of(const Documented& one) const {
     const std::string command = fmt::format(
-        "cd '{}' && export PATH=\"$PWD:$PATH\" XDG_CACHE_HOME=\"$PWD/cache\" && ({}) >out 2>&1 </dev/null",
-        folder_.string(), stand_in(one.command));
+        "cd '{}' && export PATH=\"$PWD:$PATH\" XDG_CACHE_HOME=\"$PWD/cache\" && ({}) >out 2>&1 </dev/null", folder_.string(),
+        stand_in(one.command));
     const int status = std::system(command.c_str());
     const int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
     const std::string out = read_file(folder_ / "out");
     const bool refused = !one.output.empty() && one.output.front().starts_with("baton: ");
     if (refused == (code == 0)) {
-      return fmt::format("ended with {} where the document shows {}:\n{}", code,
-                         refused ? "a refusal" : "none", out);
+      return fmt::format("ended with {} where the document shows {}:\n{}", code, refused ? "a refusal" : "none", out);
     }
     std::size_t from = 0;
     for (const std::string& line : one.output) {
@@ -179,8 +174,7 @@ TEST_F(Documents, ACommandThatFailsIsAFault) {
 }
 
 TEST_F(Documents, OutputThatIsNotPrintedIsAFaultUnlessItIsOfOneRun) {
-  const std::string right =
-      "```\n$ ./baton devices --devices cpu:2 --json -\n{\n  \"devices\": [\n...\n}\n```\n";
+  const std::string right = "```\n$ ./baton devices --devices cpu:2 --json -\n{\n  \"devices\": [\n...\n}\n```\n";
   EXPECT_EQ(faults(right).size(), 0U);
   const std::string wrong = "```\n$ ./baton devices --devices cpu:2 --json -\n  \"devices\": [\n{\n```\n";
   EXPECT_EQ(faults(wrong).size(), 1U) << "these lines are printed in another order";
@@ -188,18 +182,17 @@ TEST_F(Documents, OutputThatIsNotPrintedIsAFaultUnlessItIsOfOneRun) {
 }
 
 TEST_F(Documents, ARefusalThatIsShownMustHappen) {
-  EXPECT_EQ(faults("```\n$ ./baton plan --file nowhere\nbaton: the plan nowhere cannot be read: No such file or directory\n```\n").size(), 0U);
+  EXPECT_EQ(
+      faults("```\n$ ./baton plan --file nowhere\nbaton: the plan nowhere cannot be read: No such file or directory\n```\n").size(),
+      0U);
   EXPECT_EQ(faults("```\n$ ./baton devices\nbaton: no\n```\n").size(), 1U);
   EXPECT_EQ(faults("```\n$ ./baton plan --file nowhere\nbaton: something else\n```\n").size(), 1U);
 }
 
 TEST_F(Documents, AreNotRunWhereTheyAreFormsOrSlowOrTheLaunchers) {
-  EXPECT_EQ(
-      faults("`./baton lab run ID`, `./baton test`\n\n<!-- slow -->\n`./baton lab run alchemy`\n").size(),
-      0U);
+  EXPECT_EQ(faults("`./baton lab run ID`, `./baton test`\n\n<!-- slow -->\n`./baton lab run alchemy`\n").size(), 0U);
   EXPECT_EQ(run_, 0U);
-  EXPECT_EQ(faults("<!-- slow -->\n`./baton x`, `./baton y`, `./baton z`\n").size(), 1U)
-      << "nearly all is left out";
+  EXPECT_EQ(faults("<!-- slow -->\n`./baton x`, `./baton y`, `./baton z`\n").size(), 1U) << "nearly all is left out";
 }
 
 TEST(Documented, CommandsAreFoundInBlocksAndInSpansThatRunOverALine) {
@@ -232,13 +225,12 @@ TEST(Documented, MarkersHoldForTheBlockOrParagraphBelow) {
 }
 
 TEST(Documented, WordsOfCapitalsMakeAForm) {
-  for (const char* form : {"baton lab run ID", "baton train --trace FILE", "baton COMMAND --help",
-                           "baton clusters NAME+NETWORK", "baton report runs/FOLDER"}) {
+  for (const char* form : {"baton lab run ID", "baton train --trace FILE", "baton COMMAND --help", "baton clusters NAME+NETWORK",
+                           "baton report runs/FOLDER"}) {
     EXPECT_TRUE(is_form(form)) << form;
   }
-  for (const char* command :
-       {"baton lab run timing", "baton train --memory 8G", "baton train --link bandwidth=1GB/s,latency=50us",
-        "baton plan --schedule 1F1B", "baton plan --memory 96M"}) {
+  for (const char* command : {"baton lab run timing", "baton train --memory 8G", "baton train --link bandwidth=1GB/s,latency=50us",
+                              "baton plan --schedule 1F1B", "baton plan --memory 96M"}) {
     EXPECT_FALSE(is_form(command)) << command;
   }
 }

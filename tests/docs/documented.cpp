@@ -7,9 +7,7 @@
 namespace baton::test {
 namespace {
 
-bool is_command(const std::string& text) {
-  return text.starts_with("./baton ") || text.starts_with("baton ");
-}
+bool is_command(const std::string& text) { return text.starts_with("./baton ") || text.starts_with("baton "); }
 
 /// Without what the shell would take for a comment, and without space around.
 std::string trimmed(std::string text) {

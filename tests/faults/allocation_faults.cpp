@@ -46,8 +46,7 @@ int find_range(dl_phdr_info* info, std::size_t, void*) {
   Range& range = counted[is_cpp ? 0 : 1];
   range.begin = info->dlpi_addr;
   for (int i = 0; i < info->dlpi_phnum; ++i) {
-    range.end = std::max<std::uintptr_t>(
-        range.end, info->dlpi_addr + info->dlpi_phdr[i].p_vaddr + info->dlpi_phdr[i].p_memsz);
+    range.end = std::max<std::uintptr_t>(range.end, info->dlpi_addr + info->dlpi_phdr[i].p_vaddr + info->dlpi_phdr[i].p_memsz);
   }
   return 0;
 }
@@ -56,8 +55,7 @@ __attribute__((constructor)) void find_ranges() { dl_iterate_phdr(find_range, nu
 
 bool fails(const void* caller) {
   const auto place = reinterpret_cast<std::uintptr_t>(caller);
-  if (std::none_of(counted, counted + 2,
-                   [&](const Range& range) { return place >= range.begin && place < range.end; })) {
+  if (std::none_of(counted, counted + 2, [&](const Range& range) { return place >= range.begin && place < range.end; })) {
     return false;
   }
   static const long at = [] {
@@ -94,9 +92,7 @@ void* malloc(std::size_t size) { return fails(__builtin_return_address(0)) ? ref
 void* calloc(std::size_t count, std::size_t size) {
   return fails(__builtin_return_address(0)) ? refuse() : __libc_calloc(count, size);
 }
-void* realloc(void* block, std::size_t size) {
-  return fails(__builtin_return_address(0)) ? refuse() : __libc_realloc(block, size);
-}
+void* realloc(void* block, std::size_t size) { return fails(__builtin_return_address(0)) ? refuse() : __libc_realloc(block, size); }
 void* memalign(std::size_t alignment, std::size_t size) {
   return fails(__builtin_return_address(0)) ? refuse() : __libc_memalign(alignment, size);
 }

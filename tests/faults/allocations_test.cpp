@@ -14,9 +14,8 @@ namespace {
 class Allocations : public Preloaded {
  protected:
   Outcome train(const std::string& settings) const {
-    return run_with(
-        settings + " LD_PRELOAD=" BATON_ALLOCATION_FAULTS,
-        "train --model mlp:3-2 --batch 2 --strategy ddp --devices cpu:2 --steps 2 --warmup 0 --quiet");
+    return run_with(settings + " LD_PRELOAD=" BATON_ALLOCATION_FAULTS,
+                    "train --model mlp:3-2 --batch 2 --strategy ddp --devices cpu:2 --steps 2 --warmup 0 --quiet");
   }
   long count() const {
     EXPECT_EQ(train("BATON_ALLOCATION_COUNT=count").code, 0);
@@ -27,10 +26,9 @@ class Allocations : public Preloaded {
     ASSERT_GT(all, 1000);
     const long step = std::getenv("BATON_EVERY_ALLOCATION") != nullptr ? 1 : all / 60;
     for (long n = 1; n <= all; n += step) {
-      const Outcome outcome =
-          train(fmt::format("BATON_ALLOCATION_AT={}{}", n, and_behind ? " BATON_ALLOCATION_ON=1" : ""));
-      SCOPED_TRACE(fmt::format("allocation {} of {}{}: {} {}", n, all, and_behind ? " and all behind it" : "",
-                               outcome.code, outcome.err));
+      const Outcome outcome = train(fmt::format("BATON_ALLOCATION_AT={}{}", n, and_behind ? " BATON_ALLOCATION_ON=1" : ""));
+      SCOPED_TRACE(
+          fmt::format("allocation {} of {}{}: {} {}", n, all, and_behind ? " and all behind it" : "", outcome.code, outcome.err));
       if (outcome.code == 0 && !and_behind) {
         continue;  // somebody could do without it
       }
@@ -46,9 +44,8 @@ TEST_F(Allocations, BeyondALimitOnMemoryEndInASentence) {
   bool refused = false;
   bool ran = false;
   for (long kilobytes = 24'000; kilobytes < 400'000; kilobytes += kilobytes / 8) {
-    const Outcome outcome = run_with(
-        fmt::format("true && ulimit -v {} &&", kilobytes),
-        "train --model mlp:3-2 --batch 2 --strategy ddp --devices cpu:2 --steps 2 --warmup 0 --quiet");
+    const Outcome outcome = run_with(fmt::format("true && ulimit -v {} &&", kilobytes),
+                                     "train --model mlp:3-2 --batch 2 --strategy ddp --devices cpu:2 --steps 2 --warmup 0 --quiet");
     SCOPED_TRACE(fmt::format("{} KB: {} {}", kilobytes, outcome.code, outcome.err));
     EXPECT_TRUE(outcome.code == 0 || outcome.code == 1 || outcome.code == 127);
     EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), outcome.code == 0 ? 0 : 1);

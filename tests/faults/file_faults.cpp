@@ -97,9 +97,7 @@ int open_watched(const char* name, const char* path, int flags, mode_t mode) {
   return file;
 }
 
-mode_t mode_of(int flags, va_list list) {
-  return (flags & (O_CREAT | O_TMPFILE)) != 0 ? va_arg(list, mode_t) : 0;
-}
+mode_t mode_of(int flags, va_list list) { return (flags & (O_CREAT | O_TMPFILE)) != 0 ? va_arg(list, mode_t) : 0; }
 
 }  // namespace
 

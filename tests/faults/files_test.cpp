@@ -18,8 +18,7 @@ constexpr const char* old_name = "step-000000000002.safetensors";
 constexpr const char* new_name = "step-000000000004.safetensors";
 
 bool is_one_sentence(const std::string& text) {
-  return text.starts_with("baton: ") && text.ends_with("\n") &&
-         std::count(text.begin(), text.end(), '\n') == 1;
+  return text.starts_with("baton: ") && text.ends_with("\n") && std::count(text.begin(), text.end(), '\n') == 1;
 }
 
 bool has_leftovers(const fs::path& folder) {
@@ -31,21 +30,19 @@ class Faults : public Preloaded {
  protected:
   /// Runs the program with the n-th operation on files under `under` going wrong.
   Outcome fail_at(int n, const std::string& what, const fs::path& under, const std::string& arguments) const {
-    return run_with(
-        fmt::format("BATON_FAULT={} BATON_FAULT_AT={} BATON_FAULT_UNDER='{}' LD_PRELOAD=" BATON_FILE_FAULTS,
-                    what, n, under.string()),
-        arguments);
+    return run_with(fmt::format("BATON_FAULT={} BATON_FAULT_AT={} BATON_FAULT_UNDER='{}' LD_PRELOAD=" BATON_FILE_FAULTS, what, n,
+                                under.string()),
+                    arguments);
   }
   /// The operations that a run without faults has.
   std::vector<std::string> operations(const fs::path& under, const std::string& arguments) const {
     const fs::path list = folder_ / "operations";
     fs::remove(list);
-    EXPECT_EQ(
-        run_with(fmt::format("BATON_FAULT_COUNT='{}' BATON_FAULT_UNDER='{}' LD_PRELOAD=" BATON_FILE_FAULTS,
-                             list.string(), under.string()),
-                 arguments)
-            .code,
-        0);
+    EXPECT_EQ(run_with(fmt::format("BATON_FAULT_COUNT='{}' BATON_FAULT_UNDER='{}' LD_PRELOAD=" BATON_FILE_FAULTS, list.string(),
+                                   under.string()),
+                       arguments)
+                  .code,
+              0);
     std::istringstream lines(read_file(list));
     std::vector<std::string> names;
     for (std::string name; std::getline(lines, name);) {
@@ -60,8 +57,7 @@ TEST_F(Faults, LeaveTheOldOrTheNewCheckpointWhereverSavingStops) {
   const fs::path folder = folder_ / "checkpoints";
   ASSERT_EQ(run(fmt::format("train {} --steps 2 --checkpoint {}", job, kept.string())).code, 0);
   // Only one is kept, so that the old one goes as soon as the new one is there.
-  const std::string save =
-      fmt::format("train {} --steps 4 --resume --keep 1 --checkpoint {}", job, folder.string());
+  const std::string save = fmt::format("train {} --steps 4 --resume --keep 1 --checkpoint {}", job, folder.string());
   const auto begin = [&] {
     fs::remove_all(folder);
     fs::copy(kept, folder);
@@ -93,12 +89,10 @@ TEST_F(Faults, LeaveTheOldOrTheNewCheckpointWhereverSavingStops) {
         EXPECT_NE(outcome.code, 0);
       } else {
         EXPECT_FALSE(has_leftovers(folder));
-        EXPECT_TRUE(outcome.code == 0 ? new_there : is_one_sentence(outcome.err))
-            << outcome.code << ": " << outcome.err;
+        EXPECT_TRUE(outcome.code == 0 ? new_there : is_one_sentence(outcome.err)) << outcome.code << ": " << outcome.err;
       }
       const Outcome again = run(save);
-      EXPECT_TRUE(again.code == 0 || (new_there && again.code == 2))
-          << again.err;  // or it is at the last step already
+      EXPECT_TRUE(again.code == 0 || (new_there && again.code == 2)) << again.err;  // or it is at the last step already
       EXPECT_EQ(read_file(folder / new_name), new_bytes);
       EXPECT_FALSE(has_leftovers(folder));
     }
@@ -108,8 +102,8 @@ TEST_F(Faults, LeaveTheOldOrTheNewCheckpointWhereverSavingStops) {
 TEST_F(Faults, LeaveResultsAndTracesWholeOrAsTheyWere) {
   const fs::path folder = folder_ / "results";
   fs::create_directories(folder);
-  const std::string write = fmt::format("train {} --steps 2 --json {}/r.json --trace {}/t.json", job,
-                                        folder.string(), folder.string());
+  const std::string write = fmt::format("train {} --steps 2 --json {}/r.json --trace {}/t.json", job, folder.string(),
+                                        folder.string());
   const std::vector<std::string> all = operations(folder, write);
   ASSERT_GE(all.size(), 10U);
   for (const char* what : {"kill", "torn", "short", "ENOSPC", "EIO"}) {
@@ -126,8 +120,7 @@ TEST_F(Faults, LeaveResultsAndTracesWholeOrAsTheyWere) {
       const Outcome outcome = fail_at(static_cast<int>(n), what, folder, write);
       for (const char* name : {"r.json", "t.json"}) {
         const std::string text = read_file(folder / name);
-        EXPECT_TRUE(text == "old" ||
-                    (text.starts_with("{") && (text.ends_with("}\n") || text.ends_with("}"))))
+        EXPECT_TRUE(text == "old" || (text.starts_with("{") && (text.ends_with("}\n") || text.ends_with("}"))))
             << name << ": " << text;
       }
       if (outcome.code != 0 && outcome.code != -1 && outcome.code < 128) {
@@ -144,20 +137,18 @@ TEST_F(Faults, OfAFullDiskAreSaidAndLeaveTheOldCheckpoint) {
   if (::mount("tmpfs", disk.c_str(), "tmpfs", 0, "size=160k") != 0) {
     GTEST_SKIP() << "a small disk takes root";
   }
-  const std::string bigger =
-      "--model mlp:dim=128,depth=1 --batch 2 --warmup 0 --quiet";  // 66 KiB: two fit, three do not
+  const std::string bigger = "--model mlp:dim=128,depth=1 --batch 2 --warmup 0 --quiet";  // 66 KiB: two fit, three do not
   EXPECT_EQ(run(fmt::format("train {} --steps 2 --checkpoint {}", bigger, disk.string())).code, 0);
   const std::string old_bytes = read_file(disk / old_name);
   std::ofstream(disk / "others") << std::string(40 << 10, 'x');
-  const Outcome outcome =
-      run(fmt::format("train {} --steps 4 --resume --checkpoint {}", bigger, disk.string()));
+  const Outcome outcome = run(fmt::format("train {} --steps 4 --resume --checkpoint {}", bigger, disk.string()));
   EXPECT_EQ(outcome.code, 1);
   EXPECT_TRUE(is_one_sentence(outcome.err)) << outcome.err;
   EXPECT_NE(outcome.err.find("No space left on device"), std::string::npos) << outcome.err;
   EXPECT_EQ(read_file(disk / old_name), old_bytes);
   EXPECT_FALSE(has_leftovers(disk));
-  const Outcome written = run(fmt::format("train {} --steps 400 --json {}/r.json --trace {}/t.json", job,
-                                          disk.string(), disk.string()));
+  const Outcome written = run(
+      fmt::format("train {} --steps 400 --json {}/r.json --trace {}/t.json", job, disk.string(), disk.string()));
   EXPECT_EQ(written.code, 1);
   EXPECT_TRUE(is_one_sentence(written.err)) << written.err;
   EXPECT_FALSE(has_leftovers(disk));

@@ -23,9 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 
 std::string changed(std::string text, const std::vector<std::string>& corpus, std::mt19937_64& random) {
-  const auto below = [&](std::size_t limit) {
-    return limit == 0 ? 0 : static_cast<std::size_t>(random() % limit);
-  };
+  const auto below = [&](std::size_t limit) { return limit == 0 ? 0 : static_cast<std::size_t>(random() % limit); };
   const std::size_t times = 1 + below(4);
   for (std::size_t i = 0; i < times; ++i) {
     const std::size_t at = below(text.size());
@@ -60,9 +58,7 @@ std::string changed(std::string text, const std::vector<std::string>& corpus, st
   return text;
 }
 
-void give(const std::string& text) {
-  LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(text.data()), text.size());
-}
+void give(const std::string& text) { LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(text.data()), text.size()); }
 
 }  // namespace
 
@@ -99,7 +95,6 @@ int main(int argc, char** argv) {
   }
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
-  std::printf("%zu files and %zu changes of them; at most %ld KiB of memory\n", corpus.size(), changes,
-              usage.ru_maxrss);
+  std::printf("%zu files and %zu changes of them; at most %ld KiB of memory\n", corpus.size(), changes, usage.ru_maxrss);
   return 0;
 }

@@ -18,8 +18,7 @@
 namespace baton::strategy {
 namespace {
 
-const Target cpu_target{
-    .linear_with_relu = true, .linear_with_mask = true, .linear_with_sgd = true, .tiled_weights = true};
+const Target cpu_target{.linear_with_relu = true, .linear_with_mask = true, .linear_with_sgd = true, .tiled_weights = true};
 
 struct Golden {
   std::string file;
@@ -44,8 +43,7 @@ std::vector<Golden> golden_plans() {
   };
   add("single", "mlp:3-5-2", 1, "single");
   add("single_fused", "mlp:3-5-2", 1, "single").target = cpu_target;
-  add("single_adam", "mlp:3-5-2", 1, "single").step = {
-      .global_batch = 4, .loss = Loss::cross_entropy, .optimizer = op::Adam{}};
+  add("single_adam", "mlp:3-5-2", 1, "single").step = {.global_batch = 4, .loss = Loss::cross_entropy, .optimizer = op::Adam{}};
   add("dp_3", "mlp:3-2", 3, "dp").target = cpu_target;
   add("ddp_2", "mlp:3-5-2", 2, "ddp");
   Golden& buckets = add("ddp_2_buckets", "mlp:3-7-5-2", 2, "ddp");
@@ -104,8 +102,7 @@ std::string first_difference(std::string_view expected, std::string_view actual)
 
 class GoldenPlan : public testing::TestWithParam<Golden> {};
 
-INSTANTIATE_TEST_SUITE_P(Of, GoldenPlan, testing::ValuesIn(golden_plans()),
-                         [](const auto& one) { return one.param.file; });
+INSTANTIATE_TEST_SUITE_P(Of, GoldenPlan, testing::ValuesIn(golden_plans()), [](const auto& one) { return one.param.file; });
 
 TEST_P(GoldenPlan, IsWhatItWas) {
   const std::string text = plan::to_text(plan_of(GetParam()));

@@ -95,9 +95,7 @@ Case case_of(const json& oracle) {
   return one;
 }
 
-TEST_P(Oracle, TheReferenceBackendTrainsAsPyTorchDoes) {
-  expect_pytorchs_numbers(case_of(read(GetParam())), read(GetParam()));
-}
+TEST_P(Oracle, TheReferenceBackendTrainsAsPyTorchDoes) { expect_pytorchs_numbers(case_of(read(GetParam())), read(GetParam())); }
 
 TEST_P(Oracle, TheCpuBackendTrainsAsPyTorchDoes) {
   Case one = case_of(read(GetParam()));

@@ -95,9 +95,8 @@ TEST(RanksAgree, ProductsOfReplicasStagesAndDividedTensorsDoToo) {
     std::int64_t dp, pp, tp, zero;
     std::string schedule;
   };
-  for (const Product& product :
-       {Product{2, 2, 1, 0, "1f1b"}, Product{2, 1, 2, 0, ""}, Product{1, 2, 2, 0, "gpipe"},
-        Product{2, 2, 1, 1, "zb-h1"}, Product{4, 1, 1, 3, ""}, Product{2, 2, 2, 2, "1f1b"}}) {
+  for (const Product& product : {Product{2, 2, 1, 0, "1f1b"}, Product{2, 1, 2, 0, ""}, Product{1, 2, 2, 0, "gpipe"},
+                                 Product{2, 2, 1, 1, "zb-h1"}, Product{4, 1, 1, 3, ""}, Product{2, 2, 2, 2, "1f1b"}}) {
     Case one = small("product", "cpu", static_cast<std::size_t>(product.dp * product.pp * product.tp));
     one.layout.dp = product.dp;
     one.layout.pp = product.pp;
@@ -113,8 +112,7 @@ TEST(RanksAgree, ManyMessagesAMeetingAndBucketsOfAnySizeDoToo) {
   for (const std::string strategy : {"ddp", "zero-2", "layers"}) {
     for (const std::int64_t bucket : {std::int64_t{1}, std::int64_t{1} << 30}) {
       Case one = small(strategy, "cpu", static_cast<std::size_t>(world().size()));
-      one.model =
-          "mlp:512-500-512-40-40";  // of 256 000 elements, in several messages also where four share them
+      one.model = "mlp:512-500-512-40-40";  // of 256 000 elements, in several messages also where four share them
       one.layout.bucket = one.layout.first_bucket = Bytes(bucket);
       EXPECT_TRUE(agrees(one)) << to_text(one);
     }
@@ -140,8 +138,7 @@ TEST(RanksAgree, EmulatedLinksSlowRanksDownAndChangeNoBit) {
 
 TEST(Ranks, ADelayOnOneOfThemIsSeenByAllAndChangesNoBit) {
   Case one = small("ddp", "cpu", static_cast<std::size_t>(world().size()));
-  one.delays = {
-      {.before = plan::Phase::backward, .rank = world().size() - 1, .duration = Nanoseconds(20'000'000)}};
+  one.delays = {{.before = plan::Phase::backward, .rank = world().size() - 1, .duration = Nanoseconds(20'000'000)}};
   EXPECT_TRUE(agrees(one));
 }
 
@@ -199,9 +196,8 @@ TEST(Ranks, WhoeverHasHadEnoughEndsTheRunOfAllAfterTheSameStep) {
   one.world = &world();
   Training training(one);
   const exec::RunResult result = training.executor().run(
-      {.steps = 1'000'000, .warmup = 0}, [](std::int64_t done, const exec::RunResult&) {
-        return world().rank() != world().size() - 1 || done < 3;
-      });
+      {.steps = 1'000'000, .warmup = 0},
+      [](std::int64_t done, const exec::RunResult&) { return world().rank() != world().size() - 1 || done < 3; });
   EXPECT_LT(result.losses.size(), 1'000'000U);
   const std::size_t mine = result.losses.size();
   for (const exec::Blob& blob : world().all_gather(std::as_bytes(std::span(&mine, 1)))) {
@@ -219,8 +215,7 @@ TEST(Ranks, ThoseWithAnotherPlanAreNamed) {
     ADD_FAILURE() << "nobody noticed";
   } catch (const Error& error) {
     EXPECT_EQ(std::string(error.what()),
-              "rank " + std::to_string(last) +
-                  " has another plan than rank 0: start all ranks with the same command");
+              "rank " + std::to_string(last) + " has another plan than rank 0: start all ranks with the same command");
     EXPECT_EQ(error.kind(), Error::Kind::usage);
   }
 }
@@ -236,9 +231,8 @@ TEST(Ranks, ThoseThatAreAnotherProgramAreNamedBeforeWhatFollowsFromIt) {
     exec::require_agreement(world(), mine);
     ADD_FAILURE() << "nobody noticed";
   } catch (const Error& error) {
-    EXPECT_NE(
-        std::string(error.what()).find("another build of baton than rank 0: copy one program to all hosts"),
-        std::string::npos);
+    EXPECT_NE(std::string(error.what()).find("another build of baton than rank 0: copy one program to all hosts"),
+              std::string::npos);
     EXPECT_EQ(std::string(error.what()).find("rank"), 0U) << error.what();
   }
 }
@@ -250,8 +244,7 @@ TEST(Ranks, ThoseWithOtherDataAreNamed) {
     Training training(one, {.seed = world().rank() == 1 ? 1U : 0U});
     ADD_FAILURE() << "nobody noticed";
   } catch (const Error& error) {
-    EXPECT_EQ(std::string(error.what()),
-              "rank 1 has other data than rank 0: start all ranks with the same --seed and --samples");
+    EXPECT_EQ(std::string(error.what()), "rank 1 has other data than rank 0: start all ranks with the same --seed and --samples");
   }
 }
 

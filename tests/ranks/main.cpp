@@ -13,9 +13,8 @@ std::unique_ptr<exec::World> opened;
 class Failures final : public testing::EmptyTestEventListener {
   void OnTestPartResult(const testing::TestPartResult& result) override {
     if (result.failed()) {
-      std::printf("rank %d: %s:%d: %s\n", opened->rank(),
-                  result.file_name() == nullptr ? "" : result.file_name(), result.line_number(),
-                  result.message());
+      std::printf("rank %d: %s:%d: %s\n", opened->rank(), result.file_name() == nullptr ? "" : result.file_name(),
+                  result.line_number(), result.message());
     }
   }
 };

@@ -17,12 +17,10 @@ class RanksTrain : public Cli {
   }
 
   Outcome start(const std::string& arguments) const {
-    const std::string command = "cd '" + folder_.string() +
-                                "' && '" BATON_MPIRUN "' ON '" BATON_MPIEXEC "' " + arguments +
+    const std::string command = "cd '" + folder_.string() + "' && '" BATON_MPIRUN "' ON '" BATON_MPIEXEC "' " + arguments +
                                 " >out 2>err </dev/null";
     const int status = std::system(command.c_str());
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(folder_ / "out"),
-            read_file(folder_ / "err")};
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(folder_ / "out"), read_file(folder_ / "err")};
   }
 
   Json json(const std::string& name) const { return Json::parse(read_file(folder_ / name)); }
@@ -64,8 +62,7 @@ TEST_F(RanksTrain, RankZeroPrintsAndTheLossesAreThoseOfOneProcess) {
 }
 
 TEST_F(RanksTrain, SeveralDevicesARankAreOneClusterInTheOrderOfTheRanks) {
-  const Outcome ranks =
-      run_ranks(2, small + "--strategy 1f1b --micro-batches 4 --devices cpu:2 --json ranks.json --quiet");
+  const Outcome ranks = run_ranks(2, small + "--strategy 1f1b --micro-batches 4 --devices cpu:2 --json ranks.json --quiet");
   ASSERT_EQ(ranks.code, 0) << ranks.err;
   ASSERT_EQ(run(small + "--strategy 1f1b --micro-batches 4 --devices cpu:4 --json one.json").code, 0);
   const Json result = json("ranks.json");
@@ -123,14 +120,11 @@ TEST_F(RanksTrain, WhatIsWrongOnRankZeroAloneEndsAllOfThem) {
 }
 
 TEST_F(RanksTrain, RanksWithDifferentCommandsAreNamed) {
-  const Outcome outcome =
-      start("-n 1 '" BATON_PROGRAM "' " + small + "--strategy ddp : -n 2 '" BATON_PROGRAM "' " + small +
-            "--strategy ddp --optimizer adam");
+  const Outcome outcome = start("-n 1 '" BATON_PROGRAM "' " + small + "--strategy ddp : -n 2 '" BATON_PROGRAM "' " + small +
+                                "--strategy ddp --optimizer adam");
   EXPECT_EQ(outcome.code, 2);
-  EXPECT_NE(
-      outcome.err.find(
-          "baton: ranks 1 and 2 have another plan than rank 0: start all ranks with the same command\n"),
-      std::string::npos)
+  EXPECT_NE(outcome.err.find("baton: ranks 1 and 2 have another plan than rank 0: start all ranks with the same command\n"),
+            std::string::npos)
       << outcome.err;
 }
 
@@ -145,8 +139,7 @@ TEST_F(RanksTrain, CommandsThatRunInOneProcessSaySo) {
   for (const std::string command : {"lab list", "plan", "simulate", "devices"}) {
     const Outcome outcome = run_ranks(2, command);
     EXPECT_EQ(outcome.code, 2);
-    EXPECT_NE(outcome.err.find("runs in one process: start it without a launcher"), std::string::npos)
-        << outcome.err;
+    EXPECT_NE(outcome.err.find("runs in one process: start it without a launcher"), std::string::npos) << outcome.err;
     EXPECT_EQ(count(outcome.err, "baton: "), 1U) << outcome.err;
   }
 }

@@ -49,8 +49,7 @@ TEST(World, KnowsWhichRanksAreOnOneHost) {
   std::map<std::string, int> nodes;
   for (const exec::Place& place : world().places()) {
     EXPECT_EQ(place.machine, 0);
-    EXPECT_EQ(place.node, nodes.emplace(place.host, static_cast<int>(nodes.size())).first->second)
-        << place.host;
+    EXPECT_EQ(place.node, nodes.emplace(place.host, static_cast<int>(nodes.size())).first->second) << place.host;
   }
 }
 
@@ -96,8 +95,7 @@ class Count final : public exec::Listener {
   explicit Count(std::size_t messages) : heard_(messages) {}
   int heard(std::size_t number) const { return heard_[number].load(); }
   bool all() const {
-    return std::all_of(heard_.begin(), heard_.end(),
-                       [](const std::atomic<int>& count) { return count.load() > 0; });
+    return std::all_of(heard_.begin(), heard_.end(), [](const std::atomic<int>& count) { return count.load() > 0; });
   }
 
  private:
@@ -119,8 +117,7 @@ TEST(World, MessagesOfAllSizesArriveWhicheverThreadLooks) {
   const auto post = [&](bool sends, std::size_t i) {
     const auto peer = static_cast<int>(i / kinds);
     Blob& blob = sends ? out[i] : in[i];
-    world().post({sends ? Message::End::send : Message::End::receive, peer, static_cast<int>(i % kinds),
-                  blob.data(), blob.size()},
+    world().post({sends ? Message::End::send : Message::End::receive, peer, static_cast<int>(i % kinds), blob.data(), blob.size()},
                  count, 2 * i + (sends ? 1 : 0));
   };
   std::vector<std::thread> threads;
@@ -148,8 +145,7 @@ TEST(World, MessagesOfAllSizesArriveWhicheverThreadLooks) {
   for (std::size_t i = 0; i < ranks * kinds; ++i) {
     const auto peer = static_cast<int>(i / kinds);
     const std::size_t there = static_cast<std::size_t>(world().rank()) * kinds + i % kinds;
-    EXPECT_EQ(in[i], contents(peer * 1000 + static_cast<int>(there), size_of(i % kinds)))
-        << size_of(i % kinds) << " bytes";
+    EXPECT_EQ(in[i], contents(peer * 1000 + static_cast<int>(there), size_of(i % kinds))) << size_of(i % kinds) << " bytes";
     EXPECT_EQ(count.heard(2 * i), 1);
     EXPECT_EQ(count.heard(2 * i + 1), 1);
   }
@@ -157,8 +153,7 @@ TEST(World, MessagesOfAllSizesArriveWhicheverThreadLooks) {
 }
 
 TEST(World, HearsTheLastWordsOfAllWhereAllCome) {
-  const auto words =
-      world().last_words("words of " + std::to_string(world().rank()), Nanoseconds(60'000'000'000));
+  const auto words = world().last_words("words of " + std::to_string(world().rank()), Nanoseconds(60'000'000'000));
   ASSERT_TRUE(words.has_value());
   ASSERT_EQ(words->size(), static_cast<std::size_t>(world().size()));
   for (std::size_t r = 0; r < words->size(); ++r) {

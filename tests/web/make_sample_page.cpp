@@ -24,8 +24,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   const auto report = nlohmann::ordered_json::parse(read(argv[1]));
-  const std::string page =
-      argc == 4 ? baton::report::fill_page(read(argv[3]), report) : baton::report::to_page(report);
+  const std::string page = argc == 4 ? baton::report::fill_page(read(argv[3]), report) : baton::report::to_page(report);
   std::ofstream(argv[2], std::ios::binary) << page;
   return 0;
 }

@@ -33,8 +33,7 @@ TEST(Page, ReportCannotEndItsElement) {
 }
 
 TEST(Page, MarksInsideTheReportStay) {
-  const std::string page =
-      fill_page("<!--baton:title-->|<!--baton:other-->", {{"title", "<!--baton:report-->"}});
+  const std::string page = fill_page("<!--baton:title-->|<!--baton:other-->", {{"title", "<!--baton:report-->"}});
   EXPECT_EQ(page, "&lt;!--baton:report--&gt;|<!--baton:other-->");
 }
 

@@ -106,8 +106,7 @@ std::string read_file(const std::filesystem::path& path, std::string_view what, 
   }
 }
 
-void write_whole(const std::filesystem::path& path, std::string_view what,
-                 std::span<const std::span<const std::byte>> parts) {
+void write_whole(const std::filesystem::path& path, std::string_view what, std::span<const std::span<const std::byte>> parts) {
   const std::string temporary = fmt::format("{}.{}{}", path.string(), ::getpid(), temporary_ending);
   int error = write_flushed(temporary, parts);
   if (error == 0 && std::rename(temporary.c_str(), path.c_str()) != 0) {
@@ -118,8 +117,7 @@ void write_whole(const std::filesystem::path& path, std::string_view what,
     throw failure("{} cannot be written: {}", what, std::strerror(error));
   }
   // The name too must survive a loss of power.
-  const std::filesystem::path folder =
-      path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
+  const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
   const Descriptor directory(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (directory.get() >= 0) {
     ::fsync(directory.get());
@@ -159,8 +157,7 @@ bool is_leftover(const std::filesystem::path& path) {
   const std::string_view digits = rest.substr(rest.rfind('.') + 1);
   pid_t writer = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), writer);
-  return error == std::errc() && end == digits.data() + digits.size() && writer > 0 &&
-         ::kill(writer, 0) != 0 && errno == ESRCH;
+  return error == std::errc() && end == digits.data() + digits.size() && writer > 0 && ::kill(writer, 0) != 0 && errno == ESRCH;
 }
 
 }  // namespace baton

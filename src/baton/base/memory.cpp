@@ -6,8 +6,7 @@
 namespace baton {
 
 void require_memory(Bytes size) {
-  void* volatile block = std::malloc(
-      static_cast<std::size_t>(size.count));  // volatile: a pair of calls that may not be left out
+  void* volatile block = std::malloc(static_cast<std::size_t>(size.count));  // volatile: a pair of calls that may not be left out
   if (block == nullptr) {
     throw std::bad_alloc();
   }

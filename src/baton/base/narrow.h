@@ -16,8 +16,7 @@ struct Bf16 {
   constexpr explicit Bf16(float value) {
     const auto word = std::bit_cast<std::uint32_t>(value);
     if ((word & 0x7fffffffU) > 0x7f800000U) {
-      bits =
-          static_cast<std::uint16_t>(word >> 16 | 0x40U);  // quiet, so that cutting cannot make it infinite
+      bits = static_cast<std::uint16_t>(word >> 16 | 0x40U);  // quiet, so that cutting cannot make it infinite
     } else {
       bits = static_cast<std::uint16_t>((word + 0x7fffU + (word >> 16 & 1U)) >> 16);
     }

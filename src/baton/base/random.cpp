@@ -20,8 +20,7 @@ std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter, std::a
   for (int round = 0; round < 10; ++round) {
     const std::uint64_t product_0 = std::uint64_t{multiplier_0} * counter[0];
     const std::uint64_t product_1 = std::uint64_t{multiplier_1} * counter[2];
-    counter = {high(product_1) ^ counter[1] ^ key[0], low(product_1), high(product_0) ^ counter[3] ^ key[1],
-               low(product_0)};
+    counter = {high(product_1) ^ counter[1] ^ key[0], low(product_1), high(product_0) ^ counter[3] ^ key[1], low(product_0)};
     key[0] += weyl_0;
     key[1] += weyl_1;
   }
@@ -29,8 +28,7 @@ std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter, std::a
 }
 
 RandomStream::RandomStream(std::uint64_t seed, Domain domain, std::uint64_t index)
-    : key_{low(seed), high(seed)},
-      upper_{low(index), (static_cast<std::uint32_t>(domain) << 24) | high(index)} {}
+    : key_{low(seed), high(seed)}, upper_{low(index), (static_cast<std::uint32_t>(domain) << 24) | high(index)} {}
 
 std::array<std::uint32_t, 4> RandomStream::block(std::uint64_t number) const {
   return philox({low(number), high(number), upper_[0], upper_[1]}, key_);

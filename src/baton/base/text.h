@@ -46,9 +46,8 @@ inline std::string either(const std::vector<std::string>& names) {
 /// Names are compared without regard to case, and with dashes for underscores.
 inline std::string canonical(std::string_view name) {
   std::string text(name);
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) {
-    return c == '_' ? '-' : static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
-  });
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](unsigned char c) { return c == '_' ? '-' : static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c); });
   return text;
 }
 

@@ -35,17 +35,11 @@ std::string scaled(double value, const std::array<Scale, N>& scales) {
 constexpr std::array<Scale, 4> time_scales{{{1e9, "s"}, {1e6, "ms"}, {1e3, "us"}, {1, "ns"}}};
 constexpr std::array<Scale, 5> byte_scales{
     {{1099511627776.0, "TiB"}, {1073741824.0, "GiB"}, {1048576.0, "MiB"}, {1024.0, "KiB"}, {1, "B"}}};
-constexpr std::array<Scale, 5> flop_scales{
-    {{1e12, "Tflop"}, {1e9, "Gflop"}, {1e6, "Mflop"}, {1e3, "kflop"}, {1, "flop"}}};
+constexpr std::array<Scale, 5> flop_scales{{{1e12, "Tflop"}, {1e9, "Gflop"}, {1e6, "Mflop"}, {1e3, "kflop"}, {1, "flop"}}};
 
 /// Powers of ten, as on data sheets; 0 for what is none.
 double decimal_scale(std::string_view scale) {
-  return scale.empty()                   ? 1
-         : scale == "K" || scale == "k" ? 1e3
-         : scale == "M"                 ? 1e6
-         : scale == "G"                 ? 1e9
-         : scale == "T"                 ? 1e12
-                                        : 0;
+  return scale.empty() ? 1 : scale == "K" || scale == "k" ? 1e3 : scale == "M" ? 1e6 : scale == "G" ? 1e9 : scale == "T" ? 1e12 : 0;
 }
 
 /// Splits "1.5GB" into 1.5 and "GB".
@@ -75,7 +69,7 @@ Bytes parse_bytes(std::string_view text, std::string_view what) {
     const std::string_view scale = unit.substr(0, unit.find_first_of("iB"));
     const std::string_view rest = unit.substr(scale.size());
     if (rest.empty() || rest == "B" || rest == "iB") {
-      factor = scale.empty()                   ? 1.0
+      factor = scale.empty()                  ? 1.0
                : scale == "K" || scale == "k" ? 1024.0
                : scale == "M"                 ? 1048576.0
                : scale == "G"                 ? 1073741824.0

@@ -35,7 +35,8 @@ std::optional<std::string> name_of(const plan::Buffer& buffer) {
   if (buffer.role == Role::parameter) {
     return part->name;
   }
-  return buffer.role == Role::optimizer_state ? std::optional(fmt::format("optimizer.{}.{}", part->slot, part->name)) : std::nullopt;
+  return buffer.role == Role::optimizer_state ? std::optional(fmt::format("optimizer.{}.{}", part->slot, part->name))
+                                              : std::nullopt;
 }
 
 /// The shape of what the buffer holds all or some of.
@@ -130,8 +131,8 @@ Archive snapshot(const plan::Plan& plan, const exec::Executor& executor, const P
 
 Progress restore(const plan::Plan& plan, exec::Executor& executor, const Archive& archive) {
   Progress progress{.step = parse_integer(remark(archive, "step"), "the checkpoint's step", 0, std::int64_t{1} << 48),
-                    .seed = static_cast<std::uint64_t>(
-                        parse_integer(remark(archive, "seed"), "the checkpoint's seed", 0, std::numeric_limits<std::int64_t>::max())),
+                    .seed = static_cast<std::uint64_t>(parse_integer(remark(archive, "seed"), "the checkpoint's seed", 0,
+                                                                     std::numeric_limits<std::int64_t>::max())),
                     .model = remark(archive, "model"),
                     .optimizer = remark(archive, "optimizer")};
   std::set<std::string> wanted;
@@ -149,8 +150,8 @@ Progress restore(const plan::Plan& plan, exec::Executor& executor, const Archive
   });
   for (const auto& [name, tensor] : archive.tensors) {
     if (!wanted.contains(name)) {
-      throw usage_error("the checkpoint of {} with {} holds {}, which this run has no place for", progress.model, progress.optimizer,
-                        name);
+      throw usage_error("the checkpoint of {} with {} holds {}, which this run has no place for", progress.model,
+                        progress.optimizer, name);
     }
   }
   for_each_kept(plan, [&](const std::string& name, BufferId id, const Shape&) {

@@ -44,8 +44,7 @@ class Reader : public nlohmann::json_sax<Json> {
 
   bool number_unsigned(number_unsigned_t number) override {
     if (place_ == Place::shape && in_list_) {
-      if (entry().shape.size() == most_axes ||
-          number > most_elements / std::max<std::uint64_t>(1, entry().elements)) {
+      if (entry().shape.size() == most_axes || number > most_elements / std::max<std::uint64_t>(1, entry().elements)) {
         return fail(fmt::format("{} has a shape that no tensor has", entry().name));
       }
       entry().elements *= number;
@@ -79,8 +78,7 @@ class Reader : public nlohmann::json_sax<Json> {
         return true;
       }
     }
-    return fail(
-        fmt::format("{} is of the type {}, which is not known here", entry().name, text.substr(0, 40)));
+    return fail(fmt::format("{} is of the type {}, which is not known here", entry().name, text.substr(0, 40)));
   }
 
   bool start_object(std::size_t) override {
@@ -147,9 +145,7 @@ class Reader : public nlohmann::json_sax<Json> {
     return true;
   }
 
-  bool parse_error(std::size_t, const std::string&, const Json::exception&) override {
-    return fail("its header is not JSON");
-  }
+  bool parse_error(std::size_t, const std::string&, const Json::exception&) override { return fail("its header is not JSON"); }
 
  private:
   bool fail(std::string why) {
@@ -157,10 +153,9 @@ class Reader : public nlohmann::json_sax<Json> {
     return false;
   }
   bool unsuitable() {
-    return place_ == Place::before ? fail("its header is not JSON that begins with {")
-           : place_ == Place::remarks
-               ? fail("its remarks are no texts")
-               : fail(fmt::format("its entry of {} is not one", entry().name.substr(0, 200)));
+    return place_ == Place::before    ? fail("its header is not JSON that begins with {")
+           : place_ == Place::remarks ? fail("its remarks are no texts")
+                                      : fail(fmt::format("its entry of {} is not one", entry().name.substr(0, 200)));
   }
   Entry& entry() { return header_.entries.back(); }
 

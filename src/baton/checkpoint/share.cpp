@@ -14,8 +14,7 @@ void put(std::string& list, std::string_view text) { list += fmt::format("{}\n{}
 std::string take(std::string_view& list) {
   const std::size_t end = list.find('\n');
   check(end != std::string_view::npos, "an archive between ranks is cut short");
-  const auto size =
-      static_cast<std::size_t>(parse_integer(list.substr(0, end), "a length", 0, std::int64_t{1} << 40));
+  const auto size = static_cast<std::size_t>(parse_integer(list.substr(0, end), "a length", 0, std::int64_t{1} << 40));
   std::string text(list.substr(end + 1, size));
   list.remove_prefix(end + 1 + size);
   return text;

@@ -115,12 +115,10 @@ Device read_device(const toml::table& root, const std::string& name, std::int64_
   Speed& speed = device.speed;
   speed.memory_bandwidth = section.get("memory_bandwidth", 0.0, parse_bandwidth);
   speed.launch = section.get("launch", Nanoseconds(0), parse_time);
-  speed.efficiency = section.get("efficiency", 1.0, [](const std::string& text, const std::string& what) {
-    return parse_number(text, what, 0.001, 1);
-  });
-  speed.half_extent = section.get("half_extent", 0.0, [](const std::string& text, const std::string& what) {
-    return parse_number(text, what, 0, 1e6);
-  });
+  speed.efficiency = section.get(
+      "efficiency", 1.0, [](const std::string& text, const std::string& what) { return parse_number(text, what, 0.001, 1); });
+  speed.half_extent = section.get(
+      "half_extent", 0.0, [](const std::string& text, const std::string& what) { return parse_number(text, what, 0, 1e6); });
   section.has_part("rates");
   section.done();
   if (section.table().contains("rates")) {
@@ -190,8 +188,8 @@ Blueprint parse_blueprint(std::string_view text, std::string name) {
   for (const auto& [key, node] : root) {
     constexpr std::array<std::string_view, 6> known{"summary", "device", "port", "bus", "network", "collectives"};
     if (std::find(known.begin(), known.end(), key.str()) == known.end()) {
-      throw usage_error("the cluster {} has '{}', but takes summary, [device], [port], [bus], [network] and [collectives]",
-                        name, key.str());
+      throw usage_error("the cluster {} has '{}', but takes summary, [device], [port], [bus], [network] and [collectives]", name,
+                        key.str());
     }
   }
   Blueprint blueprint;
@@ -208,9 +206,8 @@ Blueprint parse_blueprint(std::string_view text, std::string name) {
   blueprint.wiring.network = read_link(network, name);
   blueprint.wiring.network_ports = static_cast<int>(network.get("ports", std::int64_t{1}, count_of));
   Section collectives(root, name, "collectives");
-  blueprint.wiring.algorithm =
-      collectives.get("algorithm", Algorithm::hierarchical,
-                      [](const std::string& word, const std::string&) { return algorithm_by_name(word); });
+  blueprint.wiring.algorithm = collectives.get("algorithm", Algorithm::hierarchical,
+                                               [](const std::string& word, const std::string&) { return algorithm_by_name(word); });
   for (const Section* section : {&port, &bus, &network, &collectives}) {
     section->done();
   }

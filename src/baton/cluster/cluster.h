@@ -57,8 +57,8 @@ struct Link {
   };
 
   Nanoseconds latency;
-  double bandwidth = 0;             // bytes a second; 0: no limit
-  std::vector<Piece> pieces = {};   // in order of size
+  double bandwidth = 0;            // bytes a second; 0: no limit
+  std::vector<Piece> pieces = {};  // in order of size
 
   /// The figures for a message of that size: of the last piece that begins below it, or the link's own.
   Piece at(double message) const;
@@ -78,10 +78,10 @@ Algorithm algorithm_by_name(std::string_view name);
 /// How devices are joined: each has a port to its node, and each node has ports to the network. A port carries its
 /// bandwidth in each direction. A bandwidth of zero is without limit.
 struct Wiring {
-  Link port;                // of each device
-  Link network;             // of each of a node's ports; its latency is that from device to device
-  int network_ports = 1;    // a node has so many: its k-th device uses the one numbered k modulo this
-  double bus = 0;           // bytes a second that all messages between devices of one node share
+  Link port;              // of each device
+  Link network;           // of each of a node's ports; its latency is that from device to device
+  int network_ports = 1;  // a node has so many: its k-th device uses the one numbered k modulo this
+  double bus = 0;         // bytes a second that all messages between devices of one node share
   Algorithm algorithm = Algorithm::hierarchical;
 };
 

@@ -68,12 +68,12 @@ std::vector<Device> parse_gpu_devices(std::string_view text, std::span<const Gpu
   std::vector<Device> devices;
   for (const GpuPart& part : parts) {
     const Bytes share(gpus[static_cast<std::size_t>(part.ordinal)].memory.count / part.of);
-    devices.push_back({.name = part.of == 1 ? fmt::format("cuda:{}", part.ordinal)
-                                            : fmt::format("cuda:{}.{}", part.ordinal, part.part),
-                       .cores = {},
-                       .memory = memory.value_or(share),
-                       .shared_lanes = false,
-                       .gpu = part});
+    devices.push_back(
+        {.name = part.of == 1 ? fmt::format("cuda:{}", part.ordinal) : fmt::format("cuda:{}.{}", part.ordinal, part.part),
+         .cores = {},
+         .memory = memory.value_or(share),
+         .shared_lanes = false,
+         .gpu = part});
   }
   return devices;
 }

@@ -26,7 +26,6 @@ bool names_gpus(std::string_view text);
 ///   cuda:0/4     four devices: parts of GPU 0 with multiprocessors and memory of their own
 ///   cuda:0/4:2   two of such four
 /// A part has an equal share of its GPU's memory, or `memory` where that is given.
-std::vector<Device> parse_gpu_devices(std::string_view text, std::span<const Gpu> gpus,
-                                      std::optional<Bytes> memory = std::nullopt);
+std::vector<Device> parse_gpu_devices(std::string_view text, std::span<const Gpu> gpus, std::optional<Bytes> memory = std::nullopt);
 
 }  // namespace baton::cluster

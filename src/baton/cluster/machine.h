@@ -14,7 +14,7 @@ struct Machine {
   std::string cpu;         // the processor's name
   std::vector<int> cores;  // those this process may run on, one logical processor a physical core
   Bytes memory;
-  Bytes cache;             // the largest cache, once
+  Bytes cache;  // the largest cache, once
 };
 
 /// Asks the operating system. Costs some milliseconds.
@@ -29,7 +29,6 @@ Machine part_of(const Machine& machine, std::size_t part, std::size_t count);
 ///   cpu:4          four devices that share the cores evenly (taking turns when there are fewer cores)
 ///   cpu:0-3,4-7    one device for each range of cores; 0+2 joins ranges; a single core is written 2-2, or 2 beside others
 /// Memory is divided evenly, or is `memory` for each device where that is given.
-std::vector<Device> parse_devices(std::string_view text, const Machine& machine,
-                                  std::optional<Bytes> memory = std::nullopt);
+std::vector<Device> parse_devices(std::string_view text, const Machine& machine, std::optional<Bytes> memory = std::nullopt);
 
 }  // namespace baton::cluster

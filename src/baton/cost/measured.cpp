@@ -49,8 +49,7 @@ std::string key_of(const plan::Plan& plan, TaskId id, const cluster::Cluster& cl
       size += plan[buffer].size();
     }
     const auto* collective = std::get_if<plan::Collective>(&first.action);
-    return fmt::format("{}{}{} of {} B in {} buffer{} between {}, {} each",
-                       collective == nullptr ? "transfer" : plan::verb(first),
+    return fmt::format("{}{}{} of {} B in {} buffer{} between {}, {} each", collective == nullptr ? "transfer" : plan::verb(first),
                        collective != nullptr && collective->sgd_rate > 0 ? " sgd" : "",
                        collective != nullptr && collective->accumulate ? " accumulate" : "", size.count, payload.size(),
                        payload.size() == 1 ? "" : "s", plan.members(meeting).size(), team);

@@ -12,12 +12,8 @@ class Scaled final : public CostModel {
   /// The model must outlive it.
   Scaled(const CostModel& base, double compute, double copying) : base_(base), compute_(compute), copying_(copying) {}
 
-  Nanoseconds duration(const plan::Plan& plan, TaskId task) const override {
-    return over(base_.duration(plan, task), compute_);
-  }
-  Nanoseconds copying(const plan::Plan& plan, TaskId task) const override {
-    return over(base_.copying(plan, task), copying_);
-  }
+  Nanoseconds duration(const plan::Plan& plan, TaskId task) const override { return over(base_.duration(plan, task), compute_); }
+  Nanoseconds copying(const plan::Plan& plan, TaskId task) const override { return over(base_.copying(plan, task), copying_); }
   std::string origin() const override { return base_.origin() + ", scaled as asked"; }
 
  private:

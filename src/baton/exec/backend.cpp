@@ -7,9 +7,7 @@
 
 namespace baton::exec {
 
-std::unique_ptr<Engine> HostBackend::open(Assignment assignment) const {
-  return make_host_engine(std::move(assignment), *this);
-}
+std::unique_ptr<Engine> HostBackend::open(Assignment assignment) const { return make_host_engine(std::move(assignment), *this); }
 
 plan::Limits limits(const plan::Plan& plan, const cluster::Cluster& cluster, const Backend& backend) {
   plan::Limits limits{[&plan, &backend](const plan::Task& task) {
@@ -24,8 +22,8 @@ plan::Limits limits(const plan::Plan& plan, const cluster::Cluster& cluster, con
 }
 
 const std::vector<std::string>& backend_names() {
-  static const std::vector<std::string> names =
-      has_gpu() ? std::vector<std::string>{"cpu", "reference", "cuda"} : std::vector<std::string>{"cpu", "reference"};
+  static const std::vector<std::string> names = has_gpu() ? std::vector<std::string>{"cpu", "reference", "cuda"}
+                                                          : std::vector<std::string>{"cpu", "reference"};
   return names;
 }
 

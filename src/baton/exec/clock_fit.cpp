@@ -39,9 +39,8 @@ void pass(World& world, Message::End end, int peer, std::int64_t& word) {
 
 ClockReading read_clock(std::span<const Echo> echoes) {
   check(!echoes.empty(), "a clock is read from no echo");
-  const Echo& best = *std::min_element(echoes.begin(), echoes.end(), [](const Echo& a, const Echo& b) {
-    return a.answered - a.asked < b.answered - b.asked;
-  });
+  const Echo& best = *std::min_element(echoes.begin(), echoes.end(),
+                                       [](const Echo& a, const Echo& b) { return a.answered - a.asked < b.answered - b.asked; });
   const std::int64_t half = (best.answered - best.asked).count / 2;
   const Nanoseconds middle = best.asked + Nanoseconds(half);
   return {middle, best.there - middle, Nanoseconds(half + 1)};

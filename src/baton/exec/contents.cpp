@@ -101,9 +101,7 @@ void fill_real(const Buffer& buffer, Real* out, const Source& source, std::int64
 
 }  // namespace
 
-std::int64_t element_offset(const Buffer& buffer, std::int64_t index) {
-  return offset_in(buffer.shape, buffer.order, index);
-}
+std::int64_t element_offset(const Buffer& buffer, std::int64_t index) { return offset_in(buffer.shape, buffer.order, index); }
 
 void fill_initial(const Buffer& buffer, std::byte* memory, const Source& source, std::int64_t first_sample) {
   if (const auto* scaler = std::get_if<plan::LossScaler>(&buffer.content)) {
@@ -176,8 +174,8 @@ std::vector<double> read_elements(const Buffer& buffer, const std::byte* memory)
 }
 
 void write_elements(const Buffer& buffer, std::byte* memory, std::span<const double> elements) {
-  check(static_cast<std::int64_t>(elements.size()) == buffer.shape.elements(), "{} elements for a buffer of {}",
-        elements.size(), buffer.shape.elements());
+  check(static_cast<std::int64_t>(elements.size()) == buffer.shape.elements(), "{} elements for a buffer of {}", elements.size(),
+        buffer.shape.elements());
   for (std::size_t i = 0; i < elements.size(); ++i) {
     const std::int64_t at = element_offset(buffer, static_cast<std::int64_t>(i));
     switch (buffer.dtype) {

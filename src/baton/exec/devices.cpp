@@ -11,8 +11,7 @@
 
 namespace baton::exec {
 
-std::vector<cluster::Device> open_devices(std::string_view text, const cluster::Machine& machine,
-                                          std::optional<Bytes> memory) {
+std::vector<cluster::Device> open_devices(std::string_view text, const cluster::Machine& machine, std::optional<Bytes> memory) {
   return cluster::names_gpus(text) ? cluster::parse_gpu_devices(text, find_gpus(), memory)
                                    : cluster::parse_devices(text, machine, memory);
 }
@@ -82,8 +81,7 @@ std::string backend_for(const std::vector<cluster::Device>& devices, const std::
     return gpu ? "cuda" : "cpu";
   }
   if ((canonical(wanted) == "cuda") != gpu) {
-    throw usage_error("the {} backend does not run on {}: choose --devices {}", wanted, devices.front().name,
-                      gpu ? "cpu" : "cuda");
+    throw usage_error("the {} backend does not run on {}: choose --devices {}", wanted, devices.front().name, gpu ? "cpu" : "cuda");
   }
   return wanted;
 }

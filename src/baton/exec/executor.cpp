@@ -9,16 +9,14 @@ namespace baton::exec {
 
 Executor::Executor(const plan::Plan& plan, const cluster::Cluster& cluster, const Backend& backend, DataOptions data,
                    World* world) {
-  check(plan.devices().size() == cluster.size(), "a plan for {} devices on a cluster of {}", plan.devices().size(),
-        cluster.size());
+  check(plan.devices().size() == cluster.size(), "a plan for {} devices on a cluster of {}", plan.devices().size(), cluster.size());
   if (world != nullptr && !world->alone()) {
     require_agreement(*world, fingerprint(plan, data));
   }
   plan::Verdict verdict = plan::verify(plan, limits(plan, cluster, backend));
   plan::require(verdict);
   arenas_ = verdict.memory.peak;
-  engine_ = backend.open(
-      {plan, cluster, std::move(verdict.ordering), std::move(verdict.memory), step_data(plan, data), world});
+  engine_ = backend.open({plan, cluster, std::move(verdict.ordering), std::move(verdict.memory), step_data(plan, data), world});
 }
 
 Executor::~Executor() = default;

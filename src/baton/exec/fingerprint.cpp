@@ -65,11 +65,11 @@ Fingerprint fingerprint(const plan::Plan& plan, const DataOptions& data) {
 void require_agreement(World& world, const Fingerprint& mine) {
   const std::vector<Blob> all = world.all_gather(
       to_blob(fmt::format("{:016x}\n{:016x}\n{}\n{:016x}", mine.plan, mine.data, mine.version, mine.program)));
-  constexpr std::array<std::string_view, 4> names{
-      "another plan", "other data", "another version of baton", "another build of baton"};
-  constexpr std::array<std::string_view, 4> remedies{
-      "start all ranks with the same command", "start all ranks with the same --seed and --samples",
-      "install the same version everywhere", "copy one program to all hosts"};
+  constexpr std::array<std::string_view, 4> names{"another plan", "other data", "another version of baton",
+                                                  "another build of baton"};
+  constexpr std::array<std::string_view, 4> remedies{"start all ranks with the same command",
+                                                     "start all ranks with the same --seed and --samples",
+                                                     "install the same version everywhere", "copy one program to all hosts"};
   // The cause before what it leads to: another version may well make another plan.
   for (const std::size_t what : {2U, 3U, 0U, 1U}) {
     std::vector<int> differ;

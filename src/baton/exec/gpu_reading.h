@@ -18,8 +18,8 @@ struct GpuReading {
   int clock_mhz = 0;  // of the multiprocessors, the lowest seen
   int highest_clock_mhz = 0;
   int memory_clock_mhz = 0;
-  double watts = 0;  // at most
-  int celsius = 0;   // likewise
+  double watts = 0;                    // at most
+  int celsius = 0;                     // likewise
   std::vector<std::string> slowed_by;  // what held the clock down at any time
 };
 

@@ -136,8 +136,8 @@ class HostEngine final : public Engine {
     result.step_times.assign(steps, Nanoseconds(0));
     result.peak = memory_.peak;
     first_traced_ = std::min(steps, static_cast<std::size_t>(options.warmup));
-    const std::size_t traced = std::min(
-        steps - first_traced_, std::max<std::size_t>(1, most_events / std::max<std::size_t>(1, plan_.tasks().size())));
+    const std::size_t traced = std::min(steps - first_traced_,
+                                        std::max<std::size_t>(1, most_events / std::max<std::size_t>(1, plan_.tasks().size())));
     result.trace.steps.resize(traced);
     for (trace::StepTrace& step : result.trace.steps) {
       step.events.resize(plan_.tasks().size());
@@ -179,7 +179,8 @@ class HostEngine final : public Engine {
     steps_before_ += done;
     result.losses.resize(static_cast<std::size_t>(done));
     result.step_times.resize(static_cast<std::size_t>(done));
-    result.trace.steps.resize(std::min(traced, static_cast<std::size_t>(done) - std::min(static_cast<std::size_t>(done), first_traced_)));
+    result.trace.steps.resize(
+        std::min(traced, static_cast<std::size_t>(done) - std::min(static_cast<std::size_t>(done), first_traced_)));
     if (!world_.alone()) {
       const std::vector<ClockReading> clocks_after = read_clocks(world_);
       for (std::size_t r = 0; r < clocks_after.size(); ++r) {
@@ -218,9 +219,7 @@ class HostEngine final : public Engine {
   /// Whether this rank runs the device.
   bool is_here(std::size_t device) const { return run_by_[device] == world_.rank(); }
 
-  std::byte* address(BufferId id) const {
-    return devices_[plan_[id].device.index()]->arena.at(memory_.offset[id.index()]);
-  }
+  std::byte* address(BufferId id) const { return devices_[plan_[id].device.index()]->arena.at(memory_.offset[id.index()]); }
 
   void open_devices(const cluster::Cluster& cluster, const HostBackend& backend) {
     world_.board()->open(static_cast<std::size_t>(std::count(run_by_.begin(), run_by_.end(), world_.rank())));
@@ -309,9 +308,7 @@ class HostEngine final : public Engine {
       }
       for (const std::vector<Step>& lane : device->lanes) {
         for (const Step& step : lane) {
-          const Rounding total = step.kernel     ? step.kernel->rounding()
-                                 : step.exchange ? step.exchange->rounding()
-                                                 : Rounding{};
+          const Rounding total = step.kernel ? step.kernel->rounding() : step.exchange ? step.exchange->rounding() : Rounding{};
           Rounding since = total;
           since -= std::exchange(counted_[step.id.index()], total);
           if (since == Rounding{}) {
@@ -462,8 +459,8 @@ class HostEngine final : public Engine {
     if (trace::StepTrace* traced = traced_step()) {
       traced->duration = duration;
     }
-    const StepReport::Summary summary = report_.share(
-        duration, enough_, [this](BufferId id) { return reinterpret_cast<const double*>(address(id)); });
+    const StepReport::Summary summary = report_.share(duration, enough_,
+                                                      [this](BufferId id) { return reinterpret_cast<const double*>(address(id)); });
     result_->step_times[step] = summary.duration;
     result_->losses[step] = summary.loss;
     done_.store(step_ + 1, std::memory_order_release);

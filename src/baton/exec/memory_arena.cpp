@@ -21,8 +21,7 @@ MemoryArena::MemoryArena(Bytes size) : size_(size) {
   base_ = static_cast<std::byte*>(base);
 }
 
-MemoryArena::MemoryArena(MemoryArena&& other) noexcept
-    : size_(other.size_), base_(std::exchange(other.base_, nullptr)) {}
+MemoryArena::MemoryArena(MemoryArena&& other) noexcept : size_(other.size_), base_(std::exchange(other.base_, nullptr)) {}
 
 MemoryArena::~MemoryArena() {
   if (base_ != nullptr) {

@@ -5,12 +5,9 @@
 namespace baton::exec {
 
 bool Standing::moved_since(const Standing& before) const {
-  const auto same_lanes = [](const Presence::Counts& a, const Presence::Counts& b) {
-    return a.lanes == b.lanes;
-  };
+  const auto same_lanes = [](const Presence::Counts& a, const Presence::Counts& b) { return a.lanes == b.lanes; };
   return activity != before.activity || gatherings != before.gatherings ||
-         !std::equal(devices.begin(), devices.end(), before.devices.begin(), before.devices.end(),
-                     same_lanes);
+         !std::equal(devices.begin(), devices.end(), before.devices.begin(), before.devices.end(), same_lanes);
 }
 
 void Board::open(std::size_t devices) {

@@ -52,8 +52,8 @@ enum class Activity : std::uint8_t { starting, training, between, ending };
 /// What a rank is at, at one moment.
 struct Standing {
   Activity activity = Activity::starting;
-  std::uint64_t gatherings = 0;  // between steps all ranks gather: comings and goings, odd while it is there
-  std::uint64_t looks = 0;       // while it waits there: how often it has looked
+  std::uint64_t gatherings = 0;           // between steps all ranks gather: comings and goings, odd while it is there
+  std::uint64_t looks = 0;                // while it waits there: how often it has looked
   std::vector<Presence::Counts> devices;  // of its own devices, in their order; none before there is a plan
 
   /// Whether something was started, ended or gone on with since.

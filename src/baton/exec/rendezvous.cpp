@@ -61,8 +61,7 @@ std::uint64_t random_token() {
 /// Rank 0's side.
 class Host {
  public:
-  Host(std::uint64_t token, int size)
-      : token_(token), guests_(static_cast<std::size_t>(size)), missing_(size - 1) {}
+  Host(std::uint64_t token, int size) : token_(token), guests_(static_cast<std::size_t>(size)), missing_(size - 1) {}
 
   std::vector<Acquaintance> receive_all(const Listening& listening) {
     const Nanoseconds end = deadline();
@@ -79,8 +78,7 @@ class Host {
         waiting.push_back({stranger.descriptor(), POLLIN, 0});
       }
       poll(waiting.data(), waiting.size(), nap_milliseconds);
-      for (Socket socket = accept_one(listening.socket); socket.open();
-           socket = accept_one(listening.socket)) {
+      for (Socket socket = accept_one(listening.socket); socket.open(); socket = accept_one(listening.socket)) {
         strangers.emplace_back(std::move(socket));
       }
       for (Connection& stranger : strangers) {
@@ -114,8 +112,7 @@ class Host {
       stranger.close();
       return;
     }
-    guests_[static_cast<std::size_t>(rank)] = {std::move(stranger),
-                                               fmt::format("rank {} (pid {} on {})", rank, pid, host)};
+    guests_[static_cast<std::size_t>(rank)] = {std::move(stranger), fmt::format("rank {} (pid {} on {})", rank, pid, host)};
     --missing_;
   }
 
@@ -158,14 +155,8 @@ Connection reach(const Invitation& invitation, int rank) {
       tries[t].flush();
       tries[t].receive();
       const std::optional<Frame> frame = tries[t].next();
-      if (frame && frame->kind == welcome &&
-          Reader(frame->payload).take<std::uint64_t>() == invitation.token) {
-        tries[t].send(join, Writer()
-                                .add(invitation.token)
-                                .add(rank)
-                                .add(static_cast<int>(getpid()))
-                                .add_text(host_name())
-                                .bytes());
+      if (frame && frame->kind == welcome && Reader(frame->payload).take<std::uint64_t>() == invitation.token) {
+        tries[t].send(join, Writer().add(invitation.token).add(rank).add(static_cast<int>(getpid())).add_text(host_name()).bytes());
         return std::move(tries[t]);
       }
     }
@@ -179,8 +170,7 @@ Connection reach(const Invitation& invitation, int rank) {
 
 }  // namespace
 
-std::vector<Acquaintance> rendezvous(int rank, int size,
-                                     const std::function<std::string(const std::string& words)>& broadcast) {
+std::vector<Acquaintance> rendezvous(int rank, int size, const std::function<std::string(const std::string& words)>& broadcast) {
   if (rank == 0) {
     const Listening listening = listen_anywhere();
     const Invitation invitation{random_token(), listening.port, host_name(), own_addresses()};

@@ -18,8 +18,7 @@ void widen_each(const Narrow* __restrict from, float* __restrict to, std::int64_
 }
 
 template <typename Narrow>
-void narrow_each(const float* __restrict from, Narrow* __restrict to, std::int64_t begin,
-                 std::int64_t count) {
+void narrow_each(const float* __restrict from, Narrow* __restrict to, std::int64_t begin, std::int64_t count) {
   for (std::int64_t i = begin; i < count; ++i) {
     to[i] = Narrow(from[i]);
   }
@@ -61,8 +60,7 @@ void widen(DType type, const std::byte* from, float* to, std::int64_t count) {
   std::int64_t done = 0;
 #if defined(__F16C__) && defined(__AVX__)
   for (; done + 8 <= count; done += 8) {
-    _mm256_storeu_ps(to + done,
-                     _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from + done * 2))));
+    _mm256_storeu_ps(to + done, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from + done * 2))));
   }
 #endif
   widen_each(reinterpret_cast<const F16*>(from), to, done, count);
@@ -77,9 +75,8 @@ Rounding narrow(DType type, const float* from, std::byte* to, std::int64_t count
   std::int64_t done = 0;
 #if defined(__F16C__) && defined(__AVX__)
   for (; done + 8 <= count; done += 8) {
-    _mm_storeu_si128(
-        reinterpret_cast<__m128i*>(to + done * 2),
-        _mm256_cvtps_ph(_mm256_loadu_ps(from + done), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to + done * 2),
+                     _mm256_cvtps_ph(_mm256_loadu_ps(from + done), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
   }
 #endif
   narrow_each(from, reinterpret_cast<F16*>(to), done, count);

@@ -43,10 +43,10 @@ Rounding sum(std::span<const RoundingTally> tallies, std::optional<plan::Role> r
 
 /// What a run leaves behind. Of several ranks, 0 has it all; the others have losses, times and memory.
 struct RunResult {
-  std::vector<double> losses;           // of every step, warm-up included
-  std::vector<Nanoseconds> step_times;  // likewise
-  trace::Trace trace;                   // of some steps: which ones the engine says
-  std::vector<Bytes> peak;              // by device: the arena
+  std::vector<double> losses;            // of every step, warm-up included
+  std::vector<Nanoseconds> step_times;   // likewise
+  trace::Trace trace;                    // of some steps: which ones the engine says
+  std::vector<Bytes> peak;               // by device: the arena
   std::vector<RoundingTally> roundings;  // over all its steps and devices; empty where nothing is rounded
   std::vector<ClockFit> clocks;          // by rank: what events were shifted by
   std::vector<GpuReading> gpus;          // those it ran on

@@ -16,9 +16,7 @@ constexpr double slow_data_bytes_a_second = 1e7;
 constexpr double slow_crossing_bytes_a_second = 1e6;
 constexpr Nanoseconds slow_disk(60'000'000'000);
 
-Nanoseconds at_speed(double amount, double a_second) {
-  return Nanoseconds(static_cast<std::int64_t>(amount / a_second * 1e9));
-}
+Nanoseconds at_speed(double amount, double a_second) { return Nanoseconds(static_cast<std::int64_t>(amount / a_second * 1e9)); }
 
 }  // namespace
 
@@ -31,15 +29,11 @@ std::string name_ranks(const std::vector<int>& ranks) {
 }
 
 Situation::Situation(plan::Plan plan, std::vector<int> rank_of, std::int64_t steps_before)
-    : plan_(std::move(plan)),
-      rank_of_(std::move(rank_of)),
-      position_(plan_.tasks().size(), 0),
-      steps_before_(steps_before) {
-  check(rank_of_.size() == plan_.devices().size(), "{} devices, but ranks of {}", plan_.devices().size(),
-        rank_of_.size());
+    : plan_(std::move(plan)), rank_of_(std::move(rank_of)), position_(plan_.tasks().size(), 0), steps_before_(steps_before) {
+  check(rank_of_.size() == plan_.devices().size(), "{} devices, but ranks of {}", plan_.devices().size(), rank_of_.size());
   for (std::size_t d = 0; d < rank_of_.size(); ++d) {
-    own_.push_back(static_cast<std::size_t>(
-        std::count(rank_of_.begin(), rank_of_.begin() + static_cast<std::ptrdiff_t>(d), rank_of_[d])));
+    own_.push_back(
+        static_cast<std::size_t>(std::count(rank_of_.begin(), rank_of_.begin() + static_cast<std::ptrdiff_t>(d), rank_of_[d])));
     for (std::size_t lane = 0; lane < plan::lane_count; ++lane) {
       const std::span<const TaskId> tasks = plan_.lane(DeviceId(d), static_cast<plan::Lane>(lane));
       for (std::size_t i = 0; i < tasks.size(); ++i) {
@@ -59,8 +53,7 @@ bool Situation::known(std::span<const Standing> standings) const {
   return true;
 }
 
-Situation::Place Situation::place(std::span<const Standing> standings, DeviceId device,
-                                  plan::Lane lane) const {
+Situation::Place Situation::place(std::span<const Standing> standings, DeviceId device, plan::Lane lane) const {
   const std::span<const TaskId> tasks = plan_.lane(device, lane);
   if (tasks.empty()) {
     return {steps_before_, TaskId(), false};
@@ -68,8 +61,7 @@ Situation::Place Situation::place(std::span<const Standing> standings, DeviceId 
   const Standing& standing = standings[static_cast<std::size_t>(rank_of_[device.index()])];
   const std::uint64_t count = standing.devices[own_[device.index()]].lanes[static_cast<std::size_t>(lane)];
   const std::uint64_t within = count % (2 * tasks.size());
-  return {steps_before_ + static_cast<std::int64_t>(count / (2 * tasks.size())), tasks[within / 2],
-          within % 2 == 1};
+  return {steps_before_ + static_cast<std::int64_t>(count / (2 * tasks.size())), tasks[within / 2], within % 2 == 1};
 }
 
 bool Situation::has_come(std::span<const Standing> standings, TaskId member, std::int64_t step) const {
@@ -82,8 +74,7 @@ bool Situation::has_come(std::span<const Standing> standings, TaskId member, std
   return reached > position_[member.index()] || (reached == position_[member.index()] && at.started);
 }
 
-std::vector<int> Situation::missing(std::span<const Standing> standings, TaskId task,
-                                    std::int64_t step) const {
+std::vector<int> Situation::missing(std::span<const Standing> standings, TaskId task, std::int64_t step) const {
   std::vector<int> ranks;
   for (const TaskId member : plan_.members(plan::meeting_of(plan_[task]))) {
     const int rank = rank_of_[plan_[member].device.index()];
@@ -126,8 +117,7 @@ Situation::Held Situation::held(std::span<const Standing> standings, int rank) c
       if (!at.started) {
         continue;
       }
-      const bool waits =
-          plan::meeting_of(plan_[at.task]).valid() && !missing(standings, at.task, at.step).empty();
+      const bool waits = plan::meeting_of(plan_[at.task]).valid() && !missing(standings, at.task, at.step).empty();
       (waits ? held.waiting : held.working).push_back(at.task);
     }
   }
@@ -158,13 +148,11 @@ std::string Situation::describe(std::span<const Standing> standings, int rank) c
   if (!held.working.empty()) {
     const TaskId task = held.working.front();
     const bool meeting = plan::meeting_of(plan_[task]).valid();
-    return fmt::format("{} {} of step {}", meeting ? "was moving bytes in" : "was in", plan_.describe(task),
-                       step);
+    return fmt::format("{} {} of step {}", meeting ? "was moving bytes in" : "was in", plan_.describe(task), step);
   }
   if (!held.waiting.empty()) {
     const TaskId task = held.waiting.front();
-    return fmt::format("waited in {} of step {} for {}", plan_.describe(task), step,
-                       name_ranks(missing(standings, task, step)));
+    return fmt::format("waited in {} of step {} for {}", plan_.describe(task), step, name_ranks(missing(standings, task, step)));
   }
   if (held.gathering) {
     const std::vector<int> others = not_gathered(standings, rank);
@@ -175,8 +163,7 @@ std::string Situation::describe(std::span<const Standing> standings, int rank) c
 }
 
 /// How long a device may work without looking at anything else.
-Nanoseconds Situation::work_allowance(std::span<const Standing> standings, DeviceId device,
-                                      Nanoseconds patience) const {
+Nanoseconds Situation::work_allowance(std::span<const Standing> standings, DeviceId device, Nanoseconds patience) const {
   bool under_way = false;
   Nanoseconds longest = patience;
   for (std::size_t lane = 0; lane < plan::lane_count; ++lane) {
@@ -188,8 +175,7 @@ Nanoseconds Situation::work_allowance(std::span<const Standing> standings, Devic
     if (const auto* delay = std::get_if<plan::Delay>(&plan_[at.task].action)) {
       longest = std::max(longest, patience + delay->duration);
     } else {
-      longest = std::max(longest, at_speed(static_cast<double>(plan::work(plan_, at.task).flops.count),
-                                           slow_flops_a_second));
+      longest = std::max(longest, at_speed(static_cast<double>(plan::work(plan_, at.task).flops.count), slow_flops_a_second));
     }
   }
   double bytes = 0;
@@ -222,8 +208,7 @@ Nanoseconds Situation::saving_allowance() const {
   return slow_disk + at_speed(bytes, slow_data_bytes_a_second);
 }
 
-std::optional<Situation::Stall> Situation::stall(std::span<const Standing> standings,
-                                                 std::span<const std::vector<bool>> still,
+std::optional<Situation::Stall> Situation::stall(std::span<const Standing> standings, std::span<const std::vector<bool>> still,
                                                  Nanoseconds patience) const {
   bool between = false;
   for (const Standing& standing : standings) {
@@ -252,8 +237,8 @@ std::optional<Situation::Stall> Situation::stall(std::span<const Standing> stand
   std::sort(stall.ranks.begin(), stall.ranks.end());
   if (stall.ranks.empty() || stall.ranks.size() == standings.size()) {
     stall.ranks.clear();
-    stall.allowed = std::max({stall.allowed, patience * 2, crossing_allowance(standings),
-                              between ? saving_allowance() : Nanoseconds(0)});
+    stall.allowed = std::max(
+        {stall.allowed, patience * 2, crossing_allowance(standings), between ? saving_allowance() : Nanoseconds(0)});
   }
   return stall;
 }

@@ -51,8 +51,7 @@ class Situation {
     bool gathering = false;
   };
   Held held(std::span<const Standing> standings, int rank) const;
-  Nanoseconds work_allowance(std::span<const Standing> standings, DeviceId device,
-                             Nanoseconds patience) const;
+  Nanoseconds work_allowance(std::span<const Standing> standings, DeviceId device, Nanoseconds patience) const;
   Nanoseconds crossing_allowance(std::span<const Standing> standings) const;
   Nanoseconds saving_allowance() const;
 

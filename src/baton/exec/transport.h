@@ -46,9 +46,8 @@ class Transport {
 /// What a transport needs to know of the run.
 struct Crossing {
   const plan::Plan& plan;
-  std::vector<Addresses> addresses;  // by task; only those of meetings are filled in
-  std::vector<Doorbell*>
-      doorbells;  // by device: rung when something there may go on; none where another rank runs it
+  std::vector<Addresses> addresses;   // by task; only those of meetings are filled in
+  std::vector<Doorbell*> doorbells;   // by device: rung when something there may go on; none where another rank runs it
   std::vector<Team*> teams;           // by device: who does the copying
   std::optional<cluster::Link> link;  // emulated, where slower than the memory
 

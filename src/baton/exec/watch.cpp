@@ -87,9 +87,7 @@ Verdict unpack_verdict(std::string_view bytes) {
   return given;
 }
 
-std::string seconds(Nanoseconds time) {
-  return fmt::format("{:.1f} s", static_cast<double>(time.count) * 1e-9);
-}
+std::string seconds(Nanoseconds time) { return fmt::format("{:.1f} s", static_cast<double>(time.count) * 1e-9); }
 
 }  // namespace
 
@@ -104,8 +102,7 @@ class Watch::Post {
         limit_(options_.patience.count - 8 * interval_.count),
         wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
         peers_(static_cast<std::size_t>(options_.size)) {
-    check(options_.patience.count > 0 && options_.size > 0, "a watch over {} ranks with no patience",
-          options_.size);
+    check(options_.patience.count > 0 && options_.size > 0, "a watch over {} ranks with no patience", options_.size);
     if (!wake_.open()) {
       throw failure("the watch over the ranks cannot be started: no file descriptor is free");
     }
@@ -196,16 +193,14 @@ class Watch::Post {
     std::vector<pollfd> waiting{{wake_.get(), POLLIN, 0}};
     for (const Peer& peer : peers_) {
       if (peer.connection.open()) {
-        waiting.push_back({peer.connection.descriptor(),
-                           static_cast<short>(POLLIN | (peer.connection.unsent() ? POLLOUT : 0)), 0});
+        waiting.push_back({peer.connection.descriptor(), static_cast<short>(POLLIN | (peer.connection.unsent() ? POLLOUT : 0)), 0});
       }
     }
     Nanoseconds longest = time - now();
     if (!losses_.empty()) {
       longest = std::min(longest, millisecond * 20);
     }
-    poll(waiting.data(), waiting.size(),
-         static_cast<int>(std::max<std::int64_t>(0, longest.count / millisecond.count + 1)));
+    poll(waiting.data(), waiting.size(), static_cast<int>(std::max<std::int64_t>(0, longest.count / millisecond.count + 1)));
     std::uint64_t rings = 0;
     [[maybe_unused]] const ssize_t count = read(wake_.get(), &rings, sizeof(rings));
   }
@@ -384,8 +379,7 @@ class Watch::Post {
     if (leads()) {
       lose(*own, time);
     } else {
-      peers_[0].connection.send(
-          failed, wire::Writer().add(own->rank).add(own->cause).add_text(own->words).add(own->code).bytes());
+      peers_[0].connection.send(failed, wire::Writer().add(own->rank).add(own->cause).add_text(own->words).add(own->code).bytes());
     }
   }
 
@@ -400,8 +394,7 @@ class Watch::Post {
       standings.push_back(peer.standing);
       still.emplace_back();
       for (const Nanoseconds looked : peer.looked) {
-        const bool gathers =
-            peer.standing.gatherings % 2 == 1 || peer.standing.activity != Activity::training;
+        const bool gathers = peer.standing.gatherings % 2 == 1 || peer.standing.activity != Activity::training;
         still.back().push_back(time - (gathers ? peer.waited : looked) > limit_ - interval_ * 2);
       }
     }
@@ -422,8 +415,7 @@ class Watch::Post {
 
   /// True when all is said.
   bool conclude(Nanoseconds time) {
-    const bool sudden =
-        losses_.front().cause != Loss::Cause::silent && losses_.front().cause != Loss::Cause::hung;
+    const bool sudden = losses_.front().cause != Loss::Cause::silent && losses_.front().cause != Loss::Cause::hung;
     if (leads() && sudden && time - first_loss_at_ < grace) {
       return false;  // the others come to where they wait
     }
@@ -471,8 +463,7 @@ class Watch::Post {
   }
 
   std::string name_of(int rank) const {
-    return rank == options_.rank || rank < 0 ? fmt::format("rank {}", rank)
-                                             : peers_[static_cast<std::size_t>(rank)].name;
+    return rank == options_.rank || rank < 0 ? fmt::format("rank {}", rank) : peers_[static_cast<std::size_t>(rank)].name;
   }
 
   std::string sentence(const Loss& loss) const {
@@ -480,13 +471,12 @@ class Watch::Post {
       case Loss::Cause::closed:
         return fmt::format("{} is gone: it was killed, or ended without a word", name_of(loss.rank));
       case Loss::Cause::silent:
-        return fmt::format("{} has not been heard of for {}: it is stopped, or its host or network is gone",
-                           name_of(loss.rank), seconds(loss.since));
+        return fmt::format("{} has not been heard of for {}: it is stopped, or its host or network is gone", name_of(loss.rank),
+                           seconds(loss.since));
       case Loss::Cause::hung:
         return loss.rank < 0
                    ? fmt::format("no rank has moved for {}, although none is gone", seconds(loss.since))
-                   : fmt::format("{} hangs: it is there, but has not moved for {}", name_of(loss.rank),
-                                 seconds(loss.since));
+                   : fmt::format("{} hangs: it is there, but has not moved for {}", name_of(loss.rank), seconds(loss.since));
       case Loss::Cause::failed:
         return fmt::format("{} failed: {}", name_of(loss.rank), loss.words);
       case Loss::Cause::ended:
@@ -522,8 +512,7 @@ class Watch::Post {
       standings.push_back(peer.standing);
     }
     const auto say = [&](int rank) {
-      return situation ? situation->describe(standings, rank)
-                       : describe(standings[static_cast<std::size_t>(rank)].activity);
+      return situation ? situation->describe(standings, rank) : describe(standings[static_cast<std::size_t>(rank)].activity);
     };
     for (const Loss& loss : losses_) {
       text += loss.rank < 0 ? ""
@@ -556,8 +545,8 @@ class Watch::Post {
   std::shared_ptr<const Board> board_;
   std::function<void(const Verdict&)> over_;
   Nanoseconds interval_;  // from beat to beat
-  Nanoseconds limit_;  // of silence: a little less than the patience, since it was heard of a little before
-                       // it fell silent
+  Nanoseconds limit_;     // of silence: a little less than the patience, since it was heard of a little before
+                          // it fell silent
   wire::Socket wake_;
   std::vector<Peer> peers_;   // by rank; on rank 0 its own standing too, on others only rank 0
   Nanoseconds moved_at_;      // when some rank was last seen to move
@@ -576,8 +565,7 @@ class Watch::Post {
   std::thread thread_;
 };
 
-Watch::Watch(WatchOptions options, std::shared_ptr<const Board> board,
-             std::function<void(const Verdict&)> over)
+Watch::Watch(WatchOptions options, std::shared_ptr<const Board> board, std::function<void(const Verdict&)> over)
     : post_(std::make_unique<Post>(std::move(options), std::move(board), std::move(over))) {}
 
 Watch::~Watch() = default;

@@ -122,8 +122,7 @@ Listening listen_anywhere() {
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_ANY);
   socklen_t size = sizeof(address);
-  if (!listening.socket.open() ||
-      bind(listening.socket.get(), reinterpret_cast<sockaddr*>(&address), size) != 0 ||
+  if (!listening.socket.open() || bind(listening.socket.get(), reinterpret_cast<sockaddr*>(&address), size) != 0 ||
       listen(listening.socket.get(), SOMAXCONN) != 0 ||
       getsockname(listening.socket.get(), reinterpret_cast<sockaddr*>(&address), &size) != 0) {
     throw failure("rank 0 cannot open a port for the others to report to: {}", std::strerror(errno));
@@ -162,8 +161,7 @@ Socket begin_connect(const std::string& text, std::uint16_t port) {
     return {};
   }
   send_at_once(socket);
-  if (connect(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0 &&
-      errno != EINPROGRESS) {
+  if (connect(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0 && errno != EINPROGRESS) {
     return {};
   }
   return socket;

@@ -23,9 +23,7 @@ class WorldOfOne final : public World {
   void all_gather(std::span<const std::byte> mine, std::span<std::byte> all, std::span<const int>) override {
     std::copy(mine.begin(), mine.end(), all.begin());
   }
-  std::vector<Blob> gather(std::span<const std::byte> mine) override {
-    return {Blob(mine.begin(), mine.end())};
-  }
+  std::vector<Blob> gather(std::span<const std::byte> mine) override { return {Blob(mine.begin(), mine.end())}; }
   void broadcast(Blob&, int) override {}
   int largest_tag() const override { return 0; }
   void post(const Message& message, Listener&, std::size_t) override {
@@ -143,12 +141,11 @@ Launch find_launch(const std::function<const char*(const char*)>& variable) {
   };
   // What srun started also has a batch script's variables, so the one of a step is asked for. Open MPI says
   // how many ranks there are; MPICH's hydra and others speak PMI.
-  for (const Sign& sign : {Sign{"OMPI_COMM_WORLD_SIZE", "mpirun"}, Sign{"PMI_SIZE", "mpiexec"},
-                           Sign{"SLURM_STEP_NUM_TASKS", "srun"}}) {
+  for (const Sign& sign :
+       {Sign{"OMPI_COMM_WORLD_SIZE", "mpirun"}, Sign{"PMI_SIZE", "mpiexec"}, Sign{"SLURM_STEP_NUM_TASKS", "srun"}}) {
     const char* text = variable(sign.name);
     int ranks = 0;
-    if (text != nullptr && std::from_chars(text, text + std::strlen(text), ranks).ec == std::errc() &&
-        ranks > 0) {
+    if (text != nullptr && std::from_chars(text, text + std::strlen(text), ranks).ec == std::errc() && ranks > 0) {
       return {ranks, sign.launcher};
     }
   }
@@ -157,11 +154,8 @@ Launch find_launch(const std::function<const char*(const char*)>& variable) {
 
 std::unique_ptr<World> open_world() {
   const Launch launch = find_launch([](const char* name) { return std::getenv(name); });
-  if (launch.ranks > 1 && launch.launcher == "srun" && std::getenv("PMIX_RANK") == nullptr &&
-      std::getenv("PMI_RANK") == nullptr) {
-    throw usage_error(
-        "srun started {} tasks without telling them of each other: start them with srun --mpi=pmix",
-        launch.ranks);
+  if (launch.ranks > 1 && launch.launcher == "srun" && std::getenv("PMIX_RANK") == nullptr && std::getenv("PMI_RANK") == nullptr) {
+    throw usage_error("srun started {} tasks without telling them of each other: start them with srun --mpi=pmix", launch.ranks);
   }
   return launch.ranks == 1 ? make_world_of_one() : open_mpi_world(launch);
 }

@@ -42,9 +42,8 @@ class Listener {
 /// Where a rank runs. Both numbers count from 0 in the order of the ranks.
 struct Place {
   std::string host;
-  int node = 0;  // ranks of one node reach each other without the network
-  int machine =
-      0;  // ranks of one machine share its cores and its clock; nodes that are namespaces lie on one machine
+  int node = 0;     // ranks of one node reach each other without the network
+  int machine = 0;  // ranks of one machine share its cores and its clock; nodes that are namespaces lie on one machine
 };
 
 /// The ranks of a run: processes that run one plan together, each the devices of its own. A process has one
@@ -73,8 +72,7 @@ class World {
   /// Each rank's bytes, by rank.
   std::vector<Blob> all_gather(std::span<const std::byte> mine);
   /// The same where everybody knows how many bytes each rank has: they come one after the other into `all`.
-  virtual void all_gather(std::span<const std::byte> mine, std::span<std::byte> all,
-                          std::span<const int> sizes) = 0;
+  virtual void all_gather(std::span<const std::byte> mine, std::span<std::byte> all, std::span<const int> sizes) = 0;
   /// Each rank's bytes, by rank, at rank 0; the others get nothing.
   virtual std::vector<Blob> gather(std::span<const std::byte> mine) = 0;
   /// What `root` has, to all. The others' contents and size are replaced.

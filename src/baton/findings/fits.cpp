@@ -61,8 +61,7 @@ Line fit_line(std::span<const double> x, std::span<const double> y) {
 }
 
 Amdahl fit_amdahl(std::span<const double> workers, std::span<const double> times) {
-  check(workers.size() == times.size() && !times.empty(), "Amdahl's law through {} and {} numbers", workers.size(),
-        times.size());
+  check(workers.size() == times.size() && !times.empty(), "Amdahl's law through {} and {} numbers", workers.size(), times.size());
   const auto one = std::find(workers.begin(), workers.end(), 1.0);
   Amdahl fit;
   double t1 = 0;

@@ -34,14 +34,14 @@ Gustafson fit_gustafson(std::span<const double> workers, std::span<const double>
 /// A message of n bytes takes alpha + n / beta.
 struct AlphaBeta {
   double alpha_ns = 0;
-  double beta = 0;             // bytes a second; 0 where time does not grow with size
+  double beta = 0;  // bytes a second; 0 where time does not grow with size
   double r2 = 0;
-  double worst_residual = 0;   // largest |fitted − measured| / measured
+  double worst_residual = 0;  // largest |fitted − measured| / measured
 };
 AlphaBeta fit_alpha_beta(std::span<const double> bytes, std::span<const double> times_ns);
 
-/// The same for sizes over many powers of ten: least squares of relative errors, since of absolute ones those of the largest messages
-/// alone would decide, and say nothing of alpha. Alpha is not negative; R² is that of the logarithms.
+/// The same for sizes over many powers of ten: least squares of relative errors, since of absolute ones those of the largest
+/// messages alone would decide, and say nothing of alpha. Alpha is not negative; R² is that of the logarithms.
 AlphaBeta fit_message(std::span<const double> bytes, std::span<const double> times_ns);
 
 /// "a good fit (R² 0.998)", "a rough fit (R² 0.91)", "a bad fit (R² 0.40): the model does not describe these numbers".

@@ -21,21 +21,18 @@ std::string straggler(std::span<const Comer> comers, Nanoseconds step) {
   if (comers.size() < 2) {
     return {};
   }
-  const Comer& worst = *std::max_element(
-      comers.begin(), comers.end(), [](const Comer& a, const Comer& b) { return a.held_up < b.held_up; });
+  const Comer& worst = *std::max_element(comers.begin(), comers.end(),
+                                         [](const Comer& a, const Comer& b) { return a.held_up < b.held_up; });
   const double chance = 1.0 / static_cast<double>(comers.size());
   const std::string numbers = fmt::format(
-      "last to {:.1f} % of the collectives and holds all others up for {} a step ({:.1f} % of it)",
-      worst.last_share * 100, to_text(worst.held_up), part(worst.held_up, step) * 100);
+      "last to {:.1f} % of the collectives and holds all others up for {} a step ({:.1f} % of it)", worst.last_share * 100,
+      to_text(worst.held_up), part(worst.held_up, step) * 100);
   if (worst.last_share < (1 + chance) / 2 || part(worst.held_up, step) < least_cost) {
-    return fmt::format("No device is slow: the others wait longest for {}, which comes {}.", worst.name,
-                       numbers);
+    return fmt::format("No device is slow: the others wait longest for {}, which comes {}.", worst.name, numbers);
   }
-  const bool found =
-      static_cast<double>(worst.excess.count) >= explained * static_cast<double>(worst.held_up.count);
+  const bool found = static_cast<double>(worst.excess.count) >= explained * static_cast<double>(worst.held_up.count);
   return fmt::format("{} is slow: it comes {}. {}", worst.name, numbers,
-                     found ? fmt::format("Its {} takes {} longer than the others' (median).", worst.phase,
-                                         to_text(worst.excess))
+                     found ? fmt::format("Its {} takes {} longer than the others' (median).", worst.phase, to_text(worst.excess))
                            : "None of its phases takes much longer than the others': it is late for what it "
                              "waits for, or for messages.");
 }

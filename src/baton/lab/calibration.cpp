@@ -185,15 +185,13 @@ std::string describe(const cluster::Machine& machine, const cluster::Cluster& cl
   return fmt::format("{}, {} core{}", machine.cpu, machine.cores.size(), machine.cores.size() == 1 ? "" : "s");
 }
 
-std::string table_name(std::size_t at_work, Bytes in_use) {
-  return fmt::format("{} at work, {} in use", at_work, to_text(in_use));
-}
+std::string table_name(std::size_t at_work, Bytes in_use) { return fmt::format("{} at work, {} in use", at_work, to_text(in_use)); }
 
 }  // namespace
 
 Calibration::Calibration(const cluster::Machine& machine, const cluster::Cluster& cluster, const exec::Backend& backend)
-    : machine_(fmt::format("{}, {} backend, baton {} by {}", describe(machine, cluster), backend.name(), BATON_VERSION,
-                           BATON_COMPILER)),
+    : machine_(
+          fmt::format("{}, {} backend, baton {} by {}", describe(machine, cluster), backend.name(), BATON_VERSION, BATON_COMPILER)),
       cache_(on_gpus(cluster) ? gpu_cache : machine.cache) {
   file_ = cache_folder() / fmt::format("calibration-{:016x}.json", hash(machine_));
   std::error_code error;
@@ -230,8 +228,8 @@ const cost::Times& Calibration::times(const plan::Plan& plan, std::size_t at_wor
 
 std::string Calibration::where() const { return fmt::format("this machine ({}), {}", machine_, created_); }
 
-std::size_t Calibration::measure(const plan::Plan& plan, const cluster::Cluster& cluster, const exec::Backend& backend,
-                                 bool again, const Progress& progress) {
+std::size_t Calibration::measure(const plan::Plan& plan, const cluster::Cluster& cluster, const exec::Backend& backend, bool again,
+                                 const Progress& progress) {
   const cluster::Cluster bare(cluster.devices());  // without the emulated link, which the simulator adds
   const Bytes in_use = memory_in_use(plan, cache_);
   cost::Times& alone = tables_[table_name(1, in_use)];

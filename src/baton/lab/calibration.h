@@ -13,8 +13,8 @@
 
 namespace baton::lab {
 
-/// The times that a file keeps for a machine, by table, and when they were taken. Nothing where it is damaged or another machine's; what
-/// is no time is passed over.
+/// The times that a file keeps for a machine, by table, and when they were taken. Nothing where it is damaged or another machine's;
+/// what is no time is passed over.
 std::map<std::string, cost::Times> parse_calibration(std::string_view text, const std::string& machine, std::string& created);
 
 /// Times of tasks measured one by one on this machine, kept between runs in the user's cache folder. Tasks of plans that use

@@ -23,12 +23,9 @@ constexpr std::array<std::string_view, 6> names{"all_reduce", "reduce_scatter", 
                                                 "broadcast",  "reduce",         "send_receive"};
 constexpr std::int64_t element_size = 4;
 constexpr std::int64_t most_copies = 64;
-constexpr std::int64_t copied_together = std::int64_t{8}
-                                         << 20;  // bytes: beyond it a few copies make a step long enough
+constexpr std::int64_t copied_together = std::int64_t{8} << 20;  // bytes: beyond it a few copies make a step long enough
 
-bool by_pieces(Operation operation) {
-  return operation == Operation::reduce_scatter || operation == Operation::all_gather;
-}
+bool by_pieces(Operation operation) { return operation == Operation::reduce_scatter || operation == Operation::all_gather; }
 
 std::optional<Collective::Kind> kind_of(Operation operation) {
   switch (operation) {
@@ -82,14 +79,12 @@ double expected(Operation operation, std::int64_t element, std::size_t ranks, st
 }
 
 /// Runs one meeting on known values and counts what comes out otherwise.
-std::int64_t count_wrong(Operation operation, std::int64_t elements, const cluster::Cluster& cluster,
-                         const exec::Backend& backend, const std::vector<std::string>& devices,
-                         exec::World* world) {
+std::int64_t count_wrong(Operation operation, std::int64_t elements, const cluster::Cluster& cluster, const exec::Backend& backend,
+                         const std::vector<std::string>& devices, exec::World* world) {
   const Meetings one = meetings(operation, elements, 1, devices);
   exec::Executor executor(one.plan, cluster, backend, {}, world);
   const auto piece_of = [&](std::size_t rank, bool divided) {
-    return divided ? plan::piece_of(elements, static_cast<std::uint32_t>(rank),
-                                    static_cast<std::uint32_t>(devices.size()))
+    return divided ? plan::piece_of(elements, static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(devices.size()))
                    : plan::Piece{0, elements};
   };
   for (std::size_t d = 0; d < devices.size(); ++d) {
@@ -112,10 +107,7 @@ std::int64_t count_wrong(Operation operation, std::int64_t elements, const clust
     const plan::Piece piece = piece_of(d, operation == Operation::reduce_scatter);
     const std::vector<double> values = executor.read(one.taken[d]);
     for (std::size_t i = 0; i < values.size(); ++i) {
-      wrong += values[i] != expected(operation, piece.begin + static_cast<std::int64_t>(i), devices.size(),
-                                     elements)
-                   ? 1
-                   : 0;
+      wrong += values[i] != expected(operation, piece.begin + static_cast<std::int64_t>(i), devices.size(), elements) ? 1 : 0;
     }
   }
   return wrong;
@@ -135,9 +127,8 @@ std::int64_t agreed(std::int64_t number, exec::World* world) {
 
 /// Times from the end of one meeting to the end of the next. Buffers hold zeros, so that sums stay what they
 /// are.
-std::vector<Nanoseconds> time_meetings(const plan::Plan& plan, std::int64_t copies,
-                                       const cluster::Cluster& cluster, const exec::Backend& backend,
-                                       Nanoseconds limit, exec::World* world) {
+std::vector<Nanoseconds> time_meetings(const plan::Plan& plan, std::int64_t copies, const cluster::Cluster& cluster,
+                                       const exec::Backend& backend, Nanoseconds limit, exec::World* world) {
   exec::Executor executor(plan, cluster, backend, {}, world);
   const exec::RunResult first = executor.run({.steps = 3, .warmup = 2});
   const std::int64_t fit = limit.count / std::max<std::int64_t>(1, first.step_times.back().count);
@@ -161,15 +152,13 @@ std::vector<Nanoseconds> time_meetings(const plan::Plan& plan, std::int64_t copi
 }
 
 /// How long a meeting takes by the law of an algorithm, on links that carry nothing else.
-double by_law(const BenchRow& row, const cluster::Cluster& cluster, const cluster::Link& link,
-              cluster::Algorithm algorithm) {
+double by_law(const BenchRow& row, const cluster::Cluster& cluster, const cluster::Link& link, cluster::Algorithm algorithm) {
   std::vector<cluster::Device> devices = cluster.devices();
   for (cluster::Device& device : devices) {
     device.node = 0;
   }
   std::vector<std::string> device_names(devices.size());
-  const cluster::Cluster wired(std::move(devices), std::nullopt,
-                               cluster::Wiring{.port = link, .algorithm = algorithm});
+  const cluster::Cluster wired(std::move(devices), std::nullopt, cluster::Wiring{.port = link, .algorithm = algorithm});
   const sim::Links links(wired);
   const plan::Plan plan = meetings(row.operation, row.bytes / element_size, 1, device_names).plan;
   double time = 0;
@@ -178,8 +167,7 @@ double by_law(const BenchRow& row, const cluster::Cluster& cluster, const cluste
     for (const sim::Load& load : leg.loads) {
       slowest = std::max(slowest, load.bytes * load.flows);
     }
-    time +=
-        static_cast<double>(leg.latency.count) + (link.bandwidth > 0 ? slowest / link.bandwidth * 1e9 : 0);
+    time += static_cast<double>(leg.latency.count) + (link.bandwidth > 0 ? slowest / link.bandwidth * 1e9 : 0);
   }
   return time;
 }
@@ -201,18 +189,14 @@ Operation operation_by_name(std::string_view name) {
 void parse_sizes(std::string_view text, BenchOptions& options) {
   const std::vector<std::string_view> parts = split(text, ':');
   if (parts.size() > 3) {
-    throw usage_error(
-        "--sizes is '{}', but must be as 8:64MB, or 8:64MB:2 with the factor from one size to the next",
-        text);
+    throw usage_error("--sizes is '{}', but must be as 8:64MB, or 8:64MB:2 with the factor from one size to the next", text);
   }
   options.least = parse_bytes(parts[0], "--sizes, the smallest,").count;
   options.most = parse_bytes(parts.size() > 1 ? parts[1] : parts[0], "--sizes, the largest,").count;
-  options.factor =
-      parts.size() > 2 ? parse_integer(parts[2], "--sizes, the factor,", 2, 1024) : options.factor;
+  options.factor = parts.size() > 2 ? parse_integer(parts[2], "--sizes, the factor,", 2, 1024) : options.factor;
   constexpr std::int64_t largest = std::int64_t{1} << 40;
   if (options.least < element_size || options.most < options.least || options.most > largest) {
-    throw usage_error("--sizes is '{}', but sizes go up, from {} bytes (one element) to 1T at most", text,
-                      element_size);
+    throw usage_error("--sizes is '{}', but sizes go up, from {} bytes (one element) to 1T at most", text, element_size);
   }
 }
 
@@ -222,14 +206,11 @@ double BenchRow::algorithm_bandwidth() const {
 
 double BenchRow::bus_bandwidth(std::size_t members) const {
   const auto n = static_cast<double>(members);
-  const double factor = operation == Operation::all_reduce ? 2 * (n - 1) / n
-                        : by_pieces(operation)             ? (n - 1) / n
-                                                           : 1;
+  const double factor = operation == Operation::all_reduce ? 2 * (n - 1) / n : by_pieces(operation) ? (n - 1) / n : 1;
   return factor * algorithm_bandwidth();
 }
 
-Meetings meetings(Operation operation, std::int64_t elements, std::int64_t copies,
-                  const std::vector<std::string>& devices) {
+Meetings meetings(Operation operation, std::int64_t elements, std::int64_t copies, const std::vector<std::string>& devices) {
   const auto count = static_cast<std::uint32_t>(devices.size());
   const std::uint32_t members = operation == Operation::send_receive ? 2 : count;
   std::vector<plan::Buffer> buffers;
@@ -238,8 +219,7 @@ Meetings meetings(Operation operation, std::int64_t elements, std::int64_t copie
   std::vector<BufferId> taken(count);
   const auto add = [&](std::uint32_t device, bool piece) {
     const std::int64_t size = piece ? plan::piece_of(elements, device, count).size() : elements;
-    buffers.push_back(
-        {.device = DeviceId(device), .role = plan::Role::communication, .persistent = true, .shape = {size}});
+    buffers.push_back({.device = DeviceId(device), .role = plan::Role::communication, .persistent = true, .shape = {size}});
     return BufferId(buffers.size() - 1);
   };
   for (std::int64_t copy = 0; copy < copies; ++copy) {
@@ -261,8 +241,7 @@ Meetings meetings(Operation operation, std::int64_t elements, std::int64_t copie
       if (const auto kind = kind_of(operation)) {
         task.action = Collective{.kind = *kind, .meeting = meeting, .rank = rank, .size = count};
       } else {
-        task.action = plan::Transfer{root ? plan::Transfer::End::send : plan::Transfer::End::receive, meeting,
-                                     DeviceId(1 - rank)};
+        task.action = plan::Transfer{root ? plan::Transfer::End::send : plan::Transfer::End::receive, meeting, DeviceId(1 - rank)};
       }
       if (brought[rank].valid()) {
         task.reads = {brought[rank]};
@@ -273,15 +252,14 @@ Meetings meetings(Operation operation, std::int64_t elements, std::int64_t copie
       tasks.push_back(std::move(task));
     }
   }
-  return {plan::Plan(fmt::format("{} of {} bytes between {} devices, {} times", to_text(operation),
-                                 elements * element_size, members, copies),
+  return {plan::Plan(fmt::format("{} of {} bytes between {} devices, {} times", to_text(operation), elements * element_size,
+                                 members, copies),
                      devices, std::move(buffers), std::move(tasks)),
           std::move(brought), std::move(taken)};
 }
 
-std::vector<BenchRow> bench_collectives(const cluster::Cluster& cluster, const exec::Backend& backend,
-                                        const BenchOptions& options, const BenchProgress& progress,
-                                        exec::World* world) {
+std::vector<BenchRow> bench_collectives(const cluster::Cluster& cluster, const exec::Backend& backend, const BenchOptions& options,
+                                        const BenchProgress& progress, exec::World* world) {
   if (cluster.size() < 2) {
     throw usage_error("messages need two devices: ask for more, as --devices cpu:2");
   }
@@ -304,13 +282,11 @@ std::vector<BenchRow> bench_collectives(const cluster::Cluster& cluster, const e
       // Every member has an equal piece, and at least one element.
       const std::int64_t unit = by_pieces(operation) ? members : 1;
       const std::int64_t elements = std::max<std::int64_t>(1, bytes / element_size / unit) * unit;
-      const std::int64_t copies =
-          std::clamp<std::int64_t>(copied_together / (elements * element_size), 3, most_copies);
+      const std::int64_t copies = std::clamp<std::int64_t>(copied_together / (elements * element_size), 3, most_copies);
       const plan::Plan plan = meetings(operation, elements, copies, devices).plan;
       BenchRow row{.operation = operation, .bytes = elements * element_size, .count = elements / unit};
       row.wrong = count_wrong(operation, elements, cluster, backend, devices, world);
-      const trace::Spread spread =
-          trace::spread(time_meetings(plan, copies, cluster, backend, options.time, world));
+      const trace::Spread spread = trace::spread(time_meetings(plan, copies, cluster, backend, options.time, world));
       row.time = spread.median;
       row.low = spread.p5;
       row.high = spread.p95;
@@ -337,8 +313,7 @@ MeasuredLinks measured_links(const std::vector<BenchRow>& rows, const cluster::C
   MeasuredLinks found;
   found.link = {Nanoseconds(std::llround(law.alpha_ns)), law.beta};
   std::optional<double> least;
-  for (const cluster::Algorithm algorithm :
-       {cluster::Algorithm::ring, cluster::Algorithm::tree, cluster::Algorithm::direct}) {
+  for (const cluster::Algorithm algorithm : {cluster::Algorithm::ring, cluster::Algorithm::tree, cluster::Algorithm::direct}) {
     std::vector<double> errors;
     for (const BenchRow& row : rows) {
       if (row.operation != Operation::send_receive && row.time.count > 0) {
@@ -349,8 +324,7 @@ MeasuredLinks measured_links(const std::vector<BenchRow>& rows, const cluster::C
     if (errors.empty()) {
       break;
     }
-    std::nth_element(errors.begin(), errors.begin() + static_cast<std::ptrdiff_t>(errors.size() / 2),
-                     errors.end());
+    std::nth_element(errors.begin(), errors.begin() + static_cast<std::ptrdiff_t>(errors.size() / 2), errors.end());
     const double median = errors[errors.size() / 2];
     if (!least || median < *least) {
       least = median;
@@ -361,21 +335,18 @@ MeasuredLinks measured_links(const std::vector<BenchRow>& rows, const cluster::C
   return found;
 }
 
-std::string to_cluster_file(const cluster::Cluster& cluster, const MeasuredLinks& links,
-                            const std::string& origin) {
+std::string to_cluster_file(const cluster::Cluster& cluster, const MeasuredLinks& links, const std::string& origin) {
   const cluster::Device& device = cluster.devices()[0];
   std::string name = device.name.substr(0, device.name.find(':'));
   std::string summary;
   for (const char c : origin) {
     summary += c == '"' || c == '\\' ? '\'' : c;
   }
-  std::string out = fmt::format(
-      "summary = \"{}\"\n\n[device]\nname = \"{}\"\ncount = {}\nmemory = \"{}\"\nlanes = \"{}\"\n", summary,
-      name, cluster.size(), device.memory.count, device.shared_lanes ? "shared" : "apart");
+  std::string out = fmt::format("summary = \"{}\"\n\n[device]\nname = \"{}\"\ncount = {}\nmemory = \"{}\"\nlanes = \"{}\"\n",
+                                summary, name, cluster.size(), device.memory.count, device.shared_lanes ? "shared" : "apart");
   if (!device.gpu) {
-    out += fmt::format(
-        "\n[device.rates]  # multiply-adds in registers, on each of its cores\nf32 = \"{:.1f}Gflop/s\"\n",
-        fma_gflops(0.01) * static_cast<double>(device.cores.size()));
+    out += fmt::format("\n[device.rates]  # multiply-adds in registers, on each of its cores\nf32 = \"{:.1f}Gflop/s\"\n",
+                       fma_gflops(0.01) * static_cast<double>(device.cores.size()));
   }
   out += fmt::format("\n[port]  # alpha and beta of what one device sends to another\nlatency = \"{}ns\"\n",
                      links.link.latency.count);

@@ -16,17 +16,9 @@
 /// What messages between devices cost, measured by plans of nothing but one kind of meeting.
 namespace baton::lab {
 
-enum class Operation : std::uint8_t {
-  all_reduce,
-  reduce_scatter,
-  all_gather,
-  broadcast,
-  reduce,
-  send_receive
-};
-constexpr std::array<Operation, 6> all_operations{Operation::all_reduce, Operation::reduce_scatter,
-                                                  Operation::all_gather, Operation::broadcast,
-                                                  Operation::reduce,     Operation::send_receive};
+enum class Operation : std::uint8_t { all_reduce, reduce_scatter, all_gather, broadcast, reduce, send_receive };
+constexpr std::array<Operation, 6> all_operations{Operation::all_reduce, Operation::reduce_scatter, Operation::all_gather,
+                                                  Operation::broadcast,  Operation::reduce,         Operation::send_receive};
 std::string_view to_text(Operation operation);
 /// A usage error lists them.
 Operation operation_by_name(std::string_view name);
@@ -46,10 +38,9 @@ void parse_sizes(std::string_view text, BenchOptions& options);
 struct BenchRow {
   Operation operation = Operation::all_reduce;
   std::int64_t bytes = 0;  // of the whole
-  std::int64_t count =
-      0;  // elements that a member brings or takes: of a reduce_scatter or all_gather, those of a piece
-  Nanoseconds time;  // the median from the end of one to the end of the next, one after the other
-  Nanoseconds low;   // the 5th and the 95th percentile
+  std::int64_t count = 0;  // elements that a member brings or takes: of a reduce_scatter or all_gather, those of a piece
+  Nanoseconds time;        // the median from the end of one to the end of the next, one after the other
+  Nanoseconds low;         // the 5th and the 95th percentile
   Nanoseconds high;
   std::int64_t wrong = 0;  // elements that are not what they should be
 
@@ -67,17 +58,15 @@ struct Meetings {
 /// Members bring the same buffers every time, and what is not reduced in place is taken into others each
 /// time. Of a send_receive the first two devices are the ends. `elements` are of the whole; all buffers live
 /// on.
-Meetings meetings(Operation operation, std::int64_t elements, std::int64_t copies,
-                  const std::vector<std::string>& devices);
+Meetings meetings(Operation operation, std::int64_t elements, std::int64_t copies, const std::vector<std::string>& devices);
 
 /// Called before each measurement; false: stop, keeping what was measured.
 using BenchProgress = std::function<bool(std::size_t done, std::size_t total)>;
 /// Runs each operation at each size on the devices and the transport that an executor takes for them, and
 /// holds what it leaves against what it should. Among several ranks all call it, and the first has the rows
 /// that count. A usage error where there is one device only.
-std::vector<BenchRow> bench_collectives(const cluster::Cluster& cluster, const exec::Backend& backend,
-                                        const BenchOptions& options, const BenchProgress& progress = {},
-                                        exec::World* world = nullptr);
+std::vector<BenchRow> bench_collectives(const cluster::Cluster& cluster, const exec::Backend& backend, const BenchOptions& options,
+                                        const BenchProgress& progress = {}, exec::World* world = nullptr);
 
 /// What the rows of an operation say of its law: a meeting of S bytes takes alpha + S / beta.
 findings::AlphaBeta fit(const std::vector<BenchRow>& rows, Operation operation);
@@ -93,7 +82,6 @@ MeasuredLinks measured_links(const std::vector<BenchRow>& rows, const cluster::C
 
 /// A cluster's file, for `baton simulate --cluster FILE`, of these devices joined by such links. `origin`
 /// says how it was measured.
-std::string to_cluster_file(const cluster::Cluster& cluster, const MeasuredLinks& links,
-                            const std::string& origin);
+std::string to_cluster_file(const cluster::Cluster& cluster, const MeasuredLinks& links, const std::string& origin);
 
 }  // namespace baton::lab

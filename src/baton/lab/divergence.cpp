@@ -28,17 +28,15 @@ void put_on_one_device(JobWords& words) {
   words.strategy = "single";
   words.devices = words.devices.substr(0, words.devices.find(':'));
   for (std::string JobWords::*word :
-       {&JobWords::dp, &JobWords::pp, &JobWords::tp, &JobWords::zero, &JobWords::schedule, &JobWords::chunks,
-        &JobWords::split, &JobWords::balance, &JobWords::recompute, &JobWords::micro_batches, &JobWords::link,
-        &JobWords::delay, &JobWords::memory}) {
+       {&JobWords::dp, &JobWords::pp, &JobWords::tp, &JobWords::zero, &JobWords::schedule, &JobWords::chunks, &JobWords::split,
+        &JobWords::balance, &JobWords::recompute, &JobWords::micro_batches, &JobWords::link, &JobWords::delay, &JobWords::memory}) {
     words.*word = usual.*word;
   }
 }
 
 class Replay {
  public:
-  Replay(const JobWords& words, const cluster::Machine& machine,
-         const std::optional<checkpoint::Archive>& from)
+  Replay(const JobWords& words, const cluster::Machine& machine, const std::optional<checkpoint::Archive>& from)
       : job_(words, machine),
         plan_(keep_all(job_.compile())),
         executor_(plan_, job_.cluster(), job_.backend(), {.seed = job_.seed(), .samples = job_.samples()}) {
@@ -53,12 +51,11 @@ class Replay {
   std::optional<TaskId> step() {
     const double loss = executor_.run({.steps = 1, .warmup = 1}).losses.at(0);
     ++done_;
-    const bool sound =
-        std::isfinite(loss) &&
-        std::none_of(plan_.buffers().begin(), plan_.buffers().end(), [&](const plan::Buffer& buffer) {
-          return buffer.role == plan::Role::parameter &&
-                 broken(BufferId(static_cast<std::size_t>(&buffer - plan_.buffers().data())));
-        });
+    const bool sound = std::isfinite(loss) &&
+                       std::none_of(plan_.buffers().begin(), plan_.buffers().end(), [&](const plan::Buffer& buffer) {
+                         return buffer.role == plan::Role::parameter &&
+                                broken(BufferId(static_cast<std::size_t>(&buffer - plan_.buffers().data())));
+                       });
     for (std::size_t t = 0; t < plan_.tasks().size() && !sound; ++t) {
       const std::vector<BufferId>& writes = plan_.tasks()[t].writes;
       if (std::any_of(writes.begin(), writes.end(), [&](BufferId id) { return broken(id); })) {

@@ -45,11 +45,11 @@ struct Plot {
   std::string x_title;
   std::string y_title;
   Format y_format = Format::number;
-  std::string series;                    // the column that tells lines apart
-  std::string ideal = "none";            // linear, flat or none
-  bool log_x = false;                    // of a line: powers are as far apart as each other
+  std::string series;          // the column that tells lines apart
+  std::string ideal = "none";  // linear, flat or none
+  bool log_x = false;          // of a line: powers are as far apart as each other
   bool log_y = false;
-  std::string low;                       // the columns that hold the ends of the bar of uncertainty
+  std::string low;  // the columns that hold the ends of the bar of uncertainty
   std::string high;
   std::vector<std::string> parts;        // of a stacked plot: the keys,
   std::vector<std::string> part_titles;  // and what they are called
@@ -62,7 +62,7 @@ struct Settings {
   cluster::Machine machine;
   Nanoseconds time_limit = Nanoseconds(1'500'000'000);  // for one point, warm-up included
   double uncertainty = 0.01;                            // of the median, at which a point is measured well enough
-  std::string cluster;  // to simulate on; none: measure here
+  std::string cluster;                                  // to simulate on; none: measure here
   std::string what_if;
   std::int64_t most_devices = 0;  // that a point of the run asks for; 0: not known
 };

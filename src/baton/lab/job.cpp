@@ -73,7 +73,10 @@ cluster::Cluster imagine(const JobWords& words, std::optional<Bytes> memory, std
 
 /// What is run in one piece on machines that are not here: all that can be.
 strategy::Target imagined_target() {
-  return {.linear_with_relu = true, .linear_with_mask = true, .linear_with_sgd = true, .narrow_linear_with_sgd = true,
+  return {.linear_with_relu = true,
+          .linear_with_mask = true,
+          .linear_with_sgd = true,
+          .narrow_linear_with_sgd = true,
           .all_reduce_with_sgd = true};
 }
 
@@ -216,7 +219,9 @@ const std::vector<JobField>& job_fields() {
   static const std::vector<JobField> fields{
       {"model", &JobWords::model, list_models()},
       {"strategy", &JobWords::strategy, list_strategies()},
-      {"devices", &JobWords::devices, "cpu (one device), cpu:4 (four), cpu:0-3,4-7 (by cores), cuda (each GPU), cuda:0,1, cuda:0/4 (four parts of one); with --cluster so many of its devices"},
+      {"devices", &JobWords::devices,
+       "cpu (one device), cpu:4 (four), cpu:0-3,4-7 (by cores), cuda (each GPU), cuda:0,1, cuda:0/4 (four parts of one); with "
+       "--cluster so many of its devices"},
       {"batch", &JobWords::batch, "global batch: samples a step over all devices"},
       {"dp", &JobWords::dp, "replicas of the model; with --pp and --tp the product is the number of devices"},
       {"pp", &JobWords::pp, "devices that a replica's layers are spread over"},
@@ -228,7 +233,8 @@ const std::vector<JobField>& job_fields() {
       {"balance", &JobWords::balance, "without --split: deal blocks out to stages by " + either(strategy::balance_names())},
       {"recompute", &JobWords::recompute,
        "activations let go and made again in the backward: " + either(strategy::recompute_names())},
-      {"micro-batches", &JobWords::micro_batches, "work a replica's samples off in so many pieces, gradients adding up (1; a pipeline's schedule: twice its devices)"},
+      {"micro-batches", &JobWords::micro_batches,
+       "work a replica's samples off in so many pieces, gradients adding up (1; a pipeline's schedule: twice its devices)"},
       {"bucket-mb", &JobWords::bucket_mb, "ddp: gradients are all-reduced in buckets of this size"},
       {"first-bucket-mb", &JobWords::first_bucket_mb, "ddp: size of the first bucket"},
       {"loss", &JobWords::loss, either(strategy::loss_names())},
@@ -236,13 +242,15 @@ const std::vector<JobField>& job_fields() {
       {"lr", &JobWords::lr, "learning rate (sgd 0.01, adam 0.001)"},
       {"momentum", &JobWords::momentum, "momentum of sgd"},
       {"weight-decay", &JobWords::weight_decay, "weight decay"},
-      {"precision", &JobWords::precision, either(strategy::precision_names()) + " (16-bit values, float32 weights; mixed is fp16), or tf32 on a GPU"},
+      {"precision", &JobWords::precision,
+       either(strategy::precision_names()) + " (16-bit values, float32 weights; mixed is fp16), or tf32 on a GPU"},
       {"loss-scale", &JobWords::loss_scale, "none, dynamic (halved by an overflow) or a number; fp16 has dynamic, others none"},
       {"loss-scale-growth", &JobWords::loss_scale_growth, "a dynamic loss scale is doubled after so many good steps in a row"},
       {"delay", &JobWords::delay, "inject a delay: before=forward|backward|update,rank=all|N,ms=10; several parted by ;"},
       {"link", &JobWords::link, "slow the links between devices down to bandwidth=1GB/s,latency=50us"},
       {"memory", &JobWords::memory, "memory of each device, as 512M (default: the machine's, shared evenly)"},
-      {"backend", &JobWords::backend, "cpu (fast), reference (plain loops, the judge) or cuda; by default what runs on the devices"},
+      {"backend", &JobWords::backend,
+       "cpu (fast), reference (plain loops, the judge) or cuda; by default what runs on the devices"},
       {"seed", &JobWords::seed, "seed of weights and data"},
       {"samples", &JobWords::samples, "samples in the data set; 0: the same batch every step"},
       {"cluster", &JobWords::cluster, "simulate: machine (this one), a name from `baton clusters`, NAME+NETWORK, or a file"},
@@ -277,8 +285,7 @@ Job::Job(const JobWords& words, cluster::Machine machine, exec::World* world)
       model_(model::parse_model(words.model)),
       cluster_(make_cluster(words, machine_, world)),
       backend_(exec::make_backend(exec::backend_for(cluster_.devices(), words.backend))),
-      seed_(static_cast<std::uint64_t>(
-          parse_integer(words.seed, "--seed", 0, std::numeric_limits<std::int64_t>::max()))),
+      seed_(static_cast<std::uint64_t>(parse_integer(words.seed, "--seed", 0, std::numeric_limits<std::int64_t>::max()))),
       samples_(parse_integer(words.samples, "--samples", 0, std::numeric_limits<std::int64_t>::max())),
       request_{.model = model_,
                .cluster = cluster_,
@@ -329,9 +336,8 @@ std::string Job::oversubscription() const {
       cores.emplace(device.machine, core);
     }
   }
-  return fmt::format(
-      "{} devices share {} core{}: they take turns, so this run is real but slower than on cores of their own",
-      cluster_.size(), cores.size(), cores.size() == 1 ? "" : "s");
+  return fmt::format("{} devices share {} core{}: they take turns, so this run is real but slower than on cores of their own",
+                     cluster_.size(), cores.size(), cores.size() == 1 ? "" : "s");
 }
 
 }  // namespace baton::lab

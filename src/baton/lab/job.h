@@ -44,7 +44,7 @@ struct JobWords {
   std::string link;
   std::string memory;
   std::string backend;  // empty: the one that runs on the devices
-  std::string delay;  // several are parted by semicolons
+  std::string delay;    // several are parted by semicolons
   std::string seed = "0";
   std::string samples = "0";
   std::string cluster;  // none: this machine, and for real

@@ -55,8 +55,8 @@ std::int64_t products_needed(std::int64_t power) {
   return std::bit_width(static_cast<std::uint64_t>(power)) - 1 + std::popcount(static_cast<std::uint64_t>(power)) - 1;
 }
 
-plan::Plan matrix_power_plan(std::int64_t size, std::int64_t power, const cluster::Cluster& cluster,
-                             const strategy::Target& target, bool tf32) {
+plan::Plan matrix_power_plan(std::int64_t size, std::int64_t power, const cluster::Cluster& cluster, const strategy::Target& target,
+                             bool tf32) {
   check(size >= 1 && power >= 1, "the power {} of a matrix of {}", power, size);
   plan::Draft draft;
   draft.title = fmt::format("A^{0} + B^{0} of {1}x{1} on {2} device{3}", power, size, cluster.size(),

@@ -17,7 +17,7 @@ struct Accuracy {
   std::size_t points = 0;
   double median_error = 0;  // of the absolute errors
   double largest_error = 0;
-  std::size_t pairs = 0;    // of points that differ in strategy alone, by more than the noise
+  std::size_t pairs = 0;     // of points that differ in strategy alone, by more than the noise
   std::size_t in_order = 0;  // of them, those that the simulation puts in the same order
 };
 Accuracy accuracy(const std::vector<Json>& rows);

@@ -68,9 +68,8 @@ void add_speedup(std::vector<Json>& rows, const std::vector<std::string>& same) 
   for (Json& row : rows) {
     const Json* base = nullptr;
     for (const Json& other : rows) {
-      const bool alike = std::all_of(same.begin(), same.end(), [&](const std::string& key) {
-        return other.value(key, Json()) == row.value(key, Json());
-      });
+      const bool alike = std::all_of(same.begin(), same.end(),
+                                     [&](const std::string& key) { return other.value(key, Json()) == row.value(key, Json()); });
       if (alike && (base == nullptr || number(other, "devices") < number(*base, "devices"))) {
         base = &other;
       }
@@ -103,18 +102,22 @@ std::string sharing_note(const std::vector<Json>& rows) {
       }
     }
   }
-  return counts.empty() ? "" : fmt::format("Rows with {} devices ran on fewer cores than devices: the run is real, but devices "
-                                           "took turns, so their times say what the split costs and not what more "
-                                           "hardware would win.", counts);
+  return counts.empty() ? ""
+                        : fmt::format(
+                              "Rows with {} devices ran on fewer cores than devices: the run is real, but devices "
+                              "took turns, so their times say what the split costs and not what more "
+                              "hardware would win.",
+                              counts);
 }
 
 std::string attribution(const Json& row, const std::string& what) {
   const double step = number(row, "time_per_step_ns");
-  return fmt::format("{}: of a step of {}, {} went into computing, {} into communication that nothing hid, {} into waiting for "
-                     "other devices, {} into injected delays and {} into the rest (the mean over devices).",
-                     what, to_text(time_of(row)), percent(number(row, "compute_ns") / step),
-                     percent(number(row, "exposed_ns") / step), percent(number(row, "waiting_ns") / step),
-                     percent(number(row, "delayed_ns") / step), percent(number(row, "other_ns") / step));
+  return fmt::format(
+      "{}: of a step of {}, {} went into computing, {} into communication that nothing hid, {} into waiting for "
+      "other devices, {} into injected delays and {} into the rest (the mean over devices).",
+      what, to_text(time_of(row)), percent(number(row, "compute_ns") / step), percent(number(row, "exposed_ns") / step),
+      percent(number(row, "waiting_ns") / step), percent(number(row, "delayed_ns") / step),
+      percent(number(row, "other_ns") / step));
 }
 
 std::vector<findings::Comer> comers_of(const Json& row) {

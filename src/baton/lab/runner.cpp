@@ -70,11 +70,13 @@ std::shared_ptr<const Experiment> show_groups(const Experiment& experiment, cons
   auto shown = std::make_shared<Experiment>(experiment);
   std::vector<Column> columns;
   for (const std::string& axis : axes) {
-    const bool known = std::any_of(shown->columns.begin(), shown->columns.end(), [&](const Column& column) { return column.key == axis; });
+    const bool known = std::any_of(shown->columns.begin(), shown->columns.end(),
+                                   [&](const Column& column) { return column.key == axis; });
     if (!known) {
-      columns.push_back({axis, axis, std::all_of(rows.begin(), rows.end(), [&](const Json& row) { return row[axis].is_number(); })
-                                         ? Format::number
-                                         : Format::text});
+      columns.push_back({axis, axis,
+                         std::all_of(rows.begin(), rows.end(), [&](const Json& row) { return row[axis].is_number(); })
+                             ? Format::number
+                             : Format::text});
     }
   }
   shown->columns.insert(shown->columns.begin(), columns.begin(), columns.end());
@@ -85,7 +87,8 @@ std::shared_ptr<const Experiment> show_groups(const Experiment& experiment, cons
     if (apart.empty()) {
       continue;
     }
-    const std::string series = std::exchange(plot.series, fmt::format("{}{}{}", fmt::join(apart, "_"), plot.series.empty() ? "" : "_", plot.series));
+    const std::string series = std::exchange(
+        plot.series, fmt::format("{}{}{}", fmt::join(apart, "_"), plot.series.empty() ? "" : "_", plot.series));
     for (Json& row : rows) {
       if (plot.series != apart[0]) {
         row[plot.series] = describe(row, apart) + (row.contains(series) ? ", " + word(row[series]) : "");
@@ -117,7 +120,8 @@ void parse_axis_values(const std::string& text, AxisValues& values) {
   list.clear();
   const std::string rest = text.substr(equals + 1);
   // Values may hold commas of their own (mlp:dim=8,depth=2): then they are parted by semicolons.
-  for (const std::string_view value : split(rest, rest.find(';') != std::string::npos || rest.find('=') != std::string::npos ? ';' : ',')) {
+  for (const std::string_view value :
+       split(rest, rest.find(';') != std::string::npos || rest.find('=') != std::string::npos ? ';' : ',')) {
     list.push_back(parse_value(value));
   }
 }
@@ -136,9 +140,7 @@ std::vector<Point> points(const Experiment& experiment, Preset preset, const Axi
   std::vector<Point> all{Point::object()};
   for (const Axis& axis : experiment.axes) {
     const auto set = values.find(axis_name(axis.name));
-    const std::vector<Json>& list = set != values.end()           ? set->second
-                                    : preset == Preset::full ? axis.full
-                                                             : axis.quick;
+    const std::vector<Json>& list = set != values.end() ? set->second : preset == Preset::full ? axis.full : axis.quick;
     std::vector<Point> wider;
     for (const Point& point : all) {
       for (const Json& value : list) {
@@ -209,7 +211,10 @@ std::vector<Json> measure(const Experiment& experiment, const std::vector<Point>
           const bool stable = entry.rounds > 1 && entry.measurement->stable(settings.uncertainty);
           final = stable || entry.spent >= settings.time_limit || entry.rounds >= 2 * rounds_a_point;
           record = entry.measurement->record();
-          record["stopped"] = !final ? "not finished" : stable ? "stable" : entry.spent >= settings.time_limit ? "time limit" : "rounds";
+          record["stopped"] = !final                               ? "not finished"
+                              : stable                             ? "stable"
+                              : entry.spent >= settings.time_limit ? "time limit"
+                                                                   : "rounds";
           record["rounds"] = entry.rounds;
           if (settings.cluster.empty()) {  // what is simulated does not depend on this machine's pulse
             record["pulse_gflops"] = fma_gflops();

@@ -68,7 +68,8 @@ class Ground {
     }
     const double part = parameters_ / static_cast<double>(product.pp * product.tp);
     const auto dp = static_cast<double>(product.dp);
-    const double updating = states_ == 0 ? 0 : over(part * (3 + 2 * states_) / (product.zero > 0 ? dp : 1), speed_.memory_bandwidth);
+    const double updating = states_ == 0 ? 0
+                                         : over(part * (3 + 2 * states_) / (product.zero > 0 ? dp : 1), speed_.memory_bandwidth);
     const double moving = over(2 * (dp - 1) / dp * part, port_);
     return std::max((computing / static_cast<double>(product.pp) + updating) / compute_, moving);
   }
@@ -174,8 +175,7 @@ std::vector<Candidate> candidates(const JobWords& shared, const Ground& ground) 
     }
   }
   // Those first that may win, so that what they reach rules others out.
-  std::stable_sort(list.begin(), list.end(),
-                   [](const Candidate& a, const Candidate& b) { return a.least_time < b.least_time; });
+  std::stable_sort(list.begin(), list.end(), [](const Candidate& a, const Candidate& b) { return a.least_time < b.least_time; });
   return list;
 }
 
@@ -185,7 +185,9 @@ Found simulate(const Candidate& candidate, const cluster::Machine& machine) {
   words.memory = "1024T";
   Training run(words, machine);
   run.run(1, 0);
-  Found found{.words = candidate.words, .name = candidate.name, .step = run.timed()[0],
+  Found found{.words = candidate.words,
+              .name = candidate.name,
+              .step = run.timed()[0],
               .memory = *std::max_element(run.peak().begin(), run.peak().end())};
   trace::DeviceTime sum;
   for (const trace::DeviceTime& time : run.device_times()) {
@@ -259,9 +261,8 @@ SearchResult search(const JobWords& shared, const cluster::Machine& machine, con
   std::erase_if(result.ranked, [&](const Found& one) {
     return std::any_of(all.begin(), all.end(), [&](const Found& other) { return same_but_recomputing(other, one); });
   });
-  std::stable_sort(result.ranked.begin(), result.ranked.end(), [](const Found& a, const Found& b) {
-    return std::pair(a.step, a.memory) < std::pair(b.step, b.memory);
-  });
+  std::stable_sort(result.ranked.begin(), result.ranked.end(),
+                   [](const Found& a, const Found& b) { return std::pair(a.step, a.memory) < std::pair(b.step, b.memory); });
   for (std::size_t i = 0; i < result.ranked.size(); ++i) {
     if (result.frontier.empty() || result.ranked[i].memory < result.ranked[result.frontier.back()].memory) {
       result.frontier.push_back(i);

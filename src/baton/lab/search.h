@@ -11,9 +11,9 @@ namespace baton::lab {
 /// A way of splitting a job over a cluster, and what a simulated step of it costs.
 struct Found {
   JobWords words;
-  std::string name;    // "dp 4 x pp 2, 1f1b, 8 micro-batches"
+  std::string name;  // "dp 4 x pp 2, 1f1b, 8 micro-batches"
   Nanoseconds step;
-  Bytes memory;        // of the device that needs most
+  Bytes memory;         // of the device that needs most
   Nanoseconds compute;  // where the step went, the mean over devices:
   Nanoseconds exposed;
   Nanoseconds waiting;
@@ -24,10 +24,10 @@ struct SearchResult {
   std::vector<Found> ranked;          // the fastest first
   std::vector<std::size_t> frontier;  // into `ranked`: none is both faster and smaller
   std::size_t tried = 0;
-  std::size_t pruned = 0;   // not simulated: another is faster and smaller than this could be
+  std::size_t pruned = 0;     // not simulated: another is faster and smaller than this could be
   std::size_t too_large = 0;  // for the devices' memory,
   Bytes least_too_large;      // of which the smallest needs no less than this
-  std::size_t refused = 0;  // that the model or the batch does not allow
+  std::size_t refused = 0;    // that the model or the batch does not allow
   bool complete = true;
 };
 

@@ -20,8 +20,7 @@ cluster::Cluster written_out(const cluster::Cluster& cluster, const sim::StandsF
   return cluster::Cluster(std::move(devices), cluster.emulated_link(), cluster.wiring());
 }
 
-Simulation::Simulation(const Job& job, const plan::Plan& plan, sim::StandsFor stands_for,
-                       const Calibration::Progress& progress)
+Simulation::Simulation(const Job& job, const plan::Plan& plan, sim::StandsFor stands_for, const Calibration::Progress& progress)
     : job_(job), plan_(plan), stands_for_(std::move(stands_for)), what_if_(parse_what_if(job.words().what_if)) {
   if (!job.imagined()) {
     calibration_ = std::make_unique<Calibration>(job.machine(), job.cluster(), job.backend());
@@ -42,9 +41,9 @@ trace::StepTrace Simulation::step(const WhatIf& what_if) const {
   const cost::Measured alone(times_alone, cluster, where);
   const cost::Measured beside(times, cluster, where);
   const auto waking = times_alone.find(rest_key);
-  trace::StepTrace step = sim::simulate(plan_, cluster, cost::Scaled(alone, what_if.compute, what_if.link),
-                                        cost::Scaled(beside, what_if.compute, what_if.link),
-                                        {.rest = long_rest, .costs = waking == times_alone.end() ? Nanoseconds(0) : waking->second});
+  trace::StepTrace step = sim::simulate(
+      plan_, cluster, cost::Scaled(alone, what_if.compute, what_if.link), cost::Scaled(beside, what_if.compute, what_if.link),
+      {.rest = long_rest, .costs = waking == times_alone.end() ? Nanoseconds(0) : waking->second});
   if (const auto rest = times.find(Calibration::step_key); rest != times.end()) {
     step.duration += rest->second;
   }

@@ -18,8 +18,7 @@ class Simulation {
  public:
   /// Times what has not been timed yet, where this machine is simulated. Job and plan must outlive it. Where the plan is
   /// folded, `stands_for` says how.
-  Simulation(const Job& job, const plan::Plan& plan, sim::StandsFor stands_for = {},
-             const Calibration::Progress& progress = {});
+  Simulation(const Job& job, const plan::Plan& plan, sim::StandsFor stands_for = {}, const Calibration::Progress& progress = {});
 
   trace::StepTrace step() const { return step(what_if_); }
   trace::StepTrace step(const WhatIf& what_if) const;
@@ -43,7 +42,7 @@ cluster::Cluster written_out(const cluster::Cluster& cluster, const sim::StandsF
 struct Sensitivity {
   std::string knob;  // "compute 2x"
   Nanoseconds step;
-  double gain;       // the share of the step that it saves
+  double gain;  // the share of the step that it saves
 };
 /// Each knob turned to twice as good, the one that gains most first.
 std::vector<Sensitivity> sensitivities(const Simulation& simulation, Nanoseconds step);

@@ -137,8 +137,7 @@ fs::path latest_run_folder(const fs::path& runs, const std::string& name) {
     const bool same = rest == name || (rest.starts_with(name + "-") && rest.size() > name.size() + 1 &&
                                        std::all_of(rest.begin() + static_cast<std::ptrdiff_t>(name.size()) + 1, rest.end(),
                                                    [](unsigned char c) { return std::isdigit(c) != 0; }));
-    if (entry.is_directory() && same &&
-        (latest.empty() || latest.filename().string() < folder)) {
+    if (entry.is_directory() && same && (latest.empty() || latest.filename().string() < folder)) {
       latest = entry.path();
     }
   }

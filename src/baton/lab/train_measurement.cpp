@@ -73,15 +73,15 @@ void TrainMeasurement::round(Nanoseconds time) {
   }
   const Nanoseconds step = std::max(Nanoseconds(1), trace::spread(training_->timed()).median);
   const std::int64_t fit = time.count / step.count;
-  const std::int64_t wanted =
-      std::max(options_.least_steps - static_cast<std::int64_t>(training_->timed().size()), std::int64_t{1});
+  const std::int64_t wanted = std::max(options_.least_steps - static_cast<std::int64_t>(training_->timed().size()),
+                                       std::int64_t{1});
   // The first step of a run finds the threads asleep; it is not counted.
   training_->run(std::clamp<std::int64_t>(fit, first ? wanted : 1, 5000) + 1, 1);
 }
 
 bool TrainMeasurement::stable(double uncertainty) const {
   return training_->simulated() || (static_cast<std::int64_t>(training_->timed().size()) >= options_.least_steps &&
-         median_uncertainty(training_->timed()) < uncertainty);
+                                    median_uncertainty(training_->timed()) < uncertainty);
 }
 
 Bytes TrainMeasurement::memory() const {

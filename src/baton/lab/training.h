@@ -45,11 +45,11 @@ class Training {
   /// Trains `steps` more, of which the first `warmup` are not counted.
   void run(std::int64_t steps, std::int64_t warmup, const exec::Executor::Progress& progress = {});
 
-  const std::vector<double>& losses() const { return losses_; }                   // of every step
-  const std::vector<Nanoseconds>& step_times() const { return step_times_; }      // of every step
-  const std::vector<Nanoseconds>& timed() const { return timed_; }                // of those after a warm-up
-  const std::vector<Bytes>& peak() const { return peak_; }                        // by device, once something ran
-  const std::vector<Bytes>& arenas() const { return arenas_; }                    // by device
+  const std::vector<double>& losses() const { return losses_; }               // of every step
+  const std::vector<Nanoseconds>& step_times() const { return step_times_; }  // of every step
+  const std::vector<Nanoseconds>& timed() const { return timed_; }            // of those after a warm-up
+  const std::vector<Bytes>& peak() const { return peak_; }                    // by device, once something ran
+  const std::vector<Bytes>& arenas() const { return arenas_; }                // by device
   /// By device: what the plan takes by itself, without the scratch of the kernels that run it here.
   std::vector<Bytes> buffer_bytes() const;
   std::int64_t warmup() const { return warmup_; }

@@ -10,10 +10,10 @@ namespace baton::lab {
 
 /// What would be if devices or links were other than they are. Factors above one are faster or wider.
 struct WhatIf {
-  double compute = 1;    // devices, at what they compute
-  double link = 1;       // the bandwidth of links; where devices carry messages themselves, how fast they do
-  double latency = 1;    // of links: so many times as long,
-  Nanoseconds longer;    // and so much more
+  double compute = 1;  // devices, at what they compute
+  double link = 1;     // the bandwidth of links; where devices carry messages themselves, how fast they do
+  double latency = 1;  // of links: so many times as long,
+  Nanoseconds longer;  // and so much more
 
   bool changes() const { return compute != 1 || link != 1 || latency != 1 || longer.count != 0; }
 };

@@ -10,8 +10,8 @@ Model::Model(std::string name, std::vector<Block> blocks) : name_(std::move(name
   for (std::size_t b = 0; b < blocks_.size(); ++b) {
     const Block& block = blocks_[b];
     check(!block.nodes.empty(), "block {} of model {} is empty", block.name, name_);
-    check(b == 0 || blocks_[b - 1].output() == block.input, "block {} takes {}, but the one before gives {}",
-          block.name, to_text(block.input), b == 0 ? "" : to_text(blocks_[b - 1].output()));
+    check(b == 0 || blocks_[b - 1].output() == block.input, "block {} takes {}, but the one before gives {}", block.name,
+          to_text(block.input), b == 0 ? "" : to_text(blocks_[b - 1].output()));
     first_parameter_.push_back(parameters);
     parameters += block.parameters.size();
   }

@@ -15,8 +15,9 @@ constexpr Ref bias_gradient{Ref::Kind::parameter_gradient, 1};
 
 struct Rules {
   std::vector<BackwardCall> operator()(const Linear& linear) const {
-    std::vector<BackwardCall> calls{{LinearBackwardInput{}, {output_gradient, weight}, {input_gradient}, false},
-                                    {LinearBackwardWeight{.partial = linear.partial}, {input, output_gradient}, {weight_gradient}, true}};
+    std::vector<BackwardCall> calls{
+        {LinearBackwardInput{}, {output_gradient, weight}, {input_gradient}, false},
+        {LinearBackwardWeight{.partial = linear.partial}, {input, output_gradient}, {weight_gradient}, true}};
     if (linear.partial) {
       calls.push_back({AddBiasBackward{}, {output_gradient}, {bias_gradient}, true});  // the sum's gradient is each term's
     } else {

@@ -12,20 +12,22 @@ namespace {
 
 /// The names, in the order of the variant.
 constexpr std::array<std::string_view, std::variant_size_v<Op>> names{
-    "linear", "linear_backward_input", "linear_backward_weight", "relu", "relu_backward",
-    "mean_squared_error", "cross_entropy", "matrix_product", "add", "add_bias", "add_bias_backward", "cast", "check_finite",
-    "adjust_scale"};
+    "linear",        "linear_backward_input", "linear_backward_weight",
+    "relu",          "relu_backward",         "mean_squared_error",
+    "cross_entropy", "matrix_product",        "add",
+    "add_bias",      "add_bias_backward",     "cast",
+    "check_finite",  "adjust_scale"};
 
-const std::array<Op, std::variant_size_v<Op>> prototypes{
-    Linear{}, LinearBackwardInput{}, LinearBackwardWeight{}, Relu{}, ReluBackward{}, MeanSquaredError{},
-    CrossEntropy{}, MatrixProduct{}, Add{}, AddBias{}, AddBiasBackward{}, Cast{}, CheckFinite{}, AdjustScale{}};
+const std::array<Op, std::variant_size_v<Op>> prototypes{Linear{},       LinearBackwardInput{}, LinearBackwardWeight{},
+                                                         Relu{},         ReluBackward{},        MeanSquaredError{},
+                                                         CrossEntropy{}, MatrixProduct{},       Add{},
+                                                         AddBias{},      AddBiasBackward{},     Cast{},
+                                                         CheckFinite{},  AdjustScale{}};
 
 Bytes size(const Operand& operand) { return Bytes(operand.shape.elements() * size_of(operand.dtype)); }
 
 /// Rows × in × out of a product, from the operand that has the rows and from the weight's shape.
-Flops product(const Shape& batch, const Shape& weight) {
-  return Flops(2 * batch[0] * weight[0] * weight[1]);
-}
+Flops product(const Shape& batch, const Shape& weight) { return Flops(2 * batch[0] * weight[0] * weight[1]); }
 
 std::string list(std::span<const Operand> operands) {
   std::string text;
@@ -67,8 +69,7 @@ struct Law {
     const bool updates = o.accumulate || o.sgd_rate > 0;
     const std::size_t count = o.partial ? 1 : 2;
     return arity(updates ? 2 + count : 2, count) && matrices({&in(0), &in(1), &out(0)}) && fits(in(0), out(0), in(1)) &&
-           (o.partial || out(1) == Shape{out(0)[0]}) &&
-           (!updates || (in(2) == out(0) && (o.partial || in(3) == out(1))));
+           (o.partial || out(1) == Shape{out(0)[0]}) && (!updates || (in(2) == out(0) && (o.partial || in(3) == out(1))));
   }
   bool operator()(const Relu&) const { return arity(1, 1) && in(0) == out(0); }
   bool operator()(const ReluBackward&) const { return arity(2, 1) && in(0) == in(1) && in(0) == out(0); }
@@ -76,24 +77,21 @@ struct Law {
     return operand.shape == Shape{ScaleState::elements} && operand.dtype == DType::f32;
   }
   bool operator()(const MeanSquaredError& o) const {
-    return arity(o.scaled ? 3 : 2, 2) && (!o.scaled || is_state(reads[2])) && in(0) == in(1) && in(0) == out(1) && in(0).rank() >= 1 && out(0) == Shape{in(0)[0]} &&
-           writes[0].dtype == DType::f64 && o.elements >= in(0).elements();
+    return arity(o.scaled ? 3 : 2, 2) && (!o.scaled || is_state(reads[2])) && in(0) == in(1) && in(0) == out(1) &&
+           in(0).rank() >= 1 && out(0) == Shape{in(0)[0]} && writes[0].dtype == DType::f64 && o.elements >= in(0).elements();
   }
   bool operator()(const CrossEntropy& o) const {
-    return arity(o.scaled ? 3 : 2, 2) && (!o.scaled || is_state(reads[2])) && matrices({&in(0)}) && in(1) == Shape{in(0)[0]} && reads[1].dtype == DType::i32 &&
-           in(0) == out(1) && out(0) == Shape{in(0)[0]} && writes[0].dtype == DType::f64 && o.rows >= in(0)[0];
+    return arity(o.scaled ? 3 : 2, 2) && (!o.scaled || is_state(reads[2])) && matrices({&in(0)}) && in(1) == Shape{in(0)[0]} &&
+           reads[1].dtype == DType::i32 && in(0) == out(1) && out(0) == Shape{in(0)[0]} && writes[0].dtype == DType::f64 &&
+           o.rows >= in(0)[0];
   }
   bool operator()(const MatrixProduct&) const {
-    return arity(2, 1) && matrices({&in(0), &in(1), &out(0)}) && in(0)[1] == in(1)[0] &&
-           out(0) == Shape{in(0)[0], in(1)[1]};
+    return arity(2, 1) && matrices({&in(0), &in(1), &out(0)}) && in(0)[1] == in(1)[0] && out(0) == Shape{in(0)[0], in(1)[1]};
   }
   bool operator()(const Add&) const { return arity(2, 1) && in(0) == in(1) && in(0) == out(0); }
-  bool operator()(const AddBias&) const {
-    return arity(2, 1) && matrices({&in(0)}) && in(1) == Shape{in(0)[1]} && in(0) == out(0);
-  }
+  bool operator()(const AddBias&) const { return arity(2, 1) && matrices({&in(0)}) && in(1) == Shape{in(0)[1]} && in(0) == out(0); }
   bool operator()(const AddBiasBackward& o) const {
-    return arity(o.accumulate ? 2 : 1, 1) && matrices({&in(0)}) && out(0) == Shape{in(0)[1]} &&
-           (!o.accumulate || in(1) == out(0));
+    return arity(o.accumulate ? 2 : 1, 1) && matrices({&in(0)}) && out(0) == Shape{in(0)[1]} && (!o.accumulate || in(1) == out(0));
   }
   bool operator()(const Cast&) const {
     return arity(1, 1) && in(0) == out(0) && reads[0].dtype != writes[0].dtype && writes[0].dtype != DType::i32;
@@ -146,9 +144,7 @@ struct Arithmetic {
   Flops operator()(const ReluBackward&) const { return each(1); }
   Flops operator()(const MeanSquaredError&) const { return each(4); }
   Flops operator()(const CrossEntropy&) const { return each(6); }
-  Flops operator()(const MatrixProduct&) const {
-    return Flops(2 * reads[0].shape.elements() * reads[1].shape[1]);
-  }
+  Flops operator()(const MatrixProduct&) const { return Flops(2 * reads[0].shape.elements() * reads[1].shape[1]); }
   Flops operator()(const Add&) const { return each(1); }
   Flops operator()(const AddBias&) const { return each(1); }
   Flops operator()(const AddBiasBackward&) const { return each(1); }
@@ -183,8 +179,7 @@ std::optional<Op> by_name(std::string_view name) {
 
 std::span<const Op> all() { return prototypes; }
 
-std::optional<std::string> mismatch(const Op& op, std::span<const Operand> reads,
-                                    std::span<const Operand> writes) {
+std::optional<std::string> mismatch(const Op& op, std::span<const Operand> reads, std::span<const Operand> writes) {
   if (std::visit(Law{reads, writes}, op) && one_type(op, reads, writes)) {
     return std::nullopt;
   }

@@ -111,8 +111,8 @@ struct AdjustScale {
   bool operator==(const AdjustScale&) const = default;
 };
 
-using Op = std::variant<Linear, LinearBackwardInput, LinearBackwardWeight, Relu, ReluBackward, MeanSquaredError,
-                        CrossEntropy, MatrixProduct, Add, AddBias, AddBiasBackward, Cast, CheckFinite, AdjustScale>;
+using Op = std::variant<Linear, LinearBackwardInput, LinearBackwardWeight, Relu, ReluBackward, MeanSquaredError, CrossEntropy,
+                        MatrixProduct, Add, AddBias, AddBiasBackward, Cast, CheckFinite, AdjustScale>;
 
 /// Whether it multiplies matrices, and so may run on units made for that.
 bool is_product(const Op& op);

@@ -58,8 +58,6 @@ void attributes(Optimizer& optimizer, Visit visit) {
 }
 
 /// `sgd` or `adam`: the name in plans.
-inline std::string_view name(const Optimizer& optimizer) {
-  return std::holds_alternative<Sgd>(optimizer) ? "sgd" : "adam";
-}
+inline std::string_view name(const Optimizer& optimizer) { return std::holds_alternative<Sgd>(optimizer) ? "sgd" : "adam"; }
 
 }  // namespace baton::op

@@ -13,9 +13,7 @@ struct Placed {
   Clock last;  // by lane: the position of the last task that touches it
 };
 
-std::int64_t aligned(std::int64_t size) {
-  return (size + Memory::alignment - 1) / Memory::alignment * Memory::alignment;
-}
+std::int64_t aligned(std::int64_t size) { return (size + Memory::alignment - 1) / Memory::alignment * Memory::alignment; }
 
 /// Whether a buffer keeps its place to the end of the step: also losses, which are read once it is over.
 bool lives_on(const Buffer& buffer) { return buffer.persistent || buffer.role == Role::loss; }
@@ -108,8 +106,8 @@ class Arena {
 
 Memory plan_memory(const Plan& plan, const Ordering& ordering) {
   const std::size_t devices = plan.devices().size();
-  Memory memory{std::vector<std::int64_t>(plan.buffers().size(), 0),
-                std::vector<std::int64_t>(plan.tasks().size(), 0), std::vector<Bytes>(devices)};
+  Memory memory{std::vector<std::int64_t>(plan.buffers().size(), 0), std::vector<std::int64_t>(plan.tasks().size(), 0),
+                std::vector<Bytes>(devices)};
 
   std::vector<std::int64_t> base(devices, 0);
   for (std::size_t b = 0; b < plan.buffers().size(); ++b) {

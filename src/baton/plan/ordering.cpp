@@ -59,9 +59,7 @@ struct Groups {
   std::vector<std::uint32_t> begin;
   std::vector<TaskId> items;
 
-  std::span<const TaskId> operator[](std::size_t key) const {
-    return {items.data() + begin[key], items.data() + begin[key + 1]};
-  }
+  std::span<const TaskId> operator[](std::size_t key) const { return {items.data() + begin[key], items.data() + begin[key + 1]}; }
 };
 
 Groups members_by_node(const Plan& plan, const Waits& waits) {
@@ -101,8 +99,7 @@ Groups waiters(const Plan& plan, const Waits& waits) {
 }
 
 /// Walks backwards through tasks that never became ready until one comes up twice.
-std::vector<TaskId> find_circle(const Plan& plan, const Waits& waits, const Groups& members,
-                                const std::vector<bool>& done) {
+std::vector<TaskId> find_circle(const Plan& plan, const Waits& waits, const Groups& members, const std::vector<bool>& done) {
   std::vector<std::uint32_t> seen(waits.node_count(), Id<void>::invalid);
   std::vector<TaskId> path;
   TaskId at;

@@ -18,8 +18,8 @@ BufferId Draft::add(Buffer buffer) {
 }
 
 void Draft::rearrange(const std::vector<bool>& dropped, std::vector<std::vector<Task>> behind) {
-  check(dropped.size() == tasks.size() && behind.size() == tasks.size() + 1, "{} marks and {} places for {} tasks",
-        dropped.size(), behind.size(), tasks.size());
+  check(dropped.size() == tasks.size() && behind.size() == tasks.size() + 1, "{} marks and {} places for {} tasks", dropped.size(),
+        behind.size(), tasks.size());
   std::vector<Task> arranged;
   std::vector<TaskId> place(tasks.size());
   std::map<std::pair<DeviceId, Lane>, TaskId> latest;
@@ -51,8 +51,7 @@ void Draft::rearrange(const std::vector<bool>& dropped, std::vector<std::vector<
   tasks = std::move(arranged);
 }
 
-Plan::Plan(std::string title, std::vector<std::string> devices, std::vector<Buffer> buffers,
-           std::vector<Task> tasks)
+Plan::Plan(std::string title, std::vector<std::string> devices, std::vector<Buffer> buffers, std::vector<Task> tasks)
     : title_(std::move(title)),
       devices_(std::move(devices)),
       buffers_(std::move(buffers)),
@@ -100,8 +99,7 @@ std::string Plan::describe(TaskId id) const {
 }
 
 bool Plan::operator==(const Plan& other) const {
-  return title_ == other.title_ && devices_ == other.devices_ && buffers_ == other.buffers_ &&
-         tasks_ == other.tasks_;
+  return title_ == other.title_ && devices_ == other.devices_ && buffers_ == other.buffers_ && tasks_ == other.tasks_;
 }
 
 std::string_view to_text(Lane lane) {
@@ -120,9 +118,7 @@ std::string_view to_text(Collective::Kind kind) {
 std::string_view verb(const Task& task) {
   struct {
     std::string_view operator()(const Compute& compute) const { return op::name(compute.op); }
-    std::string_view operator()(const Transfer& transfer) const {
-      return transfer.end == Transfer::End::send ? "send" : "receive";
-    }
+    std::string_view operator()(const Transfer& transfer) const { return transfer.end == Transfer::End::send ? "send" : "receive"; }
     std::string_view operator()(const Collective& collective) const { return to_text(collective.kind); }
     std::string_view operator()(const Update& update) const { return op::name(update.optimizer); }
     std::string_view operator()(const Delay&) const { return "delay"; }
@@ -193,13 +189,13 @@ Plan finish(Draft draft) {
       come_after(id);
     }
     for (const BufferId id : task.reads) {
-      check(draft[id].device == task.device, "{} of device {} reads buffer {} of device {}", verb(task),
-            task.device.value, id.value, draft[id].device.value);
+      check(draft[id].device == task.device, "{} of device {} reads buffer {} of device {}", verb(task), task.device.value,
+            id.value, draft[id].device.value);
       come_after(touches[id.index()].write);
     }
     for (const BufferId id : task.writes) {
-      check(draft[id].device == task.device, "{} of device {} writes buffer {} of device {}", verb(task),
-            task.device.value, id.value, draft[id].device.value);
+      check(draft[id].device == task.device, "{} of device {} writes buffer {} of device {}", verb(task), task.device.value,
+            id.value, draft[id].device.value);
       come_after(touches[id.index()].write);
       for (const TaskId read : touches[id.index()].reads) {
         come_after(read);

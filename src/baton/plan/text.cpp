@@ -17,8 +17,8 @@ namespace baton::plan {
 namespace {
 
 constexpr std::string_view heading = "baton-plan 1";
-constexpr std::array<std::string_view, 9> role_names{"input",         "target",    "activation", "parameter", "gradient",
-                                                     "optimizer_state", "communication", "workspace", "loss"};
+constexpr std::array<std::string_view, 9> role_names{"input",           "target",        "activation", "parameter", "gradient",
+                                                     "optimizer_state", "communication", "workspace",  "loss"};
 
 // ---- printing
 
@@ -49,8 +49,7 @@ void print_content(std::string& out, const Buffer& buffer) {
     out += fmt::format(" rows={}:{}", rows->begin, rows->end);
   } else if (const auto* part = std::get_if<ParameterPart>(&buffer.content)) {
     out += fmt::format(" of={} ordinal={} fan_in={}", part->name, part->ordinal, part->fan_in);
-    if (part->axis != 0 || part->begin != 0 || part->end != part->whole[0] || part->piece_end != 0 ||
-        part->whole != buffer.shape) {
+    if (part->axis != 0 || part->begin != 0 || part->end != part->whole[0] || part->piece_end != 0 || part->whole != buffer.shape) {
       out += fmt::format(" whole={} axis={} range={}:{}", to_text(part->whole), part->axis, part->begin, part->end);
     }
     if (part->piece_end != 0) {
@@ -307,8 +306,8 @@ Action parse_action(Line& line, const std::string& verb, std::size_t devices) {
   for (const auto kind : {Collective::Kind::all_reduce, Collective::Kind::broadcast, Collective::Kind::reduce,
                           Collective::Kind::reduce_scatter, Collective::Kind::all_gather}) {
     if (verb == to_text(kind)) {
-      Collective collective{kind, line.id<MeetingId>(line.need("meeting"), 'm', any),
-                            line.number<std::uint32_t>(line.need("rank")), line.number<std::uint32_t>(line.need("size"))};
+      Collective collective{kind, line.id<MeetingId>(line.need("meeting"), 'm', any), line.number<std::uint32_t>(line.need("rank")),
+                            line.number<std::uint32_t>(line.need("size"))};
       ParseFields{line}("sgd_rate", collective.sgd_rate);
       ParseFields{line}("accumulate", collective.accumulate);
       return collective;
@@ -390,9 +389,8 @@ std::string to_text(const Plan& plan) {
   }
   for (std::size_t b = 0; b < plan.buffers().size(); ++b) {
     const Buffer& buffer = plan.buffers()[b];
-    out += fmt::format("buffer b{} d{} {} {} {}{}{}", b, buffer.device.value,
-                       to_text(buffer.role), to_text(buffer.dtype), to_text(buffer.shape),
-                       buffer.order == Order::tiled ? " tiled" : "", buffer.persistent ? " persistent" : "");
+    out += fmt::format("buffer b{} d{} {} {} {}{}{}", b, buffer.device.value, to_text(buffer.role), to_text(buffer.dtype),
+                       to_text(buffer.shape), buffer.order == Order::tiled ? " tiled" : "", buffer.persistent ? " persistent" : "");
     print_content(out, buffer);
     out += buffer.label.empty() ? "\n" : fmt::format(" \"{}\"\n", buffer.label);
   }
@@ -400,8 +398,8 @@ std::string to_text(const Plan& plan) {
     const Task& task = plan.tasks()[t];
     out += fmt::format("task t{} d{} {} {}", t, task.device.value, to_text(task.lane), to_text(task.labels.phase));
     print_action(out, task);
-    for (const auto& [name, value] : {std::pair{"block", task.labels.block}, {"micro_batch", task.labels.micro_batch},
-                                      {"stage", task.labels.stage}}) {
+    for (const auto& [name, value] :
+         {std::pair{"block", task.labels.block}, {"micro_batch", task.labels.micro_batch}, {"stage", task.labels.stage}}) {
       if (value >= 0) {
         out += fmt::format(" {}={}", name, value);
       }
@@ -473,8 +471,7 @@ Plan parse(std::string_view text) {
 
 std::string to_dot(const Plan& plan) {
   constexpr std::array<std::string_view, 3> colours{"#9ecae1", "#fdae6b", "#a1d99b"};
-  std::string out = fmt::format("digraph plan {{\n  label=\"{}\"; rankdir=LR; node [shape=box, style=filled];\n",
-                                plan.title());
+  std::string out = fmt::format("digraph plan {{\n  label=\"{}\"; rankdir=LR; node [shape=box, style=filled];\n", plan.title());
   for (std::size_t d = 0; d < plan.devices().size(); ++d) {
     out += fmt::format("  subgraph cluster_d{} {{ label=\"{}\";\n", d, plan.devices()[d]);
     for (std::size_t t = 0; t < plan.tasks().size(); ++t) {
@@ -504,8 +501,7 @@ std::string to_dot(const Plan& plan) {
   for (std::size_t m = 0; m < plan.meeting_count(); ++m) {
     const std::span<const TaskId> members = plan.members(MeetingId(m));
     for (std::size_t i = 1; i < members.size(); ++i) {
-      out += fmt::format("  t{} -> t{} [dir=none, color=red, penwidth=2, constraint=false];\n", members[0].value,
-                         members[i].value);
+      out += fmt::format("  t{} -> t{} [dir=none, color=red, penwidth=2, constraint=false];\n", members[0].value, members[i].value);
     }
   }
   return out + "}\n";

@@ -145,8 +145,7 @@ class Judge {
       }
       const bool transfer = std::holds_alternative<Transfer>(plan_[members[0]].action);
       if (const std::string why = transfer ? broken_transfer(members) : broken_collective(members); !why.empty()) {
-        report(Rule::meet, {members.begin(), members.end()},
-               fmt::format("{} {}", plan_.describe(members[0]), why));
+        report(Rule::meet, {members.begin(), members.end()}, fmt::format("{} {}", plan_.describe(members[0]), why));
       }
     }
   }
@@ -168,8 +167,8 @@ class Judge {
     }
     const Task& send = plan_[members[first->end == Transfer::End::send ? 0 : 1]];
     const Task& receive = plan_[members[first->end == Transfer::End::send ? 1 : 0]];
-    if (std::get<Transfer>(send.action).peer != receive.device ||
-        std::get<Transfer>(receive.action).peer != send.device || send.device == receive.device) {
+    if (std::get<Transfer>(send.action).peer != receive.device || std::get<Transfer>(receive.action).peer != send.device ||
+        send.device == receive.device) {
       return fmt::format("and {} do not name each other as peers", plan_.describe(members[1]));
     }
     if (send.reads.size() != 1 || !send.writes.empty() || receive.writes.size() != 1 || !receive.reads.empty() ||
@@ -192,8 +191,9 @@ class Judge {
   bool holds_its_pieces(const Task& task, const Collective& collective) const {
     const std::span<const BufferId> whole = payload(task);
     const std::span<const BufferId> held = pieces(task);
-    if (whole.empty() || (collective.accumulate && !std::equal(held.begin(), held.end(), task.reads.begin() + static_cast<std::ptrdiff_t>(whole.size()),
-                                              task.reads.end()))) {
+    if (whole.empty() ||
+        (collective.accumulate &&
+         !std::equal(held.begin(), held.end(), task.reads.begin() + static_cast<std::ptrdiff_t>(whole.size()), task.reads.end()))) {
       return false;
     }
     std::size_t next = 0;
@@ -245,8 +245,8 @@ class Judge {
     for (const TaskId id : members) {
       const Task& task = plan_[id];
       const auto* member = std::get_if<Collective>(&task.action);
-      if (member == nullptr || member->kind != first->kind || member->size != first->size ||
-          member->sgd_rate != first->sgd_rate || member->accumulate != first->accumulate) {
+      if (member == nullptr || member->kind != first->kind || member->size != first->size || member->sgd_rate != first->sgd_rate ||
+          member->accumulate != first->accumulate) {
         return fmt::format("meets {}, which is something else", plan_.describe(id));
       }
       if (member->rank >= first->size || ranks[member->rank]) {
@@ -299,8 +299,7 @@ class Judge {
     std::vector<Touch> touches(plan_.buffers().size());
     const auto unread = [&](BufferId id, const Touch& touch) {
       if (touch.write.valid() && !touch.read_since_write) {
-        report(Rule::read, {touch.write},
-               fmt::format("{} writes {}, which nothing reads", plan_.describe(touch.write), name(id)));
+        report(Rule::read, {touch.write}, fmt::format("{} writes {}, which nothing reads", plan_.describe(touch.write), name(id)));
       }
     };
     for (const TaskId id : verdict_.ordering.sequence) {
@@ -315,8 +314,7 @@ class Judge {
       for (const BufferId buffer : task.reads) {
         Touch& touch = touches[buffer.index()];
         if (!touch.write.valid() && !plan_[buffer].persistent) {
-          report(Rule::written, {id},
-                 fmt::format("{} reads {} before anything has written it", plan_.describe(id), name(buffer)));
+          report(Rule::written, {id}, fmt::format("{} reads {} before anything has written it", plan_.describe(id), name(buffer)));
         }
         must_follow(touch.write, buffer);
         touch.reads[static_cast<std::size_t>(task.lane)] = id;
@@ -343,7 +341,8 @@ class Judge {
     for (std::size_t d = 0; d < limits_.memory.size() && d < verdict_.memory.peak.size(); ++d) {
       if (verdict_.memory.peak[d] > limits_.memory[d]) {
         report(Rule::memory, {},
-               fmt::format("{} needs {} but has {}: use a smaller model or batch, recompute activations, or divide the model (ZeRO, pipelines, tensor parallelism)",
+               fmt::format("{} needs {} but has {}: use a smaller model or batch, recompute activations, or divide the model "
+                           "(ZeRO, pipelines, tensor parallelism)",
                            plan_.devices()[d], to_text(verdict_.memory.peak[d]), to_text(limits_.memory[d])));
       }
     }

@@ -82,8 +82,7 @@ TaskWork work(const Plan& plan, TaskId id) {
     const Plan& plan;
     const Task& task;
     TaskWork operator()(const Compute& compute) const {
-      const op::Work work =
-          op::work(compute.op, operands(plan, task.reads), operands(plan, task.writes));
+      const op::Work work = op::work(compute.op, operands(plan, task.reads), operands(plan, task.writes));
       return {work.flops, work.read, work.written, {}, {}};
     }
     TaskWork operator()(const Transfer& transfer) const {
@@ -96,8 +95,11 @@ TaskWork work(const Plan& plan, TaskId id) {
       for (std::size_t i = 0; i < task.writes.size() / (1 + op::state_slots(update.optimizer)); ++i) {
         elements += plan[task.writes[i]].shape.elements();
       }
-      return {Flops(elements * (op::flops_per_element(update.optimizer) + (update.scaled ? 1 : 0))), total(plan, task.reads),
-              total(plan, task.writes), {}, {}};
+      return {Flops(elements * (op::flops_per_element(update.optimizer) + (update.scaled ? 1 : 0))),
+              total(plan, task.reads),
+              total(plan, task.writes),
+              {},
+              {}};
     }
     TaskWork operator()(const Delay&) const { return {}; }
   } visitor{plan, task};

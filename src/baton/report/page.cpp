@@ -83,8 +83,6 @@ std::string fill_page(std::string_view page, const nlohmann::ordered_json& repor
   }
 }
 
-std::string to_page(const nlohmann::ordered_json& report) {
-  return fill_page({baton_page_begin, baton_page_end}, report);
-}
+std::string to_page(const nlohmann::ordered_json& report) { return fill_page({baton_page_begin, baton_page_end}, report); }
 
 }  // namespace baton::report

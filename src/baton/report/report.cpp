@@ -263,25 +263,25 @@ Json to_report(const std::vector<lab::Result>& results, const Json& environment,
     const double spread = (pulses[pulses.size() * 9 / 10] - pulses[pulses.size() / 10]) / median;
     noise = {{"pulse_gflops", pulses},
              {"spread", spread},
-             {"sentence", fmt::format("A fixed piece of arithmetic, timed beside every point, varied by {:.1f} % (10th to 90th percentile): "
-                                      "{}.",
-                                      100 * spread,
-                                      spread < 0.05 ? "a quiet machine" : spread < 0.15 ? "some noise" : "a noisy machine, so small "
-                                                                                                         "differences mean little")}};
+             {"sentence",
+              fmt::format("A fixed piece of arithmetic, timed beside every point, varied by {:.1f} % (10th to 90th percentile): "
+                          "{}.",
+                          100 * spread,
+                          spread < 0.05   ? "a quiet machine"
+                          : spread < 0.15 ? "some noise"
+                                          : "a noisy machine, so small "
+                                            "differences mean little")}};
   }
-  return {{"title", title},
-          {"created", time_text()},
-          {"command", command},
-          {"environment", environment},
-          {"noise", noise},
-          {"experiments", experiments}};
+  return {{"title", title}, {"created", time_text()},    {"command", command}, {"environment", environment},
+          {"noise", noise}, {"experiments", experiments}};
 }
 
 std::string to_markdown(const std::vector<lab::Result>& results, const Json& report) {
   const Json& environment = report["environment"];
   const std::string machine = fmt::format("{} with {} cores", environment.value("cpu", "?"), environment.value("cores", 0));
   const std::string where = environment.contains("simulated_on")
-                                ? fmt::format("simulated on {}, computed on {}", environment["simulated_on"].get<std::string>(), machine)
+                                ? fmt::format("simulated on {}, computed on {}", environment["simulated_on"].get<std::string>(),
+                                              machine)
                                 : "on " + machine;
   std::string out = fmt::format("# {}\n\n{}, {}. `{}`\n\n", report["title"].get<std::string>(),
                                 report["created"].get<std::string>(), where, report["command"].get<std::string>());

@@ -20,36 +20,33 @@ Action action(std::int64_t stage, Kind kind, std::int64_t micro_batch) {
 /// Refuses what no grid could be made of.
 void require_sound(const Pipeline& pipeline) {
   if (pipeline.devices < 1 || pipeline.chunks < 1 || pipeline.micro_batches < 1) {
-    throw usage_error(
-        "a pipeline needs a device, a stage on each and a micro-batch at least, not {}, {} and {}",
-        pipeline.devices, pipeline.chunks, pipeline.micro_batches);
+    throw usage_error("a pipeline needs a device, a stage on each and a micro-batch at least, not {}, {} and {}", pipeline.devices,
+                      pipeline.chunks, pipeline.micro_batches);
   }
   if (pipeline.devices > most_cells || pipeline.chunks > most_cells / pipeline.devices ||
       pipeline.micro_batches > most_cells / pipeline.stages() / 3) {
-    throw usage_error("{} devices with {} stages each and {} micro-batches are too many for a grid",
-                      pipeline.devices, pipeline.chunks, pipeline.micro_batches);
+    throw usage_error("{} devices with {} stages each and {} micro-batches are too many for a grid", pipeline.devices,
+                      pipeline.chunks, pipeline.micro_batches);
   }
 }
 
 void require_one_stage_each(std::string_view name, const Pipeline& pipeline) {
   require_sound(pipeline);
   if (pipeline.chunks != 1) {
-    throw usage_error("{} has one stage on each device, not {}: interleaved and looped-bfs take several",
-                      name, pipeline.chunks);
+    throw usage_error("{} has one stage on each device, not {}: interleaved and looped-bfs take several", name, pipeline.chunks);
   }
 }
 
 /// `ahead` forwards, then a backward and a forward by turns, then the backwards that are left. With `behind`
 /// the backwards are halved, and the weights' half of each follows the input's half of the one that comes
 /// `behind` later.
-std::vector<Action> woven(const std::vector<Action>& forwards, const std::vector<Action>& backwards,
-                          std::int64_t ahead, std::optional<std::int64_t> behind) {
+std::vector<Action> woven(const std::vector<Action>& forwards, const std::vector<Action>& backwards, std::int64_t ahead,
+                          std::optional<std::int64_t> behind) {
   auto forward = forwards.begin() + std::min<std::ptrdiff_t>(ahead, std::ssize(forwards));
   auto weight = backwards.begin();
   std::vector<Action> order(forwards.begin(), forward);
   for (auto backward = backwards.begin(); backward != backwards.end(); ++backward) {
-    order.push_back(
-        action(backward->stage, behind ? Kind::backward_input : Kind::backward, backward->micro_batch));
+    order.push_back(action(backward->stage, behind ? Kind::backward_input : Kind::backward, backward->micro_batch));
     if (behind && backward - weight >= *behind) {
       order.push_back(action(weight->stage, Kind::backward_weight, weight->micro_batch));
       ++weight;
@@ -77,14 +74,12 @@ Grid looped(const Pipeline& pipeline, const std::vector<std::int64_t>& groups, c
       for (std::int64_t chunk = 0; chunk < pipeline.chunks; ++chunk) {
         for (std::int64_t k = first; k < first + group; ++k) {
           forwards.push_back(action(chunk * pipeline.devices + device, Kind::forward, k));
-          backwards.push_back(
-              action((pipeline.chunks - 1 - chunk) * pipeline.devices + device, Kind::backward, k));
+          backwards.push_back(action((pipeline.chunks - 1 - chunk) * pipeline.devices + device, Kind::backward, k));
         }
       }
       first += group;
     }
-    orders.push_back(
-        woven(forwards, backwards, ahead(device), behind ? std::optional(behind(device)) : std::nullopt));
+    orders.push_back(woven(forwards, backwards, ahead(device), behind ? std::optional(behind(device)) : std::nullopt));
   }
   return aligned(orders);
 }
@@ -125,8 +120,7 @@ Grid gpipe(const Pipeline& pipeline) {
 
 Grid one_forward_one_backward(const Pipeline& pipeline) {
   require_one_stage_each("1f1b", pipeline);
-  return looped(pipeline, {pipeline.micro_batches},
-                [&](std::int64_t device) { return pipeline.devices - device; });
+  return looped(pipeline, {pipeline.micro_batches}, [&](std::int64_t device) { return pipeline.devices - device; });
 }
 
 Grid interleaved(const Pipeline& pipeline) {
@@ -139,8 +133,7 @@ Grid interleaved(const Pipeline& pipeline) {
 
 Grid looped_bfs(const Pipeline& pipeline) {
   require_sound(pipeline);
-  return looped(pipeline, {pipeline.micro_batches},
-                [&](std::int64_t) { return pipeline.micro_batches * pipeline.chunks; });
+  return looped(pipeline, {pipeline.micro_batches}, [&](std::int64_t) { return pipeline.micro_batches * pipeline.chunks; });
 }
 
 Grid zero_bubble_h1(const Pipeline& pipeline) {
@@ -153,8 +146,7 @@ Grid zero_bubble_h1(const Pipeline& pipeline) {
 Grid zero_bubble_h2(const Pipeline& pipeline) {
   require_one_stage_each("zb-h2", pipeline);
   return looped(
-      pipeline, {pipeline.micro_batches},
-      [&](std::int64_t device) { return 2 * (pipeline.devices - device) - 1; },
+      pipeline, {pipeline.micro_batches}, [&](std::int64_t device) { return 2 * (pipeline.devices - device) - 1; },
       [](std::int64_t device) { return 2 * device; });
 }
 
@@ -162,8 +154,7 @@ Grid interleaved_zero_bubble(const Pipeline& pipeline) {
   require_sound(pipeline);
   const std::vector<std::int64_t> groups = even_groups(pipeline);
   return looped(
-      pipeline, groups,
-      [&](std::int64_t device) { return (pipeline.chunks - 1) * groups.front() + pipeline.devices - device; },
+      pipeline, groups, [&](std::int64_t device) { return (pipeline.chunks - 1) * groups.front() + pipeline.devices - device; },
       [](std::int64_t device) { return device; });
 }
 
@@ -180,9 +171,7 @@ Grid zero_bubble_v(const Pipeline& pipeline) {
   for (std::int64_t device = 0; device < p; ++device) {
     std::vector<Action>& order = orders.emplace_back();
     std::array<std::array<std::int64_t, 4>, 2> done{};  // By chunk and kind.
-    const auto count = [&](std::size_t chunk, Kind kind) -> std::int64_t& {
-      return done[chunk][static_cast<std::size_t>(kind)];
-    };
+    const auto count = [&](std::size_t chunk, Kind kind) -> std::int64_t& { return done[chunk][static_cast<std::size_t>(kind)]; };
     const auto next = [&](std::size_t chunk, Kind kind) {
       const std::int64_t k = count(chunk, kind)++;
       if (k < pipeline.micro_batches) {

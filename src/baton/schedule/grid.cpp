@@ -38,8 +38,7 @@ std::vector<Cell> sorted_cells(const Grid& grid) {
 }
 
 /// What is wrong with the actions of one stage and micro-batch: [begin, end) of the sorted cells.
-std::optional<std::string> flaw_of_one(std::int32_t stage, std::int32_t micro_batch, const Cell* begin,
-                                       const Cell* end) {
+std::optional<std::string> flaw_of_one(std::int32_t stage, std::int32_t micro_batch, const Cell* begin, const Cell* end) {
   const auto find = [&](Kind kind) {
     const Cell* cell = std::find_if(begin, end, [&](const Cell& c) { return c.action.kind == kind; });
     return cell == end ? nullptr : cell;
@@ -62,18 +61,16 @@ std::optional<std::string> flaw_of_one(std::int32_t stage, std::int32_t micro_ba
                        to_text((input != nullptr ? input : weight)->action));
   }
   if (whole == nullptr && input == nullptr && weight == nullptr) {
-    return fmt::format("{} is missing, or {} and {} in its place", name(Kind::backward),
-                       name(Kind::backward_input), name(Kind::backward_weight));
+    return fmt::format("{} is missing, or {} and {} in its place", name(Kind::backward), name(Kind::backward_input),
+                       name(Kind::backward_weight));
   }
   if (whole == nullptr && (input == nullptr || weight == nullptr)) {
-    return fmt::format("{} is missing",
-                       name(input == nullptr ? Kind::backward_input : Kind::backward_weight));
+    return fmt::format("{} is missing", name(input == nullptr ? Kind::backward_input : Kind::backward_weight));
   }
   const Cell* backward = whole != nullptr ? whole : input;
   for (const auto& [first, second] : {std::pair{forward, backward}, std::pair{backward, weight}}) {
     if (second != nullptr && second->slot < first->slot) {
-      return fmt::format("{} stands before {} on device {}", to_text(second->action), to_text(first->action),
-                         first->device);
+      return fmt::format("{} stands before {} on device {}", to_text(second->action), to_text(first->action), first->device);
     }
   }
   return std::nullopt;
@@ -96,9 +93,8 @@ std::string deadlock(const Orders& orders, const Run& stuck) {
   const std::size_t first = device;
   do {
     const Action& next = orders[device][stuck.rows[device].size()];
-    text += fmt::format("{}device {} cannot run {} before {} of device {}",
-                        text.empty() ? "it deadlocks: " : ", ", device, to_text(next),
-                        to_text(*stuck.awaited[device]), waits_for(device));
+    text += fmt::format("{}device {} cannot run {} before {} of device {}", text.empty() ? "it deadlocks: " : ", ", device,
+                        to_text(next), to_text(*stuck.awaited[device]), waits_for(device));
     device = waits_for(device);
   } while (device != first);
   return text;
@@ -142,21 +138,17 @@ std::optional<std::string> flaw(const Grid& grid) {
     return fmt::format("it has a stage {}, and stages are counted from 0", least.stage);
   }
   for (std::size_t d = 0; d < grid.rows.size(); ++d) {
-    if (std::none_of(grid.rows[d].begin(), grid.rows[d].end(),
-                     [](const auto& cell) { return cell.has_value(); })) {
+    if (std::none_of(grid.rows[d].begin(), grid.rows[d].end(), [](const auto& cell) { return cell.has_value(); })) {
       return fmt::format("device {} does nothing", d);
     }
   }
   for (std::size_t i = 0; i < cells.size(); ++i) {
     if (cells[i].action.micro_batch < 0) {
-      return fmt::format("it has a micro-batch {}, and micro-batches are counted from 0",
-                         cells[i].action.micro_batch);
+      return fmt::format("it has a micro-batch {}, and micro-batches are counted from 0", cells[i].action.micro_batch);
     }
-    if (i > 0 && cells[i].action.stage == cells[i - 1].action.stage &&
-        cells[i].device != cells[i - 1].device) {
-      return fmt::format("stage {} is on device {} with {} and on device {} with {}", cells[i].action.stage,
-                         cells[i - 1].device, to_text(cells[i - 1].action), cells[i].device,
-                         to_text(cells[i].action));
+    if (i > 0 && cells[i].action.stage == cells[i - 1].action.stage && cells[i].device != cells[i - 1].device) {
+      return fmt::format("stage {} is on device {} with {} and on device {} with {}", cells[i].action.stage, cells[i - 1].device,
+                         to_text(cells[i - 1].action), cells[i].device, to_text(cells[i].action));
     }
   }
   const std::int64_t stage_count = stages(grid);
@@ -167,9 +159,8 @@ std::optional<std::string> flaw(const Grid& grid) {
   // cells.
   for (std::int32_t stage = 0; stage < stage_count; ++stage) {
     for (std::int32_t micro_batch = 0; micro_batch < micro_batch_count; ++micro_batch) {
-      const Cell* const end = std::find_if(begin, last, [&](const Cell& cell) {
-        return cell.action.stage != stage || cell.action.micro_batch != micro_batch;
-      });
+      const Cell* const end = std::find_if(
+          begin, last, [&](const Cell& cell) { return cell.action.stage != stage || cell.action.micro_batch != micro_batch; });
       if (std::optional<std::string> reason = flaw_of_one(stage, micro_batch, begin, end)) {
         return reason;
       }
@@ -194,9 +185,8 @@ std::vector<Action> sequence(const Grid& grid) {
       list.push_back({placed.end, d, placed.action});
     }
   }
-  std::sort(list.begin(), list.end(), [](const Ended& a, const Ended& b) {
-    return std::tie(a.end, a.device) < std::tie(b.end, b.device);
-  });
+  std::sort(list.begin(), list.end(),
+            [](const Ended& a, const Ended& b) { return std::tie(a.end, a.device) < std::tie(b.end, b.device); });
   std::vector<Action> actions;
   actions.reserve(list.size());
   for (const Ended& ended : list) {

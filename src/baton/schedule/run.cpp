@@ -67,8 +67,7 @@ Run run(const Orders& orders, const Costs& costs) {
     }
     const bool passes_back = action.kind == Kind::backward || action.kind == Kind::backward_input;
     if (passes_back && action.stage + 1 < stage_count) {
-      return Action{action.stage + 1, at(action.stage + 1, action.micro_batch).backward_kind,
-                    action.micro_batch};
+      return Action{action.stage + 1, at(action.stage + 1, action.micro_batch).backward_kind, action.micro_batch};
     }
     return std::nullopt;
   };
@@ -106,8 +105,7 @@ Run run(const Orders& orders, const Costs& costs) {
         next_stage = action.stage - 1;
       }
       if (next_stage >= 0 && next_stage < stage_count) {
-        const auto next =
-            static_cast<std::size_t>(result.device_of_stage[static_cast<std::size_t>(next_stage)]);
+        const auto next = static_cast<std::size_t>(result.device_of_stage[static_cast<std::size_t>(next_stage)]);
         if (next != device && result.awaited[next] == action) {
           ready.push_back(next);
         }
@@ -126,9 +124,7 @@ Grid aligned(const Orders& orders) {
   }
   const auto devices = static_cast<std::int64_t>(orders.size());
   if (slots * devices > most_cells) {
-    throw usage_error(
-        "a grid of {} devices and {} time slots is too large: use fewer micro-batches or stages", devices,
-        slots);
+    throw usage_error("a grid of {} devices and {} time slots is too large: use fewer micro-batches or stages", devices, slots);
   }
   Grid grid;
   for (const std::vector<Placed>& row : unit.rows) {

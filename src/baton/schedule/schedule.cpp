@@ -12,11 +12,7 @@ const std::vector<Schedule>& schedules() {
   static const std::vector<Schedule> all{
       {"naive", {}, "one micro-batch at a time: one device works, the others wait", 1, naive},
       {"gpipe", {"GPipe"}, "all forwards, then all backwards", 1, gpipe},
-      {"1f1b",
-       {"1F1B"},
-       "a backward as soon as it can run, so that few activations are kept",
-       1,
-       one_forward_one_backward},
+      {"1f1b", {"1F1B"}, "a backward as soon as it can run, so that few activations are kept", 1, one_forward_one_backward},
       {"interleaved", {"Interleaved1F1B"}, "1f1b with several smaller stages on each device", 2, interleaved},
       {"looped-bfs", {"LoopedBFS"}, "gpipe with several smaller stages on each device", 2, looped_bfs},
       {"zb-h1",
@@ -30,11 +26,7 @@ const std::vector<Schedule>& schedules() {
        "two stages a device, there and back: no waits between; as many activations everywhere as on 1f1b's first",
        2,
        zero_bubble_v},
-      {"interleaved-zb",
-       {"InterleavedZeroBubble"},
-       "interleaved with halved backwards",
-       2,
-       interleaved_zero_bubble},
+      {"interleaved-zb", {"InterleavedZeroBubble"}, "interleaved with halved backwards", 2, interleaved_zero_bubble},
   };
   return all;
 }

@@ -54,8 +54,7 @@ std::optional<Action> parse_action(std::string_view text) {
 }  // namespace
 
 std::string to_text(const Action& action) {
-  return fmt::format("{}{}{}", action.stage, letters[static_cast<std::size_t>(action.kind)],
-                     action.micro_batch);
+  return fmt::format("{}{}{}", action.stage, letters[static_cast<std::size_t>(action.kind)], action.micro_batch);
 }
 
 std::string to_csv(const Grid& grid) {
@@ -88,8 +87,8 @@ Grid parse_csv(std::string_view text) {
   const std::size_t cell_count = lines * slots;
   // Where lines are equally long, each cell has a comma or a line's end of its own.
   if (cell_count > std::max<std::size_t>(1 << 16, 2 * text.size())) {
-    throw usage_error("the longest of the schedule's {} lines has {} cells, and the others far fewer: fill them up with commas", lines,
-                      slots);
+    throw usage_error("the longest of the schedule's {} lines has {} cells, and the others far fewer: fill them up with commas",
+                      lines, slots);
   }
   Grid grid;
   grid.rows.resize(lines);
@@ -118,9 +117,8 @@ Grid parse_csv(std::string_view text) {
       // Every stage and every micro-batch needs a cell of its own.
       const std::int32_t largest = std::max(action->stage, action->micro_batch);
       if (static_cast<std::size_t>(largest) >= cell_count) {
-        throw usage_error(
-            "line {}, cell {} of the schedule is '{}', but a table of {} cells cannot hold that many {}",
-            d + 1, slot + 1, cell, cell_count, action->stage == largest ? "stages" : "micro-batches");
+        throw usage_error("line {}, cell {} of the schedule is '{}', but a table of {} cells cannot hold that many {}", d + 1,
+                          slot + 1, cell, cell_count, action->stage == largest ? "stages" : "micro-batches");
       }
       grid.rows[d][slot] = action;
     });
@@ -136,8 +134,7 @@ std::string to_text(const Grid& grid) {
     }
   }
   const auto name = [&](const Action& action) {
-    return !own ? to_text(action)
-                   : fmt::format("{}{}", letters[static_cast<std::size_t>(action.kind)], action.micro_batch);
+    return !own ? to_text(action) : fmt::format("{}{}", letters[static_cast<std::size_t>(action.kind)], action.micro_batch);
   };
   std::size_t width = 1;
   for (const auto& row : grid.rows) {

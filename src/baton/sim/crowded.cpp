@@ -32,7 +32,7 @@ class Between final : public cost::CostModel {
  private:
   const cost::CostModel& alone_;
   const cost::CostModel& beside_;
-  std::vector<double> crowded_;      // by task
+  std::vector<double> crowded_;  // by task
   std::vector<Nanoseconds> longer_;
 };
 

@@ -70,8 +70,7 @@ class Expansion {
     for (const Members& group : groups) {
       const auto n = static_cast<std::int64_t>(group.size());
       if (n > 1) {
-        writer.ring(group, share * bytes_ * static_cast<double>(turns * (n - 1)) / static_cast<double>(n),
-                    turns * (n - 1), true);
+        writer.ring(group, share * bytes_ * static_cast<double>(turns * (n - 1)) / static_cast<double>(n), turns * (n - 1), true);
       }
     }
     legs_.push_back(writer.leg());
@@ -177,8 +176,7 @@ void half_reduce(Expansion& expansion, const Members& members, const std::vector
 }
 
 /// A broadcast, or, backwards, a reduction.
-void rooted(Expansion& expansion, const Members& members, const std::vector<Members>& nodes, Algorithm algorithm,
-            bool back) {
+void rooted(Expansion& expansion, const Members& members, const std::vector<Members>& nodes, Algorithm algorithm, bool back) {
   if (algorithm == Algorithm::tree) {
     expansion.tree(members, back);
   } else if (algorithm == Algorithm::direct) {
@@ -206,8 +204,7 @@ std::vector<Leg> expand_one(const Collective* collective, const Members& members
     return expansion.legs();
   }
   const Algorithm algorithm = cluster.wiring()->algorithm;
-  const std::vector<Members> nodes =
-      algorithm == Algorithm::hierarchical ? by_node(members, cluster) : std::vector<Members>{};
+  const std::vector<Members> nodes = algorithm == Algorithm::hierarchical ? by_node(members, cluster) : std::vector<Members>{};
   switch (collective->kind) {
     case Collective::Kind::all_reduce:
       all_reduce(expansion, members, nodes, algorithm);

@@ -13,8 +13,8 @@
 namespace baton::sim {
 namespace {
 
-using plan::lane_count;
 using plan::Lane;
+using plan::lane_count;
 using trace::Event;
 using Number = std::uint32_t;
 
@@ -57,10 +57,10 @@ struct Meeting {
   bool begun = false;
   bool over = false;
   Nanoseconds met;
-  Nanoseconds left;       // of the copying, at `since`
+  Nanoseconds left;  // of the copying, at `since`
   Nanoseconds since;
-  Number workers = 0;     // engines at it
-  Number version = 0;     // of its end
+  Number workers = 0;  // engines at it
+  Number version = 0;  // of its end
 };
 
 /// The task of a lane whose turn it is and that waits for nothing but its engine or, having come, for its meeting.
@@ -75,10 +75,10 @@ struct Engine {
   std::vector<Number> devices;
 
   bool busy = false;
-  bool noted = false;        // among those to look at
-  Number meeting = none;     // whose copying it is at
-  Number version = 0;        // of its part of it
-  std::size_t turn = 0;      // the device it looks at first
+  bool noted = false;     // among those to look at
+  Number meeting = none;  // whose copying it is at
+  Number version = 0;     // of its part of it
+  std::size_t turn = 0;   // the device it looks at first
 };
 
 }  // namespace
@@ -465,9 +465,7 @@ class Simulator::Walk {
     }
   }
 
-  Nanoseconds copying_left(const Meeting& meeting) const {
-    return meeting.left - (now_ - meeting.since) * meeting.workers;
-  }
+  Nanoseconds copying_left(const Meeting& meeting) const { return meeting.left - (now_ - meeting.since) * meeting.workers; }
 
   void join(Number number, Number meeting) {
     Engine& engine = engines_[number];
@@ -573,12 +571,12 @@ class Simulator::Walk {
   Nanoseconds now_;
   Event* events_ = nullptr;
   std::size_t ended_ = 0;
-  std::vector<Number> waits_;        // by task: for how many it still waits
-  std::vector<Front> fronts_;        // by device and lane, where an engine serves it
+  std::vector<Number> waits_;  // by task: for how many it still waits
+  std::vector<Front> fronts_;  // by device and lane, where an engine serves it
   std::vector<Number> starting_;
-  std::vector<Number> to_look_at_;   // engines,
-  std::size_t looked_at_ = 0;        // of which so many have been
-  std::vector<Happening> queue_;     // a heap
+  std::vector<Number> to_look_at_;  // engines,
+  std::size_t looked_at_ = 0;       // of which so many have been
+  std::vector<Happening> queue_;    // a heap
 };
 
 Simulator::Simulator(const plan::Plan& plan, const cluster::Cluster& cluster, const cost::CostModel& cost,

@@ -24,8 +24,7 @@ namespace baton::sim {
 class Simulator {
  public:
   /// The plan must obey `plan::verify`. Plan and cluster must outlive the simulator.
-  Simulator(const plan::Plan& plan, const cluster::Cluster& cluster, const cost::CostModel& cost,
-            const StandsFor& stands_for = {});
+  Simulator(const plan::Plan& plan, const cluster::Cluster& cluster, const cost::CostModel& cost, const StandsFor& stands_for = {});
   ~Simulator();
 
   /// Walks one step, allocating nothing where `step` has been walked into before.

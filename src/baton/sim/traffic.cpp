@@ -5,7 +5,8 @@
 
 namespace baton::sim {
 
-Traffic::Traffic(const Links& links, std::size_t flows) : links_(links), flows_(flows), on_link_(links.size()), sharing_(links.size(), 0) {}
+Traffic::Traffic(const Links& links, std::size_t flows)
+    : links_(links), flows_(flows), on_link_(links.size()), sharing_(links.size(), 0) {}
 
 const std::vector<Traffic::Change>& Traffic::begin(std::uint32_t id, const std::vector<Load>& loads, Nanoseconds now) {
   Flow& flow = flows_[id];

@@ -31,9 +31,9 @@ class Traffic {
  private:
   struct Flow {
     const std::vector<Load>* loads = nullptr;
-    double left = 0;      // of the whole
-    double whole = 0;     // nanoseconds that the whole takes at the present pace
-    Nanoseconds since;    // when `left` was worked out
+    double left = 0;    // of the whole
+    double whole = 0;   // nanoseconds that the whole takes at the present pace
+    Nanoseconds since;  // when `left` was worked out
     std::uint32_t version = 0;
     std::uint32_t seen = 0;  // in which round of changes
   };

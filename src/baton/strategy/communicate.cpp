@@ -19,8 +19,13 @@ using plan::Task;
 
 Task communication(plan::Action action, DeviceId device, plan::Labels labels, std::vector<BufferId> reads,
                    std::vector<BufferId> writes) {
-  return {.action = std::move(action), .device = device, .lane = Lane::communication, .labels = labels,
-          .reads = std::move(reads), .writes = std::move(writes), .after = {}};
+  return {.action = std::move(action),
+          .device = device,
+          .lane = Lane::communication,
+          .labels = labels,
+          .reads = std::move(reads),
+          .writes = std::move(writes),
+          .after = {}};
 }
 
 /// Tasks to be put behind others: at 0 before everything, at i + 1 behind task i.
@@ -30,9 +35,7 @@ class Insertions {
 
   void add(std::size_t at, Task task) { behind_[at].push_back(std::move(task)); }
 
-  void apply(Draft& draft) {
-    draft.rearrange(std::vector<bool>(draft.tasks.size(), false), std::move(behind_));
-  }
+  void apply(Draft& draft) { draft.rearrange(std::vector<bool>(draft.tasks.size(), false), std::move(behind_)); }
 
  private:
   std::vector<std::vector<Task>> behind_;
@@ -141,14 +144,12 @@ plan::Draft replicate_parameters(plan::Draft draft) {
   Insertions insertions(draft);
   const MeetingId meeting = draft.new_meeting();
   const auto size = static_cast<std::uint32_t>(wanted.size() + 1);
-  insertions.add(0, communication(Collective{Collective::Kind::broadcast, meeting, 0, size}, draft[sources[0]].device, {},
-                                  sources, {}));
+  insertions.add(
+      0, communication(Collective{Collective::Kind::broadcast, meeting, 0, size}, draft[sources[0]].device, {}, sources, {}));
   std::uint32_t rank = 1;
   for (auto& [device, buffers] : wanted) {
-    check(buffers.size() == sources.size(), "device {} reads {} of {} parameters", device.value, buffers.size(),
-          sources.size());
-    insertions.add(0, communication(Collective{Collective::Kind::broadcast, meeting, rank++, size}, device, {}, {},
-                                    buffers));
+    check(buffers.size() == sources.size(), "device {} reads {} of {} parameters", device.value, buffers.size(), sources.size());
+    insertions.add(0, communication(Collective{Collective::Kind::broadcast, meeting, rank++, size}, device, {}, {}, buffers));
   }
   insertions.apply(draft);
   return draft;
@@ -178,14 +179,14 @@ plan::Draft add_transfers(plan::Draft draft) {
         plan::Labels sent = task.labels;  // what it is for, but the stage it leaves
         sent.stage = at == 0 ? -1 : draft.tasks[at - 1].labels.stage;
         insertions.add(at, communication(plan::Transfer{plan::Transfer::End::send, meeting, task.device}, from, sent, {id}, {}));
-        insertions.add(at, communication(plan::Transfer{plan::Transfer::End::receive, meeting, from}, task.device,
-                                         task.labels, {}, {found->second}));
+        insertions.add(at, communication(plan::Transfer{plan::Transfer::End::receive, meeting, from}, task.device, task.labels, {},
+                                         {found->second}));
       }
       id = found->second;
     }
     for (const BufferId id : task.writes) {
-      check(draft[id].device == task.device, "a task of device {} writes buffer {} of device {}", task.device.value,
-            id.value, draft[id].device.value);
+      check(draft[id].device == task.device, "a task of device {} writes buffer {} of device {}", task.device.value, id.value,
+            draft[id].device.value);
       written_behind[id.index()] = i + 1;
       const auto stale = copies.lower_bound({id, DeviceId(0)});  // what was sent of it
       copies.erase(stale, std::find_if(stale, copies.end(), [&](const auto& entry) { return entry.first.first != id; }));
@@ -222,13 +223,13 @@ plan::Draft reduce_gradients_to(plan::Draft draft, DeviceId owner) {
   const MeetingId meeting = draft.new_meeting();
   const auto size = static_cast<std::uint32_t>(members.size());
   const plan::Labels labels{.phase = Phase::backward};
-  insertions.add(behind, communication(Collective{Collective::Kind::reduce, meeting, 0, size}, owner, labels,
-                                       members[owner], members[owner]));
+  insertions.add(
+      behind, communication(Collective{Collective::Kind::reduce, meeting, 0, size}, owner, labels, members[owner], members[owner]));
   std::uint32_t rank = 1;
   for (const auto& [device, buffers] : members) {
     if (device != owner) {
-      insertions.add(behind, communication(Collective{Collective::Kind::reduce, meeting, rank++, size}, device, labels,
-                                           buffers, {}));
+      insertions.add(behind,
+                     communication(Collective{Collective::Kind::reduce, meeting, rank++, size}, device, labels, buffers, {}));
     }
   }
   insertions.apply(draft);

@@ -39,8 +39,7 @@ bool nodes_alike(const cluster::Cluster& cluster, const Axes& axes) {
 bool replicas_alike(const Request& request, const Axes& axes) {
   const bool everywhere = std::all_of(request.delays.begin(), request.delays.end(),
                                       [](const DelayRequest& delay) { return delay.rank < 0; });
-  return axes.dp > 2 && everywhere &&
-         request.step.global_batch % axes.dp == 0 && nodes_alike(request.cluster, axes);
+  return axes.dp > 2 && everywhere && request.step.global_batch % axes.dp == 0 && nodes_alike(request.cluster, axes);
 }
 
 /// The first replica of a plan of two, written as if there were `replicas`.

@@ -52,8 +52,7 @@ void fuse_relu(Draft& draft) {
       continue;
     }
     const std::size_t* reader = uses.only_reader(draft, task.writes[0]);
-    if (reader != nullptr && op_of<op::Relu>(draft.tasks[*reader]) != nullptr &&
-        draft.tasks[*reader].device == task.device) {
+    if (reader != nullptr && op_of<op::Relu>(draft.tasks[*reader]) != nullptr && draft.tasks[*reader].device == task.device) {
       task.action = Compute{op::Linear{.relu = true}};
       task.writes = draft.tasks[*reader].writes;
       gone[*reader] = true;
@@ -88,8 +87,7 @@ void fuse_mask(Draft& draft) {
 /// the parameters have 32.
 const op::Sgd* plain_sgd(const Draft& draft, const Task& task, bool narrow = false) {
   const auto* update = std::get_if<plan::Update>(&task.action);
-  const bool plain = update != nullptr && !update->scaled &&
-                     (narrow || draft[task.reads[0]].dtype == draft[task.writes[0]].dtype);
+  const bool plain = update != nullptr && !update->scaled && (narrow || draft[task.reads[0]].dtype == draft[task.writes[0]].dtype);
   const auto* sgd = plain ? std::get_if<op::Sgd>(&update->optimizer) : nullptr;
   return sgd != nullptr && sgd->momentum == 0 && sgd->weight_decay == 0 && sgd->rate > 0 ? sgd : nullptr;
 }
@@ -152,7 +150,8 @@ std::optional<AppliedSum> applied_sum(const Draft& draft, const Uses& uses, std:
       return std::nullopt;
     }
     applied.rate = sgd->rate;
-    const std::size_t place = static_cast<std::size_t>(std::find(update.reads.begin(), update.reads.end(), gradient) - update.reads.begin());
+    const std::size_t place = static_cast<std::size_t>(std::find(update.reads.begin(), update.reads.end(), gradient) -
+                                                       update.reads.begin());
     applied.parameters.push_back(update.writes[place]);
     if (std::find(applied.updates.begin(), applied.updates.end(), readers[1]) == applied.updates.end()) {
       applied.updates.push_back(readers[1]);

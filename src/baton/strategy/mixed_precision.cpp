@@ -26,8 +26,7 @@ bool is_master(const Buffer& buffer) {
 
 bool is_update(const Task& task) { return std::holds_alternative<Update>(task.action); }
 
-Task compute(op::Op op, DeviceId device, plan::Labels labels, std::vector<BufferId> reads,
-             std::vector<BufferId> writes) {
+Task compute(op::Op op, DeviceId device, plan::Labels labels, std::vector<BufferId> reads, std::vector<BufferId> writes) {
   return {.action = Compute{std::move(op)},
           .device = device,
           .labels = labels,
@@ -91,10 +90,9 @@ plan::Draft cast_parameters(plan::Draft draft, DType type) {
         working.persistent = false;
         working.label = fmt::format("{} in {}", working.label, to_text(type));
         copy->second = draft.add(std::move(working));
-        behind[0].push_back(
-            compute(op::Cast{}, draft[id].device,
-                    {.phase = Phase::forward, .block = task.labels.block, .stage = task.labels.stage}, {id},
-                    {copy->second}));
+        behind[0].push_back(compute(op::Cast{}, draft[id].device,
+                                    {.phase = Phase::forward, .block = task.labels.block, .stage = task.labels.stage}, {id},
+                                    {copy->second}));
       }
       id = copy->second;
     }
@@ -146,27 +144,25 @@ plan::Draft scale_loss(plan::Draft draft, const LossScale& settings) {
 
   std::vector<std::vector<Task>> behind(draft.tasks.size() + 1);
   for (const auto& [device, scaler] : scalers) {
-    behind[first_update].push_back(
-        compute(op::CheckFinite{}, device, scaler.labels, scaler.gradients, {scaler.flag}));
+    behind[first_update].push_back(compute(op::CheckFinite{}, device, scaler.labels, scaler.gradients, {scaler.flag}));
   }
   if (scalers.size() > 1) {  // one that overflowed makes all skip the step
     const MeetingId meeting = draft.new_meeting();
     std::uint32_t rank = 0;
     for (const auto& [device, scaler] : scalers) {
-      behind[first_update].push_back(
-          {.action = plan::Collective{plan::Collective::Kind::all_reduce, meeting, rank++,
-                                      static_cast<std::uint32_t>(scalers.size())},
-           .device = device,
-           .lane = plan::Lane::communication,
-           .labels = scaler.labels,
-           .reads = {scaler.flag},
-           .writes = {scaler.flag},
-           .after = {}});
+      behind[first_update].push_back({.action = plan::Collective{plan::Collective::Kind::all_reduce, meeting, rank++,
+                                                                 static_cast<std::uint32_t>(scalers.size())},
+                                      .device = device,
+                                      .lane = plan::Lane::communication,
+                                      .labels = scaler.labels,
+                                      .reads = {scaler.flag},
+                                      .writes = {scaler.flag},
+                                      .after = {}});
     }
   }
   for (const auto& [device, scaler] : scalers) {
-    behind.back().push_back(compute(op::AdjustScale{settings.dynamic ? settings.growth_interval : 0}, device,
-                                    scaler.labels, {scaler.flag, scaler.state}, {scaler.state}));
+    behind.back().push_back(compute(op::AdjustScale{settings.dynamic ? settings.growth_interval : 0}, device, scaler.labels,
+                                    {scaler.flag, scaler.state}, {scaler.state}));
   }
   draft.rearrange(std::vector<bool>(draft.tasks.size(), false), std::move(behind));
   return draft;

@@ -52,9 +52,7 @@ const std::vector<std::string>& balance_names() {
   return names;
 }
 
-Balance balance_by_name(std::string_view name) {
-  return static_cast<Balance>(index_of(balance_names(), name, "balance"));
-}
+Balance balance_by_name(std::string_view name) { return static_cast<Balance>(index_of(balance_names(), name, "balance")); }
 
 const std::vector<std::string>& precision_names() {
   static const std::vector<std::string> names{"fp32", "bf16", "fp16"};

@@ -72,14 +72,15 @@ Balance balance_by_name(std::string_view name);
 
 /// How the work is split: devices = dp × pp × tp. Each strategy reads what concerns it.
 struct Layout {
-  std::int64_t dp = 0;                  // replicas; 0: what the strategy makes of the devices
-  std::int64_t pp = 0;                  // devices that a replica's stages are spread over; likewise
-  std::int64_t tp = 0;                  // devices that each tensor is divided over; likewise
-  std::optional<std::int64_t> zero;     // none: the strategy's; 1: optimizer states are divided over the replicas, 2: gradients too, 3: parameters too
-  std::string schedule;                 // of the pipeline; empty: the strategy's
-  std::optional<schedule::Grid> grid;   // a schedule of the user's own
-  std::int64_t chunks = 0;              // stages a device; 0: the schedule's
-  std::vector<std::int64_t> split;      // blocks a stage; empty: by `balance`
+  std::int64_t dp = 0;  // replicas; 0: what the strategy makes of the devices
+  std::int64_t pp = 0;  // devices that a replica's stages are spread over; likewise
+  std::int64_t tp = 0;  // devices that each tensor is divided over; likewise
+  std::optional<std::int64_t>
+      zero;  // none: the strategy's; 1: optimizer states are divided over the replicas, 2: gradients too, 3: parameters too
+  std::string schedule;                // of the pipeline; empty: the strategy's
+  std::optional<schedule::Grid> grid;  // a schedule of the user's own
+  std::int64_t chunks = 0;             // stages a device; 0: the schedule's
+  std::vector<std::int64_t> split;     // blocks a stage; empty: by `balance`
   Balance balance = Balance::even;
   Recompute recompute = Recompute::none;
   std::int64_t micro_batches = 0;       // a replica's rows are worked off in so many pieces, gradients adding up; 0: one, and
@@ -100,11 +101,11 @@ DelayRequest parse_delay(std::string_view text);
 
 /// What the backend that will run the plan can do in one piece, and how it wants its weights laid out.
 struct Target {
-  bool linear_with_relu = false;  // Linear and the ReLU after it
-  bool linear_with_mask = false;  // the input gradient of a Linear and the backward of the ReLU before it
-  bool linear_with_sgd = false;   // the weight gradient and the plain SGD step that follows
+  bool linear_with_relu = false;        // Linear and the ReLU after it
+  bool linear_with_mask = false;        // the input gradient of a Linear and the backward of the ReLU before it
+  bool linear_with_sgd = false;         // the weight gradient and the plain SGD step that follows
   bool narrow_linear_with_sgd = false;  // the same where what is multiplied has 16 bits and the weights have 32
-  bool all_reduce_with_sgd = false;  // the sum of gradients and the plain SGD step that follows
+  bool all_reduce_with_sgd = false;     // the sum of gradients and the plain SGD step that follows
   bool tiled_weights = false;
   /// Scratch that a task needs on a device of so many cores; none where this is empty.
   std::function<Bytes(std::span<const plan::Buffer> buffers, const plan::Task& task, std::size_t cores)> workspace;

@@ -36,7 +36,8 @@ std::string known_name(std::string_view text) {
   if (const schedule::Schedule* schedule = schedule::find_schedule(wanted)) {
     return schedule->name == "naive" ? "layers" : schedule->name;
   }
-  for (const auto& [alias, meant] : {std::pair("fsdp", "zero-3"), std::pair("tp", "tensor"), std::pair("tensor-parallel", "tensor")}) {
+  for (const auto& [alias, meant] :
+       {std::pair("fsdp", "zero-3"), std::pair("tp", "tensor"), std::pair("tensor-parallel", "tensor")}) {
     if (wanted == alias) {
       return meant;
     }
@@ -81,7 +82,9 @@ struct Resolved {
   std::int64_t stages = 1;
   std::int64_t micro_batches = 1;
 
-  DeviceId device(std::int64_t p, std::int64_t d, std::int64_t t) const { return DeviceId(static_cast<std::size_t>((p * dp + d) * tp + t)); }
+  DeviceId device(std::int64_t p, std::int64_t d, std::int64_t t) const {
+    return DeviceId(static_cast<std::size_t>((p * dp + d) * tp + t));
+  }
 };
 
 void resolve_axes(const Request& request, const Point& point, Resolved& resolved) {
@@ -118,13 +121,15 @@ void resolve_axes(const Request& request, const Point& point, Resolved& resolved
 void refuse_contradictions(const Request& request, const Point& point) {
   const Layout& layout = request.layout;
   const bool is_schedule = point.rest == Point::Axis::pp && known_name(request.strategy) != "product";
-  const bool other = layout.grid || (!layout.schedule.empty() && schedule::schedule_by_name(layout.schedule).name != point.schedule);
+  const bool other = layout.grid ||
+                     (!layout.schedule.empty() && schedule::schedule_by_name(layout.schedule).name != point.schedule);
   if (is_schedule && other) {
-    throw usage_error("strategy {} is a pipeline under the schedule {}, but --schedule asks for {}: give one of them", request.strategy,
-                      point.schedule, layout.grid ? "one of your own" : layout.schedule);
+    throw usage_error("strategy {} is a pipeline under the schedule {}, but --schedule asks for {}: give one of them",
+                      request.strategy, point.schedule, layout.grid ? "one of your own" : layout.schedule);
   }
   if (point.zero > 0 && layout.zero && *layout.zero != point.zero) {
-    throw usage_error("strategy {} is stage {} of ZeRO, but --zero asks for {}: give one of them", request.strategy, point.zero, *layout.zero);
+    throw usage_error("strategy {} is stage {} of ZeRO, but --zero asks for {}: give one of them", request.strategy, point.zero,
+                      *layout.zero);
   }
   if (layout.balance != Balance::even && !layout.split.empty()) {
     throw usage_error("--split says how many blocks each stage gets, so --balance has nothing to decide: give one of them");
@@ -149,8 +154,8 @@ void resolve_schedule(const Request& request, const Point& point, Resolved& reso
                         layout.micro_batches);
     }
   } else {
-    const schedule::Schedule& schedule =
-        schedule::schedule_by_name(layout.schedule.empty() ? std::string(point.schedule) : layout.schedule);
+    const schedule::Schedule& schedule = schedule::schedule_by_name(layout.schedule.empty() ? std::string(point.schedule)
+                                                                                            : layout.schedule);
     const bool overlaps = schedule.name != "naive";
     if (resolved.pp == 1 && layout.chunks > 0) {
       throw usage_error("--chunks are stages on each device of a pipeline, and there is none: give it devices with --pp");
@@ -211,8 +216,10 @@ std::vector<StageLoad> stage_loads(const Request& request, const Resolved& resol
   const std::int64_t rows = request.step.global_batch / resolved.dp;
   std::vector<StageLoad> loads;
   for (std::int64_t stage = 0; stage < resolved.stages; ++stage) {
-    const std::int64_t alive = kept[static_cast<std::size_t>(device[static_cast<std::size_t>(stage)])] * resolved.pp / resolved.stages;
-    loads.push_back({.rows = rows, .rows_kept = rows * std::max<std::int64_t>(1, alive) / resolved.micro_batches,
+    const std::int64_t alive = kept[static_cast<std::size_t>(device[static_cast<std::size_t>(stage)])] * resolved.pp /
+                               resolved.stages;
+    loads.push_back({.rows = rows,
+                     .rows_kept = rows * std::max<std::int64_t>(1, alive) / resolved.micro_batches,
                      .parameter_bytes = parameter_bytes(request, resolved),
                      .element_bytes = size_of(dtype_of(request.step.precision))});
   }
@@ -260,10 +267,9 @@ Placement place(const Request& request, const Resolved& resolved) {
   for (const std::int64_t rows : even_split(request.step.global_batch, resolved.dp)) {
     Placement::Replica replica{{begin, begin + rows}, {}};
     for (std::size_t stage = 0; stage < placement.blocks_of_stage.size(); ++stage) {
-      const DeviceId device =
-          resolved.device(device_of_stage[stage], static_cast<std::int64_t>(placement.replicas.size()), 0);
-      replica.device_of_block.insert(replica.device_of_block.end(),
-                                     static_cast<std::size_t>(placement.blocks_of_stage[stage]), device);
+      const DeviceId device = resolved.device(device_of_stage[stage], static_cast<std::int64_t>(placement.replicas.size()), 0);
+      replica.device_of_block.insert(replica.device_of_block.end(), static_cast<std::size_t>(placement.blocks_of_stage[stage]),
+                                     device);
     }
     placement.replicas.push_back(std::move(replica));
     begin += rows;
@@ -310,8 +316,8 @@ void refuse_layout(const Request& request, std::string_view why) {
 plan::Draft build_single(const Request& request) {
   refuse_layout(request, "uses one device");
   const cluster::Cluster first({request.cluster.devices()[0]});
-  const Resolved resolved = resolve({.model = request.model, .cluster = first, .strategy = request.strategy, .step = request.step,
-                                     .layout = request.layout}, {});
+  const Resolved resolved = resolve(
+      {.model = request.model, .cluster = first, .strategy = request.strategy, .step = request.step, .layout = request.layout}, {});
   return add_updates(training_step(request.model, request.step, place(request, resolved)), request.step.optimizer);
 }
 
@@ -369,11 +375,9 @@ const std::vector<Strategy>& strategies() {
     std::vector<Strategy> all{
         {"single", "the whole model and batch on the first device", build_single},
         {"dp", "one owner: device 0 replicates parameters, scatters inputs, gathers outputs and updates", build_dp},
-        {"ddp", "a replica on each device; gradients all-reduced in buckets while the backward goes on",
-         build_product},
+        {"ddp", "a replica on each device; gradients all-reduced in buckets while the backward goes on", build_product},
         {"layers", "blocks spread over the devices in order; one baton, passed along", build_product},
-        {"tensor", "each pair of Linear layers divided over the devices, by column and then by row",
-         build_product},
+        {"tensor", "each pair of Linear layers divided over the devices, by column and then by row", build_product},
         {"zero-1", "ddp with the optimizer's states divided over the devices", build_product},
         {"zero-2", "ddp with states and gradients divided", build_product},
         {"zero-3", "ddp with states, gradients and parameters divided; parameters are gathered block by block", build_product},
@@ -415,8 +419,13 @@ Axes axes_of(const Request& request) {
 schedule::Grid grid_of(const Request& request) {
   if (known_name(request.strategy) == "single") {
     const cluster::Cluster first({request.cluster.devices()[0]});
-    return *resolve({.model = request.model, .cluster = first, .strategy = request.strategy, .step = request.step,
-                     .layout = request.layout}, {}).grid;
+    return *resolve({.model = request.model,
+                     .cluster = first,
+                     .strategy = request.strategy,
+                     .step = request.step,
+                     .layout = request.layout},
+                    {})
+                .grid;
   }
   return *resolve(request, point_of(request)).grid;
 }

@@ -36,17 +36,18 @@ std::vector<std::vector<NodeSplit>> tensor_splits(const model::Model& model, con
     const std::size_t end = first + static_cast<std::size_t>(blocks_of_stage[stage]);
     const std::vector<Place> places = linears(model, first, end);
     if (places.size() < 2) {
-      throw usage_error("tensor parallelism divides pairs of Linear layers, but stage {} of {} has {}: give each stage two "
-                        "blocks at least",
-                        stage, model.name(), places.size());
+      throw usage_error(
+          "tensor parallelism divides pairs of Linear layers, but stage {} of {} has {}: give each stage two "
+          "blocks at least",
+          stage, model.name(), places.size());
     }
     for (std::size_t pair = 0; pair + 1 < places.size(); pair += 2) {
       const Place column = places[pair];
       const Place row = places[pair + 1];
       const std::int64_t features = model.blocks()[column.block].nodes[column.node].output.elements();
       if (features < shards) {
-        throw usage_error("the {} features of {} cannot be divided over {} devices", features,
-                          model.blocks()[column.block].name, shards);
+        throw usage_error("the {} features of {} cannot be divided over {} devices", features, model.blocks()[column.block].name,
+                          shards);
       }
       for (Place at = column; at.block != row.block || at.node != row.node;) {
         splits[at.block][at.node] = NodeSplit::follow;

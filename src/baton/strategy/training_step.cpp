@@ -61,10 +61,10 @@ class Writer {
     for (Shard& shard : shards_) {
       open(shard);
     }
-    const schedule::Grid grid =
-        placement_.grid ? *placement_.grid
-                        : schedule::schedule_by_name("naive").grid({.devices = static_cast<std::int64_t>(blocks_of_stage_.size()),
-                                                                    .micro_batches = placement_.micro_batches});
+    const schedule::Grid grid = placement_.grid ? *placement_.grid
+                                                : schedule::schedule_by_name("naive").grid(
+                                                      {.devices = static_cast<std::int64_t>(blocks_of_stage_.size()),
+                                                       .micro_batches = placement_.micro_batches});
     for (const Action& action : schedule::sequence(grid)) {
       act(action);
     }
@@ -167,23 +167,26 @@ class Writer {
   }
 
   BufferId add(DeviceId device, Role role, Shape shape, std::string label) {
-    return draft_.add({.device = device, .role = role, .dtype = step_.dtype, .shape = std::move(shape),
-                       .content = {}, .label = std::move(label)});
+    return draft_.add({.device = device,
+                       .role = role,
+                       .dtype = step_.dtype,
+                       .shape = std::move(shape),
+                       .content = {},
+                       .label = std::move(label)});
   }
 
-  void task(plan::Action action, DeviceId device, Phase phase, std::size_t block, std::size_t micro,
-            std::vector<BufferId> reads, std::vector<BufferId> writes, plan::Lane lane = plan::Lane::compute) {
-    draft_.tasks.push_back(
-        {.action = std::move(action),
-         .device = device,
-         .lane = lane,
-         .labels = {.phase = phase,
-                    .block = static_cast<std::int32_t>(block),
-                    .micro_batch = placement_.micro_batches > 1 ? static_cast<std::int32_t>(micro) : -1,
-                    .stage = blocks_of_stage_.size() > 1 ? stage_of_block_[block] : -1},
-         .reads = std::move(reads),
-         .writes = std::move(writes),
-         .after = {}});
+  void task(plan::Action action, DeviceId device, Phase phase, std::size_t block, std::size_t micro, std::vector<BufferId> reads,
+            std::vector<BufferId> writes, plan::Lane lane = plan::Lane::compute) {
+    draft_.tasks.push_back({.action = std::move(action),
+                            .device = device,
+                            .lane = lane,
+                            .labels = {.phase = phase,
+                                       .block = static_cast<std::int32_t>(block),
+                                       .micro_batch = placement_.micro_batches > 1 ? static_cast<std::int32_t>(micro) : -1,
+                                       .stage = blocks_of_stage_.size() > 1 ? stage_of_block_[block] : -1},
+                            .reads = std::move(reads),
+                            .writes = std::move(writes),
+                            .after = {}});
   }
 
   /// The sum over a replica's shards, each of which holds a term of it, in place.
@@ -209,8 +212,7 @@ class Writer {
       draft_.buffers[input.index()].persistent = true;
       draft_.buffers[input.index()].content = micro.rows;
       micro.values[0].push_back(input);
-      micro.target = add(last, Role::target, labels ? Shape{rows} : model_.output().batched(rows),
-                         labels ? "labels" : "target");
+      micro.target = add(last, Role::target, labels ? Shape{rows} : model_.output().batched(rows), labels ? "labels" : "target");
       Buffer& target = draft_.buffers[micro.target.index()];
       target.persistent = true;
       target.content = micro.rows;
@@ -240,8 +242,7 @@ class Writer {
     return NodeSplit::whole;
   }
 
-  BufferId parameter_buffer(const Shard& shard, std::size_t b, std::size_t p, DeviceId device, Role role,
-                            std::string_view prefix) {
+  BufferId parameter_buffer(const Shard& shard, std::size_t b, std::size_t p, DeviceId device, Role role, std::string_view prefix) {
     const model::Parameter& parameter = model_.blocks()[b].parameters[p];
     plan::ParameterPart part{.name = parameter.name,
                              .ordinal = static_cast<std::uint32_t>(model_.first_parameter(b) + p),
@@ -322,16 +323,16 @@ class Writer {
     const std::int64_t elements = step_.global_batch * model_.output().elements();
     const op::Op op = step_.loss == Loss::mean_squared_error ? op::Op(op::MeanSquaredError{elements})
                                                              : op::Op(op::CrossEntropy{step_.global_batch});
-    task(plan::Compute{op}, device, Phase::forward, last, m, {micro.values[last].back(), micro.target},
-         {loss, micro.gradient});
+    task(plan::Compute{op}, device, Phase::forward, last, m, {micro.values[last].back(), micro.target}, {loss, micro.gradient});
   }
 
   /// Of a stage's blocks, which keep their input from the forward; the others' inputs are made again.
   bool keeps_input(std::size_t b, std::size_t begin, std::size_t end) const {
     const auto count = static_cast<double>(end - begin);
-    const std::size_t stride = placement_.recompute == Recompute::none        ? 1
-                               : placement_.recompute == Recompute::alternate ? 2
-                                                                              : static_cast<std::size_t>(std::ceil(std::sqrt(count)));
+    const std::size_t stride = placement_.recompute == Recompute::none ? 1
+                               : placement_.recompute == Recompute::alternate
+                                   ? 2
+                                   : static_cast<std::size_t>(std::ceil(std::sqrt(count)));
     return (b - begin) % stride == 0;
   }
 
@@ -455,8 +456,8 @@ class Writer {
 plan::Draft training_step(const model::Model& model, const Step& step, const Placement& placement) {
   std::int64_t covered = 0;
   for (const Placement::Replica& replica : placement.replicas) {
-    check(replica.rows.begin == covered && replica.rows.end > replica.rows.begin,
-          "a replica has rows {} to {} where {} come next", replica.rows.begin, replica.rows.end, covered);
+    check(replica.rows.begin == covered && replica.rows.end > replica.rows.begin, "a replica has rows {} to {} where {} come next",
+          replica.rows.begin, replica.rows.end, covered);
     check(replica.device_of_block.size() == model.blocks().size(), "{} blocks are placed, but there are {}",
           replica.device_of_block.size(), model.blocks().size());
     check(replica.rows.end - replica.rows.begin >= placement.micro_batches, "{} rows in {} micro-batches",

@@ -1,7 +1,7 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
-
-#include <fmt/format.h>
 
 #include "baton/base/error.h"
 #include "baton/strategy/passes.h"
@@ -96,8 +96,7 @@ plan::Draft inject_delays(plan::Draft draft, std::span<const DelayRequest> delay
   std::vector<std::vector<Task>> behind(draft.tasks.size() + 1);
   for (const DelayRequest& delay : delays) {
     if (delay.rank >= static_cast<std::int64_t>(draft.devices.size())) {
-      throw usage_error("a delay is asked for on rank {}, but there are {} devices, from 0", delay.rank,
-                        draft.devices.size());
+      throw usage_error("a delay is asked for on rank {}, but there are {} devices, from 0", delay.rank, draft.devices.size());
     }
     for (std::size_t d = 0; d < draft.devices.size(); ++d) {
       if (delay.duration.count == 0 || (delay.rank >= 0 && delay.rank != static_cast<std::int64_t>(d))) {

@@ -1,9 +1,9 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <optional>
 #include <set>
-
-#include <fmt/format.h>
 
 #include "baton/base/error.h"
 #include "baton/strategy/passes.h"
@@ -81,8 +81,7 @@ class Divider {
     std::vector<std::vector<BufferId>> parameters(size());
     for (std::size_t b = 0; b < draft_.buffers.size(); ++b) {
       const Buffer& buffer = draft_.buffers[b];
-      if (const std::uint32_t rank = rank_of(buffer.device);
-          rank < size() && buffer.role == Role::parameter && buffer.persistent) {
+      if (const std::uint32_t rank = rank_of(buffer.device); rank < size() && buffer.role == Role::parameter && buffer.persistent) {
         parameters[rank].push_back(BufferId(b));
       }
     }
@@ -96,8 +95,8 @@ class Divider {
   }
 
   /// One member's task of a collective on pieces. A rank to whom nothing falls has no pieces, but takes part.
-  Task member(Collective::Kind kind, MeetingId meeting, std::uint32_t rank, const plan::Labels& labels,
-              std::vector<BufferId> whole, const std::vector<std::optional<BufferId>>& pieces, bool accumulate) const {
+  Task member(Collective::Kind kind, MeetingId meeting, std::uint32_t rank, const plan::Labels& labels, std::vector<BufferId> whole,
+              const std::vector<std::optional<BufferId>>& pieces, bool accumulate) const {
     std::vector<BufferId> held;
     for (const std::optional<BufferId>& piece : pieces) {
       if (piece) {
@@ -225,7 +224,9 @@ class Divider {
         }
         const Use& use = segment.use;
         Task task = member(Collective::Kind::all_gather, meeting, rank,
-                           {.phase = use.phase, .block = use.block, .micro_batch = use.micro_batch,
+                           {.phase = use.phase,
+                            .block = use.block,
+                            .micro_batch = use.micro_batch,
                             .stage = draft_.tasks[segment.tasks[0]].labels.stage},
                            copies, pieces_of(segment.parameters), false);
         if (s > 1) {
@@ -320,7 +321,7 @@ class Divider {
   std::int64_t stage_;
   const std::vector<DeviceId>& group_;
   std::vector<std::vector<Task>>& behind_;
-  std::vector<std::uint32_t> rank_of_;  // by device
+  std::vector<std::uint32_t> rank_of_;                                    // by device
   std::map<std::pair<std::uint32_t, std::uint32_t>, BufferId> whole_of_;  // by rank and ordinal
   std::map<BufferId, std::optional<BufferId>> piece_of_;                  // of a whole parameter
 };

@@ -182,7 +182,7 @@ Spread spread(std::span<const Nanoseconds> times) {
     return rounded(sorted[below] + (place - static_cast<double>(below)) * (sorted[above] - sorted[below]));
   };
   const double std = sorted.size() > 1 ? std::sqrt(squares / static_cast<double>(sorted.size() - 1)) : 0;
-  return {percentile(0.5),  rounded(mean),          rounded(std),          percentile(0.05),
+  return {percentile(0.5),  rounded(mean),           rounded(std),          percentile(0.05),
           percentile(0.95), rounded(sorted.front()), rounded(sorted.back())};
 }
 

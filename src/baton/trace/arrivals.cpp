@@ -23,8 +23,7 @@ std::vector<Arrivals> arrivals(const plan::Plan& plan, const StepTrace& step) {
     const plan::Task& task = plan.tasks()[t];
     if (!plan::meeting_of(task).valid()) {
       const Event& event = step.events[t];
-      all[task.device.index()].by_phase[static_cast<std::size_t>(task.labels.phase)] +=
-          event.end - event.start;
+      all[task.device.index()].by_phase[static_cast<std::size_t>(task.labels.phase)] += event.end - event.start;
     }
   }
   for (std::size_t m = 0; m < plan.meeting_count(); ++m) {

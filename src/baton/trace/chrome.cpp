@@ -14,8 +14,7 @@ using plan::Task;
 std::string micros(Nanoseconds time) { return fmt::format("{}.{:03}", time.count / 1000, time.count % 1000); }
 
 std::string name_of(const Task& task) {
-  return task.labels.block < 0 ? std::string(plan::verb(task))
-                               : fmt::format("{} {}", plan::verb(task), task.labels.block);
+  return task.labels.block < 0 ? std::string(plan::verb(task)) : fmt::format("{} {}", plan::verb(task), task.labels.block);
 }
 
 }  // namespace
@@ -29,8 +28,7 @@ std::string to_chrome_json(const Plan& plan, const Trace& trace) {
                    d == 0 ? "" : ",", d, plan.devices()[d]);
     for (std::size_t lane = 0; lane < plan::lane_count; ++lane) {
       if (!plan.lane(DeviceId(d), static_cast<plan::Lane>(lane)).empty()) {
-        fmt::format_to(end,
-                       ",\n{{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":{},\"tid\":{},\"args\":{{\"name\":\"{}\"}}}}", d,
+        fmt::format_to(end, ",\n{{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":{},\"tid\":{},\"args\":{{\"name\":\"{}\"}}}}", d,
                        lane, plan::to_text(static_cast<plan::Lane>(lane)));
       }
     }
@@ -51,9 +49,10 @@ std::string to_chrome_json(const Plan& plan, const Trace& trace) {
       if (const auto* transfer = std::get_if<plan::Transfer>(&task.action)) {
         const bool sends = transfer->end == plan::Transfer::End::send;
         // Arrows are bound to the event they start or end in, so they point into it.
-        fmt::format_to(end, ",\n{{\"ph\":\"{}\",\"name\":\"transfer\",\"cat\":\"transfer\",\"id\":{},\"pid\":{},\"tid\":{},\"ts\":{}{}}}",
-                       sends ? 's' : 'f', flows + transfer->meeting.index(), task.device.value, tid,
-                       micros(origin + (sends ? event.start : event.end)), sends ? "" : ",\"bp\":\"e\"");
+        fmt::format_to(
+            end, ",\n{{\"ph\":\"{}\",\"name\":\"transfer\",\"cat\":\"transfer\",\"id\":{},\"pid\":{},\"tid\":{},\"ts\":{}{}}}",
+            sends ? 's' : 'f', flows + transfer->meeting.index(), task.device.value, tid,
+            micros(origin + (sends ? event.start : event.end)), sends ? "" : ",\"bp\":\"e\"");
       }
     }
     flows += plan.meeting_count();

@@ -19,14 +19,10 @@ using test::usage_sentence;
 
 class File : public testing::Test {
  protected:
-  File() : folder_(fs::temp_directory_path() / ("baton_file_" + std::to_string(::getpid()))) {
-    fs::create_directories(folder_);
-  }
+  File() : folder_(fs::temp_directory_path() / ("baton_file_" + std::to_string(::getpid()))) { fs::create_directories(folder_); }
   ~File() override { fs::remove_all(folder_); }
 
-  std::string read(const fs::path& path, std::int64_t most) {
-    return read_file(path, "the thing", Bytes(most));
-  }
+  std::string read(const fs::path& path, std::int64_t most) { return read_file(path, "the thing", Bytes(most)); }
 
   fs::path folder_;
 };
@@ -37,8 +33,8 @@ TEST_F(File, IsReadWholeUpToTheLimitAndRefusedBeyondIt) {
     write_whole(folder_ / "a", text);
     EXPECT_EQ(read(folder_ / "a", 100'000), text);
     if (size > 0) {
-      EXPECT_TRUE(says(usage_sentence([&] { read(folder_ / "a", static_cast<std::int64_t>(size) - 1); }),
-                       "the thing is larger than"));
+      EXPECT_TRUE(
+          says(usage_sentence([&] { read(folder_ / "a", static_cast<std::int64_t>(size) - 1); }), "the thing is larger than"));
     }
   }
 }
@@ -67,8 +63,7 @@ TEST_F(File, ComesOutOfAPipeTheSame) {
 TEST_F(File, IsWrittenFromItsPartsInOrder) {
   const std::string a = "one ";
   const std::string b = "two";
-  const std::vector<std::span<const std::byte>> parts{
-      std::as_bytes(std::span(a)), {}, std::as_bytes(std::span(b))};
+  const std::vector<std::span<const std::byte>> parts{std::as_bytes(std::span(a)), {}, std::as_bytes(std::span(b))};
   write_whole(folder_ / "a", "the thing", parts);
   EXPECT_EQ(read(folder_ / "a", 100), "one two");
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_), fs::directory_iterator()), 1);

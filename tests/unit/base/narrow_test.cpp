@@ -43,9 +43,8 @@ std::uint16_t nearest(float value, int exponent_bits, std::uint16_t infinite) {
   }
   const double below = by_formula(low, exponent_bits);
   const auto high = static_cast<std::uint16_t>(low + 1);
-  const double above = high < infinite
-                           ? by_formula(high, exponent_bits)
-                           : 2 * below - by_formula(static_cast<std::uint16_t>(low - 1), exponent_bits);
+  const double above = high < infinite ? by_formula(high, exponent_bits)
+                                       : 2 * below - by_formula(static_cast<std::uint16_t>(low - 1), exponent_bits);
   const bool up = size - below > above - size || (size - below == above - size && low % 2 == 1);
   return static_cast<std::uint16_t>(sign | (up ? high : low));
 }
@@ -94,8 +93,7 @@ TEST(Narrow, AnyFloatIsRoundedToTheNearestAndATieToTheEven) {
       hold(value);
     }
     // Where binary16 has its numbers.
-    hold(std::ldexp(static_cast<float>(static_cast<std::int32_t>(random())),
-                    static_cast<int>(random() % 50) - 58));
+    hold(std::ldexp(static_cast<float>(static_cast<std::int32_t>(random())), static_cast<int>(random() % 50) - 58));
   }
   // Exactly between two neighbours, and a hair to each side.
   for (std::uint32_t i = 0; i < 0x7bff; ++i) {
@@ -104,8 +102,7 @@ TEST(Narrow, AnyFloatIsRoundedToTheNearestAndATieToTheEven) {
     F16 high;
     high.bits = static_cast<std::uint16_t>(i + 1);
     const float middle = (static_cast<float>(low) + static_cast<float>(high)) / 2;
-    for (const float value :
-         {middle, std::nextafter(middle, 0.0F), std::nextafter(middle, infinity), -middle}) {
+    for (const float value : {middle, std::nextafter(middle, 0.0F), std::nextafter(middle, infinity), -middle}) {
       hold(value);
     }
   }

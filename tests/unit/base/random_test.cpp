@@ -14,14 +14,13 @@ using Domain = RandomStream::Domain;
 
 /// The numbers that a second implementation, in numpy, gives.
 const nlohmann::json& oracle() {
-  static const nlohmann::json data =
-      nlohmann::json::parse(std::ifstream(std::string(BATON_TEST_DATA) + "/oracle/data/random.json"));
+  static const nlohmann::json data = nlohmann::json::parse(
+      std::ifstream(std::string(BATON_TEST_DATA) + "/oracle/data/random.json"));
   return data;
 }
 
 RandomStream stream_of(const nlohmann::json& entry) {
-  return RandomStream(entry.at("seed"), static_cast<Domain>(entry.at("domain").get<std::uint32_t>()),
-                      entry.at("index"));
+  return RandomStream(entry.at("seed"), static_cast<Domain>(entry.at("domain").get<std::uint32_t>()), entry.at("index"));
 }
 
 TEST(Random, PhiloxGivesThePublishedKnownAnswers) {
@@ -55,8 +54,7 @@ TEST(Random, ParametersStartAtTheOraclesValues) {
   for (const nlohmann::json& entry : oracle().at("parameter")) {
     float value = 0;
     const RandomStream stream(entry.at("seed"), Domain::parameter, entry.at("ordinal"));
-    stream.uniform(std::span(&value, 1), entry.at("position"),
-                   1 / std::sqrt(entry.at("fan_in").get<double>()));
+    stream.uniform(std::span(&value, 1), entry.at("position"), 1 / std::sqrt(entry.at("fan_in").get<double>()));
     EXPECT_FLOAT_EQ(value, entry.at("value").get<float>()) << entry;
   }
 }
@@ -64,9 +62,7 @@ TEST(Random, ParametersStartAtTheOraclesValues) {
 TEST(Random, LabelsAreTheOracles) {
   for (const nlohmann::json& entry : oracle().at("label")) {
     const RandomStream stream(entry.at("seed"), Domain::label, entry.at("sample"));
-    EXPECT_EQ(stream.word(0) % entry.at("classes").get<std::uint32_t>(),
-              entry.at("value").get<std::uint32_t>())
-        << entry;
+    EXPECT_EQ(stream.word(0) % entry.at("classes").get<std::uint32_t>(), entry.at("value").get<std::uint32_t>()) << entry;
   }
 }
 

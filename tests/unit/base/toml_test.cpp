@@ -23,9 +23,7 @@ TEST(Toml, GivesTheRootOfWhatIsOne) {
   EXPECT_EQ(root["c"]["d"][1].value<double>(), 0.2);
 }
 
-TEST(Toml, NamesTheLineOfWhatIsNone) {
-  EXPECT_TRUE(says(refused("a = 1\nb ="), "line 2 of the file is no TOML"));
-}
+TEST(Toml, NamesTheLineOfWhatIsNone) { EXPECT_TRUE(says(refused("a = 1\nb ="), "line 2 of the file is no TOML")); }
 
 TEST(Toml, RefusesWhatItsParserTakesForGranted) {
   // Found by fuzzing: behind [ the parser expects the first sign of a key.
@@ -37,16 +35,13 @@ TEST(Toml, RefusesKeysThatWouldTakeAllOfTheStack) {
   for (int i = 0; i < 30'000; ++i) {
     parts += "a.";
   }
-  for (const std::string& text :
-       {parts + "a = 1", "[" + parts + "a]", "[[" + parts + "a]]", "x = {" + parts + "a = 1}"}) {
+  for (const std::string& text : {parts + "a = 1", "[" + parts + "a]", "[[" + parts + "a]]", "x = {" + parts + "a = 1}"}) {
     EXPECT_TRUE(says(refused(text), "key of more than 64 parts"));
   }
   EXPECT_TRUE(says(refused("a = " + std::string(60'000, '[')), "no TOML"));
 }
 
-TEST(Toml, RefusesMoreThanAnyoneWrites) {
-  EXPECT_TRUE(says(refused(std::string(70'000, '\n')), "larger than 64.0 KiB"));
-}
+TEST(Toml, RefusesMoreThanAnyoneWrites) { EXPECT_TRUE(says(refused(std::string(70'000, '\n')), "larger than 64.0 KiB")); }
 
 TEST(Memory, IsRequiredBeforeItIsTaken) {
   EXPECT_NO_THROW(require_memory(Bytes(1 << 20)));

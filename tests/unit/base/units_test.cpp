@@ -54,26 +54,17 @@ TEST(Units, QuantitiesAddSubtractAndCompare) {
 }
 
 TEST(Units, SizesAreReadAsPeopleWriteThem) {
-  const std::map<std::string, std::int64_t> cases{{"8", 8},
-                                                  {"0", 0},
-                                                  {"64K", 65536},
-                                                  {"64k", 65536},
-                                                  {"128M", 128 << 20},
-                                                  {"1G", 1 << 30},
-                                                  {"25MB", 25 << 20},
-                                                  {"1GiB", 1 << 30},
-                                                  {"1.5K", 1536},
-                                                  {"100B", 100},
-                                                  {"2T", std::int64_t{2} << 40},
-                                                  {"4 KiB", 4096}};
+  const std::map<std::string, std::int64_t> cases{
+      {"8", 8},           {"0", 0},          {"64K", 65536}, {"64k", 65536}, {"128M", 128 << 20},           {"1G", 1 << 30},
+      {"25MB", 25 << 20}, {"1GiB", 1 << 30}, {"1.5K", 1536}, {"100B", 100},  {"2T", std::int64_t{2} << 40}, {"4 KiB", 4096}};
   for (const auto& [text, count] : cases) {
     EXPECT_EQ(parse_bytes(text, "the bucket"), Bytes(count)) << text;
   }
 }
 
 TEST(Units, WhatIsNoSizeIsRefusedByNameAndValue) {
-  for (const std::string text : {"", "K", "-1", "1X", "1KK", "1KBs", "12 34", "inf", "nan", "1e30", "+5",
-                                 "0x10", "9999999T", "1GBi"}) {
+  for (const std::string text :
+       {"", "K", "-1", "1X", "1KK", "1KBs", "12 34", "inf", "nan", "1e30", "+5", "0x10", "9999999T", "1GBi"}) {
     const std::string sentence = usage_sentence([&] { parse_bytes(text, "the bucket"); });
     EXPECT_TRUE(says(sentence, "the bucket is '" + text + "'")) << text;
     EXPECT_TRUE(says(sentence, "64K")) << text;
@@ -108,8 +99,7 @@ TEST(Units, BandwidthsTellBitsFromBytes) {
   EXPECT_DOUBLE_EQ(parse_bandwidth("25Gb/s", "b"), 25e9 / 8);
   EXPECT_DOUBLE_EQ(parse_bandwidth("1.5 TB/s", "b"), 1.5e12);
   EXPECT_DOUBLE_EQ(parse_bandwidth("64B/s", "b"), 64);
-  for (const std::string text :
-       {"", "1", "1GB", "0GB/s", "-1GB/s", "1XB/s", "/s", "1/s", "1G/s", "infGB/s"}) {
+  for (const std::string text : {"", "1", "1GB", "0GB/s", "-1GB/s", "1XB/s", "/s", "1/s", "1G/s", "infGB/s"}) {
     const std::string sentence = usage_sentence([&] { parse_bandwidth(text, "the bandwidth"); });
     EXPECT_TRUE(says(sentence, "the bandwidth is '" + text + "'")) << text;
     EXPECT_TRUE(says(sentence, "25Gb/s")) << text;
@@ -133,8 +123,7 @@ TEST(Units, NumbersAreFiniteAndKeepWithinTheirBounds) {
   EXPECT_DOUBLE_EQ(parse_number("0.5", "rate", 0, 1), 0.5);
   EXPECT_DOUBLE_EQ(parse_number("1e-3", "rate", 0, 1), 1e-3);
   for (const std::string text : {"", "x", "-0.1", "1.1", "0.5x", "nan", "inf", "0.5 "}) {
-    EXPECT_TRUE(
-        says(usage_sentence([&] { parse_number(text, "the rate", 0, 1); }), "the rate is '" + text + "'"));
+    EXPECT_TRUE(says(usage_sentence([&] { parse_number(text, "the rate", 0, 1); }), "the rate is '" + text + "'"));
   }
 }
 

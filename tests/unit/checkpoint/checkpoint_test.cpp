@@ -1,3 +1,5 @@
+#include "baton/checkpoint/checkpoint.h"
+
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -5,7 +7,6 @@
 
 #include <fstream>
 
-#include "baton/checkpoint/checkpoint.h"
 #include "baton/model/zoo.h"
 #include "baton/strategy/strategy.h"
 #include "unit/base/usage_sentence.h"
@@ -20,23 +21,25 @@ using baton::test::usage_sentence;
 /// A way of training one model, ready to run.
 struct Trial {
   Trial(std::string strategy, std::size_t devices, strategy::Layout layout = {}, op::Optimizer optimizer = op::Adam{},
-      std::string model_text = "mlp:7-66-20-33-5-12", std::string backend_name = "cpu",
+        std::string model_text = "mlp:7-66-20-33-5-12", std::string backend_name = "cpu",
         std::optional<strategy::LossScale> scale = {})
       : model(model::parse_model(model_text)), backend(exec::make_backend(backend_name)) {
     std::vector<cluster::Device> list;
     for (std::size_t d = 0; d < devices; ++d) {
       list.push_back({fmt::format("cpu:{}", d), {0}, Bytes(1 << 30)});
     }
-    cluster = std::make_unique<cluster::Cluster>(std::vector<cluster::Device>(list.begin(), list.begin() + static_cast<std::ptrdiff_t>(devices)));
-    plan = std::make_unique<plan::Plan>(strategy::compile({.model = model,
-                                                           .cluster = *cluster,
-                                                           .strategy = std::move(strategy),
-                                                           .step = {.global_batch = 8,
-                                                                    .optimizer = optimizer,
-                                                                    .precision = scale ? strategy::Precision::fp16 : strategy::Precision::fp32,
-                                                                    .loss_scale = scale},
-                                                           .layout = std::move(layout),
-                                                           .target = backend->target()}));
+    cluster = std::make_unique<cluster::Cluster>(
+        std::vector<cluster::Device>(list.begin(), list.begin() + static_cast<std::ptrdiff_t>(devices)));
+    plan = std::make_unique<plan::Plan>(
+        strategy::compile({.model = model,
+                           .cluster = *cluster,
+                           .strategy = std::move(strategy),
+                           .step = {.global_batch = 8,
+                                    .optimizer = optimizer,
+                                    .precision = scale ? strategy::Precision::fp16 : strategy::Precision::fp32,
+                                    .loss_scale = scale},
+                           .layout = std::move(layout),
+                           .target = backend->target()}));
     executor = std::make_unique<exec::Executor>(*plan, *cluster, *backend, exec::DataOptions{.seed = 3, .samples = 50});
   }
   std::vector<double> train(std::int64_t steps) { return executor->run({.steps = steps, .warmup = 0}).losses; }
@@ -112,9 +115,7 @@ TEST(Checkpoint, HasTheSameNamesAndShapesWhateverTheStrategy) {
 TEST(Checkpoint, OfAnotherModelOrOptimizerIsRefusedAndChangesNothing) {
   Trial run("ddp", 2);
   const Archive before = run.save(0);
-  const auto refused = [&](const Archive& archive) {
-    return usage_sentence([&] { restore(*run.plan, *run.executor, archive); });
-  };
+  const auto refused = [&](const Archive& archive) { return usage_sentence([&] { restore(*run.plan, *run.executor, archive); }); };
   EXPECT_TRUE(says(refused(Trial("single", 1, {}, op::Adam{}, "mlp:7-66-20").save(1)), "has no block2"));
   EXPECT_TRUE(says(refused(Trial("single", 1, {}, op::Adam{}, "mlp:7-66-20-33-5-13").save(1)), "block4.weight is 13x5"));
   EXPECT_TRUE(says(refused(Trial("single", 1, {}, op::Sgd{}).save(1)), "has no optimizer.0."));

@@ -1,3 +1,5 @@
+#include "baton/checkpoint/safetensors.h"
+
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -5,7 +7,6 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "baton/checkpoint/safetensors.h"
 #include "unit/base/usage_sentence.h"
 
 namespace baton::checkpoint {
@@ -126,9 +127,11 @@ TEST_F(Safetensors, RefusesHostileHeadersWithoutTakingMemory) {
   EXPECT_TRUE(says(said("[]"), "JSON"));
   EXPECT_TRUE(says(said("{"), "JSON"));
   EXPECT_TRUE(says(said(R"({"a": 3})"), "entry of a"));
-  EXPECT_TRUE(says(said(R"({"a": {"dtype": "F32", "shape": [4611686018427387904, 4], "data_offsets": [0, 16]}})", std::string(16, 'x')),
-                   "no tensor has"));
-  EXPECT_TRUE(says(said(R"({"a": {"dtype": "F32", "shape": [1000000000000], "data_offsets": [0, 4000000000000]}})"), "cut or corrupt"));
+  EXPECT_TRUE(
+      says(said(R"({"a": {"dtype": "F32", "shape": [4611686018427387904, 4], "data_offsets": [0, 16]}})", std::string(16, 'x')),
+           "no tensor has"));
+  EXPECT_TRUE(
+      says(said(R"({"a": {"dtype": "F32", "shape": [1000000000000], "data_offsets": [0, 4000000000000]}})"), "cut or corrupt"));
   EXPECT_TRUE(says(said(R"({"a": {"dtype": "Q4", "shape": [1], "data_offsets": [0, 4]}})", "abcd"), "type Q4"));
   EXPECT_TRUE(says(said(R"({"a": {"dtype": "F32", "shape": [1], "data_offsets": [4, 8]}})", "abcdefgh"), "cut or corrupt"));
   EXPECT_TRUE(says(said(R"({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}})", "abcdefgh"), "more than its header"));

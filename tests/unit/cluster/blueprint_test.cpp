@@ -67,9 +67,10 @@ TEST(Blueprint, ReadsEveryFigureOfItsFile) {
 }
 
 TEST(Blueprint, PiecesOfALinkHaveFiguresOfTheirOwnFromASizeOn) {
-  const Link link = parse_blueprint("[device]\n[port]\nbandwidth = '1GB/s'\nlatency = '1us'\n[[port.piece]]\nfrom = '1K'\n"
-                                    "latency = '3us'\nbandwidth = '2GB/s'\n[[port.piece]]\nfrom = '1M'\nlatency = '9us'\n",
-                                    "mine")
+  const Link link = parse_blueprint(
+                        "[device]\n[port]\nbandwidth = '1GB/s'\nlatency = '1us'\n[[port.piece]]\nfrom = '1K'\n"
+                        "latency = '3us'\nbandwidth = '2GB/s'\n[[port.piece]]\nfrom = '1M'\nlatency = '9us'\n",
+                        "mine")
                         .wiring.port;
   EXPECT_EQ(link.time(Bytes(1000)), Nanoseconds(1000 + 1000));
   EXPECT_EQ(link.time(Bytes(2000)), Nanoseconds(3000 + 1000));
@@ -83,9 +84,7 @@ TEST(Blueprint, PiecesOfALinkHaveFiguresOfTheirOwnFromASizeOn) {
 }
 
 TEST(Blueprint, SaysWhatIsWrongWithAFile) {
-  const auto sentence = [](const std::string& text) {
-    return usage_sentence([&] { parse_blueprint(text, "mine"); });
-  };
+  const auto sentence = [](const std::string& text) { return usage_sentence([&] { parse_blueprint(text, "mine"); }); };
   EXPECT_TRUE(says(sentence("x = ["), "line 1"));
   EXPECT_TRUE(says(sentence("speed = 3"), "'speed'"));
   EXPECT_TRUE(says(sentence("summary = ''"), "neither a [device] nor a [network]"));

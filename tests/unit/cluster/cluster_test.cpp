@@ -16,8 +16,7 @@ using test::usage_sentence;
 using Cores = std::vector<int>;
 
 /// Eight cores and 8 GiB, whatever the tests run on.
-const Machine eight{
-    "made-up", "a processor", {0, 1, 2, 3, 4, 5, 6, 7}, Bytes(std::int64_t{8} << 30), Bytes(1 << 20)};
+const Machine eight{"made-up", "a processor", {0, 1, 2, 3, 4, 5, 6, 7}, Bytes(std::int64_t{8} << 30), Bytes(1 << 20)};
 /// A process that may use two cores of many.
 const Machine two{"made-up", "a processor", {4, 6}, Bytes(1000), Bytes(1 << 20)};
 
@@ -122,14 +121,13 @@ TEST(Link, EitherSettingMayStandAlone) {
 }
 
 TEST(Link, BadTextIsRefusedInASentenceThatShowsWhatToWrite) {
-  const std::vector<std::pair<std::string, std::string>> cases{
-      {"", "a link takes bandwidth=1GB/s,latency=50us"},
-      {"1GB/s", "has '1GB/s'"},
-      {"bandwidth", "the link's bandwidth is ''"},
-      {"bandwidth=1GB", "the link's bandwidth is '1GB'"},
-      {"latency=50", "the link's latency is '50'"},
-      {"latency=50us,", "has ''"},
-      {"loss=1", "has 'loss=1'"}};
+  const std::vector<std::pair<std::string, std::string>> cases{{"", "a link takes bandwidth=1GB/s,latency=50us"},
+                                                               {"1GB/s", "has '1GB/s'"},
+                                                               {"bandwidth", "the link's bandwidth is ''"},
+                                                               {"bandwidth=1GB", "the link's bandwidth is '1GB'"},
+                                                               {"latency=50", "the link's latency is '50'"},
+                                                               {"latency=50us,", "has ''"},
+                                                               {"loss=1", "has 'loss=1'"}};
   for (const auto& [text, part] : cases) {
     EXPECT_TRUE(says(usage_sentence([&text = text] { parse_link(text); }), part)) << text;
   }

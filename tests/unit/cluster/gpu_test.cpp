@@ -48,19 +48,21 @@ TEST(GpuDevices, SomeOfThePartsAreAsLargeAsAllOfThem) {
   EXPECT_EQ(devices[1].memory, Bytes(2000));
 }
 
-TEST(GpuDevices, MemoryIsWhatIsAskedForOrAShare) {
-  EXPECT_EQ(parse_gpu_devices("cuda:0/2", pair, Bytes(77))[1].memory, Bytes(77));
-}
+TEST(GpuDevices, MemoryIsWhatIsAskedForOrAShare) { EXPECT_EQ(parse_gpu_devices("cuda:0/2", pair, Bytes(77))[1].memory, Bytes(77)); }
 
 TEST(GpuDevices, ShareNoCores) { EXPECT_FALSE(Cluster(parse_gpu_devices("cuda:0/5", pair)).oversubscribed()); }
 
 TEST(GpuDevices, BadTextIsRefusedInASentence) {
-  const std::vector<std::pair<std::string, std::string>> cases{
-      {"cuda:", "a GPU's number"},          {"cuda:2", "there is no GPU 2 here: there are 2, from 0"},
-      {"cuda:x", "cuda:0/4 (four parts of one)"}, {"cuda:0,0", "names GPU 0 twice"},
-      {"cuda:0/0", "from 1 to 16"},         {"cuda:0/99", "from 1 to 16"},
-      {"cuda:0/4:5", "from 1 to 4"},        {"cuda:0/4:2:1", "is no part of a GPU"},
-      {"cuda:7/2", "there is no GPU 7"},    {"cuda:0/2,1", "the number of parts of a GPU"}};
+  const std::vector<std::pair<std::string, std::string>> cases{{"cuda:", "a GPU's number"},
+                                                               {"cuda:2", "there is no GPU 2 here: there are 2, from 0"},
+                                                               {"cuda:x", "cuda:0/4 (four parts of one)"},
+                                                               {"cuda:0,0", "names GPU 0 twice"},
+                                                               {"cuda:0/0", "from 1 to 16"},
+                                                               {"cuda:0/99", "from 1 to 16"},
+                                                               {"cuda:0/4:5", "from 1 to 4"},
+                                                               {"cuda:0/4:2:1", "is no part of a GPU"},
+                                                               {"cuda:7/2", "there is no GPU 7"},
+                                                               {"cuda:0/2,1", "the number of parts of a GPU"}};
   for (const auto& [text, part] : cases) {
     EXPECT_TRUE(says(usage_sentence([&] { parse_gpu_devices(text, pair); }), part)) << text;
   }

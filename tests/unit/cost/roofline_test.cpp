@@ -35,8 +35,7 @@ TEST(Roofline, SmallExtentsReachLessOfTheRate) {
 TEST(Roofline, WhatMovesMoreThanItComputesTakesItsBytesOverTheBandwidth) {
   const cluster::Cluster cluster = one({.rates = {{"f32", 1e15}}, .memory_bandwidth = 1e9});
   const plan::Plan plan = step_of(cluster);
-  EXPECT_EQ(Roofline(cluster).duration(plan, TaskId(0)),
-            Nanoseconds(4 * (32 * 64 + 64 * 128 + 128 + 32 * 128)));
+  EXPECT_EQ(Roofline(cluster).duration(plan, TaskId(0)), Nanoseconds(4 * (32 * 64 + 64 * 128 + 128 + 32 * 128)));
 }
 
 TEST(Roofline, AProductThatMayRoundItsOperandsRunsAtTheRateOfTf32WhereThereIsOne) {
@@ -44,8 +43,7 @@ TEST(Roofline, AProductThatMayRoundItsOperandsRunsAtTheRateOfTf32WhereThereIsOne
   const cluster::Cluster plain = one({.rates = {{"f32", 1e9}}});
   const model::Model model = model::mlp({64, 128});
   const auto first = [&](const cluster::Cluster& cluster, bool tf32) {
-    const plan::Plan plan =
-        strategy::compile({.model = model, .cluster = cluster, .step = {.global_batch = 32, .tf32 = tf32}});
+    const plan::Plan plan = strategy::compile({.model = model, .cluster = cluster, .step = {.global_batch = 32, .tf32 = tf32}});
     return Roofline(cluster).duration(plan, TaskId(0)).count;
   };
   EXPECT_EQ(first(fast, true) * 4, first(fast, false));
@@ -61,7 +59,8 @@ TEST(Roofline, WithoutFiguresNothingTakesTime) {
 }
 
 TEST(Roofline, CopyingFallsToThoseWhoseCoresDoIt) {
-  std::vector<cluster::Device> devices(3, {.name = "cpu", .cores = {}, .memory = Bytes(1 << 30), .speed = {.memory_bandwidth = 1e9}});
+  std::vector<cluster::Device> devices(3,
+                                       {.name = "cpu", .cores = {}, .memory = Bytes(1 << 30), .speed = {.memory_bandwidth = 1e9}});
   const cluster::Cluster cluster(devices);
   const model::Model model = model::mlp({64, 128});
   const plan::Plan plan = strategy::compile({.model = model, .cluster = cluster, .strategy = "dp", .step = {.global_batch = 32}});

@@ -11,8 +11,7 @@ namespace {
 
 /// Another rank's clock: ahead by a second at first, and gaining 40 parts in a million.
 Nanoseconds there_at(Nanoseconds time) {
-  return time + Nanoseconds(1'000'000'000) +
-         Nanoseconds(static_cast<std::int64_t>(static_cast<double>(time.count) * 40e-6));
+  return time + Nanoseconds(1'000'000'000) + Nanoseconds(static_cast<std::int64_t>(static_cast<double>(time.count) * 40e-6));
 }
 
 /// Questions and answers that take 20 µs each way and some more by chance, now one way, now the other.
@@ -71,9 +70,7 @@ plan::Plan two_devices() {
 }
 
 TEST(MergedTrace, EventsOfAllRanksStandOnRankZerosClockFromWhenTheFirstBegan) {
-  const auto at = [](std::int64_t start, std::int64_t end) {
-    return trace::Event{Nanoseconds(start), Nanoseconds(end), {}, {}};
-  };
+  const auto at = [](std::int64_t start, std::int64_t end) { return trace::Event{Nanoseconds(start), Nanoseconds(end), {}, {}}; };
   ClockFit ahead;
   ahead.first.offset = Nanoseconds(1000);
   // Rank 1 begins at 5040 of its clock, which is 4040 of rank 0's: 40 behind rank 0, and ends 25 behind it.

@@ -44,8 +44,8 @@ cluster::Cluster devices(std::size_t count, std::size_t cores_each = 1) {
   return cluster::Cluster(list);
 }
 
-plan::Plan compile(const model::Model& model, const cluster::Cluster& cluster, const char* strategy,
-                   strategy::Target target = {}, strategy::Step step = {.global_batch = 8}) {
+plan::Plan compile(const model::Model& model, const cluster::Cluster& cluster, const char* strategy, strategy::Target target = {},
+                   strategy::Step step = {.global_batch = 8}) {
   return strategy::compile({.model = model,
                             .cluster = cluster,
                             .strategy = strategy,
@@ -61,8 +61,12 @@ TEST(Executor, AllocatesNothingInASteadyStep) {
   const strategy::Step mixed{.global_batch = 8, .precision = strategy::Precision::fp16, .loss_scale = strategy::LossScale{}};
   for (const auto& [strategy, step, samples] :
        {std::tuple<const char*, strategy::Step, std::int64_t>{"single", {.global_batch = 8}, 0},
-        {"dp", {.global_batch = 8}, 0}, {"ddp", {.global_batch = 8}, 0}, {"layers", {.global_batch = 8}, 0},
-        {"dp", mixed, 0}, {"ddp", mixed, 0}, {"layers", mixed, 100}}) {
+        {"dp", {.global_batch = 8}, 0},
+        {"ddp", {.global_batch = 8}, 0},
+        {"layers", {.global_batch = 8}, 0},
+        {"dp", mixed, 0},
+        {"ddp", mixed, 0},
+        {"layers", mixed, 100}}) {
     const cluster::Cluster cluster = devices(3, 2);
     const plan::Plan plan = compile(model, cluster, strategy, backend->target(), step);
     Executor executor(plan, cluster, *backend, {.samples = samples});

@@ -16,8 +16,7 @@ namespace {
 
 constexpr float infinity = std::numeric_limits<float>::infinity();
 
-std::vector<std::uint16_t> narrowed(DType type, const std::vector<float>& values,
-                                    Rounding* rounding = nullptr) {
+std::vector<std::uint16_t> narrowed(DType type, const std::vector<float>& values, Rounding* rounding = nullptr) {
   std::vector<std::uint16_t> bits(values.size());
   const Rounding done = narrow(type, values.data(), reinterpret_cast<std::byte*>(bits.data()),
                                static_cast<std::int64_t>(values.size()));
@@ -37,8 +36,7 @@ TEST(Rounding, WidensEveryPatternToTheBitsOfThePlainConversion) {
     const std::size_t count = bits.size() - begin;
     for (const DType type : {DType::bf16, DType::f16}) {
       std::vector<float> wide(count);
-      widen(type, reinterpret_cast<const std::byte*>(bits.data() + begin), wide.data(),
-            static_cast<std::int64_t>(count));
+      widen(type, reinterpret_cast<const std::byte*>(bits.data() + begin), wide.data(), static_cast<std::int64_t>(count));
       for (std::size_t i = 0; i < count; ++i) {
         Bf16 brain;
         brain.bits = bits[begin + i];
@@ -54,8 +52,7 @@ TEST(Rounding, WidensEveryPatternToTheBitsOfThePlainConversion) {
 
 TEST(Rounding, NarrowsAnyFloatToTheBitsOfThePlainConversion) {
   std::mt19937 random(3);
-  std::vector<float> values{0.0F,       -0.0F, infinity, -infinity, 65504,
-                            65519.996F, 65520, 0x1p-24F, 0x1p-25F,  0x1.000002p-25F};
+  std::vector<float> values{0.0F, -0.0F, infinity, -infinity, 65504, 65519.996F, 65520, 0x1p-24F, 0x1p-25F, 0x1.000002p-25F};
   for (int i = 0; i < 1'000'003; ++i) {
     // All patterns, NaNs among them, and again those where binary16 has its numbers.
     const auto word = static_cast<std::uint32_t>(random());
@@ -72,12 +69,10 @@ TEST(Rounding, NarrowsAnyFloatToTheBitsOfThePlainConversion) {
 
 TEST(Rounding, CountsWhatVanishesAndWhatBecomesInfinite) {
   Rounding half;
-  narrowed(DType::f16,
-           {0.0F, -0.0F, 1.0F, 1e-8F, -1e-9F, 6e-8F, 7e4F, -1e20F, infinity, std::nanf(""), 65504}, &half);
+  narrowed(DType::f16, {0.0F, -0.0F, 1.0F, 1e-8F, -1e-9F, 6e-8F, 7e4F, -1e20F, infinity, std::nanf(""), 65504}, &half);
   EXPECT_EQ(half, (Rounding{.values = 9, .underflows = 2, .overflows = 2}));
   Rounding brain;
-  narrowed(DType::bf16,
-           {0.0F, -0.0F, 1.0F, 1e-8F, -1e-9F, 6e-8F, 7e4F, -1e20F, infinity, std::nanf(""), 65504}, &brain);
+  narrowed(DType::bf16, {0.0F, -0.0F, 1.0F, 1e-8F, -1e-9F, 6e-8F, 7e4F, -1e20F, infinity, std::nanf(""), 65504}, &brain);
   EXPECT_EQ(brain, (Rounding{.values = 9, .underflows = 0, .overflows = 0}));
   narrowed(DType::bf16, {std::numeric_limits<float>::max(), 1e-45F}, &brain);
   EXPECT_EQ(brain, (Rounding{.values = 2, .underflows = 1, .overflows = 1}));

@@ -50,8 +50,8 @@ class Ranks {
       while (done < tasks.size() && tasks[done] < task) {
         ++done;
       }
-      standings_[rank].devices[0].lanes[lane] =
-          2 * (step * tasks.size() + done) + (done < tasks.size() && tasks[done] == task ? 1 : 0);
+      standings_[rank].devices[0].lanes[lane] = 2 * (step * tasks.size() + done) +
+                                                (done < tasks.size() && tasks[done] == task ? 1 : 0);
     }
   }
   Standing& operator[](std::size_t rank) { return standings_[rank]; }
@@ -60,9 +60,7 @@ class Ranks {
   std::optional<Situation::Stall> stall(Nanoseconds patience = second * 5) const {
     return situation().stall(standings_, still_, patience);
   }
-  std::string describe(int rank, std::int64_t steps_before = 0) const {
-    return situation(steps_before).describe(standings_, rank);
-  }
+  std::string describe(int rank, std::int64_t steps_before = 0) const { return situation(steps_before).describe(standings_, rank); }
 
  private:
   const plan::Plan& plan_;
@@ -82,9 +80,7 @@ TaskId first(const plan::Plan& plan, std::size_t device, const char* verb) {
 
 TaskId collective(const plan::Plan& plan, std::size_t device) { return first(plan, device, "all_reduce"); }
 
-TaskId computation(const plan::Plan& plan, std::size_t device) {
-  return plan.lane(DeviceId(device), Lane::compute)[0];
-}
+TaskId computation(const plan::Plan& plan, std::size_t device) { return plan.lane(DeviceId(device), Lane::compute)[0]; }
 
 TEST(Situation, NamesTheMembersOfACollectiveThatHaveNotCome) {
   const plan::Plan plan = compile("ddp", 4);

@@ -67,8 +67,7 @@ class WatchedRanks {
  public:
   WatchedRanks(int count, const std::function<void(Life&)>& live)
       : count_(count),
-        shared_(new (mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0))
-                    Shared) {
+        shared_(new (mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)) Shared) {
     for (int rank = 0; rank < count; ++rank) {
       const pid_t child = fork();
       if (child == 0) {
@@ -133,8 +132,7 @@ class WatchedRanks {
       _exit(7);
     };
     {
-      Watch watch({.rank = rank, .size = count_, .patience = patience, .broadcast = broadcast}, shared_board,
-                  over);
+      Watch watch({.rank = rank, .size = count_, .patience = patience, .broadcast = broadcast}, shared_board, over);
       std::vector<int> rank_of;
       for (int r = 0; r < count_; ++r) {
         rank_of.push_back(r);
@@ -175,9 +173,7 @@ void compute_for_ever(Life& life) {
   }
 }
 
-void others_wait_for(Life& life, int late) {
-  life.rank == late ? compute_for_ever(life) : wait_in_all_reduce(life);
-}
+void others_wait_for(Life& life, int late) { life.rank == late ? compute_for_ever(life) : wait_in_all_reduce(life); }
 
 TEST(Watch, AKilledRankEndsAllOthersWithinTwoSecondsAndRankZeroNamesItsTaskAndWhoWaited) {
   WatchedRanks ranks(4, [](Life& life) { others_wait_for(life, 2); });
@@ -283,8 +279,7 @@ TEST(Watch, WhoWorksOnIsLeftAloneHoweverLongItTakes) {
   WatchedRanks ranks(3, [](Life& life) {
     Presence& device = life.board.device(0);
     const Nanoseconds end = now() + patience * 3;
-    for (int i = 0; now() < end;
-         ++i) {  // one works on its own pace, half the patience a task; the others wait
+    for (int i = 0; now() < end; ++i) {  // one works on its own pace, half the patience a task; the others wait
       life.rank == 1 ? device.start(0) : device.look();
       usleep(life.rank == 1 ? 500'000 : 1000);
     }

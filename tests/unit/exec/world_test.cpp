@@ -27,9 +27,7 @@ TEST(Launch, MpirunMpiexecAndSrunSayHowManyRanksThereAre) {
   EXPECT_EQ(found_in({{"OMPI_COMM_WORLD_SIZE", "1"}}).ranks, 1);
 }
 
-TEST(Launch, ABatchScriptOfSlurmIsNoRank) {
-  EXPECT_EQ(found_in({{"SLURM_NTASKS", "4"}, {"SLURM_PROCID", "0"}}).ranks, 1);
-}
+TEST(Launch, ABatchScriptOfSlurmIsNoRank) { EXPECT_EQ(found_in({{"SLURM_NTASKS", "4"}, {"SLURM_PROCID", "0"}}).ranks, 1); }
 
 TEST(Launch, WhereTheNumberIsNotSaidThereMayBeSeveral) {
   EXPECT_EQ(found_in({{"PMIX_RANK", "0"}}).ranks, 0);

@@ -35,8 +35,7 @@ TEST(Collectives, ArePlansThatObeyTheLawWhateverTheOperationAndSize) {
       const std::int64_t elements = 7 * static_cast<std::int64_t>(count);
       const plan::Plan plan = meetings(operation, elements, 3, names).plan;
       const plan::Verdict verdict = plan::verify(plan);
-      EXPECT_TRUE(verdict.holds()) << to_text(operation) << ": "
-                                   << (verdict.holds() ? "" : verdict.violations[0].text);
+      EXPECT_TRUE(verdict.holds()) << to_text(operation) << ": " << (verdict.holds() ? "" : verdict.violations[0].text);
       EXPECT_EQ(plan.meeting_count(), 3U);
       EXPECT_EQ(plan.members(MeetingId(0)).size(), operation == Operation::send_receive ? 2U : count);
     }
@@ -53,8 +52,7 @@ TEST(Collectives, AreMeasuredAtEverySizeAndComeOutRight) {
       EXPECT_GT(row.time.count, 0);
       EXPECT_LE(row.low, row.time);
       EXPECT_GE(row.high, row.time);
-      const bool pieces =
-          row.operation == Operation::reduce_scatter || row.operation == Operation::all_gather;
+      const bool pieces = row.operation == Operation::reduce_scatter || row.operation == Operation::all_gather;
       EXPECT_EQ(row.bytes, row.count * 4 * (pieces ? static_cast<std::int64_t>(count) : 1));
     }
   }
@@ -83,9 +81,7 @@ class FaultyBackend final : public exec::Backend {
  public:
   std::string_view name() const override { return "faulty"; }
   strategy::Target target() const override { return real_->target(); }
-  bool has_kernel(const plan::Plan& plan, const plan::Task& task) const override {
-    return real_->has_kernel(plan, task);
-  }
+  bool has_kernel(const plan::Plan& plan, const plan::Task& task) const override { return real_->has_kernel(plan, task); }
   std::unique_ptr<exec::Engine> open(exec::Assignment assignment) const override {
     return std::make_unique<FaultyEngine>(real_->open(std::move(assignment)));
   }
@@ -96,8 +92,7 @@ class FaultyBackend final : public exec::Backend {
 
 TEST(Collectives, CountWhatIsNotAsItShouldBe) {
   BenchOptions options = few(64, 64);
-  options.operations = {Operation::all_reduce, Operation::broadcast, Operation::reduce,
-                        Operation::send_receive};
+  options.operations = {Operation::all_reduce, Operation::broadcast, Operation::reduce, Operation::send_receive};
   for (const BenchRow& row : bench_collectives(devices(2), FaultyBackend(),
                                                options)) {  // each that takes something has one of it wrong
     EXPECT_EQ(row.wrong, row.operation == Operation::all_reduce ? 2 : 1) << to_text(row.operation);
@@ -125,8 +120,7 @@ TEST(Collectives, FindTheLinkThatWasAskedFor) {
   options.operations = {Operation::send_receive};
   options.time = Nanoseconds(10'000'000);
   const std::vector<BenchRow> rows = bench_collectives(devices(2, link), *backend, options);
-  for (const BenchRow& row :
-       rows) {  // nothing is faster than the link; how much slower depends on who else is at work here
+  for (const BenchRow& row : rows) {  // nothing is faster than the link; how much slower depends on who else is at work here
     EXPECT_GE(row.time.count, 200'000 + row.bytes) << row.bytes;
   }
 }
@@ -135,16 +129,10 @@ TEST(Collectives, ReadTheLinksOffWhatWasMeasured) {
   std::vector<BenchRow> rows;
   for (std::int64_t bytes = 8; bytes < 1 << 26; bytes *= 8) {
     const auto size = static_cast<double>(bytes);
-    rows.push_back({.operation = Operation::send_receive,
-                    .bytes = bytes,
-                    .time = Nanoseconds(std::llround(5000 + size / 4))});
+    rows.push_back({.operation = Operation::send_receive, .bytes = bytes, .time = Nanoseconds(std::llround(5000 + size / 4))});
     // A tree of four: there and back again, two rounds each.
-    rows.push_back({.operation = Operation::all_reduce,
-                    .bytes = bytes,
-                    .time = Nanoseconds(std::llround(4 * (5000 + size / 4)))});
-    rows.push_back({.operation = Operation::broadcast,
-                    .bytes = bytes,
-                    .time = Nanoseconds(std::llround(2 * (5000 + size / 4)))});
+    rows.push_back({.operation = Operation::all_reduce, .bytes = bytes, .time = Nanoseconds(std::llround(4 * (5000 + size / 4)))});
+    rows.push_back({.operation = Operation::broadcast, .bytes = bytes, .time = Nanoseconds(std::llround(2 * (5000 + size / 4)))});
   }
   const MeasuredLinks found = measured_links(rows, devices(4));
   EXPECT_NEAR(static_cast<double>(found.link.latency.count), 5000, 1);
@@ -155,8 +143,7 @@ TEST(Collectives, ReadTheLinksOffWhatWasMeasured) {
 
 TEST(Collectives, WriteAClusterThatIsReadBack) {
   const MeasuredLinks links{{Nanoseconds(1234), 5.5e9}, cluster::Algorithm::direct, 0.125};
-  const cluster::Blueprint read =
-      cluster::parse_blueprint(to_cluster_file(devices(3), links, "a \"quoted\" \\ command"), "mine");
+  const cluster::Blueprint read = cluster::parse_blueprint(to_cluster_file(devices(3), links, "a \"quoted\" \\ command"), "mine");
   EXPECT_EQ(read.in_node, 3);
   EXPECT_EQ(read.wiring.port.latency, Nanoseconds(1234));
   EXPECT_DOUBLE_EQ(read.wiring.port.bandwidth, 5.5e9);
@@ -165,8 +152,7 @@ TEST(Collectives, WriteAClusterThatIsReadBack) {
   EXPECT_GT(read.device.speed.rate(DType::f32), 0);
   EXPECT_EQ(read.take(3).size(), 3U);
   const MeasuredLinks endless{{Nanoseconds(10), 0}, cluster::Algorithm::ring, 0};
-  EXPECT_EQ(cluster::parse_blueprint(to_cluster_file(devices(2), endless, ""), "mine").wiring.port.bandwidth,
-            0);
+  EXPECT_EQ(cluster::parse_blueprint(to_cluster_file(devices(2), endless, ""), "mine").wiring.port.bandwidth, 0);
 }
 
 TEST(Collectives, RefuseSizesAndDevicesThatMakeNoSense) {
@@ -180,8 +166,7 @@ TEST(Collectives, RefuseSizesAndDevicesThatMakeNoSense) {
   for (const char* wrong : {"", "8:", "64:8", "1:8", "8:64:1", "8:64:2:3", "x:y", "8:2T"}) {
     EXPECT_TRUE(says(usage_sentence([&] { parse_sizes(wrong, options); }), "--sizes")) << wrong;
   }
-  EXPECT_TRUE(says(usage_sentence([] { bench_collectives(devices(1), *exec::make_cpu_backend(), {}); }),
-                   "two devices"));
+  EXPECT_TRUE(says(usage_sentence([] { bench_collectives(devices(1), *exec::make_cpu_backend(), {}); }), "two devices"));
   EXPECT_TRUE(says(usage_sentence([] { operation_by_name("all-reduc"); }), "did you mean all_reduce"));
 }
 

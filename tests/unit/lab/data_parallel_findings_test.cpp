@@ -17,8 +17,7 @@ using test::with;
 
 // timing
 
-std::vector<Json> three_runs(double first_step_ms, const std::vector<double>& same,
-                             const std::vector<double>& other) {
+std::vector<Json> three_runs(double first_step_ms, const std::vector<double>& same, const std::vector<double>& other) {
   std::vector<double> steps(30, 2e6);
   steps[0] = first_step_ms * 1e6;
   const Json row = with(trained(2), {{"first_step_times_ns", steps}, {"losses", {1.0, 0.5}}});
@@ -42,19 +41,14 @@ TEST(Timing, AFirstStepLikeTheOthersIsSaidToBeNoSlower) {
 
 TEST(Timing, SeedsAreJudgedByTheBitsOfTheLosses) {
   const std::string good = findings("timing", three_runs(2, {1.0, 0.5}, {1.1, 0.6}));
-  EXPECT_TRUE(
-      says(good, "two runs with seed 0 gave the same losses to the bit over 2 steps; seed 1 gave others"));
+  EXPECT_TRUE(says(good, "two runs with seed 0 gave the same losses to the bit over 2 steps; seed 1 gave others"));
   EXPECT_TRUE(silent_on(good, "fault"));
   const double next = std::nextafter(0.5, 1.0);
-  EXPECT_TRUE(
-      says(findings("timing", three_runs(2, {1.0, next}, {1.1, 0.6})), "different losses, which is a fault"));
-  EXPECT_TRUE(
-      says(findings("timing", three_runs(2, {1.0, 0.5}, {1.0, 0.5})), "the same losses, which is a fault"));
+  EXPECT_TRUE(says(findings("timing", three_runs(2, {1.0, next}, {1.1, 0.6})), "different losses, which is a fault"));
+  EXPECT_TRUE(says(findings("timing", three_runs(2, {1.0, 0.5}, {1.0, 0.5})), "the same losses, which is a fault"));
 }
 
-TEST(Timing, TheTableHasTheLastLoss) {
-  EXPECT_EQ(derived("timing", three_runs(2, {1.0, 0.5}, {1.1, 0.6}))[2]["loss_last"], 0.6);
-}
+TEST(Timing, TheTableHasTheLastLoss) { EXPECT_EQ(derived("timing", three_runs(2, {1.0, 0.5}, {1.1, 0.6}))[2]["loss_last"], 0.6); }
 
 TEST(Timing, RunsOfOneSeedShowOneLossHoweverManyStepsEachHadTimeFor) {
   const std::vector<Json> rows = derived("timing", three_runs(2, {1.0, 0.5, 0.25}, {1.1, 0.6}));
@@ -82,8 +76,7 @@ TEST(StrongScaling, SpeedupAndEfficiencyAreOverOneWorker) {
 
 TEST(StrongScaling, NearlyLinearTimesAreSaidToBe) {
   const std::string all = findings("strong-scaling", scaled({8, 4, 2}));
-  EXPECT_TRUE(
-      says(all, "Is it linear? Nearly: 4 workers are 4.00 times as fast as 1 where 4 times would be linear"));
+  EXPECT_TRUE(says(all, "Is it linear? Nearly: 4 workers are 4.00 times as fast as 1 where 4 times would be linear"));
   EXPECT_TRUE(silent_on(all, "Efficiency drops"));
   EXPECT_TRUE(says(all, "so no limit shows"));
 }
@@ -123,8 +116,7 @@ TEST(StrongScaling, TheAttributionFollowsTheRow) {
 }
 
 TEST(StrongScaling, ASerialFractionOfMoreThanAllIsNotGivenAsALimit) {
-  EXPECT_TRUE(silent_on(findings("strong-scaling", scaled({8, 12, 16})), "would exceed 0."))
-      << "two workers are slower than one";
+  EXPECT_TRUE(silent_on(findings("strong-scaling", scaled({8, 12, 16})), "would exceed 0.")) << "two workers are slower than one";
 }
 
 TEST(StrongScaling, WithoutAPointOfOneWorkerNothingIsSaidOfOne) {
@@ -136,16 +128,15 @@ TEST(StrongScaling, WithoutAPointOfOneWorkerNothingIsSaidOfOne) {
 // comm-vs-compute
 
 std::vector<Json> cases(double small_on_2, double large_on_2, double small_bytes = 1e6) {
-  return {with(trained(8, 1), {{"case", "256x2"}}),
-          with(trained(small_on_2, 2), {{"case", "256x2"}, {"bytes", small_bytes}}),
+  return {with(trained(8, 1), {{"case", "256x2"}}), with(trained(small_on_2, 2), {{"case", "256x2"}, {"bytes", small_bytes}}),
           with(trained(80, 1), {{"case", "2048x4"}}), with(trained(large_on_2, 2), {{"case", "2048x4"}})};
 }
 
 TEST(CommVsCompute, TheCaseThatScalesBetterIsNamed) {
-  EXPECT_TRUE(says(findings("comm-vs-compute", cases(7, 42)),
-                   "DDP is most efficient for 2048x4 (95.2 %) and least for 256x2 (57.1 %)"));
-  EXPECT_TRUE(says(findings("comm-vs-compute", cases(4.2, 70)),
-                   "DDP is most efficient for 256x2 (95.2 %) and least for 2048x4 (57.1 %)"));
+  EXPECT_TRUE(
+      says(findings("comm-vs-compute", cases(7, 42)), "DDP is most efficient for 2048x4 (95.2 %) and least for 256x2 (57.1 %)"));
+  EXPECT_TRUE(
+      says(findings("comm-vs-compute", cases(4.2, 70)), "DDP is most efficient for 256x2 (95.2 %) and least for 2048x4 (57.1 %)"));
 }
 
 TEST(CommVsCompute, EqualRatiosOfBytesToFlopsAreSaidToBeEqual) {
@@ -155,15 +146,13 @@ TEST(CommVsCompute, EqualRatiosOfBytesToFlopsAreSaidToBeEqual) {
 
 TEST(CommVsCompute, TheBottleneckIsWhereBothWouldTakeAsLong) {
   // 0.5e6 bytes in 0.7 ms and 50 Mflop in 5.6 ms a worker: 0.714 GB/s and 8.93 GF/s.
-  EXPECT_TRUE(
-      says(findings("comm-vs-compute", cases(7, 42)), "at 0.080 bytes a flop, 8.0 times the ratio here"));
+  EXPECT_TRUE(says(findings("comm-vs-compute", cases(7, 42)), "at 0.080 bytes a flop, 8.0 times the ratio here"));
 }
 
 TEST(CommVsCompute, WhatAMessageCostsIsFittedToItsSizes) {
   std::vector<Json> rows = cases(7, 42);
   rows[1]["messages"] = {{{"bytes", 1000}, {"time_ns", 5250}}, {{"bytes", 1000000}, {"time_ns", 255000}}};
-  EXPECT_TRUE(silent_on(findings("comm-vs-compute", rows), "An all-reduce of S bytes"))
-      << "two sizes fit any line";
+  EXPECT_TRUE(silent_on(findings("comm-vs-compute", rows), "An all-reduce of S bytes")) << "two sizes fit any line";
   rows[3]["messages"] = {{{"bytes", 4000000}, {"time_ns", 1005000}}};
   EXPECT_TRUE(says(findings("comm-vs-compute", rows),
                    "took 5.0 us + S / 4.00 GB/s over 3 message sizes, a good fit (R² 1.000); the worst of "
@@ -174,8 +163,7 @@ TEST(CommVsCompute, WhatAMessageCostsIsFittedToItsSizes) {
 
 TEST(CommVsCompute, WithThreeCasesEachIsWeighed) {
   std::vector<Json> rows = cases(7, 60);
-  rows.insert(rows.begin() + 2,
-              {with(trained(20, 1), {{"case", "1024x2"}}), with(trained(10.5, 2), {{"case", "1024x2"}})});
+  rows.insert(rows.begin() + 2, {with(trained(20, 1), {{"case", "1024x2"}}), with(trained(10.5, 2), {{"case", "1024x2"}})});
   const std::string all = findings("comm-vs-compute", rows);
   EXPECT_TRUE(says(all, "DDP is most efficient for 1024x2 (95.2 %) and least for 256x2 (57.1 %)"));
 }
@@ -186,8 +174,7 @@ TEST(CommVsCompute, ADifferenceWithinTheNoiseMakesNoCaseTheMostEfficient) {
 
 // dp-vs-ddp
 
-std::vector<Json> two_strategies(double dp_ms, double ddp_ms, std::int64_t through_0 = 90,
-                                 std::int64_t devices = 2) {
+std::vector<Json> two_strategies(double dp_ms, double ddp_ms, std::int64_t through_0 = 90, std::int64_t devices = 2) {
   std::vector<Json> rows{with(trained(dp_ms, devices), {{"strategy", "dp"}}),
                          with(trained(ddp_ms, devices), {{"strategy", "ddp"}})};
   for (Json& row : rows) {
@@ -222,20 +209,16 @@ TEST(DpVsDdp, TheTableComparesDeviceZeroWithTheOthers) {
 }
 
 TEST(DpVsDdp, TheTrafficIsThatOfTheRows) {
-  EXPECT_TRUE(
-      says(findings("dp-vs-ddp", two_strategies(6, 4, 90, 4)),
-           "Under DP 90 B pass through device 0 every step against 30 B through any other (3.0 times"));
+  EXPECT_TRUE(says(findings("dp-vs-ddp", two_strategies(6, 4, 90, 4)),
+                   "Under DP 90 B pass through device 0 every step against 30 B through any other (3.0 times"));
   EXPECT_TRUE(says(findings("dp-vs-ddp", two_strategies(6, 4, 60, 4)),
                    "60 B pass through device 0 every step against 30 B through any other (2.0 times"));
 }
 
 TEST(DpVsDdp, AllTrafficIsSaidToPassDeviceZeroOnlyWhereItCarriesMore) {
-  EXPECT_TRUE(
-      says(findings("dp-vs-ddp", two_strategies(6, 4, 90, 4)), "since all traffic begins or ends there"));
-  EXPECT_TRUE(silent_on(findings("dp-vs-ddp", two_strategies(4, 4, 30, 4)),
-                        "since all traffic begins or ends there"));
-  EXPECT_TRUE(
-      silent_on(findings("dp-vs-ddp", two_strategies(6, 4, 90, 2)), "what the one sends the other receives"))
+  EXPECT_TRUE(says(findings("dp-vs-ddp", two_strategies(6, 4, 90, 4)), "since all traffic begins or ends there"));
+  EXPECT_TRUE(silent_on(findings("dp-vs-ddp", two_strategies(4, 4, 30, 4)), "since all traffic begins or ends there"));
+  EXPECT_TRUE(silent_on(findings("dp-vs-ddp", two_strategies(6, 4, 90, 2)), "what the one sends the other receives"))
       << "it is three times as much";
 }
 
@@ -247,12 +230,9 @@ TEST(DpVsDdp, AcceptableIsWhereItIsNotMuchSlower) {
     }
     return findings("dp-vs-ddp", rows);
   };
-  EXPECT_TRUE(says(on_two_and_four(4.1),
-                   "From 2 to 4 devices the traffic through device 0 grows 2.00 times under DP"));
-  EXPECT_TRUE(says(on_two_and_four(4.1),
-                   "within a tenth of DDP, or of the noise, on 2 devices: there it is acceptable"));
-  EXPECT_TRUE(
-      says(on_two_and_four(12), "slower than DDP by more than a tenth on every number of devices here"));
+  EXPECT_TRUE(says(on_two_and_four(4.1), "From 2 to 4 devices the traffic through device 0 grows 2.00 times under DP"));
+  EXPECT_TRUE(says(on_two_and_four(4.1), "within a tenth of DDP, or of the noise, on 2 devices: there it is acceptable"));
+  EXPECT_TRUE(says(on_two_and_four(12), "slower than DDP by more than a tenth on every number of devices here"));
   EXPECT_TRUE(silent_on(on_two_and_four(12), "acceptable"));
 }
 
@@ -286,9 +266,7 @@ std::vector<Json> delayed(const std::vector<double>& on_one, const std::vector<d
 
 TEST(Delay, AStepThatGrowsByTheDelayIsLinearAndTheDelayIsTheSerialPart) {
   const std::string all = findings("delay", delayed({20, 25, 30, 40}, {10, 15, 20, 30}));
-  EXPECT_TRUE(says(
-      all,
-      "On 1 worker, step time = 20.00 ms + 1.00 × delay, a good fit (R² 1.000): the degradation is linear"));
+  EXPECT_TRUE(says(all, "On 1 worker, step time = 20.00 ms + 1.00 × delay, a good fit (R² 1.000): the degradation is linear"));
   EXPECT_TRUE(says(all, "On 2 workers, step time = 10.00 ms + 1.00 × delay"));
   EXPECT_TRUE(says(all,
                    "With 20 ms the fitted serial fraction is 50.0 %; the delay is 50.0 % of the step of the "
@@ -304,8 +282,7 @@ TEST(Delay, AStepThatDoesNotFollowTheDelayIsNotLinear) {
 
 TEST(Delay, ADelayThatMoreWorkersDoShareIsNotCalledSerial) {
   // Two workers halve the delayed part too: there is no serial part at all.
-  EXPECT_TRUE(
-      silent_on(findings("delay", delayed({20, 25, 30, 40}, {10, 12.5, 15, 20})), "takes over the step"));
+  EXPECT_TRUE(silent_on(findings("delay", delayed({20, 25, 30, 40}, {10, 12.5, 15, 20})), "takes over the step"));
   EXPECT_TRUE(says(findings("delay", delayed({20, 25, 30, 40}, {10, 15, 20, 30})),
                    "the speedup of 2 workers goes from 2.00 to 1.33: it nears 1"));
 }
@@ -318,8 +295,7 @@ std::vector<Json> batches(const std::vector<double>& alone_ms, const std::vector
   for (const std::int64_t devices : {1, 4}) {
     for (std::size_t i = 0; i < sizes.size(); ++i) {
       const double ms = devices == 1 ? alone_ms[i] : wide_ms[i];
-      rows.push_back(with(trained(ms, devices),
-                          {{"model", "m"}, {"batch", sizes[i]}, {"samples_per_s", sizes[i] * 1e3 / ms}}));
+      rows.push_back(with(trained(ms, devices), {{"model", "m"}, {"batch", sizes[i]}, {"samples_per_s", sizes[i] * 1e3 / ms}}));
     }
   }
   return rows;
@@ -338,10 +314,8 @@ TEST(BatchScaling, ThroughputThatGoesOnGrowingDoesNot) {
 }
 
 TEST(BatchScaling, LargerBatchesScaleBetterOnlyWhereEfficiencyRises) {
-  EXPECT_TRUE(says(findings("batch-scaling", batches({8, 16, 32, 64}, {4, 5, 9, 17})),
-                   "scale better? Yes: from batch 32 to 256"));
-  EXPECT_TRUE(
-      says(findings("batch-scaling", batches({8, 16, 32, 64}, {4, 8, 16, 32})), "scale better? Not here"));
+  EXPECT_TRUE(says(findings("batch-scaling", batches({8, 16, 32, 64}, {4, 5, 9, 17})), "scale better? Yes: from batch 32 to 256"));
+  EXPECT_TRUE(says(findings("batch-scaling", batches({8, 16, 32, 64}, {4, 8, 16, 32})), "scale better? Not here"));
 }
 
 TEST(BatchScaling, TheFixedPartOfAStepIsTheIntercept) {
@@ -350,18 +324,15 @@ TEST(BatchScaling, TheFixedPartOfAStepIsTheIntercept) {
 }
 
 TEST(BatchScaling, NothingIsSpreadThinnerWhereThereIsNoFixedPart) {
-  EXPECT_TRUE(
-      silent_on(findings("batch-scaling", batches({8, 16, 32, 64}, {2, 4, 8, 16})), "spreads it thinner"));
+  EXPECT_TRUE(silent_on(findings("batch-scaling", batches({8, 16, 32, 64}, {2, 4, 8, 16})), "spreads it thinner"));
 }
 
 TEST(BatchScaling, GustafsonComparesAWorkerWithItsShareToAllWithTheWhole) {
   // One worker does 32 in 8 ms; four do 128 in 8 ms: four times the samples.
-  EXPECT_TRUE(
-      says(findings("batch-scaling", batches({8, 16, 32, 64}, {4, 5, 8, 16})),
-           "4 workers process 4.00 times the samples of one with its share, a serial fraction of 0.0 %"));
-  EXPECT_TRUE(
-      says(findings("batch-scaling", batches({8, 16, 32, 64}, {4, 5, 16, 32})),
-           "4 workers process 2.00 times the samples of one with its share, a serial fraction of 66.7 %"));
+  EXPECT_TRUE(says(findings("batch-scaling", batches({8, 16, 32, 64}, {4, 5, 8, 16})),
+                   "4 workers process 4.00 times the samples of one with its share, a serial fraction of 0.0 %"));
+  EXPECT_TRUE(says(findings("batch-scaling", batches({8, 16, 32, 64}, {4, 5, 16, 32})),
+                   "4 workers process 2.00 times the samples of one with its share, a serial fraction of 66.7 %"));
 }
 
 // imbalance
@@ -394,8 +365,7 @@ TEST(Imbalance, RankZeroIsNotNamedWhereAllWaitAlike) {
 }
 
 TEST(Imbalance, OneRankThatWaitsIsNotEveryOtherRank) {
-  EXPECT_TRUE(
-      silent_on(findings("imbalance", uneven(5, 25, {0.01, 0.8, 0.0})), "Every other rank waits for rank 0"));
+  EXPECT_TRUE(silent_on(findings("imbalance", uneven(5, 25, {0.01, 0.8, 0.0})), "Every other rank waits for rank 0"));
 }
 
 TEST(Imbalance, TheArrivalsNameTheRankAndItsPhase) {
@@ -426,11 +396,8 @@ TEST(Imbalance, WithoutASleepNoShareOfItIsGiven) {
 
 std::vector<Json> pieces(double ms_in_32, std::int64_t peak_in_32, const std::vector<double>& losses_in_32) {
   return {
-      with(trained(4),
-           {{"accumulate", 1}, {"precision", "fp32"}, {"peak_bytes", 8 << 20}, {"losses", {1.0, 0.5}}}),
-      with(
-          trained(ms_in_32),
-          {{"accumulate", 32}, {"precision", "fp32"}, {"peak_bytes", peak_in_32}, {"losses", losses_in_32}})};
+      with(trained(4), {{"accumulate", 1}, {"precision", "fp32"}, {"peak_bytes", 8 << 20}, {"losses", {1.0, 0.5}}}),
+      with(trained(ms_in_32), {{"accumulate", 32}, {"precision", "fp32"}, {"peak_bytes", peak_in_32}, {"losses", losses_in_32}})};
 }
 
 TEST(Accumulate, TimeAndMemoryAreThoseOfTheRows) {
@@ -450,10 +417,8 @@ TEST(Accumulate, StabilityIsReadOffTheLosses) {
 }
 
 TEST(Accumulate, LossesThatDriftApartAreNotSaidToAgree) {
-  EXPECT_TRUE(
-      says(findings("accumulate", pieces(6, 4 << 20, {1.0, 0.5000001})), "The losses agree to 2e-07"));
-  EXPECT_TRUE(
-      says(findings("accumulate", pieces(6, 4 << 20, {1.0, 0.9})), "The losses differ by 0.8 relative"));
+  EXPECT_TRUE(says(findings("accumulate", pieces(6, 4 << 20, {1.0, 0.5000001})), "The losses agree to 2e-07"));
+  EXPECT_TRUE(says(findings("accumulate", pieces(6, 4 << 20, {1.0, 0.9})), "The losses differ by 0.8 relative"));
   EXPECT_TRUE(silent_on(findings("accumulate", pieces(6, 4 << 20, {1.0, 0.9})), "not what is learnt"));
 }
 
@@ -464,8 +429,11 @@ std::vector<Json> pieces_in_both(std::int64_t mixed_peak, bool emulated, double 
     row.update({{"buffer_bytes", 7 << 20}, {"emulated", false}});
   }
   for (std::size_t i = 0; i < 2; ++i) {
-    rows.push_back(with(rows[i], {{"precision", "mixed"}, {"peak_bytes", mixed_peak}, {"buffer_bytes", 5 << 20},
-                                  {"emulated", emulated}, {"time_per_step_ns", 12e6},
+    rows.push_back(with(rows[i], {{"precision", "mixed"},
+                                  {"peak_bytes", mixed_peak},
+                                  {"buffer_bytes", 5 << 20},
+                                  {"emulated", emulated},
+                                  {"time_per_step_ns", 12e6},
                                   {"losses", {1.0, i == 0 ? 0.5 : mixed_loss_in_32}}}));
   }
   return rows;
@@ -476,13 +444,16 @@ TEST(Accumulate, EachPrecisionIsComparedWithItself) {
   EXPECT_TRUE(says(all, "Working the batch off in 32 pieces instead of 1 takes 6.00 ms instead of 4.00 ms"));
   EXPECT_TRUE(says(all, "In mixed precision, working the batch off in 32 pieces instead of 1 takes 12.0 ms instead of 12.0 ms"));
   EXPECT_TRUE(says(all, "The losses agree to 0 relative after ten steps: accumulation changes the order of sums, not"));
-  EXPECT_TRUE(says(all, "The losses agree to 0.0004 relative after ten steps there: accumulation changes the order of sums and how often"));
-  EXPECT_TRUE(says(findings("accumulate", pieces_in_both(5 << 20, true, 0.6)), "The losses differ by 0.2 relative after ten steps there"));
+  EXPECT_TRUE(
+      says(all, "The losses agree to 0.0004 relative after ten steps there: accumulation changes the order of sums and how often"));
+  EXPECT_TRUE(
+      says(findings("accumulate", pieces_in_both(5 << 20, true, 0.6)), "The losses differ by 0.2 relative after ten steps there"));
 }
 
 TEST(Accumulate, MixedPrecisionIsHeldAgainstFp32TheWayItTurnedOut) {
   const std::string less = findings("accumulate", pieces_in_both(5 << 20, true, 0.5));
-  EXPECT_TRUE(says(less, "Mixed precision, in 1 piece: 5.00 MiB instead of 8.00 MiB at the peak, since activations have half the bytes"));
+  EXPECT_TRUE(
+      says(less, "Mixed precision, in 1 piece: 5.00 MiB instead of 8.00 MiB at the peak, since activations have half the bytes"));
   EXPECT_TRUE(says(less, "It is emulated here, which takes 3.00 times as long"));
   EXPECT_TRUE(says(less, "its buffers by themselves take 5.00 MiB instead of 7.00 MiB"));
   const std::string more = findings("accumulate", pieces_in_both(9 << 20, false, 0.5));
@@ -501,8 +472,9 @@ TEST(Accumulate, MoreMemoryIsNotExplainedAsASaving) {
 
 TEST(CommVsCompute, TheLargestMessageOfARowHasItsSizeAndRate) {
   const Json messages{{{"bytes", 1000}, {"time_ns", 10}}, {{"bytes", 4000}, {"time_ns", 1000}}};
-  const std::vector<Json> rows = test::derived("comm-vs-compute", {test::with(test::trained(4, 1), {{"case", "8x2"}}),
-                                                                   test::with(test::trained(4, 2), {{"case", "8x2"}, {"messages", messages}})});
+  const std::vector<Json> rows = test::derived("comm-vs-compute",
+                                               {test::with(test::trained(4, 1), {{"case", "8x2"}}),
+                                                test::with(test::trained(4, 2), {{"case", "8x2"}, {"messages", messages}})});
   EXPECT_FALSE(rows[0].contains("message_bytes")) << "one worker sends nothing";
   EXPECT_EQ(rows[1]["message_bytes"], 4000);
   EXPECT_DOUBLE_EQ(rows[1]["message_gbytes"], 4);

@@ -62,8 +62,7 @@ TEST(Divergence, WhatStaysFiniteHasNone) {
 
 TEST(Divergence, ItIsNotLookedForLongerThanWanted) {
   int asked = 0;
-  EXPECT_FALSE(
-      find_divergence(words("1e6"), cluster::probe(), std::nullopt, 1000, [&] { return ++asked < 3; }));
+  EXPECT_FALSE(find_divergence(words("1e6"), cluster::probe(), std::nullopt, 1000, [&] { return ++asked < 3; }));
   EXPECT_EQ(asked, 3);
 }
 

@@ -175,8 +175,7 @@ TEST(Job, AnOptimizerThatHasNoMomentumSaysSo) {
   JobWords words;
   words.optimizer = "adam";
   words.momentum = "0.9";
-  EXPECT_TRUE(says(usage_sentence([&] { const Job job(words, small_machine()); }),
-                   "--momentum means nothing to adam"));
+  EXPECT_TRUE(says(usage_sentence([&] { const Job job(words, small_machine()); }), "--momentum means nothing to adam"));
 }
 
 TEST(Training, GoesOnWhereItStopped) {
@@ -213,8 +212,7 @@ TEST(MedianInterval, CoversTheTrueMedianNineteenTimesInTwenty) {
     for (std::int64_t below = low.count; below < high.count; ++below) {
       const auto k = static_cast<double>(below);
       const auto m = static_cast<double>(n);
-      covered +=
-          std::exp(std::lgamma(m + 1) - std::lgamma(k + 1) - std::lgamma(m - k + 1) - m * std::log(2.0));
+      covered += std::exp(std::lgamma(m + 1) - std::lgamma(k + 1) - std::lgamma(m - k + 1) - m * std::log(2.0));
     }
     EXPECT_GE(covered, 0.945) << n;
     EXPECT_LE(covered, 0.995) << n << ": wider than it need be";
@@ -245,8 +243,7 @@ TEST(Rows, WhatIsMissingIsABug) {
 }
 
 TEST(Rows, AreChosenByValueAndValuesAreListedOnce) {
-  const std::vector<Json> rows{
-      {{"k", 2}, {"v", 1}}, {{"k", 1}, {"v", 2}}, {{"k", 2}, {"v", 3}}, {{"other", 2}}};
+  const std::vector<Json> rows{{{"k", 2}, {"v", 1}}, {{"k", 1}, {"v", 2}}, {{"k", 2}, {"v", 3}}, {{"other", 2}}};
   EXPECT_EQ(where(rows, "k", 2).size(), 2U);
   EXPECT_EQ(values_of(rows, "k"), (std::vector<Json>{2, 1}));
 }

@@ -53,11 +53,9 @@ cluster::Cluster on(std::size_t devices) {
 }
 
 void expect_right(const exec::Backend& backend, std::int64_t size, std::int64_t power, std::size_t devices) {
-  SCOPED_TRACE(::testing::Message() << backend.name() << ", " << size << "x" << size << " to the " << power
-                                    << " on " << devices);
+  SCOPED_TRACE(::testing::Message() << backend.name() << ", " << size << "x" << size << " to the " << power << " on " << devices);
   const cluster::Cluster cluster = on(devices);
-  const plan::Plan plan =
-      matrix_power_plan(size, power, cluster, backend.target());
+  const plan::Plan plan = matrix_power_plan(size, power, cluster, backend.target());
   exec::Executor executor(plan, cluster, backend);
   const Matrix a = executor.read(labelled(plan, "A"));
   const Matrix b = executor.read(labelled(plan, "B"));

@@ -21,9 +21,10 @@ Json idle_row(const std::string& schedule, double ms, double theory, std::int64_
 TEST(Idle, TheShareIsWhatTheStepDoesNotCompute) {
   EXPECT_TRUE(says(findings("idle", {idle_row("1f1b", 10, 0.2, 1 << 20)}),
                    "1f1b over 4 devices with 8 micro-batches: idle for 20.0 % of the step, 20.0 % in theory;"));
-  EXPECT_TRUE(says(findings("idle", {with(idle_row("1f1b", 10, 0.2, 1 << 20), {{"compute_ns", 5e6}})}),
-                   "idle for 50.0 % of the step, 20.0 % in theory (of the step 5.0 % went into waiting for other devices and 10.0 % into "
-                   "messages that nothing hid);"));
+  EXPECT_TRUE(
+      says(findings("idle", {with(idle_row("1f1b", 10, 0.2, 1 << 20), {{"compute_ns", 5e6}})}),
+           "idle for 50.0 % of the step, 20.0 % in theory (of the step 5.0 % went into waiting for other devices and 10.0 % into "
+           "messages that nothing hid);"));
 }
 
 TEST(Idle, TheFastestScheduleIsNamedWithItsSpeedupOverTheNaiveSplit) {
@@ -66,8 +67,9 @@ TEST(MemoryFindings, WhatWasTakenIsHeldAgainstWhatWasPlanned) {
 }
 
 TEST(MemoryFindings, ASavingIsExplainedAndItsAbsenceSaid) {
-  EXPECT_TRUE(says(findings("memory", {memory_row("ddp", 4 << 20, 4 << 20), memory_row("zero-3", 1 << 20, 1 << 20)}),
-                   "zero-3 needs 0.25 times the memory of ddp on its fullest device: states, gradients and parameters are divided"));
+  EXPECT_TRUE(
+      says(findings("memory", {memory_row("ddp", 4 << 20, 4 << 20), memory_row("zero-3", 1 << 20, 1 << 20)}),
+           "zero-3 needs 0.25 times the memory of ddp on its fullest device: states, gradients and parameters are divided"));
   const std::string none = findings("memory", {memory_row("ddp", 4 << 20, 4 << 20), memory_row("zero-1", 4 << 20, 4 << 20)});
   EXPECT_TRUE(says(none, "zero-1 needs 1.00 times the memory of ddp on its fullest device, so here it saves nothing."));
   EXPECT_TRUE(silent_on(none, "divided over"));

@@ -94,8 +94,7 @@ TEST(AxisValues, NeedANameAndAValue) {
 TEST(AxisValues, ThatAreNotFiniteStayText) {
   AxisValues values;
   parse_axis_values("x=nan,inf", values);
-  EXPECT_EQ(values["x"], (std::vector<Json>{"nan", "inf"}))
-      << "JSON has no such numbers, so they would be kept as null";
+  EXPECT_EQ(values["x"], (std::vector<Json>{"nan", "inf"})) << "JSON has no such numbers, so they would be kept as null";
 }
 
 // Measuring
@@ -104,11 +103,7 @@ TEST(AxisValues, ThatAreNotFiniteStayText) {
 class Scripted final : public Measurement {
  public:
   Scripted(std::string name, int stable_after, int fails_in, Bytes memory, std::vector<std::string>& diary)
-      : name_(std::move(name)),
-        stable_after_(stable_after),
-        fails_in_(fails_in),
-        memory_(memory),
-        diary_(&diary) {}
+      : name_(std::move(name)), stable_after_(stable_after), fails_in_(fails_in), memory_(memory), diary_(&diary) {}
   void round(Nanoseconds) override {
     ++rounds_;
     diary_->push_back(name_);
@@ -159,8 +154,8 @@ struct Kept {
   bool final;
 };
 
-std::vector<Json> run(const std::vector<Point>& points, std::vector<Kept>& kept,
-                      const std::map<std::string, Json>& known = {}, const Progress& progress = {}) {
+std::vector<Json> run(const std::vector<Point>& points, std::vector<Kept>& kept, const std::map<std::string, Json>& known = {},
+                      const Progress& progress = {}) {
   Settings settings;
   settings.machine.memory = Bytes(100);
   settings.time_limit = Nanoseconds(1'000'000'000'000);  // never reached: rounds take no time
@@ -180,8 +175,7 @@ TEST(Measure, RoundsOfPointsAreInterleaved) {
 
 TEST(Measure, OneRoundIsNeverEnoughAndSixAreAlways) {
   std::vector<Kept> kept;
-  const std::vector<Json> records =
-      run({{{"name", "soon"}, {"stable", 0}}, {{"name", "never"}, {"stable", 99}}}, kept);
+  const std::vector<Json> records = run({{{"name", "soon"}, {"stable", 0}}, {{"name", "never"}, {"stable", 99}}}, kept);
   EXPECT_EQ(records[0]["rounds"], 2);
   EXPECT_EQ(records[0]["stopped"], "stable");
   EXPECT_EQ(records[1]["rounds"], 6);
@@ -192,8 +186,7 @@ TEST(Measure, TimeThatIsUpEndsAPoint) {
   diary().clear();
   Settings settings;
   settings.time_limit = Nanoseconds(0);
-  const std::vector<Json> records =
-      measure(scripted(), {{{"name", "a"}, {"stable", 99}}}, settings, {}, [](auto&&...) {}, {});
+  const std::vector<Json> records = measure(scripted(), {{{"name", "a"}, {"stable", 99}}}, settings, {}, [](auto&&...) {}, {});
   EXPECT_EQ(records[0]["rounds"], 1);
   EXPECT_EQ(records[0]["stopped"], "time limit");
 }
@@ -209,8 +202,7 @@ TEST(Measure, ARefusedPointHasAReasonAndTheOthersGoOn) {
 
 TEST(Measure, AFailureUnderWayIsAReasonTooAndEndsThePoint) {
   std::vector<Kept> kept;
-  const std::vector<Json> records =
-      run({{{"name", "a"}, {"stable", 9}, {"fails", 2}}, {{"name", "b"}, {"stable", 3}}}, kept);
+  const std::vector<Json> records = run({{{"name", "a"}, {"stable", 9}, {"fails", 2}}, {{"name", "b"}, {"stable", 3}}}, kept);
   EXPECT_EQ(records[0].dump(), R"({"reason":"a broke"})");
   EXPECT_EQ(records[1]["value"], 3);
   EXPECT_EQ(std::count(diary().begin(), diary().end(), "a"), 2);
@@ -237,9 +229,9 @@ TEST(Measure, AKnownPointIsNotMeasuredAgain) {
 TEST(Measure, AStopEndsAfterTheRoundAndKeepsWhatWasMeasured) {
   std::vector<Kept> kept;
   int calls = 0;
-  const std::vector<Json> records =
-      run({{{"name", "a"}, {"stable", 9}}, {{"name", "b"}, {"stable", 9}}, {{"name", "c"}, {"stable", 9}}},
-          kept, {}, [&](double, const std::string&) { return ++calls < 2; });
+  const std::vector<Json> records = run(
+      {{{"name", "a"}, {"stable", 9}}, {{"name", "b"}, {"stable", 9}}, {{"name", "c"}, {"stable", 9}}}, kept, {},
+      [&](double, const std::string&) { return ++calls < 2; });
   EXPECT_EQ(diary(), (std::vector<std::string>{"a", "b"}));
   EXPECT_EQ(records[0]["value"], 1);
   EXPECT_EQ(records[1]["value"], 1);
@@ -250,8 +242,7 @@ TEST(Measure, AStopEndsAfterTheRoundAndKeepsWhatWasMeasured) {
 TEST(Measure, PointsThatTakeMuchMemoryAreNotOpenTogether) {
   std::vector<Kept> kept;
   run({{{"name", "a"}, {"stable", 2}, {"memory", 60}}, {{"name", "b"}, {"stable", 2}, {"memory", 60}}}, kept);
-  EXPECT_EQ(diary(), (std::vector<std::string>{"a", "a", "b", "b"}))
-      << "of a machine of 100 bytes half is 50";
+  EXPECT_EQ(diary(), (std::vector<std::string>{"a", "a", "b", "b"})) << "of a machine of 100 bytes half is 50";
   run({{{"name", "a"}, {"stable", 2}, {"memory", 20}}, {{"name", "b"}, {"stable", 2}, {"memory", 20}}}, kept);
   EXPECT_EQ(diary(), (std::vector<std::string>{"a", "b", "a", "b"}));
 }
@@ -278,19 +269,17 @@ TEST(Measure, ProgressNeverFallsAndEndsAtOne) {
 
 TEST(Conclude, RowsAreThePointAndItsRecordAndReasonsAreCountedAmongTheFindings) {
   const std::vector<Point> points{{{"name", "a"}}, {{"name", "x"}}, {{"name", "y"}}, {{"name", "z"}}};
-  const Result result =
-      conclude(std::make_shared<const Experiment>(scripted()), points,
-               {Json{{"value", 1}}, Json{{"reason", "too big"}}, Json{{"reason", "too big"}}, Json()},
-               "command", Preset::quick);
+  const Result result = conclude(std::make_shared<const Experiment>(scripted()), points,
+                                 {Json{{"value", 1}}, Json{{"reason", "too big"}}, Json{{"reason", "too big"}}, Json()}, "command",
+                                 Preset::quick);
   ASSERT_EQ(result.rows.size(), 3U) << "a point without a record has no row";
   EXPECT_EQ(result.rows[0].dump(), R"({"name":"a","value":1})");
-  EXPECT_EQ(result.findings,
-            (std::vector<std::string>{"1 measured", "2 points could not be measured here: too big."}));
+  EXPECT_EQ(result.findings, (std::vector<std::string>{"1 measured", "2 points could not be measured here: too big."}));
 }
 
 TEST(Conclude, WhereNothingWasMeasuredOnlyReasonsAreFound) {
-  const Result result = conclude(std::make_shared<const Experiment>(scripted()), {{{"name", "x"}}},
-                                 {Json{{"reason", "too big"}}}, "", Preset::quick);
+  const Result result = conclude(std::make_shared<const Experiment>(scripted()), {{{"name", "x"}}}, {Json{{"reason", "too big"}}},
+                                 "", Preset::quick);
   EXPECT_EQ(result.findings, (std::vector<std::string>{"1 point could not be measured here: too big."}));
 }
 
@@ -311,8 +300,8 @@ Result two_models() {
   const std::vector<Point> all = points(experiment, Preset::quick, values);
   const Json timeline{{"timeline", {{"label", "ddp on 1"}}}};
   return conclude(std::make_shared<const Experiment>(experiment), all,
-                  {test::with(test::trained(8, 1), timeline), test::trained(4, 2), test::trained(100, 1), test::trained(100, 2)}, "",
-                  Preset::quick);
+                  {test::with(test::trained(8, 1), timeline), test::trained(4, 2), test::trained(100, 1), test::trained(100, 2)},
+                  "", Preset::quick);
 }
 
 TEST(Groups, WhatIsFoundIsOfRowsThatAgreeInAxesTheExperimentDoesNotCompare) {
@@ -397,9 +386,7 @@ TEST(Workers, TakeTurnsWhereCoresAreFewer) {
   EXPECT_EQ(workers(on_cores({5}), 2, 4), "cpu:5-5,5-5");
 }
 
-TEST(Workers, BeyondTheMostStillFit) {
-  EXPECT_EQ(workers(on_cores({0, 1, 2, 3}), 4, 2), "cpu:0-0,1-1,2-2,3-3");
-}
+TEST(Workers, BeyondTheMostStillFit) { EXPECT_EQ(workers(on_cores({0, 1, 2, 3}), 4, 2), "cpu:0-0,1-1,2-2,3-3"); }
 
 TEST(Workers, ArePartsOfAGpuAsManyAsTheRunNeedsAtMost) {
   Settings settings;
@@ -425,8 +412,8 @@ TEST(Workers, UseOnlyCoresThatTheProcessMayUse) {
 
 TEST(Experiments, AreFoundByIdDashesOrUnderscores) {
   EXPECT_EQ(experiment_by_id("Dp_vs_DDP").id, "dp-vs-ddp");
-  EXPECT_TRUE(says(usage_sentence([] { experiment_by_id("nonsense"); }),
-                   "unknown experiment 'nonsense': choose timing, strong-scaling"));
+  EXPECT_TRUE(
+      says(usage_sentence([] { experiment_by_id("nonsense"); }), "unknown experiment 'nonsense': choose timing, strong-scaling"));
 }
 
 TEST(Experiments, ColumnsAndPlotsHaveHeadingsAndEveryAxisHasValues) {
@@ -459,12 +446,11 @@ TEST(Experiments, StepTimesAreDrawnWithTheirUncertaintyAndSpeedupsOnLogarithmicS
 
 TEST(Experiments, APointThatIsNoNumberIsRefusedInASentence) {
   const Settings settings = on_cores({0});
-  EXPECT_TRUE(
-      says(usage_sentence([&] {
-             const Experiment& experiment = experiment_by_id("strong-scaling");
-             experiment.open({{"model", "mlp:dim=8,depth=1"}, {"batch", 8}, {"devices", "two"}}, settings);
-           }),
-           "two"));
+  EXPECT_TRUE(says(usage_sentence([&] {
+                     const Experiment& experiment = experiment_by_id("strong-scaling");
+                     experiment.open({{"model", "mlp:dim=8,depth=1"}, {"batch", 8}, {"devices", "two"}}, settings);
+                   }),
+                   "two"));
 }
 
 }  // namespace

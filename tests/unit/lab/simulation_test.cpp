@@ -64,15 +64,15 @@ TEST(WhatIf, IsWhatItsWordsSay) {
   EXPECT_EQ(parse_what_if("latency=3x").latency, 3);
   EXPECT_FALSE(parse_what_if("").changes());
   EXPECT_TRUE(what_if.changes());
-  for (const char* text : {"compute", "compute=2", "compute=x", "compute=0x", "speed=2x", "link=-1x", "latency=+10", "latency=10us", ","}) {
+  for (const char* text :
+       {"compute", "compute=2", "compute=x", "compute=0x", "speed=2x", "link=-1x", "latency=+10", "latency=10us", ","}) {
     EXPECT_FALSE(usage_sentence([&] { parse_what_if(text); }).empty()) << text;
   }
 }
 
 TEST(WhatIf, ChangesEveryLinkOfTheCluster) {
-  const cluster::Cluster cluster(
-      {{.name = "a", .cores = {}, .memory = Bytes(1)}}, cluster::Link{Nanoseconds(7), 100},
-      cluster::Wiring{.port = {Nanoseconds(10), 1000}, .network = {Nanoseconds(20), 500}, .bus = 30});
+  const cluster::Cluster cluster({{.name = "a", .cores = {}, .memory = Bytes(1)}}, cluster::Link{Nanoseconds(7), 100},
+                                 cluster::Wiring{.port = {Nanoseconds(10), 1000}, .network = {Nanoseconds(20), 500}, .bus = 30});
   const cluster::Cluster other = changed(cluster, parse_what_if("link=2x,latency=+5ns"));
   EXPECT_EQ(other.wiring()->port.bandwidth, 2000);
   EXPECT_EQ(other.wiring()->port.latency, Nanoseconds(15));
@@ -279,8 +279,11 @@ TEST_F(CalibrationTest, ASimulationOfThisMachineTakesAboutTheTimesOfItsTasks) {
 
 TEST(Accuracy, IsTheMedianOfAbsoluteErrorsAndTheOrderOfStrategies) {
   const auto row = [](const std::string& strategy, int devices, double measured, double simulated) {
-    return Json{{"point", {{"strategy", strategy}, {"devices", devices}}}, {"time_per_step_ns", measured},
-                {"time_low_ns", measured - 1}, {"time_high_ns", measured + 1}, {"simulated_ns", simulated},
+    return Json{{"point", {{"strategy", strategy}, {"devices", devices}}},
+                {"time_per_step_ns", measured},
+                {"time_low_ns", measured - 1},
+                {"time_high_ns", measured + 1},
+                {"simulated_ns", simulated},
                 {"error", simulated / measured - 1}};
   };
   const Accuracy found = accuracy({row("a", 2, 100, 110), row("b", 2, 200, 190), row("c", 2, 300, 100), row("a", 4, 100, 100)});
@@ -355,10 +358,22 @@ TEST(Search, CountsWhatDoesNotFit) {
 }
 
 TEST(Search, SaysWhatTheRunnerUpLostBy) {
-  const Found best{.words = {}, .name = "a", .step = Nanoseconds(1000), .memory = {}, .compute = Nanoseconds(900),
-                   .exposed = Nanoseconds(100), .waiting = {}, .other = {}};
-  const Found second{.words = {}, .name = "b", .step = Nanoseconds(1200), .memory = {}, .compute = Nanoseconds(850),
-                     .exposed = Nanoseconds(100), .waiting = Nanoseconds(250), .other = {}};
+  const Found best{.words = {},
+                   .name = "a",
+                   .step = Nanoseconds(1000),
+                   .memory = {},
+                   .compute = Nanoseconds(900),
+                   .exposed = Nanoseconds(100),
+                   .waiting = {},
+                   .other = {}};
+  const Found second{.words = {},
+                     .name = "b",
+                     .step = Nanoseconds(1200),
+                     .memory = {},
+                     .compute = Nanoseconds(850),
+                     .exposed = Nanoseconds(100),
+                     .waiting = Nanoseconds(250),
+                     .other = {}};
   const std::string sentence = why_not(best, second);
   EXPECT_TRUE(says(sentence, "b takes 20.0 % longer"));
   EXPECT_TRUE(says(sentence, "5.0 % less goes into computing"));

@@ -29,16 +29,13 @@ Json first_split_row(double overlap_us, double move_us, std::int64_t moves) {
 }
 
 TEST(FirstSplit, TheCostOfTheMoveIsItsShareOfTheForward) {
-  EXPECT_TRUE(says(findings("first-split", {first_split_row(0, 20, 1)}),
-                   "The move takes 20.0 us of a forward of 200 us (10.0 %)"));
-  EXPECT_TRUE(says(findings("first-split", {first_split_row(0, 50, 1)}),
-                   "The move takes 50.0 us of a forward of 200 us (25.0 %)"));
+  EXPECT_TRUE(says(findings("first-split", {first_split_row(0, 20, 1)}), "The move takes 20.0 us of a forward of 200 us (10.0 %)"));
+  EXPECT_TRUE(says(findings("first-split", {first_split_row(0, 50, 1)}), "The move takes 50.0 us of a forward of 200 us (25.0 %)"));
 }
 
 TEST(FirstSplit, OverlapIsWhatTheTraceShows) {
   EXPECT_TRUE(says(findings("first-split", {first_split_row(0, 20, 1)}), "there is no overlap"));
-  EXPECT_TRUE(says(findings("first-split", {first_split_row(30, 20, 1)}),
-                   "30.0 us of the forward: there is some overlap"));
+  EXPECT_TRUE(says(findings("first-split", {first_split_row(30, 20, 1)}), "30.0 us of the forward: there is some overlap"));
 }
 
 TEST(FirstSplit, TheLogAndTheFirstFiveLossesAreShown) {
@@ -57,8 +54,7 @@ TEST(FirstSplit, StartEndAndMovesAreThoseOfThePlan) {
 }
 
 TEST(FirstSplit, OnOneDeviceNoneWaitsForTheOther) {
-  EXPECT_TRUE(
-      silent_on(findings("first-split", {first_split_row(0, 0, 0)}), "one waits while the other works"));
+  EXPECT_TRUE(silent_on(findings("first-split", {first_split_row(0, 0, 0)}), "one waits while the other works"));
 }
 
 // split
@@ -98,10 +94,8 @@ std::vector<Json> deeper(const std::vector<double>& ms) {
 
 TEST(Depth, AStepThatGrowsWithDepthIsSaidToGrowByTheBlock) {
   const std::string all = findings("depth", deeper({6, 12, 24}));
-  EXPECT_TRUE(says(
-      all, "No: the step goes from 6.00 ms at DEPTH 6 to 24.0 ms at DEPTH 24, 1.00 ms a block (a good fit"));
-  EXPECT_TRUE(
-      says(all, "Each device computes for 80.0 % of the step on the mean and waits for another for 5.0 %"));
+  EXPECT_TRUE(says(all, "No: the step goes from 6.00 ms at DEPTH 6 to 24.0 ms at DEPTH 24, 1.00 ms a block (a good fit"));
+  EXPECT_TRUE(says(all, "Each device computes for 80.0 % of the step on the mean and waits for another for 5.0 %"));
 }
 
 TEST(Depth, AStepThatShrinksWithDepthIsNotAnsweredWithNo) {
@@ -113,31 +107,28 @@ TEST(Depth, AStepThatShrinksWithDepthIsNotAnsweredWithNo) {
 
 Json spread_row(double ms, std::int64_t devices, double last_busy, std::int64_t peak) {
   Json row = with(trained(ms, devices),
-                  {{"placement", std::vector<std::string>(static_cast<std::size_t>(devices), "0")},
-                   {"peak_bytes", peak}});
+                  {{"placement", std::vector<std::string>(static_cast<std::size_t>(devices), "0")}, {"peak_bytes", peak}});
   row["device_list"].back()["busy"] = last_busy;
   return row;
 }
 
 TEST(AllDevices, ADeviceThatNeverComputedIsNoticed) {
-  EXPECT_TRUE(says(findings("all-devices", {spread_row(9, 1, 0.9, 100), spread_row(9, 5, 0.2, 50)}),
-                   "all of them computed"));
+  EXPECT_TRUE(says(findings("all-devices", {spread_row(9, 1, 0.9, 100), spread_row(9, 5, 0.2, 50)}), "all of them computed"));
   const std::string all = findings("all-devices", {spread_row(9, 1, 0.9, 100), spread_row(9, 5, 0, 50)});
   EXPECT_TRUE(says(all, "not all of them computed, for 80.0 %, 80.0 %, 80.0 %, 80.0 %, 0.0 % of the step"));
 }
 
 TEST(AllDevices, AGainIsCalledOneOnlyWhereThereIsOne) {
-  EXPECT_TRUE(says(findings("all-devices", {spread_row(9, 1, 0.9, 100), spread_row(9.1, 2, 0.4, 50)}),
-                   "0.99 times as fast: no gain"));
-  EXPECT_TRUE(says(findings("all-devices", {spread_row(9, 1, 0.9, 100), spread_row(4.5, 2, 0.4, 50)}),
-                   "2.00 times as fast: a gain"));
+  EXPECT_TRUE(
+      says(findings("all-devices", {spread_row(9, 1, 0.9, 100), spread_row(9.1, 2, 0.4, 50)}), "0.99 times as fast: no gain"));
+  EXPECT_TRUE(
+      says(findings("all-devices", {spread_row(9, 1, 0.9, 100), spread_row(4.5, 2, 0.4, 50)}), "2.00 times as fast: a gain"));
 }
 
 TEST(AllDevices, MemoryIsSaidToFallOnlyWhereItFalls) {
   EXPECT_TRUE(says(findings("all-devices", {spread_row(9, 1, 0.9, 100), spread_row(9, 2, 0.4, 50)}),
                    "What falls is memory a device, from 100 B to 50 B"));
-  EXPECT_TRUE(silent_on(findings("all-devices", {spread_row(9, 1, 0.9, 50), spread_row(9, 2, 0.4, 100)}),
-                        "What falls is memory"));
+  EXPECT_TRUE(silent_on(findings("all-devices", {spread_row(9, 1, 0.9, 50), spread_row(9, 2, 0.4, 100)}), "What falls is memory"));
 }
 
 TEST(AllDevices, TheTableHasTheMemoryOfEach) {
@@ -153,24 +144,21 @@ std::vector<Json> counted(const std::vector<int>& planned, const std::vector<int
   std::vector<Json> rows;
   for (std::size_t i = 0; i < planned.size(); ++i) {
     rows.push_back(
-        with(trained(3, static_cast<std::int64_t>(i) + 2), {{"transfers_forward", planned[i]},
-                                                            {"transfers_traced", traced[i]},
-                                                            {"bytes_forward", planned[i] * 1024}}));
+        with(trained(3, static_cast<std::int64_t>(i) + 2),
+             {{"transfers_forward", planned[i]}, {"transfers_traced", traced[i]}, {"bytes_forward", planned[i] * 1024}}));
   }
   return rows;
 }
 
 TEST(Transfers, PlanAndTraceAreHeldAgainstEachOther) {
-  EXPECT_TRUE(says(findings("transfers", counted({1, 2, 3}, {1, 2, 3})),
-                   "The plan and the trace count the same transfers."));
+  EXPECT_TRUE(says(findings("transfers", counted({1, 2, 3}, {1, 2, 3})), "The plan and the trace count the same transfers."));
   const std::string all = findings("transfers", counted({1, 2, 3}, {1, 2, 4}));
   EXPECT_TRUE(says(all, "disagree, which is a fault"));
   EXPECT_TRUE(silent_on(all, "the same transfers"));
 }
 
 TEST(Transfers, GrowthIsTheSlopeOfTheCounts) {
-  EXPECT_TRUE(says(findings("transfers", counted({1, 2, 3}, {1, 2, 3})),
-                   "from 1 to 3: 1.00 more a device (a good fit"));
+  EXPECT_TRUE(says(findings("transfers", counted({1, 2, 3}, {1, 2, 3})), "from 1 to 3: 1.00 more a device (a good fit"));
   EXPECT_TRUE(says(findings("transfers", counted({2, 4, 6}, {2, 4, 6})), "from 2 to 6: 2.00 more a device"));
 }
 
@@ -184,8 +172,7 @@ TEST(Transfers, OneForEachBorderOnlyWhereThatIsTheCount) {
 std::vector<Json> split_losses(const std::vector<double>& on_four) {
   const auto row = [](std::int64_t devices, const std::vector<double>& losses) {
     return with(trained(3, devices),
-                {{"placement", std::vector<std::string>(static_cast<std::size_t>(devices), "0")},
-                 {"losses", losses}});
+                {{"placement", std::vector<std::string>(static_cast<std::size_t>(devices), "0")}, {"losses", losses}});
   };
   return {row(1, {1.0, 0.5, 0.25}), row(2, {1.0, 0.5, 0.25, 0.125}), row(4, on_four)};
 }
@@ -209,8 +196,7 @@ TEST(FourWaySplit, TheTableHasTheLossAfterFiveStepsOrTheLast) {
 
 // matrix-power
 
-std::vector<Json> powers(double one_ms, double two_ms, std::int64_t size_on_two = 512,
-                         std::int64_t devices = 2) {
+std::vector<Json> powers(double one_ms, double two_ms, std::int64_t size_on_two = 512, std::int64_t devices = 2) {
   const auto row = [](double ms, std::int64_t count, std::int64_t size) {
     return with(trained(ms, count), {{"size", size}, {"power", 10}, {"products", 4}, {"tflops", 1 / ms}});
   };
@@ -218,12 +204,10 @@ std::vector<Json> powers(double one_ms, double two_ms, std::int64_t size_on_two 
 }
 
 TEST(MatrixPower, TheSpeedupIsThatOfTheTimes) {
-  EXPECT_TRUE(says(findings("matrix-power", powers(8, 4)),
-                   "Two devices need 4.00 ms where one needs 8.00 ms: a speedup of 2.00"));
+  EXPECT_TRUE(says(findings("matrix-power", powers(8, 4)), "Two devices need 4.00 ms where one needs 8.00 ms: a speedup of 2.00"));
   EXPECT_TRUE(says(findings("matrix-power", powers(8, 10)), "a speedup of 0.80"));
-  EXPECT_TRUE(
-      says(findings("matrix-power", powers(8, 4)),
-           "takes 4 products a matrix for n = 10, where multiplying one after the other would take 9"));
+  EXPECT_TRUE(says(findings("matrix-power", powers(8, 4)),
+                   "takes 4 products a matrix for n = 10, where multiplying one after the other would take 9"));
 }
 
 TEST(MatrixPower, MatricesOfDifferentSizesAreNotComparedWithEachOther) {
@@ -233,13 +217,23 @@ TEST(MatrixPower, MatricesOfDifferentSizesAreNotComparedWithEachOther) {
 // precision
 
 Json plain_row() {
-  return with(trained(2), {{"precision", "fp32"}, {"emulated", false}, {"buffer_bytes", 8 << 20}, {"losses", {1.0, 0.9}},
-                           {"skipped_steps", 0}, {"final_scale", nullptr}, {"overflows", 0}, {"gradients_left", Json::array()}});
+  return with(trained(2), {{"precision", "fp32"},
+                           {"emulated", false},
+                           {"buffer_bytes", 8 << 20},
+                           {"losses", {1.0, 0.9}},
+                           {"skipped_steps", 0},
+                           {"final_scale", nullptr},
+                           {"overflows", 0},
+                           {"gradients_left", Json::array()}});
 }
 
 Json narrow_row(const std::string& precision, std::vector<double> gradients_left, const Json& values = Json::object()) {
-  return with(with(plain_row(), {{"precision", precision}, {"emulated", true}, {"buffer_bytes", 6 << 20},
-                                 {"gradients_left", gradients_left}, {"time_per_step_ns", 5e6}}), values);
+  return with(with(plain_row(), {{"precision", precision},
+                                 {"emulated", true},
+                                 {"buffer_bytes", 6 << 20},
+                                 {"gradients_left", gradients_left},
+                                 {"time_per_step_ns", 5e6}}),
+              values);
 }
 
 /// fp16 keeps so many gradients of its two blocks, and so many once scaled; bf16 keeps all hundred and hundred.
@@ -273,8 +267,9 @@ TEST(Precision, TheScalerIsSaidToBringBackOnlyWhatItBroughtBack) {
 
 TEST(Precision, SkippedStepsAreToldFromTheCount) {
   const auto growing = [](std::int64_t skipped, std::int64_t overflows) {
-    return findings("precision", {plain_row(), narrow_row("fp16 scaled, growing", {9, 9},
-                                                          {{"skipped_steps", skipped}, {"overflows", overflows}, {"final_scale", 4096}})});
+    return findings("precision",
+                    {plain_row(), narrow_row("fp16 scaled, growing", {9, 9},
+                                             {{"skipped_steps", skipped}, {"overflows", overflows}, {"final_scale", 4096}})});
   };
   EXPECT_TRUE(says(growing(1, 77), "1 of 2 steps were, 77 values overflowed, and the scale ended at 4096"));
   EXPECT_TRUE(says(growing(0, 0), "the scale reached 4096 in 2 steps without an overflow"));
@@ -286,13 +281,13 @@ TEST(Precision, MemoryIsExplainedTheWayItTurnedOut) {
     return findings("precision", {plain_row(), narrow_row("bf16", {9, 9}, {{"buffer_bytes", bytes}})});
   };
   EXPECT_TRUE(says(memory(6 << 20), "Buffers take 6.00 MiB instead of 8.00 MiB: activations have half the bytes, which outweighs"));
-  EXPECT_TRUE(says(memory(9 << 20), "Buffers take 9.00 MiB instead of 8.00 MiB: activations have half the bytes, but the 16-bit copy"));
+  EXPECT_TRUE(
+      says(memory(9 << 20), "Buffers take 9.00 MiB instead of 8.00 MiB: activations have half the bytes, but the 16-bit copy"));
 }
 
 TEST(Precision, TheLossIsComparedByHowFarItFell) {
   const auto losses = [](double last, std::int64_t skipped = 0) {
-    return findings("precision",
-                    {plain_row(), narrow_row("bf16", {9, 9}, {{"losses", {1.0, last}}, {"skipped_steps", skipped}})});
+    return findings("precision", {plain_row(), narrow_row("bf16", {9, 9}, {{"losses", {1.0, last}}, {"skipped_steps", skipped}})});
   };
   EXPECT_TRUE(says(losses(0.9), "falls by 0.1 in fp32, and by this many times as much in the others: 1 in bf16. So early"));
   EXPECT_TRUE(says(losses(0.95), "0.5 in bf16. The format shows in what is learnt."));
@@ -322,8 +317,7 @@ Json profiled(double linear_share, double reduce_share) {
     return Json{{"device", "cpu:0"},      {"kind", name},     {"tasks", 2},      {"share", share},
                 {"time_ns", share * 1e6}, {"flops", 1000000}, {"bytes", 500000}, {"cores", 1}};
   };
-  return with(trained(1), {{"pulse_gflops", 10.0},
-                           {"kinds", {kind("linear", linear_share), kind("all_reduce", reduce_share)}}});
+  return with(trained(1), {{"pulse_gflops", 10.0}, {"kinds", {kind("linear", linear_share), kind("all_reduce", reduce_share)}}});
 }
 
 TEST(Profile, TheBottleneckIsTheKindThatTakesMost) {
@@ -368,8 +362,7 @@ std::vector<std::pair<std::string, std::pair<std::vector<Json>, std::vector<Json
       {"depth", {deeper({6, 12, 24}), deeper({21, 14, 7})}},
       {"first-split",
        {{first_split_row(0, 20, 1)},
-        {with(first_split_row(30, 50, 0),
-              {{"log", {"9 us  linear of block 0 done on cpu:0"}}, {"losses", {3.0, 2.0}}})}}},
+        {with(first_split_row(30, 50, 0), {{"log", {"9 us  linear of block 0 done on cpu:0"}}, {"losses", {3.0, 2.0}}})}}},
       {"split", {{split_row({"0,1,2", "3,4,5"}, {3, 3}, 131072)}, {split_row({"0,1,2,3,4,5"}, {6}, 0)}}},
       {"profile", {{profiled(0.5, 0.2)}, {profiled(0.1, 0.8)}}},
   };

@@ -108,8 +108,7 @@ TEST_F(StoreTest, AFileThatIsNoSpecIsRefused) {
   const Store store(folder_);
   for (const char* text : {"", "{", "[]", "{}", R"({"points":3})"}) {
     std::ofstream(folder_ / "delay.spec.json", std::ios::trunc) << text;
-    EXPECT_TRUE(test::says(test::usage_sentence([&] { store.spec("delay"); }), "is no spec of an experiment"))
-        << text;
+    EXPECT_TRUE(test::says(test::usage_sentence([&] { store.spec("delay"); }), "is no spec of an experiment")) << text;
   }
 }
 
@@ -215,8 +214,7 @@ TEST_F(StoreTest, AResumedRunMeasuresOnlyWhatIsNotFinal) {
   };
   const std::vector<Json> records = measure(
       fake, {first, second}, {}, store.records("fake", true),
-      [&](const Point& point, const Json& record, bool final) { store.keep("fake", point, record, final); },
-      {});
+      [&](const Point& point, const Json& record, bool final) { store.keep("fake", point, record, final); }, {});
   EXPECT_EQ(opened, std::vector<std::string>{second.dump()});
   EXPECT_EQ(records[0]["value"], 1);
   EXPECT_EQ(records[1]["value"], 3);
@@ -227,8 +225,7 @@ TEST_F(StoreTest, ALossThatIsNotANumberSurvivesTheDisk) {
   const Store store(folder_);
   const Point point{{"accumulate", 1}, {"precision", "fp32"}};
   store.keep_spec("accumulate", {{"points", {point}}});
-  store.keep("accumulate", point,
-             with(trained(4), {{"losses", {1.0, std::numeric_limits<double>::quiet_NaN()}}}), true);
+  store.keep("accumulate", point, with(trained(4), {{"losses", {1.0, std::numeric_limits<double>::quiet_NaN()}}}), true);
   const Result result = conclude(store, "accumulate");
   ASSERT_EQ(result.rows.size(), 1U);
   EXPECT_EQ(result.rows[0]["stability"], "diverges");

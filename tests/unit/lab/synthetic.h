@@ -15,13 +15,9 @@ using baton::test::says;
 using baton::test::usage_sentence;
 
 /// One device of a row; shares of the step and bytes a step.
-inline Json device(double busy, double waiting = 0, std::int64_t peak = 1 << 20, std::int64_t sent = 0,
-                   std::int64_t received = 0) {
-  return {{"name", "cpu:0"},    {"busy", busy},
-          {"idle", 1 - busy},   {"waiting", waiting},
-          {"exposed", 0.0},     {"overlapped", 0.0},
-          {"delayed", 0.0},     {"peak_bytes", peak},
-          {"sent_bytes", sent}, {"received_bytes", received}};
+inline Json device(double busy, double waiting = 0, std::int64_t peak = 1 << 20, std::int64_t sent = 0, std::int64_t received = 0) {
+  return {{"name", "cpu:0"},   {"busy", busy},   {"idle", 1 - busy},   {"waiting", waiting}, {"exposed", 0.0},
+          {"overlapped", 0.0}, {"delayed", 0.0}, {"peak_bytes", peak}, {"sent_bytes", sent}, {"received_bytes", received}};
 }
 
 /// A step of `ms`, four fifths of it computing, known to a hundredth.
@@ -88,9 +84,8 @@ inline std::string findings(const std::string& id, std::vector<Json> rows) {
 }
 
 inline ::testing::AssertionResult silent_on(const std::string& all, const std::string& part) {
-  return all.find(part) == std::string::npos
-             ? ::testing::AssertionSuccess()
-             : ::testing::AssertionFailure() << "'" << all << "' says '" << part << "'";
+  return all.find(part) == std::string::npos ? ::testing::AssertionSuccess()
+                                             : ::testing::AssertionFailure() << "'" << all << "' says '" << part << "'";
 }
 
 }  // namespace baton::lab::test

@@ -13,8 +13,7 @@ using test::says;
 using test::usage_sentence;
 
 TEST(Model, ItsNameIsTheTextThatGivesItBack) {
-  for (const std::string text :
-       {"mlp:dim=8,depth=2", "mlp:dim=1,depth=1", "mlp:1000-2000-1000", "mlp:7-33-1"}) {
+  for (const std::string text : {"mlp:dim=8,depth=2", "mlp:dim=1,depth=1", "mlp:1000-2000-1000", "mlp:7-33-1"}) {
     const Model model = parse_model(text);
     EXPECT_EQ(model.name(), text);
     EXPECT_EQ(parse_model(model.name()).parameter_count(), model.parameter_count());

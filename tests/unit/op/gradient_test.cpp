@@ -37,8 +37,7 @@ TEST(Gradient, CallsSuitTheShapeLawsOfTheOpsTheyName) {
       for (const Ref& ref : call.writes) {
         writes.push_back({shape_of(ref, forward)});
       }
-      EXPECT_FALSE(mismatch(call.op, reads, writes).has_value())
-          << mismatch(call.op, reads, writes).value_or("");
+      EXPECT_FALSE(mismatch(call.op, reads, writes).has_value()) << mismatch(call.op, reads, writes).value_or("");
     }
   }
 }

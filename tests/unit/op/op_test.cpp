@@ -159,8 +159,7 @@ TEST(Op, RefusesAnyOperandOfAnotherShape) {
         for (const Shape& shape : wrong) {
           Call bad = good;
           (bad.*list)[i].shape = shape;
-          EXPECT_TRUE(judged(bad).has_value())
-              << name(good.op) << " takes " << to_text(shape) << " as operand " << i;
+          EXPECT_TRUE(judged(bad).has_value()) << name(good.op) << " takes " << to_text(shape) << " as operand " << i;
         }
       }
     }
@@ -200,8 +199,7 @@ TEST(Op, AProductCountsAMultiplicationAndAnAdditionATerm) {
   for (const Call& call : good_calls()) {
     const Work cost = work(call.op, call.reads, call.writes);
     if (std::holds_alternative<Linear>(call.op) || std::holds_alternative<LinearBackwardInput>(call.op) ||
-        std::holds_alternative<LinearBackwardWeight>(call.op) ||
-        std::holds_alternative<MatrixProduct>(call.op)) {
+        std::holds_alternative<LinearBackwardWeight>(call.op) || std::holds_alternative<MatrixProduct>(call.op)) {
       EXPECT_EQ(cost.flops, Flops(2 * 5 * 3 * 4)) << name(call.op);
     }
   }

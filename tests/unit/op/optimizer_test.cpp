@@ -10,9 +10,8 @@ namespace {
 TEST(Optimizer, EachNameGivesPyTorchsUsualSettings) {
   EXPECT_EQ(optimizer_by_name("sgd"), Optimizer(Sgd{.rate = 0.01}));
   EXPECT_EQ(optimizer_by_name("momentum"), Optimizer((Sgd{.rate = 0.01, .momentum = 0.9})));
-  EXPECT_EQ(
-      optimizer_by_name("adam"),
-      Optimizer((Adam{.rate = 0.001, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8, .weight_decay = 0})));
+  EXPECT_EQ(optimizer_by_name("adam"),
+            Optimizer((Adam{.rate = 0.001, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8, .weight_decay = 0})));
   EXPECT_EQ(optimizer_by_name("AdamW"), Optimizer((Adam{.weight_decay = 0.01, .decoupled = true})));
 }
 

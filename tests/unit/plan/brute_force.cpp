@@ -79,9 +79,7 @@ class Judge {
 
   const Buffer& buffer(BufferId id) const { return plan_[id]; }
 
-  bool same(BufferId a, BufferId b) const {
-    return buffer(a).shape == buffer(b).shape && buffer(a).dtype == buffer(b).dtype;
-  }
+  bool same(BufferId a, BufferId b) const { return buffer(a).shape == buffer(b).shape && buffer(a).dtype == buffer(b).dtype; }
   bool like(BufferId a, BufferId b) const { return same(a, b) && buffer(a).order == buffer(b).order; }
   bool is(BufferId id, const std::vector<std::int64_t>& extents, DType type) const {
     return buffer(id).shape.extents() == extents && buffer(id).dtype == type;
@@ -126,14 +124,14 @@ class Judge {
     }
     if (name == "mean_squared_error") {
       const bool scaled = std::get<op::MeanSquaredError>(op).scaled;
-      return in.size() == (scaled ? 3U : 2U) && (!scaled || is_state(in[2])) && out.size() == 2 && !first.empty() && same(in[0], in[1]) &&
-             same(in[0], out[1]) && is(out[0], {first[0]}, DType::f64) &&
+      return in.size() == (scaled ? 3U : 2U) && (!scaled || is_state(in[2])) && out.size() == 2 && !first.empty() &&
+             same(in[0], in[1]) && same(in[0], out[1]) && is(out[0], {first[0]}, DType::f64) &&
              std::get<op::MeanSquaredError>(op).elements >= buffer(in[0]).shape.elements();
     }
     if (name == "cross_entropy") {
       const bool scaled = std::get<op::CrossEntropy>(op).scaled;
-      return in.size() == (scaled ? 3U : 2U) && (!scaled || is_state(in[2])) && out.size() == 2 && first.size() == 2 && is(in[1], {first[0]}, DType::i32) &&
-             same(in[0], out[1]) && is(out[0], {first[0]}, DType::f64) &&
+      return in.size() == (scaled ? 3U : 2U) && (!scaled || is_state(in[2])) && out.size() == 2 && first.size() == 2 &&
+             is(in[1], {first[0]}, DType::i32) && same(in[0], out[1]) && is(out[0], {first[0]}, DType::f64) &&
              std::get<op::CrossEntropy>(op).rows >= first[0];
     }
     if (first.size() != 2) {
@@ -142,8 +140,7 @@ class Judge {
     const std::int64_t rows = first[0];
     if (name == "matrix_product") {
       return in.size() == 2 && out.size() == 1 && buffer(in[1]).shape.rank() == 2 &&
-             is(in[1], {first[1], buffer(in[1]).shape[1]}, type) &&
-             is(out[0], {rows, buffer(in[1]).shape[1]}, type);
+             is(in[1], {first[1], buffer(in[1]).shape[1]}, type) && is(out[0], {rows, buffer(in[1]).shape[1]}, type);
     }
     if (name == "add_bias") {
       return in.size() == 2 && out.size() == 1 && is(in[1], {first[1]}, type) && same(in[0], out[0]);
@@ -154,7 +151,8 @@ class Judge {
     }
     if (name == "linear") {
       const op::Linear& linear = std::get<op::Linear>(op);
-      if (in.size() != (linear.partial ? 2U : 3U) || (linear.partial && linear.relu) || out.size() != 1 || buffer(out[0]).shape.rank() != 2) {
+      if (in.size() != (linear.partial ? 2U : 3U) || (linear.partial && linear.relu) || out.size() != 1 ||
+          buffer(out[0]).shape.rank() != 2) {
         return false;
       }
       const std::int64_t outputs = buffer(out[0]).shape[1];
@@ -167,8 +165,7 @@ class Judge {
         return false;
       }
       const std::int64_t inputs = buffer(out[0]).shape[1];
-      return is(in[1], {first[1], inputs}, type) && is(out[0], {rows, inputs}, type) &&
-             (!mask || same(in[2], out[0]));
+      return is(in[1], {first[1], inputs}, type) && is(out[0], {rows, inputs}, type) && (!mask || same(in[2], out[0]));
     }
     if (name == "linear_backward_weight") {
       const auto& weight = std::get<op::LinearBackwardWeight>(op);
@@ -207,8 +204,8 @@ class Judge {
     for (std::size_t p = 0; p < n; ++p) {
       const Buffer& gradient = buffer(task.reads[p]);
       const bool narrower = (gradient.dtype == DType::bf16 || gradient.dtype == DType::f16) &&
-                            buffer(task.writes[p]).dtype == DType::f32 &&
-                            gradient.shape == buffer(task.writes[p]).shape && gradient.order == buffer(task.writes[p]).order;
+                            buffer(task.writes[p]).dtype == DType::f32 && gradient.shape == buffer(task.writes[p]).shape &&
+                            gradient.order == buffer(task.writes[p]).order;
       if (!like(task.reads[p], task.writes[p]) && !narrower) {
         return false;
       }
@@ -218,8 +215,7 @@ class Judge {
         }
       }
     }
-    return std::vector<BufferId>(task.reads.begin() + static_cast<std::ptrdiff_t>(n), task.reads.end()) ==
-           task.writes;
+    return std::vector<BufferId>(task.reads.begin() + static_cast<std::ptrdiff_t>(n), task.reads.end()) == task.writes;
   }
 
   // ---- meet
@@ -250,10 +246,9 @@ class Judge {
       const Task& b = plan_.tasks()[to];
       const auto* send = std::get_if<Transfer>(&a.action);
       const auto* receive = std::get_if<Transfer>(&b.action);
-      if (send != nullptr && receive != nullptr && send->end == Transfer::End::send &&
-          receive->end == Transfer::End::receive && send->peer == b.device && receive->peer == a.device &&
-          a.device != b.device && a.reads.size() == 1 && a.writes.empty() && b.reads.empty() &&
-          b.writes.size() == 1 && like(a.reads[0], b.writes[0])) {
+      if (send != nullptr && receive != nullptr && send->end == Transfer::End::send && receive->end == Transfer::End::receive &&
+          send->peer == b.device && receive->peer == a.device && a.device != b.device && a.reads.size() == 1 && a.writes.empty() &&
+          b.reads.empty() && b.writes.size() == 1 && like(a.reads[0], b.writes[0])) {
         return true;
       }
     }
@@ -298,8 +293,8 @@ class Judge {
       const Task& task = plan_.tasks()[i];
       const auto* member = std::get_if<Collective>(&task.action);
       const auto* leader = std::get_if<Collective>(&plan_.tasks()[members[0]].action);
-      if (member == nullptr || leader == nullptr || member->kind != leader->kind ||
-          member->size != members.size() || member->rank >= member->size) {
+      if (member == nullptr || leader == nullptr || member->kind != leader->kind || member->size != members.size() ||
+          member->rank >= member->size) {
         return false;
       }
       ranks.insert(member->rank);
@@ -343,8 +338,7 @@ class Judge {
           }
           break;
       }
-      if (member->accumulate != leader->accumulate ||
-          (member->accumulate && member->kind != Collective::Kind::reduce_scatter)) {
+      if (member->accumulate != leader->accumulate || (member->accumulate && member->kind != Collective::Kind::reduce_scatter)) {
         return false;
       }
       if (brings->empty() || (pattern != nullptr && pattern->size() != brings->size())) {
@@ -426,19 +420,15 @@ class Judge {
       for (const std::size_t writer : writers) {
         // Read before the write after it, or by it; or nothing is written after it and it lives on.
         const auto overwritten_before = [&](std::size_t task) {
-          return std::any_of(writers.begin(), writers.end(), [&](std::size_t w) {
-            return w != task && before(writer, w) && before(w, task);
-          });
+          return std::any_of(writers.begin(), writers.end(),
+                             [&](std::size_t w) { return w != task && before(writer, w) && before(w, task); });
         };
-        const bool is_read = std::any_of(readers.begin(), readers.end(), [&](std::size_t reader) {
-          return before(writer, reader) && !overwritten_before(reader);
-        });
-        const bool last =
-            std::none_of(writers.begin(), writers.end(), [&](std::size_t w) { return before(writer, w); });
+        const bool is_read = std::any_of(readers.begin(), readers.end(),
+                                         [&](std::size_t reader) { return before(writer, reader) && !overwritten_before(reader); });
+        const bool last = std::none_of(writers.begin(), writers.end(), [&](std::size_t w) { return before(writer, w); });
         const bool lives_on = plan_.buffers()[b].persistent || plan_.buffers()[b].role == Role::loss;
         const std::vector<BufferId>& writes = plan_.tasks()[writer].writes;
-        const bool writes_twice =
-            std::count(writes.begin(), writes.end(), BufferId(b)) > 1;  // one of them for nothing
+        const bool writes_twice = std::count(writes.begin(), writes.end(), BufferId(b)) > 1;  // one of them for nothing
         if ((!is_read && !(last && lives_on)) || writes_twice) {
           blame(Rule::read, {writer});
         }

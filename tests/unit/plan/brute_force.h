@@ -26,8 +26,7 @@ struct Judgement {
   std::set<Rule> broken;
   std::set<std::pair<Rule, std::size_t>> guilty;            // tasks, one by one
   std::set<std::pair<std::size_t, std::size_t>> unordered;  // pairs that touch one buffer without an order
-  std::set<std::size_t>
-      unsure;  // tasks that touch a buffer whose touches are not ordered: what they read, nobody knows
+  std::set<std::size_t> unsure;  // tasks that touch a buffer whose touches are not ordered: what they read, nobody knows
 
   bool right() const { return broken.empty(); }
 };

@@ -19,15 +19,11 @@ struct Sketch {
     }
   }
   BufferId buffer(std::size_t device, Shape shape = {4}, DType dtype = DType::f32) {
-    return draft.add({.device = DeviceId(device),
-                      .dtype = dtype,
-                      .persistent = true,
-                      .shape = std::move(shape),
-                      .content = {},
-                      .label = ""});
+    return draft.add(
+        {.device = DeviceId(device), .dtype = dtype, .persistent = true, .shape = std::move(shape), .content = {}, .label = ""});
   }
-  TaskId task(std::size_t device, Lane lane, Action action, std::vector<BufferId> reads,
-              std::vector<BufferId> writes, Phase phase = Phase::forward) {
+  TaskId task(std::size_t device, Lane lane, Action action, std::vector<BufferId> reads, std::vector<BufferId> writes,
+              Phase phase = Phase::forward) {
     draft.tasks.push_back({.action = std::move(action),
                            .device = DeviceId(device),
                            .lane = lane,
@@ -135,10 +131,8 @@ TEST(Plan, KnowsItsLanesAndMeetings) {
   Sketch sketch(2);
   const BufferId a = sketch.buffer(0), b = sketch.buffer(0), there = sketch.buffer(1);
   const TaskId first = sketch.relu(compute, a, b);
-  const TaskId send =
-      sketch.task(0, communication, Transfer{Transfer::End::send, MeetingId(1), DeviceId(1)}, {b}, {});
-  const TaskId receive =
-      sketch.task(1, communication, Transfer{Transfer::End::receive, MeetingId(1), DeviceId(0)}, {}, {there});
+  const TaskId send = sketch.task(0, communication, Transfer{Transfer::End::send, MeetingId(1), DeviceId(1)}, {b}, {});
+  const TaskId receive = sketch.task(1, communication, Transfer{Transfer::End::receive, MeetingId(1), DeviceId(0)}, {}, {there});
   const TaskId second = sketch.relu(compute, a, b);
   const Plan plan = finish(sketch.draft);
   const auto list = [](std::span<const TaskId> ids) { return Ids(ids.begin(), ids.end()); };
@@ -175,8 +169,8 @@ TEST(Plan, PartsThatPointNowhereAreABug) {
 
 TEST(Work, OfAComputationIsItsOps) {
   Sketch sketch(1);
-  const BufferId x = sketch.buffer(0, {5, 3}), weight = sketch.buffer(0, {4, 3}),
-                 bias = sketch.buffer(0, {4}), y = sketch.buffer(0, {5, 4});
+  const BufferId x = sketch.buffer(0, {5, 3}), weight = sketch.buffer(0, {4, 3}), bias = sketch.buffer(0, {4}),
+                 y = sketch.buffer(0, {5, 4});
   const TaskId id = sketch.task(0, compute, Compute{op::Linear{}}, {x, weight, bias}, {y});
   const TaskWork cost = work(finish(sketch.draft), id);
   EXPECT_EQ(cost.flops, Flops(120));
@@ -188,10 +182,8 @@ TEST(Work, OfAComputationIsItsOps) {
 TEST(Work, ATransferCrossesOnce) {
   Sketch sketch(2);
   const BufferId a = sketch.buffer(0, {3, 5}), b = sketch.buffer(1, {3, 5});
-  const TaskId send =
-      sketch.task(0, communication, Transfer{Transfer::End::send, MeetingId(0), DeviceId(1)}, {a}, {});
-  const TaskId receive =
-      sketch.task(1, communication, Transfer{Transfer::End::receive, MeetingId(0), DeviceId(0)}, {}, {b});
+  const TaskId send = sketch.task(0, communication, Transfer{Transfer::End::send, MeetingId(0), DeviceId(1)}, {a}, {});
+  const TaskId receive = sketch.task(1, communication, Transfer{Transfer::End::receive, MeetingId(0), DeviceId(0)}, {}, {b});
   const Plan plan = finish(sketch.draft);
   EXPECT_EQ(work(plan, send).sent, Bytes(60));
   EXPECT_EQ(work(plan, send).read, Bytes(60));
@@ -202,8 +194,7 @@ TEST(Work, ATransferCrossesOnce) {
 }
 
 /// A collective of n members over buffers of these shapes.
-Plan collective(Collective::Kind kind, std::size_t n, const std::vector<Shape>& shapes,
-                DType dtype = DType::f32) {
+Plan collective(Collective::Kind kind, std::size_t n, const std::vector<Shape>& shapes, DType dtype = DType::f32) {
   Sketch sketch(n);
   for (std::size_t rank = 0; rank < n; ++rank) {
     std::vector<BufferId> buffers;
@@ -211,12 +202,10 @@ Plan collective(Collective::Kind kind, std::size_t n, const std::vector<Shape>& 
       buffers.push_back(sketch.buffer(rank, shape, dtype));
     }
     const bool reads = kind != Collective::Kind::broadcast || rank == 0;
-    const bool writes =
-        kind == Collective::Kind::all_reduce || (kind == Collective::Kind::broadcast ? rank != 0 : rank == 0);
-    sketch.task(
-        rank, communication,
-        Collective{kind, MeetingId(0), static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(n)},
-        reads ? buffers : std::vector<BufferId>{}, writes ? buffers : std::vector<BufferId>{});
+    const bool writes = kind == Collective::Kind::all_reduce || (kind == Collective::Kind::broadcast ? rank != 0 : rank == 0);
+    sketch.task(rank, communication,
+                Collective{kind, MeetingId(0), static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(n)},
+                reads ? buffers : std::vector<BufferId>{}, writes ? buffers : std::vector<BufferId>{});
   }
   return finish(sketch.draft);
 }
@@ -224,8 +213,7 @@ Plan collective(Collective::Kind kind, std::size_t n, const std::vector<Shape>& 
 TEST(Work, AnAllReduceMovesTwiceItsSizeButForOnesOwnShare) {
   for (const std::int64_t n : {1, 2, 3, 4, 5}) {
     for (const DType dtype : {DType::f32, DType::f64}) {
-      const Plan plan =
-          collective(Collective::Kind::all_reduce, static_cast<std::size_t>(n), {{7, 11}, {13}}, dtype);
+      const Plan plan = collective(Collective::Kind::all_reduce, static_cast<std::size_t>(n), {{7, 11}, {13}}, dtype);
       const std::int64_t elements = 7 * 11 + 13;
       TaskWork sum;
       for (std::size_t i = 0; i < plan.tasks().size(); ++i) {
@@ -365,14 +353,11 @@ TEST(Totals, AddUpADevicesWorkAndCountTransfersAtTheSender) {
   sketch.relu(compute, a, b);
   sketch.task(0, communication, Transfer{Transfer::End::send, MeetingId(0), DeviceId(1)}, {b}, {});
   sketch.task(1, communication, Transfer{Transfer::End::receive, MeetingId(0), DeviceId(0)}, {}, {there});
-  sketch.task(1, communication, Transfer{Transfer::End::send, MeetingId(1), DeviceId(0)}, {there}, {},
-              Phase::backward);
-  sketch.task(0, communication, Transfer{Transfer::End::receive, MeetingId(1), DeviceId(1)}, {}, {a},
-              Phase::backward);
+  sketch.task(1, communication, Transfer{Transfer::End::send, MeetingId(1), DeviceId(0)}, {there}, {}, Phase::backward);
+  sketch.task(0, communication, Transfer{Transfer::End::receive, MeetingId(1), DeviceId(1)}, {}, {a}, Phase::backward);
   for (std::size_t rank = 0; rank < 2; ++rank) {
     const BufferId own = rank == 0 ? a : there;
-    sketch.task(rank, communication,
-                Collective{Collective::Kind::all_reduce, MeetingId(2), static_cast<std::uint32_t>(rank), 2},
+    sketch.task(rank, communication, Collective{Collective::Kind::all_reduce, MeetingId(2), static_cast<std::uint32_t>(rank), 2},
                 {own}, {own});
   }
   const std::vector<Totals> totals = totals_by_device(finish(sketch.draft));

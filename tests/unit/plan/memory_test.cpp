@@ -68,11 +68,7 @@ class RandomDraft {
   std::size_t below(std::size_t count) { return random_() % count; }
 
   BufferId add(std::size_t device, std::size_t family, bool persistent) {
-    return draft_.add({.device = DeviceId(device),
-                       .persistent = persistent,
-                       .shape = shapes[family],
-                       .content = {},
-                       .label = ""});
+    return draft_.add({.device = DeviceId(device), .persistent = persistent, .shape = shapes[family], .content = {}, .label = ""});
   }
 
   BufferId any(std::size_t device, std::size_t family) {
@@ -135,8 +131,7 @@ class RandomDraft {
       const std::size_t device = (first + rank) % devices;
       const BufferId own = any(device, family);
       task(device,
-           Collective{Collective::Kind::all_reduce, meeting, static_cast<std::uint32_t>(rank),
-                      static_cast<std::uint32_t>(size)},
+           Collective{Collective::Kind::all_reduce, meeting, static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(size)},
            {own}, {own});
     }
   }
@@ -162,13 +157,8 @@ std::vector<Piece> pieces_of(const Plan& plan, const Memory& memory) {
   std::vector<Piece> pieces;
   for (std::size_t b = 0; b < plan.buffers().size(); ++b) {
     const Buffer& buffer = plan.buffers()[b];
-    Piece piece{buffer.device.index(),
-                memory.offset[b],
-                memory.offset[b] + buffer.size().count,
-                {},
-                buffer.persistent,
-                buffer.role == Role::loss,
-                fmt::format("b{}", b)};
+    Piece piece{buffer.device.index(),     memory.offset[b],     memory.offset[b] + buffer.size().count, {}, buffer.persistent,
+                buffer.role == Role::loss, fmt::format("b{}", b)};
     for (std::size_t t = 0; t < plan.tasks().size(); ++t) {
       for (const auto* list : {&plan.tasks()[t].reads, &plan.tasks()[t].writes}) {
         if (std::find(list->begin(), list->end(), BufferId(b)) != list->end()) {
@@ -256,8 +246,7 @@ TEST(Memory, OfRandomStepsNeverSharesWhatMayBeInUseAtOnce) {
   for (std::uint32_t seed = 0; seed < rounds && !::testing::Test::HasFailure(); ++seed) {
     const Plan plan = finish(RandomDraft(seed).make());
     const Verdict verdict = verify(plan);
-    ASSERT_TRUE(verdict.holds()) << "seed " << seed << ": " << verdict.violations[0].text << "\n"
-                                 << to_text(plan);
+    ASSERT_TRUE(verdict.holds()) << "seed " << seed << ": " << verdict.violations[0].text << "\n" << to_text(plan);
     ASSERT_TRUE(test::judge(plan).right()) << "seed " << seed;
     expect_sound_memory(plan, verdict.memory, fmt::format("seed {}", seed));
     for (const Bytes peak : verdict.memory.peak) {
@@ -284,8 +273,7 @@ Plan chain(std::size_t length, Bytes workspace, bool two_lanes) {
   Draft draft;
   draft.devices = {"cpu:0"};
   const auto add = [&](bool persistent) {
-    return draft.add(
-        {.device = DeviceId(0), .persistent = persistent, .shape = {64}, .content = {}, .label = ""});
+    return draft.add({.device = DeviceId(0), .persistent = persistent, .shape = {64}, .content = {}, .label = ""});
   };
   BufferId at = add(true);
   for (std::size_t i = 0; i < length; ++i) {
@@ -306,8 +294,7 @@ Plan chain(std::size_t length, Bytes workspace, bool two_lanes) {
 TEST(Memory, AChainOfTemporariesNeedsTwoAtATime) {
   for (const bool two_lanes : {false, true}) {
     for (const std::size_t length : {3U, 10U, 500U}) {
-      EXPECT_EQ(verify(chain(length, Bytes(0), two_lanes)).memory.peak[0], Bytes(2 * 256 + 2 * 256))
-          << length;
+      EXPECT_EQ(verify(chain(length, Bytes(0), two_lanes)).memory.peak[0], Bytes(2 * 256 + 2 * 256)) << length;
     }
   }
 }
@@ -320,8 +307,7 @@ TEST(Memory, LanesThatRunSideBySideShareNothing) {
   Draft draft;
   draft.devices = {"cpu:0"};
   const auto add = [&](bool persistent) {
-    return draft.add(
-        {.device = DeviceId(0), .persistent = persistent, .shape = {64}, .content = {}, .label = ""});
+    return draft.add({.device = DeviceId(0), .persistent = persistent, .shape = {64}, .content = {}, .label = ""});
   };
   const BufferId x = add(true);
   for (const Lane lane : {Lane::compute, Lane::communication, Lane::host}) {
@@ -348,22 +334,13 @@ TEST(Memory, ALossKeepsItsPlaceToTheEnd) {
   Draft draft;
   draft.devices = {"cpu:0"};
   const auto add = [&](Role role, bool persistent) {
-    return draft.add({.device = DeviceId(0),
-                      .role = role,
-                      .persistent = persistent,
-                      .shape = {64},
-                      .content = {},
-                      .label = ""});
+    return draft.add({.device = DeviceId(0), .role = role, .persistent = persistent, .shape = {64}, .content = {}, .label = ""});
   };
-  const BufferId x = add(Role::input, true), loss = add(Role::loss, false),
-                 later = add(Role::activation, false), out = add(Role::activation, true);
+  const BufferId x = add(Role::input, true), loss = add(Role::loss, false), later = add(Role::activation, false),
+                 out = add(Role::activation, true);
   for (const auto& [from, to] : {std::pair{x, loss}, {x, later}, {later, out}}) {
-    draft.tasks.push_back({.action = Compute{op::Relu{}},
-                           .device = DeviceId(0),
-                           .labels = {},
-                           .reads = {from},
-                           .writes = {to},
-                           .after = {}});
+    draft.tasks.push_back(
+        {.action = Compute{op::Relu{}}, .device = DeviceId(0), .labels = {}, .reads = {from}, .writes = {to}, .after = {}});
   }
   const Memory memory = verify(finish(draft)).memory;
   EXPECT_NE(memory.offset[loss.index()], memory.offset[later.index()]);

@@ -24,9 +24,7 @@ class Mutator {
   }
 
  private:
-  std::size_t below(std::size_t count) {
-    return random_() % count;
-  }  // the same everywhere, unlike a distribution
+  std::size_t below(std::size_t count) { return random_() % count; }  // the same everywhere, unlike a distribution
   bool chance(int percent) { return static_cast<int>(below(100)) < percent; }
 
   /// One of the tasks that `suits`, if any does.
@@ -81,9 +79,8 @@ class Mutator {
     std::vector<BufferId> list;
     for (std::size_t b = 0; b < buffers_.size(); ++b) {
       const Buffer& now = buffers_[than.index()];
-      if (BufferId(b) != than &&
-          (!alike || (buffers_[b].shape == now.shape && buffers_[b].dtype == now.dtype &&
-                      buffers_[b].order == now.order && buffers_[b].device == now.device))) {
+      if (BufferId(b) != than && (!alike || (buffers_[b].shape == now.shape && buffers_[b].dtype == now.dtype &&
+                                             buffers_[b].order == now.order && buffers_[b].device == now.device))) {
         list.push_back(BufferId(b));
       }
     }
@@ -121,8 +118,7 @@ class Mutator {
       case Mutation::add_edge: {
         const std::size_t to = below(tasks_.size());
         const bool anywhere = chance(15);
-        const auto from =
-            pick([&](const Task& task) { return anywhere || task.device == tasks_[to].device; });
+        const auto from = pick([&](const Task& task) { return anywhere || task.device == tasks_[to].device; });
         tasks_[to].after.push_back(TaskId(*from));
         return true;
       }
@@ -230,8 +226,7 @@ class Mutator {
       }
       case Mutation::change_lane: {
         Task& task = tasks_[below(tasks_.size())];
-        task.lane =
-            static_cast<Lane>((static_cast<std::size_t>(task.lane) + 1 + below(lane_count - 1)) % lane_count);
+        task.lane = static_cast<Lane>((static_cast<std::size_t>(task.lane) + 1 + below(lane_count - 1)) % lane_count);
         return true;
       }
       case Mutation::delete_task:
@@ -282,8 +277,7 @@ class Mutator {
         return true;
       }
       case Mutation::lose_kernel: {
-        const std::string_view lost =
-            chance(10) ? std::string_view("softmax") : verb(tasks_[below(tasks_.size())]);
+        const std::string_view lost = chance(10) ? std::string_view("softmax") : verb(tasks_[below(tasks_.size())]);
         limits_.has_kernel = [lost](const Task& task) { return verb(task) != lost; };
         return true;
       }
@@ -311,15 +305,13 @@ class Mutator {
 
 std::string_view to_text(Mutation mutation) {
   constexpr std::array<std::string_view, mutation_count> names{
-      "drop_edge",         "reverse_edge",  "add_edge",          "swap_meetings",   "redirect_read",
-      "redirect_write",    "drop_transfer", "drop_transfer_end", "change_transfer", "drop_member",
-      "change_collective", "move_task",     "change_lane",       "delete_task",     "change_buffer",
-      "change_scaling",    "lose_kernel",       "shrink_memory"};
+      "drop_edge",     "reverse_edge",      "add_edge",        "swap_meetings",  "redirect_read",     "redirect_write",
+      "drop_transfer", "drop_transfer_end", "change_transfer", "drop_member",    "change_collective", "move_task",
+      "change_lane",   "delete_task",       "change_buffer",   "change_scaling", "lose_kernel",       "shrink_memory"};
   return names[static_cast<std::size_t>(mutation)];
 }
 
-std::optional<Mutant> mutate(const Plan& plan, const std::vector<Bytes>& peak, Mutation mutation,
-                             std::mt19937& random) {
+std::optional<Mutant> mutate(const Plan& plan, const std::vector<Bytes>& peak, Mutation mutation, std::mt19937& random) {
   return Mutator(plan, peak, random).apply(mutation);
 }
 

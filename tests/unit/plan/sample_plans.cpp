@@ -28,10 +28,8 @@ const std::vector<Sample>& sample_plans() {
         {.linear_with_relu = true, .linear_with_mask = true, .linear_with_sgd = true, .tiled_weights = true},
         {.linear_with_relu = true,
          .linear_with_mask = true,
-         .workspace =
-             [](std::span<const Buffer>, const Task& task, std::size_t) {
-               return Bytes(task.lane == Lane::compute && !task.writes.empty() ? 100 : 0);
-             }},
+         .workspace = [](std::span<const Buffer>, const Task& task,
+                         std::size_t) { return Bytes(task.lane == Lane::compute && !task.writes.empty() ? 100 : 0); }},
         {.linear_with_sgd = true}};
     std::vector<Sample> list;
     std::size_t turn = 0;
@@ -45,8 +43,7 @@ const std::vector<Sample>& sample_plans() {
           const cluster::Cluster cluster = cluster_of(devices);
           strategy::Request request{.model = model, .cluster = cluster, .strategy = strategy.name};
           request.step.global_batch = 7;
-          request.step.loss =
-              turn % 2 == 0 ? strategy::Loss::mean_squared_error : strategy::Loss::cross_entropy;
+          request.step.loss = turn % 2 == 0 ? strategy::Loss::mean_squared_error : strategy::Loss::cross_entropy;
           request.step.optimizer = op::optimizer_by_name(optimizers[(turn + devices) % optimizers.size()]);
           request.step.dtype = turn % 5 == 4 ? DType::f64 : DType::f32;
           request.step.precision = turn % 5 == 1   ? strategy::Precision::fp16
@@ -62,9 +59,8 @@ const std::vector<Sample>& sample_plans() {
             request.delays = {{Phase::backward, -1, Nanoseconds(5000)}, {Phase::update, 0, Nanoseconds(7)}};
           }
           try {
-            list.push_back(
-                {fmt::format("{} over {} of {}, variant {}", strategy.name, devices, model.name(), variant),
-                 strategy::compile(request)});
+            list.push_back({fmt::format("{} over {} of {}, variant {}", strategy.name, devices, model.name(), variant),
+                            strategy::compile(request)});
           } catch (const Error&) {
             // Some strategies need more blocks or replicas than these models and devices give.
           }

@@ -23,8 +23,7 @@ Plan wandering(std::size_t tasks) {
     draft.devices.push_back(fmt::format("cpu:{}", d));
   }
   const auto add = [&](std::size_t device, bool persistent) {
-    return draft.add(
-        {.device = DeviceId(device), .persistent = persistent, .shape = {16}, .content = {}, .label = ""});
+    return draft.add({.device = DeviceId(device), .persistent = persistent, .shape = {16}, .content = {}, .label = ""});
   };
   draft.tasks.reserve(tasks);
   BufferId at = add(0, true);
@@ -32,12 +31,8 @@ Plan wandering(std::size_t tasks) {
   while (draft.tasks.size() + 11 <= tasks) {
     for (int i = 0; i < 8; ++i) {
       const BufferId next = add(device, false);
-      draft.tasks.push_back({.action = Compute{op::Relu{}},
-                             .device = DeviceId(device),
-                             .labels = {},
-                             .reads = {at},
-                             .writes = {next},
-                             .after = {}});
+      draft.tasks.push_back(
+          {.action = Compute{op::Relu{}}, .device = DeviceId(device), .labels = {}, .reads = {at}, .writes = {next}, .after = {}});
       at = next;
     }
     const std::size_t peer = (device + 1) % 8;
@@ -78,7 +73,8 @@ Plan lossy(std::size_t micro_batches) {
     const BufferId value = draft.add({.device = DeviceId(0), .shape = {16}, .content = {}, .label = ""});
     const BufferId loss = draft.add({.device = DeviceId(0), .role = Role::loss, .shape = {16}, .content = {}, .label = ""});
     for (const auto& [from, to] : {std::pair(input, value), std::pair(value, loss)}) {
-      draft.tasks.push_back({.action = Compute{op::Relu{}}, .device = DeviceId(0), .labels = {}, .reads = {from}, .writes = {to}, .after = {}});
+      draft.tasks.push_back(
+          {.action = Compute{op::Relu{}}, .device = DeviceId(0), .labels = {}, .reads = {from}, .writes = {to}, .after = {}});
     }
   }
   return finish(std::move(draft));
@@ -89,8 +85,7 @@ Plan deep(std::size_t depth) {
   Draft draft;
   draft.devices = {"cpu:0"};
   const auto add = [&](bool persistent) {
-    return draft.add(
-        {.device = DeviceId(0), .persistent = persistent, .shape = {16}, .content = {}, .label = ""});
+    return draft.add({.device = DeviceId(0), .persistent = persistent, .shape = {16}, .content = {}, .label = ""});
   };
   std::vector<BufferId> values{add(true)};
   for (std::size_t i = 0; i < depth; ++i) {

@@ -22,9 +22,7 @@ Plan every_feature() {
     buffer.device = DeviceId(device);
     return draft.add(std::move(buffer));
   };
-  const BufferId x = add(
-      0,
-      {.role = Role::input, .persistent = true, .shape = {4, 3}, .content = BatchRows{4, 8}, .label = "x"});
+  const BufferId x = add(0, {.role = Role::input, .persistent = true, .shape = {4, 3}, .content = BatchRows{4, 8}, .label = "x"});
   const BufferId weight = add(0, {.role = Role::parameter,
                                   .order = Order::tiled,
                                   .persistent = true,
@@ -43,57 +41,38 @@ Plan every_feature() {
                                 .label = "b"});
   const BufferId y = add(0, {.role = Role::activation, .shape = {4, 2}, .label = "a label with = and b7"});
   const BufferId there = add(1, {.role = Role::communication, .shape = {4, 2}});
-  const BufferId labels = add(1, {.role = Role::target,
-                                  .dtype = DType::i32,
-                                  .persistent = true,
-                                  .shape = {4},
-                                  .content = BatchRows{4, 8}});
-  const BufferId loss = add(
-      1,
-      {.role = Role::loss, .dtype = DType::f64, .shape = {4}, .content = BatchRows{4, 8}, .label = "loss"});
+  const BufferId labels = add(
+      1, {.role = Role::target, .dtype = DType::i32, .persistent = true, .shape = {4}, .content = BatchRows{4, 8}});
+  const BufferId loss = add(1,
+                            {.role = Role::loss, .dtype = DType::f64, .shape = {4}, .content = BatchRows{4, 8}, .label = "loss"});
   const BufferId gradient = add(1, {.role = Role::gradient, .shape = {4, 2}});
-  const BufferId piece =
-      add(0, {.role = Role::gradient, .shape = {3}, .content = ParameterPart{"block0.weight", 3, 3, {8, 3}, 1, 2, 3, 1, 5, 8}});
+  const BufferId piece = add(
+      0, {.role = Role::gradient, .shape = {3}, .content = ParameterPart{"block0.weight", 3, 3, {8, 3}, 1, 2, 3, 1, 5, 8}});
   const BufferId scratch = add(1, {.role = Role::workspace, .shape = {2, 1, 3}});
-  const auto task = [&](std::size_t device, Lane lane, Labels labels_, Action action,
-                        std::vector<BufferId> reads, std::vector<BufferId> writes,
-                        std::vector<TaskId> after = {}) {
-    draft.tasks.push_back({std::move(action),
-                           DeviceId(device),
-                           lane,
-                           labels_,
-                           std::move(reads),
-                           std::move(writes),
-                           {},
-                           std::move(after)});
+  const auto task = [&](std::size_t device, Lane lane, Labels labels_, Action action, std::vector<BufferId> reads,
+                        std::vector<BufferId> writes, std::vector<TaskId> after = {}) {
+    draft.tasks.push_back(
+        {std::move(action), DeviceId(device), lane, labels_, std::move(reads), std::move(writes), {}, std::move(after)});
   };
   using End = Transfer::End;
   using Kind = Collective::Kind;
-  task(0, Lane::compute, {Phase::forward, 0, 1, 2}, Compute{op::Linear{.relu = true}}, {x, weight, bias},
-       {y});
-  task(0, Lane::communication, {Phase::forward, 0, 0, 0}, Transfer{End::send, MeetingId(0), DeviceId(1)}, {y},
-       {}, {TaskId(0)});
-  task(1, Lane::communication, {Phase::forward}, Transfer{End::receive, MeetingId(0), DeviceId(0)}, {},
-       {there});
+  task(0, Lane::compute, {Phase::forward, 0, 1, 2}, Compute{op::Linear{.relu = true}}, {x, weight, bias}, {y});
+  task(0, Lane::communication, {Phase::forward, 0, 0, 0}, Transfer{End::send, MeetingId(0), DeviceId(1)}, {y}, {}, {TaskId(0)});
+  task(1, Lane::communication, {Phase::forward}, Transfer{End::receive, MeetingId(0), DeviceId(0)}, {}, {there});
   task(1, Lane::compute, {}, Compute{op::CrossEntropy{64}}, {there, labels}, {loss, gradient}, {TaskId(2)});
   task(1, Lane::host, {Phase::backward}, Delay{Nanoseconds(123456789012)}, {}, {}, {TaskId(2), TaskId(3)});
-  task(1, Lane::compute, {Phase::backward}, Compute{op::LinearBackwardInput{.mask = true}}, {gradient},
-       {scratch});
-  task(1, Lane::compute, {Phase::backward}, Compute{op::LinearBackwardWeight{true, 0.1}}, {gradient},
-       {scratch});
+  task(1, Lane::compute, {Phase::backward}, Compute{op::LinearBackwardInput{.mask = true}}, {gradient}, {scratch});
+  task(1, Lane::compute, {Phase::backward}, Compute{op::LinearBackwardWeight{true, 0.1}}, {gradient}, {scratch});
   task(1, Lane::compute, {Phase::backward}, Compute{op::MeanSquaredError{1000000}}, {}, {});
   task(1, Lane::compute, {Phase::backward}, Compute{op::ReluBackward{}}, {}, {});
   task(1, Lane::compute, {Phase::backward}, Compute{op::Relu{}}, {}, {});
-  for (const Kind kind :
-       {Kind::all_reduce, Kind::broadcast, Kind::reduce, Kind::reduce_scatter, Kind::all_gather}) {
-    task(0, Lane::communication, {Phase::backward}, Collective{kind, MeetingId(3), 1, 7}, {bias, weight},
-         {bias, weight});
+  for (const Kind kind : {Kind::all_reduce, Kind::broadcast, Kind::reduce, Kind::reduce_scatter, Kind::all_gather}) {
+    task(0, Lane::communication, {Phase::backward}, Collective{kind, MeetingId(3), 1, 7}, {bias, weight}, {bias, weight});
   }
   task(0, Lane::communication, {Phase::backward}, Collective{Kind::reduce_scatter, MeetingId(4), 1, 7, 0, true}, {bias, piece},
        {piece});
   task(0, Lane::compute, {Phase::update}, Update{op::Sgd{1.0 / 3, 0.9, 1e-300}}, {bias}, {bias});
-  task(0, Lane::compute, {Phase::update}, Update{op::Adam{0, 0.1, 0.2, 0, 1e-4, true}}, {weight},
-       {weight, state});
+  task(0, Lane::compute, {Phase::update}, Update{op::Adam{0, 0.1, 0.2, 0, 1e-4, true}}, {weight}, {weight, state});
   const BufferId master = add(0, {.dtype = DType::f16, .shape = {2, 3}});
   const BufferId copy = add(0, {.dtype = DType::bf16, .shape = {2, 3}});
   const BufferId flag = add(0, {.shape = {1}});
@@ -161,11 +140,8 @@ TEST(PlanText, TellsPlansApartExactlyWhenTheyDiffer) {
   differs([](std::string&, Names&, Buffers& b, Tasks&) { std::get<ParameterPart>(b[1].content).slot = 2; });
   differs([](std::string&, Names&, Buffers& b, Tasks&) { std::get<ParameterPart>(b[1].content).end = 5; });
   differs([](std::string&, Names&, Buffers& b, Tasks&) { std::get<ParameterPart>(b[1].content).fan_in = 5; });
-  differs(
-      [](std::string&, Names&, Buffers& b, Tasks&) { std::get<ParameterPart>(b[3].content).ordinal = 9; });
-  differs([](std::string&, Names&, Buffers& b, Tasks&) {
-    std::get<ParameterPart>(b[3].content).whole = Shape{2, 5};
-  });
+  differs([](std::string&, Names&, Buffers& b, Tasks&) { std::get<ParameterPart>(b[3].content).ordinal = 9; });
+  differs([](std::string&, Names&, Buffers& b, Tasks&) { std::get<ParameterPart>(b[3].content).whole = Shape{2, 5}; });
   differs([](std::string&, Names&, Buffers&, Tasks& t) { t[0].labels.block = 1; });
   differs([](std::string&, Names&, Buffers&, Tasks& t) { t[0].labels.micro_batch = -1; });
   differs([](std::string&, Names&, Buffers&, Tasks& t) { t[0].labels.stage = 0; });
@@ -178,8 +154,7 @@ TEST(PlanText, TellsPlansApartExactlyWhenTheyDiffer) {
   differs([](std::string&, Names&, Buffers&, Tasks& t) { t[0].workspace = Bytes(0); });
   differs([](std::string&, Names&, Buffers&, Tasks& t) { t[2].workspace = Bytes(1); });
   differs([](std::string&, Names&, Buffers&, Tasks& t) { std::swap(t[0], t[1]); });
-  differs(
-      [](std::string&, Names&, Buffers&, Tasks& t) { std::get<Transfer>(t[1].action).peer = DeviceId(0); });
+  differs([](std::string&, Names&, Buffers&, Tasks& t) { std::get<Transfer>(t[1].action).peer = DeviceId(0); });
   differs([](std::string&, Names&, Buffers&, Tasks& t) { std::get<Collective>(t[10].action).rank = 5; });
   differs([](std::string&, Names&, Buffers&, Tasks& t) { std::get<Collective>(t[15].action).accumulate = false; });
   differs([](std::string&, Names&, Buffers& b, Tasks&) {
@@ -187,15 +162,11 @@ TEST(PlanText, TellsPlansApartExactlyWhenTheyDiffer) {
     std::get<ParameterPart>(b[9].content).piece_end = 7;
   });
   differs([](std::string&, Names&, Buffers&, Tasks& t) { t[0].action = Compute{op::Linear{}}; });
-  differs([](std::string&, Names&, Buffers&, Tasks& t) {
-    std::get<Delay>(t[4].action).duration = Nanoseconds(1);
-  });
+  differs([](std::string&, Names&, Buffers&, Tasks& t) { std::get<Delay>(t[4].action).duration = Nanoseconds(1); });
   differs([](std::string&, Names&, Buffers&, Tasks& t) {
     std::get<op::Sgd>(std::get<Update>(t[16].action).optimizer).rate = 0.333333;
   });
-  differs([](std::string&, Names&, Buffers&, Tasks& t) {
-    std::get<op::Adam>(std::get<Update>(t[17].action).optimizer).beta2 = 0;
-  });
+  differs([](std::string&, Names&, Buffers&, Tasks& t) { std::get<op::Adam>(std::get<Update>(t[17].action).optimizer).beta2 = 0; });
 }
 
 TEST(PlanText, ForgivesBlankLinesAndAMissingLastNewline) {
@@ -239,8 +210,7 @@ TEST_P(PlanTextRefuses, ABrokenLineByItsNumber) {
     at = text.find('\n', at) + 1;
   }
   const std::size_t found = text.find(corruption.from, at);
-  ASSERT_LT(found, text.find('\n', at))
-      << "the table is wrong: '" << corruption.from << "' is not on that line";
+  ASSERT_LT(found, text.find('\n', at)) << "the table is wrong: '" << corruption.from << "' is not on that line";
   text.replace(found, corruption.from.size(), corruption.to);
   const std::string sentence = baton::test::usage_sentence([&] { parse(text); });
   if (corruption.line == 1) {
@@ -253,38 +223,29 @@ TEST_P(PlanTextRefuses, ABrokenLineByItsNumber) {
 INSTANTIATE_TEST_SUITE_P(
     Table, PlanTextRefuses,
     ::testing::Values(
-        Corruption{1, "baton-plan 1", "baton-plan 2"}, Corruption{1, "baton-plan", "plan"},
-        Corruption{2, "\"t\"", "\"t"}, Corruption{2, "title", "titel"}, Corruption{2, "\"t\"", "\""},
-        Corruption{3, "d0", "d1"}, Corruption{3, " cpu:0", ""}, Corruption{4, "d1", "d7"},
-        Corruption{4, "cpu:1", "cpu 1"}, Corruption{5, "b0", "b9"}, Corruption{5, "d0", "d2"},
-        Corruption{5, "d0", "d-1"}, Corruption{5, "input", "inputs"}, Corruption{5, "f32", "f8"},
-        Corruption{5, "4x3", "4x"}, Corruption{5, "4x3", "0x3"}, Corruption{5, "4x3", "-4x3"},
-        Corruption{5, "4x3", "4000000000x4000000000"}, Corruption{5, "rows=0:4", "rows=4:0"},
-        Corruption{5, "rows=0:4", "rows=4"}, Corruption{5, "rows=0:4", "rows=a:b"},
+        Corruption{1, "baton-plan 1", "baton-plan 2"}, Corruption{1, "baton-plan", "plan"}, Corruption{2, "\"t\"", "\"t"},
+        Corruption{2, "title", "titel"}, Corruption{2, "\"t\"", "\""}, Corruption{3, "d0", "d1"}, Corruption{3, " cpu:0", ""},
+        Corruption{4, "d1", "d7"}, Corruption{4, "cpu:1", "cpu 1"}, Corruption{5, "b0", "b9"}, Corruption{5, "d0", "d2"},
+        Corruption{5, "d0", "d-1"}, Corruption{5, "input", "inputs"}, Corruption{5, "f32", "f8"}, Corruption{5, "4x3", "4x"},
+        Corruption{5, "4x3", "0x3"}, Corruption{5, "4x3", "-4x3"}, Corruption{5, "4x3", "4000000000x4000000000"},
+        Corruption{5, "rows=0:4", "rows=4:0"}, Corruption{5, "rows=0:4", "rows=4"}, Corruption{5, "rows=0:4", "rows=a:b"},
         Corruption{5, "rows=0:4", "rows=0:4 rows=0:4"}, Corruption{5, "rows=0:4", "columns=0:4"},
-        Corruption{5, "persistent", "permanent"}, Corruption{6, " ordinal=0", ""},
-        Corruption{6, " fan_in=3", ""}, Corruption{6, "ordinal=0", "ordinal=-1"},
-        Corruption{6, "fan_in=3", "fan_in=3 whole=8x3"},
-        Corruption{6, "tiled persistent", "persistent tiled"}, Corruption{8, " 4x2", ""},
-        Corruption{10, "t0", "t1"}, Corruption{10, "t0", "0"}, Corruption{10, "d0", "b0"},
-        Corruption{10, "compute", "computer"}, Corruption{10, "forward", "sideways"},
-        Corruption{10, "linear", "conv"}, Corruption{10, "relu=1", "relu=yes"},
-        Corruption{10, "relu=1", "gelu=1"}, Corruption{10, "block=0", "block=0.5"},
-        Corruption{10, "block=0", "block="}, Corruption{10, "workspace=64", "workspace=-1"},
-        Corruption{10, "workspace=64", "workspace=4611686018427387904"},
-        Corruption{10, "workspace=64", "workspace=64K"}, Corruption{10, "b0,b1", "b0,,b1"},
-        Corruption{10, "b0,b1", "b0,b5"}, Corruption{10, "b0,b1", "b0,t1"},
-        Corruption{10, "b0,b1", "b0,b4294967296"}, Corruption{10, "linear", "linear linear"},
+        Corruption{5, "persistent", "permanent"}, Corruption{6, " ordinal=0", ""}, Corruption{6, " fan_in=3", ""},
+        Corruption{6, "ordinal=0", "ordinal=-1"}, Corruption{6, "fan_in=3", "fan_in=3 whole=8x3"},
+        Corruption{6, "tiled persistent", "persistent tiled"}, Corruption{8, " 4x2", ""}, Corruption{10, "t0", "t1"},
+        Corruption{10, "t0", "0"}, Corruption{10, "d0", "b0"}, Corruption{10, "compute", "computer"},
+        Corruption{10, "forward", "sideways"}, Corruption{10, "linear", "conv"}, Corruption{10, "relu=1", "relu=yes"},
+        Corruption{10, "relu=1", "gelu=1"}, Corruption{10, "block=0", "block=0.5"}, Corruption{10, "block=0", "block="},
+        Corruption{10, "workspace=64", "workspace=-1"}, Corruption{10, "workspace=64", "workspace=4611686018427387904"},
+        Corruption{10, "workspace=64", "workspace=64K"}, Corruption{10, "b0,b1", "b0,,b1"}, Corruption{10, "b0,b1", "b0,b5"},
+        Corruption{10, "b0,b1", "b0,t1"}, Corruption{10, "b0,b1", "b0,b4294967296"}, Corruption{10, "linear", "linear linear"},
         Corruption{11, "meeting=m0", "meeting=0"}, Corruption{11, "meeting=m0", "meeting=m4000000000"},
-        Corruption{11, "meeting=m0", "meeting=m4294967295"}, Corruption{11, " meeting=m0", ""},
-        Corruption{11, " peer=d1", ""}, Corruption{11, "peer=d1", "peer=d2"},
-        Corruption{11, "after=t0", "after=t4"}, Corruption{11, "after=t0", "after=b0"},
-        Corruption{11, "after=t0", "before=t0"},
-        Corruption{11, "send meeting=m0 peer=d1", "all_reduce meeting=m0 rank=0"},
+        Corruption{11, "meeting=m0", "meeting=m4294967295"}, Corruption{11, " meeting=m0", ""}, Corruption{11, " peer=d1", ""},
+        Corruption{11, "peer=d1", "peer=d2"}, Corruption{11, "after=t0", "after=t4"}, Corruption{11, "after=t0", "after=b0"},
+        Corruption{11, "after=t0", "before=t0"}, Corruption{11, "send meeting=m0 peer=d1", "all_reduce meeting=m0 rank=0"},
         Corruption{11, "send meeting=m0 peer=d1", "all_reduce meeting=m0 rank=-1 size=2"},
-        Corruption{11, "send meeting=m0 peer=d1", "sgd rate=fast"}, Corruption{13, "ns=5", "ns=5s"},
-        Corruption{13, " ns=5", ""}, Corruption{13, "delay", ""}, Corruption{13, "task", "tusk"},
-        Corruption{13, "forward delay ns=5 after=t2", ""}));
+        Corruption{11, "send meeting=m0 peer=d1", "sgd rate=fast"}, Corruption{13, "ns=5", "ns=5s"}, Corruption{13, " ns=5", ""},
+        Corruption{13, "delay", ""}, Corruption{13, "task", "tusk"}, Corruption{13, "forward delay ns=5 after=t2", ""}));
 
 TEST(PlanText, NoTruncationAndNoLostLineCrashesIt) {
   const std::string whole = to_text(every_feature());
@@ -325,17 +286,14 @@ TEST(PlanDot, MentionsEveryTaskDeviceAndEdge) {
       EXPECT_NE(dot.find(fmt::format("label=\"{}\"", device)), std::string::npos);
     }
     for (std::size_t t = 0; t < plan.tasks().size(); ++t) {
-      EXPECT_NE(dot.find(fmt::format("    t{} [label=\"t{} {}", t, t, verb(plan.tasks()[t]))),
-                std::string::npos)
-          << t;
+      EXPECT_NE(dot.find(fmt::format("    t{} [label=\"t{} {}", t, t, verb(plan.tasks()[t]))), std::string::npos) << t;
       for (const TaskId before : plan.tasks()[t].after) {
         EXPECT_NE(dot.find(fmt::format("  t{} -> t{};\n", before.value, t)), std::string::npos);
       }
     }
     for (std::size_t m = 0; m < plan.meeting_count(); ++m) {
       const auto members = plan.members(MeetingId(m));
-      EXPECT_NE(dot.find(fmt::format("  t{} -> t{} [dir=none", members[0].value, members[1].value)),
-                std::string::npos);
+      EXPECT_NE(dot.find(fmt::format("  t{} -> t{} [dir=none", members[0].value, members[1].value)), std::string::npos);
     }
   }
 }

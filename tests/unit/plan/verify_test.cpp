@@ -54,8 +54,7 @@ std::vector<Bytes> arena_ends(const Plan& plan, const Memory& memory) {
     const std::size_t next = node[circle[(i + 1) % circle.size()].index()];
     const std::vector<std::size_t> waits = test::waits_for(plan, circle[i].index());
     if (std::none_of(waits.begin(), waits.end(), [&](std::size_t w) { return node[w] == next; })) {
-      return ::testing::AssertionFailure()
-             << plan.describe(circle[i]) << " does not wait for the next of the circle";
+      return ::testing::AssertionFailure() << plan.describe(circle[i]) << " does not wait for the next of the circle";
     }
   }
   return circle.empty() ? ::testing::AssertionFailure() << "an empty circle" : ::testing::AssertionSuccess();
@@ -63,8 +62,8 @@ std::vector<Bytes> arena_ends(const Plan& plan, const Memory& memory) {
 
 /// Holds verify's verdict against the brute-force judge's: right or wrong, by which rules, and who is to
 /// blame.
-::testing::AssertionResult agrees(const Plan& plan, const Limits& limits, const Verdict& verdict,
-                                  Judgement truth, const std::vector<Bytes>& peak) {
+::testing::AssertionResult agrees(const Plan& plan, const Limits& limits, const Verdict& verdict, Judgement truth,
+                                  const std::vector<Bytes>& peak) {
   if (truth.right()) {
     for (std::size_t d = 0; d < limits.memory.size(); ++d) {
       if (peak[d] > limits.memory[d]) {
@@ -77,8 +76,7 @@ std::vector<Bytes> arena_ends(const Plan& plan, const Memory& memory) {
     reported.insert(violation.rule);
     bool blamed = truth.broken.contains(violation.rule);
     if (violation.rule == Rule::ordered) {
-      blamed = violation.tasks.size() == 2 &&
-               truth.unordered.contains({violation.tasks[0].index(), violation.tasks[1].index()});
+      blamed = violation.tasks.size() == 2 && truth.unordered.contains({violation.tasks[0].index(), violation.tasks[1].index()});
     } else if (violation.rule == Rule::waiting) {
       blamed = blamed && is_circle(plan, violation.tasks);
     } else {
@@ -87,12 +85,12 @@ std::vector<Bytes> arena_ends(const Plan& plan, const Memory& memory) {
       }
       // Where touches are not ordered, it depends on the order one happens to take whether a value is there
       // in time.
-      blamed = blamed || ((violation.rule == Rule::written || violation.rule == Rule::read) &&
-                          violation.tasks.size() == 1 && truth.unsure.contains(violation.tasks[0].index()));
+      blamed = blamed || ((violation.rule == Rule::written || violation.rule == Rule::read) && violation.tasks.size() == 1 &&
+                          truth.unsure.contains(violation.tasks[0].index()));
     }
     if (!blamed) {
-      return ::testing::AssertionFailure() << "verify says (" << to_text(violation.rule) << ") "
-                                           << violation.text << ", but that is not so";
+      return ::testing::AssertionFailure() << "verify says (" << to_text(violation.rule) << ") " << violation.text
+                                           << ", but that is not so";
     }
     if (violation.tasks.empty() != (violation.rule == Rule::memory) || violation.text.empty()) {
       return ::testing::AssertionFailure() << "a violation of " << to_text(violation.rule) << " names nobody";
@@ -103,8 +101,7 @@ std::vector<Bytes> arena_ends(const Plan& plan, const Memory& memory) {
     for (const Rule rule : truth.broken) {
       rules += fmt::format(" {}", to_text(rule));
     }
-    return ::testing::AssertionFailure()
-           << "verify says " << (verdict.holds() ? "right" : "wrong") << ", but broken are:" << rules;
+    return ::testing::AssertionFailure() << "verify says " << (verdict.holds() ? "right" : "wrong") << ", but broken are:" << rules;
   }
   if (verdict.violations.size() < Verdict::max_violations) {
     for (const Rule rule : truth.broken) {
@@ -119,8 +116,7 @@ std::vector<Bytes> arena_ends(const Plan& plan, const Memory& memory) {
 TEST(Verify, AcceptsThePlansOfEveryStrategy) {
   for (const test::Sample& sample : sample_plans()) {
     const Verdict verdict = verify(sample.plan);
-    EXPECT_TRUE(verdict.holds()) << sample.name << ": "
-                                 << (verdict.holds() ? "" : verdict.violations[0].text);
+    EXPECT_TRUE(verdict.holds()) << sample.name << ": " << (verdict.holds() ? "" : verdict.violations[0].text);
     EXPECT_TRUE(test::judge(sample.plan).right()) << sample.name;
     EXPECT_EQ(verdict.ordering.sequence.size(), sample.plan.tasks().size());
     EXPECT_NO_THROW(require(verdict));
@@ -135,8 +131,7 @@ TEST(Verify, KnowsExactlyWhichTasksAreOrderedForCertain) {
     for (std::size_t a = 0; a < plan.tasks().size(); ++a) {
       for (std::size_t b = 0; b < plan.tasks().size(); ++b) {
         if (plan.tasks()[a].device == plan.tasks()[b].device) {
-          ASSERT_EQ(ordering.ordered(plan, TaskId(a), TaskId(b)), before(a, b))
-              << sample.name << ", t" << a << " and t" << b;
+          ASSERT_EQ(ordering.ordered(plan, TaskId(a), TaskId(b)), before(a, b)) << sample.name << ", t" << a << " and t" << b;
         }
       }
     }
@@ -156,16 +151,12 @@ TEST(Verify, AgreesWithBruteForceOnEveryMutant) {
     int right;
   };
   const std::map<Mutation, Share> least{
-      {Mutation::drop_edge, {40, 2}},         {Mutation::reverse_edge, {60, 0}},
-      {Mutation::add_edge, {30, 20}},         {Mutation::swap_meetings, {60, 0}},
-      {Mutation::redirect_read, {50, 0}},     {Mutation::redirect_write, {80, 0}},
-      {Mutation::drop_transfer, {90, 0}},     {Mutation::drop_transfer_end, {100, 0}},
-      {Mutation::change_transfer, {60, 5}},   {Mutation::drop_member, {100, 0}},
-      {Mutation::change_collective, {50, 5}}, {Mutation::move_task, {90, 0}},
-      {Mutation::change_lane, {30, 5}},       {Mutation::delete_task, {70, 1}},
-      {Mutation::change_buffer, {50, 5}},     {Mutation::change_scaling, {90, 1}},
-      {Mutation::lose_kernel, {70, 5}},
-      {Mutation::shrink_memory, {40, 20}}};
+      {Mutation::drop_edge, {40, 2}},      {Mutation::reverse_edge, {60, 0}},       {Mutation::add_edge, {30, 20}},
+      {Mutation::swap_meetings, {60, 0}},  {Mutation::redirect_read, {50, 0}},      {Mutation::redirect_write, {80, 0}},
+      {Mutation::drop_transfer, {90, 0}},  {Mutation::drop_transfer_end, {100, 0}}, {Mutation::change_transfer, {60, 5}},
+      {Mutation::drop_member, {100, 0}},   {Mutation::change_collective, {50, 5}},  {Mutation::move_task, {90, 0}},
+      {Mutation::change_lane, {30, 5}},    {Mutation::delete_task, {70, 1}},        {Mutation::change_buffer, {50, 5}},
+      {Mutation::change_scaling, {90, 1}}, {Mutation::lose_kernel, {70, 5}},        {Mutation::shrink_memory, {40, 20}}};
   ASSERT_EQ(least.size(), test::mutation_count);
 
   std::vector<std::vector<Bytes>> peaks;
@@ -190,8 +181,7 @@ TEST(Verify, AgreesWithBruteForceOnEveryMutant) {
       }
       const Verdict verdict = verify(mutant->plan, mutant->limits);
       const Judgement truth = test::judge(mutant->plan, mutant->limits);
-      const ::testing::AssertionResult same =
-          agrees(mutant->plan, mutant->limits, verdict, truth, peaks[which]);
+      const ::testing::AssertionResult same = agrees(mutant->plan, mutant->limits, verdict, truth, peaks[which]);
       ASSERT_TRUE(same) << test::to_text(mutation) << ", seed " << seed << ", of " << sample.name;
       ++(verdict.holds() ? right : wrong);
       for (const Violation& violation : verdict.violations) {
@@ -224,8 +214,7 @@ TEST(Verify, AgreesWithBruteForceOnWhatIsSpoiltTwice) {
     }
     const Verdict verdict = verify(mutant->plan, mutant->limits);
     const Judgement truth = test::judge(mutant->plan, mutant->limits);
-    ASSERT_TRUE(agrees(mutant->plan, mutant->limits, verdict, truth, plenty))
-        << "seed " << seed << ", of " << sample.name;
+    ASSERT_TRUE(agrees(mutant->plan, mutant->limits, verdict, truth, plenty)) << "seed " << seed << ", of " << sample.name;
     wrong += verdict.holds() ? 0 : 1;
   }
 }
@@ -237,11 +226,8 @@ struct Relay {
   Relay() {
     draft.devices = {"cpu:0", "cpu:1"};
     const auto add = [&](std::size_t device, bool persistent, std::string label) {
-      return draft.add({.device = DeviceId(device),
-                        .persistent = persistent,
-                        .shape = {4, 4},
-                        .content = {},
-                        .label = std::move(label)});
+      return draft.add(
+          {.device = DeviceId(device), .persistent = persistent, .shape = {4, 4}, .content = {}, .label = std::move(label)});
     };
     x = add(0, true, "x");
     y = add(0, false, "y");
@@ -253,8 +239,7 @@ struct Relay {
     task(1, Lane::communication, Transfer{Transfer::End::receive, meeting, DeviceId(0)}, {}, {there});
     task(1, Lane::compute, Compute{op::Relu{}}, {there}, {z});
   }
-  void task(std::size_t device, Lane lane, Action action, std::vector<BufferId> reads,
-            std::vector<BufferId> writes) {
+  void task(std::size_t device, Lane lane, Action action, std::vector<BufferId> reads, std::vector<BufferId> writes) {
     draft.tasks.push_back({.action = std::move(action),
                            .device = DeviceId(device),
                            .lane = lane,
@@ -293,33 +278,28 @@ TEST(Verify, CatchesAReadThatLostItsOrderingEdge) {
   bool named = false;
   for (const Violation& violation : verdict.violations) {
     named = named || (violation.rule == Rule::ordered &&
-                      std::set<TaskId>(violation.tasks.begin(), violation.tasks.end()) ==
-                          std::set<TaskId>{TaskId(0), TaskId(1)});
+                      std::set<TaskId>(violation.tasks.begin(), violation.tasks.end()) == std::set<TaskId>{TaskId(0), TaskId(1)});
   }
   EXPECT_TRUE(named);
 }
 
 TEST(Verify, CatchesATaskThatTouchesAnotherDevicesBuffer) {
   const Relay relay;
-  const Violation violation =
-      only(verify(relay.with([&](Buffers&, Tasks& tasks) { tasks[3].reads = {relay.y}; })));
+  const Violation violation = only(verify(relay.with([&](Buffers&, Tasks& tasks) { tasks[3].reads = {relay.y}; })));
   EXPECT_EQ(violation.rule, Rule::place);
   EXPECT_EQ(violation.tasks, Ids{TaskId(3)});
   EXPECT_EQ(violation.text, "t3 (relu in the forward, on cpu:1) touches buffer b1 (y) of cpu:0");
 }
 
 TEST(Verify, CatchesAnEdgeBetweenDevices) {
-  const Violation violation =
-      only(verify(Relay().with([](Buffers&, Tasks& tasks) { tasks[3].after.push_back(TaskId(0)); })));
+  const Violation violation = only(verify(Relay().with([](Buffers&, Tasks& tasks) { tasks[3].after.push_back(TaskId(0)); })));
   EXPECT_EQ(violation.rule, Rule::place);
   EXPECT_EQ(violation.tasks, (Ids{TaskId(3), TaskId(0)}));
 }
 
 TEST(Verify, CatchesOperandsThatDoNotSuitTheOp) {
   const Relay relay;
-  const Violation violation = only(verify(relay.with([&](Buffers& buffers, Tasks&) {
-    buffers[relay.x.index()].shape = {4, 5};
-  })));
+  const Violation violation = only(verify(relay.with([&](Buffers& buffers, Tasks&) { buffers[relay.x.index()].shape = {4, 5}; })));
   EXPECT_EQ(violation.rule, Rule::shape);
   EXPECT_EQ(violation.tasks, Ids{TaskId(0)});
   EXPECT_NE(violation.text.find("4x5"), std::string::npos) << violation.text;
@@ -329,11 +309,9 @@ TEST(Verify, CatchesAnAccumulationThatReadsAnotherBufferThanItWrites) {
   Draft draft;
   draft.devices = {"cpu:0"};
   const auto add = [&](Shape shape) {
-    return draft.add(
-        {.device = DeviceId(0), .persistent = true, .shape = std::move(shape), .content = {}, .label = ""});
+    return draft.add({.device = DeviceId(0), .persistent = true, .shape = std::move(shape), .content = {}, .label = ""});
   };
-  const BufferId x = add({5, 3}), dy = add({5, 4}), weight = add({4, 3}), bias = add({4}),
-                 other = add({4, 3});
+  const BufferId x = add({5, 3}), dy = add({5, 4}), weight = add({4, 3}), bias = add({4}), other = add({4, 3});
   const auto plan_reading = [&](BufferId third) {
     Draft copy = draft;
     copy.tasks.push_back({.action = Compute{op::LinearBackwardWeight{.sgd_rate = 0.1}},
@@ -374,8 +352,7 @@ TEST(Verify, LetsAnUpdateReadNarrowGradientsForFloat32ParametersOnly) {
     Draft draft;
     draft.devices = {"cpu:0"};
     const auto add = [&](DType type) {
-      return draft.add(
-          {.device = DeviceId(0), .dtype = type, .persistent = true, .shape = {4, 3}, .content = {}, .label = ""});
+      return draft.add({.device = DeviceId(0), .dtype = type, .persistent = true, .shape = {4, 3}, .content = {}, .label = ""});
     };
     const BufferId g = add(gradient), w = add(parameter), v = add(state);
     draft.tasks.push_back({.action = Update{op::Sgd{.momentum = 0.9}},
@@ -427,8 +404,7 @@ TEST(Verify, CatchesTwoExchangesInOppositeOrders) {
   Draft draft;
   draft.devices = {"cpu:0", "cpu:1"};
   const auto add = [&](std::size_t device, bool persistent) {
-    return draft.add(
-        {.device = DeviceId(device), .persistent = persistent, .shape = {4}, .content = {}, .label = ""});
+    return draft.add({.device = DeviceId(device), .persistent = persistent, .shape = {4}, .content = {}, .label = ""});
   };
   const BufferId mine = add(0, true), yours = add(1, true), in_mine = add(0, true), in_yours = add(1, true);
   const auto end = [&](std::size_t device, Transfer::End which, std::size_t meeting, BufferId buffer) {
@@ -453,16 +429,14 @@ TEST(Verify, CatchesTwoExchangesInOppositeOrders) {
 }
 
 TEST(Verify, CatchesATaskThatWaitsForItself) {
-  const Violation violation =
-      only(verify(Relay().with([](Buffers&, Tasks& tasks) { tasks[0].after = {TaskId(0)}; })));
+  const Violation violation = only(verify(Relay().with([](Buffers&, Tasks& tasks) { tasks[0].after = {TaskId(0)}; })));
   EXPECT_EQ(violation.rule, Rule::waiting);
   EXPECT_EQ(violation.tasks, Ids{TaskId(0)});
 }
 
 TEST(Verify, CatchesATaskTheBackendCannotRun) {
   const Plan plan = finish(Relay().draft);
-  const Verdict verdict =
-      verify(plan, {.has_kernel = [](const Task& task) { return verb(task) != "receive"; }, .memory = {}});
+  const Verdict verdict = verify(plan, {.has_kernel = [](const Task& task) { return verb(task) != "receive"; }, .memory = {}});
   EXPECT_EQ(only(verdict).rule, Rule::kernel);
   EXPECT_EQ(only(verdict).tasks, Ids{TaskId(2)});
 }
@@ -480,22 +454,16 @@ TEST(Verify, CatchesADeviceThatIsOneByteTooSmall) {
 TEST(Verify, StopsCountingAtTwentyViolations) {
   Draft draft;
   draft.devices = {"cpu:0"};
-  const BufferId x =
-      draft.add({.device = DeviceId(0), .persistent = true, .shape = {4}, .content = {}, .label = ""});
+  const BufferId x = draft.add({.device = DeviceId(0), .persistent = true, .shape = {4}, .content = {}, .label = ""});
   for (int i = 0; i < 50; ++i) {
-    draft.tasks.push_back({.action = Compute{op::Relu{}},
-                           .device = DeviceId(0),
-                           .labels = {},
-                           .reads = {x, x},
-                           .writes = {x},
-                           .after = {}});
+    draft.tasks.push_back(
+        {.action = Compute{op::Relu{}}, .device = DeviceId(0), .labels = {}, .reads = {x, x}, .writes = {x}, .after = {}});
   }
   EXPECT_EQ(verify(finish(draft)).violations.size(), Verdict::max_violations);
 }
 
 TEST(Verify, RequireTellsTheUserTheFirstViolation) {
-  const Verdict verdict =
-      verify(Relay().with([](Buffers&, Tasks& tasks) { tasks[3].after.push_back(TaskId(0)); }));
+  const Verdict verdict = verify(Relay().with([](Buffers&, Tasks& tasks) { tasks[3].after.push_back(TaskId(0)); }));
   EXPECT_EQ(baton::test::usage_sentence([&] { require(verdict); }), verdict.violations[0].text);
 }
 

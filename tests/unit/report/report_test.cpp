@@ -15,9 +15,7 @@ using lab::Format;
 using lab::Json;
 using test::says;
 
-std::string shown(const Json& value, Format format) {
-  return cell({{"key", value}}, {"key", "heading", format});
-}
+std::string shown(const Json& value, Format format) { return cell({{"key", value}}, {"key", "heading", format}); }
 
 TEST(Cell, IsWrittenAsItsColumnSays) {
   EXPECT_EQ(shown(5120000, Format::time), "5.12 ms");
@@ -56,11 +54,7 @@ lab::Result small_result() {
   lab::Result result;
   result.experiment = small_experiment();
   result.rows = {{{"what", "a"}, {"devices", 1}, {"time_per_step_ns", 2000000}, {"speedup", 1.0}},
-                 {{"what", "größer"},
-                  {"devices", 4},
-                  {"time_per_step_ns", 12500000},
-                  {"speedup", 0.16},
-                  {"oversubscribed", true}},
+                 {{"what", "größer"}, {"devices", 4}, {"time_per_step_ns", 12500000}, {"speedup", 0.16}, {"oversubscribed", true}},
                  {{"what", "huge"}, {"devices", 8}, {"reason", "no room"}}};
   result.findings = {"It is slow.", "1 point could not be measured here: no room."};
   result.command = "baton lab run small";
@@ -193,8 +187,7 @@ TEST(Report, HasEveryExperimentWithItsColumnsAndRows) {
   EXPECT_EQ(report["environment"]["cpu"], "A CPU");
   const Json& experiment = report["experiments"][0];
   EXPECT_EQ(experiment["id"], "small");
-  EXPECT_EQ(experiment["columns"][2].dump(),
-            R"({"key":"time_per_step_ns","heading":"time/step","format":"time"})");
+  EXPECT_EQ(experiment["columns"][2].dump(), R"({"key":"time_per_step_ns","heading":"time/step","format":"time"})");
   EXPECT_EQ(experiment["rows"].size(), 3U);
   EXPECT_EQ(experiment["rows"][2]["reason"], "no room");
   EXPECT_EQ(experiment["findings"][0], "It is slow.");
@@ -202,8 +195,9 @@ TEST(Report, HasEveryExperimentWithItsColumnsAndRows) {
 
 TEST(Report, PlotsSayTheirScalesAndTheirBarsOfUncertainty) {
   lab::Experiment experiment = *small_experiment();
-  experiment.plots = {{.title = "plain", .x = "devices", .y = "speedup"},
-                      {.title = "both", .x = "devices", .y = "time_per_step_ns", .log_x = true, .log_y = true, .low = "low", .high = "high"}};
+  experiment.plots = {
+      {.title = "plain", .x = "devices", .y = "speedup"},
+      {.title = "both", .x = "devices", .y = "time_per_step_ns", .log_x = true, .log_y = true, .low = "low", .high = "high"}};
   lab::Result result = small_result();
   result.experiment = std::make_shared<const lab::Experiment>(experiment);
   const Json report = to_report({result}, {}, "", "");
@@ -220,8 +214,7 @@ TEST(Report, TheNoiseIsJudgedByThePulse) {
   const auto sentence = [](const std::vector<double>& pulses) {
     return to_report({with_pulses(pulses)}, {}, "", "")["noise"]["sentence"].get<std::string>();
   };
-  EXPECT_TRUE(
-      says(sentence({10, 10, 10, 10, 10}), "varied by 0.0 % (10th to 90th percentile): a quiet machine"));
+  EXPECT_TRUE(says(sentence({10, 10, 10, 10, 10}), "varied by 0.0 % (10th to 90th percentile): a quiet machine"));
   EXPECT_TRUE(says(sentence({9.5, 10, 10, 10, 10.5}), "10.0 % (10th to 90th percentile): some noise"));
   EXPECT_TRUE(says(sentence({5, 10, 10, 10, 15}), "a noisy machine"));
   EXPECT_TRUE(to_report({with_pulses({10, 20})}, {}, "", "")["noise"].is_null()) << "two pulses say nothing";
@@ -229,8 +222,7 @@ TEST(Report, TheNoiseIsJudgedByThePulse) {
 
 TEST(Report, MarkdownOfAllBeginsWithTheMachine) {
   const std::vector<lab::Result> results{small_result(), small_result()};
-  const std::string text =
-      to_markdown(results, to_report(results, {{"cpu", "A CPU"}, {"cores", 2}}, "Title", "baton lab"));
+  const std::string text = to_markdown(results, to_report(results, {{"cpu", "A CPU"}, {"cores", 2}}, "Title", "baton lab"));
   EXPECT_TRUE(text.starts_with("# Title\n"));
   EXPECT_TRUE(says(text, "on A CPU with 2 cores. `baton lab`"));
   EXPECT_NE(text.find("## A small one"), text.rfind("## A small one"));

@@ -44,8 +44,7 @@ TEST(Flaw, ADeadlockNamesTheDevicesThatWaitForEachOther) {
   EXPECT_EQ(flaw(parse_csv("0F0,0B0,0F1,0B1\n1F0,1F1,1B0,1B1\n2F0,2B0,2F1,2B1\n")),
             "it deadlocks: device 1 cannot run 1F1 before 0F1 of device 0, device 0 cannot run 0B0 before "
             "1B0 of device 1");
-  EXPECT_EQ(flaw(parse_csv("1F0,0F0,1B0,0B0")),
-            "it deadlocks: device 0 cannot run 1F0 before 0F0 of device 0");
+  EXPECT_EQ(flaw(parse_csv("1F0,0F0,1B0,0B0")), "it deadlocks: device 0 cannot run 1F0 before 0F0 of device 0");
 }
 
 TEST(Flaw, HalvedBackwardsOnOneStageMayMeetWholeOnesOnTheNext) {
@@ -70,11 +69,9 @@ TEST(Flaw, NumbersBelowZeroAndBeyondAllBoundsAreSaidWithoutMakingRoomForThem) {
 
 TEST(Flaw, WhatNeedsAGridThatRunsIsRefusedWithIt) {
   const Grid grid = parse_csv("0B0,0F0");
-  EXPECT_TRUE(
-      says(usage_sentence([&] { sequence(grid); }), "this schedule cannot run: 0B0 stands before 0F0"));
+  EXPECT_TRUE(says(usage_sentence([&] { sequence(grid); }), "this schedule cannot run: 0B0 stands before 0F0"));
   EXPECT_TRUE(says(usage_sentence([&] { replay(grid); }), "this schedule cannot run: 0B0 stands before 0F0"));
-  EXPECT_TRUE(says(usage_sentence([&] { device_of_stage(grid); }),
-                   "this schedule cannot run: 0B0 stands before 0F0"));
+  EXPECT_TRUE(says(usage_sentence([&] { device_of_stage(grid); }), "this schedule cannot run: 0B0 stands before 0F0"));
   EXPECT_EQ(flaw(Grid{}), "it has no action");
 }
 

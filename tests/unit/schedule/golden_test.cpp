@@ -5,9 +5,7 @@
 namespace baton::schedule {
 namespace {
 
-std::string drawn(std::string_view name, const Pipeline& pipeline) {
-  return "\n" + to_text(schedule_by_name(name).grid(pipeline));
-}
+std::string drawn(std::string_view name, const Pipeline& pipeline) { return "\n" + to_text(schedule_by_name(name).grid(pipeline)); }
 
 TEST(GoldenGrid, NaivePassesOneBatonForthAndBack) {
   EXPECT_EQ(drawn("naive", {.devices = 3, .micro_batches = 2}), R"(

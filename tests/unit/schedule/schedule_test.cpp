@@ -54,10 +54,8 @@ TEST(Schedules, OneThatIsUnknownIsAnsweredWithThoseThereAre) {
 TEST(Schedules, NoSchedulesOfNothing) {
   for (const Schedule& schedule : schedules()) {
     const std::int64_t chunks = schedule.default_chunks;
-    for (const Pipeline& pipeline :
-         {Pipeline{0, chunks, 4}, Pipeline{4, 0, 4}, Pipeline{4, chunks, 0}, Pipeline{-1, chunks, 4}}) {
-      EXPECT_TRUE(says(usage_sentence([&] { schedule.grid(pipeline); }), "a pipeline needs a device"))
-          << schedule.name;
+    for (const Pipeline& pipeline : {Pipeline{0, chunks, 4}, Pipeline{4, 0, 4}, Pipeline{4, chunks, 0}, Pipeline{-1, chunks, 4}}) {
+      EXPECT_TRUE(says(usage_sentence([&] { schedule.grid(pipeline); }), "a pipeline needs a device")) << schedule.name;
     }
   }
 }
@@ -66,14 +64,13 @@ TEST(Schedules, PipelinesBeyondAnyMemoryAreRefused) {
   constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
   for (const Schedule& schedule : schedules()) {
     const std::int64_t chunks = schedule.default_chunks;
-    for (const Pipeline& pipeline : {Pipeline{most, chunks, 1}, Pipeline{1, most, 1},
-                                     Pipeline{1, chunks, most}, Pipeline{1 << 12, chunks, 1 << 12}}) {
+    for (const Pipeline& pipeline :
+         {Pipeline{most, chunks, 1}, Pipeline{1, most, 1}, Pipeline{1, chunks, most}, Pipeline{1 << 12, chunks, 1 << 12}}) {
       EXPECT_TRUE(says(usage_sentence([&] { schedule.grid(pipeline); }), "too many")) << schedule.name;
     }
   }
   EXPECT_TRUE(
-      says(usage_sentence([] { schedule_by_name("naive").grid({.devices = 1000, .micro_batches = 1000}); }),
-           "is too large"));
+      says(usage_sentence([] { schedule_by_name("naive").grid({.devices = 1000, .micro_batches = 1000}); }), "is too large"));
 }
 
 TEST(Schedules, StagesOnADeviceAreAsManyAsTheScheduleHas) {

@@ -39,8 +39,8 @@ TEST(ScheduleText, FilesOfPyTorchWithLinesOfUnequalLengthAreRead) {
 }
 
 TEST(ScheduleText, WhatIsNoActionIsRefusedWithItsLineAndCell) {
-  for (const std::string cell : {"0F", "F0", "0", "0X0", "0f0", "0F0x", "-1F0", "0F-1", "0F 0", "+0F0",
-                                 "0SEND_F0", "99999999999F0", "0F99999999999", "0F0;0B0", "\"0F0\""}) {
+  for (const std::string cell : {"0F", "F0", "0", "0X0", "0f0", "0F0x", "-1F0", "0F-1", "0F 0", "+0F0", "0SEND_F0", "99999999999F0",
+                                 "0F99999999999", "0F0;0B0", "\"0F0\""}) {
     const std::string sentence = usage_sentence([&] { parse_csv("0F0,0B0\n,1F0," + cell); });
     EXPECT_TRUE(says(sentence, "line 2, cell 3 of the schedule is '" + cell + "'"));
     EXPECT_TRUE(says(sentence, "as in 0F0"));
@@ -51,8 +51,7 @@ TEST(ScheduleText, NumbersThatTheTableCannotHoldAreRefused) {
   EXPECT_TRUE(says(usage_sentence([] { parse_csv("2000000000F0,0B0"); }),
                    "line 1, cell 1 of the schedule is '2000000000F0', but a table of 2 cells cannot hold "
                    "that many stages"));
-  EXPECT_TRUE(
-      says(usage_sentence([] { parse_csv("0F0,0B2000000000"); }), "cannot hold that many micro-batches"));
+  EXPECT_TRUE(says(usage_sentence([] { parse_csv("0F0,0B2000000000"); }), "cannot hold that many micro-batches"));
   EXPECT_EQ(stages(parse_csv("1F0,")), 2);
 }
 
@@ -61,16 +60,14 @@ TEST(ScheduleText, ATableThatWouldFillTheMemoryIsRefused) {
   for (int line = 0; line < 100000; ++line) {
     text += "\n0F0";
   }
-  EXPECT_TRUE(
-      says(usage_sentence([&] { parse_csv(text); }), "100001 lines with up to 100001 cells is too large"));
+  EXPECT_TRUE(says(usage_sentence([&] { parse_csv(text); }), "100001 lines with up to 100001 cells is too large"));
 }
 
 TEST(ScheduleText, EmptyFilesAndLinesAreRefused) {
   for (const std::string text : {"", "\n", " \r\n\n"}) {
     EXPECT_TRUE(says(usage_sentence([&] { parse_csv(text); }), "the schedule is empty")) << text;
   }
-  EXPECT_TRUE(
-      says(usage_sentence([] { parse_csv("0F0,0B0\n\n1F0,1B0"); }), "line 2 of the schedule is empty"));
+  EXPECT_TRUE(says(usage_sentence([] { parse_csv("0F0,0B0\n\n1F0,1B0"); }), "line 2 of the schedule is empty"));
 }
 
 TEST(ScheduleText, TheTerminalShowsStagesWhereADeviceHasSeveralAndDotsForWaits) {

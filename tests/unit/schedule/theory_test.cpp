@@ -20,8 +20,8 @@ void for_all_pipelines(std::string_view name, const std::vector<std::int64_t>& c
     for (const std::int64_t chunk_count : chunks) {
       for (std::int64_t micro_batches = 1; micro_batches <= 20; ++micro_batches) {
         const Pipeline pipeline{devices, chunk_count, micro_batches};
-        SCOPED_TRACE(testing::Message() << name << ", " << devices << " devices with " << chunk_count
-                                        << " chunks, " << micro_batches << " micro-batches");
+        SCOPED_TRACE(testing::Message() << name << ", " << devices << " devices with " << chunk_count << " chunks, "
+                                        << micro_batches << " micro-batches");
         hold(pipeline, schedule_by_name(name).grid(pipeline));
         if (testing::Test::HasFailure()) {
           return;
@@ -82,15 +82,13 @@ TEST(Theory, SlotsOfAGridAreTheTimesOfItsUnitReplay) {
 
 TEST(Theory, StagesGoRoundTheDevicesAndInZeroBubbleVThereAndBack) {
   for (const Schedule& schedule : schedules()) {
-    for_all_pipelines(schedule.name, {schedule.default_chunks},
-                      [&](const Pipeline& pipeline, const Grid& grid) {
-                        const std::vector<std::int32_t> devices = device_of_stage(grid);
-                        for (std::int64_t stage = 0; stage < pipeline.stages(); ++stage) {
-                          const bool back = schedule.name == "zb-v" && stage >= pipeline.devices;
-                          EXPECT_EQ(devices.at(static_cast<std::size_t>(stage)),
-                                    back ? 2 * pipeline.devices - 1 - stage : stage % pipeline.devices);
-                        }
-                      });
+    for_all_pipelines(schedule.name, {schedule.default_chunks}, [&](const Pipeline& pipeline, const Grid& grid) {
+      const std::vector<std::int32_t> devices = device_of_stage(grid);
+      for (std::int64_t stage = 0; stage < pipeline.stages(); ++stage) {
+        const bool back = schedule.name == "zb-v" && stage >= pipeline.devices;
+        EXPECT_EQ(devices.at(static_cast<std::size_t>(stage)), back ? 2 * pipeline.devices - 1 - stage : stage % pipeline.devices);
+      }
+    });
   }
 }
 
@@ -115,39 +113,37 @@ bool in_causal_order(const std::vector<Action>& actions, std::int64_t stage_coun
 
 TEST(Theory, ASequenceKeepsCausesFirstAndEachDevicesOrder) {
   for (const Schedule& schedule : schedules()) {
-    for_all_pipelines(
-        schedule.name, {schedule.default_chunks}, [](const Pipeline& pipeline, const Grid& grid) {
-          const std::vector<Action> actions = sequence(grid);
-          EXPECT_TRUE(in_causal_order(actions, pipeline.stages()));
-          const std::vector<std::int32_t> devices = device_of_stage(grid);
-          for (std::size_t d = 0; d < grid.rows.size(); ++d) {
-            std::vector<Action> own;
-            std::copy_if(actions.begin(), actions.end(), std::back_inserter(own), [&](const Action& action) {
-              return devices[static_cast<std::size_t>(action.stage)] == static_cast<std::int32_t>(d);
-            });
-            std::vector<Action> row;
-            for (const std::optional<Action>& cell : grid.rows[d]) {
-              if (cell) {
-                row.push_back(*cell);
-              }
-            }
-            EXPECT_EQ(own, row);
-          }
+    for_all_pipelines(schedule.name, {schedule.default_chunks}, [](const Pipeline& pipeline, const Grid& grid) {
+      const std::vector<Action> actions = sequence(grid);
+      EXPECT_TRUE(in_causal_order(actions, pipeline.stages()));
+      const std::vector<std::int32_t> devices = device_of_stage(grid);
+      for (std::size_t d = 0; d < grid.rows.size(); ++d) {
+        std::vector<Action> own;
+        std::copy_if(actions.begin(), actions.end(), std::back_inserter(own), [&](const Action& action) {
+          return devices[static_cast<std::size_t>(action.stage)] == static_cast<std::int32_t>(d);
         });
+        std::vector<Action> row;
+        for (const std::optional<Action>& cell : grid.rows[d]) {
+          if (cell) {
+            row.push_back(*cell);
+          }
+        }
+        EXPECT_EQ(own, row);
+      }
+    });
   }
 }
 
 TEST(Theory, GradientsOfAStageAddUpInTheOrderOfTheMicroBatches) {
   for (const Schedule& schedule : schedules()) {
-    for_all_pipelines(schedule.name, {schedule.default_chunks},
-                      [](const Pipeline& pipeline, const Grid& grid) {
-                        std::vector<std::int32_t> next(static_cast<std::size_t>(pipeline.stages()));
-                        for (const Action& action : sequence(grid)) {
-                          if (action.kind == Kind::backward || action.kind == Kind::backward_weight) {
-                            EXPECT_EQ(action.micro_batch, next[static_cast<std::size_t>(action.stage)]++);
-                          }
-                        }
-                      });
+    for_all_pipelines(schedule.name, {schedule.default_chunks}, [](const Pipeline& pipeline, const Grid& grid) {
+      std::vector<std::int32_t> next(static_cast<std::size_t>(pipeline.stages()));
+      for (const Action& action : sequence(grid)) {
+        if (action.kind == Kind::backward || action.kind == Kind::backward_weight) {
+          EXPECT_EQ(action.micro_batch, next[static_cast<std::size_t>(action.stage)]++);
+        }
+      }
+    });
   }
 }
 
@@ -179,8 +175,7 @@ TEST(Theory, GpipeKeepsEveryActivationAndOneForwardOneBackwardOnlyThoseUnderWay)
   for_all_pipelines("1f1b", {1}, [](const Pipeline& pipeline, const Grid& grid) {
     const std::vector<std::int64_t> kept = in_flight(grid);
     for (std::int64_t stage = 0; stage < pipeline.devices; ++stage) {
-      EXPECT_EQ(kept[static_cast<std::size_t>(stage)],
-                std::min(pipeline.micro_batches, pipeline.devices - stage));
+      EXPECT_EQ(kept[static_cast<std::size_t>(stage)], std::min(pipeline.micro_batches, pipeline.devices - stage));
     }
   });
 }
@@ -203,8 +198,7 @@ TEST(Theory, InterleavedKeepsWhatMegatronsRuleSays) {
     if (pipeline.micro_batches % p == 0) {
       const std::vector<std::int64_t> kept = in_flight(grid);
       for (std::int64_t d = 0; d < p; ++d) {
-        EXPECT_EQ(kept[static_cast<std::size_t>(d)],
-                  std::min(all, (pipeline.chunks - 1) * p + 2 * (p - 1 - d) + 1));
+        EXPECT_EQ(kept[static_cast<std::size_t>(d)], std::min(all, (pipeline.chunks - 1) * p + 2 * (p - 1 - d) + 1));
       }
     }
   });
@@ -216,8 +210,7 @@ TEST(Theory, ZeroBubbleH1WaitsAThirdOfOneForwardOneBackward) {
     const std::int64_t too_few = std::max<std::int64_t>(0, p - pipeline.micro_batches);
     EXPECT_EQ(waits(pipeline, grid), p - 1 + too_few);
     EXPECT_EQ(largest_bubble(grid), p - 1 + too_few);
-    EXPECT_EQ(in_flight(grid),
-              std::vector<std::int64_t>(grid.rows.size(), std::min(p, pipeline.micro_batches)));
+    EXPECT_EQ(in_flight(grid), std::vector<std::int64_t>(grid.rows.size(), std::min(p, pipeline.micro_batches)));
   });
 }
 
@@ -227,8 +220,7 @@ TEST(Theory, ZeroBubbleH2WaitsForNothingOnceItHasBegun) {
     const std::int64_t too_few = std::max<std::int64_t>(0, 2 * p - 1 - pipeline.micro_batches);
     EXPECT_EQ(largest_bubble(grid), too_few);
     EXPECT_EQ(waits(pipeline, grid), p - 1 + too_few / 2);
-    EXPECT_EQ(in_flight(grid),
-              std::vector<std::int64_t>(grid.rows.size(), std::min(2 * p - 1, pipeline.micro_batches)));
+    EXPECT_EQ(in_flight(grid), std::vector<std::int64_t>(grid.rows.size(), std::min(2 * p - 1, pipeline.micro_batches)));
   });
 }
 
@@ -283,9 +275,7 @@ TEST(Replay, TransfersTakeTheirTimeBetweenDevicesAndNoneWithinOne) {
   EXPECT_DOUBLE_EQ(timing.idle_share(), (45.0 + 59.0) / 128);
 }
 
-TEST(Replay, OneDeviceWithTwoStagesNeverWaits) {
-  EXPECT_EQ(replay(parse_csv("0F0,1F0,1B0,0B0"), {.transfer = 100}).makespan, 6);
-}
+TEST(Replay, OneDeviceWithTwoStagesNeverWaits) { EXPECT_EQ(replay(parse_csv("0F0,1F0,1B0,0B0"), {.transfer = 100}).makespan, 6); }
 
 }  // namespace
 }  // namespace baton::schedule

@@ -31,22 +31,20 @@ struct ByHand {
   }
   TaskId send(std::size_t device, std::size_t to, std::size_t meeting, std::int64_t bytes, std::vector<TaskId> after = {},
               Lane lane = Lane::communication) {
-    return add(plan::Transfer{plan::Transfer::End::send, MeetingId(meeting), DeviceId(to)}, device, lane, 0,
-               std::move(after), {buffer(device, bytes)}, {});
+    return add(plan::Transfer{plan::Transfer::End::send, MeetingId(meeting), DeviceId(to)}, device, lane, 0, std::move(after),
+               {buffer(device, bytes)}, {});
   }
-  TaskId receive(std::size_t device, std::size_t from, std::size_t meeting, std::int64_t bytes,
-                 std::int64_t copying = 0, Lane lane = Lane::communication) {
-    return add(plan::Transfer{plan::Transfer::End::receive, MeetingId(meeting), DeviceId(from)}, device, lane, copying,
-               {}, {}, {buffer(device, bytes)});
+  TaskId receive(std::size_t device, std::size_t from, std::size_t meeting, std::int64_t bytes, std::int64_t copying = 0,
+                 Lane lane = Lane::communication) {
+    return add(plan::Transfer{plan::Transfer::End::receive, MeetingId(meeting), DeviceId(from)}, device, lane, copying, {}, {},
+               {buffer(device, bytes)});
   }
   /// One member; ranks are the devices' numbers.
   TaskId collective(plan::Collective::Kind kind, std::size_t device, std::size_t meeting, std::int64_t bytes,
                     std::vector<TaskId> after = {}, std::int64_t copying = 0) {
     const BufferId payload = buffer(device, bytes);
-    const bool reads =
-        kind != plan::Collective::Kind::all_gather && (kind != plan::Collective::Kind::broadcast || device == 0);
-    return add(plan::Collective{kind, MeetingId(meeting), static_cast<std::uint32_t>(device),
-                                static_cast<std::uint32_t>(devices)},
+    const bool reads = kind != plan::Collective::Kind::all_gather && (kind != plan::Collective::Kind::broadcast || device == 0);
+    return add(plan::Collective{kind, MeetingId(meeting), static_cast<std::uint32_t>(device), static_cast<std::uint32_t>(devices)},
                device, Lane::communication, copying, std::move(after), reads ? std::vector{payload} : std::vector<BufferId>{},
                reads ? std::vector<BufferId>{} : std::vector{payload});
   }
@@ -103,8 +101,11 @@ struct ByHand {
 inline cluster::Cluster wired(std::size_t count, cluster::Wiring wiring, std::size_t in_node = 1000) {
   std::vector<cluster::Device> list;
   for (std::size_t d = 0; d < count; ++d) {
-    list.push_back({.name = fmt::format("d{}", d), .cores = {}, .memory = Bytes(1 << 30),
-                    .node = static_cast<int>(d / in_node), .shared_lanes = false});
+    list.push_back({.name = fmt::format("d{}", d),
+                    .cores = {},
+                    .memory = Bytes(1 << 30),
+                    .node = static_cast<int>(d / in_node),
+                    .shared_lanes = false});
   }
   return cluster::Cluster(std::move(list), std::nullopt, wiring);
 }

@@ -13,8 +13,7 @@ using cluster::Algorithm;
 using Kind = plan::Collective::Kind;
 
 /// How long a collective of n members with S bytes takes on idle links of one byte a nanosecond.
-std::int64_t time_of(Kind kind, std::int64_t n, std::int64_t bytes, const cluster::Wiring& wiring,
-                     std::size_t in_node = 1000) {
+std::int64_t time_of(Kind kind, std::int64_t n, std::int64_t bytes, const cluster::Wiring& wiring, std::size_t in_node = 1000) {
   ByHand hand{.devices = static_cast<std::size_t>(n)};
   for (std::size_t d = 0; d < hand.devices; ++d) {
     hand.collective(kind, d, 0, bytes);

@@ -1,12 +1,13 @@
 /// Replicas that are alike: one written out, and all of them, on the same clock.
 
+#include "baton/strategy/fold.h"
+
 #include <gtest/gtest.h>
 
 #include "baton/cost/roofline.h"
 #include "baton/model/zoo.h"
 #include "baton/plan/verify.h"
 #include "baton/sim/simulate.h"
-#include "baton/strategy/fold.h"
 #include "unit/sim/by_hand.h"
 
 namespace baton::sim {
@@ -16,18 +17,25 @@ namespace {
 cluster::Cluster cluster_of(std::size_t count, std::size_t in_node, bool shared_lanes = false) {
   std::vector<cluster::Device> list;
   for (std::size_t d = 0; d < count; ++d) {
-    list.push_back({.name = fmt::format("d{}", d), .cores = {static_cast<int>(d)}, .memory = Bytes(1 << 30),
-                    .node = static_cast<int>(d / in_node), .shared_lanes = shared_lanes,
+    list.push_back({.name = fmt::format("d{}", d),
+                    .cores = {static_cast<int>(d)},
+                    .memory = Bytes(1 << 30),
+                    .node = static_cast<int>(d / in_node),
+                    .shared_lanes = shared_lanes,
                     .speed = {.rates = {{"f32", 1e9}}, .memory_bandwidth = 7e8, .launch = Nanoseconds(500)}});
   }
-  return cluster::Cluster(std::move(list), std::nullopt,
-                          cluster::Wiring{.port = {Nanoseconds(300), 2e9}, .network = {Nanoseconds(2000), 5e8}, .network_ports = 2});
+  return cluster::Cluster(
+      std::move(list), std::nullopt,
+      cluster::Wiring{.port = {Nanoseconds(300), 2e9}, .network = {Nanoseconds(2000), 5e8}, .network_ports = 2});
 }
 
 strategy::Request request_of(const model::Model& model, const cluster::Cluster& cluster, const std::string& strategy,
                              strategy::Layout layout, std::int64_t batch) {
   layout.bucket = layout.first_bucket = Bytes(2000);
-  return {.model = model, .cluster = cluster, .strategy = strategy, .step = {.global_batch = batch, .optimizer = op::Adam{}},
+  return {.model = model,
+          .cluster = cluster,
+          .strategy = strategy,
+          .step = {.global_batch = batch, .optimizer = op::Adam{}},
           .layout = layout};
 }
 
@@ -46,8 +54,7 @@ void expect_same(const strategy::Request& request) {
   const plan::Verdict verdict = plan::verify(folded->plan, {.slice = true});
   EXPECT_TRUE(verdict.holds()) << name << (verdict.holds() ? "" : verdict.violations[0].text);
   const plan::Memory memory = plan::verify(whole).memory;
-  const trace::StepTrace one =
-      simulate(folded->plan, request.cluster, cost::Roofline(representatives), folded->stands_for);
+  const trace::StepTrace one = simulate(folded->plan, request.cluster, cost::Roofline(representatives), folded->stands_for);
   EXPECT_EQ(one.duration.count, all.duration.count) << name;
   for (std::size_t d = 0; d < folded->stands_for.size(); ++d) {
     const auto here = static_cast<double>(verdict.memory.peak[d].count);

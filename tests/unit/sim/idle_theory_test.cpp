@@ -17,10 +17,12 @@ namespace {
 /// a backward is as long as two forwards; messages are free.
 double idle_share(const std::string& strategy, std::size_t devices, std::int64_t micro_batches, std::int64_t chunks = 0) {
   // Eight blocks a stage: that nobody asks the first one for the gradient of its input then hardly shows.
-  const model::Model model = model::parse_model(fmt::format("mlp:dim=4,depth={}", 8 * devices * static_cast<std::size_t>(std::max<std::int64_t>(2, chunks))));
+  const model::Model model = model::parse_model(
+      fmt::format("mlp:dim=4,depth={}", 8 * devices * static_cast<std::size_t>(std::max<std::int64_t>(2, chunks))));
   std::vector<cluster::Device> list;
   for (std::size_t d = 0; d < devices; ++d) {
-    list.push_back({.name = fmt::format("ideal:{}", d), .cores = {static_cast<int>(d)}, .memory = Bytes(1 << 30), .shared_lanes = false});
+    list.push_back(
+        {.name = fmt::format("ideal:{}", d), .cores = {static_cast<int>(d)}, .memory = Bytes(1 << 30), .shared_lanes = false});
   }
   const cluster::Cluster cluster(std::move(list));
   const plan::Plan plan = strategy::compile({.model = model,

@@ -188,11 +188,14 @@ plan::Plan compiled(const std::string& strategy, const cluster::Cluster& cluster
 }
 
 TEST(Walk, EveryStrategyRunsInOrderOnEveryKindOfClusterAndTwiceTheSame) {
-  const cost::Uniform cost({{"linear", Nanoseconds(1000)}, {"linear_backward_weight", Nanoseconds(1500)},
-                            {"linear_backward_input", Nanoseconds(900)}, {"sgd", Nanoseconds(70)}, {"relu", Nanoseconds(3)}});
-  const std::vector<cluster::Cluster> clusters{free_links(4), wired(4, {.port = slow(30)}),
-                                               wired(4, {.port = slow(3), .network = slow(50)}, 2), shared(4),
-                                               shared(4, slow(10)), shared(4, std::nullopt, true)};
+  const cost::Uniform cost({{"linear", Nanoseconds(1000)},
+                            {"linear_backward_weight", Nanoseconds(1500)},
+                            {"linear_backward_input", Nanoseconds(900)},
+                            {"sgd", Nanoseconds(70)},
+                            {"relu", Nanoseconds(3)}});
+  const std::vector<cluster::Cluster> clusters{
+      free_links(4), wired(4, {.port = slow(30)}), wired(4, {.port = slow(3), .network = slow(50)}, 2),
+      shared(4),     shared(4, slow(10)),          shared(4, std::nullopt, true)};
   for (const cluster::Cluster& cluster : clusters) {
     for (const strategy::Strategy& strategy : strategy::strategies()) {
       const plan::Plan plan = compiled(strategy.name, cluster);

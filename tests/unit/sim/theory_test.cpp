@@ -14,8 +14,8 @@
 namespace baton::sim {
 namespace {
 
-plan::Plan compiled(const cluster::Cluster& cluster, std::int64_t blocks, const std::string& strategy,
-                    strategy::Layout layout = {}, std::vector<strategy::DelayRequest> delays = {}) {
+plan::Plan compiled(const cluster::Cluster& cluster, std::int64_t blocks, const std::string& strategy, strategy::Layout layout = {},
+                    std::vector<strategy::DelayRequest> delays = {}) {
   const model::Model model = model::mlp(std::vector<std::int64_t>(static_cast<std::size_t>(blocks) + 1, 4));
   return strategy::compile({.model = model,
                             .cluster = cluster,
@@ -74,11 +74,10 @@ TEST(Theory, EveryScheduleTakesAsLongAsItsGridSays) {
   for (const schedule::Schedule& schedule : schedule::schedules()) {
     for (const std::int64_t p : {2, 4, 8, 64}) {
       const std::int64_t m = 2 * p;
-      const schedule::Grid grid =
-          schedule.grid({.devices = p, .chunks = schedule.default_chunks, .micro_batches = m});
+      const schedule::Grid grid = schedule.grid({.devices = p, .chunks = schedule.default_chunks, .micro_batches = m});
       const bool apart = has_halves(grid);
-      const schedule::Timing timing = schedule::replay(grid, {.forward = 1000, .backward = 2000, .backward_input = 1000,
-                                                              .backward_weight = 1000});
+      const schedule::Timing timing = schedule::replay(
+          grid, {.forward = 1000, .backward = 2000, .backward_input = 1000, .backward_weight = 1000});
       const cluster::Cluster cluster = free_links(static_cast<std::size_t>(p));
       const plan::Plan plan = compiled(cluster, p * schedule.default_chunks, "product",
                                        {.schedule = schedule.name, .micro_batches = m});

@@ -83,8 +83,7 @@ TEST(AppliedSum, IsRefusedWhereItsOperandsDoNotFit) {
   const auto broken = [&](auto change) {
     std::vector<plan::Task> tasks = good.tasks();
     change(tasks[at]);
-    const plan::Verdict verdict =
-        plan::verify(plan::Plan(good.title(), good.devices(), good.buffers(), std::move(tasks)));
+    const plan::Verdict verdict = plan::verify(plan::Plan(good.title(), good.devices(), good.buffers(), std::move(tasks)));
     return !verdict.holds() && verdict.violations[0].rule == plan::Rule::meet;
   };
   EXPECT_TRUE(broken([](plan::Task& task) { std::get<plan::Collective>(task.action).sgd_rate = 0.5; })) << "unlike the others";

@@ -7,8 +7,8 @@
 #include <random>
 #include <set>
 
-#include "baton/model/zoo.h"
 #include "baton/base/error.h"
+#include "baton/model/zoo.h"
 #include "baton/plan/verify.h"
 #include "baton/schedule/schedule.h"
 #include "baton/strategy/stages.h"
@@ -129,9 +129,7 @@ std::int64_t peak(const plan::Plan& plan, std::size_t device = 0) { return plan:
 
 TEST(Memory, OfGpipeGrowsWithMicroBatchesOfOneSizeAnd1f1bsDoesNot) {
   const auto grows = [](const std::string& strategy) {
-    const auto at = [&](std::int64_t m) {
-      return peak(plan_of(strategy, 4, {.micro_batches = m}, "mlp:dim=16,depth=8", 32 * m));
-    };
+    const auto at = [&](std::int64_t m) { return peak(plan_of(strategy, 4, {.micro_batches = m}, "mlp:dim=16,depth=8", 32 * m)); };
     const auto inputs = [](std::int64_t m) { return 32 * m * 16 * 4; };  // the first device also holds the whole batch's input
     return static_cast<double>(at(16) - inputs(16)) / static_cast<double>(at(4) - inputs(4));
   };
@@ -172,11 +170,13 @@ TEST(Memory, OfZeroFallsAsItsPaperSays) {
   for (const std::size_t count : {2U, 4U, 8U}) {
     const auto n = static_cast<double>(count);
     const auto at = [&](const std::string& strategy) {
-      return static_cast<double>(peak(plan_of(strategy, count, layout, "mlp:dim=64,depth=96", 2 * static_cast<std::int64_t>(count))));
+      return static_cast<double>(
+          peak(plan_of(strategy, count, layout, "mlp:dim=64,depth=96", 2 * static_cast<std::int64_t>(count))));
     };
     EXPECT_EQ(persistent(plan_of("ddp", count, layout, "mlp:dim=64,depth=96")), static_cast<std::int64_t>(12 * psi));
     for (const std::string strategy : {"zero-1", "zero-2", "zero-3"}) {
-      EXPECT_NEAR(static_cast<double>(persistent(plan_of(strategy, count, layout, "mlp:dim=64,depth=96"))), 12 * psi / n, 2400) << strategy;
+      EXPECT_NEAR(static_cast<double>(persistent(plan_of(strategy, count, layout, "mlp:dim=64,depth=96"))), 12 * psi / n, 2400)
+          << strategy;
     }
     // A piece of a parameter lies beside the whole one, which the paper's mixed precision has as its master copy; a block or
     // two may be on their way.

@@ -18,10 +18,8 @@ using plan::Plan;
 using plan::Role;
 using plan::Task;
 
-Plan compiled(const std::string& strategy, std::size_t count, Step step, Target target = {},
-              Layout layout = {}) {
-  static const model::Model model =
-      model::mlp({8, 12, 6, 10, 5, 7, 4});  // six blocks: two a device for the longest pipelines
+Plan compiled(const std::string& strategy, std::size_t count, Step step, Target target = {}, Layout layout = {}) {
+  static const model::Model model = model::mlp({8, 12, 6, 10, 5, 7, 4});  // six blocks: two a device for the longest pipelines
   const cluster::Cluster cluster = devices(count);
   step.global_batch = 6;
   return compile({.model = model,
@@ -43,11 +41,10 @@ TEST(MixedPrecision, PlansOfEveryStrategyHoldAndParseBack) {
     for (const Strategy& strategy : strategies()) {
       for (const Target& target : {Target{}, fuses}) {
         for (const std::int64_t pieces : {0, 2}) {
-          const Plan plan = compiled(strategy.name, 3, {.precision = precision, .loss_scale = LossScale{}},
-                                     target, {.micro_batches = pieces});
+          const Plan plan = compiled(strategy.name, 3, {.precision = precision, .loss_scale = LossScale{}}, target,
+                                     {.micro_batches = pieces});
           const plan::Verdict verdict = plan::verify(plan);
-          EXPECT_TRUE(verdict.holds())
-              << strategy.name << ": " << (verdict.holds() ? "" : verdict.violations[0].text);
+          EXPECT_TRUE(verdict.holds()) << strategy.name << ": " << (verdict.holds() ? "" : verdict.violations[0].text);
           EXPECT_TRUE(plan::parse(plan::to_text(plan)) == plan) << strategy.name;
           EXPECT_NE(plan.title().find(to_text(precision)), std::string::npos) << plan.title();
         }
@@ -85,8 +82,7 @@ TEST(MixedPrecision, OnlyUpdatesAndCastsTouchFloat32) {
       const bool may = plan::verb(task) == "cast" || plan::verb(task) == "adam";
       for (const std::vector<BufferId>* list : {&task.reads, &task.writes}) {
         for (const BufferId id : *list) {
-          EXPECT_TRUE(may || plan[id].dtype != DType::f32)
-              << plan::verb(task) << " touches " << plan[id].label;
+          EXPECT_TRUE(may || plan[id].dtype != DType::f32) << plan::verb(task) << " touches " << plan[id].label;
         }
       }
     }
@@ -96,8 +92,7 @@ TEST(MixedPrecision, OnlyUpdatesAndCastsTouchFloat32) {
 TEST(MixedPrecision, BucketsAreFilledByTheBytesThatCross) {
   // Six blocks of 32 to 108 parameters: about 72 of them fill a bucket in 32 bits, about 145 in 16.
   const auto buckets = [](Precision precision) {
-    const Plan plan =
-        compiled("ddp", 2, {.precision = precision}, {}, {.bucket = Bytes(290), .first_bucket = Bytes(290)});
+    const Plan plan = compiled("ddp", 2, {.precision = precision}, {}, {.bucket = Bytes(290), .first_bucket = Bytes(290)});
     return places(plan.tasks(), "all_reduce").size() / 2;
   };
   EXPECT_EQ(buckets(Precision::fp32), 4U);
@@ -108,8 +103,7 @@ TEST(MixedPrecision, HalfTheBytesCross) {
   for (const std::string strategy : {"dp", "ddp", "layers", "tensor", "zero-1", "zero-2", "zero-3", "1f1b"}) {
     const auto sent = [&](Precision precision) {
       Bytes sum;
-      for (const plan::Totals& totals :
-           plan::totals_by_device(compiled(strategy, 3, {.precision = precision}))) {
+      for (const plan::Totals& totals : plan::totals_by_device(compiled(strategy, 3, {.precision = precision}))) {
         sum += totals.work.sent;
       }
       return sum;
@@ -168,8 +162,7 @@ TEST(MixedPrecision, DataIsDrawnInSixteenBitsAndLabelsStayWhatTheyAre) {
 
 TEST(LossScaling, ChecksAllGradientsOfADeviceOnceAndAdjustsAfterTheLastUpdate) {
   for (const Strategy& strategy : strategies()) {
-    const Plan plan = compiled(strategy.name, 3,
-                               {.precision = Precision::fp16, .loss_scale = LossScale{.growth_interval = 7}});
+    const Plan plan = compiled(strategy.name, 3, {.precision = Precision::fp16, .loss_scale = LossScale{.growth_interval = 7}});
     const std::size_t owners = strategy.name == "single" || strategy.name == "dp" ? 1 : 3;
     const std::vector<std::size_t> checks = places(plan.tasks(), "check_finite");
     const std::vector<std::size_t> updates = places(plan.tasks(), "sgd");
@@ -186,8 +179,7 @@ TEST(LossScaling, ChecksAllGradientsOfADeviceOnceAndAdjustsAfterTheLastUpdate) {
     for (const std::size_t i : updates) {
       const Task& update = plan.tasks()[i];
       EXPECT_TRUE(std::get<plan::Update>(update.action).scaled);
-      used.insert(used.end(), update.reads.begin(),
-                  update.reads.begin() + static_cast<std::ptrdiff_t>(update.writes.size()));
+      used.insert(used.end(), update.reads.begin(), update.reads.begin() + static_cast<std::ptrdiff_t>(update.writes.size()));
     }
     std::sort(checked.begin(), checked.end());
     std::sort(used.begin(), used.end());
@@ -204,23 +196,18 @@ TEST(LossScaling, ChecksAllGradientsOfADeviceOnceAndAdjustsAfterTheLastUpdate) {
 TEST(LossScaling, ADeviceToWhichNoParameterFallsStillAgreesToSkip) {
   const model::Model model = model::mlp({1, 1});  // a weight and a bias: the last of three devices gets both
   const cluster::Cluster cluster = devices(3);
-  const Plan plan =
-      compile({.model = model,
-               .cluster = cluster,
-               .strategy = "zero-2",
-               .step = {.global_batch = 6, .precision = Precision::fp16, .loss_scale = LossScale{}}});
+  const Plan plan = compile({.model = model,
+                             .cluster = cluster,
+                             .strategy = "zero-2",
+                             .step = {.global_batch = 6, .precision = Precision::fp16, .loss_scale = LossScale{}}});
   EXPECT_TRUE(plan::verify(plan).holds());
   EXPECT_EQ(places(plan.tasks(), "check_finite").size(), 3U);
   EXPECT_EQ(places(plan.tasks(), "sgd").size(), 1U);
 }
 
 TEST(LossScaling, DevicesTellEachOtherWhetherTheirGradientsAreFinite) {
-  for (const auto& [strategy, members] : {std::pair<std::string, std::size_t>{"single", 0},
-                                          {"dp", 0},
-                                          {"ddp", 3},
-                                          {"layers", 3},
-                                          {"tensor", 3},
-                                          {"zero-3", 3}}) {
+  for (const auto& [strategy, members] :
+       {std::pair<std::string, std::size_t>{"single", 0}, {"dp", 0}, {"ddp", 3}, {"layers", 3}, {"tensor", 3}, {"zero-3", 3}}) {
     const Plan plan = compiled(strategy, 3, {.precision = Precision::fp16, .loss_scale = LossScale{}});
     std::size_t found = 0;
     for (const std::size_t i : places(plan.tasks(), "all_reduce")) {
@@ -236,8 +223,7 @@ TEST(LossScaling, DevicesTellEachOtherWhetherTheirGradientsAreFinite) {
 }
 
 TEST(LossScaling, KeepsItsStateFromStepToStepAndBeginsAtTheScaleAskedFor) {
-  const Plan plan =
-      compiled("layers", 2, {.precision = Precision::fp16, .loss_scale = LossScale{.initial = 96}});
+  const Plan plan = compiled("layers", 2, {.precision = Precision::fp16, .loss_scale = LossScale{.initial = 96}});
   std::size_t states = 0;
   for (const Buffer& buffer : plan.buffers()) {
     if (const auto* scaler = std::get_if<plan::LossScaler>(&buffer.content)) {
@@ -266,8 +252,7 @@ TEST(Precision, GoesByOurNamesAndByPyTorchs) {
                                         {"half", Precision::fp16}}) {
     EXPECT_EQ(precision_by_name(name), precision) << name;
   }
-  EXPECT_EQ(test::usage_sentence([] { precision_by_name("fp8"); }),
-            "unknown precision 'fp8': choose fp32, bf16 or fp16");
+  EXPECT_EQ(test::usage_sentence([] { precision_by_name("fp8"); }), "unknown precision 'fp8': choose fp32, bf16 or fp16");
   EXPECT_EQ(dtype_of(Precision::fp32), DType::f32);
   EXPECT_EQ(dtype_of(Precision::bf16), DType::bf16);
   EXPECT_EQ(dtype_of(Precision::fp16), DType::f16);

@@ -60,12 +60,11 @@ TEST(TrainingStep, IsForwardThenLossThenBackwardFromTheLastBlockWithoutTheGradie
     verbs.push_back(fmt::format("{} {}", plan::verb(task), task.labels.block));
     EXPECT_EQ(task.lane, Lane::compute);
   }
-  EXPECT_EQ(verbs, (std::vector<std::string>{"linear 0", "relu 0", "linear 1", "relu 1", "mean_squared_error 1",
-                                             "relu_backward 1", "linear_backward_input 1", "linear_backward_weight 1",
-                                             "relu_backward 0", "linear_backward_weight 0"}));
+  EXPECT_EQ(verbs, (std::vector<std::string>{"linear 0", "relu 0", "linear 1", "relu 1", "mean_squared_error 1", "relu_backward 1",
+                                             "linear_backward_input 1", "linear_backward_weight 1", "relu_backward 0",
+                                             "linear_backward_weight 0"}));
   for (const plan::Task& task : draft.tasks) {
-    EXPECT_EQ(task.labels.phase, plan::verb(task).find("backward") == std::string_view::npos ? Phase::forward
-                                                                                             : Phase::backward);
+    EXPECT_EQ(task.labels.phase, plan::verb(task).find("backward") == std::string_view::npos ? Phase::forward : Phase::backward);
   }
 }
 
@@ -95,8 +94,7 @@ TEST(ReplicateParameters, GivesEveryDeviceACopyInOneBroadcastBeforeEverythingEls
   const Draft draft = replicate_parameters(owned(3));
   ASSERT_EQ(places(draft.tasks, "broadcast"), (std::vector<std::size_t>{0, 1, 2}));
   EXPECT_EQ(draft.tasks[0].device, DeviceId(0));
-  EXPECT_EQ(labels(draft, draft.tasks[0].reads),
-            (Labels{"block0.weight", "block0.bias", "block1.weight", "block1.bias"}));
+  EXPECT_EQ(labels(draft, draft.tasks[0].reads), (Labels{"block0.weight", "block0.bias", "block1.weight", "block1.bias"}));
   for (std::uint32_t rank = 0; rank < 3; ++rank) {
     const plan::Task& task = draft.tasks[rank];
     EXPECT_EQ(task.lane, Lane::communication);
@@ -199,18 +197,14 @@ TEST(AllReduceGradients, ClosesABucketWhenItReachesItsLimitAsPyTorchDoes) {
   const auto with = [](std::int64_t first, std::int64_t others) {
     return buckets(all_reduce_gradients(replicas(2), Bytes(first), Bytes(others)));
   };
-  EXPECT_EQ(with(1, 1), (std::vector<Labels>{
-                            {"d block1.bias"}, {"d block1.weight"}, {"d block0.bias"}, {"d block0.weight"}}));
-  EXPECT_EQ(with(48, 1000),
-            (std::vector<Labels>{{"d block1.bias", "d block1.weight"}, {"d block0.bias", "d block0.weight"}}))
+  EXPECT_EQ(with(1, 1), (std::vector<Labels>{{"d block1.bias"}, {"d block1.weight"}, {"d block0.bias"}, {"d block0.weight"}}));
+  EXPECT_EQ(with(48, 1000), (std::vector<Labels>{{"d block1.bias", "d block1.weight"}, {"d block0.bias", "d block0.weight"}}))
       << "48 bytes are there after two gradients: reached is enough";
-  EXPECT_EQ(with(49, 1000), (std::vector<Labels>{{"d block1.bias", "d block1.weight", "d block0.bias"},
-                                                 {"d block0.weight"}}));
-  EXPECT_EQ(with(8, 60),
-            (std::vector<Labels>{{"d block1.bias"}, {"d block1.weight", "d block0.bias"}, {"d block0.weight"}}))
+  EXPECT_EQ(with(49, 1000), (std::vector<Labels>{{"d block1.bias", "d block1.weight", "d block0.bias"}, {"d block0.weight"}}));
+  EXPECT_EQ(with(8, 60), (std::vector<Labels>{{"d block1.bias"}, {"d block1.weight", "d block0.bias"}, {"d block0.weight"}}))
       << "the first limit counts for the first bucket only";
-  EXPECT_EQ(with(1 << 20, 25 << 20), (std::vector<Labels>{
-                                         {"d block1.bias", "d block1.weight", "d block0.bias", "d block0.weight"}}));
+  EXPECT_EQ(with(1 << 20, 25 << 20),
+            (std::vector<Labels>{{"d block1.bias", "d block1.weight", "d block0.bias", "d block0.weight"}}));
 }
 
 TEST(AllReduceGradients, HasPyTorchsLimitsByDefault) {
@@ -258,8 +252,7 @@ TEST(ReduceGradientsTo, SumsAllGradientsIntoTheOwnersInOneReductionAfterTheLast)
       const auto& collective = std::get<plan::Collective>(task.action);
       EXPECT_EQ(collective.rank == 0, task.device == DeviceId(owner));
       EXPECT_EQ(task.writes, collective.rank == 0 ? task.reads : std::vector<BufferId>{});
-      EXPECT_EQ(labels(draft, task.reads),
-                (Labels{"d block0.weight", "d block0.bias", "d block1.weight", "d block1.bias"}));
+      EXPECT_EQ(labels(draft, task.reads), (Labels{"d block0.weight", "d block0.bias", "d block1.weight", "d block1.bias"}));
       seen[task.device.index()] = true;
     }
     EXPECT_EQ(seen, std::vector<bool>(3, true));
@@ -302,9 +295,8 @@ TEST(AddUpdates, KeepsTheStateThatTheOptimizerNeeds) {
   EXPECT_EQ(momentum.buffers.size(), plain + 4);
   EXPECT_EQ(adam.buffers.size(), plain + 8);
   const plan::Task& last = adam.tasks.back();
-  EXPECT_EQ(labels(adam, last.writes),
-            (Labels{"block0.weight", "block0.bias", "state 0 of block0.weight", "state 1 of block0.weight",
-                    "state 0 of block0.bias", "state 1 of block0.bias"}));
+  EXPECT_EQ(labels(adam, last.writes), (Labels{"block0.weight", "block0.bias", "state 0 of block0.weight",
+                                               "state 1 of block0.weight", "state 0 of block0.bias", "state 1 of block0.bias"}));
   for (std::size_t i = 2; i < last.writes.size(); ++i) {
     const plan::Buffer& state = adam[last.writes[i]];
     EXPECT_TRUE(state.persistent);
@@ -398,8 +390,7 @@ TEST(Fuse, JoinsAnInputGradientAndTheReluBackwardBeforeItAsAMask) {
   const std::vector<std::size_t> masked = places(after.tasks, "linear_backward_input");
   ASSERT_EQ(masked.size(), 1U);
   EXPECT_EQ(std::get<plan::Compute>(after.tasks[masked[0]].action).op, op::Op(op::LinearBackwardInput{.mask = true}));
-  EXPECT_EQ(labels(after, after.tasks[masked[0]].reads),
-            (Labels{"d block1.linear", "block1.weight", "block0.relu"}));
+  EXPECT_EQ(labels(after, after.tasks[masked[0]].reads), (Labels{"d block1.linear", "block1.weight", "block0.relu"}));
   EXPECT_EQ(labels(after, after.tasks[masked[0]].writes), Labels{"d block0.linear"});
 }
 
@@ -433,8 +424,7 @@ TEST(Fuse, KeepsTheSgdStepApartWhereACollectiveStandsBetween) {
   };
   EXPECT_TRUE(fuses_sgd(ddp(1))) << "on one device nothing does";
   EXPECT_FALSE(fuses_sgd(ddp(2)));
-  EXPECT_FALSE(fuses_sgd(add_updates(
-      reduce_gradients_to(add_transfers(replicate_parameters(owned(2))), DeviceId(0)), op::Sgd{})));
+  EXPECT_FALSE(fuses_sgd(add_updates(reduce_gradients_to(add_transfers(replicate_parameters(owned(2))), DeviceId(0)), op::Sgd{})));
   EXPECT_TRUE(fuses_sgd(add_updates(add_transfers(two_stages()), op::Sgd{}))) << "stages share no parameter";
 }
 
@@ -494,9 +484,7 @@ TEST(InjectDelays, PutsADelayBeforeThePhasesFirstComputationOnEachDeviceAskedFor
         EXPECT_TRUE(rank < 0 || delay.device == DeviceId(static_cast<std::size_t>(rank)));
         EXPECT_EQ(delay.lane, Lane::compute);
         EXPECT_EQ(std::get<plan::Delay>(delay.action).duration, Nanoseconds(5));
-        const auto of_lane = [&](const plan::Task& task) {
-          return task.device == delay.device && task.lane == Lane::compute;
-        };
+        const auto of_lane = [&](const plan::Task& task) { return task.device == delay.device && task.lane == Lane::compute; };
         const auto next = std::find_if(after.tasks.begin() + static_cast<std::ptrdiff_t>(i) + 1, after.tasks.end(), of_lane);
         ASSERT_NE(next, after.tasks.end());
         EXPECT_EQ(plan::verb(*next), verb);
@@ -510,8 +498,7 @@ TEST(InjectDelays, PutsADelayBeforeThePhasesFirstComputationOnEachDeviceAskedFor
 }
 
 TEST(InjectDelays, LeavesOutDevicesWithoutThatPhaseAndDelaysOfNoTime) {
-  const Draft draft = add_updates(
-      reduce_gradients_to(add_transfers(replicate_parameters(owned(2))), DeviceId(0)), op::Sgd{});
+  const Draft draft = add_updates(reduce_gradients_to(add_transfers(replicate_parameters(owned(2))), DeviceId(0)), op::Sgd{});
   const std::vector<DelayRequest> everywhere{{Phase::update, -1, Nanoseconds(5)}};
   EXPECT_EQ(places(inject_delays(draft, everywhere).tasks, "delay").size(), 1U) << "only the owner updates";
   const std::vector<DelayRequest> nothing{{Phase::backward, -1, Nanoseconds(0)}};
@@ -529,8 +516,7 @@ TEST(InjectDelays, RefusesARankThatIsNotThere) {
 
 TEST(Passes, LeaveADraftThatFinishesToALawfulPlan) {
   const std::vector<Draft> drafts{
-      add_updates(replicas(1), op::Sgd{}),
-      add_updates(all_reduce_gradients(replicas(3), Bytes(30), Bytes(50)), op::Adam{}),
+      add_updates(replicas(1), op::Sgd{}), add_updates(all_reduce_gradients(replicas(3), Bytes(30), Bytes(50)), op::Adam{}),
       add_updates(reduce_gradients_to(add_transfers(replicate_parameters(owned(3))), DeviceId(0)), op::Sgd{}),
       add_updates(add_transfers(two_stages()), op::Sgd{.momentum = 0.9})};
   for (const Draft& draft : drafts) {

@@ -20,11 +20,10 @@ using plan::Phase;
 using test::says;
 using test::usage_sentence;
 
-const Target cpu_target{
-    .linear_with_relu = true, .linear_with_mask = true, .linear_with_sgd = true, .tiled_weights = true};
+const Target cpu_target{.linear_with_relu = true, .linear_with_mask = true, .linear_with_sgd = true, .tiled_weights = true};
 
-plan::Plan compiled(const std::string& strategy, const std::string& model, std::size_t count, Step step = {},
-                    Layout layout = {}, Target target = {}, std::vector<DelayRequest> delays = {}) {
+plan::Plan compiled(const std::string& strategy, const std::string& model, std::size_t count, Step step = {}, Layout layout = {},
+                    Target target = {}, std::vector<DelayRequest> delays = {}) {
   const model::Model described = model::parse_model(model);
   return compile({.model = described,
                   .cluster = devices(count),
@@ -35,8 +34,7 @@ plan::Plan compiled(const std::string& strategy, const std::string& model, std::
                   .delays = std::move(delays)});
 }
 
-std::string refused(const std::string& strategy, const std::string& model, std::size_t count, Step step = {},
-                    Layout layout = {}) {
+std::string refused(const std::string& strategy, const std::string& model, std::size_t count, Step step = {}, Layout layout = {}) {
   return usage_sentence([&] { compiled(strategy, model, count, step, layout); });
 }
 
@@ -109,8 +107,8 @@ TEST(Strategy, IsFoundByTheNamesPeopleKnowItBy) {
 TEST(Strategy, ByAnotherNameHasTheSameGridAndPlan) {
   const model::Model model = model::parse_model("mlp:dim=4,depth=4");
   const cluster::Cluster two = devices(2);
-  for (const auto& [other, own] : {std::pair("Interleaved1F1B", "interleaved"), std::pair("Schedule1F1B", "1f1b"), std::pair("naive", "layers"),
-                                   std::pair("Single", "single"), std::pair("FSDP", "zero-3")}) {
+  for (const auto& [other, own] : {std::pair("Interleaved1F1B", "interleaved"), std::pair("Schedule1F1B", "1f1b"),
+                                   std::pair("naive", "layers"), std::pair("Single", "single"), std::pair("FSDP", "zero-3")}) {
     const Request alias{.model = model, .cluster = two, .strategy = other};
     const Request named{.model = model, .cluster = two, .strategy = own};
     EXPECT_EQ(grid_of(alias), grid_of(named)) << other;
@@ -156,8 +154,10 @@ TEST(Title, SaysHowTheStepIsSplitWhereTheNameDoesNot) {
   const std::string behind = " of mlp:dim=4,depth=4, global batch 64, on ";
   EXPECT_EQ(compiled("1f1b", model, 2).title(), "1f1b" + behind + "2 devices");
   EXPECT_EQ(compiled("1f1b", model, 4, {}, {.dp = 2}).title(), "dp 2 × pp 2, 1f1b, 4 micro-batches" + behind + "4 devices");
-  EXPECT_EQ(compiled("ddp", model, 4, {}, {.dp = 2, .pp = 2, .zero = 1}).title(), "dp 2 × pp 2, zero 1, naive" + behind + "4 devices");
-  EXPECT_EQ(compiled("product", model, 2, {}, {.pp = 2, .schedule = "gpipe"}).title(), "pp 2, gpipe, 4 micro-batches" + behind + "2 devices");
+  EXPECT_EQ(compiled("ddp", model, 4, {}, {.dp = 2, .pp = 2, .zero = 1}).title(),
+            "dp 2 × pp 2, zero 1, naive" + behind + "4 devices");
+  EXPECT_EQ(compiled("product", model, 2, {}, {.pp = 2, .schedule = "gpipe"}).title(),
+            "pp 2, gpipe, 4 micro-batches" + behind + "2 devices");
   EXPECT_EQ(compiled("zero-2", model, 2).title(), "zero-2" + behind + "2 devices");
 }
 
@@ -233,11 +233,10 @@ TEST(Compile, MakesLawfulPlansOfEverySizeForEveryTarget) {
       for (const Target& target : {Target{}, cpu_target}) {
         for (const op::Optimizer& optimizer : {op::Optimizer(op::Sgd{}), op::Optimizer(op::Adam{})}) {
           for (const Loss loss : {Loss::mean_squared_error, Loss::cross_entropy}) {
-            const plan::Plan plan =
-                compiled(strategy.name, "mlp:7-33-20-5-11-9-8-6-7-10-3", count,
-                         {.global_batch = 13, .loss = loss, .optimizer = optimizer},
-                         {.bucket = Bytes(2000), .first_bucket = Bytes(300)}, target,
-                         {{Phase::backward, -1, Nanoseconds(1)}, {Phase::update, 0, Nanoseconds(1)}});
+            const plan::Plan plan = compiled(strategy.name, "mlp:7-33-20-5-11-9-8-6-7-10-3", count,
+                                             {.global_batch = 13, .loss = loss, .optimizer = optimizer},
+                                             {.bucket = Bytes(2000), .first_bucket = Bytes(300)}, target,
+                                             {{Phase::backward, -1, Nanoseconds(1)}, {Phase::update, 0, Nanoseconds(1)}});
             const plan::Verdict verdict = plan::verify(plan);
             EXPECT_TRUE(verdict.holds()) << plan.title() << ": " << verdict.violations.front().text;
           }
@@ -297,8 +296,7 @@ TEST(Layers, PutTheBlocksOnTheDevicesInOrderAsTheSplitSays) {
 TEST(Layers, LabelEveryTaskWithItsStage) {
   const plan::Plan plan = compiled("layers", "mlp:dim=8,depth=6", 3);
   for (std::size_t i = 0; i < plan.tasks().size(); ++i) {
-    EXPECT_EQ(plan.tasks()[i].labels.stage, static_cast<std::int32_t>(plan.tasks()[i].device.value))
-        << plan.describe(TaskId(i));
+    EXPECT_EQ(plan.tasks()[i].labels.stage, static_cast<std::int32_t>(plan.tasks()[i].device.value)) << plan.describe(TaskId(i));
   }
 }
 
@@ -378,8 +376,7 @@ TEST(Ddp, OnOneDeviceTakesTheSgdStepIntoTheWeightGradientLikeASingleDevice) {
 }
 
 TEST(Compile, KeepsTheUpdateApartWhereADelayStandsBeforeIt) {
-  const plan::Plan plan =
-      compiled("single", "mlp:3-5-2", 1, {}, {}, cpu_target, {{Phase::update, 0, Nanoseconds(5)}});
+  const plan::Plan plan = compiled("single", "mlp:3-5-2", 1, {}, {}, cpu_target, {{Phase::update, 0, Nanoseconds(5)}});
   const std::vector<std::size_t> delays = places(plan.tasks(), "delay");
   const std::vector<std::size_t> updates = places(plan.tasks(), "sgd");
   ASSERT_EQ(delays.size(), 1U);

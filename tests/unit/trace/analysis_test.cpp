@@ -136,8 +136,7 @@ struct Piece {
 };
 
 std::ostream& operator<<(std::ostream& out, const Piece& piece) {
-  return out << "kind " << static_cast<int>(piece.kind) << ", task " << piece.task << ", " << piece.start << " to "
-             << piece.end;
+  return out << "kind " << static_cast<int>(piece.kind) << ", task " << piece.task << ", " << piece.start << " to " << piece.end;
 }
 
 std::vector<Piece> path_of(const Written& written) {
@@ -191,8 +190,7 @@ TEST(CriticalPath, FollowsTheLaneWhereNothingElseWasWaitedFor) {
   written.compute(0, 0, 10);
   written.compute(0, 10, 30);
   written.step.duration = Nanoseconds(30);
-  EXPECT_EQ(path_of(written),
-            (std::vector<Piece>{{Kind::compute, 0, 0, 10}, {Kind::compute, 1, 10, 30}}));
+  EXPECT_EQ(path_of(written), (std::vector<Piece>{{Kind::compute, 0, 0, 10}, {Kind::compute, 1, 10, 30}}));
 }
 
 TEST(CriticalPath, OfAStepWithoutTasksIsEmpty) {
@@ -219,15 +217,13 @@ Written random_step(unsigned seed) {
   const auto some_before = [&](std::size_t device) {
     std::vector<TaskId> after;
     if (!of_device[device].empty() && upto(1) == 0) {
-      after.push_back(of_device[device][static_cast<std::size_t>(
-          upto(static_cast<std::int64_t>(of_device[device].size()) - 1))]);
+      after.push_back(of_device[device][static_cast<std::size_t>(upto(static_cast<std::int64_t>(of_device[device].size()) - 1))]);
     }
     return after;
   };
   const auto done = [&](std::size_t device, TaskId id) {
     of_device[device].push_back(id);
-    lane_free[device][static_cast<std::size_t>(written.tasks[id.index()].lane)] =
-        written.step.events[id.index()].end.count;
+    lane_free[device][static_cast<std::size_t>(written.tasks[id.index()].lane)] = written.step.events[id.index()].end.count;
   };
   for (int i = 0; i < 40; ++i) {
     if (upto(4) > 0) {
@@ -301,11 +297,9 @@ std::vector<std::int64_t> spread_of(std::vector<std::int64_t> counts) {
 
 TEST(Spread, LiesBetweenNeighboursInProportion) {
   // Of five times the p-th percentile is at place 4 p: 0.2 and 3.8. Squares off 300: 40000, 10000, 0, twice; / 4.
-  EXPECT_EQ(spread_of({500, 100, 300, 200, 400}),
-            (std::vector<std::int64_t>{300, 300, 158, 120, 480, 100, 500}));
+  EXPECT_EQ(spread_of({500, 100, 300, 200, 400}), (std::vector<std::int64_t>{300, 300, 158, 120, 480, 100, 500}));
   // Of four: places 1.5, 0.15 and 2.85. Squares off 400: 90000 + 40000 + 10000 + 360000 = 500000; / 3 = 408².
-  EXPECT_EQ(spread_of({1000, 200, 300, 100}),
-            (std::vector<std::int64_t>{250, 400, 408, 115, 895, 100, 1000}));
+  EXPECT_EQ(spread_of({1000, 200, 300, 100}), (std::vector<std::int64_t>{250, 400, 408, 115, 895, 100, 1000}));
 }
 
 TEST(Spread, OfOneTimeIsThatTimeAndOfNoneIsZero) {

@@ -61,13 +61,11 @@ inline std::map<std::pair<int, int>, std::vector<ChromeEvent>> expect_chrome_rul
   for (auto& [thread, events] : threads) {
     EXPECT_TRUE(processes.contains(thread.first)) << "process " << thread.first << " has no name";
     EXPECT_TRUE(named.contains(thread)) << "thread " << thread.second << " of " << thread.first << " has no name";
-    std::sort(events.begin(), events.end(), [](const ChromeEvent& a, const ChromeEvent& b) {
-      return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
-    });
+    std::sort(events.begin(), events.end(),
+              [](const ChromeEvent& a, const ChromeEvent& b) { return std::pair(a.begin, a.end) < std::pair(b.begin, b.end); });
     for (std::size_t i = 1; i < events.size(); ++i) {
       EXPECT_LE(events[i - 1].end, events[i].begin)
-          << events[i - 1].name << " and " << events[i].name << " overlap on thread " << thread.second << " of "
-          << thread.first;
+          << events[i - 1].name << " and " << events[i].name << " overlap on thread " << thread.second << " of " << thread.first;
     }
   }
   std::map<std::int64_t, std::int64_t> tails;  // by arrow: when it starts
@@ -83,8 +81,7 @@ inline std::map<std::pair<int, int>, std::vector<ChromeEvent>> expect_chrome_rul
     const std::vector<ChromeEvent>& events = threads[{event.at("pid"), event.at("tid")}];
     EXPECT_TRUE(std::any_of(events.begin(), events.end(),
                             [&](const ChromeEvent& one) {
-                              return one.begin <= at && at <= one.end &&
-                                     one.name.starts_with(tail ? "send" : "receive");
+                              return one.begin <= at && at <= one.end && one.name.starts_with(tail ? "send" : "receive");
                             }))
         << event << " lies in no " << (tail ? "send" : "receive");
   }

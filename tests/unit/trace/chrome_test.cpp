@@ -104,16 +104,14 @@ TEST(ChromeRules, FindWhatIsWrong) {
   EXPECT_NONFATAL_FAILURE(expect_chrome_rules(with_events(R"(,{"ph":"X","name":"a","pid":0,"tid":0,"ts":1,"dur":2.001},
                                                   {"ph":"X","name":"b","pid":0,"tid":0,"ts":3,"dur":2})")),
                           "a and b overlap");
-  EXPECT_NONFATAL_FAILURE(
-      expect_chrome_rules(with_events(R"(,{"ph":"X","name":"a","pid":0,"tid":1,"ts":1,"dur":2})")), "thread 1 of 0");
-  EXPECT_NONFATAL_FAILURE(
-      expect_chrome_rules(with_events(R"(,{"ph":"X","name":"a","pid":0,"tid":0,"ts":-1,"dur":2})")), "begin");
-  EXPECT_NONFATAL_FAILURE(
-      expect_chrome_rules(with_events(R"(,{"ph":"X","name":"send","pid":0,"tid":0,"ts":1,"dur":2},
+  EXPECT_NONFATAL_FAILURE(expect_chrome_rules(with_events(R"(,{"ph":"X","name":"a","pid":0,"tid":1,"ts":1,"dur":2})")),
+                          "thread 1 of 0");
+  EXPECT_NONFATAL_FAILURE(expect_chrome_rules(with_events(R"(,{"ph":"X","name":"a","pid":0,"tid":0,"ts":-1,"dur":2})")), "begin");
+  EXPECT_NONFATAL_FAILURE(expect_chrome_rules(with_events(R"(,{"ph":"X","name":"send","pid":0,"tid":0,"ts":1,"dur":2},
                 {"ph":"X","name":"receive","pid":0,"tid":0,"ts":4,"dur":2},
                 {"ph":"s","name":"transfer","id":1,"pid":0,"tid":0,"ts":0.5},
                 {"ph":"f","bp":"e","name":"transfer","id":1,"pid":0,"tid":0,"ts":6})")),
-      "lies in no send");
+                          "lies in no send");
 }
 
 }  // namespace

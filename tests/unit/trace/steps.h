@@ -25,19 +25,18 @@ struct Written {
   }
   TaskId send(std::size_t device, std::size_t to, std::size_t meeting, std::int64_t start, std::int64_t end,
               std::vector<TaskId> after = {}) {
-    return add(plan::Transfer{plan::Transfer::End::send, MeetingId(meeting), DeviceId(to)}, device,
-               plan::Lane::communication, start, end, std::move(after));
+    return add(plan::Transfer{plan::Transfer::End::send, MeetingId(meeting), DeviceId(to)}, device, plan::Lane::communication,
+               start, end, std::move(after));
   }
   TaskId receive(std::size_t device, std::size_t from, std::size_t meeting, std::int64_t start, std::int64_t end,
                  std::vector<TaskId> after = {}) {
-    return add(plan::Transfer{plan::Transfer::End::receive, MeetingId(meeting), DeviceId(from)}, device,
-               plan::Lane::communication, start, end, std::move(after));
+    return add(plan::Transfer{plan::Transfer::End::receive, MeetingId(meeting), DeviceId(from)}, device, plan::Lane::communication,
+               start, end, std::move(after));
   }
   /// One member; ranks are the devices' numbers.
-  TaskId all_reduce(std::size_t device, std::size_t meeting, std::int64_t start, std::int64_t end,
-                    std::vector<TaskId> after = {}) {
-    return add(plan::Collective{plan::Collective::Kind::all_reduce, MeetingId(meeting),
-                                static_cast<std::uint32_t>(device), static_cast<std::uint32_t>(devices)},
+  TaskId all_reduce(std::size_t device, std::size_t meeting, std::int64_t start, std::int64_t end, std::vector<TaskId> after = {}) {
+    return add(plan::Collective{plan::Collective::Kind::all_reduce, MeetingId(meeting), static_cast<std::uint32_t>(device),
+                                static_cast<std::uint32_t>(devices)},
                device, plan::Lane::communication, start, end, std::move(after));
   }
 

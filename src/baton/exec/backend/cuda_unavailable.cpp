@@ -5,8 +5,7 @@ namespace baton::exec {
 namespace {
 
 Error no_cuda() {
-  return usage_error(
-      "this baton was built without CUDA: install the CUDA toolkit (nvcc) and build again, or use --devices cpu");
+  return usage_error("this baton was built without CUDA: install the CUDA toolkit (nvcc) and build again, or use --devices cpu");
 }
 
 }  // namespace

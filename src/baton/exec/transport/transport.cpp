@@ -6,9 +6,8 @@ namespace baton::exec {
 
 bool Crossing::is_local(MeetingId meeting) const {
   const std::span<const TaskId> members = plan.members(meeting);
-  return !members.empty() && std::all_of(members.begin(), members.end(), [&](TaskId member) {
-    return doorbells[plan[member].device.index()] != nullptr;
-  });
+  return !members.empty() && std::all_of(members.begin(), members.end(),
+                                         [&](TaskId member) { return doorbells[plan[member].device.index()] != nullptr; });
 }
 
 }  // namespace baton::exec

@@ -46,15 +46,16 @@ void compare_pieces(const std::vector<Json>& rows, std::vector<std::string>& sen
   const Json& least = rows.back();
   const std::string precision = text(whole, "precision");
   const bool plain = precision == "fp32";
-  sentences.push_back(fmt::format(
-      "{}orking the batch off in {} pieces instead of {} takes {} instead of {} a step ({:.2f} times) and needs {} instead of {} at "
-      "the peak{}.",
-      plain ? "W" : fmt::format("In {} precision, w", precision), text(least, "accumulate"), text(whole, "accumulate"),
-      to_text(time_of(least)), to_text(time_of(whole)), number(least, "time_per_step_ns") / number(whole, "time_per_step_ns"),
-      size(least), size(whole),
-      number(least, "peak_bytes") > number(whole, "peak_bytes")
-          ? ": activations live for one piece only, but gradients must now be kept and added up, which costs more"
-          : ", since activations live for one piece only"));
+  sentences.push_back(
+      fmt::format("{}orking the batch off in {} pieces instead of {} takes {} instead of {} a step ({:.2f} times) and needs {} "
+                  "instead of {} at "
+                  "the peak{}.",
+                  plain ? "W" : fmt::format("In {} precision, w", precision), text(least, "accumulate"), text(whole, "accumulate"),
+                  to_text(time_of(least)), to_text(time_of(whole)),
+                  number(least, "time_per_step_ns") / number(whole, "time_per_step_ns"), size(least), size(whole),
+                  number(least, "peak_bytes") > number(whole, "peak_bytes")
+                      ? ": activations live for one piece only, but gradients must now be kept and added up, which costs more"
+                      : ", since activations live for one piece only"));
   if (!whole.contains("loss_at_10")) {
     return;
   }
@@ -65,8 +66,10 @@ void compare_pieces(const std::vector<Json>& rows, std::vector<std::string>& sen
   const double rounding = plain ? 1e-5 : 1e-3;  // what another order of sums explains
   sentences.push_back(
       apart < rounding
-          ? fmt::format("The losses agree to {:.1g} relative after ten steps{}: accumulation changes the order of sums{}, not what is "
-                        "learnt.", apart, plain ? "" : " there", plain ? "" : " and how often they are rounded")
+          ? fmt::format(
+                "The losses agree to {:.1g} relative after ten steps{}: accumulation changes the order of sums{}, not what is "
+                "learnt.",
+                apart, plain ? "" : " there", plain ? "" : " and how often they are rounded")
           : fmt::format("The losses differ by {:.1g} relative after ten steps{}, more than another order of sums explains.", apart,
                         plain ? "" : " there"));
 }
@@ -75,20 +78,22 @@ void compare_pieces(const std::vector<Json>& rows, std::vector<std::string>& sen
 std::string compare_precisions(const Json& plain, const Json& mixed) {
   const bool less = number(mixed, "peak_bytes") < number(plain, "peak_bytes");
   return fmt::format(
-      "Mixed precision, in {} piece{}: {} instead of {} at the peak{}{}. {}",
-      text(plain, "accumulate"), text(plain, "accumulate") == "1" ? "" : "s", size(mixed), size(plain),
+      "Mixed precision, in {} piece{}: {} instead of {} at the peak{}{}. {}", text(plain, "accumulate"),
+      text(plain, "accumulate") == "1" ? "" : "s", size(mixed), size(plain),
       less ? ", since activations have half the bytes"
-           : ": activations have half the bytes, but there is a 16-bit copy of the weights, and gradients are kept until all are known to "
+           : ": activations have half the bytes, but there is a 16-bit copy of the weights, and gradients are kept until all are "
+             "known to "
              "be finite",
-      mixed.contains("loss_at_10") ? fmt::format("; the loss after ten steps is {:.6g} instead of {:.6g}", number(mixed, "loss_at_10"),
-                                                 number(plain, "loss_at_10"))
+      mixed.contains("loss_at_10") ? fmt::format("; the loss after ten steps is {:.6g} instead of {:.6g}",
+                                                 number(mixed, "loss_at_10"), number(plain, "loss_at_10"))
                                    : "",
       mixed.value("emulated", false)
-          ? fmt::format("It is emulated here, which takes {:.2f} times as long and adds float32 scratch: times say nothing about 16-bit "
-                        "hardware, and its buffers by themselves take {} instead of {}.",
-                        number(mixed, "time_per_step_ns") / number(plain, "time_per_step_ns"),
-                        to_text(Bytes(mixed["buffer_bytes"].get<std::int64_t>())),
-                        to_text(Bytes(plain["buffer_bytes"].get<std::int64_t>())))
+          ? fmt::format(
+                "It is emulated here, which takes {:.2f} times as long and adds float32 scratch: times say nothing about 16-bit "
+                "hardware, and its buffers by themselves take {} instead of {}.",
+                number(mixed, "time_per_step_ns") / number(plain, "time_per_step_ns"),
+                to_text(Bytes(mixed["buffer_bytes"].get<std::int64_t>())),
+                to_text(Bytes(plain["buffer_bytes"].get<std::int64_t>())))
           : fmt::format("A step takes {} instead of {}.", to_text(time_of(mixed)), to_text(time_of(plain))));
 }
 
@@ -113,20 +118,37 @@ Experiment accumulate() {
   return {.id = "accumulate",
           .part = "A",
           .title = "Gradient accumulation",
-          .task = "The batch is worked off in 1, 4, 8, 16 and 32 pieces with one update, with and without mixed precision (fp16 with "
-                  "loss scaling). On a CPU it is emulated: its times say nothing about 16-bit hardware.",
+          .task =
+              "The batch is worked off in 1, 4, 8, 16 and 32 pieces with one update, with and without mixed precision (fp16 with "
+              "loss scaling). On a CPU it is emulated: its times say nothing about 16-bit hardware.",
           .questions = {"What does each save and cost?"},
           .axes = {{"model", "what is trained", {"mlp:dim=512,depth=4"}, {"mlp:dim=1024,depth=8"}},
                    {"precision", "number format", {"fp32", "mixed"}, {"fp32", "mixed"}},
                    {"accumulate", "pieces", {1, 4, 8, 16, 32}, {1, 4, 8, 16, 32}}},
-          .columns = {{"accumulate", "pieces", Format::integer}, {"precision", "precision", Format::text},
-                      {"computed", "computed", Format::text}, time_column(), {"peak_bytes", "memory", Format::bytes},
-                      {"buffer_bytes", "of which buffers", Format::bytes}, {"loss_at_10", "loss after 10", Format::number},
+          .columns = {{"accumulate", "pieces", Format::integer},
+                      {"precision", "precision", Format::text},
+                      {"computed", "computed", Format::text},
+                      time_column(),
+                      {"peak_bytes", "memory", Format::bytes},
+                      {"buffer_bytes", "of which buffers", Format::bytes},
+                      {"loss_at_10", "loss after 10", Format::number},
                       {"stability", "loss", Format::text}},
-          .plots = {{.kind = Plot::Kind::line, .title = "Step time", .x = "accumulate", .y = "time_per_step_ns", .x_title = "pieces",
-                     .y_title = "time/step", .y_format = Format::time, .series = "precision"},
-                    {.kind = Plot::Kind::line, .title = "Peak memory", .x = "accumulate", .y = "peak_bytes", .x_title = "pieces",
-                     .y_title = "memory", .y_format = Format::bytes, .series = "precision"}},
+          .plots = {{.kind = Plot::Kind::line,
+                     .title = "Step time",
+                     .x = "accumulate",
+                     .y = "time_per_step_ns",
+                     .x_title = "pieces",
+                     .y_title = "time/step",
+                     .y_format = Format::time,
+                     .series = "precision"},
+                    {.kind = Plot::Kind::line,
+                     .title = "Peak memory",
+                     .x = "accumulate",
+                     .y = "peak_bytes",
+                     .x_title = "pieces",
+                     .y_title = "memory",
+                     .y_format = Format::bytes,
+                     .series = "precision"}},
           .open = open,
           .derive = derive,
           .findings = find};

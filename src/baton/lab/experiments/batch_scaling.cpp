@@ -37,13 +37,15 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
   }
   const Json& first = wide.front();
   const Json& last = wide.back();
-  sentences.push_back(fmt::format(
-      "Does a larger batch scale better? {}: from batch {} to {} efficiency on {} workers goes from {} to {}, and throughput from {:.0f} "
-      "to {:.0f} samples/s.",
-      number(last, "efficiency") > number(first, "efficiency") + 0.02 ? "Yes" : "Not here", text(first, "batch"), text(last, "batch"),
-      text(last, "devices"), percent(number(first, "efficiency")), percent(number(last, "efficiency")),
-      number(first, "samples_per_s"), number(last, "samples_per_s")));
-  std::string saturation = fmt::format("Throughput has not saturated at batch {}: the last step up still gave {} more samples/s.", text(last, "batch"),
+  sentences.push_back(
+      fmt::format("Does a larger batch scale better? {}: from batch {} to {} efficiency on {} workers goes from {} to {}, and "
+                  "throughput from {:.0f} "
+                  "to {:.0f} samples/s.",
+                  number(last, "efficiency") > number(first, "efficiency") + 0.02 ? "Yes" : "Not here", text(first, "batch"),
+                  text(last, "batch"), text(last, "devices"), percent(number(first, "efficiency")),
+                  percent(number(last, "efficiency")), number(first, "samples_per_s"), number(last, "samples_per_s")));
+  std::string saturation = fmt::format("Throughput has not saturated at batch {}: the last step up still gave {} more samples/s.",
+                                       text(last, "batch"),
                                        percent(number(last, "samples_per_s") / number(wide[wide.size() - 2], "samples_per_s") - 1));
   for (std::size_t i = 1; i < wide.size(); ++i) {
     const double gain = number(wide[i], "samples_per_s") / number(wide[i - 1], "samples_per_s") - 1;
@@ -60,8 +62,8 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
     sentences.push_back(fmt::format(
         "Step time = {} + {} a sample, {}: the first part is what a step costs whatever its batch (weights, gradients, messages), "
         "and a larger batch spreads it thinner.",
-        to_text(Nanoseconds(static_cast<std::int64_t>(line.intercept))), to_text(Nanoseconds(static_cast<std::int64_t>(line.slope))),
-        findings::quality(line.r2)));
+        to_text(Nanoseconds(static_cast<std::int64_t>(line.intercept))),
+        to_text(Nanoseconds(static_cast<std::int64_t>(line.slope))), findings::quality(line.r2)));
   }
   // Gustafson: one worker with its share of the batch against all of them with the whole.
   const std::vector<Json> alone = where(rows, "devices", 1);
@@ -77,10 +79,11 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
   }
   if (!n.empty()) {
     const findings::Gustafson fit = findings::fit_gustafson(n, scaled);
-    sentences.push_back(fmt::format(
-        "Gustafson's view, with the batch growing with the workers: {} workers process {:.2f} times the samples of one with its share, a "
-        "serial fraction of {}.",
-        static_cast<int>(n.back()), scaled.back(), percent(fit.serial)));
+    sentences.push_back(
+        fmt::format("Gustafson's view, with the batch growing with the workers: {} workers process {:.2f} times the samples of one "
+                    "with its share, a "
+                    "serial fraction of {}.",
+                    static_cast<int>(n.back()), scaled.back(), percent(fit.serial)));
   }
   if (const std::string note = sharing_note(rows); !note.empty()) {
     sentences.push_back(note);
@@ -99,10 +102,20 @@ Experiment batch_scaling() {
           .axes = {{"model", "what is trained", {"mlp:dim=1024,depth=2"}, {"mlp:dim=1024,depth=2"}},
                    {"devices", "workers", {1, 4}, {1, 4}},
                    {"batch", "global batch", {32, 64, 128, 256}, {32, 64, 128, 256}}},
-          .columns = {{"batch", "batch", Format::integer}, {"devices", "#devices", Format::integer}, time_column(),
-                      {"samples_per_s", "samples/s", Format::rate}, {"efficiency", "efficiency", Format::percent}},
-          .plots = {{.kind = Plot::Kind::line, .title = "Throughput", .x = "batch", .y = "samples_per_s", .x_title = "global batch",
-                     .y_title = "samples/s", .y_format = Format::number, .series = "devices", .log_x = true}},
+          .columns = {{"batch", "batch", Format::integer},
+                      {"devices", "#devices", Format::integer},
+                      time_column(),
+                      {"samples_per_s", "samples/s", Format::rate},
+                      {"efficiency", "efficiency", Format::percent}},
+          .plots = {{.kind = Plot::Kind::line,
+                     .title = "Throughput",
+                     .x = "batch",
+                     .y = "samples_per_s",
+                     .x_title = "global batch",
+                     .y_title = "samples/s",
+                     .y_format = Format::number,
+                     .series = "devices",
+                     .log_x = true}},
           .open = open,
           .derive = derive,
           .findings = find};

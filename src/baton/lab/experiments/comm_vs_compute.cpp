@@ -15,7 +15,8 @@ std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) 
   const std::string size = text(point, "case");
   const std::size_t cross = size.find('x');
   JobWords words;
-  words.model = fmt::format("mlp:dim={},depth={}", size.substr(0, cross), cross == std::string::npos ? "2" : size.substr(cross + 1));
+  words.model = fmt::format("mlp:dim={},depth={}", size.substr(0, cross),
+                            cross == std::string::npos ? "2" : size.substr(cross + 1));
   words.strategy = "ddp";
   words.devices = workers(settings, whole(point, "devices", 1, 4096), 4);
   return measure_training(words, settings, {.least_steps = 5, .timeline = fmt::format("{} on {}", size, text(point, "devices"))});
@@ -65,12 +66,10 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
     }
   }
   if (best.size() >= 2) {
-    const auto more = std::max_element(best.begin(), best.end(), [](const Json& a, const Json& b) {
-      return number(a, "efficiency") < number(b, "efficiency");
-    });
-    const auto less = std::min_element(best.begin(), best.end(), [](const Json& a, const Json& b) {
-      return number(a, "efficiency") < number(b, "efficiency");
-    });
+    const auto more = std::max_element(
+        best.begin(), best.end(), [](const Json& a, const Json& b) { return number(a, "efficiency") < number(b, "efficiency"); });
+    const auto less = std::min_element(
+        best.begin(), best.end(), [](const Json& a, const Json& b) { return number(a, "efficiency") < number(b, "efficiency"); });
     const double apart = number(*more, "efficiency") / number(*less, "efficiency") - 1;
     const auto noise = [](const Json& row) {
       return (number(row, "time_high_ns") - number(row, "time_low_ns")) / number(row, "time_per_step_ns");
@@ -105,7 +104,8 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
   if (sizes.size() >= 3) {
     const findings::AlphaBeta fit = findings::fit_alpha_beta(sizes, times);
     sentences.push_back(fmt::format(
-        "An all-reduce of S bytes between two workers took {:.1f} us + S / {:.2f} GB/s over {} message sizes, {}; the worst of them is off "
+        "An all-reduce of S bytes between two workers took {:.1f} us + S / {:.2f} GB/s over {} message sizes, {}; the worst of "
+        "them is off "
         "by {}. While its bytes move a worker computes too, so this is what it sees of the link, not the memory's speed.",
         fit.alpha_ns / 1000, fit.beta / 1e9, sizes.size(), findings::quality(fit.r2), percent(fit.worst_residual)));
   }
@@ -140,24 +140,46 @@ Experiment comm_vs_compute() {
                         "At what ratio of bytes to flops does communication become the bottleneck?"},
           .axes = {{"case", "DIM x DEPTH", {"256x2", "1024x2", "2048x4"}, {"1024x2", "8192x8"}},
                    {"devices", "workers", {1, 2, 4}, {1, 2, 4}}},
-          .columns = {{"case", "case", Format::text}, {"devices", "#devices", Format::integer}, time_column(),
-                      {"speedup", "speedup", Format::ratio}, {"efficiency", "efficiency", Format::percent},
-                      {"bytes", "on the wire", Format::bytes}, {"exposed_share", "exposed", Format::percent},
-                      {"message_bytes", "largest message", Format::bytes}, {"message_gbytes", "GB/s", Format::number}},
-          .plots = {{.kind = Plot::Kind::line, .title = "Speedup", .x = "devices", .y = "speedup", .x_title = "devices",
-                     .y_title = "speedup", .y_format = Format::number, .series = "case", .ideal = "linear",
-                     .log_x = true, .log_y = true, .low = "speedup_low", .high = "speedup_high"},
-                    {.kind = Plot::Kind::line, .title = "What an all-reduce sees of the links", .x = "message_bytes", .y = "message_gbytes",
-                     .x_title = "size of the largest message", .y_title = "GB/s", .y_format = Format::number, .series = "devices",
+          .columns = {{"case", "case", Format::text},
+                      {"devices", "#devices", Format::integer},
+                      time_column(),
+                      {"speedup", "speedup", Format::ratio},
+                      {"efficiency", "efficiency", Format::percent},
+                      {"bytes", "on the wire", Format::bytes},
+                      {"exposed_share", "exposed", Format::percent},
+                      {"message_bytes", "largest message", Format::bytes},
+                      {"message_gbytes", "GB/s", Format::number}},
+          .plots = {{.kind = Plot::Kind::line,
+                     .title = "Speedup",
+                     .x = "devices",
+                     .y = "speedup",
+                     .x_title = "devices",
+                     .y_title = "speedup",
+                     .y_format = Format::number,
+                     .series = "case",
+                     .ideal = "linear",
+                     .log_x = true,
+                     .log_y = true,
+                     .low = "speedup_low",
+                     .high = "speedup_high"},
+                    {.kind = Plot::Kind::line,
+                     .title = "What an all-reduce sees of the links",
+                     .x = "message_bytes",
+                     .y = "message_gbytes",
+                     .x_title = "size of the largest message",
+                     .y_title = "GB/s",
+                     .y_format = Format::number,
+                     .series = "devices",
                      .log_x = true}},
           .open = open,
-          .derive = [](std::vector<Json>& rows) {
-            add_speedup(rows, {"case"});
-            for (Json& row : rows) {
-              row["exposed_share"] = exposed_share(row);
-              add_largest_message(row);
-            }
-          },
+          .derive =
+              [](std::vector<Json>& rows) {
+                add_speedup(rows, {"case"});
+                for (Json& row : rows) {
+                  row["exposed_share"] = exposed_share(row);
+                  add_largest_message(row);
+                }
+              },
           .findings = find};
 }
 

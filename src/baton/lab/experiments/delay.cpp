@@ -18,7 +18,9 @@ std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) 
   if (number(point, "delay_ms") > 0) {
     words.delay = fmt::format("before=backward,rank=all,ms={}", text(point, "delay_ms"));
   }
-  return measure_training(words, settings, {.timeline = number(point, "delay_ms") == 20 ? "20 ms before the backward on " + text(point, "devices") : ""});
+  return measure_training(
+      words, settings,
+      {.timeline = number(point, "delay_ms") == 20 ? "20 ms before the backward on " + text(point, "devices") : ""});
 }
 
 std::vector<std::string> find(const std::vector<Json>& rows) {
@@ -31,10 +33,9 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
         time /= 1e6;
       }
       const findings::Line line = findings::fit_line(column(here, "delay_ms"), milliseconds);
-      sentences.push_back(fmt::format(
-          "On {} worker{}, step time = {:.2f} ms + {:.2f} × delay, {}: the degradation is {}.", count.dump(),
-          count == 1 ? "" : "s", line.intercept, line.slope, findings::quality(line.r2),
-          line.r2 > 0.98 ? "linear" : "not linear"));
+      sentences.push_back(fmt::format("On {} worker{}, step time = {:.2f} ms + {:.2f} × delay, {}: the degradation is {}.",
+                                      count.dump(), count == 1 ? "" : "s", line.intercept, line.slope, findings::quality(line.r2),
+                                      line.r2 > 0.98 ? "linear" : "not linear"));
     }
   }
   for (const Json& delay : values_of(rows, "delay_ms")) {
@@ -47,23 +48,24 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
     if (here.size() >= 2) {
       const findings::Amdahl fit = findings::fit_amdahl(column(here, "devices"), column(here, "time_per_step_ns"));
       const double delayed = delay.get<double>() * 1e6 / number(here.front(), "time_per_step_ns");
-      sentences.push_back(fmt::format(
-          "With {} ms the fitted serial fraction is {}; the delay is {} of the step of the fewest workers. {} workers are {:.2f} times as fast as "
-          "{}.",
-          delay.dump(), percent(fit.serial), percent(delayed), text(here.back(), "devices"), number(here.back(), "speedup"),
-          text(here.back(), "base_devices")));
+      sentences.push_back(
+          fmt::format("With {} ms the fitted serial fraction is {}; the delay is {} of the step of the fewest workers. {} workers "
+                      "are {:.2f} times as fast as "
+                      "{}.",
+                      delay.dump(), percent(fit.serial), percent(delayed), text(here.back(), "devices"),
+                      number(here.back(), "speedup"), text(here.back(), "base_devices")));
     }
   }
   const std::vector<Json> most = where(rows, "devices", values_of(rows, "devices").back());
   if (most.size() >= 2 && number(most.front(), "base_devices") < number(most.front(), "devices")) {
     const double before = number(most.front(), "speedup");
     const double after = number(most.back(), "speedup");
-    sentences.push_back(fmt::format(
-        "From {} to {} ms the speedup of {} workers goes from {:.2f} to {:.2f}: {}.", text(most.front(), "delay_ms"),
-        text(most.back(), "delay_ms"), text(most.back(), "devices"), before, after,
-        std::abs(after - 1) < std::abs(before - 1)
-            ? "it nears 1, as a part that does not shrink with the workers, Amdahl's serial one, takes over the step"
-            : "it does not near 1, so the delay is not what decides the step here"));
+    sentences.push_back(
+        fmt::format("From {} to {} ms the speedup of {} workers goes from {:.2f} to {:.2f}: {}.", text(most.front(), "delay_ms"),
+                    text(most.back(), "delay_ms"), text(most.back(), "devices"), before, after,
+                    std::abs(after - 1) < std::abs(before - 1)
+                        ? "it nears 1, as a part that does not shrink with the workers, Amdahl's serial one, takes over the step"
+                        : "it does not near 1, so the delay is not what decides the step here"));
   }
   if (const std::string note = sharing_note(rows); !note.empty()) {
     sentences.push_back(note);
@@ -82,16 +84,39 @@ Experiment delay() {
           .axes = {{"model", "what is trained", {"mlp:dim=1024,depth=2"}, {"mlp:dim=1024,depth=2"}},
                    {"delay_ms", "delay in ms", {0, 5, 10, 20, 40}, {0, 5, 10, 20, 40}},
                    {"devices", "workers", {1, 2, 4}, {1, 2, 4}}},
-          .columns = {{"delay_ms", "delay (ms)", Format::number}, {"devices", "#devices", Format::integer}, time_column(),
-                      {"speedup", "speedup", Format::ratio}, {"efficiency", "efficiency", Format::percent}},
-          .plots = {{.kind = Plot::Kind::line, .title = "Step time against the delay", .x = "delay_ms", .y = "time_per_step_ns",
-                     .x_title = "delay (ms)", .y_title = "time/step", .y_format = Format::time, .series = "devices",
-                     .low = "time_low_ns", .high = "time_high_ns"},
-                    {.kind = Plot::Kind::line, .title = "Speedup", .x = "devices", .y = "speedup", .x_title = "devices",
-                     .y_title = "speedup", .y_format = Format::number, .series = "delay_ms", .ideal = "linear",
-                     .log_x = true, .log_y = true, .low = "speedup_low", .high = "speedup_high"}},
+          .columns = {{"delay_ms", "delay (ms)", Format::number},
+                      {"devices", "#devices", Format::integer},
+                      time_column(),
+                      {"speedup", "speedup", Format::ratio},
+                      {"efficiency", "efficiency", Format::percent}},
+          .plots = {{.kind = Plot::Kind::line,
+                     .title = "Step time against the delay",
+                     .x = "delay_ms",
+                     .y = "time_per_step_ns",
+                     .x_title = "delay (ms)",
+                     .y_title = "time/step",
+                     .y_format = Format::time,
+                     .series = "devices",
+                     .low = "time_low_ns",
+                     .high = "time_high_ns"},
+                    {.kind = Plot::Kind::line,
+                     .title = "Speedup",
+                     .x = "devices",
+                     .y = "speedup",
+                     .x_title = "devices",
+                     .y_title = "speedup",
+                     .y_format = Format::number,
+                     .series = "delay_ms",
+                     .ideal = "linear",
+                     .log_x = true,
+                     .log_y = true,
+                     .low = "speedup_low",
+                     .high = "speedup_high"}},
           .open = open,
-          .derive = [](std::vector<Json>& rows) { add_speedup(rows, {"model", "delay_ms"}); },
+          .derive =
+              [](std::vector<Json>& rows) {
+                add_speedup(rows, {"model", "delay_ms"});
+              },
           .findings = find};
 }
 

@@ -14,8 +14,7 @@ std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) 
   words.model = text(point, "model");
   words.strategy = text(point, "strategy");
   words.devices = workers(settings, whole(point, "devices", 1, 4096), 4);
-  return measure_training(words, settings,
-                          {.timeline = fmt::format("{} on {}", text(point, "strategy"), text(point, "devices"))});
+  return measure_training(words, settings, {.timeline = fmt::format("{} on {}", text(point, "strategy"), text(point, "devices"))});
 }
 
 /// Bytes in and out of one device.
@@ -52,11 +51,12 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
     }
     const double ratio = number(dp[0], "time_per_step_ns") / number(ddp[0], "time_per_step_ns");
     sentences.push_back(fmt::format(
-        "On {} devices a step of DP takes {} and one of DDP {}: {}.", count.dump(), to_text(time_of(dp[0])), to_text(time_of(ddp[0])),
-        !differs(dp[0], ddp[0]) ? "no difference beyond the noise"
-                                : fmt::format("DDP is {:.2f} times as fast", ratio)));
+        "On {} devices a step of DP takes {} and one of DDP {}: {}.", count.dump(), to_text(time_of(dp[0])),
+        to_text(time_of(ddp[0])),
+        !differs(dp[0], ddp[0]) ? "no difference beyond the noise" : fmt::format("DDP is {:.2f} times as fast", ratio)));
     sentences.push_back(fmt::format(
-        "Under DP {} pass through device 0 every step against {} through any other ({:.1f} times{}); under DDP {} pass through each. "
+        "Under DP {} pass through device 0 every step against {} through any other ({:.1f} times{}); under DDP {} pass through "
+        "each. "
         "Device 0 holds {} against {} on the others under DP.",
         to_text(Bytes(static_cast<std::int64_t>(number(dp[0], "through_device_0")))),
         to_text(Bytes(static_cast<std::int64_t>(number(dp[0], "through_others")))),
@@ -67,7 +67,8 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
         to_text(Bytes(static_cast<std::int64_t>(number(ddp[0], "through_device_0")))),
         to_text(Bytes(dp[0]["memory_device_0"].get<std::int64_t>())), to_text(Bytes(dp[0]["memory_others"].get<std::int64_t>()))));
     sentences.push_back(fmt::format(
-        "Under DP device 0 computes {} of the step and the others {}; under DDP {} and {}. Step times vary by {} (DP) and {} (DDP) of "
+        "Under DP device 0 computes {} of the step and the others {}; under DDP {} and {}. Step times vary by {} (DP) and {} (DDP) "
+        "of "
         "the mean.",
         percent(number(dp[0], "busy_device_0")), percent(number(dp[0], "busy_others")), percent(number(ddp[0], "busy_device_0")),
         percent(number(ddp[0], "busy_others")), percent(number(dp[0], "std_ns") / number(dp[0], "mean_ns")),
@@ -79,8 +80,7 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
     const std::vector<Json> ddp = where(rows, "strategy", "ddp");
     sentences.push_back(fmt::format(
         "From {} to {} devices the traffic through device 0 grows {:.2f} times under DP{}.", text(dp.front(), "devices"),
-        text(dp.back(), "devices"), growth,
-        [&]() -> std::string {
+        text(dp.back(), "devices"), growth, [&]() -> std::string {
           if (ddp.size() < 2 || number(ddp.front(), "through_device_0") <= 0) {
             return "";
           }
@@ -96,9 +96,10 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
         }
       }
     }
-    sentences.push_back(acceptable.empty() ? "DP was slower than DDP by more than a tenth on every number of devices here."
-                                           : fmt::format("DP was within a tenth of DDP, or of the noise, on {} devices: there it is acceptable.",
-                                                         acceptable));
+    sentences.push_back(
+        acceptable.empty()
+            ? "DP was slower than DDP by more than a tenth on every number of devices here."
+            : fmt::format("DP was within a tenth of DDP, or of the noise, on {} devices: there it is acceptable.", acceptable));
   }
   if (const std::string note = sharing_note(rows); !note.empty()) {
     sentences.push_back(note);
@@ -112,21 +113,41 @@ Experiment dp_vs_ddp() {
   return {.id = "dp-vs-ddp",
           .part = "A",
           .title = "DataParallel against DDP",
-          .task = "One owner that scatters inputs, replicates parameters, gathers outputs, reduces gradients to itself and updates, "
-                  "every step, against a replica on each device with all-reduced gradients.",
+          .task =
+              "One owner that scatters inputs, replicates parameters, gathers outputs, reduces gradients to itself and updates, "
+              "every step, against a replica on each device with all-reduced gradients.",
           .questions = {"Why does DP suffer on device 0?", "Why does DDP scale better?", "When is DP still acceptable?"},
           .axes = {{"model", "what is trained", {"mlp:dim=1024,depth=2"}, {"mlp:dim=1024,depth=2"}},
                    {"devices", "devices", {2, 4}, {2, 4}},
                    {"strategy", "which", {"dp", "ddp"}, {"dp", "ddp"}}},
-          .columns = {{"strategy", "strategy", Format::text}, {"devices", "#devices", Format::integer}, time_column(),
-                      {"std_ns", "std", Format::time}, {"busy_device_0", "busy dev. 0", Format::percent},
-                      {"busy_others", "busy others", Format::percent}, {"memory_device_0", "memory dev. 0", Format::bytes},
-                      {"memory_others", "memory others", Format::bytes}, {"through_device_0", "through dev. 0", Format::bytes},
+          .columns = {{"strategy", "strategy", Format::text},
+                      {"devices", "#devices", Format::integer},
+                      time_column(),
+                      {"std_ns", "std", Format::time},
+                      {"busy_device_0", "busy dev. 0", Format::percent},
+                      {"busy_others", "busy others", Format::percent},
+                      {"memory_device_0", "memory dev. 0", Format::bytes},
+                      {"memory_others", "memory others", Format::bytes},
+                      {"through_device_0", "through dev. 0", Format::bytes},
                       {"through_others", "through others", Format::bytes}},
-          .plots = {{.kind = Plot::Kind::bars, .title = "Bytes through device 0 a step", .x = "devices", .y = "through_device_0",
-                     .x_title = "devices", .y_title = "bytes", .y_format = Format::bytes, .series = "strategy"},
-                    {.kind = Plot::Kind::bars, .title = "Step time", .x = "devices", .y = "time_per_step_ns", .x_title = "devices",
-                     .y_title = "time/step", .y_format = Format::time, .series = "strategy", .low = "time_low_ns", .high = "time_high_ns"}},
+          .plots = {{.kind = Plot::Kind::bars,
+                     .title = "Bytes through device 0 a step",
+                     .x = "devices",
+                     .y = "through_device_0",
+                     .x_title = "devices",
+                     .y_title = "bytes",
+                     .y_format = Format::bytes,
+                     .series = "strategy"},
+                    {.kind = Plot::Kind::bars,
+                     .title = "Step time",
+                     .x = "devices",
+                     .y = "time_per_step_ns",
+                     .x_title = "devices",
+                     .y_title = "time/step",
+                     .y_format = Format::time,
+                     .series = "strategy",
+                     .low = "time_low_ns",
+                     .high = "time_high_ns"}},
           .open = open,
           .derive = derive,
           .findings = find};

@@ -25,8 +25,7 @@ class Logged final : public TrainMeasurement {
     for (std::size_t t = 0; t < order.size(); ++t) {
       order[t] = t;
     }
-    std::sort(order.begin(), order.end(),
-              [&](std::size_t a, std::size_t b) { return step.events[a].end < step.events[b].end; });
+    std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return step.events[a].end < step.events[b].end; });
     for (const std::size_t t : order) {
       const plan::Task& task = plan.tasks()[t];
       if (task.labels.phase != plan::Phase::forward) {
@@ -37,11 +36,13 @@ class Logged final : public TrainMeasurement {
       if (const auto* transfer = std::get_if<plan::Transfer>(&task.action)) {
         if (transfer->end == plan::Transfer::End::receive) {
           move = event.end - trace::met_at(plan, step, TaskId(t));
-          log.push_back(fmt::format("{:>9}  output of block {} moves from {} to {}: {} in {}", to_text(event.end), task.labels.block - 1,
-                                    plan.devices()[transfer->peer.index()], device, to_text(event.received), to_text(move)));
+          log.push_back(fmt::format("{:>9}  output of block {} moves from {} to {}: {} in {}", to_text(event.end),
+                                    task.labels.block - 1, plan.devices()[transfer->peer.index()], device, to_text(event.received),
+                                    to_text(move)));
         }
       } else {
-        log.push_back(fmt::format("{:>9}  {} of block {} done on {}", to_text(event.end), plan::verb(task), task.labels.block, device));
+        log.push_back(
+            fmt::format("{:>9}  {} of block {} done on {}", to_text(event.end), plan::verb(task), task.labels.block, device));
       }
       forward_end = std::max(forward_end, event.end);
     }
@@ -90,14 +91,16 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
     log += "\n" + line.get<std::string>();
   }
   sentences.push_back(log);
-  sentences.push_back(fmt::format(
-      "Computation starts on {}, where the input lies; the data moves {} time{} in the forward, and the output ends on {}, where the loss "
-      "is computed. The move takes {} of a forward of {} ({}).",
-      text(row, "first_device"), text(row, "transfers_forward"), row["transfers_forward"] == 1 ? "" : "s", text(row, "last_device"),
-      to_text(time_of(row, "move_ns")), to_text(time_of(row, "forward_ns")),
-      percent(number(row, "move_ns") / number(row, "forward_ns"))));
-  sentences.push_back(fmt::format("Both devices computed at the same time for {} of the forward: {}.", to_text(time_of(row, "overlap_ns")),
-                                  number(row, "overlap_ns") > 0              ? "there is some overlap"
+  sentences.push_back(
+      fmt::format("Computation starts on {}, where the input lies; the data moves {} time{} in the forward, and the output ends on "
+                  "{}, where the loss "
+                  "is computed. The move takes {} of a forward of {} ({}).",
+                  text(row, "first_device"), text(row, "transfers_forward"), row["transfers_forward"] == 1 ? "" : "s",
+                  text(row, "last_device"), to_text(time_of(row, "move_ns")), to_text(time_of(row, "forward_ns")),
+                  percent(number(row, "move_ns") / number(row, "forward_ns"))));
+  sentences.push_back(fmt::format("Both devices computed at the same time for {} of the forward: {}.",
+                                  to_text(time_of(row, "overlap_ns")),
+                                  number(row, "overlap_ns") > 0          ? "there is some overlap"
                                   : number(row, "transfers_forward") > 0 ? "there is no overlap, one waits while the other works"
                                                                          : "there is but one device"));
   if (row["losses"].empty()) {  // simulated
@@ -121,9 +124,13 @@ Experiment first_split() {
           .questions = {"Where does computation start?", "When does the data move?", "Which device holds the output?",
                         "Do the devices overlap?", "What does the move cost?"},
           .axes = {{"batch", "batch", {32}, {32}}, {"devices", "devices", {2}, {2}}},
-          .columns = {{"devices", "#devices", Format::integer}, time_column(), {"forward_ns", "forward", Format::time},
-                      {"move_ns", "move", Format::time}, {"transfers_forward", "moves forward", Format::integer},
-                      {"transfers", "moves a step", Format::integer}, {"bytes", "bytes a step", Format::bytes}},
+          .columns = {{"devices", "#devices", Format::integer},
+                      time_column(),
+                      {"forward_ns", "forward", Format::time},
+                      {"move_ns", "move", Format::time},
+                      {"transfers_forward", "moves forward", Format::integer},
+                      {"transfers", "moves a step", Format::integer},
+                      {"bytes", "bytes a step", Format::bytes}},
           .plots = {},
           .open = open,
           .derive = nullptr,

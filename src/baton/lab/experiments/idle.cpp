@@ -63,10 +63,10 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
       sentences.push_back(fmt::format(
           "{} over {} devices{}: idle for {} of the step, {} in theory{}; the fullest device holds {}.", text(row, "schedule"),
           text(row, "devices"),
-          whole(row, "micro_batches", 1, 1 << 20) > 1 ? fmt::format(" with {} micro-batches", text(row, "micro_batches")) : "", percent(measured),
-          percent(theory),
-          measured < theory - 0.01
-              ? " (less, since a stage sends the gradient of its input before it works out that of its weights, and the stage before begins)"
+          whole(row, "micro_batches", 1, 1 << 20) > 1 ? fmt::format(" with {} micro-batches", text(row, "micro_batches")) : "",
+          percent(measured), percent(theory),
+          measured < theory - 0.01 ? " (less, since a stage sends the gradient of its input before it works out that of its "
+                                     "weights, and the stage before begins)"
           : measured > theory + 0.05
               ? fmt::format(" (of the step {} went into waiting for other devices and {} into messages that nothing hid)",
                             percent(number(row, "waiting_ns") / number(row, "time_per_step_ns")),
@@ -89,11 +89,14 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
       }
       sentences.push_back(
           speedup > 1 && differs(*best, naive.front())
-              ? fmt::format("On {} devices {} is the fastest: {:.2f} times as fast as the naive split, which leaves all but one device "
-                            "idle{}.", text(*best, "devices"), text(*best, "schedule"), speedup,
-                            alike.empty() ? "" : "; within the noise of it: " + alike)
-              : fmt::format("On {} devices no schedule is faster than the naive split here: the best, {}, reaches {:.2f} of its speed.",
-                            text(*best, "devices"), text(*best, "schedule"), speedup));
+              ? fmt::format(
+                    "On {} devices {} is the fastest: {:.2f} times as fast as the naive split, which leaves all but one device "
+                    "idle{}.",
+                    text(*best, "devices"), text(*best, "schedule"), speedup,
+                    alike.empty() ? "" : "; within the noise of it: " + alike)
+              : fmt::format(
+                    "On {} devices no schedule is faster than the naive split here: the best, {}, reaches {:.2f} of its speed.",
+                    text(*best, "devices"), text(*best, "schedule"), speedup));
     }
     const std::vector<Json> gpipe = where(same, "schedule", "gpipe");
     const std::vector<Json> one = where(same, "schedule", "1f1b");
@@ -126,14 +129,30 @@ Experiment idle() {
                    {"micro_batches", "micro-batches of a pipeline", {8}, {8, 16}},
                    {"devices", "devices", {2, 4}, {2, 4}},
                    {"schedule", "schedule", schedules, schedules}},
-          .columns = {{"schedule", "schedule", Format::text}, {"devices", "#devices", Format::integer},
-                      {"micro_batches", "micro-batches", Format::integer}, time_column(), {"speedup", "vs. naive", Format::ratio},
-                      {"idle_share", "idle share", Format::percent}, {"theory", "in theory", Format::percent},
+          .columns = {{"schedule", "schedule", Format::text},
+                      {"devices", "#devices", Format::integer},
+                      {"micro_batches", "micro-batches", Format::integer},
+                      time_column(),
+                      {"speedup", "vs. naive", Format::ratio},
+                      {"idle_share", "idle share", Format::percent},
+                      {"theory", "in theory", Format::percent},
                       {"peak_bytes", "memory", Format::bytes}},
-          .plots = {{.kind = Plot::Kind::bars, .title = "Idle share of the step", .x = "schedule", .y = "idle_share",
-                     .x_title = "schedule", .y_title = "idle share", .y_format = Format::percent, .series = "devices"},
-                    {.kind = Plot::Kind::bars, .title = "Memory of the fullest device", .x = "schedule", .y = "peak_bytes",
-                     .x_title = "schedule", .y_title = "memory", .y_format = Format::bytes, .series = "devices"}},
+          .plots = {{.kind = Plot::Kind::bars,
+                     .title = "Idle share of the step",
+                     .x = "schedule",
+                     .y = "idle_share",
+                     .x_title = "schedule",
+                     .y_title = "idle share",
+                     .y_format = Format::percent,
+                     .series = "devices"},
+                    {.kind = Plot::Kind::bars,
+                     .title = "Memory of the fullest device",
+                     .x = "schedule",
+                     .y = "peak_bytes",
+                     .x_title = "schedule",
+                     .y_title = "memory",
+                     .y_format = Format::bytes,
+                     .series = "devices"}},
           .open = open,
           .derive = derive,
           .findings = find};

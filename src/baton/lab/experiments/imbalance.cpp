@@ -18,8 +18,9 @@ std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) 
   if (number(point, "sleep_ms") > 0) {
     words.delay = fmt::format("before=backward,rank=0,ms={}", text(point, "sleep_ms"));
   }
-  return measure_training(words, settings,
-                          {.timeline = number(point, "sleep_ms") > 0 ? fmt::format("rank 0 sleeps, {} workers", text(point, "devices")) : ""});
+  return measure_training(
+      words, settings,
+      {.timeline = number(point, "sleep_ms") > 0 ? fmt::format("rank 0 sleeps, {} workers", text(point, "devices")) : ""});
 }
 
 void derive(std::vector<Json>& rows) {
@@ -49,24 +50,27 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
     if (slept <= 0) {
       continue;
     }
-    sentences.push_back(fmt::format(
-        "On {} worker{} the step grows from {} to {} when rank 0 alone sleeps {} ms instead of {}: {} of the sleep shows in the step of all.",
-        count.dump(), count == 1 ? "" : "s", to_text(time_of(even)), to_text(time_of(uneven)), text(uneven, "sleep_ms"), text(even, "sleep_ms"),
-        percent(longer / slept)));
+    sentences.push_back(
+        fmt::format("On {} worker{} the step grows from {} to {} when rank 0 alone sleeps {} ms instead of {}: {} of the sleep "
+                    "shows in the step of all.",
+                    count.dump(), count == 1 ? "" : "s", to_text(time_of(even)), to_text(time_of(uneven)), text(uneven, "sleep_ms"),
+                    text(even, "sleep_ms"), percent(longer / slept)));
     const Json& devices = uneven["device_list"];
     if (devices.size() > 1) {
       std::string each;
       for (std::size_t d = 0; d < devices.size(); ++d) {
-        each += fmt::format("{}rank {} {}", d == 0 ? "" : ", ", d,
-                            to_text(Nanoseconds(static_cast<std::int64_t>(number(devices[d], "waiting") * number(uneven, "time_per_step_ns")))));
+        each += fmt::format(
+            "{}rank {} {}", d == 0 ? "" : ", ", d,
+            to_text(Nanoseconds(static_cast<std::int64_t>(number(devices[d], "waiting") * number(uneven, "time_per_step_ns")))));
       }
       bool on_zero = true;
       for (std::size_t d = 1; d < devices.size(); ++d) {
         on_zero = on_zero && number(devices[d], "waiting") > 2 * number(devices.at(0), "waiting");
       }
-      sentences.push_back(fmt::format("Waiting a step: {}. {}", each,
-                                      on_zero ? "Every other rank waits for rank 0, since gradients can only be summed once all have come."
-                                              : "No rank stands out as the one waited for."));
+      sentences.push_back(
+          fmt::format("Waiting a step: {}. {}", each,
+                      on_zero ? "Every other rank waits for rank 0, since gradients can only be summed once all have come."
+                              : "No rank stands out as the one waited for."));
     }
     if (const std::string late = findings::straggler(comers_of(uneven), time_of(uneven)); !late.empty()) {
       sentences.push_back("At the collectives: " + late);
@@ -89,19 +93,28 @@ Experiment imbalance() {
           .axes = {{"model", "what is trained", {"mlp:dim=1024,depth=2"}, {"mlp:dim=1024,depth=2"}},
                    {"devices", "workers", {1, 2, 4}, {1, 2, 4}},
                    {"sleep_ms", "sleep of rank 0 in ms", {0, 20}, {0, 20}}},
-          .columns = {{"devices", "#devices", Format::integer}, {"sleep_ms", "rank 0 sleeps (ms)", Format::number}, time_column(),
-                      {"waiting_rank_0_ns", "rank 0 waits", Format::time}, {"waiting_others_ns", "others wait", Format::time}},
-          .plots = {{.kind = Plot::Kind::stacked, .title = "Where the step goes (mean over ranks)", .x = "label",
-                     .y = "time_per_step_ns", .x_title = "devices, sleep", .y_title = "time/step", .y_format = Format::time,
+          .columns = {{"devices", "#devices", Format::integer},
+                      {"sleep_ms", "rank 0 sleeps (ms)", Format::number},
+                      time_column(),
+                      {"waiting_rank_0_ns", "rank 0 waits", Format::time},
+                      {"waiting_others_ns", "others wait", Format::time}},
+          .plots = {{.kind = Plot::Kind::stacked,
+                     .title = "Where the step goes (mean over ranks)",
+                     .x = "label",
+                     .y = "time_per_step_ns",
+                     .x_title = "devices, sleep",
+                     .y_title = "time/step",
+                     .y_format = Format::time,
                      .parts = {"compute_ns", "exposed_ns", "waiting_ns", "delayed_ns", "other_ns"},
                      .part_titles = {"compute", "exposed communication", "waiting", "sleep", "other"}}},
           .open = open,
-          .derive = [](std::vector<Json>& rows) {
-            derive(rows);
-            for (Json& row : rows) {
-              row["label"] = fmt::format("{} dev., {} ms", text(row, "devices"), text(row, "sleep_ms"));
-            }
-          },
+          .derive =
+              [](std::vector<Json>& rows) {
+                derive(rows);
+                for (Json& row : rows) {
+                  row["label"] = fmt::format("{} dev., {} ms", text(row, "devices"), text(row, "sleep_ms"));
+                }
+              },
           .findings = find};
 }
 

@@ -59,9 +59,7 @@ std::unique_ptr<Measurement> open_split(const std::string& model, std::int64_t d
   return std::make_unique<SplitMeasurement>(words, settings, TrainMeasurement::Options{.timeline = std::move(timeline)});
 }
 
-std::string stack(const Point& point) {
-  return fmt::format("mlp:dim={},depth={}", text(point, "dim"), text(point, "depth"));
-}
+std::string stack(const Point& point) { return fmt::format("mlp:dim={},depth={}", text(point, "dim"), text(point, "depth")); }
 
 std::string placement_text(const Json& row) {
   std::string out;
@@ -72,9 +70,7 @@ std::string placement_text(const Json& row) {
   return out;
 }
 
-std::string device_count(const Json& row) {
-  return text(row, "devices") + (row["devices"] == 1 ? " device" : " devices");
-}
+std::string device_count(const Json& row) { return text(row, "devices") + (row["devices"] == 1 ? " device" : " devices"); }
 
 void add_placement(std::vector<Json>& rows) {
   for (Json& row : rows) {
@@ -99,32 +95,38 @@ Experiment split_experiment() {
           .task = "A stack of 6 blocks, the first half on device 0, the rest on device 1.",
           .questions = {"How many blocks are on each device?", "At which exact point does the data move?"},
           .axes = {dim_axis(), {"depth", "blocks", {6}, {6}}, {"devices", "devices", {2}, {2}}},
-          .columns = {{"depth", "DEPTH", Format::integer}, {"where", "block → device", Format::text}, time_column(),
+          .columns = {{"depth", "DEPTH", Format::integer},
+                      {"where", "block → device", Format::text},
+                      time_column(),
                       {"transfers_forward", "moves forward", Format::integer}},
           .plots = {},
-          .open = [](const Point& point, const Settings& settings) {
-            return open_split(stack(point), whole(point, "devices", 1, 4096), settings, "six blocks over two devices");
-          },
+          .open =
+              [](const Point& point, const Settings& settings) {
+                return open_split(stack(point), whole(point, "devices", 1, 4096), settings, "six blocks over two devices");
+              },
           .derive = add_placement,
-          .findings = [](const std::vector<Json>& rows) {
-            std::vector<std::string> sentences;
-            for (const Json& row : rows) {
-              const std::vector<std::int64_t> each = row["blocks_each"].get<std::vector<std::int64_t>>();
-              std::string points;
-              std::int64_t at = 0;
-              for (std::size_t d = 0; d + 1 < each.size(); ++d) {
-                at += each[d];
-                points += fmt::format("{}between block {} and block {} (from device {} to {})", d == 0 ? "" : ", ", at - 1, at, d, d + 1);
-              }
-              sentences.push_back(
-                  points.empty() ? fmt::format("{}. Nothing moves.", placement_text(row))
-                                 : fmt::format("{}. In the forward the data moves {}, {} in all; {} moves in the backward bring the "
-                                               "gradient back.",
-                                               placement_text(row), points, to_text(Bytes(row["bytes_forward"].get<std::int64_t>())),
-                                               number(row, "transfers") - number(row, "transfers_forward")));
-            }
-            return sentences;
-          }};
+          .findings =
+              [](const std::vector<Json>& rows) {
+                std::vector<std::string> sentences;
+                for (const Json& row : rows) {
+                  const std::vector<std::int64_t> each = row["blocks_each"].get<std::vector<std::int64_t>>();
+                  std::string points;
+                  std::int64_t at = 0;
+                  for (std::size_t d = 0; d + 1 < each.size(); ++d) {
+                    at += each[d];
+                    points += fmt::format("{}between block {} and block {} (from device {} to {})", d == 0 ? "" : ", ", at - 1, at,
+                                          d, d + 1);
+                  }
+                  sentences.push_back(
+                      points.empty()
+                          ? fmt::format("{}. Nothing moves.", placement_text(row))
+                          : fmt::format("{}. In the forward the data moves {}, {} in all; {} moves in the backward bring the "
+                                        "gradient back.",
+                                        placement_text(row), points, to_text(Bytes(row["bytes_forward"].get<std::int64_t>())),
+                                        number(row, "transfers") - number(row, "transfers_forward")));
+                }
+                return sentences;
+              }};
 }
 
 Experiment depth() {
@@ -134,53 +136,80 @@ Experiment depth() {
           .task = "DEPTH 6, 12, 24, split over two devices.",
           .questions = {"Does adding layers improve speed? Why not?"},
           .axes = {dim_axis(), {"depth", "blocks", {6, 12, 24}, {6, 12, 24}}, {"devices", "devices", {2}, {2}}},
-          .columns = {{"depth", "DEPTH", Format::integer}, time_column(), {"idle_share", "idle (mean)", Format::percent},
+          .columns = {{"depth", "DEPTH", Format::integer},
+                      time_column(),
+                      {"idle_share", "idle (mean)", Format::percent},
                       {"transfers", "moves a step", Format::integer}},
-          .plots = {{.kind = Plot::Kind::line, .title = "Step time against depth", .x = "depth", .y = "time_per_step_ns",
-                     .x_title = "DEPTH", .y_title = "time/step", .y_format = Format::time,
-                     .low = "time_low_ns", .high = "time_high_ns"}},
-          .open = [](const Point& point, const Settings& settings) {
-            return open_split(stack(point), whole(point, "devices", 1, 4096), settings, point["depth"] == 6 ? "DEPTH 6 over two devices" : "");
-          },
-          .derive = [](std::vector<Json>& rows) {
-            for (Json& row : rows) {
-              row["idle_share"] = 1 - number(row, "compute_ns") / number(row, "time_per_step_ns");
-            }
-          },
-          .findings = [](const std::vector<Json>& rows) {
-            std::vector<std::string> sentences;
-            if (rows.size() >= 2) {
-              const findings::Line line = findings::fit_line(column(rows, "depth"), column(rows, "time_per_step_ns"));
-              sentences.push_back(fmt::format(
-                  "{}: the step goes from {} at DEPTH {} to {} at DEPTH {}, {} a block ({}). Each device computes for {} of the step on "
-                  "the mean and waits for another for {}.",
-                  number(rows.back(), "time_per_step_ns") > number(rows.front(), "time_per_step_ns") ? "No" : "It was not slower here",
-                  to_text(time_of(rows.front())), text(rows.front(), "depth"), to_text(time_of(rows.back())), text(rows.back(), "depth"),
-                  to_text(Nanoseconds(static_cast<std::int64_t>(line.slope))),
-                  rows.size() < 3 ? "through two points" : findings::quality(line.r2), percent(1 - number(rows.back(), "idle_share")),
-                  percent(number(rows.back(), "waiting_ns") / number(rows.back(), "time_per_step_ns"))));
-            }
-            note(sentences, rows);
-            return sentences;
-          }};
+          .plots = {{.kind = Plot::Kind::line,
+                     .title = "Step time against depth",
+                     .x = "depth",
+                     .y = "time_per_step_ns",
+                     .x_title = "DEPTH",
+                     .y_title = "time/step",
+                     .y_format = Format::time,
+                     .low = "time_low_ns",
+                     .high = "time_high_ns"}},
+          .open =
+              [](const Point& point, const Settings& settings) {
+                return open_split(stack(point), whole(point, "devices", 1, 4096), settings,
+                                  point["depth"] == 6 ? "DEPTH 6 over two devices" : "");
+              },
+          .derive =
+              [](std::vector<Json>& rows) {
+                for (Json& row : rows) {
+                  row["idle_share"] = 1 - number(row, "compute_ns") / number(row, "time_per_step_ns");
+                }
+              },
+          .findings =
+              [](const std::vector<Json>& rows) {
+                std::vector<std::string> sentences;
+                if (rows.size() >= 2) {
+                  const findings::Line line = findings::fit_line(column(rows, "depth"), column(rows, "time_per_step_ns"));
+                  sentences.push_back(fmt::format(
+                      "{}: the step goes from {} at DEPTH {} to {} at DEPTH {}, {} a block ({}). Each device computes for {} of "
+                      "the step on "
+                      "the mean and waits for another for {}.",
+                      number(rows.back(), "time_per_step_ns") > number(rows.front(), "time_per_step_ns") ? "No"
+                                                                                                         : "It was not slower here",
+                      to_text(time_of(rows.front())), text(rows.front(), "depth"), to_text(time_of(rows.back())),
+                      text(rows.back(), "depth"), to_text(Nanoseconds(static_cast<std::int64_t>(line.slope))),
+                      rows.size() < 3 ? "through two points" : findings::quality(line.r2),
+                      percent(1 - number(rows.back(), "idle_share")),
+                      percent(number(rows.back(), "waiting_ns") / number(rows.back(), "time_per_step_ns"))));
+                }
+                note(sentences, rows);
+                return sentences;
+              }};
 }
 
 Experiment all_devices() {
-  return {.id = "all-devices",
-          .part = "B",
-          .title = "All the devices there are",
-          .task = "20 blocks spread evenly over 2 and over 5 devices.",
-          .questions = {"Which device gets which block?", "Are all devices used?", "Does adding devices make it faster?"},
-          .axes = {dim_axis(), {"depth", "blocks", {20}, {20}}, {"devices", "devices", {1, 2, 5}, {1, 2, 5}}},
-          .columns = {{"devices", "#devices", Format::integer}, time_column(), {"where", "block → device", Format::text},
-                      {"memory_each", "memory per device", Format::text}},
-          .plots = {{.kind = Plot::Kind::bars, .title = "Step time", .x = "devices", .y = "time_per_step_ns", .x_title = "devices",
-                     .y_title = "time/step", .y_format = Format::time,
-                     .low = "time_low_ns", .high = "time_high_ns"}},
-          .open = [](const Point& point, const Settings& settings) {
-            return open_split(stack(point), whole(point, "devices", 1, 4096), settings, fmt::format("20 blocks over {}", text(point, "devices")));
+  return {
+      .id = "all-devices",
+      .part = "B",
+      .title = "All the devices there are",
+      .task = "20 blocks spread evenly over 2 and over 5 devices.",
+      .questions = {"Which device gets which block?", "Are all devices used?", "Does adding devices make it faster?"},
+      .axes = {dim_axis(), {"depth", "blocks", {20}, {20}}, {"devices", "devices", {1, 2, 5}, {1, 2, 5}}},
+      .columns = {{"devices", "#devices", Format::integer},
+                  time_column(),
+                  {"where", "block → device", Format::text},
+                  {"memory_each", "memory per device", Format::text}},
+      .plots = {{.kind = Plot::Kind::bars,
+                 .title = "Step time",
+                 .x = "devices",
+                 .y = "time_per_step_ns",
+                 .x_title = "devices",
+                 .y_title = "time/step",
+                 .y_format = Format::time,
+                 .low = "time_low_ns",
+                 .high = "time_high_ns"}},
+      .open =
+          [](const Point& point, const Settings& settings) {
+            return open_split(stack(point), whole(point, "devices", 1, 4096), settings,
+                              fmt::format("20 blocks over {}", text(point, "devices")));
           },
-          .derive = [](std::vector<Json>& rows) {
+      .derive =
+          [](std::vector<Json>& rows) {
             add_placement(rows);
             for (Json& row : rows) {
               std::string memory;
@@ -190,7 +219,8 @@ Experiment all_devices() {
               row["memory_each"] = memory;
             }
           },
-          .findings = [](const std::vector<Json>& rows) {
+      .findings =
+          [](const std::vector<Json>& rows) {
             std::vector<std::string> sentences;
             for (const Json& row : rows) {
               const Json& devices = row["device_list"];
@@ -208,8 +238,10 @@ Experiment all_devices() {
                   "Going from {} to {} devices makes the step {:.2f} times as fast: {}. {} memory a device, from {} to {}.",
                   text(rows.front(), "devices"), text(rows.back(), "devices"), ratio,
                   ratio > 1.1 ? "a gain, though only one device works at a time" : "no gain, since only one device works at a time",
-                  number(rows.back(), "peak_bytes") < number(rows.front(), "peak_bytes") ? "What falls is" : "It does not lower the",
-                  to_text(Bytes(rows.front()["peak_bytes"].get<std::int64_t>())), to_text(Bytes(rows.back()["peak_bytes"].get<std::int64_t>()))));
+                  number(rows.back(), "peak_bytes") < number(rows.front(), "peak_bytes") ? "What falls is"
+                                                                                         : "It does not lower the",
+                  to_text(Bytes(rows.front()["peak_bytes"].get<std::int64_t>())),
+                  to_text(Bytes(rows.back()["peak_bytes"].get<std::int64_t>()))));
             }
             note(sentences, rows);
             return sentences;
@@ -217,27 +249,36 @@ Experiment all_devices() {
 }
 
 Experiment transfers() {
-  return {.id = "transfers",
-          .part = "B",
-          .title = "Counting the moves",
-          .task = "Count the moves of one forward pass, read off the plan and again off the trace.",
-          .questions = {"How does communication grow with the number of devices?"},
-          .axes = {dim_axis(), {"depth", "blocks", {20}, {20}}, {"devices", "devices", {2, 3, 4, 5}, {2, 3, 4, 5}}},
-          .columns = {{"devices", "#devices", Format::integer}, {"transfers_forward", "transfers (plan)", Format::integer},
-                      {"transfers_traced", "transfers (trace)", Format::integer}, {"bytes_forward", "bytes forward", Format::bytes},
-                      {"bytes", "bytes a step", Format::bytes}, time_column()},
-          .plots = {{.kind = Plot::Kind::line, .title = "Transfers in a forward pass", .x = "devices", .y = "transfers_forward",
-                     .x_title = "devices", .y_title = "transfers", .y_format = Format::number}},
-          .open = [](const Point& point, const Settings& settings) {
-            return open_split(stack(point), whole(point, "devices", 1, 4096), settings, "");
-          },
-          .derive = nullptr,
-          .findings = [](const std::vector<Json>& rows) {
+  return {
+      .id = "transfers",
+      .part = "B",
+      .title = "Counting the moves",
+      .task = "Count the moves of one forward pass, read off the plan and again off the trace.",
+      .questions = {"How does communication grow with the number of devices?"},
+      .axes = {dim_axis(), {"depth", "blocks", {20}, {20}}, {"devices", "devices", {2, 3, 4, 5}, {2, 3, 4, 5}}},
+      .columns = {{"devices", "#devices", Format::integer},
+                  {"transfers_forward", "transfers (plan)", Format::integer},
+                  {"transfers_traced", "transfers (trace)", Format::integer},
+                  {"bytes_forward", "bytes forward", Format::bytes},
+                  {"bytes", "bytes a step", Format::bytes},
+                  time_column()},
+      .plots = {{.kind = Plot::Kind::line,
+                 .title = "Transfers in a forward pass",
+                 .x = "devices",
+                 .y = "transfers_forward",
+                 .x_title = "devices",
+                 .y_title = "transfers",
+                 .y_format = Format::number}},
+      .open = [](const Point& point,
+                 const Settings& settings) { return open_split(stack(point), whole(point, "devices", 1, 4096), settings, ""); },
+      .derive = nullptr,
+      .findings =
+          [](const std::vector<Json>& rows) {
             std::vector<std::string> sentences;
-            const bool agree = std::all_of(rows.begin(), rows.end(), [](const Json& row) {
-              return row["transfers_forward"] == row["transfers_traced"];
-            });
-            sentences.push_back(agree ? "The plan and the trace count the same transfers." : "The plan and the trace disagree, which is a fault.");
+            const bool agree = std::all_of(rows.begin(), rows.end(),
+                                           [](const Json& row) { return row["transfers_forward"] == row["transfers_traced"]; });
+            sentences.push_back(agree ? "The plan and the trace count the same transfers."
+                                      : "The plan and the trace disagree, which is a fault.");
             if (rows.size() >= 2) {
               const findings::Line line = findings::fit_line(column(rows, "devices"), column(rows, "transfers_forward"));
               sentences.push_back(fmt::format(
@@ -256,21 +297,33 @@ Experiment transfers() {
 }
 
 Experiment four_way_split() {
-  return {.id = "four-way-split",
-          .part = "B",
-          .title = "A model for two devices on four",
-          .task = "The same model on 1, 2 and 4 devices.",
-          .questions = {"Is it the same model, with the same losses?"},
-          .axes = {dim_axis(), {"depth", "blocks", {8}, {8}}, {"devices", "devices", {1, 2, 4}, {1, 2, 4}}},
-          .columns = {{"devices", "#devices", Format::integer}, {"where", "stage → blocks", Format::text}, time_column(),
-                      {"loss_at_5", "loss after 5", Format::number}},
-          .plots = {{.kind = Plot::Kind::bars, .title = "Step time", .x = "devices", .y = "time_per_step_ns", .x_title = "devices",
-                     .y_title = "time/step", .y_format = Format::time,
-                     .low = "time_low_ns", .high = "time_high_ns"}},
-          .open = [](const Point& point, const Settings& settings) {
-            return open_split(stack(point), whole(point, "devices", 1, 4096), settings, fmt::format("8 blocks over {}", text(point, "devices")));
+  return {
+      .id = "four-way-split",
+      .part = "B",
+      .title = "A model for two devices on four",
+      .task = "The same model on 1, 2 and 4 devices.",
+      .questions = {"Is it the same model, with the same losses?"},
+      .axes = {dim_axis(), {"depth", "blocks", {8}, {8}}, {"devices", "devices", {1, 2, 4}, {1, 2, 4}}},
+      .columns = {{"devices", "#devices", Format::integer},
+                  {"where", "stage → blocks", Format::text},
+                  time_column(),
+                  {"loss_at_5", "loss after 5", Format::number}},
+      .plots = {{.kind = Plot::Kind::bars,
+                 .title = "Step time",
+                 .x = "devices",
+                 .y = "time_per_step_ns",
+                 .x_title = "devices",
+                 .y_title = "time/step",
+                 .y_format = Format::time,
+                 .low = "time_low_ns",
+                 .high = "time_high_ns"}},
+      .open =
+          [](const Point& point, const Settings& settings) {
+            return open_split(stack(point), whole(point, "devices", 1, 4096), settings,
+                              fmt::format("8 blocks over {}", text(point, "devices")));
           },
-          .derive = [](std::vector<Json>& rows) {
+      .derive =
+          [](std::vector<Json>& rows) {
             add_placement(rows);
             for (Json& row : rows) {
               if (!row["losses"].empty()) {
@@ -278,7 +331,8 @@ Experiment four_way_split() {
               }
             }
           },
-          .findings = [](const std::vector<Json>& rows) {
+      .findings =
+          [](const std::vector<Json>& rows) {
             std::size_t steps = rows[0]["losses"].size();
             for (const Json& row : rows) {
               steps = std::min(steps, row["losses"].size());
@@ -295,9 +349,10 @@ Experiment four_way_split() {
             }
             std::vector<std::string> sentences;
             if (steps > 0) {  // otherwise simulated
-              sentences.push_back(fmt::format(
-                  "Over {} steps the losses on {} devices are {}.", steps, counts,
-                  same ? "the same to the bit: where a block is computed does not change what it computes" : "different, which is a fault"));
+              sentences.push_back(
+                  fmt::format("Over {} steps the losses on {} devices are {}.", steps, counts,
+                              same ? "the same to the bit: where a block is computed does not change what it computes"
+                                   : "different, which is a fault"));
             }
             for (const Json& row : rows) {
               sentences.push_back(fmt::format("{}: {}; {} a step.", device_count(row), placement_text(row), to_text(time_of(row))));

@@ -17,7 +17,8 @@ class PowerMeasurement final : public Measurement {
   PowerMeasurement(const Point& point, const Settings& settings)
       : job_(words_for(point, settings), settings.machine),
         power_(whole(point, "power", 1, 1 << 20)),
-        plan_(matrix_power_plan(whole(point, "size", 1, 65536), power_, job_.cluster(), job_.request().target, rounds(point, job_.backend()))) {
+        plan_(matrix_power_plan(whole(point, "size", 1, 65536), power_, job_.cluster(), job_.request().target,
+                                rounds(point, job_.backend()))) {
     if (job_.simulated()) {
       plan::require(plan::verify(plan_, job_.limits(plan_)));
       simulation_ = std::make_unique<Simulation>(job_, plan_);
@@ -98,23 +99,41 @@ class PowerMeasurement final : public Measurement {
 }  // namespace
 
 Experiment matrix_power() {
-  return {.id = "matrix-power",
-          .part = "C",
-          .title = "Powers of matrices on one device and on two",
-          .task = "Aⁿ + Bⁿ with n = 10, by repeated squaring; on two devices each raises one matrix.",
-          .questions = {"What is the speedup?", "How many products are used?"},
-          .axes = {{"size", "rows of A and B", {1024}, {10000}}, {"power", "n", {10}, {10}}, {"precision", "number format", {"fp32"}, {"fp32"}},
-                   {"devices", "devices", {1, 2}, {1, 2}}},
-          .columns = {{"devices", "#devices", Format::integer}, {"size", "size", Format::integer}, {"power", "n", Format::integer},
-                      {"time_per_step_ns", "time", Format::time}, {"tflops", "TFLOP/s", Format::number}, {"speedup", "speedup", Format::ratio},
-                      {"products", "products a matrix", Format::integer}},
-          .plots = {{.kind = Plot::Kind::bars, .title = "Time", .x = "devices", .y = "time_per_step_ns", .x_title = "devices",
-                     .y_title = "time", .y_format = Format::time, .low = "time_low_ns", .high = "time_high_ns"}},
-          .open = [](const Point& point, const Settings& settings) -> std::unique_ptr<Measurement> {
-            return std::make_unique<PowerMeasurement>(point, settings);
+  return {
+      .id = "matrix-power",
+      .part = "C",
+      .title = "Powers of matrices on one device and on two",
+      .task = "Aⁿ + Bⁿ with n = 10, by repeated squaring; on two devices each raises one matrix.",
+      .questions = {"What is the speedup?", "How many products are used?"},
+      .axes = {{"size", "rows of A and B", {1024}, {10000}},
+               {"power", "n", {10}, {10}},
+               {"precision", "number format", {"fp32"}, {"fp32"}},
+               {"devices", "devices", {1, 2}, {1, 2}}},
+      .columns = {{"devices", "#devices", Format::integer},
+                  {"size", "size", Format::integer},
+                  {"power", "n", Format::integer},
+                  {"time_per_step_ns", "time", Format::time},
+                  {"tflops", "TFLOP/s", Format::number},
+                  {"speedup", "speedup", Format::ratio},
+                  {"products", "products a matrix", Format::integer}},
+      .plots = {{.kind = Plot::Kind::bars,
+                 .title = "Time",
+                 .x = "devices",
+                 .y = "time_per_step_ns",
+                 .x_title = "devices",
+                 .y_title = "time",
+                 .y_format = Format::time,
+                 .low = "time_low_ns",
+                 .high = "time_high_ns"}},
+      .open = [](const Point& point, const Settings& settings) -> std::unique_ptr<Measurement> {
+        return std::make_unique<PowerMeasurement>(point, settings);
+      },
+      .derive =
+          [](std::vector<Json>& rows) {
+            add_speedup(rows, {"size", "power"});
           },
-          .derive = [](std::vector<Json>& rows) { add_speedup(rows, {"size", "power"}); },
-          .findings = [](const std::vector<Json>& rows) {
+      .findings =
+          [](const std::vector<Json>& rows) {
             std::vector<std::string> sentences;
             for (const Json& power : values_of(rows, "power")) {
               const Json row = where(rows, "power", power)[0];
@@ -125,12 +144,13 @@ Experiment matrix_power() {
             for (const Json& row : rows) {
               for (const Json& alone : where(where(where(rows, "size", row["size"]), "power", row["power"]), "devices", 1)) {
                 if (number(row, "devices") > 1) {
-                  sentences.push_back(fmt::format(
-                      "{} devices need {} where one needs {}: a speedup of {:.2f} of at most 2, since there are two powers and only "
-                      "their sum needs both. Rates: {:.3f} and {:.3f} TFLOP/s.",
-                      row["devices"] == 2 ? "Two" : text(row, "devices"), to_text(time_of(row)), to_text(time_of(alone)),
-                      number(alone, "time_per_step_ns") / number(row, "time_per_step_ns"), number(alone, "tflops"),
-                      number(row, "tflops")));
+                  sentences.push_back(
+                      fmt::format("{} devices need {} where one needs {}: a speedup of {:.2f} of at most 2, since there are two "
+                                  "powers and only "
+                                  "their sum needs both. Rates: {:.3f} and {:.3f} TFLOP/s.",
+                                  row["devices"] == 2 ? "Two" : text(row, "devices"), to_text(time_of(row)),
+                                  to_text(time_of(alone)), number(alone, "time_per_step_ns") / number(row, "time_per_step_ns"),
+                                  number(alone, "tflops"), number(row, "tflops")));
                 }
               }
             }

@@ -163,11 +163,12 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
       widest = &row;
     }
   }
-  sentences.push_back(widest == nullptr
-                          ? fmt::format("In all {} cases the run took exactly the memory that was planned before it began.", rows.size())
-                          : fmt::format("{} took {} where {} were planned.", text(*widest, "case"),
-                                        to_text(Bytes(static_cast<std::int64_t>(number(*widest, "measured_bytes")))),
-                                        to_text(Bytes(static_cast<std::int64_t>(number(*widest, "planned_bytes"))))));
+  sentences.push_back(
+      widest == nullptr
+          ? fmt::format("In all {} cases the run took exactly the memory that was planned before it began.", rows.size())
+          : fmt::format("{} took {} where {} were planned.", text(*widest, "case"),
+                        to_text(Bytes(static_cast<std::int64_t>(number(*widest, "measured_bytes")))),
+                        to_text(Bytes(static_cast<std::int64_t>(number(*widest, "planned_bytes"))))));
   const auto row_of = [&](const std::string& name) -> const Json* {
     for (const Json& row : rows) {
       if (row["case"] == name) {
@@ -204,30 +205,42 @@ Experiment memory() {
   for (const MemoryCase& one : cases()) {
     names.push_back(one.name);
   }
-  return {.id = "memory",
-          .part = "B",
-          .title = "Where the memory goes",
-          .task = "Parameters, gradients, optimizer states and activations of the fullest device at its fullest moment, under each way of "
-                  "splitting; kept apart: what may be alive beside it since lanes run side by side, and gaps.",
-          .questions = {"What does each strategy divide, and what does every device still hold?",
-                        "Does a run take what was planned?"},
-          .axes = {{"model", "what is trained", {"mlp:dim=256,depth=8"}, {"mlp:dim=1024,depth=16"}},
-                   {"batch", "global batch", {512}, {1024}},
-                   {"optimizer", "optimizer", {"adam"}, {"adam"}},
-                   {"devices", "devices", {4}, {4}},
-                   {"case", "case", names, names}},
-          .columns = {{"case", "case", Format::text}, {"used", "#devices", Format::integer},
-                      bytes_column("parameters_bytes", "parameters"), bytes_column("gradients_bytes", "gradients"),
-                      bytes_column("states_bytes", "states"), bytes_column("activations_bytes", "activations"), bytes_column("other_bytes", "scratch"),
-                      bytes_column("apart_bytes", "kept apart"),
-                      bytes_column("planned_bytes", "planned"), bytes_column("measured_bytes", "taken")},
-          .plots = {{.kind = Plot::Kind::stacked, .title = "What the fullest device holds", .x = "case", .y = "peak_bytes",
-                     .x_title = "case", .y_title = "memory", .y_format = Format::bytes,
-                     .parts = {"parameters_bytes", "gradients_bytes", "states_bytes", "activations_bytes", "other_bytes", "apart_bytes"},
-                     .part_titles = {"parameters", "gradients", "optimizer states", "activations", "scratch", "kept apart"}}},
-          .open = open,
-          .derive = [](std::vector<Json>&) {},
-          .findings = find};
+  return {
+      .id = "memory",
+      .part = "B",
+      .title = "Where the memory goes",
+      .task =
+          "Parameters, gradients, optimizer states and activations of the fullest device at its fullest moment, under each way of "
+          "splitting; kept apart: what may be alive beside it since lanes run side by side, and gaps.",
+      .questions = {"What does each strategy divide, and what does every device still hold?", "Does a run take what was planned?"},
+      .axes = {{"model", "what is trained", {"mlp:dim=256,depth=8"}, {"mlp:dim=1024,depth=16"}},
+               {"batch", "global batch", {512}, {1024}},
+               {"optimizer", "optimizer", {"adam"}, {"adam"}},
+               {"devices", "devices", {4}, {4}},
+               {"case", "case", names, names}},
+      .columns = {{"case", "case", Format::text},
+                  {"used", "#devices", Format::integer},
+                  bytes_column("parameters_bytes", "parameters"),
+                  bytes_column("gradients_bytes", "gradients"),
+                  bytes_column("states_bytes", "states"),
+                  bytes_column("activations_bytes", "activations"),
+                  bytes_column("other_bytes", "scratch"),
+                  bytes_column("apart_bytes", "kept apart"),
+                  bytes_column("planned_bytes", "planned"),
+                  bytes_column("measured_bytes", "taken")},
+      .plots = {{.kind = Plot::Kind::stacked,
+                 .title = "What the fullest device holds",
+                 .x = "case",
+                 .y = "peak_bytes",
+                 .x_title = "case",
+                 .y_title = "memory",
+                 .y_format = Format::bytes,
+                 .parts = {"parameters_bytes", "gradients_bytes", "states_bytes", "activations_bytes", "other_bytes",
+                           "apart_bytes"},
+                 .part_titles = {"parameters", "gradients", "optimizer states", "activations", "scratch", "kept apart"}}},
+      .open = open,
+      .derive = [](std::vector<Json>&) {},
+      .findings = find};
 }
 
 }  // namespace baton::lab

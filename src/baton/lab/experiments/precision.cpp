@@ -79,28 +79,35 @@ std::string on_vanishing(const Json& bare, const Json& scaled) {
   const double lost = number(bare, "gradients_lost");
   const double kept = number(scaled, "gradients_lost");
   if (lost < 0.001) {
-    return fmt::format("In fp16 without loss scaling {} of the gradients became zero: this model's are large enough for the format, "
-                       "and a scaler has nothing to bring back.", percent(lost));
+    return fmt::format(
+        "In fp16 without loss scaling {} of the gradients became zero: this model's are large enough for the format, "
+        "and a scaler has nothing to bring back.",
+        percent(lost));
   }
   std::string sentence = fmt::format("In fp16 without loss scaling {} of the gradients became zero, since it ends at 6e-8: {}. ",
                                      percent(lost), silent_blocks(bare));
-  return sentence + (kept < 0.5 * lost
-                         ? fmt::format("With the loss multiplied by {:.6g} they lie within its range, {} are lost, and updates divide by "
-                                       "the scale again: that is what the gradient scaler does.", number(scaled, "final_scale"), percent(kept))
-                         : fmt::format("Multiplying the loss by {:.6g} did not bring them back: {} are lost.",
-                                       number(scaled, "final_scale"), percent(kept)));
+  return sentence +
+         (kept < 0.5 * lost
+              ? fmt::format("With the loss multiplied by {:.6g} they lie within its range, {} are lost, and updates divide by "
+                            "the scale again: that is what the gradient scaler does.",
+                            number(scaled, "final_scale"), percent(kept))
+              : fmt::format("Multiplying the loss by {:.6g} did not bring them back: {} are lost.", number(scaled, "final_scale"),
+                            percent(kept)));
 }
 
 std::string on_the_scale(const Json& row) {
   const double steps = static_cast<double>(row["losses"].size());
   const double skipped = number(row, "skipped_steps");
   if (skipped == 0) {
-    return fmt::format("Doubled after every 2 good steps instead of 2000, the scale reached {:.6g} in {:.0f} steps without an "
-                       "overflow; {} values overflowed.", number(row, "final_scale"), steps, text(row, "overflows"));
+    return fmt::format(
+        "Doubled after every 2 good steps instead of 2000, the scale reached {:.6g} in {:.0f} steps without an "
+        "overflow; {} values overflowed.",
+        number(row, "final_scale"), steps, text(row, "overflows"));
   }
-  return fmt::format("Doubled after every 2 good steps instead of 2000, the scale climbs until gradients overflow; such a step is "
-                     "skipped and the scale halved: {:.0f} of {:.0f} steps were, {} values overflowed, and the scale ended at {:.6g}.",
-                     skipped, steps, text(row, "overflows"), number(row, "final_scale"));
+  return fmt::format(
+      "Doubled after every 2 good steps instead of 2000, the scale climbs until gradients overflow; such a step is "
+      "skipped and the scale halved: {:.0f} of {:.0f} steps were, {} values overflowed, and the scale ended at {:.6g}.",
+      skipped, steps, text(row, "overflows"), number(row, "final_scale"));
 }
 
 std::string on_the_loss(const std::vector<Json>& rows, const Json& plain) {
@@ -126,11 +133,13 @@ std::string on_memory(const Json& plain, const Json& narrow) {
   const double whole = number(plain, "buffer_bytes");
   const double part = number(narrow, "buffer_bytes");
   const auto size = [](double bytes) { return to_text(Bytes(static_cast<std::int64_t>(bytes))); };
-  return fmt::format("What autocast does: products read and write {} while weights and their updates stay fp32. Buffers take {} instead "
-                     "of {}: {}.", text(narrow, "precision"), size(part), size(whole),
-                     part < whole ? "activations have half the bytes, which outweighs the 16-bit copy of the weights"
-                                  : "activations have half the bytes, but the 16-bit copy of the weights and gradients that are kept until "
-                                    "all are known to be finite cost more");
+  return fmt::format(
+      "What autocast does: products read and write {} while weights and their updates stay fp32. Buffers take {} instead "
+      "of {}: {}.",
+      text(narrow, "precision"), size(part), size(whole),
+      part < whole ? "activations have half the bytes, which outweighs the 16-bit copy of the weights"
+                   : "activations have half the bytes, but the 16-bit copy of the weights and gradients that are kept until "
+                     "all are known to be finite cost more");
 }
 
 std::string on_time(const Json& plain, const std::vector<Json>& narrow) {
@@ -138,12 +147,13 @@ std::string on_time(const Json& plain, const std::vector<Json>& narrow) {
   bool emulated = false;
   for (const Json& row : narrow) {
     emulated = emulated || row.value("emulated", false);
-    list += fmt::format("{}{:.2f} in {}", list.empty() ? "" : ", ", number(row, "time_per_step_ns") / number(plain, "time_per_step_ns"),
-                        text(row, "precision"));
+    list += fmt::format("{}{:.2f} in {}", list.empty() ? "" : ", ",
+                        number(row, "time_per_step_ns") / number(plain, "time_per_step_ns"), text(row, "precision"));
   }
-  return emulated ? fmt::format("16-bit formats are emulated here: float32 kernels run, and operands and results are rounded. Their times "
-                                "({} times fp32's) are those of that extra work and say nothing about hardware that computes in 16 bits.",
-                                list)
+  return emulated ? fmt::format(
+                        "16-bit formats are emulated here: float32 kernels run, and operands and results are rounded. Their times "
+                        "({} times fp32's) are those of that extra work and say nothing about hardware that computes in 16 bits.",
+                        list)
                   : fmt::format("A step takes, in times of fp32's {}: {}.", to_text(time_of(plain)), list);
 }
 
@@ -165,8 +175,10 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
     sentences.push_back(on_the_scale(*growing));
   }
   if (const Json* brain = row_of(rows, "bf16"); brain != nullptr && brain->contains("gradients_lost")) {
-    sentences.push_back(fmt::format("bf16 lost {} without a scaler: it has fp32's range, and pays with 8 bits of precision instead of "
-                                    "fp16's 11.", percent(number(*brain, "gradients_lost"))));
+    sentences.push_back(
+        fmt::format("bf16 lost {} without a scaler: it has fp32's range, and pays with 8 bits of precision instead of "
+                    "fp16's 11.",
+                    percent(number(*brain, "gradients_lost"))));
   }
   if (plain != nullptr && plain->contains("loss_step") && rows.size() > 1) {
     sentences.push_back(on_the_loss(rows, *plain));
@@ -184,22 +196,38 @@ Experiment precision() {
   return {.id = "precision",
           .part = "C",
           .title = "Number formats",
-          .task = "fp32, tf32, bf16 and fp16 with and without loss scaling, on a model so deep that gradients of its first blocks are "
-                  "tiny. On a CPU the 16-bit formats are emulated: their times say nothing about 16-bit hardware.",
+          .task =
+              "fp32, tf32, bf16 and fp16 with and without loss scaling, on a model so deep that gradients of its first blocks are "
+              "tiny. On a CPU the 16-bit formats are emulated: their times say nothing about 16-bit hardware.",
           .questions = {"What does autocast do?", "What does the gradient scaler do?"},
           .axes = {{"model", "what is trained", {"mlp:dim=128,depth=12"}, {"mlp:dim=512,depth=12"}},
                    {"batch", "global batch", {512}, {512}},
                    {"lr", "learning rate: high, since the loss is a mean over many elements", {1}, {1}},
                    {"precision", "number format", formats, formats}},
-          .columns = {{"precision", "precision", Format::text}, {"computed", "computed", Format::text}, time_column(),
-                      {"peak_bytes", "memory", Format::bytes}, {"buffer_bytes", "of which buffers", Format::bytes},
-                      {"loss_last", "loss after 60", Format::number}, {"gradients_lost", "gradients lost", Format::percent},
-                      {"overflows", "overflows", Format::integer}, {"skipped_steps", "skipped", Format::integer},
+          .columns = {{"precision", "precision", Format::text},
+                      {"computed", "computed", Format::text},
+                      time_column(),
+                      {"peak_bytes", "memory", Format::bytes},
+                      {"buffer_bytes", "of which buffers", Format::bytes},
+                      {"loss_last", "loss after 60", Format::number},
+                      {"gradients_lost", "gradients lost", Format::percent},
+                      {"overflows", "overflows", Format::integer},
+                      {"skipped_steps", "skipped", Format::integer},
                       {"final_scale", "final scale", Format::number}},
-          .plots = {{.kind = Plot::Kind::bars, .title = "Gradients that became zero", .x = "precision", .y = "gradients_lost",
-                     .x_title = "precision", .y_title = "gradients lost", .y_format = Format::percent},
-                    {.kind = Plot::Kind::bars, .title = "Memory of the buffers", .x = "precision", .y = "buffer_bytes",
-                     .x_title = "precision", .y_title = "memory", .y_format = Format::bytes}},
+          .plots = {{.kind = Plot::Kind::bars,
+                     .title = "Gradients that became zero",
+                     .x = "precision",
+                     .y = "gradients_lost",
+                     .x_title = "precision",
+                     .y_title = "gradients lost",
+                     .y_format = Format::percent},
+                    {.kind = Plot::Kind::bars,
+                     .title = "Memory of the buffers",
+                     .x = "precision",
+                     .y = "buffer_bytes",
+                     .x_title = "precision",
+                     .y_title = "memory",
+                     .y_format = Format::bytes}},
           .open = open,
           .derive = derive,
           .findings = find};

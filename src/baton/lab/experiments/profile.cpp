@@ -98,24 +98,25 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
   for (const Json& row : rows) {
     by_kind[text(row, "kind")] += number(row, "share") / number(row, "devices");
   }
-  const auto worst = std::max_element(by_kind.begin(), by_kind.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  const auto worst = std::max_element(by_kind.begin(), by_kind.end(),
+                                      [](const auto& a, const auto& b) { return a.second < b.second; });
   double products = 0;
   for (const auto& [kind, part] : by_kind) {
     products += kind.starts_with("linear") ? part : 0;
   }
   const Json& top = rows.front();
-  const std::string of_peak =
-      !top.contains("of_peak") ? ""
-                               : fmt::format(", {} of {},", percent(number(top, "of_peak")),
-                                             top.value("data_sheet_gflops", 0.0) > 0
-                                                 ? "its data sheet's rate"
-                                                 : "what fused multiply-adds in registers gave in the same minute");
-  return {fmt::format("The bottleneck is {}: {} of the step on the mean over devices. All matrix products together take {}.", worst->first,
-                      percent(worst->second), percent(products)),
+  const std::string of_peak = !top.contains("of_peak")
+                                  ? ""
+                                  : fmt::format(", {} of {},", percent(number(top, "of_peak")),
+                                                top.value("data_sheet_gflops", 0.0) > 0
+                                                    ? "its data sheet's rate"
+                                                    : "what fused multiply-adds in registers gave in the same minute");
+  return {fmt::format("The bottleneck is {}: {} of the step on the mean over devices. All matrix products together take {}.",
+                      worst->first, percent(worst->second), percent(products)),
           fmt::format("The largest single entry, {} on {}, runs at {:.1f} GF/s{} and touches {:.1f} GB/s.", text(top, "kind"),
                       text(top, "device"), number(top, "gflops"), of_peak, number(top, "gbytes")),
-          fmt::format("Profiling is for this: even if {} took no time at all, the step would at most be {:.2f} times as fast.", worst->first,
-                      1 / std::max(0.01, 1 - worst->second))};
+          fmt::format("Profiling is for this: even if {} took no time at all, the step would at most be {:.2f} times as fast.",
+                      worst->first, 1 / std::max(0.01, 1 - worst->second))};
 }
 
 }  // namespace
@@ -129,11 +130,22 @@ Experiment profile() {
           .axes = {{"model", "what is trained", {"mlp:dim=1024,depth=2"}, {"mlp:dim=2048,depth=8"}},
                    {"strategy", "strategy", {"ddp"}, {"ddp"}},
                    {"devices", "devices", {2}, {2}}},
-          .columns = {{"device", "device", Format::text}, {"kind", "kind of task", Format::text}, {"tasks", "tasks", Format::integer},
-                      {"share", "share of step", Format::percent}, {"time_ns", "time", Format::time}, {"flops", "flops", Format::number},
-                      {"bytes", "bytes", Format::bytes}, {"of_peak", "of peak", Format::percent}},
-          .plots = {{.kind = Plot::Kind::bars, .title = "Share of the step by kind of task", .x = "kind", .y = "share", .x_title = "kind",
-                     .y_title = "share", .y_format = Format::percent, .series = "device"}},
+          .columns = {{"device", "device", Format::text},
+                      {"kind", "kind of task", Format::text},
+                      {"tasks", "tasks", Format::integer},
+                      {"share", "share of step", Format::percent},
+                      {"time_ns", "time", Format::time},
+                      {"flops", "flops", Format::number},
+                      {"bytes", "bytes", Format::bytes},
+                      {"of_peak", "of peak", Format::percent}},
+          .plots = {{.kind = Plot::Kind::bars,
+                     .title = "Share of the step by kind of task",
+                     .x = "kind",
+                     .y = "share",
+                     .x_title = "kind",
+                     .y_title = "share",
+                     .y_format = Format::percent,
+                     .series = "device"}},
           .open = open,
           .derive = derive,
           .findings = find};

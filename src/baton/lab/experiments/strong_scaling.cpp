@@ -47,15 +47,15 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
   }
   const std::vector<Json>& fitted = own_cores.size() >= 2 ? own_cores : rows;
   const findings::Amdahl fit = findings::fit_amdahl(column(fitted, "devices"), column(fitted, "time_per_step_ns"));
-  sentences.push_back(fmt::format(
-      "Amdahl's law through {} points{} gives a serial fraction of {}{}; {}.", fitted.size(),
-      fitted.size() < rows.size() ? " (those with a core a worker)" : "", percent(fit.serial),
-      fit.serial >= 1      ? ": more workers make it slower, so the law does not apply"
-      : fit.serial > 0.001 ? fmt::format(", so that no number of workers would exceed {:.1f} times", fit.limit())
-                           : ", so no limit shows",
-      fit.serial >= 1     ? "no fit is claimed"
-      : fitted.size() < 3 ? "with two points the law always fits"
-                          : findings::quality(fit.r2)));
+  sentences.push_back(fmt::format("Amdahl's law through {} points{} gives a serial fraction of {}{}; {}.", fitted.size(),
+                                  fitted.size() < rows.size() ? " (those with a core a worker)" : "", percent(fit.serial),
+                                  fit.serial >= 1 ? ": more workers make it slower, so the law does not apply"
+                                  : fit.serial > 0.001
+                                      ? fmt::format(", so that no number of workers would exceed {:.1f} times", fit.limit())
+                                      : ", so no limit shows",
+                                  fit.serial >= 1     ? "no fit is claimed"
+                                  : fitted.size() < 3 ? "with two points the law always fits"
+                                                      : findings::quality(fit.r2)));
   if (const std::string note = sharing_note(rows); !note.empty()) {
     sentences.push_back(note);
   }
@@ -73,18 +73,45 @@ Experiment strong_scaling() {
           .axes = {{"model", "what is trained", {"mlp:dim=1024,depth=2"}, {"mlp:dim=1024,depth=2"}},
                    {"batch", "global batch", {64}, {64}},
                    {"devices", "workers", {1, 2, 4}, {1, 2, 4}}},
-          .columns = {{"devices", "#devices", Format::integer}, time_column(), {"speedup", "speedup", Format::ratio},
+          .columns = {{"devices", "#devices", Format::integer},
+                      time_column(),
+                      {"speedup", "speedup", Format::ratio},
                       {"efficiency", "efficiency", Format::percent}},
-          .plots = {{.kind = Plot::Kind::line, .title = "Speedup", .x = "devices", .y = "speedup", .x_title = "devices",
-                     .y_title = "speedup", .y_format = Format::number, .ideal = "linear", .log_x = true, .log_y = true, .low = "speedup_low", .high = "speedup_high"},
-                    {.kind = Plot::Kind::line, .title = "Efficiency", .x = "devices", .y = "efficiency", .x_title = "devices",
-                     .y_title = "efficiency", .y_format = Format::percent, .ideal = "flat", .log_x = true},
-                    {.kind = Plot::Kind::stacked, .title = "Where the step goes", .x = "devices", .y = "time_per_step_ns",
-                     .x_title = "devices", .y_title = "time/step", .y_format = Format::time,
+          .plots = {{.kind = Plot::Kind::line,
+                     .title = "Speedup",
+                     .x = "devices",
+                     .y = "speedup",
+                     .x_title = "devices",
+                     .y_title = "speedup",
+                     .y_format = Format::number,
+                     .ideal = "linear",
+                     .log_x = true,
+                     .log_y = true,
+                     .low = "speedup_low",
+                     .high = "speedup_high"},
+                    {.kind = Plot::Kind::line,
+                     .title = "Efficiency",
+                     .x = "devices",
+                     .y = "efficiency",
+                     .x_title = "devices",
+                     .y_title = "efficiency",
+                     .y_format = Format::percent,
+                     .ideal = "flat",
+                     .log_x = true},
+                    {.kind = Plot::Kind::stacked,
+                     .title = "Where the step goes",
+                     .x = "devices",
+                     .y = "time_per_step_ns",
+                     .x_title = "devices",
+                     .y_title = "time/step",
+                     .y_format = Format::time,
                      .parts = {"compute_ns", "exposed_ns", "waiting_ns", "other_ns"},
                      .part_titles = {"compute", "exposed communication", "waiting", "other"}}},
           .open = open,
-          .derive = [](std::vector<Json>& rows) { add_speedup(rows, {"model", "batch"}); },
+          .derive =
+              [](std::vector<Json>& rows) {
+                add_speedup(rows, {"model", "batch"});
+              },
           .findings = find};
 }
 

@@ -30,8 +30,10 @@ std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) 
   words.model = text(point, "model");
   words.devices = settings.devices;
   words.seed = text(point, "run") == "other seed" ? "1" : "0";
-  return std::make_unique<EveryStep>(words, settings,
-                                     TrainMeasurement::Options{.warmup = 5, .least_steps = 25, .timeline = text(point, "run") == "first" ? "one step on one device" : ""});
+  return std::make_unique<EveryStep>(
+      words, settings,
+      TrainMeasurement::Options{
+          .warmup = 5, .least_steps = 25, .timeline = text(point, "run") == "first" ? "one step on one device" : ""});
 }
 
 std::vector<std::string> find(const std::vector<Json>& rows) {
@@ -88,27 +90,42 @@ Experiment timing() {
   return {.id = "timing",
           .part = "A",
           .title = "A benchmark that repeats",
-          .task = "Train with fixed seeds; log the time of each step from before the forward to after the update; at least 30 "
-                  "steps, the first 5 dropped as warm-up.",
+          .task =
+              "Train with fixed seeds; log the time of each step from before the forward to after the update; at least 30 "
+              "steps, the first 5 dropped as warm-up.",
           .questions = {"Why warm up?", "Why control randomness?"},
           .axes = {{"model", "what is trained", {"mlp:dim=1024,depth=2"}, {"mlp:dim=1024,depth=2"}},
-                   {"run", "first, again with the same seed, and with another", {"first", "same seed", "other seed"},
+                   {"run",
+                    "first, again with the same seed, and with another",
+                    {"first", "same seed", "other seed"},
                     {"first", "same seed", "other seed"}}},
-          .columns = {{"run", "run", Format::text}, {"time_per_step_ns", "median", Format::time}, {"mean_ns", "mean", Format::time},
-                      {"std_ns", "std", Format::time}, {"steps_timed", "steps", Format::integer},
-                      {"warmup", "warm-up", Format::integer}, {"loss_last", "loss at step 30", Format::number}},
-          .plots = {{.kind = Plot::Kind::bars, .title = "Median step time of each run", .x = "run", .y = "time_per_step_ns",
-                     .x_title = "run", .y_title = "time/step", .y_format = Format::time, .low = "time_low_ns", .high = "time_high_ns"}},
+          .columns = {{"run", "run", Format::text},
+                      {"time_per_step_ns", "median", Format::time},
+                      {"mean_ns", "mean", Format::time},
+                      {"std_ns", "std", Format::time},
+                      {"steps_timed", "steps", Format::integer},
+                      {"warmup", "warm-up", Format::integer},
+                      {"loss_last", "loss at step 30", Format::number}},
+          .plots = {{.kind = Plot::Kind::bars,
+                     .title = "Median step time of each run",
+                     .x = "run",
+                     .y = "time_per_step_ns",
+                     .x_title = "run",
+                     .y_title = "time/step",
+                     .y_format = Format::time,
+                     .low = "time_low_ns",
+                     .high = "time_high_ns"}},
           .open = open,
-          .derive = [](std::vector<Json>& rows) {
-            std::size_t steps = 30;  // runs had time for different numbers of steps: all show the loss of the same one
-            for (const Json& row : rows) {
-              steps = std::min(steps, row["losses"].size());
-            }
-            for (Json& row : rows) {
-              row["loss_last"] = losses_of(row)[steps - 1];
-            }
-          },
+          .derive =
+              [](std::vector<Json>& rows) {
+                std::size_t steps = 30;  // runs had time for different numbers of steps: all show the loss of the same one
+                for (const Json& row : rows) {
+                  steps = std::min(steps, row["losses"].size());
+                }
+                for (Json& row : rows) {
+                  row["loss_last"] = losses_of(row)[steps - 1];
+                }
+              },
           .findings = find,
           .by_losses = true};
 }

@@ -97,9 +97,8 @@ struct Case {
     const LinearBackwardWeight kernel(shape.rows, shape.in, shape.out, alpha, accumulate);
     Floats dw = w_tiles;
     Floats db = bias;
-    run_team(team, kernel.workspace_bytes(team), [&](void* workspace, Member member) {
-      kernel.run(x.data(), dy.data(), dw.data(), db.data(), workspace, member);
-    });
+    run_team(team, kernel.workspace_bytes(team),
+             [&](void* workspace, Member member) { kernel.run(x.data(), dy.data(), dw.data(), db.data(), workspace, member); });
     return {dw, db};
   }
 
@@ -132,8 +131,7 @@ TEST_P(CpuLinear, ForwardAgreesWithDoublePrecision) {
   for (int64_t row = 0; row < rows; ++row) {
     for (int64_t n = 0; n < out; ++n) {
       double sum = 0.0;
-      for (int64_t k = 0; k < in; ++k)
-        sum += static_cast<double>(c.x[at(row * in + k)]) * c.w[at(n * in + k)];
+      for (int64_t k = 0; k < in; ++k) sum += static_cast<double>(c.x[at(row * in + k)]) * c.w[at(n * in + k)];
       const size_t i = at(row * out + n);
       const double with_bias = sum + c.bias[at(n)];
       ASSERT_NEAR(plain[i], sum, tolerance(in)) << "row " << row << ", column " << n;
@@ -151,8 +149,7 @@ TEST_P(CpuLinear, BackwardInputAgreesWithDoublePrecision) {
   for (int64_t row = 0; row < rows; ++row) {
     for (int64_t k = 0; k < in; ++k) {
       double sum = 0.0;
-      for (int64_t n = 0; n < out; ++n)
-        sum += static_cast<double>(c.dy[at(row * out + n)]) * c.w[at(n * in + k)];
+      for (int64_t n = 0; n < out; ++n) sum += static_cast<double>(c.dy[at(row * out + n)]) * c.w[at(n * in + k)];
       const size_t i = at(row * in + k);
       ASSERT_NEAR(plain[i], sum, tolerance(out)) << "row " << row << ", column " << k;
       ASSERT_EQ(masked[i], c.x[i] <= 0.0F ? 0.0F : plain[i]) << "row " << row << ", column " << k;
@@ -178,8 +175,7 @@ TEST_P(CpuLinear, BackwardWeightAgreesWithDoublePrecisionAsGradientAndAsUpdate) 
       }
       const size_t i = at(TiledWeight::offset(out, in, n, k));
       ASSERT_NEAR(gradient[i], sum, tolerance(rows)) << "row " << n << ", column " << k;
-      ASSERT_NEAR(updated[i], c.w[at(n * in + k)] - rate * sum, tolerance(rows))
-          << "row " << n << ", column " << k;
+      ASSERT_NEAR(updated[i], c.w[at(n * in + k)] - rate * sum, tolerance(rows)) << "row " << n << ", column " << k;
     }
   }
 }
@@ -235,25 +231,22 @@ TEST_P(CpuLinear, EverySumIsOneChainOfMultiplyAddsInAscendingOrder) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, CpuLinear,
-                         testing::Values(Shape{1, 1, 1}, Shape{1, 64, 64}, Shape{64, 64, 64}, Shape{2, 3, 5},
-                                         Shape{7, 33, 7}, Shape{16, 65, 63}, Shape{64, 100, 10},
-                                         Shape{3, 10, 100}, Shape{64, 11, 70}, Shape{70, 75, 80},
-                                         Shape{33, 1000, 33}, Shape{65, 128, 129}, Shape{100, 40, 17},
-                                         Shape{13, 200, 1}, Shape{300, 70, 66}, Shape{520, 65, 12},
-                                         Shape{64, 1100, 64}, Shape{64, 64, 1100}, Shape{21, 3200, 5},
-                                         Shape{260, 5, 300}),
+                         testing::Values(Shape{1, 1, 1}, Shape{1, 64, 64}, Shape{64, 64, 64}, Shape{2, 3, 5}, Shape{7, 33, 7},
+                                         Shape{16, 65, 63}, Shape{64, 100, 10}, Shape{3, 10, 100}, Shape{64, 11, 70},
+                                         Shape{70, 75, 80}, Shape{33, 1000, 33}, Shape{65, 128, 129}, Shape{100, 40, 17},
+                                         Shape{13, 200, 1}, Shape{300, 70, 66}, Shape{520, 65, 12}, Shape{64, 1100, 64},
+                                         Shape{64, 64, 1100}, Shape{21, 3200, 5}, Shape{260, 5, 300}),
                          [](const testing::TestParamInfo<Shape>& test) {
                            const Shape& shape = test.param;
-                           return "Rows" + std::to_string(shape.rows) + "In" + std::to_string(shape.in) +
-                                  "Out" + std::to_string(shape.out);
+                           return "Rows" + std::to_string(shape.rows) + "In" + std::to_string(shape.in) + "Out" +
+                                  std::to_string(shape.out);
                          });
 
 TEST(TiledWeight, CoversItsStorageWithoutGaps) {
   for (const auto& [out, in] : {std::pair{1, 1}, {64, 64}, {65, 3}, {10, 130}, {200, 129}}) {
     std::set<int64_t> offsets;
     for (int64_t row = 0; row < out; ++row) {
-      for (int64_t column = 0; column < in; ++column)
-        offsets.insert(TiledWeight::offset(out, in, row, column));
+      for (int64_t column = 0; column < in; ++column) offsets.insert(TiledWeight::offset(out, in, row, column));
     }
     EXPECT_EQ(offsets.size(), at(out) * at(in));
     EXPECT_EQ(*offsets.begin(), 0);
@@ -285,9 +278,8 @@ TEST(CpuLinearBackwardWeight, WorksWithoutABias) {
   const Case c({9, 70, 65});
   const LinearBackwardWeight kernel(9, 70, 65, 1.0F, false);
   Floats dw(c.w.size());
-  run_team(1, kernel.workspace_bytes(1), [&](void* workspace, Member member) {
-    kernel.run(c.x.data(), c.dy.data(), dw.data(), nullptr, workspace, member);
-  });
+  run_team(1, kernel.workspace_bytes(1),
+           [&](void* workspace, Member member) { kernel.run(c.x.data(), c.dy.data(), dw.data(), nullptr, workspace, member); });
   expect_same_bits(dw, c.backward_weight(1.0F, false).first);
 }
 
@@ -298,9 +290,8 @@ TEST(CpuLinearBackwardWeight, AddsTheGradientsOfMicrobatches) {
   const LinearBackwardWeight rest(40, 70, 65, 1.0F, true);
   Floats dw(c.w.size());
   Floats db(at(65));
-  run_team(1, first.workspace_bytes(1), [&](void* workspace, Member member) {
-    first.run(c.x.data(), c.dy.data(), dw.data(), db.data(), workspace, member);
-  });
+  run_team(1, first.workspace_bytes(1),
+           [&](void* workspace, Member member) { first.run(c.x.data(), c.dy.data(), dw.data(), db.data(), workspace, member); });
   run_team(1, rest.workspace_bytes(1), [&](void* workspace, Member member) {
     rest.run(c.x.data() + 24 * 70, c.dy.data() + 24 * 65, dw.data(), db.data(), workspace, member);
   });

@@ -43,9 +43,7 @@ struct ExtentsOf {
 };
 
 cpu::LinearForward product(const op::Linear& o, const Extents& e) { return {e.rows, e.in, e.out, o.relu}; }
-cpu::LinearBackwardInput product(const op::LinearBackwardInput& o, const Extents& e) {
-  return {e.rows, e.in, e.out, o.mask};
-}
+cpu::LinearBackwardInput product(const op::LinearBackwardInput& o, const Extents& e) { return {e.rows, e.in, e.out, o.mask}; }
 cpu::LinearBackwardWeight product(const op::LinearBackwardWeight& o, const Extents& e) {
   const bool fused = o.sgd_rate > 0;
   return {e.rows, e.in, e.out, fused ? static_cast<float>(-o.sgd_rate) : 1.0F, fused || o.accumulate};
@@ -55,14 +53,13 @@ cpu::MatrixProduct product(const op::MatrixProduct&, const Extents& e) { return 
 
 template <typename AnyOp>
 concept Product = std::same_as<AnyOp, op::Linear> || std::same_as<AnyOp, op::LinearBackwardInput> ||
-                  std::same_as<AnyOp, op::LinearBackwardWeight> || std::same_as<AnyOp, op::MatrixProduct>;
+    std::same_as<AnyOp, op::LinearBackwardWeight> || std::same_as<AnyOp, op::MatrixProduct>;
 
 /// A kernel out of a function of the addresses.
 template <typename Function>
 class FunctionKernel final : public Kernel {
  public:
-  FunctionKernel(Addresses addresses, Function function)
-      : addresses_(std::move(addresses)), function_(std::move(function)) {}
+  FunctionKernel(Addresses addresses, Function function) : addresses_(std::move(addresses)), function_(std::move(function)) {}
   void run(const Member& member, std::int64_t step) override { function_(addresses_, member, step); }
 
  private:
@@ -129,20 +126,20 @@ struct PrepareOp {
   DType type() const { return plan[task.reads[0]].dtype; }
 
   std::unique_ptr<Kernel> operator()(const op::Linear& o) const {
-    return kernel(at, [p = product(o, ExtentsOf{plan.buffers(), task}(o)), partial = o.partial](
-                          const Addresses& a, const Member& m, std::int64_t) {
+    return kernel(at, [p = product(o, ExtentsOf{plan.buffers(), task}(o)), partial = o.partial](const Addresses& a, const Member& m,
+                                                                                                std::int64_t) {
       p.run(in(a, 0), in(a, 1), partial ? nullptr : in(a, 2), out(a, 0), a.workspace, m);
     });
   }
   std::unique_ptr<Kernel> operator()(const op::LinearBackwardInput& o) const {
-    return kernel(at, [p = product(o, ExtentsOf{plan.buffers(), task}(o)), mask = o.mask](const Addresses& a, const Member& m,
-                                                                               std::int64_t) {
-      p.run(in(a, 0), in(a, 1), mask ? in(a, 2) : nullptr, out(a, 0), a.workspace, m);
-    });
+    return kernel(
+        at, [p = product(o, ExtentsOf{plan.buffers(), task}(o)), mask = o.mask](const Addresses& a, const Member& m, std::int64_t) {
+          p.run(in(a, 0), in(a, 1), mask ? in(a, 2) : nullptr, out(a, 0), a.workspace, m);
+        });
   }
   std::unique_ptr<Kernel> operator()(const op::LinearBackwardWeight& o) const {
-    return kernel(at, [p = product(o, ExtentsOf{plan.buffers(), task}(o)), partial = o.partial](
-                          const Addresses& a, const Member& m, std::int64_t) {
+    return kernel(at, [p = product(o, ExtentsOf{plan.buffers(), task}(o)), partial = o.partial](const Addresses& a, const Member& m,
+                                                                                                std::int64_t) {
       p.run(in(a, 0), in(a, 1), out(a, 0), partial ? nullptr : out(a, 1), a.workspace, m);
     });
   }
@@ -164,11 +161,11 @@ struct PrepareOp {
     });
   }
   std::unique_ptr<Kernel> operator()(const op::AddBiasBackward& o) const {
-    return kernel(at, [rows = rows(), width = elements() / rows(), add = o.accumulate](const Addresses& a, const Member& m,
-                                                                                       std::int64_t) {
-      const Part part(m, width, cache_line);
-      cpu::add_bias_backward(in(a, 0), out(a, 0), rows, width, part.begin, part.end, add);
-    });
+    return kernel(
+        at, [rows = rows(), width = elements() / rows(), add = o.accumulate](const Addresses& a, const Member& m, std::int64_t) {
+          const Part part(m, width, cache_line);
+          cpu::add_bias_backward(in(a, 0), out(a, 0), rows, width, part.begin, part.end, add);
+        });
   }
   std::unique_ptr<Kernel> operator()(const op::Relu&) const {
     if (is_narrow(type())) {
@@ -186,8 +183,7 @@ struct PrepareOp {
     if (is_narrow(type())) {
       return kernel(at, [type = type(), count = elements()](const Addresses& a, const Member& m, std::int64_t) {
         const Part part(m, count, cache_line);
-        cpu::relu_backward(type, bits_in(a, 0) + part.begin, bits_in(a, 1) + part.begin, bits_out(a, 0) + part.begin,
-                           part.size());
+        cpu::relu_backward(type, bits_in(a, 0) + part.begin, bits_in(a, 1) + part.begin, bits_out(a, 0) + part.begin, part.size());
       });
     }
     return kernel(at, [count = elements()](const Addresses& a, const Member& m, std::int64_t) {
@@ -196,26 +192,23 @@ struct PrepareOp {
     });
   }
   std::unique_ptr<Kernel> operator()(const op::MeanSquaredError& o) const {
-    return kernel(at, [rows = rows(), width = elements() / rows(), total = static_cast<double>(o.elements),
-                       scaled = o.scaled](const Addresses& a, const Member& m, std::int64_t) {
+    return kernel(at, [rows = rows(), width = elements() / rows(), total = static_cast<double>(o.elements), scaled = o.scaled](
+                          const Addresses& a, const Member& m, std::int64_t) {
       const Part part(m, rows);
-      cpu::mean_squared_error(in(a, 0), in(a, 1), reinterpret_cast<double*>(a.writes[0]), out(a, 1), part.begin,
-                              part.end, width, total, loss_scale(a, scaled));
+      cpu::mean_squared_error(in(a, 0), in(a, 1), reinterpret_cast<double*>(a.writes[0]), out(a, 1), part.begin, part.end, width,
+                              total, loss_scale(a, scaled));
     });
   }
   std::unique_ptr<Kernel> operator()(const op::CrossEntropy& o) const {
     return kernel(at, [rows = rows(), classes = elements() / rows(), total = static_cast<double>(o.rows), scaled = o.scaled](
                           const Addresses& a, const Member& m, std::int64_t) {
       const Part part(m, rows);
-      cpu::cross_entropy(in(a, 0), reinterpret_cast<const std::int32_t*>(a.reads[1]),
-                         reinterpret_cast<double*>(a.writes[0]), out(a, 1), part.begin, part.end, classes, total,
-                         loss_scale(a, scaled));
+      cpu::cross_entropy(in(a, 0), reinterpret_cast<const std::int32_t*>(a.reads[1]), reinterpret_cast<double*>(a.writes[0]),
+                         out(a, 1), part.begin, part.end, classes, total, loss_scale(a, scaled));
     });
   }
   std::unique_ptr<Kernel> operator()(const op::Cast&) const { return cpu::prepare_cast(plan, task, at); }
-  std::unique_ptr<Kernel> operator()(const op::CheckFinite&) const {
-    return std::make_unique<CheckFiniteKernel>(plan, task, at);
-  }
+  std::unique_ptr<Kernel> operator()(const op::CheckFinite&) const { return std::make_unique<CheckFiniteKernel>(plan, task, at); }
   std::unique_ptr<Kernel> operator()(const op::AdjustScale& o) const {
     return kernel(at, [interval = o.growth_interval](const Addresses& a, const Member& m, std::int64_t) {
       if (m.index == 0) {
@@ -262,8 +255,7 @@ void step_strips(const op::Optimizer& optimizer, const UpdateOperands& at, float
   }
 }
 
-std::unique_ptr<Kernel> prepare_update(const Plan& plan, const Task& task, const plan::Update& update,
-                                       const Addresses& at) {
+std::unique_ptr<Kernel> prepare_update(const Plan& plan, const Task& task, const plan::Update& update, const Addresses& at) {
   const std::size_t slots = op::state_slots(update.optimizer);
   const std::size_t count = task.writes.size() / (1 + slots);
   std::vector<std::int64_t> sizes;
@@ -322,8 +314,11 @@ class CpuBackend final : public HostBackend {
  public:
   std::string_view name() const override { return "cpu"; }
   strategy::Target target() const override {
-    return {.linear_with_relu = true, .linear_with_mask = true, .linear_with_sgd = true,
-            .all_reduce_with_sgd = true, .tiled_weights = true,
+    return {.linear_with_relu = true,
+            .linear_with_mask = true,
+            .linear_with_sgd = true,
+            .all_reduce_with_sgd = true,
+            .tiled_weights = true,
             .workspace = workspace};
   }
   bool has_kernel(const Plan& plan, const Task& task) const override {
@@ -332,8 +327,7 @@ class CpuBackend final : public HostBackend {
         const plan::Buffer& buffer = plan[id];
         const auto* part = std::get_if<plan::ParameterPart>(&buffer.content);
         const bool weight = part != nullptr && part->whole.rank() == 2;
-        if ((buffer.dtype == DType::f64 && buffer.role != plan::Role::loss) ||
-            weight != (buffer.order == plan::Order::tiled)) {
+        if ((buffer.dtype == DType::f64 && buffer.role != plan::Role::loss) || weight != (buffer.order == plan::Order::tiled)) {
           return false;
         }
       }
@@ -348,19 +342,17 @@ class CpuBackend final : public HostBackend {
   }
   int team_size(int cores) const override { return cores; }
 
-  std::unique_ptr<Kernel> prepare(const Plan& plan, const Task& task, const Addresses& addresses,
-                                  int team) const override {
+  std::unique_ptr<Kernel> prepare(const Plan& plan, const Task& task, const Addresses& addresses, int team) const override {
     const Bytes needed = workspace(plan.buffers(), task, static_cast<std::size_t>(team));
-    check(task.workspace >= needed, "{} has a workspace of {} but needs {}", plan::verb(task), task.workspace.count,
-          needed.count);
+    check(task.workspace >= needed, "{} has a workspace of {} but needs {}", plan::verb(task), task.workspace.count, needed.count);
     if (const auto* update = std::get_if<plan::Update>(&task.action)) {
       return prepare_update(plan, task, *update, addresses);
     }
     const op::Op& op = std::get<plan::Compute>(task.action).op;
     const auto prepare_op = [&](const Addresses& places) { return std::visit(PrepareOp{plan, task, places}, op); };
     return cpu::is_emulated(plan.buffers(), task)
-               ? cpu::emulate(plan, task, addresses,
-                              kernel_workspace(plan.buffers(), task, static_cast<std::size_t>(team)), prepare_op)
+               ? cpu::emulate(plan, task, addresses, kernel_workspace(plan.buffers(), task, static_cast<std::size_t>(team)),
+                              prepare_op)
                : prepare_op(addresses);
   }
 };

@@ -46,8 +46,8 @@ void add_bias(const float* x, const float* __restrict bias, float* y, std::int64
   }
 }
 
-void add_bias_backward(const float* __restrict dy, float* __restrict db, std::int64_t rows, std::int64_t width,
-                       std::int64_t begin, std::int64_t end, bool accumulate) {
+void add_bias_backward(const float* __restrict dy, float* __restrict db, std::int64_t rows, std::int64_t width, std::int64_t begin,
+                       std::int64_t end, bool accumulate) {
   if (!accumulate) {
     std::fill(db + begin, db + end, 0.0F);
   }
@@ -71,8 +71,8 @@ void relu(DType type, const std::uint16_t* __restrict x, std::uint16_t* __restri
   }
 }
 
-void relu_backward(DType type, const std::uint16_t* __restrict dy, const std::uint16_t* __restrict y,
-                   std::uint16_t* __restrict dx, std::int64_t count) {
+void relu_backward(DType type, const std::uint16_t* __restrict dy, const std::uint16_t* __restrict y, std::uint16_t* __restrict dx,
+                   std::int64_t count) {
   const int most = infinity_of(type);
   for (std::int64_t i = 0; i < count; ++i) {
     dx[i] = y[i] > 0 && y[i] <= most ? dy[i] : std::uint16_t{0};
@@ -84,9 +84,8 @@ bool all_finite(DType type, const std::byte* values, std::int64_t count) {
                             : none_full(infinity_of(type), reinterpret_cast<const std::uint16_t*>(values), count);
 }
 
-void mean_squared_error(const float* __restrict y, const float* __restrict target, double* __restrict loss,
-                        float* __restrict dy, std::int64_t begin, std::int64_t end, std::int64_t width,
-                        double elements, double scale) {
+void mean_squared_error(const float* __restrict y, const float* __restrict target, double* __restrict loss, float* __restrict dy,
+                        std::int64_t begin, std::int64_t end, std::int64_t width, double elements, double scale) {
   const auto factor = static_cast<float>(2 / elements * scale);
   for (std::int64_t r = begin; r < end; ++r) {
     // Several running sums, always the same ones: wide enough for vectors, the same bits on every machine.
@@ -114,8 +113,8 @@ void mean_squared_error(const float* __restrict y, const float* __restrict targe
   }
 }
 
-void cross_entropy(const float* y, const std::int32_t* labels, double* loss, float* dy, std::int64_t begin,
-                   std::int64_t end, std::int64_t classes, double rows, double scale) {
+void cross_entropy(const float* y, const std::int32_t* labels, double* loss, float* dy, std::int64_t begin, std::int64_t end,
+                   std::int64_t classes, double rows, double scale) {
   for (std::int64_t r = begin; r < end; ++r) {
     const float* scores = y + r * classes;
     float* gradient = dy + r * classes;
@@ -134,8 +133,8 @@ void cross_entropy(const float* y, const std::int32_t* labels, double* loss, flo
   }
 }
 
-void sgd(const op::Sgd& settings, const float* __restrict gradient, float* __restrict weight,
-         float* __restrict velocity, std::int64_t count) {
+void sgd(const op::Sgd& settings, const float* __restrict gradient, float* __restrict weight, float* __restrict velocity,
+         std::int64_t count) {
   const auto rate = static_cast<float>(settings.rate);
   const auto momentum = static_cast<float>(settings.momentum);
   const auto decay = static_cast<float>(settings.weight_decay);
@@ -156,8 +155,8 @@ void sgd(const op::Sgd& settings, const float* __restrict gradient, float* __res
   }
 }
 
-void adam(const op::Adam& settings, const float* __restrict gradient, float* __restrict weight,
-          float* __restrict first, float* __restrict second, std::int64_t count, std::int64_t step) {
+void adam(const op::Adam& settings, const float* __restrict gradient, float* __restrict weight, float* __restrict first,
+          float* __restrict second, std::int64_t count, std::int64_t step) {
   const auto beta1 = static_cast<float>(settings.beta1);
   const auto beta2 = static_cast<float>(settings.beta2);
   const auto epsilon = static_cast<float>(settings.epsilon);

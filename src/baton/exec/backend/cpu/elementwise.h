@@ -15,8 +15,8 @@ void add(const float* a, const float* b, float* c, std::int64_t count);
 /// Rows of `width` elements; y may be x.
 void add_bias(const float* x, const float* bias, float* y, std::int64_t rows, std::int64_t width);
 /// Columns [begin, end).
-void add_bias_backward(const float* dy, float* db, std::int64_t rows, std::int64_t width, std::int64_t begin,
-                       std::int64_t end, bool accumulate);
+void add_bias_backward(const float* dy, float* db, std::int64_t rows, std::int64_t width, std::int64_t begin, std::int64_t end,
+                       bool accumulate);
 void relu_backward(const float* dy, const float* y, float* dx, std::int64_t count);
 
 /// The same on the bits of a 16-bit type: what they choose among is not changed, so nothing is rounded.
@@ -27,14 +27,14 @@ void relu_backward(DType type, const std::uint16_t* dy, const std::uint16_t* y, 
 bool all_finite(DType type, const std::byte* values, std::int64_t count);
 
 /// Rows [begin, end) of `width` elements; one partial loss a row. `scale` multiplies dy and not the loss.
-void mean_squared_error(const float* y, const float* target, double* loss, float* dy, std::int64_t begin,
-                        std::int64_t end, std::int64_t width, double elements, double scale);
-void cross_entropy(const float* y, const std::int32_t* labels, double* loss, float* dy, std::int64_t begin,
-                   std::int64_t end, std::int64_t classes, double rows, double scale);
+void mean_squared_error(const float* y, const float* target, double* loss, float* dy, std::int64_t begin, std::int64_t end,
+                        std::int64_t width, double elements, double scale);
+void cross_entropy(const float* y, const std::int32_t* labels, double* loss, float* dy, std::int64_t begin, std::int64_t end,
+                   std::int64_t classes, double rows, double scale);
 
 /// `velocity` is null without momentum.
 void sgd(const op::Sgd& settings, const float* gradient, float* weight, float* velocity, std::int64_t count);
-void adam(const op::Adam& settings, const float* gradient, float* weight, float* first, float* second,
-          std::int64_t count, std::int64_t step);
+void adam(const op::Adam& settings, const float* gradient, float* weight, float* first, float* second, std::int64_t count,
+          std::int64_t step);
 
 }  // namespace baton::exec::cpu

@@ -28,8 +28,7 @@ void narrow_operands(std::span<const Buffer> buffers, const Task& task, Visit vi
     }
   }
   for (const BufferId id : task.writes) {
-    if (is_narrow(buffers[id.index()].dtype) &&
-        std::find(task.reads.begin(), task.reads.end(), id) == task.reads.end()) {
+    if (is_narrow(buffers[id.index()].dtype) && std::find(task.reads.begin(), task.reads.end(), id) == task.reads.end()) {
       visit(id);
     }
   }
@@ -110,9 +109,8 @@ class CastKernel final : public Kernel {
 
 bool is_emulated(std::span<const Buffer> buffers, const Task& task) {
   const auto* compute = std::get_if<plan::Compute>(&task.action);
-  if (compute == nullptr || std::holds_alternative<op::Cast>(compute->op) ||
-      std::holds_alternative<op::CheckFinite>(compute->op) || std::holds_alternative<op::Relu>(compute->op) ||
-      std::holds_alternative<op::ReluBackward>(compute->op)) {
+  if (compute == nullptr || std::holds_alternative<op::Cast>(compute->op) || std::holds_alternative<op::CheckFinite>(compute->op) ||
+      std::holds_alternative<op::Relu>(compute->op) || std::holds_alternative<op::ReluBackward>(compute->op)) {
     return false;
   }
   bool found = false;
@@ -126,8 +124,7 @@ Bytes emulation_workspace(std::span<const Buffer> buffers, const Task& task, Byt
   return total;
 }
 
-std::unique_ptr<Kernel> emulate(const plan::Plan& plan, const Task& task, const Addresses& addresses,
-                                Bytes inner,
+std::unique_ptr<Kernel> emulate(const plan::Plan& plan, const Task& task, const Addresses& addresses, Bytes inner,
                                 const std::function<std::unique_ptr<Kernel>(const Addresses&)>& prepare) {
   std::map<BufferId, float*> copies;
   std::int64_t offset = aligned(inner).count;
@@ -137,8 +134,7 @@ std::unique_ptr<Kernel> emulate(const plan::Plan& plan, const Task& task, const 
   });
   auto kernel = std::make_unique<EmulatedKernel>();
   Addresses wide = addresses;
-  const auto redirect = [&](const std::vector<BufferId>& ids, std::vector<std::byte*>& places,
-                            std::vector<Copy>& list) {
+  const auto redirect = [&](const std::vector<BufferId>& ids, std::vector<std::byte*>& places, std::vector<Copy>& list) {
     for (std::size_t i = 0; i < ids.size(); ++i) {
       if (const auto copy = copies.find(ids[i]); copy != copies.end()) {
         list.push_back({plan[ids[i]].dtype, places[i], copy->second, plan[ids[i]].shape.elements()});
@@ -153,9 +149,8 @@ std::unique_ptr<Kernel> emulate(const plan::Plan& plan, const Task& task, const 
 }
 
 std::unique_ptr<Kernel> prepare_cast(const plan::Plan& plan, const Task& task, const Addresses& addresses) {
-  return std::make_unique<CastKernel>(plan[task.reads[0]].dtype, plan[task.writes[0]].dtype,
-                                      addresses.reads[0], addresses.writes[0],
-                                      plan[task.reads[0]].shape.elements());
+  return std::make_unique<CastKernel>(plan[task.reads[0]].dtype, plan[task.writes[0]].dtype, addresses.reads[0],
+                                      addresses.writes[0], plan[task.reads[0]].shape.elements());
 }
 
 }  // namespace baton::exec::cpu

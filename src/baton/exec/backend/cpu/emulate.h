@@ -18,12 +18,10 @@ bool is_emulated(std::span<const plan::Buffer> buffers, const plan::Task& task);
 Bytes emulation_workspace(std::span<const plan::Buffer> buffers, const plan::Task& task, Bytes inner);
 
 /// `prepare` makes the float32 kernel for the addresses it is given.
-std::unique_ptr<Kernel> emulate(const plan::Plan& plan, const plan::Task& task, const Addresses& addresses,
-                                Bytes inner,
+std::unique_ptr<Kernel> emulate(const plan::Plan& plan, const plan::Task& task, const Addresses& addresses, Bytes inner,
                                 const std::function<std::unique_ptr<Kernel>(const Addresses&)>& prepare);
 
 /// Between float32 and a 16-bit type, either way, or between two 16-bit types.
-std::unique_ptr<Kernel> prepare_cast(const plan::Plan& plan, const plan::Task& task,
-                                     const Addresses& addresses);
+std::unique_ptr<Kernel> prepare_cast(const plan::Plan& plan, const plan::Task& task, const Addresses& addresses);
 
 }  // namespace baton::exec::cpu

@@ -47,9 +47,8 @@ bool has_avx512() { return libxsmm_get_target_archid() >= LIBXSMM_X86_AVX512; }
 
 void check_extents(const char* kernel, int64_t rows, int64_t in, int64_t out) {
   if (rows < 1 || in < 1 || out < 1) {
-    throw std::invalid_argument(std::string("[") + kernel + "] rows, in and out must be positive, got " +
-                                std::to_string(rows) + ", " + std::to_string(in) + ", " +
-                                std::to_string(out));
+    throw std::invalid_argument(std::string("[") + kernel + "] rows, in and out must be positive, got " + std::to_string(rows) +
+                                ", " + std::to_string(in) + ", " + std::to_string(out));
   }
 }
 
@@ -74,11 +73,10 @@ Product generate(int64_t m, int64_t n, int64_t k, bool add) {
   // Prefetches memory of c's size from the fifth argument on, bit by bit while it stores c.
   const int prefetch = LIBXSMM_GEMM_PREFETCH_BL2_VIA_C;
   product.generated = libxsmm_smmdispatch(static_cast<libxsmm_blasint>(m), static_cast<libxsmm_blasint>(n),
-                                          static_cast<libxsmm_blasint>(k), &lda, &ldb, &ldc, &alpha, &beta,
-                                          &flags, &prefetch);
+                                          static_cast<libxsmm_blasint>(k), &lda, &ldb, &ldc, &alpha, &beta, &flags, &prefetch);
   if (product.generated == nullptr) {
-    throw std::runtime_error("[linear] no kernel for the product of " + std::to_string(m) + "x" +
-                             std::to_string(k) + " and " + std::to_string(k) + "x" + std::to_string(n));
+    throw std::runtime_error("[linear] no kernel for the product of " + std::to_string(m) + "x" + std::to_string(k) + " and " +
+                             std::to_string(k) + "x" + std::to_string(n));
   }
   return product;
 }
@@ -106,8 +104,7 @@ constexpr int64_t most_columns = 6;  // with `vectors` sums a column, what the r
 
 /// `fixed_k` is k where the compiler may know it, else zero.
 template <int64_t columns, int64_t fixed_k, bool add>
-void multiply_columns(int64_t any_k, const float* a, const float* b, float* c, uintptr_t& next,
-                      uintptr_t stride) {
+void multiply_columns(int64_t any_k, const float* a, const float* b, float* c, uintptr_t& next, uintptr_t stride) {
   const int64_t k = fixed_k > 0 ? fixed_k : any_k;
   __m512 sums[columns][vectors];
   for (int64_t n = 0; n < columns; ++n) {
@@ -160,8 +157,7 @@ int64_t chunk_pieces(int64_t rows) { return std::max<int64_t>(1, cached_floats /
 
 /// Copies pieces of the columns of a row-major matrix, [piece][row][column]. Reads along the rows, which the
 /// hardware prefetches.
-void pack_pieces(int64_t rows, Pieces columns, Range pieces, float scale, const float* from,
-                 int64_t packed_rows, float* packed) {
+void pack_pieces(int64_t rows, Pieces columns, Range pieces, float scale, const float* from, int64_t packed_rows, float* packed) {
   for (int64_t row = 0; row < rows; ++row) {
     for (int64_t piece = pieces.begin; piece < pieces.end; ++piece) {
       const float* source = from + row * columns.extent + piece * tile;
@@ -221,8 +217,8 @@ void transpose(Square& square) {
 
 /// to[column][row] = from[row][column], and zero where a gate, laid out like `to`, is not above zero.
 template <bool gated>
-void transpose(int64_t rows, int64_t columns, const float* from, int64_t from_stride, float* to,
-               int64_t to_stride, const float* gate = nullptr) {
+void transpose(int64_t rows, int64_t columns, const float* from, int64_t from_stride, float* to, int64_t to_stride,
+               const float* gate = nullptr) {
   const auto move = [&](int64_t row, int64_t column) {
     const float value = from[row * from_stride + column];
     to[column * to_stride + row] = gated && !(gate[column * to_stride + row] > 0.0F) ? 0.0F : value;
@@ -237,8 +233,7 @@ void transpose(int64_t rows, int64_t columns, const float* from, int64_t from_st
   for (int64_t column = 0; column < whole_columns; column += 8) {
     for (int64_t row = 0; row < whole_rows; row += 8) {
       Square square;
-      for (int64_t i = 0; i < 8; ++i)
-        square.row[i] = _mm256_loadu_ps(from + (row + i) * from_stride + column);
+      for (int64_t i = 0; i < 8; ++i) square.row[i] = _mm256_loadu_ps(from + (row + i) * from_stride + column);
       transpose(square);
       for (int64_t i = 0; i < 8; ++i) {
         const int64_t place = (column + i) * to_stride + row;
@@ -259,8 +254,7 @@ void transpose(int64_t rows, int64_t columns, const float* from, int64_t from_st
 /// Packs pieces of the columns of a row-major matrix transposed, [row block][piece][column][row], each
 /// block's rows filled up with zeros to the count that `padded` gives.
 template <typename Padded>
-void pack_transposed(int64_t rows, Pieces columns, Range pieces, const float* from, Padded padded,
-                     float* packed) {
+void pack_transposed(int64_t rows, Pieces columns, Range pieces, const float* from, Padded padded, float* packed) {
   const Pieces blocks{rows};
   for (int64_t block = 0; block < blocks.count(); ++block) {
     const int64_t block_rows = blocks.width(block);
@@ -273,8 +267,7 @@ void pack_transposed(int64_t rows, Pieces columns, Range pieces, const float* fr
       for (int64_t piece = pieces.begin; piece < pieces.end; ++piece) {
         float* to = packed + block * tile * columns.extent + piece * tile * stride + row;
         const int64_t width = columns.width(piece);
-        transpose<false>(part, width, from + (block * tile + row) * columns.extent + piece * tile,
-                         columns.extent, to, stride);
+        transpose<false>(part, width, from + (block * tile + row) * columns.extent + piece * tile, columns.extent, to, stride);
         if (!end || stride == block_rows) continue;
         for (int64_t i = 0; i < width; ++i) std::fill_n(to + i * stride + part, stride - block_rows, 0.0F);
       }
@@ -286,8 +279,7 @@ float relu_of(float value) { return 0.0F > value ? 0.0F : value; }
 
 /// y = sums [+ bias], then ReLU.
 template <bool relu>
-void finish_rows(int64_t rows, int64_t width, const float* sums, const float* bias, float* y,
-                 int64_t stride) {
+void finish_rows(int64_t rows, int64_t width, const float* sums, const float* bias, float* y, int64_t stride) {
   std::array<float, tile> shift{};
   if (bias != nullptr) std::copy_n(bias, width, shift.begin());
   const auto finish = [](float sum, float add) { return relu ? relu_of(sum + add) : sum + add; };
@@ -331,9 +323,7 @@ LinearForward::LinearForward(int64_t rows, int64_t in, int64_t out, bool relu)
   products_ = generate_all(side_of(out_), block, side_of(in_));
 }
 
-int64_t LinearForward::packed_floats() const {
-  return line_floats((std::min(rows_, panel_rows) + min_block_rows_) * in_.extent);
-}
+int64_t LinearForward::packed_floats() const { return line_floats((std::min(rows_, panel_rows) + min_block_rows_) * in_.extent); }
 
 int64_t LinearForward::workspace_bytes(int team) const {
   const int64_t rows = std::min(rows_, panel_rows);
@@ -343,16 +333,15 @@ int64_t LinearForward::workspace_bytes(int team) const {
   return bytes(packed_floats() + sums * tile * tile);
 }
 
-void LinearForward::run(const float* x, const float* w, const float* bias, float* y, void* workspace,
-                        Member member) const {
+void LinearForward::run(const float* x, const float* w, const float* bias, float* y, void* workspace, Member member) const {
   for (int64_t row = 0; row < rows_; row += panel_rows) {
     run_panel(std::min(panel_rows, rows_ - row), x + row * in_.extent, w, bias, y + row * out_.extent,
               static_cast<float*>(workspace), member);
   }
 }
 
-void LinearForward::run_panel(int64_t rows, const float* x, const float* w, const float* bias, float* y,
-                              float* workspace, Member member) const {
+void LinearForward::run_panel(int64_t rows, const float* x, const float* w, const float* bias, float* y, float* workspace,
+                              Member member) const {
   const Pieces blocks{rows};
   const int64_t last_rows = blocks.width(blocks.count() - 1);
   const int64_t padding = std::max<int64_t>(0, min_block_rows_ - last_rows);
@@ -387,9 +376,7 @@ void LinearForward::run_panel(int64_t rows, const float* x, const float* w, cons
         if (last == in_.count()) prefetch_part(k - first, last - first, blocks.width(block), to, out_.extent);
         const Product& product = products_.at(out_.ragged(n), blocks.ragged(block), in_.ragged(k), k > 0);
         const float* a = w_tile(unit, k);
-        const float* next = k + 1 < last           ? w_tile(unit, k + 1)
-                            : unit + 1 < units.end ? w_tile(unit + 1, first)
-                                                   : a;
+        const float* next = k + 1 < last ? w_tile(unit, k + 1) : unit + 1 < units.end ? w_tile(unit + 1, first) : a;
         const float* b = packed + k * tile * packed_rows + block * tile * in_.width(k);
         product(a, b, sum, next);
       }
@@ -417,9 +404,7 @@ int64_t LinearBackwardInput::padded_rows(int64_t block_rows) const {
   return round_up(std::max(block_rows, min_block_rows_), row_multiple_);
 }
 
-int64_t LinearBackwardInput::packed_floats() const {
-  return round_up(std::min(rows_, panel_rows), tile) * out_.extent;
-}
+int64_t LinearBackwardInput::packed_floats() const { return round_up(std::min(rows_, panel_rows), tile) * out_.extent; }
 
 int64_t LinearBackwardInput::workspace_bytes(int team) const {
   const int64_t rows = std::min(rows_, panel_rows);
@@ -428,17 +413,16 @@ int64_t LinearBackwardInput::workspace_bytes(int team) const {
   return bytes(packed_floats() + sums * tile * tile);
 }
 
-void LinearBackwardInput::run(const float* dy, const float* w, const float* mask_x, float* dx,
-                              void* workspace, Member member) const {
+void LinearBackwardInput::run(const float* dy, const float* w, const float* mask_x, float* dx, void* workspace,
+                              Member member) const {
   for (int64_t row = 0; row < rows_; row += panel_rows) {
-    run_panel(std::min(panel_rows, rows_ - row), dy + row * out_.extent, w,
-              mask_ ? mask_x + row * in_.extent : nullptr, dx + row * in_.extent,
-              static_cast<float*>(workspace), member);
+    run_panel(std::min(panel_rows, rows_ - row), dy + row * out_.extent, w, mask_ ? mask_x + row * in_.extent : nullptr,
+              dx + row * in_.extent, static_cast<float*>(workspace), member);
   }
 }
 
-void LinearBackwardInput::run_panel(int64_t rows, const float* dy, const float* w, const float* mask_x,
-                                    float* dx, float* workspace, Member member) const {
+void LinearBackwardInput::run_panel(int64_t rows, const float* dy, const float* w, const float* mask_x, float* dx, float* workspace,
+                                    Member member) const {
   const Pieces blocks{rows};
   // [row block][out piece][out index][row]
   float* packed = workspace;
@@ -448,8 +432,7 @@ void LinearBackwardInput::run_panel(int64_t rows, const float* dy, const float* 
   };
 
   pack_transposed(
-      rows, out_, share(out_.count(), member), dy,
-      [&](int64_t block_rows) { return padded_rows(block_rows); }, packed);
+      rows, out_, share(out_.count(), member), dy, [&](int64_t block_rows) { return padded_rows(block_rows); }, packed);
   member.sync();
 
   const int64_t chunk = chunk_pieces(rows);
@@ -475,23 +458,19 @@ void LinearBackwardInput::run_panel(int64_t rows, const float* dy, const float* 
         const Product& product = products_.at(blocks.ragged(block), in_.ragged(n), out_.ragged(k), k > 0);
         const float* a = packed_tile(block, k);
         const float* b = w_tile(unit, k);
-        const float* next = k + 1 < last           ? w_tile(unit, k + 1)
-                            : unit + 1 < units.end ? w_tile(unit + 1, first)
-                                                   : b;
+        const float* next = k + 1 < last ? w_tile(unit, k + 1) : unit + 1 < units.end ? w_tile(unit + 1, first) : b;
         product(a, b, sum, next);
       }
       if (last == out_.count()) {
         const auto finish = mask_ ? transpose<true> : transpose<false>;
-        finish(width, block_rows, sum, padded_rows(block_rows), dx + place, in_.extent,
-               mask_ ? mask_x + place : nullptr);
+        finish(width, block_rows, sum, padded_rows(block_rows), dx + place, in_.extent, mask_ ? mask_x + place : nullptr);
       }
     }
   }
   member.sync();
 }
 
-LinearBackwardWeight::LinearBackwardWeight(int64_t rows, int64_t in, int64_t out, float alpha,
-                                           bool accumulate)
+LinearBackwardWeight::LinearBackwardWeight(int64_t rows, int64_t in, int64_t out, float alpha, bool accumulate)
     : rows_(rows), in_{in}, out_{out}, alpha_(alpha), accumulate_(accumulate) {
   check_extents("LinearBackwardWeight", rows, in, out);
   products_ = generate_all(side_of(out_), side_of(in_), side_of({rows}));
@@ -502,16 +481,15 @@ int64_t LinearBackwardWeight::workspace_bytes(int /*team*/) const {
   return bytes(line_floats(rows * in_.extent) + line_floats(rows * out_.extent));
 }
 
-void LinearBackwardWeight::run(const float* x, const float* dy, float* dw, float* db, void* workspace,
-                               Member member) const {
+void LinearBackwardWeight::run(const float* x, const float* dy, float* dw, float* db, void* workspace, Member member) const {
   for (int64_t row = 0; row < rows_; row += panel_rows) {
-    run_panel(std::min(panel_rows, rows_ - row), accumulate_ || row > 0, x + row * in_.extent,
-              dy + row * out_.extent, dw, db, static_cast<float*>(workspace), member);
+    run_panel(std::min(panel_rows, rows_ - row), accumulate_ || row > 0, x + row * in_.extent, dy + row * out_.extent, dw, db,
+              static_cast<float*>(workspace), member);
   }
 }
 
-void LinearBackwardWeight::run_panel(int64_t rows, bool accumulate, const float* x, const float* dy,
-                                     float* dw, float* db, float* workspace, Member member) const {
+void LinearBackwardWeight::run_panel(int64_t rows, bool accumulate, const float* x, const float* dy, float* dw, float* db,
+                                     float* workspace, Member member) const {
   const Pieces blocks{rows};
   // [row block][in piece][in index][row] and, scaled by alpha, [out piece][row][out index]
   float* packed_x = workspace;
@@ -531,9 +509,7 @@ void LinearBackwardWeight::run_panel(int64_t rows, bool accumulate, const float*
   member.sync();
 
   const int64_t chunk = chunk_pieces(rows);
-  const auto dw_tile = [&](int64_t m, int64_t n) {
-    return dw + m * tile * in_.extent + n * tile * out_.width(m);
-  };
+  const auto dw_tile = [&](int64_t m, int64_t n) { return dw + m * tile * in_.extent + n * tile * out_.width(m); };
   const Range units = share(out_.count() * in_.count(), member);
   for (int64_t first = 0; first < in_.count(); first += chunk) {
     const int64_t last = std::min(first + chunk, in_.count());
@@ -542,12 +518,9 @@ void LinearBackwardWeight::run_panel(int64_t rows, bool accumulate, const float*
       const int64_t end = std::min(last, units.end - m * in_.count());
       for (int64_t n = begin; n < end; ++n) {
         float* sum = dw_tile(m, n);
-        const float* next = n + 1 < end            ? dw_tile(m, n + 1)
-                            : m + 1 < out_.count() ? dw_tile(m + 1, first)
-                                                   : sum;
+        const float* next = n + 1 < end ? dw_tile(m, n + 1) : m + 1 < out_.count() ? dw_tile(m + 1, first) : sum;
         for (int64_t block = 0; block < blocks.count(); ++block) {
-          const Product& product =
-              products_.at(out_.ragged(m), in_.ragged(n), blocks.ragged(block), accumulate || block > 0);
+          const Product& product = products_.at(out_.ragged(m), in_.ragged(n), blocks.ragged(block), accumulate || block > 0);
           const float* a = packed_dy + m * tile * rows + block * tile * out_.width(m);
           product(a, packed_x_tile(block, n), sum, next);
         }

@@ -47,9 +47,7 @@ struct ProductTable {
   static constexpr size_t index(bool last_m, bool last_n, bool last_k, bool add) {
     return (last_m ? 8U : 0U) + (last_n ? 4U : 0U) + (last_k ? 2U : 0U) + (add ? 1U : 0U);
   }
-  const Product& at(bool last_m, bool last_n, bool last_k, bool add) const {
-    return products[index(last_m, last_n, last_k, add)];
-  }
+  const Product& at(bool last_m, bool last_n, bool last_k, bool add) const { return products[index(last_m, last_n, last_k, add)]; }
 
   std::array<Product, 16> products{};
 };
@@ -59,9 +57,7 @@ struct Pieces {
   int64_t extent = 0;
 
   int64_t count() const { return (extent + TiledWeight::tile - 1) / TiledWeight::tile; }
-  int64_t width(int64_t piece) const {
-    return std::min(TiledWeight::tile, extent - piece * TiledWeight::tile);
-  }
+  int64_t width(int64_t piece) const { return std::min(TiledWeight::tile, extent - piece * TiledWeight::tile); }
   bool ragged(int64_t piece) const { return width(piece) < TiledWeight::tile; }
 };
 
@@ -79,8 +75,7 @@ class LinearForward {
   void run(const float* x, const float* w, const float* bias, float* y, void* workspace, Member member) const;
 
  private:
-  void run_panel(int64_t rows, const float* x, const float* w, const float* bias, float* y, float* workspace,
-                 Member member) const;
+  void run_panel(int64_t rows, const float* x, const float* w, const float* bias, float* y, float* workspace, Member member) const;
 
   int64_t packed_floats() const;
 
@@ -100,12 +95,11 @@ class LinearBackwardInput {
   int64_t workspace_bytes(int team) const;
 
   /// `mask_x` is what ReLU put out, or what went in; null unless the kernel masks.
-  void run(const float* dy, const float* w, const float* mask_x, float* dx, void* workspace,
-           Member member) const;
+  void run(const float* dy, const float* w, const float* mask_x, float* dx, void* workspace, Member member) const;
 
  private:
-  void run_panel(int64_t rows, const float* dy, const float* w, const float* mask_x, float* dx,
-                 float* workspace, Member member) const;
+  void run_panel(int64_t rows, const float* dy, const float* w, const float* mask_x, float* dx, float* workspace,
+                 Member member) const;
   int64_t padded_rows(int64_t block_rows) const;
   int64_t packed_floats() const;
 
@@ -130,8 +124,8 @@ class LinearBackwardWeight {
   void run(const float* x, const float* dy, float* dw, float* db, void* workspace, Member member) const;
 
  private:
-  void run_panel(int64_t rows, bool accumulate, const float* x, const float* dy, float* dw, float* db,
-                 float* workspace, Member member) const;
+  void run_panel(int64_t rows, bool accumulate, const float* x, const float* dy, float* dw, float* db, float* workspace,
+                 Member member) const;
 
   int64_t rows_;
   detail::Pieces in_;

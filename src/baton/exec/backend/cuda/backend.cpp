@@ -58,8 +58,7 @@ class CudaBackend final : public Backend {
             .linear_with_sgd = true,
             .narrow_linear_with_sgd = true,
             .all_reduce_with_sgd = true,
-            .workspace = [capability = capability_](std::span<const plan::Buffer> buffers, const plan::Task& task,
-                                                    std::size_t) {
+            .workspace = [capability = capability_](std::span<const plan::Buffer> buffers, const plan::Task& task, std::size_t) {
               return cuda::launch_workspace(buffers, task, capability);
             }};
   }

@@ -90,8 +90,8 @@ cudaDataType_t type_of(DType type) {
 class Description {
  public:
   Description(const ProductShape& shape, const ProductOperands& operands, int multiprocessors) {
-    const cublasComputeType_t compute =
-        shape.operands == DType::f32 && shape.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+    const cublasComputeType_t compute = shape.operands == DType::f32 && shape.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32
+                                                                                   : CUBLAS_COMPUTE_32F;
     require_lt(library().describe(&product, compute, CUDA_R_32F), "describing a product");
     const cublasOperation_t turn_a = shape.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
     const cublasOperation_t turn_b = shape.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
@@ -134,9 +134,9 @@ class Description {
     require_lt(library().set(product, attribute, &value, sizeof(value)), "describing a product");
   }
   static void lay_out(cublasLtMatrixLayout_t& layout, DType type, std::int64_t rows, std::int64_t columns) {
-    require_lt(library().lay_out(&layout, type_of(type), static_cast<std::uint64_t>(rows),
-                              static_cast<std::uint64_t>(columns), rows),
-            "describing a matrix");
+    require_lt(
+        library().lay_out(&layout, type_of(type), static_cast<std::uint64_t>(rows), static_cast<std::uint64_t>(columns), rows),
+        "describing a matrix");
   }
 };
 
@@ -147,10 +147,7 @@ class LtProduct final : public Product {
  public:
   LtProduct(cublasLtHandle_t handle, const ProductShape& shape, const ProductOperands& operands, int multiprocessors,
             void* workspace, std::int64_t workspace_bytes)
-      : handle_(handle),
-        shape_(shape),
-        operands_(operands),
-        description_(shape, operands, multiprocessors) {
+      : handle_(handle), shape_(shape), operands_(operands), description_(shape, operands, multiprocessors) {
     const auto address = reinterpret_cast<std::uintptr_t>(workspace);
     const std::uintptr_t start = (address + workspace_alignment - 1) / workspace_alignment * workspace_alignment;
     workspace_ = reinterpret_cast<void*>(start);
@@ -196,9 +193,8 @@ std::vector<cublasLtMatmulAlgo_t> candidates(cublasLtHandle_t handle, const LtPr
   std::array<cublasLtMatmulHeuristicResult_t, most_candidates> found{};
   int count = 0;
   const Description& description = product.description();
-  const cublasStatus_t status =
-      library().heuristic(handle, description.product, description.a, description.b, description.d, description.d,
-                          preference, most_candidates, found.data(), &count);
+  const cublasStatus_t status = library().heuristic(handle, description.product, description.a, description.b, description.d,
+                                                    description.d, preference, most_candidates, found.data(), &count);
   library().forget_preference(preference);
   require_lt(status, "choosing an algorithm");
   std::vector<cublasLtMatmulAlgo_t> list;

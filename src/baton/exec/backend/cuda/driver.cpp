@@ -16,8 +16,7 @@ void find(Function& function, const char* name) {
   cudaDriverEntryPointQueryResult result{};
   const cudaError_t status = cudaGetDriverEntryPointByVersion(name, &address, needed, cudaEnableDefault, &result);
   if (status != cudaSuccess || result != cudaDriverEntryPointSuccess || address == nullptr) {
-    throw failure("the GPU's driver is too old: baton needs one of CUDA {}.{} or newer", needed / 1000,
-                  needed % 1000 / 10);
+    throw failure("the GPU's driver is too old: baton needs one of CUDA {}.{} or newer", needed / 1000, needed % 1000 / 10);
   }
   function = reinterpret_cast<Function>(address);
 }

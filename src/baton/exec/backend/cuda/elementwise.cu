@@ -30,8 +30,8 @@ __device__ void over(std::int64_t count, Work work, One one) {
 
 /// c[i] = f(a[i], b[i]); b may be a.
 template <typename Element, typename Function>
-__global__ void __launch_bounds__(threads) map_kernel(const Element* a, const Element* b, Element* c, std::int64_t count,
-                                                     Function f) {
+__global__ void __launch_bounds__(threads)
+    map_kernel(const Element* a, const Element* b, Element* c, std::int64_t count, Function f) {
   allow_next();
   await_previous();
   using P = Pack<Element>;
@@ -144,9 +144,9 @@ struct Largest {
 };
 
 template <typename Element, int Threads>
-__global__ void __launch_bounds__(Threads) mean_squared_error_kernel(const Element* y, const Element* target,
-                                                                    const float* loss_scale, double* loss, Element* dy,
-                                                                    std::int64_t width, double elements) {
+__global__ void __launch_bounds__(Threads)
+    mean_squared_error_kernel(const Element* y, const Element* target, const float* loss_scale, double* loss, Element* dy,
+                              std::int64_t width, double elements) {
   allow_next();
   await_previous();
   const std::int64_t row = blockIdx.x * width;
@@ -181,9 +181,9 @@ __global__ void __launch_bounds__(Threads) mean_squared_error_kernel(const Eleme
 }
 
 template <typename Element>
-__global__ void __launch_bounds__(threads) cross_entropy_kernel(const Element* y, const std::int32_t* labels,
-                                                               const float* loss_scale, double* loss, Element* dy,
-                                                               std::int64_t classes, double rows) {
+__global__ void __launch_bounds__(threads)
+    cross_entropy_kernel(const Element* y, const std::int32_t* labels, const float* loss_scale, double* loss, Element* dy,
+                         std::int64_t classes, double rows) {
   allow_next();
   await_previous();
   const Element* scores = y + blockIdx.x * classes;
@@ -202,12 +202,10 @@ __global__ void __launch_bounds__(threads) cross_entropy_kernel(const Element* y
   const auto scale = static_cast<float>(factor / sum);
   const std::int32_t label = labels[blockIdx.x];
   for (std::int64_t c = threadIdx.x; c < classes; c += threads) {
-    gradient[c] = rounded<Element>(expf(widened(scores[c]) - largest) * scale -
-                                   (c == label ? static_cast<float>(factor) : 0.0F));
+    gradient[c] = rounded<Element>(expf(widened(scores[c]) - largest) * scale - (c == label ? static_cast<float>(factor) : 0.0F));
   }
   if (threadIdx.x == 0) {
-    loss[blockIdx.x] =
-        (log(sum) + static_cast<double>(largest) - static_cast<double>(widened(scores[label]))) / rows;
+    loss[blockIdx.x] = (log(sum) + static_cast<double>(largest) - static_cast<double>(widened(scores[label]))) / rows;
   }
 }
 
@@ -256,8 +254,8 @@ __device__ bool has_broken(const Element* data, std::int64_t count) {
   return broken;
 }
 
-__global__ void __launch_bounds__(threads) check_finite_kernel(const __grid_constant__ CheckedTensors tensors,
-                                                              std::uint32_t* marks) {
+__global__ void __launch_bounds__(threads)
+    check_finite_kernel(const __grid_constant__ CheckedTensors tensors, std::uint32_t* marks) {
   allow_next();
   await_previous();
   const CheckedTensor& tensor = tensors.list[blockIdx.y];
@@ -331,12 +329,11 @@ void add(DType type, const void* a, const void* b, void* c, std::int64_t count, 
   map(type, a, b, c, count, Added(), stream);
 }
 
-void add_bias(DType type, const void* x, const void* b, void* y, std::int64_t rows, std::int64_t width,
-              cudaStream_t stream) {
+void add_bias(DType type, const void* x, const void* b, void* y, std::int64_t rows, std::int64_t width, cudaStream_t stream) {
   with_element(type, [&](auto element) {
     using Element = decltype(element);
-    launch(add_bias_kernel<Element>, {dim3(static_cast<unsigned>(rows)), dim3(threads)}, stream,
-           static_cast<const Element*>(x), static_cast<const Element*>(b), static_cast<Element*>(y), width);
+    launch(add_bias_kernel<Element>, {dim3(static_cast<unsigned>(rows)), dim3(threads)}, stream, static_cast<const Element*>(x),
+           static_cast<const Element*>(b), static_cast<Element*>(y), width);
   });
 }
 
@@ -357,9 +354,8 @@ void mean_squared_error(DType type, const void* y, const void* target, const flo
     using Element = decltype(element);
     const bool wide = width >= 4 * many_threads;
     launch(wide ? mean_squared_error_kernel<Element, many_threads> : mean_squared_error_kernel<Element, threads>,
-           {dim3(static_cast<unsigned>(rows)), dim3(wide ? many_threads : threads)}, stream,
-           static_cast<const Element*>(y), static_cast<const Element*>(target), scale, loss, static_cast<Element*>(dy),
-           width, elements);
+           {dim3(static_cast<unsigned>(rows)), dim3(wide ? many_threads : threads)}, stream, static_cast<const Element*>(y),
+           static_cast<const Element*>(target), scale, loss, static_cast<Element*>(dy), width, elements);
   });
 }
 
@@ -379,19 +375,18 @@ void bias_gradient(DType type, const void* dy, DType result, void* db, std::int6
   with_element(type, [&](auto element) {
     using Element = decltype(element);
     if (result == DType::f32) {
-      launch(bias_gradient_kernel<Element, float>, shape, stream, static_cast<const Element*>(dy),
-             static_cast<float*>(db), rows, width, keep, factor);
+      launch(bias_gradient_kernel<Element, float>, shape, stream, static_cast<const Element*>(dy), static_cast<float*>(db), rows,
+             width, keep, factor);
     } else {
-      launch(bias_gradient_kernel<Element, Element>, shape, stream, static_cast<const Element*>(dy),
-             static_cast<Element*>(db), rows, width, keep, factor);
+      launch(bias_gradient_kernel<Element, Element>, shape, stream, static_cast<const Element*>(dy), static_cast<Element*>(db),
+             rows, width, keep, factor);
     }
   });
 }
 
 void count_step(std::int64_t* step, cudaStream_t stream) { launch(count_step_kernel, {dim3(1), dim3(1)}, stream, step); }
 
-void check_finite(const CheckedTensor* tensors, std::size_t count, std::uint32_t* marks, float* result,
-                  cudaStream_t stream) {
+void check_finite(const CheckedTensor* tensors, std::size_t count, std::uint32_t* marks, float* result, cudaStream_t stream) {
   require_launch(cudaMemsetAsync(marks, 0, count * sizeof(*marks), stream));
   for (std::size_t begin = 0; begin < count; begin += most_tensors) {
     CheckedTensors batch{};
@@ -416,8 +411,7 @@ void noise(float* memory, std::int64_t count, cudaStream_t stream) {
 }
 
 void digest(const void* memory, std::int64_t bytes, std::uint64_t* digest, cudaStream_t stream) {
-  digest_kernel<<<blocks_for(bytes / 4), threads, 0, stream>>>(static_cast<const std::uint32_t*>(memory), bytes / 4,
-                                                               digest);
+  digest_kernel<<<blocks_for(bytes / 4), threads, 0, stream>>>(static_cast<const std::uint32_t*>(memory), bytes / 4, digest);
 }
 
 }  // namespace baton::exec::cuda

@@ -275,8 +275,7 @@ class CudaEngine final : public Engine {
       list.workspace = arenas_[d]->at(memory_.workspace[t]);
       if (!plan::meeting_of(task).valid()) {
         places_[d]->enter();
-        launches_[t] = prepare_launch(plan_, task, list,
-                                      {*places_[d], capability, *blas_[d], steps_[d], early[t]});
+        launches_[t] = prepare_launch(plan_, task, list, {*places_[d], capability, *blas_[d], steps_[d], early[t]});
       }
     }
     for (const std::unique_ptr<Place>& place : places_) {
@@ -502,9 +501,9 @@ class CudaEngine final : public Engine {
     for (const BufferId id : data_.loaded) {
       const std::int64_t bytes = plan_[id].size().count;
       fill_initial(plan_[id], host_inputs_->at(offset), data_.source, first);
-      require(cudaMemcpyAsync(address(id), host_inputs_->at(offset), static_cast<std::size_t>(bytes),
-                              cudaMemcpyHostToDevice, origin()),
-              "copying the batch");
+      require(
+          cudaMemcpyAsync(address(id), host_inputs_->at(offset), static_cast<std::size_t>(bytes), cudaMemcpyHostToDevice, origin()),
+          "copying the batch");
       offset += bytes;
     }
     one.start.record(origin());
@@ -518,9 +517,9 @@ class CudaEngine final : public Engine {
     offset = one.losses;
     for (const BufferId id : data_.losses) {
       const std::int64_t bytes = plan_[id].size().count;
-      require(cudaMemcpyAsync(host_losses_->at(offset), address(id), static_cast<std::size_t>(bytes),
-                              cudaMemcpyDeviceToHost, origin()),
-              "copying the loss");
+      require(
+          cudaMemcpyAsync(host_losses_->at(offset), address(id), static_cast<std::size_t>(bytes), cudaMemcpyDeviceToHost, origin()),
+          "copying the loss");
       offset += bytes;
     }
     one.over.record(origin());

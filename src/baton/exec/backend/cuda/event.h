@@ -15,8 +15,7 @@ class Event {
   enum class Kind { order, timed };
 
   explicit Event(Kind kind) {
-    require(cudaEventCreateWithFlags(&event_, kind == Kind::order ? cudaEventDisableTiming : cudaEventDefault),
-            "making an event");
+    require(cudaEventCreateWithFlags(&event_, kind == Kind::order ? cudaEventDisableTiming : cudaEventDefault), "making an event");
   }
   ~Event() { cudaEventDestroy(event_); }
   Event(const Event&) = delete;

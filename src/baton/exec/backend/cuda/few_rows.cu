@@ -1,7 +1,6 @@
-#include "baton/exec/backend/cuda/few_rows.h"
-
 #include <algorithm>
 
+#include "baton/exec/backend/cuda/few_rows.h"
 #include "baton/exec/backend/cuda/programmatic.cuh"
 #include "baton/exec/backend/cuda/tiles.cuh"
 
@@ -89,8 +88,7 @@ struct TensorSums {
     for (int m = 0; m < 2; ++m) {
 #pragma unroll
       for (int n = 0; n < tiles; ++n) {
-        float* at = tile + (place.row + m * 16 + place.lane / 4) * wide_pitch<Columns> + place.column + n * 8 +
-                    place.lane % 4 * 2;
+        float* at = tile + (place.row + m * 16 + place.lane / 4) * wide_pitch<Columns> + place.column + n * 8 + place.lane % 4 * 2;
         *reinterpret_cast<float2*>(at) = {sums[m][n][0], sums[m][n][1]};
         *reinterpret_cast<float2*>(at + 8 * wide_pitch<Columns>) = {sums[m][n][2], sums[m][n][3]};
       }
@@ -243,8 +241,7 @@ __global__ void __launch_bounds__(threads, 1) sums_kernel(const Arguments args) 
   const WeightCopy weight(args.weight, args.out, args.in);
   const BatchCopy batch(args.batch, args.rows, Forward ? args.in : args.out);
   constexpr int weight_pitch = Forward ? deep_pitch : wide_pitch<Columns>;
-  const std::uint32_t weight_to =
-      shared_address(shared) + (batch_floats + weight.row * weight_pitch + weight.column) * 4;
+  const std::uint32_t weight_to = shared_address(shared) + (batch_floats + weight.row * weight_pitch + weight.column) * 4;
   const std::uint32_t batch_to = shared_address(shared) + (batch.row * deep_pitch + batch.column) * 4;
   constexpr std::uint32_t stage_bytes = stage_floats<Forward, Columns> * 4;
 
@@ -382,22 +379,17 @@ void launch_sums(const Arguments& args, const Cut& cut, cudaStream_t stream) {
 
 template <bool Forward>
 void launch_sums(const Arguments& args, bool tf32, int multiprocessors, cudaStream_t stream) {
-  const Cut cut =
-      choose_cut(Forward, tf32, Forward ? args.out : args.in, Forward ? args.in : args.out, multiprocessors);
+  const Cut cut = choose_cut(Forward, tf32, Forward ? args.out : args.in, Forward ? args.in : args.out, multiprocessors);
   if (tf32) {
-    cut.columns == 128 ? launch_sums<Forward, true, 128>(args, cut, stream)
-                       : launch_sums<Forward, true, 64>(args, cut, stream);
+    cut.columns == 128 ? launch_sums<Forward, true, 128>(args, cut, stream) : launch_sums<Forward, true, 64>(args, cut, stream);
   } else {
-    cut.columns == 128 ? launch_sums<Forward, false, 128>(args, cut, stream)
-                       : launch_sums<Forward, false, 64>(args, cut, stream);
+    cut.columns == 128 ? launch_sums<Forward, false, 128>(args, cut, stream) : launch_sums<Forward, false, 64>(args, cut, stream);
   }
 }
 
 }  // namespace
 
-bool FewRows::fits(int capability_major) const {
-  return capability_major >= 9 && rows <= tile_rows && in % 4 == 0 && out % 4 == 0;
-}
+bool FewRows::fits(int capability_major) const { return capability_major >= 9 && rows <= tile_rows && in % 4 == 0 && out % 4 == 0; }
 
 void FewRows::forward(const float* x, const float* weight, const float* bias, float* y, bool relu, bool early,
                       cudaStream_t stream) const {

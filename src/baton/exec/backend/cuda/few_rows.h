@@ -21,11 +21,9 @@ struct FewRows {
 
   /// y = x Wᵀ + b (b may be null), and with `relu` max(0, ·). Here and below, `early` says that the weights may be read while
   /// kernels before this one still run.
-  void forward(const float* x, const float* weight, const float* bias, float* y, bool relu, bool early,
-               cudaStream_t stream) const;
+  void forward(const float* x, const float* weight, const float* bias, float* y, bool relu, bool early, cudaStream_t stream) const;
   /// dx = dy W, zero where `mask` ≤ 0 (nothing is masked where it is null).
-  void backward_input(const float* dy, const float* weight, const float* mask, float* dx, bool early,
-                      cudaStream_t stream) const;
+  void backward_input(const float* dy, const float* weight, const float* mask, float* dx, bool early, cudaStream_t stream) const;
   /// dW = keep · dW + factor · dyᵀ x, db (may be null) likewise with Σ dy; `keep` is 0 or 1. `operands` is the type of x and dy:
   /// with 16 bits they are multiplied as they are and summed in float32, where `fits_narrow`.
   void backward_weight(DType operands, const void* x, const void* dy, float* dw, float* db, float keep, float factor, bool early,

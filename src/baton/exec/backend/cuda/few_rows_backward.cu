@@ -1,9 +1,9 @@
+#include <algorithm>
+
 #include "baton/exec/backend/cuda/element.cuh"
 #include "baton/exec/backend/cuda/few_rows.h"
 #include "baton/exec/backend/cuda/programmatic.cuh"
 #include "baton/exec/backend/cuda/tiles.cuh"
-
-#include <algorithm>
 
 namespace baton::exec::cuda {
 namespace {
@@ -18,9 +18,9 @@ constexpr int output_pitch = outputs + 8;
 constexpr int input_pitch = inputs + 8;
 constexpr int weight_floats = outputs * input_pitch;
 template <typename Element>
-constexpr int gradient_floats = tile_rows * output_pitch * sizeof(Element) / 4;
+constexpr int gradient_floats = tile_rows* output_pitch * sizeof(Element) / 4;
 template <typename Element>
-constexpr int input_floats = tile_rows * input_pitch * sizeof(Element) / 4;
+constexpr int input_floats = tile_rows* input_pitch * sizeof(Element) / 4;
 template <typename Element>
 constexpr int stage_floats = input_floats<Element> + weight_floats;
 
@@ -37,8 +37,8 @@ struct Arguments {
   bool early;
 };
 
-/// Sums of 128 outputs × 64 inputs on tensor cores: a warp has 32 × 16. The gradients stay in registers. Elements of 16 bits have no
-/// more digits than the tensor cores see of a float.
+/// Sums of 128 outputs × 64 inputs on tensor cores: a warp has 32 × 16. The gradients stay in registers. Elements of 16 bits have
+/// no more digits than the tensor cores see of a float.
 template <typename Element>
 struct TensorGradients {
   std::uint32_t dy[8][2][4];
@@ -121,11 +121,12 @@ __global__ void __launch_bounds__(threads, 1) tensor_weight_kernel(const Argumen
   const InputCopy input_copy(static_cast<const float*>(args.x), args.rows, args.in / share);
   const WeightCopy weight_copy(args.dw, args.out, args.in);
   const std::uint32_t input_to = shared_address(tiles) + (input_copy.row * input_pitch / share + input_copy.column) * 4;
-  const std::uint32_t weight_to =
-      shared_address(tiles) + (input_floats<Element> + weight_copy.row * input_pitch + weight_copy.column) * 4;
+  const std::uint32_t weight_to = shared_address(tiles) +
+                                  (input_floats<Element> + weight_copy.row * input_pitch + weight_copy.column) * 4;
   const auto load_input = [&](int i, int stage) {
     input_copy.load(0, (portion.first + i) * inputs / share, [&](int pass) {
-      return input_to + static_cast<std::uint32_t>((stage * stage_floats<Element> + pass * InputCopy::pass_rows * input_pitch / share) * 4);
+      return input_to +
+             static_cast<std::uint32_t>((stage * stage_floats<Element> + pass * InputCopy::pass_rows * input_pitch / share) * 4);
     });
   };
   const auto load_weight = [&](int i, int stage) {
@@ -146,8 +147,8 @@ __global__ void __launch_bounds__(threads, 1) tensor_weight_kernel(const Argumen
     const GradientCopy gradient_copy(static_cast<const float*>(args.dy), args.rows, args.out / share);
     gradient_copy.load(0, first_row / share, [&](int pass) {
       return shared_address(reinterpret_cast<const float*>(memory)) +
-             static_cast<std::uint32_t>(((gradient_copy.row + pass * GradientCopy::pass_rows) * output_pitch / share +
-                                         gradient_copy.column) * 4);
+             static_cast<std::uint32_t>(
+                 ((gradient_copy.row + pass * GradientCopy::pass_rows) * output_pitch / share + gradient_copy.column) * 4);
     });
   }
   for (int i = 0; i < stages - 1; ++i) {
@@ -214,8 +215,7 @@ __global__ void __launch_bounds__(plain_threads, 1) plain_weight_kernel(const Ar
   const int row = static_cast<int>(threadIdx.x / 64) * (Outputs / 4) + lane / 8 * height;
   const int column = static_cast<int>(threadIdx.x / 32 % 2) * 64 + lane % 8 * 4;
   const int first_row = static_cast<int>(blockIdx.y) * Outputs;
-  const Portion portion((args.in + plain_inputs - 1) / plain_inputs, static_cast<int>(blockIdx.x),
-                        static_cast<int>(gridDim.x));
+  const Portion portion((args.in + plain_inputs - 1) / plain_inputs, static_cast<int>(blockIdx.x), static_cast<int>(gridDim.x));
   const int count = portion.count();
   const bool keeps = args.keep != 0;
 
@@ -225,8 +225,8 @@ __global__ void __launch_bounds__(plain_threads, 1) plain_weight_kernel(const Ar
   const auto load_input = [&](int i, int stage) {
     input_copy.load(0, (portion.first + i) * plain_inputs, [&](int pass) {
       return shared_address(tiles) +
-             static_cast<std::uint32_t>((stage * tile_floats + (input_copy.row + pass * InputCopy::pass_rows) * plain_inputs +
-                                         input_copy.column) * 4);
+             static_cast<std::uint32_t>(
+                 (stage * tile_floats + (input_copy.row + pass * InputCopy::pass_rows) * plain_inputs + input_copy.column) * 4);
     });
   };
   float4 weights[height][2] = {};
@@ -351,8 +351,7 @@ void FewRows::backward_weight(DType operands, const void* x, const void* dy, flo
     return;
   }
   const int tiles = ((out + 127) / 128) * ((in + plain_inputs - 1) / plain_inputs);
-  tiles < multiprocessors ? launch_plain<64>(args, multiprocessors, stream)
-                          : launch_plain<128>(args, multiprocessors, stream);
+  tiles < multiprocessors ? launch_plain<64>(args, multiprocessors, stream) : launch_plain<128>(args, multiprocessors, stream);
 }
 
 }  // namespace baton::exec::cuda

@@ -3,8 +3,8 @@
 #include <memory>
 
 #include "baton/base/error.h"
-#include "baton/exec/backend/cuda/kernels.h"
 #include "baton/exec/backend/cuda/few_rows.h"
+#include "baton/exec/backend/cuda/kernels.h"
 #include "baton/exec/backend/cuda/status.h"
 
 namespace baton::exec::cuda {
@@ -26,7 +26,7 @@ struct Layer {
 
 template <typename AnyOp>
 concept LinearOp = std::same_as<AnyOp, op::Linear> || std::same_as<AnyOp, op::LinearBackwardInput> ||
-                   std::same_as<AnyOp, op::LinearBackwardWeight>;
+    std::same_as<AnyOp, op::LinearBackwardWeight>;
 
 template <LinearOp AnyOp>
 Layer layer_of(std::span<const plan::Buffer> buffers, const Task& task, const AnyOp&) {
@@ -69,8 +69,7 @@ struct PrepareOp {
   const float* scale(bool scaled) const { return scaled ? in(at, 2) : nullptr; }
 
   std::shared_ptr<Product> product(const ProductShape& shape, const ProductOperands& operands) const {
-    return around.blas.prepare(shape, operands, at.workspace, task.workspace.count,
-                               around.place.stream(plan::Lane::compute));
+    return around.blas.prepare(shape, operands, at.workspace, task.workspace.count, around.place.stream(plan::Lane::compute));
   }
 
   Launch operator()(const op::Linear& o) const {
@@ -82,8 +81,14 @@ struct PrepareOp {
         kernel.forward(x, w, bias, y, relu, early, stream);
       };
     }
-    return [run = product({.transpose_a = true, .m = layer.out, .n = layer.rows, .k = layer.in,
-                           .operands = layer.type, .result = layer.result, .tf32 = o.tf32, .bias = !o.partial,
+    return [run = product({.transpose_a = true,
+                           .m = layer.out,
+                           .n = layer.rows,
+                           .k = layer.in,
+                           .operands = layer.type,
+                           .result = layer.result,
+                           .tf32 = o.tf32,
+                           .bias = !o.partial,
                            .relu = o.relu},
                           {in(at, 1), in(at, 0), out(at, 0), bias})](cudaStream_t stream) { run->run(stream); };
   }
@@ -98,9 +103,9 @@ struct PrepareOp {
         kernel.backward_input(dy, w, mask, dx, early, stream);
       };
     }
-    return [=, run = product({.m = layer.in, .n = layer.rows, .k = layer.out, .operands = layer.type,
-                              .result = layer.result, .tf32 = o.tf32},
-                             {in(at, 1), in(at, 0), dx})](cudaStream_t stream) {
+    return [=, run = product(
+                   {.m = layer.in, .n = layer.rows, .k = layer.out, .operands = layer.type, .result = layer.result, .tf32 = o.tf32},
+                   {in(at, 1), in(at, 0), dx})](cudaStream_t stream) {
       run->run(stream);
       if (mask != nullptr) {
         relu_backward(layer.type, dx, mask, dx, layer.rows * layer.in, stream);
@@ -122,8 +127,14 @@ struct PrepareOp {
         kernel.backward_weight(layer.type, x, dy, dw, db, keep, factor, early, stream);
       };
     }
-    return [=, run = product({.transpose_b = true, .m = layer.in, .n = layer.out, .k = layer.rows,
-                              .operands = layer.type, .result = layer.result, .tf32 = o.tf32, .alpha = factor,
+    return [=, run = product({.transpose_b = true,
+                              .m = layer.in,
+                              .n = layer.out,
+                              .k = layer.rows,
+                              .operands = layer.type,
+                              .result = layer.result,
+                              .tf32 = o.tf32,
+                              .alpha = factor,
                               .beta = keep},
                              {x, dy, dw})](cudaStream_t stream) {
       run->run(stream);
@@ -137,8 +148,7 @@ struct PrepareOp {
     const Shape& a = plan[task.reads[0]].shape;
     const Shape& b = plan[task.reads[1]].shape;
     return [run = product({.m = b[1], .n = a[0], .k = a[1], .operands = type(), .result = type(), .tf32 = o.tf32},
-                          {in(at, 1), in(at, 0), out(at, 0)})](
-               cudaStream_t stream) { run->run(stream); };
+                          {in(at, 1), in(at, 0), out(at, 0)})](cudaStream_t stream) { run->run(stream); };
   }
 
   Launch operator()(const op::Add&) const {
@@ -148,17 +158,14 @@ struct PrepareOp {
   }
 
   Launch operator()(const op::AddBias&) const {
-    return [x = in(at, 0), b = in(at, 1), y = out(at, 0), count = elements(),
-            width = plan[task.reads[1]].shape.elements(), type = type()](cudaStream_t stream) {
-      add_bias(type, x, b, y, count / width, width, stream);
-    };
+    return [x = in(at, 0), b = in(at, 1), y = out(at, 0), count = elements(), width = plan[task.reads[1]].shape.elements(),
+            type = type()](cudaStream_t stream) { add_bias(type, x, b, y, count / width, width, stream); };
   }
 
   Launch operator()(const op::AddBiasBackward& o) const {
     return [dy = in(at, 0), db = out(at, 0), count = elements(), width = plan[task.writes[0]].shape.elements(),
-            keep = o.accumulate ? 1.0F : 0.0F, type = type()](cudaStream_t stream) {
-      bias_gradient(type, dy, type, db, count / width, width, keep, 1, stream);
-    };
+            keep = o.accumulate ? 1.0F : 0.0F,
+            type = type()](cudaStream_t stream) { bias_gradient(type, dy, type, db, count / width, width, keep, 1, stream); };
   }
 
   Launch operator()(const op::Relu&) const {
@@ -174,18 +181,15 @@ struct PrepareOp {
   }
 
   Launch operator()(const op::MeanSquaredError& o) const {
-    return [y = in(at, 0), target = in(at, 1), loss = reinterpret_cast<double*>(at.writes[0]), dy = out(at, 1),
-            rows = rows(), width = elements() / rows(), total = static_cast<double>(o.elements), type = type(),
-            scale = scale(o.scaled)](cudaStream_t stream) {
-      mean_squared_error(type, y, target, scale, loss, dy, rows, width, total, stream);
-    };
+    return [y = in(at, 0), target = in(at, 1), loss = reinterpret_cast<double*>(at.writes[0]), dy = out(at, 1), rows = rows(),
+            width = elements() / rows(), total = static_cast<double>(o.elements), type = type(), scale = scale(o.scaled)](
+               cudaStream_t stream) { mean_squared_error(type, y, target, scale, loss, dy, rows, width, total, stream); };
   }
 
   Launch operator()(const op::CrossEntropy& o) const {
     return [y = in(at, 0), labels = reinterpret_cast<const std::int32_t*>(at.reads[1]),
-            loss = reinterpret_cast<double*>(at.writes[0]), dy = out(at, 1), rows = rows(),
-            classes = elements() / rows(), total = static_cast<double>(o.rows), type = type(),
-            scale = scale(o.scaled)](cudaStream_t stream) {
+            loss = reinterpret_cast<double*>(at.writes[0]), dy = out(at, 1), rows = rows(), classes = elements() / rows(),
+            total = static_cast<double>(o.rows), type = type(), scale = scale(o.scaled)](cudaStream_t stream) {
       cross_entropy(type, y, labels, scale, loss, dy, rows, classes, total, stream);
     };
   }
@@ -277,11 +281,9 @@ Bytes launch_workspace(std::span<const plan::Buffer> buffers, const Task& task, 
       compute->op);
 }
 
-Launch prepare_launch(const plan::Plan& plan, const Task& task, const Addresses& addresses,
-                      const Surroundings& surroundings) {
+Launch prepare_launch(const plan::Plan& plan, const Task& task, const Addresses& addresses, const Surroundings& surroundings) {
   const Bytes needed = launch_workspace(plan.buffers(), task, surroundings.capability);
-  check(task.workspace >= needed, "{} has a workspace of {} but needs {}", plan::verb(task), task.workspace.count,
-        needed.count);
+  check(task.workspace >= needed, "{} has a workspace of {} but needs {}", plan::verb(task), task.workspace.count, needed.count);
   if (const auto* wait = std::get_if<plan::Delay>(&task.action)) {
     return [time = wait->duration.count](cudaStream_t stream) { delay(time, stream); };
   }

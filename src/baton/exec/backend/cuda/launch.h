@@ -30,7 +30,6 @@ struct Surroundings {
 };
 
 /// Chooses the code and binds the addresses; loses what the buffers hold, since products are timed on them.
-Launch prepare_launch(const plan::Plan& plan, const plan::Task& task, const Addresses& addresses,
-                      const Surroundings& surroundings);
+Launch prepare_launch(const plan::Plan& plan, const plan::Task& task, const Addresses& addresses, const Surroundings& surroundings);
 
 }  // namespace baton::exec::cuda

@@ -111,8 +111,7 @@ class Meetings::Impl {
     Meeting& meeting = meetings_[id.index()];
     std::vector<Launch> afterwards;
     if (opening.collective == nullptr) {
-      by_rank[1] = copy_part(opening, opening.at[0]->reads, opening.at[1]->writes,
-                             plan_[opening.tasks[0]->reads[0]].size().count);
+      by_rank[1] = copy_part(opening, opening.at[0]->reads, opening.at[1]->writes, plan_[opening.tasks[0]->reads[0]].size().count);
     } else if (opening.several_gpus && by_nccl(opening)) {
       meeting.nccl = true;
       nccl_parts(opening, by_rank, afterwards);
@@ -135,8 +134,8 @@ class Meetings::Impl {
   Launch copy_part(const Opening& opening, const std::vector<std::byte*>& from, const std::vector<std::byte*>& to,
                    std::int64_t bytes) {
     if (opening.several_gpus) {
-      return [=, from = from[0], to = to[0], source = opening.places[0]->ordinal(),
-              target = opening.places[1]->ordinal(), least = opening.least](cudaStream_t stream) {
+      return [=, from = from[0], to = to[0], source = opening.places[0]->ordinal(), target = opening.places[1]->ordinal(),
+              least = opening.least](cudaStream_t stream) {
         require(cudaMemcpyPeerAsync(to, target, from, source, static_cast<std::size_t>(bytes), stream), "copying");
         if (least > 0) {
           delay(least, stream);
@@ -198,8 +197,8 @@ class Meetings::Impl {
     std::size_t piece = 0;
     for (std::size_t b = 0; b < whole.size(); ++b) {
       const std::int64_t width = size_of(plan_[whole[b]].dtype);
-      const plan::Piece range =
-          plan::piece_of(plan_[whole[b]].shape.elements(), static_cast<std::uint32_t>(rank), opening.collective->size);
+      const plan::Piece range = plan::piece_of(plan_[whole[b]].shape.elements(), static_cast<std::uint32_t>(rank),
+                                               opening.collective->size);
       if (range.size() == 0) {
         continue;
       }
@@ -277,8 +276,7 @@ class Meetings::Impl {
   /// NCCL refuses two members on one GPU, and deals no pieces of uneven size.
   static bool by_nccl(const Opening& opening) {
     const Collective::Kind kind = opening.collective->kind;
-    return (kind == Collective::Kind::all_reduce || kind == Collective::Kind::broadcast ||
-            kind == Collective::Kind::reduce) &&
+    return (kind == Collective::Kind::all_reduce || kind == Collective::Kind::broadcast || kind == Collective::Kind::reduce) &&
            std::all_of(opening.places.begin(), opening.places.end(), [](const Place* place) { return place->whole(); });
   }
 
@@ -340,14 +338,12 @@ class Meetings::Impl {
   std::vector<Meeting> meetings_;
 };
 
-Meetings::Meetings(const plan::Plan& plan, std::span<const Addresses> addresses,
-                   std::span<const std::unique_ptr<Place>> places, const std::optional<cluster::Link>& link)
+Meetings::Meetings(const plan::Plan& plan, std::span<const Addresses> addresses, std::span<const std::unique_ptr<Place>> places,
+                   const std::optional<cluster::Link>& link)
     : impl_(std::make_unique<Impl>(plan, addresses, places, link)) {}
 
 Meetings::~Meetings() = default;
 
-void Meetings::enqueue(MeetingId meeting, std::span<const cudaStream_t> streams) const {
-  impl_->enqueue(meeting, streams);
-}
+void Meetings::enqueue(MeetingId meeting, std::span<const cudaStream_t> streams) const { impl_->enqueue(meeting, streams); }
 
 }  // namespace baton::exec::cuda

@@ -17,8 +17,8 @@ namespace baton::exec::cuda {
 class Meetings {
  public:
   /// `addresses` by task; only those of meetings are looked at.
-  Meetings(const plan::Plan& plan, std::span<const Addresses> addresses,
-           std::span<const std::unique_ptr<Place>> places, const std::optional<cluster::Link>& link);
+  Meetings(const plan::Plan& plan, std::span<const Addresses> addresses, std::span<const std::unique_ptr<Place>> places,
+           const std::optional<cluster::Link>& link);
   ~Meetings();
 
   /// Enqueues what each member does once all have come, on its stream; the members in the plan's order.

@@ -68,9 +68,15 @@ const Functions& library() {
 }
 
 /// By bit of NVML's mask; idleness is no reason to speak of.
-constexpr std::array<std::string_view, 9> reasons{
-    "", "a clock set for applications", "the power cap", "a hardware slowdown", "a clock kept in step with others", "heat",
-    "heat (hardware)", "a power brake (hardware)", "a clock set for the display"};
+constexpr std::array<std::string_view, 9> reasons{"",
+                                                  "a clock set for applications",
+                                                  "the power cap",
+                                                  "a hardware slowdown",
+                                                  "a clock kept in step with others",
+                                                  "heat",
+                                                  "heat (hardware)",
+                                                  "a power brake (hardware)",
+                                                  "a clock set for the display"};
 
 }  // namespace
 

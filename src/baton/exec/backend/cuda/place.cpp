@@ -46,14 +46,12 @@ Parts partitions(int ordinal, int of, int count) {
   unsigned wanted = available / static_cast<unsigned>(of);
   for (; wanted > 0; --wanted) {
     made = static_cast<unsigned>(of);
-    if (driver().split(groups.data(), &made, &all, &rest, 0, wanted) == CUDA_SUCCESS &&
-        made == static_cast<unsigned>(of)) {
+    if (driver().split(groups.data(), &made, &all, &rest, 0, wanted) == CUDA_SUCCESS && made == static_cast<unsigned>(of)) {
       break;
     }
   }
   if (wanted == 0) {
-    throw usage_error("GPU {} with its {} multiprocessors cannot be cut into {} parts: ask for fewer", ordinal, available,
-                      of);
+    throw usage_error("GPU {} with its {} multiprocessors cannot be cut into {} parts: ask for fewer", ordinal, available, of);
   }
   Parts result;
   for (int i = 0; i < count; ++i) {

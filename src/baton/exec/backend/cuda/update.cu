@@ -57,8 +57,8 @@ __device__ void over(const UpdatedTensor& tensor, float inverse_scale, Change ch
 }
 
 template <typename Gradient, bool Velocity>
-__global__ void __launch_bounds__(threads) sgd_kernel(const __grid_constant__ Tensors tensors, SgdSettings settings,
-                                                     Scaling scaling) {
+__global__ void __launch_bounds__(threads)
+    sgd_kernel(const __grid_constant__ Tensors tensors, SgdSettings settings, Scaling scaling) {
   allow_next();
   await_previous();
   if (scaling.flag != nullptr && *scaling.flag != 0) {
@@ -77,8 +77,8 @@ __global__ void __launch_bounds__(threads) sgd_kernel(const __grid_constant__ Te
 }
 
 template <typename Gradient>
-__global__ void __launch_bounds__(threads) adam_kernel(const __grid_constant__ Tensors tensors, AdamSettings settings,
-                                                      Scaling scaling, const std::int64_t* step) {
+__global__ void __launch_bounds__(threads)
+    adam_kernel(const __grid_constant__ Tensors tensors, AdamSettings settings, Scaling scaling, const std::int64_t* step) {
   __shared__ float shared_rate;
   __shared__ float shared_root;
   allow_next();
@@ -98,8 +98,7 @@ __global__ void __launch_bounds__(threads) adam_kernel(const __grid_constant__ T
   const float root = shared_root;
   const auto beta1 = static_cast<float>(settings.beta1);
   const auto beta2 = static_cast<float>(settings.beta2);
-  const auto keep =
-      static_cast<float>(settings.decoupled ? 1 - settings.rate * static_cast<double>(settings.weight_decay) : 1.0);
+  const auto keep = static_cast<float>(settings.decoupled ? 1 - settings.rate * static_cast<double>(settings.weight_decay) : 1.0);
   const float decay = settings.decoupled ? 0 : settings.weight_decay;
   const float inverse_scale = scaling.state == nullptr ? 1.0F : 1.0F / *scaling.state;
   over<Gradient, true, true>(tensors.list[blockIdx.y], inverse_scale,

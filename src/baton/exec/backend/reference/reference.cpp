@@ -76,9 +76,7 @@ struct Loops {
     }
   }
   /// What a loss multiplies its gradient by.
-  double loss_scale(bool scaled) const {
-    return scaled ? static_cast<double>(in<op::ScaleState>(2)->scale) : 1;
-  }
+  double loss_scale(bool scaled) const { return scaled ? static_cast<double>(in<op::ScaleState>(2)->scale) : 1; }
 
   void operator()(const op::Linear& linear) const {
     const std::int64_t rows = in_shape(0)[0];
@@ -334,8 +332,7 @@ class ReferenceBackend final : public HostBackend {
   }
   int team_size(int) const override { return 1; }
 
-  std::unique_ptr<Kernel> prepare(const Plan& plan, const Task& task, const Addresses& addresses,
-                                  int) const override {
+  std::unique_ptr<Kernel> prepare(const Plan& plan, const Task& task, const Addresses& addresses, int) const override {
     switch (plan[task.writes.back()].dtype) {
       case DType::f64:
         return std::make_unique<ReferenceKernel<double>>(plan, task, addresses);

@@ -69,20 +69,18 @@ class MpiWorld final : public World {
   ~MpiWorld() override { MPI_Finalize(); }
 
   using World::all_gather;
-  void all_gather(std::span<const std::byte> mine, std::span<std::byte> all,
-                  std::span<const int> sizes) override {
+  void all_gather(std::span<const std::byte> mine, std::span<std::byte> all, std::span<const int> sizes) override {
     std::vector<int> begins(sizes.size(), 0);
     std::size_t total = static_cast<std::size_t>(sizes[0]);
     for (std::size_t r = 1; r < sizes.size(); ++r) {
       begins[r] = begins[r - 1] + sizes[r - 1];
       total += static_cast<std::size_t>(sizes[r]);
     }
-    check(int_of(total) >= 0 &&
-              mine.size() == static_cast<std::size_t>(sizes[static_cast<std::size_t>(rank())]),
+    check(int_of(total) >= 0 && mine.size() == static_cast<std::size_t>(sizes[static_cast<std::size_t>(rank())]),
           "{} bytes gathered where {} were expected", mine.size(), sizes[static_cast<std::size_t>(rank())]);
     finish([&](MPI_Request& request) {
-      MPI_Iallgatherv(mine.data(), int_of(mine.size()), MPI_BYTE, all.data(), sizes.data(), begins.data(),
-                      MPI_BYTE, control_, &request);
+      MPI_Iallgatherv(mine.data(), int_of(mine.size()), MPI_BYTE, all.data(), sizes.data(), begins.data(), MPI_BYTE, control_,
+                      &request);
     });
   }
 
@@ -142,8 +140,7 @@ class MpiWorld final : public World {
     }
     indices_.resize(requests_.size());
     int ended = 0;
-    MPI_Testsome(static_cast<int>(requests_.size()), requests_.data(), &ended, indices_.data(),
-                 MPI_STATUSES_IGNORE);
+    MPI_Testsome(static_cast<int>(requests_.size()), requests_.data(), &ended, indices_.data(), MPI_STATUSES_IGNORE);
     if (ended == MPI_UNDEFINED || ended == 0) {
       return true;
     }
@@ -241,9 +238,7 @@ class MpiWorld final : public World {
   template <typename Begin>
   void in_parts(Blob& blob, Begin begin) {
     for (std::size_t at = 0; at < blob.size(); at += longest_message) {
-      finish([&](MPI_Request& request) {
-        begin(blob.data() + at, int_of(std::min(longest_message, blob.size() - at)), request);
-      });
+      finish([&](MPI_Request& request) { begin(blob.data() + at, int_of(std::min(longest_message, blob.size() - at)), request); });
     }
   }
 

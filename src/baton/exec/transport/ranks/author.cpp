@@ -7,14 +7,9 @@ namespace {
 
 class Author {
  public:
-  Author(RankMeeting& meeting, const plan::Task& first, DType type, const std::vector<Participant>& members,
-         int first_tag, Staging& staging)
-      : meeting_(meeting),
-        move_(move_of(first)),
-        type_(type),
-        members_(members),
-        next_tag_(first_tag),
-        staging_(staging) {
+  Author(RankMeeting& meeting, const plan::Task& first, DType type, const std::vector<Participant>& members, int first_tag,
+         Staging& staging)
+      : meeting_(meeting), move_(move_of(first)), type_(type), members_(members), next_tag_(first_tag), staging_(staging) {
     if (const auto* collective = std::get_if<plan::Collective>(&first.action)) {
       rate_ = collective->sgd_rate;
       accumulate_ = collective->accumulate;
@@ -52,9 +47,7 @@ class Author {
 
   bool is_local(std::size_t member) const { return members_[member].memory.has_value(); }
   const MemberMemory& memory(std::size_t member) const { return *members_[member].memory; }
-  std::size_t bytes(const Chunk& chunk) const {
-    return static_cast<std::size_t>(chunk.count * size_of(type_));
-  }
+  std::size_t bytes(const Chunk& chunk) const { return static_cast<std::size_t>(chunk.count * size_of(type_)); }
 
   /// The part that `member` gives to the one who sums,
   int part_tag(std::size_t member) const { return next_tag_ + static_cast<int>(member); }
@@ -67,10 +60,9 @@ class Author {
   std::size_t receive(int rank, int tag, std::byte* to, const Chunk& chunk, After after = {}) {
     return meeting_.add(Message{Message::End::receive, rank, tag, to, bytes(chunk)}, std::move(after));
   }
-  std::size_t operate(Operation::Kind kind, const Chunk& chunk, std::vector<std::byte*> from,
-                      std::vector<std::byte*> to, After after = {}) {
-    return meeting_.add(Operation{kind, type_, chunk.count, std::move(from), std::move(to), rate_},
-                        std::move(after));
+  std::size_t operate(Operation::Kind kind, const Chunk& chunk, std::vector<std::byte*> from, std::vector<std::byte*> to,
+                      After after = {}) {
+    return meeting_.add(Operation{kind, type_, chunk.count, std::move(from), std::move(to), rate_}, std::move(after));
   }
 
   void write(std::size_t owner, const Chunk& chunk) {
@@ -125,8 +117,8 @@ class Author {
       }
     }
     if (move_ == Move::reduce_scatter) {
-      operate(accumulate_ ? Operation::Kind::add : Operation::Kind::sum, chunk, std::move(from),
-              {memory(owner).piece_at(chunk)}, std::move(parts));
+      operate(accumulate_ ? Operation::Kind::add : Operation::Kind::sum, chunk, std::move(from), {memory(owner).piece_at(chunk)},
+              std::move(parts));
       return;
     }
     if (move_ == Move::reduce) {
@@ -136,8 +128,7 @@ class Author {
     const bool applies = rate_ > 0;
     std::byte* const total = applies ? staging_.take(bytes(chunk)) : memory(owner).at(chunk);
     std::vector<std::byte*> to = applies ? std::vector<std::byte*>{total} : places(chunk);
-    const std::size_t summed =
-        operate(Operation::Kind::sum, chunk, std::move(from), std::move(to), std::move(parts));
+    const std::size_t summed = operate(Operation::Kind::sum, chunk, std::move(from), std::move(to), std::move(parts));
     for (const int other : others_) {
       send(other, result_tag(), total, chunk, {summed});
     }
@@ -162,8 +153,7 @@ class Author {
       return;
     }
     // Where a part was sent from, the sum comes in.
-    const std::size_t came =
-        receive(members_[owner].rank, result_tag(), memory(local_[0]).at(chunk), chunk, {sent[0]});
+    const std::size_t came = receive(members_[owner].rank, result_tag(), memory(local_[0]).at(chunk), chunk, {sent[0]});
     copy_on(chunk, came, After(sent.begin() + 1, sent.end()));
   }
 
@@ -195,9 +185,9 @@ class Author {
   }
 
   std::size_t lead_of(int rank) const {
-    return static_cast<std::size_t>(std::find_if(members_.begin(), members_.end(),
-                                                 [&](const Participant& one) { return one.rank == rank; }) -
-                                    members_.begin());
+    return static_cast<std::size_t>(
+        std::find_if(members_.begin(), members_.end(), [&](const Participant& one) { return one.rank == rank; }) -
+        members_.begin());
   }
 
   RankMeeting& meeting_;
@@ -214,9 +204,8 @@ class Author {
 
 }  // namespace
 
-void write_meeting(RankMeeting& meeting, const plan::Task& first, DType type,
-                   const std::vector<Participant>& members, const std::vector<Share>& shares, int first_tag,
-                   Nanoseconds least, Staging& staging) {
+void write_meeting(RankMeeting& meeting, const plan::Task& first, DType type, const std::vector<Participant>& members,
+                   const std::vector<Share>& shares, int first_tag, Nanoseconds least, Staging& staging) {
   Author author(meeting, first, type, members, first_tag, staging);
   author.write(shares);
   if (least.count > 0) {
@@ -229,8 +218,7 @@ std::int64_t tags_of(const std::vector<Share>& shares) {
   for (const Share& share : shares) {
     chunks += share.chunks.size();
   }
-  return static_cast<std::int64_t>(chunks * (shares.size() + 1)) +
-         1;  // a part of each member, a result; and one for all
+  return static_cast<std::int64_t>(chunks * (shares.size() + 1)) + 1;  // a part of each member, a result; and one for all
 }
 
 }  // namespace baton::exec

@@ -36,9 +36,8 @@ struct Participant {
 /// Writes this rank's part of a meeting, of whose members it runs some: `first` is any of them. Everything
 /// goes straight from each member to the one that needs it. Where `least` is not zero, each rank tells the
 /// others when its members have come, and from when all have the meeting lasts that long.
-void write_meeting(RankMeeting& meeting, const plan::Task& first, DType type,
-                   const std::vector<Participant>& members, const std::vector<Share>& shares, int first_tag,
-                   Nanoseconds least, Staging& staging);
+void write_meeting(RankMeeting& meeting, const plan::Task& first, DType type, const std::vector<Participant>& members,
+                   const std::vector<Share>& shares, int first_tag, Nanoseconds least, Staging& staging);
 
 /// How many tags it takes from the first one on. All ranks number its messages alike, since all deal its
 /// elements alike.

@@ -24,8 +24,7 @@ void Courier::start() {
 bool Courier::work() {
   bool worked = false;
   for (const std::atomic<RankMeeting*>& lane : lanes_) {
-    if (RankMeeting* meeting = lane.load(std::memory_order_acquire);
-        meeting != nullptr && meeting->ready() > 0) {
+    if (RankMeeting* meeting = lane.load(std::memory_order_acquire); meeting != nullptr && meeting->ready() > 0) {
       meeting->work();
       worked = true;
     }

@@ -66,7 +66,7 @@ class RankMeeting final : public Listener {
   SharedRounding rounding_;
 
   // Changed within a step.
-  std::unique_ptr<Counter[]> waits_;                       // by node: for how many others
+  std::unique_ptr<Counter[]> waits_;                        // by node: for how many others
   std::unique_ptr<std::atomic<std::size_t>[]> operations_;  // those whose turn has come, in that order
   alignas(64) std::atomic<std::size_t> arrived_{0};
   std::atomic<bool> met_{false};

@@ -21,8 +21,8 @@ constexpr int first_tag = 16;
 
 class RankExchange final : public Exchange, private TeamWork {
  public:
-  RankExchange(RankMeeting& meeting, World& world, Courier& courier, std::atomic<RankMeeting*>& lane,
-               Team* team, MemberTraffic traffic, bool first, bool slowed)
+  RankExchange(RankMeeting& meeting, World& world, Courier& courier, std::atomic<RankMeeting*>& lane, Team* team,
+               MemberTraffic traffic, bool first, bool slowed)
       : meeting_(meeting),
         world_(world),
         courier_(courier),
@@ -52,8 +52,7 @@ class RankExchange final : public Exchange, private TeamWork {
   }
 
   std::optional<Nanoseconds> due() const override {
-    return slowed_ && meeting_.met() && meeting_.finished() ? std::optional(meeting_.over_at())
-                                                            : std::nullopt;
+    return slowed_ && meeting_.met() && meeting_.finished() ? std::optional(meeting_.over_at()) : std::nullopt;
   }
 
   Bytes sent() const override { return traffic_.sent; }
@@ -110,9 +109,8 @@ class RankTransport final : public Transport {
       return memory_->prepare(id);
     }
     const std::vector<Share> shares = deal(crossing_.plan, meeting, chunk_elements);
-    return std::make_unique<RankExchange>(*meetings_[meeting.index()], world_, *courier_,
-                                          *lanes_.at(lane_of(id)), crossing_.teams[task.device.index()],
-                                          traffic(move_of(task), shares, rank_of(task)),
+    return std::make_unique<RankExchange>(*meetings_[meeting.index()], world_, *courier_, *lanes_.at(lane_of(id)),
+                                          crossing_.teams[task.device.index()], traffic(move_of(task), shares, rank_of(task)),
                                           first_local(meeting) == id, crossing_.link.has_value());
   }
 
@@ -153,8 +151,7 @@ class RankTransport final : public Transport {
   bool crosses(MeetingId id) const {
     const std::span<const TaskId> list = crossing_.plan.members(id);
     const auto rank = [&](TaskId member) { return run_by_[crossing_.plan[member].device.index()]; };
-    return std::any_of(list.begin(), list.end(),
-                       [&](TaskId member) { return rank(member) != rank(list[0]); });
+    return std::any_of(list.begin(), list.end(), [&](TaskId member) { return rank(member) != rank(list[0]); });
   }
 
   LaneOfDevice lane_of(TaskId id) const { return {crossing_.plan[id].device.value, crossing_.plan[id].lane}; }
