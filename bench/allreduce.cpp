@@ -12,7 +12,7 @@
 #include "baton/cluster/machine.h"
 #include "baton/exec/clock.h"
 #include "baton/exec/executor.h"
-#include "baton/exec/memory_arena.h"
+#include "baton/exec/host/memory_arena.h"
 #include "baton/plan/plan.h"
 #include "baton/trace/analysis.h"
 

@@ -2,7 +2,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "baton/exec/world.h"
+#include "baton/exec/ranks/world.h"
 
 namespace baton::app {
 

@@ -12,7 +12,7 @@
 #include <mutex>
 #include <string_view>
 
-#include "baton/exec/watch.h"
+#include "baton/exec/watch/watch.h"
 #include "commands.h"
 
 namespace baton::app {

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string>
 
-#include "baton/exec/world.h"
+#include "baton/exec/ranks/world.h"
 #include "baton/lab/training.h"
 
 /// The watch over this program's ranks: when one is lost, all end, and rank 0 says which, what it was at and

@@ -14,7 +14,7 @@
 
 #include "baton/base/error.h"
 #include "baton/base/text.h"
-#include "baton/exec/world.h"
+#include "baton/exec/ranks/world.h"
 #include "commands.h"
 #include "guard.h"
 #include "terminal.h"

@@ -2,7 +2,7 @@
 
 #include <functional>
 
-#include "baton/exec/world.h"
+#include "baton/exec/ranks/world.h"
 
 namespace baton::test {
 

@@ -12,7 +12,7 @@
 #include "baton/cluster/cluster.h"
 #include "baton/exec/backend.h"
 #include "baton/exec/executor.h"
-#include "baton/exec/world.h"
+#include "baton/exec/ranks/world.h"
 #include "baton/model/model.h"
 #include "baton/plan/plan.h"
 #include "baton/strategy/strategy.h"

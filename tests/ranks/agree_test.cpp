@@ -3,7 +3,7 @@
 
 #include "agree/training.h"
 #include "baton/base/error.h"
-#include "baton/exec/fingerprint.h"
+#include "baton/exec/ranks/fingerprint.h"
 #include "baton/schedule/schedule.h"
 #include "ranks/ranks.h"
 

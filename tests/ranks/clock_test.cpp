@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "baton/exec/clock_fit.h"
+#include "baton/exec/ranks/clock_fit.h"
 #include "ranks/ranks.h"
 
 namespace baton::test {

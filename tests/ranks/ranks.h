@@ -1,6 +1,6 @@
 #pragma once
 
-#include "baton/exec/world.h"
+#include "baton/exec/ranks/world.h"
 
 namespace baton::test {
 

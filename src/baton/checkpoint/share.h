@@ -1,7 +1,7 @@
 #pragma once
 
 #include "baton/checkpoint/safetensors.h"
-#include "baton/exec/world.h"
+#include "baton/exec/ranks/world.h"
 
 namespace baton::checkpoint {
 

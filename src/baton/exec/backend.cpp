@@ -3,7 +3,7 @@
 #include "baton/base/error.h"
 #include "baton/base/text.h"
 #include "baton/exec/backend/cuda/cuda.h"
-#include "baton/exec/host_engine.h"
+#include "baton/exec/host/host_engine.h"
 
 namespace baton::exec {
 

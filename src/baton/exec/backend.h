@@ -6,8 +6,8 @@
 
 #include "baton/base/units.h"
 #include "baton/cluster/cluster.h"
+#include "baton/exec/host/team.h"
 #include "baton/exec/rounding.h"
-#include "baton/exec/team.h"
 #include "baton/plan/plan.h"
 #include "baton/plan/verify.h"
 #include "baton/strategy/step.h"

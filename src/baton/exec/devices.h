@@ -7,7 +7,7 @@
 
 #include "baton/cluster/cluster.h"
 #include "baton/cluster/machine.h"
-#include "baton/exec/world.h"
+#include "baton/exec/ranks/world.h"
 
 namespace baton::exec {
 

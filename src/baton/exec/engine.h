@@ -5,8 +5,8 @@
 
 #include "baton/cluster/cluster.h"
 #include "baton/exec/contents.h"
+#include "baton/exec/ranks/world.h"
 #include "baton/exec/run.h"
-#include "baton/exec/world.h"
 #include "baton/plan/memory.h"
 #include "baton/plan/ordering.h"
 #include "baton/plan/plan.h"

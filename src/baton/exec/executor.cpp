@@ -2,7 +2,7 @@
 
 #include "baton/base/error.h"
 #include "baton/exec/engine.h"
-#include "baton/exec/fingerprint.h"
+#include "baton/exec/ranks/fingerprint.h"
 #include "baton/plan/verify.h"
 
 namespace baton::exec {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "baton/base/units.h"
-#include "baton/exec/clock_fit.h"
 #include "baton/exec/gpu_reading.h"
+#include "baton/exec/ranks/clock_fit.h"
 #include "baton/exec/rounding.h"
 #include "baton/plan/buffer.h"
 #include "baton/plan/task.h"

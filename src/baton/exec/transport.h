@@ -6,8 +6,8 @@
 
 #include "baton/cluster/cluster.h"
 #include "baton/exec/backend.h"
-#include "baton/exec/doorbell.h"
-#include "baton/exec/world.h"
+#include "baton/exec/host/doorbell.h"
+#include "baton/exec/ranks/world.h"
 #include "baton/plan/plan.h"
 
 namespace baton::exec {

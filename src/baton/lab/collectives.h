@@ -9,7 +9,7 @@
 
 #include "baton/cluster/cluster.h"
 #include "baton/exec/backend.h"
-#include "baton/exec/world.h"
+#include "baton/exec/ranks/world.h"
 #include "baton/findings/fits.h"
 #include "baton/plan/plan.h"
 

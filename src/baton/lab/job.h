@@ -8,7 +8,7 @@
 #include "baton/cluster/cluster.h"
 #include "baton/cluster/machine.h"
 #include "baton/exec/backend.h"
-#include "baton/exec/world.h"
+#include "baton/exec/ranks/world.h"
 #include "baton/model/model.h"
 #include "baton/strategy/fold.h"
 #include "baton/strategy/strategy.h"

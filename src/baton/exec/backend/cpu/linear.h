@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "baton/exec/member.h"
+#include "baton/exec/host/member.h"
 #include "baton/exec/tiled_weight.h"
 
 /// The three products of a linear layer, y = x Wᵀ + b, in float32, each run by all threads of a team

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "baton/exec/member.h"
+#include "baton/exec/host/member.h"
 
 namespace baton::exec::cpu {
 

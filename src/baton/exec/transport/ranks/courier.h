@@ -4,9 +4,9 @@
 #include <deque>
 #include <thread>
 
-#include "baton/exec/doorbell.h"
+#include "baton/exec/host/doorbell.h"
+#include "baton/exec/ranks/world.h"
 #include "baton/exec/transport/ranks/meeting.h"
-#include "baton/exec/world.h"
 
 namespace baton::exec {
 

@@ -6,11 +6,11 @@
 #include <variant>
 #include <vector>
 
-#include "baton/exec/doorbell.h"
+#include "baton/exec/host/doorbell.h"
+#include "baton/exec/ranks/world.h"
 #include "baton/exec/rounding.h"
 #include "baton/exec/transport/dealing.h"
 #include "baton/exec/transport/operation.h"
-#include "baton/exec/world.h"
 
 namespace baton::exec {
 

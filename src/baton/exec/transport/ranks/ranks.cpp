@@ -5,7 +5,7 @@
 #include "baton/base/error.h"
 #include "baton/cost/link_time.h"
 #include "baton/exec/clock.h"
-#include "baton/exec/memory_arena.h"
+#include "baton/exec/host/memory_arena.h"
 #include "baton/exec/transport.h"
 #include "baton/exec/transport/ranks/author.h"
 #include "baton/exec/transport/ranks/courier.h"

@@ -1,0 +1,633 @@
+#include "baton/exec/host/host_engine.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "baton/base/error.h"
+#include "baton/exec/clock.h"
+#include "baton/exec/contents.h"
+#include "baton/exec/host/memory_arena.h"
+#include "baton/exec/ranks/rank_run.h"
+#include "baton/exec/transport.h"
+
+namespace baton::exec {
+namespace {
+
+using plan::lane_count;
+using plan::Plan;
+using plan::Task;
+
+/// How long an idle thread spins before it sleeps: long next to a hand-off, short next to a time slice. Devices that
+/// share a core do not spin, since they would keep the other from working.
+constexpr int patient_spins = 20000;
+/// Where messages move only while somebody looks after them, a look takes the place of so many spins; devices that share a
+/// core look a few times, and leave the rest to the transport's own thread.
+constexpr int spins_a_poll = 10;
+constexpr int least_polls = 20;
+/// Sleeping overshoots by about this much, so the end of a wait is spun.
+constexpr Nanoseconds sleep_slack(80'000);
+constexpr Nanoseconds longest_sleep(100'000'000);
+/// A trace keeps at most this many events.
+constexpr std::size_t most_events = 4'000'000;
+
+/// A task as its device's thread sees it.
+struct Step {
+  TaskId id;
+  std::unique_ptr<Kernel> kernel;      // of tasks that work alone,
+  std::unique_ptr<Exchange> exchange;  // of those that meet others;
+  Nanoseconds delay;                   // of neither
+  plan::Clock after{};                 // how many tasks of each lane must be done first
+};
+
+/// Where all devices meet between steps. The last to come does the work in between, while the others wait.
+class StepBarrier {
+ public:
+  StepBarrier(int count, int spins) : count_(count), spins_(spins) {}
+
+  /// Throws away the wait when `stopping` is set.
+  template <typename Between>
+  void wait(const std::atomic<bool>& stopping, Presence& presence, Between between) {
+    const std::uint32_t seen = bell_.rings();
+    if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == count_) {
+      arrived_.store(0, std::memory_order_relaxed);
+      between();
+      bell_.ring();
+      return;
+    }
+    while (bell_.rings() == seen && !stopping.load(std::memory_order_relaxed)) {
+      presence.look();
+      bell_.wait(seen, spins_, longest_sleep);
+    }
+  }
+  void ring() { bell_.ring(); }
+
+ private:
+  const int count_;
+  const int spins_;
+  alignas(64) std::atomic<int> arrived_{0};
+  Doorbell bell_;
+};
+
+class KernelWork final : public TeamWork {
+ public:
+  void set(Kernel& kernel, std::int64_t step) {
+    kernel_ = &kernel;
+    step_ = step;
+  }
+  void run(const Member& member) override { kernel_->run(member, step_); }
+
+ private:
+  Kernel* kernel_ = nullptr;
+  std::int64_t step_ = 0;
+};
+
+/// One device: its memory, its team, its lanes.
+struct Device {
+  Device(Bytes arena_size, std::vector<int> team_cores, int spins, Presence& place)
+      : presence(place), arena(arena_size), cores(std::move(team_cores)), team(cores, spins) {}
+
+  Presence& presence;
+  MemoryArena arena;
+  std::vector<int> cores;
+  Team team;
+  Doorbell bell;
+  std::array<std::vector<Step>, lane_count> lanes;
+  std::vector<BufferId> data;  // inputs and targets that change from step to step
+};
+
+class HostEngine final : public Engine {
+ public:
+  HostEngine(Assignment assignment, const HostBackend& backend)
+      : plan_(assignment.plan),
+        data_(std::move(assignment.data)),
+        spins_(assignment.cluster.oversubscribed() ? 0 : patient_spins),
+        alone_(assignment.world == nullptr ? make_world_of_one() : nullptr),
+        world_(alone_ ? *alone_ : *assignment.world),
+        run_by_(ranks_of(assignment.cluster)),
+        report_(world_, plan_, run_by_, data_.losses),
+        memory_(std::move(assignment.memory)) {
+    open_devices(assignment.cluster, backend);
+    prepare(assignment.cluster, backend);
+    for (const BufferId id : data_.loaded) {
+      if (is_here(plan_[id].device.index())) {
+        devices_[plan_[id].device.index()]->data.push_back(id);
+      }
+    }
+    fill_all();
+  }
+
+  ~HostEngine() override {
+    if (world_.under_way()) {  // after a failure: what other ranks may still write into stays
+      for (const std::unique_ptr<Device>& device : devices_) {
+        device ? static_cast<void>(new MemoryArena(std::move(device->arena))) : void();
+      }
+    }
+  }
+
+  RunResult run(const RunOptions& options, const Progress& progress) override {
+    RunResult result;
+    const auto steps = static_cast<std::size_t>(options.steps);
+    result.losses.assign(steps, 0);
+    result.step_times.assign(steps, Nanoseconds(0));
+    result.peak = memory_.peak;
+    first_traced_ = std::min(steps, static_cast<std::size_t>(options.warmup));
+    const std::size_t traced = std::min(steps - first_traced_,
+                                        std::max<std::size_t>(1, most_events / std::max<std::size_t>(1, plan_.tasks().size())));
+    result.trace.steps.resize(traced);
+    for (trace::StepTrace& step : result.trace.steps) {
+      step.events.resize(plan_.tasks().size());
+    }
+    scratch_events_.resize(plan_.tasks().size());
+    starts_.assign(traced, Nanoseconds(0));
+    result_ = &result;
+    step_count_ = options.steps;
+    step_ = -1;
+    done_ = 0;
+    finished_ = 0;
+    stopping_ = false;
+    enough_ = false;
+    failure_ = nullptr;
+    barrier_ = std::make_unique<StepBarrier>(here_, spins_);  // a failure leaves one astray
+    const std::vector<ClockReading> clocks_before = read_clocks(world_);
+
+    std::vector<std::thread> threads;
+    try {
+      for (const std::unique_ptr<Device>& device : devices_) {
+        if (device) {
+          threads.emplace_back([this, &device] { serve(*device); });
+        }
+      }
+      world_.board()->set(Activity::training);
+      watch(progress);
+    } catch (...) {  // no thread to be had, or the caller's own progress failed
+      fail(std::current_exception());
+    }
+    for (std::thread& thread : threads) {
+      thread.join();
+    }
+    world_.board()->set(Activity::between);
+    if (failure_) {
+      std::rethrow_exception(failure_);
+    }
+    tally(result.roundings);
+    const std::int64_t done = done_.load();
+    steps_before_ += done;
+    result.losses.resize(static_cast<std::size_t>(done));
+    result.step_times.resize(static_cast<std::size_t>(done));
+    result.trace.steps.resize(
+        std::min(traced, static_cast<std::size_t>(done) - std::min(static_cast<std::size_t>(done), first_traced_)));
+    if (!world_.alone()) {
+      const std::vector<ClockReading> clocks_after = read_clocks(world_);
+      for (std::size_t r = 0; r < clocks_after.size(); ++r) {
+        result.clocks.push_back(fit_clock(clocks_before[r], clocks_after[r]));
+      }
+      gather_result(world_, plan_, run_by_, result.clocks, starts_, result);
+    }
+    return result;
+  }
+
+  std::vector<double> read(BufferId id) const override {
+    const std::size_t device = plan_[id].device.index();
+    std::vector<double> elements;
+    if (is_here(device)) {
+      elements = read_elements(plan_[id], address(id));
+    }
+    if (!world_.alone()) {
+      const std::span<const std::byte> bytes = std::as_bytes(std::span(elements));
+      Blob blob(bytes.begin(), bytes.end());
+      world_.broadcast(blob, run_by_[device]);
+      elements.resize(blob.size() / sizeof(double));
+      std::memcpy(elements.data(), blob.data(), blob.size());
+    }
+    return elements;
+  }
+
+  void write(BufferId id, std::span<const double> elements) override {
+    if (is_here(plan_[id].device.index())) {
+      write_elements(plan_[id], address(id), elements);
+    }
+  }
+
+  void continue_from(std::int64_t steps) override { steps_before_ = steps; }
+
+ private:
+  /// Whether this rank runs the device.
+  bool is_here(std::size_t device) const { return run_by_[device] == world_.rank(); }
+
+  std::byte* address(BufferId id) const { return devices_[plan_[id].device.index()]->arena.at(memory_.offset[id.index()]); }
+
+  void open_devices(const cluster::Cluster& cluster, const HostBackend& backend) {
+    world_.board()->open(static_cast<std::size_t>(std::count(run_by_.begin(), run_by_.end(), world_.rank())));
+    for (std::size_t d = 0; d < cluster.size(); ++d) {
+      const cluster::Device& device = cluster.devices()[d];
+      if (!is_here(d)) {
+        devices_.push_back(nullptr);
+        continue;
+      }
+      Presence& presence = world_.board()->device(static_cast<std::size_t>(here_++));
+      const int team = backend.team_size(static_cast<int>(device.cores.size()));
+      devices_.push_back(std::make_unique<Device>(
+          memory_.peak[d], std::vector<int>(device.cores.begin(), device.cores.begin() + team), spins_, presence));
+    }
+  }
+
+  Addresses addresses(TaskId id) const {
+    const Task& task = plan_[id];
+    Addresses list;
+    for (const BufferId buffer : task.reads) {
+      list.reads.push_back(address(buffer));
+    }
+    for (const BufferId buffer : task.writes) {
+      list.writes.push_back(address(buffer));
+    }
+    list.workspace = devices_[task.device.index()]->arena.at(memory_.workspace[id.index()]);
+    return list;
+  }
+
+  void prepare(const cluster::Cluster& cluster, const HostBackend& backend) {
+    Crossing crossing{plan_, std::vector<Addresses>(plan_.tasks().size()), {}, {}, cluster.emulated_link()};
+    for (const std::unique_ptr<Device>& device : devices_) {
+      crossing.doorbells.push_back(device ? &device->bell : nullptr);
+      crossing.teams.push_back(device ? &device->team : nullptr);
+    }
+    for (std::size_t t = 0; t < plan_.tasks().size(); ++t) {
+      const Task& task = plan_.tasks()[t];
+      if (plan::meeting_of(task).valid() && is_here(task.device.index())) {
+        crossing.addresses[t] = addresses(TaskId(t));
+      }
+    }
+    transport_ = world_.alone() ? make_memory_transport(std::move(crossing))
+                                : make_rank_transport(std::move(crossing), world_, run_by_);
+
+    std::vector<std::uint32_t> position(plan_.tasks().size(), 0);
+    for (std::size_t d = 0; d < devices_.size(); ++d) {
+      for (std::size_t lane = 0; lane < lane_count; ++lane) {
+        std::uint32_t count = 0;
+        for (const TaskId id : plan_.lane(DeviceId(d), static_cast<plan::Lane>(lane))) {
+          position[id.index()] = ++count;
+        }
+      }
+    }
+    for (std::size_t d = 0; d < devices_.size(); ++d) {
+      for (std::size_t lane = 0; lane < lane_count && is_here(d); ++lane) {
+        for (const TaskId id : plan_.lane(DeviceId(d), static_cast<plan::Lane>(lane))) {
+          devices_[d]->lanes[lane].push_back(prepare(id, backend, position));
+        }
+      }
+    }
+  }
+
+  Step prepare(TaskId id, const HostBackend& backend, const std::vector<std::uint32_t>& position) {
+    const Task& task = plan_[id];
+    Step step{.id = id, .kernel = nullptr, .exchange = nullptr, .delay = {}};
+    if (const auto* delay = std::get_if<plan::Delay>(&task.action)) {
+      step.delay = delay->duration;
+    } else if (plan::meeting_of(task).valid()) {
+      step.exchange = transport_->prepare(id);
+    } else {
+      step.kernel = backend.prepare(plan_, task, addresses(id), devices_[task.device.index()]->team.size());
+    }
+    for (const TaskId other : task.after) {
+      std::uint32_t& least = step.after[static_cast<std::size_t>(plan_[other].lane)];
+      least = std::max(least, position[other.index()]);
+    }
+    return step;
+  }
+
+  /// Sums up what tasks have rounded since they were last asked.
+  void tally(std::vector<RoundingTally>& tallies) {
+    counted_.resize(plan_.tasks().size());
+    for (const std::unique_ptr<Device>& device : devices_) {
+      if (!device) {
+        continue;
+      }
+      for (const std::vector<Step>& lane : device->lanes) {
+        for (const Step& step : lane) {
+          const Rounding total = step.kernel ? step.kernel->rounding() : step.exchange ? step.exchange->rounding() : Rounding{};
+          Rounding since = total;
+          since -= std::exchange(counted_[step.id.index()], total);
+          if (since == Rounding{}) {
+            continue;
+          }
+          const Task& task = plan_[step.id];
+          const plan::Role role = plan_[step.exchange ? plan::payload(task)[0] : task.writes.back()].role;
+          add(tallies, {task.labels.phase, task.labels.block, role, since});
+        }
+      }
+    }
+  }
+
+  /// Each device fills its own memory, so that pages lie near its cores.
+  void fill_all() {
+    std::vector<std::exception_ptr> failures(devices_.size());
+    std::vector<std::thread> threads;
+    const auto fill = [&](std::size_t d) {
+      pin_to_core(devices_[d]->cores[0]);
+      try {
+        for (std::size_t b = 0; b < plan_.buffers().size(); ++b) {
+          const plan::Buffer& buffer = plan_.buffers()[b];
+          if (buffer.device == DeviceId(d) && buffer.persistent) {
+            fill_initial(buffer, address(BufferId(b)), data_.source, 0);
+          }
+        }
+      } catch (...) {
+        failures[d] = std::current_exception();
+      }
+    };
+    std::exception_ptr failure;
+    try {
+      for (std::size_t d = 0; d < devices_.size(); ++d) {
+        if (is_here(d)) {
+          threads.emplace_back(fill, d);
+        }
+      }
+    } catch (...) {  // no further thread to be had
+      failure = std::current_exception();
+    }
+    for (std::thread& thread : threads) {
+      thread.join();
+    }
+    for (const std::exception_ptr& one : failures) {
+      failure = failure ? failure : one;
+    }
+    if (failure) {
+      std::rethrow_exception(failure);
+    }
+  }
+
+  /// The calling thread sleeps while devices work, and looks up now and then.
+  void watch(const Progress& progress) {
+    while (true) {
+      const std::uint32_t seen = watched_.rings();
+      const std::int64_t done = done_.load(std::memory_order_acquire);
+      if (progress && done > 0 && !progress(done, *result_)) {
+        enough_ = true;
+      }
+      if (done == step_count_ || finished_.load(std::memory_order_acquire) == here_) {
+        break;
+      }
+      watched_.wait(seen, 0, progress ? Nanoseconds(50'000'000) : longest_sleep);
+    }
+  }
+
+  void serve(Device& device) {
+    pin_to_core(device.cores[0]);
+    try {
+      while (true) {
+        barrier_->wait(stopping_, device.presence, [this] { between_steps(); });
+        if (stopping_) {
+          break;
+        }
+        if (!data_.loaded.empty()) {  // of all devices: those without data wait for the others' too
+          load(device);
+          barrier_->wait(stopping_, device.presence, [this] {
+            world_.board()->come();
+            world_.barrier();
+            world_.board()->go_on();
+            begin_step();
+          });
+        }
+        run_step(device);
+      }
+    } catch (...) {
+      fail(std::current_exception());
+    }
+    finished_.fetch_add(1, std::memory_order_acq_rel);
+    watched_.ring();
+  }
+
+  void fail(std::exception_ptr why) {
+    {
+      const std::lock_guard lock(failure_mutex_);
+      if (!failure_) {
+        failure_ = std::move(why);
+      }
+    }
+    stopping_ = true;
+    barrier_->ring();
+    for (const std::unique_ptr<Device>& device : devices_) {
+      if (device) {
+        device->bell.ring();
+      }
+    }
+  }
+
+  /// Ends the step that all devices have finished and begins the next. One thread runs it, the others wait.
+  void between_steps() {
+    bool enough = false;
+    world_.board()->come();
+    if (step_ >= 0) {
+      enough = end_step();
+    } else {
+      world_.barrier();
+    }
+    world_.board()->go_on();
+    ++step_;
+    if (step_ == step_count_ || enough) {
+      stopping_ = true;
+      return;
+    }
+    begin_step();
+  }
+
+  void begin_step() {
+    trace::StepTrace* traced = traced_step();
+    events_ = traced != nullptr ? traced->events.data() : scratch_events_.data();
+    transport_->begin_step();
+    step_start_ = now();
+    if (traced != nullptr) {
+      starts_[static_cast<std::size_t>(step_) - first_traced_] = step_start_;
+    }
+  }
+
+  /// Where the step under way is traced: those after the warm-up, as many as are kept.
+  trace::StepTrace* traced_step() {
+    const auto step = static_cast<std::size_t>(step_);
+    const bool traced = step >= first_traced_ && step - first_traced_ < result_->trace.steps.size();
+    return traced ? &result_->trace.steps[step - first_traced_] : nullptr;
+  }
+
+  /// Whether it was the last that somebody wants.
+  bool end_step() {
+    const Nanoseconds duration = now() - step_start_;
+    const auto step = static_cast<std::size_t>(step_);
+    if (trace::StepTrace* traced = traced_step()) {
+      traced->duration = duration;
+    }
+    const StepReport::Summary summary = report_.share(duration, enough_,
+                                                      [this](BufferId id) { return reinterpret_cast<const double*>(address(id)); });
+    result_->step_times[step] = summary.duration;
+    result_->losses[step] = summary.loss;
+    done_.store(step_ + 1, std::memory_order_release);
+    if (step_ + 1 == step_count_) {
+      watched_.ring();
+    }
+    return summary.enough;
+  }
+
+  void load(Device& device) {
+    const std::int64_t first = data_.first_sample(steps_before_ + step_);
+    for (const BufferId id : device.data) {
+      fill_initial(plan_[id], address(id), data_.source, first);
+    }
+  }
+
+  /// Serves the lanes of one device until all their tasks are done.
+  void run_step(Device& device) {
+    enum class State : std::uint8_t { waiting, started };
+    std::array<std::uint32_t, lane_count> done{};
+    std::array<State, lane_count> state{};
+    std::array<Nanoseconds, lane_count> until{};
+    KernelWork work;
+    const std::int64_t number = steps_before_ + step_ + 1;
+    const Nanoseconds origin = step_start_;
+    bool idle = false;
+    // Messages first: what they hold up on other devices is worth more than a computation begun a little later.
+    constexpr std::array<plan::Lane, lane_count> order{plan::Lane::communication, plan::Lane::host, plan::Lane::compute};
+    while (true) {
+      const std::uint32_t seen = device.bell.rings();
+      bool moved = false;
+      bool all_done = true;
+      Nanoseconds wake(longest_sleep.count + origin.count);
+      bool has_wake = false;
+      for (const plan::Lane lane_name : order) {
+        const auto lane = static_cast<std::size_t>(lane_name);
+        std::vector<Step>& steps = device.lanes[lane];
+        if (done[lane] == steps.size()) {
+          continue;
+        }
+        all_done = false;
+        Step& step = steps[done[lane]];
+        trace::Event& event = events_[step.id.index()];
+        if (state[lane] == State::waiting) {
+          if (done[0] < step.after[0] || done[1] < step.after[1] || done[2] < step.after[2]) {
+            continue;
+          }
+          event.start = now() - origin;
+          device.presence.start(lane);
+          if (step.kernel) {
+            work.set(*step.kernel, number);
+            device.team.run(work);
+            finish(event, origin, done[lane]);
+            device.presence.finish(lane);
+            moved = true;
+            break;  // look at the messages again before the next computation
+          }
+          state[lane] = State::started;
+          moved = true;
+          if (step.exchange) {
+            step.exchange->post();
+          } else {
+            until[lane] = now() + step.delay;
+          }
+        }
+        bool over = false;
+        if (step.exchange) {
+          over = step.exchange->progress(idle);
+          if (over) {
+            event.sent = step.exchange->sent();
+            event.received = step.exchange->received();
+          } else if (const auto due = step.exchange->due()) {
+            wake = has_wake ? std::min(wake, *due) : *due;
+            has_wake = true;
+          }
+        } else {
+          over = now() >= until[lane];
+          if (!over) {
+            wake = has_wake ? std::min(wake, until[lane]) : until[lane];
+            has_wake = true;
+          }
+        }
+        if (over) {
+          state[lane] = State::waiting;
+          finish(event, origin, done[lane]);
+          device.presence.finish(lane);
+          moved = true;
+        }
+      }
+      if (all_done || stopping_.load(std::memory_order_relaxed)) {
+        return;
+      }
+      if (moved) {
+        idle = false;
+      } else if (!idle) {
+        idle = true;  // once more, taking work off others, before waiting
+      } else {
+        device.presence.look();
+        rest(device, seen, has_wake, wake);
+      }
+    }
+  }
+
+  static void finish(trace::Event& event, Nanoseconds origin, std::uint32_t& done) {
+    event.end = now() - origin;
+    ++done;
+  }
+
+  void rest(Device& device, std::uint32_t seen, bool has_wake, Nanoseconds wake) const {
+    if (!has_wake) {
+      for (int i = 0; transport_->polled() && i < std::max(spins_ / spins_a_poll, least_polls); ++i) {
+        if (device.bell.rings() != seen) {
+          return;
+        }
+        transport_->poll();
+        spins_ == 0 ? std::this_thread::yield() : relax();
+      }
+      device.bell.wait(seen, transport_->polled() ? 0 : spins_, longest_sleep);
+      return;
+    }
+    const Nanoseconds left = wake - now();
+    if (left > sleep_slack) {
+      device.bell.wait(seen, 0, left - sleep_slack);
+    } else if (spins_ == 0) {
+      std::this_thread::yield();
+    } else {
+      relax();
+    }
+  }
+
+  const Plan& plan_;
+  StepData data_;
+  int spins_;
+  std::unique_ptr<World> alone_;
+  World& world_;
+  std::vector<int> run_by_;  // by device: the rank
+  StepReport report_;
+  plan::Memory memory_;
+  std::vector<std::unique_ptr<Device>> devices_;  // none where another rank runs it
+  int here_ = 0;                                  // how many are
+  std::unique_ptr<Transport> transport_;
+  std::unique_ptr<StepBarrier> barrier_;
+  std::int64_t steps_before_ = 0;
+  std::vector<Rounding> counted_;  // by task, up to the end of the last run
+
+  // Of the run under way. What the last thread at the barrier writes, the others read after it.
+  RunResult* result_ = nullptr;
+  std::int64_t step_count_ = 0;
+  std::size_t first_traced_ = 0;
+  std::int64_t step_ = -1;
+  Nanoseconds step_start_;
+  trace::Event* events_ = nullptr;
+  std::vector<trace::Event> scratch_events_;
+  std::vector<Nanoseconds> starts_;  // of the traced steps
+  std::atomic<std::int64_t> done_{0};
+  std::atomic<int> finished_{0};
+  std::atomic<bool> stopping_{false};
+  std::atomic<bool> enough_{false};
+  Doorbell watched_;
+  std::mutex failure_mutex_;
+  std::exception_ptr failure_;
+};
+
+}  // namespace
+
+std::unique_ptr<Engine> make_host_engine(Assignment assignment, const HostBackend& backend) {
+  return std::make_unique<HostEngine>(std::move(assignment), backend);
+}
+
+}  // namespace baton::exec

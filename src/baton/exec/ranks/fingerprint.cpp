@@ -1,0 +1,90 @@
+#include "baton/exec/ranks/fingerprint.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <array>
+#include <cstring>
+#include <fstream>
+
+#include "baton/base/error.h"
+#include "baton/base/text.h"
+#include "baton/plan/text.h"
+
+namespace baton::exec {
+namespace {
+
+/// FNV-1a, eight bytes at a time.
+class Hash {
+ public:
+  void add(std::string_view bytes) {
+    std::size_t at = 0;
+    for (; at + 8 <= bytes.size(); at += 8) {
+      std::uint64_t word = 0;
+      std::memcpy(&word, bytes.data() + at, 8);
+      add(word);
+    }
+    for (; at < bytes.size(); ++at) {
+      add(static_cast<std::uint64_t>(static_cast<unsigned char>(bytes[at])));
+    }
+  }
+  void add(std::uint64_t word) { value_ = (value_ ^ word) * 0x100000001b3ULL ^ value_ >> 47; }
+  std::uint64_t value() const { return value_; }
+
+ private:
+  std::uint64_t value_ = 0xcbf29ce484222325ULL;
+};
+
+std::uint64_t hash_program() {
+  Hash hash;
+  std::ifstream file("/proc/self/exe", std::ios::binary);
+  std::array<char, 1 << 16> block{};
+  while (file.read(block.data(), block.size()) || file.gcount() > 0) {
+    hash.add(std::string_view(block.data(), static_cast<std::size_t>(file.gcount())));
+  }
+  return hash.value();
+}
+
+/// "rank 2", "ranks 1 and 3".
+std::string list(const std::vector<int>& ranks) {
+  return ranks.size() == 1 ? fmt::format("rank {} has", ranks[0])
+                           : fmt::format("ranks {} and {} have", fmt::join(ranks.begin(), ranks.end() - 1, ", "), ranks.back());
+}
+
+}  // namespace
+
+Fingerprint fingerprint(const plan::Plan& plan, const DataOptions& data) {
+  Hash of_plan;
+  of_plan.add(plan::to_text(plan));
+  Hash of_data;
+  of_data.add(data.seed);
+  of_data.add(static_cast<std::uint64_t>(data.samples));
+  return {of_plan.value(), of_data.value(), BATON_VERSION, hash_program()};
+}
+
+void require_agreement(World& world, const Fingerprint& mine) {
+  const std::vector<Blob> all = world.all_gather(
+      to_blob(fmt::format("{:016x}\n{:016x}\n{}\n{:016x}", mine.plan, mine.data, mine.version, mine.program)));
+  constexpr std::array<std::string_view, 4> names{"another plan", "other data", "another version of baton",
+                                                  "another build of baton"};
+  constexpr std::array<std::string_view, 4> remedies{"start all ranks with the same command",
+                                                     "start all ranks with the same --seed and --samples",
+                                                     "install the same version everywhere", "copy one program to all hosts"};
+  // The cause before what it leads to: another version may well make another plan.
+  for (const std::size_t what : {2U, 3U, 0U, 1U}) {
+    std::vector<int> differ;
+    const std::string zero = to_text(all[0]);
+    const std::string_view first = split(zero, '\n')[what];
+    for (int r = 1; r < world.size(); ++r) {
+      const std::string text = to_text(all[static_cast<std::size_t>(r)]);
+      if (split(text, '\n')[what] != first) {
+        differ.push_back(r);
+      }
+    }
+    if (!differ.empty()) {
+      throw usage_error("{} {} than rank 0: {}", list(differ), names[what], remedies[what]);
+    }
+  }
+}
+
+}  // namespace baton::exec

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <string>
+
+#include "baton/exec/ranks/world.h"
+#include "baton/exec/run.h"
+#include "baton/plan/plan.h"
+
+namespace baton::exec {
+
+/// What must be the same on all ranks that run a plan together.
+struct Fingerprint {
+  std::uint64_t plan = 0;     // of its text
+  std::uint64_t data = 0;     // of what its data are drawn from
+  std::string version;        // of Baton
+  std::uint64_t program = 0;  // of the file that runs: two builds of one version may differ in their last bits
+};
+Fingerprint fingerprint(const plan::Plan& plan, const DataOptions& data);
+
+/// All ranks call it. A usage error names the ranks whose fingerprint is not rank 0's, and in what.
+void require_agreement(World& world, const Fingerprint& mine);
+
+}  // namespace baton::exec

@@ -1,0 +1,162 @@
+#include "baton/exec/ranks/rank_run.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "baton/base/error.h"
+
+namespace baton::exec {
+namespace {
+
+struct Header {
+  std::int64_t duration;
+  std::int64_t enough;
+};
+
+template <typename Value>
+void put(Blob& blob, const Value& value) {
+  const auto bytes = std::as_bytes(std::span(&value, 1));
+  blob.insert(blob.end(), bytes.begin(), bytes.end());
+}
+
+template <typename Value>
+Value take(std::span<const std::byte>& bytes) {
+  Value value{};
+  check(bytes.size() >= sizeof value, "a rank's result is cut short");
+  std::memcpy(&value, bytes.data(), sizeof value);
+  bytes = bytes.subspan(sizeof value);
+  return value;
+}
+
+}  // namespace
+
+std::vector<int> ranks_of(const cluster::Cluster& cluster) {
+  std::vector<int> list;
+  for (const cluster::Device& device : cluster.devices()) {
+    list.push_back(device.rank);
+  }
+  return list;
+}
+
+StepReport::StepReport(World& world, const plan::Plan& plan, const std::vector<int>& rank_of, const std::vector<BufferId>& losses)
+    : world_(world), sizes_(static_cast<std::size_t>(world.size()), static_cast<int>(sizeof(Header))) {
+  for (const BufferId id : losses) {
+    const int rank = rank_of[plan[id].device.index()];
+    parts_.push_back({id, rank, static_cast<std::size_t>(plan[id].shape.elements())});
+    sizes_[static_cast<std::size_t>(rank)] += static_cast<int>(parts_.back().rows * sizeof(double));
+  }
+  std::size_t total = 0;
+  for (const int size : sizes_) {
+    begins_.push_back(total);
+    total += static_cast<std::size_t>(size);
+  }
+  all_.resize(total);
+  next_.resize(begins_.size());
+  mine_.resize(static_cast<std::size_t>(sizes_[static_cast<std::size_t>(world.rank())]));
+}
+
+StepReport::Summary StepReport::share(Nanoseconds duration, bool enough, const std::function<const double*(BufferId)>& rows) {
+  const Header header{duration.count, enough ? 1 : 0};
+  std::memcpy(mine_.data(), &header, sizeof header);
+  std::size_t at = sizeof header;
+  for (const Part& part : parts_) {
+    if (part.rank == world_.rank()) {
+      std::memcpy(mine_.data() + at, rows(part.buffer), part.rows * sizeof(double));
+      at += part.rows * sizeof(double);
+    }
+  }
+  world_.all_gather(mine_, all_, sizes_);
+  Summary summary;
+  for (const std::size_t begin : begins_) {
+    Header one{};
+    std::memcpy(&one, all_.data() + begin, sizeof one);
+    summary.duration = std::max(summary.duration, Nanoseconds(one.duration));
+    summary.enough = summary.enough || one.enough != 0;
+  }
+  std::transform(begins_.begin(), begins_.end(), next_.begin(), [](std::size_t begin) { return begin + sizeof(Header); });
+  for (const Part& part : parts_) {
+    std::size_t& place = next_[static_cast<std::size_t>(part.rank)];
+    for (std::size_t row = 0; row < part.rows; ++row) {
+      double value = 0;
+      std::memcpy(&value, all_.data() + place, sizeof value);
+      summary.loss += value;
+      place += sizeof value;
+    }
+  }
+  return summary;
+}
+
+trace::Trace merge(const plan::Plan& plan, const std::vector<int>& rank_of, const std::vector<std::vector<StepSlice>>& slices,
+                   const std::vector<ClockFit>& clocks) {
+  trace::Trace trace;
+  for (std::size_t s = 0; s < slices[0].size(); ++s) {
+    std::vector<Nanoseconds> starts;
+    Nanoseconds end;
+    for (std::size_t r = 0; r < slices.size(); ++r) {
+      const StepSlice& slice = slices[r][s];
+      starts.push_back(clocks[r].on_rank_0(slice.start));
+      end = r == 0 ? starts[r] + slice.duration : std::max(end, starts[r] + slice.duration);
+    }
+    const Nanoseconds origin = *std::min_element(starts.begin(), starts.end());
+    trace::StepTrace step{.duration = end - origin, .events = {}};
+    std::vector<std::size_t> next(slices.size(), 0);
+    for (const plan::Task& task : plan.tasks()) {
+      const auto rank = static_cast<std::size_t>(rank_of[task.device.index()]);
+      trace::Event event = slices[rank][s].events[next[rank]++];
+      event.start += starts[rank] - origin;
+      event.end += starts[rank] - origin;
+      step.events.push_back(event);
+    }
+    trace.steps.push_back(std::move(step));
+  }
+  return trace;
+}
+
+void gather_result(World& world, const plan::Plan& plan, const std::vector<int>& rank_of, const std::vector<ClockFit>& clocks,
+                   std::span<const Nanoseconds> starts, RunResult& result) {
+  Blob mine;
+  put(mine, result.trace.steps.size());
+  for (std::size_t s = 0; s < result.trace.steps.size(); ++s) {
+    const trace::StepTrace& step = result.trace.steps[s];
+    put(mine, starts[s]);
+    put(mine, step.duration);
+    for (std::size_t t = 0; t < plan.tasks().size(); ++t) {
+      if (rank_of[plan.tasks()[t].device.index()] == world.rank()) {
+        put(mine, step.events[t]);
+      }
+    }
+  }
+  put(mine, result.roundings.size());
+  for (const RoundingTally& tally : result.roundings) {
+    put(mine, tally);
+  }
+  result.trace.steps.clear();
+  const std::vector<Blob> all = world.gather(mine);
+  if (world.rank() != 0) {
+    return;
+  }
+  std::vector<std::size_t> tasks(all.size(), 0);
+  for (const plan::Task& task : plan.tasks()) {
+    ++tasks[static_cast<std::size_t>(rank_of[task.device.index()])];
+  }
+  std::vector<std::vector<StepSlice>> slices(all.size());
+  result.roundings.clear();
+  for (std::size_t r = 0; r < all.size(); ++r) {
+    std::span<const std::byte> bytes(all[r]);
+    slices[r].resize(take<std::size_t>(bytes));
+    check(slices[r].size() == slices[0].size(), "rank {} traced {} steps, rank 0 {}", r, slices[r].size(), slices[0].size());
+    for (StepSlice& slice : slices[r]) {
+      slice.start = take<Nanoseconds>(bytes);
+      slice.duration = take<Nanoseconds>(bytes);
+      for (std::size_t t = 0; t < tasks[r]; ++t) {
+        slice.events.push_back(take<trace::Event>(bytes));
+      }
+    }
+    for (auto count = take<std::size_t>(bytes); count > 0; --count) {
+      add(result.roundings, take<RoundingTally>(bytes));
+    }
+  }
+  result.trace.steps = merge(plan, rank_of, slices, clocks).steps;
+}
+
+}  // namespace baton::exec

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "baton/cluster/cluster.h"
+#include "baton/exec/engine.h"
+#include "baton/exec/ranks/clock_fit.h"
+#include "baton/exec/ranks/world.h"
+#include "baton/exec/run.h"
+#include "baton/plan/plan.h"
+
+/// What the ranks of a run tell each other beside the plan's own messages.
+namespace baton::exec {
+
+/// By device: the rank that runs it.
+std::vector<int> ranks_of(const cluster::Cluster& cluster);
+
+/// Between two steps: the rows of the loss, how long the step was, and whether somebody wants no further one. Every rank comes
+/// to the same.
+class StepReport {
+ public:
+  StepReport(World& world, const plan::Plan& plan, const std::vector<int>& rank_of, const std::vector<BufferId>& losses);
+
+  struct Summary {
+    double loss = 0;       // rows summed in the order of the batch
+    Nanoseconds duration;  // the longest
+    bool enough = false;   // somebody has had
+  };
+  /// Of this rank come the last two and, by `rows`, what its buffers hold.
+  Summary share(Nanoseconds duration, bool enough, const std::function<const double*(BufferId)>& rows);
+
+ private:
+  struct Part {
+    BufferId buffer;
+    int rank;
+    std::size_t rows;
+  };
+
+  World& world_;
+  std::vector<Part> parts_;  // in the order of the batch
+  std::vector<int> sizes_;   // by rank, in bytes
+  std::vector<std::size_t> begins_;
+  std::vector<std::size_t> next_;
+  Blob mine_;
+  Blob all_;
+};
+
+/// One rank's part of a traced step, on its own clock.
+struct StepSlice {
+  Nanoseconds start;  // of the step
+  Nanoseconds duration;
+  std::vector<trace::Event> events;  // of its tasks, in the plan's order
+};
+
+/// The steps of all ranks on one clock: a step runs from when the first rank begins it to when the last has ended it.
+trace::Trace merge(const plan::Plan& plan, const std::vector<int>& rank_of, const std::vector<std::vector<StepSlice>>& slices,
+                   const std::vector<ClockFit>& clocks);
+
+/// Puts into rank 0's result what was traced and rounded on all ranks; the others keep no trace. `starts` says when each of
+/// this rank's traced steps began.
+void gather_result(World& world, const plan::Plan& plan, const std::vector<int>& rank_of, const std::vector<ClockFit>& clocks,
+                   std::span<const Nanoseconds> starts, RunResult& result);
+
+}  // namespace baton::exec

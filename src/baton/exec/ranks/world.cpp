@@ -1,0 +1,165 @@
+#include "baton/exec/ranks/world.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <map>
+
+#include "baton/base/error.h"
+#include "baton/exec/ranks/mpi.h"
+
+namespace baton::exec {
+namespace {
+
+class WorldOfOne final : public World {
+ public:
+  WorldOfOne() : World(0, 1) { find_places(); }
+
+  void all_gather(std::span<const std::byte> mine, std::span<std::byte> all, std::span<const int>) override {
+    std::copy(mine.begin(), mine.end(), all.begin());
+  }
+  std::vector<Blob> gather(std::span<const std::byte> mine) override { return {Blob(mine.begin(), mine.end())}; }
+  void broadcast(Blob&, int) override {}
+  int largest_tag() const override { return 0; }
+  void post(const Message& message, Listener&, std::size_t) override {
+    throw BugError(fmt::format("a message to rank {} in a world of one", message.peer));
+  }
+  bool poll() override { return true; }
+  bool under_way() const override { return false; }
+  std::optional<std::vector<std::string>> last_words(std::string_view mine, Nanoseconds) override {
+    return std::vector<std::string>{std::string(mine)};
+  }
+  void abort(int code) override { std::_Exit(code); }
+};
+
+std::string host_name() {
+  std::array<char, 256> host{};
+  gethostname(host.data(), host.size() - 1);
+  return host.data();
+}
+
+/// Differs between two kernels, and between two starts of one.
+std::string boot_id() {
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string id;
+  std::getline(file, id);
+  return id.empty() ? host_name() : id;
+}
+
+/// Differs between two network namespaces of one kernel.
+std::string network_id() {
+  std::array<char, 256> target{};
+  const ssize_t length = readlink("/proc/self/ns/net", target.data(), target.size() - 1);
+  return length > 0 ? std::string(target.data(), static_cast<std::size_t>(length)) : std::string();
+}
+
+/// The number of a key in the order in which they come.
+int number_of(std::map<std::string, int>& known, const std::string& key) {
+  return known.emplace(key, static_cast<int>(known.size())).first->second;
+}
+
+}  // namespace
+
+Blob to_blob(std::string_view text) {
+  Blob blob(text.size());
+  std::transform(text.begin(), text.end(), blob.begin(), [](char c) { return static_cast<std::byte>(c); });
+  return blob;
+}
+
+std::string to_text(const Blob& blob) {
+  std::string text(blob.size(), '\0');
+  std::transform(blob.begin(), blob.end(), text.begin(), [](std::byte b) { return static_cast<char>(b); });
+  return text;
+}
+
+std::vector<Blob> World::all_gather(std::span<const std::byte> mine) {
+  const auto count = static_cast<std::size_t>(size());
+  const std::vector<int> of_a_size(count, static_cast<int>(sizeof(int)));
+  std::vector<int> sizes(count);
+  const int own = static_cast<int>(mine.size());
+  all_gather(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(sizes)), of_a_size);
+  std::size_t total = 0;
+  for (const int size : sizes) {
+    total += static_cast<std::size_t>(size);
+  }
+  Blob all(total);
+  all_gather(mine, all, sizes);
+  std::vector<Blob> blobs;
+  auto begin = all.begin();
+  for (const int size : sizes) {
+    blobs.emplace_back(begin, begin + size);
+    begin += size;
+  }
+  return blobs;
+}
+
+void World::find_places() {
+  std::map<std::string, int> nodes;
+  std::map<std::string, int> machines;
+  const std::vector<Blob> hosts = all_gather(to_blob(host_name()));
+  const std::vector<Blob> kernels = all_gather(to_blob(boot_id()));
+  const std::vector<Blob> networks = all_gather(to_blob(network_id()));
+  for (std::size_t r = 0; r < places_.size(); ++r) {
+    const std::string machine = to_text(kernels[r]);
+    places_[r].host = to_text(hosts[r]);
+    places_[r].machine = number_of(machines, machine);
+    places_[r].node = number_of(nodes, machine + "\n" + places_[r].host + "\n" + to_text(networks[r]));
+  }
+}
+
+void on_rank_0(World& world, const std::function<void()>& action) {
+  if (world.alone()) {
+    action();
+    return;
+  }
+  Blob word;  // what went wrong, behind a letter for its kind
+  if (world.rank() == 0) {
+    try {
+      action();
+    } catch (const Error& error) {
+      word = to_blob((error.kind() == Error::Kind::usage ? "u" : "f") + std::string(error.what()));
+    } catch (const std::exception& error) {
+      word = to_blob("f" + std::string(error.what()));
+    }
+  }
+  world.broadcast(word, 0);
+  if (!word.empty()) {
+    const std::string text = to_text(word);
+    throw Error(text[0] == 'u' ? Error::Kind::usage : Error::Kind::failure, text.substr(1));
+  }
+}
+
+Launch find_launch(const std::function<const char*(const char*)>& variable) {
+  struct Sign {
+    const char* name;
+    const char* launcher;
+  };
+  // What srun started also has a batch script's variables, so the one of a step is asked for. Open MPI says
+  // how many ranks there are; MPICH's hydra and others speak PMI.
+  for (const Sign& sign :
+       {Sign{"OMPI_COMM_WORLD_SIZE", "mpirun"}, Sign{"PMI_SIZE", "mpiexec"}, Sign{"SLURM_STEP_NUM_TASKS", "srun"}}) {
+    const char* text = variable(sign.name);
+    int ranks = 0;
+    if (text != nullptr && std::from_chars(text, text + std::strlen(text), ranks).ec == std::errc() && ranks > 0) {
+      return {ranks, sign.launcher};
+    }
+  }
+  return variable("PMIX_RANK") != nullptr ? Launch{0, "a launcher that speaks PMIx"} : Launch{};
+}
+
+std::unique_ptr<World> open_world() {
+  const Launch launch = find_launch([](const char* name) { return std::getenv(name); });
+  if (launch.ranks > 1 && launch.launcher == "srun" && std::getenv("PMIX_RANK") == nullptr && std::getenv("PMI_RANK") == nullptr) {
+    throw usage_error("srun started {} tasks without telling them of each other: start them with srun --mpi=pmix", launch.ranks);
+  }
+  return launch.ranks == 1 ? make_world_of_one() : open_mpi_world(launch);
+}
+
+std::unique_ptr<World> make_world_of_one() { return std::make_unique<WorldOfOne>(); }
+
+}  // namespace baton::exec

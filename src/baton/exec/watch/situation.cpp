@@ -1,0 +1,246 @@
+#include "baton/exec/watch/situation.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "baton/base/error.h"
+
+namespace baton::exec {
+namespace {
+
+/// What takes longer than the patience is still no hang while it may only be slow: a plain loop on a core
+/// that many share, a batch made by one, a message over a bad network.
+constexpr double slow_flops_a_second = 1e8;
+constexpr double slow_data_bytes_a_second = 1e7;
+constexpr double slow_crossing_bytes_a_second = 1e6;
+constexpr Nanoseconds slow_disk(60'000'000'000);
+
+Nanoseconds at_speed(double amount, double a_second) { return Nanoseconds(static_cast<std::int64_t>(amount / a_second * 1e9)); }
+
+}  // namespace
+
+std::string name_ranks(const std::vector<int>& ranks) {
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    text += fmt::format("{}{}", i == 0 ? "" : i + 1 == ranks.size() ? " and " : ", ", ranks[i]);
+  }
+  return text;
+}
+
+Situation::Situation(plan::Plan plan, std::vector<int> rank_of, std::int64_t steps_before)
+    : plan_(std::move(plan)), rank_of_(std::move(rank_of)), position_(plan_.tasks().size(), 0), steps_before_(steps_before) {
+  check(rank_of_.size() == plan_.devices().size(), "{} devices, but ranks of {}", plan_.devices().size(), rank_of_.size());
+  for (std::size_t d = 0; d < rank_of_.size(); ++d) {
+    own_.push_back(
+        static_cast<std::size_t>(std::count(rank_of_.begin(), rank_of_.begin() + static_cast<std::ptrdiff_t>(d), rank_of_[d])));
+    for (std::size_t lane = 0; lane < plan::lane_count; ++lane) {
+      const std::span<const TaskId> tasks = plan_.lane(DeviceId(d), static_cast<plan::Lane>(lane));
+      for (std::size_t i = 0; i < tasks.size(); ++i) {
+        position_[tasks[i].index()] = i;
+      }
+    }
+  }
+}
+
+/// Whether all ranks have said where their devices are.
+bool Situation::known(std::span<const Standing> standings) const {
+  for (std::size_t d = 0; d < rank_of_.size(); ++d) {
+    if (standings[static_cast<std::size_t>(rank_of_[d])].devices.size() <= own_[d]) {
+      return false;
+    }
+  }
+  return true;
+}
+
+Situation::Place Situation::place(std::span<const Standing> standings, DeviceId device, plan::Lane lane) const {
+  const std::span<const TaskId> tasks = plan_.lane(device, lane);
+  if (tasks.empty()) {
+    return {steps_before_, TaskId(), false};
+  }
+  const Standing& standing = standings[static_cast<std::size_t>(rank_of_[device.index()])];
+  const std::uint64_t count = standing.devices[own_[device.index()]].lanes[static_cast<std::size_t>(lane)];
+  const std::uint64_t within = count % (2 * tasks.size());
+  return {steps_before_ + static_cast<std::int64_t>(count / (2 * tasks.size())), tasks[within / 2], within % 2 == 1};
+}
+
+bool Situation::has_come(std::span<const Standing> standings, TaskId member, std::int64_t step) const {
+  const plan::Task& task = plan_[member];
+  const Place at = place(standings, task.device, task.lane);
+  if (at.step != step) {
+    return at.step > step;
+  }
+  const std::size_t reached = position_[at.task.index()];
+  return reached > position_[member.index()] || (reached == position_[member.index()] && at.started);
+}
+
+std::vector<int> Situation::missing(std::span<const Standing> standings, TaskId task, std::int64_t step) const {
+  std::vector<int> ranks;
+  for (const TaskId member : plan_.members(plan::meeting_of(plan_[task]))) {
+    const int rank = rank_of_[plan_[member].device.index()];
+    if (!has_come(standings, member, step) && std::find(ranks.begin(), ranks.end(), rank) == ranks.end()) {
+      ranks.push_back(rank);
+    }
+  }
+  std::sort(ranks.begin(), ranks.end());
+  return ranks;
+}
+
+/// The step that the slowest of its devices is at.
+std::int64_t Situation::step_of(std::span<const Standing> standings, int rank) const {
+  std::int64_t least = -1;
+  for (std::size_t d = 0; d < rank_of_.size(); ++d) {
+    for (std::size_t lane = 0; rank_of_[d] == rank && lane < plan::lane_count; ++lane) {
+      const Place at = place(standings, DeviceId(d), static_cast<plan::Lane>(lane));
+      least = at.task.valid() && (least < 0 || at.step < least) ? at.step : least;
+    }
+  }
+  return std::max(least, steps_before_);
+}
+
+std::vector<int> Situation::not_gathered(std::span<const Standing> standings, int rank) const {
+  std::vector<int> ranks;
+  for (std::size_t r = 0; r < standings.size(); ++r) {
+    if (standings[r].gatherings < standings[static_cast<std::size_t>(rank)].gatherings) {
+      ranks.push_back(static_cast<int>(r));
+    }
+  }
+  return ranks;
+}
+
+Situation::Held Situation::held(std::span<const Standing> standings, int rank) const {
+  Held held;
+  held.gathering = standings[static_cast<std::size_t>(rank)].gatherings % 2 == 1;
+  for (std::size_t d = 0; d < rank_of_.size(); ++d) {
+    for (std::size_t lane = 0; rank_of_[d] == rank && lane < plan::lane_count; ++lane) {
+      const Place at = place(standings, DeviceId(d), static_cast<plan::Lane>(lane));
+      if (!at.started) {
+        continue;
+      }
+      const bool waits = plan::meeting_of(plan_[at.task]).valid() && !missing(standings, at.task, at.step).empty();
+      (waits ? held.waiting : held.working).push_back(at.task);
+    }
+  }
+  return held;
+}
+
+std::string describe(Activity activity) {
+  switch (activity) {
+    case Activity::starting:
+      return "was starting";
+    case Activity::training:
+      return "was training";
+    case Activity::between:
+      return "was between runs, saving or gathering results";
+    case Activity::ending:
+      return "had done its steps";
+  }
+  throw BugError("an activity that is none");
+}
+
+std::string Situation::describe(std::span<const Standing> standings, int rank) const {
+  const Activity activity = standings[static_cast<std::size_t>(rank)].activity;
+  if (activity != Activity::training || !known(standings)) {
+    return exec::describe(activity);
+  }
+  const std::int64_t step = step_of(standings, rank);
+  const Held held = this->held(standings, rank);
+  if (!held.working.empty()) {
+    const TaskId task = held.working.front();
+    const bool meeting = plan::meeting_of(plan_[task]).valid();
+    return fmt::format("{} {} of step {}", meeting ? "was moving bytes in" : "was in", plan_.describe(task), step);
+  }
+  if (!held.waiting.empty()) {
+    const TaskId task = held.waiting.front();
+    return fmt::format("waited in {} of step {} for {}", plan_.describe(task), step, name_ranks(missing(standings, task, step)));
+  }
+  if (held.gathering) {
+    const std::vector<int> others = not_gathered(standings, rank);
+    return others.empty() ? fmt::format("was between steps, before step {}", step)
+                          : fmt::format("had done step {} and waited for {}", step - 1, name_ranks(others));
+  }
+  return fmt::format("was between tasks of step {}", step);
+}
+
+/// How long a device may work without looking at anything else.
+Nanoseconds Situation::work_allowance(std::span<const Standing> standings, DeviceId device, Nanoseconds patience) const {
+  bool under_way = false;
+  Nanoseconds longest = patience;
+  for (std::size_t lane = 0; lane < plan::lane_count; ++lane) {
+    const Place at = place(standings, device, static_cast<plan::Lane>(lane));
+    if (!at.task.valid() || !at.started) {
+      continue;
+    }
+    under_way = true;
+    if (const auto* delay = std::get_if<plan::Delay>(&plan_[at.task].action)) {
+      longest = std::max(longest, patience + delay->duration);
+    } else {
+      longest = std::max(longest, at_speed(static_cast<double>(plan::work(plan_, at.task).flops.count), slow_flops_a_second));
+    }
+  }
+  double bytes = 0;
+  for (std::size_t b = 0; b < plan_.buffers().size() && !under_way; ++b) {  // it may be making the next batch
+    const plan::Buffer& buffer = plan_.buffers()[b];
+    const bool loaded = buffer.role == plan::Role::input || buffer.role == plan::Role::target;
+    bytes += loaded && buffer.device == device ? static_cast<double>(buffer.size().count) : 0;
+  }
+  return std::max(longest, at_speed(bytes, slow_data_bytes_a_second));
+}
+
+/// How long the messages may take for which all have come.
+Nanoseconds Situation::crossing_allowance(std::span<const Standing> standings) const {
+  double most = 0;
+  for (std::size_t r = 0; r < standings.size(); ++r) {
+    for (const TaskId task : held(standings, static_cast<int>(r)).working) {
+      const plan::TaskWork work = plan::work(plan_, task);
+      most = std::max(most, static_cast<double>(std::max(work.sent, work.received).count));
+    }
+  }
+  return at_speed(most, slow_crossing_bytes_a_second);
+}
+
+/// How long state may take to be put together and written.
+Nanoseconds Situation::saving_allowance() const {
+  double bytes = 0;
+  for (const plan::Buffer& buffer : plan_.buffers()) {
+    bytes += buffer.persistent ? static_cast<double>(buffer.size().count) : 0;
+  }
+  return slow_disk + at_speed(bytes, slow_data_bytes_a_second);
+}
+
+std::optional<Situation::Stall> Situation::stall(std::span<const Standing> standings, std::span<const std::vector<bool>> still,
+                                                 Nanoseconds patience) const {
+  bool between = false;
+  for (const Standing& standing : standings) {
+    if (standing.activity == Activity::starting || standing.activity == Activity::ending) {
+      return std::nullopt;
+    }
+    between = between || standing.activity == Activity::between;
+  }
+  if (!known(standings)) {
+    return std::nullopt;
+  }
+  Stall stall{{}, patience};
+  for (std::size_t d = 0; d < rank_of_.size(); ++d) {
+    const int rank = rank_of_[d];
+    const auto r = static_cast<std::size_t>(rank);
+    if (!still[r][own_[d]]) {
+      continue;
+    }
+    stall.allowed = std::max(stall.allowed, standings[r].activity == Activity::between
+                                                ? saving_allowance()
+                                                : work_allowance(standings, DeviceId(d), patience));
+    if (std::find(stall.ranks.begin(), stall.ranks.end(), rank) == stall.ranks.end()) {
+      stall.ranks.push_back(rank);
+    }
+  }
+  std::sort(stall.ranks.begin(), stall.ranks.end());
+  if (stall.ranks.empty() || stall.ranks.size() == standings.size()) {
+    stall.ranks.clear();
+    stall.allowed = std::max(
+        {stall.allowed, patience * 2, crossing_allowance(standings), between ? saving_allowance() : Nanoseconds(0)});
+  }
+  return stall;
+}
+
+}  // namespace baton::exec

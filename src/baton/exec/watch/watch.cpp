@@ -1,0 +1,579 @@
+#include "baton/exec/watch/watch.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "baton/base/error.h"
+#include "baton/exec/clock.h"
+#include "baton/exec/watch/rendezvous.h"
+#include "baton/exec/watch/wire.h"
+
+namespace baton::exec {
+namespace {
+
+using wire::Connection;
+using wire::Frame;
+
+enum Kind : std::uint8_t { beat, ask, failed, bye, done, verdict };
+
+constexpr Nanoseconds millisecond(1'000'000);
+/// How long the others may take to come to where they wait, before it is said where that is.
+constexpr Nanoseconds grace = millisecond * 250;
+/// How long rank 0 waits for the others to part when all is done; and they for it, when it has a verdict to
+/// give: a launcher that sees them end may end the others too.
+constexpr Nanoseconds farewell = millisecond * 200;
+constexpr Nanoseconds last_hearing = millisecond * 1000;
+constexpr std::size_t most_lines = 16;
+
+std::string pack(const Standing& standing) {
+  wire::Writer writer;
+  writer.add(standing.activity)
+      .add(standing.gatherings)
+      .add(standing.looks)
+      .add(static_cast<std::uint32_t>(standing.devices.size()));
+  for (const Presence::Counts& counts : standing.devices) {
+    writer.add(counts);
+  }
+  return writer.bytes();
+}
+
+std::optional<Standing> unpack_standing(std::string_view bytes) {
+  wire::Reader reader(bytes);
+  Standing standing;
+  standing.activity = reader.take<Activity>();
+  standing.gatherings = reader.take<std::uint64_t>();
+  standing.looks = reader.take<std::uint64_t>();
+  const auto devices = reader.take<std::uint32_t>();
+  for (std::uint32_t d = 0; d < devices && reader.good(); ++d) {
+    standing.devices.push_back(reader.take<Presence::Counts>());
+  }
+  return reader.good() ? std::optional(standing) : std::nullopt;
+}
+
+std::string pack(const Verdict& given) {
+  wire::Writer writer;
+  writer.add_text(given.text).add(static_cast<std::uint32_t>(given.losses.size()));
+  for (const Loss& loss : given.losses) {
+    writer.add(loss.rank).add(loss.cause).add(loss.since).add_text(loss.words).add(loss.code);
+  }
+  return writer.bytes();
+}
+
+Verdict unpack_verdict(std::string_view bytes) {
+  wire::Reader reader(bytes);
+  Verdict given;
+  given.text = reader.take_text();
+  const auto losses = reader.take<std::uint32_t>();
+  for (std::uint32_t l = 0; l < losses && reader.good(); ++l) {
+    Loss loss;
+    loss.rank = reader.take<int>();
+    loss.cause = reader.take<Loss::Cause>();
+    loss.since = reader.take<Nanoseconds>();
+    loss.words = reader.take_text();
+    loss.code = reader.take<int>();
+    given.losses.push_back(std::move(loss));
+  }
+  return given;
+}
+
+std::string seconds(Nanoseconds time) { return fmt::format("{:.1f} s", static_cast<double>(time.count) * 1e-9); }
+
+}  // namespace
+
+/// A rank's thread and its connections: rank 0 has one to each other rank, the others one to rank 0.
+class Watch::Post {
+ public:
+  Post(WatchOptions options, std::shared_ptr<const Board> board, std::function<void(const Verdict&)> over)
+      : options_(std::move(options)),
+        board_(std::move(board)),
+        over_(std::move(over)),
+        interval_(std::clamp(options_.patience.count / 50, millisecond.count * 10, millisecond.count * 500)),
+        limit_(options_.patience.count - 8 * interval_.count),
+        wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+        peers_(static_cast<std::size_t>(options_.size)) {
+    check(options_.patience.count > 0 && options_.size > 0, "a watch over {} ranks with no patience", options_.size);
+    if (!wake_.open()) {
+      throw failure("the watch over the ranks cannot be started: no file descriptor is free");
+    }
+    std::vector<wire::Acquaintance> met = wire::rendezvous(options_.rank, options_.size, options_.broadcast);
+    moved_at_ = now();
+    for (std::size_t r = 0; r < peers_.size(); ++r) {
+      peers_[r].connection = std::move(met[r].connection);
+      peers_[r].name = std::move(met[r].name);
+      peers_[r].heard = moved_at_;
+    }
+    thread_ = std::thread([this] {
+      pthread_setname_np(pthread_self(), "baton-watch");
+      run();
+    });
+  }
+
+  ~Post() {
+    finishing_ = true;
+    wake();
+    thread_.join();
+  }
+
+  void judge_by(std::shared_ptr<const Situation> situation) {
+    const std::lock_guard lock(mutex_);
+    situation_ = std::move(situation);
+  }
+
+  void give_up(const std::string& why, int code) {
+    std::unique_lock lock(mutex_);
+    own_failure_ = Loss{options_.rank, Loss::Cause::failed, {}, why, code};
+    wake();
+    given_.wait_for(lock, std::chrono::nanoseconds((last_hearing * 2).count), [this] { return over_said_; });
+  }
+
+  void told_to_end() {
+    told_ = true;
+    wake();
+  }
+
+ private:
+  struct Peer {
+    Connection connection;
+    std::string name;  // "rank 2 (pid 4711 on node1)"
+    Nanoseconds heard;
+    Nanoseconds closed;  // when its connection was found closed; 0: it is not
+    Standing standing;
+    Nanoseconds waited;               // when it was last seen to look while it waited as a whole
+    std::vector<Nanoseconds> looked;  // by device: when it was last seen to look or to move
+    bool finished = false;            // has said that it is done
+    std::optional<Loss> failure;      // has said that it cannot go on
+  };
+
+  bool leads() const { return options_.rank == 0; }
+
+  void wake() const {
+    const std::uint64_t one = 1;
+    [[maybe_unused]] const ssize_t written = write(wake_.get(), &one, sizeof(one));
+  }
+
+  // The watch itself.
+
+  void run() {
+    Nanoseconds last = now();
+    Nanoseconds next_beat = last;
+    while (!at_end()) {
+      wait_until(next_beat);
+      const Nanoseconds time = now();
+      if (time - last > interval_ * 2) {
+        forgive(time - last);
+      }
+      last = time;
+      if (time >= next_beat) {
+        send_beats();
+        next_beat = time + interval_;
+      }
+      listen(time);
+      if (told_heard_) {
+        return;
+      }
+      look_for_losses(time);
+      if (!losses_.empty() && conclude(time)) {
+        return;
+      }
+    }
+  }
+
+  void wait_until(Nanoseconds time) {
+    std::vector<pollfd> waiting{{wake_.get(), POLLIN, 0}};
+    for (const Peer& peer : peers_) {
+      if (peer.connection.open()) {
+        waiting.push_back({peer.connection.descriptor(), static_cast<short>(POLLIN | (peer.connection.unsent() ? POLLOUT : 0)), 0});
+      }
+    }
+    Nanoseconds longest = time - now();
+    if (!losses_.empty()) {
+      longest = std::min(longest, millisecond * 20);
+    }
+    poll(waiting.data(), waiting.size(), static_cast<int>(std::max<std::int64_t>(0, longest.count / millisecond.count + 1)));
+    std::uint64_t rings = 0;
+    [[maybe_unused]] const ssize_t count = read(wake_.get(), &rings, sizeof(rings));
+  }
+
+  /// This process was itself away for a while: the others could not make themselves heard.
+  void forgive(Nanoseconds gap) {
+    for (Peer& peer : peers_) {
+      peer.heard += gap;
+      peer.waited += gap;
+      for (Nanoseconds& looked : peer.looked) {
+        looked += gap;
+      }
+    }
+    moved_at_ += gap;
+  }
+
+  void send_beats() {
+    const std::string standing = pack(board_->standing());
+    for (Peer& peer : peers_) {
+      if (peer.connection.open()) {
+        peer.connection.send(beat, leads() ? std::string_view() : standing);
+      }
+    }
+  }
+
+  void listen(Nanoseconds time) {
+    if (leads()) {
+      note(peers_[0], board_->standing(), time);
+      peers_[0].heard = time;
+    }
+    for (Peer& peer : peers_) {
+      if (!peer.connection.open()) {
+        continue;
+      }
+      peer.connection.flush();
+      peer.connection.receive();
+      while (const std::optional<Frame> frame = peer.connection.next()) {
+        peer.heard = time;
+        hear(peer, *frame, time);
+      }
+      if (!peer.connection.open()) {
+        peer.closed = time;
+      }
+    }
+    if (finishing_ && !said_bye_) {
+      said_bye_ = true;
+      if (!leads()) {
+        peers_[0].connection.send(bye);
+      }
+    }
+  }
+
+  void hear(Peer& peer, const Frame& frame, Nanoseconds time) {
+    switch (frame.kind) {
+      case beat:
+        if (const std::optional<Standing> standing = unpack_standing(frame.payload); leads() && standing) {
+          note(peer, *standing, time);
+        }
+        break;
+      case ask:
+        peer.connection.send(beat, pack(board_->standing()));
+        break;
+      case failed: {
+        wire::Reader reader(frame.payload);
+        Loss loss;
+        loss.rank = reader.take<int>();
+        loss.cause = reader.take<Loss::Cause>();
+        loss.words = reader.take_text();
+        loss.code = reader.take<int>();
+        peer.failure = std::move(loss);
+        break;
+      }
+      case bye:
+        peer.finished = true;
+        break;
+      case done:
+        all_done_ = true;
+        break;
+      case verdict:
+        if (!leads()) {
+          told_heard_ = true;
+          drain(last_hearing);
+          speak(unpack_verdict(frame.payload));
+        }
+        break;
+      default:
+        break;
+    }
+  }
+
+  void note(Peer& peer, const Standing& standing, Nanoseconds time) {
+    if (standing.moved_since(peer.standing)) {
+      moved_at_ = time;
+    }
+    peer.looked.resize(standing.devices.size(), time);
+    for (std::size_t d = 0; d < standing.devices.size(); ++d) {
+      if (d >= peer.standing.devices.size() || !(standing.devices[d] == peer.standing.devices[d])) {
+        peer.looked[d] = time;
+      }
+    }
+    if (standing.looks != peer.standing.looks || standing.gatherings != peer.standing.gatherings) {
+      peer.waited = time;
+    }
+    peer.standing = standing;
+  }
+
+  /// Everyone has said that it is done: rank 0 says so to all.
+  bool at_end() {
+    if (!finishing_ || !losses_.empty()) {
+      return false;
+    }
+    if (!leads()) {
+      return all_done_;
+    }
+    for (std::size_t r = 1; r < peers_.size(); ++r) {
+      if (!peers_[r].finished) {
+        return false;
+      }
+    }
+    for (std::size_t r = 1; r < peers_.size(); ++r) {
+      peers_[r].connection.send(done);
+    }
+    drain(farewell);
+    return true;
+  }
+
+  bool already_lost(int rank) const {
+    return std::any_of(losses_.begin(), losses_.end(), [&](const Loss& loss) { return loss.rank == rank; });
+  }
+
+  void lose(Loss loss, Nanoseconds time) {
+    if (losses_.empty()) {
+      first_loss_at_ = time;
+      for (Peer& peer : peers_) {
+        if (leads() && peer.connection.open()) {
+          peer.connection.send(ask);
+        }
+      }
+    }
+    losses_.push_back(std::move(loss));
+  }
+
+  void look_for_losses(Nanoseconds time) {
+    look_at_own(time);
+    for (std::size_t r = 0; r < peers_.size(); ++r) {
+      Peer& peer = peers_[r];
+      const int rank = static_cast<int>(r);
+      if (rank == options_.rank || (rank != 0 && !leads()) || already_lost(rank)) {
+        continue;
+      }
+      if (peer.failure) {
+        lose(*peer.failure, time);
+      } else if (peer.closed.count > 0 && !peer.finished) {
+        lose({rank, Loss::Cause::closed, time - peer.closed, {}}, time);
+      } else if (peer.closed.count == 0 && time - peer.heard > limit_) {
+        lose({rank, Loss::Cause::silent, time - peer.heard, {}}, time);
+      }
+    }
+    if (leads() && losses_.empty() && time - moved_at_ > limit_) {
+      look_for_hangs(time);
+    }
+  }
+
+  void look_at_own(Nanoseconds time) {
+    std::optional<Loss> own;
+    {
+      const std::lock_guard lock(mutex_);
+      own = std::exchange(own_failure_, std::nullopt);
+    }
+    if (!own && told_.exchange(false)) {
+      own = Loss{options_.rank, Loss::Cause::ended, {}, {}, 0};
+    }
+    if (!own || already_lost(options_.rank)) {
+      return;
+    }
+    if (leads()) {
+      lose(*own, time);
+    } else {
+      peers_[0].connection.send(failed, wire::Writer().add(own->rank).add(own->cause).add_text(own->words).add(own->code).bytes());
+    }
+  }
+
+  void look_for_hangs(Nanoseconds time) {
+    const std::shared_ptr<const Situation> situation = judge();
+    std::vector<Standing> standings;
+    std::vector<std::vector<bool>> still;
+    for (const Peer& peer : peers_) {
+      if (time - peer.heard > interval_ * 4 || peer.closed.count > 0) {
+        return;  // what it is at is not known well enough
+      }
+      standings.push_back(peer.standing);
+      still.emplace_back();
+      for (const Nanoseconds looked : peer.looked) {
+        const bool gathers = peer.standing.gatherings % 2 == 1 || peer.standing.activity != Activity::training;
+        still.back().push_back(time - (gathers ? peer.waited : looked) > limit_ - interval_ * 2);
+      }
+    }
+    if (!situation) {
+      return;
+    }
+    const std::optional<Situation::Stall> stall = situation->stall(standings, still, limit_);
+    if (!stall || time - moved_at_ < stall->allowed) {
+      return;
+    }
+    for (const int rank : stall->ranks) {
+      lose({rank, Loss::Cause::hung, time - moved_at_, {}}, time);
+    }
+    if (stall->ranks.empty()) {
+      lose({-1, Loss::Cause::hung, time - moved_at_, {}}, time);
+    }
+  }
+
+  /// True when all is said.
+  bool conclude(Nanoseconds time) {
+    const bool sudden = losses_.front().cause != Loss::Cause::silent && losses_.front().cause != Loss::Cause::hung;
+    if (leads() && sudden && time - first_loss_at_ < grace) {
+      return false;  // the others come to where they wait
+    }
+    if (leads() && !sudden) {  // those that went with it, a host or a network, are nearly as long silent
+      for (std::size_t r = 1; r < peers_.size(); ++r) {
+        if (!already_lost(static_cast<int>(r)) && time - peers_[r].heard > limit_ - interval_ * 4) {
+          losses_.push_back({static_cast<int>(r), Loss::Cause::silent, time - peers_[r].heard, {}});
+        }
+      }
+    }
+    Verdict given{losses_, words(), true};
+    if (leads()) {
+      const std::string packed = pack(given);
+      for (std::size_t r = 0; r < peers_.size(); ++r) {
+        peers_[r].connection.send(verdict, packed);
+        if (already_lost(static_cast<int>(r))) {
+          peers_[r].connection.close();  // it may hear it or not
+        }
+      }
+    }
+    speak(std::move(given));
+    return true;
+  }
+
+  /// Waits until the others have closed, for a while at most.
+  void drain(Nanoseconds longest) {
+    const Nanoseconds end = now() + longest;
+    const auto hears = [](const Peer& peer) { return peer.connection.open(); };
+    while (now() < end && std::any_of(peers_.begin(), peers_.end(), hears)) {
+      std::vector<pollfd> waiting;
+      for (Peer& peer : peers_) {
+        if (peer.connection.open()) {
+          peer.connection.flush();
+          peer.connection.receive();
+          waiting.push_back({peer.connection.descriptor(), POLLIN, 0});
+        }
+      }
+      poll(waiting.data(), waiting.size(), 10);
+    }
+  }
+
+  std::shared_ptr<const Situation> judge() {
+    const std::lock_guard lock(mutex_);
+    return situation_;
+  }
+
+  std::string name_of(int rank) const {
+    return rank == options_.rank || rank < 0 ? fmt::format("rank {}", rank) : peers_[static_cast<std::size_t>(rank)].name;
+  }
+
+  std::string sentence(const Loss& loss) const {
+    switch (loss.cause) {
+      case Loss::Cause::closed:
+        return fmt::format("{} is gone: it was killed, or ended without a word", name_of(loss.rank));
+      case Loss::Cause::silent:
+        return fmt::format("{} has not been heard of for {}: it is stopped, or its host or network is gone", name_of(loss.rank),
+                           seconds(loss.since));
+      case Loss::Cause::hung:
+        return loss.rank < 0
+                   ? fmt::format("no rank has moved for {}, although none is gone", seconds(loss.since))
+                   : fmt::format("{} hangs: it is there, but has not moved for {}", name_of(loss.rank), seconds(loss.since));
+      case Loss::Cause::failed:
+        return fmt::format("{} failed: {}", name_of(loss.rank), loss.words);
+      case Loss::Cause::ended:
+        return fmt::format("{} was told to end by a signal", name_of(loss.rank));
+    }
+    throw BugError("a loss of no cause");
+  }
+
+  /// What is wrong in the same way everywhere is said once: nobody was waited for.
+  std::optional<std::string> common_failure() const {
+    for (const Loss& loss : losses_) {
+      if (loss.cause != Loss::Cause::failed || loss.words != losses_.front().words) {
+        return std::nullopt;
+      }
+    }
+    return losses_.size() == peers_.size() ? std::optional(losses_.front().words) : std::nullopt;
+  }
+
+  std::string words() {
+    if (const std::optional<std::string> said = common_failure()) {
+      return *said + "\n";
+    }
+    std::string text;
+    for (const Loss& loss : losses_) {
+      text += sentence(loss) + "\n";
+    }
+    const std::shared_ptr<const Situation> situation = judge();
+    if (!leads()) {
+      return text;
+    }
+    std::vector<Standing> standings;
+    for (const Peer& peer : peers_) {
+      standings.push_back(peer.standing);
+    }
+    const auto say = [&](int rank) {
+      return situation ? situation->describe(standings, rank) : describe(standings[static_cast<std::size_t>(rank)].activity);
+    };
+    for (const Loss& loss : losses_) {
+      text += loss.rank < 0 ? ""
+                            : fmt::format("  rank {} {}{}\n", loss.rank, say(loss.rank),
+                                          loss.cause == Loss::Cause::hung ? "" : ", when last heard of");
+    }
+    std::size_t lines = 0;
+    std::size_t left_out = 0;
+    for (int rank = 0; rank < options_.size; ++rank) {
+      if (already_lost(rank)) {
+        continue;
+      }
+      if (lines++ < most_lines) {
+        text += fmt::format("  rank {} {}\n", rank, say(rank));
+      } else {
+        ++left_out;
+      }
+    }
+    return text + (left_out == 0 ? "" : fmt::format("  and {} other ranks\n", left_out));
+  }
+
+  void speak(Verdict given) {
+    over_(given);
+    const std::lock_guard lock(mutex_);
+    over_said_ = true;
+    given_.notify_all();
+  }
+
+  WatchOptions options_;
+  std::shared_ptr<const Board> board_;
+  std::function<void(const Verdict&)> over_;
+  Nanoseconds interval_;  // from beat to beat
+  Nanoseconds limit_;     // of silence: a little less than the patience, since it was heard of a little before
+                          // it fell silent
+  wire::Socket wake_;
+  std::vector<Peer> peers_;   // by rank; on rank 0 its own standing too, on others only rank 0
+  Nanoseconds moved_at_;      // when some rank was last seen to move
+  std::vector<Loss> losses_;  // in the order in which they were found
+  Nanoseconds first_loss_at_;
+  bool said_bye_ = false;
+  bool all_done_ = false;
+  bool told_heard_ = false;  // rank 0 has given the verdict
+  std::atomic<bool> finishing_{false};
+  std::atomic<bool> told_{false};
+  std::mutex mutex_;
+  std::condition_variable given_;
+  bool over_said_ = false;
+  std::optional<Loss> own_failure_;
+  std::shared_ptr<const Situation> situation_;
+  std::thread thread_;
+};
+
+Watch::Watch(WatchOptions options, std::shared_ptr<const Board> board, std::function<void(const Verdict&)> over)
+    : post_(std::make_unique<Post>(std::move(options), std::move(board), std::move(over))) {}
+
+Watch::~Watch() = default;
+
+void Watch::judge_by(std::shared_ptr<const Situation> situation) { post_->judge_by(std::move(situation)); }
+
+void Watch::give_up(const std::string& why, int code) { post_->give_up(why, code); }
+
+void Watch::told_to_end() { post_->told_to_end(); }
+
+}  // namespace baton::exec
