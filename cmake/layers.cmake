@@ -27,7 +27,8 @@ endfunction()
 # What every target of this project is compiled with. Contraction is off: whether a*b+c is fused must not depend on the
 # machine, or the same seed would not give the same bits.
 function(baton_compile_options target)
-  target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wno-missing-field-initializers -Wno-restrict
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wno-missing-field-initializers
+                                           $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>
                                            -ffp-contract=off $<$<BOOL:${BATON_WERROR}>:-Werror>)
   if(BATON_MARCH)
     target_compile_options(${target} PRIVATE -march=${BATON_MARCH})

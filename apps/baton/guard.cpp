@@ -21,6 +21,8 @@ namespace {
 constexpr unsigned start_limit_seconds = 120;
 /// A launcher that sees all ranks end may not wait for what the last of them has said.
 constexpr unsigned last_breath_microseconds = 300'000;
+/// So long a launcher may take to end by itself, then once it was told to, before it is killed.
+constexpr unsigned launcher_patience_seconds = 8;
 
 std::unique_ptr<exec::Watch> watch;
 std::atomic<exec::Watch*> told{nullptr};  // for the signal handler
@@ -46,14 +48,43 @@ void flush_output() {
   }
 }
 
+/// What started this rank, where it is `name`; -1 where it is something else.
+pid_t parent_called(std::initializer_list<std::string_view> names) {
+  const pid_t parent = getppid();
+  std::ifstream file(fmt::format("/proc/{}/comm", parent));
+  std::string name;
+  return std::getline(file, name) && std::find(names.begin(), names.end(), name) != names.end() ? parent : -1;
+}
+
 /// Where the network to rank 0 is gone, so is the launcher's word: its daemon on this host, which started
 /// this rank, would stay.
 void end_daemon() {
-  std::ifstream file(fmt::format("/proc/{}/comm", getppid()));
-  std::string name;
-  if (std::getline(file, name) && name == "orted") {
-    kill(getppid(), SIGTERM);
+  if (const pid_t daemon = parent_called({"orted", "prted"}); daemon > 0) {
+    kill(daemon, SIGTERM);
   }
+}
+
+/// A launcher that has lost the network to one of its hosts may wait for its daemon there until TCP gives up, which takes a quarter
+/// of an hour. It is given some seconds behind this process to end by itself.
+void end_launcher_later() {
+  const pid_t launcher = parent_called({"mpirun", "mpiexec", "orterun", "prterun"});
+  if (launcher < 0 || fork() != 0) {
+    return;
+  }
+  setsid();
+  close_range(0, ~0U, 0);  // the launcher waits until nobody holds what it reads from
+  for (const int signal : {0, SIGTERM, SIGKILL}) {
+    if (signal != 0) {
+      kill(launcher, signal);
+    }
+    for (unsigned slept = 0; slept < launcher_patience_seconds * 10; ++slept) {
+      usleep(100'000);
+      if (kill(launcher, 0) != 0) {
+        _exit(0);
+      }
+    }
+  }
+  _exit(0);
 }
 
 [[noreturn]] void end(const exec::Verdict& verdict) {
@@ -63,8 +94,12 @@ void end_daemon() {
     [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, lines.data(), lines.size());
     usleep(last_breath_microseconds);
   }
-  if (verdict.losses.front().rank == 0 && verdict.losses.front().cause == exec::Loss::Cause::silent) {
-    end_daemon();
+  if (verdict.losses.front().cause == exec::Loss::Cause::silent) {
+    if (verdict.losses.front().rank == 0) {
+      end_daemon();
+    } else if (verdict.spoken) {
+      end_launcher_later();
+    }
   }
   int code = lost_rank_exit_code;
   for (const exec::Loss& loss : verdict.losses) {
