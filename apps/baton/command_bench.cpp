@@ -11,6 +11,7 @@
 #include "baton/lab/rows.h"
 #include "baton/report/report.h"
 #include "commands.h"
+#include "guard.h"
 #include "terminal.h"
 
 namespace baton::app {
@@ -101,7 +102,10 @@ void bench_collectives(const BenchWords& words, int& exit_code) {
     check_writable(words.cluster);
   });
   const lab::Job job(words.job, cluster::probe(), &world());
-  const Interrupt interrupt;
+  std::optional<Interrupt> interrupt;  // ranks would stop at different sizes
+  if (world().alone()) {
+    interrupt.emplace();
+  }
   std::optional<ProgressBar> bar;
   const std::vector<lab::BenchRow> rows = lab::bench_collectives(
       job.cluster(), job.backend(), options,
@@ -110,7 +114,7 @@ void bench_collectives(const BenchWords& words, int& exit_code) {
           bar.emplace("measuring", static_cast<std::int64_t>(total), world().rank() == 0);
         }
         bar->show(static_cast<std::int64_t>(done));
-        return !world().alone() || !interrupt.asked();  // ranks would stop at different sizes
+        return !interrupt || !interrupt->asked();
       },
       &world());
   bar.reset();
@@ -134,7 +138,7 @@ void bench_collectives(const BenchWords& words, int& exit_code) {
   if (!words.json.empty()) {
     write_output(words.json, to_json(rows, job).dump(2) + "\n");
   }
-  if (interrupt.asked()) {
+  if (interrupt && interrupt->asked()) {
     fmt::print(stderr, "baton: interrupted; what is shown is of the sizes that were reached\n");
     exit_code = 130;
   } else if (!words.cluster.empty()) {
@@ -149,6 +153,18 @@ void bench_collectives(const BenchWords& words, int& exit_code) {
   }
   if (wrong > 0) {
     throw failure("{} elements are not what they should be: the transport is faulty", wrong);
+  }
+}
+
+/// What stops this rank is told to the others, which would wait for it.
+void bench_guarded(const BenchWords& words, int& exit_code) {
+  open_guard(world(), Nanoseconds(5'000'000'000));
+  try {
+    bench_collectives(words, exit_code);
+    world().board()->set(exec::Activity::ending);
+  } catch (const Error& error) {
+    guard_failure(printable(error.what()), error.kind() == Error::Kind::usage ? 2 : 1);
+    throw;
   }
 }
 
@@ -183,7 +199,7 @@ void add_bench_command(CLI::App& program, int& exit_code) {
       "  baton bench collectives --devices cpu:4 --sizes 1K:16MB:2 --operations all_reduce\n"
       "  baton bench collectives --devices cpu:2 --write-cluster mine.toml && baton simulate --cluster "
       "mine.toml --strategy ddp");
-  collectives->callback([words, &exit_code] { bench_collectives(*words, exit_code); });
+  collectives->callback([words, &exit_code] { bench_guarded(*words, exit_code); });
 }
 
 }  // namespace baton::app

@@ -99,30 +99,62 @@ std::int64_t slots_of(const std::vector<Host>& hosts) {
   return sum;
 }
 
-std::optional<std::string> value_of(const std::vector<std::string>& words, const std::string& flag) {
+/// What a flag is given, under the last of its spellings that the words hold: `--steps 9`, `--steps=9`, `-n 9` or `-n9`.
+std::optional<std::string> value_of(const std::vector<std::string>& words, std::initializer_list<std::string_view> flags) {
+  std::optional<std::string> value;
   for (std::size_t i = 0; i < words.size(); ++i) {
-    if (words[i] == flag && i + 1 < words.size()) {
-      return words[i + 1];
-    }
-    if (words[i].starts_with(flag + "=")) {
-      return words[i].substr(flag.size() + 1);
+    for (const std::string_view flag : flags) {
+      const bool is_short = !flag.starts_with("--");
+      if (words[i] == flag && i + 1 < words.size()) {
+        value = words[i + 1];
+      } else if (words[i].starts_with(flag) && words[i].size() > flag.size() && (is_short || words[i][flag.size()] == '=')) {
+        value = words[i].substr(flag.size() + (is_short ? 0 : 1));
+      }
     }
   }
-  return std::nullopt;
+  return value;
 }
 
 /// A signal that this process is told to hand on to the one it waits for.
 std::atomic<pid_t> child{0};
 std::atomic<int> told{0};
-void hand_on(int number) {
+void hand_on(int number, siginfo_t* origin, void*) {
   told = number;
-  if (const pid_t pid = child; pid > 0) {
+  // What was typed has reached the child as well, which would take a second for a demand to end at once.
+  const bool typed = origin->si_code > 0;
+  if (const pid_t pid = child; pid > 0 && !typed) {
     kill(pid, number);
   }
 }
 
-/// Runs a program and waits for its end: its exit code, or 128 and the signal that ended it.
-int run(const std::vector<std::string>& words, bool quiet, std::optional<Nanoseconds> limit = {}) {
+/// While it lives, those signals are handed on.
+class HandingOn {
+ public:
+  HandingOn() {
+    struct sigaction action {};
+    action.sa_sigaction = hand_on;
+    action.sa_flags = SA_SIGINFO;
+    sigaction(SIGINT, &action, &previous_[0]);
+    sigaction(SIGTERM, &action, &previous_[1]);
+    action = {};
+    action.sa_handler = SIG_DFL;  // or no child's end would be told
+    sigaction(SIGCHLD, &action, &previous_[2]);
+  }
+  ~HandingOn() {
+    sigaction(SIGINT, &previous_[0], nullptr);
+    sigaction(SIGTERM, &previous_[1], nullptr);
+    sigaction(SIGCHLD, &previous_[2], nullptr);
+  }
+  HandingOn(const HandingOn&) = delete;
+  HandingOn& operator=(const HandingOn&) = delete;
+
+ private:
+  std::array<struct sigaction, 3> previous_{};
+};
+
+/// Runs a program and waits for its end: its exit code, or 128 and the signal that ended it. One with a limit is a group of its
+/// own, says nothing, and is killed with all that it has started when the limit is over.
+int run(const std::vector<std::string>& words, std::optional<Nanoseconds> limit = {}) {
   std::vector<char*> arguments;
   for (const std::string& word : words) {
     arguments.push_back(const_cast<char*>(word.c_str()));
@@ -138,7 +170,8 @@ int run(const std::vector<std::string>& words, bool quiet, std::optional<Nanosec
     if (getppid() != parent) {
       _exit(127);
     }
-    if (quiet) {
+    if (limit) {
+      setpgid(0, 0);
       const int nothing = open("/dev/null", O_RDWR);
       dup2(nothing, STDOUT_FILENO);
       dup2(nothing, STDERR_FILENO);
@@ -148,6 +181,9 @@ int run(const std::vector<std::string>& words, bool quiet, std::optional<Nanosec
     _exit(127);
   }
   child = pid;
+  if (told != 0) {  // before there was anyone to hand it on to
+    kill(pid, told);
+  }
   const Nanoseconds start = exec::now();
   int status = 0;
   while (true) {
@@ -155,7 +191,11 @@ int run(const std::vector<std::string>& words, bool quiet, std::optional<Nanosec
     if (ended == pid) {
       break;
     }
+    if (ended < 0 && errno != EINTR) {
+      throw failure("{} cannot be waited for: {}", words[0], std::strerror(errno));
+    }
     if (limit && exec::now() - start > *limit) {
+      kill(-pid, SIGKILL);
       kill(pid, SIGKILL);
       waitpid(pid, &status, 0);
       break;
@@ -189,6 +229,9 @@ End explain(int code) {
   if (code == 127) {
     return {"it could not be started", false};
   }
+  if (code == 130) {
+    return {"it was interrupted", false};
+  }
   if (code > 128) {
     return {fmt::format("a rank was ended by signal {} ({})", code - 128, strsignal(code - 128)), true};
   }
@@ -205,8 +248,8 @@ class Supervisor {
           "dashes");
     }
     command_ = words.command;
-    folder_ = value_of(command_, "--checkpoint");
-    if (restarts_ > 0 && (!folder_ || !value_of(command_, "--every"))) {
+    folder_ = value_of(command_, {"--checkpoint"});
+    if (restarts_ > 0 && (!folder_ || !value_of(command_, {"--every"}))) {
       throw usage_error(
           "a restart goes on from a checkpoint: give train --checkpoint DIR --every N, or launch --restarts "
           "0");
@@ -231,19 +274,15 @@ class Supervisor {
   }
 
   int supervise() {
-    const auto previous_interrupt = std::signal(SIGINT, hand_on);
-    const auto previous_end = std::signal(SIGTERM, hand_on);
-    const int code = attempts();
-    std::signal(SIGINT, previous_interrupt);
-    std::signal(SIGTERM, previous_end);
-    return code;
+    const HandingOn handing_on;
+    return attempts();
   }
 
  private:
   int attempts() {
     for (std::int64_t attempt = 0;; ++attempt) {
       const Nanoseconds start = exec::now();
-      const int code = run(line(attempt > 0), false);
+      const int code = run(line(attempt > 0));
       const std::string took = to_text(exec::now() - start);
       if (code == 0) {
         if (attempt > 0) {
@@ -251,8 +290,7 @@ class Supervisor {
         }
         return 0;
       }
-      if (told != 0) {
-        say("ended by signal {}", told.load());
+      if (was_told()) {
         return 128 + told;
       }
       const End end = explain(code);
@@ -270,13 +308,23 @@ class Supervisor {
         return 0;
       }
       leave_out_lost_hosts();
+      if (was_told()) {
+        return 128 + told;
+      }
       say("restart {} of {} on {} rank{}{}", attempt + 1, restarts_, ranks_, ranks_ == 1 ? "" : "s", where_to_go_on());
     }
   }
 
+  static bool was_told() {
+    if (told != 0) {
+      say("ended by signal {}", told.load());
+    }
+    return told != 0;
+  }
+
   template <typename... Args>
   static void say(fmt::format_string<Args...> format, Args&&... args) {
-    fmt::print(stderr, "baton launch: {}\n", fmt::format(format, std::forward<Args>(args)...));
+    fmt::print(stderr, "baton launch: {}\n", printable(fmt::format(format, std::forward<Args>(args)...)));
     std::fflush(stderr);
   }
 
@@ -286,9 +334,9 @@ class Supervisor {
     if (mpirun_[0].ends_with("mpirun")) {
       // Ranks of a host divide its cores themselves; more ranks than cores are a user's own choice.
       words.insert(words.end(), {"--oversubscribe", "--bind-to", "none"});
-      if (!hosts_.empty()) {
-        words.insert(words.end(), {"--host", list_hosts(hosts_)});
-      }
+    }
+    if (!hosts_.empty()) {
+      words.insert(words.end(), {"--host", list_hosts(hosts_)});
     }
     words.push_back(own_program());
     words.insert(words.end(), command_.begin(), command_.end());
@@ -312,7 +360,7 @@ class Supervisor {
 
   /// Whether the last checkpoint is that of the last step: a rank was lost on the way out.
   bool all_done() const {
-    const std::string steps = value_of(command_, "--steps").value_or(value_of(command_, "-n").value_or("30"));
+    const std::string steps = value_of(command_, {"--steps", "-n"}).value_or("30");
     const auto found = folder_ ? checkpoint::Folder(*folder_, 1).newest() : std::nullopt;
     return found && found->archive.metadata.count("step") == 1 && found->archive.metadata.at("step") == steps;
   }
@@ -323,7 +371,11 @@ class Supervisor {
     for (const Host& host : hosts_) {
       std::vector<std::string> words = mpirun_;
       words.insert(words.end(), {"-n", "1", "--host", host.name, "true"});
-      if (run(words, true, Nanoseconds(probe_limit)) == 0) {
+      const bool started = run(words, Nanoseconds(probe_limit)) == 0;
+      if (told != 0) {
+        return;
+      }
+      if (started) {
         left.push_back(host);
       } else {
         say("{} is gone: nothing can be started there", host.name);

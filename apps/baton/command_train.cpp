@@ -52,10 +52,13 @@ class Saving {
     checkpoint::Archive archive;
     exec::on_rank_0(world(), [&] {
       folder_.emplace(words.checkpoint, keep);
+      if (!words.resume) {
+        folder_->require_empty();
+      }
       auto found = words.resume ? folder_->newest() : std::nullopt;
       if (found) {
         if (!found->skipped.empty()) {
-          fmt::print(stderr, "baton: {}; an older one is taken\n", found->skipped);
+          fmt::print(stderr, "baton: {}; an older one is taken\n", printable(found->skipped));
         }
         archive = std::move(found->archive);
         last_ = found->path.string();
@@ -77,11 +80,17 @@ class Saving {
     }
     return std::min(left, every_ - done() % every_);
   }
-  void save() {
-    if (saves_) {
-      const checkpoint::Archive archive = run_.snapshot();
+  /// Returns what is not finite, in which case nothing is saved; empty: all is.
+  std::string save() {
+    if (!saves_) {
+      return "";
+    }
+    const checkpoint::Archive archive = run_.snapshot();
+    std::string broken = checkpoint::not_finite(archive);
+    if (broken.empty()) {
       exec::on_rank_0(world(), [&] { last_ = folder_->save(archive, done()).string(); });
     }
+    return broken;
   }
   /// The last one that was saved or gone on from; empty where there is none.
   const std::string& last() const { return last_; }
@@ -122,15 +131,26 @@ std::string describe_rank(const cluster::Device& device) {
 /// Where values that are not finite came from, as far as a minute of training it again tells; empty where it
 /// does not.
 std::string origin_of_divergence(const lab::Training& run, const std::string& checkpoint, std::int64_t step) {
-  std::optional<checkpoint::Archive> from;
-  if (!checkpoint.empty()) {
-    from = checkpoint::read_archive(checkpoint);
-  }
-  fmt::print(stderr, "baton: the loss is not finite; training again on one device from {} to see where that began\n",
+  fmt::print(stderr, "baton: values are not finite; training again on one device from {} to see where that began\n",
              checkpoint.empty() ? "the start" : checkpoint);
-  const Nanoseconds end = exec::now() + Nanoseconds(60'000'000'000);
-  const auto found = lab::find_divergence(run.job().words(), run.job().machine(), from, step, [&] { return exec::now() < end; });
-  return found ? fmt::format("; what first was not finite came out of {} at step {}", found->where, found->step) : "";
+  try {
+    std::optional<checkpoint::Archive> from;
+    if (!checkpoint.empty()) {
+      from = checkpoint::read_archive(checkpoint);
+    }
+    const Nanoseconds end = exec::now() + Nanoseconds(60'000'000'000);
+    const auto found = lab::find_divergence(run.job().words(), run.job().machine(), from, step, [&] { return exec::now() < end; });
+    return found ? fmt::format("; what first was not finite came out of {} at step {}", found->where, found->step) : "";
+  } catch (const Error&) {
+    return "";  // one device may be too small, or the checkpoint gone
+  }
+}
+
+/// Says that values are not finite, where that came from and what to do; `what` holds them at the step.
+void report_divergence(const lab::Training& run, const std::string& what, std::int64_t step, const std::string& checkpoint) {
+  fmt::print(stderr, "baton: {} at step {}{}: try a smaller --lr{}{}\n", what, step, origin_of_divergence(run, checkpoint, step),
+             run.job().request().step.precision == strategy::Precision::fp16 ? ", or --precision bf16" : "",
+             checkpoint.empty() ? "" : "; the last good checkpoint is " + checkpoint);
 }
 
 void print_summary(const lab::Training& run) {
@@ -234,6 +254,7 @@ void train(const TrainWords& words, int& exit_code) {
     }
   };
   bool enough = false;
+  std::string unsavable;
   while (static_cast<std::int64_t>(run.losses().size()) < left && !enough) {
     stretch_begin = run.losses().size();
     const auto begin = static_cast<std::int64_t>(stretch_begin);
@@ -250,7 +271,10 @@ void train(const TrainWords& words, int& exit_code) {
     if (first_broken(run.losses())) {
       break;  // nothing is saved of it
     }
-    saving.save();
+    unsavable = saving.save();
+    if (!unsavable.empty()) {
+      break;
+    }
     guard_checkpoint(saving.last());
   }
   bar.clear();
@@ -264,16 +288,15 @@ void train(const TrainWords& words, int& exit_code) {
   if (to_stdout) {
     print_summary(run);
   }
-  if (broken && !speaks) {
+  if (broken || !unsavable.empty()) {
     exit_code = 1;
-  } else if (broken) {
-    const std::int64_t step = run.steps_before() + static_cast<std::int64_t>(*broken);
-    fmt::print(stderr, "baton: the loss is {} at step {}{}: try a smaller --lr{}{}\n",
-               std::isnan(run.losses()[*broken]) ? "not a number" : "infinite", step,
-               origin_of_divergence(run, saving.last(), step),
-               run.job().request().step.precision == strategy::Precision::fp16 ? ", or --precision bf16" : "",
-               saving.last().empty() ? "" : "; the last good checkpoint is " + saving.last());
-    exit_code = 1;
+    const auto last = static_cast<std::int64_t>(broken ? *broken : run.losses().size() - 1);
+    const std::string what = !broken                             ? unsavable + " is not finite"
+                             : std::isnan(run.losses()[*broken]) ? "the loss is not a number"
+                                                                 : "the loss is infinite";
+    if (speaks) {
+      report_divergence(run, what, run.steps_before() + last, saving.last());
+    }
   } else if (to_stdout && !words.checkpoint.empty()) {
     fmt::print("\nCheckpoint: {}\n", saving.last());
   }
@@ -302,10 +325,10 @@ void train_guarded(const TrainWords& words, int& exit_code) {
     train(words, exit_code);
     world().board()->set(exec::Activity::ending);
   } catch (const Error& error) {
-    guard_failure(error.what(), error.kind() == Error::Kind::usage ? 2 : 1);
+    guard_failure(printable(error.what()), error.kind() == Error::Kind::usage ? 2 : 1);
     throw;
   } catch (const std::exception& error) {
-    guard_failure(error.what(), 1);
+    guard_failure(printable(error.what()), 1);
     throw;
   }
 }

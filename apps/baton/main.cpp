@@ -48,18 +48,6 @@ std::vector<std::string> arguments(int argc, char** argv) {
   return list;
 }
 
-/// One line of text that a terminal only shows: what files and flags brought along may be long, and hold signs that steer
-/// terminals.
-std::string printable(const std::string& sentence) {
-  constexpr std::size_t longest = 2000;
-  std::string text;
-  for (const char c : sentence.substr(0, longest)) {
-    const auto code = static_cast<unsigned char>(c);
-    text += code < 0x20 || code == 0x7f ? fmt::format("\\x{:02x}", code) : std::string(1, c);
-  }
-  return text + (sentence.size() > longest ? "..." : "");
-}
-
 // Neither allocates nor throws, as fmt would where nobody listens.
 int complain(const char* sentence, int code) {
   for (const char* part : {"baton: ", sentence, "\n"}) {

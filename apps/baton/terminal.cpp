@@ -120,6 +120,16 @@ void check_writable(const std::string& path) {
   std::remove(temporary.c_str());
 }
 
+std::string printable(const std::string& sentence) {
+  constexpr std::size_t longest = 2000;
+  std::string text;
+  for (const char c : sentence.substr(0, longest)) {
+    const auto code = static_cast<unsigned char>(c);
+    text += code < 0x20 || code == 0x7f ? fmt::format("\\x{:02x}", code) : std::string(1, c);
+  }
+  return text + (sentence.size() > longest ? "..." : "");
+}
+
 std::string shell_word(const std::string& word) {
   if (!word.empty() && word.find_first_of(" \t\n'\"\\$&;|<>*?()[]{}`#~!") == std::string::npos) {
     return word;

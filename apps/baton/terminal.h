@@ -53,6 +53,10 @@ void write_output(const std::string& path, const std::string& text);
 /// Throws what `write_output` would throw, before the work that it is to keep has begun.
 void check_writable(const std::string& path);
 
+/// One line of text that a terminal only shows: what files and flags brought along may be long, and hold signs that steer
+/// terminals.
+std::string printable(const std::string& sentence);
+
 /// A word as a shell takes it for one.
 std::string shell_word(const std::string& word);
 

@@ -15,6 +15,7 @@
 #include <sstream>
 #include <thread>
 
+#include "baton/checkpoint/checkpoint.h"
 #include "cli/program.h"
 
 namespace {
@@ -289,6 +290,26 @@ TEST_F(Cli, ABrokenLossStopsAndNamesTheLastGoodCheckpoint) {
   const Outcome outcome = run("train --model mlp:dim=16,depth=4 --lr 1000000 --steps 400 --every 1 --checkpoint saved -q");
   EXPECT_EQ(outcome.code, 1);
   EXPECT_NE(outcome.err.find("the last good checkpoint is saved/step-"), std::string::npos) << outcome.err;
+}
+
+TEST_F(Cli, NothingIsSavedOfWeightsThatAreNotFiniteThoughTheLossStillIs) {
+  const Outcome outcome = run("train --model mlp:dim=64,depth=2 --lr 1e6 --batch 8 --every 1 --steps 40 --checkpoint saved -q");
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_NE(outcome.err.find(" is not finite at step "), std::string::npos) << outcome.err;
+  std::size_t saved = 0;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder_ / "saved")) {
+    EXPECT_EQ(baton::checkpoint::not_finite(baton::checkpoint::read_archive(entry.path())), "") << entry.path();
+    ++saved;
+  }
+  EXPECT_GT(saved, 0U);
+}
+
+TEST_F(Cli, ARunThatBeginsAnewDoesNotMixWithTheCheckpointsOfAnother) {
+  const std::string job = "train --model mlp:dim=8,depth=1 --batch 4 --steps 6 --checkpoint saved -q";
+  ASSERT_EQ(run(job).code, 0);
+  const Outcome again = run(job);
+  EXPECT_EQ(again.code, 2);
+  EXPECT_NE(again.err.find("go on from it with --resume, or give another folder"), std::string::npos) << again.err;
 }
 
 TEST_F(Cli, TrainsInSixteenBitsAndSaysThatTheyAreEmulated) {

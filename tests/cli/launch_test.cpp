@@ -140,6 +140,49 @@ TEST_F(Launch, SaysInASentenceWhatItCannotDo) {
   EXPECT_EQ(launch("-n 2 --restarts 0 -- train").code, 0) << "without restarts it needs no checkpoint";
 }
 
+TEST_F(Launch, IsDoneOnlyWhereTheLastStepAskedForWasSaved) {
+  ASSERT_EQ(run("train --model mlp:dim=8,depth=1 --batch 4 --steps 30 --checkpoint kept -q").code, 0);
+  for (const char* more : {" -n1000", " --steps 30 --steps 1000", " --steps=1000"}) {
+    fs::remove(folder_ / "calls");
+    stand_in("75");
+    const Outcome outcome = launch("-n 2 " + job + more);
+    EXPECT_EQ(outcome.err.find("all steps were done"), std::string::npos) << more << outcome.err;
+    EXPECT_EQ(calls().size(), 2U) << more;
+  }
+  fs::remove(folder_ / "calls");
+  stand_in("75");
+  const Outcome done = launch("-n 2 " + job + " --steps 1000 -n 30");
+  EXPECT_NE(done.err.find("all steps were done"), std::string::npos) << done.err;
+  EXPECT_EQ(calls().size(), 1U);
+}
+
+TEST_F(Launch, WhatWasInterruptedIsNotStartedAgain) {
+  stand_in("130");
+  const Outcome outcome = launch("-n 2 " + job);
+  EXPECT_EQ(outcome.code, 130);
+  EXPECT_EQ(calls().size(), 1U);
+  EXPECT_NE(outcome.err.find("it was interrupted"), std::string::npos) << outcome.err;
+}
+
+TEST_F(Launch, HostsReachWhateverStartsTheRanks) {
+  stand_in("0");
+  fs::rename(folder_ / "mpirun", folder_ / "starter");
+  ASSERT_EQ(run("launch --mpirun ./starter -n 2 --host a:1,b:1 " + job).code, 0);
+  EXPECT_NE(calls()[0].find("--host a:1,b:1 "), std::string::npos) << calls()[0];
+}
+
+TEST_F(Launch, ASignalBetweenAttemptsEndsIt) {
+  stand_in("75 0", "b");
+  {
+    std::ofstream script(folder_ / "mpirun");
+    script << "#!/bin/bash\nif [[ ${*: -1} == true ]]; then kill -TERM $PPID; sleep 5; exit 1; fi\necho \"$*\" >>calls\nexit 75\n";
+  }
+  const Outcome outcome = launch("-n 4 --host a:2,b:2 " + job);
+  EXPECT_EQ(outcome.code, 143) << outcome.err;
+  EXPECT_EQ(calls().size(), 1U) << outcome.err;
+  EXPECT_EQ(outcome.err.find("is gone"), std::string::npos) << outcome.err;
+}
+
 TEST_F(Launch, WhatIsNotThereCannotBeStarted) {
   const Outcome outcome = run("launch --mpirun ./nothing -n 2 " + job);
   EXPECT_EQ(outcome.code, 127);

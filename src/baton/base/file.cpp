@@ -119,8 +119,8 @@ void write_whole(const std::filesystem::path& path, std::string_view what, std::
   // The name too must survive a loss of power.
   const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
   const Descriptor directory(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (directory.get() >= 0) {
-    ::fsync(directory.get());
+  if (directory.get() < 0 || (::fsync(directory.get()) != 0 && errno != EINVAL)) {  // some file systems cannot flush folders
+    throw failure("{} is written, but its folder cannot be flushed: {}", what, std::strerror(errno));
   }
 }
 

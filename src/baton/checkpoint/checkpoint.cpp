@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <numeric>
@@ -167,6 +168,17 @@ Progress restore(const plan::Plan& plan, exec::Executor& executor, const Archive
   return progress;
 }
 
+std::string not_finite(const Archive& archive) {
+  for (const auto& [name, tensor] : archive.tensors) {
+    for (std::int64_t i = 0; tensor.dtype != DType::i32 && i < tensor.shape.elements(); ++i) {
+      if (!std::isfinite(element(tensor, i))) {
+        return name;
+      }
+    }
+  }
+  return "";
+}
+
 Folder::Folder(fs::path path, std::int64_t keep) : path_(std::move(path)), keep_(keep) {
   std::error_code error;
   fs::create_directories(path_, error);
@@ -197,12 +209,22 @@ std::vector<fs::path> Folder::files() const {
 fs::path Folder::save(const Archive& archive, std::int64_t step) const {
   const fs::path path = path_ / fmt::format("{}{:012}{}", prefix, step, suffix);
   write_archive(path, archive);
-  const std::vector<fs::path> all = files();
+  std::vector<fs::path> all = files();
+  std::error_code ignored;
+  for (; all.back() > path; all.pop_back()) {
+    fs::remove(all.back(), ignored);
+  }
   for (std::size_t i = 0; i + static_cast<std::size_t>(keep_) < all.size(); ++i) {
-    std::error_code ignored;
     fs::remove(all[i], ignored);
   }
   return path;
+}
+
+void Folder::require_empty() const {
+  if (const std::vector<fs::path> all = files(); !all.empty()) {
+    throw usage_error("{} holds the checkpoint {} of another run: go on from it with --resume, or give another folder",
+                      path_.string(), all.back().filename().string());
+  }
 }
 
 std::optional<Folder::Found> Folder::newest() const {

@@ -29,13 +29,20 @@ Archive snapshot(const plan::Plan& plan, const exec::Executor& executor, const P
 /// usage error names what is missing or of another shape, before anything is changed.
 Progress restore(const plan::Plan& plan, exec::Executor& executor, const Archive& archive);
 
+/// The first tensor with a value that is not a number or not finite, from which no run could go on; empty where there is none.
+std::string not_finite(const Archive& archive);
+
 /// A folder of checkpoints, of which the last few are kept.
 class Folder {
  public:
   /// Makes the folder where it is not there, and takes away what a run that died while it was saving left half written.
   Folder(std::filesystem::path path, std::int64_t keep);
 
-  /// Saves under the step's number, then drops the oldest beyond those to be kept.
+  /// A usage error where there are checkpoints already: a run that begins anew would mix with them.
+  void require_empty() const;
+
+  /// Saves under the step's number, then drops the oldest beyond those to be kept, and those of later steps: the run went on from
+  /// an earlier one because they are damaged.
   std::filesystem::path save(const Archive& archive, std::int64_t step) const;
 
   struct Found {

@@ -172,12 +172,13 @@ class Reader : public nlohmann::json_sax<Json> {
 /// Whether some name or value is longer than any that a checkpoint has: copying it about would take several times its size.
 bool has_endless_string(std::string_view text) {
   constexpr std::size_t longest = 1 << 16;
-  std::size_t since = 0;  // the last quote, escaped ones too
+  std::size_t since = 0;  // the last quote
   for (std::size_t i = 0; i < text.size(); ++i) {
     since = text[i] == '"' ? i : since;
     if (i - since > longest && text[since] == '"') {
       return true;
     }
+    i += text[i] == '\\' ? 1 : 0;  // and what it escapes
   }
   return false;
 }

@@ -32,6 +32,7 @@ constexpr const char* checksum_key = "baton.checksum";
 class Checksum {
  public:
   void add(std::span<const std::byte> bytes) {
+    mix(bytes.size());
     while (bytes.size() >= 8) {
       std::uint64_t word = 0;
       std::memcpy(&word, bytes.data(), 8);
@@ -42,6 +43,7 @@ class Checksum {
       mix(std::to_integer<std::uint64_t>(byte));
     }
   }
+  void add(std::string_view text) { add(std::as_bytes(std::span(text))); }
   std::string text() const { return fmt::format("{:016x}", sum_); }
 
  private:
@@ -52,9 +54,26 @@ class Checksum {
   std::uint64_t sum_ = 0xcbf29ce484222325ULL;
 };
 
+/// Over all that the file holds: tensors with their names, types and shapes, and what is remarked beside them.
+std::string checksum(const Archive& archive) {
+  Checksum sum;
+  for (const auto& [name, tensor] : archive.tensors) {
+    sum.add(name);
+    sum.add(std::string_view(type_name(tensor.dtype)));
+    sum.add(std::as_bytes(std::span(tensor.shape.extents())));
+    sum.add(tensor.bytes);
+  }
+  for (const auto& [key, value] : archive.metadata) {
+    if (key != checksum_key) {
+      sum.add(key);
+      sum.add(value);
+    }
+  }
+  return sum.text();
+}
+
 std::string header_of(const Archive& archive) {
   Json header = Json::object();
-  Checksum checksum;
   std::uint64_t offset = 0;
   for (const auto& [name, tensor] : archive.tensors) {
     check(static_cast<std::int64_t>(tensor.bytes.size()) == tensor.shape.elements() * size_of(tensor.dtype),
@@ -63,10 +82,9 @@ std::string header_of(const Archive& archive) {
                     {"shape", tensor.shape.extents()},
                     {"data_offsets", {offset, offset + tensor.bytes.size()}}};
     offset += tensor.bytes.size();
-    checksum.add(tensor.bytes);
   }
   header["__metadata__"] = archive.metadata;
-  header["__metadata__"][checksum_key] = checksum.text();
+  header["__metadata__"][checksum_key] = checksum(archive);
   std::string text = header.dump();
   text.resize((text.size() + 7) / 8 * 8, ' ');  // so that tensors are aligned
   return text;
@@ -89,7 +107,7 @@ void write_archive(const fs::path& path, const Archive& archive) {
 }
 
 Archive read_archive(const fs::path& path) {
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat status {};
   if (file.get() < 0 || ::fstat(file.get(), &status) != 0) {
     refuse(path, std::strerror(errno));
@@ -137,12 +155,8 @@ Archive read_archive(const fs::path& path) {
   if (next != available) {
     refuse(path, "it holds more than its header says");
   }
-  Checksum checksum;
-  for (const auto& [name, tensor] : archive.tensors) {
-    checksum.add(tensor.bytes);
-  }
   if (const auto said = archive.metadata.find(checksum_key); said != archive.metadata.end()) {
-    if (said->second != checksum.text()) {
+    if (said->second != checksum(archive)) {
       refuse(path, "its checksum is not that of its contents, so it is damaged");
     }
     archive.metadata.erase(said);

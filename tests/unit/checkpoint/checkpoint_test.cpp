@@ -5,7 +5,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstring>
 #include <fstream>
+#include <limits>
 
 #include "baton/model/zoo.h"
 #include "baton/strategy/strategy.h"
@@ -170,6 +172,34 @@ TEST_F(CheckpointFolder, TakesTheOneBeforeWhereTheNewestIsDamagedAndSaysSo) {
   EXPECT_TRUE(says(found->skipped, newest.filename().string()));
   fs::resize_file(found->path, 9);
   EXPECT_TRUE(says(usage_sentence([&] { folder.newest(); }), "no checkpoint in"));
+}
+
+TEST_F(CheckpointFolder, NeverDropsTheOneJustSavedForDamagedOnesOfLaterSteps) {
+  const Folder folder(folder_, 1);
+  std::ofstream(folder_ / "step-000000000020.safetensors") << "damaged";
+  Trial run("single", 1, {}, op::Sgd{}, "mlp:3-2");
+  const fs::path saved = folder.save(run.save(11), 11);
+  ASSERT_TRUE(fs::exists(saved));
+  EXPECT_FALSE(fs::exists(folder_ / "step-000000000020.safetensors"));
+  EXPECT_EQ(folder.newest()->path, saved);
+}
+
+TEST_F(CheckpointFolder, SaysWhereARunThatBeginsAnewWouldMixWithAnother) {
+  const Folder folder(folder_, 3);
+  folder.require_empty();
+  Trial run("single", 1, {}, op::Sgd{}, "mlp:3-2");
+  folder.save(run.save(11), 11);
+  EXPECT_TRUE(says(usage_sentence([&] { folder.require_empty(); }), "step-000000000011.safetensors"));
+}
+
+TEST(Checkpoint, NamesATensorThatIsNotFinite) {
+  Trial run("single", 1, {}, op::Sgd{}, "mlp:3-2");
+  Archive archive = run.save(1);
+  EXPECT_EQ(not_finite(archive), "");
+  const float broken = std::numeric_limits<float>::quiet_NaN();
+  auto& [name, tensor] = *archive.tensors.begin();
+  std::memcpy(tensor.bytes.data(), &broken, sizeof broken);
+  EXPECT_EQ(not_finite(archive), name);
 }
 
 TEST_F(CheckpointFolder, TakesAwayWhatARunThatDiedLeftHalfWritten) {
