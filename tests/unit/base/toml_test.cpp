@@ -50,5 +50,11 @@ TEST(Memory, IsRequiredBeforeItIsTaken) {
 #endif
 }
 
+TEST(Toml, LettersOutsideQuotesAreRefusedAndInsideTaken) {
+  EXPECT_TRUE(says(refused("mem\xc7\x86ory = 1"), "expected '='"));
+  EXPECT_TRUE(says(refused("a = 1 \xc3\xa9"), "saw"));
+  EXPECT_EQ(parse_toml("a = \"\"\"x\\\n  \xc7\x86\"\"\"", "the file")["a"].value<std::string>(), "x\xc7\x86");
+}
+
 }  // namespace
 }  // namespace baton
