@@ -51,12 +51,12 @@ class ThreadWorld final : public exec::World {
   ThreadWorld(int rank, int size, Shared& shared) : World(rank, size), shared_(shared) { find_places(); }
 
   using World::all_gather;
-  void all_gather(std::span<const std::byte> mine, std::span<std::byte> all, std::span<const int> sizes) override {
+  void all_gather(std::span<const std::byte> mine, std::span<std::byte> all, std::span<const std::size_t> sizes) override {
     shared_.slots[static_cast<std::size_t>(rank())].assign(mine.begin(), mine.end());
     shared_.everyone.arrive_and_wait();
     std::size_t at = 0;
     for (std::size_t r = 0; r < sizes.size(); ++r) {
-      check(shared_.slots[r].size() == static_cast<std::size_t>(sizes[r]), "rank {} has {} bytes", r, shared_.slots[r].size());
+      check(shared_.slots[r].size() == sizes[r], "rank {} has {} bytes", r, shared_.slots[r].size());
       std::copy(shared_.slots[r].begin(), shared_.slots[r].end(), all.begin() + static_cast<std::ptrdiff_t>(at));
       at += shared_.slots[r].size();
     }

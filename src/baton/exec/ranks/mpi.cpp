@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <mutex>
+#include <numeric>
 
 #include "baton/base/error.h"
 #include "baton/exec/clock.h"
@@ -69,17 +70,22 @@ class MpiWorld final : public World {
   ~MpiWorld() override { MPI_Finalize(); }
 
   using World::all_gather;
-  void all_gather(std::span<const std::byte> mine, std::span<std::byte> all, std::span<const int> sizes) override {
-    std::vector<int> begins(sizes.size(), 0);
-    std::size_t total = static_cast<std::size_t>(sizes[0]);
-    for (std::size_t r = 1; r < sizes.size(); ++r) {
-      begins[r] = begins[r - 1] + sizes[r - 1];
-      total += static_cast<std::size_t>(sizes[r]);
+  void all_gather(std::span<const std::byte> mine, std::span<std::byte> all, std::span<const std::size_t> sizes) override {
+    const std::size_t own = sizes[static_cast<std::size_t>(rank())];
+    const std::size_t total = std::accumulate(sizes.begin(), sizes.end(), std::size_t{0});
+    check(mine.size() == own && all.size() >= total, "{} bytes gathered where {} were expected", mine.size(), own);
+    if (total > longest_message) {
+      gather_in_turn(mine, all, sizes);
+      return;
     }
-    check(int_of(total) >= 0 && mine.size() == static_cast<std::size_t>(sizes[static_cast<std::size_t>(rank())]),
-          "{} bytes gathered where {} were expected", mine.size(), sizes[static_cast<std::size_t>(rank())]);
+    std::vector<int> counts;
+    std::vector<int> begins;
+    for (const std::size_t size : sizes) {
+      begins.push_back(counts.empty() ? 0 : begins.back() + counts.back());
+      counts.push_back(int_of(size));
+    }
     finish([&](MPI_Request& request) {
-      MPI_Iallgatherv(mine.data(), int_of(mine.size()), MPI_BYTE, all.data(), sizes.data(), begins.data(), MPI_BYTE, control_,
+      MPI_Iallgatherv(mine.data(), int_of(mine.size()), MPI_BYTE, all.data(), counts.data(), begins.data(), MPI_BYTE, control_,
                       &request);
     });
   }
@@ -87,7 +93,7 @@ class MpiWorld final : public World {
   std::vector<Blob> gather(std::span<const std::byte> mine) override {
     const auto own = static_cast<std::uint64_t>(mine.size());
     std::vector<std::uint64_t> sizes(static_cast<std::size_t>(size()));
-    const std::vector<int> of_a_size(sizes.size(), static_cast<int>(sizeof own));
+    const std::vector<std::size_t> of_a_size(sizes.size(), sizeof own);
     all_gather(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(sizes)), of_a_size);
     if (rank() != 0) {
       Blob copy(mine.begin(), mine.end());
@@ -236,9 +242,25 @@ class MpiWorld final : public World {
   }
 
   template <typename Begin>
-  void in_parts(Blob& blob, Begin begin) {
-    for (std::size_t at = 0; at < blob.size(); at += longest_message) {
-      finish([&](MPI_Request& request) { begin(blob.data() + at, int_of(std::min(longest_message, blob.size() - at)), request); });
+  void in_parts(std::span<std::byte> bytes, Begin begin) {
+    for (std::size_t at = 0; at < bytes.size(); at += longest_message) {
+      finish(
+          [&](MPI_Request& request) { begin(bytes.data() + at, int_of(std::min(longest_message, bytes.size() - at)), request); });
+    }
+  }
+
+  /// What is too long for one call: each rank in its turn hands its own to all.
+  void gather_in_turn(std::span<const std::byte> mine, std::span<std::byte> all, std::span<const std::size_t> sizes) {
+    std::size_t at = 0;
+    for (std::size_t r = 0; r < sizes.size(); ++r) {
+      const std::span<std::byte> place = all.subspan(at, sizes[r]);
+      if (static_cast<int>(r) == rank()) {
+        std::copy(mine.begin(), mine.end(), place.begin());
+      }
+      in_parts(place, [&](std::byte* part, int bytes, MPI_Request& request) {
+        MPI_Ibcast(part, bytes, MPI_BYTE, static_cast<int>(r), control_, &request);
+      });
+      at += sizes[r];
     }
   }
 

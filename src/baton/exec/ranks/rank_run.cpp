@@ -38,21 +38,29 @@ std::vector<int> ranks_of(const cluster::Cluster& cluster) {
   return list;
 }
 
-StepReport::StepReport(World& world, const plan::Plan& plan, const std::vector<int>& rank_of, const std::vector<BufferId>& losses)
-    : world_(world), sizes_(static_cast<std::size_t>(world.size()), static_cast<int>(sizeof(Header))) {
+std::vector<std::size_t> report_sizes(const plan::Plan& plan, const std::vector<int>& rank_of, const std::vector<BufferId>& losses,
+                                      int ranks) {
+  std::vector<std::size_t> sizes(static_cast<std::size_t>(ranks), sizeof(Header));
   for (const BufferId id : losses) {
     const int rank = rank_of[plan[id].device.index()];
-    parts_.push_back({id, rank, static_cast<std::size_t>(plan[id].shape.elements())});
-    sizes_[static_cast<std::size_t>(rank)] += static_cast<int>(parts_.back().rows * sizeof(double));
+    sizes[static_cast<std::size_t>(rank)] += static_cast<std::size_t>(plan[id].shape.elements()) * sizeof(double);
+  }
+  return sizes;
+}
+
+StepReport::StepReport(World& world, const plan::Plan& plan, const std::vector<int>& rank_of, const std::vector<BufferId>& losses)
+    : world_(world), sizes_(report_sizes(plan, rank_of, losses, world.size())) {
+  for (const BufferId id : losses) {
+    parts_.push_back({id, rank_of[plan[id].device.index()], static_cast<std::size_t>(plan[id].shape.elements())});
   }
   std::size_t total = 0;
-  for (const int size : sizes_) {
+  for (const std::size_t size : sizes_) {
     begins_.push_back(total);
-    total += static_cast<std::size_t>(size);
+    total += size;
   }
   all_.resize(total);
   next_.resize(begins_.size());
-  mine_.resize(static_cast<std::size_t>(sizes_[static_cast<std::size_t>(world.rank())]));
+  mine_.resize(sizes_[static_cast<std::size_t>(world.rank())]);
 }
 
 StepReport::Summary StepReport::share(Nanoseconds duration, bool enough, const std::function<const double*(BufferId)>& rows) {

@@ -16,6 +16,10 @@ namespace baton::exec {
 /// By device: the rank that runs it.
 std::vector<int> ranks_of(const cluster::Cluster& cluster);
 
+/// By rank: how many bytes of a step's report are its own, where these buffers hold the rows of the loss.
+std::vector<std::size_t> report_sizes(const plan::Plan& plan, const std::vector<int>& rank_of, const std::vector<BufferId>& losses,
+                                      int ranks);
+
 /// Between two steps: the rows of the loss, how long the step was, and whether somebody wants no further one. Every rank comes
 /// to the same.
 class StepReport {
@@ -38,8 +42,8 @@ class StepReport {
   };
 
   World& world_;
-  std::vector<Part> parts_;  // in the order of the batch
-  std::vector<int> sizes_;   // by rank, in bytes
+  std::vector<Part> parts_;         // in the order of the batch
+  std::vector<std::size_t> sizes_;  // by rank, in bytes
   std::vector<std::size_t> begins_;
   std::vector<std::size_t> next_;
   Blob mine_;

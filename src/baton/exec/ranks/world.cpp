@@ -9,6 +9,7 @@
 #include <cstring>
 #include <fstream>
 #include <map>
+#include <numeric>
 
 #include "baton/base/error.h"
 #include "baton/exec/ranks/mpi.h"
@@ -20,7 +21,7 @@ class WorldOfOne final : public World {
  public:
   WorldOfOne() : World(0, 1) { find_places(); }
 
-  void all_gather(std::span<const std::byte> mine, std::span<std::byte> all, std::span<const int>) override {
+  void all_gather(std::span<const std::byte> mine, std::span<std::byte> all, std::span<const std::size_t>) override {
     std::copy(mine.begin(), mine.end(), all.begin());
   }
   std::vector<Blob> gather(std::span<const std::byte> mine) override { return {Blob(mine.begin(), mine.end())}; }
@@ -79,21 +80,18 @@ std::string to_text(const Blob& blob) {
 
 std::vector<Blob> World::all_gather(std::span<const std::byte> mine) {
   const auto count = static_cast<std::size_t>(size());
-  const std::vector<int> of_a_size(count, static_cast<int>(sizeof(int)));
-  std::vector<int> sizes(count);
-  const int own = static_cast<int>(mine.size());
+  const std::vector<std::size_t> of_a_size(count, sizeof(std::size_t));
+  std::vector<std::size_t> sizes(count);
+  const std::size_t own = mine.size();
   all_gather(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(sizes)), of_a_size);
-  std::size_t total = 0;
-  for (const int size : sizes) {
-    total += static_cast<std::size_t>(size);
-  }
-  Blob all(total);
+  Blob all(std::accumulate(sizes.begin(), sizes.end(), std::size_t{0}));
   all_gather(mine, all, sizes);
   std::vector<Blob> blobs;
   auto begin = all.begin();
-  for (const int size : sizes) {
-    blobs.emplace_back(begin, begin + size);
-    begin += size;
+  for (const std::size_t size : sizes) {
+    const auto end = begin + static_cast<std::ptrdiff_t>(size);
+    blobs.emplace_back(begin, end);
+    begin = end;
   }
   return blobs;
 }
