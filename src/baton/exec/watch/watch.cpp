@@ -278,6 +278,7 @@ class Watch::Post {
         break;
       case done:
         all_done_ = true;
+        peer.finished = true;  // it may close before this rank has come to look
         break;
       case verdict:
         if (!leads()) {

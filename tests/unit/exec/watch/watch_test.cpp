@@ -299,6 +299,21 @@ TEST(Watch, WhoIsDoneWaitsForTheOthersAndEndsInOrder) {
   }
 }
 
+TEST(Watch, ARankThatHearsLateThatAllIsDoneEndsInOrderThoughRankZeroHasGone) {
+  WatchedRanks ranks(2, [](Life& life) {
+    life.board.set(Activity::ending);
+    while (life.rank == 0 && !life.shared.go) {
+      usleep(1000);
+    }
+  });
+  usleep(500'000);  // rank 1 has said that it is done
+  ranks.signal(1, SIGSTOP);
+  ranks.shared().go = true;
+  EXPECT_EQ(ranks.end(0), 0) << ranks.said(0).text;
+  ranks.signal(1, SIGCONT);
+  EXPECT_EQ(ranks.end(1), 0) << ranks.said(1).text;
+}
+
 TEST(Watch, ARankThatDiesWhileTheOthersAreDoneIsStillMissed) {
   WatchedRanks ranks(3, [](Life& life) {
     life.board.set(Activity::ending);
