@@ -154,7 +154,8 @@ void guard_run(const lab::Training& run) {
   for (const cluster::Device& device : run.job().cluster().devices()) {
     rank_of.push_back(device.rank);
   }
-  watch->judge_by(std::make_shared<exec::Situation>(run.plan(), std::move(rank_of), run.steps_before()));
+  watch->judge_by(
+      std::make_shared<exec::Situation>(run.plan(), std::move(rank_of), run.steps_before(), run.job().cluster().emulated_link()));
 }
 
 void guard_checkpoint(const std::string& path) {

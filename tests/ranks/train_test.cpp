@@ -165,6 +165,15 @@ TEST_F(RanksTrain, GpusAreRefusedWithASentence) {
   EXPECT_NE(outcome.err.find("GPUs do not run under several ranks yet"), std::string::npos) << outcome.err;
 }
 
+TEST_F(RanksTrain, WhoWaitsForASlowLinkThatIsEmulatedIsNotTakenForHung) {
+  for (const std::string words : {"-n 2 ddp", "-n 3 layers"}) {
+    const Outcome outcome = start(words.substr(0, 5) +
+                                  "'" BATON_PROGRAM "' train --model mlp:dim=64,depth=4 --batch 16 --steps 1 " +
+                                  "--warmup 0 --patience 1 --link latency=3000ms -q --strategy " + words.substr(5));
+    EXPECT_EQ(outcome.code, 0) << words << ": " << outcome.err;
+  }
+}
+
 TEST_F(RanksTrain, HelpIsShownOnce) {
   const Outcome outcome = run_ranks(2, "train --help");
   EXPECT_EQ(outcome.code, 0);

@@ -583,7 +583,7 @@ class HostEngine final : public Engine {
     }
     const Nanoseconds left = wake - now();
     if (left > sleep_slack) {
-      device.bell.wait(seen, 0, left - sleep_slack);
+      device.bell.wait(seen, 0, std::min(left - sleep_slack, longest_sleep));
     } else if (spins_ == 0) {
       std::this_thread::yield();
     } else {

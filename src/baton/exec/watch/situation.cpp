@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "baton/base/error.h"
+#include "baton/cost/link_time.h"
 
 namespace baton::exec {
 namespace {
@@ -28,8 +29,12 @@ std::string name_ranks(const std::vector<int>& ranks) {
   return text;
 }
 
-Situation::Situation(plan::Plan plan, std::vector<int> rank_of, std::int64_t steps_before)
-    : plan_(std::move(plan)), rank_of_(std::move(rank_of)), position_(plan_.tasks().size(), 0), steps_before_(steps_before) {
+Situation::Situation(plan::Plan plan, std::vector<int> rank_of, std::int64_t steps_before, std::optional<cluster::Link> link)
+    : plan_(std::move(plan)),
+      rank_of_(std::move(rank_of)),
+      position_(plan_.tasks().size(), 0),
+      steps_before_(steps_before),
+      link_(link) {
   check(rank_of_.size() == plan_.devices().size(), "{} devices, but ranks of {}", plan_.devices().size(), rank_of_.size());
   for (std::size_t d = 0; d < rank_of_.size(); ++d) {
     own_.push_back(
@@ -172,11 +177,7 @@ Nanoseconds Situation::work_allowance(std::span<const Standing> standings, Devic
       continue;
     }
     under_way = true;
-    if (const auto* delay = std::get_if<plan::Delay>(&plan_[at.task].action)) {
-      longest = std::max(longest, patience + delay->duration);
-    } else {
-      longest = std::max(longest, at_speed(static_cast<double>(plan::work(plan_, at.task).flops.count), slow_flops_a_second));
-    }
+    longest = std::max(longest, at_speed(static_cast<double>(plan::work(plan_, at.task).flops.count), slow_flops_a_second));
   }
   double bytes = 0;
   for (std::size_t b = 0; b < plan_.buffers().size() && !under_way; ++b) {  // it may be making the next batch
@@ -197,6 +198,21 @@ Nanoseconds Situation::crossing_allowance(std::span<const Standing> standings) c
     }
   }
   return at_speed(most, slow_crossing_bytes_a_second);
+}
+
+/// What is slow on purpose: delays, and links that are emulated. Devices look around meanwhile.
+Nanoseconds Situation::longest_pause(std::span<const Standing> standings) const {
+  Nanoseconds longest;
+  for (std::size_t r = 0; r < standings.size(); ++r) {
+    for (const TaskId task : held(standings, static_cast<int>(r)).working) {
+      if (const auto* delay = std::get_if<plan::Delay>(&plan_[task].action)) {
+        longest = std::max(longest, delay->duration);
+      } else if (const MeetingId meeting = plan::meeting_of(plan_[task]); link_ && meeting.valid()) {
+        longest = std::max(longest, cost::link_time(plan_, meeting, *link_));
+      }
+    }
+  }
+  return longest;
 }
 
 /// How long state may take to be put together and written.
@@ -237,8 +253,8 @@ std::optional<Situation::Stall> Situation::stall(std::span<const Standing> stand
   std::sort(stall.ranks.begin(), stall.ranks.end());
   if (stall.ranks.empty() || stall.ranks.size() == standings.size()) {
     stall.ranks.clear();
-    stall.allowed = std::max(
-        {stall.allowed, patience * 2, crossing_allowance(standings), between ? saving_allowance() : Nanoseconds(0)});
+    stall.allowed = std::max({stall.allowed, patience * 2 + longest_pause(standings), crossing_allowance(standings),
+                              between ? saving_allowance() : Nanoseconds(0)});
   }
   return stall;
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "baton/base/units.h"
+#include "baton/cluster/cluster.h"
 #include "baton/exec/ranks/presence.h"
 #include "baton/plan/plan.h"
 
@@ -14,8 +15,9 @@ namespace baton::exec {
 /// Tells from where ranks stand in a plan who waits for whom. Pure: the same standings give the same words.
 class Situation {
  public:
-  /// `rank_of`: by device of the plan. Steps are numbered from `steps_before` on.
-  Situation(plan::Plan plan, std::vector<int> rank_of, std::int64_t steps_before);
+  /// `rank_of`: by device of the plan. Steps are numbered from `steps_before` on. `link`: what meetings are slowed to, where they
+  /// are.
+  Situation(plan::Plan plan, std::vector<int> rank_of, std::int64_t steps_before, std::optional<cluster::Link> link = std::nullopt);
 
   /// What a rank does, in a few words: "was in t17 (linear in the backward of block 3, on cpu:1) of step 12",
   /// "waited in t20 (all_reduce …) of step 12 for rank 2".
@@ -53,6 +55,7 @@ class Situation {
   Held held(std::span<const Standing> standings, int rank) const;
   Nanoseconds work_allowance(std::span<const Standing> standings, DeviceId device, Nanoseconds patience) const;
   Nanoseconds crossing_allowance(std::span<const Standing> standings) const;
+  Nanoseconds longest_pause(std::span<const Standing> standings) const;
   Nanoseconds saving_allowance() const;
 
   plan::Plan plan_;
@@ -60,6 +63,7 @@ class Situation {
   std::vector<std::size_t> own_;       // by device: which of its rank's devices it is
   std::vector<std::size_t> position_;  // by task: which of its lane's tasks it is
   std::int64_t steps_before_;
+  std::optional<cluster::Link> link_;
 };
 
 /// What a rank does as a whole, where no more is known: "was starting".

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "baton/base/error.h"
+#include "baton/cost/link_time.h"
 #include "baton/model/zoo.h"
 #include "baton/strategy/strategy.h"
 
@@ -15,18 +16,24 @@ using plan::Lane;
 
 constexpr Nanoseconds second(1'000'000'000);
 
-plan::Plan compile(const char* strategy, std::size_t devices, std::int64_t width = 16) {
+/// Where there is a delay, the last device comes late to its backward.
+plan::Plan compile(const char* strategy, std::size_t devices, std::int64_t width = 16, Nanoseconds delay = {}) {
   std::vector<cluster::Device> list;
   for (std::size_t d = 0; d < devices; ++d) {
     list.push_back({"cpu:" + std::to_string(d), {0}, Bytes(std::int64_t{1} << 40)});
   }
   const cluster::Cluster cluster(list);
+  std::vector<strategy::DelayRequest> delays;
+  if (delay.count > 0) {
+    delays.push_back({.before = plan::Phase::backward, .rank = static_cast<int>(devices) - 1, .duration = delay});
+  }
   return strategy::compile({.model = model::mlp({width, width, width}),
                             .cluster = cluster,
                             .strategy = strategy,
                             .step = {.global_batch = 8},
                             .layout = {},
-                            .target = {}});
+                            .target = {},
+                            .delays = delays});
 }
 
 /// Ranks with one device each, and where they stand in a plan.
@@ -40,7 +47,9 @@ class Ranks {
       still_.push_back({false});
     }
   }
-  Situation situation(std::int64_t steps_before = 0) const { return {plan_, rank_of_, steps_before}; }
+  Situation situation(std::int64_t steps_before = 0) const { return {plan_, rank_of_, steps_before, link}; }
+
+  std::optional<cluster::Link> link;  // that is emulated
 
   /// The device has ended all tasks of the lane before this one of the given step, and started this one.
   void put(std::size_t rank, TaskId task, std::uint64_t step) {
@@ -168,6 +177,33 @@ TEST(Situation, AllowsALargeTaskTheTimeItTakesOnASlowCore) {
       EXPECT_GT(ranks.stall(second)->allowed, second * 4);
     }
   }
+}
+
+TEST(Situation, AllowsAMeetingForWhichAllHaveComeTheTimeOfTheEmulatedLink) {
+  const plan::Plan plan = compile("ddp", 2, 512);
+  Ranks ranks(plan);
+  ranks.put(0, collective(plan, 0), 2);
+  ranks.put(1, collective(plan, 1), 2);
+  ASSERT_TRUE(ranks.stall());
+  EXPECT_EQ(ranks.stall()->allowed, second * 10);
+  ranks.link = cluster::Link{.latency = Nanoseconds(0), .bandwidth = 1e4};
+  ASSERT_TRUE(ranks.stall());
+  EXPECT_TRUE(ranks.stall()->ranks.empty());
+  EXPECT_GE(ranks.stall()->allowed, second * 10 + cost::link_time(plan, plan::meeting_of(plan[collective(plan, 0)]), *ranks.link));
+  EXPECT_GT(ranks.stall()->allowed, second * 100);
+  ranks.freeze(1);
+  EXPECT_EQ(ranks.stall()->ranks, std::vector<int>{1});
+  EXPECT_EQ(ranks.stall()->allowed, second * 5) << "who does not even look is not waiting for a link";
+}
+
+TEST(Situation, AllowsADelayItsTime) {
+  const plan::Plan plan = compile("ddp", 2, 16, Nanoseconds(second * 30));
+  Ranks ranks(plan);
+  ranks.put(0, collective(plan, 0), 0);
+  ranks.put(1, first(plan, 1, "delay"), 0);
+  ASSERT_TRUE(ranks.stall());
+  EXPECT_TRUE(ranks.stall()->ranks.empty());
+  EXPECT_GE(ranks.stall()->allowed, second * 35);
 }
 
 TEST(Situation, WhoStartsOrEndsMayTakeItsTime) {

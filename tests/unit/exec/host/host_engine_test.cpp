@@ -1,0 +1,55 @@
+#include "baton/exec/host/host_engine.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "baton/exec/executor.h"
+
+namespace baton::exec {
+namespace {
+
+constexpr Nanoseconds millisecond(1'000'000);
+
+/// Devices that do nothing but be late, each by itself.
+plan::Plan late(int devices, Nanoseconds delay) {
+  plan::Draft draft{.title = "", .devices = {}, .buffers = {}, .tasks = {}};
+  for (int d = 0; d < devices; ++d) {
+    draft.devices.push_back("cpu:" + std::to_string(d));
+    draft.tasks.push_back({.action = plan::Delay{delay}, .device = DeviceId(static_cast<std::size_t>(d))});
+  }
+  return plan::finish(std::move(draft));
+}
+
+/// A device a rank.
+cluster::Cluster cores(int devices) {
+  std::vector<cluster::Device> list;
+  for (int d = 0; d < devices; ++d) {
+    list.push_back({.name = "cpu:" + std::to_string(d), .cores = {0}, .memory = Bytes(1 << 20), .rank = d});
+  }
+  return cluster::Cluster(list);
+}
+
+/// Those who watch over the ranks would take it for hung.
+TEST(HostEngine, ADeviceThatWaitsForAMomentLooksAroundMeanwhile) {
+  const std::unique_ptr<World> world = make_world_of_one();
+  const cluster::Cluster cluster = cores(1);
+  const plan::Plan plan = late(1, millisecond * 1000);
+  const auto backend = make_reference_backend();
+  Executor executor(plan, cluster, *backend, {}, world.get());
+  std::thread run([&] { executor.run({.steps = 1, .warmup = 0}); });
+  const auto counts = [&] { return world->board()->standing().devices[0]; };
+  while (counts().lanes[0] == 0) {
+    std::this_thread::yield();
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  const std::uint64_t before = counts().looks;
+  std::this_thread::sleep_for(std::chrono::milliseconds(400));
+  const Presence::Counts after = counts();
+  EXPECT_EQ(after.lanes[0], 1U) << "it is still at it";
+  EXPECT_GT(after.looks, before);
+  run.join();
+}
+
+}  // namespace
+}  // namespace baton::exec
