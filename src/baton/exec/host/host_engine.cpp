@@ -393,6 +393,9 @@ class HostEngine final : public Engine {
           });
         }
         run_step(device);
+        if (stopping_) {  // in the middle of a step: what all ranks share behind it would wait for the others
+          break;
+        }
       }
     } catch (...) {
       fail(std::current_exception());

@@ -2,9 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <stdexcept>
 #include <thread>
 
 #include "baton/exec/executor.h"
+#include "unit/exec/ranks/lonely_world.h"
 
 namespace baton::exec {
 namespace {
@@ -28,6 +30,22 @@ cluster::Cluster cores(int devices) {
     list.push_back({.name = "cpu:" + std::to_string(d), .cores = {0}, .memory = Bytes(1 << 20), .rank = d});
   }
   return cluster::Cluster(list);
+}
+
+TEST(HostEngine, WhereTheCallersProgressThrowsInAStepNothingMoreIsSharedWithOtherRanks) {
+  test::LonelyWorld world;
+  const cluster::Cluster cluster = cores(2);
+  const plan::Plan plan = late(2, millisecond * 500);
+  const auto backend = make_reference_backend();
+  Executor executor(plan, cluster, *backend, {}, &world);
+  int before = 0;
+  const auto progress = [&](std::int64_t, const RunResult&) -> bool {
+    before = world.gatherings;
+    throw std::runtime_error("enough");
+  };
+  EXPECT_THROW(executor.run({.steps = 10, .warmup = 0}, progress), std::runtime_error);
+  EXPECT_GT(before, 0);
+  EXPECT_EQ(world.gatherings, before) << "the others would have been waited for";
 }
 
 /// Those who watch over the ranks would take it for hung.
