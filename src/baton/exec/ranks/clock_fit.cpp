@@ -29,6 +29,7 @@ void pass(World& world, Message::End end, int peer, std::int64_t& word) {
   world.post({end, peer, clock_tag, reinterpret_cast<std::byte*>(&word), sizeof word}, awaited, 0);
   for (int turns = 0; !awaited.is_over(); ++turns) {
     world.poll();
+    world.board()->look();
     if (turns > 1000) {
       sched_yield();
     }

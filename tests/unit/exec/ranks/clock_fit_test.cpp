@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <random>
+#include <thread>
 
+#include "agree/thread_world.h"
 #include "baton/exec/ranks/rank_run.h"
 
 namespace baton::exec {
@@ -59,6 +61,18 @@ TEST(ClockFit, TwoReadingsTellTheDriftAndTimesBetweenThemComeOutRight) {
 
 TEST(ClockFit, OneClockIsLeftAsItIs) {
   EXPECT_EQ(ClockFit{}.on_rank_0(Nanoseconds(1'234'567'890'123'456)).count, 1'234'567'890'123'456);
+}
+
+/// Or it would be taken for hung by those who watch over the ranks.
+TEST(ClockFit, ARankLooksAroundWhileItWaitsToBeAskedForItsClock) {
+  baton::test::run_as_ranks(2, [](World& world) {
+    if (world.rank() == 0) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    const std::uint64_t before = world.board()->standing().looks;
+    read_clocks(world, true);
+    EXPECT_GT(world.board()->standing().looks, before) << "rank " << world.rank();
+  });
 }
 
 plan::Plan two_devices() {
