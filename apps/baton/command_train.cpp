@@ -8,6 +8,7 @@
 #include "baton/checkpoint/checkpoint.h"
 #include "baton/checkpoint/share.h"
 #include "baton/exec/clock.h"
+#include "baton/exec/ranks/fingerprint.h"
 #include "baton/lab/divergence.h"
 #include "baton/lab/training.h"
 #include "baton/trace/chrome.h"
@@ -199,6 +200,11 @@ void train(const TrainWords& words, int& exit_code) {
     throw usage_error("train runs on this machine and for real: baton simulate takes --cluster and --what-if");
   }
   lab::Training run(words.job, cluster::probe(), {}, &world());
+  exec::require_same(world(), {{"--steps", words.steps},
+                               {"--warmup", words.warmup},
+                               {"--checkpoint", words.checkpoint.empty() ? "none" : "some"},
+                               {"--every", words.every},
+                               {"--resume", words.resume ? "yes" : "no"}});
   exec::on_rank_0(world(), [&] {
     check_writable(words.json);
     check_writable(words.trace);
@@ -319,6 +325,10 @@ void train_guarded(const TrainWords& words, int& exit_code) {
         "--patience is {} s, but a rank may well be away for that long: give at least {} s, or 0 for no "
         "watch",
         patience, least_patience);
+  }
+  {
+    const StartLimit limit(!world().alone());
+    exec::require_same(world(), {{"--patience", words.patience}});
   }
   open_guard(world(), Nanoseconds(static_cast<std::int64_t>(patience * 1e9)));
   try {

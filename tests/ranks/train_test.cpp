@@ -128,6 +128,23 @@ TEST_F(RanksTrain, RanksWithDifferentCommandsAreNamed) {
       << outcome.err;
 }
 
+TEST_F(RanksTrain, RanksThatWereToldSomethingElseBesideThePlanAreNamedWithTheFlag) {
+  struct Other {
+    std::string flag;
+    std::string words;
+  };
+  for (const Other& other : {Other{"--steps", "--steps 9"}, Other{"--warmup", "--warmup 3"},
+                             Other{"--checkpoint", "--checkpoint kept"}, Other{"--patience", "--patience 0"}}) {
+    const std::string first = "'" BATON_PROGRAM "' train --model mlp:dim=64,depth=4 --batch 16 --strategy ddp ";
+    const Outcome outcome = start("-n 1 " + first + ": -n 2 " + first + other.words);
+    EXPECT_EQ(outcome.code, 2) << other.words;
+    EXPECT_EQ(count(outcome.err,
+                    "baton: ranks 1 and 2 have another " + other.flag + " than rank 0: start all ranks with the same command\n"),
+              1U)
+        << outcome.err;
+  }
+}
+
 TEST_F(RanksTrain, ARankThatIsAloneWithItsTroubleEndsTheOthersAndNamesItself) {
   const Outcome outcome = start("-n 1 '" BATON_PROGRAM "' " + small +
                                 "--strategy ddp : -n 1 '" BATON_PROGRAM "' train --model nothing");

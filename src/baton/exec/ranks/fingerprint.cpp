@@ -45,10 +45,23 @@ std::uint64_t hash_program() {
   return hash.value();
 }
 
-/// "rank 2", "ranks 1 and 3".
+/// "rank 2 has", "ranks 1 and 3 have".
 std::string list(const std::vector<int>& ranks) {
   return ranks.size() == 1 ? fmt::format("rank {} has", ranks[0])
                            : fmt::format("ranks {} and {} have", fmt::join(ranks.begin(), ranks.end() - 1, ", "), ranks.back());
+}
+
+/// The ranks whose line of that number is not rank 0's.
+std::vector<int> differing(const std::vector<Blob>& all, std::size_t line) {
+  const std::string zero = to_text(all[0]);
+  std::vector<int> ranks;
+  for (std::size_t r = 1; r < all.size(); ++r) {
+    const std::string text = to_text(all[r]);
+    if (split(text, '\n').at(line) != split(zero, '\n').at(line)) {
+      ranks.push_back(static_cast<int>(r));
+    }
+  }
+  return ranks;
 }
 
 }  // namespace
@@ -62,6 +75,19 @@ Fingerprint fingerprint(const plan::Plan& plan, const DataOptions& data) {
   return {of_plan.value(), of_data.value(), BATON_VERSION, hash_program()};
 }
 
+void require_same(World& world, const std::vector<Setting>& mine) {
+  std::string text;
+  for (const Setting& setting : mine) {
+    text += setting.value + '\n';
+  }
+  const std::vector<Blob> all = world.all_gather(to_blob(text));
+  for (std::size_t s = 0; s < mine.size(); ++s) {
+    if (const std::vector<int> differ = differing(all, s); !differ.empty()) {
+      throw usage_error("{} another {} than rank 0: start all ranks with the same command", list(differ), mine[s].flag);
+    }
+  }
+}
+
 void require_agreement(World& world, const Fingerprint& mine) {
   const std::vector<Blob> all = world.all_gather(
       to_blob(fmt::format("{:016x}\n{:016x}\n{}\n{:016x}", mine.plan, mine.data, mine.version, mine.program)));
@@ -72,16 +98,7 @@ void require_agreement(World& world, const Fingerprint& mine) {
                                                      "install the same version everywhere", "copy one program to all hosts"};
   // The cause before what it leads to: another version may well make another plan.
   for (const std::size_t what : {2U, 3U, 0U, 1U}) {
-    std::vector<int> differ;
-    const std::string zero = to_text(all[0]);
-    const std::string_view first = split(zero, '\n')[what];
-    for (int r = 1; r < world.size(); ++r) {
-      const std::string text = to_text(all[static_cast<std::size_t>(r)]);
-      if (split(text, '\n')[what] != first) {
-        differ.push_back(r);
-      }
-    }
-    if (!differ.empty()) {
+    if (const std::vector<int> differ = differing(all, what); !differ.empty()) {
       throw usage_error("{} {} than rank 0: {}", list(differ), names[what], remedies[what]);
     }
   }
