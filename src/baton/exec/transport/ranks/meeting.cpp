@@ -18,6 +18,7 @@ void RankMeeting::slow_down(Nanoseconds least, After after) { add_node(Mark{leas
 
 std::size_t RankMeeting::add_node(std::variant<Message, Operation, Mark> what, const After& after) {
   const std::size_t number = nodes_.size();
+  operation_count_ += std::holds_alternative<Operation>(what) ? 1 : 0;
   nodes_.push_back({std::move(what), static_cast<int>(after.size()), {}});
   for (const std::size_t earlier : after) {
     check(earlier < number, "node {} of a meeting waits for {}", number, earlier);
@@ -29,16 +30,21 @@ std::size_t RankMeeting::add_node(std::variant<Message, Operation, Mark> what, c
 void RankMeeting::begin_step() {
   if (!waits_) {
     waits_ = std::make_unique<Counter[]>(nodes_.size());
-    operations_ = std::make_unique<std::atomic<std::size_t>[]>(nodes_.size());
+    operations_ = std::make_unique<std::atomic<std::size_t>[]>(operation_count_);
   }
   for (std::size_t n = 0; n < nodes_.size(); ++n) {
     waits_[n].value.store(nodes_[n].after, std::memory_order_relaxed);
-    operations_[n].store(none, std::memory_order_relaxed);
+  }
+  for (std::size_t i = 0; i < operation_count_; ++i) {
+    operations_[i].store(none, std::memory_order_relaxed);
   }
   arrived_.store(0, std::memory_order_relaxed);
   met_.store(false, std::memory_order_relaxed);
-  head_.store(0, std::memory_order_relaxed);
-  tail_.store(0, std::memory_order_relaxed);
+  if (operation_count_ > 0) {  // a step that was given up has left some, which are passed over
+    const std::size_t steps = (tail_.load(std::memory_order_relaxed) + operation_count_ - 1) / operation_count_;
+    tail_.store(steps * operation_count_, std::memory_order_release);
+    head_.store(steps * operation_count_, std::memory_order_release);
+  }
   left_.store(nodes_.size(), std::memory_order_relaxed);
 }
 
@@ -64,7 +70,7 @@ void RankMeeting::begin(std::size_t number) {
   if (const auto* message = std::get_if<Message>(&node.what)) {
     world_.post(*message, *this, number);
   } else if (std::holds_alternative<Operation>(node.what)) {
-    operations_[tail_.fetch_add(1, std::memory_order_acq_rel)].store(number, std::memory_order_release);
+    operations_[tail_.fetch_add(1, std::memory_order_acq_rel) % operation_count_].store(number, std::memory_order_release);
     ring();
   } else {
     over_at_.store((now() + std::get<Mark>(node.what).least).count, std::memory_order_relaxed);
@@ -84,22 +90,20 @@ void RankMeeting::complete(std::size_t number) {
 }
 
 void RankMeeting::work() {
-  Rounding rounding;
-  std::size_t head = head_.load(std::memory_order_relaxed);
+  std::size_t head = head_.load(std::memory_order_acquire);
   while (head < tail_.load(std::memory_order_acquire)) {
-    const std::size_t number = operations_[head].load(std::memory_order_acquire);
+    const std::size_t number = operations_[head % operation_count_].load(std::memory_order_acquire);
     if (number == none) {
       break;  // about to be written; its writer rings when it is
     }
     if (!head_.compare_exchange_weak(head, head + 1, std::memory_order_acq_rel)) {
       continue;
     }
-    rounding += std::get<Operation>(nodes_[number].what).run();
+    if (const Rounding rounding = std::get<Operation>(nodes_[number].what).run(); rounding.values > 0) {
+      rounding_.add(rounding);  // before its end, behind which it may be asked for
+    }
     complete(number);
-    head = head_.load(std::memory_order_relaxed);
-  }
-  if (rounding.values > 0) {
-    rounding_.add(rounding);
+    head = head_.load(std::memory_order_acquire);
   }
 }
 

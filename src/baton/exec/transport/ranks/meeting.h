@@ -34,7 +34,10 @@ class RankMeeting final : public Listener {
   /// Runs operations whose turn has come, until there are none. Any thread may.
   void work();
   /// How many operations wait for somebody to run them.
-  std::size_t ready() const { return tail_.load(std::memory_order_acquire) - head_.load(std::memory_order_relaxed); }
+  std::size_t ready() const {
+    const std::size_t head = head_.load(std::memory_order_acquire);  // first: it does not overtake the tail
+    return tail_.load(std::memory_order_acquire) - head;
+  }
   bool finished() const { return left_.load(std::memory_order_acquire) == 0; }
   /// When it is over at the earliest, once everything is done; zero: as soon as it is.
   Nanoseconds over_at() const { return Nanoseconds(over_at_.load(std::memory_order_relaxed)); }
@@ -63,14 +66,17 @@ class RankMeeting final : public Listener {
   World& world_;
   std::vector<Doorbell*> doorbells_;
   std::vector<Node> nodes_;
+  std::size_t operation_count_ = 0;
   SharedRounding rounding_;
 
   // Changed within a step.
   std::unique_ptr<Counter[]> waits_;                        // by node: for how many others
-  std::unique_ptr<std::atomic<std::size_t>[]> operations_;  // those whose turn has come, in that order
+  std::unique_ptr<std::atomic<std::size_t>[]> operations_;  // those whose turn has come, in that order: a ring
   alignas(64) std::atomic<std::size_t> arrived_{0};
   std::atomic<bool> met_{false};
   alignas(64) std::atomic<std::size_t> left_{0};
+  // How many operations were taken and could be, in all steps. They only grow: who read one of them in an earlier step and goes
+  // on in a later one finds that it has changed.
   std::atomic<std::size_t> head_{0};
   std::atomic<std::size_t> tail_{0};
   std::atomic<std::int64_t> over_at_{0};
