@@ -79,7 +79,7 @@ class Host {
       }
       poll(waiting.data(), waiting.size(), nap_milliseconds);
       for (Socket socket = accept_one(listening.socket); socket.open(); socket = accept_one(listening.socket)) {
-        strangers.emplace_back(std::move(socket));
+        strangers.emplace_back(std::move(socket), largest_frame_of_a_stranger);
       }
       for (Connection& stranger : strangers) {
         stranger.receive();
@@ -112,6 +112,7 @@ class Host {
       stranger.close();
       return;
     }
+    stranger.set_largest(largest_frame);
     guests_[static_cast<std::size_t>(rank)] = {std::move(stranger), fmt::format("rank {} (pid {} on {})", rank, pid, host)};
     --missing_;
   }
@@ -137,7 +138,7 @@ Connection reach(const Invitation& invitation, int rank) {
   for (const std::string& address : invitation.addresses) {
     list += (list.empty() ? "" : ", ") + address;
     if (Socket socket = begin_connect(address, invitation.port); socket.open()) {
-      tries.emplace_back(std::move(socket));
+      tries.emplace_back(std::move(socket), largest_frame_of_a_stranger);
       tries.back().send(hello, Writer().add(invitation.token).bytes());
     }
   }
@@ -156,6 +157,7 @@ Connection reach(const Invitation& invitation, int rank) {
       tries[t].receive();
       const std::optional<Frame> frame = tries[t].next();
       if (frame && frame->kind == welcome && Reader(frame->payload).take<std::uint64_t>() == invitation.token) {
+        tries[t].set_largest(largest_frame);
         tries[t].send(join, Writer().add(invitation.token).add(rank).add(static_cast<int>(getpid())).add_text(host_name()).bytes());
         return std::move(tries[t]);
       }

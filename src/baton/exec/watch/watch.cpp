@@ -451,6 +451,8 @@ class Watch::Post {
         if (peer.connection.open()) {
           peer.connection.flush();
           peer.connection.receive();
+          while (peer.connection.next()) {  // nothing that is said now is of use, but it must not be in the way
+          }
           waiting.push_back({peer.connection.descriptor(), POLLIN, 0});
         }
       }

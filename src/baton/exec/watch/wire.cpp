@@ -17,7 +17,7 @@
 namespace baton::exec::wire {
 namespace {
 
-constexpr std::uint32_t largest_frame = 1U << 24;
+constexpr std::size_t head_bytes = sizeof(std::uint32_t) + sizeof(std::uint8_t);
 
 void send_at_once(const Socket& socket) {
   const int on = 1;
@@ -83,7 +83,7 @@ void Connection::flush() {
 
 void Connection::receive() {
   std::array<char, 4096> part{};
-  while (open()) {
+  while (open() && inbox_.size() < head_bytes + largest_) {
     const ssize_t count = ::recv(socket_.get(), part.data(), part.size(), MSG_DONTWAIT);
     if (count > 0) {
       inbox_.append(part.data(), static_cast<std::size_t>(count));
@@ -96,23 +96,22 @@ void Connection::receive() {
 }
 
 std::optional<Frame> Connection::next() {
-  constexpr std::size_t head = sizeof(std::uint32_t) + sizeof(std::uint8_t);
   Reader reader(inbox_);
   const auto size = reader.take<std::uint32_t>();
   const auto kind = reader.take<std::uint8_t>();
   if (!reader.good()) {
     return std::nullopt;
   }
-  if (size > largest_frame) {
+  if (size > largest_) {
     close();
     inbox_.clear();
     return std::nullopt;
   }
-  if (inbox_.size() < head + size) {
+  if (inbox_.size() < head_bytes + size) {
     return std::nullopt;
   }
-  Frame frame{kind, inbox_.substr(head, size)};
-  inbox_.erase(0, head + size);
+  Frame frame{kind, inbox_.substr(head_bytes, size)};
+  inbox_.erase(0, head_bytes + size);
   return frame;
 }
 

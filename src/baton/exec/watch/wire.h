@@ -74,12 +74,18 @@ struct Frame {
   std::string payload;
 };
 
+/// The largest payload that a rank of this run may send, and one of whom that is not known yet.
+constexpr std::uint32_t largest_frame = 1U << 24;
+constexpr std::uint32_t largest_frame_of_a_stranger = 1U << 12;
+
 /// Both directions of a connection. Frames are small and few; one that finds no room in the kernel's buffers
-/// waits here.
+/// waits here. Of what comes in no more is held than one frame of `largest` bytes and a little.
 class Connection {
  public:
   Connection() = default;
-  explicit Connection(Socket socket) : socket_(std::move(socket)) {}
+  explicit Connection(Socket socket, std::uint32_t largest = largest_frame) : socket_(std::move(socket)), largest_(largest) {}
+
+  void set_largest(std::uint32_t largest) { largest_ = largest; }
 
   int descriptor() const { return socket_.get(); }
   /// Whether the other side may still say something.
@@ -89,14 +95,16 @@ class Connection {
   void send(std::uint8_t kind, std::string_view payload = {});
   bool unsent() const { return open() && !outbox_.empty(); }
   void flush();
-  /// Takes in what has come. Closes when the other side has closed, or says what is no frame.
+  /// Takes in what has come, as far as there is room. Closes when the other side has closed.
   void receive();
+  /// The next frame that has come whole. Closes when the other side says what is none, or one that is too large.
   std::optional<Frame> next();
 
  private:
   Socket socket_;
   std::string inbox_;
   std::string outbox_;
+  std::uint32_t largest_ = largest_frame;
 };
 
 /// Listens on a port of its own on all addresses of this host.
