@@ -19,8 +19,7 @@ using baton::test::read_file;
 class Launch : public Cli {
  protected:
   /// Writes the stand-in: probes of a host listed in `gone` fail; call k of the others ends with the k-th
-  /// code, the last ones with 0. A call that is not the last leaves a checkpoint behind where the folder is
-  /// called `kept`.
+  /// code, those behind the last code with 0.
   void stand_in(const std::string& codes, const std::string& gone = "") const {
     std::ofstream script(folder_ / "mpirun");
     script << "#!/bin/bash\n"

@@ -31,14 +31,12 @@ Case small(std::string strategy, std::string backend, std::size_t devices) {
           .step = {.global_batch = 26, .loss = Loss::cross_entropy, .optimizer = op::Sgd{.rate = 0.1}}};
 }
 
-/// Rank 0 alone runs the case in one process too, and holds what the ranks leave against that. False where it
-/// is refused.
+/// Rank 0 alone runs the case in one process too, and holds what the ranks leave against that. False where the
+/// strategy refuses it, which it does on all ranks.
 bool agrees(Case one, exec::DataOptions data = {}) {
   one.world = &world();
-  std::optional<Outcome> actual;
-  try {
-    actual = train(one, steps, data);
-  } catch (const Error&) {  // on all ranks, since they ask for the same
+  const std::optional<Outcome> actual = train_unless_refused(one, steps, data);
+  if (!actual) {
     return false;
   }
   const std::vector<exec::Blob> losses = world().gather(std::as_bytes(std::span(actual->losses)));
@@ -70,10 +68,11 @@ TEST(RanksAgree, OptimizersWithStateAndMicroBatchesDoToo) {
     Case one = small(strategy.name, "cpu", static_cast<std::size_t>(world().size()));
     one.step.optimizer = op::Adam{};
     one.layout.micro_batches = 2;
-    agrees(one);
+    int compared = agrees(one) ? 1 : 0;
     one.layout.recompute = strategy::Recompute::all;
     one.step.loss = Loss::mean_squared_error;
-    agrees(one);
+    compared += agrees(one) ? 1 : 0;
+    EXPECT_GE(compared, 1) << strategy.name;
   }
 }
 
@@ -85,7 +84,7 @@ TEST(RanksAgree, SumsOf16BitTypesDoToo) {
       if (precision == Precision::fp16) {
         one.step.loss_scale = strategy::LossScale{};
       }
-      agrees(one);
+      EXPECT_TRUE(agrees(one)) << to_text(one);
     }
   }
 }
@@ -140,6 +139,10 @@ TEST(Ranks, ADelayOnOneOfThemIsSeenByAllAndChangesNoBit) {
   Case one = small("ddp", "cpu", static_cast<std::size_t>(world().size()));
   one.delays = {{.before = plan::Phase::backward, .rank = world().size() - 1, .duration = Nanoseconds(20'000'000)}};
   EXPECT_TRUE(agrees(one));
+  one.world = &world();
+  for (const Nanoseconds time : Training(one).run(2).step_times) {
+    EXPECT_GE(time, Nanoseconds(20'000'000));
+  }
 }
 
 /// Tasks that meet, and whatever runs before and after, in an order that one clock could have shown.
@@ -162,18 +165,16 @@ TEST(Ranks, TheTraceOfAllRanksIsOneTraceAtRankZero) {
       for (std::size_t m = 0; m < training.plan().meeting_count(); ++m) {
         Nanoseconds last_start;
         Nanoseconds first_end = step.duration;
-        bool transfer = false;
         for (const TaskId member : training.plan().members(MeetingId(m))) {
-          last_start = std::max(last_start, step.events[member.index()].start);
-          const auto* end = std::get_if<plan::Transfer>(&training.plan()[member].action);
-          transfer = transfer || end != nullptr;
-          if (end == nullptr || end->end == plan::Transfer::End::receive) {
+          const auto* transfer = std::get_if<plan::Transfer>(&training.plan()[member].action);
+          if (transfer == nullptr || transfer->end == plan::Transfer::End::send) {
+            last_start = std::max(last_start, step.events[member.index()].start);
+          }
+          if (transfer == nullptr || transfer->end == plan::Transfer::End::receive) {
             first_end = std::min(first_end, step.events[member.index()].end);
           }
         }
-        if (!transfer) {
-          EXPECT_LE(last_start, first_end) << "nobody leaves an all-reduce before all have come";
-        }
+        EXPECT_LE(last_start, first_end) << "nobody leaves an all-reduce before all have come, nor receives what is not sent";
       }
     }
   }
