@@ -1,0 +1,132 @@
+#include "baton/exec/contents.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "baton/op/loss_scale.h"
+
+namespace baton::exec {
+namespace {
+
+using plan::Buffer;
+using plan::ParameterPart;
+using plan::Role;
+
+const Shape whole{130, 70};  // several tiles, and parts of some
+
+Buffer weight(ParameterPart part, plan::Order order = plan::Order::row_major, DType type = DType::f32) {
+  const Shape shape = part.piece_end > 0 ? Shape{part.piece_end - part.piece_begin} : part.shape();
+  return {.role = Role::parameter, .dtype = type, .order = order, .persistent = true, .shape = shape, .content = std::move(part)};
+}
+
+ParameterPart part_of(std::uint32_t axis, std::int64_t begin, std::int64_t end) {
+  return {.name = "w", .ordinal = 3, .fan_in = 70, .whole = whole, .axis = axis, .begin = begin, .end = end};
+}
+
+std::vector<double> filled(const Buffer& buffer, const Source& source = {.seed = 5}, std::int64_t first_sample = 0) {
+  std::vector<std::byte> memory(static_cast<std::size_t>(buffer.size().count), std::byte{0xff});
+  fill_initial(buffer, memory.data(), source, first_sample);
+  return read_elements(buffer, memory.data());
+}
+
+TEST(Contents, EveryElementHasItsOwnPlaceInAnyOrder) {
+  for (const plan::Order order : {plan::Order::row_major, plan::Order::tiled}) {
+    const Buffer buffer = weight(part_of(0, 0, 130), order);
+    std::set<std::int64_t> places;
+    for (std::int64_t i = 0; i < whole.elements(); ++i) {
+      places.insert(element_offset(buffer, i));
+    }
+    EXPECT_EQ(places.size(), static_cast<std::size_t>(whole.elements()));
+    EXPECT_EQ(*places.begin(), 0);
+    EXPECT_EQ(*places.rbegin(), whole.elements() - 1);
+  }
+}
+
+TEST(Contents, AParametersValuesDoNotDependOnHowItIsSplit) {
+  const std::vector<double> all = filled(weight(part_of(0, 0, 130)));
+  EXPECT_NE(all[0], all[1]);
+  EXPECT_LE(*std::max_element(all.begin(), all.end()), 1 / std::sqrt(70.0));
+  ParameterPart piece = part_of(1, 10, 70);
+  piece.piece_begin = 1001;
+  piece.piece_end = 5003;
+  for (const plan::Order order : {plan::Order::row_major, plan::Order::tiled}) {
+    for (const ParameterPart& part : {part_of(0, 0, 130), part_of(0, 60, 100), part_of(1, 7, 70), piece}) {
+      const Buffer buffer = weight(part, order);
+      const std::vector<double> some = filled(buffer);
+      const std::vector<std::int64_t> places = places_in_parameter(buffer);
+      ASSERT_EQ(places.size(), some.size());
+      for (std::size_t i = 0; i < some.size(); ++i) {
+        ASSERT_EQ(some[i], all[static_cast<std::size_t>(places[i])]) << i << " of axis " << part.axis << " from " << part.begin;
+      }
+    }
+  }
+  EXPECT_NE(filled(weight(part_of(0, 0, 130)), {.seed = 6}), all);
+}
+
+TEST(Contents, SamplesAreTheSameInAnyPartOfTheBatchAndTheDataSetBeginsAnew) {
+  const auto rows = [](std::int64_t begin, std::int64_t end) {
+    return Buffer{.role = Role::input, .persistent = true, .shape = {end - begin, 4}, .content = plan::BatchRows{begin, end}};
+  };
+  const Source source{.seed = 5, .samples = 10};
+  const std::vector<double> batch = filled(rows(0, 8), source);
+  const std::vector<double> part = filled(rows(3, 5), source);
+  EXPECT_TRUE(std::equal(part.begin(), part.end(), batch.begin() + 12));
+  const std::vector<double> later = filled(rows(0, 8), source, 8);  // samples 8, 9, 0, 1, …
+  EXPECT_TRUE(std::equal(later.begin() + 8, later.end(), batch.begin()));
+  EXPECT_FALSE(std::equal(later.begin(), later.begin() + 8, batch.begin()));
+  Buffer targets = rows(0, 8);
+  targets.role = Role::target;
+  EXPECT_NE(filled(targets, source), batch);
+}
+
+TEST(Contents, LabelsAreOfTheClassesThereAre) {
+  const Buffer labels{
+      .role = Role::target, .dtype = DType::i32, .persistent = true, .shape = {200}, .content = plan::BatchRows{0, 200}};
+  std::set<double> seen;
+  for (const double label : filled(labels, {.seed = 1, .classes = 3})) {
+    seen.insert(label);
+  }
+  EXPECT_EQ(seen, (std::set<double>{0, 1, 2}));
+}
+
+TEST(Contents, StateBeginsAtZeroAndALossScaleAtItsFirstValue) {
+  Buffer state = weight(part_of(0, 0, 130));
+  state.role = Role::optimizer_state;
+  EXPECT_EQ(filled(state), std::vector<double>(static_cast<std::size_t>(whole.elements()), 0));
+  const Buffer scaler{.persistent = true,
+                      .shape = {static_cast<std::int64_t>(sizeof(op::ScaleState) / sizeof(float))},
+                      .content = plan::LossScaler{.initial = 1024}};
+  const std::vector<double> held = filled(scaler);
+  EXPECT_EQ(held[0], 1024.0);
+  EXPECT_TRUE(std::all_of(held.begin() + 1, held.end(), [](double value) { return value == 0; }));
+}
+
+TEST(Contents, WhatIsWrittenIsReadBackRoundedToTheBuffersType) {
+  std::vector<double> values(static_cast<std::size_t>(whole.elements()));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    values[i] = static_cast<double>(i) - 4000;
+  }
+  for (const plan::Order order : {plan::Order::row_major, plan::Order::tiled}) {
+    for (const DType type : {DType::f32, DType::f64, DType::i32, DType::bf16, DType::f16}) {
+      const Buffer buffer = weight(part_of(0, 0, 130), order, type);
+      std::vector<std::byte> memory(static_cast<std::size_t>(buffer.size().count));
+      write_elements(buffer, memory.data(), values);
+      const std::vector<double> read = read_elements(buffer, memory.data());
+      if (!is_narrow(type)) {
+        EXPECT_EQ(read, values);
+        continue;
+      }
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        EXPECT_NEAR(read[i], values[i], std::abs(values[i]) / (type == DType::bf16 ? 256 : 2048));
+      }
+      write_elements(buffer, memory.data(), read);
+      EXPECT_EQ(read_elements(buffer, memory.data()), read) << "what is rounded already stays";
+    }
+  }
+}
+
+}  // namespace
+}  // namespace baton::exec

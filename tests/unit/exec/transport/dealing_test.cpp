@@ -1,0 +1,196 @@
+#include "baton/exec/transport/dealing.h"
+
+#include <gtest/gtest.h>
+
+#include "baton/base/error.h"
+
+namespace baton::exec {
+namespace {
+
+using plan::Collective;
+
+constexpr std::uint32_t members = 3;
+const std::vector<std::int64_t> extents{10, 7, 2};  // of the buffers that cross; the last is smaller than the members are many
+
+/// A collective over buffers of those extents: the whole ones stand first in the list of a device's buffers, then its pieces.
+plan::Plan meeting(Collective::Kind kind, DType type = DType::f32) {
+  plan::Draft draft{.title = "", .devices = {}, .buffers = {}, .tasks = {}};
+  for (std::uint32_t rank = 0; rank < members; ++rank) {
+    draft.devices.push_back("cpu:" + std::to_string(rank));
+    const auto add = [&](std::int64_t extent) {
+      draft.buffers.push_back({.device = DeviceId(rank), .dtype = type, .shape = {extent}});
+      return BufferId(draft.buffers.size() - 1);
+    };
+    std::vector<BufferId> whole;
+    std::vector<BufferId> pieces;
+    for (const std::int64_t extent : extents) {
+      whole.push_back(add(extent));
+    }
+    for (const std::int64_t extent : extents) {
+      if (const std::int64_t size = plan::piece_of(extent, rank, members).size(); size > 0) {
+        pieces.push_back(add(size));
+      }
+    }
+    plan::Task task{.action = Collective{.kind = kind, .meeting = MeetingId(0), .rank = rank, .size = members},
+                    .device = DeviceId(rank),
+                    .lane = plan::Lane::communication};
+    switch (kind) {
+      case Collective::Kind::all_reduce:
+        task.reads = task.writes = whole;
+        break;
+      case Collective::Kind::broadcast:
+        (rank == 0 ? task.reads : task.writes) = whole;
+        break;
+      case Collective::Kind::reduce:
+        task.reads = whole;
+        task.writes = rank == 0 ? whole : std::vector<BufferId>{};
+        break;
+      case Collective::Kind::reduce_scatter:
+        task.reads = whole;
+        task.writes = pieces;
+        break;
+      case Collective::Kind::all_gather:
+        task.reads = pieces;
+        task.writes = whole;
+        break;
+    }
+    draft.tasks.push_back(std::move(task));
+  }
+  return plan::finish(std::move(draft));
+}
+
+/// By buffer and element: to how many members it falls.
+std::vector<std::vector<int>> covered(const std::vector<Share>& shares) {
+  std::vector<std::vector<int>> times;
+  for (const std::int64_t extent : extents) {
+    times.emplace_back(static_cast<std::size_t>(extent), 0);
+  }
+  for (const Share& share : shares) {
+    for (const Chunk& chunk : share.chunks) {
+      for (std::int64_t i = chunk.begin; i < chunk.begin + chunk.count; ++i) {
+        ++times[chunk.buffer][static_cast<std::size_t>(i)];
+      }
+    }
+  }
+  return times;
+}
+
+TEST(Dealing, EveryElementFallsToOneMemberOrOfWhatIsHandedOutToAllButTheFirst) {
+  for (const Collective::Kind kind : {Collective::Kind::all_reduce, Collective::Kind::broadcast, Collective::Kind::reduce,
+                                      Collective::Kind::reduce_scatter, Collective::Kind::all_gather}) {
+    for (const std::int64_t chunk_elements : {1, 4, 1000}) {
+      const std::vector<Share> shares = deal(meeting(kind), MeetingId(0), chunk_elements);
+      ASSERT_EQ(shares.size(), members);
+      const int times = kind == Collective::Kind::broadcast ? 2 : 1;
+      for (const std::vector<int>& buffer : covered(shares)) {
+        EXPECT_EQ(buffer, std::vector<int>(buffer.size(), times)) << plan::to_text(kind);
+      }
+      for (const Share& share : shares) {
+        Bytes moved;
+        for (const Chunk& chunk : share.chunks) {
+          EXPECT_LE(chunk.count, chunk_elements);
+          EXPECT_GT(chunk.count, 0);
+          moved += Bytes(chunk.count * 4);
+        }
+        EXPECT_EQ(share.moved, moved);
+      }
+    }
+  }
+}
+
+TEST(Dealing, ASumIsDividedEvenlyOverAllBuffersAndAReduceFallsToTheFirst) {
+  for (const Share& share : deal(meeting(Collective::Kind::all_reduce, DType::f64), MeetingId(0), 1000)) {
+    EXPECT_NEAR(static_cast<double>(share.moved.count), 19.0 / 3 * 8, 8);
+  }
+  const std::vector<Share> reduced = deal(meeting(Collective::Kind::reduce), MeetingId(0), 1000);
+  EXPECT_EQ(reduced[0].moved.count, 19 * 4);
+  EXPECT_TRUE(reduced[1].chunks.empty());
+}
+
+TEST(Dealing, PiecesAreThoseOfThePlansRule) {
+  for (const Collective::Kind kind : {Collective::Kind::reduce_scatter, Collective::Kind::all_gather}) {
+    const plan::Plan plan = meeting(kind);
+    const std::vector<Share> shares = deal(plan, MeetingId(0), 2);
+    for (std::uint32_t rank = 0; rank < members; ++rank) {
+      for (const Chunk& chunk : shares[rank].chunks) {
+        const plan::Piece piece = plan::piece_of(extents[chunk.buffer], rank, members);
+        EXPECT_GE(chunk.begin, piece.begin);
+        EXPECT_LE(chunk.begin + chunk.count, piece.end);
+        EXPECT_EQ(chunk.piece_begin, chunk.begin - piece.begin);
+        const BufferId held = plan::pieces(plan.tasks()[rank])[chunk.piece];
+        EXPECT_EQ(plan[held].shape.elements(), piece.size()) << "the piece of that buffer, where empty ones are left out";
+      }
+    }
+  }
+}
+
+TEST(Dealing, WhatOneSendsAnotherReceives) {
+  for (const Collective::Kind kind : {Collective::Kind::all_reduce, Collective::Kind::broadcast, Collective::Kind::reduce,
+                                      Collective::Kind::reduce_scatter, Collective::Kind::all_gather}) {
+    const plan::Plan plan = meeting(kind);
+    const std::vector<Share> shares = deal(plan, MeetingId(0), 4);
+    MemberTraffic sum;
+    for (std::size_t rank = 0; rank < members; ++rank) {
+      const MemberTraffic one = traffic(move_of(plan.tasks()[rank]), shares, rank);
+      sum.sent += one.sent;
+      sum.received += one.received;
+    }
+    EXPECT_EQ(sum.sent, sum.received) << plan::to_text(kind);
+    EXPECT_EQ(sum.sent.count, (kind == Collective::Kind::all_reduce ? 4 : 2) * 19 * 4) << plan::to_text(kind);
+  }
+}
+
+TEST(Dealing, ATransferGoesFromTheSenderToTheReceiver) {
+  plan::Draft draft{.title = "", .devices = {"cpu:0", "cpu:1"}, .buffers = {}, .tasks = {}};
+  for (const std::size_t device : {0U, 1U}) {
+    draft.buffers.push_back({.device = DeviceId(device), .shape = {6}});
+    plan::Task task{.action = plan::Transfer{device == 0 ? plan::Transfer::End::send : plan::Transfer::End::receive, MeetingId(0),
+                                             DeviceId(1 - device)},
+                    .device = DeviceId(device)};
+    (device == 0 ? task.reads : task.writes) = {BufferId(device)};
+    draft.tasks.push_back(std::move(task));
+  }
+  const plan::Plan plan = plan::finish(std::move(draft));
+  EXPECT_EQ(move_of(plan.tasks()[0]), Move::copy);
+  EXPECT_EQ(rank_of(plan.tasks()[0]), 0U);
+  EXPECT_EQ(rank_of(plan.tasks()[1]), 1U);
+  const std::vector<Share> shares = deal(plan, MeetingId(0), 4);
+  EXPECT_TRUE(shares[0].chunks.empty());
+  EXPECT_EQ(shares[1].chunks.size(), 2U);
+  EXPECT_EQ(traffic(Move::copy, shares, 0).sent.count, 24);
+  EXPECT_EQ(traffic(Move::copy, shares, 1).received.count, 24);
+}
+
+TEST(Dealing, AMembersChunksLieInItsOwnBuffersAndPieces) {
+  std::vector<std::byte> memory(1000);
+  Addresses addresses;
+  addresses.reads = {memory.data(), memory.data() + 100};
+  addresses.writes = {memory.data() + 200, memory.data() + 300};
+  const Chunk chunk{.buffer = 1, .begin = 3, .count = 2, .piece = 1, .piece_begin = 1};
+  const plan::Plan scatter = meeting(Collective::Kind::reduce_scatter);
+  const MemberMemory summed(scatter.tasks()[0], addresses, DType::f32);
+  EXPECT_EQ(summed.at(chunk), memory.data() + 100 + 3 * 4);
+  EXPECT_EQ(summed.piece_at(chunk), memory.data() + 300 + 1 * 4);
+  const plan::Plan gather = meeting(Collective::Kind::all_gather, DType::bf16);
+  const MemberMemory gathered(gather.tasks()[0], addresses, DType::bf16);
+  EXPECT_EQ(gathered.at(chunk), memory.data() + 300 + 3 * 2);
+  EXPECT_EQ(gathered.piece_at(chunk), memory.data() + 100 + 1 * 2);
+}
+
+TEST(Dealing, ASumIsAppliedToTheParametersAndNeverIn16Bits) {
+  std::vector<std::byte> memory(400);
+  Addresses addresses;
+  addresses.reads = {memory.data(), memory.data() + 100};
+  addresses.writes = {memory.data() + 200};
+  plan::Task task{.action = Collective{.meeting = MeetingId(0), .size = 2, .sgd_rate = 0.1}, .device = DeviceId(0)};
+  task.reads = {BufferId(0), BufferId(1)};
+  task.writes = {BufferId(1)};
+  const Chunk chunk{.buffer = 0, .begin = 5, .count = 1};
+  const MemberMemory member(task, addresses, DType::f32);
+  EXPECT_EQ(member.at(chunk), memory.data() + 20);
+  EXPECT_EQ(member.parameter_at(chunk), memory.data() + 220);
+  EXPECT_THROW(MemberMemory(task, addresses, DType::bf16), BugError);
+}
+
+}  // namespace
+}  // namespace baton::exec
