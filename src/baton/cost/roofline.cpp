@@ -20,36 +20,36 @@ std::int64_t smallest_extent(const plan::Plan& plan, const plan::Task& task) {
   return least(task.reads[0], of_weights ? task.writes[0] : task.reads[1]);
 }
 
-/// Of the type of its first operand; products that may round float32 to tf32 run at that rate where the device has one.
-double rate_of(const plan::Plan& plan, const plan::Task& task, const cluster::Speed& speed) {
+bool may_round(const plan::Task& task) {
+  bool rounded = false;
   if (const auto* compute = std::get_if<plan::Compute>(&task.action)) {
-    bool rounded = false;
     op::Op op = compute->op;
     op::attributes(op, [&](std::string_view name, auto& value) {
       if constexpr (std::is_same_v<std::decay_t<decltype(value)>, bool>) {
         rounded = rounded || (name == "tf32" && value);
       }
     });
-    if (const auto found = speed.rates.find("tf32"); rounded && found != speed.rates.end()) {
-      return found->second;
-    }
   }
-  return speed.rate(task.reads.empty() ? DType::f32 : plan[task.reads[0]].dtype);
+  return rounded;
 }
 
 double over(double amount, double rate) { return rate > 0 ? amount / rate * 1e9 : 0; }
 
 }  // namespace
 
+double product_rate(const cluster::Speed& speed, DType type, bool tf32, double smallest_extent) {
+  const auto rounded = tf32 ? speed.rates.find("tf32") : speed.rates.end();
+  const double rate = rounded == speed.rates.end() ? speed.rate(type) : rounded->second;
+  return rate * speed.efficiency * (smallest_extent > 0 ? smallest_extent / (smallest_extent + speed.half_extent) : 1);
+}
+
 Nanoseconds Roofline::duration(const plan::Plan& plan, TaskId id) const {
   const plan::Task& task = plan[id];
   const cluster::Speed& speed = cluster_.device(task.device).speed;
   const plan::TaskWork work = plan::work(plan, id);
-  double share = speed.efficiency;
-  if (const auto extent = static_cast<double>(smallest_extent(plan, task)); extent > 0) {
-    share *= extent / (extent + speed.half_extent);
-  }
-  const double computing = over(static_cast<double>(work.flops.count), rate_of(plan, task, speed) * share);
+  const DType type = task.reads.empty() ? DType::f32 : plan[task.reads[0]].dtype;
+  const double rate = product_rate(speed, type, may_round(task), static_cast<double>(smallest_extent(plan, task)));
+  const double computing = over(static_cast<double>(work.flops.count), rate);
   const double moving = over(static_cast<double>((work.read + work.written).count), speed.memory_bandwidth);
   return speed.launch + Nanoseconds(std::llround(std::max(computing, moving)));
 }

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "baton/base/error.h"
+#include "baton/cost/roofline.h"
 #include "baton/lab/rows.h"
 #include "baton/lab/training.h"
 #include "baton/schedule/schedule.h"
@@ -26,6 +27,19 @@ struct Product {
   std::int64_t dp, pp, tp, zero;
 };
 
+/// The most that a port carries in a second, whatever the size of messages; 0: no limit.
+double widest_port(const cluster::Cluster& cluster) {
+  if (!cluster.wiring()) {
+    return 0;
+  }
+  const cluster::Link& port = cluster.wiring()->port;
+  double most = port.bandwidth;
+  for (const cluster::Link::Piece& piece : port.pieces) {
+    most = most == 0 || piece.bandwidth == 0 ? 0 : std::max(most, piece.bandwidth);
+  }
+  return most;
+}
+
 /// What bounds are made of.
 class Ground {
  public:
@@ -33,9 +47,10 @@ class Ground {
       : devices(static_cast<std::int64_t>(job.cluster().size())),
         batch(job.request().step.global_batch),
         speed_(job.cluster().devices()[0].speed),
-        port_(job.cluster().wiring() ? job.cluster().wiring()->port.bandwidth : 0),
+        port_(widest_port(changed(job.cluster(), parse_what_if(job.words().what_if)))),
         compute_(parse_what_if(job.words().what_if).compute),
         type_(strategy::dtype_of(job.request().step.precision)),
+        tf32_(job.request().step.tf32),
         element_(static_cast<double>(size_of(type_))),
         parameters_(static_cast<double>(job.model().parameter_count()) * element_),
         states_(static_cast<double>(op::state_slots(job.request().step.optimizer))) {
@@ -61,8 +76,8 @@ class Ground {
     double computing = 0;
     for (const Matrix& matrix : products_) {
       const double extent = std::min({rows, matrix.rows, matrix.columns});
-      const double share = speed_.efficiency * extent / (extent + speed_.half_extent);
-      const double arithmetic = over(2 * rows * matrix.rows * matrix.columns / tp, speed_.rate(type_) * share);
+      const double rate = cost::product_rate(speed_, type_, tf32_, extent);
+      const double arithmetic = over(2 * rows * matrix.rows * matrix.columns / tp, rate);
       const double weights = over(matrix.rows * matrix.columns * element_ / tp, speed_.memory_bandwidth);
       computing += matrix.products * pieces * (static_cast<double>(speed_.launch.count) + std::max(arithmetic, weights));
     }
@@ -92,6 +107,7 @@ class Ground {
   double port_;
   double compute_;
   DType type_;
+  bool tf32_;
   double element_;
   double parameters_;  // bytes, at least
   double states_;

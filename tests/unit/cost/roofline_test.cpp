@@ -50,6 +50,14 @@ TEST(Roofline, AProductThatMayRoundItsOperandsRunsAtTheRateOfTf32WhereThereIsOne
   EXPECT_EQ(first(plain, true), first(plain, false));
 }
 
+TEST(ProductRate, IsWhatAProductsFlopsAreDividedBy) {
+  const cluster::Speed speed{.rates = {{"f32", 1e12}, {"tf32", 8e12}, {"bf16", 1.6e13}}, .efficiency = 0.5, .half_extent = 64};
+  EXPECT_EQ(product_rate(speed, DType::f32, false, 64), 1e12 / 4);
+  EXPECT_EQ(product_rate(speed, DType::f32, true, 64), 8e12 / 4);
+  EXPECT_EQ(product_rate(speed, DType::bf16, false, 192), 1.6e13 * 0.5 * 0.75);
+  EXPECT_EQ(product_rate(speed, DType::f32, false, 0), 1e12 / 2) << "no product";
+}
+
 TEST(Roofline, WithoutFiguresNothingTakesTime) {
   const cluster::Cluster cluster = one({});
   const plan::Plan plan = step_of(cluster);
