@@ -135,12 +135,15 @@ class Folder {
 
 }  // namespace
 
-std::optional<Folded> fold(const Request& request) {
-  const std::string& strategy = strategy_by_name(request.strategy).name;
-  if (strategy == "single" || strategy == "dp") {
+std::optional<Folded> fold(const Request& request) { return fold(request, strategy_by_name(request.strategy)); }
+
+std::optional<Folded> fold(const Request& request, const Strategy& strategy) {
+  if (!strategy.by_layout) {
     return std::nullopt;
   }
-  const Axes axes = axes_of(request);
+  Request named = request;
+  named.strategy = strategy.name;
+  const Axes axes = axes_of(named);
   if (!replicas_alike(request, axes)) {
     return std::nullopt;
   }
@@ -164,10 +167,10 @@ std::optional<Folded> fold(const Request& request) {
   two.layout.dp = 2;
   two.layout.pp = axes.pp;
   two.layout.tp = axes.tp;
-  two.layout.micro_batches = schedule::micro_batches(grid_of(request));
-  const std::string title = fmt::format("{} of {}, global batch {}, on {} devices", describe(request), request.model.name(),
-                                        request.step.global_batch, request.cluster.size());
-  return Folder(compile(two), axes, request.cluster).fold(title);
+  two.layout.micro_batches = schedule::micro_batches(grid_of(named));
+  const std::string title = fmt::format("{} of {}, global batch {}, on {} devices", describe(named, strategy),
+                                        request.model.name(), request.step.global_batch, request.cluster.size());
+  return Folder(compile(two, strategy), axes, request.cluster).fold(title);
 }
 
 }  // namespace baton::strategy

@@ -17,8 +17,9 @@ struct Folded {
   std::vector<std::vector<DeviceId>> stands_for;
 };
 
-/// Nothing where replicas are not alike (an owner, a batch that does not divide evenly, a delay on one rank, nodes that
-/// replicas do not fill alike) or too few to be worth it. Never compiles more than two of them.
+/// Nothing where replicas are not alike (a strategy that is no point in the space of layouts, a batch that does not divide evenly,
+/// a delay on one rank, nodes that replicas do not fill alike) or too few to be worth it. Never compiles more than two of them.
 std::optional<Folded> fold(const Request& request);
+std::optional<Folded> fold(const Request& request, const Strategy& strategy);
 
 }  // namespace baton::strategy

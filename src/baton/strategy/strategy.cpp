@@ -303,9 +303,6 @@ plan::Draft build(const Request& request, const Point& point) {
 
 plan::Draft build_product(const Request& request) { return build(request, point_of(request)); }
 
-/// Whether a strategy is a point of the space of layouts, by its name.
-bool is_point(std::string_view strategy) { return strategy != "single" && strategy != "dp" && find_strategy(strategy) != nullptr; }
-
 void refuse_layout(const Request& request, std::string_view why) {
   const Layout& layout = request.layout;
   if (layout.dp > 1 || layout.pp > 1 || layout.tp > 1 || layout.zero.value_or(0) > 0 || !layout.schedule.empty() || layout.grid) {
@@ -334,9 +331,11 @@ plan::Draft build_dp(const Request& request) {
 
 }  // namespace
 
-std::string describe(const Request& request) {
-  const std::string name = known_name(request.strategy);
-  if (!is_point(name)) {
+std::string describe(const Request& request) { return describe(request, strategy_by_name(request.strategy)); }
+
+std::string describe(const Request& request, const Strategy& strategy) {
+  const std::string& name = strategy.name;
+  if (!strategy.by_layout) {
     return name;
   }
   const Point point = point_of(request);
@@ -375,17 +374,18 @@ const std::vector<Strategy>& strategies() {
     std::vector<Strategy> all{
         {"single", "the whole model and batch on the first device", build_single},
         {"dp", "one owner: device 0 replicates parameters, scatters inputs, gathers outputs and updates", build_dp},
-        {"ddp", "a replica on each device; gradients all-reduced in buckets while the backward goes on", build_product},
-        {"layers", "blocks spread over the devices in order; one baton, passed along", build_product},
-        {"tensor", "each pair of Linear layers divided over the devices, by column and then by row", build_product},
-        {"zero-1", "ddp with the optimizer's states divided over the devices", build_product},
-        {"zero-2", "ddp with states and gradients divided", build_product},
-        {"zero-3", "ddp with states, gradients and parameters divided; parameters are gathered block by block", build_product},
-        {"product", "replicas × stages × divided tensors, as --dp, --pp and --tp say", build_product},
+        {"ddp", "a replica on each device; gradients all-reduced in buckets while the backward goes on", build_product, true},
+        {"layers", "blocks spread over the devices in order; one baton, passed along", build_product, true},
+        {"tensor", "each pair of Linear layers divided over the devices, by column and then by row", build_product, true},
+        {"zero-1", "ddp with the optimizer's states divided over the devices", build_product, true},
+        {"zero-2", "ddp with states and gradients divided", build_product, true},
+        {"zero-3", "ddp with states, gradients and parameters divided; parameters are gathered block by block", build_product,
+         true},
+        {"product", "replicas × stages × divided tensors, as --dp, --pp and --tp say", build_product, true},
     };
     for (const schedule::Schedule& schedule : schedule::schedules()) {
       if (schedule.name != "naive") {
-        all.push_back({schedule.name, schedule.summary, build_product});
+        all.push_back({schedule.name, schedule.summary, build_product, true});
       }
     }
     return all;
@@ -483,7 +483,7 @@ plan::Plan compile(const Request& request, const Strategy& strategy) {
       task.workspace = target.workspace(draft.buffers, task, request.cluster.device(task.device).cores.size());
     }
   }
-  draft.title = fmt::format("{} of {}, global batch {}, on {} device{}{}{}", describe(named), request.model.name(),
+  draft.title = fmt::format("{} of {}, global batch {}, on {} device{}{}{}", describe(named, strategy), request.model.name(),
                             request.step.global_batch, request.cluster.size(), request.cluster.size() == 1 ? "" : "s",
                             precision == Precision::fp32 ? "" : ", ", precision == Precision::fp32 ? "" : to_text(precision));
   return plan::finish(std::move(draft));

@@ -27,6 +27,9 @@ struct Strategy {
   std::string name;
   std::string summary;
   plan::Draft (*build)(const Request& request);
+  /// Whether it is a point in the space of layouts: then the numbers of replicas, stages and parts of a tensor say what it does,
+  /// so that it is described by them and equal replicas can be folded.
+  bool by_layout = false;
 };
 
 /// Every strategy, in the order in which help shows them.
@@ -37,6 +40,7 @@ const Strategy& strategy_by_name(std::string_view name);
 /// How the request splits its step, in words: the strategy's name, or `dp 2 × pp 2, zero 1, 1f1b, 8 micro-batches` where that says
 /// less than all.
 std::string describe(const Request& request);
+std::string describe(const Request& request, const Strategy& strategy);
 
 /// How many replicas, pipeline devices of a replica and parts of a tensor there are: their product is the number of devices.
 struct Axes {
@@ -44,14 +48,14 @@ struct Axes {
   std::int64_t pp = 1;
   std::int64_t tp = 1;
 };
-/// Of a strategy that spreads over all devices.
+/// Of a strategy that is a point in the space of layouts.
 Axes axes_of(const Request& request);
 /// Which action when: one row for each of a replica's pipeline devices, a single one where there is no pipeline.
 schedule::Grid grid_of(const Request& request);
 
 /// Builds, fuses for the target, injects the delays and finishes.
 plan::Plan compile(const Request& request);
-/// The same for a strategy that is not in the list: a user's own.
+/// The same for the strategy that is given, whatever the request names: it may be a user's own.
 plan::Plan compile(const Request& request, const Strategy& strategy);
 
 }  // namespace baton::strategy

@@ -9,6 +9,7 @@
 #include "baton/plan/text.h"
 #include "baton/plan/verify.h"
 #include "baton/schedule/text.h"
+#include "baton/strategy/fold.h"
 #include "unit/base/usage_sentence.h"
 #include "unit/strategy/drafts.h"
 
@@ -196,6 +197,20 @@ TEST(Strategy, ThatIsGivenByItselfIsCompiledWhateverTheRequestNames) {
   const cluster::Cluster two = devices(2);
   const Request request{.model = model, .cluster = two, .strategy = "single"};
   EXPECT_EQ(compile(request, strategy_by_name("layers")), compiled("layers", "mlp:3-5-2", 2));
+}
+
+TEST(Strategy, ThatIsNoPointOfTheLayoutIsDescribedByItsNameAndNotFolded) {
+  const model::Model model = model::parse_model("mlp:3-5-2");
+  const cluster::Cluster four = devices(4);
+  const Request request{.model = model, .cluster = four, .strategy = "ddp", .step = {.global_batch = 8}};
+  const Strategy own{"own", "as ddp, for all that anybody knows", strategy_by_name("ddp").build};
+  EXPECT_EQ(describe(request, own), "own");
+  EXPECT_TRUE(compile(request, own).title().starts_with("own of mlp:3-5-2"));
+  EXPECT_FALSE(fold(request, own));
+  EXPECT_TRUE(fold(request)) << "ddp itself is one";
+  for (const Strategy& strategy : strategies()) {
+    EXPECT_EQ(strategy.by_layout, strategy.build == strategy_by_name("product").build) << strategy.name;
+  }
 }
 
 TEST(Loss, IsFoundByNameOrTheNamesAreListed) {
