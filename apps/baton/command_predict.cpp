@@ -29,8 +29,8 @@ std::string to_words(const Json& point) {
 }
 
 void predict(const PredictWords& words, int& exit_code) {
-  if (!words.job.cluster.empty() || !words.job.what_if.empty()) {
-    throw usage_error("predict holds this machine's simulation against its measurement: leave --cluster and --what-if out");
+  if (!words.job.cluster.empty() || !words.job.what_if.empty() || words.job.fold != lab::JobWords{}.fold) {
+    throw usage_error("predict holds this machine's simulation against its measurement: leave --cluster, --what-if and --fold out");
   }
   lab::AxisValues axes;
   for (const std::string& set : words.sets) {

@@ -196,8 +196,8 @@ void train(const TrainWords& words, int& exit_code) {
   if (steps <= warmup) {
     throw usage_error("--steps is {}, but the first {} are warm-up: ask for more steps, or a smaller --warmup", steps, warmup);
   }
-  if (!words.job.cluster.empty() || !words.job.what_if.empty()) {
-    throw usage_error("train runs on this machine and for real: baton simulate takes --cluster and --what-if");
+  if (!words.job.cluster.empty() || !words.job.what_if.empty() || words.job.fold != lab::JobWords{}.fold) {
+    throw usage_error("train runs on this machine and for real: baton simulate takes --cluster, --what-if and --fold");
   }
   lab::Training run(words.job, cluster::probe(), {}, &world());
   exec::require_same(world(), {{"--steps", words.steps},

@@ -187,18 +187,19 @@ TEST_P(SimulateRefuses, InOneSentenceWithExitCode2) {
 
 INSTANTIATE_TEST_SUITE_P(
     BadInput, SimulateRefuses,
-    testing::Values(Bad{"simulate --cluster cray", "unknown cluster 'cray'"},
-                    Bad{"simulate --cluster ./none.toml", "cannot be read"},
-                    Bad{"simulate --cluster pcie-4 --devices 5 --strategy ddp", "4 devices"},
-                    Bad{"simulate --cluster ethernet-10", "network alone"}, Bad{"simulate --cluster pcie-4+pcie-2", "no network"},
-                    Bad{"simulate --cluster pcie-4 --what-if speed=2x", "--what-if"},
-                    Bad{"simulate --cluster pcie-4 --what-if compute=2", "2x"},
-                    Bad{"simulate --cluster pcie-4 --fold maybe", "--fold"},
-                    Bad{"simulate --cluster pcie-2 --model mlp:dim=65536,depth=4", "needs"},
-                    Bad{"train --cluster pcie-4", "baton simulate"}, Bad{"train --what-if compute=2x", "baton simulate"},
-                    Bad{"calibrate --cluster pcie-4", "only this machine"}, Bad{"predict --cluster pcie-4", "leave --cluster"},
-                    Bad{"search", "--cluster"}, Bad{"search --cluster pcie-4 --top 0", "--top"},
-                    Bad{"search --cluster pcie-2 --memory 1M --model mlp:dim=2048,depth=2", "no split"},
-                    Bad{"clusters cray", "dgx-a100"}, Bad{"lab run strong-scaling --what-if compute=2x", "--simulate"}));
+    testing::Values(
+        Bad{"simulate --cluster cray", "unknown cluster 'cray'"}, Bad{"simulate --cluster ./none.toml", "cannot be read"},
+        Bad{"simulate --cluster pcie-4 --devices 5 --strategy ddp", "4 devices"},
+        Bad{"simulate --cluster ethernet-10", "network alone"}, Bad{"simulate --cluster pcie-4+pcie-2", "no network"},
+        Bad{"simulate --cluster pcie-4 --what-if speed=2x", "--what-if"},
+        Bad{"simulate --cluster pcie-4 --what-if compute=2", "2x"}, Bad{"simulate --cluster pcie-4 --fold maybe", "--fold"},
+        Bad{"simulate --cluster pcie-2 --model mlp:dim=65536,depth=4", "needs"}, Bad{"train --cluster pcie-4", "baton simulate"},
+        Bad{"train --what-if compute=2x", "baton simulate"}, Bad{"train --fold always", "baton simulate"},
+        Bad{"plan --fold bogus", "--fold"}, Bad{"plan --what-if nonsense", "--what-if"},
+        Bad{"calibrate --cluster pcie-4", "only this machine"}, Bad{"predict --cluster pcie-4", "leave --cluster"},
+        Bad{"predict --fold never", "--fold"}, Bad{"search --cluster pcie-4 --strategy ddp --zero 1", "--strategy"},
+        Bad{"search", "--cluster"}, Bad{"search --cluster pcie-4 --top 0", "--top"},
+        Bad{"search --cluster pcie-2 --memory 1M --model mlp:dim=2048,depth=2", "no split"}, Bad{"clusters cray", "dgx-a100"},
+        Bad{"lab run strong-scaling --what-if compute=2x", "--simulate"}));
 
 }  // namespace

@@ -43,8 +43,6 @@ std::string list_schedules() {
 }
 
 constexpr std::string_view this_machine = "machine";
-/// Of fewer devices one would rather see each.
-constexpr std::size_t fold_beyond = 64;
 
 bool is_imagined(const JobWords& words) { return !words.cluster.empty() && canonical(words.cluster) != this_machine; }
 
@@ -213,6 +211,16 @@ std::vector<strategy::DelayRequest> make_delays(const std::string& text) {
   return delays;
 }
 
+/// The number of devices beyond which replicas that are alike are folded.
+std::size_t parse_fold(const std::string& text) {
+  constexpr std::size_t few = 64;  // one would rather see each
+  const std::string word = canonical(text);
+  if (word != "auto" && word != "always" && word != "never") {
+    throw usage_error("--fold is '{}': choose auto, always or never", text);
+  }
+  return word == "auto" ? few : word == "always" ? 0 : std::numeric_limits<std::size_t>::max();
+}
+
 }  // namespace
 
 const std::vector<JobField>& job_fields() {
@@ -287,6 +295,8 @@ Job::Job(const JobWords& words, cluster::Machine machine, exec::World* world)
       backend_(exec::make_backend(exec::backend_for(cluster_.devices(), words.backend))),
       seed_(static_cast<std::uint64_t>(parse_integer(words.seed, "--seed", 0, std::numeric_limits<std::int64_t>::max()))),
       samples_(parse_integer(words.samples, "--samples", 0, std::numeric_limits<std::int64_t>::max())),
+      what_if_(parse_what_if(words.what_if)),
+      fold_beyond_(parse_fold(words.fold)),
       request_{.model = model_,
                .cluster = cluster_,
                .strategy = strategy_of(words),
@@ -306,14 +316,7 @@ Job::Job(const JobWords& words, cluster::Machine machine, exec::World* world)
 }
 
 std::optional<strategy::Folded> Job::fold() const {
-  const std::string word = canonical(words_.fold);
-  if (word != "auto" && word != "always" && word != "never") {
-    throw usage_error("--fold is '{}': choose auto, always or never", words_.fold);
-  }
-  if (!imagined() || word == "never" || (word == "auto" && cluster_.size() <= fold_beyond)) {
-    return std::nullopt;
-  }
-  return strategy::fold(request_);
+  return imagined() && cluster_.size() > fold_beyond_ ? strategy::fold(request_) : std::nullopt;
 }
 
 bool Job::imagined() const { return is_imagined(words_); }

@@ -9,6 +9,7 @@
 #include "baton/cluster/machine.h"
 #include "baton/exec/backend.h"
 #include "baton/exec/ranks/world.h"
+#include "baton/lab/what_if.h"
 #include "baton/model/model.h"
 #include "baton/strategy/fold.h"
 #include "baton/strategy/strategy.h"
@@ -93,6 +94,8 @@ class Job {
   bool simulated() const { return !words_.cluster.empty(); }
   /// and whether that of another machine.
   bool imagined() const;
+  /// What would be otherwise, where it is simulated.
+  const WhatIf& what_if() const { return what_if_; }
   /// One of its replicas for all, where they are alike and its words ask for that; otherwise nothing.
   std::optional<strategy::Folded> fold() const;
   /// What its plan is held against before it runs: kernels only where it runs here.
@@ -109,6 +112,8 @@ class Job {
   std::unique_ptr<exec::Backend> backend_;
   std::uint64_t seed_;
   std::int64_t samples_;
+  WhatIf what_if_;
+  std::size_t fold_beyond_;  // so many devices
   strategy::Request request_;
 };
 

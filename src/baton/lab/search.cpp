@@ -47,8 +47,8 @@ class Ground {
       : devices(static_cast<std::int64_t>(job.cluster().size())),
         batch(job.request().step.global_batch),
         speed_(job.cluster().devices()[0].speed),
-        port_(widest_port(changed(job.cluster(), parse_what_if(job.words().what_if)))),
-        compute_(parse_what_if(job.words().what_if).compute),
+        port_(widest_port(changed(job.cluster(), job.what_if()))),
+        compute_(job.what_if().compute),
         type_(strategy::dtype_of(job.request().step.precision)),
         tf32_(job.request().step.tf32),
         element_(static_cast<double>(size_of(type_))),
@@ -226,6 +226,17 @@ bool same_but_recomputing(const Found& plain, const Found& recomputing) {
          recomputing.step >= plain.step;
 }
 
+/// What is chosen here cannot be asked for.
+void refuse_choices(const JobWords& words) {
+  for (const std::string_view name : {"strategy", "dp", "pp", "tp", "zero", "schedule", "micro-batches", "recompute", "fold"}) {
+    for (const JobField& field : job_fields()) {
+      if (field.name == name && words.*field.word != JobWords{}.*field.word) {
+        throw usage_error("a search chooses --{} itself: leave it out, or give the split to baton simulate", name);
+      }
+    }
+  }
+}
+
 bool hopeless(const Candidate& candidate, const std::vector<Found>& found) {
   return std::any_of(found.begin(), found.end(), [&](const Found& one) {
     return static_cast<double>(one.step.count) <= candidate.least_time &&
@@ -236,6 +247,7 @@ bool hopeless(const Candidate& candidate, const std::vector<Found>& found) {
 }  // namespace
 
 SearchResult search(const JobWords& shared, const cluster::Machine& machine, const SearchProgress& progress) {
+  refuse_choices(shared);
   const Job job(shared, machine);
   if (!job.imagined()) {
     throw usage_error("a search simulates hundreds of splits: give it a cluster with --cluster");

@@ -36,7 +36,7 @@ using SearchProgress = std::function<bool(std::size_t done, std::size_t total)>;
 
 /// Tries the products of replicas, stages and divided tensors over all devices, with every stage of ZeRO, every schedule,
 /// several numbers of micro-batches, with and without recomputation. `shared` is what all have in common: model, batch,
-/// cluster, devices, optimizer.
+/// cluster, devices, optimizer; a usage error names what is asked for there although the search chooses it.
 SearchResult search(const JobWords& shared, const cluster::Machine& machine, const SearchProgress& progress = {});
 
 /// Why the second lost: what part of the difference lies in computing, in exposed communication, in waiting and in the rest.

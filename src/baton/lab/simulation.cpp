@@ -21,7 +21,7 @@ cluster::Cluster written_out(const cluster::Cluster& cluster, const sim::StandsF
 }
 
 Simulation::Simulation(const Job& job, const plan::Plan& plan, sim::StandsFor stands_for, const Calibration::Progress& progress)
-    : job_(job), plan_(plan), stands_for_(std::move(stands_for)), what_if_(parse_what_if(job.words().what_if)) {
+    : job_(job), plan_(plan), stands_for_(std::move(stands_for)), what_if_(job.what_if()) {
   if (!job.imagined()) {
     calibration_ = std::make_unique<Calibration>(job.machine(), job.cluster(), job.backend());
     calibration_->measure(plan, job.cluster(), job.backend(), false, progress);

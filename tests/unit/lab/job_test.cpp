@@ -169,6 +169,8 @@ TEST(Job, RefusesWhatItCannotReadOrHonour) {
   EXPECT_TRUE(says(refusal("backend", "gpu"), "gpu"));
   EXPECT_TRUE(says(refusal("split", "3,x"), "--split"));
   EXPECT_TRUE(says(refusal("strategy", "magic"), "magic"));
+  EXPECT_TRUE(says(refusal("fold", "bogus"), "--fold is 'bogus'"));
+  EXPECT_TRUE(says(refusal("what-if", "nonsense"), "--what-if has 'nonsense'"));
 }
 
 TEST(Job, AnOptimizerThatHasNoMomentumSaysSo) {

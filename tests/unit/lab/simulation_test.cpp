@@ -380,6 +380,22 @@ TEST(Search, CountsWhatDoesNotFit) {
   EXPECT_TRUE(says(usage_sentence([] { search(JobWords{}, small_machine()); }), "--cluster"));
 }
 
+TEST(Search, RefusesWhatItChoosesItself) {
+  for (const auto& [name, value] : {std::pair("strategy", "ddp"),
+                                    {"dp", "2"},
+                                    {"pp", "2"},
+                                    {"tp", "2"},
+                                    {"zero", "1"},
+                                    {"schedule", "1f1b"},
+                                    {"micro-batches", "4"},
+                                    {"recompute", "all"},
+                                    {"fold", "never"}}) {
+    JobWords words = words_on("pcie-4", "", "4");
+    set_word(words, name, value);
+    EXPECT_TRUE(says(usage_sentence([&] { search(words, small_machine()); }), std::string("--") + name));
+  }
+}
+
 TEST(Search, SaysWhatTheRunnerUpLostBy) {
   const Found best{.words = {},
                    .name = "a",
