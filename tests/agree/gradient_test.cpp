@@ -90,7 +90,8 @@ TEST_P(Gradient, EqualsTheCentralDifferenceOfTheLossToOneInAMillion) {
     }
     Case one{.model = fmt::format("mlp:{}", fmt::join(widths, "-")), .strategy = strategy};
     one.devices = strategy == "single" ? 1 : static_cast<std::size_t>(between(2, 3));
-    one.step = {.global_batch = between(5, 9), .loss = loss, .optimizer = op::Sgd{.rate = rate}, .dtype = DType::f64};
+    one.step = {
+        .global_batch = between(5, 9), .loss = loss, .optimizer = op::Sgd{.rate = rate}, .precision = strategy::Precision::fp64};
     SCOPED_TRACE(to_text(one));
     Slope slope(one);
     const Weights analytic = slope.analytic();
@@ -124,7 +125,7 @@ TEST_P(Gradient, EqualsTheCentralDifferenceOfTheLossToOneInAMillion) {
 TEST(Gradient, IsTheSameUnderEveryStrategyButForTheRoundingOfDoubles) {
   for (const Loss loss : {Loss::mean_squared_error, Loss::cross_entropy}) {
     Case one{.model = "mlp:7-33-20-5"};
-    one.step = {.global_batch = 13, .loss = loss, .optimizer = op::Sgd{.rate = rate}, .dtype = DType::f64};
+    one.step = {.global_batch = 13, .loss = loss, .optimizer = op::Sgd{.rate = rate}, .precision = strategy::Precision::fp64};
     const Weights expected = Slope(one).analytic();
     for (const std::string strategy : {"dp", "ddp", "layers"}) {
       one.strategy = strategy;

@@ -91,10 +91,10 @@ TEST(Tf32, TenStepsStayNearThoseOfFloat32) {
       one.backend = "cuda";
       one.strategy = strategy;
       one.devices = strategy == "single" ? 1 : 2;
-      one.step.tf32 = true;
+      one.step.precision = Precision::tf32;
       EXPECT_TRUE(close(expected, train(one), {.loss = 0x1p-9, .typical = 16 * 0x1p-9, .worst = 280 * 0x1p-9})) << to_text(one);
       one.backend = "reference";
-      one.step.tf32 = false;
+      one.step.precision = Precision::fp32;
     }
   }
 }

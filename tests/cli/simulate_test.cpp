@@ -142,6 +142,15 @@ TEST_F(Simulate, ExperimentsOnLossesShowTimesAndMemoryWithoutThem) {
   }
 }
 
+TEST_F(Simulate, PowersOfMatricesTakeThePrecisionsOfTheCluster) {
+  const auto time_in = [&](const std::string& precision) {
+    const json result = result_of("lab run matrix-power --simulate --cluster dgx-a100 --set devices=1 --set precision=" +
+                                  precision);
+    return result["rows"][0]["time_per_step_ns"].get<double>();
+  };
+  EXPECT_NEAR(time_in("fp32") / time_in("tf32"), 8, 0.1) << "19.5 and 156 Tflop/s";
+}
+
 TEST_F(Simulate, AReportSaysWhatItIsSimulatedOnAndNothingOfThisMachinesNoise) {
   ASSERT_EQ(run("lab run strong-scaling --cluster pcie-5 --what-if link=2x").code, 0);
   const std::string text = read_file(fs::directory_iterator(folder_ / "runs")->path() / "report.md");

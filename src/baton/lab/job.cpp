@@ -142,17 +142,13 @@ std::string strategy_of(const JobWords& words) {
   return layout ? "product" : "single";
 }
 
-/// tf32 is float32 whose products round their operands: see `Step::tf32`.
 strategy::Precision make_precision(const JobWords& words, const cluster::Device& device) {
-  const std::string wanted = canonical(words.precision);
-  if (wanted == "tf32" && !device.gpu && !device.speed.rates.contains("tf32")) {
-    throw usage_error("tf32 is how the matrix units of a GPU read float32 operands, and {} has none: choose {}", device.name,
-                      either(strategy::precision_names()));
+  const strategy::Precision precision = strategy::precision_by_name(words.precision);
+  if (precision == strategy::Precision::tf32 && !device.gpu && !device.speed.rates.contains("tf32")) {
+    throw usage_error("tf32 is how the matrix units of a GPU read float32 operands, and {} has none: choose another --precision",
+                      device.name);
   }
-  if (wanted == "tf32") {
-    return strategy::Precision::fp32;
-  }
-  return wanted == "mixed" ? strategy::Precision::fp16 : strategy::precision_by_name(words.precision);
+  return precision;
 }
 
 std::optional<strategy::LossScale> make_loss_scale(const JobWords& words, strategy::Precision precision) {
@@ -251,7 +247,8 @@ const std::vector<JobField>& job_fields() {
       {"momentum", &JobWords::momentum, "momentum of sgd"},
       {"weight-decay", &JobWords::weight_decay, "weight decay"},
       {"precision", &JobWords::precision,
-       either(strategy::precision_names()) + " (16-bit values, float32 weights; mixed is fp16), or tf32 on a GPU"},
+       either(strategy::precision_names()) + "; 16-bit values have float32 weights (mixed is fp16), tf32 is for GPUs, fp64 for the "
+                                             "reference backend"},
       {"loss-scale", &JobWords::loss_scale, "none, dynamic (halved by an overflow) or a number; fp16 has dynamic, others none"},
       {"loss-scale-growth", &JobWords::loss_scale_growth, "a dynamic loss scale is doubled after so many good steps in a row"},
       {"delay", &JobWords::delay, "inject a delay: before=forward|backward|update,rank=all|N,ms=10; several parted by ;"},
@@ -304,8 +301,7 @@ Job::Job(const JobWords& words, cluster::Machine machine, exec::World* world)
                         .loss = strategy::loss_by_name(words.loss),
                         .optimizer = make_optimizer(words),
                         .precision = make_precision(words, cluster_.devices()[0]),
-                        .loss_scale = make_loss_scale(words, make_precision(words, cluster_.devices()[0])),
-                        .tf32 = canonical(words.precision) == "tf32"},
+                        .loss_scale = make_loss_scale(words, make_precision(words, cluster_.devices()[0]))},
                .layout = make_layout(words),
                .target = is_imagined(words) ? imagined_target() : backend_->target(),
                .delays = make_delays(words.delay)} {

@@ -56,8 +56,11 @@ std::int64_t products_needed(std::int64_t power) {
 }
 
 plan::Plan matrix_power_plan(std::int64_t size, std::int64_t power, const cluster::Cluster& cluster, const strategy::Target& target,
-                             bool tf32) {
+                             strategy::Precision precision) {
   check(size >= 1 && power >= 1, "the power {} of a matrix of {}", power, size);
+  if (strategy::is_mixed(precision)) {
+    throw usage_error("matrices are raised in fp64, fp32 or tf32, not in {}", strategy::to_text(precision));
+  }
   plan::Draft draft;
   draft.title = fmt::format("A^{0} + B^{0} of {1}x{1} on {2} device{3}", power, size, cluster.size(),
                             cluster.size() == 1 ? "" : "s");
@@ -77,8 +80,11 @@ plan::Plan matrix_power_plan(std::int64_t size, std::int64_t power, const cluste
   const BufferId sum = matrix(draft, DeviceId(0), size, Role::activation, "sum");
   draft.buffers[sum.index()].persistent = true;
   compute(draft, op::Add{}, DeviceId(0), {a_power, b_power}, sum);
+  for (plan::Buffer& buffer : draft.buffers) {
+    buffer.dtype = strategy::dtype_of(precision);
+  }
   draft = strategy::add_transfers(std::move(draft));
-  if (tf32) {
+  if (precision == strategy::Precision::tf32) {
     draft = strategy::use_tf32(std::move(draft));
   }
   if (target.workspace) {

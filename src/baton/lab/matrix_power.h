@@ -7,9 +7,10 @@
 namespace baton::lab {
 
 /// Aⁿ + Bⁿ by repeated squaring, A and B square matrices of `size`: on one device, or Bⁿ on a second one and moved to the
-/// first for the sum. The sum is the plan's last buffer of role activation that lives on, labelled "sum".
+/// first for the sum. The sum is the plan's last buffer of role activation that lives on, labelled "sum". A usage error
+/// refuses 16-bit formats.
 plan::Plan matrix_power_plan(std::int64_t size, std::int64_t power, const cluster::Cluster& cluster, const strategy::Target& target,
-                             bool tf32 = false);
+                             strategy::Precision precision = strategy::Precision::fp32);
 
 /// How many products a matrix needs by repeated squaring: one for each square and one for each further bit that is set.
 std::int64_t products_needed(std::int64_t power);

@@ -50,7 +50,7 @@ class Ground {
         port_(widest_port(changed(job.cluster(), job.what_if()))),
         compute_(job.what_if().compute),
         type_(strategy::dtype_of(job.request().step.precision)),
-        tf32_(job.request().step.tf32),
+        tf32_(job.request().step.precision == strategy::Precision::tf32),
         element_(static_cast<double>(size_of(type_))),
         parameters_(static_cast<double>(job.model().parameter_count()) * element_),
         states_(static_cast<double>(op::state_slots(job.request().step.optimizer))) {

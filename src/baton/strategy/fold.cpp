@@ -1,7 +1,5 @@
 #include "baton/strategy/fold.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <map>
 
@@ -168,9 +166,7 @@ std::optional<Folded> fold(const Request& request, const Strategy& strategy) {
   two.layout.pp = axes.pp;
   two.layout.tp = axes.tp;
   two.layout.micro_batches = schedule::micro_batches(grid_of(named));
-  const std::string title = fmt::format("{} of {}, global batch {}, on {} devices", describe(named, strategy),
-                                        request.model.name(), request.step.global_batch, request.cluster.size());
-  return Folder(compile(two, strategy), axes, request.cluster).fold(title);
+  return Folder(compile(two, strategy), axes, request.cluster).fold(title_of(named, strategy));
 }
 
 }  // namespace baton::strategy

@@ -55,29 +55,46 @@ const std::vector<std::string>& balance_names() {
 Balance balance_by_name(std::string_view name) { return static_cast<Balance>(index_of(balance_names(), name, "balance")); }
 
 const std::vector<std::string>& precision_names() {
-  static const std::vector<std::string> names{"fp32", "bf16", "fp16"};
+  static const std::vector<std::string> names{"fp64", "fp32", "tf32", "bf16", "fp16"};
   return names;
 }
 
 Precision precision_by_name(std::string_view name) {
   const std::string wanted = canonical(name);
-  if (wanted == "fp32" || wanted == "float32") {
-    return Precision::fp32;
+  for (const auto& [alias, meant] : {std::pair("float64", Precision::fp64),
+                                     {"double", Precision::fp64},
+                                     {"float32", Precision::fp32},
+                                     {"bfloat16", Precision::bf16},
+                                     {"float16", Precision::fp16},
+                                     {"half", Precision::fp16},
+                                     {"mixed", Precision::fp16}}) {
+    if (wanted == alias) {
+      return meant;
+    }
   }
-  if (wanted == "bf16" || wanted == "bfloat16") {
-    return Precision::bf16;
-  }
-  if (wanted == "fp16" || wanted == "float16" || wanted == "half") {
-    return Precision::fp16;
-  }
-  throw usage_error("unknown precision '{}': choose {}", name, either(precision_names()));
+  return static_cast<Precision>(index_of(precision_names(), name, "precision"));
 }
 
 std::string_view to_text(Precision precision) { return precision_names()[static_cast<std::size_t>(precision)]; }
 
+bool is_mixed(Precision precision) { return is_narrow(dtype_of(precision)); }
+
 DType dtype_of(Precision precision) {
-  return precision == Precision::fp32 ? DType::f32 : precision == Precision::bf16 ? DType::bf16 : DType::f16;
+  switch (precision) {
+    case Precision::fp64:
+      return DType::f64;
+    case Precision::fp32:
+    case Precision::tf32:
+      return DType::f32;
+    case Precision::bf16:
+      return DType::bf16;
+    case Precision::fp16:
+      return DType::f16;
+  }
+  throw BugError("a precision of no kind");
 }
+
+DType parameter_type(Precision precision) { return is_mixed(precision) ? DType::f32 : dtype_of(precision); }
 
 DelayRequest parse_delay(std::string_view text) {
   DelayRequest request;

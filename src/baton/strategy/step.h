@@ -24,17 +24,22 @@ const std::vector<std::string>& loss_names();
 Loss loss_by_name(std::string_view name);
 std::string_view to_text(Loss loss);
 
-/// What a step computes in. The 16-bit formats are mixed with float32: activations, gradients and the copies of the parameters
-/// that are computed with have 16 bits, products are summed in float32, and the parameters themselves and the optimizer's
-/// state are float32.
-enum class Precision : std::uint8_t { fp32, bf16, fp16 };
+/// What a step computes in. With tf32 products may round their float32 operands to ten bits, and nothing else differs from fp32.
+/// The 16-bit formats are mixed with float32: activations, gradients and the copies of the parameters that are computed with
+/// have 16 bits, products are summed in float32, and the parameters themselves and the optimizer's state are float32.
+enum class Precision : std::uint8_t { fp64, fp32, tf32, bf16, fp16 };
 
 const std::vector<std::string>& precision_names();
-/// By these names or PyTorch's (float32, bfloat16, float16, half); a usage error lists them.
+/// By these names or PyTorch's (float64, double, float32, bfloat16, float16, half), or mixed, which is fp16; a usage error
+/// lists them.
 Precision precision_by_name(std::string_view name);
 std::string_view to_text(Precision precision);
-/// The type of what is computed: f32, bf16 or f16.
+/// Whether 16-bit values are mixed with float32 parameters.
+bool is_mixed(Precision precision);
+/// The type of what is computed: f64, f32, bf16 or f16.
 DType dtype_of(Precision precision);
+/// The type of parameters and of the optimizer's state.
+DType parameter_type(Precision precision);
 
 /// The loss is multiplied by a scale so that small gradients do not vanish in 16 bits, and updates divide by it. A step whose
 /// gradients overflow is skipped. A dynamic scale is halved by such a step and doubled after so many good ones in a row.
@@ -50,10 +55,8 @@ struct Step {
   std::int64_t global_batch = 64;
   Loss loss = Loss::mean_squared_error;
   op::Optimizer optimizer = op::Sgd{};
-  DType dtype = DType::f32;
   Precision precision = Precision::fp32;
   std::optional<LossScale> loss_scale = {};
-  bool tf32 = false;  // products may round float32 operands to ten bits
 };
 
 /// Which activations are let go after the forward and made again in the backward: none, the input of every second block of a

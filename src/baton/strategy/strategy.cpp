@@ -201,9 +201,11 @@ Resolved resolve(const Request& request, const Point& point) {
 /// What a device keeps for each parameter of its stage: the paper's sums of ZeRO, with the weights that are computed with, their
 /// gradients, and what the optimizer keeps.
 double parameter_bytes(const Request& request, const Resolved& resolved) {
-  const bool narrow = request.step.precision != Precision::fp32;
-  const double value = narrow ? 2 : 4;
-  const double kept = 4 * static_cast<double>(op::state_slots(request.step.optimizer)) + (narrow ? 4 : 0);
+  const Precision precision = request.step.precision;
+  const auto value = static_cast<double>(size_of(dtype_of(precision)));
+  const auto parameter = static_cast<double>(size_of(parameter_type(precision)));
+  const double kept = parameter * static_cast<double>(op::state_slots(request.step.optimizer)) +
+                      (is_mixed(precision) ? parameter : 0);
   const auto n = static_cast<double>(resolved.dp);
   const std::array<double, 4> by_stage{2 * value + kept, 2 * value + kept / n, value + (value + kept) / n, (2 * value + kept) / n};
   return by_stage[static_cast<std::size_t>(resolved.zero)] / static_cast<double>(resolved.tp);
@@ -369,6 +371,13 @@ std::string describe(const Request& request, const Strategy& strategy) {
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
+std::string title_of(const Request& request, const Strategy& strategy) {
+  const Precision precision = request.step.precision;
+  return fmt::format("{} of {}, global batch {}, on {} device{}{}{}", describe(request, strategy), request.model.name(),
+                     request.step.global_batch, request.cluster.size(), request.cluster.size() == 1 ? "" : "s",
+                     precision == Precision::fp32 ? "" : ", ", precision == Precision::fp32 ? "" : to_text(precision));
+}
+
 const std::vector<Strategy>& strategies() {
   static const std::vector<Strategy> list = [] {
     std::vector<Strategy> all{
@@ -452,12 +461,10 @@ plan::Plan compile(const Request& request, const Strategy& strategy) {
                       to_text(request.model.output()));
   }
   const Precision precision = request.step.precision;
-  check(precision == Precision::fp32 || request.step.dtype == DType::f32, "{} is mixed with {}", to_text(precision),
-        to_text(request.step.dtype));
   Request named = request;
   named.strategy = strategy.name;
   plan::Draft draft = strategy.build(named);
-  if (precision != Precision::fp32) {
+  if (is_mixed(precision)) {
     draft = cast_parameters(narrow_values(std::move(draft), dtype_of(precision)), dtype_of(precision));
   }
   if (request.step.loss_scale) {
@@ -471,7 +478,7 @@ plan::Plan compile(const Request& request, const Strategy& strategy) {
     target.all_reduce_with_sgd = false;
   }
   draft = fuse(std::move(draft), target);
-  if (request.step.tf32) {
+  if (precision == Precision::tf32) {
     draft = use_tf32(std::move(draft));
   }
   if (target.tiled_weights) {
@@ -483,9 +490,7 @@ plan::Plan compile(const Request& request, const Strategy& strategy) {
       task.workspace = target.workspace(draft.buffers, task, request.cluster.device(task.device).cores.size());
     }
   }
-  draft.title = fmt::format("{} of {}, global batch {}, on {} device{}{}{}", describe(named, strategy), request.model.name(),
-                            request.step.global_batch, request.cluster.size(), request.cluster.size() == 1 ? "" : "s",
-                            precision == Precision::fp32 ? "" : ", ", precision == Precision::fp32 ? "" : to_text(precision));
+  draft.title = title_of(named, strategy);
   return plan::finish(std::move(draft));
 }
 

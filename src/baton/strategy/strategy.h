@@ -41,6 +41,9 @@ const Strategy& strategy_by_name(std::string_view name);
 /// less than all.
 std::string describe(const Request& request);
 std::string describe(const Request& request, const Strategy& strategy);
+/// What a plan of the request is called: how it is split, the model, the batch, the devices, and the precision where it is not
+/// fp32.
+std::string title_of(const Request& request, const Strategy& strategy);
 
 /// How many replicas, pipeline devices of a replica and parts of a tensor there are: their product is the number of devices.
 struct Axes {

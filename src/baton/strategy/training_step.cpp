@@ -169,7 +169,7 @@ class Writer {
   BufferId add(DeviceId device, Role role, Shape shape, std::string label) {
     return draft_.add({.device = device,
                        .role = role,
-                       .dtype = step_.dtype,
+                       .dtype = parameter_type(step_.precision),
                        .shape = std::move(shape),
                        .content = {},
                        .label = std::move(label)});
@@ -216,7 +216,7 @@ class Writer {
       Buffer& target = draft_.buffers[micro.target.index()];
       target.persistent = true;
       target.content = micro.rows;
-      target.dtype = labels ? DType::i32 : step_.dtype;
+      target.dtype = labels ? DType::i32 : parameter_type(step_.precision);
     }
     for (std::size_t b = 0; b < blocks; ++b) {
       shard.gradients[b].resize(model_.blocks()[b].parameters.size());
@@ -473,7 +473,7 @@ plan::Draft training_step(const model::Model& model, const Step& step, const Pla
           "a grid of {} stages and {} micro-batches", schedule::stages(*placement.grid), schedule::micro_batches(*placement.grid));
   }
   plan::Draft draft = Writer(model, step, placement).write();
-  return step.precision == Precision::fp32 ? draft : narrow_values(std::move(draft), dtype_of(step.precision));
+  return is_mixed(step.precision) ? narrow_values(std::move(draft), dtype_of(step.precision)) : draft;
 }
 
 std::vector<std::int64_t> even_split(std::int64_t total, std::int64_t parts) {

@@ -43,7 +43,9 @@ TEST(Roofline, AProductThatMayRoundItsOperandsRunsAtTheRateOfTf32WhereThereIsOne
   const cluster::Cluster plain = one({.rates = {{"f32", 1e9}}});
   const model::Model model = model::mlp({64, 128});
   const auto first = [&](const cluster::Cluster& cluster, bool tf32) {
-    const plan::Plan plan = strategy::compile({.model = model, .cluster = cluster, .step = {.global_batch = 32, .tf32 = tf32}});
+    const strategy::Precision precision = tf32 ? strategy::Precision::tf32 : strategy::Precision::fp32;
+    const plan::Plan plan = strategy::compile(
+        {.model = model, .cluster = cluster, .step = {.global_batch = 32, .precision = precision}});
     return Roofline(cluster).duration(plan, TaskId(0)).count;
   };
   EXPECT_EQ(first(fast, true) * 4, first(fast, false));

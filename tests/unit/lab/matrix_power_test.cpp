@@ -7,6 +7,7 @@
 
 #include "baton/exec/executor.h"
 #include "baton/plan/verify.h"
+#include "unit/base/usage_sentence.h"
 
 namespace baton::lab {
 namespace {
@@ -110,6 +111,16 @@ TEST(MatrixPowerPlan, OnTwoDevicesEachRaisesItsOwn) {
   EXPECT_EQ(plan[labelled(plan, "A")].device, DeviceId(0));
   EXPECT_EQ(plan[labelled(plan, "B")].device, DeviceId(1));
   EXPECT_EQ(plan[labelled(plan, "sum")].device, DeviceId(0));
+}
+
+TEST(MatrixPowerPlan, IsComputedInThePrecisionThatIsAskedFor) {
+  const strategy::Target target = exec::make_reference_backend()->target();
+  const plan::Plan wide = matrix_power_plan(4, 2, on(1), target, strategy::Precision::fp64);
+  EXPECT_EQ(wide[labelled(wide, "sum")].dtype, DType::f64);
+  const plan::Plan rounded = matrix_power_plan(4, 2, on(1), target, strategy::Precision::tf32);
+  EXPECT_EQ(rounded[labelled(rounded, "sum")].dtype, DType::f32);
+  EXPECT_TRUE(std::get<op::MatrixProduct>(std::get<plan::Compute>(rounded.tasks()[0].action).op).tf32);
+  EXPECT_TRUE(test::says(test::usage_sentence([&] { matrix_power_plan(4, 2, on(1), target, strategy::Precision::bf16); }), "bf16"));
 }
 
 TEST(ProductsNeeded, CountsSquaresAndSetBits) {

@@ -154,6 +154,15 @@ TEST(SimulatedTraining, FoldedAndWrittenOutSayTheSame) {
   EXPECT_TRUE(says(usage_sentence([&] { Training(words, small_machine()); }), "--fold"));
 }
 
+TEST(SimulatedTraining, InTf32SaysSo) {
+  JobWords words = words_on("dgx-a100", "ddp", "2");
+  words.precision = "tf32";
+  Training run(words, small_machine());
+  run.run(1, 0);
+  EXPECT_EQ(run.result("")["precision"], "tf32");
+  EXPECT_TRUE(run.plan().title().ends_with(", tf32")) << run.plan().title();
+}
+
 TEST(SimulatedTraining, AWhatIfChangesTheStepAndItsCostsSaySo) {
   JobWords words = words_on("pcie-4", "ddp", "4");
   words.model = "mlp:dim=1024,depth=4";

@@ -45,9 +45,9 @@ const std::vector<Sample>& sample_plans() {
           request.step.global_batch = 7;
           request.step.loss = turn % 2 == 0 ? strategy::Loss::mean_squared_error : strategy::Loss::cross_entropy;
           request.step.optimizer = op::optimizer_by_name(optimizers[(turn + devices) % optimizers.size()]);
-          request.step.dtype = turn % 5 == 4 ? DType::f64 : DType::f32;
           request.step.precision = turn % 5 == 1   ? strategy::Precision::fp16
                                    : turn % 5 == 3 ? strategy::Precision::bf16
+                                   : turn % 5 == 4 ? strategy::Precision::fp64
                                                    : strategy::Precision::fp32;
           if (turn % 5 == 1 || turn % 7 == 3) {
             request.step.loss_scale = {.growth_interval = 3, .dynamic = turn % 2 == 1};

@@ -249,10 +249,18 @@ TEST(Precision, GoesByOurNamesAndByPyTorchs) {
                                         {"bfloat16", Precision::bf16},
                                         {"FP16", Precision::fp16},
                                         {"float16", Precision::fp16},
-                                        {"half", Precision::fp16}}) {
+                                        {"half", Precision::fp16},
+                                        {"mixed", Precision::fp16},
+                                        {"tf32", Precision::tf32},
+                                        {"fp64", Precision::fp64},
+                                        {"double", Precision::fp64}}) {
     EXPECT_EQ(precision_by_name(name), precision) << name;
   }
-  EXPECT_EQ(test::usage_sentence([] { precision_by_name("fp8"); }), "unknown precision 'fp8': choose fp32, bf16 or fp16");
+  EXPECT_EQ(test::usage_sentence([] { precision_by_name("fp8"); }),
+            "unknown precision 'fp8': choose fp64, fp32, tf32, bf16 or fp16");
+  EXPECT_TRUE(test::says(test::usage_sentence([] { precision_by_name("bp16"); }), "did you mean bf16?"));
+  EXPECT_EQ(dtype_of(Precision::fp64), DType::f64);
+  EXPECT_EQ(dtype_of(Precision::tf32), DType::f32);
   EXPECT_EQ(dtype_of(Precision::fp32), DType::f32);
   EXPECT_EQ(dtype_of(Precision::bf16), DType::bf16);
   EXPECT_EQ(dtype_of(Precision::fp16), DType::f16);

@@ -162,6 +162,19 @@ TEST(Title, SaysHowTheStepIsSplitWhereTheNameDoesNot) {
   EXPECT_EQ(compiled("zero-2", model, 2).title(), "zero-2" + behind + "2 devices");
 }
 
+TEST(Title, SaysThePrecisionAlsoOfWhatIsFolded) {
+  const model::Model model = model::parse_model("mlp:dim=4,depth=4");
+  const cluster::Cluster four = devices(4);
+  for (const std::string& name : precision_names()) {
+    const Precision precision = precision_by_name(name);
+    const Request request{.model = model, .cluster = four, .strategy = "ddp", .step = {.precision = precision}};
+    const std::string title = "ddp of mlp:dim=4,depth=4, global batch 64, on 4 devices" +
+                              (precision == Precision::fp32 ? "" : ", " + name);
+    EXPECT_EQ(compile(request).title(), title);
+    EXPECT_EQ(fold(request)->plan.title(), title);
+  }
+}
+
 TEST(Balance, OfWorkCountsNoGradientOfTheFirstInput) {
   // Of five layers the first and the last are alike, but the first has two products a step and the last three.
   const plan::Plan plan = compiled("1f1b", "mlp:1024-64-64-64-64-64-1024", 2, {}, {.balance = Balance::work});

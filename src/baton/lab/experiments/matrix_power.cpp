@@ -18,7 +18,7 @@ class PowerMeasurement final : public Measurement {
       : job_(words_for(point, settings), settings.machine),
         power_(whole(point, "power", 1, 1 << 20)),
         plan_(matrix_power_plan(whole(point, "size", 1, 65536), power_, job_.cluster(), job_.request().target,
-                                rounds(point, job_.backend()))) {
+                                job_.request().step.precision)) {
     if (job_.simulated()) {
       plan::require(plan::verify(plan_, job_.limits(plan_)));
       simulation_ = std::make_unique<Simulation>(job_, plan_);
@@ -70,19 +70,10 @@ class PowerMeasurement final : public Measurement {
   }
 
  private:
-  /// Whether operands are rounded to tf32.
-  static bool rounds(const Point& point, const exec::Backend& backend) {
-    const std::string precision = text(point, "precision");
-    if (precision != "fp32" && (precision != "tf32" || backend.name() != "cuda")) {
-      throw usage_error("the {} backend raises matrices in {}, not in {}", backend.name(),
-                        backend.name() == "cuda" ? "fp32 or tf32" : "fp32", precision);
-    }
-    return precision == "tf32";
-  }
-
   static JobWords words_for(const Point& point, const Settings& settings) {
     JobWords words;
     words.devices = workers(settings, whole(point, "devices", 1, 4096), 2);
+    words.precision = text(point, "precision");
     words.cluster = settings.cluster;
     words.what_if = settings.what_if;
     return words;
