@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <string_view>
@@ -71,6 +72,9 @@ using Action = std::variant<Compute, Transfer, Collective, Update, Delay>;
 /// A device works on its lanes side by side; within a lane tasks run one after the other, in the plan's order.
 enum class Lane : std::uint8_t { compute, communication, host };
 constexpr std::size_t lane_count = 3;
+/// The order in which a device that works on one lane at a time looks for the next task. Messages first: what they hold up on
+/// other devices is worth more than a computation begun a little later.
+constexpr std::array<Lane, lane_count> serving_order{Lane::communication, Lane::host, Lane::compute};
 
 enum class Phase : std::uint8_t { forward, backward, update };
 

@@ -408,7 +408,7 @@ class Simulator::Walk {
 
   void serve(Number number, Number device) {
     Engine& engine = engines_[number];
-    for (const Lane lane : {Lane::communication, Lane::host, Lane::compute}) {
+    for (const Lane lane : plan::serving_order) {
       Front& front = fronts_[device * lane_count + static_cast<std::size_t>(lane)];
       if (front.task == none) {
         continue;

@@ -112,7 +112,7 @@ class HostEngine final : public Engine {
         report_(world_, plan_, run_by_, data_.losses),
         memory_(std::move(assignment.memory)) {
     open_devices(assignment.cluster, backend);
-    prepare(assignment.cluster, backend);
+    prepare(assignment, backend);
     for (const BufferId id : data_.loaded) {
       if (is_here(plan_[id].device.index())) {
         devices_[plan_[id].device.index()]->data.push_back(id);
@@ -249,8 +249,8 @@ class HostEngine final : public Engine {
     return list;
   }
 
-  void prepare(const cluster::Cluster& cluster, const HostBackend& backend) {
-    Crossing crossing{plan_, std::vector<Addresses>(plan_.tasks().size()), {}, {}, cluster.emulated_link()};
+  void prepare(const Assignment& assignment, const HostBackend& backend) {
+    Crossing crossing{plan_, std::vector<Addresses>(plan_.tasks().size()), {}, {}, assignment.cluster.emulated_link()};
     for (const std::unique_ptr<Device>& device : devices_) {
       crossing.doorbells.push_back(device ? &device->bell : nullptr);
       crossing.teams.push_back(device ? &device->team : nullptr);
@@ -264,25 +264,16 @@ class HostEngine final : public Engine {
     transport_ = world_.alone() ? make_memory_transport(std::move(crossing))
                                 : make_rank_transport(std::move(crossing), world_, run_by_);
 
-    std::vector<std::uint32_t> position(plan_.tasks().size(), 0);
-    for (std::size_t d = 0; d < devices_.size(); ++d) {
-      for (std::size_t lane = 0; lane < lane_count; ++lane) {
-        std::uint32_t count = 0;
-        for (const TaskId id : plan_.lane(DeviceId(d), static_cast<plan::Lane>(lane))) {
-          position[id.index()] = ++count;
-        }
-      }
-    }
     for (std::size_t d = 0; d < devices_.size(); ++d) {
       for (std::size_t lane = 0; lane < lane_count && is_here(d); ++lane) {
         for (const TaskId id : plan_.lane(DeviceId(d), static_cast<plan::Lane>(lane))) {
-          devices_[d]->lanes[lane].push_back(prepare(id, backend, position));
+          devices_[d]->lanes[lane].push_back(prepare(id, backend, assignment.ordering));
         }
       }
     }
   }
 
-  Step prepare(TaskId id, const HostBackend& backend, const std::vector<std::uint32_t>& position) {
+  Step prepare(TaskId id, const HostBackend& backend, const plan::Ordering& ordering) {
     const Task& task = plan_[id];
     Step step{.id = id, .kernel = nullptr, .exchange = nullptr, .delay = {}};
     if (const auto* delay = std::get_if<plan::Delay>(&task.action)) {
@@ -294,7 +285,7 @@ class HostEngine final : public Engine {
     }
     for (const TaskId other : task.after) {
       std::uint32_t& least = step.after[static_cast<std::size_t>(plan_[other].lane)];
-      least = std::max(least, position[other.index()]);
+      least = std::max(least, ordering.position[other.index()]);
     }
     return step;
   }
@@ -490,15 +481,13 @@ class HostEngine final : public Engine {
     const std::int64_t number = steps_before_ + step_ + 1;
     const Nanoseconds origin = step_start_;
     bool idle = false;
-    // Messages first: what they hold up on other devices is worth more than a computation begun a little later.
-    constexpr std::array<plan::Lane, lane_count> order{plan::Lane::communication, plan::Lane::host, plan::Lane::compute};
     while (true) {
       const std::uint32_t seen = device.bell.rings();
       bool moved = false;
       bool all_done = true;
       Nanoseconds wake(longest_sleep.count + origin.count);
       bool has_wake = false;
-      for (const plan::Lane lane_name : order) {
+      for (const plan::Lane lane_name : plan::serving_order) {
         const auto lane = static_cast<std::size_t>(lane_name);
         std::vector<Step>& steps = device.lanes[lane];
         if (done[lane] == steps.size()) {
