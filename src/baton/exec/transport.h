@@ -24,8 +24,6 @@ class Exchange {
   virtual bool progress(bool idle) = 0;
   /// When it will be over at the earliest, if that is known to lie in the future.
   virtual std::optional<Nanoseconds> due() const = 0;
-  virtual Bytes sent() const = 0;
-  virtual Bytes received() const = 0;
   /// What rounding sums to 16-bit types has done in all steps, counted by one of the members; asked for
   /// between steps.
   virtual Rounding rounding() const { return {}; }

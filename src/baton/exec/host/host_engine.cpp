@@ -42,6 +42,8 @@ struct Step {
   std::unique_ptr<Exchange> exchange;  // of those that meet others;
   Nanoseconds delay;                   // of neither
   plan::Clock after{};                 // how many tasks of each lane must be done first
+  Bytes sent{};                        // by the plan's count, as `received`
+  Bytes received{};
 };
 
 /// Where all devices meet between steps. The last to come does the work in between, while the others wait.
@@ -280,6 +282,9 @@ class HostEngine final : public Engine {
       step.delay = delay->duration;
     } else if (plan::meeting_of(task).valid()) {
       step.exchange = transport_->prepare(id);
+      const plan::TaskWork work = plan::work(plan_, id);
+      step.sent = work.sent;
+      step.received = work.received;
     } else {
       step.kernel = backend.prepare(plan_, task, addresses(id), devices_[task.device.index()]->team.size());
     }
@@ -522,8 +527,8 @@ class HostEngine final : public Engine {
         if (step.exchange) {
           over = step.exchange->progress(idle);
           if (over) {
-            event.sent = step.exchange->sent();
-            event.received = step.exchange->received();
+            event.sent = step.sent;
+            event.received = step.received;
           } else if (const auto due = step.exchange->due()) {
             wake = has_wake ? std::min(wake, *due) : *due;
             has_wake = true;

@@ -96,43 +96,8 @@ std::vector<Share> deal(const plan::Plan& plan, MeetingId meeting, std::int64_t 
       }
       start += extent;
     }
-    for (const Chunk& chunk : share.chunks) {
-      share.moved += Bytes(chunk.count * size_of(type));
-    }
   }
   return shares;
-}
-
-MemberTraffic traffic(Move move, const std::vector<Share>& shares, std::size_t rank) {
-  MemberTraffic all;
-  const auto others = static_cast<std::int64_t>(shares.size()) - 1;
-  for (std::size_t r = 0; r < shares.size(); ++r) {
-    const Bytes moved = shares[r].moved;
-    const Bytes own = r == rank ? moved * others : moved;
-    switch (move) {
-      case Move::copy:
-      case Move::broadcast:
-        all.sent += rank == 0 ? moved : Bytes(0);
-        all.received += rank != 0 && rank == r ? moved : Bytes(0);
-        break;
-      case Move::reduce:
-        all.sent += rank == 0 ? Bytes(0) : moved;
-        all.received += rank == 0 ? moved * others : Bytes(0);
-        break;
-      case Move::all_reduce:
-        // The one whose share it is takes it from the others and hands the sum back to each.
-        all.sent += own;
-        all.received += own;
-        break;
-      case Move::reduce_scatter:
-        (r == rank ? all.received : all.sent) += own;
-        break;
-      case Move::all_gather:
-        (r == rank ? all.sent : all.received) += own;
-        break;
-    }
-  }
-  return all;
 }
 
 MemberMemory::MemberMemory(const plan::Task& task, const Addresses& addresses, DType type) : width(size_of(type)) {

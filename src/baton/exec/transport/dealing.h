@@ -29,18 +29,10 @@ struct Chunk {
 /// all_gather those that it gives.
 struct Share {
   std::vector<Chunk> chunks;
-  Bytes moved;  // all of them together, once
 };
 
 /// A meeting's shares, by rank.
 std::vector<Share> deal(const plan::Plan& plan, MeetingId meeting, std::int64_t chunk_elements);
-
-/// What a member sends and receives when everything goes straight from one member to another.
-struct MemberTraffic {
-  Bytes sent;
-  Bytes received;
-};
-MemberTraffic traffic(Move move, const std::vector<Share>& shares, std::size_t rank);
 
 /// Where a member's buffers lie, as far as they cross.
 struct MemberMemory {

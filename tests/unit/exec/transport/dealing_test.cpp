@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "baton/base/error.h"
+#include "baton/model/zoo.h"
+#include "baton/strategy/strategy.h"
 
 namespace baton::exec {
 namespace {
@@ -75,6 +77,14 @@ std::vector<std::vector<int>> covered(const std::vector<Share>& shares) {
   return times;
 }
 
+std::int64_t elements(const Share& share) {
+  std::int64_t sum = 0;
+  for (const Chunk& chunk : share.chunks) {
+    sum += chunk.count;
+  }
+  return sum;
+}
+
 TEST(Dealing, EveryElementFallsToOneMemberOrOfWhatIsHandedOutToAllButTheFirst) {
   for (const Collective::Kind kind : {Collective::Kind::all_reduce, Collective::Kind::broadcast, Collective::Kind::reduce,
                                       Collective::Kind::reduce_scatter, Collective::Kind::all_gather}) {
@@ -86,13 +96,10 @@ TEST(Dealing, EveryElementFallsToOneMemberOrOfWhatIsHandedOutToAllButTheFirst) {
         EXPECT_EQ(buffer, std::vector<int>(buffer.size(), times)) << plan::to_text(kind);
       }
       for (const Share& share : shares) {
-        Bytes moved;
         for (const Chunk& chunk : share.chunks) {
           EXPECT_LE(chunk.count, chunk_elements);
           EXPECT_GT(chunk.count, 0);
-          moved += Bytes(chunk.count * 4);
         }
-        EXPECT_EQ(share.moved, moved);
       }
     }
   }
@@ -100,10 +107,10 @@ TEST(Dealing, EveryElementFallsToOneMemberOrOfWhatIsHandedOutToAllButTheFirst) {
 
 TEST(Dealing, ASumIsDividedEvenlyOverAllBuffersAndAReduceFallsToTheFirst) {
   for (const Share& share : deal(meeting(Collective::Kind::all_reduce, DType::f64), MeetingId(0), 1000)) {
-    EXPECT_NEAR(static_cast<double>(share.moved.count), 19.0 / 3 * 8, 8);
+    EXPECT_NEAR(static_cast<double>(elements(share)), 19.0 / 3, 1);
   }
   const std::vector<Share> reduced = deal(meeting(Collective::Kind::reduce), MeetingId(0), 1000);
-  EXPECT_EQ(reduced[0].moved.count, 19 * 4);
+  EXPECT_EQ(elements(reduced[0]), 19);
   EXPECT_TRUE(reduced[1].chunks.empty());
 }
 
@@ -124,22 +131,6 @@ TEST(Dealing, PiecesAreThoseOfThePlansRule) {
   }
 }
 
-TEST(Dealing, WhatOneSendsAnotherReceives) {
-  for (const Collective::Kind kind : {Collective::Kind::all_reduce, Collective::Kind::broadcast, Collective::Kind::reduce,
-                                      Collective::Kind::reduce_scatter, Collective::Kind::all_gather}) {
-    const plan::Plan plan = meeting(kind);
-    const std::vector<Share> shares = deal(plan, MeetingId(0), 4);
-    MemberTraffic sum;
-    for (std::size_t rank = 0; rank < members; ++rank) {
-      const MemberTraffic one = traffic(move_of(plan.tasks()[rank]), shares, rank);
-      sum.sent += one.sent;
-      sum.received += one.received;
-    }
-    EXPECT_EQ(sum.sent, sum.received) << plan::to_text(kind);
-    EXPECT_EQ(sum.sent.count, (kind == Collective::Kind::all_reduce ? 4 : 2) * 19 * 4) << plan::to_text(kind);
-  }
-}
-
 TEST(Dealing, ATransferGoesFromTheSenderToTheReceiver) {
   plan::Draft draft{.title = "", .devices = {"cpu:0", "cpu:1"}, .buffers = {}, .tasks = {}};
   for (const std::size_t device : {0U, 1U}) {
@@ -157,8 +148,6 @@ TEST(Dealing, ATransferGoesFromTheSenderToTheReceiver) {
   const std::vector<Share> shares = deal(plan, MeetingId(0), 4);
   EXPECT_TRUE(shares[0].chunks.empty());
   EXPECT_EQ(shares[1].chunks.size(), 2U);
-  EXPECT_EQ(traffic(Move::copy, shares, 0).sent.count, 24);
-  EXPECT_EQ(traffic(Move::copy, shares, 1).received.count, 24);
 }
 
 TEST(Dealing, AMembersChunksLieInItsOwnBuffersAndPieces) {
@@ -190,6 +179,79 @@ TEST(Dealing, ASumIsAppliedToTheParametersAndNeverIn16Bits) {
   EXPECT_EQ(member.at(chunk), memory.data() + 20);
   EXPECT_EQ(member.parameter_at(chunk), memory.data() + 220);
   EXPECT_THROW(MemberMemory(task, addresses, DType::bf16), BugError);
+}
+
+struct Traffic {
+  Bytes sent;
+  Bytes received;
+};
+
+/// What a member sends and receives when every share goes straight from one member to another.
+Traffic traffic(Move move, const std::vector<Bytes>& shares, std::size_t rank) {
+  Traffic all;
+  const auto others = static_cast<std::int64_t>(shares.size()) - 1;
+  for (std::size_t r = 0; r < shares.size(); ++r) {
+    const Bytes moved = shares[r];
+    const Bytes own = r == rank ? moved * others : moved;
+    switch (move) {
+      case Move::copy:
+      case Move::broadcast:
+        all.sent += rank == 0 ? moved : Bytes(0);
+        all.received += rank != 0 && rank == r ? moved : Bytes(0);
+        break;
+      case Move::reduce:
+        all.sent += rank == 0 ? Bytes(0) : moved;
+        all.received += rank == 0 ? moved * others : Bytes(0);
+        break;
+      case Move::all_reduce:  // the one whose share it is takes it from the others and hands the sum back to each
+        all.sent += own;
+        all.received += own;
+        break;
+      case Move::reduce_scatter:
+        (r == rank ? all.received : all.sent) += own;
+        break;
+      case Move::all_gather:
+        (r == rank ? all.sent : all.received) += own;
+        break;
+    }
+  }
+  return all;
+}
+
+TEST(Dealing, WhatMembersAreDealtAddsUpToTheBytesThatThePlanCounts) {
+  const model::Model model = model::mlp({7, 13, 5, 6});
+  std::size_t meetings = 0;
+  for (const strategy::Strategy& strategy : strategy::strategies()) {
+    for (const strategy::Precision precision : {strategy::Precision::fp32, strategy::Precision::bf16}) {
+      const cluster::Cluster three(std::vector<cluster::Device>(3, {.name = "cpu", .cores = {0}, .memory = Bytes(1 << 30)}));
+      plan::Plan plan("", {}, {}, {});
+      try {
+        plan = strategy::compile(
+            {.model = model, .cluster = three, .strategy = strategy.name, .step = {.global_batch = 11, .precision = precision}});
+      } catch (const Error&) {
+        continue;  // it needs more blocks than there are
+      }
+      for (std::size_t m = 0; m < plan.meeting_count(); ++m, ++meetings) {
+        ASSERT_FALSE(plan.members(MeetingId(m)).empty());
+        const plan::Task& first = plan[plan.members(MeetingId(m))[0]];
+        const std::int64_t width = size_of(plan[plan::payload(first)[0]].dtype);
+        std::vector<Bytes> moved;
+        for (const Share& share : deal(plan, MeetingId(m), 10)) {
+          moved.emplace_back(0);
+          for (const Chunk& chunk : share.chunks) {
+            EXPECT_LE(chunk.count, 10);
+            moved.back() += Bytes(chunk.count * width);
+          }
+        }
+        for (const TaskId id : plan.members(MeetingId(m))) {
+          const Traffic dealt = traffic(move_of(plan[id]), moved, rank_of(plan[id]));
+          EXPECT_EQ(plan::work(plan, id).sent, dealt.sent) << strategy.name << ": " << plan.describe(id);
+          EXPECT_EQ(plan::work(plan, id).received, dealt.received) << strategy.name << ": " << plan.describe(id);
+        }
+      }
+    }
+  }
+  EXPECT_GT(meetings, 100U);
 }
 
 }  // namespace

@@ -30,8 +30,7 @@ class Meeting {
   std::vector<Work> works_;  // by rank
   std::size_t operation_count_ = 0;
   std::vector<Doorbell*> doorbells_;
-  std::vector<MemberTraffic> traffic_;  // by rank
-  Nanoseconds least_;                   // emulated duration
+  Nanoseconds least_;  // emulated duration
 
   // Changed within a step.
   alignas(64) std::atomic<std::size_t> arrived_{0};
@@ -118,8 +117,6 @@ class MemoryExchange final : public Exchange, private TeamWork {
     return over_at();
   }
 
-  Bytes sent() const override { return meeting_.traffic_[rank_].sent; }
-  Bytes received() const override { return meeting_.traffic_[rank_].received; }
   Rounding rounding() const override { return rank_ == 0 ? meeting_.rounding_.total() : Rounding{}; }
 
  private:
@@ -219,7 +216,6 @@ class MemoryTransport final : public Transport {
         meeting->works_[rank].operations.push_back(operation_of(first, type, members, rank, chunk));
       }
       meeting->operation_count_ += shares[rank].chunks.size();
-      meeting->traffic_.push_back(traffic(move_of(first), shares, rank));
     }
     if (crossing_.link) {
       meeting->least_ = cost::link_time(plan, id, *crossing_.link);

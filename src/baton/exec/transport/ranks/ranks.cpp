@@ -21,16 +21,9 @@ constexpr int first_tag = 16;
 
 class RankExchange final : public Exchange, private TeamWork {
  public:
-  RankExchange(RankMeeting& meeting, World& world, Courier& courier, std::atomic<RankMeeting*>& lane, Team* team,
-               MemberTraffic traffic, bool first, bool slowed)
-      : meeting_(meeting),
-        world_(world),
-        courier_(courier),
-        lane_(lane),
-        team_(team),
-        traffic_(traffic),
-        first_(first),
-        slowed_(slowed) {}
+  RankExchange(RankMeeting& meeting, World& world, Courier& courier, std::atomic<RankMeeting*>& lane, Team* team, bool first,
+               bool slowed)
+      : meeting_(meeting), world_(world), courier_(courier), lane_(lane), team_(team), first_(first), slowed_(slowed) {}
 
   void post() override {
     lane_.store(&meeting_, std::memory_order_release);
@@ -55,8 +48,6 @@ class RankExchange final : public Exchange, private TeamWork {
     return slowed_ && meeting_.met() && meeting_.finished() ? std::optional(meeting_.over_at()) : std::nullopt;
   }
 
-  Bytes sent() const override { return traffic_.sent; }
-  Bytes received() const override { return traffic_.received; }
   Rounding rounding() const override { return first_ ? meeting_.rounding() : Rounding{}; }
 
  private:
@@ -67,7 +58,6 @@ class RankExchange final : public Exchange, private TeamWork {
   Courier& courier_;
   std::atomic<RankMeeting*>& lane_;
   Team* team_;
-  MemberTraffic traffic_;
   bool first_;  // of the members that this rank runs
   bool slowed_;
 };
@@ -108,10 +98,9 @@ class RankTransport final : public Transport {
     if (crossing_.is_local(meeting)) {
       return memory_->prepare(id);
     }
-    const std::vector<Share> shares = deal(crossing_.plan, meeting, chunk_elements);
     return std::make_unique<RankExchange>(*meetings_[meeting.index()], world_, *courier_, *lanes_.at(lane_of(id)),
-                                          crossing_.teams[task.device.index()], traffic(move_of(task), shares, rank_of(task)),
-                                          first_local(meeting) == id, crossing_.link.has_value());
+                                          crossing_.teams[task.device.index()], first_local(meeting) == id,
+                                          crossing_.link.has_value());
   }
 
   void begin_step() override {
