@@ -2,21 +2,9 @@
 
 namespace baton::cost {
 
-namespace {
-
-Bytes total(const plan::Plan& plan, std::span<const BufferId> buffers) {
-  Bytes sum;
-  for (const BufferId id : buffers) {
-    sum += plan[id].size();
-  }
-  return sum;
-}
-
-}  // namespace
-
 Bytes carried(const plan::Plan& plan, TaskId id) {
   const plan::Task& task = plan[id];
-  const Bytes size = total(plan, plan::payload(task));
+  const Bytes size = plan::bytes_of(plan, plan::payload(task));
   if (const auto* transfer = std::get_if<plan::Transfer>(&task.action)) {
     return transfer->end == plan::Transfer::End::send ? Bytes(0) : size * 2;
   }
@@ -32,9 +20,9 @@ Bytes carried(const plan::Plan& plan, TaskId id) {
     case plan::Collective::Kind::reduce:
       return collective->rank == 0 ? size * (collective->size + 1) : Bytes(0);
     case plan::Collective::Kind::reduce_scatter:
-      return total(plan, plan::pieces(task)) * (collective->size + (collective->accumulate ? 2 : 1));
+      return plan::bytes_of(plan, plan::pieces(task)) * (collective->size + (collective->accumulate ? 2 : 1));
     case plan::Collective::Kind::all_gather:
-      return total(plan, plan::pieces(task)) * (collective->size + 1);
+      return plan::bytes_of(plan, plan::pieces(task)) * (collective->size + 1);
   }
   return Bytes(0);
 }

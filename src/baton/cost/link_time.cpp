@@ -4,10 +4,7 @@ namespace baton::cost {
 
 Nanoseconds link_time(const plan::Plan& plan, MeetingId meeting, const cluster::Link& link) {
   const plan::Task& first = plan[plan.members(meeting)[0]];
-  Bytes size;
-  for (const BufferId id : plan::payload(first)) {
-    size += plan[id].size();
-  }
+  const Bytes size = plan::bytes_of(plan, plan::payload(first));
   const auto* collective = std::get_if<plan::Collective>(&first.action);
   if (collective == nullptr) {
     return link.time(size);

@@ -44,15 +44,11 @@ std::string key_of(const plan::Plan& plan, TaskId id, const cluster::Cluster& cl
   if (const MeetingId meeting = plan::meeting_of(task); meeting.valid()) {
     const plan::Task& first = plan[plan.members(meeting)[0]];
     const std::span<const BufferId> payload = plan::payload(first);
-    Bytes size;
-    for (const BufferId buffer : payload) {
-      size += plan[buffer].size();
-    }
     const auto* collective = std::get_if<plan::Collective>(&first.action);
     return fmt::format("{}{}{} of {} B in {} buffer{} between {}, {} each", collective == nullptr ? "transfer" : plan::verb(first),
                        collective != nullptr && collective->sgd_rate > 0 ? " sgd" : "",
-                       collective != nullptr && collective->accumulate ? " accumulate" : "", size.count, payload.size(),
-                       payload.size() == 1 ? "" : "s", plan.members(meeting).size(), team);
+                       collective != nullptr && collective->accumulate ? " accumulate" : "", plan::bytes_of(plan, payload).count,
+                       payload.size(), payload.size() == 1 ? "" : "s", plan.members(meeting).size(), team);
   }
   std::string text(plan::verb(task));
   if (const auto* compute = std::get_if<plan::Compute>(&task.action)) {

@@ -58,11 +58,7 @@ std::filesystem::path cache_folder() {
 Bytes footprint(const plan::Plan& plan, TaskId id) {
   std::set<BufferId> touched(plan[id].reads.begin(), plan[id].reads.end());
   touched.insert(plan[id].writes.begin(), plan[id].writes.end());
-  Bytes sum;
-  for (const BufferId buffer : touched) {
-    sum += plan[buffer].size();
-  }
-  return sum;
+  return plan::bytes_of(plan, std::vector<BufferId>(touched.begin(), touched.end()));
 }
 
 /// A device's memory in use, to the nearest power of two; from twice the caches on, more makes no difference.
@@ -145,14 +141,10 @@ Timing time_meeting(const plan::Plan& plan, MeetingId meeting, std::int64_t copi
   if (on_gpus(cluster)) {
     return time_in_steps(copies, isolate, cluster, backend);
   }
-  const std::size_t members = plan.members(meeting).size();
-  return time_in_trace(run_for_a_while(isolate(copies), cluster, backend), static_cast<std::size_t>(copies), 1,
+  const plan::Plan isolated = isolate(copies);
+  return time_in_trace(run_for_a_while(isolated, cluster, backend), static_cast<std::size_t>(copies), 1,
                        [&](const trace::StepTrace& step, std::size_t row, std::size_t) {
-                         Nanoseconds end;
-                         for (std::size_t m = 0; m < members; ++m) {
-                           end = std::max(end, step.events[row * members + m].end);
-                         }
-                         return end;
+                         return trace::ended_at(isolated, step, isolated.members(MeetingId(row))[0]);
                        });
 }
 

@@ -138,10 +138,7 @@ std::vector<Nanoseconds> time_meetings(const plan::Plan& plan, std::int64_t copi
   for (const trace::StepTrace& step : result.trace.steps) {
     std::optional<Nanoseconds> before;
     for (std::int64_t copy = 0; copy < copies; ++copy) {
-      Nanoseconds end;
-      for (const TaskId task : plan.members(MeetingId(static_cast<std::size_t>(copy)))) {
-        end = std::max(end, step.events[task.index()].end);
-      }
+      const Nanoseconds end = trace::ended_at(plan, step, plan.members(MeetingId(static_cast<std::size_t>(copy)))[0]);
       if (before) {
         times.push_back(end - *before);
       }

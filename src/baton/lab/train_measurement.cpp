@@ -17,19 +17,13 @@ Json messages(const Training& run) {
       continue;
     }
     const plan::Task& first = plan[members[0]];
-    Bytes size;
-    for (const BufferId id : plan::payload(first)) {
-      size += plan[id].size();
-    }
     std::vector<Nanoseconds> times;
     for (const trace::StepTrace& step : run.trace().steps) {
-      Nanoseconds end;
-      for (const TaskId member : members) {
-        end = std::max(end, step.events[member.index()].end);
-      }
-      times.push_back(end - trace::met_at(plan, step, members[0]));
+      times.push_back(trace::ended_at(plan, step, members[0]) - trace::met_at(plan, step, members[0]));
     }
-    list.push_back({{"kind", plan::verb(first)}, {"bytes", size.count}, {"time_ns", trace::spread(times).median.count}});
+    list.push_back({{"kind", plan::verb(first)},
+                    {"bytes", plan::bytes_of(plan, plan::payload(first)).count},
+                    {"time_ns", trace::spread(times).median.count}});
   }
   return list;
 }

@@ -61,6 +61,9 @@ class Plan {
   std::vector<std::vector<TaskId>> meetings_;
 };
 
+/// What these buffers take together.
+Bytes bytes_of(const Plan& plan, std::span<const BufferId> buffers);
+
 /// Ends a draft: adds the edges that the buffers ask for (a read after the write before it, a write after
 /// the reads and the write before it), leaving out those that a lane's order already gives.
 /// Before: every task touches buffers of its own device only. After: the plan obeys `verify`'s ordering rules.

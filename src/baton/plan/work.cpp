@@ -15,22 +15,14 @@ std::vector<op::Operand> operands(const Plan& plan, const std::vector<BufferId>&
   return list;
 }
 
-Bytes total(const Plan& plan, std::span<const BufferId> ids) {
-  Bytes sum;
-  for (const BufferId id : ids) {
-    sum += plan[id].size();
-  }
-  return sum;
-}
-
 /// What one member moves. An all-reduce is counted as the reduce-scatter and all-gather it is made of: each
 /// member sums one slice, so it takes that slice from the others and hands the sum back. (A ring moves the same.)
 /// Those that leave or take pieces: what falls to this rank goes between it and each other, in or out.
 TaskWork piece_work(const Plan& plan, const Task& task, const Collective& collective) {
-  TaskWork work{{}, total(plan, task.reads), total(plan, task.writes), {}, {}};
+  TaskWork work{{}, bytes_of(plan, task.reads), bytes_of(plan, task.writes), {}, {}};
   const auto n = static_cast<std::int64_t>(collective.size);
-  const Bytes whole = total(plan, payload(task));
-  const Bytes own = total(plan, pieces(task));
+  const Bytes whole = bytes_of(plan, payload(task));
+  const Bytes own = bytes_of(plan, pieces(task));
   const bool reduces = collective.kind == Collective::Kind::reduce_scatter;
   (reduces ? work.received : work.sent) = own * (n - 1);
   (reduces ? work.sent : work.received) = whole - own;
@@ -41,10 +33,10 @@ TaskWork piece_work(const Plan& plan, const Task& task, const Collective& collec
 }
 
 TaskWork collective_work(const Plan& plan, const Task& task, const Collective& collective) {
-  const Bytes size = total(plan, payload(task));
+  const Bytes size = bytes_of(plan, payload(task));
   const auto n = static_cast<std::int64_t>(collective.size);
   const auto rank = static_cast<std::int64_t>(collective.rank);
-  TaskWork work{{}, total(plan, task.reads), total(plan, task.writes), {}, {}};
+  TaskWork work{{}, bytes_of(plan, task.reads), bytes_of(plan, task.writes), {}, {}};
   switch (collective.kind) {
     case Collective::Kind::all_reduce: {
       std::int64_t elements = 0;
@@ -76,6 +68,14 @@ TaskWork collective_work(const Plan& plan, const Task& task, const Collective& c
 
 }  // namespace
 
+Bytes bytes_of(const Plan& plan, std::span<const BufferId> buffers) {
+  Bytes sum;
+  for (const BufferId id : buffers) {
+    sum += plan[id].size();
+  }
+  return sum;
+}
+
 TaskWork work(const Plan& plan, TaskId id) {
   const Task& task = plan[id];
   struct {
@@ -86,7 +86,7 @@ TaskWork work(const Plan& plan, TaskId id) {
       return {work.flops, work.read, work.written, {}, {}};
     }
     TaskWork operator()(const Transfer& transfer) const {
-      const Bytes size = total(plan, task.reads) + total(plan, task.writes);
+      const Bytes size = bytes_of(plan, task.reads) + bytes_of(plan, task.writes);
       return transfer.end == Transfer::End::send ? TaskWork{{}, size, {}, size, {}} : TaskWork{{}, {}, size, {}, size};
     }
     TaskWork operator()(const Collective& collective) const { return collective_work(plan, task, collective); }
@@ -96,8 +96,8 @@ TaskWork work(const Plan& plan, TaskId id) {
         elements += plan[task.writes[i]].shape.elements();
       }
       return {Flops(elements * (op::flops_per_element(update.optimizer) + (update.scaled ? 1 : 0))),
-              total(plan, task.reads),
-              total(plan, task.writes),
+              bytes_of(plan, task.reads),
+              bytes_of(plan, task.writes),
               {},
               {}};
     }

@@ -49,6 +49,14 @@ Nanoseconds met_at(const Plan& plan, const StepTrace& step, TaskId task) {
   return latest;
 }
 
+Nanoseconds ended_at(const Plan& plan, const StepTrace& step, TaskId task) {
+  Nanoseconds latest = step.events[task.index()].end;
+  for (const TaskId member : plan.members(plan::meeting_of(plan[task]))) {
+    latest = std::max(latest, step.events[member.index()].end);
+  }
+  return latest;
+}
+
 std::vector<DeviceTime> device_times(const Plan& plan, const StepTrace& step) {
   std::vector<std::vector<Edge>> edges(plan.devices().size());
   for (std::size_t t = 0; t < plan.tasks().size(); ++t) {

@@ -27,6 +27,8 @@ std::vector<DeviceTime> device_times(const plan::Plan& plan, const StepTrace& st
 
 /// When the last member came to the meeting that a task takes part in: from then on bytes move.
 Nanoseconds met_at(const plan::Plan& plan, const StepTrace& step, TaskId task);
+/// When the part of its last member was over.
+Nanoseconds ended_at(const plan::Plan& plan, const StepTrace& step, TaskId task);
 
 /// A stretch of the longest chain of tasks, each of which had to wait for the one before. The chain covers the step.
 struct PathSegment {

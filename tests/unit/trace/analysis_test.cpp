@@ -40,6 +40,14 @@ TEST(MetAt, IsWhenTheLastMemberCame) {
   EXPECT_EQ(met_at(written.plan(), written.step, TaskId(5)), Nanoseconds(45));
 }
 
+TEST(EndedAt, IsWhenTheLastMembersPartWasOver) {
+  Written written{.devices = 2};
+  written.send(0, 1, 0, 10, 20);
+  written.receive(1, 0, 0, 12, 35);
+  EXPECT_EQ(ended_at(written.plan(), written.step, TaskId(0)), Nanoseconds(35));
+  EXPECT_EQ(ended_at(written.plan(), written.step, TaskId(1)), Nanoseconds(35));
+}
+
 TEST(DeviceTimes, OverlapIsWhatMovesWhileTheDeviceComputes) {
   const Written written = meeting_step();
   const DeviceTime time = device_times(written.plan(), written.step)[0];
