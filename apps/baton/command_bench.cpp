@@ -143,9 +143,9 @@ void bench_collectives(const BenchWords& words, int& exit_code) {
     exit_code = 130;
   } else if (!words.cluster.empty()) {
     const lab::MeasuredLinks links = lab::measured_links(rows, job.cluster());
-    write_output(words.cluster, lab::to_cluster_file(job.cluster(), links,
-                                                     fmt::format("{}, links measured {} by {}", job.machine().cpu,
-                                                                 report::time_text(), command_line())));
+    write_output(words.cluster,
+                 lab::to_cluster_file(job.cluster(), links,
+                                      fmt::format("{}, links measured {} by {}", job.machine().cpu, time_text(), command_line())));
     if (say && words.cluster != "-") {
       fmt::print("\nCluster: {}, with collectives by the law of {}, which is {} off in the median\n", words.cluster,
                  cluster::to_text(links.algorithm), lab::percent(links.median_error));

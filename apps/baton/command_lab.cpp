@@ -221,7 +221,7 @@ void run_lab(const LabWords& words, int& exit_code) {
                             : all                ? "Parallel deep learning, measured"
                             : chosen.size() == 1 ? chosen[0]->title
                                                  : "Experiments";
-  const std::string created = report::time_text();
+  const std::string created = time_text();
   const Interrupt interrupt;
   ProgressBar bar(simulate ? "simulating" : "measuring", 1000, true);
   std::size_t before = 0;

@@ -1,5 +1,9 @@
 #include "baton/base/text.h"
 
+#include <fmt/chrono.h>
+
+#include <ctime>
+
 namespace baton {
 namespace {
 
@@ -38,6 +42,8 @@ std::string did_you_mean(std::string_view word, const std::vector<std::string>& 
   }
   return nearest == nullptr ? "" : " (did you mean " + *nearest + "?)";
 }
+
+std::string time_text() { return fmt::format("{:%Y-%m-%d %H:%M}", fmt::localtime(std::time(nullptr))); }
 
 std::size_t display_width(std::string_view text) {
   return static_cast<std::size_t>(

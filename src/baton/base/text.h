@@ -54,6 +54,9 @@ inline std::string canonical(std::string_view name) {
 /// " (did you mean ddp?)": which of the names was likely meant by a word that is none of them; empty where none is near.
 std::string did_you_mean(std::string_view word, const std::vector<std::string>& names);
 
+/// "2026-11-15 19:02": now, by the clock on the wall.
+std::string time_text();
+
 /// The number of columns a terminal takes to show text in UTF-8.
 std::size_t display_width(std::string_view text);
 

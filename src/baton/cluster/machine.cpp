@@ -6,12 +6,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <fstream>
 #include <memory>
 #include <set>
 
 #include "baton/base/error.h"
+#include "baton/base/host.h"
 #include "baton/base/memory.h"
 #include "baton/base/text.h"
 
@@ -103,9 +103,7 @@ std::vector<std::vector<int>> share(const std::vector<int>& cores, std::size_t c
 Machine probe() {
   const Topology topology = load_topology();
   Machine machine;
-  std::array<char, 256> host{};
-  gethostname(host.data(), host.size() - 1);
-  machine.host = host.data();
+  machine.host = host_name();
   machine.cpu = processor_name(topology.get());
   const hwloc_const_cpuset_t allowed = hwloc_topology_get_allowed_cpuset(topology.get());
   const std::unique_ptr<hwloc_bitmap_s, void (*)(hwloc_bitmap_t)> bound(hwloc_bitmap_alloc(), hwloc_bitmap_free);

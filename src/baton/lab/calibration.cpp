@@ -1,16 +1,16 @@
 #include "baton/lab/calibration.h"
 
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <bit>
 #include <cstdlib>
-#include <ctime>
 #include <set>
 
 #include "baton/base/error.h"
 #include "baton/base/file.h"
+#include "baton/base/hash.h"
+#include "baton/base/text.h"
 #include "baton/exec/backend/cuda/cuda.h"
 #include "baton/exec/executor.h"
 #include "baton/lab/isolate.h"
@@ -31,15 +31,6 @@ constexpr Bytes gpu_cache(64 << 20);
 constexpr Bytes most_kept(std::int64_t{16} << 20);
 constexpr std::size_t most_values = 200'000;
 constexpr std::uint64_t longest_time = 3'600'000'000'000;
-
-/// FNV-1a, for the name of a file.
-std::uint64_t hash(std::string_view text) {
-  std::uint64_t value = 14695981039346656037ULL;
-  for (const char c : text) {
-    value = (value ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
-  }
-  return value;
-}
 
 std::filesystem::path cache_folder() {
   const auto set = [](const char* name) {
@@ -185,7 +176,7 @@ Calibration::Calibration(const cluster::Machine& machine, const cluster::Cluster
     : machine_(
           fmt::format("{}, {} backend, baton {} by {}", describe(machine, cluster), backend.name(), BATON_VERSION, BATON_COMPILER)),
       cache_(on_gpus(cluster) ? gpu_cache : machine.cache) {
-  file_ = cache_folder() / fmt::format("calibration-{:016x}.json", hash(machine_));
+  file_ = cache_folder() / fmt::format("calibration-{:016x}.json", Hash(machine_).value());
   std::error_code error;
   if (std::filesystem::exists(file_, error)) {
     try {
@@ -267,7 +258,7 @@ std::size_t Calibration::measure(const plan::Plan& plan, const cluster::Cluster&
   if (!on_gpus(cluster) && (again || !alone.contains(rest_key))) {
     alone[std::string(rest_key)] = time_rest(plan, bare, backend);
   }
-  created_ = fmt::format("{:%Y-%m-%d %H:%M}", fmt::localtime(std::time(nullptr)));
+  created_ = time_text();
   keep();
   return done;
 }

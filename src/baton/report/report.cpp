@@ -1,10 +1,8 @@
 #include "baton/report/report.h"
 
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <ctime>
 
 #include "baton/base/text.h"
 #include "baton/base/units.h"
@@ -209,8 +207,6 @@ std::string to_csv(const lab::Result& result) {
   }
   return out;
 }
-
-std::string time_text() { return fmt::format("{:%Y-%m-%d %H:%M}", fmt::localtime(std::time(nullptr))); }
 
 Json to_report(const std::vector<lab::Result>& results, const Json& environment, const std::string& title,
                const std::string& command) {

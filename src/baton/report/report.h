@@ -18,9 +18,6 @@ std::string to_markdown(const lab::Result& result);
 /// The table with raw values, a line a row.
 std::string to_csv(const lab::Result& result);
 
-/// Now, as "2026-11-15 10:43".
-std::string time_text();
-
 /// A whole run: what the page is made from, and what machines read.
 lab::Json to_report(const std::vector<lab::Result>& results, const lab::Json& environment, const std::string& title,
                     const std::string& command);

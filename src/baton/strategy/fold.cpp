@@ -14,11 +14,6 @@ using plan::ParameterPart;
 using plan::Plan;
 using plan::Task;
 
-/// Devices are numbered stage by stage, replica by replica, shard by shard.
-DeviceId device_at(const Axes& axes, std::int64_t stage, std::int64_t replica, std::int64_t shard) {
-  return DeviceId(static_cast<std::size_t>((stage * axes.dp + replica) * axes.tp + shard));
-}
-
 /// Whether a replica finds the same nodes and ports around it as every other.
 bool nodes_alike(const cluster::Cluster& cluster, const Axes& axes) {
   std::map<int, std::int64_t> in_node;
@@ -52,7 +47,7 @@ class Folder {
       for (std::int64_t t = 0; t < axes_.tp; ++t) {
         stands_for.emplace_back();
         for (std::int64_t d = 0; d < axes_.dp; ++d) {
-          stands_for.back().push_back(device_at(axes_, p, d, t));
+          stands_for.back().push_back(axes_.device(p, d, t));
         }
         names.push_back(cluster_.device(stands_for.back()[0]).name);
       }
@@ -149,7 +144,7 @@ std::optional<Folded> fold(const Request& request, const Strategy& strategy) {
   for (std::int64_t p = 0; p < axes.pp; ++p) {
     for (std::int64_t d = 0; d < 2; ++d) {
       for (std::int64_t t = 0; t < axes.tp; ++t) {
-        devices.push_back(request.cluster.device(device_at(axes, p, d, t)));
+        devices.push_back(request.cluster.device(axes.device(p, d, t)));
       }
     }
   }

@@ -73,18 +73,11 @@ Point point_of(const Request& request) {
 }
 
 /// A layout with nothing left open.
-struct Resolved {
-  std::int64_t dp = 1;
-  std::int64_t pp = 1;
-  std::int64_t tp = 1;
+struct Resolved : Axes {
   std::int64_t zero = 0;
   std::optional<schedule::Grid> grid;  // where there are stages
   std::int64_t stages = 1;
   std::int64_t micro_batches = 1;
-
-  DeviceId device(std::int64_t p, std::int64_t d, std::int64_t t) const {
-    return DeviceId(static_cast<std::size_t>((p * dp + d) * tp + t));
-  }
 };
 
 void resolve_axes(const Request& request, const Point& point, Resolved& resolved) {
@@ -420,10 +413,7 @@ const Strategy& strategy_by_name(std::string_view name) {
   throw usage_error("unknown strategy '{}'{}: choose {}", name, did_you_mean(name, names), either(names));
 }
 
-Axes axes_of(const Request& request) {
-  const Resolved resolved = resolve(request, point_of(request));
-  return {resolved.dp, resolved.pp, resolved.tp};
-}
+Axes axes_of(const Request& request) { return resolve(request, point_of(request)); }
 
 schedule::Grid grid_of(const Request& request) {
   if (known_name(request.strategy) == "single") {

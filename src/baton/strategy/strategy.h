@@ -50,6 +50,11 @@ struct Axes {
   std::int64_t dp = 1;
   std::int64_t pp = 1;
   std::int64_t tp = 1;
+
+  /// Devices are numbered stage by stage, replica by replica, part by part.
+  DeviceId device(std::int64_t stage, std::int64_t replica, std::int64_t part) const {
+    return DeviceId(static_cast<std::size_t>((stage * dp + replica) * tp + part));
+  }
 };
 /// Of a strategy that is a point in the space of layouts.
 Axes axes_of(const Request& request);

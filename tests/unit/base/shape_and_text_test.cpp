@@ -4,6 +4,7 @@
 
 #include "baton/base/dtype.h"
 #include "baton/base/error.h"
+#include "baton/base/hash.h"
 #include "baton/base/ids.h"
 #include "baton/base/shape.h"
 #include "baton/base/text.h"
@@ -109,6 +110,22 @@ TEST(DidYouMean, NothingIsOfferedWhereNoneIsNear) {
   EXPECT_EQ(did_you_mean("", {"dp"}), "");
   EXPECT_EQ(did_you_mean("dp", {}), "");
   EXPECT_EQ(did_you_mean(std::string(1'000'000, 'a'), {"ddp"}), "");
+}
+
+TEST(TimeText, IsADayAndAMinute) {
+  const std::string now = time_text();
+  ASSERT_EQ(now.size(), 16U) << now;
+  EXPECT_EQ(now[4], '-');
+  EXPECT_EQ(now[13], ':');
+}
+
+TEST(Hash, TellsContentsApartHoweverTheyAreAdded) {
+  Hash parts;
+  parts.add("eight by");
+  parts.add("tes and");
+  EXPECT_EQ(parts.value(), Hash("eight bytes and").value()) << "words of eight bytes are the same";
+  EXPECT_NE(Hash("a").value(), Hash("b").value());
+  EXPECT_NE(Hash("").value(), Hash(std::string_view("\0", 1)).value());
 }
 
 TEST(DisplayWidth, CountsCharactersAndNotBytes) {
