@@ -87,12 +87,7 @@ plan::Plan matrix_power_plan(std::int64_t size, std::int64_t power, const cluste
   if (precision == strategy::Precision::tf32) {
     draft = strategy::use_tf32(std::move(draft));
   }
-  if (target.workspace) {
-    for (plan::Task& task : draft.tasks) {
-      task.workspace = target.workspace(draft.buffers, task, cluster.device(task.device).cores.size());
-    }
-  }
-  return plan::finish(std::move(draft));
+  return plan::finish(strategy::set_workspaces(std::move(draft), target, cluster));
 }
 
 }  // namespace baton::lab

@@ -2,6 +2,7 @@
 
 #include <span>
 
+#include "baton/cluster/cluster.h"
 #include "baton/plan/plan.h"
 #include "baton/strategy/step.h"
 
@@ -66,6 +67,9 @@ plan::Draft tile_weights(plan::Draft draft);
 
 /// Lets every product round float32 operands to tf32.
 plan::Draft use_tf32(plan::Draft draft);
+
+/// Gives each task the scratch that the target needs for it on its device.
+plan::Draft set_workspaces(plan::Draft draft, const Target& target, const cluster::Cluster& cluster);
 
 /// Puts delays in front of the phases they ask for.
 plan::Draft inject_delays(plan::Draft draft, std::span<const DelayRequest> delays);

@@ -96,36 +96,4 @@ DType dtype_of(Precision precision) {
 
 DType parameter_type(Precision precision) { return is_mixed(precision) ? DType::f32 : dtype_of(precision); }
 
-DelayRequest parse_delay(std::string_view text) {
-  DelayRequest request;
-  bool timed = false;
-  for (const std::string_view setting : split(text, ',')) {
-    const std::size_t equals = setting.find('=');
-    const std::string key = canonical(setting.substr(0, equals));
-    const std::string_view value = equals == std::string_view::npos ? "" : setting.substr(equals + 1);
-    timed = timed || key == "ms" || key == "time";
-    if (key == "before") {
-      const std::string phase = canonical(value);
-      if (phase != "forward" && phase != "backward" && phase != "update") {
-        throw usage_error("delay '{}' is before '{}', but must be before forward, backward or update", text, value);
-      }
-      request.before = phase == "forward"    ? plan::Phase::forward
-                       : phase == "backward" ? plan::Phase::backward
-                                             : plan::Phase::update;
-    } else if (key == "rank") {
-      request.rank = canonical(value) == "all" ? -1 : parse_integer(value, "the delayed rank", 0, 1 << 20);
-    } else if (key == "ms") {
-      request.duration = Nanoseconds(static_cast<std::int64_t>(parse_number(value, "the delay in ms", 0, 60000) * 1e6));
-    } else if (key == "time") {
-      request.duration = parse_time(value, "the delay");
-    } else {
-      throw usage_error("delay '{}' has '{}', but a delay looks like before=backward,rank=all,ms=10", text, setting);
-    }
-  }
-  if (!timed) {
-    throw usage_error("delay '{}' says no time: write before=backward,rank=all,ms=10", text);
-  }
-  return request;
-}
-
 }  // namespace baton::strategy

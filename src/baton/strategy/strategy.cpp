@@ -474,12 +474,7 @@ plan::Plan compile(const Request& request, const Strategy& strategy) {
   if (target.tiled_weights) {
     draft = tile_weights(std::move(draft));
   }
-  draft = inject_delays(std::move(draft), request.delays);
-  if (target.workspace) {
-    for (plan::Task& task : draft.tasks) {
-      task.workspace = target.workspace(draft.buffers, task, request.cluster.device(task.device).cores.size());
-    }
-  }
+  draft = set_workspaces(inject_delays(std::move(draft), request.delays), target, request.cluster);
   draft.title = title_of(named, strategy);
   return plan::finish(std::move(draft));
 }

@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <map>
 
 #include "baton/base/error.h"
@@ -66,57 +65,6 @@ plan::Draft add_updates(plan::Draft draft, const op::Optimizer& optimizer) {
     task.reads.insert(task.reads.end(), task.writes.begin(), task.writes.end());
     draft.tasks.push_back(std::move(task));
   }
-  return draft;
-}
-
-plan::Draft tile_weights(plan::Draft draft) {
-  for (Buffer& buffer : draft.buffers) {
-    const auto* part = std::get_if<ParameterPart>(&buffer.content);
-    if (part != nullptr && part->whole.rank() == 2) {
-      buffer.order = plan::Order::tiled;
-    }
-  }
-  return draft;
-}
-
-plan::Draft use_tf32(plan::Draft draft) {
-  for (Task& task : draft.tasks) {
-    if (auto* compute = std::get_if<plan::Compute>(&task.action)) {
-      op::attributes(compute->op, [](std::string_view name, auto& value) {
-        if constexpr (std::is_same_v<std::decay_t<decltype(value)>, bool>) {
-          value = value || name == "tf32";
-        }
-      });
-    }
-  }
-  return draft;
-}
-
-plan::Draft inject_delays(plan::Draft draft, std::span<const DelayRequest> delays) {
-  std::vector<std::vector<Task>> behind(draft.tasks.size() + 1);
-  for (const DelayRequest& delay : delays) {
-    if (delay.rank >= static_cast<std::int64_t>(draft.devices.size())) {
-      throw usage_error("a delay is asked for on rank {}, but there are {} devices, from 0", delay.rank, draft.devices.size());
-    }
-    for (std::size_t d = 0; d < draft.devices.size(); ++d) {
-      if (delay.duration.count == 0 || (delay.rank >= 0 && delay.rank != static_cast<std::int64_t>(d))) {
-        continue;
-      }
-      const auto at = std::find_if(draft.tasks.begin(), draft.tasks.end(), [&](const Task& task) {
-        return task.device == DeviceId(d) && task.lane == plan::Lane::compute && task.labels.phase == delay.before;
-      });
-      if (at == draft.tasks.end()) {
-        continue;  // a device that has no such phase is not delayed
-      }
-      behind[static_cast<std::size_t>(at - draft.tasks.begin())].push_back({.action = plan::Delay{delay.duration},
-                                                                            .device = DeviceId(d),
-                                                                            .labels = {.phase = delay.before},
-                                                                            .reads = {},
-                                                                            .writes = {},
-                                                                            .after = {}});
-    }
-  }
-  draft.rearrange(std::vector<bool>(draft.tasks.size(), false), std::move(behind));
   return draft;
 }
 

@@ -1,0 +1,71 @@
+#include <algorithm>
+
+#include "baton/base/error.h"
+#include "baton/base/text.h"
+#include "baton/strategy/passes.h"
+
+namespace baton::strategy {
+
+using plan::Task;
+
+DelayRequest parse_delay(std::string_view text) {
+  DelayRequest request;
+  bool timed = false;
+  for (const std::string_view setting : split(text, ',')) {
+    const std::size_t equals = setting.find('=');
+    const std::string key = canonical(setting.substr(0, equals));
+    const std::string_view value = equals == std::string_view::npos ? "" : setting.substr(equals + 1);
+    timed = timed || key == "ms" || key == "time";
+    if (key == "before") {
+      const std::string phase = canonical(value);
+      if (phase != "forward" && phase != "backward" && phase != "update") {
+        throw usage_error("delay '{}' is before '{}', but must be before forward, backward or update", text, value);
+      }
+      request.before = phase == "forward"    ? plan::Phase::forward
+                       : phase == "backward" ? plan::Phase::backward
+                                             : plan::Phase::update;
+    } else if (key == "rank") {
+      request.rank = canonical(value) == "all" ? -1 : parse_integer(value, "the delayed rank", 0, 1 << 20);
+    } else if (key == "ms") {
+      request.duration = Nanoseconds(static_cast<std::int64_t>(parse_number(value, "the delay in ms", 0, 60000) * 1e6));
+    } else if (key == "time") {
+      request.duration = parse_time(value, "the delay");
+    } else {
+      throw usage_error("delay '{}' has '{}', but a delay looks like before=backward,rank=all,ms=10", text, setting);
+    }
+  }
+  if (!timed) {
+    throw usage_error("delay '{}' says no time: write before=backward,rank=all,ms=10", text);
+  }
+  return request;
+}
+
+plan::Draft inject_delays(plan::Draft draft, std::span<const DelayRequest> delays) {
+  std::vector<std::vector<Task>> behind(draft.tasks.size() + 1);
+  for (const DelayRequest& delay : delays) {
+    if (delay.rank >= static_cast<std::int64_t>(draft.devices.size())) {
+      throw usage_error("a delay is asked for on rank {}, but there are {} devices, from 0", delay.rank, draft.devices.size());
+    }
+    for (std::size_t d = 0; d < draft.devices.size(); ++d) {
+      if (delay.duration.count == 0 || (delay.rank >= 0 && delay.rank != static_cast<std::int64_t>(d))) {
+        continue;
+      }
+      const auto at = std::find_if(draft.tasks.begin(), draft.tasks.end(), [&](const Task& task) {
+        return task.device == DeviceId(d) && task.lane == plan::Lane::compute && task.labels.phase == delay.before;
+      });
+      if (at == draft.tasks.end()) {
+        continue;  // a device that has no such phase is not delayed
+      }
+      behind[static_cast<std::size_t>(at - draft.tasks.begin())].push_back({.action = plan::Delay{delay.duration},
+                                                                            .device = DeviceId(d),
+                                                                            .labels = {.phase = delay.before},
+                                                                            .reads = {},
+                                                                            .writes = {},
+                                                                            .after = {}});
+    }
+  }
+  draft.rearrange(std::vector<bool>(draft.tasks.size(), false), std::move(behind));
+  return draft;
+}
+
+}  // namespace baton::strategy
