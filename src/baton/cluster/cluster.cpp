@@ -42,7 +42,8 @@ std::string_view to_text(Algorithm algorithm) { return algorithm_names[static_ca
 Algorithm algorithm_by_name(std::string_view name) {
   const auto found = std::find(algorithm_names.begin(), algorithm_names.end(), canonical(name));
   if (found == algorithm_names.end()) {
-    throw usage_error("unknown algorithm '{}': choose {}", name, either({algorithm_names.begin(), algorithm_names.end()}));
+    const std::vector<std::string> names(algorithm_names.begin(), algorithm_names.end());
+    throw usage_error("unknown algorithm '{}'{}: choose {}", name, did_you_mean(name, names), either(names));
   }
   return static_cast<Algorithm>(found - algorithm_names.begin());
 }
@@ -66,10 +67,7 @@ bool Cluster::oversubscribed() const {
 
 Link parse_link(std::string_view text) {
   Link link;
-  for (const std::string_view setting : split(text, ',')) {
-    const std::size_t equals = setting.find('=');
-    const std::string key = canonical(setting.substr(0, equals));
-    const std::string_view value = equals == std::string_view::npos ? "" : setting.substr(equals + 1);
+  for_each_setting(text, [&](std::string_view setting, const std::string& key, std::string_view value) {
     if (key == "bandwidth") {
       link.bandwidth = parse_bandwidth(value, "the link's bandwidth");
     } else if (key == "latency") {
@@ -77,7 +75,7 @@ Link parse_link(std::string_view text) {
     } else {
       throw usage_error("link '{}' has '{}', but a link takes bandwidth=1GB/s,latency=50us", text, setting);
     }
-  }
+  });
   return link;
 }
 

@@ -21,24 +21,39 @@ plan::Limits limits(const plan::Plan& plan, const cluster::Cluster& cluster, con
   return limits;
 }
 
+const std::vector<BackendKind>& backends() {
+  const auto always = [] { return true; };
+  static const std::vector<BackendKind> list{
+      {"cpu", "fast", []() -> std::unique_ptr<Backend> { return make_cpu_backend(); }, always},
+      {"reference", "plain loops, the judge", []() -> std::unique_ptr<Backend> { return make_reference_backend(); }, always},
+      {"cuda", "NVIDIA GPUs", make_cuda_backend, has_gpu},
+  };
+  return list;
+}
+
 const std::vector<std::string>& backend_names() {
-  static const std::vector<std::string> names = has_gpu() ? std::vector<std::string>{"cpu", "reference", "cuda"}
-                                                          : std::vector<std::string>{"cpu", "reference"};
-  return names;
+  static const std::vector<std::string> here = [] {
+    std::vector<std::string> names;
+    for (const BackendKind& kind : backends()) {
+      if (kind.runs_here()) {
+        names.push_back(kind.name);
+      }
+    }
+    return names;
+  }();
+  return here;
 }
 
 std::unique_ptr<Backend> make_backend(std::string_view name) {
   const std::string wanted = canonical(name);
-  if (wanted == "cpu") {
-    return make_cpu_backend();
+  std::vector<std::string> names;
+  for (const BackendKind& kind : backends()) {
+    if (kind.name == wanted) {
+      return kind.make();
+    }
+    names.push_back(kind.name);
   }
-  if (wanted == "reference") {
-    return make_reference_backend();
-  }
-  if (wanted == "cuda") {
-    return make_cuda_backend();
-  }
-  throw usage_error("unknown backend '{}': choose {}", name, either({"cpu", "reference", "cuda"}));
+  throw usage_error("unknown backend '{}'{}: choose {}", name, did_you_mean(name, names), either(names));
 }
 
 }  // namespace baton::exec

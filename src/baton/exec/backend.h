@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -71,7 +72,17 @@ std::unique_ptr<HostBackend> make_reference_backend();
 /// A device's cores together; products by libxsmm, weights in tiles; float32.
 std::unique_ptr<HostBackend> make_cpu_backend();
 
-/// The backends that run here, and one by its name; a usage error lists them, or says why it does not run.
+/// A backend by its name, and in a few words what it is.
+struct BackendKind {
+  std::string name;
+  std::string summary;
+  std::unique_ptr<Backend> (*make)();  // a usage error says why it does not run
+  bool (*runs_here)();
+};
+
+/// Every backend, in the order in which help shows them.
+const std::vector<BackendKind>& backends();
+/// Those that run here, and one by its name; a usage error lists all, or says why it does not run.
 const std::vector<std::string>& backend_names();
 std::unique_ptr<Backend> make_backend(std::string_view name);
 

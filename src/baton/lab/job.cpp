@@ -26,6 +26,14 @@ std::string list_models() {
   return either(forms);
 }
 
+std::string list_backends() {
+  std::vector<std::string> forms;
+  for (const exec::BackendKind& kind : exec::backends()) {
+    forms.push_back(fmt::format("{} ({})", kind.name, kind.summary));
+  }
+  return either(forms);
+}
+
 std::string list_strategies() {
   std::vector<std::string> names;
   for (const strategy::Strategy& entry : strategy::strategies()) {
@@ -254,8 +262,7 @@ const std::vector<JobField>& job_fields() {
       {"delay", &JobWords::delay, "inject a delay: before=forward|backward|update,rank=all|N,ms=10; several parted by ;"},
       {"link", &JobWords::link, "slow the links between devices down to bandwidth=1GB/s,latency=50us"},
       {"memory", &JobWords::memory, "memory of each device, as 512M (default: the machine's, shared evenly)"},
-      {"backend", &JobWords::backend,
-       "cpu (fast), reference (plain loops, the judge) or cuda; by default what runs on the devices"},
+      {"backend", &JobWords::backend, list_backends() + "; by default what runs on the devices"},
       {"seed", &JobWords::seed, "seed of weights and data"},
       {"samples", &JobWords::samples, "samples in the data set; 0: the same batch every step"},
       {"cluster", &JobWords::cluster, "simulate: machine (this one), a name from `baton clusters`, NAME+NETWORK, or a file"},

@@ -22,10 +22,7 @@ WhatIf parse_what_if(std::string_view text) {
   if (text.empty()) {
     return what_if;
   }
-  for (const std::string_view setting : split(text, ',')) {
-    const std::size_t equals = setting.find('=');
-    const std::string key = canonical(setting.substr(0, equals));
-    const std::string_view value = equals == std::string_view::npos ? "" : setting.substr(equals + 1);
+  for_each_setting(text, [&](std::string_view setting, const std::string& key, std::string_view value) {
     if (key == "compute") {
       what_if.compute = parse_factor(value, key);
     } else if (key == "link") {
@@ -37,7 +34,7 @@ WhatIf parse_what_if(std::string_view text) {
     } else {
       throw usage_error("--what-if has '{}', but takes compute=2x,link=0.5x,latency=+10us (or latency=2x)", setting);
     }
-  }
+  });
   return what_if;
 }
 

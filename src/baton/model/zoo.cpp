@@ -25,17 +25,15 @@ Model parse_mlp(std::string_view arguments) {
   }
   std::int64_t dim = 0;
   std::int64_t depth = 0;
-  for (const std::string_view setting : split(arguments, ',')) {
-    const std::vector<std::string_view> pair = split(setting, '=');
-    const std::string key = canonical(pair[0]);
-    if (pair.size() == 2 && key == "dim") {
-      dim = parse_integer(pair[1], "dim of the mlp", 1, max_width);
-    } else if (pair.size() == 2 && key == "depth") {
-      depth = parse_integer(pair[1], "depth of the mlp", 1, max_depth);
+  for_each_setting(arguments, [&](std::string_view setting, const std::string& key, std::string_view value) {
+    if (key == "dim") {
+      dim = parse_integer(value, "dim of the mlp", 1, max_width);
+    } else if (key == "depth") {
+      depth = parse_integer(value, "depth of the mlp", 1, max_depth);
     } else {
       throw usage_error("model 'mlp:{}' has '{}', but an mlp takes dim=N,depth=N", arguments, setting);
     }
-  }
+  });
   if (dim == 0 || depth == 0) {
     throw usage_error("model 'mlp:{}' needs both dim and depth, as in mlp:dim=1024,depth=2", arguments);
   }

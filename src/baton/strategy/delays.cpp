@@ -11,10 +11,7 @@ using plan::Task;
 DelayRequest parse_delay(std::string_view text) {
   DelayRequest request;
   bool timed = false;
-  for (const std::string_view setting : split(text, ',')) {
-    const std::size_t equals = setting.find('=');
-    const std::string key = canonical(setting.substr(0, equals));
-    const std::string_view value = equals == std::string_view::npos ? "" : setting.substr(equals + 1);
+  for_each_setting(text, [&](std::string_view setting, const std::string& key, std::string_view value) {
     timed = timed || key == "ms" || key == "time";
     if (key == "before") {
       const std::string phase = canonical(value);
@@ -33,7 +30,7 @@ DelayRequest parse_delay(std::string_view text) {
     } else {
       throw usage_error("delay '{}' has '{}', but a delay looks like before=backward,rank=all,ms=10", text, setting);
     }
-  }
+  });
   if (!timed) {
     throw usage_error("delay '{}' says no time: write before=backward,rank=all,ms=10", text);
   }

@@ -25,16 +25,7 @@ const std::vector<std::string>& loss_names() {
   return names;
 }
 
-Loss loss_by_name(std::string_view name) {
-  const std::string wanted = canonical(name);
-  if (wanted == "mse") {
-    return Loss::mean_squared_error;
-  }
-  if (wanted == "cross-entropy") {
-    return Loss::cross_entropy;
-  }
-  throw usage_error("unknown loss '{}'{}: choose {}", name, did_you_mean(name, loss_names()), either(loss_names()));
-}
+Loss loss_by_name(std::string_view name) { return static_cast<Loss>(index_of(loss_names(), name, "loss")); }
 
 std::string_view to_text(Loss loss) { return loss_names()[static_cast<std::size_t>(loss)]; }
 

@@ -112,6 +112,14 @@ TEST(DidYouMean, NothingIsOfferedWhereNoneIsNear) {
   EXPECT_EQ(did_you_mean(std::string(1'000'000, 'a'), {"ddp"}), "");
 }
 
+TEST(ForEachSetting, GivesEachAsItIsWrittenItsKeyAndItsValue) {
+  std::vector<std::string> seen;
+  for_each_setting("Some_Key=1=2,bare,,x=", [&](std::string_view setting, const std::string& key, std::string_view value) {
+    seen.push_back(std::string(setting) + "|" + key + "|" + std::string(value));
+  });
+  EXPECT_EQ(seen, (std::vector<std::string>{"Some_Key=1=2|some-key|1=2", "bare|bare|", "||", "x=|x|"}));
+}
+
 TEST(TimeText, IsADayAndAMinute) {
   const std::string now = time_text();
   ASSERT_EQ(now.size(), 16U) << now;

@@ -9,6 +9,7 @@
 #include "baton/base/error.h"
 #include "baton/model/zoo.h"
 #include "baton/strategy/strategy.h"
+#include "unit/base/usage_sentence.h"
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define BATON_COUNTS_ALLOCATIONS 1
@@ -206,6 +207,16 @@ TEST(Executor, HoldsUpALaneForAsLongAsADelaySays) {
     EXPECT_GE(time.count, 5'000'000);
     EXPECT_LT(time.count, 50'000'000);
   }
+}
+
+TEST(Backends, AreFoundByNameOrTheirNamesAreListed) {
+  for (const BackendKind& kind : backends()) {
+    if (kind.runs_here()) {
+      EXPECT_EQ(make_backend(kind.name)->name(), kind.name);
+    }
+  }
+  EXPECT_EQ(test::usage_sentence([] { make_backend("referense"); }),
+            "unknown backend 'referense' (did you mean reference?): choose cpu, reference or cuda");
 }
 
 TEST(Executor, TracesTheBytesThatThePlanSaysWillMove) {

@@ -83,7 +83,7 @@ TEST(Model, BadTextIsRefusedInASentenceThatShowsWhatToWrite) {
       {"mlp:dim=8,depth=99999999", "depth of the mlp is '99999999'"},
       {"mlp:dim=8,depth=2,", "has ''"},
       {"mlp:dim=8,width=2", "has 'width=2'"},
-      {"mlp:dim=8=8,depth=2", "has 'dim=8=8'"},
+      {"mlp:dim=8=8,depth=2", "dim of the mlp is '8=8'"},
       {"first-split:8", "takes no settings"},
   };
   for (const auto& [text, part] : cases) {
