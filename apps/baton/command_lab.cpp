@@ -293,6 +293,24 @@ void list_experiments() {
   fmt::print("{}", table.text());
 }
 
+/// One of them: its task, and what it varies in each preset.
+void show_experiment(const std::string& id) {
+  const lab::Experiment& experiment = lab::experiment_by_id(id);
+  fmt::print("{} (part {})\n{}\n\n", experiment.title, experiment.part, experiment.task);
+  const auto list = [](const std::vector<lab::Json>& values) {
+    std::string text;
+    for (const lab::Json& value : values) {
+      text += (text.empty() ? "" : ", ") + (value.is_string() ? value.get<std::string>() : value.dump());
+    }
+    return text;
+  };
+  Table table({"axis", "what it is", "quick", "full"});
+  for (const lab::Axis& axis : experiment.axes) {
+    table.row({axis.name, axis.meaning, list(axis.quick), list(axis.full)});
+  }
+  fmt::print("{}\n--set {}=VALUE,... gives other values\n", table.text(), experiment.axes[0].name);
+}
+
 void show_report(const std::string& folder, bool pdf) {
   if (!fs::is_directory(folder)) {
     throw usage_error("{} is no folder of results: baton lab makes one under runs/", folder);
@@ -378,8 +396,10 @@ void add_lab_command(CLI::App& program, int& exit_code) {
   CLI::App* command = program.add_subcommand("lab", "Run the experiments of the course and write the report");
   auto words = std::make_shared<LabWords>();
   add_lab_flags(*command, *words);
-  CLI::App* list = command->add_subcommand("list", "List the experiments");
-  list->callback([] { list_experiments(); });
+  CLI::App* list = command->add_subcommand("list", "List the experiments, or show what one varies");
+  auto listed = std::make_shared<std::string>();
+  list->add_option("id", *listed, "an experiment, by id");
+  list->callback([listed] { listed->empty() ? list_experiments() : show_experiment(*listed); });
   CLI::App* run = command->add_subcommand("run", "Run some of them");
   auto run_words = std::make_shared<LabWords>();
   run->add_option("id", run_words->ids, "experiments, by id");

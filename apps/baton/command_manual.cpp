@@ -55,7 +55,7 @@ std::map<std::string, std::string> values() {
 
 /// What may stand behind a command, as `lab run`.
 std::string arguments(const std::string& path) {
-  if (path == "lab run") {
+  if (path == "lab run" || path == "lab list") {
     return names_of(lab::experiments(), [](const auto& one) { return one.id; });
   }
   if (path == "clusters") {

@@ -444,6 +444,15 @@ TEST_F(Cli, TheCommandThatMeasuresAgainKeepsWhatWasAsked) {
             std::string::npos);
 }
 
+TEST_F(Cli, ShowsWhatAnExperimentVariesInEachPreset) {
+  const Outcome outcome = run("lab list accumulate");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  for (const char* part : {"axis", "quick", "full", "precision", "number format", "fp32, mixed", "1, 4, 8, 16, 32"}) {
+    EXPECT_NE(outcome.out.find(part), std::string::npos) << outcome.out;
+  }
+  EXPECT_EQ(run("lab list accumulation").code, 2);
+}
+
 TEST_F(Cli, ListsEveryExperimentOfTheCourse) {
   const std::string list = run("lab list").out;
   for (const char* id : {"timing", "strong-scaling", "comm-vs-compute", "dp-vs-ddp", "delay", "batch-scaling", "imbalance",

@@ -12,7 +12,7 @@
 
 namespace baton::plan {
 
-enum class Role : std::uint8_t { input, target, activation, parameter, gradient, optimizer_state, communication, workspace, loss };
+enum class Role : std::uint8_t { input, target, activation, parameter, gradient, optimizer_state, communication, loss };
 
 std::string_view to_text(Role role);
 

@@ -48,7 +48,7 @@ Plan every_feature() {
   const BufferId gradient = add(1, {.role = Role::gradient, .shape = {4, 2}});
   const BufferId piece = add(
       0, {.role = Role::gradient, .shape = {3}, .content = ParameterPart{"block0.weight", 3, 3, {8, 3}, 1, 2, 3, 1, 5, 8}});
-  const BufferId scratch = add(1, {.role = Role::workspace, .shape = {2, 1, 3}});
+  const BufferId scratch = add(1, {.role = Role::communication, .shape = {2, 1, 3}});
   const auto task = [&](std::size_t device, Lane lane, Labels labels_, Action action, std::vector<BufferId> reads,
                         std::vector<BufferId> writes, std::vector<TaskId> after = {}) {
     draft.tasks.push_back(
@@ -136,7 +136,7 @@ TEST(PlanText, TellsPlansApartExactlyWhenTheyDiffer) {
   differs([](std::string&, Names&, Buffers& b, Tasks&) { b[0].label = ""; });
   differs([](std::string&, Names&, Buffers& b, Tasks&) { b[0].label = "y"; });
   differs([](std::string&, Names&, Buffers& b, Tasks&) { b[0].shape = {4, 9}; });
-  differs([](std::string&, Names&, Buffers& b, Tasks&) { b[0].role = Role::workspace; });
+  differs([](std::string&, Names&, Buffers& b, Tasks&) { b[0].role = Role::communication; });
   differs([](std::string&, Names&, Buffers& b, Tasks&) { std::get<ParameterPart>(b[1].content).slot = 2; });
   differs([](std::string&, Names&, Buffers& b, Tasks&) { std::get<ParameterPart>(b[1].content).end = 5; });
   differs([](std::string&, Names&, Buffers& b, Tasks&) { std::get<ParameterPart>(b[1].content).fan_in = 5; });
