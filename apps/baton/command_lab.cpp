@@ -44,13 +44,6 @@ struct LabWords {
   bool pdf = false;
 };
 
-lab::Preset parse_preset(const std::string& text) {
-  if (canonical(text) != "quick" && canonical(text) != "full") {
-    throw usage_error("unknown preset '{}'{}: choose quick or full", text, did_you_mean(text, {"quick", "full"}));
-  }
-  return canonical(text) == "full" ? lab::Preset::full : lab::Preset::quick;
-}
-
 /// The file's name without its ending; it must not be taken by an experiment of the course.
 std::string spec_id(const std::string& path) {
   const std::string id = canonical(fs::path(path).stem().string());
@@ -115,16 +108,23 @@ void write_report(const lab::Store& store) {
 
 bool simulates(const LabWords& words) { return words.simulate || !words.cluster.empty(); }
 
-std::string cluster_of(const LabWords& words) { return words.cluster.empty() ? "machine" : words.cluster; }
+bool simulates_this_machine(const LabWords& words) { return words.cluster.empty() || lab::is_this_machine(words.cluster); }
 
-std::string preset_of(const LabWords& words) {
-  return !words.preset.empty() ? words.preset : simulates(words) && cluster_of(words) != "machine" ? "full" : "quick";
+std::string cluster_of(const LabWords& words) {
+  return simulates_this_machine(words) ? std::string(lab::this_machine) : words.cluster;
+}
+
+lab::Preset preset_of(const LabWords& words) {
+  if (!words.preset.empty()) {
+    return lab::preset_by_name(words.preset);
+  }
+  return simulates(words) && !simulates_this_machine(words) ? lab::Preset::full : lab::Preset::quick;
 }
 
 /// What is simulated, as the heading of a report has it.
 std::string simulated_on(const LabWords& words) {
   const std::string changes = words.what_if.empty() ? "" : ", what if " + words.what_if;
-  if (cluster_of(words) == "machine") {
+  if (simulates_this_machine(words)) {
     return "this machine, from tasks timed by themselves" + changes;
   }
   const cluster::Blueprint blueprint = cluster::blueprint_by_name(words.cluster);
@@ -134,7 +134,7 @@ std::string simulated_on(const LabWords& words) {
 /// The command that measures one of the experiments again as it was measured, and keeps it in the same place.
 std::string again(const LabWords& words, const std::string& which) {
   const LabWords usual;
-  std::string command = fmt::format("baton lab run {} --preset {}", which, preset_of(words));
+  std::string command = fmt::format("baton lab run {} --preset {}", which, to_text(preset_of(words)));
   for (const std::string& set : words.sets) {
     command += " --set " + shell_word(set);
   }
@@ -173,7 +173,7 @@ void run_lab(const LabWords& words, int& exit_code) {
     }
   }
   const bool simulate = simulates(words);
-  const std::string preset = preset_of(words);
+  const lab::Preset preset = preset_of(words);
   if (simulate) {
     keep_simulated(chosen, all);
   } else if (!words.what_if.empty()) {
@@ -183,7 +183,7 @@ void run_lab(const LabWords& words, int& exit_code) {
   for (const std::string& set : words.sets) {
     lab::parse_axis_values(set, sets);
   }
-  lab::Settings settings{.preset = parse_preset(preset), .devices = words.devices, .machine = cluster::probe()};
+  lab::Settings settings{.preset = preset, .devices = words.devices, .machine = cluster::probe()};
   if (simulate) {
     settings.cluster = cluster_of(words);
     settings.what_if = words.what_if;
@@ -210,7 +210,7 @@ void run_lab(const LabWords& words, int& exit_code) {
   const bool say = words.json != "-";
   if (say) {
     fmt::print("{} experiment{}, {} point{}, {} preset; results go to {}\n\n", chosen.size(), chosen.size() == 1 ? "" : "s", total,
-               total == 1 ? "" : "s", preset, folder.string());
+               total == 1 ? "" : "s", to_text(preset), folder.string());
     std::fflush(stdout);
   }
   Json environment = lab::environment(settings.machine, cluster::Cluster(exec::open_devices(words.devices, settings.machine)));
@@ -237,7 +237,7 @@ void run_lab(const LabWords& words, int& exit_code) {
               {"title", title},
               {"run_command", command_line()},
               {"created", created},
-              {"preset", preset},
+              {"preset", to_text(preset)},
               {"command", command},
               {"points", points[i]},
               {"environment",
@@ -300,7 +300,7 @@ void show_experiment(const std::string& id) {
   const auto list = [](const std::vector<lab::Json>& values) {
     std::string text;
     for (const lab::Json& value : values) {
-      text += (text.empty() ? "" : ", ") + (value.is_string() ? value.get<std::string>() : value.dump());
+      text += (text.empty() ? "" : ", ") + lab::word_of(value);
     }
     return text;
   };
@@ -356,12 +356,7 @@ void compare(const std::string& first, const std::string& second) {
       const auto origin = [](const Json& row) { return row.value("origin", "measured"); };
       const bool differs = at(record, "time_high_ns") < at(other->second, "time_low_ns") ||
                            at(other->second, "time_high_ns") < at(record, "time_low_ns");
-      std::string text;
-      const Json values = Json::parse(point);
-      for (const auto& [axis, value] : values.items()) {
-        text += fmt::format("{}{}={}", text.empty() ? "" : " ", axis, value.is_string() ? value.get<std::string>() : value.dump());
-      }
-      table.row({id, text, to_text(lab::time_of(record)), to_text(lab::time_of(other->second)),
+      table.row({id, lab::to_words(Json::parse(point)), to_text(lab::time_of(record)), to_text(lab::time_of(other->second)),
                  fmt::format("{:.3f}", at(other->second, "time_per_step_ns") / at(record, "time_per_step_ns")),
                  origin(record) != origin(other->second) ? fmt::format("A is {}, B {}", origin(record), origin(other->second))
                                                          : (differs ? "beyond the noise" : "within the noise")});

@@ -50,7 +50,7 @@ std::map<std::string, std::string> values() {
           {"--balance", names_of(strategy::balance_names(), itself)},
           {"--optimizer", names_of(op::optimizer_names(), itself)},
           {"--backend", names_of(exec::backend_names(), itself)},
-          {"--preset", "quick full"}};
+          {"--preset", fmt::format("{} {}", to_text(lab::Preset::quick), to_text(lab::Preset::full))}};
 }
 
 /// What may stand behind a command, as `lab run`.

@@ -20,14 +20,6 @@ struct PredictWords {
   std::string json;
 };
 
-std::string to_words(const Json& point) {
-  std::string text;
-  for (const auto& [axis, value] : point.items()) {
-    text += fmt::format("{}{}={}", text.empty() ? "" : " ", axis, value.is_string() ? value.get<std::string>() : value.dump());
-  }
-  return text;
-}
-
 void predict(const PredictWords& words, int& exit_code) {
   if (!words.job.cluster.empty() || !words.job.what_if.empty() || words.job.fold != lab::JobWords{}.fold) {
     throw usage_error("predict holds this machine's simulation against its measurement: leave --cluster, --what-if and --fold out");
@@ -63,11 +55,11 @@ void predict(const PredictWords& words, int& exit_code) {
     Json row = records[i];
     row["point"] = points[i];
     if (row.contains("reason")) {
-      table.row({to_words(points[i]), "-", "-", row["reason"].get<std::string>()});
+      table.row({lab::to_words(points[i]), "-", "-", row["reason"].get<std::string>()});
       refused.push_back(row);
       continue;
     }
-    table.row({to_words(points[i]), to_text(lab::time_of(row, "simulated_ns")), to_text(lab::time_of(row)),
+    table.row({lab::to_words(points[i]), to_text(lab::time_of(row, "simulated_ns")), to_text(lab::time_of(row)),
                fmt::format("{:+.1f} %", 100 * lab::number(row, "error"))});
     rows.push_back(row);
   }

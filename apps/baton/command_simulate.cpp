@@ -55,7 +55,7 @@ void print_prediction(const lab::Training& run, const std::vector<lab::Sensitivi
 
 void simulate(SimulateWords words) {
   if (words.job.cluster.empty()) {
-    words.job.cluster = "machine";
+    words.job.cluster = lab::this_machine;
   }
   check_writable(words.json);
   check_writable(words.trace);
@@ -96,7 +96,7 @@ std::string speed_text(double bytes_a_second) {
 void list_clusters() {
   fmt::print("machine is this machine, its tasks timed one by one; the others are made up from data sheets.\n\n");
   Table table({"name", "what it is"});
-  table.row({"machine", cluster::probe().cpu});
+  table.row({std::string(lab::this_machine), cluster::probe().cpu});
   for (const cluster::Blueprint& one : cluster::catalogue()) {
     table.row({one.name, one.summary});
   }

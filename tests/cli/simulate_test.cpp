@@ -151,6 +151,14 @@ TEST_F(Simulate, PowersOfMatricesTakeThePrecisionsOfTheCluster) {
   EXPECT_NEAR(time_in("fp32") / time_in("tf32"), 8, 0.1) << "19.5 and 156 Tflop/s";
 }
 
+TEST_F(Simulate, ThisMachineMayBeWrittenInAnyCase) {
+  const json result = result_of(
+      "lab run delay --set model=mlp:dim=16,depth=2 --set delay_ms=0 --set devices=1 --cluster Machine --preset Quick");
+  EXPECT_NE(result["command"].get<std::string>().find("--preset quick"), std::string::npos) << result["command"];
+  EXPECT_NE(result["command"].get<std::string>().find("--cluster machine"), std::string::npos) << result["command"];
+  EXPECT_EQ(result["rows"][0]["origin"], "simulated");
+}
+
 TEST_F(Simulate, AReportSaysWhatItIsSimulatedOnAndNothingOfThisMachinesNoise) {
   ASSERT_EQ(run("lab run strong-scaling --cluster pcie-5 --what-if link=2x").code, 0);
   const std::string text = read_file(fs::directory_iterator(folder_ / "runs")->path() / "report.md");

@@ -13,6 +13,9 @@
 namespace baton::lab {
 
 enum class Preset : std::uint8_t { quick, full };
+std::string_view to_text(Preset preset);
+/// A usage error lists them.
+Preset preset_by_name(std::string_view name);
 
 /// What an experiment varies: the values of the quick preset and of the full one, which has the courses' sizes.
 struct Axis {

@@ -50,9 +50,7 @@ std::string list_schedules() {
   return either(names);
 }
 
-constexpr std::string_view this_machine = "machine";
-
-bool is_imagined(const JobWords& words) { return !words.cluster.empty() && canonical(words.cluster) != this_machine; }
+bool is_imagined(const JobWords& words) { return !words.cluster.empty() && !is_this_machine(words.cluster); }
 
 /// `8`, or `gpu:8` as words for this machine look: so many devices; `cpu` alone is what a node has.
 std::int64_t parse_count(const JobWords& words, std::int64_t in_node) {
@@ -271,6 +269,8 @@ const std::vector<JobField>& job_fields() {
   };
   return fields;
 }
+
+bool is_this_machine(std::string_view cluster) { return canonical(cluster) == this_machine; }
 
 bool is_schedule_file(const std::string& word) {
   return !word.empty() && schedule::find_schedule(word) == nullptr &&

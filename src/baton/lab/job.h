@@ -64,6 +64,10 @@ struct JobField {
 /// All of them, in the order in which help shows them.
 const std::vector<JobField>& job_fields();
 
+/// The word for a cluster that means the machine this runs on, and whether one is it.
+constexpr std::string_view this_machine = "machine";
+bool is_this_machine(std::string_view cluster);
+
 /// Whether the word for a schedule names a file and no schedule that Baton knows.
 bool is_schedule_file(const std::string& word);
 

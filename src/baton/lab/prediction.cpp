@@ -13,8 +13,6 @@
 namespace baton::lab {
 namespace {
 
-std::string word_of(const Json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
-
 /// Simulated when it is opened, so that the times of its tasks are taken in the minute in which it is measured.
 class PredictedAndMeasured final : public TrainMeasurement {
  public:
@@ -33,7 +31,7 @@ class PredictedAndMeasured final : public TrainMeasurement {
 
  private:
   static Nanoseconds simulate(JobWords words, const Settings& settings) {
-    words.cluster = "machine";
+    words.cluster = this_machine;
     Training simulated(words, settings.machine);
     simulated.run(1, 0);
     return simulated.timed()[0];

@@ -14,6 +14,16 @@ std::int64_t whole(const Json& point, const std::string& key, std::int64_t low, 
   return parse_integer(text(point, key), key, low, high);
 }
 
+std::string word_of(const Json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
+
+std::string to_words(const Point& point) {
+  std::string text;
+  for (const auto& [axis, value] : point.items()) {
+    text += fmt::format("{}{}={}", text.empty() ? "" : " ", axis, word_of(value));
+  }
+  return text;
+}
+
 double number(const Json& row, const std::string& key) {
   check(row.contains(key) && row[key].is_number(), "a row has no number {}", key);
   return row[key].get<double>();
@@ -27,7 +37,7 @@ Nanoseconds time_of(const Json& row, const std::string& key) {
 
 std::string text(const Json& row, const std::string& key) {
   check(row.contains(key), "a row has no {}", key);
-  return row[key].is_string() ? row[key].get<std::string>() : row[key].dump();
+  return word_of(row[key]);
 }
 
 std::vector<double> losses_of(const Json& row) {

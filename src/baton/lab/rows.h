@@ -14,6 +14,11 @@ namespace baton::lab {
 /// A point's value as a whole number within [low, high]; a usage error where it is none.
 std::int64_t whole(const Json& point, const std::string& key, std::int64_t low, std::int64_t high);
 
+/// A text without its quotes; what is none as JSON has it.
+std::string word_of(const Json& value);
+/// "strategy=ddp devices=2".
+std::string to_words(const Point& point);
+
 double number(const Json& row, const std::string& key);
 Nanoseconds time_of(const Json& row, const std::string& key = "time_per_step_ns");
 std::string text(const Json& row, const std::string& key);

@@ -32,22 +32,12 @@ Json parse_value(std::string_view text) {
   return std::string(text);
 }
 
-std::string word(const Json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
-
-std::string describe(const Point& point) {
-  std::string text;
-  for (const auto& [axis, value] : point.items()) {
-    text += fmt::format("{}{}={}", text.empty() ? "" : " ", axis, word(value));
-  }
-  return text;
-}
-
 /// "mlp:dim=8,depth=2, batch 64": the values that a row has of these axes.
 std::string describe(const Json& row, const std::vector<std::string>& axes) {
   std::string text;
   for (const std::string& axis : axes) {
     const Json& value = row[axis];
-    text += (text.empty() ? "" : ", ") + (value.is_string() ? word(value) : axis + " " + word(value));
+    text += (text.empty() ? "" : ", ") + (value.is_string() ? word_of(value) : axis + " " + word_of(value));
   }
   return text;
 }
@@ -91,7 +81,7 @@ std::shared_ptr<const Experiment> show_groups(const Experiment& experiment, cons
         plot.series, fmt::format("{}{}{}", fmt::join(apart, "_"), plot.series.empty() ? "" : "_", plot.series));
     for (Json& row : rows) {
       if (plot.series != apart[0]) {
-        row[plot.series] = describe(row, apart) + (row.contains(series) ? ", " + word(row[series]) : "");
+        row[plot.series] = describe(row, apart) + (row.contains(series) ? ", " + word_of(row[series]) : "");
       }
     }
   }
@@ -230,7 +220,7 @@ std::vector<Json> measure(const Experiment& experiment, const std::vector<Point>
         }
         const double part = final ? 0 : std::min(1.0, static_cast<double>(entry.rounds) / rounds_a_point);
         const double done = (static_cast<double>(finished) + part) / static_cast<double>(points.size());
-        if (progress && !progress(std::min(done, 1.0), fmt::format("{} {}", experiment.id, describe(point)))) {
+        if (progress && !progress(std::min(done, 1.0), fmt::format("{} {}", experiment.id, to_words(point)))) {
           going = false;
           break;
         }
@@ -263,7 +253,7 @@ Result conclude(std::shared_ptr<const Experiment> which, const std::vector<Point
       result.timelines.push_back(records[i]["timeline"]);
       if (!name.empty()) {
         Json& label = result.timelines.back()["label"];
-        label = name + ": " + word(label);
+        label = name + ": " + word_of(label);
       }
     }
     records[i].erase("timeline");
@@ -361,12 +351,9 @@ Result conclude_kept(std::shared_ptr<const Experiment> experiment, const std::ve
 }
 
 Json to_json(const Result& result) {
-  return {{"experiment", result.experiment->id},
-          {"title", result.experiment->title},
-          {"preset", result.preset == Preset::quick ? "quick" : "full"},
-          {"rows", result.rows},
-          {"findings", result.findings},
-          {"command", result.command}};
+  return {{"experiment", result.experiment->id}, {"title", result.experiment->title},
+          {"preset", to_text(result.preset)},    {"rows", result.rows},
+          {"findings", result.findings},         {"command", result.command}};
 }
 
 }  // namespace baton::lab

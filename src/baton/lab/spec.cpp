@@ -28,8 +28,6 @@ Json to_value(const toml::node& node, std::string_view name) {
   throw usage_error("'{}' in the spec must be a text or a number", name);
 }
 
-std::string word_of(const Json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
-
 std::string text_of(const toml::table& table, std::string_view name, std::string otherwise) {
   const toml::node* node = table.get(name);
   if (node == nullptr) {

@@ -160,7 +160,7 @@ Result conclude(const Store& store, const std::string& id) {
     records.push_back(kept[point.dump()]);
   }
   return conclude_kept(experiment, points, std::move(records), spec.value("command", ""),
-                       spec.value("preset", "quick") == "full" ? Preset::full : Preset::quick);
+                       spec.value("preset", "") == to_text(Preset::full) ? Preset::full : Preset::quick);
 }
 
 }  // namespace baton::lab

@@ -6,6 +6,7 @@
 
 #include "baton/base/text.h"
 #include "baton/base/units.h"
+#include "baton/lab/rows.h"
 
 namespace baton::report {
 namespace {
@@ -93,7 +94,7 @@ std::string cell(const Json& row, const lab::Column& column) {
   }
   const Json& value = row[column.key];
   if (!value.is_number()) {
-    return value.is_string() ? value.get<std::string>() : value.dump();
+    return lab::word_of(value);
   }
   const double number = value.get<double>();
   switch (column.format) {
@@ -180,7 +181,7 @@ std::string to_markdown(const lab::Result& result) {
 std::string to_csv(const lab::Result& result) {
   std::string out;
   const auto quoted = [](const Json& value) {
-    std::string text = value.is_string() ? value.get<std::string>() : value.is_null() ? "" : value.dump();
+    std::string text = value.is_null() ? "" : lab::word_of(value);
     if (text.find_first_of(",\"\n") != std::string::npos) {
       std::string doubled;
       for (const char c : text) {

@@ -53,13 +53,26 @@ const Experiment& experiment_by_id(std::string_view id) {
   throw usage_error("unknown experiment '{}'{}: choose {}", id, did_you_mean(id, ids), either(ids));
 }
 
+std::string_view to_text(Preset preset) { return preset == Preset::full ? "full" : "quick"; }
+
+Preset preset_by_name(std::string_view name) {
+  std::vector<std::string> names;
+  for (const Preset preset : {Preset::quick, Preset::full}) {
+    if (canonical(name) == to_text(preset)) {
+      return preset;
+    }
+    names.emplace_back(to_text(preset));
+  }
+  throw usage_error("unknown preset '{}'{}: choose {}", name, did_you_mean(name, names), either(names));
+}
+
 std::string_view to_text(Format format) {
   constexpr std::array<std::string_view, 8> names{"text", "integer", "number", "time", "bytes", "percent", "ratio", "rate"};
   return names[static_cast<std::size_t>(format)];
 }
 
 std::string workers(const Settings& settings, std::int64_t count, std::int64_t most) {
-  if (!settings.cluster.empty() && settings.cluster != "machine") {
+  if (!settings.cluster.empty() && !is_this_machine(settings.cluster)) {
     return fmt::format("{}", count);
   }
   if (cluster::names_gpus(settings.devices)) {
