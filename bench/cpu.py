@@ -66,7 +66,7 @@ class Step:
     def baton(self, bench, strategy, devices):
         command = [bench.baton, "train", "--model", f"mlp:dim={self.dim},depth={self.depth}", "--strategy", strategy,
                    "--devices", devices, "--batch", str(BATCH), *self.length(bench, True), "--json", "-"]
-        return run(command)["step_time_ns"]["median"], command
+        return run(command)["time_per_step_ns"], command
 
     def length(self, bench, warmup_included=False):
         """The same number of timed steps for both; Baton's --steps counts the warm-up, the peer's does not."""

@@ -33,7 +33,7 @@ def run(command):
 def train(program, arguments):
     """The median step in microseconds, the most memory of a device, and all of the result."""
     result = json.loads(run([program, "train", "-q", "--json", "-", *arguments]))
-    return result["step_time_ns"]["median"] / 1000, max(device["peak_bytes"] for device in result["devices"]), result
+    return result["time_per_step_ns"] / 1000, max(device["peak_bytes"] for device in result["device_list"]), result
 
 
 def peer(*arguments):
@@ -112,7 +112,7 @@ def splits(options):
                     "--devices", "cuda:0/4", "--model", "mlp:dim=8192,depth=8", "--batch", batch, "--precision", precision, "--strategy",
                     split, "--steps", "8", "--warmup", "3", *([] if split == "layers" else ["--micro-batches", pieces])])
                 times[split].append(time)
-                busy[split] = statistics.mean(device["busy"] for device in result["devices"])
+                busy[split] = statistics.mean(device["busy"] for device in result["device_list"])
                 seen[split] = clocks(result)
         for split in SPLITS:
             ratio = statistics.median(n / t for n, t in zip(times["layers"], times[split]))

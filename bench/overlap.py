@@ -57,9 +57,9 @@ def main():
                        "--bucket-mb", row["bucket"]]
                 simulated = printed([program, "simulate", "--devices", "cpu:2", "--cluster", "machine", "--link", link, "--json", "-"] + job, cache)
                 measured = printed(hosts + [program, "train", "--steps", options.steps, "--warmup", "2", "--json", "-"] + job, cache)
-                row["simulated"].append(simulated["step_time_ns"]["median"] / 1e6)
-                row["measured"].append(measured["step_time_ns"]["median"] / 1e6)
-                row["exposed"].append(statistics.mean(device["exposed_communication"] for device in measured["devices"]))
+                row["simulated"].append(simulated["time_per_step_ns"] / 1e6)
+                row["measured"].append(measured["time_per_step_ns"] / 1e6)
+                row["exposed"].append(statistics.mean(device["exposed"] for device in measured["device_list"]))
 
     alone = statistics.median(rows[0]["measured"])
     print("| gradients | measured, ms | of the first | exposed communication | simulated, ms | error |")

@@ -24,7 +24,7 @@ def step(program, devices, strategy, dim, depth, batch, steps):
                           capture_output=True, text=True, check=False)
     if done.returncode != 0:
         sys.exit(f"{devices} {strategy}: {done.stderr.strip()}")
-    return json.loads(done.stdout)["step_time_ns"]["median"] / 1e6
+    return json.loads(done.stdout)["time_per_step_ns"] / 1e6
 
 
 def main():

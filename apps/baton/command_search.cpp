@@ -40,7 +40,7 @@ std::vector<std::string> cells(const lab::Found& one) {
 
 Json to_json(const lab::Found& one) {
   return {{"name", one.name},
-          {"step_time_ns", one.step.count},
+          {"time_per_step_ns", one.step.count},
           {"peak_bytes", one.memory.count},
           {"compute_ns", one.compute.count},
           {"exposed_ns", one.exposed.count},

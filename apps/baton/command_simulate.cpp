@@ -4,7 +4,7 @@
 #include "baton/base/text.h"
 #include "baton/cluster/blueprint.h"
 #include "baton/lab/rows.h"
-#include "baton/lab/training.h"
+#include "baton/lab/training_json.h"
 #include "baton/trace/chrome.h"
 #include "commands.h"
 #include "options.h"
@@ -72,10 +72,10 @@ void simulate(SimulateWords words) {
     print_prediction(run, sensitivities);
   }
   if (!words.json.empty()) {
-    lab::Json result = run.result(command_line());
+    lab::Json result = lab::result_json(run, command_line());
     lab::Json list = lab::Json::array();
     for (const lab::Sensitivity& one : sensitivities) {
-      list.push_back({{"change", one.knob}, {"step_time_ns", one.step.count}, {"gain", one.gain}});
+      list.push_back({{"change", one.knob}, {"time_per_step_ns", one.step.count}, {"gain", one.gain}});
     }
     result["sensitivity"] = list;
     write_output(words.json, result.dump(2) + "\n");

@@ -10,7 +10,7 @@
 #include "baton/exec/clock.h"
 #include "baton/exec/ranks/fingerprint.h"
 #include "baton/lab/divergence.h"
-#include "baton/lab/training.h"
+#include "baton/lab/training_json.h"
 #include "baton/trace/chrome.h"
 #include "commands.h"
 #include "guard.h"
@@ -307,7 +307,7 @@ void train(const TrainWords& words, int& exit_code) {
     fmt::print("\nCheckpoint: {}\n", saving.last());
   }
   if (speaks && !words.json.empty()) {
-    write_output(words.json, run.result(command_line()).dump(2) + "\n");
+    write_output(words.json, lab::result_json(run, command_line()).dump(2) + "\n");
   }
   if (speaks && !words.trace.empty()) {
     write_output(words.trace, trace::to_chrome_json(run.plan(), run.trace()));

@@ -45,11 +45,11 @@ TEST_F(RanksTrain, RankZeroPrintsAndTheLossesAreThoseOfOneProcess) {
   ASSERT_EQ(run(small + "--strategy ddp --devices cpu:2 --json one.json").code, 0);
   const Json result = json("ranks.json");
   EXPECT_EQ(result["losses"], json("one.json")["losses"]);
-  EXPECT_EQ(result["bytes_on_wire"], json("one.json")["bytes_on_wire"]);
+  EXPECT_EQ(result["sent_bytes"], json("one.json")["sent_bytes"]);
   EXPECT_EQ(result["ranks"].size(), 2U);
   EXPECT_EQ(result["ranks"][1]["devices"], Json::array({"cpu:1"}));
   EXPECT_EQ(result["ranks"][1]["clock_error_ns"], 0) << "one machine has one clock";
-  for (const Json& device : result["devices"]) {
+  for (const Json& device : result["device_list"]) {
     EXPECT_GT(device["busy"], 0.0) << "of both ranks it is known how busy their devices were";
     EXPECT_GT(device["peak_bytes"], 0);
   }
@@ -67,11 +67,11 @@ TEST_F(RanksTrain, SeveralDevicesARankAreOneClusterInTheOrderOfTheRanks) {
   ASSERT_EQ(run(small + "--strategy 1f1b --micro-batches 4 --devices cpu:4 --json one.json").code, 0);
   const Json result = json("ranks.json");
   EXPECT_EQ(result["losses"], json("one.json")["losses"]);
-  ASSERT_EQ(result["devices"].size(), 4U);
+  ASSERT_EQ(result["device_list"].size(), 4U);
   for (std::size_t d = 0; d < 4; ++d) {
-    EXPECT_EQ(result["devices"][d]["name"], "cpu:" + std::to_string(d));
-    EXPECT_EQ(result["devices"][d]["rank"], d / 2);
-    EXPECT_EQ(result["devices"][d]["peak_bytes"], json("one.json")["devices"][d]["peak_bytes"]);
+    EXPECT_EQ(result["device_list"][d]["name"], "cpu:" + std::to_string(d));
+    EXPECT_EQ(result["device_list"][d]["rank"], d / 2);
+    EXPECT_EQ(result["device_list"][d]["peak_bytes"], json("one.json")["device_list"][d]["peak_bytes"]);
   }
 }
 

@@ -126,8 +126,7 @@ std::string attribution(const Json& row, const std::string& what) {
       "{}: of a step of {}, {} went into computing, {} into communication that nothing hid, {} into waiting for "
       "other devices, {} into injected delays and {} into the rest (the mean over devices).",
       what, to_text(time_of(row)), percent(number(row, "compute_ns") / step), percent(number(row, "exposed_ns") / step),
-      percent(number(row, "waiting_ns") / step), percent(number(row, "delayed_ns") / step),
-      percent(number(row, "other_ns") / step));
+      percent(number(row, "waiting_ns") / step), percent(number(row, "delayed_ns") / step), percent(number(row, "rest_ns") / step));
 }
 
 std::vector<findings::Comer> comers_of(const Json& row) {

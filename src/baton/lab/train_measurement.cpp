@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "baton/lab/rows.h"
+#include "baton/lab/training_json.h"
+
 namespace baton::lab {
 
 namespace {
@@ -75,7 +78,7 @@ void TrainMeasurement::round(Nanoseconds time) {
 
 bool TrainMeasurement::stable(double uncertainty) const {
   return training_->simulated() || (static_cast<std::int64_t>(training_->timed().size()) >= options_.least_steps &&
-                                    median_uncertainty(training_->timed()) < uncertainty);
+                                    trace::median_uncertainty(training_->timed()) < uncertainty);
 }
 
 Bytes TrainMeasurement::memory() const {
@@ -91,77 +94,41 @@ Bytes TrainMeasurement::memory() const {
 
 Json TrainMeasurement::record() const {
   const Training& run = *training_;
-  const trace::Spread spread = trace::spread(run.timed());
-  const auto [low, high] = median_interval(run.timed());
-  const auto batch = static_cast<double>(run.job().request().step.global_batch);
-  const std::vector<plan::Totals> totals = plan::totals_by_device(run.plan());
-
+  Json record = times_json(run);
   trace::DeviceTime sum;
-  plan::Totals all;
-  Bytes peak;
-  Json devices = Json::array();
-  for (std::size_t d = 0; d < totals.size(); ++d) {
-    const trace::DeviceTime& time = run.device_times()[d];
+  for (const trace::DeviceTime& time : run.device_times()) {
     sum += time;
-    all.transfers += totals[d].transfers * run.copies();
-    all.transfers_forward += totals[d].transfers_forward * run.copies();
-    all.work.sent += totals[d].work.sent * run.copies();
-    all.work.flops += totals[d].work.flops * run.copies();
-    peak = std::max(peak, run.peak()[d]);
-    devices.push_back({{"name", run.plan().devices()[d]},
-                       {"busy", share(time.busy, run.traced())},
-                       {"idle", share(time.idle, run.traced())},
-                       {"waiting", share(time.waiting, run.traced())},
-                       {"exposed", share(time.exposed, run.traced())},
-                       {"overlapped", share(time.overlapped, run.traced())},
-                       {"delayed", share(time.delayed, run.traced())},
-                       {"peak_bytes", run.peak()[d].count},
-                       {"sent_bytes", totals[d].work.sent.count},
-                       {"received_bytes", totals[d].work.received.count}});
   }
   const auto part = [&](Nanoseconds time) {  // of the median step, the mean over devices
-    return static_cast<std::int64_t>(share(time, run.traced()) / static_cast<double>(totals.size()) *
-                                     static_cast<double>(spread.median.count));
+    return static_cast<std::int64_t>(trace::share(time, run.traced()) / static_cast<double>(run.device_times().size()) *
+                                     number(record, "time_per_step_ns"));
   };
-  const Json full = run.result("");
   const std::vector<Bytes> buffers = run.buffer_bytes();
-  Json record{{"time_per_step_ns", spread.median.count},
-              {"time_low_ns", low.count},
-              {"time_high_ns", high.count},
-              {"mean_ns", spread.mean.count},
-              {"std_ns", spread.std.count},
-              {"samples_per_s", spread.median.count == 0 ? 0 : batch * 1e9 / static_cast<double>(spread.median.count)},
-              {"compute_ns", part(sum.busy)},
-              {"communication_ns", part(sum.communication)},
-              {"exposed_ns", part(sum.exposed)},
-              {"waiting_ns", part(sum.waiting)},
-              {"delayed_ns", part(sum.delayed)},
-              {"other_ns", part(sum.idle - sum.exposed - sum.waiting - sum.delayed)},
-              {"peak_bytes", peak.count},
-              {"buffer_bytes", std::max_element(buffers.begin(), buffers.end())->count},
-              {"bytes", all.work.sent.count},
-              {"transfers", all.transfers},
-              {"transfers_forward", all.transfers_forward},
-              {"flops", all.work.flops.count},
-              {"global_batch", run.job().request().step.global_batch},
-              {"steps_timed", run.timed().size()},
-              {"warmup", run.warmup()},
-              {"critical_path", full["critical_path"]},
-              {"arrivals", full["arrivals"]},
-              {"messages", messages(run)},
-              {"device_list", devices},
-              {"gpus", full["gpus"]},
-              {"losses", run.losses()},
-              {"emulated", full["emulated"]},
-              {"underflows", full["underflows"]},
-              {"overflows", full["overflows"]},
-              {"skipped_steps", full["skipped_steps"]},
-              {"final_scale", full["final_scale"]},
-              {"gradients_left", gradients_left(run)},
-              {"origin", trace::to_text(run.trace().origin)},
-              {"oversubscribed", run.job().cluster().oversubscribed()}};
+  const Json parts{{"compute_ns", part(sum.busy)},
+                   {"communication_ns", part(sum.communication)},
+                   {"exposed_ns", part(sum.exposed)},
+                   {"waiting_ns", part(sum.waiting)},
+                   {"delayed_ns", part(sum.delayed)},
+                   {"rest_ns", part(sum.rest())},
+                   {"peak_bytes", std::max_element(run.peak().begin(), run.peak().end())->count},
+                   {"buffer_bytes", std::max_element(buffers.begin(), buffers.end())->count}};
+  record.update(parts);
+  record.update(totals_json(run));
+  record.update(scale_json(run));
+  record.update(Json{{"global_batch", run.job().request().step.global_batch},
+                     {"steps_timed", run.timed().size()},
+                     {"warmup", run.warmup()},
+                     {"critical_path", path_json(run)},
+                     {"arrivals", arrivals_json(run)},
+                     {"messages", messages(run)},
+                     {"device_list", devices_json(run)},
+                     {"gpus", gpus_json(run)},
+                     {"losses", run.losses()},
+                     {"gradients_left", gradients_left(run)},
+                     {"origin", trace::to_text(run.trace().origin)},
+                     {"oversubscribed", run.job().cluster().oversubscribed()}});
   if (!options_.timeline.empty()) {
-    record["timeline"] = run.timeline(options_.timeline);
+    record["timeline"] = timeline_json(run, options_.timeline);
   }
   return record;
 }

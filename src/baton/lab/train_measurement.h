@@ -21,9 +21,9 @@ class TrainMeasurement : public Measurement {
   void round(Nanoseconds time) override;
   bool stable(double uncertainty) const override;
   Bytes memory() const override;
-  /// `time_per_step_ns` (median), its interval, `samples_per_s`, where the step went (`compute_ns`, `exposed_ns`,
-  /// `waiting_ns`, `delayed_ns`, `other_ns`, the mean over devices), `device_list`, `peak_bytes`, `bytes`, `transfers`,
-  /// losses, what rounding did (`gradients_left`: by block, gradients a step that were not zero once rounded) and more.
+  /// What training_json.h has, where the step went (`compute_ns`, `communication_ns`, `exposed_ns`, `waiting_ns`, `delayed_ns`,
+  /// `rest_ns`, the mean over devices), the largest of the devices' `peak_bytes` and `buffer_bytes`, each message, losses, and
+  /// `gradients_left`: by block, gradients a step that were not zero once rounded.
   Json record() const override;
 
  protected:

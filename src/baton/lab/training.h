@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -8,7 +9,6 @@
 #include "baton/exec/executor.h"
 #include "baton/findings/straggler.h"
 #include "baton/lab/job.h"
-#include "baton/lab/json.h"
 #include "baton/lab/simulation.h"
 #include "baton/op/loss_scale.h"
 #include "baton/trace/analysis.h"
@@ -53,10 +53,14 @@ class Training {
   /// By device: what the plan takes by itself, without the scratch of the kernels that run it here.
   std::vector<Bytes> buffer_bytes() const;
   std::int64_t warmup() const { return warmup_; }
+  /// What a step does and moves on all devices, those that were folded away among them.
+  plan::Totals totals() const;
   /// By device, summed over the traced steps, and how long those took together.
   const std::vector<trace::DeviceTime>& device_times() const { return device_times_; }
   Nanoseconds traced() const { return traced_; }
   std::int64_t traced_steps() const { return traced_steps_; }
+  /// Of the traced steps' critical paths, by kind of segment.
+  const std::array<Nanoseconds, 4>& path() const { return path_; }
   /// How devices came to collectives, in the mean over the traced steps; none where fewer than two meet.
   std::vector<findings::Comer> comers() const;
   /// What rounding to 16-bit types did, over all steps.
@@ -67,17 +71,13 @@ class Training {
   std::optional<op::ScaleState> scaler() const { return scaler_; }
   /// What the drivers of its GPUs said during the last run.
   const std::vector<exec::GpuReading>& gpus() const { return gpus_; }
+  /// By rank, how its clock stood to rank 0's during the last run; none where one process ran.
+  const std::vector<exec::ClockFit>& clocks() const { return clocks_; }
   /// Of the last run.
   const trace::Trace& trace() const { return trace_; }
 
-  /// All there is to say about it, as `train --json` prints it. `command` is what reproduces it.
-  Json result(const std::string& command) const;
-  /// The traced step of median length of the last run, for drawing.
-  Json timeline(const std::string& label) const;
-
  private:
   std::optional<op::ScaleState> read_scaler() const;
-  Json describe_ranks() const;
   void open_simulation(const Calibration::Progress& progress);
   exec::RunResult simulate() const;
 
@@ -104,12 +104,5 @@ class Training {
   std::array<Nanoseconds, 4> path_{};  // by kind of segment
   trace::Trace trace_;
 };
-
-/// Half the width of the 95 % confidence interval of the median, relative to it; 1 for fewer than six times.
-double median_uncertainty(std::vector<Nanoseconds> times);
-/// That interval's ends.
-std::pair<Nanoseconds, Nanoseconds> median_interval(std::vector<Nanoseconds> times);
-
-double share(Nanoseconds part, Nanoseconds whole);
 
 }  // namespace baton::lab

@@ -194,4 +194,30 @@ Spread spread(std::span<const Nanoseconds> times) {
           percentile(0.95), rounded(sorted.front()), rounded(sorted.back())};
 }
 
+std::pair<Nanoseconds, Nanoseconds> median_interval(std::vector<Nanoseconds> times) {
+  if (times.empty()) {
+    return {};
+  }
+  std::sort(times.begin(), times.end());
+  // Order statistics: the number of times below the true median is binomial, whatever their distribution.
+  const auto n = static_cast<double>(times.size());
+  const double reach = 0.98 * std::sqrt(n);
+  const auto low = static_cast<std::size_t>(std::max(0.0, std::floor(n / 2 - reach)));
+  const auto high = static_cast<std::size_t>(std::min(n - 1, std::ceil(n / 2 + reach)));
+  return {times[low], times[high]};
+}
+
+double median_uncertainty(std::vector<Nanoseconds> times) {
+  if (times.size() < 6) {
+    return 1;
+  }
+  const auto [low, high] = median_interval(times);
+  const Nanoseconds median = spread(times).median;
+  return median.count == 0 ? 0 : share(high - low, median) / 2;
+}
+
+double share(Nanoseconds part, Nanoseconds whole) {
+  return whole.count == 0 ? 0 : static_cast<double>(part.count) / static_cast<double>(whole.count);
+}
+
 }  // namespace baton::trace

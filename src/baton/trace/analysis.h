@@ -1,6 +1,7 @@
 #pragma once
 
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "baton/plan/plan.h"
@@ -47,5 +48,13 @@ struct Spread {
 };
 /// Percentiles lie between neighbours in proportion; std is that of a sample. All zero for no times.
 Spread spread(std::span<const Nanoseconds> times);
+
+/// The ends of the 95 % confidence interval of the median.
+std::pair<Nanoseconds, Nanoseconds> median_interval(std::vector<Nanoseconds> times);
+/// Half that interval's width, relative to the median; 1 for fewer than six times.
+double median_uncertainty(std::vector<Nanoseconds> times);
+
+/// 0 of nothing.
+double share(Nanoseconds part, Nanoseconds whole);
 
 }  // namespace baton::trace

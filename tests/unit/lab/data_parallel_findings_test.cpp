@@ -128,7 +128,7 @@ TEST(StrongScaling, WithoutAPointOfOneWorkerNothingIsSaidOfOne) {
 // comm-vs-compute
 
 std::vector<Json> cases(double small_on_2, double large_on_2, double small_bytes = 1e6) {
-  return {with(trained(8, 1), {{"case", "256x2"}}), with(trained(small_on_2, 2), {{"case", "256x2"}, {"bytes", small_bytes}}),
+  return {with(trained(8, 1), {{"case", "256x2"}}), with(trained(small_on_2, 2), {{"case", "256x2"}, {"sent_bytes", small_bytes}}),
           with(trained(80, 1), {{"case", "2048x4"}}), with(trained(large_on_2, 2), {{"case", "2048x4"}})};
 }
 

@@ -1,9 +1,7 @@
 #include "baton/lab/job.h"
 
-#include <cmath>
-
 #include "baton/lab/rows.h"
-#include "baton/lab/training.h"
+#include "baton/lab/training_json.h"
 #include "unit/lab/synthetic.h"
 
 namespace baton::lab {
@@ -95,7 +93,7 @@ TEST(Training, TellsWhatItsPrecisionDid) {
   words.loss_scale = "none";
   Training bare(words, small_machine());
   bare.run(3, 1);
-  const Json lost = bare.result("");
+  const Json lost = result_json(bare, "");
   EXPECT_EQ(lost["precision"], "fp16");
   EXPECT_EQ(lost["emulated"], true);
   EXPECT_GT(lost["underflows"], 0);
@@ -107,7 +105,7 @@ TEST(Training, TellsWhatItsPrecisionDid) {
   words.loss_scale = "1e20";  // so high that every step overflows
   Training high(words, small_machine());
   high.run(3, 1);
-  const Json skipped = high.result("");
+  const Json skipped = result_json(high, "");
   EXPECT_EQ(skipped["skipped_steps"], 3);
   EXPECT_GT(skipped["overflows"], 0);
   EXPECT_NEAR(skipped["final_scale"].get<double>(), 1e20, 1e14);
@@ -116,7 +114,7 @@ TEST(Training, TellsWhatItsPrecisionDid) {
   words.loss_scale = "";
   Training plain(words, small_machine());
   plain.run(3, 1);
-  const Json exact = plain.result("");
+  const Json exact = result_json(plain, "");
   EXPECT_EQ(exact["emulated"], false);
   EXPECT_EQ(exact["underflows"], 0);
   EXPECT_TRUE(exact["roundings"].empty());
@@ -193,45 +191,6 @@ TEST(Training, GoesOnWhereItStopped) {
   EXPECT_EQ(parts.losses().size(), 6U);
   EXPECT_EQ(parts.timed().size(), 5U);
   EXPECT_EQ(parts.warmup(), 1);
-}
-
-// The interval of the median
-
-std::vector<Nanoseconds> counting_up(std::int64_t n) {
-  std::vector<Nanoseconds> times;
-  for (std::int64_t i = n; i > 0; --i) {  // the order must not matter
-    times.emplace_back(i);
-  }
-  return times;
-}
-
-TEST(MedianInterval, CoversTheTrueMedianNineteenTimesInTwenty) {
-  for (std::int64_t n = 6; n <= 200; ++n) {
-    const auto [low, high] = median_interval(counting_up(n));
-    // The true median lies between the low-th and the high-th of n times if at least `low` and fewer than
-    // `high` of them fall below it, each with a chance of a half.
-    double covered = 0;
-    for (std::int64_t below = low.count; below < high.count; ++below) {
-      const auto k = static_cast<double>(below);
-      const auto m = static_cast<double>(n);
-      covered += std::exp(std::lgamma(m + 1) - std::lgamma(k + 1) - std::lgamma(m - k + 1) - m * std::log(2.0));
-    }
-    EXPECT_GE(covered, 0.945) << n;
-    EXPECT_LE(covered, 0.995) << n << ": wider than it need be";
-  }
-}
-
-TEST(MedianInterval, OfFewTimesIsAllOfThem) {
-  EXPECT_EQ(median_interval({}).first, Nanoseconds(0));
-  EXPECT_EQ(median_interval(counting_up(1)), std::make_pair(Nanoseconds(1), Nanoseconds(1)));
-  EXPECT_EQ(median_interval(counting_up(5)), std::make_pair(Nanoseconds(1), Nanoseconds(5)));
-}
-
-TEST(MedianUncertainty, IsHalfTheIntervalOverTheMedianAndOneOfFewerThanSix) {
-  EXPECT_EQ(median_uncertainty(counting_up(5)), 1);
-  EXPECT_EQ(median_uncertainty(std::vector<Nanoseconds>(20, Nanoseconds(100))), 0);
-  const auto [low, high] = median_interval(counting_up(101));
-  EXPECT_DOUBLE_EQ(median_uncertainty(counting_up(101)), static_cast<double>((high - low).count) / 2 / 51);
 }
 
 // Rows

@@ -9,7 +9,7 @@
 #include "baton/lab/isolate.h"
 #include "baton/lab/prediction.h"
 #include "baton/lab/search.h"
-#include "baton/lab/training.h"
+#include "baton/lab/training_json.h"
 #include "baton/plan/verify.h"
 #include "unit/lab/synthetic.h"
 
@@ -113,12 +113,12 @@ TEST(SimulatedTraining, IsOneStepWithoutLossesAndSaysThatItIsSimulated) {
   run.run(30, 5);
   EXPECT_EQ(run.timed().size(), 1U);
   EXPECT_TRUE(run.losses().empty());
-  const Json result = run.result("command");
+  const Json result = result_json(run, "command");
   EXPECT_EQ(result["origin"], "simulated");
-  EXPECT_EQ(result["devices"].size(), 4U);
-  EXPECT_GT(result["step_time_ns"]["median"], 0);
+  EXPECT_EQ(result["device_list"].size(), 4U);
+  EXPECT_GT(result["time_per_step_ns"], 0);
   EXPECT_NE(result["costs"].get<std::string>().find("roofline"), std::string::npos);
-  EXPECT_EQ(run.timeline("t")["origin"], "simulated");
+  EXPECT_EQ(timeline_json(run, "t")["origin"], "simulated");
   Training again(words_on("dgx-a100", "ddp", "4"), small_machine());
   again.run(1, 0);
   EXPECT_EQ(again.timed(), run.timed());
@@ -144,12 +144,12 @@ TEST(SimulatedTraining, FoldedAndWrittenOutSayTheSame) {
   folded.run(1, 0);
   EXPECT_EQ(whole.copies(), 1);
   EXPECT_EQ(folded.copies(), 32);
-  const Json a = whole.result("");
-  const Json b = folded.result("");
-  EXPECT_EQ(a["step_time_ns"]["median"], b["step_time_ns"]["median"]);
-  EXPECT_EQ(b["devices"].size(), 1U);
-  EXPECT_EQ(b["devices"][0]["stands_for"], 32);
-  EXPECT_NEAR(a["bytes_on_wire"].get<double>() / b["bytes_on_wire"].get<double>(), 1, 0.01) << "pieces differ by an element";
+  const Json a = result_json(whole, "");
+  const Json b = result_json(folded, "");
+  EXPECT_EQ(a["time_per_step_ns"], b["time_per_step_ns"]);
+  EXPECT_EQ(b["device_list"].size(), 1U);
+  EXPECT_EQ(b["device_list"][0]["stands_for"], 32);
+  EXPECT_NEAR(a["sent_bytes"].get<double>() / b["sent_bytes"].get<double>(), 1, 0.01) << "pieces differ by an element";
   words.fold = "sometimes";
   EXPECT_TRUE(says(usage_sentence([&] { Training(words, small_machine()); }), "--fold"));
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <random>
 
 #include "unit/trace/steps.h"
@@ -313,6 +314,45 @@ TEST(Spread, LiesBetweenNeighboursInProportion) {
 TEST(Spread, OfOneTimeIsThatTimeAndOfNoneIsZero) {
   EXPECT_EQ(spread_of({70}), (std::vector<std::int64_t>{70, 70, 0, 70, 70, 70, 70}));
   EXPECT_EQ(spread_of({}), (std::vector<std::int64_t>(7, 0)));
+}
+
+// The interval of the median
+
+std::vector<Nanoseconds> counting_up(std::int64_t n) {
+  std::vector<Nanoseconds> times;
+  for (std::int64_t i = n; i > 0; --i) {  // the order must not matter
+    times.emplace_back(i);
+  }
+  return times;
+}
+
+TEST(MedianInterval, CoversTheTrueMedianNineteenTimesInTwenty) {
+  for (std::int64_t n = 6; n <= 200; ++n) {
+    const auto [low, high] = median_interval(counting_up(n));
+    // The true median lies between the low-th and the high-th of n times if at least `low` and fewer than
+    // `high` of them fall below it, each with a chance of a half.
+    double covered = 0;
+    for (std::int64_t below = low.count; below < high.count; ++below) {
+      const auto k = static_cast<double>(below);
+      const auto m = static_cast<double>(n);
+      covered += std::exp(std::lgamma(m + 1) - std::lgamma(k + 1) - std::lgamma(m - k + 1) - m * std::log(2.0));
+    }
+    EXPECT_GE(covered, 0.945) << n;
+    EXPECT_LE(covered, 0.995) << n << ": wider than it need be";
+  }
+}
+
+TEST(MedianInterval, OfFewTimesIsAllOfThem) {
+  EXPECT_EQ(median_interval({}).first, Nanoseconds(0));
+  EXPECT_EQ(median_interval(counting_up(1)), std::make_pair(Nanoseconds(1), Nanoseconds(1)));
+  EXPECT_EQ(median_interval(counting_up(5)), std::make_pair(Nanoseconds(1), Nanoseconds(5)));
+}
+
+TEST(MedianUncertainty, IsHalfTheIntervalOverTheMedianAndOneOfFewerThanSix) {
+  EXPECT_EQ(median_uncertainty(counting_up(5)), 1);
+  EXPECT_EQ(median_uncertainty(std::vector<Nanoseconds>(20, Nanoseconds(100))), 0);
+  const auto [low, high] = median_interval(counting_up(101));
+  EXPECT_DOUBLE_EQ(median_uncertainty(counting_up(101)), static_cast<double>((high - low).count) / 2 / 51);
 }
 
 }  // namespace

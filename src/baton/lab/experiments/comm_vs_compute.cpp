@@ -22,7 +22,7 @@ std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) 
   return measure_training(words, settings, {.least_steps = 5, .timeline = fmt::format("{} on {}", size, text(point, "devices"))});
 }
 
-double bytes_per_flop(const Json& row) { return number(row, "bytes") / number(row, "flops"); }
+double bytes_per_flop(const Json& row) { return number(row, "sent_bytes") / number(row, "flops"); }
 double exposed_share(const Json& row) {
   return (number(row, "exposed_ns") + number(row, "waiting_ns")) / number(row, "time_per_step_ns");
 }
@@ -60,7 +60,7 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
           "{} on {} workers: speedup {:.2f} (efficiency {}), {} on the wire for {} a step, that is {:.4f} bytes a flop; {} of the "
           "step went into communication that nothing hid and waiting for others.",
           text(*chosen, "case"), text(*chosen, "devices"), number(*chosen, "speedup"), percent(number(*chosen, "efficiency")),
-          to_text(Bytes(static_cast<std::int64_t>(number(*chosen, "bytes")))),
+          to_text(Bytes(static_cast<std::int64_t>(number(*chosen, "sent_bytes")))),
           to_text(Flops(static_cast<std::int64_t>(number(*chosen, "flops")))), bytes_per_flop(*chosen),
           percent(exposed_share(*chosen))));
     }
@@ -114,7 +114,7 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
     const double moving = number(row, "communication_ns");
     const double computing = number(row, "compute_ns");
     if (moving > 0 && computing > 0) {
-      const double bytes_a_ns = number(row, "bytes") / number(row, "devices") / moving;
+      const double bytes_a_ns = number(row, "sent_bytes") / number(row, "devices") / moving;
       const double flops_a_ns = number(row, "flops") / number(row, "devices") / computing;
       sentences.push_back(fmt::format(
           "At the rates seen for {} ({:.1f} GB/s while bytes move and {:.1f} GF/s of computing a worker), communication "
@@ -145,7 +145,7 @@ Experiment comm_vs_compute() {
                       time_column(),
                       {"speedup", "speedup", Format::ratio},
                       {"efficiency", "efficiency", Format::percent},
-                      {"bytes", "on the wire", Format::bytes},
+                      {"sent_bytes", "on the wire", Format::bytes},
                       {"exposed_share", "exposed", Format::percent},
                       {"message_bytes", "largest message", Format::bytes},
                       {"message_gbytes", "GB/s", Format::number}},

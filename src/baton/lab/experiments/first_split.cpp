@@ -130,7 +130,7 @@ Experiment first_split() {
                       {"move_ns", "move", Format::time},
                       {"transfers_forward", "moves forward", Format::integer},
                       {"transfers", "moves a step", Format::integer},
-                      {"bytes", "bytes a step", Format::bytes}},
+                      {"sent_bytes", "bytes a step", Format::bytes}},
           .plots = {},
           .open = open,
           .derive = nullptr,

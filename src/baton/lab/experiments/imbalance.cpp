@@ -105,7 +105,7 @@ Experiment imbalance() {
                      .x_title = "devices, sleep",
                      .y_title = "time/step",
                      .y_format = Format::time,
-                     .parts = {"compute_ns", "exposed_ns", "waiting_ns", "delayed_ns", "other_ns"},
+                     .parts = {"compute_ns", "exposed_ns", "waiting_ns", "delayed_ns", "rest_ns"},
                      .part_titles = {"compute", "exposed communication", "waiting", "sleep", "other"}}},
           .open = open,
           .derive =

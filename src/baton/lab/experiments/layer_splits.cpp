@@ -260,7 +260,7 @@ Experiment transfers() {
                   {"transfers_forward", "transfers (plan)", Format::integer},
                   {"transfers_traced", "transfers (trace)", Format::integer},
                   {"bytes_forward", "bytes forward", Format::bytes},
-                  {"bytes", "bytes a step", Format::bytes},
+                  {"sent_bytes", "bytes a step", Format::bytes},
                   time_column()},
       .plots = {{.kind = Plot::Kind::line,
                  .title = "Transfers in a forward pass",

@@ -42,7 +42,7 @@ class PowerMeasurement final : public Measurement {
     run(std::clamp<std::int64_t>(time.count / trace::spread(times_).median.count, 1, 100), 0);
   }
 
-  bool stable(double uncertainty) const override { return simulation_ || median_uncertainty(times_) < uncertainty; }
+  bool stable(double uncertainty) const override { return simulation_ || trace::median_uncertainty(times_) < uncertainty; }
 
   Bytes memory() const override {
     Bytes sum;
@@ -54,7 +54,7 @@ class PowerMeasurement final : public Measurement {
 
   Json record() const override {
     const trace::Spread spread = trace::spread(times_);
-    const auto [low, high] = median_interval(times_);
+    const auto [low, high] = trace::median_interval(times_);
     Flops flops;
     for (const plan::Totals& totals : plan::totals_by_device(plan_)) {
       flops += totals.work.flops;

@@ -47,7 +47,7 @@ class Profiled final : public TrainMeasurement {
       kinds.push_back({{"device", plan.devices()[key.first]},
                        {"kind", key.second},
                        {"tasks", sum.tasks / steps},
-                       {"share", share(sum.time, total)},
+                       {"share", trace::share(sum.time, total)},
                        {"time_ns", sum.time.count / steps},
                        {"flops", sum.work.flops.count / steps},
                        {"bytes", (sum.work.read + sum.work.written).count / steps},

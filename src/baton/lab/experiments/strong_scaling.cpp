@@ -105,7 +105,7 @@ Experiment strong_scaling() {
                      .x_title = "devices",
                      .y_title = "time/step",
                      .y_format = Format::time,
-                     .parts = {"compute_ns", "exposed_ns", "waiting_ns", "other_ns"},
+                     .parts = {"compute_ns", "exposed_ns", "waiting_ns", "rest_ns"},
                      .part_titles = {"compute", "exposed communication", "waiting", "other"}}},
           .open = open,
           .derive =

@@ -1,0 +1,241 @@
+#include "baton/lab/training_json.h"
+
+#include <algorithm>
+#include <array>
+
+#include "baton/lab/environment.h"
+
+namespace baton::lab {
+namespace {
+
+constexpr std::array<const char*, 4> path_names{"compute", "communication", "delay", "overhead"};
+
+/// Each with its devices, and how its clock stood to rank 0's.
+Json ranks_json(const Training& run) {
+  Json list = Json::array();
+  const Job& job = run.job();
+  const std::vector<exec::Place> alone{{.host = job.machine().host}};
+  const std::vector<exec::Place>& places = job.world() == nullptr ? alone : job.world()->places();
+  for (std::size_t r = 0; r < places.size(); ++r) {
+    Json devices = Json::array();
+    for (const cluster::Device& device : job.cluster().devices()) {
+      if (device.rank == static_cast<int>(r)) {
+        devices.push_back(device.name);
+      }
+    }
+    const exec::ClockFit clock = r < run.clocks().size() ? run.clocks()[r] : exec::ClockFit{};
+    list.push_back({{"rank", r},
+                    {"host", places[r].host},
+                    {"node", places[r].node},
+                    {"devices", devices},
+                    {"clock_offset_ns", clock.first.offset.count},
+                    {"clock_drift_ppm", clock.drift * 1e6},
+                    {"clock_error_ns", clock.error.count}});
+  }
+  return list;
+}
+
+Json roundings_json(const Training& run) {
+  Json list = Json::array();
+  for (const exec::RoundingTally& tally : run.roundings()) {
+    list.push_back({{"phase", plan::to_text(tally.phase)},
+                    {"block", tally.block},
+                    {"what", plan::to_text(tally.role)},
+                    {"values", tally.rounding.values},
+                    {"underflows", tally.rounding.underflows},
+                    {"overflows", tally.rounding.overflows}});
+  }
+  return list;
+}
+
+Json settings_json(const JobWords& words) {
+  Json settings;
+  for (const JobField& field : job_fields()) {
+    settings[field.name] = words.*field.word;
+  }
+  return settings;
+}
+
+}  // namespace
+
+Json times_json(const Training& run) {
+  const trace::Spread spread = trace::spread(run.timed());
+  const auto [low, high] = trace::median_interval(run.timed());
+  const auto batch = static_cast<double>(run.job().request().step.global_batch);
+  return {{"time_per_step_ns", spread.median.count},
+          {"time_low_ns", low.count},
+          {"time_high_ns", high.count},
+          {"mean_ns", spread.mean.count},
+          {"std_ns", spread.std.count},
+          {"p5_ns", spread.p5.count},
+          {"p95_ns", spread.p95.count},
+          {"min_ns", spread.min.count},
+          {"max_ns", spread.max.count},
+          {"samples_per_s", spread.median.count == 0 ? 0 : batch * 1e9 / static_cast<double>(spread.median.count)}};
+}
+
+Json totals_json(const Training& run) {
+  const plan::Totals totals = run.totals();
+  return {{"transfers", totals.transfers},
+          {"transfers_forward", totals.transfers_forward},
+          {"sent_bytes", totals.work.sent.count},
+          {"flops", totals.work.flops.count}};
+}
+
+Json scale_json(const Training& run) {
+  const exec::Rounding rounding = exec::sum(run.roundings());
+  const std::optional<op::ScaleState> scale = run.scaler();
+  return {{"emulated", run.emulated()},
+          {"underflows", rounding.underflows},
+          {"overflows", rounding.overflows},
+          {"skipped_steps", scale ? static_cast<std::int64_t>(scale->skipped_steps) : 0},
+          {"final_scale", scale ? Json(scale->scale) : Json()}};
+}
+
+Json devices_json(const Training& run) {
+  const std::vector<plan::Totals> totals = plan::totals_by_device(run.plan());
+  const Job& job = run.job();
+  Json list = Json::array();
+  for (std::size_t d = 0; d < totals.size(); ++d) {
+    const trace::DeviceTime& time = run.device_times()[d];
+    const auto part = [&](Nanoseconds of) { return trace::share(of, run.traced()); };
+    list.push_back({{"name", run.plan().devices()[d]},
+                    {"stands_for", run.copies()},
+                    {"cores", job.imagined() ? std::vector<int>{} : job.cluster().devices()[d].cores},
+                    {"rank", job.imagined() ? 0 : job.cluster().devices()[d].rank},
+                    {"busy", part(time.busy)},
+                    {"idle", part(time.idle)},
+                    {"waiting", part(time.waiting)},
+                    {"exposed", part(time.exposed)},
+                    {"overlapped", part(time.overlapped)},
+                    {"delayed", part(time.delayed)},
+                    {"rest", part(time.rest())},
+                    {"peak_bytes", d < run.peak().size() ? run.peak()[d].count : 0},
+                    {"sent_bytes", totals[d].work.sent.count},
+                    {"received_bytes", totals[d].work.received.count}});
+  }
+  return list;
+}
+
+Json arrivals_json(const Training& run) {
+  Json list = Json::array();
+  for (const findings::Comer& comer : run.comers()) {
+    list.push_back({{"device", comer.name},
+                    {"last", comer.last_share},
+                    {"held_up_ns", comer.held_up.count},
+                    {"phase", comer.phase},
+                    {"excess_ns", comer.excess.count}});
+  }
+  return list;
+}
+
+Json gpus_json(const Training& run) {
+  Json list = Json::array();
+  for (const exec::GpuReading& gpu : run.gpus()) {
+    list.push_back({{"ordinal", gpu.ordinal},
+                    {"samples", gpu.samples},
+                    {"utilization", gpu.utilization},
+                    {"memory_used_bytes", gpu.memory_used.count},
+                    {"memory_bytes", gpu.memory.count},
+                    {"clock_mhz", gpu.clock_mhz},
+                    {"highest_clock_mhz", gpu.highest_clock_mhz},
+                    {"memory_clock_mhz", gpu.memory_clock_mhz},
+                    {"watts", gpu.watts},
+                    {"celsius", gpu.celsius},
+                    {"slowed_by", gpu.slowed_by}});
+  }
+  return list;
+}
+
+Json path_json(const Training& run) {
+  Json path;
+  for (std::size_t kind = 0; kind < path_names.size(); ++kind) {
+    path[path_names[kind]] = trace::share(run.path()[kind], run.traced());
+  }
+  return path;
+}
+
+Json timeline_json(const Training& run, const std::string& label) {
+  const plan::Plan& plan = run.plan();
+  std::vector<const trace::StepTrace*> steps;
+  for (const trace::StepTrace& step : run.trace().steps) {
+    steps.push_back(&step);
+  }
+  if (steps.empty()) {
+    return {};
+  }
+  std::nth_element(steps.begin(), steps.begin() + static_cast<std::ptrdiff_t>(steps.size() / 2), steps.end(),
+                   [](const auto* a, const auto* b) { return a->duration < b->duration; });
+  const trace::StepTrace& step = *steps[steps.size() / 2];
+  std::vector<bool> critical(plan.tasks().size(), false);
+  for (const trace::PathSegment& segment : trace::critical_path(plan, step)) {
+    critical[segment.task.index()] = critical[segment.task.index()] || segment.kind != trace::PathSegment::Kind::overhead;
+  }
+  Json events = Json::array();
+  for (std::size_t t = 0; t < plan.tasks().size(); ++t) {
+    const plan::Task& task = plan.tasks()[t];
+    const trace::Event& event = step.events[t];
+    Json one{{"device", task.device.value},
+             {"lane", static_cast<int>(task.lane)},
+             {"name", plan::verb(task)},
+             {"phase", plan::to_text(task.labels.phase)},
+             {"block", task.labels.block},
+             {"micro_batch", task.labels.micro_batch},
+             {"start", event.start.count},
+             {"end", event.end.count},
+             {"sent", event.sent.count},
+             {"received", event.received.count},
+             {"critical", static_cast<bool>(critical[t])}};
+    if (plan::meeting_of(task).valid()) {
+      one["met"] = trace::met_at(plan, step, TaskId(t)).count;
+    }
+    events.push_back(std::move(one));
+  }
+  return {{"label", label},
+          {"origin", trace::to_text(run.trace().origin)},
+          {"duration_ns", step.duration.count},
+          {"devices", plan.devices()},
+          {"lanes", {"compute", "communication", "host"}},
+          {"events", events}};
+}
+
+Json result_json(const Training& run, const std::string& command) {
+  const Job& job = run.job();
+  const strategy::Request& request = job.request();
+  Json times = Json::array();
+  for (const Nanoseconds time : run.step_times()) {
+    times.push_back(time.count);
+  }
+  Json all{{"command", command},
+           {"model", job.model().name()},
+           {"parameters", job.model().parameter_count()},
+           {"strategy", request.strategy},
+           {"backend", job.backend().name()},
+           {"loss", strategy::to_text(request.step.loss)},
+           {"optimizer", job.words().optimizer},
+           {"precision", strategy::to_text(request.step.precision)}};
+  all.update(scale_json(run));
+  all.update(Json{{"roundings", roundings_json(run)},
+                  {"settings", settings_json(job.words())},
+                  {"device_list", devices_json(run)},
+                  {"gpus", gpus_json(run)},
+                  {"global_batch", request.step.global_batch},
+                  {"seed", job.seed()},
+                  {"warmup", run.warmup()},
+                  {"steps", run.step_times().size()},
+                  {"steps_timed", run.timed().size()},
+                  {"steps_before", run.steps_before()}});
+  all.update(times_json(run));
+  all.update(Json{{"step_times_ns", times}, {"losses", run.losses()}});
+  all.update(totals_json(run));
+  all.update(Json{{"critical_path", path_json(run)},
+                  {"arrivals", arrivals_json(run)},
+                  {"origin", trace::to_text(run.trace().origin)},
+                  {"costs", run.simulated() ? Json(run.simulation().cost_origin()) : Json()},
+                  {"oversubscribed", job.cluster().oversubscribed()},
+                  {"ranks", run.simulated() ? Json::array() : ranks_json(run)},
+                  {"environment", environment(job.machine(), job.cluster())}});
+  return all;
+}
+
+}  // namespace baton::lab

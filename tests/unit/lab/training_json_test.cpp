@@ -1,0 +1,52 @@
+#include "baton/lab/training_json.h"
+
+#include "baton/lab/train_measurement.h"
+#include "unit/lab/synthetic.h"
+
+namespace baton::lab {
+namespace {
+
+TEST(TrainingJson, AKeyMeansTheSameInARecordAndInWhatTrainPrints) {
+  JobWords words;
+  words.model = "mlp:dim=64,depth=4";
+  words.strategy = "ddp";
+  words.devices = "4";
+  words.cluster = "pcie-4";
+  Training run(words, {});
+  run.run(1, 0);
+  const Json printed = result_json(run, "");
+  Settings settings;
+  settings.cluster = words.cluster;
+  TrainMeasurement measurement(words, settings, {});
+  measurement.round(Nanoseconds(1));
+  const Json kept = measurement.record();
+  for (const auto& [key, value] : kept.items()) {
+    EXPECT_TRUE(!printed.contains(key) || printed[key] == value) << key;
+  }
+  for (const char* key : {"time_per_step_ns", "time_low_ns",   "time_high_ns",      "mean_ns",       "std_ns",
+                          "samples_per_s",    "transfers",     "transfers_forward", "sent_bytes",    "flops",
+                          "device_list",      "critical_path", "arrivals",          "gpus",          "losses",
+                          "emulated",         "underflows",    "overflows",         "skipped_steps", "final_scale",
+                          "global_batch",     "warmup",        "steps_timed",       "origin",        "oversubscribed"}) {
+    EXPECT_TRUE(printed.contains(key) && kept.contains(key)) << key;
+  }
+}
+
+TEST(TrainingJson, TheBytesOfAllDevicesAreThoseOfEach) {
+  JobWords words;
+  words.strategy = "dp";
+  words.devices = "3";
+  words.cluster = "pcie-4";
+  Training run(words, {});
+  run.run(1, 0);
+  const Json printed = result_json(run, "");
+  std::int64_t sum = 0;
+  for (const Json& device : printed["device_list"]) {
+    sum += device["sent_bytes"].get<std::int64_t>();
+  }
+  EXPECT_EQ(printed["sent_bytes"], sum);
+  EXPECT_GT(sum, 0);
+}
+
+}  // namespace
+}  // namespace baton::lab
