@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
+#include <optional>
 
 #include "baton/base/error.h"
 #include "baton/base/file.h"
@@ -97,10 +98,11 @@ void write_report(const lab::Store& store) {
   if (results.empty()) {
     throw usage_error("{} holds no results of experiments", store.folder().string());
   }
-  const Json kept = store.spec(store.experiments().front());
-  Json report = report::to_report(results, kept.value("environment", Json::object()), kept.value("title", "Experiments"),
-                                  kept.value("run_command", ""));
-  report["created"] = kept.value("created", report["created"].get<std::string>());
+  const lab::RunSpec kept = *store.spec(store.experiments().front());
+  Json report = report::to_report(results, kept.environment, kept.title.empty() ? "Experiments" : kept.title, kept.run_command);
+  if (!kept.created.empty()) {
+    report["created"] = kept.created;
+  }
   write_whole(store.folder() / "report.json", report.dump(1) + "\n");
   write_whole(store.folder() / "report.md", report::to_markdown(results, report));
   write_whole(store.folder() / "report.html", report::to_page(report));
@@ -232,20 +234,16 @@ void run_lab(const LabWords& words, int& exit_code) {
     const std::map<std::string, Json> known = words.resume ? store.records(experiment.id, true) : std::map<std::string, Json>();
     const bool written = !words.spec.empty() && i + 1 == chosen.size();
     const std::string command = again(words, written ? "--spec " + shell_word(words.spec) : experiment.id);
-    const Json before_resume = words.resume ? store.spec(experiment.id) : Json();
-    Json spec{{"experiment", experiment.id},
-              {"title", title},
-              {"run_command", command_line()},
-              {"created", created},
-              {"preset", to_text(preset)},
-              {"command", command},
-              {"points", points[i]},
-              {"environment",
-               before_resume.is_object() && before_resume.contains("environment") ? before_resume["environment"] : environment}};
-    if (written) {
-      spec["toml"] = toml;
-    }
-    store.keep_spec(experiment.id, spec);
+    const std::optional<lab::RunSpec> before_resume = words.resume ? store.spec(experiment.id) : std::nullopt;
+    store.keep_spec({.experiment = experiment.id,
+                     .title = title,
+                     .run_command = command_line(),
+                     .created = created,
+                     .preset = settings.preset,
+                     .command = command,
+                     .points = points[i],
+                     .environment = before_resume ? before_resume->environment : environment,
+                     .toml = written ? std::optional(toml) : std::nullopt});
     const std::vector<Json> records = lab::measure(
         experiment, points[i], settings, known,
         [&](const lab::Point& point, const Json& record, bool final) { store.keep(experiment.id, point, record, final); },

@@ -27,6 +27,49 @@ std::string read_kept(const fs::path& path) {
   return fs::exists(path, error) ? read_file(path, path.string(), most_read) : "";
 }
 
+Json to_json(const RunSpec& spec) {
+  Json json{{"experiment", spec.experiment},   {"title", spec.title},
+            {"run_command", spec.run_command}, {"created", spec.created},
+            {"preset", to_text(spec.preset)},  {"command", spec.command},
+            {"points", spec.points},           {"environment", spec.environment}};
+  if (spec.toml) {
+    json["toml"] = *spec.toml;
+  }
+  return json;
+}
+
+/// What a file of an earlier version does not have is empty; nothing where something is not of the kind that it should be.
+std::optional<RunSpec> from_json(const Json& json, const std::string& id) {
+  if (!json.is_object() || !json.contains("points") || !json["points"].is_array()) {
+    return std::nullopt;
+  }
+  RunSpec spec;
+  spec.experiment = id;
+  spec.points = json["points"].get<std::vector<Point>>();
+  bool sound = std::all_of(spec.points.begin(), spec.points.end(), [](const Point& point) { return point.is_object(); });
+  const auto take = [&](const char* key, std::string& text) {
+    if (json.contains(key)) {
+      sound = sound && json[key].is_string();
+      text = json[key].is_string() ? json[key].get<std::string>() : "";
+    }
+  };
+  std::string preset;
+  take("title", spec.title);
+  take("run_command", spec.run_command);
+  take("created", spec.created);
+  take("preset", preset);
+  take("command", spec.command);
+  spec.preset = preset == to_text(Preset::full) ? Preset::full : Preset::quick;
+  if (json.contains("environment")) {
+    spec.environment = json["environment"];
+    sound = sound && spec.environment.is_object();
+  }
+  if (json.contains("toml")) {
+    take("toml", spec.toml.emplace());
+  }
+  return sound ? std::optional(std::move(spec)) : std::nullopt;
+}
+
 }  // namespace
 
 Store::Store(fs::path folder) : folder_(std::move(folder)) {
@@ -37,8 +80,8 @@ Store::Store(fs::path folder) : folder_(std::move(folder)) {
   }
 }
 
-void Store::keep_spec(const std::string& id, const Json& spec) const {
-  write_whole(folder_ / (id + ".spec.json"), spec.dump(2) + "\n");
+void Store::keep_spec(const RunSpec& spec) const {
+  write_whole(folder_ / (spec.experiment + ".spec.json"), to_json(spec).dump(2) + "\n");
 }
 
 void Store::keep(const std::string& id, const Point& point, const Json& record, bool final) const {
@@ -78,18 +121,14 @@ std::map<std::string, Json> Store::records(const std::string& id, bool only_fina
   return parse_records(read_kept(folder_ / (id + ".jsonl")), only_final);
 }
 
-Json Store::spec(const std::string& id) const {
+std::optional<RunSpec> Store::spec(const std::string& id) const {
   const fs::path path = folder_ / (id + ".spec.json");
   const std::string text = read_kept(path);
   if (text.empty() && !fs::exists(path)) {
-    return {};
+    return std::nullopt;
   }
-  Json spec = parse_json(text, most_values);
-  const auto is_text = [&](const char* key) { return !spec.contains(key) || spec[key].is_string(); };
-  if (!spec.is_object() || !spec.contains("points") || !spec["points"].is_array() ||
-      !std::all_of(spec["points"].begin(), spec["points"].end(), [](const Json& point) { return point.is_object(); }) ||
-      !is_text("command") || !is_text("preset") || !is_text("title") || !is_text("run_command") || !is_text("created") ||
-      !is_text("toml") || (spec.contains("environment") && !spec["environment"].is_object())) {
+  std::optional<RunSpec> spec = from_json(parse_json(text, most_values), id);
+  if (!spec) {
     throw usage_error("{} is no spec of an experiment, or is damaged", path.string());
   }
   return spec;
@@ -145,22 +184,17 @@ fs::path latest_run_folder(const fs::path& runs, const std::string& name) {
 }
 
 Result conclude(const Store& store, const std::string& id) {
-  const Json spec = store.spec(id);
-  if (spec.is_null()) {
+  const std::optional<RunSpec> spec = store.spec(id);
+  if (!spec) {
     throw usage_error("{} holds no results of {}", store.folder().string(), id);
   }
-  const auto experiment = spec.contains("toml")
-                              ? std::make_shared<const Experiment>(parse_spec(spec["toml"].get<std::string>(), id))
-                              : std::make_shared<const Experiment>(experiment_by_id(id));
+  const auto experiment = std::make_shared<const Experiment>(spec->toml ? parse_spec(*spec->toml, id) : experiment_by_id(id));
   std::map<std::string, Json> kept = store.records(id, false);
-  std::vector<Point> points;
   std::vector<Json> records;
-  for (const Json& point : spec["points"]) {
-    points.push_back(point);
+  for (const Point& point : spec->points) {
     records.push_back(kept[point.dump()]);
   }
-  return conclude_kept(experiment, points, std::move(records), spec.value("command", ""),
-                       spec.value("preset", "") == to_text(Preset::full) ? Preset::full : Preset::quick);
+  return conclude_kept(experiment, spec->points, std::move(records), spec->command, spec->preset);
 }
 
 }  // namespace baton::lab

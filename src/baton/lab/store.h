@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -9,6 +10,21 @@
 #include "baton/lab/runner.h"
 
 namespace baton::lab {
+
+/// What was asked for of one experiment of a run.
+struct RunSpec {
+  std::string experiment;
+  std::string title;        // of the run's report
+  std::string run_command;  // of the whole run
+  std::string created;      // as `report::time_text` has it
+  Preset preset = Preset::quick;
+  std::string command;  // measures this one again
+  std::vector<Point> points;
+  Json environment = Json::object();
+  std::optional<std::string> toml;  // of an experiment that a user wrote
+
+  friend bool operator==(const RunSpec&, const RunSpec&) = default;
+};
 
 /// What is kept of a run on disk: a folder with, for each experiment, its spec and a line for each record as it was
 /// measured. A run that is killed loses at most the round under way.
@@ -19,15 +35,15 @@ class Store {
 
   const std::filesystem::path& folder() const { return folder_; }
 
-  /// What was asked for: preset, axis values, command.
-  void keep_spec(const std::string& id, const Json& spec) const;
+  /// Under its experiment's name; it takes the place of the one before.
+  void keep_spec(const RunSpec& spec) const;
   /// Appends a line and flushes it.
   void keep(const std::string& id, const Point& point, const Json& record, bool final) const;
 
   /// The records of an experiment, or only the final ones, as `parse_records` has them.
   std::map<std::string, Json> records(const std::string& id, bool only_final) const;
-  /// Its spec; null where there is none. A usage error where it is damaged.
-  Json spec(const std::string& id) const;
+  /// Its spec; nothing where there is none. A usage error where it is damaged.
+  std::optional<RunSpec> spec(const std::string& id) const;
   /// The experiments that have a spec here, in the order of the course.
   std::vector<std::string> experiments() const;
 

@@ -43,6 +43,14 @@ class StoreTest : public ::testing::Test {
 const Point first{{"devices", 1}};
 const Point second{{"devices", 2}};
 
+RunSpec spec_of(const std::string& experiment, const std::vector<Point>& points) {
+  RunSpec spec;
+  spec.experiment = experiment;
+  spec.command = "again";
+  spec.points = points;
+  return spec;
+}
+
 TEST_F(StoreTest, KeepsTheLatestRecordOfEachPoint) {
   const Store store(folder_);
   store.keep("delay", first, {{"value", 1}}, false);
@@ -97,16 +105,28 @@ TEST_F(StoreTest, LinesThatAreNotRecordsArePassedOver) {
 
 TEST_F(StoreTest, ASpecComesBackAsItWas) {
   const Store store(folder_);
-  const Json spec{{"preset", "quick"}, {"points", {first, second}}};
-  store.keep_spec("delay", spec);
+  RunSpec spec{.experiment = "delay",
+               .title = "Delays",
+               .run_command = "baton lab run delay",
+               .created = "2026-11-15 10:43",
+               .preset = Preset::full,
+               .command = "baton lab run delay --preset full",
+               .points = {first, second},
+               .environment = {{"cpu", "one"}},
+               .toml = std::nullopt};
+  store.keep_spec(spec);
   EXPECT_EQ(store.spec("delay"), spec);
-  EXPECT_TRUE(store.spec("timing").is_null());
+  spec.toml = "title = 'mine'";
+  store.keep_spec(spec);
+  EXPECT_EQ(store.spec("delay"), spec);
+  EXPECT_EQ(store.spec("timing"), std::nullopt);
   EXPECT_EQ(store.experiments(), std::vector<std::string>{"delay"});
 }
 
 TEST_F(StoreTest, AFileThatIsNoSpecIsRefused) {
   const Store store(folder_);
-  for (const char* text : {"", "{", "[]", "{}", R"({"points":3})"}) {
+  for (const char* text : {"", "{", "[]", "{}", R"({"points":3})", R"({"points":[3]})", R"({"points":[],"toml":3})",
+                           R"({"points":[],"title":[]})", R"({"points":[],"environment":"x"})"}) {
     std::ofstream(folder_ / "delay.spec.json", std::ios::trunc) << text;
     EXPECT_TRUE(test::says(test::usage_sentence([&] { store.spec("delay"); }), "is no spec of an experiment")) << text;
   }
@@ -114,7 +134,7 @@ TEST_F(StoreTest, AFileThatIsNoSpecIsRefused) {
 
 TEST_F(StoreTest, RecordsThatDoNotHoldWhatTheyShouldAreRefusedInASentence) {
   const Store store(folder_);
-  store.keep_spec("strong-scaling", {{"points", {first}}});
+  store.keep_spec(spec_of("strong-scaling", {first}));
   for (const Json& record : {Json{{"time_per_step_ns", "x"}}, Json{{"oversubscribed", 3}}, Json{{"reason", 1}}, Json::object(),
                              Json{{"time_per_step_ns", 1e300}, {"time_low_ns", 1}, {"time_high_ns", 1}}}) {
     store.keep("strong-scaling", first, record, true);
@@ -133,7 +153,7 @@ TEST_F(StoreTest, ATextWithMoreValuesThanResultsHaveIsNotParsed) {
 TEST_F(StoreTest, ExperimentsComeInTheOrderOfTheCourse) {
   const Store store(folder_);
   for (const char* id : {"profile", "timing", "delay"}) {
-    store.keep_spec(id, {{"points", Json::array()}});
+    store.keep_spec(spec_of(id, {}));
   }
   EXPECT_EQ(store.experiments(), (std::vector<std::string>{"timing", "delay", "profile"}));
 }
@@ -182,7 +202,7 @@ TEST_F(StoreTest, AKilledRunConcludesFromWhatWasKept) {
   const auto record = [](double ms, int devices) {
     return with(trained(ms, devices), {{"schedule", "naive"}, {"theory", 0.5}, {"micro_batches", 1}});
   };
-  store.keep_spec("idle", {{"points", {first, second, {{"devices", 4}}}}, {"command", "again"}});
+  store.keep_spec(spec_of("idle", {first, second, {{"devices", 4}}}));
   store.keep("idle", first, record(4, 1), true);
   store.keep("idle", second, record(5, 2), false);
   store.keep("idle", {{"devices", 4}}, record(6, 4), false);
@@ -224,7 +244,7 @@ TEST_F(StoreTest, AResumedRunMeasuresOnlyWhatIsNotFinal) {
 TEST_F(StoreTest, ALossThatIsNotANumberSurvivesTheDisk) {
   const Store store(folder_);
   const Point point{{"accumulate", 1}, {"precision", "fp32"}};
-  store.keep_spec("accumulate", {{"points", {point}}});
+  store.keep_spec(spec_of("accumulate", {point}));
   store.keep("accumulate", point, with(trained(4), {{"losses", {1.0, std::numeric_limits<double>::quiet_NaN()}}}), true);
   const Result result = conclude(store, "accumulate");
   ASSERT_EQ(result.rows.size(), 1U);
