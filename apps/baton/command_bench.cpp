@@ -10,6 +10,7 @@
 #include "baton/lab/job.h"
 #include "baton/lab/rows.h"
 #include "baton/report/report.h"
+#include "baton/report/table.h"
 #include "commands.h"
 #include "guard.h"
 #include "terminal.h"
@@ -81,7 +82,7 @@ void print_rows(const std::vector<lab::BenchRow>& rows, std::size_t devices) {
     }
   }
   for (const lab::Operation operation : done) {
-    Table table({"size (B)", "count", "type", "time (us)", "algbw (GB/s)", "busbw (GB/s)", "#wrong"});
+    report::Table table({"size (B)", "count", "type", "time (us)", "algbw (GB/s)", "busbw (GB/s)", "#wrong"});
     for (const lab::BenchRow& row : rows) {
       if (row.operation == operation) {
         table.row({fmt::format("{}", row.bytes), fmt::format("{}", row.count), std::string(to_text(DType::f32)),

@@ -4,6 +4,7 @@
 #include "baton/exec/backend/cuda/cuda.h"
 #include "baton/exec/devices.h"
 #include "baton/lab/environment.h"
+#include "baton/report/table.h"
 #include "commands.h"
 #include "options.h"
 #include "terminal.h"
@@ -34,7 +35,7 @@ void show_devices(const std::string& devices, const std::string& json) {
     }
   }
   fmt::print("\n");
-  Table table({"device", "where", "memory"});
+  report::Table table({"device", "where", "memory"});
   for (const cluster::Device& device : cluster.devices()) {
     table.row({device.name, describe_cores(device), to_text(device.memory)});
   }

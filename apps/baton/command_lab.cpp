@@ -20,6 +20,7 @@
 #include "baton/lab/store.h"
 #include "baton/report/page.h"
 #include "baton/report/report.h"
+#include "baton/report/table.h"
 #include "commands.h"
 #include "terminal.h"
 
@@ -263,7 +264,7 @@ void run_lab(const LabWords& words, int& exit_code) {
       fmt::print("{}\n", report::to_terminal(result));
       std::fflush(stdout);
     }
-    printed.push_back(lab::to_json(result));
+    printed.push_back(report::to_json(result));
   }
   write_report(store);
   if (!words.json.empty()) {
@@ -284,7 +285,7 @@ void run_lab(const LabWords& words, int& exit_code) {
 }
 
 void list_experiments() {
-  Table table({"id", "part", "what it shows"});
+  report::Table table({"id", "part", "what it shows"});
   for (const lab::Experiment& experiment : lab::experiments()) {
     table.row({experiment.id, experiment.part, experiment.title});
   }
@@ -302,7 +303,7 @@ void show_experiment(const std::string& id) {
     }
     return text;
   };
-  Table table({"axis", "what it is", "quick", "full"});
+  report::Table table({"axis", "what it is", "quick", "full"});
   for (const lab::Axis& axis : experiment.axes) {
     table.row({axis.name, axis.meaning, list(axis.quick), list(axis.full)});
   }
@@ -335,7 +336,7 @@ void compare(const std::string& first, const std::string& second) {
   }
   const lab::Store a{fs::path(first)};
   const lab::Store b{fs::path(second)};
-  Table table({"experiment", "point", "A", "B", "B/A", "difference"});
+  report::Table table({"experiment", "point", "A", "B", "B/A", "difference"});
   std::size_t shown = 0;
   for (const std::string& id : a.experiments()) {
     const std::map<std::string, Json> left = a.records(id, false);

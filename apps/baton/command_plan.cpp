@@ -7,6 +7,7 @@
 #include "baton/base/file.h"
 #include "baton/plan/text.h"
 #include "baton/plan/verify.h"
+#include "baton/report/table.h"
 #include "baton/schedule/replay.h"
 #include "baton/schedule/text.h"
 #include "commands.h"
@@ -54,7 +55,7 @@ std::string blocks_of(const plan::Plan& plan, DeviceId device) {
 std::string summary(const plan::Plan& plan, const plan::Verdict& verdict) {
   const std::vector<plan::Totals> totals = plan::totals_by_device(plan);
   plan::Totals all;
-  Table table({"device", "blocks", "tasks", "work", "transfers", "sent", "received", "memory"});
+  report::Table table({"device", "blocks", "tasks", "work", "transfers", "sent", "received", "memory"});
   for (std::size_t d = 0; d < totals.size(); ++d) {
     const plan::Totals& one = totals[d];
     table.row({plan.devices()[d], blocks_of(plan, DeviceId(d)), fmt::format("{}", one.tasks), to_text(one.work.flops),

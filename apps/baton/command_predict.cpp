@@ -4,6 +4,7 @@
 #include "baton/lab/environment.h"
 #include "baton/lab/prediction.h"
 #include "baton/lab/rows.h"
+#include "baton/report/table.h"
 #include "commands.h"
 #include "options.h"
 #include "terminal.h"
@@ -47,7 +48,7 @@ void predict(const PredictWords& words, int& exit_code) {
   bar.clear();
   std::vector<Json> rows;
   Json refused = Json::array();
-  Table table({"point", "simulated", "measured", "error"});
+  report::Table table({"point", "simulated", "measured", "error"});
   for (std::size_t i = 0; i < points.size(); ++i) {
     if (records[i].is_null()) {
       continue;

@@ -4,6 +4,7 @@
 #include "baton/lab/json.h"
 #include "baton/lab/rows.h"
 #include "baton/lab/search.h"
+#include "baton/report/table.h"
 #include "commands.h"
 #include "options.h"
 #include "terminal.h"
@@ -73,12 +74,12 @@ void search(const SearchWords& words, int& exit_code) {
         "are refused\n\n",
         result.tried, words.job.cluster, result.pruned, result.too_large,
         result.too_large == 0 ? "" : fmt::format(" (they need {} or more)", to_text(result.least_too_large)), result.refused);
-    Table table({"split", "step (simulated)", "memory", "computing", "exposed comm.", "waiting"});
+    report::Table table({"split", "step (simulated)", "memory", "computing", "exposed comm.", "waiting"});
     for (std::size_t i = 0; i < std::min<std::size_t>(result.ranked.size(), static_cast<std::size_t>(top)); ++i) {
       table.row(cells(result.ranked[i]));
     }
     fmt::print("{}\nThe frontier: nothing is both faster and smaller\n", table.text());
-    Table frontier({"split", "step (simulated)", "memory", "computing", "exposed comm.", "waiting"});
+    report::Table frontier({"split", "step (simulated)", "memory", "computing", "exposed comm.", "waiting"});
     for (const std::size_t i : result.frontier) {
       frontier.row(cells(result.ranked[i]));
     }

@@ -5,6 +5,7 @@
 #include "baton/cluster/blueprint.h"
 #include "baton/lab/rows.h"
 #include "baton/lab/training_json.h"
+#include "baton/report/table.h"
 #include "baton/trace/chrome.h"
 #include "commands.h"
 #include "options.h"
@@ -46,7 +47,7 @@ void print_prediction(const lab::Training& run, const std::vector<lab::Sensitivi
   fmt::print("\nStep time (simulated)\n  {}   {:.0f} samples/s\n\n{}", to_text(step),
              step.count == 0 ? 0 : batch * 1e9 / static_cast<double>(step.count), device_table(run));
   fmt::print("\nWhat would shorten the step\n");
-  Table table({"change", "step", "shorter by"});
+  report::Table table({"change", "step", "shorter by"});
   for (const lab::Sensitivity& one : sensitivities) {
     table.row({one.knob, to_text(one.step), lab::percent(one.gain)});
   }
@@ -95,7 +96,7 @@ std::string speed_text(double bytes_a_second) {
 
 void list_clusters() {
   fmt::print("machine is this machine, its tasks timed one by one; the others are made up from data sheets.\n\n");
-  Table table({"name", "what it is"});
+  report::Table table({"name", "what it is"});
   table.row({std::string(lab::this_machine), cluster::probe().cpu});
   for (const cluster::Blueprint& one : cluster::catalogue()) {
     table.row({one.name, one.summary});
@@ -150,7 +151,7 @@ void calibrate(const CalibrateWords& words) {
       [&](std::size_t done, std::size_t total, const std::string& key) { return bar(done, total, key); });
   const cost::Times& alone = calibration.times(plan, 1);
   const cost::Times& beside = calibration.times(plan, job.cluster().size());
-  Table table({"task", "alone", fmt::format("{} at work", job.cluster().size()), "rate"});
+  report::Table table({"task", "alone", fmt::format("{} at work", job.cluster().size()), "rate"});
   std::map<std::string, bool> shown;
   for (std::size_t t = 0; t < plan.tasks().size(); ++t) {
     const std::string key = cost::key_of(plan, TaskId(t), job.cluster());

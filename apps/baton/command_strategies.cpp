@@ -5,6 +5,7 @@
 #include "baton/base/error.h"
 #include "baton/model/zoo.h"
 #include "baton/plan/verify.h"
+#include "baton/report/table.h"
 #include "baton/schedule/schedule.h"
 #include "baton/strategy/strategy.h"
 #include "commands.h"
@@ -59,7 +60,7 @@ std::string tried(const schedule::Schedule& schedule, const Addition& addition, 
 }
 
 void show_strategies() {
-  Table named({"strategy", "what it does"});
+  report::Table named({"strategy", "what it does"});
   for (const strategy::Strategy& strategy : strategy::strategies()) {
     named.row({strategy.name, strategy.summary});
   }
@@ -67,7 +68,7 @@ void show_strategies() {
   for (const Addition& addition : additions()) {
     head.push_back(addition.name);
   }
-  Table table(head);
+  report::Table table(head);
   std::vector<std::string> reasons;
   for (const schedule::Schedule& schedule : schedule::schedules()) {
     std::vector<std::string> row{schedule.name};

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "baton/lab/rows.h"
+#include "baton/report/table.h"
 #include "terminal.h"
 
 namespace baton::app {
@@ -15,7 +16,7 @@ constexpr std::size_t one_by_one = 8;
 
 std::string device_table(const lab::Training& run) {
   const std::vector<plan::Totals> totals = plan::totals_by_device(run.plan());
-  Table table({"device", "busy", "waiting", "exposed comm.", "delayed", "rest", "memory", "sent/step", "received/step"});
+  report::Table table({"device", "busy", "waiting", "exposed comm.", "delayed", "rest", "memory", "sent/step", "received/step"});
   std::vector<std::string> alike;  // the cells of the row under way
   std::size_t first = 0;
   const auto finish = [&](std::size_t end) {

@@ -4,9 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <atomic>
-#include <cctype>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -14,7 +12,6 @@
 
 #include "baton/base/error.h"
 #include "baton/base/file.h"
-#include "baton/base/text.h"
 #include "baton/exec/clock.h"
 
 namespace baton::app {
@@ -22,12 +19,6 @@ namespace baton::app {
 namespace {
 
 std::atomic<bool> interrupted{false};
-
-/// "12.5 ms", "-3"; also "-" alone, which stands for no number.
-bool begins_as_number(const std::string& cell) {
-  const std::size_t first = cell.find_first_not_of("+-");
-  return first == std::string::npos || (first <= 1 && std::isdigit(static_cast<unsigned char>(cell[first])) != 0);
-}
 
 }  // namespace
 
@@ -44,32 +35,6 @@ Interrupt::~Interrupt() {
 }
 
 bool Interrupt::asked() const { return interrupted; }
-
-Table::Table(std::vector<std::string> heading) { rows_.push_back(std::move(heading)); }
-
-void Table::row(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
-
-std::string Table::text() const {
-  const std::size_t columns = rows_[0].size();
-  std::vector<std::size_t> widths(columns, 0);
-  std::vector<bool> numbers(columns, true);
-  for (std::size_t r = 0; r < rows_.size(); ++r) {
-    for (std::size_t c = 0; c < columns; ++c) {
-      widths[c] = std::max(widths[c], display_width(rows_[r][c]));
-      numbers[c] = numbers[c] && (r == 0 || begins_as_number(rows_[r][c]));
-    }
-  }
-  std::string out;
-  for (const std::vector<std::string>& row : rows_) {
-    std::string line;
-    for (std::size_t c = 0; c < columns; ++c) {
-      const std::string space(widths[c] - display_width(row[c]), ' ');
-      line += (c == 0 ? "" : "  ") + (numbers[c] ? space + row[c] : row[c] + space);
-    }
-    out += line.substr(0, line.find_last_not_of(' ') + 1) + '\n';
-  }
-  return out;
-}
 
 ProgressBar::ProgressBar(std::string what, std::int64_t total, bool wanted)
     : what_(std::move(what)), total_(total), visible_(wanted && isatty(STDERR_FILENO) == 1), start_(exec::now()) {}

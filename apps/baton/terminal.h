@@ -2,22 +2,10 @@
 
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include "baton/base/units.h"
 
 namespace baton::app {
-
-/// Columns, numbers aligned right and text left: a column whose cells all begin as numbers do holds numbers.
-class Table {
- public:
-  explicit Table(std::vector<std::string> heading);
-  void row(std::vector<std::string> cells);
-  std::string text() const;
-
- private:
-  std::vector<std::vector<std::string>> rows_;
-};
 
 /// A bar on the terminal's standard error while something long goes on; nothing where that is no terminal.
 class ProgressBar {

@@ -467,7 +467,7 @@ TEST_F(Cli, RunsAnExperimentAndKeepsItsResults) {
   const Outcome outcome = run("lab run transfers --set dim=32 --set devices=2,3 --time-limit 100ms --json -");
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   const json result = json::parse(outcome.out);
-  EXPECT_EQ(result["experiment"], "transfers");
+  EXPECT_EQ(result["id"], "transfers");
   ASSERT_EQ(result["rows"].size(), 2U);
   EXPECT_EQ(result["rows"][1]["devices"], 3);
   EXPECT_EQ(result["rows"][1]["transfers_forward"], 2);

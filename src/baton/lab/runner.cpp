@@ -350,10 +350,4 @@ Result conclude_kept(std::shared_ptr<const Experiment> experiment, const std::ve
   }
 }
 
-Json to_json(const Result& result) {
-  return {{"experiment", result.experiment->id}, {"title", result.experiment->title},
-          {"preset", to_text(result.preset)},    {"rows", result.rows},
-          {"findings", result.findings},         {"command", result.command}};
-}
-
 }  // namespace baton::lab

@@ -50,7 +50,4 @@ Result conclude(std::shared_ptr<const Experiment> experiment, const std::vector<
 Result conclude_kept(std::shared_ptr<const Experiment> experiment, const std::vector<Point>& points, std::vector<Json> records,
                      std::string command, Preset preset);
 
-/// The result as `lab run --json` prints it.
-Json to_json(const Result& result);
-
 }  // namespace baton::lab

@@ -7,17 +7,13 @@
 #include "baton/base/text.h"
 #include "baton/base/units.h"
 #include "baton/lab/rows.h"
+#include "baton/report/table.h"
 
 namespace baton::report {
 namespace {
 
 using lab::Format;
 using lab::Json;
-
-std::string padded(const std::string& text, std::size_t to, bool left) {
-  const std::string space(to - std::min(to, display_width(text)), ' ');
-  return left ? text + space : space + text;
-}
 
 std::vector<std::vector<std::string>> cells(const lab::Result& result) {
   std::vector<std::vector<std::string>> table(1);
@@ -37,10 +33,9 @@ bool is_simulated(const Json& row) { return row.value("origin", "measured") == "
 
 /// What is said behind a row whose numbers are not simply measured: on shared cores, or simulated.
 std::string mark(const Json& row) {
-  std::string text;
-  text += row.value("oversubscribed", false) ? "  (shared cores)" : "";
-  text += is_simulated(row) ? "  (simulated)" : "";
-  return text;
+  const bool shared = row.value("oversubscribed", false);
+  return (shared ? std::string("(shared cores)") : "") + (shared && is_simulated(row) ? "  " : "") +
+         (is_simulated(row) ? "(simulated)" : "");
 }
 
 /// The same as a cell of its own.
@@ -118,24 +113,16 @@ std::string cell(const Json& row, const lab::Column& column) {
 std::string to_terminal(const lab::Result& result) {
   const lab::Experiment& experiment = *result.experiment;
   std::string out = fmt::format("{} - {}\n{}\n\n", experiment.id, experiment.title, experiment.task);
-  const std::vector<std::vector<std::string>> table = cells(result);
-  std::vector<std::size_t> widths(table[0].size(), 0);
-  for (const std::vector<std::string>& row : table) {
-    for (std::size_t c = 0; c < row.size(); ++c) {
-      widths[c] = std::max(widths[c], display_width(row[c]));
-    }
+  const std::vector<std::vector<std::string>> rows = cells(result);
+  std::vector<bool> text;
+  for (const lab::Column& column : experiment.columns) {
+    text.push_back(column.format == Format::text);
   }
-  for (std::size_t r = 0; r < table.size(); ++r) {
-    for (std::size_t c = 0; c < table[r].size(); ++c) {
-      const bool left = experiment.columns[c].format == Format::text;
-      out += (c == 0 ? "" : "  ") + padded(table[r][c], widths[c], left);
-    }
-    out += r > 0 ? mark(result.rows[r - 1]) : "";
-    while (!out.empty() && out.back() == ' ') {
-      out.pop_back();
-    }
-    out += '\n';
+  Table table(rows[0], text);
+  for (std::size_t r = 1; r < rows.size(); ++r) {
+    table.row(rows[r], mark(result.rows[r - 1]));
   }
+  out += table.text();
   out += '\n';
   for (const std::string& sentence : result.findings) {
     out += bullet(sentence, 110);
@@ -209,49 +196,54 @@ std::string to_csv(const lab::Result& result) {
   return out;
 }
 
+Json to_json(const lab::Result& result) {
+  const lab::Experiment& experiment = *result.experiment;
+  Json columns = Json::array();
+  for (const lab::Column& column : experiment.columns) {
+    columns.push_back({{"key", column.key}, {"heading", column.heading}, {"format", lab::to_text(column.format)}});
+  }
+  Json plots = Json::array();
+  for (const lab::Plot& plot : experiment.plots) {
+    plots.push_back({{"kind", kind_text(plot.kind)},
+                     {"title", plot.title},
+                     {"x", plot.x},
+                     {"y", plot.y},
+                     {"x_title", plot.x_title},
+                     {"y_title", plot.y_title},
+                     {"y_format", lab::to_text(plot.y_format)},
+                     {"series", plot.series},
+                     {"ideal", plot.ideal},
+                     {"log_x", plot.log_x},
+                     {"log_y", plot.log_y},
+                     {"error", plot.low.empty() ? Json::array() : Json::array({plot.low, plot.high})},
+                     {"parts", plot.parts},
+                     {"part_titles", plot.part_titles}});
+  }
+  return {{"id", experiment.id},
+          {"part", experiment.part},
+          {"title", experiment.title},
+          {"task", experiment.task},
+          {"questions", experiment.questions},
+          {"preset", lab::to_text(result.preset)},
+          {"columns", columns},
+          {"rows", result.rows},
+          {"plots", plots},
+          {"findings", result.findings},
+          {"command", result.command},
+          {"timelines", result.timelines}};
+}
+
 Json to_report(const std::vector<lab::Result>& results, const Json& environment, const std::string& title,
                const std::string& command) {
   Json experiments = Json::array();
   std::vector<double> pulses;
   for (const lab::Result& result : results) {
-    const lab::Experiment& experiment = *result.experiment;
-    Json columns = Json::array();
-    for (const lab::Column& column : experiment.columns) {
-      columns.push_back({{"key", column.key}, {"heading", column.heading}, {"format", lab::to_text(column.format)}});
-    }
-    Json plots = Json::array();
-    for (const lab::Plot& plot : experiment.plots) {
-      plots.push_back({{"kind", kind_text(plot.kind)},
-                       {"title", plot.title},
-                       {"x", plot.x},
-                       {"y", plot.y},
-                       {"x_title", plot.x_title},
-                       {"y_title", plot.y_title},
-                       {"y_format", lab::to_text(plot.y_format)},
-                       {"series", plot.series},
-                       {"ideal", plot.ideal},
-                       {"log_x", plot.log_x},
-                       {"log_y", plot.log_y},
-                       {"error", plot.low.empty() ? Json::array() : Json::array({plot.low, plot.high})},
-                       {"parts", plot.parts},
-                       {"part_titles", plot.part_titles}});
-    }
     for (const Json& row : result.rows) {
       if (row.contains("pulse_gflops")) {
         pulses.push_back(row["pulse_gflops"].get<double>());
       }
     }
-    experiments.push_back({{"id", experiment.id},
-                           {"part", experiment.part},
-                           {"title", experiment.title},
-                           {"task", experiment.task},
-                           {"questions", experiment.questions},
-                           {"columns", columns},
-                           {"rows", result.rows},
-                           {"plots", plots},
-                           {"findings", result.findings},
-                           {"command", result.command},
-                           {"timelines", result.timelines}});
+    experiments.push_back(to_json(result));
   }
   Json noise;
   if (pulses.size() >= 3) {
