@@ -88,7 +88,8 @@ class Measurement {
   virtual Json record() const = 0;
 };
 
-/// Axes, a function from a point to a measurement, a table, plots and findings: one experiment is one file.
+/// Axes, a function from a point to a measurement, a table, plots and findings, all in one file, which may hold several that share
+/// a measurement.
 struct Experiment {
   std::string id;
   std::string part;  // of the course

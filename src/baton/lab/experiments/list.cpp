@@ -1,36 +1,6 @@
 #include "baton/lab/experiments/list.h"
 
-#include <fmt/format.h>
-
-#include <array>
-
-#include "baton/base/error.h"
-#include "baton/base/text.h"
-#include "baton/cluster/gpu.h"
-#include "baton/exec/backend/cuda/cuda.h"
-
 namespace baton::lab {
-namespace {
-
-/// A GPU each where there are enough; otherwise equal parts of the one that is named, or of the first.
-std::string gpu_workers(const std::string& devices, std::int64_t count, std::int64_t most) {
-  const std::size_t colon = devices.find(':');
-  const std::size_t slash = devices.find('/');
-  most = std::max(count, most);
-  if (slash != std::string::npos) {
-    return fmt::format("{}:{}", devices, count);
-  }
-  if (colon == std::string::npos && static_cast<std::int64_t>(exec::find_gpus().size()) >= most) {
-    std::string text = devices;
-    for (std::int64_t i = 0; i < count; ++i) {
-      text += fmt::format("{}{}", i == 0 ? ":" : ",", i);
-    }
-    return text;
-  }
-  return fmt::format("{}/{}:{}", colon == std::string::npos ? devices + ":0" : devices, most, count);
-}
-
-}  // namespace
 
 const std::vector<Experiment>& experiments() {
   static const std::vector<Experiment> list{
@@ -39,56 +9,6 @@ const std::vector<Experiment>& experiments() {
       idle(),       memory(),         matrix_power(),     precision(), profile(),
   };
   return list;
-}
-
-const Experiment& experiment_by_id(std::string_view id) {
-  const std::string wanted = canonical(id);
-  std::vector<std::string> ids;
-  for (const Experiment& experiment : experiments()) {
-    if (experiment.id == wanted) {
-      return experiment;
-    }
-    ids.push_back(experiment.id);
-  }
-  throw usage_error("unknown experiment '{}'{}: choose {}", id, did_you_mean(id, ids), either(ids));
-}
-
-std::string_view to_text(Preset preset) { return preset == Preset::full ? "full" : "quick"; }
-
-Preset preset_by_name(std::string_view name) {
-  std::vector<std::string> names;
-  for (const Preset preset : {Preset::quick, Preset::full}) {
-    if (canonical(name) == to_text(preset)) {
-      return preset;
-    }
-    names.emplace_back(to_text(preset));
-  }
-  throw usage_error("unknown preset '{}'{}: choose {}", name, did_you_mean(name, names), either(names));
-}
-
-std::string_view to_text(Format format) {
-  constexpr std::array<std::string_view, 8> names{"text", "integer", "number", "time", "bytes", "percent", "ratio", "rate"};
-  return names[static_cast<std::size_t>(format)];
-}
-
-std::string workers(const Settings& settings, std::int64_t count, std::int64_t most) {
-  if (!settings.cluster.empty() && !is_this_machine(settings.cluster)) {
-    return fmt::format("{}", count);
-  }
-  if (cluster::names_gpus(settings.devices)) {
-    return gpu_workers(settings.devices, count, settings.most_devices > 0 ? settings.most_devices : most);
-  }
-  const std::vector<int>& cores = settings.machine.cores;
-  const auto each = std::max<std::size_t>(1, cores.size() / static_cast<std::size_t>(std::max(count, most)));
-  std::string text = settings.devices + ":";
-  for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
-    const std::size_t first = i * each % cores.size();
-    text += i == 0 ? "" : ",";
-    for (std::size_t c = first; c < std::min(first + each, cores.size()); ++c) {
-      text += fmt::format("{}{}-{}", c == first ? "" : "+", cores[c], cores[c]);
-    }
-  }
-  return text;
 }
 
 }  // namespace baton::lab
