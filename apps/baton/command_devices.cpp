@@ -6,7 +6,7 @@
 #include "baton/lab/environment.h"
 #include "baton/report/table.h"
 #include "commands.h"
-#include "options.h"
+#include "summary.h"
 #include "terminal.h"
 
 namespace baton::app {

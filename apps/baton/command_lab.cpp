@@ -1,10 +1,6 @@
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
-#include <cmath>
-#include <cstdlib>
 #include <filesystem>
 #include <optional>
 
@@ -15,13 +11,14 @@
 #include "baton/cluster/gpu.h"
 #include "baton/exec/devices.h"
 #include "baton/lab/environment.h"
+#include "baton/lab/job.h"
 #include "baton/lab/rows.h"
 #include "baton/lab/spec.h"
 #include "baton/lab/store.h"
-#include "baton/report/page.h"
 #include "baton/report/report.h"
 #include "baton/report/table.h"
 #include "commands.h"
+#include "run_report.h"
 #include "terminal.h"
 
 namespace baton::app {
@@ -65,48 +62,6 @@ void keep_simulated(std::vector<std::shared_ptr<const lab::Experiment>>& chosen,
     }
     return experiment->by_losses;
   });
-}
-
-/// Prints the page into report.pdf beside it.
-void write_pdf(const fs::path& folder) {
-  const fs::path page = fs::absolute(folder / "report.html");
-  const fs::path pdf = fs::absolute(folder / "report.pdf");
-  for (const char* browser : {"chromium", "chromium-browser", "google-chrome"}) {
-    const std::string found = fmt::format("command -v {} >/dev/null 2>&1", browser);
-    if (std::system(found.c_str()) != 0) {
-      continue;
-    }
-    const std::string command = fmt::format(
-        "{} --headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking --disable-component-update "
-        "--disable-sync --no-pdf-header-footer --virtual-time-budget=20000 --print-to-pdf='{}' 'file://{}' >/dev/null 2>&1",
-        browser, pdf.string(), page.string());
-    if (std::system(command.c_str()) != 0 || !fs::exists(pdf)) {
-      throw failure("{} could not print {} as PDF", browser, page.string());
-    }
-    fmt::print("PDF: {}\n", (folder / "report.pdf").string());
-    return;
-  }
-  throw failure("a PDF is printed by Chromium, which is not here: install the package chromium");
-}
-
-/// Writes report.html, report.md, report.json and a table for each experiment into the folder.
-void write_report(const lab::Store& store) {
-  std::vector<lab::Result> results;
-  for (const std::string& id : store.experiments()) {
-    results.push_back(lab::conclude(store, id));
-    write_whole(store.folder() / (id + ".csv"), report::to_csv(results.back()));
-  }
-  if (results.empty()) {
-    throw usage_error("{} holds no results of experiments", store.folder().string());
-  }
-  const lab::RunSpec kept = *store.spec(store.experiments().front());
-  Json report = report::to_report(results, kept.environment, kept.title.empty() ? "Experiments" : kept.title, kept.run_command);
-  if (!kept.created.empty()) {
-    report["created"] = kept.created;
-  }
-  write_whole(store.folder() / "report.json", report.dump(1) + "\n");
-  write_whole(store.folder() / "report.md", report::to_markdown(results, report));
-  write_whole(store.folder() / "report.html", report::to_page(report));
 }
 
 bool simulates(const LabWords& words) { return words.simulate || !words.cluster.empty(); }
@@ -310,64 +265,6 @@ void show_experiment(const std::string& id) {
   fmt::print("{}\n--set {}=VALUE,... gives other values\n", table.text(), experiment.axes[0].name);
 }
 
-void show_report(const std::string& folder, bool pdf) {
-  if (!fs::is_directory(folder)) {
-    throw usage_error("{} is no folder of results: baton lab makes one under runs/", folder);
-  }
-  const lab::Store store{fs::path(folder)};
-  write_report(store);
-  for (const std::string& id : store.experiments()) {
-    fmt::print("{}\n", report::to_terminal(lab::conclude(store, id)));
-  }
-  fmt::print("Report: {}\n", (fs::path(folder) / "report.html").string());
-  if (pdf) {
-    write_pdf(folder);
-  }
-}
-
-constexpr std::array<const char*, 3> timed_keys{"time_per_step_ns", "time_low_ns", "time_high_ns"};
-
-/// Two runs side by side, point by point.
-void compare(const std::string& first, const std::string& second) {
-  for (const std::string& folder : {first, second}) {
-    if (!fs::is_directory(folder)) {
-      throw usage_error("{} is no folder of results: baton lab makes one under runs/", folder);
-    }
-  }
-  const lab::Store a{fs::path(first)};
-  const lab::Store b{fs::path(second)};
-  report::Table table({"experiment", "point", "A", "B", "B/A", "difference"});
-  std::size_t shown = 0;
-  for (const std::string& id : a.experiments()) {
-    const std::map<std::string, Json> left = a.records(id, false);
-    const std::map<std::string, Json> right = b.records(id, false);
-    for (const auto& [point, record] : left) {
-      const auto other = right.find(point);
-      const auto is_timed = [](const Json& row) {
-        return std::all_of(timed_keys.begin(), timed_keys.end(), [&](const char* key) {
-          return row.contains(key) && row[key].is_number() && std::abs(row[key].get<double>()) < 1e18;
-        });
-      };
-      if (other == right.end() || !is_timed(record) || !is_timed(other->second)) {
-        continue;
-      }
-      const auto at = [](const Json& row, const char* key) { return row[key].get<double>(); };
-      const auto origin = [](const Json& row) { return row.value("origin", "measured"); };
-      const bool differs = at(record, "time_high_ns") < at(other->second, "time_low_ns") ||
-                           at(other->second, "time_high_ns") < at(record, "time_low_ns");
-      table.row({id, lab::to_words(Json::parse(point)), to_text(lab::time_of(record)), to_text(lab::time_of(other->second)),
-                 fmt::format("{:.3f}", at(other->second, "time_per_step_ns") / at(record, "time_per_step_ns")),
-                 origin(record) != origin(other->second) ? fmt::format("A is {}, B {}", origin(record), origin(other->second))
-                                                         : (differs ? "beyond the noise" : "within the noise")});
-      ++shown;
-    }
-  }
-  if (shown == 0) {
-    throw usage_error("{} and {} have no measured point in common", first, second);
-  }
-  fmt::print("{}", table.text());
-}
-
 void add_lab_flags(CLI::App& command, LabWords& words) {
   command.add_option("--preset", words.preset,
                      "quick, or full for the courses' sizes; where another machine is simulated, full unless said");
@@ -412,26 +309,6 @@ void add_lab_command(CLI::App& program, int& exit_code) {
       run_lab(*words, exit_code);
     }
   });
-}
-
-void add_report_command(CLI::App& program) {
-  CLI::App* command = program.add_subcommand("report", "Write the report of a run again, from what was kept");
-  auto folder = std::make_shared<std::string>();
-  command->add_option("folder", *folder, "a folder under runs/")->required();
-  command->footer("\nExample:\n  baton report runs/20261115-101500-lab");
-  auto pdf = std::make_shared<bool>(false);
-  command->add_flag("--pdf", *pdf, "print it as PDF too (needs Chromium)");
-  command->callback([folder, pdf] { show_report(*folder, *pdf); });
-}
-
-void add_compare_command(CLI::App& program) {
-  CLI::App* command = program.add_subcommand("compare", "Show two runs side by side, and which differences exceed the noise");
-  auto first = std::make_shared<std::string>();
-  auto second = std::make_shared<std::string>();
-  command->add_option("A", *first, "a folder under runs/")->required();
-  command->add_option("B", *second, "another")->required();
-  command->footer("\nExample:\n  baton compare runs/20261115-101500-lab runs/20261116-090000-lab");
-  command->callback([first, second] { compare(*first, *second); });
 }
 
 }  // namespace baton::app

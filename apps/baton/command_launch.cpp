@@ -360,7 +360,7 @@ class Supervisor {
 
   /// Whether the last checkpoint is that of the last step: a rank was lost on the way out.
   bool all_done() const {
-    const std::string steps = value_of(command_, {"--steps", "-n"}).value_or("30");
+    const std::string steps = value_of(command_, {"--steps", "-n"}).value_or(usual_steps);
     const auto found = folder_ ? checkpoint::Folder(*folder_, 1).newest() : std::nullopt;
     return found && found->archive.metadata.count("step") == 1 && found->archive.metadata.at("step") == steps;
   }

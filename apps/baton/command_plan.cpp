@@ -12,6 +12,7 @@
 #include "baton/schedule/text.h"
 #include "commands.h"
 #include "options.h"
+#include "summary.h"
 #include "terminal.h"
 
 namespace baton::app {
@@ -132,9 +133,8 @@ void show_plan(const PlanWords& words) {
   }
   plan::require(verdict);
   fmt::print("{}", summary(plan, verdict));
-  if (job && job->request().strategy == "single" && job->cluster().size() > 1) {
-    fmt::print("note: single uses {} alone; choose another --strategy to use all {} devices\n", plan.devices()[0],
-               job->cluster().size());
+  if (job) {
+    fmt::print("{}", unused_note(*job));
   }
 }
 

@@ -26,7 +26,7 @@ std::string flags_of(const lab::JobWords& words) {
   for (const lab::JobField& field : lab::job_fields()) {
     const std::string& word = words.*field.word;
     if (field.name != "fold" && word != lab::JobWords{}.*field.word) {
-      text += fmt::format(" --{} {}", field.name, word);
+      text += fmt::format(" --{} {}", field.name, shell_word(word));
     }
   }
   return "baton simulate" + text;

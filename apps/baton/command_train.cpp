@@ -25,7 +25,7 @@ constexpr double least_patience = 0.5;
 
 struct TrainWords {
   lab::JobWords job;
-  std::string steps = "30";
+  std::string steps = usual_steps;
   std::string warmup = "5";
   std::string json;
   std::string trace;
@@ -236,9 +236,8 @@ void train(const TrainWords& words, int& exit_code) {
         "hardware\n",
         strategy::to_text(run.job().request().step.precision));
   }
-  if (to_stdout && run.job().request().strategy == "single" && run.job().cluster().size() > 1) {
-    fmt::print("note: single uses {} alone; choose another --strategy to use all {} devices\n", run.plan().devices()[0],
-               run.job().cluster().size());
+  if (to_stdout) {
+    fmt::print("{}", unused_note(run.job()));
   }
   if (to_stdout && run.steps_before() > 0) {
     fmt::print("goes on from {}, step {}\n", saving.last(), run.steps_before());

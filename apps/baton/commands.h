@@ -28,6 +28,9 @@ void add_manual_commands(CLI::App& program);
 /// The ranks that the program was started as. Rank 0 alone prints.
 exec::World& world();
 
+/// How many steps `train` makes where it is not told.
+constexpr const char* usual_steps = "30";
+
 /// How a run ends whose rank was lost: another attempt may end otherwise.
 constexpr int lost_rank_exit_code = 75;
 

@@ -30,13 +30,4 @@ void add_job_flags(CLI::App& command, lab::JobWords& words) {
   }
 }
 
-std::string describe_cores(const cluster::Device& device) {
-  if (device.gpu) {
-    return device.gpu->of == 1 ? fmt::format("{} multiprocessors", device.gpu->multiprocessors)
-                               : fmt::format("part {} of {}, about {} multiprocessors", device.gpu->part, device.gpu->of,
-                                             device.gpu->multiprocessors);
-  }
-  return fmt::format("{} {}", device.cores.size() == 1 ? "core" : "cores", fmt::join(device.cores, ","));
-}
-
 }  // namespace baton::app

@@ -10,7 +10,4 @@ namespace baton::app {
 /// Adds a flag for each word of a job to a command.
 void add_job_flags(CLI::App& command, lab::JobWords& words);
 
-/// "cores 0,1".
-std::string describe_cores(const cluster::Device& device);
-
 }  // namespace baton::app

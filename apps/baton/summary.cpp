@@ -1,6 +1,7 @@
 #include "summary.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "baton/lab/rows.h"
 #include "baton/report/table.h"
@@ -13,6 +14,22 @@ namespace {
 constexpr std::size_t one_by_one = 8;
 
 }  // namespace
+
+std::string describe_cores(const cluster::Device& device) {
+  if (device.gpu) {
+    return device.gpu->of == 1 ? fmt::format("{} multiprocessors", device.gpu->multiprocessors)
+                               : fmt::format("part {} of {}, about {} multiprocessors", device.gpu->part, device.gpu->of,
+                                             device.gpu->multiprocessors);
+  }
+  return fmt::format("{} {}", device.cores.size() == 1 ? "core" : "cores", fmt::join(device.cores, ","));
+}
+
+std::string unused_note(const lab::Job& job) {
+  return job.request().strategy != "single" || job.cluster().size() == 1
+             ? ""
+             : fmt::format("note: single uses {} alone; choose another --strategy to use all {} devices\n",
+                           job.cluster().devices()[0].name, job.cluster().size());
+}
 
 std::string device_table(const lab::Training& run) {
   const std::vector<plan::Totals> totals = plan::totals_by_device(run.plan());

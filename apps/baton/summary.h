@@ -6,6 +6,12 @@
 
 namespace baton::app {
 
+/// "cores 0,1".
+std::string describe_cores(const cluster::Device& device);
+
+/// A note where a job leaves all devices but one alone; empty elsewhere.
+std::string unused_note(const lab::Job& job);
+
 /// Where each device's step went, its memory and its bytes: a table for the terminal.
 std::string device_table(const lab::Training& run);
 

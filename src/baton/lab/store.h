@@ -16,7 +16,7 @@ struct RunSpec {
   std::string experiment;
   std::string title;        // of the run's report
   std::string run_command;  // of the whole run
-  std::string created;      // as `report::time_text` has it
+  std::string created;      // as `time_text` has it
   Preset preset = Preset::quick;
   std::string command;  // measures this one again
   std::vector<Point> points;

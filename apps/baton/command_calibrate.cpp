@@ -1,0 +1,65 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "baton/base/error.h"
+#include "baton/cost/measured.h"
+#include "baton/lab/calibration.h"
+#include "baton/report/table.h"
+#include "calibration_bar.h"
+#include "commands.h"
+#include "options.h"
+
+namespace baton::app {
+namespace {
+
+struct CalibrateWords {
+  lab::JobWords job;
+  bool again = false;
+};
+
+void calibrate(const CalibrateWords& words) {
+  const lab::Job job(words.job, cluster::probe());
+  if (job.imagined()) {
+    throw usage_error("only this machine can be calibrated: leave --cluster out");
+  }
+  const plan::Plan plan = job.compile();
+  const Interrupt interrupt;
+  CalibrationBar bar(interrupt);
+  lab::Calibration calibration(job.machine(), job.cluster(), job.backend());
+  const std::size_t timed = calibration.measure(
+      plan, job.cluster(), job.backend(), words.again,
+      [&](std::size_t done, std::size_t total, const std::string& key) { return bar(done, total, key); });
+  const cost::Times& alone = calibration.times(plan, 1);
+  const cost::Times& beside = calibration.times(plan, job.cluster().size());
+  report::Table table({"task", "alone", fmt::format("{} at work", job.cluster().size()), "rate"});
+  std::map<std::string, bool> shown;
+  for (std::size_t t = 0; t < plan.tasks().size(); ++t) {
+    const std::string key = cost::key_of(plan, TaskId(t), job.cluster());
+    const auto time = alone.find(key);
+    if (time == alone.end() || !shown.emplace(key, true).second) {
+      continue;
+    }
+    const plan::TaskWork work = plan::work(plan, TaskId(t));
+    const auto nanoseconds = static_cast<double>(std::max<std::int64_t>(1, time->second.count));
+    table.row({key, to_text(time->second), to_text(beside.at(key)),
+               plan::meeting_of(plan.tasks()[t]).valid() || work.flops.count == 0
+                   ? "-"
+                   : fmt::format("{:.3g} Gflop/s", static_cast<double>(work.flops.count) / nanoseconds)});
+  }
+  fmt::print("{}\n{} timed now; all are kept in {}\n", table.text(), timed, calibration.file().string());
+}
+
+}  // namespace
+
+void add_calibrate_command(CLI::App& program) {
+  CLI::App* command = program.add_subcommand("calibrate", "Time each distinct task of a job by itself on this machine");
+  auto words = std::make_shared<CalibrateWords>();
+  add_job_flags(*command, words->job);
+  command->add_flag("--again", words->again, "also what has been timed before");
+  command->footer("\nExample:\n  baton calibrate --model mlp:dim=1024,depth=2 --strategy ddp --devices cpu:2");
+  command->callback([words] { calibrate(*words); });
+}
+
+}  // namespace baton::app

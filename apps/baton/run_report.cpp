@@ -1,0 +1,58 @@
+#include "run_report.h"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+
+#include "baton/base/error.h"
+#include "baton/base/file.h"
+#include "baton/report/page.h"
+#include "baton/report/report.h"
+#include "terminal.h"
+
+namespace baton::app {
+
+namespace fs = std::filesystem;
+
+void write_report(const lab::Store& store) {
+  std::vector<lab::Result> results;
+  for (const std::string& id : store.experiments()) {
+    results.push_back(lab::conclude(store, id));
+    write_whole(store.folder() / (id + ".csv"), report::to_csv(results.back()));
+  }
+  if (results.empty()) {
+    throw usage_error("{} holds no results of experiments", store.folder().string());
+  }
+  const lab::RunSpec kept = *store.spec(store.experiments().front());
+  lab::Json report = report::to_report(results, kept.environment, kept.title.empty() ? "Experiments" : kept.title,
+                                       kept.run_command);
+  if (!kept.created.empty()) {
+    report["created"] = kept.created;
+  }
+  write_whole(store.folder() / "report.json", report.dump(1) + "\n");
+  write_whole(store.folder() / "report.md", report::to_markdown(results, report));
+  write_whole(store.folder() / "report.html", report::to_page(report));
+}
+
+void write_pdf(const fs::path& folder) {
+  const fs::path page = fs::absolute(folder / "report.html");
+  const fs::path pdf = fs::absolute(folder / "report.pdf");
+  for (const char* browser : {"chromium", "chromium-browser", "google-chrome"}) {
+    const std::string found = fmt::format("command -v {} >/dev/null 2>&1", browser);
+    if (std::system(found.c_str()) != 0) {
+      continue;
+    }
+    const std::string command = fmt::format(
+        "{} --headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking --disable-component-update "
+        "--disable-sync --no-pdf-header-footer --virtual-time-budget=20000 --print-to-pdf={} {} >/dev/null 2>&1",
+        browser, shell_word(pdf.string()), shell_word("file://" + page.string()));
+    if (std::system(command.c_str()) != 0 || !fs::exists(pdf)) {
+      throw failure("{} could not print {} as PDF", browser, page.string());
+    }
+    fmt::print("PDF: {}\n", (folder / "report.pdf").string());
+    return;
+  }
+  throw failure("a PDF is printed by Chromium, which is not here: install the package chromium");
+}
+
+}  // namespace baton::app
