@@ -55,7 +55,9 @@ Json gradients_left(const Training& run) {
 }  // namespace
 
 TrainMeasurement::TrainMeasurement(const JobWords& words, const Settings& settings, Options options)
-    : training_(std::make_unique<Training>(on_cluster(words, settings), settings.machine)), options_(std::move(options)) {}
+    : training_(std::make_unique<Training>(on_cluster(words, settings), settings.machine, Calibration::Progress{}, nullptr,
+                                           options.planner)),
+      options_(std::move(options)) {}
 
 void TrainMeasurement::round(Nanoseconds time) {
   if (training_->simulated()) {
@@ -67,13 +69,17 @@ void TrainMeasurement::round(Nanoseconds time) {
   const bool first = training_->timed().empty();
   if (first) {
     training_->run(options_.warmup + 2, options_.warmup);
+    for (const Nanoseconds step : training_->step_times()) {
+      time -= step;
+    }
   }
   const Nanoseconds step = std::max(Nanoseconds(1), trace::spread(training_->timed()).median);
-  const std::int64_t fit = time.count / step.count;
-  const std::int64_t wanted = std::max(options_.least_steps - static_cast<std::int64_t>(training_->timed().size()),
-                                       std::int64_t{1});
-  // The first step of a run finds the threads asleep; it is not counted.
-  training_->run(std::clamp<std::int64_t>(fit, first ? wanted : 1, 5000) + 1, 1);
+  const std::int64_t wanted = first ? options_.least_steps - static_cast<std::int64_t>(training_->timed().size()) : 1;
+  const std::int64_t steps = std::clamp<std::int64_t>(time.count / step.count, std::max<std::int64_t>(wanted, 0), 5000);
+  if (steps > 0) {
+    // The first step of a run finds the threads asleep; it is not counted.
+    training_->run(steps + 1, 1);
+  }
 }
 
 bool TrainMeasurement::stable(double uncertainty) const {

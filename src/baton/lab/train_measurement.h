@@ -14,6 +14,7 @@ class TrainMeasurement : public Measurement {
     std::int64_t warmup = 5;
     std::int64_t least_steps = 10;  // timed, whatever the time limit
     std::string timeline;           // label of the timeline to keep; empty: none
+    Training::Planner planner = {};
   };
 
   TrainMeasurement(const JobWords& words, const Settings& settings, Options options);

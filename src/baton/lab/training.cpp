@@ -8,12 +8,12 @@
 namespace baton::lab {
 
 Training::Training(const JobWords& words, const cluster::Machine& machine, const Calibration::Progress& progress,
-                   exec::World* world)
+                   exec::World* world, const Planner& planner)
     : job_(std::make_unique<Job>(words, machine, world)) {
   if (job_->simulated()) {
-    open_simulation(progress);
+    open_simulation(progress, planner);
   } else {
-    plan_ = std::make_unique<plan::Plan>(job_->compile());
+    plan_ = std::make_unique<plan::Plan>(planner ? planner(*job_) : job_->compile());
     executor_ = std::make_unique<exec::Executor>(*plan_, job_->cluster(), job_->backend(),
                                                  exec::DataOptions{.seed = job_->seed(), .samples = job_->samples()}, world);
     arenas_ = executor_->arenas();
@@ -23,9 +23,11 @@ Training::Training(const JobWords& words, const cluster::Machine& machine, const
   arrivals_.resize(plan_->devices().size());
 }
 
-void Training::open_simulation(const Calibration::Progress& progress) {
+void Training::open_simulation(const Calibration::Progress& progress, const Planner& planner) {
   sim::StandsFor stands_for;
-  if (std::optional<strategy::Folded> folded = job_->fold()) {
+  if (planner) {
+    plan_ = std::make_unique<plan::Plan>(planner(*job_));
+  } else if (std::optional<strategy::Folded> folded = job_->fold()) {
     plan_ = std::make_unique<plan::Plan>(std::move(folded->plan));
     stands_for = std::move(folded->stands_for);
     copies_ = static_cast<std::int64_t>(stands_for[0].size());

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -20,11 +21,14 @@ namespace baton::lab {
 /// simulated: then one step stands for all, and there are no losses.
 class Training {
  public:
+  /// Makes the plan of a job where that is not what its strategy compiles to.
+  using Planner = std::function<plan::Plan(const Job& job)>;
+
   /// Compiles and verifies the plan and takes the memory; a usage error says why it cannot be run. `progress` is told of
   /// what a simulation of this machine has to time first.
   /// Among several ranks all make one and call the same in the same order; each has losses and step times, 0 has the rest too.
   Training(const JobWords& words, const cluster::Machine& machine, const Calibration::Progress& progress = {},
-           exec::World* world = nullptr);
+           exec::World* world = nullptr, const Planner& planner = {});
 
   const Job& job() const { return *job_; }
   const plan::Plan& plan() const { return *plan_; }
@@ -78,7 +82,7 @@ class Training {
 
  private:
   std::optional<op::ScaleState> read_scaler() const;
-  void open_simulation(const Calibration::Progress& progress);
+  void open_simulation(const Calibration::Progress& progress, const Planner& planner);
   exec::RunResult simulate() const;
 
   std::unique_ptr<Job> job_;

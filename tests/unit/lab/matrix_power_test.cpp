@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "baton/exec/executor.h"
+#include "baton/lab/experiment.h"
 #include "baton/plan/verify.h"
 #include "unit/base/usage_sentence.h"
 
@@ -131,6 +132,27 @@ TEST(ProductsNeeded, CountsSquaresAndSetBits) {
   EXPECT_EQ(products_needed(7), 4);
   EXPECT_EQ(products_needed(10), 4);
   EXPECT_EQ(products_needed(1024), 10);
+}
+
+TEST(MatrixPower, ARecordHasWhatEveryMeasurementHasAndNothingOfTraining) {
+  Settings settings;
+  settings.machine.cores = {0};
+  settings.machine.memory = Bytes(1 << 30);
+  for (const char* cluster : {"", "pcie-2"}) {
+    settings.cluster = cluster;
+    const std::unique_ptr<Measurement> measurement =
+        experiment_by_id("matrix-power").open({{"size", 16}, {"power", 10}, {"precision", "fp32"}, {"devices", 2}}, settings);
+    measurement->round(Nanoseconds(1));
+    const Json record = measurement->record();
+    EXPECT_EQ(record["products"], 4);
+    EXPECT_GT(record["tflops"], 0);
+    EXPECT_EQ(record["device_list"].size(), 2U);
+    EXPECT_EQ(record["transfers"], 1);
+    EXPECT_EQ(record["sent_bytes"], 16 * 16 * 4);
+    EXPECT_GT(record["compute_ns"], 0);
+    EXPECT_EQ(record["origin"], settings.cluster.empty() ? "measured" : "simulated");
+    EXPECT_FALSE(record.contains("losses") || record.contains("samples_per_s"));
+  }
 }
 
 }  // namespace

@@ -2,89 +2,48 @@
 
 #include <fmt/format.h>
 
-#include "baton/base/error.h"
 #include "baton/lab/experiments/list.h"
 #include "baton/lab/rows.h"
-#include "baton/lab/simulation.h"
-#include "baton/lab/training.h"
-#include "baton/plan/verify.h"
+#include "baton/lab/train_measurement.h"
 
 namespace baton::lab {
 namespace {
 
-class PowerMeasurement final : public Measurement {
+/// The job gives the devices and the precision; the plan is of our own, and nothing is trained.
+class PowerMeasurement final : public TrainMeasurement {
  public:
   PowerMeasurement(const Point& point, const Settings& settings)
-      : job_(words_for(point, settings), settings.machine),
-        power_(whole(point, "power", 1, 1 << 20)),
-        plan_(matrix_power_plan(whole(point, "size", 1, 65536), power_, job_.cluster(), job_.request().target,
-                                job_.request().step.precision)) {
-    if (job_.simulated()) {
-      plan::require(plan::verify(plan_, job_.limits(plan_)));
-      simulation_ = std::make_unique<Simulation>(job_, plan_);
-    } else {
-      executor_ = std::make_unique<exec::Executor>(plan_, job_.cluster(), job_.backend());
-    }
-  }
-
-  void round(Nanoseconds time) override {
-    if (simulation_) {
-      times_.assign(1, simulation_->step().duration);
-      return;
-    }
-    const auto run = [&](std::int64_t steps, std::int64_t warmup) {
-      const exec::RunResult result = executor_->run({.steps = steps, .warmup = warmup});
-      times_.insert(times_.end(), result.step_times.begin() + warmup, result.step_times.end());
-    };
-    if (times_.empty()) {
-      run(2, 1);
-    }
-    run(std::clamp<std::int64_t>(time.count / trace::spread(times_).median.count, 1, 100), 0);
-  }
-
-  bool stable(double uncertainty) const override { return simulation_ || trace::median_uncertainty(times_) < uncertainty; }
-
-  Bytes memory() const override {
-    Bytes sum;
-    for (const Bytes arena : executor_ ? executor_->arenas() : std::vector<Bytes>{}) {
-      sum += arena;
-    }
-    return sum;
-  }
+      : TrainMeasurement(words_for(point, settings), settings, options_for(point)), power_(power_of(point)) {}
 
   Json record() const override {
-    const trace::Spread spread = trace::spread(times_);
-    const auto [low, high] = trace::median_interval(times_);
-    Flops flops;
-    for (const plan::Totals& totals : plan::totals_by_device(plan_)) {
-      flops += totals.work.flops;
+    Json record = TrainMeasurement::record();
+    for (const char* key : {"samples_per_s", "global_batch", "losses", "gradients_left"}) {
+      record.erase(key);
     }
-    return {{"time_per_step_ns", spread.median.count},
-            {"time_low_ns", low.count},
-            {"time_high_ns", high.count},
-            {"tflops", static_cast<double>(flops.count) / static_cast<double>(spread.median.count) / 1000},
-            {"products", products_needed(power_)},
-            {"steps_timed", times_.size()},
-            {"origin", simulation_ ? "simulated" : "measured"},
-            {"oversubscribed", job_.cluster().oversubscribed()}};
+    record["tflops"] = number(record, "flops") / number(record, "time_per_step_ns") / 1000;
+    record["products"] = products_needed(power_);
+    return record;
   }
 
  private:
+  static std::int64_t power_of(const Point& point) { return whole(point, "power", 1, 1 << 20); }
+
   static JobWords words_for(const Point& point, const Settings& settings) {
     JobWords words;
     words.devices = workers(settings, whole(point, "devices", 1, 4096), 2);
     words.precision = text(point, "precision");
-    words.cluster = settings.cluster;
-    words.what_if = settings.what_if;
     return words;
   }
 
-  Job job_;  // for its devices; what it trains does not matter
+  static Options options_for(const Point& point) {
+    const std::int64_t size = whole(point, "size", 1, 65536);
+    const std::int64_t power = power_of(point);
+    return {.warmup = 1, .least_steps = 1, .timeline = "", .planner = [size, power](const Job& job) {
+              return matrix_power_plan(size, power, job.cluster(), job.request().target, job.request().step.precision);
+            }};
+  }
+
   std::int64_t power_;
-  plan::Plan plan_;
-  std::unique_ptr<exec::Executor> executor_;  // of the two, one
-  std::unique_ptr<Simulation> simulation_;
-  std::vector<Nanoseconds> times_;
 };
 
 }  // namespace
