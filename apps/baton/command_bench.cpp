@@ -13,6 +13,7 @@
 #include "baton/report/table.h"
 #include "commands.h"
 #include "guard.h"
+#include "options.h"
 #include "terminal.h"
 
 namespace baton::app {
@@ -178,15 +179,7 @@ void add_bench_command(CLI::App& program, int& exit_code) {
                                                   "Time collectives and transfers over a range of sizes, and check them");
   auto words = std::make_shared<BenchWords>();
   words->job.devices = "cpu:2";
-  for (const lab::JobField& field : lab::job_fields()) {
-    if (field.name == "devices" || field.name == "link" || field.name == "backend" || field.name == "memory") {
-      CLI::Option* option = collectives->add_option((field.name == "devices" ? "-d,--" : "--") + field.name, words->job.*field.word,
-                                                    field.help);
-      if (!(words->job.*field.word).empty()) {
-        option->capture_default_str();
-      }
-    }
-  }
+  add_job_flags(*collectives, words->job, {"devices", "link", "backend", "memory"});
   collectives->add_option("--sizes", words->sizes, "from, to and the factor between, in bytes as 8:64MB:4")->capture_default_str();
   collectives->add_option("--operations", words->operations,
                           "some of all_reduce, reduce_scatter, all_gather, broadcast, reduce and "

@@ -6,6 +6,7 @@
 #include "baton/lab/environment.h"
 #include "baton/report/table.h"
 #include "commands.h"
+#include "options.h"
 #include "summary.h"
 #include "terminal.h"
 
@@ -49,16 +50,12 @@ void show_devices(const std::string& devices, const std::string& json) {
 
 void add_devices_command(CLI::App& program) {
   CLI::App* command = program.add_subcommand("devices", "Show the devices there are, or those that --devices names");
-  auto devices = std::make_shared<std::string>("cpu");
+  auto words = std::make_shared<lab::JobWords>();
   auto json = std::make_shared<std::string>();
-  command
-      ->add_option(
-          "-d,--devices", *devices,
-          "cpu (one device), cpu:4 (four), cpu:0-3,4-7 (by cores), cuda (each GPU), cuda:0,1, cuda:0/4 (four parts of one)")
-      ->capture_default_str();
+  add_job_flags(*command, *words, {"devices"});
   command->add_option("--json", *json, "write them as JSON to a file, or to standard output with -");
   command->footer("\nExamples:\n  baton devices --devices cpu:4\n  baton devices --devices cuda:0/4");
-  command->callback([devices, json] { show_devices(*devices, *json); });
+  command->callback([words, json] { show_devices(words->devices, *json); });
 }
 
 }  // namespace baton::app

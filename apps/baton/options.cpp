@@ -3,17 +3,30 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 namespace baton::app {
 
-void add_job_flags(CLI::App& command, lab::JobWords& words) {
+namespace {
+
+/// "-b,--batch,--global-batch".
+std::string flags_of(const lab::JobField& field) {
+  std::string letters;
+  std::string names = "--" + field.name;
+  for (const std::string& spelling : field.also) {
+    (spelling.size() == 1 ? letters : names) += spelling.size() == 1 ? "-" + spelling + "," : ",--" + spelling;
+  }
+  return letters + names;
+}
+
+}  // namespace
+
+void add_job_flags(CLI::App& command, lab::JobWords& words, const std::vector<std::string>& only) {
   for (const lab::JobField& field : lab::job_fields()) {
-    // The words that have a short form, or another name that people bring along.
-    const std::string flag = field.name == "model"           ? "-m,--model"
-                             : field.name == "strategy"      ? "-s,--strategy"
-                             : field.name == "devices"       ? "-d,--devices"
-                             : field.name == "batch"         ? "-b,--batch,--global-batch"
-                             : field.name == "micro-batches" ? "--micro-batches,--accumulate"
-                                                             : "--" + field.name;
+    if (!only.empty() && std::find(only.begin(), only.end(), field.name) == only.end()) {
+      continue;
+    }
+    const std::string flag = flags_of(field);
     std::string& word = words.*field.word;
     if (field.name == "delay") {
       command

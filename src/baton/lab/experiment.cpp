@@ -33,6 +33,12 @@ std::string gpu_workers(const std::string& devices, std::int64_t count, std::int
 
 }  // namespace
 
+std::string axis_name(std::string_view text) {
+  std::string name = canonical(text);
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
 const Experiment& experiment_by_id(std::string_view id) {
   const std::string wanted = canonical(id);
   std::vector<std::string> ids;

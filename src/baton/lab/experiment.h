@@ -25,6 +25,9 @@ struct Axis {
   std::vector<Json> full;
 };
 
+/// The name that an axis is known by, and its column: with underscores, where people may write dashes.
+std::string axis_name(std::string_view text);
+
 /// One value for each axis.
 using Point = Json;
 

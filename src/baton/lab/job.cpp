@@ -227,12 +227,13 @@ std::size_t parse_fold(const std::string& text) {
 
 const std::vector<JobField>& job_fields() {
   static const std::vector<JobField> fields{
-      {"model", &JobWords::model, list_models()},
-      {"strategy", &JobWords::strategy, list_strategies()},
-      {"devices", &JobWords::devices,
-       "cpu (one device), cpu:4 (four), cpu:0-3,4-7 (by cores), cuda (each GPU), cuda:0,1, cuda:0/4 (four parts of one); with "
-       "--cluster so many of its devices"},
-      {"batch", &JobWords::batch, "global batch: samples a step over all devices"},
+      {"model", &JobWords::model, list_models(), {"m"}},
+      {"strategy", &JobWords::strategy, list_strategies(), {"s"}},
+      {"devices",
+       &JobWords::devices,
+       "cpu (one device), cpu:4 (four), cpu:0-3,4-7 (by cores), cuda (each GPU), cuda:0,1, cuda:0/4 (four parts of one)",
+       {"d"}},
+      {"batch", &JobWords::batch, "global batch: samples a step over all devices", {"b", "global-batch"}},
       {"dp", &JobWords::dp, "replicas of the model; with --pp and --tp the product is the number of devices"},
       {"pp", &JobWords::pp, "devices that a replica's layers are spread over"},
       {"tp", &JobWords::tp, "devices that each pair of Linear layers is divided over"},
@@ -243,8 +244,10 @@ const std::vector<JobField>& job_fields() {
       {"balance", &JobWords::balance, "without --split: deal blocks out to stages by " + either(strategy::balance_names())},
       {"recompute", &JobWords::recompute,
        "activations let go and made again in the backward: " + either(strategy::recompute_names())},
-      {"micro-batches", &JobWords::micro_batches,
-       "work a replica's samples off in so many pieces, gradients adding up (1; a pipeline's schedule: twice its devices)"},
+      {"micro-batches",
+       &JobWords::micro_batches,
+       "work a replica's samples off in so many pieces, gradients adding up (1; a pipeline's schedule: twice its devices)",
+       {"accumulate"}},
       {"bucket-mb", &JobWords::bucket_mb, "ddp: gradients are all-reduced in buckets of this size"},
       {"first-bucket-mb", &JobWords::first_bucket_mb, "ddp: size of the first bucket"},
       {"loss", &JobWords::loss, either(strategy::loss_names())},
@@ -263,7 +266,9 @@ const std::vector<JobField>& job_fields() {
       {"backend", &JobWords::backend, list_backends() + "; by default what runs on the devices"},
       {"seed", &JobWords::seed, "seed of weights and data"},
       {"samples", &JobWords::samples, "samples in the data set; 0: the same batch every step"},
-      {"cluster", &JobWords::cluster, "simulate: machine (this one), a name from `baton clusters`, NAME+NETWORK, or a file"},
+      {"cluster", &JobWords::cluster,
+       "simulate: machine (this one), a name from `baton clusters`, NAME+NETWORK, or a file; "
+       "--devices is then the number of its devices"},
       {"what-if", &JobWords::what_if, "simulate: what would be, as compute=2x,link=0.5x,latency=+10us"},
       {"fold", &JobWords::fold, "simulate: write out one of many equal replicas: auto (beyond 64 devices), always or never"},
   };
@@ -281,7 +286,7 @@ void set_word(JobWords& words, std::string_view name, std::string value) {
   const std::string wanted = canonical(name);
   std::vector<std::string> names;
   for (const JobField& field : job_fields()) {
-    if (field.name == wanted || (wanted == "global-batch" && field.name == "batch")) {
+    if (field.name == wanted || std::find(field.also.begin(), field.also.end(), wanted) != field.also.end()) {
       words.*field.word = std::move(value);
       return;
     }

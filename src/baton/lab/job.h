@@ -55,11 +55,13 @@ struct JobWords {
   bool operator==(const JobWords&) const = default;
 };
 
-/// One of them: its name (the flag without dashes), where it is kept and what it means.
+/// One of them: its name (the flag without dashes), where it is kept, what it means, and how it may be spelt as well: a letter,
+/// or another name that people bring along.
 struct JobField {
   std::string name;
   std::string JobWords::*word;
   std::string help;
+  std::vector<std::string> also = {};
 };
 /// All of them, in the order in which help shows them.
 const std::vector<JobField>& job_fields();
@@ -71,7 +73,7 @@ bool is_this_machine(std::string_view cluster);
 /// Whether the word for a schedule names a file and no schedule that Baton knows.
 bool is_schedule_file(const std::string& word);
 
-/// Sets a field by name, dashes or underscores; a usage error lists the names.
+/// Sets a field by any of its spellings, dashes or underscores; a usage error lists the names.
 void set_word(JobWords& words, std::string_view name, std::string value);
 
 /// The job that the words describe. Everything is checked here, before anything starts.

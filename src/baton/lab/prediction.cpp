@@ -57,8 +57,8 @@ Experiment prediction(const JobWords& shared, const AxisValues& axes) {
   for (const auto& [name, values] : axes) {
     JobWords probe;
     set_word(probe, name, "");  // throws where there is no such word
-    experiment.axes.push_back({canonical(name), "", values, values});
-    experiment.columns.push_back({canonical(name), canonical(name), Format::text});
+    experiment.axes.push_back({axis_name(name), "", values, values});
+    experiment.columns.push_back({axis_name(name), axis_name(name), Format::text});
   }
   experiment.columns.insert(experiment.columns.end(), {{"simulated_ns", "simulated", Format::time},
                                                        {"time_per_step_ns", "measured", Format::time},

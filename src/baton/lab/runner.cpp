@@ -94,13 +94,6 @@ constexpr int rounds_a_point = 3;
 
 }  // namespace
 
-/// Axes are named with underscores, as the columns of results are; people may write dashes.
-std::string axis_name(std::string_view text) {
-  std::string name = canonical(text);
-  std::replace(name.begin(), name.end(), '-', '_');
-  return name;
-}
-
 void parse_axis_values(const std::string& text, AxisValues& values) {
   const std::size_t equals = text.find('=');
   if (equals == std::string::npos || equals == 0 || equals + 1 == text.size()) {

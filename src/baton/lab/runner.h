@@ -22,8 +22,6 @@ struct Result {
 
 /// Values that replace an axis's own: `--set devices=1,2`.
 using AxisValues = std::map<std::string, std::vector<Json>>;
-/// The name that an axis is known by, whether written with dashes or underscores.
-std::string axis_name(std::string_view text);
 /// Parses `axis=value,value`; numbers become numbers.
 void parse_axis_values(const std::string& text, AxisValues& values);
 

@@ -95,7 +95,10 @@ Experiment parse_spec(std::string_view toml_text, const std::string& id) {
   for (const auto& [key, node] : table_of(root, "axes")) {
     JobWords probe;
     set_word(probe, key.str(), "");  // throws where there is no such word
-    Axis axis{canonical(key.str()), "", {}, {}};
+    Axis axis{axis_name(key.str()), "", {}, {}};
+    if (std::find(names.begin(), names.end(), axis.name) != names.end()) {
+      throw usage_error("the spec has the axis '{}' twice", axis.name);
+    }
     if (!node.is_array() || node.as_array()->empty()) {
       throw usage_error("axis '{}' of the spec must be a list of values, as [1, 2, 4]", key.str());
     }

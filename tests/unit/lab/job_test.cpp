@@ -36,6 +36,19 @@ TEST(JobWords, EveryFieldCanBeSetByItsName) {
   EXPECT_EQ(job_fields().size() * sizeof(std::string), sizeof(JobWords)) << "a word has no field";
 }
 
+TEST(JobWords, EverySpellingOfAFieldSetsIt) {
+  for (const JobField& field : job_fields()) {
+    for (const std::string& spelling : field.also) {
+      JobWords words;
+      set_word(words, spelling, "something");
+      EXPECT_EQ(words.*field.word, "something") << spelling;
+    }
+  }
+  JobWords words;
+  set_word(words, "accumulate", "4");
+  EXPECT_EQ(words.micro_batches, "4");
+}
+
 TEST(JobWords, DashesUnderscoresAndCaseAreAllTheSame) {
   JobWords words;
   set_word(words, "micro_batches", "4");
