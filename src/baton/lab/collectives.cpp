@@ -10,6 +10,7 @@
 #include "baton/base/error.h"
 #include "baton/base/text.h"
 #include "baton/exec/executor.h"
+#include "baton/findings/median.h"
 #include "baton/lab/pulse.h"
 #include "baton/sim/expand.h"
 #include "baton/trace/analysis.h"
@@ -321,8 +322,7 @@ MeasuredLinks measured_links(const std::vector<BenchRow>& rows, const cluster::C
     if (errors.empty()) {
       break;
     }
-    std::nth_element(errors.begin(), errors.begin() + static_cast<std::ptrdiff_t>(errors.size() / 2), errors.end());
-    const double median = errors[errors.size() / 2];
+    const double median = findings::median(errors);
     if (!least || median < *least) {
       least = median;
       found.algorithm = algorithm;

@@ -7,6 +7,7 @@
 
 #include "baton/base/error.h"
 #include "baton/base/text.h"
+#include "baton/findings/median.h"
 #include "baton/lab/rows.h"
 #include "baton/lab/train_measurement.h"
 
@@ -80,12 +81,9 @@ Accuracy accuracy(const std::vector<Json>& rows) {
   for (const Json& row : rows) {
     errors.push_back(std::abs(number(row, "error")));
   }
-  std::sort(errors.begin(), errors.end());
   result.points = errors.size();
-  if (!errors.empty()) {
-    result.median_error = (errors[(errors.size() - 1) / 2] + errors[errors.size() / 2]) / 2;
-    result.largest_error = errors.back();
-  }
+  result.median_error = findings::median(errors);
+  result.largest_error = errors.empty() ? 0 : *std::max_element(errors.begin(), errors.end());
   for (std::size_t i = 0; i < rows.size(); ++i) {
     for (std::size_t j = i + 1; j < rows.size(); ++j) {
       if (!rivals(rows[i], rows[j]) || !differs(rows[i], rows[j])) {

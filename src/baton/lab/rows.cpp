@@ -35,6 +35,12 @@ Nanoseconds time_of(const Json& row, const std::string& key) {
   return Nanoseconds(static_cast<std::int64_t>(time));
 }
 
+Bytes bytes_of(const Json& row, const std::string& key) {
+  const double size = number(row, key);
+  check(std::abs(size) < 9e18, "a row has the bytes {} as {}", size, key);
+  return Bytes(static_cast<std::int64_t>(size));
+}
+
 std::string text(const Json& row, const std::string& key) {
   check(row.contains(key), "a row has no {}", key);
   return word_of(row[key]);
@@ -118,6 +124,12 @@ std::string sharing_note(const std::vector<Json>& rows) {
                               "took turns, so their times say what the split costs and not what more "
                               "hardware would win.",
                               counts);
+}
+
+void add_sharing_note(std::vector<std::string>& sentences, const std::vector<Json>& rows) {
+  if (std::string note = sharing_note(rows); !note.empty()) {
+    sentences.push_back(std::move(note));
+  }
 }
 
 std::string attribution(const Json& row, const std::string& what) {

@@ -21,6 +21,7 @@ std::string to_words(const Point& point);
 
 double number(const Json& row, const std::string& key);
 Nanoseconds time_of(const Json& row, const std::string& key = "time_per_step_ns");
+Bytes bytes_of(const Json& row, const std::string& key);
 std::string text(const Json& row, const std::string& key);
 
 /// A row's losses, step by step. One that was no number is null in a file, and not a number again here.
@@ -44,6 +45,8 @@ bool differs(const Json& a, const Json& b);
 std::string percent(double share);
 /// A sentence that warns of rows on shared cores; empty where there are none.
 std::string sharing_note(const std::vector<Json>& rows);
+/// Adds it where there is one.
+void add_sharing_note(std::vector<std::string>& sentences, const std::vector<Json>& rows);
 /// A sentence on where the step of a row went: compute, exposed communication, waiting, delay.
 std::string attribution(const Json& row, const std::string& what);
 

@@ -65,9 +65,7 @@ std::vector<std::string> find(const std::vector<Json>& rows, const std::vector<s
                                     differs(*fastest, *slowest) ? "beyond the noise" : "within the noise"));
   }
   sentences.push_back(attribution(*fastest, "The fastest"));
-  if (const std::string note = sharing_note(rows); !note.empty()) {
-    sentences.push_back(note);
-  }
+  add_sharing_note(sentences, rows);
   return sentences;
 }
 

@@ -6,6 +6,7 @@
 
 #include "baton/base/text.h"
 #include "baton/base/units.h"
+#include "baton/findings/median.h"
 #include "baton/lab/rows.h"
 #include "baton/report/table.h"
 
@@ -248,8 +249,7 @@ Json to_report(const std::vector<lab::Result>& results, const Json& environment,
   Json noise;
   if (pulses.size() >= 3) {
     std::sort(pulses.begin(), pulses.end());
-    const double median = pulses[pulses.size() / 2];
-    const double spread = (pulses[pulses.size() * 9 / 10] - pulses[pulses.size() / 10]) / median;
+    const double spread = (pulses[pulses.size() * 9 / 10] - pulses[pulses.size() / 10]) / findings::median(pulses);
     noise = {{"pulse_gflops", pulses},
              {"spread", spread},
              {"sentence",

@@ -38,7 +38,7 @@ void derive(std::vector<Json>& rows) {
   }
 }
 
-std::string size(const Json& row) { return to_text(Bytes(row["peak_bytes"].get<std::int64_t>())); }
+std::string size(const Json& row) { return to_text(bytes_of(row, "peak_bytes")); }
 
 /// Of the rows of one precision: what many pieces save and cost against the fewest, and whether they learn the same.
 void compare_pieces(const std::vector<Json>& rows, std::vector<std::string>& sentences) {
@@ -91,9 +91,8 @@ std::string compare_precisions(const Json& plain, const Json& mixed) {
           ? fmt::format(
                 "It is emulated here, which takes {:.2f} times as long and adds float32 scratch: times say nothing about 16-bit "
                 "hardware, and its buffers by themselves take {} instead of {}.",
-                number(mixed, "time_per_step_ns") / number(plain, "time_per_step_ns"),
-                to_text(Bytes(mixed["buffer_bytes"].get<std::int64_t>())),
-                to_text(Bytes(plain["buffer_bytes"].get<std::int64_t>())))
+                number(mixed, "time_per_step_ns") / number(plain, "time_per_step_ns"), to_text(bytes_of(mixed, "buffer_bytes")),
+                to_text(bytes_of(plain, "buffer_bytes")))
           : fmt::format("A step takes {} instead of {}.", to_text(time_of(mixed)), to_text(time_of(plain))));
 }
 

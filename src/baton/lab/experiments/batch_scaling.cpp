@@ -85,9 +85,7 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
                     "serial fraction of {}.",
                     static_cast<int>(n.back()), scaled.back(), percent(fit.serial)));
   }
-  if (const std::string note = sharing_note(rows); !note.empty()) {
-    sentences.push_back(note);
-  }
+  add_sharing_note(sentences, rows);
   return sentences;
 }
 

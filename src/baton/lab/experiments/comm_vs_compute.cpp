@@ -60,9 +60,8 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
           "{} on {} workers: speedup {:.2f} (efficiency {}), {} on the wire for {} a step, that is {:.4f} bytes a flop; {} of the "
           "step went into communication that nothing hid and waiting for others.",
           text(*chosen, "case"), text(*chosen, "devices"), number(*chosen, "speedup"), percent(number(*chosen, "efficiency")),
-          to_text(Bytes(static_cast<std::int64_t>(number(*chosen, "sent_bytes")))),
-          to_text(Flops(static_cast<std::int64_t>(number(*chosen, "flops")))), bytes_per_flop(*chosen),
-          percent(exposed_share(*chosen))));
+          to_text(bytes_of(*chosen, "sent_bytes")), to_text(Flops(static_cast<std::int64_t>(number(*chosen, "flops")))),
+          bytes_per_flop(*chosen), percent(exposed_share(*chosen))));
     }
   }
   if (best.size() >= 2) {
@@ -123,9 +122,7 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
           bytes_a_ns / flops_a_ns / bytes_per_flop(row)));
     }
   }
-  if (const std::string note = sharing_note(rows); !note.empty()) {
-    sentences.push_back(note);
-  }
+  add_sharing_note(sentences, rows);
   return sentences;
 }
 

@@ -67,9 +67,7 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
                         ? "it nears 1, as a part that does not shrink with the workers, Amdahl's serial one, takes over the step"
                         : "it does not near 1, so the delay is not what decides the step here"));
   }
-  if (const std::string note = sharing_note(rows); !note.empty()) {
-    sentences.push_back(note);
-  }
+  add_sharing_note(sentences, rows);
   return sentences;
 }
 

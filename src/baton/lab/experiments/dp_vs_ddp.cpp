@@ -58,14 +58,13 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
         "Under DP {} pass through device 0 every step against {} through any other ({:.1f} times{}); under DDP {} pass through "
         "each. "
         "Device 0 holds {} against {} on the others under DP.",
-        to_text(Bytes(static_cast<std::int64_t>(number(dp[0], "through_device_0")))),
-        to_text(Bytes(static_cast<std::int64_t>(number(dp[0], "through_others")))),
+        to_text(bytes_of(dp[0], "through_device_0")), to_text(bytes_of(dp[0], "through_others")),
         number(dp[0], "through_device_0") / std::max(1.0, number(dp[0], "through_others")),
         number(dp[0], "through_device_0") > 1.01 * number(dp[0], "through_others") ? ", since all traffic begins or ends there"
         : count == 2 ? ": with two devices what the one sends the other receives"
                      : "",
-        to_text(Bytes(static_cast<std::int64_t>(number(ddp[0], "through_device_0")))),
-        to_text(Bytes(dp[0]["memory_device_0"].get<std::int64_t>())), to_text(Bytes(dp[0]["memory_others"].get<std::int64_t>()))));
+        to_text(bytes_of(ddp[0], "through_device_0")), to_text(bytes_of(dp[0], "memory_device_0")),
+        to_text(bytes_of(dp[0], "memory_others"))));
     sentences.push_back(fmt::format(
         "Under DP device 0 computes {} of the step and the others {}; under DDP {} and {}. Step times vary by {} (DP) and {} (DDP) "
         "of "
@@ -101,9 +100,7 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
             ? "DP was slower than DDP by more than a tenth on every number of devices here."
             : fmt::format("DP was within a tenth of DDP, or of the noise, on {} devices: there it is acceptable.", acceptable));
   }
-  if (const std::string note = sharing_note(rows); !note.empty()) {
-    sentences.push_back(note);
-  }
+  add_sharing_note(sentences, rows);
   return sentences;
 }
 

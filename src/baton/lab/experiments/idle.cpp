@@ -72,7 +72,7 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
                             percent(number(row, "waiting_ns") / number(row, "time_per_step_ns")),
                             percent(number(row, "exposed_ns") / number(row, "time_per_step_ns")))
               : "",
-          to_text(Bytes(row["peak_bytes"].get<std::int64_t>()))));
+          to_text(bytes_of(row, "peak_bytes"))));
       if (row.contains("speedup") && text(row, "schedule") != "naive" &&
           (best == nullptr || number(row, "speedup") > number(*best, "speedup"))) {
         best = &row;
@@ -108,9 +108,7 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
                        : "parameters and gradients outweigh the activations it keeps longer"));
     }
   }
-  if (const std::string note = sharing_note(rows); !note.empty()) {
-    sentences.push_back(note);
-  }
+  add_sharing_note(sentences, rows);
   return sentences;
 }
 

@@ -76,9 +76,7 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
       sentences.push_back("At the collectives: " + late);
     }
   }
-  if (const std::string note = sharing_note(rows); !note.empty()) {
-    sentences.push_back(note);
-  }
+  add_sharing_note(sentences, rows);
   return sentences;
 }
 

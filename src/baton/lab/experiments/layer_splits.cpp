@@ -80,11 +80,7 @@ void add_placement(std::vector<Json>& rows) {
 
 Axis dim_axis() { return {"dim", "width of a block", {512}, {1024}}; }
 
-void note(std::vector<std::string>& sentences, const std::vector<Json>& rows) {
-  if (const std::string text = sharing_note(rows); !text.empty()) {
-    sentences.push_back(text);
-  }
-}
+void note(std::vector<std::string>& sentences, const std::vector<Json>& rows) { add_sharing_note(sentences, rows); }
 
 }  // namespace
 
@@ -122,7 +118,7 @@ Experiment split_experiment() {
                           ? fmt::format("{}. Nothing moves.", placement_text(row))
                           : fmt::format("{}. In the forward the data moves {}, {} in all; {} moves in the backward bring the "
                                         "gradient back.",
-                                        placement_text(row), points, to_text(Bytes(row["bytes_forward"].get<std::int64_t>())),
+                                        placement_text(row), points, to_text(bytes_of(row, "bytes_forward")),
                                         number(row, "transfers") - number(row, "transfers_forward")));
                 }
                 return sentences;
@@ -214,7 +210,7 @@ Experiment all_devices() {
             for (Json& row : rows) {
               std::string memory;
               for (const Json& device : row["device_list"]) {
-                memory += fmt::format("{}{}", memory.empty() ? "" : ", ", to_text(Bytes(device["peak_bytes"].get<std::int64_t>())));
+                memory += fmt::format("{}{}", memory.empty() ? "" : ", ", to_text(bytes_of(device, "peak_bytes")));
               }
               row["memory_each"] = memory;
             }
@@ -240,8 +236,7 @@ Experiment all_devices() {
                   ratio > 1.1 ? "a gain, though only one device works at a time" : "no gain, since only one device works at a time",
                   number(rows.back(), "peak_bytes") < number(rows.front(), "peak_bytes") ? "What falls is"
                                                                                          : "It does not lower the",
-                  to_text(Bytes(rows.front()["peak_bytes"].get<std::int64_t>())),
-                  to_text(Bytes(rows.back()["peak_bytes"].get<std::int64_t>()))));
+                  to_text(bytes_of(rows.front(), "peak_bytes")), to_text(bytes_of(rows.back(), "peak_bytes"))));
             }
             note(sentences, rows);
             return sentences;

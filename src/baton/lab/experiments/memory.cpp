@@ -166,9 +166,8 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
   sentences.push_back(
       widest == nullptr
           ? fmt::format("In all {} cases the run took exactly the memory that was planned before it began.", rows.size())
-          : fmt::format("{} took {} where {} were planned.", text(*widest, "case"),
-                        to_text(Bytes(static_cast<std::int64_t>(number(*widest, "measured_bytes")))),
-                        to_text(Bytes(static_cast<std::int64_t>(number(*widest, "planned_bytes"))))));
+          : fmt::format("{} took {} where {} were planned.", text(*widest, "case"), to_text(bytes_of(*widest, "measured_bytes")),
+                        to_text(bytes_of(*widest, "planned_bytes"))));
   const auto row_of = [&](const std::string& name) -> const Json* {
     for (const Json& row : rows) {
       if (row["case"] == name) {

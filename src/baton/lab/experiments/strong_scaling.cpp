@@ -56,9 +56,7 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
                                   fit.serial >= 1     ? "no fit is claimed"
                                   : fitted.size() < 3 ? "with two points the law always fits"
                                                       : findings::quality(fit.r2)));
-  if (const std::string note = sharing_note(rows); !note.empty()) {
-    sentences.push_back(note);
-  }
+  add_sharing_note(sentences, rows);
   return sentences;
 }
 
