@@ -171,7 +171,7 @@ void print_summary(const lab::Training& run) {
     fmt::print("  median {}   mean {} ± {}   p5 {}   p95 {}   {:.0f} samples/s\n", to_text(spread.median), to_text(spread.mean),
                to_text(spread.std), to_text(spread.p5), to_text(spread.p95), samples);
   }
-  fmt::print("Loss {:.6g} at the first step, {:.6g} at the last\n", run.losses().front(), run.losses().back());
+  fmt::print("Loss {} at the first step, {} at the last\n", loss_text(run.losses().front()), loss_text(run.losses().back()));
   if (!run.roundings().empty()) {
     const exec::Rounding gradients = exec::sum(run.roundings(), plan::Role::gradient);
     const exec::Rounding all = exec::sum(run.roundings());
@@ -254,8 +254,8 @@ void train(const TrainWords& words, int& exit_code) {
     for (; log && shown < done; ++shown) {
       bar.clear();
       const auto at = static_cast<std::size_t>(shown);
-      fmt::print("{:>6}  {:>10}  {:>12.6g}{}\n", run.steps_before() + shown, to_text(times[at - stretch_begin]),
-                 losses[at - stretch_begin], shown < warmup ? "  warm-up" : "");
+      fmt::print("{:>6}  {:>10}  {:>12}{}\n", run.steps_before() + shown, to_text(times[at - stretch_begin]),
+                 loss_text(losses[at - stretch_begin]), shown < warmup ? "  warm-up" : "");
     }
   };
   bool enough = false;

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <cmath>
+
 #include "baton/lab/rows.h"
 #include "baton/report/table.h"
 #include "terminal.h"
@@ -23,6 +25,8 @@ std::string describe_cores(const cluster::Device& device) {
   }
   return fmt::format("{} {}", device.cores.size() == 1 ? "core" : "cores", fmt::join(device.cores, ","));
 }
+
+std::string loss_text(double loss) { return std::isnan(loss) ? "nan" : fmt::format("{:.6g}", loss); }
 
 std::string unused_note(const lab::Job& job) {
   return job.request().strategy != "single" || job.cluster().size() == 1

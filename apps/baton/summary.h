@@ -9,6 +9,9 @@ namespace baton::app {
 /// "cores 0,1".
 std::string describe_cores(const cluster::Device& device);
 
+/// "0.12345"; whatever its sign bit, what is no number is "nan".
+std::string loss_text(double loss);
+
 /// A note where a job leaves all devices but one alone; empty elsewhere.
 std::string unused_note(const lab::Job& job);
 

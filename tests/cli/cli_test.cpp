@@ -487,6 +487,13 @@ TEST_F(Cli, RunsAnExperimentAndKeepsItsResults) {
   EXPECT_NE(run("compare " + relative + " " + relative).out.find("within the noise"), std::string::npos);
 }
 
+TEST_F(Cli, ALossThatIsNoNumberIsSpeltWithoutASign) {
+  const Outcome outcome = run("train --model mlp:dim=16,depth=8 --lr 1e6 --batch 8 --steps 12");
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_NE(outcome.out.find(" nan"), std::string::npos) << outcome.out;
+  EXPECT_EQ(outcome.out.find("-nan"), std::string::npos) << outcome.out;
+}
+
 TEST_F(Cli, ResumesARunInsteadOfMeasuringAgain) {
   const std::string job = "lab run split --set dim=16 --time-limit 100ms ";
   ASSERT_EQ(run(job).code, 0);

@@ -50,7 +50,9 @@ std::vector<double> losses_of(const Json& row) {
   check(row.contains("losses") && row["losses"].is_array(), "a row has no losses");
   std::vector<double> losses;
   for (const Json& loss : row["losses"]) {
-    losses.push_back(loss.is_number() ? loss.get<double>() : std::numeric_limits<double>::quiet_NaN());
+    // What is no number may carry a sign, which would be printed.
+    const bool number = loss.is_number() && !std::isnan(loss.get<double>());
+    losses.push_back(number ? loss.get<double>() : std::numeric_limits<double>::quiet_NaN());
   }
   return losses;
 }

@@ -1,5 +1,7 @@
 #include "baton/lab/job.h"
 
+#include <cmath>
+
 #include "baton/lab/rows.h"
 #include "baton/lab/training_json.h"
 #include "unit/lab/synthetic.h"
@@ -214,6 +216,12 @@ TEST(Rows, WhatIsMissingIsABug) {
   EXPECT_THROW(text({{"a", 1}}, "b"), BugError);
   EXPECT_EQ(text({{"a", 1}}, "a"), "1");
   EXPECT_EQ(text({{"a", "x"}}, "a"), "x");
+}
+
+TEST(Rows, ALossThatIsNoNumberHasNoSign) {
+  for (const double loss : losses_of({{"losses", {nullptr, std::nan(""), -std::nan("")}}})) {
+    EXPECT_TRUE(std::isnan(loss) && !std::signbit(loss));
+  }
 }
 
 TEST(Rows, AreChosenByValueAndValuesAreListedOnce) {
