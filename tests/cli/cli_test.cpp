@@ -24,8 +24,8 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 using baton::test::Cli;
+using baton::test::contents;
 using baton::test::Outcome;
-using baton::test::read_file;
 
 TEST_F(Cli, ListsTheDevicesThereAre) {
   const Outcome outcome = run("devices --devices cpu:3");
@@ -110,7 +110,7 @@ TEST_F(Cli, AcceptsUnderscoresForDashesInFlags) {
 TEST_F(Cli, WritesATraceThatParses) {
   const Outcome outcome = run("train --model mlp:dim=8,depth=2 --strategy layers --devices cpu:2 --steps 7 --trace t.json");
   ASSERT_EQ(outcome.code, 0) << outcome.err;
-  const json trace = json::parse(read_file(folder_ / "t.json"));
+  const json trace = json::parse(contents(folder_ / "t.json"));
   EXPECT_GT(trace["traceEvents"].size(), 10U);
 }
 
@@ -481,7 +481,7 @@ TEST_F(Cli, RunsAnExperimentAndKeepsItsResults) {
   for (const char* name : {"transfers.jsonl", "transfers.spec.json", "transfers.csv", "report.html", "report.md", "report.json"}) {
     EXPECT_TRUE(fs::exists(folder / name)) << name;
   }
-  EXPECT_EQ(json::parse(read_file(folder / "report.json"))["experiments"][0]["rows"].size(), 2U);
+  EXPECT_EQ(json::parse(contents(folder / "report.json"))["experiments"][0]["rows"].size(), 2U);
   const std::string relative = fs::relative(folder, folder_).string();
   EXPECT_EQ(run("report " + relative).code, 0);
   EXPECT_NE(run("compare " + relative + " " + relative).out.find("within the noise"), std::string::npos);
@@ -501,12 +501,12 @@ TEST_F(Cli, ResumesARunInsteadOfMeasuringAgain) {
   for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder_ / "runs")) {
     file = entry.path().filename() == "split.jsonl" ? entry.path() : file;
   }
-  const std::string before = read_file(file);
+  const std::string before = contents(file);
   ASSERT_EQ(run(job + "--resume").code, 0);
-  EXPECT_EQ(read_file(file), before) << "what was measured is not measured again";
+  EXPECT_EQ(contents(file), before) << "what was measured is not measured again";
   std::ofstream(file, std::ios::trunc) << before.substr(0, before.size() / 2);  // as after a kill
   ASSERT_EQ(run(job + "--resume").code, 0);
-  EXPECT_GT(read_file(file).size(), before.size() / 2);
+  EXPECT_GT(contents(file).size(), before.size() / 2);
 }
 
 TEST_F(Cli, SweepsWhatASpecAsksFor) {
@@ -578,7 +578,7 @@ TEST_F(Cli, KeepsWhatIsDoneWhenInterrupted) {
   waitpid(child, &status, 0);
   ASSERT_TRUE(WIFEXITED(status));
   EXPECT_EQ(WEXITSTATUS(status), 130);
-  const json result = json::parse(read_file(folder_ / "r.json"));
+  const json result = json::parse(contents(folder_ / "r.json"));
   EXPECT_GT(result["steps"], 2);
   EXPECT_LT(result["steps"], 10000000);
 }

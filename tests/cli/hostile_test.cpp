@@ -48,7 +48,7 @@ class Hostile : public Cli {
     int status = 0;
     rusage usage{};
     wait4(child, &status, 0, &usage);
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(err), usage.ru_maxrss};
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, contents(err), usage.ru_maxrss};
   }
   /// Lets go of the text, since a child begins with as much memory as this process has.
   std::string put(const std::string& name, std::string text) const {
@@ -190,7 +190,7 @@ TEST_F(Hostile, TimesKeptBetweenCallsMayBeAnything) {
   for (const fs::directory_entry& entry : fs::directory_iterator(folder_ / "cache/baton")) {
     kept = entry.path();
   }
-  const std::string whole = read_file(kept);
+  const std::string whole = contents(kept);
   ASSERT_FALSE(whole.empty());
   const std::string machine = whole.substr(0, whole.find("\"created\""));
   for (const std::string& text :

@@ -13,8 +13,8 @@ namespace {
 namespace fs = std::filesystem;
 
 using baton::test::Cli;
+using baton::test::contents;
 using baton::test::Outcome;
-using baton::test::read_file;
 
 class Launch : public Cli {
  protected:

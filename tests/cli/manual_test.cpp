@@ -13,7 +13,7 @@ class Manual : public Cli {
                                              ")\nCOMP_CWORD=$((${#COMP_WORDS[@]} - 1))\n_baton\necho \"${COMPREPLY[@]}\"\n";
     const std::string command = "bash '" + (folder_ / "ask.sh").string() + "' >'" + (folder_ / "offered").string() + "'";
     EXPECT_EQ(std::system(command.c_str()), 0);
-    return read_file(folder_ / "offered");
+    return contents(folder_ / "offered");
   }
 };
 

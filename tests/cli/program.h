@@ -5,9 +5,10 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 #include <string>
+
+#include "support/contents.h"
+#include "support/own_folder.h"
 
 namespace baton::test {
 
@@ -17,23 +18,9 @@ struct Outcome {
   std::string err;
 };
 
-inline std::string read_file(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
 /// Runs the program in a folder of the test's own, which also has what it keeps between calls.
-class Cli : public testing::Test {
+class Cli : public OwnFolder {
  protected:
-  void SetUp() override {
-    std::string name = std::filesystem::temp_directory_path() / "baton-cli-XXXXXX";
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    folder_ = name;
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
   Outcome run(const std::string& arguments) const { return run_with("", arguments); }
 
   /// With further settings in its environment, as "NAME=VALUE".
@@ -42,13 +29,11 @@ class Cli : public testing::Test {
                                 " '" BATON_PROGRAM "' " + arguments + " >'" + (folder_ / "out").string() + "' 2>'" +
                                 (folder_ / "err").string() + "' </dev/null";
     const int status = std::system(command.c_str());
-    Outcome outcome{WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(folder_ / "out"), read_file(folder_ / "err")};
+    Outcome outcome{WIFEXITED(status) ? WEXITSTATUS(status) : -1, contents(folder_ / "out"), contents(folder_ / "err")};
     std::filesystem::remove(folder_ / "out");
     std::filesystem::remove(folder_ / "err");
     return outcome;
   }
-
-  std::filesystem::path folder_;
 };
 
 }  // namespace baton::test

@@ -8,8 +8,8 @@ namespace {
 
 namespace fs = std::filesystem;
 using baton::test::Cli;
+using baton::test::contents;
 using baton::test::Outcome;
-using baton::test::read_file;
 using nlohmann::json;
 
 class Simulate : public Cli {
@@ -46,7 +46,7 @@ TEST_F(Simulate, GivesWhatTrainGivesAndSaysThatItIsSimulated) {
 
 TEST_F(Simulate, WritesATimelineWithItsOrigin) {
   ASSERT_EQ(run("simulate --strategy layers --cluster pcie-5 --devices 2 --trace t.json").code, 0);
-  const json trace = json::parse(read_file(folder_ / "t.json"));
+  const json trace = json::parse(contents(folder_ / "t.json"));
   EXPECT_EQ(trace["otherData"]["origin"], "simulated");
   EXPECT_GT(trace["traceEvents"].size(), 10U);
 }
@@ -161,7 +161,7 @@ TEST_F(Simulate, ThisMachineMayBeWrittenInAnyCase) {
 
 TEST_F(Simulate, AReportSaysWhatItIsSimulatedOnAndNothingOfThisMachinesNoise) {
   ASSERT_EQ(run("lab run strong-scaling --cluster pcie-5 --what-if link=2x").code, 0);
-  const std::string text = read_file(fs::directory_iterator(folder_ / "runs")->path() / "report.md");
+  const std::string text = contents(fs::directory_iterator(folder_ / "runs")->path() / "report.md");
   EXPECT_NE(text.find("simulated on pcie-5 (five RTX 3090"), std::string::npos) << text;
   EXPECT_NE(text.find("what if link=2x"), std::string::npos) << text;
   EXPECT_NE(text.find("| origin |"), std::string::npos) << text;

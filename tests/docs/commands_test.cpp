@@ -9,24 +9,17 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 
 #include "baton/base/text.h"
 #include "baton/lab/experiment.h"
 #include "docs/documented.h"
+#include "support/contents.h"
+#include "support/own_folder.h"
 
 namespace baton::test {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string read_file(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
 
 /// Small values for axes that make an experiment long; `memory` has cases that are no sizes.
 const std::vector<std::pair<std::string, std::string>> small_values{
@@ -65,17 +58,14 @@ std::string stand_in(const std::string& command) {
   return quick;
 }
 
-class Documents : public testing::Test {
+class Documents : public OwnFolder {
  protected:
   void SetUp() override {
-    std::string name = fs::temp_directory_path() / "baton-docs-XXXXXX";
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    folder_ = name;
+    OwnFolder::SetUp();
     fs::create_symlink(BATON_PROGRAM, folder_ / "baton");
     fs::create_directory_symlink(fs::path(BATON_SOURCE) / "experiments", folder_ / "experiments");
     two_cores();
   }
-  void TearDown() override { fs::remove_all(folder_); }
 
   /// What is wrong with the commands of a document, a sentence each.
   std::vector<std::string> faults(const std::string& markdown) {
@@ -105,7 +95,7 @@ class Documents : public testing::Test {
   }
 
   void expect_no_faults(const char* document) {
-    for (const std::string& sentence : faults(read_file(fs::path(BATON_SOURCE) / document))) {
+    for (const std::string& sentence : faults(contents(fs::path(BATON_SOURCE) / document))) {
       ADD_FAILURE() << document << ", " << sentence;
     }
     EXPECT_GT(run_, 0) << document << " has no command that can be run";
@@ -135,7 +125,7 @@ class Documents : public testing::Test {
         stand_in(one.command));
     const int status = std::system(command.c_str());
     const int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-    const std::string out = read_file(folder_ / "out");
+    const std::string out = contents(folder_ / "out");
     const bool refused = !one.output.empty() && one.output.front().starts_with("baton: ");
     if (refused == (code == 0)) {
       return fmt::format("ended with {} where the document shows {}:\n{}", code, refused ? "a refusal" : "none", out);
@@ -154,7 +144,6 @@ class Documents : public testing::Test {
     return {};
   }
 
-  fs::path folder_;
   bool comparable_ = false;
 };
 

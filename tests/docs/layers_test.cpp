@@ -3,21 +3,17 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <fstream>
 #include <regex>
 #include <set>
 #include <sstream>
 #include <string>
 
+#include "support/contents.h"
+
 namespace baton::test {
 namespace {
 
-std::string read_source(const std::string& name) {
-  std::ifstream file(BATON_SOURCE "/" + name);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
+std::string read_source(const std::string& name) { return contents(BATON_SOURCE "/" + name); }
 
 std::vector<std::string> words(const std::string& text) {
   std::istringstream stream(text);

@@ -12,6 +12,7 @@
 #include "baton/plan/text.h"
 #include "baton/plan/verify.h"
 #include "baton/strategy/strategy.h"
+#include "support/devices.h"
 
 /// What each strategy compiles to, as text. A change shows here as a difference to be reviewed; an intended one is
 /// blessed with `./baton test --bless`.
@@ -73,12 +74,8 @@ std::optional<std::string> contents(const std::string& path) {
 
 plan::Plan plan_of(const Golden& golden) {
   const model::Model model = model::parse_model(golden.model);
-  std::vector<cluster::Device> devices;
-  for (std::size_t d = 0; d < golden.devices; ++d) {
-    devices.push_back({fmt::format("cpu:{}", d), {static_cast<int>(d)}, Bytes(1 << 20)});
-  }
   return compile({.model = model,
-                  .cluster = cluster::Cluster(std::move(devices)),
+                  .cluster = cluster::Cluster(test::cpus(golden.devices, golden.devices, Bytes(1 << 20))),
                   .strategy = golden.strategy,
                   .step = golden.step,
                   .layout = golden.layout,

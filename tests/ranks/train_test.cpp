@@ -20,10 +20,10 @@ class RanksTrain : public Cli {
     const std::string command = "cd '" + folder_.string() + "' && '" BATON_MPIRUN "' ON '" BATON_MPIEXEC "' " + arguments +
                                 " >out 2>err </dev/null";
     const int status = std::system(command.c_str());
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(folder_ / "out"), read_file(folder_ / "err")};
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, contents(folder_ / "out"), contents(folder_ / "err")};
   }
 
-  Json json(const std::string& name) const { return Json::parse(read_file(folder_ / name)); }
+  Json json(const std::string& name) const { return Json::parse(contents(folder_ / name)); }
 };
 
 std::size_t count(const std::string& text, const std::string& part) {
@@ -170,9 +170,9 @@ TEST_F(RanksTrain, ARankThatIsToldToEndEndsAllAfterTheSameStepAndACheckpointIsLe
                               "for i in $(seq 100); do sleep 0.1; grep -q warm-up out && break; done; "
                               "kill -TERM $(pgrep -P $! | tail -n 1); wait $!; } </dev/null";
   const int status = std::system(command.c_str());
-  EXPECT_EQ(WEXITSTATUS(status), 130) << read_file(folder_ / "err");
-  EXPECT_EQ(count(read_file(folder_ / "err"), "baton: interrupted after "), 1U) << read_file(folder_ / "err");
-  EXPECT_EQ(count(read_file(folder_ / "out"), "Checkpoint: kept/step-"), 1U);
+  EXPECT_EQ(WEXITSTATUS(status), 130) << contents(folder_ / "err");
+  EXPECT_EQ(count(contents(folder_ / "err"), "baton: interrupted after "), 1U) << contents(folder_ / "err");
+  EXPECT_EQ(count(contents(folder_ / "out"), "Checkpoint: kept/step-"), 1U);
   EXPECT_FALSE(std::filesystem::is_empty(folder_ / "kept"));
 }
 

@@ -11,6 +11,7 @@
 
 #include "baton/model/zoo.h"
 #include "baton/strategy/strategy.h"
+#include "support/devices.h"
 #include "unit/base/usage_sentence.h"
 
 namespace baton::checkpoint {
@@ -26,12 +27,7 @@ struct Trial {
         std::string model_text = "mlp:7-66-20-33-5-12", std::string backend_name = "cpu",
         std::optional<strategy::LossScale> scale = {})
       : model(model::parse_model(model_text)), backend(exec::make_backend(backend_name)) {
-    std::vector<cluster::Device> list;
-    for (std::size_t d = 0; d < devices; ++d) {
-      list.push_back({fmt::format("cpu:{}", d), {0}, Bytes(1 << 30)});
-    }
-    cluster = std::make_unique<cluster::Cluster>(
-        std::vector<cluster::Device>(list.begin(), list.begin() + static_cast<std::ptrdiff_t>(devices)));
+    cluster = std::make_unique<cluster::Cluster>(baton::test::cpus(devices));
     plan = std::make_unique<plan::Plan>(
         strategy::compile({.model = model,
                            .cluster = *cluster,

@@ -6,8 +6,8 @@
 #include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
+#include "support/contents.h"
 #include "unit/base/usage_sentence.h"
 
 namespace baton::checkpoint {
@@ -38,12 +38,7 @@ class Safetensors : public testing::Test {
     archive.metadata = {{"step", "12"}, {"model", "mlp \"with\" = odd \u00e4 signs"}};
     return archive;
   }
-  std::string bytes(const fs::path& path) const {
-    std::ifstream file(path, std::ios::binary);
-    std::ostringstream text;
-    text << file.rdbuf();
-    return text.str();
-  }
+  std::string bytes(const fs::path& path) const { return baton::test::contents(path); }
   void put(const fs::path& path, const std::string& text) const { std::ofstream(path, std::ios::binary) << text; }
 
   fs::path folder_;

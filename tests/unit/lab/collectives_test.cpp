@@ -8,6 +8,7 @@
 #include "baton/cluster/blueprint.h"
 #include "baton/exec/engine.h"
 #include "baton/plan/verify.h"
+#include "support/devices.h"
 #include "unit/base/usage_sentence.h"
 
 namespace baton::lab {
@@ -17,11 +18,7 @@ using test::says;
 using test::usage_sentence;
 
 cluster::Cluster devices(std::size_t count, std::optional<cluster::Link> link = std::nullopt) {
-  std::vector<cluster::Device> list;
-  for (std::size_t d = 0; d < count; ++d) {
-    list.push_back({"cpu:" + std::to_string(d), {static_cast<int>(d % 2)}, Bytes(1 << 30)});
-  }
-  return cluster::Cluster(list, link);
+  return cluster::Cluster(baton::test::cpus(count, 2), link);
 }
 
 BenchOptions few(std::int64_t least, std::int64_t most) {

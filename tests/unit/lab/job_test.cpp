@@ -1,25 +1,16 @@
 #include "baton/lab/job.h"
 
-#include <cmath>
-
-#include "baton/lab/rows.h"
-#include "baton/lab/training_json.h"
+#include "support/machine.h"
+#include "unit/lab/simulated.h"
 #include "unit/lab/synthetic.h"
 
 namespace baton::lab {
 namespace {
 
+using baton::test::small_machine;
 using test::says;
-using test::trained;
 using test::usage_sentence;
-using test::with;
-
-cluster::Machine small_machine() {
-  cluster::Machine machine;
-  machine.cores = {0};
-  machine.memory = Bytes(1 << 30);
-  return machine;
-}
+using test::words_on;
 
 // The words of a job
 
@@ -101,52 +92,6 @@ TEST(Job, PrecisionsAndScalesThatMeanNothingAreRefused) {
   EXPECT_TRUE(says(usage_sentence([] { step_of("fp16", "", "0"); }), "--loss-scale-growth"));
 }
 
-TEST(Training, TellsWhatItsPrecisionDid) {
-  JobWords words;
-  words.model = "mlp:dim=32,depth=20";
-  words.precision = "fp16";
-  words.loss_scale = "none";
-  Training bare(words, small_machine());
-  bare.run(3, 1);
-  const Json lost = result_json(bare, "");
-  EXPECT_EQ(lost["precision"], "fp16");
-  EXPECT_EQ(lost["emulated"], true);
-  EXPECT_GT(lost["underflows"], 0);
-  EXPECT_EQ(lost["overflows"], 0);
-  EXPECT_EQ(lost["skipped_steps"], 0);
-  EXPECT_TRUE(lost["final_scale"].is_null());
-  EXPECT_FALSE(lost["roundings"].empty());
-
-  words.loss_scale = "1e20";  // so high that every step overflows
-  Training high(words, small_machine());
-  high.run(3, 1);
-  const Json skipped = result_json(high, "");
-  EXPECT_EQ(skipped["skipped_steps"], 3);
-  EXPECT_GT(skipped["overflows"], 0);
-  EXPECT_NEAR(skipped["final_scale"].get<double>(), 1e20, 1e14);
-
-  words.precision = "fp32";
-  words.loss_scale = "";
-  Training plain(words, small_machine());
-  plain.run(3, 1);
-  const Json exact = result_json(plain, "");
-  EXPECT_EQ(exact["emulated"], false);
-  EXPECT_EQ(exact["underflows"], 0);
-  EXPECT_TRUE(exact["roundings"].empty());
-  EXPECT_TRUE(exact["final_scale"].is_null());
-}
-
-TEST(Training, BuffersByThemselvesTakeWhatThePlanTakesWithoutScratch) {
-  JobWords words;
-  words.model = "mlp:dim=32,depth=4";
-  words.precision = "bf16";
-  const Training training(words, small_machine());
-  EXPECT_LT(training.buffer_bytes()[0], training.arenas()[0]);
-  words.backend = "reference";  // which needs none
-  const Training reference(words, small_machine());
-  EXPECT_EQ(reference.buffer_bytes()[0], reference.arenas()[0]);
-}
-
 TEST(Job, IsWhatItsWordsSay) {
   JobWords words;
   words.model = "mlp:dim=8,depth=3";
@@ -193,72 +138,26 @@ TEST(Job, AnOptimizerThatHasNoMomentumSaysSo) {
   EXPECT_TRUE(says(usage_sentence([&] { const Job job(words, small_machine()); }), "--momentum means nothing to adam"));
 }
 
-TEST(Training, GoesOnWhereItStopped) {
-  JobWords words;
-  words.model = "mlp:dim=8,depth=2";
-  words.batch = "8";
-  Training whole(words, small_machine());
-  whole.run(6, 1);
-  Training parts(words, small_machine());
-  parts.run(2, 1);
-  parts.run(4, 0);
-  EXPECT_EQ(whole.losses(), parts.losses());
-  EXPECT_EQ(parts.losses().size(), 6U);
-  EXPECT_EQ(parts.timed().size(), 5U);
-  EXPECT_EQ(parts.warmup(), 1);
+// On other machines
+
+TEST(ImaginedJob, TakesSoManyDevicesOfTheCluster) {
+  EXPECT_EQ(Job(words_on("pcie-5", "ddp", "cpu"), small_machine()).cluster().size(), 5U) << "all of a node";
+  EXPECT_EQ(Job(words_on("pcie-5", "ddp", "3"), small_machine()).cluster().size(), 3U);
+  EXPECT_EQ(Job(words_on("pcie-5", "ddp", "cpu:3"), small_machine()).cluster().size(), 3U);
+  EXPECT_EQ(Job(words_on("ideal", "ddp", "7"), small_machine()).cluster().size(), 7U);
+  EXPECT_TRUE(says(usage_sentence([] { Job(words_on("pcie-5", "ddp", "6"), small_machine()); }), "5 devices"));
+  EXPECT_TRUE(says(usage_sentence([] { Job(words_on("pcie-5", "ddp", "many"), small_machine()); }), "--devices"));
+  EXPECT_TRUE(says(usage_sentence([] { Job(words_on("nowhere", "ddp", "2"), small_machine()); }), "unknown cluster 'nowhere'"));
 }
 
-// Rows
-
-TEST(Rows, WhatIsMissingIsABug) {
-  EXPECT_THROW(number({{"a", "text"}}, "a"), BugError);
-  EXPECT_THROW(number({{"a", 1}}, "b"), BugError);
-  EXPECT_THROW(text({{"a", 1}}, "b"), BugError);
-  EXPECT_EQ(text({{"a", 1}}, "a"), "1");
-  EXPECT_EQ(text({{"a", "x"}}, "a"), "x");
-}
-
-TEST(Rows, ALossThatIsNoNumberHasNoSign) {
-  for (const double loss : losses_of({{"losses", {nullptr, std::nan(""), -std::nan("")}}})) {
-    EXPECT_TRUE(std::isnan(loss) && !std::signbit(loss));
-  }
-}
-
-TEST(Rows, AreChosenByValueAndValuesAreListedOnce) {
-  const std::vector<Json> rows{{{"k", 2}, {"v", 1}}, {{"k", 1}, {"v", 2}}, {{"k", 2}, {"v", 3}}, {{"other", 2}}};
-  EXPECT_EQ(where(rows, "k", 2).size(), 2U);
-  EXPECT_EQ(values_of(rows, "k"), (std::vector<Json>{2, 1}));
-}
-
-TEST(Rows, SpeedupIsOverTheFewestDevicesAmongRowsThatAgree) {
-  std::vector<Json> rows{with(trained(8, 2), {{"model", "a"}}), with(trained(4, 4), {{"model", "a"}}),
-                         with(trained(9, 1), {{"model", "b"}})};
-  add_speedup(rows, {"model"});
-  EXPECT_DOUBLE_EQ(rows[1]["speedup"], 2);
-  EXPECT_DOUBLE_EQ(rows[1]["efficiency"], 1) << "twice the devices, twice as fast";
-  EXPECT_DOUBLE_EQ(rows[2]["speedup"], 1);
-}
-
-TEST(Rows, TheUncertaintyOfASpeedupIsThatOfBothTimes) {
-  std::vector<Json> rows{trained(8, 1), trained(4, 2)};  // known to a hundredth each
-  add_speedup(rows, {});
-  EXPECT_DOUBLE_EQ(rows[0]["speedup_low"], 1) << "a time against itself is certain";
-  EXPECT_DOUBLE_EQ(rows[0]["speedup_high"], 1);
-  EXPECT_NEAR(rows[1]["speedup_low"], 2 * 0.99 / 1.01, 1e-12);
-  EXPECT_NEAR(rows[1]["speedup_high"], 2 * 1.01 / 0.99, 1e-12);
-}
-
-TEST(Rows, DifferOnlyWhereTheirIntervalsDoNotTouch) {
-  EXPECT_TRUE(differs(trained(1), trained(1.03)));
-  EXPECT_TRUE(differs(trained(1.03), trained(1)));
-  EXPECT_FALSE(differs(trained(1), trained(1.01)));
-}
-
-TEST(Rows, ASharingNoteNamesEachCountOnce) {
-  const auto shared = [](int devices) { return with(trained(1, devices), {{"oversubscribed", true}}); };
-  EXPECT_EQ(sharing_note({trained(1), trained(1, 2)}), "");
-  EXPECT_TRUE(says(sharing_note({shared(4), shared(4), trained(1, 2)}), "Rows with 4 devices ran"));
-  EXPECT_TRUE(says(sharing_note({shared(14), shared(4)}), "Rows with 14, 4 devices ran"));
+TEST(ImaginedJob, ALinkOrMemoryThatIsAskedForTakesThePlaceOfTheClustersOwn) {
+  JobWords words = words_on("dgx-a100", "ddp", "2");
+  words.link = "bandwidth=1GB/s,latency=50us";
+  words.memory = "1G";
+  const Job job(words, small_machine());
+  EXPECT_EQ(job.cluster().wiring()->port.bandwidth, 1e9);
+  EXPECT_EQ(job.cluster().wiring()->network.latency, Nanoseconds(50'000));
+  EXPECT_EQ(job.cluster().devices()[0].memory, Bytes(1 << 30));
 }
 
 }  // namespace

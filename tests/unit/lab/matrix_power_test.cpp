@@ -8,6 +8,8 @@
 #include "baton/exec/executor.h"
 #include "baton/lab/experiment.h"
 #include "baton/plan/verify.h"
+#include "support/devices.h"
+#include "support/machine.h"
 #include "unit/base/usage_sentence.h"
 
 namespace baton::lab {
@@ -46,13 +48,7 @@ BufferId labelled(const plan::Plan& plan, const std::string& label) {
   return {};
 }
 
-cluster::Cluster on(std::size_t devices) {
-  std::vector<cluster::Device> list;
-  for (std::size_t d = 0; d < devices; ++d) {
-    list.push_back({"cpu:" + std::to_string(d), {0}, Bytes(64 << 20)});
-  }
-  return cluster::Cluster(std::move(list));
-}
+cluster::Cluster on(std::size_t devices) { return cluster::Cluster(baton::test::cpus(devices, 1, Bytes(64 << 20))); }
 
 void expect_right(const exec::Backend& backend, std::int64_t size, std::int64_t power, std::size_t devices) {
   SCOPED_TRACE(::testing::Message() << backend.name() << ", " << size << "x" << size << " to the " << power << " on " << devices);
@@ -136,8 +132,7 @@ TEST(ProductsNeeded, CountsSquaresAndSetBits) {
 
 TEST(MatrixPower, ARecordHasWhatEveryMeasurementHasAndNothingOfTraining) {
   Settings settings;
-  settings.machine.cores = {0};
-  settings.machine.memory = Bytes(1 << 30);
+  settings.machine = baton::test::small_machine();
   for (const char* cluster : {"", "pcie-2"}) {
     settings.cluster = cluster;
     const std::unique_ptr<Measurement> measurement =

@@ -2,10 +2,10 @@
 
 #include <fstream>
 #include <limits>
-#include <sstream>
 
 #include "baton/base/error.h"
 #include "baton/base/file.h"
+#include "support/contents.h"
 #include "unit/base/usage_sentence.h"
 #include "unit/lab/synthetic.h"
 
@@ -26,12 +26,6 @@ class StoreTest : public ::testing::Test {
   }
   void TearDown() override { fs::remove_all(folder_); }
 
-  std::string contents(const std::string& name) const {
-    std::ifstream file(folder_ / name);
-    std::ostringstream text;
-    text << file.rdbuf();
-    return text.str();
-  }
   /// Cuts the last bytes off a file, as a kill in the middle of a write would.
   void cut(const std::string& name, std::uintmax_t bytes) const {
     fs::resize_file(folder_ / name, fs::file_size(folder_ / name) - bytes);
@@ -162,7 +156,7 @@ TEST_F(StoreTest, AWholeFileReplacesTheOneBeforeAndLeavesNothingBeside) {
   fs::create_directories(folder_);
   write_whole(folder_ / "a.txt", "one");
   write_whole(folder_ / "a.txt", "two");
-  EXPECT_EQ(contents("a.txt"), "two");
+  EXPECT_EQ(baton::test::contents(folder_ / "a.txt"), "two");
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 1);
   EXPECT_THROW(write_whole(folder_ / "none" / "a.txt", "x"), Error);
 }

@@ -5,17 +5,12 @@
 #include "baton/base/error.h"
 #include "baton/model/zoo.h"
 #include "baton/strategy/strategy.h"
+#include "support/devices.h"
 
 namespace baton::plan::test {
 namespace {
 
-cluster::Cluster cluster_of(std::size_t devices) {
-  std::vector<cluster::Device> list;
-  for (std::size_t i = 0; i < devices; ++i) {
-    list.push_back({fmt::format("cpu:{}", i), {static_cast<int>(i)}, Bytes(1 << 30)});
-  }
-  return cluster::Cluster(std::move(list));
-}
+cluster::Cluster cluster_of(std::size_t devices) { return cluster::Cluster(baton::test::cpus(devices, devices)); }
 
 }  // namespace
 

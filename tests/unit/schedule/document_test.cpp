@@ -1,19 +1,15 @@
 #include <gtest/gtest.h>
 
-#include <fstream>
-#include <sstream>
-
 #include "baton/base/text.h"
+#include "support/contents.h"
 
 namespace baton::schedule {
 namespace {
 
 std::string contents(const std::string& path) {
-  std::ifstream file(std::string(BATON_TEST_DATA) + "/../" + path);
-  EXPECT_TRUE(file) << path;
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
+  const std::string text = test::contents(std::string(BATON_TEST_DATA) + "/../" + path);
+  EXPECT_FALSE(text.empty()) << path;
+  return text;
 }
 
 TEST(Document, GridsAndFiguresOfTheStrategiesAreWhatTheLessonPrints) {

@@ -8,16 +8,11 @@
 #include "baton/cluster/cluster.h"
 #include "baton/plan/plan.h"
 #include "baton/strategy/training_step.h"
+#include "support/devices.h"
 
 namespace baton::strategy {
 
-inline cluster::Cluster devices(std::size_t count) {
-  std::vector<cluster::Device> list;
-  for (std::size_t d = 0; d < count; ++d) {
-    list.push_back({fmt::format("cpu:{}", d), {static_cast<int>(d)}, Bytes(1 << 30)});
-  }
-  return cluster::Cluster(std::move(list));
-}
+inline cluster::Cluster devices(std::size_t count) { return cluster::Cluster(test::cpus(count, count)); }
 
 /// A whole model on each device, `rows` rows each.
 inline Placement replicated(const model::Model& model, std::size_t count, std::int64_t rows) {

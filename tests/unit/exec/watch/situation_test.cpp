@@ -8,6 +8,7 @@
 #include "baton/cost/link_time.h"
 #include "baton/model/zoo.h"
 #include "baton/strategy/strategy.h"
+#include "support/devices.h"
 
 namespace baton::exec {
 namespace {
@@ -18,11 +19,7 @@ constexpr Nanoseconds second(1'000'000'000);
 
 /// Where there is a delay, the last device comes late to its backward.
 plan::Plan compile(const char* strategy, std::size_t devices, std::int64_t width = 16, Nanoseconds delay = {}) {
-  std::vector<cluster::Device> list;
-  for (std::size_t d = 0; d < devices; ++d) {
-    list.push_back({"cpu:" + std::to_string(d), {0}, Bytes(std::int64_t{1} << 40)});
-  }
-  const cluster::Cluster cluster(list);
+  const cluster::Cluster cluster(test::cpus(devices, 1, Bytes(std::int64_t{1} << 40)));
   std::vector<strategy::DelayRequest> delays;
   if (delay.count > 0) {
     delays.push_back({.before = plan::Phase::backward, .rank = static_cast<int>(devices) - 1, .duration = delay});

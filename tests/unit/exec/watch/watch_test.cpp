@@ -16,6 +16,7 @@
 #include "baton/exec/clock.h"
 #include "baton/model/zoo.h"
 #include "baton/strategy/strategy.h"
+#include "support/devices.h"
 
 namespace baton::exec {
 namespace {
@@ -25,11 +26,7 @@ constexpr Nanoseconds patience = millisecond * 1000;
 constexpr int most_ranks = 8;
 
 plan::Plan make_plan(int ranks) {
-  std::vector<cluster::Device> list;
-  for (int d = 0; d < ranks; ++d) {
-    list.push_back({"cpu:" + std::to_string(d), {0}, Bytes(1 << 30)});
-  }
-  const cluster::Cluster cluster(list);
+  const cluster::Cluster cluster(test::cpus(static_cast<std::size_t>(ranks)));
   return strategy::compile({.model = model::mlp({16, 16}),
                             .cluster = cluster,
                             .strategy = "ddp",

@@ -1,0 +1,68 @@
+#include "baton/base/text.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace baton {
+namespace {
+
+TEST(Text, SplitsAtEverySeparator) {
+  using Pieces = std::vector<std::string_view>;
+  EXPECT_EQ(split("a,b,c", ','), (Pieces{"a", "b", "c"}));
+  EXPECT_EQ(split("", ','), (Pieces{""}));
+  EXPECT_EQ(split("a,", ','), (Pieces{"a", ""}));
+  EXPECT_EQ(split(",,", ','), (Pieces{"", "", ""}));
+}
+
+TEST(Text, ListsChoicesAsASentenceWould) {
+  EXPECT_EQ(either({"a"}), "a");
+  EXPECT_EQ(either({"a", "b"}), "a or b");
+  EXPECT_EQ(either({"a", "b", "c"}), "a, b or c");
+}
+
+TEST(Text, NamesDoNotCareForCaseOrUnderscores) {
+  EXPECT_EQ(canonical("Cross_Entropy"), "cross-entropy");
+  EXPECT_EQ(canonical("zero-1"), "zero-1");
+}
+
+TEST(DidYouMean, TheNearestNameIsOffered) {
+  const std::vector<std::string> names{"single", "dp", "ddp", "strong-scaling", "timing"};
+  EXPECT_EQ(did_you_mean("singel", names), " (did you mean single?)") << "two letters swapped are one slip";
+  EXPECT_EQ(did_you_mean("dpd", names), " (did you mean dp?)");
+  EXPECT_EQ(did_you_mean("Strong_Scalin", names), " (did you mean strong-scaling?)");
+  EXPECT_EQ(did_you_mean("stro", names), " (did you mean strong-scaling?)") << "it begins so";
+}
+
+TEST(DidYouMean, NothingIsOfferedWhereNoneIsNear) {
+  EXPECT_EQ(did_you_mean("magic", {"single", "dp", "ddp"}), "");
+  EXPECT_EQ(did_you_mean("x", {"y"}), "") << "all of it would have to change";
+  EXPECT_EQ(did_you_mean("", {"dp"}), "");
+  EXPECT_EQ(did_you_mean("dp", {}), "");
+  EXPECT_EQ(did_you_mean(std::string(1'000'000, 'a'), {"ddp"}), "");
+}
+
+TEST(ForEachSetting, GivesEachAsItIsWrittenItsKeyAndItsValue) {
+  std::vector<std::string> seen;
+  for_each_setting("Some_Key=1=2,bare,,x=", [&](std::string_view setting, const std::string& key, std::string_view value) {
+    seen.push_back(std::string(setting) + "|" + key + "|" + std::string(value));
+  });
+  EXPECT_EQ(seen, (std::vector<std::string>{"Some_Key=1=2|some-key|1=2", "bare|bare|", "||", "x=|x|"}));
+}
+
+TEST(TimeText, IsADayAndAMinute) {
+  const std::string now = time_text();
+  ASSERT_EQ(now.size(), 16U) << now;
+  EXPECT_EQ(now[4], '-');
+  EXPECT_EQ(now[13], ':');
+}
+
+TEST(DisplayWidth, CountsCharactersAndNotBytes) {
+  EXPECT_EQ(display_width("1.70×"), 5U);
+  EXPECT_EQ(display_width("p−1"), 3U);
+  EXPECT_EQ(display_width(""), 0U);
+}
+
+}  // namespace
+}  // namespace baton

@@ -1,0 +1,87 @@
+#include "baton/lab/calibration.h"
+
+#include <cstdlib>
+#include <fstream>
+
+#include "baton/lab/training.h"
+#include "support/machine.h"
+#include "support/own_folder.h"
+#include "unit/lab/simulated.h"
+#include "unit/lab/synthetic.h"
+
+namespace baton::lab {
+namespace {
+
+using baton::test::small_machine;
+using test::words_on;
+
+/// Calibrations go to a folder of the test's own.
+class CalibrationTest : public baton::test::OwnFolder {
+ protected:
+  void SetUp() override {
+    OwnFolder::SetUp();
+    setenv("XDG_CACHE_HOME", folder_.c_str(), 1);
+  }
+  void TearDown() override {
+    unsetenv("XDG_CACHE_HOME");
+    OwnFolder::TearDown();
+  }
+};
+
+TEST_F(CalibrationTest, EachDistinctTaskIsTimedOnceAndKept) {
+  JobWords words = words_on("", "ddp", "cpu:2");
+  words.model = "mlp:dim=16,depth=3";
+  const Job job(words, small_machine());
+  const plan::Plan plan = job.compile();
+  Calibration calibration(job.machine(), job.cluster(), job.backend());
+  std::vector<std::string> keys;
+  const std::size_t timed = calibration.measure(plan, job.cluster(), job.backend(), false,
+                                                [&](std::size_t, std::size_t, const std::string& key) {
+                                                  keys.push_back(key);
+                                                  return true;
+                                                });
+  EXPECT_EQ(timed, keys.size());
+  EXPECT_LT(timed, plan.tasks().size()) << "blocks are alike, and devices are";
+  for (std::size_t t = 0; t < plan.tasks().size(); ++t) {
+    const std::string key = cost::key_of(plan, TaskId(t), job.cluster());
+    ASSERT_TRUE(calibration.times(plan, 1).contains(key)) << key;
+    ASSERT_TRUE(calibration.times(plan, 2).contains(key)) << key;
+    EXPECT_GT(calibration.times(plan, 1).at(key).count, 0) << key;
+  }
+  EXPECT_EQ(calibration.measure(plan, job.cluster(), job.backend()), 0U);
+  Calibration again(job.machine(), job.cluster(), job.backend());
+  EXPECT_EQ(again.measure(plan, job.cluster(), job.backend()), 0U) << "read from " << again.file();
+  EXPECT_EQ(again.times(plan, 1), calibration.times(plan, 1));
+  EXPECT_TRUE(again.file().string().starts_with(folder_.string()));
+}
+
+TEST_F(CalibrationTest, AFileThatIsCutOffOrOfAnotherMachineIsAsGoodAsNone) {
+  JobWords words = words_on("", "single", "cpu:1");
+  words.model = "mlp:dim=8,depth=1";
+  const Job job(words, small_machine());
+  const plan::Plan plan = job.compile();
+  Calibration first(job.machine(), job.cluster(), job.backend());
+  const std::size_t timed = first.measure(plan, job.cluster(), job.backend());
+  std::filesystem::resize_file(first.file(), std::filesystem::file_size(first.file()) / 2);
+  EXPECT_EQ(Calibration(job.machine(), job.cluster(), job.backend()).measure(plan, job.cluster(), job.backend()), timed);
+  cluster::Machine other = small_machine();
+  other.cpu = "another test";
+  EXPECT_NE(Calibration(other, job.cluster(), job.backend()).file(), first.file());
+}
+
+TEST_F(CalibrationTest, ASimulationOfThisMachineTakesAboutTheTimesOfItsTasks) {
+  JobWords words = words_on("machine", "single", "cpu:1");
+  words.model = "mlp:dim=64,depth=2";
+  Training run(words, small_machine());
+  run.run(1, 0);
+  Calibration calibration(run.job().machine(), run.job().cluster(), run.job().backend());
+  Nanoseconds sum = calibration.times(run.plan(), 1).find(Calibration::step_key)->second;
+  for (std::size_t t = 0; t < run.plan().tasks().size(); ++t) {
+    sum += calibration.times(run.plan(), 1).at(cost::key_of(run.plan(), TaskId(t), run.job().cluster()));
+  }
+  EXPECT_EQ(run.timed()[0], sum) << "one device, one lane: the tasks one after the other, and the step itself";
+  EXPECT_NE(run.simulation().cost_origin().find("timed by itself"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace baton::lab

@@ -1,0 +1,66 @@
+#include "baton/lab/rows.h"
+
+#include <cmath>
+
+#include "unit/lab/synthetic.h"
+
+namespace baton::lab {
+namespace {
+
+using test::says;
+using test::trained;
+using test::with;
+
+TEST(Rows, WhatIsMissingIsABug) {
+  EXPECT_THROW(number({{"a", "text"}}, "a"), BugError);
+  EXPECT_THROW(number({{"a", 1}}, "b"), BugError);
+  EXPECT_THROW(text({{"a", 1}}, "b"), BugError);
+  EXPECT_EQ(text({{"a", 1}}, "a"), "1");
+  EXPECT_EQ(text({{"a", "x"}}, "a"), "x");
+}
+
+TEST(Rows, ALossThatIsNoNumberHasNoSign) {
+  for (const double loss : losses_of({{"losses", {nullptr, std::nan(""), -std::nan("")}}})) {
+    EXPECT_TRUE(std::isnan(loss) && !std::signbit(loss));
+  }
+}
+
+TEST(Rows, AreChosenByValueAndValuesAreListedOnce) {
+  const std::vector<Json> rows{{{"k", 2}, {"v", 1}}, {{"k", 1}, {"v", 2}}, {{"k", 2}, {"v", 3}}, {{"other", 2}}};
+  EXPECT_EQ(where(rows, "k", 2).size(), 2U);
+  EXPECT_EQ(values_of(rows, "k"), (std::vector<Json>{2, 1}));
+}
+
+TEST(Rows, SpeedupIsOverTheFewestDevicesAmongRowsThatAgree) {
+  std::vector<Json> rows{with(trained(8, 2), {{"model", "a"}}), with(trained(4, 4), {{"model", "a"}}),
+                         with(trained(9, 1), {{"model", "b"}})};
+  add_speedup(rows, {"model"});
+  EXPECT_DOUBLE_EQ(rows[1]["speedup"], 2);
+  EXPECT_DOUBLE_EQ(rows[1]["efficiency"], 1) << "twice the devices, twice as fast";
+  EXPECT_DOUBLE_EQ(rows[2]["speedup"], 1);
+}
+
+TEST(Rows, TheUncertaintyOfASpeedupIsThatOfBothTimes) {
+  std::vector<Json> rows{trained(8, 1), trained(4, 2)};  // known to a hundredth each
+  add_speedup(rows, {});
+  EXPECT_DOUBLE_EQ(rows[0]["speedup_low"], 1) << "a time against itself is certain";
+  EXPECT_DOUBLE_EQ(rows[0]["speedup_high"], 1);
+  EXPECT_NEAR(rows[1]["speedup_low"], 2 * 0.99 / 1.01, 1e-12);
+  EXPECT_NEAR(rows[1]["speedup_high"], 2 * 1.01 / 0.99, 1e-12);
+}
+
+TEST(Rows, DifferOnlyWhereTheirIntervalsDoNotTouch) {
+  EXPECT_TRUE(differs(trained(1), trained(1.03)));
+  EXPECT_TRUE(differs(trained(1.03), trained(1)));
+  EXPECT_FALSE(differs(trained(1), trained(1.01)));
+}
+
+TEST(Rows, ASharingNoteNamesEachCountOnce) {
+  const auto shared = [](int devices) { return with(trained(1, devices), {{"oversubscribed", true}}); };
+  EXPECT_EQ(sharing_note({trained(1), trained(1, 2)}), "");
+  EXPECT_TRUE(says(sharing_note({shared(4), shared(4), trained(1, 2)}), "Rows with 4 devices ran"));
+  EXPECT_TRUE(says(sharing_note({shared(14), shared(4)}), "Rows with 14, 4 devices ran"));
+}
+
+}  // namespace
+}  // namespace baton::lab

@@ -1,0 +1,135 @@
+#include "baton/lab/search.h"
+
+#include "baton/lab/training.h"
+#include "support/machine.h"
+#include "unit/lab/simulated.h"
+#include "unit/lab/synthetic.h"
+
+namespace baton::lab {
+namespace {
+
+using baton::test::small_machine;
+using test::says;
+using test::usage_sentence;
+using test::words_on;
+
+TEST(Search, RanksWhatFitsAndItsFrontierIsNeverBothSlowerAndLarger) {
+  JobWords words = words_on("pcie-4", "", "4");
+  words.model = "mlp:dim=256,depth=8";
+  words.optimizer = "adam";
+  const SearchResult result = search(words, small_machine());
+  ASSERT_GT(result.ranked.size(), 10U);
+  EXPECT_TRUE(result.complete);
+  for (std::size_t i = 1; i < result.ranked.size(); ++i) {
+    EXPECT_LE(result.ranked[i - 1].step, result.ranked[i].step);
+  }
+  ASSERT_FALSE(result.frontier.empty());
+  EXPECT_EQ(result.frontier[0], 0U);
+  for (const std::size_t f : result.frontier) {
+    for (const Found& other : result.ranked) {
+      EXPECT_FALSE(other.step < result.ranked[f].step && other.memory < result.ranked[f].memory) << other.name;
+    }
+  }
+  // The words that are shown give the same step again.
+  JobWords again = result.ranked[0].words;
+  again.fold = "never";
+  Training run(again, small_machine());
+  run.run(1, 0);
+  EXPECT_EQ(run.timed()[0], result.ranked[0].step);
+}
+
+TEST(Search, LeavesOutOnlyWhatCouldNotWin) {
+  // Every split by itself, without bounds: none is faster than the first, nor as fast and smaller than the frontier.
+  JobWords words = words_on("pcie-4", "", "4");
+  words.model = "mlp:dim=512,depth=4";
+  words.batch = "256";
+  words.optimizer = "adam";
+  const SearchResult result = search(words, small_machine());
+  EXPECT_GT(result.pruned, 0U);
+  for (const std::string strategy : {"ddp", "zero-1", "zero-2", "zero-3", "tensor", "layers", "gpipe", "1f1b", "zb-h1"}) {
+    JobWords one = words;
+    one.strategy = strategy;
+    Training run(one, small_machine());
+    run.run(1, 0);
+    EXPECT_GE(run.timed()[0], result.ranked[0].step) << strategy;
+  }
+}
+
+TEST(Search, NoBoundIsAboveWhatSimulates) {
+  // In tf32 products take an eighth of what they take in fp32; with wide links gradients take little.
+  JobWords words = words_on("dgx-a100", "", "8");
+  words.model = "mlp:dim=8192,depth=16";
+  words.batch = "4096";
+  words.precision = "tf32";
+  for (const std::string what_if : {"", "compute=4x", "link=0.1x", "link=20x"}) {
+    words.what_if = what_if;
+    const SearchResult result = search(words, small_machine());
+    EXPECT_GT(result.pruned, 0U);
+    for (const auto& [dp, tp] : {std::pair("8", "1"), std::pair("4", "2"), std::pair("2", "4"), std::pair("1", "8")}) {
+      JobWords one = words;
+      one.dp = dp;
+      one.tp = tp;
+      one.micro_batches = "1";
+      one.fold = "always";
+      Training run(one, small_machine());
+      run.run(1, 0);
+      EXPECT_GE(run.timed()[0], result.ranked[0].step) << "dp " << dp << ", tp " << tp << ", " << what_if;
+    }
+  }
+}
+
+TEST(Search, CountsWhatDoesNotFit) {
+  JobWords words = words_on("pcie-4", "", "4");
+  words.model = "mlp:dim=512,depth=4";
+  words.memory = "6M";
+  const SearchResult result = search(words, small_machine());
+  EXPECT_GT(result.too_large, 0U);
+  EXPECT_GT(result.least_too_large, Bytes(6 << 20));
+  for (const Found& one : result.ranked) {
+    EXPECT_LE(one.memory, Bytes(6 << 20)) << one.name;
+  }
+  EXPECT_TRUE(says(usage_sentence([] { search(JobWords{}, small_machine()); }), "--cluster"));
+}
+
+TEST(Search, RefusesWhatItChoosesItself) {
+  for (const auto& [name, value] : {std::pair("strategy", "ddp"),
+                                    {"dp", "2"},
+                                    {"pp", "2"},
+                                    {"tp", "2"},
+                                    {"zero", "1"},
+                                    {"schedule", "1f1b"},
+                                    {"micro-batches", "4"},
+                                    {"recompute", "all"},
+                                    {"fold", "never"}}) {
+    JobWords words = words_on("pcie-4", "", "4");
+    set_word(words, name, value);
+    EXPECT_TRUE(says(usage_sentence([&] { search(words, small_machine()); }), std::string("--") + name));
+  }
+}
+
+TEST(Search, SaysWhatTheRunnerUpLostBy) {
+  const Found best{.words = {},
+                   .name = "a",
+                   .step = Nanoseconds(1000),
+                   .memory = {},
+                   .compute = Nanoseconds(900),
+                   .exposed = Nanoseconds(100),
+                   .waiting = {},
+                   .other = {}};
+  const Found second{.words = {},
+                     .name = "b",
+                     .step = Nanoseconds(1200),
+                     .memory = {},
+                     .compute = Nanoseconds(850),
+                     .exposed = Nanoseconds(100),
+                     .waiting = Nanoseconds(250),
+                     .other = {}};
+  const std::string sentence = why_not(best, second);
+  EXPECT_TRUE(says(sentence, "b takes 20.0 % longer"));
+  EXPECT_TRUE(says(sentence, "5.0 % less goes into computing"));
+  EXPECT_TRUE(says(sentence, "25.0 % more goes into waiting"));
+  EXPECT_EQ(sentence.find("communication"), std::string::npos) << sentence;
+}
+
+}  // namespace
+}  // namespace baton::lab
