@@ -214,13 +214,15 @@ TEST(Strategy, ThatIsGivenByItselfIsCompiledWhateverTheRequestNames) {
 
 TEST(Strategy, ThatIsNoPointOfTheLayoutIsDescribedByItsNameAndNotFolded) {
   const model::Model model = model::parse_model("mlp:3-5-2");
-  const cluster::Cluster four = devices(4);
-  const Request request{.model = model, .cluster = four, .strategy = "ddp", .step = {.global_batch = 8}};
+  const cluster::Cluster eight = devices(8);
+  const Request request{
+      .model = model, .cluster = eight, .strategy = "ddp", .step = {.global_batch = 8}, .layout = {.dp = 4, .pp = 2}};
   const Strategy own{"own", "as ddp, for all that anybody knows", strategy_by_name("ddp").build};
   EXPECT_EQ(describe(request, own), "own");
   EXPECT_TRUE(compile(request, own).title().starts_with("own of mlp:3-5-2"));
   EXPECT_FALSE(fold(request, own));
-  EXPECT_TRUE(fold(request)) << "ddp itself is one";
+  EXPECT_EQ(describe(request), "dp 4 × pp 2, naive") << "ddp itself is one";
+  EXPECT_TRUE(fold(request));
   for (const Strategy& strategy : strategies()) {
     EXPECT_EQ(strategy.by_layout, strategy.build == strategy_by_name("product").build) << strategy.name;
   }
