@@ -1,7 +1,6 @@
 #include "baton/exec/backend/cuda/cublas_lt.h"
 
 #include <cublasLt.h>
-#include <dlfcn.h>
 
 #include <algorithm>
 #include <array>
@@ -12,6 +11,7 @@
 
 #include "baton/base/error.h"
 #include "baton/exec/backend/cuda/kernels.h"
+#include "baton/exec/backend/cuda/library.h"
 #include "baton/exec/backend/cuda/status.h"
 #include "baton/exec/backend/cuda/timer.h"
 
@@ -37,36 +37,24 @@ struct Functions {
   decltype(&cublasLtMatmul) multiply;
 };
 
-constexpr const char* library_name = "libcublasLt.so." BATON_TEXT(CUBLAS_VER_MAJOR);
-
 Functions load() {
-  void* library = dlopen(library_name, RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) {
-    library = dlopen((std::string(BATON_CUDA_LIBRARIES "/") + library_name).c_str(), RTLD_NOW | RTLD_LOCAL);
+  const Library library("libcublasLt.so." BATON_TEXT(CUBLAS_VER_MAJOR));
+  if (!library.found()) {
+    throw usage_error("{} is not found: add the folder of the CUDA libraries to LD_LIBRARY_PATH", library.name());
   }
-  if (library == nullptr) {
-    throw usage_error("{} is not found: add the folder of the CUDA libraries to LD_LIBRARY_PATH", library_name);
-  }
-  const auto find = [&](auto& function, const char* name) {
-    void* address = dlsym(library, name);
-    if (address == nullptr) {
-      throw failure("{} lacks {}", library_name, name);
-    }
-    function = reinterpret_cast<std::decay_t<decltype(function)>>(address);
-  };
   Functions loaded{};
-  find(loaded.create, "cublasLtCreate");
-  find(loaded.destroy, "cublasLtDestroy");
-  find(loaded.describe, "cublasLtMatmulDescCreate");
-  find(loaded.forget, "cublasLtMatmulDescDestroy");
-  find(loaded.set, "cublasLtMatmulDescSetAttribute");
-  find(loaded.lay_out, "cublasLtMatrixLayoutCreate");
-  find(loaded.forget_layout, "cublasLtMatrixLayoutDestroy");
-  find(loaded.prefer, "cublasLtMatmulPreferenceCreate");
-  find(loaded.forget_preference, "cublasLtMatmulPreferenceDestroy");
-  find(loaded.set_preference, "cublasLtMatmulPreferenceSetAttribute");
-  find(loaded.heuristic, "cublasLtMatmulAlgoGetHeuristic");
-  find(loaded.multiply, "cublasLtMatmul");
+  library.find(loaded.create, "cublasLtCreate");
+  library.find(loaded.destroy, "cublasLtDestroy");
+  library.find(loaded.describe, "cublasLtMatmulDescCreate");
+  library.find(loaded.forget, "cublasLtMatmulDescDestroy");
+  library.find(loaded.set, "cublasLtMatmulDescSetAttribute");
+  library.find(loaded.lay_out, "cublasLtMatrixLayoutCreate");
+  library.find(loaded.forget_layout, "cublasLtMatrixLayoutDestroy");
+  library.find(loaded.prefer, "cublasLtMatmulPreferenceCreate");
+  library.find(loaded.forget_preference, "cublasLtMatmulPreferenceDestroy");
+  library.find(loaded.set_preference, "cublasLtMatmulPreferenceSetAttribute");
+  library.find(loaded.heuristic, "cublasLtMatmulAlgoGetHeuristic");
+  library.find(loaded.multiply, "cublasLtMatmul");
   return loaded;
 }
 

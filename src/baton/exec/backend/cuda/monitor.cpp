@@ -1,11 +1,12 @@
 #include "baton/exec/backend/cuda/monitor.h"
 
 #include <cuda_runtime_api.h>
-#include <dlfcn.h>
 
 #include <algorithm>
 #include <array>
 #include <string_view>
+
+#include "baton/exec/backend/cuda/library.h"
 
 namespace baton::exec::cuda {
 namespace {
@@ -39,25 +40,22 @@ struct Functions {
 };
 
 Functions load() {
+  const Library library("libnvidia-ml.so.1");
   Functions found{};
-  void* library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) {
-    return found;
-  }
   bool all = true;
-  const auto find = [&](auto& function, const char* name) {
-    function = reinterpret_cast<std::decay_t<decltype(function)>>(dlsym(library, name));
+  const auto look_up = [&](auto& function, const char* symbol) {
+    library.look_up(function, symbol);
     all = all && function != nullptr;
   };
-  find(found.init, "nvmlInit_v2");
-  find(found.find, "nvmlDeviceGetHandleByPciBusId_v2");
-  find(found.utilization, "nvmlDeviceGetUtilizationRates");
-  find(found.memory, "nvmlDeviceGetMemoryInfo");
-  find(found.clock, "nvmlDeviceGetClockInfo");
-  find(found.highest_clock, "nvmlDeviceGetMaxClockInfo");
-  find(found.power, "nvmlDeviceGetPowerUsage");
-  find(found.temperature, "nvmlDeviceGetTemperature");
-  find(found.slowed_by, "nvmlDeviceGetCurrentClocksThrottleReasons");
+  look_up(found.init, "nvmlInit_v2");
+  look_up(found.find, "nvmlDeviceGetHandleByPciBusId_v2");
+  look_up(found.utilization, "nvmlDeviceGetUtilizationRates");
+  look_up(found.memory, "nvmlDeviceGetMemoryInfo");
+  look_up(found.clock, "nvmlDeviceGetClockInfo");
+  look_up(found.highest_clock, "nvmlDeviceGetMaxClockInfo");
+  look_up(found.power, "nvmlDeviceGetPowerUsage");
+  look_up(found.temperature, "nvmlDeviceGetTemperature");
+  look_up(found.slowed_by, "nvmlDeviceGetCurrentClocksThrottleReasons");
   found.loaded = all && found.init() == success;
   return found;
 }
@@ -93,34 +91,44 @@ void Monitor::sample() {
   if (device_ == nullptr) {
     return;
   }
-  Utilization utilization{};
-  Memory memory{};
-  unsigned clock = 0;
-  unsigned highest = 0;
-  unsigned memory_clock_now = 0;
-  unsigned milliwatts = 0;
-  unsigned celsius = 0;
-  unsigned long long slowed_by = 0;
-  library().utilization(device_, &utilization);
-  library().memory(device_, &memory);
-  library().clock(device_, multiprocessor_clock, &clock);
-  library().highest_clock(device_, multiprocessor_clock, &highest);
-  library().clock(device_, memory_clock, &memory_clock_now);
-  library().power(device_, &milliwatts);
-  library().temperature(device_, temperature_sensor, &celsius);
-  library().slowed_by(device_, &slowed_by);
-
   GpuReading& all = reading_;
-  all.utilization = std::max(all.utilization, utilization.gpu / 100.0);
-  all.memory_used = std::max(all.memory_used, Bytes(static_cast<std::int64_t>(memory.used)));
-  all.memory = Bytes(static_cast<std::int64_t>(memory.total));
-  all.clock_mhz = all.samples == 0 ? static_cast<int>(clock) : std::min(all.clock_mhz, static_cast<int>(clock));
-  all.highest_clock_mhz = static_cast<int>(highest);
-  all.memory_clock_mhz = static_cast<int>(memory_clock_now);
-  all.watts = std::max(all.watts, milliwatts / 1000.0);
-  all.celsius = std::max(all.celsius, static_cast<int>(celsius));
-  ++all.samples;
-  slowed_by_ |= slowed_by;
+  bool told = false;
+  const auto ask = [&](auto value, auto question, auto keep) {
+    if (question(&value) == success) {
+      keep(value);
+      told = true;
+    }
+  };
+  ask(
+      Utilization{}, [&](auto* to) { return library().utilization(device_, to); },
+      [&](const Utilization& seen) { all.utilization = std::max(all.utilization, seen.gpu / 100.0); });
+  ask(
+      Memory{}, [&](auto* to) { return library().memory(device_, to); },
+      [&](const Memory& seen) {
+        all.memory_used = std::max(all.memory_used, Bytes(static_cast<std::int64_t>(seen.used)));
+        all.memory = Bytes(static_cast<std::int64_t>(seen.total));
+      });
+  ask(
+      0U, [&](auto* to) { return library().clock(device_, multiprocessor_clock, to); },
+      [&](unsigned megahertz) {
+        const auto seen = static_cast<int>(megahertz);
+        all.clock_mhz = all.clock_mhz == 0 ? seen : std::min(all.clock_mhz, seen);
+      });
+  ask(
+      0U, [&](auto* to) { return library().highest_clock(device_, multiprocessor_clock, to); },
+      [&](unsigned megahertz) { all.highest_clock_mhz = static_cast<int>(megahertz); });
+  ask(
+      0U, [&](auto* to) { return library().clock(device_, memory_clock, to); },
+      [&](unsigned megahertz) { all.memory_clock_mhz = static_cast<int>(megahertz); });
+  ask(
+      0U, [&](auto* to) { return library().power(device_, to); },
+      [&](unsigned milliwatts) { all.watts = std::max(all.watts, milliwatts / 1000.0); });
+  ask(
+      0U, [&](auto* to) { return library().temperature(device_, temperature_sensor, to); },
+      [&](unsigned celsius) { all.celsius = std::max(all.celsius, static_cast<int>(celsius)); });
+  ask(
+      0ULL, [&](auto* to) { return library().slowed_by(device_, to); }, [&](unsigned long long mask) { slowed_by_ |= mask; });
+  all.samples += told ? 1 : 0;
   all.slowed_by.clear();
   for (std::size_t bit = 1; bit < reasons.size(); ++bit) {
     if ((slowed_by_ >> bit & 1) != 0) {
