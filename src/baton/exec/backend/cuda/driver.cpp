@@ -23,7 +23,6 @@ void find(Function& function, const char* name) {
 
 Driver load() {
   Driver driver{};
-  find(driver.get_error_string, "cuGetErrorString");
   find(driver.device_get, "cuDeviceGet");
   find(driver.set_current, "cuCtxSetCurrent");
   find(driver.get_resource, "cuDeviceGetDevResource");

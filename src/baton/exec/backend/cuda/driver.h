@@ -7,7 +7,6 @@ namespace baton::exec::cuda {
 /// What of the driver's own interface is needed, for parts of GPUs. Found at run time, so that a program built with CUDA
 /// starts where there is no driver.
 struct Driver {
-  decltype(&cuGetErrorString) get_error_string;
   decltype(&cuDeviceGet) device_get;
   decltype(&cuCtxSetCurrent) set_current;
   decltype(&cuDeviceGetDevResource) get_resource;
