@@ -31,7 +31,6 @@ Driver load() {
   find(driver.create, "cuGreenCtxCreate");
   find(driver.destroy, "cuGreenCtxDestroy");
   find(driver.context_of, "cuCtxFromGreenCtx");
-  find(driver.get_green_resource, "cuGreenCtxGetDevResource");
   find(driver.create_stream, "cuGreenCtxStreamCreate");
   return driver;
 }

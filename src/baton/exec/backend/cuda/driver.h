@@ -15,7 +15,6 @@ struct Driver {
   decltype(&cuGreenCtxCreate) create;
   decltype(&cuGreenCtxDestroy) destroy;
   decltype(&cuCtxFromGreenCtx) context_of;
-  decltype(&cuGreenCtxGetDevResource) get_green_resource;
   decltype(&cuGreenCtxStreamCreate) create_stream;
 };
 

@@ -18,26 +18,24 @@ int attribute(cudaDeviceAttr which, int ordinal) {
   return value;
 }
 
-int multiprocessors_of(CUgreenCtx partition) {
-  CUdevResource resource{};
-  require(driver().get_green_resource(partition, &resource, CU_DEV_RESOURCE_TYPE_SM), "opening a part");
-  return static_cast<int>(resource.sm.smCount);
+CUdevice device_of(int ordinal) {
+  CUdevice device = 0;
+  require(driver().device_get(&device, ordinal), "selecting it");
+  return device;
 }
 
-/// Equal parts of a GPU, and what is left over of it (null where nothing is).
+/// Equal parts of a GPU, each until a place takes it, and what is left over of it (null where nothing is).
 struct Parts {
-  std::vector<CUgreenCtx> parts;
-  std::shared_ptr<const Carrier> carrier;
+  std::vector<std::unique_ptr<Partition>> parts;
+  std::shared_ptr<const Partition> carrier;
 };
 
 /// Cuts a GPU's multiprocessors into equal groups, and gives the first `count` of them.
 Parts partitions(int ordinal, int of, int count) {
   require(cudaSetDevice(ordinal), "selecting it");
   require(cudaFree(nullptr), "starting");  // the primary context must be there
-  CUdevice device = 0;
-  require(driver().device_get(&device, ordinal), "selecting it");
   CUdevResource all{};
-  require(driver().get_resource(device, &all, CU_DEV_RESOURCE_TYPE_SM), "listing its multiprocessors");
+  require(driver().get_resource(device_of(ordinal), &all, CU_DEV_RESOURCE_TYPE_SM), "listing its multiprocessors");
   const unsigned available = all.sm.smCount;
   std::vector<CUdevResource> groups(static_cast<std::size_t>(of));
   auto made = static_cast<unsigned>(of);
@@ -55,75 +53,63 @@ Parts partitions(int ordinal, int of, int count) {
   }
   Parts result;
   for (int i = 0; i < count; ++i) {
-    CUdevResourceDesc description{};
-    require(driver().describe(&description, &groups[static_cast<std::size_t>(i)], 1), "cutting it into parts");
-    CUgreenCtx context = nullptr;
-    require(driver().create(&context, description, device, CU_GREEN_CTX_DEFAULT_STREAM), "cutting it into parts");
-    result.parts.push_back(context);
+    result.parts.push_back(std::make_unique<Partition>(ordinal, groups[static_cast<std::size_t>(i)]));
   }
-  CUdevResourceDesc description{};
-  CUgreenCtx left_over = nullptr;
-  if (rest.sm.smCount > 0 && driver().describe(&description, &rest, 1) == CUDA_SUCCESS &&
-      driver().create(&left_over, description, device, CU_GREEN_CTX_DEFAULT_STREAM) == CUDA_SUCCESS) {
-    result.carrier = std::make_shared<Carrier>(ordinal, left_over);
+  if (rest.sm.smCount > 0) {
+    try {
+      result.carrier = std::make_shared<Partition>(ordinal, rest);
+    } catch (const Error&) {
+      // Too few to be a part of their own: messages go by the parts' multiprocessors.
+    }
   }
   return result;
 }
 
 }  // namespace
 
-Place::Place(int ordinal)
-    : ordinal_(ordinal),
-      multiprocessors_(attribute(cudaDevAttrMultiProcessorCount, ordinal)),
-      capability_major_(attribute(cudaDevAttrComputeCapabilityMajor, ordinal)) {
-  enter();
-  for (std::size_t lane = 0; lane < plan::lane_count; ++lane) {
-    require(cudaStreamCreateWithPriority(&streams_[lane], cudaStreamNonBlocking, priority(lane)), "opening a stream");
+Partition::Partition(int ordinal, CUdevResource multiprocessors)
+    : ordinal_(ordinal), multiprocessors_(static_cast<int>(multiprocessors.sm.smCount)) {
+  CUdevResourceDesc description{};
+  require(driver().describe(&description, &multiprocessors, 1), "cutting it into parts");
+  require(driver().create(&context_, description, device_of(ordinal), CU_GREEN_CTX_DEFAULT_STREAM), "cutting it into parts");
+}
+
+Partition::~Partition() {
+  cudaSetDevice(ordinal_);
+  driver().destroy(context_);
+}
+
+Stream::Stream(const Partition* partition, int priority) {
+  if (partition == nullptr) {
+    require(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, priority), "opening a stream");
+  } else {
+    require(driver().create_stream(&stream_, partition->get(), CU_STREAM_NON_BLOCKING, priority), "opening a stream");
   }
 }
 
-Carrier::Carrier(int ordinal, CUgreenCtx partition)
-    : ordinal_(ordinal), multiprocessors_(multiprocessors_of(partition)), partition_(partition) {}
-
-Carrier::~Carrier() {
-  cudaSetDevice(ordinal_);
-  driver().destroy(partition_);
+Place::Place(int ordinal) : ordinal_(ordinal), multiprocessors_(attribute(cudaDevAttrMultiProcessorCount, ordinal)) {
+  enter();
+  open_streams();
 }
 
-Place::Place(int ordinal, CUgreenCtx partition, std::shared_ptr<const Carrier> carrier)
+Place::Place(int ordinal, std::unique_ptr<Partition> partition, std::shared_ptr<const Partition> carrier)
     : ordinal_(ordinal),
-      multiprocessors_(multiprocessors_of(partition)),
-      capability_major_(attribute(cudaDevAttrComputeCapabilityMajor, ordinal)),
-      partition_(partition),
+      multiprocessors_(partition->multiprocessors()),
+      partition_(std::move(partition)),
       carrier_(std::move(carrier)) {
-  require(driver().context_of(&context_, partition), "opening a part");
+  require(driver().context_of(&context_, partition_->get()), "opening a part");
   enter();
   if (carrier_ != nullptr) {
-    CUstream stream = nullptr;
-    require(driver().create_stream(&stream, carrier_->partition(), CU_STREAM_NON_BLOCKING, 0), "opening a stream");
-    carrying_ = stream;
+    carrying_ = std::make_unique<Stream>(carrier_.get(), 0);
     fork_ = std::make_unique<Event>(Event::Kind::order);
     join_ = std::make_unique<Event>(Event::Kind::order);
   }
-  for (std::size_t lane = 0; lane < plan::lane_count; ++lane) {
-    CUstream stream = nullptr;
-    require(driver().create_stream(&stream, partition, CU_STREAM_NON_BLOCKING, priority(lane)), "opening a stream");
-    streams_[lane] = stream;
-  }
+  open_streams();
 }
 
-Place::~Place() {
-  for (cudaStream_t stream : streams_) {
-    if (stream != nullptr) {
-      cudaStreamDestroy(stream);
-    }
-  }
-  if (carrying_ != nullptr) {
-    cudaStreamDestroy(carrying_);
-  }
-  if (partition_ != nullptr) {
-    cudaSetDevice(ordinal_);
-    driver().destroy(partition_);
+void Place::open_streams() {
+  for (std::size_t lane = 0; lane < plan::lane_count; ++lane) {
+    streams_[lane] = std::make_unique<Stream>(partition_.get(), priority(lane));
   }
 }
 
@@ -152,8 +138,9 @@ std::vector<std::unique_ptr<Place>> open_places(const cluster::Cluster& cluster)
     if (!opened.contains(part.ordinal)) {
       opened[part.ordinal] = partitions(part.ordinal, part.of, parts_of[part.ordinal]);
     }
-    const Parts& parts = opened[part.ordinal];
-    places.push_back(std::make_unique<Place>(part.ordinal, parts.parts[static_cast<std::size_t>(part.part)], parts.carrier));
+    Parts& parts = opened[part.ordinal];
+    places.push_back(
+        std::make_unique<Place>(part.ordinal, std::move(parts.parts[static_cast<std::size_t>(part.part)]), parts.carrier));
   }
   return places;
 }

@@ -13,23 +13,35 @@
 
 namespace baton::exec::cuda {
 
-/// The multiprocessors that are left over when a GPU is cut into equal parts: they carry messages between the parts, so that no
-/// message waits until a product leaves a part's own multiprocessors.
-class Carrier {
+/// Some of a GPU's multiprocessors: a green context.
+class Partition {
  public:
-  /// Takes a green context over.
-  Carrier(int ordinal, CUgreenCtx partition);
-  ~Carrier();
-  Carrier(const Carrier&) = delete;
-  Carrier& operator=(const Carrier&) = delete;
+  Partition(int ordinal, CUdevResource multiprocessors);
+  ~Partition();
+  Partition(const Partition&) = delete;
+  Partition& operator=(const Partition&) = delete;
 
   int multiprocessors() const { return multiprocessors_; }
-  CUgreenCtx partition() const { return partition_; }
+  CUgreenCtx get() const { return context_; }
 
  private:
   int ordinal_;
   int multiprocessors_;
-  CUgreenCtx partition_;
+  CUgreenCtx context_ = nullptr;
+};
+
+/// A stream of the GPU that is selected when it is made, or of a part.
+class Stream {
+ public:
+  Stream(const Partition* partition, int priority);
+  ~Stream() { cudaStreamDestroy(stream_); }
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+
+  cudaStream_t get() const { return stream_; }
+
+ private:
+  cudaStream_t stream_ = nullptr;
 };
 
 /// Where a plan's device computes: a GPU, or a partition of its multiprocessors (a green context), with a stream a lane.
@@ -37,9 +49,9 @@ class Place {
  public:
   /// The whole GPU.
   explicit Place(int ordinal);
-  /// The partition that a green context holds; takes it over. `carrier` may be null.
-  Place(int ordinal, CUgreenCtx partition, std::shared_ptr<const Carrier> carrier);
-  ~Place();
+  /// A part of it. `carrier` (may be null) are the multiprocessors that are left over when a GPU is cut into equal parts: they
+  /// carry messages between the parts, so that no message waits until a product leaves a part's own multiprocessors.
+  Place(int ordinal, std::unique_ptr<Partition> partition, std::shared_ptr<const Partition> carrier);
   Place(const Place&) = delete;
   Place& operator=(const Place&) = delete;
 
@@ -47,9 +59,8 @@ class Place {
   void enter() const;
   int ordinal() const { return ordinal_; }
   int multiprocessors() const { return multiprocessors_; }
-  int capability_major() const { return capability_major_; }
   bool whole() const { return partition_ == nullptr; }
-  cudaStream_t stream(plan::Lane lane) const { return streams_[static_cast<std::size_t>(lane)]; }
+  cudaStream_t stream(plan::Lane lane) const { return streams_[static_cast<std::size_t>(lane)]->get(); }
 
   /// Calls `launch(stream, multiprocessors)` with what carries messages to this place: what is in `stream` is done before, and
   /// `stream` goes on after it.
@@ -60,21 +71,23 @@ class Place {
       return;
     }
     fork_->record(stream);
-    fork_->wait(carrying_);
-    launch(carrying_, carrier_->multiprocessors());
-    join_->record(carrying_);
+    fork_->wait(carrying_->get());
+    launch(carrying_->get(), carrier_->multiprocessors());
+    join_->record(carrying_->get());
     join_->wait(stream);
   }
 
  private:
+  void open_streams();
+
   int ordinal_;
-  int multiprocessors_ = 0;
-  int capability_major_ = 0;
-  CUgreenCtx partition_ = nullptr;
+  int multiprocessors_;
+  // What is made in a part goes before the part does.
+  std::unique_ptr<Partition> partition_;
+  std::shared_ptr<const Partition> carrier_;
   CUcontext context_ = nullptr;
-  std::array<cudaStream_t, plan::lane_count> streams_{};
-  std::shared_ptr<const Carrier> carrier_;
-  cudaStream_t carrying_ = nullptr;  // on the carrier
+  std::array<std::unique_ptr<Stream>, plan::lane_count> streams_;
+  std::unique_ptr<Stream> carrying_;  // on the carrier
   std::unique_ptr<Event> fork_;
   std::unique_ptr<Event> join_;
 };

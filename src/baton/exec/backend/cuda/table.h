@@ -2,8 +2,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include <memory>
 #include <span>
-#include <utility>
 
 #include "baton/exec/backend/cuda/copy.h"
 #include "baton/exec/backend/cuda/status.h"
@@ -14,18 +14,25 @@ namespace baton::exec::cuda {
 template <typename Element>
 class Table {
  public:
-  explicit Table(std::span<const Element> elements) {
-    require(cudaMalloc(reinterpret_cast<void**>(&data_), elements.size_bytes()), "taking memory");
-    copy_to_device(data_, elements.data(), elements.size_bytes());
+  explicit Table(std::span<const Element> elements) : data_(taken(elements.size_bytes())) {
+    copy_to_device(data(), elements.data(), elements.size_bytes());
   }
-  ~Table() { cudaFree(data_); }
-  Table(Table&& other) noexcept : data_(std::exchange(other.data_, nullptr)) {}
-  Table& operator=(Table&&) = delete;
 
-  Element* data() const { return data_; }
+  Element* data() const { return static_cast<Element*>(data_.get()); }
 
  private:
-  Element* data_ = nullptr;
+  struct Free {
+    void operator()(void* memory) const { cudaFree(memory); }
+  };
+  using Memory = std::unique_ptr<void, Free>;
+
+  static Memory taken(std::size_t bytes) {
+    void* memory = nullptr;
+    require(cudaMalloc(&memory, bytes), "taking memory");
+    return Memory(memory);
+  }
+
+  Memory data_;
 };
 
 }  // namespace baton::exec::cuda

@@ -5,24 +5,13 @@
 #include <algorithm>
 #include <array>
 
-#include "baton/exec/backend/cuda/status.h"
+#include "baton/exec/backend/cuda/event.h"
 
 namespace baton::exec::cuda {
 
 /// Times what is enqueued on a stream, in the context that is entered.
 class Timer {
  public:
-  Timer() {
-    require(cudaEventCreate(&begin_), "making an event");
-    require(cudaEventCreate(&end_), "making an event");
-  }
-  ~Timer() {
-    cudaEventDestroy(begin_);
-    cudaEventDestroy(end_);
-  }
-  Timer(const Timer&) = delete;
-  Timer& operator=(const Timer&) = delete;
-
   /// The median of some runs, each of several repetitions where they are short; fewer where it takes long.
   template <typename Enqueue>
   float milliseconds(cudaStream_t stream, Enqueue enqueue) {
@@ -42,19 +31,17 @@ class Timer {
  private:
   template <typename Enqueue>
   float measure(cudaStream_t stream, Enqueue enqueue, int repetitions) {
-    require(cudaEventRecord(begin_, stream), "timing");
+    begin_.record(stream);
     for (int i = 0; i < repetitions; ++i) {
       enqueue();
     }
-    require(cudaEventRecord(end_, stream), "timing");
-    require(cudaEventSynchronize(end_), "timing");
-    float time = 0;
-    require(cudaEventElapsedTime(&time, begin_, end_), "timing");
-    return time;
+    end_.record(stream);
+    end_.synchronize();
+    return static_cast<float>(end_.since(begin_).count) * 1e-6F;
   }
 
-  cudaEvent_t begin_ = nullptr;
-  cudaEvent_t end_ = nullptr;
+  Event begin_{Event::Kind::timed};
+  Event end_{Event::Kind::timed};
 };
 
 }  // namespace baton::exec::cuda
