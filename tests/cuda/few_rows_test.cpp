@@ -58,6 +58,8 @@ struct Shapes {
   int out;
 };
 
+constexpr Capability hopper{.code = 90, .shared_bytes = 227 * 1024};
+
 class FewRowsTest : public testing::TestWithParam<Shapes> {
  protected:
   /// c[rows][columns] = Σ a b, given as functions of the indices.
@@ -129,7 +131,7 @@ TEST_P(FewRowsTest, EveryProductIsRightInBothPrecisionsAndOnAnyNumberOfMultiproc
       SCOPED_TRACE(testing::Message() << rows << " rows, " << in << " to " << out << (tf32 ? ", tf32" : ", f32") << ", "
                                       << multiprocessors << " multiprocessors");
       const FewRows kernel{rows, in, out, tf32, multiprocessors};
-      ASSERT_TRUE(kernel.fits(9));
+      ASSERT_TRUE(kernel.fits(hopper));
       const DeviceArray device_w(w);
       const DeviceArray result_y(y.size());
       const DeviceArray result_dx(dx.size());
@@ -164,7 +166,7 @@ TEST_P(FewRowsTest, AStepOfTheWeightsComesFromOperandsOf16Bits) {
   BATON_NEEDS_GPU();
   const auto [rows, in, out] = GetParam();
   const FewRows kernel{rows, in, out, false, 132};
-  if (!kernel.fits_narrow(9)) {
+  if (!kernel.fits_narrow(hopper)) {
     GTEST_SKIP() << "rows that are not read eight at a time are left to the library";
   }
   const auto count = [](int a, int b) { return static_cast<std::size_t>(a) * static_cast<std::size_t>(b); };
@@ -203,10 +205,11 @@ INSTANTIATE_TEST_SUITE_P(Shapes, FewRowsTest,
                                          Shapes{33, 332, 700}, Shapes{64, 4096, 2304}, Shapes{20, 2304, 4096}));
 
 TEST(FewRows, LeavesOthersToTheLibrary) {
-  EXPECT_TRUE((FewRows{64, 8, 8, false, 1}.fits(9)));
-  EXPECT_FALSE((FewRows{65, 8, 8, false, 1}.fits(9))) << "more rows than a tile";
-  EXPECT_FALSE((FewRows{64, 7, 8, false, 1}.fits(9))) << "rows that are not read four at a time";
-  EXPECT_FALSE((FewRows{64, 8, 8, false, 1}.fits(8))) << "a GPU without clusters";
+  EXPECT_TRUE((FewRows{64, 8, 8, false, 1}.fits(hopper)));
+  EXPECT_FALSE((FewRows{65, 8, 8, false, 1}.fits(hopper))) << "more rows than a tile";
+  EXPECT_FALSE((FewRows{64, 7, 8, false, 1}.fits(hopper))) << "rows that are not read four at a time";
+  EXPECT_FALSE((FewRows{64, 8, 8, false, 1}.fits({.code = 80, .shared_bytes = 166912}))) << "a GPU without clusters";
+  EXPECT_FALSE((FewRows{64, 8, 8, false, 1}.fits({.code = 120, .shared_bytes = 99 * 1024}))) << "a GPU with little shared memory";
 }
 
 }  // namespace

@@ -5,7 +5,8 @@ namespace baton::exec {
 namespace {
 
 Error no_cuda() {
-  return usage_error("this baton was built without CUDA: install the CUDA toolkit (nvcc) and build again, or use --devices cpu");
+  return usage_error("this baton was built without CUDA ({}): install what is missing and build again, or use --devices cpu",
+                     BATON_CUDA_MISSING);
 }
 
 }  // namespace

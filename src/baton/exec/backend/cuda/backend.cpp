@@ -1,9 +1,15 @@
 #include <algorithm>
 #include <cstdlib>
+#include <limits>
+#include <map>
+#include <mutex>
+#include <set>
 
 #include "baton/base/error.h"
+#include "baton/exec/backend/cuda/code.h"
 #include "baton/exec/backend/cuda/cuda.h"
 #include "baton/exec/backend/cuda/engine.h"
+#include "baton/exec/backend/cuda/few_rows.h"
 #include "baton/exec/backend/cuda/launch.h"
 #include "baton/exec/backend/cuda/status.h"
 #include "baton/exec/engine.h"
@@ -37,19 +43,67 @@ int count_gpus() {
   return count;
 }
 
-int capability(int count) {
-  int least = 1 << 20;
-  for (int ordinal = 0; ordinal < count; ++ordinal) {
-    int major = 0;
-    cuda::require(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, ordinal), "reading what it is");
-    least = std::min(least, major);
+/// Which code a GPU runs; asked of one only of those that are alike, since asking opens it.
+int code_of(int ordinal, int major, int minor) {
+  static std::mutex mutex;
+  static std::map<std::pair<int, int>, int> known;
+  const std::lock_guard lock(mutex);
+  if (const auto found = known.find({major, minor}); found != known.end()) {
+    return found->second;
+  }
+  cuda::require(cudaSetDevice(ordinal), "selecting it");
+  return known[{major, minor}] = cuda::code_version();
+}
+
+cuda::Capability capability_of(int ordinal) {
+  const auto attribute = [&](cudaDeviceAttr which) {
+    int value = 0;
+    cuda::require(cudaDeviceGetAttribute(&value, which, ordinal), "reading what it is");
+    return value;
+  };
+  return {.code = code_of(ordinal, attribute(cudaDevAttrComputeCapabilityMajor), attribute(cudaDevAttrComputeCapabilityMinor)),
+          .shared_bytes = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin)};
+}
+
+Error no_code(int ordinal) {
+  cudaDeviceProp properties{};
+  cuda::require(cudaGetDeviceProperties(&properties, ordinal), "reading what it is");
+  return usage_error(
+      "GPU {} ({}) has compute capability {}.{}, but this baton was built for {}: build it again with "
+      "-DCMAKE_CUDA_ARCHITECTURES={}{}, or use --devices cpu",
+      ordinal, properties.name, properties.major, properties.minor, cuda::built_for(), properties.major, properties.minor);
+}
+
+/// What all of the GPUs can do; a usage error where one cannot run this build.
+cuda::Capability common_capability(const std::set<int>& ordinals) {
+  cuda::Capability least{.code = std::numeric_limits<int>::max(), .shared_bytes = std::numeric_limits<int>::max()};
+  for (const int ordinal : ordinals) {
+    const cuda::Capability one = capability_of(ordinal);
+    if (one.code == 0) {
+      throw no_code(ordinal);
+    }
+    least = {.code = std::min(least.code, one.code), .shared_bytes = std::min(least.shared_bytes, one.shared_bytes)};
   }
   return least;
 }
 
+/// The GPUs that run this build; a usage error where none does.
+std::set<int> usable_gpus() {
+  std::set<int> usable;
+  for (int ordinal = 0, count = count_gpus(); ordinal < count; ++ordinal) {
+    if (capability_of(ordinal).code != 0) {
+      usable.insert(ordinal);
+    }
+  }
+  if (usable.empty()) {
+    throw no_code(0);
+  }
+  return usable;
+}
+
 class CudaBackend final : public Backend {
  public:
-  CudaBackend() : capability_(capability(count_gpus())) {}
+  CudaBackend() : capability_(common_capability(usable_gpus())) {}
 
   std::string_view name() const override { return "cuda"; }
   strategy::Target target() const override {
@@ -65,11 +119,17 @@ class CudaBackend final : public Backend {
   bool is_native(DType type) const override { return type != DType::f64; }
   bool has_kernel(const plan::Plan& plan, const plan::Task& task) const override { return cuda::has_launch(plan, task); }
   std::unique_ptr<Engine> open(Assignment assignment) const override {
-    return cuda::make_engine(std::move(assignment), capability_);
+    std::set<int> ordinals;
+    for (const cluster::Device& device : assignment.cluster.devices()) {
+      check(device.gpu.has_value(), "{} is no GPU", device.name);
+      ordinals.insert(device.gpu->ordinal);
+    }
+    const cuda::Capability capability = common_capability(ordinals);
+    return cuda::make_engine(std::move(assignment), capability);
   }
 
  private:
-  int capability_;
+  cuda::Capability capability_;  // of all GPUs that there are; those of a plan may have more
 };
 
 }  // namespace

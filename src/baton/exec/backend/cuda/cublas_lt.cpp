@@ -13,6 +13,7 @@
 #include "baton/exec/backend/cuda/kernels.h"
 #include "baton/exec/backend/cuda/library.h"
 #include "baton/exec/backend/cuda/status.h"
+#include "baton/exec/backend/cuda/table.h"
 #include "baton/exec/backend/cuda/timer.h"
 
 #define BATON_TEXT_OF(x) #x
@@ -74,72 +75,75 @@ cudaDataType_t type_of(DType type) {
   return type == DType::bf16 ? CUDA_R_16BF : type == DType::f16 ? CUDA_R_16F : CUDA_R_32F;
 }
 
+/// Gives back what the library made.
+struct Forget {
+  void operator()(cublasLtMatmulDesc_t product) const { library().forget(product); }
+  void operator()(cublasLtMatrixLayout_t layout) const { library().forget_layout(layout); }
+  void operator()(cublasLtMatmulPreference_t preference) const { library().forget_preference(preference); }
+};
+template <typename Handle>
+using Owned = std::unique_ptr<std::remove_pointer_t<Handle>, Forget>;
+
 /// What describes a product to the library.
 class Description {
  public:
-  Description(const ProductShape& shape, const ProductOperands& operands, int multiprocessors) {
-    const cublasComputeType_t compute = shape.operands == DType::f32 && shape.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32
-                                                                                   : CUBLAS_COMPUTE_32F;
-    require_lt(library().describe(&product, compute, CUDA_R_32F), "describing a product");
-    const cublasOperation_t turn_a = shape.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
-    const cublasOperation_t turn_b = shape.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
-    set(CUBLASLT_MATMUL_DESC_TRANSA, turn_a);
-    set(CUBLASLT_MATMUL_DESC_TRANSB, turn_b);
+  Description(const ProductShape& shape, const ProductOperands& operands, int multiprocessors)
+      : product_(described(shape)),
+        a_(laid_out(shape.operands, shape.transpose_a ? shape.k : shape.m, shape.transpose_a ? shape.m : shape.k)),
+        b_(laid_out(shape.operands, shape.transpose_b ? shape.n : shape.k, shape.transpose_b ? shape.k : shape.n)),
+        d_(laid_out(shape.result, shape.m, shape.n)) {
+    set(CUBLASLT_MATMUL_DESC_TRANSA, shape.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
+    set(CUBLASLT_MATMUL_DESC_TRANSB, shape.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
     if (multiprocessors > 0) {
-      const auto target = static_cast<std::int32_t>(multiprocessors);
-      set(CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, target);
+      set(CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, static_cast<std::int32_t>(multiprocessors));
     }
     if (shape.bias) {
-      const cublasLtEpilogue_t epilogue = shape.relu ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_BIAS;
-      set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
+      set(CUBLASLT_MATMUL_DESC_EPILOGUE, shape.relu ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_BIAS);
       set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, operands.bias);
     }
-    lay_out(a, shape.operands, shape.transpose_a ? shape.k : shape.m, shape.transpose_a ? shape.m : shape.k);
-    lay_out(b, shape.operands, shape.transpose_b ? shape.n : shape.k, shape.transpose_b ? shape.k : shape.n);
-    lay_out(d, shape.result, shape.m, shape.n);
   }
-  ~Description() {
-    for (cublasLtMatrixLayout_t layout : {a, b, d}) {
-      if (layout != nullptr) {
-        library().forget_layout(layout);
-      }
-    }
-    if (product != nullptr) {
-      library().forget(product);
-    }
-  }
-  Description(const Description&) = delete;
-  Description& operator=(const Description&) = delete;
 
-  cublasLtMatmulDesc_t product = nullptr;
-  cublasLtMatrixLayout_t a = nullptr;
-  cublasLtMatrixLayout_t b = nullptr;
-  cublasLtMatrixLayout_t d = nullptr;
+  cublasLtMatmulDesc_t product() const { return product_.get(); }
+  cublasLtMatrixLayout_t a() const { return a_.get(); }
+  cublasLtMatrixLayout_t b() const { return b_.get(); }
+  cublasLtMatrixLayout_t d() const { return d_.get(); }
 
  private:
+  static Owned<cublasLtMatmulDesc_t> described(const ProductShape& shape) {
+    const bool tf32 = shape.operands == DType::f32 && shape.tf32;
+    cublasLtMatmulDesc_t made = nullptr;
+    require_lt(library().describe(&made, tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F),
+               "describing a product");
+    return Owned<cublasLtMatmulDesc_t>(made);
+  }
+  static Owned<cublasLtMatrixLayout_t> laid_out(DType type, std::int64_t rows, std::int64_t columns) {
+    cublasLtMatrixLayout_t made = nullptr;
+    require_lt(library().lay_out(&made, type_of(type), static_cast<std::uint64_t>(rows), static_cast<std::uint64_t>(columns), rows),
+               "describing a matrix");
+    return Owned<cublasLtMatrixLayout_t>(made);
+  }
   template <typename Value>
   void set(cublasLtMatmulDescAttributes_t attribute, const Value& value) {
-    require_lt(library().set(product, attribute, &value, sizeof(value)), "describing a product");
+    require_lt(library().set(product(), attribute, &value, sizeof(value)), "describing a product");
   }
-  static void lay_out(cublasLtMatrixLayout_t& layout, DType type, std::int64_t rows, std::int64_t columns) {
-    require_lt(
-        library().lay_out(&layout, type_of(type), static_cast<std::uint64_t>(rows), static_cast<std::uint64_t>(columns), rows),
-        "describing a matrix");
-  }
+
+  Owned<cublasLtMatmulDesc_t> product_;
+  Owned<cublasLtMatrixLayout_t> a_;
+  Owned<cublasLtMatrixLayout_t> b_;
+  Owned<cublasLtMatrixLayout_t> d_;
 };
 
-/// The library wants its scratch so; the plan's memory is aligned less.
-constexpr std::uintptr_t workspace_alignment = 256;
+/// The library wants its scratch so; the plan's memory is aligned less, and what it gives has room for moving up to this.
+constexpr std::int64_t workspace_alignment = 256;
 
 class LtProduct final : public Product {
  public:
   LtProduct(cublasLtHandle_t handle, const ProductShape& shape, const ProductOperands& operands, int multiprocessors,
             void* workspace, std::int64_t workspace_bytes)
       : handle_(handle), shape_(shape), operands_(operands), description_(shape, operands, multiprocessors) {
-    const auto address = reinterpret_cast<std::uintptr_t>(workspace);
-    const std::uintptr_t start = (address + workspace_alignment - 1) / workspace_alignment * workspace_alignment;
-    workspace_ = reinterpret_cast<void*>(start);
-    workspace_bytes_ = std::max<std::int64_t>(0, workspace_bytes - static_cast<std::int64_t>(start - address));
+    constexpr std::uintptr_t step = workspace_alignment;
+    workspace_ = reinterpret_cast<void*>((reinterpret_cast<std::uintptr_t>(workspace) + step - 1) / step * step);
+    workspace_bytes_ = std::max<std::int64_t>(0, workspace_bytes - workspace_alignment);
   }
 
   std::int64_t workspace_bytes() const { return workspace_bytes_; }
@@ -149,10 +153,10 @@ class LtProduct final : public Product {
 
   void run(cudaStream_t stream) const override { require_lt(multiply(algorithm_, shape_.beta, stream), "a product"); }
 
-  /// Without keeping what was there.
+  /// By any algorithm, and with another factor of what was there.
   cublasStatus_t multiply(const cublasLtMatmulAlgo_t& algorithm, float beta, cudaStream_t stream) const {
-    return library().multiply(handle_, description_.product, &shape_.alpha, operands_.a, description_.a, operands_.b,
-                              description_.b, &beta, operands_.d, description_.d, operands_.d, description_.d, &algorithm,
+    return library().multiply(handle_, description_.product(), &shape_.alpha, operands_.a, description_.a(), operands_.b,
+                              description_.b(), &beta, operands_.d, description_.d(), operands_.d, description_.d(), &algorithm,
                               workspace_, static_cast<std::size_t>(workspace_bytes_), stream);
   }
 
@@ -169,22 +173,23 @@ class LtProduct final : public Product {
 constexpr int most_candidates = 8;
 
 std::vector<cublasLtMatmulAlgo_t> candidates(cublasLtHandle_t handle, const LtProduct& product, DType result) {
-  cublasLtMatmulPreference_t preference = nullptr;
-  require_lt(library().prefer(&preference), "choosing an algorithm");
-  const auto bytes = static_cast<std::uint64_t>(product.workspace_bytes());
-  library().set_preference(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes, sizeof(bytes));
+  cublasLtMatmulPreference_t made = nullptr;
+  require_lt(library().prefer(&made), "choosing an algorithm");
+  const Owned<cublasLtMatmulPreference_t> preference(made);
+  const auto set = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
+    require_lt(library().set_preference(preference.get(), attribute, &value, sizeof(value)), "choosing an algorithm");
+  };
+  set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<std::uint64_t>(product.workspace_bytes()));
   if (is_narrow(result)) {
     // Parts of a sum are added up in float32: what has 16 bits is rounded once.
-    const std::uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
-    library().set_preference(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reductions, sizeof(reductions));
+    set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
   }
   std::array<cublasLtMatmulHeuristicResult_t, most_candidates> found{};
   int count = 0;
   const Description& description = product.description();
-  const cublasStatus_t status = library().heuristic(handle, description.product, description.a, description.b, description.d,
-                                                    description.d, preference, most_candidates, found.data(), &count);
-  library().forget_preference(preference);
-  require_lt(status, "choosing an algorithm");
+  require_lt(library().heuristic(handle, description.product(), description.a(), description.b(), description.d(), description.d(),
+                                 preference.get(), most_candidates, found.data(), &count),
+             "choosing an algorithm");
   std::vector<cublasLtMatmulAlgo_t> list;
   for (int i = 0; i < count; ++i) {
     if (found[static_cast<std::size_t>(i)].state == CUBLAS_STATUS_SUCCESS) {
@@ -195,25 +200,20 @@ std::vector<cublasLtMatmulAlgo_t> candidates(cublasLtHandle_t handle, const LtPr
   return list;
 }
 
-/// The digest of what an algorithm gives, or nothing where it does not run.
+/// Digests of what algorithms give.
 class Digests {
  public:
-  Digests() { require(cudaMalloc(reinterpret_cast<void**>(&value_), sizeof(*value_)), "taking memory"); }
-  ~Digests() { cudaFree(value_); }
-  Digests(const Digests&) = delete;
-  Digests& operator=(const Digests&) = delete;
-
   std::uint64_t of(const void* memory, std::int64_t bytes, cudaStream_t stream) {
-    require(cudaMemsetAsync(value_, 0, sizeof(*value_), stream), "comparing products");
-    digest(memory, bytes, value_, stream);
+    require(cudaMemsetAsync(value_.data(), 0, sizeof(std::uint64_t), stream), "comparing products");
+    digest(memory, bytes, value_.data(), stream);
     std::uint64_t result = 0;
-    require(cudaMemcpyAsync(&result, value_, sizeof(result), cudaMemcpyDeviceToHost, stream), "comparing products");
+    require(cudaMemcpyAsync(&result, value_.data(), sizeof(result), cudaMemcpyDeviceToHost, stream), "comparing products");
     require(cudaStreamSynchronize(stream), "comparing products");
     return result;
   }
 
  private:
-  std::uint64_t* value_ = nullptr;
+  Table<std::uint64_t> value_{std::array<std::uint64_t, 1>{}};
 };
 
 /// What a choice depends on.
@@ -225,9 +225,15 @@ std::map<Key, cublasLtMatmulAlgo_t>& choices() {
   return kept;
 }
 
-cublasLtMatmulAlgo_t choose(cublasLtHandle_t handle, const LtProduct& product, const ProductShape& shape, void* result,
-                            cudaStream_t stream) {
+cublasLtMatmulAlgo_t choose(cublasLtHandle_t handle, const LtProduct& product, const ProductShape& shape,
+                            const ProductOperands& operands, cudaStream_t stream) {
   const std::vector<cublasLtMatmulAlgo_t> list = candidates(handle, product, shape.result);
+  // Numbers of the operands' own type, so that what is compared is finite.
+  noise(shape.operands, const_cast<void*>(operands.a), shape.m * shape.k, stream);
+  noise(shape.operands, const_cast<void*>(operands.b), shape.k * shape.n, stream);
+  if (shape.bias) {
+    noise(shape.result, const_cast<void*>(operands.bias), shape.m, stream);
+  }
   const std::int64_t bytes = shape.m * shape.n * size_of(shape.result);
   Digests digests;
   Timer timer;
@@ -241,7 +247,7 @@ cublasLtMatmulAlgo_t choose(cublasLtHandle_t handle, const LtProduct& product, c
     if (status != CUBLAS_STATUS_SUCCESS) {
       continue;
     }
-    const std::uint64_t seen = digests.of(result, bytes, stream);
+    const std::uint64_t seen = digests.of(operands.d, bytes, stream);
     if (!has_wanted) {
       wanted = seen;
       has_wanted = true;
@@ -263,7 +269,7 @@ cublasLtMatmulAlgo_t choose(cublasLtHandle_t handle, const LtProduct& product, c
 
 std::int64_t product_workspace(std::int64_t m, std::int64_t n) {
   constexpr std::int64_t mebibyte = 1 << 20;
-  return std::min(32 * mebibyte, std::max(mebibyte, 16 * m * n * 4));
+  return std::min(32 * mebibyte, std::max(mebibyte, 16 * m * n * 4)) + workspace_alignment;
 }
 
 BlasLt::BlasLt(const Place& place) : place_(place) {
@@ -283,7 +289,7 @@ std::unique_ptr<Product> BlasLt::prepare(const ProductShape& shape, const Produc
   const std::lock_guard lock(choices_mutex);
   auto found = choices().find(key);
   if (found == choices().end()) {
-    found = choices().emplace(key, choose(handle, *product, shape, operands.d, stream)).first;
+    found = choices().emplace(key, choose(handle, *product, shape, operands, stream)).first;
   }
   product->choose(found->second);
   return product;

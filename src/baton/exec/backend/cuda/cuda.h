@@ -8,8 +8,8 @@
 
 namespace baton::exec {
 
-/// NVIDIA GPUs, whole or in parts; products by cuBLASLt and kernels of our own, a step captured as one graph; float32.
-/// A usage error says why there is none: built without CUDA, no GPU, a driver that is too old.
+/// NVIDIA GPUs, whole or in parts; products by cuBLASLt and kernels of our own; float32, bf16 and f16.
+/// A usage error says why there is none: built without CUDA, no GPU, a driver that is too old, no code for this GPU.
 std::unique_ptr<Backend> make_cuda_backend();
 
 /// The GPUs that this process may use; the same errors.

@@ -296,16 +296,18 @@ __global__ void adjust_scale_kernel(const float* flag, float* state, float growt
   }
 }
 
-__global__ void noise_kernel(float* memory, std::int64_t count) {
+template <typename Element>
+__global__ void noise_kernel(Element* memory, std::int64_t count) {
   const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
   for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += stride) {
     std::uint64_t word = static_cast<std::uint64_t>(i) * 0x9E3779B97F4A7C15ULL;
     word = (word ^ (word >> 31)) * 0xD6E8FEB86659FD93ULL;
-    memory[i] = (static_cast<float>(static_cast<std::uint32_t>(word >> 40)) / 16777216.0F - 0.5F) * 0.125F;
+    memory[i] = rounded<Element>((static_cast<float>(static_cast<std::uint32_t>(word >> 40)) / 16777216.0F - 0.5F) * 0.125F);
   }
 }
 
-__global__ void digest_kernel(const std::uint32_t* words, std::int64_t count, std::uint64_t* digest) {
+template <typename Word>
+__global__ void digest_kernel(const Word* words, std::int64_t count, std::uint64_t* digest) {
   const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
   std::uint64_t sum = 0;
   for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += stride) {
@@ -387,7 +389,7 @@ void bias_gradient(DType type, const void* dy, DType result, void* db, std::int6
 void count_step(std::int64_t* step, cudaStream_t stream) { launch(count_step_kernel, {dim3(1), dim3(1)}, stream, step); }
 
 void check_finite(const CheckedTensor* tensors, std::size_t count, std::uint32_t* marks, float* result, cudaStream_t stream) {
-  require_launch(cudaMemsetAsync(marks, 0, count * sizeof(*marks), stream));
+  require(cudaMemsetAsync(marks, 0, count * sizeof(*marks), stream), "launching a kernel");
   for (std::size_t begin = 0; begin < count; begin += most_tensors) {
     CheckedTensors batch{};
     const std::size_t size = std::min(most_tensors, count - begin);
@@ -406,12 +408,20 @@ void adjust_scale(const float* flag, float* state, std::int64_t growth_interval,
   launch(adjust_scale_kernel, {dim3(1), dim3(1)}, stream, flag, state, static_cast<float>(growth_interval));
 }
 
-void noise(float* memory, std::int64_t count, cudaStream_t stream) {
-  noise_kernel<<<blocks_for(count), threads, 0, stream>>>(memory, count);
+void noise(DType type, void* memory, std::int64_t count, cudaStream_t stream) {
+  with_element(type, [&](auto element) {
+    noise_kernel<<<blocks_for(count), threads, 0, stream>>>(static_cast<decltype(element)*>(memory), count);
+  });
+  require_launched("launching a kernel");
 }
 
 void digest(const void* memory, std::int64_t bytes, std::uint64_t* digest, cudaStream_t stream) {
-  digest_kernel<<<blocks_for(bytes / 4), threads, 0, stream>>>(static_cast<const std::uint32_t*>(memory), bytes / 4, digest);
+  if (bytes % 4 == 0) {
+    digest_kernel<<<blocks_for(bytes / 4), threads, 0, stream>>>(static_cast<const std::uint32_t*>(memory), bytes / 4, digest);
+  } else {
+    digest_kernel<<<blocks_for(bytes), threads, 0, stream>>>(static_cast<const std::uint8_t*>(memory), bytes, digest);
+  }
+  require_launched("launching a kernel");
 }
 
 }  // namespace baton::exec::cuda

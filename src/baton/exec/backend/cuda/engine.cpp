@@ -60,7 +60,7 @@ class Arena {
       throw failure("GPU {} has {} of memory free, but a device of the plan needs {}", place.ordinal(),
                     to_text(Bytes(static_cast<std::int64_t>(free))), to_text(size));
     }
-    noise(reinterpret_cast<float*>(base_), static_cast<std::int64_t>(bytes / 4), place.stream(Lane::compute));
+    noise(DType::f32, base_, static_cast<std::int64_t>(bytes / 4), place.stream(Lane::compute));
     require(cudaStreamSynchronize(place.stream(Lane::compute)), "filling its memory");
   }
   ~Arena() { cudaFree(base_); }
@@ -118,7 +118,7 @@ struct TaskEvents {
 
 class CudaEngine final : public Engine {
  public:
-  CudaEngine(Assignment assignment, int capability)
+  CudaEngine(Assignment assignment, const Capability& capability)
       : plan_(assignment.plan),
         ordering_(std::move(assignment.ordering)),
         memory_(std::move(assignment.memory)),
@@ -254,7 +254,7 @@ class CudaEngine final : public Engine {
     }
   }
 
-  void prepare(int capability) {
+  void prepare(const Capability& capability) {
     for (const std::unique_ptr<Place>& place : places_) {
       place->enter();
       blas_.push_back(std::make_unique<BlasLt>(*place));
@@ -616,7 +616,7 @@ class CudaEngine final : public Engine {
 
 }  // namespace
 
-std::unique_ptr<Engine> make_engine(Assignment assignment, int capability) {
+std::unique_ptr<Engine> make_engine(Assignment assignment, const Capability& capability) {
   return std::make_unique<CudaEngine>(std::move(assignment), capability);
 }
 

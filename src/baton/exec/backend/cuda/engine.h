@@ -2,15 +2,17 @@
 
 #include <memory>
 
+#include "baton/exec/backend/cuda/few_rows.h"
 #include "baton/exec/engine.h"
 
 namespace baton::exec::cuda {
 
-/// Runs a plan on GPUs: a stream a lane, the whole step captured once as a graph and replayed.
+/// Runs a plan on GPUs: a stream a lane, the whole step captured once as a graph and replayed; on several places, where the tasks
+/// are long, each step is enqueued task by task instead.
 ///
 /// Steps are enqueued ahead, so that the host is never waited for. A step is timed on the device, by events before its
 /// first task and behind its last. What is traced are steps of their own, the last ones of the warm-up (the first step
 /// where there is none): there, events stand around every task.
-std::unique_ptr<Engine> make_engine(Assignment assignment, int capability);
+std::unique_ptr<Engine> make_engine(Assignment assignment, const Capability& capability);
 
 }  // namespace baton::exec::cuda

@@ -40,31 +40,40 @@ __global__ void delay_kernel(std::int64_t nanoseconds) {
   hold(clock_now(), nanoseconds);
 }
 
+/// Moves the whole `Word`s of a chunk, and returns how many bytes these are.
+template <typename Word>
+__device__ std::int64_t copy_words(const CopyChunk& chunk) {
+  const std::int64_t count = chunk.bytes / static_cast<std::int64_t>(sizeof(Word));
+  const Word* from = reinterpret_cast<const Word*>(chunk.from);
+  Word* to = reinterpret_cast<Word*>(chunk.to);
+  for (std::int64_t begin = 0; begin < count; begin += loads * threads) {
+    Word values[loads];
+#pragma unroll
+    for (int l = 0; l < loads; ++l) {
+      const std::int64_t i = begin + l * threads + threadIdx.x;
+      values[l] = i < count ? from[i] : Word{};
+    }
+#pragma unroll
+    for (int l = 0; l < loads; ++l) {
+      const std::int64_t i = begin + l * threads + threadIdx.x;
+      if (i < count) {
+        to[i] = values[l];
+      }
+    }
+  }
+  return count * static_cast<std::int64_t>(sizeof(Word));
+}
+
 __global__ void __launch_bounds__(threads) copy_kernel(const CopyChunk* chunks, int count, std::int64_t least) {
   await_previous();
   const LeastTime time(least);
   for (int c = static_cast<int>(blockIdx.x); c < count; c += static_cast<int>(gridDim.x)) {
     const CopyChunk chunk = chunks[c];
-    const bool whole = (reinterpret_cast<std::uintptr_t>(chunk.from) | reinterpret_cast<std::uintptr_t>(chunk.to)) % 16 == 0;
-    const std::int64_t wide = whole ? chunk.bytes / 16 : 0;
-    const uint4* from = reinterpret_cast<const uint4*>(chunk.from);
-    uint4* to = reinterpret_cast<uint4*>(chunk.to);
-    for (std::int64_t begin = 0; begin < wide; begin += loads * threads) {
-      uint4 values[loads];
-#pragma unroll
-      for (int l = 0; l < loads; ++l) {
-        const std::int64_t i = begin + l * threads + threadIdx.x;
-        values[l] = i < wide ? from[i] : uint4{};
-      }
-#pragma unroll
-      for (int l = 0; l < loads; ++l) {
-        const std::int64_t i = begin + l * threads + threadIdx.x;
-        if (i < wide) {
-          to[i] = values[l];
-        }
-      }
-    }
-    for (std::int64_t i = wide * 16 + threadIdx.x; i < chunk.bytes; i += threads) {
+    const auto addresses = reinterpret_cast<std::uintptr_t>(chunk.from) | reinterpret_cast<std::uintptr_t>(chunk.to);
+    const std::int64_t done = addresses % 16 == 0  ? copy_words<uint4>(chunk)
+                              : addresses % 4 == 0 ? copy_words<std::uint32_t>(chunk)
+                                                   : 0;
+    for (std::int64_t i = done + threadIdx.x; i < chunk.bytes; i += threads) {
       chunk.to[i] = chunk.from[i];
     }
   }

@@ -102,7 +102,6 @@ template <bool Forward, int Columns>
 struct PlainSums {
   static constexpr int warps = 2 * Columns / 64;  // that cover the tile
   static constexpr int groups = threads / 32 / warps;
-  static constexpr int tile_floats = tile_rows * wide_pitch<Columns>;
   float sums[8][8] = {};
   int group = static_cast<int>(threadIdx.x / 32) / warps;
   int first = group * (depth / groups);
@@ -167,6 +166,7 @@ struct PlainSums {
 
   /// Leaves what all groups have in one tile.
   __device__ void store(float* tile, const WarpPlace<Columns>&) const {
+    constexpr int tile_floats = tile_rows * wide_pitch<Columns>;
     float* own = tile + group * tile_floats;
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
@@ -326,6 +326,7 @@ struct Cut {
 };
 
 constexpr int most_blocks = 8;
+static_assert(4 * stages * std::max(stage_floats<true, 128>, stage_floats<false, 128>) <= FewRows::most_shared_bytes);
 /// Where a block takes more than half of a multiprocessor's memory, no two share one: they would hold up the rest.
 constexpr int alone = 116 * 1024;
 
@@ -389,7 +390,10 @@ void launch_sums(const Arguments& args, bool tf32, int multiprocessors, cudaStre
 
 }  // namespace
 
-bool FewRows::fits(int capability_major) const { return capability_major >= 9 && rows <= tile_rows && in % 4 == 0 && out % 4 == 0; }
+bool FewRows::fits(const Capability& capability) const {
+  return capability.code >= first_programmatic && capability.shared_bytes >= most_shared_bytes && rows <= tile_rows &&
+         in % 4 == 0 && out % 4 == 0;
+}
 
 void FewRows::forward(const float* x, const float* weight, const float* bias, float* y, bool relu, bool early,
                       cudaStream_t stream) const {

@@ -6,6 +6,12 @@
 
 namespace baton::exec::cuda {
 
+/// What a GPU can do beyond what every one does, as far as it decides which code a task gets.
+struct Capability {
+  int code = 0;          // code_version()
+  int shared_bytes = 0;  // that a block may have
+};
+
 /// Products of a linear layer for few rows, whose time is that of reading the weights: the weights go by once, through all
 /// multiprocessors, and what they give is added up in an order that depends on the shape and the device only.
 /// float32, row-major; with `tf32` the products see ten bits of the operands' digits.
@@ -16,8 +22,11 @@ struct FewRows {
   bool tf32;
   int multiprocessors;
 
-  /// Whether there is a kernel for it on a device of this compute capability.
-  bool fits(int capability_major) const;
+  /// Shared memory of a block, as much as any of the kernels asks for.
+  static constexpr int most_shared_bytes = 196 * 1024;
+
+  /// Whether there is a kernel for it on such a GPU.
+  bool fits(const Capability& capability) const;
 
   /// y = x Wᵀ + b (b may be null), and with `relu` max(0, ·). Here and below, `early` says that the weights may be read while
   /// kernels before this one still run.
@@ -28,7 +37,7 @@ struct FewRows {
   /// with 16 bits they are multiplied as they are and summed in float32, where `fits_narrow`.
   void backward_weight(DType operands, const void* x, const void* dy, float* dw, float* db, float keep, float factor, bool early,
                        cudaStream_t stream) const;
-  bool fits_narrow(int capability_major) const { return fits(capability_major) && in % 8 == 0 && out % 8 == 0; }
+  bool fits_narrow(const Capability& capability) const { return fits(capability) && in % 8 == 0 && out % 8 == 0; }
 };
 
 }  // namespace baton::exec::cuda

@@ -319,6 +319,9 @@ __global__ void __launch_bounds__(plain_threads, 1) plain_weight_kernel(const Ar
 #endif
 }
 
+static_assert(4 * (gradient_floats<float> + stages * stage_floats<float>) <= FewRows::most_shared_bytes);
+static_assert(4 * tile_rows * (outputs + plain_stages * plain_inputs) <= FewRows::most_shared_bytes);
+
 template <int Outputs>
 void launch_plain(const Arguments& args, int multiprocessors, cudaStream_t stream) {
   const int stripes = (args.out + Outputs - 1) / Outputs;

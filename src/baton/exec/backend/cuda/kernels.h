@@ -79,7 +79,7 @@ void adjust_scale(const float* flag, float* state, std::int64_t growth_interval,
 /// Holds the stream for so long.
 void delay(std::int64_t nanoseconds, cudaStream_t stream);
 
-/// A run of bytes to be moved; addresses are multiples of 16, or the bytes few.
+/// A run of bytes to be moved: sixteen at a time where both addresses are multiples of 16, four where they are of 4, else one.
 struct CopyChunk {
   const std::byte* from;
   std::byte* to;
@@ -112,8 +112,8 @@ struct SumTables {
 /// Sums in order of rank, so that every run gives the same bits; `type` may be f64 too.
 void sum_chunks(DType type, const SumTables& tables, std::int64_t least, int multiprocessors, cudaStream_t stream);
 
-/// Small random numbers, for timing.
-void noise(float* memory, std::int64_t count, cudaStream_t stream);
+/// Small random numbers of the type, the same ones each time: what is timed or compared on them is finite.
+void noise(DType type, void* memory, std::int64_t count, cudaStream_t stream);
 /// Adds a digest of the bytes to `digest`: equal bits give equal digests.
 void digest(const void* memory, std::int64_t bytes, std::uint64_t* digest, cudaStream_t stream);
 

@@ -3,7 +3,6 @@
 #include <memory>
 
 #include "baton/base/error.h"
-#include "baton/exec/backend/cuda/few_rows.h"
 #include "baton/exec/backend/cuda/kernels.h"
 #include "baton/exec/backend/cuda/status.h"
 
@@ -43,7 +42,7 @@ FewRows few_rows(const Layer& layer, bool tf32, int multiprocessors) {
 /// Whether a kernel of ours does a layer's product, and not the library. Measured on an H200 (docs/performance.md), ours is the
 /// faster one for weights that a cache holds, and for the gradient of the weights always.
 template <LinearOp AnyOp>
-bool is_few_rows(const Layer& layer, const AnyOp&, int capability) {
+bool is_few_rows(const Layer& layer, const AnyOp&, const Capability& capability) {
   constexpr std::int64_t most = 1 << 30;
   constexpr std::int64_t large = 1 << 23;  // weights
   if (layer.result != DType::f32 || layer.in >= most || layer.out >= most || layer.rows >= most) {
@@ -257,7 +256,7 @@ bool has_launch(const plan::Plan& plan, const Task& task) {
   return true;
 }
 
-Bytes launch_workspace(std::span<const plan::Buffer> buffers, const Task& task, int capability) {
+Bytes launch_workspace(std::span<const plan::Buffer> buffers, const Task& task, const Capability& capability) {
   const auto* compute = std::get_if<plan::Compute>(&task.action);
   if (compute == nullptr) {
     return Bytes(0);

@@ -6,6 +6,7 @@
 
 #include "baton/exec/backend.h"
 #include "baton/exec/backend/cuda/cublas_lt.h"
+#include "baton/exec/backend/cuda/few_rows.h"
 #include "baton/exec/backend/cuda/place.h"
 #include "baton/plan/plan.h"
 
@@ -17,13 +18,13 @@ using Launch = std::function<void(cudaStream_t stream)>;
 /// Whether there is a launch for a Compute or an Update.
 bool has_launch(const plan::Plan& plan, const plan::Task& task);
 
-/// Scratch that it needs on GPUs of this compute capability.
-Bytes launch_workspace(std::span<const plan::Buffer> buffers, const plan::Task& task, int capability);
+/// Scratch that it needs on GPUs that can do this.
+Bytes launch_workspace(std::span<const plan::Buffer> buffers, const plan::Task& task, const Capability& capability);
 
 /// Where a task runs and what it needs beside its buffers.
 struct Surroundings {
   const Place& place;
-  int capability;
+  const Capability& capability;
   BlasLt& blas;
   const std::int64_t* step;  // the number of the step, on the device
   bool early = false;        // the weights it reads are not written before it in a step

@@ -4,7 +4,9 @@
 
 #include <array>
 #include <cstddef>
-#include <stdexcept>
+
+#include "baton/exec/backend/cuda/code.h"
+#include "baton/exec/backend/cuda/status.h"
 
 /// Kernels that are set up while the one before them still runs: a launch then costs little of the step.
 namespace baton::exec::cuda {
@@ -31,17 +33,11 @@ struct LaunchShape {
   int cluster = 1;
 };
 
-inline void require_launch(cudaError_t status) {
-  if (status != cudaSuccess) {
-    throw std::runtime_error(cudaGetErrorString(status));
-  }
-}
-
-/// Launches a kernel that calls `await_previous`.
+/// Launches a kernel that calls `await_previous`. A failure says that it was not launched, and why.
 template <typename... Parameters, typename... Arguments>
 void launch(void (*kernel)(Parameters...), const LaunchShape& shape, cudaStream_t stream, const Arguments&... arguments) {
   if (shape.shared_bytes > 48 * 1024) {
-    require_launch(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shape.shared_bytes));
+    require(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shape.shared_bytes), "launching a kernel");
   }
   std::array<cudaLaunchAttribute, 2> attributes{};
   attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
@@ -54,8 +50,9 @@ void launch(void (*kernel)(Parameters...), const LaunchShape& shape, cudaStream_
   config.dynamicSmemBytes = static_cast<std::size_t>(shape.shared_bytes);
   config.stream = stream;
   config.attrs = attributes.data();
-  config.numAttrs = shape.cluster > 1 ? 2 : 1;
-  require_launch(cudaLaunchKernelEx(&config, kernel, arguments...));
+  // Code for older GPUs does not wait on its own, wherever it runs.
+  config.numAttrs = code_version() < first_programmatic ? 0 : shape.cluster > 1 ? 2 : 1;
+  require(cudaLaunchKernelEx(&config, kernel, arguments...), "launching a kernel");
 }
 
 }  // namespace baton::exec::cuda

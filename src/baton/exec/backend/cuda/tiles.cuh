@@ -88,6 +88,7 @@ struct Portion {
   __device__ int count() const { return last - first; }
 };
 
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 /// Adds up what the blocks of a cluster have in their tiles, in order of rank, and calls `write(row, column, sum)` for four
 /// columns at a time. Each block does its share of the rows. Before: the block's own tile is written.
 template <int Columns, int Pitch, int Threads, typename Write>
@@ -116,5 +117,6 @@ __device__ void reduce_in_cluster(float* tile, Write write) {
     cluster.sync();  // others may still read this block's tile
   }
 }
+#endif
 
 }  // namespace baton::exec::cuda

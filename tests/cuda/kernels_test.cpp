@@ -1,0 +1,132 @@
+#include "baton/exec/backend/cuda/kernels.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+
+#include "baton/base/narrow.h"
+#include "baton/exec/backend/cuda/code.h"
+#include "baton/exec/backend/cuda/cublas_lt.h"
+#include "baton/exec/backend/cuda/table.h"
+#include "cuda/device_array.h"
+
+namespace baton::exec::cuda {
+namespace {
+
+using test::DeviceArray;
+
+template <typename Element>
+std::vector<Element> read(const DeviceArray& array, std::size_t count) {
+  const std::vector<float> words = array.values();
+  std::vector<Element> elements(count);
+  std::memcpy(static_cast<void*>(elements.data()), words.data(), count * sizeof(Element));
+  return elements;
+}
+
+template <typename Element>
+void expect_small(DType type) {
+  constexpr std::size_t count = 10001;
+  const DeviceArray memory(count);
+  noise(type, memory.data(), count, nullptr);
+  double sum = 0;
+  for (const Element element : read<Element>(memory, count)) {
+    const auto value = static_cast<double>(static_cast<float>(element));
+    ASSERT_TRUE(std::isfinite(value) && std::abs(value) <= 0.0625) << to_text(type) << ' ' << value;
+    sum += std::abs(value);
+  }
+  EXPECT_GT(sum / count, 0.02) << to_text(type) << ": mostly nothing";
+}
+
+TEST(Noise, IsSmallAndFiniteInEveryType) {
+  BATON_NEEDS_GPU()
+  expect_small<float>(DType::f32);
+  expect_small<Bf16>(DType::bf16);
+  expect_small<F16>(DType::f16);
+}
+
+std::uint64_t digest_of(const DeviceArray& memory, std::int64_t bytes) {
+  const Table<std::uint64_t> value{std::array<std::uint64_t, 1>{}};
+  digest(memory.data(), bytes, value.data(), nullptr);
+  std::uint64_t result = 0;
+  EXPECT_EQ(cudaMemcpy(&result, value.data(), sizeof result, cudaMemcpyDeviceToHost), cudaSuccess);
+  return result;
+}
+
+TEST(Digest, SeesEveryByteUpToTheLast) {
+  BATON_NEEDS_GPU()
+  const DeviceArray memory(std::vector<float>{1, 2, 3, 4});
+  const std::uint64_t whole = digest_of(memory, 16);
+  const std::uint64_t seven = digest_of(memory, 14);
+  EXPECT_EQ(digest_of(memory, 16), whole);
+  ASSERT_EQ(cudaMemset(reinterpret_cast<std::byte*>(memory.data()) + 13, 0x55, 1), cudaSuccess);
+  EXPECT_NE(digest_of(memory, 16), whole);
+  EXPECT_NE(digest_of(memory, 14), seven);
+}
+
+TEST(CopyChunks, MovesBytesWhateverTheirAddressesAre) {
+  BATON_NEEDS_GPU()
+  constexpr std::size_t words = 3000;
+  std::vector<float> values(words);
+  for (std::size_t i = 0; i < words; ++i) {
+    values[i] = static_cast<float>(i + 1);
+  }
+  const DeviceArray from(values);
+  for (const std::int64_t source : {0, 4, 2, 1}) {
+    for (const std::int64_t target : {0, 4, 2, 3}) {
+      constexpr std::int64_t bytes = 9001;
+      const DeviceArray to(words);
+      const std::array<CopyChunk, 1> chunks{CopyChunk{.from = reinterpret_cast<const std::byte*>(from.data()) + source,
+                                                      .to = reinterpret_cast<std::byte*>(to.data()) + target,
+                                                      .bytes = bytes}};
+      const Table<CopyChunk> table{chunks};
+      copy_chunks(table.data(), 1, 0, 1, nullptr);
+      const auto sent = read<unsigned char>(from, words * 4);
+      const auto received = read<unsigned char>(to, words * 4);
+      EXPECT_EQ(std::memcmp(sent.data() + source, received.data() + target, bytes), 0) << source << " to " << target;
+      EXPECT_EQ(received[static_cast<std::size_t>(target + bytes)], 0xff) << "more than was asked for";
+    }
+  }
+}
+
+TEST(Code, TheBuildKnowsWhatItWasBuiltForAndTheGpuRunsOneOfThese) {
+  EXPECT_NE(built_for(), "");
+  BATON_NEEDS_GPU()
+  const int version = code_version();
+  EXPECT_GT(version, 0);
+  EXPECT_NE(built_for().find(std::to_string(version / 10) + "." + std::to_string(version % 10)), std::string::npos) << built_for();
+}
+
+TEST(Products, AreTheSameBitsWhereverTheirWorkspaceLies) {
+  BATON_NEEDS_GPU()
+  const Place place(0);
+  place.enter();
+  BlasLt blas(place);
+  const cudaStream_t stream = place.stream(plan::Lane::compute);
+  constexpr std::int64_t size = 512;
+  const auto bytes = product_workspace(size, size);
+  const DeviceArray scratch(static_cast<std::size_t>(bytes / 4 + 64));
+  const DeviceArray a(size * size);
+  const DeviceArray b(size * size);
+  const DeviceArray d(size * size);
+  std::vector<float> first;
+  for (const std::ptrdiff_t offset : {0, 16, 32, 48}) {  // floats; a plan's memory is aligned to 64 bytes
+    const auto product = blas.prepare({.m = size, .n = size, .k = size, .operands = DType::bf16, .result = DType::bf16},
+                                      {a.data(), b.data(), d.data()}, scratch.data() + offset, bytes, stream);
+    noise(DType::bf16, a.data(), size * size, stream);
+    noise(DType::bf16, b.data(), size * size, stream);
+    product->run(stream);
+    ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+    const auto seen = read<Bf16>(d, size * size);
+    for (const Bf16 value : seen) {
+      ASSERT_TRUE(std::isfinite(static_cast<float>(value)));
+    }
+    std::vector<float> wide(seen.size());
+    std::transform(seen.begin(), seen.end(), wide.begin(), [](Bf16 value) { return static_cast<float>(value); });
+    first = first.empty() ? wide : first;
+    EXPECT_EQ(wide, first) << offset;
+  }
+}
+
+}  // namespace
+}  // namespace baton::exec::cuda
