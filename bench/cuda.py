@@ -48,35 +48,58 @@ def clocks(result):
     return "not known"
 
 
+def cell(values, unit=1, digits=0):
+    """The median of what there is; a dash where there is nothing."""
+    return f"{statistics.median(values) / unit:.{digits}f}" if values else "-"
+
+
 def steps(options):
-    print("| case, batch 64 | Baton us | PyTorch eager us | PyTorch graph us | best PyTorch / Baton | MiB: Baton | eager | graph | clocks |")
-    print("|---|---:|---:|---:|---:|---:|---:|---:|---|")
+    """Event to event, step by step, on both sides. torch.compile takes long to compile, so it runs in the first round alone."""
+    ways = ["eager", "graph", "compile", "ddp"]
+    print("| case, batch 64 | Baton us | `ddp` of one us | " + " | ".join(f"PyTorch {way} us" for way in ways) +
+          " | best PyTorch / Baton | MiB: Baton | " + " | ".join(ways) + " | clocks |")
+    print("|---|" + "---:|" * (len(ways) * 2 + 4) + "---|")
+    reasons = {}
     for precision, dim, depth in CASES:
-        ours, eager, graph = [], [], []
-        for _ in range(options.rounds):
-            time, memory, result = train(options.baton, ["--devices", "cuda", "--model", f"mlp:dim={dim},depth={depth}",
-                                                         "--precision", precision, "--steps", "80", "--warmup", "20"])
+        arguments = ["--devices", "cuda", "--model", f"mlp:dim={dim},depth={depth}", "--precision", precision, "--steps", "80",
+                     "--warmup", "20"]
+        ours, alone, ratios = [], [], []
+        times, bytes_of = {way: [] for way in ways}, {way: [] for way in ways}
+        for number in range(options.rounds):
+            time, memory, result = train(options.baton, arguments)
             ours.append(time)
-            torch = peer("--dim", str(dim), "--depth", str(depth), "--precision", precision)
-            eager.append(torch["eager_us"])
-            graph.append(torch["graph_us"])
-        ratio = statistics.median(min(e, g) / o for e, g, o in zip(eager, graph, ours))
-        print(f"| {dim}x{depth}, {precision} | {statistics.median(ours):.1f} | {statistics.median(eager):.0f} | "
-              f"{statistics.median(graph):.0f} | {ratio:.2f} | {memory / MIB:.0f} | {torch['eager_bytes'] / MIB:.0f} | "
-              f"{torch['graph_bytes'] / MIB:.0f} | {clocks(result)} |", flush=True)
+            alone.append(train(options.baton, [*arguments, "--strategy", "ddp"])[0])
+            seen = [way for way in ways if way != "compile" or number == 0]
+            torch = peer("--dim", str(dim), "--depth", str(depth), "--precision", precision, "--ways", ",".join(seen))
+            for way in seen:
+                if "us" in torch[way]:
+                    times[way].append(torch[way]["us"])
+                    bytes_of[way].append(torch[way]["bytes"])
+                else:
+                    reasons[way] = torch[way]["why_not"]
+            ratios.append(min(times[way][-1] for way in ways if times[way]) / time)
+        print(f"| {dim}x{depth}, {precision} | {cell(ours, digits=1)} | {cell(alone, digits=1)} | " +
+              " | ".join(cell(times[way]) for way in ways) + f" | {statistics.median(ratios):.2f} | {memory / MIB:.0f} | " +
+              " | ".join(cell(bytes_of[way], MIB) for way in ways) + f" | {clocks(result)} |", flush=True)
+    for way, reason in reasons.items():
+        print(f"\nPyTorch {way} does not run: {reason}")
 
 
 def powers(options):
-    print("\n| A^10 + B^10, 10000 | Baton ms | TFLOP/s | PyTorch ms | PyTorch / Baton |")
-    print("|---|---:|---:|---:|---:|")
+    print("\n| A^10 + B^10, 10000 | Baton ms | TFLOP/s | PyTorch ms | PyTorch / Baton | MiB: Baton | PyTorch |")
+    print("|---|---:|---:|---:|---:|---:|---:|")
     for precision in ("fp32", "tf32"):
         with tempfile.TemporaryDirectory() as folder:
             found = json.loads(run([options.baton, "lab", "run", "matrix-power", "--devices", "cuda:0/1", "--set", "size=10000",
                                     "--set", "devices=1", "--set", f"precision={precision}", "--time-limit", "5s",
                                     "--out", folder, "--json", "-"]))
         row = found["rows"][0]
-        ours, theirs = row["time_per_step_ns"] / 1e6, peer("--power", "10", "--dim", "10000", "--precision", precision)["power_us"] / 1000
-        print(f"| {precision} | {ours:.1f} | {row['tflops']:.1f} | {theirs:.1f} | {theirs / ours:.2f} |", flush=True)
+        torch = peer("--power", "10", "--dim", "10000", "--precision", precision, "--steps", "10", "--warmup", "2")["power"]
+        if "us" not in torch:
+            sys.exit(f"PyTorch raises no matrices: {torch['why_not']}")
+        ours, theirs = row["time_per_step_ns"] / 1e6, torch["us"] / 1000
+        print(f"| {precision} | {ours:.1f} | {row['tflops']:.1f} | {theirs:.1f} | {theirs / ours:.2f} | "
+              f"{row['peak_bytes'] / MIB:.0f} | {torch['bytes'] / MIB:.0f} |", flush=True)
 
 
 def where(options):
