@@ -162,8 +162,9 @@ std::string manual(const CLI::App& program) {
   }
   text +=
       ".SH EXIT STATUS\n.TP\n0\nall is well\n.TP\n1\nsomething failed while it ran\n.TP\n2\nthe command line, or a file it names, "
-      "is not what "
-      "it should be\n.TP\n130\ninterrupted; what was done until then is kept\n";
+      "is not what it should be\n";
+  text += fmt::format(".TP\n{}\na rank was lost; another attempt may end otherwise\n", lost_rank_exit_code);
+  text += ".TP\n130\ninterrupted; what was done until then is kept\n";
   return text;
 }
 

@@ -49,5 +49,12 @@ TEST_F(Manual, ThePageTellsOfEveryCommandThatHelpShows) {
   EXPECT_NE(page.find(".B \\-n,\\-\\-steps"), std::string::npos) << "flags with their dashes";
 }
 
+TEST_F(Manual, ThePageTellsOfEveryExitCode) {
+  const std::string page = run("man").out;
+  for (const char* code : {"0", "1", "2", "75", "130"}) {
+    EXPECT_NE(page.find(std::string("\n.TP\n") + code + "\n"), std::string::npos) << code;
+  }
+}
+
 }  // namespace
 }  // namespace baton::test
