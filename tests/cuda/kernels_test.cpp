@@ -128,5 +128,56 @@ TEST(Products, AreTheSameBitsWhereverTheirWorkspaceLies) {
   }
 }
 
+TEST(Products, AreTheSameBitsWhereThereIsRoomForTurningAnOperand) {
+  const ProductShape shape{.m = 2048, .n = 2304, .k = 2560};
+  const std::int64_t turning = turning_workspace(shape);
+  EXPECT_GE(turning, shape.n * shape.k * 4);
+  ProductShape other = shape;
+  other.tf32 = true;
+  EXPECT_EQ(turning_workspace(other), 0) << "as fast as it is";
+  other = shape;
+  other.n = 64;
+  EXPECT_EQ(turning_workspace(other), 0) << "small";
+  BATON_NEEDS_GPU()
+  const Place place(0);
+  place.enter();
+  BlasLt blas(place);
+  const cudaStream_t stream = place.stream(plan::Lane::compute);
+  const std::int64_t bytes = product_workspace(shape.m, shape.n);
+  const DeviceArray scratch(static_cast<std::size_t>((bytes + turning) / 4));
+  const DeviceArray a(static_cast<std::size_t>(shape.m * shape.k));
+  const DeviceArray b(static_cast<std::size_t>(shape.k * shape.n));
+  const DeviceArray d(static_cast<std::size_t>(shape.m * shape.n));
+  std::vector<std::vector<float>> results;
+  for (const std::int64_t room : {bytes, bytes + turning}) {
+    const auto product = blas.prepare(shape, {a.data(), b.data(), d.data()}, scratch.data(), room, stream);
+    noise(DType::f32, a.data(), shape.m * shape.k, stream);
+    noise(DType::f32, b.data(), shape.k * shape.n, stream);
+    product->run(stream);
+    ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+    results.push_back(d.values());
+  }
+  EXPECT_EQ(results[0], results[1]);
+}
+
+TEST(Transpose, TurnsWholeAndBrokenTiles) {
+  BATON_NEEDS_GPU()
+  constexpr std::size_t rows = 70;
+  constexpr std::size_t columns = 33;
+  std::vector<float> values(rows * columns);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    values[i] = static_cast<float>(i);
+  }
+  const DeviceArray x(values);
+  const DeviceArray y(values.size());
+  transpose(x.data(), y.data(), rows, columns, nullptr);
+  const std::vector<float> turned = y.values();
+  for (std::size_t r = 0; r < rows; ++r) {
+    for (std::size_t c = 0; c < columns; ++c) {
+      ASSERT_EQ(turned[c * rows + r], values[r * columns + c]) << r << ' ' << c;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace baton::exec::cuda

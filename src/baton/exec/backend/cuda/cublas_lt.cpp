@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <array>
-#include <compare>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <tuple>
 
 #include "baton/base/error.h"
@@ -151,10 +151,19 @@ class LtProduct final : public Product {
   const Description& description() const { return description_; }
   void choose(const cublasLtMatmulAlgo_t& algorithm) { algorithm_ = algorithm; }
 
+  /// From now on the product turns B into `copy` before it multiplies; its shape and operands are already of the turned one.
+  void turn(const void* b, void* copy) {
+    turned_from_ = b;
+    turned_ = copy;
+  }
+
   void run(cudaStream_t stream) const override { require_lt(multiply(algorithm_, shape_.beta, stream), "a product"); }
 
   /// By any algorithm, and with another factor of what was there.
   cublasStatus_t multiply(const cublasLtMatmulAlgo_t& algorithm, float beta, cudaStream_t stream) const {
+    if (turned_ != nullptr) {
+      transpose(static_cast<const float*>(turned_from_), static_cast<float*>(turned_), shape_.n, shape_.k, stream);
+    }
     return library().multiply(handle_, description_.product(), &shape_.alpha, operands_.a, description_.a(), operands_.b,
                               description_.b(), &beta, operands_.d, description_.d(), operands_.d, description_.d(), &algorithm,
                               workspace_, static_cast<std::size_t>(workspace_bytes_), stream);
@@ -168,6 +177,8 @@ class LtProduct final : public Product {
   void* workspace_ = nullptr;
   std::int64_t workspace_bytes_ = 0;
   cublasLtMatmulAlgo_t algorithm_{};
+  const void* turned_from_ = nullptr;
+  void* turned_ = nullptr;  // null: B is multiplied as it is
 };
 
 constexpr int most_candidates = 8;
@@ -219,57 +230,83 @@ class Digests {
 /// What a choice depends on.
 using Key = std::tuple<ProductShape, int /*GPU*/, int /*multiprocessors*/, std::int64_t /*workspace*/>;
 
+struct Choice {
+  cublasLtMatmulAlgo_t algorithm{};
+  bool turned = false;
+};
+
 std::mutex choices_mutex;
-std::map<Key, cublasLtMatmulAlgo_t>& choices() {
-  static std::map<Key, cublasLtMatmulAlgo_t> kept;
+std::map<Key, Choice>& choices() {
+  static std::map<Key, Choice> kept;
   return kept;
 }
 
-cublasLtMatmulAlgo_t choose(cublasLtHandle_t handle, const LtProduct& product, const ProductShape& shape,
-                            const ProductOperands& operands, cudaStream_t stream) {
-  const std::vector<cublasLtMatmulAlgo_t> list = candidates(handle, product, shape.result);
-  // Numbers of the operands' own type, so that what is compared is finite.
-  noise(shape.operands, const_cast<void*>(operands.a), shape.m * shape.k, stream);
-  noise(shape.operands, const_cast<void*>(operands.b), shape.k * shape.n, stream);
-  if (shape.bias) {
-    noise(shape.result, const_cast<void*>(operands.bias), shape.m, stream);
-  }
-  const std::int64_t bytes = shape.m * shape.n * size_of(shape.result);
-  Digests digests;
-  Timer timer;
-  std::uint64_t wanted = 0;
-  bool has_wanted = false;
-  cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
-  float least = 0;
-  cublasLtMatmulAlgo_t best = list[0];
-  for (const cublasLtMatmulAlgo_t& algorithm : list) {
-    status = product.multiply(algorithm, 0, stream);
-    if (status != CUBLAS_STATUS_SUCCESS) {
-      continue;
-    }
-    const std::uint64_t seen = digests.of(operands.d, bytes, stream);
-    if (!has_wanted) {
-      wanted = seen;
-      has_wanted = true;
-    } else if (seen != wanted) {
-      continue;
-    }
-    const float time = timer.milliseconds(stream, [&] { product.multiply(algorithm, shape.beta, stream); });
-    if (least == 0 || time < least) {
-      least = time;
-      best = algorithm;
+/// Times algorithms on a product's operands. The first that runs says which bits are wanted.
+class Race {
+ public:
+  Race(cublasLtHandle_t handle, const ProductShape& shape, const ProductOperands& operands, cudaStream_t stream)
+      : handle_(handle), shape_(shape), result_(operands.d), stream_(stream) {
+    // Numbers of the operands' own type, so that what is compared is finite.
+    noise(shape.operands, const_cast<void*>(operands.a), shape.m * shape.k, stream);
+    noise(shape.operands, const_cast<void*>(operands.b), shape.k * shape.n, stream);
+    if (shape.bias) {
+      noise(shape.result, const_cast<void*>(operands.bias), shape.m, stream);
     }
   }
-  check(has_wanted, "cuBLASLt runs no algorithm for a product of {}x{}x{}: status {}", shape.m, shape.n, shape.k,
-        static_cast<int>(status));
-  return best;
-}
+
+  void enter(const LtProduct& product, bool turned) {
+    for (const cublasLtMatmulAlgo_t& algorithm : candidates(handle_, product, shape_.result)) {
+      status_ = product.multiply(algorithm, 0, stream_);
+      if (status_ != CUBLAS_STATUS_SUCCESS) {
+        continue;
+      }
+      const std::uint64_t seen = digests_.of(result_, shape_.m * shape_.n * size_of(shape_.result), stream_);
+      if (wanted_.value_or(seen) != seen) {
+        continue;
+      }
+      wanted_ = seen;
+      const float time = timer_.milliseconds(stream_, [&] { product.multiply(algorithm, shape_.beta, stream_); });
+      if (least_ == 0 || time < least_) {
+        least_ = time;
+        best_ = {algorithm, turned};
+      }
+    }
+  }
+
+  Choice best() const {
+    check(wanted_.has_value(), "cuBLASLt runs no algorithm for a product of {}x{}x{}: status {}", shape_.m, shape_.n, shape_.k,
+          static_cast<int>(status_));
+    return best_;
+  }
+
+ private:
+  cublasLtHandle_t handle_;
+  const ProductShape& shape_;
+  const void* result_;
+  cudaStream_t stream_;
+  Digests digests_;
+  Timer timer_;
+  std::optional<std::uint64_t> wanted_;
+  cublasStatus_t status_ = CUBLAS_STATUS_SUCCESS;
+  float least_ = 0;
+  Choice best_;
+};
 
 }  // namespace
 
 std::int64_t product_workspace(std::int64_t m, std::int64_t n) {
   constexpr std::int64_t mebibyte = 1 << 20;
   return std::min(32 * mebibyte, std::max(mebibyte, 16 * m * n * 4)) + workspace_alignment;
+}
+
+std::int64_t turning_workspace(const ProductShape& shape) {
+  constexpr std::int64_t large = 2048;  // turning is linear in B's elements, the product is not
+  const bool plain = !shape.transpose_a && !shape.transpose_b && !shape.bias && !shape.tf32 && shape.operands == DType::f32;
+  if (!plain || std::min({shape.m, shape.n, shape.k}) < large) {
+    return 0;
+  }
+  const std::int64_t bytes = shape.n * shape.k * size_of(shape.operands);
+  return (bytes + workspace_alignment - 1) / workspace_alignment * workspace_alignment;
 }
 
 BlasLt::BlasLt(const Place& place) : place_(place) {
@@ -283,16 +320,35 @@ BlasLt::~BlasLt() { library().destroy(static_cast<cublasLtHandle_t>(handle_)); }
 std::unique_ptr<Product> BlasLt::prepare(const ProductShape& shape, const ProductOperands& operands, void* workspace,
                                          std::int64_t workspace_bytes, cudaStream_t stream) {
   auto* handle = static_cast<cublasLtHandle_t>(handle_);
-  auto product = std::make_unique<LtProduct>(handle, shape, operands, place_.whole() ? 0 : place_.multiprocessors(), workspace,
-                                             workspace_bytes);
+  const int multiprocessors = place_.whole() ? 0 : place_.multiprocessors();
+  const std::int64_t turning = turning_workspace(shape);
+  const bool may_turn = turning > 0 && workspace_bytes >= turning + product_workspace(shape.m, shape.n);
+  void* scratch = may_turn ? static_cast<std::byte*>(workspace) + turning : workspace;
+  const std::int64_t scratch_bytes = may_turn ? workspace_bytes - turning : workspace_bytes;
+  auto plain = std::make_unique<LtProduct>(handle, shape, operands, multiprocessors, scratch, scratch_bytes);
+  std::unique_ptr<LtProduct> turned;
+  if (may_turn) {
+    ProductShape turned_shape = shape;
+    turned_shape.transpose_b = true;
+    ProductOperands turned_operands = operands;
+    turned_operands.b = workspace;
+    turned = std::make_unique<LtProduct>(handle, turned_shape, turned_operands, multiprocessors, scratch, scratch_bytes);
+    turned->turn(operands.b, workspace);
+  }
   const Key key{shape, place_.ordinal(), place_.multiprocessors(), workspace_bytes};
   const std::lock_guard lock(choices_mutex);
   auto found = choices().find(key);
   if (found == choices().end()) {
-    found = choices().emplace(key, choose(handle, *product, shape, operands, stream)).first;
+    Race race(handle, shape, operands, stream);
+    race.enter(*plain, false);
+    if (turned != nullptr) {
+      race.enter(*turned, true);
+    }
+    found = choices().emplace(key, race.best()).first;
   }
-  product->choose(found->second);
-  return product;
+  std::unique_ptr<LtProduct>& chosen = found->second.turned ? turned : plain;
+  chosen->choose(found->second.algorithm);
+  return std::move(chosen);
 }
 
 }  // namespace baton::exec::cuda

@@ -2,6 +2,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include <compare>
+#include <cstdint>
 #include <memory>
 
 #include "baton/base/dtype.h"
@@ -38,6 +40,10 @@ struct ProductOperands {
 /// Scratch that a product of this size is given.
 std::int64_t product_workspace(std::int64_t m, std::int64_t n);
 
+/// Scratch beyond it by which the product may first turn B, or none where that would not help. In float32 the library is faster
+/// with B transposed: on an H200 37.1 ms against 40.4 for 10000 x 10000 x 10000, and turning takes 0.2.
+std::int64_t turning_workspace(const ProductShape& shape);
+
 /// A product by cuBLASLt, its algorithm chosen.
 class Product {
  public:
@@ -53,8 +59,8 @@ class BlasLt {
   ~BlasLt();
 
   /// Chooses an algorithm by timing the likeliest ones on the operands (whose contents are lost), among those that give
-  /// the bits that the likeliest of all gives; so timing decides how fast a product is and never what it is. A choice is
-  /// kept for the process.
+  /// the bits that the likeliest of all gives; so timing decides how fast a product is and never what it is. Where the workspace
+  /// has room for turning B, that is tried too. A choice is kept for the process.
   std::unique_ptr<Product> prepare(const ProductShape& shape, const ProductOperands& operands, void* workspace,
                                    std::int64_t workspace_bytes, cudaStream_t stream);
 

@@ -19,6 +19,9 @@ void add(DType type, const void* a, const void* b, void* c, std::int64_t count, 
 void add_bias(DType type, const void* x, const void* b, void* y, std::int64_t rows, std::int64_t width, cudaStream_t stream);
 void cast(DType from, const void* x, DType to, void* y, std::int64_t count, cudaStream_t stream);
 
+/// y = xᵀ, float32, both row-major; x is rows × columns.
+void transpose(const float* x, float* y, std::int64_t rows, std::int64_t columns, cudaStream_t stream);
+
 /// One block a row; sums of a row in double precision, in an order of their own that never changes. dy is multiplied by `scale`
 /// (one float) where there is one.
 void mean_squared_error(DType type, const void* y, const void* target, const float* scale, double* loss, void* dy,

@@ -55,6 +55,12 @@ bool is_few_rows(const Layer& layer, const AnyOp&, const Capability& capability)
   return layer.type == DType::f32 && kernel.fits(capability) && layer.in * layer.out < large;
 }
 
+ProductShape shape_of(std::span<const plan::Buffer> buffers, const Task& task, const op::MatrixProduct& o) {
+  const plan::Buffer& a = buffers[task.reads[0].index()];
+  const plan::Buffer& b = buffers[task.reads[1].index()];
+  return {.m = b.shape[1], .n = a.shape[0], .k = a.shape[1], .operands = a.dtype, .result = a.dtype, .tf32 = o.tf32};
+}
+
 struct PrepareOp {
   const plan::Plan& plan;
   const Task& task;
@@ -144,10 +150,9 @@ struct PrepareOp {
   }
 
   Launch operator()(const op::MatrixProduct& o) const {
-    const Shape& a = plan[task.reads[0]].shape;
-    const Shape& b = plan[task.reads[1]].shape;
-    return [run = product({.m = b[1], .n = a[0], .k = a[1], .operands = type(), .result = type(), .tf32 = o.tf32},
-                          {in(at, 1), in(at, 0), out(at, 0)})](cudaStream_t stream) { run->run(stream); };
+    return [run = product(shape_of(plan.buffers(), task, o), {in(at, 1), in(at, 0), out(at, 0)})](cudaStream_t stream) {
+      run->run(stream);
+    };
   }
 
   Launch operator()(const op::Add&) const {
@@ -268,7 +273,10 @@ Bytes launch_workspace(std::span<const plan::Buffer> buffers, const Task& task, 
             return Bytes(0);
           }
         }
-        if constexpr (LinearOp<AnyOp> || std::same_as<AnyOp, op::MatrixProduct>) {
+        if constexpr (std::same_as<AnyOp, op::MatrixProduct>) {
+          const ProductShape shape = shape_of(buffers, task, o);
+          return Bytes(product_workspace(shape.m, shape.n) + turning_workspace(shape));
+        } else if constexpr (LinearOp<AnyOp>) {
           const Shape& result = buffers[task.writes[0].index()].shape;
           return Bytes(product_workspace(result[0], result[1]));
         } else if constexpr (std::same_as<AnyOp, op::CheckFinite>) {
