@@ -29,10 +29,10 @@ std::atomic<exec::Watch*> told{nullptr};  // for the signal handler
 std::mutex naming;
 std::string checkpoint;
 
-std::string last_lines(const exec::Verdict& verdict) {
-  std::string lines = "baton: " + verdict.text;
-  const bool failed = std::any_of(verdict.losses.begin(), verdict.losses.end(),
-                                  [](const exec::Loss& loss) { return loss.cause == exec::Loss::Cause::failed; });
+std::string last_lines(const exec::Ending& ending) {
+  std::string lines = "baton: " + ending.text;
+  const bool failed = std::any_of(ending.lost.begin(), ending.lost.end(),
+                                  [](const exec::LostRank& lost) { return lost.cause == exec::LostRank::Cause::failed; });
   const std::lock_guard lock(naming);
   if (!checkpoint.empty() && !failed) {
     lines += fmt::format("baton: the last good checkpoint is {}: --resume goes on from it\n", checkpoint);
@@ -87,23 +87,23 @@ void end_launcher_later() {
   _exit(0);
 }
 
-[[noreturn]] void end(const exec::Verdict& verdict) {
-  if (verdict.spoken) {
+[[noreturn]] void end(const exec::Ending& ending) {
+  if (ending.spoken) {
     flush_output();
-    const std::string lines = last_lines(verdict);
+    const std::string lines = last_lines(ending);
     [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, lines.data(), lines.size());
     usleep(last_breath_microseconds);
   }
-  if (verdict.losses.front().cause == exec::Loss::Cause::silent) {
-    if (verdict.losses.front().rank == 0) {
+  if (ending.lost.front().cause == exec::LostRank::Cause::silent) {
+    if (ending.lost.front().rank == 0) {
       end_daemon();
-    } else if (verdict.spoken) {
+    } else if (ending.spoken) {
       end_launcher_later();
     }
   }
   int code = lost_rank_exit_code;
-  for (const exec::Loss& loss : verdict.losses) {
-    code = loss.cause == exec::Loss::Cause::failed ? loss.code : code;
+  for (const exec::LostRank& lost : ending.lost) {
+    code = lost.cause == exec::LostRank::Cause::failed ? lost.code : code;
   }
   _exit(code);
 }

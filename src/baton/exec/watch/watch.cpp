@@ -25,13 +25,13 @@ namespace {
 using wire::Connection;
 using wire::Frame;
 
-enum Kind : std::uint8_t { beat, ask, failed, bye, done, verdict };
+enum Kind : std::uint8_t { beat, ask, failed, bye, done, ending };
 
 constexpr Nanoseconds millisecond(1'000'000);
 /// How long the others may take to come to where they wait, before it is said where that is.
 constexpr Nanoseconds grace = millisecond * 250;
-/// How long rank 0 waits for the others to part when all is done; and they for it, when it has a verdict to
-/// give: a launcher that sees them end may end the others too.
+/// How long rank 0 waits for the others to part when all is done; and they for it, when it has to say
+/// that all end: a launcher that sees them end may end the others too.
 constexpr Nanoseconds farewell = millisecond * 200;
 constexpr Nanoseconds last_hearing = millisecond * 1000;
 constexpr std::size_t most_lines = 16;
@@ -61,28 +61,28 @@ std::optional<Standing> unpack_standing(std::string_view bytes) {
   return reader.good() ? std::optional(standing) : std::nullopt;
 }
 
-std::string pack(const Verdict& given) {
+std::string pack(const Ending& given) {
   wire::Writer writer;
-  writer.add_text(given.text).add(static_cast<std::uint32_t>(given.losses.size()));
-  for (const Loss& loss : given.losses) {
-    writer.add(loss.rank).add(loss.cause).add(loss.since).add_text(loss.words).add(loss.code);
+  writer.add_text(given.text).add(static_cast<std::uint32_t>(given.lost.size()));
+  for (const LostRank& lost : given.lost) {
+    writer.add(lost.rank).add(lost.cause).add(lost.since).add_text(lost.words).add(lost.code);
   }
   return writer.bytes();
 }
 
-Verdict unpack_verdict(std::string_view bytes) {
+Ending unpack_ending(std::string_view bytes) {
   wire::Reader reader(bytes);
-  Verdict given;
+  Ending given;
   given.text = reader.take_text();
-  const auto losses = reader.take<std::uint32_t>();
-  for (std::uint32_t l = 0; l < losses && reader.good(); ++l) {
-    Loss loss;
-    loss.rank = reader.take<int>();
-    loss.cause = reader.take<Loss::Cause>();
-    loss.since = reader.take<Nanoseconds>();
-    loss.words = reader.take_text();
-    loss.code = reader.take<int>();
-    given.losses.push_back(std::move(loss));
+  const auto count = reader.take<std::uint32_t>();
+  for (std::uint32_t l = 0; l < count && reader.good(); ++l) {
+    LostRank lost;
+    lost.rank = reader.take<int>();
+    lost.cause = reader.take<LostRank::Cause>();
+    lost.since = reader.take<Nanoseconds>();
+    lost.words = reader.take_text();
+    lost.code = reader.take<int>();
+    given.lost.push_back(std::move(lost));
   }
   return given;
 }
@@ -94,7 +94,7 @@ std::string seconds(Nanoseconds time) { return fmt::format("{:.1f} s", static_ca
 /// A rank's thread and its connections: rank 0 has one to each other rank, the others one to rank 0.
 class Watch::Post {
  public:
-  Post(WatchOptions options, std::shared_ptr<const Board> board, std::function<void(const Verdict&)> over)
+  Post(WatchOptions options, std::shared_ptr<const Board> board, std::function<void(const Ending&)> over)
       : options_(std::move(options)),
         board_(std::move(board)),
         over_(std::move(over)),
@@ -132,7 +132,7 @@ class Watch::Post {
 
   void give_up(const std::string& why, int code) {
     std::unique_lock lock(mutex_);
-    own_failure_ = Loss{options_.rank, Loss::Cause::failed, {}, why, code};
+    own_failure_ = LostRank{options_.rank, LostRank::Cause::failed, {}, why, code};
     wake();
     given_.wait_for(lock, std::chrono::nanoseconds((last_hearing * 2).count), [this] { return over_said_; });
   }
@@ -152,7 +152,7 @@ class Watch::Post {
     Nanoseconds waited;               // when it was last seen to look while it waited as a whole
     std::vector<Nanoseconds> looked;  // by device: when it was last seen to look or to move
     bool finished = false;            // has said that it is done
-    std::optional<Loss> failure;      // has said that it cannot go on
+    std::optional<LostRank> failure;  // has said that it cannot go on
   };
 
   bool leads() const { return options_.rank == 0; }
@@ -183,7 +183,7 @@ class Watch::Post {
         return;
       }
       look_for_losses(time);
-      if (!losses_.empty() && conclude(time)) {
+      if (!lost_.empty() && conclude(time)) {
         return;
       }
     }
@@ -197,7 +197,7 @@ class Watch::Post {
       }
     }
     Nanoseconds longest = time - now();
-    if (!losses_.empty()) {
+    if (!lost_.empty()) {
       longest = std::min(longest, millisecond * 20);
     }
     poll(waiting.data(), waiting.size(), static_cast<int>(std::max<std::int64_t>(0, longest.count / millisecond.count + 1)));
@@ -265,12 +265,12 @@ class Watch::Post {
         break;
       case failed: {
         wire::Reader reader(frame.payload);
-        Loss loss;
-        loss.rank = reader.take<int>();
-        loss.cause = reader.take<Loss::Cause>();
-        loss.words = reader.take_text();
-        loss.code = reader.take<int>();
-        peer.failure = std::move(loss);
+        LostRank lost;
+        lost.rank = reader.take<int>();
+        lost.cause = reader.take<LostRank::Cause>();
+        lost.words = reader.take_text();
+        lost.code = reader.take<int>();
+        peer.failure = std::move(lost);
         break;
       }
       case bye:
@@ -280,11 +280,11 @@ class Watch::Post {
         all_done_ = true;
         peer.finished = true;  // it may close before this rank has come to look
         break;
-      case verdict:
+      case ending:
         if (!leads()) {
           told_heard_ = true;
           drain(last_hearing);
-          speak(unpack_verdict(frame.payload));
+          speak(unpack_ending(frame.payload));
         }
         break;
       default:
@@ -310,7 +310,7 @@ class Watch::Post {
 
   /// Everyone has said that it is done: rank 0 says so to all.
   bool at_end() {
-    if (!finishing_ || !losses_.empty()) {
+    if (!finishing_ || !lost_.empty()) {
       return false;
     }
     if (!leads()) {
@@ -329,11 +329,11 @@ class Watch::Post {
   }
 
   bool already_lost(int rank) const {
-    return std::any_of(losses_.begin(), losses_.end(), [&](const Loss& loss) { return loss.rank == rank; });
+    return std::any_of(lost_.begin(), lost_.end(), [&](const LostRank& lost) { return lost.rank == rank; });
   }
 
-  void lose(Loss loss, Nanoseconds time) {
-    if (losses_.empty()) {
+  void lose(LostRank lost, Nanoseconds time) {
+    if (lost_.empty()) {
       first_loss_at_ = time;
       for (Peer& peer : peers_) {
         if (leads() && peer.connection.open()) {
@@ -341,7 +341,7 @@ class Watch::Post {
         }
       }
     }
-    losses_.push_back(std::move(loss));
+    lost_.push_back(std::move(lost));
   }
 
   void look_for_losses(Nanoseconds time) {
@@ -355,24 +355,24 @@ class Watch::Post {
       if (peer.failure) {
         lose(*peer.failure, time);
       } else if (peer.closed.count > 0 && !peer.finished) {
-        lose({rank, Loss::Cause::closed, time - peer.closed, {}}, time);
+        lose({rank, LostRank::Cause::closed, time - peer.closed, {}}, time);
       } else if (peer.closed.count == 0 && time - peer.heard > limit_) {
-        lose({rank, Loss::Cause::silent, time - peer.heard, {}}, time);
+        lose({rank, LostRank::Cause::silent, time - peer.heard, {}}, time);
       }
     }
-    if (leads() && losses_.empty() && time - moved_at_ > limit_) {
+    if (leads() && lost_.empty() && time - moved_at_ > limit_) {
       look_for_hangs(time);
     }
   }
 
   void look_at_own(Nanoseconds time) {
-    std::optional<Loss> own;
+    std::optional<LostRank> own;
     {
       const std::lock_guard lock(mutex_);
       own = std::exchange(own_failure_, std::nullopt);
     }
     if (!own && told_.exchange(false)) {
-      own = Loss{options_.rank, Loss::Cause::ended, {}, {}, 0};
+      own = LostRank{options_.rank, LostRank::Cause::ended, {}, {}, 0};
     }
     if (!own || already_lost(options_.rank)) {
       return;
@@ -407,31 +407,31 @@ class Watch::Post {
       return;
     }
     for (const int rank : stall->ranks) {
-      lose({rank, Loss::Cause::hung, time - moved_at_, {}}, time);
+      lose({rank, LostRank::Cause::hung, time - moved_at_, {}}, time);
     }
     if (stall->ranks.empty()) {
-      lose({-1, Loss::Cause::hung, time - moved_at_, {}}, time);
+      lose({-1, LostRank::Cause::hung, time - moved_at_, {}}, time);
     }
   }
 
   /// True when all is said.
   bool conclude(Nanoseconds time) {
-    const bool sudden = losses_.front().cause != Loss::Cause::silent && losses_.front().cause != Loss::Cause::hung;
+    const bool sudden = lost_.front().cause != LostRank::Cause::silent && lost_.front().cause != LostRank::Cause::hung;
     if (leads() && sudden && time - first_loss_at_ < grace) {
       return false;  // the others come to where they wait
     }
     if (leads() && !sudden) {  // those that went with it, a host or a network, are nearly as long silent
       for (std::size_t r = 1; r < peers_.size(); ++r) {
         if (!already_lost(static_cast<int>(r)) && time - peers_[r].heard > limit_ - interval_ * 4) {
-          losses_.push_back({static_cast<int>(r), Loss::Cause::silent, time - peers_[r].heard, {}});
+          lost_.push_back({static_cast<int>(r), LostRank::Cause::silent, time - peers_[r].heard, {}});
         }
       }
     }
-    Verdict given{losses_, words(), true};
+    Ending given{lost_, words(), true};
     if (leads()) {
       const std::string packed = pack(given);
       for (std::size_t r = 0; r < peers_.size(); ++r) {
-        peers_[r].connection.send(verdict, packed);
+        peers_[r].connection.send(ending, packed);
         if (already_lost(static_cast<int>(r))) {
           peers_[r].connection.close();  // it may hear it or not
         }
@@ -469,33 +469,33 @@ class Watch::Post {
     return rank == options_.rank || rank < 0 ? fmt::format("rank {}", rank) : peers_[static_cast<std::size_t>(rank)].name;
   }
 
-  std::string sentence(const Loss& loss) const {
-    switch (loss.cause) {
-      case Loss::Cause::closed:
-        return fmt::format("{} is gone: it was killed, or ended without a word", name_of(loss.rank));
-      case Loss::Cause::silent:
-        return fmt::format("{} has not been heard of for {}: it is stopped, or its host or network is gone", name_of(loss.rank),
-                           seconds(loss.since));
-      case Loss::Cause::hung:
-        return loss.rank < 0
-                   ? fmt::format("no rank has moved for {}, although none is gone", seconds(loss.since))
-                   : fmt::format("{} hangs: it is there, but has not moved for {}", name_of(loss.rank), seconds(loss.since));
-      case Loss::Cause::failed:
-        return fmt::format("{} failed: {}", name_of(loss.rank), loss.words);
-      case Loss::Cause::ended:
-        return fmt::format("{} was told to end by a signal", name_of(loss.rank));
+  std::string sentence(const LostRank& lost) const {
+    switch (lost.cause) {
+      case LostRank::Cause::closed:
+        return fmt::format("{} is gone: it was killed, or ended without a word", name_of(lost.rank));
+      case LostRank::Cause::silent:
+        return fmt::format("{} has not been heard of for {}: it is stopped, or its host or network is gone", name_of(lost.rank),
+                           seconds(lost.since));
+      case LostRank::Cause::hung:
+        return lost.rank < 0
+                   ? fmt::format("no rank has moved for {}, although none is gone", seconds(lost.since))
+                   : fmt::format("{} hangs: it is there, but has not moved for {}", name_of(lost.rank), seconds(lost.since));
+      case LostRank::Cause::failed:
+        return fmt::format("{} failed: {}", name_of(lost.rank), lost.words);
+      case LostRank::Cause::ended:
+        return fmt::format("{} was told to end by a signal", name_of(lost.rank));
     }
     throw BugError("a loss of no cause");
   }
 
   /// What is wrong in the same way everywhere is said once: nobody was waited for.
   std::optional<std::string> common_failure() const {
-    for (const Loss& loss : losses_) {
-      if (loss.cause != Loss::Cause::failed || loss.words != losses_.front().words) {
+    for (const LostRank& lost : lost_) {
+      if (lost.cause != LostRank::Cause::failed || lost.words != lost_.front().words) {
         return std::nullopt;
       }
     }
-    return losses_.size() == peers_.size() ? std::optional(losses_.front().words) : std::nullopt;
+    return lost_.size() == peers_.size() ? std::optional(lost_.front().words) : std::nullopt;
   }
 
   std::string words() {
@@ -503,8 +503,8 @@ class Watch::Post {
       return *said + "\n";
     }
     std::string text;
-    for (const Loss& loss : losses_) {
-      text += sentence(loss) + "\n";
+    for (const LostRank& lost : lost_) {
+      text += sentence(lost) + "\n";
     }
     const std::shared_ptr<const Situation> situation = judge();
     if (!leads()) {
@@ -517,10 +517,10 @@ class Watch::Post {
     const auto say = [&](int rank) {
       return situation ? situation->describe(standings, rank) : describe(standings[static_cast<std::size_t>(rank)].activity);
     };
-    for (const Loss& loss : losses_) {
-      text += loss.rank < 0 ? ""
-                            : fmt::format("  rank {} {}{}\n", loss.rank, say(loss.rank),
-                                          loss.cause == Loss::Cause::hung ? "" : ", when last heard of");
+    for (const LostRank& lost : lost_) {
+      text += lost.rank < 0 ? ""
+                            : fmt::format("  rank {} {}{}\n", lost.rank, say(lost.rank),
+                                          lost.cause == LostRank::Cause::hung ? "" : ", when last heard of");
     }
     std::size_t lines = 0;
     std::size_t left_out = 0;
@@ -537,7 +537,7 @@ class Watch::Post {
     return text + (left_out == 0 ? "" : fmt::format("  and {} other ranks\n", left_out));
   }
 
-  void speak(Verdict given) {
+  void speak(Ending given) {
     over_(given);
     const std::lock_guard lock(mutex_);
     over_said_ = true;
@@ -546,29 +546,29 @@ class Watch::Post {
 
   WatchOptions options_;
   std::shared_ptr<const Board> board_;
-  std::function<void(const Verdict&)> over_;
+  std::function<void(const Ending&)> over_;
   Nanoseconds interval_;  // from beat to beat
   Nanoseconds limit_;     // of silence: a little less than the patience, since it was heard of a little before
                           // it fell silent
   wire::Socket wake_;
-  std::vector<Peer> peers_;   // by rank; on rank 0 its own standing too, on others only rank 0
-  Nanoseconds moved_at_;      // when some rank was last seen to move
-  std::vector<Loss> losses_;  // in the order in which they were found
+  std::vector<Peer> peers_;     // by rank; on rank 0 its own standing too, on others only rank 0
+  Nanoseconds moved_at_;        // when some rank was last seen to move
+  std::vector<LostRank> lost_;  // in the order in which they were found
   Nanoseconds first_loss_at_;
   bool said_bye_ = false;
   bool all_done_ = false;
-  bool told_heard_ = false;  // rank 0 has given the verdict
+  bool told_heard_ = false;  // rank 0 has said that all end
   std::atomic<bool> finishing_{false};
   std::atomic<bool> told_{false};
   std::mutex mutex_;
   std::condition_variable given_;
   bool over_said_ = false;
-  std::optional<Loss> own_failure_;
+  std::optional<LostRank> own_failure_;
   std::shared_ptr<const Situation> situation_;
   std::thread thread_;
 };
 
-Watch::Watch(WatchOptions options, std::shared_ptr<const Board> board, std::function<void(const Verdict&)> over)
+Watch::Watch(WatchOptions options, std::shared_ptr<const Board> board, std::function<void(const Ending&)> over)
     : post_(std::make_unique<Post>(std::move(options), std::move(board), std::move(over))) {}
 
 Watch::~Watch() = default;

@@ -22,7 +22,7 @@ struct WatchOptions {
 };
 
 /// A rank that cannot go on, and why the others are sure of it.
-struct Loss {
+struct LostRank {
   enum class Cause : std::uint8_t {
     closed,  // its connection is closed: it was killed or has ended without a word
     silent,  // it does not answer: it is stopped, or its network is gone
@@ -38,8 +38,8 @@ struct Loss {
 };
 
 /// Why all ranks end.
-struct Verdict {
-  std::vector<Loss> losses;
+struct Ending {
+  std::vector<LostRank> lost;
   std::string text;     // for people: who is lost, where it was, what each other rank waited for; a line each
   bool spoken = false;  // whether it falls to this rank to say so: to rank 0, or to all where that is the one
                         // that is lost
@@ -52,7 +52,7 @@ class Watch {
  public:
   /// Connects all ranks; a failure says which could not be reached. `over` is called at most once, from the
   /// watch's thread, when a rank is lost; it is to end the process.
-  Watch(WatchOptions options, std::shared_ptr<const Board> board, std::function<void(const Verdict&)> over);
+  Watch(WatchOptions options, std::shared_ptr<const Board> board, std::function<void(const Ending&)> over);
   /// Says that this rank is done, and waits until all have said so.
   ~Watch();
   Watch(const Watch&) = delete;
@@ -61,10 +61,10 @@ class Watch {
   /// From now on rank 0 can tell from the standings who waits for whom.
   void judge_by(std::shared_ptr<const Situation> situation);
 
-  /// This rank cannot go on: tells the others why, and waits until the verdict has been given.
+  /// This rank cannot go on: tells the others why, and waits until it is said that all end.
   void give_up(const std::string& why, int code);
 
-  /// Somebody has told this process to end; the verdict follows. May be called in a signal handler.
+  /// Somebody has told this process to end; that all do follows. May be called in a signal handler.
   void told_to_end();
 
  private:

@@ -39,10 +39,10 @@ plan::Plan make_plan(int ranks) {
 struct Shared {
   struct Rank {
     std::atomic<bool> watched{false};
-    std::atomic<std::int64_t> verdict_at{0};
+    std::atomic<std::int64_t> said_at{0};
     char text[4096];
     int lost = -2;
-    Loss::Cause cause{};
+    LostRank::Cause cause{};
     int losses = 0;
     bool spoken = false;
   };
@@ -91,7 +91,7 @@ class WatchedRanks {
   void signal(int rank, int number) { kill(pids_[static_cast<std::size_t>(rank)], number); }
   Shared& shared() { return *shared_; }
 
-  /// Waits until all but some have ended; by rank: the exit status, 7 where a verdict was given, 0 without.
+  /// Waits until all but some have ended; by rank: the exit status, 7 where it was said that all end, 0 without.
   int end(int rank) {
     int status = 0;
     pid_t& pid = pids_[static_cast<std::size_t>(rank)];
@@ -118,14 +118,14 @@ class WatchedRanks {
       }
       return std::string(shared_->words, static_cast<std::size_t>(shared_->words_size));
     };
-    const auto over = [this, rank](const Verdict& verdict) {
+    const auto over = [this, rank](const Ending& ending) {
       Shared::Rank& mine = shared_->ranks[rank];
-      std::strncpy(mine.text, verdict.text.c_str(), sizeof(mine.text) - 1);
-      mine.losses = static_cast<int>(verdict.losses.size());
-      mine.lost = verdict.losses.empty() ? -3 : verdict.losses[0].rank;
-      mine.cause = verdict.losses.empty() ? Loss::Cause::closed : verdict.losses[0].cause;
-      mine.spoken = verdict.spoken;
-      mine.verdict_at = now().count;
+      std::strncpy(mine.text, ending.text.c_str(), sizeof(mine.text) - 1);
+      mine.losses = static_cast<int>(ending.lost.size());
+      mine.lost = ending.lost.empty() ? -3 : ending.lost[0].rank;
+      mine.cause = ending.lost.empty() ? LostRank::Cause::closed : ending.lost[0].cause;
+      mine.spoken = ending.spoken;
+      mine.said_at = now().count;
       _exit(7);
     };
     {
@@ -179,10 +179,10 @@ TEST(Watch, AKilledRankEndsAllOthersWithinTwoSecondsAndRankZeroNamesItsTaskAndWh
   ranks.signal(2, SIGKILL);
   for (const int rank : {0, 1, 3}) {
     EXPECT_EQ(ranks.end(rank), 7);
-    EXPECT_LT(ranks.said(rank).verdict_at - killed.count, (millisecond * 2000).count);
+    EXPECT_LT(ranks.said(rank).said_at - killed.count, (millisecond * 2000).count);
     EXPECT_EQ(ranks.said(rank).lost, 2);
     EXPECT_EQ(ranks.said(rank).losses, 1);
-    EXPECT_EQ(ranks.said(rank).cause, Loss::Cause::closed);
+    EXPECT_EQ(ranks.said(rank).cause, LostRank::Cause::closed);
     EXPECT_EQ(ranks.said(rank).spoken, rank == 0);
   }
   const std::string text = ranks.said(0).text;
@@ -206,9 +206,9 @@ TEST(Watch, AStoppedRankIsNoticedWithinThePatience) {
   ranks.signal(1, SIGSTOP);
   for (const int rank : {0, 2}) {
     EXPECT_EQ(ranks.end(rank), 7);
-    EXPECT_LT(ranks.said(rank).verdict_at - stopped.count, patience.count);
+    EXPECT_LT(ranks.said(rank).said_at - stopped.count, patience.count);
     EXPECT_EQ(ranks.said(rank).lost, 1);
-    EXPECT_EQ(ranks.said(rank).cause, Loss::Cause::silent);
+    EXPECT_EQ(ranks.said(rank).cause, LostRank::Cause::silent);
   }
 }
 
@@ -217,10 +217,10 @@ TEST(Watch, AHungRankIsNoticedWithinThePatienceFromWhenAllWait) {
   const Nanoseconds start = now();
   for (const int rank : {0, 1, 2}) {
     EXPECT_EQ(ranks.end(rank), 7);
-    EXPECT_LT(ranks.said(rank).verdict_at - start.count, patience.count);
+    EXPECT_LT(ranks.said(rank).said_at - start.count, patience.count);
     EXPECT_EQ(ranks.said(rank).lost, 1);
     EXPECT_EQ(ranks.said(rank).losses, 1);
-    EXPECT_EQ(ranks.said(rank).cause, Loss::Cause::hung);
+    EXPECT_EQ(ranks.said(rank).cause, LostRank::Cause::hung);
   }
 }
 
@@ -234,14 +234,14 @@ TEST(Watch, ARankThatHangsBetweenStepsWithAllOthersIsNamed) {
   });
   EXPECT_EQ(ranks.end(0), 7);
   EXPECT_EQ(ranks.said(0).lost, 2) << ranks.said(0).text;
-  EXPECT_EQ(ranks.said(0).cause, Loss::Cause::hung);
+  EXPECT_EQ(ranks.said(0).cause, LostRank::Cause::hung);
 }
 
 TEST(Watch, AHungRankZeroIsNamedByItsOwnWatch) {
   WatchedRanks ranks(3, [](Life& life) { others_wait_for(life, 0); });
   EXPECT_EQ(ranks.end(1), 7);
   EXPECT_EQ(ranks.said(1).lost, 0);
-  EXPECT_EQ(ranks.said(1).cause, Loss::Cause::hung);
+  EXPECT_EQ(ranks.said(1).cause, LostRank::Cause::hung);
 }
 
 TEST(Watch, WithoutRankZeroTheOthersSayItThemselves) {
@@ -252,9 +252,9 @@ TEST(Watch, WithoutRankZeroTheOthersSayItThemselves) {
     ranks.signal(0, signal);
     for (const int rank : {1, 2}) {
       EXPECT_EQ(ranks.end(rank), 7);
-      EXPECT_LT(ranks.said(rank).verdict_at - start.count, patience.count);
+      EXPECT_LT(ranks.said(rank).said_at - start.count, patience.count);
       EXPECT_EQ(ranks.said(rank).lost, 0);
-      EXPECT_EQ(ranks.said(rank).cause, signal == SIGKILL ? Loss::Cause::closed : Loss::Cause::silent);
+      EXPECT_EQ(ranks.said(rank).cause, signal == SIGKILL ? LostRank::Cause::closed : LostRank::Cause::silent);
       EXPECT_TRUE(ranks.said(rank).spoken);
       EXPECT_EQ(std::string(ranks.said(rank).text).find("rank 0 (on "), 0U) << ranks.said(rank).text;
     }
@@ -359,7 +359,7 @@ TEST(Watch, ARankThatIsToldToEndTellsTheOthers) {
     pause();
   });
   EXPECT_EQ(ranks.end(0), 7);
-  EXPECT_EQ(ranks.said(0).cause, Loss::Cause::ended);
+  EXPECT_EQ(ranks.said(0).cause, LostRank::Cause::ended);
   EXPECT_EQ(ranks.said(0).lost, 1);
 }
 
