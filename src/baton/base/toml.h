@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>  // for the parts of the parser below, which take it for granted
 #include <string_view>
 
 namespace baton {
