@@ -124,7 +124,7 @@ TEST(SimulatedTraining, InTf32SaysSo) {
   words.precision = "tf32";
   Training run(words, small_machine());
   run.run(1, 0);
-  EXPECT_EQ(run.result("")["precision"], "tf32");
+  EXPECT_EQ(result_json(run, "")["precision"], "tf32");
   EXPECT_TRUE(run.plan().title().ends_with(", tf32")) << run.plan().title();
 }
 
