@@ -24,16 +24,13 @@ import subprocess
 import sys
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-PEERS = ROOT / "bench" / "peers"
+from baton import Failed, add_program, bench_program, run_json
+
+PEERS = pathlib.Path(__file__).resolve().parent / "peers"
 BATCH = 64
 PAIR = 1.8
 OTHERS = 0.05
 PATIENCE_S = 60
-
-
-class Unavailable(Exception):
-    """A program is missing or failed; the text is one sentence for the user."""
 
 
 @dataclasses.dataclass
@@ -66,7 +63,7 @@ class Step:
     def baton(self, bench, strategy, devices):
         command = [bench.baton, "train", "--model", f"mlp:dim={self.dim},depth={self.depth}", "--strategy", strategy,
                    "--devices", devices, "--batch", str(BATCH), *self.length(bench, True), "--json", "-"]
-        return run(command)["time_per_step_ns"], command
+        return run_json(command)["time_per_step_ns"], command
 
     def length(self, bench, warmup_included=False):
         """The same number of timed steps for both; Baton's --steps counts the warm-up, the peer's does not."""
@@ -83,7 +80,7 @@ class Step:
             return Result(ns, None, [command])
         peer = [*bench.peer, str(PEERS / "torch_step.py"), "--dim", str(self.dim), "--depth", str(self.depth),
                 "--batch", str(BATCH), *self.length(bench), *self.peer]
-        theirs = run(peer)
+        theirs = run_json(peer)
         return Result(ns, theirs["step_time_ns"]["median"], [command, peer], about(theirs))
 
 
@@ -101,14 +98,14 @@ class AllReduce:
 
     def measure(self, bench):
         work = ["--bytes", str(self.bytes), "--repeat", "5" if bench.quick else "20"]
-        command = [str(bench.build / "bench" / "allreduce"), *work, "--devices", "2"]
-        ours = run(command)
+        command = [bench_program(bench.baton, "allreduce"), *work, "--devices", "2"]
+        ours = run_json(command)
         if self.bare:
             return Result(ours["time_ns"], ours["bare_time_ns"], [command])
         if not bench.peer:
             return Result(ours["time_ns"], None, [command])
         peer = [*bench.peer, str(PEERS / "torch_allreduce.py"), *work, "--ranks", "2"]
-        theirs = run(peer)
+        theirs = run_json(peer)
         return Result(ours["time_ns"], theirs["time_ns"], [command, peer], about(theirs))
 
 
@@ -126,23 +123,6 @@ CASES = [
     AllReduce("all-reduce 64 MB, 2 devices, against gloo", 64 << 20),
     AllReduce("all-reduce 64 MB, 2 devices, against the bare loop", 64 << 20, bare=True),
 ]
-
-
-def run(command):
-    """The one JSON object a program prints."""
-    try:
-        done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=900)
-    except FileNotFoundError:
-        raise Unavailable(f"{command[0]} is missing; build Baton first (./baton does it)") from None
-    except subprocess.TimeoutExpired:
-        raise Unavailable(f"`{shlex.join(command)}` ran longer than 15 minutes") from None
-    if done.returncode != 0:
-        last = (done.stderr.strip() or "it said nothing").splitlines()[-1]
-        raise Unavailable(f"`{shlex.join(command)}` ended with {done.returncode}: {last}")
-    try:
-        return json.loads(done.stdout)
-    except ValueError:
-        raise Unavailable(f"`{shlex.join(command)}` did not print one JSON object") from None
 
 
 def about(peer):
@@ -199,9 +179,9 @@ def why_dropped(pair, others):
 def measure_round(case, bench):
     wait_for_quiet()
     with OtherLoad() as load:
-        before = run([str(bench.build / "bench" / "fma_peak")])
+        before = run_json([bench_program(bench.baton, "fma_peak")])
         result = case.measure(bench)
-        after = run([str(bench.build / "bench" / "fma_peak")])
+        after = run_json([bench_program(bench.baton, "fma_peak")])
     peak = statistics.fmean(p["one" if case.cores == 1 else "pair"] for p in (before, after))
     pair = min(p["pair"] / p["one"] for p in (before, after))
     row = {"ns": result.ns, "peer_ns": result.peer_ns, "peak_gflops": peak, "pair_over_one": pair, "others": load.share,
@@ -259,8 +239,7 @@ def main():
     parser.add_argument("--rounds", type=int, help="rounds to keep for each case (default 5)")
     parser.add_argument("--quick", action="store_true", help="2 rounds, fewer steps, not the slow cases")
     parser.add_argument("--json", metavar="FILE", help="write every round's numbers as well")
-    parser.add_argument("--baton", default=str(ROOT / "baton"), help="the launcher")
-    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "release", help="where bench/fma_peak is")
+    add_program(parser)
     bench = parser.parse_args()
     bench.rounds = bench.rounds or (2 if bench.quick else 5)
     cases = [c for c in CASES if any(part in c.name for part in bench.cases) and not (bench.quick and c.slow)]
@@ -268,8 +247,8 @@ def main():
         names = "; ".join(c.name for c in CASES)
         sys.exit(f"No case has '{' or '.join(bench.cases)}' in its name; there are: {names}.")
     try:
-        run([str(bench.build / "bench" / "fma_peak")])
-    except Unavailable as missing:
+        run_json([bench_program(bench.baton, "fma_peak")])
+    except Failed as missing:
         sys.exit(f"The peak of the cores cannot be measured: {missing}.")
     bench.peer = find_peer()
     if not bench.peer:
@@ -281,7 +260,7 @@ def main():
         try:
             rounds = measure_case(case, bench)
             summary = summarise(rounds)
-        except Unavailable as reason:
+        except Failed as reason:
             rounds, summary = [], {"reason": str(reason)}
         results.append({"case": case.name, **summary, "rounds": rounds})
         print(table_row(case.name, summary), flush=True)

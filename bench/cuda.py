@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Training steps and matrix powers on one GPU beside PyTorch, and ways of splitting one GPU in four, all in one run.
 
-    python3 bench/cuda.py [--baton build/release/apps/baton/baton] [--rounds 3] [--only steps,powers,where,splits,parts]
+    python3 bench/cuda.py [--rounds 3] [--only steps,powers,where,splits,parts]
 
 Prints tables in Markdown. Each round runs Baton and PyTorch for each case; a ratio is the median over rounds.
 Needs a GPU, and PyTorch with CUDA for the first two tables.
@@ -12,9 +12,10 @@ import collections
 import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
+
+from baton import add_program, run_json
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 CASES = [("tf32", 1024, 2), ("fp32", 1024, 2), ("tf32", 8192, 8), ("fp32", 8192, 8), ("bf16", 8192, 8), ("tf32", 4096, 20)]
@@ -23,21 +24,14 @@ SPLIT_CASES = [("tf32", "16384", "32"), ("bf16", "16384", "32"), ("fp32", "4096"
 MIB = 1 << 20
 
 
-def run(command):
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        sys.exit(f"{' '.join(command)}: {done.stderr.strip()}")
-    return done.stdout
-
-
 def train(program, arguments):
     """The median step in microseconds, the most memory of a device, and all of the result."""
-    result = json.loads(run([program, "train", "-q", "--json", "-", *arguments]))
+    result = run_json([program, "train", "-q", "--json", "-", *arguments])
     return result["time_per_step_ns"] / 1000, max(device["peak_bytes"] for device in result["device_list"]), result
 
 
 def peer(*arguments):
-    return json.loads(run([sys.executable, os.path.join(HERE, "peers", "torch_gpu.py"), *arguments]))
+    return run_json([sys.executable, os.path.join(HERE, "peers", "torch_gpu.py"), *arguments])
 
 
 def clocks(result):
@@ -90,9 +84,9 @@ def powers(options):
     print("|---|---:|---:|---:|---:|---:|---:|")
     for precision in ("fp32", "tf32"):
         with tempfile.TemporaryDirectory() as folder:
-            found = json.loads(run([options.baton, "lab", "run", "matrix-power", "--devices", "cuda:0/1", "--set", "size=10000",
-                                    "--set", "devices=1", "--set", f"precision={precision}", "--time-limit", "5s",
-                                    "--out", folder, "--json", "-"]))
+            found = run_json([options.baton, "lab", "run", "matrix-power", "--devices", "cuda:0/1", "--set", "size=10000",
+                              "--set", "devices=1", "--set", f"precision={precision}", "--time-limit", "5s",
+                              "--out", folder, "--json", "-"])
         row = found["rows"][0]
         torch = peer("--power", "10", "--dim", "10000", "--precision", precision, "--steps", "10", "--warmup", "2")["power"]
         if "us" not in torch:
@@ -157,7 +151,7 @@ def parts(options):
 def main():
     tables = {"steps": steps, "powers": powers, "where": where, "splits": splits, "parts": parts}
     parser = argparse.ArgumentParser(description="Time Baton on one GPU beside PyTorch.")
-    parser.add_argument("--baton", default=os.path.join(HERE, "..", "build", "release", "apps", "baton", "baton"))
+    add_program(parser)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", default=",".join(tables), help="which tables")
     options = parser.parse_args()

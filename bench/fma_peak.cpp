@@ -1,7 +1,7 @@
 /// The peak of fused multiply-adds: of one core, and of two and more together.
 ///   build/release/bench/fma_peak
 
-#include "kernels/fma_peak.h"
+#include "fma_peak.h"
 
 #include <fmt/format.h>
 

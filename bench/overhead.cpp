@@ -8,7 +8,7 @@
 #include "baton/model/zoo.h"
 #include "baton/strategy/strategy.h"
 #include "baton/trace/analysis.h"
-#include "kernels/idle_backend.h"
+#include "idle_backend.h"
 
 int main() {
   using namespace baton;

@@ -2,7 +2,7 @@
 """Does overlap pay? DDP between two hosts on a shaped link: gradients all-reduced in buckets while the backward goes on, beside one
 bucket at the end, each measured and beside what the simulator says of such a link. Prints the table as Markdown.
 
-    bench/overlap.py --baton build/release/apps/baton/baton
+    bench/overlap.py
 
 Needs root: the hosts are network namespaces of this machine (tests/ranks/hosts.sh), each with half of its cores. Run it on an idle
 machine; rounds of all variants follow each other, so that drift favours none.
@@ -10,31 +10,20 @@ machine; rounds of all variants follow each other, so that drift favours none.
 
 import argparse
 import json
-import os
 import pathlib
 import statistics
-import subprocess
-import sys
 import tempfile
+
+from baton import ROOT, add_program, run_json
 
 # (name, first bucket in MB, further buckets in MB)
 VARIANTS = [("one bucket, at the end", "100000", "100000"), ("buckets of 25 MB", "1", "25"), ("buckets of 4 MB", "1", "4"),
             ("buckets of 1 MB", "1", "1")]
 
 
-def printed(command, cache):
-    done = subprocess.run(command, env=dict(os.environ, XDG_CACHE_HOME=cache), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    if done.returncode == 77:
-        sys.exit(done.stdout.decode().strip())
-    if done.returncode != 0:
-        sys.exit("{}\n{}".format(" ".join(command), done.stderr.decode().strip()))
-    return json.loads(done.stdout)
-
-
 def main():
-    here = pathlib.Path(__file__).resolve().parent
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--baton", required=True)
+    add_program(parser)
     parser.add_argument("--mpirun", default="/usr/bin/mpirun")
     parser.add_argument("--model", default="mlp:dim=1024,depth=8")
     parser.add_argument("--batch", default="1024")
@@ -44,8 +33,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", help="write all figures to a file")
     options = parser.parse_args()
-    program = os.path.abspath(options.baton)
-    hosts = [str(here.parent / "tests/ranks/hosts.sh"), "--hosts", "2", "--rate", "{}mbit".format(options.megabits), options.mpirun]
+    hosts = [str(ROOT / "tests" / "ranks" / "hosts.sh"), "--hosts", "2", "--rate", "{}mbit".format(options.megabits), options.mpirun]
     link = "bandwidth={}Mb/s,latency={}".format(options.megabits, options.latency)
 
     rows = [{"name": name, "first": first, "bucket": bucket, "measured": [], "simulated": [], "exposed": []}
@@ -55,8 +43,10 @@ def main():
             for row in rows:
                 job = ["--model", options.model, "--batch", options.batch, "--strategy", "ddp", "--first-bucket-mb", row["first"],
                        "--bucket-mb", row["bucket"]]
-                simulated = printed([program, "simulate", "--devices", "cpu:2", "--cluster", "machine", "--link", link, "--json", "-"] + job, cache)
-                measured = printed(hosts + [program, "train", "--steps", options.steps, "--warmup", "2", "--json", "-"] + job, cache)
+                simulated = run_json([options.baton, "simulate", "--devices", "cpu:2", "--cluster", "machine", "--link", link, "--json", "-",
+                                      *job], XDG_CACHE_HOME=cache)
+                measured = run_json([*hosts, options.baton, "train", "--steps", options.steps, "--warmup", "2", "--json", "-", *job],
+                                    XDG_CACHE_HOME=cache)
                 row["simulated"].append(simulated["time_per_step_ns"] / 1e6)
                 row["measured"].append(measured["time_per_step_ns"] / 1e6)
                 row["exposed"].append(statistics.mean(device["exposed"] for device in measured["device_list"]))

@@ -2,8 +2,8 @@
 """Simulated beside measured on this machine: over many jobs, each point simulated from tasks timed by themselves and then
 measured. Writes prediction.json, prediction.md (the table) and prediction.svg (the scatter plot) into a folder.
 
-    bench/prediction.py --baton build/release/apps/baton/baton --out runs/prediction
-    bench/prediction.py --baton build/release/apps/baton/baton --devices cuda:0 cuda:0/2 cuda:0/4
+    bench/prediction.py --out runs/prediction
+    bench/prediction.py --devices cuda:0 cuda:0/2 cuda:0/4
 
 Each round times the tasks afresh, simulates, and measures all strategies of a model; a point's error is the median over the rounds
 of simulated over measured, less one. So a clock that changes from minute to minute, as a virtual machine's does, shows less. Run it
@@ -14,13 +14,13 @@ document's marks and the plot beside it; `--read` takes them from an earlier pre
 import argparse
 import json
 import math
-import os
 import pathlib
 import shlex
 import statistics
-import subprocess
 import sys
 import tempfile
+
+from baton import add_program, run_json
 
 # Every model, batch and strategy is a point. None of these steps is used in calibration, which times tasks by themselves.
 CPU = {
@@ -35,17 +35,15 @@ STRATEGIES = ["dp", "ddp", "layers", "gpipe", "1f1b", "zb-h1", "zero-1", "zero-3
 COLORS = ["#36c", "#c63", "#393", "#939", "#993"]
 
 
-def printed(command):
-    with tempfile.TemporaryDirectory() as cache:  # nothing that was timed before is used
-        done = subprocess.run(command, env=dict(os.environ, XDG_CACHE_HOME=cache), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    if done.returncode != 0:
-        sys.exit("{}\n{}".format(" ".join(command), done.stderr.decode().strip()))
-    return json.loads(done.stdout)
+def afresh(command):
+    """The command's JSON; nothing that was timed before is used."""
+    with tempfile.TemporaryDirectory() as cache:
+        return run_json(command, XDG_CACHE_HOME=cache)
 
 
 def predict(program, devices, model, batch, strategies, limit, rounds):
     """All strategies of one model and batch, and the reasons of those that are refused."""
-    results = [printed(program + ["predict", "--devices", devices, "--model", model, "--batch", batch, "--set",
+    results = [afresh(program + ["predict", "--devices", devices, "--model", model, "--batch", batch, "--set",
                                   "strategy=" + ",".join(strategies), "--time-limit", limit, "--json", "-"]) for _ in range(rounds)]
     points = []
     for strategy in strategies:
@@ -155,7 +153,7 @@ def show(summary, points, document):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--baton", help="the program")
+    add_program(parser)
     parser.add_argument("--read", help="a prediction.json: nothing is measured")
     parser.add_argument("--into", help="a document with marks for the results")
     parser.add_argument("--devices", nargs="+", default=["cpu:0-0", "cpu:1", "cpu:2"], help="one device is held against `single`, several against all strategies")
@@ -167,8 +165,6 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--with", dest="prefix", default="", help="words before each command, as \"chrt -f 1\"")
     arguments = parser.parse_args()
-    if bool(arguments.baton) == bool(arguments.read):
-        parser.error("give either --baton or --read")
     if arguments.read:
         kept = json.loads(pathlib.Path(arguments.read).read_text())
         show(kept["summary"], kept["points"], arguments.into)
@@ -178,7 +174,7 @@ def main():
     where = ""
     for devices in arguments.devices:
         sizes = GPU if devices.startswith("cuda") else CPU
-        listed = printed([arguments.baton, "devices", "--devices", devices, "--json", "-"])
+        listed = afresh([arguments.baton, "devices", "--devices", devices, "--json", "-"])
         strategies = ["single"] if len(listed["devices"]) == 1 else arguments.strategies
         where = listed["devices"][0].get("gpu", "{cpu}, {cores} cores".format(**listed["environment"]))
         for model in arguments.models or sizes["models"]:

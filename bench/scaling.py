@@ -1,35 +1,30 @@
 #!/usr/bin/env python3
 """How a training step on CPU cores scales: 1, 2, 4, ... devices of one core under DDP, and one device of as many cores.
 
-    python3 bench/scaling.py [--baton build/release/apps/baton/baton] [--rounds 3]
+    python3 bench/scaling.py [--rounds 3]
 
 Prints tables in Markdown: milliseconds a step (the median of rounds), and how many times as fast as one core.
 """
 
 import argparse
-import json
 import os
 import statistics
-import subprocess
-import sys
 
-HERE = os.path.dirname(os.path.abspath(__file__))
+from baton import add_program, run_json
+
 CASES = [(1024, 2, 64, 60), (2048, 8, 64, 25), (2048, 8, 512, 7)]  # width, depth, global batch, steps
 
 
 def step(program, devices, strategy, dim, depth, batch, steps):
     """The median step in milliseconds."""
-    done = subprocess.run([program, "train", "-q", "--json", "-", "--devices", devices, "--strategy", strategy, "--model",
-                           f"mlp:dim={dim},depth={depth}", "--batch", str(batch), "--steps", str(steps), "--warmup", "2"],
-                          capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        sys.exit(f"{devices} {strategy}: {done.stderr.strip()}")
-    return json.loads(done.stdout)["time_per_step_ns"] / 1e6
+    result = run_json([program, "train", "-q", "--json", "-", "--devices", devices, "--strategy", strategy, "--model",
+                       f"mlp:dim={dim},depth={depth}", "--batch", str(batch), "--steps", str(steps), "--warmup", "2"])
+    return result["time_per_step_ns"] / 1e6
 
 
 def main():
     parser = argparse.ArgumentParser(description="Time training steps on more and more cores.")
-    parser.add_argument("--baton", default=os.path.join(HERE, "..", "build", "release", "apps", "baton", "baton"))
+    add_program(parser)
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     cores = sorted(os.sched_getaffinity(0))

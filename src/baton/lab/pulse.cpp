@@ -1,7 +1,5 @@
 #include "baton/lab/pulse.h"
 
-#include <atomic>
-
 #include "baton/exec/clock.h"
 
 #if defined(__x86_64__)
@@ -32,7 +30,7 @@ constexpr int chains = 12;  // more than latency times throughput of any current
 constexpr int rounds = 4096;
 
 /// Chains of multiply-adds that touch no memory.
-float burst(float start) {
+float multiply_add_chains(float start) {
   const Vector factor = broadcast(0.999F);
   const Vector shift = broadcast(0.001F);
   Vector sums[chains];
@@ -54,15 +52,18 @@ float burst(float start) {
 
 }  // namespace
 
+double fma_burst() {
+  thread_local volatile float sink = 0;  // what goes in and comes out, so that the compiler cannot do the work itself
+  sink = multiply_add_chains(sink * 1e-6F);
+  return 2.0 * static_cast<double>(sizeof(Vector) / sizeof(float)) * chains * rounds;
+}
+
 double fma_gflops(double seconds) {
-  static std::atomic<float> sink{0};  // what goes in and comes out, so that the compiler cannot do the work itself
-  constexpr double flops = 2.0 * static_cast<double>(sizeof(Vector) / sizeof(float)) * chains * rounds;
   const Nanoseconds start = exec::now();
   double done = 0;
   double elapsed = 0;
   while (elapsed < seconds * 1e9) {
-    sink.store(burst(sink.load(std::memory_order_relaxed) * 1e-6F), std::memory_order_relaxed);
-    done += flops;
+    done += fma_burst();
     elapsed = static_cast<double>((exec::now() - start).count);
   }
   return done / elapsed;

@@ -9,7 +9,7 @@ hangs) at a random moment, and checks that
   - every checkpoint on disk is whole,
   - the run that goes on from them ends with the losses of one that nobody struck.
 
-  bench/failures.py --program build/release/apps/baton/baton --count 300
+  tests/ranks/failures.py --program build/release/apps/baton/baton --count 300
 """
 
 import argparse

@@ -2,11 +2,13 @@
 // stack of equal layers, then back through it with the SGD update fused into dW (and no dX for the first
 // layer).
 //
-//   linear_bench [--rows 64] [--dim 1024] [--layers 2] [--threads 1] [--seconds 2]
+//   build/release/bench/linear [--rows 64] [--dim 1024] [--layers 2] [--threads 1] [--seconds 2]
 //
 // The clock of a shared machine wanders within milliseconds, so each step stands between two short bursts of
 // bare multiply-adds on the same threads and is judged by them alone. One thread is timed by the time it ran,
 // a team by the wall. Printed are the quartiles over all steps.
+
+#include "baton/exec/backend/cpu/linear.h"
 
 #include <algorithm>
 #include <atomic>
@@ -21,7 +23,6 @@
 #include <thread>
 #include <vector>
 
-#include "baton/exec/backend/cpu/linear.h"
 #include "fma_peak.h"
 
 namespace {
@@ -50,7 +51,7 @@ Options parse(int argc, char** argv) {
                       : name == "--seconds" ? &options.seconds
                                             : nullptr;
     if (option == nullptr || value < 1) {
-      std::fprintf(stderr, "usage: linear_bench [--rows N] [--dim N] [--layers N] [--threads N] [--seconds N]\n");
+      std::fprintf(stderr, "usage: build/release/bench/linear [--rows N] [--dim N] [--layers N] [--threads N] [--seconds N]\n");
       std::exit(2);
     }
     *option = value;

@@ -10,6 +10,8 @@
 #include <thread>
 #include <vector>
 
+#include "baton/lab/pulse.h"
+
 namespace baton::bench {
 
 /// Binds the calling thread to one core.
@@ -27,53 +29,14 @@ inline double thread_seconds() {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-namespace detail {
-
-#if defined(__AVX512F__)
-using Vector = __m512;
-inline Vector broadcast(float value) { return _mm512_set1_ps(value); }
-inline Vector multiply_add(Vector a, Vector b, Vector c) { return _mm512_fmadd_ps(a, b, c); }
-#else
-using Vector = __m256;
-inline Vector broadcast(float value) { return _mm256_set1_ps(value); }
-inline Vector multiply_add(Vector a, Vector b, Vector c) { return _mm256_fmadd_ps(a, b, c); }
-#endif
-
-constexpr int chains = 12;  // more than latency times throughput of any current core, fewer than the registers
-constexpr int rounds = 4096;
-constexpr double flops_a_call = 2.0 * (sizeof(Vector) / sizeof(float)) * chains * rounds;
-
-/// Independent chains of multiply-adds that touch no memory; opaque, or the compiler would merge equal calls.
-[[gnu::noipa]] inline float multiply_add_chains() {
-  const Vector factor = broadcast(0.999F);
-  const Vector shift = broadcast(0.001F);
-  Vector sums[chains];
-  for (Vector& sum : sums) sum = broadcast(1.0F);
-  for (int round = 0; round < rounds; ++round) {
-#pragma GCC unroll 12
-    for (int chain = 0; chain < chains; ++chain) sums[chain] = multiply_add(sums[chain], factor, shift);
-  }
-  Vector total = sums[0];
-  for (int chain = 1; chain < chains; ++chain) total = multiply_add(total, factor, sums[chain]);
-  float first = 0.0F;
-  __builtin_memcpy(&first, &total, sizeof(first));
-  return first;
-}
-
-}  // namespace detail
-
 /// GF/s of the calling thread while it runs, over about the given time.
 inline double fma_burst_gflops(double seconds) {
-  static std::atomic<float> sink{0.0F};
   constexpr int calls = 8;
   double elapsed = 0.0;
   double flops = 0.0;
   const double start = thread_seconds();
   while (elapsed < seconds) {
-    float last = 0.0F;
-    for (int call = 0; call < calls; ++call) last += detail::multiply_add_chains();
-    sink.store(last, std::memory_order_relaxed);
-    flops += calls * detail::flops_a_call;
+    for (int call = 0; call < calls; ++call) flops += lab::fma_burst();
     elapsed = thread_seconds() - start;
   }
   return flops / elapsed * 1e-9;
