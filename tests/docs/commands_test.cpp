@@ -104,7 +104,7 @@ class Documents : public OwnFolder {
   std::size_t run_ = 0;
 
  private:
-  /// Output is compared as on two cores, by which scratch memory is counted.
+  /// Output is compared as on two cores, by which workspaces is counted.
   void two_cores() {
     cpu_set_t allowed;
     cpu_set_t two;
@@ -153,6 +153,7 @@ TEST_F(Documents, EveryCommandOnStrategiesWorks) { expect_no_faults("docs/strate
 TEST_F(Documents, EveryCommandOnSchedulesOfOnesOwnWorks) { expect_no_faults("docs/add-a-schedule.md"); }
 TEST_F(Documents, EveryCommandOnMeasuringWorks) { expect_no_faults("docs/measuring.md"); }
 TEST_F(Documents, EveryCommandOnPredictionWorks) { expect_no_faults("docs/prediction.md"); }
+TEST_F(Documents, EveryCommandOnSweepsWorks) { expect_no_faults("experiments/README.md"); }
 
 TEST_F(Documents, ACommandThatFailsIsAFault) {
   EXPECT_EQ(faults("See `./baton lab run alchemy`.").size(), 1U);
