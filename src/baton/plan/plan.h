@@ -47,7 +47,7 @@ class Plan {
   /// The tasks that share a meeting, in the plan's order.
   std::span<const TaskId> members(MeetingId meeting) const { return meetings_[meeting.index()]; }
 
-  /// "forward of block 3 (linear) on cpu:1": how messages name a task.
+  /// "t17 (linear in the backward of block 3, on cpu:1)": how messages name a task.
   std::string describe(TaskId id) const;
 
   bool operator==(const Plan& other) const;

@@ -15,9 +15,7 @@ std::vector<op::Operand> operands(const Plan& plan, const std::vector<BufferId>&
   return list;
 }
 
-/// What one member moves. An all-reduce is counted as the reduce-scatter and all-gather it is made of: each
-/// member sums one slice, so it takes that slice from the others and hands the sum back. (A ring moves the same.)
-/// Those that leave or take pieces: what falls to this rank goes between it and each other, in or out.
+/// Of a collective that leaves or takes pieces: what falls to this rank goes between it and each other, in or out.
 TaskWork piece_work(const Plan& plan, const Task& task, const Collective& collective) {
   TaskWork work{{}, bytes_of(plan, task.reads), bytes_of(plan, task.writes), {}, {}};
   const auto n = static_cast<std::int64_t>(collective.size);
@@ -32,6 +30,8 @@ TaskWork piece_work(const Plan& plan, const Task& task, const Collective& collec
   return work;
 }
 
+/// What one member moves. An all-reduce is counted as the reduce-scatter and all-gather it is made of: each
+/// member sums one slice, so it takes that slice from the others and hands the sum back. (A ring moves the same.)
 TaskWork collective_work(const Plan& plan, const Task& task, const Collective& collective) {
   const Bytes size = bytes_of(plan, payload(task));
   const auto n = static_cast<std::int64_t>(collective.size);
