@@ -366,7 +366,7 @@ void add_train_command(CLI::App& program, int& exit_code) {
   command->footer(
       "\nExamples:\n  baton train --model mlp:dim=1024,depth=2 --strategy ddp --devices cpu:2 --batch 64\n"
       "  baton train --strategy layers --devices cpu:2 --model first-split --batch 32 --trace trace.json\n"
-      "  baton train --strategy ddp --devices cpu:2 --delay before=backward,rank=0,ms=20\n"
+      "  baton train --strategy ddp --devices cpu:2 --delay before=backward,device=0,ms=20\n"
       "  baton train --strategy ddp --devices cpu:2 --link bandwidth=1GB/s,latency=50us --json -\n"
       "  baton train --model mlp:dim=128,depth=12 --batch 512 --precision fp16 --loss-scale none");
   command->callback([words, &exit_code] { train_guarded(*words, exit_code); });

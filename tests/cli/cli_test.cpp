@@ -116,7 +116,7 @@ TEST_F(Cli, WritesATraceThatParses) {
 
 TEST_F(Cli, DelaysAndSlowLinksLengthenTheStep) {
   const std::string job = "train --model mlp:dim=8,depth=2 --strategy ddp --devices cpu:2 --batch 4 --steps 8 --json - ";
-  const json delayed = json::parse(run(job + "--delay before=backward,rank=all,ms=10").out);
+  const json delayed = json::parse(run(job + "--delay before=backward,device=all,ms=10").out);
   EXPECT_GE(delayed["min_ns"], 10'000'000);
   const json slowed = json::parse(run(job + "--link latency=5ms").out);
   EXPECT_GE(slowed["min_ns"], 10'000'000) << "two steps of a ring of two, 5 ms each";
@@ -180,7 +180,7 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"train --strategy ddp --devices cpu:2 --split 1,1", "--split"}, Bad{"train --memory 1M", "needs"},
         Bad{"train --memory lots", "--memory"}, Bad{"train --model mlp:dim=200000,depth=4", "needs"},
         Bad{"train --link fast", "link"}, Bad{"train --link bandwidth=1", "bandwidth"}, Bad{"train --delay 10", "delay"},
-        Bad{"train --delay before=lunch,ms=3", "lunch"}, Bad{"train --delay before=forward,rank=7,ms=3", "rank 7"},
+        Bad{"train --delay before=lunch,ms=3", "lunch"}, Bad{"train --delay before=forward,device=7,ms=3", "device 7"},
         Bad{"train --precision tf32", "tf32"}, Bad{"train --precision fp8", "fp8"}, Bad{"train --loss-scale huge", "--loss-scale"},
         Bad{"train --precision fp16 --loss-scale-growth 0", "--loss-scale-growth"}, Bad{"train --samples 3", "--samples"},
         Bad{"train --nonsense", "--nonsense"}, Bad{"train --bucket-mb x", "--bucket-mb"}, Bad{"launch", "launch"},
@@ -382,7 +382,7 @@ std::vector<std::string> lines_of(const std::string& text) {
 TEST_F(Cli, TheStepOfADeviceIsDividedWithoutARest) {
   const Outcome outcome = run(
       "train --model mlp:dim=64,depth=4 --strategy ddp --devices cpu:2 --batch 16 --steps 12 --quiet --delay "
-      "before=backward,rank=0,ms=2");
+      "before=backward,device=0,ms=2");
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   int devices = 0;
   for (const std::string& line : lines_of(outcome.out)) {

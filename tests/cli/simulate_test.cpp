@@ -190,7 +190,7 @@ TEST_F(Simulate, ASearchRanksSplitsAndGivesTheCommandOfTheBest) {
 TEST_F(Simulate, TheCommandThatASearchGivesCanBePasted) {
   const json best = result_of(
       "search --model mlp:dim=128,depth=4 --cluster pcie-2 --batch 64 "
-      "--delay 'before=backward,rank=0,ms=1' --delay 'before=update,rank=0,ms=2'")["ranked"][0];
+      "--delay 'before=backward,device=0,ms=1' --delay 'before=update,device=0,ms=2'")["ranked"][0];
   const std::string command = best["command"].get<std::string>().substr(std::string("baton ").size());
   EXPECT_EQ(result_of(command)["time_per_step_ns"], best["time_per_step_ns"]) << command;
 }

@@ -43,7 +43,7 @@ STRATEGIES = [  # words for train, ranks, devices a rank
     ("--dp 2 --tp 2", 4, 1),
     ("--strategy ddp --precision bf16", 2, 1),
 ]
-JOB = "train --model mlp:dim=64,depth=4 --batch 24 --optimizer adam --samples 240 --warmup 0 --delay before=backward,rank=all,ms=2"
+JOB = "train --model mlp:dim=64,depth=4 --batch 24 --optimizer adam --samples 240 --warmup 0 --delay before=backward,device=all,ms=2"
 KILL_LIMIT = 2.0
 MPIRUN_LIMIT = 10.0  # for mpirun itself to have cleaned up behind the ranks
 

@@ -42,7 +42,7 @@ class Backend {
   virtual ~Backend() = default;
 
   virtual std::string_view name() const = 0;
-  /// What it runs in one piece and which scratch it needs; plans are compiled accordingly.
+  /// What it runs in one piece and which workspace it needs; plans are compiled accordingly.
   virtual strategy::Target target() const = 0;
   /// Whether it computes in a type itself, and does not round to it what it computed in another: then a run shows what the
   /// format does to training, and nothing of how fast it is.

@@ -60,24 +60,24 @@ Line fit_line(std::span<const double> x, std::span<const double> y) {
   return line;
 }
 
-Amdahl fit_amdahl(std::span<const double> workers, std::span<const double> times) {
-  check(workers.size() == times.size() && !times.empty(), "Amdahl's law through {} and {} numbers", workers.size(), times.size());
-  const auto one = std::find(workers.begin(), workers.end(), 1.0);
+Amdahl fit_amdahl(std::span<const double> devices, std::span<const double> times) {
+  check(devices.size() == times.size() && !times.empty(), "Amdahl's law through {} and {} numbers", devices.size(), times.size());
+  const auto one = std::find(devices.begin(), devices.end(), 1.0);
   Amdahl fit;
   double t1 = 0;
-  if (one != workers.end()) {
-    t1 = times[static_cast<std::size_t>(one - workers.begin())];
+  if (one != devices.end()) {
+    t1 = times[static_cast<std::size_t>(one - devices.begin())];
     std::vector<double> x;
     std::vector<double> y;
     for (std::size_t i = 0; i < times.size(); ++i) {
-      x.push_back(1 - 1 / workers[i]);
-      y.push_back(times[i] / t1 - 1 / workers[i]);
+      x.push_back(1 - 1 / devices[i]);
+      y.push_back(times[i] / t1 - 1 / devices[i]);
     }
     fit.serial = fit_factor(x, y);
   } else {
-    // Without a time of one worker, that time is fitted too: the law is a line in 1/n.
+    // Without a time of one device, that time is fitted too: the law is a line in 1/n.
     std::vector<double> inverse;
-    for (const double n : workers) {
+    for (const double n : devices) {
       inverse.push_back(1 / n);
     }
     const Line line = fit_line(inverse, times);
@@ -86,23 +86,23 @@ Amdahl fit_amdahl(std::span<const double> workers, std::span<const double> times
   }
   std::vector<double> fitted;
   for (std::size_t i = 0; i < times.size(); ++i) {
-    fitted.push_back(t1 * (fit.serial + (1 - fit.serial) / workers[i]));
+    fitted.push_back(t1 * (fit.serial + (1 - fit.serial) / devices[i]));
   }
   fit.r2 = r_squared(times, fitted);
   return fit;
 }
 
-Gustafson fit_gustafson(std::span<const double> workers, std::span<const double> scaled_speedups) {
+Gustafson fit_gustafson(std::span<const double> devices, std::span<const double> scaled_speedups) {
   std::vector<double> x;
   std::vector<double> y;
-  for (std::size_t i = 0; i < workers.size(); ++i) {
-    x.push_back(workers[i] - 1);
-    y.push_back(workers[i] - scaled_speedups[i]);
+  for (std::size_t i = 0; i < devices.size(); ++i) {
+    x.push_back(devices[i] - 1);
+    y.push_back(devices[i] - scaled_speedups[i]);
   }
   Gustafson fit;
   fit.serial = fit_factor(x, y);
   std::vector<double> fitted;
-  for (const double n : workers) {
+  for (const double n : devices) {
     fitted.push_back(n - fit.serial * (n - 1));
   }
   fit.r2 = r_squared(scaled_speedups, fitted);

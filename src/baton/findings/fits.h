@@ -16,20 +16,20 @@ struct Line {
 };
 Line fit_line(std::span<const double> x, std::span<const double> y);
 
-/// Amdahl: time on n workers = t1 · (s + (1 − s) / n). `s` may come out negative where the speedup is more than linear.
+/// Amdahl: time on n devices = t1 · (s + (1 − s) / n). `s` may come out negative where the speedup is more than linear.
 struct Amdahl {
   double serial = 0;  // s
   double r2 = 0;
-  double limit() const { return serial > 0 ? 1 / serial : 0; }  // speedup with endless workers; 0: none in sight
+  double limit() const { return serial > 0 ? 1 / serial : 0; }  // speedup with endless devices; 0: none in sight
 };
-Amdahl fit_amdahl(std::span<const double> workers, std::span<const double> times);
+Amdahl fit_amdahl(std::span<const double> devices, std::span<const double> times);
 
-/// Gustafson: with work grown in proportion, speedup on n workers = n − s · (n − 1).
+/// Gustafson: with work grown in proportion, speedup on n devices = n − s · (n − 1).
 struct Gustafson {
   double serial = 0;
   double r2 = 0;
 };
-Gustafson fit_gustafson(std::span<const double> workers, std::span<const double> scaled_speedups);
+Gustafson fit_gustafson(std::span<const double> devices, std::span<const double> scaled_speedups);
 
 /// A message of n bytes takes alpha + n / beta.
 struct AlphaBeta {

@@ -14,7 +14,7 @@ namespace baton::lab {
 namespace {
 
 /// A GPU each where there are enough; otherwise equal parts of the one that is named, or of the first.
-std::string gpu_workers(const std::string& devices, std::int64_t count, std::int64_t most) {
+std::string gpus_for(const std::string& devices, std::int64_t count, std::int64_t most) {
   const std::size_t colon = devices.find(':');
   const std::size_t slash = devices.find('/');
   most = std::max(count, most);
@@ -69,12 +69,12 @@ std::string_view to_text(Format format) {
   return names[static_cast<std::size_t>(format)];
 }
 
-std::string workers(const Settings& settings, std::int64_t count, std::int64_t most) {
+std::string devices_for(const Settings& settings, std::int64_t count, std::int64_t most) {
   if (!settings.cluster.empty() && !is_this_machine(settings.cluster)) {
     return fmt::format("{}", count);
   }
   if (cluster::names_gpus(settings.devices)) {
-    return gpu_workers(settings.devices, count, settings.most_devices > 0 ? settings.most_devices : most);
+    return gpus_for(settings.devices, count, settings.most_devices > 0 ? settings.most_devices : most);
   }
   const std::vector<int>& cores = settings.machine.cores;
   const auto each = std::max<std::size_t>(1, cores.size() / static_cast<std::size_t>(std::max(count, most)));

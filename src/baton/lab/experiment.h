@@ -75,7 +75,7 @@ struct Settings {
 
 /// `count` devices that are all alike, and stay so up to `most` of them: each gets the same number of cores, whether one
 /// works or all do. With more devices than cores they take turns. A GPU is cut into as many parts as the run needs at most.
-std::string workers(const Settings& settings, std::int64_t count, std::int64_t most);
+std::string devices_for(const Settings& settings, std::int64_t count, std::int64_t most);
 
 /// One point being measured. It is asked for rounds until it is stable or out of time; rounds of several points are
 /// interleaved, so that drift of the machine favours none.

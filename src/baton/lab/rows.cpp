@@ -110,7 +110,7 @@ bool differs(const Json& a, const Json& b) {
 
 std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
 
-std::string sharing_note(const std::vector<Json>& rows) {
+std::string oversubscribed_note(const std::vector<Json>& rows) {
   std::string counts;
   for (const Json& row : rows) {
     if (row.value("oversubscribed", false) && row.contains("devices")) {
@@ -120,16 +120,17 @@ std::string sharing_note(const std::vector<Json>& rows) {
       }
     }
   }
-  return counts.empty() ? ""
-                        : fmt::format(
-                              "Rows with {} devices ran on fewer cores than devices: the run is real, but devices "
-                              "took turns, so their times say what the split costs and not what more "
-                              "hardware would win.",
-                              counts);
+  return counts.empty()
+             ? ""
+             : fmt::format(
+                   "Rows with {} devices are oversubscribed, with fewer cores than devices: the run is real, but devices "
+                   "took turns, so their times say what the split costs and not what more "
+                   "hardware would win.",
+                   counts);
 }
 
-void add_sharing_note(std::vector<std::string>& sentences, const std::vector<Json>& rows) {
-  if (std::string note = sharing_note(rows); !note.empty()) {
+void add_oversubscribed_note(std::vector<std::string>& sentences, const std::vector<Json>& rows) {
+  if (std::string note = oversubscribed_note(rows); !note.empty()) {
     sentences.push_back(std::move(note));
   }
 }

@@ -43,10 +43,10 @@ bool differs(const Json& a, const Json& b);
 
 /// "12.3 %".
 std::string percent(double share);
-/// A sentence that warns of rows on shared cores; empty where there are none.
-std::string sharing_note(const std::vector<Json>& rows);
+/// A sentence that warns of oversubscribed rows; empty where there are none.
+std::string oversubscribed_note(const std::vector<Json>& rows);
 /// Adds it where there is one.
-void add_sharing_note(std::vector<std::string>& sentences, const std::vector<Json>& rows);
+void add_oversubscribed_note(std::vector<std::string>& sentences, const std::vector<Json>& rows);
 /// A sentence on where the step of a row went: compute, exposed communication, waiting, delay.
 std::string attribution(const Json& row, const std::string& what);
 

@@ -92,6 +92,12 @@ std::shared_ptr<const Experiment> show_groups(const Experiment& experiment, cons
 constexpr std::size_t open_at_once = 8;
 constexpr int rounds_a_point = 3;
 
+/// The name that values are set by: an axis keeps what it was called before.
+std::string set_name(std::string_view text) {
+  const std::string name = axis_name(text);
+  return name == "accumulate" ? "micro_batches" : name == "sleep_ms" ? "delay_ms" : name;
+}
+
 }  // namespace
 
 void parse_axis_values(const std::string& text, AxisValues& values) {
@@ -99,7 +105,7 @@ void parse_axis_values(const std::string& text, AxisValues& values) {
   if (equals == std::string::npos || equals == 0 || equals + 1 == text.size()) {
     throw usage_error("--set takes axis=value,value, but has '{}'", text);
   }
-  std::vector<Json>& list = values[axis_name(text.substr(0, equals))];
+  std::vector<Json>& list = values[set_name(text.substr(0, equals))];
   list.clear();
   const std::string rest = text.substr(equals + 1);
   // Values may hold commas of their own (mlp:dim=8,depth=2): then they are parted by semicolons.
@@ -115,14 +121,14 @@ std::vector<Point> points(const Experiment& experiment, Preset preset, const Axi
     for (const Axis& axis : experiment.axes) {
       names.push_back(axis.name);
     }
-    if (std::none_of(names.begin(), names.end(), [&](const std::string& known) { return axis_name(known) == name; })) {
+    if (std::none_of(names.begin(), names.end(), [&](const std::string& known) { return set_name(known) == name; })) {
       throw usage_error("experiment {} has no axis '{}'{}: it has {}", experiment.id, name, did_you_mean(name, names),
                         names.empty() ? "none" : either(names));
     }
   }
   std::vector<Point> all{Point::object()};
   for (const Axis& axis : experiment.axes) {
-    const auto set = values.find(axis_name(axis.name));
+    const auto set = values.find(set_name(axis.name));
     const std::vector<Json>& list = set != values.end() ? set->second : preset == Preset::full ? axis.full : axis.quick;
     std::vector<Point> wider;
     for (const Point& point : all) {

@@ -65,7 +65,7 @@ std::vector<std::string> find(const std::vector<Json>& rows, const std::vector<s
                                     differs(*fastest, *slowest) ? "beyond the noise" : "within the noise"));
   }
   sentences.push_back(attribution(*fastest, "The fastest"));
-  add_sharing_note(sentences, rows);
+  add_oversubscribed_note(sentences, rows);
   return sentences;
 }
 

@@ -54,7 +54,7 @@ class Training {
   const std::vector<Nanoseconds>& timed() const { return timed_; }            // of those after a warm-up
   const std::vector<Bytes>& peak() const { return peak_; }                    // by device, once something ran
   const std::vector<Bytes>& arenas() const { return arenas_; }                // by device
-  /// By device: what the plan takes by itself, without the scratch of the kernels that run it here.
+  /// By device: what the plan takes by itself, without the workspace of the kernels that run it here.
   std::vector<Bytes> buffer_bytes() const;
   std::int64_t warmup() const { return warmup_; }
   /// What a step does and moves on all devices, those that were folded away among them.

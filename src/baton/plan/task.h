@@ -97,7 +97,7 @@ struct Task {
   Labels labels;
   std::vector<BufferId> reads;
   std::vector<BufferId> writes;
-  Bytes workspace;            // scratch that it needs while it runs
+  Bytes workspace;            // memory that it needs while it runs
   std::vector<TaskId> after;  // tasks of other lanes of the same device; those of its own lane are implied
 
   bool operator==(const Task&) const = default;

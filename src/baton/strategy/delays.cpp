@@ -21,18 +21,18 @@ DelayRequest parse_delay(std::string_view text) {
       request.before = phase == "forward"    ? plan::Phase::forward
                        : phase == "backward" ? plan::Phase::backward
                                              : plan::Phase::update;
-    } else if (key == "rank") {
-      request.rank = canonical(value) == "all" ? -1 : parse_integer(value, "the delayed rank", 0, 1 << 20);
+    } else if (key == "device" || key == "rank") {
+      request.rank = canonical(value) == "all" ? -1 : parse_integer(value, "the delayed device", 0, 1 << 20);
     } else if (key == "ms") {
       request.duration = Nanoseconds(static_cast<std::int64_t>(parse_number(value, "the delay in ms", 0, 60000) * 1e6));
     } else if (key == "time") {
       request.duration = parse_time(value, "the delay");
     } else {
-      throw usage_error("delay '{}' has '{}', but a delay looks like before=backward,rank=all,ms=10", text, setting);
+      throw usage_error("delay '{}' has '{}', but a delay looks like before=backward,device=all,ms=10", text, setting);
     }
   });
   if (!timed) {
-    throw usage_error("delay '{}' says no time: write before=backward,rank=all,ms=10", text);
+    throw usage_error("delay '{}' says no time: write before=backward,device=all,ms=10", text);
   }
   return request;
 }
@@ -41,7 +41,7 @@ plan::Draft inject_delays(plan::Draft draft, std::span<const DelayRequest> delay
   std::vector<std::vector<Task>> behind(draft.tasks.size() + 1);
   for (const DelayRequest& delay : delays) {
     if (delay.rank >= static_cast<std::int64_t>(draft.devices.size())) {
-      throw usage_error("a delay is asked for on rank {}, but there are {} devices, from 0", delay.rank, draft.devices.size());
+      throw usage_error("a delay is asked for on device {}, but there are {} devices, from 0", delay.rank, draft.devices.size());
     }
     for (std::size_t d = 0; d < draft.devices.size(); ++d) {
       if (delay.duration.count == 0 || (delay.rank >= 0 && delay.rank != static_cast<std::int64_t>(d))) {

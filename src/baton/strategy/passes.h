@@ -68,7 +68,7 @@ plan::Draft tile_weights(plan::Draft draft);
 /// Lets every product round float32 operands to tf32.
 plan::Draft use_tf32(plan::Draft draft);
 
-/// Gives each task the scratch that the target needs for it on its device.
+/// Gives each task the workspace that the target needs for it on its device.
 plan::Draft set_workspaces(plan::Draft draft, const Target& target, const cluster::Cluster& cluster);
 
 /// Puts delays in front of the phases they ask for.

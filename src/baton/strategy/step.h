@@ -99,7 +99,7 @@ struct DelayRequest {
   Nanoseconds duration;
 };
 
-/// `before=backward,rank=all,ms=10`; `ms` may be replaced by `time=10ms`.
+/// `before=backward,device=all,ms=10`, where `rank` may stand for `device`; `ms` may be replaced by `time=10ms`.
 DelayRequest parse_delay(std::string_view text);
 
 /// What the backend that will run the plan can do in one piece, and how it wants its weights laid out.
@@ -110,7 +110,7 @@ struct Target {
   bool narrow_linear_with_sgd = false;  // the same where what is multiplied has 16 bits and the weights have 32
   bool all_reduce_with_sgd = false;     // the sum of gradients and the plain SGD step that follows
   bool tiled_weights = false;
-  /// Scratch that a task needs on a device of so many cores; none where this is empty.
+  /// Workspace that a task needs on a device of so many cores; none where this is empty.
   std::function<Bytes(std::span<const plan::Buffer> buffers, const plan::Task& task, std::size_t cores)> workspace;
 };
 

@@ -12,11 +12,11 @@ namespace {
 
 using test::says;
 
-const std::vector<double> worker_counts{1, 2, 4, 8};
+const std::vector<double> device_counts{1, 2, 4, 8};
 
 std::vector<double> amdahl_times(double t1, double serial) {
   std::vector<double> times;
-  for (const double n : worker_counts) {
+  for (const double n : device_counts) {
     times.push_back(t1 * (serial + (1 - serial) / n));
   }
   return times;
@@ -75,51 +75,51 @@ TEST(Line, IsNotDrawnThroughNothing) {
 
 TEST(Amdahl, FindsTheSerialFractionThatTheTimesWereMadeWith) {
   for (const double serial : {0.0, 0.1, 0.5, 1.0}) {
-    const Amdahl fit = fit_amdahl(worker_counts, amdahl_times(200, serial));
+    const Amdahl fit = fit_amdahl(device_counts, amdahl_times(200, serial));
     EXPECT_NEAR(fit.serial, serial, 1e-12);
     EXPECT_NEAR(fit.r2, 1, 1e-9) << serial;
   }
 }
 
 TEST(Amdahl, LimitsTheSpeedupToOneOverTheSerialFraction) {
-  EXPECT_NEAR(fit_amdahl(worker_counts, amdahl_times(200, 0.1)).limit(), 10, 1e-9);
-  EXPECT_NEAR(fit_amdahl(worker_counts, amdahl_times(200, 0.5)).limit(), 2, 1e-9);
+  EXPECT_NEAR(fit_amdahl(device_counts, amdahl_times(200, 0.1)).limit(), 10, 1e-9);
+  EXPECT_NEAR(fit_amdahl(device_counts, amdahl_times(200, 0.5)).limit(), 2, 1e-9);
 }
 
 TEST(Amdahl, SeesNoLimitWhereTheSpeedupIsMoreThanLinear) {
   const std::vector<double> times{100, 45, 20, 9};
-  const Amdahl fit = fit_amdahl(worker_counts, times);
+  const Amdahl fit = fit_amdahl(device_counts, times);
   EXPECT_LT(fit.serial, 0);
   EXPECT_EQ(fit.limit(), 0);
 }
 
 TEST(Amdahl, NeedsNoParticularOrder) {
-  const std::vector<double> workers{4, 1, 2};
+  const std::vector<double> devices{4, 1, 2};
   const std::vector<double> times{100 * (0.2 + 0.8 / 4), 100, 100 * (0.2 + 0.8 / 2)};
-  EXPECT_NEAR(fit_amdahl(workers, times).serial, 0.2, 1e-12);
+  EXPECT_NEAR(fit_amdahl(devices, times).serial, 0.2, 1e-12);
 }
 
-TEST(Amdahl, FindsItWithoutAPointOfOneWorkerToo) {
-  const std::vector<double> workers{2, 4, 8};
+TEST(Amdahl, FindsItWithoutAPointOfOneDeviceToo) {
+  const std::vector<double> devices{2, 4, 8};
   std::vector<double> times;
-  for (const double n : workers) {
+  for (const double n : devices) {
     times.push_back(100 * (0.1 + 0.9 / n));
   }
-  EXPECT_NEAR(fit_amdahl(workers, times).serial, 0.1, 1e-9);
+  EXPECT_NEAR(fit_amdahl(devices, times).serial, 0.1, 1e-9);
 }
 
 TEST(Amdahl, SaysThatTimesThatRiseAgainAreNotItsLaw) {
   const std::vector<double> times{100, 50, 90, 200};
-  EXPECT_TRUE(says(quality(fit_amdahl(worker_counts, times).r2), "bad fit"));
+  EXPECT_TRUE(says(quality(fit_amdahl(device_counts, times).r2), "bad fit"));
 }
 
 TEST(Gustafson, FindsTheSerialFractionThatTheSpeedupsWereMadeWith) {
   for (const double serial : {0.0, 0.1, 0.75}) {
     std::vector<double> speedups;
-    for (const double n : worker_counts) {
+    for (const double n : device_counts) {
       speedups.push_back(n - serial * (n - 1));
     }
-    const Gustafson fit = fit_gustafson(worker_counts, speedups);
+    const Gustafson fit = fit_gustafson(device_counts, speedups);
     EXPECT_NEAR(fit.serial, serial, 1e-12);
     EXPECT_NEAR(fit.r2, 1, 1e-12);
   }
@@ -127,7 +127,7 @@ TEST(Gustafson, FindsTheSerialFractionThatTheSpeedupsWereMadeWith) {
 
 TEST(Gustafson, SaysThatAFallIsNotItsLaw) {
   const std::vector<double> speedups{1, 3, 1, 0.5};
-  EXPECT_TRUE(says(quality(fit_gustafson(worker_counts, speedups).r2), "bad fit"));
+  EXPECT_TRUE(says(quality(fit_gustafson(device_counts, speedups).r2), "bad fit"));
 }
 
 TEST(AlphaBeta, FindsTheLatencyAndTheBandwidthThatTheTimesWereMadeWith) {

@@ -65,7 +65,7 @@ std::vector<Json> scaled(const std::vector<double>& ms, const std::vector<std::i
   return rows;
 }
 
-TEST(StrongScaling, SpeedupAndEfficiencyAreOverOneWorker) {
+TEST(StrongScaling, SpeedupAndEfficiencyAreOverOneDevice) {
   const std::vector<Json> rows = derived("strong-scaling", scaled({8, 5, 4}));
   EXPECT_DOUBLE_EQ(rows[0]["speedup"], 1);
   EXPECT_DOUBLE_EQ(rows[1]["speedup"], 1.6);
@@ -76,34 +76,34 @@ TEST(StrongScaling, SpeedupAndEfficiencyAreOverOneWorker) {
 
 TEST(StrongScaling, NearlyLinearTimesAreSaidToBe) {
   const std::string all = findings("strong-scaling", scaled({8, 4, 2}));
-  EXPECT_TRUE(says(all, "Is it linear? Nearly: 4 workers are 4.00 times as fast as 1 where 4 times would be linear"));
+  EXPECT_TRUE(says(all, "Is it linear? Nearly: 4 devices are 4.00 times as fast as 1 where 4 times would be linear"));
   EXPECT_TRUE(silent_on(all, "Efficiency drops"));
   EXPECT_TRUE(says(all, "so no limit shows"));
 }
 
 TEST(StrongScaling, TimesThatStopFallingAreNotLinear) {
   const std::string all = findings("strong-scaling", scaled({8, 4.1, 4}));
-  EXPECT_TRUE(says(all, "Is it linear? No: 4 workers are 2.00 times as fast"));
-  EXPECT_TRUE(says(all, "Efficiency drops from 97.6 % to 50.0 % between 2 and 4 workers."));
-  EXPECT_TRUE(silent_on(all, "between 1 and 2 workers"));
+  EXPECT_TRUE(says(all, "Is it linear? No: 4 devices are 2.00 times as fast"));
+  EXPECT_TRUE(says(all, "Efficiency drops from 97.6 % to 50.0 % between 2 and 4 devices."));
+  EXPECT_TRUE(silent_on(all, "between 1 and 2 devices"));
 }
 
 TEST(StrongScaling, TheAmdahlFitIsTheOneTheTimesWereMadeWith) {
   const std::string all = findings("strong-scaling", scaled({10, 5.5, 3.25}));  // s = 0.1
   EXPECT_TRUE(says(all,
-                   "through 3 points gives a serial fraction of 10.0 %, so that no number of workers would "
+                   "through 3 points gives a serial fraction of 10.0 %, so that no number of devices would "
                    "exceed 10.0 times"));
   EXPECT_TRUE(says(all, "a good fit"));
   EXPECT_TRUE(says(findings("strong-scaling", scaled({10, 2, 12})), "a bad fit"));
 }
 
-TEST(StrongScaling, RowsOnSharedCoresAreLeftOutOfTheFitAndNamed) {
+TEST(StrongScaling, OversubscribedRowsAreLeftOutOfTheFitAndNamed) {
   std::vector<Json> rows = scaled({10, 5.5, 9});
   rows[2]["oversubscribed"] = true;
   const std::string all = findings("strong-scaling", rows);
-  EXPECT_TRUE(says(all, "through 2 points (those with a core a worker) gives a serial fraction of 10.0 %"));
+  EXPECT_TRUE(says(all, "through 2 points (those with a core a device) gives a serial fraction of 10.0 %"));
   EXPECT_TRUE(says(all, "with two points the law always fits"));
-  EXPECT_TRUE(says(all, "Rows with 4 devices ran on fewer cores than devices"));
+  EXPECT_TRUE(says(all, "Rows with 4 devices are oversubscribed"));
   EXPECT_TRUE(silent_on(findings("strong-scaling", scaled({10, 5.5, 9})), "fewer cores"));
 }
 
@@ -116,12 +116,12 @@ TEST(StrongScaling, TheAttributionFollowsTheRow) {
 }
 
 TEST(StrongScaling, ASerialFractionOfMoreThanAllIsNotGivenAsALimit) {
-  EXPECT_TRUE(silent_on(findings("strong-scaling", scaled({8, 12, 16})), "would exceed 0.")) << "two workers are slower than one";
+  EXPECT_TRUE(silent_on(findings("strong-scaling", scaled({8, 12, 16})), "would exceed 0.")) << "two devices are slower than one";
 }
 
-TEST(StrongScaling, WithoutAPointOfOneWorkerNothingIsSaidOfOne) {
+TEST(StrongScaling, WithoutAPointOfOneDeviceNothingIsSaidOfOne) {
   const std::string all = findings("strong-scaling", scaled({8, 4}, {2, 4}));
-  EXPECT_TRUE(says(all, "4 workers are 2.00 times as fast as 2 where 2 times would be linear"));
+  EXPECT_TRUE(says(all, "4 devices are 2.00 times as fast as 2 where 2 times would be linear"));
   EXPECT_TRUE(silent_on(all, "as fast as 1 "));
 }
 
@@ -145,7 +145,7 @@ TEST(CommVsCompute, EqualRatiosOfBytesToFlopsAreSaidToBeEqual) {
 }
 
 TEST(CommVsCompute, TheBottleneckIsWhereBothWouldTakeAsLong) {
-  // 0.5e6 bytes in 0.7 ms and 50 Mflop in 5.6 ms a worker: 0.714 GB/s and 8.93 GF/s.
+  // 0.5e6 bytes in 0.7 ms and 50 Mflop in 5.6 ms a device: 0.714 GB/s and 8.93 GF/s.
   EXPECT_TRUE(says(findings("comm-vs-compute", cases(7, 42)), "at 0.080 bytes a flop, 8.0 times the ratio here"));
 }
 
@@ -266,11 +266,11 @@ std::vector<Json> delayed(const std::vector<double>& on_one, const std::vector<d
 
 TEST(Delay, AStepThatGrowsByTheDelayIsLinearAndTheDelayIsTheSerialPart) {
   const std::string all = findings("delay", delayed({20, 25, 30, 40}, {10, 15, 20, 30}));
-  EXPECT_TRUE(says(all, "On 1 worker, step time = 20.00 ms + 1.00 × delay, a good fit (R² 1.000): the degradation is linear"));
-  EXPECT_TRUE(says(all, "On 2 workers, step time = 10.00 ms + 1.00 × delay"));
+  EXPECT_TRUE(says(all, "On 1 device, step time = 20.00 ms + 1.00 × delay, a good fit (R² 1.000): the degradation is linear"));
+  EXPECT_TRUE(says(all, "On 2 devices, step time = 10.00 ms + 1.00 × delay"));
   EXPECT_TRUE(says(all,
                    "With 20 ms the fitted serial fraction is 50.0 %; the delay is 50.0 % of the step of the "
-                   "fewest workers. 2 workers are 1.33 times as fast as 1"));
+                   "fewest devices. 2 devices are 1.33 times as fast as 1"));
   EXPECT_TRUE(says(all, "With 0 ms the fitted serial fraction is 0.0 %"));
 }
 
@@ -280,11 +280,11 @@ TEST(Delay, AStepThatDoesNotFollowTheDelayIsNotLinear) {
   EXPECT_TRUE(silent_on(all, "the degradation is linear"));
 }
 
-TEST(Delay, ADelayThatMoreWorkersDoShareIsNotCalledSerial) {
-  // Two workers halve the delayed part too: there is no serial part at all.
+TEST(Delay, ADelayThatMoreDevicesDoShareIsNotCalledSerial) {
+  // Two devices halve the delayed part too: there is no serial part at all.
   EXPECT_TRUE(silent_on(findings("delay", delayed({20, 25, 30, 40}, {10, 12.5, 15, 20})), "takes over the step"));
   EXPECT_TRUE(says(findings("delay", delayed({20, 25, 30, 40}, {10, 15, 20, 30})),
-                   "the speedup of 2 workers goes from 2.00 to 1.33: it nears 1"));
+                   "the speedup of 2 devices goes from 2.00 to 1.33: it nears 1"));
 }
 
 // batch-scaling
@@ -327,17 +327,17 @@ TEST(BatchScaling, NothingIsSpreadThinnerWhereThereIsNoFixedPart) {
   EXPECT_TRUE(silent_on(findings("batch-scaling", batches({8, 16, 32, 64}, {2, 4, 8, 16})), "spreads it thinner"));
 }
 
-TEST(BatchScaling, GustafsonComparesAWorkerWithItsShareToAllWithTheWhole) {
-  // One worker does 32 in 8 ms; four do 128 in 8 ms: four times the samples.
+TEST(BatchScaling, GustafsonComparesADeviceWithItsShareToAllWithTheWhole) {
+  // One device does 32 in 8 ms; four do 128 in 8 ms: four times the samples.
   EXPECT_TRUE(says(findings("batch-scaling", batches({8, 16, 32, 64}, {4, 5, 8, 16})),
-                   "4 workers process 4.00 times the samples of one with its share, a serial fraction of 0.0 %"));
+                   "4 devices process 4.00 times the samples of one with its share, a serial fraction of 0.0 %"));
   EXPECT_TRUE(says(findings("batch-scaling", batches({8, 16, 32, 64}, {4, 5, 16, 32})),
-                   "4 workers process 2.00 times the samples of one with its share, a serial fraction of 66.7 %"));
+                   "4 devices process 2.00 times the samples of one with its share, a serial fraction of 66.7 %"));
 }
 
 // imbalance
 
-/// Two rows on as many workers as there are waits (shares of the uneven step): without and with a sleep of 20
+/// Two rows on as many devices as there are waits (shares of the uneven step): without and with a delay of 20
 /// ms.
 std::vector<Json> uneven(double even_ms, double uneven_ms, const std::vector<double>& waits) {
   const auto devices = static_cast<std::int64_t>(waits.size());
@@ -345,27 +345,27 @@ std::vector<Json> uneven(double even_ms, double uneven_ms, const std::vector<dou
   for (const double wait : waits) {
     list.push_back(test::device(0.1, wait));
   }
-  return {with(trained(even_ms, devices), {{"sleep_ms", 0}}),
-          with(trained(uneven_ms, devices), {{"sleep_ms", 20}, {"device_list", list}})};
+  return {with(trained(even_ms, devices), {{"delay_ms", 0}}),
+          with(trained(uneven_ms, devices), {{"delay_ms", 20}, {"device_list", list}})};
 }
 
 TEST(Imbalance, RankZeroIsNamedWhereTheOthersWaitForIt) {
   const std::string all = findings("imbalance", uneven(5, 25, {0.01, 0.8, 0.78}));
   EXPECT_TRUE(says(all,
-                   "On 3 workers the step grows from 5.00 ms to 25.0 ms when rank 0 alone sleeps 20 ms "
-                   "instead of 0: 100.0 % of the sleep"));
-  EXPECT_TRUE(says(all, "rank 0 250 us, rank 1 20.0 ms, rank 2 19.5 ms. Every other rank waits for rank 0"));
+                   "On 3 devices the step grows from 5.00 ms to 25.0 ms when device 0 alone is delayed by 20 ms "
+                   "instead of 0: 100.0 % of the delay"));
+  EXPECT_TRUE(says(all, "device 0 250 us, device 1 20.0 ms, device 2 19.5 ms. Every other device waits for device 0"));
 }
 
 TEST(Imbalance, RankZeroIsNotNamedWhereAllWaitAlike) {
   const std::string all = findings("imbalance", uneven(5, 10, {0.3, 0.4, 0.35}));
-  EXPECT_TRUE(says(all, "No rank stands out"));
-  EXPECT_TRUE(says(all, "25.0 % of the sleep"));
-  EXPECT_TRUE(silent_on(all, "waits for rank 0"));
+  EXPECT_TRUE(says(all, "No device stands out"));
+  EXPECT_TRUE(says(all, "25.0 % of the delay"));
+  EXPECT_TRUE(silent_on(all, "waits for device 0"));
 }
 
 TEST(Imbalance, OneRankThatWaitsIsNotEveryOtherRank) {
-  EXPECT_TRUE(silent_on(findings("imbalance", uneven(5, 25, {0.01, 0.8, 0.0})), "Every other rank waits for rank 0"));
+  EXPECT_TRUE(silent_on(findings("imbalance", uneven(5, 25, {0.01, 0.8, 0.0})), "Every other device waits for device 0"));
 }
 
 TEST(Imbalance, TheArrivalsNameTheRankAndItsPhase) {
@@ -379,14 +379,14 @@ TEST(Imbalance, TheArrivalsNameTheRankAndItsPhase) {
 
 TEST(Imbalance, TheTableHasWhatEachWaits) {
   const Json row = derived("imbalance", uneven(5, 20, {0.1, 0.5, 0.4}))[1];
-  EXPECT_DOUBLE_EQ(row["waiting_rank_0_ns"], 2e6);
+  EXPECT_DOUBLE_EQ(row["waiting_device_0_ns"], 2e6);
   EXPECT_DOUBLE_EQ(row["waiting_others_ns"], 10e6);
   EXPECT_EQ(row["label"], "3 dev., 20 ms");
 }
 
 TEST(Imbalance, WithoutASleepNoShareOfItIsGiven) {
   std::vector<Json> rows = uneven(5, 6, {0.1, 0.1});
-  rows[1]["sleep_ms"] = 0;
+  rows[1]["delay_ms"] = 0;
   const std::string all = findings("imbalance", rows);
   EXPECT_TRUE(silent_on(all, "inf"));
   EXPECT_TRUE(silent_on(all, "nan"));
@@ -394,21 +394,21 @@ TEST(Imbalance, WithoutASleepNoShareOfItIsGiven) {
 
 // accumulate
 
-std::vector<Json> pieces(double ms_in_32, std::int64_t peak_in_32, const std::vector<double>& losses_in_32) {
-  return {
-      with(trained(4), {{"accumulate", 1}, {"precision", "fp32"}, {"peak_bytes", 8 << 20}, {"losses", {1.0, 0.5}}}),
-      with(trained(ms_in_32), {{"accumulate", 32}, {"precision", "fp32"}, {"peak_bytes", peak_in_32}, {"losses", losses_in_32}})};
+std::vector<Json> in_micro_batches(double ms_in_32, std::int64_t peak_in_32, const std::vector<double>& losses_in_32) {
+  return {with(trained(4), {{"micro_batches", 1}, {"precision", "fp32"}, {"peak_bytes", 8 << 20}, {"losses", {1.0, 0.5}}}),
+          with(trained(ms_in_32),
+               {{"micro_batches", 32}, {"precision", "fp32"}, {"peak_bytes", peak_in_32}, {"losses", losses_in_32}})};
 }
 
 TEST(Accumulate, TimeAndMemoryAreThoseOfTheRows) {
-  EXPECT_TRUE(says(findings("accumulate", pieces(6, 4 << 20, {1.0, 0.5})),
-                   "in 32 pieces instead of 1 takes 6.00 ms instead of 4.00 ms a step (1.50 times) and needs "
+  EXPECT_TRUE(says(findings("accumulate", in_micro_batches(6, 4 << 20, {1.0, 0.5})),
+                   "in 32 micro-batches instead of 1 takes 6.00 ms instead of 4.00 ms a step (1.50 times) and needs "
                    "4.00 MiB instead of 8.00 MiB"));
 }
 
 TEST(Accumulate, StabilityIsReadOffTheLosses) {
   const auto stability = [](const std::vector<double>& losses) {
-    return derived("accumulate", pieces(6, 4 << 20, losses))[1]["stability"].get<std::string>();
+    return derived("accumulate", in_micro_batches(6, 4 << 20, losses))[1]["stability"].get<std::string>();
   };
   EXPECT_EQ(stability({1.0, 0.5}), "falls at every step");
   EXPECT_EQ(stability({1.0, 0.5, 0.75}), "rises by up to 0.25");
@@ -417,14 +417,14 @@ TEST(Accumulate, StabilityIsReadOffTheLosses) {
 }
 
 TEST(Accumulate, LossesThatDriftApartAreNotSaidToAgree) {
-  EXPECT_TRUE(says(findings("accumulate", pieces(6, 4 << 20, {1.0, 0.5000001})), "The losses agree to 2e-07"));
-  EXPECT_TRUE(says(findings("accumulate", pieces(6, 4 << 20, {1.0, 0.9})), "The losses differ by 0.8 relative"));
-  EXPECT_TRUE(silent_on(findings("accumulate", pieces(6, 4 << 20, {1.0, 0.9})), "not what is learnt"));
+  EXPECT_TRUE(says(findings("accumulate", in_micro_batches(6, 4 << 20, {1.0, 0.5000001})), "The losses agree to 2e-07"));
+  EXPECT_TRUE(says(findings("accumulate", in_micro_batches(6, 4 << 20, {1.0, 0.9})), "The losses differ by 0.8 relative"));
+  EXPECT_TRUE(silent_on(findings("accumulate", in_micro_batches(6, 4 << 20, {1.0, 0.9})), "not what is learnt"));
 }
 
 /// The fp32 rows above and two of mixed precision.
-std::vector<Json> pieces_in_both(std::int64_t mixed_peak, bool emulated, double mixed_loss_in_32) {
-  std::vector<Json> rows = pieces(6, 4 << 20, {1.0, 0.5});
+std::vector<Json> in_both_precisions(std::int64_t mixed_peak, bool emulated, double mixed_loss_in_32) {
+  std::vector<Json> rows = in_micro_batches(6, 4 << 20, {1.0, 0.5});
   for (Json& row : rows) {
     row.update({{"buffer_bytes", 7 << 20}, {"emulated", false}});
   }
@@ -440,32 +440,33 @@ std::vector<Json> pieces_in_both(std::int64_t mixed_peak, bool emulated, double 
 }
 
 TEST(Accumulate, EachPrecisionIsComparedWithItself) {
-  const std::string all = findings("accumulate", pieces_in_both(5 << 20, true, 0.5002));
-  EXPECT_TRUE(says(all, "Working the batch off in 32 pieces instead of 1 takes 6.00 ms instead of 4.00 ms"));
-  EXPECT_TRUE(says(all, "In mixed precision, working the batch off in 32 pieces instead of 1 takes 12.0 ms instead of 12.0 ms"));
+  const std::string all = findings("accumulate", in_both_precisions(5 << 20, true, 0.5002));
+  EXPECT_TRUE(says(all, "Working the batch off in 32 micro-batches instead of 1 takes 6.00 ms instead of 4.00 ms"));
+  EXPECT_TRUE(
+      says(all, "In mixed precision, working the batch off in 32 micro-batches instead of 1 takes 12.0 ms instead of 12.0 ms"));
   EXPECT_TRUE(says(all, "The losses agree to 0 relative after ten steps: accumulation changes the order of sums, not"));
   EXPECT_TRUE(
       says(all, "The losses agree to 0.0004 relative after ten steps there: accumulation changes the order of sums and how often"));
-  EXPECT_TRUE(
-      says(findings("accumulate", pieces_in_both(5 << 20, true, 0.6)), "The losses differ by 0.2 relative after ten steps there"));
+  EXPECT_TRUE(says(findings("accumulate", in_both_precisions(5 << 20, true, 0.6)),
+                   "The losses differ by 0.2 relative after ten steps there"));
 }
 
 TEST(Accumulate, MixedPrecisionIsHeldAgainstFp32TheWayItTurnedOut) {
-  const std::string less = findings("accumulate", pieces_in_both(5 << 20, true, 0.5));
-  EXPECT_TRUE(
-      says(less, "Mixed precision, in 1 piece: 5.00 MiB instead of 8.00 MiB at the peak, since activations have half the bytes"));
+  const std::string less = findings("accumulate", in_both_precisions(5 << 20, true, 0.5));
+  EXPECT_TRUE(says(
+      less, "Mixed precision, in 1 micro-batch: 5.00 MiB instead of 8.00 MiB at the peak, since activations have half the bytes"));
   EXPECT_TRUE(says(less, "It is emulated here, which takes 3.00 times as long"));
   EXPECT_TRUE(says(less, "its buffers by themselves take 5.00 MiB instead of 7.00 MiB"));
-  const std::string more = findings("accumulate", pieces_in_both(9 << 20, false, 0.5));
+  const std::string more = findings("accumulate", in_both_precisions(9 << 20, false, 0.5));
   EXPECT_TRUE(says(more, "9.00 MiB instead of 8.00 MiB at the peak: activations have half the bytes, but there is a 16-bit copy"));
   EXPECT_TRUE(says(more, "A step takes 12.0 ms instead of 4.00 ms."));
   EXPECT_TRUE(silent_on(more, "emulated"));
 }
 
 TEST(Accumulate, MoreMemoryIsNotExplainedAsASaving) {
-  const std::string less = findings("accumulate", pieces(6, 4 << 20, {1.0, 0.5}));
-  const std::string more = findings("accumulate", pieces(6, 16 << 20, {1.0, 0.5}));
-  EXPECT_TRUE(says(less, "since activations live for one piece only."));
+  const std::string less = findings("accumulate", in_micro_batches(6, 4 << 20, {1.0, 0.5}));
+  const std::string more = findings("accumulate", in_micro_batches(6, 16 << 20, {1.0, 0.5}));
+  EXPECT_TRUE(says(less, "since activations live for one micro-batch only."));
   EXPECT_TRUE(says(more, "gradients must now be kept and added up, which costs more"));
   EXPECT_TRUE(silent_on(more, "since activations"));
 }
@@ -475,7 +476,7 @@ TEST(CommVsCompute, TheLargestMessageOfARowHasItsSizeAndRate) {
   const std::vector<Json> rows = test::derived("comm-vs-compute",
                                                {test::with(test::trained(4, 1), {{"case", "8x2"}}),
                                                 test::with(test::trained(4, 2), {{"case", "8x2"}, {"messages", messages}})});
-  EXPECT_FALSE(rows[0].contains("message_bytes")) << "one worker sends nothing";
+  EXPECT_FALSE(rows[0].contains("message_bytes")) << "one device sends nothing";
   EXPECT_EQ(rows[1]["message_bytes"], 4000);
   EXPECT_DOUBLE_EQ(rows[1]["message_gbytes"], 4);
 }

@@ -101,7 +101,7 @@ TEST(Job, IsWhatItsWordsSay) {
   words.optimizer = "adam";
   words.lr = "0.5";
   words.seed = "7";
-  words.delay = "before=backward,rank=0,ms=2;before=update,rank=all,ms=1";
+  words.delay = "before=backward,device=0,ms=2;before=update,device=all,ms=1";
   const Job job(words, small_machine());
   EXPECT_EQ(job.request().strategy, "layers");
   EXPECT_EQ(job.cluster().size(), 3U);

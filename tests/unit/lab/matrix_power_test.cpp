@@ -95,11 +95,11 @@ TEST(MatrixPowerPlan, HasAsManyProductsAsAreNeededAndOneMove) {
       return compute != nullptr && std::holds_alternative<op::MatrixProduct>(compute->op);
     });
     EXPECT_EQ(products, 2 * products_needed(power)) << power;
-    std::int64_t moves = 0;
+    std::int64_t transfers = 0;
     for (const plan::Totals& totals : plan::totals_by_device(plan)) {
-      moves += totals.transfers;
+      transfers += totals.transfers;
     }
-    EXPECT_EQ(moves, 1);
+    EXPECT_EQ(transfers, 1);
   }
 }
 

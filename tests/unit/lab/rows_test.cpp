@@ -55,11 +55,11 @@ TEST(Rows, DifferOnlyWhereTheirIntervalsDoNotTouch) {
   EXPECT_FALSE(differs(trained(1), trained(1.01)));
 }
 
-TEST(Rows, ASharingNoteNamesEachCountOnce) {
+TEST(Rows, TheNoteOnOversubscribedRowsNamesEachCountOnce) {
   const auto shared = [](int devices) { return with(trained(1, devices), {{"oversubscribed", true}}); };
-  EXPECT_EQ(sharing_note({trained(1), trained(1, 2)}), "");
-  EXPECT_TRUE(says(sharing_note({shared(4), shared(4), trained(1, 2)}), "Rows with 4 devices ran"));
-  EXPECT_TRUE(says(sharing_note({shared(14), shared(4)}), "Rows with 14, 4 devices ran"));
+  EXPECT_EQ(oversubscribed_note({trained(1), trained(1, 2)}), "");
+  EXPECT_TRUE(says(oversubscribed_note({shared(4), shared(4), trained(1, 2)}), "Rows with 4 devices are oversubscribed"));
+  EXPECT_TRUE(says(oversubscribed_note({shared(14), shared(4)}), "Rows with 14, 4 devices are oversubscribed"));
 }
 
 }  // namespace

@@ -48,6 +48,15 @@ TEST(Points, AnAxisThatIsNotThereIsRefusedWithThoseThatAre) {
   EXPECT_TRUE(says(sentence, "fake has no axis 'colour': it has size or kind"));
 }
 
+TEST(Points, AnAxisCanBeSetByWhatItWasCalledBefore) {
+  AxisValues values;
+  parse_axis_values("accumulate=2", values);
+  EXPECT_EQ(points(experiment_by_id("accumulate"), Preset::quick, values).at(0)["micro_batches"], 2);
+  values.clear();
+  parse_axis_values("sleep-ms=7", values);
+  EXPECT_EQ(points(experiment_by_id("imbalance"), Preset::quick, values).at(0)["delay_ms"], 7);
+}
+
 TEST(Points, EveryAxisOfEveryExperimentCanBeSetByItsNameDashesOrUnderscores) {
   for (const Experiment& experiment : experiments()) {
     for (const Axis& axis : experiment.axes) {
@@ -307,10 +316,10 @@ Result two_models() {
 TEST(Groups, WhatIsFoundIsOfRowsThatAgreeInAxesTheExperimentDoesNotCompare) {
   const std::vector<std::string> findings = two_models().findings;
   ASSERT_FALSE(findings.empty());
-  EXPECT_TRUE(says(findings.front(), "mlp:dim=8,depth=2: Is it linear? Nearly: 2 workers are 2.00 times as fast as 1"));
+  EXPECT_TRUE(says(findings.front(), "mlp:dim=8,depth=2: Is it linear? Nearly: 2 devices are 2.00 times as fast as 1"));
   bool second = false;
   for (const std::string& sentence : findings) {
-    second = second || sentence.find("mlp:dim=16,depth=2: Is it linear? No: 2 workers are 1.00 times") == 0;
+    second = second || sentence.find("mlp:dim=16,depth=2: Is it linear? No: 2 devices are 1.00 times") == 0;
     EXPECT_TRUE(sentence.starts_with("mlp:dim=8,depth=2: ") || sentence.starts_with("mlp:dim=16,depth=2: ")) << sentence;
   }
   EXPECT_TRUE(second);
@@ -375,35 +384,35 @@ Settings on_cores(std::vector<int> cores) {
   return settings;
 }
 
-TEST(Workers, AreAllAlikeUpToTheMost) {
-  EXPECT_EQ(workers(on_cores({0, 1, 2, 3, 4, 5, 6, 7}), 1, 4), "cpu:0-0+1-1");
-  EXPECT_EQ(workers(on_cores({0, 1, 2, 3, 4, 5, 6, 7}), 2, 4), "cpu:0-0+1-1,2-2+3-3");
-  EXPECT_EQ(workers(on_cores({0, 1, 2, 3, 4, 5, 6, 7}), 4, 4), "cpu:0-0+1-1,2-2+3-3,4-4+5-5,6-6+7-7");
+TEST(DevicesFor, AreAllAlikeUpToTheMost) {
+  EXPECT_EQ(devices_for(on_cores({0, 1, 2, 3, 4, 5, 6, 7}), 1, 4), "cpu:0-0+1-1");
+  EXPECT_EQ(devices_for(on_cores({0, 1, 2, 3, 4, 5, 6, 7}), 2, 4), "cpu:0-0+1-1,2-2+3-3");
+  EXPECT_EQ(devices_for(on_cores({0, 1, 2, 3, 4, 5, 6, 7}), 4, 4), "cpu:0-0+1-1,2-2+3-3,4-4+5-5,6-6+7-7");
 }
 
-TEST(Workers, TakeTurnsWhereCoresAreFewer) {
-  EXPECT_EQ(workers(on_cores({0, 1}), 4, 4), "cpu:0-0,1-1,0-0,1-1");
-  EXPECT_EQ(workers(on_cores({5}), 2, 4), "cpu:5-5,5-5");
+TEST(DevicesFor, TakeTurnsWhereCoresAreFewer) {
+  EXPECT_EQ(devices_for(on_cores({0, 1}), 4, 4), "cpu:0-0,1-1,0-0,1-1");
+  EXPECT_EQ(devices_for(on_cores({5}), 2, 4), "cpu:5-5,5-5");
 }
 
-TEST(Workers, BeyondTheMostStillFit) { EXPECT_EQ(workers(on_cores({0, 1, 2, 3}), 4, 2), "cpu:0-0,1-1,2-2,3-3"); }
+TEST(DevicesFor, BeyondTheMostStillFit) { EXPECT_EQ(devices_for(on_cores({0, 1, 2, 3}), 4, 2), "cpu:0-0,1-1,2-2,3-3"); }
 
-TEST(Workers, ArePartsOfAGpuAsManyAsTheRunNeedsAtMost) {
+TEST(DevicesFor, ArePartsOfAGpuAsManyAsTheRunNeedsAtMost) {
   Settings settings;
   settings.devices = "cuda:0";
-  EXPECT_EQ(workers(settings, 1, 4), "cuda:0/4:1") << "the run does not say";
+  EXPECT_EQ(devices_for(settings, 1, 4), "cuda:0/4:1") << "the run does not say";
   settings.most_devices = 2;
-  EXPECT_EQ(workers(settings, 1, 4), "cuda:0/2:1");
-  EXPECT_EQ(workers(settings, 2, 4), "cuda:0/2:2");
+  EXPECT_EQ(devices_for(settings, 1, 4), "cuda:0/2:1");
+  EXPECT_EQ(devices_for(settings, 2, 4), "cuda:0/2:2");
   settings.most_devices = 1;
-  EXPECT_EQ(workers(settings, 1, 2), "cuda:0/1:1") << "nothing is compared: one worker has the whole GPU";
+  EXPECT_EQ(devices_for(settings, 1, 2), "cuda:0/1:1") << "nothing is compared: one device has the whole GPU";
   settings.devices = "cuda:0/5";
-  EXPECT_EQ(workers(settings, 1, 2), "cuda:0/5:1") << "as the user cut it";
+  EXPECT_EQ(devices_for(settings, 1, 2), "cuda:0/5:1") << "as the user cut it";
 }
 
-TEST(Workers, UseOnlyCoresThatTheProcessMayUse) {
+TEST(DevicesFor, UseOnlyCoresThatTheProcessMayUse) {
   const Settings settings = on_cores({0, 2, 4, 6});
-  for (const cluster::Device& device : cluster::parse_devices(workers(settings, 2, 2), settings.machine)) {
+  for (const cluster::Device& device : cluster::parse_devices(devices_for(settings, 2, 2), settings.machine)) {
     for (const int core : device.cores) {
       EXPECT_EQ(core % 2, 0) << device.name << " has core " << core;
     }

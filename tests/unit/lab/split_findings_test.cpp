@@ -16,21 +16,23 @@ using test::with;
 
 // first-split
 
-Json first_split_row(double overlap_us, double move_us, std::int64_t moves) {
-  return with(trained(1, moves > 0 ? 2 : 1),
+Json first_split_row(double overlap_us, double transfer_us, std::int64_t transfers) {
+  return with(trained(1, transfers > 0 ? 2 : 1),
               {{"log", {"10 us  linear of block 0 done on cpu:0", "20 us  linear of block 1 done on cpu:1"}},
                {"forward_ns", 200e3},
-               {"move_ns", move_us * 1e3},
+               {"transfer_ns", transfer_us * 1e3},
                {"overlap_ns", overlap_us * 1e3},
-               {"transfers_forward", moves},
+               {"transfers_forward", transfers},
                {"first_device", "cpu:0"},
-               {"last_device", moves > 0 ? "cpu:1" : "cpu:0"},
+               {"last_device", transfers > 0 ? "cpu:1" : "cpu:0"},
                {"losses", {1.5, 1.25, 1.125, 1.0, 0.5, 0.25}}});
 }
 
 TEST(FirstSplit, TheCostOfTheMoveIsItsShareOfTheForward) {
-  EXPECT_TRUE(says(findings("first-split", {first_split_row(0, 20, 1)}), "The move takes 20.0 us of a forward of 200 us (10.0 %)"));
-  EXPECT_TRUE(says(findings("first-split", {first_split_row(0, 50, 1)}), "The move takes 50.0 us of a forward of 200 us (25.0 %)"));
+  EXPECT_TRUE(
+      says(findings("first-split", {first_split_row(0, 20, 1)}), "The transfer takes 20.0 us of a forward of 200 us (10.0 %)"));
+  EXPECT_TRUE(
+      says(findings("first-split", {first_split_row(0, 50, 1)}), "The transfer takes 50.0 us of a forward of 200 us (25.0 %)"));
 }
 
 TEST(FirstSplit, OverlapIsWhatTheTraceShows) {
@@ -47,10 +49,10 @@ TEST(FirstSplit, TheLogAndTheFirstFiveLossesAreShown) {
 
 TEST(FirstSplit, StartEndAndMovesAreThoseOfThePlan) {
   EXPECT_TRUE(says(findings("first-split", {first_split_row(0, 20, 1)}),
-                   "Computation starts on cpu:0, where the input lies; the data moves 1 time in the forward, "
+                   "Computation starts on cpu:0, where the input lies; the data is transferred 1 time in the forward, "
                    "and the output ends on cpu:1"));
   EXPECT_TRUE(says(findings("first-split", {first_split_row(0, 0, 0)}),
-                   "the data moves 0 times in the forward, and the output ends on cpu:0"));
+                   "the data is transferred 0 times in the forward, and the output ends on cpu:0"));
 }
 
 TEST(FirstSplit, OnOneDeviceNoneWaitsForTheOther) {
@@ -66,7 +68,7 @@ Json split_row(const std::vector<std::string>& placement, const std::vector<int>
 
 TEST(Split, TheMoveIsWhereThePlacementChanges) {
   EXPECT_TRUE(says(findings("split", {split_row({"0,1,2", "3,4,5"}, {3, 3}, 131072)}),
-                   "device 0: blocks 0,1,2; device 1: blocks 3,4,5. In the forward the data moves between "
+                   "device 0: blocks 0,1,2; device 1: blocks 3,4,5. In the forward the data is transferred between "
                    "block 2 and block 3 (from device 0 to 1), 128 KiB in all"));
   EXPECT_TRUE(says(findings("split", {split_row({"0,1", "2,3", "4,5"}, {2, 2, 2}, 262144)}),
                    "between block 1 and block 2 (from device 0 to 1), between block 3 and block 4 (from "
@@ -74,7 +76,7 @@ TEST(Split, TheMoveIsWhereThePlacementChanges) {
 }
 
 TEST(Split, OnOneDeviceNothingMoves) {
-  EXPECT_TRUE(silent_on(findings("split", {split_row({"0,1,2,3,4,5"}, {6}, 0)}), "the data moves ,"));
+  EXPECT_TRUE(silent_on(findings("split", {split_row({"0,1,2,3,4,5"}, {6}, 0)}), "the data is transferred ,"));
 }
 
 TEST(Split, TheTableNamesThePlacement) {

@@ -237,7 +237,7 @@ TEST_F(StoreTest, AResumedRunMeasuresOnlyWhatIsNotFinal) {
 
 TEST_F(StoreTest, ALossThatIsNotANumberSurvivesTheDisk) {
   const Store store(folder_);
-  const Point point{{"accumulate", 1}, {"precision", "fp32"}};
+  const Point point{{"micro_batches", 1}, {"precision", "fp32"}};
   store.keep_spec(spec_of("accumulate", {point}));
   store.keep("accumulate", point, with(trained(4), {{"losses", {1.0, std::numeric_limits<double>::quiet_NaN()}}}), true);
   const Result result = conclude(store, "accumulate");

@@ -46,7 +46,7 @@ TEST(Training, TellsWhatItsPrecisionDid) {
   EXPECT_TRUE(exact["final_scale"].is_null());
 }
 
-TEST(Training, BuffersByThemselvesTakeWhatThePlanTakesWithoutScratch) {
+TEST(Training, BuffersByThemselvesTakeWhatThePlanTakesWithoutWorkspaces) {
   JobWords words;
   words.model = "mlp:dim=32,depth=4";
   words.precision = "bf16";

@@ -505,10 +505,10 @@ TEST(InjectDelays, LeavesOutDevicesWithoutThatPhaseAndDelaysOfNoTime) {
   EXPECT_EQ(inject_delays(draft, nothing).tasks, draft.tasks);
 }
 
-TEST(InjectDelays, RefusesARankThatIsNotThere) {
+TEST(InjectDelays, RefusesADeviceThatIsNotThere) {
   const std::vector<DelayRequest> asked{{Phase::forward, 2, Nanoseconds(5)}};
   const std::string said = usage_sentence([&] { inject_delays(replicas(2), asked); });
-  EXPECT_TRUE(says(said, "rank 2"));
+  EXPECT_TRUE(says(said, "device 2"));
   EXPECT_TRUE(says(said, "2 devices"));
 }
 

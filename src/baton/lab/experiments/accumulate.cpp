@@ -13,9 +13,9 @@ std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) 
   JobWords words;
   words.model = text(point, "model");
   words.precision = text(point, "precision");
-  words.micro_batches = text(point, "accumulate");
+  words.micro_batches = text(point, "micro_batches");
   words.devices = settings.devices;
-  const bool shown = point["accumulate"] == 4 && text(point, "precision") == "fp32";
+  const bool shown = point["micro_batches"] == 4 && text(point, "precision") == "fp32";
   return measure_training(words, settings, {.timeline = shown ? "four micro-batches, one update" : ""});
 }
 
@@ -40,22 +40,22 @@ void derive(std::vector<Json>& rows) {
 
 std::string size(const Json& row) { return to_text(bytes_of(row, "peak_bytes")); }
 
-/// Of the rows of one precision: what many pieces save and cost against the fewest, and whether they learn the same.
-void compare_pieces(const std::vector<Json>& rows, std::vector<std::string>& sentences) {
+/// Of the rows of one precision: what many micro-batches save and cost against the fewest, and whether they learn the same.
+void compare_counts(const std::vector<Json>& rows, std::vector<std::string>& sentences) {
   const Json& whole = rows.front();
   const Json& least = rows.back();
   const std::string precision = text(whole, "precision");
   const bool plain = precision == "fp32";
-  sentences.push_back(
-      fmt::format("{}orking the batch off in {} pieces instead of {} takes {} instead of {} a step ({:.2f} times) and needs {} "
-                  "instead of {} at "
-                  "the peak{}.",
-                  plain ? "W" : fmt::format("In {} precision, w", precision), text(least, "accumulate"), text(whole, "accumulate"),
-                  to_text(time_of(least)), to_text(time_of(whole)),
-                  number(least, "time_per_step_ns") / number(whole, "time_per_step_ns"), size(least), size(whole),
-                  number(least, "peak_bytes") > number(whole, "peak_bytes")
-                      ? ": activations live for one piece only, but gradients must now be kept and added up, which costs more"
-                      : ", since activations live for one piece only"));
+  sentences.push_back(fmt::format(
+      "{}orking the batch off in {} micro-batches instead of {} takes {} instead of {} a step ({:.2f} times) and needs {} "
+      "instead of {} at "
+      "the peak{}.",
+      plain ? "W" : fmt::format("In {} precision, w", precision), text(least, "micro_batches"), text(whole, "micro_batches"),
+      to_text(time_of(least)), to_text(time_of(whole)), number(least, "time_per_step_ns") / number(whole, "time_per_step_ns"),
+      size(least), size(whole),
+      number(least, "peak_bytes") > number(whole, "peak_bytes")
+          ? ": activations live for one micro-batch only, but gradients must now be kept and added up, which costs more"
+          : ", since activations live for one micro-batch only"));
   if (!whole.contains("loss_at_10")) {
     return;
   }
@@ -74,12 +74,12 @@ void compare_pieces(const std::vector<Json>& rows, std::vector<std::string>& sen
                         plain ? "" : " there"));
 }
 
-/// A row of mixed precision against the same number of pieces in fp32.
+/// A row of mixed precision against the same number of micro-batches in fp32.
 std::string compare_precisions(const Json& plain, const Json& mixed) {
   const bool less = number(mixed, "peak_bytes") < number(plain, "peak_bytes");
   return fmt::format(
-      "Mixed precision, in {} piece{}: {} instead of {} at the peak{}{}. {}", text(plain, "accumulate"),
-      text(plain, "accumulate") == "1" ? "" : "s", size(mixed), size(plain),
+      "Mixed precision, in {} micro-batch{}: {} instead of {} at the peak{}{}. {}", text(plain, "micro_batches"),
+      text(plain, "micro_batches") == "1" ? "" : "es", size(mixed), size(plain),
       less ? ", since activations have half the bytes"
            : ": activations have half the bytes, but there is a 16-bit copy of the weights, and gradients are kept until all are "
              "known to "
@@ -89,7 +89,7 @@ std::string compare_precisions(const Json& plain, const Json& mixed) {
                                    : "",
       mixed.value("emulated", false)
           ? fmt::format(
-                "It is emulated here, which takes {:.2f} times as long and adds float32 scratch: times say nothing about 16-bit "
+                "It is emulated here, which takes {:.2f} times as long and adds float32 workspace: times say nothing about 16-bit "
                 "hardware, and its buffers by themselves take {} instead of {}.",
                 number(mixed, "time_per_step_ns") / number(plain, "time_per_step_ns"), to_text(bytes_of(mixed, "buffer_bytes")),
                 to_text(bytes_of(plain, "buffer_bytes")))
@@ -102,7 +102,7 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
   const std::vector<Json> mixed = where(rows, "precision", "mixed");
   for (const std::vector<Json>* group : {&plain, &mixed}) {
     if (group->size() > 1) {
-      compare_pieces(*group, sentences);
+      compare_counts(*group, sentences);
     }
   }
   if (!plain.empty() && !mixed.empty()) {
@@ -118,13 +118,14 @@ Experiment accumulate() {
           .part = "A",
           .title = "Gradient accumulation",
           .task =
-              "The batch is worked off in 1, 4, 8, 16 and 32 pieces with one update, with and without mixed precision (fp16 with "
+              "The batch is worked off in 1, 4, 8, 16 and 32 micro-batches with one update, with and without mixed precision (fp16 "
+              "with "
               "loss scaling). On a CPU it is emulated: its times say nothing about 16-bit hardware.",
           .questions = {"What does each save and cost?"},
           .axes = {{"model", "what is trained", {"mlp:dim=512,depth=4"}, {"mlp:dim=1024,depth=8"}},
                    {"precision", "number format", {"fp32", "mixed"}, {"fp32", "mixed"}},
-                   {"accumulate", "pieces", {1, 4, 8, 16, 32}, {1, 4, 8, 16, 32}}},
-          .columns = {{"accumulate", "pieces", Format::integer},
+                   {"micro_batches", "micro-batches", {1, 4, 8, 16, 32}, {1, 4, 8, 16, 32}}},
+          .columns = {{"micro_batches", "micro-batches", Format::integer},
                       {"precision", "precision", Format::text},
                       {"computed", "computed", Format::text},
                       time_column(),
@@ -134,17 +135,17 @@ Experiment accumulate() {
                       {"stability", "loss", Format::text}},
           .plots = {{.kind = Plot::Kind::line,
                      .title = "Step time",
-                     .x = "accumulate",
+                     .x = "micro_batches",
                      .y = "time_per_step_ns",
-                     .x_title = "pieces",
+                     .x_title = "micro-batches",
                      .y_title = "time/step",
                      .y_format = Format::time,
                      .series = "precision"},
                     {.kind = Plot::Kind::line,
                      .title = "Peak memory",
-                     .x = "accumulate",
+                     .x = "micro_batches",
                      .y = "peak_bytes",
-                     .x_title = "pieces",
+                     .x_title = "micro-batches",
                      .y_title = "memory",
                      .y_format = Format::bytes,
                      .series = "precision"}},

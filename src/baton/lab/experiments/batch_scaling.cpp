@@ -15,7 +15,7 @@ std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) 
   words.model = text(point, "model");
   words.batch = text(point, "batch");
   words.strategy = "ddp";
-  words.devices = workers(settings, whole(point, "devices", 1, 4096), 4);
+  words.devices = devices_for(settings, whole(point, "devices", 1, 4096), 4);
   return measure_training(words, settings);
 }
 
@@ -38,7 +38,7 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
   const Json& first = wide.front();
   const Json& last = wide.back();
   sentences.push_back(
-      fmt::format("Does a larger batch scale better? {}: from batch {} to {} efficiency on {} workers goes from {} to {}, and "
+      fmt::format("Does a larger batch scale better? {}: from batch {} to {} efficiency on {} devices goes from {} to {}, and "
                   "throughput from {:.0f} "
                   "to {:.0f} samples/s.",
                   number(last, "efficiency") > number(first, "efficiency") + 0.02 ? "Yes" : "Not here", text(first, "batch"),
@@ -65,7 +65,7 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
         to_text(Nanoseconds(static_cast<std::int64_t>(line.intercept))),
         to_text(Nanoseconds(static_cast<std::int64_t>(line.slope))), findings::quality(line.r2)));
   }
-  // Gustafson: one worker with its share of the batch against all of them with the whole.
+  // Gustafson: one device with its share of the batch against all of them with the whole.
   const std::vector<Json> alone = where(rows, "devices", 1);
   std::vector<double> n;
   std::vector<double> scaled;
@@ -80,12 +80,12 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
   if (!n.empty()) {
     const findings::Gustafson fit = findings::fit_gustafson(n, scaled);
     sentences.push_back(
-        fmt::format("Gustafson's view, with the batch growing with the workers: {} workers process {:.2f} times the samples of one "
+        fmt::format("Gustafson's view, with the batch growing with the devices: {} devices process {:.2f} times the samples of one "
                     "with its share, a "
                     "serial fraction of {}.",
                     static_cast<int>(n.back()), scaled.back(), percent(fit.serial)));
   }
-  add_sharing_note(sentences, rows);
+  add_oversubscribed_note(sentences, rows);
   return sentences;
 }
 
@@ -95,10 +95,10 @@ Experiment batch_scaling() {
   return {.id = "batch-scaling",
           .part = "A",
           .title = "Scaling the batch",
-          .task = "The number of workers stays at 4 while the global batch grows; one worker stands beside it for the efficiency.",
+          .task = "The number of devices stays at 4 while the global batch grows; one device stands beside it for the efficiency.",
           .questions = {"Does a larger batch scale better?", "Where does throughput saturate?"},
           .axes = {{"model", "what is trained", {"mlp:dim=1024,depth=2"}, {"mlp:dim=1024,depth=2"}},
-                   {"devices", "workers", {1, 4}, {1, 4}},
+                   {"devices", "devices", {1, 4}, {1, 4}},
                    {"batch", "global batch", {32, 64, 128, 256}, {32, 64, 128, 256}}},
           .columns = {{"batch", "batch", Format::integer},
                       {"devices", "#devices", Format::integer},

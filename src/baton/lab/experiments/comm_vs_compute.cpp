@@ -18,7 +18,7 @@ std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) 
   words.model = fmt::format("mlp:dim={},depth={}", size.substr(0, cross),
                             cross == std::string::npos ? "2" : size.substr(cross + 1));
   words.strategy = "ddp";
-  words.devices = workers(settings, whole(point, "devices", 1, 4096), 4);
+  words.devices = devices_for(settings, whole(point, "devices", 1, 4096), 4);
   return measure_training(words, settings, {.least_steps = 5, .timeline = fmt::format("{} on {}", size, text(point, "devices"))});
 }
 
@@ -57,7 +57,7 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
     if (chosen != nullptr) {
       best.push_back(*chosen);
       sentences.push_back(fmt::format(
-          "{} on {} workers: speedup {:.2f} (efficiency {}), {} on the wire for {} a step, that is {:.4f} bytes a flop; {} of the "
+          "{} on {} devices: speedup {:.2f} (efficiency {}), {} on the wire for {} a step, that is {:.4f} bytes a flop; {} of the "
           "step went into communication that nothing hid and waiting for others.",
           text(*chosen, "case"), text(*chosen, "devices"), number(*chosen, "speedup"), percent(number(*chosen, "efficiency")),
           to_text(bytes_of(*chosen, "sent_bytes")), to_text(Flops(static_cast<std::int64_t>(number(*chosen, "flops")))),
@@ -89,7 +89,7 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
           text(best.front(), "case"), text(best.back(), "case"), a));
     }
   }
-  // What a message costs by its size, from every all-reduce between two workers with a core each.
+  // What a message costs by its size, from every all-reduce between two devices with a core each.
   std::vector<double> sizes;
   std::vector<double> times;
   for (const Json& row : rows) {
@@ -103,9 +103,9 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
   if (sizes.size() >= 3) {
     const findings::AlphaBeta fit = findings::fit_alpha_beta(sizes, times);
     sentences.push_back(fmt::format(
-        "An all-reduce of S bytes between two workers took {:.1f} us + S / {:.2f} GB/s over {} message sizes, {}; the worst of "
+        "An all-reduce of S bytes between two devices took {:.1f} us + S / {:.2f} GB/s over {} message sizes, {}; the worst of "
         "them is off "
-        "by {}. While its bytes move a worker computes too, so this is what it sees of the link, not the memory's speed.",
+        "by {}. While its bytes move a device computes too, so this is what it sees of the link, not the memory's speed.",
         fit.alpha_ns / 1000, fit.beta / 1e9, sizes.size(), findings::quality(fit.r2), percent(fit.worst_residual)));
   }
   // The ratio at which moving takes as long as computing, from the rates that were seen.
@@ -116,13 +116,13 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
       const double bytes_a_ns = number(row, "sent_bytes") / number(row, "devices") / moving;
       const double flops_a_ns = number(row, "flops") / number(row, "devices") / computing;
       sentences.push_back(fmt::format(
-          "At the rates seen for {} ({:.1f} GB/s while bytes move and {:.1f} GF/s of computing a worker), communication "
+          "At the rates seen for {} ({:.1f} GB/s while bytes move and {:.1f} GF/s of computing a device), communication "
           "would take as long as computing at {:.3f} bytes a flop, {:.1f} times the ratio here.",
           text(row, "case"), bytes_a_ns, flops_a_ns, flops_a_ns == 0 ? 0 : bytes_a_ns / flops_a_ns,
           bytes_a_ns / flops_a_ns / bytes_per_flop(row)));
     }
   }
-  add_sharing_note(sentences, rows);
+  add_oversubscribed_note(sentences, rows);
   return sentences;
 }
 
@@ -132,11 +132,11 @@ Experiment comm_vs_compute() {
   return {.id = "comm-vs-compute",
           .part = "A",
           .title = "Communication against computation",
-          .task = "A small and a large model (DIM x DEPTH) under DDP on 1, 2 and 4 workers, global batch 64.",
+          .task = "A small and a large model (DIM x DEPTH) under DDP on 1, 2 and 4 devices, global batch 64.",
           .questions = {"In which case is DDP more efficient, and why?",
                         "At what ratio of bytes to flops does communication become the bottleneck?"},
           .axes = {{"case", "DIM x DEPTH", {"256x2", "1024x2", "2048x4"}, {"1024x2", "8192x8"}},
-                   {"devices", "workers", {1, 2, 4}, {1, 2, 4}}},
+                   {"devices", "devices", {1, 2, 4}, {1, 2, 4}}},
           .columns = {{"case", "case", Format::text},
                       {"devices", "#devices", Format::integer},
                       time_column(),

@@ -14,9 +14,9 @@ std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) 
   JobWords words;
   words.model = text(point, "model");
   words.strategy = "ddp";
-  words.devices = workers(settings, whole(point, "devices", 1, 4096), 4);
+  words.devices = devices_for(settings, whole(point, "devices", 1, 4096), 4);
   if (number(point, "delay_ms") > 0) {
-    words.delay = fmt::format("before=backward,rank=all,ms={}", text(point, "delay_ms"));
+    words.delay = fmt::format("before=backward,device=all,ms={}", text(point, "delay_ms"));
   }
   return measure_training(
       words, settings,
@@ -33,7 +33,7 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
         time /= 1e6;
       }
       const findings::Line line = findings::fit_line(column(here, "delay_ms"), milliseconds);
-      sentences.push_back(fmt::format("On {} worker{}, step time = {:.2f} ms + {:.2f} × delay, {}: the degradation is {}.",
+      sentences.push_back(fmt::format("On {} device{}, step time = {:.2f} ms + {:.2f} × delay, {}: the degradation is {}.",
                                       count.dump(), count == 1 ? "" : "s", line.intercept, line.slope, findings::quality(line.r2),
                                       line.r2 > 0.98 ? "linear" : "not linear"));
     }
@@ -49,7 +49,7 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
       const findings::Amdahl fit = findings::fit_amdahl(column(here, "devices"), column(here, "time_per_step_ns"));
       const double delayed = delay.get<double>() * 1e6 / number(here.front(), "time_per_step_ns");
       sentences.push_back(
-          fmt::format("With {} ms the fitted serial fraction is {}; the delay is {} of the step of the fewest workers. {} workers "
+          fmt::format("With {} ms the fitted serial fraction is {}; the delay is {} of the step of the fewest devices. {} devices "
                       "are {:.2f} times as fast as "
                       "{}.",
                       delay.dump(), percent(fit.serial), percent(delayed), text(here.back(), "devices"),
@@ -61,13 +61,13 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
     const double before = number(most.front(), "speedup");
     const double after = number(most.back(), "speedup");
     sentences.push_back(
-        fmt::format("From {} to {} ms the speedup of {} workers goes from {:.2f} to {:.2f}: {}.", text(most.front(), "delay_ms"),
+        fmt::format("From {} to {} ms the speedup of {} devices goes from {:.2f} to {:.2f}: {}.", text(most.front(), "delay_ms"),
                     text(most.back(), "delay_ms"), text(most.back(), "devices"), before, after,
                     std::abs(after - 1) < std::abs(before - 1)
-                        ? "it nears 1, as a part that does not shrink with the workers, Amdahl's serial one, takes over the step"
+                        ? "it nears 1, as a part that does not shrink with the devices, Amdahl's serial one, takes over the step"
                         : "it does not near 1, so the delay is not what decides the step here"));
   }
-  add_sharing_note(sentences, rows);
+  add_oversubscribed_note(sentences, rows);
   return sentences;
 }
 
@@ -77,11 +77,11 @@ Experiment delay() {
   return {.id = "delay",
           .part = "A",
           .title = "A delay before the backward",
-          .task = "Every rank sleeps before its backward.",
+          .task = "Every device is delayed before its backward.",
           .questions = {"How does it affect scaling?", "Is the degradation linear?", "How does it relate to Amdahl's law?"},
           .axes = {{"model", "what is trained", {"mlp:dim=1024,depth=2"}, {"mlp:dim=1024,depth=2"}},
                    {"delay_ms", "delay in ms", {0, 5, 10, 20, 40}, {0, 5, 10, 20, 40}},
-                   {"devices", "workers", {1, 2, 4}, {1, 2, 4}}},
+                   {"devices", "devices", {1, 2, 4}, {1, 2, 4}}},
           .columns = {{"delay_ms", "delay (ms)", Format::number},
                       {"devices", "#devices", Format::integer},
                       time_column(),

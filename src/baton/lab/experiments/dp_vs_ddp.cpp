@@ -13,7 +13,7 @@ std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) 
   JobWords words;
   words.model = text(point, "model");
   words.strategy = text(point, "strategy");
-  words.devices = workers(settings, whole(point, "devices", 1, 4096), 4);
+  words.devices = devices_for(settings, whole(point, "devices", 1, 4096), 4);
   return measure_training(words, settings, {.timeline = fmt::format("{} on {}", text(point, "strategy"), text(point, "devices"))});
 }
 
@@ -100,7 +100,7 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
             ? "DP was slower than DDP by more than a tenth on every number of devices here."
             : fmt::format("DP was within a tenth of DDP, or of the noise, on {} devices: there it is acceptable.", acceptable));
   }
-  add_sharing_note(sentences, rows);
+  add_oversubscribed_note(sentences, rows);
   return sentences;
 }
 

@@ -9,7 +9,7 @@
 namespace baton::lab {
 namespace {
 
-/// Keeps a log of the forward: what ran where, and what moved when.
+/// Keeps a log of the forward: what ran where, and what was transferred when.
 class Logged final : public TrainMeasurement {
  public:
   using TrainMeasurement::TrainMeasurement;
@@ -20,7 +20,7 @@ class Logged final : public TrainMeasurement {
     const trace::StepTrace& step = training().trace().steps.back();
     Json log = Json::array();
     Nanoseconds forward_end;
-    Nanoseconds move;
+    Nanoseconds transfer_time;
     std::vector<std::size_t> order(plan.tasks().size());
     for (std::size_t t = 0; t < order.size(); ++t) {
       order[t] = t;
@@ -35,10 +35,10 @@ class Logged final : public TrainMeasurement {
       const std::string& device = plan.devices()[task.device.index()];
       if (const auto* transfer = std::get_if<plan::Transfer>(&task.action)) {
         if (transfer->end == plan::Transfer::End::receive) {
-          move = event.end - trace::met_at(plan, step, TaskId(t));
-          log.push_back(fmt::format("{:>9}  output of block {} moves from {} to {}: {} in {}", to_text(event.end),
+          transfer_time = event.end - trace::met_at(plan, step, TaskId(t));
+          log.push_back(fmt::format("{:>9}  output of block {} transferred from {} to {}: {} in {}", to_text(event.end),
                                     task.labels.block - 1, plan.devices()[transfer->peer.index()], device, to_text(event.received),
-                                    to_text(move)));
+                                    to_text(transfer_time)));
         }
       } else {
         log.push_back(
@@ -68,7 +68,7 @@ class Logged final : public TrainMeasurement {
       }
     }
     record["forward_ns"] = forward_end.count;
-    record["move_ns"] = move.count;
+    record["transfer_ns"] = transfer_time.count;
     record["overlap_ns"] = overlap.count;
     return record;
   }
@@ -79,7 +79,7 @@ std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) 
   words.model = "first-split";
   words.strategy = "layers";
   words.batch = text(point, "batch");
-  words.devices = workers(settings, whole(point, "devices", 1, 4096), 2);
+  words.devices = devices_for(settings, whole(point, "devices", 1, 4096), 2);
   return std::make_unique<Logged>(words, settings, TrainMeasurement::Options{.timeline = "one step over two devices"});
 }
 
@@ -91,13 +91,13 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
     log += "\n" + line.get<std::string>();
   }
   sentences.push_back(log);
-  sentences.push_back(
-      fmt::format("Computation starts on {}, where the input lies; the data moves {} time{} in the forward, and the output ends on "
-                  "{}, where the loss "
-                  "is computed. The move takes {} of a forward of {} ({}).",
-                  text(row, "first_device"), text(row, "transfers_forward"), row["transfers_forward"] == 1 ? "" : "s",
-                  text(row, "last_device"), to_text(time_of(row, "move_ns")), to_text(time_of(row, "forward_ns")),
-                  percent(number(row, "move_ns") / number(row, "forward_ns"))));
+  sentences.push_back(fmt::format(
+      "Computation starts on {}, where the input lies; the data is transferred {} time{} in the forward, and the output ends on "
+      "{}, where the loss "
+      "is computed. The transfer takes {} of a forward of {} ({}).",
+      text(row, "first_device"), text(row, "transfers_forward"), row["transfers_forward"] == 1 ? "" : "s", text(row, "last_device"),
+      to_text(time_of(row, "transfer_ns")), to_text(time_of(row, "forward_ns")),
+      percent(number(row, "transfer_ns") / number(row, "forward_ns"))));
   sentences.push_back(fmt::format("Both devices computed at the same time for {} of the forward: {}.",
                                   to_text(time_of(row, "overlap_ns")),
                                   number(row, "overlap_ns") > 0          ? "there is some overlap"
@@ -121,15 +121,15 @@ Experiment first_split() {
           .part = "B",
           .title = "The first split",
           .task = "Linear(1000,2000)+ReLU on device 0, Linear(2000,1000)+ReLU on device 1, batch 32; then training steps.",
-          .questions = {"Where does computation start?", "When does the data move?", "Which device holds the output?",
-                        "Do the devices overlap?", "What does the move cost?"},
+          .questions = {"Where does computation start?", "When is the data transferred?", "Which device holds the output?",
+                        "Do the devices overlap?", "What does the transfer cost?"},
           .axes = {{"batch", "batch", {32}, {32}}, {"devices", "devices", {2}, {2}}},
           .columns = {{"devices", "#devices", Format::integer},
                       time_column(),
                       {"forward_ns", "forward", Format::time},
-                      {"move_ns", "move", Format::time},
-                      {"transfers_forward", "moves forward", Format::integer},
-                      {"transfers", "moves a step", Format::integer},
+                      {"transfer_ns", "transfer", Format::time},
+                      {"transfers_forward", "transfers forward", Format::integer},
+                      {"transfers", "transfers a step", Format::integer},
                       {"sent_bytes", "bytes a step", Format::bytes}},
           .plots = {},
           .open = open,

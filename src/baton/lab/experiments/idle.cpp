@@ -35,7 +35,7 @@ std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) 
     words.strategy = schedule == "naive" ? "layers" : schedule;
     words.micro_batches = schedule == "naive" ? "1" : text(point, "micro_batches");
   }
-  words.devices = workers(settings, whole(point, "devices", 1, 4096), 4);
+  words.devices = devices_for(settings, whole(point, "devices", 1, 4096), 4);
   return std::make_unique<IdleMeasurement>(
       words, settings, TrainMeasurement::Options{.timeline = fmt::format("{} on {} devices", schedule, text(point, "devices"))});
 }
@@ -108,7 +108,7 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
                        : "parameters and gradients outweigh the activations it keeps longer"));
     }
   }
-  add_sharing_note(sentences, rows);
+  add_oversubscribed_note(sentences, rows);
   return sentences;
 }
 

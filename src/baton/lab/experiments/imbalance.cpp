@@ -14,13 +14,13 @@ std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) 
   JobWords words;
   words.model = text(point, "model");
   words.strategy = "ddp";
-  words.devices = workers(settings, whole(point, "devices", 1, 4096), 4);
-  if (number(point, "sleep_ms") > 0) {
-    words.delay = fmt::format("before=backward,rank=0,ms={}", text(point, "sleep_ms"));
+  words.devices = devices_for(settings, whole(point, "devices", 1, 4096), 4);
+  if (number(point, "delay_ms") > 0) {
+    words.delay = fmt::format("before=backward,device=0,ms={}", text(point, "delay_ms"));
   }
   return measure_training(
       words, settings,
-      {.timeline = number(point, "sleep_ms") > 0 ? fmt::format("rank 0 sleeps, {} workers", text(point, "devices")) : ""});
+      {.timeline = number(point, "delay_ms") > 0 ? fmt::format("device 0 is delayed, {} devices", text(point, "devices")) : ""});
 }
 
 void derive(std::vector<Json>& rows) {
@@ -31,7 +31,7 @@ void derive(std::vector<Json>& rows) {
     for (std::size_t d = 1; d < devices.size(); ++d) {
       longest = std::max(longest, number(devices[d], "waiting"));
     }
-    row["waiting_rank_0_ns"] = number(devices.at(0), "waiting") * step;
+    row["waiting_device_0_ns"] = number(devices.at(0), "waiting") * step;
     row["waiting_others_ns"] = longest * step;
   }
 }
@@ -46,21 +46,21 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
     const Json& even = here.front();
     const Json& uneven = here.back();
     const double longer = number(uneven, "time_per_step_ns") - number(even, "time_per_step_ns");
-    const double slept = (number(uneven, "sleep_ms") - number(even, "sleep_ms")) * 1e6;
-    if (slept <= 0) {
+    const double delayed = (number(uneven, "delay_ms") - number(even, "delay_ms")) * 1e6;
+    if (delayed <= 0) {
       continue;
     }
-    sentences.push_back(
-        fmt::format("On {} worker{} the step grows from {} to {} when rank 0 alone sleeps {} ms instead of {}: {} of the sleep "
-                    "shows in the step of all.",
-                    count.dump(), count == 1 ? "" : "s", to_text(time_of(even)), to_text(time_of(uneven)), text(uneven, "sleep_ms"),
-                    text(even, "sleep_ms"), percent(longer / slept)));
+    sentences.push_back(fmt::format(
+        "On {} device{} the step grows from {} to {} when device 0 alone is delayed by {} ms instead of {}: {} of the delay "
+        "shows in the step of all.",
+        count.dump(), count == 1 ? "" : "s", to_text(time_of(even)), to_text(time_of(uneven)), text(uneven, "delay_ms"),
+        text(even, "delay_ms"), percent(longer / delayed)));
     const Json& devices = uneven["device_list"];
     if (devices.size() > 1) {
       std::string each;
       for (std::size_t d = 0; d < devices.size(); ++d) {
         each += fmt::format(
-            "{}rank {} {}", d == 0 ? "" : ", ", d,
+            "{}device {} {}", d == 0 ? "" : ", ", d,
             to_text(Nanoseconds(static_cast<std::int64_t>(number(devices[d], "waiting") * number(uneven, "time_per_step_ns")))));
       }
       bool on_zero = true;
@@ -69,14 +69,14 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
       }
       sentences.push_back(
           fmt::format("Waiting a step: {}. {}", each,
-                      on_zero ? "Every other rank waits for rank 0, since gradients can only be summed once all have come."
-                              : "No rank stands out as the one waited for."));
+                      on_zero ? "Every other device waits for device 0, since gradients can only be summed once all have come."
+                              : "No device stands out as the one waited for."));
     }
     if (const std::string late = findings::straggler(comers_of(uneven), time_of(uneven)); !late.empty()) {
       sentences.push_back("At the collectives: " + late);
     }
   }
-  add_sharing_note(sentences, rows);
+  add_oversubscribed_note(sentences, rows);
   return sentences;
 }
 
@@ -85,32 +85,32 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
 Experiment imbalance() {
   return {.id = "imbalance",
           .part = "A",
-          .title = "One slow rank",
-          .task = "Rank 0 sleeps 20 ms in each step.",
+          .title = "One slow device",
+          .task = "Device 0 is delayed by 20 ms in each step.",
           .questions = {"What happens to the total?", "What does it say of synchronisation?"},
           .axes = {{"model", "what is trained", {"mlp:dim=1024,depth=2"}, {"mlp:dim=1024,depth=2"}},
-                   {"devices", "workers", {1, 2, 4}, {1, 2, 4}},
-                   {"sleep_ms", "sleep of rank 0 in ms", {0, 20}, {0, 20}}},
+                   {"devices", "devices", {1, 2, 4}, {1, 2, 4}},
+                   {"delay_ms", "delay of device 0 in ms", {0, 20}, {0, 20}}},
           .columns = {{"devices", "#devices", Format::integer},
-                      {"sleep_ms", "rank 0 sleeps (ms)", Format::number},
+                      {"delay_ms", "delay of device 0 (ms)", Format::number},
                       time_column(),
-                      {"waiting_rank_0_ns", "rank 0 waits", Format::time},
+                      {"waiting_device_0_ns", "device 0 waits", Format::time},
                       {"waiting_others_ns", "others wait", Format::time}},
           .plots = {{.kind = Plot::Kind::stacked,
-                     .title = "Where the step goes (mean over ranks)",
+                     .title = "Where the step goes (mean over devices)",
                      .x = "label",
                      .y = "time_per_step_ns",
-                     .x_title = "devices, sleep",
+                     .x_title = "devices, delay",
                      .y_title = "time/step",
                      .y_format = Format::time,
                      .parts = {"compute_ns", "exposed_ns", "waiting_ns", "delayed_ns", "rest_ns"},
-                     .part_titles = {"compute", "exposed communication", "waiting", "sleep", "other"}}},
+                     .part_titles = {"compute", "exposed communication", "waiting", "delayed", "other"}}},
           .open = open,
           .derive =
               [](std::vector<Json>& rows) {
                 derive(rows);
                 for (Json& row : rows) {
-                  row["label"] = fmt::format("{} dev., {} ms", text(row, "devices"), text(row, "sleep_ms"));
+                  row["label"] = fmt::format("{} dev., {} ms", text(row, "devices"), text(row, "delay_ms"));
                 }
               },
           .findings = find};

@@ -35,16 +35,16 @@ class SplitMeasurement final : public TrainMeasurement {
     record["placement"] = placement;
     record["blocks_each"] = counts;
     const trace::StepTrace& step = training().trace().steps.back();
-    std::int64_t moves = 0;
+    std::int64_t transfers = 0;
     std::int64_t forward_bytes = 0;
     for (std::size_t t = 0; t < plan.tasks().size(); ++t) {
       if (std::holds_alternative<plan::Transfer>(plan.tasks()[t].action) && step.events[t].sent.count > 0 &&
           plan.tasks()[t].labels.phase == plan::Phase::forward) {
-        ++moves;
+        ++transfers;
         forward_bytes += step.events[t].sent.count;
       }
     }
-    record["transfers_traced"] = moves;
+    record["transfers_traced"] = transfers;
     record["bytes_forward"] = forward_bytes;
     return record;
   }
@@ -55,7 +55,7 @@ std::unique_ptr<Measurement> open_split(const std::string& model, std::int64_t d
   JobWords words;
   words.model = model;
   words.strategy = devices == 1 ? "single" : "layers";
-  words.devices = workers(settings, devices, 5);
+  words.devices = devices_for(settings, devices, 5);
   return std::make_unique<SplitMeasurement>(words, settings, TrainMeasurement::Options{.timeline = std::move(timeline)});
 }
 
@@ -80,7 +80,7 @@ void add_placement(std::vector<Json>& rows) {
 
 Axis dim_axis() { return {"dim", "width of a block", {512}, {1024}}; }
 
-void note(std::vector<std::string>& sentences, const std::vector<Json>& rows) { add_sharing_note(sentences, rows); }
+void note(std::vector<std::string>& sentences, const std::vector<Json>& rows) { add_oversubscribed_note(sentences, rows); }
 
 }  // namespace
 
@@ -89,12 +89,12 @@ Experiment split_experiment() {
           .part = "B",
           .title = "Half the blocks on each device",
           .task = "A stack of 6 blocks, the first half on device 0, the rest on device 1.",
-          .questions = {"How many blocks are on each device?", "At which exact point does the data move?"},
+          .questions = {"How many blocks are on each device?", "At which exact point is the data transferred?"},
           .axes = {dim_axis(), {"depth", "blocks", {6}, {6}}, {"devices", "devices", {2}, {2}}},
           .columns = {{"depth", "DEPTH", Format::integer},
                       {"where", "block → device", Format::text},
                       time_column(),
-                      {"transfers_forward", "moves forward", Format::integer}},
+                      {"transfers_forward", "transfers forward", Format::integer}},
           .plots = {},
           .open =
               [](const Point& point, const Settings& settings) {
@@ -115,11 +115,12 @@ Experiment split_experiment() {
                   }
                   sentences.push_back(
                       points.empty()
-                          ? fmt::format("{}. Nothing moves.", placement_text(row))
-                          : fmt::format("{}. In the forward the data moves {}, {} in all; {} moves in the backward bring the "
-                                        "gradient back.",
-                                        placement_text(row), points, to_text(bytes_of(row, "bytes_forward")),
-                                        number(row, "transfers") - number(row, "transfers_forward")));
+                          ? fmt::format("{}. Nothing is transferred.", placement_text(row))
+                          : fmt::format(
+                                "{}. In the forward the data is transferred {}, {} in all; {} transfers in the backward bring the "
+                                "gradient back.",
+                                placement_text(row), points, to_text(bytes_of(row, "bytes_forward")),
+                                number(row, "transfers") - number(row, "transfers_forward")));
                 }
                 return sentences;
               }};
@@ -135,7 +136,7 @@ Experiment depth() {
           .columns = {{"depth", "DEPTH", Format::integer},
                       time_column(),
                       {"idle_share", "idle (mean)", Format::percent},
-                      {"transfers", "moves a step", Format::integer}},
+                      {"transfers", "transfers a step", Format::integer}},
           .plots = {{.kind = Plot::Kind::line,
                      .title = "Step time against depth",
                      .x = "depth",
@@ -247,8 +248,8 @@ Experiment transfers() {
   return {
       .id = "transfers",
       .part = "B",
-      .title = "Counting the moves",
-      .task = "Count the moves of one forward pass, read off the plan and again off the trace.",
+      .title = "Counting the transfers",
+      .task = "Count the transfers of one forward pass, read off the plan and again off the trace.",
       .questions = {"How does communication grow with the number of devices?"},
       .axes = {dim_axis(), {"depth", "blocks", {20}, {20}}, {"devices", "devices", {2, 3, 4, 5}, {2, 3, 4, 5}}},
       .columns = {{"devices", "#devices", Format::integer},

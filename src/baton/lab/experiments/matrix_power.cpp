@@ -30,7 +30,7 @@ class PowerMeasurement final : public TrainMeasurement {
 
   static JobWords words_for(const Point& point, const Settings& settings) {
     JobWords words;
-    words.devices = workers(settings, whole(point, "devices", 1, 4096), 2);
+    words.devices = devices_for(settings, whole(point, "devices", 1, 4096), 2);
     words.precision = text(point, "precision");
     return words;
   }

@@ -74,10 +74,10 @@ Held at_the_fullest(const plan::Plan& plan, DeviceId device) {
     for (const std::size_t b : begins[i]) {
       part_of(now, plan.buffers()[b]) += plan.buffers()[b].size().count;
     }
-    const std::int64_t scratch = plan.tasks()[i].device == device ? plan.tasks()[i].workspace.count : 0;
-    if (now.sum() + scratch > fullest.sum()) {
+    const std::int64_t workspace = plan.tasks()[i].device == device ? plan.tasks()[i].workspace.count : 0;
+    if (now.sum() + workspace > fullest.sum()) {
       fullest = now;
-      fullest.other += scratch;
+      fullest.other += workspace;
     }
     for (const std::size_t b : ends[i]) {
       part_of(now, plan.buffers()[b]) -= plan.buffers()[b].size().count;
@@ -148,7 +148,7 @@ std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) 
   } else {
     words.strategy = wanted;  // any strategy that a user names
   }
-  words.devices = workers(settings, words.strategy == "single" ? 1 : devices, devices);
+  words.devices = devices_for(settings, words.strategy == "single" ? 1 : devices, devices);
   if (words.strategy == "gpipe" || words.strategy == "1f1b") {
     words.micro_batches = "8";
   }
@@ -223,7 +223,7 @@ Experiment memory() {
                   bytes_column("gradients_bytes", "gradients"),
                   bytes_column("states_bytes", "states"),
                   bytes_column("activations_bytes", "activations"),
-                  bytes_column("other_bytes", "scratch"),
+                  bytes_column("other_bytes", "workspace"),
                   bytes_column("apart_bytes", "kept apart"),
                   bytes_column("planned_bytes", "planned"),
                   bytes_column("measured_bytes", "taken")},
@@ -236,7 +236,7 @@ Experiment memory() {
                  .y_format = Format::bytes,
                  .parts = {"parameters_bytes", "gradients_bytes", "states_bytes", "activations_bytes", "other_bytes",
                            "apart_bytes"},
-                 .part_titles = {"parameters", "gradients", "optimizer states", "activations", "scratch", "kept apart"}}},
+                 .part_titles = {"parameters", "gradients", "optimizer states", "activations", "workspace", "kept apart"}}},
       .open = open,
       .derive = [](std::vector<Json>&) {},
       .findings = find};

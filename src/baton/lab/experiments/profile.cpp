@@ -63,7 +63,7 @@ std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) 
   JobWords words;
   words.model = text(point, "model");
   words.strategy = text(point, "strategy");
-  words.devices = workers(settings, whole(point, "devices", 1, 4096), 2);
+  words.devices = devices_for(settings, whole(point, "devices", 1, 4096), 2);
   return std::make_unique<Profiled>(words, settings, TrainMeasurement::Options{.timeline = "the profiled step"});
 }
 

@@ -13,7 +13,7 @@ std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) 
   words.model = text(point, "model");
   words.batch = text(point, "batch");
   words.strategy = "ddp";
-  words.devices = workers(settings, whole(point, "devices", 1, 4096), 4);
+  words.devices = devices_for(settings, whole(point, "devices", 1, 4096), 4);
   return measure_training(words, settings, {.timeline = "ddp on " + text(point, "devices")});
 }
 
@@ -25,19 +25,19 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
   }
   const double speedup = number(last, "speedup");
   sentences.push_back(fmt::format(
-      "Is it linear? {}: {} workers are {:.2f} times as fast as {} where {:.3g} times would be linear, an efficiency of {}.",
+      "Is it linear? {}: {} devices are {:.2f} times as fast as {} where {:.3g} times would be linear, an efficiency of {}.",
       number(last, "efficiency") > 0.95 ? "Nearly" : "No", text(last, "devices"), speedup, text(last, "base_devices"),
       number(last, "devices") / number(last, "base_devices"), percent(number(last, "efficiency"))));
   for (std::size_t i = 1; i < rows.size(); ++i) {
     const double drop = number(rows[i - 1], "efficiency") - number(rows[i], "efficiency");
     if (drop > 0.05) {
-      sentences.push_back(fmt::format("Efficiency drops from {} to {} between {} and {} workers.",
+      sentences.push_back(fmt::format("Efficiency drops from {} to {} between {} and {} devices.",
                                       percent(number(rows[i - 1], "efficiency")), percent(number(rows[i], "efficiency")),
                                       text(rows[i - 1], "devices"), text(rows[i], "devices")));
     }
   }
   for (std::size_t i = 1; i < rows.size(); ++i) {
-    sentences.push_back(attribution(rows[i], "On " + text(rows[i], "devices") + " workers"));
+    sentences.push_back(attribution(rows[i], "On " + text(rows[i], "devices") + " devices"));
   }
   std::vector<Json> own_cores;
   for (const Json& row : rows) {
@@ -48,15 +48,15 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
   const std::vector<Json>& fitted = own_cores.size() >= 2 ? own_cores : rows;
   const findings::Amdahl fit = findings::fit_amdahl(column(fitted, "devices"), column(fitted, "time_per_step_ns"));
   sentences.push_back(fmt::format("Amdahl's law through {} points{} gives a serial fraction of {}{}; {}.", fitted.size(),
-                                  fitted.size() < rows.size() ? " (those with a core a worker)" : "", percent(fit.serial),
-                                  fit.serial >= 1 ? ": more workers make it slower, so the law does not apply"
+                                  fitted.size() < rows.size() ? " (those with a core a device)" : "", percent(fit.serial),
+                                  fit.serial >= 1 ? ": more devices make it slower, so the law does not apply"
                                   : fit.serial > 0.001
-                                      ? fmt::format(", so that no number of workers would exceed {:.1f} times", fit.limit())
+                                      ? fmt::format(", so that no number of devices would exceed {:.1f} times", fit.limit())
                                       : ", so no limit shows",
                                   fit.serial >= 1     ? "no fit is claimed"
                                   : fitted.size() < 3 ? "with two points the law always fits"
                                                       : findings::quality(fit.r2)));
-  add_sharing_note(sentences, rows);
+  add_oversubscribed_note(sentences, rows);
   return sentences;
 }
 
@@ -66,11 +66,11 @@ Experiment strong_scaling() {
   return {.id = "strong-scaling",
           .part = "A",
           .title = "Strong scaling under DDP",
-          .task = "The global batch stays at 64 while the number of workers grows.",
+          .task = "The global batch stays at 64 while the number of devices grows.",
           .questions = {"Is it linear?", "Where does efficiency drop?", "Why, in numbers?"},
           .axes = {{"model", "what is trained", {"mlp:dim=1024,depth=2"}, {"mlp:dim=1024,depth=2"}},
                    {"batch", "global batch", {64}, {64}},
-                   {"devices", "workers", {1, 2, 4}, {1, 2, 4}}},
+                   {"devices", "devices", {1, 2, 4}, {1, 2, 4}}},
           .columns = {{"devices", "#devices", Format::integer},
                       time_column(),
                       {"speedup", "speedup", Format::ratio},

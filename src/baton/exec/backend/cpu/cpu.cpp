@@ -287,7 +287,7 @@ std::unique_ptr<Kernel> prepare_update(const Plan& plan, const Task& task, const
   });
 }
 
-/// Scratch of the float32 kernel of a task when `cores` threads run it.
+/// Workspace of the float32 kernel of a task when `cores` threads run it.
 Bytes kernel_workspace(std::span<const plan::Buffer> buffers, const Task& task, std::size_t cores) {
   const auto* compute = std::get_if<plan::Compute>(&task.action);
   if (compute == nullptr) {
@@ -304,7 +304,7 @@ Bytes kernel_workspace(std::span<const plan::Buffer> buffers, const Task& task, 
       compute->op);
 }
 
-/// Scratch that a task needs when `cores` threads run it.
+/// Workspace that a task needs when `cores` threads run it.
 Bytes workspace(std::span<const plan::Buffer> buffers, const Task& task, std::size_t cores) {
   const Bytes inner = kernel_workspace(buffers, task, cores);
   return cpu::is_emulated(buffers, task) ? cpu::emulation_workspace(buffers, task, inner) : inner;

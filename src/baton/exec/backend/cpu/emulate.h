@@ -6,7 +6,7 @@
 
 #include "baton/exec/backend.h"
 
-/// 16-bit tasks on float32 kernels: operands are widened into scratch, the kernel runs there, and its results
+/// 16-bit tasks on float32 kernels: operands are widened into the workspace, the kernel runs there, and its results
 /// are rounded on the way out. What that does to values is counted. It shows what a format does to training,
 /// not how fast hardware is that computes in it.
 namespace baton::exec::cpu {
@@ -14,7 +14,7 @@ namespace baton::exec::cpu {
 /// Whether a task is run so: it has 16-bit operands, and does more with them than choose or convert.
 bool is_emulated(std::span<const plan::Buffer> buffers, const plan::Task& task);
 
-/// The scratch of an emulated task whose kernel itself needs `inner`.
+/// The workspace of an emulated task whose kernel itself needs `inner`.
 Bytes emulation_workspace(std::span<const plan::Buffer> buffers, const plan::Task& task, Bytes inner);
 
 /// `prepare` makes the float32 kernel for the addresses it is given.

@@ -133,7 +133,7 @@ class Description {
   Owned<cublasLtMatrixLayout_t> d_;
 };
 
-/// The library wants its scratch so; the plan's memory is aligned less, and what it gives has room for moving up to this.
+/// The library wants its workspace so; the plan's memory is aligned less, and what it gives has room for moving up to this.
 constexpr std::int64_t workspace_alignment = 256;
 
 class LtProduct final : public Product {

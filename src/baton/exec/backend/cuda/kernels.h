@@ -74,7 +74,7 @@ struct CheckedTensor {
   DType type;
 };
 constexpr std::size_t most_tensors = 64;
-/// Writes how many of the tensors hold an infinity or a NaN. `marks` is scratch, a word a tensor.
+/// Writes how many of the tensors hold an infinity or a NaN. `marks` is workspace, a word a tensor.
 void check_finite(const CheckedTensor* tensors, std::size_t count, std::uint32_t* marks, float* result, cudaStream_t stream);
 /// A loss scaler's state after a step, by the rules of op/loss_scale.h.
 void adjust_scale(const float* flag, float* state, std::int64_t growth_interval, cudaStream_t stream);

@@ -18,7 +18,7 @@ using Launch = std::function<void(cudaStream_t stream)>;
 /// Whether there is a launch for a Compute or an Update.
 bool has_launch(const plan::Plan& plan, const plan::Task& task);
 
-/// Scratch that it needs on GPUs that can do this.
+/// Workspace that it needs on GPUs that can do this.
 Bytes launch_workspace(std::span<const plan::Buffer> buffers, const plan::Task& task, const Capability& capability);
 
 /// Where a task runs and what it needs beside its buffers.
