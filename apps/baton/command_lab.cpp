@@ -172,6 +172,7 @@ void run_lab(const LabWords& words, int& exit_code) {
     std::fflush(stdout);
   }
   Json environment = lab::environment(settings.machine, cluster::Cluster(exec::open_devices(words.devices, settings.machine)));
+  environment.erase("oversubscribed");  // each row says it of its own devices
   if (simulate) {
     environment["simulated_on"] = simulated_on(words);
   }

@@ -5,9 +5,9 @@ import {readFileSync, statSync} from 'node:fs';
 import {join} from 'node:path';
 import {after, before, test} from 'node:test';
 import {pathToFileURL} from 'node:url';
-import {report} from './sample_report.mjs';
 
 const work = process.env.BATON_WORK;
+const report = JSON.parse(readFileSync(join(work, 'report.json')));
 const {chromium} = createRequire(join(work, 'package.json'))('playwright-core');
 const addressOf = (name) => pathToFileURL(join(work, `${name}.html`)).href;
 
@@ -95,11 +95,24 @@ test('tables hold the numbers of the report', () => withPage({}, async (page) =>
 test('tasks, questions, findings and commands are there as they were written', () => withPage({}, async (page) => {
   for (const experiment of report.experiments) {
     const text = (await page.locator(`#experiment-${experiment.id}`).innerText()).replaceAll('\u00a0', ' ');
-    for (const sentence of [experiment.task, ...(experiment.questions ?? []), ...experiment.findings, ...(experiment.notes ?? []), experiment.command]) {
+    for (const sentence of [experiment.task, ...(experiment.questions ?? []), ...experiment.findings, experiment.command]) {
       for (const line of sentence.replaceAll('`', '').split('\n')) assert.ok(text.includes(line), line);
     }
   }
   assert.equal(await page.title(), report.title);
+}));
+
+test('the head says on what it was measured, with which preset, and how noisy the machine was', () => withPage({}, async (page) => {
+  const head = page.locator('.masthead');
+  const text = (await head.innerText()).replaceAll('\u00a0', ' ');
+  assert.match(text, /preset quick/i);
+  assert.ok(text.includes(report.environment.cpu) && text.includes(report.command) && text.includes(report.noise.sentence));
+  assert.match(text, /fewer cores than the experiments have devices/);
+  await head.getByText('The machine in full').click();
+  const facts = await head.locator('dl').innerText();
+  assert.match(facts, /Oversubscribed\s+yes/);
+  assert.match(facts, /Multiply-add\s+61\.1, 61\.2, 61\.4, 61\.8\sGflop\/s/);
+  assert.match(facts, /Load\s+0\.12/);
 }));
 
 test('every plot is drawn, and simulated points are hollow', () => withPage({}, async (page) => {

@@ -1,10 +1,11 @@
 #!/bin/sh
-# run.sh MAKE_SAMPLE_PAGE PAGE_WITHOUT_CHARTS WORK: makes the sample page and tests it in Chromium.
+# run.sh MAKE_SAMPLE_REPORT MAKE_SAMPLE_PAGE PAGE_WITHOUT_CHARTS WORK: makes the sample page and tests it in Chromium.
 # Exits with 77 and a sentence where that cannot be done here.
 set -eu
-program=$1
-without=$2
-work=$3
+report=$1
+program=$2
+without=$3
+work=$4
 here=$(cd "$(dirname "$0")" && pwd)
 
 skip() {
@@ -27,9 +28,10 @@ if ! cmp -s "$work/package-lock.json" "$work/installed"; then
   cp "$work/package-lock.json" "$work/installed"
 fi
 
-"$node" "$here/sample_report.mjs" > "$work/sample.json"
-"$program" "$work/sample.json" "$work/page.html"
-"$program" "$work/sample.json" "$work/page_without_charts.html" "$without"
+"$node" "$here/sample_results.mjs" > "$work/results.json"
+"$report" "$work/results.json" "$work/report.json"
+"$program" "$work/report.json" "$work/page.html"
+"$program" "$work/report.json" "$work/page_without_charts.html" "$without"
 echo '{"noise":null,"environment":null,"created":"2025-03-14 10:32","experiments":[{},{"id":"x","rows":[{"a":1.5}],"plots":[{}],"timelines":[{}]},{"id":"y","rows":[{"reason":"no"}]}]}' > "$work/bare.json"
 "$program" "$work/bare.json" "$work/bare.html"
 BATON_WORK=$work exec "$node" --test "$here/page_test.mjs"

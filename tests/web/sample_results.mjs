@@ -1,7 +1,6 @@
-// A report that no machine has made: numbers invented to be consistent with each other, for the tests of the page.
-//   node sample_report.mjs > sample.json
-import {realpathSync} from 'node:fs';
-import {fileURLToPath} from 'node:url';
+// Results that no machine has measured: numbers invented to be consistent with each other, for the tests of the page, which
+// make_sample_report makes a report of.
+//   node sample_results.mjs > results.json
 
 const us = 1000;
 const ms = 1000 * us;
@@ -51,12 +50,12 @@ function ddpTimeline(label, origin, {lag = 0, delay = 0, devices = 2} = {}) {
   return {label, origin, duration_ns: end + 4 * 90 * us + 30 * us, devices: Array.from({length: devices}, (_, i) => `cpu:${i}`), lanes: ['compute', 'communication', 'host'], events};
 }
 
-/** GPipe: `stages` devices, `batches` micro-batches; a transfer between neighbours takes `move`. */
+/** GPipe: `stages` devices, `batches` micro-batches; a transfer between neighbours takes `crossing`. */
 function gpipeTimeline(label, origin, stages, batches) {
   const events = [];
   const forward = 900 * us;
   const backward = 1800 * us;
-  const move = 140 * us;
+  const crossing = 140 * us;
   const done = new Map();
   const free = Array(stages).fill(0);
   const run = (stage, batch, phase, length, after) => {
@@ -67,9 +66,9 @@ function gpipeTimeline(label, origin, stages, batches) {
     done.set(`${phase} ${stage} ${batch}`, start + length);
   };
   const transfer = (from, to, batch, phase, at) => {
-    events.push({device: from, lane: 1, name: 'send', phase, block: -1, micro_batch: batch, start: at, met: at, end: at + move, sent: 131072, received: 0});
-    events.push({device: to, lane: 1, name: 'receive', phase, block: -1, micro_batch: batch, start: at, met: at, end: at + move, sent: 0, received: 131072});
-    return at + move;
+    events.push({device: from, lane: 1, name: 'send', phase, block: -1, micro_batch: batch, start: at, met: at, end: at + crossing, sent: 131072, received: 0});
+    events.push({device: to, lane: 1, name: 'receive', phase, block: -1, micro_batch: batch, start: at, met: at, end: at + crossing, sent: 0, received: 131072});
+    return at + crossing;
   };
   for (let batch = 0; batch < batches; batch++) {
     for (let stage = 0; stage < stages; stage++) {
@@ -93,12 +92,12 @@ function scalingRow(devices, time, parts, more = {}) {
   const alone = 10.24 * ms;
   const speedup = alone / time;
   return {devices, time_per_step_ns: time, time_low_ns: Math.round(time * 0.975), time_high_ns: Math.round(time * 1.04), speedup, efficiency: speedup / devices,
-    busy_ns: parts[0], exposed_ns: parts[1], waiting_ns: parts[2], rest_ns: time - parts[0] - parts[1] - parts[2], origin: 'measured', ...more};
+    busy_ns: parts[0], exposed_ns: parts[1], waiting_ns: parts[2], rest_ns: time - parts[0] - parts[1] - parts[2], origin: 'measured', pulse_gflops: 61 + 0.1 * devices, ...more};
 }
 
 const strongScaling = {
   id: 'strong-scaling', part: 'A', title: 'Strong scaling of DDP',
-  task: 'The global batch is fixed at 64; 1, 2 and 4 workers train a stack of four `Linear(1024, 1024)` blocks under DDP.',
+  task: 'The global batch is fixed at 64; 1, 2 and 4 devices train a stack of four `Linear(1024, 1024)` blocks under DDP.',
   questions: ['Is the speedup linear?', 'Where does the efficiency drop?', 'How much is computation, exposed communication and waiting?'],
   columns: [
     {key: 'devices', heading: 'devices', format: 'integer'}, {key: 'time_per_step_ns', heading: 'time per step', format: 'time'},
@@ -118,7 +117,6 @@ const strongScaling = {
   findings: [
     'Speedup on 2 devices is 1.71× (86 % efficiency): 0.61 ms of the 5.97 ms step are communication that nothing hides.',
     'Amdahl\'s law with a serial fraction of 14 % fits the measured points within 4 %; on 4 devices the cores are oversubscribed, so that point is a lower bound.'],
-  notes: ['Medians of 30 steps after 5 warm-up steps.', 'The point on 8 devices is simulated with costs calibrated on this machine.'],
   command: 'baton lab run strong-scaling --preset quick',
   timelines: [ddpTimeline('ddp on 2 devices', 'measured', {lag: 0.12}), ddpTimeline('ddp on 4 devices', 'simulated', {lag: 0.05, devices: 4})],
 };
@@ -126,7 +124,7 @@ const strongScaling = {
 const cases = [['small', 1, 0.92, 1], ['small', 2, 0.81, 1.14], ['small', 4, 0.97, 0.95], ['large', 1, 512, 1], ['large', 2, 268, 1.91], ['large', 4, 141, 3.63]];
 const communication = {
   id: 'comm-vs-compute', part: 'A', title: 'Communication against computation',
-  task: 'Small: DIM 1024, DEPTH 2. Large: DIM 8192, DEPTH 8. On 1, 2 and 4 workers.',
+  task: 'Small: DIM 1024, DEPTH 2. Large: DIM 8192, DEPTH 8. On 1, 2 and 4 devices.',
   questions: ['In which case is DDP more efficient, and why?'],
   columns: [{key: 'case', heading: 'case', format: 'text'}, {key: 'devices', heading: 'devices', format: 'integer'}, {key: 'time_per_step_ns', heading: 'time per step', format: 'time'},
     {key: 'speedup', heading: 'speedup', format: 'ratio'}, {key: 'gradient_bytes', heading: 'gradients', format: 'bytes'}, {key: 'samples_per_s', heading: 'samples', format: 'rate'}],
@@ -140,10 +138,10 @@ const communication = {
 
 const delay = {
   id: 'delay', part: 'A', title: 'A delay before the backward',
-  task: 'Every rank sleeps for 5 ms before its backward.',
+  task: 'Every device is delayed by 5 ms before its backward.',
   columns: [{key: 'delay_ns', heading: 'delay', format: 'time'}, {key: 'time_per_step_ns', heading: 'time per step', format: 'time'}],
-  rows: [{delay_ns: 0, time_per_step_ns: 5973000}, {delay_ns: 5000000, time_per_step_ns: 11021000}],
-  plots: [], findings: ['The step grows by the delay and by nothing else: 5.05 ms for a delay of 5 ms.'],
+  rows: [{delay_ns: 0, time_per_step_ns: 5973000, origin: 'measured'}, {delay_ns: 5000000, time_per_step_ns: 11021000, origin: 'measured'}],
+  findings: ['The step grows by the delay and by nothing else: 5.05 ms for a delay of 5 ms.'],
   command: 'baton lab run delay --preset quick',
   timelines: [ddpTimeline('ddp on 2 devices, delay of 2 ms', 'measured', {lag: 0.06, delay: 2 * ms})],
 };
@@ -174,11 +172,8 @@ const precision = {
   command: 'baton lab run precision --preset quick',
 };
 
-export const report = {
-  title: 'Test sample: parallel deep learning on two cores', created: '2025-03-14T10:32:00Z', command: 'baton lab run all --preset quick --page report.html', preset: 'quick',
-  environment: {host: 'test-sample', cpu: 'Invented CPU @ 2.00 GHz', cores: 2, memory_bytes: 8589934592, system: 'Linux 6.1 x86_64', governor: 'performance', load: [0.12, 0.2, 0.18], oversubscribed: true, versions: {baton: '0.1.0', compiler: 'GCC 12.2.0'}},
-  noise: {fma_gflops: [61.2, 60.9, 61.4], spread: 0.008, sentence: 'The same multiply-add loop, run three times, differed by 0.8 %: differences below about 2 % say nothing.'},
-  experiments: [strongScaling, communication, delay, idle, precision],
-};
-
-if (realpathSync(process.argv[1]) === fileURLToPath(import.meta.url)) console.log(JSON.stringify(report, null, 1));
+console.log(JSON.stringify({
+  title: 'Test sample: parallel deep learning on two cores', command: 'baton lab run all --preset quick',
+  environment: {host: 'test-sample', cpu: 'Invented CPU @ 2.00 GHz', cores: 2, memory_bytes: 8589934592, system: 'Linux 6.1 x86_64', governor: 'performance', load: 0.12, versions: {baton: '0.1.0', compiler: 'GCC 12.2.0'}},
+  results: [strongScaling, communication, delay, idle, precision],
+}, null, 1));

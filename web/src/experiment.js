@@ -6,7 +6,6 @@ import {timelineFigure} from './timeline.js';
 export function experimentSection(experiment, places) {
   const questions = listOf(experiment.questions);
   const findings = listOf(experiment.findings);
-  const notes = listOf(experiment.notes);
   const timelines = listOf(experiment.timelines).filter((timeline) => timeline.events?.length);
   const title = experiment.title ?? experiment.id;
   const heading = `${experiment.anchor}-title`;
@@ -24,6 +23,5 @@ export function experimentSection(experiment, places) {
     experimentTable(experiment),
     plots.length ? h('div', {class: plots.length > 1 ? 'plots several' : 'plots'}, plots) : null,
     timelines.length ? timelineFigure(timelines, title) : null,
-    notes.length ? h('ul', {class: 'notes'}, notes.map((note) => h('li', {}, prose(note)))) : null,
     experiment.command ? h('div', {class: 'again'}, h('h4', {}, 'To run it again'), commandLine(experiment.command)) : null);
 }

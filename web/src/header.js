@@ -18,7 +18,7 @@ function when(created) {
 
 /** How fast a fixed piece of arithmetic ran: each time, or where it ran often, between which bounds. */
 function peakOf(noise) {
-  const rates = listOf(noise.fma_gflops ?? noise.pulse_gflops).filter(isNumber);
+  const rates = listOf(noise.pulse_gflops).filter(isNumber);
   if (rates.length === 0) return null;
   const written = (rate) => formatValue(rate, 'number');
   return rates.length <= 4 ? `${rates.map(written).join(', ')} Gflop/s`

@@ -15,7 +15,7 @@ export const kinds = {
 const laneHeights = {compute: 30, communication: 20, host: 16};
 
 export function kindOf(event, laneName) {
-  if (/^(delay|sleep)/i.test(event.name ?? '') || event.phase === 'delay') return 'delay';
+  if (event.name === 'delay') return 'delay';
   if (laneName === 'communication') return 'communication';
   return ['forward', 'backward', 'update'].includes(event.phase) ? event.phase : 'other';
 }

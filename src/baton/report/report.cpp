@@ -32,16 +32,16 @@ std::vector<std::vector<std::string>> cells(const lab::Result& result) {
 
 bool is_simulated(const Json& row) { return row.value("origin", "measured") == "simulated"; }
 
-/// What is said behind a row whose numbers are not simply measured: on shared cores, or simulated.
+/// What is said behind a row whose numbers are not simply measured: oversubscribed, or simulated.
 std::string mark(const Json& row) {
-  const bool shared = row.value("oversubscribed", false);
-  return (shared ? std::string("(shared cores)") : "") + (shared && is_simulated(row) ? "  " : "") +
+  const bool oversubscribed = row.value("oversubscribed", false);
+  return (oversubscribed ? std::string("(oversubscribed)") : "") + (oversubscribed && is_simulated(row) ? "  " : "") +
          (is_simulated(row) ? "(simulated)" : "");
 }
 
 /// The same as a cell of its own.
 std::string origin(const Json& row) {
-  return row.value("origin", "-") + (row.value("oversubscribed", false) ? ", shared cores" : "");
+  return row.value("origin", "-") + (row.value("oversubscribed", false) ? ", oversubscribed" : "");
 }
 
 /// Long sentences over several lines, with a dash in front of the first. Lines of a sentence stay lines.
@@ -238,8 +238,10 @@ Json to_report(const std::vector<lab::Result>& results, const Json& environment,
                const std::string& command) {
   Json experiments = Json::array();
   std::vector<double> pulses;
+  bool oversubscribed = false;
   for (const lab::Result& result : results) {
     for (const Json& row : result.rows) {
+      oversubscribed = oversubscribed || row.value("oversubscribed", false);
       if (row.contains("pulse_gflops")) {
         pulses.push_back(row["pulse_gflops"].get<double>());
       }
@@ -261,8 +263,15 @@ Json to_report(const std::vector<lab::Result>& results, const Json& environment,
                                           : "a noisy machine, so small "
                                             "differences mean little")}};
   }
-  return {{"title", title}, {"created", time_text()},    {"command", command}, {"environment", environment},
-          {"noise", noise}, {"experiments", experiments}};
+  Json machine = environment;
+  machine["oversubscribed"] = oversubscribed;
+  return {{"title", title},
+          {"created", time_text()},
+          {"command", command},
+          {"preset", lab::to_text(results.empty() ? lab::Preset::quick : results.front().preset)},
+          {"environment", machine},
+          {"noise", noise},
+          {"experiments", experiments}};
 }
 
 std::string to_markdown(const std::vector<lab::Result>& results, const Json& report) {

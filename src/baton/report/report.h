@@ -20,7 +20,7 @@ std::string to_csv(const lab::Result& result);
 
 /// One experiment, as `lab run --json` prints it and the page of a run has it.
 lab::Json to_json(const lab::Result& result);
-/// A whole run: what the page is made from, and what machines read.
+/// A whole run: what the page is made from, and what machines read. Its environment is oversubscribed where one of its rows is.
 lab::Json to_report(const std::vector<lab::Result>& results, const lab::Json& environment, const std::string& title,
                     const std::string& command);
 std::string to_markdown(const std::vector<lab::Result>& results, const lab::Json& report);

@@ -77,7 +77,7 @@ TEST(Terminal, ShowsTheTableTheFindingsAndTheCommand) {
             "\n"
             "what    #devices  time/step  speedup\n"
             "a              1    2.00 ms    1.00×\n"
-            "größer         4    12.5 ms    0.16×  (shared cores)\n"
+            "größer         4    12.5 ms    0.16×  (oversubscribed)\n"
             "huge           8          -        -\n"
             "\n"
             "- It is slow.\n"
@@ -136,7 +136,7 @@ TEST(Markdown, IsATableThatAlignsNumbersRight) {
                    "| what | #devices | time/step | speedup | origin |\n"
                    "|---|---:|---:|---:|---|\n"
                    "| a | 1 | 2.00 ms | 1.00× | - |\n"
-                   "| größer | 4 | 12.5 ms | 0.16× | -, shared cores |\n"
+                   "| größer | 4 | 12.5 ms | 0.16× | -, oversubscribed |\n"
                    "| huge | 8 | - | - | - |\n"));
   EXPECT_TRUE(says(text, "- 1 point could not be measured here: no room.\n"));
   EXPECT_TRUE(says(text, "`baton lab run small`"));
@@ -191,6 +191,20 @@ TEST(Report, HasEveryExperimentWithItsColumnsAndRows) {
   EXPECT_EQ(experiment["rows"].size(), 3U);
   EXPECT_EQ(experiment["rows"][2]["reason"], "no room");
   EXPECT_EQ(experiment["findings"][0], "It is slow.");
+}
+
+TEST(Report, IsOversubscribedWhereOneOfItsRowsIs) {
+  lab::Result result = small_result();
+  EXPECT_EQ(to_report({result}, {{"cpu", "A CPU"}}, "", "")["environment"]["oversubscribed"], true);
+  result.rows[1]["oversubscribed"] = false;
+  EXPECT_EQ(to_report({result}, {{"cpu", "A CPU"}}, "", "")["environment"]["oversubscribed"], false);
+}
+
+TEST(Report, NamesThePresetOfItsResults) {
+  lab::Result result = small_result();
+  EXPECT_EQ(to_report({result}, {}, "", "")["preset"], "quick");
+  result.preset = lab::Preset::full;
+  EXPECT_EQ(to_report({result}, {}, "", "")["preset"], "full");
 }
 
 TEST(Report, PlotsSayTheirScalesAndTheirBarsOfUncertainty) {

@@ -1,0 +1,85 @@
+// make_sample_report RESULTS.json REPORT.json: the report of results that nobody measured, by the program's own code, so that the
+// tests of the page see what the page is given.
+#include <array>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+
+#include "baton/report/report.h"
+
+namespace {
+
+using namespace baton;
+using lab::Format;
+using lab::Json;
+using lab::Plot;
+
+Format format_of(const std::string& text) {
+  for (const Format format :
+       {Format::text, Format::integer, Format::number, Format::time, Format::bytes, Format::percent, Format::ratio, Format::rate}) {
+    if (lab::to_text(format) == text) {
+      return format;
+    }
+  }
+  throw std::runtime_error("no format is called " + text);
+}
+
+Plot plot_of(const Json& json) {
+  const std::string kind = json.at("kind");
+  const auto error = json.value("error", std::array<std::string, 2>());
+  return {.kind = kind == "line"   ? Plot::Kind::line
+                  : kind == "bars" ? Plot::Kind::bars
+                                   : Plot::Kind::stacked,
+          .title = json.at("title"),
+          .x = json.at("x"),
+          .y = json.value("y", ""),
+          .x_title = json.at("x_title"),
+          .y_title = json.at("y_title"),
+          .y_format = format_of(json.at("y_format")),
+          .series = json.value("series", ""),
+          .ideal = json.value("ideal", "none"),
+          .log_x = json.value("log_x", false),
+          .log_y = json.value("log_y", false),
+          .low = error[0],
+          .high = error[1],
+          .parts = json.value("parts", std::vector<std::string>()),
+          .part_titles = json.value("part_titles", std::vector<std::string>())};
+}
+
+lab::Result result_of(const Json& json) {
+  auto experiment = std::make_shared<lab::Experiment>();
+  experiment->id = json.at("id");
+  experiment->part = json.at("part");
+  experiment->title = json.at("title");
+  experiment->task = json.at("task");
+  experiment->questions = json.value("questions", std::vector<std::string>());
+  for (const Json& column : json.at("columns")) {
+    experiment->columns.push_back({column.at("key"), column.at("heading"), format_of(column.at("format"))});
+  }
+  for (const Json& plot : json.value("plots", Json::array())) {
+    experiment->plots.push_back(plot_of(plot));
+  }
+  return {.experiment = experiment,
+          .rows = json.at("rows"),
+          .findings = json.at("findings"),
+          .timelines = json.value("timelines", std::vector<Json>()),
+          .command = json.at("command")};
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 3) {
+    std::cerr << "usage: make_sample_report RESULTS.json REPORT.json\n";
+    return 2;
+  }
+  std::ifstream file(argv[1], std::ios::binary);
+  const Json sample = Json::parse(std::string(std::istreambuf_iterator<char>(file), {}));
+  std::vector<lab::Result> results;
+  for (const Json& one : sample.at("results")) {
+    results.push_back(result_of(one));
+  }
+  std::ofstream(argv[2], std::ios::binary) << report::to_report(results, sample.at("environment"), sample.at("title"),
+                                                                sample.at("command"));
+  return 0;
+}
