@@ -137,7 +137,7 @@ TEST(Links, OfTheDocumentsLeadToWhatIsThere) {
   std::size_t links = 0;
   const std::regex link(R"(\]\(([^)#\s]+)(#[^)]*)?\))");
   for (const fs::path& path : documents()) {
-    const std::string text = prose(read_source(fs::relative(path, BATON_SOURCE)));
+    const std::string text = prose(contents(path));
     for (std::sregex_iterator next(text.begin(), text.end(), link); next != std::sregex_iterator(); ++next) {
       const std::string to = (*next)[1];
       if (!to.starts_with("http")) {
