@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "faults/preloaded.h"
+#include "support/contents.h"
 
 namespace baton::test {
 namespace {
@@ -19,7 +20,7 @@ class Allocations : public Preloaded {
   }
   long count() const {
     EXPECT_EQ(train("BATON_ALLOCATION_COUNT=count").code, 0);
-    return std::atol(read_file(folder_ / "count").c_str());
+    return std::atol(contents(folder_ / "count").c_str());
   }
   void try_all(bool and_behind) const {
     const long all = count();

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "faults/preloaded.h"
+#include "support/contents.h"
 
 namespace baton::test {
 namespace {
@@ -43,7 +44,7 @@ class Faults : public Preloaded {
                        arguments)
                   .code,
               0);
-    std::istringstream lines(read_file(list));
+    std::istringstream lines(contents(list));
     std::vector<std::string> names;
     for (std::string name; std::getline(lines, name);) {
       names.push_back(name);
@@ -64,8 +65,8 @@ TEST_F(Faults, LeaveTheOldOrTheNewCheckpointWhereverSavingStops) {
   };
   begin();
   const std::vector<std::string> all = operations(folder, save);
-  const std::string old_bytes = read_file(kept / old_name);
-  const std::string new_bytes = read_file(folder / new_name);
+  const std::string old_bytes = contents(kept / old_name);
+  const std::string new_bytes = contents(folder / new_name);
   ASSERT_FALSE(old_bytes.empty());
   ASSERT_FALSE(new_bytes.empty());
   for (const char* needed : {"open", "write", "fsync", "close", "rename", "unlink"}) {
@@ -82,8 +83,8 @@ TEST_F(Faults, LeaveTheOldOrTheNewCheckpointWhereverSavingStops) {
       const bool old_there = fs::exists(folder / old_name);
       const bool new_there = fs::exists(folder / new_name);
       EXPECT_TRUE(old_there || new_there) << "neither is there";
-      EXPECT_TRUE(!old_there || read_file(folder / old_name) == old_bytes) << "the old one was changed";
-      EXPECT_TRUE(!new_there || read_file(folder / new_name) == new_bytes) << "the new one is not whole";
+      EXPECT_TRUE(!old_there || contents(folder / old_name) == old_bytes) << "the old one was changed";
+      EXPECT_TRUE(!new_there || contents(folder / new_name) == new_bytes) << "the new one is not whole";
       const bool killed = std::string(what) == "kill" || std::string(what) == "torn";
       if (killed) {
         EXPECT_NE(outcome.code, 0);
@@ -93,7 +94,7 @@ TEST_F(Faults, LeaveTheOldOrTheNewCheckpointWhereverSavingStops) {
       }
       const Outcome again = run(save);
       EXPECT_TRUE(again.code == 0 || (new_there && again.code == 2)) << again.err;  // or it is at the last step already
-      EXPECT_EQ(read_file(folder / new_name), new_bytes);
+      EXPECT_EQ(contents(folder / new_name), new_bytes);
       EXPECT_FALSE(has_leftovers(folder));
     }
   }
@@ -119,7 +120,7 @@ TEST_F(Faults, LeaveResultsAndTracesWholeOrAsTheyWere) {
       }
       const Outcome outcome = fail_at(static_cast<int>(n), what, folder, write);
       for (const char* name : {"r.json", "t.json"}) {
-        const std::string text = read_file(folder / name);
+        const std::string text = contents(folder / name);
         EXPECT_TRUE(text == "old" || (text.starts_with("{") && (text.ends_with("}\n") || text.ends_with("}"))))
             << name << ": " << text;
       }
@@ -139,13 +140,13 @@ TEST_F(Faults, OfAFullDiskAreSaidAndLeaveTheOldCheckpoint) {
   }
   const std::string bigger = "--model mlp:dim=128,depth=1 --batch 2 --warmup 0 --quiet";  // 66 KiB: two fit, three do not
   EXPECT_EQ(run(fmt::format("train {} --steps 2 --checkpoint {}", bigger, disk.string())).code, 0);
-  const std::string old_bytes = read_file(disk / old_name);
+  const std::string old_bytes = contents(disk / old_name);
   std::ofstream(disk / "others") << std::string(40 << 10, 'x');
   const Outcome outcome = run(fmt::format("train {} --steps 4 --resume --checkpoint {}", bigger, disk.string()));
   EXPECT_EQ(outcome.code, 1);
   EXPECT_TRUE(is_one_sentence(outcome.err)) << outcome.err;
   EXPECT_NE(outcome.err.find("No space left on device"), std::string::npos) << outcome.err;
-  EXPECT_EQ(read_file(disk / old_name), old_bytes);
+  EXPECT_EQ(contents(disk / old_name), old_bytes);
   EXPECT_FALSE(has_leftovers(disk));
   const Outcome written = run(
       fmt::format("train {} --steps 400 --json {}/r.json --trace {}/t.json", job, disk.string(), disk.string()));

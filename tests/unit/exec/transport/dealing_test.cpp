@@ -138,7 +138,7 @@ TEST(Dealing, ATransferGoesFromTheSenderToTheReceiver) {
     plan::Task task{.action = plan::Transfer{device == 0 ? plan::Transfer::End::send : plan::Transfer::End::receive, MeetingId(0),
                                              DeviceId(1 - device)},
                     .device = DeviceId(device)};
-    (device == 0 ? task.reads : task.writes) = {BufferId(device)};
+    (device == 0 ? task.reads : task.writes) = std::vector{BufferId(device)};
     draft.tasks.push_back(std::move(task));
   }
   const plan::Plan plan = plan::finish(std::move(draft));
