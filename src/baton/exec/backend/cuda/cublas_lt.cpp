@@ -256,7 +256,10 @@ class Race {
 
   void enter(const LtProduct& product, bool turned) {
     for (const cublasLtMatmulAlgo_t& algorithm : candidates(handle_, product, shape_.result)) {
-      status_ = product.multiply(algorithm, 0, stream_);
+      if (shape_.beta != 0) {  // algorithms may differ in how they add to what is there, too
+        noise(shape_.result, result_, shape_.m * shape_.n, stream_);
+      }
+      status_ = product.multiply(algorithm, shape_.beta, stream_);
       if (status_ != CUBLAS_STATUS_SUCCESS) {
         continue;
       }
@@ -282,7 +285,7 @@ class Race {
  private:
   cublasLtHandle_t handle_;
   const ProductShape& shape_;
-  const void* result_;
+  void* result_;
   cudaStream_t stream_;
   Digests digests_;
   Timer timer_;

@@ -64,6 +64,16 @@ __device__ std::int64_t copy_words(const CopyChunk& chunk) {
   return count * static_cast<std::int64_t>(sizeof(Word));
 }
 
+__global__ void mark_kernel(std::int64_t* time) {
+  await_previous();
+  *time = clock_now();
+}
+
+__global__ void hold_kernel(const std::int64_t* time, std::int64_t duration) {
+  await_previous();
+  hold(*time, duration);
+}
+
 __global__ void __launch_bounds__(threads) copy_kernel(const CopyChunk* chunks, int count, std::int64_t least) {
   await_previous();
   const LeastTime time(least);
@@ -79,6 +89,11 @@ __global__ void __launch_bounds__(threads) copy_kernel(const CopyChunk* chunks, 
   }
   time.end();
 }
+
+/// w − rate · sum, each rounded, as on cores. Left to the compiler, some of a loop's rounds would come out as one multiply-add and
+/// others as two operations, and copies of one weight would differ.
+__device__ float applied(float weight, float rate, float sum) { return __fsub_rn(weight, __fmul_rn(rate, sum)); }
+__device__ double applied(double weight, double rate, double sum) { return __dsub_rn(weight, __dmul_rn(rate, sum)); }
 
 /// Elements of 16 bits are summed in float32 and rounded once.
 template <typename Element>
@@ -121,7 +136,7 @@ __global__ void __launch_bounds__(threads) sum_kernel(const SumTables tables, st
         }
 #pragma unroll
         for (int e = 0; e < P::size; ++e) {
-          result.elements[e] = rounded<Element>(rate != 0 ? widened(result.elements[e]) - rate * sum[e] : sum[e]);
+          result.elements[e] = rounded<Element>(rate != 0 ? applied(widened(result.elements[e]), rate, sum[e]) : sum[e]);
         }
         *out = result;
       }
@@ -133,7 +148,7 @@ __global__ void __launch_bounds__(threads) sum_kernel(const SumTables tables, st
       }
       for (int member = 0; member < tables.target_members; ++member) {
         Element* out = target(member, chunk) + i;
-        *out = rounded<Element>(rate != 0 ? widened(*out) - rate * sum : sum);
+        *out = rounded<Element>(rate != 0 ? applied(widened(*out), rate, sum) : sum);
       }
     }
   }
@@ -147,6 +162,12 @@ unsigned grid_for(int chunks, int multiprocessors) {
 }  // namespace
 
 void delay(std::int64_t nanoseconds, cudaStream_t stream) { launch(delay_kernel, {dim3(1), dim3(1)}, stream, nanoseconds); }
+
+void mark_time(std::int64_t* time, cudaStream_t stream) { launch(mark_kernel, {dim3(1), dim3(1)}, stream, time); }
+
+void hold_since(const std::int64_t* time, std::int64_t duration, cudaStream_t stream) {
+  launch(hold_kernel, {dim3(1), dim3(1)}, stream, time, duration);
+}
 
 void copy_chunks(const CopyChunk* chunks, int count, std::int64_t least, int multiprocessors, cudaStream_t stream) {
   launch(copy_kernel, {dim3(grid_for(count, multiprocessors)), dim3(threads)}, stream, chunks, count, least);

@@ -82,6 +82,10 @@ void adjust_scale(const float* flag, float* state, std::int64_t growth_interval,
 /// Holds the stream for so long.
 void delay(std::int64_t nanoseconds, cudaStream_t stream);
 
+/// Writes what the GPU's clock says; and holds the stream until `duration` nanoseconds have passed since then.
+void mark_time(std::int64_t* time, cudaStream_t stream);
+void hold_since(const std::int64_t* time, std::int64_t duration, cudaStream_t stream);
+
 /// A run of bytes to be moved: sixteen at a time where both addresses are multiples of 16, four where they are of 4, else one.
 struct CopyChunk {
   const std::byte* from;
