@@ -1,6 +1,7 @@
 #include "baton/lab/experiment.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -19,7 +20,24 @@ std::string gpus_for(const std::string& devices, std::int64_t count, std::int64_
   const std::size_t slash = devices.find('/');
   most = std::max(count, most);
   if (slash != std::string::npos) {
-    return fmt::format("{}:{}", devices, count);
+    const std::size_t limit = devices.find(':', slash);
+    if (limit == std::string::npos) {
+      return fmt::format("{}:{}", devices, count);
+    }
+    if (parse_integer(std::string_view(devices).substr(limit + 1), "the number of parts that are used", 1, 1 << 20) < count) {
+      throw usage_error("--devices {} has too few parts, this takes {}: write {} without a count", devices, count,
+                        devices.substr(0, limit));
+    }
+    return fmt::format("{}:{}", devices.substr(0, limit), count);
+  }
+  if (devices.find(',') != std::string::npos) {
+    std::vector<std::string_view> named = split(std::string_view(devices).substr(colon + 1), ',');
+    if (static_cast<std::int64_t>(named.size()) < count) {
+      throw usage_error("--devices {} names {} GPUs, but this takes {}: name as many, or parts of one as in cuda:0/{}", devices,
+                        named.size(), count, most);
+    }
+    named.resize(static_cast<std::size_t>(count));
+    return fmt::format("{}:{}", devices.substr(0, colon), fmt::join(named, ","));
   }
   if (colon == std::string::npos && static_cast<std::int64_t>(exec::find_gpus().size()) >= most) {
     std::string text = devices;

@@ -1,0 +1,35 @@
+#include <gtest/gtest.h>
+
+#include "baton/lab/experiment.h"
+#include "unit/base/usage_sentence.h"
+
+/// Which devices an experiment's workers are, where the user names GPUs.
+namespace baton::lab {
+namespace {
+
+using test::says;
+using test::usage_sentence;
+
+std::string on(const std::string& devices, std::int64_t count, std::int64_t most = 4) {
+  return workers({.devices = devices, .machine = {}}, count, most);
+}
+
+TEST(Workers, PartsOfAGpuAreAsManyAsAreNeeded) {
+  EXPECT_EQ(on("cuda:0/4", 3), "cuda:0/4:3");
+  EXPECT_EQ(on("cuda:1", 2), "cuda:1/4:2");
+}
+
+TEST(Workers, OfAListOfGpusTheFirstAreTaken) {
+  EXPECT_EQ(on("cuda:0,1", 1), "cuda:0");
+  EXPECT_EQ(on("cuda:3,1,2", 2), "cuda:3,1");
+  EXPECT_TRUE(says(usage_sentence([] { on("cuda:0,1", 4); }), "--devices cuda:0,1 names 2 GPUs, but this takes 4"));
+}
+
+TEST(Workers, ACountOfPartsIsTheMostThatAreTaken) {
+  EXPECT_EQ(on("cuda:0/4:2", 1), "cuda:0/4:1");
+  EXPECT_EQ(on("cuda:0/4:2", 2), "cuda:0/4:2");
+  EXPECT_TRUE(says(usage_sentence([] { on("cuda:0/4:2", 3); }), "write cuda:0/4 without a count"));
+}
+
+}  // namespace
+}  // namespace baton::lab
