@@ -1,6 +1,7 @@
 #include "baton/exec/engine.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace baton::exec {
 namespace {
@@ -17,6 +18,14 @@ std::int64_t classes(const plan::Plan& plan) {
 }
 
 }  // namespace
+
+Addresses addresses_of(const plan::Task& task, std::byte* workspace, const std::function<std::byte*(BufferId)>& address) {
+  Addresses list;
+  std::transform(task.reads.begin(), task.reads.end(), std::back_inserter(list.reads), address);
+  std::transform(task.writes.begin(), task.writes.end(), std::back_inserter(list.writes), address);
+  list.workspace = workspace;
+  return list;
+}
 
 StepData step_data(const plan::Plan& plan, const DataOptions& options) {
   StepData data{.source = {options.seed, options.samples, classes(plan)}, .loaded = {}, .losses = {}};

@@ -1,9 +1,11 @@
 #pragma once
 
+#include <functional>
 #include <span>
 #include <vector>
 
 #include "baton/cluster/cluster.h"
+#include "baton/exec/backend.h"
 #include "baton/exec/contents.h"
 #include "baton/exec/ranks/world.h"
 #include "baton/exec/run.h"
@@ -34,6 +36,9 @@ struct Assignment {
   StepData data;
   World* world = nullptr;  // the ranks that run it together; none: this process alone
 };
+
+/// A task's buffers, each where `address` says.
+Addresses addresses_of(const plan::Task& task, std::byte* workspace, const std::function<std::byte*(BufferId)>& address);
 
 /// What a backend runs plans with: threads on cores, streams on GPUs. It has taken each device's arena, laid out as
 /// `Assignment::memory` says, and put in what persistent buffers hold before the first step.

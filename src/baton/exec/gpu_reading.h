@@ -10,7 +10,8 @@ namespace baton::exec {
 
 /// What a GPU's driver said of it while steps ran.
 struct GpuReading {
-  int ordinal = 0;
+  int ordinal = 0;           // in the process
+  int rank = 0;              // that asked
   std::int64_t samples = 0;  // none: the driver's library for it is not there, and nothing below holds
   double utilization = 0;    // the largest share of time in which a kernel ran, as the driver counts it
   Bytes memory_used;         // by all programs, at most

@@ -1,6 +1,7 @@
 #include "baton/exec/run.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace baton::exec {
 
@@ -13,6 +14,20 @@ void add(std::vector<RoundingTally>& tallies, const RoundingTally& tally) {
   } else {
     found->rounding += tally.rounding;
   }
+}
+
+RunResult open_result(std::int64_t steps, std::vector<Bytes> peak) {
+  RunResult result;
+  result.losses.assign(static_cast<std::size_t>(steps), 0);
+  result.step_times.assign(static_cast<std::size_t>(steps), Nanoseconds(0));
+  result.peak = std::move(peak);
+  return result;
+}
+
+void close_result(RunResult& result, std::int64_t done, std::size_t traced) {
+  result.losses.resize(static_cast<std::size_t>(done));
+  result.step_times.resize(static_cast<std::size_t>(done));
+  result.trace.steps.resize(std::min(result.trace.steps.size(), traced));
 }
 
 Rounding sum(std::span<const RoundingTally> tallies, std::optional<plan::Role> role) {

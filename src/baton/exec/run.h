@@ -52,6 +52,11 @@ struct RunResult {
   std::vector<GpuReading> gpus;          // those it ran on
 };
 
+/// One for so many steps, all of them still to come; `peak` by device.
+RunResult open_result(std::int64_t steps, std::vector<Bytes> peak);
+/// Cuts off the steps that were not done, of the trace those behind its first `traced`.
+void close_result(RunResult& result, std::int64_t done, std::size_t traced);
+
 /// Called now and then from the thread that called `run`, with the steps done so far and their losses and times;
 /// returning false ends the run after the steps under way.
 using Progress = std::function<bool(std::int64_t done, const RunResult& so_far)>;

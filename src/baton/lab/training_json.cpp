@@ -133,6 +133,7 @@ Json gpus_json(const Training& run) {
   Json list = Json::array();
   for (const exec::GpuReading& gpu : run.gpus()) {
     list.push_back({{"ordinal", gpu.ordinal},
+                    {"rank", gpu.rank},
                     {"samples", gpu.samples},
                     {"utilization", gpu.utilization},
                     {"memory_used_bytes", gpu.memory_used.count},

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <exception>
 #include <mutex>
 #include <thread>
@@ -132,11 +131,8 @@ class HostEngine final : public Engine {
   }
 
   RunResult run(const RunOptions& options, const Progress& progress) override {
-    RunResult result;
+    RunResult result = open_result(options.steps, memory_.peak);
     const auto steps = static_cast<std::size_t>(options.steps);
-    result.losses.assign(steps, 0);
-    result.step_times.assign(steps, Nanoseconds(0));
-    result.peak = memory_.peak;
     first_traced_ = std::min(steps, static_cast<std::size_t>(options.warmup));
     const std::size_t traced = std::min(steps - first_traced_,
                                         std::max<std::size_t>(1, most_events / std::max<std::size_t>(1, plan_.tasks().size())));
@@ -179,34 +175,14 @@ class HostEngine final : public Engine {
     tally(result.roundings);
     const std::int64_t done = done_.load();
     steps_before_ += done;
-    result.losses.resize(static_cast<std::size_t>(done));
-    result.step_times.resize(static_cast<std::size_t>(done));
-    result.trace.steps.resize(
-        std::min(traced, static_cast<std::size_t>(done) - std::min(static_cast<std::size_t>(done), first_traced_)));
-    if (!world_.alone()) {
-      const std::vector<ClockReading> clocks_after = read_clocks(world_);
-      for (std::size_t r = 0; r < clocks_after.size(); ++r) {
-        result.clocks.push_back(fit_clock(clocks_before[r], clocks_after[r]));
-      }
-      gather_result(world_, plan_, run_by_, result.clocks, starts_, result);
-    }
+    close_result(result, done, static_cast<std::size_t>(done) - std::min(static_cast<std::size_t>(done), first_traced_));
+    gather_result(world_, plan_, run_by_, clocks_before, starts_, result);
     return result;
   }
 
   std::vector<double> read(BufferId id) const override {
     const std::size_t device = plan_[id].device.index();
-    std::vector<double> elements;
-    if (is_here(device)) {
-      elements = read_elements(plan_[id], address(id));
-    }
-    if (!world_.alone()) {
-      const std::span<const std::byte> bytes = std::as_bytes(std::span(elements));
-      Blob blob(bytes.begin(), bytes.end());
-      world_.broadcast(blob, run_by_[device]);
-      elements.resize(blob.size() / sizeof(double));
-      std::memcpy(elements.data(), blob.data(), blob.size());
-    }
-    return elements;
+    return share_elements(world_, run_by_[device], is_here(device) ? read_elements(plan_[id], address(id)) : std::vector<double>());
   }
 
   void write(BufferId id, std::span<const double> elements) override {
@@ -239,16 +215,8 @@ class HostEngine final : public Engine {
   }
 
   Addresses addresses(TaskId id) const {
-    const Task& task = plan_[id];
-    Addresses list;
-    for (const BufferId buffer : task.reads) {
-      list.reads.push_back(address(buffer));
-    }
-    for (const BufferId buffer : task.writes) {
-      list.writes.push_back(address(buffer));
-    }
-    list.workspace = devices_[task.device.index()]->arena.at(memory_.workspace[id.index()]);
-    return list;
+    std::byte* const workspace = devices_[plan_[id].device.index()]->arena.at(memory_.workspace[id.index()]);
+    return addresses_of(plan_[id], workspace, [this](BufferId buffer) { return address(buffer); });
   }
 
   void prepare(const Assignment& assignment, const HostBackend& backend) {

@@ -28,6 +28,53 @@ Value take(std::span<const std::byte>& bytes) {
   return value;
 }
 
+/// A reading without its words, which follow it.
+struct Gauges {
+  int ordinal;
+  std::int64_t samples;
+  double utilization;
+  Bytes memory_used;
+  Bytes memory;
+  int clock_mhz;
+  int highest_clock_mhz;
+  int memory_clock_mhz;
+  double watts;
+  int celsius;
+  std::size_t slowed_by;
+};
+
+void put_reading(Blob& blob, const GpuReading& gpu) {
+  put(blob, Gauges{gpu.ordinal, gpu.samples, gpu.utilization, gpu.memory_used, gpu.memory, gpu.clock_mhz, gpu.highest_clock_mhz,
+                   gpu.memory_clock_mhz, gpu.watts, gpu.celsius, gpu.slowed_by.size()});
+  for (const std::string& words : gpu.slowed_by) {
+    put(blob, words.size());
+    const Blob text = to_blob(words);
+    blob.insert(blob.end(), text.begin(), text.end());
+  }
+}
+
+GpuReading take_reading(std::span<const std::byte>& bytes) {
+  const auto gauges = take<Gauges>(bytes);
+  GpuReading gpu{.ordinal = gauges.ordinal,
+                 .samples = gauges.samples,
+                 .utilization = gauges.utilization,
+                 .memory_used = gauges.memory_used,
+                 .memory = gauges.memory,
+                 .clock_mhz = gauges.clock_mhz,
+                 .highest_clock_mhz = gauges.highest_clock_mhz,
+                 .memory_clock_mhz = gauges.memory_clock_mhz,
+                 .watts = gauges.watts,
+                 .celsius = gauges.celsius,
+                 .slowed_by = {}};
+  for (std::size_t i = 0; i < gauges.slowed_by; ++i) {
+    const auto size = take<std::size_t>(bytes);
+    check(bytes.size() >= size, "a rank's result is cut short");
+    gpu.slowed_by.push_back(to_text(Blob(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(size))));
+    bytes = bytes.subspan(size);
+  }
+  return gpu;
+}
+
 }  // namespace
 
 std::vector<int> ranks_of(const cluster::Cluster& cluster) {
@@ -138,6 +185,10 @@ void gather_result(World& world, const plan::Plan& plan, const std::vector<int>&
   for (const RoundingTally& tally : result.roundings) {
     put(mine, tally);
   }
+  put(mine, result.gpus.size());
+  for (const GpuReading& gpu : result.gpus) {
+    put_reading(mine, gpu);
+  }
   result.trace.steps.clear();
   const std::vector<Blob> all = world.gather(mine);
   if (world.rank() != 0) {
@@ -149,6 +200,7 @@ void gather_result(World& world, const plan::Plan& plan, const std::vector<int>&
   }
   std::vector<std::vector<StepSlice>> slices(all.size());
   result.roundings.clear();
+  result.gpus.clear();
   for (std::size_t r = 0; r < all.size(); ++r) {
     std::span<const std::byte> bytes(all[r]);
     slices[r].resize(take<std::size_t>(bytes));
@@ -163,8 +215,36 @@ void gather_result(World& world, const plan::Plan& plan, const std::vector<int>&
     for (auto count = take<std::size_t>(bytes); count > 0; --count) {
       add(result.roundings, take<RoundingTally>(bytes));
     }
+    for (auto count = take<std::size_t>(bytes); count > 0; --count) {
+      result.gpus.push_back(take_reading(bytes));
+      result.gpus.back().rank = static_cast<int>(r);
+    }
   }
   result.trace.steps = merge(plan, rank_of, slices, clocks).steps;
+}
+
+void gather_result(World& world, const plan::Plan& plan, const std::vector<int>& rank_of,
+                   const std::vector<ClockReading>& clocks_before, std::span<const Nanoseconds> starts, RunResult& result) {
+  if (world.alone()) {
+    return;
+  }
+  const std::vector<ClockReading> clocks_after = read_clocks(world);
+  for (std::size_t r = 0; r < clocks_after.size(); ++r) {
+    result.clocks.push_back(fit_clock(clocks_before[r], clocks_after[r]));
+  }
+  gather_result(world, plan, rank_of, result.clocks, starts, result);
+}
+
+std::vector<double> share_elements(World& world, int root, std::vector<double> elements) {
+  if (world.alone()) {
+    return elements;
+  }
+  const std::span<const std::byte> bytes = std::as_bytes(std::span(elements));
+  Blob blob(bytes.begin(), bytes.end());
+  world.broadcast(blob, root);
+  elements.resize(blob.size() / sizeof(double));
+  std::memcpy(elements.data(), blob.data(), blob.size());
+  return elements;
 }
 
 }  // namespace baton::exec

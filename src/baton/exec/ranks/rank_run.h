@@ -61,9 +61,15 @@ struct StepSlice {
 trace::Trace merge(const plan::Plan& plan, const std::vector<int>& rank_of, const std::vector<std::vector<StepSlice>>& slices,
                    const std::vector<ClockFit>& clocks);
 
-/// Puts into rank 0's result what was traced and rounded on all ranks; the others keep no trace. `starts` says when each of
-/// this rank's traced steps began.
+/// Puts into rank 0's result what was traced, rounded and read off GPUs on all ranks; the others keep no trace. `starts` says when
+/// each of this rank's traced steps began.
 void gather_result(World& world, const plan::Plan& plan, const std::vector<int>& rank_of, const std::vector<ClockFit>& clocks,
                    std::span<const Nanoseconds> starts, RunResult& result);
+/// The same, with clocks that were read before the run and are read again now; nothing where the world is of one.
+void gather_result(World& world, const plan::Plan& plan, const std::vector<int>& rank_of,
+                   const std::vector<ClockReading>& clocks_before, std::span<const Nanoseconds> starts, RunResult& result);
+
+/// What `root` has read of a buffer, to all.
+std::vector<double> share_elements(World& world, int root, std::vector<double> elements);
 
 }  // namespace baton::exec
