@@ -1,10 +1,14 @@
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
+#include <optional>
 #include <random>
 #include <thread>
 
 #include "agree/training.h"
+#include "baton/base/error.h"
 #include "baton/cost/link_time.h"
+#include "baton/exec/backend/cuda/cuda.h"
 #include "baton/model/zoo.h"
 #include "baton/plan/verify.h"
 #include "baton/schedule/schedule.h"
@@ -132,6 +136,12 @@ TEST_P(Bits, TheSamePlanRunAgainLeavesTheSameBits) {
   for (const strategy::Strategy& strategy : strategy::strategies()) {
     const Case one = small(strategy.name, GetParam(), 3);
     EXPECT_TRUE(same_bits(train(one), train(one))) << to_text(one);
+  }
+}
+
+TEST_P(Bits, CopiesOfAWeightStayAlikeOnAnyNumberOfDevices) {
+  for (std::size_t devices = 2; devices <= 6; ++devices) {
+    train(small("ddp", GetParam(), devices), 4);  // fails where two copies differ
   }
 }
 
@@ -340,6 +350,49 @@ TEST(Bits, ApplyingASumAtOnceLeavesWhatSummingAndThenUpdatingLeaves) {
     EXPECT_EQ(updates(at_once), 0U);
     EXPECT_GT(updates(apart), 0U);
     EXPECT_TRUE(same_bits(train(apart), train(at_once))) << devices << " devices";
+  }
+}
+
+/// While it lives, a variable of the environment has another value.
+class Variable {
+ public:
+  Variable(const char* name, const char* value) : name_(name) {
+    if (const char* before = std::getenv(name)) {
+      before_ = before;
+    }
+    setenv(name, value, 1);
+  }
+  ~Variable() { before_ ? setenv(name_, before_->c_str(), 1) : unsetenv(name_); }
+
+ private:
+  const char* name_;
+  std::optional<std::string> before_;
+};
+
+TEST(CudaEnqueue, TasksPutOneByOneIntoTheirStreamsLeaveTheBitsOfAGraph) {
+  if (!exec::has_gpu()) {
+    GTEST_SKIP() << "there is no GPU here";
+  }
+  for (const strategy::Strategy& strategy : strategy::strategies()) {
+    const Case one = small(strategy.name, "cuda", strategy.name == "single" ? 1 : 3);
+    const auto train_by = [&](const char* how) {
+      const Variable variable("BATON_CUDA_ENQUEUE", how);
+      return train(one, 6, {.seed = 1, .samples = 40});
+    };
+    EXPECT_TRUE(same_bits(train_by("graph"), train_by("tasks"))) << to_text(one);
+  }
+}
+
+TEST(CudaEnqueue, AnotherWordIsRefusedWithASentence) {
+  if (!exec::has_gpu()) {
+    GTEST_SKIP() << "there is no GPU here";
+  }
+  const Variable variable("BATON_CUDA_ENQUEUE", "later");
+  try {
+    train(small("single", "cuda", 1), 1);
+    ADD_FAILURE() << "nobody noticed";
+  } catch (const Error& error) {
+    EXPECT_EQ(std::string(error.what()), "BATON_CUDA_ENQUEUE is 'later': choose tasks or graph, or do not set it");
   }
 }
 

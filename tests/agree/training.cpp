@@ -66,7 +66,11 @@ cluster::Cluster cluster_of(const Case& one) {
   }
   static const std::vector<cluster::Gpu> gpus = exec::find_gpus();
   const std::string words = fmt::format("cuda:0/{}:{}", std::max(one.parts, one.devices), one.devices);
-  return cluster::Cluster(cluster::parse_gpu_devices(words, gpus), one.link);
+  std::vector<cluster::Device> devices = cluster::parse_gpu_devices(words, gpus);
+  for (std::size_t d = 0; d < devices.size() && one.world != nullptr; ++d) {
+    devices[d].rank = static_cast<int>(d) * one.world->size() / static_cast<int>(devices.size());
+  }
+  return cluster::Cluster(std::move(devices), one.link);
 }
 
 namespace {

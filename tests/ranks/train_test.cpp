@@ -176,10 +176,26 @@ TEST_F(RanksTrain, ARankThatIsToldToEndEndsAllAfterTheSameStepAndACheckpointIsLe
   EXPECT_FALSE(std::filesystem::is_empty(folder_ / "kept"));
 }
 
-TEST_F(RanksTrain, GpusAreRefusedWithASentence) {
+TEST_F(RanksTrain, WhereThereIsNoGpuThatIsSaidOnce) {
+  if (run("train --steps 2 --warmup 1 --devices cuda").code == 0) {
+    GTEST_SKIP() << "there is a GPU here";
+  }
   const Outcome outcome = run_ranks(2, small + "--devices cuda");
   EXPECT_EQ(outcome.code, 2);
-  EXPECT_NE(outcome.err.find("GPUs do not run under several ranks yet"), std::string::npos) << outcome.err;
+  EXPECT_EQ(count(outcome.err, "baton: "), 1U) << outcome.err;
+  EXPECT_NE(outcome.err.find("use --devices cpu"), std::string::npos) << outcome.err;
+}
+
+TEST_F(RanksTrain, RanksOnPartsOfOneGpuHaveTheLossesOfOneProcessAndSayThatTheyShareIt) {
+  if (run("train --steps 2 --warmup 1 --devices cuda").code != 0) {
+    GTEST_SKIP() << "there is no GPU here";
+  }
+  const Outcome ranks = run_ranks(2, small + "--strategy ddp --devices cuda:0/2:1 --json ranks.json");
+  ASSERT_EQ(ranks.code, 0) << ranks.err;
+  EXPECT_EQ(count(ranks.out, "note: 2 ranks share a GPU"), 1U) << ranks.out;
+  ASSERT_EQ(run(small + "--strategy ddp --devices cuda:0/2 --json one.json").code, 0);
+  EXPECT_EQ(json("ranks.json")["losses"], json("one.json")["losses"]);
+  EXPECT_EQ(json("ranks.json")["gpus"].size(), 2U);
 }
 
 TEST_F(RanksTrain, WhoWaitsForASlowLinkThatIsEmulatedIsNotTakenForHung) {

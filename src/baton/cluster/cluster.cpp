@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <map>
 #include <set>
 
 #include "baton/base/error.h"
@@ -51,6 +52,20 @@ Algorithm algorithm_by_name(std::string_view name) {
 Cluster::Cluster(std::vector<Device> devices, std::optional<Link> emulated_link, std::optional<Wiring> wiring)
     : devices_(std::move(devices)), emulated_link_(emulated_link), wiring_(wiring) {
   check(!devices_.empty(), "a cluster needs a device");
+}
+
+std::size_t Cluster::most_ranks_on_a_gpu() const {
+  std::map<int, std::set<int>> ranks;  // by GPU
+  for (const Device& device : devices_) {
+    if (device.gpu) {
+      ranks[device.gpu->unit].insert(device.rank);
+    }
+  }
+  std::size_t most = 0;
+  for (const auto& [unit, sharing] : ranks) {
+    most = std::max(most, sharing.size());
+  }
+  return most;
 }
 
 bool Cluster::oversubscribed() const {

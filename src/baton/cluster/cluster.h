@@ -30,6 +30,7 @@ struct GpuPart {
   int part = 0;  // of so many:
   int of = 1;
   int multiprocessors = 0;  // as many, or a few fewer where they come in groups
+  int unit = 0;             // which of all the ranks' GPUs it is; `ordinal` is its number in its own process
   bool operator==(const GpuPart&) const = default;
 };
 
@@ -100,6 +101,8 @@ class Cluster {
   const std::optional<Wiring>& wiring() const { return wiring_; }
   /// Whether some core belongs to more than one device, so that devices take turns.
   bool oversubscribed() const;
+  /// How many ranks have devices on the GPU that most of them share; 0 where there is no GPU.
+  std::size_t most_ranks_on_a_gpu() const;
 
  private:
   std::vector<Device> devices_;

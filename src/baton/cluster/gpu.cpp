@@ -35,7 +35,7 @@ std::vector<GpuPart> parse_parts(std::string_view text, std::span<const Gpu> gpu
   const auto count = static_cast<int>(parse_integer(counts.back(), "the number of parts that are used", 1, of));
   std::vector<GpuPart> parts;
   for (int part = 0; part < count; ++part) {
-    parts.push_back({ordinal, part, of, gpus[static_cast<std::size_t>(ordinal)].multiprocessors / of});
+    parts.push_back({ordinal, part, of, gpus[static_cast<std::size_t>(ordinal)].multiprocessors / of, ordinal});
   }
   return parts;
 }
@@ -52,7 +52,7 @@ std::vector<Device> parse_gpu_devices(std::string_view text, std::span<const Gpu
     if (std::any_of(parts.begin(), parts.end(), [&](const GpuPart& part) { return part.ordinal == ordinal; })) {
       throw usage_error("'{}' names GPU {} twice", text, ordinal);
     }
-    parts.push_back({ordinal, 0, 1, gpus[static_cast<std::size_t>(ordinal)].multiprocessors});
+    parts.push_back({ordinal, 0, 1, gpus[static_cast<std::size_t>(ordinal)].multiprocessors, ordinal});
   };
   if (colon == std::string_view::npos) {
     for (std::size_t g = 0; g < gpus.size(); ++g) {
@@ -76,6 +76,11 @@ std::vector<Device> parse_gpu_devices(std::string_view text, std::span<const Gpu
          .gpu = part});
   }
   return devices;
+}
+
+std::string gpu_words_of_rank(std::string_view text, std::size_t gpus, std::size_t local_rank) {
+  check(names_gpus(text) && gpus > 0, "'{}' names none of {} GPUs", text, gpus);
+  return text.find(':') == std::string_view::npos ? fmt::format("{}:{}", text, local_rank % gpus) : std::string(text);
 }
 
 }  // namespace baton::cluster

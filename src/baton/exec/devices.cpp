@@ -2,7 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <cstring>
+#include <map>
+#include <set>
 
 #include "baton/base/error.h"
 #include "baton/base/text.h"
@@ -10,6 +14,17 @@
 #include "baton/exec/backend/cuda/cuda.h"
 
 namespace baton::exec {
+namespace {
+
+/// What a rank tells the others of one of its devices.
+using GpuId = std::array<char, 64>;
+struct PackedGpu {
+  cluster::GpuPart part;
+  Bytes memory;
+  GpuId id;
+};
+
+}  // namespace
 
 std::vector<cluster::Device> open_devices(std::string_view text, const cluster::Machine& machine, std::optional<Bytes> memory) {
   return cluster::names_gpus(text) ? cluster::parse_gpu_devices(text, find_gpus(), memory)
@@ -44,9 +59,7 @@ std::vector<cluster::Device> open_devices_of_ranks(std::string_view text, const 
     return open_devices(text, share, memory);
   }
   if (cluster::names_gpus(text)) {
-    throw usage_error(
-        "GPUs do not run under several ranks yet: start baton once, without a launcher, on the GPUs of one "
-        "machine");
+    return open_gpus_of_ranks(text, find_gpus(), memory, world);
   }
   // Each device as its memory, its number of cores and these.
   std::vector<std::int64_t> words;
@@ -70,6 +83,47 @@ std::vector<cluster::Device> open_devices_of_ranks(std::string_view text, const 
       device.cores.assign(word, word + cores);
       word += cores;
       devices.push_back(std::move(device));
+    }
+  }
+  return devices;
+}
+
+std::vector<cluster::Device> open_gpus_of_ranks(std::string_view text, std::span<const cluster::Gpu> gpus,
+                                                std::optional<Bytes> memory, World& world) {
+  const std::vector<Place>& places = world.places();
+  const auto mine = static_cast<std::size_t>(world.rank());
+  const auto local_rank = static_cast<std::size_t>(std::count_if(
+      places.begin(), places.begin() + world.rank(), [&](const Place& place) { return place.machine == places[mine].machine; }));
+  std::vector<PackedGpu> own;
+  for (const cluster::Device& device :
+       cluster::parse_gpu_devices(cluster::gpu_words_of_rank(text, gpus.size(), local_rank), gpus)) {
+    own.push_back({*device.gpu, device.memory, {}});
+    const std::string& id = gpus[static_cast<std::size_t>(device.gpu->ordinal)].id;
+    std::copy_n(id.begin(), std::min(id.size(), own.back().id.size()), own.back().id.begin());
+  }
+  const std::vector<Blob> all = world.all_gather(std::as_bytes(std::span(own)));
+  std::vector<cluster::Device> devices;
+  std::map<std::pair<int, GpuId>, int> units;  // by machine and GPU
+  std::map<int, std::set<int>> sharing;        // by unit, its ranks
+  for (std::size_t r = 0; r < all.size(); ++r) {
+    std::vector<PackedGpu> list(all[r].size() / sizeof(PackedGpu));
+    std::memcpy(list.data(), all[r].data(), all[r].size());
+    for (PackedGpu& one : list) {
+      one.part.unit = units.emplace(std::pair(places[r].machine, one.id), static_cast<int>(units.size())).first->second;
+      sharing[one.part.unit].insert(static_cast<int>(r));
+      devices.push_back({.name = fmt::format("cuda:{}", devices.size()),
+                         .cores = {},
+                         .memory = memory.value_or(one.memory),
+                         .node = places[r].node,
+                         .machine = places[r].machine,
+                         .rank = static_cast<int>(r),
+                         .shared_lanes = false,
+                         .gpu = one.part});
+    }
+  }
+  for (cluster::Device& device : devices) {
+    if (!memory) {
+      device.memory = Bytes(device.memory.count / static_cast<std::int64_t>(sharing[device.gpu->unit].size()));
     }
   }
   return devices;

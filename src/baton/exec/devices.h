@@ -1,11 +1,13 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "baton/cluster/cluster.h"
+#include "baton/cluster/gpu.h"
 #include "baton/cluster/machine.h"
 #include "baton/exec/ranks/world.h"
 
@@ -21,10 +23,13 @@ std::vector<cluster::Device> open_devices(std::string_view text, const cluster::
 cluster::Machine share_of(const cluster::Machine& machine, World& world);
 
 /// The devices of all ranks, in the order of the ranks: `text` names each rank's on its own share of its
-/// machine. All ranks call it and get the same. A usage error where they are GPUs, which ranks do not run
-/// yet.
+/// machine. All ranks call it and get the same.
 std::vector<cluster::Device> open_devices_of_ranks(std::string_view text, const cluster::Machine& share,
                                                    std::optional<Bytes> memory, World& world);
+/// The same of GPUs, where this rank's process sees `gpus`: `cuda` is one of them for each rank of a machine, in turn. Ranks that
+/// have come to the same GPU share its memory evenly.
+std::vector<cluster::Device> open_gpus_of_ranks(std::string_view text, std::span<const cluster::Gpu> gpus,
+                                                std::optional<Bytes> memory, World& world);
 
 /// The backend that runs such devices when nobody names one; a usage error where `wanted` names one that
 /// cannot.

@@ -48,6 +48,9 @@ struct Crossing {
   std::vector<Doorbell*> doorbells;   // by device: rung when something there may go on; none where another rank runs it
   std::vector<Team*> teams;           // by device: who does the copying
   std::optional<cluster::Link> link;  // emulated, where slower than the memory
+  /// Not empty where the bytes lie elsewhere and `addresses` are where they pass through this host: by meeting, whether it is to
+  /// be carried. Those of one rank never are, and a sum that is to be applied is left in place of the parts instead.
+  std::vector<bool> staged = {};
 
   /// Whether this rank runs all members of the meeting.
   bool is_local(MeetingId meeting) const;

@@ -338,6 +338,10 @@ plan::Limits Job::limits(const plan::Plan& plan) const {
 }
 
 std::string Job::oversubscription() const {
+  if (const std::size_t ranks = cluster_.most_ranks_on_a_gpu(); ranks > 1) {
+    return fmt::format(
+        "{} ranks share a GPU: their kernels take turns on it, so this run is real but slower than on GPUs of their own", ranks);
+  }
   if (!cluster_.oversubscribed()) {
     return {};
   }

@@ -20,7 +20,7 @@ TEST(GpuDevices, CudaAloneIsEveryGpu) {
   EXPECT_EQ(devices[1].name, "cuda:1");
   EXPECT_EQ(devices[1].memory, Bytes(6000));
   EXPECT_TRUE(devices[1].cores.empty());
-  EXPECT_EQ(devices[1].gpu, (GpuPart{1, 0, 1, 66}));
+  EXPECT_EQ(devices[1].gpu, (GpuPart{1, 0, 1, 66, 1}));
 }
 
 TEST(GpuDevices, NumbersChooseGpusInTheirOrder) {
@@ -66,6 +66,24 @@ TEST(GpuDevices, BadTextIsRefusedInASentence) {
   for (const auto& [text, part] : cases) {
     EXPECT_TRUE(says(usage_sentence([&] { parse_gpu_devices(text, pair); }), part)) << text;
   }
+}
+
+TEST(GpuDevices, OfSeveralRanksEachHasAGpuInTurnUnlessTheWordsSayWhich) {
+  EXPECT_EQ(gpu_words_of_rank("cuda", 2, 0), "cuda:0");
+  EXPECT_EQ(gpu_words_of_rank("cuda", 2, 1), "cuda:1");
+  EXPECT_EQ(gpu_words_of_rank("cuda", 2, 2), "cuda:0");
+  EXPECT_EQ(gpu_words_of_rank("cuda:1", 2, 0), "cuda:1");
+  EXPECT_EQ(gpu_words_of_rank("cuda:0/4:1", 2, 3), "cuda:0/4:1");
+}
+
+TEST(GpuDevices, HowManyRanksShareAGpuIsCountedByGpuAndNotByDevice) {
+  std::vector<Device> devices = parse_gpu_devices("cuda:0/4", pair);
+  EXPECT_EQ(Cluster(devices).most_ranks_on_a_gpu(), 1U);
+  devices[3].rank = 1;
+  EXPECT_EQ(Cluster(devices).most_ranks_on_a_gpu(), 2U);
+  devices[3].gpu->unit = 1;
+  EXPECT_EQ(Cluster(devices).most_ranks_on_a_gpu(), 1U) << "the same number in another process is another GPU";
+  EXPECT_EQ(Cluster({Device{"cpu:0", {0}, Bytes(1)}}).most_ranks_on_a_gpu(), 0U);
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <limits>
 #include <map>
@@ -122,7 +123,9 @@ class CudaBackend final : public Backend {
     std::set<int> ordinals;
     for (const cluster::Device& device : assignment.cluster.devices()) {
       check(device.gpu.has_value(), "{} is no GPU", device.name);
-      ordinals.insert(device.gpu->ordinal);
+      if (assignment.world == nullptr || device.rank == assignment.world->rank()) {
+        ordinals.insert(device.gpu->ordinal);
+      }
     }
     const cuda::Capability capability = common_capability(ordinals);
     return cuda::make_engine(std::move(assignment), capability);
@@ -145,7 +148,9 @@ std::vector<cluster::Gpu> find_gpus() {
     std::size_t total = 0;
     cuda::require(cudaSetDevice(ordinal), "selecting it");
     cuda::require(cudaMemGetInfo(&free, &total), "asking for its memory");
-    gpus.push_back({properties.name, Bytes(static_cast<std::int64_t>(free)), properties.multiProcessorCount});
+    std::array<char, 32> bus{};
+    cuda::require(cudaDeviceGetPCIBusId(bus.data(), static_cast<int>(bus.size()), ordinal), "reading what it is");
+    gpus.push_back({properties.name, Bytes(static_cast<std::int64_t>(free)), properties.multiProcessorCount, bus.data()});
   }
   return gpus;
 }

@@ -1,25 +1,21 @@
 #include "baton/exec/backend/cuda/engine.h"
 
 #include <algorithm>
-#include <atomic>
-#include <cmath>
+#include <cstdlib>
 #include <cstring>
-#include <exception>
-#include <mutex>
 #include <set>
-#include <thread>
 
 #include "baton/base/error.h"
-#include "baton/exec/backend/cuda/copy.h"
-#include "baton/exec/backend/cuda/cublas_lt.h"
+#include "baton/exec/backend/cuda/arena.h"
 #include "baton/exec/backend/cuda/event.h"
-#include "baton/exec/backend/cuda/kernels.h"
-#include "baton/exec/backend/cuda/launch.h"
 #include "baton/exec/backend/cuda/meetings.h"
 #include "baton/exec/backend/cuda/monitor.h"
-#include "baton/exec/backend/cuda/place.h"
+#include "baton/exec/backend/cuda/rank_engine.h"
+#include "baton/exec/backend/cuda/slice.h"
 #include "baton/exec/backend/cuda/status.h"
+#include "baton/exec/backend/cuda/traced_steps.h"
 #include "baton/exec/clock.h"
+#include "baton/exec/contents.h"
 
 namespace baton::exec::cuda {
 namespace {
@@ -29,8 +25,6 @@ using plan::Task;
 
 /// Steps that may be under way at once.
 constexpr std::size_t depth = 4;
-/// Of the warm-up, at most so many steps are traced.
-constexpr std::int64_t most_traced = 3;
 constexpr Nanoseconds between_reports(50'000'000);
 constexpr Nanoseconds between_samples(250'000'000);
 
@@ -46,50 +40,17 @@ double mean_work(const plan::Plan& plan) {
   return flops / static_cast<double>(std::max<std::size_t>(1, plan.tasks().size()));
 }
 
-/// Memory of one device.
-class Arena {
- public:
-  Arena(const Place& place, Bytes size) {
-    place.enter();
-    std::size_t free = 0;
-    std::size_t total = 0;
-    require(cudaMemGetInfo(&free, &total), "asking for its memory");
-    const auto bytes = static_cast<std::size_t>(std::max<std::int64_t>(size.count, 256));
-    if (cudaMalloc(reinterpret_cast<void**>(&base_), bytes) != cudaSuccess) {
-      cudaGetLastError();
-      throw failure("GPU {} has {} of memory free, but a device of the plan needs {}", place.ordinal(),
-                    to_text(Bytes(static_cast<std::int64_t>(free))), to_text(size));
-    }
-    noise(DType::f32, base_, static_cast<std::int64_t>(bytes / 4), place.stream(Lane::compute));
-    require(cudaStreamSynchronize(place.stream(Lane::compute)), "filling its memory");
+/// Whether every step's tasks are enqueued one by one: where it pays, or as the environment wants it.
+bool enqueues_tasks(const plan::Plan& plan, std::size_t places) {
+  const char* word = std::getenv("BATON_CUDA_ENQUEUE");
+  if (word == nullptr || *word == '\0') {
+    return places > 1 && mean_work(plan) > long_task;
   }
-  ~Arena() { cudaFree(base_); }
-  Arena(const Arena&) = delete;
-  Arena& operator=(const Arena&) = delete;
-
-  std::byte* at(std::int64_t offset) const { return base_ + offset; }
-
- private:
-  std::byte* base_ = nullptr;
-};
-
-/// Host memory that the GPU reads and writes on its own.
-class Pinned {
- public:
-  explicit Pinned(std::int64_t bytes) {
-    if (bytes > 0) {
-      require(cudaMallocHost(reinterpret_cast<void**>(&data_), static_cast<std::size_t>(bytes)), "taking host memory");
-    }
+  if (std::strcmp(word, "tasks") != 0 && std::strcmp(word, "graph") != 0) {
+    throw usage_error("BATON_CUDA_ENQUEUE is '{}': choose tasks or graph, or do not set it", word);
   }
-  ~Pinned() { cudaFreeHost(data_); }
-  Pinned(const Pinned&) = delete;
-  Pinned& operator=(const Pinned&) = delete;
-
-  std::byte* at(std::int64_t offset) const { return data_ + offset; }
-
- private:
-  std::byte* data_ = nullptr;
-};
+  return std::strcmp(word, "tasks") == 0;
+}
 
 class Graph {
  public:
@@ -118,21 +79,14 @@ struct TaskEvents {
 
 class CudaEngine final : public Engine {
  public:
-  CudaEngine(Assignment assignment, const Capability& capability)
+  CudaEngine(const Assignment& assignment, const Capability& capability)
       : plan_(assignment.plan),
-        ordering_(std::move(assignment.ordering)),
-        memory_(std::move(assignment.memory)),
-        data_(std::move(assignment.data)),
-        places_(open_places(assignment.cluster)),
-        enqueued_anew_(places_.size() > 1 && mean_work(plan_) > long_task) {
-    for (std::size_t d = 0; d < places_.size(); ++d) {
-      arenas_.push_back(std::make_unique<Arena>(*places_[d], memory_.peak[d]));
-    }
-    count_steps();
-    prepare(capability);
-    meetings_ = std::make_unique<Meetings>(plan_, addresses_, places_, assignment.cluster.emulated_link());
+        ordering_(assignment.ordering),
+        data_(assignment.data),
+        slice_(assignment, 0, capability),
+        enqueued_anew_(enqueues_tasks(plan_, slice_.places().size())),
+        meetings_(plan_, slice_.addresses(), slice_.places(), assignment.cluster.emulated_link()) {
     make_events();
-    fill_all();
     open_slots();
     enter_origin();
     if (!enqueued_anew_) {
@@ -140,76 +94,43 @@ class CudaEngine final : public Engine {
     }
   }
 
-  ~CudaEngine() override {
-    for (const std::unique_ptr<Place>& place : places_) {
-      place->enter();
-      cudaDeviceSynchronize();
-    }
-    for (std::int64_t* step : steps_) {
-      cudaFree(step);
-    }
-    cudaSetDevice(places_[0]->ordinal());
-  }
-
   RunResult run(const RunOptions& options, const Progress& progress) override {
-    RunResult result;
-    const auto steps = static_cast<std::size_t>(options.steps);
-    result.losses.assign(steps, 0);
-    result.step_times.assign(steps, Nanoseconds(0));
-    result.peak = memory_.peak;
-    const std::int64_t warmup = std::min(options.warmup, options.steps);
-    const std::int64_t traced = warmup > 0 ? std::min(warmup, most_traced) : std::min<std::int64_t>(1, options.steps);
-    const std::int64_t first_traced = std::max<std::int64_t>(warmup - traced, 0);
+    RunResult result = open_result(options.steps, slice_.memory().peak);
+    const TracedSteps traced(options);
     Run run{result, progress};
-    std::set<int> ordinals;
-    for (const std::unique_ptr<Place>& place : places_) {
-      if (ordinals.insert(place->ordinal()).second) {
-        run.monitors.emplace_back(place->ordinal());
+    run.monitors = slice_.monitors();
+    try {
+      enter_origin();
+      for (std::int64_t step = 0; step < options.steps && !run.enough; ++step) {
+        if (traced.contains(step)) {
+          collect(run, step);
+          result.trace.steps.push_back(trace(run, step));
+        } else {
+          collect(run, step - static_cast<std::int64_t>(depth) + 1);
+          enqueue(step, false);
+        }
+        ++run.enqueued;
       }
+      sample(run);
+      collect(run, run.enqueued);
+    } catch (...) {  // steps under way come to their end, and count: their weights are changed
+      slice_.synchronize();
+      steps_before_ += run.enqueued;
+      throw;
     }
-    enter_origin();
-    for (std::int64_t step = 0; step < options.steps && !run.enough; ++step) {
-      if (step >= first_traced && step < first_traced + traced) {
-        collect(run, step);
-        result.trace.steps.push_back(trace(run, step));
-      } else {
-        collect(run, step - static_cast<std::int64_t>(depth) + 1);
-        enqueue(step, false);
-      }
-      ++run.enqueued;
-    }
-    sample(run);
-    collect(run, run.enqueued);
     for (const Monitor& monitor : run.monitors) {
       result.gpus.push_back(monitor.reading());
     }
     steps_before_ += run.collected;
-    result.losses.resize(static_cast<std::size_t>(run.collected));
-    result.step_times.resize(static_cast<std::size_t>(run.collected));
+    close_result(result, run.collected, result.trace.steps.size());
     return result;
   }
 
-  std::vector<double> read(BufferId id) const override {
-    const plan::Buffer& buffer = plan_[id];
-    std::vector<std::byte> memory(static_cast<std::size_t>(buffer.size().count));
-    require(cudaMemcpy(memory.data(), address(id), memory.size(), cudaMemcpyDeviceToHost), "copying");
-    return read_elements(buffer, memory.data());
-  }
-
-  void write(BufferId id, std::span<const double> elements) override {
-    const plan::Buffer& buffer = plan_[id];
-    std::vector<std::byte> memory(static_cast<std::size_t>(buffer.size().count));
-    write_elements(buffer, memory.data(), elements);
-    copy_to_device(address(id), memory.data(), memory.size());
-  }
-
+  std::vector<double> read(BufferId id) const override { return slice_.read(id); }
+  void write(BufferId id, std::span<const double> elements) override { slice_.write(id, elements); }
   void continue_from(std::int64_t steps) override {
     steps_before_ = steps;
-    for (std::int64_t* step : steps_) {
-      if (step != nullptr) {
-        copy_to_device(step, &steps, sizeof steps);
-      }
-    }
+    slice_.continue_from(steps);
   }
 
  private:
@@ -232,135 +153,39 @@ class CudaEngine final : public Engine {
     std::vector<Monitor> monitors{};
   };
 
-  std::byte* address(BufferId id) const { return arenas_[plan_[id].device.index()]->at(memory_.offset[id.index()]); }
-  cudaStream_t stream(const Task& task) const { return places_[task.device.index()]->stream(task.lane); }
+  cudaStream_t stream(const Task& task) const { return slice_.stream(task); }
   /// Where a step begins and ends: the others fork from it and join it.
-  cudaStream_t origin() const { return places_[0]->stream(Lane::compute); }
-  void enter_origin() const { places_[0]->enter(); }
+  cudaStream_t origin() const { return slice_.first_place().stream(Lane::compute); }
+  void enter_origin() const { slice_.first_place().enter(); }
+  void enter(DeviceId device) const { slice_.place(device).enter(); }
   Slot& slot(std::int64_t step) { return *slots_[static_cast<std::size_t>(step) % depth]; }
-
-  /// Optimizers that need the number of the step read it on their device.
-  void count_steps() {
-    steps_.assign(places_.size(), nullptr);
-    for (const Task& task : plan_.tasks()) {
-      const auto* update = std::get_if<plan::Update>(&task.action);
-      std::int64_t*& step = steps_[task.device.index()];
-      if (update != nullptr && std::holds_alternative<op::Adam>(update->optimizer) && step == nullptr) {
-        places_[task.device.index()]->enter();
-        require(cudaMalloc(reinterpret_cast<void**>(&step), sizeof(*step)), "taking memory");
-        const std::int64_t none = 0;
-        copy_to_device(step, &none, sizeof none);
-      }
-    }
-  }
-
-  void prepare(const Capability& capability) {
-    for (const std::unique_ptr<Place>& place : places_) {
-      place->enter();
-      blas_.push_back(std::make_unique<BlasLt>(*place));
-    }
-    const std::vector<bool> early = reads_old_weights();
-    addresses_.resize(plan_.tasks().size());
-    launches_.resize(plan_.tasks().size());
-    for (std::size_t t = 0; t < plan_.tasks().size(); ++t) {
-      const Task& task = plan_.tasks()[t];
-      const std::size_t d = task.device.index();
-      Addresses& list = addresses_[t];
-      for (const BufferId id : task.reads) {
-        list.reads.push_back(address(id));
-      }
-      for (const BufferId id : task.writes) {
-        list.writes.push_back(address(id));
-      }
-      list.workspace = arenas_[d]->at(memory_.workspace[t]);
-      if (!plan::meeting_of(task).valid()) {
-        places_[d]->enter();
-        launches_[t] = prepare_launch(plan_, task, list, {*places_[d], capability, *blas_[d], steps_[d], early[t]});
-      }
-    }
-    for (const std::unique_ptr<Place>& place : places_) {
-      place->enter();
-      require(cudaStreamSynchronize(place->stream(Lane::compute)), "choosing algorithms");
-    }
-  }
-
-  /// By task: whether the parameters it touches keep what they held before the step until it starts.
-  std::vector<bool> reads_old_weights() const {
-    std::vector<bool> old(plan_.tasks().size(), true);
-    std::vector<bool> written(plan_.buffers().size(), false);
-    for (const TaskId id : ordering_.sequence) {
-      for (const std::vector<BufferId>* list : {&plan_[id].reads, &plan_[id].writes}) {
-        for (const BufferId buffer : *list) {
-          const bool weight = plan_[buffer].shape.rank() == 2 && std::holds_alternative<plan::ParameterPart>(plan_[buffer].content);
-          if (weight && (!plan_[buffer].persistent || written[buffer.index()])) {
-            old[id.index()] = false;
-          }
-        }
-      }
-      for (const BufferId buffer : plan_[id].writes) {
-        written[buffer.index()] = true;
-      }
-    }
-    return old;
-  }
 
   void make_events() {
     events_.resize(plan_.tasks().size());
     for (std::size_t t = 0; t < plan_.tasks().size(); ++t) {
       const Task& task = plan_.tasks()[t];
-      places_[task.device.index()]->enter();
+      enter(task.device);
       if (plan::meeting_of(task).valid()) {
         events_[t].come = std::make_unique<Event>(Event::Kind::order);
       }
       events_[t].done = std::make_unique<Event>(Event::Kind::order);
     }
-    for (std::size_t d = 0; d < places_.size(); ++d) {
+    for (std::size_t d = 0; d < slice_.places().size(); ++d) {
       for (std::size_t lane = 0; lane < plan::lane_count; ++lane) {
         const bool used = !plan_.lane(DeviceId(d), static_cast<Lane>(lane)).empty();
         if (used || (d == 0 && static_cast<Lane>(lane) == Lane::compute)) {
-          places_[d]->enter();
-          lanes_.push_back({d, places_[d]->stream(static_cast<Lane>(lane)), std::make_unique<Event>(Event::Kind::order)});
+          enter(DeviceId(d));
+          lanes_.push_back({DeviceId(d), slice_.place(DeviceId(d)).stream(static_cast<Lane>(lane)),
+                            std::make_unique<Event>(Event::Kind::order), nullptr});
         }
       }
     }
-  }
-
-  /// Host threads draw the contents of the buffers and send them over.
-  void fill_all() {
-    std::vector<BufferId> list;
-    for (std::size_t b = 0; b < plan_.buffers().size(); ++b) {
-      if (plan_.buffers()[b].persistent) {
-        list.push_back(BufferId(b));
+    missing_.resize(plan_.meeting_count());
+    for (std::size_t m = 0; m < missing_.size(); ++m) {
+      streams_.emplace_back();
+      for (const TaskId member : plan_.members(MeetingId(m))) {
+        streams_[m].push_back(stream(plan_[member]));
       }
-    }
-    std::atomic<std::size_t> next{0};
-    std::exception_ptr failed;
-    std::mutex mutex;
-    const auto work = [&] {
-      try {
-        std::vector<std::byte> memory;
-        for (std::size_t i = next++; i < list.size(); i = next++) {
-          const plan::Buffer& buffer = plan_[list[i]];
-          memory.resize(static_cast<std::size_t>(buffer.size().count));
-          fill_initial(buffer, memory.data(), data_.source, 0);
-          require(cudaSetDevice(places_[buffer.device.index()]->ordinal()), "selecting it");
-          copy_to_device(address(list[i]), memory.data(), memory.size());
-        }
-      } catch (...) {
-        const std::lock_guard lock(mutex);
-        failed = std::current_exception();
-      }
-    };
-    const std::size_t helpers = std::min<std::size_t>({list.size(), std::max(1U, std::thread::hardware_concurrency()), 16});
-    std::vector<std::thread> threads;
-    for (std::size_t i = 0; i < helpers; ++i) {
-      threads.emplace_back(work);
-    }
-    for (std::thread& thread : threads) {
-      thread.join();
-    }
-    if (failed) {
-      std::rethrow_exception(failed);
     }
   }
 
@@ -391,11 +216,19 @@ class CudaEngine final : public Engine {
     } catch (...) {
       cudaGraph_t broken = nullptr;
       cudaStreamEndCapture(origin(), &broken);
+      if (broken != nullptr) {
+        cudaGraphDestroy(broken);
+      }
+      cudaGetLastError();
       throw;
     }
     enter_origin();
     cudaGraph_t graph = nullptr;
-    require(cudaStreamEndCapture(origin(), &graph), "capturing the step");
+    const cudaError_t status = cudaStreamEndCapture(origin(), &graph);
+    if (status != cudaSuccess && graph != nullptr) {
+      cudaGraphDestroy(graph);
+    }
+    require(status, "capturing the step");
     return std::make_unique<Graph>(graph);
   }
 
@@ -405,24 +238,21 @@ class CudaEngine final : public Engine {
       if (lane.stream == origin()) {
         lane.event->record(origin());
       } else {
-        places_[lane.device]->enter();
+        enter(lane.device);
         lanes_[0].event->wait(lane.stream);
+        if (traced && lane.start) {
+          record_time(*lane.start, lane.stream);
+        }
       }
     }
-    for (std::size_t d = 0; d < places_.size(); ++d) {
-      if (steps_[d] != nullptr) {
-        places_[d]->enter();
-        count_step(steps_[d], places_[d]->stream(Lane::compute));
-      }
-    }
-    std::vector<std::uint32_t> missing(plan_.meeting_count());
-    for (std::size_t m = 0; m < missing.size(); ++m) {
-      missing[m] = static_cast<std::uint32_t>(plan_.members(MeetingId(m)).size());
+    slice_.count_step();
+    for (std::size_t m = 0; m < missing_.size(); ++m) {
+      missing_[m] = streams_[m].size();
     }
     for (const TaskId id : ordering_.sequence) {
       const Task& task = plan_[id];
       const TaskEvents& events = events_[id.index()];
-      places_[task.device.index()]->enter();
+      enter(task.device);
       for (const TaskId other : task.after) {
         events_[other.index()].done->wait(stream(task));
       }
@@ -431,19 +261,18 @@ class CudaEngine final : public Engine {
       }
       const MeetingId meeting = plan::meeting_of(task);
       if (!meeting.valid()) {
-        launches_[id.index()](stream(task));
-        require_launched("launching a task");
+        slice_.launch(id);
         finish(id, traced);
         continue;
       }
       events.come->record(stream(task));
-      if (--missing[meeting.index()] == 0) {
+      if (--missing_[meeting.index()] == 0) {
         meet(meeting, traced);
       }
     }
     for (const LaneEnd& lane : lanes_) {
       if (lane.stream != origin()) {
-        places_[lane.device]->enter();
+        enter(lane.device);
         lane.event->record(lane.stream);
         enter_origin();
         lane.event->wait(origin());
@@ -454,29 +283,25 @@ class CudaEngine final : public Engine {
   /// All members have come: each does its part, and goes on when all are done.
   void meet(MeetingId meeting, bool traced) {
     const std::span<const TaskId> members = plan_.members(meeting);
-    std::vector<cudaStream_t> streams;
-    for (const TaskId member : members) {
-      streams.push_back(stream(plan_[member]));
-      places_[plan_[member].device.index()]->enter();
-      for (const TaskId other : members) {
-        if (other != member) {
-          events_[other.index()].come->wait(streams.back());
-        }
-      }
-    }
-    meetings_->enqueue(meeting, streams);
-    require_launched("launching a message");
-    for (const TaskId member : members) {
-      places_[plan_[member].device.index()]->enter();
-      events_[member.index()].come->record(stream(plan_[member]));  // again: its part is done
-    }
-    for (const TaskId member : members) {
-      places_[plan_[member].device.index()]->enter();
+    const auto wait_for_others = [&](TaskId member) {
+      enter(plan_[member].device);
       for (const TaskId other : members) {
         if (other != member) {
           events_[other.index()].come->wait(stream(plan_[member]));
         }
       }
+    };
+    for (const TaskId member : members) {
+      wait_for_others(member);
+    }
+    meetings_.enqueue(meeting, streams_[meeting.index()]);
+    require_launched("launching a message");
+    for (const TaskId member : members) {
+      enter(plan_[member].device);
+      events_[member.index()].come->record(stream(plan_[member]));  // again: its part is done
+    }
+    for (const TaskId member : members) {
+      wait_for_others(member);
       finish(member, traced);
     }
   }
@@ -501,9 +326,9 @@ class CudaEngine final : public Engine {
     for (const BufferId id : data_.loaded) {
       const std::int64_t bytes = plan_[id].size().count;
       fill_initial(plan_[id], host_inputs_->at(offset), data_.source, first);
-      require(
-          cudaMemcpyAsync(address(id), host_inputs_->at(offset), static_cast<std::size_t>(bytes), cudaMemcpyHostToDevice, origin()),
-          "copying the batch");
+      require(cudaMemcpyAsync(slice_.address(id), host_inputs_->at(offset), static_cast<std::size_t>(bytes), cudaMemcpyHostToDevice,
+                              origin()),
+              "copying the batch");
       offset += bytes;
     }
     one.start.record(origin());
@@ -517,9 +342,9 @@ class CudaEngine final : public Engine {
     offset = one.losses;
     for (const BufferId id : data_.losses) {
       const std::int64_t bytes = plan_[id].size().count;
-      require(
-          cudaMemcpyAsync(host_losses_->at(offset), address(id), static_cast<std::size_t>(bytes), cudaMemcpyDeviceToHost, origin()),
-          "copying the loss");
+      require(cudaMemcpyAsync(host_losses_->at(offset), slice_.address(id), static_cast<std::size_t>(bytes), cudaMemcpyDeviceToHost,
+                              origin()),
+              "copying the loss");
       offset += bytes;
     }
     one.over.record(origin());
@@ -563,48 +388,67 @@ class CudaEngine final : public Engine {
   /// Runs one step with events around every task.
   trace::StepTrace trace(Run& run, std::int64_t step) {
     if (!events_[0].start) {
-      for (std::size_t t = 0; t < plan_.tasks().size(); ++t) {
-        places_[plan_.tasks()[t].device.index()]->enter();
-        events_[t].start = std::make_unique<Event>(Event::Kind::timed);
-        events_[t].end = std::make_unique<Event>(Event::Kind::timed);
-      }
-      if (!enqueued_anew_) {
-        traced_step_ = capture(true);
-      }
+      make_timed_events();
     }
     enqueue(step, true);
     collect(run, step + 1);
-    const Slot& one = slot(step);
     trace::StepTrace result{.duration = run.result.step_times[static_cast<std::size_t>(step)], .events = {}};
     for (std::size_t t = 0; t < plan_.tasks().size(); ++t) {
       const plan::TaskWork work = plan::work(plan_, TaskId(t));
-      const Nanoseconds start = std::clamp(events_[t].start->since(one.start), Nanoseconds(0), result.duration);
-      const Nanoseconds end = std::clamp(events_[t].end->since(one.start), start, result.duration);
+      const Event& origin = start_on(slice_.place(plan_.tasks()[t].device).ordinal(), step);
+      const Nanoseconds start = std::clamp(events_[t].start->since(origin), Nanoseconds(0), result.duration);
+      const Nanoseconds end = std::clamp(events_[t].end->since(origin), start, result.duration);
       result.events.push_back({start, end, work.sent, work.received});
     }
     return result;
   }
 
+  void make_timed_events() {
+    for (std::size_t t = 0; t < plan_.tasks().size(); ++t) {
+      enter(plan_.tasks()[t].device);
+      events_[t].start = std::make_unique<Event>(Event::Kind::timed);
+      events_[t].end = std::make_unique<Event>(Event::Kind::timed);
+    }
+    std::set<int> known{slice_.first_place().ordinal()};
+    for (LaneEnd& lane : lanes_) {
+      if (known.insert(slice_.place(lane.device).ordinal()).second) {
+        enter(lane.device);
+        lane.start = std::make_unique<Event>(Event::Kind::timed);
+      }
+    }
+    if (!enqueued_anew_) {
+      traced_step_ = capture(true);
+    }
+  }
+
+  /// The event that a GPU's times of a traced step count from, since one GPU's clock says nothing of another's: the step's own, or,
+  /// of other GPUs than the first, when theirs have heard that it has begun.
+  const Event& start_on(int ordinal, std::int64_t step) {
+    for (const LaneEnd& lane : lanes_) {
+      if (lane.start && slice_.place(lane.device).ordinal() == ordinal) {
+        return *lane.start;
+      }
+    }
+    return slot(step).start;
+  }
+
   /// A stream that the plan uses, and the event by which it joins.
   struct LaneEnd {
-    std::size_t device;
+    DeviceId device;
     cudaStream_t stream;
     std::unique_ptr<Event> event;
+    std::unique_ptr<Event> start;  // of a traced step, in the first lane of each GPU but the first
   };
 
   const plan::Plan& plan_;
   plan::Ordering ordering_;
-  plan::Memory memory_;
   StepData data_;
-  std::vector<std::unique_ptr<Place>> places_;  // by device
-  bool enqueued_anew_;                          // every step, and not launched as a graph
-  std::vector<std::unique_ptr<Arena>> arenas_;  // likewise
-  std::vector<std::int64_t*> steps_;            // likewise: the number of the step, where something needs it
-  std::vector<std::unique_ptr<BlasLt>> blas_;   // likewise
-  std::vector<Addresses> addresses_;            // by task
-  std::vector<Launch> launches_;                // likewise
-  std::vector<TaskEvents> events_;              // likewise
-  std::unique_ptr<Meetings> meetings_;
+  Slice slice_;
+  bool enqueued_anew_;  // every step, and not launched as a graph
+  Meetings meetings_;
+  std::vector<TaskEvents> events_;                  // by task
+  std::vector<std::vector<cudaStream_t>> streams_;  // by meeting, of its members
+  std::vector<std::size_t> missing_;                // by meeting: members that are not enqueued yet
   std::vector<LaneEnd> lanes_;
   std::unique_ptr<Pinned> host_losses_;
   std::unique_ptr<Pinned> host_inputs_;
@@ -617,7 +461,10 @@ class CudaEngine final : public Engine {
 }  // namespace
 
 std::unique_ptr<Engine> make_engine(Assignment assignment, const Capability& capability) {
-  return std::make_unique<CudaEngine>(std::move(assignment), capability);
+  if (assignment.world != nullptr && !assignment.world->alone()) {
+    return make_rank_engine(std::move(assignment), capability);
+  }
+  return std::make_unique<CudaEngine>(assignment, capability);
 }
 
 }  // namespace baton::exec::cuda

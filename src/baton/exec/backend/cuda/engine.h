@@ -13,6 +13,8 @@ namespace baton::exec::cuda {
 /// Steps are enqueued ahead, so that the host is never waited for. A step is timed on the device, by events before its
 /// first task and behind its last. What is traced are steps of their own, the last ones of the warm-up (the first step
 /// where there is none): there, events stand around every task.
+///
+/// BATON_CUDA_ENQUEUE=tasks and =graph say which of the two it is. Among several ranks it is another engine (rank_engine.h).
 std::unique_ptr<Engine> make_engine(Assignment assignment, const Capability& capability);
 
 }  // namespace baton::exec::cuda

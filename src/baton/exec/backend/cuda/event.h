@@ -27,6 +27,15 @@ class Event {
     require(cudaEventRecordWithFlags(event_, stream, cudaEventRecordExternal), "timing a task");
   }
   void wait(cudaStream_t stream) { require(cudaStreamWaitEvent(stream, event_, 0), "ordering tasks"); }
+  /// Whether what was recorded last is behind it, without waiting.
+  bool passed() const {
+    const cudaError_t status = cudaEventQuery(event_);
+    if (status == cudaErrorNotReady) {
+      return false;
+    }
+    require(status, "a task");
+    return true;
+  }
   void synchronize() { require(cudaEventSynchronize(event_), "a step"); }
 
   Nanoseconds since(const Event& start) const {

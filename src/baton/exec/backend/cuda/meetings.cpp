@@ -1,6 +1,11 @@
 #include "baton/exec/backend/cuda/meetings.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <array>
+#include <iterator>
 #include <set>
 
 #include "baton/base/error.h"
@@ -8,8 +13,11 @@
 #include "baton/exec/backend/cuda/kernels.h"
 #include "baton/exec/backend/cuda/launch.h"
 #include "baton/exec/backend/cuda/nccl.h"
+#include "baton/exec/backend/cuda/nccl_part.h"
+#include "baton/exec/backend/cuda/peers.h"
 #include "baton/exec/backend/cuda/status.h"
 #include "baton/exec/backend/cuda/table.h"
+#include "baton/exec/transport/dealing.h"
 
 namespace baton::exec::cuda {
 namespace {
@@ -18,14 +26,6 @@ using plan::Collective;
 
 constexpr std::int64_t copy_bytes = 16384;
 constexpr std::int64_t sum_elements = 4096;
-
-/// Of a transfer: 0 is the sender, 1 the receiver.
-std::size_t rank_of(const plan::Task& task) {
-  if (const auto* transfer = std::get_if<plan::Transfer>(&task.action)) {
-    return transfer->end == plan::Transfer::End::send ? 0 : 1;
-  }
-  return std::get<Collective>(task.action).rank;
-}
 
 void add_copies(std::vector<CopyChunk>& chunks, const std::byte* from, std::byte* to, std::int64_t bytes) {
   for (std::int64_t at = 0; at < bytes; at += copy_bytes) {
@@ -41,7 +41,9 @@ class Meetings::Impl {
        const std::optional<cluster::Link>& link)
       : plan_(plan), addresses_(addresses), places_(places), link_(link), meetings_(plan.meeting_count()) {
     for (std::size_t m = 0; m < meetings_.size(); ++m) {
-      if (!plan.members(MeetingId(m)).empty()) {
+      const std::span<const TaskId> members = plan.members(MeetingId(m));
+      if (!members.empty() && std::all_of(members.begin(), members.end(),
+                                          [&](TaskId member) { return places_[plan_[member].device.index()] != nullptr; })) {
         open(MeetingId(m));
       }
     }
@@ -61,9 +63,11 @@ class Meetings::Impl {
     if (meeting.nccl) {
       nccl::end_group();
     }
-    for (std::size_t i = 0; i < streams.size() && !meeting.afterwards.empty(); ++i) {
-      meeting.places[i]->enter();
-      meeting.afterwards[i](streams[i]);
+    for (std::size_t i = 0; i < meeting.afterwards.size(); ++i) {
+      if (meeting.afterwards[i]) {
+        meeting.places[i]->enter();
+        meeting.afterwards[i](streams[i]);
+      }
     }
   }
 
@@ -85,6 +89,11 @@ class Meetings::Impl {
     bool several_gpus = false;
 
     int members() const { return static_cast<int>(tasks.size()); }
+    std::vector<int> ordinals() const {
+      std::vector<int> list;
+      std::transform(places.begin(), places.end(), std::back_inserter(list), [](const Place* place) { return place->ordinal(); });
+      return list;
+    }
   };
 
   void open(MeetingId id) {
@@ -110,15 +119,13 @@ class Meetings::Impl {
     std::vector<Launch> by_rank(members.size());
     Meeting& meeting = meetings_[id.index()];
     std::vector<Launch> afterwards;
-    if (opening.collective == nullptr) {
+    const bool reach = !opening.several_gpus || enable_peers(opening.ordinals());
+    if (opening.collective == nullptr) {  // where one GPU cannot reach the other, the driver stages the copy
       by_rank[1] = copy_part(opening, opening.at[0]->reads, opening.at[1]->writes, plan_[opening.tasks[0]->reads[0]].size().count);
-    } else if (opening.several_gpus && by_nccl(opening)) {
+    } else if (opening.several_gpus && by_nccl(opening, reach)) {
       meeting.nccl = true;
       nccl_parts(opening, by_rank, afterwards);
     } else {
-      if (opening.several_gpus) {
-        enable_peers(opening);
-      }
       collective_parts(opening, by_rank);
     }
     for (const TaskId member : members) {
@@ -131,14 +138,32 @@ class Meetings::Impl {
     }
   }
 
+  /// NCCL refuses two members on one GPU. What is dealt in pieces goes by kernels of ours where they reach all members.
+  static bool by_nccl(const Opening& opening, bool reach) {
+    const Collective::Kind kind = opening.collective->kind;
+    const std::vector<int> ordinals = opening.ordinals();
+    const bool apart = std::set<int>(ordinals.begin(), ordinals.end()).size() == ordinals.size();
+    if (!reach && !apart) {
+      throw usage_error("GPUs {} cannot reach each other's memory, which several devices on one of them would need: use whole GPUs",
+                        fmt::join(ordinals, ", "));
+    }
+    return apart && (!reach || kind == Collective::Kind::all_reduce || kind == Collective::Kind::broadcast ||
+                     kind == Collective::Kind::reduce);
+  }
+
   Launch copy_part(const Opening& opening, const std::vector<std::byte*>& from, const std::vector<std::byte*>& to,
                    std::int64_t bytes) {
     if (opening.several_gpus) {
+      opening.places[1]->enter();
+      const auto begun = std::make_shared<Table<std::int64_t>>(std::span<const std::int64_t>(std::array<std::int64_t, 1>{}));
       return [=, from = from[0], to = to[0], source = opening.places[0]->ordinal(), target = opening.places[1]->ordinal(),
               least = opening.least](cudaStream_t stream) {
+        if (least > 0) {
+          mark_time(begun->data(), stream);
+        }
         require(cudaMemcpyPeerAsync(to, target, from, source, static_cast<std::size_t>(bytes), stream), "copying");
         if (least > 0) {
-          delay(least, stream);
+          hold_since(begun->data(), least, stream);
         }
       };
     }
@@ -273,61 +298,13 @@ class Meetings::Impl {
 
   static std::size_t by_members(const Opening& opening) { return opening.tasks.size(); }
 
-  /// NCCL refuses two members on one GPU, and deals no pieces of uneven size.
-  static bool by_nccl(const Opening& opening) {
-    const Collective::Kind kind = opening.collective->kind;
-    return (kind == Collective::Kind::all_reduce || kind == Collective::Kind::broadcast || kind == Collective::Kind::reduce) &&
-           std::all_of(opening.places.begin(), opening.places.end(), [](const Place* place) { return place->whole(); });
-  }
-
   void nccl_parts(const Opening& opening, std::vector<Launch>& by_rank, std::vector<Launch>& afterwards) {
-    std::vector<int> ordinals;
-    for (const Place* place : opening.places) {
-      ordinals.push_back(place->ordinal());
-    }
-    const std::shared_ptr<nccl::Group> group = nccl::Group::of(ordinals);
-    const Collective collective = *opening.collective;
+    const std::vector<std::shared_ptr<nccl::Communicator>> members = nccl::join_here(opening.ordinals());
     for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
-      const std::span<const BufferId> buffers = plan::payload(*opening.tasks[rank]);
-      std::vector<nccl::Buffer> list;
-      for (std::size_t b = 0; b < buffers.size(); ++b) {
-        std::byte* own = opening.tasks[rank]->reads.empty() ? opening.at[rank]->writes[b] : opening.at[rank]->reads[b];
-        list.push_back({own, plan_[buffers[b]].shape.elements()});
-      }
-      by_rank[rank] = [=, type = plan_[buffers[0]].dtype](cudaStream_t stream) {
-        group->enqueue(collective.kind, static_cast<int>(rank), list, type, stream);
-      };
-      std::vector<UpdatedTensor> tensors;
-      for (std::size_t b = 0; collective.sgd_rate > 0 && b < buffers.size(); ++b) {
-        tensors.push_back({reinterpret_cast<const float*>(opening.at[rank]->reads[b]),
-                           reinterpret_cast<float*>(opening.at[rank]->writes[b]), nullptr, nullptr,
-                           plan_[buffers[b]].shape.elements()});
-      }
-      afterwards.push_back([=, least = opening.least](cudaStream_t stream) {
-        if (least > 0) {
-          delay(least, stream);
-        }
-        if (!tensors.empty()) {
-          sgd(DType::f32, {static_cast<float>(collective.sgd_rate), 0, 0}, tensors.data(), tensors.size(), {}, stream);
-        }
-      });
-    }
-  }
-
-  static void enable_peers(const Opening& opening) {
-    for (const Place* from : opening.places) {
-      for (const Place* to : opening.places) {
-        if (from->ordinal() == to->ordinal()) {
-          continue;
-        }
-        require(cudaSetDevice(from->ordinal()), "selecting it");
-        const cudaError_t status = cudaDeviceEnablePeerAccess(to->ordinal(), 0);
-        if (status == cudaErrorPeerAccessAlreadyEnabled) {
-          cudaGetLastError();
-        } else {
-          require(status, "reaching the memory of another GPU");
-        }
-      }
+      NcclPart part = nccl_part(plan_, *opening.tasks[rank], *opening.at[rank], *opening.places[rank], members[rank],
+                                opening.least);
+      by_rank[rank] = std::move(part.exchange);
+      afterwards.push_back(std::move(part.afterwards));
     }
   }
 

@@ -12,11 +12,11 @@
 
 namespace baton::exec::cuda {
 
-/// How bytes cross between places: kernels over the members' buffers where these lie on one GPU, NCCL and peer copies
-/// where they lie on several.
+/// How bytes cross between places of one process: kernels over the members' buffers where these lie on one GPU, NCCL and peer
+/// copies where they lie on several.
 class Meetings {
  public:
-  /// `addresses` by task; only those of meetings are looked at.
+  /// `addresses` by task, `places` by device: only meetings are looked at whose members all have a place.
   Meetings(const plan::Plan& plan, std::span<const Addresses> addresses, std::span<const std::unique_ptr<Place>> places,
            const std::optional<cluster::Link>& link);
   ~Meetings();

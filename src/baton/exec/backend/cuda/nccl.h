@@ -8,29 +8,49 @@
 #include <vector>
 
 #include "baton/base/dtype.h"
-#include "baton/plan/task.h"
+#include "baton/exec/ranks/world.h"
 
-/// NCCL, loaded at run time, for collectives between whole GPUs of one process.
+/// NCCL, loaded at run time, for meetings between whole GPUs of one process or of several.
 namespace baton::exec::cuda::nccl {
 
-struct Buffer {
-  std::byte* data;
-  std::int64_t elements;
-};
-
-/// The GPUs that take part; communicators are made once for each set of them.
-class Group {
+/// One member's way to the others of its set. What it enqueues stands between `begin_group` and `end_group`, together with what
+/// the other members of this process do in the same meeting.
+class Communicator {
  public:
-  static std::shared_ptr<Group> of(const std::vector<int>& ordinals);
-  virtual ~Group() = default;
+  virtual ~Communicator() = default;
 
-  /// A member's part of an all_reduce, broadcast or reduce, in place. All members' parts stand between begin_group and
-  /// end_group.
-  virtual void enqueue(plan::Collective::Kind kind, int rank, std::span<const Buffer> buffers, DType type,
-                       cudaStream_t stream) const = 0;
+  virtual void all_reduce(std::byte* data, std::int64_t elements, DType type, cudaStream_t stream) const = 0;
+  /// `root` alone sends, or gets the sum. A sum's `from` may be `to`.
+  virtual void broadcast(std::byte* data, std::int64_t elements, DType type, int root, cudaStream_t stream) const = 0;
+  virtual void reduce(const std::byte* from, std::byte* to, std::int64_t elements, DType type, int root,
+                      cudaStream_t stream) const = 0;
+  /// Each gets `elements` of the sum; each gives as many.
+  virtual void reduce_scatter(const std::byte* from, std::byte* to, std::int64_t elements, DType type,
+                              cudaStream_t stream) const = 0;
+  virtual void all_gather(const std::byte* from, std::byte* to, std::int64_t elements, DType type, cudaStream_t stream) const = 0;
+  virtual void send(const std::byte* data, std::int64_t bytes, int peer, cudaStream_t stream) const = 0;
+  virtual void receive(std::byte* data, std::int64_t bytes, int peer, cudaStream_t stream) const = 0;
+
+  /// A failure where the library has noticed that something went wrong meanwhile.
+  virtual void require_health() const = 0;
+  /// Lets go of whatever waits for others that will not come.
+  virtual void abort() noexcept = 0;
 };
 
 void begin_group();
 void end_group();
+
+/// Whether the library is there.
+bool is_available();
+/// By number: communicators between GPUs of this process, made once for each list of them.
+std::vector<std::shared_ptr<Communicator>> join_here(const std::vector<int>& ordinals);
+/// A name for a set of several processes.
+Blob make_id();
+struct Seat {
+  int member;
+  int ordinal;
+};
+/// Joins this process's members to the set of that name, which has `size` in all; returns when all have joined.
+std::vector<std::shared_ptr<Communicator>> join(const Blob& id, int size, std::span<const Seat> seats);
 
 }  // namespace baton::exec::cuda::nccl

@@ -1,6 +1,7 @@
 #include "baton/exec/backend/cuda/place.h"
 
 #include <map>
+#include <set>
 
 #include "baton/base/error.h"
 #include "baton/exec/backend/cuda/driver.h"
@@ -30,8 +31,8 @@ struct Parts {
   std::shared_ptr<const Partition> carrier;
 };
 
-/// Cuts a GPU's multiprocessors into equal groups, and gives the first `count` of them.
-Parts partitions(int ordinal, int of, int count) {
+/// Cuts a GPU's multiprocessors into equal groups, and gives those that are wanted; the others are null.
+Parts partitions(int ordinal, int of, const std::set<int>& wanted_parts) {
   require(cudaSetDevice(ordinal), "selecting it");
   require(cudaFree(nullptr), "starting");  // the primary context must be there
   CUdevResource all{};
@@ -52,8 +53,9 @@ Parts partitions(int ordinal, int of, int count) {
     throw usage_error("GPU {} with its {} multiprocessors cannot be cut into {} parts: ask for fewer", ordinal, available, of);
   }
   Parts result;
-  for (int i = 0; i < count; ++i) {
-    result.parts.push_back(std::make_unique<Partition>(ordinal, groups[static_cast<std::size_t>(i)]));
+  for (int i = 0; i < of; ++i) {
+    result.parts.push_back(wanted_parts.contains(i) ? std::make_unique<Partition>(ordinal, groups[static_cast<std::size_t>(i)])
+                                                    : nullptr);
   }
   if (rest.sm.smCount > 0) {
     try {
@@ -121,16 +123,26 @@ void Place::enter() const {
   }
 }
 
-std::vector<std::unique_ptr<Place>> open_places(const cluster::Cluster& cluster) {
-  std::map<int, int> parts_of;  // by GPU, how many of its parts are used
+bool Place::try_enter() const noexcept {
+  return partition_ == nullptr ? cudaSetDevice(ordinal_) == cudaSuccess : driver().set_current(context_) == CUDA_SUCCESS;
+}
+
+std::vector<std::unique_ptr<Place>> open_places(const cluster::Cluster& cluster, int rank) {
+  std::map<int, std::set<int>> parts_of;  // by GPU, those of its parts that are used
   for (const cluster::Device& device : cluster.devices()) {
     check(device.gpu.has_value(), "{} is no GPU", device.name);
-    ++parts_of[device.gpu->ordinal];
+    if (device.rank == rank) {
+      parts_of[device.gpu->ordinal].insert(device.gpu->part);
+    }
   }
   std::map<int, Parts> opened;
   std::vector<std::unique_ptr<Place>> places;
   for (const cluster::Device& device : cluster.devices()) {
     const cluster::GpuPart& part = *device.gpu;
+    if (device.rank != rank) {
+      places.push_back(nullptr);
+      continue;
+    }
     if (part.of == 1) {
       places.push_back(std::make_unique<Place>(part.ordinal));
       continue;

@@ -57,6 +57,8 @@ class Place {
 
   /// Makes it the one that the calling thread works on.
   void enter() const;
+  /// The same where nothing may be thrown; false where it fails.
+  bool try_enter() const noexcept;
   int ordinal() const { return ordinal_; }
   int multiprocessors() const { return multiprocessors_; }
   bool whole() const { return partition_ == nullptr; }
@@ -92,7 +94,7 @@ class Place {
   std::unique_ptr<Event> join_;
 };
 
-/// A place for each device; a failure says what the GPU cannot do.
-std::vector<std::unique_ptr<Place>> open_places(const cluster::Cluster& cluster);
+/// By device: its place, where this rank runs it; a failure says what the GPU cannot do.
+std::vector<std::unique_ptr<Place>> open_places(const cluster::Cluster& cluster, int rank);
 
 }  // namespace baton::exec::cuda

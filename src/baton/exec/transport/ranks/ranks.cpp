@@ -68,7 +68,7 @@ class RankTransport final : public Transport {
       : crossing_(std::move(crossing)),
         world_(world),
         run_by_(std::move(run_by)),
-        memory_(make_memory_transport(crossing_)),
+        memory_(crossing_.staged.empty() ? make_memory_transport(crossing_) : nullptr),
         courier_(std::make_unique<Courier>(world)) {
     measure_staging();
     int tag = first_tag;
@@ -104,7 +104,9 @@ class RankTransport final : public Transport {
   }
 
   void begin_step() override {
-    memory_->begin_step();
+    if (memory_) {
+      memory_->begin_step();
+    }
     for (const std::unique_ptr<RankMeeting>& meeting : meetings_) {
       if (meeting) {
         meeting->begin_step();
@@ -136,8 +138,11 @@ class RankTransport final : public Transport {
     return {};
   }
 
-  /// Whether several ranks run its members, of which this one need not be one.
+  /// Whether several ranks run its members, of which this one need not be one; and it is not carried otherwise.
   bool crosses(MeetingId id) const {
+    if (!crossing_.staged.empty() && !crossing_.staged[id.index()]) {
+      return false;
+    }
     const std::span<const TaskId> list = crossing_.plan.members(id);
     const auto rank = [&](TaskId member) { return run_by_[crossing_.plan[member].device.index()]; };
     return std::any_of(list.begin(), list.end(), [&](TaskId member) { return rank(member) != rank(list[0]); });
@@ -203,7 +208,11 @@ class RankTransport final : public Transport {
     }
     const int first_message = std::exchange(tag, static_cast<int>(next_tag));
     if (first_local(id).valid()) {
-      write_meeting(meeting, plan[tasks[0]], type, participants, shares, first_message,
+      plan::Task first = plan[tasks[0]];
+      if (auto* collective = std::get_if<plan::Collective>(&first.action); collective != nullptr && !crossing_.staged.empty()) {
+        collective->sgd_rate = 0;
+      }
+      write_meeting(meeting, first, type, participants, shares, first_message,
                     crossing_.link ? cost::link_time(plan, id, *crossing_.link) : Nanoseconds(0), staging);
     }
     return staging.used();

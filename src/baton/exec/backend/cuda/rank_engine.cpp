@@ -1,0 +1,571 @@
+#include "baton/exec/backend/cuda/rank_engine.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <map>
+
+#include "baton/base/error.h"
+#include "baton/exec/backend/cuda/event.h"
+#include "baton/exec/backend/cuda/meetings.h"
+#include "baton/exec/backend/cuda/nccl.h"
+#include "baton/exec/backend/cuda/passages.h"
+#include "baton/exec/backend/cuda/slice.h"
+#include "baton/exec/backend/cuda/status.h"
+#include "baton/exec/backend/cuda/traced_steps.h"
+#include "baton/exec/clock.h"
+#include "baton/exec/contents.h"
+#include "baton/exec/host/doorbell.h"
+#include "baton/exec/ranks/rank_run.h"
+
+namespace baton::exec::cuda {
+namespace {
+
+using plan::Lane;
+using plan::Task;
+
+constexpr Nanoseconds between_reports(50'000'000);
+constexpr Nanoseconds between_samples(250'000'000);
+constexpr int health_every = 1000;  // idle rounds
+
+/// Waits a little longer each time: the GPU is quick to answer, but ranks may share the host's cores.
+class Rest {
+ public:
+  void begin_anew() { rounds_ = 0; }
+  int rounds() const { return rounds_; }
+  void wait() {
+    if (++rounds_ < 2000) {
+      relax();
+    } else if (rounds_ < 20000) {
+      sched_yield();
+    } else {
+      const timespec nap{0, 20'000};
+      nanosleep(&nap, nullptr);
+    }
+  }
+
+ private:
+  int rounds_ = 0;
+};
+
+/// The events of a task: where others wait for it, and where a traced step reads the time.
+struct TaskEvents {
+  std::unique_ptr<Event> come;  // a member has come to a meeting of this rank alone
+  std::unique_ptr<Event> done;
+  std::unique_ptr<Event> start;
+  std::unique_ptr<Event> end;
+};
+
+/// A lane of one of this rank's devices, and how far it is in the step.
+struct LaneWalk {
+  DeviceId device;
+  Lane lane;
+  std::span<const TaskId> tasks;
+  Presence* presence;
+  std::uint32_t enqueued = 0;  // tasks whose work is all in the stream
+  bool begun = false;          // the next one waits for others
+  std::uint32_t retired = 0;   // tasks that are done
+  bool started = false;        // the next one is under way, as far as those who watch are told
+};
+
+/// Whether the environment wants everything staged.
+bool wants_staging() {
+  const char* word = std::getenv("BATON_CUDA_RANKS");
+  if (word == nullptr || *word == '\0') {
+    return false;
+  }
+  if (std::strcmp(word, "staged") != 0) {
+    throw usage_error("BATON_CUDA_RANKS is '{}': it may be staged, or not set", word);
+  }
+  return true;
+}
+
+class RankEngine final : public Engine {
+ public:
+  RankEngine(const Assignment& assignment, const Capability& capability)
+      : plan_(assignment.plan),
+        ordering_(assignment.ordering),
+        data_(assignment.data),
+        link_(assignment.cluster.emulated_link()),
+        world_(*assignment.world),
+        run_by_(ranks_of(assignment.cluster)),
+        report_(world_, plan_, run_by_, data_.losses),
+        slice_(assignment, world_.rank(), capability),
+        ways_(choose_ways(plan_, assignment.cluster, all_say(world_, !wants_staging() && nccl::is_available()))),
+        meetings_(plan_, slice_.addresses(), slice_.places(), link_) {
+    open_passages();
+    open_lanes();
+    make_events();
+    open_host_memory();
+  }
+
+  RunResult run(const RunOptions& options, const Progress& progress) override {
+    RunResult result = open_result(options.steps, slice_.memory().peak);
+    const TracedSteps traced(options);
+    std::vector<Monitor> monitors = slice_.monitors();
+    std::vector<Nanoseconds> starts;
+    std::int64_t done = 0;
+    const std::vector<ClockReading> clocks_before = read_clocks(world_);
+    world_.board()->set(Activity::training);
+    try {
+      bool enough = false;
+      Nanoseconds reported = now();
+      Nanoseconds sampled = now();
+      gather([&] { world_.barrier(); });
+      for (std::int64_t step = 0; step < options.steps && !enough; ++step) {
+        load(step);
+        const bool traces = traced.contains(step);
+        if (traces) {
+          read_start_times();
+        }
+        const Nanoseconds start = now();
+        walk(traces);
+        const Nanoseconds duration = now() - start;
+        if (traces) {
+          starts.push_back(start);
+          result.trace.steps.push_back(trace(start, duration));
+        }
+        read_losses();
+        StepReport::Summary summary;
+        gather([&] { summary = report_.share(duration, wants_no_more_, [this](BufferId id) { return rows(id); }); });
+        result.step_times[static_cast<std::size_t>(step)] = summary.duration;
+        result.losses[static_cast<std::size_t>(step)] = summary.loss;
+        enough = summary.enough;
+        done = step + 1;
+        if (now() - sampled > between_samples || done == options.steps) {
+          sampled = now();
+          std::for_each(monitors.begin(), monitors.end(), [](Monitor& monitor) { monitor.sample(); });
+        }
+        if (progress && (now() - reported > between_reports || done == 1)) {
+          reported = now();
+          wants_no_more_ = !progress(done, result);
+        }
+      }
+    } catch (...) {
+      for (Passages* way : {staged_.get(), nccl_.get()}) {
+        if (way != nullptr) {
+          way->give_up();
+        }
+      }
+      slice_.synchronize();
+      steps_before_ += done;
+      world_.board()->set(Activity::between);
+      throw;
+    }
+    wants_no_more_ = false;
+    world_.board()->set(Activity::between);
+    for (const Monitor& monitor : monitors) {
+      result.gpus.push_back(monitor.reading());
+    }
+    steps_before_ += done;
+    close_result(result, done, result.trace.steps.size());
+    gather_result(world_, plan_, run_by_, clocks_before, starts, result);
+    return result;
+  }
+
+  std::vector<double> read(BufferId id) const override {
+    const DeviceId device = plan_[id].device;
+    return share_elements(world_, run_by_[device.index()], slice_.is_here(device) ? slice_.read(id) : std::vector<double>());
+  }
+
+  void write(BufferId id, std::span<const double> elements) override {
+    if (slice_.is_here(plan_[id].device)) {
+      slice_.write(id, elements);
+    }
+  }
+
+  void continue_from(std::int64_t steps) override {
+    steps_before_ = steps;
+    slice_.continue_from(steps);
+  }
+
+ private:
+  void open_passages() {
+    const Journey journey{slice_, ordering_, ways_, run_by_, link_, world_};
+    const auto has = [&](Way way) { return std::find(ways_.begin(), ways_.end(), way) != ways_.end(); };
+    staged_ = has(Way::staged) ? make_staged_passages(journey) : nullptr;
+    nccl_ = has(Way::nccl) ? make_nccl_passages(journey) : nullptr;
+    passages_.resize(plan_.tasks().size());
+    for (std::size_t t = 0; t < plan_.tasks().size(); ++t) {
+      const MeetingId meeting = plan::meeting_of(plan_.tasks()[t]);
+      if (meeting.valid() && slice_.is_here(plan_.tasks()[t].device) && ways_[meeting.index()] != Way::here) {
+        passages_[t] = (ways_[meeting.index()] == Way::nccl ? nccl_ : staged_)->prepare(TaskId(t));
+      }
+    }
+  }
+
+  void open_lanes() {
+    std::size_t here = 0;
+    world_.board()->open(static_cast<std::size_t>(std::count(run_by_.begin(), run_by_.end(), world_.rank())));
+    lane_of_.resize(plan_.tasks().size(), 0);
+    for (std::size_t d = 0; d < run_by_.size(); ++d) {
+      if (!slice_.is_here(DeviceId(d))) {
+        continue;
+      }
+      Presence& presence = world_.board()->device(here++);
+      presences_.push_back(&presence);
+      // Messages first: what they hold up on other devices is worth more than a computation begun a little later.
+      for (const Lane lane : {Lane::communication, Lane::host, Lane::compute}) {
+        for (const TaskId id : plan_.lane(DeviceId(d), lane)) {
+          lane_of_[id.index()] = lanes_.size();
+        }
+        lanes_.push_back({DeviceId(d), lane, plan_.lane(DeviceId(d), lane), &presence});
+        lane_at_[{DeviceId(d), lane}] = lanes_.size() - 1;
+      }
+    }
+    for (LaneWalk& walk : lanes_) {
+      std::array<const LaneWalk*, plan::lane_count> siblings{};
+      for (std::size_t lane = 0; lane < plan::lane_count; ++lane) {
+        siblings[lane] = &lanes_[lane_at_.at({walk.device, static_cast<Lane>(lane)})];
+      }
+      siblings_.push_back(siblings);
+    }
+    missing_.resize(plan_.meeting_count());
+    streams_.resize(plan_.meeting_count());
+    for (std::size_t m = 0; m < missing_.size(); ++m) {
+      for (const TaskId member : plan_.members(MeetingId(m))) {
+        if (ways_[m] == Way::here && slice_.is_here(plan_[member].device)) {
+          streams_[m].push_back(slice_.stream(plan_[member]));
+        }
+      }
+    }
+  }
+
+  void make_events() {
+    events_.resize(plan_.tasks().size());
+    for (const LaneWalk& walk : lanes_) {
+      slice_.place(walk.device).enter();
+      for (const TaskId id : walk.tasks) {
+        const MeetingId meeting = plan::meeting_of(plan_[id]);
+        if (meeting.valid() && ways_[meeting.index()] == Way::here) {
+          events_[id.index()].come = std::make_unique<Event>(Event::Kind::order);
+        }
+        events_[id.index()].done = std::make_unique<Event>(Event::Kind::order);
+      }
+    }
+  }
+
+  void open_host_memory() {
+    std::int64_t bytes = 0;
+    for (const std::vector<BufferId>* list : {&data_.losses, &data_.loaded}) {
+      for (const BufferId id : *list) {
+        if (slice_.is_here(plan_[id].device)) {
+          host_offset_[id] = bytes;
+          bytes += plan_[id].size().count;
+        }
+      }
+    }
+    slice_.first_place().enter();
+    host_ = std::make_unique<Pinned>(bytes);
+  }
+  const double* rows(BufferId id) const { return reinterpret_cast<const double*>(host_->at(host_offset_.at(id))); }
+
+  /// What all ranks do together between steps.
+  template <typename Together>
+  void gather(Together together) {
+    world_.board()->come();
+    together();
+    world_.board()->go_on();
+  }
+
+  void load(std::int64_t step) {
+    if (data_.loaded.empty()) {
+      return;
+    }
+    const std::int64_t first = data_.first_sample(steps_before_ + step);
+    for (const BufferId id : data_.loaded) {
+      if (slice_.is_here(plan_[id].device)) {
+        std::byte* const memory = host_->at(host_offset_.at(id));
+        fill_initial(plan_[id], memory, data_.source, first);
+        copy(slice_.address(id), memory, id, cudaMemcpyHostToDevice);
+      }
+    }
+    gather([this] { world_.barrier(); });
+  }
+
+  void read_losses() {
+    for (const BufferId id : data_.losses) {
+      if (slice_.is_here(plan_[id].device)) {
+        copy(host_->at(host_offset_.at(id)), slice_.address(id), id, cudaMemcpyDeviceToHost);
+      }
+    }
+  }
+
+  /// While no step is under way.
+  void copy(void* to, const void* from, BufferId id, cudaMemcpyKind kind) const {
+    const Place& place = slice_.place(plan_[id].device);
+    place.enter();
+    cudaStream_t stream = place.stream(Lane::compute);
+    require(cudaMemcpyAsync(to, from, static_cast<std::size_t>(plan_[id].size().count), kind, stream), "copying");
+    require(cudaStreamSynchronize(stream), "copying");
+  }
+
+  // ---- one step
+
+  void walk(bool traced) {
+    traced_ = traced;
+    for (LaneWalk& one : lanes_) {
+      one.enqueued = one.retired = 0;
+      one.begun = one.started = false;
+    }
+    for (std::size_t m = 0; m < missing_.size(); ++m) {
+      missing_[m] = streams_[m].size();
+    }
+    for (Passages* way : {staged_.get(), nccl_.get()}) {
+      if (way != nullptr) {
+        way->begin_step();
+      }
+    }
+    slice_.count_step();
+    Rest rest;
+    for (std::size_t left = lanes_.size(); left > 0;) {
+      bool moved = false;
+      left = 0;
+      for (std::size_t i = 0; i < lanes_.size(); ++i) {
+        if (lanes_[i].retired < lanes_[i].tasks.size()) {
+          moved = enqueue(i) || moved;
+          moved = retire(i) || moved;
+          left += lanes_[i].retired < lanes_[i].tasks.size() ? 1 : 0;
+        }
+      }
+      if (moved) {
+        rest.begin_anew();
+      } else {
+        look(rest.rounds());
+        rest.wait();
+      }
+    }
+  }
+
+  void look(int round) {
+    for (Presence* presence : presences_) {
+      presence->look();
+    }
+    if (staged_) {
+      staged_->look();
+    }
+    if (nccl_ && round % health_every == 0) {
+      nccl_->look();
+    }
+  }
+
+  /// Whether of each lane of the device as much is `counted` as must be done before the task starts.
+  bool follows(std::size_t lane, TaskId id, std::uint32_t LaneWalk::*counted) const {
+    const plan::Clock& needed = ordering_.start[id.index()];
+    for (std::size_t other = 0; other < plan::lane_count; ++other) {
+      if (siblings_[lane][other]->*counted < needed[other]) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  /// Puts as many of the lane's tasks into its stream as can be; whether there were any.
+  bool enqueue(std::size_t lane) {
+    LaneWalk& walk = lanes_[lane];
+    bool moved = false;
+    while (walk.enqueued < walk.tasks.size()) {
+      const TaskId id = walk.tasks[walk.enqueued];
+      if (!walk.begun) {
+        if (!follows(lane, id, &LaneWalk::enqueued)) {
+          break;
+        }
+        begin(walk, id);
+        moved = true;
+        continue;
+      }
+      if (!passages_[id.index()]) {
+        break;  // it waits for other devices of this rank
+      }
+      slice_.place(walk.device).enter();
+      if (!passages_[id.index()]->progress()) {
+        break;
+      }
+      slice_.place(walk.device).enter();
+      finish(walk, id);
+      moved = true;
+    }
+    return moved;
+  }
+
+  void begin(LaneWalk& walk, TaskId id) {
+    const Task& task = plan_[id];
+    const TaskEvents& events = events_[id.index()];
+    const MeetingId meeting = plan::meeting_of(task);
+    slice_.place(walk.device).enter();
+    for (const TaskId other : task.after) {
+      events_[other.index()].done->wait(slice_.stream(task));
+    }
+    if (traced_) {
+      events.start->record(slice_.stream(task));
+    }
+    if (!meeting.valid()) {
+      slice_.launch(id);
+      finish(walk, id);
+      return;
+    }
+    walk.begun = true;
+    if (passages_[id.index()]) {
+      passages_[id.index()]->begin();
+      return;
+    }
+    events.come->record(slice_.stream(task));
+    if (--missing_[meeting.index()] == 0) {
+      meet(meeting);
+    }
+  }
+
+  /// All members have come, and all are this rank's: each does its part, and goes on when all are done.
+  void meet(MeetingId meeting) {
+    const auto wait_for_others = [&](TaskId member) {
+      slice_.place(plan_[member].device).enter();
+      for (const TaskId other : plan_.members(meeting)) {
+        if (other != member) {
+          events_[other.index()].come->wait(slice_.stream(plan_[member]));
+        }
+      }
+    };
+    for (const TaskId member : plan_.members(meeting)) {
+      wait_for_others(member);
+    }
+    meetings_.enqueue(meeting, streams_[meeting.index()]);
+    require_launched("launching a message");
+    for (const TaskId member : plan_.members(meeting)) {
+      slice_.place(plan_[member].device).enter();
+      events_[member.index()].come->record(slice_.stream(plan_[member]));  // again: its part is done
+    }
+    for (const TaskId member : plan_.members(meeting)) {
+      wait_for_others(member);
+      finish(lanes_[lane_of_[member.index()]], member);
+    }
+  }
+
+  /// All that the task does is in the stream.
+  void finish(LaneWalk& walk, TaskId id) {
+    const TaskEvents& events = events_[id.index()];
+    if (traced_) {
+      events.end->record(slice_.stream(plan_[id]));
+    }
+    events.done->record(slice_.stream(plan_[id]));
+    walk.begun = false;
+    ++walk.enqueued;
+  }
+
+  /// Says of the lane's tasks which are under way and which are done; whether something has changed.
+  bool retire(std::size_t lane) {
+    LaneWalk& walk = lanes_[lane];
+    bool moved = false;
+    while (walk.retired < walk.tasks.size()) {
+      const TaskId id = walk.tasks[walk.retired];
+      const bool all_in = walk.retired < walk.enqueued;
+      if (!walk.started) {
+        const bool is_begun = all_in || (walk.retired == walk.enqueued && walk.begun);
+        if (!is_begun || !follows(lane, id, &LaneWalk::retired) || (passages_[id.index()] && !passages_[id.index()]->has_come())) {
+          break;
+        }
+        walk.presence->start(static_cast<std::size_t>(walk.lane));
+        walk.started = moved = true;
+      }
+      if (!all_in || !events_[id.index()].done->passed()) {
+        break;
+      }
+      walk.presence->finish(static_cast<std::size_t>(walk.lane));
+      walk.started = false;
+      ++walk.retired;
+      moved = true;
+    }
+    return moved;
+  }
+
+  // ---- traced steps
+
+  /// A moment on a GPU's clock and on the host's.
+  struct StartTime {
+    std::unique_ptr<Event> event;
+    Nanoseconds host;
+  };
+
+  void read_start_times() {
+    for (const LaneWalk& walk : lanes_) {
+      const Place& place = slice_.place(walk.device);
+      StartTime& start = start_times_[place.ordinal()];
+      place.enter();
+      if (!start.event) {
+        start.event = std::make_unique<Event>(Event::Kind::timed);
+        start.event->record(place.stream(Lane::compute));  // what comes first may wait until it is set up
+        start.event->synchronize();
+      }
+      for (const TaskId id : walk.tasks) {
+        if (!events_[id.index()].start) {
+          events_[id.index()].start = std::make_unique<Event>(Event::Kind::timed);
+          events_[id.index()].end = std::make_unique<Event>(Event::Kind::timed);
+        }
+      }
+    }
+    for (auto& [ordinal, start] : start_times_) {
+      const auto first = std::find_if(lanes_.begin(), lanes_.end(),
+                                      [&](const LaneWalk& walk) { return slice_.place(walk.device).ordinal() == ordinal; });
+      const Place& place = slice_.place(first->device);
+      place.enter();
+      start.event->record(place.stream(Lane::compute));
+      start.event->synchronize();
+      start.host = now();
+    }
+  }
+
+  /// This rank's part of the step that was walked last, from `start` on.
+  trace::StepTrace trace(Nanoseconds start, Nanoseconds duration) const {
+    trace::StepTrace result{.duration = duration, .events = std::vector<trace::Event>(plan_.tasks().size())};
+    for (const LaneWalk& walk : lanes_) {
+      const StartTime& origin = start_times_.at(slice_.place(walk.device).ordinal());
+      const auto time_of = [&](const Event& event) { return event.since(*origin.event) + origin.host - start; };
+      for (const TaskId id : walk.tasks) {
+        const TaskEvents& events = events_[id.index()];
+        const plan::TaskWork work = plan::work(plan_, id);
+        const Nanoseconds begin = std::clamp(time_of(*events.start), Nanoseconds(0), duration);
+        result.events[id.index()] = {begin, std::clamp(time_of(*events.end), begin, duration), work.sent, work.received};
+      }
+    }
+    return result;
+  }
+
+  const plan::Plan& plan_;
+  plan::Ordering ordering_;
+  StepData data_;
+  std::optional<cluster::Link> link_;
+  World& world_;
+  std::vector<int> run_by_;  // by device: the rank
+  StepReport report_;
+  Slice slice_;
+  std::vector<Way> ways_;  // by meeting
+  Meetings meetings_;      // of this rank's devices alone
+  std::unique_ptr<Passages> staged_;
+  std::unique_ptr<Passages> nccl_;
+  std::vector<std::unique_ptr<Passage>> passages_;  // by task; none where it meets nobody of another rank
+  std::vector<TaskEvents> events_;                  // by task; only of those here
+  std::vector<LaneWalk> lanes_;
+  std::vector<std::array<const LaneWalk*, plan::lane_count>> siblings_;  // by lane: those of its device
+  std::vector<std::size_t> lane_of_;                                     // by task
+  std::map<std::pair<DeviceId, Lane>, std::size_t> lane_at_;
+  std::vector<Presence*> presences_;                // of the devices here
+  std::vector<std::vector<cudaStream_t>> streams_;  // by meeting of this rank alone, of its members
+  std::vector<std::size_t> missing_;                // by meeting, of such: members that have not come in this step
+  std::map<BufferId, std::int64_t> host_offset_;
+  std::unique_ptr<Pinned> host_;
+  std::map<int, StartTime> start_times_;  // by GPU
+  bool traced_ = false;                   // the step under way
+  bool wants_no_more_ = false;
+  std::int64_t steps_before_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Engine> make_rank_engine(Assignment assignment, const Capability& capability) {
+  return std::make_unique<RankEngine>(assignment, capability);
+}
+
+}  // namespace baton::exec::cuda

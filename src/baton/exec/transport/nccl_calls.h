@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "baton/base/dtype.h"
+#include "baton/exec/backend.h"
+#include "baton/plan/plan.h"
+
+namespace baton::exec {
+
+/// Something that a member of a meeting asks of NCCL, or does before.
+struct NcclCall {
+  enum class Kind : std::uint8_t {
+    copy,  // from one place of its own to another, before all others
+    all_reduce,
+    broadcast,
+    reduce,
+    reduce_scatter,
+    all_gather,
+    send,
+    receive,
+  };
+  Kind kind = Kind::copy;
+  const std::byte* from = nullptr;  // null where it gives nothing
+  std::byte* to = nullptr;          // null where it gets nothing
+  std::int64_t elements = 0;        // of a reduce_scatter and an all_gather: those of one piece
+  int peer = 0;                     // of a broadcast and a reduce the root, of a send and a receive the other end
+};
+
+/// What one member calls; the calls of all members pair up in their order. Sums that are to be applied are left in place of the
+/// parts. Where pieces are of uneven size, each is reduced to its owner, or broadcast by it.
+std::vector<NcclCall> nccl_calls(const plan::Plan& plan, const plan::Task& task, const Addresses& at);
+
+}  // namespace baton::exec
