@@ -176,7 +176,10 @@ class Trial:
         mapped = segments(pids.values())
         struck = time.monotonic()
         victim = pids.get(self.rank)
-        if run.poll() is not None or victim is None or not lives(victim):
+        others = [pid for rank, pid in pids.items() if rank != self.rank]
+        # Where the others have ended the run is done, and nobody is left to notice what happens to the last.
+        if run.poll() is not None or victim is None or not lives(victim) or not any(lives(pid) for pid in others):
+            run.wait()
             self.note = "it was over before"
             return None
         if self.how == "hang":
@@ -189,7 +192,6 @@ class Trial:
             os.kill(victim, signal.SIGKILL if self.how == "kill" else signal.SIGSTOP)
         # Who saves may take a minute: a hang there is found after that.
         limit = KILL_LIMIT if self.how == "kill" else self.options.patience
-        others = [pid for rank, pid in pids.items() if rank != self.rank]
         while any(lives(pid) for pid in others) and time.monotonic() < struck + 90:
             time.sleep(0.005)
         took = time.monotonic() - struck
