@@ -100,6 +100,11 @@ TEST(GpuRanks, NcclJoinsWholeGpusOfTheirOwnAndAllElseGoesThroughTheHosts) {
   EXPECT_EQ(ways_of(Planned("layers", "cuda"), true), std::set{Way::nccl}) << "transfers too";
   EXPECT_EQ(ways_of(Planned("layers", "cuda:0/4:2"), true), (std::set{Way::here, Way::staged})) << "between devices of one rank";
   EXPECT_EQ(ways_of(Planned("ddp", "cuda", 3), true), std::set{Way::staged}) << "two of three share a GPU";
+  Planned apart("ddp", "cuda:0/2:1");
+  std::vector<cluster::Device> devices = apart.cluster.devices();
+  devices[1].gpu->unit = 1;
+  apart.cluster = cluster::Cluster(devices);
+  EXPECT_EQ(ways_of(apart, true), std::set{Way::staged}) << "parts of two GPUs";
 }
 
 TEST(GpuRanks, WhatOneRankDoesNotSayNobodyDoes) {

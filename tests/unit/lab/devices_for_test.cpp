@@ -3,7 +3,7 @@
 #include "baton/lab/experiment.h"
 #include "unit/base/usage_sentence.h"
 
-/// Which devices an experiment's workers are, where the user names GPUs.
+/// Which devices an experiment takes, where the user names GPUs.
 namespace baton::lab {
 namespace {
 
@@ -11,21 +11,21 @@ using test::says;
 using test::usage_sentence;
 
 std::string on(const std::string& devices, std::int64_t count, std::int64_t most = 4) {
-  return workers({.devices = devices, .machine = {}}, count, most);
+  return devices_for({.devices = devices, .machine = {}}, count, most);
 }
 
-TEST(Workers, PartsOfAGpuAreAsManyAsAreNeeded) {
+TEST(DevicesFor, PartsOfAGpuAreAsManyAsAreNeeded) {
   EXPECT_EQ(on("cuda:0/4", 3), "cuda:0/4:3");
   EXPECT_EQ(on("cuda:1", 2), "cuda:1/4:2");
 }
 
-TEST(Workers, OfAListOfGpusTheFirstAreTaken) {
+TEST(DevicesFor, OfAListOfGpusTheFirstAreTaken) {
   EXPECT_EQ(on("cuda:0,1", 1), "cuda:0");
   EXPECT_EQ(on("cuda:3,1,2", 2), "cuda:3,1");
   EXPECT_TRUE(says(usage_sentence([] { on("cuda:0,1", 4); }), "--devices cuda:0,1 names 2 GPUs, but this takes 4"));
 }
 
-TEST(Workers, ACountOfPartsIsTheMostThatAreTaken) {
+TEST(DevicesFor, ACountOfPartsIsTheMostThatAreTaken) {
   EXPECT_EQ(on("cuda:0/4:2", 1), "cuda:0/4:1");
   EXPECT_EQ(on("cuda:0/4:2", 2), "cuda:0/4:2");
   EXPECT_TRUE(says(usage_sentence([] { on("cuda:0/4:2", 3); }), "write cuda:0/4 without a count"));
