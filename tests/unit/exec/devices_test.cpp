@@ -50,13 +50,6 @@ TEST(Devices, ARankAloneHasThoseOfItsMachine) {
   EXPECT_EQ(share_of(machine({0, 1}), *world).cores, (std::vector<int>{0, 1}));
 }
 
-TEST(Devices, GpusUnderSeveralRanksAreRefused) {
-  baton::test::run_as_ranks(2, [](World& world) {
-    EXPECT_TRUE(baton::test::says(
-        baton::test::usage_sentence([&] { open_devices_of_ranks("cuda", machine({0}), std::nullopt, world); }), "GPUs"));
-  });
-}
-
 TEST(Devices, TheBackendIsTheOneThatRunsThem) {
   const std::vector<cluster::Device> cores{{"cpu:0", {0}, Bytes(1)}};
   std::vector<cluster::Device> gpus{{"cuda:0", {}, Bytes(1)}};
