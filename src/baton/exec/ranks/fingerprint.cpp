@@ -1,39 +1,18 @@
 #include "baton/exec/ranks/fingerprint.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <array>
-#include <cstring>
 #include <fstream>
 
 #include "baton/base/error.h"
+#include "baton/base/hash.h"
 #include "baton/base/text.h"
+#include "baton/exec/watch/situation.h"
 #include "baton/plan/text.h"
 
 namespace baton::exec {
 namespace {
-
-/// FNV-1a, eight bytes at a time.
-class Hash {
- public:
-  void add(std::string_view bytes) {
-    std::size_t at = 0;
-    for (; at + 8 <= bytes.size(); at += 8) {
-      std::uint64_t word = 0;
-      std::memcpy(&word, bytes.data() + at, 8);
-      add(word);
-    }
-    for (; at < bytes.size(); ++at) {
-      add(static_cast<std::uint64_t>(static_cast<unsigned char>(bytes[at])));
-    }
-  }
-  void add(std::uint64_t word) { value_ = (value_ ^ word) * 0x100000001b3ULL ^ value_ >> 47; }
-  std::uint64_t value() const { return value_; }
-
- private:
-  std::uint64_t value_ = 0xcbf29ce484222325ULL;
-};
 
 std::uint64_t hash_program() {
   Hash hash;
@@ -46,10 +25,7 @@ std::uint64_t hash_program() {
 }
 
 /// "rank 2 has", "ranks 1 and 3 have".
-std::string list(const std::vector<int>& ranks) {
-  return ranks.size() == 1 ? fmt::format("rank {} has", ranks[0])
-                           : fmt::format("ranks {} and {} have", fmt::join(ranks.begin(), ranks.end() - 1, ", "), ranks.back());
-}
+std::string list(const std::vector<int>& ranks) { return name_ranks(ranks) + (ranks.size() == 1 ? " has" : " have"); }
 
 /// The ranks whose line of that number is not rank 0's.
 std::vector<int> differing(const std::vector<Blob>& all, std::size_t line) {

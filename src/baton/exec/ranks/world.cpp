@@ -12,6 +12,7 @@
 #include <numeric>
 
 #include "baton/base/error.h"
+#include "baton/base/host.h"
 #include "baton/exec/ranks/mpi.h"
 
 namespace baton::exec {
@@ -37,12 +38,6 @@ class WorldOfOne final : public World {
   }
   void abort(int code) override { std::_Exit(code); }
 };
-
-std::string host_name() {
-  std::array<char, 256> host{};
-  gethostname(host.data(), host.size() - 1);
-  return host.data();
-}
 
 /// Differs between two kernels, and between two starts of one.
 std::string boot_id() {

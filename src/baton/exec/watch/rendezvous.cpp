@@ -8,6 +8,7 @@
 #include <random>
 
 #include "baton/base/error.h"
+#include "baton/base/host.h"
 #include "baton/exec/clock.h"
 #include "baton/exec/watch/situation.h"
 

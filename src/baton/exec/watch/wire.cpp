@@ -174,9 +174,4 @@ Socket accept_one(const Socket& listening) {
   return socket;
 }
 
-std::string host_name() {
-  std::array<char, 256> name{};
-  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "an unnamed host";
-}
-
 }  // namespace baton::exec::wire

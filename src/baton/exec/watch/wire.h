@@ -119,6 +119,5 @@ std::vector<std::string> own_addresses();
 Socket begin_connect(const std::string& address, std::uint16_t port);
 /// The next one who has come; not open where there is none.
 Socket accept_one(const Socket& listening);
-std::string host_name();
 
 }  // namespace baton::exec::wire
