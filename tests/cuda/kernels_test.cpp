@@ -45,6 +45,37 @@ TEST(Noise, IsSmallAndFiniteInEveryType) {
   expect_small<F16>(DType::f16);
 }
 
+TEST(CancellingNoise, LeavesOfASumOnlyItsRoundingsWhichDependOnItsOrder) {
+  BATON_NEEDS_GPU()
+  constexpr std::int64_t depth = 65;
+  constexpr std::int64_t lines = 5;
+  const DeviceArray a(lines * depth);
+  const DeviceArray b(lines * depth);
+  cancelling_noise(DType::bf16, a.data(), {lines, depth, true, false}, nullptr);
+  cancelling_noise(DType::bf16, b.data(), {lines, depth, false, true}, nullptr);
+  const auto left = read<Bf16>(a, lines * depth);
+  const auto right = read<Bf16>(b, lines * depth);
+  int other_order_other_bits = 0;
+  for (std::int64_t line = 0; line < lines; ++line) {
+    double exact = 0;
+    float up = 0;
+    float down = 0;
+    const auto term = [&](std::int64_t k) {
+      return static_cast<float>(left[static_cast<std::size_t>(line * depth + k)]) *
+             static_cast<float>(right[static_cast<std::size_t>(k * lines + line)]);
+    };
+    for (std::int64_t k = 0; k < depth; ++k) {
+      exact += static_cast<double>(term(k));
+      up += term(k);
+      down += term(depth - 1 - k);
+    }
+    EXPECT_NEAR(exact, 0, 1e-9) << line;
+    EXPECT_LT(std::abs(up), 1e-3) << line;
+    other_order_other_bits += up != down ? 1 : 0;
+  }
+  EXPECT_GE(other_order_other_bits, lines - 1);
+}
+
 std::uint64_t digest_of(const DeviceArray& memory, std::int64_t bytes) {
   const Table<std::uint64_t> value{std::array<std::uint64_t, 1>{}};
   digest(memory.data(), bytes, value.data(), nullptr);

@@ -296,13 +296,35 @@ __global__ void adjust_scale_kernel(const float* flag, float* state, float growt
   }
 }
 
+/// From -0.5 to 0.5.
+__device__ float random_number(std::int64_t i) {
+  std::uint64_t word = static_cast<std::uint64_t>(i) * 0x9E3779B97F4A7C15ULL;
+  word = (word ^ (word >> 31)) * 0xD6E8FEB86659FD93ULL;
+  return static_cast<float>(static_cast<std::uint32_t>(word >> 40)) / 16777216.0F - 0.5F;
+}
+
 template <typename Element>
 __global__ void noise_kernel(Element* memory, std::int64_t count) {
   const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
   for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += stride) {
-    std::uint64_t word = static_cast<std::uint64_t>(i) * 0x9E3779B97F4A7C15ULL;
-    word = (word ^ (word >> 31)) * 0xD6E8FEB86659FD93ULL;
-    memory[i] = rounded<Element>((static_cast<float>(static_cast<std::uint32_t>(word >> 40)) / 16777216.0F - 0.5F) * 0.125F);
+    memory[i] = rounded<Element>(random_number(i) * 0.125F);
+  }
+}
+
+/// The second half of the depth has the numbers of the first, from another place on, and with `signs` their negatives.
+template <typename Element>
+__global__ void cancelling_noise_kernel(Element* memory, Cancelling operand) {
+  constexpr float size = 16;  // so that roundings of sums are still numbers of 16 bits
+  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
+  const std::int64_t half = operand.depth / 2;
+  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < operand.count * operand.depth;
+       i += stride) {
+    const std::int64_t depth = operand.depth_first ? i % operand.depth : i / operand.count;
+    const std::int64_t line = operand.depth_first ? i / operand.depth : i % operand.count;
+    const bool second = depth >= half;
+    const std::int64_t twin = second ? (depth - half + half / 3) % max(half, std::int64_t{1}) : depth;
+    const float value = depth >= 2 * half ? 0 : random_number(line * operand.depth + twin) * size;
+    memory[i] = rounded<Element>(second && operand.signs ? -value : value);
   }
 }
 
@@ -411,6 +433,14 @@ void adjust_scale(const float* flag, float* state, std::int64_t growth_interval,
 void noise(DType type, void* memory, std::int64_t count, cudaStream_t stream) {
   with_element(type, [&](auto element) {
     noise_kernel<<<blocks_for(count), threads, 0, stream>>>(static_cast<decltype(element)*>(memory), count);
+  });
+  require_launched("launching a kernel");
+}
+
+void cancelling_noise(DType type, void* memory, const Cancelling& operand, cudaStream_t stream) {
+  with_element(type, [&](auto element) {
+    cancelling_noise_kernel<<<blocks_for(operand.count * operand.depth), threads, 0, stream>>>(
+        static_cast<decltype(element)*>(memory), operand);
   });
   require_launched("launching a kernel");
 }

@@ -121,6 +121,16 @@ void sum_chunks(DType type, const SumTables& tables, std::int64_t least, int mul
 
 /// Small random numbers of the type, the same ones each time: what is timed or compared on them is finite.
 void noise(DType type, void* memory, std::int64_t count, cudaStream_t stream);
+/// An operand of a product, of `count` lines by `depth`, such that the sums over the depth cancel: what is left of them is the
+/// rounding on the way, and so says in which order they were taken. `depth_first`: neighbours in memory are neighbours in depth. Of
+/// the two operands one has `signs`.
+struct Cancelling {
+  std::int64_t count;
+  std::int64_t depth;
+  bool depth_first;
+  bool signs;
+};
+void cancelling_noise(DType type, void* memory, const Cancelling& operand, cudaStream_t stream);
 /// Adds a digest of the bytes to `digest`: equal bits give equal digests.
 void digest(const void* memory, std::int64_t bytes, std::uint64_t* digest, cudaStream_t stream);
 
