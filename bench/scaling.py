@@ -3,14 +3,16 @@
 
     python3 bench/scaling.py [--rounds 3]
 
-Prints tables in Markdown: milliseconds a step (the median of rounds), and how many times as fast as one core.
+Prints tables in Markdown: milliseconds a step (the median of rounds), and how many times as fast as one core. Beside DDP stands what
+the machine allows it: the step of one core cut in so many parts, and a bare loop of pinned threads that sums the gradients of all
+into all (`build/release/bench/allreduce`).
 """
 
 import argparse
 import os
 import statistics
 
-from baton import add_program, run_json
+from baton import add_program, bench_program, run_json
 
 CASES = [(1024, 2, 64, 60), (2048, 8, 64, 25), (2048, 8, 512, 7)]  # width, depth, global batch, steps
 
@@ -20,6 +22,12 @@ def step(program, devices, strategy, dim, depth, batch, steps):
     result = run_json([program, "train", "-q", "--json", "-", "--devices", devices, "--strategy", strategy, "--model",
                        f"mlp:dim={dim},depth={depth}", "--batch", str(batch), "--steps", str(steps), "--warmup", "2"])
     return result["time_per_step_ns"] / 1e6
+
+
+def bare_sum(program, devices, dim, depth):
+    """The bare loop over the gradients of so many replicas, in milliseconds."""
+    gradients = depth * (dim * dim + dim) * 4
+    return run_json([bench_program(program, "allreduce"), "--bytes", str(gradients), "--devices", str(devices), "--repeat", "5"])["bare_time_ns"] / 1e6
 
 
 def main():
@@ -38,12 +46,16 @@ def main():
                 size = (dim, depth, batch, steps)
                 times.setdefault((count, "ddp"), []).append(step(options.baton, apart, "ddp" if count > 1 else "single", *size))
                 times.setdefault((count, "team"), []).append(step(options.baton, together, "single", *size))
+                times.setdefault((count, "sum"), []).append(bare_sum(options.baton, count, dim, depth) if count > 1 else 0)
         median = {key: statistics.median(values) for key, values in times.items()}
-        print(f"\n| {dim}x{depth}, batch {batch}: cores | `ddp`, a device a core: ms | times one core | one device of them: ms | times one core |")
-        print("|---:|---:|---:|---:|---:|")
+        print(f"\n| {dim}x{depth}, batch {batch}: cores | `ddp`, a device a core: ms | times one core | sum of gradients alone: ms | "
+              "least: ms | one device of them: ms | times one core |")
+        print("|---:|---:|---:|---:|---:|---:|---:|")
         for count in counts:
-            apart, together = median[count, "ddp"], median[count, "team"]
-            print(f"| {count} | {apart:.2f} | {median[1, 'ddp'] / apart:.2f} | {together:.2f} | {median[1, 'team'] / together:.2f} |", flush=True)
+            apart, together, total = median[count, "ddp"], median[count, "team"], median[count, "sum"]
+            least = median[1, "ddp"] / count + total
+            print(f"| {count} | {apart:.2f} | {median[1, 'ddp'] / apart:.2f} | {total:.2f} | {least:.2f} | {together:.2f} | "
+                  f"{median[1, 'team'] / together:.2f} |", flush=True)
 
 
 if __name__ == "__main__":
