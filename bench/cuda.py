@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Training steps and matrix powers on one GPU beside PyTorch, and ways of splitting one GPU in four, all in one run.
 
-    python3 bench/cuda.py [--rounds 3] [--only steps,powers,where,splits,parts]
+    python3 bench/cuda.py [--rounds 3] [--only steps,powers,where,splits,parts] [--cases 8192x8:tf32,...] [--ways eager,graph]
 
 Prints tables in Markdown. Each round runs Baton and PyTorch for each case; a ratio is the median over rounds.
 Needs a GPU, and PyTorch with CUDA for the first two tables.
@@ -18,7 +18,9 @@ import tempfile
 from baton import add_program, run_json
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-CASES = [("tf32", 1024, 2), ("fp32", 1024, 2), ("tf32", 8192, 8), ("fp32", 8192, 8), ("bf16", 8192, 8), ("tf32", 4096, 20)]
+CASES = {"1024x2:tf32": ("tf32", 1024, 2), "1024x2:fp32": ("fp32", 1024, 2), "8192x8:tf32": ("tf32", 8192, 8),
+         "8192x8:fp32": ("fp32", 8192, 8), "8192x8:bf16": ("bf16", 8192, 8), "4096x20:tf32": ("tf32", 4096, 20)}
+WAYS = ["eager", "graph", "compile", "ddp"]
 SPLITS = ["layers", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-v"]
 SPLIT_CASES = [("tf32", "16384", "32"), ("bf16", "16384", "32"), ("fp32", "4096", "16")]
 MIB = 1 << 20
@@ -49,12 +51,12 @@ def cell(values, unit=1, digits=0):
 
 def steps(options):
     """Event to event, step by step, on both sides. torch.compile takes long to compile, so it runs in the first round alone."""
-    ways = ["eager", "graph", "compile", "ddp"]
+    ways = options.ways
     print("| case, batch 64 | Baton us | `ddp` of one us | " + " | ".join(f"PyTorch {way} us" for way in ways) +
           " | best PyTorch / Baton | MiB: Baton | " + " | ".join(ways) + " | clocks |")
     print("|---|" + "---:|" * (len(ways) * 2 + 4) + "---|")
     reasons = {}
-    for precision, dim, depth in CASES:
+    for precision, dim, depth in (CASES[name] for name in options.cases):
         arguments = ["--devices", "cuda", "--model", f"mlp:dim={dim},depth={depth}", "--precision", precision, "--steps", "80",
                      "--warmup", "20"]
         ours, alone, ratios = [], [], []
@@ -148,14 +150,26 @@ def parts(options):
     print(f"| `layers` over the four parts | {statistics.median(four):.0f} ({over:+.1%}) |")
 
 
+def some_of(known):
+    """A reader of words with commas between them."""
+    def read(words):
+        for word in words.split(","):
+            if word not in known:
+                raise argparse.ArgumentTypeError(f"'{word}' is none of {', '.join(known)}")
+        return words.split(",")
+    return read
+
+
 def main():
     tables = {"steps": steps, "powers": powers, "where": where, "splits": splits, "parts": parts}
     parser = argparse.ArgumentParser(description="Time Baton on one GPU beside PyTorch.")
     add_program(parser)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--only", default=",".join(tables), help="which tables")
+    parser.add_argument("--only", type=some_of(tables), default=list(tables), help="which tables")
+    parser.add_argument("--cases", type=some_of(CASES), default=list(CASES), help="which steps: " + ",".join(CASES))
+    parser.add_argument("--ways", type=some_of(WAYS), default=WAYS, help="which ways of PyTorch: " + ",".join(WAYS))
     options = parser.parse_args()
-    for name in options.only.split(","):
+    for name in options.only:
         tables[name](options)
 
 
