@@ -158,4 +158,34 @@ std::vector<findings::Comer> comers_of(const Json& row) {
 
 Column time_column() { return {"time_per_step_ns", "time/step", Format::time}; }
 
+Plot time_plot(Plot::Kind kind, std::string title, std::string x, std::string x_title, std::string series) {
+  const Column time = time_column();
+  return {.kind = kind,
+          .title = std::move(title),
+          .x = std::move(x),
+          .y = time.key,
+          .x_title = std::move(x_title),
+          .y_title = time.heading,
+          .y_format = time.format,
+          .series = std::move(series),
+          .low = "time_low_ns",
+          .high = "time_high_ns"};
+}
+
+Plot speedup_plot(std::string series) {
+  return {.kind = Plot::Kind::line,
+          .title = "Speedup",
+          .x = "devices",
+          .y = "speedup",
+          .x_title = "devices",
+          .y_title = "speedup",
+          .y_format = Format::number,
+          .series = std::move(series),
+          .ideal = "linear",
+          .log_x = true,
+          .log_y = true,
+          .low = "speedup_low",
+          .high = "speedup_high"};
+}
+
 }  // namespace baton::lab

@@ -53,7 +53,10 @@ std::string attribution(const Json& row, const std::string& what);
 /// How a row's devices came to collectives; none where it does not say.
 std::vector<findings::Comer> comers_of(const Json& row);
 
-/// Columns that most tables have.
+/// The column that most tables have.
 Column time_column();
+/// Plots that several experiments have: step times with their uncertainty, and the speedup by devices beside the ideal.
+Plot time_plot(Plot::Kind kind, std::string title, std::string x, std::string x_title, std::string series = "");
+Plot speedup_plot(std::string series = "");
 
 }  // namespace baton::lab

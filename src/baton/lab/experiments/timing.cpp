@@ -106,15 +106,7 @@ Experiment timing() {
                       {"steps_timed", "steps", Format::integer},
                       {"warmup", "warm-up", Format::integer},
                       {"loss_last", "loss at step 30", Format::number}},
-          .plots = {{.kind = Plot::Kind::bars,
-                     .title = "Median step time of each run",
-                     .x = "run",
-                     .y = "time_per_step_ns",
-                     .x_title = "run",
-                     .y_title = "time/step",
-                     .y_format = Format::time,
-                     .low = "time_low_ns",
-                     .high = "time_high_ns"}},
+          .plots = {time_plot(Plot::Kind::bars, "Median step time of each run", "run", "run")},
           .open = open,
           .derive =
               [](std::vector<Json>& rows) {
