@@ -20,33 +20,29 @@ void compute(plan::Draft& draft, op::Op op, DeviceId device, std::vector<BufferI
   draft.tasks.push_back({.action = plan::Compute{op}, .device = device, .reads = std::move(reads), .writes = {write}, .after = {}});
 }
 
-/// The power of `base` on its device: squares are kept while a set bit of the exponent still wants them.
-BufferId raise(plan::Draft& draft, BufferId base, std::int64_t power, std::string_view name) {
+/// The power of `base` on its device, by the exponent's bits from the highest down: each squares the power so far, and one that is
+/// set multiplies it by the base. So only the base and the power so far are kept. The last product writes into `result` where it is
+/// given.
+BufferId raise(plan::Draft& draft, BufferId base, std::int64_t power, std::string_view name, BufferId result = {}) {
   const DeviceId device = draft[base].device;
   const std::int64_t size = draft[base].shape[0];
-  BufferId square = base;
-  BufferId result;
+  BufferId reached = base;
   std::int64_t exponent = 1;
-  std::int64_t reached = 0;
-  while (true) {
-    if ((power & exponent) != 0) {
-      reached += exponent;
-      if (result.valid()) {
-        const BufferId next = matrix(draft, device, size, Role::activation, fmt::format("{}^{}", name, reached));
-        compute(draft, op::MatrixProduct{}, device, {square, result}, next);
-        result = next;
-      } else {
-        result = square;
-      }
+  const auto multiply = [&](BufferId by, std::int64_t next_exponent) {
+    const BufferId next = next_exponent == power && result.valid()
+                              ? result
+                              : matrix(draft, device, size, Role::activation, fmt::format("{}^{}", name, next_exponent));
+    compute(draft, op::MatrixProduct{}, device, {reached, by}, next);
+    reached = next;
+    exponent = next_exponent;
+  };
+  for (int bit = static_cast<int>(std::bit_width(static_cast<std::uint64_t>(power))) - 2; bit >= 0; --bit) {
+    multiply(reached, 2 * exponent);
+    if ((power >> bit & 1) != 0) {
+      multiply(base, exponent + 1);
     }
-    exponent *= 2;
-    if (exponent > power) {
-      return result;
-    }
-    const BufferId next = matrix(draft, device, size, Role::activation, fmt::format("{}^{}", name, exponent));
-    compute(draft, op::MatrixProduct{}, device, {square, square}, next);
-    square = next;
   }
+  return reached;
 }
 
 }  // namespace
@@ -75,10 +71,11 @@ plan::Plan matrix_power_plan(std::int64_t size, std::int64_t power, const cluste
     draft.buffers[id.index()].persistent = true;
     draft.buffers[id.index()].content = plan::BatchRows{0, size};
   }
-  const BufferId b_power = raise(draft, b, power, "B");
-  const BufferId a_power = raise(draft, a, power, "A");
   const BufferId sum = matrix(draft, DeviceId(0), size, Role::activation, "sum");
   draft.buffers[sum.index()].persistent = true;
+  // One power whole after the other: on one device both would hold their matrices at the same time otherwise.
+  const BufferId a_power = raise(draft, a, power, "A", sum);
+  const BufferId b_power = raise(draft, b, power, "B");
   compute(draft, op::Add{}, DeviceId(0), {a_power, b_power}, sum);
   for (plan::Buffer& buffer : draft.buffers) {
     buffer.dtype = strategy::dtype_of(precision);

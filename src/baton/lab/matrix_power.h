@@ -7,8 +7,8 @@
 namespace baton::lab {
 
 /// Aⁿ + Bⁿ by repeated squaring, A and B square matrices of `size`: on one device, or Bⁿ on a second one and moved to the
-/// first for the sum. The sum is the plan's last buffer of role activation that lives on, labelled "sum". A usage error
-/// refuses 16-bit formats.
+/// first for the sum. The sum is the only buffer of role activation that lives on, labelled "sum". One device holds five matrices
+/// at most, and what its products take as workspace. A usage error refuses 16-bit formats.
 plan::Plan matrix_power_plan(std::int64_t size, std::int64_t power, const cluster::Cluster& cluster, const strategy::Target& target,
                              strategy::Precision precision = strategy::Precision::fp32);
 

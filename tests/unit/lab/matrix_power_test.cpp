@@ -110,6 +110,25 @@ TEST(MatrixPowerPlan, OnTwoDevicesEachRaisesItsOwn) {
   EXPECT_EQ(plan[labelled(plan, "sum")].device, DeviceId(0));
 }
 
+TEST(MatrixPowerPlan, OneDeviceHoldsFiveMatricesAtMost) {
+  constexpr std::int64_t size = 16;  // a multiple of what memory is aligned to
+  for (const std::int64_t power : {1, 2, 3, 7, 10, 16, 1000, 1023}) {
+    const plan::Plan plan = matrix_power_plan(size, power, on(1), strategy::Target{});
+    const plan::Verdict verdict = plan::verify(plan, {});
+    EXPECT_TRUE(verdict.violations.empty());
+    // A, B and the sum; from the square on the power so far; and from the cube on what is made of it.
+    const std::int64_t matrices = power == 1 ? 3 : power == 2 ? 4 : 5;
+    EXPECT_EQ(verdict.memory.peak[0], Bytes(matrices * size * size * 4)) << power;
+  }
+}
+
+TEST(MatrixPowerPlan, OfTwoDevicesTheFirstHoldsFiveMatricesAndTheSecondThree) {
+  constexpr std::int64_t size = 16;
+  const plan::Verdict verdict = plan::verify(matrix_power_plan(size, 10, on(2), strategy::Target{}), {});
+  EXPECT_EQ(verdict.memory.peak[0], Bytes(5 * size * size * 4)) << "A, the sum, its two powers at hand and the one that comes";
+  EXPECT_EQ(verdict.memory.peak[1], Bytes(3 * size * size * 4));
+}
+
 TEST(MatrixPowerPlan, IsComputedInThePrecisionThatIsAskedFor) {
   const strategy::Target target = exec::make_reference_backend()->target();
   const plan::Plan wide = matrix_power_plan(4, 2, on(1), target, strategy::Precision::fp64);

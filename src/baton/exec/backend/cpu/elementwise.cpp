@@ -32,7 +32,7 @@ void relu(const float* __restrict x, float* __restrict y, std::int64_t count) {
   }
 }
 
-void add(const float* __restrict a, const float* __restrict b, float* __restrict c, std::int64_t count) {
+void add(const float* a, const float* __restrict b, float* c, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) {
     c[i] = a[i] + b[i];
   }

@@ -11,6 +11,7 @@
 namespace baton::exec::cpu {
 
 void relu(const float* x, float* y, std::int64_t count);
+/// c may be a.
 void add(const float* a, const float* b, float* c, std::int64_t count);
 /// Rows of `width` elements; y may be x.
 void add_bias(const float* x, const float* bias, float* y, std::int64_t rows, std::int64_t width);
