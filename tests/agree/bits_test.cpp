@@ -1,7 +1,5 @@
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
-#include <optional>
 #include <random>
 #include <thread>
 
@@ -15,6 +13,7 @@
 #include "baton/strategy/passes.h"
 #include "baton/strategy/training_step.h"
 #include "baton/trace/analysis.h"
+#include "support/variable.h"
 
 /// Where the order of every sum is fixed, runs agree to the last bit and no tolerance is needed.
 namespace baton::test {
@@ -353,22 +352,6 @@ TEST(Bits, ApplyingASumAtOnceLeavesWhatSummingAndThenUpdatingLeaves) {
   }
 }
 
-/// While it lives, a variable of the environment has another value.
-class Variable {
- public:
-  Variable(const char* name, const char* value) : name_(name) {
-    if (const char* before = std::getenv(name)) {
-      before_ = before;
-    }
-    setenv(name, value, 1);
-  }
-  ~Variable() { before_ ? setenv(name_, before_->c_str(), 1) : unsetenv(name_); }
-
- private:
-  const char* name_;
-  std::optional<std::string> before_;
-};
-
 TEST(CudaEnqueue, TasksPutOneByOneIntoTheirStreamsLeaveTheBitsOfAGraph) {
   if (!exec::has_gpu()) {
     GTEST_SKIP() << "there is no GPU here";
@@ -376,7 +359,7 @@ TEST(CudaEnqueue, TasksPutOneByOneIntoTheirStreamsLeaveTheBitsOfAGraph) {
   for (const strategy::Strategy& strategy : strategy::strategies()) {
     const Case one = small(strategy.name, "cuda", strategy.name == "single" ? 1 : 3);
     const auto train_by = [&](const char* how) {
-      const Variable variable("BATON_CUDA_ENQUEUE", how);
+      const baton::test::Variable variable("BATON_CUDA_ENQUEUE", how);
       return train(one, 6, {.seed = 1, .samples = 40});
     };
     EXPECT_TRUE(same_bits(train_by("graph"), train_by("tasks"))) << to_text(one);
@@ -387,7 +370,7 @@ TEST(CudaEnqueue, AnotherWordIsRefusedWithASentence) {
   if (!exec::has_gpu()) {
     GTEST_SKIP() << "there is no GPU here";
   }
-  const Variable variable("BATON_CUDA_ENQUEUE", "later");
+  const baton::test::Variable variable("BATON_CUDA_ENQUEUE", "later");
   try {
     train(small("single", "cuda", 1), 1);
     ADD_FAILURE() << "nobody noticed";

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstdlib>
 #include <set>
 
+#include "baton/base/cache_folder.h"
 #include "baton/base/error.h"
 #include "baton/base/file.h"
 #include "baton/base/hash.h"
@@ -32,18 +32,9 @@ constexpr Bytes most_kept(std::int64_t{16} << 20);
 constexpr std::size_t most_values = 200'000;
 constexpr std::uint64_t longest_time = 3'600'000'000'000;
 
-std::filesystem::path cache_folder() {
-  const auto set = [](const char* name) {
-    const char* value = std::getenv(name);
-    return std::string(value == nullptr ? "" : value);
-  };
-  if (const std::string cache = set("XDG_CACHE_HOME"); !cache.empty()) {
-    return std::filesystem::path(cache) / "baton";
-  }
-  if (const std::string home = set("HOME"); !home.empty()) {
-    return std::filesystem::path(home) / ".cache" / "baton";
-  }
-  return std::filesystem::temp_directory_path() / "baton";
+std::filesystem::path calibration_folder() {
+  const std::filesystem::path cache = cache_folder();
+  return cache.empty() ? std::filesystem::temp_directory_path() / "baton" : cache;
 }
 
 Bytes footprint(const plan::Plan& plan, TaskId id) {
@@ -176,7 +167,7 @@ Calibration::Calibration(const cluster::Machine& machine, const cluster::Cluster
     : machine_(
           fmt::format("{}, {} backend, baton {} by {}", describe(machine, cluster), backend.name(), BATON_VERSION, BATON_COMPILER)),
       cache_(on_gpus(cluster) ? gpu_cache : machine.cache) {
-  file_ = cache_folder() / fmt::format("calibration-{:016x}.json", Hash(machine_).value());
+  file_ = calibration_folder() / fmt::format("calibration-{:016x}.json", Hash(machine_).value());
   std::error_code error;
   if (std::filesystem::exists(file_, error)) {
     try {

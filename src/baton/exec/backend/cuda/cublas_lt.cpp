@@ -1,17 +1,19 @@
 #include "baton/exec/backend/cuda/cublas_lt.h"
 
 #include <cublasLt.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <map>
 #include <mutex>
 #include <optional>
-#include <tuple>
 
 #include "baton/base/error.h"
 #include "baton/exec/backend/cuda/kernels.h"
 #include "baton/exec/backend/cuda/library.h"
+#include "baton/exec/backend/cuda/monitor.h"
 #include "baton/exec/backend/cuda/status.h"
 #include "baton/exec/backend/cuda/table.h"
 #include "baton/exec/backend/cuda/timer.h"
@@ -35,6 +37,8 @@ struct Functions {
   decltype(&cublasLtMatmulPreferenceDestroy) forget_preference;
   decltype(&cublasLtMatmulPreferenceSetAttribute) set_preference;
   decltype(&cublasLtMatmulAlgoGetHeuristic) heuristic;
+  decltype(&cublasLtMatmulAlgoCheck) examine;
+  decltype(&cublasLtGetVersion) version;
   decltype(&cublasLtMatmul) multiply;
 };
 
@@ -55,6 +59,8 @@ Functions load() {
   library.find(loaded.forget_preference, "cublasLtMatmulPreferenceDestroy");
   library.find(loaded.set_preference, "cublasLtMatmulPreferenceSetAttribute");
   library.find(loaded.heuristic, "cublasLtMatmulAlgoGetHeuristic");
+  library.find(loaded.examine, "cublasLtMatmulAlgoCheck");
+  library.find(loaded.version, "cublasLtGetVersion");
   library.find(loaded.multiply, "cublasLtMatmul");
   return loaded;
 }
@@ -227,18 +233,48 @@ class Digests {
   Table<std::uint64_t> value_{std::array<std::uint64_t, 1>{}};
 };
 
-/// What a choice depends on.
-using Key = std::tuple<ProductShape, int /*GPU*/, int /*multiprocessors*/, std::int64_t /*workspace*/>;
-
-struct Choice {
+cublasLtMatmulAlgo_t algorithm_of(const Choice& choice) {
   cublasLtMatmulAlgo_t algorithm{};
-  bool turned = false;
-};
+  static_assert(sizeof(algorithm) == sizeof(choice.algorithm));
+  std::memcpy(&algorithm, choice.algorithm.data(), sizeof(algorithm));
+  return algorithm;
+}
+
+Choice choice_of(const cublasLtMatmulAlgo_t& algorithm, bool turned) {
+  Choice choice{.turned = turned};
+  std::memcpy(choice.algorithm.data(), &algorithm, sizeof(algorithm));
+  return choice;
+}
+
+/// Whether an algorithm that was written down does this product on this GPU with the workspace there is.
+bool serves(cublasLtHandle_t handle, const LtProduct& product, const cublasLtMatmulAlgo_t& algorithm) {
+  const Description& description = product.description();
+  cublasLtMatmulHeuristicResult_t found{};
+  return library().examine(handle, description.product(), description.a(), description.b(), description.d(), description.d(),
+                           &algorithm, &found) == CUBLAS_STATUS_SUCCESS &&
+         found.state == CUBLAS_STATUS_SUCCESS && static_cast<std::int64_t>(found.workspaceSize) <= product.workspace_bytes();
+}
+
+/// Whatever a choice may depend on beside the product. The hash is of the code that makes and reads choices.
+std::string kind_of(const Place& place) {
+  cudaDeviceProp properties{};
+  require(cudaGetDeviceProperties(&properties, place.ordinal()), "reading what it is");
+  int driver = 0;
+  require(cudaDriverGetVersion(&driver), "reading its driver's version");
+  return fmt::format("{}, compute capability {}.{}, driver {} of CUDA {}, cuBLASLt {}, baton {} of {}, {} multiprocessors{}",
+                     properties.name, properties.major, properties.minor, driver_version(), driver, library().version(),
+                     BATON_VERSION, BATON_CHOICES_HASH, place.multiprocessors(), place.whole() ? "" : " of more");
+}
 
 std::mutex choices_mutex;
-std::map<Key, Choice>& choices() {
-  static std::map<Key, Choice> kept;
-  return kept;
+
+/// Those for a place; they live as long as the process, under the lock.
+KeptChoices& choices_for(const Place& place) {
+  static std::map<std::pair<std::filesystem::path, std::string>, KeptChoices> kept;
+  const std::filesystem::path folder = choices_folder();
+  const std::string kind = kind_of(place);
+  const std::lock_guard lock(choices_mutex);
+  return kept.try_emplace({folder, kind}, folder, kind).first->second;
 }
 
 /// Times algorithms on a product's operands. The first that runs says which bits are wanted.
@@ -257,7 +293,7 @@ class Race {
       const float time = timer_.milliseconds(stream_, [&] { product.multiply(algorithm, shape_.beta, stream_); });
       if (least_ == 0 || time < least_) {
         least_ = time;
-        best_ = {algorithm, turned};
+        best_ = choice_of(algorithm, turned);
       }
     }
   }
@@ -343,7 +379,7 @@ std::int64_t turning_workspace(const ProductShape& shape) {
   return (bytes + workspace_alignment - 1) / workspace_alignment * workspace_alignment;
 }
 
-BlasLt::BlasLt(const Place& place) : place_(place) {
+BlasLt::BlasLt(const Place& place) : place_(place), choices_(choices_for(place)) {
   cublasLtHandle_t handle = nullptr;
   require_lt(library().create(&handle), "starting");
   handle_ = handle;
@@ -369,19 +405,26 @@ std::unique_ptr<Product> BlasLt::prepare(const ProductShape& shape, const Produc
     turned = std::make_unique<LtProduct>(handle, turned_shape, turned_operands, multiprocessors, scratch, scratch_bytes);
     turned->turn(operands.b, workspace);
   }
-  const Key key{shape, place_.ordinal(), place_.multiprocessors(), workspace_bytes};
+  const auto product_for = [&](const Choice& choice) -> std::unique_ptr<LtProduct>& { return choice.turned ? turned : plain; };
+  const ChoiceKey key{shape, workspace_bytes};
   const std::lock_guard lock(choices_mutex);
-  auto found = choices().find(key);
-  if (found == choices().end()) {
+  const Choice* kept = choices_.find(key);
+  const auto is_good = [&] {
+    return product_for(*kept) != nullptr && (choices_.is_sure(key) || serves(handle, *product_for(*kept), algorithm_of(*kept)));
+  };
+  if (kept != nullptr && is_good()) {
+    choices_.confirm(key);
+  } else {
     Race race(handle, shape, operands, stream);
     race.enter(*plain, false);
     if (turned != nullptr) {
       race.enter(*turned, true);
     }
-    found = choices().emplace(key, race.best()).first;
+    choices_.keep(key, race.best());
+    kept = choices_.find(key);
   }
-  std::unique_ptr<LtProduct>& chosen = found->second.turned ? turned : plain;
-  chosen->choose(found->second.algorithm);
+  std::unique_ptr<LtProduct>& chosen = product_for(*kept);
+  chosen->choose(algorithm_of(*kept));
   return std::move(chosen);
 }
 

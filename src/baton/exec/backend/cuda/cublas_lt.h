@@ -2,33 +2,14 @@
 
 #include <cuda_runtime_api.h>
 
-#include <compare>
 #include <cstdint>
 #include <memory>
 
-#include "baton/base/dtype.h"
+#include "baton/exec/backend/cuda/kept_choices.h"
 #include "baton/exec/backend/cuda/place.h"
+#include "baton/exec/backend/cuda/product_shape.h"
 
 namespace baton::exec::cuda {
-
-/// D = alpha · op(A) op(B) + beta · D, column-major as cuBLAS has it: op(A) is m × k, op(B) is k × n. With `bias` a vector of
-/// m is added to each column, with `relu` what is below zero becomes zero.
-struct ProductShape {
-  bool transpose_a = false;
-  bool transpose_b = false;
-  std::int64_t m = 0;
-  std::int64_t n = 0;
-  std::int64_t k = 0;
-  DType operands = DType::f32;
-  DType result = DType::f32;
-  bool tf32 = false;  // float32 operands may be rounded to ten bits
-  bool bias = false;
-  bool relu = false;
-  float alpha = 1;
-  float beta = 0;
-
-  auto operator<=>(const ProductShape&) const = default;
-};
 
 struct ProductOperands {
   const void* a = nullptr;
@@ -54,18 +35,21 @@ class Product {
 /// cuBLASLt, loaded at run time, for one place.
 class BlasLt {
  public:
-  /// The place must be entered.
+  /// The place must be entered. A usage error refuses a BATON_CUDA_CACHE that says nothing.
   explicit BlasLt(const Place& place);
   ~BlasLt();
 
   /// Chooses an algorithm by timing the likeliest ones on the operands (whose contents are lost), among those that give
   /// the bits that the likeliest of all gives; so timing decides how fast a product is and never what it is. Where the workspace
-  /// has room for turning B, that is tried too. A choice is kept for the process.
+  /// has room for turning B, that is tried too. A choice is kept in a file (kept_choices.h); where one was kept and the library
+  /// accepts it, nothing is timed and the operands stay as they are. BATON_CUDA_CACHE=off keeps choices for the process only,
+  /// and a folder's path keeps them there.
   std::unique_ptr<Product> prepare(const ProductShape& shape, const ProductOperands& operands, void* workspace,
                                    std::int64_t workspace_bytes, cudaStream_t stream);
 
  private:
   const Place& place_;
+  KeptChoices& choices_;
   void* handle_ = nullptr;
 };
 

@@ -36,6 +36,7 @@ struct Functions {
   int (*power)(void* device, unsigned* milliwatts);
   int (*temperature)(void* device, int sensor, unsigned* celsius);
   int (*slowed_by)(void* device, unsigned long long* reasons);
+  int (*driver)(char* version, unsigned length);
   bool loaded;
 };
 
@@ -56,6 +57,7 @@ Functions load() {
   look_up(found.power, "nvmlDeviceGetPowerUsage");
   look_up(found.temperature, "nvmlDeviceGetTemperature");
   look_up(found.slowed_by, "nvmlDeviceGetCurrentClocksThrottleReasons");
+  look_up(found.driver, "nvmlSystemGetDriverVersion");
   found.loaded = all && found.init() == success;
   return found;
 }
@@ -135,6 +137,14 @@ void Monitor::sample() {
       all.slowed_by.emplace_back(reasons[bit]);
     }
   }
+}
+
+std::string driver_version() {
+  std::array<char, 96> version{};
+  if (!library().loaded || library().driver(version.data(), static_cast<unsigned>(version.size() - 1)) != success) {
+    return "unknown";
+  }
+  return version.data();
 }
 
 }  // namespace baton::exec::cuda

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "baton/exec/gpu_reading.h"
 
@@ -22,5 +23,8 @@ class Monitor {
   std::uint64_t slowed_by_ = 0;
   GpuReading reading_;
 };
+
+/// The version of the GPUs' driver, such as 580.95.05; "unknown" where NVML does not tell.
+std::string driver_version();
 
 }  // namespace baton::exec::cuda
