@@ -6,6 +6,7 @@
 #include "baton/base/error.h"
 #include "baton/cost/measured.h"
 #include "baton/lab/calibration.h"
+#include "baton/lab/crowding.h"
 #include "baton/report/table.h"
 #include "calibration_bar.h"
 #include "commands.h"
@@ -48,7 +49,9 @@ void calibrate(const CalibrateWords& words) {
                    ? "-"
                    : fmt::format("{:.3g} Gflop/s", static_cast<double>(work.flops.count) / nanoseconds)});
   }
-  fmt::print("{}\n{} timed now; all are kept in {}\n", table.text(), timed, calibration.file().string());
+  const std::optional<std::string> crowded = lab::calibrated_crowding(plan, job.cluster(), alone, beside);
+  fmt::print("{}\n{}{} timed now; all are kept in {}\n", table.text(), crowded ? *crowded + "\n\n" : "", timed,
+             calibration.file().string());
 }
 
 }  // namespace

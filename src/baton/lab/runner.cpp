@@ -11,6 +11,7 @@
 #include "baton/base/error.h"
 #include "baton/base/text.h"
 #include "baton/exec/clock.h"
+#include "baton/lab/crowding.h"
 #include "baton/lab/pulse.h"
 #include "baton/lab/rows.h"
 
@@ -296,6 +297,9 @@ Result conclude(std::shared_ptr<const Experiment> which, const std::vector<Point
     }
   }
   result.findings.insert(result.findings.end(), common.begin(), common.end());
+  for (std::string& sentence : crowding_findings(result.rows)) {
+    result.findings.push_back(std::move(sentence));
+  }
   if (!axes.empty()) {
     result.experiment = show_groups(experiment, axes, result.rows);
   }

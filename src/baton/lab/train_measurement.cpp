@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "baton/lab/crowding.h"
 #include "baton/lab/rows.h"
 #include "baton/lab/training_json.h"
 
@@ -57,7 +58,12 @@ Json gradients_left(const Training& run) {
 TrainMeasurement::TrainMeasurement(const JobWords& words, const Settings& settings, Options options)
     : training_(std::make_unique<Training>(on_cluster(words, settings), settings.machine, Calibration::Progress{}, nullptr,
                                            options.planner)),
-      options_(std::move(options)) {}
+      options_(std::move(options)) {
+  if (!training_->simulated()) {
+    const Job& job = training_->job();
+    crowding_ = crowding(job.cluster(), job.backend(), job.request().step.precision);
+  }
+}
 
 void TrainMeasurement::round(Nanoseconds time) {
   if (training_->simulated()) {
@@ -133,6 +139,9 @@ Json TrainMeasurement::record() const {
                      {"gradients_left", gradients_left(run)},
                      {"origin", trace::to_text(run.trace().origin)},
                      {"oversubscribed", run.job().cluster().oversubscribed()}});
+  if (crowding_) {
+    record["beside"] = to_json(*crowding_);
+  }
   if (!options_.timeline.empty()) {
     record["timeline"] = timeline_json(run, options_.timeline);
   }

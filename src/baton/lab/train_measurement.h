@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include "baton/lab/crowding.h"
 #include "baton/lab/experiment.h"
 #include "baton/lab/training.h"
 
@@ -24,7 +25,8 @@ class TrainMeasurement : public Measurement {
   Bytes memory() const override;
   /// What training_json.h has, where the step went (`compute_ns`, `communication_ns`, `exposed_ns`, `waiting_ns`, `delayed_ns`,
   /// `rest_ns`, the mean over devices), the largest of the devices' `peak_bytes` and `buffer_bytes`, each message, losses, and
-  /// `gradients_left`: by block, gradients a step that were not zero once rounded.
+  /// `gradients_left`: by block, gradients a step that were not zero once rounded. On parts of a GPU `beside` says how they slow
+  /// each other down (crowding.h).
   Json record() const override;
 
  protected:
@@ -33,6 +35,7 @@ class TrainMeasurement : public Measurement {
  private:
   std::unique_ptr<Training> training_;
   Options options_;
+  std::optional<Crowding> crowding_;
 };
 
 inline std::unique_ptr<Measurement> measure_training(const JobWords& words, const Settings& settings,

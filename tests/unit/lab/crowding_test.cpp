@@ -1,0 +1,186 @@
+#include "baton/lab/crowding.h"
+
+#include <gtest/gtest.h>
+
+#include "baton/lab/runner.h"
+#include "baton/lab/train_measurement.h"
+#include "support/devices.h"
+#include "support/machine.h"
+#include "unit/lab/synthetic.h"
+
+namespace baton::lab {
+namespace {
+
+using test::says;
+
+/// `count` of the `of` parts that a GPU is cut into.
+std::vector<cluster::Device> parts(int count, int of, int ordinal = 0) {
+  std::vector<cluster::Device> list;
+  for (int p = 0; p < count; ++p) {
+    list.push_back(
+        {.name = fmt::format("cuda:{}/{}.{}", ordinal, of, p),
+         .memory = Bytes(1 << 30),
+         .gpu = cluster::GpuPart{.ordinal = ordinal, .part = p, .of = of, .multiprocessors = 132 / of, .unit = ordinal}});
+  }
+  return list;
+}
+
+Json row(std::int64_t alone, std::int64_t beside, const std::string& precision = "tf32", std::int64_t count = 4) {
+  return test::with(test::trained(1), {{"beside", to_json({.parts = static_cast<std::size_t>(count),
+                                                           .multiprocessors = 32,
+                                                           .precision = precision,
+                                                           .size = 4096,
+                                                           .alone = Nanoseconds(alone),
+                                                           .beside = Nanoseconds(beside)})}});
+}
+
+TEST(PartsOfAGpu, AreThoseOfTheFirstDevicesGpu) {
+  EXPECT_EQ(parts_of_a_gpu(cluster::Cluster(parts(3, 4))), (std::vector<DeviceId>{DeviceId(0), DeviceId(1), DeviceId(2)}));
+  std::vector<cluster::Device> two_gpus = parts(2, 2);
+  for (const cluster::Device& device : parts(2, 2, 1)) {
+    two_gpus.push_back(device);
+  }
+  EXPECT_EQ(parts_of_a_gpu(cluster::Cluster(two_gpus)), (std::vector<DeviceId>{DeviceId(0), DeviceId(1)}));
+}
+
+TEST(PartsOfAGpu, AreNoneAmongCoresAndWholeGpus) {
+  EXPECT_TRUE(parts_of_a_gpu(cluster::Cluster(baton::test::cpus(4))).empty());
+  EXPECT_TRUE(parts_of_a_gpu(cluster::Cluster(parts(1, 1))).empty());
+  EXPECT_TRUE(parts_of_a_gpu(cluster::Cluster(parts(1, 4))).empty()) << "a part that works alone";
+  std::vector<cluster::Device> whole = parts(1, 1);
+  whole.push_back(parts(1, 1, 1)[0]);
+  EXPECT_TRUE(parts_of_a_gpu(cluster::Cluster(whole)).empty());
+}
+
+TEST(Crowding, IsMeasuredOnOneDeviceAndOnAllOfThem) {
+  const cluster::Cluster cores(baton::test::cpus(2, 2));
+  const auto backend = exec::make_backend("cpu");
+  const Crowding seen = measure_crowding(cores, {DeviceId(0), DeviceId(1)}, *backend, strategy::Precision::fp32, 96);
+  EXPECT_EQ(seen.parts, 2U);
+  EXPECT_EQ(seen.size, 96);
+  EXPECT_EQ(seen.precision, "fp32");
+  EXPECT_GT(seen.alone.count, 0);
+  EXPECT_GT(seen.beside.count, 0);
+}
+
+TEST(Crowding, IsNotAskedOfCores) {
+  const auto backend = exec::make_backend("cpu");
+  EXPECT_FALSE(crowding(cluster::Cluster(baton::test::cpus(2)), *backend, strategy::Precision::fp32).has_value());
+}
+
+TEST(Crowding, OfCoresNoRecordSpeaks) {
+  Settings settings;
+  settings.machine = baton::test::small_machine();
+  JobWords words;
+  words.model = "mlp:dim=8,depth=1";
+  words.devices = "cpu:2";
+  words.strategy = "ddp";
+  const std::unique_ptr<Measurement> measurement = measure_training(words, settings);
+  measurement->round(Nanoseconds(1));
+  EXPECT_FALSE(measurement->record().contains("beside"));
+}
+
+TEST(CrowdingFindings, SayHowMuchLongerAPartTakesAndWhatThatLeaves) {
+  const std::vector<std::string> all = crowding_findings({row(2'000'000, 2'700'000), row(2'000'000, 2'700'000)});
+  ASSERT_EQ(all.size(), 1U) << "what holds of several rows is said once";
+  EXPECT_TRUE(says(all[0], "The 4 parts of the GPU share its memory and power"));
+  EXPECT_TRUE(
+      says(all[0], "a product of 4096x4096 matrices in tf32 on 32 multiprocessors (2.00 ms alone, 2.70 ms beside the others)"));
+  EXPECT_TRUE(says(all[0], "takes 1.35 times as long"));
+  EXPECT_TRUE(says(all[0], "4 parts do at most 2.96 times what one does alone"));
+}
+
+TEST(CrowdingFindings, SaySoWherePartsHardlySlowEachOtherDown) {
+  const std::vector<std::string> all = crowding_findings({row(2'000'000, 2'020'000)});
+  ASSERT_EQ(all.size(), 1U);
+  EXPECT_TRUE(says(all[0], "hardly slow each other down"));
+  EXPECT_TRUE(says(all[0], "takes 1.01 times as long"));
+}
+
+TEST(CrowdingFindings, OfEachPrecisionAndNumberOfPartsSpeakApart) {
+  EXPECT_EQ(crowding_findings({row(10, 14), row(10, 11, "fp32"), row(10, 12, "tf32", 2)}).size(), 3U);
+}
+
+TEST(CrowdingFindings, OfAResumedRunTakeTheMedianOfWhatWasMeasured) {
+  const std::vector<std::string> all = crowding_findings({row(1000, 1300), row(1000, 1500), row(1000, 9000)});
+  ASSERT_EQ(all.size(), 1U);
+  EXPECT_TRUE(says(all[0], "takes 1.50 times"));
+}
+
+TEST(CrowdingFindings, AreNoneWhereNoRowSpeaksOfParts) {
+  EXPECT_TRUE(crowding_findings({test::trained(1), Json::object()}).empty());
+}
+
+TEST(CrowdingFindings, StandAmongThoseOfAnyExperiment) {
+  auto experiment = std::make_shared<Experiment>();
+  experiment->id = "fake";
+  experiment->axes = {{"size", "", {1, 2}, {1, 2}}};
+  experiment->findings = [](const std::vector<Json>&) { return std::vector<std::string>{"Its own."}; };
+  const std::vector<Point> both{{{"size", 1}}, {{"size", 2}}};
+  const Result result = conclude(experiment, both, {row(1000, 1350), row(1000, 1350)}, "", Preset::quick);
+  ASSERT_EQ(result.findings.size(), 2U);
+  EXPECT_EQ(result.findings[0], "Its own.");
+  EXPECT_TRUE(says(result.findings[1], "1.35 times"));
+}
+
+TEST(CrowdingFindings, OfDamagedRecordsAreRefused) {
+  auto experiment = std::make_shared<Experiment>();
+  experiment->id = "fake";
+  experiment->axes = {{"size", "", {1}, {1}}};
+  experiment->findings = [](const std::vector<Json>&) { return std::vector<std::string>{}; };
+  for (const char* key : {"alone_ns", "beside_ns", "parts"}) {
+    for (const Json& value : {Json("much"), Json(1e300)}) {
+      Json damaged = row(1000, 1350);
+      damaged["beside"][key] = value;
+      const std::string sentence = test::usage_sentence([&] {
+        conclude_kept(experiment, {{{"size", 1}}}, {damaged}, "", Preset::quick);
+      });
+      EXPECT_FALSE(sentence.empty()) << key;
+    }
+  }
+}
+
+TEST(CalibratedCrowding, IsThatOfAllTheProductsOfAPlan) {
+  plan::Draft draft;
+  const cluster::Cluster cut(parts(2, 2));
+  for (const cluster::Device& device : cut.devices()) {
+    draft.devices.push_back(device.name);
+  }
+  const auto matrix = [&](std::int64_t columns) {
+    return draft.add({.device = DeviceId(0), .role = plan::Role::input, .persistent = true, .shape = {8, columns}});
+  };
+  const BufferId a = matrix(8);
+  const BufferId narrow = matrix(4);
+  const BufferId wide = matrix(8);
+  const auto multiply = [&](BufferId by, BufferId into) {
+    draft.tasks.push_back(
+        {.action = plan::Compute{op::MatrixProduct{}}, .device = DeviceId(0), .reads = {a, by}, .writes = {into}, .after = {}});
+  };
+  multiply(a, wide);
+  multiply(a, wide);
+  multiply(narrow, narrow);
+  draft.tasks.push_back(
+      {.action = plan::Compute{op::Add{}}, .device = DeviceId(0), .reads = {a, wide}, .writes = {wide}, .after = {}});
+  const plan::Plan plan = plan::finish(std::move(draft));
+  const auto times = [&](const cluster::Cluster& cluster, std::vector<std::int64_t> list) {
+    cost::Times by_key;
+    for (std::size_t t = 0; t < list.size(); ++t) {
+      by_key[cost::key_of(plan, TaskId(t), cluster)] = Nanoseconds(list[t]);
+    }
+    return by_key;
+  };
+  // The sum of two matrices is no product.
+  const cost::Times alone = times(cut, {100, 100, 50, 1000});
+  const cost::Times beside = times(cut, {150, 150, 75, 9000});
+  const std::optional<std::string> sentence = calibrated_crowding(plan, cut, alone, beside);
+  ASSERT_TRUE(sentence.has_value());
+  EXPECT_TRUE(says(*sentence, "what the step multiplies on a part takes 1.50 times as long"));
+  EXPECT_TRUE(says(*sentence, "2 parts do at most 1.33 times"));
+  EXPECT_FALSE(calibrated_crowding(plan, cut, {}, {}).has_value());
+  const cluster::Cluster cores(baton::test::cpus(2));
+  EXPECT_FALSE(
+      calibrated_crowding(plan, cores, times(cores, {100, 100, 50, 1000}), times(cores, {150, 150, 75, 9000})).has_value());
+}
+
+}  // namespace
+}  // namespace baton::lab
