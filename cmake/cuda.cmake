@@ -61,8 +61,8 @@ function(baton_add_cuda target)
   target_sources(${target} PRIVATE ${ARGN} $<TARGET_OBJECTS:baton_cuda_kernels>)
   target_include_directories(${target} SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS} ${BATON_CUBLAS_INCLUDE_DIR} ${BATON_NCCL_INCLUDE_DIR})
   # What was chosen by other code is not taken up.
-  set(choosing ${folder}/cuda/cublas_lt.h ${folder}/cuda/cublas_lt.cpp ${folder}/cuda/kept_choices.h ${folder}/cuda/kept_choices.cpp
-               ${folder}/cuda/product_shape.h)
+  set(choosing cublas_lt.cpp cublas_lt.h elementwise.cu kept_choices.cpp kept_choices.h product_shape.h timer.h transpose.cu)
+  list(TRANSFORM choosing PREPEND ${folder}/cuda/)
   set(hashes "")
   foreach(file ${choosing})
     file(MD5 ${file} hash)

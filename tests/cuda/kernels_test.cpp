@@ -10,6 +10,7 @@
 #include "baton/exec/backend/cuda/cublas_lt.h"
 #include "baton/exec/backend/cuda/table.h"
 #include "cuda/device_array.h"
+#include "support/variable.h"
 
 namespace baton::exec::cuda {
 namespace {
@@ -130,6 +131,7 @@ TEST(Code, TheBuildKnowsWhatItWasBuiltForAndTheGpuRunsOneOfThese) {
 
 TEST(Products, AreTheSameBitsWhereverTheirWorkspaceLies) {
   BATON_NEEDS_GPU()
+  const test::Variable chosen_here("BATON_CUDA_CACHE", "off");
   const Place place(0);
   place.enter();
   BlasLt blas(place);
@@ -170,6 +172,7 @@ TEST(Products, AreTheSameBitsWhereThereIsRoomForTurningAnOperand) {
   other.n = 64;
   EXPECT_EQ(turning_workspace(other), 0) << "small";
   BATON_NEEDS_GPU()
+  const test::Variable chosen_here("BATON_CUDA_CACHE", "off");
   const Place place(0);
   place.enter();
   BlasLt blas(place);
