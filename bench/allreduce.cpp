@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
 #include <barrier>
 #include <thread>
 #include <vector>
@@ -70,13 +72,19 @@ std::vector<Nanoseconds> bare_loop(std::int64_t elements, const std::vector<clus
             b[i] = sum;
           }
         } else {
-          for (std::int64_t i = begin; i < end; ++i) {
-            float sum = buffers[0][i];
+          constexpr std::int64_t block = 1024;  // floats, which stay in the first cache
+          std::array<float, block> sums;
+          for (std::int64_t first = begin; first < end; first += block) {
+            const std::int64_t length = std::min(block, end - first);
+            std::copy_n(buffers[0] + first, length, sums.data());
             for (std::size_t o = 1; o < count; ++o) {
-              sum += buffers[o][i];
+              const float* __restrict other = buffers[o] + first;
+              for (std::int64_t i = 0; i < length; ++i) {
+                sums[static_cast<std::size_t>(i)] += other[i];
+              }
             }
             for (float* buffer : buffers) {
-              buffer[i] = sum;
+              std::copy_n(sums.data(), length, buffer + first);
             }
           }
         }

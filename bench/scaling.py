@@ -4,8 +4,7 @@
     python3 bench/scaling.py [--rounds 3]
 
 Prints tables in Markdown: milliseconds a step (the median of rounds), and how many times as fast as one core. Beside DDP stands what
-the machine allows it: the step of one core cut in so many parts, and a bare loop of pinned threads that sums the gradients of all
-into all (`build/release/bench/allreduce`).
+its sum takes by itself: a bare loop of pinned threads that sums the gradients of all into all (`build/release/bench/allreduce`).
 """
 
 import argparse
@@ -49,12 +48,11 @@ def main():
                 times.setdefault((count, "sum"), []).append(bare_sum(options.baton, count, dim, depth) if count > 1 else 0)
         median = {key: statistics.median(values) for key, values in times.items()}
         print(f"\n| {dim}x{depth}, batch {batch}: cores | `ddp`, a device a core: ms | times one core | sum of gradients alone: ms | "
-              "least: ms | one device of them: ms | times one core |")
-        print("|---:|---:|---:|---:|---:|---:|---:|")
+              "one device of them: ms | times one core |")
+        print("|---:|---:|---:|---:|---:|---:|")
         for count in counts:
             apart, together, total = median[count, "ddp"], median[count, "team"], median[count, "sum"]
-            least = median[1, "ddp"] / count + total
-            print(f"| {count} | {apart:.2f} | {median[1, 'ddp'] / apart:.2f} | {total:.2f} | {least:.2f} | {together:.2f} | "
+            print(f"| {count} | {apart:.2f} | {median[1, 'ddp'] / apart:.2f} | {total:.2f} | {together:.2f} | "
                   f"{median[1, 'team'] / together:.2f} |", flush=True)
 
 
