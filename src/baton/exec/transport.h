@@ -39,6 +39,9 @@ class Transport {
   /// Whether messages move only while somebody polls: then a device that waits for one does.
   virtual bool polled() const { return false; }
   virtual void poll() {}
+  /// A device sleeps until its doorbell rings, from `sleeps` to `wakes`: what it waits for is then worth a core's time.
+  virtual void sleeps() {}
+  virtual void wakes() {}
 };
 
 /// What a transport needs to know of the run.
@@ -48,6 +51,8 @@ struct Crossing {
   std::vector<Doorbell*> doorbells;   // by device: rung when something there may go on; none where another rank runs it
   std::vector<Team*> teams;           // by device: who does the copying
   std::optional<cluster::Link> link;  // emulated, where slower than the memory
+  /// Whether devices compute on every core there is, so that whoever looks after messages meanwhile takes one from them.
+  bool no_core_to_spare = false;
   /// Not empty where the bytes lie elsewhere and `addresses` are where they pass through this host: by meeting, whether it is to
   /// be carried. Those of one rank never are, and a sum that is to be applied is left in place of the parts instead.
   std::vector<bool> staged = {};

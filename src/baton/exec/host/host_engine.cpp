@@ -1,5 +1,7 @@
 #include "baton/exec/host/host_engine.h"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <array>
 #include <exception>
@@ -219,8 +221,27 @@ class HostEngine final : public Engine {
     return addresses_of(plan_[id], workspace, [this](BufferId buffer) { return address(buffer); });
   }
 
+  /// Whether this process may use a core on which no device computes.
+  bool has_spare_core(const cluster::Cluster& cluster) const {
+    const auto here = std::find(run_by_.begin(), run_by_.end(), world_.rank());
+    cpu_set_t cores;
+    if (here == run_by_.end() || sched_getaffinity(0, sizeof cores, &cores) != 0) {
+      return true;
+    }
+    const int machine = cluster.devices()[static_cast<std::size_t>(here - run_by_.begin())].machine;
+    for (const cluster::Device& device : cluster.devices()) {
+      for (const int core : device.cores) {
+        if (device.machine == machine && core < CPU_SETSIZE) {
+          CPU_CLR(static_cast<std::size_t>(core), &cores);
+        }
+      }
+    }
+    return CPU_COUNT(&cores) > 0;
+  }
+
   void prepare(const Assignment& assignment, const HostBackend& backend) {
-    Crossing crossing{plan_, std::vector<Addresses>(plan_.tasks().size()), {}, {}, assignment.cluster.emulated_link()};
+    Crossing crossing{plan_, std::vector<Addresses>(plan_.tasks().size()), {},
+                      {},    assignment.cluster.emulated_link(),           !has_spare_core(assignment.cluster)};
     for (const std::unique_ptr<Device>& device : devices_) {
       crossing.doorbells.push_back(device ? &device->bell : nullptr);
       crossing.teams.push_back(device ? &device->team : nullptr);
@@ -543,7 +564,9 @@ class HostEngine final : public Engine {
         transport_->poll();
         spins_ == 0 ? std::this_thread::yield() : relax();
       }
+      transport_->sleeps();
       device.bell.wait(seen, transport_->polled() ? 0 : spins_, longest_sleep);
+      transport_->wakes();
       return;
     }
     const Nanoseconds left = wake - now();

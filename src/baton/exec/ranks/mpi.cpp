@@ -20,6 +20,11 @@ namespace {
 constexpr std::size_t longest_message = std::size_t{1} << 30;
 constexpr int gather_tag = 1;
 
+/// Has Open MPI send messages of the usual length over TCP at once. Beyond its own limit it first asks whether a place is open, and
+/// the answer waits behind what the other side sends: then the two directions of a link take turns, and everything takes twice as
+/// long. What the user has set stays.
+void send_at_once() { setenv("OMPI_MCA_btl_tcp_eager_limit", std::to_string(usual_message + 4096).c_str(), 0); }
+
 /// Waits for something that a rank on the same core may have to do first: spins while that is cheap, then
 /// gives the core away, then naps.
 class Patience {
@@ -47,6 +52,7 @@ int int_of(std::size_t size) {
 class MpiWorld final : public World {
  public:
   static std::unique_ptr<World> open(const Launch& launch) {
+    send_at_once();
     int given = 0;
     MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &given);
     int rank = 0;

@@ -20,6 +20,10 @@ using Blob = std::vector<std::byte>;
 Blob to_blob(std::string_view text);
 std::string to_text(const Blob& blob);
 
+/// What goes between two ranks is best cut into messages of so many bytes: large enough that those of a bucket are few, small
+/// enough that sums begin early.
+constexpr std::size_t usual_message = std::size_t{256} << 10;
+
 /// One end of a message between two ranks. The other has posted its own end, of the same size and tag;
 /// messages of one tag between two ranks arrive in the order in which they were posted.
 struct Message {

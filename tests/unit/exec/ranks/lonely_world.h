@@ -27,12 +27,17 @@ class LonelyWorld final : public World {
   void broadcast(Blob&, int) override {}
   int largest_tag() const override { return 1 << 20; }
   void post(const Message&, Listener& listener, std::size_t number) override { posted.emplace_back(&listener, number); }
-  bool poll() override { return true; }
-  bool under_way() const override { return false; }
+  bool poll() override {
+    ++polls;
+    return true;
+  }
+  bool under_way() const override { return busy; }
   std::optional<std::vector<std::string>> last_words(std::string_view, Nanoseconds) override { return std::nullopt; }
   void abort(int) override { std::abort(); }
 
   std::atomic<int> gatherings{0};
+  std::atomic<int> polls{0};
+  std::atomic<bool> busy{false};
   std::vector<std::pair<Listener*, std::size_t>> posted;
 };
 

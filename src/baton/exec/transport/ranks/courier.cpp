@@ -1,11 +1,14 @@
 #include "baton/exec/transport/ranks/courier.h"
 
-#include <ctime>
+#include <pthread.h>
 
 namespace baton::exec {
 namespace {
 
-constexpr timespec nap{0, 50'000};
+constexpr Nanoseconds short_nap(50'000);
+/// A look takes some ten microseconds of a core, and what comes in meanwhile (a megabit in a millisecond on a link of a gigabit a
+/// second) lies in the buffers of the system.
+constexpr Nanoseconds long_nap(500'000);
 
 }  // namespace
 
@@ -18,8 +21,20 @@ Courier::~Courier() {
 }
 
 void Courier::start() {
-  thread_ = std::thread([this] { run(); });
+  thread_ = std::thread([this] {
+    pthread_setname_np(pthread_self(), "baton-courier");
+    run();
+  });
 }
+
+void Courier::device_sleeps() {
+  asleep_.fetch_add(1, std::memory_order_relaxed);
+  if (sparing_) {
+    bell_.ring();  // it may be in a long nap
+  }
+}
+
+Nanoseconds Courier::nap() const { return sparing_ && asleep_.load(std::memory_order_relaxed) == 0 ? long_nap : short_nap; }
 
 bool Courier::work() {
   bool worked = false;
@@ -41,7 +56,7 @@ void Courier::run() {
       continue;
     }
     world_.poll();
-    nanosleep(&nap, nullptr);
+    bell_.wait(seen, 0, nap());
   }
 }
 

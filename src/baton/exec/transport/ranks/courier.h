@@ -11,10 +11,10 @@
 namespace baton::exec {
 
 /// Keeps messages moving, and sums what has come, while devices compute: a thread that naps while messages
-/// are under way and sleeps otherwise.
+/// are under way and sleeps otherwise. `sparing`: it has no core of its own, and naps longer while no device waits.
 class Courier {
  public:
-  explicit Courier(World& world) : world_(world) {}
+  Courier(World& world, bool sparing) : world_(world), sparing_(sparing) {}
   ~Courier();
   Courier(const Courier&) = delete;
   Courier& operator=(const Courier&) = delete;
@@ -24,15 +24,21 @@ class Courier {
   void start();
   /// There is something to carry.
   void ring() { bell_.ring(); }
+  /// A device sleeps until something has come, or no longer does.
+  void device_sleeps();
+  void device_wakes() { asleep_.fetch_sub(1, std::memory_order_relaxed); }
 
  private:
   void run();
   /// Runs operations that wait; false where none do.
   bool work();
+  Nanoseconds nap() const;
 
   World& world_;
+  const bool sparing_;
   std::deque<std::atomic<RankMeeting*>> lanes_;
   Doorbell bell_;
+  std::atomic<int> asleep_{0};  // devices
   std::atomic<bool> stopping_{false};
   std::thread thread_;
 };

@@ -13,9 +13,8 @@
 namespace baton::exec {
 namespace {
 
-/// What one message carries: large enough that the messages of a bucket are few, small enough that sums begin
-/// early.
-constexpr std::int64_t chunk_elements = 65536;
+/// What one message carries.
+constexpr std::int64_t chunk_elements = usual_message / sizeof(float);
 /// Below are tags of messages that belong to no meeting.
 constexpr int first_tag = 16;
 
@@ -69,7 +68,7 @@ class RankTransport final : public Transport {
         world_(world),
         run_by_(std::move(run_by)),
         memory_(crossing_.staged.empty() ? make_memory_transport(crossing_) : nullptr),
-        courier_(std::make_unique<Courier>(world)) {
+        courier_(std::make_unique<Courier>(world, crossing_.no_core_to_spare)) {
     measure_staging();
     int tag = first_tag;
     for (std::size_t m = 0; m < crossing_.plan.meeting_count(); ++m) {
@@ -116,6 +115,8 @@ class RankTransport final : public Transport {
 
   bool polled() const override { return true; }
   void poll() override { world_.poll(); }
+  void sleeps() override { courier_->device_sleeps(); }
+  void wakes() override { courier_->device_wakes(); }
 
  private:
   using LaneOfDevice = std::pair<std::uint32_t, plan::Lane>;

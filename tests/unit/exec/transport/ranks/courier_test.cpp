@@ -1,0 +1,59 @@
+#include "baton/exec/transport/ranks/courier.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "baton/exec/clock.h"
+#include "unit/exec/ranks/lonely_world.h"
+
+namespace baton::exec {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// How long it takes to look so often, at best of some tries: others may have the core meanwhile.
+Nanoseconds quickest(const test::LonelyWorld& world, int looks) {
+  Nanoseconds best(1'000'000'000);
+  for (int attempt = 0; attempt < 50; ++attempt) {
+    const Nanoseconds start = now();
+    for (const int before = world.polls; world.polls < before + looks;) {
+      std::this_thread::sleep_for(20us);
+    }
+    best = std::min(best, now() - start);
+  }
+  return best;
+}
+
+TEST(Courier, WithoutACoreOfItsOwnLooksAfterMessagesLessOftenUntilADeviceSleeps) {
+  test::LonelyWorld world;
+  world.busy = true;
+  Courier courier(world, true);
+  courier.start();
+  EXPECT_GE(quickest(world, 10), Nanoseconds(9 * 500'000));
+  courier.device_sleeps();
+  EXPECT_LT(quickest(world, 10), Nanoseconds(9 * 500'000));
+  courier.device_wakes();
+  EXPECT_GE(quickest(world, 10), Nanoseconds(8 * 500'000)) << "one nap may have been a short one";
+}
+
+TEST(Courier, WithACoreOfItsOwnLooksOften) {
+  test::LonelyWorld world;
+  world.busy = true;
+  Courier courier(world, false);
+  courier.start();
+  EXPECT_LT(quickest(world, 10), Nanoseconds(9 * 500'000));
+}
+
+TEST(Courier, SleepsWhileNothingIsUnderWay) {
+  test::LonelyWorld world;
+  Courier courier(world, true);
+  courier.start();
+  std::this_thread::sleep_for(20ms);
+  EXPECT_EQ(world.polls, 0);
+}
+
+}  // namespace
+}  // namespace baton::exec
