@@ -6,6 +6,7 @@
 #include "baton/base/error.h"
 #include "baton/base/text.h"
 #include "baton/lab/collectives.h"
+#include "baton/lab/core_share.h"
 #include "baton/lab/environment.h"
 #include "baton/lab/job.h"
 #include "baton/lab/rows.h"
@@ -120,6 +121,11 @@ void bench_collectives(const BenchWords& words, int& exit_code) {
       },
       &world());
   bar.reset();
+  lab::MeasuredLinks links;
+  if (!words.cluster.empty() && !(interrupt && interrupt->asked())) {
+    links = lab::measured_links(rows, job.cluster());
+    links.link.core = lab::measure_core_share(job.cluster(), job.backend(), links.link.bandwidth, world());
+  }
   if (world().rank() != 0) {
     return;
   }
@@ -144,13 +150,15 @@ void bench_collectives(const BenchWords& words, int& exit_code) {
     fmt::print(stderr, "baton: interrupted; what is shown is of the sizes that were reached\n");
     exit_code = 130;
   } else if (!words.cluster.empty()) {
-    const lab::MeasuredLinks links = lab::measured_links(rows, job.cluster());
     write_output(words.cluster,
                  lab::to_cluster_file(job.cluster(), links,
                                       fmt::format("{}, links measured {} by {}", job.machine().cpu, time_text(), command_line())));
     if (say && words.cluster != "-") {
       fmt::print("\nCluster: {}, with collectives by the law of {}, which is {} off in the median\n", words.cluster,
                  cluster::to_text(links.algorithm), lab::percent(links.median_error));
+      if (links.link.core > 0) {
+        fmt::print("While messages cross both ways, they take {} of a core from each device.\n", lab::percent(links.link.core));
+      }
     }
   }
   if (wrong > 0) {

@@ -92,7 +92,7 @@ std::vector<Link::Piece> read_pieces(const Section& section, const std::string& 
 
 Link read_link(Section& section, const std::string& name) {
   Link link{section.get("latency", Nanoseconds(0), parse_time), section.get("bandwidth", 0.0, parse_bandwidth),
-            read_pieces(section, name)};
+            read_pieces(section, name), section.get("core", 0.0, parse_core)};
   section.has_part("piece");
   return link;
 }

@@ -15,7 +15,8 @@ namespace baton::cluster {
 ///   [device]          name, count (in a node), lanes = "apart" or "shared", memory, memory_bandwidth, launch,
 ///                     efficiency, half_extent
 ///   [device.rates]    f32 = "19.5Tflop/s", and so for other types
-///   [port]            bandwidth, latency: of each device, each direction
+///   [port]            bandwidth, latency: of each device, each direction; core = 0.2: the share of a core that messages take of
+///                     each device whose lanes are shared, while they use the whole bandwidth; so for the network
 ///   [[port.piece]]    from, bandwidth, latency: other figures for messages from that size on; so for the network
 ///   [bus]             bandwidth: shared by all messages within a node
 ///   [network]         ports (of a node), bandwidth, latency

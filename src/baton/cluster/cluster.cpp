@@ -80,6 +80,8 @@ bool Cluster::oversubscribed() const {
   return false;
 }
 
+double parse_core(std::string_view text, std::string_view what) { return parse_number(text, what, 0, 1024); }
+
 Link parse_link(std::string_view text) {
   Link link;
   for_each_setting(text, [&](std::string_view setting, const std::string& key, std::string_view value) {
@@ -87,8 +89,11 @@ Link parse_link(std::string_view text) {
       link.bandwidth = parse_bandwidth(value, "the link's bandwidth");
     } else if (key == "latency") {
       link.latency = parse_time(value, "the link's latency");
+    } else if (key == "core") {
+      link.core = parse_core(value, "the link's core");
     } else {
-      throw usage_error("link '{}' has '{}', but a link takes bandwidth=1GB/s,latency=50us", text, setting);
+      throw usage_error("link '{}' has '{}', but a link takes bandwidth=1GB/s,latency=50us and, to be simulated, core=0.2", text,
+                        setting);
     }
   });
   return link;

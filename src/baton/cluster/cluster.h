@@ -60,6 +60,9 @@ struct Link {
   Nanoseconds latency;
   double bandwidth = 0;            // bytes a second; 0: no limit
   std::vector<Piece> pieces = {};  // in order of size
+  /// The share of a core that messages take, at each end, from devices that carry them themselves, while they use the whole
+  /// bandwidth; more than 1 where that takes several.
+  double core = 0;
 
   /// The figures for a message of that size: of the last piece that begins below it, or the link's own.
   Piece at(double message) const;
@@ -110,7 +113,9 @@ class Cluster {
   std::optional<Wiring> wiring_;
 };
 
-/// `bandwidth=1GB/s,latency=50us`, either of them alone too (then no limit, or no latency).
+/// `bandwidth=1GB/s,latency=50us`, either of them alone too (then no limit, or no latency); and `core=0.2`.
 Link parse_link(std::string_view text);
+/// A link's share of a core.
+double parse_core(std::string_view text, std::string_view what);
 
 }  // namespace baton::cluster

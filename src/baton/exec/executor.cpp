@@ -10,6 +10,9 @@ namespace baton::exec {
 Executor::Executor(const plan::Plan& plan, const cluster::Cluster& cluster, const Backend& backend, DataOptions data,
                    World* world) {
   check(plan.devices().size() == cluster.size(), "a plan for {} devices on a cluster of {}", plan.devices().size(), cluster.size());
+  if (cluster.emulated_link() && cluster.emulated_link()->core > 0) {
+    throw usage_error("a link that takes a share of a core can be simulated but not emulated: leave core= out of --link");
+  }
   if (world != nullptr && !world->alone()) {
     require_agreement(*world, fingerprint(plan, data));
   }

@@ -114,18 +114,6 @@ std::int64_t count_wrong(Operation operation, std::int64_t elements, const clust
   return wrong;
 }
 
-/// What the first rank says; all run as many steps.
-std::int64_t agreed(std::int64_t number, exec::World* world) {
-  if (world == nullptr || world->alone()) {
-    return number;
-  }
-  exec::Blob blob(sizeof number);
-  std::memcpy(blob.data(), &number, sizeof number);
-  world->broadcast(blob, 0);
-  std::memcpy(&number, blob.data(), sizeof number);
-  return number;
-}
-
 /// Times from the end of one meeting to the end of the next. Buffers hold zeros, so that sums stay what they
 /// are.
 std::vector<Nanoseconds> time_meetings(const plan::Plan& plan, std::int64_t copies, const cluster::Cluster& cluster,
@@ -171,6 +159,17 @@ double by_law(const BenchRow& row, const cluster::Cluster& cluster, const cluste
 }
 
 }  // namespace
+
+std::int64_t agreed(std::int64_t number, exec::World* world) {
+  if (world == nullptr || world->alone()) {
+    return number;
+  }
+  exec::Blob blob(sizeof number);
+  std::memcpy(blob.data(), &number, sizeof number);
+  world->broadcast(blob, 0);
+  std::memcpy(&number, blob.data(), sizeof number);
+  return number;
+}
 
 std::string_view to_text(Operation operation) { return names[static_cast<std::size_t>(operation)]; }
 
@@ -349,6 +348,9 @@ std::string to_cluster_file(const cluster::Cluster& cluster, const MeasuredLinks
                      links.link.latency.count);
   if (links.link.bandwidth > 0) {
     out += fmt::format("bandwidth = \"{:.4f}GB/s\"\n", links.link.bandwidth * 1e-9);
+  }
+  if (links.link.core > 0) {
+    out += fmt::format("core = {:.3f}  # by which products are slower while messages cross both ways\n", links.link.core);
   }
   return out + fmt::format(
                    "\n[collectives]  # the one whose law is nearest to what was measured: off by {:.0f} % in "

@@ -71,6 +71,9 @@ std::vector<BenchRow> bench_collectives(const cluster::Cluster& cluster, const e
 /// What the rows of an operation say of its law: a meeting of S bytes takes alpha + S / beta.
 findings::AlphaBeta fit(const std::vector<BenchRow>& rows, Operation operation);
 
+/// A number as the first rank has it.
+std::int64_t agreed(std::int64_t number, exec::World* world);
+
 /// The links that the rows speak of: latency and bandwidth as a send_receive has them, and the algorithm by
 /// whose law collectives come nearest to what was measured.
 struct MeasuredLinks {

@@ -45,6 +45,7 @@ cluster::Cluster changed(const cluster::Cluster& cluster, const WhatIf& what_if)
       latency = Nanoseconds(std::llround(static_cast<double>(latency.count) * what_if.latency)) + what_if.longer;
     };
     apply(link.latency, link.bandwidth);
+    link.core *= what_if.link;  // a byte takes as much of it as before
     for (cluster::Link::Piece& piece : link.pieces) {
       apply(piece.latency, piece.bandwidth);
     }

@@ -1,6 +1,7 @@
 #include "baton/sim/simulate.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <optional>
 
@@ -19,6 +20,8 @@ using trace::Event;
 using Number = std::uint32_t;
 
 constexpr Number none = 0xffffffffU;
+/// Of computing, however much of a core messages take.
+constexpr double least_pace = 0.01;
 
 enum class Kind : std::uint8_t { work, delay, member };
 
@@ -49,11 +52,13 @@ struct Meeting {
   std::vector<Leg> legs;
   Nanoseconds copying;  // of all members together
   Nanoseconds least;    // where lanes copy by themselves, and on an emulated link
+  double core = 0;      // the share of a core that its messages take while they are under way
 
   // Of the step under way.
   Number arrived = 0;
   Number leg = 0;
   Number parts = 0;  // still under way: copying, links, the least time
+  Number wires = 0;  // of those, all but copying
   bool begun = false;
   bool over = false;
   Nanoseconds met;
@@ -73,6 +78,14 @@ struct Front {
 /// What serves the lanes of a device, or of several on the same cores: one thing at a time.
 struct Engine {
   std::vector<Number> devices;
+  double cores = 1;
+
+  // What it computes, and what is left of that at `since`. Messages under way take a share of it, and it is that much slower.
+  Number task = none;
+  double left = 0;
+  Nanoseconds since;
+  Number pace_version = 0;         // of the task's end
+  std::vector<double> messages{};  // under way: the share of a core that those of each meeting take
 
   bool busy = false;
   bool noted = false;     // among those to look at
@@ -158,6 +171,7 @@ class Simulator::Walk {
         engines_.emplace_back();
       }
       engines_[engine].devices.push_back(static_cast<Number>(d));
+      engines_[engine].cores = static_cast<double>(std::max<std::size_t>(1, device.cores.size()));
       of_device[d] = engine;
     }
     return of_device;
@@ -233,10 +247,28 @@ class Simulator::Walk {
     meeting.least = Nanoseconds(apart / static_cast<std::int64_t>(meeting.members.size()));
     if (cluster.wiring()) {
       meeting.legs = expand(plan_, id, links_, cluster, stands_for);
+      meeting.core = (crosses_nodes(id, cluster, stands_for) ? cluster.wiring()->network : cluster.wiring()->port).core;
     }
     if (cluster.emulated_link()) {
+      meeting.core = std::max(meeting.core, cluster.emulated_link()->core);
       meeting.least = std::max(meeting.least, cost::link_time(plan_, id, *cluster.emulated_link()));
     }
+  }
+
+  /// Whether its messages go from node to node.
+  bool crosses_nodes(MeetingId id, const cluster::Cluster& cluster, const StandsFor& stands_for) const {
+    const TaskId first = plan_.members(id)[0];
+    const auto* collective = std::get_if<plan::Collective>(&plan_[first].action);
+    std::vector<DeviceId> members;
+    if (collective != nullptr && collective->size > plan_.members(id).size()) {  // one between replicas
+      members = stands_for[plan_[first].device.index()];
+    } else {
+      for (const TaskId member : plan_.members(id)) {
+        members.push_back(stands_for.empty() ? plan_[member].device : stands_for[plan_[member].device.index()][0]);
+      }
+    }
+    return std::any_of(members.begin(), members.end(),
+                       [&](DeviceId one) { return cluster.device(one).node != cluster.device(members[0]).node; });
   }
 
   void reset() {
@@ -248,14 +280,15 @@ class Simulator::Walk {
     }
     std::fill(fronts_.begin(), fronts_.end(), Front{});
     for (Meeting& meeting : meetings_) {
-      meeting.arrived = meeting.leg = meeting.parts = meeting.workers = 0;
+      meeting.arrived = meeting.leg = meeting.parts = meeting.wires = meeting.workers = 0;
       meeting.begun = meeting.over = false;
       meeting.met = meeting.since = Nanoseconds(0);
       meeting.left = meeting.copying;
     }
     for (Engine& engine : engines_) {
       engine.busy = engine.noted = false;
-      engine.meeting = none;
+      engine.task = engine.meeting = none;
+      engine.messages.clear();
       engine.turn = 0;
     }
   }
@@ -330,7 +363,38 @@ class Simulator::Walk {
       ++meeting.parts;
       push({now_ + meeting.least, What::least_is_over, number, 0});
     }
+    meeting.wires = (meeting.legs.empty() ? 0U : 1U) + (meeting.least.count > 0 ? 1U : 0U);
+    if (meeting.wires > 0) {
+      carry(meeting, true);
+    }
     end_part(meeting);
+  }
+
+  void end_wire(Meeting& meeting) {
+    if (--meeting.wires == 0) {
+      carry(meeting, false);
+    }
+    end_part(meeting);
+  }
+
+  /// Its messages set out, or have all come. Those of several meetings share a link, so that they take no more of a core than
+  /// the dearest of them.
+  void carry(const Meeting& meeting, bool begins) {
+    if (meeting.core == 0) {
+      return;
+    }
+    for (const TaskId member : meeting.members) {
+      if (const Number number = nodes_[member.index()].engine; number != none) {
+        Engine& engine = engines_[number];
+        settle(engine);
+        if (begins) {
+          engine.messages.push_back(meeting.core);
+        } else {
+          engine.messages.erase(std::find(engine.messages.begin(), engine.messages.end(), meeting.core));
+        }
+        expect_end(engine);
+      }
+    }
   }
 
   void end_part(Meeting& meeting) {
@@ -357,7 +421,7 @@ class Simulator::Walk {
     if (++meeting.leg < meeting.legs.size()) {
       push({now_ + meeting.legs[meeting.leg].latency, What::flow_begins, number, 0});
     } else {
-      end_part(meeting);
+      end_wire(meeting);
     }
   }
 
@@ -420,12 +484,36 @@ class Simulator::Walk {
       } else {
         front = {};
         events_[task].start = now_;
-        push({now_ + node.duration, What::task_ends, task, 0});
-        engine.busy = node.kind == Kind::work;
+        if (node.kind == Kind::work) {
+          engine.busy = true;
+          engine.task = task;
+          engine.left = static_cast<double>(node.duration.count);
+          engine.since = now_;
+          expect_end(engine);
+        } else {
+          push({now_ + node.duration, What::task_ends, task, 0});
+        }
       }
       if (engine.busy) {
         return;
       }
+    }
+  }
+
+  /// How fast it computes beside the messages that are under way.
+  static double pace(const Engine& engine) {
+    const auto dearest = std::max_element(engine.messages.begin(), engine.messages.end());
+    return dearest == engine.messages.end() ? 1 : std::max(least_pace, 1 - *dearest / engine.cores);
+  }
+  void settle(Engine& engine) const {
+    if (engine.task != none) {
+      engine.left = std::max(0.0, engine.left - static_cast<double>((now_ - engine.since).count) * pace(engine));
+      engine.since = now_;
+    }
+  }
+  void expect_end(Engine& engine) {
+    if (engine.task != none) {
+      push({now_ + Nanoseconds(std::llround(engine.left / pace(engine))), What::task_ends, engine.task, ++engine.pace_version});
     }
   }
 
@@ -513,7 +601,12 @@ class Simulator::Walk {
     switch (what.what) {
       case What::task_ends:
         if (nodes_[what.number].kind == Kind::work) {
-          engines_[nodes_[what.number].engine].busy = false;
+          Engine& engine = engines_[nodes_[what.number].engine];
+          if (engine.task != what.number || engine.pace_version != what.version) {
+            break;
+          }
+          engine.busy = false;
+          engine.task = none;
         }
         note(nodes_[what.number].engine);
         end(what.number, now_);
@@ -541,7 +634,7 @@ class Simulator::Walk {
         begin(what.number);
         break;
       case What::least_is_over:
-        end_part(meetings_[what.number]);
+        end_wire(meetings_[what.number]);
         break;
     }
   }

@@ -83,6 +83,15 @@ TEST(Blueprint, PiecesOfALinkHaveFiguresOfTheirOwnFromASizeOn) {
   EXPECT_TRUE(says(sentence("[[port.piece]]\nfrom = '2K'\n[[port.piece]]\nfrom = '1K'"), "growing"));
 }
 
+TEST(Blueprint, LinksMaySayWhatShareOfACoreTheirMessagesTake) {
+  const auto wiring = [](const std::string& text) { return parse_blueprint("[device]\n" + text, "mine").wiring; };
+  EXPECT_EQ(wiring("[port]\ncore = 0.25\n").port.core, 0.25);
+  EXPECT_EQ(wiring("[network]\ncore = 1\n").network.core, 1);
+  EXPECT_EQ(wiring("[port]\nlatency = '1us'\n").port.core, 0);
+  EXPECT_TRUE(says(usage_sentence([&] { wiring("[port]\ncore = -0.1\n"); }), "port.core of the cluster mine"));
+  EXPECT_TRUE(says(usage_sentence([&] { wiring("[bus]\ncore = 1\n"); }), "'core'"));
+}
+
 TEST(Blueprint, SaysWhatIsWrongWithAFile) {
   const auto sentence = [](const std::string& text) { return usage_sentence([&] { parse_blueprint(text, "mine"); }); };
   EXPECT_TRUE(says(sentence("x = ["), "line 1"));

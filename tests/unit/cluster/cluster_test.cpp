@@ -120,6 +120,11 @@ TEST(Link, EitherSettingMayStandAlone) {
   EXPECT_EQ(parse_link("Bandwidth=8Gb/s").time(Bytes(3)), Nanoseconds(3));
 }
 
+TEST(Link, MaySayWhatShareOfACoreItsMessagesTake) {
+  EXPECT_DOUBLE_EQ(parse_link("bandwidth=1Gb/s,core=0.15").core, 0.15);
+  EXPECT_DOUBLE_EQ(parse_link("bandwidth=1Gb/s").core, 0);
+}
+
 TEST(Link, BadTextIsRefusedInASentenceThatShowsWhatToWrite) {
   const std::vector<std::pair<std::string, std::string>> cases{{"", "a link takes bandwidth=1GB/s,latency=50us"},
                                                                {"1GB/s", "has '1GB/s'"},
@@ -127,6 +132,8 @@ TEST(Link, BadTextIsRefusedInASentenceThatShowsWhatToWrite) {
                                                                {"bandwidth=1GB", "the link's bandwidth is '1GB'"},
                                                                {"latency=50", "the link's latency is '50'"},
                                                                {"latency=50us,", "has ''"},
+                                                               {"core=-1", "the link's core is '-1'"},
+                                                               {"core=much", "the link's core is 'much'"},
                                                                {"loss=1", "has 'loss=1'"}};
   for (const auto& [text, part] : cases) {
     EXPECT_TRUE(says(usage_sentence([&text = text] { parse_link(text); }), part)) << text;

@@ -219,6 +219,15 @@ TEST(Backends, AreFoundByNameOrTheirNamesAreListed) {
             "unknown backend 'referense' (did you mean reference?): choose cpu, reference or cuda");
 }
 
+TEST(Executor, RefusesToEmulateALinkThatTakesAShareOfACore) {
+  const cluster::Cluster plain = devices(2);
+  const cluster::Cluster cluster(plain.devices(), cluster::Link{.latency = {}, .bandwidth = 1e9, .core = 0.5});
+  const plan::Plan plan = compile(model::mlp({16, 24, 8}), plain, "ddp");
+  const auto backend = make_reference_backend();
+  EXPECT_NE(test::usage_sentence([&] { Executor(plan, cluster, *backend); }).find("can be simulated but not emulated"),
+            std::string::npos);
+}
+
 TEST(Executor, TracesTheBytesThatThePlanSaysWillMove) {
   const model::Model model = model::mlp({16, 24, 8});
   for (const char* strategy : {"dp", "ddp", "layers"}) {

@@ -148,6 +148,10 @@ TEST(Collectives, WriteAClusterThatIsReadBack) {
   EXPECT_EQ(read.device.memory, Bytes(1 << 30));
   EXPECT_GT(read.device.speed.rate(DType::f32), 0);
   EXPECT_EQ(read.take(3).size(), 3U);
+  EXPECT_EQ(read.wiring.port.core, 0);
+  MeasuredLinks dear = links;
+  dear.link.core = 0.175;
+  EXPECT_EQ(cluster::parse_blueprint(to_cluster_file(devices(2), dear, ""), "mine").wiring.port.core, 0.175);
   const MeasuredLinks endless{{Nanoseconds(10), 0}, cluster::Algorithm::ring, 0};
   EXPECT_EQ(cluster::parse_blueprint(to_cluster_file(devices(2), endless, ""), "mine").wiring.port.bandwidth, 0);
 }

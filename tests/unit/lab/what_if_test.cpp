@@ -23,7 +23,8 @@ TEST(WhatIf, IsWhatItsWordsSay) {
 }
 
 TEST(WhatIf, ChangesEveryLinkOfTheCluster) {
-  const cluster::Cluster cluster({{.name = "a", .cores = {}, .memory = Bytes(1)}}, cluster::Link{Nanoseconds(7), 100},
+  const cluster::Cluster cluster({{.name = "a", .cores = {}, .memory = Bytes(1)}},
+                                 cluster::Link{.latency = Nanoseconds(7), .bandwidth = 100, .core = 0.1},
                                  cluster::Wiring{.port = {Nanoseconds(10), 1000}, .network = {Nanoseconds(20), 500}, .bus = 30});
   const cluster::Cluster other = changed(cluster, parse_what_if("link=2x,latency=+5ns"));
   EXPECT_EQ(other.wiring()->port.bandwidth, 2000);
@@ -33,6 +34,7 @@ TEST(WhatIf, ChangesEveryLinkOfTheCluster) {
   EXPECT_EQ(other.wiring()->bus, 60);
   EXPECT_EQ(other.emulated_link()->bandwidth, 200);
   EXPECT_EQ(other.emulated_link()->latency, Nanoseconds(12));
+  EXPECT_EQ(other.emulated_link()->core, 0.2) << "twice as many bytes at a time";
 }
 
 }  // namespace

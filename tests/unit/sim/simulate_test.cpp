@@ -77,6 +77,50 @@ TEST(Walk, TransfersOnOneLinkShareItEvenlyFromMomentToMoment) {
       << "a port for each device: nothing to share";
 }
 
+/// Messages are under way until 1200.
+TEST(Walk, MessagesThatTakeAShareOfACoreDelayWhatComputesBesideThemByThatAndNothingElse) {
+  ByHand hand{.devices = 2};
+  hand.send(0, 1, 0, 1000);
+  hand.compute(0, 900);
+  hand.receive(1, 0, 0, 1000);
+  hand.compute(1, 100);  // all beside messages
+  cluster::Link link = slow(200);
+  EXPECT_EQ(hand.walk(shared(2, link)), (Times{{0, 1200}, {0, 900}, {0, 1200}, {0, 100}}));
+  link.core = 0.5;
+  EXPECT_EQ(hand.walk(shared(2, link)), (Times{{0, 1500}, {0, 1500}, {0, 1200}, {0, 200}})) << "600 of the 900 by 1200";
+  link.core = 0.25;
+  EXPECT_EQ(hand.walk(shared(2, link)), (Times{{0, 1200}, {0, 1200}, {0, 1200}, {0, 133}}));
+}
+
+TEST(Walk, WhatMessagesTakeOfACoreIsOfNoConcernToLanesThatAreApart) {
+  ByHand hand{.devices = 2};
+  hand.send(0, 1, 0, 1000);
+  hand.compute(0, 900);
+  hand.receive(1, 0, 0, 1000);
+  cluster::Link link = slow(0);
+  link.core = 0.5;
+  EXPECT_EQ(hand.walk(wired(2, {.port = link})), (Times{{0, 1000}, {0, 900}, {0, 1000}}));
+}
+
+/// Two messages at once between two nodes: together they use the network, which takes a half of the cores whichever they are.
+TEST(Walk, SeveralMessagesAtOnceTakeNoMoreOfACoreThanOne) {
+  ByHand hand{.devices = 2};
+  hand.send(0, 1, 0, 1000);
+  hand.send(0, 1, 1, 1000, {}, Lane::host);
+  hand.compute(0, 500);
+  hand.receive(1, 0, 0, 1000);
+  hand.receive(1, 0, 1, 1000, 0, Lane::host);
+  cluster::Link network = slow(0);
+  network.core = 0.5;
+  std::vector<cluster::Device> list;
+  for (int d = 0; d < 2; ++d) {
+    list.push_back({.name = fmt::format("d{}", d), .cores = {d}, .memory = Bytes(1 << 30), .node = d});
+  }
+  const cluster::Wiring wiring{.port = {}, .network = network};
+  const Times times = hand.walk(cluster::Cluster(list, std::nullopt, wiring));
+  EXPECT_EQ(times[2], (std::pair<std::int64_t, std::int64_t>{0, 1000}));
+}
+
 TEST(Walk, BothDirectionsOfAPortAreApartButABusIsOne) {
   ByHand hand{.devices = 2};
   hand.send(0, 1, 0, 1000);
