@@ -261,7 +261,9 @@ const std::vector<JobField>& job_fields() {
       {"loss-scale", &JobWords::loss_scale, "none, dynamic (halved by an overflow) or a number; fp16 has dynamic, others none"},
       {"loss-scale-growth", &JobWords::loss_scale_growth, "a dynamic loss scale is doubled after so many good steps in a row"},
       {"delay", &JobWords::delay, "inject a delay: before=forward|backward|update,device=all|N,ms=10; several parted by ;"},
-      {"link", &JobWords::link, "slow the links between devices down to bandwidth=1GB/s,latency=50us"},
+      {"link", &JobWords::link,
+       "slow the links between devices down to bandwidth=1GB/s,latency=50us (simulated also core=0.2: the share of a core they "
+       "take)"},
       {"memory", &JobWords::memory, "memory of each device, as 512M (default: the machine's, shared evenly)"},
       {"backend", &JobWords::backend, list_backends() + "; by default what runs on the devices"},
       {"seed", &JobWords::seed, "seed of weights and data"},
@@ -318,6 +320,10 @@ Job::Job(const JobWords& words, cluster::Machine machine, exec::World* world)
                .target = is_imagined(words) ? imagined_target() : backend_->target(),
                .delays = make_delays(words.delay)} {
   words_.backend = backend_->name();
+  if (!imagined() && request_.step.precision == strategy::Precision::fp64 && words_.backend == "cpu") {
+    throw usage_error(
+        "the cpu backend has no kernels for fp64: --backend reference computes it, slowly, or choose another --precision");
+  }
   if (samples_ > 0 && samples_ < request_.step.global_batch) {
     throw usage_error("--samples is {}, but a batch alone takes {}", samples_, request_.step.global_batch);
   }

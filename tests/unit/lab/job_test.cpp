@@ -84,6 +84,7 @@ TEST(Job, ScalesTheLossOfFp16UnlessToldOtherwise) {
 }
 
 TEST(Job, PrecisionsAndScalesThatMeanNothingAreRefused) {
+  EXPECT_TRUE(says(usage_sentence([] { step_of("fp64", ""); }), "--backend reference computes it"));
   EXPECT_TRUE(says(usage_sentence([] { step_of("fp8", ""); }), "unknown precision 'fp8': choose fp64, fp32, tf32, bf16 or fp16"));
   EXPECT_TRUE(says(usage_sentence([] { step_of("tf32", ""); }), "tf32 is how the matrix units of a GPU"));
   for (const char* scale : {"big", "0", "-1", "inf", "1e40"}) {
