@@ -2,10 +2,12 @@
 
 #include <pthread.h>
 
+#include <ctime>
+
 namespace baton::exec {
 namespace {
 
-constexpr Nanoseconds short_nap(50'000);
+constexpr timespec short_nap{0, 50'000};
 /// A look takes some ten microseconds of a core, and what comes in meanwhile (a megabit in a millisecond on a link of a gigabit a
 /// second) lies in the buffers of the system.
 constexpr Nanoseconds long_nap(500'000);
@@ -30,11 +32,18 @@ void Courier::start() {
 void Courier::device_sleeps() {
   asleep_.fetch_add(1, std::memory_order_relaxed);
   if (sparing_) {
-    bell_.ring();  // it may be in a long nap
+    hurry_.ring();
   }
 }
 
-Nanoseconds Courier::nap() const { return sparing_ && asleep_.load(std::memory_order_relaxed) == 0 ? long_nap : short_nap; }
+void Courier::nap() {
+  const std::uint32_t seen = hurry_.rings();
+  if (sparing_ && asleep_.load(std::memory_order_relaxed) == 0) {
+    hurry_.wait(seen, 0, long_nap);
+  } else {
+    nanosleep(&short_nap, nullptr);
+  }
+}
 
 bool Courier::work() {
   bool worked = false;
@@ -56,7 +65,7 @@ void Courier::run() {
       continue;
     }
     world_.poll();
-    bell_.wait(seen, 0, nap());
+    nap();
   }
 }
 

@@ -32,12 +32,13 @@ class Courier {
   void run();
   /// Runs operations that wait; false where none do.
   bool work();
-  Nanoseconds nap() const;
+  void nap();
 
   World& world_;
   const bool sparing_;
   std::deque<std::atomic<RankMeeting*>> lanes_;
-  Doorbell bell_;
+  Doorbell bell_;               // where it sleeps while nothing is under way,
+  Doorbell hurry_;              // and where it naps long, which what is posted meanwhile does not disturb
   std::atomic<int> asleep_{0};  // devices
   std::atomic<bool> stopping_{false};
   std::thread thread_;
