@@ -228,6 +228,34 @@ TEST(Strategy, ThatIsNoPointOfTheLayoutIsDescribedByItsNameAndNotFolded) {
   }
 }
 
+TEST(Strategy, ThatIsNoPointOfTheLayoutPassesOverNothingThatItIsAskedFor) {
+  const std::vector<std::pair<std::string, Layout>> asked{{"--dp", {.dp = 2}},
+                                                          {"--pp", {.pp = 2}},
+                                                          {"--tp", {.tp = 2}},
+                                                          {"--zero", {.zero = 1}},
+                                                          {"--schedule", {.schedule = "gpipe"}},
+                                                          {"--chunks", {.chunks = 2}},
+                                                          {"--split", {.split = {1, 3}}},
+                                                          {"--balance", {.balance = Balance::work}},
+                                                          {"--recompute", {.recompute = Recompute::all}},
+                                                          {"--micro-batches", {.micro_batches = 3}}};
+  const std::string model = "mlp:dim=8,depth=4";
+  for (const Strategy& strategy : strategies()) {
+    if (strategy.by_layout) {
+      continue;
+    }
+    const std::string without = plan::to_text(compiled(strategy.name, model, 2));
+    for (const auto& [flag, layout] : asked) {
+      try {
+        EXPECT_NE(plan::to_text(compiled(strategy.name, model, 2, {}, layout)), without)
+            << flag << " changes nothing of " << strategy.name << ", which should take it or refuse it";
+      } catch (const Error& error) {
+        EXPECT_TRUE(says(error.what(), flag));
+      }
+    }
+  }
+}
+
 TEST(Loss, IsFoundByNameOrTheNamesAreListed) {
   EXPECT_EQ(loss_by_name("mse"), Loss::mean_squared_error);
   EXPECT_EQ(loss_by_name("Cross_Entropy"), Loss::cross_entropy);
