@@ -13,6 +13,9 @@ constexpr std::int64_t max_width = 1 << 20;
 constexpr std::int64_t max_depth = 1 << 16;
 
 Model parse_mlp(std::string_view arguments) {
+  if (arguments.empty()) {
+    throw usage_error("an mlp needs its size, as in mlp:dim=1024,depth=2 or mlp:1000-2000-1000");
+  }
   if (arguments.find('=') == std::string_view::npos) {
     std::vector<std::int64_t> widths;
     for (const std::string_view width : split(arguments, '-')) {
