@@ -21,9 +21,7 @@ struct SimulateWords {
 
 void print_prediction(const lab::Training& run, const std::vector<lab::Sensitivity>& sensitivities) {
   const Nanoseconds step = run.timed()[0];
-  const auto batch = static_cast<double>(run.job().request().step.global_batch);
-  fmt::print("\nStep time (simulated)\n  {}   {:.0f} samples/s\n\n{}", to_text(step),
-             step.count == 0 ? 0 : batch * 1e9 / static_cast<double>(step.count), device_table(run));
+  fmt::print("\nStep time (simulated)\n  {}   {:.0f} samples/s\n\n{}", to_text(step), lab::samples_per_s(run), device_table(run));
   fmt::print("\nWhat would shorten the step\n");
   report::Table table({"change", "step", "shorter by"});
   for (const lab::Sensitivity& one : sensitivities) {

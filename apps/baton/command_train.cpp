@@ -160,8 +160,7 @@ void print_summary(const lab::Training& run) {
     return;
   }
   const trace::Spread spread = trace::spread(run.timed());
-  const double samples = static_cast<double>(run.job().request().step.global_batch) /
-                         (static_cast<double>(spread.median.count) * 1e-9);
+  const double samples = lab::samples_per_s(run);
   const std::size_t steps = run.timed().size();
   fmt::print("\nStep time over {} step{} (measured; the first {} dropped as warm-up)\n", steps, steps == 1 ? "" : "s",
              run.warmup());

@@ -106,7 +106,7 @@ Bytes TrainMeasurement::memory() const {
 
 Json TrainMeasurement::record() const {
   const Training& run = *training_;
-  Json record = times_json(run);
+  Json record = measured_json(run);
   trace::DeviceTime sum;
   for (const trace::DeviceTime& time : run.device_times()) {
     sum += time;
@@ -125,20 +125,7 @@ Json TrainMeasurement::record() const {
                    {"peak_bytes", std::max_element(run.peak().begin(), run.peak().end())->count},
                    {"buffer_bytes", std::max_element(buffers.begin(), buffers.end())->count}};
   record.update(parts);
-  record.update(totals_json(run));
-  record.update(scale_json(run));
-  record.update(Json{{"global_batch", run.job().request().step.global_batch},
-                     {"steps_timed", run.timed().size()},
-                     {"warmup", run.warmup()},
-                     {"critical_path", path_json(run)},
-                     {"arrivals", arrivals_json(run)},
-                     {"messages", messages(run)},
-                     {"device_list", devices_json(run)},
-                     {"gpus", gpus_json(run)},
-                     {"losses", run.losses()},
-                     {"gradients_left", gradients_left(run)},
-                     {"origin", trace::to_text(run.trace().origin)},
-                     {"oversubscribed", run.job().cluster().oversubscribed()}});
+  record.update(Json{{"messages", messages(run)}, {"gradients_left", gradients_left(run)}});
   if (crowding_) {
     record["beside"] = to_json(*crowding_);
   }

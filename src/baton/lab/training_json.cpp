@@ -56,12 +56,10 @@ Json settings_json(const JobWords& words) {
   return settings;
 }
 
-}  // namespace
-
+/// Of the steps that were timed; `time_per_step_ns` is their median, from `time_low_ns` to `time_high_ns` its interval.
 Json times_json(const Training& run) {
   const trace::Spread spread = trace::spread(run.timed());
   const auto [low, high] = trace::median_interval(run.timed());
-  const auto batch = static_cast<double>(run.job().request().step.global_batch);
   return {{"time_per_step_ns", spread.median.count},
           {"time_low_ns", low.count},
           {"time_high_ns", high.count},
@@ -71,9 +69,10 @@ Json times_json(const Training& run) {
           {"p95_ns", spread.p95.count},
           {"min_ns", spread.min.count},
           {"max_ns", spread.max.count},
-          {"samples_per_s", spread.median.count == 0 ? 0 : batch * 1e9 / static_cast<double>(spread.median.count)}};
+          {"samples_per_s", samples_per_s(run)}};
 }
 
+/// Of a step, over all devices.
 Json totals_json(const Training& run) {
   const plan::Totals totals = run.totals();
   return {{"transfers", totals.transfers},
@@ -92,6 +91,7 @@ Json scale_json(const Training& run) {
           {"final_scale", scale ? Json(scale->scale) : Json()}};
 }
 
+/// For each device of the plan shares of the step, memory and bytes.
 Json devices_json(const Training& run) {
   const std::vector<plan::Totals> totals = plan::totals_by_device(run.plan());
   const Job& job = run.job();
@@ -117,6 +117,7 @@ Json devices_json(const Training& run) {
   return list;
 }
 
+/// How devices came to collectives.
 Json arrivals_json(const Training& run) {
   Json list = Json::array();
   for (const findings::Comer& comer : run.comers()) {
@@ -129,6 +130,7 @@ Json arrivals_json(const Training& run) {
   return list;
 }
 
+/// What their drivers said.
 Json gpus_json(const Training& run) {
   Json list = Json::array();
   for (const exec::GpuReading& gpu : run.gpus()) {
@@ -148,12 +150,37 @@ Json gpus_json(const Training& run) {
   return list;
 }
 
+/// Shares of the step, by kind.
 Json path_json(const Training& run) {
   Json path;
   for (std::size_t kind = 0; kind < path_names.size(); ++kind) {
     path[path_names[kind]] = trace::share(run.path()[kind], run.traced());
   }
   return path;
+}
+
+}  // namespace
+
+double samples_per_s(const Training& run) {
+  const Nanoseconds step = trace::spread(run.timed()).median;
+  return step.count == 0 ? 0 : static_cast<double>(run.job().request().step.global_batch) * 1e9 / static_cast<double>(step.count);
+}
+
+Json measured_json(const Training& run) {
+  Json all = times_json(run);
+  all.update(totals_json(run));
+  all.update(scale_json(run));
+  all.update(Json{{"global_batch", run.job().request().step.global_batch},
+                  {"warmup", run.warmup()},
+                  {"steps_timed", run.timed().size()},
+                  {"losses", run.losses()},
+                  {"device_list", devices_json(run)},
+                  {"gpus", gpus_json(run)},
+                  {"critical_path", path_json(run)},
+                  {"arrivals", arrivals_json(run)},
+                  {"origin", trace::to_text(run.trace().origin)},
+                  {"oversubscribed", run.job().cluster().oversubscribed()}});
+  return all;
 }
 
 Json timeline_json(const Training& run, const std::string& label) {
@@ -171,6 +198,10 @@ Json timeline_json(const Training& run, const std::string& label) {
   std::vector<bool> critical(plan.tasks().size(), false);
   for (const trace::PathSegment& segment : trace::critical_path(plan, step)) {
     critical[segment.task.index()] = critical[segment.task.index()] || segment.kind != trace::PathSegment::Kind::overhead;
+  }
+  Json lanes = Json::array();
+  for (std::size_t lane = 0; lane < plan::lane_count; ++lane) {
+    lanes.push_back(plan::to_text(static_cast<plan::Lane>(lane)));
   }
   Json events = Json::array();
   for (std::size_t t = 0; t < plan.tasks().size(); ++t) {
@@ -196,7 +227,7 @@ Json timeline_json(const Training& run, const std::string& label) {
           {"origin", trace::to_text(run.trace().origin)},
           {"duration_ns", step.duration.count},
           {"devices", plan.devices()},
-          {"lanes", {"compute", "communication", "host"}},
+          {"lanes", lanes},
           {"events", events}};
 }
 
@@ -214,26 +245,15 @@ Json result_json(const Training& run, const std::string& command) {
            {"backend", job.backend().name()},
            {"loss", strategy::to_text(request.step.loss)},
            {"optimizer", job.words().optimizer},
-           {"precision", strategy::to_text(request.step.precision)}};
-  all.update(scale_json(run));
-  all.update(Json{{"roundings", roundings_json(run)},
-                  {"settings", settings_json(job.words())},
-                  {"device_list", devices_json(run)},
-                  {"gpus", gpus_json(run)},
-                  {"global_batch", request.step.global_batch},
-                  {"seed", job.seed()},
-                  {"warmup", run.warmup()},
-                  {"steps", run.step_times().size()},
-                  {"steps_timed", run.timed().size()},
-                  {"steps_before", run.steps_before()}});
-  all.update(times_json(run));
-  all.update(Json{{"step_times_ns", times}, {"losses", run.losses()}});
-  all.update(totals_json(run));
-  all.update(Json{{"critical_path", path_json(run)},
-                  {"arrivals", arrivals_json(run)},
-                  {"origin", trace::to_text(run.trace().origin)},
+           {"precision", strategy::to_text(request.step.precision)},
+           {"settings", settings_json(job.words())},
+           {"seed", job.seed()},
+           {"steps", run.step_times().size()},
+           {"steps_before", run.steps_before()}};
+  all.update(measured_json(run));
+  all.update(Json{{"step_times_ns", times},
+                  {"roundings", roundings_json(run)},
                   {"costs", run.simulated() ? Json(run.simulation().cost_origin()) : Json()},
-                  {"oversubscribed", job.cluster().oversubscribed()},
                   {"ranks", run.simulated() ? Json::array() : ranks_json(run)},
                   {"environment", environment(job.machine(), job.cluster())}});
   return all;

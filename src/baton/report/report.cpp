@@ -99,7 +99,7 @@ std::string cell(const Json& row, const lab::Column& column) {
     case Format::bytes:
       return to_text(Bytes(static_cast<std::int64_t>(number)));
     case Format::percent:
-      return fmt::format("{:.1f} %", 100 * number);
+      return lab::percent(number);
     case Format::ratio:
       return fmt::format("{:.2f}×", number);
     case Format::rate:
