@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "baton/base/error.h"
+#include "baton/base/text.h"
 #include "baton/model/zoo.h"
 #include "baton/strategy/strategy.h"
 #include "unit/base/usage_sentence.h"
@@ -210,13 +211,15 @@ TEST(Executor, HoldsUpALaneForAsLongAsADelaySays) {
 }
 
 TEST(Backends, AreFoundByNameOrTheirNamesAreListed) {
+  std::vector<std::string> names;
   for (const BackendKind& kind : backends()) {
+    names.push_back(kind.name);
     if (kind.runs_here()) {
       EXPECT_EQ(make_backend(kind.name)->name(), kind.name);
     }
   }
   EXPECT_EQ(test::usage_sentence([] { make_backend("referense"); }),
-            "unknown backend 'referense' (did you mean reference?): choose cpu, reference or cuda");
+            "unknown backend 'referense' (did you mean reference?): choose " + either(names));
 }
 
 TEST(Executor, RefusesToEmulateALinkThatTakesAShareOfACore) {
