@@ -9,6 +9,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <set>
 
 #include "baton/base/text.h"
 #include "baton/lab/experiment.h"
@@ -25,7 +26,11 @@ namespace fs = std::filesystem;
 const std::vector<std::pair<std::string, std::string>> small_values{
     {"model", "mlp:dim=64,depth=8"}, {"dim", "64"}, {"case", "64x2,128x2"}, {"size", "64"}, {"delay_ms", "0,5"}};
 
-/// The command as the test runs it: few steps are trained, experiments are measured briefly and on small models.
+/// `./baton` and `baton` are one program.
+std::string canonical_program(const std::string& command) { return command.starts_with("./") ? command.substr(2) : command; }
+
+/// The command as the test runs it: few steps are trained, experiments are measured briefly and on small models. The laboratory as
+/// a whole is measured an experiment at a time, for each has small values of its own; simulated, it is run as it stands.
 std::string stand_in(const std::string& command) {
   std::vector<std::string> words;
   for (const std::string_view word : split(command, ' ')) {
@@ -35,6 +40,13 @@ std::string stand_in(const std::string& command) {
   }
   if (words.size() > 1 && words[1] == "train" && command.find(" --steps ") == std::string::npos) {
     return command + " --steps 7";
+  }
+  if (command == "baton lab" || command == "./baton lab") {
+    std::string each;
+    for (const lab::Experiment& experiment : lab::experiments()) {
+      each += (each.empty() ? "" : " && ") + stand_in(command + " run " + experiment.id);
+    }
+    return each;
   }
   if (words.size() < 3 || words[1] != "lab" || words[2] != "run") {
     return command;
@@ -67,10 +79,12 @@ class Documents : public OwnFolder {
     two_cores();
   }
 
-  /// What is wrong with the commands of a document, a sentence each.
+  /// What is wrong with the commands of a document, a sentence each. A command that only stands there, with no output below, is run
+  /// where it stands first.
   std::vector<std::string> faults(const std::string& markdown) {
     std::vector<std::string> sentences;
     std::size_t slow = 0;
+    std::set<std::string> known;
     const std::vector<Documented> all = documented(markdown);
     for (const Documented& one : all) {
       const char* skipped = is_form(one.command)        ? "a form"
@@ -80,6 +94,10 @@ class Documents : public OwnFolder {
       if (skipped != nullptr) {
         fmt::print("not run ({}), line {}: {}\n", skipped, one.line, one.command);
         slow += one.slow ? 1 : 0;
+        continue;
+      }
+      if (!known.insert(canonical_program(one.command)).second && one.output.empty()) {
+        fmt::print("run before, line {}: {}\n", one.line, one.command);
         continue;
       }
       ++run_;
@@ -169,6 +187,13 @@ TEST_F(Documents, OutputThatIsNotPrintedIsAFaultUnlessItIsOfOneRun) {
   const std::string wrong = "```\n$ ./baton devices --devices cpu:2 --json -\n  \"devices\": [\n{\n```\n";
   EXPECT_EQ(faults(wrong).size(), 1U) << "these lines are printed in another order";
   EXPECT_EQ(faults("<!-- measured -->\n" + wrong).size(), 0U);
+}
+
+TEST_F(Documents, ACommandThatStandsThereAgainIsRunAgainOnlyForItsOutput) {
+  EXPECT_EQ(faults("`./baton lab list`, `baton lab list` and\n\n```\n./baton lab list\n```\n").size(), 0U);
+  EXPECT_EQ(run_, 1U);
+  EXPECT_EQ(faults("`baton lab list`\n\n```\n$ baton lab list\nno such line\n```\n").size(), 1U);
+  EXPECT_EQ(run_, 3U);
 }
 
 TEST_F(Documents, ARefusalThatIsShownMustHappen) {
