@@ -147,6 +147,7 @@ struct Bad {
   const char* arguments;
   const char* names;  // what the sentence must mention
 };
+void PrintTo(const Bad& bad, std::ostream* out) { *out << bad.arguments; }
 
 class CliRefuses : public Cli, public testing::WithParamInterface<Bad> {};
 
@@ -190,7 +191,7 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"train --devices cpu:2 --pp 2 --schedule missing.csv", "missing.csv"},
         Bad{"train --devices cpu:2 --tp 2 --model mlp:dim=8,depth=1", "two blocks"},
         Bad{"train --devices cpu:2 --strategy dp --tp 2", "--tp"}, Bad{"train --recompute some", "'some'"},
-        Bad{"train --balance luck", "'luck'"}, Bad{"plan --grid --strategy dp --devices cpu:2", "dp follows no schedule"},
+        Bad{"train --balance luck", "'luck'"},
         Bad{"train --strategy 1f1b --devices cpu:2 --chunks 3", "one stage on each device"}));
 
 TEST_F(Cli, PlanShowsOneThingAtATime) {
@@ -201,6 +202,12 @@ TEST_F(Cli, PlanShowsOneThingAtATime) {
   const Outcome grid = run("plan --grid --file a.plan");
   EXPECT_EQ(grid.code, 2);
   EXPECT_NE(grid.err.find("--file"), std::string::npos) << grid.err;
+}
+
+TEST_F(Cli, OnlyWhatFollowsAScheduleHasAGrid) {
+  const Outcome grid = run("plan --grid --strategy dp --devices cpu:2");
+  EXPECT_EQ(grid.code, 2);
+  EXPECT_NE(grid.err.find("dp follows no schedule"), std::string::npos) << grid.err;
 }
 
 TEST_F(Cli, DrawsAScheduleAndReadsItBack) {

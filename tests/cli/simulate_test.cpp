@@ -199,6 +199,7 @@ struct Bad {
   const char* arguments;
   const char* names;
 };
+void PrintTo(const Bad& bad, std::ostream* out) { *out << bad.arguments; }
 
 class SimulateRefuses : public Cli, public testing::WithParamInterface<Bad> {};
 

@@ -57,6 +57,7 @@ struct Shapes {
   int in;
   int out;
 };
+void PrintTo(const Shapes& shapes, std::ostream* out) { *out << shapes.rows << " rows, " << shapes.in << " to " << shapes.out; }
 
 constexpr Capability hopper{.code = 90, .shared_bytes = 227 * 1024};
 

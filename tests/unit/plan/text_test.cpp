@@ -198,6 +198,7 @@ struct Corruption {
   std::string from;
   std::string to;
 };
+void PrintTo(const Corruption& broken, std::ostream* out) { *out << broken.from << " becomes " << broken.to; }
 
 class PlanTextRefuses : public ::testing::TestWithParam<Corruption> {};
 
