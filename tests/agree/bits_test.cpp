@@ -166,7 +166,7 @@ TEST_P(Bits, WhicheverDeviceIsDelayedTheResultIsTheSame) {
     const Outcome undelayed = train(one, 4);
     for (const plan::Phase phase : {plan::Phase::forward, plan::Phase::backward}) {
       for (std::int64_t rank = -1; rank < 3; ++rank) {
-        one.delays = {{.before = phase, .rank = rank, .duration = Nanoseconds(2'000'000)}};
+        one.delays = {{.before = phase, .device = rank, .duration = Nanoseconds(2'000'000)}};
         EXPECT_TRUE(same_bits(undelayed, train(one, 4)))
             << to_text(one) << ", delayed on " << rank << " before " << plan::to_text(phase);
       }

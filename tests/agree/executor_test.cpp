@@ -153,7 +153,7 @@ TEST(Executor, TheBytesThatCrossAreThoseThePlanCounts) {
 
 TEST(Executor, ADelayHoldsItsDeviceForAsLongAsItSays) {
   Case one = ddp("cpu", 2);
-  one.delays = {{.before = plan::Phase::backward, .rank = 1, .duration = Nanoseconds(3'000'000)}};
+  one.delays = {{.before = plan::Phase::backward, .device = 1, .duration = Nanoseconds(3'000'000)}};
   Training training(one);
   const exec::RunResult result = training.run(3);
   int delays = 0;

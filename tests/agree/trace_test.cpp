@@ -12,7 +12,7 @@ class RealTrace : public testing::TestWithParam<std::tuple<std::string, std::str
   Case delayed_case() const {
     Case one{.model = "mlp:dim=64,depth=6", .strategy = std::get<0>(GetParam()), .backend = std::get<1>(GetParam()), .devices = 3};
     one.layout = {.bucket = Bytes(20000), .first_bucket = Bytes(1000)};
-    one.delays = {{.before = plan::Phase::backward, .rank = 1, .duration = Nanoseconds(500'000)}};
+    one.delays = {{.before = plan::Phase::backward, .device = 1, .duration = Nanoseconds(500'000)}};
     return one;
   }
 };

@@ -51,7 +51,7 @@ std::vector<Golden> golden_plans() {
   buckets.layout = {.bucket = Bytes(150), .first_bucket = Bytes(48)};  // 48 bytes are the last block's: reached
   buckets.target = cpu_target;
   add("ddp_2_delayed", "mlp:3-2", 2, "ddp").delays = {
-      {.before = plan::Phase::backward, .rank = 1, .duration = Nanoseconds(10'000'000)}};
+      {.before = plan::Phase::backward, .device = 1, .duration = Nanoseconds(10'000'000)}};
   Golden& mixed = add("ddp_2_fp16", "mlp:3-2", 2, "ddp");
   mixed.step = {.global_batch = 4, .precision = Precision::fp16, .loss_scale = LossScale{}};
   mixed.target = cpu_target;

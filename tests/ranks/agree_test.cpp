@@ -136,7 +136,7 @@ TEST(RanksAgree, EmulatedLinksSlowRanksDownAndChangeNoBit) {
 
 TEST(Ranks, ADelayOnOneOfThemIsSeenByAllAndChangesNoBit) {
   Case one = small("ddp", "cpu", static_cast<std::size_t>(world().size()));
-  one.delays = {{.before = plan::Phase::backward, .rank = world().size() - 1, .duration = Nanoseconds(20'000'000)}};
+  one.delays = {{.before = plan::Phase::backward, .device = world().size() - 1, .duration = Nanoseconds(20'000'000)}};
   EXPECT_TRUE(agrees(one));
   one.world = &world();
   for (const Nanoseconds time : Training(one).run(2).step_times) {

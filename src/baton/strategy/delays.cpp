@@ -22,7 +22,7 @@ DelayRequest parse_delay(std::string_view text) {
                        : phase == "backward" ? plan::Phase::backward
                                              : plan::Phase::update;
     } else if (key == "device" || key == "rank") {
-      request.rank = canonical(value) == "all" ? -1 : parse_integer(value, "the delayed device", 0, 1 << 20);
+      request.device = canonical(value) == "all" ? -1 : parse_integer(value, "the delayed device", 0, 1 << 20);
     } else if (key == "ms") {
       request.duration = Nanoseconds(static_cast<std::int64_t>(parse_number(value, "the delay in ms", 0, 60000) * 1e6));
     } else if (key == "time") {
@@ -40,11 +40,11 @@ DelayRequest parse_delay(std::string_view text) {
 plan::Draft inject_delays(plan::Draft draft, std::span<const DelayRequest> delays) {
   std::vector<std::vector<Task>> behind(draft.tasks.size() + 1);
   for (const DelayRequest& delay : delays) {
-    if (delay.rank >= static_cast<std::int64_t>(draft.devices.size())) {
-      throw usage_error("a delay is asked for on device {}, but there are {} devices, from 0", delay.rank, draft.devices.size());
+    if (delay.device >= static_cast<std::int64_t>(draft.devices.size())) {
+      throw usage_error("a delay is asked for on device {}, but there are {} devices, from 0", delay.device, draft.devices.size());
     }
     for (std::size_t d = 0; d < draft.devices.size(); ++d) {
-      if (delay.duration.count == 0 || (delay.rank >= 0 && delay.rank != static_cast<std::int64_t>(d))) {
+      if (delay.duration.count == 0 || (delay.device >= 0 && delay.device != static_cast<std::int64_t>(d))) {
         continue;
       }
       const auto at = std::find_if(draft.tasks.begin(), draft.tasks.end(), [&](const Task& task) {

@@ -31,7 +31,7 @@ bool nodes_alike(const cluster::Cluster& cluster, const Axes& axes) {
 
 bool replicas_alike(const Request& request, const Axes& axes) {
   const bool everywhere = std::all_of(request.delays.begin(), request.delays.end(),
-                                      [](const DelayRequest& delay) { return delay.rank < 0; });
+                                      [](const DelayRequest& delay) { return delay.device < 0; });
   return axes.dp > 2 && everywhere && request.step.global_batch % axes.dp == 0 && nodes_alike(request.cluster, axes);
 }
 

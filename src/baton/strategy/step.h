@@ -95,7 +95,7 @@ struct Layout {
 /// A delay put into a step on purpose: before a phase's first computation, on one device or on all.
 struct DelayRequest {
   plan::Phase before = plan::Phase::backward;
-  std::int64_t rank = -1;  // -1: every device
+  std::int64_t device = -1;  // -1: every one
   Nanoseconds duration;
 };
 

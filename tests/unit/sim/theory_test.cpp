@@ -97,7 +97,7 @@ TEST(Theory, AnInjectedDelayFollowsAmdahl) {
   for (const std::int64_t p : {1, 2, 4, 8, 64}) {
     const cluster::Cluster cluster = free_links(static_cast<std::size_t>(p));
     const plan::Plan plan = compiled(cluster, 4, "ddp", {.micro_batches = 256 / p},
-                                     {{.before = plan::Phase::backward, .rank = -1, .duration = Nanoseconds(50'000)}});
+                                     {{.before = plan::Phase::backward, .device = -1, .duration = Nanoseconds(50'000)}});
     EXPECT_EQ(simulate(plan, cluster, whole_backward).duration.count, 256 / p * 4 * 3000 + 50'000) << p;
   }
 }

@@ -123,7 +123,7 @@ TEST(Fold, ReplicasThatAreNotAlikeAreLeftAsTheyAre) {
   EXPECT_FALSE(strategy::fold(request_of(model, cluster, "layers", {.dp = 2}, 64))) << "two are not worth it";
   EXPECT_FALSE(strategy::fold(request_of(model, cluster_of(16, 5), "ddp", {}, 64))) << "the last node is not full";
   strategy::Request delayed = request_of(model, cluster, "ddp", {}, 64);
-  delayed.delays = {{.before = plan::Phase::backward, .rank = 3, .duration = Nanoseconds(100)}};
+  delayed.delays = {{.before = plan::Phase::backward, .device = 3, .duration = Nanoseconds(100)}};
   EXPECT_FALSE(strategy::fold(delayed)) << "one is delayed";
 }
 

@@ -22,7 +22,7 @@ plan::Plan compile(const char* strategy, std::size_t devices, std::int64_t width
   const cluster::Cluster cluster(test::cpus(devices, 1, Bytes(std::int64_t{1} << 40)));
   std::vector<strategy::DelayRequest> delays;
   if (delay.count > 0) {
-    delays.push_back({.before = plan::Phase::backward, .rank = static_cast<int>(devices) - 1, .duration = delay});
+    delays.push_back({.before = plan::Phase::backward, .device = static_cast<int>(devices) - 1, .duration = delay});
   }
   return strategy::compile({.model = model::mlp({width, width, width}),
                             .cluster = cluster,
