@@ -191,7 +191,7 @@ class Trial:
         else:
             os.kill(victim, signal.SIGKILL if self.how == "kill" else signal.SIGSTOP)
         # Who saves may take a minute: a hang there is found after that.
-        limit = KILL_LIMIT if self.how == "kill" else self.options.patience
+        limit = (KILL_LIMIT if self.how == "kill" else self.options.patience) + self.options.slack
         while any(lives(pid) for pid in others) and time.monotonic() < struck + 90:
             time.sleep(0.005)
         took = time.monotonic() - struck
@@ -279,6 +279,7 @@ def main():
     parser.add_argument("--steps", type=int, default=400)
     parser.add_argument("--within", type=float, default=2.0, help="strike within so many seconds")
     parser.add_argument("--patience", type=float, default=5.0)
+    parser.add_argument("--slack", type=float, default=0, help="seconds more for the others to end, on a machine that does other things too")
     parser.add_argument("--how", default="kill,stop")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--in-turn", action="store_true", help="take the strategies in turn, not at random")
