@@ -45,7 +45,7 @@ struct LabWords {
 
 /// The file's name without its ending; it must not be taken by an experiment of the course.
 std::string spec_id(const std::string& path) {
-  const std::string id = canonical(fs::path(path).stem().string());
+  std::string id = canonical(fs::path(path).stem().string());
   for (const lab::Experiment& experiment : lab::experiments()) {
     if (experiment.id == id) {
       throw usage_error("the spec {} has the name of the experiment {}: give the file another", path, id);

@@ -207,7 +207,7 @@ std::vector<fs::path> Folder::files() const {
 }
 
 fs::path Folder::save(const Archive& archive, std::int64_t step) const {
-  const fs::path path = path_ / fmt::format("{}{:012}{}", prefix, step, suffix);
+  fs::path path = path_ / fmt::format("{}{:012}{}", prefix, step, suffix);
   write_archive(path, archive);
   std::vector<fs::path> all = files();
   std::error_code ignored;

@@ -11,16 +11,19 @@ namespace {
 
 #if defined(__AVX512F__)
 using Vector = __m512;
+constexpr int lanes = 16;
 Vector broadcast(float value) { return _mm512_set1_ps(value); }
 Vector multiply_add(Vector a, Vector b, Vector c) { return _mm512_fmadd_ps(a, b, c); }
 float first(Vector v) { return _mm512_cvtss_f32(v); }
 #elif defined(__FMA__)
 using Vector = __m256;
+constexpr int lanes = 8;
 Vector broadcast(float value) { return _mm256_set1_ps(value); }
 Vector multiply_add(Vector a, Vector b, Vector c) { return _mm256_fmadd_ps(a, b, c); }
 float first(Vector v) { return _mm256_cvtss_f32(v); }
 #else
 using Vector = float;
+constexpr int lanes = 1;
 Vector broadcast(float value) { return value; }
 Vector multiply_add(Vector a, Vector b, Vector c) { return a * b + c; }
 float first(Vector v) { return v; }
@@ -55,7 +58,7 @@ float multiply_add_chains(float start) {
 double fma_burst() {
   thread_local volatile float sink = 0;  // what goes in and comes out, so that the compiler cannot do the work itself
   sink = multiply_add_chains(sink * 1e-6F);
-  return 2.0 * static_cast<double>(sizeof(Vector) / sizeof(float)) * chains * rounds;
+  return 2.0 * lanes * chains * rounds;
 }
 
 double fma_gflops(double seconds) {

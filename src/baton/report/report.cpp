@@ -103,7 +103,6 @@ std::string cell(const Json& row, const lab::Column& column) {
     case Format::ratio:
       return fmt::format("{:.2f}×", number);
     case Format::rate:
-      return fmt::format("{:.0f}", number);
     case Format::integer:
       return fmt::format("{:.0f}", number);
     default:

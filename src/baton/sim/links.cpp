@@ -18,7 +18,7 @@ Links::Links(const cluster::Cluster& cluster) {
   }
   bandwidth_.assign(2 * places_.size(), wiring_.port.bandwidth);
   first_network_port_ = static_cast<std::uint32_t>(bandwidth_.size());
-  bandwidth_.resize(bandwidth_.size() + 2 * ports * in_node.size(), wiring_.network.bandwidth);
+  bandwidth_.resize(bandwidth_.size() + std::size_t{2} * ports * in_node.size(), wiring_.network.bandwidth);
   first_bus_ = static_cast<std::uint32_t>(bandwidth_.size());
   bandwidth_.resize(bandwidth_.size() + in_node.size(), wiring_.bus);
 }

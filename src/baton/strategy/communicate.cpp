@@ -19,7 +19,7 @@ using plan::Task;
 
 Task communication(plan::Action action, DeviceId device, plan::Labels labels, std::vector<BufferId> reads,
                    std::vector<BufferId> writes) {
-  return {.action = std::move(action),
+  return {.action = action,
           .device = device,
           .lane = Lane::communication,
           .labels = labels,

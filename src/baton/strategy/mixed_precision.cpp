@@ -27,7 +27,7 @@ bool is_master(const Buffer& buffer) {
 bool is_update(const Task& task) { return std::holds_alternative<Update>(task.action); }
 
 Task compute(op::Op op, DeviceId device, plan::Labels labels, std::vector<BufferId> reads, std::vector<BufferId> writes) {
-  return {.action = Compute{std::move(op)},
+  return {.action = Compute{op},
           .device = device,
           .labels = labels,
           .reads = std::move(reads),

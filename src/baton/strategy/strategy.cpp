@@ -29,7 +29,7 @@ const Strategy* find_strategy(std::string_view name) {
 
 /// The strategy's own name, where it is written otherwise or known by another; what is not in the list is left as it is.
 std::string known_name(std::string_view text) {
-  const std::string wanted = canonical(text);
+  std::string wanted = canonical(text);
   if (find_strategy(wanted) != nullptr) {
     return wanted;
   }

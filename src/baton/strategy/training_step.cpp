@@ -177,7 +177,7 @@ class Writer {
 
   void task(plan::Action action, DeviceId device, Phase phase, std::size_t block, std::size_t micro, std::vector<BufferId> reads,
             std::vector<BufferId> writes, plan::Lane lane = plan::Lane::compute) {
-    draft_.tasks.push_back({.action = std::move(action),
+    draft_.tasks.push_back({.action = action,
                             .device = device,
                             .lane = lane,
                             .labels = {.phase = phase,

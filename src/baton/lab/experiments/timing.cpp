@@ -40,7 +40,7 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
   std::vector<std::string> sentences;
   const Json& first = rows[0];
   const std::vector<double> times = first["first_step_times_ns"].get<std::vector<double>>();
-  const double warm = (times.size() > 0 ? times[0] : 0);
+  const double warm = (times.empty() ? 0 : times[0]);
   const double median = number(first, "time_per_step_ns");
   sentences.push_back(fmt::format(
       "Why warm up: the very first step took {}, {:.2f} times the median of {} over the {} timed steps{}. Counted in, the first "
@@ -62,15 +62,15 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
   sentences.push_back(fmt::format("A step takes {} (median), {} ± {} (mean and standard deviation): the spread is {} of the mean.",
                                   to_text(time_of(first)), to_text(time_of(first, "mean_ns")), to_text(time_of(first, "std_ns")),
                                   percent(number(first, "std_ns") / number(first, "mean_ns"))));
-  const auto losses_of = [&](const char* run) {
+  const auto first_losses = [&](const char* run) {
     const std::vector<Json> found = where(rows, "run", run);
-    std::vector<double> losses = found.empty() ? std::vector<double>() : lab::losses_of(found[0]);
+    std::vector<double> losses = found.empty() ? std::vector<double>() : losses_of(found[0]);
     losses.resize(std::min<std::size_t>(losses.size(), 30));
     return losses;
   };
-  const std::vector<double> a = losses_of("first");
-  const std::vector<double> b = losses_of("same seed");
-  const std::vector<double> c = losses_of("other seed");
+  const std::vector<double> a = first_losses("first");
+  const std::vector<double> b = first_losses("same seed");
+  const std::vector<double> c = first_losses("other seed");
   if (!a.empty() && !b.empty() && !c.empty()) {
     const std::size_t count = std::min({a.size(), b.size(), c.size()});
     const bool same = std::equal(a.begin(), a.begin() + static_cast<std::ptrdiff_t>(count), b.begin());

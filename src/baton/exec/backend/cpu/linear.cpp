@@ -26,7 +26,7 @@ constexpr int64_t panel_rows = 128;
 
 /// Floats of a packed operand that are kept in the L2 cache while the tiles of the weight pass by: half of
 /// the smallest such cache in use. No bit of a result depends on it.
-constexpr int64_t cached_floats = 64 * 1024;
+constexpr int64_t cached_floats = int64_t{64} * 1024;
 
 /// Floats of a cache line.
 constexpr int64_t line = 16;
@@ -117,6 +117,7 @@ void multiply_columns(int64_t any_k, const float* a, const float* b, float* c, u
     __m512 column[vectors];
     for (int64_t m = 0; m < vectors; ++m) column[m] = _mm512_loadu_ps(a + i * tile + m * 16);
     if (i % 2 == 0) {
+      // NOLINTNEXTLINE(performance-no-int-to-ptr): it may lie past the end, where no pointer may point
       _mm_prefetch(reinterpret_cast<const char*>(next), _MM_HINT_T0);
       next += stride;
     }
