@@ -265,10 +265,10 @@ TEST(Loss, IsFoundByNameOrTheNamesAreListed) {
 TEST(Delay, IsReadFromText) {
   const DelayRequest delay = parse_delay("before=update,device=2,ms=1.5");
   EXPECT_EQ(delay.before, Phase::update);
-  EXPECT_EQ(delay.rank, 2);
+  EXPECT_EQ(delay.device, 2);
   EXPECT_EQ(delay.duration, Nanoseconds(1'500'000));
-  EXPECT_EQ(parse_delay("device=all,time=20us").rank, -1);
-  EXPECT_EQ(parse_delay("rank=3,time=20us").rank, 3) << "what it was called before";
+  EXPECT_EQ(parse_delay("device=all,time=20us").device, -1);
+  EXPECT_EQ(parse_delay("rank=3,time=20us").device, 3) << "what it was called before";
   EXPECT_EQ(parse_delay("time=20us").duration, Nanoseconds(20'000));
   EXPECT_TRUE(says(usage_sentence([] { parse_delay("before=lunch,ms=1"); }), "forward, backward or update"));
   EXPECT_TRUE(says(usage_sentence([] { parse_delay("after=forward,ms=1"); }), "after=forward"));
