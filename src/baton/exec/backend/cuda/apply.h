@@ -3,10 +3,19 @@
 #include <span>
 #include <vector>
 
+#include "baton/exec/backend/cuda/kernels.h"
 #include "baton/exec/backend/cuda/launch.h"
 #include "baton/exec/backend/cuda/place.h"
 
 namespace baton::exec::cuda {
+
+/// The most elements of a chunk.
+inline constexpr std::int64_t sum_elements = 4096;
+
+/// `sum_chunks` by tables that are copied to the place and live as long as the launch; `tables` has the counts but that of the
+/// chunks, the members and the rate.
+Launch launch_sums(DType type, std::span<const SumChunk> chunks, std::span<void* const> sources, std::span<void* const> targets,
+                   SumTables tables, std::int64_t least, const Place& place);
 
 /// A sum that lies on the device, and where it goes.
 struct Applied {

@@ -10,6 +10,7 @@
 
 #include "baton/base/error.h"
 #include "baton/cost/link_time.h"
+#include "baton/exec/backend/cuda/apply.h"
 #include "baton/exec/backend/cuda/kernels.h"
 #include "baton/exec/backend/cuda/launch.h"
 #include "baton/exec/backend/cuda/nccl.h"
@@ -25,7 +26,6 @@ namespace {
 using plan::Collective;
 
 constexpr std::int64_t copy_bytes = 16384;
-constexpr std::int64_t sum_elements = 4096;
 
 void add_copies(std::vector<CopyChunk>& chunks, const std::byte* from, std::byte* to, std::int64_t bytes) {
   for (std::int64_t at = 0; at < bytes; at += copy_bytes) {
@@ -275,25 +275,13 @@ class Meetings::Impl {
     if (collective.kind != Collective::Kind::all_reduce) {
       targets.insert(targets.end(), opening.at[rank]->writes.begin(), opening.at[rank]->writes.end());
     }
-    const Place& place = *opening.places[rank];
-    place.enter();
-    const auto chunk_table = std::make_shared<Table<SumChunk>>(std::span<const SumChunk>(chunks));
-    const auto source_table = std::make_shared<Table<void*>>(std::span<void* const>(sources));
-    const auto target_table = std::make_shared<Table<void*>>(std::span<void* const>(targets));
-    const SumTables tables{.chunks = chunk_table->data(),
-                           .chunk_count = static_cast<int>(chunks.size()),
-                           .sources = source_table->data(),
-                           .source_count = static_cast<int>(buffers.size()),
-                           .members = opening.members(),
-                           .targets = target_table->data(),
-                           .target_count = static_cast<int>(opening.tasks[rank]->writes.size()),
-                           .target_members = collective.kind == Collective::Kind::all_reduce ? opening.members() : 1,
-                           .rate = collective.accumulate ? -1 : collective.sgd_rate};
-    const DType type = plan_[buffers[0]].dtype;
-    return [=, least = opening.least, multiprocessors = place.multiprocessors(),
-            kept = std::tuple(chunk_table, source_table, target_table)](cudaStream_t stream) {
-      sum_chunks(type, tables, least, multiprocessors, stream);
-    };
+    return launch_sums(plan_[buffers[0]].dtype, chunks, sources, targets,
+                       {.source_count = static_cast<int>(buffers.size()),
+                        .members = opening.members(),
+                        .target_count = static_cast<int>(opening.tasks[rank]->writes.size()),
+                        .target_members = collective.kind == Collective::Kind::all_reduce ? opening.members() : 1,
+                        .rate = collective.accumulate ? -1 : collective.sgd_rate},
+                       opening.least, *opening.places[rank]);
   }
 
   static std::size_t by_members(const Opening& opening) { return opening.tasks.size(); }
