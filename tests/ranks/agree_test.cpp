@@ -154,13 +154,7 @@ TEST(Ranks, TheTraceOfAllRanksIsOneTraceAtRankZero) {
     ASSERT_EQ(result.losses.size(), 6U);
     ASSERT_EQ(result.trace.steps.size(), world().rank() == 0 ? 6U : 0U);
     for (const trace::StepTrace& step : result.trace.steps) {
-      for (std::size_t t = 0; t < step.events.size(); ++t) {
-        const trace::Event& event = step.events[t];
-        EXPECT_GE(event.start.count, 0);
-        EXPECT_GE(event.end, event.start);
-        EXPECT_LE(event.end, step.duration) << training.plan().describe(TaskId(t));
-        EXPECT_GT(event.end.count, 0) << training.plan().describe(TaskId(t));
-      }
+      expect_times_within(step, training.plan());
       for (std::size_t m = 0; m < training.plan().meeting_count(); ++m) {
         Nanoseconds last_start;
         Nanoseconds first_end = step.duration;

@@ -120,13 +120,7 @@ TEST_F(GpuRanks, TheTraceOfAllRanksIsOneTraceAtRankZeroAndReadingsComeTogether) 
     ASSERT_EQ(result.trace.steps.size(), world().rank() == 0 ? 3U : 0U) << "the last of the warm-up";
     EXPECT_EQ(result.gpus.size(), world().rank() == 0 ? static_cast<std::size_t>(world().size()) : 1U) << "a GPU each";
     for (const trace::StepTrace& step : result.trace.steps) {
-      for (std::size_t t = 0; t < step.events.size(); ++t) {
-        const trace::Event& event = step.events[t];
-        EXPECT_GE(event.start.count, 0);
-        EXPECT_GE(event.end, event.start);
-        EXPECT_LE(event.end, step.duration) << training.plan().describe(TaskId(t));
-        EXPECT_GT(event.end.count, 0) << training.plan().describe(TaskId(t));
-      }
+      expect_times_within(step, training.plan());
     }
   }
 }
