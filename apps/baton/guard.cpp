@@ -24,7 +24,7 @@ constexpr unsigned last_breath_microseconds = 300'000;
 /// So long a launcher may take to end by itself, then once it was told to, before it is killed.
 constexpr unsigned launcher_patience_seconds = 8;
 
-std::unique_ptr<exec::Watch> watch;
+exec::Watch* watch = nullptr;             // goes with the process, so that rank 0 sees when this has ended
 std::atomic<exec::Watch*> told{nullptr};  // for the signal handler
 std::mutex naming;
 std::string checkpoint;
@@ -135,10 +135,10 @@ void open_guard(exec::World& world, Nanoseconds patience) {
     world.broadcast(blob, 0);
     return exec::to_text(blob);
   };
-  watch = std::make_unique<exec::Watch>(
+  watch = new exec::Watch(
       exec::WatchOptions{.rank = world.rank(), .size = world.size(), .patience = patience, .broadcast = broadcast}, world.board(),
       end);
-  told = watch.get();
+  told = watch;
   std::signal(SIGTERM, [](int) {
     if (exec::Watch* here = told) {
       here->told_to_end();
@@ -147,7 +147,7 @@ void open_guard(exec::World& world, Nanoseconds patience) {
 }
 
 void guard_run(const lab::Training& run) {
-  if (!watch) {
+  if (watch == nullptr) {
     return;
   }
   std::vector<int> rank_of;
@@ -164,14 +164,16 @@ void guard_checkpoint(const std::string& path) {
 }
 
 void guard_failure(const std::string& why, int code) {
-  if (watch) {
+  if (watch != nullptr) {
     watch->give_up(why, code);
   }
 }
 
 void close_guard() {
   told = nullptr;
-  watch.reset();
+  if (watch != nullptr) {
+    watch->part();
+  }
 }
 
 }  // namespace baton::app

@@ -29,7 +29,7 @@ void guard_checkpoint(const std::string& path);
 /// This rank cannot go on: the others are told why, and end with `code`. Returns only where there is no
 /// watch.
 void guard_failure(const std::string& why, int code);
-/// Waits until all ranks are done.
+/// Waits until all ranks are done, on rank 0 until the others have ended. The last thing that a process does.
 void close_guard();
 
 }  // namespace baton::app

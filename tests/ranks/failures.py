@@ -155,6 +155,10 @@ class Trial:
         return subprocess.Popen(self.command(*more), cwd=self.folder, env=environment(), stdin=subprocess.DEVNULL,
                                 stdout=open(f"{self.folder}/out", "ab"), stderr=open(f"{self.folder}/err", "ab"))
 
+    def is_done(self):
+        """Whether the result is written: what happens to a rank from then on takes nothing away from it."""
+        return os.path.exists(f"{self.folder}/done.json")
+
     def reference(self, known):
         key = (self.words, self.ranks)
         if key not in known:
@@ -166,12 +170,14 @@ class Trial:
     def run(self, known):
         """What was wrong, in words; none where nothing was. `self.note` says what else is of interest."""
         losses = self.reference(known)
-        run = self.start("--checkpoint", "kept", "--every", "20")
+        run = self.start("--checkpoint", "kept", "--every", "20", "--json", "done.json")
         wrong = []
         pids = {}
         while run.poll() is None and not (len(pids) == self.ranks and all(threads(pid, b"baton-watch") for pid in pids.values())):
             pids = ranks_of(run.pid)
             time.sleep(0.005)
+        while self.options.at_end and run.poll() is None and not self.is_done():
+            time.sleep(0.001)
         time.sleep(self.delay)
         mapped = segments(pids.values())
         struck = time.monotonic()
@@ -198,6 +204,8 @@ class Trial:
         while run.poll() is None and time.monotonic() < struck + 120:
             if self.how == "hang":
                 reap(victim)
+            elif self.rank == 0 and lives(victim) and not any(lives(pid) for pid in others) and self.is_done():
+                os.kill(victim, signal.SIGCONT)  # it goes last: nobody is left to notice that it was stopped
             time.sleep(0.02)
         if run.returncode is None:
             wrong.append("mpirun did not end within 120 s")
@@ -205,7 +213,7 @@ class Trial:
             run.wait()
         cleaned = time.monotonic() - struck
         text = read(f"{self.folder}/err").decode()
-        if run.returncode == 0 and "gone" not in text:
+        if self.is_done() and "baton: " not in text and cleaned < MPIRUN_LIMIT and (run.returncode == 0 or self.how == "kill"):
             self.note = "it was over before"
             return None
         self.note = f"the others ended after {took:.2f} s, mpirun after {cleaned:.2f} s"
@@ -278,6 +286,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=1e9, help="begin no further trial after so long")
     parser.add_argument("--steps", type=int, default=400)
     parser.add_argument("--within", type=float, default=2.0, help="strike within so many seconds")
+    parser.add_argument("--at-end", action="store_true", help="count these seconds from when the result is written")
     parser.add_argument("--patience", type=float, default=5.0)
     parser.add_argument("--slack", type=float, default=0, help="seconds more for the others to end, on a machine that does other things too")
     parser.add_argument("--how", default="kill,stop")

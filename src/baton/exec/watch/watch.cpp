@@ -11,6 +11,7 @@
 #include <condition_variable>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <thread>
 #include <utility>
 
@@ -30,9 +31,8 @@ enum Kind : std::uint8_t { beat, ask, failed, bye, done, ending };
 constexpr Nanoseconds millisecond(1'000'000);
 /// How long the others may take to come to where they wait, before it is said where that is.
 constexpr Nanoseconds grace = millisecond * 250;
-/// How long rank 0 waits for the others to part when all is done; and they for it, when it has to say
-/// that all end: a launcher that sees them end may end the others too.
-constexpr Nanoseconds farewell = millisecond * 200;
+/// How long the others wait for rank 0 when it has to say that all end: a launcher that sees them end may end
+/// it too.
 constexpr Nanoseconds last_hearing = millisecond * 1000;
 constexpr std::size_t most_lines = 16;
 
@@ -119,10 +119,14 @@ class Watch::Post {
     });
   }
 
-  ~Post() {
-    finishing_ = true;
-    wake();
-    thread_.join();
+  ~Post() { part(); }
+
+  void part() {
+    if (thread_.joinable()) {
+      finishing_ = true;
+      wake();
+      thread_.join();
+    }
   }
 
   void judge_by(std::shared_ptr<const Situation> situation) {
@@ -308,7 +312,7 @@ class Watch::Post {
     peer.standing = standing;
   }
 
-  /// Everyone has said that it is done: rank 0 says so to all.
+  /// Everyone has said that it is done: rank 0 says so to all, and is the last to go.
   bool at_end() {
     if (!finishing_ || !lost_.empty()) {
       return false;
@@ -316,16 +320,14 @@ class Watch::Post {
     if (!leads()) {
       return all_done_;
     }
-    for (std::size_t r = 1; r < peers_.size(); ++r) {
-      if (!peers_[r].finished) {
-        return false;
+    const auto others = std::span(peers_).subspan(1);
+    if (!all_done_ && std::all_of(others.begin(), others.end(), [](const Peer& peer) { return peer.finished; })) {
+      all_done_ = true;
+      for (Peer& peer : others) {
+        peer.connection.send(done);
       }
     }
-    for (std::size_t r = 1; r < peers_.size(); ++r) {
-      peers_[r].connection.send(done);
-    }
-    drain(farewell);
-    return true;
+    return all_done_ && std::none_of(others.begin(), others.end(), [](const Peer& peer) { return peer.connection.open(); });
   }
 
   bool already_lost(int rank) const {
@@ -422,7 +424,8 @@ class Watch::Post {
     }
     if (leads() && !sudden) {  // those that went with it, a host or a network, are nearly as long silent
       for (std::size_t r = 1; r < peers_.size(); ++r) {
-        if (!already_lost(static_cast<int>(r)) && time - peers_[r].heard > limit_ - interval_ * 4) {
+        const bool silent = peers_[r].closed.count == 0 && time - peers_[r].heard > limit_ - interval_ * 4;
+        if (silent && !already_lost(static_cast<int>(r))) {
           lost_.push_back({static_cast<int>(r), LostRank::Cause::silent, time - peers_[r].heard, {}});
         }
       }
@@ -556,7 +559,7 @@ class Watch::Post {
   std::vector<LostRank> lost_;  // in the order in which they were found
   Nanoseconds first_loss_at_;
   bool said_bye_ = false;
-  bool all_done_ = false;
+  bool all_done_ = false;    // all have said that they are done, and know it of each other
   bool told_heard_ = false;  // rank 0 has said that all end
   std::atomic<bool> finishing_{false};
   std::atomic<bool> told_{false};
@@ -572,6 +575,8 @@ Watch::Watch(WatchOptions options, std::shared_ptr<const Board> board, std::func
     : post_(std::make_unique<Post>(std::move(options), std::move(board), std::move(over))) {}
 
 Watch::~Watch() = default;
+
+void Watch::part() { post_->part(); }
 
 void Watch::judge_by(std::shared_ptr<const Situation> situation) { post_->judge_by(std::move(situation)); }
 

@@ -53,10 +53,13 @@ class Watch {
   /// Connects all ranks; a failure says which could not be reached. `over` is called at most once, from the
   /// watch's thread, when a rank is lost; it is to end the process.
   Watch(WatchOptions options, std::shared_ptr<const Board> board, std::function<void(const Ending&)> over);
-  /// Says that this rank is done, and waits until all have said so.
   ~Watch();
   Watch(const Watch&) = delete;
   Watch& operator=(const Watch&) = delete;
+
+  /// Says that this rank is done, and waits until all have said so. Rank 0 then waits until the others have ended, which it sees
+  /// when their watches are gone: one that does not end within the patience is lost. Destroying a watch parts too.
+  void part();
 
   /// From now on rank 0 can tell from the standings who waits for whom.
   void judge_by(std::shared_ptr<const Situation> situation);

@@ -296,19 +296,41 @@ TEST(Watch, WhoIsDoneWaitsForTheOthersAndEndsInOrder) {
   }
 }
 
-TEST(Watch, ARankThatHearsLateThatAllIsDoneEndsInOrderThoughRankZeroHasGone) {
-  WatchedRanks ranks(2, [](Life& life) {
-    life.board.set(Activity::ending);
-    while (life.rank == 0 && !life.shared.go) {
-      usleep(1000);
-    }
-  });
-  usleep(500'000);  // rank 1 has said that it is done
-  ranks.signal(1, SIGSTOP);
+/// Rank 1 of two parts and then takes its time to end.
+void end_late(Life& life) {
+  life.board.set(Activity::ending);
+  life.watch.part();
+  while (life.rank == 1 && !life.shared.go) {
+    usleep(1000);
+  }
+}
+
+TEST(Watch, ARankThatIsDoneAndEndsLateIsWaitedFor) {
+  WatchedRanks ranks(2, end_late);
+  usleep(400'000);
+  const Nanoseconds ended = now();
   ranks.shared().go = true;
-  EXPECT_EQ(ranks.end(0), 0) << ranks.said(0).text;
-  ranks.signal(1, SIGCONT);
   EXPECT_EQ(ranks.end(1), 0) << ranks.said(1).text;
+  EXPECT_EQ(ranks.end(0), 0) << ranks.said(0).text;
+  EXPECT_LT((now() - ended).count, patience.count);
+}
+
+TEST(Watch, ARankThatIsDoneAndDoesNotEndIsNoticedWithinThePatience) {
+  const Nanoseconds start = now();
+  WatchedRanks ranks(2, end_late);
+  EXPECT_EQ(ranks.end(0), 7);
+  EXPECT_LT(ranks.said(0).said_at - start.count, (patience * 2).count);
+  EXPECT_EQ(ranks.said(0).lost, 1);
+  EXPECT_EQ(ranks.said(0).losses, 1);
+  EXPECT_EQ(ranks.said(0).cause, LostRank::Cause::silent);
+}
+
+TEST(Watch, OfRanksThatAreDoneOnlyTheOneThatDoesNotEndIsNamed) {
+  WatchedRanks ranks(3, end_late);
+  EXPECT_EQ(ranks.end(2), 0);
+  EXPECT_EQ(ranks.end(0), 7);
+  EXPECT_EQ(ranks.said(0).lost, 1);
+  EXPECT_EQ(ranks.said(0).losses, 1) << ranks.said(0).text;
 }
 
 TEST(Watch, ARankThatDiesWhileTheOthersAreDoneIsStillMissed) {
