@@ -69,7 +69,8 @@ struct Link {
   Nanoseconds time(Bytes message) const;
 };
 
-/// How the members of a collective pass their parts along.
+/// How the members of a collective pass their parts along. Of a broadcast or a reduction the root has one part with each other
+/// member, whatever the rest do, unless they make a tree.
 ///   ring           each to the next one
 ///   tree           in pairs, then pairs of pairs; not pipelined
 ///   direct         each to every other at once

@@ -34,9 +34,9 @@ class LegWriter {
       loads_.push_back({link, bytes * slower});
     }
   }
-  /// Each to the next; `closed`: the last to the first.
-  void ring(const Members& members, double bytes, std::int64_t rounds, bool closed) {
-    for (std::size_t i = 0; i + (closed ? 0 : 1) < members.size(); ++i) {
+  /// Each to the next, the last to the first.
+  void ring(const Members& members, double bytes, std::int64_t rounds) {
+    for (std::size_t i = 0; i < members.size(); ++i) {
       send(members[i], members[(i + 1) % members.size()], bytes, rounds);
     }
   }
@@ -70,19 +70,8 @@ class Expansion {
     for (const Members& group : groups) {
       const auto n = static_cast<std::int64_t>(group.size());
       if (n > 1) {
-        writer.ring(group, share * bytes_ * static_cast<double>(turns * (n - 1)) / static_cast<double>(n), turns * (n - 1), true);
+        writer.ring(group, share * bytes_ * static_cast<double>(turns * (n - 1)) / static_cast<double>(n), turns * (n - 1));
       }
-    }
-    legs_.push_back(writer.leg());
-  }
-  /// From the first to all along a chain, or back.
-  void chains(const std::vector<Members>& groups, bool back) {
-    LegWriter writer(links_);
-    for (Members group : groups) {
-      if (back) {
-        std::reverse(group.begin(), group.end());
-      }
-      writer.ring(group, bytes_, static_cast<std::int64_t>(group.size()) - 1, false);
     }
     legs_.push_back(writer.leg());
   }
@@ -175,24 +164,13 @@ void half_reduce(Expansion& expansion, const Members& members, const std::vector
   }
 }
 
-/// A broadcast, or, backwards, a reduction.
-void rooted(Expansion& expansion, const Members& members, const std::vector<Members>& nodes, Algorithm algorithm, bool back) {
+/// A broadcast, or, backwards, a reduction: but in a tree, all through the root's port.
+void rooted(Expansion& expansion, const Members& members, Algorithm algorithm, bool back) {
   if (algorithm == Algorithm::tree) {
     expansion.tree(members, back);
-  } else if (algorithm == Algorithm::direct) {
+  } else {
     const Members root{members[0]};
     expansion.direct(back ? members : root, back ? root : members, 1);
-  } else if (!nodes.empty()) {
-    const Members heads = across(nodes)[0];
-    if (back) {
-      expansion.chains(nodes, back);
-      expansion.chains({heads}, back);
-    } else {
-      expansion.chains({heads}, back);
-      expansion.chains(nodes, back);
-    }
-  } else {
-    expansion.chains({members}, back);
   }
 }
 
@@ -210,10 +188,10 @@ std::vector<Leg> expand_one(const Collective* collective, const Members& members
       all_reduce(expansion, members, nodes, algorithm);
       break;
     case Collective::Kind::broadcast:
-      rooted(expansion, members, nodes, algorithm, false);
+      rooted(expansion, members, algorithm, false);
       break;
     case Collective::Kind::reduce:
-      rooted(expansion, members, nodes, algorithm, true);
+      rooted(expansion, members, algorithm, true);
       break;
     case Collective::Kind::reduce_scatter:
     case Collective::Kind::all_gather:

@@ -29,13 +29,13 @@ struct Leg {
 /// way, n members with S bytes each take
 ///                 ring                     tree                  direct
 ///   all_reduce    2 (n−1) (α + S/(nβ))     2 ⌈log₂ n⌉ (α + S/β)  2 (α + (n−1) S/(nβ))
-///   broadcast     (n−1) α + S/β            ⌈log₂ n⌉ (α + S/β)    α + (n−1) S/β
+///   broadcast     as direct                ⌈log₂ n⌉ (α + S/β)    α + (n−1) S/β
 ///   reduce        as broadcast
 ///   reduce_scatter, all_gather
 ///                 half an all_reduce       as a ring             half an all_reduce
-/// and a transfer takes α + S/β. The latencies of a leg's rounds are taken together before its bytes flow; a ring's
-/// broadcast is one of many small pieces. Hierarchical is a ring within every node, rings between the nodes (one for each
-/// place in a node, each with its part), and a ring within every node again.
+/// and a transfer takes α + S/β. The latencies of a leg's rounds are taken together before its bytes flow. A broadcast and a
+/// reduction go through their root's port, as they are run and counted, unless in a tree. Hierarchical is a ring within every node,
+/// rings between the nodes (one for each place in a node, each with its part), and a ring within every node again.
 ///
 /// Where devices stand for several, a collective that has a member in each of them is one between those; any other meeting is
 /// one of as many that take place at once, in each other's way.

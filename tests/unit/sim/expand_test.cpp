@@ -62,11 +62,13 @@ TEST(Expand, DirectTakesOneLatencyAndAllThatAPortMustCarry) {
   }
 }
 
-TEST(Expand, ABroadcastAlongAChainHidesAllButTheLatencies) {
-  for (const std::int64_t n : {2, 3, 8}) {
-    const cluster::Wiring wiring{.port = slow(10), .algorithm = Algorithm::ring};
-    EXPECT_EQ(time_of(Kind::broadcast, n, 4000, wiring), (n - 1) * 10 + 4000);
-    EXPECT_EQ(time_of(Kind::reduce, n, 4000, wiring), (n - 1) * 10 + 4000);
+TEST(Expand, ABroadcastAndAReductionGoThroughTheirRootsPortAsTheyAreCounted) {
+  for (const Algorithm algorithm : {Algorithm::ring, Algorithm::hierarchical}) {
+    for (const std::int64_t n : {2, 3, 8}) {
+      const cluster::Wiring wiring{.port = slow(10), .algorithm = algorithm};
+      EXPECT_EQ(time_of(Kind::broadcast, n, 4000, wiring), 10 + (n - 1) * 4000);
+      EXPECT_EQ(time_of(Kind::reduce, n, 4000, wiring), 10 + (n - 1) * 4000);
+    }
   }
 }
 

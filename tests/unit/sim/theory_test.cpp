@@ -102,5 +102,25 @@ TEST(Theory, AnInjectedDelayFollowsAmdahl) {
   }
 }
 
+TEST(Theory, NoStepIsShorterThanItsDevicesPortsTakeForTheBytesThatAreCounted) {
+  for (const cluster::Algorithm algorithm :
+       {cluster::Algorithm::ring, cluster::Algorithm::direct, cluster::Algorithm::hierarchical}) {
+    const cluster::Cluster cluster = wired(4, {.port = {Nanoseconds(0), 1e9}, .algorithm = algorithm}, 1000);
+    for (const std::string name : {"dp", "ddp", "layers", "gpipe", "1f1b", "tensor", "zero-1", "zero-2", "zero-3"}) {
+      const plan::Plan plan = strategy::compile({.model = model::mlp({64, 64, 64, 64, 64}),
+                                                 .cluster = cluster,
+                                                 .strategy = name,
+                                                 .step = {.global_batch = 8},
+                                                 .layout = {},
+                                                 .delays = {}});
+      const trace::StepTrace step = simulate(plan, cluster, cost::Uniform({}));
+      for (const plan::Totals& device : plan::totals_by_device(plan)) {
+        EXPECT_GE(step.duration.count, std::max(device.work.sent.count, device.work.received.count))
+            << name << ", a byte a nanosecond";
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace baton::sim
