@@ -19,9 +19,27 @@ function(baton_layer name)
   target_compile_features(baton_${name} PUBLIC cxx_std_20)
   baton_compile_options(baton_${name})
 
+  baton_compile_together(baton_${name} ${layer_SOURCES})
   list(TRANSFORM layer_USES PREPEND baton_)
   target_link_libraries(baton_${name} PUBLIC ${layer_USES} ${layer_LINKS} PRIVATE ${layer_PRIVATE_LINKS})
   set_property(GLOBAL APPEND PROPERTY BATON_LAYERS ${name})
+endfunction()
+
+# Reading headers is most of what compiling takes: with BATON_UNITY it is done once a folder. Experiments, which all have the same names
+# of their own, are compiled one by one.
+function(baton_compile_together target)
+  if(NOT BATON_UNITY)
+    return()
+  endif()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+  foreach(source ${ARGN})
+    cmake_path(RELATIVE_PATH source BASE_DIRECTORY ${PROJECT_SOURCE_DIR})
+    cmake_path(GET source PARENT_PATH folder)
+    if(NOT folder STREQUAL src/baton/lab/experiments)
+      string(MAKE_C_IDENTIFIER ${folder} group)
+      set_source_files_properties(${PROJECT_SOURCE_DIR}/${source} TARGET_DIRECTORY ${target} PROPERTIES UNITY_GROUP ${group})
+    endif()
+  endforeach()
 endfunction()
 
 # For what is compiled far oftener than it is waited for: the command line and the tests, not what they call.
@@ -31,8 +49,13 @@ endfunction()
 
 # What every target of this project is compiled with. Contraction is off: whether a*b+c is fused must not depend on the
 # machine, or the same seed would not give the same bits. The three warnings are false ones of GCC 12 about strings that are put together.
+# Where the sources of a folder are compiled as one, a name may be one of another source's, and a class made of names of its source alone.
 function(baton_compile_options target)
-  target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wno-missing-field-initializers
+  set(alone -Wshadow)
+  if(BATON_UNITY)
+    set(alone $<$<CXX_COMPILER_ID:GNU>:-Wshadow=local$<SEMICOLON>-Wno-subobject-linkage>)
+  endif()
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic ${alone} -Wconversion -Wno-sign-conversion -Wno-missing-field-initializers
                                            $<$<CXX_COMPILER_ID:GNU>:-Wno-array-bounds$<SEMICOLON>-Wno-restrict$<SEMICOLON>-Wno-stringop-overflow>
                                            -ffp-contract=off $<$<BOOL:${BATON_WERROR}>:-Werror>)
   if(BATON_MARCH)

@@ -25,7 +25,7 @@ constexpr unsigned last_breath_microseconds = 300'000;
 constexpr unsigned launcher_patience_seconds = 8;
 
 exec::Watch* watch = nullptr;             // goes with the process, so that rank 0 sees when this has ended
-std::atomic<exec::Watch*> told{nullptr};  // for the signal handler
+std::atomic<exec::Watch*> told_watch{nullptr};  // for the signal handler
 std::mutex naming;
 std::string checkpoint;
 
@@ -138,9 +138,9 @@ void open_guard(exec::World& world, Nanoseconds patience) {
   watch = new exec::Watch(
       exec::WatchOptions{.rank = world.rank(), .size = world.size(), .patience = patience, .broadcast = broadcast}, world.board(),
       end);
-  told = watch;
+  told_watch = watch;
   std::signal(SIGTERM, [](int) {
-    if (exec::Watch* here = told) {
+    if (exec::Watch* here = told_watch) {
       here->told_to_end();
     }
   });
@@ -170,7 +170,7 @@ void guard_failure(const std::string& why, int code) {
 }
 
 void close_guard() {
-  told = nullptr;
+  told_watch = nullptr;
   if (watch != nullptr) {
     watch->part();
   }

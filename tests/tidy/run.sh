@@ -3,8 +3,8 @@
 # backend's, which take the toolkit), apps/ and bench/ or in a header that they include. MPI is true where it is
 # there, FLAGs are the compiler's. Skipped without clang-tidy 16.
 #
-# Reading the headers is most of the work, so that the sources of a folder are read as one file. A source whose own names are another's
-# too stands in `apart` and is read by itself; where one is missing there, what is found says "redefinition".
+# Reading the headers is most of the work, so that all sources are read as two files of about the same length: the laboratory, what reports
+# it and the command line; and all else.
 set -uo pipefail
 source=$1
 build=$2
@@ -14,8 +14,6 @@ tidy=$(command -v clang-tidy-16) || {
   echo "skipped: clang-tidy-16 is not there"
   exit 77
 }
-apart=(apps/baton/guard.cpp src/baton/cluster/machine.cpp src/baton/exec/ranks/mpi_unavailable.cpp src/baton/lab/collectives.cpp
-  src/baton/lab/pulse.cpp src/baton/lab/rest.cpp src/baton/lab/store.cpp)
 
 cd "$source" || exit 1
 work=$build/tests/tidy/work
@@ -23,29 +21,34 @@ rm -rf "$work"
 mkdir -p "$work" || exit 1
 include() { printf '#include "%s/%s"  // NOLINT: read as one file\n' "$source" "$1"; }
 
-while IFS= read -r file; do
-  [[ $file == */ranks/mpi.cpp && $mpi != [Tt][Rr][Uu][Ee] && $mpi != 1 ]] && continue
-  folder=${file%/*}
-  name=${folder//\//_}
-  if [[ $folder == bench || " ${apart[*]} " == *" $file "* ]]; then
-    name=${file//\//_}
-    name=${name%.cpp}
-  fi
-  if [[ $folder == src/baton/lab/experiments ]]; then
-    # Every experiment opens, derives and finds: each in a namespace of its own, once the headers are read.
-    [[ -e $work/$name.cpp ]] || grep -h '^#include' "$folder"/*.cpp | sort -u >"$work/$name.cpp"
-    own=${file##*/}
-    {
-      printf '#define lab lab::only_%s\n' "${own%.cpp}"
-      include "$file"
-      printf '#undef lab\n'
-    } >>"$work/$name.cpp"
-  else
-    include "$file" >>"$work/$name.cpp"
-  fi
-done < <(find src apps bench -name '*.cpp' -not -path '*/backend/cuda/*' | sort)
+# include_as NAME WORDS FILE: the file, with NAME standing for WORDS in it.
+include_as() {
+  printf '#define %s %s\n' "$1" "$2"
+  include "$3"
+  printf '#undef %s\n' "$1"
+}
 
-flags=(-std=c++20 -Ibench '-DBATON_VERSION=""' '-DBATON_COMPILER=""' '-DBATON_CUDA_MISSING=""'
+# Whoever stands for another that was built, or takes the CUDA toolkit, is left out.
+absent=mpi.cpp
+[[ $mpi == [Tt][Rr][Uu][Ee] || $mpi == 1 ]] && absent=mpi_unavailable.cpp
+while IFS= read -r file; do
+  own=${file##*/}
+  own=${own%.cpp}
+  case $file in
+    src/baton/lab/experiments/*) include_as lab "lab::only_$own" "$file" >>"$work/upper.cpp" ;;  # all have names of the same kind
+    bench/*) include_as main "main_of_$own" "$file" >>"$work/upper.cpp" ;;
+    src/baton/lab/* | src/baton/report/* | apps/*) include "$file" >>"$work/upper.cpp" ;;
+    *) include "$file" >>"$work/lower.cpp" ;;
+  esac
+done < <(find src apps -name '*.cpp' -not -path '*/backend/cuda/*' -not -name "$absent" | sort && find bench -name '*.cpp' | sort)
+# What stands for other words must not do so in a header.
+{
+  grep -h '^#include' src/baton/lab/experiments/*.cpp bench/*.cpp | sort -u
+  cat "$work/upper.cpp"
+} >"$work/whole" && mv "$work/whole" "$work/upper.cpp"
+
+# A benchmark's main returns nothing where it has another name.
+flags=(-std=c++20 -Wno-return-type -Ibench '-DBATON_VERSION=""' '-DBATON_COMPILER=""' '-DBATON_CUDA_MISSING=""'
   '-DBATON_CUDA_LIBRARIES=""' "$@")
 for layer in "$build"/layers/*; do
   flags+=("-I$layer")

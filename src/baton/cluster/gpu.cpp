@@ -10,12 +10,12 @@
 namespace baton::cluster {
 namespace {
 
-constexpr std::string_view accepted = "cuda, cuda:0,1 (by number) or cuda:0/4 (four parts of one)";
+constexpr std::string_view accepted_gpus = "cuda, cuda:0,1 (by number) or cuda:0/4 (four parts of one)";
 /// Partitions come in groups of multiprocessors that cannot be divided.
 constexpr int most_parts = 16;
 
 int parse_ordinal(std::string_view text, std::span<const Gpu> gpus) {
-  const std::int64_t ordinal = parse_integer(text, fmt::format("a GPU's number (write {})", accepted), 0, 1 << 20);
+  const std::int64_t ordinal = parse_integer(text, fmt::format("a GPU's number (write {})", accepted_gpus), 0, 1 << 20);
   if (ordinal >= static_cast<std::int64_t>(gpus.size())) {
     throw usage_error("there is no GPU {} here: {}", ordinal,
                       gpus.size() == 1 ? "there is one, number 0" : fmt::format("there are {}, from 0", gpus.size()));
@@ -29,7 +29,7 @@ std::vector<GpuPart> parse_parts(std::string_view text, std::span<const Gpu> gpu
   const int ordinal = parse_ordinal(text.substr(0, slash), gpus);
   const std::vector<std::string_view> counts = split(text.substr(slash + 1), ':');
   if (counts.size() > 2) {
-    throw usage_error("'{}' is no part of a GPU: write {}", text, accepted);
+    throw usage_error("'{}' is no part of a GPU: write {}", text, accepted_gpus);
   }
   const auto of = static_cast<int>(parse_integer(counts[0], "the number of parts of a GPU", 1, most_parts));
   const auto count = static_cast<int>(parse_integer(counts.back(), "the number of parts that are used", 1, of));

@@ -18,7 +18,7 @@
 namespace baton::cluster {
 namespace {
 
-constexpr std::string_view accepted = "cpu, cpu:4 (four devices), cpu:0-3,4-7 (by cores), or cuda (see --help)";
+constexpr std::string_view accepted_devices = "cpu, cpu:4 (four devices), cpu:0-3,4-7 (by cores), or cuda (see --help)";
 
 struct DestroyTopology {
   void operator()(hwloc_topology_t topology) const { hwloc_topology_destroy(topology); }
@@ -67,7 +67,7 @@ std::vector<int> parse_cores(std::string_view text, const Machine& machine) {
   for (const std::string_view range : split(text, '+')) {
     const std::vector<std::string_view> ends = split(range, '-');
     if (ends.size() > 2 || ends.front().empty() || ends.back().empty()) {
-      throw usage_error("'{}' is no range of cores: write {}", range, accepted);
+      throw usage_error("'{}' is no range of cores: write {}", range, accepted_devices);
     }
     const std::int64_t first = parse_integer(ends.front(), "a core", 0, 1 << 20);
     const std::int64_t last = parse_integer(ends.back(), "a core", 0, 1 << 20);
@@ -143,7 +143,7 @@ std::vector<Device> parse_devices(std::string_view text, const Machine& machine,
   const std::size_t colon = text.find(':');
   const std::string kind = canonical(text.substr(0, colon));
   if (kind != "cpu") {
-    throw usage_error("unknown device '{}': write {}", text, accepted);
+    throw usage_error("unknown device '{}': write {}", text, accepted_devices);
   }
   std::vector<std::vector<int>> parts{machine.cores};
   if (colon != std::string_view::npos) {

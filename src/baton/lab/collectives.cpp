@@ -23,7 +23,7 @@ using plan::Collective;
 constexpr std::array<std::string_view, 6> names{"all_reduce", "reduce_scatter", "all_gather",
                                                 "broadcast",  "reduce",         "send_receive"};
 constexpr std::int64_t element_size = 4;
-constexpr std::int64_t most_copies = 64;
+constexpr std::int64_t most_copies_together = 64;
 constexpr std::int64_t copied_together = std::int64_t{8} << 20;  // bytes: beyond it a few copies make a step long enough
 
 bool by_pieces(Operation operation) { return operation == Operation::reduce_scatter || operation == Operation::all_gather; }
@@ -279,7 +279,7 @@ std::vector<BenchRow> bench_collectives(const cluster::Cluster& cluster, const e
       // Every member has an equal piece, and at least one element.
       const std::int64_t unit = by_pieces(operation) ? members : 1;
       const std::int64_t elements = std::max<std::int64_t>(1, bytes / element_size / unit) * unit;
-      const std::int64_t copies = std::clamp<std::int64_t>(copied_together / (elements * element_size), 3, most_copies);
+      const std::int64_t copies = std::clamp<std::int64_t>(copied_together / (elements * element_size), 3, most_copies_together);
       const plan::Plan plan = meetings(operation, elements, copies, devices).plan;
       BenchRow row{.operation = operation, .bytes = elements * element_size, .count = elements / unit};
       row.wrong = count_wrong(operation, elements, cluster, backend, devices, world);

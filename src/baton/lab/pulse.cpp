@@ -30,7 +30,7 @@ float first(Vector v) { return v; }
 #endif
 
 constexpr int chains = 12;  // more than latency times throughput of any current core, fewer than the registers
-constexpr int rounds = 4096;
+constexpr int chain_length = 4096;
 
 /// Chains of multiply-adds that touch no memory.
 float multiply_add_chains(float start) {
@@ -40,7 +40,7 @@ float multiply_add_chains(float start) {
   for (int c = 0; c < chains; ++c) {
     sums[c] = broadcast(start + static_cast<float>(c));
   }
-  for (int round = 0; round < rounds; ++round) {
+  for (int round = 0; round < chain_length; ++round) {
 #pragma GCC unroll 12
     for (int c = 0; c < chains; ++c) {
       sums[c] = multiply_add(sums[c], factor, shift);
@@ -58,7 +58,7 @@ float multiply_add_chains(float start) {
 double fma_burst() {
   thread_local volatile float sink = 0;  // what goes in and comes out, so that the compiler cannot do the work itself
   sink = multiply_add_chains(sink * 1e-6F);
-  return 2.0 * lanes * chains * rounds;
+  return 2.0 * lanes * chains * chain_length;
 }
 
 double fma_gflops(double seconds) {

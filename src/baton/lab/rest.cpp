@@ -10,7 +10,7 @@
 namespace baton::lab {
 namespace {
 
-constexpr std::int64_t steps = 15;
+constexpr std::int64_t timed_steps = 15;
 constexpr std::int64_t copies = 4;
 
 TaskId largest_product(const plan::Plan& plan) {
@@ -33,7 +33,7 @@ Nanoseconds time_rest(const plan::Plan& plan, const cluster::Cluster& cluster, c
   }
   const plan::Plan isolated = isolate_after_delay(plan, product, long_rest * 3, copies);
   exec::Executor executor(isolated, cluster, backend);
-  const exec::RunResult result = executor.run({.steps = steps + 2, .warmup = 2});
+  const exec::RunResult result = executor.run({.steps = timed_steps + 2, .warmup = 2});
   std::vector<Nanoseconds> longer;
   for (const trace::StepTrace& step : result.trace.steps) {
     const auto time = [&](std::size_t t) { return step.events[t].end - step.events[t].start; };

@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 
 /// The most that is read of a spec or of the records of an experiment: a run of the course leaves some megabytes in all.
 constexpr Bytes most_read(std::int64_t{64} << 20);
-constexpr std::size_t most_values = 1'000'000;
+constexpr std::size_t most_values_kept = 1'000'000;
 
 /// A file of the store; empty where there is none.
 std::string read_kept(const fs::path& path) {
@@ -95,7 +95,7 @@ std::map<std::string, Json> parse_records(std::string_view lines, bool only_fina
     std::size_t values = 0;
   };
   std::map<std::string, Kept> kept;
-  std::size_t left = most_values;
+  std::size_t left = most_values_kept;
   while (!lines.empty()) {
     const std::string_view text = lines.substr(0, lines.find('\n'));
     lines.remove_prefix(std::min(text.size() + 1, lines.size()));
@@ -127,7 +127,7 @@ std::optional<RunSpec> Store::spec(const std::string& id) const {
   if (text.empty() && !fs::exists(path)) {
     return std::nullopt;
   }
-  std::optional<RunSpec> spec = from_json(parse_json(text, most_values), id);
+  std::optional<RunSpec> spec = from_json(parse_json(text, most_values_kept), id);
   if (!spec) {
     throw usage_error("{} is no spec of an experiment, or is damaged", path.string());
   }

@@ -26,7 +26,7 @@ namespace {
 using wire::Connection;
 using wire::Frame;
 
-enum Kind : std::uint8_t { beat, ask, failed, bye, done, ending };
+enum Message : std::uint8_t { beat, ask, failed, bye, done, ending };
 
 constexpr Nanoseconds millisecond(1'000'000);
 /// How long the others may take to come to where they wait, before it is said where that is.

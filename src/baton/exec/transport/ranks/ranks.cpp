@@ -14,7 +14,7 @@ namespace baton::exec {
 namespace {
 
 /// What one message carries.
-constexpr std::int64_t chunk_elements = usual_message / sizeof(float);
+constexpr std::int64_t elements_a_message = usual_message / sizeof(float);
 /// Below are tags of messages that belong to no meeting.
 constexpr int first_tag = 16;
 
@@ -199,7 +199,7 @@ class RankTransport final : public Transport {
       }
       participants.push_back(std::move(one));
     }
-    const std::vector<Share> shares = deal(plan, id, chunk_elements);
+    const std::vector<Share> shares = deal(plan, id, elements_a_message);
     const std::int64_t next_tag = tag + tags_of(shares);
     if (next_tag > world_.largest_tag()) {
       throw failure(
