@@ -16,7 +16,7 @@ std::string speed_text(double bytes_a_second) {
 }
 
 void list_clusters() {
-  fmt::print("machine is this machine, its tasks timed one by one; the others are made up from data sheets.\n\n");
+  fmt::print("machine is this machine, its tasks timed one by one; the others are taken from data sheets.\n\n");
   report::Table table({"name", "what it is"});
   table.row({std::string(lab::this_machine), cluster::probe().cpu});
   for (const cluster::Blueprint& one : cluster::catalogue()) {

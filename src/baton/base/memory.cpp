@@ -1,16 +1,18 @@
 #include "baton/base/memory.h"
 
-#include <cstdlib>
+#include <sys/mman.h>
+
 #include <new>
 
 namespace baton {
 
 void require_memory(Bytes size) {
-  void* volatile block = std::malloc(static_cast<std::size_t>(size.count));  // volatile: a pair of calls that may not be left out
-  if (block == nullptr) {
+  const auto bytes = static_cast<std::size_t>(size.count);
+  void* block = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (block == MAP_FAILED) {
     throw std::bad_alloc();
   }
-  std::free(block);
+  munmap(block, bytes);
 }
 
 }  // namespace baton

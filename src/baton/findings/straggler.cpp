@@ -28,7 +28,7 @@ std::string straggler(std::span<const Comer> comers, Nanoseconds step) {
       "last to {:.1f} % of the collectives and holds all others up for {} a step ({:.1f} % of it)", worst.last_share * 100,
       to_text(worst.held_up), part(worst.held_up, step) * 100);
   if (worst.last_share < (1 + chance) / 2 || part(worst.held_up, step) < least_cost) {
-    return fmt::format("No device is slow: the others wait longest for {}, which comes {}.", worst.name, numbers);
+    return fmt::format("No device stands out: the others wait longest for {}, which comes {}.", worst.name, numbers);
   }
   const bool found = static_cast<double>(worst.excess.count) >= explained * static_cast<double>(worst.held_up.count);
   return fmt::format("{} is slow: it comes {}. {}", worst.name, numbers,

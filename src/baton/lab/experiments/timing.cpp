@@ -47,7 +47,7 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
       "five would have moved the mean of the first thirty by {}.",
       to_text(Nanoseconds(static_cast<std::int64_t>(warm))), warm / median, to_text(time_of(first)), text(first, "steps_timed"),
       warm > 1.05 * median ? "; it touches memory for the first time and finds caches cold"
-                           : ", so here it was no slower, which other noise can hide",
+                           : "; here it was no slower, or noise hid it",
       [&] {
         double all = 0;
         double timed = 0;
