@@ -142,31 +142,23 @@ TEST(AllDevices, TheTableHasTheMemoryOfEach) {
 
 // transfers
 
-std::vector<Json> counted(const std::vector<int>& planned, const std::vector<int>& traced) {
+std::vector<Json> counted(const std::vector<int>& transfers) {
   std::vector<Json> rows;
-  for (std::size_t i = 0; i < planned.size(); ++i) {
-    rows.push_back(
-        with(trained(3, static_cast<std::int64_t>(i) + 2),
-             {{"transfers_forward", planned[i]}, {"transfers_traced", traced[i]}, {"bytes_forward", planned[i] * 1024}}));
+  for (std::size_t i = 0; i < transfers.size(); ++i) {
+    rows.push_back(with(trained(3, static_cast<std::int64_t>(i) + 2),
+                        {{"transfers_forward", transfers[i]}, {"bytes_forward", transfers[i] * 1024}}));
   }
   return rows;
 }
 
-TEST(Transfers, PlanAndTraceAreHeldAgainstEachOther) {
-  EXPECT_TRUE(says(findings("transfers", counted({1, 2, 3}, {1, 2, 3})), "The plan and the trace count the same transfers."));
-  const std::string all = findings("transfers", counted({1, 2, 3}, {1, 2, 4}));
-  EXPECT_TRUE(says(all, "disagree, which is a fault"));
-  EXPECT_TRUE(silent_on(all, "the same transfers"));
-}
-
 TEST(Transfers, GrowthIsTheSlopeOfTheCounts) {
-  EXPECT_TRUE(says(findings("transfers", counted({1, 2, 3}, {1, 2, 3})), "from 1 to 3: 1.00 more a device (a good fit"));
-  EXPECT_TRUE(says(findings("transfers", counted({2, 4, 6}, {2, 4, 6})), "from 2 to 6: 2.00 more a device"));
+  EXPECT_TRUE(says(findings("transfers", counted({1, 2, 3})), "from 1 to 3: 1.00 more a device (a good fit"));
+  EXPECT_TRUE(says(findings("transfers", counted({2, 4, 6})), "from 2 to 6: 2.00 more a device"));
 }
 
 TEST(Transfers, OneForEachBorderOnlyWhereThatIsTheCount) {
-  EXPECT_TRUE(says(findings("transfers", counted({1, 2, 3}, {1, 2, 3})), "one for each border"));
-  EXPECT_TRUE(silent_on(findings("transfers", counted({2, 4, 6}, {2, 4, 6})), "one for each border"));
+  EXPECT_TRUE(says(findings("transfers", counted({1, 2, 3})), "one for each border"));
+  EXPECT_TRUE(silent_on(findings("transfers", counted({2, 4, 6})), "one for each border"));
 }
 
 // four-way-split
