@@ -18,7 +18,7 @@ Executor::Executor(const plan::Plan& plan, const cluster::Cluster& cluster, cons
   }
   plan::Verdict verdict = plan::verify(plan, limits(plan, cluster, backend));
   plan::require(verdict);
-  arenas_ = verdict.memory.peak;
+  peak_ = verdict.memory.peak;
   engine_ = backend.open({plan, cluster, std::move(verdict.ordering), std::move(verdict.memory), step_data(plan, data), world});
 }
 

@@ -33,8 +33,8 @@ class Executor {
   /// Runs further steps.
   RunResult run(const RunOptions& options, const Progress& progress = {});
 
-  /// By device: the memory it has taken.
-  const std::vector<Bytes>& arenas() const { return arenas_; }
+  /// By device: the memory that the plan lays out and that was taken for it.
+  const std::vector<Bytes>& peak() const { return peak_; }
 
   /// The contents of a persistent buffer, row-major, between runs; whichever rank holds it, all get them.
   std::vector<double> read(BufferId id) const;
@@ -43,7 +43,7 @@ class Executor {
   void continue_from(std::int64_t steps);
 
  private:
-  std::vector<Bytes> arenas_;
+  std::vector<Bytes> peak_;
   std::unique_ptr<Engine> engine_;
 };
 

@@ -16,11 +16,10 @@ void add(std::vector<RoundingTally>& tallies, const RoundingTally& tally) {
   }
 }
 
-RunResult open_result(std::int64_t steps, std::vector<Bytes> peak) {
+RunResult open_result(std::int64_t steps) {
   RunResult result;
   result.losses.assign(static_cast<std::size_t>(steps), 0);
   result.step_times.assign(static_cast<std::size_t>(steps), Nanoseconds(0));
-  result.peak = std::move(peak);
   return result;
 }
 

@@ -41,19 +41,18 @@ void add(std::vector<RoundingTally>& tallies, const RoundingTally& tally);
 /// All of them together, or those of one kind of value.
 Rounding sum(std::span<const RoundingTally> tallies, std::optional<plan::Role> role = {});
 
-/// What a run leaves behind. Of several ranks, 0 has it all; the others have losses, times and memory.
+/// What a run leaves behind. Of several ranks, 0 has it all; the others have losses and times.
 struct RunResult {
   std::vector<double> losses;            // of every step, warm-up included
   std::vector<Nanoseconds> step_times;   // likewise
   trace::Trace trace;                    // of some steps: which ones the engine says
-  std::vector<Bytes> peak;               // by device: the arena
   std::vector<RoundingTally> roundings;  // over all its steps and devices; empty where nothing is rounded
   std::vector<ClockFit> clocks;          // by rank: what events were shifted by
   std::vector<GpuReading> gpus;          // those it ran on
 };
 
-/// One for so many steps, all of them still to come; `peak` by device.
-RunResult open_result(std::int64_t steps, std::vector<Bytes> peak);
+/// One for so many steps, all of them still to come.
+RunResult open_result(std::int64_t steps);
 /// Cuts off the steps that were not done, of the trace those behind its first `traced`.
 void close_result(RunResult& result, std::int64_t done, std::size_t traced);
 

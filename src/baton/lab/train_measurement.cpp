@@ -98,8 +98,8 @@ Bytes TrainMeasurement::memory() const {
   if (training_->simulated()) {
     return sum;
   }
-  for (const Bytes arena : training_->arenas()) {
-    sum += arena;
+  for (const Bytes peak : training_->peak()) {
+    sum += peak;
   }
   return sum;
 }

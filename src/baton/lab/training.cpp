@@ -16,7 +16,7 @@ Training::Training(const JobWords& words, const cluster::Machine& machine, const
     plan_ = std::make_unique<plan::Plan>(planner ? planner(*job_) : job_->compile());
     executor_ = std::make_unique<exec::Executor>(*plan_, job_->cluster(), job_->backend(),
                                                  exec::DataOptions{.seed = job_->seed(), .samples = job_->samples()}, world);
-    arenas_ = executor_->arenas();
+    peak_ = executor_->peak();
     scaler_ = read_scaler();
   }
   device_times_.resize(plan_->devices().size());
@@ -42,7 +42,7 @@ void Training::open_simulation(const Calibration::Progress& progress, const Plan
   }
   const plan::Verdict verdict = plan::verify(*plan_, limits);
   plan::require(verdict);
-  arenas_ = verdict.memory.peak;
+  peak_ = verdict.memory.peak;
   simulation_ = std::make_unique<Simulation>(*job_, *plan_, std::move(stands_for), progress);
 }
 
@@ -70,7 +70,6 @@ exec::RunResult Training::simulate() const {
   result.trace.origin = trace::Origin::simulated;
   result.trace.steps.push_back(simulation_->step());
   result.step_times.push_back(result.trace.steps[0].duration);
-  result.peak = arenas_;
   return result;
 }
 
@@ -82,7 +81,6 @@ void Training::run(std::int64_t steps, std::int64_t warmup, const exec::Executor
   step_times_.insert(step_times_.end(), result.step_times.begin(), result.step_times.end());
   timed_.insert(timed_.end(), result.step_times.begin() + static_cast<std::ptrdiff_t>(dropped), result.step_times.end());
   warmup_ += static_cast<std::int64_t>(dropped);
-  peak_ = result.peak;
   gpus_ = result.gpus;
   for (const exec::RoundingTally& tally : result.roundings) {
     exec::add(roundings_, tally);

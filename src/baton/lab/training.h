@@ -52,8 +52,7 @@ class Training {
   const std::vector<double>& losses() const { return losses_; }               // of every step
   const std::vector<Nanoseconds>& step_times() const { return step_times_; }  // of every step
   const std::vector<Nanoseconds>& timed() const { return timed_; }            // of those after a warm-up
-  const std::vector<Bytes>& peak() const { return peak_; }                    // by device, once something ran
-  const std::vector<Bytes>& arenas() const { return arenas_; }                // by device
+  const std::vector<Bytes>& peak() const { return peak_; }                    // by device: what the plan lays out
   /// By device: what the plan takes by itself, without the workspace of the kernels that run it here.
   std::vector<Bytes> buffer_bytes() const;
   std::int64_t warmup() const { return warmup_; }
@@ -89,7 +88,6 @@ class Training {
   std::unique_ptr<plan::Plan> plan_;
   std::unique_ptr<exec::Executor> executor_;  // of the two, one
   std::unique_ptr<Simulation> simulation_;
-  std::vector<Bytes> arenas_;
   std::int64_t copies_ = 1;
   std::vector<double> losses_;
   std::vector<Nanoseconds> step_times_;

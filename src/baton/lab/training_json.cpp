@@ -110,7 +110,7 @@ Json devices_json(const Training& run) {
                     {"overlapped", part(time.overlapped)},
                     {"delayed", part(time.delayed)},
                     {"rest", part(time.rest())},
-                    {"peak_bytes", d < run.peak().size() ? run.peak()[d].count : 0},
+                    {"peak_bytes", run.peak()[d].count},
                     {"sent_bytes", totals[d].work.sent.count},
                     {"received_bytes", totals[d].work.received.count}});
   }

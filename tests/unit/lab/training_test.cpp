@@ -51,10 +51,10 @@ TEST(Training, BuffersByThemselvesTakeWhatThePlanTakesWithoutWorkspaces) {
   words.model = "mlp:dim=32,depth=4";
   words.precision = "bf16";
   const Training training(words, small_machine());
-  EXPECT_LT(training.buffer_bytes()[0], training.arenas()[0]);
+  EXPECT_LT(training.buffer_bytes()[0], training.peak()[0]);
   words.backend = "reference";  // which needs none
   const Training reference(words, small_machine());
-  EXPECT_EQ(reference.buffer_bytes()[0], reference.arenas()[0]);
+  EXPECT_EQ(reference.buffer_bytes()[0], reference.peak()[0]);
 }
 
 TEST(Training, GoesOnWhereItStopped) {

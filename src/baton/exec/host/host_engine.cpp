@@ -133,7 +133,7 @@ class HostEngine final : public Engine {
   }
 
   RunResult run(const RunOptions& options, const Progress& progress) override {
-    RunResult result = open_result(options.steps, memory_.peak);
+    RunResult result = open_result(options.steps);
     const auto steps = static_cast<std::size_t>(options.steps);
     first_traced_ = std::min(steps, static_cast<std::size_t>(options.warmup));
     const std::size_t traced = std::min(steps - first_traced_,

@@ -95,7 +95,7 @@ class CudaEngine final : public Engine {
   }
 
   RunResult run(const RunOptions& options, const Progress& progress) override {
-    RunResult result = open_result(options.steps, slice_.memory().peak);
+    RunResult result = open_result(options.steps);
     const TracedSteps traced(options);
     Run run{result, progress};
     run.monitors = slice_.monitors();

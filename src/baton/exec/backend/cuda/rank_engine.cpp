@@ -104,7 +104,7 @@ class RankEngine final : public Engine {
   }
 
   RunResult run(const RunOptions& options, const Progress& progress) override {
-    RunResult result = open_result(options.steps, slice_.memory().peak);
+    RunResult result = open_result(options.steps);
     const TracedSteps traced(options);
     std::vector<Monitor> monitors = slice_.monitors();
     std::vector<Nanoseconds> starts;

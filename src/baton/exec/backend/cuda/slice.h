@@ -27,7 +27,6 @@ class Slice {
   Slice& operator=(const Slice&) = delete;
 
   const plan::Plan& plan() const { return plan_; }
-  const plan::Memory& memory() const { return memory_; }
   /// By device of the plan; null where it is not here.
   std::span<const std::unique_ptr<Place>> places() const { return places_; }
   bool is_here(DeviceId device) const { return places_[device.index()] != nullptr; }
