@@ -55,9 +55,13 @@ std::string law_text(const findings::AlphaBeta& law) {
 }
 
 lab::Json to_json(const std::vector<lab::BenchRow>& rows, const lab::Job& job) {
-  lab::Json result{{"command", command_line()},       {"devices", job.words().devices},
-                   {"backend", job.backend().name()}, {"rows", lab::Json::array()},
-                   {"laws", lab::Json::object()},     {"environment", lab::environment(job.machine(), job.cluster())}};
+  lab::Json result{{"command", command_line()},
+                   {"devices", job.words().devices},
+                   {"backend", job.backend().name()},
+                   {"rows", lab::Json::array()},
+                   {"laws", lab::Json::object()},
+                   {"oversubscribed", job.cluster().oversubscribed()},
+                   {"environment", lab::environment(job.machine())}};
   for (const lab::BenchRow& row : rows) {
     result["rows"].push_back({{"operation", lab::to_text(row.operation)},
                               {"bytes", row.bytes},

@@ -17,7 +17,8 @@ void show_devices(const std::string& devices, const std::string& json) {
   const cluster::Machine machine = cluster::probe();
   const cluster::Cluster cluster(exec::open_devices(devices, machine));
   if (!json.empty()) {
-    lab::Json object{{"devices", lab::Json::array()}, {"environment", lab::environment(machine, cluster)}};
+    lab::Json object{
+        {"devices", lab::Json::array()}, {"oversubscribed", cluster.oversubscribed()}, {"environment", lab::environment(machine)}};
     for (const cluster::Device& device : cluster.devices()) {
       object["devices"].push_back({{"name", device.name}, {"cores", device.cores}, {"memory_bytes", device.memory.count}});
       if (device.gpu) {

@@ -150,6 +150,7 @@ void run_lab(const LabWords& words, int& exit_code) {
     throw usage_error("the laboratory runs on cpu or cuda devices, and an experiment says how many; '{}' is not among them",
                       words.devices);
   }
+  exec::open_devices(words.devices, settings.machine);  // throws where there are none such
   settings.time_limit = !words.limit.empty()                   ? parse_time(words.limit, "--time-limit")
                         : settings.preset == lab::Preset::full ? Nanoseconds(30'000'000'000)
                                                                : Nanoseconds(900'000'000);
@@ -171,8 +172,7 @@ void run_lab(const LabWords& words, int& exit_code) {
                total == 1 ? "" : "s", to_text(preset), folder.string());
     std::fflush(stdout);
   }
-  Json environment = lab::environment(settings.machine, cluster::Cluster(exec::open_devices(words.devices, settings.machine)));
-  environment.erase("oversubscribed");  // each row says it of its own devices
+  Json environment = lab::environment(settings.machine);
   if (simulate) {
     environment["simulated_on"] = simulated_on(words);
   }

@@ -77,7 +77,6 @@ void predict(const PredictWords& words, int& exit_code) {
     }
   }
   if (!words.json.empty()) {
-    const cluster::Cluster whole(cluster::parse_devices("cpu", settings.machine));
     const Json result{{"command", command_line()},
                       {"points", rows},
                       {"refused", refused},
@@ -85,7 +84,7 @@ void predict(const PredictWords& words, int& exit_code) {
                       {"largest_error", accuracy.largest_error},
                       {"pairs", accuracy.pairs},
                       {"pairs_in_order", accuracy.in_order},
-                      {"environment", lab::environment(settings.machine, whole)}};
+                      {"environment", lab::environment(settings.machine)}};
     write_output(words.json, result.dump(2) + "\n");
   }
   if (interrupt.asked()) {

@@ -23,12 +23,7 @@ void write_report(const lab::Store& store) {
   if (results.empty()) {
     throw usage_error("{} holds no results of experiments", store.folder().string());
   }
-  const lab::RunSpec kept = *store.spec(store.experiments().front());
-  lab::Json report = report::to_report(results, kept.environment, kept.title.empty() ? "Experiments" : kept.title,
-                                       kept.run_command);
-  if (!kept.created.empty()) {
-    report["created"] = kept.created;
-  }
+  const lab::Json report = report::to_report(results, *store.spec(store.experiments().front()));
   write_whole(store.folder() / "report.json", report.dump(1) + "\n");
   write_whole(store.folder() / "report.md", report::to_markdown(results, report));
   write_whole(store.folder() / "report.html", report::to_page(report));

@@ -98,7 +98,8 @@ TEST_F(Cli, SaysWhenDevicesShareCores) {
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_NE(outcome.out.find("64 devices share"), std::string::npos) << outcome.out;
   const Outcome json_outcome = run("train --model mlp:dim=8,depth=1 --devices cpu:64 --steps 6 --json -");
-  EXPECT_EQ(json::parse(json_outcome.out)["environment"]["oversubscribed"], true);
+  EXPECT_EQ(json::parse(json_outcome.out)["oversubscribed"], true);
+  EXPECT_EQ(json::parse(run("devices --devices cpu:64 --json -").out)["oversubscribed"], true);
 }
 
 TEST_F(Cli, AcceptsUnderscoresForDashesInFlags) {

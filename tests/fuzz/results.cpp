@@ -24,7 +24,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const lab::Result result = lab::conclude_kept(experiment, points, records, "baton lab", lab::Preset::quick);
     report::to_terminal(result);
     report::to_csv(result);
-    const lab::Json report = report::to_report({result}, lab::Json::object(), "title", "command");
+    const lab::Json report = report::to_report({result}, {});
     report::to_markdown({result}, report);
     report.dump();
   });

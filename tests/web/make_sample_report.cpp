@@ -79,7 +79,9 @@ int main(int argc, char** argv) {
   for (const Json& one : sample.at("results")) {
     results.push_back(result_of(one));
   }
-  std::ofstream(argv[2], std::ios::binary) << report::to_report(results, sample.at("environment"), sample.at("title"),
-                                                                sample.at("command"));
+  std::ofstream(argv[2], std::ios::binary) << report::to_report(results, {.title = sample.at("title"),
+                                                                          .run_command = sample.at("command"),
+                                                                          .created = sample.at("created"),
+                                                                          .environment = sample.at("environment")});
   return 0;
 }

@@ -173,7 +173,7 @@ const precision = {
 };
 
 console.log(JSON.stringify({
-  title: 'Test sample: parallel deep learning on two cores', command: 'baton lab run all --preset quick',
+  title: 'Test sample: parallel deep learning on two cores', command: 'baton lab run all --preset quick', created: '2026-11-15 10:15',
   environment: {host: 'test-sample', cpu: 'Invented CPU @ 2.00 GHz', cores: 2, memory_bytes: 8589934592, system: 'Linux 6.1 x86_64', governor: 'performance', load: 0.12, versions: {baton: '0.1.0', compiler: 'GCC 12.2.0'}},
   results: [strongScaling, communication, delay, idle, precision],
 }, null, 1));

@@ -20,7 +20,7 @@ std::string first_line(const char* path) {
 
 }  // namespace
 
-Json environment(const cluster::Machine& machine, const cluster::Cluster& cluster) {
+Json environment(const cluster::Machine& machine) {
   utsname system{};
   uname(&system);
   double load = 0;
@@ -34,7 +34,6 @@ Json environment(const cluster::Machine& machine, const cluster::Cluster& cluste
       {"system", fmt::format("{} {}", system.sysname, system.release)},
       {"governor", governor.empty() ? "unknown" : governor},
       {"load", load},
-      {"oversubscribed", cluster.oversubscribed()},
       {"versions",
        {{"baton", BATON_VERSION},
         {"compiler", BATON_COMPILER},

@@ -255,7 +255,7 @@ Json result_json(const Training& run, const std::string& command) {
                   {"roundings", roundings_json(run)},
                   {"costs", run.simulated() ? Json(run.simulation().cost_origin()) : Json()},
                   {"ranks", run.simulated() ? Json::array() : ranks_json(run)},
-                  {"environment", environment(job.machine(), job.cluster())}});
+                  {"environment", environment(job.machine())}});
   return all;
 }
 

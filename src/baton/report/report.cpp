@@ -233,8 +233,7 @@ Json to_json(const lab::Result& result) {
           {"timelines", result.timelines}};
 }
 
-Json to_report(const std::vector<lab::Result>& results, const Json& environment, const std::string& title,
-               const std::string& command) {
+Json to_report(const std::vector<lab::Result>& results, const lab::RunSpec& kept) {
   Json experiments = Json::array();
   std::vector<double> pulses;
   bool oversubscribed = false;
@@ -262,11 +261,11 @@ Json to_report(const std::vector<lab::Result>& results, const Json& environment,
                                           : "a noisy machine, so small "
                                             "differences mean little")}};
   }
-  Json machine = environment;
+  Json machine = kept.environment;
   machine["oversubscribed"] = oversubscribed;
-  return {{"title", title},
-          {"created", time_text()},
-          {"command", command},
+  return {{"title", kept.title.empty() ? "Experiments" : kept.title},
+          {"created", kept.created.empty() ? "at a time that was not kept" : kept.created},
+          {"command", kept.run_command},
           {"preset", lab::to_text(results.empty() ? lab::Preset::quick : results.front().preset)},
           {"environment", machine},
           {"noise", noise},

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "baton/lab/runner.h"
+#include "baton/lab/store.h"
 
 /// Printers over stored results. They know nothing of measuring.
 namespace baton::report {
@@ -20,9 +21,9 @@ std::string to_csv(const lab::Result& result);
 
 /// One experiment, as `lab run --json` prints it and the page of a run has it.
 lab::Json to_json(const lab::Result& result);
-/// A whole run: what the page is made from, and what machines read. Its environment is oversubscribed where one of its rows is.
-lab::Json to_report(const std::vector<lab::Result>& results, const lab::Json& environment, const std::string& title,
-                    const std::string& command);
+/// A whole run: what the page is made from, and what machines read. Title, command, time and environment are those that `kept` has;
+/// the environment is oversubscribed where a row is.
+lab::Json to_report(const std::vector<lab::Result>& results, const lab::RunSpec& kept);
 std::string to_markdown(const std::vector<lab::Result>& results, const lab::Json& report);
 
 }  // namespace baton::report

@@ -181,9 +181,14 @@ lab::Result with_pulses(const std::vector<double>& pulses) {
   return result;
 }
 
+lab::RunSpec kept_of(const Json& environment) {
+  return {.title = "Title", .run_command = "baton lab", .created = "2026-11-15 10:15", .environment = environment};
+}
+
 TEST(Report, HasEveryExperimentWithItsColumnsAndRows) {
-  const Json report = to_report({small_result()}, {{"cpu", "A CPU"}, {"cores", 2}}, "Title", "baton lab");
+  const Json report = to_report({small_result()}, kept_of({{"cpu", "A CPU"}, {"cores", 2}}));
   EXPECT_EQ(report["title"], "Title");
+  EXPECT_EQ(report["created"], "2026-11-15 10:15");
   EXPECT_EQ(report["environment"]["cpu"], "A CPU");
   const Json& experiment = report["experiments"][0];
   EXPECT_EQ(experiment["id"], "small");
@@ -195,16 +200,16 @@ TEST(Report, HasEveryExperimentWithItsColumnsAndRows) {
 
 TEST(Report, IsOversubscribedWhereOneOfItsRowsIs) {
   lab::Result result = small_result();
-  EXPECT_EQ(to_report({result}, {{"cpu", "A CPU"}}, "", "")["environment"]["oversubscribed"], true);
+  EXPECT_EQ(to_report({result}, kept_of({{"cpu", "A CPU"}}))["environment"]["oversubscribed"], true);
   result.rows[1]["oversubscribed"] = false;
-  EXPECT_EQ(to_report({result}, {{"cpu", "A CPU"}}, "", "")["environment"]["oversubscribed"], false);
+  EXPECT_EQ(to_report({result}, kept_of({{"cpu", "A CPU"}}))["environment"]["oversubscribed"], false);
 }
 
 TEST(Report, NamesThePresetOfItsResults) {
   lab::Result result = small_result();
-  EXPECT_EQ(to_report({result}, {}, "", "")["preset"], "quick");
+  EXPECT_EQ(to_report({result}, {})["preset"], "quick");
   result.preset = lab::Preset::full;
-  EXPECT_EQ(to_report({result}, {}, "", "")["preset"], "full");
+  EXPECT_EQ(to_report({result}, {})["preset"], "full");
 }
 
 TEST(Report, PlotsSayTheirScalesAndTheirBarsOfUncertainty) {
@@ -214,7 +219,7 @@ TEST(Report, PlotsSayTheirScalesAndTheirBarsOfUncertainty) {
       {.title = "both", .x = "devices", .y = "time_per_step_ns", .log_x = true, .log_y = true, .low = "low", .high = "high"}};
   lab::Result result = small_result();
   result.experiment = std::make_shared<const lab::Experiment>(experiment);
-  const Json report = to_report({result}, {}, "", "");
+  const Json report = to_report({result}, {});
   const Json& plots = report["experiments"][0]["plots"];
   EXPECT_EQ(plots[0]["log_x"], false);
   EXPECT_EQ(plots[0]["log_y"], false);
@@ -226,17 +231,17 @@ TEST(Report, PlotsSayTheirScalesAndTheirBarsOfUncertainty) {
 
 TEST(Report, TheNoiseIsJudgedByThePulse) {
   const auto sentence = [](const std::vector<double>& pulses) {
-    return to_report({with_pulses(pulses)}, {}, "", "")["noise"]["sentence"].get<std::string>();
+    return to_report({with_pulses(pulses)}, {})["noise"]["sentence"].get<std::string>();
   };
   EXPECT_TRUE(says(sentence({10, 10, 10, 10, 10}), "varied by 0.0 % (10th to 90th percentile): a quiet machine"));
   EXPECT_TRUE(says(sentence({9.5, 10, 10, 10, 10.5}), "10.0 % (10th to 90th percentile): some noise"));
   EXPECT_TRUE(says(sentence({5, 10, 10, 10, 15}), "a noisy machine"));
-  EXPECT_TRUE(to_report({with_pulses({10, 20})}, {}, "", "")["noise"].is_null()) << "two pulses say nothing";
+  EXPECT_TRUE(to_report({with_pulses({10, 20})}, {})["noise"].is_null()) << "two pulses say nothing";
 }
 
 TEST(Report, MarkdownOfAllBeginsWithTheMachine) {
   const std::vector<lab::Result> results{small_result(), small_result()};
-  const std::string text = to_markdown(results, to_report(results, {{"cpu", "A CPU"}, {"cores", 2}}, "Title", "baton lab"));
+  const std::string text = to_markdown(results, to_report(results, kept_of({{"cpu", "A CPU"}, {"cores", 2}})));
   EXPECT_TRUE(text.starts_with("# Title\n"));
   EXPECT_TRUE(says(text, "on A CPU with 2 cores. `baton lab`"));
   EXPECT_NE(text.find("## A small one"), text.rfind("## A small one"));
@@ -248,7 +253,7 @@ TEST(Report, MarkdownOfWhatIsSimulatedSaysSoAboveAndInEveryRow) {
   EXPECT_EQ(to_markdown(result).find("origin"), std::string::npos);
   result.rows[0]["origin"] = "simulated";
   const std::string text = to_markdown(
-      {result}, to_report({result}, {{"cpu", "A CPU"}, {"cores", 2}, {"simulated_on", "pcie-5 (a box)"}}, "Title", "baton lab"));
+      {result}, to_report({result}, kept_of({{"cpu", "A CPU"}, {"cores", 2}, {"simulated_on", "pcie-5 (a box)"}})));
   EXPECT_TRUE(says(text, "simulated on pcie-5 (a box), computed on A CPU with 2 cores. `baton lab`"));
   EXPECT_TRUE(says(text, "| speedup | origin |\n"));
   EXPECT_TRUE(says(text, "| 1.00× | simulated |\n"));
