@@ -33,19 +33,18 @@ std::string flags_of(const lab::JobWords& words) {
 }
 
 std::vector<std::string> cells(const lab::Found& one) {
-  const auto part = [&](Nanoseconds time) {
-    return lab::percent(static_cast<double>(time.count) / static_cast<double>(std::max<std::int64_t>(1, one.step.count)));
-  };
-  return {one.name, to_text(one.step), to_text(one.memory), part(one.compute), part(one.exposed), part(one.waiting)};
+  const auto part = [&](Nanoseconds time) { return lab::percent(trace::share(time, one.step)); };
+  return {one.name, to_text(one.step), to_text(one.memory), part(one.time.busy), part(one.time.exposed), part(one.time.waiting)};
 }
 
 Json to_json(const lab::Found& one) {
   return {{"name", one.name},
           {"time_per_step_ns", one.step.count},
           {"peak_bytes", one.memory.count},
-          {"compute_ns", one.compute.count},
-          {"exposed_ns", one.exposed.count},
-          {"waiting_ns", one.waiting.count},
+          {"compute_ns", one.time.busy.count},
+          {"exposed_ns", one.time.exposed.count},
+          {"waiting_ns", one.time.waiting.count},
+          {"rest_ns", one.time.rest().count},
           {"command", flags_of(one.words)}};
 }
 

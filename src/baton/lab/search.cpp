@@ -18,7 +18,6 @@ namespace {
 /// A product that is to be tried, and what it cannot beat.
 struct Candidate {
   JobWords words;
-  std::string name;
   double least_time = 0;    // nanoseconds
   double least_memory = 0;  // bytes
 };
@@ -135,22 +134,6 @@ std::vector<std::int64_t> micro_batches(std::int64_t pp, std::int64_t rows) {
   return list;
 }
 
-std::string describe(const Product& product, const JobWords& words) {
-  std::string text;
-  const auto add = [&](std::string_view what, std::int64_t count) {
-    text += count > 1 ? fmt::format("{}{} {}", text.empty() ? "" : " x ", what, count) : "";
-  };
-  add("dp", product.dp);
-  add("pp", product.pp);
-  add("tp", product.tp);
-  text = text.empty() ? "one device" : text;
-  text += product.zero > 0 ? fmt::format(", zero {}", product.zero) : "";
-  text += words.schedule.empty() ? "" : ", " + words.schedule;
-  text += words.micro_batches == "1" ? "" : fmt::format(", {} micro-batches", words.micro_batches);
-  text += words.recompute == "none" ? "" : ", recompute " + words.recompute;
-  return text;
-}
-
 std::vector<Candidate> candidates(const JobWords& shared, const Ground& ground) {
   std::vector<std::string> schedules;
   for (const schedule::Schedule& schedule : schedule::schedules()) {
@@ -158,20 +141,17 @@ std::vector<Candidate> candidates(const JobWords& shared, const Ground& ground) 
   }
   std::vector<Candidate> list;
   const auto add = [&](const Product& product, const std::string& schedule, std::int64_t pieces, const std::string& recompute) {
-    Candidate candidate{shared, {}};
+    Candidate candidate{shared};
     JobWords& words = candidate.words;
-    words.strategy = ground.devices == 1 ? "single" : "product";
-    if (ground.devices > 1) {
-      words.dp = fmt::format("{}", product.dp);
-      words.pp = fmt::format("{}", product.pp);
-      words.tp = fmt::format("{}", product.tp);
-      words.zero = product.zero > 0 ? fmt::format("{}", product.zero) : "";
-    }
+    words.strategy = "product";
+    words.dp = fmt::format("{}", product.dp);
+    words.pp = fmt::format("{}", product.pp);
+    words.tp = fmt::format("{}", product.tp);
+    words.zero = product.zero > 0 ? fmt::format("{}", product.zero) : "";
     words.schedule = schedule;
     words.micro_batches = fmt::format("{}", pieces);
     words.recompute = recompute;
     words.fold = "always";
-    candidate.name = describe(product, words);
     candidate.least_time = ground.least_time(product, pieces);
     candidate.least_memory = ground.least_memory(product);
     list.push_back(std::move(candidate));
@@ -201,21 +181,11 @@ Found simulate(const Candidate& candidate, const cluster::Machine& machine) {
   words.memory = "1024T";
   Training run(words, machine);
   run.run(1, 0);
-  Found found{.words = candidate.words,
-              .name = candidate.name,
-              .step = run.timed()[0],
-              .memory = *std::max_element(run.peak().begin(), run.peak().end())};
-  trace::DeviceTime sum;
-  for (const trace::DeviceTime& time : run.device_times()) {
-    sum += time;
-  }
-  const auto devices = static_cast<std::int64_t>(run.device_times().size());
-  const auto mean = [&](Nanoseconds time) { return Nanoseconds(time.count / devices); };
-  found.compute = mean(sum.busy);
-  found.exposed = mean(sum.exposed);
-  found.waiting = mean(sum.waiting);
-  found.other = found.step - found.compute - found.exposed - found.waiting;
-  return found;
+  return {.words = candidate.words,
+          .name = strategy::describe(run.job().request()) + (words.recompute == "none" ? "" : ", recompute " + words.recompute),
+          .step = run.timed()[0],
+          .memory = *std::max_element(run.peak().begin(), run.peak().end()),
+          .time = run.mean_time()};
 }
 
 /// Whether the second is the first with recomputation, which here saves nothing: a stage of one block lets go of nothing.
@@ -304,10 +274,10 @@ std::string why_not(const Found& best, const Found& second) {
     std::string_view name;
     std::int64_t more;
   };
-  const std::array<Part, 4> parts{{{"computing", (second.compute - best.compute).count},
-                                   {"communication that nothing hides", (second.exposed - best.exposed).count},
-                                   {"waiting for other devices", (second.waiting - best.waiting).count},
-                                   {"having nothing to do", (second.other - best.other).count}}};
+  const std::array<Part, 4> parts{{{"computing", (second.time.busy - best.time.busy).count},
+                                   {"communication that nothing hides", (second.time.exposed - best.time.exposed).count},
+                                   {"waiting for other devices", (second.time.waiting - best.time.waiting).count},
+                                   {"having nothing to do", (second.time.rest() - best.time.rest()).count}}};
   const double step = static_cast<double>(best.step.count);
   std::string text = fmt::format("{} takes {} longer ({} for {})", second.name,
                                  percent(static_cast<double>((second.step - best.step).count) / step), to_text(second.step),

@@ -5,19 +5,17 @@
 #include <vector>
 
 #include "baton/lab/job.h"
+#include "baton/trace/analysis.h"
 
 namespace baton::lab {
 
 /// A way of splitting a job over a cluster, and what a simulated step of it costs.
 struct Found {
   JobWords words;
-  std::string name;  // "dp 4 x pp 2, 1f1b, 8 micro-batches"
+  std::string name;  // as plans are described, "dp 4 × pp 2, 1f1b, 8 micro-batches", and whether it recomputes
   Nanoseconds step;
-  Bytes memory;         // of the device that needs most
-  Nanoseconds compute;  // where the step went, the mean over devices:
-  Nanoseconds exposed;
-  Nanoseconds waiting;
-  Nanoseconds other;
+  Bytes memory;            // of the device that needs most
+  trace::DeviceTime time;  // where the step went, the mean over devices
 };
 
 struct SearchResult {

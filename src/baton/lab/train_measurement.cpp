@@ -107,21 +107,14 @@ Bytes TrainMeasurement::memory() const {
 Json TrainMeasurement::record() const {
   const Training& run = *training_;
   Json record = measured_json(run);
-  trace::DeviceTime sum;
-  for (const trace::DeviceTime& time : run.device_times()) {
-    sum += time;
-  }
-  const auto part = [&](Nanoseconds time) {  // of the median step, the mean over devices
-    return static_cast<std::int64_t>(trace::share(time, run.traced()) / static_cast<double>(run.device_times().size()) *
-                                     number(record, "time_per_step_ns"));
-  };
+  const trace::DeviceTime mean = run.mean_time();
   const std::vector<Bytes> buffers = run.buffer_bytes();
-  const Json parts{{"compute_ns", part(sum.busy)},
-                   {"communication_ns", part(sum.communication)},
-                   {"exposed_ns", part(sum.exposed)},
-                   {"waiting_ns", part(sum.waiting)},
-                   {"delayed_ns", part(sum.delayed)},
-                   {"rest_ns", part(sum.rest())},
+  const Json parts{{"compute_ns", mean.busy.count},
+                   {"communication_ns", mean.communication.count},
+                   {"exposed_ns", mean.exposed.count},
+                   {"waiting_ns", mean.waiting.count},
+                   {"delayed_ns", mean.delayed.count},
+                   {"rest_ns", mean.rest().count},
                    {"peak_bytes", std::max_element(run.peak().begin(), run.peak().end())->count},
                    {"buffer_bytes", std::max_element(buffers.begin(), buffers.end())->count}};
   record.update(parts);

@@ -1,6 +1,7 @@
 #include "baton/lab/training.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "baton/base/error.h"
 #include "baton/plan/memory.h"
@@ -118,6 +119,22 @@ std::vector<findings::Comer> Training::comers() const {
                     .excess = Nanoseconds(excess.time.count / traced_steps_)});
   }
   return list;
+}
+
+trace::DeviceTime Training::mean_time() const {
+  trace::DeviceTime sum;
+  for (const trace::DeviceTime& time : device_times_) {
+    sum += time;
+  }
+  const auto step = static_cast<double>(trace::spread(timed_).median.count) / static_cast<double>(device_times_.size());
+  const auto mean = [&](Nanoseconds time) { return Nanoseconds(std::llround(trace::share(time, traced_) * step)); };
+  return {.busy = mean(sum.busy),
+          .idle = mean(sum.idle),
+          .delayed = mean(sum.delayed),
+          .exposed = mean(sum.exposed),
+          .waiting = mean(sum.waiting),
+          .communication = mean(sum.communication),
+          .overlapped = mean(sum.overlapped)};
 }
 
 plan::Totals Training::totals() const {

@@ -60,6 +60,8 @@ class Training {
   plan::Totals totals() const;
   /// By device, summed over the traced steps, and how long those took together.
   const std::vector<trace::DeviceTime>& device_times() const { return device_times_; }
+  /// Where a step of median length went: the mean over devices and traced steps.
+  trace::DeviceTime mean_time() const;
   Nanoseconds traced() const { return traced_; }
   std::int64_t traced_steps() const { return traced_steps_; }
   /// Of the traced steps' critical paths, by kind of segment.

@@ -1,5 +1,7 @@
 #include "baton/lab/search.h"
 
+#include <set>
+
 #include "baton/lab/training.h"
 #include "support/machine.h"
 #include "unit/lab/simulated.h"
@@ -36,6 +38,31 @@ TEST(Search, RanksWhatFitsAndItsFrontierIsNeverBothSlowerAndLarger) {
   Training run(again, small_machine());
   run.run(1, 0);
   EXPECT_EQ(run.timed()[0], result.ranked[0].step);
+}
+
+TEST(Search, NamesASplitAsItsPlanDoesAndSaysWhetherItRecomputes) {
+  JobWords words = words_on("pcie-4", "", "4");
+  words.model = "mlp:dim=256,depth=8";
+  bool recomputes = false;
+  for (const Found& one : search(words, small_machine()).ranked) {
+    const Job job(one.words, small_machine());
+    const bool again = one.words.recompute != "none";
+    EXPECT_EQ(one.name, strategy::describe(job.request()) + (again ? ", recompute all" : ""));
+    recomputes = recomputes || again;
+  }
+  EXPECT_TRUE(recomputes);
+}
+
+TEST(Search, OnOneDeviceTellsItsMicroBatchesApart) {
+  JobWords words = words_on("pcie-4", "", "1");
+  words.model = "mlp:dim=64,depth=2";
+  std::set<std::string> names;
+  const SearchResult result = search(words, small_machine());
+  for (const Found& one : result.ranked) {
+    names.insert(one.name);
+  }
+  EXPECT_EQ(names.size(), result.ranked.size());
+  EXPECT_TRUE(names.contains("one device"));
 }
 
 TEST(Search, LeavesOutOnlyWhatCouldNotWin) {
@@ -120,18 +147,13 @@ TEST(Search, SaysWhatTheRunnerUpLostBy) {
                    .name = "a",
                    .step = Nanoseconds(1000),
                    .memory = {},
-                   .compute = Nanoseconds(900),
-                   .exposed = Nanoseconds(100),
-                   .waiting = {},
-                   .other = {}};
-  const Found second{.words = {},
-                     .name = "b",
-                     .step = Nanoseconds(1200),
-                     .memory = {},
-                     .compute = Nanoseconds(850),
-                     .exposed = Nanoseconds(100),
-                     .waiting = Nanoseconds(250),
-                     .other = {}};
+                   .time = {.busy = Nanoseconds(900), .idle = Nanoseconds(100), .exposed = Nanoseconds(100)}};
+  const Found second{
+      .words = {},
+      .name = "b",
+      .step = Nanoseconds(1200),
+      .memory = {},
+      .time = {.busy = Nanoseconds(850), .idle = Nanoseconds(350), .exposed = Nanoseconds(100), .waiting = Nanoseconds(250)}};
   const std::string sentence = why_not(best, second);
   EXPECT_TRUE(says(sentence, "b takes 20.0 % longer"));
   EXPECT_TRUE(says(sentence, "5.0 % less goes into computing"));

@@ -57,6 +57,21 @@ TEST(Training, BuffersByThemselvesTakeWhatThePlanTakesWithoutWorkspaces) {
   EXPECT_EQ(reference.buffer_bytes()[0], reference.peak()[0]);
 }
 
+TEST(Training, WhereAStepWentAddsUpToIt) {
+  JobWords words;
+  words.model = "mlp:dim=64,depth=4";
+  words.strategy = "layers";
+  words.devices = "2";
+  words.cluster = "pcie-4";
+  Training training(words, small_machine());
+  training.run(1, 0);
+  const trace::DeviceTime mean = training.mean_time();
+  EXPECT_NEAR(static_cast<double>((mean.busy + mean.idle).count), static_cast<double>(training.timed()[0].count), 1);
+  const Nanoseconds busy = training.device_times()[0].busy + training.device_times()[1].busy;
+  EXPECT_NEAR(static_cast<double>(mean.busy.count), static_cast<double>(busy.count) / 2, 1);
+  EXPECT_GT(mean.waiting, Nanoseconds(0));
+}
+
 TEST(Training, GoesOnWhereItStopped) {
   JobWords words;
   words.model = "mlp:dim=8,depth=2";
