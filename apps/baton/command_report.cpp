@@ -60,14 +60,12 @@ void compare(const std::string& first, const std::string& second) {
       if (other == right.end() || !is_timed(record) || !is_timed(other->second)) {
         continue;
       }
-      const auto at = [](const Json& row, const char* key) { return row[key].get<double>(); };
       const auto origin = [](const Json& row) { return row.value("origin", "measured"); };
-      const bool differs = at(record, "time_high_ns") < at(other->second, "time_low_ns") ||
-                           at(other->second, "time_high_ns") < at(record, "time_low_ns");
       table.row({id, lab::to_words(Json::parse(point)), to_text(lab::time_of(record)), to_text(lab::time_of(other->second)),
-                 fmt::format("{:.3f}", at(other->second, "time_per_step_ns") / at(record, "time_per_step_ns")),
-                 origin(record) != origin(other->second) ? fmt::format("A is {}, B {}", origin(record), origin(other->second))
-                                                         : (differs ? "beyond the noise" : "within the noise")});
+                 fmt::format("{:.3f}", lab::number(other->second, "time_per_step_ns") / lab::number(record, "time_per_step_ns")),
+                 origin(record) != origin(other->second)
+                     ? fmt::format("A is {}, B {}", origin(record), origin(other->second))
+                     : (lab::differs(record, other->second) ? "beyond the noise" : "within the noise")});
       ++shown;
     }
   }

@@ -56,20 +56,14 @@ bool rivals(const Json& a, const Json& b) {
 Experiment prediction(const JobWords& shared, const AxisValues& axes) {
   Experiment experiment{.id = "prediction", .part = "", .title = "Simulated beside measured", .task = "", .questions = {}};
   for (const auto& [name, values] : axes) {
-    JobWords probe;
-    set_word(probe, name, "");  // throws where there is no such word
-    experiment.axes.push_back({axis_name(name), "", values, values});
+    experiment.axes.push_back(axis_of_word(name, values));
     experiment.columns.push_back({axis_name(name), axis_name(name), Format::text});
   }
   experiment.columns.insert(experiment.columns.end(), {{"simulated_ns", "simulated", Format::time},
                                                        {"time_per_step_ns", "measured", Format::time},
                                                        {"error", "error", Format::percent}});
   experiment.open = [shared](const Point& point, const Settings& settings) -> std::unique_ptr<Measurement> {
-    JobWords words = shared;
-    for (const auto& [axis, value] : point.items()) {
-      set_word(words, axis, word_of(value));
-    }
-    return std::make_unique<PredictedAndMeasured>(words, settings);
+    return std::make_unique<PredictedAndMeasured>(words_at(shared, point), settings);
   };
   experiment.findings = [](const std::vector<Json>&) { return std::vector<std::string>{}; };
   return experiment;

@@ -91,9 +91,7 @@ Experiment parse_spec(std::string_view toml_text, const std::string& id) {
   std::vector<std::string> names;
   std::int64_t points = 1;
   for (const auto& [key, node] : table_of(root, "axes")) {
-    JobWords probe;
-    set_word(probe, key.str(), "");  // throws where there is no such word
-    Axis axis{axis_name(key.str()), "", {}, {}};
+    Axis axis = axis_of_word(key.str(), {});
     if (std::find(names.begin(), names.end(), axis.name) != names.end()) {
       throw usage_error("the spec has the axis '{}' twice", axis.name);
     }
@@ -120,22 +118,10 @@ Experiment parse_spec(std::string_view toml_text, const std::string& id) {
   experiment.columns.push_back({"exposed_ns", "exposed comm.", Format::time});
   experiment.columns.push_back({"waiting_ns", "waiting", Format::time});
   experiment.columns.push_back({"peak_bytes", "memory", Format::bytes});
-  experiment.plots.push_back({.kind = Plot::Kind::bars,
-                              .title = "Step time",
-                              .x = names.back(),
-                              .y = "time_per_step_ns",
-                              .x_title = names.back(),
-                              .y_title = "time/step",
-                              .y_format = Format::time,
-                              .series = names.size() > 1 ? names.front() : "",
-                              .low = "time_low_ns",
-                              .high = "time_high_ns"});
+  experiment.plots.push_back(
+      time_plot(Plot::Kind::bars, "Step time", names.back(), names.back(), names.size() > 1 ? names.front() : ""));
   experiment.open = [shared](const Point& point, const Settings& settings) {
-    JobWords words = shared;
-    for (const auto& [axis, value] : point.items()) {
-      set_word(words, axis, word_of(value));
-    }
-    return measure_training(words, settings, {.timeline = point.dump()});
+    return measure_training(words_at(shared, point), settings, {.timeline = point.dump()});
   };
   experiment.findings = [names](const std::vector<Json>& rows) { return find(rows, names); };
   return experiment;

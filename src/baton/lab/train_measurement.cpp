@@ -128,4 +128,18 @@ Json TrainMeasurement::record() const {
   return record;
 }
 
+Axis axis_of_word(std::string_view name, const std::vector<Json>& values) {
+  JobWords probe;
+  set_word(probe, name, "");  // throws where there is no such word
+  return {axis_name(name), "", values, values};
+}
+
+JobWords words_at(const JobWords& shared, const Point& point) {
+  JobWords words = shared;
+  for (const auto& [axis, value] : point.items()) {
+    set_word(words, axis, word_of(value));
+  }
+  return words;
+}
+
 }  // namespace baton::lab

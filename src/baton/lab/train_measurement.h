@@ -1,6 +1,8 @@
 #pragma once
 
 #include <optional>
+#include <string_view>
+#include <vector>
 
 #include "baton/lab/crowding.h"
 #include "baton/lab/experiment.h"
@@ -37,6 +39,11 @@ class TrainMeasurement : public Measurement {
   Options options_;
   std::optional<Crowding> crowding_;
 };
+
+/// An axis whose values are those of a word of a job; a usage error where there is no such word.
+Axis axis_of_word(std::string_view name, const std::vector<Json>& values);
+/// What all points share, with the words that this one sets.
+JobWords words_at(const JobWords& shared, const Point& point);
 
 inline std::unique_ptr<Measurement> measure_training(const JobWords& words, const Settings& settings,
                                                      TrainMeasurement::Options options = {}) {
