@@ -185,6 +185,7 @@ void run_lab(const LabWords& words, int& exit_code) {
   ProgressBar bar(simulate ? "simulating" : "measuring", 1000, true);
   std::size_t before = 0;
   std::size_t reached = 0;  // points with a result
+  std::vector<lab::Result> results;
   Json printed = Json::array();
   for (std::size_t i = 0; i < chosen.size() && !interrupt.asked(); ++i) {
     const lab::Experiment& experiment = *chosen[i];
@@ -213,16 +214,15 @@ void run_lab(const LabWords& words, int& exit_code) {
     before += points[i].size();
     reached += static_cast<std::size_t>(
         std::count_if(records.begin(), records.end(), [](const Json& record) { return !record.contains("reason"); }));
-    const lab::Result result = words.resume ? lab::conclude_kept(chosen[i], points[i], records, command, settings.preset)
-                                            : lab::conclude(chosen[i], points[i], records, command, settings.preset);
+    results.push_back(lab::conclude(store, experiment.id));
     bar.clear();
     if (say) {
-      fmt::print("{}\n", report::to_terminal(result));
+      fmt::print("{}\n", report::to_terminal(results.back()));
       std::fflush(stdout);
     }
-    printed.push_back(report::to_json(result));
+    printed.push_back(report::to_json(results.back()));
   }
-  write_report(store);
+  write_report(store, results);
   if (!words.json.empty()) {
     write_output(words.json, (printed.size() == 1 ? printed[0] : printed).dump(2) + "\n");
   }

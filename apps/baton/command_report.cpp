@@ -24,9 +24,8 @@ void show_report(const std::string& folder, bool pdf) {
     throw usage_error("{} is no folder of results: baton lab makes one under runs/", folder);
   }
   const lab::Store store{fs::path(folder)};
-  write_report(store);
-  for (const std::string& id : store.experiments()) {
-    fmt::print("{}\n", report::to_terminal(lab::conclude(store, id)));
+  for (const lab::Result& result : write_report(store)) {
+    fmt::print("{}\n", report::to_terminal(result));
   }
   fmt::print("Report: {}\n", (fs::path(folder) / "report.html").string());
   if (pdf) {

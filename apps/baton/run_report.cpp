@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "baton/base/error.h"
@@ -14,10 +15,12 @@ namespace baton::app {
 
 namespace fs = std::filesystem;
 
-void write_report(const lab::Store& store) {
+std::vector<lab::Result> write_report(const lab::Store& store, const std::vector<lab::Result>& concluded) {
   std::vector<lab::Result> results;
   for (const std::string& id : store.experiments()) {
-    results.push_back(lab::conclude(store, id));
+    const auto known = std::find_if(concluded.begin(), concluded.end(),
+                                    [&](const lab::Result& result) { return result.experiment->id == id; });
+    results.push_back(known != concluded.end() ? *known : lab::conclude(store, id));
     write_whole(store.folder() / (id + ".csv"), report::to_csv(results.back()));
   }
   if (results.empty()) {
@@ -27,6 +30,7 @@ void write_report(const lab::Store& store) {
   write_whole(store.folder() / "report.json", report.dump(1) + "\n");
   write_whole(store.folder() / "report.md", report::to_markdown(results, report));
   write_whole(store.folder() / "report.html", report::to_page(report));
+  return results;
 }
 
 void write_pdf(const fs::path& folder) {

@@ -1,13 +1,15 @@
 #pragma once
 
 #include <filesystem>
+#include <vector>
 
 #include "baton/lab/store.h"
 
 namespace baton::app {
 
-/// Writes report.html, report.md, report.json and a table for each experiment into the store's folder.
-void write_report(const lab::Store& store);
+/// Writes report.html, report.md, report.json and a table for each experiment into the store's folder, and returns what is in them:
+/// `concluded`, and what the other experiments come to that have been kept there.
+std::vector<lab::Result> write_report(const lab::Store& store, const std::vector<lab::Result>& concluded = {});
 /// Prints the page there into report.pdf beside it.
 void write_pdf(const std::filesystem::path& folder);
 

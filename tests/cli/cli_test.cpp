@@ -479,6 +479,7 @@ TEST_F(Cli, RunsAnExperimentAndKeepsItsResults) {
   ASSERT_EQ(result["rows"].size(), 2U);
   EXPECT_EQ(result["rows"][1]["devices"], 3);
   EXPECT_EQ(result["rows"][1]["transfers_forward"], 2);
+  EXPECT_EQ(result["rows"][1]["bytes_forward"], 2 * 64 * 32 * 4);
   EXPECT_EQ(result["rows"][1]["origin"], "measured");
   EXPECT_GT(result["rows"][1]["time_per_step_ns"], 0);
   EXPECT_FALSE(result["findings"].empty());
@@ -489,7 +490,7 @@ TEST_F(Cli, RunsAnExperimentAndKeepsItsResults) {
   for (const char* name : {"transfers.jsonl", "transfers.spec.json", "transfers.csv", "report.html", "report.md", "report.json"}) {
     EXPECT_TRUE(fs::exists(folder / name)) << name;
   }
-  EXPECT_EQ(json::parse(contents(folder / "report.json"))["experiments"][0]["rows"].size(), 2U);
+  EXPECT_EQ(json::parse(contents(folder / "report.json"))["experiments"][0], result) << "what is printed is what is kept";
   const std::string relative = fs::relative(folder, folder_).string();
   EXPECT_EQ(run("report " + relative).code, 0);
   EXPECT_NE(run("compare " + relative + " " + relative).out.find("within the noise"), std::string::npos);
@@ -515,6 +516,22 @@ TEST_F(Cli, ResumesARunInsteadOfMeasuringAgain) {
   std::ofstream(file, std::ios::trunc) << before.substr(0, before.size() / 2);  // as after a kill
   ASSERT_EQ(run(job + "--resume").code, 0);
   EXPECT_GT(contents(file).size(), before.size() / 2);
+}
+
+TEST_F(Cli, TheReportOfAResumedRunHasWhatItsFolderHeldBefore) {
+  const std::string small = " --set dim=16 --simulate --cluster pcie-5 --json -";
+  ASSERT_EQ(run("lab run split depth" + small).code, 0);
+  const Outcome outcome = run("lab run split transfers --resume" + small);
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(json::parse(outcome.out).size(), 2U);
+  std::vector<std::string> ids;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder_ / "runs")) {
+    const json report = json::parse(contents(entry.path() / "report.json"));
+    for (const json& experiment : report["experiments"]) {
+      ids.push_back(experiment["id"]);
+    }
+  }
+  EXPECT_EQ(ids, (std::vector<std::string>{"split", "depth", "transfers"}));
 }
 
 TEST_F(Cli, SweepsWhatASpecAsksFor) {
