@@ -16,7 +16,7 @@ using lab::Plot;
 
 Format format_of(const std::string& text) {
   for (const Format format :
-       {Format::text, Format::integer, Format::number, Format::time, Format::bytes, Format::percent, Format::ratio, Format::rate}) {
+       {Format::text, Format::integer, Format::number, Format::time, Format::bytes, Format::percent, Format::ratio}) {
     if (lab::to_text(format) == text) {
       return format;
     }

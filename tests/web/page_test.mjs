@@ -6,6 +6,8 @@ import {join} from 'node:path';
 import {after, before, test} from 'node:test';
 import {pathToFileURL} from 'node:url';
 
+import {formatValue} from '../../web/src/format.js';
+
 const work = process.env.BATON_WORK;
 const report = JSON.parse(readFileSync(join(work, 'report.json')));
 const {chromium} = createRequire(join(work, 'package.json'))('playwright-core');
@@ -61,13 +63,18 @@ const frames = (page) => page.evaluate(() => new Promise((done) => requestAnimat
 function parseCell(text, unit) {
   const match = /^(-?[\d,.]+(?:e[+-]?\d+)?)\s*(.*)$/.exec(text.trim());
   assert.ok(match, `"${text}" is no number`);
-  const factors = {'ns': 1, 'µs': 1e3, 'ms': 1e6, 's': 1e9, 'B': 1, 'KiB': 2 ** 10, 'MiB': 2 ** 20, 'GiB': 2 ** 30, '%': 0.01, '×': 1, '/s': 1, 'M/s': 1e6, '': 1};
+  const factors = {'ns': 1, 'us': 1e3, 'ms': 1e6, 's': 1e9, 'B': 1, 'KiB': 2 ** 10, 'MiB': 2 ** 20, 'GiB': 2 ** 30, '%': 0.01, '×': 1, '': 1};
   const written = match[2] || unit;
   assert.ok(written in factors, `unknown unit "${written}"`);
   const digits = match[1].replaceAll(',', '');
   const decimals = digits.includes('.') ? digits.split('.')[1].length : 0;
   return {value: Number(digits) * factors[written], rounding: 0.5000001 * 10 ** -decimals * factors[written]};
 }
+
+test('a value is written as in the terminal, but for groups of thousands', () => {
+  const cells = JSON.parse(readFileSync(new URL('../support/cells.json', import.meta.url), 'utf8'));
+  for (const [value, format, text] of cells) assert.equal(formatValue(value, format).replaceAll('\u00a0', ' ').replaceAll(',', ''), text);
+});
 
 test('tables hold the numbers of the report', () => onReadPage(async (page) => {
   let compared = 0;

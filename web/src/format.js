@@ -1,9 +1,8 @@
 // Numbers as people read them. Times come in nanoseconds, shares as fractions of one.
 
-const timeUnits = [[1e9, 's'], [1e6, 'ms'], [1e3, 'µs'], [1, 'ns']];
+const timeUnits = [[1e9, 's'], [1e6, 'ms'], [1e3, 'us'], [1, 'ns']];
 const byteUnits = [[2 ** 40, 'TiB'], [2 ** 30, 'GiB'], [2 ** 20, 'MiB'], [2 ** 10, 'KiB'], [1, 'B']];
-const rateUnits = [[1e12, 'T/s'], [1e9, 'G/s'], [1e6, 'M/s'], [1, '/s']];
-const unitsOf = {time: timeUnits, bytes: byteUnits, rate: rateUnits};
+const unitsOf = {time: timeUnits, bytes: byteUnits};
 
 export const isNumber = (value) => typeof value === 'number' && Number.isFinite(value);
 
@@ -31,33 +30,35 @@ export function decimalsFor(value) {
 /** One place, or two significant figures of what is below one percent. */
 const percentDecimals = (value) => (value !== 0 && Math.abs(value) < 0.00995 ? Math.max(1, decimalsFor(100 * value) - 1) : 1);
 
-/** One value with its unit: "5.12 ms", "1.50 GiB", "84.7 %", "1.70×". */
+/** One value with its unit as the terminal writes it (tests/support/cells.json), with groups of thousands: "5.12 ms", "84.7 %", "1.70×". */
 export function formatValue(value, format) {
   if (value === null || value === undefined) return '';
   if (typeof value === 'boolean') return value ? 'yes' : 'no';
   if (!isNumber(value)) return String(value);
   switch (format) {
     case 'time':
-    case 'bytes':
-    case 'rate': {
+    case 'bytes': {
       const [factor, unit] = unitFor(value, format);
       const shown = value / factor;
       const decimals = factor === 1 && Number.isInteger(value) ? 0 : decimalsFor(shown);
       return `${grouped(shown, decimals)}\u00a0${unit}`;
     }
     case 'percent': return `${grouped(100 * value, percentDecimals(value))}\u00a0%`;
-    case 'ratio': return `${grouped(value, Math.abs(value) < 0.1 ? decimalsFor(value) : 2)}×`;
+    case 'ratio': return `${grouped(value, value !== 0 && Math.abs(value) < 0.1 ? decimalsFor(value) : 2)}×`;
     case 'integer': return grouped(value, 0);
     case 'text': return String(value);
     default: return plainNumber(value);
   }
 }
 
-/** Six significant figures at most; very small and very large numbers in powers of ten. */
+/** With six significant figures at most, as in 1.5e-05. */
+const inPowersOfTen = (value) => value.toExponential(5).replace(/\.?0*e/, 'e').replace(/e([+-])(\d)$/, (_, sign, digit) => `e${sign}0${digit}`);
+
+/** Six significant figures at most, but none of a whole number cut off; very small and very large numbers in powers of ten. */
 export function plainNumber(value) {
   const size = Math.abs(value);
-  if (size !== 0 && (size < 1e-4 || size >= 1e15)) return value.toExponential(3);
-  if (Number.isInteger(value)) return grouped(value, 0);
+  if (size !== 0 && (size < 1e-4 || size >= 1e15)) return inPowersOfTen(value);
+  if (Number.isInteger(value) || size >= 999999.5) return grouped(value, 0);
   return value.toLocaleString('en-US', {maximumSignificantDigits: 6});
 }
 
@@ -72,8 +73,7 @@ export function columnStyle(values, format) {
   const [low, high] = [sizes[0], sizes[sizes.length - 1]];
   switch (format) {
     case 'time':
-    case 'bytes':
-    case 'rate': {
+    case 'bytes': {
       if (high / low >= 300) return own;
       const [factor, unit] = unitFor(sizes[sizes.length >> 1], format);
       const whole = sizes.every((size) => Number.isInteger(size / factor));

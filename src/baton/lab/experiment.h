@@ -32,7 +32,7 @@ std::string axis_name(std::string_view text);
 using Point = Json;
 
 /// How a column of the table is shown.
-enum class Format : std::uint8_t { text, integer, number, time, bytes, percent, ratio, rate };
+enum class Format : std::uint8_t { text, integer, number, time, bytes, percent, ratio };
 std::string_view to_text(Format format);
 
 struct Column {

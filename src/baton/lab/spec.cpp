@@ -114,7 +114,7 @@ Experiment parse_spec(std::string_view toml_text, const std::string& id) {
     throw usage_error("the spec has no axis to sweep: write one under [axes]");
   }
   experiment.columns.push_back(time_column());
-  experiment.columns.push_back({"samples_per_s", "samples/s", Format::rate});
+  experiment.columns.push_back({"samples_per_s", "samples/s", Format::integer});
   experiment.columns.push_back({"exposed_ns", "exposed comm.", Format::time});
   experiment.columns.push_back({"waiting_ns", "waiting", Format::time});
   experiment.columns.push_back({"peak_bytes", "memory", Format::bytes});

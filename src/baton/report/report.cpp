@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "baton/base/text.h"
 #include "baton/base/units.h"
@@ -82,6 +83,30 @@ std::string_view kind_text(lab::Plot::Kind kind) {
   return kind == lab::Plot::Kind::line ? "line" : kind == lab::Plot::Kind::bars ? "bars" : "stacked";
 }
 
+/// Places after the point that leave so many significant figures of what is below one.
+int decimals_for(double value, int figures) {
+  return value == 0 ? 0 : std::min(9, figures - 1 - static_cast<int>(std::floor(std::log10(std::abs(value)))));
+}
+
+/// One place, or two significant figures of what is below one percent.
+std::string percent_text(double share) {
+  const bool small = share != 0 && std::abs(share) < 0.00995;
+  return fmt::format("{:.{}f} %", 100 * share, small ? decimals_for(100 * share, 2) : 1);
+}
+
+/// Two places, or three significant figures of what is below a tenth.
+std::string ratio_text(double ratio) {
+  const bool small = ratio != 0 && std::abs(ratio) < 0.1;
+  return fmt::format("{:.{}f}×", ratio, small ? decimals_for(ratio, 3) : 2);
+}
+
+/// Six significant figures at most, but none of a whole number cut off; very large ones in powers of ten.
+std::string number_text(double number) {
+  const double size = std::abs(number);
+  const bool whole = size < 1e15 && (number == std::floor(number) || size >= 999999.5);
+  return whole ? fmt::format("{:.0f}", number) : fmt::format("{:.6g}", number);
+}
+
 }  // namespace
 
 std::string cell(const Json& row, const lab::Column& column) {
@@ -99,14 +124,13 @@ std::string cell(const Json& row, const lab::Column& column) {
     case Format::bytes:
       return to_text(Bytes(static_cast<std::int64_t>(number)));
     case Format::percent:
-      return lab::percent(number);
+      return percent_text(number);
     case Format::ratio:
-      return fmt::format("{:.2f}×", number);
-    case Format::rate:
+      return ratio_text(number);
     case Format::integer:
       return fmt::format("{:.0f}", number);
     default:
-      return fmt::format("{:.6g}", number);
+      return number_text(number);
   }
 }
 

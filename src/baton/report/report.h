@@ -10,7 +10,7 @@
 /// Printers over stored results. They know nothing of measuring.
 namespace baton::report {
 
-/// A cell as people read it: "5.12 ms", "85.0 %", "1.7×".
+/// A cell as people read it, "5.12 ms", "85.0 %", "1.70×"; the page writes it alike (web/src/format.js).
 std::string cell(const lab::Json& row, const lab::Column& column);
 
 /// One experiment: question, table, findings, command.

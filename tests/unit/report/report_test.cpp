@@ -6,6 +6,7 @@
 #include <memory>
 #include <sstream>
 
+#include "baton/base/file.h"
 #include "unit/base/usage_sentence.h"
 
 namespace baton::report {
@@ -17,24 +18,24 @@ using test::says;
 
 std::string shown(const Json& value, Format format) { return cell({{"key", value}}, {"key", "heading", format}); }
 
-TEST(Cell, IsWrittenAsItsColumnSays) {
-  EXPECT_EQ(shown(5120000, Format::time), "5.12 ms");
-  EXPECT_EQ(shown(2048, Format::bytes), "2.00 KiB");
-  EXPECT_EQ(shown(0.8505, Format::percent), "85.0 %");
-  EXPECT_EQ(shown(1.7, Format::ratio), "1.70×");
-  EXPECT_EQ(shown(12345.6, Format::rate), "12346");
-  EXPECT_EQ(shown(4, Format::integer), "4");
-  EXPECT_EQ(shown(0.123456789, Format::number), "0.123457");
-  EXPECT_EQ(shown(7, Format::number), "7");
-  EXPECT_EQ(shown("ddp", Format::text), "ddp");
+Format format_of(const std::string& text) {
+  for (const Format format :
+       {Format::text, Format::integer, Format::number, Format::time, Format::bytes, Format::percent, Format::ratio}) {
+    if (lab::to_text(format) == text) {
+      return format;
+    }
+  }
+  throw std::runtime_error("no format is called " + text);
 }
 
-TEST(Cell, OfTextInANumbersColumnIsTheText) { EXPECT_EQ(shown("mlp", Format::time), "mlp"); }
-
-TEST(Cell, OfNothingIsEmpty) {
-  EXPECT_EQ(shown(Json(), Format::time), "");
-  EXPECT_EQ(cell(Json::object(), {"key", "heading", Format::time}), "");
+TEST(Cell, IsWrittenAsThePageWritesIt) {
+  const Json list = Json::parse(read_file(BATON_TEST_DATA "/support/cells.json", "the cells", Bytes(1 << 20)));
+  for (const Json& one : list) {
+    EXPECT_EQ(shown(one[0], format_of(one[1])), one[2]) << one;
+  }
 }
+
+TEST(Cell, OfNothingIsEmpty) { EXPECT_EQ(cell(Json::object(), {"key", "heading", Format::time}), ""); }
 
 std::shared_ptr<const lab::Experiment> small_experiment() {
   lab::Experiment experiment;

@@ -103,7 +103,7 @@ Experiment batch_scaling() {
           .columns = {{"batch", "batch", Format::integer},
                       {"devices", "#devices", Format::integer},
                       time_column(),
-                      {"samples_per_s", "samples/s", Format::rate},
+                      {"samples_per_s", "samples/s", Format::integer},
                       {"efficiency", "efficiency", Format::percent}},
           .plots = {{.kind = Plot::Kind::line,
                      .title = "Throughput",
