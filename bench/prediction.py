@@ -47,14 +47,14 @@ def predict(program, devices, model, batch, strategies, limit, rounds):
                                   "strategy=" + ",".join(strategies), "--time-limit", limit, "--json", "-"]) for _ in range(rounds)]
     points = []
     for strategy in strategies:
-        own = [point for result in results for point in result["points"] if point["point"]["strategy"] == strategy]
+        own = [row for result in results for row in result["rows"] if row["strategy"] == strategy and "reason" not in row]
         if own:
             points.append({"point": {"devices": devices, "model": model, "batch": batch, "strategy": strategy},
                            "simulated_ns": statistics.median(point["simulated_ns"] for point in own),
                            "time_per_step_ns": statistics.median(point["time_per_step_ns"] for point in own),
                            "error": statistics.median(point["error"] for point in own), "rounds": own})
-    refused = [{"point": dict(point["point"], devices=devices, model=model, batch=batch), "reason": point["reason"]}
-               for point in results[0]["refused"]]
+    refused = [{"point": {"devices": devices, "model": model, "batch": batch, "strategy": row["strategy"]}, "reason": row["reason"]}
+               for row in results[0]["rows"] if "reason" in row]
     return points, refused
 
 

@@ -41,23 +41,61 @@ class PredictedAndMeasured final : public TrainMeasurement {
   Nanoseconds simulated_;
 };
 
-/// Whether two points agree in all but the strategy.
-bool rivals(const Json& a, const Json& b) {
-  for (const auto& [axis, value] : a["point"].items()) {
-    if (axis != "strategy" && b["point"][axis] != value) {
-      return false;
+/// Whether two rows agree in all axes but the strategy.
+bool rivals(const Json& a, const Json& b, const std::vector<std::string>& axes) {
+  return std::all_of(axes.begin(), axes.end(),
+                     [&](const std::string& axis) { return (a[axis] != b[axis]) == (axis == "strategy"); });
+}
+
+std::string errors_text(const std::vector<Json>& rows) {
+  std::vector<double> errors;
+  for (const Json& row : rows) {
+    errors.push_back(std::abs(number(row, "error")));
+  }
+  return fmt::format("Over {} point{} the median of the absolute errors is {}, the largest {}.", errors.size(),
+                     errors.size() == 1 ? "" : "s", percent(findings::median(errors)),
+                     percent(*std::max_element(errors.begin(), errors.end())));
+}
+
+std::vector<std::string> accuracy(const std::vector<Json>& rows, const std::vector<std::string>& axes) {
+  std::vector<std::string> sentences{errors_text(rows)};
+  std::size_t pairs = 0;
+  std::size_t in_order = 0;
+  const bool compared = std::find(axes.begin(), axes.end(), "strategy") != axes.end();
+  for (std::size_t i = 0; i < rows.size() && compared; ++i) {
+    for (std::size_t j = i + 1; j < rows.size(); ++j) {
+      if (!rivals(rows[i], rows[j], axes) || !differs(rows[i], rows[j])) {
+        continue;
+      }
+      const bool measured = number(rows[i], "time_per_step_ns") < number(rows[j], "time_per_step_ns");
+      const bool simulated = number(rows[i], "simulated_ns") < number(rows[j], "simulated_ns");
+      ++pairs;
+      in_order += measured == simulated ? 1 : 0;
     }
   }
-  return a["point"].value("strategy", "") != b["point"].value("strategy", "");
+  if (pairs > 0) {
+    sentences.push_back(
+        fmt::format("Of {} pair{} of strategies that differ by more than the noise, {} {} in the order that was predicted.", pairs,
+                    pairs == 1 ? "" : "s", in_order, in_order == 1 ? "is" : "are"));
+  }
+  add_oversubscribed_note(sentences, rows);
+  return sentences;
 }
 
 }  // namespace
 
 Experiment prediction(const JobWords& shared, const AxisValues& axes) {
-  Experiment experiment{.id = "prediction", .part = "", .title = "Simulated beside measured", .task = "", .questions = {}};
+  Experiment experiment{
+      .id = "prediction",
+      .part = "",
+      .title = "Simulated beside measured",
+      .task = "Each step simulated from tasks that are timed by themselves, then measured; the error is of the simulated one.",
+      .questions = {}};
+  std::vector<std::string> names;
   for (const auto& [name, values] : axes) {
     experiment.axes.push_back(axis_of_word(name, values));
-    experiment.columns.push_back({axis_name(name), axis_name(name), Format::text});
+    names.push_back(experiment.axes.back().name);
+    experiment.columns.push_back({names.back(), names.back(), Format::text});
   }
   experiment.columns.insert(experiment.columns.end(), {{"simulated_ns", "simulated", Format::time},
                                                        {"time_per_step_ns", "measured", Format::time},
@@ -65,31 +103,8 @@ Experiment prediction(const JobWords& shared, const AxisValues& axes) {
   experiment.open = [shared](const Point& point, const Settings& settings) -> std::unique_ptr<Measurement> {
     return std::make_unique<PredictedAndMeasured>(words_at(shared, point), settings);
   };
-  experiment.findings = [](const std::vector<Json>&) { return std::vector<std::string>{}; };
+  experiment.findings = [names](const std::vector<Json>& rows) { return accuracy(rows, names); };
   return experiment;
-}
-
-Accuracy accuracy(const std::vector<Json>& rows) {
-  Accuracy result;
-  std::vector<double> errors;
-  for (const Json& row : rows) {
-    errors.push_back(std::abs(number(row, "error")));
-  }
-  result.points = errors.size();
-  result.median_error = findings::median(errors);
-  result.largest_error = errors.empty() ? 0 : *std::max_element(errors.begin(), errors.end());
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    for (std::size_t j = i + 1; j < rows.size(); ++j) {
-      if (!rivals(rows[i], rows[j]) || !differs(rows[i], rows[j])) {
-        continue;
-      }
-      const bool measured = number(rows[i], "time_per_step_ns") < number(rows[j], "time_per_step_ns");
-      const bool simulated = number(rows[i], "simulated_ns") < number(rows[j], "simulated_ns");
-      ++result.pairs;
-      result.in_order += measured == simulated ? 1 : 0;
-    }
-  }
-  return result;
 }
 
 }  // namespace baton::lab
