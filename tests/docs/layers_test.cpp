@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <regex>
 #include <set>
@@ -25,36 +27,57 @@ std::vector<std::string> words(const std::string& text) {
   return {std::istream_iterator<std::string>(stream), {}};
 }
 
-/// Every layer with those it names.
-std::map<std::string, Names> layers_of_the_build() {
-  std::map<std::string, Names> layers;
+struct Layer {
+  std::string name;
+  std::vector<std::string> uses;
+};
+
+/// Every layer with those it names, in the order of the build.
+std::vector<Layer> layers_in_order() {
+  std::vector<Layer> layers;
   const std::string build = read_source("CMakeLists.txt");
-  const std::regex layer(R"(baton_layer\((\w+)([^)]*)\))");
-  for (std::sregex_iterator next(build.begin(), build.end(), layer); next != std::sregex_iterator(); ++next) {
-    Names& used = layers[(*next)[1]];
+  const std::regex call(R"(baton_layer\((\w+)([^)]*)\))");
+  for (std::sregex_iterator next(build.begin(), build.end(), call); next != std::sregex_iterator(); ++next) {
+    Layer& layer = layers.emplace_back(Layer{(*next)[1], {}});
     bool uses = false;
     for (const std::string& word : words((*next)[2])) {
       if (word == "USES" || word == "SOURCES" || word == "LINKS" || word == "PRIVATE_LINKS") {
         uses = word == "USES";
       } else if (uses) {
-        used.insert(word);
+        layer.uses.push_back(word);
       }
     }
   }
   return layers;
 }
 
-/// "op --> base": the first may use the second.
-Names edges_of_the_picture() {
-  Names edges;
-  const std::string design = read_source("docs/design.md");
-  const std::size_t begin = design.find("```mermaid");
-  const std::regex edge(R"((\w+) --> (\w+))");
-  const std::string picture = begin == std::string::npos ? "" : design.substr(begin, design.find("```", begin + 3) - begin);
-  for (std::sregex_iterator next(picture.begin(), picture.end(), edge); next != std::sregex_iterator(); ++next) {
-    edges.insert((*next)[0]);
+std::map<std::string, Names> layers_of_the_build() {
+  std::map<std::string, Names> layers;
+  for (const Layer& layer : layers_in_order()) {
+    layers[layer.name] = Names(layer.uses.begin(), layer.uses.end());
   }
-  return edges;
+  return layers;
+}
+
+/// The layers in a sentence and as a picture, in which "op --> base" says that the first may use the second.
+std::string drawn(const std::vector<Layer>& layers) {
+  std::string order;
+  std::string picture;
+  for (const Layer& layer : layers) {
+    order += fmt::format("{}`{}`", order.empty() ? "" : ", ", layer.name);
+    for (const std::string& used : layer.uses) {
+      picture += fmt::format("  {} --> {}\n", layer.name, used);
+    }
+  }
+  return fmt::format("From the bottom up: {}.\n\n```mermaid\ngraph BT\n{}```\n", order, picture);
+}
+
+/// The document with what stands between the two markers replaced; as it is where they are missing.
+std::string with_picture(const std::string& document, const std::string& picture) {
+  const std::string begin = "<!-- from the build files: ./baton test --bless -->\n";
+  const std::size_t from = document.find(begin);
+  const std::size_t to = document.find("<!-- end -->\n", from);
+  return to == std::string::npos ? document : document.substr(0, from + begin.size()) + picture + document.substr(to);
 }
 
 /// The layers that a list in words names: "`op`, `cost`" or "nothing".
@@ -69,24 +92,36 @@ Names listed(const std::string& list) {
 }
 
 TEST(Layers, AreDrawnInTheDesignAsTheBuildHasThem) {
-  Names built;
-  for (const auto& [layer, uses] : layers_of_the_build()) {
-    for (const std::string& used : uses) {
-      built.insert(fmt::format("{} --> {}", layer, used));
-    }
+  const std::vector<Layer> layers = layers_in_order();
+  ASSERT_GT(layers.size(), 10U);
+  const std::string design = read_source("docs/design.md");
+  const std::string current = with_picture(design, drawn(layers));
+  ASSERT_NE(current, with_picture(design, "")) << "docs/design.md has no markers for the picture";
+  if (const char* bless = std::getenv("BATON_BLESS"); bless != nullptr && std::string_view(bless) == "1") {
+    std::ofstream(BATON_SOURCE "/docs/design.md", std::ios::binary) << current;
+    return;
   }
-  EXPECT_GT(built.size(), 15U);
-  EXPECT_EQ(edges_of_the_picture(), built);
+  EXPECT_EQ(design, current) << "draw the layers again with ./baton test --bless";
+}
+
+TEST(Layers, UseOnlyThoseBeforeThem) {
+  Names before;
+  for (const Layer& layer : layers_in_order()) {
+    for (const std::string& used : layer.uses) {
+      EXPECT_TRUE(before.contains(used)) << layer.name << " uses " << used;
+    }
+    before.insert(layer.name);
+  }
 }
 
 TEST(Layers, StandInTheMapOfTheCodeWithWhatTheyMayUse) {
   const std::string map = read_source("CONTRIBUTING.md");
-  std::map<std::string, Names> drawn;
+  std::map<std::string, Names> told;
   const std::regex row(R"(\n\| `src/baton/(\w+)` \|[^|\n]*\| ([^|\n]*) \|)");
   for (std::sregex_iterator next(map.begin(), map.end(), row); next != std::sregex_iterator(); ++next) {
-    drawn[(*next)[1]] = listed((*next)[2]);
+    told[(*next)[1]] = listed((*next)[2]);
   }
-  EXPECT_EQ(drawn, layers_of_the_build());
+  EXPECT_EQ(told, layers_of_the_build());
 }
 
 TEST(Layers, OpenWithWhatLivesThere) {
@@ -147,6 +182,26 @@ TEST(Links, OfTheDocumentsLeadToWhatIsThere) {
     }
   }
   EXPECT_GT(links, 100U);
+}
+
+TEST(Tables, AreNotCutByABlankLine) {
+  std::size_t tables = 0;
+  for (const fs::path& path : documents()) {
+    std::istringstream lines(prose(contents(path)));
+    std::string before;
+    std::string line;
+    while (std::getline(lines, line)) {
+      if (line.starts_with("|") && !before.starts_with("|")) {
+        std::string rule;
+        std::getline(lines, rule);
+        EXPECT_TRUE(rule.starts_with("|--") || rule.starts_with("|:-")) << path << ": no table begins with " << line;
+        line = rule;
+        ++tables;
+      }
+      before = line;
+    }
+  }
+  EXPECT_GT(tables, 30U);
 }
 
 }  // namespace
