@@ -2,13 +2,18 @@
 /// prints.
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cctype>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <regex>
 #include <set>
 
 #include "baton/base/text.h"
@@ -26,32 +31,35 @@ namespace fs = std::filesystem;
 const std::vector<std::pair<std::string, std::string>> small_values{
     {"model", "mlp:dim=64,depth=8"}, {"dim", "64"}, {"case", "64x2,128x2"}, {"size", "64"}, {"delay_ms", "0,5"}};
 
+/// What Open MPI wants to be told where one is root, or has fewer cores than ranks.
+constexpr const char* for_ranks =
+    "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 "
+    "OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_btl_vader_single_copy_mechanism=none";
+
 /// `./baton` and `baton` are one program.
 std::string canonical_program(const std::string& command) { return command.starts_with("./") ? command.substr(2) : command; }
 
-/// The command as the test runs it: few steps are trained, experiments are measured briefly and on small models. The laboratory as
-/// a whole is measured an experiment at a time, for each has small values of its own; simulated, it is run as it stands.
-std::string stand_in(const std::string& command) {
+std::vector<std::string> words_of(const std::string& command) {
   std::vector<std::string> words;
   for (const std::string_view word : split(command, ' ')) {
     if (!word.empty()) {
       words.emplace_back(word);
     }
   }
-  if (words.size() > 1 && words[1] == "train" && command.find(" --steps ") == std::string::npos) {
-    return command + " --steps 7";
-  }
-  if (command == "baton lab" || command == "./baton lab") {
-    std::string each;
-    for (const lab::Experiment& experiment : lab::experiments()) {
-      each += (each.empty() ? "" : " && ") + stand_in(command + " run " + experiment.id);
-    }
-    return each;
-  }
-  if (words.size() < 3 || words[1] != "lab" || words[2] != "run") {
-    return command;
-  }
-  std::string quick = command + " --time-limit 1ms";
+  return words;
+}
+
+/// Few steps.
+std::string briefly_trained(const std::string& command) {
+  static const std::regex steps(" --steps [0-9]+");
+  return std::regex_search(command, steps) ? std::regex_replace(command, steps, " --steps 7") : command + " --steps 7";
+}
+
+/// The experiments that are named, for a short time and with small values.
+std::string briefly_measured(const std::string& command) {
+  const std::vector<std::string> words = words_of(command);
+  static const std::regex sizes("(--set '?(model=mlp:dim|batch)=)[0-9]+");
+  std::string quick = std::regex_replace(command, sizes, "$0164") + " --time-limit 1ms";
   for (std::size_t w = 3; w < words.size(); ++w) {
     if (words[w] == "full" && words[w - 1] == "--preset") {
       quick += " --preset quick";  // the last one counts
@@ -68,6 +76,30 @@ std::string stand_in(const std::string& command) {
     }
   }
   return quick;
+}
+
+/// The command as the test runs it: few steps are trained, experiments are measured briefly and on small models. The laboratory as
+/// a whole is measured an experiment at a time, for each has small values of its own; simulated, it is run as it stands. Where a
+/// text only names a command that wants words of its own, that there is such a command is all it says.
+std::string stand_in(const std::string& documented) {
+  static const std::regex before_the_program("^(time +)?(\\S*/)?baton ");
+  const std::string command = std::regex_replace(documented, before_the_program, "baton ");
+  if (command == "baton launch" || command == "baton report" || command == "baton bench collectives") {
+    return command + " --help";
+  }
+  if (command == "baton lab") {
+    std::string each;
+    for (const lab::Experiment& experiment : lab::experiments()) {
+      each += (each.empty() ? "" : " && ") + briefly_measured(command + " run " + experiment.id);
+    }
+    return each;
+  }
+  if (command.starts_with("baton lab run ")) {
+    return briefly_measured(command);
+  }
+  const bool trains = command.starts_with("baton train ") ||
+                      (is_for_ranks(command) && command.find(" train ") != std::string::npos);
+  return trains ? briefly_trained(command) : command;
 }
 
 class Documents : public OwnFolder {
@@ -87,13 +119,15 @@ class Documents : public OwnFolder {
     std::set<std::string> known;
     const std::vector<Documented> all = documented(markdown);
     for (const Documented& one : all) {
-      const char* skipped = is_form(one.command)        ? "a form"
-                            : is_launchers(one.command) ? "the launcher's"
-                            : one.slow                  ? "slow"
-                                                        : nullptr;
-      if (skipped != nullptr) {
-        fmt::print("not run ({}), line {}: {}\n", skipped, one.line, one.command);
-        slow += one.slow ? 1 : 0;
+      const std::string reason = why_not(one);
+      if (!reason.empty()) {
+        fmt::print("not run ({}), line {}: {}\n", reason, one.line, one.command);
+        slow += reason == "slow" ? 1 : 0;
+        continue;
+      }
+      if (!is_programs(one.command)) {
+        sentences.push_back(fmt::format("line {}: {}\nis run by no test: above it say why, as in <!-- not run: bench --> (or {})",
+                                        one.line, one.command, fmt::join(reasons(), ", ")));
         continue;
       }
       if (!known.insert(canonical_program(one.command)).second && one.output.empty()) {
@@ -101,7 +135,10 @@ class Documents : public OwnFolder {
         continue;
       }
       ++run_;
+      const auto begin = std::chrono::steady_clock::now();
       const std::string fault = fault_of(one);
+      fmt::print("{:.1f} s, line {}: {}\n", std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(),
+                 one.line, one.command);
       if (!fault.empty()) {
         sentences.push_back(fmt::format("line {}: {}\n{}", one.line, one.command, fault));
       }
@@ -112,16 +149,25 @@ class Documents : public OwnFolder {
     return sentences;
   }
 
-  void expect_no_faults(const char* document) {
-    for (const std::string& sentence : faults(contents(fs::path(BATON_SOURCE) / document))) {
-      ADD_FAILURE() << document << ", " << sentence;
-    }
-    EXPECT_GT(run_, 0) << document << " has no command that can be run";
-  }
-
   std::size_t run_ = 0;
 
  private:
+  /// Why the command is not run; empty: it is.
+  static std::string why_not(const Documented& one) {
+    if (is_form(one.command)) {
+      return "a form";
+    }
+    if (is_launchers(one.command)) {
+      return "the launcher's";
+    }
+    for (const std::string& reason : one.not_run) {
+      if (holds_for(reason, one.command)) {
+        return reason;
+      }
+    }
+    return is_for_ranks(one.command) && !BATON_HAS_MPI ? "built without MPI" : "";
+  }
+
   /// Output is compared as on two cores, by which workspaces is counted.
   void two_cores() {
     cpu_set_t allowed;
@@ -139,8 +185,8 @@ class Documents : public OwnFolder {
 
   std::string fault_of(const Documented& one) const {
     const std::string command = fmt::format(
-        "cd '{}' && export PATH=\"$PWD:$PATH\" XDG_CACHE_HOME=\"$PWD/cache\" && ({}) >out 2>&1 </dev/null", folder_.string(),
-        stand_in(one.command));
+        "cd '{}' && export PATH=\"$PWD:$PATH\" XDG_CACHE_HOME=\"$PWD/cache\" {} && ({}) >out 2>&1 </dev/null", folder_.string(),
+        for_ranks, stand_in(one.command));
     const int status = std::system(command.c_str());
     const int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
     const std::string out = contents(folder_ / "out");
@@ -165,13 +211,26 @@ class Documents : public OwnFolder {
   bool comparable_ = false;
 };
 
-TEST_F(Documents, EveryCommandOfTheReadmeWorks) { expect_no_faults("README.md"); }
-TEST_F(Documents, EveryCommandOfTheCompanionWorks) { expect_no_faults("docs/companion.md"); }
-TEST_F(Documents, EveryCommandOnStrategiesWorks) { expect_no_faults("docs/strategies.md"); }
-TEST_F(Documents, EveryCommandOnSchedulesOfOnesOwnWorks) { expect_no_faults("docs/add-a-schedule.md"); }
-TEST_F(Documents, EveryCommandOnMeasuringWorks) { expect_no_faults("docs/measuring.md"); }
-TEST_F(Documents, EveryCommandOnPredictionWorks) { expect_no_faults("docs/prediction.md"); }
-TEST_F(Documents, EveryCommandOnSweepsWorks) { expect_no_faults("experiments/README.md"); }
+class EveryCommand : public Documents, public testing::WithParamInterface<fs::path> {};
+
+TEST_P(EveryCommand, WorksOrSaysWhyItIsNotRun) {
+  for (const std::string& sentence : faults(contents(GetParam()))) {
+    ADD_FAILURE() << GetParam() << ", " << sentence;
+  }
+}
+
+/// Documents without a command are left out, "docs/add-a-block.md" becomes docs_add_a_block.
+std::vector<fs::path> with_commands() {
+  std::vector<fs::path> list = documents();
+  std::erase_if(list, [](const fs::path& path) { return documented(contents(path)).empty(); });
+  return list;
+}
+INSTANTIATE_TEST_SUITE_P(Of, EveryCommand, testing::ValuesIn(with_commands()), [](const auto& document) {
+  std::string name = document.param.lexically_relative(BATON_SOURCE).replace_extension();
+  std::replace_if(
+      name.begin(), name.end(), [](unsigned char sign) { return std::isalnum(sign) == 0; }, '_');
+  return name;
+});
 
 TEST_F(Documents, ACommandThatFailsIsAFault) {
   EXPECT_EQ(faults("See `./baton lab run alchemy`.").size(), 1U);
@@ -205,17 +264,45 @@ TEST_F(Documents, ARefusalThatIsShownMustHappen) {
 }
 
 TEST_F(Documents, AreNotRunWhereTheyAreFormsOrSlowOrTheLaunchers) {
-  EXPECT_EQ(faults("`./baton lab run ID`, `./baton test`\n\n<!-- slow -->\n`./baton lab run alchemy`\n").size(), 0U);
+  EXPECT_EQ(faults("`./baton lab run ID`, `./baton test`\n\n<!-- not run: slow -->\n`./baton lab run alchemy`\n").size(), 0U);
   EXPECT_EQ(run_, 0U);
-  EXPECT_EQ(faults("<!-- slow -->\n`./baton x`, `./baton y`, `./baton z`\n").size(), 1U) << "nearly all is left out";
+  EXPECT_EQ(faults("<!-- not run: slow -->\n`./baton x`, `./baton y`, `./baton z`\n").size(), 1U) << "nearly all is left out";
+}
+
+TEST_F(Documents, AnUnmarkedCommandThatNoTestRunsIsAFault) {
+  for (const char* command : {"python3 bench/cuda.py --rounds 2", "bench/prediction.py --rounds 2", "/usr/bin/python3 bench/cpu.py",
+                              "build/release/bench/linear --rows 32", "cmake --preset release", "srun -n 4 ./baton train",
+                              "tests/ranks/hosts.sh --rate 1000mbit mpirun baton train", "CXX=clang++ cmake --preset fuzz"}) {
+    EXPECT_EQ(faults(fmt::format("See `{}`.", command)).size(), 1U) << command;
+    EXPECT_EQ(faults(fmt::format("```\n{}   # here\n```\n", command)).size(), 1U) << command;
+    EXPECT_EQ(faults(fmt::format("<!-- not run: bench, build, Slurm, hosts -->\nSee `{}`.", command)).size(), 0U) << command;
+  }
+  EXPECT_EQ(faults("```\n$ ls\n```\n").size(), 1U) << "what stands below a prompt is a command";
+  EXPECT_EQ(run_, 0U);
+}
+
+TEST_F(Documents, AReasonHoldsOnlyForWhatItIsAReasonOf) {
+  EXPECT_EQ(faults("<!-- not run: GPU -->\n`baton train --devices cuda` and `baton lab run alchemy`\n").size(), 1U);
+  EXPECT_EQ(faults("<!-- not run: GPU -->\n`python3 bench/cpu.py`\n").size(), 1U);
+  EXPECT_EQ(faults("<!-- not run: no time -->\n`python3 bench/cpu.py`\n").size(), 1U);
+  EXPECT_EQ(run_, 1U);
+}
+
+TEST_F(Documents, RanksAreStarted) {
+  if (!BATON_HAS_MPI) {
+    GTEST_SKIP() << "built without MPI";
+  }
+  EXPECT_EQ(faults("`mpirun -n 2 ./baton train --model mlp:dim=16,depth=2 --strategy ddp --batch 4`").size(), 0U);
+  EXPECT_EQ(faults("`mpirun -n 2 ./baton train --model mlp:dim=16,depth=2 --strategy alchemy --batch 4`").size(), 1U);
+  EXPECT_EQ(run_, 2U);
 }
 
 TEST(Documented, CommandsAreFoundInBlocksAndInSpansThatRunOverALine) {
   const std::vector<Documented> all = documented(
       "Text with `./baton plan\n--help` and `plan` and\n`baton lab  list` in it.\n```\n./baton devices   # a "
       "comment\nnothing\n```\n"
-      "<!-- measured -->\n\n```\n$ baton train\nstep\n$ ls\nfiles\n```\n`baton devices`\n");
-  ASSERT_EQ(all.size(), 5U);
+      "<!-- measured -->\n\n```\n$ baton train\nstep\n$ ls\nfiles\nbaton launch: done\n```\n`baton devices`\n");
+  ASSERT_EQ(all.size(), 6U);
   EXPECT_EQ(all[0].command, "./baton plan --help");
   EXPECT_EQ(all[0].line, 1);
   EXPECT_EQ(all[1].command, "baton lab  list");
@@ -226,22 +313,33 @@ TEST(Documented, CommandsAreFoundInBlocksAndInSpansThatRunOverALine) {
   EXPECT_EQ(all[3].command, "baton train");
   EXPECT_EQ(all[3].output, (std::vector<std::string>{"step"}));
   EXPECT_FALSE(all[3].measured) << "an empty line ends what a marker stands above";
-  EXPECT_EQ(all[4].command, "baton devices");
+  EXPECT_EQ(all[4].command, "ls");
+  EXPECT_EQ(all[5].command, "baton devices");
+}
+
+TEST(Documented, FilesFoldersAndPartsOfCommandsAreNoCommands) {
+  EXPECT_TRUE(documented("`bench/cpu.py`, `tests/ranks/hosts.sh`, `build/release/examples`, `mpirun --bind-to core`, `cmake`, "
+                         "`baton`, `baton launch: "
+                         "done`\n")
+                  .empty());
 }
 
 TEST(Documented, MarkersHoldForTheBlockOrParagraphBelow) {
   const std::vector<Documented> all = documented(
-      "<!-- slow -->\n```\nbaton a\nbaton b\n```\n`baton c`\n\n<!-- measured -->\n`baton d`\n\n`baton e`\n");
-  ASSERT_EQ(all.size(), 5U);
-  EXPECT_TRUE(all[0].slow && all[1].slow);
-  EXPECT_FALSE(all[2].slow || all[2].measured);
+      "<!-- not run: GPU, bench -->\n```\nbaton a\nbaton b\n```\n`baton c`\n\n<!-- measured -->\n`baton d`\n\n`baton e`\n"
+      "<!-- not run: slow -->\n<!-- measured -->\n`baton f`\n");
+  ASSERT_EQ(all.size(), 6U);
+  EXPECT_EQ(all[0].not_run, (std::vector<std::string>{"GPU", "bench"}));
+  EXPECT_EQ(all[1].not_run, all[0].not_run);
+  EXPECT_TRUE(all[2].not_run.empty() && !all[2].measured);
+  EXPECT_TRUE(all[5].measured && all[5].not_run.size() == 1) << "several markers may stand above each other";
   EXPECT_TRUE(all[3].measured);
   EXPECT_FALSE(all[4].measured);
 }
 
 TEST(Documented, WordsOfCapitalsMakeAForm) {
   for (const char* form : {"baton lab run ID", "baton train --trace FILE", "baton COMMAND --help", "baton clusters NAME+NETWORK",
-                           "baton report runs/FOLDER"}) {
+                           "mpirun -n 2 … --devices cpu:2", "baton report runs/FOLDER"}) {
     EXPECT_TRUE(is_form(form)) << form;
   }
   for (const char* command : {"baton lab run timing", "baton train --memory 8G", "baton train --link bandwidth=1GB/s,latency=50us",

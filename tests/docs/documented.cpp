@@ -4,10 +4,25 @@
 #include <regex>
 #include <sstream>
 
+#include "baton/base/text.h"
+
 namespace baton::test {
 namespace {
 
-bool is_command(const std::string& text) { return text.starts_with("./baton ") || text.starts_with("baton "); }
+/// Without variables that are set for it alone, and without `time`.
+std::string bare(const std::string& command) {
+  static const std::regex prefix("^((\\w+=\\S* +)|(time +))+");
+  return std::regex_replace(command, prefix, "");
+}
+
+bool is_command(const std::string& text) {
+  static const std::regex of_baton("^(\\S*/)?baton [^ ]*[^: ]( |$)");
+  static const std::regex of_others(
+      "^(((/usr/bin/)?(python3|cmake|ctest|npm|node|srun|mpirun)|(\\./)?(bench|tests)/\\S+) .*|build/\\S+/\\S+/\\S+.*)$");
+  const std::string command = bare(text);
+  return std::regex_search(command, of_baton) ||
+         (std::regex_search(command, of_others) && (!is_for_ranks(command) || is_programs(command)));
+}
 
 /// Without what the shell would take for a comment, and without space around.
 std::string trimmed(std::string text) {
@@ -35,6 +50,7 @@ void add_spans(const std::string& paragraph, const Documented& markers, std::vec
 }  // namespace
 
 std::vector<Documented> documented(const std::string& markdown) {
+  static const std::regex marks("<!-- (measured|not run: (.*)) -->");
   std::vector<Documented> all;
   std::istringstream lines(markdown);
   std::string line;
@@ -59,17 +75,24 @@ std::vector<Documented> documented(const std::string& markdown) {
     } else if (fenced) {
       const bool prompt = line.starts_with("$ ");
       const std::string text = trimmed(prompt ? line.substr(2) : line);
-      if (is_command(text) && (prompt || !answers)) {
-        all.push_back({text, number, {}, markers.measured, markers.slow});
+      if (prompt || (is_command(text) && !answers)) {
+        all.push_back({text, number, {}, markers.measured, markers.not_run});
         answers = prompt;
-      } else if (prompt) {
-        answers = false;
       } else if (answers) {
         all.back().output.push_back(line);
       }
-    } else if (line == "<!-- slow -->" || line == "<!-- measured -->") {
-      finish();
-      (line == "<!-- slow -->" ? markers.slow : markers.measured) = true;
+    } else if (std::smatch marker; std::regex_match(line, marker, marks)) {
+      if (!paragraph.empty()) {
+        finish();
+      }
+      if (!marker[2].matched) {
+        markers.measured = true;
+        continue;
+      }
+      const std::string reasons = marker[2];
+      for (const std::string_view reason : split(reasons, ',')) {
+        markers.not_run.push_back(trimmed(std::string(reason)));
+      }
     } else if (line.empty()) {
       finish();
     } else {
@@ -82,13 +105,75 @@ std::vector<Documented> documented(const std::string& markdown) {
 }
 
 bool is_form(const std::string& command) {
-  static const std::regex capitals("(^|[ =/:,+])[A-Z]{2,}($|[ =/:,.+])");
-  return std::regex_search(command, capitals);
+  static const std::regex replaced("(^|[ =/:,+])[A-Z]{2,}($|[ =/:,.+])|--strategy S$|…");
+  return std::regex_search(bare(command), replaced);
 }
 
 bool is_launchers(const std::string& command) {
   static const std::regex test("^(\\./)?baton +test( |$)");
   return std::regex_search(command, test);
+}
+
+bool is_programs(const std::string& command) {
+  static const std::regex program("^((/usr/bin/)?mpirun .* )?(\\S*/)?baton ");
+  return std::regex_search(bare(command), program);
+}
+
+bool is_for_ranks(const std::string& command) {
+  static const std::regex launcher("^(/usr/bin/)?mpirun |baton launch .*-- ");
+  return std::regex_search(bare(command), launcher);
+}
+
+namespace {
+
+const std::vector<std::pair<std::string, std::regex>>& reasons_with_signs() {
+  static const std::vector<std::pair<std::string, std::regex>> list{{"GPU", std::regex("cuda")},
+                                                                    {"hosts", std::regex("--host|hosts\\.sh")},
+                                                                    {"Slurm", std::regex("^srun ")},
+                                                                    {"bench", std::regex("(^|[ /])bench/")},
+                                                                    {"build", std::regex("^(cmake|ctest|npm|build/)")},
+                                                                    {"slow", std::regex("")}};
+  return list;
+}
+
+}  // namespace
+
+const std::vector<std::string>& reasons() {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> list;
+    for (const auto& [name, sign] : reasons_with_signs()) {
+      list.push_back(name);
+    }
+    return list;
+  }();
+  return names;
+}
+
+bool holds_for(const std::string& reason, const std::string& command) {
+  return std::any_of(reasons_with_signs().begin(), reasons_with_signs().end(),
+                     [&](const auto& one) { return one.first == reason && std::regex_search(bare(command), one.second); });
+}
+
+std::vector<std::filesystem::path> documents() {
+  namespace fs = std::filesystem;
+  const fs::path root = BATON_SOURCE;
+  std::vector<fs::path> list;
+  for (const fs::directory_entry& entry : fs::directory_iterator(root)) {
+    if (entry.path().extension() == ".md") {
+      list.push_back(entry.path());
+    }
+  }
+  for (const char* folder : {"apps", "bench", "clusters", "docs", "examples", "experiments", "src", "tests", "web"}) {
+    for (fs::recursive_directory_iterator next(root / folder), end; next != end; ++next) {
+      if (next->path().filename() == "node_modules") {
+        next.disable_recursion_pending();
+      } else if (next->path().extension() == ".md") {
+        list.push_back(next->path());
+      }
+    }
+  }
+  std::sort(list.begin(), list.end());
+  return list;
 }
 
 }  // namespace baton::test

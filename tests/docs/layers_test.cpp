@@ -12,6 +12,7 @@
 #include <sstream>
 #include <string>
 
+#include "docs/documented.h"
 #include "support/contents.h"
 
 namespace baton::test {
@@ -137,23 +138,6 @@ TEST(Layers, OpenWithWhatLivesThere) {
     told[name] = listed(uses[1]);
   }
   EXPECT_EQ(told, layers_of_the_build());
-}
-
-/// Every document but those of packages that were fetched.
-std::vector<fs::path> documents() {
-  std::vector<fs::path> list;
-  for (const char* folder :
-       {"", "apps/baton", "bench", "clusters", "docs", "examples", "experiments", "tests", "tests/oracle", "web"}) {
-    for (const fs::directory_entry& entry : fs::directory_iterator(fs::path(BATON_SOURCE) / folder)) {
-      if (entry.path().extension() == ".md") {
-        list.push_back(entry.path());
-      }
-    }
-  }
-  for (const auto& [layer, uses] : layers_of_the_build()) {
-    list.push_back(fs::path(BATON_SOURCE) / "src/baton" / layer / "README.md");
-  }
-  return list;
 }
 
 /// Without its blocks of code.
