@@ -14,12 +14,15 @@ install(TARGETS baton_app RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 # The manual page and the shells' completion, from the program's own list of commands and flags.
 set(manual ${PROJECT_BINARY_DIR}/baton.1)
 set(completion ${PROJECT_BINARY_DIR}/baton.bash)
-add_custom_command(OUTPUT ${manual} ${completion} DEPENDS baton_app
+set(completion_for_zsh ${PROJECT_BINARY_DIR}/baton.zsh)
+add_custom_command(OUTPUT ${manual} ${completion} ${completion_for_zsh} DEPENDS baton_app
                    COMMAND $<TARGET_FILE:baton_app> man > ${manual}
-                   COMMAND $<TARGET_FILE:baton_app> completion bash > ${completion} VERBATIM)
-add_custom_target(manual ALL DEPENDS ${manual} ${completion})
+                   COMMAND $<TARGET_FILE:baton_app> completion bash > ${completion}
+                   COMMAND $<TARGET_FILE:baton_app> completion zsh > ${completion_for_zsh} VERBATIM)
+add_custom_target(manual ALL DEPENDS ${manual} ${completion} ${completion_for_zsh})
 install(FILES ${manual} DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 install(FILES ${completion} DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME baton)
+install(FILES ${completion_for_zsh} DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions RENAME _baton)
 
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/baton)
 install(EXPORT baton NAMESPACE baton:: DESTINATION ${package_folder})

@@ -112,6 +112,17 @@ complete -o default -F _baton baton ./baton
   return text;
 }
 
+/// zsh takes bash's functions once it is told to. The same text is sourced, or lies as `_baton` in a folder of functions: then the
+/// first completion reads it, and goes on with what it defines.
+std::string completion_for_zsh(const CLI::App& program) {
+  return R"(#compdef baton
+(( $+functions[compdef] )) || { autoload -U +X compinit && compinit }
+autoload -U +X bashcompinit && bashcompinit
+)" + completion(program) +
+         R"([[ ${funcstack[1]-} != _baton ]] || _bash_complete -o default -F _baton
+)";
+}
+
 /// Text as roff takes it: its own signs are escaped.
 std::string roff(std::string_view text) {
   std::string out;
@@ -150,15 +161,37 @@ void add_command(const CLI::App& app, const std::string& path, std::string& text
   }
 }
 
+/// What the environment may say: to the program, and to the launcher of a clone.
+constexpr std::pair<const char*, const char*> environment[] = {
+    {"BATON_CUDA_CACHE",
+     "where algorithms that timing chose for a GPU are kept: a folder's path, or off (the user's cache folder)"},
+    {"BATON_CUDA_ENQUEUE", "how a step reaches a GPU: tasks (one by one) or graph (by default whichever suits the plan)"},
+    {"BATON_CUDA_RANKS",
+     "staged: what crosses between ranks on GPUs goes through the hosts' memory, also where NCCL could join them"},
+    {"XDG_CACHE_HOME", "the user's cache folder, in which a folder baton keeps what was timed (~/.cache)"},
+    {"BATON_BUILD_JOBS", "./baton of a clone: how many files to compile at once"},
+    {"BATON_NO_INSTALL", "./baton of a clone: 1 installs no package and says what is missing"},
+};
+
 std::string manual(const CLI::App& program) {
   std::string text = fmt::format(
       ".TH BATON 1 \"\" \"baton {}\"\n.SH NAME\nbaton \\- {}\n.SH SYNOPSIS\n.B baton\n\\fICOMMAND\\fR [\\fIFLAGS\\fR]\n",
       BATON_VERSION, roff("a laboratory for parallel deep learning"));
   text +=
       ".SH DESCRIPTION\nTrains neural networks under every way of splitting the work over devices, measures what the split costs, "
-      "explains it in numbers, predicts it for machines one does not have, and writes the report.\n.SH COMMANDS\n";
+      "explains it in numbers, predicts it for machines one does not have, and writes the report.\n.SH OPTIONS\n";
+  add_options(program, text);
+  std::string chapter;
   for (const CLI::App* command : subcommands(program)) {
+    if (command->get_group() != chapter) {
+      chapter = command->get_group();
+      text += fmt::format(".SH {}\n", roff(chapter));
+    }
     add_command(*command, command->get_name(), text);
+  }
+  text += ".SH ENVIRONMENT\n";
+  for (const auto& [name, meaning] : environment) {
+    text += fmt::format(".TP\n.B {}\n{}\n", roff(name), roff(meaning));
   }
   text +=
       ".SH EXIT STATUS\n.TP\n0\nall is well\n.TP\n1\nsomething failed while it ran\n.TP\n2\nthe command line, or a file it names, "
@@ -183,8 +216,7 @@ void add_manual_commands(CLI::App& program) {
     if (wanted != "bash" && wanted != "zsh") {
       throw usage_error("there is no completion for '{}': choose bash or zsh", *shell);
     }
-    fmt::print("{}{}", wanted == "zsh" ? "autoload -U +X compinit bashcompinit && compinit && bashcompinit\n" : "",
-               completion(program));
+    fmt::print("{}", wanted == "zsh" ? completion_for_zsh(program) : completion(program));
   });
 }
 

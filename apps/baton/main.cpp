@@ -155,6 +155,38 @@ void let_last_count(CLI::App& app) {
   }
 }
 
+/// Puts the commands added since the last heading under this one, in the help.
+void end_chapter(CLI::App& program, const std::string& heading) {
+  const std::string none = CLI::App().get_group();
+  for (CLI::App* command : program.get_subcommands([&](const CLI::App* one) { return one->get_group() == none; })) {
+    command->group(heading);
+  }
+}
+
+/// In the order in which the help shows them.
+void add_commands(CLI::App& program, int& exit_code) {
+  add_lab_command(program, exit_code);
+  add_report_command(program);
+  add_compare_command(program);
+  end_chapter(program, "The laboratory");
+  add_train_command(program, exit_code);
+  add_devices_command(program);
+  end_chapter(program, "One training");
+  add_strategies_command(program);
+  add_plan_command(program);
+  add_simulate_command(program);
+  add_search_command(program, exit_code);
+  add_clusters_command(program);
+  add_calibrate_command(program);
+  add_predict_command(program, exit_code);
+  end_chapter(program, "Plans and simulation");
+  add_launch_command(program, exit_code);
+  add_bench_command(program, exit_code);
+  end_chapter(program, "Several processes and machines");
+  add_manual_commands(program);
+  end_chapter(program, "Help");
+}
+
 int parse_and_run(int argc, char** argv, CLI::App& program, int& exit_code) {
   command_line() = "baton";
   for (int i = 1; i < argc; ++i) {
@@ -163,21 +195,7 @@ int parse_and_run(int argc, char** argv, CLI::App& program, int& exit_code) {
   program.set_version_flag("--version", BATON_VERSION);
   program.require_subcommand(1);
   program.footer(footer);
-  add_devices_command(program);
-  add_plan_command(program);
-  add_strategies_command(program);
-  add_train_command(program, exit_code);
-  add_launch_command(program, exit_code);
-  add_simulate_command(program);
-  add_clusters_command(program);
-  add_calibrate_command(program);
-  add_predict_command(program, exit_code);
-  add_search_command(program, exit_code);
-  add_bench_command(program, exit_code);
-  add_lab_command(program, exit_code);
-  add_report_command(program);
-  add_compare_command(program);
-  add_manual_commands(program);
+  add_commands(program, exit_code);
   let_last_count(program);
   {
     const exec::Launch launch = exec::find_launch([](const char* name) -> const char* { return std::getenv(name); });

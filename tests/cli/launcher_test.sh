@@ -98,11 +98,26 @@ first_call_builds_then_nothing_does() {
 
   stamp=$(stat -c %y "$tree/build/release/.built")
   start=${EPOCHREALTIME/[.,]/}
-  for _ in 1 2 3 4 5 6 7 8 9 10; do call; done
+  for _ in 1 2 3 4 5 6 7 8 9 10; do call 0; done
   elapsed=$(((${EPOCHREALTIME/[.,]/} - start) / 10000))
   check "a later call is quick ($elapsed ms)" test "$elapsed" -lt 100
   check 'a later call is silent' silent
   check 'a later call builds nothing' equal "$(compiles) $(stat -c %y "$tree/build/release/.built")" "1 $stamp"
+}
+
+help_names_the_launchers_own_words() {
+  local flag
+  for flag in --help -h ''; do
+    call ${flag:+"$flag"}
+    check "help ($flag) names lab first, then test" \
+      contains "$scratch/out" $'program:\n\n  ./baton lab  '
+    check "help ($flag) goes on with the program's" contains "$scratch/out" "hello in $PWD:"
+  done
+  call 0 lab --help
+  check 'the help of a command is the program'\''s alone' stdout_is "hello in $PWD: <0> <lab> <--help>"
+  call test --help
+  check 'test has help' contains "$scratch/out" '--bless accepts'
+  check 'help builds nothing' equal "$(compiles)" 1
 }
 
 the_callers_folder_stays() {
@@ -128,11 +143,11 @@ changes_are_built() {
   printf 'struct Loud { Loud() { __builtin_puts("loud"); } } loud;\n' >"$scratch/loud.cpp"
   touch -d '2001-01-01' "$scratch/loud.cpp"
   mv "$scratch/loud.cpp" "$tree/src/"
-  call
-  check 'an added source is built, even an old one' stdout_is $'loud\n'"changed in $PWD:"
+  call 0
+  check 'an added source is built, even an old one' stdout_is $'loud\n'"changed in $PWD: <0>"
   rm "$tree/src/loud.cpp"
-  call
-  check 'a removed source is noticed' stdout_is "changed in $PWD:"
+  call 0
+  check 'a removed source is noticed' stdout_is "changed in $PWD: <0>"
   touch "$tree/src/notes.txt"
   call
   check 'a change that needs no building is silent' silent
@@ -144,7 +159,7 @@ changes_are_built() {
 
 errors_are_told_and_recovered_from() {
   printf 'this is not C++\n' >>"$tree/apps/baton/main.cpp"
-  call
+  call 0
   check 'a compile error fails' test "$status" -ne 0
   check 'a compile error keeps stdout clean' stdout_is ''
   check 'a compile error names the log' contains "$scratch/err" "the build failed; its log is $tree/build"
@@ -153,8 +168,8 @@ errors_are_told_and_recovered_from() {
   call
   check 'it fails again while it stays' test "$status" -ne 0
   greet repaired
-  call
-  check 'a repair recovers' stdout_is "repaired in $PWD:"
+  call 0
+  check 'a repair recovers' stdout_is "repaired in $PWD: <0>"
 
   printf 'message(FATAL_ERROR "no such luck")\n' >>"$tree/CMakeLists.txt"
   call
@@ -162,8 +177,8 @@ errors_are_told_and_recovered_from() {
   check 'a configure error fails' test "$status" -ne 0
   sed -i '$d' "$tree/CMakeLists.txt"
   printf 'half a cac' >"$tree/build/release/CMakeCache.txt"
-  call
-  check 'a broken cache recovers' stdout_is "repaired in $PWD:"
+  call 0
+  check 'a broken cache recovers' stdout_is "repaired in $PWD: <0>"
 
   greet typo
   BATON_BUILD_JOBS=many call
@@ -219,8 +234,8 @@ killed_builds_recover() {
   check 'a build is under way' await_compiles $((before + 1))
   kill -KILL -- "-$pid"
   wait "$pid" 2>/dev/null
-  call
-  check 'after a killed build the next call recovers' stdout_is "survivor in $PWD:"
+  call 0
+  check 'after a killed build the next call recovers' stdout_is "survivor in $PWD: <0>"
 
   greet orphan
   before=$(compiles)
@@ -229,8 +244,8 @@ killed_builds_recover() {
   check 'another build is under way' await_compiles $((before + 1))
   kill -KILL "$pid"
   wait "$pid" 2>/dev/null
-  call
-  check 'a build that lost its launcher is waited for' stdout_is "orphan in $PWD:"
+  call 0
+  check 'a build that lost its launcher is waited for' stdout_is "orphan in $PWD: <0>"
   check 'and not done twice' equal "$(compiles)" $((before + 1))
 }
 
@@ -352,6 +367,7 @@ SH
 cd "$scratch" || exit
 make_tree
 first_call_builds_then_nothing_does
+help_names_the_launchers_own_words
 the_callers_folder_stays
 changes_are_built
 errors_are_told_and_recovered_from
