@@ -80,11 +80,12 @@ std::string summary(const plan::Plan& plan, const plan::Verdict& verdict) {
 /// The schedule: which device does what when, and what it leaves idle in theory.
 void show_grid(const lab::Job& job, bool csv) {
   const std::string& strategy = job.request().strategy;
-  if (!strategy::strategy_by_name(strategy).by_layout) {
+  const strategy::NamedLayout* layout = strategy::strategy_by_name(strategy).layout();
+  if (layout == nullptr) {
     throw usage_error("strategy {} follows no schedule, so there is no grid of it: choose a pipeline with --strategy or --schedule",
                       strategy);
   }
-  const schedule::Grid grid = strategy::grid_of(job.request());
+  const schedule::Grid grid = strategy::grid_of(job.request(), *layout);
   if (csv) {
     write_output("-", schedule::to_csv(grid));
     return;

@@ -131,12 +131,13 @@ class Folder {
 std::optional<Folded> fold(const Request& request) { return fold(request, strategy_by_name(request.strategy)); }
 
 std::optional<Folded> fold(const Request& request, const Strategy& strategy) {
-  if (!strategy.by_layout) {
+  const NamedLayout* layout = strategy.layout();
+  if (layout == nullptr) {
     return std::nullopt;
   }
   Request named = request;
   named.strategy = strategy.name;
-  const Axes axes = axes_of(named);
+  const Axes axes = axes_of(named, *layout);
   if (!replicas_alike(request, axes)) {
     return std::nullopt;
   }
@@ -160,7 +161,7 @@ std::optional<Folded> fold(const Request& request, const Strategy& strategy) {
   two.layout.dp = 2;
   two.layout.pp = axes.pp;
   two.layout.tp = axes.tp;
-  two.layout.micro_batches = schedule::micro_batches(grid_of(named));
+  two.layout.micro_batches = schedule::micro_batches(grid_of(named, *layout));
   return Folder(compile(two, strategy), axes, request.cluster).fold(title_of(named, strategy));
 }
 

@@ -17,8 +17,8 @@ struct Folded {
   std::vector<std::vector<DeviceId>> stands_for;
 };
 
-/// Nothing where replicas are not alike (a strategy that is no point in the space of layouts, a batch that does not divide evenly,
-/// a delay on one rank, nodes that replicas do not fill alike) or too few to be worth it. Never compiles more than two of them.
+/// Nothing where replicas are not alike (a strategy that is no named layout, a batch that does not divide evenly,
+/// a delay on one device, nodes that replicas do not fill alike) or too few to be worth it. Never compiles more than two of them.
 std::optional<Folded> fold(const Request& request);
 std::optional<Folded> fold(const Request& request, const Strategy& strategy);
 

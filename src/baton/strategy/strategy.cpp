@@ -45,31 +45,11 @@ std::string known_name(std::string_view text) {
   return std::string(text);
 }
 
-/// A named point in the space of layouts: which axis gets the devices that the user's own numbers leave, and what else the
-/// name stands for.
-struct Point {
-  enum class Axis : std::uint8_t { dp, pp, tp } rest = Axis::dp;
-  std::string_view schedule = "naive";
-  std::int64_t zero = 0;
-};
+using Axis = NamedLayout::Axis;
 
-Point point_of(const Request& request) {
-  const std::string name = known_name(request.strategy);
-  if (name == "product" && !request.layout.schedule.empty()) {
-    return {.rest = Point::Axis::pp};  // a schedule asks for a pipeline
-  }
-  if (name == "layers" || name == "tensor") {
-    return {.rest = name == "layers" ? Point::Axis::pp : Point::Axis::tp};
-  }
-  if (name.starts_with("zero-") && name.size() == 6 && name[5] >= '1' && name[5] <= '3') {
-    return {.zero = name[5] - '0'};
-  }
-  for (const schedule::Schedule& schedule : schedule::schedules()) {
-    if (schedule.name == name) {
-      return {.rest = Point::Axis::pp, .schedule = schedule.name};
-    }
-  }
-  return {};  // ddp and product
+/// The axis that gets the devices which the user's own numbers leave.
+Axis rest_of(const Request& request, const NamedLayout& named) {
+  return named.rest.value_or(request.layout.schedule.empty() ? Axis::dp : Axis::pp);
 }
 
 /// A layout with nothing left open.
@@ -80,7 +60,7 @@ struct Resolved : Axes {
   std::int64_t micro_batches = 1;
 };
 
-void resolve_axes(const Request& request, const Point& point, Resolved& resolved) {
+void resolve_axes(const Request& request, const NamedLayout& named, Resolved& resolved) {
   const Layout& layout = request.layout;
   const auto devices = static_cast<std::int64_t>(request.cluster.size());
   const std::int64_t own_rows = layout.grid ? static_cast<std::int64_t>(layout.grid->rows.size()) : 0;
@@ -94,7 +74,7 @@ void resolve_axes(const Request& request, const Point& point, Resolved& resolved
     axes[i] = asked[i] > 0 ? asked[i] : 1;
     product *= axes[i];
   }
-  const auto rest = static_cast<std::size_t>(point.rest);
+  const auto rest = static_cast<std::size_t>(rest_of(request, named));
   if (asked[rest] == 0 && devices % product == 0) {
     axes[rest] = devices / product;
     product = devices;
@@ -111,17 +91,17 @@ void resolve_axes(const Request& request, const Point& point, Resolved& resolved
 }
 
 /// What a strategy's name and a flag both say must be the same.
-void refuse_contradictions(const Request& request, const Point& point) {
+void refuse_contradictions(const Request& request, const NamedLayout& named) {
   const Layout& layout = request.layout;
-  const bool is_schedule = point.rest == Point::Axis::pp && known_name(request.strategy) != "product";
+  const bool is_schedule = named.rest == Axis::pp;
   const bool other = layout.grid ||
-                     (!layout.schedule.empty() && schedule::schedule_by_name(layout.schedule).name != point.schedule);
+                     (!layout.schedule.empty() && schedule::schedule_by_name(layout.schedule).name != named.schedule);
   if (is_schedule && other) {
     throw usage_error("strategy {} is a pipeline under the schedule {}, but --schedule asks for {}: give one of them",
-                      request.strategy, point.schedule, layout.grid ? "one of your own" : layout.schedule);
+                      request.strategy, named.schedule, layout.grid ? "one of your own" : layout.schedule);
   }
-  if (point.zero > 0 && layout.zero && *layout.zero != point.zero) {
-    throw usage_error("strategy {} is stage {} of ZeRO, but --zero asks for {}: give one of them", request.strategy, point.zero,
+  if (named.zero > 0 && layout.zero && *layout.zero != named.zero) {
+    throw usage_error("strategy {} is stage {} of ZeRO, but --zero asks for {}: give one of them", request.strategy, named.zero,
                       *layout.zero);
   }
   if (layout.balance != Balance::even && !layout.split.empty()) {
@@ -133,7 +113,7 @@ void refuse_contradictions(const Request& request, const Point& point) {
 }
 
 /// The number of micro-batches, and the grid where there is a pipeline.
-void resolve_schedule(const Request& request, const Point& point, Resolved& resolved) {
+void resolve_schedule(const Request& request, const NamedLayout& named, Resolved& resolved) {
   const Layout& layout = request.layout;
   const std::int64_t rows = request.step.global_batch / resolved.dp;
   if (layout.grid) {
@@ -147,8 +127,7 @@ void resolve_schedule(const Request& request, const Point& point, Resolved& reso
                         layout.micro_batches);
     }
   } else {
-    const schedule::Schedule& schedule = schedule::schedule_by_name(layout.schedule.empty() ? std::string(point.schedule)
-                                                                                            : layout.schedule);
+    const schedule::Schedule& schedule = schedule::schedule_by_name(layout.schedule.empty() ? named.schedule : layout.schedule);
     const bool overlaps = schedule.name != "naive";
     if (resolved.pp == 1 && layout.chunks > 0) {
       throw usage_error("--chunks are stages on each device of a pipeline, and there is none: give it devices with --pp");
@@ -172,16 +151,16 @@ void resolve_schedule(const Request& request, const Point& point, Resolved& reso
   resolved.stages = schedule::stages(*resolved.grid);
 }
 
-Resolved resolve(const Request& request, const Point& point) {
-  refuse_contradictions(request, point);
+Resolved resolve(const Request& request, const NamedLayout& named) {
+  refuse_contradictions(request, named);
   Resolved resolved;
-  resolve_axes(request, point, resolved);
+  resolve_axes(request, named, resolved);
   if (request.step.global_batch < resolved.dp) {
     throw usage_error("a global batch of {} cannot be divided over {} devices: each needs a sample at least",
                       request.step.global_batch, resolved.dp);
   }
-  resolve_schedule(request, point, resolved);
-  resolved.zero = request.layout.zero.value_or(point.zero);
+  resolve_schedule(request, named, resolved);
+  resolved.zero = request.layout.zero.value_or(named.zero);
   if (resolved.zero > 3) {
     throw usage_error("there is no stage {} of ZeRO: choose 1, 2 or 3", resolved.zero);
   }
@@ -285,8 +264,8 @@ DeviceGroups replica_groups(const Resolved& resolved) {
   return groups;
 }
 
-plan::Draft build(const Request& request, const Point& point) {
-  const Resolved resolved = resolve(request, point);
+plan::Draft build(const Request& request, const NamedLayout& named) {
+  const Resolved resolved = resolve(request, named);
   plan::Draft draft = add_transfers(training_step(request.model, request.step, place(request, resolved)));
   if (resolved.zero > 0) {
     draft = divide_over_replicas(std::move(draft), resolved.zero, replica_groups(resolved));
@@ -295,8 +274,6 @@ plan::Draft build(const Request& request, const Point& point) {
   }
   return add_updates(std::move(draft), request.step.optimizer);
 }
-
-plan::Draft build_product(const Request& request) { return build(request, point_of(request)); }
 
 void refuse_layout(const Request& request, std::string_view why) {
   const Layout& layout = request.layout;
@@ -330,15 +307,15 @@ std::string describe(const Request& request) { return describe(request, strategy
 
 std::string describe(const Request& request, const Strategy& strategy) {
   const std::string& name = strategy.name;
-  if (!strategy.by_layout) {
+  if (strategy.layout() == nullptr) {
     return name;
   }
-  const Point point = point_of(request);
-  const Resolved resolved = resolve(request, point);
+  const NamedLayout& named = *strategy.layout();
+  const Resolved resolved = resolve(request, named);
   const int divided = (resolved.dp > 1) + (resolved.pp > 1) + (resolved.tp > 1);
   const std::array<std::int64_t, 3> axes{resolved.dp, resolved.pp, resolved.tp};
-  const bool by_name = name != "product" && divided <= 1 && (divided == 0 || axes[static_cast<std::size_t>(point.rest)] > 1) &&
-                       resolved.zero == point.zero;
+  const bool by_name = named.rest && divided <= 1 && (divided == 0 || axes[static_cast<std::size_t>(*named.rest)] > 1) &&
+                       resolved.zero == named.zero;
   if (by_name) {
     return name;
   }
@@ -355,7 +332,7 @@ std::string describe(const Request& request, const Strategy& strategy) {
   }
   if (resolved.pp > 1) {
     parts.push_back(request.layout.grid               ? "a schedule of its own"
-                    : request.layout.schedule.empty() ? std::string(point.schedule)
+                    : request.layout.schedule.empty() ? named.schedule
                                                       : request.layout.schedule);
   }
   if (resolved.micro_batches > 1) {
@@ -376,18 +353,18 @@ const std::vector<Strategy>& strategies() {
     std::vector<Strategy> all{
         {"single", "the whole model and batch on the first device", build_single},
         {"dp", "one owner: device 0 replicates parameters, scatters inputs, gathers outputs and updates", build_dp},
-        {"ddp", "a replica on each device; gradients all-reduced in buckets while the backward goes on", build_product, true},
-        {"layers", "blocks spread over the devices in order; one baton, passed along", build_product, true},
-        {"tensor", "each pair of Linear layers divided over the devices, by column and then by row", build_product, true},
-        {"zero-1", "ddp with the optimizer's states divided over the devices", build_product, true},
-        {"zero-2", "ddp with states and gradients divided", build_product, true},
-        {"zero-3", "ddp with states, gradients and parameters divided; parameters are gathered block by block", build_product,
-         true},
-        {"product", "replicas × stages × divided tensors, as --dp, --pp and --tp say", build_product, true},
+        {"ddp", "a replica on each device; gradients all-reduced in buckets while the backward goes on", NamedLayout{}},
+        {"layers", "blocks spread over the devices in order; one baton, passed along", NamedLayout{.rest = Axis::pp}},
+        {"tensor", "each pair of Linear layers divided over the devices, by column and then by row", NamedLayout{.rest = Axis::tp}},
+        {"zero-1", "ddp with the optimizer's states divided over the devices", NamedLayout{.zero = 1}},
+        {"zero-2", "ddp with states and gradients divided", NamedLayout{.zero = 2}},
+        {"zero-3", "ddp with states, gradients and parameters divided; parameters are gathered block by block",
+         NamedLayout{.zero = 3}},
+        {"product", "replicas × stages × divided tensors, as --dp, --pp and --tp say", NamedLayout{.rest = {}}},
     };
     for (const schedule::Schedule& schedule : schedule::schedules()) {
       if (schedule.name != "naive") {
-        all.push_back({schedule.name, schedule.summary, build_product, true});
+        all.push_back({schedule.name, schedule.summary, NamedLayout{.rest = Axis::pp, .schedule = schedule.name}});
       }
     }
     return all;
@@ -413,21 +390,9 @@ const Strategy& strategy_by_name(std::string_view name) {
   throw usage_error("unknown strategy '{}'{}: choose {}", name, did_you_mean(name, names), either(names));
 }
 
-Axes axes_of(const Request& request) { return resolve(request, point_of(request)); }
+Axes axes_of(const Request& request, const NamedLayout& named) { return resolve(request, named); }
 
-schedule::Grid grid_of(const Request& request) {
-  if (known_name(request.strategy) == "single") {
-    const cluster::Cluster first({request.cluster.devices()[0]});
-    return *resolve({.model = request.model,
-                     .cluster = first,
-                     .strategy = request.strategy,
-                     .step = request.step,
-                     .layout = request.layout},
-                    {})
-                .grid;
-  }
-  return *resolve(request, point_of(request)).grid;
-}
+schedule::Grid grid_of(const Request& request, const NamedLayout& named) { return *resolve(request, named).grid; }
 
 plan::Plan compile(const Request& request) { return compile(request, strategy_by_name(request.strategy)); }
 
@@ -453,7 +418,7 @@ plan::Plan compile(const Request& request, const Strategy& strategy) {
   const Precision precision = request.step.precision;
   Request named = request;
   named.strategy = strategy.name;
-  plan::Draft draft = strategy.build(named);
+  plan::Draft draft = strategy.layout() != nullptr ? build(named, *strategy.layout()) : std::get<Build>(strategy.way)(named);
   if (is_mixed(precision)) {
     draft = cast_parameters(narrow_values(std::move(draft), dtype_of(precision)), dtype_of(precision));
   }

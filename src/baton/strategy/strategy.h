@@ -1,7 +1,10 @@
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "baton/cluster/cluster.h"
@@ -22,14 +25,28 @@ struct Request {
   std::vector<DelayRequest> delays = {};
 };
 
-/// A named way of splitting a step: a composition of passes, or a refusal (a usage error) that says what to change.
+/// What a name stands for in the space of layouts. The numbers of replicas, stages and parts of a tensor then say what the strategy
+/// does, so that it is described by them and equal replicas can be folded.
+struct NamedLayout {
+  enum class Axis : std::uint8_t { dp, pp, tp };
+  /// The axis that gets the devices which the user's own numbers leave. None: the name stands for no axis, and it is the pipeline
+  /// where a schedule is asked for, the replicas otherwise.
+  std::optional<Axis> rest = Axis::dp;
+  std::string schedule = "naive";
+  std::int64_t zero = 0;
+};
+
+/// A composition of passes, or a refusal (a usage error) that says what to change.
+using Build = plan::Draft (*)(const Request& request);
+
+/// A named way of splitting a step: by a function of its own, or as a layout that has a name.
 struct Strategy {
   std::string name;
   std::string summary;
-  plan::Draft (*build)(const Request& request);
-  /// Whether it is a point in the space of layouts: then the numbers of replicas, stages and parts of a tensor say what it does,
-  /// so that it is described by them and equal replicas can be folded.
-  bool by_layout = false;
+  std::variant<Build, NamedLayout> way;
+
+  /// None where the strategy has a function of its own.
+  const NamedLayout* layout() const { return std::get_if<NamedLayout>(&way); }
 };
 
 /// Every strategy, in the order in which help shows them.
@@ -56,10 +73,9 @@ struct Axes {
     return DeviceId(static_cast<std::size_t>((stage * dp + replica) * tp + part));
   }
 };
-/// Of a strategy that is a point in the space of layouts.
-Axes axes_of(const Request& request);
+Axes axes_of(const Request& request, const NamedLayout& named);
 /// Which action when: one row for each of a replica's pipeline devices, a single one where there is no pipeline.
-schedule::Grid grid_of(const Request& request);
+schedule::Grid grid_of(const Request& request, const NamedLayout& named);
 
 /// Builds, fuses for the target, injects the delays and finishes.
 plan::Plan compile(const Request& request);

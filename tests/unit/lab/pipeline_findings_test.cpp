@@ -9,6 +9,7 @@ using test::findings;
 using test::says;
 using test::silent_on;
 using test::trained;
+using test::usage_sentence;
 using test::with;
 
 // idle
@@ -25,6 +26,11 @@ TEST(Idle, TheShareIsWhatTheStepDoesNotCompute) {
       says(findings("idle", {with(idle_row("1f1b", 10, 0.2, 1 << 20), {{"compute_ns", 5e6}})}),
            "idle for 50.0 % of the step, 20.0 % in theory (of the step 5.0 % went into waiting for other devices and 10.0 % into "
            "messages that nothing hid);"));
+}
+
+TEST(Idle, TakesNothingThatIsNoSchedule) {
+  const Point point{{"schedule", "dp"}, {"model", "mlp:dim=8,depth=4"}, {"batch", 8}, {"micro_batches", 2}, {"devices", 2}};
+  EXPECT_TRUE(says(usage_sentence([&] { experiment_by_id("idle").open(point, {}); }), "unknown schedule 'dp'"));
 }
 
 TEST(Idle, TheFastestScheduleIsNamedWithItsSpeedupOverTheNaiveSplit) {

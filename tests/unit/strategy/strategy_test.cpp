@@ -105,14 +105,13 @@ TEST(Strategy, IsFoundByTheNamesPeopleKnowItBy) {
   EXPECT_TRUE(says(usage_sentence([] { strategy_by_name("mine.csv"); }), "--schedule mine.csv"));
 }
 
-TEST(Strategy, ByAnotherNameHasTheSameGridAndPlan) {
+TEST(Strategy, ByAnotherNameHasTheSamePlan) {
   const model::Model model = model::parse_model("mlp:dim=4,depth=4");
   const cluster::Cluster two = devices(2);
   for (const auto& [other, own] : {std::pair("Interleaved1F1B", "interleaved"), std::pair("Schedule1F1B", "1f1b"),
                                    std::pair("naive", "layers"), std::pair("Single", "single"), std::pair("FSDP", "zero-3")}) {
     const Request alias{.model = model, .cluster = two, .strategy = other};
     const Request named{.model = model, .cluster = two, .strategy = own};
-    EXPECT_EQ(grid_of(alias), grid_of(named)) << other;
     EXPECT_EQ(compile(alias), compile(named)) << other;
     EXPECT_EQ(describe(alias), own);
   }
@@ -202,7 +201,7 @@ TEST(Grid, OfAUsersOwnScheduleShowsWhenItsActionsCanRun) {
   const cluster::Cluster two = devices(2);
   Request request{.model = model, .cluster = two, .strategy = "product"};
   request.layout.grid = schedule::parse_csv("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n");
-  EXPECT_EQ(schedule::to_csv(grid_of(request)), "0F0,0F1,,0B0,,0B1\n,1F0,1B0,1F1,1B1,\n");
+  EXPECT_EQ(schedule::to_csv(grid_of(request, *strategy_by_name("product").layout())), "0F0,0F1,,0B0,,0B1\n,1F0,1B0,1F1,1B1,\n");
 }
 
 TEST(Strategy, ThatIsGivenByItselfIsCompiledWhateverTheRequestNames) {
@@ -212,23 +211,45 @@ TEST(Strategy, ThatIsGivenByItselfIsCompiledWhateverTheRequestNames) {
   EXPECT_EQ(compile(request, strategy_by_name("layers")), compiled("layers", "mlp:3-5-2", 2));
 }
 
-TEST(Strategy, ThatIsNoPointOfTheLayoutIsDescribedByItsNameAndNotFolded) {
+TEST(Strategy, OfAFunctionOfItsOwnIsDescribedByItsNameAndNotFolded) {
+  const model::Model model = model::parse_model("mlp:3-5-2");
+  const cluster::Cluster eight = devices(8);
+  const Request request{.model = model, .cluster = eight, .strategy = "ddp", .step = {.global_batch = 8}};
+  const Strategy own{"own", "as dp, for all that anybody knows", std::get<Build>(strategy_by_name("dp").way)};
+  EXPECT_EQ(describe(request, own), "own");
+  EXPECT_TRUE(compile(request, own).title().starts_with("own of mlp:3-5-2"));
+  EXPECT_FALSE(fold(request, own));
+}
+
+TEST(Strategy, ThatNamesALayoutIsDescribedByItsNumbersAndFoldedWhereTheyAreOthersThanItsName) {
   const model::Model model = model::parse_model("mlp:3-5-2");
   const cluster::Cluster eight = devices(8);
   const Request request{
       .model = model, .cluster = eight, .strategy = "ddp", .step = {.global_batch = 8}, .layout = {.dp = 4, .pp = 2}};
-  const Strategy own{"own", "as ddp, for all that anybody knows", strategy_by_name("ddp").build};
-  EXPECT_EQ(describe(request, own), "own");
-  EXPECT_TRUE(compile(request, own).title().starts_with("own of mlp:3-5-2"));
-  EXPECT_FALSE(fold(request, own));
-  EXPECT_EQ(describe(request), "dp 4 × pp 2, naive") << "ddp itself is one";
+  EXPECT_EQ(describe(request), "dp 4 × pp 2, naive");
   EXPECT_TRUE(fold(request));
-  for (const Strategy& strategy : strategies()) {
-    EXPECT_EQ(strategy.by_layout, strategy.build == strategy_by_name("product").build) << strategy.name;
-  }
 }
 
-TEST(Strategy, ThatIsNoPointOfTheLayoutPassesOverNothingThatItIsAskedFor) {
+TEST(Strategy, OfAUsersOwnThatNamesALayoutIsBuiltDescribedAndFoldedAsThatLayout) {
+  const model::Model model = model::parse_model("mlp:dim=4,depth=4");
+  const Strategy own{"own", "1f1b with divided states", NamedLayout{.rest = NamedLayout::Axis::pp, .schedule = "1f1b", .zero = 1}};
+  const cluster::Cluster eight = devices(8);
+  const Request request{.model = model, .cluster = eight, .layout = {.dp = 4}};
+  const Request same{
+      .model = model, .cluster = eight, .strategy = "product", .layout = {.dp = 4, .pp = 2, .zero = 1, .schedule = "1f1b"}};
+  EXPECT_EQ(describe(request, own), "dp 4 × pp 2, zero 1, 1f1b, 4 micro-batches");
+  EXPECT_EQ(compile(request, own), compile(same));
+  ASSERT_TRUE(fold(request, own));
+  EXPECT_EQ(fold(request, own)->plan, fold(same)->plan);
+  EXPECT_TRUE(says(usage_sentence([&] {
+                     Request other = request;
+                     other.layout.schedule = "gpipe";
+                     compile(other, own);
+                   }),
+                   "own is a pipeline under the schedule 1f1b"));
+}
+
+TEST(Strategy, OfAFunctionOfItsOwnPassesOverNothingThatItIsAskedFor) {
   const std::vector<std::pair<std::string, Layout>> asked{{"--dp", {.dp = 2}},
                                                           {"--pp", {.pp = 2}},
                                                           {"--tp", {.tp = 2}},
@@ -241,7 +262,7 @@ TEST(Strategy, ThatIsNoPointOfTheLayoutPassesOverNothingThatItIsAskedFor) {
                                                           {"--micro-batches", {.micro_batches = 3}}};
   const std::string model = "mlp:dim=8,depth=4";
   for (const Strategy& strategy : strategies()) {
-    if (strategy.by_layout) {
+    if (strategy.layout() != nullptr) {
       continue;
     }
     const std::string without = plan::to_text(compiled(strategy.name, model, 2));

@@ -5,6 +5,7 @@
 #include "baton/lab/rows.h"
 #include "baton/lab/train_measurement.h"
 #include "baton/schedule/replay.h"
+#include "baton/schedule/schedule.h"
 
 namespace baton::lab {
 namespace {
@@ -16,7 +17,8 @@ class IdleMeasurement final : public TrainMeasurement {
 
   Json record() const override {
     Json record = TrainMeasurement::record();
-    const schedule::Grid grid = strategy::grid_of(training().job().request());
+    const strategy::Request& request = training().job().request();
+    const schedule::Grid grid = strategy::grid_of(request, *strategy::strategy_by_name(request.strategy).layout());
     record["theory"] = schedule::replay(grid).idle_share();
     record["micro_batches"] = schedule::micro_batches(grid);
     record["stages"] = schedule::stages(grid);
@@ -32,8 +34,9 @@ std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) 
   if (is_schedule_file(schedule)) {  // a file says itself how many micro-batches there are
     words.schedule = schedule;
   } else {
-    words.strategy = schedule == "naive" ? "layers" : schedule;
-    words.micro_batches = schedule == "naive" ? "1" : text(point, "micro_batches");
+    const std::string& named = schedule::schedule_by_name(schedule).name;
+    words.strategy = named == "naive" ? "layers" : named;
+    words.micro_batches = named == "naive" ? "1" : text(point, "micro_batches");
   }
   words.devices = devices_for(settings, whole(point, "devices", 1, 4096), 4);
   return std::make_unique<IdleMeasurement>(
