@@ -81,9 +81,11 @@ std::string summary(const plan::Plan& plan, const plan::Verdict& verdict) {
 void show_grid(const lab::Job& job, bool csv) {
   const std::string& strategy = job.request().strategy;
   const strategy::NamedLayout* layout = strategy::strategy_by_name(strategy).layout();
-  if (layout == nullptr) {
-    throw usage_error("strategy {} follows no schedule, so there is no grid of it: choose a pipeline with --strategy or --schedule",
-                      strategy);
+  if (layout == nullptr || strategy::axes_of(job.request(), *layout).pp == 1) {
+    throw usage_error(
+        "strategy {} makes no pipeline here, so there is no grid of it: choose one with --strategy or --schedule, on two devices "
+        "or more",
+        strategy);
   }
   const schedule::Grid grid = strategy::grid_of(job.request(), *layout);
   if (csv) {

@@ -205,10 +205,14 @@ TEST_F(Cli, PlanShowsOneThingAtATime) {
   EXPECT_NE(grid.err.find("--file"), std::string::npos) << grid.err;
 }
 
-TEST_F(Cli, OnlyWhatFollowsAScheduleHasAGrid) {
-  const Outcome grid = run("plan --grid --strategy dp --devices cpu:2");
-  EXPECT_EQ(grid.code, 2);
-  EXPECT_NE(grid.err.find("dp follows no schedule"), std::string::npos) << grid.err;
+TEST_F(Cli, OnlyAPipelineOfSeveralDevicesHasAGrid) {
+  for (const std::string strategy : {"dp", "ddp", "tensor", "gpipe --pp 1 --dp 2"}) {
+    for (const std::string way : {"--grid", "--csv"}) {
+      const Outcome grid = run("plan " + way + " --devices cpu:2 --strategy " + strategy);
+      EXPECT_EQ(grid.code, 2) << strategy;
+      EXPECT_NE(grid.err.find("makes no pipeline here"), std::string::npos) << grid.err;
+    }
+  }
 }
 
 TEST_F(Cli, DrawsAScheduleAndReadsItBack) {

@@ -55,7 +55,7 @@ Axis rest_of(const Request& request, const NamedLayout& named) {
 /// A layout with nothing left open.
 struct Resolved : Axes {
   std::int64_t zero = 0;
-  std::optional<schedule::Grid> grid;  // where there are stages
+  schedule::Grid grid;  // of one row where there is no pipeline
   std::int64_t stages = 1;
   std::int64_t micro_batches = 1;
 };
@@ -112,7 +112,13 @@ void refuse_contradictions(const Request& request, const NamedLayout& named) {
   }
 }
 
-/// The number of micro-batches, and the grid where there is a pipeline.
+void refuse_few_rows(std::int64_t micro_batches, std::int64_t rows) {
+  if (micro_batches > rows) {
+    throw usage_error("{} micro-batches cannot be made of {} sample{} a replica", micro_batches, rows, rows == 1 ? "" : "s");
+  }
+}
+
+/// The number of micro-batches, and the grid.
 void resolve_schedule(const Request& request, const NamedLayout& named, Resolved& resolved) {
   const Layout& layout = request.layout;
   const std::int64_t rows = request.step.global_batch / resolved.dp;
@@ -126,6 +132,7 @@ void resolve_schedule(const Request& request, const NamedLayout& named, Resolved
       throw usage_error("the schedule's file has {} micro-batches, but {} are asked for", resolved.micro_batches,
                         layout.micro_batches);
     }
+    refuse_few_rows(resolved.micro_batches, rows);
   } else {
     const schedule::Schedule& schedule = schedule::schedule_by_name(layout.schedule.empty() ? named.schedule : layout.schedule);
     const bool overlaps = schedule.name != "naive";
@@ -138,17 +145,12 @@ void resolve_schedule(const Request& request, const NamedLayout& named, Resolved
     resolved.micro_batches = layout.micro_batches > 0 ? layout.micro_batches
                              : overlaps               ? std::max<std::int64_t>(1, std::min(rows, 2 * resolved.pp))
                                                       : 1;
-    if (resolved.micro_batches <= rows) {  // otherwise refused below
-      resolved.grid = schedule.grid({.devices = resolved.pp,
-                                     .chunks = layout.chunks > 0 ? layout.chunks : schedule.default_chunks,
-                                     .micro_batches = resolved.micro_batches});
-    }
+    refuse_few_rows(resolved.micro_batches, rows);
+    resolved.grid = schedule.grid({.devices = resolved.pp,
+                                   .chunks = layout.chunks > 0 ? layout.chunks : schedule.default_chunks,
+                                   .micro_batches = resolved.micro_batches});
   }
-  if (resolved.micro_batches > rows) {
-    throw usage_error("{} micro-batches cannot be made of {} sample{} a replica", resolved.micro_batches, rows,
-                      rows == 1 ? "" : "s");
-  }
-  resolved.stages = schedule::stages(*resolved.grid);
+  resolved.stages = schedule::stages(resolved.grid);
 }
 
 Resolved resolve(const Request& request, const NamedLayout& named) {
@@ -185,8 +187,8 @@ double parameter_bytes(const Request& request, const Resolved& resolved) {
 
 /// What each stage keeps, by the schedule.
 std::vector<StageLoad> stage_loads(const Request& request, const Resolved& resolved) {
-  const std::vector<std::int64_t> kept = schedule::in_flight(*resolved.grid);
-  const std::vector<std::int32_t> device = schedule::device_of_stage(*resolved.grid);
+  const std::vector<std::int64_t> kept = schedule::in_flight(resolved.grid);
+  const std::vector<std::int32_t> device = schedule::device_of_stage(resolved.grid);
   const std::int64_t rows = request.step.global_batch / resolved.dp;
   std::vector<StageLoad> loads;
   for (std::int64_t stage = 0; stage < resolved.stages; ++stage) {
@@ -236,7 +238,7 @@ Placement place(const Request& request, const Resolved& resolved) {
   for (const cluster::Device& device : request.cluster.devices()) {
     placement.devices.push_back(device.name);
   }
-  const std::vector<std::int32_t> device_of_stage = schedule::device_of_stage(*resolved.grid);
+  const std::vector<std::int32_t> device_of_stage = schedule::device_of_stage(resolved.grid);
   std::int64_t begin = 0;
   for (const std::int64_t rows : even_split(request.step.global_batch, resolved.dp)) {
     Placement::Replica replica{{begin, begin + rows}, {}};
@@ -392,7 +394,7 @@ const Strategy& strategy_by_name(std::string_view name) {
 
 Axes axes_of(const Request& request, const NamedLayout& named) { return resolve(request, named); }
 
-schedule::Grid grid_of(const Request& request, const NamedLayout& named) { return *resolve(request, named).grid; }
+schedule::Grid grid_of(const Request& request, const NamedLayout& named) { return resolve(request, named).grid; }
 
 plan::Plan compile(const Request& request) { return compile(request, strategy_by_name(request.strategy)); }
 
