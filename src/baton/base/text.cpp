@@ -3,6 +3,9 @@
 #include <fmt/chrono.h>
 
 #include <ctime>
+#include <set>
+
+#include "baton/base/error.h"
 
 namespace baton {
 namespace {
@@ -26,6 +29,20 @@ std::size_t edits(std::string_view a, std::string_view b) {
 }
 
 }  // namespace
+
+void for_each_setting(std::string_view text,
+                      const std::function<void(std::string_view setting, const std::string& key, std::string_view value)>& visit) {
+  std::set<std::string> seen;
+  for_each_part(text, ',', [&](std::size_t, std::string_view setting) {
+    const std::size_t equals = setting.find('=');
+    const std::string key = canonical(setting.substr(0, equals));
+    if (seen.contains(key)) {
+      throw usage_error("'{}' has {} twice: give it once", text, key);
+    }
+    visit(setting, key, equals == std::string_view::npos ? std::string_view() : setting.substr(equals + 1));
+    seen.insert(key);  // what nobody knows is refused by now, so that these stay few
+  });
+}
 
 std::string did_you_mean(std::string_view word, const std::vector<std::string>& names) {
   constexpr std::size_t longest = 64;  // nobody mistypes more

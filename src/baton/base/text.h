@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -52,15 +53,9 @@ inline std::string canonical(std::string_view name) {
 }
 
 /// The settings of `key=value,key=value`, one after the other: visit(setting, key, value) gets each as it is written, its key as
-/// `canonical` has it, and its value, empty where there is none.
-template <typename Visit>
-void for_each_setting(std::string_view text, Visit visit) {
-  for_each_part(text, ',', [&](std::size_t, std::string_view setting) {
-    const std::size_t equals = setting.find('=');
-    visit(setting, canonical(setting.substr(0, equals)),
-          equals == std::string_view::npos ? std::string_view() : setting.substr(equals + 1));
-  });
-}
+/// `canonical` has it, and its value, empty where there is none. A key that comes again is a usage error.
+void for_each_setting(std::string_view text,
+                      const std::function<void(std::string_view setting, const std::string& key, std::string_view value)>& visit);
 
 /// " (did you mean ddp?)": which of the names was likely meant by a word that is none of them; empty where none is near.
 std::string did_you_mean(std::string_view word, const std::vector<std::string>& names);

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <utility>
 
 #include "baton/base/error.h"
 #include "baton/base/text.h"
@@ -12,7 +13,9 @@ DelayRequest parse_delay(std::string_view text) {
   DelayRequest request;
   bool timed = false;
   for_each_setting(text, [&](std::string_view setting, const std::string& key, std::string_view value) {
-    timed = timed || key == "ms" || key == "time";
+    if ((key == "ms" || key == "time") && std::exchange(timed, true)) {
+      throw usage_error("delay '{}' has both ms and time: give one of them", text);
+    }
     if (key == "before") {
       const std::string phase = canonical(value);
       if (phase != "forward" && phase != "backward" && phase != "update") {

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "unit/base/usage_sentence.h"
+
 namespace baton {
 namespace {
 
@@ -49,6 +51,14 @@ TEST(ForEachSetting, GivesEachAsItIsWrittenItsKeyAndItsValue) {
     seen.push_back(std::string(setting) + "|" + key + "|" + std::string(value));
   });
   EXPECT_EQ(seen, (std::vector<std::string>{"Some_Key=1=2|some-key|1=2", "bare|bare|", "||", "x=|x|"}));
+}
+
+TEST(ForEachSetting, RefusesAKeyThatComesAgain) {
+  const auto none = [](std::string_view, const std::string&, std::string_view) {};
+  EXPECT_TRUE(
+      test::says(test::usage_sentence([&] { for_each_setting("core=0.2,core=0.3", none); }), "'core=0.2,core=0.3' has core twice"));
+  EXPECT_TRUE(test::says(test::usage_sentence([&] { for_each_setting("a=1,b=2,A=1", none); }), "a twice"));
+  EXPECT_NO_THROW(for_each_setting("a=1,b=1", none));
 }
 
 TEST(TimeText, IsADayAndAMinute) {

@@ -299,6 +299,11 @@ TEST(Delay, WithoutATimeIsRefused) {
   EXPECT_TRUE(says(usage_sentence([] { parse_delay("before=backward,device=1"); }), "time"));
 }
 
+TEST(Delay, WithTwoTimesIsRefused) {
+  EXPECT_TRUE(says(usage_sentence([] { parse_delay("ms=1,time=2ms"); }), "both ms and time"));
+  EXPECT_TRUE(says(usage_sentence([] { parse_delay("ms=1,device=0,ms=2"); }), "has ms twice"));
+}
+
 TEST(Compile, GivesEqualPlansForEqualRequests) {
   for (const Strategy& strategy : strategies()) {
     const auto make = [&] { return compiled(strategy.name, "mlp:dim=8,depth=10", 3, {}, {}, cpu_target); };
