@@ -60,6 +60,10 @@ std::string did_you_mean(std::string_view word, const std::vector<std::string>& 
   return nearest == nullptr ? "" : " (did you mean " + *nearest + "?)";
 }
 
+Error unknown_name(std::string_view what, std::string_view name, const std::vector<std::string>& names) {
+  return usage_error("unknown {} '{}'{}: choose {}", what, name, did_you_mean(name, names), either(names));
+}
+
 std::string time_text() { return fmt::format("{:%Y-%m-%d %H:%M}", fmt::localtime(std::time(nullptr))); }
 
 std::size_t display_width(std::string_view text) {

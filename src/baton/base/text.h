@@ -8,6 +8,8 @@
 
 namespace baton {
 
+class Error;
+
 /// The pieces of `text` between separators; an empty text has one empty piece.
 inline std::vector<std::string_view> split(std::string_view text, char separator) {
   std::vector<std::string_view> pieces;
@@ -59,6 +61,8 @@ void for_each_setting(std::string_view text,
 
 /// " (did you mean ddp?)": which of the names was likely meant by a word that is none of them; empty where none is near.
 std::string did_you_mean(std::string_view word, const std::vector<std::string>& names);
+/// "unknown strategy 'dpp' (did you mean dp?): choose single, dp or ddp": the usage error about a word that is none of the names.
+Error unknown_name(std::string_view what, std::string_view name, const std::vector<std::string>& names);
 
 /// "2026-11-15 19:02": now, by the clock on the wall.
 std::string time_text();

@@ -44,7 +44,7 @@ Algorithm algorithm_by_name(std::string_view name) {
   const auto found = std::find(algorithm_names.begin(), algorithm_names.end(), canonical(name));
   if (found == algorithm_names.end()) {
     const std::vector<std::string> names(algorithm_names.begin(), algorithm_names.end());
-    throw usage_error("unknown algorithm '{}'{}: choose {}", name, did_you_mean(name, names), either(names));
+    throw unknown_name("algorithm", name, names);
   }
   return static_cast<Algorithm>(found - algorithm_names.begin());
 }

@@ -53,7 +53,7 @@ std::unique_ptr<Backend> make_backend(std::string_view name) {
     }
     names.push_back(kind.name);
   }
-  throw usage_error("unknown backend '{}'{}: choose {}", name, did_you_mean(name, names), either(names));
+  throw unknown_name("backend", name, names);
 }
 
 }  // namespace baton::exec

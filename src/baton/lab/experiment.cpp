@@ -66,7 +66,7 @@ const Experiment& experiment_by_id(std::string_view id) {
     }
     ids.push_back(experiment.id);
   }
-  throw usage_error("unknown experiment '{}'{}: choose {}", id, did_you_mean(id, ids), either(ids));
+  throw unknown_name("experiment", id, ids);
 }
 
 std::string_view to_text(Preset preset) { return preset == Preset::full ? "full" : "quick"; }
@@ -79,7 +79,7 @@ Preset preset_by_name(std::string_view name) {
     }
     names.emplace_back(to_text(preset));
   }
-  throw usage_error("unknown preset '{}'{}: choose {}", name, did_you_mean(name, names), either(names));
+  throw unknown_name("preset", name, names);
 }
 
 std::string_view to_text(Format format) {

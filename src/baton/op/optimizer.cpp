@@ -24,7 +24,7 @@ Optimizer optimizer_by_name(std::string_view name) {
   if (wanted == "adamw") {
     return Adam{.weight_decay = 0.01, .decoupled = true};
   }
-  throw usage_error("unknown optimizer '{}'{}: choose {}", name, did_you_mean(name, optimizer_names()), either(optimizer_names()));
+  throw unknown_name("optimizer", name, optimizer_names());
 }
 
 std::size_t state_slots(const Optimizer& optimizer) {

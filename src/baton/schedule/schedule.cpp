@@ -55,7 +55,7 @@ const Schedule& schedule_by_name(std::string_view name) {
   for (const Schedule& schedule : schedules()) {
     names.push_back(schedule.name);
   }
-  throw usage_error("unknown schedule '{}'{}: choose {}", name, did_you_mean(name, names), either(names));
+  throw unknown_name("schedule", name, names);
 }
 
 }  // namespace baton::schedule

@@ -13,7 +13,7 @@ namespace {
 std::size_t index_of(const std::vector<std::string>& names, std::string_view name, std::string_view what) {
   const auto found = std::find(names.begin(), names.end(), canonical(name));
   if (found == names.end()) {
-    throw usage_error("unknown {} '{}'{}: choose {}", what, name, did_you_mean(name, names), either(names));
+    throw unknown_name(what, name, names);
   }
   return static_cast<std::size_t>(found - names.begin());
 }

@@ -389,7 +389,7 @@ const Strategy& strategy_by_name(std::string_view name) {
   for (const Strategy& strategy : strategies()) {
     names.push_back(strategy.name);
   }
-  throw usage_error("unknown strategy '{}'{}: choose {}", name, did_you_mean(name, names), either(names));
+  throw unknown_name("strategy", name, names);
 }
 
 Axes axes_of(const Request& request, const NamedLayout& named) { return resolve(request, named); }

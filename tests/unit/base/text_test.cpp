@@ -45,6 +45,11 @@ TEST(DidYouMean, NothingIsOfferedWhereNoneIsNear) {
   EXPECT_EQ(did_you_mean(std::string(1'000'000, 'a'), {"ddp"}), "");
 }
 
+TEST(UnknownName, SaysWhatWasMeantAndWhatThereIs) {
+  const std::string said = test::usage_sentence([] { throw unknown_name("fruit", "aple", {"apple", "pear", "plum"}); });
+  EXPECT_EQ(said, "unknown fruit 'aple' (did you mean apple?): choose apple, pear or plum");
+}
+
 TEST(ForEachSetting, GivesEachAsItIsWrittenItsKeyAndItsValue) {
   std::vector<std::string> seen;
   for_each_setting("Some_Key=1=2,bare,,x=", [&](std::string_view setting, const std::string& key, std::string_view value) {
