@@ -62,10 +62,7 @@ std::string summary(const plan::Plan& plan, const plan::Verdict& verdict) {
     table.row({plan.devices()[d], blocks_of(plan, DeviceId(d)), fmt::format("{}", one.tasks), to_text(one.work.flops),
                fmt::format("{}", one.transfers), to_text(one.work.sent), to_text(one.work.received),
                to_text(verdict.memory.peak[d])});
-    all.transfers += one.transfers;
-    all.transfers_forward += one.transfers_forward;
-    all.work.sent += one.work.sent;
-    all.work.flops += one.work.flops;
+    all += one;
   }
   std::size_t collectives = 0;
   for (std::size_t m = 0; m < plan.meeting_count(); ++m) {

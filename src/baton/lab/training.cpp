@@ -140,17 +140,9 @@ trace::DeviceTime Training::mean_time() const {
 plan::Totals Training::totals() const {
   plan::Totals all;
   for (const plan::Totals& device : plan::totals_by_device(*plan_)) {
-    all.tasks += device.tasks * copies_;
-    all.collectives += device.collectives * copies_;
-    all.transfers += device.transfers * copies_;
-    all.transfers_forward += device.transfers_forward * copies_;
-    all.work.flops += device.work.flops * copies_;
-    all.work.read += device.work.read * copies_;
-    all.work.written += device.work.written * copies_;
-    all.work.sent += device.work.sent * copies_;
-    all.work.received += device.work.received * copies_;
+    all += device;
   }
-  return all;
+  return all * copies_;
 }
 
 std::vector<Bytes> Training::buffer_bytes() const {

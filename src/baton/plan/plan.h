@@ -76,6 +76,9 @@ struct TaskWork {
   Bytes written;
   Bytes sent;
   Bytes received;
+
+  TaskWork& operator+=(const TaskWork& other);
+  bool operator==(const TaskWork&) const = default;
 };
 TaskWork work(const Plan& plan, TaskId id);
 
@@ -86,6 +89,11 @@ struct Totals {
   std::int64_t transfers_forward = 0;
   std::int64_t transfers = 0;    // counted at the sender
   std::int64_t collectives = 0;  // counted at each member
+
+  Totals& operator+=(const Totals& other);
+  bool operator==(const Totals&) const = default;
+  /// Of so many devices that do the same.
+  friend Totals operator*(const Totals& totals, std::int64_t copies);
 };
 std::vector<Totals> totals_by_device(const Plan& plan);
 

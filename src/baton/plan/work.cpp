@@ -106,17 +106,43 @@ TaskWork work(const Plan& plan, TaskId id) {
   return std::visit(visitor, task.action);
 }
 
+TaskWork& TaskWork::operator+=(const TaskWork& other) {
+  flops += other.flops;
+  read += other.read;
+  written += other.written;
+  sent += other.sent;
+  received += other.received;
+  return *this;
+}
+
+Totals& Totals::operator+=(const Totals& other) {
+  work += other.work;
+  tasks += other.tasks;
+  transfers_forward += other.transfers_forward;
+  transfers += other.transfers;
+  collectives += other.collectives;
+  return *this;
+}
+
+Totals operator*(const Totals& totals, std::int64_t copies) {
+  const TaskWork& work = totals.work;
+  return {.work = {.flops = work.flops * copies,
+                   .read = work.read * copies,
+                   .written = work.written * copies,
+                   .sent = work.sent * copies,
+                   .received = work.received * copies},
+          .tasks = totals.tasks * copies,
+          .transfers_forward = totals.transfers_forward * copies,
+          .transfers = totals.transfers * copies,
+          .collectives = totals.collectives * copies};
+}
+
 std::vector<Totals> totals_by_device(const Plan& plan) {
   std::vector<Totals> all(plan.devices().size());
   for (std::size_t i = 0; i < plan.tasks().size(); ++i) {
     const Task& task = plan.tasks()[i];
     Totals& totals = all[task.device.index()];
-    const TaskWork one = work(plan, TaskId(i));
-    totals.work.flops += one.flops;
-    totals.work.read += one.read;
-    totals.work.written += one.written;
-    totals.work.sent += one.sent;
-    totals.work.received += one.received;
+    totals.work += work(plan, TaskId(i));
     totals.tasks += 1;
     if (const auto* transfer = std::get_if<Transfer>(&task.action); transfer && transfer->end == Transfer::End::send) {
       totals.transfers += 1;

@@ -377,5 +377,16 @@ TEST(Totals, AddUpADevicesWorkAndCountTransfersAtTheSender) {
   EXPECT_EQ(totals[0].work.written, Bytes(24 + 24 + 24));
 }
 
+TEST(Totals, OfSeveralDevicesAreTheirSumAndOfCopiesAMultiple) {
+  const Totals one{{Flops(1), Bytes(2), Bytes(3), Bytes(4), Bytes(5)}, 6, 7, 8, 9};
+  const Totals three{{Flops(3), Bytes(6), Bytes(9), Bytes(12), Bytes(15)}, 18, 21, 24, 27};
+  Totals sum;
+  for (int device = 0; device < 3; ++device) {
+    sum += one;
+  }
+  EXPECT_EQ(sum, three);
+  EXPECT_EQ(one * 3, three);
+}
+
 }  // namespace
 }  // namespace baton::plan

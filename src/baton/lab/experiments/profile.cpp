@@ -34,11 +34,7 @@ class Profiled final : public TrainMeasurement {
         Sum& sum = sums[{task.device.value, std::string(plan::verb(task))}];
         const Nanoseconds from = plan::meeting_of(task).valid() ? trace::met_at(plan, step, TaskId(t)) : step.events[t].start;
         sum.time += std::max(Nanoseconds(0), step.events[t].end - from);
-        const plan::TaskWork work = plan::work(plan, TaskId(t));
-        sum.work.flops += work.flops;
-        sum.work.read += work.read;
-        sum.work.written += work.written;
-        sum.work.sent += work.sent;
+        sum.work += plan::work(plan, TaskId(t));
         ++sum.tasks;
       }
     }
