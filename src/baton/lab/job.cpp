@@ -284,14 +284,23 @@ bool is_schedule_file(const std::string& word) {
          (word.ends_with(".csv") || word.find('/') != std::string::npos || std::filesystem::exists(word));
 }
 
-void set_word(JobWords& words, std::string_view name, std::string value) {
+const JobField* find_field(std::string_view name) {
   const std::string wanted = canonical(name);
-  std::vector<std::string> names;
   for (const JobField& field : job_fields()) {
     if (field.name == wanted || std::find(field.also.begin(), field.also.end(), wanted) != field.also.end()) {
-      words.*field.word = std::move(value);
-      return;
+      return &field;
     }
+  }
+  return nullptr;
+}
+
+void set_word(JobWords& words, std::string_view name, std::string value) {
+  if (const JobField* field = find_field(name)) {
+    words.*field->word = std::move(value);
+    return;
+  }
+  std::vector<std::string> names;
+  for (const JobField& field : job_fields()) {
     names.push_back(field.name);
   }
   throw usage_error("a job has no '{}'{}: choose {}", name, did_you_mean(name, names), either(names));

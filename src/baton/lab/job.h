@@ -73,7 +73,9 @@ bool is_this_machine(std::string_view cluster);
 /// Whether the word for a schedule names a file and no schedule that Baton knows.
 bool is_schedule_file(const std::string& word);
 
-/// Sets a field by any of its spellings, dashes or underscores; a usage error lists the names.
+/// The field that has this name among its spellings, with dashes or underscores; none where there is none.
+const JobField* find_field(std::string_view name);
+/// Sets a field by any of its spellings; a usage error lists the names.
 void set_word(JobWords& words, std::string_view name, std::string value);
 
 /// The job that the words describe. Everything is checked here, before anything starts.

@@ -93,10 +93,10 @@ std::shared_ptr<const Experiment> show_groups(const Experiment& experiment, cons
 constexpr std::size_t open_at_once = 8;
 constexpr int rounds_a_point = 3;
 
-/// The name that values are set by: an axis keeps what it was called before.
+/// The name that values are set by: an axis that is a field of a job goes by any of its spellings.
 std::string set_name(std::string_view text) {
-  const std::string name = axis_name(text);
-  return name == "accumulate" ? "micro_batches" : name == "sleep_ms" ? "delay_ms" : name;
+  const JobField* field = find_field(text);
+  return axis_name(field == nullptr ? text : field->name);
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ DelayRequest parse_delay(std::string_view text) {
       request.before = phase == "forward"    ? plan::Phase::forward
                        : phase == "backward" ? plan::Phase::backward
                                              : plan::Phase::update;
-    } else if (key == "device" || key == "rank") {
+    } else if (key == "device") {
       request.device = canonical(value) == "all" ? -1 : parse_integer(value, "the delayed device", 0, 1 << 20);
     } else if (key == "ms") {
       request.duration = Nanoseconds(static_cast<std::int64_t>(parse_number(value, "the delay in ms", 0, 60000) * 1e6));

@@ -99,7 +99,7 @@ struct DelayRequest {
   Nanoseconds duration;
 };
 
-/// `before=backward,device=all,ms=10`, where `rank` may stand for `device`; `ms` may be replaced by `time=10ms`.
+/// `before=backward,device=all,ms=10`; `ms` may be replaced by `time=10ms`.
 DelayRequest parse_delay(std::string_view text);
 
 /// What the backend that will run the plan can do in one piece, and how it wants its weights laid out.

@@ -48,13 +48,13 @@ TEST(Points, AnAxisThatIsNotThereIsRefusedWithThoseThatAre) {
   EXPECT_TRUE(says(sentence, "fake has no axis 'colour': it has size or kind"));
 }
 
-TEST(Points, AnAxisCanBeSetByWhatItWasCalledBefore) {
+TEST(Points, AnAxisCanBeSetByEverySpellingOfTheFlagThatItIs) {
   AxisValues values;
   parse_axis_values("accumulate=2", values);
-  EXPECT_EQ(points(experiment_by_id("accumulate"), Preset::quick, values).at(0)["micro_batches"], 2);
-  values.clear();
-  parse_axis_values("sleep-ms=7", values);
-  EXPECT_EQ(points(experiment_by_id("imbalance"), Preset::quick, values).at(0)["delay_ms"], 7);
+  parse_axis_values("global-batch=24", values);
+  const Point first = points(experiment_by_id("idle"), Preset::quick, values).at(0);
+  EXPECT_EQ(first["micro_batches"], 2);
+  EXPECT_EQ(first["batch"], 24);
 }
 
 TEST(Points, EveryAxisOfEveryExperimentCanBeSetByItsNameDashesOrUnderscores) {

@@ -289,7 +289,6 @@ TEST(Delay, IsReadFromText) {
   EXPECT_EQ(delay.device, 2);
   EXPECT_EQ(delay.duration, Nanoseconds(1'500'000));
   EXPECT_EQ(parse_delay("device=all,time=20us").device, -1);
-  EXPECT_EQ(parse_delay("rank=3,time=20us").device, 3) << "what it was called before";
   EXPECT_EQ(parse_delay("time=20us").duration, Nanoseconds(20'000));
   EXPECT_TRUE(says(usage_sentence([] { parse_delay("before=lunch,ms=1"); }), "forward, backward or update"));
   EXPECT_TRUE(says(usage_sentence([] { parse_delay("after=forward,ms=1"); }), "after=forward"));
