@@ -10,6 +10,7 @@
 #include "baton/exec/ranks/world.h"
 #include "baton/findings/median.h"
 #include "baton/lab/collectives.h"
+#include "baton/strategy/passes.h"
 #include "baton/trace/analysis.h"
 
 namespace baton::lab {
@@ -49,49 +50,44 @@ std::vector<double> mean_times(const plan::Plan& plan, const exec::RunResult& re
 
 plan::Plan products_beside_messages(std::int64_t product_count, std::int64_t gathers, std::int64_t bytes,
                                     const cluster::Cluster& cluster, const strategy::Target& target) {
-  std::vector<std::string> devices;
-  for (const cluster::Device& device : cluster.devices()) {
-    devices.push_back(device.name);
-  }
-  const auto count = static_cast<std::uint32_t>(devices.size());
+  const auto count = static_cast<std::uint32_t>(cluster.size());
   const std::int64_t elements = bytes / size_of(DType::f32);
-  std::vector<plan::Buffer> buffers;
-  std::vector<plan::Task> tasks;
+  plan::Draft draft;
+  draft.title = fmt::format("{} products on each of {} devices beside {} all_gathers of {} bytes", product_count, count, gathers,
+                            elements * size_of(DType::f32));
+  draft.meetings = static_cast<std::uint32_t>(gathers);
+  for (const cluster::Device& device : cluster.devices()) {
+    draft.devices.push_back(device.name);
+  }
   const auto add = [&](std::uint32_t device, Shape shape) {
-    buffers.push_back(
+    return draft.add(
         {.device = DeviceId(device), .role = plan::Role::communication, .persistent = true, .shape = std::move(shape)});
-    return BufferId(buffers.size() - 1);
   };
   for (std::uint32_t rank = 0; rank < count; ++rank) {
     const BufferId factor = add(rank, {extent, extent});
     BufferId from = add(rank, {extent, extent});  // each product is a factor of the next
     BufferId to = add(rank, {extent, extent});
     for (std::int64_t p = 0; p < product_count; ++p) {
-      tasks.push_back({.action = plan::Compute{op::MatrixProduct{}},
-                       .device = DeviceId(rank),
-                       .lane = plan::Lane::compute,
-                       .reads = {factor, from},
-                       .writes = {to}});
-      if (target.workspace) {
-        tasks.back().workspace = target.workspace(buffers, tasks.back(), cluster.devices()[rank].cores.size());
-      }
+      draft.tasks.push_back({.action = plan::Compute{op::MatrixProduct{}},
+                             .device = DeviceId(rank),
+                             .lane = plan::Lane::compute,
+                             .reads = {factor, from},
+                             .writes = {to}});
       std::swap(from, to);
     }
     const BufferId piece = add(rank, {plan::piece_of(elements, rank, count).size()});
     for (std::int64_t g = 0; g < gathers; ++g) {
-      tasks.push_back({.action = plan::Collective{.kind = plan::Collective::Kind::all_gather,
-                                                  .meeting = MeetingId(static_cast<std::size_t>(g)),
-                                                  .rank = rank,
-                                                  .size = count},
-                       .device = DeviceId(rank),
-                       .lane = plan::Lane::communication,
-                       .reads = {piece},
-                       .writes = {add(rank, {elements})}});
+      draft.tasks.push_back({.action = plan::Collective{.kind = plan::Collective::Kind::all_gather,
+                                                        .meeting = MeetingId(static_cast<std::size_t>(g)),
+                                                        .rank = rank,
+                                                        .size = count},
+                             .device = DeviceId(rank),
+                             .lane = plan::Lane::communication,
+                             .reads = {piece},
+                             .writes = {add(rank, {elements})}});
     }
   }
-  return plan::Plan(fmt::format("{} products on each of {} devices beside {} all_gathers of {} bytes", product_count, count,
-                                gathers, elements * size_of(DType::f32)),
-                    devices, std::move(buffers), std::move(tasks));
+  return plan::finish(strategy::set_workspaces(std::move(draft), target, cluster));
 }
 
 double measure_core_share(const cluster::Cluster& cluster, const exec::Backend& backend, double bandwidth, exec::World& world) {

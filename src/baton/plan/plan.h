@@ -30,7 +30,8 @@ struct Draft {
 /// A training step as an immutable graph of tasks over buffers, on devices and lanes.
 class Plan {
  public:
-  /// Takes the parts as they are, edges included: for text that is parsed and for tests. `verify` judges it.
+  /// Takes the parts as they are and adds no edge, as `finish` does: for what is parsed, made out of another plan or needs none.
+  /// `verify` judges it.
   Plan(std::string title, std::vector<std::string> devices, std::vector<Buffer> buffers, std::vector<Task> tasks);
 
   const std::string& title() const { return title_; }
