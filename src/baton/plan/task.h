@@ -69,7 +69,8 @@ struct Delay {
 
 using Action = std::variant<Compute, Transfer, Collective, Update, Delay>;
 
-/// A device works on its lanes side by side; within a lane tasks run one after the other, in the plan's order.
+/// A device works on its lanes side by side; within a lane tasks run one after the other, in the plan's order. `host` is reserved:
+/// no pass uses it yet.
 enum class Lane : std::uint8_t { compute, communication, host };
 constexpr std::size_t lane_count = 3;
 /// The order in which a device that works on one lane at a time looks for the next task. Messages first: what they hold up on
