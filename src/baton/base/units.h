@@ -34,7 +34,7 @@ using Flops = Quantity<struct FlopsTag>;
 /// Time, always in integer nanoseconds: on the measured clock and on the simulated one.
 using Nanoseconds = Quantity<struct NanosecondsTag>;
 
-/// "9.00 ms", "1.5 GiB", "12.3 GF": three significant figures and the unit that suits.
+/// "9.00 ms", "1.50 GiB", "12.3 Gflop": three significant figures and the unit that suits.
 std::string to_text(Nanoseconds time);
 std::string to_text(Bytes size);
 std::string to_text(Flops work);

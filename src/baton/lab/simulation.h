@@ -40,7 +40,7 @@ cluster::Cluster written_out(const cluster::Cluster& cluster, const sim::StandsF
 
 /// What a change of one thing would do to the step, beside what the job's own --what-if asks for.
 struct Sensitivity {
-  std::string knob;  // "compute 2x"
+  std::string knob;  // "compute twice as fast"
   Nanoseconds step;
   double gain;  // the share of the step that it saves
 };
