@@ -17,7 +17,7 @@ function when(created) {
 }
 
 /** How fast a fixed piece of arithmetic ran: each time, or where it ran often, between which bounds. */
-function peakOf(noise) {
+function pulseOf(noise) {
   const rates = listOf(noise.pulse_gflops).filter(isNumber);
   if (rates.length === 0) return null;
   const written = (rate) => formatValue(rate, 'number');
@@ -34,7 +34,7 @@ function facts(report) {
     ['Memory', isNumber(environment.memory_bytes) ? formatValue(environment.memory_bytes, 'bytes') : null],
     ['System', environment.system], ['Governor', environment.governor], ['Load', load],
     ['Oversubscribed', typeof environment.oversubscribed === 'boolean' ? (environment.oversubscribed ? 'yes' : 'no') : null],
-    ['Multiply-add', peakOf(noise)],
+    ['Pulse', pulseOf(noise)],
     ['Spread', isNumber(noise.spread) ? formatValue(noise.spread, 'percent') : null],
     ...Object.entries(environment.versions ?? {}),
   ];

@@ -342,7 +342,7 @@ std::string to_cluster_file(const cluster::Cluster& cluster, const MeasuredLinks
                                 summary, name, cluster.size(), device.memory.count, device.shared_lanes ? "shared" : "apart");
   if (!device.gpu) {
     out += fmt::format("\n[device.rates]  # multiply-adds in registers, on each of its cores\nf32 = \"{:.1f}Gflop/s\"\n",
-                       fma_gflops(0.01) * static_cast<double>(device.cores.size()));
+                       pulse_gflops(0.01) * static_cast<double>(device.cores.size()));
   }
   out += fmt::format("\n[port]  # alpha and beta of what one device sends to another\nlatency = \"{}ns\"\n",
                      links.link.latency.count);

@@ -61,7 +61,7 @@ double fma_burst() {
   return 2.0 * lanes * chains * chain_length;
 }
 
-double fma_gflops(double seconds) {
+double pulse_gflops(double seconds) {
   const Nanoseconds start = exec::now();
   double done = 0;
   double elapsed = 0;

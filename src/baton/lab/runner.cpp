@@ -207,7 +207,7 @@ std::vector<Json> measure(const Experiment& experiment, const std::vector<Point>
                                                                    : "rounds";
           record["rounds"] = entry.rounds;
           if (settings.cluster.empty()) {  // what is simulated does not depend on this machine's pulse
-            record["pulse_gflops"] = fma_gflops();
+            record["pulse_gflops"] = pulse_gflops();
           }
         } catch (const Error& error) {
           record = {{"reason", error.what()}};

@@ -86,8 +86,8 @@ struct Layout {
   std::vector<std::int64_t> split;     // blocks a stage; empty: by `balance`
   Balance balance = Balance::even;
   Recompute recompute = Recompute::none;
-  std::int64_t micro_batches = 0;       // a replica's rows are worked off in so many pieces, gradients adding up; 0: one, and
-                                        // in a pipeline that overlaps them twice its devices
+  std::int64_t micro_batches = 0;       // that a replica's rows are worked off in, gradients adding up; 0: one, and in a
+                                        // pipeline that overlaps them twice its devices
   Bytes bucket = Bytes(25 << 20);       // gradients are reduced together once they reach this size
   Bytes first_bucket = Bytes(1 << 20);  // a small first bucket lets communication begin early
 };

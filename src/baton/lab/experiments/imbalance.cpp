@@ -104,7 +104,7 @@ Experiment imbalance() {
                      .y_title = "time/step",
                      .y_format = Format::time,
                      .parts = {"compute_ns", "exposed_ns", "waiting_ns", "delayed_ns", "rest_ns"},
-                     .part_titles = {"compute", "exposed communication", "waiting", "delayed", "other"}}},
+                     .part_titles = {"compute", "exposed communication", "waiting", "delayed", "rest"}}},
           .open = open,
           .derive =
               [](std::vector<Json>& rows) {

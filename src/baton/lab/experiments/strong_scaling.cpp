@@ -93,7 +93,7 @@ Experiment strong_scaling() {
                      .y_title = "time/step",
                      .y_format = Format::time,
                      .parts = {"compute_ns", "exposed_ns", "waiting_ns", "rest_ns"},
-                     .part_titles = {"compute", "exposed communication", "waiting", "other"}}},
+                     .part_titles = {"compute", "exposed communication", "waiting", "rest"}}},
           .open = open,
           .derive =
               [](std::vector<Json>& rows) {
