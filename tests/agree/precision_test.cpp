@@ -163,12 +163,6 @@ TEST_P(MixedPrecision, ParametersThatLiveOnAreFloat32AndEverythingElseButTheLoss
 
 TEST(MixedPrecision, ProductsOfStrategiesAgreeWithFloat32Too) {
   using enum strategy::Recompute;
-  struct Product {
-    std::int64_t dp, pp, tp, zero;
-    std::string schedule;
-    std::int64_t micro_batches;
-    strategy::Recompute recompute;
-  };
   for (const Product& product : std::vector<Product>{{2, 2, 2, 1, "1f1b", 4, none},
                                                      {2, 2, 1, 2, "gpipe", 4, all},
                                                      {2, 2, 2, 3, "1f1b", 3, none},
@@ -177,14 +171,8 @@ TEST(MixedPrecision, ProductsOfStrategiesAgreeWithFloat32Too) {
                                                      {1, 2, 3, 0, "zb-h1", 4, none}}) {
     for (const Precision precision : {Precision::bf16, Precision::fp16}) {
       for (const std::string& backend : exec::backend_names()) {
-        Case one = mixed(precision, "product", backend, static_cast<std::size_t>(product.dp * product.pp * product.tp));
-        one.layout.dp = product.dp;
-        one.layout.pp = product.pp;
-        one.layout.tp = product.tp;
-        one.layout.zero = product.zero;
-        one.layout.schedule = product.schedule;
-        one.layout.micro_batches = product.micro_batches;
-        one.layout.recompute = product.recompute;
+        Case one = mixed(precision, "product", backend, product.devices());
+        one.layout = layout_of(product);
         const Outcome expected = train(mixed(Precision::fp32, "single", "reference", 1));
         EXPECT_TRUE(close(expected, train(one), tolerance(precision)))
             << to_text(one) << " in " << strategy::to_text(precision) << ", " << product.schedule << " with ZeRO " << product.zero;

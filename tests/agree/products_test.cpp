@@ -5,16 +5,6 @@
 namespace baton::test {
 namespace {
 
-struct Product {
-  std::int64_t dp;
-  std::int64_t pp;
-  std::int64_t tp;
-  std::int64_t zero;
-  std::string schedule;
-  std::int64_t micro_batches;
-  strategy::Recompute recompute = strategy::Recompute::none;
-};
-
 using enum strategy::Recompute;
 
 const std::vector<Product>& products() {
@@ -100,14 +90,8 @@ TEST_P(Products, TrainAsOneDeviceDoes) {
     const Outcome expected = train(one);
     one.strategy = "product";
     one.backend = std::get<1>(GetParam());
-    one.devices = static_cast<std::size_t>(product.dp * product.pp * product.tp);
-    one.layout.dp = product.dp;
-    one.layout.pp = product.pp;
-    one.layout.tp = product.tp;
-    one.layout.zero = product.zero;
-    one.layout.schedule = product.schedule;
-    one.layout.micro_batches = product.micro_batches;
-    one.layout.recompute = product.recompute;
+    one.devices = product.devices();
+    one.layout = layout_of(product);
     one.layout.bucket = Bytes(3000);
     // As in the agreement of plain strategies: rounding held against how far training went.
     EXPECT_TRUE(close(
@@ -131,14 +115,8 @@ TEST(MixedProducts, TrainAsASingleDeviceInThatPrecisionDoes) {
       }
       const Outcome expected = train(one);
       one.strategy = "product";
-      one.devices = static_cast<std::size_t>(product.dp * product.pp * product.tp);
-      one.layout = {.dp = product.dp,
-                    .pp = product.pp,
-                    .tp = product.tp,
-                    .zero = product.zero,
-                    .schedule = product.schedule,
-                    .recompute = product.recompute,
-                    .micro_batches = product.micro_batches};
+      one.devices = product.devices();
+      one.layout = layout_of(product);
       const Outcome outcome = train(one);
       for (std::size_t i = 0; i < outcome.losses.size(); ++i) {
         EXPECT_NEAR(outcome.losses[i] / expected.losses[i], 1, tolerance) << to_text(one) << ", step " << i;

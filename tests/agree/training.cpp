@@ -41,6 +41,16 @@ std::string to_text(const Case& one) {
   return layout.schedule.empty() ? text : text + ", " + layout.schedule;
 }
 
+strategy::Layout layout_of(const Product& product) {
+  return {.dp = product.dp,
+          .pp = product.pp,
+          .tp = product.tp,
+          .zero = product.zero,
+          .schedule = product.schedule,
+          .recompute = product.recompute,
+          .micro_batches = product.micro_batches};
+}
+
 cluster::Cluster make_cluster(std::size_t count, std::size_t cores_per_device, std::optional<cluster::Link> link, Bytes memory) {
   static const std::vector<int> cores = cluster::probe().cores;
   std::vector<cluster::Device> devices;

@@ -39,6 +39,20 @@ struct Case {
 };
 std::string to_text(const Case& one);
 
+/// Replicas × stages × divided tensors.
+struct Product {
+  std::int64_t dp;
+  std::int64_t pp;
+  std::int64_t tp;
+  std::int64_t zero;
+  std::string schedule;
+  std::int64_t micro_batches = 0;
+  strategy::Recompute recompute = strategy::Recompute::none;
+
+  std::size_t devices() const { return static_cast<std::size_t>(dp * pp * tp); }
+};
+strategy::Layout layout_of(const Product& product);
+
 /// `count` devices on the cores this process may use; cores repeat when there are too few.
 cluster::Cluster make_cluster(std::size_t count, std::size_t cores_per_device = 1, std::optional<cluster::Link> link = {},
                               Bytes memory = Bytes(std::int64_t{4} << 30));

@@ -89,19 +89,10 @@ TEST(RanksAgree, SumsOf16BitTypesDoToo) {
 }
 
 TEST(RanksAgree, ProductsOfReplicasStagesAndDividedTensorsDoToo) {
-  struct Product {
-    std::int64_t dp, pp, tp, zero;
-    std::string schedule;
-  };
-  for (const Product& product : {Product{2, 2, 1, 0, "1f1b"}, Product{2, 1, 2, 0, ""}, Product{1, 2, 2, 0, "gpipe"},
-                                 Product{2, 2, 1, 1, "zb-h1"}, Product{4, 1, 1, 3, ""}, Product{2, 2, 2, 2, "1f1b"}}) {
-    Case one = small("product", "cpu", static_cast<std::size_t>(product.dp * product.pp * product.tp));
-    one.layout.dp = product.dp;
-    one.layout.pp = product.pp;
-    one.layout.tp = product.tp;
-    one.layout.zero = product.zero;
-    one.layout.schedule = product.schedule;
-    one.layout.micro_batches = product.pp > 1 ? 4 : 0;
+  for (const Product& product : {Product{2, 2, 1, 0, "1f1b", 4}, Product{2, 1, 2, 0, ""}, Product{1, 2, 2, 0, "gpipe", 4},
+                                 Product{2, 2, 1, 1, "zb-h1", 4}, Product{4, 1, 1, 3, ""}, Product{2, 2, 2, 2, "1f1b", 4}}) {
+    Case one = small("product", "cpu", product.devices());
+    one.layout = layout_of(product);
     EXPECT_TRUE(agrees(one)) << to_text(one);
   }
 }

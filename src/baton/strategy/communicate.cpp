@@ -28,6 +28,15 @@ Task communication(plan::Action action, DeviceId device, plan::Labels labels, st
           .after = {}};
 }
 
+/// A place on another device for what a buffer holds, for this step.
+BufferId add_copy(Draft& draft, BufferId id, DeviceId device, Role role) {
+  Buffer copy = draft[id];
+  copy.device = device;
+  copy.persistent = false;
+  copy.role = role;
+  return draft.add(std::move(copy));
+}
+
 /// Tasks to be put behind others: at 0 before everything, at i + 1 behind task i.
 class Insertions {
  public:
@@ -126,10 +135,7 @@ plan::Draft replicate_parameters(plan::Draft draft) {
       }
       const auto [found, added] = copies.try_emplace({id, task.device});
       if (added) {
-        Buffer copy = draft[id];
-        copy.device = task.device;
-        copy.persistent = false;
-        found->second = draft.add(copy);
+        found->second = add_copy(draft, id, task.device, Role::parameter);
         wanted[task.device].push_back(found->second);
         if (std::find(sources.begin(), sources.end(), id) == sources.end()) {
           sources.push_back(id);
@@ -168,11 +174,7 @@ plan::Draft add_transfers(plan::Draft draft) {
       }
       const auto [found, added] = copies.try_emplace({id, task.device});
       if (added) {
-        Buffer copy = draft[id];
-        copy.device = task.device;
-        copy.persistent = false;
-        copy.role = Role::communication;
-        found->second = draft.add(copy);
+        found->second = add_copy(draft, id, task.device, Role::communication);
         written_behind.push_back(0);
         const MeetingId meeting = draft.new_meeting();
         const std::size_t at = written_behind[id.index()];
