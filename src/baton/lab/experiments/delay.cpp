@@ -1,8 +1,10 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "baton/findings/fits.h"
+#include "baton/findings/straggler.h"
 #include "baton/lab/experiments/list.h"
 #include "baton/lab/rows.h"
 #include "baton/lab/train_measurement.h"
@@ -10,20 +12,30 @@
 namespace baton::lab {
 namespace {
 
-std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) {
+/// A delay before the backward of a device or of all, named in the report by `timeline`.
+std::unique_ptr<Measurement> open_delayed(const Point& point, const Settings& settings, std::string_view device,
+                                          std::string timeline) {
   JobWords words;
   words.model = text(point, "model");
   words.strategy = "ddp";
   words.devices = devices_for(settings, whole(point, "devices", 1, 4096), 4);
   if (number(point, "delay_ms") > 0) {
-    words.delay = fmt::format("before=backward,device=all,ms={}", text(point, "delay_ms"));
+    words.delay = fmt::format("before=backward,device={},ms={}", device, text(point, "delay_ms"));
   }
-  return measure_training(
-      words, settings,
-      {.timeline = number(point, "delay_ms") == 20 ? "20 ms before the backward on " + text(point, "devices") : ""});
+  return measure_training(words, settings, {.timeline = std::move(timeline)});
 }
 
-std::vector<std::string> find(const std::vector<Json>& rows) {
+std::unique_ptr<Measurement> open_delay(const Point& point, const Settings& settings) {
+  return open_delayed(point, settings, "all",
+                      number(point, "delay_ms") == 20 ? "20 ms before the backward on " + text(point, "devices") : "");
+}
+
+std::unique_ptr<Measurement> open_imbalance(const Point& point, const Settings& settings) {
+  return open_delayed(point, settings, "0",
+                      number(point, "delay_ms") > 0 ? fmt::format("device 0 is delayed, {} devices", text(point, "devices")) : "");
+}
+
+std::vector<std::string> find_delay(const std::vector<Json>& rows) {
   std::vector<std::string> sentences;
   for (const Json& count : values_of(rows, "devices")) {
     const std::vector<Json> here = where(rows, "devices", count);
@@ -71,6 +83,63 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
   return sentences;
 }
 
+void derive_waiting(std::vector<Json>& rows) {
+  for (Json& row : rows) {
+    const Json devices = row["device_list"];  // a copy: adding to the row moves what it holds
+    const double step = number(row, "time_per_step_ns");
+    double longest = 0;
+    for (std::size_t d = 1; d < devices.size(); ++d) {
+      longest = std::max(longest, number(devices[d], "waiting"));
+    }
+    row["waiting_device_0_ns"] = number(devices.at(0), "waiting") * step;
+    row["waiting_others_ns"] = longest * step;
+  }
+}
+
+std::vector<std::string> find_imbalance(const std::vector<Json>& rows) {
+  std::vector<std::string> sentences;
+  for (const Json& count : values_of(rows, "devices")) {
+    const std::vector<Json> here = where(rows, "devices", count);
+    if (here.size() < 2) {
+      continue;
+    }
+    const Json& even = here.front();
+    const Json& uneven = here.back();
+    const double longer = number(uneven, "time_per_step_ns") - number(even, "time_per_step_ns");
+    const double delayed = (number(uneven, "delay_ms") - number(even, "delay_ms")) * 1e6;
+    if (delayed <= 0) {
+      continue;
+    }
+    sentences.push_back(fmt::format(
+        "On {} device{} the step grows from {} to {} when device 0 alone is delayed by {} ms instead of {}: {} of the delay "
+        "shows in the step of all.",
+        count.dump(), count == 1 ? "" : "s", to_text(time_of(even)), to_text(time_of(uneven)), text(uneven, "delay_ms"),
+        text(even, "delay_ms"), percent(longer / delayed)));
+    const Json& devices = uneven["device_list"];
+    if (devices.size() > 1) {
+      std::string each;
+      for (std::size_t d = 0; d < devices.size(); ++d) {
+        each += fmt::format(
+            "{}device {} {}", d == 0 ? "" : ", ", d,
+            to_text(Nanoseconds(static_cast<std::int64_t>(number(devices[d], "waiting") * number(uneven, "time_per_step_ns")))));
+      }
+      bool on_zero = true;
+      for (std::size_t d = 1; d < devices.size(); ++d) {
+        on_zero = on_zero && number(devices[d], "waiting") > 2 * number(devices.at(0), "waiting");
+      }
+      sentences.push_back(
+          fmt::format("Waiting a step: {}. {}", each,
+                      on_zero ? "Every other device waits for device 0, since gradients can only be summed once all have come."
+                              : "No device stands out as the one waited for."));
+    }
+    if (const std::string late = findings::straggler(comers_of(uneven), time_of(uneven)); !late.empty()) {
+      sentences.push_back("At the collectives: " + late);
+    }
+  }
+  add_oversubscribed_note(sentences, rows);
+  return sentences;
+}
+
 }  // namespace
 
 Experiment delay() {
@@ -89,12 +158,46 @@ Experiment delay() {
                       {"efficiency", "efficiency", Format::percent}},
           .plots = {time_plot(Plot::Kind::line, "Step time against the delay", "delay_ms", "delay (ms)", "devices"),
                     speedup_plot("delay_ms")},
-          .open = open,
+          .open = open_delay,
           .derive =
               [](std::vector<Json>& rows) {
                 add_speedup(rows, {"model", "delay_ms"});
               },
-          .findings = find};
+          .findings = find_delay};
+}
+
+Experiment imbalance() {
+  return {.id = "imbalance",
+          .part = "A",
+          .title = "One slow device",
+          .task = "Device 0 is delayed by 20 ms in each step.",
+          .questions = {"What happens to the total?", "What does it say of synchronisation?"},
+          .axes = {{"model", "what is trained", {"mlp:dim=1024,depth=2"}, {"mlp:dim=1024,depth=2"}},
+                   {"devices", "devices", {1, 2, 4}, {1, 2, 4}},
+                   {"delay_ms", "delay of device 0 in ms", {0, 20}, {0, 20}}},
+          .columns = {{"devices", "#devices", Format::integer},
+                      {"delay_ms", "delay of device 0 (ms)", Format::number},
+                      time_column(),
+                      {"waiting_device_0_ns", "device 0 waits", Format::time},
+                      {"waiting_others_ns", "others wait", Format::time}},
+          .plots = {{.kind = Plot::Kind::stacked,
+                     .title = "Where the step goes (mean over devices)",
+                     .x = "label",
+                     .y = "time_per_step_ns",
+                     .x_title = "devices, delay",
+                     .y_title = "time/step",
+                     .y_format = Format::time,
+                     .parts = {"compute_ns", "exposed_ns", "waiting_ns", "delayed_ns", "rest_ns"},
+                     .part_titles = {"compute", "exposed communication", "waiting", "delayed", "rest"}}},
+          .open = open_imbalance,
+          .derive =
+              [](std::vector<Json>& rows) {
+                derive_waiting(rows);
+                for (Json& row : rows) {
+                  row["label"] = fmt::format("{} dev., {} ms", text(row, "devices"), text(row, "delay_ms"));
+                }
+              },
+          .findings = find_imbalance};
 }
 
 }  // namespace baton::lab
