@@ -1,4 +1,4 @@
-/// Pipelines and memory: every claim is made from numbers that support it, and not from numbers that do not.
+/// Schedules and memory, of part B: every claim is made from numbers that support it, and not from numbers that do not.
 
 #include "unit/lab/synthetic.h"
 

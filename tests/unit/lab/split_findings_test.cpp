@@ -1,4 +1,4 @@
-/// Parts B and C: every claim is made from numbers that support it, and not from numbers that do not.
+/// The rest of parts B and C: every claim is made from numbers that support it, and not from numbers that do not.
 
 #include <cmath>
 

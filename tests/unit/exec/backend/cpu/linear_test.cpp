@@ -1,3 +1,5 @@
+#include "baton/exec/backend/cpu/linear.h"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -13,8 +15,6 @@
 #include <string>
 #include <thread>
 #include <vector>
-
-#include "baton/exec/backend/cpu/linear.h"
 
 namespace baton::exec::cpu {
 namespace {

@@ -1,6 +1,7 @@
+#include "baton/lab/experiment.h"
+
 #include <gtest/gtest.h>
 
-#include "baton/lab/experiment.h"
 #include "unit/base/usage_sentence.h"
 
 /// Which devices an experiment takes, where the user names GPUs.
