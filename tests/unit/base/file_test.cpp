@@ -8,7 +8,7 @@
 #include <fstream>
 #include <thread>
 
-#include "unit/base/usage_sentence.h"
+#include "support/usage_sentence.h"
 
 namespace baton {
 namespace {

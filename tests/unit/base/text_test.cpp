@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "unit/base/usage_sentence.h"
+#include "support/usage_sentence.h"
 
 namespace baton {
 namespace {

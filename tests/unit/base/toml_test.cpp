@@ -5,7 +5,7 @@
 #include <string>
 
 #include "baton/base/memory.h"
-#include "unit/base/usage_sentence.h"
+#include "support/usage_sentence.h"
 
 namespace baton {
 namespace {

@@ -12,7 +12,7 @@
 #include "baton/model/zoo.h"
 #include "baton/strategy/strategy.h"
 #include "support/devices.h"
-#include "unit/base/usage_sentence.h"
+#include "support/usage_sentence.h"
 
 namespace baton::checkpoint {
 namespace {

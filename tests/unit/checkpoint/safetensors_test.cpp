@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "support/contents.h"
-#include "unit/base/usage_sentence.h"
+#include "support/usage_sentence.h"
 
 namespace baton::checkpoint {
 namespace {

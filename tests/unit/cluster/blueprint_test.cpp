@@ -5,7 +5,7 @@
 #include <fstream>
 
 #include "baton/base/error.h"
-#include "unit/base/usage_sentence.h"
+#include "support/usage_sentence.h"
 
 namespace baton::cluster {
 namespace {

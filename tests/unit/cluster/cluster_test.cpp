@@ -6,7 +6,7 @@
 
 #include "baton/base/error.h"
 #include "baton/cluster/machine.h"
-#include "unit/base/usage_sentence.h"
+#include "support/usage_sentence.h"
 
 namespace baton::cluster {
 namespace {

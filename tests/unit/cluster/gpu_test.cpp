@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "unit/base/usage_sentence.h"
+#include "support/usage_sentence.h"
 
 namespace baton::cluster {
 namespace {

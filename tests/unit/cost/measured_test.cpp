@@ -5,7 +5,7 @@
 #include "baton/cost/scaled.h"
 #include "baton/model/zoo.h"
 #include "baton/strategy/strategy.h"
-#include "unit/base/usage_sentence.h"
+#include "support/usage_sentence.h"
 
 namespace baton::cost {
 namespace {

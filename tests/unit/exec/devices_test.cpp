@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "agree/thread_world.h"
-#include "unit/base/usage_sentence.h"
+#include "support/usage_sentence.h"
 
 namespace baton::exec {
 namespace {

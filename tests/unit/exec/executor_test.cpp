@@ -10,7 +10,7 @@
 #include "baton/base/text.h"
 #include "baton/model/zoo.h"
 #include "baton/strategy/strategy.h"
-#include "unit/base/usage_sentence.h"
+#include "support/usage_sentence.h"
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define BATON_COUNTS_ALLOCATIONS 1

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "baton/base/error.h"
-#include "unit/base/usage_sentence.h"
+#include "support/usage_sentence.h"
 
 namespace baton::findings {
 namespace {

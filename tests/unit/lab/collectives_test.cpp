@@ -9,7 +9,7 @@
 #include "baton/exec/engine.h"
 #include "baton/plan/verify.h"
 #include "support/devices.h"
-#include "unit/base/usage_sentence.h"
+#include "support/usage_sentence.h"
 
 namespace baton::lab {
 namespace {

@@ -10,7 +10,7 @@
 #include "baton/plan/verify.h"
 #include "support/devices.h"
 #include "support/machine.h"
-#include "unit/base/usage_sentence.h"
+#include "support/usage_sentence.h"
 
 namespace baton::lab {
 namespace {

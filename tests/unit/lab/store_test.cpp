@@ -6,7 +6,7 @@
 #include "baton/base/error.h"
 #include "baton/base/file.h"
 #include "support/contents.h"
-#include "unit/base/usage_sentence.h"
+#include "support/usage_sentence.h"
 #include "unit/lab/synthetic.h"
 
 namespace baton::lab {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "baton/lab/experiment.h"
-#include "unit/base/usage_sentence.h"
+#include "support/usage_sentence.h"
 
 /// Rows with numbers made up by hand, as the measurements of a training job would leave them.
 namespace baton::lab::test {

@@ -4,7 +4,7 @@
 
 #include "baton/base/error.h"
 #include "baton/model/zoo.h"
-#include "unit/base/usage_sentence.h"
+#include "support/usage_sentence.h"
 
 namespace baton::model {
 namespace {

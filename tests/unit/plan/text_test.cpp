@@ -5,7 +5,7 @@
 
 #include <set>
 
-#include "unit/base/usage_sentence.h"
+#include "support/usage_sentence.h"
 #include "unit/plan/sample_plans.h"
 
 namespace baton::plan {

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "unit/base/usage_sentence.h"
+#include "support/usage_sentence.h"
 #include "unit/plan/brute_force.h"
 #include "unit/plan/mutate.h"
 #include "unit/plan/sample_plans.h"

@@ -7,7 +7,7 @@
 #include <sstream>
 
 #include "baton/base/file.h"
-#include "unit/base/usage_sentence.h"
+#include "support/usage_sentence.h"
 
 namespace baton::report {
 namespace {

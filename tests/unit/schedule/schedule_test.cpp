@@ -7,7 +7,7 @@
 #include <set>
 
 #include "baton/base/text.h"
-#include "unit/base/usage_sentence.h"
+#include "support/usage_sentence.h"
 
 namespace baton::schedule {
 namespace {

@@ -5,7 +5,7 @@
 #include <map>
 
 #include "baton/schedule/schedule.h"
-#include "unit/base/usage_sentence.h"
+#include "support/usage_sentence.h"
 
 namespace baton::schedule {
 namespace {

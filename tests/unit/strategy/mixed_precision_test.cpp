@@ -7,7 +7,7 @@
 #include "baton/plan/verify.h"
 #include "baton/strategy/passes.h"
 #include "baton/strategy/strategy.h"
-#include "unit/base/usage_sentence.h"
+#include "support/usage_sentence.h"
 #include "unit/strategy/drafts.h"
 
 namespace baton::strategy {

@@ -6,7 +6,7 @@
 
 #include "baton/model/zoo.h"
 #include "baton/plan/verify.h"
-#include "unit/base/usage_sentence.h"
+#include "support/usage_sentence.h"
 #include "unit/strategy/drafts.h"
 
 namespace baton::strategy {

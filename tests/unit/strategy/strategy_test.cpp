@@ -10,7 +10,7 @@
 #include "baton/plan/verify.h"
 #include "baton/schedule/text.h"
 #include "baton/strategy/fold.h"
-#include "unit/base/usage_sentence.h"
+#include "support/usage_sentence.h"
 #include "unit/strategy/drafts.h"
 
 namespace baton::strategy {

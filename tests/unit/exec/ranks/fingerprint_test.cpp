@@ -5,7 +5,7 @@
 #include <functional>
 
 #include "agree/thread_world.h"
-#include "unit/base/usage_sentence.h"
+#include "support/usage_sentence.h"
 
 namespace baton::exec {
 namespace {

@@ -9,8 +9,8 @@
 #include "baton/base/file.h"
 #include "baton/base/hash.h"
 #include "support/own_folder.h"
+#include "support/usage_sentence.h"
 #include "support/variable.h"
-#include "unit/base/usage_sentence.h"
 
 namespace baton::exec::cuda {
 namespace {
