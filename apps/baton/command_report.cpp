@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "baton/base/error.h"
+#include "baton/lab/bystanders.h"
 #include "baton/lab/rows.h"
 #include "baton/lab/store.h"
 #include "baton/report/report.h"
@@ -59,12 +60,14 @@ void compare(const std::string& first, const std::string& second) {
       if (other == right.end() || !is_timed(record) || !is_timed(other->second)) {
         continue;
       }
+      const auto is_disturbed = [](const Json& row) { return lab::disturbs(row.value("others_share", 0.0)); };
       const auto origin = [](const Json& row) { return row.value("origin", "measured"); };
       table.row({id, lab::to_words(Json::parse(point)), to_text(lab::time_of(record)), to_text(lab::time_of(other->second)),
                  fmt::format("{:.3f}", lab::number(other->second, "time_per_step_ns") / lab::number(record, "time_per_step_ns")),
                  origin(record) != origin(other->second)
                      ? fmt::format("A is {}, B {}", origin(record), origin(other->second))
-                     : (lab::differs(record, other->second) ? "beyond the noise" : "within the noise")});
+                     : (lab::differs(record, other->second) ? "beyond the noise" : "within the noise") +
+                           std::string(is_disturbed(record) || is_disturbed(other->second) ? ", on a busy machine" : "")});
       ++shown;
     }
   }

@@ -9,7 +9,9 @@
 #include "baton/checkpoint/share.h"
 #include "baton/exec/clock.h"
 #include "baton/exec/ranks/fingerprint.h"
+#include "baton/lab/bystanders.h"
 #include "baton/lab/divergence.h"
+#include "baton/lab/rows.h"
 #include "baton/lab/training_json.h"
 #include "baton/trace/chrome.h"
 #include "commands.h"
@@ -154,7 +156,7 @@ void report_divergence(const lab::Training& run, const std::string& what, std::i
              checkpoint.empty() ? "" : "; the last good checkpoint is " + checkpoint);
 }
 
-void print_summary(const lab::Training& run) {
+void print_summary(const lab::Training& run, double others_share) {
   if (run.timed().empty()) {
     fmt::print("\nNo step was timed: all {} were warm-up.\n", run.losses().size());
     return;
@@ -169,6 +171,10 @@ void print_summary(const lab::Training& run) {
   } else {
     fmt::print("  median {}   mean {} ± {}   p5 {}   p95 {}   {:.0f} samples/s\n", to_text(spread.median), to_text(spread.mean),
                to_text(spread.std), to_text(spread.p5), to_text(spread.p95), samples);
+  }
+  if (lab::disturbs(others_share)) {
+    fmt::print("  other processes used {} of this machine's cores meanwhile: alone it would take less time\n",
+               lab::percent(others_share));
   }
   fmt::print("Loss {} at the first step, {} at the last\n", loss_text(run.losses().front()), loss_text(run.losses().back()));
   if (!run.roundings().empty()) {
@@ -259,6 +265,7 @@ void train(const TrainWords& words, int& exit_code) {
   };
   bool enough = false;
   std::string unsavable;
+  const lab::Bystanders bystanders;
   while (static_cast<std::int64_t>(run.losses().size()) < left && !enough) {
     stretch_begin = run.losses().size();
     const auto begin = static_cast<std::int64_t>(stretch_begin);
@@ -281,6 +288,7 @@ void train(const TrainWords& words, int& exit_code) {
     }
     guard_checkpoint(saving.last());
   }
+  const double others_share = world().alone() ? bystanders.share().value_or(0) : 0;  // ranks are others to each other
   bar.clear();
   const std::optional<std::size_t> broken = first_broken(run.losses());
   if (enough && !broken && static_cast<std::int64_t>(run.losses().size()) < left) {
@@ -290,7 +298,7 @@ void train(const TrainWords& words, int& exit_code) {
     fmt::print(stderr, "baton: interrupted after {} of {} steps; what follows is of those\n", run.losses().size(), left);
   }
   if (to_stdout) {
-    print_summary(run);
+    print_summary(run, others_share);
   }
   if (broken || !unsavable.empty()) {
     exit_code = 1;

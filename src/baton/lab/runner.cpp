@@ -11,6 +11,7 @@
 #include "baton/base/error.h"
 #include "baton/base/text.h"
 #include "baton/exec/clock.h"
+#include "baton/lab/bystanders.h"
 #include "baton/lab/crowding.h"
 #include "baton/lab/pulse.h"
 #include "baton/lab/rows.h"
@@ -150,6 +151,7 @@ std::vector<Json> measure(const Experiment& experiment, const std::vector<Point>
     std::unique_ptr<Measurement> measurement;
     Nanoseconds spent;
     int rounds = 0;
+    double others = 0;  // what others have used of the cores, over all rounds
   };
   std::vector<Json> records(points.size());
   Settings here = settings;
@@ -192,12 +194,14 @@ std::vector<Json> measure(const Experiment& experiment, const std::vector<Point>
       for (Open& entry : open) {
         const Point& point = points[entry.index];
         const Nanoseconds start = exec::now();
+        const Bystanders bystanders;
         bool final = true;
         Json record;
         try {
           entry.measurement->round(slice);
           entry.spent += exec::now() - start;
           ++entry.rounds;
+          entry.others += bystanders.share().value_or(0);
           const bool stable = entry.rounds > 1 && entry.measurement->stable(settings.uncertainty);
           final = stable || entry.spent >= settings.time_limit || entry.rounds >= 2 * rounds_a_point;
           record = entry.measurement->record();
@@ -208,6 +212,7 @@ std::vector<Json> measure(const Experiment& experiment, const std::vector<Point>
           record["rounds"] = entry.rounds;
           if (settings.cluster.empty()) {  // what is simulated does not depend on this machine's pulse
             record["pulse_gflops"] = pulse_gflops();
+            record["others_share"] = entry.others / entry.rounds;
           }
         } catch (const Error& error) {
           record = {{"reason", error.what()}};
@@ -300,6 +305,9 @@ Result conclude(std::shared_ptr<const Experiment> which, const std::vector<Point
   for (std::string& sentence : crowding_findings(result.rows)) {
     result.findings.push_back(std::move(sentence));
   }
+  if (std::string sentence = bystanders_finding(result.rows); !sentence.empty()) {
+    result.findings.push_back(std::move(sentence));
+  }
   if (!axes.empty()) {
     result.experiment = show_groups(experiment, axes, result.rows);
   }
@@ -329,7 +337,7 @@ bool is_sound(const Json& record) {
   const auto is_truth = [](const Json& value) { return value.is_boolean(); };
   const auto is_number = [](const Json& value) { return value.is_number(); };
   return suits("reason", is_text) && suits("origin", is_text) && suits("oversubscribed", is_truth) && suits("emulated", is_truth) &&
-         suits("pulse_gflops", is_number) &&
+         suits("pulse_gflops", is_number) && suits("others_share", is_number) &&
          suits("timeline", [](const Json& value) { return value.is_null() || value.is_object(); });
 }
 

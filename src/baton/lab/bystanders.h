@@ -1,0 +1,41 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "baton/base/units.h"
+#include "baton/lab/json.h"
+
+namespace baton::lab {
+
+/// What all processes have had of the cores since the machine started, by the contents of /proc/stat, in clock ticks; none where
+/// that does not say.
+std::optional<double> busy_ticks(std::string_view stat);
+
+/// How much of this machine's cores other processes use from now on: what is timed meanwhile is longer than it would be alone.
+class Bystanders {
+ public:
+  Bystanders();
+  /// The share of all cores' time, since construction; none where this system does not say.
+  std::optional<double> share() const;
+
+ private:
+  struct Reading {
+    Nanoseconds time;
+    double all = 0;  // seconds of cores
+    double own = 0;
+  };
+  static std::optional<Reading> read();
+
+  std::optional<Reading> begin_;
+};
+
+/// Whether so much was used that times are not what the machine can do.
+constexpr bool disturbs(double others_share) { return others_share >= 0.1; }
+
+/// That rows were measured beside such work (their `others_share`); empty where none was.
+std::string bystanders_finding(const std::vector<Json>& rows);
+
+}  // namespace baton::lab

@@ -1,0 +1,64 @@
+#include "baton/lab/bystanders.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "baton/exec/clock.h"
+
+namespace baton::lab {
+namespace {
+
+TEST(BusyTicks, AreAllButThoseOfIdleCores) {
+  EXPECT_EQ(busy_ticks("cpu  100 20 3 5000 700 4 5 6 90 9\ncpu0 1 1 1 1 1 1 1 1 0 0\n"), 100 + 20 + 3 + 4 + 5 + 6)
+      << "guests are counted among users already";
+  EXPECT_EQ(busy_ticks("cpu 1 2 3 4 5 6 7\n"), 1 + 2 + 3 + 6 + 7);
+  EXPECT_EQ(busy_ticks("cpu0 1 2 3 4 5 6 7\n"), std::nullopt);
+  EXPECT_EQ(busy_ticks("cpu 1 2\n3 4 5 6 7"), std::nullopt);
+  EXPECT_EQ(busy_ticks(""), std::nullopt);
+}
+
+/// Computes for so long, in this process or another.
+void work(Nanoseconds time) {
+  volatile double sum = 0;
+  for (const Nanoseconds end = exec::now() + time; exec::now() < end;) {
+    sum = sum + 1;
+  }
+}
+
+TEST(Bystanders, WorkOfAnotherProcessIsSeen) {
+  const Bystanders bystanders;
+  const pid_t other = fork();
+  if (other == 0) {
+    while (true) {
+      work(Nanoseconds(1'000'000));
+    }
+  }
+  usleep(500'000);
+  const std::optional<double> share = bystanders.share();
+  kill(other, SIGKILL);
+  waitpid(other, nullptr, 0);
+  ASSERT_TRUE(share);
+  EXPECT_GT(*share, 0.3 / static_cast<double>(sysconf(_SC_NPROCESSORS_ONLN)));
+  EXPECT_LE(*share, 1);
+}
+
+TEST(Bystanders, OnesOwnWorkIsNotCounted) {
+  double least = 1;
+  for (int i = 0; i < 5; ++i) {  // others may work now and then
+    const Bystanders bystanders;
+    work(Nanoseconds(200'000'000));
+    least = std::min(least, bystanders.share().value());
+  }
+  EXPECT_LE(least, 1 - 0.5 / static_cast<double>(sysconf(_SC_NPROCESSORS_ONLN))) << "half of what was worked here";
+}
+
+TEST(BystandersFinding, SaysBesideHowManyRowsOthersWorkedAndHowMuchAtMost) {
+  EXPECT_EQ(bystanders_finding({{{"others_share", 0.02}}, {{"time_per_step_ns", 5}}}), "");
+  const std::string said = bystanders_finding({{{"others_share", 0.25}}, {{"others_share", 0.5}}, {{"others_share", 0.02}}});
+  EXPECT_NE(said.find("beside 2 of 3 rows other processes used up to 50.0 % of its cores"), std::string::npos) << said;
+}
+
+}  // namespace
+}  // namespace baton::lab
