@@ -1,14 +1,13 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <map>
 
 #include "baton/base/error.h"
 #include "baton/base/text.h"
 #include "baton/cluster/blueprint.h"
-#include "baton/exec/backend.h"
 #include "baton/lab/experiment.h"
-#include "baton/schedule/schedule.h"
-#include "baton/strategy/strategy.h"
+#include "baton/lab/job.h"
 #include "commands.h"
 
 /// What is made from the program's own list of commands and flags: the manual page and the shells' completion.
@@ -40,17 +39,14 @@ std::string names_of(const auto& list, auto name) {
 
 /// What may stand behind a flag, where that is one of a few names.
 std::map<std::string, std::string> values() {
-  const auto itself = [](const std::string& name) { return name; };
-  return {{"--strategy", names_of(strategy::strategies(), [](const auto& one) { return one.name; })},
-          {"--schedule", names_of(schedule::schedules(), [](const auto& one) { return one.name; })},
-          {"--cluster", names_of(cluster::catalogue(), [](const auto& one) { return one.name; })},
-          {"--loss", names_of(strategy::loss_names(), itself)},
-          {"--precision", names_of(strategy::precision_names(), itself)},
-          {"--recompute", names_of(strategy::recompute_names(), itself)},
-          {"--balance", names_of(strategy::balance_names(), itself)},
-          {"--optimizer", names_of(op::optimizer_names(), itself)},
-          {"--backend", names_of(exec::backend_names(), itself)},
-          {"--preset", fmt::format("{} {}", to_text(lab::Preset::quick), to_text(lab::Preset::full))}};
+  std::map<std::string, std::string> list{
+      {"--preset", fmt::format("{} {}", to_text(lab::Preset::quick), to_text(lab::Preset::full))}};
+  for (const lab::JobField& field : lab::job_fields()) {
+    if (field.values) {
+      list["--" + field.name] = fmt::format("{}", fmt::join(field.values(), " "));
+    }
+  }
+  return list;
 }
 
 /// What may stand behind a command, as `lab run`.

@@ -28,7 +28,7 @@ void add_job_flags(CLI::App& command, lab::JobWords& words, const std::vector<st
     }
     const std::string flag = flags_of(field);
     std::string& word = words.*field.word;
-    if (field.name == "delay") {
+    if (field.repeatable) {
       command
           .add_option_function<std::vector<std::string>>(
               flag, [&word](const std::vector<std::string>& all) { word = fmt::format("{}", fmt::join(all, ";")); }, field.help)

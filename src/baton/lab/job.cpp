@@ -34,20 +34,26 @@ std::string list_backends() {
   return either(forms);
 }
 
-std::string list_strategies() {
+/// The names of a list, in its order.
+std::vector<std::string> names_of(const auto& list) {
   std::vector<std::string> names;
-  for (const strategy::Strategy& entry : strategy::strategies()) {
-    names.push_back(entry.name);
+  for (const auto& one : list) {
+    names.push_back(one.name);
   }
-  return either(names);
+  return names;
 }
 
-std::string list_schedules() {
-  std::vector<std::string> names;
-  for (const schedule::Schedule& entry : schedule::schedules()) {
-    names.push_back(entry.name);
-  }
-  return either(names);
+std::vector<std::string> strategy_names() { return names_of(strategy::strategies()); }
+std::vector<std::string> schedule_names() { return names_of(schedule::schedules()); }
+std::vector<std::string> cluster_names() { return names_of(cluster::catalogue()); }
+std::vector<std::string> fold_names() { return {"auto", "always", "never"}; }
+
+/// A word that is one of a few names, which its help lists between what stands before and behind them.
+JobField choice(std::string name, std::string JobWords::*word, const std::string& before,
+                std::function<std::vector<std::string>()> values, const std::string& behind = "",
+                std::vector<std::string> also = {}) {
+  std::string help = before + either(values()) + behind;
+  return {std::move(name), word, std::move(help), std::move(also), std::move(values)};
 }
 
 bool is_imagined(const JobWords& words) { return !words.cluster.empty() && !is_this_machine(words.cluster); }
@@ -134,7 +140,7 @@ op::Optimizer make_optimizer(const JobWords& words) {
 std::string read_schedule(const std::string& path) {
   constexpr Bytes most(std::int64_t{4} << 20);
   if (!std::filesystem::exists(path)) {
-    throw usage_error("the schedule {} cannot be read: give a file, or a name: {}", path, list_schedules());
+    throw usage_error("the schedule {} cannot be read: give a file, or a name: {}", path, either(schedule_names()));
   }
   return read_file(path, "the schedule " + path, most);
 }
@@ -217,8 +223,8 @@ std::vector<strategy::DelayRequest> make_delays(const std::string& text) {
 std::size_t parse_fold(const std::string& text) {
   constexpr std::size_t few = 64;  // one would rather see each
   const std::string word = canonical(text);
-  if (word != "auto" && word != "always" && word != "never") {
-    throw usage_error("--fold is '{}': choose auto, always or never", text);
+  if (const std::vector<std::string> names = fold_names(); std::find(names.begin(), names.end(), word) == names.end()) {
+    throw usage_error("--fold is '{}': choose {}", text, either(names));
   }
   return word == "auto" ? few : word == "always" ? 0 : std::numeric_limits<std::size_t>::max();
 }
@@ -228,7 +234,7 @@ std::size_t parse_fold(const std::string& text) {
 const std::vector<JobField>& job_fields() {
   static const std::vector<JobField> fields{
       {"model", &JobWords::model, list_models(), {"m"}},
-      {"strategy", &JobWords::strategy, list_strategies(), {"s"}},
+      choice("strategy", &JobWords::strategy, "", strategy_names, "", {"s"}),
       {"devices",
        &JobWords::devices,
        "cpu (one device), cpu:4 (four), cpu:0-3,4-7 (by cores), cuda (each GPU), cuda:0,1, cuda:0/4 (four parts of one)",
@@ -238,41 +244,48 @@ const std::vector<JobField>& job_fields() {
       {"pp", &JobWords::pp, "devices that a replica's layers are spread over"},
       {"tp", &JobWords::tp, "devices that each pair of Linear layers is divided over"},
       {"zero", &JobWords::zero, "ZeRO: divide over the replicas 1 optimizer states, 2 and gradients, 3 and parameters"},
-      {"schedule", &JobWords::schedule, list_schedules() + ", or a file in PyTorch's notation (.csv)"},
+      choice("schedule", &JobWords::schedule, "", schedule_names, ", or a file in PyTorch's notation (.csv)"),
       {"chunks", &JobWords::chunks, "stages a device, for schedules that interleave them (2)"},
       {"split", &JobWords::split, "blocks a stage, as 3,3"},
-      {"balance", &JobWords::balance, "without --split: deal blocks out to stages by " + either(strategy::balance_names())},
-      {"recompute", &JobWords::recompute,
-       "activations let go and made again in the backward: " + either(strategy::recompute_names())},
+      choice("balance", &JobWords::balance, "without --split: deal blocks out to stages by ", strategy::balance_names),
+      choice("recompute", &JobWords::recompute, "activations let go and made again in the backward: ", strategy::recompute_names),
       {"micro-batches",
        &JobWords::micro_batches,
        "work a replica's samples off in so many micro-batches, gradients adding up (1; a pipeline's schedule: twice its devices)",
        {"accumulate"}},
       {"bucket-mb", &JobWords::bucket_mb, "ddp: gradients are all-reduced in buckets of this size"},
       {"first-bucket-mb", &JobWords::first_bucket_mb, "ddp: size of the first bucket"},
-      {"loss", &JobWords::loss, either(strategy::loss_names())},
-      {"optimizer", &JobWords::optimizer, either(op::optimizer_names())},
+      choice("loss", &JobWords::loss, "", strategy::loss_names),
+      choice("optimizer", &JobWords::optimizer, "", op::optimizer_names),
       {"lr", &JobWords::lr, "learning rate (sgd 0.01, adam 0.001)"},
       {"momentum", &JobWords::momentum, "momentum of sgd"},
       {"weight-decay", &JobWords::weight_decay, "weight decay"},
-      {"precision", &JobWords::precision,
-       either(strategy::precision_names()) + "; 16-bit values have float32 weights (mixed is fp16), tf32 is for GPUs, fp64 for the "
-                                             "reference backend"},
+      choice("precision", &JobWords::precision, "", strategy::precision_names,
+             "; 16-bit values have float32 weights (mixed is fp16), tf32 is for GPUs, fp64 for the reference backend"),
       {"loss-scale", &JobWords::loss_scale, "none, dynamic (halved by an overflow) or a number; fp16 has dynamic, others none"},
       {"loss-scale-growth", &JobWords::loss_scale_growth, "a dynamic loss scale is doubled after so many good steps in a row"},
-      {"delay", &JobWords::delay, "inject a delay: before=forward|backward|update,device=all|N,ms=10; several parted by ;"},
+      {.name = "delay",
+       .word = &JobWords::delay,
+       .help = "inject a delay: before=forward|backward|update,device=all|N,ms=10; several parted by ;",
+       .repeatable = true},
       {"link", &JobWords::link,
        "slow the links between devices down to bandwidth=1GB/s,latency=50us (simulated also core=0.2: the share of a core they "
        "take)"},
       {"memory", &JobWords::memory, "memory of each device, as 512M (default: the machine's, shared evenly)"},
-      {"backend", &JobWords::backend, list_backends() + "; by default what runs on the devices"},
+      {.name = "backend",
+       .word = &JobWords::backend,
+       .help = list_backends() + "; by default what runs on the devices",
+       .values = exec::backend_names},
       {"seed", &JobWords::seed, "seed of weights and data"},
       {"samples", &JobWords::samples, "samples in the data set; 0: the same batch every step"},
-      {"cluster", &JobWords::cluster,
-       "simulate: machine (this one), a name from `baton clusters`, NAME+NETWORK, or a file; "
-       "--devices is then the number of its devices"},
+      {.name = "cluster",
+       .word = &JobWords::cluster,
+       .help = "simulate: machine (this one), a name from `baton clusters`, NAME+NETWORK, or a file; "
+               "--devices is then the number of its devices",
+       .values = cluster_names},
       {"what-if", &JobWords::what_if, "simulate: what would be, as compute=2x,link=0.5x,latency=+10us"},
-      {"fold", &JobWords::fold, "simulate: write out one of many equal replicas: auto (beyond 64 devices), always or never"},
+      choice("fold", &JobWords::fold, "simulate: write out one of many equal replicas: ", fold_names,
+             "; auto does beyond 64 devices"),
   };
   return fields;
 }

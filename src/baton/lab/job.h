@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -55,13 +56,14 @@ struct JobWords {
   bool operator==(const JobWords&) const = default;
 };
 
-/// One of them: its name (the flag without dashes), where it is kept, what it means, and how it may be spelt as well: a letter,
-/// or another name that people bring along.
+/// One of them.
 struct JobField {
-  std::string name;
+  std::string name;  // the flag without dashes
   std::string JobWords::*word;
   std::string help;
-  std::vector<std::string> also = {};
+  std::vector<std::string> also = {};  // how it may be spelt as well: a letter, or another name that people bring along
+  std::function<std::vector<std::string>()> values = nullptr;  // what it may be, where that is one of a few names
+  bool repeatable = false;                                     // several make one word, parted by semicolons
 };
 /// All of them, in the order in which help shows them.
 const std::vector<JobField>& job_fields();
