@@ -18,10 +18,15 @@ std::vector<const CLI::App*> subcommands(const CLI::App& app) {
   return app.get_subcommands([](const CLI::App*) { return true; });
 }
 
+/// Those that help shows.
+std::vector<const CLI::Option*> options(const CLI::App& app) {
+  return app.get_options([](const CLI::Option* option) { return !option->get_group().empty(); });
+}
+
 /// The flags of a command, each as it is written.
 std::string flags(const CLI::App& app) {
   std::string words;
-  for (const CLI::Option* option : app.get_options()) {
+  for (const CLI::Option* option : options(app)) {
     for (const std::string& name : option->get_lnames()) {
       words += (words.empty() ? "--" : " --") + name;
     }
@@ -137,7 +142,7 @@ std::string roff(std::string_view text) {
 }
 
 void add_options(const CLI::App& app, std::string& text) {
-  for (const CLI::Option* option : app.get_options()) {
+  for (const CLI::Option* option : options(app)) {
     const std::string standard = option->get_default_str();
     text += fmt::format(
         ".TP\n.B {}{}\n{}{}\n", roff(option->get_name(true, true)),

@@ -67,6 +67,7 @@ void add_predict_command(CLI::App& program, int& exit_code) {
                                              "Simulate on this machine and measure, side by side, with the error of each");
   auto words = std::make_shared<PredictWords>();
   add_job_flags(*command, words->job);
+  hide_job_flags(*command, {"cluster", "what-if", "fold"});
   command->add_option("--set", words->sets, "values for a flag, as strategy=ddp,layers; every combination is taken; repeatable")
       ->allow_extra_args(false);
   command->add_option("--time-limit", words->limit, "for measuring one point")->capture_default_str();

@@ -355,6 +355,7 @@ void add_train_command(CLI::App& program, int& exit_code) {
   CLI::App* command = program.add_subcommand("train", "Train a model under a strategy and measure what it costs");
   auto words = std::make_shared<TrainWords>();
   add_job_flags(*command, words->job);
+  hide_job_flags(*command, {"cluster", "what-if", "fold"});
   command->add_option("-n,--steps", words->steps, "steps, warm-up included")->capture_default_str();
   command->add_option("--warmup", words->warmup, "steps that are run but not timed")->capture_default_str();
   command->add_option("--json", words->json, "write the result to a file, or to standard output with -");

@@ -43,4 +43,10 @@ void add_job_flags(CLI::App& command, lab::JobWords& words, const std::vector<st
   }
 }
 
+void hide_job_flags(CLI::App& command, const std::vector<std::string>& names) {
+  for (const std::string& name : names) {
+    command.get_option("--" + name)->group("");
+  }
+}
+
 }  // namespace baton::app

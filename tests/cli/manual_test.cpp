@@ -83,6 +83,19 @@ TEST_F(Manual, ThePageTellsOfEveryCommandThatHelpShows) {
   EXPECT_NE(page.find(".B \\-n,\\-\\-steps"), std::string::npos) << "flags with their dashes";
 }
 
+TEST_F(Manual, WhatACommandRefusesItDoesNotOffer) {
+  for (const std::string command : {"train", "predict"}) {
+    for (const std::string flag : {"--cluster", "--what-if", "--fold"}) {
+      EXPECT_EQ(run(command + " --help").out.find("  " + flag), std::string::npos) << command << " " << flag;
+      EXPECT_EQ(completed("baton " + command + " " + flag), "\n") << command;
+    }
+    const Outcome outcome = run(command + " --cluster pcie-4");
+    EXPECT_EQ(outcome.code, 2);
+    EXPECT_NE(outcome.err.find("--cluster, --what-if and --fold"), std::string::npos) << outcome.err;
+  }
+  EXPECT_EQ(completed("baton simulate --what"), "--what-if\n");
+}
+
 TEST_F(Manual, HelpIsATableOfContentsThatBeginsWithTheLaboratory) {
   const std::string help = run("--help").out;
   std::size_t from = 0;
