@@ -11,15 +11,14 @@ foreach(layer ${layers})
 endforeach()
 install(TARGETS baton_app RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 
-# The manual page and the shells' completion, from the program's own list of commands and flags.
+# The manual page and the shells' completion, from the program's own list of commands and flags. They are written here and not by the
+# build, which a launcher may have started as one of several ranks.
 set(manual ${PROJECT_BINARY_DIR}/baton.1)
 set(completion ${PROJECT_BINARY_DIR}/baton.bash)
 set(completion_for_zsh ${PROJECT_BINARY_DIR}/baton.zsh)
-add_custom_command(OUTPUT ${manual} ${completion} ${completion_for_zsh} DEPENDS baton_app
-                   COMMAND $<TARGET_FILE:baton_app> man > ${manual}
-                   COMMAND $<TARGET_FILE:baton_app> completion bash > ${completion}
-                   COMMAND $<TARGET_FILE:baton_app> completion zsh > ${completion_for_zsh} VERBATIM)
-add_custom_target(manual ALL DEPENDS ${manual} ${completion} ${completion_for_zsh})
+install(CODE "execute_process(COMMAND \"$<TARGET_FILE:baton_app>\" man OUTPUT_FILE \"${manual}\" COMMAND_ERROR_IS_FATAL ANY)
+execute_process(COMMAND \"$<TARGET_FILE:baton_app>\" completion bash OUTPUT_FILE \"${completion}\" COMMAND_ERROR_IS_FATAL ANY)
+execute_process(COMMAND \"$<TARGET_FILE:baton_app>\" completion zsh OUTPUT_FILE \"${completion_for_zsh}\" COMMAND_ERROR_IS_FATAL ANY)")
 install(FILES ${manual} DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 install(FILES ${completion} DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME baton)
 install(FILES ${completion_for_zsh} DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions RENAME _baton)
