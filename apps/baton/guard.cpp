@@ -24,7 +24,7 @@ constexpr unsigned last_breath_microseconds = 300'000;
 /// So long a launcher may take to end by itself, then once it was told to, before it is killed.
 constexpr unsigned launcher_patience_seconds = 8;
 
-exec::Watch* watch = nullptr;             // goes with the process, so that rank 0 sees when this has ended
+exec::Watch* watch = nullptr;                   // goes with the process, so that rank 0 sees when this has ended
 std::atomic<exec::Watch*> told_watch{nullptr};  // for the signal handler
 std::mutex naming;
 std::string checkpoint;
