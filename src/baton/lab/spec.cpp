@@ -1,6 +1,7 @@
 #include "baton/lab/spec.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -47,6 +48,44 @@ const toml::table& table_of(const toml::table& root, std::string_view name) {
   return *node->as_table();
 }
 
+/// The values that a row to compare with has, of some of the axes.
+Json baseline_of(const toml::table& root, const std::vector<Axis>& axes) {
+  Json baseline = Json::object();
+  if (!root.contains("baseline")) {
+    return baseline;
+  }
+  for (const auto& [key, node] : table_of(root, "baseline")) {
+    const std::string name = axis_of_word(key.str(), {}).name;
+    const Json value = to_value(node, key.str());
+    const auto axis = std::find_if(axes.begin(), axes.end(), [&](const Axis& one) { return one.name == name; });
+    if (axis == axes.end()) {
+      throw usage_error("the baseline of the spec names '{}', which is none of its axes", key.str());
+    }
+    if (std::find(axis->quick.begin(), axis->quick.end(), value) == axis->quick.end()) {
+      throw usage_error("the baseline of the spec has {} {}, which is none of that axis's values", key.str(), word_of(value));
+    }
+    baseline[name] = value;
+  }
+  return baseline;
+}
+
+/// Adds `speedup` over the first row that has the baseline's values and agrees in the other axes; over the first of all where there
+/// is none.
+void add_speedup_over(const Json& baseline, const std::vector<std::string>& axes, std::vector<Json>& rows) {
+  std::vector<double> bases;
+  for (const Json& row : rows) {
+    const auto base = std::find_if(rows.begin(), rows.end(), [&](const Json& other) {
+      return !baseline.empty() && std::all_of(axes.begin(), axes.end(), [&](const std::string& axis) {
+        return text(other, axis) == text(baseline.contains(axis) ? baseline : row, axis);
+      });
+    });
+    bases.push_back(number(base == rows.end() ? rows.front() : *base, "time_per_step_ns"));
+  }
+  for (std::size_t r = 0; r < rows.size(); ++r) {
+    rows[r]["speedup"] = bases[r] / number(rows[r], "time_per_step_ns");
+  }
+}
+
 std::vector<std::string> find(const std::vector<Json>& rows, const std::vector<std::string>& axes) {
   const auto by_time = [](const Json& a, const Json& b) { return number(a, "time_per_step_ns") < number(b, "time_per_step_ns"); };
   const auto [fastest, slowest] = std::minmax_element(rows.begin(), rows.end(), by_time);
@@ -74,14 +113,12 @@ std::vector<std::string> find(const std::vector<Json>& rows, const std::vector<s
 Experiment parse_spec(std::string_view toml_text, const std::string& id) {
   const toml::table root = parse_toml(toml_text, "the spec");
   for (const auto& [key, node] : root) {
-    if (key != "title" && key != "question" && key != "job" && key != "axes") {
-      throw usage_error("the spec has '{}', but a spec has title, question, [job] and [axes]", key.str());
+    if (key != "title" && key != "question" && key != "job" && key != "axes" && key != "baseline") {
+      throw usage_error("the spec has '{}', but a spec has title, question, [job], [axes] and [baseline]", key.str());
     }
   }
-  Experiment experiment{.id = id, .part = "", .title = text_of(root, "title", id), .task = "", .questions = {}};
-  if (const std::string question = text_of(root, "question", ""); !question.empty()) {
-    experiment.questions.push_back(question);
-  }
+  Experiment experiment{
+      .id = id, .part = "", .title = text_of(root, "title", id), .task = text_of(root, "question", ""), .questions = {}};
   JobWords shared;
   if (root.contains("job")) {
     for (const auto& [key, node] : table_of(root, "job")) {
@@ -113,7 +150,11 @@ Experiment parse_spec(std::string_view toml_text, const std::string& id) {
   if (names.empty()) {
     throw usage_error("the spec has no axis to sweep: write one under [axes]");
   }
+  if (experiment.task.empty()) {
+    experiment.task = fmt::format("What does the step time owe to {}?", fmt::join(names, ", "));
+  }
   experiment.columns.push_back(time_column());
+  experiment.columns.push_back({"speedup", "speedup", Format::ratio});
   experiment.columns.push_back({"samples_per_s", "samples/s", Format::integer});
   experiment.columns.push_back({"exposed_ns", "exposed comm.", Format::time});
   experiment.columns.push_back({"waiting_ns", "waiting", Format::time});
@@ -122,6 +163,9 @@ Experiment parse_spec(std::string_view toml_text, const std::string& id) {
       time_plot(Plot::Kind::bars, "Step time", names.back(), names.back(), names.size() > 1 ? names.front() : ""));
   experiment.open = [shared](const Point& point, const Settings& settings) {
     return measure_training(words_at(shared, point), settings, {.timeline = point.dump()});
+  };
+  experiment.derive = [names, baseline = baseline_of(root, experiment.axes)](std::vector<Json>& rows) {
+    add_speedup_over(baseline, names, rows);
   };
   experiment.findings = [names](const std::vector<Json>& rows) { return find(rows, names); };
   return experiment;

@@ -18,6 +18,8 @@ namespace baton::lab {
 ///   link = "bandwidth=1GB/s,latency=50us"
 ///   [axes]                                         # every combination is measured
 ///   bucket-mb = [0.1, 1, 25]
+///   [baseline]                                     # optional: the row that the others' speedup is over, by values of some axes;
+///   bucket-mb = 25                                 # rows are compared that agree in the other axes. Without it: the first row
 ///
 /// `id` names it in results. A usage error says which line or name is wrong.
 Experiment parse_spec(std::string_view toml, const std::string& id);
