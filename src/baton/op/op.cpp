@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "baton/op/loss_scale.h"
 
@@ -18,11 +19,14 @@ constexpr std::array<std::string_view, std::variant_size_v<Op>> names{
     "add_bias",      "add_bias_backward",     "cast",
     "check_finite",  "adjust_scale"};
 
-const std::array<Op, std::variant_size_v<Op>> prototypes{Linear{},       LinearBackwardInput{}, LinearBackwardWeight{},
-                                                         Relu{},         ReluBackward{},        MeanSquaredError{},
-                                                         CrossEntropy{}, MatrixProduct{},       Add{},
-                                                         AddBias{},      AddBiasBackward{},     Cast{},
-                                                         CheckFinite{},  AdjustScale{}};
+static_assert(!names.back().empty(), "an op of the variant has no name here");
+
+template <std::size_t... I>
+std::array<Op, sizeof...(I)> one_of_each(std::index_sequence<I...>) {
+  return {std::variant_alternative_t<I, Op>{}...};
+}
+
+const std::array prototypes = one_of_each(std::make_index_sequence<std::variant_size_v<Op>>());
 
 Bytes size(const Operand& operand) { return Bytes(operand.shape.elements() * size_of(operand.dtype)); }
 
