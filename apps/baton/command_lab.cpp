@@ -1,8 +1,10 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <optional>
+#include <set>
 
 #include "baton/base/error.h"
 #include "baton/base/file.h"
@@ -89,11 +91,54 @@ std::string simulated_on(const LabWords& words) {
   return fmt::format("{} ({}){}", blueprint.name, blueprint.summary, changes);
 }
 
+lab::AxisValues axis_values(const std::vector<std::string>& sets) {
+  lab::AxisValues values;
+  for (const std::string& set : sets) {
+    lab::parse_axis_values(set, values);
+  }
+  return values;
+}
+
+/// Those of the sets whose axis the experiment has.
+std::vector<std::string> sets_for(const lab::Experiment& experiment, std::vector<std::string> sets) {
+  std::erase_if(sets, [&](const std::string& set) { return lab::values_for(experiment, axis_values({set})).empty(); });
+  return sets;
+}
+
+/// Every set must concern one of several experiments. Returns a line for each that some of them have no axis for; of a single
+/// experiment, its points are refused.
+std::string notes_on_sets(const std::vector<std::shared_ptr<const lab::Experiment>>& chosen, const std::vector<std::string>& sets) {
+  std::string notes;
+  for (const std::string& set : chosen.size() > 1 ? sets : std::vector<std::string>()) {
+    const std::string axis = axis_values({set}).begin()->first;
+    std::vector<std::string> without;
+    std::set<std::string> axes;
+    for (const auto& experiment : chosen) {
+      if (sets_for(*experiment, {set}).empty()) {
+        without.push_back(experiment->id);
+      }
+      for (const lab::Axis& one : experiment->axes) {
+        axes.insert(one.name);
+      }
+    }
+    if (without.size() == chosen.size()) {
+      const std::vector<std::string> names(axes.begin(), axes.end());
+      throw usage_error("none of these experiments has an axis '{}'{}: they have {}", axis, did_you_mean(axis, names),
+                        fmt::join(names, ", "));
+    }
+    if (!without.empty()) {
+      notes += fmt::format("note: {} {} no axis {}, and stay{} as in the preset\n", fmt::join(without, ", "),
+                           without.size() == 1 ? "has" : "have", axis, without.size() == 1 ? "s" : "");
+    }
+  }
+  return notes;
+}
+
 /// The command that measures one of the experiments again as it was measured, and keeps it in the same place.
-std::string again(const LabWords& words, const std::string& which) {
+std::string again(const LabWords& words, const std::string& which, const std::vector<std::string>& sets) {
   const LabWords usual;
   std::string command = fmt::format("baton lab run {} --preset {}", which, to_text(preset_of(words)));
-  for (const std::string& set : words.sets) {
+  for (const std::string& set : sets) {
     command += " --set " + shell_word(set);
   }
   if (words.devices != usual.devices) {
@@ -137,10 +182,8 @@ void run_lab(const LabWords& words, int& exit_code) {
   } else if (!words.what_if.empty()) {
     throw usage_error("--what-if asks for a simulation: add --simulate");
   }
-  lab::AxisValues sets;
-  for (const std::string& set : words.sets) {
-    lab::parse_axis_values(set, sets);
-  }
+  const lab::AxisValues sets = axis_values(words.sets);
+  const std::string notes = notes_on_sets(chosen, words.sets);
   lab::Settings settings{.preset = preset, .devices = words.devices, .machine = cluster::probe()};
   if (simulate) {
     settings.cluster = cluster_of(words);
@@ -157,7 +200,7 @@ void run_lab(const LabWords& words, int& exit_code) {
   std::vector<std::vector<lab::Point>> points;
   std::size_t total = 0;
   for (const auto& experiment : chosen) {
-    points.push_back(lab::points(*experiment, settings.preset, sets));
+    points.push_back(lab::points(*experiment, settings.preset, chosen.size() > 1 ? lab::values_for(*experiment, sets) : sets));
     total += points.back().size();
   }
   const std::string name = (all ? "lab" : chosen.size() == 1 ? chosen[0]->id : "selection") + (simulate ? "-simulated" : "");
@@ -168,8 +211,8 @@ void run_lab(const LabWords& words, int& exit_code) {
   const lab::Store store(folder);
   const bool say = words.json != "-";
   if (say) {
-    fmt::print("{} experiment{}, {} point{}, {} preset; results go to {}\n\n", chosen.size(), chosen.size() == 1 ? "" : "s", total,
-               total == 1 ? "" : "s", to_text(preset), folder.string());
+    fmt::print("{} experiment{}, {} point{}, {} preset; results go to {}\n{}\n", chosen.size(), chosen.size() == 1 ? "" : "s",
+               total, total == 1 ? "" : "s", to_text(preset), folder.string(), notes);
     std::fflush(stdout);
   }
   Json environment = lab::environment(settings.machine);
@@ -191,7 +234,8 @@ void run_lab(const LabWords& words, int& exit_code) {
     const lab::Experiment& experiment = *chosen[i];
     const std::map<std::string, Json> known = words.resume ? store.records(experiment.id, true) : std::map<std::string, Json>();
     const bool written = !words.spec.empty() && i + 1 == chosen.size();
-    const std::string command = again(words, written ? "--spec " + shell_word(words.spec) : experiment.id);
+    const std::string command = again(words, written ? "--spec " + shell_word(words.spec) : experiment.id,
+                                      sets_for(experiment, words.sets));
     const std::optional<lab::RunSpec> before_resume = words.resume ? store.spec(experiment.id) : std::nullopt;
     store.keep_spec({.experiment = experiment.id,
                      .title = title,
@@ -271,7 +315,8 @@ void add_lab_flags(CLI::App& command, LabWords& words) {
                      "quick, or full for the courses' sizes; where another machine is simulated, full unless said");
   command.add_option("-d,--devices", words.devices, "the kind of device: cpu, cuda, or parts of a GPU as cuda:0/4")
       ->capture_default_str();
-  command.add_option("--set", words.sets, "other values for an axis, as devices=1,2; repeatable")->allow_extra_args(false);
+  command.add_option("--set", words.sets, "other values for an axis, as devices=1,2, of every experiment that has it; repeatable")
+      ->allow_extra_args(false);
   command.add_option("--out", words.out, "folder for the results")->capture_default_str();
   command.add_flag("--simulate", words.simulate, "say what it would cost instead of measuring it");
   command.add_option("--cluster", words.cluster, "simulate on machine (this one), a name from `baton clusters` or a file");

@@ -457,6 +457,21 @@ TEST_F(Cli, TheCommandThatMeasuresAgainKeepsWhatWasAsked) {
             std::string::npos);
 }
 
+TEST_F(Cli, AValueIsSetForTheExperimentsThatHaveTheAxis) {
+  const Outcome outcome = run("lab run split matrix-power --set dim=16 --set size=32 --set devices=2 --time-limit 10ms");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  for (const char* line : {"note: matrix-power has no axis dim, and stays as in the preset\n",
+                           "note: split has no axis size, and stays as in the preset\n",
+                           "Again: baton lab run split --preset quick --set dim=16 --set devices=2 --time-limit 10ms\n",
+                           "Again: baton lab run matrix-power --preset quick --set size=32 --set devices=2 --time-limit 10ms\n"}) {
+    EXPECT_NE(outcome.out.find(line), std::string::npos) << line << outcome.out;
+  }
+  const Outcome refused = run("lab run split depth --set dims=16 --time-limit 10ms");
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_EQ(refused.err,
+            "baton: none of these experiments has an axis 'dims' (did you mean dim?): they have depth, devices, dim\n");
+}
+
 TEST_F(Cli, ShowsWhatAnExperimentVariesInEachPreset) {
   const Outcome outcome = run("lab list accumulate");
   ASSERT_EQ(outcome.code, 0) << outcome.err;

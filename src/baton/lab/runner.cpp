@@ -117,13 +117,24 @@ void parse_axis_values(const std::string& text, AxisValues& values) {
   }
 }
 
-std::vector<Point> points(const Experiment& experiment, Preset preset, const AxisValues& values) {
-  for (const auto& [name, list] : values) {
-    std::vector<std::string> names;
-    for (const Axis& axis : experiment.axes) {
-      names.push_back(axis.name);
+AxisValues values_for(const Experiment& experiment, const AxisValues& values) {
+  AxisValues own;
+  for (const Axis& axis : experiment.axes) {
+    if (const auto set = values.find(set_name(axis.name)); set != values.end()) {
+      own.insert(*set);
     }
-    if (std::none_of(names.begin(), names.end(), [&](const std::string& known) { return set_name(known) == name; })) {
+  }
+  return own;
+}
+
+std::vector<Point> points(const Experiment& experiment, Preset preset, const AxisValues& values) {
+  const AxisValues own = values_for(experiment, values);
+  for (const auto& [name, list] : values) {
+    if (!own.contains(name)) {
+      std::vector<std::string> names;
+      for (const Axis& axis : experiment.axes) {
+        names.push_back(axis.name);
+      }
       throw usage_error("experiment {} has no axis '{}'{}: it has {}", experiment.id, name, did_you_mean(name, names),
                         names.empty() ? "none" : either(names));
     }

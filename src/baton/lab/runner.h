@@ -25,6 +25,9 @@ using AxisValues = std::map<std::string, std::vector<Json>>;
 /// Parses `axis=value,value`; numbers become numbers.
 void parse_axis_values(const std::string& text, AxisValues& values);
 
+/// Those of the values whose axis the experiment has.
+AxisValues values_for(const Experiment& experiment, const AxisValues& values);
+
 /// The points of an experiment: the product of its axes, in order. A usage error names an axis it does not have.
 std::vector<Point> points(const Experiment& experiment, Preset preset, const AxisValues& values);
 
