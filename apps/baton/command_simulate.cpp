@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "baton/base/text.h"
 #include "baton/lab/rows.h"
 #include "baton/lab/training_json.h"
 #include "baton/report/table.h"
@@ -45,6 +46,10 @@ void simulate(SimulateWords words) {
   if (words.json != "-" && words.trace != "-") {
     fmt::print("{}, {} parameters, simulated on {}\n", run.plan().title(), run.job().model().parameter_count(),
                run.job().imagined() ? words.job.cluster : "this machine");
+    if (run.job().imagined() && words.job.devices.find(':') != std::string::npos) {
+      fmt::print("note: {} names devices of this machine; {} of {} are taken instead\n", printable(words.job.devices),
+                 run.job().cluster().size(), words.job.cluster);
+    }
     fmt::print("costs: {}\n", run.simulation().cost_origin());
     print_prediction(run, sensitivities);
   }

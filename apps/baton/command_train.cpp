@@ -247,6 +247,9 @@ void train(const TrainWords& words, int& exit_code) {
   if (to_stdout && run.steps_before() > 0) {
     fmt::print("goes on from {}, step {}\n", saving.last(), run.steps_before());
   }
+  if (speaks && words.resume && saving.last().empty()) {
+    fmt::print(to_stdout ? stdout : stderr, "note: there is no checkpoint in {}: begins at step 0\n", printable(words.checkpoint));
+  }
   if (log) {
     fmt::print("\n{:>6}  {:>10}  {:>12}\n", "step", "time", "loss");
   }

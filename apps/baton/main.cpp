@@ -143,9 +143,11 @@ std::string unexpected(const CLI::App& program) {
   return fmt::format("{} does not know '{}'{}: see {} --help", path, word, did_you_mean(word, names), path);
 }
 
-/// Of a flag that is given twice the last one counts, as where a command is taken up again and changed at its end.
+/// Of a flag that is given twice the last one counts, as where a command is taken up again and changed at its end. One that takes
+/// no value is given none.
 void let_last_count(CLI::App& app) {
   for (CLI::Option* option : app.get_options()) {
+    option->disable_flag_override(option->get_expected_max() == 0);
     if (option->get_multi_option_policy() == CLI::MultiOptionPolicy::Throw && option->get_expected_max() == 1) {
       option->take_last();
     }
@@ -219,6 +221,11 @@ int parse_and_run(int argc, char** argv, CLI::App& program, int& exit_code) {
     return opened->rank() == 0 ? program.exit(asked) : 0;
   } catch (const CLI::ExtrasError&) {
     return complain(unexpected(program), 2);
+  } catch (const CLI::ArgumentMismatch& error) {
+    const std::string said = error.what();
+    const std::size_t valued = said.find(" was given a disallowed flag override");
+    return complain(
+        fmt::format("{} (see baton --help)", valued == std::string::npos ? said : said.substr(0, valued) + " takes no value"), 2);
   } catch (const CLI::ParseError& error) {
     return complain(fmt::format("{} (see baton --help)", error.what()), 2);
   }

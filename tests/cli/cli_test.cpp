@@ -472,6 +472,19 @@ TEST_F(Cli, AValueIsSetForTheExperimentsThatHaveTheAxis) {
             "baton: none of these experiments has an axis 'dims' (did you mean dim?): they have depth, devices, dim\n");
 }
 
+TEST_F(Cli, SaysThatThereIsNoCheckpointToGoOnFrom) {
+  const std::string job = "train --model mlp:dim=8,depth=1 --batch 4 --steps 6 --checkpoint here --resume";
+  EXPECT_NE(run(job).out.find("\nnote: there is no checkpoint in here: begins at step 0\n"), std::string::npos);
+  const Outcome again = run(job + " --steps 7");
+  EXPECT_EQ(again.out.find("there is no checkpoint"), std::string::npos) << again.out;
+}
+
+TEST_F(Cli, AFlagThatTakesNoValueIsNotGivenOne) {
+  const Outcome outcome = run("train --model mlp:dim=8,depth=1 --checkpoint here --resume=5");
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_EQ(outcome.err, "baton: --resume takes no value (see baton --help)\n");
+}
+
 TEST_F(Cli, ShowsWhatAnExperimentVariesInEachPreset) {
   const Outcome outcome = run("lab list accumulate");
   ASSERT_EQ(outcome.code, 0) << outcome.err;

@@ -228,4 +228,11 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"search --cluster pcie-2 --memory 1M --model mlp:dim=2048,depth=2", "no split"}, Bad{"clusters cray", "dgx-a100"},
         Bad{"lab run strong-scaling --what-if compute=2x", "--simulate"}));
 
+TEST_F(Cli, SaysWhoseDevicesAreTakenWhereThisMachinesAreNamed) {
+  const std::string job = "simulate --model mlp:dim=8,depth=2 --strategy ddp --cluster dgx-a100 --devices ";
+  EXPECT_NE(run(job + "cpu:2").out.find("\nnote: cpu:2 names devices of this machine; 2 of dgx-a100 are taken instead\n"),
+            std::string::npos);
+  EXPECT_EQ(run(job + "2").out.find("note:"), std::string::npos);
+}
+
 }  // namespace
