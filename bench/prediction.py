@@ -147,7 +147,9 @@ def show(summary, points, document):
         before, rest = path.read_text().split(begin)
         text = "\n".join(["", "<!-- not run: bench -->", "```", summary["command"], "```", "", in_words(summary), "",
                           "![Simulated against measured]({}/{})".format(image.parent.name, image.name), "", by_strategy(points),
-                          "<details><summary>All points</summary>", "", table(points), "</details>", ""])
+                          "<details><summary>All points</summary>", "",
+                          "Each column is a median over the rounds by itself: the error is not that of the two times beside it.", "",
+                          table(points), "</details>", ""])
         path.write_text(before + begin + text + end + rest.split(end)[1])
 
 
