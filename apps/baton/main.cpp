@@ -222,10 +222,11 @@ int parse_and_run(int argc, char** argv, CLI::App& program, int& exit_code) {
   } catch (const CLI::ExtrasError&) {
     return complain(unexpected(program), 2);
   } catch (const CLI::ArgumentMismatch& error) {
-    const std::string said = error.what();
-    const std::size_t valued = said.find(" was given a disallowed flag override");
-    return complain(
-        fmt::format("{} (see baton --help)", valued == std::string::npos ? said : said.substr(0, valued) + " takes no value"), 2);
+    std::string said = error.what();
+    if (const std::size_t valued = said.find(" was given a disallowed flag override"); valued != std::string::npos) {
+      said = fmt::format("--{} takes no value", said.substr(0, valued));
+    }
+    return complain(fmt::format("{} (see baton --help)", said), 2);
   } catch (const CLI::ParseError& error) {
     return complain(fmt::format("{} (see baton --help)", error.what()), 2);
   }
