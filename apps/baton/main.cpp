@@ -194,7 +194,7 @@ int parse_and_run(int argc, char** argv, CLI::App& program, int& exit_code) {
   for (int i = 1; i < argc; ++i) {
     command_line() += " " + shell_word(argv[i]);
   }
-  program.set_version_flag("--version", BATON_VERSION);
+  program.set_version_flag("-v,--version", BATON_VERSION);
   program.require_subcommand(1);
   program.footer(footer);
   add_commands(program, exit_code);
@@ -210,12 +210,17 @@ int parse_and_run(int argc, char** argv, CLI::App& program, int& exit_code) {
     }
     return 0;
   }
-  if (argv[1][0] != '-') {
-    require_command(program, argv[1]);
-    require_one_process(argv[1]);
+  std::vector<std::string> words = arguments(argc, argv);
+  if (words.back() == "help") {  // `help train` is `train --help`
+    words.pop_back();
+    words.insert(words.begin(), "--help");
+  }
+  if (!words.back().starts_with("-")) {
+    require_command(program, words.back());
+    require_one_process(words.back());
   }
   try {
-    program.parse(arguments(argc, argv));
+    program.parse(words);
     return exit_code;
   } catch (const CLI::Success& asked) {
     return opened->rank() == 0 ? program.exit(asked) : 0;

@@ -42,6 +42,23 @@ TEST_F(Cli, HelpsWithExamplesEverywhere) {
   }
 }
 
+TEST_F(Cli, HelpIsACommandToo) {
+  EXPECT_EQ(run("help").out, run("--help").out);
+  EXPECT_EQ(run("help train").out, run("train --help").out);
+  EXPECT_EQ(run("help lab run").out, run("lab run --help").out);
+  EXPECT_EQ(run("help alchemy").code, 2);
+  EXPECT_EQ(run("-v").out, run("--version").out);
+}
+
+TEST_F(Cli, HelpNamesTheStrategyThatIsTakenWithoutOne) {
+  EXPECT_NE(run("train --help").out.find("(single; product where"), std::string::npos);
+}
+
+TEST_F(Cli, ARefusedValueOfAnAxisLeavesNoFolder) {
+  EXPECT_EQ(run("lab run split --set devices=0").code, 2);
+  EXPECT_FALSE(fs::exists(folder_ / "runs"));
+}
+
 TEST_F(Cli, TrainsUnderEveryStrategyAndReportsWhatTheResultNeeds) {
   for (const std::string strategy : {"single", "dp", "ddp", "layers"}) {
     const Outcome outcome = run("train --model mlp:dim=32,depth=4 --strategy " + strategy +
@@ -652,7 +669,7 @@ TEST_F(Cli, PlanShowsWhichBlocksADeviceHasWhereTheyAreApart) {
 }
 
 TEST_F(Cli, AnExperimentWithoutAResultEndsWithAFailure) {
-  const Outcome outcome = run("lab run idle --set devices=0");
+  const Outcome outcome = run("lab run idle --set devices=5000");
   EXPECT_EQ(outcome.code, 1);
   EXPECT_NE(outcome.err.find("baton: no point could be measured"), std::string::npos) << outcome.err;
 }

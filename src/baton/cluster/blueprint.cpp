@@ -133,7 +133,8 @@ Device read_device(const toml::table& root, const std::string& name, std::int64_
 
 bool is_path(std::string_view text) { return text.find('/') != std::string_view::npos || text.ends_with(".toml"); }
 
-Blueprint find(std::string_view text) {
+/// A cluster, or a network where one is to join its nodes.
+Blueprint find(std::string_view text, bool network) {
   if (is_path(text)) {
     return read(std::filesystem::path(text));
   }
@@ -142,10 +143,12 @@ Blueprint find(std::string_view text) {
     if (known.name == canonical(text)) {
       return known;
     }
-    names.push_back(known.name);
+    if (network ? known.networked && known.in_node == 0 : known.in_node > 0) {
+      names.push_back(known.name);
+    }
   }
-  throw usage_error("unknown cluster '{}'{}: choose {}, or a file of your own that ends in .toml", text, did_you_mean(text, names),
-                    either(names));
+  throw usage_error("unknown {} '{}'{}: choose {}, or a file of your own that ends in .toml", network ? "network" : "cluster", text,
+                    did_you_mean(text, names), either(names));
 }
 
 }  // namespace
@@ -236,9 +239,9 @@ const std::vector<Blueprint>& catalogue() {
 
 Blueprint blueprint_by_name(std::string_view text) {
   const std::vector<std::string_view> parts = split(text, '+');
-  Blueprint blueprint = find(parts[0]);
+  Blueprint blueprint = find(parts[0], false);
   for (std::size_t i = 1; i < parts.size(); ++i) {
-    blueprint = blueprint.joined_by(find(parts[i]));
+    blueprint = blueprint.joined_by(find(parts[i], true));
   }
   return blueprint;
 }

@@ -234,7 +234,8 @@ std::size_t parse_fold(const std::string& text) {
 const std::vector<JobField>& job_fields() {
   static const std::vector<JobField> fields{
       {"model", &JobWords::model, list_models(), {"m"}},
-      choice("strategy", &JobWords::strategy, "", strategy_names, "", {"s"}),
+      choice("strategy", &JobWords::strategy, "", strategy_names,
+             " (single; product where --dp, --pp, --tp, --zero or --schedule is given)", {"s"}),
       {"devices",
        &JobWords::devices,
        "cpu (one device), cpu:4 (four), cpu:0-3,4-7 (by cores), cuda (each GPU), cuda:0,1, cuda:0/4 (four parts of one)",

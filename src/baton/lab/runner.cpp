@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <utility>
@@ -100,6 +101,12 @@ std::string set_name(std::string_view text) {
   return axis_name(field == nullptr ? text : field->name);
 }
 
+/// Of these axes nothing below one can be measured, and is refused before anything is.
+bool counts_something(std::string_view axis) {
+  constexpr std::array<std::string_view, 6> names{"devices", "batch", "dim", "depth", "size", "micro_batches"};
+  return std::find(names.begin(), names.end(), axis) != names.end();
+}
+
 }  // namespace
 
 void parse_axis_values(const std::string& text, AxisValues& values) {
@@ -137,6 +144,14 @@ std::vector<Point> points(const Experiment& experiment, Preset preset, const Axi
       }
       throw usage_error("experiment {} has no axis '{}'{}: it has {}", experiment.id, name, did_you_mean(name, names),
                         names.empty() ? "none" : either(names));
+    }
+  }
+  for (const auto& [name, list] : own) {
+    for (const Json& value : list) {
+      if (counts_something(name) && value.is_number() && !(value.is_number_integer() && value > 0)) {
+        throw usage_error("axis {} of experiment {} counts something, and {} is no whole number above 0", name, experiment.id,
+                          word_of(value));
+      }
     }
   }
   std::vector<Point> all{Point::object()};

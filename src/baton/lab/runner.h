@@ -28,7 +28,8 @@ void parse_axis_values(const std::string& text, AxisValues& values);
 /// Those of the values whose axis the experiment has.
 AxisValues values_for(const Experiment& experiment, const AxisValues& values);
 
-/// The points of an experiment: the product of its axes, in order. A usage error names an axis it does not have.
+/// The points of an experiment: the product of its axes, in order. A usage error names an axis it does not have,
+/// or a number that the axis cannot be.
 std::vector<Point> points(const Experiment& experiment, Preset preset, const AxisValues& values);
 
 /// Called after each round with the share of the work that is done; false: stop after this round.

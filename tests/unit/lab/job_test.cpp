@@ -149,6 +149,8 @@ TEST(ImaginedJob, TakesSoManyDevicesOfTheCluster) {
   EXPECT_TRUE(says(usage_sentence([] { Job(words_on("pcie-5", "ddp", "6"), small_machine()); }), "5 devices"));
   EXPECT_TRUE(says(usage_sentence([] { Job(words_on("pcie-5", "ddp", "many"), small_machine()); }), "--devices"));
   EXPECT_TRUE(says(usage_sentence([] { Job(words_on("nowhere", "ddp", "2"), small_machine()); }), "unknown cluster 'nowhere'"));
+  EXPECT_TRUE(says(usage_sentence([] { Job(words_on("pcie-4+ethernt", "ddp", "2"), small_machine()); }),
+                   "unknown network 'ethernt': choose ethernet-1, ethernet-10, ethernet-100, ethernet-25 or infiniband-400,"));
 }
 
 TEST(ImaginedJob, ALinkOrMemoryThatIsAskedForTakesThePlaceOfTheClustersOwn) {

@@ -48,6 +48,16 @@ TEST(Points, AnAxisThatIsNotThereIsRefusedWithThoseThatAre) {
   EXPECT_TRUE(says(sentence, "fake has no axis 'colour': it has size or kind"));
 }
 
+TEST(Points, ANumberThatIsNoneOfSomethingIsRefused) {
+  for (const char* set : {"devices=0", "devices=2,-1", "devices=1.5", "micro-batches=0"}) {
+    AxisValues values;
+    parse_axis_values(set, values);
+    EXPECT_TRUE(
+        says(usage_sentence([&] { points(experiment_by_id("idle"), Preset::quick, values); }), "is no whole number above 0"))
+        << set;
+  }
+}
+
 TEST(Points, AnAxisCanBeSetByEverySpellingOfTheFlagThatItIs) {
   AxisValues values;
   parse_axis_values("accumulate=2", values);
