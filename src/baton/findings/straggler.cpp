@@ -15,19 +15,31 @@ double part(Nanoseconds time, Nanoseconds step) {
   return step.count == 0 ? 0 : static_cast<double>(time.count) / static_cast<double>(step.count);
 }
 
+/// The others wait longest for it; there is one.
+const Comer& most_waited_for(std::span<const Comer> comers) {
+  return *std::max_element(comers.begin(), comers.end(), [](const Comer& a, const Comer& b) { return a.held_up < b.held_up; });
+}
+
 }  // namespace
+
+const Comer* latest(std::span<const Comer> comers, Nanoseconds step) {
+  if (comers.size() < 2) {
+    return nullptr;
+  }
+  const Comer& worst = most_waited_for(comers);
+  const double chance = 1.0 / static_cast<double>(comers.size());
+  return worst.last_share < (1 + chance) / 2 || part(worst.held_up, step) < least_cost ? nullptr : &worst;
+}
 
 std::string straggler(std::span<const Comer> comers, Nanoseconds step) {
   if (comers.size() < 2) {
     return {};
   }
-  const Comer& worst = *std::max_element(comers.begin(), comers.end(),
-                                         [](const Comer& a, const Comer& b) { return a.held_up < b.held_up; });
-  const double chance = 1.0 / static_cast<double>(comers.size());
+  const Comer& worst = most_waited_for(comers);
   const std::string numbers = fmt::format(
       "last to {:.1f} % of the collectives and holds all others up for {} a step ({:.1f} % of it)", worst.last_share * 100,
       to_text(worst.held_up), part(worst.held_up, step) * 100);
-  if (worst.last_share < (1 + chance) / 2 || part(worst.held_up, step) < least_cost) {
+  if (latest(comers, step) == nullptr) {
     return fmt::format("No device stands out: the others wait longest for {}, which comes {}.", worst.name, numbers);
   }
   const bool found = static_cast<double>(worst.excess.count) >= explained * static_cast<double>(worst.held_up.count);

@@ -16,9 +16,12 @@ struct Comer {
   Nanoseconds excess;     // by so much a step
 };
 
+/// The device that stands out among those that meet: it is last clearly more often than chance makes it and costs the others a
+/// twentieth of the step. None where no device does, or fewer than two meet.
+const Comer* latest(std::span<const Comer> comers, Nanoseconds step);
+
 /// Names the device that keeps the others waiting, how long and in which phase it is slow; or says that there
-/// is none. Empty where fewer than two meet. A device stands out that is last clearly more often than chance
-/// makes it and costs the others a twentieth of the step.
+/// is none. Empty where fewer than two meet.
 std::string straggler(std::span<const Comer> comers, Nanoseconds step);
 
 }  // namespace baton::findings

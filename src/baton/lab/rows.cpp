@@ -108,7 +108,23 @@ bool differs(const Json& a, const Json& b) {
   return number(a, "time_high_ns") < number(b, "time_low_ns") || number(b, "time_high_ns") < number(a, "time_low_ns");
 }
 
+std::vector<Json> with_own_cores(const std::vector<Json>& rows) {
+  std::vector<Json> own;
+  std::copy_if(rows.begin(), rows.end(), std::back_inserter(own),
+               [](const Json& row) { return !row.value("oversubscribed", false); });
+  return own;
+}
+
+std::string shared_cores_mark(const std::vector<Json>& rows) {
+  return with_own_cores(rows).size() == rows.size() ? "" : " (devices shared cores)";
+}
+
 std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
+
+std::string serial_fraction(double serial) {
+  return percent(serial) +
+         (serial >= 1 ? ", more than all of the step: more devices make it slower, so the law does not apply" : "");
+}
 
 std::string oversubscribed_note(const std::vector<Json>& rows) {
   std::string counts;

@@ -41,8 +41,15 @@ void add_speedup(std::vector<Json>& rows, const std::vector<std::string>& same);
 /// Whether two rows' times differ by more than their intervals.
 bool differs(const Json& a, const Json& b);
 
+/// The rows whose devices had a core each.
+std::vector<Json> with_own_cores(const std::vector<Json>& rows);
+/// " (devices shared cores)" behind what is said of such rows; empty behind what is said of others.
+std::string shared_cores_mark(const std::vector<Json>& rows);
+
 /// "12.3 %".
 std::string percent(double share);
+/// The serial fraction that a law of scaling was fitted with; of more than all of the step, that the law does not apply.
+std::string serial_fraction(double serial);
 /// A sentence that warns of oversubscribed rows; empty where there are none.
 std::string oversubscribed_note(const std::vector<Json>& rows);
 /// Adds it where there is one.

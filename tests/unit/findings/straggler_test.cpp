@@ -23,6 +23,12 @@ TEST(Straggler, TheOneWaitedForIsNamedWithItsPhaseAndItsCost) {
             "Its backward takes 19.0 ms longer than the others' (median).");
 }
 
+TEST(Straggler, TheLatestIsTheOneNamed) {
+  std::vector<Comer> comers = four();
+  EXPECT_EQ(latest(comers, ms(40)), &comers[1]);
+  EXPECT_EQ(latest(comers, ms(1000)), nullptr);
+}
+
 TEST(Straggler, NobodyIsNamedForWhatCostsLittle) {
   const std::string said = straggler(four(), ms(1000));
   EXPECT_EQ(said.find("No device stands out: the others wait longest for cpu:1"), 0U) << said;

@@ -119,6 +119,10 @@ TEST(StrongScaling, ASerialFractionOfMoreThanAllIsNotGivenAsALimit) {
   EXPECT_TRUE(silent_on(findings("strong-scaling", scaled({8, 12, 16})), "would exceed 0.")) << "two devices are slower than one";
 }
 
+TEST(StrongScaling, ASerialFractionOfMoreThanAllSaysThatTheLawDoesNotApply) {
+  EXPECT_TRUE(says(findings("strong-scaling", scaled({8, 12, 16})), "so the law does not apply; no fit is claimed"));
+}
+
 TEST(StrongScaling, WithoutAPointOfOneDeviceNothingIsSaidOfOne) {
   const std::string all = findings("strong-scaling", scaled({8, 4}, {2, 4}));
   EXPECT_TRUE(says(all, "4 devices are 2.00 times as fast as 2 where 2 times would be linear"));
@@ -236,6 +240,25 @@ TEST(DpVsDdp, AcceptableIsWhereItIsNotMuchSlower) {
   EXPECT_TRUE(silent_on(on_two_and_four(12), "acceptable"));
 }
 
+TEST(DpVsDdp, AcceptableIsNotSaidOfDevicesThatSharedCores) {
+  const auto shared = [](std::vector<Json> rows) {
+    for (Json& row : rows) {
+      row["oversubscribed"] = true;
+    }
+    return rows;
+  };
+  std::vector<Json> rows = two_strategies(12, 4, 90, 2);
+  for (const Json& row : shared(two_strategies(3, 3, 180, 4))) {
+    rows.push_back(row);
+  }
+  const std::string own = findings("dp-vs-ddp", rows);
+  EXPECT_TRUE(silent_on(own, "acceptable"));
+  EXPECT_TRUE(says(own, "slower than DDP by more than a tenth on every number of devices here that had a core each"));
+  const std::string none = findings("dp-vs-ddp", shared(rows));
+  EXPECT_TRUE(says(none, "Where DP is acceptable cannot be said here"));
+  EXPECT_TRUE(silent_on(none, "there it is acceptable"));
+}
+
 TEST(DpVsDdp, ShrinkingPartsAreSaidOnlyWhereTheTrafficOfDdpGrowsLess) {
   std::vector<Json> rows = two_strategies(4, 4, 90, 2);
   for (const Json& row : two_strategies(9, 3, 180, 4)) {  // DDP's grows as much as DP's
@@ -287,6 +310,14 @@ TEST(Delay, ADelayThatMoreDevicesDoShareIsNotCalledSerial) {
                    "the speedup of 2 devices goes from 2.00 to 1.33: it nears 1"));
 }
 
+TEST(Delay, ASerialFractionOfMoreThanAllSaysThatTheLawDoesNotApply) {
+  EXPECT_TRUE(
+      says(findings("delay", delayed({20, 25, 30, 40}, {30, 15, 20, 30})),
+           "With 0 ms the fitted serial fraction is 200.0 %, more than all of the step: more devices make it slower, so the "
+           "law does not apply; "));
+  EXPECT_TRUE(silent_on(findings("delay", delayed({20, 25, 30, 40}, {10, 15, 20, 30})), "does not apply"));
+}
+
 // batch-scaling
 
 std::vector<Json> batches(const std::vector<double>& alone_ms, const std::vector<double>& wide_ms) {
@@ -335,6 +366,16 @@ TEST(BatchScaling, GustafsonComparesADeviceWithItsShareToAllWithTheWhole) {
                    "4 devices process 2.00 times the samples of one with its share, a serial fraction of 66.7 %"));
 }
 
+TEST(BatchScaling, ASerialFractionOfMoreThanAllSaysThatTheLawDoesNotApply) {
+  std::vector<Json> rows = batches({8, 16, 32, 64}, {32, 40, 64, 128});
+  EXPECT_TRUE(
+      says(findings("batch-scaling", rows), "the samples of one with its share, a serial fraction of 116.7 %, more than all"));
+  for (Json& row : rows) {
+    row["oversubscribed"] = row["devices"] == 4;
+  }
+  EXPECT_TRUE(says(findings("batch-scaling", rows), "of one with its share (devices shared cores), a serial fraction"));
+}
+
 // imbalance
 
 /// Two rows on as many devices as there are waits (shares of the uneven step): without and with a delay of 20
@@ -375,6 +416,27 @@ TEST(Imbalance, TheArrivalsNameTheRankAndItsPhase) {
                          {{"device", "cpu:1"}, {"last", 0.0}, {"held_up_ns", 0}, {"phase", "forward"}, {"excess_ns", 0}}};
   EXPECT_TRUE(says(findings("imbalance", rows), "At the collectives: cpu:0 is slow: it comes last to 100.0 % of the collectives"));
   EXPECT_TRUE(says(findings("imbalance", rows), "Its backward takes 20.0 ms longer"));
+}
+
+TEST(Imbalance, TheOthersAreSaidToWaitForDeviceZeroOnlyWhereTheArrivalsSayIt) {
+  std::vector<Json> rows = uneven(5, 25, {0.01, 0.8});
+  const auto arrivals = [&](double last_of_zero) {
+    rows[1]["arrivals"] = {
+        {{"device", "cpu:0"}, {"last", last_of_zero}, {"held_up_ns", 20e6}, {"phase", "backward"}, {"excess_ns", 20e6}},
+        {{"device", "cpu:1"}, {"last", 1 - last_of_zero}, {"held_up_ns", 0}, {"phase", "forward"}, {"excess_ns", 0}}};
+    return findings("imbalance", rows);
+  };
+  EXPECT_TRUE(says(arrivals(1), "Every other device waits for device 0"));
+  EXPECT_TRUE(silent_on(arrivals(0.5), "Every other device waits for device 0"));
+  EXPECT_TRUE(says(arrivals(0.5), "No device stands out as the one waited for"));
+}
+
+TEST(Imbalance, MoreThanTheWholeDelayIsPutDownToNoise) {
+  EXPECT_TRUE(silent_on(findings("imbalance", uneven(5, 25, {0.01, 0.8})), "noise"));
+  EXPECT_TRUE(says(findings("imbalance", uneven(50, 70.6, {0.01, 0.8})),
+                   "103.0 % of the delay shows in the step of all, which is all of it within the noise"));
+  EXPECT_TRUE(
+      says(findings("imbalance", uneven(5, 30, {0.01, 0.8})), "125.0 % of the delay shows in the step of all; what goes beyond"));
 }
 
 TEST(Imbalance, TheTableHasWhatEachWaits) {

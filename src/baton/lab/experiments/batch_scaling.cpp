@@ -69,9 +69,11 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
   const std::vector<Json> alone = where(rows, "devices", 1);
   std::vector<double> n;
   std::vector<double> scaled;
+  std::vector<Json> compared;
   for (const Json& one : alone) {
     for (const Json& row : rows) {
       if (number(row, "devices") > 1 && number(row, "batch") == number(one, "batch") * number(row, "devices")) {
+        compared.push_back(row);
         n.push_back(number(row, "devices"));
         scaled.push_back(number(row, "samples_per_s") / number(one, "samples_per_s"));
       }
@@ -81,9 +83,9 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
     const findings::Gustafson fit = findings::fit_gustafson(n, scaled);
     sentences.push_back(
         fmt::format("Gustafson's view, with the batch growing with the devices: {} devices process {:.2f} times the samples of one "
-                    "with its share, a "
+                    "with its share{}, a "
                     "serial fraction of {}.",
-                    static_cast<int>(n.back()), scaled.back(), percent(fit.serial)));
+                    static_cast<int>(n.back()), scaled.back(), shared_cores_mark(compared), serial_fraction(fit.serial)));
   }
   add_oversubscribed_note(sentences, rows);
   return sentences;

@@ -51,12 +51,7 @@ std::vector<std::string> find_delay(const std::vector<Json>& rows) {
     }
   }
   for (const Json& delay : values_of(rows, "delay_ms")) {
-    std::vector<Json> here;
-    for (const Json& row : where(rows, "delay_ms", delay)) {
-      if (!row.value("oversubscribed", false)) {
-        here.push_back(row);
-      }
-    }
+    const std::vector<Json> here = with_own_cores(where(rows, "delay_ms", delay));
     if (here.size() >= 2) {
       const findings::Amdahl fit = findings::fit_amdahl(column(here, "devices"), column(here, "time_per_step_ns"));
       const double delayed = delay.get<double>() * 1e6 / number(here.front(), "time_per_step_ns");
@@ -64,7 +59,7 @@ std::vector<std::string> find_delay(const std::vector<Json>& rows) {
           fmt::format("With {} ms the fitted serial fraction is {}; the delay is {} of the step of the fewest devices. {} devices "
                       "are {:.2f} times as fast as "
                       "{}.",
-                      delay.dump(), percent(fit.serial), percent(delayed), text(here.back(), "devices"),
+                      delay.dump(), serial_fraction(fit.serial), percent(delayed), text(here.back(), "devices"),
                       number(here.back(), "speedup"), text(here.back(), "base_devices")));
     }
   }
@@ -96,6 +91,16 @@ void derive_waiting(std::vector<Json>& rows) {
   }
 }
 
+/// What is to be said of a step that grew by clearly more than the delay.
+std::string beyond_the_delay(const Json& even, const Json& uneven, double delayed) {
+  if (number(uneven, "time_per_step_ns") - number(even, "time_per_step_ns") <= 1.02 * delayed) {
+    return "";
+  }
+  return number(uneven, "time_low_ns") - number(even, "time_high_ns") <= delayed
+             ? ", which is all of it within the noise"
+             : "; what goes beyond all of it is not the delay's but that of noise or of other work on the machine";
+}
+
 std::vector<std::string> find_imbalance(const std::vector<Json>& rows) {
   std::vector<std::string> sentences;
   for (const Json& count : values_of(rows, "devices")) {
@@ -112,9 +117,11 @@ std::vector<std::string> find_imbalance(const std::vector<Json>& rows) {
     }
     sentences.push_back(fmt::format(
         "On {} device{} the step grows from {} to {} when device 0 alone is delayed by {} ms instead of {}: {} of the delay "
-        "shows in the step of all.",
+        "shows in the step of all{}.",
         count.dump(), count == 1 ? "" : "s", to_text(time_of(even)), to_text(time_of(uneven)), text(uneven, "delay_ms"),
-        text(even, "delay_ms"), percent(longer / delayed)));
+        text(even, "delay_ms"), percent(longer / delayed), beyond_the_delay(even, uneven, delayed)));
+    const std::vector<findings::Comer> comers = comers_of(uneven);
+    const findings::Comer* late = findings::latest(comers, time_of(uneven));
     const Json& devices = uneven["device_list"];
     if (devices.size() > 1) {
       std::string each;
@@ -123,17 +130,18 @@ std::vector<std::string> find_imbalance(const std::vector<Json>& rows) {
             "{}device {} {}", d == 0 ? "" : ", ", d,
             to_text(Nanoseconds(static_cast<std::int64_t>(number(devices[d], "waiting") * number(uneven, "time_per_step_ns")))));
       }
-      bool on_zero = true;
+      bool on_zero = comers.empty() || late == &comers.front();
       for (std::size_t d = 1; d < devices.size(); ++d) {
         on_zero = on_zero && number(devices[d], "waiting") > 2 * number(devices.at(0), "waiting");
       }
       sentences.push_back(
           fmt::format("Waiting a step: {}. {}", each,
                       on_zero ? "Every other device waits for device 0, since gradients can only be summed once all have come."
-                              : "No device stands out as the one waited for."));
+                      : late == nullptr ? "No device stands out as the one waited for."
+                                        : "It is not device 0 that the others wait for."));
     }
-    if (const std::string late = findings::straggler(comers_of(uneven), time_of(uneven)); !late.empty()) {
-      sentences.push_back("At the collectives: " + late);
+    if (const std::string sentence = findings::straggler(comers, time_of(uneven)); !sentence.empty()) {
+      sentences.push_back("At the collectives: " + sentence);
     }
   }
   add_oversubscribed_note(sentences, rows);

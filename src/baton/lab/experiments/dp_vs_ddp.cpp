@@ -88,16 +88,20 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
                              other < 0.95 * growth ? ", where each device's part of the sum shrinks as devices are added" : "");
         }()));
     std::string acceptable;
-    for (const Json& row : dp) {
+    bool judged = false;
+    for (const Json& row : with_own_cores(dp)) {
       for (const Json& other : where(ddp, "devices", row["devices"])) {
+        judged = true;
         if (number(row, "time_per_step_ns") < 1.1 * number(other, "time_per_step_ns") || !differs(row, other)) {
           acceptable += (acceptable.empty() ? "" : ", ") + text(row, "devices");
         }
       }
     }
     sentences.push_back(
-        acceptable.empty()
-            ? "DP was slower than DDP by more than a tenth on every number of devices here."
+        !judged ? "Where DP is acceptable cannot be said here: no row of both has a core for each device."
+        : acceptable.empty()
+            ? fmt::format("DP was slower than DDP by more than a tenth on every number of devices here{}.",
+                          shared_cores_mark(dp).empty() ? "" : " that had a core each")
             : fmt::format("DP was within a tenth of DDP, or of the noise, on {} devices: there it is acceptable.", acceptable));
   }
   add_oversubscribed_note(sentences, rows);

@@ -39,17 +39,12 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
   for (std::size_t i = 1; i < rows.size(); ++i) {
     sentences.push_back(attribution(rows[i], "On " + text(rows[i], "devices") + " devices"));
   }
-  std::vector<Json> own_cores;
-  for (const Json& row : rows) {
-    if (!row.value("oversubscribed", false)) {
-      own_cores.push_back(row);
-    }
-  }
+  const std::vector<Json> own_cores = with_own_cores(rows);
   const std::vector<Json>& fitted = own_cores.size() >= 2 ? own_cores : rows;
   const findings::Amdahl fit = findings::fit_amdahl(column(fitted, "devices"), column(fitted, "time_per_step_ns"));
   sentences.push_back(fmt::format("Amdahl's law through {} points{} gives a serial fraction of {}{}; {}.", fitted.size(),
-                                  fitted.size() < rows.size() ? " (those with a core a device)" : "", percent(fit.serial),
-                                  fit.serial >= 1 ? ": more devices make it slower, so the law does not apply"
+                                  fitted.size() < rows.size() ? " (those with a core a device)" : "", serial_fraction(fit.serial),
+                                  fit.serial >= 1 ? ""
                                   : fit.serial > 0.001
                                       ? fmt::format(", so that no number of devices would exceed {:.1f} times", fit.limit())
                                       : ", so no limit shows",
