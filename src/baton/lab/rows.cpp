@@ -104,6 +104,13 @@ void add_speedup(std::vector<Json>& rows, const std::vector<std::string>& same) 
   }
 }
 
+std::vector<Json> beyond_base(const std::vector<Json>& rows) {
+  std::vector<Json> more;
+  std::copy_if(rows.begin(), rows.end(), std::back_inserter(more),
+               [](const Json& row) { return number(row, "devices") > number(row, "base_devices"); });
+  return more;
+}
+
 bool differs(const Json& a, const Json& b) {
   return number(a, "time_high_ns") < number(b, "time_low_ns") || number(b, "time_high_ns") < number(a, "time_low_ns");
 }
@@ -113,6 +120,28 @@ std::vector<Json> with_own_cores(const std::vector<Json>& rows) {
   std::copy_if(rows.begin(), rows.end(), std::back_inserter(own),
                [](const Json& row) { return !row.value("oversubscribed", false); });
   return own;
+}
+
+std::vector<Json> headline_rows(const std::vector<Json>& rows) {
+  std::vector<Json> chosen;
+  std::copy_if(rows.begin(), rows.end(), std::back_inserter(chosen), [](const Json& row) { return number(row, "devices") > 1; });
+  chosen = chosen.empty() ? rows : chosen;
+  if (std::vector<Json> own = with_own_cores(chosen); !own.empty()) {
+    chosen = std::move(own);
+  }
+  const auto most = std::max_element(chosen.begin(), chosen.end(),
+                                     [](const Json& a, const Json& b) { return number(a, "devices") < number(b, "devices"); });
+  return most == chosen.end() ? chosen : where(chosen, "devices", (*most)["devices"]);
+}
+
+std::vector<Json> device_counts(const std::vector<Json>& rows) {
+  std::vector<Json> counts = values_of(headline_rows(rows), "devices");
+  for (Json& count : values_of(rows, "devices")) {
+    if (count != counts.front()) {
+      counts.push_back(std::move(count));
+    }
+  }
+  return counts;
 }
 
 std::string shared_cores_mark(const std::vector<Json>& rows) {

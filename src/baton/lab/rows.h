@@ -38,11 +38,19 @@ std::vector<double> column(const std::vector<Json>& rows, const std::string& key
 /// ends of the intervals of both times allow.
 void add_speedup(std::vector<Json>& rows, const std::vector<std::string>& same);
 
+/// The rows that have more devices than those that their speedup is over.
+std::vector<Json> beyond_base(const std::vector<Json>& rows);
+
 /// Whether two rows' times differ by more than their intervals.
 bool differs(const Json& a, const Json& b);
 
 /// The rows whose devices had a core each.
 std::vector<Json> with_own_cores(const std::vector<Json>& rows);
+/// The rows that an experiment's first sentence is made from: of those with several devices the ones with a core each where there
+/// are such, and of these the ones with the most devices.
+std::vector<Json> headline_rows(const std::vector<Json>& rows);
+/// The numbers of devices, each once: that of the headline, and the others in order.
+std::vector<Json> device_counts(const std::vector<Json>& rows);
 /// " (devices shared cores)" behind what is said of such rows; empty behind what is said of others.
 std::string shared_cores_mark(const std::vector<Json>& rows);
 

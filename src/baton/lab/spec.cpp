@@ -96,7 +96,8 @@ std::vector<std::string> find(const std::vector<Json>& rows, const std::vector<s
     }
     return out;
   };
-  std::vector<std::string> sentences{fmt::format("The fastest is {}: {} a step.", name(*fastest), to_text(time_of(*fastest)))};
+  std::vector<std::string> sentences{
+      fmt::format("The fastest is {}: {} a step{}.", name(*fastest), to_text(time_of(*fastest)), shared_cores_mark({*fastest}))};
   if (rows.size() > 1) {
     sentences.push_back(fmt::format("The slowest, {}, takes {} ({:.2f} times); the difference is {}.", name(*slowest),
                                     to_text(time_of(*slowest)),

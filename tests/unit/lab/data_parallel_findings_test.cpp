@@ -10,6 +10,8 @@ namespace {
 
 using test::derived;
 using test::findings;
+using test::headline;
+using test::on_cores;
 using test::says;
 using test::silent_on;
 using test::trained;
@@ -129,6 +131,13 @@ TEST(StrongScaling, WithoutAPointOfOneDeviceNothingIsSaidOfOne) {
   EXPECT_TRUE(silent_on(all, "as fast as 1 "));
 }
 
+TEST(StrongScaling, TheHeadlineIsOfDevicesWithACoreEach) {
+  EXPECT_TRUE(says(headline("strong-scaling", on_cores(2, scaled({8, 5, 9}))), "2 devices are 1.60 times as fast as 1"));
+  EXPECT_TRUE(says(headline("strong-scaling", on_cores(1, scaled({8, 5, 9}))),
+                   "4 devices are 0.89 times as fast as 1 where 4 times would be linear, an efficiency of 22.2 % (devices shared"));
+  EXPECT_TRUE(says(headline("strong-scaling", on_cores(2, scaled({8, 9}, {2, 4}))), "4 devices are 0.89 times as fast as 2"));
+}
+
 // comm-vs-compute
 
 std::vector<Json> cases(double small_on_2, double large_on_2, double small_bytes = 1e6) {
@@ -176,6 +185,11 @@ TEST(CommVsCompute, ADifferenceWithinTheNoiseMakesNoCaseTheMostEfficient) {
   EXPECT_TRUE(silent_on(findings("comm-vs-compute", cases(4.2, 42.001)), "most efficient for"));
 }
 
+TEST(CommVsCompute, TheHeadlineIsTheComparison) {
+  EXPECT_TRUE(says(headline("comm-vs-compute", cases(7, 42)), "DDP is most efficient for 2048x4 (95.2 %) and least"));
+  EXPECT_TRUE(says(headline("comm-vs-compute", on_cores(1, cases(7, 42))), "least for 256x2 (57.1 %) (devices shared cores)."));
+}
+
 // dp-vs-ddp
 
 std::vector<Json> two_strategies(double dp_ms, double ddp_ms, std::int64_t through_0 = 90, std::int64_t devices = 2) {
@@ -200,6 +214,16 @@ TEST(DpVsDdp, IntervalsThatOverlapGiveNoDifference) {
   const std::string all = findings("dp-vs-ddp", two_strategies(4.02, 4));
   EXPECT_TRUE(says(all, "no difference beyond the noise"));
   EXPECT_TRUE(silent_on(all, "times as fast"));
+}
+
+TEST(DpVsDdp, TheHeadlineIsOfTheMostDevicesWithACoreEach) {
+  std::vector<Json> rows = two_strategies(6, 4);
+  for (const Json& row : two_strategies(9, 3, 180, 4)) {
+    rows.push_back(row);
+  }
+  EXPECT_TRUE(says(headline("dp-vs-ddp", rows), "On 4 devices a step of DP takes 9.00 ms and one of DDP 3.00 ms"));
+  EXPECT_TRUE(says(headline("dp-vs-ddp", on_cores(2, rows)), "On 2 devices a step of DP takes 6.00 ms"));
+  EXPECT_TRUE(says(findings("dp-vs-ddp", on_cores(2, rows)), "DDP is 3.00 times as fast (devices shared cores)."));
 }
 
 TEST(DpVsDdp, TheTableComparesDeviceZeroWithTheOthers) {
@@ -297,6 +321,12 @@ TEST(Delay, AStepThatGrowsByTheDelayIsLinearAndTheDelayIsTheSerialPart) {
   EXPECT_TRUE(says(all, "With 0 ms the fitted serial fraction is 0.0 %"));
 }
 
+TEST(Delay, TheHeadlineIsOfDevicesWithACoreEach) {
+  const std::vector<Json> rows = delayed({20, 25, 30, 40}, {10, 15, 20, 30});
+  EXPECT_TRUE(says(headline("delay", rows), "On 2 devices, step time"));
+  EXPECT_TRUE(says(headline("delay", on_cores(1, rows)), "the degradation is linear (devices shared cores)."));
+}
+
 TEST(Delay, AStepThatDoesNotFollowTheDelayIsNotLinear) {
   const std::string all = findings("delay", delayed({20, 45, 20, 40}, {10, 30, 10, 20}));
   EXPECT_TRUE(says(all, "the degradation is not linear"));
@@ -349,6 +379,12 @@ TEST(BatchScaling, LargerBatchesScaleBetterOnlyWhereEfficiencyRises) {
   EXPECT_TRUE(says(findings("batch-scaling", batches({8, 16, 32, 64}, {4, 8, 16, 32})), "scale better? Not here"));
 }
 
+TEST(BatchScaling, TheHeadlineIsMarkedWhereDevicesSharedCores) {
+  const std::vector<Json> rows = batches({8, 16, 32, 64}, {4, 5, 9, 17});
+  EXPECT_TRUE(says(headline("batch-scaling", on_cores(2, rows)), "samples/s (devices shared cores)."));
+  EXPECT_TRUE(silent_on(headline("batch-scaling", rows), "shared"));
+}
+
 TEST(BatchScaling, TheFixedPartOfAStepIsTheIntercept) {
   EXPECT_TRUE(says(findings("batch-scaling", batches({8, 16, 32, 64}, {3.32, 3.64, 4.28, 5.56})),
                    "Step time = 3.00 ms + 10.0 us a sample, a good fit"));
@@ -396,6 +432,18 @@ TEST(Imbalance, RankZeroIsNamedWhereTheOthersWaitForIt) {
                    "On 3 devices the step grows from 5.00 ms to 25.0 ms when device 0 alone is delayed by 20 ms "
                    "instead of 0: 100.0 % of the delay"));
   EXPECT_TRUE(says(all, "device 0 250 us, device 1 20.0 ms, device 2 19.5 ms. Every other device waits for device 0"));
+}
+
+TEST(Imbalance, TheHeadlineIsOfSeveralDevices) {
+  std::vector<Json> rows = uneven(5, 25, {0});
+  for (const std::vector<double>& waits : {std::vector<double>{0, 0.8}, std::vector<double>{0, 0.8, 0.8, 0.8}}) {
+    for (const Json& row : uneven(5, 25, waits)) {
+      rows.push_back(row);
+    }
+  }
+  EXPECT_TRUE(says(headline("imbalance", rows), "On 4 devices the step grows"));
+  EXPECT_TRUE(says(headline("imbalance", on_cores(2, rows)), "On 2 devices the step grows"));
+  EXPECT_TRUE(says(headline("imbalance", on_cores(1, rows)), "shows in the step of all (devices shared cores)."));
 }
 
 TEST(Imbalance, RankZeroIsNotNamedWhereAllWaitAlike) {

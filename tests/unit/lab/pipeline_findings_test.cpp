@@ -51,6 +51,14 @@ TEST(Idle, DeviceCountsAreHeldApart) {
   EXPECT_TRUE(says(all, "On 4 devices 1f1b is the fastest: 4.00 times"));
 }
 
+TEST(Idle, TheHeadlineIsTheFastestOnTheMostDevicesWithACoreEach) {
+  const std::vector<Json> rows{idle_row("naive", 20, 0.5, 1 << 20, 2), idle_row("1f1b", 10, 0.1, 1 << 20, 2),
+                               idle_row("naive", 40, 0.75, 1 << 20, 4), idle_row("1f1b", 10, 0.27, 1 << 20, 4)};
+  EXPECT_TRUE(says(test::headline("idle", rows), "On 4 devices 1f1b is the fastest: 4.00 times"));
+  EXPECT_TRUE(says(test::headline("idle", test::on_cores(2, rows)), "On 2 devices 1f1b is the fastest: 2.00 times"));
+  EXPECT_TRUE(says(test::headline("idle", test::on_cores(1, rows)), "idle (devices shared cores)."));
+}
+
 TEST(Idle, WhyGpipeNeedsMoreMemoryIsSaidWhereItDoes) {
   EXPECT_TRUE(says(findings("idle", {idle_row("gpipe", 20, 0.27, 3 << 20), idle_row("1f1b", 20, 0.27, 2 << 20)}),
                    "gpipe needs 1.50 times the memory of 1f1b: it keeps the activations of all micro-batches"));

@@ -55,6 +55,19 @@ TEST(Rows, DifferOnlyWhereTheirIntervalsDoNotTouch) {
   EXPECT_FALSE(differs(trained(1), trained(1.01)));
 }
 
+TEST(Rows, TheHeadlineIsOfTheMostDevicesThatHadACoreEach) {
+  const auto counts = [](std::int64_t cores) {
+    return device_counts(test::on_cores(cores, {trained(1, 1), trained(1, 2), trained(1, 4), trained(1, 8)}));
+  };
+  EXPECT_EQ(counts(8), (std::vector<Json>{8, 1, 2, 4}));
+  EXPECT_EQ(counts(5), (std::vector<Json>{4, 1, 2, 8}));
+  EXPECT_EQ(counts(1), (std::vector<Json>{8, 1, 2, 4})) << "one device alone says nothing of many";
+  EXPECT_EQ(device_counts({trained(1, 1)}), (std::vector<Json>{1}));
+  EXPECT_TRUE(headline_rows({}).empty());
+  EXPECT_EQ(shared_cores_mark(headline_rows(test::on_cores(2, {trained(1, 2), trained(1, 4)}))), "");
+  EXPECT_EQ(shared_cores_mark(headline_rows(test::on_cores(1, {trained(1, 2), trained(1, 4)}))), " (devices shared cores)");
+}
+
 TEST(Rows, TheNoteOnOversubscribedRowsNamesEachCountOnce) {
   const auto shared = [](int devices) { return with(trained(1, devices), {{"oversubscribed", true}}); };
   EXPECT_EQ(oversubscribed_note({trained(1), trained(1, 2)}), "");

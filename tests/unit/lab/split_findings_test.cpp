@@ -9,6 +9,8 @@ namespace {
 
 using test::derived;
 using test::findings;
+using test::headline;
+using test::on_cores;
 using test::says;
 using test::silent_on;
 using test::trained;
@@ -53,6 +55,11 @@ TEST(FirstSplit, StartEndAndMovesAreThoseOfThePlan) {
                    "and the output ends on cpu:1"));
   EXPECT_TRUE(says(findings("first-split", {first_split_row(0, 0, 0)}),
                    "the data is transferred 0 times in the forward, and the output ends on cpu:0"));
+}
+
+TEST(FirstSplit, TheHeadlineIsASentenceAndNotTheLog) {
+  EXPECT_TRUE(says(headline("first-split", {first_split_row(0, 20, 1)}), "Computation starts on cpu:0"));
+  EXPECT_TRUE(says(headline("first-split", on_cores(1, {first_split_row(0, 20, 1)})), "(10.0 %) (devices shared cores)."));
 }
 
 TEST(FirstSplit, OnOneDeviceNoneWaitsForTheOther) {
@@ -105,6 +112,10 @@ TEST(Depth, AStepThatShrinksWithDepthIsNotAnsweredWithNo) {
   EXPECT_TRUE(says(findings("depth", deeper({24, 12, 6})), "It was not slower here"));
 }
 
+TEST(Depth, DevicesThatSharedCoresAreMarked) {
+  EXPECT_TRUE(says(headline("depth", on_cores(1, deeper({6, 12, 24}))), "for 5.0 % (devices shared cores)."));
+}
+
 // all-devices
 
 Json spread_row(double ms, std::int64_t devices, double last_busy, std::int64_t peak) {
@@ -125,6 +136,13 @@ TEST(AllDevices, AGainIsCalledOneOnlyWhereThereIsOne) {
       says(findings("all-devices", {spread_row(9, 1, 0.9, 100), spread_row(9.1, 2, 0.4, 50)}), "0.99 times as fast: no gain"));
   EXPECT_TRUE(
       says(findings("all-devices", {spread_row(9, 1, 0.9, 100), spread_row(4.5, 2, 0.4, 50)}), "2.00 times as fast: a gain"));
+}
+
+TEST(AllDevices, TheHeadlineIsWhatDevicesWithACoreEachGain) {
+  const std::vector<Json> rows{spread_row(9, 1, 0.9, 100), spread_row(4.5, 2, 0.4, 50), spread_row(30, 5, 0.2, 25)};
+  EXPECT_TRUE(says(headline("all-devices", rows), "Going from 1 to 5 devices makes the step 0.30 times as fast"));
+  EXPECT_TRUE(says(headline("all-devices", on_cores(2, rows)), "Going from 1 to 2 devices makes the step 2.00 times as fast"));
+  EXPECT_TRUE(says(headline("all-devices", on_cores(1, rows)), "one device works at a time (devices shared cores)."));
 }
 
 TEST(AllDevices, MemoryIsSaidToFallOnlyWhereItFalls) {
@@ -202,6 +220,11 @@ TEST(MatrixPower, TheSpeedupIsThatOfTheTimes) {
   EXPECT_TRUE(says(findings("matrix-power", powers(8, 10)), "a speedup of 0.80"));
   EXPECT_TRUE(says(findings("matrix-power", powers(8, 4)),
                    "takes 4 products a matrix for n = 10, where multiplying one after the other would take 9"));
+}
+
+TEST(MatrixPower, TheHeadlineIsTheSpeedup) {
+  EXPECT_TRUE(says(headline("matrix-power", powers(8, 4)), "a speedup of 2.00"));
+  EXPECT_TRUE(says(headline("matrix-power", on_cores(1, powers(8, 4))), "their sum needs both (devices shared cores)."));
 }
 
 TEST(MatrixPower, MatricesOfDifferentSizesAreNotComparedWithEachOther) {
@@ -319,6 +342,12 @@ TEST(Profile, TheBottleneckIsTheKindThatTakesMost) {
                    "The bottleneck is linear: 50.0 % of the step on the mean over devices. All matrix "
                    "products together take 50.0 %."));
   EXPECT_TRUE(says(findings("profile", {profiled(0.1, 0.8)}), "The bottleneck is all_reduce: 80.0 %"));
+}
+
+TEST(Profile, DevicesThatSharedCoresAreMarked) {
+  Json row = profiled(0.5, 0.2);
+  row["oversubscribed"] = true;
+  EXPECT_TRUE(says(headline("profile", {row}), "take 50.0 % (devices shared cores)."));
 }
 
 TEST(Profile, RowsAreSortedAndRatesAreOverTheirTime) {

@@ -74,6 +74,17 @@ inline std::vector<std::string> sentences(const std::string& id, std::vector<Jso
   return experiment_by_id(id).findings(derived(id, std::move(rows)));
 }
 
+/// The rows with more than so many devices as oversubscribed ones.
+inline std::vector<Json> on_cores(std::int64_t cores, std::vector<Json> rows) {
+  for (Json& row : rows) {
+    row["oversubscribed"] = row["devices"].get<std::int64_t>() > cores;
+  }
+  return rows;
+}
+
+/// The first sentence of what the experiment says of these rows.
+inline std::string headline(const std::string& id, std::vector<Json> rows) { return sentences(id, std::move(rows)).at(0); }
+
 /// All that the experiment says of these rows, a sentence a line.
 inline std::string findings(const std::string& id, std::vector<Json> rows) {
   std::string all;

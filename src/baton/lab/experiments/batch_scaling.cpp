@@ -1,7 +1,5 @@
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "baton/findings/fits.h"
 #include "baton/lab/experiments/list.h"
 #include "baton/lab/rows.h"
@@ -24,26 +22,19 @@ void derive(std::vector<Json>& rows) { add_speedup(rows, {"model", "batch"}); }
 
 std::vector<std::string> find(const std::vector<Json>& rows) {
   std::vector<std::string> sentences;
-  const std::vector<double> counts = column(rows, "devices");
-  const double most = *std::max_element(counts.begin(), counts.end());
-  std::vector<Json> wide;
-  for (const Json& row : rows) {
-    if (number(row, "devices") == most) {
-      wide.push_back(row);
-    }
-  }
+  const std::vector<Json> wide = headline_rows(rows);
   if (wide.size() < 2) {
     return {attribution(rows.back(), "The one point")};
   }
   const Json& first = wide.front();
   const Json& last = wide.back();
-  sentences.push_back(
-      fmt::format("Does a larger batch scale better? {}: from batch {} to {} efficiency on {} devices goes from {} to {}, and "
-                  "throughput from {:.0f} "
-                  "to {:.0f} samples/s.",
-                  number(last, "efficiency") > number(first, "efficiency") + 0.02 ? "Yes" : "Not here", text(first, "batch"),
-                  text(last, "batch"), text(last, "devices"), percent(number(first, "efficiency")),
-                  percent(number(last, "efficiency")), number(first, "samples_per_s"), number(last, "samples_per_s")));
+  sentences.push_back(fmt::format(
+      "Does a larger batch scale better? {}: from batch {} to {} efficiency on {} devices goes from {} to {}, and "
+      "throughput from {:.0f} "
+      "to {:.0f} samples/s{}.",
+      number(last, "efficiency") > number(first, "efficiency") + 0.02 ? "Yes" : "Not here", text(first, "batch"),
+      text(last, "batch"), text(last, "devices"), percent(number(first, "efficiency")), percent(number(last, "efficiency")),
+      number(first, "samples_per_s"), number(last, "samples_per_s"), shared_cores_mark(wide)));
   std::string saturation = fmt::format("Throughput has not saturated at batch {}: the last step up still gave {} more samples/s.",
                                        text(last, "batch"),
                                        percent(number(last, "samples_per_s") / number(wide[wide.size() - 2], "samples_per_s") - 1));

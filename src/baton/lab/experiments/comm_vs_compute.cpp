@@ -45,6 +45,7 @@ void add_largest_message(Json& row) {
 
 std::vector<std::string> find(const std::vector<Json>& rows) {
   std::vector<std::string> sentences;
+  std::vector<std::string> of_cases;
   std::vector<Json> best;  // of each case, at the most devices that have a core each
   for (const Json& which : values_of(rows, "case")) {
     const std::vector<Json> of_case = where(rows, "case", which);
@@ -56,12 +57,12 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
     }
     if (chosen != nullptr) {
       best.push_back(*chosen);
-      sentences.push_back(fmt::format(
+      of_cases.push_back(fmt::format(
           "{} on {} devices: speedup {:.2f} (efficiency {}), {} on the wire for {} a step, that is {:.4f} bytes a flop; {} of the "
-          "step went into communication that nothing hid and waiting for others.",
+          "step went into communication that nothing hid and waiting for others{}.",
           text(*chosen, "case"), text(*chosen, "devices"), number(*chosen, "speedup"), percent(number(*chosen, "efficiency")),
           to_text(bytes_of(*chosen, "sent_bytes")), to_text(Flops(static_cast<std::int64_t>(number(*chosen, "flops")))),
-          bytes_per_flop(*chosen), percent(exposed_share(*chosen))));
+          bytes_per_flop(*chosen), percent(exposed_share(*chosen)), shared_cores_mark({*chosen})));
     }
   }
   if (best.size() >= 2) {
@@ -74,11 +75,12 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
       return (number(row, "time_high_ns") - number(row, "time_low_ns")) / number(row, "time_per_step_ns");
     };
     if (apart <= std::max(0.02, noise(*more) + noise(*less))) {
-      sentences.push_back(fmt::format("The cases differ in efficiency by {}, which is within the noise.", percent(apart)));
+      sentences.push_back(fmt::format("The cases differ in efficiency by {}, which is within the noise{}.", percent(apart),
+                                      shared_cores_mark(best)));
     } else {
-      sentences.push_back(fmt::format("DDP is most efficient for {} ({}) and least for {} ({}).", text(*more, "case"),
+      sentences.push_back(fmt::format("DDP is most efficient for {} ({}) and least for {} ({}){}.", text(*more, "case"),
                                       percent(number(*more, "efficiency")), text(*less, "case"),
-                                      percent(number(*less, "efficiency"))));
+                                      percent(number(*less, "efficiency")), shared_cores_mark(best)));
     }
     const double a = bytes_per_flop(best.front());
     const double b = bytes_per_flop(best.back());
@@ -89,6 +91,7 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
           text(best.front(), "case"), text(best.back(), "case"), a));
     }
   }
+  sentences.insert(sentences.end(), of_cases.begin(), of_cases.end());
   // What a message costs by its size, from every all-reduce between two devices with a core each.
   std::vector<double> sizes;
   std::vector<double> times;

@@ -37,7 +37,7 @@ std::unique_ptr<Measurement> open_imbalance(const Point& point, const Settings& 
 
 std::vector<std::string> find_delay(const std::vector<Json>& rows) {
   std::vector<std::string> sentences;
-  for (const Json& count : values_of(rows, "devices")) {
+  for (const Json& count : device_counts(rows)) {
     const std::vector<Json> here = where(rows, "devices", count);
     if (here.size() >= 3) {
       std::vector<double> milliseconds = column(here, "time_per_step_ns");
@@ -45,9 +45,9 @@ std::vector<std::string> find_delay(const std::vector<Json>& rows) {
         time /= 1e6;
       }
       const findings::Line line = findings::fit_line(column(here, "delay_ms"), milliseconds);
-      sentences.push_back(fmt::format("On {} device{}, step time = {:.2f} ms + {:.2f} × delay, {}: the degradation is {}.",
+      sentences.push_back(fmt::format("On {} device{}, step time = {:.2f} ms + {:.2f} × delay, {}: the degradation is {}{}.",
                                       count.dump(), count == 1 ? "" : "s", line.intercept, line.slope, findings::quality(line.r2),
-                                      line.r2 > 0.98 ? "linear" : "not linear"));
+                                      line.r2 > 0.98 ? "linear" : "not linear", shared_cores_mark(here)));
     }
   }
   for (const Json& delay : values_of(rows, "delay_ms")) {
@@ -63,16 +63,16 @@ std::vector<std::string> find_delay(const std::vector<Json>& rows) {
                       number(here.back(), "speedup"), text(here.back(), "base_devices")));
     }
   }
-  const std::vector<Json> most = where(rows, "devices", values_of(rows, "devices").back());
-  if (most.size() >= 2 && number(most.front(), "base_devices") < number(most.front(), "devices")) {
+  if (const std::vector<Json> most = headline_rows(beyond_base(rows)); most.size() >= 2) {
     const double before = number(most.front(), "speedup");
     const double after = number(most.back(), "speedup");
     sentences.push_back(
-        fmt::format("From {} to {} ms the speedup of {} devices goes from {:.2f} to {:.2f}: {}.", text(most.front(), "delay_ms"),
+        fmt::format("From {} to {} ms the speedup of {} devices goes from {:.2f} to {:.2f}: {}{}.", text(most.front(), "delay_ms"),
                     text(most.back(), "delay_ms"), text(most.back(), "devices"), before, after,
                     std::abs(after - 1) < std::abs(before - 1)
                         ? "it nears 1, as a part that does not shrink with the devices, Amdahl's serial one, takes over the step"
-                        : "it does not near 1, so the delay is not what decides the step here"));
+                        : "it does not near 1, so the delay is not what decides the step here",
+                    shared_cores_mark(most)));
   }
   add_oversubscribed_note(sentences, rows);
   return sentences;
@@ -103,7 +103,7 @@ std::string beyond_the_delay(const Json& even, const Json& uneven, double delaye
 
 std::vector<std::string> find_imbalance(const std::vector<Json>& rows) {
   std::vector<std::string> sentences;
-  for (const Json& count : values_of(rows, "devices")) {
+  for (const Json& count : device_counts(rows)) {
     const std::vector<Json> here = where(rows, "devices", count);
     if (here.size() < 2) {
       continue;
@@ -117,9 +117,9 @@ std::vector<std::string> find_imbalance(const std::vector<Json>& rows) {
     }
     sentences.push_back(fmt::format(
         "On {} device{} the step grows from {} to {} when device 0 alone is delayed by {} ms instead of {}: {} of the delay "
-        "shows in the step of all{}.",
+        "shows in the step of all{}{}.",
         count.dump(), count == 1 ? "" : "s", to_text(time_of(even)), to_text(time_of(uneven)), text(uneven, "delay_ms"),
-        text(even, "delay_ms"), percent(longer / delayed), beyond_the_delay(even, uneven, delayed)));
+        text(even, "delay_ms"), percent(longer / delayed), beyond_the_delay(even, uneven, delayed), shared_cores_mark(here)));
     const std::vector<findings::Comer> comers = comers_of(uneven);
     const findings::Comer* late = findings::latest(comers, time_of(uneven));
     const Json& devices = uneven["device_list"];

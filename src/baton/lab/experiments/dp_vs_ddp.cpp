@@ -42,7 +42,7 @@ void derive(std::vector<Json>& rows) {
 
 std::vector<std::string> find(const std::vector<Json>& rows) {
   std::vector<std::string> sentences;
-  for (const Json& count : values_of(rows, "devices")) {
+  for (const Json& count : device_counts(rows)) {
     const std::vector<Json> here = where(rows, "devices", count);
     const std::vector<Json> dp = where(here, "strategy", "dp");
     const std::vector<Json> ddp = where(here, "strategy", "ddp");
@@ -50,10 +50,11 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
       continue;
     }
     const double ratio = number(dp[0], "time_per_step_ns") / number(ddp[0], "time_per_step_ns");
-    sentences.push_back(fmt::format(
-        "On {} devices a step of DP takes {} and one of DDP {}: {}.", count.dump(), to_text(time_of(dp[0])),
-        to_text(time_of(ddp[0])),
-        !differs(dp[0], ddp[0]) ? "no difference beyond the noise" : fmt::format("DDP is {:.2f} times as fast", ratio)));
+    sentences.push_back(
+        fmt::format("On {} devices a step of DP takes {} and one of DDP {}: {}{}.", count.dump(), to_text(time_of(dp[0])),
+                    to_text(time_of(ddp[0])),
+                    !differs(dp[0], ddp[0]) ? "no difference beyond the noise" : fmt::format("DDP is {:.2f} times as fast", ratio),
+                    shared_cores_mark(here)));
     sentences.push_back(fmt::format(
         "Under DP {} pass through device 0 every step against {} through any other ({:.1f} times{}); under DDP {} pass through "
         "each. "

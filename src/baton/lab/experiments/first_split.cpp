@@ -86,18 +86,18 @@ std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) 
 std::vector<std::string> find(const std::vector<Json>& rows) {
   const Json& row = rows[0];
   std::vector<std::string> sentences;
+  sentences.push_back(fmt::format(
+      "Computation starts on {}, where the input lies; the data is transferred {} time{} in the forward, and the output ends on "
+      "{}, where the loss "
+      "is computed. The transfer takes {} of a forward of {} ({}){}.",
+      text(row, "first_device"), text(row, "transfers_forward"), row["transfers_forward"] == 1 ? "" : "s", text(row, "last_device"),
+      to_text(time_of(row, "transfer_ns")), to_text(time_of(row, "forward_ns")),
+      percent(number(row, "transfer_ns") / number(row, "forward_ns")), shared_cores_mark({row})));
   std::string log = "The forward pass, by the clock of the step:";
   for (const Json& line : row["log"]) {
     log += "\n" + line.get<std::string>();
   }
   sentences.push_back(log);
-  sentences.push_back(fmt::format(
-      "Computation starts on {}, where the input lies; the data is transferred {} time{} in the forward, and the output ends on "
-      "{}, where the loss "
-      "is computed. The transfer takes {} of a forward of {} ({}).",
-      text(row, "first_device"), text(row, "transfers_forward"), row["transfers_forward"] == 1 ? "" : "s", text(row, "last_device"),
-      to_text(time_of(row, "transfer_ns")), to_text(time_of(row, "forward_ns")),
-      percent(number(row, "transfer_ns") / number(row, "forward_ns"))));
   sentences.push_back(fmt::format("Both devices computed at the same time for {} of the forward: {}.",
                                   to_text(time_of(row, "overlap_ns")),
                                   number(row, "overlap_ns") > 0          ? "there is some overlap"

@@ -57,13 +57,14 @@ void derive(std::vector<Json>& rows) {
 
 std::vector<std::string> find(const std::vector<Json>& rows) {
   std::vector<std::string> sentences;
-  for (const Json& devices : values_of(rows, "devices")) {
+  for (const Json& devices : device_counts(rows)) {
     const std::vector<Json> same = where(rows, "devices", devices);
     const Json* best = nullptr;
+    std::vector<std::string> each;
     for (const Json& row : same) {
       const double measured = number(row, "idle_share");
       const double theory = number(row, "theory");
-      sentences.push_back(fmt::format(
+      each.push_back(fmt::format(
           "{} over {} devices{}: idle for {} of the step, {} in theory{}; the fullest device holds {}.", text(row, "schedule"),
           text(row, "devices"),
           whole(row, "micro_batches", 1, 1 << 20) > 1 ? fmt::format(" with {} micro-batches", text(row, "micro_batches")) : "",
@@ -94,13 +95,14 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
           speedup > 1 && differs(*best, naive.front())
               ? fmt::format(
                     "On {} devices {} is the fastest: {:.2f} times as fast as the naive split, which leaves all but one device "
-                    "idle{}.",
+                    "idle{}{}.",
                     text(*best, "devices"), text(*best, "schedule"), speedup,
-                    alike.empty() ? "" : "; within the noise of it: " + alike)
+                    alike.empty() ? "" : "; within the noise of it: " + alike, shared_cores_mark(same))
               : fmt::format(
-                    "On {} devices no schedule is faster than the naive split here: the best, {}, reaches {:.2f} of its speed.",
-                    text(*best, "devices"), text(*best, "schedule"), speedup));
+                    "On {} devices no schedule is faster than the naive split here: the best, {}, reaches {:.2f} of its speed{}.",
+                    text(*best, "devices"), text(*best, "schedule"), speedup, shared_cores_mark(same)));
     }
+    sentences.insert(sentences.end(), each.begin(), each.end());
     const std::vector<Json> gpipe = where(same, "schedule", "gpipe");
     const std::vector<Json> one = where(same, "schedule", "1f1b");
     if (!gpipe.empty() && !one.empty()) {

@@ -123,48 +123,49 @@ Experiment split_experiment() {
 }
 
 Experiment depth() {
-  return {.id = "depth",
-          .part = "B",
-          .title = "More layers on the same devices",
-          .task = "DEPTH 6, 12, 24, split over two devices.",
-          .questions = {"Does adding layers improve speed? Why not?"},
-          .axes = {dim_axis(), {"depth", "blocks", {6, 12, 24}, {6, 12, 24}}, {"devices", "devices", {2}, {2}}},
-          .columns = {{"depth", "DEPTH", Format::integer},
-                      time_column(),
-                      {"idle_share", "idle (mean)", Format::percent},
-                      {"transfers", "transfers a step", Format::integer}},
-          .plots = {time_plot(Plot::Kind::line, "Step time against depth", "depth", "DEPTH")},
-          .open =
-              [](const Point& point, const Settings& settings) {
-                return open_split(stack(point), whole(point, "devices", 1, 4096), settings,
-                                  point["depth"] == 6 ? "DEPTH 6 over two devices" : "");
-              },
-          .derive =
-              [](std::vector<Json>& rows) {
-                for (Json& row : rows) {
-                  row["idle_share"] = 1 - number(row, "compute_ns") / number(row, "time_per_step_ns");
-                }
-              },
-          .findings =
-              [](const std::vector<Json>& rows) {
-                std::vector<std::string> sentences;
-                if (rows.size() >= 2) {
-                  const findings::Line line = findings::fit_line(column(rows, "depth"), column(rows, "time_per_step_ns"));
-                  sentences.push_back(fmt::format(
-                      "{}: the step goes from {} at DEPTH {} to {} at DEPTH {}, {} a block ({}). Each device computes for {} of "
-                      "the step on "
-                      "the mean and waits for another for {}.",
-                      number(rows.back(), "time_per_step_ns") > number(rows.front(), "time_per_step_ns") ? "No"
-                                                                                                         : "It was not slower here",
-                      to_text(time_of(rows.front())), text(rows.front(), "depth"), to_text(time_of(rows.back())),
-                      text(rows.back(), "depth"), to_text(Nanoseconds(static_cast<std::int64_t>(line.slope))),
-                      rows.size() < 3 ? "through two points" : findings::quality(line.r2),
-                      percent(1 - number(rows.back(), "idle_share")),
-                      percent(number(rows.back(), "waiting_ns") / number(rows.back(), "time_per_step_ns"))));
-                }
-                note(sentences, rows);
-                return sentences;
-              }};
+  return {
+      .id = "depth",
+      .part = "B",
+      .title = "More layers on the same devices",
+      .task = "DEPTH 6, 12, 24, split over two devices.",
+      .questions = {"Does adding layers improve speed? Why not?"},
+      .axes = {dim_axis(), {"depth", "blocks", {6, 12, 24}, {6, 12, 24}}, {"devices", "devices", {2}, {2}}},
+      .columns = {{"depth", "DEPTH", Format::integer},
+                  time_column(),
+                  {"idle_share", "idle (mean)", Format::percent},
+                  {"transfers", "transfers a step", Format::integer}},
+      .plots = {time_plot(Plot::Kind::line, "Step time against depth", "depth", "DEPTH")},
+      .open =
+          [](const Point& point, const Settings& settings) {
+            return open_split(stack(point), whole(point, "devices", 1, 4096), settings,
+                              point["depth"] == 6 ? "DEPTH 6 over two devices" : "");
+          },
+      .derive =
+          [](std::vector<Json>& rows) {
+            for (Json& row : rows) {
+              row["idle_share"] = 1 - number(row, "compute_ns") / number(row, "time_per_step_ns");
+            }
+          },
+      .findings =
+          [](const std::vector<Json>& rows) {
+            std::vector<std::string> sentences;
+            if (rows.size() >= 2) {
+              const findings::Line line = findings::fit_line(column(rows, "depth"), column(rows, "time_per_step_ns"));
+              sentences.push_back(fmt::format(
+                  "{}: the step goes from {} at DEPTH {} to {} at DEPTH {}, {} a block ({}). Each device computes for {} of "
+                  "the step on "
+                  "the mean and waits for another for {}{}.",
+                  number(rows.back(), "time_per_step_ns") > number(rows.front(), "time_per_step_ns") ? "No"
+                                                                                                     : "It was not slower here",
+                  to_text(time_of(rows.front())), text(rows.front(), "depth"), to_text(time_of(rows.back())),
+                  text(rows.back(), "depth"), to_text(Nanoseconds(static_cast<std::int64_t>(line.slope))),
+                  rows.size() < 3 ? "through two points" : findings::quality(line.r2),
+                  percent(1 - number(rows.back(), "idle_share")),
+                  percent(number(rows.back(), "waiting_ns") / number(rows.back(), "time_per_step_ns")), shared_cores_mark(rows)));
+            }
+            note(sentences, rows);
+            return sentences;
+          }};
 }
 
 Experiment all_devices() {
@@ -199,6 +200,18 @@ Experiment all_devices() {
       .findings =
           [](const std::vector<Json>& rows) {
             std::vector<std::string> sentences;
+            if (rows.size() >= 2) {
+              const std::vector<Json> headline = headline_rows({rows.begin() + 1, rows.end()});
+              const Json& last = headline.back();
+              const double ratio = number(rows.front(), "time_per_step_ns") / number(last, "time_per_step_ns");
+              sentences.push_back(fmt::format(
+                  "Going from {} to {} devices makes the step {:.2f} times as fast: {}{}. {} memory a device, from {} to {}.",
+                  text(rows.front(), "devices"), text(last, "devices"), ratio,
+                  ratio > 1.1 ? "a gain, though only one device works at a time" : "no gain, since only one device works at a time",
+                  shared_cores_mark(headline),
+                  number(last, "peak_bytes") < number(rows.front(), "peak_bytes") ? "What falls is" : "It does not lower the",
+                  to_text(bytes_of(rows.front(), "peak_bytes")), to_text(bytes_of(last, "peak_bytes"))));
+            }
             for (const Json& row : rows) {
               const Json& devices = row["device_list"];
               const bool all = std::all_of(devices.begin(), devices.end(), [](const Json& d) { return number(d, "busy") > 0; });
@@ -208,16 +221,6 @@ Experiment all_devices() {
               }
               sentences.push_back(fmt::format("{}: {}; {} computed, for {} of the step.", device_count(row), placement_text(row),
                                               all ? "all of them" : "not all of them", busy));
-            }
-            if (rows.size() >= 2) {
-              const double ratio = number(rows.front(), "time_per_step_ns") / number(rows.back(), "time_per_step_ns");
-              sentences.push_back(fmt::format(
-                  "Going from {} to {} devices makes the step {:.2f} times as fast: {}. {} memory a device, from {} to {}.",
-                  text(rows.front(), "devices"), text(rows.back(), "devices"), ratio,
-                  ratio > 1.1 ? "a gain, though only one device works at a time" : "no gain, since only one device works at a time",
-                  number(rows.back(), "peak_bytes") < number(rows.front(), "peak_bytes") ? "What falls is"
-                                                                                         : "It does not lower the",
-                  to_text(bytes_of(rows.front(), "peak_bytes")), to_text(bytes_of(rows.back(), "peak_bytes"))));
             }
             note(sentences, rows);
             return sentences;

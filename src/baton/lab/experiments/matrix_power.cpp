@@ -85,24 +85,24 @@ Experiment matrix_power() {
       .findings =
           [](const std::vector<Json>& rows) {
             std::vector<std::string> sentences;
-            for (const Json& power : values_of(rows, "power")) {
-              const Json row = where(rows, "power", power)[0];
-              sentences.push_back(fmt::format(
-                  "Repeated squaring takes {} products a matrix for n = {}, where multiplying one after the other would take {}.",
-                  text(row, "products"), text(row, "power"), row["power"].get<std::int64_t>() - 1));
-            }
             for (const Json& row : rows) {
               for (const Json& alone : where(where(where(rows, "size", row["size"]), "power", row["power"]), "devices", 1)) {
                 if (number(row, "devices") > 1) {
                   sentences.push_back(
                       fmt::format("{} devices need {} where one needs {}: a speedup of {:.2f} of at most 2, since there are two "
                                   "powers and only "
-                                  "their sum needs both. Rates: {:.3f} and {:.3f} TFLOP/s.",
+                                  "their sum needs both{}. Rates: {:.3f} and {:.3f} TFLOP/s.",
                                   row["devices"] == 2 ? "Two" : text(row, "devices"), to_text(time_of(row)),
                                   to_text(time_of(alone)), number(alone, "time_per_step_ns") / number(row, "time_per_step_ns"),
-                                  number(alone, "tflops"), number(row, "tflops")));
+                                  shared_cores_mark({row}), number(alone, "tflops"), number(row, "tflops")));
                 }
               }
+            }
+            for (const Json& power : values_of(rows, "power")) {
+              const Json row = where(rows, "power", power)[0];
+              sentences.push_back(fmt::format(
+                  "Repeated squaring takes {} products a matrix for n = {}, where multiplying one after the other would take {}.",
+                  text(row, "products"), text(row, "power"), row["power"].get<std::int64_t>() - 1));
             }
             return sentences;
           }};

@@ -19,15 +19,16 @@ std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) 
 
 std::vector<std::string> find(const std::vector<Json>& rows) {
   std::vector<std::string> sentences;
-  const Json& last = rows.back();
-  if (rows.size() < 2) {
-    return {attribution(last, "The one point")};
+  const std::vector<Json> headline = headline_rows(beyond_base(rows));
+  if (headline.empty()) {
+    return {attribution(rows.back(), "The one point")};
   }
+  const Json& last = headline.back();
   const double speedup = number(last, "speedup");
   sentences.push_back(fmt::format(
-      "Is it linear? {}: {} devices are {:.2f} times as fast as {} where {:.3g} times would be linear, an efficiency of {}.",
+      "Is it linear? {}: {} devices are {:.2f} times as fast as {} where {:.3g} times would be linear, an efficiency of {}{}.",
       number(last, "efficiency") > 0.95 ? "Nearly" : "No", text(last, "devices"), speedup, text(last, "base_devices"),
-      number(last, "devices") / number(last, "base_devices"), percent(number(last, "efficiency"))));
+      number(last, "devices") / number(last, "base_devices"), percent(number(last, "efficiency")), shared_cores_mark(headline)));
   for (std::size_t i = 1; i < rows.size(); ++i) {
     const double drop = number(rows[i - 1], "efficiency") - number(rows[i], "efficiency");
     if (drop > 0.05) {
