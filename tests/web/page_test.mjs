@@ -151,7 +151,27 @@ test('every plot is drawn, and simulated points are hollow', () => onReadPage(as
   }
   const fills = await drawings.first().locator('.mark-symbol.role-mark path').evaluateAll((marks) => marks.map((mark) => mark.getAttribute('fill')));
   assert.equal(fills.filter((fill) => fill === 'var(--paper)').length, 1);
-  assert.equal(fills.length, 4);
+  assert.equal(fills.filter((fill) => fill !== 'transparent').length, 4);
+}));
+
+test('every plot marks what is oversubscribed, and its legend says so', () => onReadPage(async (page) => {
+  for (const experiment of report.experiments) {
+    const shared = experiment.rows.filter((row) => row.oversubscribed).length;
+    const drawings = page.locator(`#experiment-${experiment.id} .plot svg`);
+    for (let i = 0; i < (experiment.plots ?? []).length; i++) {
+      const marks = await drawings.nth(i).locator('.role-mark path').evaluateAll((all) =>
+        all.filter((mark) => mark.getAttribute('stroke') === 'var(--warning)').length);
+      assert.equal(marks, shared, `${experiment.id}: ${experiment.plots[i].title}`);
+      const words = await drawings.nth(i).locator('.role-legend-label text').allTextContents();
+      assert.equal(words.includes('oversubscribed'), shared > 0);
+    }
+  }
+}));
+
+test('the tag of an oversubscribed row stands beside its number of devices', () => onReadPage(async (page) => {
+  const before = await page.locator('.tag-oversubscribed').evaluateAll((tags) => tags.map((tag) => tag.closest('td').previousElementSibling.dataset.key));
+  assert.ok(before.length > 1);
+  assert.ok(before.every((key) => key === 'devices'), before.join());
 }));
 
 test('on logarithmic scales powers are evenly apart and the ideal is straight; uncertainty is drawn', () => onReadPage(async (page) => {

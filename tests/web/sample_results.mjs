@@ -128,7 +128,7 @@ const communication = {
   questions: ['In which case is DDP more efficient, and why?'],
   columns: [{key: 'case', heading: 'case', format: 'text'}, {key: 'devices', heading: 'devices', format: 'integer'}, {key: 'time_per_step_ns', heading: 'time per step', format: 'time'},
     {key: 'speedup', heading: 'speedup', format: 'ratio'}, {key: 'gradient_bytes', heading: 'gradients', format: 'bytes'}, {key: 'samples_per_s', heading: 'samples/s', format: 'integer'}],
-  rows: cases.map(([name, devices, time, speedup]) => ({case: name, devices, time_per_step_ns: time * ms, speedup, gradient_bytes: name === 'small' ? 8396800 : 2147745792, samples_per_s: 64000 / time, origin: 'measured'})),
+  rows: cases.map(([name, devices, time, speedup]) => ({case: name, devices, time_per_step_ns: time * ms, speedup, gradient_bytes: name === 'small' ? 8396800 : 2147745792, samples_per_s: 64000 / time, origin: 'measured', oversubscribed: devices === 4})),
   plots: [
     {kind: 'line', title: 'Speedup of both cases', x: 'devices', y: 'speedup', series: 'case', x_title: 'devices', y_title: 'speedup', y_format: 'number', ideal: 'linear'},
     {kind: 'bars', title: 'Speedup side by side', x: 'devices', y: 'speedup', series: 'case', x_title: 'devices', y_title: 'speedup', y_format: 'number'}],

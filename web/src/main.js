@@ -40,7 +40,8 @@ function start() {
     parts.map(({part, title, experiments: members}) => h('section', {class: 'part'},
       h('h2', {}, part ? h('span', {class: 'letter'}, part) : null, title),
       members.map((experiment) => experimentSection(experiment, places)))),
-    h('footer', {}, 'Measured numbers are medians unless a table says otherwise. Simulated ones are marked: dashed, hollow or tagged.'));
+    h('footer', {}, 'Measured numbers are medians unless a table says otherwise. Simulated ones are marked: dashed, hollow or tagged. '
+      + 'So are those of more devices than cores: ringed, outlined or tagged oversubscribed.'));
   document.getElementById('page').replaceChildren(sidebar, body, fillPatterns());
   followReading(sidebar);
   preparePrinting();

@@ -25,6 +25,21 @@ const config = {
 };
 
 const simulated = "datum.origin === 'simulated'";
+const oversubscribed = 'datum.oversubscribed';
+
+/**
+ * Marks the points whose devices shared cores with a ring or an outline over `mark`, and says in the legend what it means: a layer,
+ * or none where there are no such points.
+ */
+function sharedCores(data, mark, encoding, symbol) {
+  if (!data.some((point) => point.oversubscribed)) return [];
+  const legend = {symbolType: symbol, symbolSize: 130, symbolStrokeColor: 'var(--warning)', symbolFillColor: 'transparent'};
+  return [{
+    transform: [{filter: oversubscribed}, {calculate: "'oversubscribed'", as: 'cores'}],
+    mark: {...mark, stroke: 'var(--warning)', fill: 'transparent', tooltip: null},
+    encoding: {...encoding, strokeWidth: {field: 'cores', type: 'ordinal', scale: {domain: ['oversubscribed'], range: [2, 2]}, legend}},
+  }];
+}
 
 /** The rows that were measured or simulated, as x, y, series, origin and the sentence shown for each. */
 function pointsOf(experiment, plot) {
@@ -39,6 +54,7 @@ function pointsOf(experiment, plot) {
       label: formatValue(row[plot.x], xFormat),
       series: seriesKey ? formatValue(row[seriesKey], headings.get(seriesKey)?.format ?? 'text') : '',
       origin: row.origin ?? 'measured',
+      oversubscribed: Boolean(row.oversubscribed),
     }));
 }
 
@@ -54,7 +70,7 @@ const axisFormat = (format, top) => (format === 'percent' ? '.0%' : top >= 1e5 ?
 
 function wording(plot, point, what, value) {
   const x = plot.x_title ? `${plot.x_title}: ${point.label}` : point.label;
-  return [point.series, x, `${what}: ${formatValue(value, plot.y_format ?? 'number')}`, point.origin]
+  return [point.series, x, `${what}: ${formatValue(value, plot.y_format ?? 'number')}`, point.origin, point.oversubscribed ? 'oversubscribed' : '']
     .filter(Boolean).join(' · ');
 }
 
@@ -166,7 +182,7 @@ function lineSpec(points, plot, height) {
       encoding: {y: {...y, field}, color: colour},
     })));
   }
-  layers.push({
+  layers.push(...sharedCores(data, {type: 'point', shape: 'circle', size: 230}, {}, 'circle'), {
     mark: {type: 'point', size: 62, strokeWidth: 1.8, opacity: 1},
     encoding: {
       stroke: colour,
@@ -234,7 +250,7 @@ function barSpec(points, plot, height, width) {
       description: {field: 'tip'},
       ...offset,
     },
-  }];
+  }, ...sharedCores(data, {type: 'bar', cornerRadiusEnd: 1.5, width: {band: 0.92}}, offset, 'square')];
   if (data.some((point) => point.low !== null && point.high !== null)) {
     layers.push({
       transform: [{filter: 'datum.low !== null && datum.high !== null'}],
@@ -268,18 +284,20 @@ function stackedSpec(points, plot, height, width) {
       order: i,
       y: value / scale.factor,
       origin: point.origin,
+      oversubscribed: point.oversubscribed,
       tip: wording(plot, point, titles[i], value) + (total(point) > 0 ? ` · ${formatValue(value / total(point), 'percent')}` : ''),
     })));
   const labels = distinct(data.map((datum) => datum.bar));
   const top = Math.max(...points.map(total), 0) / scale.factor;
   const columns = legendColumns(titles, width);
-  return {
-    data: {values: data},
-    height: height + 18 * (Math.ceil(titles.length / columns) - 1),
+  const x = {field: 'bar', type: 'ordinal', sort: null, axis: bandAxis(labels, plot.x_title ?? plot.x, width)};
+  const y = {field: 'y', type: 'quantitative', axis: {title: axisTitle(plot.y_title, scale.unit), format: axisFormat(plot.y_format, top)}};
+  const whole = points.map((point) => ({bar: named(point), y: total(point) / scale.factor, oversubscribed: point.oversubscribed}));
+  const stack = {
     mark: {type: 'bar', strokeWidth: 1, width: {band: 0.72}},
     encoding: {
-      x: {field: 'bar', type: 'ordinal', sort: null, axis: bandAxis(labels, plot.x_title ?? plot.x, width)},
-      y: {field: 'y', type: 'quantitative', stack: 'zero', axis: {title: axisTitle(plot.y_title, scale.unit), format: axisFormat(plot.y_format, top)}},
+      x,
+      y: {...y, stack: 'zero'},
       fill: {field: 'part', type: 'nominal', scale: {domain: titles, range: partFills}, legend: {symbolType: 'square', symbolSize: 170, columns, symbolStrokeColor: 'var(--axis)', symbolStrokeWidth: 0.6}},
       order: {field: 'order'},
       opacity: {condition: {test: simulated, value: 0.6}, value: 1},
@@ -289,6 +307,9 @@ function stackedSpec(points, plot, height, width) {
       description: {field: 'tip'},
     },
   };
+  const outlines = sharedCores(whole, {type: 'bar', width: {band: 0.72}}, {x, y: {...y, stack: null}}, 'square')
+    .map((layer) => ({...layer, data: {values: whole}}));
+  return {data: {values: data}, height: height + 18 * (Math.ceil(titles.length / columns) - 1), layer: [stack, ...outlines]};
 }
 
 /** The specification of one plot for a place of `width` pixels. */

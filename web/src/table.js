@@ -23,6 +23,9 @@ export function experimentTable(experiment) {
   const simulated = rows.some((row) => row.origin === 'simulated');
   const hasOrigin = columns.some((column) => column.key === 'origin');
   const tagged = (simulated && !hasOrigin) || rows.some((row) => row.oversubscribed);
+  // Tags stand beside the number of devices, where a wide table shows them without being scrolled.
+  const counted = columns.findIndex((column) => column.key === 'devices' || column.key === 'used');
+  const tagsAt = tagged ? Math.max(0, counted) + 1 : null;
 
   const tagsOf = (row) => [
     simulated && !hasOrigin && !row.reason ? originTag(row.origin ?? 'measured') : null,
@@ -33,21 +36,24 @@ export function experimentTable(experiment) {
 
   return h('div', {class: 'table-frame', tabindex: '0', role: 'region', 'aria-label': `Table of ${experiment.title ?? experiment.id}`},
     h('table', {},
-      h('thead', {}, h('tr', {}, columns.map(heading), tagged ? h('td', {class: 'tags'}) : null)),
-      h('tbody', {}, rows.map((row) => tableRow(row, columns, tagged ? tagsOf(row) : null)))));
+      h('thead', {}, h('tr', {}, columns.map((column, i) => [i === tagsAt ? h('td', {class: 'tags'}) : null, heading(column)]),
+        tagsAt === columns.length ? h('td', {class: 'tags'}) : null)),
+      h('tbody', {}, rows.map((row) => tableRow(row, columns, tagsAt, tagsOf(row))))));
 }
 
-function tableRow(row, columns, tags) {
+/** `tagsAt`: before which column the tags stand; null where no row has any. */
+function tableRow(row, columns, tagsAt, tags) {
   const classes = [row.origin === 'simulated' && !row.reason ? 'simulated' : null, row.reason ? 'refused' : null];
   const line = h('tr', {class: classes.filter(Boolean).join(' ') || null});
   const first = row.reason ? columns.findIndex((column) => !known(row[column.key])) : columns.length;
   const shown = first < 0 ? columns.length : first;
-  line.append(...columns.slice(0, shown).map((column) => cell(row[column.key], column)));
+  const cells = columns.slice(0, shown).map((column) => cell(row[column.key], column));
+  const amongThem = tagsAt !== null && tagsAt <= shown;
+  if (amongThem) cells.splice(tagsAt, 0, h('td', {class: 'tags'}, tags));
+  line.append(...cells);
   if (row.reason) {
-    const rest = columns.length - shown + (tags ? 1 : 0);
+    const rest = columns.length - shown + (tagsAt === null || amongThem ? 0 : 1);
     line.append(h('td', {class: 'reason', colspan: String(Math.max(1, rest))}, 'not measured: ', prose(row.reason)));
-  } else if (tags) {
-    line.append(h('td', {class: 'tags'}, tags));
   }
   return line;
 }

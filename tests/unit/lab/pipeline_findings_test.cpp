@@ -79,5 +79,11 @@ TEST(MemoryFindings, ASavingIsExplainedAndItsAbsenceSaid) {
   EXPECT_TRUE(silent_on(none, "divided over"));
 }
 
+TEST(MemoryFindings, OversubscribedRowsAreNamed) {
+  const std::vector<Json> rows{memory_row("ddp", 4 << 20), memory_row("zero-3", 1 << 20)};
+  EXPECT_TRUE(says(findings("memory", test::on_cores(2, rows)), "Rows with 4 devices are oversubscribed"));
+  EXPECT_TRUE(silent_on(findings("memory", rows), "oversubscribed"));
+}
+
 }  // namespace
 }  // namespace baton::lab

@@ -179,6 +179,11 @@ TEST(Transfers, OneForEachBorderOnlyWhereThatIsTheCount) {
   EXPECT_TRUE(silent_on(findings("transfers", counted({2, 4, 6})), "one for each border"));
 }
 
+TEST(Transfers, OversubscribedRowsAreNamed) {
+  EXPECT_TRUE(says(findings("transfers", on_cores(2, counted({1, 2, 3}))), "Rows with 3, 4 devices are oversubscribed"));
+  EXPECT_TRUE(silent_on(findings("transfers", counted({1, 2, 3})), "oversubscribed"));
+}
+
 // four-way-split
 
 std::vector<Json> split_losses(const std::vector<double>& on_four) {

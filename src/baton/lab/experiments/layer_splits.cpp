@@ -266,6 +266,7 @@ Experiment transfers() {
                   to_text(Bytes(rows.back()["bytes_forward"].get<std::int64_t>() /
                                 std::max<std::int64_t>(1, rows.back()["transfers_forward"].get<std::int64_t>())))));
             }
+            note(sentences, rows);
             return sentences;
           }};
 }

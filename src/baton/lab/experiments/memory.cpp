@@ -176,6 +176,7 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
   compare("1f1b", "gpipe", "it keeps the activations of as many micro-batches as there are stages to come, not of all");
   compare("single, recompute", "single", "activations are let go and made again");
   compare("gpipe, recompute", "gpipe", "activations are let go and made again");
+  add_oversubscribed_note(sentences, rows);
   return sentences;
 }
 
