@@ -157,21 +157,22 @@ std::string serial_fraction(double serial) {
 
 std::string oversubscribed_note(const std::vector<Json>& rows) {
   std::string counts;
+  bool named = false;  // as in a spec: "cpu:4"
   for (const Json& row : rows) {
     if (row.value("oversubscribed", false) && row.contains("devices")) {
       const std::string count = text(row, "devices");
+      named = row["devices"].is_string();
       if ((", " + counts + ",").find(", " + count + ",") == std::string::npos) {
         counts += (counts.empty() ? "" : ", ") + count;
       }
     }
   }
-  return counts.empty()
-             ? ""
-             : fmt::format(
-                   "Rows with {} devices are oversubscribed, with fewer cores than devices: the run is real, but devices "
-                   "took turns, so their times say what the split costs and not what more "
-                   "hardware would win.",
-                   counts);
+  return counts.empty() ? ""
+                        : fmt::format(
+                              "Rows {} are oversubscribed, with fewer cores than devices: the run is real, but devices "
+                              "took turns, so their times say what the split costs and not what more "
+                              "hardware would win.",
+                              named ? "on " + counts : fmt::format("with {} devices", counts));
 }
 
 void add_oversubscribed_note(std::vector<std::string>& sentences, const std::vector<Json>& rows) {

@@ -459,10 +459,10 @@ TEST(Imbalance, OneRankThatWaitsIsNotEveryOtherRank) {
 
 TEST(Imbalance, TheArrivalsNameTheRankAndItsPhase) {
   std::vector<Json> rows = uneven(5, 25, {0.01, 0.8});
-  EXPECT_TRUE(silent_on(findings("imbalance", rows), "At the collectives")) << "older records do not have them";
+  EXPECT_TRUE(silent_on(findings("imbalance", rows), "of the collectives")) << "older records do not have them";
   rows[1]["arrivals"] = {{{"device", "cpu:0"}, {"last", 1.0}, {"held_up_ns", 20e6}, {"phase", "backward"}, {"excess_ns", 20e6}},
                          {{"device", "cpu:1"}, {"last", 0.0}, {"held_up_ns", 0}, {"phase", "forward"}, {"excess_ns", 0}}};
-  EXPECT_TRUE(says(findings("imbalance", rows), "At the collectives: cpu:0 is slow: it comes last to 100.0 % of the collectives"));
+  EXPECT_TRUE(says(findings("imbalance", rows), "\ncpu:0 is slow: it comes last to 100.0 % of the collectives"));
   EXPECT_TRUE(says(findings("imbalance", rows), "Its backward takes 20.0 ms longer"));
 }
 
@@ -571,6 +571,13 @@ TEST(Accumulate, MixedPrecisionIsHeldAgainstFp32TheWayItTurnedOut) {
   EXPECT_TRUE(says(more, "9.00 MiB instead of 8.00 MiB at the peak: activations have half the bytes, but there is a 16-bit copy"));
   EXPECT_TRUE(says(more, "A step takes 12.0 ms instead of 4.00 ms."));
   EXPECT_TRUE(silent_on(more, "emulated"));
+}
+
+TEST(Accumulate, LossesThatAreWrittenAlikeAreSaidToBeTheSame) {
+  EXPECT_TRUE(says(findings("accumulate", in_both_precisions(5 << 20, true, 0.5)), "the loss after ten steps is 0.5 in both"));
+  std::vector<Json> rows = in_both_precisions(5 << 20, true, 0.5);
+  rows[2]["losses"] = {1.0, 0.6};
+  EXPECT_TRUE(says(findings("accumulate", rows), "the loss after ten steps is 0.6 instead of 0.5"));
 }
 
 TEST(Accumulate, MoreMemoryIsNotExplainedAsASaving) {

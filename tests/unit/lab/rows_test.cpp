@@ -73,6 +73,7 @@ TEST(Rows, TheNoteOnOversubscribedRowsNamesEachCountOnce) {
   EXPECT_EQ(oversubscribed_note({trained(1), trained(1, 2)}), "");
   EXPECT_TRUE(says(oversubscribed_note({shared(4), shared(4), trained(1, 2)}), "Rows with 4 devices are oversubscribed"));
   EXPECT_TRUE(says(oversubscribed_note({shared(14), shared(4)}), "Rows with 14, 4 devices are oversubscribed"));
+  EXPECT_TRUE(says(oversubscribed_note({with(shared(4), {{"devices", "cpu:4"}})}), "Rows on cpu:4 are oversubscribed"));
 }
 
 }  // namespace

@@ -74,9 +74,10 @@ Json split_row(const std::vector<std::string>& placement, const std::vector<int>
 }
 
 TEST(Split, TheMoveIsWhereThePlacementChanges) {
-  EXPECT_TRUE(says(findings("split", {split_row({"0,1,2", "3,4,5"}, {3, 3}, 131072)}),
-                   "device 0: blocks 0,1,2; device 1: blocks 3,4,5. In the forward the data is transferred between "
-                   "block 2 and block 3 (from device 0 to 1), 128 KiB in all"));
+  EXPECT_TRUE(
+      says(findings("split", {split_row({"0,1,2", "3,4,5"}, {3, 3}, 131072)}),
+           "device 0: blocks 0,1,2; device 1: blocks 3,4,5. In the forward the data is transferred between "
+           "block 2 and block 3 (from device 0 to 1), 128 KiB in all; 1 transfer brings the gradient back in the backward."));
   EXPECT_TRUE(says(findings("split", {split_row({"0,1", "2,3", "4,5"}, {2, 2, 2}, 262144)}),
                    "between block 1 and block 2 (from device 0 to 1), between block 3 and block 4 (from "
                    "device 1 to 2), 256 KiB in all"));
@@ -103,7 +104,10 @@ std::vector<Json> deeper(const std::vector<double>& ms) {
 
 TEST(Depth, AStepThatGrowsWithDepthIsSaidToGrowByTheBlock) {
   const std::string all = findings("depth", deeper({6, 12, 24}));
-  EXPECT_TRUE(says(all, "No: the step goes from 6.00 ms at DEPTH 6 to 24.0 ms at DEPTH 24, 1.00 ms a block (a good fit"));
+  EXPECT_TRUE(says(all,
+                   "Does adding layers improve speed? No: the step goes from 6.00 ms at DEPTH 6 to 24.0 ms at DEPTH 24, 1.00 ms a "
+                   "block, a good fit "
+                   "(R² 1.000). Each"));
   EXPECT_TRUE(says(all, "Each device computes for 80.0 % of the step on the mean and waits for another for 5.0 %"));
 }
 
@@ -170,7 +174,8 @@ std::vector<Json> counted(const std::vector<int>& transfers) {
 }
 
 TEST(Transfers, GrowthIsTheSlopeOfTheCounts) {
-  EXPECT_TRUE(says(findings("transfers", counted({1, 2, 3})), "from 1 to 3: 1.00 more a device (a good fit"));
+  EXPECT_TRUE(says(findings("transfers", counted({1, 2, 3})),
+                   "from 1 to 3: 1.00 more a device, one for each border between stages, a good fit (R²"));
   EXPECT_TRUE(says(findings("transfers", counted({2, 4, 6})), "from 2 to 6: 2.00 more a device"));
 }
 

@@ -74,6 +74,14 @@ void compare_counts(const std::vector<Json>& rows, std::vector<std::string>& sen
                         plain ? "" : " there"));
 }
 
+/// What the losses after ten steps say, in six figures.
+std::string compare_losses(const Json& plain, const Json& mixed) {
+  const std::string one = fmt::format("{:.6g}", number(plain, "loss_at_10"));
+  const std::string other = fmt::format("{:.6g}", number(mixed, "loss_at_10"));
+  return one == other ? fmt::format("; the loss after ten steps is {} in both", one)
+                      : fmt::format("; the loss after ten steps is {} instead of {}", other, one);
+}
+
 /// A row of mixed precision against the same number of micro-batches in fp32.
 std::string compare_precisions(const Json& plain, const Json& mixed) {
   const bool less = number(mixed, "peak_bytes") < number(plain, "peak_bytes");
@@ -84,9 +92,7 @@ std::string compare_precisions(const Json& plain, const Json& mixed) {
            : ": activations have half the bytes, but there is a 16-bit copy of the weights, and gradients are kept until all are "
              "known to "
              "be finite",
-      mixed.contains("loss_at_10") ? fmt::format("; the loss after ten steps is {:.6g} instead of {:.6g}",
-                                                 number(mixed, "loss_at_10"), number(plain, "loss_at_10"))
-                                   : "",
+      mixed.contains("loss_at_10") ? compare_losses(plain, mixed) : "",
       mixed.value("emulated", false)
           ? fmt::format(
                 "It is emulated here, which takes {:.2f} times as long and adds float32 workspace: times say nothing about 16-bit "

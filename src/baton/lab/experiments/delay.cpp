@@ -141,7 +141,7 @@ std::vector<std::string> find_imbalance(const std::vector<Json>& rows) {
                                         : "It is not device 0 that the others wait for."));
     }
     if (const std::string sentence = findings::straggler(comers, time_of(uneven)); !sentence.empty()) {
-      sentences.push_back("At the collectives: " + sentence);
+      sentences.push_back(sentence);
     }
   }
   add_oversubscribed_note(sentences, rows);

@@ -109,14 +109,14 @@ Experiment split_experiment() {
                     points += fmt::format("{}between block {} and block {} (from device {} to {})", d == 0 ? "" : ", ", at - 1, at,
                                           d, d + 1);
                   }
+                  const double back = number(row, "transfers") - number(row, "transfers_forward");
                   sentences.push_back(
                       points.empty()
                           ? fmt::format("{}. Nothing is transferred.", placement_text(row))
                           : fmt::format(
-                                "{}. In the forward the data is transferred {}, {} in all; {} transfers in the backward bring the "
-                                "gradient back.",
+                                "{}. In the forward the data is transferred {}, {} in all; {} the gradient back in the backward.",
                                 placement_text(row), points, to_text(bytes_of(row, "bytes_forward")),
-                                number(row, "transfers") - number(row, "transfers_forward")));
+                                back == 1 ? "1 transfer brings" : fmt::format("{} transfers bring", back)));
                 }
                 return sentences;
               }};
@@ -152,15 +152,15 @@ Experiment depth() {
             if (rows.size() >= 2) {
               const findings::Line line = findings::fit_line(column(rows, "depth"), column(rows, "time_per_step_ns"));
               sentences.push_back(fmt::format(
-                  "{}: the step goes from {} at DEPTH {} to {} at DEPTH {}, {} a block ({}). Each device computes for {} of "
+                  "Does adding layers improve speed? {}: the step goes from {} at DEPTH {} to {} at DEPTH {}, {} a block, {}. Each "
+                  "device computes for {} of "
                   "the step on "
                   "the mean and waits for another for {}{}.",
                   number(rows.back(), "time_per_step_ns") > number(rows.front(), "time_per_step_ns") ? "No"
                                                                                                      : "It was not slower here",
                   to_text(time_of(rows.front())), text(rows.front(), "depth"), to_text(time_of(rows.back())),
                   text(rows.back(), "depth"), to_text(Nanoseconds(static_cast<std::int64_t>(line.slope))),
-                  rows.size() < 3 ? "through two points" : findings::quality(line.r2),
-                  percent(1 - number(rows.back(), "idle_share")),
+                  rows.size() < 3 ? "by two points" : findings::quality(line.r2), percent(1 - number(rows.back(), "idle_share")),
                   percent(number(rows.back(), "waiting_ns") / number(rows.back(), "time_per_step_ns")), shared_cores_mark(rows)));
             }
             note(sentences, rows);
@@ -256,13 +256,14 @@ Experiment transfers() {
             if (rows.size() >= 2) {
               const findings::Line line = findings::fit_line(column(rows, "devices"), column(rows, "transfers_forward"));
               sentences.push_back(fmt::format(
-                  "From {} to {} devices the forward's transfers go from {} to {}: {:.2f} more a device ({}){}. Each carries {}.",
+                  "From {} to {} devices the forward's transfers go from {} to {}: {:.2f} more a device{}, {}. Each carries {}.",
                   text(rows.front(), "devices"), text(rows.back(), "devices"), text(rows.front(), "transfers_forward"),
-                  text(rows.back(), "transfers_forward"), line.slope, findings::quality(line.r2),
+                  text(rows.back(), "transfers_forward"), line.slope,
                   std::all_of(rows.begin(), rows.end(),
                               [](const Json& row) { return number(row, "transfers_forward") == number(row, "devices") - 1; })
                       ? ", one for each border between stages"
                       : "",
+                  findings::quality(line.r2),
                   to_text(Bytes(rows.back()["bytes_forward"].get<std::int64_t>() /
                                 std::max<std::int64_t>(1, rows.back()["transfers_forward"].get<std::int64_t>())))));
             }
