@@ -15,8 +15,8 @@ using lab::Json;
 using lab::Plot;
 
 Format format_of(const std::string& text) {
-  for (const Format format :
-       {Format::text, Format::integer, Format::number, Format::time, Format::bytes, Format::percent, Format::ratio}) {
+  for (const Format format : {Format::text, Format::integer, Format::number, Format::time, Format::bytes, Format::percent,
+                              Format::ratio, Format::rate, Format::flops}) {
     if (lab::to_text(format) == text) {
       return format;
     }

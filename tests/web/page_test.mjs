@@ -211,6 +211,17 @@ test('the timeline tells what is under the pointer', () => withPage({}, async (p
   assert.ok(await tooltip.isHidden());
 }));
 
+test('a timeline of several devices is open first, and lines are named by what they count', () => onReadPage(async (page) => {
+  assert.equal(await page.locator('#experiment-delay figure.timeline select option:checked').innerText(), 'ddp on 2 devices, delay of 2 ms');
+  const names = await page.locator('#experiment-idle .plot svg').last().locator('.role-legend-label text').allTextContents();
+  assert.deepEqual(names.slice(0, 2), ['1 device', '2 devices']);
+}));
+
+test('columns of bytes have one unit where it suits all', () => onReadPage(async (page) => {
+  const units = await page.locator('#experiment-idle thead th .unit').allTextContents();
+  assert.deepEqual(units.filter((unit) => unit.endsWith('B')), [' MiB', ' MiB']);
+}));
+
 test('wheel, buttons and drag change what is shown; reset shows all', () => withPage({}, async (page) => {
   const stage = stageOf(page, 'strong-scaling');
   const figure = page.locator('#experiment-strong-scaling figure.timeline');

@@ -143,7 +143,8 @@ const delay = {
   rows: [{delay_ns: 0, time_per_step_ns: 5973000, origin: 'measured'}, {delay_ns: 5000000, time_per_step_ns: 11021000, origin: 'measured'}],
   findings: ['The step grows by the delay and by nothing else: 5.05 ms for a delay of 5 ms.'],
   command: 'baton lab run delay --preset quick',
-  timelines: [ddpTimeline('ddp on 2 devices, delay of 2 ms', 'measured', {lag: 0.06, delay: 2 * ms})],
+  timelines: [ddpTimeline('ddp on 1 device', 'measured', {devices: 1}), ddpTimeline('ddp on 2 devices, delay of 2 ms', 'measured', {lag: 0.06, delay: 2 * ms}),
+    {...ddpTimeline('ddp on 4 devices, delay of 2 ms', 'measured', {devices: 4, delay: 2 * ms}), oversubscribed: true}],
 };
 
 const schedules = [['layers', 21.6, 0.75, 41943040, 'measured'], ['gpipe', 12.4, 0.43, 60817408, 'measured'], ['1f1b', 12.5, 0.43, 46137344, 'measured'], ['zero-bubble', 9.8, 0.27, 62914560, 'simulated']];
@@ -152,12 +153,13 @@ const idle = {
   task: 'The naive split leaves all devices but one idle. GPipe, 1F1B and zero-bubble on the same model, 4 stages and 4 micro-batches.',
   questions: ['How much of the idle time does each schedule win back?', 'What does it cost in memory?'],
   columns: [{key: 'schedule', heading: 'schedule', format: 'text'}, {key: 'time_per_step_ns', heading: 'time per step', format: 'time'}, {key: 'idle', heading: 'idle', format: 'percent'},
-    {key: 'memory_bytes', heading: 'memory per device', format: 'bytes'}],
-  rows: [...schedules.map(([schedule, time, share, memory, origin]) => ({schedule, time_per_step_ns: time * ms, idle: share, memory_bytes: memory, origin})),
+    {key: 'memory_bytes', heading: 'memory per device', format: 'bytes'}, {key: 'workspace_bytes', heading: 'workspace', format: 'bytes'},
+    {key: 'replicas', heading: '#devices', format: 'integer'}],
+  rows: [...schedules.map(([schedule, time, share, memory, origin], i) => ({schedule, time_per_step_ns: time * ms, idle: share, memory_bytes: memory, workspace_bytes: memory / 128, replicas: 1 + (i & 1), origin})),
     {schedule: 'interleaved', reason: 'needs at least 2 blocks a device, and `depth 4` on 4 devices gives 1'}],
   plots: [
     {kind: 'bars', title: 'Idle share', x: 'schedule', y: 'idle', x_title: 'schedule', y_title: 'idle', y_format: 'percent'},
-    {kind: 'bars', title: 'Memory per device', x: 'schedule', y: 'memory_bytes', x_title: 'schedule', y_title: 'memory', y_format: 'bytes'}],
+    {kind: 'bars', title: 'Memory per device', x: 'schedule', y: 'memory_bytes', x_title: 'schedule', y_title: 'memory', y_format: 'bytes', series: 'replicas'}],
   findings: ['GPipe and 1F1B are idle for 43 % of the step, as (p − 1) / (m + p − 1) = 3/7 says; 1F1B needs 24 % less memory for it.'],
   command: 'baton lab run idle --preset quick',
   timelines: [gpipeTimeline('gpipe, 4 stages, 4 micro-batches', 'simulated', 4, 4)],

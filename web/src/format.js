@@ -2,7 +2,8 @@
 
 const timeUnits = [[1e9, 's'], [1e6, 'ms'], [1e3, 'us'], [1, 'ns']];
 const byteUnits = [[2 ** 40, 'TiB'], [2 ** 30, 'GiB'], [2 ** 20, 'MiB'], [2 ** 10, 'KiB'], [1, 'B']];
-const unitsOf = {time: timeUnits, bytes: byteUnits};
+const flopUnits = [[1e12, 'Tflop'], [1e9, 'Gflop'], [1e6, 'Mflop'], [1e3, 'kflop'], [1, 'flop']];
+const unitsOf = {time: timeUnits, bytes: byteUnits, flops: flopUnits};
 
 export const isNumber = (value) => typeof value === 'number' && Number.isFinite(value);
 
@@ -37,6 +38,7 @@ export function formatValue(value, format) {
   if (!isNumber(value)) return String(value);
   switch (format) {
     case 'time':
+    case 'flops':
     case 'bytes': {
       const [factor, unit] = unitFor(value, format);
       const shown = value / factor;
@@ -45,6 +47,7 @@ export function formatValue(value, format) {
     }
     case 'percent': return `${grouped(100 * value, percentDecimals(value))}\u00a0%`;
     case 'ratio': return `${grouped(value, value !== 0 && Math.abs(value) < 0.1 ? decimalsFor(value) : 2)}×`;
+    case 'rate': return grouped(value, decimalsFor(value));
     case 'integer': return grouped(value, 0);
     case 'text': return String(value);
     default: return plainNumber(value);
@@ -64,18 +67,23 @@ export function plainNumber(value) {
 
 /**
  * How the numbers of one table column are written: one unit in the heading and as many places for all, so that they
- * line up; where they lie too far apart for that, each with its own unit.
+ * line up; where they lie too far apart for that, each with its own unit. `beside`: the values of all columns that are to be
+ * compared with these, whose unit is the same where that suits all.
  */
-export function columnStyle(values, format) {
-  const sizes = values.filter(isNumber).map(Math.abs).filter((size) => size > 0).sort((a, b) => a - b);
+export function columnStyle(values, format, beside = values) {
+  const sizesOf = (list) => list.filter(isNumber).map(Math.abs).filter((size) => size > 0).sort((a, b) => a - b);
+  const sizes = sizesOf(values);
+  const all = sizesOf(beside);
   const own = {unit: '', write: (value) => formatValue(value, format)};
   if (sizes.length === 0) return own;
   const [low, high] = [sizes[0], sizes[sizes.length - 1]];
   switch (format) {
     case 'time':
+    case 'flops':
     case 'bytes': {
       if (high / low >= 300) return own;
-      const [factor, unit] = unitFor(sizes[sizes.length >> 1], format);
+      const leading = all[all.length - 1] / all[0] < 1000 ? all : sizes;
+      const [factor, unit] = unitFor(leading[leading.length >> 1], format);
       const whole = sizes.every((size) => Number.isInteger(size / factor));
       const decimals = whole ? 0 : Math.min(4, decimalsFor(low / factor));
       return {unit, write: (value) => grouped(value / factor, decimals)};

@@ -41,6 +41,14 @@ function sharedCores(data, mark, encoding, symbol) {
   }];
 }
 
+/** What a line or bar is called: a number with what it counts, as "2 devices", or what it is, as "delay (ms) 5". */
+function seriesName(row, column, key) {
+  const value = formatValue(row[key], column?.format ?? 'text');
+  if (!isNumber(row[key]) || !column?.heading) return value;
+  const counted = column.heading.startsWith('#') ? column.heading.slice(1) : null;
+  return counted ? `${value} ${value === '1' ? counted.replace(/s$/, '') : counted}` : `${column.heading} ${value}`;
+}
+
 /** The rows that were measured or simulated, as x, y, series, origin and the sentence shown for each. */
 function pointsOf(experiment, plot) {
   const headings = new Map((experiment.columns ?? []).map((column) => [column.key, column]));
@@ -52,7 +60,7 @@ function pointsOf(experiment, plot) {
       row,
       x: row[plot.x],
       label: formatValue(row[plot.x], xFormat),
-      series: seriesKey ? formatValue(row[seriesKey], headings.get(seriesKey)?.format ?? 'text') : '',
+      series: seriesKey ? seriesName(row, headings.get(seriesKey), seriesKey) : '',
       origin: row.origin ?? 'measured',
       oversubscribed: Boolean(row.oversubscribed),
     }));

@@ -15,10 +15,11 @@ function columnsOf(experiment) {
 export function experimentTable(experiment) {
   const rows = experiment.rows ?? [];
   if (rows.length === 0) return null;
+  const memory = columnsOf(experiment).filter((column) => column.format === 'bytes').flatMap((column) => rows.map((row) => row[column.key]));
   const columns = columnsOf(experiment).map((column) => {
     const values = rows.map((row) => row[column.key]);
     const numeric = column.format !== 'text' && !values.some((value) => typeof value === 'string');
-    return {...column, numeric, style: columnStyle(values, column.format)};
+    return {...column, numeric, style: columnStyle(values, column.format, column.format === 'bytes' ? memory : values)};
   });
   const simulated = rows.some((row) => row.origin === 'simulated');
   const hasOrigin = columns.some((column) => column.key === 'origin');

@@ -264,12 +264,20 @@ class Stage {
   }
 }
 
+/** Which timeline to open with: of several devices rather than of one, measured, with a core a device, of the most devices. */
+function firstToOpen(timelines) {
+  const merits = ({devices = [], origin, oversubscribed}) => [devices.length > 1, origin !== 'simulated', !oversubscribed, devices.length].map(Number);
+  const ahead = (a, b) => a[a.findIndex((merit, i) => merit !== b[i])] > b[a.findIndex((merit, i) => merit !== b[i])];
+  return timelines.reduce((best, timeline, i) => (ahead(merits(timelines[best]), merits(timeline)) ? best : i), 0);
+}
+
 /** The timelines of an experiment behind one frame: a selector where there are several, buttons, a legend. */
 export function timelineFigure(timelines, title) {
   const frame = h('div', {class: 'timeline-frame'});
   const tag = h('span', {class: 'timeline-origin'});
   const legendPlace = h('div');
   const rangePlace = h('span', {class: 'range-place'});
+  const first = firstToOpen(timelines);
   let stage = null;
   const press = (label, text, action) => h('button', {type: 'button', 'aria-label': label, title: label, onclick: action}, text);
   const criticalButton = h('button', {type: 'button', class: 'critical', 'aria-pressed': 'false'}, 'Critical path');
@@ -300,7 +308,7 @@ export function timelineFigure(timelines, title) {
   const name = timelines.length > 1
     ? h('label', {class: 'choose'}, h('span', {class: 'off-screen'}, 'Timeline '),
         h('select', {onchange: (event) => open(Number(event.target.value))},
-          timelines.map((timeline, i) => h('option', {value: String(i)}, `${timeline.label ?? `step ${i + 1}`}${timeline.origin === 'simulated' ? ' (simulated)' : ''}`))))
+          timelines.map((timeline, i) => h('option', {value: String(i), selected: i === first}, `${timeline.label ?? `step ${i + 1}`}${timeline.origin === 'simulated' ? ' (simulated)' : ''}${timeline.oversubscribed ? ' (oversubscribed)' : ''}`))))
     : h('strong', {}, timelines[0].label ?? 'one step');
   const figure = h('figure', {class: 'timeline'},
     h('figcaption', {}, h('span', {class: 'figure-title'}, 'One step: '), name, tag),
@@ -311,7 +319,7 @@ export function timelineFigure(timelines, title) {
     legendPlace, frame, h('p', {class: 'hint for-pointer'}, `The wheel zooms, a drag pans. ${keyHelp}`), h('p', {class: 'hint for-touch'}, touchHelp),
     h('div', {class: 'prints', 'aria-hidden': 'true'}));
 
-  open(0);
+  open(first);
   onTheme(paintAll);
   new ResizeObserver(paintAll).observe(frame);
   figure.paintPrints = () => paintPrints(figure.querySelector('.prints'), timelines);

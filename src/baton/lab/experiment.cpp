@@ -83,7 +83,8 @@ Preset preset_by_name(std::string_view name) {
 }
 
 std::string_view to_text(Format format) {
-  constexpr std::array<std::string_view, 7> names{"text", "integer", "number", "time", "bytes", "percent", "ratio"};
+  constexpr std::array<std::string_view, 9> names{"text",    "integer", "number", "time", "bytes",
+                                                  "percent", "ratio",   "rate",   "flops"};
   return names[static_cast<std::size_t>(format)];
 }
 

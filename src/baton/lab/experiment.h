@@ -31,8 +31,8 @@ std::string axis_name(std::string_view text);
 /// One value for each axis.
 using Point = Json;
 
-/// How a column of the table is shown.
-enum class Format : std::uint8_t { text, integer, number, time, bytes, percent, ratio };
+/// How a column of the table is shown: a number with six significant figures at most, as losses need, a rate with three.
+enum class Format : std::uint8_t { text, integer, number, time, bytes, percent, ratio, rate, flops };
 std::string_view to_text(Format format);
 
 struct Column {

@@ -282,6 +282,9 @@ Result conclude(std::shared_ptr<const Experiment> which, const std::vector<Point
     const std::string name = describe(points[i], axes);
     if (records[i].contains("timeline") && !records[i]["timeline"].is_null()) {
       result.timelines.push_back(records[i]["timeline"]);
+      if (records[i].value("oversubscribed", false)) {
+        result.timelines.back()["oversubscribed"] = true;
+      }
       if (!name.empty()) {
         Json& label = result.timelines.back()["label"];
         label = name + ": " + word_of(label);

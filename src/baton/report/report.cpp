@@ -100,6 +100,12 @@ std::string ratio_text(double ratio) {
   return fmt::format("{:.{}f}×", ratio, small ? decimals_for(ratio, 3) : 2);
 }
 
+/// Three significant figures, but none before the point cut off.
+std::string rate_text(double rate) {
+  const double size = std::abs(rate);
+  return fmt::format("{:.{}f}", rate, size >= 99.95 ? 0 : size >= 9.995 ? 1 : size >= 0.9995 ? 2 : decimals_for(rate, 3));
+}
+
 /// Six significant figures at most, but none of a whole number cut off; very large ones in powers of ten.
 std::string number_text(double number) {
   const double size = std::abs(number);
@@ -127,6 +133,10 @@ std::string cell(const Json& row, const lab::Column& column) {
       return percent_text(number);
     case Format::ratio:
       return ratio_text(number);
+    case Format::rate:
+      return rate_text(number);
+    case Format::flops:
+      return to_text(Flops(static_cast<std::int64_t>(number)));
     case Format::integer:
       return fmt::format("{:.0f}", number);
     default:

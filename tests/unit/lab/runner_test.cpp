@@ -308,6 +308,15 @@ TEST(Conclude, TimelinesLeaveTheRows) {
   ASSERT_EQ(result.timelines.size(), 1U);
   EXPECT_EQ(result.timelines[0]["label"], "step");
   EXPECT_FALSE(result.rows[0].contains("timeline"));
+  EXPECT_FALSE(result.timelines[0].contains("oversubscribed"));
+}
+
+TEST(Conclude, ATimelineOfDevicesThatSharedCoresSaysSo) {
+  const Result result = conclude(std::make_shared<const Experiment>(scripted()), {{{"name", "a"}}},
+                                 {Json{{"value", 1}, {"oversubscribed", true}, {"timeline", {{"label", "step"}}}}}, "",
+                                 Preset::quick);
+  ASSERT_EQ(result.timelines.size(), 1U);
+  EXPECT_EQ(result.timelines[0]["oversubscribed"], true);
 }
 
 /// Strong scaling of two models: one scales perfectly, the other not at all.

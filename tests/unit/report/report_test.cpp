@@ -19,8 +19,8 @@ using test::says;
 std::string shown(const Json& value, Format format) { return cell({{"key", value}}, {"key", "heading", format}); }
 
 Format format_of(const std::string& text) {
-  for (const Format format :
-       {Format::text, Format::integer, Format::number, Format::time, Format::bytes, Format::percent, Format::ratio}) {
+  for (const Format format : {Format::text, Format::integer, Format::number, Format::time, Format::bytes, Format::percent,
+                              Format::ratio, Format::rate, Format::flops}) {
     if (lab::to_text(format) == text) {
       return format;
     }

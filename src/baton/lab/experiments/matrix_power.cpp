@@ -63,7 +63,7 @@ Experiment matrix_power() {
                   {"size", "size", Format::integer},
                   {"power", "n", Format::integer},
                   {"time_per_step_ns", "time", Format::time},
-                  {"tflops", "TFLOP/s", Format::number},
+                  {"tflops", "TFLOP/s", Format::rate},
                   {"speedup", "speedup", Format::ratio},
                   {"products", "products a matrix", Format::integer}},
       .plots = {{.kind = Plot::Kind::bars,

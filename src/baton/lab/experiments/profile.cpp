@@ -131,7 +131,7 @@ Experiment profile() {
                       {"tasks", "tasks", Format::integer},
                       {"share", "share of step", Format::percent},
                       {"time_ns", "time", Format::time},
-                      {"flops", "flops", Format::number},
+                      {"flops", "flops", Format::flops},
                       {"bytes", "bytes", Format::bytes},
                       {"of_peak", "of peak", Format::percent}},
           .plots = {{.kind = Plot::Kind::bars,
