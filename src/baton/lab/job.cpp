@@ -238,7 +238,8 @@ const std::vector<JobField>& job_fields() {
              " (single; product where --dp, --pp, --tp, --zero or --schedule is given)", {"s"}),
       {"devices",
        &JobWords::devices,
-       "cpu (one device), cpu:4 (four), cpu:0-3,4-7 (by cores), cuda (each GPU), cuda:0,1, cuda:0/4 (four parts of one)",
+       "cpu (one device), cpu:4 (four, called cpu:0 to cpu:3), cpu:0-3,4-7 (by cores), cuda (each GPU), cuda:0,1, cuda:0/4 (four "
+       "parts of one)",
        {"d"}},
       {"batch", &JobWords::batch, "global batch: samples a step over all devices", {"b", "global-batch"}},
       {"dp", &JobWords::dp, "replicas of the model; with --pp and --tp the product is the number of devices"},
