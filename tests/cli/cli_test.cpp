@@ -415,7 +415,7 @@ TEST_F(Cli, TheStepOfADeviceIsDividedWithoutARest) {
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   int devices = 0;
   for (const std::string& line : lines_of(outcome.out)) {
-    if (line.find(" %") != std::string::npos && line.find("is slow") == std::string::npos) {
+    if (line.starts_with("cpu:") && line.find(" %") != std::string::npos && line.find("is slow") == std::string::npos) {
       std::istringstream cells(line);
       std::string name;
       cells >> name;
