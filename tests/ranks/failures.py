@@ -48,7 +48,7 @@ KILL_LIMIT = 2.0
 MPIRUN_LIMIT = 10.0  # for mpirun itself to have cleaned up behind the ranks
 
 libc = ctypes.CDLL(None, use_errno=True)
-PTRACE_SEIZE, PTRACE_INTERRUPT = 0x4206, 0x4207
+PTRACE_SEIZE, PTRACE_INTERRUPT, PTRACE_DETACH = 0x4206, 0x4207, 17
 
 
 def environment():
@@ -110,6 +110,11 @@ def hang(pid):
             if libc.ptrace(PTRACE_SEIZE, tid, None, None) != 0 or libc.ptrace(PTRACE_INTERRUPT, tid, None, None) != 0:
                 return False
     return True
+
+
+def let_go(pid):
+    for tid in threads(pid):
+        libc.ptrace(PTRACE_DETACH, tid, None, None)
 
 
 def reap(pid):
@@ -196,7 +201,7 @@ class Trial:
                 return None
         else:
             os.kill(victim, signal.SIGKILL if self.how == "kill" else signal.SIGSTOP)
-        # Who saves may take a minute: a hang there is found after that.
+        # Who starts, saves or ends may take a minute: a hang there is found after that.
         limit = (KILL_LIMIT if self.how == "kill" else self.options.patience) + self.options.slack
         while any(lives(pid) for pid in others) and time.monotonic() < struck + 90:
             time.sleep(0.005)
@@ -204,8 +209,12 @@ class Trial:
         while run.poll() is None and time.monotonic() < struck + 120:
             if self.how == "hang":
                 reap(victim)
-            elif self.rank == 0 and lives(victim) and not any(lives(pid) for pid in others) and self.is_done():
-                os.kill(victim, signal.SIGCONT)  # it goes last: nobody is left to notice that it was stopped
+            if self.rank == 0 and lives(victim) and not any(lives(pid) for pid in others) and self.is_done():
+                # It goes last: nobody is left to notice that it was struck.
+                if self.how == "hang":
+                    let_go(victim)
+                else:
+                    os.kill(victim, signal.SIGCONT)
             time.sleep(0.02)
         if run.returncode is None:
             wrong.append("mpirun did not end within 120 s")
@@ -218,9 +227,9 @@ class Trial:
             return None
         self.note = f"the others ended after {took:.2f} s, mpirun after {cleaned:.2f} s"
         self.took = took
-        if self.how == "hang" and re.search(rf"  rank {self.rank} was between runs", text):
+        if self.how == "hang" and re.search(rf"  rank {self.rank} (was starting|was between runs|had done its steps)", text):
             limit = 75
-            self.note += " (it was saving)"
+            self.note += " (it was saving, or ending)"
         if took > limit:
             wrong.append(f"the others ended only after {took:.2f} s")
         if cleaned > took + MPIRUN_LIMIT:
@@ -241,6 +250,8 @@ class Trial:
     def check_words(self, text):
         lines = text.splitlines()
         verb = {"kill": "is gone: ", "stop": "has not been heard of for ", "hang": "hangs: "}[self.how]
+        if self.how == "hang" and self.is_done():
+            verb = "(hangs: |has not been heard of for )"  # its watch, too, ends when all are done
         named = [i for i, line in enumerate(lines) if re.match(rf"baton: rank {self.rank}( \(.*\))? {verb}", line)]
         if not named:
             return [f"rank {self.rank} is not named"]

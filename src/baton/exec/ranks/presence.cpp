@@ -21,6 +21,7 @@ Standing Board::standing() const {
   Standing now{activity_.load(std::memory_order_relaxed),
                gatherings_.load(std::memory_order_relaxed),
                looks_.load(std::memory_order_relaxed),
+               {},
                {}};
   for (std::size_t d = 0; d < count_; ++d) {
     now.devices.push_back(boards_.back()[d].counts());

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <vector>
 
+#include "baton/base/units.h"
 #include "baton/plan/task.h"
 
 namespace baton::exec {
@@ -45,8 +46,8 @@ class alignas(64) Presence {
   std::atomic<std::uint64_t> looks_{0};
 };
 
-/// What a rank does as a whole. Only `training` has tasks that could be waited for in vain; the rest takes
-/// its time: starting, reading and saving state and gathering results between runs, ending.
+/// What a rank does as a whole. Only `training` has tasks; the rest takes its time: starting, reading and saving state and
+/// gathering results between runs, ending.
 enum class Activity : std::uint8_t { starting, training, between, ending };
 
 /// What a rank is at, at one moment.
@@ -55,6 +56,7 @@ struct Standing {
   std::uint64_t gatherings = 0;           // between steps all ranks gather: comings and goings, odd while it is there
   std::uint64_t looks = 0;                // while it waits there: how often it has looked
   std::vector<Presence::Counts> devices;  // of its own devices, in their order; none before there is a plan
+  Nanoseconds worked{};                   // processor time of its threads, as far as whoever asks has measured it
 
   /// Whether something was started, ended or gone on with since.
   bool moved_since(const Standing& before) const;

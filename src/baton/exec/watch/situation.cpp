@@ -15,7 +15,6 @@ namespace {
 constexpr double slow_flops_a_second = 1e8;
 constexpr double slow_data_bytes_a_second = 1e7;
 constexpr double slow_crossing_bytes_a_second = 1e6;
-constexpr Nanoseconds slow_disk(60'000'000'000);
 
 Nanoseconds at_speed(double amount, double a_second) { return Nanoseconds(static_cast<std::int64_t>(amount / a_second * 1e9)); }
 
@@ -29,12 +28,14 @@ std::string name_ranks(const std::vector<int>& ranks) {
   return text;
 }
 
-Situation::Situation(plan::Plan plan, std::vector<int> rank_of, std::int64_t steps_before, std::optional<cluster::Link> link)
+Situation::Situation(plan::Plan plan, std::vector<int> rank_of, std::int64_t steps_before, std::optional<cluster::Link> link,
+                     Nanoseconds slow_disk)
     : plan_(std::move(plan)),
       rank_of_(std::move(rank_of)),
       position_(plan_.tasks().size(), 0),
       steps_before_(steps_before),
-      link_(link) {
+      link_(link),
+      slow_disk_(slow_disk) {
   check(rank_of_.size() == plan_.devices().size(), "{} devices, but ranks of {}", plan_.devices().size(), rank_of_.size());
   for (std::size_t d = 0; d < rank_of_.size(); ++d) {
     own_.push_back(
@@ -221,21 +222,16 @@ Nanoseconds Situation::saving_allowance() const {
   for (const plan::Buffer& buffer : plan_.buffers()) {
     bytes += buffer.persistent ? static_cast<double>(buffer.size().count) : 0;
   }
-  return slow_disk + at_speed(bytes, slow_data_bytes_a_second);
+  return slow_disk_ + at_speed(bytes, slow_data_bytes_a_second);
 }
 
 std::optional<Situation::Stall> Situation::stall(std::span<const Standing> standings, std::span<const std::vector<bool>> still,
                                                  Nanoseconds patience) const {
-  bool between = false;
-  for (const Standing& standing : standings) {
-    if (standing.activity == Activity::starting || standing.activity == Activity::ending) {
-      return std::nullopt;
-    }
-    between = between || standing.activity == Activity::between;
-  }
   if (!known(standings)) {
     return std::nullopt;
   }
+  const bool all_train = std::all_of(standings.begin(), standings.end(),
+                                     [](const Standing& standing) { return standing.activity == Activity::training; });
   Stall stall{{}, patience};
   for (std::size_t d = 0; d < rank_of_.size(); ++d) {
     const int rank = rank_of_[d];
@@ -243,9 +239,9 @@ std::optional<Situation::Stall> Situation::stall(std::span<const Standing> stand
     if (!still[r][own_[d]]) {
       continue;
     }
-    stall.allowed = std::max(stall.allowed, standings[r].activity == Activity::between
-                                                ? saving_allowance()
-                                                : work_allowance(standings, DeviceId(d), patience));
+    stall.allowed = std::max(stall.allowed, standings[r].activity == Activity::training
+                                                ? work_allowance(standings, DeviceId(d), patience)
+                                                : saving_allowance());
     if (std::find(stall.ranks.begin(), stall.ranks.end(), rank) == stall.ranks.end()) {
       stall.ranks.push_back(rank);
     }
@@ -254,7 +250,7 @@ std::optional<Situation::Stall> Situation::stall(std::span<const Standing> stand
   if (stall.ranks.empty() || stall.ranks.size() == standings.size()) {
     stall.ranks.clear();
     stall.allowed = std::max({stall.allowed, patience * 2 + longest_pause(standings), crossing_allowance(standings),
-                              between ? saving_allowance() : Nanoseconds(0)});
+                              all_train ? Nanoseconds(0) : saving_allowance()});
   }
   return stall;
 }

@@ -16,8 +16,9 @@ namespace baton::exec {
 class Situation {
  public:
   /// `rank_of`: by device of the plan. Steps are numbered from `steps_before` on. `link`: what meetings are slowed to, where they
-  /// are.
-  Situation(plan::Plan plan, std::vector<int> rank_of, std::int64_t steps_before, std::optional<cluster::Link> link = std::nullopt);
+  /// are. `slow_disk`: how long who starts, saves or ends may wait for something else than the others.
+  Situation(plan::Plan plan, std::vector<int> rank_of, std::int64_t steps_before, std::optional<cluster::Link> link = std::nullopt,
+            Nanoseconds slow_disk = Nanoseconds(60'000'000'000));
 
   /// What a rank does, in a few words: "was in t17 (linear in the backward of block 3, on cpu:1) of step 12",
   /// "waited in t20 (all_reduce …) of step 12 for rank 2".
@@ -28,8 +29,8 @@ class Situation {
     std::vector<int> ranks;  // those with a device that does not even look; empty where that is all, or none
     Nanoseconds allowed;     // how long what they do may take before it is called hung
   };
-  /// `still`: by rank, which of its devices have not even looked; all, where the rank waits or saves as a
-  /// whole and has not. Nothing where a rank starts or ends; one that saves may take a minute and more.
+  /// `still`: by rank, which of its devices have not even looked; all, where the rank waits, starts, saves or ends as a
+  /// whole and has not. One that starts, saves or ends may take a minute and more. Nothing where not all have devices yet.
   std::optional<Stall> stall(std::span<const Standing> standings, std::span<const std::vector<bool>> still,
                              Nanoseconds patience) const;
 
@@ -64,6 +65,7 @@ class Situation {
   std::vector<std::size_t> position_;  // by task: which of its lane's tasks it is
   std::int64_t steps_before_;
   std::optional<cluster::Link> link_;
+  Nanoseconds slow_disk_;
 };
 
 /// What a rank does as a whole, where no more is known: "was starting".

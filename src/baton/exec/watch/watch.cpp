@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <sys/eventfd.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -41,6 +42,7 @@ std::string pack(const Standing& standing) {
   writer.add(standing.activity)
       .add(standing.gatherings)
       .add(standing.looks)
+      .add(standing.worked)
       .add(static_cast<std::uint32_t>(standing.devices.size()));
   for (const Presence::Counts& counts : standing.devices) {
     writer.add(counts);
@@ -54,6 +56,7 @@ std::optional<Standing> unpack_standing(std::string_view bytes) {
   standing.activity = reader.take<Activity>();
   standing.gatherings = reader.take<std::uint64_t>();
   standing.looks = reader.take<std::uint64_t>();
+  standing.worked = reader.take<Nanoseconds>();
   const auto devices = reader.take<std::uint32_t>();
   for (std::uint32_t d = 0; d < devices && reader.good(); ++d) {
     standing.devices.push_back(reader.take<Presence::Counts>());
@@ -85,6 +88,12 @@ Ending unpack_ending(std::string_view bytes) {
     given.lost.push_back(std::move(lost));
   }
   return given;
+}
+
+Nanoseconds processor_time(clockid_t clock) {
+  timespec time{};
+  clock_gettime(clock, &time);
+  return Nanoseconds(time.tv_sec * std::int64_t{1'000'000'000} + time.tv_nsec);
 }
 
 std::string seconds(Nanoseconds time) { return fmt::format("{:.1f} s", static_cast<double>(time.count) * 1e-9); }
@@ -153,6 +162,8 @@ class Watch::Post {
     Nanoseconds heard;
     Nanoseconds closed;  // when its connection was found closed; 0: it is not
     Standing standing;
+    Standing earlier;  // some beats before, to see how much of the time since it has worked
+    Nanoseconds earlier_at;
     Nanoseconds waited;               // when it was last seen to look while it waited as a whole
     std::vector<Nanoseconds> looked;  // by device: when it was last seen to look or to move
     bool finished = false;            // has said that it is done
@@ -221,8 +232,15 @@ class Watch::Post {
     moved_at_ += gap;
   }
 
+  /// Of this rank, as seen by the watch's thread, whose own work is none of the rank's.
+  Standing own_standing() const {
+    Standing standing = board_->standing();
+    standing.worked = processor_time(CLOCK_PROCESS_CPUTIME_ID) - processor_time(CLOCK_THREAD_CPUTIME_ID);
+    return standing;
+  }
+
   void send_beats() {
-    const std::string standing = pack(board_->standing());
+    const std::string standing = pack(own_standing());
     for (Peer& peer : peers_) {
       if (peer.connection.open()) {
         peer.connection.send(beat, leads() ? std::string_view() : standing);
@@ -232,7 +250,7 @@ class Watch::Post {
 
   void listen(Nanoseconds time) {
     if (leads()) {
-      note(peers_[0], board_->standing(), time);
+      note(peers_[0], own_standing(), time);
       peers_[0].heard = time;
     }
     for (Peer& peer : peers_) {
@@ -265,7 +283,7 @@ class Watch::Post {
         }
         break;
       case ask:
-        peer.connection.send(beat, pack(board_->standing()));
+        peer.connection.send(beat, pack(own_standing()));
         break;
       case failed: {
         wire::Reader reader(frame.payload);
@@ -297,7 +315,7 @@ class Watch::Post {
   }
 
   void note(Peer& peer, const Standing& standing, Nanoseconds time) {
-    if (standing.moved_since(peer.standing)) {
+    if (standing.moved_since(peer.standing) || works(peer, standing, time)) {
       moved_at_ = time;
     }
     peer.looked.resize(standing.devices.size(), time);
@@ -310,6 +328,19 @@ class Watch::Post {
       peer.waited = time;
     }
     peer.standing = standing;
+  }
+
+  /// Whether a rank that has no tasks computes all the same, for itself and not to see whether its waiting is over. Of the time
+  /// since it was last asked a fiftieth is enough: others may be on its core.
+  bool works(Peer& peer, const Standing& standing, Nanoseconds time) const {
+    if (time - peer.earlier_at < interval_ * 2) {
+      return false;
+    }
+    const bool worked = standing.activity != Activity::training && standing.looks == peer.earlier.looks &&
+                        (standing.worked - peer.earlier.worked) * 50 > time - peer.earlier_at;
+    peer.earlier = standing;
+    peer.earlier_at = time;
+    return worked;
   }
 
   /// Everyone has said that it is done: rank 0 says so to all, and is the last to go.
@@ -394,11 +425,12 @@ class Watch::Post {
       if (time - peer.heard > interval_ * 4 || peer.closed.count > 0) {
         return;  // what it is at is not known well enough
       }
+      const bool parted = &peer == &peers_[0] ? said_bye_ : peer.finished;
       standings.push_back(peer.standing);
       still.emplace_back();
       for (const Nanoseconds looked : peer.looked) {
         const bool gathers = peer.standing.gatherings % 2 == 1 || peer.standing.activity != Activity::training;
-        still.back().push_back(time - (gathers ? peer.waited : looked) > limit_ - interval_ * 2);
+        still.back().push_back(!parted && time - (gathers ? peer.waited : looked) > limit_ - interval_ * 2);
       }
     }
     if (!situation) {

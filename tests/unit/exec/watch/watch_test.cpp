@@ -23,6 +23,7 @@ namespace {
 
 constexpr Nanoseconds millisecond(1'000'000);
 constexpr Nanoseconds patience = millisecond * 1000;
+constexpr Nanoseconds slow_disk = millisecond * 2500;
 constexpr int most_ranks = 8;
 
 plan::Plan make_plan(int ranks) {
@@ -134,7 +135,7 @@ class WatchedRanks {
       for (int r = 0; r < count_; ++r) {
         rank_of.push_back(r);
       }
-      watch.judge_by(std::make_shared<Situation>(plan, rank_of, 0));
+      watch.judge_by(std::make_shared<Situation>(plan, rank_of, 0, std::nullopt, slow_disk));
       shared_->ranks[rank].watched = true;
       Life life{rank, board, watch, *shared_};
       live(life);
@@ -292,6 +293,37 @@ TEST(Watch, WhoIsDoneWaitsForTheOthersAndEndsInOrder) {
     usleep(life.rank == 3 ? 2'000'000 : 0);
   });
   for (const int rank : {0, 1, 2, 3}) {
+    EXPECT_EQ(ranks.end(rank), 0) << ranks.said(rank).text;
+  }
+}
+
+TEST(Watch, ARankThatHangsWhileItEndsIsNamedAndThoseThatAreDoneAreNot) {
+  for (const int late : {0, 1}) {
+    WatchedRanks ranks(3, [late](Life& life) {
+      life.board.set(Activity::ending);
+      if (life.rank == late) {
+        pause();
+      }
+    });
+    const Nanoseconds start = now();
+    for (const int rank : {0, 1, 2}) {
+      EXPECT_EQ(ranks.end(rank), 7);
+      EXPECT_EQ(ranks.said(rank).lost, late);
+      EXPECT_EQ(ranks.said(rank).losses, 1) << ranks.said(rank).text;
+      EXPECT_EQ(ranks.said(rank).cause, LostRank::Cause::hung);
+    }
+    EXPECT_GE((now() - start).count, slow_disk.count);
+  }
+}
+
+TEST(Watch, WhoComputesWhileItEndsIsWaitedForHoweverLongItTakes) {
+  WatchedRanks ranks(2, [](Life& life) {
+    life.board.set(Activity::ending);
+    const Nanoseconds end = now() + slow_disk * 2;
+    while (life.rank == 1 && now() < end) {
+    }
+  });
+  for (const int rank : {0, 1}) {
     EXPECT_EQ(ranks.end(rank), 0) << ranks.said(rank).text;
   }
 }
