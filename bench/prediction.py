@@ -19,6 +19,7 @@ import shlex
 import statistics
 import sys
 import tempfile
+import time
 
 from baton import add_program, run_json
 
@@ -165,6 +166,7 @@ def main():
     parser.add_argument("--out", default="runs/prediction", help="folder for the results")
     parser.add_argument("--time-limit", default="500ms", help="for measuring one point in one round")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=math.inf, help="begin with no further model after so long")
     parser.add_argument("--with", dest="prefix", default="", help="words before each command, as \"chrt -f 1\"")
     arguments = parser.parse_args()
     if arguments.read:
@@ -172,8 +174,9 @@ def main():
         show(kept["summary"], kept["points"], arguments.into)
         return
     program = shlex.split(arguments.prefix) + [arguments.baton]
-    points, refused, pairs, in_order = [], [], 0, 0
+    points, refused, pairs, in_order, left_out = [], [], 0, 0, 0
     where = ""
+    end = time.monotonic() + arguments.seconds
     for devices in arguments.devices:
         sizes = GPU if devices.startswith("cuda") else CPU
         listed = afresh([arguments.baton, "devices", "--devices", devices, "--json", "-"])
@@ -181,6 +184,9 @@ def main():
         where = listed["devices"][0].get("gpu", "{cpu}, {cores} cores".format(**listed["environment"]))
         for model in arguments.models or sizes["models"]:
             for batch in arguments.batches or sizes["batches"]:
+                if time.monotonic() > end:
+                    left_out += 1
+                    continue
                 own, reasons = predict(program, devices, model, batch, strategies, arguments.time_limit, arguments.rounds)
                 counted = order(own)
                 pairs += counted[0]
@@ -190,6 +196,10 @@ def main():
                 for point in own:
                     print("{devices:9} {model:22} {batch:>5} {strategy:7}".format(**point["point"]), "{:+6.1%}".format(point["error"]),
                           " ".join("{:+.1%}".format(one["error"]) for one in point["rounds"]), flush=True)
+    if left_out > 0:
+        print("out of time: {} models and batches are left out".format(left_out))
+    if not points:
+        sys.exit("nothing was measured")
     for point in refused:
         print("refused:", point["point"], point["reason"])
     summary = dict(summarize(points, refused, pairs, in_order, where), command=" ".join(map(shlex.quote, sys.argv)))

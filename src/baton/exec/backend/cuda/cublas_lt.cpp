@@ -277,6 +277,16 @@ KeptChoices& choices_for(const Place& place) {
   return kept.try_emplace({folder, kind}, folder, kind).first->second;
 }
 
+/// Products that take this long run at the GPU's power limit, and which algorithm is the fastest is another question there.
+constexpr float long_milliseconds = 1;
+/// How much slower than the fastest one an algorithm may be at first to be timed again, and how many are at most.
+constexpr float nearly_as_fast = 1.15F;
+constexpr std::size_t most_finalists = 4;
+/// Finalists run in turns, each for this long; the first rounds only warm the GPU.
+constexpr float turn_milliseconds = 30;
+constexpr int warming_rounds = 3;
+constexpr int timed_rounds = 5;
+
 /// Times algorithms on a product's operands. The first that runs says which bits are wanted.
 class Race {
  public:
@@ -291,20 +301,51 @@ class Race {
       }
       wanted_ = seen;
       const float time = timer_.milliseconds(stream_, [&] { product.multiply(algorithm, shape_.beta, stream_); });
-      if (least_ == 0 || time < least_) {
-        least_ = time;
-        best_ = choice_of(algorithm, turned);
-      }
+      runners_.push_back({&product, algorithm, turned, time});
     }
   }
 
-  Choice best() const {
-    check(wanted_.has_value(), "cuBLASLt runs no algorithm for a product of {}x{}x{}: status {}", shape_.m, shape_.n, shape_.k,
+  Choice best() {
+    check(!runners_.empty(), "cuBLASLt runs no algorithm for a product of {}x{}x{}: status {}", shape_.m, shape_.n, shape_.k,
           static_cast<int>(status_));
-    return best_;
+    sort();
+    if (runners_.front().time > long_milliseconds) {
+      run_finals();
+    }
+    return choice_of(runners_.front().algorithm, runners_.front().turned);
   }
 
  private:
+  struct Runner {
+    const LtProduct* product;
+    cublasLtMatmulAlgo_t algorithm;
+    bool turned;
+    float time;
+  };
+
+  void sort() {
+    std::stable_sort(runners_.begin(), runners_.end(), [](const Runner& a, const Runner& b) { return a.time < b.time; });
+  }
+
+  /// Leaves the fastest ones, in the order of the time that they take when the GPU is kept busy.
+  void run_finals() {
+    std::erase_if(runners_,
+                  [slowest = runners_.front().time * nearly_as_fast](const Runner& runner) { return runner.time > slowest; });
+    runners_.resize(std::min(runners_.size(), most_finalists));
+    if (runners_.size() == 1) {
+      return;
+    }
+    const int repetitions = static_cast<int>(turn_milliseconds / runners_.front().time) + 1;
+    for (int round = 0; round < warming_rounds + timed_rounds; ++round) {
+      for (Runner& runner : runners_) {
+        const float time = timer_.measure(
+            stream_, [&] { runner.product->multiply(runner.algorithm, shape_.beta, stream_); }, repetitions);
+        runner.time = round <= warming_rounds ? time : runner.time + time;
+      }
+    }
+    sort();
+  }
+
   /// A digest of what an algorithm gives, or none where it does not run. A result of 16 bits hides most roundings on the way, which
   /// differ between algorithms that add up in another order: so there, it is also taken of sums that cancel.
   std::optional<std::uint64_t> bits(const LtProduct& product, const cublasLtMatmulAlgo_t& algorithm) {
@@ -358,8 +399,7 @@ class Race {
   Timer timer_;
   std::optional<std::uint64_t> wanted_;
   cublasStatus_t status_ = CUBLAS_STATUS_SUCCESS;
-  float least_ = 0;
-  Choice best_;
+  std::vector<Runner> runners_;
 };
 
 }  // namespace

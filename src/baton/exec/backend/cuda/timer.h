@@ -28,7 +28,7 @@ class Timer {
     return times[1];
   }
 
- private:
+  /// Of all repetitions together.
   template <typename Enqueue>
   float measure(cudaStream_t stream, Enqueue enqueue, int repetitions) {
     begin_.record(stream);
@@ -40,6 +40,7 @@ class Timer {
     return static_cast<float>(end_.since(begin_).count) * 1e-6F;
   }
 
+ private:
   Event begin_{Event::Kind::timed};
   Event end_{Event::Kind::timed};
 };
