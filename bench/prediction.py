@@ -130,9 +130,10 @@ def summarize(points, refused, pairs, in_order, where):
 
 
 def in_words(summary):
-    return ("{points} points on {where}. Median of the absolute errors {median:.1f} %, nine of ten below {ninth:.1f} %, largest {largest:.1f} %. "
+    return ("{points} points on {where}{cut}. Median of the absolute errors {median:.1f} %, nine of ten below {ninth:.1f} %, largest {largest:.1f} %. "
             "Of {pairs} pairs of strategies that differ by more than the noise in every round, {pairs_in_order} ({share:.0f} %) are in the order that was "
-            "simulated.").format(median=100 * summary["median_error"], ninth=100 * summary["ninth_decile_error"],
+            "simulated.").format(cut=", out of time for {left_out} models and batches".format(**summary) if summary.get("left_out") else "",
+                                 median=100 * summary["median_error"], ninth=100 * summary["ninth_decile_error"],
                                  largest=100 * summary["largest_error"],
                                  share=100 * summary["pairs_in_order"] / max(1, summary["pairs"]), **summary)
 
@@ -196,13 +197,11 @@ def main():
                 for point in own:
                     print("{devices:9} {model:22} {batch:>5} {strategy:7}".format(**point["point"]), "{:+6.1%}".format(point["error"]),
                           " ".join("{:+.1%}".format(one["error"]) for one in point["rounds"]), flush=True)
-    if left_out > 0:
-        print("out of time: {} models and batches are left out".format(left_out))
     if not points:
         sys.exit("nothing was measured")
     for point in refused:
         print("refused:", point["point"], point["reason"])
-    summary = dict(summarize(points, refused, pairs, in_order, where), command=" ".join(map(shlex.quote, sys.argv)))
+    summary = dict(summarize(points, refused, pairs, in_order, where), command=" ".join(map(shlex.quote, sys.argv)), left_out=left_out)
     folder = pathlib.Path(arguments.out)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "prediction.json").write_text(json.dumps({"summary": summary, "points": points, "refused": refused}, indent=1) + "\n")

@@ -5,6 +5,7 @@
 
 #include "baton/base/error.h"
 #include "baton/base/file.h"
+#include "baton/plan/dot.h"
 #include "baton/plan/text.h"
 #include "baton/plan/verify.h"
 #include "baton/report/table.h"

@@ -1,3 +1,4 @@
+#include "baton/plan/dot.h"
 #include "baton/plan/text.h"
 #include "baton/plan/verify.h"
 #include "target.h"

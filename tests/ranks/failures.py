@@ -3,7 +3,7 @@
 
 Each trial starts a training under mpirun, sends SIGKILL or SIGSTOP to a random rank (or stops one of its threads, so that it
 hangs) at a random moment, and checks that
-  - the other ranks end in time: 2 s after a kill, the patience after a stop or a hang,
+  - the other ranks end in time: 2 s after a kill, the patience after a stop or a hang, a minute where it hangs outside the steps,
   - the last lines name the rank, what it was at and what the others waited for,
   - the exit code is not zero, no process and no shared-memory segment is left,
   - every checkpoint on disk is whole,
@@ -229,7 +229,7 @@ class Trial:
         self.took = took
         if self.how == "hang" and re.search(rf"  rank {self.rank} (was starting|was between runs|had done its steps)", text):
             limit = 75
-            self.note += " (it was saving, or ending)"
+            self.note += " (it was starting, saving or ending)"
         if took > limit:
             wrong.append(f"the others ended only after {took:.2f} s")
         if cleaned > took + MPIRUN_LIMIT:

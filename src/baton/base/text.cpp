@@ -64,6 +64,14 @@ Error unknown_name(std::string_view what, std::string_view name, const std::vect
   return usage_error("unknown {} '{}'{}: choose {}", what, name, did_you_mean(name, names), either(names));
 }
 
+std::size_t index_of_name(const std::vector<std::string>& names, std::string_view name, std::string_view what) {
+  const auto found = std::find(names.begin(), names.end(), canonical(name));
+  if (found == names.end()) {
+    throw unknown_name(what, name, names);
+  }
+  return static_cast<std::size_t>(found - names.begin());
+}
+
 std::string time_text() { return fmt::format("{:%Y-%m-%d %H:%M}", fmt::localtime(std::time(nullptr))); }
 
 std::size_t display_width(std::string_view text) {

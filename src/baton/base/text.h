@@ -63,6 +63,8 @@ void for_each_setting(std::string_view text,
 std::string did_you_mean(std::string_view word, const std::vector<std::string>& names);
 /// "unknown strategy 'dpp' (did you mean dp?): choose single, dp or ddp": the usage error about a word that is none of the names.
 Error unknown_name(std::string_view what, std::string_view name, const std::vector<std::string>& names);
+/// The place of a word among the names, as `canonical` has it; where it is none of them, that error.
+std::size_t index_of_name(const std::vector<std::string>& names, std::string_view name, std::string_view what);
 
 /// "2026-11-15 19:02": now, by the clock on the wall.
 std::string time_text();

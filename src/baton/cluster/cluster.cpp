@@ -1,7 +1,6 @@
 #include "baton/cluster/cluster.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <map>
 #include <set>
@@ -12,7 +11,10 @@
 namespace baton::cluster {
 namespace {
 
-constexpr std::array<std::string_view, 4> algorithm_names{"ring", "tree", "direct", "hierarchical"};
+const std::vector<std::string>& algorithm_names() {
+  static const std::vector<std::string> names{"ring", "tree", "direct", "hierarchical"};
+  return names;
+}
 
 }  // namespace
 
@@ -38,15 +40,10 @@ double Speed::rate(DType type) const {
   return found == rates.end() ? 0 : found->second;
 }
 
-std::string_view to_text(Algorithm algorithm) { return algorithm_names[static_cast<std::size_t>(algorithm)]; }
+std::string_view to_text(Algorithm algorithm) { return algorithm_names()[static_cast<std::size_t>(algorithm)]; }
 
 Algorithm algorithm_by_name(std::string_view name) {
-  const auto found = std::find(algorithm_names.begin(), algorithm_names.end(), canonical(name));
-  if (found == algorithm_names.end()) {
-    const std::vector<std::string> names(algorithm_names.begin(), algorithm_names.end());
-    throw unknown_name("algorithm", name, names);
-  }
-  return static_cast<Algorithm>(found - algorithm_names.begin());
+  return static_cast<Algorithm>(index_of_name(algorithm_names(), name, "algorithm"));
 }
 
 Cluster::Cluster(std::vector<Device> devices, std::optional<Link> emulated_link, std::optional<Wiring> wiring)

@@ -11,7 +11,7 @@
 #include "baton/exec/rounding.h"
 #include "baton/plan/plan.h"
 #include "baton/plan/verify.h"
-#include "baton/strategy/step.h"
+#include "baton/strategy/target.h"
 
 namespace baton::exec {
 

@@ -3,6 +3,7 @@
 #include "baton/cluster/cluster.h"
 #include "baton/exec/backend.h"
 #include "baton/plan/plan.h"
+#include "baton/strategy/step.h"
 
 namespace baton::lab {
 

@@ -13,7 +13,4 @@ std::string to_text(const Plan& plan);
 /// The plan that such a text describes; a usage error names the line that is not what it should be.
 Plan parse(std::string_view text);
 
-/// The graph for Graphviz: a cluster a device, a colour a phase.
-std::string to_dot(const Plan& plan);
-
 }  // namespace baton::plan

@@ -4,7 +4,9 @@
 
 #include "baton/cluster/cluster.h"
 #include "baton/plan/plan.h"
+#include "baton/strategy/delays.h"
 #include "baton/strategy/step.h"
+#include "baton/strategy/target.h"
 
 /// The passes that strategies are made of. Each takes a draft and gives a draft; each says what it needs and what
 /// holds afterwards.

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "baton/model/model.h"
-#include "baton/strategy/step.h"
+#include "baton/strategy/layout.h"
 
 namespace baton::strategy {
 

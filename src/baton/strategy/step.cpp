@@ -7,43 +7,14 @@
 
 namespace baton::strategy {
 
-namespace {
-
-/// The place of a word in a list of names.
-std::size_t index_of(const std::vector<std::string>& names, std::string_view name, std::string_view what) {
-  const auto found = std::find(names.begin(), names.end(), canonical(name));
-  if (found == names.end()) {
-    throw unknown_name(what, name, names);
-  }
-  return static_cast<std::size_t>(found - names.begin());
-}
-
-}  // namespace
-
 const std::vector<std::string>& loss_names() {
   static const std::vector<std::string> names{"mse", "cross-entropy"};
   return names;
 }
 
-Loss loss_by_name(std::string_view name) { return static_cast<Loss>(index_of(loss_names(), name, "loss")); }
+Loss loss_by_name(std::string_view name) { return static_cast<Loss>(index_of_name(loss_names(), name, "loss")); }
 
 std::string_view to_text(Loss loss) { return loss_names()[static_cast<std::size_t>(loss)]; }
-
-const std::vector<std::string>& recompute_names() {
-  static const std::vector<std::string> names{"none", "alternate", "all"};
-  return names;
-}
-
-Recompute recompute_by_name(std::string_view name) {
-  return static_cast<Recompute>(index_of(recompute_names(), name, "--recompute"));
-}
-
-const std::vector<std::string>& balance_names() {
-  static const std::vector<std::string> names{"even", "work", "memory"};
-  return names;
-}
-
-Balance balance_by_name(std::string_view name) { return static_cast<Balance>(index_of(balance_names(), name, "balance")); }
 
 const std::vector<std::string>& precision_names() {
   static const std::vector<std::string> names{"fp64", "fp32", "tf32", "bf16", "fp16"};
@@ -63,7 +34,7 @@ Precision precision_by_name(std::string_view name) {
       return meant;
     }
   }
-  return static_cast<Precision>(index_of(precision_names(), name, "precision"));
+  return static_cast<Precision>(index_of_name(precision_names(), name, "precision"));
 }
 
 std::string_view to_text(Precision precision) { return precision_names()[static_cast<std::size_t>(precision)]; }

@@ -10,7 +10,10 @@
 #include "baton/cluster/cluster.h"
 #include "baton/model/model.h"
 #include "baton/plan/plan.h"
+#include "baton/strategy/delays.h"
+#include "baton/strategy/layout.h"
 #include "baton/strategy/step.h"
+#include "baton/strategy/target.h"
 
 namespace baton::strategy {
 

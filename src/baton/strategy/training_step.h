@@ -6,6 +6,7 @@
 #include "baton/model/model.h"
 #include "baton/plan/plan.h"
 #include "baton/schedule/grid.h"
+#include "baton/strategy/layout.h"
 #include "baton/strategy/step.h"
 
 namespace baton::strategy {

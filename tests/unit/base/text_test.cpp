@@ -50,6 +50,13 @@ TEST(UnknownName, SaysWhatWasMeantAndWhatThereIs) {
   EXPECT_EQ(said, "unknown fruit 'aple' (did you mean apple?): choose apple, pear or plum");
 }
 
+TEST(IndexOfName, FindsAWordHoweverItIsSpelt) {
+  const std::vector<std::string> names{"none", "cross-entropy"};
+  EXPECT_EQ(index_of_name(names, "Cross_Entropy", "loss"), 1U);
+  EXPECT_EQ(test::usage_sentence([&] { index_of_name(names, "non", "loss"); }),
+            "unknown loss 'non' (did you mean none?): choose none or cross-entropy");
+}
+
 TEST(ForEachSetting, GivesEachAsItIsWrittenItsKeyAndItsValue) {
   std::vector<std::string> seen;
   for_each_setting("Some_Key=1=2,bare,,x=", [&](std::string_view setting, const std::string& key, std::string_view value) {

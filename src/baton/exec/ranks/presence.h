@@ -47,7 +47,7 @@ class alignas(64) Presence {
 };
 
 /// What a rank does as a whole. Only `training` has tasks; the rest takes its time: starting, reading and saving state and
-/// gathering results between runs, ending.
+/// gathering results between runs, ending, when all are known to have done what they had to.
 enum class Activity : std::uint8_t { starting, training, between, ending };
 
 /// What a rank is at, at one moment.
@@ -56,7 +56,7 @@ struct Standing {
   std::uint64_t gatherings = 0;           // between steps all ranks gather: comings and goings, odd while it is there
   std::uint64_t looks = 0;                // while it waits there: how often it has looked
   std::vector<Presence::Counts> devices;  // of its own devices, in their order; none before there is a plan
-  Nanoseconds worked{};                   // processor time of its threads, as far as whoever asks has measured it
+  Nanoseconds worked{};                   // processor time of its threads; filled in by the watch, 0 from `Board::standing`
 
   /// Whether something was started, ended or gone on with since.
   bool moved_since(const Standing& before) const;

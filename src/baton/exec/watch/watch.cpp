@@ -141,6 +141,7 @@ class Watch::Post {
   void judge_by(std::shared_ptr<const Situation> situation) {
     const std::lock_guard lock(mutex_);
     situation_ = std::move(situation);
+    judged_from_ = now();
   }
 
   void give_up(const std::string& why, int code) {
@@ -162,7 +163,8 @@ class Watch::Post {
     Nanoseconds heard;
     Nanoseconds closed;  // when its connection was found closed; 0: it is not
     Standing standing;
-    Standing earlier;  // some beats before, to see how much of the time since it has worked
+    std::uint64_t earlier_looks = 0;  // some beats before, to see how much of the time since it has worked
+    Nanoseconds earlier_worked;
     Nanoseconds earlier_at;
     Nanoseconds waited;               // when it was last seen to look while it waited as a whole
     std::vector<Nanoseconds> looked;  // by device: when it was last seen to look or to move
@@ -315,7 +317,8 @@ class Watch::Post {
   }
 
   void note(Peer& peer, const Standing& standing, Nanoseconds time) {
-    if (standing.moved_since(peer.standing) || works(peer, standing, time)) {
+    const bool at_work = works(peer, standing, time);
+    if (at_work || standing.moved_since(peer.standing)) {
       moved_at_ = time;
     }
     peer.looked.resize(standing.devices.size(), time);
@@ -331,14 +334,16 @@ class Watch::Post {
   }
 
   /// Whether a rank that has no tasks computes all the same, for itself and not to see whether its waiting is over. Of the time
-  /// since it was last asked a fiftieth is enough: others may be on its core.
+  /// since it was last asked a fiftieth is enough: others may be on its core. Who ends has nothing left to compute.
   bool works(Peer& peer, const Standing& standing, Nanoseconds time) const {
     if (time - peer.earlier_at < interval_ * 2) {
       return false;
     }
-    const bool worked = standing.activity != Activity::training && standing.looks == peer.earlier.looks &&
-                        (standing.worked - peer.earlier.worked) * 50 > time - peer.earlier_at;
-    peer.earlier = standing;
+    const bool worked = (standing.activity == Activity::starting || standing.activity == Activity::between) &&
+                        standing.looks == peer.earlier_looks &&
+                        (standing.worked - peer.earlier_worked) * 50 > time - peer.earlier_at;
+    peer.earlier_looks = standing.looks;
+    peer.earlier_worked = standing.worked;
     peer.earlier_at = time;
     return worked;
   }
@@ -437,14 +442,15 @@ class Watch::Post {
       return;
     }
     const std::optional<Situation::Stall> stall = situation->stall(standings, still, limit_);
-    if (!stall || time - moved_at_ < stall->allowed) {
+    const Nanoseconds still_for = stood_still(time);
+    if (!stall || still_for < stall->allowed) {
       return;
     }
     for (const int rank : stall->ranks) {
-      lose({rank, LostRank::Cause::hung, time - moved_at_, {}}, time);
+      lose({rank, LostRank::Cause::hung, still_for, {}}, time);
     }
     if (stall->ranks.empty()) {
-      lose({-1, LostRank::Cause::hung, time - moved_at_, {}}, time);
+      lose({-1, LostRank::Cause::hung, still_for, {}}, time);
     }
   }
 
@@ -498,6 +504,12 @@ class Watch::Post {
   std::shared_ptr<const Situation> judge() {
     const std::lock_guard lock(mutex_);
     return situation_;
+  }
+
+  /// How long no rank has moved, as far as that can be judged.
+  Nanoseconds stood_still(Nanoseconds time) {
+    const std::lock_guard lock(mutex_);
+    return time - std::max(moved_at_, judged_from_);
   }
 
   std::string name_of(int rank) const {
@@ -600,6 +612,7 @@ class Watch::Post {
   bool over_said_ = false;
   std::optional<LostRank> own_failure_;
   std::shared_ptr<const Situation> situation_;
+  Nanoseconds judged_from_;  // when it came to be known
   std::thread thread_;
 };
 

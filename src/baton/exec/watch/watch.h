@@ -14,8 +14,8 @@ namespace baton::exec {
 struct WatchOptions {
   int rank = 0;
   int size = 1;
-  /// A rank that is not heard of for about this long is taken for lost, one that moves nothing for hung: both
-  /// are said within it.
+  /// A rank that is not heard of for about this long is taken for lost, one whose tasks do not move for hung: both
+  /// are said within it. Who saves or ends has longer (Situation).
   Nanoseconds patience{5'000'000'000};
   /// Hands the words of rank 0 to every rank: called once by each, at the start.
   std::function<std::string(const std::string& words)> broadcast;

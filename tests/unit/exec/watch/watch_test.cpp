@@ -300,13 +300,13 @@ TEST(Watch, WhoIsDoneWaitsForTheOthersAndEndsInOrder) {
 
 TEST(Watch, ARankThatHangsWhileItEndsIsNamedAndThoseThatAreDoneAreNot) {
   for (const int late : {0, 1}) {
+    const Nanoseconds start = now();
     WatchedRanks ranks(3, [late](Life& life) {
       life.board.set(Activity::ending);
       if (life.rank == late) {
         pause();
       }
     });
-    const Nanoseconds start = now();
     for (const int rank : {0, 1, 2}) {
       EXPECT_EQ(ranks.end(rank), 7);
       EXPECT_EQ(ranks.said(rank).lost, late);
@@ -317,9 +317,32 @@ TEST(Watch, ARankThatHangsWhileItEndsIsNamedAndThoseThatAreDoneAreNot) {
   }
 }
 
-TEST(Watch, WhoComputesWhileItEndsIsWaitedForHoweverLongItTakes) {
+TEST(Watch, WhereRanksEndAndNoneDoesAllAreEnded) {
   WatchedRanks ranks(2, [](Life& life) {
     life.board.set(Activity::ending);
+    while (true) {
+    }
+  });
+  EXPECT_EQ(ranks.end(0), 7);
+  EXPECT_EQ(ranks.said(0).lost, -1) << ranks.said(0).text;
+  EXPECT_EQ(ranks.said(0).cause, LostRank::Cause::hung);
+}
+
+TEST(Watch, WhatStoodStillBeforeItCouldBeJudgedIsNotHeldAgainstAnybody) {
+  WatchedRanks ranks(2, [](Life& life) {
+    life.board.set(Activity::between);
+    usleep(static_cast<useconds_t>(slow_disk.count * 7 / 10 / 1000));
+    life.watch.judge_by(std::make_shared<Situation>(make_plan(2), std::vector{0, 1}, 0, std::nullopt, slow_disk));
+    usleep(static_cast<useconds_t>(slow_disk.count * 7 / 10 / 1000));
+  });
+  for (const int rank : {0, 1}) {
+    EXPECT_EQ(ranks.end(rank), 0) << ranks.said(rank).text;
+  }
+}
+
+TEST(Watch, WhoComputesWhileItSavesIsWaitedForHoweverLongItTakes) {
+  WatchedRanks ranks(2, [](Life& life) {
+    life.board.set(Activity::between);
     const Nanoseconds end = now() + slow_disk * 2;
     while (life.rank == 1 && now() < end) {
     }

@@ -277,8 +277,10 @@ KeptChoices& choices_for(const Place& place) {
   return kept.try_emplace({folder, kind}, folder, kind).first->second;
 }
 
-/// Products that take this long run at the GPU's power limit, and which algorithm is the fastest is another question there.
+/// Products that take this long may run at the GPU's power limit, and which algorithm is the fastest is another question there.
 constexpr float long_milliseconds = 1;
+/// Those that take this long have warmed it already.
+constexpr float very_long_milliseconds = 100;
 /// How much slower than the fastest one an algorithm may be at first to be timed again, and how many are at most.
 constexpr float nearly_as_fast = 1.15F;
 constexpr std::size_t most_finalists = 4;
@@ -309,7 +311,7 @@ class Race {
     check(!runners_.empty(), "cuBLASLt runs no algorithm for a product of {}x{}x{}: status {}", shape_.m, shape_.n, shape_.k,
           static_cast<int>(status_));
     sort();
-    if (runners_.front().time > long_milliseconds) {
+    if (runners_.front().time > long_milliseconds && runners_.front().time < very_long_milliseconds) {
       run_finals();
     }
     return choice_of(runners_.front().algorithm, runners_.front().turned);

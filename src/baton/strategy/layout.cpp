@@ -1,0 +1,23 @@
+#include "baton/strategy/layout.h"
+
+#include "baton/base/text.h"
+
+namespace baton::strategy {
+
+const std::vector<std::string>& recompute_names() {
+  static const std::vector<std::string> names{"none", "alternate", "all"};
+  return names;
+}
+
+Recompute recompute_by_name(std::string_view name) {
+  return static_cast<Recompute>(index_of_name(recompute_names(), name, "--recompute"));
+}
+
+const std::vector<std::string>& balance_names() {
+  static const std::vector<std::string> names{"even", "work", "memory"};
+  return names;
+}
+
+Balance balance_by_name(std::string_view name) { return static_cast<Balance>(index_of_name(balance_names(), name, "balance")); }
+
+}  // namespace baton::strategy

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "baton/base/units.h"
+#include "baton/schedule/grid.h"
+
+namespace baton::strategy {
+
+/// Which activations are let go after the forward and made again in the backward: none, the input of every second block of a
+/// stage, or all but about the root of a stage's block count.
+enum class Recompute : std::uint8_t { none, alternate, all };
+
+const std::vector<std::string>& recompute_names();
+Recompute recompute_by_name(std::string_view name);
+
+/// How blocks are dealt out to the stages of a pipeline where no split is given: by number, by arithmetic, or by the memory of
+/// parameters and activations.
+enum class Balance : std::uint8_t { even, work, memory };
+
+const std::vector<std::string>& balance_names();
+Balance balance_by_name(std::string_view name);
+
+/// How the work is split: devices = dp × pp × tp. Each strategy reads what concerns it.
+struct Layout {
+  std::int64_t dp = 0;  // replicas; 0: what the strategy makes of the devices
+  std::int64_t pp = 0;  // devices that a replica's stages are spread over; likewise
+  std::int64_t tp = 0;  // devices that each tensor is divided over; likewise
+  std::optional<std::int64_t>
+      zero;  // none: the strategy's; 1: optimizer states are divided over the replicas, 2: gradients too, 3: parameters too
+  std::string schedule;                // of the pipeline; empty: the strategy's
+  std::optional<schedule::Grid> grid;  // a schedule of the user's own
+  std::int64_t chunks = 0;             // stages a device; 0: the schedule's
+  std::vector<std::int64_t> split;     // blocks a stage; empty: by `balance`
+  Balance balance = Balance::even;
+  Recompute recompute = Recompute::none;
+  std::int64_t micro_batches = 0;       // that a replica's rows are worked off in, gradients adding up; 0: one, and in a
+                                        // pipeline that overlaps them twice its devices
+  Bytes bucket = Bytes(25 << 20);       // gradients are reduced together once they reach this size
+  Bytes first_bucket = Bytes(1 << 20);  // a small first bucket lets communication begin early
+};
+
+}  // namespace baton::strategy
