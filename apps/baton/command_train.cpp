@@ -205,6 +205,7 @@ void train(const TrainWords& words, int& exit_code) {
     throw usage_error("train runs on this machine and for real: baton simulate takes --cluster, --what-if and --fold");
   }
   lab::Training run(words.job, cluster::probe(), {}, &world());
+  guard_run(run);
   exec::require_same(world(), {{"--steps", words.steps},
                                {"--warmup", words.warmup},
                                {"--checkpoint", words.checkpoint.empty() ? "none" : "some"},
@@ -215,7 +216,7 @@ void train(const TrainWords& words, int& exit_code) {
     check_writable(words.trace);
   });
   Saving saving(words, run);
-  guard_run(run);
+  guard_run(run);  // it may have steps before it now
   guard_checkpoint(saving.last());
   const std::int64_t left = steps - run.steps_before();
   if (left < 1) {

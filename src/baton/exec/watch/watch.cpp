@@ -423,25 +423,33 @@ class Watch::Post {
   }
 
   void look_for_hangs(Nanoseconds time) {
-    const std::shared_ptr<const Situation> situation = judge();
     std::vector<Standing> standings;
-    std::vector<std::vector<bool>> still;
-    for (const Peer& peer : peers_) {
+    std::vector<std::vector<bool>> still;  // by rank and device
+    std::vector<int> away;                 // ranks that do not wait for others as a whole
+    for (std::size_t r = 0; r < peers_.size(); ++r) {
+      const Peer& peer = peers_[r];
       if (time - peer.heard > interval_ * 4 || peer.closed.count > 0) {
         return;  // what it is at is not known well enough
       }
-      const bool parted = &peer == &peers_[0] ? said_bye_ : peer.finished;
+      const auto silent_since = [&](Nanoseconds looked) {
+        const bool parted = r == 0 ? said_bye_ : peer.finished;
+        return !parted && time - looked > limit_ - interval_ * 2;
+      };
       standings.push_back(peer.standing);
       still.emplace_back();
       for (const Nanoseconds looked : peer.looked) {
         const bool gathers = peer.standing.gatherings % 2 == 1 || peer.standing.activity != Activity::training;
-        still.back().push_back(!parted && time - (gathers ? peer.waited : looked) > limit_ - interval_ * 2);
+        still.back().push_back(silent_since(gathers ? peer.waited : looked));
+      }
+      if (silent_since(peer.waited)) {
+        away.push_back(static_cast<int>(r));
       }
     }
-    if (!situation) {
-      return;
+    const std::shared_ptr<const Situation> situation = judge();
+    std::optional<Situation::Stall> stall = situation ? situation->stall(standings, still, limit_) : std::nullopt;
+    if (!stall) {
+      stall = at_start(standings, away);
     }
-    const std::optional<Situation::Stall> stall = situation->stall(standings, still, limit_);
     const Nanoseconds still_for = stood_still(time);
     if (!stall || still_for < stall->allowed) {
       return;
@@ -452,6 +460,15 @@ class Watch::Post {
     if (stall->ranks.empty()) {
       lose({-1, LostRank::Cause::hung, still_for, {}}, time);
     }
+  }
+
+  /// Before all have a plan: who is to blame where all start and some do not come.
+  std::optional<Situation::Stall> at_start(std::span<const Standing> standings, const std::vector<int>& away) const {
+    const bool all_start = std::all_of(standings.begin(), standings.end(),
+                                       [](const Standing& standing) { return standing.activity == Activity::starting; });
+    return all_start
+               ? std::optional(Situation::Stall{away.size() == standings.size() ? std::vector<int>() : away, options_.slow_start})
+               : std::nullopt;
   }
 
   /// True when all is said.

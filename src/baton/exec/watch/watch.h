@@ -17,6 +17,8 @@ struct WatchOptions {
   /// A rank that is not heard of for about this long is taken for lost, one whose tasks do not move for hung: both
   /// are said within it. Who saves or ends has longer (Situation).
   Nanoseconds patience{5'000'000'000};
+  /// How long a rank that starts may wait for something else than the others, before there is a Situation to judge by.
+  Nanoseconds slow_start{60'000'000'000};
   /// Hands the words of rank 0 to every rank: called once by each, at the start.
   std::function<std::string(const std::string& words)> broadcast;
 };
@@ -61,7 +63,7 @@ class Watch {
   /// when their watches are gone: one that does not end within the patience is lost. Destroying a watch parts too.
   void part();
 
-  /// From now on rank 0 can tell from the standings who waits for whom.
+  /// From now on rank 0 can tell from the standings who waits for whom. May be called again when more is known.
   void judge_by(std::shared_ptr<const Situation> situation);
 
   /// This rank cannot go on: tells the others why, and waits until it is said that all end.

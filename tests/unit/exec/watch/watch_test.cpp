@@ -64,8 +64,11 @@ struct Life {
 
 class WatchedRanks {
  public:
-  WatchedRanks(int count, const std::function<void(Life&)>& live)
+  enum class At : std::uint8_t { start, training };
+
+  WatchedRanks(int count, const std::function<void(Life&)>& live, At at = At::training)
       : count_(count),
+        at_(at),
         shared_(new (mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)) Shared) {
     for (int rank = 0; rank < count; ++rank) {
       const pid_t child = fork();
@@ -108,8 +111,10 @@ class WatchedRanks {
     const plan::Plan plan = make_plan(count_);
     const auto shared_board = std::make_shared<Board>();
     Board& board = *shared_board;
-    board.open(1);
-    board.set(Activity::training);
+    if (at_ == At::training) {
+      board.open(1);
+      board.set(Activity::training);
+    }
     const auto broadcast = [this, rank](const std::string& words) {
       if (rank == 0) {
         std::memcpy(shared_->words, words.data(), words.size());
@@ -131,12 +136,15 @@ class WatchedRanks {
       _exit(7);
     };
     {
-      Watch watch({.rank = rank, .size = count_, .patience = patience, .broadcast = broadcast}, shared_board, over);
-      std::vector<int> rank_of;
-      for (int r = 0; r < count_; ++r) {
-        rank_of.push_back(r);
+      Watch watch({.rank = rank, .size = count_, .patience = patience, .slow_start = slow_disk, .broadcast = broadcast},
+                  shared_board, over);
+      if (at_ == At::training) {
+        std::vector<int> rank_of;
+        for (int r = 0; r < count_; ++r) {
+          rank_of.push_back(r);
+        }
+        watch.judge_by(std::make_shared<Situation>(plan, rank_of, 0, std::nullopt, slow_disk));
       }
-      watch.judge_by(std::make_shared<Situation>(plan, rank_of, 0, std::nullopt, slow_disk));
       shared_->ranks[rank].watched = true;
       Life life{rank, board, watch, *shared_};
       live(life);
@@ -145,6 +153,7 @@ class WatchedRanks {
   }
 
   int count_;
+  At at_;
   Shared* shared_;
   std::vector<pid_t> pids_;
 };
@@ -315,6 +324,31 @@ TEST(Watch, ARankThatHangsWhileItEndsIsNamedAndThoseThatAreDoneAreNot) {
     }
     EXPECT_GE((now() - start).count, slow_disk.count);
   }
+}
+
+TEST(Watch, ARankThatHangsBeforeItHasAPlanIsNamedAndWhoComputesThereIsNot) {
+  WatchedRanks ranks(
+      3,
+      [](Life& life) {
+        if (life.rank == 0) {  // has its plan already
+          life.board.open(1);
+          life.watch.judge_by(std::make_shared<Situation>(make_plan(3), std::vector{0, 1, 2}, 0, std::nullopt, slow_disk));
+        }
+        const Nanoseconds end = now() + slow_disk * 2;
+        while (life.rank == 2 && now() < end) {
+        }
+        while (true) {
+          life.rank == 1 ? static_cast<void>(pause()) : life.board.look();
+          usleep(1000);
+        }
+      },
+      WatchedRanks::At::start);
+  const Nanoseconds start = now();
+  EXPECT_EQ(ranks.end(0), 7);
+  EXPECT_EQ(ranks.said(0).lost, 1) << ranks.said(0).text;
+  EXPECT_EQ(ranks.said(0).losses, 1);
+  EXPECT_EQ(ranks.said(0).cause, LostRank::Cause::hung);
+  EXPECT_GT((now() - start).count, (slow_disk * 2).count);
 }
 
 TEST(Watch, WhereRanksEndAndNoneDoesAllAreEnded) {
