@@ -24,7 +24,7 @@ namespace {
 constexpr Nanoseconds millisecond(1'000'000);
 constexpr Nanoseconds patience = millisecond * 1000;
 constexpr Nanoseconds in_time = millisecond * 1400;  // a machine that does other things, too, wakes nobody on the dot
-constexpr Nanoseconds slow_disk = millisecond * 2500;
+constexpr Nanoseconds slow_disk = millisecond * 1600;
 constexpr int most_ranks = 8;
 
 plan::Plan make_plan(int ranks) {
@@ -300,7 +300,7 @@ TEST(Watch, WhoWorksOnIsLeftAloneHoweverLongItTakes) {
 TEST(Watch, WhoIsDoneWaitsForTheOthersAndEndsInOrder) {
   WatchedRanks ranks(4, [](Life& life) {
     life.board.set(Activity::ending);
-    usleep(life.rank == 3 ? 2'000'000 : 0);
+    usleep(life.rank == 3 ? 1'300'000 : 0);
   });
   for (const int rank : {0, 1, 2, 3}) {
     EXPECT_EQ(ranks.end(rank), 0) << ranks.said(rank).text;

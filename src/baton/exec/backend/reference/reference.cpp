@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <vector>
 
@@ -39,6 +41,26 @@ double element(DType type, const std::byte* memory, std::int64_t i) {
       break;
   }
   throw BugError("a label is no floating number");
+}
+
+/// use(c, Σ a(k) b(k, c)) for every column c, each sum in the order of k. Columns that lie side by side in memory are summed side
+/// by side.
+template <typename A, typename B, typename Use>
+void sum_products(std::int64_t inner, std::int64_t columns, const A& a, const B& b, const Use& use) {
+  constexpr std::int64_t side_by_side = 64;
+  for (std::int64_t first = 0; first < columns; first += side_by_side) {
+    const std::int64_t width = std::min(side_by_side, columns - first);
+    std::array<double, side_by_side> sums{};
+    for (std::int64_t k = 0; k < inner; ++k) {
+      const double factor = a(k);
+      for (std::int64_t c = 0; c < width; ++c) {
+        sums[static_cast<std::size_t>(c)] += factor * b(k, first + c);
+      }
+    }
+    for (std::int64_t c = 0; c < width; ++c) {
+      use(first + c, sums[static_cast<std::size_t>(c)]);
+    }
+  }
 }
 
 /// The loops, one function an op. Sums run in double precision, in the order of their index; a result is rounded once, and one
@@ -99,14 +121,12 @@ struct Loops {
     const std::int64_t width = in_shape(1)[1];
     const std::int64_t outputs = in_shape(1)[0];
     for (std::int64_t r = 0; r < rows; ++r) {
-      for (std::int64_t i = 0; i < width; ++i) {
-        double sum = 0;
-        for (std::int64_t o = 0; o < outputs; ++o) {
-          sum += value(0, r * outputs + o) * value(1, o * width + i);
-        }
+      const auto dy = [&](std::int64_t o) { return value(0, r * outputs + o); };
+      const auto weight = [&](std::int64_t o, std::int64_t i) { return value(1, o * width + i); };
+      sum_products(outputs, width, dy, weight, [&](std::int64_t i, double sum) {
         const bool blocked = backward.mask && !(value(2, r * width + i) > 0);
         out(0)[r * width + i] = rounded(blocked ? 0 : sum);
-      }
+      });
     }
   }
 
@@ -116,15 +136,14 @@ struct Loops {
     const std::int64_t outputs = out_shape(0)[0];
     const bool add = backward.accumulate || backward.sgd_rate > 0;
     const double factor = backward.sgd_rate > 0 ? -backward.sgd_rate : 1;
+    const auto finish = [&](Real& result, double sum) { result = rounded((add ? widened(result) : 0.0) + factor * sum); };
     for (std::int64_t o = 0; o < outputs; ++o) {
-      for (std::int64_t i = 0; i < width + (backward.partial ? 0 : 1); ++i) {  // the column past the last is the bias
-        double sum = 0;
-        for (std::int64_t r = 0; r < rows; ++r) {
-          const double x = i == width ? 1.0 : any_value(0, r * width + i);
-          sum += x * any_value(1, r * outputs + o);
-        }
-        Real& result = i == width ? out(1)[o] : out(0)[o * width + i];
-        result = rounded((add ? widened(result) : 0.0) + factor * sum);
+      const auto dy = [&](std::int64_t r) { return any_value(1, r * outputs + o); };
+      const auto x = [&](std::int64_t r, std::int64_t i) { return any_value(0, r * width + i); };
+      sum_products(rows, width, dy, x, [&](std::int64_t i, double sum) { finish(out(0)[o * width + i], sum); });
+      if (!backward.partial) {
+        const auto one = [](std::int64_t, std::int64_t) { return 1.0; };
+        sum_products(rows, 1, dy, one, [&](std::int64_t, double sum) { finish(out(1)[o], sum); });
       }
     }
   }
@@ -185,13 +204,9 @@ struct Loops {
     const std::int64_t inner = in_shape(0)[1];
     const std::int64_t columns = in_shape(1)[1];
     for (std::int64_t r = 0; r < in_shape(0)[0]; ++r) {
-      for (std::int64_t c = 0; c < columns; ++c) {
-        double sum = 0;
-        for (std::int64_t k = 0; k < inner; ++k) {
-          sum += value(0, r * inner + k) * value(1, k * columns + c);
-        }
-        out(0)[r * columns + c] = rounded(sum);
-      }
+      const auto left = [&](std::int64_t k) { return value(0, r * inner + k); };
+      const auto right = [&](std::int64_t k, std::int64_t c) { return value(1, k * columns + c); };
+      sum_products(inner, columns, left, right, [&](std::int64_t c, double sum) { out(0)[r * columns + c] = rounded(sum); });
     }
   }
 
