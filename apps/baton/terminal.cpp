@@ -76,6 +76,12 @@ void check_writable(const std::string& path) {
   if (path.empty() || path == "-") {
     return;
   }
+  if (is_device(path)) {
+    if (access(path.c_str(), W_OK) != 0) {
+      throw failure("{} cannot be written: {}", path, std::strerror(errno));
+    }
+    return;
+  }
   const std::string temporary = fmt::format("{}.{}.tmp", path, getpid());
   const int file = open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666);
   if (file < 0) {

@@ -106,7 +106,24 @@ std::string read_file(const std::filesystem::path& path, std::string_view what, 
   }
 }
 
+bool is_device(const std::filesystem::path& path) {
+  struct stat status {};
+  return ::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode);
+}
+
 void write_whole(const std::filesystem::path& path, std::string_view what, std::span<const std::span<const std::byte>> parts) {
+  if (is_device(path)) {
+    Descriptor device(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+    int error = device.get() < 0 ? errno : 0;
+    for (std::size_t p = 0; p < parts.size() && error == 0; ++p) {
+      error = write_all(device.get(), parts[p]);
+    }
+    error = error == 0 ? device.close() : error;
+    if (error != 0) {
+      throw failure("{} cannot be written: {}", what, std::strerror(error));
+    }
+    return;
+  }
   const std::string temporary = fmt::format("{}.{}{}", path.string(), ::getpid(), temporary_ending);
   int error = write_flushed(temporary, parts);
   if (error == 0 && std::rename(temporary.c_str(), path.c_str()) != 0) {

@@ -39,9 +39,12 @@ std::string read_file(const std::filesystem::path& path, std::string_view what, 
 
 /// Writes the parts one after the other to a temporary name beside the path, flushes, and only then gives the file its own name:
 /// what stands there is what was there before or all of the new, whenever the program dies. A failure, in which `what` names the
-/// file, says why not; nothing is left behind.
+/// file, says why not; nothing is left behind. What is a device or a pipe already stays one, and is written into.
 void write_whole(const std::filesystem::path& path, std::string_view what, std::span<const std::span<const std::byte>> parts);
 void write_whole(const std::filesystem::path& path, std::string_view text);
+
+/// Whether a device or a pipe has this name, as /dev/null, so that no file may take its place.
+bool is_device(const std::filesystem::path& path);
 
 /// Adds a line at the end. One that a writer died in is ended first; where this one cannot be written whole, the file is cut back
 /// to what it was, and a failure says why.

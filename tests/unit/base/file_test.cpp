@@ -60,6 +60,21 @@ TEST_F(File, ComesOutOfAPipeTheSame) {
   writer.join();
 }
 
+TEST_F(File, TakesNotThePlaceOfADeviceOrAPipeButIsWrittenIntoIt) {
+  const fs::path pipe = folder_ / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  fs::create_symlink(pipe, folder_ / "link");
+  for (const char* name : {"pipe", "link"}) {
+    std::string got;
+    std::thread reader([&] { got = read(pipe, 100); });
+    write_whole(folder_ / name, "some text");
+    reader.join();
+    EXPECT_EQ(got, "some text");
+    EXPECT_TRUE(fs::is_fifo(folder_ / name));
+    EXPECT_EQ(std::distance(fs::directory_iterator(folder_), fs::directory_iterator()), 2);
+  }
+}
+
 TEST_F(File, IsWrittenFromItsPartsInOrder) {
   const std::string a = "one ";
   const std::string b = "two";
