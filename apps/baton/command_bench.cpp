@@ -175,8 +175,7 @@ void bench_guarded(const BenchWords& words, int& exit_code) {
   open_guard(world(), Nanoseconds(5'000'000'000));
   try {
     bench_collectives(words, exit_code);
-    world().barrier();  // here it is seen who does not come; MPI's own end says nothing of that
-    world().board()->set(exec::Activity::ending);
+    guard_end(world());
   } catch (const Error& error) {
     guard_failure(printable(error.what()), error.kind() == Error::Kind::usage ? 2 : 1);
     throw;

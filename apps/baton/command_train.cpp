@@ -343,8 +343,7 @@ void train_guarded(const TrainWords& words, int& exit_code) {
   open_guard(world(), Nanoseconds(static_cast<std::int64_t>(patience * 1e9)));
   try {
     train(words, exit_code);
-    world().barrier();  // here it is seen who does not come; MPI's own end says nothing of that
-    world().board()->set(exec::Activity::ending);
+    guard_end(world());
   } catch (const Error& error) {
     guard_failure(printable(error.what()), error.kind() == Error::Kind::usage ? 2 : 1);
     throw;

@@ -169,6 +169,13 @@ void guard_failure(const std::string& why, int code) {
   }
 }
 
+void guard_end(exec::World& world) {
+  if (watch != nullptr) {  // without it, one that has failed would be waited for in vain
+    world.barrier();
+  }
+  world.board()->set(exec::Activity::ending);
+}
+
 void close_guard() {
   told_watch = nullptr;
   if (watch != nullptr) {

@@ -29,6 +29,8 @@ void guard_checkpoint(const std::string& path);
 /// This rank cannot go on: the others are told why, and end with `code`. Returns only where there is no
 /// watch.
 void guard_failure(const std::string& why, int code);
+/// This rank has done what it had to: all meet, so that it is seen who does not come, which MPI's own end says nothing of.
+void guard_end(exec::World& world);
 /// Waits until all ranks are done, on rank 0 until the others have ended. The last thing that a process does.
 void close_guard();
 

@@ -103,6 +103,14 @@ TEST_F(RanksTrain, CheckpointsGoOnUnderAnyNumberOfRanksWithTheLossesOfARunThatWa
   EXPECT_EQ(outcome.code, 0) << "another strategy on another number of ranks: " << outcome.err;
 }
 
+TEST_F(RanksTrain, WhereTheResultCannotBeWrittenAllEndWithAndWithoutAWatch) {
+  for (const std::string patience : {"0", "5"}) {
+    const Outcome outcome = run_ranks(2, small + "--strategy ddp --quiet --json /dev/full --patience " + patience);
+    EXPECT_EQ(outcome.code, 1) << outcome.out;
+    EXPECT_NE(outcome.err.find("/dev/full cannot be written: No space left"), std::string::npos) << outcome.err;
+  }
+}
+
 TEST_F(RanksTrain, WhatIsWrongOnAllRanksIsSaidOnce) {
   for (const std::string arguments :
        {"train --model nothing", "train --steps", "trains", "train --batch 0", "train --devices gpus"}) {

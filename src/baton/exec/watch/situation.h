@@ -12,13 +12,16 @@
 
 namespace baton::exec {
 
+/// How long a rank that starts, saves or ends may wait for something else than the others before it is taken for hung.
+inline constexpr Nanoseconds longest_absence(60'000'000'000);
+
 /// Tells from where ranks stand in a plan who waits for whom. Pure: the same standings give the same words.
 class Situation {
  public:
   /// `rank_of`: by device of the plan. Steps are numbered from `steps_before` on. `link`: what meetings are slowed to, where they
   /// are. `slow_disk`: how long who starts, saves or ends may wait for something else than the others.
   Situation(plan::Plan plan, std::vector<int> rank_of, std::int64_t steps_before, std::optional<cluster::Link> link = std::nullopt,
-            Nanoseconds slow_disk = Nanoseconds(60'000'000'000));
+            Nanoseconds slow_disk = longest_absence);
 
   /// What a rank does, in a few words: "was in t17 (linear in the backward of block 3, on cpu:1) of step 12",
   /// "waited in t20 (all_reduce …) of step 12 for rank 2".

@@ -18,7 +18,7 @@ struct WatchOptions {
   /// are said within it. Who saves or ends has longer (Situation).
   Nanoseconds patience{5'000'000'000};
   /// How long a rank that starts may wait for something else than the others, before there is a Situation to judge by.
-  Nanoseconds slow_start{60'000'000'000};
+  Nanoseconds slow_start = longest_absence;
   /// Hands the words of rank 0 to every rank: called once by each, at the start.
   std::function<std::string(const std::string& words)> broadcast;
 };
