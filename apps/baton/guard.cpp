@@ -170,9 +170,7 @@ void guard_failure(const std::string& why, int code) {
 }
 
 void guard_end(exec::World& world) {
-  if (watch != nullptr) {  // without it, one that has failed would be waited for in vain
-    world.barrier();
-  }
+  world.barrier();
   world.board()->set(exec::Activity::ending);
 }
 
