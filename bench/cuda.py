@@ -52,7 +52,7 @@ def cell(values, unit=1, digits=0):
 def steps(options):
     """Event to event, step by step, on both sides. torch.compile takes long to compile, so it runs in the first round alone."""
     ways = options.ways
-    print("| case, batch 64 | Baton us | `ddp` of one us | " + " | ".join(f"PyTorch {way} us" for way in ways) +
+    print("| case, batch 64 | Baton µs | `ddp` of one µs | " + " | ".join(f"PyTorch {way} µs" for way in ways) +
           " | best PyTorch / Baton | MiB: Baton | " + " | ".join(ways) + " | clocks |")
     print("|---|" + "---:|" * (len(ways) * 2 + 4) + "---|")
     reasons = {}
@@ -114,7 +114,7 @@ def where(options):
             if event["ph"] == "X":
                 kinds[event["name"].rsplit(" ", 1)[0]].append(event["dur"])
                 traced.add(event["args"]["step"])
-        print(f"\n| {dim}x{depth}, {precision}: one step is {time:.1f} us | tasks a step | us each |")
+        print(f"\n| {dim}x{depth}, {precision}: one step is {time:.1f} µs | tasks a step | µs each |")
         print("|---|---:|---:|")
         for name, times in sorted(kinds.items(), key=lambda item: -sum(item[1])):
             print(f"| {name} | {len(times) // len(traced)} | {statistics.median(times):.1f} |")
@@ -144,7 +144,7 @@ def parts(options):
     one = [train(options.baton, ["--devices", "cuda:0/4:1", "--strategy", "single", *common])[0] for _ in range(options.rounds)]
     four = [train(options.baton, ["--devices", "cuda:0/4", "--strategy", "layers", *common])[0] for _ in range(options.rounds)]
     over = statistics.median(f / o - 1 for f, o in zip(four, one))
-    print("\n| 8192x8, batch 64, tf32 | us |")
+    print("\n| 8192x8, batch 64, tf32 | µs |")
     print("|---|---:|")
     print(f"| `single` on one part of four | {statistics.median(one):.0f} |")
     print(f"| `layers` over the four parts | {statistics.median(four):.0f} ({over:+.1%}) |")

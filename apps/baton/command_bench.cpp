@@ -48,7 +48,7 @@ lab::BenchOptions options_of(const BenchWords& words) {
 
 std::string gigabytes(double bytes_a_second) { return fmt::format("{:.3g}", bytes_a_second * 1e-9); }
 
-/// "alpha 1.20 us, beta 8.1 GB/s".
+/// "alpha 1.20 µs, beta 8.1 GB/s".
 std::string law_text(const findings::AlphaBeta& law) {
   return fmt::format("alpha {}, beta {}", to_text(Nanoseconds(static_cast<std::int64_t>(law.alpha_ns))),
                      law.beta > 0 ? gigabytes(law.beta) + " GB/s" : "without limit");
@@ -88,7 +88,7 @@ void print_rows(const std::vector<lab::BenchRow>& rows, std::size_t devices) {
     }
   }
   for (const lab::Operation operation : done) {
-    report::Table table({"size (B)", "count", "type", "time (us)", "algbw (GB/s)", "busbw (GB/s)", "#wrong"});
+    report::Table table({"size (B)", "count", "type", "time (µs)", "algbw (GB/s)", "busbw (GB/s)", "#wrong"});
     for (const lab::BenchRow& row : rows) {
       if (row.operation == operation) {
         table.row({fmt::format("{}", row.bytes), fmt::format("{}", row.count), std::string(to_text(DType::f32)),

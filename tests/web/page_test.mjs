@@ -63,7 +63,7 @@ const frames = (page) => page.evaluate(() => new Promise((done) => requestAnimat
 function parseCell(text, unit) {
   const match = /^(-?[\d,.]+(?:e[+-]?\d+)?)\s*(.*)$/.exec(text.trim());
   assert.ok(match, `"${text}" is no number`);
-  const factors = {'ns': 1, 'us': 1e3, 'ms': 1e6, 's': 1e9, 'B': 1, 'KiB': 2 ** 10, 'MiB': 2 ** 20, 'GiB': 2 ** 30, '%': 0.01, '×': 1, '': 1};
+  const factors = {'ns': 1, 'µs': 1e3, 'ms': 1e6, 's': 1e9, 'B': 1, 'KiB': 2 ** 10, 'MiB': 2 ** 20, 'GiB': 2 ** 30, '%': 0.01, '×': 1, '': 1};
   const written = match[2] || unit;
   assert.ok(written in factors, `unknown unit "${written}"`);
   const digits = match[1].replaceAll(',', '');

@@ -32,15 +32,18 @@ std::string scaled(double value, const std::array<Scale, N>& scales) {
   return {};
 }
 
-constexpr std::array<Scale, 4> time_scales{{{1e9, "s"}, {1e6, "ms"}, {1e3, "us"}, {1, "ns"}}};
+constexpr std::array<Scale, 4> time_scales{{{1e9, "s"}, {1e6, "ms"}, {1e3, "µs"}, {1, "ns"}}};
 constexpr std::array<Scale, 5> byte_scales{
     {{1099511627776.0, "TiB"}, {1073741824.0, "GiB"}, {1048576.0, "MiB"}, {1024.0, "KiB"}, {1, "B"}}};
 constexpr std::array<Scale, 5> flop_scales{{{1e12, "Tflop"}, {1e9, "Gflop"}, {1e6, "Mflop"}, {1e3, "kflop"}, {1, "flop"}}};
 
-/// Powers of ten, as on data sheets; 0 for what is none.
+/// Powers of ten, as on data sheets; 0 if the prefix is unknown.
 double decimal_scale(std::string_view scale) {
   return scale.empty() ? 1 : scale == "K" || scale == "k" ? 1e3 : scale == "M" ? 1e6 : scale == "G" ? 1e9 : scale == "T" ? 1e12 : 0;
 }
+
+/// "us", or "µs" with either of the two Greek letters that keyboards write: the micro sign and the small mu.
+bool is_micro(std::string_view unit) { return unit == "us" || unit == "\u00b5s" || unit == "\u03bcs"; }
 
 /// Splits "1.5GB" into 1.5 and "GB".
 bool split_number(std::string_view text, double& number, std::string_view& unit) {
@@ -87,7 +90,7 @@ Nanoseconds parse_time(std::string_view text, std::string_view what) {
   double number = 0;
   std::string_view unit;
   if (split_number(text, number, unit) && number >= 0) {
-    const double factor = unit == "ns" ? 1 : unit == "us" ? 1e3 : unit == "ms" ? 1e6 : unit == "s" ? 1e9 : 0;
+    const double factor = unit == "ns" ? 1 : is_micro(unit) ? 1e3 : unit == "ms" ? 1e6 : unit == "s" ? 1e9 : 0;
     if (factor > 0 && number * factor < 9e18) {
       return Nanoseconds(std::llround(number * factor));
     }

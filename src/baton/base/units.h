@@ -34,19 +34,20 @@ using Flops = Quantity<struct FlopsTag>;
 /// Time, always in integer nanoseconds: on the measured clock and on the simulated one.
 using Nanoseconds = Quantity<struct NanosecondsTag>;
 
-/// "9.00 ms", "1.50 GiB", "12.3 Gflop": three significant figures and the unit that suits.
+/// "9.00 ms", "12.3 µs", "1.50 GiB", "12.3 Gflop": three significant figures and the largest unit that keeps the figure at 1 or
+/// above.
 std::string to_text(Nanoseconds time);
 std::string to_text(Bytes size);
 std::string to_text(Flops work);
 
-/// The inverse, for what people write: `8`, `64K`, `128M`, `1G`, `25MB`, `1GiB` (K, M, G are powers of 1024).
-/// `what` names the thing in the error.
+/// The inverse, for sizes as people write them: `8`, `64K`, `128M`, `1G`, `25MB`, `1GiB` (K, M, G are powers of 1024).
+/// `what` names the value in the error message.
 Bytes parse_bytes(std::string_view text, std::string_view what);
-/// `50us`, `10ms`, `1.5s`, `200ns`; a bare number is refused, since nobody could tell its unit.
+/// `50us` or `50µs`, `10ms`, `1.5s`, `200ns`; a bare number is refused, because its unit would be a guess.
 Nanoseconds parse_time(std::string_view text, std::string_view what);
-/// `1GB/s`, `25Gb/s`, `500MB/s`, in bytes a second; here G is 10^9 and b is bits, as on data sheets.
+/// `1GB/s`, `25Gb/s`, `500MB/s`, in bytes per second; here G is 10^9 and b is bits, as on data sheets.
 double parse_bandwidth(std::string_view text, std::string_view what);
-/// `19.5Tflop/s`, `100Gflop/s`, in flop a second.
+/// `19.5Tflop/s`, `100Gflop/s`, in flop per second.
 double parse_rate(std::string_view text, std::string_view what);
 
 /// A whole number and nothing else, within [low, high].

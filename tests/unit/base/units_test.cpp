@@ -15,12 +15,18 @@ using test::usage_sentence;
 
 TEST(Units, TimesPrintThreeFiguresAndTheUnitThatSuits) {
   const std::map<std::int64_t, std::string> cases{
-      {0, "0 ns"},         {1, "1 ns"},          {999, "999 ns"},        {1000, "1.00 us"},
-      {9994, "9.99 us"},   {9999, "10.0 us"},    {12345, "12.3 us"},     {99960, "100 us"},
-      {123456, "123 us"},  {9000000, "9.00 ms"}, {1500000000, "1.50 s"}, {-2500, "-2.50 us"},
+      {0, "0 ns"},         {1, "1 ns"},          {999, "999 ns"},        {1000, "1.00 µs"},
+      {9994, "9.99 µs"},   {9999, "10.0 µs"},    {12345, "12.3 µs"},     {99960, "100 µs"},
+      {123456, "123 µs"},  {9000000, "9.00 ms"}, {1500000000, "1.50 s"}, {-2500, "-2.50 µs"},
       {999700, "1.00 ms"}, {999999999, "1.00 s"}};
   for (const auto& [count, text] : cases) {
     EXPECT_EQ(to_text(Nanoseconds(count)), text) << count;
+  }
+}
+
+TEST(Units, ATimeThatIsPrintedParsesBack) {
+  for (const std::int64_t count : {1, 1000, 12300, 100000, 9000000, 1500000000}) {
+    EXPECT_EQ(parse_time(to_text(Nanoseconds(count)), "t"), Nanoseconds(count));
   }
 }
 
@@ -74,17 +80,19 @@ TEST(Units, WhatIsNoSizeIsRefusedByNameAndValue) {
 TEST(Units, TimesNeedAUnit) {
   EXPECT_EQ(parse_time("200ns", "t"), Nanoseconds(200));
   EXPECT_EQ(parse_time("50us", "t"), Nanoseconds(50000));
+  EXPECT_EQ(parse_time("50\u00b5s", "t"), Nanoseconds(50000)) << "the micro sign";
+  EXPECT_EQ(parse_time("50\u03bcs", "t"), Nanoseconds(50000)) << "the Greek letter mu";
   EXPECT_EQ(parse_time("10ms", "t"), Nanoseconds(10000000));
   EXPECT_EQ(parse_time("1.5s", "t"), Nanoseconds(1500000000));
   EXPECT_EQ(parse_time("0s", "t"), Nanoseconds(0));
-  for (const std::string text : {"", "5", "ms", "-1ms", "1 minute", "1m", "1e300s", "nans"}) {
+  for (const std::string text : {"", "5", "ms", "-1ms", "1 minute", "1m", "1e300s", "nans", "1\u00b5", "1\u00b5\u00b5s"}) {
     const std::string sentence = usage_sentence([&] { parse_time(text, "the delay"); });
     EXPECT_TRUE(says(sentence, "the delay is '" + text + "'")) << text;
     EXPECT_TRUE(says(sentence, "10ms")) << text;
   }
 }
 
-TEST(Units, RatesAreFlopsASecondInPowersOfTen) {
+TEST(Units, RatesAreFlopsPerSecondInPowersOfTen) {
   EXPECT_DOUBLE_EQ(parse_rate("19.5Tflop/s", "r"), 19.5e12);
   EXPECT_DOUBLE_EQ(parse_rate("100 Gflop/s", "r"), 1e11);
   EXPECT_DOUBLE_EQ(parse_rate("3flop/s", "r"), 3);

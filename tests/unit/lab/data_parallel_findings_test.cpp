@@ -168,7 +168,7 @@ TEST(CommVsCompute, WhatAMessageCostsIsFittedToItsSizes) {
   EXPECT_TRUE(silent_on(findings("comm-vs-compute", rows), "An all-reduce of S bytes")) << "two sizes fit any line";
   rows[3]["messages"] = {{{"bytes", 4000000}, {"time_ns", 1005000}}};
   EXPECT_TRUE(says(findings("comm-vs-compute", rows),
-                   "took 5.0 us + S / 4.00 GB/s over 3 message sizes, a good fit (R² 1.000); the worst of "
+                   "took 5.0 µs + S / 4.00 GB/s over 3 message sizes, a good fit (R² 1.000); the worst of "
                    "them is off by 0.0 %"));
   rows[3]["messages"][0]["time_ns"] = 5000;
   EXPECT_TRUE(says(findings("comm-vs-compute", rows), "a bad fit"));
@@ -387,7 +387,7 @@ TEST(BatchScaling, TheHeadlineIsMarkedWhereDevicesSharedCores) {
 
 TEST(BatchScaling, TheFixedPartOfAStepIsTheIntercept) {
   EXPECT_TRUE(says(findings("batch-scaling", batches({8, 16, 32, 64}, {3.32, 3.64, 4.28, 5.56})),
-                   "Step time = 3.00 ms + 10.0 us a sample, a good fit"));
+                   "Step time = 3.00 ms + 10.0 µs a sample, a good fit"));
 }
 
 TEST(BatchScaling, NothingIsSpreadThinnerWhereThereIsNoFixedPart) {
@@ -431,7 +431,7 @@ TEST(Imbalance, RankZeroIsNamedWhereTheOthersWaitForIt) {
   EXPECT_TRUE(says(all,
                    "On 3 devices the step grows from 5.00 ms to 25.0 ms when device 0 alone is delayed by 20 ms "
                    "instead of 0: 100.0 % of the delay"));
-  EXPECT_TRUE(says(all, "device 0 250 us, device 1 20.0 ms, device 2 19.5 ms. Every other device waits for device 0"));
+  EXPECT_TRUE(says(all, "device 0 250 µs, device 1 20.0 ms, device 2 19.5 ms. Every other device waits for device 0"));
 }
 
 TEST(Imbalance, TheHeadlineIsOfSeveralDevices) {

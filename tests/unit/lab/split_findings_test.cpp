@@ -20,7 +20,7 @@ using test::with;
 
 Json first_split_row(double overlap_us, double transfer_us, std::int64_t transfers) {
   return with(trained(1, transfers > 0 ? 2 : 1),
-              {{"log", {"10 us  linear of block 0 done on cpu:0", "20 us  linear of block 1 done on cpu:1"}},
+              {{"log", {"10 µs  linear of block 0 done on cpu:0", "20 µs  linear of block 1 done on cpu:1"}},
                {"forward_ns", 200e3},
                {"transfer_ns", transfer_us * 1e3},
                {"overlap_ns", overlap_us * 1e3},
@@ -32,19 +32,19 @@ Json first_split_row(double overlap_us, double transfer_us, std::int64_t transfe
 
 TEST(FirstSplit, TheCostOfTheMoveIsItsShareOfTheForward) {
   EXPECT_TRUE(
-      says(findings("first-split", {first_split_row(0, 20, 1)}), "The transfer takes 20.0 us of a forward of 200 us (10.0 %)"));
+      says(findings("first-split", {first_split_row(0, 20, 1)}), "The transfer takes 20.0 µs of a forward of 200 µs (10.0 %)"));
   EXPECT_TRUE(
-      says(findings("first-split", {first_split_row(0, 50, 1)}), "The transfer takes 50.0 us of a forward of 200 us (25.0 %)"));
+      says(findings("first-split", {first_split_row(0, 50, 1)}), "The transfer takes 50.0 µs of a forward of 200 µs (25.0 %)"));
 }
 
 TEST(FirstSplit, OverlapIsWhatTheTraceShows) {
   EXPECT_TRUE(says(findings("first-split", {first_split_row(0, 20, 1)}), "there is no overlap"));
-  EXPECT_TRUE(says(findings("first-split", {first_split_row(30, 20, 1)}), "30.0 us of the forward: there is some overlap"));
+  EXPECT_TRUE(says(findings("first-split", {first_split_row(30, 20, 1)}), "30.0 µs of the forward: there is some overlap"));
 }
 
 TEST(FirstSplit, TheLogAndTheFirstFiveLossesAreShown) {
   const std::string all = findings("first-split", {first_split_row(0, 20, 1)});
-  EXPECT_TRUE(says(all, "\n20 us  linear of block 1 done on cpu:1\n"));
+  EXPECT_TRUE(says(all, "\n20 µs  linear of block 1 done on cpu:1\n"));
   EXPECT_TRUE(says(all, "1.500000, 1.250000, 1.125000, 1.000000, 0.500000."));
   EXPECT_TRUE(silent_on(all, "0.250000"));
 }
@@ -395,7 +395,7 @@ std::vector<std::pair<std::string, std::pair<std::vector<Json>, std::vector<Json
       {"depth", {deeper({6, 12, 24}), deeper({21, 14, 7})}},
       {"first-split",
        {{first_split_row(0, 20, 1)},
-        {with(first_split_row(30, 50, 0), {{"log", {"9 us  linear of block 0 done on cpu:0"}}, {"losses", {3.0, 2.0}}})}}},
+        {with(first_split_row(30, 50, 0), {{"log", {"9 µs  linear of block 0 done on cpu:0"}}, {"losses", {3.0, 2.0}}})}}},
       {"split", {{split_row({"0,1,2", "3,4,5"}, {3, 3}, 131072)}, {split_row({"0,1,2,3,4,5"}, {6}, 0)}}},
       {"profile", {{profiled(0.5, 0.2)}, {profiled(0.1, 0.8)}}},
   };

@@ -126,8 +126,8 @@ TEST(Terminal, AWordTooLongForALineIsNotCutInsideACharacter) {
 
 TEST(Terminal, LinesOfALogStayLines) {
   lab::Result result = small_result();
-  result.findings = {"The log:\n   1 us  one\n  20 us  two"};
-  EXPECT_TRUE(says(to_terminal(result), "- The log:\n     1 us  one\n    20 us  two\n"));
+  result.findings = {"The log:\n   1 µs  one\n  20 µs  two"};
+  EXPECT_TRUE(says(to_terminal(result), "- The log:\n     1 µs  one\n    20 µs  two\n"));
 }
 
 TEST(Markdown, IsATableThatAlignsNumbersRight) {

@@ -106,7 +106,7 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
   if (sizes.size() >= 3) {
     const findings::AlphaBeta fit = findings::fit_alpha_beta(sizes, times);
     sentences.push_back(fmt::format(
-        "An all-reduce of S bytes between two devices took {:.1f} us + S / {:.2f} GB/s over {} message sizes, {}; the worst of "
+        "An all-reduce of S bytes between two devices took {:.1f} µs + S / {:.2f} GB/s over {} message sizes, {}; the worst of "
         "them is off "
         "by {}. While its bytes move a device computes too, so this is what it sees of the link, not the memory's speed.",
         fit.alpha_ns / 1000, fit.beta / 1e9, sizes.size(), findings::quality(fit.r2), percent(fit.worst_residual)));
