@@ -113,7 +113,7 @@ TEST_F(Simulate, PredictionsStandBesideMeasurementsWithTheirErrors) {
     EXPECT_NEAR(row["error"].get<double>(), row["simulated_ns"].get<double>() / measured - 1, 1e-9);
   }
   EXPECT_NE(result["rows"][2]["reason"].get<std::string>().find("magic"), std::string::npos);
-  EXPECT_NE(result["findings"][0].get<std::string>().find("Over 2 points the median"), std::string::npos);
+  EXPECT_NE(result["details"][0].get<std::string>().find("Over 2 points the median"), std::string::npos);
 }
 
 TEST_F(Simulate, TheLaboratorySimulatesItsExperiments) {
@@ -137,8 +137,8 @@ TEST_F(Simulate, ExperimentsOnLossesShowTimesAndMemoryWithoutThem) {
       EXPECT_GT(row["time_per_step_ns"], 0) << id;
       EXPECT_TRUE(row["losses"].empty()) << id;
     }
-    EXPECT_FALSE(result["findings"].empty()) << id;
-    EXPECT_EQ(result["findings"].dump().find(" loss"), std::string::npos) << result["findings"];
+    EXPECT_FALSE(result["details"].empty()) << id;
+    EXPECT_EQ(result["details"].dump().find(" loss"), std::string::npos) << result["details"];
   }
 }
 

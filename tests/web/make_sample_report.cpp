@@ -52,16 +52,20 @@ lab::Result result_of(const Json& json) {
   experiment->part = json.at("part");
   experiment->title = json.at("title");
   experiment->task = json.at("task");
-  experiment->questions = json.value("questions", std::vector<std::string>());
   for (const Json& column : json.at("columns")) {
     experiment->columns.push_back({column.at("key"), column.at("heading"), format_of(column.at("format"))});
   }
   for (const Json& plot : json.value("plots", Json::array())) {
     experiment->plots.push_back(plot_of(plot));
   }
+  std::vector<lab::Answer> answers;
+  for (const Json& answer : json.value("answers", Json::array())) {
+    answers.push_back({answer.at("id"), answer.at("question"), answer.at("text")});
+  }
   return {.experiment = experiment,
           .rows = json.at("rows"),
-          .findings = json.at("findings"),
+          .answers = std::move(answers),
+          .details = json.at("details"),
           .timelines = json.value("timelines", std::vector<Json>()),
           .command = json.at("command")};
 }

@@ -116,10 +116,10 @@ test('tables hold the numbers of the report', () => onReadPage(async (page) => {
   assert.ok(compared > 50);
 }));
 
-test('tasks, questions, findings and commands are there as they were written', () => onReadPage(async (page) => {
+test('tasks, questions, answers, details and commands are there as they were written', () => onReadPage(async (page) => {
   for (const experiment of report.experiments) {
     const text = (await page.locator(`#experiment-${experiment.id}`).innerText()).replaceAll('\u00a0', ' ');
-    for (const sentence of [experiment.task, ...(experiment.questions ?? []), ...experiment.findings, experiment.command]) {
+    for (const sentence of [experiment.task, ...experiment.answers.flatMap(({question, text}) => [question, text]), ...experiment.details, experiment.command]) {
       for (const line of sentence.replaceAll('`', '').split('\n')) assert.ok(text.includes(line), line);
     }
   }

@@ -98,7 +98,9 @@ function scalingRow(devices, time, parts, more = {}) {
 const strongScaling = {
   id: 'strong-scaling', part: 'A', title: 'Strong scaling of DDP',
   task: 'The global batch is fixed at 64; 1, 2 and 4 devices train a stack of four `Linear(1024, 1024)` blocks under DDP.',
-  questions: ['Is the speedup linear?', 'Where does the efficiency drop?', 'How much is computation, exposed communication and waiting?'],
+  answers: [{id: 'hw1/2/Q1', question: 'Is the speedup linear?', text: 'Answer 1 of this test sample: 1.5 ms.'},
+    {id: 'hw1/2/Q2', question: 'Where does the efficiency drop?', text: 'Answer 2 of this test sample: 1.5 ms.'},
+    {id: 'hw1/2/Q3', question: 'How much is computation, exposed communication and waiting?', text: 'Answer 3 of this test sample: 1.5 ms.'}],
   columns: [
     {key: 'devices', heading: 'devices', format: 'integer'}, {key: 'time_per_step_ns', heading: 'time per step', format: 'time'},
     {key: 'speedup', heading: 'speedup', format: 'ratio'}, {key: 'efficiency', heading: 'efficiency', format: 'percent'},
@@ -114,7 +116,7 @@ const strongScaling = {
     {kind: 'line', title: 'Time per step', x: 'devices', y: 'time_per_step_ns', x_title: 'devices', y_title: 'time per step', y_format: 'time', ideal: 'none', log_x: true, error: ['time_low_ns', 'time_high_ns']},
     {kind: 'line', title: 'Efficiency', x: 'devices', y: 'efficiency', x_title: 'devices', y_title: 'efficiency', y_format: 'percent', ideal: 'flat', log_x: true},
     {kind: 'stacked', title: 'Where a step goes', x: 'devices', x_title: 'devices', y_title: 'time', y_format: 'time', parts: ['busy_ns', 'exposed_ns', 'waiting_ns', 'rest_ns'], part_titles: ['compute', 'exposed communication', 'waiting', 'the rest']}],
-  findings: [
+  details: [
     'Speedup on 2 devices is 1.71× (86 % efficiency): 0.61 ms of the 5.97 ms step are communication that nothing hides.',
     'Amdahl\'s law with a serial fraction of 14 % fits the measured points within 4 %; on 4 devices the cores are oversubscribed, so that point is a lower bound.'],
   command: 'baton lab run strong-scaling --preset quick',
@@ -125,14 +127,14 @@ const cases = [['small', 1, 0.92, 1], ['small', 2, 0.81, 1.14], ['small', 4, 0.9
 const communication = {
   id: 'comm-vs-compute', part: 'A', title: 'Communication against computation',
   task: 'Small: DIM 1024, DEPTH 2. Large: DIM 8192, DEPTH 8. On 1, 2 and 4 devices.',
-  questions: ['In which case is DDP more efficient, and why?'],
+  answers: [{id: '', question: 'In which case is DDP more efficient, and why?', text: 'Answer 1 of this test sample: 1.5 ms.'}],
   columns: [{key: 'case', heading: 'case', format: 'text'}, {key: 'devices', heading: 'devices', format: 'integer'}, {key: 'time_per_step_ns', heading: 'time per step', format: 'time'},
     {key: 'speedup', heading: 'speedup', format: 'ratio'}, {key: 'gradient_bytes', heading: 'gradients', format: 'bytes'}, {key: 'samples_per_s', heading: 'samples/s', format: 'integer'}],
   rows: cases.map(([name, devices, time, speedup]) => ({case: name, devices, time_per_step_ns: time * ms, speedup, gradient_bytes: name === 'small' ? 8396800 : 2147745792, samples_per_s: 64000 / time, origin: 'measured', oversubscribed: devices === 4})),
   plots: [
     {kind: 'line', title: 'Speedup of both cases', x: 'devices', y: 'speedup', series: 'case', x_title: 'devices', y_title: 'speedup', y_format: 'number', ideal: 'linear'},
     {kind: 'bars', title: 'Speedup side by side', x: 'devices', y: 'speedup', series: 'case', x_title: 'devices', y_title: 'speedup', y_format: 'number'}],
-  findings: ['The large case scales (3.63× on 4 devices), the small one does not (0.95×): it moves 16 bytes for every kiloflop, the large one 0.12.'],
+  details: ['The large case scales (3.63× on 4 devices), the small one does not (0.95×): it moves 16 bytes for every kiloflop, the large one 0.12.'],
   command: 'baton lab run comm-vs-compute --preset quick',
 };
 
@@ -141,7 +143,7 @@ const delay = {
   task: 'Every device is delayed by 5 ms before its backward.',
   columns: [{key: 'delay_ns', heading: 'delay', format: 'time'}, {key: 'time_per_step_ns', heading: 'time per step', format: 'time'}],
   rows: [{delay_ns: 0, time_per_step_ns: 5973000, origin: 'measured'}, {delay_ns: 5000000, time_per_step_ns: 11021000, origin: 'measured'}],
-  findings: ['The step grows by the delay and by nothing else: 5.05 ms for a delay of 5 ms.'],
+  details: ['The step grows by the delay and by nothing else: 5.05 ms for a delay of 5 ms.'],
   command: 'baton lab run delay --preset quick',
   timelines: [ddpTimeline('ddp on 1 device', 'measured', {devices: 1}), ddpTimeline('ddp on 2 devices, delay of 2 ms', 'measured', {lag: 0.06, delay: 2 * ms}),
     {...ddpTimeline('ddp on 4 devices, delay of 2 ms', 'measured', {devices: 4, delay: 2 * ms}), oversubscribed: true}],
@@ -151,7 +153,8 @@ const schedules = [['layers', 21.6, 0.75, 41943040, 'measured'], ['gpipe', 12.4,
 const idle = {
   id: 'idle', part: 'B', title: 'Idle time of four schedules',
   task: 'The naive split leaves all devices but one idle. GPipe, 1F1B and zero-bubble on the same model, 4 stages and 4 micro-batches.',
-  questions: ['How much of the idle time does each schedule win back?', 'What does it cost in memory?'],
+  answers: [{id: '', question: 'How much of the idle time does each schedule win back?', text: 'Answer 1 of this test sample: 1.5 ms.'},
+    {id: '', question: 'What does it cost in memory?', text: 'Answer 2 of this test sample: 1.5 ms.'}],
   columns: [{key: 'schedule', heading: 'schedule', format: 'text'}, {key: 'time_per_step_ns', heading: 'time per step', format: 'time'}, {key: 'idle', heading: 'idle', format: 'percent'},
     {key: 'memory_bytes', heading: 'memory per device', format: 'bytes'}, {key: 'workspace_bytes', heading: 'workspace', format: 'bytes'},
     {key: 'replicas', heading: '#devices', format: 'integer'}],
@@ -160,7 +163,7 @@ const idle = {
   plots: [
     {kind: 'bars', title: 'Idle share', x: 'schedule', y: 'idle', x_title: 'schedule', y_title: 'idle', y_format: 'percent'},
     {kind: 'bars', title: 'Memory per device', x: 'schedule', y: 'memory_bytes', x_title: 'schedule', y_title: 'memory', y_format: 'bytes', series: 'replicas'}],
-  findings: ['GPipe and 1F1B are idle for 43 % of the step, as (p − 1) / (m + p − 1) = 3/7 says; 1F1B needs 24 % less memory for it.'],
+  details: ['GPipe and 1F1B are idle for 43 % of the step, as (p − 1) / (m + p − 1) = 3/7 says; 1F1B needs 24 % less memory for it.'],
   command: 'baton lab run idle --preset quick',
   timelines: [gpipeTimeline('gpipe, 4 stages, 4 micro-batches', 'simulated', 4, 4)],
 };
@@ -170,7 +173,7 @@ const precision = {
   task: 'The same step in fp32 and in bf16, and what `<script>` does to a page: </script> nothing.',
   columns: [{key: 'precision', heading: 'precision', format: 'text'}, {key: 'time_per_step_ns', heading: 'time per step', format: 'time'}, {key: 'loss', heading: 'loss after 100 steps', format: 'number'}],
   rows: [{precision: 'fp32', time_per_step_ns: 812345, loss: 0.998113, origin: 'measured'}, {precision: 'bf16', time_per_step_ns: 431234, loss: 0.998942, origin: 'measured'}],
-  findings: ['bf16 takes 53 % of the time of fp32; the losses differ by 0.08 %.\nfp32  0.998113\nbf16  0.998942'],
+  details: ['bf16 takes 53 % of the time of fp32; the losses differ by 0.08 %.\nfp32  0.998113\nbf16  0.998942'],
   command: 'baton lab run precision --preset quick',
 };
 

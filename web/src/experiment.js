@@ -4,8 +4,8 @@ import {timelineFigure} from './timeline.js';
 
 /** The section of one experiment. Its plots are drawn later: `places` collects where. */
 export function experimentSection(experiment, places) {
-  const questions = listOf(experiment.questions);
-  const findings = listOf(experiment.findings);
+  const answers = listOf(experiment.answers).filter((answer) => answer.text);
+  const details = listOf(experiment.details);
   const timelines = listOf(experiment.timelines).filter((timeline) => timeline.events?.length);
   const title = experiment.title ?? experiment.id;
   const heading = `${experiment.anchor}-title`;
@@ -18,9 +18,10 @@ export function experimentSection(experiment, places) {
     h('div', {class: 'experiment-head'},
       h('h3', {id: heading}, title), experiment.id ? h('code', {class: 'id'}, experiment.id) : null),
     experiment.task ? h('p', {class: 'task'}, prose(experiment.task)) : null,
-    questions.length ? h('div', {class: 'questions'}, h('h4', {}, 'Asked'), h('ul', {}, questions.map((question) => h('li', {}, prose(question))))) : null,
-    findings.length ? h('div', {class: 'findings'}, h('h4', {}, 'Found'), findings.map(statement)) : null,
+    answers.length ? h('div', {class: 'findings'}, answers.map(({id, question, text}) => [
+      h('h4', {}, prose(question), id ? h('code', {class: 'id'}, id) : null), statement(text)])) : null,
     experimentTable(experiment),
+    details.length ? h('div', {class: 'findings'}, h('h4', {}, 'Details'), details.map(statement)) : null,
     plots.length ? h('div', {class: plots.length > 1 ? 'plots several' : 'plots'}, plots) : null,
     timelines.length ? timelineFigure(timelines, title) : null,
     experiment.command ? h('div', {class: 'again'}, h('h4', {}, 'To run it again'), commandLine(experiment.command)) : null);

@@ -6,15 +6,20 @@ import {masthead} from './header.js';
 import {preparePrinting} from './print.js';
 import {startTheme, themeButton} from './theme.js';
 
-/** The first sentence found by each experiment, before the details. */
+/** The sentence that stands for an experiment: its first answer, or its first detail. */
+function headline(experiment) {
+  return listOf(experiment.answers).find((answer) => answer.text)?.text ?? listOf(experiment.details)[0];
+}
+
+/** The headline of each experiment, before the details. */
 function summary(experiments) {
-  const found = experiments.filter((experiment) => listOf(experiment.findings).length);
+  const found = experiments.filter(headline);
   if (found.length < 2) return null;
   return h('section', {class: 'summary', 'aria-labelledby': 'summary-title'},
     h('h2', {id: 'summary-title'}, 'In short'),
     h('dl', {}, found.flatMap((experiment) => [
       h('dt', {}, h('a', {href: `#${experiment.anchor}`}, experiment.title ?? experiment.id)),
-      h('dd', {}, prose(String(listOf(experiment.findings)[0]).split('\n')[0]))])));
+      h('dd', {}, prose(String(headline(experiment)).split('\n')[0]))])));
 }
 
 /** Fills of stacked bars, told apart by texture as well as by colour. */

@@ -87,18 +87,26 @@ class Measurement {
   virtual bool stable(double uncertainty) const = 0;
   /// What it holds while it is open.
   virtual Bytes memory() const = 0;
-  /// What was measured so far: what the row, the findings and the page are made from.
+  /// What was measured so far: what the row, the answers and the page are made from.
   virtual Json record() const = 0;
 };
 
-/// Axes, a function from a point to a measurement, a table, plots and findings, all in one file, which may hold several that share
-/// a measurement.
+/// A question that an experiment answers.
+struct Question {
+  std::string id;    // where a homework sheet asks it, as "hw1/2/Q3": sheet, task, question; empty if no sheet does
+  std::string text;  // the question in plain words
+  /// The answer first, then the number, then the reason: at most 90 words. Empty if the rows cannot answer it.
+  std::function<std::string(const std::vector<Json>& rows)> answer;
+};
+
+/// Axes, a function from a point to a measurement, a table, plots, and questions with their answers, all in one file, which may
+/// hold several that share a measurement.
 struct Experiment {
   std::string id;
   std::string part;  // of the course
   std::string title;
   std::string task;
-  std::vector<std::string> questions;
+  std::vector<Question> questions;
   std::vector<Axis> axes;
   std::vector<Column> columns;
   std::vector<Plot> plots;
@@ -107,8 +115,8 @@ struct Experiment {
   /// Fills in what a row owes to other rows (speedup, efficiency), from records in the order of the points. A row has the
   /// point's values, what `open`'s records say, and `reason` where it was not measured.
   std::function<void(std::vector<Json>& rows)> derive;
-  /// Sentences made from the rows.
-  std::function<std::vector<std::string>(const std::vector<Json>& rows)> findings;
+  /// Further sentences made from the rows, for readers who want more than the answers. May be empty.
+  std::function<std::vector<std::string>(const std::vector<Json>& rows)> details;
   /// What it finds is in the losses, which only training gives: it cannot be simulated.
   bool by_losses = false;
 };

@@ -103,7 +103,7 @@ Experiment prediction(const JobWords& shared, const AxisValues& axes) {
   experiment.open = [shared](const Point& point, const Settings& settings) -> std::unique_ptr<Measurement> {
     return std::make_unique<PredictedAndMeasured>(words_at(shared, point), settings);
   };
-  experiment.findings = [names](const std::vector<Json>& rows) { return accuracy(rows, names); };
+  experiment.details = [names](const std::vector<Json>& rows) { return accuracy(rows, names); };
   return experiment;
 }
 

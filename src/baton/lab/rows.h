@@ -8,7 +8,7 @@
 #include "baton/lab/experiment.h"
 #include "baton/lab/json.h"
 
-/// What derive and findings functions are written with.
+/// What `derive`, answers and details are written with.
 namespace baton::lab {
 
 /// A point's value as a whole number within [low, high]; a usage error where it is none.

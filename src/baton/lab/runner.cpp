@@ -265,13 +265,14 @@ std::vector<Json> measure(const Experiment& experiment, const std::vector<Point>
 Result conclude(std::shared_ptr<const Experiment> which, const std::vector<Point>& points, std::vector<Json> records,
                 std::string command, Preset preset) {
   const Experiment& experiment = *which;
-  Result result{which, {}, {}, {}, std::move(command), preset};
+  Result result{which, {}, {}, {}, {}, std::move(command), preset};
   const std::vector<std::string> axes = group_axes(experiment, points);
   struct Group {
     std::string name;
     Point point;
     std::vector<Json> rows;
-    std::vector<std::string> findings;
+    std::vector<std::string> answers;
+    std::vector<std::string> details;
   };
   std::vector<Group> groups;
   std::vector<Json> refused;
@@ -299,7 +300,7 @@ Result conclude(std::shared_ptr<const Experiment> which, const std::vector<Point
     }
     auto group = std::find_if(groups.begin(), groups.end(), [&](const Group& one) { return one.name == name; });
     if (group == groups.end()) {
-      group = groups.insert(groups.end(), {name, points[i], {}, {}});
+      group = groups.insert(groups.end(), {name, points[i], {}, {}, {}});
     }
     group->rows.push_back(std::move(row));
   }
@@ -307,7 +308,10 @@ Result conclude(std::shared_ptr<const Experiment> which, const std::vector<Point
     if (experiment.derive) {
       experiment.derive(group.rows);
     }
-    group.findings = experiment.findings(group.rows);
+    for (const Question& question : experiment.questions) {
+      group.answers.push_back(question.answer ? question.answer(group.rows) : "");
+    }
+    group.details = experiment.details ? experiment.details(group.rows) : std::vector<std::string>();
     for (Json& row : group.rows) {
       for (const std::string& axis : axes) {
         row[axis] = group.point[axis];  // which what is derived need not have kept
@@ -315,27 +319,39 @@ Result conclude(std::shared_ptr<const Experiment> which, const std::vector<Point
       result.rows.push_back(std::move(row));
     }
   }
+  for (std::size_t q = 0; q < experiment.questions.size(); ++q) {
+    const Question& question = experiment.questions[q];
+    const bool alike = std::all_of(groups.begin(), groups.end(),
+                                   [&](const Group& group) { return group.answers[q] == groups.front().answers[q]; });
+    std::string text = alike && !groups.empty() ? groups.front().answers[q] : "";
+    for (const Group& group : groups) {
+      if (!alike && !group.answers[q].empty()) {
+        text += fmt::format("{}{}: {}", text.empty() ? "" : "\n", group.name, group.answers[q]);
+      }
+    }
+    result.answers.push_back({question.id, question.text, std::move(text)});
+  }
   std::vector<std::string> common;  // what holds for every group is said once
   const auto everywhere = [&](const std::string& sentence) {
     return std::all_of(groups.begin(), groups.end(), [&](const Group& group) {
-      return std::find(group.findings.begin(), group.findings.end(), sentence) != group.findings.end();
+      return std::find(group.details.begin(), group.details.end(), sentence) != group.details.end();
     });
   };
   for (const Group& group : groups) {
-    for (const std::string& sentence : group.findings) {
+    for (const std::string& sentence : group.details) {
       if (!everywhere(sentence)) {
-        result.findings.push_back(group.name + ": " + sentence);
+        result.details.push_back(group.name + ": " + sentence);
       } else if (&group == &groups.front()) {
         common.push_back(sentence);
       }
     }
   }
-  result.findings.insert(result.findings.end(), common.begin(), common.end());
+  result.details.insert(result.details.end(), common.begin(), common.end());
   for (std::string& sentence : crowding_findings(result.rows)) {
-    result.findings.push_back(std::move(sentence));
+    result.details.push_back(std::move(sentence));
   }
   if (std::string sentence = bystanders_finding(result.rows); !sentence.empty()) {
-    result.findings.push_back(std::move(sentence));
+    result.details.push_back(std::move(sentence));
   }
   if (!axes.empty()) {
     result.experiment = show_groups(experiment, axes, result.rows);
@@ -351,7 +367,7 @@ Result conclude(std::shared_ptr<const Experiment> which, const std::vector<Point
     }
   }
   for (const auto& [reason, count] : reasons) {
-    result.findings.push_back(fmt::format("{} point{} could not be measured here: {}.", count, count == 1 ? "" : "s", reason));
+    result.details.push_back(fmt::format("{} point{} could not be measured here: {}.", count, count == 1 ? "" : "s", reason));
   }
   result.rows.insert(result.rows.end(), refused.begin(), refused.end());
   return result;

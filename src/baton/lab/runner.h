@@ -10,11 +10,21 @@
 
 namespace baton::lab {
 
+/// A question with its answer.
+struct Answer {
+  std::string id;  // as in Question
+  std::string question;
+  std::string text;  // empty if the rows cannot answer it
+
+  friend bool operator==(const Answer&, const Answer&) = default;
+};
+
 /// What an experiment came to. Everything that is shown of it is made from this.
 struct Result {
   std::shared_ptr<const Experiment> experiment;  // with the groups in its table and plots, where there are any
   std::vector<Json> rows;
-  std::vector<std::string> findings;
+  std::vector<Answer> answers;  // one for each of the experiment's questions, in order
+  std::vector<std::string> details;
   std::vector<Json> timelines;
   std::string command;
   Preset preset = Preset::quick;
@@ -42,8 +52,8 @@ using Keep = std::function<void(const Point& point, const Json& record, bool fin
 std::vector<Json> measure(const Experiment& experiment, const std::vector<Point>& points, const Settings& settings,
                           const std::map<std::string, Json>& known, const Keep& keep, const Progress& progress);
 
-/// Rows, findings and timelines out of records. Where several values are set of an axis that the experiment's presets have one
-/// of, they make groups: what is derived and found is of one group, and says which.
+/// Rows, answers and timelines out of records. If several values are set for an axis that has one value in the presets, they make
+/// groups: what is derived and answered is of one group, and says which. An answer then has one line per group.
 Result conclude(std::shared_ptr<const Experiment> experiment, const std::vector<Point>& points, std::vector<Json> records,
                 std::string command, Preset preset);
 

@@ -168,7 +168,7 @@ Experiment parse_spec(std::string_view toml_text, const std::string& id) {
   experiment.derive = [names, baseline = baseline_of(root, experiment.axes)](std::vector<Json>& rows) {
     add_speedup_over(baseline, names, rows);
   };
-  experiment.findings = [names](const std::vector<Json>& rows) { return find(rows, names); };
+  experiment.details = [names](const std::vector<Json>& rows) { return find(rows, names); };
   return experiment;
 }
 

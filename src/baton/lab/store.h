@@ -60,7 +60,7 @@ std::filesystem::path latest_run_folder(const std::filesystem::path& runs, const
 /// passed over, and so is what would take more memory than results do.
 std::map<std::string, Json> parse_records(std::string_view lines, bool only_final);
 
-/// Rows, findings and timelines of an experiment out of what was kept. A usage error where that is damaged.
+/// Rows, answers and timelines of an experiment out of what was kept. A usage error where that is damaged.
 Result conclude(const Store& store, const std::string& id);
 
 }  // namespace baton::lab

@@ -45,12 +45,12 @@ std::string origin(const Json& row) {
   return row.value("origin", "-") + (row.value("oversubscribed", false) ? ", oversubscribed" : "");
 }
 
-/// Long sentences over several lines, with a dash in front of the first. Lines of a sentence stay lines.
-std::string bullet(const std::string& sentence, std::size_t columns) {
+/// Long sentences over several lines, with a mark in front of the first. Lines of a sentence stay lines.
+std::string wrapped(const std::string& sentence, std::size_t columns, const std::string& mark) {
   std::string out;
   std::string line;
   const auto flush = [&] {
-    out += (out.empty() ? "- " : "  ") + line + "\n";
+    out += (out.empty() ? mark : "  ") + line + "\n";
     line.clear();
   };
   for (const std::string_view paragraph : split(sentence, '\n')) {
@@ -68,6 +68,14 @@ std::string bullet(const std::string& sentence, std::size_t columns) {
     flush();
   }
   return out;
+}
+
+/// A sentence; the lines that follow the first are a block of code.
+std::string with_log(const std::string& sentence) {
+  const std::size_t newline = sentence.find('\n');
+  return newline == std::string::npos
+             ? sentence
+             : fmt::format("{}\n\n```\n{}\n```", sentence.substr(0, newline), sentence.substr(newline + 1));
 }
 
 /// A cell of a Markdown table.
@@ -147,6 +155,12 @@ std::string cell(const Json& row, const lab::Column& column) {
 std::string to_terminal(const lab::Result& result) {
   const lab::Experiment& experiment = *result.experiment;
   std::string out = fmt::format("{} - {}\n{}\n\n", experiment.id, experiment.title, experiment.task);
+  for (const lab::Answer& answer : result.answers) {
+    if (!answer.text.empty()) {
+      out += fmt::format("{}{}\n{}\n", answer.question, answer.id.empty() ? "" : fmt::format(" ({})", answer.id),
+                         wrapped(answer.text, 110, "  "));
+    }
+  }
   const std::vector<std::vector<std::string>> rows = cells(result);
   std::vector<bool> text;
   for (const lab::Column& column : experiment.columns) {
@@ -158,8 +172,8 @@ std::string to_terminal(const lab::Result& result) {
   }
   out += table.text();
   out += '\n';
-  for (const std::string& sentence : result.findings) {
-    out += bullet(sentence, 110);
+  for (const std::string& sentence : result.details) {
+    out += wrapped(sentence, 110, "- ");
   }
   return out + fmt::format("\nAgain: {}\n", result.command);
 }
@@ -167,10 +181,12 @@ std::string to_terminal(const lab::Result& result) {
 std::string to_markdown(const lab::Result& result) {
   const lab::Experiment& experiment = *result.experiment;
   std::string out = fmt::format("## {} (`{}`)\n\n{}\n\n", experiment.title, experiment.id, experiment.task);
-  for (const std::string& question : experiment.questions) {
-    out += fmt::format("> {}\n", question);
+  for (const lab::Answer& answer : result.answers) {
+    if (!answer.text.empty()) {
+      out += fmt::format("**{}**{}\n\n{}\n\n", answer.question, answer.id.empty() ? "" : fmt::format(" ({})", answer.id),
+                         with_log(answer.text));
+    }
   }
-  out += '\n';
   const std::vector<std::vector<std::string>> table = cells(result);
   const bool marked = std::any_of(result.rows.begin(), result.rows.end(), [](const Json& row) { return !mark(row).empty(); });
   for (std::size_t r = 0; r < table.size(); ++r) {
@@ -190,11 +206,8 @@ std::string to_markdown(const lab::Result& result) {
     }
   }
   out += '\n';
-  for (const std::string& sentence : result.findings) {
-    const std::size_t newline = sentence.find('\n');
-    out += newline == std::string::npos
-               ? fmt::format("- {}\n", sentence)
-               : fmt::format("- {}\n\n```\n{}\n```\n", sentence.substr(0, newline), sentence.substr(newline + 1));
+  for (const std::string& sentence : result.details) {
+    out += fmt::format("- {}\n", with_log(sentence));
   }
   return out + fmt::format("\n`{}`\n", result.command);
 }
@@ -236,6 +249,10 @@ Json to_json(const lab::Result& result) {
   for (const lab::Column& column : experiment.columns) {
     columns.push_back({{"key", column.key}, {"heading", column.heading}, {"format", lab::to_text(column.format)}});
   }
+  Json answers = Json::array();
+  for (const lab::Answer& answer : result.answers) {
+    answers.push_back({{"id", answer.id}, {"question", answer.question}, {"text", answer.text}});
+  }
   Json plots = Json::array();
   for (const lab::Plot& plot : experiment.plots) {
     plots.push_back({{"kind", kind_text(plot.kind)},
@@ -253,18 +270,10 @@ Json to_json(const lab::Result& result) {
                      {"parts", plot.parts},
                      {"part_titles", plot.part_titles}});
   }
-  return {{"id", experiment.id},
-          {"part", experiment.part},
-          {"title", experiment.title},
-          {"task", experiment.task},
-          {"questions", experiment.questions},
-          {"preset", lab::to_text(result.preset)},
-          {"columns", columns},
-          {"rows", result.rows},
-          {"plots", plots},
-          {"findings", result.findings},
-          {"command", result.command},
-          {"timelines", result.timelines}};
+  return {{"id", experiment.id},       {"part", experiment.part},   {"title", experiment.title},
+          {"task", experiment.task},   {"answers", answers},        {"preset", lab::to_text(result.preset)},
+          {"columns", columns},        {"rows", result.rows},       {"plots", plots},
+          {"details", result.details}, {"command", result.command}, {"timelines", result.timelines}};
 }
 
 Json to_report(const std::vector<lab::Result>& results, const lab::RunSpec& kept) {

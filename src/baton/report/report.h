@@ -13,7 +13,7 @@ namespace baton::report {
 /// A cell as people read it, "5.12 ms", "85.0 %", "1.70×"; the page writes it alike (web/src/format.js).
 std::string cell(const lab::Json& row, const lab::Column& column);
 
-/// One experiment: question, table, findings, command.
+/// One experiment: questions with their answers, table, details, command.
 std::string to_terminal(const lab::Result& result);
 std::string to_markdown(const lab::Result& result);
 /// The table with raw values, a line a row.

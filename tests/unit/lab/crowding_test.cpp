@@ -115,19 +115,19 @@ TEST(CrowdingFindings, StandAmongThoseOfAnyExperiment) {
   auto experiment = std::make_shared<Experiment>();
   experiment->id = "fake";
   experiment->axes = {{"size", "", {1, 2}, {1, 2}}};
-  experiment->findings = [](const std::vector<Json>&) { return std::vector<std::string>{"Its own."}; };
+  experiment->details = [](const std::vector<Json>&) { return std::vector<std::string>{"Its own."}; };
   const std::vector<Point> both{{{"size", 1}}, {{"size", 2}}};
   const Result result = conclude(experiment, both, {row(1000, 1350), row(1000, 1350)}, "", Preset::quick);
-  ASSERT_EQ(result.findings.size(), 2U);
-  EXPECT_EQ(result.findings[0], "Its own.");
-  EXPECT_TRUE(says(result.findings[1], "1.35 times"));
+  ASSERT_EQ(result.details.size(), 2U);
+  EXPECT_EQ(result.details[0], "Its own.");
+  EXPECT_TRUE(says(result.details[1], "1.35 times"));
 }
 
 TEST(CrowdingFindings, OfDamagedRecordsAreRefused) {
   auto experiment = std::make_shared<Experiment>();
   experiment->id = "fake";
   experiment->axes = {{"size", "", {1}, {1}}};
-  experiment->findings = [](const std::vector<Json>&) { return std::vector<std::string>{}; };
+  experiment->details = [](const std::vector<Json>&) { return std::vector<std::string>{}; };
   for (const char* key : {"alone_ns", "beside_ns", "parts"}) {
     for (const Json& value : {Json("much"), Json(1e300)}) {
       Json damaged = row(1000, 1350);

@@ -21,7 +21,7 @@ Json predicted(const std::string& strategy, int devices, double measured, double
 
 std::string found(const std::vector<Json>& rows) {
   std::string all;
-  for (const std::string& sentence : prediction({}, {{"strategy", {"a"}}, {"devices", {2}}}).findings(rows)) {
+  for (const std::string& sentence : prediction({}, {{"strategy", {"a"}}, {"devices", {2}}}).details(rows)) {
     all += sentence + "\n";
   }
   return all;

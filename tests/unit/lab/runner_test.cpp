@@ -161,7 +161,7 @@ Experiment scripted() {
                                       Bytes(point.value("memory", 0)), diary());
   };
   experiment.derive = nullptr;
-  experiment.findings = [](const std::vector<Json>& rows) {
+  experiment.details = [](const std::vector<Json>& rows) {
     return std::vector<std::string>{std::to_string(rows.size()) + " measured"};
   };
   return experiment;
@@ -293,13 +293,13 @@ TEST(Conclude, RowsAreThePointAndItsRecordAndReasonsAreCountedAmongTheFindings) 
                                  Preset::quick);
   ASSERT_EQ(result.rows.size(), 3U) << "a point without a record has no row";
   EXPECT_EQ(result.rows[0].dump(), R"({"name":"a","value":1})");
-  EXPECT_EQ(result.findings, (std::vector<std::string>{"1 measured", "2 points could not be measured here: too big."}));
+  EXPECT_EQ(result.details, (std::vector<std::string>{"1 measured", "2 points could not be measured here: too big."}));
 }
 
 TEST(Conclude, WhereNothingWasMeasuredOnlyReasonsAreFound) {
   const Result result = conclude(std::make_shared<const Experiment>(scripted()), {{{"name", "x"}}}, {Json{{"reason", "too big"}}},
                                  "", Preset::quick);
-  EXPECT_EQ(result.findings, (std::vector<std::string>{"1 point could not be measured here: too big."}));
+  EXPECT_EQ(result.details, (std::vector<std::string>{"1 point could not be measured here: too big."}));
 }
 
 TEST(Conclude, TimelinesLeaveTheRows) {
@@ -333,7 +333,7 @@ Result two_models() {
 }
 
 TEST(Groups, WhatIsFoundIsOfRowsThatAgreeInAxesTheExperimentDoesNotCompare) {
-  const std::vector<std::string> findings = two_models().findings;
+  const std::vector<std::string> findings = two_models().details;
   ASSERT_FALSE(findings.empty());
   EXPECT_TRUE(says(findings.front(), "mlp:dim=8,depth=2: Is it linear? Nearly: 2 devices are 2.00 times as fast as 1"));
   bool second = false;
@@ -367,7 +367,7 @@ TEST(Groups, OfSeveralAxesAreNamedByAllOfThemAndStandBesideASeries) {
       row = {{"kind", row["kind"]}, {"of", row["batch"]}, {"value", rows.size()}};
     }
   };
-  experiment.findings = [](const std::vector<Json>& rows) {
+  experiment.details = [](const std::vector<Json>& rows) {
     return std::vector<std::string>{std::to_string(rows.size()) + " measured", "batch " + rows[0]["of"].dump()};
   };
   AxisValues values;
@@ -376,8 +376,8 @@ TEST(Groups, OfSeveralAxesAreNamedByAllOfThemAndStandBesideASeries) {
   const std::vector<Point> all = points(experiment, Preset::quick, values);
   const Result result = conclude(std::make_shared<const Experiment>(experiment), all,
                                  std::vector<Json>(all.size(), Json{{"value", 1}}), "", Preset::quick);
-  EXPECT_EQ(result.findings, (std::vector<std::string>{"batch 1, a: batch 1", "batch 1, b: batch 1", "batch 2, a: batch 2",
-                                                       "batch 2, b: batch 2", "2 measured"}))
+  EXPECT_EQ(result.details, (std::vector<std::string>{"batch 1, a: batch 1", "batch 1, b: batch 1", "batch 2, a: batch 2",
+                                                      "batch 2, b: batch 2", "2 measured"}))
       << "what holds for every group is said once";
   ASSERT_EQ(result.rows.size(), 8U);
   EXPECT_EQ(result.rows[7]["batch"], 2) << "what derived rows do not keep is put back";
@@ -392,7 +392,7 @@ TEST(Groups, ThereAreNoneWhereEachSuchAxisHasOneValue) {
   const Result result = conclude(kept, points(experiment, Preset::quick, {}),
                                  {test::trained(8, 1), test::trained(4, 2), test::trained(2, 4)}, "", Preset::quick);
   EXPECT_EQ(result.experiment, kept);
-  EXPECT_TRUE(result.findings.front().starts_with("Is it linear?"));
+  EXPECT_TRUE(result.details.front().starts_with("Is it linear?"));
 }
 
 // Devices
@@ -447,7 +447,7 @@ TEST(Experiments, AreFoundByIdDashesOrUnderscores) {
 TEST(Experiments, ColumnsAndPlotsHaveHeadingsAndEveryAxisHasValues) {
   for (const Experiment& experiment : experiments()) {
     EXPECT_FALSE(experiment.questions.empty()) << experiment.id;
-    EXPECT_TRUE(experiment.open && experiment.findings) << experiment.id;
+    EXPECT_TRUE(experiment.open && experiment.details) << experiment.id;
     for (const Axis& axis : experiment.axes) {
       EXPECT_FALSE(axis.quick.empty() || axis.full.empty()) << experiment.id << " " << axis.name;
     }

@@ -70,8 +70,32 @@ inline std::vector<Json> derived(const std::string& id, std::vector<Json> rows) 
   return rows;
 }
 
+/// What the experiment answers to its questions, those that it cannot answer left out, and then its details.
 inline std::vector<std::string> sentences(const std::string& id, std::vector<Json> rows) {
-  return experiment_by_id(id).findings(derived(id, std::move(rows)));
+  const Experiment& experiment = experiment_by_id(id);
+  rows = derived(id, std::move(rows));
+  std::vector<std::string> all;
+  for (const Question& question : experiment.questions) {
+    if (std::string text = question.answer ? question.answer(rows) : ""; !text.empty()) {
+      all.push_back(std::move(text));
+    }
+  }
+  for (std::string& sentence : experiment.details ? experiment.details(rows) : std::vector<std::string>()) {
+    all.push_back(std::move(sentence));
+  }
+  return all;
+}
+
+/// What the experiment answers to one question, by the question's id.
+inline std::string answer(const std::string& id, const std::string& question, std::vector<Json> rows) {
+  rows = derived(id, std::move(rows));
+  for (const Question& one : experiment_by_id(id).questions) {
+    if (one.id == question && one.answer) {
+      return one.answer(rows);
+    }
+  }
+  ADD_FAILURE() << id << " has no answer to " << question;
+  return {};
 }
 
 /// The rows with more than so many devices as oversubscribed ones.

@@ -43,7 +43,7 @@ std::shared_ptr<const lab::Experiment> small_experiment() {
   experiment.part = "A";
   experiment.title = "A small one";
   experiment.task = "Do it.";
-  experiment.questions = {"Why?", "How?"};
+  experiment.questions = {{"hw1/1/Q1", "Why?", nullptr}, {"", "How?", nullptr}, {"", "When?", nullptr}};
   experiment.columns = {{"what", "what", Format::text},
                         {"devices", "#devices", Format::integer},
                         {"time_per_step_ns", "time/step", Format::time},
@@ -57,7 +57,8 @@ lab::Result small_result() {
   result.rows = {{{"what", "a"}, {"devices", 1}, {"time_per_step_ns", 2000000}, {"speedup", 1.0}},
                  {{"what", "größer"}, {"devices", 4}, {"time_per_step_ns", 12500000}, {"speedup", 0.16}, {"oversubscribed", true}},
                  {{"what", "huge"}, {"devices", 8}, {"reason", "no room"}}};
-  result.findings = {"It is slow.", "1 point could not be measured here: no room."};
+  result.answers = {{"hw1/1/Q1", "Why?", "Because."}, {"", "How?", "Slowly."}, {"", "When?", ""}};
+  result.details = {"It is slow.", "1 point could not be measured here: no room."};
   result.command = "baton lab run small";
   return result;
 }
@@ -71,10 +72,16 @@ std::vector<std::string> lines(const std::string& text) {
   return all;
 }
 
-TEST(Terminal, ShowsTheTableTheFindingsAndTheCommand) {
+TEST(Terminal, ShowsQuestionsWithTheirAnswersTheTableTheDetailsAndTheCommand) {
   EXPECT_EQ(to_terminal(small_result()),
             "small - A small one\n"
             "Do it.\n"
+            "\n"
+            "Why? (hw1/1/Q1)\n"
+            "  Because.\n"
+            "\n"
+            "How?\n"
+            "  Slowly.\n"
             "\n"
             "what    #devices  time/step  speedup\n"
             "a              1    2.00 ms    1.00×\n"
@@ -94,16 +101,16 @@ TEST(Terminal, MarksWhatWasSimulated) {
   EXPECT_EQ(to_terminal(small_result()).find("simulated"), std::string::npos);
 }
 
-TEST(Terminal, LongFindingsAreBrokenBetweenWords) {
+TEST(Terminal, LongSentencesAreBrokenBetweenWords) {
   lab::Result result = small_result();
   std::string sentence;
   for (int i = 0; i < 60; ++i) {
     sentence += (i == 0 ? "" : " ") + std::string(i % 3 == 0 ? "größe" : "word");
   }
-  result.findings = {sentence};
+  result.details = {sentence};
   std::string rejoined;
   for (const std::string& line : lines(to_terminal(result))) {
-    if (line.starts_with("- ") || line.starts_with("  ")) {
+    if (line.starts_with("- ") || (line.starts_with("  ") && !rejoined.empty())) {
       const auto characters = std::count_if(line.begin(), line.end(), [](unsigned char c) { return (c & 0xc0U) != 0x80U; });
       EXPECT_LE(characters, 2 + 110);
       rejoined += (rejoined.empty() ? "" : " ") + line.substr(2);
@@ -118,7 +125,7 @@ TEST(Terminal, AWordTooLongForALineIsNotCutInsideACharacter) {
   for (int i = 0; i < 150; ++i) {
     word += "ü";
   }
-  result.findings = {word};
+  result.details = {word};
   for (const std::string& line : lines(to_terminal(result))) {
     EXPECT_NO_THROW((void)Json(line).dump()) << "not UTF-8: " << line;
   }
@@ -126,13 +133,13 @@ TEST(Terminal, AWordTooLongForALineIsNotCutInsideACharacter) {
 
 TEST(Terminal, LinesOfALogStayLines) {
   lab::Result result = small_result();
-  result.findings = {"The log:\n   1 µs  one\n  20 µs  two"};
+  result.details = {"The log:\n   1 µs  one\n  20 µs  two"};
   EXPECT_TRUE(says(to_terminal(result), "- The log:\n     1 µs  one\n    20 µs  two\n"));
 }
 
 TEST(Markdown, IsATableThatAlignsNumbersRight) {
   const std::string text = to_markdown(small_result());
-  EXPECT_TRUE(says(text, "## A small one (`small`)\n\nDo it.\n\n> Why?\n> How?\n"));
+  EXPECT_TRUE(says(text, "## A small one (`small`)\n\nDo it.\n\n**Why?** (hw1/1/Q1)\n\nBecause.\n\n**How?**\n\nSlowly.\n\n| what"));
   EXPECT_TRUE(says(text,
                    "| what | #devices | time/step | speedup | origin |\n"
                    "|---|---:|---:|---:|---|\n"
@@ -145,7 +152,7 @@ TEST(Markdown, IsATableThatAlignsNumbersRight) {
 
 TEST(Markdown, PutsALogIntoACodeBlock) {
   lab::Result result = small_result();
-  result.findings = {"The log:\none\ntwo"};
+  result.details = {"The log:\none\ntwo"};
   EXPECT_TRUE(says(to_markdown(result), "- The log:\n\n```\none\ntwo\n```\n"));
 }
 
@@ -196,7 +203,9 @@ TEST(Report, HasEveryExperimentWithItsColumnsAndRows) {
   EXPECT_EQ(experiment["columns"][2].dump(), R"({"key":"time_per_step_ns","heading":"time/step","format":"time"})");
   EXPECT_EQ(experiment["rows"].size(), 3U);
   EXPECT_EQ(experiment["rows"][2]["reason"], "no room");
-  EXPECT_EQ(experiment["findings"][0], "It is slow.");
+  EXPECT_EQ(experiment["details"][0], "It is slow.");
+  EXPECT_EQ(experiment["answers"][0].dump(), R"({"id":"hw1/1/Q1","question":"Why?","text":"Because."})");
+  EXPECT_EQ(experiment["answers"].size(), 3U);
 }
 
 TEST(Report, IsOversubscribedWhereOneOfItsRowsIs) {

@@ -127,7 +127,7 @@ Experiment accumulate() {
               "The batch is worked off in 1, 4, 8, 16 and 32 micro-batches with one update, with and without mixed precision (fp16 "
               "with "
               "loss scaling). On a CPU it is emulated: its times say nothing about 16-bit hardware.",
-          .questions = {"What does each save and cost?"},
+          .questions = {{"", "What does each save and cost?", nullptr}},
           .axes = {{"model", "what is trained", {"mlp:dim=512,depth=4"}, {"mlp:dim=1024,depth=8"}},
                    {"precision", "number format", {"fp32", "mixed"}, {"fp32", "mixed"}},
                    {"micro_batches", "micro-batches", {1, 4, 8, 16, 32}, {1, 4, 8, 16, 32}}},
@@ -157,7 +157,7 @@ Experiment accumulate() {
                      .series = "precision"}},
           .open = open,
           .derive = derive,
-          .findings = find};
+          .details = find};
 }
 
 }  // namespace baton::lab

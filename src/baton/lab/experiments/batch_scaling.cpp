@@ -89,7 +89,8 @@ Experiment batch_scaling() {
           .part = "A",
           .title = "Scaling the batch",
           .task = "The number of devices stays at 4 while the global batch grows; one device stands beside it for the efficiency.",
-          .questions = {"Does a larger batch scale better?", "Where does throughput saturate?"},
+          .questions = {{"hw1/5B/Q1", "Does a larger batch improve scaling?", nullptr},
+                        {"hw1/5B/Q2", "When does performance saturate?", nullptr}},
           .axes = {{"model", "what is trained", {"mlp:dim=1024,depth=2"}, {"mlp:dim=1024,depth=2"}},
                    {"devices", "devices", {1, 4}, {1, 4}},
                    {"batch", "global batch", {32, 64, 128, 256}, {32, 64, 128, 256}}},
@@ -109,7 +110,7 @@ Experiment batch_scaling() {
                      .log_x = true}},
           .open = open,
           .derive = derive,
-          .findings = find};
+          .details = find};
 }
 
 }  // namespace baton::lab

@@ -136,8 +136,9 @@ Experiment comm_vs_compute() {
           .part = "A",
           .title = "Communication against computation",
           .task = "A small and a large model (DIM x DEPTH) under DDP on 1, 2 and 4 devices, global batch 64.",
-          .questions = {"In which case is DDP more efficient, and why?",
-                        "At what ratio of bytes to flops does communication become the bottleneck?"},
+          .questions = {{"hw1/3/Q1", "In which case is DDP more efficient?", nullptr},
+                        {"hw1/3/Q2", "Why does performance differ between small and large models?", nullptr},
+                        {"hw1/3/Q3", "When does communication become the bottleneck?", nullptr}},
           .axes = {{"case", "DIM x DEPTH", {"256x2", "1024x2", "2048x4"}, {"1024x2", "8192x8"}},
                    {"devices", "devices", {1, 2, 4}, {1, 2, 4}}},
           .columns = {{"case", "case", Format::text},
@@ -168,7 +169,7 @@ Experiment comm_vs_compute() {
                   add_largest_message(row);
                 }
               },
-          .findings = find};
+          .details = find};
 }
 
 }  // namespace baton::lab

@@ -155,7 +155,9 @@ Experiment delay() {
           .part = "A",
           .title = "A delay before the backward",
           .task = "Every device is delayed before its backward.",
-          .questions = {"How does it affect scaling?", "Is the degradation linear?", "How does it relate to Amdahl's law?"},
+          .questions = {{"hw1/5A/Q1", "How does the delay affect scaling?", nullptr},
+                        {"hw1/5A/Q2", "Does speedup degrade linearly or non-linearly?", nullptr},
+                        {"hw1/5A/Q3", "How does it relate to Amdahl's law?", nullptr}},
           .axes = {{"model", "what is trained", {"mlp:dim=1024,depth=2"}, {"mlp:dim=1024,depth=2"}},
                    {"delay_ms", "delay in ms", {0, 5, 10, 20, 40}, {0, 5, 10, 20, 40}},
                    {"devices", "devices", {1, 2, 4}, {1, 2, 4}}},
@@ -171,7 +173,7 @@ Experiment delay() {
               [](std::vector<Json>& rows) {
                 add_speedup(rows, {"model", "delay_ms"});
               },
-          .findings = find_delay};
+          .details = find_delay};
 }
 
 Experiment imbalance() {
@@ -179,7 +181,8 @@ Experiment imbalance() {
           .part = "A",
           .title = "One slow device",
           .task = "Device 0 is delayed by 20 ms in each step.",
-          .questions = {"What happens to the total?", "What does it say of synchronisation?"},
+          .questions = {{"hw1/5C/Q1", "What happens to overall training time?", nullptr},
+                        {"hw1/5C/Q2", "What does it reveal about synchronization?", nullptr}},
           .axes = {{"model", "what is trained", {"mlp:dim=1024,depth=2"}, {"mlp:dim=1024,depth=2"}},
                    {"devices", "devices", {1, 2, 4}, {1, 2, 4}},
                    {"delay_ms", "delay of device 0 in ms", {0, 20}, {0, 20}}},
@@ -205,7 +208,7 @@ Experiment imbalance() {
                   row["label"] = fmt::format("{} dev., {} ms", text(row, "devices"), text(row, "delay_ms"));
                 }
               },
-          .findings = find_imbalance};
+          .details = find_imbalance};
 }
 
 }  // namespace baton::lab

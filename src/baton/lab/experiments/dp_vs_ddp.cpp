@@ -118,7 +118,9 @@ Experiment dp_vs_ddp() {
           .task =
               "One owner that scatters inputs, replicates parameters, gathers outputs, reduces gradients to itself and updates, "
               "every step, against a replica on each device with all-reduced gradients.",
-          .questions = {"Why does DP suffer on device 0?", "Why does DDP scale better?", "When is DP still acceptable?"},
+          .questions = {{"hw1/4/Q1", "Why does DP suffer from a bottleneck on GPU 0?", nullptr},
+                        {"hw1/4/Q2", "Why does DDP scale better architecturally?", nullptr},
+                        {"hw1/4/Q3", "When could DP still be acceptable?", nullptr}},
           .axes = {{"model", "what is trained", {"mlp:dim=1024,depth=2"}, {"mlp:dim=1024,depth=2"}},
                    {"devices", "devices", {2, 4}, {2, 4}},
                    {"strategy", "which", {"dp", "ddp"}, {"dp", "ddp"}}},
@@ -143,7 +145,7 @@ Experiment dp_vs_ddp() {
                     time_plot(Plot::Kind::bars, "Step time", "devices", "devices", "strategy")},
           .open = open,
           .derive = derive,
-          .findings = find};
+          .details = find};
 }
 
 }  // namespace baton::lab

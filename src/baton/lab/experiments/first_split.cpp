@@ -121,8 +121,13 @@ Experiment first_split() {
           .part = "B",
           .title = "The first split",
           .task = "Linear(1000,2000)+ReLU on device 0, Linear(2000,1000)+ReLU on device 1, batch 32; then training steps.",
-          .questions = {"Where does computation start?", "When is the data transferred?", "Which device holds the output?",
-                        "Do the devices overlap?", "What does the transfer cost?"},
+          .questions = {{"practical8/1/Q1", "Where does computation start?", nullptr},
+                        {"practical8/1/Q2", "When does the move happen?", nullptr},
+                        {"practical8/1/Q3", "Which device holds the output?", nullptr},
+                        {"practical8/2/Q1", "What is the loss of each of five training steps?", nullptr},
+                        {"practical8/3/Q1", "On which device is the data before and after the move?", nullptr},
+                        {"practical8/4/Q1", "How long does the forward take?", nullptr},
+                        {"practical8/5/Q1", "What do you observe?", nullptr}},
           .axes = {{"batch", "batch", {32}, {32}}, {"devices", "devices", {2}, {2}}},
           .columns = {{"devices", "#devices", Format::integer},
                       time_column(),
@@ -134,7 +139,7 @@ Experiment first_split() {
           .plots = {},
           .open = open,
           .derive = nullptr,
-          .findings = find};
+          .details = find};
 }
 
 }  // namespace baton::lab

@@ -125,8 +125,8 @@ Experiment idle() {
           .part = "B",
           .title = "Winning back the idle time",
           .task = "The naive split leaves all but one device idle; pipeline schedules on the same model and devices.",
-          .questions = {"How much of the idle time does each schedule win back, against its theoretical share?",
-                        "What does it cost in memory?"},
+          .questions = {{"", "How much of the idle time does each schedule win back, against its theoretical share?", nullptr},
+                        {"", "What does it cost in memory?", nullptr}},
           .axes = {{"model", "what is trained", {"mlp:dim=512,depth=8"}, {"mlp:dim=1024,depth=16"}},
                    {"batch", "global batch", {256}, {512}},
                    {"micro_batches", "micro-batches of a pipeline", {8}, {8, 16}},
@@ -158,7 +158,7 @@ Experiment idle() {
                      .series = "devices"}},
           .open = open,
           .derive = derive,
-          .findings = find};
+          .details = find};
 }
 
 }  // namespace baton::lab

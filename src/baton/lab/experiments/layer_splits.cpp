@@ -85,7 +85,8 @@ Experiment split_experiment() {
           .part = "B",
           .title = "Half the blocks on each device",
           .task = "A stack of 6 blocks, the first half on device 0, the rest on device 1.",
-          .questions = {"How many blocks are on each device?", "At which exact point is the data transferred?"},
+          .questions = {{"hw3/1/Q1", "How many layers are on each GPU?", nullptr},
+                        {"hw3/1/Q2", "At what exact point of the forward does the data move?", nullptr}},
           .axes = {dim_axis(), {"depth", "blocks", {6}, {6}}, {"devices", "devices", {2}, {2}}},
           .columns = {{"depth", "DEPTH", Format::integer},
                       {"where", "block → device", Format::text},
@@ -97,7 +98,7 @@ Experiment split_experiment() {
                 return open_split(stack(point), whole(point, "devices", 1, 4096), settings, "six blocks over two devices");
               },
           .derive = add_placement,
-          .findings =
+          .details =
               [](const std::vector<Json>& rows) {
                 std::vector<std::string> sentences;
                 for (const Json& row : rows) {
@@ -128,7 +129,7 @@ Experiment depth() {
       .part = "B",
       .title = "More layers on the same devices",
       .task = "DEPTH 6, 12, 24, split over two devices.",
-      .questions = {"Does adding layers improve speed? Why not?"},
+      .questions = {{"hw3/2/Q1", "Does adding layers improve speed, and why not?", nullptr}},
       .axes = {dim_axis(), {"depth", "blocks", {6, 12, 24}, {6, 12, 24}}, {"devices", "devices", {2}, {2}}},
       .columns = {{"depth", "DEPTH", Format::integer},
                   time_column(),
@@ -146,7 +147,7 @@ Experiment depth() {
               row["idle_share"] = 1 - number(row, "compute_ns") / number(row, "time_per_step_ns");
             }
           },
-      .findings =
+      .details =
           [](const std::vector<Json>& rows) {
             std::vector<std::string> sentences;
             if (rows.size() >= 2) {
@@ -174,7 +175,9 @@ Experiment all_devices() {
       .part = "B",
       .title = "All the devices there are",
       .task = "20 blocks spread evenly over 2 and over 5 devices.",
-      .questions = {"Which device gets which block?", "Are all devices used?", "Does adding devices make it faster?"},
+      .questions = {{"hw3/3/Q1", "Which rule gives each layer its GPU?", nullptr},
+                    {"hw3/4/Q1", "Are all GPUs used?", nullptr},
+                    {"hw3/4/Q2", "Is it faster?", nullptr}},
       .axes = {dim_axis(), {"depth", "blocks", {20}, {20}}, {"devices", "devices", {1, 2, 5}, {1, 2, 5}}},
       .columns = {{"devices", "#devices", Format::integer},
                   time_column(),
@@ -197,7 +200,7 @@ Experiment all_devices() {
               row["memory_each"] = memory;
             }
           },
-      .findings =
+      .details =
           [](const std::vector<Json>& rows) {
             std::vector<std::string> sentences;
             if (rows.size() >= 2) {
@@ -233,7 +236,8 @@ Experiment transfers() {
       .part = "B",
       .title = "Counting the transfers",
       .task = "Count the transfers of one forward pass, read off the plan.",
-      .questions = {"How does communication grow with the number of devices?"},
+      .questions = {{"hw3/5/Q1", "How often does x.to(layer_device) move data in one forward?", nullptr},
+                    {"hw3/5/Q2", "How is the number of GPUs related to communication overhead?", nullptr}},
       .axes = {dim_axis(), {"depth", "blocks", {20}, {20}}, {"devices", "devices", {2, 3, 4, 5}, {2, 3, 4, 5}}},
       .columns = {{"devices", "#devices", Format::integer},
                   {"transfers_forward", "transfers forward", Format::integer},
@@ -250,7 +254,7 @@ Experiment transfers() {
       .open = [](const Point& point,
                  const Settings& settings) { return open_split(stack(point), whole(point, "devices", 1, 4096), settings, ""); },
       .derive = nullptr,
-      .findings =
+      .details =
           [](const std::vector<Json>& rows) {
             std::vector<std::string> sentences;
             if (rows.size() >= 2) {
@@ -278,7 +282,7 @@ Experiment four_way_split() {
       .part = "B",
       .title = "A model for two devices on four",
       .task = "The same model on 1, 2 and 4 devices.",
-      .questions = {"Is it the same model, with the same losses?"},
+      .questions = {{"csye-hw4/3/Q1", "How is a model for two GPUs split over four?", nullptr}},
       .axes = {dim_axis(), {"depth", "blocks", {8}, {8}}, {"devices", "devices", {1, 2, 4}, {1, 2, 4}}},
       .columns = {{"devices", "#devices", Format::integer},
                   {"where", "stage → blocks", Format::text},
@@ -299,7 +303,7 @@ Experiment four_way_split() {
               }
             }
           },
-      .findings =
+      .details =
           [](const std::vector<Json>& rows) {
             std::size_t steps = rows[0]["losses"].size();
             for (const Json& row : rows) {

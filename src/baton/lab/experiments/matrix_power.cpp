@@ -54,7 +54,8 @@ Experiment matrix_power() {
       .part = "C",
       .title = "Powers of matrices on one device and on two",
       .task = "Aⁿ + Bⁿ with n = 10, by repeated squaring; on two devices each raises one matrix.",
-      .questions = {"What is the speedup?", "How many products are used?"},
+      .questions = {{"csye-hw4/2/Q1", "How long does it take on one GPU and on two?", nullptr},
+                    {"", "How many products are used?", nullptr}},
       .axes = {{"size", "rows of A and B", {1024}, {10000}},
                {"power", "n", {10}, {10}},
                {"precision", "number format", {"fp32"}, {"fp32"}},
@@ -82,7 +83,7 @@ Experiment matrix_power() {
           [](std::vector<Json>& rows) {
             add_speedup(rows, {"size", "power"});
           },
-      .findings =
+      .details =
           [](const std::vector<Json>& rows) {
             std::vector<std::string> sentences;
             for (const Json& row : rows) {

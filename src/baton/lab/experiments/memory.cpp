@@ -196,7 +196,7 @@ Experiment memory() {
       .task =
           "Parameters, gradients, optimizer states and activations of the fullest device at its fullest moment, under each way of "
           "splitting, as planned; kept apart: what may be alive beside it since lanes run side by side, and gaps.",
-      .questions = {"What does each strategy divide, and what does every device still hold?"},
+      .questions = {{"", "What does each strategy divide, and what does every device still hold?", nullptr}},
       .axes = {{"model", "what is trained", {"mlp:dim=256,depth=8"}, {"mlp:dim=1024,depth=16"}},
                {"batch", "global batch", {512}, {1024}},
                {"optimizer", "optimizer", {"adam"}, {"adam"}},
@@ -223,7 +223,7 @@ Experiment memory() {
                  .part_titles = {"parameters", "gradients", "optimizer states", "activations", "workspace", "kept apart"}}},
       .open = open,
       .derive = [](std::vector<Json>&) {},
-      .findings = find};
+      .details = find};
 }
 
 }  // namespace baton::lab

@@ -199,7 +199,8 @@ Experiment precision() {
           .task =
               "fp32, tf32, bf16 and fp16 with and without loss scaling, on a model so deep that gradients of its first blocks are "
               "tiny. On a CPU the 16-bit formats are emulated: their times say nothing about 16-bit hardware.",
-          .questions = {"What does autocast do?", "What does the gradient scaler do?"},
+          .questions = {{"csye-hw4/1/Q12", "How many types of mixed-precision calculation does the GPU provide?", nullptr},
+                        {"csye-hw4/1/Q13", "What are the roles of GradScaler and autocast?", nullptr}},
           .axes = {{"model", "what is trained", {"mlp:dim=128,depth=12"}, {"mlp:dim=512,depth=12"}},
                    {"batch", "global batch", {512}, {512}},
                    {"lr", "learning rate: high, since the loss is a mean over many elements", {1}, {1}},
@@ -230,7 +231,7 @@ Experiment precision() {
                      .y_format = Format::bytes}},
           .open = open,
           .derive = derive,
-          .findings = find};
+          .details = find};
 }
 
 }  // namespace baton::lab

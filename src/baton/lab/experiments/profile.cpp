@@ -122,7 +122,7 @@ Experiment profile() {
           .part = "C",
           .title = "Where the step goes",
           .task = "Time, bytes and flops by kind of task and device.",
-          .questions = {"What is profiling for?", "What is the bottleneck?"},
+          .questions = {{"csye-hw4/1/Q11", "What is profiling, and why?", nullptr}, {"", "What is the bottleneck?", nullptr}},
           .axes = {{"model", "what is trained", {"mlp:dim=1024,depth=2"}, {"mlp:dim=2048,depth=8"}},
                    {"strategy", "strategy", {"ddp"}, {"ddp"}},
                    {"devices", "devices", {2}, {2}}},
@@ -144,7 +144,7 @@ Experiment profile() {
                      .series = "device"}},
           .open = open,
           .derive = derive,
-          .findings = find};
+          .details = find};
 }
 
 }  // namespace baton::lab

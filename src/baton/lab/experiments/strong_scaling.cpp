@@ -63,7 +63,9 @@ Experiment strong_scaling() {
           .part = "A",
           .title = "Strong scaling under DDP",
           .task = "The global batch stays at 64 while the number of devices grows.",
-          .questions = {"Is it linear?", "Where does efficiency drop?", "Why, in numbers?"},
+          .questions = {{"hw1/2/Q1", "Is scaling linear?", nullptr},
+                        {"hw1/2/Q2", "Where does efficiency drop?", nullptr},
+                        {"hw1/2/Q3", "Why, in numbers?", nullptr}},
           .axes = {{"model", "what is trained", {"mlp:dim=1024,depth=2"}, {"mlp:dim=1024,depth=2"}},
                    {"batch", "global batch", {64}, {64}},
                    {"devices", "devices", {1, 2, 4}, {1, 2, 4}}},
@@ -95,7 +97,7 @@ Experiment strong_scaling() {
               [](std::vector<Json>& rows) {
                 add_speedup(rows, {"model", "batch"});
               },
-          .findings = find};
+          .details = find};
 }
 
 }  // namespace baton::lab

@@ -93,7 +93,8 @@ Experiment timing() {
           .task =
               "Train with fixed seeds; log the time of each step from before the forward to after the update; at least 30 "
               "steps, the first 5 dropped as warm-up.",
-          .questions = {"Why warm up?", "Why control randomness?"},
+          .questions = {{"hw1/1/Q1", "Why is warm-up needed in GPU benchmarking?", nullptr},
+                        {"hw1/1/Q2", "Why must randomness be controlled?", nullptr}},
           .axes = {{"model", "what is trained", {"mlp:dim=1024,depth=2"}, {"mlp:dim=1024,depth=2"}},
                    {"run",
                     "first, again with the same seed, and with another",
@@ -118,7 +119,7 @@ Experiment timing() {
                   row["loss_last"] = losses_of(row)[steps - 1];
                 }
               },
-          .findings = find,
+          .details = find,
           .by_losses = true};
 }
 
