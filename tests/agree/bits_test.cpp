@@ -209,7 +209,7 @@ TEST_P(Bits, HoweverTimingIsShakenTheResultIsTheSame) {
 /// A step without updates whose parameter gradients can be read when it is over.
 plan::Plan gradients_only(plan::Draft draft, const exec::Backend& backend) {
   strategy::Target target = backend.target();
-  target.linear_with_sgd = false;
+  target.gradient_with_sgd = false;
   draft = strategy::fuse(std::move(draft), target);
   if (target.tiled_weights) {
     draft = strategy::tile_weights(std::move(draft));

@@ -3,6 +3,7 @@
 
 #include "agree/training.h"
 #include "baton/op/loss_scale.h"
+#include "baton/op/traits.h"
 
 /// 16-bit formats and the loss scaler: every strategy and backend against float32, and the scaler against its
 /// rules.
@@ -252,7 +253,7 @@ TEST_P(Counting, EachRunTellsOfItsOwnStepsByPhaseBlockAndKind) {
 class FusedReference final : public exec::HostBackend {
  public:
   std::string_view name() const override { return inner_->name(); }
-  strategy::Target target() const override { return {.linear_with_relu = true, .linear_with_mask = true}; }
+  strategy::Target target() const override { return {.joined = op::joint_ops()}; }
   bool has_kernel(const plan::Plan& plan, const plan::Task& task) const override { return inner_->has_kernel(plan, task); }
   int team_size(int cores) const override { return inner_->team_size(cores); }
   std::unique_ptr<exec::Kernel> prepare(const plan::Plan& plan, const plan::Task& task, const exec::Addresses& addresses,

@@ -130,8 +130,8 @@ class WrappedBackend final : public exec::HostBackend {
   std::string_view name() const override { return inner_->name(); }
   strategy::Target target() const override {
     strategy::Target target = inner_->target();
-    target.linear_with_sgd = target.linear_with_sgd || steps_fused;
-    target.narrow_linear_with_sgd = target.narrow_linear_with_sgd || steps_fused;
+    target.gradient_with_sgd = target.gradient_with_sgd || steps_fused;
+    target.narrow_gradient_with_sgd = target.narrow_gradient_with_sgd || steps_fused;
     return target;
   }
   bool has_kernel(const plan::Plan& plan, const plan::Task& task) const override { return inner_->has_kernel(plan, task); }

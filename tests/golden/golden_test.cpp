@@ -9,6 +9,7 @@
 
 #include "baton/base/text.h"
 #include "baton/model/zoo.h"
+#include "baton/op/traits.h"
 #include "baton/plan/text.h"
 #include "baton/plan/verify.h"
 #include "baton/strategy/fold.h"
@@ -20,7 +21,7 @@
 namespace baton::strategy {
 namespace {
 
-const Target cpu_target{.linear_with_relu = true, .linear_with_mask = true, .linear_with_sgd = true, .tiled_weights = true};
+const Target cpu_target{.joined = op::joint_ops(), .gradient_with_sgd = true, .tiled_weights = true};
 
 struct Golden {
   std::string file;

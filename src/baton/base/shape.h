@@ -24,6 +24,9 @@ class Shape {
     }
     return product;
   }
+  /// The last extent, and how many runs of it there are.
+  std::int64_t last() const { return extents_.back(); }
+  std::int64_t rows() const { return elements() / last(); }
   /// This shape for `rows` samples: the batch axis in front.
   Shape batched(std::int64_t rows) const {
     std::vector<std::int64_t> extents{rows};

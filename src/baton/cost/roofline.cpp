@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "baton/op/traits.h"
+
 namespace baton::cost {
 namespace {
 
@@ -11,13 +13,16 @@ std::int64_t smallest_extent(const plan::Plan& plan, const plan::Task& task) {
   if (!plan::is_product(task)) {
     return 0;
   }
-  const auto least = [&](BufferId a, BufferId b) {
-    const Shape& first = plan[a].shape;
-    const Shape& second = plan[b].shape;
-    return std::min({first[0], first[1], second[0], second[1]});
+  const auto operands = [&](const std::vector<BufferId>& ids) {
+    std::vector<op::Operand> list;
+    for (const BufferId id : ids) {
+      list.push_back({plan[id].shape, plan[id].dtype});
+    }
+    return list;
   };
-  const bool of_weights = std::holds_alternative<op::LinearBackwardWeight>(std::get<plan::Compute>(task.action).op);
-  return least(task.reads[0], of_weights ? task.writes[0] : task.reads[1]);
+  const op::ProductExtents extents = *op::product_extents(std::get<plan::Compute>(task.action).op, operands(task.reads),
+                                                          operands(task.writes));
+  return std::min({extents.rows, extents.in, extents.out});
 }
 
 bool may_round(const plan::Task& task) {

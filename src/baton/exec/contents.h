@@ -17,6 +17,7 @@ struct Source {
   std::uint64_t seed = 0;
   std::int64_t samples = 0;  // in the data set, which begins anew behind its last; 0: it has no end
   std::int64_t classes = 1;  // that labels are drawn from
+  std::int64_t tokens = 1;   // that inputs are drawn from, where they are integers
 };
 
 /// Puts in what a persistent buffer holds before the first step: parameters, optimizer state zero, inputs and targets of

@@ -3,15 +3,23 @@
 #include <algorithm>
 #include <iterator>
 
+#include "baton/op/traits.h"
+
 namespace baton::exec {
 namespace {
 
-/// The number of classes that labels are drawn from: the width of what the loss reads.
-std::int64_t classes(const plan::Plan& plan) {
+/// How many integers there are that the elements of inputs or of targets are drawn from: what the op that reads them asks for.
+std::int64_t integers(const plan::Plan& plan, plan::Role role) {
   for (const plan::Task& task : plan.tasks()) {
     const auto* compute = std::get_if<plan::Compute>(&task.action);
-    if (compute != nullptr && std::holds_alternative<op::CrossEntropy>(compute->op)) {
-      return plan[task.reads[0]].shape[1];
+    for (std::size_t i = 0; compute != nullptr && i < task.reads.size(); ++i) {
+      if (plan[task.reads[i]].role == role && plan[task.reads[i]].dtype == DType::i32) {
+        std::vector<op::Operand> reads;
+        for (const BufferId id : task.reads) {
+          reads.push_back({plan[id].shape, plan[id].dtype});
+        }
+        return op::integer_limit(compute->op, reads, i);
+      }
     }
   }
   return 1;
@@ -28,7 +36,9 @@ Addresses addresses_of(const plan::Task& task, std::byte* workspace, const std::
 }
 
 StepData step_data(const plan::Plan& plan, const DataOptions& options) {
-  StepData data{.source = {options.seed, options.samples, classes(plan)}, .loaded = {}, .losses = {}};
+  StepData data{.source = {options.seed, options.samples, integers(plan, plan::Role::target), integers(plan, plan::Role::input)},
+                .loaded = {},
+                .losses = {}};
   for (std::size_t b = 0; b < plan.buffers().size(); ++b) {
     const plan::Buffer& buffer = plan.buffers()[b];
     const bool batch = buffer.role == plan::Role::input || buffer.role == plan::Role::target;

@@ -13,6 +13,7 @@
 #include "baton/cluster/blueprint.h"
 #include "baton/exec/devices.h"
 #include "baton/model/zoo.h"
+#include "baton/op/traits.h"
 #include "baton/schedule/schedule.h"
 
 namespace baton::lab {
@@ -83,11 +84,7 @@ cluster::Cluster imagine(const JobWords& words, std::optional<Bytes> memory, std
 
 /// What is run in one piece on machines that are not here: all that can be.
 strategy::Target imagined_target() {
-  return {.linear_with_relu = true,
-          .linear_with_mask = true,
-          .linear_with_sgd = true,
-          .narrow_linear_with_sgd = true,
-          .all_reduce_with_sgd = true};
+  return {.joined = op::joint_ops(), .gradient_with_sgd = true, .narrow_gradient_with_sgd = true, .all_reduce_with_sgd = true};
 }
 
 cluster::Cluster make_cluster(const JobWords& words, const cluster::Machine& machine, exec::World* world) {

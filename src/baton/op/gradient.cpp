@@ -1,7 +1,5 @@
 #include "baton/op/gradient.h"
 
-#include "baton/base/error.h"
-
 namespace baton::op {
 namespace {
 
@@ -37,9 +35,10 @@ struct Rules {
   // A bias is added behind a partial Linear, whose backward has both.
   std::vector<BackwardCall> operator()(const AddBias&) const { return {}; }
   std::vector<BackwardCall> operator()(const AddBiasBackward&) const { return {}; }
-  // These stand in no model yet.
-  std::vector<BackwardCall> operator()(const MatrixProduct&) const { return {}; }
+  // Its inputs have its output's gradient.
   std::vector<BackwardCall> operator()(const Add&) const { return {}; }
+  // This stands in no model yet.
+  std::vector<BackwardCall> operator()(const MatrixProduct&) const { return {}; }
   // These surround a step.
   std::vector<BackwardCall> operator()(const Cast&) const { return {}; }
   std::vector<BackwardCall> operator()(const CheckFinite&) const { return {}; }
@@ -48,17 +47,10 @@ struct Rules {
 
 }  // namespace
 
-Op accumulating(Op op) {
-  if (auto* bias = std::get_if<AddBiasBackward>(&op)) {
-    bias->accumulate = true;
-    return op;
-  }
-  auto* weight = std::get_if<LinearBackwardWeight>(&op);
-  check(weight != nullptr, "{} cannot accumulate", name(op));
-  weight->accumulate = true;
-  return op;
-}
-
 std::vector<BackwardCall> gradient(const Op& forward) { return std::visit(Rules{}, forward); }
+
+std::vector<std::size_t> passed_on(const Op& forward) {
+  return std::holds_alternative<Add>(forward) ? std::vector<std::size_t>{0, 1} : std::vector<std::size_t>{};
+}
 
 }  // namespace baton::op

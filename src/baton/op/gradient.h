@@ -11,11 +11,13 @@ namespace baton::op {
 struct Ref {
   enum class Kind { input, output, parameter, output_gradient, input_gradient, parameter_gradient };
   Kind kind;
-  std::size_t index = 0;  // which parameter, where there are several
+  std::size_t index = 0;  // which of them, where there are several
+  bool operator==(const Ref&) const = default;
 };
 
 /// One op of a backward. Those that give gradients of parameters are told apart, since a schedule may put
-/// them off, and since nobody asks for the gradient of the first block's input.
+/// them off, and since nobody asks for the gradient of the first block's input. An op with several inputs or outputs names them by
+/// number.
 struct BackwardCall {
   Op op;
   std::vector<Ref> reads;
@@ -23,12 +25,11 @@ struct BackwardCall {
   bool of_parameters = false;
 };
 
-/// The same op, adding to what it writes instead of setting it (and so reading it, behind its other operands). Defined
-/// for ops that give gradients of parameters.
-Op accumulating(Op op);
-
 /// The backward of a forward op, in the order in which it must run. Empty for ops that have none. That of a partial Linear
 /// includes the bias that is added to the sum.
 std::vector<BackwardCall> gradient(const Op& forward);
+
+/// The inputs of a forward op whose gradient is that of its output, so that nothing is computed for them.
+std::vector<std::size_t> passed_on(const Op& forward);
 
 }  // namespace baton::op

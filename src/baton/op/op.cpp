@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "baton/op/loss_scale.h"
+#include "baton/op/signature.h"
 
 namespace baton::op {
 namespace {
@@ -31,7 +32,7 @@ const std::array prototypes = one_of_each(std::make_index_sequence<std::variant_
 Bytes size(const Operand& operand) { return Bytes(operand.shape.elements() * size_of(operand.dtype)); }
 
 /// Rows × in × out of a product, from the operand that has the rows and from the weight's shape.
-Flops product(const Shape& batch, const Shape& weight) { return Flops(2 * batch[0] * weight[0] * weight[1]); }
+Flops product(const Shape& batch, const Shape& weight) { return Flops(2 * batch.rows() * weight[0] * weight[1]); }
 
 std::string list(std::span<const Operand> operands) {
   std::string text;
@@ -41,98 +42,61 @@ std::string list(std::span<const Operand> operands) {
   return text;
 }
 
-/// The shape law of each op: true when reads and writes obey it. Arity is checked by the caller of `holds`.
+/// What a law asks beyond the signature.
 struct Law {
   std::span<const Operand> reads;
   std::span<const Operand> writes;
 
-  const Shape& in(std::size_t i) const { return reads[i].shape; }
-  const Shape& out(std::size_t i) const { return writes[i].shape; }
-  bool arity(std::size_t r, std::size_t w) const { return reads.size() == r && writes.size() == w; }
-  bool matrices(std::initializer_list<const Shape*> shapes) const {
-    for (const Shape* shape : shapes) {
-      if (shape->rank() != 2) {
-        return false;
-      }
-    }
-    return true;
-  }
-  static bool fits(const Shape& x, const Shape& weight, const Shape& y) {
-    return weight[1] == x[1] && weight[0] == y[1] && x[0] == y[0];
-  }
-
-  bool operator()(const Linear& o) const {
-    return arity(o.partial ? 2 : 3, 1) && matrices({&in(0), &in(1), &out(0)}) && fits(in(0), in(1), out(0)) &&
-           (o.partial ? !o.relu : in(2) == Shape{in(1)[0]});
-  }
-  bool operator()(const LinearBackwardInput& o) const {
-    return arity(o.mask ? 3 : 2, 1) && matrices({&in(0), &in(1), &out(0)}) && fits(out(0), in(1), in(0)) &&
-           (!o.mask || in(2) == out(0));
-  }
-  bool operator()(const LinearBackwardWeight& o) const {
-    const bool updates = o.accumulate || o.sgd_rate > 0;
-    const std::size_t count = o.partial ? 1 : 2;
-    return arity(updates ? 2 + count : 2, count) && matrices({&in(0), &in(1), &out(0)}) && fits(in(0), out(0), in(1)) &&
-           (o.partial || out(1) == Shape{out(0)[0]}) && (!updates || (in(2) == out(0) && (o.partial || in(3) == out(1))));
-  }
-  bool operator()(const Relu&) const { return arity(1, 1) && in(0) == out(0); }
-  bool operator()(const ReluBackward&) const { return arity(2, 1) && in(0) == in(1) && in(0) == out(0); }
-  bool is_state(const Operand& operand) const {
-    return operand.shape == Shape{ScaleState::elements} && operand.dtype == DType::f32;
-  }
-  bool operator()(const MeanSquaredError& o) const {
-    return arity(o.scaled ? 3 : 2, 2) && (!o.scaled || is_state(reads[2])) && in(0) == in(1) && in(0) == out(1) &&
-           in(0).rank() >= 1 && out(0) == Shape{in(0)[0]} && writes[0].dtype == DType::f64 && o.elements >= in(0).elements();
-  }
-  bool operator()(const CrossEntropy& o) const {
-    return arity(o.scaled ? 3 : 2, 2) && (!o.scaled || is_state(reads[2])) && matrices({&in(0)}) && in(1) == Shape{in(0)[0]} &&
-           reads[1].dtype == DType::i32 && in(0) == out(1) && out(0) == Shape{in(0)[0]} && writes[0].dtype == DType::f64 &&
-           o.rows >= in(0)[0];
-  }
-  bool operator()(const MatrixProduct&) const {
-    return arity(2, 1) && matrices({&in(0), &in(1), &out(0)}) && in(0)[1] == in(1)[0] && out(0) == Shape{in(0)[0], in(1)[1]};
-  }
-  bool operator()(const Add&) const { return arity(2, 1) && in(0) == in(1) && in(0) == out(0); }
-  bool operator()(const AddBias&) const { return arity(2, 1) && matrices({&in(0)}) && in(1) == Shape{in(0)[1]} && in(0) == out(0); }
-  bool operator()(const AddBiasBackward& o) const {
-    return arity(o.accumulate ? 2 : 1, 1) && matrices({&in(0)}) && out(0) == Shape{in(0)[1]} && (!o.accumulate || in(1) == out(0));
-  }
-  bool operator()(const Cast&) const {
-    return arity(1, 1) && in(0) == out(0) && reads[0].dtype != writes[0].dtype && writes[0].dtype != DType::i32;
-  }
-  bool is_flag(const Operand& operand) const { return operand.shape == Shape{1} && operand.dtype == DType::f32; }
+  bool operator()(const Linear& o) const { return !(o.partial && o.relu); }
+  bool operator()(const MeanSquaredError& o) const { return o.elements >= reads[0].shape.elements(); }
+  bool operator()(const CrossEntropy& o) const { return o.rows >= reads[0].shape.rows(); }
+  bool operator()(const Cast&) const { return reads[0].dtype != writes[0].dtype; }
   bool operator()(const CheckFinite&) const {
-    return writes.size() == 1 && is_flag(writes[0]) &&
-           std::none_of(reads.begin(), reads.end(), [](const Operand& read) { return read.dtype == DType::i32; });
+    return std::none_of(reads.begin(), reads.end(), [](const Operand& read) { return read.dtype == DType::i32; });
   }
-  bool operator()(const AdjustScale& o) const {
-    return arity(2, 1) && is_flag(reads[0]) && is_state(reads[1]) && is_state(writes[0]) && o.growth_interval >= 0;
+  bool operator()(const AdjustScale& o) const { return o.growth_interval >= 0; }
+  template <typename AnyOp>
+  bool operator()(const AnyOp&) const {
+    return true;
   }
 };
 
-/// One floating type throughout, but where the law itself fixes a type: those of labels, losses and a scaler's state, and all
-/// of a cast, a check and an adjustment. A step of float32 weights may come from 16-bit operands.
-bool one_type(const Op& op, std::span<const Operand> reads, std::span<const Operand> writes) {
-  if (std::holds_alternative<CheckFinite>(op) || std::holds_alternative<AdjustScale>(op)) {
-    return true;
-  }
-  if (reads[0].dtype == DType::i32) {
+/// Whether the operands have the types that the signature asks for. The shapes fit.
+bool types_fit(const Signature& signature, std::span<const Operand> reads, std::span<const Operand> writes) {
+  std::optional<DType> value;
+  std::optional<DType> stepped;
+  const auto one = [](std::optional<DType>& known, DType type) {
+    known = known.value_or(type);
+    return *known == type && type != DType::i32;
+  };
+  const auto fits = [&](const Axes& axes, DType type) {
+    switch (axes.type) {
+      case Type::value:
+        return one(value, type);
+      case Type::stepped:
+        return one(stepped, type);
+      case Type::floating:
+        return type != DType::i32;
+      case Type::integer:
+        return type == DType::i32;
+      case Type::loss:
+        return type == DType::f64;
+      case Type::state:
+        return type == DType::f32;
+    }
     return false;
+  };
+  for (std::size_t i = 0; i < signature.reads.size(); ++i) {
+    if (!fits(signature.reads[i], reads[i].dtype)) {
+      return false;
+    }
   }
-  if (std::holds_alternative<Cast>(op)) {
-    return true;
+  for (std::size_t i = 0; i < signature.writes.size(); ++i) {
+    if (!fits(signature.writes[i], writes[i].dtype)) {
+      return false;
+    }
   }
-  if (const auto* weight = std::get_if<LinearBackwardWeight>(&op);
-      weight != nullptr && weight->sgd_rate > 0 && is_narrow(reads[0].dtype) && writes[0].dtype == DType::f32) {
-    const auto wide = [](const Operand& operand) { return operand.dtype == DType::f32; };
-    return reads[1].dtype == reads[0].dtype && std::all_of(reads.begin() + 2, reads.end(), wide) &&
-           std::all_of(writes.begin(), writes.end(), wide);
-  }
-  const bool labels = std::holds_alternative<CrossEntropy>(op);
-  const bool loss = labels || std::holds_alternative<MeanSquaredError>(op);
-  const auto same = [&](const Operand& operand) { return operand.dtype == reads[0].dtype; };
-  const std::span<const Operand> free = labels ? reads.first(1) : loss ? reads.first(2) : reads;
-  return std::all_of(free.begin(), free.end(), same) && std::all_of(writes.begin() + (loss ? 1 : 0), writes.end(), same);
+  return !stepped || stepped == value || (is_narrow(*value) && *stepped == DType::f32);
 }
 
 struct Arithmetic {
@@ -184,7 +148,8 @@ std::optional<Op> by_name(std::string_view name) {
 std::span<const Op> all() { return prototypes; }
 
 std::optional<std::string> mismatch(const Op& op, std::span<const Operand> reads, std::span<const Operand> writes) {
-  if (std::visit(Law{reads, writes}, op) && one_type(op, reads, writes)) {
+  const Signature& own = signature(op);
+  if (fits(own, reads, writes) && types_fit(own, reads, writes) && std::visit(Law{reads, writes}, op)) {
     return std::nullopt;
   }
   return fmt::format("{} cannot read ({}) and write ({})", name(op), list(reads), list(writes));

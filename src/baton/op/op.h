@@ -12,8 +12,10 @@
 #include "baton/base/shape.h"
 #include "baton/base/units.h"
 
-/// What can be computed: for each op its operands, its shapes, its work and its gradient.
-/// A new op is a struct here, its entries in op.cpp and gradient.cpp, and a loop in the reference backend.
+/// What can be computed: for each op its operands, its signature, its work and its gradient.
+/// A new op is a struct here, its entries in op.cpp, signature.cpp, gradient.cpp and where it has such traits in traits.cpp, and
+/// its kernels. Nothing outside of this folder and the kernels asks which op it has. A Linear works on the last axis, whatever
+/// stands before it: those axes together are its rows.
 namespace baton::op {
 
 /// y = x Wᵀ + b. Reads x, W, b; writes y. With `relu`, y = max(0, ·). With `partial` y is one term of a sum over devices: it
@@ -56,16 +58,18 @@ struct ReluBackward {
   bool operator==(const ReluBackward&) const = default;
 };
 
-/// Reads y and the target; writes one partial loss a row, Σ (y − t)² / elements, and dy = 2 (y − t) / elements.
-/// `elements` counts the whole global batch, so partial losses and gradients of a split batch simply add up. With `scaled` it
-/// also reads a loss scaler's state (op/loss_scale.h) and multiplies dy by its scale before rounding; the loss stays as it is.
+/// Reads y and the target; writes one partial loss per row (all axes but the last), Σ (y − t)² / elements, and dy = 2 (y − t) /
+/// elements. `elements` counts the whole global batch, so partial losses and gradients of a split batch simply add up. With
+/// `scaled` it also reads a loss scaler's state (op/loss_scale.h) and multiplies dy by its scale before rounding; the loss stays as
+/// it is.
 struct MeanSquaredError {
   std::int64_t elements = 1;
   bool scaled = false;
   bool operator==(const MeanSquaredError&) const = default;
 };
 
-/// Softmax and its cross entropy. Reads y and the labels; writes one partial loss a row and dy, over `rows`. `scaled` as above.
+/// Softmax and its cross entropy. Reads y and one label per row; writes one partial loss per row and dy, over `rows`. `scaled` as
+/// above.
 struct CrossEntropy {
   std::int64_t rows = 1;
   bool scaled = false;

@@ -7,6 +7,7 @@
 
 #include "baton/base/error.h"
 #include "baton/op/loss_scale.h"
+#include "baton/op/signature.h"
 
 namespace baton::plan {
 namespace {
@@ -105,13 +106,11 @@ class Judge {
     return true;
   }
 
-  /// An op that adds has what it writes as its last operands.
-  static bool adds_to_what_it_writes(const op::Op& op, const Task& task) {
-    const auto* weight = std::get_if<op::LinearBackwardWeight>(&op);
-    const auto* bias = std::get_if<op::AddBiasBackward>(&op);
-    const bool adds = weight != nullptr ? weight->accumulate || weight->sgd_rate > 0 : bias != nullptr && bias->accumulate;
-    return !adds || std::equal(task.writes.begin(), task.writes.end(),
-                               task.reads.end() - static_cast<std::ptrdiff_t>(task.writes.size()), task.reads.end());
+  /// An op that works in place has what it writes as its last operands.
+  static bool works_in_place(const op::Op& op, const Task& task) {
+    return !op::signature(op).in_place ||
+           std::equal(task.writes.begin(), task.writes.end(), task.reads.end() - static_cast<std::ptrdiff_t>(task.writes.size()),
+                      task.reads.end());
   }
 
   void check_shapes() {
@@ -120,10 +119,8 @@ class Judge {
       if (const auto* compute = std::get_if<Compute>(&task.action)) {
         if (const auto why = op::mismatch(compute->op, operands(task.reads), operands(task.writes))) {
           report(Rule::shape, {TaskId(i)}, fmt::format("{}: {}", plan_.describe(TaskId(i)), *why));
-        } else if (!adds_to_what_it_writes(compute->op, task)) {
+        } else if (!works_in_place(compute->op, task)) {
           report(Rule::shape, {TaskId(i)}, fmt::format("{} adds to other buffers than it writes", plan_.describe(TaskId(i))));
-        } else if (std::holds_alternative<op::AdjustScale>(compute->op) && task.reads[1] != task.writes[0]) {
-          report(Rule::shape, {TaskId(i)}, fmt::format("{} writes another state than it reads", plan_.describe(TaskId(i))));
         }
       } else if (const auto* update = std::get_if<Update>(&task.action)) {
         if (!update_fits(task, *update)) {

@@ -2,6 +2,7 @@
 #include <map>
 #include <optional>
 
+#include "baton/op/traits.h"
 #include "baton/strategy/passes.h"
 
 namespace baton::strategy {
@@ -11,10 +12,10 @@ using plan::Compute;
 using plan::Draft;
 using plan::Task;
 
-template <typename AnyOp>
-const AnyOp* op_of(const Task& task) {
+/// Null for a task that computes nothing.
+const op::Op* op_of(const Task& task) {
   const auto* compute = std::get_if<Compute>(&task.action);
-  return compute == nullptr ? nullptr : std::get_if<AnyOp>(&compute->op);
+  return compute == nullptr ? nullptr : &compute->op;
 }
 
 /// Who touches each buffer. Rebuilt after each fusion pass; drafts are small next to what they describe.
@@ -43,41 +44,27 @@ void erase_marked(Draft& draft, const std::vector<bool>& gone) {
   draft.rearrange(gone, std::vector<std::vector<Task>>(draft.tasks.size() + 1));
 }
 
-/// linear → relu becomes linear with relu.
-void fuse_relu(Draft& draft) {
+/// Two ops become the one that does the work of both, where nothing else reads what is between them.
+void fuse_pairs(Draft& draft, const std::vector<op::Op>& known) {
   const Uses uses(draft);
   std::vector<bool> gone(draft.tasks.size(), false);
   for (Task& task : draft.tasks) {
-    if (op_of<op::Linear>(task) == nullptr) {
+    const op::Op* first = op_of(task);
+    const std::size_t* reader = first == nullptr ? nullptr : uses.only_reader(draft, task.writes[0]);
+    const op::Op* second = reader == nullptr ? nullptr : op_of(draft.tasks[*reader]);
+    if (second == nullptr || draft.tasks[*reader].device != task.device || draft.tasks[*reader].reads[0] != task.writes[0]) {
       continue;
     }
-    const std::size_t* reader = uses.only_reader(draft, task.writes[0]);
-    if (reader != nullptr && op_of<op::Relu>(draft.tasks[*reader]) != nullptr && draft.tasks[*reader].device == task.device) {
-      task.action = Compute{op::Linear{.relu = true}};
-      task.writes = draft.tasks[*reader].writes;
-      gone[*reader] = true;
-    }
-  }
-  erase_marked(draft, gone);
-}
-
-/// linear_backward_input → relu_backward becomes linear_backward_input with a mask.
-void fuse_mask(Draft& draft) {
-  const Uses uses(draft);
-  std::vector<bool> gone(draft.tasks.size(), false);
-  for (Task& task : draft.tasks) {
-    if (op_of<op::LinearBackwardInput>(task) == nullptr) {
+    const std::optional<op::Joined> both = op::joined(*first, *second);
+    if (!both || std::find(known.begin(), known.end(), both->op) == known.end()) {
       continue;
     }
-    const std::size_t* reader = uses.only_reader(draft, task.writes[0]);
-    if (reader == nullptr || op_of<op::ReluBackward>(draft.tasks[*reader]) == nullptr ||
-        draft.tasks[*reader].device != task.device) {
-      continue;
+    const Task& next = draft.tasks[*reader];
+    task.action = Compute{both->op};
+    for (const std::size_t operand : both->reads) {
+      task.reads.push_back(next.reads[operand]);
     }
-    const Task& relu = draft.tasks[*reader];
-    task.action = Compute{op::LinearBackwardInput{.mask = true}};
-    task.reads.push_back(relu.reads[1]);
-    task.writes = relu.writes;
+    task.writes = next.writes;
     gone[*reader] = true;
   }
   erase_marked(draft, gone);
@@ -92,37 +79,46 @@ const op::Sgd* plain_sgd(const Draft& draft, const Task& task, bool narrow = fal
   return sgd != nullptr && sgd->momentum == 0 && sgd->weight_decay == 0 && sgd->rate > 0 ? sgd : nullptr;
 }
 
-/// linear_backward_weight → sgd becomes linear_backward_weight with a rate, where nothing else wants the gradient
-/// and nothing reads the weights between the two.
+/// Whether one task reads all that another writes, in that order and before anything else, and nobody else does.
+bool is_only_reader(const Draft& draft, const Uses& uses, const Task& writer, std::size_t reader) {
+  const Task& task = draft.tasks[reader];
+  for (std::size_t i = 0; i < writer.writes.size(); ++i) {
+    const std::size_t* only = uses.only_reader(draft, writer.writes[i]);
+    if (only == nullptr || *only != reader || i >= task.reads.size() || task.reads[i] != writer.writes[i]) {
+      return false;
+    }
+  }
+  return true;
+}
+
+/// Gradients → sgd becomes one op that takes the step, where nothing else wants the gradients and nothing reads the parameters
+/// between the two.
 void fuse_sgd(Draft& draft, bool narrow) {
   const Uses uses(draft);
   std::vector<bool> gone(draft.tasks.size(), false);
   for (std::size_t i = 0; i < draft.tasks.size(); ++i) {
     Task& task = draft.tasks[i];
-    const auto* backward = op_of<op::LinearBackwardWeight>(task);
-    if (backward == nullptr || backward->accumulate || backward->sgd_rate > 0 || backward->partial) {
+    const op::Op* gradient = op_of(task);
+    const std::size_t* reader = gradient == nullptr ? nullptr : uses.only_reader(draft, task.writes[0]);
+    const op::Sgd* sgd = reader == nullptr ? nullptr : plain_sgd(draft, draft.tasks[*reader], narrow);
+    const std::optional<op::Op> step = sgd == nullptr ? std::nullopt : op::with_sgd(*gradient, sgd->rate);
+    if (!step || !is_only_reader(draft, uses, task, *reader)) {
       continue;
     }
-    const std::size_t* reader = uses.only_reader(draft, task.writes[0]);
-    const std::size_t* bias_reader = uses.only_reader(draft, task.writes[1]);
-    if (reader == nullptr || bias_reader == nullptr || *reader != *bias_reader) {
+    const Task& update = draft.tasks[*reader];
+    if (update.writes.size() != task.writes.size()) {
       continue;
     }
-    const Task& update_task = draft.tasks[*reader];
-    const op::Sgd* sgd = plain_sgd(draft, update_task, narrow);
-    if (sgd == nullptr || update_task.writes.size() != 2 || update_task.reads[0] != task.writes[0]) {
-      continue;
-    }
-    const bool read_between = std::any_of(update_task.writes.begin(), update_task.writes.end(), [&](BufferId id) {
+    const bool read_between = std::any_of(update.writes.begin(), update.writes.end(), [&](BufferId id) {
       const std::vector<std::size_t>& readers = uses.readers[id.index()];
       return std::any_of(readers.begin(), readers.end(), [&](std::size_t r) { return r > i && r < *reader; });
     });
     if (read_between) {
       continue;
     }
-    task.action = Compute{op::LinearBackwardWeight{.sgd_rate = sgd->rate}};
-    task.writes = update_task.writes;
-    task.reads.insert(task.reads.end(), update_task.writes.begin(), update_task.writes.end());
+    task.action = Compute{*step};
+    task.writes = update.writes;
+    task.reads.insert(task.reads.end(), update.writes.begin(), update.writes.end());
     gone[*reader] = true;
   }
   erase_marked(draft, gone);
@@ -237,14 +233,11 @@ void drop_unused_buffers(Draft& draft) {
 }  // namespace
 
 plan::Draft fuse(plan::Draft draft, const Target& target) {
-  if (target.linear_with_relu) {
-    fuse_relu(draft);
+  if (!target.joined.empty()) {
+    fuse_pairs(draft, target.joined);
   }
-  if (target.linear_with_mask) {
-    fuse_mask(draft);
-  }
-  if (target.linear_with_sgd) {
-    fuse_sgd(draft, target.narrow_linear_with_sgd);
+  if (target.gradient_with_sgd) {
+    fuse_sgd(draft, target.narrow_gradient_with_sgd);
   }
   if (target.all_reduce_with_sgd) {
     fuse_all_reduce(draft);

@@ -5,6 +5,7 @@
 
 #include "baton/base/error.h"
 #include "baton/op/loss_scale.h"
+#include "baton/op/traits.h"
 #include "baton/strategy/passes.h"
 
 namespace baton::strategy {
@@ -40,17 +41,10 @@ std::size_t gradient_count(const Task& task) {
   return task.writes.size() / (1 + op::state_slots(std::get<Update>(task.action).optimizer));
 }
 
-/// Whether a loss multiplies its gradient by the scale; nothing for any other task.
-bool* scaled_loss(Task& task) {
+/// The op of a task that computes a loss; null for any other.
+op::Op* loss_of(Task& task) {
   auto* computes = std::get_if<Compute>(&task.action);
-  if (computes == nullptr) {
-    return nullptr;
-  }
-  if (auto* squares = std::get_if<op::MeanSquaredError>(&computes->op)) {
-    return &squares->scaled;
-  }
-  auto* entropy = std::get_if<op::CrossEntropy>(&computes->op);
-  return entropy == nullptr ? nullptr : &entropy->scaled;
+  return computes != nullptr && op::is_loss(computes->op) ? &computes->op : nullptr;
 }
 
 /// What one device of a step with loss scaling has.
@@ -123,8 +117,8 @@ plan::Draft scale_loss(plan::Draft draft, const LossScale& settings) {
   std::size_t first_update = draft.tasks.size();
   for (std::size_t i = 0; i < draft.tasks.size(); ++i) {
     Task& task = draft.tasks[i];
-    if (bool* scaled = scaled_loss(task)) {
-      *scaled = true;
+    if (op::Op* loss = loss_of(task)) {
+      *loss = op::with_loss_scale(*loss);
       task.reads.push_back(scaler_of(task.device).state);
     } else if (is_update(task)) {
       first_update = std::min(first_update, i);

@@ -431,7 +431,7 @@ plan::Plan compile(const Request& request, const Strategy& strategy) {
   // A fused update would leave nothing for a delay before the update to stand before.
   if (std::any_of(request.delays.begin(), request.delays.end(),
                   [](const DelayRequest& delay) { return delay.before == plan::Phase::update; })) {
-    target.linear_with_sgd = false;
+    target.gradient_with_sgd = false;
     target.all_reduce_with_sgd = false;
   }
   draft = fuse(std::move(draft), target);

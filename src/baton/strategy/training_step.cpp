@@ -9,6 +9,8 @@
 
 #include "baton/base/error.h"
 #include "baton/op/gradient.h"
+#include "baton/op/signature.h"
+#include "baton/op/traits.h"
 #include "baton/schedule/replay.h"
 #include "baton/schedule/schedule.h"
 #include "baton/strategy/passes.h"
@@ -289,7 +291,7 @@ class Writer {
         }
         op::Op op = node.op;
         if (split == NodeSplit::row) {
-          std::get<op::Linear>(op).partial = true;
+          op = op::divided_sum(op)->term;
           reads.pop_back();  // the bias is added to the sum
         }
         outputs.push_back(add(device_of(shard, b), Role::activation, output_shape(node, split, shard, micro.row_count()),
@@ -370,7 +372,7 @@ class Writer {
     for (std::size_t n = block.nodes.size(); n-- > 0;) {
       op::Op op = block.nodes[n].op;
       if (splits_[b][n] == NodeSplit::row) {
-        std::get<op::Linear>(op).partial = true;
+        op = op::divided_sum(op)->term;
       }
       std::vector<BufferId> input_gradients(group(r).size());
       for (const op::BackwardCall& call : op::gradient(op)) {

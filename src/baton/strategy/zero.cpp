@@ -6,6 +6,7 @@
 #include <set>
 
 #include "baton/base/error.h"
+#include "baton/op/traits.h"
 #include "baton/strategy/passes.h"
 
 namespace baton::strategy {
@@ -288,11 +289,7 @@ class Divider {
     id = draft_.add(std::move(own));
     std::erase(task.reads, whole);
     auto& compute = std::get<plan::Compute>(task.action);
-    if (auto* weight = std::get_if<op::LinearBackwardWeight>(&compute.op)) {
-      weight->accumulate = false;
-    } else {
-      std::get<op::AddBiasBackward>(compute.op).accumulate = false;
-    }
+    compute.op = op::accumulating(compute.op, false);
   }
 
   void scatter(const Harvest& harvest, std::map<std::pair<std::uint32_t, std::uint32_t>, std::optional<BufferId>>& kept) {

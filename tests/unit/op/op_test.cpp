@@ -148,9 +148,12 @@ TEST(Op, RefusesAnyOperandOfAnotherShape) {
     for (auto list : {&Call::reads, &Call::writes}) {
       for (std::size_t i = 0; i < (good.*list).size(); ++i) {
         const Shape& right = (good.*list)[i].shape;
-        std::vector<Shape> wrong{Shape{}, Shape{right.elements(), 1}, right.batched(1)};
+        std::vector<Shape> wrong{Shape{}, Shape{right.elements(), 1}};
         // A sum over the rows takes any number of them.
         const bool any_rows = std::holds_alternative<AddBiasBackward>(good.op) && list == &Call::reads && i == 0;
+        if (!any_rows) {
+          wrong.push_back(right.batched(1));
+        }
         for (std::size_t axis = any_rows ? 1 : 0; axis < right.rank(); ++axis) {
           std::vector<std::int64_t> extents = right.extents();
           ++extents[axis];
@@ -249,6 +252,30 @@ TEST(Op, ShowsItsAttributesInOrderAndForWriting) {
   });
   EXPECT_EQ(names, (std::vector<std::string>{"accumulate", "sgd_rate", "partial", "tf32"}));
   EXPECT_EQ(op, Op(LinearBackwardWeight{}));
+}
+
+TEST(Op, TakesAnyLeadingAxesAsItsRowsWhereTheyAreTheSameThroughout) {
+  const Operand x3{{2, 5, 3}};
+  const Operand y3{{2, 5, 4}};
+  const Operand labels3{{2, 5}, i32};
+  const Operand loss3{{2, 5}, f64};
+  const std::vector<Call> calls{{Linear{}, {x3, weight, bias}, {y3}},
+                                {LinearBackwardInput{.mask = true}, {y3, weight, x3}, {x3}},
+                                {LinearBackwardWeight{}, {x3, y3}, {weight, bias}},
+                                {Relu{}, {y3}, {y3}},
+                                {AddBias{}, {y3, bias}, {y3}},
+                                {AddBiasBackward{}, {y3}, {bias}},
+                                {MeanSquaredError{40}, {y3, y3}, {loss3, y3}},
+                                {CrossEntropy{10}, {y3, labels3}, {loss3, y3}}};
+  for (const Call& call : calls) {
+    EXPECT_FALSE(judged(call).has_value()) << judged(call).value_or("");
+  }
+  EXPECT_TRUE(judged({Linear{}, {x3, weight, bias}, {{{5, 2, 4}}}}).has_value()) << "the axes in another order";
+  EXPECT_TRUE(judged({Linear{}, {x3, weight, bias}, {{{10, 4}}}}).has_value()) << "the axes run together";
+  EXPECT_TRUE(judged({CrossEntropy{9}, {y3, labels3}, {loss3, y3}}).has_value()) << "fewer rows than there are";
+  EXPECT_TRUE(judged({CrossEntropy{10}, {y3, labels}, {loss3, y3}}).has_value()) << "a label per sample, not per row";
+  const std::vector<Operand> reads{x3, weight, bias};
+  EXPECT_EQ(work(Linear{}, reads, std::vector<Operand>{y3}).flops, Flops(2 * 2 * 5 * 3 * 4));
 }
 
 }  // namespace

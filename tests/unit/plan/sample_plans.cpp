@@ -4,6 +4,7 @@
 
 #include "baton/base/error.h"
 #include "baton/model/zoo.h"
+#include "baton/op/traits.h"
 #include "baton/strategy/strategy.h"
 #include "support/devices.h"
 
@@ -20,12 +21,11 @@ const std::vector<Sample>& sample_plans() {
     const std::vector<std::string> optimizers{"sgd", "momentum", "adam", "adamw"};
     const std::vector<strategy::Target> targets{
         {},
-        {.linear_with_relu = true, .linear_with_mask = true, .linear_with_sgd = true, .tiled_weights = true},
-        {.linear_with_relu = true,
-         .linear_with_mask = true,
+        {.joined = op::joint_ops(), .gradient_with_sgd = true, .tiled_weights = true},
+        {.joined = op::joint_ops(),
          .workspace = [](std::span<const Buffer>, const Task& task,
                          std::size_t) { return Bytes(task.lane == Lane::compute && !task.writes.empty() ? 100 : 0); }},
-        {.linear_with_sgd = true}};
+        {.gradient_with_sgd = true}};
     std::vector<Sample> list;
     std::size_t turn = 0;
     for (const strategy::Strategy& strategy : strategy::strategies()) {

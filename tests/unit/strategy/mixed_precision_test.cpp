@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "baton/model/zoo.h"
+#include "baton/op/traits.h"
 #include "baton/plan/text.h"
 #include "baton/plan/verify.h"
 #include "baton/strategy/passes.h"
@@ -30,11 +31,7 @@ Plan compiled(const std::string& strategy, std::size_t count, Step step, Target 
                   .target = target});
 }
 
-const Target fuses{.linear_with_relu = true,
-                   .linear_with_mask = true,
-                   .linear_with_sgd = true,
-                   .all_reduce_with_sgd = true,
-                   .tiled_weights = true};
+const Target fuses{.joined = op::joint_ops(), .gradient_with_sgd = true, .all_reduce_with_sgd = true, .tiled_weights = true};
 
 TEST(MixedPrecision, PlansOfEveryStrategyHoldAndParseBack) {
   for (const Precision precision : {Precision::bf16, Precision::fp16}) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "baton/model/zoo.h"
+#include "baton/op/traits.h"
 #include "baton/plan/verify.h"
 #include "support/usage_sentence.h"
 #include "unit/strategy/drafts.h"
@@ -316,7 +317,7 @@ TEST(AddUpdates, UpdatesOnlyTheOwnersParametersAndNotTheCopies) {
 
 // ---- fuse
 
-const Target all{.linear_with_relu = true, .linear_with_mask = true, .linear_with_sgd = true};
+const Target all{.joined = op::joint_ops(), .gradient_with_sgd = true};
 
 bool fuses_sgd(const Draft& draft) {
   const Draft fused = fuse(draft, all);
@@ -335,7 +336,7 @@ TEST(Fuse, JoinsA16BitGradientWithItsStepOnlyForATargetThatDoesSo) {
   const Draft before = cast_parameters(narrow_values(add_updates(replicas(1), op::Sgd{.rate = 0.5}), DType::bf16), DType::bf16);
   EXPECT_FALSE(places(fuse(before, all).tasks, "sgd").empty());
   Target mixed = all;
-  mixed.narrow_linear_with_sgd = true;
+  mixed.narrow_gradient_with_sgd = true;
   const Draft after = fuse(before, mixed);
   EXPECT_TRUE(places(after.tasks, "sgd").empty());
   for (const std::size_t i : places(after.tasks, "linear_backward_weight")) {
@@ -363,7 +364,7 @@ TEST(Fuse, JoinsNothingForATargetThatJoinsNothing) {
 
 TEST(Fuse, JoinsALinearAndItsReluAndDropsTheBufferBetween) {
   const Draft before = replicas(1);
-  const Draft after = fuse(before, {.linear_with_relu = true});
+  const Draft after = fuse(before, {.joined = {op::Linear{.relu = true}}});
   EXPECT_TRUE(places(after.tasks, "relu").empty());
   EXPECT_EQ(after.tasks.size(), before.tasks.size() - 2);
   EXPECT_EQ(after.buffers.size(), before.buffers.size() - 2);
@@ -379,13 +380,13 @@ TEST(Fuse, KeepsALinearApartFromItsReluWhereSomethingElseReadsBetween) {
   draft.tasks.insert(draft.tasks.begin() + 2, draft.tasks[1]);
   const plan::Buffer output = draft[draft.tasks[1].writes[0]];
   draft.tasks[2].writes = {draft.add(output)};
-  const Draft after = fuse(draft, {.linear_with_relu = true});
+  const Draft after = fuse(draft, {.joined = {op::Linear{.relu = true}}});
   EXPECT_EQ(places(after.tasks, "relu").size(), 2U) << "those of block 0; block 1's is joined";
 }
 
 TEST(Fuse, JoinsAnInputGradientAndTheReluBackwardBeforeItAsAMask) {
   const Draft before = replicas(1);
-  const Draft after = fuse(before, {.linear_with_mask = true});
+  const Draft after = fuse(before, {.joined = {op::LinearBackwardInput{.mask = true}}});
   EXPECT_EQ(places(after.tasks, "relu_backward").size(), 1U) << "the last block's has no product before it";
   const std::vector<std::size_t> masked = places(after.tasks, "linear_backward_input");
   ASSERT_EQ(masked.size(), 1U);
@@ -404,7 +405,7 @@ TEST(Fuse, KeepsAMaskApartWhereTheGradientCrossesToAnotherDevice) {
 
 TEST(Fuse, JoinsThePlainSgdStepIntoTheWeightGradient) {
   const Draft before = add_updates(replicas(1), op::Sgd{.rate = 0.5});
-  const Draft after = fuse(before, {.linear_with_sgd = true});
+  const Draft after = fuse(before, {.gradient_with_sgd = true});
   EXPECT_TRUE(places(after.tasks, "sgd").empty());
   EXPECT_EQ(after.buffers.size(), before.buffers.size() - 4) << "no gradient of a parameter is kept";
   for (const std::size_t i : places(after.tasks, "linear_backward_weight")) {
@@ -449,7 +450,7 @@ TEST(Fuse, KeepsTheSgdStepApartWhereTheWeightsAreReadBeforeIt) {
   const std::size_t input_gradient = places(draft.tasks, "linear_backward_input")[0];
   ASSERT_EQ(weight_gradient, input_gradient + 1);
   std::swap(draft.tasks[weight_gradient], draft.tasks[input_gradient]);  // as a schedule may order them
-  const Draft after = fuse(std::move(draft), {.linear_with_sgd = true});
+  const Draft after = fuse(std::move(draft), {.gradient_with_sgd = true});
   EXPECT_EQ(places(after.tasks, "sgd").size(), 1U) << "block 1's step stays, block 0's is joined";
 }
 

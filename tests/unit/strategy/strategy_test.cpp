@@ -6,6 +6,7 @@
 #include <array>
 
 #include "baton/model/zoo.h"
+#include "baton/op/traits.h"
 #include "baton/plan/text.h"
 #include "baton/plan/verify.h"
 #include "baton/schedule/text.h"
@@ -21,7 +22,7 @@ using plan::Phase;
 using test::says;
 using test::usage_sentence;
 
-const Target cpu_target{.linear_with_relu = true, .linear_with_mask = true, .linear_with_sgd = true, .tiled_weights = true};
+const Target cpu_target{.joined = op::joint_ops(), .gradient_with_sgd = true, .tiled_weights = true};
 
 plan::Plan compiled(const std::string& strategy, const std::string& model, std::size_t count, Step step = {}, Layout layout = {},
                     Target target = {}, std::vector<DelayRequest> delays = {}) {

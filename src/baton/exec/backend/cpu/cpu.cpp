@@ -10,6 +10,7 @@
 #include "baton/exec/backend/cpu/matrix_product.h"
 #include "baton/exec/backend/cpu/part.h"
 #include "baton/op/loss_scale.h"
+#include "baton/op/traits.h"
 
 namespace baton::exec {
 namespace {
@@ -20,36 +21,27 @@ using plan::Plan;
 using plan::Task;
 
 /// Rows, inputs and outputs of the product a task does.
-struct Extents {
-  std::int64_t rows;
-  std::int64_t in;
-  std::int64_t out;
-};
+op::ProductExtents extents_of(std::span<const plan::Buffer> buffers, const Task& task) {
+  const auto operands = [&](const std::vector<BufferId>& ids) {
+    std::vector<op::Operand> list;
+    for (const BufferId id : ids) {
+      list.push_back({buffers[id.index()].shape, buffers[id.index()].dtype});
+    }
+    return list;
+  };
+  return *op::product_extents(std::get<plan::Compute>(task.action).op, operands(task.reads), operands(task.writes));
+}
 
-struct ExtentsOf {
-  std::span<const plan::Buffer> buffers;
-  const Task& task;
-  Extents from(BufferId batch, BufferId weight) const {
-    const Shape& shape = buffers[weight.index()].shape;
-    return {buffers[batch.index()].shape[0], shape[1], shape[0]};
-  }
-  Extents operator()(const op::Linear&) const { return from(task.reads[0], task.reads[1]); }
-  Extents operator()(const op::LinearBackwardInput&) const { return from(task.reads[0], task.reads[1]); }
-  Extents operator()(const op::LinearBackwardWeight&) const { return from(task.reads[0], task.writes[0]); }
-  Extents operator()(const op::MatrixProduct&) const {
-    const Shape& a = buffers[task.reads[0].index()].shape;
-    return {a[0], a[1], buffers[task.reads[1].index()].shape[1]};
-  }
-};
-
-cpu::LinearForward product(const op::Linear& o, const Extents& e) { return {e.rows, e.in, e.out, o.relu}; }
-cpu::LinearBackwardInput product(const op::LinearBackwardInput& o, const Extents& e) { return {e.rows, e.in, e.out, o.mask}; }
-cpu::LinearBackwardWeight product(const op::LinearBackwardWeight& o, const Extents& e) {
+cpu::LinearForward product(const op::Linear& o, const op::ProductExtents& e) { return {e.rows, e.in, e.out, o.relu}; }
+cpu::LinearBackwardInput product(const op::LinearBackwardInput& o, const op::ProductExtents& e) {
+  return {e.rows, e.in, e.out, o.mask};
+}
+cpu::LinearBackwardWeight product(const op::LinearBackwardWeight& o, const op::ProductExtents& e) {
   const bool fused = o.sgd_rate > 0;
   return {e.rows, e.in, e.out, fused ? static_cast<float>(-o.sgd_rate) : 1.0F, fused || o.accumulate};
 }
 
-cpu::MatrixProduct product(const op::MatrixProduct&, const Extents& e) { return {e.rows, e.in, e.out}; }
+cpu::MatrixProduct product(const op::MatrixProduct&, const op::ProductExtents& e) { return {e.rows, e.in, e.out}; }
 
 template <typename AnyOp>
 concept Product = std::same_as<AnyOp, op::Linear> || std::same_as<AnyOp, op::LinearBackwardInput> ||
@@ -122,29 +114,29 @@ struct PrepareOp {
   const Addresses& at;
 
   std::int64_t elements() const { return plan[task.reads[0]].shape.elements(); }
-  std::int64_t rows() const { return plan[task.reads[0]].shape[0]; }
+  std::int64_t rows() const { return plan[task.reads[0]].shape.rows(); }
   DType type() const { return plan[task.reads[0]].dtype; }
 
   std::unique_ptr<Kernel> operator()(const op::Linear& o) const {
-    return kernel(at, [p = product(o, ExtentsOf{plan.buffers(), task}(o)), partial = o.partial](const Addresses& a, const Member& m,
-                                                                                                std::int64_t) {
+    return kernel(at, [p = product(o, extents_of(plan.buffers(), task)), partial = o.partial](const Addresses& a, const Member& m,
+                                                                                              std::int64_t) {
       p.run(in(a, 0), in(a, 1), partial ? nullptr : in(a, 2), out(a, 0), a.workspace, m);
     });
   }
   std::unique_ptr<Kernel> operator()(const op::LinearBackwardInput& o) const {
     return kernel(
-        at, [p = product(o, ExtentsOf{plan.buffers(), task}(o)), mask = o.mask](const Addresses& a, const Member& m, std::int64_t) {
+        at, [p = product(o, extents_of(plan.buffers(), task)), mask = o.mask](const Addresses& a, const Member& m, std::int64_t) {
           p.run(in(a, 0), in(a, 1), mask ? in(a, 2) : nullptr, out(a, 0), a.workspace, m);
         });
   }
   std::unique_ptr<Kernel> operator()(const op::LinearBackwardWeight& o) const {
-    return kernel(at, [p = product(o, ExtentsOf{plan.buffers(), task}(o)), partial = o.partial](const Addresses& a, const Member& m,
-                                                                                                std::int64_t) {
+    return kernel(at, [p = product(o, extents_of(plan.buffers(), task)), partial = o.partial](const Addresses& a, const Member& m,
+                                                                                              std::int64_t) {
       p.run(in(a, 0), in(a, 1), out(a, 0), partial ? nullptr : out(a, 1), a.workspace, m);
     });
   }
   std::unique_ptr<Kernel> operator()(const op::MatrixProduct& o) const {
-    return kernel(at, [p = product(o, ExtentsOf{plan.buffers(), task}(o))](const Addresses& a, const Member& m, std::int64_t) {
+    return kernel(at, [p = product(o, extents_of(plan.buffers(), task))](const Addresses& a, const Member& m, std::int64_t) {
       p.run(in(a, 0), in(a, 1), out(a, 0), a.workspace, m);
     });
   }
@@ -296,7 +288,7 @@ Bytes kernel_workspace(std::span<const plan::Buffer> buffers, const Task& task, 
   return std::visit(
       [&](const auto& o) {
         if constexpr (Product<std::decay_t<decltype(o)>>) {
-          return Bytes(product(o, ExtentsOf{buffers, task}(o)).workspace_bytes(static_cast<int>(cores)));
+          return Bytes(product(o, extents_of(buffers, task)).workspace_bytes(static_cast<int>(cores)));
         } else {
           return Bytes(0);
         }
@@ -304,19 +296,29 @@ Bytes kernel_workspace(std::span<const plan::Buffer> buffers, const Task& task, 
       compute->op);
 }
 
+/// The ops whose kernels here take 16-bit operands as they are: those that choose or convert.
+template <typename AnyOp>
+concept TakesNarrow = std::same_as<AnyOp, op::Cast> || std::same_as<AnyOp, op::CheckFinite> || std::same_as<AnyOp, op::Relu> ||
+    std::same_as<AnyOp, op::ReluBackward>;
+
+bool is_emulated(std::span<const plan::Buffer> buffers, const Task& task) {
+  const auto* compute = std::get_if<plan::Compute>(&task.action);
+  return compute != nullptr && !std::visit([]<typename AnyOp>(const AnyOp&) { return TakesNarrow<AnyOp>; }, compute->op) &&
+         cpu::has_narrow_operands(buffers, task);
+}
+
 /// Workspace that a task needs when `cores` threads run it.
 Bytes workspace(std::span<const plan::Buffer> buffers, const Task& task, std::size_t cores) {
   const Bytes inner = kernel_workspace(buffers, task, cores);
-  return cpu::is_emulated(buffers, task) ? cpu::emulation_workspace(buffers, task, inner) : inner;
+  return is_emulated(buffers, task) ? cpu::emulation_workspace(buffers, task, inner) : inner;
 }
 
 class CpuBackend final : public HostBackend {
  public:
   std::string_view name() const override { return "cpu"; }
   strategy::Target target() const override {
-    return {.linear_with_relu = true,
-            .linear_with_mask = true,
-            .linear_with_sgd = true,
+    return {.joined = op::joint_ops(),
+            .gradient_with_sgd = true,
             .all_reduce_with_sgd = true,
             .tiled_weights = true,
             .workspace = workspace};
@@ -333,8 +335,7 @@ class CpuBackend final : public HostBackend {
       }
     }
     const auto* compute = std::get_if<plan::Compute>(&task.action);
-    if (compute != nullptr && std::holds_alternative<op::LinearBackwardWeight>(compute->op) &&
-        plan[task.reads[0]].dtype != plan[task.writes[0]].dtype) {
+    if (compute != nullptr && op::takes_step(compute->op) && plan[task.reads[0]].dtype != plan[task.writes[0]].dtype) {
       return false;
     }
     // Weights of 16 bits would lose most steps to rounding: an update writes float32.
@@ -350,7 +351,7 @@ class CpuBackend final : public HostBackend {
     }
     const op::Op& op = std::get<plan::Compute>(task.action).op;
     const auto prepare_op = [&](const Addresses& places) { return std::visit(PrepareOp{plan, task, places}, op); };
-    return cpu::is_emulated(plan.buffers(), task)
+    return is_emulated(plan.buffers(), task)
                ? cpu::emulate(plan, task, addresses, kernel_workspace(plan.buffers(), task, static_cast<std::size_t>(team)),
                               prepare_op)
                : prepare_op(addresses);

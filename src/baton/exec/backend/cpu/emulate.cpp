@@ -107,12 +107,7 @@ class CastKernel final : public Kernel {
 
 }  // namespace
 
-bool is_emulated(std::span<const Buffer> buffers, const Task& task) {
-  const auto* compute = std::get_if<plan::Compute>(&task.action);
-  if (compute == nullptr || std::holds_alternative<op::Cast>(compute->op) || std::holds_alternative<op::CheckFinite>(compute->op) ||
-      std::holds_alternative<op::Relu>(compute->op) || std::holds_alternative<op::ReluBackward>(compute->op)) {
-    return false;
-  }
+bool has_narrow_operands(std::span<const Buffer> buffers, const Task& task) {
   bool found = false;
   narrow_operands(buffers, task, [&](BufferId) { found = true; });
   return found;

@@ -11,8 +11,8 @@
 /// not how fast hardware is that computes in it.
 namespace baton::exec::cpu {
 
-/// Whether a task is run so: it has 16-bit operands, and does more with them than choose or convert.
-bool is_emulated(std::span<const plan::Buffer> buffers, const plan::Task& task);
+/// Whether a task has 16-bit operands.
+bool has_narrow_operands(std::span<const plan::Buffer> buffers, const plan::Task& task);
 
 /// The workspace of an emulated task whose kernel itself needs `inner`.
 Bytes emulation_workspace(std::span<const plan::Buffer> buffers, const plan::Task& task, Bytes inner);

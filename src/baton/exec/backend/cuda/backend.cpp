@@ -14,6 +14,7 @@
 #include "baton/exec/backend/cuda/launch.h"
 #include "baton/exec/backend/cuda/status.h"
 #include "baton/exec/engine.h"
+#include "baton/op/traits.h"
 
 namespace baton::exec {
 namespace {
@@ -108,10 +109,9 @@ class CudaBackend final : public Backend {
 
   std::string_view name() const override { return "cuda"; }
   strategy::Target target() const override {
-    return {.linear_with_relu = true,
-            .linear_with_mask = true,
-            .linear_with_sgd = true,
-            .narrow_linear_with_sgd = true,
+    return {.joined = op::joint_ops(),
+            .gradient_with_sgd = true,
+            .narrow_gradient_with_sgd = true,
             .all_reduce_with_sgd = true,
             .workspace = [capability = capability_](std::span<const plan::Buffer> buffers, const plan::Task& task, std::size_t) {
               return cuda::launch_workspace(buffers, task, capability);

@@ -32,7 +32,7 @@ Layer layer_of(std::span<const plan::Buffer> buffers, const Task& task, const An
   const bool gradient = std::same_as<AnyOp, op::LinearBackwardWeight>;
   const Shape& weight = buffers[(gradient ? task.writes[0] : task.reads[1]).index()].shape;
   const plan::Buffer& batch = buffers[task.reads[0].index()];
-  return {batch.shape[0], weight[1], weight[0], batch.dtype, buffers[task.writes[0].index()].dtype};
+  return {batch.shape.rows(), weight[1], weight[0], batch.dtype, buffers[task.writes[0].index()].dtype};
 }
 
 FewRows few_rows(const Layer& layer, bool tf32, int multiprocessors) {
@@ -68,7 +68,7 @@ struct PrepareOp {
   const Surroundings& around;
 
   std::int64_t elements() const { return plan[task.reads[0]].shape.elements(); }
-  std::int64_t rows() const { return plan[task.reads[0]].shape[0]; }
+  std::int64_t rows() const { return plan[task.reads[0]].shape.rows(); }
   DType type() const { return plan[task.reads[0]].dtype; }
   /// The first of a scaler's four floats is its scale.
   const float* scale(bool scaled) const { return scaled ? in(at, 2) : nullptr; }
@@ -278,7 +278,7 @@ Bytes launch_workspace(std::span<const plan::Buffer> buffers, const Task& task, 
           return Bytes(product_workspace(shape.m, shape.n) + turning_workspace(shape));
         } else if constexpr (LinearOp<AnyOp>) {
           const Shape& result = buffers[task.writes[0].index()].shape;
-          return Bytes(product_workspace(result[0], result[1]));
+          return Bytes(product_workspace(result.rows(), result.last()));
         } else if constexpr (std::same_as<AnyOp, op::CheckFinite>) {
           return Bytes(static_cast<std::int64_t>(task.reads.size() * sizeof(std::uint32_t)));
         } else {

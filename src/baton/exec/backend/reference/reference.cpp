@@ -101,7 +101,7 @@ struct Loops {
   double loss_scale(bool scaled) const { return scaled ? static_cast<double>(in<op::ScaleState>(2)->scale) : 1; }
 
   void operator()(const op::Linear& linear) const {
-    const std::int64_t rows = in_shape(0)[0];
+    const std::int64_t rows = in_shape(0).rows();
     const std::int64_t width = in_shape(1)[1];
     const std::int64_t outputs = in_shape(1)[0];
     for (std::int64_t r = 0; r < rows; ++r) {
@@ -117,7 +117,7 @@ struct Loops {
   }
 
   void operator()(const op::LinearBackwardInput& backward) const {
-    const std::int64_t rows = in_shape(0)[0];
+    const std::int64_t rows = in_shape(0).rows();
     const std::int64_t width = in_shape(1)[1];
     const std::int64_t outputs = in_shape(1)[0];
     for (std::int64_t r = 0; r < rows; ++r) {
@@ -131,7 +131,7 @@ struct Loops {
   }
 
   void operator()(const op::LinearBackwardWeight& backward) const {
-    const std::int64_t rows = in_shape(0)[0];
+    const std::int64_t rows = in_shape(0).rows();
     const std::int64_t width = out_shape(0)[1];
     const std::int64_t outputs = out_shape(0)[0];
     const bool add = backward.accumulate || backward.sgd_rate > 0;
@@ -161,8 +161,8 @@ struct Loops {
   }
 
   void operator()(const op::MeanSquaredError& loss) const {
-    const std::int64_t rows = in_shape(0)[0];
-    const std::int64_t width = in_shape(0).elements() / rows;
+    const std::int64_t rows = in_shape(0).rows();
+    const std::int64_t width = in_shape(0).last();
     const auto elements = static_cast<double>(loss.elements);
     const double scale = loss_scale(loss.scaled);
     for (std::int64_t r = 0; r < rows; ++r) {
@@ -177,8 +177,8 @@ struct Loops {
   }
 
   void operator()(const op::CrossEntropy& loss) const {
-    const std::int64_t rows = in_shape(0)[0];
-    const std::int64_t classes = in_shape(0)[1];
+    const std::int64_t rows = in_shape(0).rows();
+    const std::int64_t classes = in_shape(0).last();
     const auto total = static_cast<double>(loss.rows);
     const double scale = loss_scale(loss.scaled);
     for (std::int64_t r = 0; r < rows; ++r) {
@@ -227,7 +227,7 @@ struct Loops {
     const std::int64_t width = out_shape(0)[0];
     for (std::int64_t i = 0; i < width; ++i) {
       double sum = 0;
-      for (std::int64_t r = 0; r < in_shape(0)[0]; ++r) {
+      for (std::int64_t r = 0; r < in_shape(0).rows(); ++r) {
         sum += value(0, r * width + i);
       }
       out(0)[i] = rounded((backward.accumulate ? widened(out(0)[i]) : 0.0) + sum);

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "baton/op/op.h"
+
+namespace baton::op {
+
+/// The type that an op's law asks of an operand.
+///   value     the op's own floating type: the same for all such operands
+///   stepped   that type, or float32 for all of these where it has 16 bits
+///   floating  any floating type
+///   integer, loss, state   int32, float64, float32
+enum class Type : std::uint8_t { value, stepped, floating, integer, loss, state };
+
+/// The axes of one operand, outermost first, one letter per axis. `*` is any number of leading axes, one at least; a digit is an
+/// axis of that extent.
+struct Axes {
+  std::string letters;
+  Type type = Type::value;
+};
+
+/// What an op does along each dimension of its operands: equal letters are one dimension.
+struct Signature {
+  std::vector<Axes> reads;
+  std::vector<Axes> writes;
+  /// Dimensions that are combined by a rule other than a sum, and those that no device may hold a part of.
+  std::string merged = {};
+  std::string whole = {};
+  /// Operands that count once, whatever is summed: a bias is added where the sum is complete.
+  std::vector<std::size_t> once = {};
+  /// Whether the terms of a sum may be read in place of the sum: the results are then terms of a sum too.
+  bool linear = false;
+  /// Whether the last operands it reads are those that it writes.
+  bool in_place = false;
+  /// Whether it reads any number of operands, of any shapes.
+  bool any_reads = false;
+};
+
+/// The signature of an op with its attributes as they are. It lives as long as the program.
+const Signature& signature(const Op& op);
+
+/// What happens to a dimension on the way to one operand that is written:
+///   map    every index by itself
+///   sum    each result is a sum over it
+///   merge  combined by another rule
+///   whole  all of it must be there
+///   none   the op does not read it
+enum class Along : std::uint8_t { map, sum, merge, whole, none };
+Along along(const Signature& signature, char letter, std::size_t write);
+
+/// Whether the operands' shapes give each letter one extent, and there are as many operands as the signature says.
+bool fits(const Signature& signature, std::span<const Operand> reads, std::span<const Operand> writes);
+
+/// What an op whose sum is divided over devices becomes: a term on each of them, and what is done to the complete sum.
+struct DividedSum {
+  Op term;
+  std::vector<std::size_t> term_reads;  // operands of the op, by number
+  std::optional<Op> finish;             // reads the sum, and behind it `finish_reads`
+  std::vector<std::size_t> finish_reads;
+};
+/// None for an op that has no form for it.
+std::optional<DividedSum> divided_sum(const Op& op);
+
+}  // namespace baton::op

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "baton/op/op.h"
+
+/// What passes, costs and backends ask of an op, so that they need not know which one it is.
+namespace baton::op {
+
+/// Whether it makes the first gradients and one loss per row. With loss scaling it also reads the scaler's state, as its last
+/// operand.
+bool is_loss(const Op& op);
+Op with_loss_scale(Op op);
+
+/// Whether it can add to what it writes instead of setting it, and so read it behind its other operands. All ops that give
+/// gradients of parameters can.
+bool can_accumulate(const Op& op);
+/// The same op, adding or setting.
+Op accumulating(Op op, bool adds = true);
+
+/// The same op taking the plain SGD step of that rate itself: in place of gradients it reads and writes the parameters. None where
+/// it cannot, or adds to gradients that were there before.
+std::optional<Op> with_sgd(const Op& op, double rate);
+/// Whether it does that.
+bool takes_step(const Op& op);
+
+/// One op that does the work of two, of which the second reads what the first writes as its operand 0.
+struct Joined {
+  Op op;
+  std::vector<std::size_t> reads;  // operands of the second that are read behind those of the first
+};
+/// None where there is no such op.
+std::optional<Joined> joined(const Op& first, const Op& second);
+/// All ops that `joined` gives.
+const std::vector<Op>& joint_ops();
+
+/// Rows, inputs and outputs of the product that an op computes; none where it computes none.
+struct ProductExtents {
+  std::int64_t rows;
+  std::int64_t in;
+  std::int64_t out;
+};
+std::optional<ProductExtents> product_extents(const Op& op, std::span<const Operand> reads, std::span<const Operand> writes);
+
+/// Of an operand that holds integers: they are at least 0 and less than this.
+std::int64_t integer_limit(const Op& op, std::span<const Operand> reads, std::size_t operand);
+
+}  // namespace baton::op
