@@ -19,6 +19,7 @@
 #include "baton/lab/store.h"
 #include "baton/report/report.h"
 #include "baton/report/table.h"
+#include "called_as.h"
 #include "commands.h"
 #include "run_report.h"
 #include "terminal.h"
@@ -135,9 +136,9 @@ std::string notes_on_sets(const std::vector<std::shared_ptr<const lab::Experimen
 }
 
 /// The command that measures one of the experiments again as it was measured, and keeps it in the same place.
-std::string again(const LabWords& words, const std::string& which, const std::vector<std::string>& sets) {
+std::string reproduce(const LabWords& words, const std::string& which, const std::vector<std::string>& sets) {
   const LabWords usual;
-  std::string command = fmt::format("baton lab run {} --preset {}", which, to_text(preset_of(words)));
+  std::string command = fmt::format("{} lab run {} --preset {}", called_as(), which, to_text(preset_of(words)));
   for (const std::string& set : sets) {
     command += " --set " + shell_word(set);
   }
@@ -234,7 +235,7 @@ void run_lab(const LabWords& words, int& exit_code) {
     const lab::Experiment& experiment = *chosen[i];
     const std::map<std::string, Json> known = words.resume ? store.records(experiment.id, true) : std::map<std::string, Json>();
     const bool written = !words.spec.empty() && i + 1 == chosen.size();
-    const std::string command = again(words, written ? "--spec " + shell_word(words.spec) : experiment.id,
+    const std::string command = reproduce(words, written ? "--spec " + shell_word(words.spec) : experiment.id,
                                       sets_for(experiment, words.sets));
     const std::optional<lab::RunSpec> before_resume = words.resume ? store.spec(experiment.id) : std::nullopt;
     store.keep_spec({.experiment = experiment.id,

@@ -170,6 +170,7 @@ constexpr std::pair<const char*, const char*> environment[] = {
     {"BATON_CUDA_RANKS",
      "staged: what crosses between ranks on GPUs goes through the hosts' memory, also where NCCL could join them"},
     {"XDG_CACHE_HOME", "the user's cache folder, in which a folder baton keeps what was timed (~/.cache)"},
+    {"BATON_CALLED_AS", "how commands begin in help and reports; ./baton of a clone says it (baton)"},
     {"BATON_BUILD_JOBS", "./baton of a clone: how many files to compile at once"},
     {"BATON_NO_INSTALL", "./baton of a clone: 1 installs no package and says what is missing"},
 };

@@ -5,6 +5,7 @@
 #include "baton/lab/rows.h"
 #include "baton/lab/search.h"
 #include "baton/report/table.h"
+#include "called_as.h"
 #include "commands.h"
 #include "options.h"
 #include "terminal.h"
@@ -29,7 +30,7 @@ std::string flags_of(const lab::JobWords& words) {
       text += fmt::format(" --{} {}", field.name, shell_word(word));
     }
   }
-  return "baton simulate" + text;
+  return called_as() + " simulate" + text;
 }
 
 std::vector<std::string> cells(const lab::Found& one) {

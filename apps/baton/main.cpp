@@ -15,6 +15,7 @@
 #include "baton/base/error.h"
 #include "baton/base/text.h"
 #include "baton/exec/ranks/world.h"
+#include "called_as.h"
 #include "commands.h"
 #include "guard.h"
 #include "terminal.h"
@@ -64,7 +65,7 @@ constexpr Nanoseconds farewell(1'000'000'000);
 /// Where all ranks have the same to complain of, rank 0 says it for all. A rank that is alone with it says so, and ends the
 /// others, which may be waiting for it.
 int complain(const std::string& said, int code) {
-  const std::string sentence = printable(said);
+  const std::string sentence = printable(as_called(said));
   if (!opened || opened->alone()) {
     return complain(sentence.c_str(), code);
   }
@@ -190,7 +191,7 @@ void add_commands(CLI::App& program, int& exit_code) {
 }
 
 int parse_and_run(int argc, char** argv, CLI::App& program, int& exit_code) {
-  command_line() = "baton";
+  command_line() = called_as();
   for (int i = 1; i < argc; ++i) {
     command_line() += " " + shell_word(argv[i]);
   }
@@ -198,6 +199,7 @@ int parse_and_run(int argc, char** argv, CLI::App& program, int& exit_code) {
   program.require_subcommand(1);
   program.footer(footer);
   add_commands(program, exit_code);
+  write_as_called(program);
   let_last_count(program);
   {
     const exec::Launch launch = exec::find_launch([](const char* name) -> const char* { return std::getenv(name); });
@@ -240,7 +242,7 @@ int parse_and_run(int argc, char** argv, CLI::App& program, int& exit_code) {
 int run(int argc, char** argv) {
   try {
     int exit_code = 0;
-    CLI::App program("Baton: a laboratory for parallel deep learning", "baton");
+    CLI::App program("Baton: a laboratory for parallel deep learning", called_as());
     return parse_and_run(argc, argv, program, exit_code);
   } catch (const Error& error) {
     return complain(std::string(error.what()), error.kind() == Error::Kind::usage ? 2 : 1);

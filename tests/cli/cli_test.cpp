@@ -465,22 +465,43 @@ TEST_F(Cli, TablesAlignTextLeftAndNumbersRight) {
 TEST_F(Cli, TheCommandThatMeasuresAgainKeepsWhatWasAsked) {
   const Outcome outcome = run("lab run split --set dim=16,32 --time-limit 10ms --out 'my runs'");
   ASSERT_EQ(outcome.code, 0) << outcome.err;
-  EXPECT_NE(outcome.out.find("Again: baton lab run split --preset quick --set dim=16,32 --time-limit 10ms --out 'my runs'\n"),
-            std::string::npos)
+  EXPECT_NE(
+      outcome.out.find("Reproduce with: baton lab run split --preset quick --set dim=16,32 --time-limit 10ms --out 'my runs'\n"),
+      std::string::npos)
       << outcome.out;
   std::ofstream(folder_ / "mine.toml") << "[job]\nmodel = \"mlp:dim=16,depth=2\"\n[axes]\nbatch = [4, 8]\n";
   EXPECT_NE(run("lab run --spec mine.toml --set batch=4 --time-limit 10ms")
-                .out.find("Again: baton lab run --spec mine.toml --preset quick --set batch=4 --time-limit 10ms\n"),
+                .out.find("Reproduce with: baton lab run --spec mine.toml --preset quick --set batch=4 --time-limit 10ms\n"),
+            std::string::npos);
+}
+
+TEST_F(Cli, CommandsBeginAsTheLauncherOfACloneWasCalled) {
+  const std::string clone = "BATON_CALLED_AS=./baton";
+  for (const std::string arguments :
+       {"--help", "train --help", "lab --help", "lab run --help", "plan --help"}) {
+    const std::string shown = run_with(clone, arguments).out;
+    EXPECT_NE(shown.find("\n  ./baton "), std::string::npos) << arguments << shown;
+    EXPECT_EQ(shown.find("\n  baton "), std::string::npos) << arguments << shown;
+    EXPECT_EQ(run(arguments).out.find("./baton"), std::string::npos) << arguments;
+  }
+  EXPECT_NE(run_with(clone, "completion --help").out.find("<(./baton completion bash)"), std::string::npos);
+  EXPECT_NE(run_with(clone, "lab --help").out.find("`./baton clusters`"), std::string::npos);
+  EXPECT_EQ(run_with(clone, "train --nonesuch").err, "baton: ./baton train does not know '--nonesuch': see ./baton train --help\n");
+  EXPECT_NE(run_with(clone, "lab run split --set dim=16 --time-limit 10ms").out.find("\nReproduce with: ./baton lab run split "),
+            std::string::npos);
+  EXPECT_NE(run_with(clone, "train --model mlp:dim=8,depth=1 --batch 2 --steps 2 --warmup 0 -q --json -")
+                .out.find("\"command\": \"./baton train "),
             std::string::npos);
 }
 
 TEST_F(Cli, AValueIsSetForTheExperimentsThatHaveTheAxis) {
   const Outcome outcome = run("lab run split matrix-power --set dim=16 --set size=32 --set devices=2 --time-limit 10ms");
   ASSERT_EQ(outcome.code, 0) << outcome.err;
-  for (const char* line : {"note: matrix-power has no axis dim, and stays as in the preset\n",
-                           "note: split has no axis size, and stays as in the preset\n",
-                           "Again: baton lab run split --preset quick --set dim=16 --set devices=2 --time-limit 10ms\n",
-                           "Again: baton lab run matrix-power --preset quick --set size=32 --set devices=2 --time-limit 10ms\n"}) {
+  for (const char* line :
+       {"note: matrix-power has no axis dim, and stays as in the preset\n",
+        "note: split has no axis size, and stays as in the preset\n",
+        "Reproduce with: baton lab run split --preset quick --set dim=16 --set devices=2 --time-limit 10ms\n",
+        "Reproduce with: baton lab run matrix-power --preset quick --set size=32 --set devices=2 --time-limit 10ms\n"}) {
     EXPECT_NE(outcome.out.find(line), std::string::npos) << line << outcome.out;
   }
   const Outcome refused = run("lab run split depth --set dims=16 --time-limit 10ms");

@@ -51,6 +51,7 @@ int main(int argc, char** argv) {
   std::printf("$1 in %s:", getcwd(folder, sizeof folder));
   for (int i = 1; i < argc; ++i) std::printf(" <%s>", argv[i]);
   if (argc > 2 && argv[2][0] == '-') std::putchar(std::getchar());
+  if (argc > 2 && argv[2][0] == '?') std::printf(" called as %s", std::getenv("BATON_CALLED_AS"));
   std::puts("");
   return argc > 1 ? std::atoi(argv[1]) : 0;
 }
@@ -96,6 +97,8 @@ first_call_builds_then_nothing_does() {
   check 'the program was compiled once' equal "$(compiles)" 1
   check 'a plain run does not configure tests' test ! -e "$tree/build/release/CTestTestfile.cmake"
 
+  (cd "$tree" && ./baton 0 '?') >"$scratch/out" 2>"$scratch/err"
+  check 'the program knows how it was called' contains "$scratch/out" 'called as ./baton'
   stamp=$(stat -c %y "$tree/build/release/.built")
   start=${EPOCHREALTIME/[.,]/}
   for _ in 1 2 3 4 5 6 7 8 9 10; do call 0; done
@@ -163,8 +166,8 @@ errors_are_told_and_recovered_from() {
   check 'a compile error fails' test "$status" -ne 0
   check 'a compile error keeps stdout clean' stdout_is ''
   check 'a compile error names the log' contains "$scratch/err" "the build failed; its log is $tree/build"
-  check 'a compile error is shown' contains "$scratch/err" 'main.cpp:12'
-  check 'the log holds it too' contains "$tree/build/release/launcher.log" 'main.cpp:12'
+  check 'a compile error is shown' contains "$scratch/err" 'main.cpp:13'
+  check 'the log holds it too' contains "$tree/build/release/launcher.log" 'main.cpp:13'
   call
   check 'it fails again while it stays' test "$status" -ne 0
   greet repaired

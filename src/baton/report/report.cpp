@@ -175,7 +175,7 @@ std::string to_terminal(const lab::Result& result) {
   for (const std::string& sentence : result.details) {
     out += wrapped(sentence, 110, "- ");
   }
-  return out + fmt::format("\nAgain: {}\n", result.command);
+  return out + fmt::format("\nReproduce with: {}\n", result.command);
 }
 
 std::string to_markdown(const lab::Result& result) {

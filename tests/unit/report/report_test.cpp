@@ -91,7 +91,7 @@ TEST(Terminal, ShowsQuestionsWithTheirAnswersTheTableTheDetailsAndTheCommand) {
             "- It is slow.\n"
             "- 1 point could not be measured here: no room.\n"
             "\n"
-            "Again: baton lab run small\n");
+            "Reproduce with: baton lab run small\n");
 }
 
 TEST(Terminal, MarksWhatWasSimulated) {
