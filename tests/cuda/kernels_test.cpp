@@ -96,6 +96,59 @@ TEST(Digest, SeesEveryByteUpToTheLast) {
   EXPECT_NE(digest_of(memory, 14), seven);
 }
 
+/// Sums of columns in `Element`s against sums in float64, for shapes with few and many rows and columns.
+template <typename Element>
+void expect_column_sums(DType type, DType result) {
+  for (const auto& [rows, width] : std::vector<std::pair<std::int64_t, std::int64_t>>{
+           {1, 1}, {31, 7}, {33, 777}, {1000, 100}, {4096, 33}, {700, 2050}, {257, 4097}, {5000, 5000}}) {
+    const auto count = static_cast<std::size_t>(rows * width);
+    const DeviceArray dy(count);
+    noise(type, dy.data(), rows * width, nullptr);
+    const std::vector<Element> values = read<Element>(dy, count);
+    const DeviceArray db(static_cast<std::size_t>(width));
+    std::vector<std::vector<float>> words;
+    for (const float keep : {0.0F, 0.5F}) {  // nothing is read of what was there, then half of it is kept
+      bias_gradient(type, dy.data(), result, db.data(), rows, width, keep, -2, nullptr);
+      words.push_back(db.values());
+    }
+    const DeviceArray again(static_cast<std::size_t>(width));
+    bias_gradient(type, dy.data(), result, again.data(), rows, width, 0, -2, nullptr);
+    EXPECT_EQ(digest_of(again, width * size_of(result)), [&] {
+      const DeviceArray first(words.front());
+      return digest_of(first, width * size_of(result));
+    }()) << "bits differ between two runs";
+    for (std::int64_t c = 0; c < width; ++c) {
+      double sum = 0;
+      double size = 0;
+      for (std::int64_t r = 0; r < rows; ++r) {
+        const auto value = static_cast<double>(static_cast<float>(values[static_cast<std::size_t>(r * width + c)]));
+        sum += value;
+        size += std::abs(value);
+      }
+      const auto element = [&](std::size_t run) {
+        if (result == DType::f32) {
+          return static_cast<double>(words[run][static_cast<std::size_t>(c)]);
+        }
+        Element narrow;
+        std::memcpy(static_cast<void*>(&narrow), reinterpret_cast<const std::byte*>(words[run].data()) + c * sizeof(Element),
+                    sizeof narrow);
+        return static_cast<double>(static_cast<float>(narrow));
+      };
+      const double rounding = result == DType::f32 ? 1e-6 * size : 1e-2 * std::abs(sum) + 1e-6 * size;
+      ASSERT_NEAR(element(0), -2 * sum, 2 * rounding + 1e-9) << to_text(type) << ' ' << rows << 'x' << width << ", column " << c;
+      ASSERT_NEAR(element(1), -3 * sum, 4 * rounding + 1e-9) << to_text(type) << ' ' << rows << 'x' << width << ", column " << c;
+    }
+  }
+}
+
+TEST(BiasGradient, IsTheSumOfEachColumnAndHasTheSameBitsEveryTime) {
+  BATON_NEEDS_GPU()
+  expect_column_sums<float>(DType::f32, DType::f32);
+  expect_column_sums<Bf16>(DType::bf16, DType::f32);
+  expect_column_sums<Bf16>(DType::bf16, DType::bf16);
+  expect_column_sums<F16>(DType::f16, DType::f16);
+}
+
 TEST(CopyChunks, MovesBytesWhateverTheirAddressesAre) {
   BATON_NEEDS_GPU()
   constexpr std::size_t words = 3000;
