@@ -57,14 +57,31 @@ std::string spec_id(const std::string& path) {
   return id;
 }
 
-/// Leaves out what cannot be simulated, or says so where it was asked for by name.
-void keep_simulated(std::vector<std::shared_ptr<const lab::Experiment>>& chosen, bool all) {
-  std::erase_if(chosen, [&](const auto& experiment) {
+/// Leaves out what cannot be simulated, if something is left. Returns a line for each that was asked for by name.
+std::string keep_simulated(std::vector<std::shared_ptr<const lab::Experiment>>& chosen, bool all) {
+  std::string notes;
+  for (const auto& experiment : chosen) {
     if (experiment->by_losses && !all) {
-      throw usage_error("experiment {} looks at losses, which only training gives: run it without --simulate", experiment->id);
+      notes += fmt::format("note: experiment {} looks at losses, which only training gives: it is left out\n", experiment->id);
     }
-    return experiment->by_losses;
-  });
+  }
+  const std::string first = chosen.front()->id;
+  std::erase_if(chosen, [](const auto& experiment) { return experiment->by_losses; });
+  if (chosen.empty()) {
+    throw usage_error("experiment {} looks at losses, which only training gives: run it without --simulate", first);
+  }
+  return notes;
+}
+
+/// The experiments with axes for the words of a job that are set beside those they have.
+void extend(std::vector<std::shared_ptr<const lab::Experiment>>& chosen, const lab::AxisValues& sets) {
+  std::vector<std::string> names;
+  for (const auto& [name, values] : sets) {
+    names.push_back(name);
+  }
+  for (auto& experiment : chosen) {
+    experiment = std::make_shared<const lab::Experiment>(lab::extended(*experiment, names));
+  }
 }
 
 bool simulates(const LabWords& words) { return words.simulate || !words.cluster.empty(); }
@@ -178,13 +195,15 @@ void run_lab(const LabWords& words, int& exit_code) {
   }
   const bool simulate = simulates(words);
   const lab::Preset preset = preset_of(words);
+  std::string notes;
   if (simulate) {
-    keep_simulated(chosen, all);
+    notes = keep_simulated(chosen, all);
   } else if (!words.what_if.empty()) {
     throw usage_error("--what-if asks for a simulation: add --simulate");
   }
   const lab::AxisValues sets = axis_values(words.sets);
-  const std::string notes = notes_on_sets(chosen, words.sets);
+  extend(chosen, sets);
+  notes += notes_on_sets(chosen, words.sets);
   lab::Settings settings{.preset = preset, .devices = words.devices, .machine = cluster::probe()};
   if (simulate) {
     settings.cluster = cluster_of(words);
@@ -296,7 +315,8 @@ void list_experiments() {
 /// One of them: its task, and what it varies in each preset.
 void show_experiment(const std::string& id) {
   const lab::Experiment& experiment = lab::experiment_by_id(id);
-  fmt::print("{} (part {})\n{}\n\n", experiment.title, experiment.part, experiment.task);
+  fmt::print("{} (part {})\n{}\n\n", experiment.title, experiment.part,
+             lab::task_of(experiment, lab::points(experiment, lab::Preset::quick, {})));
   const auto list = [](const std::vector<lab::Json>& values) {
     std::string text;
     for (const lab::Json& value : values) {

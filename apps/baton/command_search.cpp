@@ -70,13 +70,19 @@ void search(const SearchWords& words, int& exit_code) {
   }
   if (words.json != "-") {
     fmt::print(
-        "{} splits simulated on {}, {} left out since others are faster and smaller than they could be, {} do not fit{}, {} "
+        "{} splits over 1 to all devices simulated on {} (micro-batches: 1, 2 and 4 times the stages), {} left out since others "
+        "are faster and smaller than they could be, {} do not fit{}, {} "
         "are refused\n\n",
         result.tried, words.job.cluster, result.pruned, result.too_large,
         result.too_large == 0 ? "" : fmt::format(" (they need {} or more)", to_text(result.least_too_large)), result.refused);
     report::Table table({"split", "step (simulated)", "memory", "computing", "exposed comm.", "waiting"});
+    bool shown = false;  // one device
     for (std::size_t i = 0; i < std::min<std::size_t>(result.ranked.size(), static_cast<std::size_t>(top)); ++i) {
       table.row(cells(result.ranked[i]));
+      shown = shown || (result.one_device && result.ranked[i].words == result.one_device->words);
+    }
+    if (result.one_device && !shown) {
+      table.row(cells(*result.one_device), result.one_device->memory > result.device_memory ? "(does not fit)" : "");
     }
     fmt::print("{}\nThe frontier: nothing is both faster and smaller\n", table.text());
     report::Table frontier({"split", "step (simulated)", "memory", "computing", "exposed comm.", "waiting"});
@@ -84,6 +90,9 @@ void search(const SearchWords& words, int& exit_code) {
       frontier.row(cells(result.ranked[i]));
     }
     fmt::print("{}\n{}\n", frontier.text(), flags_of(result.ranked[0].words));
+    if (const std::string sentence = lab::against_one_device(result); !sentence.empty()) {
+      fmt::print("{}\n", sentence);
+    }
     if (result.ranked.size() > 1) {
       fmt::print("Why not the next: {}\n", lab::why_not(result.ranked[0], result.ranked[1]));
     }
@@ -97,6 +106,10 @@ void search(const SearchWords& words, int& exit_code) {
                 {"tried", result.tried},      {"pruned", result.pruned},     {"too_large", result.too_large},
                 {"refused", result.refused},  {"complete", result.complete}, {"ranked", ranked},
                 {"frontier", result.frontier}};
+    if (result.one_device) {
+      object["one_device"] = to_json(*result.one_device);
+      object["against_one_device"] = lab::against_one_device(result);
+    }
     if (result.ranked.size() > 1) {
       object["why_not_the_next"] = lab::why_not(result.ranked[0], result.ranked[1]);
     }

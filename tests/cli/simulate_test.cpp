@@ -137,8 +137,10 @@ TEST_F(Simulate, ExperimentsOnLossesShowTimesAndMemoryWithoutThem) {
       EXPECT_GT(row["time_per_step_ns"], 0) << id;
       EXPECT_TRUE(row["losses"].empty()) << id;
     }
-    EXPECT_FALSE(result["details"].empty()) << id;
-    EXPECT_EQ(result["details"].dump().find(" loss"), std::string::npos) << result["details"];
+    EXPECT_FALSE(result["answers"].empty()) << id;
+    EXPECT_EQ((result["answers"].dump() + result["details"].dump()).find("after ten steps"), std::string::npos)
+        << result["answers"];
+    EXPECT_EQ((result["answers"].dump() + result["details"].dump()).find("to the bit"), std::string::npos) << result["answers"];
   }
 }
 

@@ -18,6 +18,7 @@ export function experimentSection(experiment, places) {
     h('div', {class: 'experiment-head'},
       h('h3', {id: heading}, title), experiment.id ? h('code', {class: 'id'}, experiment.id) : null),
     experiment.task ? h('p', {class: 'task'}, prose(experiment.task)) : null,
+    experiment.trained ? h('p', {class: 'task'}, prose(`Trained: ${experiment.trained}`)) : null,
     answers.length ? h('div', {class: 'findings'}, answers.map(({id, question, text}) => [
       h('h4', {}, prose(question), id ? h('code', {class: 'id'}, id) : null), statement(text)])) : null,
     experimentTable(experiment),

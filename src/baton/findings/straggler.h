@@ -16,8 +16,9 @@ struct Comer {
   Nanoseconds excess;     // by so much a step
 };
 
-/// The device that stands out among those that meet: it is last clearly more often than chance makes it and costs the others a
-/// twentieth of the step. None where no device does, or fewer than two meet.
+/// The device that stands out among those that meet: of the time that one device held all others up, clearly more is its own than
+/// chance makes it, and it costs the others a twentieth of the step. None if no device does, or fewer than two meet. Time decides
+/// and not how often a device came last: after one late arrival all come to the next collectives together.
 const Comer* latest(std::span<const Comer> comers, Nanoseconds step);
 
 /// Names the device that keeps the others waiting, how long and in which phase it is slow; or says that there

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -23,6 +24,8 @@ struct Axis {
   std::string meaning;
   std::vector<Json> quick;
   std::vector<Json> full;
+  /// Throws a usage error if the axis cannot have this value. By default values are judged by those of the presets.
+  std::function<void(const Json& value)> check = nullptr;
 };
 
 /// The name that an axis is known by, and its column: with underscores, where people may write dashes.
@@ -70,7 +73,8 @@ struct Settings {
   double uncertainty = 0.01;                            // of the median, at which a point is measured well enough
   std::string cluster;                                  // to simulate on; none: measure here
   std::string what_if;
-  std::int64_t most_devices = 0;  // that a point of the run asks for; 0: not known
+  std::int64_t most_devices = 0;                  // that a point of the run asks for; 0: not known
+  std::map<std::string, std::string> words = {};  // of the jobs, beside what the experiment says: optimizer → adam
 };
 
 /// `count` devices that are all alike, and stay so up to `most` of them: each gets the same number of cores, whether one
@@ -105,7 +109,7 @@ struct Experiment {
   std::string id;
   std::string part;  // of the course
   std::string title;
-  std::string task;
+  std::string task;  // {axis} stands for the values that the axis has in a run
   std::vector<Question> questions;
   std::vector<Axis> axes;
   std::vector<Column> columns;
@@ -119,6 +123,10 @@ struct Experiment {
   std::function<std::vector<std::string>(const std::vector<Json>& rows)> details;
   /// What it finds is in the losses, which only training gives: it cannot be simulated.
   bool by_losses = false;
+  /// Words of a job that it sets itself: they cannot be set beside its axes.
+  std::vector<std::string> own_words = {};
+  /// Whether it trains models: then words of a job can be set beside its axes.
+  bool trains = true;
 };
 
 /// Every experiment, in the order of the course.

@@ -4,8 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
-#include <charconv>
 #include <cmath>
 #include <utility>
 
@@ -14,26 +12,12 @@
 #include "baton/exec/clock.h"
 #include "baton/lab/bystanders.h"
 #include "baton/lab/crowding.h"
+#include "baton/lab/phrases.h"
 #include "baton/lab/pulse.h"
 #include "baton/lab/rows.h"
 
 namespace baton::lab {
 namespace {
-
-/// A value as people write it: a number where it is one.
-Json parse_value(std::string_view text) {
-  std::int64_t whole = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), whole);
-  if (error == std::errc() && end == text.data() + text.size()) {
-    return whole;
-  }
-  double real = 0;
-  const auto [real_end, real_error] = std::from_chars(text.data(), text.data() + text.size(), real);
-  if (real_error == std::errc() && real_end == text.data() + text.size() && std::isfinite(real)) {
-    return real;
-  }
-  return std::string(text);
-}
 
 /// "mlp:dim=8,depth=2, batch 64": the values that a row has of these axes.
 std::string describe(const Json& row, const std::vector<std::string>& axes) {
@@ -95,80 +79,7 @@ std::shared_ptr<const Experiment> show_groups(const Experiment& experiment, cons
 constexpr std::size_t open_at_once = 8;
 constexpr int rounds_a_point = 3;
 
-/// The name that values are set by: an axis that is a field of a job goes by any of its spellings.
-std::string set_name(std::string_view text) {
-  const JobField* field = find_field(text);
-  return axis_name(field == nullptr ? text : field->name);
-}
-
-/// Of these axes nothing below one can be measured, and is refused before anything is.
-bool counts_something(std::string_view axis) {
-  constexpr std::array<std::string_view, 6> names{"devices", "batch", "dim", "depth", "size", "micro_batches"};
-  return std::find(names.begin(), names.end(), axis) != names.end();
-}
-
 }  // namespace
-
-void parse_axis_values(const std::string& text, AxisValues& values) {
-  const std::size_t equals = text.find('=');
-  if (equals == std::string::npos || equals == 0 || equals + 1 == text.size()) {
-    throw usage_error("--set takes axis=value,value, but has '{}'", text);
-  }
-  std::vector<Json>& list = values[set_name(text.substr(0, equals))];
-  list.clear();
-  const std::string rest = text.substr(equals + 1);
-  // Values may hold commas of their own (mlp:dim=8,depth=2): then they are parted by semicolons.
-  for (const std::string_view value :
-       split(rest, rest.find(';') != std::string::npos || rest.find('=') != std::string::npos ? ';' : ',')) {
-    list.push_back(parse_value(value));
-  }
-}
-
-AxisValues values_for(const Experiment& experiment, const AxisValues& values) {
-  AxisValues own;
-  for (const Axis& axis : experiment.axes) {
-    if (const auto set = values.find(set_name(axis.name)); set != values.end()) {
-      own.insert(*set);
-    }
-  }
-  return own;
-}
-
-std::vector<Point> points(const Experiment& experiment, Preset preset, const AxisValues& values) {
-  const AxisValues own = values_for(experiment, values);
-  for (const auto& [name, list] : values) {
-    if (!own.contains(name)) {
-      std::vector<std::string> names;
-      for (const Axis& axis : experiment.axes) {
-        names.push_back(axis.name);
-      }
-      throw usage_error("experiment {} has no axis '{}'{}: it has {}", experiment.id, name, did_you_mean(name, names),
-                        names.empty() ? "none" : either(names));
-    }
-  }
-  for (const auto& [name, list] : own) {
-    for (const Json& value : list) {
-      if (counts_something(name) && value.is_number() && !(value.is_number_integer() && value > 0)) {
-        throw usage_error("axis {} of experiment {} counts something, and {} is no whole number above 0", name, experiment.id,
-                          word_of(value));
-      }
-    }
-  }
-  std::vector<Point> all{Point::object()};
-  for (const Axis& axis : experiment.axes) {
-    const auto set = values.find(set_name(axis.name));
-    const std::vector<Json>& list = set != values.end() ? set->second : preset == Preset::full ? axis.full : axis.quick;
-    std::vector<Point> wider;
-    for (const Point& point : all) {
-      for (const Json& value : list) {
-        wider.push_back(point);
-        wider.back()[axis.name] = value;
-      }
-    }
-    all = std::move(wider);
-  }
-  return all;
-}
 
 std::vector<Json> measure(const Experiment& experiment, const std::vector<Point>& points, const Settings& settings,
                           const std::map<std::string, Json>& known, const Keep& keep, const Progress& progress) {
@@ -265,7 +176,9 @@ std::vector<Json> measure(const Experiment& experiment, const std::vector<Point>
 Result conclude(std::shared_ptr<const Experiment> which, const std::vector<Point>& points, std::vector<Json> records,
                 std::string command, Preset preset) {
   const Experiment& experiment = *which;
-  Result result{which, {}, {}, {}, {}, std::move(command), preset};
+  auto told = std::make_shared<Experiment>(experiment);
+  told->task = task_of(experiment, points);
+  Result result{.experiment = told, .command = std::move(command), .preset = preset};
   const std::vector<std::string> axes = group_axes(experiment, points);
   struct Group {
     std::string name;
@@ -331,6 +244,7 @@ Result conclude(std::shared_ptr<const Experiment> which, const std::vector<Point
     }
     result.answers.push_back({question.id, question.text, std::move(text)});
   }
+  result.trained = trained_line(result.rows);
   std::vector<std::string> common;  // what holds for every group is said once
   const auto everywhere = [&](const std::string& sentence) {
     return std::all_of(groups.begin(), groups.end(), [&](const Group& group) {
@@ -354,7 +268,7 @@ Result conclude(std::shared_ptr<const Experiment> which, const std::vector<Point
     result.details.push_back(std::move(sentence));
   }
   if (!axes.empty()) {
-    result.experiment = show_groups(experiment, axes, result.rows);
+    result.experiment = show_groups(*told, axes, result.rows);
   }
   std::vector<std::pair<std::string, std::int64_t>> reasons;
   for (const Json& row : refused) {

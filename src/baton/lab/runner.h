@@ -23,6 +23,7 @@ struct Answer {
 struct Result {
   std::shared_ptr<const Experiment> experiment;  // with the groups in its table and plots, where there are any
   std::vector<Json> rows;
+  std::string trained = {};     // what was trained, in one line; empty if nothing was
   std::vector<Answer> answers;  // one for each of the experiment's questions, in order
   std::vector<std::string> details;
   std::vector<Json> timelines;
@@ -38,8 +39,15 @@ void parse_axis_values(const std::string& text, AxisValues& values);
 /// Those of the values whose axis the experiment has.
 AxisValues values_for(const Experiment& experiment, const AxisValues& values);
 
+/// The experiment with one more axis for each of these words of a job that it has no axis for and can be given; others are passed
+/// over. Its jobs then have those words.
+Experiment extended(const Experiment& experiment, const std::vector<std::string>& names);
+
+/// Its task, with the values that these points have for the axes that it names.
+std::string task_of(const Experiment& experiment, const std::vector<Point>& points);
+
 /// The points of an experiment: the product of its axes, in order. A usage error names an axis it does not have,
-/// or a number that the axis cannot be.
+/// or a value that the axis cannot have.
 std::vector<Point> points(const Experiment& experiment, Preset preset, const AxisValues& values);
 
 /// Called after each round with the share of the work that is done; false: stop after this round.

@@ -123,6 +123,17 @@ std::vector<std::int64_t> divisors(std::int64_t n) {
   return list;
 }
 
+/// The numbers of devices that are tried: all up to eight, then those that divide what there is, and powers of two.
+std::vector<std::int64_t> device_counts(std::int64_t devices) {
+  std::vector<std::int64_t> list;
+  for (std::int64_t n = 1; n <= devices; ++n) {
+    if (n <= 8 || devices % n == 0 || (n & (n - 1)) == 0) {
+      list.push_back(n);
+    }
+  }
+  return list;
+}
+
 /// Pieces that a replica's rows are worked off in: none, or for a pipeline once, twice and four times its devices.
 std::vector<std::int64_t> micro_batches(std::int64_t pp, std::int64_t rows) {
   std::vector<std::int64_t> list;
@@ -132,6 +143,11 @@ std::vector<std::int64_t> micro_batches(std::int64_t pp, std::int64_t rows) {
     }
   }
   return list;
+}
+
+/// Whether it is one device without micro-batches or recomputation: what every split is held against.
+bool is_plain_device(const JobWords& words) {
+  return words.devices == "1" && words.micro_batches == "1" && words.recompute == "none";
 }
 
 std::vector<Candidate> candidates(const JobWords& shared, const Ground& ground) {
@@ -152,26 +168,33 @@ std::vector<Candidate> candidates(const JobWords& shared, const Ground& ground) 
     words.micro_batches = fmt::format("{}", pieces);
     words.recompute = recompute;
     words.fold = "always";
+    words.devices = fmt::format("{}", product.dp * product.pp * product.tp);
     candidate.least_time = ground.least_time(product, pieces);
     candidate.least_memory = ground.least_memory(product);
     list.push_back(std::move(candidate));
   };
-  for (const std::int64_t pp : divisors(ground.devices)) {
-    for (const std::int64_t tp : divisors(ground.devices / pp)) {
-      const std::int64_t dp = ground.devices / pp / tp;
-      for (std::int64_t zero = 0; zero <= (dp > 1 ? 3 : 0); ++zero) {
-        for (const std::string& schedule : pp > 1 ? schedules : std::vector<std::string>{""}) {
-          for (const std::int64_t pieces : micro_batches(schedule == "naive" ? 1 : pp, ground.batch / dp)) {
-            for (const std::string recompute : {"none", "all"}) {
-              add({dp, pp, tp, zero}, schedule, pieces, recompute);
-            }
+  const auto add_all = [&](std::int64_t dp, std::int64_t pp, std::int64_t tp) {
+    for (std::int64_t zero = 0; zero <= (dp > 1 ? 3 : 0); ++zero) {
+      for (const std::string& schedule : pp > 1 ? schedules : std::vector<std::string>{""}) {
+        for (const std::int64_t pieces : micro_batches(schedule == "naive" ? 1 : pp, ground.batch / dp)) {
+          for (const std::string recompute : {"none", "all"}) {
+            add({dp, pp, tp, zero}, schedule, pieces, recompute);
           }
         }
       }
     }
+  };
+  for (const std::int64_t devices : device_counts(ground.devices)) {
+    for (const std::int64_t pp : divisors(devices)) {
+      for (const std::int64_t tp : divisors(devices / pp)) {
+        add_all(devices / pp / tp, pp, tp);
+      }
+    }
   }
-  // Those first that may win, so that what they reach rules others out.
-  std::stable_sort(list.begin(), list.end(), [](const Candidate& a, const Candidate& b) { return a.least_time < b.least_time; });
+  // One device first, since it is always shown; then those that may win, so that what they reach rules others out.
+  std::stable_sort(list.begin(), list.end(), [](const Candidate& a, const Candidate& b) {
+    return std::pair(!is_plain_device(a.words), a.least_time) < std::pair(!is_plain_device(b.words), b.least_time);
+  });
   return list;
 }
 
@@ -226,6 +249,7 @@ SearchResult search(const JobWords& shared, const cluster::Machine& machine, con
   const auto memory = static_cast<double>(job.cluster().devices()[0].memory.count);
   const std::vector<Candidate> list = candidates(shared, ground);
   SearchResult result;
+  result.device_memory = job.cluster().devices()[0].memory;
   const auto note_size = [&](double bytes) {
     const Bytes size(static_cast<std::int64_t>(bytes));
     result.least_too_large = result.too_large == 1 ? size : std::min(result.least_too_large, size);
@@ -235,7 +259,7 @@ SearchResult search(const JobWords& shared, const cluster::Machine& machine, con
       result.complete = false;
       break;
     }
-    if (list[i].least_memory > memory) {
+    if (list[i].least_memory > memory && !is_plain_device(list[i].words)) {
       ++result.too_large;
       note_size(list[i].least_memory);
     } else if (hopeless(list[i], result.ranked)) {
@@ -244,6 +268,9 @@ SearchResult search(const JobWords& shared, const cluster::Machine& machine, con
       ++result.tried;
       try {
         Found found = simulate(list[i], machine);
+        if (is_plain_device(list[i].words)) {
+          result.one_device = found;
+        }
         if (static_cast<double>(found.memory.count) > memory) {
           ++result.too_large;
           note_size(static_cast<double>(found.memory.count));
@@ -267,6 +294,28 @@ SearchResult search(const JobWords& shared, const cluster::Machine& machine, con
     }
   }
   return result;
+}
+
+std::string against_one_device(const SearchResult& result) {
+  if (!result.one_device || result.ranked.empty()) {
+    return "";
+  }
+  const Found& alone = *result.one_device;
+  const Found& best = result.ranked[0];
+  if (alone.memory > result.device_memory) {
+    return fmt::format("One device cannot hold the job: it needs {} and has {}.", to_text(alone.memory),
+                       to_text(result.device_memory));
+  }
+  const auto several = [](const Found& one) { return one.words.devices != "1"; };
+  const auto split = std::find_if(result.ranked.begin(), result.ranked.end(), several);
+  if (split == result.ranked.end()) {
+    return fmt::format("No split over several devices works; one device takes {}.", to_text(alone.step));
+  }
+  const double ratio = static_cast<double>(alone.step.count) / static_cast<double>(split->step.count);
+  return several(best) && ratio > 1
+             ? fmt::format("{} is {:.2f} times as fast as one device, which takes {}.", split->name, ratio, to_text(alone.step))
+             : fmt::format("No split beats one device, which takes {}: the fastest of several devices, {}, takes {}.",
+                           to_text(alone.step), split->name, to_text(split->step));
 }
 
 std::string why_not(const Found& best, const Found& second) {

@@ -1,13 +1,13 @@
 #include "baton/lab/spec.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 
 #include "baton/base/error.h"
 #include "baton/base/text.h"
 #include "baton/base/toml.h"
+#include "baton/lab/phrases.h"
 #include "baton/lab/rows.h"
 #include "baton/lab/train_measurement.h"
 
@@ -86,25 +86,63 @@ void add_speedup_over(const Json& baseline, const std::vector<std::string>& axes
   }
 }
 
-std::vector<std::string> find(const std::vector<Json>& rows, const std::vector<std::string>& axes) {
-  const auto by_time = [](const Json& a, const Json& b) { return number(a, "time_per_step_ns") < number(b, "time_per_step_ns"); };
-  const auto [fastest, slowest] = std::minmax_element(rows.begin(), rows.end(), by_time);
-  const auto name = [&](const Json& row) {
-    std::string out;
-    for (const std::string& axis : axes) {
-      out += fmt::format("{}{} {}", out.empty() ? "" : ", ", axis, text(row, axis));
-    }
-    return out;
-  };
-  std::vector<std::string> sentences{
-      fmt::format("The fastest is {}: {} a step{}.", name(*fastest), to_text(time_of(*fastest)), shared_cores_mark({*fastest}))};
-  if (rows.size() > 1) {
-    sentences.push_back(fmt::format("The slowest, {}, takes {} ({:.2f} times); the difference is {}.", name(*slowest),
-                                    to_text(time_of(*slowest)),
-                                    number(*slowest, "time_per_step_ns") / number(*fastest, "time_per_step_ns"),
-                                    differs(*fastest, *slowest) ? "beyond the noise" : "within the noise"));
+std::string name_of(const Json& row, const std::vector<std::string>& axes) {
+  std::string out;
+  for (const std::string& axis : axes) {
+    out += fmt::format("{}{} {}", out.empty() ? "" : ", ", axis, text(row, axis));
   }
-  sentences.push_back(attribution(*fastest, "The fastest"));
+  return out;
+}
+
+/// Steps of different batches are compared by samples per second, others by their time.
+bool by_samples(const std::vector<Json>& rows) { return values_of(rows, "global_batch").size() > 1; }
+
+bool is_faster(const Json& a, const Json& b, bool samples) {
+  return samples ? number(a, "samples_per_s") > number(b, "samples_per_s")
+                 : number(a, "time_per_step_ns") < number(b, "time_per_step_ns");
+}
+
+std::string which_is_fastest(const std::vector<Json>& rows, const std::vector<std::string>& axes) {
+  const bool samples = by_samples(rows);
+  const auto order = [&](const Json& a, const Json& b) { return is_faster(a, b, samples); };
+  const Json& fastest = *std::min_element(rows.begin(), rows.end(), order);
+  const Json& slowest = *std::max_element(rows.begin(), rows.end(), order);
+  const auto speed = [&](const Json& row) {
+    return samples ? fmt::format("{:.0f} samples/s", number(row, "samples_per_s")) : to_text(time_of(row)) + " per step";
+  };
+  if (rows.size() == 1) {
+    return fmt::format("{}: {}{}.", name_of(fastest, axes), speed(fastest), origin_mark({fastest}));
+  }
+  const double ratio = samples ? number(fastest, "samples_per_s") / number(slowest, "samples_per_s")
+                               : number(slowest, "time_per_step_ns") / number(fastest, "time_per_step_ns");
+  const std::string between = fmt::format("{} has {}{} and {} has {}{}", name_of(fastest, axes), speed(fastest),
+                                          origin_mark({fastest}), name_of(slowest, axes), speed(slowest), origin_mark({slowest}));
+  return samples || differs(fastest, slowest) ? fmt::format("The fastest, {}, is {} times as fast as the slowest: {}.",
+                                                            name_of(fastest, axes), ratio_text(ratio), between)
+                                              : fmt::format("No difference beyond the noise shows: {}.", between);
+}
+
+/// Strategies for several devices that ran on one, where they are all the same.
+std::string on_one_device(const std::vector<Json>& rows) {
+  std::vector<std::string> names;
+  for (const Json& row : rows) {
+    const Json trained = row.value("trained", Json::object());
+    const std::string strategy = trained.is_object() ? trained.value("strategy", "single") : "single";
+    if (row["device_list"].size() == 1 && strategy != "single" && std::find(names.begin(), names.end(), strategy) == names.end()) {
+      names.push_back(strategy);
+    }
+  }
+  return names.empty() ? ""
+                       : fmt::format("On one device {} {} nothing to split: give several, as devices = \"cpu:2\" under [job].",
+                                     listing(names), names.size() == 1 ? "has" : "have");
+}
+
+std::vector<std::string> details(const std::vector<Json>& rows) {
+  const auto order = [samples = by_samples(rows)](const Json& a, const Json& b) { return is_faster(a, b, samples); };
+  std::vector<std::string> sentences{attribution(*std::min_element(rows.begin(), rows.end(), order), "The fastest")};
+  if (std::string sentence = on_one_device(rows); !sentence.empty()) {
+    sentences.insert(sentences.begin(), std::move(sentence));
+  }
   add_oversubscribed_note(sentences, rows);
   return sentences;
 }
@@ -151,9 +189,10 @@ Experiment parse_spec(std::string_view toml_text, const std::string& id) {
   if (names.empty()) {
     throw usage_error("the spec has no axis to sweep: write one under [axes]");
   }
-  if (experiment.task.empty()) {
-    experiment.task = fmt::format("What does the step time owe to {}?", fmt::join(names, ", "));
-  }
+  const std::string question = experiment.task.empty() ? fmt::format("How does the step time depend on {}?", listing(names))
+                                                       : experiment.task;
+  experiment.task = fmt::format("A sweep over {}.", listing(names));
+  experiment.questions = {{"", question, [names](const std::vector<Json>& rows) { return which_is_fastest(rows, names); }}};
   experiment.columns.push_back(time_column());
   experiment.columns.push_back({"speedup", "speedup", Format::ratio});
   experiment.columns.push_back({"samples_per_s", "samples/s", Format::integer});
@@ -168,7 +207,7 @@ Experiment parse_spec(std::string_view toml_text, const std::string& id) {
   experiment.derive = [names, baseline = baseline_of(root, experiment.axes)](std::vector<Json>& rows) {
     add_speedup_over(baseline, names, rows);
   };
-  experiment.details = [names](const std::vector<Json>& rows) { return find(rows, names); };
+  experiment.details = details;
   return experiment;
 }
 

@@ -183,12 +183,29 @@ fs::path latest_run_folder(const fs::path& runs, const std::string& name) {
   return latest;
 }
 
+namespace {
+
+std::vector<std::string> keys_of(const std::vector<Point>& points) {
+  std::vector<std::string> keys;
+  for (const Point& point : points) {
+    for (const auto& [key, value] : point.items()) {
+      if (std::find(keys.begin(), keys.end(), key) == keys.end()) {
+        keys.push_back(key);
+      }
+    }
+  }
+  return keys;
+}
+
+}  // namespace
+
 Result conclude(const Store& store, const std::string& id) {
   const std::optional<RunSpec> spec = store.spec(id);
   if (!spec) {
     throw usage_error("{} holds no results of {}", store.folder().string(), id);
   }
-  const auto experiment = std::make_shared<const Experiment>(spec->toml ? parse_spec(*spec->toml, id) : experiment_by_id(id));
+  const auto experiment = std::make_shared<const Experiment>(
+      extended(spec->toml ? parse_spec(*spec->toml, id) : experiment_by_id(id), keys_of(spec->points)));
   std::map<std::string, Json> kept = store.records(id, false);
   std::vector<Json> records;
   for (const Point& point : spec->points) {

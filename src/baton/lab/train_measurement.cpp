@@ -1,5 +1,7 @@
 #include "baton/lab/train_measurement.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "baton/lab/crowding.h"
@@ -10,8 +12,22 @@ namespace baton::lab {
 
 namespace {
 
-/// For each transfer and collective of the plan: how large it is, and how long it took from when all had come (the median
-/// over the traced steps of the last run).
+/// How long a member's device computed within a stretch of the step, the mean over the members.
+Nanoseconds computed_between(const plan::Plan& plan, const trace::StepTrace& step, std::span<const TaskId> members,
+                             Nanoseconds from, Nanoseconds to) {
+  Nanoseconds sum;
+  for (const TaskId member : members) {
+    for (std::size_t t = 0; t < plan.tasks().size(); ++t) {
+      if (plan.tasks()[t].device == plan[member].device && plan.tasks()[t].lane == plan::Lane::compute) {
+        sum += std::max(Nanoseconds(0), std::min(to, step.events[t].end) - std::max(from, step.events[t].start));
+      }
+    }
+  }
+  return Nanoseconds(sum.count / static_cast<std::int64_t>(members.size()));
+}
+
+/// For each transfer and collective of the plan: how large it is, how long it took from when all had come (the median
+/// over the traced steps of the last run), and the share of that time in which its devices computed.
 Json messages(const Training& run) {
   const plan::Plan& plan = run.plan();
   Json list = Json::array();
@@ -22,23 +38,65 @@ Json messages(const Training& run) {
     }
     const plan::Task& first = plan[members[0]];
     std::vector<Nanoseconds> times;
+    Nanoseconds taken;
+    Nanoseconds computing;
     for (const trace::StepTrace& step : run.trace().steps) {
-      times.push_back(trace::ended_at(plan, step, members[0]) - trace::met_at(plan, step, members[0]));
+      const Nanoseconds from = trace::met_at(plan, step, members[0]);
+      const Nanoseconds to = trace::ended_at(plan, step, members[0]);
+      times.push_back(to - from);
+      taken += to - from;
+      computing += computed_between(plan, step, members, from, to);
     }
     list.push_back({{"kind", plan::verb(first)},
                     {"bytes", plan::bytes_of(plan, plan::payload(first)).count},
-                    {"time_ns", trace::spread(times).median.count}});
+                    {"time_ns", trace::spread(times).median.count},
+                    {"overlapped", trace::share(computing, taken)}});
   }
   return list;
 }
 
-/// Where the laboratory simulates, so does each of its jobs.
-JobWords on_cluster(JobWords words, const Settings& settings) {
+/// A job as the settings want it: with the words that they set, and simulated if the laboratory simulates.
+JobWords as_set(JobWords words, const Settings& settings) {
+  for (const auto& [name, value] : settings.words) {
+    set_word(words, name, value);
+  }
   if (!settings.cluster.empty()) {
     words.cluster = settings.cluster;
     words.what_if = settings.what_if;
   }
   return words;
+}
+
+/// "has 1 core", "is a GPU RTX-3090", "is 1/4 of GPU 0".
+std::string device_words(const Job& job) {
+  const cluster::Device& device = job.cluster().devices()[0];
+  if (job.imagined()) {
+    return "is a simulated " + device.name.substr(0, device.name.find(':'));
+  }
+  if (device.gpu) {
+    return device.gpu->of > 1 ? fmt::format("is 1/{} of a GPU", device.gpu->of) : "is a GPU";
+  }
+  return fmt::format("has {} core{}{}", device.cores.size(), device.cores.size() == 1 ? "" : "s",
+                     job.simulated() ? " (simulated)" : "");
+}
+
+/// What was trained, and on devices of which kind.
+Json trained_json(const Training& run) {
+  const Job& job = run.job();
+  op::Optimizer optimizer = job.request().step.optimizer;
+  double rate = 0;
+  op::attributes(optimizer,
+                 [&](std::string_view name, const auto& value) { rate = name == "rate" ? static_cast<double>(value) : rate; });
+  return {{"model", job.model().name()},
+          {"parameters", job.model().parameter_count()},
+          {"parameter_bytes", job.model().parameter_count() * 4},
+          {"batch", job.request().step.global_batch},
+          {"optimizer", fmt::format("{} with learning rate {:.6g}", job.words().optimizer, rate)},
+          {"loss", strategy::to_text(job.request().step.loss)},
+          {"precision", strategy::to_text(job.request().step.precision)},
+          {"seed", job.seed()},
+          {"strategy", job.request().strategy},
+          {"device", device_words(job)}};
 }
 
 /// By block: the gradients of a step that were not zero after rounding. Empty where nothing is rounded.
@@ -56,12 +114,14 @@ Json gradients_left(const Training& run) {
 }  // namespace
 
 TrainMeasurement::TrainMeasurement(const JobWords& words, const Settings& settings, Options options)
-    : training_(std::make_unique<Training>(on_cluster(words, settings), settings.machine, Calibration::Progress{}, nullptr,
-                                           options.planner)),
+    : training_(
+          std::make_unique<Training>(as_set(words, settings), settings.machine, Calibration::Progress{}, nullptr, options.planner)),
       options_(std::move(options)) {
   if (!training_->simulated()) {
     const Job& job = training_->job();
-    crowding_ = crowding(job.cluster(), job.backend(), job.request().step.precision);
+    if (static_cast<std::int64_t>(job.cluster().size()) >= settings.most_devices) {  // there parts slow each other down most
+      crowding_ = crowding(training_->plan(), job);
+    }
   }
 }
 
@@ -118,7 +178,7 @@ Json TrainMeasurement::record() const {
                    {"peak_bytes", std::max_element(run.peak().begin(), run.peak().end())->count},
                    {"buffer_bytes", std::max_element(buffers.begin(), buffers.end())->count}};
   record.update(parts);
-  record.update(Json{{"messages", messages(run)}, {"gradients_left", gradients_left(run)}});
+  record.update(Json{{"trained", trained_json(run)}, {"messages", messages(run)}, {"gradients_left", gradients_left(run)}});
   if (crowding_) {
     record["beside"] = to_json(*crowding_);
   }

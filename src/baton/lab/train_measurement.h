@@ -26,13 +26,16 @@ class TrainMeasurement : public Measurement {
   bool stable(double uncertainty) const override;
   Bytes memory() const override;
   /// What training_json.h has, where the step went (`compute_ns`, `communication_ns`, `exposed_ns`, `waiting_ns`, `delayed_ns`,
-  /// `rest_ns`, the mean over devices), the largest of the devices' `peak_bytes` and `buffer_bytes`, each message, losses, and
+  /// `rest_ns`, the mean over devices), the largest of the devices' `peak_bytes` and `buffer_bytes`, each message, losses,
+  /// `trained` (what was trained, and on devices of which kind), and
   /// `gradients_left`: by block, gradients a step that were not zero once rounded. On parts of a GPU `beside` says how they slow
   /// each other down (crowding.h).
   Json record() const override;
 
  protected:
   const Training& training() const { return *training_; }
+  /// Trains so many steps more, of which the first `warmup` are not counted.
+  void run(std::int64_t steps, std::int64_t warmup) { training_->run(steps, warmup); }
 
  private:
   std::unique_ptr<Training> training_;

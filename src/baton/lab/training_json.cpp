@@ -95,6 +95,10 @@ Json scale_json(const Training& run) {
 Json devices_json(const Training& run) {
   const std::vector<plan::Totals> totals = plan::totals_by_device(run.plan());
   const Job& job = run.job();
+  std::vector<std::int64_t> tasks(totals.size(), 0);
+  for (const plan::Task& task : run.plan().tasks()) {
+    ++tasks[task.device.index()];
+  }
   Json list = Json::array();
   for (std::size_t d = 0; d < totals.size(); ++d) {
     const trace::DeviceTime& time = run.device_times()[d];
@@ -111,6 +115,7 @@ Json devices_json(const Training& run) {
                     {"delayed", part(time.delayed)},
                     {"rest", part(time.rest())},
                     {"peak_bytes", run.peak()[d].count},
+                    {"tasks", tasks[d]},
                     {"sent_bytes", totals[d].work.sent.count},
                     {"received_bytes", totals[d].work.received.count}});
   }

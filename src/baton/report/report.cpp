@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "baton/base/text.h"
@@ -154,7 +155,8 @@ std::string cell(const Json& row, const lab::Column& column) {
 
 std::string to_terminal(const lab::Result& result) {
   const lab::Experiment& experiment = *result.experiment;
-  std::string out = fmt::format("{} - {}\n{}\n\n", experiment.id, experiment.title, experiment.task);
+  std::string out = fmt::format("{} - {}\n{}\n{}\n", experiment.id, experiment.title, experiment.task,
+                                result.trained.empty() ? "" : fmt::format("Trained: {}\n", result.trained));
   for (const lab::Answer& answer : result.answers) {
     if (!answer.text.empty()) {
       out += fmt::format("{}{}\n{}\n", answer.question, answer.id.empty() ? "" : fmt::format(" ({})", answer.id),
@@ -180,7 +182,8 @@ std::string to_terminal(const lab::Result& result) {
 
 std::string to_markdown(const lab::Result& result) {
   const lab::Experiment& experiment = *result.experiment;
-  std::string out = fmt::format("## {} (`{}`)\n\n{}\n\n", experiment.title, experiment.id, experiment.task);
+  std::string out = fmt::format("## {} (`{}`)\n\n{}\n\n{}", experiment.title, experiment.id, experiment.task,
+                                result.trained.empty() ? "" : fmt::format("Trained: {}.\n\n", result.trained));
   for (const lab::Answer& answer : result.answers) {
     if (!answer.text.empty()) {
       out += fmt::format("**{}**{}\n\n{}\n\n", answer.question, answer.id.empty() ? "" : fmt::format(" ({})", answer.id),
@@ -212,6 +215,13 @@ std::string to_markdown(const lab::Result& result) {
   return out + fmt::format("\n`{}`\n", result.command);
 }
 
+namespace {
+
+/// What a row was trained with: the last columns of its CSV.
+constexpr std::array<const char*, 7> trained_keys{"model", "strategy", "batch", "optimizer", "precision", "seed", "device"};
+
+}  // namespace
+
 std::string to_csv(const lab::Result& result) {
   std::string out;
   const auto quoted = [](const Json& value) {
@@ -233,10 +243,17 @@ std::string to_csv(const lab::Result& result) {
   for (std::size_t k = 0; k < keys.size(); ++k) {
     out += (k == 0 ? "" : ",") + keys[k];
   }
+  for (const char* key : trained_keys) {
+    out += fmt::format(",trained_{}", key);
+  }
   out += '\n';
   for (const Json& row : result.rows) {
     for (std::size_t k = 0; k < keys.size(); ++k) {
       out += (k == 0 ? "" : ",") + quoted(row.value(keys[k], Json()));
+    }
+    const Json trained = row.value("trained", Json());
+    for (const char* key : trained_keys) {
+      out += "," + quoted(trained.is_object() ? trained.value(key, Json()) : Json());
     }
     out += '\n';
   }
@@ -270,10 +287,19 @@ Json to_json(const lab::Result& result) {
                      {"parts", plot.parts},
                      {"part_titles", plot.part_titles}});
   }
-  return {{"id", experiment.id},       {"part", experiment.part},   {"title", experiment.title},
-          {"task", experiment.task},   {"answers", answers},        {"preset", lab::to_text(result.preset)},
-          {"columns", columns},        {"rows", result.rows},       {"plots", plots},
-          {"details", result.details}, {"command", result.command}, {"timelines", result.timelines}};
+  return {{"id", experiment.id},
+          {"part", experiment.part},
+          {"title", experiment.title},
+          {"task", experiment.task},
+          {"trained", result.trained},
+          {"answers", answers},
+          {"preset", lab::to_text(result.preset)},
+          {"columns", columns},
+          {"rows", result.rows},
+          {"plots", plots},
+          {"details", result.details},
+          {"command", result.command},
+          {"timelines", result.timelines}};
 }
 
 Json to_report(const std::vector<lab::Result>& results, const lab::RunSpec& kept) {

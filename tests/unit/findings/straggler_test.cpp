@@ -18,8 +18,7 @@ std::vector<Comer> four() {
 
 TEST(Straggler, TheOneWaitedForIsNamedWithItsPhaseAndItsCost) {
   EXPECT_EQ(straggler(four(), ms(40)),
-            "cpu:1 is slow: it comes last to 94.0 % of the collectives and holds all others up for 20.0 ms a "
-            "step (50.0 % of it). "
+            "cpu:1 is slow: it holds all others up for 20.0 ms per step (50.0 % of it), 100 % of such waiting. "
             "Its backward takes 19.0 ms longer than the others' (median).");
 }
 
@@ -34,10 +33,19 @@ TEST(Straggler, NobodyIsNamedForWhatCostsLittle) {
   EXPECT_EQ(said.find("No device stands out: the others wait longest for cpu:1"), 0U) << said;
 }
 
-TEST(Straggler, NobodyIsNamedWhoIsLastAboutAsOftenAsTheOthers) {
+TEST(Straggler, NobodyIsNamedWhoHoldsTheOthersUpAboutAsLongAsTheyHoldIt) {
   std::vector<Comer> comers = four();
-  comers[1].last_share = 0.5;
-  EXPECT_EQ(straggler(comers, ms(40)).find("No device stands out"), 0U);
+  for (Comer& comer : comers) {
+    comer.held_up = ms(20);
+  }
+  EXPECT_EQ(straggler(comers, ms(200)).find("No device stands out"), 0U);
+  EXPECT_EQ(latest(comers, ms(200)), nullptr);
+}
+
+TEST(Straggler, TimeDecidesAndNotHowOftenOneComesLast) {
+  std::vector<Comer> comers = four();
+  comers[1].last_share = 0.25;  // at the later collectives all come together
+  EXPECT_EQ(latest(comers, ms(40)), &comers[1]);
 }
 
 TEST(Straggler, NoPhaseIsNamedThatDoesNotExplainIt) {

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "baton/base/error.h"
+#include "baton/lab/rows.h"
 #include "unit/lab/synthetic.h"
 
 namespace baton::lab {
@@ -74,17 +75,61 @@ TEST(Points, EveryAxisOfEveryExperimentCanBeSetByItsNameDashesOrUnderscores) {
         std::string name = axis.name;
         std::replace(name.begin(), name.end(), '_', mark);
         AxisValues values;
-        parse_axis_values(name + "=5", values);
-        try {
-          for (const Point& point : points(experiment, Preset::quick, values)) {
-            EXPECT_EQ(point[axis.name], 5);
-          }
-        } catch (const Error& error) {
-          ADD_FAILURE() << experiment.id << " --set " << name << "=5: " << error.what();
+        parse_axis_values(
+            name + "=" + word_of(axis.full.back()) + (axis.full.back().is_string() ? ";" + word_of(axis.full.back()) : ""), values);
+        for (const Point& point : points(experiment, Preset::quick, values)) {
+          EXPECT_EQ(point[axis.name], axis.full.back());
         }
       }
     }
   }
+}
+
+TEST(Points, ValuesThatAnAxisCannotHaveAreRefusedBeforeAnythingRuns) {
+  const auto refused = [](const char* id, const char* set) {
+    return usage_sentence([&] {
+      AxisValues values;
+      parse_axis_values(set, values);
+      std::vector<std::string> names;
+      for (const auto& [name, list] : values) {
+        names.push_back(name);
+      }
+      points(extended(experiment_by_id(id), names), Preset::quick, values);
+    });
+  };
+  EXPECT_TRUE(says(refused("strong-scaling", "devices=1,3,x"),
+                   "axis devices of experiment strong-scaling counts something, and x is no whole"));
+  EXPECT_TRUE(says(refused("depth", "depth=banana"), "banana is no whole number above 0"));
+  EXPECT_TRUE(says(refused("delay", "delay_ms=soon"), "takes numbers that are not negative, and 'soon' is none"));
+  EXPECT_TRUE(says(refused("delay", "delay_ms=-5"), "takes numbers that are not negative"));
+  EXPECT_TRUE(says(refused("strong-scaling", "model=banana"), "banana"));
+  EXPECT_TRUE(says(refused("comm-vs-compute", "case=bigxdeep"), "DIM of the case"));
+  EXPECT_TRUE(says(refused("profile", "strategy=banana"), "unknown strategy 'banana'"));
+  EXPECT_TRUE(says(refused("timing", "run=again"), "unknown run 'again'"));
+  EXPECT_TRUE(says(refused("memory", "case=banana"), "banana"));
+  EXPECT_TRUE(says(refused("profile", "optimizer=banana"), "unknown optimizer 'banana'"));
+  EXPECT_TRUE(says(refused("profile", "lr=high"), "'high' is none"));
+  EXPECT_TRUE(says(refused("profile", "link=banana"), "banana"));
+  EXPECT_TRUE(says(refused("timing", "seed=3"), "has no axis 'seed'"));
+  EXPECT_TRUE(says(refused("strong-scaling", "strategy=dp"), "and chooses that of train's flags itself"));
+  EXPECT_TRUE(says(refused("matrix-power", "batch=4"), "has no axis 'batch'"));
+}
+
+TEST(Points, WordsOfAJobCanBeSetBesideTheAxes) {
+  AxisValues values;
+  parse_axis_values("batch=4096", values);
+  parse_axis_values("optimizer=adam,sgd", values);
+  const Experiment wider = extended(experiment_by_id("profile"), {"batch", "optimizer"});
+  const std::vector<Point> all = points(wider, Preset::quick, values);
+  ASSERT_EQ(all.size(), 2U);
+  EXPECT_EQ(all[0]["batch"], 4096);
+  EXPECT_EQ(all[0]["optimizer"], "adam");
+  Settings settings{.machine = cluster::probe()};
+  const auto opened = wider.open(test::with(all[0], {{"model", "mlp:dim=8,depth=2"}, {"devices", 1}, {"batch", 24}}), settings);
+  opened->round(Nanoseconds(1));
+  const Json record = opened->record();
+  EXPECT_EQ(record["trained"]["batch"], 24);
+  EXPECT_EQ(record["trained"]["optimizer"], "adam with learning rate 0.001");
 }
 
 TEST(AxisValues, NumbersBecomeNumbersAndTheRestStaysText) {
@@ -332,16 +377,16 @@ Result two_models() {
                   "", Preset::quick);
 }
 
-TEST(Groups, WhatIsFoundIsOfRowsThatAgreeInAxesTheExperimentDoesNotCompare) {
-  const std::vector<std::string> findings = two_models().details;
-  ASSERT_FALSE(findings.empty());
-  EXPECT_TRUE(says(findings.front(), "mlp:dim=8,depth=2: Is it linear? Nearly: 2 devices are 2.00 times as fast as 1"));
-  bool second = false;
-  for (const std::string& sentence : findings) {
-    second = second || sentence.find("mlp:dim=16,depth=2: Is it linear? No: 2 devices are 1.00 times") == 0;
+TEST(Groups, AnAnswerHasALineForEachGroupOfRowsThatAreNotCompared) {
+  const Result result = two_models();
+  ASSERT_EQ(result.answers.size(), 3U);
+  EXPECT_EQ(result.answers[0].id, "hw1/2/Q1");
+  EXPECT_EQ(result.answers[0].question, "Is scaling linear?");
+  EXPECT_TRUE(result.answers[0].text.starts_with("mlp:dim=8,depth=2: Nearly: 2 devices are 2.00 times as fast as 1"));
+  EXPECT_TRUE(says(result.answers[0].text, "\nmlp:dim=16,depth=2: No: 2 devices are 1.00 times"));
+  for (const std::string& sentence : result.details) {
     EXPECT_TRUE(sentence.starts_with("mlp:dim=8,depth=2: ") || sentence.starts_with("mlp:dim=16,depth=2: ")) << sentence;
   }
-  EXPECT_TRUE(second);
 }
 
 TEST(Groups, AreInTheTableThePlotsAndTheTimelines) {
@@ -360,7 +405,7 @@ TEST(Groups, AreInTheTableThePlotsAndTheTimelines) {
 
 TEST(Groups, OfSeveralAxesAreNamedByAllOfThemAndStandBesideASeries) {
   Experiment experiment = scripted();
-  experiment.axes = {{"batch", "", {1}, {1}}, {"model", "", {"a"}, {"a"}}, {"kind", "", {"x", "y"}, {"x"}}};
+  experiment.axes = {{"batch", "", {1}, {1}}, {"model", "", {"mlp:4-4"}, {"mlp:4-4"}}, {"kind", "", {"x", "y"}, {"x"}}};
   experiment.plots = {{.x = "value", .series = "kind"}, {.x = "batch"}};
   experiment.derive = [](std::vector<Json>& rows) {
     for (Json& row : rows) {
@@ -372,17 +417,17 @@ TEST(Groups, OfSeveralAxesAreNamedByAllOfThemAndStandBesideASeries) {
   };
   AxisValues values;
   parse_axis_values("batch=1,2", values);
-  parse_axis_values("model=a,b", values);
+  parse_axis_values("model=mlp:4-4;mlp:8-8", values);
   const std::vector<Point> all = points(experiment, Preset::quick, values);
   const Result result = conclude(std::make_shared<const Experiment>(experiment), all,
                                  std::vector<Json>(all.size(), Json{{"value", 1}}), "", Preset::quick);
-  EXPECT_EQ(result.details, (std::vector<std::string>{"batch 1, a: batch 1", "batch 1, b: batch 1", "batch 2, a: batch 2",
-                                                      "batch 2, b: batch 2", "2 measured"}))
+  EXPECT_EQ(result.details, (std::vector<std::string>{"batch 1, mlp:4-4: batch 1", "batch 1, mlp:8-8: batch 1",
+                                                      "batch 2, mlp:4-4: batch 2", "batch 2, mlp:8-8: batch 2", "2 measured"}))
       << "what holds for every group is said once";
   ASSERT_EQ(result.rows.size(), 8U);
   EXPECT_EQ(result.rows[7]["batch"], 2) << "what derived rows do not keep is put back";
   EXPECT_EQ(result.rows[7]["value"], 2);
-  EXPECT_EQ(result.rows[7][result.experiment->plots[0].series], "batch 2, b, y");
+  EXPECT_EQ(result.rows[7][result.experiment->plots[0].series], "batch 2, mlp:8-8, y");
   EXPECT_EQ(result.experiment->plots[1].series, "model") << "the axis that a plot is drawn against tells no lines apart";
 }
 
@@ -391,8 +436,9 @@ TEST(Groups, ThereAreNoneWhereEachSuchAxisHasOneValue) {
   const auto kept = std::make_shared<const Experiment>(experiment);
   const Result result = conclude(kept, points(experiment, Preset::quick, {}),
                                  {test::trained(8, 1), test::trained(4, 2), test::trained(2, 4)}, "", Preset::quick);
-  EXPECT_EQ(result.experiment, kept);
-  EXPECT_TRUE(result.details.front().starts_with("Is it linear?"));
+  EXPECT_EQ(result.experiment->columns.size(), kept->columns.size());
+  EXPECT_TRUE(result.answers.front().text.starts_with("Nearly: 4 devices"));
+  EXPECT_EQ(result.experiment->task, "The global batch stays at 64 while the number of devices grows.");
 }
 
 // Devices
@@ -447,7 +493,10 @@ TEST(Experiments, AreFoundByIdDashesOrUnderscores) {
 TEST(Experiments, ColumnsAndPlotsHaveHeadingsAndEveryAxisHasValues) {
   for (const Experiment& experiment : experiments()) {
     EXPECT_FALSE(experiment.questions.empty()) << experiment.id;
-    EXPECT_TRUE(experiment.open && experiment.details) << experiment.id;
+    EXPECT_TRUE(experiment.open) << experiment.id;
+    for (const Question& question : experiment.questions) {
+      EXPECT_TRUE(question.answer) << experiment.id << " " << question.text;
+    }
     for (const Axis& axis : experiment.axes) {
       EXPECT_FALSE(axis.quick.empty() || axis.full.empty()) << experiment.id << " " << axis.name;
     }

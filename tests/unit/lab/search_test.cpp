@@ -126,6 +126,39 @@ TEST(Search, CountsWhatDoesNotFit) {
   EXPECT_TRUE(says(usage_sentence([] { search(JobWords{}, small_machine()); }), "--cluster"));
 }
 
+TEST(Search, OneDeviceAndFewerDevicesAreAlwaysConsidered) {
+  // One GPU takes 344 us for this and the fastest split over all four more.
+  JobWords words = words_on("pcie-4", "", "4");
+  words.model = "mlp:dim=1024,depth=8";
+  words.batch = "64";
+  const SearchResult result = search(words, small_machine());
+  JobWords alone = words;
+  alone.devices = "1";
+  alone.strategy = "single";
+  Training run(alone, small_machine());
+  run.run(1, 0);
+  ASSERT_TRUE(result.one_device);
+  EXPECT_EQ(result.one_device->step, run.timed()[0]);
+  EXPECT_LE(result.ranked[0].step, run.timed()[0]);
+  EXPECT_EQ(against_one_device(result).find("No split beats one device"), 0U) << against_one_device(result);
+}
+
+TEST(Search, ASplitThatBeatsOneDeviceIsSaidTo) {
+  JobWords words = words_on("dgx-a100", "", "8");
+  words.model = "mlp:dim=4096,depth=4";
+  words.batch = "4096";
+  const SearchResult result = search(words, small_machine());
+  EXPECT_NE(result.ranked[0].words.devices, "1");
+  EXPECT_TRUE(says(against_one_device(result), "times as fast as one device"));
+}
+
+TEST(Search, OneDeviceThatCannotHoldTheJobIsSaidNotTo) {
+  JobWords words = words_on("pcie-4", "", "4");
+  words.model = "mlp:dim=512,depth=4";
+  words.memory = "4M";
+  EXPECT_TRUE(says(against_one_device(search(words, small_machine())), "One device cannot hold the job"));
+}
+
 TEST(Search, RefusesWhatItChoosesItself) {
   for (const auto& [name, value] : {std::pair("strategy", "ddp"),
                                     {"dp", "2"},

@@ -58,8 +58,39 @@ TEST(Spec, ABaselineThatIsNoRowIsRefused) {
 }
 
 TEST(Spec, ItsQuestionIsWhatTheExperimentIsAbout) {
-  EXPECT_EQ(parse_spec("question = 'Why?'\n[axes]\nbatch = [8]\n", "mine").task, "Why?");
-  EXPECT_EQ(parse_spec("[axes]\nbatch = [8]\nlr = [1]\n", "mine").task, "What does the step time owe to batch, lr?");
+  EXPECT_EQ(parse_spec("question = 'Why?'\n[axes]\nbatch = [8]\n", "mine").questions.at(0).text, "Why?");
+  EXPECT_EQ(parse_spec("[axes]\nbatch = [8]\nlr = [1]\n", "mine").questions.at(0).text,
+            "How does the step time depend on batch and lr?");
+}
+
+TEST(Spec, StepsOfDifferentBatchesAreComparedBySamplesPerSecond) {
+  const Experiment experiment = parse_spec("[axes]\nbatch = [32, 256]\n", "mine");
+  const auto row = [](int batch, double ms) {
+    return test::with(test::trained(ms), {{"batch", batch}, {"global_batch", batch}, {"samples_per_s", batch * 1e3 / ms}});
+  };
+  const std::string said = experiment.questions.at(0).answer({row(32, 4), row(256, 16)});
+  EXPECT_TRUE(says(
+      said, "The fastest, batch 256, is 2.00 times as fast as the slowest: batch 256 has 16000 samples/s and batch 32 has 8000"));
+}
+
+TEST(Spec, ADifferenceWithinTheNoiseIsNone) {
+  const Experiment experiment = parse_spec("[axes]\nlr = [1, 2]\n", "mine");
+  const auto row = [](int lr, double ms, double noise) {
+    return test::with(test::trained(ms),
+                      {{"lr", lr}, {"time_low_ns", ms * 1e6 * (1 - noise)}, {"time_high_ns", ms * 1e6 * (1 + noise)}});
+  };
+  EXPECT_TRUE(
+      says(experiment.questions.at(0).answer({row(1, 4, 0.01), row(2, 6, 0.01)}), "The fastest, lr 1, is 1.50 times as fast"));
+  EXPECT_TRUE(says(experiment.questions.at(0).answer({row(1, 4, 0.5), row(2, 6, 0.5)}), "No difference beyond the noise shows"));
+}
+
+TEST(Spec, StrategiesForSeveralDevicesOnOneAreNamed) {
+  const Experiment experiment = parse_spec("[axes]\nstrategy = ['ddp', 'single']\n", "mine");
+  const auto row = [](const char* strategy) {
+    return test::with(test::trained(4), {{"strategy", strategy}, {"trained", {{"strategy", strategy}}}});
+  };
+  EXPECT_TRUE(says(experiment.details({row("ddp"), row("single")}).at(0), "On one device ddp has nothing to split"));
+  EXPECT_EQ(experiment.details({row("single")}).size(), 1U);
 }
 
 }  // namespace

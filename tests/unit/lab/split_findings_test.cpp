@@ -7,6 +7,7 @@
 namespace baton::lab {
 namespace {
 
+using test::answer;
 using test::derived;
 using test::findings;
 using test::headline;
@@ -31,39 +32,33 @@ Json first_split_row(double overlap_us, double transfer_us, std::int64_t transfe
 }
 
 TEST(FirstSplit, TheCostOfTheMoveIsItsShareOfTheForward) {
-  EXPECT_TRUE(
-      says(findings("first-split", {first_split_row(0, 20, 1)}), "The transfer takes 20.0 µs of a forward of 200 µs (10.0 %)"));
-  EXPECT_TRUE(
-      says(findings("first-split", {first_split_row(0, 50, 1)}), "The transfer takes 50.0 µs of a forward of 200 µs (25.0 %)"));
+  const auto said = [](double us) { return answer("first-split", "practical8/1/Q2", {first_split_row(0, us, 1)}); };
+  EXPECT_TRUE(says(said(20), "1 time in the forward"));
+  EXPECT_TRUE(says(said(20), "It takes 20.0 µs of a forward of 200 µs (10.0 %)"));
+  EXPECT_TRUE(says(said(50), "It takes 50.0 µs of a forward of 200 µs (25.0 %)"));
+  EXPECT_EQ(answer("first-split", "practical8/1/Q2", {first_split_row(0, 0, 0)}), "Never: all is on one device.");
 }
 
 TEST(FirstSplit, OverlapIsWhatTheTraceShows) {
-  EXPECT_TRUE(says(findings("first-split", {first_split_row(0, 20, 1)}), "there is no overlap"));
-  EXPECT_TRUE(says(findings("first-split", {first_split_row(30, 20, 1)}), "30.0 µs of the forward: there is some overlap"));
+  const auto said = [](double us) { return answer("first-split", "practical8/5/Q1", {first_split_row(us, 20, 1)}); };
+  EXPECT_TRUE(says(said(0), "one after the other, without overlap: both computed at the same time for 0 ns"));
+  EXPECT_TRUE(says(said(30), "The devices overlap a little: both computed at the same time for 30.0 µs"));
+  EXPECT_TRUE(silent_on(answer("first-split", "practical8/5/Q1", {first_split_row(0, 0, 0)}), "the other waits"));
 }
 
 TEST(FirstSplit, TheLogAndTheFirstFiveLossesAreShown) {
-  const std::string all = findings("first-split", {first_split_row(0, 20, 1)});
-  EXPECT_TRUE(says(all, "\n20 µs  linear of block 1 done on cpu:1\n"));
-  EXPECT_TRUE(says(all, "1.500000, 1.250000, 1.125000, 1.000000, 0.500000."));
-  EXPECT_TRUE(silent_on(all, "0.250000"));
+  EXPECT_TRUE(
+      says(answer("first-split", "practical8/3/Q1", {first_split_row(0, 20, 1)}), "\n20 µs  linear of block 1 done on cpu:1"));
+  const std::string losses = answer("first-split", "practical8/2/Q1", {first_split_row(0, 20, 1)});
+  EXPECT_TRUE(says(losses, "1.500000, 1.250000, 1.125000, 1.000000 and 0.500000: "));
+  EXPECT_TRUE(silent_on(losses, "0.250000"));
 }
 
-TEST(FirstSplit, StartEndAndMovesAreThoseOfThePlan) {
-  EXPECT_TRUE(says(findings("first-split", {first_split_row(0, 20, 1)}),
-                   "Computation starts on cpu:0, where the input lies; the data is transferred 1 time in the forward, "
-                   "and the output ends on cpu:1"));
-  EXPECT_TRUE(says(findings("first-split", {first_split_row(0, 0, 0)}),
-                   "the data is transferred 0 times in the forward, and the output ends on cpu:0"));
-}
-
-TEST(FirstSplit, TheHeadlineIsASentenceAndNotTheLog) {
-  EXPECT_TRUE(says(headline("first-split", {first_split_row(0, 20, 1)}), "Computation starts on cpu:0"));
-  EXPECT_TRUE(says(headline("first-split", on_cores(1, {first_split_row(0, 20, 1)})), "(10.0 %) (devices shared cores)."));
-}
-
-TEST(FirstSplit, OnOneDeviceNoneWaitsForTheOther) {
-  EXPECT_TRUE(silent_on(findings("first-split", {first_split_row(0, 0, 0)}), "one waits while the other works"));
+TEST(FirstSplit, StartAndEndAreThoseOfThePlan) {
+  EXPECT_TRUE(says(headline("first-split", {first_split_row(0, 20, 1)}), "On cpu:0, where the input lies"));
+  EXPECT_TRUE(says(answer("first-split", "practical8/1/Q3", {first_split_row(0, 20, 1)}), "cpu:1, which has the last layer"));
+  EXPECT_TRUE(says(answer("first-split", "practical8/4/Q1", on_cores(1, {first_split_row(0, 20, 1)})),
+                   "takes 1.00 ms (devices shared cores)."));
 }
 
 // split
@@ -73,18 +68,22 @@ Json split_row(const std::vector<std::string>& placement, const std::vector<int>
               {{"depth", 6}, {"placement", placement}, {"blocks_each", each}, {"bytes_forward", bytes}});
 }
 
-TEST(Split, TheMoveIsWhereThePlacementChanges) {
-  EXPECT_TRUE(
-      says(findings("split", {split_row({"0,1,2", "3,4,5"}, {3, 3}, 131072)}),
-           "device 0: blocks 0,1,2; device 1: blocks 3,4,5. In the forward the data is transferred between "
-           "block 2 and block 3 (from device 0 to 1), 128 KiB in all; 1 transfer brings the gradient back in the backward."));
-  EXPECT_TRUE(says(findings("split", {split_row({"0,1", "2,3", "4,5"}, {2, 2, 2}, 262144)}),
-                   "between block 1 and block 2 (from device 0 to 1), between block 3 and block 4 (from "
-                   "device 1 to 2), 256 KiB in all"));
+TEST(Split, TheNumberOfLayersOnEachIsSaid) {
+  EXPECT_TRUE(says(
+      answer("split", "hw3/1/Q1", {split_row({"0,1,2", "3,4,5"}, {3, 3}, 131072)}),
+      "3 and 3: of 6 blocks, device 0: blocks 0,1,2; device 1: blocks 3,4,5, since block i is on device 0 if i < depth // 2."));
+  EXPECT_TRUE(silent_on(answer("split", "hw3/1/Q1", {split_row({"0,1,2,3", "4,5,6"}, {4, 3}, 1)}), "depth // 2"));
 }
 
-TEST(Split, OnOneDeviceNothingMoves) {
-  EXPECT_TRUE(silent_on(findings("split", {split_row({"0,1,2,3,4,5"}, {6}, 0)}), "the data is transferred ,"));
+TEST(Split, TheMoveIsWhereThePlacementChanges) {
+  EXPECT_TRUE(
+      says(answer("split", "hw3/1/Q2", {split_row({"0,1,2", "3,4,5"}, {3, 3}, 131072)}),
+           "Exactly after the ReLU of block 2 and before the Linear of block 3 (device 0 to 1): 128 KiB in the forward. In the "
+           "backward one transfer brings the gradient the other way."));
+  EXPECT_TRUE(says(
+      answer("split", "hw3/1/Q2", {split_row({"0,1", "2,3", "4,5"}, {2, 2, 2}, 262144)}),
+      "block 1 and before the Linear of block 2 (device 0 to 1) and after the ReLU of block 3 and before the Linear of block 4"));
+  EXPECT_TRUE(says(answer("split", "hw3/1/Q2", {split_row({"0,1,2,3,4,5"}, {6}, 0)}), "Nowhere"));
 }
 
 TEST(Split, TheTableNamesThePlacement) {
@@ -102,57 +101,77 @@ std::vector<Json> deeper(const std::vector<double>& ms) {
   return rows;
 }
 
-TEST(Depth, AStepThatGrowsWithDepthIsSaidToGrowByTheBlock) {
-  const std::string all = findings("depth", deeper({6, 12, 24}));
-  EXPECT_TRUE(says(all,
-                   "Does adding layers improve speed? No: the step goes from 6.00 ms at DEPTH 6 to 24.0 ms at DEPTH 24, 1.00 ms a "
-                   "block, a good fit "
-                   "(R² 1.000). Each"));
-  EXPECT_TRUE(says(all, "Each device computes for 80.0 % of the step on the mean and waits for another for 5.0 %"));
+TEST(Depth, AStepThatGrowsWithDepthIsSaidToGrowByTheBlockAndWhy) {
+  std::vector<Json> rows = deeper({6, 12, 24});
+  EXPECT_TRUE(says(answer("depth", "hw3/2/Q1", rows),
+                   "No: from DEPTH 6 to 24 the step goes from 6.00 ms to 24.0 ms, 1.00 ms more per block (a good fit (R² 1.000))"));
+  EXPECT_TRUE(silent_on(answer("depth", "hw3/2/Q1", rows), "only one of 2 devices works")) << "each computes for 80 % of the step";
+  for (Json& row : rows) {
+    const double step = row["time_per_step_ns"];
+    row.update(Json{{"compute_ns", 0.5 * step}, {"waiting_ns", 0.3 * step}, {"exposed_ns", 0.05 * step}, {"rest_ns", 0.15 * step}});
+  }
+  EXPECT_TRUE(says(answer("depth", "hw3/2/Q1", rows), "only one of 2 devices works at a time"));
+  EXPECT_TRUE(says(answer("depth", "hw3/2/Q1", rows),
+                   "computes 50.0 % of the step on the mean, waits 30.0 %, moves data 5.0 % and is otherwise idle "
+                   "15.0 %."));
 }
 
 TEST(Depth, AStepThatShrinksWithDepthIsNotAnsweredWithNo) {
-  EXPECT_TRUE(silent_on(findings("depth", deeper({24, 12, 6})), "No: "));
-  EXPECT_TRUE(says(findings("depth", deeper({24, 12, 6})), "It was not slower here"));
-}
-
-TEST(Depth, DevicesThatSharedCoresAreMarked) {
-  EXPECT_TRUE(says(headline("depth", on_cores(1, deeper({6, 12, 24}))), "for 5.0 % (devices shared cores)."));
+  EXPECT_TRUE(silent_on(answer("depth", "hw3/2/Q1", deeper({24, 12, 6})), "No: "));
+  EXPECT_TRUE(says(answer("depth", "hw3/2/Q1", deeper({24, 12, 6})), "It was not slower here"));
+  EXPECT_TRUE(says(headline("depth", on_cores(1, deeper({6, 12, 24}))), "(devices shared cores)"));
 }
 
 // all-devices
 
 Json spread_row(double ms, std::int64_t devices, double last_busy, std::int64_t peak) {
   Json row = with(trained(ms, devices),
-                  {{"placement", std::vector<std::string>(static_cast<std::size_t>(devices), "0")}, {"peak_bytes", peak}});
+                  {{"placement", std::vector<std::string>(static_cast<std::size_t>(devices), "0")},
+                   {"blocks_each", std::vector<std::int64_t>(static_cast<std::size_t>(devices), 20 / devices)},
+                   {"peak_bytes", peak}});
   row["device_list"].back()["busy"] = last_busy;
   return row;
 }
 
+TEST(AllDevices, TheRuleIsSaidWhereItGivesThePlacement) {
+  const std::vector<Json> rows{spread_row(9, 2, 0.9, 100), spread_row(9, 5, 0.2, 50)};
+  EXPECT_TRUE(says(answer("all-devices", "hw3/3/Q1", rows), "Block i goes to GPU i·n/depth, rounded down"));
+  EXPECT_TRUE(says(answer("all-devices", "hw3/3/Q1", rows), "Here: 10 and 10 on 2 devices; 4, 4, 4, 4 and 4 on 5 devices."));
+  std::vector<Json> other = rows;
+  other[1]["blocks_each"] = {4, 4, 4, 3, 5};
+  EXPECT_TRUE(silent_on(answer("all-devices", "hw3/3/Q1", other), "Block i goes to"));
+}
+
 TEST(AllDevices, ADeviceThatNeverComputedIsNoticed) {
-  EXPECT_TRUE(says(findings("all-devices", {spread_row(9, 1, 0.9, 100), spread_row(9, 5, 0.2, 50)}), "all of them computed"));
-  const std::string all = findings("all-devices", {spread_row(9, 1, 0.9, 100), spread_row(9, 5, 0, 50)});
-  EXPECT_TRUE(says(all, "not all of them computed, for 80.0 %, 80.0 %, 80.0 %, 80.0 %, 0.0 % of the step"));
+  const auto said = [](double busy) {
+    return answer("all-devices", "hw3/4/Q1", {spread_row(9, 1, 0.9, 100), spread_row(9, 5, busy, 50)});
+  };
+  EXPECT_TRUE(says(said(0.2),
+                   "Yes, all of them, but one after the other: on 5 they compute for 80.0 %, 80.0 %, 80.0 %, 80.0 % and 20.0 %"));
+  EXPECT_TRUE(says(said(0), "No, not all of them"));
 }
 
 TEST(AllDevices, AGainIsCalledOneOnlyWhereThereIsOne) {
-  EXPECT_TRUE(
-      says(findings("all-devices", {spread_row(9, 1, 0.9, 100), spread_row(9.1, 2, 0.4, 50)}), "0.99 times as fast: no gain"));
-  EXPECT_TRUE(
-      says(findings("all-devices", {spread_row(9, 1, 0.9, 100), spread_row(4.5, 2, 0.4, 50)}), "2.00 times as fast: a gain"));
+  const auto said = [](double ms) {
+    return answer("all-devices", "hw3/4/Q2", {spread_row(9, 1, 0.9, 100), spread_row(ms, 2, 0.4, 50)});
+  };
+  EXPECT_TRUE(says(said(9.1), "No: 2 devices take 1.01 times the step of 1 device."));
+  EXPECT_TRUE(says(said(12), "No, it is slower: 2 devices take 1.33 times"));
+  EXPECT_TRUE(says(said(4.5), "Yes, here it is: 2 devices take 0.50 times"));
+  EXPECT_TRUE(silent_on(said(4.5), "Only one device works"));
 }
 
-TEST(AllDevices, TheHeadlineIsWhatDevicesWithACoreEachGain) {
+TEST(AllDevices, TheAnswerIsOfDevicesWithACoreEach) {
   const std::vector<Json> rows{spread_row(9, 1, 0.9, 100), spread_row(4.5, 2, 0.4, 50), spread_row(30, 5, 0.2, 25)};
-  EXPECT_TRUE(says(headline("all-devices", rows), "Going from 1 to 5 devices makes the step 0.30 times as fast"));
-  EXPECT_TRUE(says(headline("all-devices", on_cores(2, rows)), "Going from 1 to 2 devices makes the step 2.00 times as fast"));
-  EXPECT_TRUE(says(headline("all-devices", on_cores(1, rows)), "one device works at a time (devices shared cores)."));
+  EXPECT_TRUE(says(answer("all-devices", "hw3/4/Q2", rows), "No, it is slower: 5 devices take 3.33 times"));
+  EXPECT_TRUE(says(answer("all-devices", "hw3/4/Q2", on_cores(2, rows)), "Yes, here it is: 2 devices take 0.50 times"));
+  EXPECT_TRUE(says(answer("all-devices", "hw3/4/Q2", on_cores(1, rows)), "30.0 ms on 5 (devices shared cores)"));
 }
 
 TEST(AllDevices, MemoryIsSaidToFallOnlyWhereItFalls) {
-  EXPECT_TRUE(says(findings("all-devices", {spread_row(9, 1, 0.9, 100), spread_row(9, 2, 0.4, 50)}),
-                   "What falls is memory a device, from 100 B to 50 B"));
-  EXPECT_TRUE(silent_on(findings("all-devices", {spread_row(9, 1, 0.9, 50), spread_row(9, 2, 0.4, 100)}), "What falls is memory"));
+  EXPECT_TRUE(
+      says(answer("all-devices", "hw3/4/Q2", {spread_row(9, 1, 0.9, 100), spread_row(9, 2, 0.4, 50)}), "falls from 100 B to 50 B"));
+  EXPECT_TRUE(silent_on(answer("all-devices", "hw3/4/Q2", {spread_row(9, 1, 0.9, 50), spread_row(9, 2, 0.4, 100)}), "falls from"));
 }
 
 TEST(AllDevices, TheTableHasTheMemoryOfEach) {
@@ -167,21 +186,30 @@ TEST(AllDevices, TheTableHasTheMemoryOfEach) {
 std::vector<Json> counted(const std::vector<int>& transfers) {
   std::vector<Json> rows;
   for (std::size_t i = 0; i < transfers.size(); ++i) {
-    rows.push_back(with(trained(3, static_cast<std::int64_t>(i) + 2),
-                        {{"transfers_forward", transfers[i]}, {"bytes_forward", transfers[i] * 1024}}));
+    rows.push_back(with(trained(3, static_cast<std::int64_t>(i) + 2), {{"depth", 20},
+                                                                       {"transfers_forward", transfers[i]},
+                                                                       {"bytes_forward", transfers[i] * 1024},
+                                                                       {"input_bytes", 512},
+                                                                       {"transfer_ns", transfers[i] * 30e3}}));
   }
   return rows;
 }
 
-TEST(Transfers, GrowthIsTheSlopeOfTheCounts) {
-  EXPECT_TRUE(says(findings("transfers", counted({1, 2, 3})),
-                   "from 1 to 3: 1.00 more a device, one for each border between stages, a good fit (R²"));
-  EXPECT_TRUE(says(findings("transfers", counted({2, 4, 6})), "from 2 to 6: 2.00 more a device"));
+TEST(Transfers, CallsAndMovesAreToldApart) {
+  EXPECT_TRUE(says(answer("transfers", "hw3/5/Q1", counted({1, 2, 3})),
+                   "At the borders only: 1 on 2, 2 on 3 and 3 on 4 devices. The call is made once per layer, 20 times"));
+  EXPECT_TRUE(says(answer("transfers", "hw3/5/Q1", counted({1, 2, 3})), "moves the input from the host (512 B)"));
 }
 
-TEST(Transfers, OneForEachBorderOnlyWhereThatIsTheCount) {
-  EXPECT_TRUE(says(findings("transfers", counted({1, 2, 3})), "one for each border"));
-  EXPECT_TRUE(silent_on(findings("transfers", counted({2, 4, 6})), "one for each border"));
+TEST(Transfers, OverheadIsInBytesAndInTime) {
+  const std::string said = answer("transfers", "hw3/5/Q2", counted({1, 2, 3}));
+  EXPECT_TRUE(
+      says(said,
+           "It grows linearly, n − 1 transfers for n GPUs: from 2 to 4 devices the forward's transfers go from 1 to 3, one for "
+           "each border, 1.00 KiB each, 3.00 KiB in all"));
+  EXPECT_TRUE(says(said, "On 4 devices they take 90.0 µs of a step of 3.00 ms (3.0 %)"));
+  EXPECT_TRUE(says(answer("transfers", "hw3/5/Q2", counted({2, 4, 6})), "It grows by 2.00 transfers per device"));
+  EXPECT_TRUE(silent_on(answer("transfers", "hw3/5/Q2", counted({2, 4, 6})), "one for each border"));
 }
 
 TEST(Transfers, OversubscribedRowsAreNamed) {
@@ -193,15 +221,17 @@ TEST(Transfers, OversubscribedRowsAreNamed) {
 
 std::vector<Json> split_losses(const std::vector<double>& on_four) {
   const auto row = [](std::int64_t devices, const std::vector<double>& losses) {
-    return with(trained(3, devices),
-                {{"placement", std::vector<std::string>(static_cast<std::size_t>(devices), "0")}, {"losses", losses}});
+    return with(trained(3, devices), {{"placement", std::vector<std::string>(static_cast<std::size_t>(devices), "0")},
+                                      {"blocks_each", std::vector<std::int64_t>(static_cast<std::size_t>(devices), 8 / devices)},
+                                      {"losses", losses}});
   };
   return {row(1, {1.0, 0.5, 0.25}), row(2, {1.0, 0.5, 0.25, 0.125}), row(4, on_four)};
 }
 
 TEST(FourWaySplit, TheSameLossesAreTheSameToTheBit) {
   const std::string all = findings("four-way-split", split_losses({1.0, 0.5, 0.25}));
-  EXPECT_TRUE(says(all, "Over 3 steps the losses on 1, 2, 4 devices are the same to the bit"));
+  EXPECT_TRUE(says(
+      all, "8 on 1 device, 4 and 4 on 2 devices and 2, 2, 2 and 2 on 4 devices. Over 3 steps the losses are the same to the bit"));
   EXPECT_TRUE(silent_on(all, "fault"));
 }
 
@@ -226,19 +256,17 @@ std::vector<Json> powers(double one_ms, double two_ms, std::int64_t size_on_two 
 }
 
 TEST(MatrixPower, TheSpeedupIsThatOfTheTimes) {
-  EXPECT_TRUE(says(findings("matrix-power", powers(8, 4)), "Two devices need 4.00 ms where one needs 8.00 ms: a speedup of 2.00"));
-  EXPECT_TRUE(says(findings("matrix-power", powers(8, 10)), "a speedup of 0.80"));
+  EXPECT_TRUE(says(answer("matrix-power", "csye-hw4/2/Q1", powers(8, 4)),
+                   "One takes 8.00 ms, two take 4.00 ms: a speedup of 2.00 of at most 2"));
+  EXPECT_TRUE(says(answer("matrix-power", "csye-hw4/2/Q1", powers(8, 10)), "a speedup of 0.80"));
   EXPECT_TRUE(says(findings("matrix-power", powers(8, 4)),
-                   "takes 4 products a matrix for n = 10, where multiplying one after the other would take 9"));
-}
-
-TEST(MatrixPower, TheHeadlineIsTheSpeedup) {
-  EXPECT_TRUE(says(headline("matrix-power", powers(8, 4)), "a speedup of 2.00"));
+                   "4 per matrix for n = 10, by repeated squaring; one after the other it would take 9."));
   EXPECT_TRUE(says(headline("matrix-power", on_cores(1, powers(8, 4))), "their sum needs both (devices shared cores)."));
 }
 
 TEST(MatrixPower, MatricesOfDifferentSizesAreNotComparedWithEachOther) {
-  EXPECT_TRUE(silent_on(findings("matrix-power", powers(8, 400, 2048)), "where one needs 8.00 ms"));
+  EXPECT_TRUE(silent_on(findings("matrix-power", powers(8, 400, 2048)), "speedup"));
+  EXPECT_TRUE(says(findings("matrix-power", powers(8, 400, 2048)), "2 devices take 400 ms (size 2048, n = 10)"));
 }
 
 // precision
@@ -316,7 +344,7 @@ TEST(Precision, TheLossIsComparedByHowFarItFell) {
   const auto losses = [](double last, std::int64_t skipped = 0) {
     return findings("precision", {plain_row(), narrow_row("bf16", {9, 9}, {{"losses", {1.0, last}}, {"skipped_steps", skipped}})});
   };
-  EXPECT_TRUE(says(losses(0.9), "falls by 0.1 in fp32, and by this many times as much in the others: 1 in bf16. So early"));
+  EXPECT_TRUE(says(losses(0.9), "falls by 0.1 in fp32, of which the others reach these multiples: 1 in bf16. So early"));
   EXPECT_TRUE(says(losses(0.95), "0.5 in bf16. The format shows in what is learnt."));
   EXPECT_TRUE(says(losses(0.95, 1), "0.5 in bf16, which skipped some. So early"));
   EXPECT_TRUE(says(losses(std::nan("")), "The format shows in what is learnt."));
@@ -327,37 +355,55 @@ TEST(Precision, EmulatedTimesAreSaidToBeNoTimesOfHardware) {
     return findings("precision", {plain_row(), narrow_row("bf16", {9, 9}, {{"emulated", emulated}})});
   };
   EXPECT_TRUE(says(times(true), "(2.50 in bf16 times fp32's) are those of that extra work and say nothing about hardware"));
-  EXPECT_TRUE(says(times(false), "A step takes, in times of fp32's 2.00 ms: 2.50 in bf16."));
+  EXPECT_TRUE(says(times(false), "A step takes 2.00 ms in fp32; the others take these multiples of it: 2.50 in bf16."));
   EXPECT_TRUE(silent_on(times(false), "emulated"));
   EXPECT_EQ(derived("precision", {narrow_row("bf16", {9})})[0]["computed"], "emulated");
   EXPECT_EQ(derived("precision", {plain_row()})[0]["computed"], "native");
 }
 
 TEST(Precision, RecordsOfFp32AloneAreEnoughForARow) {
-  EXPECT_TRUE(findings("precision", {with(trained(3), {{"precision", "fp32"}})}).empty());
+  EXPECT_TRUE(says(findings("precision", {with(trained(3), {{"precision", "fp32"}})}), "Measured here beside fp32: none."));
 }
 
 // profile
 
-Json profiled(double linear_share, double reduce_share) {
-  const auto kind = [](const char* name, double share) {
-    return Json{{"device", "cpu:0"},      {"kind", name},     {"tasks", 2},      {"share", share},
+Json profiled(double linear_share, double reduce_share, double linear_path = -1, double reduce_path = -1) {
+  const auto kind = [](const char* name, double share, double path) {
+    return Json{{"device", "cpu:0"},      {"kind", name},     {"tasks", 2},      {"share", share}, {"path_share", path},
                 {"time_ns", share * 1e6}, {"flops", 1000000}, {"bytes", 500000}, {"cores", 1}};
   };
-  return with(trained(1), {{"pulse_gflops", 10.0}, {"kinds", {kind("linear", linear_share), kind("all_reduce", reduce_share)}}});
+  return with(trained(1), {{"pulse_gflops", 10.0},
+                           {"kinds",
+                            {kind("linear", linear_share, linear_path < 0 ? linear_share : linear_path),
+                             kind("all_reduce", reduce_share, reduce_path < 0 ? reduce_share : reduce_path)}}});
 }
 
-TEST(Profile, TheBottleneckIsTheKindThatTakesMost) {
-  EXPECT_TRUE(says(findings("profile", {profiled(0.5, 0.2)}),
-                   "The bottleneck is linear: 50.0 % of the step on the mean over devices. All matrix "
-                   "products together take 50.0 %."));
-  EXPECT_TRUE(says(findings("profile", {profiled(0.1, 0.8)}), "The bottleneck is all_reduce: 80.0 %"));
+const std::string profile_question = "csye-hw4/1/Q11";
+
+TEST(Profile, TheBottleneckIsWhatTheCriticalPathSpendsMostIn) {
+  EXPECT_TRUE(says(findings("profile", {profiled(0.5, 0.2)}), "\nmatrix products: 50.0 % of the critical path"));
+  EXPECT_TRUE(says(findings("profile", {profiled(0.1, 0.8)}), "\nall_reduce: 80.0 % of the critical path"));
+}
+
+TEST(Profile, WhatOverlapsIsNotCountedTwice) {
+  // The all-reduce takes 40 % of the step beside products of 77 %, but only 21 % of it is on the critical path.
+  const Json row = profiled(0.77, 0.40, 0.77, 0.21);
+  EXPECT_TRUE(says(findings("profile", {row}), "Then all_reduce 21.0 % and time between tasks 2.0 %."));
+  EXPECT_TRUE(says(answer("profile", profile_question, {row}), "at most 4.35 times as fast"));  // 1 / 0.23
+}
+
+TEST(Profile, NoRateIsAboveThePeak) {
+  const std::vector<Json> rows = derived("profile", {profiled(0.05, 0.8)});  // a million in 0.05 ms: 20 where the pulse is 10
+  for (const Json& row : rows) {
+    EXPECT_LE(row["of_peak"].get<double>(), 1);
+  }
+  EXPECT_DOUBLE_EQ(rows[1]["of_peak"], 1);
 }
 
 TEST(Profile, DevicesThatSharedCoresAreMarked) {
   Json row = profiled(0.5, 0.2);
   row["oversubscribed"] = true;
-  EXPECT_TRUE(says(headline("profile", {row}), "take 50.0 % (devices shared cores)."));
+  EXPECT_TRUE(says(headline("profile", {row}), "(devices shared cores)."));
 }
 
 TEST(Profile, RowsAreSortedAndRatesAreOverTheirTime) {
@@ -375,7 +421,7 @@ TEST(Profile, SaysNothingOfAPeakThatIsNotKnown) {
     kind["cores"] = 0;  // as on a GPU
   }
   EXPECT_FALSE(derived("profile", {row})[0].contains("of_peak"));
-  EXPECT_TRUE(says(findings("profile", {row}), "GF/s and touches"));
+  EXPECT_TRUE(says(findings("profile", {row}), "GFLOP/s and touches"));
 }
 
 // All of them.

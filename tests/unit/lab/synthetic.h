@@ -106,6 +106,14 @@ inline std::vector<Json> on_cores(std::int64_t cores, std::vector<Json> rows) {
   return rows;
 }
 
+/// The rows as simulated ones.
+inline std::vector<Json> simulated(std::vector<Json> rows) {
+  for (Json& row : rows) {
+    row["origin"] = "simulated";
+  }
+  return rows;
+}
+
 /// The first sentence of what the experiment says of these rows.
 inline std::string headline(const std::string& id, std::vector<Json> rows) { return sentences(id, std::move(rows)).at(0); }
 

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cmath>
 
@@ -102,14 +103,21 @@ std::string compare_precisions(const Json& plain, const Json& mixed) {
           : fmt::format("A step takes {} instead of {}.", to_text(time_of(mixed)), to_text(time_of(plain))));
 }
 
-std::vector<std::string> find(const std::vector<Json>& rows) {
+std::string saves_and_costs(const std::vector<Json>& rows) {
+  const std::vector<Json> plain = where(rows, "precision", "fp32");
+  std::vector<std::string> sentences;
+  if (plain.size() > 1) {
+    compare_counts(plain, sentences);
+  }
+  return fmt::format("{}", fmt::join(sentences, " "));
+}
+
+std::vector<std::string> details(const std::vector<Json>& rows) {
   std::vector<std::string> sentences;
   const std::vector<Json> plain = where(rows, "precision", "fp32");
   const std::vector<Json> mixed = where(rows, "precision", "mixed");
-  for (const std::vector<Json>* group : {&plain, &mixed}) {
-    if (group->size() > 1) {
-      compare_counts(*group, sentences);
-    }
+  if (mixed.size() > 1) {
+    compare_counts(mixed, sentences);
   }
   if (!plain.empty() && !mixed.empty()) {
     sentences.push_back(compare_precisions(plain.front(), mixed.front()));
@@ -124,10 +132,10 @@ Experiment accumulate() {
           .part = "A",
           .title = "Gradient accumulation",
           .task =
-              "The batch is worked off in 1, 4, 8, 16 and 32 micro-batches with one update, with and without mixed precision (fp16 "
+              "The batch is worked off in {micro_batches} micro-batches with one update, with and without mixed precision (fp16 "
               "with "
               "loss scaling). On a CPU it is emulated: its times say nothing about 16-bit hardware.",
-          .questions = {{"", "What does each save and cost?", nullptr}},
+          .questions = {{"", "What does each save and cost?", saves_and_costs}},
           .axes = {{"model", "what is trained", {"mlp:dim=512,depth=4"}, {"mlp:dim=1024,depth=8"}},
                    {"precision", "number format", {"fp32", "mixed"}, {"fp32", "mixed"}},
                    {"micro_batches", "micro-batches", {1, 4, 8, 16, 32}, {1, 4, 8, 16, 32}}},
@@ -157,7 +165,7 @@ Experiment accumulate() {
                      .series = "precision"}},
           .open = open,
           .derive = derive,
-          .details = find};
+          .details = details};
 }
 
 }  // namespace baton::lab

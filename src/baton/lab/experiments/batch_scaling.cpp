@@ -1,7 +1,10 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "baton/findings/fits.h"
 #include "baton/lab/experiments/list.h"
+#include "baton/lab/phrases.h"
 #include "baton/lab/rows.h"
 #include "baton/lab/train_measurement.h"
 
@@ -17,66 +20,133 @@ std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) 
   return measure_training(words, settings);
 }
 
-/// Speedup over one device with the same batch; efficiency is that over the number of devices.
-void derive(std::vector<Json>& rows) { add_speedup(rows, {"model", "batch"}); }
+std::vector<Json> by_batch(std::vector<Json> rows) {
+  std::stable_sort(rows.begin(), rows.end(), [](const Json& a, const Json& b) { return number(a, "batch") < number(b, "batch"); });
+  return rows;
+}
 
-std::vector<std::string> find(const std::vector<Json>& rows) {
-  std::vector<std::string> sentences;
-  const std::vector<Json> wide = headline_rows(rows);
-  if (wide.size() < 2) {
-    return {attribution(rows.back(), "The one point")};
-  }
-  const Json& first = wide.front();
-  const Json& last = wide.back();
-  sentences.push_back(fmt::format(
-      "Does a larger batch scale better? {}: from batch {} to {} efficiency on {} devices goes from {} to {}, and "
-      "throughput from {:.0f} "
-      "to {:.0f} samples/s{}.",
-      number(last, "efficiency") > number(first, "efficiency") + 0.02 ? "Yes" : "Not here", text(first, "batch"),
-      text(last, "batch"), text(last, "devices"), percent(number(first, "efficiency")), percent(number(last, "efficiency")),
-      number(first, "samples_per_s"), number(last, "samples_per_s"), shared_cores_mark(wide)));
-  std::string saturation = fmt::format("Throughput has not saturated at batch {}: the last step up still gave {} more samples/s.",
-                                       text(last, "batch"),
-                                       percent(number(last, "samples_per_s") / number(wide[wide.size() - 2], "samples_per_s") - 1));
-  for (std::size_t i = 1; i < wide.size(); ++i) {
-    const double gain = number(wide[i], "samples_per_s") / number(wide[i - 1], "samples_per_s") - 1;
-    if (gain < 0.1) {
-      saturation = fmt::format("Throughput saturates at about batch {}: going on to {} changes it by {}.",
-                               text(wide[i - 1], "batch"), text(wide[i], "batch"), percent(gain));
-      break;
-    }
-  }
-  sentences.push_back(saturation);
-  std::vector<double> times = column(wide, "time_per_step_ns");
-  const findings::Line line = findings::fit_line(column(wide, "batch"), times);
-  if (wide.size() >= 3 && line.intercept > 0) {
-    sentences.push_back(fmt::format(
-        "Step time = {} + {} a sample, {}: the first part is what a step costs whatever its batch (weights, gradients, messages), "
-        "and a larger batch spreads it thinner.",
-        to_text(Nanoseconds(static_cast<std::int64_t>(line.intercept))),
-        to_text(Nanoseconds(static_cast<std::int64_t>(line.slope))), findings::quality(line.r2)));
-  }
-  // Gustafson: one device with its share of the batch against all of them with the whole.
-  const std::vector<Json> alone = where(rows, "devices", 1);
-  std::vector<double> n;
-  std::vector<double> scaled;
-  std::vector<Json> compared;
-  for (const Json& one : alone) {
+/// Gustafson: one device with its share of the batch against n with the whole. S = n − s(n − 1) for the point itself.
+struct Scaled {
+  Json alone;
+  Json row;
+  double speedup = 0;
+  double serial = 0;
+};
+std::vector<Scaled> scaled(const std::vector<Json>& rows) {
+  std::vector<Scaled> list;
+  for (const Json& alone : where(rows, "devices", 1)) {
     for (const Json& row : rows) {
-      if (number(row, "devices") > 1 && number(row, "batch") == number(one, "batch") * number(row, "devices")) {
-        compared.push_back(row);
-        n.push_back(number(row, "devices"));
-        scaled.push_back(number(row, "samples_per_s") / number(one, "samples_per_s"));
+      const double n = number(row, "devices");
+      if (n > 1 && number(row, "batch") == number(alone, "batch") * n) {
+        const double speedup = number(row, "samples_per_s") / number(alone, "samples_per_s");
+        list.push_back({alone, row, speedup, (n - speedup) / (n - 1)});
       }
     }
   }
-  if (!n.empty()) {
-    const findings::Gustafson fit = findings::fit_gustafson(n, scaled);
-    sentences.push_back(
-        fmt::format("Gustafson's view, with the batch growing with the devices: {} devices process {:.2f} times the samples of one "
-                    "with its share{}, a "
-                    "serial fraction of {}.",
-                    static_cast<int>(n.back()), scaled.back(), shared_cores_mark(compared), serial_fraction(fit.serial)));
+  std::stable_sort(list.begin(), list.end(),
+                   [](const Scaled& a, const Scaled& b) { return number(a.row, "batch") < number(b.row, "batch"); });
+  return list;
+}
+
+std::string gustafson(const Scaled& one) {
+  const double n = number(one.row, "devices");
+  return fmt::format("{:.0f} devices at batch {} process {} times the samples of one at {}: S = n − s(n−1) gives s = {}{}", n,
+                     text(one.row, "batch"), ratio_text(one.speedup), text(one.alone, "batch"), percent(one.serial),
+                     one.serial >= 1 ? ", more than all, so the law does not apply" : "");
+}
+
+std::string larger_batch(const std::vector<Json>& rows) {
+  const std::vector<Json> wide = by_batch(headline_rows(rows));
+  if (wide.size() < 2) {
+    return "";
+  }
+  const Json& first = wide.front();
+  const Json& last = wide.back();
+  const double gain = number(last, "samples_per_s") / number(first, "samples_per_s");
+  const bool several = number(last, "devices") > number(last, "base_devices");
+  const double before = number(first, "efficiency");
+  const double after = number(last, "efficiency");
+  std::string law;
+  if (const std::vector<Scaled> all = scaled(rows); !all.empty()) {
+    law = fmt::format(" Gustafson: {}.", gustafson(all.back()));
+  }
+  return fmt::format(
+      "{}: from batch {} to {} {}throughput on {} grows {} times, from {:.0f} to {:.0f} samples/s{}. Weights, gradients and "
+      "messages cost the same for any batch, so a larger one spreads them over more samples.{}",
+      !several                ? (gain > 1.05 ? "Throughput rises" : "Throughput does not rise")
+      : after > before + 0.02 ? "Yes"
+      : after < before - 0.02 ? "No"
+                              : "Hardly",
+      text(first, "batch"), text(last, "batch"),
+      several ? fmt::format("efficiency goes from {} to {} and ", percent(before), percent(after)) : "",
+      devices_text(last["devices"]), ratio_text(gain), number(first, "samples_per_s"), number(last, "samples_per_s"),
+      origin_mark(wide), law);
+}
+
+/// What throughput nears as the batch grows, and where it is within 5 % of that.
+struct Saturation {
+  double limit = 0;     // samples per second
+  double batch = 0;     // 0: not known
+  bool lawful = false;  // by step time = fixed + per sample; otherwise by the highest throughput seen
+  findings::Line line;
+};
+Saturation saturation(const std::vector<Json>& rows) {
+  Saturation found;
+  found.line = findings::fit_line(column(rows, "batch"), column(rows, "time_per_step_ns"));
+  double best = 0;
+  for (const Json& row : rows) {
+    best = std::max(best, number(row, "samples_per_s"));
+  }
+  found.lawful = rows.size() >= 3 && found.line.r2 >= 0.98 && found.line.slope > 0 && found.line.intercept > 0;
+  found.limit = found.lawful ? std::max(best, 1e9 / found.line.slope) : best;
+  for (const Json& row : rows) {
+    if (found.batch == 0 && number(row, "samples_per_s") >= 0.95 * found.limit) {
+      found.batch = number(row, "batch");
+    }
+  }
+  if (found.batch == 0 && found.lawful) {
+    found.batch = 19 * found.line.intercept / found.line.slope;  // B / (a + bB) = 0.95 / b
+  }
+  return found;
+}
+
+std::string on_saturation(const std::vector<Json>& rows) {
+  const Saturation found = saturation(rows);
+  const Json& last = rows.back();
+  const double reached = number(last, "samples_per_s") / found.limit;
+  const std::string law = found.lawful ? fmt::format("step time = {} + {} per sample ({}) gives a limit of {:.0f} samples/s",
+                                                     time_text(found.line.intercept), time_text(found.line.slope),
+                                                     findings::quality(found.line.r2), found.limit)
+                                       : fmt::format(
+                                             "the highest of {:.0f} samples/s is taken for the limit, since no line of step time "
+                                             "over batch is claimed",
+                                             found.limit);
+  return found.batch > number(last, "batch")
+             ? fmt::format("on {} not in this table, but at about batch {:.0f}: {}, of which batch {} reaches {}{}",
+                           devices_text(last["devices"]), found.batch, law, text(last, "batch"), percent(reached),
+                           origin_mark(rows))
+             : fmt::format("on {} at batch {:.0f}, within 5 % of the limit: {}{}", devices_text(last["devices"]), found.batch, law,
+                           origin_mark(rows));
+}
+
+std::string when_saturated(const std::vector<Json>& rows) {
+  const std::vector<Json> wide = by_batch(headline_rows(rows));
+  if (wide.size() < 2) {
+    return "";
+  }
+  std::string all = on_saturation(wide);
+  const std::vector<Json> alone = by_batch(where(rows, "devices", 1));
+  if (wide.front()["devices"] != 1 && alone.size() >= 2) {
+    all += "; " + on_saturation(alone);
+  }
+  all[0] = 'O';
+  return all + ".";
+}
+
+std::vector<std::string> details(const std::vector<Json>& rows) {
+  std::vector<std::string> sentences;
+  for (const Scaled& one : scaled(rows)) {
+    sentences.push_back(fmt::format("Gustafson's law: {}{}.", gustafson(one), origin_mark({one.row})));
   }
   add_oversubscribed_note(sentences, rows);
   return sentences;
@@ -85,32 +155,38 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
 }  // namespace
 
 Experiment batch_scaling() {
-  return {.id = "batch-scaling",
-          .part = "A",
-          .title = "Scaling the batch",
-          .task = "The number of devices stays at 4 while the global batch grows; one device stands beside it for the efficiency.",
-          .questions = {{"hw1/5B/Q1", "Does a larger batch improve scaling?", nullptr},
-                        {"hw1/5B/Q2", "When does performance saturate?", nullptr}},
-          .axes = {{"model", "what is trained", {"mlp:dim=1024,depth=2"}, {"mlp:dim=1024,depth=2"}},
-                   {"devices", "devices", {1, 4}, {1, 4}},
-                   {"batch", "global batch", {32, 64, 128, 256}, {32, 64, 128, 256}}},
-          .columns = {{"batch", "batch", Format::integer},
-                      {"devices", "#devices", Format::integer},
-                      time_column(),
-                      {"samples_per_s", "samples/s", Format::integer},
-                      {"efficiency", "efficiency", Format::percent}},
-          .plots = {{.kind = Plot::Kind::line,
-                     .title = "Throughput",
-                     .x = "batch",
-                     .y = "samples_per_s",
-                     .x_title = "global batch",
-                     .y_title = "samples/s",
-                     .y_format = Format::number,
-                     .series = "devices",
-                     .log_x = true}},
-          .open = open,
-          .derive = derive,
-          .details = find};
+  return {
+      .id = "batch-scaling",
+      .part = "A",
+      .title = "Scaling the batch",
+      .task =
+          "The global batch grows ({batch}) on a fixed number of devices ({devices}); one device stands beside for the efficiency.",
+      .questions = {{"hw1/5B/Q1", "Does a larger batch improve scaling?", larger_batch},
+                    {"hw1/5B/Q2", "When does performance saturate?", when_saturated}},
+      .axes = {{"model", "what is trained", {"mlp:dim=1024,depth=2"}, {"mlp:dim=1024,depth=2"}},
+               {"devices", "devices", {1, 4}, {1, 4}},
+               {"batch", "global batch", {32, 64, 128, 256}, {32, 64, 128, 256}}},
+      .columns = {{"batch", "batch", Format::integer},
+                  {"devices", "#devices", Format::integer},
+                  time_column(),
+                  {"samples_per_s", "samples/s", Format::integer},
+                  {"efficiency", "efficiency", Format::percent}},
+      .plots = {{.kind = Plot::Kind::line,
+                 .title = "Throughput",
+                 .x = "batch",
+                 .y = "samples_per_s",
+                 .x_title = "global batch",
+                 .y_title = "samples/s",
+                 .y_format = Format::number,
+                 .series = "devices",
+                 .log_x = true}},
+      .open = open,
+      // Speedup over one device with the same batch; efficiency is that over the number of devices.
+      .derive =
+          [](std::vector<Json>& rows) {
+            add_speedup(rows, {"model", "batch"});
+          },
+      .details = details};
 }
 
 }  // namespace baton::lab

@@ -1,9 +1,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <map>
 
+#include "baton/base/error.h"
+#include "baton/base/text.h"
 #include "baton/findings/fits.h"
+#include "baton/findings/median.h"
 #include "baton/lab/experiments/list.h"
+#include "baton/lab/phrases.h"
 #include "baton/lab/rows.h"
 #include "baton/lab/train_measurement.h"
 
@@ -11,23 +17,92 @@ namespace baton::lab {
 namespace {
 
 /// `1024x2`: DIM and DEPTH.
-std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) {
-  const std::string size = text(point, "case");
+std::string model_of(const std::string& size) {
   const std::size_t cross = size.find('x');
-  JobWords words;
-  words.model = fmt::format("mlp:dim={},depth={}", size.substr(0, cross),
-                            cross == std::string::npos ? "2" : size.substr(cross + 1));
-  words.strategy = "ddp";
-  words.devices = devices_for(settings, whole(point, "devices", 1, 4096), 4);
-  return measure_training(words, settings, {.least_steps = 5, .timeline = fmt::format("{} on {}", size, text(point, "devices"))});
+  const std::string_view dim = std::string_view(size).substr(0, cross);
+  const std::string_view depth = cross == std::string::npos ? "2" : std::string_view(size).substr(cross + 1);
+  return fmt::format("mlp:dim={},depth={}", parse_integer(dim, "DIM of the case " + size, 1, 1 << 20),
+                     parse_integer(depth, "DEPTH of the case " + size, 1, 1 << 20));
 }
 
-double bytes_per_flop(const Json& row) { return number(row, "sent_bytes") / number(row, "flops"); }
+/// If simulated, it also looks for the batch at which computing takes as long as communicating.
+class Balanced final : public TrainMeasurement {
+ public:
+  Balanced(const JobWords& words, const Settings& settings, Options options)
+      : TrainMeasurement(words, settings, std::move(options)), machine_(settings.machine) {}
+
+  Json record() const override {
+    Json record = TrainMeasurement::record();
+    if (training().simulated() && number(record, "communication_ns") > 0) {
+      if (const double batch = balanced_batch(); batch > 0) {
+        record["balanced_batch"] = batch;
+      }
+    }
+    return record;
+  }
+
+ private:
+  /// Computing less communicating in a simulated step of so many samples, in nanoseconds.
+  double excess(std::int64_t batch) const {
+    JobWords words = training().job().words();
+    words.batch = fmt::format("{}", batch);
+    words.memory = "1024T";  // the question is one of time
+    Training run(words, machine_);
+    run.run(1, 0);
+    const trace::DeviceTime mean = run.mean_time();
+    return static_cast<double>((mean.busy - mean.communication).count);
+  }
+
+  /// Doubles or halves the batch until the two change places, and lies between in proportion; 0 if they do not.
+  double balanced_batch() const {
+    const auto devices = static_cast<std::int64_t>(training().job().cluster().size());
+    std::int64_t batch = training().job().request().step.global_batch;
+    double here = excess(batch);
+    const bool up = here < 0;
+    for (int tries = 0; tries < 24; ++tries) {
+      const std::int64_t next = up ? 2 * batch : batch / 2;
+      if (next < devices || next > (1 << 28)) {
+        return 0;
+      }
+      const double there = excess(next);
+      if ((there < 0) != up) {
+        const double share = here / (here - there);
+        return static_cast<double>(batch) + share * static_cast<double>(next - batch);
+      }
+      batch = next;
+      here = there;
+    }
+    return 0;
+  }
+
+  cluster::Machine machine_;
+};
+
+std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) {
+  const std::string size = text(point, "case");
+  JobWords words;
+  words.model = model_of(size);
+  words.batch = text(point, "batch");
+  words.strategy = "ddp";
+  words.devices = devices_for(settings, whole(point, "devices", 1, 4096), 4);
+  return std::make_unique<Balanced>(
+      words, settings,
+      TrainMeasurement::Options{.least_steps = 5, .timeline = fmt::format("{} on {}", size, text(point, "devices"))});
+}
+
+double bytes_per_flop(const Json& row) { return number(row, "sent_bytes") / std::max(1.0, number(row, "flops")); }
 double exposed_share(const Json& row) {
   return (number(row, "exposed_ns") + number(row, "waiting_ns")) / number(row, "time_per_step_ns");
 }
+/// Per device, while it computes, in flops per nanosecond; while bytes move, in bytes per nanosecond. 0 if it does not.
+double rate(double amount, const Json& row, const char* time) {
+  const double ns = number(row, time);
+  return ns > 0 ? amount / number(row, "devices") / ns : 0;
+}
+double computing_rate(const Json& row) { return rate(number(row, "flops"), row, "compute_ns"); }
+double moving_rate(const Json& row) { return rate(number(row, "sent_bytes"), row, "communication_ns"); }
 
-/// Its size and the rate at which it went, both by the size of what is reduced; nothing where no message was sent.
+/// Its size and the rate at which it went, both by the size of what is reduced; nothing if no message was sent.
 void add_largest_message(Json& row) {
   double bytes = 0;
   double time = 0;
@@ -43,90 +118,181 @@ void add_largest_message(Json& row) {
   }
 }
 
-std::vector<std::string> find(const std::vector<Json>& rows) {
-  std::vector<std::string> sentences;
-  std::vector<std::string> of_cases;
-  std::vector<Json> best;  // of each case, at the most devices that have a core each
-  for (const Json& which : values_of(rows, "case")) {
-    const std::vector<Json> of_case = where(rows, "case", which);
-    const Json* chosen = nullptr;
-    for (const Json& row : of_case) {
-      if (number(row, "devices") > 1 && (chosen == nullptr || !row.value("oversubscribed", false))) {
-        chosen = &row;
+/// The batch at which computing would take as long as communicating: simulated, or by computing in proportion to the batch.
+double balanced_batch(const Json& row) {
+  if (row.contains("balanced_batch")) {
+    return number(row, "balanced_batch");
+  }
+  const double computing = number(row, "compute_ns");
+  return computing > 0 ? number(row, "global_batch") * number(row, "communication_ns") / computing : 0;
+}
+
+/// One row per case, at the most devices that all cases have with a core each, or at the most devices. From the case with the
+/// least work to the one with the most.
+std::vector<Json> compared(const std::vector<Json>& rows) {
+  std::vector<Json> chosen = headline_rows(beyond_base(rows));
+  std::stable_sort(chosen.begin(), chosen.end(),
+                   [](const Json& a, const Json& b) { return number(a, "flops") < number(b, "flops"); });
+  return chosen;
+}
+
+double noise(const Json& row) {
+  return (number(row, "time_high_ns") - number(row, "time_low_ns")) / number(row, "time_per_step_ns");
+}
+
+std::string which_case(const std::vector<Json>& rows) {
+  const std::vector<Json> cases = compared(rows);
+  if (cases.size() < 2) {
+    return "";
+  }
+  const auto by_efficiency = [](const Json& a, const Json& b) { return number(a, "efficiency") < number(b, "efficiency"); };
+  const Json& more = *std::max_element(cases.begin(), cases.end(), by_efficiency);
+  const Json& less = *std::min_element(cases.begin(), cases.end(), by_efficiency);
+  std::vector<std::string> all;
+  for (const Json& row : cases) {
+    all.push_back(fmt::format("{} for {}", percent(number(row, "efficiency")), text(row, "case")));
+  }
+  const double apart = number(more, "efficiency") / std::max(1e-9, number(less, "efficiency")) - 1;
+  const bool differ = apart > std::max(0.02, noise(more) + noise(less));
+  const Json& small = cases.front();
+  const Json& large = cases.back();
+  const std::string verdict = !differ ? "In neither beyond the noise" : fmt::format("In {}", text(more, "case"));
+  const std::string premise = differ && text(more, "case") == text(large, "case")
+                                  ? "The larger model is the more efficient, as the sheet expects"
+                                  : "The sheet expects the larger model to be more efficient; this contradicts it";
+  const double a = bytes_per_flop(small);
+  const double b = bytes_per_flop(large);
+  return fmt::format(
+      "{}: efficiency on {} is {}{}. {}. Gradients and work both grow with DIM², so at batch {} the cases move {} bytes per flop "
+      "({:.4f} "
+      "and {:.4f}); what differs is in the next answer.",
+      verdict, devices_text(more["devices"]), listing(all), origin_mark(cases), premise, text(large, "global_batch"),
+      std::abs(a / std::max(1e-12, b) - 1) < 0.25 ? "nearly the same" : "different", a, b);
+}
+
+std::string why_they_differ(const std::vector<Json>& rows) {
+  const std::vector<Json> cases = compared(rows);
+  if (cases.size() < 2) {
+    return "";
+  }
+  const Json& small = cases.front();
+  const Json& large = cases.back();
+  const auto costs = [](const Json& row) {
+    return fmt::format("{} computes {} in {} and moves {} in {} per device", text(row, "case"),
+                       flops_text(number(row, "flops") / number(row, "devices")), time_text(number(row, "compute_ns")),
+                       bytes_text(number(row, "sent_bytes") / number(row, "devices")), time_text(number(row, "communication_ns")));
+  };
+  const double computing = computing_rate(large) / std::max(1e-12, computing_rate(small));
+  const double moving = moving_rate(small) > 0 ? moving_rate(large) / moving_rate(small) : 1;
+  const std::string faster = computing > 1.1 || moving > 1.1
+                                 ? "fixed costs (starting tasks, latency of messages) weigh on the small one"
+                             : computing < 0.9 || moving < 0.9
+                                 ? "the large one does not fit in the caches, and memory slows it down"
+                                 : "neither fixed costs nor caches tell them apart here";
+  return fmt::format(
+      "Fixed costs and caches, not the ratio of bytes to work: {}; {}. The large one computes at {} and moves at {} times "
+      "the small one's rate: {}{}.",
+      costs(small), costs(large), ratio_text(computing), ratio_text(moving), faster, origin_mark({small, large}));
+}
+
+std::string when_bottleneck(const std::vector<Json>& rows) {
+  const std::vector<Json> cases = compared(rows);
+  if (cases.empty()) {
+    return "";
+  }
+  std::vector<std::string> each;
+  for (const Json& row : cases.size() > 1 ? std::vector<Json>{cases.front(), cases.back()} : cases) {
+    const double moving = moving_rate(row);
+    const double computing = computing_rate(row);
+    if (moving <= 0 || computing <= 0) {
+      continue;
+    }
+    const double batch = balanced_batch(row);
+    each.push_back(fmt::format("for {} at {:.3g} GB/s and {:.4g} GFLOP/s per device above {} bytes per flop (it has {}){}",
+                               text(row, "case"), moving, computing, ratio_text(moving / computing),
+                               ratio_text(bytes_per_flop(row)),
+                               batch >= 1 ? fmt::format(", that is below a batch of {:.0f}", batch) : ""));
+  }
+  if (each.empty()) {
+    return "";
+  }
+  const bool bound = std::all_of(cases.begin(), cases.end(),
+                                 [](const Json& row) { return number(row, "communication_ns") > number(row, "compute_ns"); });
+  return fmt::format("When bytes/bandwidth exceed flops/rate: {}{}. {}", listing(each), origin_mark(cases),
+                     bound ? fmt::format("At batch {} all cases are bound by communication; a larger batch adds work but no bytes.",
+                                         text(cases.back(), "global_batch"))
+                           : "A larger batch adds work but no bytes.");
+}
+
+/// What a message costs by its size, from all-reduces between two devices with a core each that no computing overlapped.
+std::string message_law(const std::vector<Json>& rows) {
+  std::map<double, std::vector<double>> by_size;
+  for (const Json& row : with_own_cores(where(rows, "devices", 2))) {
+    for (const Json& message : row["messages"]) {
+      if (message.value("kind", "") == "all_reduce" && message.value("overlapped", 0.0) < 0.1 && number(message, "time_ns") > 0) {
+        by_size[number(message, "bytes")].push_back(number(message, "time_ns"));
       }
     }
-    if (chosen != nullptr) {
-      best.push_back(*chosen);
-      of_cases.push_back(fmt::format(
-          "{} on {} devices: speedup {:.2f} (efficiency {}), {} on the wire for {} a step, that is {:.4f} bytes a flop; {} of the "
-          "step went into communication that nothing hid and waiting for others{}.",
-          text(*chosen, "case"), text(*chosen, "devices"), number(*chosen, "speedup"), percent(number(*chosen, "efficiency")),
-          to_text(bytes_of(*chosen, "sent_bytes")), to_text(Flops(static_cast<std::int64_t>(number(*chosen, "flops")))),
-          bytes_per_flop(*chosen), percent(exposed_share(*chosen)), shared_cores_mark({*chosen})));
-    }
   }
-  if (best.size() >= 2) {
-    const auto more = std::max_element(
-        best.begin(), best.end(), [](const Json& a, const Json& b) { return number(a, "efficiency") < number(b, "efficiency"); });
-    const auto less = std::min_element(
-        best.begin(), best.end(), [](const Json& a, const Json& b) { return number(a, "efficiency") < number(b, "efficiency"); });
-    const double apart = number(*more, "efficiency") / number(*less, "efficiency") - 1;
-    const auto noise = [](const Json& row) {
-      return (number(row, "time_high_ns") - number(row, "time_low_ns")) / number(row, "time_per_step_ns");
-    };
-    if (apart <= std::max(0.02, noise(*more) + noise(*less))) {
-      sentences.push_back(fmt::format("The cases differ in efficiency by {}, which is within the noise{}.", percent(apart),
-                                      shared_cores_mark(best)));
-    } else {
-      sentences.push_back(fmt::format("DDP is most efficient for {} ({}) and least for {} ({}){}.", text(*more, "case"),
-                                      percent(number(*more, "efficiency")), text(*less, "case"),
-                                      percent(number(*less, "efficiency")), shared_cores_mark(best)));
-    }
-    const double a = bytes_per_flop(best.front());
-    const double b = bytes_per_flop(best.back());
-    if (std::abs(a / b - 1) < 0.05) {
-      sentences.push_back(fmt::format(
-          "{} and {} move the same {:.4f} bytes a flop: gradients grow with DIM² and so does the work, so only the batch sets the "
-          "ratio. What differs between them is latency and what fits in the caches.",
-          text(best.front(), "case"), text(best.back(), "case"), a));
-    }
+  if (by_size.size() < 3) {
+    return "";
   }
-  sentences.insert(sentences.end(), of_cases.begin(), of_cases.end());
-  // What a message costs by its size, from every all-reduce between two devices with a core each.
   std::vector<double> sizes;
   std::vector<double> times;
-  for (const Json& row : rows) {
-    if (number(row, "devices") == 2 && !row.value("oversubscribed", false)) {
-      for (const Json& message : row["messages"]) {
-        sizes.push_back(number(message, "bytes"));
-        times.push_back(number(message, "time_ns"));
-      }
-    }
+  for (const auto& [bytes, list] : by_size) {
+    sizes.push_back(bytes);
+    times.push_back(findings::median(list));
   }
-  if (sizes.size() >= 3) {
-    const findings::AlphaBeta fit = findings::fit_alpha_beta(sizes, times);
-    sentences.push_back(fmt::format(
-        "An all-reduce of S bytes between two devices took {:.1f} µs + S / {:.2f} GB/s over {} message sizes, {}; the worst of "
-        "them is off "
-        "by {}. While its bytes move a device computes too, so this is what it sees of the link, not the memory's speed.",
-        fit.alpha_ns / 1000, fit.beta / 1e9, sizes.size(), findings::quality(fit.r2), percent(fit.worst_residual)));
+  const findings::AlphaBeta fit = findings::fit_alpha_beta(sizes, times);
+  if (fit.alpha_ns < 0 || fit.beta <= 0 || fit.worst_residual > 0.5) {
+    return fmt::format(
+        "No law is fitted to the messages: over {} sizes a latency and a bandwidth would {}; bench collectives measures them.",
+        sizes.size(),
+        fit.alpha_ns < 0 ? "come out with a latency below zero"
+        : fit.beta <= 0  ? "come out with times that do not grow with the size"
+                         : fmt::format("be off by {}", percent(fit.worst_residual)));
   }
-  // The ratio at which moving takes as long as computing, from the rates that were seen.
-  for (const Json& row : best) {
-    const double moving = number(row, "communication_ns");
-    const double computing = number(row, "compute_ns");
-    if (moving > 0 && computing > 0) {
-      const double bytes_a_ns = number(row, "sent_bytes") / number(row, "devices") / moving;
-      const double flops_a_ns = number(row, "flops") / number(row, "devices") / computing;
-      sentences.push_back(fmt::format(
-          "At the rates seen for {} ({:.1f} GB/s while bytes move and {:.1f} GF/s of computing a device), communication "
-          "would take as long as computing at {:.3f} bytes a flop, {:.1f} times the ratio here.",
-          text(row, "case"), bytes_a_ns, flops_a_ns, flops_a_ns == 0 ? 0 : bytes_a_ns / flops_a_ns,
-          bytes_a_ns / flops_a_ns / bytes_per_flop(row)));
-    }
+  return fmt::format(
+      "An all-reduce of S bytes between two devices, with nothing computed meanwhile, took {} + S / {:.2f} GB/s over {} message "
+      "sizes, "
+      "{}; the worst is off by {}.",
+      time_text(fit.alpha_ns), fit.beta / 1e9, sizes.size(), findings::quality(fit.r2), percent(fit.worst_residual));
+}
+
+std::vector<std::string> details(const std::vector<Json>& rows) {
+  std::vector<std::string> sentences;
+  for (const Json& row : compared(rows)) {
+    sentences.push_back(
+        fmt::format("{} on {}: speedup {} (efficiency {}), {} on the wire for {} per step, {:.4f} bytes per flop; {} of the step "
+                    "went into exposed "
+                    "communication and waiting{}.",
+                    text(row, "case"), devices_text(row["devices"]), ratio_text(number(row, "speedup")),
+                    percent(number(row, "efficiency")), to_text(bytes_of(row, "sent_bytes")), flops_text(number(row, "flops")),
+                    bytes_per_flop(row), percent(exposed_share(row)), origin_mark({row})));
+  }
+  if (std::string law = message_law(rows); !law.empty()) {
+    sentences.push_back(std::move(law));
   }
   add_oversubscribed_note(sentences, rows);
   return sentences;
+}
+
+/// Which networks suit data parallelism, by the ratio that decides it.
+std::string which_networks(const std::vector<Json>& rows) {
+  const std::vector<Json> cases = compared(rows);
+  if (cases.empty()) {
+    return "";
+  }
+  const Json& row = cases.back();
+  const double batch = balanced_batch(row);
+  return fmt::format(
+      "Those that fit on one device and do much work per parameter, such as convolutional networks and transformers of moderate "
+      "size: "
+      "each parameter costs bytes once per step, and its work grows with the batch and with how often it is used. Fully connected "
+      "layers "
+      "suit it worst: {} moves {:.4f} bytes per flop at batch {}{}{}.",
+      text(row, "case"), bytes_per_flop(row), text(row, "global_batch"),
+      batch >= 1 ? fmt::format(", and computing outweighs communication only above batch {:.0f}", batch) : "", origin_mark({row}));
 }
 
 }  // namespace
@@ -135,11 +301,17 @@ Experiment comm_vs_compute() {
   return {.id = "comm-vs-compute",
           .part = "A",
           .title = "Communication against computation",
-          .task = "A small and a large model (DIM x DEPTH) under DDP on 1, 2 and 4 devices, global batch 64.",
-          .questions = {{"hw1/3/Q1", "In which case is DDP more efficient?", nullptr},
-                        {"hw1/3/Q2", "Why does performance differ between small and large models?", nullptr},
-                        {"hw1/3/Q3", "When does communication become the bottleneck?", nullptr}},
-          .axes = {{"case", "DIM x DEPTH", {"256x2", "1024x2", "2048x4"}, {"1024x2", "8192x8"}},
+          .task = "Models of several sizes (DIM x DEPTH: {case}) under DDP on {devices} devices, global batch {batch}.",
+          .questions = {{"hw1/3/Q1", "In which case is DDP more efficient?", which_case},
+                        {"hw1/3/Q2", "Why does performance differ between small and large models?", why_they_differ},
+                        {"hw1/3/Q3", "When does communication become the bottleneck?", when_bottleneck},
+                        {"csye-hw4/1/Q9", "Which networks suit data parallelism?", which_networks}},
+          .axes = {{"case",
+                    "DIM x DEPTH",
+                    {"256x2", "1024x2", "2048x4"},
+                    {"1024x2", "8192x8"},
+                    [](const Json& value) { model_of(word_of(value)); }},
+                   {"batch", "global batch", {64}, {64}},
                    {"devices", "devices", {1, 2, 4}, {1, 2, 4}}},
           .columns = {{"case", "case", Format::text},
                       {"devices", "#devices", Format::integer},
@@ -163,13 +335,14 @@ Experiment comm_vs_compute() {
           .open = open,
           .derive =
               [](std::vector<Json>& rows) {
-                add_speedup(rows, {"case"});
+                add_speedup(rows, {"case", "batch"});
                 for (Json& row : rows) {
                   row["exposed_share"] = exposed_share(row);
                   add_largest_message(row);
                 }
               },
-          .details = find};
+          .details = details,
+          .own_words = {"model"}};
 }
 
 }  // namespace baton::lab

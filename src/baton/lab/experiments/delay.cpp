@@ -6,6 +6,7 @@
 #include "baton/findings/fits.h"
 #include "baton/findings/straggler.h"
 #include "baton/lab/experiments/list.h"
+#include "baton/lab/phrases.h"
 #include "baton/lab/rows.h"
 #include "baton/lab/train_measurement.h"
 
@@ -35,48 +36,164 @@ std::unique_ptr<Measurement> open_imbalance(const Point& point, const Settings& 
                       number(point, "delay_ms") > 0 ? fmt::format("device 0 is delayed, {} devices", text(point, "devices")) : "");
 }
 
-std::vector<std::string> find_delay(const std::vector<Json>& rows) {
+// delay
+
+/// By delay, upwards.
+std::vector<Json> by_delay(std::vector<Json> rows) {
+  std::stable_sort(rows.begin(), rows.end(),
+                   [](const Json& a, const Json& b) { return number(a, "delay_ms") < number(b, "delay_ms"); });
+  return rows;
+}
+
+/// The rows that the answers are about: those with the most devices, of which each had a core where there are such; by delay.
+std::vector<Json> widest(const std::vector<Json>& rows) { return by_delay(headline_rows(beyond_base(rows))); }
+
+/// The rows that their speedup is over, by delay.
+std::vector<Json> base_of(const std::vector<Json>& rows, const Json& row) {
+  return by_delay(where(rows, "devices", row["base_devices"]));
+}
+
+/// Step time against the delay, in nanoseconds.
+findings::Line step_line(const std::vector<Json>& rows) {
+  std::vector<double> delays = column(rows, "delay_ms");
+  for (double& delay : delays) {
+    delay *= 1e6;
+  }
+  return findings::fit_line(delays, column(rows, "time_per_step_ns"));
+}
+
+std::string on_the_step(const std::vector<Json>& rows) {
+  const findings::Line line = step_line(rows);
+  return fmt::format("step time = {} + {:.2f} × delay ({})", time_text(line.intercept), line.slope,
+                     rows.size() < 3 ? "by two points" : findings::quality(line.r2));
+}
+
+/// What the speedup would be if only the delay were added to the times of the least delay: (c + d) / (c_n + d).
+double lawful_speedup(const Json& base, const Json& wide, const Json& row) {
+  const double more = (number(row, "delay_ms") - number(wide, "delay_ms")) * 1e6;
+  return (number(base, "time_per_step_ns") + more) / (number(wide, "time_per_step_ns") + more);
+}
+
+std::string affects_scaling(const std::vector<Json>& rows) {
+  const std::vector<Json> wide = widest(rows);
+  if (wide.size() < 2) {
+    return "";
+  }
+  const double before = number(wide.front(), "speedup");
+  const double after = number(wide.back(), "speedup");
+  const double near = std::abs(after - 1) - std::abs(before - 1);
+  const bool told = number(wide.front(), "speedup_high") < number(wide.back(), "speedup_low") ||
+                    number(wide.back(), "speedup_high") < number(wide.front(), "speedup_low");
+  return fmt::format(
+      "{}: from {} to {} ms the speedup of {} over {} goes from {} to {}{}. All wait at the same time and more devices do not "
+      "shorten "
+      "the wait: {}.",
+      !told                    ? "No effect beyond the noise shows"
+      : near < 0 && before > 1 ? "It takes the speedup away"
+      : near < 0 ? "It brings the speedup nearer to 1, since splitting costs more than it gains here and the delay hides that"
+                 : "It moves the speedup away from 1, which a delay alone does not explain",
+      text(wide.front(), "delay_ms"), text(wide.back(), "delay_ms"), devices_text(wide.back()["devices"]),
+      text(wide.back(), "base_devices"), ratio_text(before), ratio_text(after), origin_mark(wide), on_the_step(wide));
+}
+
+std::string linear_or_not(const std::vector<Json>& rows) {
+  const std::vector<Json> wide = widest(rows);
+  if (wide.size() < 2) {
+    return "";
+  }
+  const std::vector<Json> base = base_of(rows, wide.front());
+  if (base.empty()) {
+    return "";
+  }
+  std::vector<std::string> lawful;
+  std::vector<std::string> measured;
+  double worst = 0;
+  for (const Json& row : wide) {
+    const double law = lawful_speedup(base.front(), wide.front(), row);
+    lawful.push_back(ratio_text(law));
+    measured.push_back(ratio_text(number(row, "speedup")));
+    worst = std::max(worst, std::abs(number(row, "speedup") / law - 1));
+  }
+  const double first = (number(wide[1], "speedup") - number(wide[0], "speedup")) /
+                       (number(wide[1], "delay_ms") - number(wide[0], "delay_ms"));
+  const double last = (number(wide.back(), "speedup") - number(wide[wide.size() - 2], "speedup")) /
+                      (number(wide.back(), "delay_ms") - number(wide[wide.size() - 2], "delay_ms"));
+  return fmt::format(
+      "Non-linearly: only step time is linear. With c = {} on {} and c_n = {} on {}, speedup = (c+d)/(c_n+d), where c_n is c/n if "
+      "computing scales ideally; it nears 1 ever more slowly. The law gives {} for d = {} ms, measured are {}{} (at most {} "
+      "apart): {:+.2g} "
+      "per ms at first, {:+.2g} at last.",
+      to_text(time_of(base.front())), text(base.front(), "devices"), to_text(time_of(wide.front())),
+      devices_text(wide.front()["devices"]), listing(lawful), listing([&] {
+        std::vector<std::string> delays;
+        for (const Json& row : wide) {
+          delays.push_back(text(row, "delay_ms"));
+        }
+        return delays;
+      }()),
+      listing(measured), origin_mark(wide), percent(worst), first, last);
+}
+
+std::string relates_to_amdahl(const std::vector<Json>& rows) {
+  struct Fitted {
+    std::string delay;
+    double serial;
+    double lawful;
+  };
+  std::vector<Fitted> all;
+  double c = 0;
+  double serial = 0;
+  double least = 0;
+  for (const Json& delay : values_of(by_delay(rows), "delay_ms")) {
+    const std::vector<Json> same = where(rows, "delay_ms", delay);
+    const std::vector<Json> own = with_own_cores(same);
+    const std::vector<Json>& here = own.size() >= 2 ? own : same;
+    const std::vector<Json> alone = where(here, "devices", 1);
+    if (here.size() < 2 || alone.empty()) {
+      continue;
+    }
+    const findings::Amdahl fit = findings::fit_amdahl(column(here, "devices"), column(here, "time_per_step_ns"));
+    if (all.empty()) {
+      c = number(alone.front(), "time_per_step_ns");
+      serial = fit.serial;
+      least = delay.get<double>();
+    }
+    const double d = (delay.get<double>() - least) * 1e6;
+    all.push_back({delay.dump(), fit.serial, (serial * c + d) / (c + d)});
+  }
+  if (all.size() < 2) {
+    return "";
+  }
+  std::vector<std::string> lawful;
+  std::vector<std::string> fitted;
+  std::vector<std::string> delays;
+  for (std::size_t i = 1; i < all.size(); ++i) {
+    delays.push_back(all[i].delay);
+    lawful.push_back(percent(all[i].lawful));
+    fitted.push_back(percent(all[i].serial));
+  }
+  return fmt::format(
+      "A delay is serial work. Without {} the fitted serial fraction is s₀ = {} of c = {}{}; adding d makes it s = (s₀c + d)/(c + "
+      "d): "
+      "{} for d = {} ms, where the fits to the measured times give {}{}.",
+      least == 0 ? "it" : "more than the least of it", percent(serial), time_text(c),
+      serial >= 1 ? " (more than all: here more devices are slower, and s falls towards 1)" : "", listing(lawful), listing(delays),
+      listing(fitted), origin_mark(rows).find("simulated") != std::string::npos ? " (simulated)" : "");
+}
+
+std::vector<std::string> delay_details(const std::vector<Json>& rows) {
   std::vector<std::string> sentences;
   for (const Json& count : device_counts(rows)) {
-    const std::vector<Json> here = where(rows, "devices", count);
+    const std::vector<Json> here = by_delay(where(rows, "devices", count));
     if (here.size() >= 3) {
-      std::vector<double> milliseconds = column(here, "time_per_step_ns");
-      for (double& time : milliseconds) {
-        time /= 1e6;
-      }
-      const findings::Line line = findings::fit_line(column(here, "delay_ms"), milliseconds);
-      sentences.push_back(fmt::format("On {} device{}, step time = {:.2f} ms + {:.2f} × delay, {}: the degradation is {}{}.",
-                                      count.dump(), count == 1 ? "" : "s", line.intercept, line.slope, findings::quality(line.r2),
-                                      line.r2 > 0.98 ? "linear" : "not linear", shared_cores_mark(here)));
+      sentences.push_back(fmt::format("On {}, {}{}.", devices_text(count), on_the_step(here), origin_mark(here)));
     }
-  }
-  for (const Json& delay : values_of(rows, "delay_ms")) {
-    const std::vector<Json> here = with_own_cores(where(rows, "delay_ms", delay));
-    if (here.size() >= 2) {
-      const findings::Amdahl fit = findings::fit_amdahl(column(here, "devices"), column(here, "time_per_step_ns"));
-      const double delayed = delay.get<double>() * 1e6 / number(here.front(), "time_per_step_ns");
-      sentences.push_back(
-          fmt::format("With {} ms the fitted serial fraction is {}; the delay is {} of the step of the fewest devices. {} devices "
-                      "are {:.2f} times as fast as "
-                      "{}.",
-                      delay.dump(), serial_fraction(fit.serial), percent(delayed), text(here.back(), "devices"),
-                      number(here.back(), "speedup"), text(here.back(), "base_devices")));
-    }
-  }
-  if (const std::vector<Json> most = headline_rows(beyond_base(rows)); most.size() >= 2) {
-    const double before = number(most.front(), "speedup");
-    const double after = number(most.back(), "speedup");
-    sentences.push_back(
-        fmt::format("From {} to {} ms the speedup of {} devices goes from {:.2f} to {:.2f}: {}{}.", text(most.front(), "delay_ms"),
-                    text(most.back(), "delay_ms"), text(most.back(), "devices"), before, after,
-                    std::abs(after - 1) < std::abs(before - 1)
-                        ? "it nears 1, as a part that does not shrink with the devices, Amdahl's serial one, takes over the step"
-                        : "it does not near 1, so the delay is not what decides the step here",
-                    shared_cores_mark(most)));
   }
   add_oversubscribed_note(sentences, rows);
   return sentences;
 }
+
+// imbalance
 
 void derive_waiting(std::vector<Json>& rows) {
   for (Json& row : rows) {
@@ -88,60 +205,99 @@ void derive_waiting(std::vector<Json>& rows) {
     }
     row["waiting_device_0_ns"] = number(devices.at(0), "waiting") * step;
     row["waiting_others_ns"] = longest * step;
+    row["label"] = fmt::format("{} dev., {} ms", text(row, "devices"), text(row, "delay_ms"));
   }
 }
 
-/// What is to be said of a step that grew by clearly more than the delay.
-std::string beyond_the_delay(const Json& even, const Json& uneven, double delayed) {
-  if (number(uneven, "time_per_step_ns") - number(even, "time_per_step_ns") <= 1.02 * delayed) {
+/// Rows of one number of devices with the least delay and with the most.
+struct Pair {
+  Json even;
+  Json uneven;
+  double delay = 0;  // nanoseconds more
+};
+std::vector<Pair> pairs(const std::vector<Json>& rows) {
+  std::vector<Pair> list;
+  for (const Json& count : device_counts(rows)) {
+    const std::vector<Json> here = by_delay(where(rows, "devices", count));
+    const double more = (number(here.back(), "delay_ms") - number(here.front(), "delay_ms")) * 1e6;
+    if (more > 0) {
+      list.push_back({here.front(), here.back(), more});
+    }
+  }
+  return list;
+}
+
+/// The pair that the answers are about: the headline's number of devices, if several meet there.
+const Pair* main_pair(const std::vector<Pair>& all) { return all.empty() ? nullptr : &all.front(); }
+
+std::string growth(const Pair& pair) {
+  const double longer = number(pair.uneven, "time_per_step_ns") - number(pair.even, "time_per_step_ns");
+  const double low = number(pair.uneven, "time_low_ns") - number(pair.even, "time_high_ns");
+  const double high = number(pair.uneven, "time_high_ns") - number(pair.even, "time_low_ns");
+  const std::string numbers = fmt::format("on {} from {} to {}, by {} of the {:.3g} ms put on device 0 alone",
+                                          devices_text(pair.even["devices"]), to_text(time_of(pair.even)),
+                                          to_text(time_of(pair.uneven)), percent(longer / pair.delay), pair.delay * 1e-6);
+  const std::string verdict = std::abs(longer / pair.delay - 1) <= 0.05 ? "It grows by the delay of the slowest device"
+                              : low <= pair.delay && high >= pair.delay ? "It grows by the delay, within the noise"
+                              : longer > pair.delay ? "It grows by the delay and more, which is other work or noise"
+                              : pair.uneven.value("oversubscribed", false)
+                                  ? "It grows by less than the delay, since devices that share cores compute meanwhile"
+                                  : "It grows by less than the delay";
+  return fmt::format("{}: {}{}", verdict, numbers, origin_mark({pair.uneven}));
+}
+
+std::string overall_time(const std::vector<Json>& rows) {
+  const std::vector<Pair> all = pairs(rows);
+  const Pair* pair = main_pair(all);
+  if (pair == nullptr) {
     return "";
   }
-  return number(uneven, "time_low_ns") - number(even, "time_high_ns") <= delayed
-             ? ", which is all of it within the noise"
-             : "; what goes beyond all of it is not the delay's but that of noise or of other work on the machine";
+  std::string others;
+  for (const Pair& other : all) {
+    if (&other != pair) {
+      others += fmt::format("{}{} on {}{}", others.empty() ? " The step grows by " : ", ",
+                            time_text(number(other.uneven, "time_per_step_ns") - number(other.even, "time_per_step_ns")),
+                            devices_text(other.even["devices"]), origin_mark({other.uneven}));
+    }
+  }
+  return fmt::format("{}.{}{}", growth(*pair), others, others.empty() ? "" : ".");
 }
 
-std::vector<std::string> find_imbalance(const std::vector<Json>& rows) {
+std::string on_synchronization(const std::vector<Json>& rows) {
+  const std::vector<Pair> all = pairs(rows);
+  const Pair* pair = main_pair(all);
+  if (pair == nullptr) {
+    return "";
+  }
+  const Json& row = pair->uneven;
+  const Json& devices = row["device_list"];
+  if (devices.size() < 2) {
+    return "Nothing: one device waits for nobody. It takes at least two.";
+  }
+  std::vector<std::string> each;
+  for (std::size_t d = 0; d < devices.size(); ++d) {
+    each.push_back(fmt::format("device {} {}", d, time_text(number(devices[d], "waiting") * number(row, "time_per_step_ns"))));
+  }
+  const std::vector<findings::Comer> comers = comers_of(row);
+  const findings::Comer* late = findings::latest(comers, time_of(row));
+  const bool on_zero = late != nullptr && late == &comers.front();
+  return fmt::format(
+      "{} An all-reduce ends only once every device has brought its gradients, so the slowest sets the pace of all. Waiting per "
+      "step: "
+      "{}{}.",
+      on_zero
+          ? fmt::format("All wait for device 0: it alone holds the others up for {} per step ({} of it).", to_text(late->held_up),
+                        percent(static_cast<double>(late->held_up.count) / number(row, "time_per_step_ns")))
+      : late == nullptr ? "Here no device stands out as the one that the others wait for."
+                        : fmt::format("Here the others wait for {} and not for device 0.", late->name),
+      listing(each), origin_mark({row}));
+}
+
+std::vector<std::string> imbalance_details(const std::vector<Json>& rows) {
   std::vector<std::string> sentences;
-  for (const Json& count : device_counts(rows)) {
-    const std::vector<Json> here = where(rows, "devices", count);
-    if (here.size() < 2) {
-      continue;
-    }
-    const Json& even = here.front();
-    const Json& uneven = here.back();
-    const double longer = number(uneven, "time_per_step_ns") - number(even, "time_per_step_ns");
-    const double delayed = (number(uneven, "delay_ms") - number(even, "delay_ms")) * 1e6;
-    if (delayed <= 0) {
-      continue;
-    }
-    sentences.push_back(fmt::format(
-        "On {} device{} the step grows from {} to {} when device 0 alone is delayed by {} ms instead of {}: {} of the delay "
-        "shows in the step of all{}{}.",
-        count.dump(), count == 1 ? "" : "s", to_text(time_of(even)), to_text(time_of(uneven)), text(uneven, "delay_ms"),
-        text(even, "delay_ms"), percent(longer / delayed), beyond_the_delay(even, uneven, delayed), shared_cores_mark(here)));
-    const std::vector<findings::Comer> comers = comers_of(uneven);
-    const findings::Comer* late = findings::latest(comers, time_of(uneven));
-    const Json& devices = uneven["device_list"];
-    if (devices.size() > 1) {
-      std::string each;
-      for (std::size_t d = 0; d < devices.size(); ++d) {
-        each += fmt::format(
-            "{}device {} {}", d == 0 ? "" : ", ", d,
-            to_text(Nanoseconds(static_cast<std::int64_t>(number(devices[d], "waiting") * number(uneven, "time_per_step_ns")))));
-      }
-      bool on_zero = comers.empty() || late == &comers.front();
-      for (std::size_t d = 1; d < devices.size(); ++d) {
-        on_zero = on_zero && number(devices[d], "waiting") > 2 * number(devices.at(0), "waiting");
-      }
-      sentences.push_back(
-          fmt::format("Waiting a step: {}. {}", each,
-                      on_zero ? "Every other device waits for device 0, since gradients can only be summed once all have come."
-                      : late == nullptr ? "No device stands out as the one waited for."
-                                        : "It is not device 0 that the others wait for."));
-    }
-    if (const std::string sentence = findings::straggler(comers, time_of(uneven)); !sentence.empty()) {
-      sentences.push_back(sentence);
+  for (const Pair& pair : pairs(rows)) {
+    if (const std::string sentence = findings::straggler(comers_of(pair.uneven), time_of(pair.uneven)); !sentence.empty()) {
+      sentences.push_back(fmt::format("On {}: {}", devices_text(pair.even["devices"]), sentence));
     }
   }
   add_oversubscribed_note(sentences, rows);
@@ -154,10 +310,10 @@ Experiment delay() {
   return {.id = "delay",
           .part = "A",
           .title = "A delay before the backward",
-          .task = "Every device is delayed before its backward.",
-          .questions = {{"hw1/5A/Q1", "How does the delay affect scaling?", nullptr},
-                        {"hw1/5A/Q2", "Does speedup degrade linearly or non-linearly?", nullptr},
-                        {"hw1/5A/Q3", "How does it relate to Amdahl's law?", nullptr}},
+          .task = "Every device is delayed before its backward, by {delay_ms} ms.",
+          .questions = {{"hw1/5A/Q1", "How does the delay affect scaling?", affects_scaling},
+                        {"hw1/5A/Q2", "Does speedup degrade linearly or non-linearly?", linear_or_not},
+                        {"hw1/5A/Q3", "How does it relate to Amdahl's law?", relates_to_amdahl}},
           .axes = {{"model", "what is trained", {"mlp:dim=1024,depth=2"}, {"mlp:dim=1024,depth=2"}},
                    {"delay_ms", "delay in ms", {0, 5, 10, 20, 40}, {0, 5, 10, 20, 40}},
                    {"devices", "devices", {1, 2, 4}, {1, 2, 4}}},
@@ -166,23 +322,32 @@ Experiment delay() {
                       time_column(),
                       {"speedup", "speedup", Format::ratio},
                       {"efficiency", "efficiency", Format::percent}},
-          .plots = {time_plot(Plot::Kind::line, "Step time against the delay", "delay_ms", "delay (ms)", "devices"),
-                    speedup_plot("delay_ms")},
+          .plots = {{.kind = Plot::Kind::line,
+                     .title = "Speedup against the delay",
+                     .x = "delay_ms",
+                     .y = "speedup",
+                     .x_title = "delay (ms)",
+                     .y_title = "speedup",
+                     .y_format = Format::number,
+                     .series = "devices",
+                     .low = "speedup_low",
+                     .high = "speedup_high"},
+                    time_plot(Plot::Kind::line, "Step time against the delay", "delay_ms", "delay (ms)", "devices")},
           .open = open_delay,
           .derive =
               [](std::vector<Json>& rows) {
                 add_speedup(rows, {"model", "delay_ms"});
               },
-          .details = find_delay};
+          .details = delay_details};
 }
 
 Experiment imbalance() {
   return {.id = "imbalance",
           .part = "A",
           .title = "One slow device",
-          .task = "Device 0 is delayed by 20 ms in each step.",
-          .questions = {{"hw1/5C/Q1", "What happens to overall training time?", nullptr},
-                        {"hw1/5C/Q2", "What does it reveal about synchronization?", nullptr}},
+          .task = "Device 0 alone is delayed in each step, by {delay_ms} ms.",
+          .questions = {{"hw1/5C/Q1", "What happens to overall training time?", overall_time},
+                        {"hw1/5C/Q2", "What does it reveal about synchronization?", on_synchronization}},
           .axes = {{"model", "what is trained", {"mlp:dim=1024,depth=2"}, {"mlp:dim=1024,depth=2"}},
                    {"devices", "devices", {1, 2, 4}, {1, 2, 4}},
                    {"delay_ms", "delay of device 0 in ms", {0, 20}, {0, 20}}},
@@ -201,14 +366,8 @@ Experiment imbalance() {
                      .parts = {"compute_ns", "exposed_ns", "waiting_ns", "delayed_ns", "rest_ns"},
                      .part_titles = {"compute", "exposed communication", "waiting", "delayed", "rest"}}},
           .open = open_imbalance,
-          .derive =
-              [](std::vector<Json>& rows) {
-                derive_waiting(rows);
-                for (Json& row : rows) {
-                  row["label"] = fmt::format("{} dev., {} ms", text(row, "devices"), text(row, "delay_ms"));
-                }
-              },
-          .details = find_imbalance};
+          .derive = derive_waiting,
+          .details = imbalance_details};
 }
 
 }  // namespace baton::lab

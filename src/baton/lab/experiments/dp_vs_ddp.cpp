@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "baton/lab/experiments/list.h"
+#include "baton/lab/phrases.h"
 #include "baton/lab/rows.h"
 #include "baton/lab/train_measurement.h"
 
@@ -37,73 +38,171 @@ void derive(std::vector<Json>& rows) {
       busy += number(devices[d], "busy") / static_cast<double>(devices.size() - 1);
     }
     row["busy_others"] = busy;
+    row["variation"] = number(row, "std_ns") / number(row, "mean_ns");
   }
 }
 
-std::vector<std::string> find(const std::vector<Json>& rows) {
-  std::vector<std::string> sentences;
+/// Both strategies on one number of devices.
+struct Both {
+  Json dp;
+  Json ddp;
+  double extra() const { return number(dp, "time_per_step_ns") - number(ddp, "time_per_step_ns"); }
+  bool apart() const { return differs(dp, ddp); }
+};
+
+/// The headline's number of devices first, then the others.
+std::vector<Both> pairs(const std::vector<Json>& rows) {
+  std::vector<Both> list;
   for (const Json& count : device_counts(rows)) {
     const std::vector<Json> here = where(rows, "devices", count);
     const std::vector<Json> dp = where(here, "strategy", "dp");
     const std::vector<Json> ddp = where(here, "strategy", "ddp");
-    if (dp.empty() || ddp.empty()) {
-      continue;
+    if (!dp.empty() && !ddp.empty() && number(dp[0], "devices") > 1) {
+      list.push_back({dp[0], ddp[0]});
     }
-    const double ratio = number(dp[0], "time_per_step_ns") / number(ddp[0], "time_per_step_ns");
+  }
+  return list;
+}
+
+/// The pair on the most devices, whether they had a core each or not: what counts bytes and memory does not depend on cores.
+Both most_devices(const std::vector<Both>& all) {
+  return *std::max_element(all.begin(), all.end(),
+                           [](const Both& a, const Both& b) { return number(a.dp, "devices") < number(b.dp, "devices"); });
+}
+
+std::string bottleneck(const std::vector<Json>& rows) {
+  const std::vector<Both> all = pairs(rows);
+  if (all.empty()) {
+    return "";
+  }
+  const Both both = most_devices(all);
+  const double ratio = number(both.dp, "through_device_0") / std::max(1.0, number(both.dp, "through_others"));
+  return fmt::format(
+      "Because device 0 owns everything: every step it scatters inputs, copies parameters out, gathers outputs, reduces gradients "
+      "and "
+      "updates alone. On {} {} pass through it and {} through any other ({} times{}); it holds {} against {}, and computes {} of "
+      "the "
+      "step against {}{}. Under DDP {} pass through each.",
+      devices_text(both.dp["devices"]), to_text(bytes_of(both.dp, "through_device_0")),
+      to_text(bytes_of(both.dp, "through_others")), ratio_text(ratio),
+      ratio < 1.01 && number(both.dp, "devices") == 2 ? ": of two, each receives what the other sends" : "",
+      to_text(bytes_of(both.dp, "memory_device_0")), to_text(bytes_of(both.dp, "memory_others")),
+      percent(number(both.dp, "busy_device_0")), percent(number(both.dp, "busy_others")), origin_mark({both.dp}),
+      to_text(bytes_of(both.ddp, "through_device_0")));
+}
+
+double parameter_bytes(const Json& row) {
+  const Json trained = row.value("trained", Json::object());
+  return trained.is_object() ? trained.value("parameter_bytes", 0.0) : 0.0;
+}
+
+std::int64_t tasks(const Json& row) {
+  std::int64_t sum = 0;
+  for (const Json& device : row["device_list"]) {
+    sum += device.value("tasks", 0);
+  }
+  return sum;
+}
+
+/// Of a device's communication, what computing hid; the mean over devices.
+double hidden(const Json& row) {
+  double overlapped = 0;
+  double exposed = 0;
+  for (const Json& device : row["device_list"]) {
+    overlapped += number(device, "overlapped");
+    exposed += number(device, "exposed");
+  }
+  return overlapped + exposed > 0 ? overlapped / (overlapped + exposed) : 0;
+}
+
+std::string architecture(const std::vector<Json>& rows) {
+  const std::vector<Both> all = pairs(rows);
+  if (all.empty()) {
+    return "";
+  }
+  const Both both = most_devices(all);
+  const double n = number(both.dp, "devices");
+  const double sent = number(both.ddp["device_list"].at(0), "sent_bytes");
+  const double parameters = parameter_bytes(both.dp);
+  return fmt::format(
+      "Four things, on {:.0f} devices{}. One process per GPU: each starts its own {} tasks; under DP one interpreter, with one "
+      "lock, starts all {}. "
+      "Replicas persist: DP copies {}the parameters to each of {:.0f} others every step. Its all-reduce sends {} per device, "
+      "2(n−1)/n of the "
+      "gradients, at most twice them; DP's device 0 passes {}, growing with n−1. Overlap: {} of DDP's communication is hidden "
+      "behind "
+      "the backward, {} of DP's.",
+      n, origin_mark({both.dp, both.ddp}), tasks(both.ddp) / static_cast<std::int64_t>(n), tasks(both.dp),
+      parameters > 0 ? bytes_text(parameters) + " of " : "", n - 1, bytes_text(sent),
+      to_text(bytes_of(both.dp, "through_device_0")), percent(hidden(both.ddp)), percent(hidden(both.dp)));
+}
+
+std::string acceptable(const std::vector<Json>& rows) {
+  std::vector<Both> all = pairs(rows);
+  std::stable_sort(all.begin(), all.end(),
+                   [](const Both& a, const Both& b) { return number(a.dp, "devices") < number(b.dp, "devices"); });
+  if (all.empty()) {
+    return "";
+  }
+  std::string each;
+  const Both* condition = nullptr;
+  for (const Both& both : all) {
+    const double share = both.extra() / number(both.ddp, "time_per_step_ns");
+    const bool fine = share < 0.1 || !both.apart();
+    each += fmt::format("{}on {} it takes {}{}{}", each.empty() ? "" : "; ", devices_text(both.dp["devices"]),
+                        !both.apart() ? "as long as DDP within the noise"
+                        : share >= 0  ? percent(share) + " longer than DDP"
+                                      : percent(-share) + " less than DDP",
+                        fine ? ", which is acceptable" : "", origin_mark({both.dp, both.ddp}));
+    condition = condition == nullptr && !fine ? &both : condition;
+  }
+  std::string rule;
+  if (condition != nullptr) {
+    const double batch = number(condition->ddp, "global_batch") * 10 * condition->extra() /
+                         number(condition->ddp, "time_per_step_ns");
+    rule = fmt::format(
+        " On {} its extra {} per step is the same for any batch: less than a tenth once a step takes {} or more, at about "
+        "batch {:.0f}.",
+        devices_text(condition->dp["devices"]), time_text(condition->extra()), time_text(10 * condition->extra()), batch);
+  }
+  return fmt::format("With few devices, few parameters and long steps, as in a first test on two GPUs of one machine: {}.{}", each,
+                     rule);
+}
+
+std::vector<std::string> details(const std::vector<Json>& rows) {
+  std::vector<std::string> sentences;
+  for (const Both& both : pairs(rows)) {
+    const double ratio = number(both.dp, "time_per_step_ns") / number(both.ddp, "time_per_step_ns");
     sentences.push_back(
-        fmt::format("On {} devices a step of DP takes {} and one of DDP {}: {}{}.", count.dump(), to_text(time_of(dp[0])),
-                    to_text(time_of(ddp[0])),
-                    !differs(dp[0], ddp[0]) ? "no difference beyond the noise" : fmt::format("DDP is {:.2f} times as fast", ratio),
-                    shared_cores_mark(here)));
-    sentences.push_back(fmt::format(
-        "Under DP {} pass through device 0 every step against {} through any other ({:.1f} times{}); under DDP {} pass through "
-        "each. "
-        "Device 0 holds {} against {} on the others under DP.",
-        to_text(bytes_of(dp[0], "through_device_0")), to_text(bytes_of(dp[0], "through_others")),
-        number(dp[0], "through_device_0") / std::max(1.0, number(dp[0], "through_others")),
-        number(dp[0], "through_device_0") > 1.01 * number(dp[0], "through_others") ? ", since all traffic begins or ends there"
-        : count == 2 ? ": with two devices what the one sends the other receives"
-                     : "",
-        to_text(bytes_of(ddp[0], "through_device_0")), to_text(bytes_of(dp[0], "memory_device_0")),
-        to_text(bytes_of(dp[0], "memory_others"))));
-    sentences.push_back(fmt::format(
-        "Under DP device 0 computes {} of the step and the others {}; under DDP {} and {}. Step times vary by {} (DP) and {} (DDP) "
-        "of "
-        "the mean.",
-        percent(number(dp[0], "busy_device_0")), percent(number(dp[0], "busy_others")), percent(number(ddp[0], "busy_device_0")),
-        percent(number(ddp[0], "busy_others")), percent(number(dp[0], "std_ns") / number(dp[0], "mean_ns")),
-        percent(number(ddp[0], "std_ns") / number(ddp[0], "mean_ns"))));
+        fmt::format("On {} a step of DP takes {} and one of DDP {}: {}{}.", devices_text(both.dp["devices"]),
+                    to_text(time_of(both.dp)), to_text(time_of(both.ddp)),
+                    both.apart() ? fmt::format("DDP is {} times as fast", ratio_text(ratio)) : "no difference beyond the noise",
+                    origin_mark({both.dp, both.ddp})));
+    for (const Json* row : {&both.dp, &both.ddp}) {
+      const bool outlier = row->contains("max_ns") && number(*row, "max_ns") > 2 * number(*row, "time_per_step_ns") &&
+                           number(*row, "variation") > 0.1;
+      sentences.push_back(
+          fmt::format("Step times of {} on {} vary by {} of the mean{}{}.", text(*row, "strategy"), devices_text((*row)["devices"]),
+                      percent(number(*row, "variation")),
+                      row->contains("p95_ns") ? fmt::format(" ({} to {} from the 5th to the 95th percentile)",
+                                                            to_text(time_of(*row, "p5_ns")), to_text(time_of(*row, "p95_ns")))
+                                              : "",
+                      outlier ? fmt::format(", because of outliers: the longest of {} steps took {}, {} times the median",
+                                            text(*row, "steps_timed"), to_text(time_of(*row, "max_ns")),
+                                            ratio_text(number(*row, "max_ns") / number(*row, "time_per_step_ns")))
+                              : ""));
+    }
   }
   const std::vector<Json> dp = where(rows, "strategy", "dp");
-  if (dp.size() >= 2 && number(dp.front(), "through_device_0") > 0) {
-    const double growth = number(dp.back(), "through_device_0") / number(dp.front(), "through_device_0");
-    const std::vector<Json> ddp = where(rows, "strategy", "ddp");
-    sentences.push_back(fmt::format(
-        "From {} to {} devices the traffic through device 0 grows {:.2f} times under DP{}.", text(dp.front(), "devices"),
-        text(dp.back(), "devices"), growth, [&]() -> std::string {
-          if (ddp.size() < 2 || number(ddp.front(), "through_device_0") <= 0) {
-            return "";
-          }
-          const double other = number(ddp.back(), "through_device_0") / number(ddp.front(), "through_device_0");
-          return fmt::format(" and {:.2f} times under DDP{}", other,
-                             other < 0.95 * growth ? ", where each device's part of the sum shrinks as devices are added" : "");
-        }()));
-    std::string acceptable;
-    bool judged = false;
-    for (const Json& row : with_own_cores(dp)) {
-      for (const Json& other : where(ddp, "devices", row["devices"])) {
-        judged = true;
-        if (number(row, "time_per_step_ns") < 1.1 * number(other, "time_per_step_ns") || !differs(row, other)) {
-          acceptable += (acceptable.empty() ? "" : ", ") + text(row, "devices");
-        }
-      }
-    }
+  const std::vector<Json> ddp = where(rows, "strategy", "ddp");
+  const auto growth = [](const std::vector<Json>& list) {
+    return number(list.back(), "through_device_0") / number(list.front(), "through_device_0");
+  };
+  if (dp.size() >= 2 && ddp.size() >= 2 && number(dp.front(), "through_device_0") > 0 &&
+      number(ddp.front(), "through_device_0") > 0) {
     sentences.push_back(
-        !judged ? "Where DP is acceptable cannot be said here: no row of both has a core for each device."
-        : acceptable.empty()
-            ? fmt::format("DP was slower than DDP by more than a tenth on every number of devices here{}.",
-                          shared_cores_mark(dp).empty() ? "" : " that had a core each")
-            : fmt::format("DP was within a tenth of DDP, or of the noise, on {} devices: there it is acceptable.", acceptable));
+        fmt::format("From {} to {} devices the traffic through device 0 grows {} times under DP and {} times under DDP.",
+                    text(dp.front(), "devices"), text(dp.back(), "devices"), ratio_text(growth(dp)), ratio_text(growth(ddp))));
   }
   add_oversubscribed_note(sentences, rows);
   return sentences;
@@ -117,10 +216,10 @@ Experiment dp_vs_ddp() {
           .title = "DataParallel against DDP",
           .task =
               "One owner that scatters inputs, replicates parameters, gathers outputs, reduces gradients to itself and updates, "
-              "every step, against a replica on each device with all-reduced gradients.",
-          .questions = {{"hw1/4/Q1", "Why does DP suffer from a bottleneck on GPU 0?", nullptr},
-                        {"hw1/4/Q2", "Why does DDP scale better architecturally?", nullptr},
-                        {"hw1/4/Q3", "When could DP still be acceptable?", nullptr}},
+              "every step, against a replica on each device with all-reduced gradients, on {devices} devices.",
+          .questions = {{"hw1/4/Q1", "Why does DP suffer from a bottleneck on GPU 0?", bottleneck},
+                        {"hw1/4/Q2", "Why does DDP scale better architecturally?", architecture},
+                        {"hw1/4/Q3", "When could DP still be acceptable?", acceptable}},
           .axes = {{"model", "what is trained", {"mlp:dim=1024,depth=2"}, {"mlp:dim=1024,depth=2"}},
                    {"devices", "devices", {2, 4}, {2, 4}},
                    {"strategy", "which", {"dp", "ddp"}, {"dp", "ddp"}}},
@@ -135,7 +234,7 @@ Experiment dp_vs_ddp() {
                       {"through_device_0", "through dev. 0", Format::bytes},
                       {"through_others", "through others", Format::bytes}},
           .plots = {{.kind = Plot::Kind::bars,
-                     .title = "Bytes through device 0 a step",
+                     .title = "Bytes through device 0 per step",
                      .x = "devices",
                      .y = "through_device_0",
                      .x_title = "devices",
@@ -145,7 +244,7 @@ Experiment dp_vs_ddp() {
                     time_plot(Plot::Kind::bars, "Step time", "devices", "devices", "strategy")},
           .open = open,
           .derive = derive,
-          .details = find};
+          .details = details};
 }
 
 }  // namespace baton::lab

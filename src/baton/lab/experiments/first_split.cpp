@@ -1,13 +1,29 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <type_traits>
 
 #include "baton/lab/experiments/list.h"
+#include "baton/lab/phrases.h"
 #include "baton/lab/rows.h"
 #include "baton/lab/train_measurement.h"
 
 namespace baton::lab {
 namespace {
+
+/// "linear+relu": the op, and the ReLU that its kernel applies at the end.
+std::string op_text(const plan::Task& task) {
+  std::string text(plan::verb(task));
+  if (const auto* compute = std::get_if<plan::Compute>(&task.action)) {
+    op::Op copy = compute->op;
+    op::attributes(copy, [&](std::string_view name, const auto& value) {
+      if constexpr (std::is_same_v<std::decay_t<decltype(value)>, bool>) {
+        text += name == "relu" && value ? "+relu" : "";
+      }
+    });
+  }
+  return text;
+}
 
 /// Keeps a log of the forward: what ran where, and what was transferred when.
 class Logged final : public TrainMeasurement {
@@ -42,7 +58,7 @@ class Logged final : public TrainMeasurement {
         }
       } else {
         log.push_back(
-            fmt::format("{:>9}  {} of block {} done on {}", to_text(event.end), plan::verb(task), task.labels.block, device));
+            fmt::format("{:>9}  {} of block {} done on {}", to_text(event.end), op_text(task), task.labels.block, device));
       }
       forward_end = std::max(forward_end, event.end);
     }
@@ -74,44 +90,90 @@ class Logged final : public TrainMeasurement {
   }
 };
 
+/// The data set has so many batches: every step of a run that is not longer sees samples of its own.
+constexpr std::int64_t fresh_steps = 1'000'000;
+
 std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) {
   JobWords words;
   words.model = "first-split";
   words.strategy = "layers";
   words.batch = text(point, "batch");
+  words.samples = fmt::format("{}", whole(point, "batch", 1, 1 << 24) * fresh_steps);
   words.devices = devices_for(settings, whole(point, "devices", 1, 4096), 2);
   return std::make_unique<Logged>(words, settings, TrainMeasurement::Options{.timeline = "one step over two devices"});
 }
 
-std::vector<std::string> find(const std::vector<Json>& rows) {
+/// "1 time", "3 times".
+std::string times(const Json& row, const char* key) { return text(row, key) + (row[key] == 1 ? " time" : " times"); }
+
+std::string starts(const std::vector<Json>& rows) {
   const Json& row = rows[0];
-  std::vector<std::string> sentences;
-  sentences.push_back(fmt::format(
-      "Computation starts on {}, where the input lies; the data is transferred {} time{} in the forward, and the output ends on "
-      "{}, where the loss "
-      "is computed. The transfer takes {} of a forward of {} ({}){}.",
-      text(row, "first_device"), text(row, "transfers_forward"), row["transfers_forward"] == 1 ? "" : "s", text(row, "last_device"),
-      to_text(time_of(row, "transfer_ns")), to_text(time_of(row, "forward_ns")),
-      percent(number(row, "transfer_ns") / number(row, "forward_ns")), shared_cores_mark({row})));
-  std::string log = "The forward pass, by the clock of the step:";
+  return fmt::format("On {}, where the input lies and the first Linear and its ReLU are.", text(row, "first_device"));
+}
+
+std::string moves(const std::vector<Json>& rows) {
+  const Json& row = rows[0];
+  return row["transfers_forward"] == 0
+             ? "Never: all is on one device."
+             : fmt::format(
+                   "After the first ReLU and before the second Linear, {} in the forward: {} per step go there and back as "
+                   "gradients. It takes {} of a forward of {} ({}){}.",
+                   times(row, "transfers_forward"), to_text(bytes_of(row, "sent_bytes")), to_text(time_of(row, "transfer_ns")),
+                   to_text(time_of(row, "forward_ns")), percent(number(row, "transfer_ns") / number(row, "forward_ns")),
+                   origin_mark({row}));
+}
+
+std::string holds_the_output(const std::vector<Json>& rows) {
+  return fmt::format("{}, which has the last layer and computes the loss.", text(rows[0], "last_device"));
+}
+
+std::string five_losses(const std::vector<Json>& rows) {
+  const std::vector<double> losses = losses_of(rows[0]);
+  if (losses.empty()) {  // simulated
+    return "";
+  }
+  std::vector<std::string> shown;
+  for (std::size_t s = 0; s < std::min<std::size_t>(losses.size(), 5); ++s) {
+    shown.push_back(fmt::format("{:.6f}", losses[s]));
+  }
+  return fmt::format(
+      "{}: every step has fresh random data and targets, so there is nothing to learn and the loss stays near that of "
+      "guessing.",
+      listing(shown));
+}
+
+std::string the_log(const std::vector<Json>& rows) {
+  const Json& row = rows[0];
+  std::string log = row["transfers_forward"] == 0
+                        ? fmt::format("On {} all the time:", text(row, "first_device"))
+                        : fmt::format("On {} before the move and on {} after it. The forward, by the clock of the step:",
+                                      text(row, "first_device"), text(row, "last_device"));
   for (const Json& line : row["log"]) {
     log += "\n" + line.get<std::string>();
   }
-  sentences.push_back(log);
-  sentences.push_back(fmt::format("Both devices computed at the same time for {} of the forward: {}.",
-                                  to_text(time_of(row, "overlap_ns")),
-                                  number(row, "overlap_ns") > 0          ? "there is some overlap"
-                                  : number(row, "transfers_forward") > 0 ? "there is no overlap, one waits while the other works"
-                                                                         : "there is but one device"));
-  if (row["losses"].empty()) {  // simulated
-    return sentences;
+  return log;
+}
+
+std::string forward_time(const std::vector<Json>& rows) {
+  const Json& row = rows[0];
+  return fmt::format(
+      "{}, from the start of the step until both devices are done with the forward; {} of it is the move. The whole step "
+      "takes {}{}.",
+      to_text(time_of(row, "forward_ns")), to_text(time_of(row, "transfer_ns")), to_text(time_of(row)), origin_mark({row}));
+}
+
+std::string observations(const std::vector<Json>& rows) {
+  const Json& row = rows[0];
+  if (row["transfers_forward"] == 0) {
+    return "With one device there is nothing to observe: nothing moves and nobody waits.";
   }
-  std::string losses;
-  for (std::size_t s = 0; s < std::min<std::size_t>(row["losses"].size(), 5); ++s) {
-    losses += fmt::format("{}{:.6f}", s == 0 ? "" : ", ", losses_of(row)[s]);
-  }
-  sentences.push_back(fmt::format("Loss of the first five training steps: {}.", losses));
-  return sentences;
+  return fmt::format(
+      "{}: both computed at the same time for {} of the forward. The move costs {} ({} of the forward). The split solves memory, "
+      "since each "
+      "device holds its own layers only, and not idleness: while one works the other waits.",
+      number(row, "overlap_ns") > 0 ? "The devices overlap a little" : "The devices work one after the other, without overlap",
+      to_text(time_of(row, "overlap_ns")), to_text(time_of(row, "transfer_ns")),
+      percent(number(row, "transfer_ns") / number(row, "forward_ns")));
 }
 
 }  // namespace
@@ -120,26 +182,29 @@ Experiment first_split() {
   return {.id = "first-split",
           .part = "B",
           .title = "The first split",
-          .task = "Linear(1000,2000)+ReLU on device 0, Linear(2000,1000)+ReLU on device 1, batch 32; then training steps.",
-          .questions = {{"practical8/1/Q1", "Where does computation start?", nullptr},
-                        {"practical8/1/Q2", "When does the move happen?", nullptr},
-                        {"practical8/1/Q3", "Which device holds the output?", nullptr},
-                        {"practical8/2/Q1", "What is the loss of each of five training steps?", nullptr},
-                        {"practical8/3/Q1", "On which device is the data before and after the move?", nullptr},
-                        {"practical8/4/Q1", "How long does the forward take?", nullptr},
-                        {"practical8/5/Q1", "What do you observe?", nullptr}},
+          .task =
+              "Linear(1000,2000)+ReLU on device 0, Linear(2000,1000)+ReLU on device 1, batch {batch}; then training steps with "
+              "fresh random data each.",
+          .questions = {{"practical8/1/Q1", "Where does computation start?", starts},
+                        {"practical8/1/Q2", "When does the move happen?", moves},
+                        {"practical8/1/Q3", "Which device holds the output?", holds_the_output},
+                        {"practical8/2/Q1", "What is the loss of each of five training steps?", five_losses},
+                        {"practical8/3/Q1", "On which device is the data before and after the move?", the_log},
+                        {"practical8/4/Q1", "How long does the forward take?", forward_time},
+                        {"practical8/5/Q1", "What do you observe?", observations}},
           .axes = {{"batch", "batch", {32}, {32}}, {"devices", "devices", {2}, {2}}},
           .columns = {{"devices", "#devices", Format::integer},
                       time_column(),
                       {"forward_ns", "forward", Format::time},
                       {"transfer_ns", "transfer", Format::time},
                       {"transfers_forward", "transfers forward", Format::integer},
-                      {"transfers", "transfers a step", Format::integer},
-                      {"sent_bytes", "bytes a step", Format::bytes}},
+                      {"transfers", "transfers per step", Format::integer},
+                      {"sent_bytes", "bytes per step", Format::bytes}},
           .plots = {},
           .open = open,
           .derive = nullptr,
-          .details = find};
+          .details = nullptr,
+          .own_words = {"model", "samples"}};
 }
 
 }  // namespace baton::lab

@@ -1,7 +1,9 @@
 #include <fmt/format.h>
 
-#include "baton/base/error.h"
+#include <algorithm>
+
 #include "baton/lab/experiments/list.h"
+#include "baton/lab/phrases.h"
 #include "baton/lab/rows.h"
 #include "baton/lab/train_measurement.h"
 #include "baton/schedule/replay.h"
@@ -55,62 +57,112 @@ void derive(std::vector<Json>& rows) {
   }
 }
 
-std::vector<std::string> find(const std::vector<Json>& rows) {
-  std::vector<std::string> sentences;
+/// The rows that agree in what is not compared: the number of devices and of micro-batches.
+std::vector<std::vector<Json>> alike(const std::vector<Json>& rows) {
+  std::vector<std::vector<Json>> groups;
   for (const Json& devices : device_counts(rows)) {
-    const std::vector<Json> same = where(rows, "devices", devices);
-    const Json* best = nullptr;
-    std::vector<std::string> each;
-    for (const Json& row : same) {
-      const double measured = number(row, "idle_share");
-      const double theory = number(row, "theory");
-      each.push_back(fmt::format(
-          "{} over {} devices{}: idle for {} of the step, {} in theory{}; the fullest device holds {}.", text(row, "schedule"),
-          text(row, "devices"),
-          whole(row, "micro_batches", 1, 1 << 20) > 1 ? fmt::format(" with {} micro-batches", text(row, "micro_batches")) : "",
-          percent(measured), percent(theory),
-          measured < theory - 0.01 ? " (less, since a stage sends the gradient of its input before it works out that of its "
-                                     "weights, and the stage before begins)"
-          : measured > theory + 0.05
-              ? fmt::format(" (of the step {} went into waiting for other devices and {} into messages that nothing hid)",
-                            percent(number(row, "waiting_ns") / number(row, "time_per_step_ns")),
-                            percent(number(row, "exposed_ns") / number(row, "time_per_step_ns")))
-              : "",
-          to_text(bytes_of(row, "peak_bytes"))));
-      if (row.contains("speedup") && text(row, "schedule") != "naive" &&
-          (best == nullptr || number(row, "speedup") > number(*best, "speedup"))) {
-        best = &row;
-      }
+    groups.push_back(where(rows, "devices", devices));
+  }
+  return groups;
+}
+
+bool is_naive(const Json& row) { return text(row, "schedule") == "naive"; }
+
+/// The fastest schedule but the naive one; none if there is no other, or no naive one to compare with.
+const Json* fastest(const std::vector<Json>& same) {
+  const Json* best = nullptr;
+  for (const Json& row : same) {
+    if (row.contains("speedup") && !is_naive(row) && (best == nullptr || number(row, "speedup") > number(*best, "speedup"))) {
+      best = &row;
     }
-    if (best != nullptr) {
-      const std::vector<Json> naive = where(same, "schedule", "naive");
-      const double speedup = number(*best, "speedup");
-      std::string alike;  // others that the noise does not tell from it
-      for (const Json& row : same) {
-        if (text(row, "schedule") != "naive" && text(row, "schedule") != text(*best, "schedule") && !differs(row, *best)) {
-          alike += (alike.empty() ? "" : ", ") + text(row, "schedule");
-        }
-      }
-      sentences.push_back(
-          speedup > 1 && differs(*best, naive.front())
-              ? fmt::format(
-                    "On {} devices {} is the fastest: {:.2f} times as fast as the naive split, which leaves all but one device "
-                    "idle{}{}.",
-                    text(*best, "devices"), text(*best, "schedule"), speedup,
-                    alike.empty() ? "" : "; within the noise of it: " + alike, shared_cores_mark(same))
-              : fmt::format(
-                    "On {} devices no schedule is faster than the naive split here: the best, {}, reaches {:.2f} of its speed{}.",
-                    text(*best, "devices"), text(*best, "schedule"), speedup, shared_cores_mark(same)));
+  }
+  return best;
+}
+
+std::string verdict(const std::vector<Json>& same) {
+  const Json* best = fastest(same);
+  if (best == nullptr) {
+    return "";
+  }
+  const Json naive = where(same, "schedule", "naive").front();
+  const double speedup = number(*best, "speedup");
+  const std::string idle = fmt::format("idle {} of the step ({} in theory) instead of {} ({})",
+                                       percent(number(*best, "idle_share")), percent(number(*best, "theory")),
+                                       percent(number(naive, "idle_share")), percent(number(naive, "theory")));
+  const std::string where = fmt::format("On {} ", devices_text((*best)["devices"]));
+  const std::string times = ratio_text(speedup) + " times as fast as the naive split";
+  if (!differs(*best, naive)) {
+    return fmt::format("{}no schedule differs from the naive split beyond the noise; the fastest, {}, is {}{}, {}.", where,
+                       text(*best, "schedule"), times, origin_mark(same), idle);
+  }
+  if (speedup < 1) {
+    return fmt::format("{}none: the fastest, {}, is slower, {}{}, {}.", where, text(*best, "schedule"), times, origin_mark(same),
+                       idle);
+  }
+  std::vector<std::string> close;  // others that the noise does not tell from it
+  for (const Json& row : same) {
+    if (!is_naive(row) && text(row, "schedule") != text(*best, "schedule") && !differs(row, *best)) {
+      close.push_back(text(row, "schedule"));
     }
-    sentences.insert(sentences.end(), each.begin(), each.end());
+  }
+  return fmt::format("{}{} wins most back: {}{}, {}{}.", where, text(*best, "schedule"), times, origin_mark(same), idle,
+                     close.empty() ? "" : "; within the noise of it: " + listing(close));
+}
+
+std::string won_back(const std::vector<Json>& rows) {
+  std::string all;
+  for (const std::vector<Json>& same : alike(rows)) {
+    const std::string sentence = verdict(same);
+    all += (all.empty() || sentence.empty() ? "" : " ") + sentence;
+  }
+  return all;
+}
+
+std::string memory_cost(const std::vector<Json>& rows) {
+  std::string all;
+  for (const std::vector<Json>& same : alike(rows)) {
     const std::vector<Json> gpipe = where(same, "schedule", "gpipe");
     const std::vector<Json> one = where(same, "schedule", "1f1b");
-    if (!gpipe.empty() && !one.empty()) {
-      const double ratio = number(gpipe.front(), "peak_bytes") / number(one.front(), "peak_bytes");
-      sentences.push_back(fmt::format(
-          "On {} devices gpipe needs {:.2f} times the memory of 1f1b: {}.", devices.dump(), ratio,
-          ratio > 1.02 ? "it keeps the activations of all micro-batches, 1f1b those of as many as there are stages to come"
-                       : "parameters and gradients outweigh the activations it keeps longer"));
+    if (gpipe.empty() || one.empty()) {
+      continue;
+    }
+    const double ratio = number(gpipe.front(), "peak_bytes") / number(one.front(), "peak_bytes");
+    all += fmt::format(
+        "{}On {} gpipe needs {} and 1f1b {}, {} times: {}.", all.empty() ? "" : " ", devices_text(same.front()["devices"]),
+        to_text(bytes_of(gpipe.front(), "peak_bytes")), to_text(bytes_of(one.front(), "peak_bytes")), ratio_text(ratio),
+        ratio > 1.02 ? "gpipe keeps the activations of all micro-batches, 1f1b those of as many as there are stages to come"
+                     : "parameters and gradients outweigh the activations that gpipe keeps longer");
+  }
+  return all;
+}
+
+/// Why a share is not that of theory; empty if it nearly is.
+std::string beyond_theory(const Json& row) {
+  const double measured = number(row, "idle_share");
+  const double theory = number(row, "theory");
+  const double step = number(row, "time_per_step_ns");
+  if (measured < theory - 0.01) {
+    return " (less, because a stage sends the gradient of its input before it computes that of its weights)";
+  }
+  return measured > theory + 0.05
+             ? fmt::format(" (of the step {} went into waiting for other devices and {} into exposed messages)",
+                           percent(number(row, "waiting_ns") / step), percent(number(row, "exposed_ns") / step))
+             : "";
+}
+
+std::vector<std::string> details(const std::vector<Json>& rows) {
+  std::vector<std::string> sentences;
+  for (const std::vector<Json>& same : alike(rows)) {
+    for (const Json& row : same) {
+      std::string sentence = fmt::format(
+          "{} over {}{}: idle for {} of the step, {} in theory{}; the fullest device holds {}.", text(row, "schedule"),
+          devices_text(row["devices"]),
+          whole(row, "micro_batches", 1, 1 << 20) > 1 ? fmt::format(" with {} micro-batches", text(row, "micro_batches")) : "",
+          percent(number(row, "idle_share")), percent(number(row, "theory")), beyond_theory(row),
+          to_text(bytes_of(row, "peak_bytes")));
+      if (std::find(sentences.begin(), sentences.end(), sentence) == sentences.end()) {
+        sentences.push_back(std::move(sentence));
+      }
     }
   }
   add_oversubscribed_note(sentences, rows);
@@ -125,8 +177,8 @@ Experiment idle() {
           .part = "B",
           .title = "Winning back the idle time",
           .task = "The naive split leaves all but one device idle; pipeline schedules on the same model and devices.",
-          .questions = {{"", "How much of the idle time does each schedule win back, against its theoretical share?", nullptr},
-                        {"", "What does it cost in memory?", nullptr}},
+          .questions = {{"", "How much of the idle time does each schedule win back, against its theoretical share?", won_back},
+                        {"", "What does it cost in memory?", memory_cost}},
           .axes = {{"model", "what is trained", {"mlp:dim=512,depth=8"}, {"mlp:dim=1024,depth=16"}},
                    {"batch", "global batch", {256}, {512}},
                    {"micro_batches", "micro-batches of a pipeline", {8}, {8, 16}},
@@ -158,7 +210,7 @@ Experiment idle() {
                      .series = "devices"}},
           .open = open,
           .derive = derive,
-          .details = find};
+          .details = details};
 }
 
 }  // namespace baton::lab

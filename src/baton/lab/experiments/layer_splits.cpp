@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "baton/base/error.h"
 #include "baton/findings/fits.h"
 #include "baton/lab/experiments/list.h"
+#include "baton/lab/phrases.h"
 #include "baton/lab/rows.h"
 #include "baton/lab/train_measurement.h"
 
@@ -42,7 +44,38 @@ class SplitMeasurement final : public TrainMeasurement {
       }
     }
     record["bytes_forward"] = forward.count;
+    record["input_bytes"] = input_bytes(plan).count;
+    record["transfer_ns"] = transfer_time().count;
     return record;
+  }
+
+ private:
+  /// What the input takes where it lies: a copy from the host would move as much.
+  static Bytes input_bytes(const plan::Plan& plan) {
+    Bytes sum;
+    for (const plan::Buffer& buffer : plan.buffers()) {
+      if (buffer.role == plan::Role::input) {
+        sum += buffer.size();
+      }
+    }
+    return sum;
+  }
+
+  /// How long the transfers of a forward took together, each from when both had come: the mean over the traced steps.
+  Nanoseconds transfer_time() const {
+    const plan::Plan& plan = training().plan();
+    Nanoseconds sum;
+    for (const trace::StepTrace& step : training().trace().steps) {
+      for (std::size_t t = 0; t < plan.tasks().size(); ++t) {
+        const auto* transfer = std::get_if<plan::Transfer>(&plan.tasks()[t].action);
+        if (transfer != nullptr && transfer->end == plan::Transfer::End::receive &&
+            plan.tasks()[t].labels.phase == plan::Phase::forward) {
+          sum += std::max(Nanoseconds(0), trace::ended_at(plan, step, TaskId(t)) - trace::met_at(plan, step, TaskId(t)));
+        }
+      }
+    }
+    const auto steps = static_cast<std::int64_t>(training().trace().steps.size());
+    return Nanoseconds(steps == 0 ? 0 : sum.count / steps);
   }
 };
 
@@ -66,8 +99,6 @@ std::string placement_text(const Json& row) {
   return out;
 }
 
-std::string device_count(const Json& row) { return text(row, "devices") + (row["devices"] == 1 ? " device" : " devices"); }
-
 void add_placement(std::vector<Json>& rows) {
   for (Json& row : rows) {
     row["where"] = placement_text(row);
@@ -76,262 +107,378 @@ void add_placement(std::vector<Json>& rows) {
 
 Axis dim_axis() { return {"dim", "width of a block", {512}, {1024}}; }
 
-void note(std::vector<std::string>& sentences, const std::vector<Json>& rows) { add_oversubscribed_note(sentences, rows); }
+std::vector<std::string> only_the_note(const std::vector<Json>& rows) {
+  std::vector<std::string> sentences;
+  add_oversubscribed_note(sentences, rows);
+  return sentences;
+}
+
+std::vector<std::int64_t> blocks_each(const Json& row) { return row["blocks_each"].get<std::vector<std::int64_t>>(); }
+
+/// "3 and 3".
+std::string counts_text(const Json& row) {
+  std::vector<std::string> words;
+  for (const std::int64_t count : blocks_each(row)) {
+    words.push_back(fmt::format("{}", count));
+  }
+  return listing(words);
+}
+
+// split
+
+/// Whether the sheet's own rule gives the same.
+bool halves(const std::vector<std::int64_t>& each) { return each.size() == 2 && each[0] == (each[0] + each[1]) / 2; }
+
+std::string layers_on_each(const std::vector<Json>& rows) {
+  std::string all;
+  for (const Json& row : rows) {
+    all += fmt::format("{}{}: of {} blocks, {}{}.", all.empty() ? "" : " ", counts_text(row), text(row, "depth"),
+                       placement_text(row), halves(blocks_each(row)) ? ", since block i is on device 0 if i < depth // 2" : "");
+  }
+  return all;
+}
+
+std::string exact_point(const std::vector<Json>& rows) {
+  std::string all;
+  for (const Json& row : rows) {
+    const std::vector<std::int64_t> each = blocks_each(row);
+    std::vector<std::string> points;
+    std::int64_t at = 0;
+    for (std::size_t d = 0; d + 1 < each.size(); ++d) {
+      at += each[d];
+      points.push_back(
+          fmt::format("after the ReLU of block {} and before the Linear of block {} (device {} to {})", at - 1, at, d, d + 1));
+    }
+    const double back = number(row, "transfers") - number(row, "transfers_forward");
+    all += (all.empty() ? "" : " ") +
+           (points.empty() ? "Nowhere: all blocks are on one device."
+                           : fmt::format("{}: {} in the forward. In the backward {} the gradient the other way.",
+                                         "Exactly " + listing(points), to_text(bytes_of(row, "bytes_forward")),
+                                         back == 1 ? "one transfer brings" : fmt::format("{:.0f} transfers bring", back)));
+  }
+  return all;
+}
+
+// depth
+
+std::string more_layers(const std::vector<Json>& rows) {
+  if (rows.size() < 2) {
+    return "";
+  }
+  std::vector<Json> sorted = rows;
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const Json& a, const Json& b) { return number(a, "depth") < number(b, "depth"); });
+  const Json& first = sorted.front();
+  const Json& last = sorted.back();
+  const findings::Line line = findings::fit_line(column(sorted, "depth"), column(sorted, "time_per_step_ns"));
+  const double step = number(last, "time_per_step_ns");
+  const double computing = number(last, "compute_ns") / step;
+  const double devices = number(last, "devices");
+  const bool slower = number(last, "time_per_step_ns") > number(first, "time_per_step_ns") && differs(first, last);
+  return fmt::format(
+      "{}: from DEPTH {} to {} the step goes from {} to {}, {} more per block ({}){}. {}A device computes {} of the step on the "
+      "mean, "
+      "waits {}, moves data {} and is otherwise idle {}.",
+      slower ? "No" : "It was not slower here beyond the noise", text(first, "depth"), text(last, "depth"), to_text(time_of(first)),
+      to_text(time_of(last)), time_text(line.slope), sorted.size() < 3 ? "by two points" : findings::quality(line.r2),
+      origin_mark(sorted),
+      computing * devices < 1.3
+          ? fmt::format(
+                "Blocks run one after the other and only one of {:.0f} devices works at a time, so every block adds its whole "
+                "time; the slope is the time of one block, forward and backward. ",
+                devices)
+          : "",
+      percent(computing), percent(number(last, "waiting_ns") / step), percent(number(last, "exposed_ns") / step),
+      percent((number(last, "rest_ns") + number(last, "delayed_ns")) / step));
+}
+
+// all-devices
+
+std::string the_rule(const std::vector<Json>& rows) {
+  std::string all;
+  bool lawful = true;
+  for (const Json& row : rows) {
+    const std::vector<std::int64_t> each = blocks_each(row);
+    const auto n = static_cast<std::int64_t>(each.size());
+    const std::int64_t depth = std::accumulate(each.begin(), each.end(), std::int64_t{0});
+    std::vector<std::int64_t> expected(each.size(), 0);
+    for (std::int64_t i = 0; i < depth; ++i) {
+      ++expected[static_cast<std::size_t>(i * n / depth)];
+    }
+    lawful = lawful && expected == each;
+    all += fmt::format("{}{} on {}", all.empty() ? "" : "; ", counts_text(row), devices_text(row["devices"]));
+  }
+  return lawful ? fmt::format(
+                      "Block i goes to GPU i·n/depth, rounded down, with n GPUs found at start: contiguous runs that differ by at "
+                      "most one block. Here: {}.",
+                      all)
+                : fmt::format(
+                      "Contiguous runs of blocks, as even as can be: {}. The rule i·n/depth, rounded down, gives runs of the same "
+                      "lengths in another order.",
+                      all);
+}
+
+std::string all_used(const std::vector<Json>& rows) {
+  std::string each;
+  bool all = true;
+  for (const Json& row : rows) {
+    std::vector<std::string> busy;
+    for (const Json& device : row["device_list"]) {
+      all = all && number(device, "busy") > 0;
+      busy.push_back(percent(number(device, "busy")));
+    }
+    if (busy.size() > 1) {
+      each += fmt::format("{}on {} they compute for {} of the step{}", each.empty() ? "" : "; ", text(row, "devices"),
+                          listing(busy), origin_mark({row}));
+    }
+  }
+  return each.empty() ? ""
+                      : fmt::format("{}: {}.", all ? "Yes, all of them, but one after the other" : "No, not all of them", each);
+}
+
+std::string any_faster(const std::vector<Json>& rows) {
+  if (rows.size() < 2) {
+    return "";
+  }
+  const std::vector<Json> headline = headline_rows({rows.begin() + 1, rows.end()});
+  const Json& first = rows.front();
+  const Json& last = headline.back();
+  const double ratio = number(first, "time_per_step_ns") / number(last, "time_per_step_ns");
+  const bool apart = differs(first, last);
+  std::string others;
+  for (const Json& row : rows) {
+    others += fmt::format("{}{} on {}{}", others.empty() ? " Steps take " : ", ", to_text(time_of(row)), text(row, "devices"),
+                          origin_mark({row}));
+  }
+  return fmt::format("{}: {} take {} times the step of {}. {}{} The memory of the fullest device {} from {} to {}.",
+                     apart && ratio > 1.02   ? "Yes, here it is"
+                     : apart && ratio < 0.98 ? "No, it is slower"
+                                             : "No",
+                     devices_text(last["devices"]), ratio_text(1 / ratio), devices_text(first["devices"]),
+                     apart && ratio > 1.02 ? "The split puts nothing side by side, so it is caches or memory that win."
+                                           : "Only one device works at a time, and every border adds a transfer.",
+                     others + ".", number(last, "peak_bytes") < number(first, "peak_bytes") ? "falls" : "does not fall:",
+                     to_text(bytes_of(first, "peak_bytes")), to_text(bytes_of(last, "peak_bytes")));
+}
+
+// transfers
+
+std::string how_often(const std::vector<Json>& rows) {
+  std::vector<std::string> each;
+  for (const Json& row : rows) {
+    each.push_back(fmt::format("{} on {}", text(row, "transfers_forward"), text(row, "devices")));
+  }
+  const Json& last = rows.back();
+  const std::string input = last.contains("input_bytes") ? fmt::format(" ({})", to_text(bytes_of(last, "input_bytes"))) : "";
+  return fmt::format(
+      "At the borders only: {} devices. The call is made once per layer, {} times, but a tensor that is already on the device is "
+      "returned "
+      "as it is. The first call moves the input from the host{}, one more each.",
+      listing(each), text(last, "depth"), input);
+}
+
+std::string overhead(const std::vector<Json>& rows) {
+  if (rows.size() < 2) {
+    return "";
+  }
+  const Json& first = rows.front();
+  const Json& last = rows.back();
+  const findings::Line moves = findings::fit_line(column(rows, "devices"), column(rows, "transfers_forward"));
+  const bool borders = std::all_of(rows.begin(), rows.end(),
+                                   [](const Json& row) { return number(row, "transfers_forward") == number(row, "devices") - 1; });
+  const double each = number(last, "bytes_forward") / std::max(1.0, number(last, "transfers_forward"));
+  const std::vector<Json> own = with_own_cores(rows);
+  std::string time;
+  if (last.contains("transfer_ns")) {
+    const Json& timed = own.empty() ? last : own.back();
+    time = fmt::format(" On {} they take {} of a step of {} ({}){}.", devices_text(timed["devices"]),
+                       to_text(time_of(timed, "transfer_ns")), to_text(time_of(timed)),
+                       percent(number(timed, "transfer_ns") / number(timed, "time_per_step_ns")), origin_mark({timed}));
+  }
+  std::string grows;
+  if (own.size() >= 3) {
+    const findings::Line line = findings::fit_line(column(own, "devices"), column(own, "time_per_step_ns"));
+    grows = fmt::format(" The step grows by {} per device ({}).", time_text(line.slope), findings::quality(line.r2));
+  }
+  return fmt::format(
+      "{}: from {} to {} devices the forward's transfers go from {} to {}{}, {} each, {} in all, and as many go back in the "
+      "backward.{}{}",
+      borders ? "It grows linearly, n − 1 transfers for n GPUs"
+              : fmt::format("It grows by {:.2f} transfers per device", moves.slope),
+      text(first, "devices"), text(last, "devices"), text(first, "transfers_forward"), text(last, "transfers_forward"),
+      borders ? ", one for each border" : "", bytes_text(each), to_text(bytes_of(last, "bytes_forward")), time, grows);
+}
+
+// four-way-split
+
+std::string four_ways(const std::vector<Json>& rows) {
+  std::size_t steps = rows[0]["losses"].size();
+  for (const Json& row : rows) {
+    steps = std::min(steps, row["losses"].size());
+  }
+  bool same = true;
+  std::vector<std::string> splits;
+  std::vector<std::string> times;
+  for (const Json& row : rows) {
+    for (std::size_t s = 0; s < steps; ++s) {
+      same = same && row["losses"][s] == rows[0]["losses"][s];
+    }
+    splits.push_back(fmt::format("{} on {}", counts_text(row), devices_text(row["devices"])));
+    times.push_back(to_text(time_of(row)));
+  }
+  return fmt::format(
+      "By giving block i to device i·n/depth: {}. {}A step takes {}{}.", listing(splits),
+      steps == 0 ? ""
+      : same     ? fmt::format("Over {} steps the losses are the same to the bit, so it is the same model: where a block is "
+                                   "computed does not change what it computes. ",
+                               steps)
+                 : fmt::format("Over {} steps the losses are different, which is a fault. ", steps),
+      listing(times), origin_mark(rows));
+}
 
 }  // namespace
 
 Experiment split_experiment() {
-  return {.id = "split",
-          .part = "B",
-          .title = "Half the blocks on each device",
-          .task = "A stack of 6 blocks, the first half on device 0, the rest on device 1.",
-          .questions = {{"hw3/1/Q1", "How many layers are on each GPU?", nullptr},
-                        {"hw3/1/Q2", "At what exact point of the forward does the data move?", nullptr}},
-          .axes = {dim_axis(), {"depth", "blocks", {6}, {6}}, {"devices", "devices", {2}, {2}}},
-          .columns = {{"depth", "DEPTH", Format::integer},
-                      {"where", "block → device", Format::text},
-                      time_column(),
-                      {"transfers_forward", "transfers forward", Format::integer}},
-          .plots = {},
-          .open =
-              [](const Point& point, const Settings& settings) {
-                return open_split(stack(point), whole(point, "devices", 1, 4096), settings, "six blocks over two devices");
-              },
-          .derive = add_placement,
-          .details =
-              [](const std::vector<Json>& rows) {
-                std::vector<std::string> sentences;
-                for (const Json& row : rows) {
-                  const std::vector<std::int64_t> each = row["blocks_each"].get<std::vector<std::int64_t>>();
-                  std::string points;
-                  std::int64_t at = 0;
-                  for (std::size_t d = 0; d + 1 < each.size(); ++d) {
-                    at += each[d];
-                    points += fmt::format("{}between block {} and block {} (from device {} to {})", d == 0 ? "" : ", ", at - 1, at,
-                                          d, d + 1);
-                  }
-                  const double back = number(row, "transfers") - number(row, "transfers_forward");
-                  sentences.push_back(
-                      points.empty()
-                          ? fmt::format("{}. Nothing is transferred.", placement_text(row))
-                          : fmt::format(
-                                "{}. In the forward the data is transferred {}, {} in all; {} the gradient back in the backward.",
-                                placement_text(row), points, to_text(bytes_of(row, "bytes_forward")),
-                                back == 1 ? "1 transfer brings" : fmt::format("{} transfers bring", back)));
-                }
-                return sentences;
-              }};
+  return {
+      .id = "split",
+      .part = "B",
+      .title = "Half the blocks on each device",
+      .task = "A stack of {depth} blocks spread over {devices} devices: of two, the first half on device 0, the rest on device 1.",
+      .questions = {{"hw3/1/Q1", "How many layers are on each GPU?", layers_on_each},
+                    {"hw3/1/Q2", "At what exact point of the forward does the data move?", exact_point}},
+      .axes = {dim_axis(), {"depth", "blocks", {6}, {6}}, {"devices", "devices", {2}, {2}}},
+      .columns = {{"depth", "DEPTH", Format::integer},
+                  {"where", "block → device", Format::text},
+                  time_column(),
+                  {"transfers_forward", "transfers forward", Format::integer}},
+      .plots = {},
+      .open =
+          [](const Point& point, const Settings& settings) {
+            return open_split(stack(point), whole(point, "devices", 1, 4096), settings,
+                              fmt::format("{} blocks over {} devices", text(point, "depth"), text(point, "devices")));
+          },
+      .derive = add_placement,
+      .details = only_the_note,
+      .own_words = {"model"}};
 }
 
 Experiment depth() {
-  return {
-      .id = "depth",
-      .part = "B",
-      .title = "More layers on the same devices",
-      .task = "DEPTH 6, 12, 24, split over two devices.",
-      .questions = {{"hw3/2/Q1", "Does adding layers improve speed, and why not?", nullptr}},
-      .axes = {dim_axis(), {"depth", "blocks", {6, 12, 24}, {6, 12, 24}}, {"devices", "devices", {2}, {2}}},
-      .columns = {{"depth", "DEPTH", Format::integer},
-                  time_column(),
-                  {"idle_share", "idle (mean)", Format::percent},
-                  {"transfers", "transfers a step", Format::integer}},
-      .plots = {time_plot(Plot::Kind::line, "Step time against depth", "depth", "DEPTH")},
-      .open =
-          [](const Point& point, const Settings& settings) {
-            return open_split(stack(point), whole(point, "devices", 1, 4096), settings,
-                              point["depth"] == 6 ? "DEPTH 6 over two devices" : "");
-          },
-      .derive =
-          [](std::vector<Json>& rows) {
-            for (Json& row : rows) {
-              row["idle_share"] = 1 - number(row, "compute_ns") / number(row, "time_per_step_ns");
-            }
-          },
-      .details =
-          [](const std::vector<Json>& rows) {
-            std::vector<std::string> sentences;
-            if (rows.size() >= 2) {
-              const findings::Line line = findings::fit_line(column(rows, "depth"), column(rows, "time_per_step_ns"));
-              sentences.push_back(fmt::format(
-                  "Does adding layers improve speed? {}: the step goes from {} at DEPTH {} to {} at DEPTH {}, {} a block, {}. Each "
-                  "device computes for {} of "
-                  "the step on "
-                  "the mean and waits for another for {}{}.",
-                  number(rows.back(), "time_per_step_ns") > number(rows.front(), "time_per_step_ns") ? "No"
-                                                                                                     : "It was not slower here",
-                  to_text(time_of(rows.front())), text(rows.front(), "depth"), to_text(time_of(rows.back())),
-                  text(rows.back(), "depth"), to_text(Nanoseconds(static_cast<std::int64_t>(line.slope))),
-                  rows.size() < 3 ? "by two points" : findings::quality(line.r2), percent(1 - number(rows.back(), "idle_share")),
-                  percent(number(rows.back(), "waiting_ns") / number(rows.back(), "time_per_step_ns")), shared_cores_mark(rows)));
-            }
-            note(sentences, rows);
-            return sentences;
-          }};
+  return {.id = "depth",
+          .part = "B",
+          .title = "More layers on the same devices",
+          .task = "DEPTH {depth}, split over {devices} devices.",
+          .questions = {{"hw3/2/Q1", "Does adding layers improve speed, and why not?", more_layers}},
+          .axes = {dim_axis(), {"depth", "blocks", {6, 12, 24}, {6, 12, 24}}, {"devices", "devices", {2}, {2}}},
+          .columns = {{"depth", "DEPTH", Format::integer},
+                      time_column(),
+                      {"idle_share", "idle (mean)", Format::percent},
+                      {"transfers", "transfers per step", Format::integer}},
+          .plots = {time_plot(Plot::Kind::line, "Step time against depth", "depth", "DEPTH")},
+          .open =
+              [](const Point& point, const Settings& settings) {
+                return open_split(stack(point), whole(point, "devices", 1, 4096), settings,
+                                  point["depth"] == 6 ? fmt::format("DEPTH 6 over {} devices", text(point, "devices")) : "");
+              },
+          .derive =
+              [](std::vector<Json>& rows) {
+                for (Json& row : rows) {
+                  row["idle_share"] = 1 - number(row, "compute_ns") / number(row, "time_per_step_ns");
+                }
+              },
+          .details = only_the_note,
+          .own_words = {"model"}};
 }
 
 Experiment all_devices() {
-  return {
-      .id = "all-devices",
-      .part = "B",
-      .title = "All the devices there are",
-      .task = "20 blocks spread evenly over 2 and over 5 devices.",
-      .questions = {{"hw3/3/Q1", "Which rule gives each layer its GPU?", nullptr},
-                    {"hw3/4/Q1", "Are all GPUs used?", nullptr},
-                    {"hw3/4/Q2", "Is it faster?", nullptr}},
-      .axes = {dim_axis(), {"depth", "blocks", {20}, {20}}, {"devices", "devices", {1, 2, 5}, {1, 2, 5}}},
-      .columns = {{"devices", "#devices", Format::integer},
-                  time_column(),
-                  {"where", "block → device", Format::text},
-                  {"memory_each", "memory per device", Format::text}},
-      .plots = {time_plot(Plot::Kind::bars, "Step time", "devices", "devices")},
-      .open =
-          [](const Point& point, const Settings& settings) {
-            return open_split(stack(point), whole(point, "devices", 1, 4096), settings,
-                              fmt::format("20 blocks over {}", text(point, "devices")));
-          },
-      .derive =
-          [](std::vector<Json>& rows) {
-            add_placement(rows);
-            for (Json& row : rows) {
-              std::string memory;
-              for (const Json& device : row["device_list"]) {
-                memory += fmt::format("{}{}", memory.empty() ? "" : ", ", to_text(bytes_of(device, "peak_bytes")));
-              }
-              row["memory_each"] = memory;
-            }
-          },
-      .details =
-          [](const std::vector<Json>& rows) {
-            std::vector<std::string> sentences;
-            if (rows.size() >= 2) {
-              const std::vector<Json> headline = headline_rows({rows.begin() + 1, rows.end()});
-              const Json& last = headline.back();
-              const double ratio = number(rows.front(), "time_per_step_ns") / number(last, "time_per_step_ns");
-              sentences.push_back(fmt::format(
-                  "Going from {} to {} devices makes the step {:.2f} times as fast: {}{}. {} memory a device, from {} to {}.",
-                  text(rows.front(), "devices"), text(last, "devices"), ratio,
-                  ratio > 1.1 ? "a gain, though only one device works at a time" : "no gain, since only one device works at a time",
-                  shared_cores_mark(headline),
-                  number(last, "peak_bytes") < number(rows.front(), "peak_bytes") ? "What falls is" : "It does not lower the",
-                  to_text(bytes_of(rows.front(), "peak_bytes")), to_text(bytes_of(last, "peak_bytes"))));
-            }
-            for (const Json& row : rows) {
-              const Json& devices = row["device_list"];
-              const bool all = std::all_of(devices.begin(), devices.end(), [](const Json& d) { return number(d, "busy") > 0; });
-              std::string busy;
-              for (const Json& device : devices) {
-                busy += fmt::format("{}{}", busy.empty() ? "" : ", ", percent(number(device, "busy")));
-              }
-              sentences.push_back(fmt::format("{}: {}; {} computed, for {} of the step.", device_count(row), placement_text(row),
-                                              all ? "all of them" : "not all of them", busy));
-            }
-            note(sentences, rows);
-            return sentences;
-          }};
+  return {.id = "all-devices",
+          .part = "B",
+          .title = "All the devices there are",
+          .task = "{depth} blocks spread evenly over {devices} devices.",
+          .questions = {{"hw3/3/Q1", "Which rule gives each layer its GPU?", the_rule},
+                        {"hw3/4/Q1", "Are all GPUs used?", all_used},
+                        {"hw3/4/Q2", "Is it faster?", any_faster}},
+          .axes = {dim_axis(), {"depth", "blocks", {20}, {20}}, {"devices", "devices", {1, 2, 5}, {1, 2, 5}}},
+          .columns = {{"devices", "#devices", Format::integer},
+                      time_column(),
+                      {"where", "block → device", Format::text},
+                      {"memory_each", "memory per device", Format::text}},
+          .plots = {time_plot(Plot::Kind::bars, "Step time", "devices", "devices")},
+          .open =
+              [](const Point& point, const Settings& settings) {
+                return open_split(stack(point), whole(point, "devices", 1, 4096), settings,
+                                  fmt::format("{} blocks over {}", text(point, "depth"), text(point, "devices")));
+              },
+          .derive =
+              [](std::vector<Json>& rows) {
+                add_placement(rows);
+                for (Json& row : rows) {
+                  std::string memory;
+                  for (const Json& device : row["device_list"]) {
+                    memory += fmt::format("{}{}", memory.empty() ? "" : ", ", to_text(bytes_of(device, "peak_bytes")));
+                  }
+                  row["memory_each"] = memory;
+                }
+              },
+          .details = only_the_note,
+          .own_words = {"model"}};
 }
 
 Experiment transfers() {
-  return {
-      .id = "transfers",
-      .part = "B",
-      .title = "Counting the transfers",
-      .task = "Count the transfers of one forward pass, read off the plan.",
-      .questions = {{"hw3/5/Q1", "How often does x.to(layer_device) move data in one forward?", nullptr},
-                    {"hw3/5/Q2", "How is the number of GPUs related to communication overhead?", nullptr}},
-      .axes = {dim_axis(), {"depth", "blocks", {20}, {20}}, {"devices", "devices", {2, 3, 4, 5}, {2, 3, 4, 5}}},
-      .columns = {{"devices", "#devices", Format::integer},
-                  {"transfers_forward", "transfers forward", Format::integer},
-                  {"bytes_forward", "bytes forward", Format::bytes},
-                  {"sent_bytes", "bytes a step", Format::bytes},
-                  time_column()},
-      .plots = {{.kind = Plot::Kind::line,
-                 .title = "Transfers in a forward pass",
-                 .x = "devices",
-                 .y = "transfers_forward",
-                 .x_title = "devices",
-                 .y_title = "transfers",
-                 .y_format = Format::number}},
-      .open = [](const Point& point,
-                 const Settings& settings) { return open_split(stack(point), whole(point, "devices", 1, 4096), settings, ""); },
-      .derive = nullptr,
-      .details =
-          [](const std::vector<Json>& rows) {
-            std::vector<std::string> sentences;
-            if (rows.size() >= 2) {
-              const findings::Line line = findings::fit_line(column(rows, "devices"), column(rows, "transfers_forward"));
-              sentences.push_back(fmt::format(
-                  "From {} to {} devices the forward's transfers go from {} to {}: {:.2f} more a device{}, {}. Each carries {}.",
-                  text(rows.front(), "devices"), text(rows.back(), "devices"), text(rows.front(), "transfers_forward"),
-                  text(rows.back(), "transfers_forward"), line.slope,
-                  std::all_of(rows.begin(), rows.end(),
-                              [](const Json& row) { return number(row, "transfers_forward") == number(row, "devices") - 1; })
-                      ? ", one for each border between stages"
-                      : "",
-                  findings::quality(line.r2),
-                  to_text(Bytes(rows.back()["bytes_forward"].get<std::int64_t>() /
-                                std::max<std::int64_t>(1, rows.back()["transfers_forward"].get<std::int64_t>())))));
-            }
-            note(sentences, rows);
-            return sentences;
-          }};
+  return {.id = "transfers",
+          .part = "B",
+          .title = "Counting the transfers",
+          .task = "Count the transfers of one forward pass of {depth} blocks over {devices} devices, read off the plan.",
+          .questions = {{"hw3/5/Q1", "How often does x.to(layer_device) move data in one forward?", how_often},
+                        {"hw3/5/Q2", "How is the number of GPUs related to communication overhead?", overhead}},
+          .axes = {dim_axis(), {"depth", "blocks", {20}, {20}}, {"devices", "devices", {2, 3, 4, 5}, {2, 3, 4, 5}}},
+          .columns = {{"devices", "#devices", Format::integer},
+                      {"transfers_forward", "transfers forward", Format::integer},
+                      {"bytes_forward", "bytes forward", Format::bytes},
+                      {"sent_bytes", "bytes per step", Format::bytes},
+                      {"transfer_ns", "time of transfers", Format::time},
+                      time_column()},
+          .plots = {{.kind = Plot::Kind::line,
+                     .title = "Time of the transfers of a forward pass",
+                     .x = "devices",
+                     .y = "transfer_ns",
+                     .x_title = "devices",
+                     .y_title = "time",
+                     .y_format = Format::time}},
+          .open = [](const Point& point,
+                     const Settings& settings) { return open_split(stack(point), whole(point, "devices", 1, 4096), settings, ""); },
+          .derive = nullptr,
+          .details = only_the_note,
+          .own_words = {"model"}};
 }
 
 Experiment four_way_split() {
-  return {
-      .id = "four-way-split",
-      .part = "B",
-      .title = "A model for two devices on four",
-      .task = "The same model on 1, 2 and 4 devices.",
-      .questions = {{"csye-hw4/3/Q1", "How is a model for two GPUs split over four?", nullptr}},
-      .axes = {dim_axis(), {"depth", "blocks", {8}, {8}}, {"devices", "devices", {1, 2, 4}, {1, 2, 4}}},
-      .columns = {{"devices", "#devices", Format::integer},
-                  {"where", "stage → blocks", Format::text},
-                  time_column(),
-                  {"loss_at_5", "loss after 5", Format::number}},
-      .plots = {time_plot(Plot::Kind::bars, "Step time", "devices", "devices")},
-      .open =
-          [](const Point& point, const Settings& settings) {
-            return open_split(stack(point), whole(point, "devices", 1, 4096), settings,
-                              fmt::format("8 blocks over {}", text(point, "devices")));
-          },
-      .derive =
-          [](std::vector<Json>& rows) {
-            add_placement(rows);
-            for (Json& row : rows) {
-              if (!row["losses"].empty()) {
-                row["loss_at_5"] = row["losses"][std::min<std::size_t>(row["losses"].size() - 1, 5)];
-              }
-            }
-          },
-      .details =
-          [](const std::vector<Json>& rows) {
-            std::size_t steps = rows[0]["losses"].size();
-            for (const Json& row : rows) {
-              steps = std::min(steps, row["losses"].size());
-            }
-            bool same = true;
-            for (const Json& row : rows) {
-              for (std::size_t s = 0; s < steps; ++s) {
-                same = same && row["losses"][s] == rows[0]["losses"][s];
-              }
-            }
-            std::string counts;
-            for (const Json& row : rows) {
-              counts += (counts.empty() ? "" : ", ") + text(row, "devices");
-            }
-            std::vector<std::string> sentences;
-            if (steps > 0) {  // otherwise simulated
-              sentences.push_back(
-                  fmt::format("Over {} steps the losses on {} devices are {}.", steps, counts,
-                              same ? "the same to the bit: where a block is computed does not change what it computes"
-                                   : "different, which is a fault"));
-            }
-            for (const Json& row : rows) {
-              sentences.push_back(fmt::format("{}: {}; {} a step.", device_count(row), placement_text(row), to_text(time_of(row))));
-            }
-            note(sentences, rows);
-            return sentences;
-          }};
+  return {.id = "four-way-split",
+          .part = "B",
+          .title = "A model for two devices on four",
+          .task = "The same model of {depth} blocks on {devices} devices.",
+          .questions = {{"csye-hw4/3/Q1", "How is a model for two GPUs split over four?", four_ways}},
+          .axes = {dim_axis(), {"depth", "blocks", {8}, {8}}, {"devices", "devices", {1, 2, 4}, {1, 2, 4}}},
+          .columns = {{"devices", "#devices", Format::integer},
+                      {"where", "stage → blocks", Format::text},
+                      time_column(),
+                      {"loss_at_5", "loss after 5", Format::number}},
+          .plots = {time_plot(Plot::Kind::bars, "Step time", "devices", "devices")},
+          .open =
+              [](const Point& point, const Settings& settings) {
+                return open_split(stack(point), whole(point, "devices", 1, 4096), settings,
+                                  fmt::format("{} blocks over {}", text(point, "depth"), text(point, "devices")));
+              },
+          .derive =
+              [](std::vector<Json>& rows) {
+                add_placement(rows);
+                for (Json& row : rows) {
+                  if (!row["losses"].empty()) {
+                    row["loss_at_5"] = row["losses"][std::min<std::size_t>(row["losses"].size() - 1, 5)];
+                  }
+                }
+              },
+          .details = only_the_note,
+          .own_words = {"model"}};
 }
 
 }  // namespace baton::lab

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "baton/lab/experiments/list.h"
+#include "baton/lab/phrases.h"
 #include "baton/lab/rows.h"
 #include "baton/lab/train_measurement.h"
 
@@ -20,6 +21,8 @@ class PowerMeasurement final : public TrainMeasurement {
     for (const char* key : {"samples_per_s", "global_batch", "losses", "gradients_left"}) {
       record.erase(key);
     }
+    const Json trained = record["trained"];
+    record["trained"] = {{"precision", trained["precision"]}, {"device", trained["device"]}};  // nothing is trained
     record["tflops"] = number(record, "flops") / number(record, "time_per_step_ns") / 1000;
     record["products"] = products_needed(power_);
     return record;
@@ -46,67 +49,79 @@ class PowerMeasurement final : public TrainMeasurement {
   std::int64_t power_;
 };
 
+std::string on_one_and_two(const std::vector<Json>& rows) {
+  std::string all;
+  for (const Json& row : rows) {
+    for (const Json& alone : where(where(where(rows, "size", row["size"]), "power", row["power"]), "devices", 1)) {
+      if (number(row, "devices") > 1) {
+        const double speedup = number(alone, "time_per_step_ns") / number(row, "time_per_step_ns");
+        all += fmt::format(
+            "{}One takes {}, {} {}: a speedup of {} of at most 2, since there are two powers and only their sum needs both{}. Size "
+            "{}, n = "
+            "{}, {:.3g} and {:.3g} TFLOP/s.",
+            all.empty() ? "" : " ", to_text(time_of(alone)), row["devices"] == 2 ? "two take" : text(row, "devices") + " take",
+            to_text(time_of(row)), ratio_text(speedup), origin_mark({alone, row}), text(row, "size"), text(row, "power"),
+            number(alone, "tflops"), number(row, "tflops"));
+      }
+    }
+  }
+  if (all.empty()) {
+    for (const Json& row : rows) {
+      all += fmt::format("{}{} take {} (size {}, n = {}){}.", all.empty() ? "" : " ", devices_text(row["devices"]),
+                         to_text(time_of(row)), text(row, "size"), text(row, "power"), origin_mark({row}));
+    }
+  }
+  return all;
+}
+
+std::string products_used(const std::vector<Json>& rows) {
+  std::string all;
+  for (const Json& power : values_of(rows, "power")) {
+    const Json row = where(rows, "power", power)[0];
+    all += fmt::format("{}{} per matrix for n = {}, by repeated squaring; one after the other it would take {}.",
+                       all.empty() ? "" : " ", text(row, "products"), text(row, "power"), row["power"].get<std::int64_t>() - 1);
+  }
+  return all;
+}
+
 }  // namespace
 
 Experiment matrix_power() {
-  return {
-      .id = "matrix-power",
-      .part = "C",
-      .title = "Powers of matrices on one device and on two",
-      .task = "Aⁿ + Bⁿ with n = 10, by repeated squaring; on two devices each raises one matrix.",
-      .questions = {{"csye-hw4/2/Q1", "How long does it take on one GPU and on two?", nullptr},
-                    {"", "How many products are used?", nullptr}},
-      .axes = {{"size", "rows of A and B", {1024}, {10000}},
-               {"power", "n", {10}, {10}},
-               {"precision", "number format", {"fp32"}, {"fp32"}},
-               {"devices", "devices", {1, 2}, {1, 2}}},
-      .columns = {{"devices", "#devices", Format::integer},
-                  {"size", "size", Format::integer},
-                  {"power", "n", Format::integer},
-                  {"time_per_step_ns", "time", Format::time},
-                  {"tflops", "TFLOP/s", Format::rate},
-                  {"speedup", "speedup", Format::ratio},
-                  {"products", "products a matrix", Format::integer}},
-      .plots = {{.kind = Plot::Kind::bars,
-                 .title = "Time",
-                 .x = "devices",
-                 .y = "time_per_step_ns",
-                 .x_title = "devices",
-                 .y_title = "time",
-                 .y_format = Format::time,
-                 .low = "time_low_ns",
-                 .high = "time_high_ns"}},
-      .open = [](const Point& point, const Settings& settings) -> std::unique_ptr<Measurement> {
-        return std::make_unique<PowerMeasurement>(point, settings);
-      },
-      .derive =
-          [](std::vector<Json>& rows) {
-            add_speedup(rows, {"size", "power"});
+  return {.id = "matrix-power",
+          .part = "C",
+          .title = "Powers of matrices on one device and on two",
+          .task = "Aⁿ + Bⁿ with n = {power}, A and B of {size} rows, by repeated squaring; on two devices each raises one matrix.",
+          .questions = {{"csye-hw4/2/Q1", "How long does it take on one GPU and on two?", on_one_and_two},
+                        {"", "How many products are used?", products_used}},
+          .axes = {{"size", "rows of A and B", {1024}, {10000}},
+                   {"power", "n", {10}, {10}},
+                   {"precision", "number format", {"fp32"}, {"fp32"}},
+                   {"devices", "devices", {1, 2}, {1, 2}}},
+          .columns = {{"devices", "#devices", Format::integer},
+                      {"size", "size", Format::integer},
+                      {"power", "n", Format::integer},
+                      {"time_per_step_ns", "time", Format::time},
+                      {"tflops", "TFLOP/s", Format::rate},
+                      {"speedup", "speedup", Format::ratio},
+                      {"products", "products per matrix", Format::integer}},
+          .plots = {{.kind = Plot::Kind::bars,
+                     .title = "Time",
+                     .x = "devices",
+                     .y = "time_per_step_ns",
+                     .x_title = "devices",
+                     .y_title = "time",
+                     .y_format = Format::time,
+                     .low = "time_low_ns",
+                     .high = "time_high_ns"}},
+          .open = [](const Point& point, const Settings& settings) -> std::unique_ptr<Measurement> {
+            return std::make_unique<PowerMeasurement>(point, settings);
           },
-      .details =
-          [](const std::vector<Json>& rows) {
-            std::vector<std::string> sentences;
-            for (const Json& row : rows) {
-              for (const Json& alone : where(where(where(rows, "size", row["size"]), "power", row["power"]), "devices", 1)) {
-                if (number(row, "devices") > 1) {
-                  sentences.push_back(
-                      fmt::format("{} devices need {} where one needs {}: a speedup of {:.2f} of at most 2, since there are two "
-                                  "powers and only "
-                                  "their sum needs both{}. Rates: {:.3f} and {:.3f} TFLOP/s.",
-                                  row["devices"] == 2 ? "Two" : text(row, "devices"), to_text(time_of(row)),
-                                  to_text(time_of(alone)), number(alone, "time_per_step_ns") / number(row, "time_per_step_ns"),
-                                  shared_cores_mark({row}), number(alone, "tflops"), number(row, "tflops")));
-                }
-              }
-            }
-            for (const Json& power : values_of(rows, "power")) {
-              const Json row = where(rows, "power", power)[0];
-              sentences.push_back(fmt::format(
-                  "Repeated squaring takes {} products a matrix for n = {}, where multiplying one after the other would take {}.",
-                  text(row, "products"), text(row, "power"), row["power"].get<std::int64_t>() - 1));
-            }
-            return sentences;
-          }};
+          .derive =
+              [](std::vector<Json>& rows) {
+                add_speedup(rows, {"size", "power"});
+              },
+          .details = nullptr,
+          .trains = false};
 }
 
 }  // namespace baton::lab

@@ -4,6 +4,7 @@
 
 #include "baton/base/error.h"
 #include "baton/lab/experiments/list.h"
+#include "baton/lab/phrases.h"
 #include "baton/lab/rows.h"
 #include "baton/lab/train_measurement.h"
 
@@ -130,6 +131,14 @@ const std::vector<MemoryCase>& cases() {
   return list;
 }
 
+/// A case is one of these, or any strategy.
+void check_case(const Json& value) {
+  const std::string name = word_of(value);
+  if (std::none_of(cases().begin(), cases().end(), [&](const MemoryCase& one) { return one.name == name; })) {
+    strategy::strategy_by_name(name);
+  }
+}
+
 std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) {
   const std::string wanted = text(point, "case");
   const auto found = std::find_if(cases().begin(), cases().end(), [&](const MemoryCase& one) { return one.name == wanted; });
@@ -176,8 +185,24 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
   compare("1f1b", "gpipe", "it keeps the activations of as many micro-batches as there are stages to come, not of all");
   compare("single, recompute", "single", "activations are let go and made again");
   compare("gpipe, recompute", "gpipe", "activations are let go and made again");
-  add_oversubscribed_note(sentences, rows);
   return sentences;
+}
+
+std::string what_is_divided(const std::vector<Json>& rows) {
+  const std::vector<Json> ddp = where(rows, "case", "ddp");
+  std::vector<std::string> ratios;
+  for (const char* name : {"zero-1", "zero-2", "zero-3", "tensor"}) {
+    const std::vector<Json> row = where(rows, "case", name);
+    if (!row.empty() && !ddp.empty()) {
+      ratios.push_back(fmt::format("{} {}", name, ratio_text(number(row[0], "peak_bytes") / number(ddp[0], "peak_bytes"))));
+    }
+  }
+  return ratios.empty() ? ""
+                        : fmt::format(
+                              "ddp divides the batch alone and holds {} on its fullest device; of that the others need, as a "
+                              "multiple: {}. ZeRO-1 divides optimizer states, ZeRO-2 gradients too, ZeRO-3 parameters too, tensor "
+                              "parallelism all three by layer; activations of its own samples stay on every device.",
+                              to_text(bytes_of(ddp[0], "peak_bytes")), listing(ratios));
 }
 
 Column bytes_column(std::string key, std::string heading) { return {std::move(key), std::move(heading), Format::bytes}; }
@@ -196,12 +221,12 @@ Experiment memory() {
       .task =
           "Parameters, gradients, optimizer states and activations of the fullest device at its fullest moment, under each way of "
           "splitting, as planned; kept apart: what may be alive beside it since lanes run side by side, and gaps.",
-      .questions = {{"", "What does each strategy divide, and what does every device still hold?", nullptr}},
+      .questions = {{"", "What does each strategy divide, and what does every device still hold?", what_is_divided}},
       .axes = {{"model", "what is trained", {"mlp:dim=256,depth=8"}, {"mlp:dim=1024,depth=16"}},
                {"batch", "global batch", {512}, {1024}},
                {"optimizer", "optimizer", {"adam"}, {"adam"}},
                {"devices", "devices", {4}, {4}},
-               {"case", "case", names, names}},
+               {"case", "case, or a strategy", names, names, check_case}},
       .columns = {{"case", "case", Format::text},
                   {"used", "#devices", Format::integer},
                   bytes_column("parameters_bytes", "parameters"),
@@ -222,8 +247,14 @@ Experiment memory() {
                            "apart_bytes"},
                  .part_titles = {"parameters", "gradients", "optimizer states", "activations", "workspace", "kept apart"}}},
       .open = open,
-      .derive = [](std::vector<Json>&) {},
-      .details = find};
+      .derive =
+          [](std::vector<Json>& rows) {
+            for (Json& row : rows) {
+              row["oversubscribed"] = false;  // what a plan holds does not depend on cores
+            }
+          },
+      .details = find,
+      .own_words = {"recompute", "micro_batches"}};
 }
 
 }  // namespace baton::lab

@@ -6,6 +6,7 @@
 
 #include "baton/base/text.h"
 #include "baton/lab/experiments/list.h"
+#include "baton/lab/phrases.h"
 #include "baton/lab/rows.h"
 #include "baton/lab/train_measurement.h"
 
@@ -123,7 +124,7 @@ std::string on_the_loss(const std::vector<Json>& rows, const Json& plain) {
                           skipped ? ", which skipped some" : "");
     }
   }
-  return fmt::format("Over {} steps the loss falls by {:.3g} in fp32, and by this many times as much in the others: {}. {}",
+  return fmt::format("Over {} steps the loss falls by {:.3g} in fp32, of which the others reach these multiples: {}. {}",
                      text(plain, "loss_step"), fall, list,
                      worst < 0.05 ? "So early it comes from the last blocks, whose gradients all formats keep."
                                   : "The format shows in what is learnt.");
@@ -150,11 +151,12 @@ std::string on_time(const Json& plain, const std::vector<Json>& narrow) {
     list += fmt::format("{}{:.2f} in {}", list.empty() ? "" : ", ",
                         number(row, "time_per_step_ns") / number(plain, "time_per_step_ns"), text(row, "precision"));
   }
-  return emulated ? fmt::format(
-                        "16-bit formats are emulated here: float32 kernels run, and operands and results are rounded. Their times "
-                        "({} times fp32's) are those of that extra work and say nothing about hardware that computes in 16 bits.",
-                        list)
-                  : fmt::format("A step takes, in times of fp32's {}: {}.", to_text(time_of(plain)), list);
+  return emulated
+             ? fmt::format(
+                   "16-bit formats are emulated here: float32 kernels run, and operands and results are rounded. Their times "
+                   "({} times fp32's) are those of that extra work and say nothing about hardware that computes in 16 bits.",
+                   list)
+             : fmt::format("A step takes {} in fp32; the others take these multiples of it: {}.", to_text(time_of(plain)), list);
 }
 
 std::vector<std::string> find(const std::vector<Json>& rows) {
@@ -189,6 +191,44 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
   return sentences;
 }
 
+std::string how_many_types(const std::vector<Json>& rows) {
+  std::vector<std::string> tried;
+  for (const Json& row : rows) {
+    const std::string name = text(row, "precision").substr(0, text(row, "precision").find(' '));
+    if (name != "fp32" && std::find(tried.begin(), tried.end(), name) == tried.end()) {
+      tried.push_back(name);
+    }
+  }
+  return fmt::format(
+      "Three on GPUs since Ampere: operands in FP16, BF16 (16 bits each) or TF32 (19 bits), all summed in FP32; Volta and Turing "
+      "have FP16 "
+      "only, and Hopper adds FP8 as a fourth. Measured here beside fp32: {}{}.",
+      tried.empty() ? "none" : listing(tried),
+      std::any_of(rows.begin(), rows.end(), [](const Json& row) { return row.value("emulated", false); })
+          ? ", emulated on a CPU, so that losses are right and times say nothing"
+          : "");
+}
+
+std::string roles(const std::vector<Json>& rows) {
+  const Json* plain = row_of(rows, "fp32");
+  const Json* bare = row_of(rows, "fp16");
+  const Json* scaled = row_of(rows, "fp16 scaled");
+  std::string text =
+      "autocast chooses a number format per op: products in 16 bits, sums and losses in fp32, while weights stay fp32";
+  if (plain != nullptr && bare != nullptr) {
+    text += fmt::format("; buffers take {} instead of {}", to_text(bytes_of(*bare, "buffer_bytes")),
+                        to_text(bytes_of(*plain, "buffer_bytes")));
+  }
+  text +=
+      ". GradScaler multiplies the loss so that small gradients do not become zero in fp16, divides before the update, and skips a "
+      "step that overflowed";
+  if (bare != nullptr && scaled != nullptr && bare->contains("gradients_lost") && scaled->contains("gradients_lost")) {
+    text += fmt::format(": without it {} of the gradients became zero, with it {}", percent(number(*bare, "gradients_lost")),
+                        percent(number(*scaled, "gradients_lost")));
+  }
+  return text + ".";
+}
+
 }  // namespace
 
 Experiment precision() {
@@ -199,8 +239,8 @@ Experiment precision() {
           .task =
               "fp32, tf32, bf16 and fp16 with and without loss scaling, on a model so deep that gradients of its first blocks are "
               "tiny. On a CPU the 16-bit formats are emulated: their times say nothing about 16-bit hardware.",
-          .questions = {{"csye-hw4/1/Q12", "How many types of mixed-precision calculation does the GPU provide?", nullptr},
-                        {"csye-hw4/1/Q13", "What are the roles of GradScaler and autocast?", nullptr}},
+          .questions = {{"csye-hw4/1/Q12", "How many types of mixed-precision calculation does the GPU provide?", how_many_types},
+                        {"csye-hw4/1/Q13", "What are the roles of GradScaler and autocast?", roles}},
           .axes = {{"model", "what is trained", {"mlp:dim=128,depth=12"}, {"mlp:dim=512,depth=12"}},
                    {"batch", "global batch", {512}, {512}},
                    {"lr", "learning rate: high, since the loss is a mean over many elements", {1}, {1}},
@@ -231,7 +271,8 @@ Experiment precision() {
                      .y_format = Format::bytes}},
           .open = open,
           .derive = derive,
-          .details = find};
+          .details = find,
+          .own_words = {"loss_scale", "loss_scale_growth"}};
 }
 
 }  // namespace baton::lab

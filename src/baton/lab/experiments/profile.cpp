@@ -4,6 +4,7 @@
 #include <map>
 
 #include "baton/lab/experiments/list.h"
+#include "baton/lab/phrases.h"
 #include "baton/lab/pulse.h"
 #include "baton/lab/rows.h"
 #include "baton/lab/train_measurement.h"
@@ -21,6 +22,7 @@ class Profiled final : public TrainMeasurement {
     const plan::Plan& plan = training().plan();
     struct Sum {
       Nanoseconds time;
+      Nanoseconds on_path;  // of the critical path
       plan::TaskWork work;
       std::int64_t tasks = 0;
     };
@@ -37,6 +39,12 @@ class Profiled final : public TrainMeasurement {
         sum.work += plan::work(plan, TaskId(t));
         ++sum.tasks;
       }
+      for (const trace::PathSegment& segment : trace::critical_path(plan, step)) {
+        if (segment.kind != trace::PathSegment::Kind::overhead) {
+          const plan::Task& task = plan[segment.task];
+          sums[{task.device.value, std::string(plan::verb(task))}].on_path += segment.end - segment.start;
+        }
+      }
     }
     Json kinds = Json::array();
     for (const auto& [key, sum] : sums) {
@@ -44,6 +52,7 @@ class Profiled final : public TrainMeasurement {
                        {"kind", key.second},
                        {"tasks", sum.tasks / steps},
                        {"share", trace::share(sum.time, total)},
+                       {"path_share", trace::share(sum.on_path, total)},
                        {"time_ns", sum.time.count / steps},
                        {"flops", sum.work.flops.count / steps},
                        {"bytes", (sum.work.read + sum.work.written).count / steps},
@@ -63,7 +72,27 @@ std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) 
   return std::make_unique<Profiled>(words, settings, TrainMeasurement::Options{.timeline = "the profiled step"});
 }
 
-/// A row a kind of task and device.
+/// What a device could compute at most, in GFLOP/s: by its data sheet, or by fused multiply-adds in registers on each of its cores;
+/// 0 if neither is known.
+double peak_of(const Json& row, const Json& kind) {
+  const double data_sheet = kind.value("data_sheet_gflops", 0.0);
+  return data_sheet > 0 ? data_sheet : row.value("pulse_gflops", 0.0) * number(kind, "cores");
+}
+
+/// The highest rate of a kind of task on the same device, if a peak is known: a core's speed changes from second to second, and
+/// what a task reached it can reach.
+double fastest(const Json& row, const Json& kind) {
+  double most = 0;
+  for (const Json& other : row["kinds"]) {
+    const double time = number(other, "time_ns");
+    if (other["device"] == kind["device"] && time > 0 && peak_of(row, kind) > 0) {
+      most = std::max(most, number(other, "flops") / time);
+    }
+  }
+  return most;
+}
+
+/// One row per kind of task and device.
 void derive(std::vector<Json>& rows) {
   std::vector<Json> expanded;
   for (const Json& row : rows) {
@@ -73,12 +102,12 @@ void derive(std::vector<Json>& rows) {
       one["devices"] = row["devices"];
       one["oversubscribed"] = row["oversubscribed"];
       one["origin"] = row["origin"];
+      one["trained"] = row.value("trained", Json());
       const double time = number(kind, "time_ns");
       one["gflops"] = time > 0 ? number(kind, "flops") / time : 0;
       one["gbytes"] = time > 0 ? number(kind, "bytes") / time : 0;
-      const double data_sheet = kind.value("data_sheet_gflops", 0.0);  // of a machine that is not here
-      const double peak = data_sheet > 0 ? data_sheet : number(row, "pulse_gflops") * number(kind, "cores");
-      if (peak > 0) {  // on a GPU nothing says what it could do
+      if (const double peak = std::max(peak_of(row, kind), fastest(row, kind));
+          peak > 0) {  // on a GPU nothing says what it could do
         one["of_peak"] = one["gflops"].get<double>() / peak;
       }
       expanded.push_back(std::move(one));
@@ -89,62 +118,110 @@ void derive(std::vector<Json>& rows) {
   rows = std::move(expanded);
 }
 
-std::vector<std::string> find(const std::vector<Json>& rows) {
-  std::map<std::string, double> by_kind;
+/// Kinds that are told apart by what they do: all matrix products are one.
+std::string family(const std::string& kind) {
+  return kind.starts_with("linear") || kind == "matrix_product" ? "matrix products" : kind;
+}
+
+/// Of the step, by family: what the critical path spends in it. The path covers the step once, so these and the rest are the step.
+std::map<std::string, double> path_shares(const std::vector<Json>& rows) {
+  std::map<std::string, double> shares;
   for (const Json& row : rows) {
-    by_kind[text(row, "kind")] += number(row, "share") / number(row, "devices");
+    shares[family(text(row, "kind"))] += row.value("path_share", 0.0);
   }
-  const auto worst = std::max_element(by_kind.begin(), by_kind.end(),
-                                      [](const auto& a, const auto& b) { return a.second < b.second; });
-  double products = 0;
-  for (const auto& [kind, part] : by_kind) {
-    products += kind.starts_with("linear") ? part : 0;
+  return shares;
+}
+
+std::pair<std::string, double> bottleneck(const std::vector<Json>& rows) {
+  const std::map<std::string, double> shares = path_shares(rows);
+  return *std::max_element(shares.begin(), shares.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+}
+
+/// How many times as fast a step could be at most if these took no time: whatever else is on the critical path must still be done.
+double at_most(double share) { return 1 / std::max(1e-3, 1 - share); }
+
+std::string what_for(const std::vector<Json>& rows) {
+  const auto [name, share] = bottleneck(rows);
+  return fmt::format(
+      "Profiling measures where time and memory go, by task and device, instead of guessing. It names the part that is worth "
+      "speeding up and, by "
+      "Amdahl's law, how much that can win: here {} are {} of the critical path, so a step without them would be at most {} times "
+      "as "
+      "fast{}.",
+      name, percent(share), ratio_text(at_most(share)), origin_mark(rows));
+}
+
+std::string which_bottleneck(const std::vector<Json>& rows) {
+  const auto [name, share] = bottleneck(rows);
+  std::vector<std::pair<double, std::string>> others;
+  double all = 0;
+  for (const auto& [other, part] : path_shares(rows)) {
+    all += part;
+    if (other != name && part >= 0.001) {
+      others.emplace_back(-part, fmt::format("{} {}", other, percent(part)));
+    }
   }
+  std::sort(others.begin(), others.end());
+  std::vector<std::string> words;
+  for (const auto& [part, word] : others) {
+    words.push_back(word);
+  }
+  if (all < 0.999) {
+    words.push_back(fmt::format("time between tasks {}", percent(1 - all)));
+  }
+  return fmt::format(
+      "{}: {} of the critical path, the chain of tasks that sets the length of the step{}.{} Work that overlaps with it costs "
+      "nothing.",
+      name, percent(share), origin_mark(rows), words.empty() ? "" : fmt::format(" Then {}.", listing(words)));
+}
+
+std::vector<std::string> details(const std::vector<Json>& rows) {
   const Json& top = rows.front();
   const std::string of_peak = !top.contains("of_peak")
                                   ? ""
                                   : fmt::format(", {} of {},", percent(number(top, "of_peak")),
                                                 top.value("data_sheet_gflops", 0.0) > 0
                                                     ? "its data sheet's rate"
-                                                    : "what fused multiply-adds in registers gave in the same minute");
-  return {fmt::format("The bottleneck is {}: {} of the step on the mean over devices. All matrix products together take {}{}.",
-                      worst->first, percent(worst->second), percent(products), shared_cores_mark(rows)),
-          fmt::format("The largest single entry, {} on {}, runs at {:.1f} GF/s{} and touches {:.1f} GB/s.", text(top, "kind"),
-                      text(top, "device"), number(top, "gflops"), of_peak, number(top, "gbytes")),
-          fmt::format("Profiling is for this: even if {} took no time at all, the step would at most be {:.2f} times as fast.",
-                      worst->first, 1 / std::max(0.01, 1 - worst->second))};
+                                                    : "the highest rate seen here, fused multiply-adds in registers among them,");
+  std::vector<std::string> sentences{fmt::format("The longest entry, {} on {}, runs at {:.1f} GFLOP/s{} and touches {:.1f} GB/s{}.",
+                                                 text(top, "kind"), text(top, "device"), number(top, "gflops"), of_peak,
+                                                 number(top, "gbytes"), origin_mark(rows))};
+  add_oversubscribed_note(sentences, rows);
+  return sentences;
 }
 
 }  // namespace
 
 Experiment profile() {
-  return {.id = "profile",
-          .part = "C",
-          .title = "Where the step goes",
-          .task = "Time, bytes and flops by kind of task and device.",
-          .questions = {{"csye-hw4/1/Q11", "What is profiling, and why?", nullptr}, {"", "What is the bottleneck?", nullptr}},
-          .axes = {{"model", "what is trained", {"mlp:dim=1024,depth=2"}, {"mlp:dim=2048,depth=8"}},
-                   {"strategy", "strategy", {"ddp"}, {"ddp"}},
-                   {"devices", "devices", {2}, {2}}},
-          .columns = {{"device", "device", Format::text},
-                      {"kind", "kind of task", Format::text},
-                      {"tasks", "tasks", Format::integer},
-                      {"share", "share of step", Format::percent},
-                      {"time_ns", "time", Format::time},
-                      {"flops", "flops", Format::flops},
-                      {"bytes", "bytes", Format::bytes},
-                      {"of_peak", "of peak", Format::percent}},
-          .plots = {{.kind = Plot::Kind::bars,
-                     .title = "Share of the step by kind of task",
-                     .x = "kind",
-                     .y = "share",
-                     .x_title = "kind",
-                     .y_title = "share",
-                     .y_format = Format::percent,
-                     .series = "device"}},
-          .open = open,
-          .derive = derive,
-          .details = find};
+  return {
+      .id = "profile",
+      .part = "C",
+      .title = "Where the step goes",
+      .task = "Time, bytes and flops by kind of task and device of {strategy} on {devices} devices.",
+      .questions = {{"csye-hw4/1/Q11", "What is profiling, and why?", what_for}, {"", "What is the bottleneck?", which_bottleneck}},
+      .axes = {{"model", "what is trained", {"mlp:dim=1024,depth=2"}, {"mlp:dim=2048,depth=8"}},
+               {"strategy", "strategy", {"ddp"}, {"ddp"}},
+               {"devices", "devices", {2}, {2}}},
+      .columns = {{"device", "device", Format::text},
+                  {"kind", "kind of task", Format::text},
+                  {"tasks", "tasks", Format::integer},
+                  {"share", "share of step", Format::percent},
+                  {"path_share", "of critical path", Format::percent},
+                  {"time_ns", "time", Format::time},
+                  {"flops", "flops", Format::flops},
+                  {"bytes", "bytes", Format::bytes},
+                  {"of_peak", "of peak", Format::percent}},
+      .plots = {{.kind = Plot::Kind::bars,
+                 .title = "Share of the step by kind of task",
+                 .x = "kind",
+                 .y = "share",
+                 .x_title = "kind",
+                 .y_title = "share",
+                 .y_format = Format::percent,
+                 .series = "device"}},
+      .open = open,
+      .derive = derive,
+      .details = details};
 }
 
 }  // namespace baton::lab

@@ -1,7 +1,10 @@
 #include <fmt/format.h>
 
+#include <array>
+
 #include "baton/findings/fits.h"
 #include "baton/lab/experiments/list.h"
+#include "baton/lab/phrases.h"
 #include "baton/lab/rows.h"
 #include "baton/lab/train_measurement.h"
 
@@ -17,41 +20,138 @@ std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) 
   return measure_training(words, settings, {.timeline = "ddp on " + text(point, "devices")});
 }
 
-std::vector<std::string> find(const std::vector<Json>& rows) {
-  std::vector<std::string> sentences;
+/// What a step loses against the ideal one, by where it goes. Together with the ideal step they are the step.
+struct Loss {
+  const char* key;
+  const char* part;  // of the step, in which it is found
+  const char* name;
+};
+constexpr std::array<Loss, 4> losses{{{"unshrunk_ns", "compute_ns", "computing that did not shrink"},
+                                      {"lost_exposed_ns", "exposed_ns", "exposed communication"},
+                                      {"lost_waiting_ns", "waiting_ns", "waiting"},
+                                      {"lost_rest_ns", "rest_ns", "the rest"}}};
+
+double lost(const Json& row) { return number(row, "time_per_step_ns") - number(row, "ideal_ns"); }
+
+/// Adds the account of the lost time: the ideal step is that of the fewest devices, over how many times as many there are; a part
+/// of the step that shrank likewise lost nothing.
+void add_account(std::vector<Json>& rows) {
+  const Json base = rows.empty() ? Json() : *std::min_element(rows.begin(), rows.end(), [](const Json& a, const Json& b) {
+    return number(a, "devices") < number(b, "devices");
+  });
+  for (Json& row : rows) {
+    const double shrink = number(base, "devices") / number(row, "devices");
+    const double ideal = number(base, "time_per_step_ns") * shrink;
+    double left = number(row, "time_per_step_ns") - ideal;
+    for (const Loss& loss : losses) {
+      const bool last = &loss == &losses.back();
+      const double part = last ? left : number(row, loss.part) - number(base, loss.part) * shrink;
+      row[loss.key] = part;
+      left -= part;
+    }
+    row["ideal_ns"] = ideal;
+  }
+}
+
+std::string is_it_linear(const std::vector<Json>& rows) {
   const std::vector<Json> headline = headline_rows(beyond_base(rows));
   if (headline.empty()) {
-    return {attribution(rows.back(), "The one point")};
+    return "";
   }
   const Json& last = headline.back();
-  const double speedup = number(last, "speedup");
-  sentences.push_back(fmt::format(
-      "Is it linear? {}: {} devices are {:.2f} times as fast as {} where {:.3g} times would be linear, an efficiency of {}{}.",
-      number(last, "efficiency") > 0.95 ? "Nearly" : "No", text(last, "devices"), speedup, text(last, "base_devices"),
-      number(last, "devices") / number(last, "base_devices"), percent(number(last, "efficiency")), shared_cores_mark(headline)));
-  for (std::size_t i = 1; i < rows.size(); ++i) {
-    const double drop = number(rows[i - 1], "efficiency") - number(rows[i], "efficiency");
-    if (drop > 0.05) {
-      sentences.push_back(fmt::format("Efficiency drops from {} to {} between {} and {} devices.",
-                                      percent(number(rows[i - 1], "efficiency")), percent(number(rows[i], "efficiency")),
-                                      text(rows[i - 1], "devices"), text(rows[i], "devices")));
+  const double ideal = number(last, "devices") / number(last, "base_devices");
+  const double efficiency = number(last, "efficiency");
+  std::string others;
+  for (const Json& row : beyond_base(rows)) {
+    if (row["devices"] != last["devices"]) {
+      others += fmt::format("{}{} on {}{}", others.empty() ? " Speedup is " : ", ", ratio_text(number(row, "speedup")),
+                            text(row, "devices"), origin_mark({row}));
     }
   }
-  for (std::size_t i = 1; i < rows.size(); ++i) {
-    sentences.push_back(attribution(rows[i], "On " + text(rows[i], "devices") + " devices"));
+  return fmt::format("{}: {} are {} times as fast as {}, where {:.3g} times would be linear: an efficiency of {}{}.{}{}",
+                     efficiency > 1.05                       ? "It is more than linear"
+                     : efficiency > 0.95                     ? "Nearly"
+                     : number(last, "speedup_high") >= ideal ? "It cannot be told from linear, the noise is too large"
+                                                             : "No",
+                     devices_text(last["devices"]), ratio_text(number(last, "speedup")), text(last, "base_devices"), ideal,
+                     percent(efficiency), origin_mark(headline), others, others.empty() ? "" : ".");
+}
+
+std::string where_it_drops(const std::vector<Json>& rows) {
+  if (beyond_base(rows).empty()) {
+    return "";
   }
+  std::string steps;
+  const Json* worst = nullptr;
+  double most = 0.05;
+  for (std::size_t i = 1; i < rows.size(); ++i) {
+    const double drop = number(rows[i - 1], "efficiency") - number(rows[i], "efficiency");
+    steps += fmt::format("{}from {} to {} devices it goes from {} to {}{}", steps.empty() ? "" : "; ", text(rows[i - 1], "devices"),
+                         text(rows[i], "devices"), percent(number(rows[i - 1], "efficiency")),
+                         percent(number(rows[i], "efficiency")), origin_mark({rows[i]}));
+    if (drop > most) {
+      most = drop;
+      worst = &rows[i];
+    }
+  }
+  if (worst == nullptr) {
+    return fmt::format("Nowhere by more than 5 points: {}.", steps);
+  }
+  const Json& before = *(worst - 1);
+  return fmt::format("Most between {} and {} devices, by {:.1f} points: {}.", text(before, "devices"), text(*worst, "devices"),
+                     100 * most, steps);
+}
+
+/// Where the time of one row went, in parts that add up to what was lost.
+std::string account(const Json& row) {
+  std::string parts;
+  for (const Loss& loss : losses) {
+    const double part = number(row, loss.key);
+    parts += fmt::format("{}{} {} ({:.0f} %)", parts.empty() ? "" : ", ", loss.name, time_text(part), 100 * part / lost(row));
+  }
+  return parts;
+}
+
+std::string amdahl(const std::vector<Json>& rows) {
   const std::vector<Json> own_cores = with_own_cores(rows);
   const std::vector<Json>& fitted = own_cores.size() >= 2 ? own_cores : rows;
   const findings::Amdahl fit = findings::fit_amdahl(column(fitted, "devices"), column(fitted, "time_per_step_ns"));
-  sentences.push_back(fmt::format("Amdahl's law through {} points{} gives a serial fraction of {}{}; {}.", fitted.size(),
-                                  fitted.size() < rows.size() ? " (those with a core a device)" : "", serial_fraction(fit.serial),
-                                  fit.serial >= 1 ? ""
-                                  : fit.serial > 0.001
-                                      ? fmt::format(", so that no number of devices would exceed {:.1f} times", fit.limit())
-                                      : ", so no limit shows",
-                                  fit.serial >= 1     ? "no fit is claimed"
-                                  : fitted.size() < 3 ? "with two points the law always fits"
-                                                      : findings::quality(fit.r2)));
+  const std::string through = fmt::format("Amdahl's law t₁(s + (1−s)/n) through {} points{}", fitted.size(),
+                                          fitted.size() < rows.size() ? " (those with a core per device)" : "");
+  if (fit.serial >= 1) {
+    return fmt::format("{} would need s = {}: more devices are slower, so the law does not apply", through, percent(fit.serial));
+  }
+  return fmt::format("{} gives s = {}, {}{}", through, percent(fit.serial),
+                     fit.serial > 0.001 ? fmt::format("a limit of {:.1f} times; ", fit.limit()) : "no limit shows; ",
+                     fitted.size() < 3 ? "two points always fit" : findings::quality(fit.r2));
+}
+
+std::string why_in_numbers(const std::vector<Json>& rows) {
+  const std::vector<Json> headline = headline_rows(beyond_base(rows));
+  if (headline.empty()) {
+    return "";
+  }
+  const Json& row = headline.back();
+  const std::string step = fmt::format("On {} a step takes {} where {} ({} / {:.3g}) would be ideal", devices_text(row["devices"]),
+                                       to_text(time_of(row)), time_text(number(row, "ideal_ns")),
+                                       time_text(number(row, "ideal_ns") * number(row, "devices") / number(row, "base_devices")),
+                                       number(row, "devices") / number(row, "base_devices"));
+  return lost(row) <= 0 ? fmt::format("Nothing is lost: {}{}. {}.", step, origin_mark(headline), amdahl(rows))
+                        : fmt::format("{}: {} are lost{}, {}. {}.", step, time_text(lost(row)), origin_mark(headline), account(row),
+                                      amdahl(rows));
+}
+
+std::vector<std::string> details(const std::vector<Json>& rows) {
+  std::vector<std::string> sentences;
+  for (const Json& row : beyond_base(rows)) {
+    if (lost(row) > 0) {
+      sentences.push_back(fmt::format("On {} {} of a step of {} are lost: {}{}.", devices_text(row["devices"]),
+                                      time_text(lost(row)), to_text(time_of(row)), account(row), origin_mark({row})));
+    }
+  }
+  for (const Json& row : rows) {
+    sentences.push_back(attribution(row, "On " + devices_text(row["devices"])));
+  }
   add_oversubscribed_note(sentences, rows);
   return sentences;
 }
@@ -62,10 +162,10 @@ Experiment strong_scaling() {
   return {.id = "strong-scaling",
           .part = "A",
           .title = "Strong scaling under DDP",
-          .task = "The global batch stays at 64 while the number of devices grows.",
-          .questions = {{"hw1/2/Q1", "Is scaling linear?", nullptr},
-                        {"hw1/2/Q2", "Where does efficiency drop?", nullptr},
-                        {"hw1/2/Q3", "Why, in numbers?", nullptr}},
+          .task = "The global batch stays at {batch} while the number of devices grows.",
+          .questions = {{"hw1/2/Q1", "Is scaling linear?", is_it_linear},
+                        {"hw1/2/Q2", "Where does efficiency drop?", where_it_drops},
+                        {"hw1/2/Q3", "Why, in numbers?", why_in_numbers}},
           .axes = {{"model", "what is trained", {"mlp:dim=1024,depth=2"}, {"mlp:dim=1024,depth=2"}},
                    {"batch", "global batch", {64}, {64}},
                    {"devices", "devices", {1, 2, 4}, {1, 2, 4}}},
@@ -84,20 +184,21 @@ Experiment strong_scaling() {
                      .ideal = "flat",
                      .log_x = true},
                     {.kind = Plot::Kind::stacked,
-                     .title = "Where the step goes",
+                     .title = "Where the step goes, against the ideal",
                      .x = "devices",
                      .y = "time_per_step_ns",
                      .x_title = "devices",
                      .y_title = "time/step",
                      .y_format = Format::time,
-                     .parts = {"compute_ns", "exposed_ns", "waiting_ns", "rest_ns"},
-                     .part_titles = {"compute", "exposed communication", "waiting", "rest"}}},
+                     .parts = {"ideal_ns", "unshrunk_ns", "lost_exposed_ns", "lost_waiting_ns", "lost_rest_ns"},
+                     .part_titles = {"ideal", "computing that did not shrink", "exposed communication", "waiting", "the rest"}}},
           .open = open,
           .derive =
               [](std::vector<Json>& rows) {
                 add_speedup(rows, {"model", "batch"});
+                add_account(rows);
               },
-          .details = find};
+          .details = details};
 }
 
 }  // namespace baton::lab

@@ -1,0 +1,80 @@
+#include "baton/lab/phrases.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "baton/base/units.h"
+#include "baton/lab/rows.h"
+
+namespace baton::lab {
+namespace {
+
+std::int64_t rounded(double value) { return static_cast<std::int64_t>(std::clamp(std::round(value), -9e18, 9e18)); }
+
+/// The values that the rows' `trained` has under a key, each once, in order.
+std::vector<std::string> trained_values(const std::vector<Json>& rows, const char* key) {
+  std::vector<std::string> values;
+  for (const Json& row : rows) {
+    if (row.contains("trained") && row["trained"].is_object() && row["trained"].contains(key)) {
+      const std::string value = word_of(row["trained"][key]);
+      if (std::find(values.begin(), values.end(), value) == values.end()) {
+        values.push_back(value);
+      }
+    }
+  }
+  return values;
+}
+
+}  // namespace
+
+std::string devices_text(const Json& count) { return word_of(count) + (count == 1 ? " device" : " devices"); }
+
+std::string listing(const std::vector<std::string>& words) {
+  std::string text;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    text += (i == 0 ? "" : i + 1 == words.size() ? " and " : ", ") + words[i];
+  }
+  return text;
+}
+
+std::string ratio_text(double ratio) {
+  const double size = std::abs(ratio);
+  return size == 0 || size >= 0.0995 ? fmt::format("{:.2f}", ratio)
+                                     : fmt::format("{:.{}f}", ratio, 2 - static_cast<int>(std::floor(std::log10(size))));
+}
+
+std::string time_text(double nanoseconds) {
+  return (nanoseconds < 0 ? "-" : "") + to_text(Nanoseconds(rounded(std::abs(nanoseconds))));
+}
+
+std::string bytes_text(double bytes) { return to_text(Bytes(rounded(bytes))); }
+
+std::string flops_text(double flops) { return to_text(Flops(rounded(flops))); }
+
+std::string origin_mark(const std::vector<Json>& rows) {
+  const bool simulated = std::any_of(rows.begin(), rows.end(),
+                                     [](const Json& row) { return row.value("origin", "measured") == "simulated"; });
+  const bool shared = with_own_cores(rows).size() != rows.size();
+  return simulated ? (shared ? " (simulated, devices shared cores)" : " (simulated)") : (shared ? " (devices shared cores)" : "");
+}
+
+std::string trained_line(const std::vector<Json>& rows) {
+  std::string line;
+  const auto add = [&](const char* key, std::string_view before, std::string_view after) {
+    if (const std::vector<std::string> values = trained_values(rows, key); !values.empty()) {
+      line += fmt::format("{}{}{}{}", line.empty() ? "" : ", ", before, listing(values), after);
+    }
+  };
+  add("model", "", "");
+  add("batch", "global batch ", "");
+  add("optimizer", "", "");
+  add("loss", "loss ", "");
+  add("precision", "", "");
+  add("seed", "seed ", "");
+  add("device", "each device ", "");
+  return line;
+}
+
+}  // namespace baton::lab

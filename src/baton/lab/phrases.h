@@ -1,0 +1,31 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "baton/lab/json.h"
+
+/// Pieces of sentences that several answers are made of.
+namespace baton::lab {
+
+/// "1 device", "4 devices".
+std::string devices_text(const Json& count);
+/// "1, 2 and 4".
+std::string listing(const std::vector<std::string>& words);
+/// A ratio with two places, below a tenth with three significant figures: "1.46", "0.0863".
+std::string ratio_text(double ratio);
+/// A time in nanoseconds as people read it; negative times have a sign.
+std::string time_text(double nanoseconds);
+/// Bytes and flops likewise.
+std::string bytes_text(double bytes);
+std::string flops_text(double flops);
+
+/// " (devices shared cores)", " (simulated)" or both behind what is said of such rows; empty behind what is said of others.
+std::string origin_mark(const std::vector<Json>& rows);
+
+/// What was trained, in one line: model, batch, optimizer, precision and seed; several values of one are listed. Empty if no row
+/// says.
+std::string trained_line(const std::vector<Json>& rows);
+
+}  // namespace baton::lab

@@ -1,0 +1,230 @@
+/// Points of an experiment: the values that its axes have by default and those that are set.
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+
+#include "baton/base/error.h"
+#include "baton/base/text.h"
+#include "baton/lab/phrases.h"
+#include "baton/lab/rows.h"
+#include "baton/lab/runner.h"
+#include "baton/model/zoo.h"
+
+namespace baton::lab {
+namespace {
+
+/// A value as people write it: a number where it is one.
+Json parse_value(std::string_view text) {
+  std::int64_t whole = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), whole);
+  if (error == std::errc() && end == text.data() + text.size()) {
+    return whole;
+  }
+  double real = 0;
+  const auto [real_end, real_error] = std::from_chars(text.data(), text.data() + text.size(), real);
+  if (real_error == std::errc() && real_end == text.data() + text.size() && std::isfinite(real)) {
+    return real;
+  }
+  return std::string(text);
+}
+
+/// The name that values are set by: an axis that is a field of a job goes by any of its spellings.
+std::string set_name(std::string_view text) {
+  const JobField* field = find_field(text);
+  return axis_name(field == nullptr ? text : field->name);
+}
+
+/// Of these axes nothing below one can be measured, and is refused before anything is.
+bool counts_something(std::string_view axis) {
+  constexpr std::array<std::string_view, 6> names{"devices", "batch", "dim", "depth", "size", "micro_batches"};
+  return std::find(names.begin(), names.end(), axis) != names.end();
+}
+
+/// Words of a job that an experiment may be given beside its axes. The others say how work is split or where it runs, which is what
+/// experiments are about.
+constexpr std::array<std::string_view, 18> further_words{
+    "model",     "batch",  "micro_batches", "recompute",    "bucket_mb", "first_bucket_mb", "loss",
+    "optimizer", "lr",     "momentum",      "weight_decay", "precision", "loss_scale",      "loss_scale_growth",
+    "link",      "memory", "seed",          "samples"};
+/// Of these, and of axes that go by their names, those that are numbers,
+constexpr std::array<std::string_view, 10> numeric_words{"batch",   "micro_batches",    "bucket_mb",    "first_bucket_mb",
+                                                         "lr",      "momentum",         "weight_decay", "seed",
+                                                         "samples", "loss_scale_growth"};
+/// and those that only a job can judge.
+constexpr std::array<std::string_view, 3> judged_words{"link", "memory", "loss_scale"};
+
+template <std::size_t size>
+bool contains(const std::array<std::string_view, size>& list, std::string_view name) {
+  return std::find(list.begin(), list.end(), name) != list.end();
+}
+
+const Axis* axis_of(const Experiment& experiment, std::string_view name) {
+  const auto found = std::find_if(experiment.axes.begin(), experiment.axes.end(),
+                                  [&](const Axis& axis) { return set_name(axis.name) == name; });
+  return found == experiment.axes.end() ? nullptr : &*found;
+}
+
+bool can_take(const Experiment& experiment, std::string_view name) {
+  return experiment.trains && contains(further_words, name) &&
+         std::find(experiment.own_words.begin(), experiment.own_words.end(), name) == experiment.own_words.end();
+}
+
+/// Refuses what an axis cannot be, before anything runs.
+void check_value(const Experiment& experiment, const Axis& axis, const Json& value) {
+  const std::string name = set_name(axis.name);
+  const std::string where = fmt::format("axis {} of experiment {}", axis.name, experiment.id);
+  if (axis.check) {
+    axis.check(value);
+    return;
+  }
+  const auto is_whole = [](const Json& one) { return one.is_number_integer(); };
+  if (counts_something(name) && std::all_of(axis.quick.begin(), axis.quick.end(), is_whole)) {
+    if (!value.is_number_integer() || value <= 0) {
+      throw usage_error("{} counts something, and {} is no whole number above 0", where, word_of(value));
+    }
+    return;
+  }
+  const auto is_number = [](const Json& one) { return one.is_number(); };
+  if (std::all_of(axis.quick.begin(), axis.quick.end(), is_number) || contains(numeric_words, name)) {
+    if (!value.is_number() || value < 0) {
+      throw usage_error("{} takes numbers that are not negative, and '{}' is none", where, word_of(value));
+    }
+    return;
+  }
+  if (name == "model") {
+    model::parse_model(word_of(value));
+    return;
+  }
+  if (contains(judged_words, name)) {
+    JobWords words;
+    set_word(words, name, word_of(value));
+    const Job job(words, cluster::probe());
+    return;
+  }
+  std::vector<std::string> names;
+  for (const std::vector<Json>* list : {&axis.quick, &axis.full}) {
+    for (const Json& one : *list) {
+      names.push_back(word_of(one));
+    }
+  }
+  if (const JobField* field = find_field(name); field != nullptr && field->values) {
+    const std::vector<std::string> more = field->values();
+    names.insert(names.end(), more.begin(), more.end());
+  }
+  const std::string wanted = canonical(word_of(value));
+  const bool known = std::any_of(names.begin(), names.end(), [&](const std::string& one) { return canonical(one) == wanted; });
+  if (!known && !(name == "schedule" && is_schedule_file(word_of(value)))) {
+    std::vector<std::string> once;
+    for (const std::string& one : names) {
+      if (std::find(once.begin(), once.end(), one) == once.end()) {
+        once.push_back(one);
+      }
+    }
+    throw unknown_name(axis.name, word_of(value), once);
+  }
+}
+
+}  // namespace
+
+void parse_axis_values(const std::string& text, AxisValues& values) {
+  const std::size_t equals = text.find('=');
+  if (equals == std::string::npos || equals == 0 || equals + 1 == text.size()) {
+    throw usage_error("--set takes axis=value,value, but has '{}'", text);
+  }
+  std::vector<Json>& list = values[set_name(text.substr(0, equals))];
+  list.clear();
+  const std::string rest = text.substr(equals + 1);
+  // Values may hold commas of their own (mlp:dim=8,depth=2): then they are parted by semicolons.
+  for (const std::string_view value :
+       split(rest, rest.find(';') != std::string::npos || rest.find('=') != std::string::npos ? ';' : ',')) {
+    list.push_back(parse_value(value));
+  }
+}
+
+AxisValues values_for(const Experiment& experiment, const AxisValues& values) {
+  AxisValues own;
+  for (const Axis& axis : experiment.axes) {
+    if (const auto set = values.find(set_name(axis.name)); set != values.end()) {
+      own.insert(*set);
+    }
+  }
+  return own;
+}
+
+std::vector<Point> points(const Experiment& experiment, Preset preset, const AxisValues& values) {
+  const AxisValues own = values_for(experiment, values);
+  for (const auto& [name, list] : values) {
+    if (!own.contains(name)) {
+      std::vector<std::string> names;
+      for (const Axis& axis : experiment.axes) {
+        names.push_back(axis.name);
+      }
+      throw usage_error("experiment {} has no axis '{}'{}: it has {}{}", experiment.id, name, did_you_mean(name, names),
+                        names.empty() ? "none" : either(names),
+                        find_field(name) != nullptr && experiment.trains ? ", and chooses that of train's flags itself" : "");
+    }
+  }
+  for (const auto& [name, list] : own) {
+    for (const Json& value : list) {
+      check_value(experiment, *axis_of(experiment, name), value);
+    }
+  }
+  std::vector<Point> all{Point::object()};
+  for (const Axis& axis : experiment.axes) {
+    const auto set = values.find(set_name(axis.name));
+    const std::vector<Json>& list = set != values.end() ? set->second : preset == Preset::full ? axis.full : axis.quick;
+    std::vector<Point> wider;
+    for (const Point& point : all) {
+      for (const Json& value : list) {
+        wider.push_back(point);
+        wider.back()[axis.name] = value;
+      }
+    }
+    all = std::move(wider);
+  }
+  return all;
+}
+
+Experiment extended(const Experiment& experiment, const std::vector<std::string>& names) {
+  Experiment wider = experiment;
+  std::vector<std::string> added;
+  for (const std::string& name : names) {
+    if (axis_of(wider, name) == nullptr && can_take(experiment, name)) {
+      const Json usual = JobWords{}.*find_field(name)->word;
+      wider.axes.insert(wider.axes.begin(), {name, find_field(name)->help, {usual}, {usual}});
+      added.push_back(name);
+    }
+  }
+  if (!added.empty()) {
+    wider.open = [added, open = experiment.open](const Point& point, const Settings& settings) {
+      Settings further = settings;
+      for (const std::string& name : added) {
+        further.words[name] = text(point, name);
+      }
+      return open(point, further);
+    };
+  }
+  return wider;
+}
+
+std::string task_of(const Experiment& experiment, const std::vector<Point>& points) {
+  std::string task = experiment.task;
+  for (const Axis& axis : experiment.axes) {
+    const std::string mark = "{" + axis.name + "}";
+    std::vector<std::string> words;
+    for (const Json& value : values_of(points, axis.name)) {
+      words.push_back(word_of(value));
+    }
+    for (std::size_t at = task.find(mark); at != std::string::npos; at = task.find(mark, at + 1)) {
+      task.replace(at, mark.size(), listing(words));
+    }
+  }
+  return task;
+}
+
+}  // namespace baton::lab
