@@ -242,7 +242,8 @@ void run_lab(const LabWords& words, int& exit_code) {
   const std::string title = all && simulate      ? "Parallel deep learning, simulated on " + settings.cluster
                             : all                ? "Parallel deep learning, measured"
                             : chosen.size() == 1 ? chosen[0]->title
-                                                 : "Experiments";
+                                                 : fmt::format("{} and {} more experiment{}", chosen[0]->title, chosen.size() - 1,
+                                                               chosen.size() == 2 ? "" : "s");
   const std::string created = time_text();
   const Interrupt interrupt;
   ProgressBar bar(simulate ? "simulating" : "measuring", 1000, true);
@@ -255,7 +256,7 @@ void run_lab(const LabWords& words, int& exit_code) {
     const std::map<std::string, Json> known = words.resume ? store.records(experiment.id, true) : std::map<std::string, Json>();
     const bool written = !words.spec.empty() && i + 1 == chosen.size();
     const std::string command = reproduce(words, written ? "--spec " + shell_word(words.spec) : experiment.id,
-                                      sets_for(experiment, words.sets));
+                                          sets_for(experiment, words.sets));
     const std::optional<lab::RunSpec> before_resume = words.resume ? store.spec(experiment.id) : std::nullopt;
     store.keep_spec({.experiment = experiment.id,
                      .title = title,

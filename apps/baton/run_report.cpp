@@ -43,7 +43,8 @@ void write_pdf(const fs::path& folder) {
     }
     const std::string command = fmt::format(
         "{} --headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking --disable-component-update "
-        "--disable-sync --no-pdf-header-footer --virtual-time-budget=20000 --print-to-pdf={} {} >/dev/null 2>&1",
+        "--disable-sync --no-pdf-header-footer --generate-pdf-document-outline --virtual-time-budget=20000 --print-to-pdf={} {} "
+        ">/dev/null 2>&1",
         browser, shell_word(pdf.string()), shell_word("file://" + page.string()));
     if (std::system(command.c_str()) != 0 || !fs::exists(pdf)) {
       throw failure("{} could not print {} as PDF", browser, page.string());

@@ -24,26 +24,48 @@ Format format_of(const std::string& text) {
   throw std::runtime_error("no format is called " + text);
 }
 
+Plot::Kind kind_of(const std::string& text) {
+  return text == "line"        ? Plot::Kind::line
+         : text == "scatter"   ? Plot::Kind::scatter
+         : text == "bars"      ? Plot::Kind::bars
+         : text == "histogram" ? Plot::Kind::histogram
+                               : Plot::Kind::stacked;
+}
+
+std::vector<lab::Curve> curves_of(const Json& list) {
+  std::vector<lab::Curve> curves;
+  for (const Json& one : list) {
+    curves.push_back({.name = one.at("name"), .series = one.at("series"), .points = one.at("points")});
+  }
+  return curves;
+}
+
 Plot plot_of(const Json& json) {
-  const std::string kind = json.at("kind");
   const auto error = json.value("error", std::array<std::string, 2>());
-  return {.kind = kind == "line"   ? Plot::Kind::line
-                  : kind == "bars" ? Plot::Kind::bars
-                                   : Plot::Kind::stacked,
-          .title = json.at("title"),
-          .x = json.at("x"),
-          .y = json.value("y", ""),
-          .x_title = json.at("x_title"),
-          .y_title = json.at("y_title"),
-          .y_format = format_of(json.at("y_format")),
-          .series = json.value("series", ""),
-          .ideal = json.value("ideal", "none"),
-          .log_x = json.value("log_x", false),
-          .log_y = json.value("log_y", false),
-          .low = error[0],
-          .high = error[1],
-          .parts = json.value("parts", std::vector<std::string>()),
-          .part_titles = json.value("part_titles", std::vector<std::string>())};
+  Plot plot{.kind = kind_of(json.at("kind")),
+            .title = json.at("title"),
+            .x = json.at("x"),
+            .y = json.value("y", ""),
+            .x_title = json.at("x_title"),
+            .y_title = json.at("y_title"),
+            .y_format = format_of(json.at("y_format")),
+            .series = json.value("series", ""),
+            .ideal = json.value("ideal", "none"),
+            .log_x = json.value("log_x", false),
+            .log_y = json.value("log_y", false),
+            .low = error[0],
+            .high = error[1],
+            .parts = json.value("parts", std::vector<std::string>()),
+            .part_titles = json.value("part_titles", std::vector<std::string>()),
+            .theory = json.value("theory", ""),
+            .x_format = format_of(json.value("x_format", "number"))};
+  if (json.contains("rows")) {
+    plot.points = [points = json["rows"].get<std::vector<Json>>()](const std::vector<Json>&) { return points; };
+  }
+  if (json.contains("curves")) {
+    plot.curves = [curves = curves_of(json["curves"])](const std::vector<Json>&) { return curves; };
+  }
+  return plot;
 }
 
 lab::Result result_of(const Json& json) {

@@ -32,6 +32,4 @@ fi
 "$report" "$work/results.json" "$work/report.json"
 "$program" "$work/report.json" "$work/page.html"
 "$program" "$work/report.json" "$work/page_without_charts.html" "$without"
-echo '{"noise":null,"environment":null,"created":"2025-03-14 10:32","experiments":[{},{"id":"x","rows":[{"a":1.5}],"plots":[{}],"timelines":[{}]},{"id":"y","rows":[{"reason":"no"}]}]}' > "$work/bare.json"
-"$program" "$work/bare.json" "$work/bare.html"
 BATON_WORK=$work exec "$node" --test "$here/page_test.mjs"

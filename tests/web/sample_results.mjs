@@ -6,7 +6,7 @@ const us = 1000;
 const ms = 1000 * us;
 
 /** One step of ddp: four blocks, a bucket for every two, the second device slower by `lag`. */
-function ddpTimeline(label, origin, {lag = 0, delay = 0, devices = 2} = {}) {
+function ddpTimeline(label, origin, {lag = 0, delay = 0, devices = 2, device: kind = 'cpu'} = {}) {
   const events = [];
   const blocks = 4;
   const ready = [];
@@ -47,7 +47,7 @@ function ddpTimeline(label, origin, {lag = 0, delay = 0, devices = 2} = {}) {
       events.push({device, lane: 0, name: 'sgd', phase: 'update', block, micro_batch: -1, start, end: start + 85 * us, critical: device === devices - 1});
     }
   }
-  return {label, origin, duration_ns: end + 4 * 90 * us + 30 * us, devices: Array.from({length: devices}, (_, i) => `cpu:${i}`), lanes: ['compute', 'communication', 'host'], events};
+  return {label, origin, duration_ns: end + 4 * 90 * us + 30 * us, devices: Array.from({length: devices}, (_, i) => `${kind}:${i}`), lanes: ['compute', 'communication', 'host'], events, gpus: []};
 }
 
 /** GPipe: `stages` devices, `batches` micro-batches; a transfer between neighbours takes `crossing`. */
@@ -85,7 +85,7 @@ function gpipeTimeline(label, origin, stages, batches) {
   for (let stage = 0; stage < stages; stage++) {
     events.push({device: stage, lane: 0, name: 'sgd', phase: 'update', block: stage, micro_batch: -1, start: free[stage], end: free[stage] + 300 * us, critical: stage === 0});
   }
-  return {label, origin, duration_ns: Math.max(...events.map((event) => event.end)), devices: Array.from({length: stages}, (_, i) => `cpu:${i}`), lanes: ['compute', 'communication', 'host'], events};
+  return {label, origin, duration_ns: Math.max(...events.map((event) => event.end)), devices: Array.from({length: stages}, (_, i) => `cpu:${i}`), lanes: ['compute', 'communication', 'host'], events, gpus: []};
 }
 
 function scalingRow(devices, time, parts, more = {}) {
@@ -100,7 +100,8 @@ const strongScaling = {
   task: 'The global batch is fixed at 64; 1, 2 and 4 devices train a stack of four `Linear(1024, 1024)` blocks under DDP.',
   answers: [{id: 'hw1/2/Q1', question: 'Is the speedup linear?', text: 'Answer 1 of this test sample: 1.5 ms.'},
     {id: 'hw1/2/Q2', question: 'Where does the efficiency drop?', text: 'Answer 2 of this test sample: 1.5 ms.'},
-    {id: 'hw1/2/Q3', question: 'How much is computation, exposed communication and waiting?', text: 'Answer 3 of this test sample: 1.5 ms.'}],
+    {id: 'hw1/2/Q3', question: 'How much is computation, exposed communication and waiting?', text: 'Answer 3 of this test sample: 1.5 ms.'},
+    {id: '', question: 'What could not be answered?', text: ''}],
   columns: [
     {key: 'devices', heading: 'devices', format: 'integer'}, {key: 'time_per_step_ns', heading: 'time per step', format: 'time'},
     {key: 'speedup', heading: 'speedup', format: 'ratio'}, {key: 'efficiency', heading: 'efficiency', format: 'percent'},
@@ -112,7 +113,8 @@ const strongScaling = {
     scalingRow(8, 3120000, [1320000, 1350000, 310000], {origin: 'simulated'}),
     {devices: 16, reason: 'the batch of 64 leaves 4 rows a device, and this preset asks for at least 8'}],
   plots: [
-    {kind: 'line', title: 'Speedup', x: 'devices', y: 'speedup', x_title: 'devices', y_title: 'speedup', y_format: 'number', ideal: 'linear', log_x: true, log_y: true},
+    {kind: 'line', title: 'Speedup', x: 'devices', y: 'speedup', x_title: 'devices', y_title: 'speedup', y_format: 'number', ideal: 'linear', log_x: true, log_y: true,
+      curves: [{name: 'Amdahl\'s law, serial fraction 14.0 %', series: null, points: Array.from({length: 15}, (_, i) => [1 + i / 2, 1 / (0.14 + 0.86 / (1 + i / 2))])}]},
     {kind: 'line', title: 'Time per step', x: 'devices', y: 'time_per_step_ns', x_title: 'devices', y_title: 'time per step', y_format: 'time', ideal: 'none', log_x: true, error: ['time_low_ns', 'time_high_ns']},
     {kind: 'line', title: 'Efficiency', x: 'devices', y: 'efficiency', x_title: 'devices', y_title: 'efficiency', y_format: 'percent', ideal: 'flat', log_x: true},
     {kind: 'stacked', title: 'Where a step goes', x: 'devices', x_title: 'devices', y_title: 'time', y_format: 'time', parts: ['busy_ns', 'exposed_ns', 'waiting_ns', 'rest_ns'], part_titles: ['compute', 'exposed communication', 'waiting', 'the rest']}],
@@ -142,10 +144,22 @@ const delay = {
   id: 'delay', part: 'A', title: 'A delay before the backward',
   task: 'Every device is delayed by 5 ms before its backward.',
   columns: [{key: 'delay_ns', heading: 'delay', format: 'time'}, {key: 'time_per_step_ns', heading: 'time per step', format: 'time'}],
+  plots: [
+    {kind: 'stacked', title: 'Where the step of each device goes', x: 'device', x_title: 'device', y_title: 'time of one step', y_format: 'time', x_format: 'text',
+      parts: ['busy', 'waiting', 'delayed'], part_titles: ['computing', 'waiting', 'delayed'],
+      rows: [0, 1, 2, 3].map((i) => ({device: `4 devices, 20 ms: RTX-3090:${i}`, busy: 0.9 * ms, waiting: i ? 20 * ms : 0, delayed: i ? 0 : 20 * ms, origin: 'measured'}))},
+    {kind: 'scatter', title: 'Time of a message against its size', x: 'bytes', y: 'time_ns', x_title: 'size', y_title: 'time', y_format: 'time', x_format: 'bytes', series: 'devices', log_x: true, log_y: true,
+      rows: Array.from({length: 12}, (_, i) => ({bytes: 4 ** i, time_ns: 2000 + 4 ** i / 3, devices: 2 + 2 * (i % 2), origin: 'measured'})),
+      curves: [{name: '2.0 µs + size / 3 GB/s', series: 2, points: Array.from({length: 12}, (_, i) => [4 ** i, 2000 + 4 ** i / 3])}]},
+    {kind: 'histogram', title: 'How step times spread', x: 'step_ns', y: 'share', x_title: 'time of a step', y_title: 'share of steps', y_format: 'percent', x_format: 'time', series: 'run',
+      rows: ['first', 'again', 'with another seed'].flatMap((run, k) => Array.from({length: 13}, (_, i) => ({run, step_ns: (5 + 0.1 * i) * ms, share: i < 12 ? [0.02, 0.1, 0.3, 0.25, 0.15, 0.08, 0.05, 0.02, 0.01, 0.01, 0, 0.01][(i + k) % 12] : 0, origin: 'measured'})))}],
   rows: [{delay_ns: 0, time_per_step_ns: 5973000, origin: 'measured'}, {delay_ns: 5000000, time_per_step_ns: 11021000, origin: 'measured'}],
-  details: ['The step grows by the delay and by nothing else: 5.05 ms for a delay of 5 ms.'],
+  details: Array.from({length: 9}, (_, i) => `Detail ${i + 1}: the step grows by the delay and by nothing else, 5.05 ms for a delay of 5 ms.`),
   command: 'baton lab run delay --preset quick',
-  timelines: [ddpTimeline('ddp on 1 device', 'measured', {devices: 1}), ddpTimeline('ddp on 2 devices, delay of 2 ms', 'measured', {lag: 0.06, delay: 2 * ms}),
+  timelines: [ddpTimeline('ddp on 1 device', 'measured', {devices: 1}),
+    {...ddpTimeline('ddp on 2 devices, delay of 2 ms', 'measured', {lag: 0.06, delay: 2 * ms, device: 'RTX-3090'}),
+      gpus: [0, 1].map((ordinal) => ({ordinal, rank: 0, samples: 12, utilization: 0.97 - 0.5 * ordinal, memory_used_bytes: 2.5 * 2 ** 30, memory_bytes: 24 * 2 ** 30, clock_mhz: 1695, highest_clock_mhz: 1695,
+        memory_clock_mhz: 9501, watts: 287.4, celsius: 61, slowed_by: ordinal ? ['power cap'] : []}))},
     {...ddpTimeline('ddp on 4 devices, delay of 2 ms', 'measured', {devices: 4, delay: 2 * ms}), oversubscribed: true}],
 };
 
@@ -158,10 +172,10 @@ const idle = {
   columns: [{key: 'schedule', heading: 'schedule', format: 'text'}, {key: 'time_per_step_ns', heading: 'time per step', format: 'time'}, {key: 'idle', heading: 'idle', format: 'percent'},
     {key: 'memory_bytes', heading: 'memory per device', format: 'bytes'}, {key: 'workspace_bytes', heading: 'workspace', format: 'bytes'},
     {key: 'replicas', heading: '#devices', format: 'integer'}],
-  rows: [...schedules.map(([schedule, time, share, memory, origin], i) => ({schedule, time_per_step_ns: time * ms, idle: share, memory_bytes: memory, workspace_bytes: memory / 128, replicas: 1 + (i & 1), origin})),
+  rows: [...schedules.map(([schedule, time, share, memory, origin], i) => ({schedule, time_per_step_ns: time * ms, idle: share, theory: share - 0.02, memory_bytes: memory, workspace_bytes: memory / 128, replicas: 1 + (i & 1), origin})),
     {schedule: 'interleaved', reason: 'needs at least 2 blocks a device, and `depth 4` on 4 devices gives 1'}],
   plots: [
-    {kind: 'bars', title: 'Idle share', x: 'schedule', y: 'idle', x_title: 'schedule', y_title: 'idle', y_format: 'percent'},
+    {kind: 'bars', title: 'Idle share', x: 'schedule', y: 'idle', x_title: 'schedule', y_title: 'idle', y_format: 'percent', theory: 'theory'},
     {kind: 'bars', title: 'Memory per device', x: 'schedule', y: 'memory_bytes', x_title: 'schedule', y_title: 'memory', y_format: 'bytes', series: 'replicas'}],
   details: ['GPipe and 1F1B are idle for 43 % of the step, as (p − 1) / (m + p − 1) = 3/7 says; 1F1B needs 24 % less memory for it.'],
   command: 'baton lab run idle --preset quick',

@@ -6,7 +6,7 @@ const partTitles = {A: 'Data parallelism', B: 'Splitting the model', C: 'Devices
 export function partsOf(experiments) {
   const parts = new Map();
   for (const experiment of experiments) {
-    const part = experiment.part ?? '';
+    const {part} = experiment;
     if (!parts.has(part)) parts.set(part, []);
     parts.get(part).push(experiment);
   }
@@ -16,7 +16,7 @@ export function partsOf(experiments) {
 export function tableOfContents(parts) {
   const list = parts.map(({part, title, experiments}) => [
     h('p', {class: 'part-name'}, part ? h('span', {class: 'letter'}, part) : null, title),
-    h('ol', {}, experiments.map((experiment) => h('li', {}, h('a', {href: `#${experiment.anchor}`}, experiment.title ?? experiment.id)))),
+    h('ol', {}, experiments.map((experiment) => h('li', {}, h('a', {href: `#${experiment.anchor}`}, experiment.title)))),
   ]);
   const wide = matchMedia('(min-width: 64rem)');
   const details = h('details', {}, h('summary', {}, 'Contents'), h('nav', {'aria-label': 'Contents'}, list));

@@ -12,7 +12,7 @@ export function h(tag, attributes = {}, ...children) {
 
 /** Text in which `backticks` mark code. A number is not parted from its unit at the end of a line. */
 export function prose(text) {
-  const joined = (piece) => piece.replace(/(\d) (?=(%|[nµum]?s|[KMGT]i?B|B)(?![\w]))/g, '$1\u00a0');
+  const joined = (piece) => piece.replace(/(\d) (?=(%|[nµm]?s|[KMGT]i?B|B)(?![\w]))/g, '$1\u00a0');
   return String(text).split('`').map((piece, i) => (i % 2 ? h('code', {}, piece) : joined(piece)));
 }
 
@@ -22,15 +22,13 @@ export function statement(text) {
   return [h('p', {}, prose(first)), rest.length ? h('pre', {tabindex: '0'}, rest.join('\n')) : null];
 }
 
-/** Whatever was meant to be a list. */
-export function listOf(value) {
-  if (Array.isArray(value)) return value;
-  return value === null || value === undefined || value === '' ? [] : [value];
+/** Up to the first stop that a new sentence follows. */
+export function firstSentence(text) {
+  return String(text).split('\n')[0].split(/(?<=[.!?])\s+(?=[A-Z])/)[0];
 }
 
-/** Says where numbers come from; measured ones need saying only where others stand beside them. */
+/** Says that numbers are simulated; measured ones need no word. */
 export function originTag(origin) {
-  if (!origin) return null;
   return h('span', {class: `tag tag-${origin}`}, origin);
 }
 

@@ -41,9 +41,7 @@ export function formatValue(value, format) {
     case 'flops':
     case 'bytes': {
       const [factor, unit] = unitFor(value, format);
-      const shown = value / factor;
-      const decimals = factor === 1 && Number.isInteger(value) ? 0 : decimalsFor(shown);
-      return `${grouped(shown, decimals)}\u00a0${unit}`;
+      return `${inUnit(value, factor)}\u00a0${unit}`;
     }
     case 'percent': return `${grouped(100 * value, percentDecimals(value))}\u00a0%`;
     case 'ratio': return `${grouped(value, value !== 0 && Math.abs(value) < 0.1 ? decimalsFor(value) : 2)}×`;
@@ -65,36 +63,23 @@ export function plainNumber(value) {
   return value.toLocaleString('en-US', {maximumSignificantDigits: 6});
 }
 
+/** Three significant figures, but none before the point cut off; a whole number of the smallest unit as it is. */
+function inUnit(value, factor) {
+  const whole = factor === 1 && Number.isInteger(value);
+  return grouped(value / factor, whole ? 0 : decimalsFor(value / factor));
+}
+
 /**
- * How the numbers of one table column are written: one unit in the heading and as many places for all, so that they
- * line up; where they lie too far apart for that, each with its own unit. `beside`: the values of all columns that are to be
- * compared with these, whose unit is the same where that suits all.
+ * How the numbers of one column are written (tests/support/cells.json): one unit, which the heading names, for all of them.
+ * `beside`: the values of all columns of the same format, which share a unit where their sizes lie close enough.
  */
 export function columnStyle(values, format, beside = values) {
+  if (format === 'percent') return {unit: '%', write: (value) => grouped(100 * value, percentDecimals(value))};
   const sizesOf = (list) => list.filter(isNumber).map(Math.abs).filter((size) => size > 0).sort((a, b) => a - b);
-  const sizes = sizesOf(values);
-  const all = sizesOf(beside);
-  const own = {unit: '', write: (value) => formatValue(value, format)};
-  if (sizes.length === 0) return own;
-  const [low, high] = [sizes[0], sizes[sizes.length - 1]];
-  switch (format) {
-    case 'time':
-    case 'flops':
-    case 'bytes': {
-      if (high / low >= 300) return own;
-      const leading = all[all.length - 1] / all[0] < 1000 ? all : sizes;
-      const [factor, unit] = unitFor(leading[leading.length >> 1], format);
-      const whole = sizes.every((size) => Number.isInteger(size / factor));
-      const decimals = whole ? 0 : Math.min(4, decimalsFor(low / factor));
-      return {unit, write: (value) => grouped(value / factor, decimals)};
-    }
-    case 'percent': return {unit: '%', write: (value) => grouped(100 * value, percentDecimals(low))};
-    case 'number': {
-      if (sizes.every(Number.isInteger) || high / low >= 1e4 || low < 1e-4) return own;
-      let decimals = Math.max(0, Math.min(9, 5 - Math.floor(Math.log10(high))));
-      while (decimals > 0 && sizes.every((size) => size.toFixed(decimals).endsWith('0'))) decimals--;
-      return {unit: '', write: (value) => grouped(value, decimals)};
-    }
-    default: return own;
-  }
+  const [own, all] = [sizesOf(values), sizesOf(beside)];
+  if (!unitsOf[format]) return {unit: '', write: (value) => formatValue(value, format)};
+  if (all.length === 0) return {unit: '', write: (value) => inUnit(value, 1)};
+  const leading = own.length === 0 || all[all.length - 1] / all[0] < 1000 ? all : own;
+  const [factor, unit] = unitFor(leading[leading.length >> 1], format);
+  return {unit, write: (value) => inUnit(value, factor)};
 }

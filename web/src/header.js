@@ -1,41 +1,39 @@
-import {commandLine, h, listOf, prose} from './dom.js';
+import {commandLine, h, prose} from './dom.js';
 import {formatValue, isNumber} from './format.js';
 
 function machineLine(environment) {
-  const cores = isNumber(environment.cores) ? `${environment.cores} ${environment.cores === 1 ? 'core' : 'cores'}` : null;
+  const cores = `${environment.cores} ${environment.cores === 1 ? 'core' : 'cores'}`;
   const memory = isNumber(environment.memory_bytes) ? formatValue(environment.memory_bytes, 'bytes') : null;
-  const machine = [environment.host, environment.cpu, cores, memory].filter(Boolean).join(' · ');
-  return environment.simulated_on ? `Simulated on ${environment.simulated_on}, computed on ${machine}` : machine;
+  const machine = [environment.cpu, cores, memory].filter(Boolean).join(', ');
+  return environment.simulated_on ? `Simulated on ${environment.simulated_on}; computed on ${machine}` : `Measured on ${machine}`;
 }
 
 /** A time stamp as people write it, in the zone it names, if any; whatever is no time stamp stays as it is. */
 function when(created) {
   const date = new Date(created);
-  if (!created || Number.isNaN(date.getTime())) return created ?? '';
+  if (Number.isNaN(date.getTime())) return created;
   const zone = /(Z|[+-]\d\d:?\d\d)$/.test(created) ? {timeZoneName: 'short'} : {};
   return date.toLocaleString('en-GB', {day: 'numeric', month: 'long', year: 'numeric', hour: '2-digit', minute: '2-digit', ...zone});
 }
 
-/** How fast a fixed piece of arithmetic ran: each time, or where it ran often, between which bounds. */
-function pulseOf(noise) {
-  const rates = listOf(noise.pulse_gflops).filter(isNumber);
+/** How fast the same computation ran beside every point: each time, or where it ran often, between which bounds. */
+function speedsOf(noise) {
+  const rates = noise?.pulse_gflops ?? [];
   if (rates.length === 0) return null;
-  const written = (rate) => formatValue(rate, 'number');
-  return rates.length <= 4 ? `${rates.map(written).join(', ')} Gflop/s`
-    : `${written(Math.min(...rates))} to ${written(Math.max(...rates))} Gflop/s in ${rates.length} runs`;
+  const written = (rate) => formatValue(rate, 'rate');
+  return rates.length <= 4 ? `${rates.map(written).join(', ')} GFLOP/s`
+    : `${written(Math.min(...rates))} to ${written(Math.max(...rates))} GFLOP/s in ${rates.length} runs`;
 }
 
-function facts(report) {
-  const environment = report.environment ?? {};
-  const noise = report.noise ?? {};
-  const load = listOf(environment.load).map((value) => (isNumber(value) ? value.toFixed(2) : value)).join(', ');
+function facts({environment, noise}) {
+  const load = [environment.load].flat().filter(isNumber).map((value) => value.toFixed(2)).join(', ');
   const pairs = [
     ['Host', environment.host], ['Processor', environment.cpu], ['Cores', environment.cores],
     ['Memory', isNumber(environment.memory_bytes) ? formatValue(environment.memory_bytes, 'bytes') : null],
-    ['System', environment.system], ['Governor', environment.governor], ['Load', load],
-    ['Oversubscribed', typeof environment.oversubscribed === 'boolean' ? (environment.oversubscribed ? 'yes' : 'no') : null],
-    ['Pulse', pulseOf(noise)],
-    ['Spread', isNumber(noise.spread) ? formatValue(noise.spread, 'percent') : null],
+    ['System', environment.system], ['Frequency governor', environment.governor], ['Load before the run', load],
+    ['More devices than cores', environment.oversubscribed ? 'yes, in marked rows' : 'no'],
+    ['Speed of a fixed computation', speedsOf(noise)],
+    ['Its variation', isNumber(noise?.spread) ? formatValue(noise.spread, 'percent') : null],
     ...Object.entries(environment.versions ?? {}),
   ];
   return pairs.filter(([, value]) => value !== undefined && value !== null && value !== '')
@@ -43,14 +41,15 @@ function facts(report) {
 }
 
 export function masthead(report) {
-  const machine = machineLine(report.environment ?? {});
-  const details = facts(report);
+  const marked = report.environment.oversubscribed && !report.environment.simulated_on;
+  const notes = [report.noise?.sentence, marked ? 'Rows marked † have more devices than this machine has cores: they show what a split costs, not what more hardware would gain.' : null].filter(Boolean);
   return h('header', {class: 'masthead'},
-    h('p', {class: 'eyebrow'}, 'Baton report', report.preset ? ` · preset ${report.preset}` : ''),
-    h('h1', {}, report.title ?? 'Baton report'),
-    h('p', {class: 'machine'}, [machine, when(report.created)].filter(Boolean).flatMap((line, i) => (i ? [h('br'), line] : [line]))),
-    report.command ? commandLine(report.command) : null,
-    report.noise?.sentence ? h('p', {class: 'noise'}, prose(report.noise.sentence)) : null,
-    report.environment?.oversubscribed && !report.environment.simulated_on ? h('p', {class: 'noise warning'}, 'This machine has fewer cores than the experiments have devices; such points are marked oversubscribed.') : null,
-    details.length ? h('details', {class: 'environment'}, h('summary', {}, 'The machine in full'), h('dl', {}, details)) : null);
+    h('p', {class: 'eyebrow'}, `Baton report · preset ${report.preset}`),
+    h('h1', {}, report.title),
+    report.headline.length ? h('div', {class: 'headline'}, report.headline.map(({question, text}) =>
+      h('p', {}, h('span', {class: 'question'}, prose(question)), ' ', prose(text)))) : null,
+    h('p', {class: 'machine'}, machineLine(report.environment), h('br'), when(report.created)),
+    notes.length ? h('p', {class: 'noise'}, notes.flatMap((note, i) => [i ? ' ' : '', prose(note)])) : null,
+    commandLine(report.command),
+    h('details', {class: 'environment'}, h('summary', {}, 'The machine in full'), h('dl', {}, facts(report))));
 }

@@ -1,25 +1,21 @@
 import {drawPlots} from './charts.js';
 import {followReading, partsOf, tableOfContents} from './contents.js';
-import {h, listOf, prose} from './dom.js';
+import {firstSentence, h, prose} from './dom.js';
 import {experimentSection} from './experiment.js';
 import {masthead} from './header.js';
 import {preparePrinting} from './print.js';
 import {startTheme, themeButton} from './theme.js';
 
-/** The sentence that stands for an experiment: its first answer, or its first detail. */
-function headline(experiment) {
-  return listOf(experiment.answers).find((answer) => answer.text)?.text ?? listOf(experiment.details)[0];
-}
-
-/** The headline of each experiment, before the details. */
+/** What each experiment was asked first, and the first sentence of the answer. On paper this is the table of contents. */
 function summary(experiments) {
-  const found = experiments.filter(headline);
-  if (found.length < 2) return null;
+  if (experiments.length < 2) return null;
   return h('section', {class: 'summary', 'aria-labelledby': 'summary-title'},
     h('h2', {id: 'summary-title'}, 'In short'),
-    h('dl', {}, found.flatMap((experiment) => [
-      h('dt', {}, h('a', {href: `#${experiment.anchor}`}, experiment.title ?? experiment.id)),
-      h('dd', {}, prose(String(headline(experiment)).split('\n')[0]))])));
+    h('dl', {}, experiments.flatMap((experiment) => {
+      const first = experiment.answers.find(({text}) => text);
+      return [h('dt', {}, h('a', {href: `#${experiment.anchor}`}, experiment.title)),
+        h('dd', {}, first ? [h('span', {class: 'question'}, prose(first.question)), ' ', prose(firstSentence(first.text))] : null)];
+    })));
 }
 
 /** Fills of stacked bars, told apart by texture as well as by colour. */
@@ -33,23 +29,22 @@ function fillPatterns() {
 }
 
 function start() {
-  const report = JSON.parse(document.getElementById('report').textContent || '{}') ?? {};
-  const experiments = listOf(report.experiments).map((experiment, i) => ({...experiment, anchor: `experiment-${experiment.id ?? i}`}));
+  const report = JSON.parse(document.getElementById('report').textContent);
+  const experiments = report.experiments.map((experiment) => ({...experiment, anchor: `experiment-${experiment.id}`}));
   const parts = partsOf(experiments);
   const places = [];
   startTheme();
 
   const sidebar = h('aside', {class: 'sidebar'}, h('div', {class: 'sidebar-top'}, h('span', {class: 'brand'}, 'Baton'), themeButton()),
-    experiments.length ? tableOfContents(parts) : null);
+    tableOfContents(parts));
   const body = h('main', {id: 'report-body', tabindex: '-1'}, masthead(report), summary(experiments),
     parts.map(({part, title, experiments: members}) => h('section', {class: 'part'},
       h('h2', {}, part ? h('span', {class: 'letter'}, part) : null, title),
       members.map((experiment) => experimentSection(experiment, places)))),
-    h('footer', {}, 'Measured numbers are medians unless a table says otherwise. Simulated ones are marked: dashed, hollow or tagged. '
-      + 'So are those of more devices than cores: ringed, outlined or tagged oversubscribed.'));
+    h('footer', {}, 'Measured times are medians unless a table says otherwise. Simulated numbers are tagged, and dashed or hollow in plots.'));
   document.getElementById('page').replaceChildren(sidebar, body, fillPatterns());
   followReading(sidebar);
-  preparePrinting();
+  preparePrinting(report, places);
   drawPlots(places).then(() => { document.documentElement.dataset.ready = 'true'; });
 }
 

@@ -1,11 +1,13 @@
-// A plot of a report as a Vega-Lite specification. Colours are CSS variables, so the drawing follows the page's theme
-// and prints light.
+// A plot of a report as a Vega-Lite specification, and the entries of its legend. Colours are CSS variables, so the drawing
+// follows the page's theme and prints light.
 import {formatValue, isNumber, unitFor} from './format.js';
+import {isTimed} from './table.js';
 
 const seriesColours = [1, 2, 3, 4, 5, 6, 7].map((i) => `var(--series-${i})`);
 const partFills = [1, 2, 3, 4, 5, 6, 7].map((i) => `url(#part-${i})`);
 const shapes = ['circle', 'square', 'triangle-up', 'diamond', 'cross', 'triangle-down', 'triangle-right'];
 const font = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif';
+const textSize = 12;
 
 const config = {
   background: null,
@@ -13,56 +15,50 @@ const config = {
   view: {stroke: null},
   axis: {
     domainColor: 'var(--axis)', tickColor: 'var(--axis)', gridColor: 'var(--grid)', labelColor: 'var(--muted)',
-    titleColor: 'var(--ink)', titleFontWeight: 'normal', labelFontSize: 12, titleFontSize: 12.5, tickSize: 4,
+    titleColor: 'var(--ink)', titleFontWeight: 'normal', labelFontSize: textSize, titleFontSize: textSize, tickSize: 4,
     labelPadding: 5, titlePadding: 9,
-  },
-  axisX: {grid: false},
-  axisY: {domain: false, ticks: false, tickCount: 5},
-  legend: {
-    orient: 'top', direction: 'horizontal', title: null, labelColor: 'var(--ink)', labelFontSize: 12.5, labelLimit: 260,
-    symbolSize: 90, symbolStrokeWidth: 1.8, columnPadding: 14, offset: 10, padding: 0,
   },
 };
 
 const simulated = "datum.origin === 'simulated'";
-const oversubscribed = 'datum.oversubscribed';
+const valueAxis = {domain: false, ticks: false, tickCount: 5, grid: true};
+const nameAxis = {grid: false};
 
-/**
- * Marks the points whose devices shared cores with a ring or an outline over `mark`, and says in the legend what it means: a layer,
- * or none where there are no such points.
- */
-function sharedCores(data, mark, encoding, symbol) {
+const distinct = (values) => [...new Set(values)];
+
+/** Marks the points whose devices shared cores with a ring or an outline: a layer, or none where there are no such points. */
+function sharedCores(data, mark, encoding) {
   if (!data.some((point) => point.oversubscribed)) return [];
-  const legend = {symbolType: symbol, symbolSize: 130, symbolStrokeColor: 'var(--warning)', symbolFillColor: 'transparent'};
   return [{
-    transform: [{filter: oversubscribed}, {calculate: "'oversubscribed'", as: 'cores'}],
-    mark: {...mark, stroke: 'var(--warning)', fill: 'transparent', tooltip: null},
-    encoding: {...encoding, strokeWidth: {field: 'cores', type: 'ordinal', scale: {domain: ['oversubscribed'], range: [2, 2]}, legend}},
+    transform: [{filter: 'datum.oversubscribed'}],
+    mark: {...mark, stroke: 'var(--warning)', strokeWidth: 2, fill: 'transparent', tooltip: null},
+    encoding,
   }];
 }
 
 /** What a line or bar is called: a number with what it counts, as "2 devices", or what it is, as "delay (ms) 5". */
-function seriesName(row, column, key) {
-  const value = formatValue(row[key], column?.format ?? 'text');
-  if (!isNumber(row[key]) || !column?.heading) return value;
+function seriesName(value, column) {
+  const text = formatValue(value, column?.format ?? 'text');
+  if (!isNumber(value) || !column) return text;
   const counted = column.heading.startsWith('#') ? column.heading.slice(1) : null;
-  return counted ? `${value} ${value === '1' ? counted.replace(/s$/, '') : counted}` : `${column.heading} ${value}`;
+  return counted ? `${text} ${text === '1' ? counted.replace(/s$/, '') : counted}` : `${column.heading} ${text}`;
 }
 
-/** The rows that were measured or simulated, as x, y, series, origin and the sentence shown for each. */
+/** The rows that were measured or simulated, as x, y, series, origin and label; a plot may have rows of its own. */
 function pointsOf(experiment, plot) {
-  const headings = new Map((experiment.columns ?? []).map((column) => [column.key, column]));
-  const seriesKey = plot.series && plot.series !== 'none' ? plot.series : null;
-  const xFormat = headings.get(plot.x)?.format ?? 'number';
-  return (experiment.rows ?? [])
+  const columnOf = new Map(experiment.columns.map((column) => [column.key, column]));
+  const xFormat = columnOf.get(plot.x)?.format ?? (plot.x_format || 'number');
+  const marks = isTimed(plot.y_format);
+  return (plot.rows ?? experiment.rows)
     .filter((row) => !row.reason && row[plot.x] !== undefined && row[plot.x] !== null)
     .map((row) => ({
       row,
       x: row[plot.x],
+      y: row[plot.y],
       label: formatValue(row[plot.x], xFormat),
-      series: seriesKey ? seriesName(row, headings.get(seriesKey), seriesKey) : '',
+      series: plot.series ? seriesName(row[plot.series], columnOf.get(plot.series)) : '',
       origin: row.origin ?? 'measured',
-      oversubscribed: Boolean(row.oversubscribed),
+      oversubscribed: marks && Boolean(row.oversubscribed),
     }));
 }
 
@@ -72,23 +68,24 @@ function scaleOf(values, format) {
   return {factor, unit};
 }
 
-const distinct = (values) => [...new Set(values)];
-const axisTitle = (title, unit) => (unit ? `${title ?? ''}, ${unit}` : title ?? null);
+function axisTitle(title, unit, logarithmic) {
+  const notes = [unit, logarithmic ? 'logarithmic' : ''].filter(Boolean);
+  return notes.length ? `${title} (${notes.join(', ')})` : title;
+}
+
 const axisFormat = (format, top) => (format === 'percent' ? '.0%' : top >= 1e5 ? '~s' : ',~f');
 
 function wording(plot, point, what, value) {
-  const x = plot.x_title ? `${plot.x_title}: ${point.label}` : point.label;
-  return [point.series, x, `${what}: ${formatValue(value, plot.y_format ?? 'number')}`, point.origin, point.oversubscribed ? 'oversubscribed' : '']
-    .filter(Boolean).join(' · ');
+  return [point.series, `${plot.x_title}: ${point.label}`, `${what}: ${formatValue(value, plot.y_format)}`, point.origin === 'simulated' ? 'simulated' : '',
+    point.oversubscribed ? 'more devices than cores' : ''].filter(Boolean).join(' · ');
 }
 
 /** Where the plot would go if nothing were lost: through the first point of each series, a point for every x. */
 function idealOf(points, plot) {
-  if (!plot.ideal || plot.ideal === 'none' || !points.every((point) => isNumber(point.x))) return [];
+  if (plot.ideal === 'none' || !points.every((point) => isNumber(point.x))) return [];
   const lines = new Map();
   for (const name of distinct(points.map((point) => point.series))) {
     const own = points.filter((point) => point.series === name).sort((a, b) => a.x - b.x);
-    if (own.length === 0) continue;
     const [first, last] = [own[0], own[own.length - 1]];
     const level = plot.y_format === 'percent' && plot.ideal === 'flat' ? 1 : first.y;
     const grows = plot.ideal === 'linear' && first.x !== 0;
@@ -110,11 +107,15 @@ function logScale(values) {
 
 function seriesScale(points) {
   const domain = distinct(points.map((point) => point.series));
-  return {domain, colour: {domain, range: seriesColours}, shape: {domain, range: shapes}};
+  const colourOf = (name) => seriesColours[Math.max(0, domain.indexOf(name)) % seriesColours.length];
+  return {domain, colourOf, colour: {domain, range: seriesColours}, shape: {domain, range: shapes}};
 }
 
-function originLegend(points) {
-  return distinct(points.map((point) => point.origin)).length > 1 ? {symbolType: 'stroke', symbolSize: 400} : null;
+/** What the marks of a plot mean, apart from its series. */
+function marksIn(points, kind) {
+  const origins = distinct(points.map((point) => point.origin));
+  return [origins.length > 1 ? {kind: `simulated ${kind}`, label: 'simulated'} : null,
+    points.some((point) => point.oversubscribed) ? {kind: `crowded ${kind}`, label: 'more devices than cores'} : null].filter(Boolean);
 }
 
 /** Lines of what was simulated set out from the last measured point before them. */
@@ -129,56 +130,69 @@ function lineData(data) {
   return [...starts, ...data];
 }
 
-function lineSpec(points, plot, height) {
-  const [low, high] = plot.error ?? [];
-  const scale = scaleOf(points.map((point) => point.y), plot.y_format);
-  const data = points.map((point) => ({
-    ...point,
-    y: point.y / scale.factor,
-    low: isNumber(point.row[low]) ? point.row[low] / scale.factor : null,
-    high: isNumber(point.row[high]) ? point.row[high] / scale.factor : null,
-    tip: wording(plot, point, plot.y_title ?? plot.y, point.y),
-    row: undefined,
+/** Points as they are drawn: in the axis' unit, with the ends of their bars of uncertainty and what is said of them. */
+function drawn(points, plot, scale) {
+  const [low, high] = plot.error;
+  const inUnits = (value) => (isNumber(value) ? value / scale.factor : null);
+  return points.map((point) => ({
+    ...point, y: point.y / scale.factor, low: inUnits(point.row[low]), high: inUnits(point.row[high]), tip: wording(plot, point, plot.y_title, point.y), row: undefined,
   }));
+}
+
+/** Curves that the report has beside the points, one point after the other, within the points' reach. */
+function curvesOf(experiment, plot, scale, names) {
+  const column = experiment.columns.find(({key}) => key === plot.series);
+  return plot.curves.map(({name, series, points}, i) => {
+    const own = series === null ? null : seriesName(series, column);
+    return {name, colour: own === null ? 'var(--ink)' : names.colourOf(own), data: points.map(([x, y]) => ({x, y: y / scale.factor, curve: i}))};
+  });
+}
+
+/** Points on numbers or names, joined or not (`scatter`), with curves and where an ideal would go. */
+function lineSpec(points, experiment, plot, height) {
+  const scale = scaleOf(points.map((point) => point.y), plot.y_format);
+  const data = drawn(points, plot, scale);
   const ideals = idealOf(data, plot);
   const numeric = data.every((point) => isNumber(point.x));
   const names = seriesScale(points);
-  const legend = names.domain.length > 1 ? {} : null;
+  const curves = curvesOf(experiment, plot, scale, names);
+  const marks = distinct(data.map((point) => point.x)).length <= 9;
+  const xAxis = marks ? {values: distinct(data.map((point) => point.x)), labelOverlap: 'greedy',
+    labelExpr: `(${JSON.stringify(Object.fromEntries(data.map((point) => [point.x, point.label])))})[datum.value]`} : {tickCount: 6, format: '~s', labelOverlap: 'greedy'};
   const x = numeric
     ? {field: 'x', type: 'quantitative',
-       scale: plot.log_x ? {type: 'log', base: 2, nice: false, padding: 14} : {zero: false, nice: false, padding: 14},
-       axis: {title: plot.x_title ?? plot.x, values: distinct(data.map((point) => point.x)), labelOverlap: 'greedy',
-              labelExpr: `(${JSON.stringify(Object.fromEntries(data.map((point) => [point.x, point.label])))})[datum.value]`}}
-    : {field: 'label', type: 'ordinal', sort: null, scale: {type: 'point', padding: 0.5},
-       axis: {title: plot.x_title ?? plot.x, labelAngle: 0}};
+       scale: plot.log_x ? {type: 'log', base: marks ? 2 : 10, nice: false, padding: 14} : {zero: false, nice: false, padding: 14},
+       axis: {...nameAxis, title: axisTitle(plot.x_title, '', plot.log_x), ...xAxis}}
+    : {field: 'label', type: 'ordinal', sort: null, scale: {type: 'point', padding: 0.5}, axis: {...nameAxis, title: plot.x_title, labelAngle: 0}};
   const shown = [...data.flatMap((point) => [point.y, point.low ?? point.y, point.high ?? point.y]), ...ideals.flat().map((point) => point.y)];
   const log = plot.log_y && Math.min(...shown) > 0 ? logScale(shown) : null;
   const top = Math.max(...data.map((point) => point.y), 0);
   const y = {field: 'y', type: 'quantitative', scale: log?.scale ?? {zero: true, nice: true},
-             axis: {title: axisTitle(plot.y_title, scale.unit), format: log ? '~g' : axisFormat(plot.y_format, top),
+             axis: {...valueAxis, title: axisTitle(plot.y_title, scale.unit, Boolean(log)), format: log ? '~g' : axisFormat(plot.y_format, top),
                     ...(log ? {values: log.values} : {})}};
-  const colour = {field: 'series', type: 'nominal', scale: names.colour, legend};
+  const colour = {field: 'series', type: 'nominal', scale: names.colour, legend: null};
   const layers = [];
   if (ideals.length) {
     layers.push({
       data: {values: ideals.flat()},
-      mark: {type: 'line', strokeWidth: 1.2, stroke: 'var(--muted)', strokeDash: [1.5, 3], strokeCap: 'round', interpolate: plot.log_x && plot.ideal === 'linear' && !log ? 'monotone' : 'linear'},
+      mark: {type: 'line', strokeWidth: 1.4, stroke: 'var(--muted)', strokeDash: [1.5, 3], strokeCap: 'round', interpolate: plot.log_x && plot.ideal === 'linear' && !log ? 'monotone' : 'linear'},
       encoding: {x: {...x, field: numeric ? 'x' : 'label'}, y, detail: {field: 'line'}},
-    }, {
-      data: {values: ideals[0].slice(-1)},
-      mark: {type: 'text', text: 'ideal', fill: 'var(--muted)', fontSize: 12, align: 'right', dx: -6, dy: -6, fontStyle: 'italic'},
-      encoding: {x, y},
     });
   }
-  layers.push({
-    data: {values: lineData(data)},
-    mark: {type: 'line', strokeWidth: 2},
-    encoding: {
-      color: colour,
-      detail: {field: 'origin'},
-      strokeDash: {field: 'origin', type: 'nominal', legend: originLegend(points), scale: {domain: ['measured', 'simulated'], range: [[1, 0], [5, 4]]}},
-    },
-  });
+  for (const curve of curves) {
+    layers.push({data: {values: curve.data}, mark: {type: 'line', strokeWidth: 1.6, stroke: curve.colour, strokeDash: [6, 3], clip: true}, encoding: {x, y}});
+  }
+  if (plot.kind === 'line') {
+    layers.push({
+      data: {values: lineData(data)},
+      mark: {type: 'line', strokeWidth: 2},
+      encoding: {
+        color: colour,
+        detail: {field: 'origin'},
+        strokeDash: {field: 'origin', type: 'nominal', legend: null, scale: {domain: ['measured', 'simulated'], range: [[1, 0], [5, 4]]}},
+      },
+    });
+  }
   if (data.some((point) => point.low !== null && point.high !== null)) {
     layers.push({
       transform: [{filter: 'datum.low !== null && datum.high !== null'}],
@@ -190,151 +204,170 @@ function lineSpec(points, plot, height) {
       encoding: {y: {...y, field}, color: colour},
     })));
   }
-  layers.push(...sharedCores(data, {type: 'point', shape: 'circle', size: 230}, {}, 'circle'), {
-    mark: {type: 'point', size: 62, strokeWidth: 1.8, opacity: 1},
+  layers.push(...sharedCores(data, {type: 'point', shape: 'circle', size: 230}, {}), {
+    mark: {type: 'point', size: plot.kind === 'scatter' ? 40 : 62, strokeWidth: 1.8, opacity: 1},
     encoding: {
       stroke: colour,
-      fill: {condition: {test: simulated, value: 'var(--paper)'}, field: 'series', type: 'nominal', scale: names.colour, legend},
-      shape: {field: 'series', type: 'nominal', scale: names.shape, legend},
+      fill: {condition: {test: simulated, value: 'var(--paper)'}, field: 'series', type: 'nominal', scale: names.colour, legend: null},
+      shape: {field: 'series', type: 'nominal', scale: names.shape, legend: null},
       tooltip: {field: 'tip'},
       description: {field: 'tip'},
     },
   });
-  return {data: {values: data}, height, encoding: {x, y}, layer: layers};
-}
-
-/** As many names beside each other as there is room for. */
-function legendColumns(names, width) {
-  const room = names.map((name) => 7 * name.length + 38);
-  const sum = room.reduce((total, each) => total + each, 0);
-  return sum <= width - 60 ? names.length : Math.max(1, Math.floor((width - 40) / Math.max(...room)));
-}
-
-/** Labels that would run into each other are turned. */
-function bandAxis(labels, title, width) {
-  const longest = Math.max(...labels.flatMap((label) => label.split('\n')).map((line) => line.length), 1);
-  const tight = longest * 6.6 > (width - 70) / Math.max(1, labels.length);
+  const several = names.domain.length > 1 || curves.length > 0 || ideals.length > 0;
   return {
-    title,
-    labelAngle: tight ? -38 : 0,
-    labelLimit: 150,
-    labelExpr: tight ? "replace(datum.label, '\\n', ', ')" : "split(datum.label, '\\n')",
+    spec: {data: {values: data}, height, encoding: {x, y}, layer: layers},
+    legend: [
+      ...(several ? names.domain.map((name, i) => ({kind: plot.kind === 'line' ? 'line' : 'point', label: name || plot.y_title, colour: seriesColours[i % 7], shape: shapes[i % 7]})) : []),
+      ...curves.map(({name, colour: own}) => ({kind: 'curve', label: name, colour: own})),
+      ...(ideals.length ? [{kind: 'ideal', label: plot.ideal === 'linear' ? 'linear' : 'nothing lost'}] : []),
+      ...marksIn(points, 'line')],
   };
 }
 
-function barSpec(points, plot, height, width) {
-  const [low, high] = plot.error ?? [];
+/** How often what lies between two edges was seen, as an outline per series. */
+function histogramSpec(points, plot, height) {
+  const names = seriesScale(points);
+  const scale = scaleOf(points.map((point) => point.x), plot.x_format);
+  const data = points.map(({x, y, series}) => ({x: x / scale.factor, y, series}));
+  const colour = {field: 'series', type: 'nominal', scale: names.colour, legend: null};
+  const area = (mark) => ({mark: {interpolate: 'step-after', ...mark}, encoding: {color: colour}});
+  return {
+    spec: {
+      data: {values: data},
+      height,
+      encoding: {
+        x: {field: 'x', type: 'quantitative', scale: {zero: false, nice: false}, axis: {...nameAxis, title: axisTitle(plot.x_title, scale.unit), tickCount: 6}},
+        y: {field: 'y', type: 'quantitative', stack: null, axis: {...valueAxis, title: plot.y_title, format: axisFormat(plot.y_format, 1)}},
+      },
+      layer: [area({type: 'area', opacity: 0.16}), area({type: 'line', strokeWidth: 1.8})],
+    },
+    legend: names.domain.length > 1 ? names.domain.map((label) => ({kind: 'fill', label, colour: names.colourOf(label)})) : [],
+  };
+}
+
+/** Lines of about so many letters; a word that is longer stays whole. */
+function linesOf(label, letters) {
+  return label.split(' ').reduce((lines, word) => {
+    const last = lines[lines.length - 1];
+    if (last !== undefined && last.length + 1 + word.length <= letters) lines[lines.length - 1] = `${last} ${word}`;
+    else lines.push(word);
+    return lines;
+  }, []);
+}
+
+/** The two axes of bars that lie: names below each other, in lines so that they are whole at any width. `lines`: of the longest name. */
+function barAxes(labels, plot, scale, top, width) {
+  const lines = Object.fromEntries(labels.map((label) => [label, linesOf(label, Math.max(12, (width * 0.36) / 6.6))]));
+  return {
+    lines: Math.max(...Object.values(lines).map((list) => list.length)),
+    name: {type: 'ordinal', sort: null, scale: {paddingInner: 0.28, paddingOuter: 0.14},
+           axis: {...nameAxis, title: null, ticks: false, labelLimit: 0, labelPadding: 6, labelExpr: `(${JSON.stringify(lines)})[datum.value]`}},
+    value: {type: 'quantitative', axis: {...valueAxis, title: axisTitle(plot.y_title, scale.unit), format: axisFormat(plot.y_format, top)}},
+  };
+}
+
+function barSpec(points, plot, width) {
   const scale = scaleOf(points.map((point) => point.y), plot.y_format);
   const names = seriesScale(points);
   const several = names.domain.length > 1;
-  // A measured and a simulated bar of one name stand side by side.
-  const mixed = distinct(points.map((point) => point.origin)).length > 1;
+  // A measured and a simulated bar of one name lie side by side.
   const doubled = distinct(points.map((point) => `${point.label} ${point.series}`)).length < points.length;
-  const data = points.map((point) => ({
-    ...point,
-    y: point.y / scale.factor,
-    low: isNumber(point.row[low]) ? point.row[low] / scale.factor : null,
-    high: isNumber(point.row[high]) ? point.row[high] / scale.factor : null,
-    beside: doubled ? `${point.series} ${point.origin}` : point.series,
-    tip: wording(plot, point, plot.y_title ?? plot.y, point.y),
-    row: undefined,
+  const named = (point) => (plot.x_title && isNumber(point.x) ? `${point.label} ${point.label === '1' ? plot.x_title.replace(/s$/, '') : plot.x_title}` : point.label);
+  const data = drawn(points, plot, scale).map((point, i) => ({
+    ...point, label: named(point), beside: doubled ? `${point.series} ${point.origin}` : point.series,
+    theory: plot.theory && isNumber(points[i].row[plot.theory]) ? points[i].row[plot.theory] / scale.factor : null,
   }));
   const labels = distinct(data.map((point) => point.label));
-  const x = {field: 'label', type: 'ordinal', sort: null, axis: bandAxis(labels, plot.x_title ?? plot.x, width),
-             scale: {paddingInner: 0.3, paddingOuter: 0.2}};
-  const top = Math.max(...data.map((point) => point.y), 0);
-  const y = {field: 'y', type: 'quantitative', axis: {title: axisTitle(plot.y_title, scale.unit), format: axisFormat(plot.y_format, top)}};
-  const offset = several || doubled ? {xOffset: {field: 'beside', sort: null}} : {};
-  const fill = {field: 'series', type: 'nominal', scale: names.colour, legend: several ? {symbolType: 'square'} : null};
+  const lanes = distinct(data.map((point) => point.beside)).length;
+  const axes = barAxes(labels, plot, scale, Math.max(...data.map((point) => point.y), 0), width);
+  const y = {field: 'label', ...axes.name};
+  const x = {field: 'y', ...axes.value};
+  const offset = several || doubled ? {yOffset: {field: 'beside', sort: null}} : {};
+  const fill = {field: 'series', type: 'nominal', scale: names.colour, legend: null};
+  const thick = {height: {band: 0.9}};
   const layers = [{
-    mark: {type: 'bar', strokeWidth: 1.5, cornerRadiusEnd: 1.5, width: {band: 0.92}},
+    mark: {type: 'bar', strokeWidth: 1.5, cornerRadiusEnd: 1.5, ...thick},
     encoding: {
-      fill,
-      stroke: fill,
-      fillOpacity: {condition: {test: simulated, value: 0.16}, value: 0.92},
-      strokeDash: {field: 'origin', type: 'nominal', legend: mixed ? {symbolType: 'square', symbolSize: 120, symbolStrokeColor: 'var(--ink)', symbolFillColor: 'transparent'} : null,
-                   scale: {domain: ['measured', 'simulated'], range: [[1, 0], [4, 3]]}},
-      tooltip: {field: 'tip'},
-      description: {field: 'tip'},
-      ...offset,
+      fill, stroke: fill,
+      fillOpacity: {condition: {test: simulated, value: distinct(points.map(({origin}) => origin)).length > 1 ? 0.16 : 0.92}, value: 0.92},
+      strokeDash: {field: 'origin', type: 'nominal', legend: null, scale: {domain: ['measured', 'simulated'], range: [[1, 0], [4, 3]]}},
+      tooltip: {field: 'tip'}, description: {field: 'tip'}, ...offset,
     },
-  }, ...sharedCores(data, {type: 'bar', cornerRadiusEnd: 1.5, width: {band: 0.92}}, offset, 'square')];
+  }, ...sharedCores(data, {type: 'bar', cornerRadiusEnd: 1.5, ...thick}, offset)];
   if (data.some((point) => point.low !== null && point.high !== null)) {
     layers.push({
       transform: [{filter: 'datum.low !== null && datum.high !== null'}],
       mark: {type: 'rule', strokeWidth: 1.4, stroke: 'var(--ink)'},
-      encoding: {y: {...y, field: 'low'}, y2: {field: 'high'}, ...offset},
+      encoding: {x: {...x, field: 'low'}, x2: {field: 'high'}, ...offset},
     });
   }
-  if (plot.ideal === 'flat' && data.length) {
+  const theories = data.some((point) => point.theory !== null);
+  if (theories) {
     layers.push({
-      data: {values: [{y: plot.y_format === 'percent' ? 1 : data[0].y}]},
-      mark: {type: 'rule', strokeDash: [1.5, 3], stroke: 'var(--muted)', strokeWidth: 1.2},
-      encoding: {y, x: undefined},
+      transform: [{filter: 'datum.theory !== null'}],
+      mark: {type: 'tick', orient: 'vertical', thickness: 3, color: 'var(--ink)', ...thick},
+      encoding: {x: {...x, field: 'theory'}, ...offset},
     });
   }
-  const shared = {x, y};
-  return {data: {values: data}, height, layer: layers.map((layer) => ({...layer, encoding: layer.data ? {y} : {...shared, ...layer.encoding}}))};
+  return {
+    spec: {data: {values: data}, height: 56 + labels.length * Math.max(lanes > 1 ? 15 * lanes + 10 : 27, 16 * axes.lines), layer: layers.map((layer) => ({...layer, encoding: {x, y, ...layer.encoding}}))},
+    legend: [
+      ...(several || theories ? names.domain.map((name, i) => ({kind: 'fill', label: name || plot.y_title, colour: seriesColours[i % 7]})) : []),
+      ...(theories ? [{kind: 'theory', label: 'in theory'}] : []), ...marksIn(points, 'fill')],
+  };
 }
 
-function stackedSpec(points, plot, height, width) {
-  const parts = plot.parts ?? [];
-  const titles = parts.map((part, i) => plot.part_titles?.[i] ?? part);
-  const total = (point) => parts.reduce((sum, part) => sum + (isNumber(point.row[part]) ? point.row[part] : 0), 0);
+function stackedSpec(points, plot, width) {
+  const {parts, part_titles: titles} = plot;
+  const total = (point) => parts.reduce((sum, part) => sum + (isNumber(point.row[part]) ? Math.max(0, point.row[part]) : 0), 0);
   const scale = scaleOf(points.map(total), plot.y_format);
   const mixed = distinct(points.map((point) => point.origin)).length > 1;
-  const named = (point) => [point.label, point.series, mixed && point.origin === 'simulated' ? 'simulated' : ''].filter(Boolean).join('\n');
-  const data = points.flatMap((point) => parts.map((part, i) => ({part, i, value: point.row[part]}))
-    .filter(({value}) => isNumber(value))
+  const counted = (point) => (isNumber(point.x) ? `${point.label} ${point.label === '1' ? plot.x_title.replace(/s$/, '') : plot.x_title}` : point.label);
+  const named = (point) => [counted(point), point.series, mixed && point.origin === 'simulated' ? 'simulated' : ''].filter(Boolean).join(', ');
+  const data = points.flatMap((point) => parts.map((part, i) => ({i, value: point.row[part]}))
+    .filter(({value}) => isNumber(value) && value > 0)
     .map(({i, value}) => ({
-      bar: named(point),
-      part: titles[i],
-      order: i,
-      y: value / scale.factor,
-      origin: point.origin,
-      oversubscribed: point.oversubscribed,
+      bar: named(point), part: titles[i], order: i, y: value / scale.factor, origin: point.origin,
       tip: wording(plot, point, titles[i], value) + (total(point) > 0 ? ` · ${formatValue(value / total(point), 'percent')}` : ''),
     })));
-  const labels = distinct(data.map((datum) => datum.bar));
-  const top = Math.max(...points.map(total), 0) / scale.factor;
-  const columns = legendColumns(titles, width);
-  const x = {field: 'bar', type: 'ordinal', sort: null, axis: bandAxis(labels, plot.x_title ?? plot.x, width)};
-  const y = {field: 'y', type: 'quantitative', axis: {title: axisTitle(plot.y_title, scale.unit), format: axisFormat(plot.y_format, top)}};
+  const labels = distinct(points.map(named));
+  const axes = barAxes(labels, plot, scale, Math.max(...points.map(total), 0) / scale.factor, width);
+  const y = {field: 'bar', ...axes.name};
+  const x = {field: 'y', ...axes.value};
   const whole = points.map((point) => ({bar: named(point), y: total(point) / scale.factor, oversubscribed: point.oversubscribed}));
+  const thick = {height: {band: 0.86}};
   const stack = {
-    mark: {type: 'bar', strokeWidth: 1, width: {band: 0.72}},
+    mark: {type: 'bar', strokeWidth: 1, ...thick},
     encoding: {
-      x,
-      y: {...y, stack: 'zero'},
-      fill: {field: 'part', type: 'nominal', scale: {domain: titles, range: partFills}, legend: {symbolType: 'square', symbolSize: 170, columns, symbolStrokeColor: 'var(--axis)', symbolStrokeWidth: 0.6}},
+      y, x: {...x, stack: 'zero'},
+      fill: {field: 'part', type: 'nominal', scale: {domain: titles, range: partFills}, legend: null},
       order: {field: 'order'},
-      opacity: {condition: {test: simulated, value: 0.6}, value: 1},
-      stroke: {condition: {test: simulated, value: 'var(--ink)'}, value: 'var(--paper)'},
-      strokeDash: {condition: {test: simulated, value: [3, 2]}, value: [1, 0]},
-      tooltip: {field: 'tip'},
-      description: {field: 'tip'},
+      opacity: {condition: {test: simulated, value: mixed ? 0.6 : 1}, value: 1},
+      stroke: {condition: {test: simulated, value: mixed ? 'var(--ink)' : 'var(--paper)'}, value: 'var(--paper)'},
+      strokeDash: {condition: {test: simulated, value: mixed ? [3, 2] : [1, 0]}, value: [1, 0]},
+      tooltip: {field: 'tip'}, description: {field: 'tip'},
     },
   };
-  const outlines = sharedCores(whole, {type: 'bar', width: {band: 0.72}}, {x, y: {...y, stack: null}}, 'square')
-    .map((layer) => ({...layer, data: {values: whole}}));
-  return {data: {values: data}, height: height + 18 * (Math.ceil(titles.length / columns) - 1), layer: [stack, ...outlines]};
+  const outlines = sharedCores(whole, {type: 'bar', ...thick}, {y, x: {...x, stack: null}}).map((layer) => ({...layer, data: {values: whole}}));
+  const used = new Set(data.map((datum) => datum.part));
+  return {
+    spec: {data: {values: data}, height: 56 + labels.length * Math.max(28, 16 * axes.lines), layer: [stack, ...outlines]},
+    legend: [...titles.map((label, i) => ({kind: 'fill', label, colour: partFills[i]})).filter(({label}) => used.has(label)), ...marksIn(points, 'fill')],
+  };
 }
 
-/** The specification of one plot for a place of `width` pixels. */
+/** The specification of one plot for a place of `width` pixels, and the entries of its legend: {spec, legend}. */
 export function plotSpec(experiment, plot, width) {
   const height = Math.round(Math.max(210, Math.min(270, width * 0.56)));
-  const points = pointsOf(experiment, plot);
-  const drawn = plot.kind === 'stacked' ? points : points
-    .map((point) => ({...point, y: point.row[plot.y]})).filter((point) => isNumber(point.y));
-  if (drawn.length === 0) throw new Error('no point has a value');
-  const spec = plot.kind === 'stacked' ? stackedSpec(drawn, plot, height, width)
-    : plot.kind === 'bars' ? barSpec(drawn, plot, height, width) : lineSpec(drawn, plot, height);
+  const all = pointsOf(experiment, plot);
+  const points = plot.kind === 'stacked' ? all : all.filter((point) => isNumber(point.y));
+  if (points.length === 0) throw new Error('no point has a value');
+  const {spec, legend} = plot.kind === 'stacked' ? stackedSpec(points, plot, width)
+    : plot.kind === 'bars' ? barSpec(points, plot, width)
+    : plot.kind === 'histogram' ? histogramSpec(points, plot, height) : lineSpec(points, experiment, plot, height);
   return {
-    ...spec,
-    width,
-    autosize: {type: 'fit', contains: 'padding'},
-    padding: {left: 2, right: 6, top: 4, bottom: 2},
-    description: plot.title ?? '',
-    config,
+    spec: {...spec, width, autosize: {type: 'fit', contains: 'padding'}, padding: {left: 2, right: 10, top: 4, bottom: 2}, description: plot.title, config},
+    legend,
   };
 }

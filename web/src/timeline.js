@@ -9,6 +9,35 @@ const keyHelp = 'Plus and minus zoom, the left and right arrows pan, 0 shows the
   + 'the previous task of a row, the up and down arrows to another row, C marks the critical path.';
 const touchHelp = 'Two fingers zoom, one pans, a tap on a task says what it is.';
 
+let helped = false;
+
+/** How to use a timeline: said once for the page, under its first one. */
+function helpOf() {
+  if (helped) return null;
+  helped = true;
+  return h('div', {id: 'timeline-help', class: 'hint'}, h('p', {class: 'for-pointer'}, `In every timeline the wheel zooms and a drag pans. ${keyHelp}`),
+    h('p', {class: 'for-touch'}, touchHelp));
+}
+
+const utilizationNote = 'Utilization is the largest share of time in which the driver saw a kernel running on the GPU. '
+  + '"Busy" in the tables is the share of the step in which tasks of this device computed, so waiting inside a collective counts as utilization but not as busy.';
+
+/** What the driver reported while the steps ran, as nvidia-smi does: a line per GPU. */
+function gpuStrip(all) {
+  const gpus = all.filter((gpu) => gpu.samples > 0);
+  if (gpus.length === 0) return null;
+  const reading = (gpu) => [
+    `${formatValue(gpu.memory_used_bytes, 'bytes')} of ${formatValue(gpu.memory_bytes, 'bytes')}`, `${formatValue(gpu.watts, 'rate')} W`,
+    `${formatValue(gpu.clock_mhz, 'integer')} of ${formatValue(gpu.highest_clock_mhz, 'integer')} MHz`,
+    gpu.slowed_by.length ? `slowed by ${gpu.slowed_by.join(' and ')}` : null].filter(Boolean).join(' · ');
+  return h('div', {class: 'gpus'},
+    h('p', {class: 'label'}, 'As nvidia-smi reports it'),
+    gpus.map((gpu) => h('div', {class: 'gpu'}, h('span', {class: 'gpu-name'}, `GPU ${gpu.ordinal}`),
+      h('span', {class: 'meter', 'aria-hidden': 'true'}, h('span', {style: `width: ${100 * gpu.utilization}%`})),
+      h('span', {}, `${formatValue(gpu.utilization, 'percent')} utilization`), h('span', {class: 'gpu-rest'}, reading(gpu)))),
+    h('p', {class: 'hint'}, utilizationNote));
+}
+
 function legendOf(rows) {
   return h('ul', {class: 'legend', 'aria-label': 'What the colours mean'}, kindsIn(rows).map((kind) => {
     const swatch = h('canvas', {class: 'swatch', width: '40', height: '24', 'aria-hidden': 'true', 'data-kind': kind});
@@ -27,7 +56,7 @@ function paintLegend(legend) {
 
 function tooltipOf(event, row) {
   const facts = factsOf(event, row).flatMap(([term, text]) => [h('dt', {}, term), h('dd', {}, text)]);
-  return [h('strong', {}, labelsOf(event)[0] ?? 'task'), h('dl', {}, facts)];
+  return [h('strong', {}, labelsOf(event)[0]), h('dl', {}, facts)];
 }
 
 /** One step on a canvas: zoomed, panned, asked for its tasks by pointer and by keyboard. */
@@ -42,7 +71,7 @@ class Stage {
     this.canvas = h('canvas', {'aria-hidden': 'true'});
     this.element = h('div', {
       class: 'stage', tabindex: '0', role: 'application', 'aria-roledescription': 'timeline',
-      'aria-label': `Timeline of one step: ${timeline.label ?? ''}. ${keyHelp}`,
+      'aria-label': `Timeline of one step: ${timeline.label}`, 'aria-describedby': 'timeline-help',
     }, this.canvas);
     this.shown = h('output', {class: 'range'});
     this.listen();
@@ -60,6 +89,7 @@ class Stage {
     const time = (value) => formatValue(value, 'time');
     this.shown.textContent = this.range.to - this.range.from >= this.duration * 0.9999
       ? `whole step, ${time(this.duration)}` : `${time(this.range.from)} to ${time(this.range.to)} of ${time(this.duration)}`;
+    this.element.dataset.gutter = String(this.layout.gutter);
     this.element.dataset.from = String(Math.round(this.range.from));
     this.element.dataset.to = String(Math.round(this.range.to));
   }
@@ -264,9 +294,9 @@ class Stage {
   }
 }
 
-/** Which timeline to open with: of several devices rather than of one, measured, with a core a device, of the most devices. */
+/** Which timeline to open with: of several devices rather than of one, measured, with a core per device, of the most devices. */
 function firstToOpen(timelines) {
-  const merits = ({devices = [], origin, oversubscribed}) => [devices.length > 1, origin !== 'simulated', !oversubscribed, devices.length].map(Number);
+  const merits = ({devices, origin, oversubscribed}) => [devices.length > 1, origin !== 'simulated', !oversubscribed, devices.length].map(Number);
   const ahead = (a, b) => a[a.findIndex((merit, i) => merit !== b[i])] > b[a.findIndex((merit, i) => merit !== b[i])];
   return timelines.reduce((best, timeline, i) => (ahead(merits(timelines[best]), merits(timeline)) ? best : i), 0);
 }
@@ -277,6 +307,7 @@ export function timelineFigure(timelines, title) {
   const tag = h('span', {class: 'timeline-origin'});
   const legendPlace = h('div');
   const rangePlace = h('span', {class: 'range-place'});
+  const gpuPlace = h('div');
   const first = firstToOpen(timelines);
   let stage = null;
   const press = (label, text, action) => h('button', {type: 'button', 'aria-label': label, title: label, onclick: action}, text);
@@ -292,11 +323,12 @@ export function timelineFigure(timelines, title) {
     stage.criticalButton = criticalButton;
     criticalButton.hidden = !stage.rows.some((row) => row.events.some((event) => event.critical));
     criticalButton.setAttribute('aria-pressed', 'false');
-    tag.replaceChildren(originTag(timeline.origin ?? 'measured'));
+    tag.replaceChildren(originTag(timeline.origin));
     frame.classList.toggle('simulated', timeline.origin === 'simulated');
     frame.replaceChildren(stage.element);
     legendPlace.replaceChildren(legendOf(stage.rows));
     rangePlace.replaceChildren(stage.shown);
+    gpuPlace.replaceChildren(...[gpuStrip(timeline.gpus)].filter(Boolean));
     paintAll();
   };
   const paintAll = () => {
@@ -308,32 +340,28 @@ export function timelineFigure(timelines, title) {
   const name = timelines.length > 1
     ? h('label', {class: 'choose'}, h('span', {class: 'off-screen'}, 'Timeline '),
         h('select', {onchange: (event) => open(Number(event.target.value))},
-          timelines.map((timeline, i) => h('option', {value: String(i), selected: i === first}, `${timeline.label ?? `step ${i + 1}`}${timeline.origin === 'simulated' ? ' (simulated)' : ''}${timeline.oversubscribed ? ' (oversubscribed)' : ''}`))))
-    : h('strong', {}, timelines[0].label ?? 'one step');
+          timelines.map((timeline, i) => h('option', {value: String(i), selected: i === first}, `${timeline.label}${timeline.origin === 'simulated' ? ' (simulated)' : ''}${timeline.oversubscribed ? ' (oversubscribed)' : ''}`))))
+    : h('strong', {}, timelines[0].label);
   const figure = h('figure', {class: 'timeline'},
     h('figcaption', {}, h('span', {class: 'figure-title'}, 'One step: '), name, tag),
     h('div', {class: 'toolbar', role: 'toolbar', 'aria-label': `Timeline of ${title}`},
       press('Zoom in', '+', () => stage.zoom(1.5)), press('Zoom out', '−', () => stage.zoom(1 / 1.5)),
       press('Pan left', '←', () => stage.pan(-0.25)), press('Pan right', '→', () => stage.pan(0.25)),
       press('Show the whole step', 'Reset', () => stage.reset()), criticalButton, rangePlace),
-    legendPlace, frame, h('p', {class: 'hint for-pointer'}, `The wheel zooms, a drag pans. ${keyHelp}`), h('p', {class: 'hint for-touch'}, touchHelp),
-    h('div', {class: 'prints', 'aria-hidden': 'true'}));
+    legendPlace, frame, gpuPlace, helpOf(), h('div', {class: 'prints', 'aria-hidden': 'true'}));
 
   open(first);
   onTheme(paintAll);
   new ResizeObserver(paintAll).observe(frame);
-  figure.paintPrints = () => paintPrints(figure.querySelector('.prints'), timelines);
+  figure.paintPrint = () => paintPrint(figure.querySelector('.prints'), timelines[first]);
   return figure;
 }
 
-/** Every timeline as a picture of the whole step, for paper. */
-function paintPrints(place, timelines) {
-  place.replaceChildren(...timelines.map((timeline) => {
-    const rows = rowsOf(timeline);
-    const duration = durationOf(timeline);
-    const canvas = h('canvas');
-    paintTimeline(canvas, rows, 720, {from: 0, to: duration}, {scale: 3, palette: paletteOf(place), duration});
-    const caption = h('p', {}, `${timeline.label ?? 'one step'}, ${timeline.origin ?? 'measured'}, ${formatValue(duration, 'time')}`);
-    return h('div', {class: `print-one ${timeline.origin ?? 'measured'}`}, caption, canvas);
-  }));
+/** The timeline that is open first, as a picture of the whole step for paper. */
+function paintPrint(place, timeline) {
+  const rows = rowsOf(timeline);
+  const duration = durationOf(timeline);
+  const canvas = h('canvas');
+  paintTimeline(canvas, rows, 680, {from: 0, to: duration}, {scale: 2, palette: paletteOf(place), duration});
+  place.replaceChildren(h('p', {}, `One step: ${timeline.label}, ${timeline.origin}, ${formatValue(duration, 'time')}`), canvas);
 }

@@ -22,38 +22,29 @@ export function kindOf(event, laneName) {
 
 /** From its start until then the event waited for others. */
 export function metOf(event) {
-  return Number.isFinite(event.met) && event.met > event.start ? Math.min(event.met, event.end) : event.start;
+  return event.met > event.start ? Math.min(event.met, event.end) : event.start;
 }
-
-const largest = (events, value, least) => events.reduce((most, event) => Math.max(most, value(event)), least);
 
 /** A row for each device and lane that has events, each with its events in order of time. */
 export function rowsOf(timeline) {
   const rows = [];
-  const events = timeline.events ?? [];
-  const laneNames = timeline.lanes ?? ['compute', 'communication', 'host'];
-  const deviceCount = largest(events, (event) => (event.device ?? 0) + 1, timeline.devices?.length ?? 0);
-  const laneCount = largest(events, (event) => (event.lane ?? 0) + 1, laneNames.length);
-  for (let device = 0; device < deviceCount; device++) {
-    for (let lane = 0; lane < laneCount; lane++) {
-      const laneName = laneNames[lane] ?? `lane ${lane}`;
-      const own = events.filter((event) => (event.device ?? 0) === device && (event.lane ?? 0) === lane)
-        .sort((a, b) => a.start - b.start);
+  timeline.devices.forEach((deviceName, device) => {
+    const events = timeline.events.filter((event) => event.device === device);
+    timeline.lanes.forEach((laneName, lane) => {
+      const own = events.filter((event) => event.lane === lane).sort((a, b) => a.start - b.start);
       // A device that did nothing at all keeps its first lane: it is there, and idle.
-      if (own.length === 0 && !(lane === 0 && !events.some((event) => (event.device ?? 0) === device))) continue;
+      if (own.length === 0 && (lane > 0 || events.length > 0)) return;
       rows.push({
-        device, lane, laneName,
-        deviceName: timeline.devices?.[device] ?? `device ${device}`,
-        height: laneHeights[laneName] ?? 20,
+        device, lane, laneName, deviceName, height: laneHeights[laneName],
         events: own.map((event) => ({...event, kind: kindOf(event, laneName), met: metOf(event)})),
       });
-    }
-  }
+    });
+  });
   return rows;
 }
 
 export function durationOf(timeline) {
-  return largest(timeline.events ?? [], (event) => event.end ?? 0, Math.max(1, timeline.duration_ns ?? 0));
+  return timeline.events.reduce((most, event) => Math.max(most, event.end), Math.max(1, timeline.duration_ns));
 }
 
 export function kindsIn(rows) {
@@ -67,7 +58,7 @@ export function kindsIn(rows) {
 export function labelsOf(event) {
   const block = event.block >= 0 ? event.block : null;
   const batch = event.micro_batch >= 0 ? event.micro_batch : null;
-  const name = event.name ?? '';
+  const {name} = event;
   const where = [block !== null ? `block ${block}` : '', batch !== null ? `micro-batch ${batch}` : ''].filter(Boolean).join(', ');
   const short = [block !== null ? `b${block}` : '', batch !== null ? `m${batch}` : ''].filter(Boolean).join(' ');
   const labels = where ? [`${name} · ${where}`, where, `${name} ${short}`, short] : [name];

@@ -6,18 +6,33 @@ const axisHeight = 24;
 const overviewHeight = 12;
 const deviceGap = 9;
 const laneGap = 2;
+const nameHeight = 17;
+const shortLanes = {compute: 'comp.', communication: 'comm.', host: 'host'};
 
-/** Where each row stands: {gutter, height, tops[]}. */
-export function layoutOf(rows, width) {
-  const gutter = width < 520 ? 92 : 144;
+/**
+ * Where each row stands: {gutter, height, tops[], headings, laneNames}. Names of devices stand beside the rows as wide as they are; where
+ * they would take more than a third of the width, above them (`headings`).
+ */
+export function layoutOf(rows, width, context, font) {
+  const widest = (texts, style) => {
+    context.font = `${style} ${font}`;
+    return Math.max(...texts.map((text) => context.measureText(text).width));
+  };
+  const narrow = width < 520;
+  const laneNames = rows.map((row) => (narrow ? shortLanes[row.laneName] : row.laneName));
+  const lanes = widest(laneNames, '11px') + 12;
+  const names = widest(rows.map((row) => row.deviceName), '600 12px') + 12;
+  const headings = names + lanes > Math.max(110, width / 3);
+  const gutter = Math.ceil(headings ? lanes : names + lanes);
   const tops = [];
   let y = axisHeight;
   rows.forEach((row, i) => {
-    y += i === 0 ? 4 : row.device !== rows[i - 1].device ? deviceGap : laneGap;
+    const opens = i === 0 || row.device !== rows[i - 1].device;
+    y += (i === 0 ? 4 : opens ? deviceGap : laneGap) + (opens && headings ? nameHeight : 0);
     tops.push(y);
     y += row.height;
   });
-  return {gutter, tops, height: y + 8 + overviewHeight, plot: Math.max(40, width - gutter - 8), width};
+  return {gutter, tops, headings, laneNames, height: y + 8 + overviewHeight, plot: Math.max(40, width - gutter - 8), width, font};
 }
 
 /** The colours of the page as it is themed now. */
@@ -109,19 +124,17 @@ function paintAxis(context, layout, range, palette) {
 function paintGutter(context, layout, rows, palette) {
   context.textAlign = 'left';
   context.textBaseline = 'middle';
-  const narrow = layout.gutter < 100;
-  const shortNames = {compute: 'comp.', communication: 'comm.', host: 'host'};
   rows.forEach((row, i) => {
     const middle = layout.tops[i] + row.height / 2 + 0.5;
     if (i === 0 || rows[i - 1].device !== row.device) {
       context.fillStyle = palette.ink;
       context.font = `600 12px ${layout.font}`;
-      context.fillText(row.deviceName, 0, middle, narrow ? 46 : 54);
+      context.fillText(row.deviceName, 0, layout.headings ? layout.tops[i] - nameHeight / 2 : middle);
     }
     context.fillStyle = palette.muted;
     context.font = `11px ${layout.font}`;
     context.textAlign = 'right';
-    context.fillText(narrow ? shortNames[row.laneName] ?? row.laneName : row.laneName, layout.gutter - 8, middle, narrow ? 32 : 86);
+    context.fillText(layout.laneNames[i], layout.gutter - 8, middle);
     context.textAlign = 'left';
   });
 }
@@ -170,24 +183,26 @@ function paintCritical(context, layout, rows, palette) {
   context.strokeStyle = palette.ink;
   context.lineJoin = 'round';
   const clamp = (x) => Math.max(layout.gutter, Math.min(layout.gutter + layout.plot, x));
-  let before = null;
-  for (const {row, event} of criticalPath(rows)) {
-    const [x0, x1] = [clamp(layout.x(event.start)), clamp(layout.x(event.end))];
+  const path = criticalPath(rows);
+  let before = {x: clamp(layout.x(0)), y: path.length ? layout.tops[path[0].row] + rows[path[0].row].height / 2 : 0};
+  for (const {row, event} of path) {
+    // What waits for others is not on the path: those are.
+    const [x0, x1] = [clamp(layout.x(event.met)), clamp(layout.x(event.end))];
     const top = layout.tops[row];
     const height = rows[row].height;
+    const middle = top + height / 2;
     context.lineWidth = 2;
     if (x1 > x0) context.strokeRect(x0 + 0.5, top + 1, Math.max(1, x1 - x0 - 1.5), height - 2);
-    const middle = top + height / 2;
-    if (before && before.row !== row) {
-      const from = clamp(layout.x(event.met > event.start ? event.met : event.start));
-      context.lineWidth = 1.4;
+    // Between two tasks the path goes on: from the end of one to the beginning of the other, so that none is left out.
+    if (before.y !== middle || x0 > before.x + 0.5) {
+      context.lineWidth = 1.6;
       context.beginPath();
       context.moveTo(before.x, before.y);
       context.lineTo(before.x, middle);
-      context.lineTo(from, middle);
+      context.lineTo(Math.max(before.x, x0), middle);
       context.stroke();
     }
-    before = {row, x: x1, y: middle};
+    before = {x: x1, y: middle};
   }
 }
 
@@ -207,15 +222,14 @@ function paintOverview(context, layout, range, duration, palette) {
  */
 export function paintTimeline(canvas, rows, width, range, options) {
   const {palette, scale} = options;
-  const layout = layoutOf(rows, width);
-  layout.font = getComputedStyle(document.body).fontFamily;
+  const context = canvas.getContext('2d');
+  const layout = layoutOf(rows, width, context, getComputedStyle(document.body).fontFamily);
   layout.x = (time) => layout.gutter + ((time - range.from) / (range.to - range.from)) * layout.plot;
   const [pixelsX, pixelsY] = [Math.round(width * scale), Math.round(layout.height * scale)];
   if (canvas.width !== pixelsX || canvas.height !== pixelsY) {
     canvas.width = pixelsX;
     canvas.height = pixelsY;
   }
-  const context = canvas.getContext('2d');
   context.setTransform(scale, 0, 0, scale, 0, 0);
   context.clearRect(0, 0, width, layout.height);
   rows.forEach((row, i) => {

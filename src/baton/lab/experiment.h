@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "baton/cluster/machine.h"
@@ -42,11 +43,19 @@ struct Column {
   std::string key;
   std::string heading;
   Format format = Format::text;
+  bool if_known = false;  // left out of the table if no row has it, as what GPUs report where there are none
+};
+
+/// A line beside the points of a plot: a law that was fitted, or what theory says.
+struct Curve {
+  std::string name;
+  Json series;  // the value in the plot's column `series` that it belongs to; null: it belongs to none
+  std::vector<std::pair<double, double>> points;
 };
 
 /// A picture of the rows; what the page draws.
 struct Plot {
-  enum class Kind : std::uint8_t { line, bars, stacked };
+  enum class Kind : std::uint8_t { line, scatter, bars, stacked, histogram };
   Kind kind = Kind::line;
   std::string title;
   std::string x;
@@ -62,7 +71,15 @@ struct Plot {
   std::string high;
   std::vector<std::string> parts;        // of a stacked plot: the keys,
   std::vector<std::string> part_titles;  // and what they are called
+  std::string theory;                    // of bars: the column that holds what theory says
+  Format x_format = Format::number;      // of points of its own
+  /// The points that are drawn if they are not the rows: one per device, message or bin.
+  std::function<std::vector<Json>(const std::vector<Json>& rows)> points;
+  std::function<std::vector<Curve>(const std::vector<Json>& rows)> curves;
 };
+
+/// What a plot draws: points of its own, or the rows.
+std::vector<Json> points_of(const Plot& plot, const std::vector<Json>& rows);
 
 /// Where and how an experiment runs.
 struct Settings {

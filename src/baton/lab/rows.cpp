@@ -228,8 +228,6 @@ Plot speedup_plot(std::string series) {
           .y_format = Format::number,
           .series = std::move(series),
           .ideal = "linear",
-          .log_x = true,
-          .log_y = true,
           .low = "speedup_low",
           .high = "speedup_high"};
 }

@@ -57,7 +57,10 @@ std::shared_ptr<const Experiment> show_groups(const Experiment& experiment, cons
     }
   }
   shown->columns.insert(shown->columns.begin(), columns.begin(), columns.end());
+  // Points and curves of a plot's own do not tell groups apart.
+  std::erase_if(shown->plots, [](const Plot& plot) { return static_cast<bool>(plot.points); });
   for (Plot& plot : shown->plots) {
+    plot.curves = nullptr;
     std::vector<std::string> apart;
     std::copy_if(axes.begin(), axes.end(), std::back_inserter(apart),
                  [&](const std::string& axis) { return axis != plot.x && axis != plot.series; });

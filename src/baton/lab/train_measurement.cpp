@@ -111,6 +111,36 @@ Json gradients_left(const Training& run) {
   return left;
 }
 
+/// What the drivers of GPUs say, of GPU 0 and of the others, as a table has it; empty without a GPU.
+Json gpu_summary(const Training& run) {
+  Json summary = Json::object();
+  double others = 0;
+  double watts = 0;
+  std::int64_t memory = 0;
+  std::int64_t clock = 0;
+  std::size_t seen = 0;
+  for (const exec::GpuReading& gpu : run.gpus()) {
+    if (gpu.samples == 0) {
+      continue;
+    }
+    if (seen == 0) {
+      summary["gpu_utilization_0"] = gpu.utilization;
+    }
+    others += seen == 0 ? 0 : gpu.utilization;
+    watts += gpu.watts;
+    memory = std::max(memory, gpu.memory_used.count);
+    clock = seen == 0 ? gpu.clock_mhz : std::min<std::int64_t>(clock, gpu.clock_mhz);
+    ++seen;
+  }
+  if (seen > 0) {
+    summary.update(Json{{"gpu_memory_bytes", memory}, {"gpu_watts", watts}, {"gpu_clock_mhz", clock}});
+  }
+  if (seen > 1) {
+    summary["gpu_utilization_others"] = others / static_cast<double>(seen - 1);
+  }
+  return summary;
+}
+
 }  // namespace
 
 TrainMeasurement::TrainMeasurement(const JobWords& words, const Settings& settings, Options options)
@@ -179,6 +209,7 @@ Json TrainMeasurement::record() const {
                    {"buffer_bytes", std::max_element(buffers.begin(), buffers.end())->count}};
   record.update(parts);
   record.update(Json{{"trained", trained_json(run)}, {"messages", messages(run)}, {"gradients_left", gradients_left(run)}});
+  record.update(gpu_summary(run));
   if (crowding_) {
     record["beside"] = to_json(*crowding_);
   }

@@ -56,6 +56,17 @@ Json settings_json(const JobWords& words) {
   return settings;
 }
 
+/// At most 50 times that stand for as many equal shares of the steps, from the shortest on: what a histogram is made from.
+Json quantiles_json(std::vector<Nanoseconds> times) {
+  std::sort(times.begin(), times.end());
+  const std::size_t kept = std::min<std::size_t>(times.size(), 50);
+  Json list = Json::array();
+  for (std::size_t q = 0; q < kept; ++q) {
+    list.push_back(times[(2 * q + 1) * times.size() / (2 * kept)].count);
+  }
+  return list;
+}
+
 /// Of the steps that were timed; `time_per_step_ns` is their median, from `time_low_ns` to `time_high_ns` its interval.
 Json times_json(const Training& run) {
   const trace::Spread spread = trace::spread(run.timed());
@@ -69,6 +80,7 @@ Json times_json(const Training& run) {
           {"p95_ns", spread.p95.count},
           {"min_ns", spread.min.count},
           {"max_ns", spread.max.count},
+          {"quantiles_ns", quantiles_json(run.timed())},
           {"samples_per_s", samples_per_s(run)}};
 }
 
@@ -233,7 +245,8 @@ Json timeline_json(const Training& run, const std::string& label) {
           {"duration_ns", step.duration.count},
           {"devices", plan.devices()},
           {"lanes", lanes},
-          {"events", events}};
+          {"events", events},
+          {"gpus", gpus_json(run)}};
 }
 
 Json result_json(const Training& run, const std::string& command) {

@@ -4,10 +4,8 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 
 #include "baton/base/text.h"
-#include "baton/base/units.h"
 #include "baton/findings/median.h"
 #include "baton/lab/rows.h"
 #include "baton/report/table.h"
@@ -17,34 +15,6 @@ namespace {
 
 using lab::Format;
 using lab::Json;
-
-std::vector<std::vector<std::string>> cells(const lab::Result& result) {
-  std::vector<std::vector<std::string>> table(1);
-  for (const lab::Column& column : result.experiment->columns) {
-    table[0].push_back(column.heading);
-  }
-  for (const Json& row : result.rows) {
-    table.emplace_back();
-    for (const lab::Column& column : result.experiment->columns) {
-      table.back().push_back(row.contains("reason") && !row.contains(column.key) ? "-" : cell(row, column));
-    }
-  }
-  return table;
-}
-
-bool is_simulated(const Json& row) { return row.value("origin", "measured") == "simulated"; }
-
-/// What is said behind a row whose numbers are not simply measured: oversubscribed, or simulated.
-std::string mark(const Json& row) {
-  const bool oversubscribed = row.value("oversubscribed", false);
-  return (oversubscribed ? std::string("(oversubscribed)") : "") + (oversubscribed && is_simulated(row) ? "  " : "") +
-         (is_simulated(row) ? "(simulated)" : "");
-}
-
-/// The same as a cell of its own.
-std::string origin(const Json& row) {
-  return row.value("origin", "-") + (row.value("oversubscribed", false) ? ", oversubscribed" : "");
-}
 
 /// Long sentences over several lines, with a mark in front of the first. Lines of a sentence stay lines.
 std::string wrapped(const std::string& sentence, std::size_t columns, const std::string& mark) {
@@ -89,68 +59,110 @@ std::string escaped(const std::string& text) {
 }
 
 std::string_view kind_text(lab::Plot::Kind kind) {
-  return kind == lab::Plot::Kind::line ? "line" : kind == lab::Plot::Kind::bars ? "bars" : "stacked";
+  switch (kind) {
+    case lab::Plot::Kind::line:
+      return "line";
+    case lab::Plot::Kind::scatter:
+      return "scatter";
+    case lab::Plot::Kind::bars:
+      return "bars";
+    case lab::Plot::Kind::stacked:
+      return "stacked";
+    case lab::Plot::Kind::histogram:
+      return "histogram";
+  }
+  return "";
 }
 
-/// Places after the point that leave so many significant figures of what is below one.
-int decimals_for(double value, int figures) {
-  return value == 0 ? 0 : std::min(9, figures - 1 - static_cast<int>(std::floor(std::log10(std::abs(value)))));
+/// Whether a point has what the plot shows.
+bool draws_something(const lab::Plot& plot, const std::vector<Json>& points) {
+  const auto has = [](const Json& point, const std::string& key) { return point.contains(key) && point[key].is_number(); };
+  return std::any_of(points.begin(), points.end(), [&](const Json& point) {
+    return plot.kind == lab::Plot::Kind::stacked
+               ? std::any_of(plot.parts.begin(), plot.parts.end(), [&](const std::string& part) { return has(point, part); })
+               : has(point, plot.y);
+  });
 }
 
-/// One place, or two significant figures of what is below one percent.
-std::string percent_text(double share) {
-  const bool small = share != 0 && std::abs(share) < 0.00995;
-  return fmt::format("{:.{}f} %", 100 * share, small ? decimals_for(100 * share, 2) : 1);
+Json curves_json(const lab::Plot& plot, const std::vector<Json>& rows) {
+  Json list = Json::array();
+  for (const lab::Curve& curve : plot.curves ? plot.curves(rows) : std::vector<lab::Curve>()) {
+    Json points = Json::array();
+    for (const auto& [x, y] : curve.points) {
+      points.push_back({x, y});
+    }
+    list.push_back({{"name", curve.name}, {"series", curve.series}, {"points", points}});
+  }
+  return list;
 }
 
-/// Two places, or three significant figures of what is below a tenth.
-std::string ratio_text(double ratio) {
-  const bool small = ratio != 0 && std::abs(ratio) < 0.1;
-  return fmt::format("{:.{}f}×", ratio, small ? decimals_for(ratio, 3) : 2);
+/// Up to the first stop that a new sentence follows.
+std::string first_sentence(const std::string& text) {
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const bool stops = text[at] == '.' || text[at] == '!' || text[at] == '?';
+    if (text[at] == '\n' || (stops && at + 2 < text.size() && text[at + 1] == ' ' && text[at + 2] >= 'A' && text[at + 2] <= 'Z')) {
+      return text.substr(0, text[at] == '\n' ? at : at + 1);
+    }
+  }
+  return text;
 }
 
-/// Three significant figures, but none before the point cut off.
-std::string rate_text(double rate) {
-  const double size = std::abs(rate);
-  return fmt::format("{:.{}f}", rate, size >= 99.95 ? 0 : size >= 9.995 ? 1 : size >= 0.9995 ? 2 : decimals_for(rate, 3));
+/// The first answers of two experiments at most: of those that tell most where they are there, otherwise of the first ones.
+Json headline(const std::vector<lab::Result>& results) {
+  std::vector<const lab::Result*> order;
+  for (const char* telling : {"strong-scaling", "idle", "comm-vs-compute", "dp-vs-ddp", "delay"}) {
+    for (const lab::Result& result : results) {
+      if (result.experiment->id == telling) {
+        order.push_back(&result);
+      }
+    }
+  }
+  for (const lab::Result& result : results) {
+    if (std::find(order.begin(), order.end(), &result) == order.end()) {
+      order.push_back(&result);
+    }
+  }
+  Json list = Json::array();
+  for (const lab::Result* result : order) {
+    const auto first = std::find_if(result->answers.begin(), result->answers.end(),
+                                    [](const lab::Answer& answer) { return !answer.text.empty(); });
+    if (first != result->answers.end() && list.size() < 2) {
+      list.push_back({{"question", first->question}, {"text", first_sentence(first->text)}});
+    }
+  }
+  return list;
 }
 
-/// Six significant figures at most, but none of a whole number cut off; very large ones in powers of ten.
-std::string number_text(double number) {
-  const double size = std::abs(number);
-  const bool whole = size < 1e15 && (number == std::floor(number) || size >= 999999.5);
-  return whole ? fmt::format("{:.0f}", number) : fmt::format("{:.6g}", number);
+/// How far the speed of the machine can be trusted, from the rates at which the same computation ran beside every point.
+Json noise_json(std::vector<double> rates) {
+  if (rates.size() < 3) {
+    return {};
+  }
+  std::sort(rates.begin(), rates.end());
+  const double spread = (rates[rates.size() * 9 / 10] - rates[rates.size() / 10]) / findings::median(rates);
+  return {{"pulse_gflops", rates},
+          {"spread", spread},
+          {"sentence", fmt::format("{}: the same computation, timed beside every point, varied by {:.1f} % (10th to 90th "
+                                   "percentile){}.",
+                                   spread < 0.05   ? "The machine was quiet"
+                                   : spread < 0.15 ? "There was some noise"
+                                                   : "The machine was noisy",
+                                   100 * spread, spread < 0.05 ? "" : "; smaller differences mean little")}};
 }
 
 }  // namespace
 
-std::string cell(const Json& row, const lab::Column& column) {
-  if (!row.contains(column.key) || row[column.key].is_null()) {
-    return "";
+std::string reference(const std::string& id) {
+  const std::vector<std::string_view> parts = split(id, '/');
+  if (parts.size() != 3) {
+    return id;
   }
-  const Json& value = row[column.key];
-  if (!value.is_number()) {
-    return lab::word_of(value);
-  }
-  const double number = value.get<double>();
-  switch (column.format) {
-    case Format::time:
-      return to_text(Nanoseconds(static_cast<std::int64_t>(number)));
-    case Format::bytes:
-      return to_text(Bytes(static_cast<std::int64_t>(number)));
-    case Format::percent:
-      return percent_text(number);
-    case Format::ratio:
-      return ratio_text(number);
-    case Format::rate:
-      return rate_text(number);
-    case Format::flops:
-      return to_text(Flops(static_cast<std::int64_t>(number)));
-    case Format::integer:
-      return fmt::format("{:.0f}", number);
-    default:
-      return number_text(number);
-  }
+  const std::string_view sheet = parts[0] == "hw1"          ? "HW1"
+                                 : parts[0] == "hw3"        ? "HW3"
+                                 : parts[0] == "practical8" ? "Practical 8"
+                                 : parts[0] == "csye-hw4"   ? "CSYE HW4"
+                                                            : parts[0];
+  return fmt::format("{} {} {}, {}", sheet, parts[0].starts_with("csye") ? "Part" : "Task", parts[1], parts[2]);
 }
 
 std::string to_terminal(const lab::Result& result) {
@@ -159,20 +171,31 @@ std::string to_terminal(const lab::Result& result) {
                                 result.trained.empty() ? "" : fmt::format("Trained: {}\n", result.trained));
   for (const lab::Answer& answer : result.answers) {
     if (!answer.text.empty()) {
-      out += fmt::format("{}{}\n{}\n", answer.question, answer.id.empty() ? "" : fmt::format(" ({})", answer.id),
+      out += fmt::format("{}{}\n{}\n", answer.question, answer.id.empty() ? "" : fmt::format(" ({})", reference(answer.id)),
                          wrapped(answer.text, 110, "  "));
     }
   }
-  const std::vector<std::vector<std::string>> rows = cells(result);
+  ShownTable shown = shown_table(result);
   std::vector<bool> text;
-  for (const lab::Column& column : experiment.columns) {
-    text.push_back(column.format == Format::text);
+  for (std::size_t c = 0; c < shown.columns.size(); ++c) {
+    text.push_back(shown.columns[c].format == Format::text);
+    std::vector<std::string> column;
+    for (const std::vector<std::string>& row : shown.cells) {
+      column.push_back(row[c]);
+    }
+    align_points(column);
+    for (std::size_t r = 0; r < shown.cells.size() && !text.back(); ++r) {
+      shown.cells[r][c] = column[r];
+    }
   }
-  Table table(rows[0], text);
-  for (std::size_t r = 1; r < rows.size(); ++r) {
-    table.row(rows[r], mark(result.rows[r - 1]));
+  Table table(shown.headings, text);
+  for (std::size_t r = 0; r < shown.cells.size(); ++r) {
+    table.row(shown.cells[r], shown.marks[r]);
   }
   out += table.text();
+  for (const std::string& note : shown.notes) {
+    out += wrapped(note, 110, "");
+  }
   out += '\n';
   for (const std::string& sentence : result.details) {
     out += wrapped(sentence, 110, "- ");
@@ -186,27 +209,29 @@ std::string to_markdown(const lab::Result& result) {
                                 result.trained.empty() ? "" : fmt::format("Trained: {}.\n\n", result.trained));
   for (const lab::Answer& answer : result.answers) {
     if (!answer.text.empty()) {
-      out += fmt::format("**{}**{}\n\n{}\n\n", answer.question, answer.id.empty() ? "" : fmt::format(" ({})", answer.id),
+      out += fmt::format("**{}**{}\n\n{}\n\n", answer.question, answer.id.empty() ? "" : fmt::format(" ({})", reference(answer.id)),
                          with_log(answer.text));
     }
   }
-  const std::vector<std::vector<std::string>> table = cells(result);
-  const bool marked = std::any_of(result.rows.begin(), result.rows.end(), [](const Json& row) { return !mark(row).empty(); });
-  for (std::size_t r = 0; r < table.size(); ++r) {
-    for (const std::string& text : table[r]) {
+  const ShownTable shown = shown_table(result);
+  const auto line = [&](const std::vector<std::string>& texts) {
+    for (const std::string& text : texts) {
       out += fmt::format("| {} ", escaped(text));
     }
-    if (marked) {
-      out += "| " + (r > 0 ? origin(result.rows[r - 1]) : "origin") + " ";
-    }
     out += "|\n";
-    if (r == 0) {
-      for (const lab::Column& column : experiment.columns) {
-        out += column.format == Format::text ? "|---" : "|---:";
-      }
-      out += marked ? "|---" : "";
-      out += "|\n";
-    }
+  };
+  line(shown.headings);
+  for (const lab::Column& column : shown.columns) {
+    out += column.format == Format::text ? "|---" : "|---:";
+  }
+  out += "|\n";
+  for (std::size_t r = 0; r < shown.cells.size(); ++r) {
+    std::vector<std::string> row = shown.cells[r];
+    row[shown.marked] += shown.marks[r].empty() ? "" : " " + shown.marks[r];
+    line(row);
+  }
+  for (const std::string& note : shown.notes) {
+    out += fmt::format("\n{}\n", note);
   }
   out += '\n';
   for (const std::string& sentence : result.details) {
@@ -262,22 +287,29 @@ std::string to_csv(const lab::Result& result) {
 
 Json to_json(const lab::Result& result) {
   const lab::Experiment& experiment = *result.experiment;
+  const ShownTable shown = shown_table(result);
   Json columns = Json::array();
-  for (const lab::Column& column : experiment.columns) {
+  for (const lab::Column& column : shown.columns) {
     columns.push_back({{"key", column.key}, {"heading", column.heading}, {"format", lab::to_text(column.format)}});
   }
   Json answers = Json::array();
   for (const lab::Answer& answer : result.answers) {
-    answers.push_back({{"id", answer.id}, {"question", answer.question}, {"text", answer.text}});
+    answers.push_back(
+        {{"id", answer.id}, {"reference", reference(answer.id)}, {"question", answer.question}, {"text", answer.text}});
   }
   Json plots = Json::array();
   for (const lab::Plot& plot : experiment.plots) {
+    const std::vector<Json> points = lab::points_of(plot, result.rows);
+    if (!draws_something(plot, points)) {
+      continue;
+    }
     plots.push_back({{"kind", kind_text(plot.kind)},
                      {"title", plot.title},
                      {"x", plot.x},
                      {"y", plot.y},
                      {"x_title", plot.x_title},
                      {"y_title", plot.y_title},
+                     {"x_format", lab::to_text(plot.x_format)},
                      {"y_format", lab::to_text(plot.y_format)},
                      {"series", plot.series},
                      {"ideal", plot.ideal},
@@ -285,7 +317,10 @@ Json to_json(const lab::Result& result) {
                      {"log_y", plot.log_y},
                      {"error", plot.low.empty() ? Json::array() : Json::array({plot.low, plot.high})},
                      {"parts", plot.parts},
-                     {"part_titles", plot.part_titles}});
+                     {"part_titles", plot.part_titles},
+                     {"theory", plot.theory},
+                     {"rows", plot.points ? Json(points) : Json()},
+                     {"curves", curves_json(plot, result.rows)}});
   }
   return {{"id", experiment.id},
           {"part", experiment.part},
@@ -295,6 +330,7 @@ Json to_json(const lab::Result& result) {
           {"answers", answers},
           {"preset", lab::to_text(result.preset)},
           {"columns", columns},
+          {"notes", shown.notes},
           {"rows", result.rows},
           {"plots", plots},
           {"details", result.details},
@@ -315,21 +351,6 @@ Json to_report(const std::vector<lab::Result>& results, const lab::RunSpec& kept
     }
     experiments.push_back(to_json(result));
   }
-  Json noise;
-  if (pulses.size() >= 3) {
-    std::sort(pulses.begin(), pulses.end());
-    const double spread = (pulses[pulses.size() * 9 / 10] - pulses[pulses.size() / 10]) / findings::median(pulses);
-    noise = {{"pulse_gflops", pulses},
-             {"spread", spread},
-             {"sentence",
-              fmt::format("A fixed piece of arithmetic, timed beside every point, varied by {:.1f} % (10th to 90th percentile): "
-                          "{}.",
-                          100 * spread,
-                          spread < 0.05   ? "a quiet machine"
-                          : spread < 0.15 ? "some noise"
-                                          : "a noisy machine, so small "
-                                            "differences mean little")}};
-  }
   Json machine = kept.environment;
   machine["oversubscribed"] = oversubscribed;
   return {{"title", kept.title.empty() ? "Experiments" : kept.title},
@@ -337,7 +358,8 @@ Json to_report(const std::vector<lab::Result>& results, const lab::RunSpec& kept
           {"command", kept.run_command},
           {"preset", lab::to_text(results.empty() ? lab::Preset::quick : results.front().preset)},
           {"environment", machine},
-          {"noise", noise},
+          {"noise", noise_json(std::move(pulses))},
+          {"headline", headline(results)},
           {"experiments", experiments}};
 }
 
@@ -350,6 +372,9 @@ std::string to_markdown(const std::vector<lab::Result>& results, const Json& rep
                                 : "on " + machine;
   std::string out = fmt::format("# {}\n\n{}, {}. `{}`\n\n", report["title"].get<std::string>(),
                                 report["created"].get<std::string>(), where, report["command"].get<std::string>());
+  for (const Json& one : report["headline"]) {
+    out += fmt::format("**{}** {}\n\n", one["question"].get<std::string>(), one["text"].get<std::string>());
+  }
   if (report["noise"].is_object()) {
     out += report["noise"]["sentence"].get<std::string>() + "\n\n";
   }

@@ -6,12 +6,13 @@
 
 #include "baton/lab/runner.h"
 #include "baton/lab/store.h"
+#include "baton/report/columns.h"
 
 /// Printers over stored results. They know nothing of measuring.
 namespace baton::report {
 
-/// A cell as people read it, "5.12 ms", "85.0 %", "1.70×"; the page writes it alike (web/src/format.js).
-std::string cell(const lab::Json& row, const lab::Column& column);
+/// Where a homework sheet asks a question, in words: "hw1/5A/Q2" is "HW1 Task 5A, Q2".
+std::string reference(const std::string& id);
 
 /// One experiment: questions with their answers, table, details, command.
 std::string to_terminal(const lab::Result& result);

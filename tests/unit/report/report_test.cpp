@@ -30,9 +30,72 @@ Format format_of(const std::string& text) {
 
 TEST(Cell, IsWrittenAsThePageWritesIt) {
   const Json list = Json::parse(read_file(BATON_TEST_DATA "/support/cells.json", "the cells", Bytes(1 << 20)));
-  for (const Json& one : list) {
+  for (const Json& one : list["cells"]) {
     EXPECT_EQ(shown(one[0], format_of(one[1])), one[2]) << one;
   }
+}
+
+TEST(Column, HasOneUnitForAllItsNumbersAsOnThePage) {
+  const Json list = Json::parse(read_file(BATON_TEST_DATA "/support/cells.json", "the cells", Bytes(1 << 20)));
+  ASSERT_GT(list["columns"].size(), 10U);
+  for (const Json& one : list["columns"]) {
+    lab::Experiment experiment;
+    experiment.columns = {{"own", "own", format_of(one["format"])}, {"beside", "beside", format_of(one["format"])}};
+    lab::Result result;
+    result.experiment = std::make_shared<const lab::Experiment>(experiment);
+    for (const Json& value : one["values"]) {
+      result.rows.push_back({{"own", value}});
+    }
+    for (const Json& value : one["beside"]) {
+      result.rows.push_back({{"beside", value}});
+    }
+    const ShownTable table = shown_table(result);
+    const std::string unit = one["unit"];
+    EXPECT_EQ(table.headings[0], unit.empty() ? "own" : "own (" + unit + ")") << one;
+    for (std::size_t r = 0; r < one["texts"].size(); ++r) {
+      EXPECT_EQ(table.cells[r][0], one["texts"][r]) << one;
+    }
+  }
+}
+
+TEST(Column, IsLeftOutIfNoRowKnowsItAndItSaysSo) {
+  lab::Experiment experiment;
+  experiment.columns = {{"a", "a", Format::integer}, {"gpu", "GPU", Format::percent, true}, {"b", "b", Format::integer}};
+  lab::Result result;
+  result.experiment = std::make_shared<const lab::Experiment>(experiment);
+  result.rows = {{{"a", 1}}, {{"a", 2}}};
+  EXPECT_EQ(shown_table(result).headings, (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(to_json(result)["columns"].size(), 2U);
+  result.rows[1]["gpu"] = 0.5;
+  EXPECT_EQ(shown_table(result).headings, (std::vector<std::string>{"a", "GPU (%)", "b"}));
+}
+
+TEST(Column, MarksDevicesThatShareCoresOnlyWhereTimesAreShown) {
+  lab::Experiment experiment;
+  experiment.columns = {{"devices", "#devices", Format::integer}, {"memory", "memory", Format::bytes}};
+  lab::Result result;
+  result.rows = {{{"devices", 4}, {"memory", 64}, {"oversubscribed", true}}};
+  result.experiment = std::make_shared<const lab::Experiment>(experiment);
+  EXPECT_EQ(shown_table(result).marks[0], "");
+  EXPECT_TRUE(shown_table(result).notes.empty());
+  experiment.columns.push_back({"time", "time", Format::time});
+  result.experiment = std::make_shared<const lab::Experiment>(experiment);
+  EXPECT_EQ(shown_table(result).marks[0], "†");
+  EXPECT_TRUE(shown_table(result).notes[0].starts_with("† more devices than cores"));
+}
+
+TEST(Column, PointsStandBelowEachOther) {
+  std::vector<std::string> column{"1154", "38.3", "0.307", "-", "1.7×", ""};
+  align_points(column);
+  EXPECT_EQ(column, (std::vector<std::string>{"1154    ", "38.3  ", "0.307", "-", "1.7×", ""}));
+}
+
+TEST(Reference, NamesSheetTaskAndQuestion) {
+  EXPECT_EQ(reference("hw1/2/Q3"), "HW1 Task 2, Q3");
+  EXPECT_EQ(reference("hw1/5A/Q1"), "HW1 Task 5A, Q1");
+  EXPECT_EQ(reference("practical8/1/Q2"), "Practical 8 Task 1, Q2");
+  EXPECT_EQ(reference("csye-hw4/1/Q12"), "CSYE HW4 Part 1, Q12");
+  EXPECT_EQ(reference(""), "");
 }
 
 TEST(Cell, OfNothingIsEmpty) { EXPECT_EQ(cell(Json::object(), {"key", "heading", Format::time}), ""); }
@@ -77,16 +140,18 @@ TEST(Terminal, ShowsQuestionsWithTheirAnswersTheTableTheDetailsAndTheCommand) {
             "small - A small one\n"
             "Do it.\n"
             "\n"
-            "Why? (hw1/1/Q1)\n"
+            "Why? (HW1 Task 1, Q1)\n"
             "  Because.\n"
             "\n"
             "How?\n"
             "  Slowly.\n"
             "\n"
-            "what    #devices  time/step  speedup\n"
-            "a              1    2.00 ms    1.00×\n"
-            "größer         4    12.5 ms    0.16×  (oversubscribed)\n"
-            "huge           8          -        -\n"
+            "what    #devices  time/step (ms)  speedup\n"
+            "a              1           2.00     1.00×\n"
+            "größer         4          12.5      0.16×  †\n"
+            "huge           8               -        -\n"
+            "† more devices than cores: they take turns, so the time says what the split costs, not what more hardware would\n"
+            "  gain\n"
             "\n"
             "- It is slow.\n"
             "- 1 point could not be measured here: no room.\n"
@@ -97,7 +162,10 @@ TEST(Terminal, ShowsQuestionsWithTheirAnswersTheTableTheDetailsAndTheCommand) {
 TEST(Terminal, MarksWhatWasSimulated) {
   lab::Result result = small_result();
   result.rows[0]["origin"] = "simulated";
-  EXPECT_TRUE(says(to_terminal(result), "1.00×  (simulated)\n"));
+  EXPECT_TRUE(says(to_terminal(result), "1.00×  ‡\n"));
+  EXPECT_TRUE(says(to_terminal(result), "\n‡ simulated\n"));
+  result.rows[1]["origin"] = "simulated";
+  EXPECT_TRUE(says(to_terminal(result), "\nall rows are simulated\n"));
   EXPECT_EQ(to_terminal(small_result()).find("simulated"), std::string::npos);
 }
 
@@ -139,13 +207,16 @@ TEST(Terminal, LinesOfALogStayLines) {
 
 TEST(Markdown, IsATableThatAlignsNumbersRight) {
   const std::string text = to_markdown(small_result());
-  EXPECT_TRUE(says(text, "## A small one (`small`)\n\nDo it.\n\n**Why?** (hw1/1/Q1)\n\nBecause.\n\n**How?**\n\nSlowly.\n\n| what"));
+  EXPECT_TRUE(
+      says(text, "## A small one (`small`)\n\nDo it.\n\n**Why?** (HW1 Task 1, Q1)\n\nBecause.\n\n**How?**\n\nSlowly.\n\n| what"));
   EXPECT_TRUE(says(text,
-                   "| what | #devices | time/step | speedup | origin |\n"
-                   "|---|---:|---:|---:|---|\n"
-                   "| a | 1 | 2.00 ms | 1.00× | - |\n"
-                   "| größer | 4 | 12.5 ms | 0.16× | -, oversubscribed |\n"
-                   "| huge | 8 | - | - | - |\n"));
+                   "| what | #devices | time/step (ms) | speedup |\n"
+                   "|---|---:|---:|---:|\n"
+                   "| a | 1 | 2.00 | 1.00× |\n"
+                   "| größer | 4 † | 12.5 | 0.16× |\n"
+                   "| huge | 8 | - | - |\n"
+                   "\n"
+                   "† more devices than cores"));
   EXPECT_TRUE(says(text, "- 1 point could not be measured here: no room.\n"));
   EXPECT_TRUE(says(text, "`baton lab run small`"));
 }
@@ -204,7 +275,8 @@ TEST(Report, HasEveryExperimentWithItsColumnsAndRows) {
   EXPECT_EQ(experiment["rows"].size(), 3U);
   EXPECT_EQ(experiment["rows"][2]["reason"], "no room");
   EXPECT_EQ(experiment["details"][0], "It is slow.");
-  EXPECT_EQ(experiment["answers"][0].dump(), R"({"id":"hw1/1/Q1","question":"Why?","text":"Because."})");
+  EXPECT_EQ(experiment["answers"][0].dump(),
+            R"({"id":"hw1/1/Q1","reference":"HW1 Task 1, Q1","question":"Why?","text":"Because."})");
   EXPECT_EQ(experiment["answers"].size(), 3U);
 }
 
@@ -243,10 +315,52 @@ TEST(Report, TheNoiseIsJudgedByThePulse) {
   const auto sentence = [](const std::vector<double>& pulses) {
     return to_report({with_pulses(pulses)}, {})["noise"]["sentence"].get<std::string>();
   };
-  EXPECT_TRUE(says(sentence({10, 10, 10, 10, 10}), "varied by 0.0 % (10th to 90th percentile): a quiet machine"));
-  EXPECT_TRUE(says(sentence({9.5, 10, 10, 10, 10.5}), "10.0 % (10th to 90th percentile): some noise"));
-  EXPECT_TRUE(says(sentence({5, 10, 10, 10, 15}), "a noisy machine"));
+  EXPECT_EQ(sentence({10, 10, 10, 10, 10}),
+            "The machine was quiet: the same computation, timed beside every point, varied by 0.0 % (10th to 90th percentile).");
+  EXPECT_TRUE(says(sentence({9.5, 10, 10, 10, 10.5}), "There was some noise: "));
+  EXPECT_TRUE(
+      says(sentence({9.5, 10, 10, 10, 10.5}), "varied by 10.0 % (10th to 90th percentile); smaller differences mean little."));
+  EXPECT_TRUE(says(sentence({5, 10, 10, 10, 15}), "The machine was noisy: "));
   EXPECT_TRUE(to_report({with_pulses({10, 20})}, {})["noise"].is_null()) << "two pulses say nothing";
+}
+
+TEST(Report, BeginsWithTheFirstSentencesOfTheMostTellingAnswers) {
+  lab::Result other = small_result();
+  other.answers = {{"", "Which?", "This one, in 1.5 ms. And more. \nAnd on."}};
+  lab::Experiment scaling = *small_experiment();
+  scaling.id = "strong-scaling";
+  lab::Result telling = small_result();
+  telling.experiment = std::make_shared<const lab::Experiment>(scaling);
+  telling.answers = {{"", "Nothing?", ""}, {"", "Is it linear?", "No: 1.46 times. It is not."}};
+  const Json lines = to_report({other, small_result(), telling}, {})["headline"];
+  ASSERT_EQ(lines.size(), 2U);
+  EXPECT_EQ(lines[0].dump(), R"({"question":"Is it linear?","text":"No: 1.46 times."})");
+  EXPECT_EQ(lines[1].dump(), R"({"question":"Which?","text":"This one, in 1.5 ms."})");
+}
+
+TEST(Report, APlotWithNothingToDrawIsLeftOutAndOneMayHavePointsAndCurvesOfItsOwn) {
+  lab::Experiment experiment = *small_experiment();
+  experiment.plots = {{.title = "empty", .x = "devices", .y = "nothing"},
+                      {.kind = lab::Plot::Kind::scatter,
+                       .title = "own",
+                       .x = "size",
+                       .y = "time",
+                       .points =
+                           [](const std::vector<Json>& rows) {
+                             return std::vector<Json>{{{"size", rows.size()}, {"time", 2}}};
+                           },
+                       .curves =
+                           [](const std::vector<Json>&) {
+                             return std::vector<lab::Curve>{{.name = "law", .series = nullptr, .points = {{1, 2}, {3, 4}}}};
+                           }}};
+  lab::Result result = small_result();
+  result.experiment = std::make_shared<const lab::Experiment>(experiment);
+  const Json report = to_report({result}, {});
+  const Json& plots = report["experiments"][0]["plots"];
+  ASSERT_EQ(plots.size(), 1U);
+  EXPECT_EQ(plots[0]["kind"], "scatter");
+  EXPECT_EQ(plots[0]["rows"].dump(), R"([{"size":3,"time":2}])");
+  EXPECT_EQ(plots[0]["curves"].dump(), R"([{"name":"law","series":null,"points":[[1.0,2.0],[3.0,4.0]]}])");
 }
 
 TEST(Report, MarkdownOfAllBeginsWithTheMachine) {
@@ -257,16 +371,16 @@ TEST(Report, MarkdownOfAllBeginsWithTheMachine) {
   EXPECT_NE(text.find("## A small one"), text.rfind("## A small one"));
 }
 
-TEST(Report, MarkdownOfWhatIsSimulatedSaysSoAboveAndInEveryRow) {
+TEST(Report, MarkdownOfWhatIsSimulatedSaysSoAboveAndBelowTheTable) {
   lab::Result result = small_result();
   result.rows[1]["oversubscribed"] = false;
-  EXPECT_EQ(to_markdown(result).find("origin"), std::string::npos);
+  EXPECT_EQ(to_markdown(result).find("simulated"), std::string::npos);
   result.rows[0]["origin"] = "simulated";
   const std::string text = to_markdown(
       {result}, to_report({result}, kept_of({{"cpu", "A CPU"}, {"cores", 2}, {"simulated_on", "pcie-5 (a box)"}})));
   EXPECT_TRUE(says(text, "simulated on pcie-5 (a box), computed on A CPU with 2 cores. `baton lab`"));
-  EXPECT_TRUE(says(text, "| speedup | origin |\n"));
-  EXPECT_TRUE(says(text, "| 1.00× | simulated |\n"));
+  EXPECT_TRUE(says(text, "| a | 1 ‡ | 2.00 | 1.00× |\n"));
+  EXPECT_TRUE(says(text, "\n‡ simulated\n"));
 }
 
 }  // namespace

@@ -2,13 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 
 #include "baton/base/error.h"
 #include "baton/base/text.h"
 #include "baton/findings/fits.h"
-#include "baton/findings/median.h"
 #include "baton/lab/experiments/list.h"
+#include "baton/lab/experiments/plots.h"
 #include "baton/lab/phrases.h"
 #include "baton/lab/rows.h"
 #include "baton/lab/train_measurement.h"
@@ -224,27 +223,15 @@ std::string when_bottleneck(const std::vector<Json>& rows) {
                            : "A larger batch adds work but no bytes.");
 }
 
-/// What a message costs by its size, from all-reduces between two devices with a core each that no computing overlapped.
+/// What a message costs by its size.
 std::string message_law(const std::vector<Json>& rows) {
-  std::map<double, std::vector<double>> by_size;
-  for (const Json& row : with_own_cores(where(rows, "devices", 2))) {
-    for (const Json& message : row["messages"]) {
-      if (message.value("kind", "") == "all_reduce" && message.value("overlapped", 0.0) < 0.1 && number(message, "time_ns") > 0) {
-        by_size[number(message, "bytes")].push_back(number(message, "time_ns"));
-      }
-    }
-  }
-  if (by_size.size() < 3) {
+  const std::optional<MessageFit> fitted = fit_messages(rows);
+  if (!fitted) {
     return "";
   }
-  std::vector<double> sizes;
-  std::vector<double> times;
-  for (const auto& [bytes, list] : by_size) {
-    sizes.push_back(bytes);
-    times.push_back(findings::median(list));
-  }
-  const findings::AlphaBeta fit = findings::fit_alpha_beta(sizes, times);
-  if (fit.alpha_ns < 0 || fit.beta <= 0 || fit.worst_residual > 0.5) {
+  const findings::AlphaBeta& fit = fitted->law;
+  const std::vector<double>& sizes = fitted->sizes;
+  if (!fitted->holds()) {
     return fmt::format(
         "No law is fitted to the messages: over {} sizes a latency and a bandwidth would {}; bench collectives measures them.",
         sizes.size(),
@@ -322,16 +309,7 @@ Experiment comm_vs_compute() {
                       {"exposed_share", "exposed", Format::percent},
                       {"message_bytes", "largest message", Format::bytes},
                       {"message_gbytes", "GB/s", Format::rate}},
-          .plots = {speedup_plot("case"),
-                    {.kind = Plot::Kind::line,
-                     .title = "What an all-reduce sees of the links",
-                     .x = "message_bytes",
-                     .y = "message_gbytes",
-                     .x_title = "size of the largest message",
-                     .y_title = "GB/s",
-                     .y_format = Format::rate,
-                     .series = "devices",
-                     .log_x = true}},
+          .plots = {speedup_plot("case"), message_plot(message_curves)},
           .open = open,
           .derive =
               [](std::vector<Json>& rows) {

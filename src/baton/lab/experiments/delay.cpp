@@ -6,6 +6,7 @@
 #include "baton/findings/fits.h"
 #include "baton/findings/straggler.h"
 #include "baton/lab/experiments/list.h"
+#include "baton/lab/experiments/plots.h"
 #include "baton/lab/phrases.h"
 #include "baton/lab/rows.h"
 #include "baton/lab/train_measurement.h"
@@ -331,7 +332,8 @@ Experiment delay() {
                      .y_format = Format::number,
                      .series = "devices",
                      .low = "speedup_low",
-                     .high = "speedup_high"},
+                     .high = "speedup_high",
+                     .curves = delay_curves},
                     time_plot(Plot::Kind::line, "Step time against the delay", "delay_ms", "delay (ms)", "devices")},
           .open = open_delay,
           .derive =
@@ -356,15 +358,7 @@ Experiment imbalance() {
                       time_column(),
                       {"waiting_device_0_ns", "device 0 waits", Format::time},
                       {"waiting_others_ns", "others wait", Format::time}},
-          .plots = {{.kind = Plot::Kind::stacked,
-                     .title = "Where the step goes (mean over devices)",
-                     .x = "label",
-                     .y = "time_per_step_ns",
-                     .x_title = "devices, delay",
-                     .y_title = "time/step",
-                     .y_format = Format::time,
-                     .parts = {"compute_ns", "exposed_ns", "waiting_ns", "delayed_ns", "rest_ns"},
-                     .part_titles = {"compute", "exposed communication", "waiting", "delayed", "rest"}}},
+          .plots = {device_plot("Where the step of each device goes")},
           .open = open_imbalance,
           .derive = derive_waiting,
           .details = imbalance_details};

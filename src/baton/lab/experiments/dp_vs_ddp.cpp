@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "baton/lab/experiments/list.h"
+#include "baton/lab/experiments/plots.h"
 #include "baton/lab/phrases.h"
 #include "baton/lab/rows.h"
 #include "baton/lab/train_measurement.h"
@@ -232,7 +233,12 @@ Experiment dp_vs_ddp() {
                       {"memory_device_0", "memory dev. 0", Format::bytes},
                       {"memory_others", "memory others", Format::bytes},
                       {"through_device_0", "through dev. 0", Format::bytes},
-                      {"through_others", "through others", Format::bytes}},
+                      {"through_others", "through others", Format::bytes},
+                      {"gpu_utilization_0", "GPU 0 utilization", Format::percent, true},
+                      {"gpu_utilization_others", "other GPUs' utilization", Format::percent, true},
+                      {"gpu_memory_bytes", "GPU memory used", Format::bytes, true},
+                      {"gpu_watts", "power (W)", Format::rate, true},
+                      {"gpu_clock_mhz", "clock (MHz)", Format::integer, true}},
           .plots = {{.kind = Plot::Kind::bars,
                      .title = "Bytes through device 0 per step",
                      .x = "devices",
@@ -241,7 +247,8 @@ Experiment dp_vs_ddp() {
                      .y_title = "bytes",
                      .y_format = Format::bytes,
                      .series = "strategy"},
-                    time_plot(Plot::Kind::bars, "Step time", "devices", "devices", "strategy")},
+                    time_plot(Plot::Kind::bars, "Step time", "devices", "devices", "strategy"),
+                    spread_plot("strategy")},
           .open = open,
           .derive = derive,
           .details = details};

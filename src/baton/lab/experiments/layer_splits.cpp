@@ -8,6 +8,7 @@
 #include "baton/base/error.h"
 #include "baton/findings/fits.h"
 #include "baton/lab/experiments/list.h"
+#include "baton/lab/experiments/plots.h"
 #include "baton/lab/phrases.h"
 #include "baton/lab/rows.h"
 #include "baton/lab/train_measurement.h"
@@ -402,7 +403,7 @@ Experiment all_devices() {
                       time_column(),
                       {"where", "block → device", Format::text},
                       {"memory_each", "memory per device", Format::text}},
-          .plots = {time_plot(Plot::Kind::bars, "Step time", "devices", "devices")},
+          .plots = {device_plot("Where the step of each device goes")},
           .open =
               [](const Point& point, const Settings& settings) {
                 return open_split(stack(point), whole(point, "devices", 1, 4096), settings,
@@ -462,7 +463,7 @@ Experiment four_way_split() {
                       {"where", "stage → blocks", Format::text},
                       time_column(),
                       {"loss_at_5", "loss after 5", Format::number}},
-          .plots = {time_plot(Plot::Kind::bars, "Step time", "devices", "devices")},
+          .plots = {device_plot("Where the step of each device goes")},
           .open =
               [](const Point& point, const Settings& settings) {
                 return open_split(stack(point), whole(point, "devices", 1, 4096), settings,

@@ -104,15 +104,7 @@ Experiment matrix_power() {
                       {"tflops", "TFLOP/s", Format::rate},
                       {"speedup", "speedup", Format::ratio},
                       {"products", "products per matrix", Format::integer}},
-          .plots = {{.kind = Plot::Kind::bars,
-                     .title = "Time",
-                     .x = "devices",
-                     .y = "time_per_step_ns",
-                     .x_title = "devices",
-                     .y_title = "time",
-                     .y_format = Format::time,
-                     .low = "time_low_ns",
-                     .high = "time_high_ns"}},
+          .plots = {},
           .open = [](const Point& point, const Settings& settings) -> std::unique_ptr<Measurement> {
             return std::make_unique<PowerMeasurement>(point, settings);
           },

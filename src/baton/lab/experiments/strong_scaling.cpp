@@ -4,6 +4,7 @@
 
 #include "baton/findings/fits.h"
 #include "baton/lab/experiments/list.h"
+#include "baton/lab/experiments/plots.h"
 #include "baton/lab/phrases.h"
 #include "baton/lab/rows.h"
 #include "baton/lab/train_measurement.h"
@@ -173,25 +174,7 @@ Experiment strong_scaling() {
                       time_column(),
                       {"speedup", "speedup", Format::ratio},
                       {"efficiency", "efficiency", Format::percent}},
-          .plots = {speedup_plot(),
-                    {.kind = Plot::Kind::line,
-                     .title = "Efficiency",
-                     .x = "devices",
-                     .y = "efficiency",
-                     .x_title = "devices",
-                     .y_title = "efficiency",
-                     .y_format = Format::percent,
-                     .ideal = "flat",
-                     .log_x = true},
-                    {.kind = Plot::Kind::stacked,
-                     .title = "Where the step goes, against the ideal",
-                     .x = "devices",
-                     .y = "time_per_step_ns",
-                     .x_title = "devices",
-                     .y_title = "time/step",
-                     .y_format = Format::time,
-                     .parts = {"ideal_ns", "unshrunk_ns", "lost_exposed_ns", "lost_waiting_ns", "lost_rest_ns"},
-                     .part_titles = {"ideal", "computing that did not shrink", "exposed communication", "waiting", "the rest"}}},
+          .plots = {amdahl_plot(), account_plot()},
           .open = open,
           .derive =
               [](std::vector<Json>& rows) {

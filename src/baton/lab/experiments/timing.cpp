@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "baton/lab/experiments/list.h"
+#include "baton/lab/experiments/plots.h"
 #include "baton/lab/phrases.h"
 #include "baton/lab/rows.h"
 #include "baton/lab/train_measurement.h"
@@ -142,7 +143,7 @@ Experiment timing() {
                       {"steps_timed", "steps timed", Format::integer},
                       {"warmup", "dropped", Format::integer},
                       {"loss_last", "loss at step 30", Format::number}},
-          .plots = {},
+          .plots = {first_steps_plot(), spread_plot("run")},
           .open = open,
           .derive =
               [](std::vector<Json>& rows) {
