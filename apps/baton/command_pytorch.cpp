@@ -47,7 +47,8 @@ void write_twin(const PytorchWords& words) {
   if (index_of_name(kinds, words.kind, "job") == 1) {
     write_output(words.out, sheet::matrix_power_twin(parse_integer(words.size, "--size", 1, 1 << 20),
                                                      parse_integer(words.power, "--power", 1, 1 << 20),
-                                                     static_cast<std::uint64_t>(parse_integer(words.job.seed, "--seed", 0, std::numeric_limits<std::int64_t>::max()))));
+                                                     static_cast<std::uint64_t>(parse_integer(
+                                                         words.job.seed, "--seed", 0, std::numeric_limits<std::int64_t>::max()))));
     return;
   }
   const std::int64_t steps = parse_integer(words.steps, "--steps", 1, 10'000'000);

@@ -169,6 +169,7 @@ void end_chapter(CLI::App& program, const std::string& heading) {
 /// In the order in which the help shows them.
 void add_commands(CLI::App& program, int& exit_code) {
   add_lab_command(program, exit_code);
+  add_handin_command(program, exit_code);
   add_report_command(program);
   add_compare_command(program);
   end_chapter(program, "The laboratory");

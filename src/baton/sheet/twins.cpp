@@ -13,6 +13,7 @@
 #include "baton/cluster/machine.h"
 #include "baton/lab/json.h"
 #include "baton/model/zoo.h"
+#include "baton/sheet/texts.h"
 
 namespace baton::sheet {
 namespace {
@@ -21,12 +22,14 @@ using Conditions = std::set<std::string, std::less<>>;
 
 std::string_view text_of(std::string_view name) {
   const auto texts = twin_texts();
-  const auto found = std::find_if(texts.begin(), texts.end(), [&](const auto& one) { return one.first == name; });
+  const auto found = std::find_if(texts.begin(), texts.end(),
+                                  [&](const auto& one) { return one.first == fmt::format("{}.py", name); });
   check(found != texts.end(), "there is no template {} of a twin", name);
   return found->second;
 }
 
-/// Fills in a template. A line `#: if NAME` begins what is kept where the condition holds, `#: else` and `#: end` as one would think;
+/// Fills in a template. A line `#: if NAME` begins what is kept where the condition holds, `#: else` and `#: end` as one would
+/// think;
 /// `#: settings` stands for the settings, and any other word for the file of that name.
 class Template {
  public:
@@ -93,7 +96,8 @@ void require_twin(const lab::JobWords& words, const std::string& kind) {
     }
   }
   if (!words.delay.empty() && (kind == "dp" || kind == "layers")) {
-    throw usage_error("the PyTorch twin of {} has no --delay, since one process drives all its devices: try single, ddp or fsdp", kind);
+    throw usage_error("the PyTorch twin of {} has no --delay, since one process drives all its devices: try single, ddp or fsdp",
+                      kind);
   }
   if (words.precision == "fp64") {
     throw usage_error("a PyTorch twin computes in fp32, tf32, bf16 or fp16, not in fp64");
@@ -105,7 +109,8 @@ std::optional<std::int64_t> device_count(const std::string& devices) {
   const std::size_t colon = devices.find(':');
   const std::string kind = canonical(devices.substr(0, colon));
   if (colon == std::string::npos) {
-    return kind == "cuda" ? std::nullopt : std::optional<std::int64_t>(kind == "cpu" ? 1 : parse_integer(kind, "--devices", 1, 4096));
+    return kind == "cuda" ? std::nullopt
+                          : std::optional<std::int64_t>(kind == "cpu" ? 1 : parse_integer(kind, "--devices", 1, 4096));
   }
   const std::string list = devices.substr(colon + 1);
   if (kind == "cuda" && list.find('/') != std::string::npos) {
@@ -165,7 +170,8 @@ std::string delays_of(const std::vector<strategy::DelayRequest>& delays) {
   std::string list;
   for (const strategy::DelayRequest& delay : delays) {
     list += fmt::format("{}(\"{}\", {}, {})", list.empty() ? "" : ", ", plan::to_text(delay.before),
-                        delay.device < 0 ? "\"all\"" : std::to_string(delay.device), static_cast<double>(delay.duration.count) / 1e9);
+                        delay.device < 0 ? "\"all\"" : std::to_string(delay.device),
+                        static_cast<double>(delay.duration.count) / 1e9);
   }
   return "[" + list + "]";
 }
@@ -253,8 +259,9 @@ std::string training_twin(const lab::JobWords& words, const TwinRun& run) {
   settings += "\n\n";
 
   const std::string file = kind == "fsdp" ? "ddp" : kind;
-  std::string script = fmt::format("\"\"\"{} of {} in PyTorch, the twin of\n\n    {}\n\nRun it with\n\n    {} [--start DIR] [--json FILE]\n\"\"\"\n\n",
-                                   kind, job.model().name(), run.command, twin_launch(words, kind + ".py"));
+  std::string script = fmt::format(
+      "\"\"\"{} of {} in PyTorch, the twin of\n\n    {}\n\nRun it with\n\n    {} [--start DIR] [--json FILE]\n\"\"\"\n\n", kind,
+      job.model().name(), run.command, twin_launch(words, kind + ".py"));
   script += Template(conditions, settings).fill(text_of(file));
   return script;
 }
@@ -262,7 +269,8 @@ std::string training_twin(const lab::JobWords& words, const TwinRun& run) {
 std::string matrix_power_twin(std::int64_t size, std::int64_t power, std::uint64_t seed) {
   const std::string settings = fmt::format("\nSIZE = {}\nPOWER = {}\nSEED = {}\n", size, power, seed);
   return fmt::format(
-             "\"\"\"A^n + B^n in PyTorch, n = {}, A and B {} x {}: timed on one GPU, and on two where each raises one matrix.\n\nRun it "
+             "\"\"\"A^n + B^n in PyTorch, n = {}, A and B {} x {}: timed on one GPU, and on two where each raises one "
+             "matrix.\n\nRun it "
              "with\n\n    python3 matrix_power.py\n\"\"\"\n\n",
              power, size, size) +
          Template({}, settings).fill(text_of("matrix_power"));

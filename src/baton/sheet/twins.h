@@ -1,17 +1,11 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string>
-#include <string_view>
-#include <utility>
 
 #include "baton/lab/job.h"
 
 namespace baton::sheet {
-
-/// The files of twins/ as they were when this was built: name without ending, and text.
-std::span<const std::pair<std::string_view, std::string_view>> twin_texts();
 
 /// What a script of a training does besides the job's words.
 struct TwinRun {

@@ -60,8 +60,11 @@ def main():
     )
     if rank == 0:
         write_result(args, times, losses, devices)
+    dist.barrier()  # rank 0 keeps the list of all, and must not go before the others
     dist.destroy_process_group()
 
 
 if __name__ == "__main__":
     main()
+    sys.stdout.flush()
+    os._exit(0)  # some builds of PyTorch with gloo hang while the interpreter is taken down
