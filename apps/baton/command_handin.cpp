@@ -15,6 +15,7 @@
 #include "baton/report/table.h"
 #include "baton/sheet/handin.h"
 #include "baton/sheet/tarball.h"
+#include "called_as.h"
 #include "commands.h"
 #include "run_report.h"
 #include "terminal.h"
@@ -106,7 +107,7 @@ std::string command_of(const HandinWords& words, const Place& place, const std::
   } else if (place.settings.devices != "cpu") {
     command += " --devices " + shell_word(place.settings.devices);
   }
-  return command + (words.limit.empty() ? "" : " --time-limit " + shell_word(words.limit));
+  return as_called(command + (words.limit.empty() ? "" : " --time-limit " + shell_word(words.limit)));
 }
 
 /// Runs experiments one after the other. A job that one of them has measured is not measured again for another.
@@ -275,7 +276,7 @@ void hand_in(const HandinWords& words, int& exit_code) {
   std::string full = fmt::format("baton handin {} --preset full", sheet.id);
   full += option.empty() ? "" : " --option " + option;
   full += words.devices.empty() ? "" : " --devices " + shell_word(words.devices);
-  const sheet::Cover cover{words.name, time_text().substr(0, 10), command_line(), full};
+  const sheet::Cover cover{words.name, time_text().substr(0, 10), command_line(), as_called(full)};
   const sheet::Document document = sheet::compose(sheet, tasks, cover, evidence);
   sheet::Files files = sheet::files_of(sheet, tasks, document, evidence);
   write_files(folder, files);

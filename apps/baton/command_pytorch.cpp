@@ -77,7 +77,7 @@ void add_pytorch_command(CLI::App& program) {
       "\nThere are twins of single, dp, ddp, layers and fsdp (Baton's zero-3). To begin with the same weights and data:\n"
       "  baton train --strategy ddp --devices cpu:2 --steps 10 --write-start start --json baton.json\n"
       "  baton pytorch --strategy ddp --devices cpu:2 --steps 10 --out twin.py\n"
-      "  torchrun --nproc_per_node=2 twin.py --start start --json pytorch.json\n"
+      "  torchrun --nproc_per_node=2 -- twin.py --start start --json pytorch.json\n"
       "  baton compare baton.json pytorch.json\n"
       "\nExamples:\n  baton pytorch --strategy layers --devices cuda --model mlp:dim=4096,depth=20\n"
       "  baton pytorch --job matrix-power --size 10000");

@@ -186,7 +186,7 @@ std::string to_markdown(const Document& document, std::map<std::string, std::str
 
 std::string to_latex(const Document& document) {
   std::string out =
-      "\\documentclass[a4paper,10pt]{article}\n\\usepackage[utf8]{inputenc}\n\\usepackage[T1]{fontenc}\n\\usepackage{color}\n"
+      "\\documentclass[a4paper,10pt]{article}\n\\usepackage[utf8]{inputenc}\n\\usepackage{color}\n"
       "\\setlength{\\parindent}{0pt}\\setlength{\\parskip}{3pt}\n\\setlength{\\textwidth}{170mm}\\setlength{\\oddsidemargin}{-5mm}"
       "\n"
       "\\setlength{\\textheight}{250mm}\\setlength{\\topmargin}{-18mm}\n\\sloppy\n";

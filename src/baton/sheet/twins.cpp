@@ -184,7 +184,8 @@ std::string twin_launch(const lab::JobWords& words, const std::string& file) {
     return "python3 " + file;
   }
   const std::optional<std::int64_t> count = device_count(words.devices);
-  return fmt::format("torchrun --nproc_per_node={} {}", count ? std::to_string(*count) : "gpu", file);
+  // The dashes keep torchrun from taking --start for one of its own flags.
+  return fmt::format("torchrun --nproc_per_node={} -- {}", count ? std::to_string(*count) : "gpu", file);
 }
 
 std::string training_twin(const lab::JobWords& words, const TwinRun& run) {
