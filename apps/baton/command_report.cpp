@@ -12,6 +12,7 @@
 #include "baton/report/report.h"
 #include "baton/report/table.h"
 #include "commands.h"
+#include "compare_results.h"
 #include "run_report.h"
 
 namespace baton::app {
@@ -93,10 +94,16 @@ void add_compare_command(CLI::App& program) {
   CLI::App* command = program.add_subcommand("compare", "Show two runs side by side, and which differences exceed the noise");
   auto first = std::make_shared<std::string>();
   auto second = std::make_shared<std::string>();
-  command->add_option("A", *first, "a folder under runs/")->required();
+  command->add_option("A", *first, "a folder under runs/, or a result of train --json or of a PyTorch twin")->required();
   command->add_option("B", *second, "another")->required();
-  command->footer("\nExample:\n  baton compare runs/20261115-101500-lab runs/20261116-090000-lab");
-  command->callback([first, second] { compare(*first, *second); });
+  command->footer("\nExamples:\n  baton compare runs/20261115-101500-lab runs/20261116-090000-lab\n  baton compare baton.json pytorch.json");
+  command->callback([first, second] {
+    if (fs::is_regular_file(*first) && fs::is_regular_file(*second)) {
+      fmt::print("{}", compare_results(*first, *second));
+    } else {
+      compare(*first, *second);
+    }
+  });
 }
 
 }  // namespace baton::app

@@ -12,6 +12,7 @@
 #include "baton/lab/bystanders.h"
 #include "baton/lab/divergence.h"
 #include "baton/lab/rows.h"
+#include "baton/lab/start.h"
 #include "baton/lab/training_json.h"
 #include "baton/trace/chrome.h"
 #include "commands.h"
@@ -35,6 +36,7 @@ struct TrainWords {
   std::string every;
   std::string keep = "3";
   bool resume = false;
+  std::string start;  // the folder to write weights and data before the first step to
   std::string patience = "5";
   bool quiet = false;
 };
@@ -204,13 +206,17 @@ void train(const TrainWords& words, int& exit_code) {
   if (!words.job.cluster.empty() || !words.job.what_if.empty() || words.job.fold != lab::JobWords{}.fold) {
     throw usage_error("train runs on this machine and for real: baton simulate takes --cluster, --what-if and --fold");
   }
+  if (!words.start.empty() && words.resume) {
+    throw usage_error("--write-start writes what a training begins with, and --resume goes on with another: leave one of them out");
+  }
   lab::Training run(words.job, cluster::probe(), {}, &world());
   guard_run(run);
   exec::require_same(world(), {{"--steps", words.steps},
                                {"--warmup", words.warmup},
                                {"--checkpoint", words.checkpoint.empty() ? "none" : "some"},
                                {"--every", words.every},
-                               {"--resume", words.resume ? "yes" : "no"}});
+                               {"--resume", words.resume ? "yes" : "no"},
+                               {"--write-start", words.start.empty() ? "none" : "some"}});
   exec::on_rank_0(world(), [&] {
     check_writable(words.json);
     check_writable(words.trace);
@@ -221,6 +227,11 @@ void train(const TrainWords& words, int& exit_code) {
   const std::int64_t left = steps - run.steps_before();
   if (left < 1) {
     throw usage_error("{} is at step {} already: ask for more with --steps", saving.last(), run.steps_before());
+  }
+
+  if (!words.start.empty()) {
+    const lab::Start start = lab::start_of(run, steps);
+    exec::on_rank_0(world(), [&] { lab::write_start(words.start, start); });
   }
 
   const bool speaks = world().rank() == 0;
@@ -370,6 +381,8 @@ void add_train_command(CLI::App& program, int& exit_code) {
   command->add_option("--keep", words->keep, "how many checkpoints to keep")->capture_default_str();
   command->add_flag("--resume", words->resume,
                     "go on from the newest checkpoint, under any strategy; --steps counts from the first");
+  command->add_option("--write-start", words->start,
+                      "a folder to write the weights and the data before the first step to, for the script of `baton pytorch`");
   command
       ->add_option("--patience", words->patience,
                    "among ranks: after how many seconds one that is stopped or hangs ends the run; 0: never")

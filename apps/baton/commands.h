@@ -13,6 +13,8 @@ void add_devices_command(CLI::App& program);
 void add_plan_command(CLI::App& program);
 void add_strategies_command(CLI::App& program);
 void add_train_command(CLI::App& program, int& exit_code);
+/// Prints PyTorch scripts of the same jobs.
+void add_pytorch_command(CLI::App& program);
 void add_launch_command(CLI::App& program, int& exit_code);
 void add_simulate_command(CLI::App& program);
 void add_clusters_command(CLI::App& program);
@@ -20,6 +22,8 @@ void add_calibrate_command(CLI::App& program);
 void add_predict_command(CLI::App& program, int& exit_code);
 void add_search_command(CLI::App& program, int& exit_code);
 void add_lab_command(CLI::App& program, int& exit_code);
+/// A homework sheet answered, as a folder to hand in.
+void add_handin_command(CLI::App& program, int& exit_code);
 void add_report_command(CLI::App& program);
 void add_compare_command(CLI::App& program);
 /// `man` and `completion`, which tell of all the others.

@@ -169,10 +169,12 @@ void end_chapter(CLI::App& program, const std::string& heading) {
 /// In the order in which the help shows them.
 void add_commands(CLI::App& program, int& exit_code) {
   add_lab_command(program, exit_code);
+  add_handin_command(program, exit_code);
   add_report_command(program);
   add_compare_command(program);
   end_chapter(program, "The laboratory");
   add_train_command(program, exit_code);
+  add_pytorch_command(program);
   add_devices_command(program);
   end_chapter(program, "One training");
   add_strategies_command(program);

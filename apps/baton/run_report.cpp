@@ -33,26 +33,36 @@ std::vector<lab::Result> write_report(const lab::Store& store, const std::vector
   return results;
 }
 
-void write_pdf(const fs::path& folder) {
-  const fs::path page = fs::absolute(folder / "report.html");
-  const fs::path pdf = fs::absolute(folder / "report.pdf");
+std::optional<std::string> find_browser() {
   for (const char* browser : {"chromium", "chromium-browser", "google-chrome"}) {
     const std::string found = fmt::format("command -v {} >/dev/null 2>&1", browser);
-    if (std::system(found.c_str()) != 0) {
-      continue;
+    if (std::system(found.c_str()) == 0) {
+      return browser;
     }
-    const std::string command = fmt::format(
-        "{} --headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking --disable-component-update "
-        "--disable-sync --no-pdf-header-footer --generate-pdf-document-outline --virtual-time-budget=20000 --print-to-pdf={} {} "
-        ">/dev/null 2>&1",
-        browser, shell_word(pdf.string()), shell_word("file://" + page.string()));
-    if (std::system(command.c_str()) != 0 || !fs::exists(pdf)) {
-      throw failure("{} could not print {} as PDF", browser, page.string());
-    }
-    fmt::print("PDF: {}\n", (folder / "report.pdf").string());
-    return;
   }
-  throw failure("a PDF is printed by Chromium, which is not here: install the package chromium");
+  return std::nullopt;
+}
+
+void print_page(const std::string& browser, const fs::path& page, const fs::path& pdf) {
+  std::error_code error;
+  fs::remove(pdf, error);
+  const std::string command = fmt::format(
+      "{} --headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking --disable-component-update "
+      "--disable-sync --no-pdf-header-footer --generate-pdf-document-outline --virtual-time-budget=20000 --print-to-pdf={} {} "
+      ">/dev/null 2>&1",
+      browser, shell_word(fs::absolute(pdf).string()), shell_word("file://" + fs::absolute(page).string()));
+  if (std::system(command.c_str()) != 0 || !fs::exists(pdf)) {
+    throw failure("{} could not print {} as PDF", browser, page.string());
+  }
+}
+
+void write_pdf(const fs::path& folder) {
+  const std::optional<std::string> browser = find_browser();
+  if (!browser) {
+    throw failure("a PDF is printed by Chromium, which is not here: install the package chromium");
+  }
+  print_page(*browser, folder / "report.html", folder / "report.pdf");
+  fmt::print("PDF: {}\n", (folder / "report.pdf").string());
 }
 
 }  // namespace baton::app

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "baton/lab/store.h"
@@ -10,6 +12,10 @@ namespace baton::app {
 /// Writes report.html, report.md, report.json and a table for each experiment into the store's folder, and returns what is in them:
 /// `concluded`, and what the other experiments come to that have been kept there.
 std::vector<lab::Result> write_report(const lab::Store& store, const std::vector<lab::Result>& concluded = {});
+/// The browser that prints pages; nothing where there is none.
+std::optional<std::string> find_browser();
+/// Prints a page of HTML as PDF; a failure where the browser could not.
+void print_page(const std::string& browser, const std::filesystem::path& page, const std::filesystem::path& pdf);
 /// Prints the page there into report.pdf beside it.
 void write_pdf(const std::filesystem::path& folder);
 

@@ -1,0 +1,333 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <set>
+
+#include "baton/base/error.h"
+#include "baton/base/file.h"
+#include "baton/base/text.h"
+#include "baton/cluster/blueprint.h"
+#include "baton/cluster/machine.h"
+#include "baton/exec/devices.h"
+#include "baton/lab/environment.h"
+#include "baton/lab/store.h"
+#include "baton/report/table.h"
+#include "baton/sheet/handin.h"
+#include "baton/sheet/tarball.h"
+#include "called_as.h"
+#include "commands.h"
+#include "run_report.h"
+#include "terminal.h"
+
+namespace baton::app {
+namespace {
+
+namespace fs = std::filesystem;
+using lab::Json;
+
+/// What stands beside rows whose devices shared cores: the course's own kind of machine.
+constexpr const char* cluster_beside = "pcie-5";
+/// From so many pages on a document has contents.
+constexpr int pages_with_contents = 4;
+
+struct HandinWords {
+  std::string sheet;
+  std::string name;
+  std::string devices;
+  std::string cluster;
+  std::string option;
+  std::string preset;
+  std::string out;
+  std::string limit;
+  bool resume = false;
+};
+
+/// One place where experiments are run: on devices of this machine, or simulated on another.
+struct Place {
+  lab::Settings settings;
+  sheet::Source source;
+  fs::path records;
+};
+
+std::string option_of(const sheet::Sheet& sheet, const HandinWords& words) {
+  const std::vector<std::string> options = sheet::options_of(sheet);
+  if (options.empty()) {
+    if (!words.option.empty()) {
+      throw usage_error("{} leaves no choice of options: leave --option out", sheet.id);
+    }
+    return "";
+  }
+  return words.option.empty() ? options.front() : options[index_of_name(options, words.option, "option of " + sheet.id)];
+}
+
+Nanoseconds limit_of(const HandinWords& words, lab::Preset preset) {
+  return !words.limit.empty()          ? parse_time(words.limit, "--time-limit")
+         : preset == lab::Preset::full ? Nanoseconds(30'000'000'000)
+                                       : Nanoseconds(900'000'000);
+}
+
+Place measured_place(const HandinWords& words, const std::string& devices, std::optional<lab::Preset> preset) {
+  Place place;
+  place.settings.devices = devices;
+  place.settings.machine = cluster::probe();
+  if (devices != "cpu" && !cluster::names_gpus(devices)) {
+    throw usage_error("a hand-in is measured on cpu or cuda devices, and the sheet says how many; '{}' is not among them", devices);
+  }
+  const std::vector<cluster::Device> opened = exec::open_devices(devices, place.settings.machine);
+  place.settings.preset = preset.value_or(devices == "cpu" ? lab::Preset::quick : lab::Preset::full);
+  place.settings.time_limit = limit_of(words, place.settings.preset);
+  const std::size_t cores = place.settings.machine.cores.size();
+  place.source = {
+      .devices = devices,
+      .summary = devices == "cpu"
+                     ? fmt::format("{} core{} of this machine ({})", cores, cores == 1 ? "" : "s", place.settings.machine.cpu)
+                     : fmt::format("{} GPU{} of this machine ({})", opened.size(), opened.size() == 1 ? "" : "s", devices)};
+  return place;
+}
+
+Place simulated_place(const HandinWords& words, const std::string& cluster, std::optional<lab::Preset> preset) {
+  Place place;
+  place.settings.machine = cluster::probe();
+  place.settings.cluster = cluster;
+  const bool here = lab::is_this_machine(cluster);
+  place.settings.preset = preset.value_or(here ? lab::Preset::quick : lab::Preset::full);
+  place.settings.time_limit = limit_of(words, place.settings.preset);
+  place.source = {.devices = here ? "this machine" : cluster,
+                  .summary = here ? std::string("this machine, from tasks timed by themselves")
+                                  : fmt::format("{} ({})", cluster, cluster::blueprint_by_name(cluster).summary),
+                  .simulated = true};
+  return place;
+}
+
+std::string command_of(const HandinWords& words, const Place& place, const std::string& id) {
+  std::string command = fmt::format("baton lab run {} --preset {}", id, lab::to_text(place.settings.preset));
+  if (place.source.simulated) {
+    command += " --cluster " + shell_word(place.settings.cluster);
+  } else if (place.settings.devices != "cpu") {
+    command += " --devices " + shell_word(place.settings.devices);
+  }
+  return as_called(command + (words.limit.empty() ? "" : " --time-limit " + shell_word(words.limit)));
+}
+
+/// Runs experiments one after the other. A job that one of them has measured is not measured again for another.
+class Runs {
+ public:
+  Runs(const HandinWords& words, const Interrupt& interrupt) : words_(words), interrupt_(interrupt) {}
+
+  void run(Place& place, const std::vector<std::string>& ids) {
+    const lab::Store store(place.records);
+    const std::string origin = place.source.simulated ? place.settings.cluster : place.settings.devices;
+    ProgressBar bar(place.source.simulated ? "simulating" : "measuring", 1000, true);
+    double before = 0;
+    for (const std::string& id : ids) {
+      if (interrupt_.asked()) {
+        return;
+      }
+      const auto experiment = std::make_shared<const lab::Experiment>(lab::experiment_by_id(id));
+      const std::vector<lab::Point> points = lab::points(*experiment, place.settings.preset, {});
+      const std::optional<lab::RunSpec> kept = words_.resume ? store.spec(id) : std::nullopt;
+      std::map<std::string, Json> known = kept && kept->points == points ? store.records(id, true) : std::map<std::string, Json>();
+      const std::string command = command_of(words_, place, id);
+      store.keep_spec({.experiment = id,
+                       .title = experiment->title,
+                       .run_command = command_line(),
+                       .created = time_text(),
+                       .preset = place.settings.preset,
+                       .command = command,
+                       .points = points,
+                       .environment = lab::environment(place.settings.machine),
+                       .toml = std::nullopt});
+      for (const lab::Point& point : points) {
+        const auto same = jobs_.find(origin + sheet::job_of(id, point));
+        if (!sheet::job_of(id, point).empty() && same != jobs_.end() && !known.contains(point.dump())) {
+          known[point.dump()] = same->second;
+          store.keep(id, point, same->second, true);
+        }
+      }
+      const std::vector<Json> records = lab::measure(
+          *experiment, points, place.settings, known,
+          [&](const lab::Point& point, const Json& record, bool final) { store.keep(id, point, record, final); },
+          [&](double done, const std::string&) {
+            bar.show(static_cast<std::int64_t>((before + done) / static_cast<double>(ids.size()) * 1000));
+            return !interrupt_.asked();
+          });
+      before += 1;
+      if (interrupt_.asked()) {
+        return;
+      }
+      for (std::size_t i = 0; i < points.size(); ++i) {
+        if (const std::string job = sheet::job_of(id, points[i]); !job.empty() && !records[i].contains("reason")) {
+          jobs_.emplace(origin + job, records[i]);
+        }
+      }
+      place.source.results[id] = lab::conclude(store, id);
+    }
+  }
+
+ private:
+  const HandinWords& words_;
+  const Interrupt& interrupt_;
+  std::map<std::string, Json> jobs_;  // records by where and what
+};
+
+fs::path open_folder(const HandinWords& words, const std::string& sheet) {
+  const fs::path folder = words.out.empty() ? fs::path("handin-" + sheet) : fs::path(words.out);
+  std::error_code error;
+  if (fs::exists(folder, error) && !fs::is_directory(folder, error)) {
+    throw usage_error("{} is a file: give a folder with --out", folder.string());
+  }
+  if (!words.resume && fs::is_directory(folder, error) && !fs::is_empty(folder, error)) {
+    throw usage_error("{} is there already: go on with it by --resume, or give another folder with --out", folder.string());
+  }
+  fs::create_directories(folder, error);
+  if (error) {
+    throw usage_error("the folder {} cannot be made: {}", folder.string(), error.message());
+  }
+  check_writable((folder / "handin.html").string());
+  return folder;
+}
+
+void write_files(const fs::path& folder, const sheet::Files& files) {
+  for (const auto& [path, text] : files) {
+    fs::create_directories((folder / path).parent_path());
+    write_whole(folder / path, text);
+  }
+}
+
+constexpr Bytes largest_pdf(std::int64_t{256} << 20);
+
+/// Prints handin.html as handin.pdf, with contents where it has many pages. Returns its pages; 0 where there is no browser.
+int write_handin_pdf(const fs::path& folder, const sheet::Document& document, sheet::Files& files) {
+  const std::optional<std::string> browser = find_browser();
+  if (!browser) {
+    return 0;
+  }
+  const fs::path page = folder / "handin.html";
+  const fs::path pdf = folder / "handin.pdf";
+  print_page(*browser, page, pdf);
+  std::string printed = read_file(pdf, "the PDF", largest_pdf);
+  // Contents take room themselves, so that the pages they name are read off a print that has them.
+  for (int round = 0; round < 2 && sheet::page_count(printed) >= pages_with_contents; ++round) {
+    const std::vector<int> pages = sheet::pages_of_sections(printed, document.sections.size());
+    if (pages.empty()) {
+      break;
+    }
+    files["handin.html"] = sheet::to_html(document, pages);
+    write_whole(page, files["handin.html"]);
+    print_page(*browser, page, pdf);
+    printed = read_file(pdf, "the PDF", largest_pdf);
+  }
+  files["handin.pdf"] = printed;
+  return sheet::page_count(printed);
+}
+
+void hand_in(const HandinWords& words, int& exit_code) {
+  const sheet::Sheet& sheet = sheet::sheet_by_id(words.sheet);
+  const std::string option = option_of(sheet, words);
+  const std::vector<sheet::Task> tasks = sheet::tasks_of(sheet, option);
+  if (!words.devices.empty() && !words.cluster.empty()) {
+    throw usage_error("--devices measures here and --cluster simulates elsewhere: give one of them");
+  }
+  const std::optional<lab::Preset> preset = words.preset.empty() ? std::nullopt : std::optional(lab::preset_by_name(words.preset));
+  const bool simulates = !words.cluster.empty();
+  Place first = simulates ? simulated_place(words, words.cluster, preset)
+                          : measured_place(words, words.devices.empty() ? "cpu" : words.devices, preset);
+  const fs::path folder = open_folder(words, sheet.id);
+  first.records = folder / "records";
+  std::vector<std::string> ids;
+  std::vector<std::string> ids_beside;
+  for (const sheet::Task& task : tasks) {
+    for (const std::string& id : task.experiments) {
+      (simulates && lab::experiment_by_id(id).by_losses ? ids_beside : ids).push_back(id);
+    }
+  }
+  fmt::print("{}: {} experiment{}, {} preset, on {}; the hand-in goes to {}\n", sheet.title, ids.size(), ids.size() == 1 ? "" : "s",
+             lab::to_text(first.settings.preset), first.source.summary, folder.string());
+  std::fflush(stdout);
+  const Interrupt interrupt;
+  Runs runs(words, interrupt);
+  runs.run(first, ids);
+  // What the first place cannot show: of a simulation losses, of devices that share cores what separate ones would do.
+  Place beside = simulates ? measured_place(words, "cpu", lab::Preset::quick)
+                           : simulated_place(words, cluster_beside, lab::Preset::full);
+  beside.records = folder / "records" / "beside";
+  for (const std::string& id : ids) {
+    const auto found = first.source.results.find(id);
+    if (found == first.source.results.end()) {
+      continue;
+    }
+    const bool unanswered = std::any_of(found->second.answers.begin(), found->second.answers.end(),
+                                        [](const lab::Answer& answer) { return answer.text.empty() && !answer.id.empty(); });
+    if (simulates ? unanswered : sheet::oversubscribed(found->second) && !lab::experiment_by_id(id).by_losses) {
+      ids_beside.push_back(id);
+    }
+  }
+  if (!ids_beside.empty()) {
+    runs.run(beside, ids_beside);
+  }
+  const std::string again = command_line() + (words.resume ? "" : " --resume");
+  if (interrupt.asked()) {
+    fmt::print(stderr, "baton: interrupted; what was measured is in {}, and this goes on from there: {}\n", folder.string(), again);
+    exit_code = 130;
+    return;
+  }
+  const sheet::Evidence evidence{first.source, beside.source};
+  std::string full = fmt::format("baton handin {} --preset full", sheet.id);
+  full += option.empty() ? "" : " --option " + option;
+  full += words.devices.empty() ? "" : " --devices " + shell_word(words.devices);
+  const sheet::Cover cover{words.name, time_text().substr(0, 10), command_line(), as_called(full)};
+  const sheet::Document document = sheet::compose(sheet, tasks, cover, evidence);
+  sheet::Files files = sheet::files_of(sheet, tasks, document, evidence);
+  write_files(folder, files);
+  const int pages = write_handin_pdf(folder, document, files);
+  const std::string archive = sheet.id + ".tar.gz";
+  write_whole(folder / archive, sheet::to_tarball(sheet.id, files));
+  if (pages == 0) {
+    fmt::print("There is no handin.pdf, since Chromium, which prints it, is not here: install the package chromium and say {}\n",
+               again);
+  } else {
+    fmt::print("handin.pdf has {} page{}{}\n", pages, pages == 1 ? "" : "s",
+               pages > sheet.most_pages ? fmt::format(", more than the {} that the sheet wants", sheet.most_pages) : "");
+  }
+  fmt::print("Hand in: {}\n", (folder / archive).string());
+}
+
+void list_sheets() {
+  report::Table table({"sheet", "title", "options", "pages"}, {true, true, true, false});
+  for (const sheet::Sheet& sheet : sheet::sheets()) {
+    const std::vector<std::string> options = sheet::options_of(sheet);
+    table.row({sheet.id, sheet.title, options.empty() ? "" : either(options), fmt::format("at most {}", sheet.most_pages)});
+  }
+  fmt::print("{}", table.text());
+}
+
+}  // namespace
+
+void add_handin_command(CLI::App& program, int& exit_code) {
+  CLI::App* command = program.add_subcommand("handin",
+                                             "Answer a homework sheet: measure, write the document, the code and the archive");
+  auto words = std::make_shared<HandinWords>();
+  command->add_option("sheet", words->sheet, "hw1, hw3, practical8, csye-hw4, or list to name them")->required();
+  command->add_option("--name", words->name, "who hands it in");
+  command->add_option("-d,--devices", words->devices, "measure on this kind of device: cpu, cuda, or parts of a GPU as cuda:0/4");
+  command->add_option("--cluster", words->cluster,
+                      "simulate instead, on machine (this one), a name from `baton clusters` or a file");
+  command->add_option("--option", words->option, "of a task that leaves a choice: A, B or C (A)");
+  command->add_option("--preset", words->preset, "quick or full, which has the sheet's sizes (full, but quick on CPUs)");
+  command->add_option("--out", words->out, "the folder to write (handin-SHEET)");
+  command->add_option("--time-limit", words->limit, "for one point, as 2s");
+  command->add_flag("--resume", words->resume, "go on with the folder that is there");
+  command->footer(
+      "\nExamples:\n  baton handin list\n  baton handin hw1 --name \"Ada Lovelace\" --option C\n  baton handin hw3 --cluster "
+      "pcie-5");
+  command->callback([words, &exit_code] {
+    if (words->sheet == "list") {
+      list_sheets();
+    } else {
+      hand_in(*words, exit_code);
+    }
+  });
+}
+
+}  // namespace baton::app

@@ -1,0 +1,22 @@
+// Part 2: A^10 + B^10 on one device and on two. The width of the matrices is the second argument (10000 on the sheet).
+#include <baton/lab/matrix_power.h>
+
+#include "measure.h"
+
+int main(int argc, char** argv) {
+  const Arguments given = arguments(argc, argv);
+  const long size = std::atol(given.dim.c_str());
+  double alone = 0;
+  for (const int count : {1, 2}) {
+    lab::JobWords words;
+    words.devices = devices(given.kind, count);
+    lab::Training run(words, baton::cluster::probe(), {}, nullptr, [&](const lab::Job& job) {
+      return lab::matrix_power_plan(size, 10, job.cluster(), job.request().target, job.request().step.precision);
+    });
+    run.run(2, 1);
+    const double time = milliseconds(run);
+    alone = count == 1 ? time : alone;
+    std::printf("A^10 + B^10, %ld x %ld, on %d device%s: %.3f ms, speedup %.2f\n", size, size, count, count == 1 ? "" : "s", time,
+                alone / time);
+  }
+}

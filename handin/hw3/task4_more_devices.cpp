@@ -1,0 +1,18 @@
+// Task 4: DEPTH 20 on 2 and on 5 devices: step time, and what each device holds and does.
+#include "measure.h"
+
+int main(int argc, char** argv) {
+  const Arguments given = arguments(argc, argv);
+  for (const int count : {2, 5}) {
+    lab::JobWords words;
+    words.model = mlp(given.dim, 20);
+    words.strategy = "layers";
+    words.devices = devices(given.kind, count);
+    const lab::Training run = train(words);
+    std::printf("%d devices: %.3f ms per step\n", count, milliseconds(run));
+    for (std::size_t d = 0; d < run.peak().size(); ++d) {
+      std::printf("  device %zu: %.2f MiB, busy %4.1f %%\n", d, static_cast<double>(run.peak()[d].count) / 1048576,
+                  100 * baton::trace::share(run.device_times()[d].busy, run.traced()));
+    }
+  }
+}

@@ -1,0 +1,49 @@
+// What the programs share: a job is trained, and the median of its timed steps is taken.
+#pragma once
+
+#include <baton/cluster/machine.h>
+#include <baton/lab/training.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+namespace lab = baton::lab;
+
+// PROGRAM [cpu|cuda] [DIM]: the kind of device and the width of a block.
+struct Arguments {
+  std::string kind = "cpu";
+  std::string dim = "1024";
+};
+inline Arguments arguments(int argc, char** argv) {
+  Arguments given;
+  given.kind = argc > 1 ? argv[1] : given.kind;
+  given.dim = argc > 2 ? argv[2] : given.dim;
+  return given;
+}
+
+// So many devices of a kind: cpu:4, or cuda:0,1,2,3.
+inline std::string devices(const std::string& kind, int count) {
+  if (kind == "cpu") {
+    return "cpu:" + std::to_string(count);
+  }
+  std::string list = kind + ":0";
+  for (int i = 1; i < count; ++i) {
+    list += "," + std::to_string(i);
+  }
+  return list;
+}
+
+inline std::string mlp(const std::string& dim, int depth) { return "mlp:dim=" + dim + ",depth=" + std::to_string(depth); }
+
+// Compiles the plan, checks it and trains: the clock runs from before the forward to after the update, the first 5 steps are
+// dropped. The seed is 0 unless the words say otherwise.
+inline lab::Training train(const lab::JobWords& words, int steps = 30, int warmup = 5) {
+  lab::Training run(words, baton::cluster::probe());
+  run.run(steps, warmup);
+  return run;
+}
+
+inline double milliseconds(const lab::Training& run) {
+  return static_cast<double>(baton::trace::spread(run.timed()).median.count) / 1e6;
+}

@@ -1,0 +1,30 @@
+// Linear(1000, 2000) + ReLU on device 0, Linear(2000, 1000) + ReLU on device 1, batch 32: five steps with fresh data each, a log of
+// what happens where in the forward, and its time.
+#include "measure.h"
+
+int main(int argc, char** argv) {
+  const Arguments given = arguments(argc, argv);
+  lab::JobWords words;
+  words.model = "first-split";
+  words.strategy = "layers";
+  words.devices = devices(given.kind, 2);
+  words.batch = "32";
+  words.samples = "160";  // five batches, so that each step has its own
+  lab::Training run(words, baton::cluster::probe());
+  run.run(5, 0);
+  for (std::size_t step = 0; step < run.losses().size(); ++step) {
+    std::printf("step %zu  loss %.6f\n", step, run.losses()[step]);
+  }
+  const baton::plan::Plan& plan = run.plan();
+  const baton::trace::StepTrace& last = run.trace().steps.back();
+  baton::Nanoseconds end;
+  for (std::size_t t = 0; t < plan.tasks().size(); ++t) {
+    const baton::plan::Task& task = plan.tasks()[t];
+    if (task.labels.phase == baton::plan::Phase::forward) {
+      std::printf("%s  %-8s block %d\n", plan.devices()[task.device.index()].c_str(), std::string(baton::plan::verb(task)).c_str(),
+                  static_cast<int>(task.labels.block));
+      end = std::max(end, last.events[t].end);
+    }
+  }
+  std::printf("forward: %.3f ms\n", static_cast<double>(end.count) / 1e6);
+}

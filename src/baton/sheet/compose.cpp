@@ -1,0 +1,338 @@
+#include "baton/sheet/compose.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "baton/base/units.h"
+#include "baton/lab/rows.h"
+#include "baton/report/report.h"
+#include "baton/sheet/twins.h"
+
+namespace baton::sheet {
+namespace {
+
+using lab::Json;
+
+bool is_measured(const Json& row) { return !row.contains("reason"); }
+
+double largest(const std::vector<Json>& rows, const std::string& key) {
+  double most = 0;
+  for (const Json& row : rows) {
+    if (row.contains(key) && row[key].is_number()) {
+      most = std::max(most, std::abs(row[key].get<double>()));
+    }
+  }
+  return most;
+}
+
+/// A column of times or bytes in one unit.
+struct ColumnUnit {
+  double scale = 0;  // 0: each cell as the report has it
+  std::string name;
+};
+
+ColumnUnit unit_of(lab::Format format, double most) {
+  if (format == lab::Format::time) {
+    return most >= 1e9 ? ColumnUnit{1e9, "s"} : most >= 1e6 ? ColumnUnit{1e6, "ms"} : ColumnUnit{1e3, "µs"};
+  }
+  if (format == lab::Format::bytes) {
+    return most >= 0x1p30   ? ColumnUnit{0x1p30, "GiB"}
+           : most >= 0x1p20 ? ColumnUnit{0x1p20, "MiB"}
+           : most >= 0x1p10 ? ColumnUnit{0x1p10, "KiB"}
+                            : ColumnUnit{1, "bytes"};
+  }
+  return {};
+}
+
+/// Three significant figures of the largest, and as many places for the others.
+std::string number_in(double value, double most) {
+  const int places = most >= 100 ? 0 : most >= 10 ? 1 : most >= 1 ? 2 : 3;
+  return fmt::format("{:.{}f}", value, places);
+}
+
+std::string list_of(const std::vector<Json>& rows, const std::string& key) {
+  std::string out;
+  for (const Json& value : lab::values_of(rows, key)) {
+    out += (out.empty() ? "" : ", ") + lab::word_of(value);
+  }
+  return out;
+}
+
+std::vector<Json> measured_rows(const lab::Result& result) {
+  std::vector<Json> rows = result.rows;
+  std::erase_if(rows, [](const Json& row) { return !is_measured(row); });
+  return rows;
+}
+
+/// "mlp:dim=1024,depth=2, global batch 64": what the rows of an experiment trained.
+std::string trained(const lab::Result& result) {
+  const std::vector<Json> rows = measured_rows(result);
+  if (rows.empty()) {
+    return "nothing was measured";
+  }
+  const std::string& id = result.experiment->id;
+  if (id == "matrix-power") {
+    return fmt::format("A and B {0} × {0} in float32, n = {1}", list_of(rows, "size"), list_of(rows, "power"));
+  }
+  std::string model;
+  const auto has = [&](const char* key) { return rows.front().contains(key); };
+  if (id == "first-split") {
+    model = "Linear(1000, 2000) + ReLU and Linear(2000, 1000) + ReLU";
+  } else if (has("case")) {
+    model = fmt::format("Linear + ReLU blocks, DIM x DEPTH {}", list_of(rows, "case"));
+  } else if (has("dim")) {
+    model = fmt::format("Linear + ReLU blocks, DIM {}, DEPTH {}", list_of(rows, "dim"), list_of(rows, "depth"));
+  } else if (has("model")) {
+    model = list_of(rows, "model");
+    if (const std::size_t dim = model.find("dim="); model.starts_with("mlp:dim=") && model.find(' ') == std::string::npos) {
+      const std::size_t comma = model.find(",depth=");
+      model = fmt::format("Linear + ReLU blocks, DIM {}, DEPTH {}", model.substr(dim + 4, comma - dim - 4),
+                          model.substr(comma + 7));
+    }
+  }
+  const lab::JobWords usual;
+  const std::string batch = has("global_batch") ? list_of(rows, "global_batch")
+                            : has("batch")      ? list_of(rows, "batch")
+                                                : usual.batch;
+  return fmt::format("{}; global batch {}; SGD, learning rate 0.01; {}; MSE loss; seed {}", model, batch, usual.precision,
+                     id == "timing" ? "0, and 1 in the third run" : usual.seed);
+}
+
+/// Axes of which the rows have fewer or smaller values than the sheet's own.
+std::string reductions(const lab::Result& result) {
+  std::string out;
+  for (const lab::Axis& axis : result.experiment->axes) {
+    if (result.preset == lab::Preset::quick && axis.quick != axis.full) {
+      const auto list = [](const std::vector<Json>& values) {
+        std::string text;
+        for (const Json& value : values) {
+          text += (text.empty() ? "" : ", ") + lab::word_of(value);
+        }
+        return text;
+      };
+      out += fmt::format("{}{} of `{}` {} instead of {}", out.empty() ? "" : "; ", axis.name, result.experiment->id,
+                         list(axis.quick), list(axis.full));
+    }
+  }
+  return out;
+}
+
+/// The constructor that spreads layers, cut out of the script.
+std::string split_constructor() {
+  lab::JobWords words;
+  words.strategy = "layers";
+  words.devices = "cuda";
+  words.model = "mlp:dim=1024,depth=20";
+  const std::string script = training_twin(words, {});
+  const std::size_t begin = script.find("class LargeLinearModelMP");
+  const std::size_t end = script.find("        self.calls", begin);
+  return script.substr(begin, end - begin);
+}
+
+void add_result(Section& section, const lab::Result& result, const Task& task, const Source& source, bool labelled) {
+  const std::vector<Json> rows = measured_rows(result);
+  if (!rows.empty() && !task.columns.empty()) {
+    section.blocks.emplace_back(grid_of(
+        result, task.columns, labelled ? fmt::format("{}: {}", source.simulated ? "Simulated" : "Measured", source.devices) : ""));
+  }
+}
+
+void add_pictures(Section& section, const std::vector<const lab::Result*>& results, std::size_t most) {
+  Pictures pictures;
+  for (const lab::Result* result : results) {
+    std::size_t drawn = 0;
+    for (const lab::Plot& plot : result->experiment->plots) {
+      Picture picture = draw(plot, measured_rows(*result));
+      if (!picture.marks.empty() && drawn < most && pictures.row.size() < 2) {
+        pictures.row.push_back(std::move(picture));
+        ++drawn;
+      }
+    }
+  }
+  if (!pictures.row.empty()) {
+    section.blocks.emplace_back(std::move(pictures));
+  }
+}
+
+/// The first thing of the sources that has the experiment.
+const lab::Result* find_result(const Source& source, const std::string& id) {
+  const auto found = source.results.find(id);
+  return found == source.results.end() ? nullptr : &found->second;
+}
+
+std::string beside_label(const Source& source) {
+  return fmt::format("{} ({}): ", source.simulated ? "Simulated" : "Measured", source.devices);
+}
+
+Section section_of(const Task& task, const Evidence& evidence) {
+  Section section{task.heading, {}};
+  std::string files;
+  for (const std::string& program : task.programs) {
+    files += fmt::format("{}`code/{}`", files.empty() ? "" : ", ", program);
+  }
+  for (const std::string& id : task.experiments) {
+    const lab::Result* result = find_result(evidence.first, id);
+    const Source& source = result != nullptr ? evidence.first : evidence.beside;
+    result = result != nullptr ? result : find_result(evidence.beside, id);
+    if (result != nullptr) {
+      const std::vector<Json> rows = measured_rows(*result);
+      const bool counted = !rows.empty() && rows.front().contains("devices");
+      section.blocks.emplace_back(Paragraph{
+          fmt::format("{}: {}. Devices: {}{}{}. Command: `{}`.{}", id == "matrix-power" ? "Computed" : "Trained", trained(*result),
+                      counted ? list_of(rows, "devices") + " × " : "", source.devices, source.simulated ? ", simulated" : "",
+                      result->command, files.empty() ? "" : " Code: " + files + "."),
+          true});
+    }
+  }
+  if (task.experiments.empty() && !files.empty()) {
+    section.blocks.emplace_back(Paragraph{"Code: " + files + ".", true});
+  }
+  // The table stands before the answers that speak of it.
+  std::vector<const lab::Result*> shown;
+  for (const std::string& id : task.experiments) {
+    const lab::Result* first = find_result(evidence.first, id);
+    const lab::Result* beside = find_result(evidence.beside, id);
+    const bool both = first != nullptr && beside != nullptr;
+    for (const auto& [result, source] : {std::pair(first, &evidence.first), {beside, &evidence.beside}}) {
+      if (result != nullptr) {
+        add_result(section, *result, task, *source, both);
+        shown.push_back(result);
+      }
+    }
+  }
+  for (const AskedOn& question : task.questions) {
+    Asked asked{question.label, question.text, question.answer};
+    const std::string first = find_answer(evidence.first, question.id);
+    const std::string beside = find_answer(evidence.beside, question.id);
+    if (asked.answer.empty()) {
+      asked.answer = !first.empty()    ? first
+                     : !beside.empty() ? beside_label(evidence.beside) + beside
+                                       : "The devices at hand cannot show this.";
+      // Where the answers of a task have a limit together, the second source is in the table only.
+      if (!first.empty() && !beside.empty() && evidence.beside.simulated && task.most_words == 0) {
+        asked.beside = beside_label(evidence.beside) + beside;
+      }
+    } else if (!first.empty()) {
+      asked.beside = fmt::format("{} here: {}", evidence.first.simulated ? "Simulated" : "Measured", first);
+    }
+    section.blocks.emplace_back(std::move(asked));
+  }
+  if (task.shows_split) {
+    section.blocks.emplace_back(Listing{"The class of the PyTorch script, which takes all GPUs there are:", split_constructor()});
+  }
+  add_pictures(section, shown, task.plots);
+  return section;
+}
+
+}  // namespace
+
+std::string find_answer(const Source& source, const std::string& id) {
+  for (const auto& [experiment, result] : source.results) {
+    for (const lab::Answer& answer : result.answers) {
+      if (answer.id == id && !answer.text.empty()) {
+        return answer.text;
+      }
+    }
+  }
+  return "";
+}
+
+bool oversubscribed(const lab::Result& result) {
+  return std::any_of(result.rows.begin(), result.rows.end(), [](const Json& row) { return row.value("oversubscribed", false); });
+}
+
+std::string job_of(const std::string& experiment, const lab::Point& point) {
+  const auto word = [&](const char* key, const std::string& usual) {
+    return point.contains(key) ? lab::word_of(point[key]) : usual;
+  };
+  const lab::JobWords usual;
+  if (experiment == "split" || experiment == "depth" || experiment == "all-devices" || experiment == "transfers" ||
+      experiment == "four-way-split") {
+    return fmt::format("layers of {}x{} on {}", word("dim", ""), word("depth", ""), word("devices", ""));
+  }
+  std::string model = word("model", usual.model);
+  if (experiment == "comm-vs-compute") {
+    const std::string size = word("case", "");
+    const std::size_t cross = size.find('x');
+    model = fmt::format("mlp:dim={},depth={}", size.substr(0, cross), cross == std::string::npos ? "2" : size.substr(cross + 1));
+  }
+  const std::string delay = word("delay_ms", "0");
+  const bool delayed = delay != "0" && delay != "0.0";
+  if (experiment == "strong-scaling" || experiment == "comm-vs-compute" || experiment == "batch-scaling" ||
+      ((experiment == "delay" || experiment == "imbalance") && !delayed) ||
+      (experiment == "dp-vs-ddp" && word("strategy", "") == "ddp")) {
+    return fmt::format("ddp of {}, batch {}, on {}", model, word("batch", usual.batch), word("devices", ""));
+  }
+  return "";
+}
+
+Grid grid_of(const lab::Result& result, const std::vector<std::string>& keys, std::string caption) {
+  Grid grid{std::move(caption), {}, {}, {}};
+  const std::vector<Json> rows = measured_rows(result);
+  grid.rows.resize(rows.size());
+  for (const std::string& key : keys) {
+    const auto& columns = result.experiment->columns;
+    const auto column = std::find_if(columns.begin(), columns.end(), [&](const lab::Column& one) { return one.key == key; });
+    const bool empty = std::none_of(rows.begin(), rows.end(),
+                                    [&](const Json& row) { return row.contains(key) && !row[key].is_null() && row[key] != ""; });
+    if (column == columns.end() || empty) {
+      continue;
+    }
+    const double most = largest(rows, key);
+    const ColumnUnit unit = unit_of(column->format, most);
+    grid.heading.push_back(column->heading + (unit.scale == 0 ? "" : fmt::format(" ({})", unit.name)));
+    grid.text.push_back(column->format == lab::Format::text);
+    for (std::size_t r = 0; r < rows.size(); ++r) {
+      const bool number = rows[r].contains(key) && rows[r][key].is_number();
+      grid.rows[r].push_back(number && unit.scale > 0 ? number_in(rows[r][key].get<double>() / unit.scale, most / unit.scale)
+                                                      : report::cell(rows[r], *column));
+    }
+  }
+  const bool marks = !result.rows.empty() && oversubscribed(result);
+  if (marks) {
+    grid.heading.emplace_back("");
+    grid.text.push_back(true);
+    for (std::size_t r = 0; r < rows.size(); ++r) {
+      grid.rows[r].emplace_back(rows[r].value("oversubscribed", false) ? "*" : "");
+    }
+  }
+  return grid;
+}
+
+Document compose(const Sheet& sheet, const std::vector<Task>& tasks, const Cover& cover, const Evidence& evidence) {
+  Document document{sheet.title, cover.name, cover.date, {}, {}};
+  std::string note = fmt::format("Made with Baton by `{}`. {} on {}.", cover.command,
+                                 evidence.first.simulated ? "Simulated" : "Measured", evidence.first.summary);
+  bool shared = false;
+  std::string reduced;
+  for (const auto& [id, result] : evidence.first.results) {
+    shared = shared || oversubscribed(result);
+    if (const std::string one = reductions(result); !one.empty()) {
+      reduced += (reduced.empty() ? "" : "; ") + one;
+    }
+  }
+  if (shared) {
+    note += fmt::format(
+        " Rows marked * had more devices than cores: the devices took turns, so their times say what a split costs and not what it "
+        "gains.{}",
+        evidence.beside.results.empty() ? ""
+                                        : fmt::format(" Beside them stands the same, simulated on {}.", evidence.beside.summary));
+  } else if (evidence.first.simulated && !evidence.beside.results.empty()) {
+    note += fmt::format(" What needs losses or a warm-up, which a simulation does not have, was measured on {}.",
+                        evidence.beside.summary);
+  }
+  document.notes.push_back({note});
+  if (!reduced.empty()) {
+    document.notes.push_back({fmt::format("Sizes are reduced: {}. The sheet's own: `{}`.", reduced, cover.full_command)});
+  }
+  for (const Task& task : tasks) {
+    document.sections.push_back(section_of(task, evidence));
+  }
+  return document;
+}
+
+}  // namespace baton::sheet

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "baton/lab/runner.h"
+#include "baton/sheet/document.h"
+#include "baton/sheet/sheets.h"
+
+namespace baton::sheet {
+
+/// Where results come from, in words.
+struct Source {
+  std::string devices;  // cpu, cuda, or the name of a cluster
+  std::string summary;  // "2 cores of a Xeon", "pcie-5 (five RTX 3090)"
+  bool simulated = false;
+  std::map<std::string, lab::Result> results = {};  // by experiment
+};
+
+/// Who hands in what, and how it was made.
+struct Cover {
+  std::string name;
+  std::string date;
+  std::string command;       // makes the hand-in again
+  std::string full_command;  // makes it at the sheet's own sizes
+};
+
+/// What a sheet is answered from. `beside` has what the first cannot show: simulated where devices shared cores, measured where a
+/// simulation has no losses.
+struct Evidence {
+  Source first;
+  Source beside = {};
+};
+
+/// The document of a sheet. Every number in it is of the evidence; a question that this does not answer says so.
+Document compose(const Sheet& sheet, const std::vector<Task>& tasks, const Cover& cover, const Evidence& evidence);
+
+/// The answer to a question out of results; empty where there is none.
+std::string find_answer(const Source& source, const std::string& id);
+/// Whether a row of the result had more devices than cores.
+bool oversubscribed(const lab::Result& result);
+
+/// What is trained at a point of an experiment of data parallelism or of splits, whatever experiment asks for it: two points of
+/// equal jobs need one measurement. Empty where the experiment's is of its own kind.
+std::string job_of(const std::string& experiment, const lab::Point& point);
+
+/// A table of rows with one unit for each column.
+Grid grid_of(const lab::Result& result, const std::vector<std::string>& keys, std::string caption);
+
+}  // namespace baton::sheet

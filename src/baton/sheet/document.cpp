@@ -1,0 +1,341 @@
+#include "baton/sheet/document.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstdlib>
+
+#include "baton/base/text.h"
+#include "baton/sheet/escape.h"
+
+namespace baton::sheet {
+namespace {
+
+template <typename... Visits>
+struct Overloaded : Visits... {
+  using Visits::operator()...;
+};
+
+// ------------------------------------------------------------------------------------------- Markdown
+
+std::string markdown_cell(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    out += c == '|' ? "\\|" : c == '\n' ? "<br>" : std::string(1, c);
+  }
+  return out;
+}
+
+std::string markdown_grid(const Grid& grid) {
+  std::string out = grid.caption.empty() ? "" : "**" + grid.caption + "**\n\n";
+  const auto line = [&](const std::vector<std::string>& cells) {
+    for (const std::string& text : cells) {
+      out += "| " + markdown_cell(text) + " ";
+    }
+    out += "|\n";
+  };
+  line(grid.heading);
+  for (std::size_t c = 0; c < grid.heading.size(); ++c) {
+    out += grid.text[c] ? "|---" : "|---:";
+  }
+  out += "|\n";
+  for (const auto& row : grid.rows) {
+    line(row);
+  }
+  return out + "\n";
+}
+
+// ---------------------------------------------------------------------------------------------- LaTeX
+
+std::string latex_words(std::string_view text) {
+  return with_code(
+      text, [](std::string_view code) { return "\\texttt{" + latex_text(code) + "}"; },
+      [](std::string_view plain) { return latex_text(plain); });
+}
+
+std::string latex_grid(const Grid& grid) {
+  std::string columns;
+  for (const bool text : grid.text) {
+    columns += text ? 'l' : 'r';
+  }
+  std::string out = "\\begin{center}\\small\n";
+  if (!grid.caption.empty()) {
+    out += "\\textbf{" + latex_words(grid.caption) + "}\\\\[2pt]\n";
+  }
+  out += "\\begin{tabular}{" + columns + "}\n\\hline\n";
+  const auto line = [&](const std::vector<std::string>& cells) {
+    for (std::size_t c = 0; c < cells.size(); ++c) {
+      out += (c == 0 ? "" : " & ") + latex_words(cells[c]);
+    }
+    out += " \\\\\n";
+  };
+  line(grid.heading);
+  out += "\\hline\n";
+  for (const auto& row : grid.rows) {
+    line(row);
+  }
+  return out + "\\hline\n\\end{tabular}\n\\end{center}\n\n";
+}
+
+// ----------------------------------------------------------------------------------------------- HTML
+
+std::string html_words(std::string_view text) {
+  std::string out = with_code(
+      text, [](std::string_view code) { return "<code>" + html_text(code) + "</code>"; },
+      [](std::string_view plain) { return html_text(plain); });
+  for (std::size_t at = out.find('\n'); at != std::string::npos; at = out.find('\n', at + 5)) {
+    out.replace(at, 1, "<br>\n");
+  }
+  return out;
+}
+
+std::string html_grid(const Grid& grid) {
+  std::string out = "<table>";
+  if (!grid.caption.empty()) {
+    out += "<caption>" + html_words(grid.caption) + "</caption>";
+  }
+  const auto line = [&](const std::vector<std::string>& cells, const char* tag) {
+    out += "<tr>";
+    for (std::size_t c = 0; c < cells.size(); ++c) {
+      out += fmt::format("<{0}{1}>{2}</{0}>", tag, grid.text[c] ? " class=\"text\"" : "", html_words(cells[c]));
+    }
+    out += "</tr>\n";
+  };
+  out += "<thead>";
+  line(grid.heading, "th");
+  out += "</thead><tbody>";
+  for (const auto& row : grid.rows) {
+    line(row, "td");
+  }
+  return out + "</tbody></table>\n";
+}
+
+constexpr const char* style = R"(
+@page { size: A4; margin: 16mm 17mm 17mm; @bottom-center { content: counter(page) " / " counter(pages); font: 9pt sans-serif; } }
+* { box-sizing: border-box; }
+body { font: 9.8pt/1.33 "Helvetica Neue", Helvetica, Arial, sans-serif; color: #111; max-width: 176mm; margin: 8mm auto; }
+h1 { font-size: 16pt; margin: 0 0 1mm; }
+h2 { font-size: 12pt; margin: 4mm 0 1mm; border-bottom: 0.5pt solid #888; break-after: avoid; }
+p { margin: 0 0 1.6mm; }
+.who { color: #333; margin-bottom: 2mm; }
+.small { font-size: 8.8pt; color: #333; }
+.note { font-size: 9pt; border-left: 2pt solid #1f5799; padding-left: 2mm; }
+.question { font-weight: 600; margin: 2mm 0 0.5mm; break-after: avoid; }
+.beside { color: #333; font-size: 9pt; padding-left: 4mm; }
+code, pre { font-family: "DejaVu Sans Mono", Menlo, monospace; font-size: 8.2pt; overflow-wrap: anywhere; }
+pre { background: #f4f4f4; padding: 1.5mm; margin: 1mm 0 2mm; white-space: pre-wrap; break-inside: avoid; }
+table { border-collapse: collapse; font-size: 8.8pt; margin: 1.5mm auto 2mm; break-inside: avoid; font-variant-numeric: tabular-nums; }
+caption { font-weight: 600; text-align: left; padding-bottom: 0.5mm; }
+th, td { padding: 0.4mm 2mm; text-align: right; vertical-align: top; }
+th { border-bottom: 0.7pt solid #444; border-top: 0.7pt solid #444; font-weight: 600; }
+.text { text-align: left; }
+tbody tr:last-child td { border-bottom: 0.7pt solid #444; }
+.pictures { display: flex; flex-wrap: wrap; gap: 4mm; justify-content: center; break-inside: avoid; margin: 1mm 0 2mm; }
+svg { flex: none; }
+.contents { columns: 2; font-size: 9.2pt; margin: 2mm 0; padding: 0; list-style: none; }
+.contents a { color: inherit; text-decoration: none; display: flex; justify-content: space-between; }
+@media print { body { margin: 0; max-width: none; } }
+)";
+
+}  // namespace
+
+std::size_t words_in(std::string_view text) {
+  std::size_t words = 0;
+  bool inside = false;
+  for (const char c : text) {
+    const bool space = std::isspace(static_cast<unsigned char>(c)) != 0;
+    words += !space && !inside ? 1 : 0;
+    inside = !space;
+  }
+  return words;
+}
+
+std::string to_markdown(const Document& document, std::map<std::string, std::string>& files) {
+  std::string out = fmt::format("# {}\n\n{}{}{}\n\n", document.title, document.name, document.name.empty() ? "" : ", ",
+                                document.date);
+  for (const Paragraph& note : document.notes) {
+    out += "> " + note.text + "\n\n";
+  }
+  std::size_t pictures = 0;
+  for (const Section& section : document.sections) {
+    out += fmt::format("## {}\n\n", section.heading);
+    for (const Block& block : section.blocks) {
+      std::visit(Overloaded{[&](const Paragraph& paragraph) { out += paragraph.text + "\n\n"; },
+                            [&](const Asked& asked) {
+                              out += fmt::format("**{}: {}**\n\n{}\n\n", asked.label, asked.question, asked.answer);
+                              out += asked.beside.empty() ? "" : "> " + asked.beside + "\n\n";
+                            },
+                            [&](const Grid& grid) { out += markdown_grid(grid); },
+                            [&](const Pictures& row) {
+                              for (const Picture& picture : row.row) {
+                                const std::string file = fmt::format("picture-{}.svg", ++pictures);
+                                files[file] = to_svg(picture);
+                                out += fmt::format("![{}]({})\n", picture.title, file);
+                              }
+                              out += "\n";
+                            },
+                            [&](const Listing& listing) {
+                              out += (listing.caption.empty() ? "" : listing.caption + "\n\n") + "```\n" + listing.code + "```\n\n";
+                            }},
+                 block);
+    }
+  }
+  return out;
+}
+
+std::string to_latex(const Document& document) {
+  std::string out =
+      "\\documentclass[a4paper,10pt]{article}\n\\usepackage[utf8]{inputenc}\n\\usepackage{color}\n"
+      "\\setlength{\\parindent}{0pt}\\setlength{\\parskip}{3pt}\n\\setlength{\\textwidth}{170mm}\\setlength{\\oddsidemargin}{-5mm}"
+      "\n"
+      "\\setlength{\\textheight}{250mm}\\setlength{\\topmargin}{-18mm}\n\\sloppy\n";
+  out += fmt::format("\\title{{{}}}\n\\author{{{}}}\n\\date{{{}}}\n\\begin{{document}}\n\\maketitle\n", latex_words(document.title),
+                     latex_words(document.name), latex_words(document.date));
+  if (document.sections.size() > 4) {
+    out += "\\tableofcontents\n";
+  }
+  for (const Paragraph& note : document.notes) {
+    out += "\\textit{" + latex_words(note.text) + "}\n\n";
+  }
+  for (const Section& section : document.sections) {
+    out += fmt::format("\\section*{{{0}}}\n\\addcontentsline{{toc}}{{section}}{{{0}}}\n", latex_words(section.heading));
+    for (const Block& block : section.blocks) {
+      std::visit(Overloaded{[&](const Paragraph& paragraph) {
+                              out += paragraph.small ? "{\\small " + latex_words(paragraph.text) + "}\n\n"
+                                                     : latex_words(paragraph.text) + "\n\n";
+                            },
+                            [&](const Asked& asked) {
+                              out += fmt::format("\\textbf{{{}: {}}}\\\\\n{}\n\n", latex_words(asked.label),
+                                                 latex_words(asked.question), latex_words(asked.answer));
+                              out += asked.beside.empty() ? "" : "{\\small " + latex_words(asked.beside) + "}\n\n";
+                            },
+                            [&](const Grid& grid) { out += latex_grid(grid); },
+                            [&](const Pictures& row) {
+                              out += "\\begin{center}\n";
+                              for (const Picture& picture : row.row) {
+                                out += to_latex(picture) + "\n";
+                              }
+                              out += "\\end{center}\n\n";
+                            },
+                            [&](const Listing& listing) {
+                              out += (listing.caption.empty() ? "" : latex_words(listing.caption) + "\n") +
+                                     "{\\small\\begin{verbatim}\n" + listing.code + "\\end{verbatim}}\n\n";
+                            }},
+                 block);
+    }
+  }
+  return out + "\\end{document}\n";
+}
+
+std::string to_html(const Document& document, const std::vector<int>& pages) {
+  std::string out = fmt::format(
+      "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta "
+      "charset=\"utf-8\">\n<title>{}</title>\n<style>{}</style>\n</head>\n<body>\n"
+      "<h1>{}</h1>\n<p class=\"who\">{}{}{}</p>\n",
+      html_text(document.title), style, html_text(document.title), html_text(document.name), document.name.empty() ? "" : ", ",
+      html_text(document.date));
+  const bool contents = pages.size() == document.sections.size() && !pages.empty();
+  if (contents) {
+    out += "<ul class=\"contents\">\n";
+    for (std::size_t s = 0; s < document.sections.size(); ++s) {
+      out += fmt::format("<li><a href=\"#section-{}\"><span>{}</span><span>{}</span></a></li>\n", s,
+                         html_words(document.sections[s].heading), pages[s]);
+    }
+    out += "</ul>\n";
+  } else {
+    // Links to the sections make Chromium write where they are.
+    for (std::size_t s = 0; s < document.sections.size(); ++s) {
+      out += fmt::format("<a href=\"#section-{}\"></a>", s);
+    }
+  }
+  for (const Paragraph& note : document.notes) {
+    out += "<p class=\"note\">" + html_words(note.text) + "</p>\n";
+  }
+  for (std::size_t s = 0; s < document.sections.size(); ++s) {
+    const Section& section = document.sections[s];
+    out += fmt::format("<h2 id=\"section-{}\">{}</h2>\n", s, html_words(section.heading));
+    for (const Block& block : section.blocks) {
+      std::visit(Overloaded{[&](const Paragraph& paragraph) {
+                              out += fmt::format("<p{}>{}</p>\n", paragraph.small ? " class=\"small\"" : "",
+                                                 html_words(paragraph.text));
+                            },
+                            [&](const Asked& asked) {
+                              out += fmt::format("<p class=\"question\">{}: {}</p>\n<p>{}</p>\n", html_words(asked.label),
+                                                 html_words(asked.question), html_words(asked.answer));
+                              if (!asked.beside.empty()) {
+                                out += "<p class=\"beside\">" + html_words(asked.beside) + "</p>\n";
+                              }
+                            },
+                            [&](const Grid& grid) { out += html_grid(grid); },
+                            [&](const Pictures& row) {
+                              out += "<div class=\"pictures\">\n";
+                              for (const Picture& picture : row.row) {
+                                out += to_svg(picture);
+                              }
+                              out += "</div>\n";
+                            },
+                            [&](const Listing& listing) {
+                              out += listing.caption.empty() ? "" : "<p>" + html_words(listing.caption) + "</p>\n";
+                              out += "<pre>" + html_text(listing.code) + "</pre>\n";
+                            }},
+                 block);
+    }
+  }
+  return out + "</body>\n</html>\n";
+}
+
+namespace {
+
+/// The object numbers of a PDF's pages in order, from the list of its tree's children; Chromium writes them in the clear.
+std::vector<int> page_objects(std::string_view pdf) {
+  std::vector<int> pages;
+  for (std::size_t at = pdf.find("/Kids"); at != std::string_view::npos; at = pdf.find("/Kids", at + 1)) {
+    const std::size_t begin = pdf.find('[', at);
+    const std::size_t end = pdf.find(']', at);
+    if (begin == std::string_view::npos || end == std::string_view::npos || end < begin) {
+      break;
+    }
+    std::vector<int> children;
+    for (const std::string_view word : split(pdf.substr(begin + 1, end - begin - 1), 'R')) {
+      if (const int number = std::atoi(std::string(word).c_str()); number > 0) {
+        children.push_back(number);
+      }
+    }
+    // Of a tree the leaves are the pages: children that have children themselves are left out.
+    for (const int child : children) {
+      const std::string object = fmt::format("\n{} 0 obj", child);
+      const std::size_t place = pdf.find(object);
+      const std::string_view body = place == std::string_view::npos ? "" : pdf.substr(place, pdf.find("endobj", place) - place);
+      if (body.find("/Kids") == std::string_view::npos) {
+        pages.push_back(child);
+      }
+    }
+  }
+  return pages;
+}
+
+}  // namespace
+
+int page_count(std::string_view pdf) { return static_cast<int>(page_objects(pdf).size()); }
+
+std::vector<int> pages_of_sections(std::string_view pdf, std::size_t sections) {
+  const std::vector<int> pages = page_objects(pdf);
+  std::vector<int> found;
+  for (std::size_t s = 0; s < sections; ++s) {
+    const std::string name = fmt::format("/section-{} [", s);
+    const std::size_t at = pdf.find(name);
+    if (at == std::string_view::npos) {
+      return {};
+    }
+    const int object = std::atoi(std::string(pdf.substr(at + name.size(), 12)).c_str());
+    const auto page = std::find(pages.begin(), pages.end(), object);
+    if (page == pages.end()) {
+      return {};
+    }
+    found.push_back(static_cast<int>(page - pages.begin()) + 1);
+  }
+  return found;
+}
+
+}  // namespace baton::sheet

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "baton/sheet/compose.h"
+#include "baton/sheet/document.h"
+#include "baton/sheet/sheets.h"
+
+namespace baton::sheet {
+
+/// Texts by path below the folder that is handed in.
+using Files = std::map<std::string, std::string>;
+
+/// What goes into code/: the C++ programs of the tasks with their CMakeLists.txt, and the PyTorch scripts.
+Files code_of(const Sheet& sheet, const std::vector<Task>& tasks);
+
+/// All that is handed in but the PDF: the document as Markdown, LaTeX and HTML, its pictures, the code, and the tables as CSV. With
+/// `pages` the HTML has contents.
+Files files_of(const Sheet& sheet, const std::vector<Task>& tasks, const Document& document, const Evidence& evidence);
+
+}  // namespace baton::sheet

@@ -1,0 +1,229 @@
+#include "baton/sheet/sheets.h"
+
+#include <algorithm>
+
+#include "baton/base/error.h"
+#include "baton/base/text.h"
+#include "baton/sheet/theory.h"
+
+namespace baton::sheet {
+namespace {
+
+lab::JobWords job(const std::string& strategy, const std::string& model, const std::string& delay = "") {
+  lab::JobWords words;
+  words.strategy = strategy;
+  words.model = model;
+  words.devices = "cuda";
+  words.delay = delay;
+  return words;
+}
+
+Sheet data_parallelism() {
+  const std::string small = "mlp:dim=1024,depth=2";
+  return {
+      .id = "hw1",
+      .title = "Homework 1: data parallelism",
+      .most_pages = 6,
+      .tasks = {{.heading = "Task 1: Reproducible benchmark",
+                 .experiments = {"timing"},
+                 .questions = {{"hw1/1/Q1", "Q1", "Why is warm-up needed in GPU benchmarking?"},
+                               {"hw1/1/Q2", "Q2", "Why must randomness be controlled?"}},
+                 .columns = {"run", "devices", "time_per_step_ns", "mean_ns", "std_ns", "steps_timed", "warmup", "loss_last"},
+                 .programs = {"task1_benchmark.cpp", "task1_ddp.py"}},
+                {.heading = "Task 2: Strong scaling",
+                 .experiments = {"strong-scaling"},
+                 .questions = {{"hw1/2/Q1", "Q1", "Is scaling linear?"},
+                               {"hw1/2/Q2", "Q2", "Where does efficiency drop?"},
+                               {"hw1/2/Q3", "Q3", "What explains it, in numbers?"}},
+                 .columns = {"devices", "time_per_step_ns", "speedup", "efficiency"},
+                 .plots = 2,
+                 .programs = {"task2_strong_scaling.cpp", "task1_ddp.py"}},
+                {.heading = "Task 3: Communication against computation",
+                 .experiments = {"comm-vs-compute"},
+                 .questions = {{"hw1/3/Q1", "Q1", "In which case is DDP more efficient?"},
+                               {"hw1/3/Q2", "Q2", "Why does performance differ between small and large models?"},
+                               {"hw1/3/Q3", "Q3", "When does communication become the bottleneck?"}},
+                 .columns = {"case", "devices", "time_per_step_ns", "speedup", "efficiency", "sent_bytes", "exposed_share"},
+                 .programs = {"task3_communication.cpp", "task3_case_a.py", "task3_case_b.py"}},
+                {.heading = "Task 4: DataParallel against DDP",
+                 .experiments = {"dp-vs-ddp"},
+                 .questions = {{"hw1/4/Q1", "Q1", "Why does DP suffer from a bottleneck on GPU 0?"},
+                               {"hw1/4/Q2", "Q2", "Why does DDP scale better architecturally?"},
+                               {"hw1/4/Q3", "Q3", "When could DP still be acceptable?"}},
+                 .columns = {"strategy", "devices", "time_per_step_ns", "std_ns", "busy_device_0", "busy_others", "memory_device_0",
+                             "memory_others", "through_device_0", "through_others", "utilization", "gpu_utilization"},
+                 .programs = {"task4_dp_vs_ddp.cpp", "task4_dp.py", "task1_ddp.py"}},
+                {.heading = "Task 5, option A: Artificial delay",
+                 .option = "A",
+                 .experiments = {"delay"},
+                 .questions = {{"hw1/5A/Q1", "Q1", "How does the delay affect scaling?"},
+                               {"hw1/5A/Q2", "Q2", "Does speedup degrade linearly or non-linearly?"},
+                               {"hw1/5A/Q3", "Q3", "How does it relate to Amdahl's law?"}},
+                 .columns = {"delay_ms", "devices", "time_per_step_ns", "speedup", "efficiency"},
+                 .plots = 2,
+                 .most_words = 220,
+                 .programs = {"task5a_delay.cpp", "task5_delay.py"}},
+                {.heading = "Task 5, option B: Batch scaling",
+                 .option = "B",
+                 .experiments = {"batch-scaling"},
+                 .questions = {{"hw1/5B/Q1", "Q1", "Does a larger batch improve scaling?"},
+                               {"hw1/5B/Q2", "Q2", "When does performance saturate?"}},
+                 .columns = {"batch", "devices", "time_per_step_ns", "samples_per_s", "speedup", "efficiency"},
+                 .plots = 2,
+                 .most_words = 220,
+                 .programs = {"task5b_batch.cpp", "task5_batch.py"}},
+                {.heading = "Task 5, option C: Imbalance",
+                 .option = "C",
+                 .experiments = {"imbalance"},
+                 .questions = {{"hw1/5C/Q1", "Q1", "What happens to overall training time?"},
+                               {"hw1/5C/Q2", "Q2", "What does it reveal about synchronization?"}},
+                 .columns = {"devices", "delay_ms", "time_per_step_ns", "waiting_device_0_ns", "waiting_others_ns"},
+                 .most_words = 220,
+                 .programs = {"task5c_imbalance.cpp", "task5_imbalance.py"}}},
+      .scripts = {{"task1_ddp.py", job("ddp", small)},
+                  {"task3_case_a.py", job("ddp", small)},
+                  {"task3_case_b.py", job("ddp", "mlp:dim=8192,depth=8")},
+                  {"task4_dp.py", job("dp", small)},
+                  {"task5_delay.py", job("ddp", small, "before=backward,device=all,ms=10")},
+                  {"task5_batch.py",
+                   [&] {
+                     lab::JobWords words = job("ddp", small);
+                     words.batch = "256";
+                     return words;
+                   }()},
+                  {"task5_imbalance.py", job("ddp", small, "before=backward,device=0,ms=20")}}};
+}
+
+Sheet model_parallelism() {
+  return {.id = "hw3",
+          .title = "Homework 3: layer-wise model parallelism",
+          .most_pages = 4,
+          .tasks =
+              {{.heading = "Task 1: Current behaviour",
+                .experiments = {"split"},
+                .questions = {{"hw3/1/Q1", "Q1", "How many layers are on each GPU?"},
+                              {"hw3/1/Q2", "Q2", "At what exact point of the forward does the data move?"}},
+                .columns = {"depth", "devices", "time_per_step_ns", "transfers_forward"},
+                .plots = 0,
+                .programs = {"task1_split.cpp", "task1_split.py"}},
+               {.heading = "Task 2: Larger model",
+                .experiments = {"depth"},
+                .questions = {{"hw3/2/Q1", "Q1", "Does adding layers improve speed, and why not?"}},
+                .columns = {"depth", "time_per_step_ns", "idle_share", "transfers"},
+                .programs = {"task2_depth.cpp", "task2_depth.py"}},
+               {.heading = "Task 3: All GPUs",
+                .experiments = {},
+                .questions = {{"hw3/3/Q1", "Q1", "Which rule gives each layer its GPU?",
+                               "Layer i of depth goes to GPU `i * n // depth`, n being the number of GPUs that "
+                               "`torch.cuda.device_count()` finds. The rule is monotonic, so each GPU holds one contiguous run of "
+                               "layers and data crosses each border once; the runs differ by at most one layer. 20 layers are 10 + "
+                               "10 on two GPUs and 4 + 4 + 4 + 4 + 4 on five, and `i < depth // 2` is the case n = 2. The modified "
+                               "`__init__` is below; `code/split.h` has the same rule in C++."}},
+                .programs = {"task3_all_devices.cpp", "split.h", "task3_all_gpus.py"},
+                .shows_split = true},
+               {.heading = "Task 4: More GPUs",
+                .experiments = {"all-devices"},
+                .questions = {{"hw3/4/Q1", "Q1", "Are all GPUs used?"}, {"hw3/4/Q2", "Q2", "Is it faster?"}},
+                .columns = {"devices", "time_per_step_ns", "memory_each"},
+                .programs = {"task4_more_devices.cpp", "task3_all_gpus.py"}},
+               {.heading = "Task 5: Transfers",
+                .experiments = {"transfers"},
+                .questions = {{"hw3/5/Q1", "Q1", "How often does x.to(layer_device) move data in one forward?"},
+                              {"hw3/5/Q2", "Q2", "How is the number of GPUs related to communication overhead?"}},
+                .columns = {"devices", "transfers_forward", "bytes_forward", "sent_bytes", "time_per_step_ns"},
+                .programs = {"task5_transfers.cpp", "task3_all_gpus.py"}}},
+          .scripts = {{"task1_split.py",
+                       [] {
+                         lab::JobWords words = job("layers", "mlp:dim=1024,depth=6");
+                         words.devices = "cuda:0,1";
+                         words.split = "3,3";
+                         return words;
+                       }()},
+                      {"task2_depth.py", job("layers", "mlp:dim=1024,depth=24")},
+                      {"task3_all_gpus.py", job("layers", "mlp:dim=1024,depth=20")}}};
+}
+
+Sheet first_model_split() {
+  lab::JobWords words = job("layers", "first-split");
+  words.devices = "cuda:0,1";
+  words.batch = "32";
+  words.samples = "160";
+  return {.id = "practical8",
+          .title = "Practical 8: first model split",
+          .most_pages = 2,
+          .tasks = {{.heading = "Part 1: The forward",
+                     .experiments = {"first-split"},
+                     .questions = {{"practical8/1/Q1", "Q1", "Where does computation start?"},
+                                   {"practical8/1/Q2", "Q2", "When does the move happen?"},
+                                   {"practical8/1/Q3", "Q3", "Which device holds the output?"}},
+                     .columns = {"devices", "time_per_step_ns", "forward_ns", "transfer_ns", "transfers_forward", "transfers",
+                                 "sent_bytes"},
+                     .plots = 0,
+                     .programs = {"first_split.cpp", "first_split.py"}},
+                    {.heading = "Part 2: Five training steps",
+                     .questions = {{"practical8/2/Q1", "Q1", "What is the loss of each of five training steps?"}}},
+                    {.heading = "Part 3: The device before and after the move",
+                     .questions = {{"practical8/3/Q1", "Q1", "On which device is the data before and after the move?"}}},
+                    {.heading = "Part 4: Time of the forward",
+                     .questions = {{"practical8/4/Q1", "Q1", "How long does the forward take?"}}},
+                    {.heading = "Observations", .questions = {{"practical8/5/Q1", "Q1", "What do you observe?"}}}},
+          .scripts = {{"first_split.py", words, 5, 0}}};
+}
+
+Sheet scientific_computing() {
+  return {.id = "csye-hw4",
+          .title = "Homework 4: CUDA, parallel training and model splits",
+          .most_pages = 6,
+          .tasks = {{.heading = "Part 1: Questions", .experiments = {"profile"}, .questions = theory_questions(), .plots = 0},
+                    {.heading = "Part 2: Powers of matrices",
+                     .experiments = {"matrix-power"},
+                     .questions = {{"csye-hw4/2/Q1", "Q1", "How long does Aⁿ + Bⁿ take on one GPU and on two?"}},
+                     .columns = {"devices", "size", "power", "time_per_step_ns", "tflops", "speedup", "products"},
+                     .plots = 0,
+                     .programs = {"part2_matrix_power.cpp", "part2_matrix_power.py"}},
+                    {.heading = "Part 3: From two GPUs to four",
+                     .experiments = {"four-way-split"},
+                     .questions = {{"csye-hw4/3/Q1", "Q1", "How is a model for two GPUs split over four?"}},
+                     .columns = {"devices", "where", "time_per_step_ns", "loss_at_5"},
+                     .plots = 1,
+                     .programs = {"part3_four_way_split.cpp", "part3_four_way_split.py"},
+                     .shows_split = true}},
+          .scripts = {{"part2_matrix_power.py", {}, 0}, {"part3_four_way_split.py", [] {
+                                                           lab::JobWords words = job("layers", "mlp:dim=1024,depth=8");
+                                                           words.devices = "cuda:0,1,2,3";
+                                                           return words;
+                                                         }()}}};
+}
+
+}  // namespace
+
+const std::vector<Sheet>& sheets() {
+  static const std::vector<Sheet> all{data_parallelism(), model_parallelism(), first_model_split(), scientific_computing()};
+  return all;
+}
+
+const Sheet& sheet_by_id(std::string_view id) {
+  std::vector<std::string> ids;
+  for (const Sheet& sheet : sheets()) {
+    ids.push_back(sheet.id);
+  }
+  return sheets()[index_of_name(ids, id, "sheet")];
+}
+
+std::vector<std::string> options_of(const Sheet& sheet) {
+  std::vector<std::string> options;
+  for (const Task& task : sheet.tasks) {
+    if (!task.option.empty()) {
+      options.push_back(task.option);
+    }
+  }
+  return options;
+}
+
+std::vector<Task> tasks_of(const Sheet& sheet, const std::string& option) {
+  std::vector<Task> tasks = sheet.tasks;
+  std::erase_if(tasks, [&](const Task& task) { return !task.option.empty() && canonical(task.option) != canonical(option); });
+  return tasks;
+}
+
+}  // namespace baton::sheet

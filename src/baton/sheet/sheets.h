@@ -1,0 +1,60 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "baton/lab/job.h"
+
+namespace baton::sheet {
+
+/// A question as a sheet asks it.
+struct AskedOn {
+  std::string id;     // the one that an experiment answers, as hw1/2/Q3
+  std::string label;  // Q3
+  std::string text;
+  std::string answer = {};  // in our own words, where no measurement gives it
+};
+
+/// A task of a sheet: what is measured for it, what is asked and shown.
+struct Task {
+  std::string heading;
+  std::string option = {};  // of tasks of which one is chosen: its letter
+  std::vector<std::string> experiments = {};
+  std::vector<AskedOn> questions = {};
+  std::vector<std::string> columns = {};   // of its tables, in order; those that an experiment does not have are left out
+  std::size_t plots = 1;                   // at most so many of each experiment's
+  std::size_t most_words = 0;              // of all its answers together; 0: no limit but each answer's
+  std::vector<std::string> programs = {};  // of code/, that do it
+  bool shows_split = false;                // the constructor that spreads layers over devices is shown
+};
+
+/// A PyTorch script of a sheet: the words of its job, or A^n + B^n where they have no steps.
+struct Script {
+  std::string file;
+  lab::JobWords words = {};
+  std::int64_t steps = 30;
+  std::int64_t warmup = 5;
+};
+
+struct Sheet {
+  std::string id;
+  std::string title;
+  int most_pages = 6;
+  std::vector<Task> tasks;
+  std::vector<Script> scripts;
+};
+
+/// An answer has at most so many words.
+inline constexpr std::size_t most_words_of_answer = 90;
+
+/// Every sheet, in the order in which they are listed.
+const std::vector<Sheet>& sheets();
+/// Finds one by id; a usage error lists them.
+const Sheet& sheet_by_id(std::string_view id);
+/// Its options, as A, B and C; none where it leaves no choice.
+std::vector<std::string> options_of(const Sheet& sheet);
+/// The tasks of a sheet with the option that was chosen, which must be one of its own.
+std::vector<Task> tasks_of(const Sheet& sheet, const std::string& option);
+
+}  // namespace baton::sheet

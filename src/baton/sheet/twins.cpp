@@ -1,0 +1,280 @@
+#include "baton/sheet/twins.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "baton/base/error.h"
+#include "baton/base/text.h"
+#include "baton/cluster/machine.h"
+#include "baton/lab/json.h"
+#include "baton/model/zoo.h"
+#include "baton/sheet/texts.h"
+
+namespace baton::sheet {
+namespace {
+
+using Conditions = std::set<std::string, std::less<>>;
+
+std::string_view text_of(std::string_view name) {
+  const auto texts = twin_texts();
+  const auto found = std::find_if(texts.begin(), texts.end(),
+                                  [&](const auto& one) { return one.first == fmt::format("{}.py", name); });
+  check(found != texts.end(), "there is no template {} of a twin", name);
+  return found->second;
+}
+
+/// Fills in a template. A line `#: if NAME` begins what is kept where the condition holds, `#: else` and `#: end` as one would
+/// think;
+/// `#: settings` stands for the settings, and any other word for the file of that name.
+class Template {
+ public:
+  Template(const Conditions& conditions, std::string settings) : conditions_(conditions), settings_(std::move(settings)) {}
+
+  std::string fill(std::string_view text) const {
+    std::string out;
+    std::vector<bool> kept;
+    for (std::string_view line : split(text, '\n')) {
+      const std::size_t mark = line.find("#: ");
+      if (mark == std::string_view::npos || line.find_first_not_of(' ') != mark) {
+        if (std::find(kept.begin(), kept.end(), false) == kept.end()) {
+          out.append(line).append("\n");
+        }
+        continue;
+      }
+      const std::string_view word = line.substr(mark + 3);
+      if (word.starts_with("if ")) {
+        kept.push_back(conditions_.contains(word.substr(3)));
+      } else if (word == "else") {
+        kept.back() = !kept.back();
+      } else if (word == "end") {
+        kept.pop_back();
+      } else if (word == "settings") {
+        out += settings_;
+      } else {
+        out += fill(text_of(word));
+      }
+    }
+    check(kept.empty(), "a template of a twin leaves an if open");
+    out.resize(out.find_last_not_of('\n') + 1);
+    return out + "\n";
+  }
+
+ private:
+  const Conditions& conditions_;
+  std::string settings_;
+};
+
+/// The strategies that PyTorch has as well, and what it calls them.
+const std::vector<std::pair<std::string, std::string>>& kinds() {
+  static const std::vector<std::pair<std::string, std::string>> list{
+      {"single", "single"}, {"dp", "dp"}, {"ddp", "ddp"}, {"layers", "layers"}, {"zero-3", "fsdp"}};
+  return list;
+}
+
+std::string kind_of(const lab::JobWords& words) {
+  const std::string name = words.strategy.empty() ? "single" : strategy::strategy_by_name(words.strategy).name;
+  for (const auto& [ours, theirs] : kinds()) {
+    if (ours == name) {
+      return theirs;
+    }
+  }
+  throw usage_error("there is a PyTorch twin of single, dp, ddp, layers and fsdp, but none of {}", name);
+}
+
+void require_twin(const lab::JobWords& words, const std::string& kind) {
+  const lab::JobWords usual;
+  for (const char* name : {"dp", "pp", "tp", "zero", "schedule", "chunks", "recompute", "balance", "link", "memory", "backend",
+                           "loss-scale", "loss-scale-growth", "first-bucket-mb", "cluster", "what-if", "fold"}) {
+    const lab::JobField* field = lab::find_field(name);
+    if (words.*field->word != usual.*field->word) {
+      throw usage_error("a PyTorch twin has no --{}: leave it out", name);
+    }
+  }
+  if (!words.delay.empty() && (kind == "dp" || kind == "layers")) {
+    throw usage_error("the PyTorch twin of {} has no --delay, since one process drives all its devices: try single, ddp or fsdp",
+                      kind);
+  }
+  if (words.precision == "fp64") {
+    throw usage_error("a PyTorch twin computes in fp32, tf32, bf16 or fp16, not in fp64");
+  }
+}
+
+/// How many devices there are, where the words say it; nothing where they mean all GPUs there are.
+std::optional<std::int64_t> device_count(const std::string& devices) {
+  const std::size_t colon = devices.find(':');
+  const std::string kind = canonical(devices.substr(0, colon));
+  if (colon == std::string::npos) {
+    return kind == "cuda" ? std::nullopt
+                          : std::optional<std::int64_t>(kind == "cpu" ? 1 : parse_integer(kind, "--devices", 1, 4096));
+  }
+  const std::string list = devices.substr(colon + 1);
+  if (kind == "cuda" && list.find('/') != std::string::npos) {
+    throw usage_error("PyTorch has no parts of a GPU: give --devices cuda or cuda:0,1");
+  }
+  if (kind == "cuda" || list.find_first_of(",-") != std::string::npos) {
+    return std::count(list.begin(), list.end(), ',') + 1;
+  }
+  return parse_integer(list, "--devices", 1, 4096);
+}
+
+std::string python_list(const std::vector<std::int64_t>& values) { return fmt::format("[{}]", fmt::join(values, ", ")); }
+
+std::string quoted(const std::string& text) { return lab::Json(text).dump(); }
+
+std::vector<std::int64_t> widths_of(const model::Model& model) {
+  std::vector<std::int64_t> widths{model.input()[0]};
+  for (const model::Block& block : model.blocks()) {
+    const bool linear_relu = block.nodes.size() == 2 && std::holds_alternative<op::Linear>(block.nodes[0].op) &&
+                             std::holds_alternative<op::Relu>(block.nodes[1].op);
+    if (!linear_relu) {
+      throw usage_error("there are PyTorch twins of stacks of Linear+ReLU blocks, and {} has others", model.name());
+    }
+    widths.push_back(block.output()[0]);
+  }
+  return widths;
+}
+
+/// The words that differ from the usual ones.
+std::string told(const lab::JobWords& words) {
+  const lab::JobWords usual;
+  lab::Json list = lab::Json::object();
+  for (const lab::JobField& field : lab::job_fields()) {
+    if (words.*field.word != usual.*field.word) {
+      list[field.name] = words.*field.word;
+    }
+  }
+  return list.dump();
+}
+
+struct Optimizer {
+  std::string kind;
+  double rate = 0;
+  double momentum = 0;
+  double weight_decay = 0;
+};
+
+Optimizer optimizer_of(const op::Optimizer& optimizer) {
+  if (const auto* sgd = std::get_if<op::Sgd>(&optimizer)) {
+    return {"sgd", sgd->rate, sgd->momentum, sgd->weight_decay};
+  }
+  const auto& adam = std::get<op::Adam>(optimizer);
+  return {adam.decoupled ? "adamw" : "adam", adam.rate, 0, adam.weight_decay};
+}
+
+std::string delays_of(const std::vector<strategy::DelayRequest>& delays) {
+  std::string list;
+  for (const strategy::DelayRequest& delay : delays) {
+    list += fmt::format("{}(\"{}\", {}, {})", list.empty() ? "" : ", ", plan::to_text(delay.before),
+                        delay.device < 0 ? "\"all\"" : std::to_string(delay.device),
+                        static_cast<double>(delay.duration.count) / 1e9);
+  }
+  return "[" + list + "]";
+}
+
+}  // namespace
+
+std::string twin_launch(const lab::JobWords& words, const std::string& file) {
+  const std::string kind = kind_of(words);
+  if (kind != "ddp" && kind != "fsdp") {
+    return "python3 " + file;
+  }
+  const std::optional<std::int64_t> count = device_count(words.devices);
+  // The dashes keep torchrun from taking --start for one of its own flags.
+  return fmt::format("torchrun --nproc_per_node={} -- {}", count ? std::to_string(*count) : "gpu", file);
+}
+
+std::string training_twin(const lab::JobWords& words, const TwinRun& run) {
+  const std::string kind = kind_of(words);
+  require_twin(words, kind);
+  const std::optional<std::int64_t> count = device_count(words.devices);
+  // The job is checked as one of a machine that has all kinds of devices, whatever there is here.
+  lab::JobWords checked = words;
+  checked.cluster = "dgx-a100";
+  checked.devices = std::to_string(kind == "single" ? 1 : count.value_or(1));
+  const lab::Job job(checked, {});
+  const strategy::Request& request = job.request();
+  strategy::compile(request);
+
+  const Optimizer optimizer = optimizer_of(request.step.optimizer);
+  const std::string precision(strategy::to_text(request.step.precision));
+  const std::string loss(strategy::to_text(request.step.loss));
+  const std::int64_t micro = std::max<std::int64_t>(1, request.layout.micro_batches);
+  Conditions conditions{kind, optimizer.kind, loss, precision};
+  const auto set = [&](const char* name, bool holds) {
+    if (holds) {
+      conditions.insert(name);
+    }
+  };
+  set("cross-entropy", loss == "cross-entropy" || loss == "cross_entropy");
+  set("micro", micro > 1);
+  set("delay", !request.delays.empty());
+  set("split", !request.layout.split.empty());
+  set("mixed", precision == "bf16" || precision == "fp16");
+  set("scaled", precision == "fp16");
+
+  std::string settings = "\n# What `baton train` was told.\n";
+  const auto say = [&](std::string_view name, const std::string& value, std::string_view remark = "") {
+    settings += fmt::format("{} = {}{}{}\n", name, value, remark.empty() ? "" : "  # ", remark);
+  };
+  say("MODEL", quoted(job.model().name()));
+  say("WIDTHS", python_list(widths_of(job.model())), "of the input, and of what each block of Linear + ReLU gives");
+  say("STRATEGY", quoted(kind));
+  say("DEVICES", count ? std::to_string(*count) : "torch.cuda.device_count()");
+  say("BATCH", std::to_string(request.step.global_batch), "global: over all devices");
+  say("SAMPLES", std::to_string(job.samples()), "in the data set; 0: the same batch at every step");
+  say("LOSS", quoted(loss));
+  say("OPTIMIZER", quoted(words.optimizer));
+  say("LEARNING_RATE", fmt::format("{}", optimizer.rate));
+  if (optimizer.kind == "sgd") {
+    say("MOMENTUM", fmt::format("{}", optimizer.momentum));
+  }
+  say("WEIGHT_DECAY", fmt::format("{}", optimizer.weight_decay));
+  say("PRECISION", quoted(precision));
+  if (conditions.contains("mixed")) {
+    say("AUTOCAST", precision == "bf16" ? "torch.bfloat16" : "torch.float16", "of products; weights stay in float32");
+  }
+  if (conditions.contains("scaled")) {
+    say("SCALER", "torch.cuda.amp.GradScaler()", "keeps small gradients from becoming zero in 16 bits");
+  }
+  if (micro > 1 || kind == "layers") {
+    say("MICRO_BATCHES", std::to_string(micro));
+  }
+  if (kind == "ddp") {
+    say("BUCKET_MB", words.bucket_mb);
+  }
+  if (conditions.contains("split")) {
+    say("SPLIT", python_list(request.layout.split), "blocks per device");
+  }
+  if (conditions.contains("delay")) {
+    say("DELAYS", delays_of(request.delays), "before which phase, on which rank, how many seconds");
+  }
+  say("SEED", std::to_string(job.seed()));
+  say("STEPS", std::to_string(run.steps), "the first ones included,");
+  say("WARMUP", std::to_string(run.warmup), "of which so many are not timed");
+  say("TWIN_OF", told(words));
+  settings += "\n\n";
+
+  const std::string file = kind == "fsdp" ? "ddp" : kind;
+  std::string script = fmt::format(
+      "\"\"\"{} of {} in PyTorch, the twin of\n\n    {}\n\nRun it with\n\n    {} [--start DIR] [--json FILE]\n\"\"\"\n\n", kind,
+      job.model().name(), run.command, twin_launch(words, kind + ".py"));
+  script += Template(conditions, settings).fill(text_of(file));
+  return script;
+}
+
+std::string matrix_power_twin(std::int64_t size, std::int64_t power, std::uint64_t seed) {
+  const std::string settings = fmt::format("\nSIZE = {}\nPOWER = {}\nSEED = {}\n", size, power, seed);
+  return fmt::format(
+             "\"\"\"A^n + B^n in PyTorch, n = {}, A and B {} x {}: timed on one GPU, and on two where each raises one "
+             "matrix.\n\nRun it "
+             "with\n\n    python3 matrix_power.py\n\"\"\"\n\n",
+             power, size, size) +
+         Template({}, settings).fill(text_of("matrix_power"));
+}
+
+}  // namespace baton::sheet

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "baton/lab/job.h"
+
+namespace baton::sheet {
+
+/// What a script of a training does besides the job's words.
+struct TwinRun {
+  std::int64_t steps = 30;
+  std::int64_t warmup = 5;
+  std::string command;  // the Baton command that it is the twin of
+};
+
+/// A PyTorch script that trains the same job and prints the same fields as `train --json`. A usage error names a strategy or flag
+/// that has no twin. GPUs need not be here.
+std::string training_twin(const lab::JobWords& words, const TwinRun& run);
+
+/// The same for Aⁿ + Bⁿ of square matrices, on one GPU and on two.
+std::string matrix_power_twin(std::int64_t size, std::int64_t power, std::uint64_t seed);
+
+/// How the script is started: with `torchrun` where it takes a process per device.
+std::string twin_launch(const lab::JobWords& words, const std::string& file);
+
+}  // namespace baton::sheet

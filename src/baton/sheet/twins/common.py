@@ -1,0 +1,240 @@
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--start", help="a folder that `baton train --write-start` wrote: begin with its weights and data")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--json", default="-", help="where the result goes; - is standard output")
+    #: if layers
+    parser.add_argument("--gpus", type=int, help="use only so many of the GPUs")
+    #: end
+    return parser.parse_args()
+
+
+def read_safetensors(path):
+    """A length of 8 bytes, a header in JSON, then the bytes of the tensors."""
+    with open(path, "rb") as file:
+        header = json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))
+        data = bytearray(file.read())
+    kinds = {"F32": torch.float32, "F64": torch.float64, "I32": torch.int32}
+    tensors = {}
+    for name, entry in header.items():
+        if name != "__metadata__":
+            begin, end = entry["data_offsets"]
+            flat = torch.frombuffer(data[begin:end], dtype=kinds[entry["dtype"]])
+            tensors[name] = flat.reshape(entry["shape"])
+    return tensors
+
+
+def fix_seeds():
+    random.seed(SEED)
+    torch.manual_seed(SEED)  # the CPU's generator and those of all GPUs
+    torch.backends.cudnn.benchmark = False
+    #: if tf32
+    torch.backends.cuda.matmul.allow_tf32 = True
+    #: end
+
+
+def load_data(args):
+    """All samples in order: step s takes BATCH of them from s * BATCH on, beginning anew behind the last."""
+    if args.start:
+        data = read_safetensors(os.path.join(args.start, "data.safetensors"))
+        inputs, targets = data["input"], data["target"]
+    else:
+        generator = torch.Generator().manual_seed(SEED)
+        rows = SAMPLES or BATCH  # SAMPLES = 0: the same batch at every step
+        inputs = torch.randn(rows, WIDTHS[0], generator=generator)
+        #: if cross-entropy
+        targets = torch.randint(WIDTHS[-1], (rows,), generator=generator)
+        #: else
+        targets = torch.randn(rows, WIDTHS[-1], generator=generator)
+        #: end
+    #: if cross-entropy
+    targets = targets.long()
+    #: end
+    return inputs, targets
+
+
+def rows_of_step(data, step, begin, end):
+    """Rows begin to end of the global batch of a step."""
+    return data[torch.arange(step * BATCH + begin, step * BATCH + end) % len(data)]
+
+
+def load_weights(args, linears):
+    """Puts the weights of the start into the layers, in order."""
+    if args.start:
+        weights = read_safetensors(os.path.join(args.start, "weights.safetensors"))
+        with torch.no_grad():
+            for i, linear in enumerate(linears):
+                linear.weight.copy_(weights[f"block{i}.weight"])
+                linear.bias.copy_(weights[f"block{i}.bias"])
+
+
+def make_optimizer(parameters):
+    #: if sgd
+    return torch.optim.SGD(parameters, lr=LEARNING_RATE, momentum=MOMENTUM, weight_decay=WEIGHT_DECAY)
+    #: end
+    #: if adam
+    return torch.optim.Adam(parameters, lr=LEARNING_RATE, weight_decay=WEIGHT_DECAY)
+    #: end
+    #: if adamw
+    return torch.optim.AdamW(parameters, lr=LEARNING_RATE, weight_decay=WEIGHT_DECAY)
+    #: end
+
+
+def make_loss():
+    #: if cross-entropy
+    return nn.CrossEntropyLoss()
+    #: else
+    return nn.MSELoss()
+    #: end
+
+
+def synchronize(device):
+    """Waits for the GPUs: without it the clock would stop when the work is queued, not when it is done."""
+    if device.type == "cuda":
+        for ordinal in range(torch.cuda.device_count()):
+            torch.cuda.synchronize(ordinal)
+#: if delay
+
+
+def sleep_before(phase, rank):
+    """The delays that were asked for."""
+    for before, device, seconds in DELAYS:
+        if before == phase and device in ("all", rank):
+            time.sleep(seconds)
+#: end
+
+
+def train_step(model, optimizer, criterion, x, y, rank=0, weight=1.0):
+    """Forward, backward, update. Returns this process's part of the loss; `weight` is 1 where all have as many rows."""
+    optimizer.zero_grad()
+    #: if micro
+    total = 0.0
+    pieces = list(zip(x.tensor_split(MICRO_BATCHES), y.tensor_split(MICRO_BATCHES)))
+    for number, (xs, ys) in enumerate(pieces):
+        # Gradients add up over the micro-batches; processes sum theirs after the last.
+        apart = hasattr(model, "no_sync") and number + 1 < len(pieces)
+        with model.no_sync() if apart else contextlib.nullcontext():
+            #: if delay
+            sleep_before("forward", rank)
+            #: end
+            #: if mixed
+            with torch.autocast(x.device.type, dtype=AUTOCAST):
+                loss = criterion(model(xs).to(ys.device), ys) * (weight * len(xs) / len(x))
+            #: else
+            output = model(xs)
+            loss = criterion(output, ys.to(output.device)) * (weight * len(xs) / len(x))
+            #: end
+            #: if delay
+            sleep_before("backward", rank)
+            #: end
+            #: if scaled
+            SCALER.scale(loss).backward()
+            #: else
+            loss.backward()
+            #: end
+        total += loss.detach()
+    #: else
+    #: if delay
+    sleep_before("forward", rank)
+    #: end
+    #: if mixed
+    with torch.autocast(x.device.type, dtype=AUTOCAST):
+        output = model(x)
+        loss = criterion(output, y.to(output.device)) * weight
+    #: else
+    output = model(x)
+    loss = criterion(output, y.to(output.device)) * weight
+    #: end
+    #: if delay
+    sleep_before("backward", rank)
+    #: end
+    #: if scaled
+    SCALER.scale(loss).backward()
+    #: else
+    loss.backward()
+    #: end
+    total = loss.detach()
+    #: end
+    #: if delay
+    sleep_before("update", rank)
+    #: end
+    #: if scaled
+    SCALER.step(optimizer)
+    SCALER.update()
+    #: else
+    optimizer.step()
+    #: end
+    return total
+
+
+def show_step(step, nanoseconds, loss):
+    mark = "  warm-up" if step < WARMUP else ""
+    print(f"step {step:4d}  {nanoseconds / 1e6:10.3f} ms  loss {loss:.6f}{mark}", file=sys.stderr, flush=True)
+
+
+def spread(times):
+    """Median with its interval, mean and percentiles of the steps after the warm-up, in nanoseconds."""
+    ordered, n = sorted(times), len(times)
+
+    def percentile(share):
+        place = share * (n - 1)
+        below, above = int(place), min(int(place) + 1, n - 1)
+        return round(ordered[below] + (place - below) * (ordered[above] - ordered[below]))
+
+    mean = sum(ordered) / n
+    reach = 0.98 * math.sqrt(n)
+    return {
+        "time_per_step_ns": percentile(0.5),
+        "time_low_ns": ordered[max(0, math.floor(n / 2 - reach))],
+        "time_high_ns": ordered[min(n - 1, math.ceil(n / 2 + reach))],
+        "mean_ns": round(mean),
+        "std_ns": round(math.sqrt(sum((t - mean) ** 2 for t in ordered) / (n - 1))) if n > 1 else 0,
+        "p5_ns": percentile(0.05),
+        "p95_ns": percentile(0.95),
+        "min_ns": ordered[0],
+        "max_ns": ordered[-1],
+        "samples_per_s": BATCH * 1e9 / percentile(0.5),
+    }
+
+
+def memory_of(ordinal):
+    return torch.cuda.max_memory_allocated(ordinal) if torch.cuda.is_available() else None
+
+
+def write_result(args, times, losses, devices, transfers=None, transfers_forward=None):
+    """The fields of `baton train --json`; null is what PyTorch does not tell."""
+    result = {
+        "command": " ".join(sys.argv),
+        "model": MODEL,
+        "parameters": sum(a * b + b for a, b in zip(WIDTHS, WIDTHS[1:])),
+        "strategy": STRATEGY,
+        "backend": f"pytorch {torch.__version__}",
+        "loss": LOSS,
+        "optimizer": OPTIMIZER,
+        "precision": PRECISION,
+        "settings": TWIN_OF,
+        "seed": SEED,
+        "steps": len(times),
+        "steps_before": 0,
+        **spread(times[WARMUP:]),
+        "transfers": transfers,
+        "transfers_forward": transfers_forward,
+        **dict.fromkeys(["sent_bytes", "flops", "emulated", "underflows", "overflows", "skipped_steps", "final_scale"]),
+        "global_batch": BATCH,
+        "warmup": WARMUP,
+        "steps_timed": len(times) - WARMUP,
+        "losses": losses,
+        "device_list": devices,
+        **dict.fromkeys(["gpus", "critical_path", "arrivals"]),
+        "origin": "measured",
+        "oversubscribed": args.device == "cpu" and len(devices) > (os.cpu_count() or 1),
+        "step_times_ns": times,
+        **dict.fromkeys(["roundings", "costs", "ranks"]),
+        "environment": {"host": platform.node(), "torch": torch.__version__, "threads": torch.get_num_threads()},
+    }
+    text = json.dumps(result, indent=2)
+    if args.json == "-":
+        print(text)
+    else:
+        with open(args.json, "w") as file:
+            file.write(text + "\n")

@@ -1,0 +1,15 @@
+import argparse
+#: if micro
+import contextlib
+#: end
+import json
+import math
+import os
+import platform
+import random
+import struct
+import sys
+import time
+
+import torch
+from torch import nn

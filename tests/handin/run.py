@@ -1,0 +1,210 @@
+"""Hand-ins of every sheet, simulated and of this machine: each question has an answer within its length, and the numbers of tables
+and answers are those of the records.
+
+    run.py PROGRAM FOLDER
+"""
+
+import csv
+import math
+import pathlib
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tarfile
+
+# What the sheets ask, section by section: the heading's beginning and how many questions it has.
+SHEETS = {
+    "hw1 --option A": [("Task 1", 2), ("Task 2", 3), ("Task 3", 3), ("Task 4", 3), ("Task 5, option A", 3)],
+    "hw1 --option B": [("Task 1", 2), ("Task 2", 3), ("Task 3", 3), ("Task 4", 3), ("Task 5, option B", 2)],
+    "hw1 --option C": [("Task 1", 2), ("Task 2", 3), ("Task 3", 3), ("Task 4", 3), ("Task 5, option C", 2)],
+    "hw3": [("Task 1", 2), ("Task 2", 1), ("Task 3", 1), ("Task 4", 2), ("Task 5", 2)],
+    "practical8": [("Part 1", 3), ("Part 2", 1), ("Part 3", 1), ("Part 4", 1), ("Observations", 1)],
+    "csye-hw4": [("Part 1", 13), ("Part 2", 1), ("Part 3", 1)],
+}
+PAGES = {"hw1": 6, "hw3": 4, "practical8": 2, "csye-hw4": 6}
+WORDS, WORDS_OF_TASK_5 = 90, 220
+
+
+def call(command, folder, code=0):
+    done = subprocess.run(shlex.split(command), cwd=folder, capture_output=True, text=True, timeout=600)
+    assert done.returncode == code, f"{command}\nended with {done.returncode}:\n{done.stdout}{done.stderr}"
+    return done.stdout + done.stderr
+
+
+def sections_of(text):
+    """By heading: its questions with their answers, and its tables as lists of rows."""
+    sections = {}
+    for part in text.split("\n## ")[1:]:
+        heading, body = part.split("\n", 1)
+        questions = re.findall(r"\*\*(Q\d+): (.*?)\*\*\n\n(.*?)(?=\n\n)", body + "\n\n", re.S)
+        tables = []
+        for block in re.findall(r"(?:^\|.*\n)+", body, re.M):
+            lines = [[cell.strip() for cell in line.strip().strip("|").split("|")] for line in block.strip().split("\n")]
+            tables.append([dict(zip(lines[0], line)) for line in lines[2:]])
+        sections[heading] = (questions, tables)
+    return sections
+
+
+def words(answer):
+    return len(re.sub(r"^(Measured|Simulated) \([^)]*\): ", "", answer).split())
+
+
+def records(folder, name):
+    with open(folder / "results" / name) as file:
+        return list(csv.DictReader(file))
+
+
+def near(shown, value, places):
+    return abs(float(shown) - value) <= 0.50001 * 10**-places
+
+
+def places(shown):
+    return len(shown.split(".")[1]) if "." in shown else 0
+
+
+def check_speedups(rows, table, group):
+    """Speedup and efficiency of the table, recomputed from the times of the records: over the fewest devices of each group."""
+    measured = [row for row in rows if row["time_per_step_ns"]]
+    assert len(measured) == len(table), (len(measured), len(table))
+    for row, shown in zip(measured, table):
+        same = [other for other in measured if all(other[key] == row[key] for key in group)]
+        base = min(same, key=lambda other: int(other["devices"]))
+        speedup = float(base["time_per_step_ns"]) / float(row["time_per_step_ns"])
+        text = shown["speedup"].rstrip("×")
+        assert near(text, speedup, places(text)), (shown, speedup)
+        if "efficiency" in shown:
+            share = 100 * speedup * int(base["devices"]) / int(row["devices"])
+            text = shown["efficiency"].rstrip(" %")
+            assert near(text, share, places(text)), (shown, share)
+        key = next(key for key in shown if key.startswith("time"))
+        scale = {"s": 1e9, "ms": 1e6, "µs": 1e3}[re.search(r"\((.*)\)", key)[1]]
+        assert near(shown[key], float(row["time_per_step_ns"]) / scale, places(shown[key])), (shown, row)
+
+
+def check_numbers(folder, sections, origin):
+    if (folder / "results" / f"strong-scaling-{origin}.csv").exists():
+        check_speedups(records(folder, f"strong-scaling-{origin}.csv"), sections["Task 2: Strong scaling"][1][0], [])
+        rows = records(folder, f"comm-vs-compute-{origin}.csv")
+        check_speedups(rows, sections["Task 3: Communication against computation"][1][0], ["case"])
+        # The same job has one measurement, whichever tasks ask for it.
+        alike = [r for r in rows if r["case"] == "1024x2"]
+        for row, other in zip(alike, records(folder, f"strong-scaling-{origin}.csv")):
+            assert row["time_per_step_ns"] == other["time_per_step_ns"], (row, other)
+    if (folder / "results" / f"transfers-{origin}.csv").exists():
+        for row, shown in zip(records(folder, f"transfers-{origin}.csv"), sections["Task 5: Transfers"][1][0]):
+            assert int(row["transfers_forward"]) == int(row["devices"]) - 1
+            assert shown["#devices"] == row["devices"] or shown.get("#GPUs") == row["devices"], shown
+
+
+def check_sharing(program, work, folder):
+    """A simulation gives the same numbers each time: a hand-in, which measures a job once for all its tasks, has those of experiments
+    that were run one by one."""
+    for table in sorted((folder / "results").glob("*-simulated.csv")):
+        name = table.name.removesuffix("-simulated.csv")
+        out = work / "lab" / name
+        if not out.exists():
+            call(f"{program} lab run {name} --cluster pcie-5 --out {out}", work)
+        alone = next(out.glob(f"*/{name}.csv"))
+        assert alone.read_text() == table.read_text(), name
+
+
+def check_archive(folder, sheet):
+    with tarfile.open(folder / f"{sheet}.tar.gz") as archive:
+        packed = {name.split("/", 1)[1]: archive.extractfile(name).read() for name in archive.getnames()}
+    lying = {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and not str(path.relative_to(folder)).startswith("records") and path.suffix != ".gz"
+    }
+    assert packed == lying, set(packed) ^ set(lying)
+    assert "code/CMakeLists.txt" in packed and any(name.endswith(".py") for name in packed), sorted(packed)
+    for name, text in packed.items():
+        if name.endswith(".py"):
+            compile(text, name, "exec")
+
+
+def check_latex(folder):
+    tex = (folder / "handin.tex").read_text()
+    assert tex.count("\\begin{") == tex.count("\\end{")
+    longest = max(len(char.encode()) for char in tex)
+    assert longest <= 2, "a sign that pdflatex does not know"
+    if shutil.which("pdflatex"):
+        for _ in range(2):
+            call("pdflatex -interaction=nonstopmode -halt-on-error handin.tex", folder)
+
+
+def check_pdf(folder, sheet):
+    if not (shutil.which("chromium") or shutil.which("google-chrome")):
+        return
+    pdf = (folder / "handin.pdf").read_bytes()
+    pages = len(re.findall(rb"/Type\s*/Page\b", pdf))
+    assert 1 <= pages <= PAGES[sheet], f"{sheet} has {pages} pages"
+    for size in re.findall(r'font-size="([\d.]+)"', (folder / "handin.html").read_text()):
+        assert float(size) >= 8
+
+
+def check(program, work, sheet, flags, expected, origin):
+    name = sheet.split()[0]
+    folder = work / re.sub(r"\W+", "-", sheet + flags)
+    call(f"{program} handin {sheet} {flags} --name 'Ada & Grace_Hopper' --out {folder}", work)
+    text = (folder / "handin.md").read_text()
+    sections = sections_of(text)
+    assert [heading.split(":")[0] for heading in sections] == [heading for heading, _ in expected], list(sections)
+    for (heading, count), (questions, _) in zip(expected, sections.values()):
+        assert [label for label, _, _ in questions] == [f"Q{n + 1}" for n in range(count)], (heading, questions)
+        for label, question, answer in questions:
+            assert "cannot show" not in answer and len(answer) > 10, (heading, label, answer)
+            assert words(answer) <= WORDS, (heading, label, words(answer), answer)
+            assert answer[0].isupper() or answer[0] in "`(" or answer[0].isdigit(), answer
+        if heading.startswith("Task 5, option"):
+            assert sum(words(answer) for _, _, answer in questions) <= WORDS_OF_TASK_5, heading
+    assert "Ada & Grace_Hopper" in text
+    for marker in ("global batch", "SGD", "fp32", "seed") if name != "csye-hw4" else ():
+        assert marker in text, marker
+    check_numbers(folder, sections, origin)
+    check_sharing(program, work, folder)
+    check_archive(folder, name)
+    check_latex(folder)
+    check_pdf(folder, name)
+    print("holds:", sheet, flags)
+    return sections
+
+
+def check_refusals(program, work):
+    """One sentence, before anything is made."""
+    (work / "taken").mkdir()
+    (work / "taken" / "file").write_text("mine")
+    before = sorted(work.rglob("*"))
+    for flags in (
+        "hw2",
+        "hw3 --option A",
+        "hw1 --option D",
+        "hw1 --devices cpu --cluster pcie-5",
+        "hw1 --devices banana",
+        "hw1 --cluster nowhere",
+        "hw1 --preset huge",
+        "hw1 --time-limit soon",
+        "hw1 --out taken",
+        "hw1 --out taken/file",
+        "hw1 --out /proc/nothing/here",
+    ):
+        said = call(f"{program} handin {flags}", work, code=2)
+        assert said.startswith("baton: ") and said.count("\n") == 1, said
+        assert sorted(work.rglob("*")) == before, flags
+
+
+def main():
+    program, work = sys.argv[1], pathlib.Path(sys.argv[2])
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(parents=True)
+    check_refusals(program, work)
+    for sheet, expected in SHEETS.items():
+        check(program, work, sheet, "--cluster pcie-5 --time-limit 50ms", expected, "simulated")
+    for sheet in ("hw1 --option C", "hw3", "practical8"):
+        check(program, work, sheet, "--time-limit 50ms", SHEETS[sheet], "measured")
+
+
+if __name__ == "__main__":
+    main()

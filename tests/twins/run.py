@@ -1,0 +1,126 @@
+"""Scripts of `baton pytorch` against `baton train`: from the same weights and data the losses are the same.
+
+    run.py PROGRAM FOLDER      ends with 77 where PyTorch is not installed
+
+Cases are drawn at random from a fixed seed, beside one of each strategy at the size of the course. `fsdp` is only compiled: it
+needs CUDA in PyTorch 1.13.
+"""
+
+import json
+import os
+import pathlib
+import random
+import shlex
+import socket
+import subprocess
+import sys
+
+STEPS = 10
+TOLERANCE = 1e-5  # relative
+
+
+def call(command, folder):
+    done = subprocess.run(shlex.split(command), cwd=folder, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, f"{command}\nended with {done.returncode}:\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def launch(folder, processes):
+    """Starts the script, as so many processes where there are any: with the variables that torchrun sets, which in Debian's 1.13
+    does not start under Python 3.11."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port = found.getsockname()[1]
+    command = [sys.executable, "twin.py", "--start", "start", "--json", "pytorch.json", "--device", "cpu"]
+    running = []
+    for rank in range(max(1, processes)):
+        variables = {"OMP_NUM_THREADS": "1"}
+        if processes:
+            variables.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(processes), MASTER_ADDR="127.0.0.1",
+                             MASTER_PORT=str(port))
+        running.append(subprocess.Popen(command, cwd=folder, env={**os.environ, **variables}, stdout=subprocess.PIPE,
+                                        stderr=subprocess.STDOUT, text=True))
+    for process in running:
+        said, _ = process.communicate(timeout=300)
+        assert process.returncode == 0, said
+
+
+def draw(rng, strategy):
+    """The flags of a random job."""
+    devices = 1 if strategy == "single" else rng.choice([2, 3])
+    depth = rng.randint(max(2, devices), 5)
+    if rng.random() < 0.5:
+        model = f"mlp:dim={rng.randint(3, 70)},depth={depth}"
+    else:
+        model = "mlp:" + "-".join(str(rng.randint(3, 70)) for _ in range(depth + 1))
+    batch = rng.randint(3 * devices, 40)
+    flags = f"--model {model} --batch {batch} --seed {rng.randint(0, 99)} --loss {rng.choice(['mse', 'cross-entropy'])}"
+    flags += rng.choice(
+        [
+            " --lr 0.5",
+            " --optimizer momentum --lr 0.1",
+            " --optimizer adam",
+            " --optimizer adamw --weight-decay 0.1",
+            " --weight-decay 0.01 --lr 0.1",
+        ]
+    )
+    if rng.random() < 0.5:
+        flags += f" --samples {rng.randint(batch, 6 * batch)}"
+    if strategy != "dp" and rng.random() < 0.5:
+        flags += f" --micro-batches {rng.randint(2, 3)}"
+    if strategy in ("single", "ddp") and rng.random() < 0.3:
+        flags += " --delay before=backward,device=0,ms=1"
+    return f"--strategy {strategy} --devices cpu:{devices} " + flags, devices
+
+
+def check(program, folder, flags, devices, strategy):
+    folder.mkdir(parents=True)
+    call(f"{program} train {flags} --steps {STEPS} --warmup 2 --write-start start --json baton.json --quiet", folder)
+    call(f"{program} pytorch {flags} --steps {STEPS} --warmup 2 --out twin.py", folder)
+    launch(folder, devices if strategy == "ddp" else 0)
+    ours = json.loads((folder / "baton.json").read_text())
+    theirs = json.loads((folder / "pytorch.json").read_text())
+    assert set(ours) == set(theirs), f"fields differ: {set(ours) ^ set(theirs)}"
+    for key in ("model", "parameters", "seed", "steps", "warmup", "steps_timed", "global_batch", "optimizer", "precision"):
+        assert ours[key] == theirs[key], f"{flags}: {key} is {ours[key]} and {theirs[key]}"
+    assert len(ours["losses"]) == len(theirs["losses"]) == STEPS
+    for step, (mine, twin) in enumerate(zip(ours["losses"], theirs["losses"])):
+        assert abs(mine - twin) <= TOLERANCE * abs(mine), f"{flags}: step {step} has loss {mine} and {twin}"
+    if strategy == "layers":
+        assert ours["transfers_forward"] == theirs["transfers_forward"], flags
+        assert ours["transfers"] == theirs["transfers"], flags
+    table = call(f"{program} compare baton.json pytorch.json", folder)
+    assert "Over 10 steps the losses differ by at most" in table, table
+    print("holds:", flags)
+
+
+def main():
+    try:
+        import torch
+    except ImportError:
+        print("PyTorch is not installed (Debian's python3-torch)")
+        sys.exit(77)
+    program, folder = sys.argv[1], pathlib.Path(sys.argv[2])
+    subprocess.run(["rm", "-rf", folder], check=True)
+    rng = random.Random(16)
+    cases = [("single", "", 1), ("dp", "--devices cpu:2", 2), ("ddp", "--devices cpu:2", 2), ("layers", "--devices cpu:2", 2)]
+    for strategy, flags, devices in cases:
+        check(program, folder / strategy, f"--strategy {strategy} {flags} --model mlp:dim=256,depth=4", devices, strategy)
+        for number in range(4 if strategy in ("single", "layers") else 2):
+            flags, count = draw(rng, strategy)
+            check(program, folder / f"{strategy}-{number}", flags, count, strategy)
+    for flags in ("--strategy fsdp --devices cuda", "--strategy ddp --devices cuda:0,1 --precision fp16 --micro-batches 2"):
+        compile(call(f"{program} pytorch {flags}", folder), "twin.py", "exec")
+    script = folder / "power.py"
+    script.write_text(call(f"{program} pytorch --job matrix-power --size 64 --power 10", folder))
+    rows = json.loads(call(f"{sys.executable} {script} --device cpu", folder))
+    assert rows[0]["products"] == 4 and rows[0]["power"] == 10 and rows[0]["speedup"] == 1, rows
+    # The same by multiplying one after the other.
+    generator = torch.Generator().manual_seed(0)
+    a, b = ((torch.randn(64, 64, generator=generator) / 8).double() for _ in range(2))
+    norm = (torch.linalg.matrix_power(a, 10) + torch.linalg.matrix_power(b, 10)).norm().item()
+    assert abs(rows[0]["norm"] - norm) <= 1e-4 * norm, (rows[0]["norm"], norm)
+
+
+if __name__ == "__main__":
+    main()
