@@ -47,7 +47,7 @@ void calibrate(const CalibrateWords& words) {
     table.row({key, to_text(time->second), to_text(beside.at(key)),
                plan::meeting_of(plan.tasks()[t]).valid() || work.flops.count == 0
                    ? "-"
-                   : fmt::format("{:.3g} Gflop/s", static_cast<double>(work.flops.count) / nanoseconds)});
+                   : fmt::format("{:.3g} GFLOP/s", static_cast<double>(work.flops.count) / nanoseconds)});
   }
   const std::optional<std::string> crowded = lab::calibrated_crowding(plan, job.cluster(), alone, beside);
   fmt::print("{}\n{}{} tasks timed now; all times are stored in {}\n", table.text(), crowded ? *crowded + "\n\n" : "", timed,

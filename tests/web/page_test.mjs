@@ -135,7 +135,7 @@ test('the head says on what it was measured, with which preset, and how noisy th
   await head.getByText('The machine in full').click();
   const facts = await head.locator('dl').innerText();
   assert.match(facts, /Oversubscribed\s+yes/);
-  assert.match(facts, /Pulse\s+61\.1, 61\.2, 61\.4, 61\.8\sGflop\/s/);
+  assert.match(facts, /Pulse\s+61\.1, 61\.2, 61\.4, 61\.8\sGFLOP\/s/);
   assert.match(facts, /Load\s+0\.12/);
 }));
 

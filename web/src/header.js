@@ -21,8 +21,8 @@ function pulseOf(noise) {
   const rates = listOf(noise.pulse_gflops).filter(isNumber);
   if (rates.length === 0) return null;
   const written = (rate) => formatValue(rate, 'number');
-  return rates.length <= 4 ? `${rates.map(written).join(', ')} Gflop/s`
-    : `${written(Math.min(...rates))} to ${written(Math.max(...rates))} Gflop/s in ${rates.length} runs`;
+  return rates.length <= 4 ? `${rates.map(written).join(', ')} GFLOP/s`
+    : `${written(Math.min(...rates))} to ${written(Math.max(...rates))} GFLOP/s in ${rates.length} runs`;
 }
 
 function facts(report) {

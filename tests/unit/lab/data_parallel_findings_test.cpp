@@ -158,7 +158,7 @@ TEST(CommVsCompute, EqualRatiosOfBytesToFlopsAreSaidToBeEqual) {
 }
 
 TEST(CommVsCompute, TheBottleneckIsWhereBothWouldTakeAsLong) {
-  // 0.5e6 bytes in 0.7 ms and 50 Mflop in 5.6 ms a device: 0.714 GB/s and 8.93 GF/s.
+  // 0.5e6 bytes in 0.7 ms and 50 Mflop in 5.6 ms a device: 0.714 GB/s and 8.93 GFLOP/s.
   EXPECT_TRUE(says(findings("comm-vs-compute", cases(7, 42)), "at 0.080 bytes a flop, 8.0 times the ratio here"));
 }
 

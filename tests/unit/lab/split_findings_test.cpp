@@ -375,7 +375,7 @@ TEST(Profile, SaysNothingOfAPeakThatIsNotKnown) {
     kind["cores"] = 0;  // as on a GPU
   }
   EXPECT_FALSE(derived("profile", {row})[0].contains("of_peak"));
-  EXPECT_TRUE(says(findings("profile", {row}), "GF/s and touches"));
+  EXPECT_TRUE(says(findings("profile", {row}), "GFLOP/s and touches"));
 }
 
 // All of them.

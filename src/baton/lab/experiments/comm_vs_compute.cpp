@@ -119,7 +119,7 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
       const double bytes_a_ns = number(row, "sent_bytes") / number(row, "devices") / moving;
       const double flops_a_ns = number(row, "flops") / number(row, "devices") / computing;
       sentences.push_back(fmt::format(
-          "At the rates seen for {} ({:.1f} GB/s while bytes move and {:.1f} GF/s of computing a device), communication "
+          "At the rates seen for {} ({:.1f} GB/s while bytes move and {:.1f} GFLOP/s of computing a device), communication "
           "would take as long as computing at {:.3f} bytes a flop, {:.1f} times the ratio here.",
           text(row, "case"), bytes_a_ns, flops_a_ns, flops_a_ns == 0 ? 0 : bytes_a_ns / flops_a_ns,
           bytes_a_ns / flops_a_ns / bytes_per_flop(row)));

@@ -109,7 +109,7 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
                                                     : "what fused multiply-adds in registers gave in the same minute");
   return {fmt::format("The bottleneck is {}: {} of the step on the mean over devices. All matrix products together take {}{}.",
                       worst->first, percent(worst->second), percent(products), shared_cores_mark(rows)),
-          fmt::format("The largest single entry, {} on {}, runs at {:.1f} GF/s{} and touches {:.1f} GB/s.", text(top, "kind"),
+          fmt::format("The largest single entry, {} on {}, runs at {:.1f} GFLOP/s{} and touches {:.1f} GB/s.", text(top, "kind"),
                       text(top, "device"), number(top, "gflops"), of_peak, number(top, "gbytes")),
           fmt::format("Profiling is for this: even if {} took no time at all, the step would at most be {:.2f} times as fast.",
                       worst->first, 1 / std::max(0.01, 1 - worst->second))};
