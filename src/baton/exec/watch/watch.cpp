@@ -234,7 +234,7 @@ class Watch::Post {
     moved_at_ += gap;
   }
 
-  /// Of this rank, as seen by the watch's thread, whose own work is none of the rank's.
+  /// The progress of this rank; its processor time excludes that of this thread.
   Standing own_standing() const {
     Standing standing = board_->standing();
     standing.worked = processor_time(CLOCK_PROCESS_CPUTIME_ID) - processor_time(CLOCK_THREAD_CPUTIME_ID);

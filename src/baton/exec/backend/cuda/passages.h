@@ -33,7 +33,7 @@ class Passages {
   virtual void begin_step() = 0;
   /// Called while somebody waits: a failure where none can go on any more.
   virtual void look() = 0;
-  /// This rank fails: nothing that it waits for may keep it.
+  /// This rank fails: aborts all pending waits.
   virtual void give_up() noexcept = 0;
 };
 
