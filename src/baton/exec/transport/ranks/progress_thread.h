@@ -12,12 +12,12 @@ namespace baton::exec {
 
 /// The progress thread: moves messages and sums received parts while devices compute. It naps while messages
 /// are in transit and sleeps otherwise. `sparing`: it has no core of its own, and naps longer while no device waits.
-class Courier {
+class ProgressThread {
  public:
-  Courier(World& world, bool sparing) : world_(world), sparing_(sparing) {}
-  ~Courier();
-  Courier(const Courier&) = delete;
-  Courier& operator=(const Courier&) = delete;
+  ProgressThread(World& world, bool sparing) : world_(world), sparing_(sparing) {}
+  ~ProgressThread();
+  ProgressThread(const ProgressThread&) = delete;
+  ProgressThread& operator=(const ProgressThread&) = delete;
 
   /// The slot in which a lane stores its current meeting. To be requested before `start`.
   std::atomic<RankMeeting*>& add_lane() { return lanes_.emplace_back(nullptr); }
