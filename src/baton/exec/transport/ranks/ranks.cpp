@@ -7,7 +7,7 @@
 #include "baton/exec/clock.h"
 #include "baton/exec/host/memory_arena.h"
 #include "baton/exec/transport.h"
-#include "baton/exec/transport/ranks/author.h"
+#include "baton/exec/transport/ranks/meeting_builder.h"
 #include "baton/exec/transport/ranks/progress_thread.h"
 
 namespace baton::exec {
