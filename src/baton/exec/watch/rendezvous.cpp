@@ -64,7 +64,7 @@ class Host {
  public:
   Host(std::uint64_t token, int size) : token_(token), peers_(static_cast<std::size_t>(size)), missing_(size - 1) {}
 
-  std::vector<Peer> receive_all(const Listening& listening) {
+  std::vector<PeerConnection> receive_all(const Listening& listening) {
     const Nanoseconds end = deadline();
     std::vector<Connection> strangers;
     while (missing_ > 0) {
@@ -129,7 +129,7 @@ class Host {
   }
 
   std::uint64_t token_;
-  std::vector<Peer> peers_;
+  std::vector<PeerConnection> peers_;
   int missing_;
 };
 
@@ -173,7 +173,7 @@ Connection reach(const Invitation& invitation, int rank) {
 
 }  // namespace
 
-std::vector<Peer> rendezvous(int rank, int size, const std::function<std::string(const std::string& words)>& broadcast) {
+std::vector<PeerConnection> rendezvous(int rank, int size, const std::function<std::string(const std::string& words)>& broadcast) {
   if (rank == 0) {
     const Listening listening = listen_anywhere();
     const Invitation invitation{random_token(), listening.port, host_name(), own_addresses()};
@@ -181,7 +181,7 @@ std::vector<Peer> rendezvous(int rank, int size, const std::function<std::string
     return Host(invitation.token, size).receive_all(listening);
   }
   const Invitation invitation = unpack(broadcast({}));
-  std::vector<Peer> met(static_cast<std::size_t>(size));
+  std::vector<PeerConnection> met(static_cast<std::size_t>(size));
   met[0] = {reach(invitation, rank), fmt::format("rank 0 (on {})", invitation.host)};
   return met;
 }

@@ -115,7 +115,7 @@ class Watch::Post {
     if (!wake_.open()) {
       throw failure("the watch over the ranks cannot be started: no file descriptor is free");
     }
-    std::vector<wire::Peer> met = wire::rendezvous(options_.rank, options_.size, options_.broadcast);
+    std::vector<wire::PeerConnection> met = wire::rendezvous(options_.rank, options_.size, options_.broadcast);
     moved_at_ = now();
     for (std::size_t r = 0; r < peers_.size(); ++r) {
       peers_[r].connection = std::move(met[r].connection);

@@ -20,9 +20,9 @@ constexpr int first_tag = 16;
 
 class RankExchange final : public Exchange, private TeamWork {
  public:
-  RankExchange(RankMeeting& meeting, World& world, ProgressThread& progress, std::atomic<RankMeeting*>& lane, Team* team,
-               bool first, bool slowed)
-      : meeting_(meeting), world_(world), progress_(progress), lane_(lane), team_(team), first_(first), slowed_(slowed) {}
+  RankExchange(RankMeeting& meeting, World& world, ProgressThread& thread, std::atomic<RankMeeting*>& lane, Team* team, bool first,
+               bool slowed)
+      : meeting_(meeting), world_(world), progress_(thread), lane_(lane), team_(team), first_(first), slowed_(slowed) {}
 
   void post() override {
     lane_.store(&meeting_, std::memory_order_release);
