@@ -27,7 +27,7 @@ std::string amount_per() {
       "thread|column|file|experiment|strategy|folder|lane|command|machine|meeting)";
   const std::string verb =
       "(takes?|has|have|does|holds?|needs?|runs?|computes?|sends?|is|was|of|could|can|may|must|would|will|that|which|gives|reads|"
-      "writes|works|spends|waits|costs|owns|receives|gets|comes|lasts|sees|moves|lies|for)";
+      "writes|works|spends|waits|costs|owns|receives|gets|comes|lasts|sees|moves|lies)";
   return "\\b" + amount + " an? " + counted + "\\b(?! " + verb + "\\b)";
 }
 
