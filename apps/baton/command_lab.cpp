@@ -237,7 +237,7 @@ void run_lab(const LabWords& words, int& exit_code) {
     const std::map<std::string, Json> known = words.resume ? store.records(experiment.id, true) : std::map<std::string, Json>();
     const bool written = !words.spec.empty() && i + 1 == chosen.size();
     const std::string command = reproduce(words, written ? "--spec " + shell_word(words.spec) : experiment.id,
-                                      sets_for(experiment, words.sets));
+                                          sets_for(experiment, words.sets));
     const std::optional<lab::RunSpec> before_resume = words.resume ? store.spec(experiment.id) : std::nullopt;
     store.keep_spec({.experiment = experiment.id,
                      .title = title,

@@ -477,8 +477,7 @@ TEST_F(Cli, TheCommandThatMeasuresAgainKeepsWhatWasAsked) {
 
 TEST_F(Cli, CommandsBeginAsTheLauncherOfACloneWasCalled) {
   const std::string clone = "BATON_CALLED_AS=./baton";
-  for (const std::string arguments :
-       {"--help", "train --help", "lab --help", "lab run --help", "plan --help"}) {
+  for (const std::string arguments : {"--help", "train --help", "lab --help", "lab run --help", "plan --help"}) {
     const std::string shown = run_with(clone, arguments).out;
     EXPECT_NE(shown.find("\n  ./baton "), std::string::npos) << arguments << shown;
     EXPECT_EQ(shown.find("\n  baton "), std::string::npos) << arguments << shown;
