@@ -29,7 +29,7 @@ inline double thread_seconds() {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-/// GF/s of the calling thread while it runs, over about the given time.
+/// GFLOP/s of the calling thread while it runs, over about the given time.
 inline double fma_burst_gflops(double seconds) {
   constexpr int calls = 8;
   double elapsed = 0.0;
@@ -42,7 +42,7 @@ inline double fma_burst_gflops(double seconds) {
   return flops / elapsed * 1e-9;
 }
 
-/// Most float32 GF/s that threads pinned to cores 0 .. threads-1 reach together by fused multiply-adds: the
+/// Most float32 GFLOP/s that threads pinned to cores 0 .. threads-1 reach together by fused multiply-adds: the
 /// best of several slices, fifty milliseconds in all, so that a moment's disturbance does not lower the mark.
 inline double fma_peak_gflops(int threads) {
   constexpr size_t slices = 10;

@@ -230,6 +230,6 @@ int main(int argc, char** argv) {
   report.input.print("dX");
   report.weight.print("dW");
   report.step.print("step");
-  std::printf("peak     %.1f GF/s\n", *std::max_element(report.peak.values.begin(), report.peak.values.end()));
+  std::printf("peak     %.1f GFLOP/s\n", *std::max_element(report.peak.values.begin(), report.peak.values.end()));
   return 0;
 }

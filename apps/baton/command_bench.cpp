@@ -41,7 +41,7 @@ lab::BenchOptions options_of(const BenchWords& words) {
   }
   if (!words.cluster.empty() &&
       std::find(options.operations.begin(), options.operations.end(), lab::Operation::send_receive) == options.operations.end()) {
-    throw usage_error("--write-cluster takes latency and bandwidth from send_receive: leave it among the --operations");
+    throw usage_error("--write-cluster takes latency and bandwidth from send_receive: add it to --operations");
   }
   return options;
 }
@@ -139,8 +139,8 @@ void bench_collectives(const BenchWords& words, int& exit_code) {
   }
   const bool say = words.json != "-";
   if (say) {
-    fmt::print("collectives between {} devices ({}), {} backend{}, measured: the median from one to the next\n",
-               job.cluster().size(), job.words().devices, job.backend().name(),
+    fmt::print("collectives between {} devices ({}), {} backend{}, measured: the median time per operation\n", job.cluster().size(),
+               job.words().devices, job.backend().name(),
                job.cluster().emulated_link() ? ", links slowed to " + words.job.link : "");
     if (const std::string note = job.oversubscription(); !note.empty()) {
       fmt::print("note: {}\n", note);
@@ -151,22 +151,22 @@ void bench_collectives(const BenchWords& words, int& exit_code) {
     write_output(words.json, to_json(rows, job).dump(2) + "\n");
   }
   if (interrupt && interrupt->asked()) {
-    fmt::print(stderr, "baton: interrupted; what is shown is of the sizes that were reached\n");
+    fmt::print(stderr, "baton: interrupted; only the sizes measured so far are shown\n");
     exit_code = 130;
   } else if (!words.cluster.empty()) {
     write_output(words.cluster,
                  lab::to_cluster_file(job.cluster(), links,
                                       fmt::format("{}, links measured {} by {}", job.machine().cpu, time_text(), command_line())));
     if (say && words.cluster != "-") {
-      fmt::print("\nCluster: {}, with collectives by the law of {}, which is {} off in the median\n", words.cluster,
+      fmt::print("\nCluster: {}, with collectives by the formula of {}, whose median error is {}\n", words.cluster,
                  cluster::to_text(links.algorithm), lab::percent(links.median_error));
       if (links.link.core > 0) {
-        fmt::print("While messages cross both ways, they take {} of a core from each device.\n", lab::percent(links.link.core));
+        fmt::print("Messages in both directions take {} of a core per device.\n", lab::percent(links.link.core));
       }
     }
   }
   if (wrong > 0) {
-    throw failure("{} elements are not what they should be: the transport is faulty", wrong);
+    throw failure("{} elements are wrong: the transport is faulty", wrong);
   }
 }
 
@@ -185,21 +185,29 @@ void bench_guarded(const BenchWords& words, int& exit_code) {
 }  // namespace
 
 void add_bench_command(CLI::App& program, int& exit_code) {
-  CLI::App* command = program.add_subcommand("bench", "Measure what messages between devices cost");
+  CLI::App* command = program.add_subcommand("bench", "Time messages between devices");
   command->require_subcommand(1);
   CLI::App* collectives = command->add_subcommand("collectives",
-                                                  "Time collectives and transfers over a range of sizes, and check them");
+                                                  "Time collectives and transfers over a range of sizes, and check their results");
   auto words = std::make_shared<BenchWords>();
   words->job.devices = "cpu:2";
   add_job_flags(*collectives, words->job, {"devices", "link", "backend", "memory"});
-  collectives->add_option("--sizes", words->sizes, "from, to and the factor between, in bytes as 8:64MB:4")->capture_default_str();
-  collectives->add_option("--operations", words->operations,
-                          "some of all_reduce, reduce_scatter, all_gather, broadcast, reduce and "
-                          "send_receive, as all_reduce,broadcast");
-  collectives->add_option("--time-limit", words->limit, "for one size of one operation, about")->capture_default_str();
-  collectives->add_option("--json", words->json, "write the rows to a file, or to standard output with -");
-  collectives->add_option("--write-cluster", words->cluster,
-                          "write a cluster's file with these links, for baton simulate --cluster FILE");
+  collectives->add_option("--sizes", words->sizes, "smallest size, largest size and factor, for example 8:64MB:4 (M is 2^20)")
+      ->type_name("FROM:TO:FACTOR")
+      ->capture_default_str();
+  collectives
+      ->add_option("--operations", words->operations,
+                   "any of all_reduce, reduce_scatter, all_gather, broadcast, reduce and "
+                   "send_receive, for example all_reduce,broadcast (default: all)")
+      ->type_name("NAMES");
+  collectives->add_option("--time-limit", words->limit, "approximate time for one size of one operation")
+      ->type_name("TIME")
+      ->capture_default_str();
+  collectives->add_option("--json", words->json, "write the rows to a file, or to standard output with -")->type_name("FILE");
+  collectives
+      ->add_option("--write-cluster", words->cluster,
+                   "write a cluster file with the measured links, for baton simulate --cluster FILE")
+      ->type_name("FILE");
   collectives->footer(
       "\nExamples:\n  baton bench collectives --devices cpu:2\n"
       "  baton bench collectives --devices cpu:4 --sizes 1K:16MB:2 --operations all_reduce\n"

@@ -47,10 +47,10 @@ void calibrate(const CalibrateWords& words) {
     table.row({key, to_text(time->second), to_text(beside.at(key)),
                plan::meeting_of(plan.tasks()[t]).valid() || work.flops.count == 0
                    ? "-"
-                   : fmt::format("{:.3g} Gflop/s", static_cast<double>(work.flops.count) / nanoseconds)});
+                   : fmt::format("{:.3g} GFLOP/s", static_cast<double>(work.flops.count) / nanoseconds)});
   }
   const std::optional<std::string> crowded = lab::calibrated_crowding(plan, job.cluster(), alone, beside);
-  fmt::print("{}\n{}{} timed now; all are kept in {}\n", table.text(), crowded ? *crowded + "\n\n" : "", timed,
+  fmt::print("{}\n{}{} tasks timed now; all times are stored in {}\n", table.text(), crowded ? *crowded + "\n\n" : "", timed,
              calibration.file().string());
 }
 
@@ -60,7 +60,7 @@ void add_calibrate_command(CLI::App& program) {
   CLI::App* command = program.add_subcommand("calibrate", "Time each distinct task of a job by itself on this machine");
   auto words = std::make_shared<CalibrateWords>();
   add_job_flags(*command, words->job);
-  command->add_flag("--again", words->again, "also what has been timed before");
+  command->add_flag("--again", words->again, "also time tasks that have been timed before");
   command->footer("\nExample:\n  baton calibrate --model mlp:dim=1024,depth=2 --strategy ddp --devices cpu:2");
   command->callback([words] { calibrate(*words); });
 }

@@ -43,18 +43,18 @@ void show_devices(const std::string& devices, const std::string& json) {
   }
   fmt::print("{}", table.text());
   if (cluster.oversubscribed()) {
-    fmt::print("\nSome cores belong to several devices: they take turns.\n");
+    fmt::print("\nSome cores belong to several devices, which take turns on them.\n");
   }
 }
 
 }  // namespace
 
 void add_devices_command(CLI::App& program) {
-  CLI::App* command = program.add_subcommand("devices", "Show the devices there are, or those that --devices names");
+  CLI::App* command = program.add_subcommand("devices", "Show the devices of this machine, or those that --devices names");
   auto words = std::make_shared<lab::JobWords>();
   auto json = std::make_shared<std::string>();
   add_job_flags(*command, *words, {"devices"});
-  command->add_option("--json", *json, "write them as JSON to a file, or to standard output with -");
+  command->add_option("--json", *json, "write them as JSON to a file, or to standard output with -")->type_name("FILE");
   command->footer("\nExamples:\n  baton devices --devices cpu:4\n  baton devices --devices cuda:0/4");
   command->callback([words, json] { show_devices(words->devices, *json); });
 }

@@ -51,7 +51,7 @@ std::string spec_id(const std::string& path) {
   std::string id = canonical(fs::path(path).stem().string());
   for (const lab::Experiment& experiment : lab::experiments()) {
     if (experiment.id == id) {
-      throw usage_error("the spec {} has the name of the experiment {}: give the file another", path, id);
+      throw usage_error("the spec {} has the name of the experiment {}: rename the file", path, id);
     }
   }
   return id;
@@ -103,7 +103,7 @@ lab::Preset preset_of(const LabWords& words) {
 std::string simulated_on(const LabWords& words) {
   const std::string changes = words.what_if.empty() ? "" : ", what if " + words.what_if;
   if (simulates_this_machine(words)) {
-    return "this machine, from tasks timed by themselves" + changes;
+    return "this machine, from tasks that were timed one by one" + changes;
   }
   const cluster::Blueprint blueprint = cluster::blueprint_by_name(words.cluster);
   return fmt::format("{} ({}){}", blueprint.name, blueprint.summary, changes);
@@ -141,11 +141,11 @@ std::string notes_on_sets(const std::vector<std::shared_ptr<const lab::Experimen
     }
     if (without.size() == chosen.size()) {
       const std::vector<std::string> names(axes.begin(), axes.end());
-      throw usage_error("none of these experiments has an axis '{}'{}: they have {}", axis, did_you_mean(axis, names),
+      throw usage_error("none of these experiments has an axis '{}'{}: their axes are {}", axis, did_you_mean(axis, names),
                         fmt::join(names, ", "));
     }
     if (!without.empty()) {
-      notes += fmt::format("note: {} {} no axis {}, and stay{} as in the preset\n", fmt::join(without, ", "),
+      notes += fmt::format("note: {} {} no axis {} and use{} the preset\n", fmt::join(without, ", "),
                            without.size() == 1 ? "has" : "have", axis, without.size() == 1 ? "s" : "");
     }
   }
@@ -199,7 +199,7 @@ void run_lab(const LabWords& words, int& exit_code) {
   if (simulate) {
     notes = keep_simulated(chosen, all);
   } else if (!words.what_if.empty()) {
-    throw usage_error("--what-if asks for a simulation: add --simulate");
+    throw usage_error("--what-if needs a simulation: add --simulate");
   }
   const lab::AxisValues sets = axis_values(words.sets);
   extend(chosen, sets);
@@ -210,8 +210,9 @@ void run_lab(const LabWords& words, int& exit_code) {
     settings.what_if = words.what_if;
   }
   if (words.devices != "cpu" && !cluster::names_gpus(words.devices)) {
-    throw usage_error("the laboratory runs on cpu or cuda devices, and an experiment says how many; '{}' is not among them",
-                      words.devices);
+    throw usage_error(
+        "--devices is '{}', but the laboratory takes only the type, cpu or cuda: each experiment sets the number of devices",
+        words.devices);
   }
   exec::open_devices(words.devices, settings.machine);  // throws where there are none such
   settings.time_limit = !words.limit.empty()                   ? parse_time(words.limit, "--time-limit")
@@ -298,10 +299,10 @@ void run_lab(const LabWords& words, int& exit_code) {
     write_pdf(folder);
   }
   if (interrupt.asked()) {
-    fmt::print(stderr, "baton: interrupted; what was measured is in {}, and --resume goes on from there\n", folder.string());
+    fmt::print(stderr, "baton: interrupted; the measured points are in {}, and --resume continues from there\n", folder.string());
     exit_code = 130;
   } else if (reached == 0) {
-    throw failure("no point could be {}: the reasons stand above and in {}", simulate ? "simulated" : "measured", folder.string());
+    throw failure("no point could be {}: the reasons are above and in {}", simulate ? "simulated" : "measured", folder.string());
   }
 }
 
@@ -329,24 +330,38 @@ void show_experiment(const std::string& id) {
   for (const lab::Axis& axis : experiment.axes) {
     table.row({axis.name, axis.meaning, list(axis.quick), list(axis.full)});
   }
-  fmt::print("{}\n--set {}=VALUE,... gives other values\n", table.text(), experiment.axes[0].name);
+  fmt::print("{}\n--set {}=VALUE,... sets other values\n", table.text(), experiment.axes[0].name);
 }
 
 void add_lab_flags(CLI::App& command, LabWords& words) {
-  command.add_option("--preset", words.preset,
-                     "quick, or full for the courses' sizes; where another machine is simulated, full unless said");
-  command.add_option("-d,--devices", words.devices, "the kind of device: cpu, cuda, or parts of a GPU as cuda:0/4")
+  command
+      .add_option("--preset", words.preset,
+                  "quick, or full for the sizes of the course (default: quick; full if another machine is simulated)")
+      ->type_name("NAME");
+  command.add_option("-d,--devices", words.devices, "type of the devices: cpu, cuda, or parts of one GPU, for example cuda:0/4")
+      ->type_name("TYPE")
       ->capture_default_str();
-  command.add_option("--set", words.sets, "other values for an axis, as devices=1,2, of every experiment that has it; repeatable")
+  command
+      .add_option(
+          "--set", words.sets,
+          "use these values of an axis, for example devices=1,2, in every experiment that has it; may be given several times")
+      ->type_name("AXIS=VALUES")
       ->allow_extra_args(false);
-  command.add_option("--out", words.out, "folder for the results")->capture_default_str();
-  command.add_flag("--simulate", words.simulate, "say what it would cost instead of measuring it");
-  command.add_option("--cluster", words.cluster, "simulate on machine (this one), a name from `baton clusters` or a file");
-  command.add_option("--what-if", words.what_if, "simulate what would be, as compute=2x,link=0.5x,latency=+10us");
-  command.add_option("--time-limit", words.limit, "for one point, as 2s");
-  command.add_option("--json", words.json, "write the results to a file, or to standard output with -");
-  command.add_flag("--pdf", words.pdf, "print the report as PDF too (needs Chromium)");
-  command.add_flag("--resume", words.resume, "go on with the latest run of the same name");
+  command.add_option("--out", words.out, "folder for the results")->type_name("DIR")->capture_default_str();
+  command.add_flag("--simulate", words.simulate, "simulate instead of measuring");
+  command
+      .add_option("--cluster", words.cluster,
+                  "the machine to simulate: machine (this one), a name from `baton clusters`, or a file")
+      ->type_name("CLUSTER");
+  command.add_option("--what-if", words.what_if, "simulate a changed machine, for example compute=2x,link=0.5x,latency=+10us")
+      ->type_name("CHANGES");
+  command
+      .add_option("--time-limit", words.limit,
+                  "time for measuring one point, for example 2s (default: 0.9s; 30s with --preset full)")
+      ->type_name("TIME");
+  command.add_option("--json", words.json, "write the results to a file, or to standard output with -")->type_name("FILE");
+  command.add_flag("--pdf", words.pdf, "also write the report as PDF (needs Chromium)");
+  command.add_flag("--resume", words.resume, "continue the latest run of the same experiments");
 }
 
 }  // namespace
@@ -357,17 +372,17 @@ void add_lab_command(CLI::App& program, int& exit_code) {
   add_lab_flags(*command, *words);
   CLI::App* list = command->add_subcommand("list", "List the experiments, or show what one varies");
   auto listed = std::make_shared<std::string>();
-  list->add_option("id", *listed, "an experiment, by id");
+  list->add_option("id", *listed, "the id of an experiment")->type_name("ID");
   list->callback([listed] { listed->empty() ? list_experiments() : show_experiment(*listed); });
-  CLI::App* run = command->add_subcommand("run", "Run some of them");
+  CLI::App* run = command->add_subcommand("run", "Run one or more experiments");
   auto run_words = std::make_shared<LabWords>();
-  run->add_option("id", run_words->ids, "experiments, by id");
-  run->add_option("--spec", run_words->spec, "an experiment of your own, as TOML (see experiments/)");
+  run->add_option("id", run_words->ids, "the ids of the experiments")->type_name("ID");
+  run->add_option("--spec", run_words->spec, "a TOML file with an experiment of your own (see experiments/)")->type_name("FILE");
   add_lab_flags(*run, *run_words);
   run->footer("\nExamples:\n  baton lab run strong-scaling\n  baton lab run delay --set delay_ms=0,10 --set devices=1,2");
   run->callback([run_words, &exit_code] {
     if (run_words->ids.empty() && run_words->spec.empty()) {
-      throw usage_error("say which experiment to run, as in baton lab run strong-scaling; baton lab list names them");
+      throw usage_error("name an experiment, for example baton lab run strong-scaling; baton lab list shows all");
     }
     run_lab(*run_words, exit_code);
   });

@@ -244,14 +244,14 @@ class Supervisor {
       : ranks_(parse_integer(words.ranks, "-n", 1, 1 << 20)), restarts_(parse_integer(words.restarts, "--restarts", 0, 1'000'000)) {
     if (words.command.empty() || words.command[0] != "train") {
       throw usage_error(
-          "launch starts a training on several ranks: write baton launch -n 4 -- train ... behind two "
-          "dashes");
+          "launch starts a training on several ranks: write train and its options after two dashes, as in baton launch -n 4 -- "
+          "train --strategy ddp");
     }
     command_ = words.command;
     folder_ = value_of(command_, {"--checkpoint"});
     if (restarts_ > 0 && (!folder_ || !value_of(command_, {"--every"}))) {
       throw usage_error(
-          "a restart goes on from a checkpoint: give train --checkpoint DIR --every N, or launch --restarts "
+          "a restart continues from a checkpoint: give train --checkpoint DIR --every N, or launch --restarts "
           "0");
     }
     if (!words.host.empty() && !words.hostfile.empty()) {
@@ -295,7 +295,7 @@ class Supervisor {
       }
       const End end = explain(code);
       if (!end.again) {
-        say("{} after {}; another attempt would end alike", end.words, took);
+        say("{} after {}; a restart would not help", end.words, took);
         return code;
       }
       if (attempt == restarts_) {
@@ -378,7 +378,7 @@ class Supervisor {
       if (started) {
         left.push_back(host);
       } else {
-        say("{} is gone: nothing can be started there", host.name);
+        say("{} is lost: no process can be started there", host.name);
       }
     }
     if (left.size() == hosts_.size() || left.empty()) {
@@ -401,15 +401,21 @@ class Supervisor {
 }  // namespace
 
 void add_launch_command(CLI::App& program, int& exit_code) {
-  CLI::App* command = program.add_subcommand(
-      "launch", "Start a training on several ranks, and again from its last checkpoint when one is lost");
+  CLI::App* command = program.add_subcommand("launch",
+                                             "Train on several ranks, and restart from the last checkpoint if a rank is lost");
   auto words = std::make_shared<LaunchWords>();
-  command->add_option("-n,--ranks", words->ranks, "ranks, each with the devices that train is given")->capture_default_str();
-  command->add_option("--restarts", words->restarts, "how often to start again when a rank is lost")->capture_default_str();
-  command->add_option("--host", words->host, "hosts and their slots, as in a:2,b:2; none: this one");
-  command->add_option("--hostfile", words->hostfile, "a file of hosts, as mpirun takes it");
-  command->add_option("--mpirun", words->mpirun, "what starts ranks, with flags of its own")->capture_default_str();
-  command->add_option("command", words->command, "behind two dashes: train and its flags");
+  command->add_option("-n,--ranks", words->ranks, "number of ranks; each has the devices that train names")
+      ->type_name("N")
+      ->capture_default_str();
+  command->add_option("--restarts", words->restarts, "how many times to restart after a rank is lost")
+      ->type_name("N")
+      ->capture_default_str();
+  command->add_option("--host", words->host, "hosts and their slots, for example a:2,b:2 (default: this host)")->type_name("HOSTS");
+  command->add_option("--hostfile", words->hostfile, "a file that lists hosts, in the format of mpirun")->type_name("FILE");
+  command->add_option("--mpirun", words->mpirun, "the program that starts ranks, with its own options")
+      ->type_name("COMMAND")
+      ->capture_default_str();
+  command->add_option("command", words->command, "after two dashes: train and its options")->type_name("COMMAND");
   command->footer(
       "\nExamples:\n  baton launch -n 4 -- train --strategy ddp --devices cpu:1 --checkpoint run --every 100 "
       "--steps 10000\n"

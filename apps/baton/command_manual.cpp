@@ -164,15 +164,13 @@ void add_command(const CLI::App& app, const std::string& path, std::string& text
 
 /// What the environment may say: to the program, and to the launcher of a clone.
 constexpr std::pair<const char*, const char*> environment[] = {
-    {"BATON_CUDA_CACHE",
-     "where algorithms that timing chose for a GPU are kept: a folder's path, or off (the user's cache folder)"},
-    {"BATON_CUDA_ENQUEUE", "how a step reaches a GPU: tasks (one by one) or graph (by default whichever suits the plan)"},
-    {"BATON_CUDA_RANKS",
-     "staged: what crosses between ranks on GPUs goes through the hosts' memory, also where NCCL could join them"},
-    {"XDG_CACHE_HOME", "the user's cache folder, in which a folder baton keeps what was timed (~/.cache)"},
-    {"BATON_CALLED_AS", "how commands begin in help and reports; ./baton of a clone says it (baton)"},
-    {"BATON_BUILD_JOBS", "./baton of a clone: how many files to compile at once"},
-    {"BATON_NO_INSTALL", "./baton of a clone: 1 installs no package and says what is missing"},
+    {"BATON_CUDA_CACHE", "folder in which the fastest algorithms for a GPU are stored, or off (default: the user's cache folder)"},
+    {"BATON_CUDA_ENQUEUE", "how a step is sent to a GPU: tasks (one by one) or graph (default: chosen by the plan)"},
+    {"BATON_CUDA_RANKS", "staged: send messages between ranks on GPUs through host memory, even if NCCL is available"},
+    {"XDG_CACHE_HOME", "the user's cache folder; its folder baton stores measured times (default: ~/.cache)"},
+    {"BATON_CALLED_AS", "how commands begin in help and reports; set by ./baton in a clone (default: baton)"},
+    {"BATON_BUILD_JOBS", "./baton in a clone: number of files to compile at once"},
+    {"BATON_NO_INSTALL", "./baton in a clone: 1 never installs packages and names the missing ones"},
 };
 
 std::string manual(const CLI::App& program) {
@@ -181,7 +179,7 @@ std::string manual(const CLI::App& program) {
       BATON_VERSION, roff("a laboratory for parallel deep learning"));
   text +=
       ".SH DESCRIPTION\nTrains neural networks under every way of splitting the work over devices, measures what the split costs, "
-      "explains it in numbers, predicts it for machines one does not have, and writes the report.\n.SH OPTIONS\n";
+      "explains the cost in numbers, predicts it for machines you do not have, and writes a report.\n.SH OPTIONS\n";
   add_options(program, text);
   std::string chapter;
   for (const CLI::App* command : subcommands(program)) {
@@ -196,10 +194,10 @@ std::string manual(const CLI::App& program) {
     text += fmt::format(".TP\n.B {}\n{}\n", roff(name), roff(meaning));
   }
   text +=
-      ".SH EXIT STATUS\n.TP\n0\nall is well\n.TP\n1\nsomething failed while it ran\n.TP\n2\nthe command line, or a file it names, "
-      "is not what it should be\n";
-  text += fmt::format(".TP\n{}\na rank was lost; another attempt may end otherwise\n", lost_rank_exit_code);
-  text += ".TP\n130\ninterrupted; what was done until then is kept\n";
+      ".SH EXIT STATUS\n.TP\n0\nsuccess\n.TP\n1\na failure while running\n.TP\n2\nthe command line, or a file that it names, "
+      "is not valid\n";
+  text += fmt::format(".TP\n{}\na rank was lost; a restart may succeed\n", lost_rank_exit_code);
+  text += ".TP\n130\ninterrupted; the results so far are kept\n";
   return text;
 }
 
@@ -210,8 +208,9 @@ void add_manual_commands(CLI::App& program) {
   man->callback([&program] { fmt::print("{}", manual(program)); });
 
   auto shell = std::make_shared<std::string>();
-  CLI::App* complete = program.add_subcommand("completion", "Print what makes a shell complete commands, flags and names");
-  complete->add_option("shell", *shell, "bash or zsh")->required();
+  CLI::App* complete = program.add_subcommand("completion",
+                                              "Print the completion script of a shell, for commands, options and names");
+  complete->add_option("shell", *shell, "bash or zsh")->type_name("SHELL")->required();
   complete->footer("\nExamples:\n  source <(baton completion bash)\n  source <(baton completion zsh)");
   complete->callback([&program, shell] {
     const std::string wanted = canonical(*shell);

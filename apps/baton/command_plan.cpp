@@ -70,7 +70,7 @@ std::string summary(const plan::Plan& plan, const plan::Verdict& verdict) {
     const auto members = plan.members(MeetingId(m));
     collectives += !members.empty() && std::holds_alternative<plan::Collective>(plan[members[0]].action);
   }
-  return fmt::format("{}\n\n{}\n{} transfer{} ({} in the forward), {} collective{}, {} on the wire, {} of work a step\n",
+  return fmt::format("{}\n\n{}\n{} transfer{} ({} in the forward), {} collective{}, {} sent and {} of work per step\n",
                      plan.title(), table.text(), all.transfers, all.transfers == 1 ? "" : "s", all.transfers_forward, collectives,
                      collectives == 1 ? "" : "s", to_text(all.work.sent), to_text(all.work.flops));
 }
@@ -81,8 +81,8 @@ void show_grid(const lab::Job& job, bool csv) {
   const strategy::NamedLayout* layout = strategy::strategy_by_name(strategy).layout();
   if (layout == nullptr || strategy::axes_of(job.request(), *layout).pp == 1) {
     throw usage_error(
-        "strategy {} makes no pipeline here, so there is no grid of it: choose one with --strategy or --schedule, on two devices "
-        "or more",
+        "strategy {} has no pipeline here, so there is no grid to draw: choose one with --strategy or --schedule, on at least two "
+        "devices",
         strategy);
   }
   const schedule::Grid grid = strategy::grid_of(job.request(), *layout);
@@ -108,7 +108,7 @@ void show_plan(const PlanWords& words) {
   }
   if (words.grid || words.csv) {
     if (!job) {
-      throw usage_error("--grid draws the schedule of a job, and --file has none: drop one of them");
+      throw usage_error("--grid draws the schedule of a job, and a plan read with --file has none: give only one of them");
     }
     plan::require(plan::verify(job->compile()));
     show_grid(*job, words.csv);
@@ -132,9 +132,9 @@ void show_plan(const PlanWords& words) {
     if (!verdict.holds()) {
       throw failure("the plan breaks {} rule{}", verdict.violations.size(), verdict.violations.size() == 1 ? "" : "s");
     }
-    fmt::print("The plan holds: {} tasks over {} buffers on {} device{}; nothing races, nothing can deadlock, {}.\n",
-               plan.tasks().size(), plan.buffers().size(), plan.devices().size(), plan.devices().size() == 1 ? "" : "s",
-               job ? "all fits" : "and whether it fits a machine was not asked");
+    fmt::print("The plan is correct: {} tasks over {} buffers on {} device{}; no race, no deadlock, {}.\n", plan.tasks().size(),
+               plan.buffers().size(), plan.devices().size(), plan.devices().size() == 1 ? "" : "s",
+               job ? "fits in memory" : "memory not checked, because no machine is given");
     return;
   }
   plan::require(verdict);
@@ -150,12 +150,12 @@ void add_plan_command(CLI::App& program) {
   CLI::App* command = program.add_subcommand("plan", "Show what a step would do: stages, transfers, bytes, memory");
   auto words = std::make_shared<PlanWords>();
   add_job_flags(*command, words->job);
-  command->add_option("--file", words->file, "a plan's text instead of a job");
+  command->add_option("--file", words->file, "read a plan from a text file instead of compiling one")->type_name("FILE");
   command->add_flag("--text", words->text, "print the whole plan as text, which --file reads back");
   command->add_flag("--dot", words->dot, "print the graph for Graphviz");
-  command->add_flag("--grid", words->grid, "draw the schedule: one row a device of the pipeline");
+  command->add_flag("--grid", words->grid, "draw the schedule, one row per device of the pipeline");
   command->add_flag("--csv", words->csv, "print the schedule in PyTorch's notation, which --schedule FILE reads back");
-  command->add_flag("--verify", words->verify, "check the plan against its law and say what is broken");
+  command->add_flag("--verify", words->verify, "check the plan against its rules and print every violation");
   command->footer(
       "\nExamples:\n  baton plan --model mlp:dim=1024,depth=6 --strategy layers --devices cpu:2\n"
       "  baton plan --strategy ddp --devices cpu:2 --dot | dot -Tsvg > plan.svg");

@@ -22,7 +22,8 @@ struct PredictWords {
 
 void predict(const PredictWords& words, int& exit_code) {
   if (!words.job.cluster.empty() || !words.job.what_if.empty() || words.job.fold != lab::JobWords{}.fold) {
-    throw usage_error("predict holds this machine's simulation against its measurement: leave --cluster, --what-if and --fold out");
+    throw usage_error(
+        "predict compares a simulation of this machine with a measurement: leave out --cluster, --what-if and --fold");
   }
   lab::AxisValues axes;
   for (const std::string& set : words.sets) {
@@ -55,7 +56,7 @@ void predict(const PredictWords& words, int& exit_code) {
     write_output(words.json, object.dump(2) + "\n");
   }
   if (interrupt.asked()) {
-    fmt::print(stderr, "baton: interrupted; what is shown is of the points that were reached\n");
+    fmt::print(stderr, "baton: interrupted; only the points measured so far are shown\n");
     exit_code = 130;
   }
 }
@@ -63,15 +64,17 @@ void predict(const PredictWords& words, int& exit_code) {
 }  // namespace
 
 void add_predict_command(CLI::App& program, int& exit_code) {
-  CLI::App* command = program.add_subcommand("predict",
-                                             "Simulate on this machine and measure, side by side, with the error of each");
+  CLI::App* command = program.add_subcommand("predict", "Simulate steps on this machine, measure them, and show the error of each");
   auto words = std::make_shared<PredictWords>();
   add_job_flags(*command, words->job);
   hide_job_flags(*command, {"cluster", "what-if", "fold"});
-  command->add_option("--set", words->sets, "values for a flag, as strategy=ddp,layers; every combination is taken; repeatable")
+  command
+      ->add_option("--set", words->sets,
+                   "values of an option, for example strategy=ddp,layers; may be given several times; all combinations are run")
+      ->type_name("AXIS=VALUES")
       ->allow_extra_args(false);
-  command->add_option("--time-limit", words->limit, "for measuring one point")->capture_default_str();
-  command->add_option("--json", words->json, "write the points to a file, or to standard output with -");
+  command->add_option("--time-limit", words->limit, "time for measuring one point")->type_name("TIME")->capture_default_str();
+  command->add_option("--json", words->json, "write the points to a file, or to standard output with -")->type_name("FILE");
   command->footer(
       "\nExamples:\n  baton predict --strategy ddp --devices cpu:2\n"
       "  baton predict --set strategy=single,ddp,layers --set 'model=mlp:dim=512,depth=4;mlp:dim=1024,depth=2' --devices cpu:2");

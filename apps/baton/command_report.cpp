@@ -23,7 +23,7 @@ using lab::Json;
 
 void show_report(const std::string& folder, bool pdf) {
   if (!fs::is_directory(folder)) {
-    throw usage_error("{} is no folder of results: baton lab makes one under runs/", folder);
+    throw usage_error("{} is not a folder of results: baton lab writes them under runs/", folder);
   }
   const lab::Store store{fs::path(folder)};
   for (const lab::Result& result : write_report(store)) {
@@ -41,7 +41,7 @@ constexpr std::array<const char*, 3> timed_keys{"time_per_step_ns", "time_low_ns
 void compare(const std::string& first, const std::string& second) {
   for (const std::string& folder : {first, second}) {
     if (!fs::is_directory(folder)) {
-      throw usage_error("{} is no folder of results: baton lab makes one under runs/", folder);
+      throw usage_error("{} is not a folder of results: baton lab writes them under runs/", folder);
     }
   }
   const lab::Store a{fs::path(first)};
@@ -81,12 +81,12 @@ void compare(const std::string& first, const std::string& second) {
 }  // namespace
 
 void add_report_command(CLI::App& program) {
-  CLI::App* command = program.add_subcommand("report", "Write the report of a run again, from what was kept");
+  CLI::App* command = program.add_subcommand("report", "Write the report of a run again, from its stored results");
   auto folder = std::make_shared<std::string>();
-  command->add_option("folder", *folder, "a folder under runs/")->required();
+  command->add_option("folder", *folder, "a folder under runs/")->type_name("FOLDER")->required();
   command->footer("\nExample:\n  baton report runs/20261115-101500-lab");
   auto pdf = std::make_shared<bool>(false);
-  command->add_flag("--pdf", *pdf, "print it as PDF too (needs Chromium)");
+  command->add_flag("--pdf", *pdf, "also write it as PDF (needs Chromium)");
   command->callback([folder, pdf] { show_report(*folder, *pdf); });
 }
 

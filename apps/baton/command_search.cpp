@@ -70,8 +70,8 @@ void search(const SearchWords& words, int& exit_code) {
   }
   if (words.json != "-") {
     fmt::print(
-        "{} splits over 1 to all devices simulated on {} (micro-batches: 1, 2 and 4 times the stages), {} left out since others "
-        "are faster and smaller than they could be, {} do not fit{}, {} "
+        "{} splits over 1 to all devices simulated on {} (micro-batches: 1, 2 and 4 times the stages), {} skipped because others "
+        "are faster and smaller than they can be, {} do not fit{}, {} "
         "are refused\n\n",
         result.tried, words.job.cluster, result.pruned, result.too_large,
         result.too_large == 0 ? "" : fmt::format(" (they need {} or more)", to_text(result.least_too_large)), result.refused);
@@ -84,7 +84,7 @@ void search(const SearchWords& words, int& exit_code) {
     if (result.one_device && !shown) {
       table.row(cells(*result.one_device), result.one_device->memory > result.device_memory ? "(does not fit)" : "");
     }
-    fmt::print("{}\nThe frontier: nothing is both faster and smaller\n", table.text());
+    fmt::print("{}\nThe frontier: no split is both faster and smaller than one of these\n", table.text());
     report::Table frontier({"split", "step (simulated)", "memory", "computing", "exposed comm.", "waiting"});
     for (const std::size_t i : result.frontier) {
       frontier.row(cells(result.ranked[i]));
@@ -116,7 +116,7 @@ void search(const SearchWords& words, int& exit_code) {
     write_output(words.json, object.dump(2) + "\n");
   }
   if (!result.complete) {
-    fmt::print(stderr, "baton: interrupted; what is shown is of the splits that were reached\n");
+    fmt::print(stderr, "baton: interrupted; only the splits simulated so far are shown\n");
     exit_code = 130;
   }
 }
@@ -125,11 +125,11 @@ void search(const SearchWords& words, int& exit_code) {
 
 void add_search_command(CLI::App& program, int& exit_code) {
   CLI::App* command = program.add_subcommand("search",
-                                             "Find the fastest split of a job over a cluster, and the smallest, by simulation");
+                                             "Find the fastest and the smallest split of a job over a cluster, by simulation");
   auto words = std::make_shared<SearchWords>();
   add_job_flags(*command, words->job);
-  command->add_option("--top", words->top, "so many of the fastest are shown")->capture_default_str();
-  command->add_option("--json", words->json, "write all of them to a file, or to standard output with -");
+  command->add_option("--top", words->top, "number of splits to show, fastest first")->type_name("N")->capture_default_str();
+  command->add_option("--json", words->json, "write all splits to a file, or to standard output with -")->type_name("FILE");
   command->footer(
       "\nExample:\n  baton search --model mlp:dim=8192,depth=16 --cluster dgx-a100 --devices 16 --batch 1024 --optimizer adam");
   command->callback([words, &exit_code] { search(*words, exit_code); });

@@ -47,7 +47,7 @@ void simulate(SimulateWords words) {
     fmt::print("{}, {} parameters, simulated on {}\n", run.plan().title(), run.job().model().parameter_count(),
                run.job().imagined() ? words.job.cluster : "this machine");
     if (run.job().imagined() && words.job.devices.find(':') != std::string::npos) {
-      fmt::print("note: {} names devices of this machine; {} of {} are taken instead\n", printable(words.job.devices),
+      fmt::print("note: {} names devices of this machine; {} devices of {} are simulated instead\n", printable(words.job.devices),
                  run.job().cluster().size(), words.job.cluster);
     }
     fmt::print("costs: {}\n", run.simulation().cost_origin());
@@ -65,7 +65,7 @@ void simulate(SimulateWords words) {
   if (!words.trace.empty()) {
     write_output(words.trace, trace::to_chrome_json(run.plan(), run.trace()));
     if (words.json != "-" && words.trace != "-") {
-      fmt::print("\nTrace: {}, to be opened in ui.perfetto.dev\n", words.trace);
+      fmt::print("\nTrace: {}; open it in ui.perfetto.dev\n", words.trace);
     }
   }
 }
@@ -73,11 +73,11 @@ void simulate(SimulateWords words) {
 }  // namespace
 
 void add_simulate_command(CLI::App& program) {
-  CLI::App* command = program.add_subcommand("simulate", "Say what a step would cost, on this machine or on one you do not have");
+  CLI::App* command = program.add_subcommand("simulate", "Simulate a step, on this machine or on one you do not have");
   auto words = std::make_shared<SimulateWords>();
   add_job_flags(*command, words->job);
-  command->add_option("--json", words->json, "write the result to a file, or to standard output with -");
-  command->add_option("--trace", words->trace, "write the timeline as Chrome trace JSON, for ui.perfetto.dev");
+  command->add_option("--json", words->json, "write the result to a file, or to standard output with -")->type_name("FILE");
+  command->add_option("--trace", words->trace, "write the timeline as Chrome trace JSON, for ui.perfetto.dev")->type_name("FILE");
   command->footer(
       "\nExamples:\n  baton simulate --strategy ddp --devices cpu:2\n"
       "  baton simulate --model mlp:dim=8192,depth=8 --strategy ddp --cluster dgx-a100 --devices 64 --batch 4096\n"

@@ -41,7 +41,7 @@ const std::vector<Addition>& additions() {
   return list;
 }
 
-/// Whether a sample of the combination compiles and obeys the plan's law; otherwise the reason, kept with its number.
+/// "yes" if a sample of the combination compiles and verifies; otherwise "no" and the number of the reason, which is kept.
 std::string tried(const schedule::Schedule& schedule, const Addition& addition, std::vector<std::string>& reasons) {
   const model::Model model = model::parse_model("mlp:dim=16,depth=16");
   strategy::Layout layout;
@@ -78,21 +78,21 @@ void show_strategies() {
     table.row(row);
   }
   fmt::print(
-      "{}\nWhat goes together, found by compiling and checking a sample of each on four pipeline devices, two micro-batches "
-      "for each of them:\n\n{}\n",
+      "{}\nCombinations that work (each was compiled and checked just now, on four pipeline devices with two micro-batches per "
+      "device):\n\n{}\n",
       named.text(), table.text());
   for (std::size_t i = 0; i < reasons.size(); ++i) {
     fmt::print("({}) {}\n", i + 1, reasons[i]);
   }
   fmt::print(
-      "single uses one device and dp has one owner: they take neither. ZeRO needs replicas (--dp). Tensors are divided in "
-      "pairs of Linear layers, so a stage needs two blocks.\n");
+      "single (one device) and dp (one owner) cannot be combined. ZeRO needs replicas (--dp). Tensors are split in pairs of "
+      "Linear layers, so a stage needs at least two blocks.\n");
 }
 
 }  // namespace
 
 void add_strategies_command(CLI::App& program) {
-  CLI::App* command = program.add_subcommand("strategies", "List the ways of splitting a step, and which go together");
+  CLI::App* command = program.add_subcommand("strategies", "List the ways of splitting a step, and which can be combined");
   command->footer(
       "\nExample:\n  baton train --model mlp:dim=256,depth=8 --devices cpu:8 --dp 2 --pp 2 --tp 2 --zero 1 --schedule 1f1b "
       "--micro-batches 8");

@@ -47,7 +47,7 @@ class Saving {
   Saving(const TrainWords& words, lab::Training& run) : run_(run) {
     if (words.checkpoint.empty()) {
       if (words.resume || !words.every.empty()) {
-        throw usage_error("--resume and --every need a folder: give it with --checkpoint");
+        throw usage_error("--resume and --every need a folder: give one with --checkpoint");
       }
       return;
     }
@@ -136,7 +136,7 @@ std::string describe_rank(const cluster::Device& device) {
 /// Where values that are not finite came from, as far as a minute of training it again tells; empty where it
 /// does not.
 std::string origin_of_divergence(const lab::Training& run, const std::string& checkpoint, std::int64_t step) {
-  fmt::print(stderr, "baton: values are not finite; training again on one device from {} to see where that began\n",
+  fmt::print(stderr, "baton: values are not finite; training again on one device from {} to find where that started\n",
              checkpoint.empty() ? "the start" : checkpoint);
   try {
     std::optional<checkpoint::Archive> from;
@@ -145,7 +145,7 @@ std::string origin_of_divergence(const lab::Training& run, const std::string& ch
     }
     const Nanoseconds end = exec::now() + Nanoseconds(60'000'000'000);
     const auto found = lab::find_divergence(run.job().words(), run.job().machine(), from, step, [&] { return exec::now() < end; });
-    return found ? fmt::format("; what first was not finite came out of {} at step {}", found->where, found->step) : "";
+    return found ? fmt::format("; the first value that was not finite is from {} at step {}", found->where, found->step) : "";
   } catch (const Error&) {
     return "";  // one device may be too small, or the checkpoint gone
   }
@@ -175,7 +175,7 @@ void print_summary(const lab::Training& run, double others_share) {
                to_text(spread.std), to_text(spread.p5), to_text(spread.p95), samples);
   }
   if (lab::disturbs(others_share)) {
-    fmt::print("  other processes used {} of this machine's cores meanwhile: alone it would take less time\n",
+    fmt::print("  other processes used {} of this machine's cores at the same time, so the step times are too long\n",
                lab::percent(others_share));
   }
   fmt::print("Loss {} at the first step, {} at the last\n", loss_text(run.losses().front()), loss_text(run.losses().back()));
@@ -201,10 +201,10 @@ void train(const TrainWords& words, int& exit_code) {
   const std::int64_t steps = parse_integer(words.steps, "--steps", 1, 10'000'000);
   const std::int64_t warmup = parse_integer(words.warmup, "--warmup", 0, 10'000'000);
   if (steps <= warmup) {
-    throw usage_error("--steps is {}, but the first {} are warm-up: ask for more steps, or a smaller --warmup", steps, warmup);
+    throw usage_error("--steps is {}, but the first {} are warm-up: give more steps, or a smaller --warmup", steps, warmup);
   }
   if (!words.job.cluster.empty() || !words.job.what_if.empty() || words.job.fold != lab::JobWords{}.fold) {
-    throw usage_error("train runs on this machine and for real: baton simulate takes --cluster, --what-if and --fold");
+    throw usage_error("train runs on this machine: use baton simulate for --cluster, --what-if and --fold");
   }
   if (!words.start.empty() && words.resume) {
     throw usage_error("--write-start writes what a training begins with, and --resume goes on with another: leave one of them out");
@@ -226,7 +226,7 @@ void train(const TrainWords& words, int& exit_code) {
   guard_checkpoint(saving.last());
   const std::int64_t left = steps - run.steps_before();
   if (left < 1) {
-    throw usage_error("{} is at step {} already: ask for more with --steps", saving.last(), run.steps_before());
+    throw usage_error("{} is already at step {}: give a larger --steps", saving.last(), run.steps_before());
   }
 
   if (!words.start.empty()) {
@@ -249,18 +249,19 @@ void train(const TrainWords& words, int& exit_code) {
   }
   if (to_stdout && run.emulated()) {
     fmt::print(
-        "note: {} is emulated: float32 kernels run, operands and results are rounded; times say nothing about 16-bit "
-        "hardware\n",
+        "note: {} is emulated: float32 kernels run and their operands and results are rounded, so the times are not "
+        "those of 16-bit hardware\n",
         strategy::to_text(run.job().request().step.precision));
   }
   if (to_stdout) {
     fmt::print("{}", unused_note(run.job()));
   }
   if (to_stdout && run.steps_before() > 0) {
-    fmt::print("goes on from {}, step {}\n", saving.last(), run.steps_before());
+    fmt::print("continues from {}, step {}\n", saving.last(), run.steps_before());
   }
   if (speaks && words.resume && saving.last().empty()) {
-    fmt::print(to_stdout ? stdout : stderr, "note: there is no checkpoint in {}: begins at step 0\n", printable(words.checkpoint));
+    fmt::print(to_stdout ? stdout : stderr, "note: there is no checkpoint in {}; training starts at step 0\n",
+               printable(words.checkpoint));
   }
   if (log) {
     fmt::print("\n{:>6}  {:>10}  {:>12}\n", "step", "time", "loss");
@@ -310,7 +311,8 @@ void train(const TrainWords& words, int& exit_code) {
     exit_code = 130;
   }
   if (exit_code == 130 && speaks) {
-    fmt::print(stderr, "baton: interrupted after {} of {} steps; what follows is of those\n", run.losses().size(), left);
+    fmt::print(stderr, "baton: interrupted after {} of {} steps; the results below are of these steps\n", run.losses().size(),
+               left);
   }
   if (to_stdout) {
     print_summary(run, others_share);
@@ -333,7 +335,7 @@ void train(const TrainWords& words, int& exit_code) {
   if (speaks && !words.trace.empty()) {
     write_output(words.trace, trace::to_chrome_json(run.plan(), run.trace()));
     if (to_stdout) {
-      fmt::print("\nTrace: {}, to be opened in ui.perfetto.dev\n", words.trace);
+      fmt::print("\nTrace: {}; open it in ui.perfetto.dev\n", words.trace);
     }
   }
 }
@@ -343,8 +345,8 @@ void train_guarded(const TrainWords& words, int& exit_code) {
   const double patience = parse_number(words.patience, "--patience", 0, 1e6);
   if (patience > 0 && patience < least_patience) {
     throw usage_error(
-        "--patience is {} s, but a rank may well be away for that long: give at least {} s, or 0 for no "
-        "watch",
+        "--patience is {} s, but a healthy rank may be silent for that long: give at least {} s, or 0 to switch it "
+        "off",
         patience, least_patience);
   }
   {
@@ -371,23 +373,30 @@ void add_train_command(CLI::App& program, int& exit_code) {
   auto words = std::make_shared<TrainWords>();
   add_job_flags(*command, words->job);
   hide_job_flags(*command, {"cluster", "what-if", "fold"});
-  command->add_option("-n,--steps", words->steps, "steps, warm-up included")->capture_default_str();
-  command->add_option("--warmup", words->warmup, "steps that are run but not timed")->capture_default_str();
-  command->add_option("--json", words->json, "write the result to a file, or to standard output with -");
-  command->add_option("--trace", words->trace, "write the timeline as Chrome trace JSON, for ui.perfetto.dev");
-  command->add_option("--checkpoint", words->checkpoint,
-                      "a folder to save weights and optimizer state in, at the end or on Ctrl-C");
-  command->add_option("--every", words->every, "save after every so many steps too");
-  command->add_option("--keep", words->keep, "how many checkpoints to keep")->capture_default_str();
+  command->add_option("-n,--steps", words->steps, "number of steps, including warm-up")->type_name("N")->capture_default_str();
+  command->add_option("--warmup", words->warmup, "number of first steps that are run but not timed")
+      ->type_name("N")
+      ->capture_default_str();
+  command->add_option("--json", words->json, "write the result to a file, or to standard output with -")->type_name("FILE");
+  command->add_option("--trace", words->trace, "write the timeline as Chrome trace JSON, for ui.perfetto.dev")->type_name("FILE");
+  command
+      ->add_option("--checkpoint", words->checkpoint,
+                   "folder for checkpoints: weights and optimizer state are saved at the end and on Ctrl-C")
+      ->type_name("DIR");
+  command->add_option("--every", words->every, "also save every N steps")->type_name("N");
+  command->add_option("--keep", words->keep, "number of checkpoints to keep; older ones are deleted")
+      ->type_name("N")
+      ->capture_default_str();
   command->add_flag("--resume", words->resume,
-                    "go on from the newest checkpoint, under any strategy; --steps counts from the first");
+                    "continue from the newest checkpoint, under any strategy; --steps includes the steps before it");
   command->add_option("--write-start", words->start,
                       "a folder to write the weights and the data before the first step to, for the script of `baton pytorch`");
   command
       ->add_option("--patience", words->patience,
-                   "among ranks: after how many seconds one that is stopped or hangs ends the run; 0: never")
+                   "with several ranks: end the run if a rank has been stopped or has hung for this many seconds; 0 means never")
+      ->type_name("SECONDS")
       ->capture_default_str();
-  command->add_flag("-q,--quiet", words->quiet, "no line a step");
+  command->add_flag("-q,--quiet", words->quiet, "do not print a line per step");
   command->footer(
       "\nExamples:\n  baton train --model mlp:dim=1024,depth=2 --strategy ddp --devices cpu:2 --batch 64\n"
       "  baton train --strategy layers --devices cpu:2 --model first-split --batch 32 --trace trace.json\n"

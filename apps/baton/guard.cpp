@@ -19,12 +19,12 @@ namespace baton::app {
 namespace {
 
 constexpr unsigned start_limit_seconds = 120;
-/// A launcher that sees all ranks end may not wait for what the last of them has said.
+/// A launcher may drop the last output of a rank if all ranks end at once, so the rank waits this long before it exits.
 constexpr unsigned last_breath_microseconds = 300'000;
-/// So long a launcher may take to end by itself, then once it was told to, before it is killed.
+/// A launcher gets this long to end by itself, then this long again after SIGTERM, before it is killed.
 constexpr unsigned launcher_patience_seconds = 8;
 
-exec::Watch* watch = nullptr;                   // goes with the process, so that rank 0 sees when this has ended
+exec::Watch* watch = nullptr;                   // leaked on purpose: its socket closes at process exit, which rank 0 detects
 std::atomic<exec::Watch*> told_watch{nullptr};  // for the signal handler
 std::mutex naming;
 std::string checkpoint;
@@ -35,12 +35,12 @@ std::string last_lines(const exec::Ending& ending) {
                                   [](const exec::LostRank& lost) { return lost.cause == exec::LostRank::Cause::failed; });
   const std::lock_guard lock(naming);
   if (!checkpoint.empty() && !failed) {
-    lines += fmt::format("baton: the last good checkpoint is {}: --resume goes on from it\n", checkpoint);
+    lines += fmt::format("baton: the last good checkpoint is {}: --resume continues from it\n", checkpoint);
   }
   return lines;
 }
 
-/// What was printed so far is let out first, unless somebody is stuck printing it.
+/// Flushes stdout, unless another thread is blocked while printing.
 void flush_output() {
   if (ftrylockfile(stdout) == 0) {
     std::fflush(stdout);
@@ -114,7 +114,7 @@ StartLimit::StartLimit(bool several_ranks) {
   if (several_ranks) {
     std::signal(SIGALRM, [](int) {
       constexpr std::string_view words =
-          "baton: the ranks did not come together within 120 s: one of them is stopped, or cannot reach the "
+          "baton: the ranks did not connect within 120 s: one of them is stopped, or cannot reach the "
           "others\n";
       [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, words.data(), words.size());
       _exit(lost_rank_exit_code);

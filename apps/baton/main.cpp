@@ -33,7 +33,7 @@ Examples:
   baton plan  --model mlp:dim=64,depth=8 --devices cpu:4 --strategy 1f1b --grid
   baton simulate --strategy ddp --cluster dgx-a100 --devices 64 --batch 4096
 
-`baton COMMAND --help` says more.)";
+`baton COMMAND --help` shows the options of a command.)";
 
 /// `--global_batch` is `--global-batch`: dashes for underscores in the names of flags, not in their values.
 std::vector<std::string> arguments(int argc, char** argv) {
@@ -49,7 +49,7 @@ std::vector<std::string> arguments(int argc, char** argv) {
   return list;
 }
 
-// Neither allocates nor throws, as fmt would where nobody listens.
+// Neither allocates nor throws, unlike fmt.
 int complain(const char* sentence, int code) {
   for (const char* part : {"baton: ", sentence, "\n"}) {
     std::fputs(part, stderr);
@@ -59,11 +59,11 @@ int complain(const char* sentence, int code) {
 
 std::unique_ptr<exec::World> opened;
 
-/// How long a rank that cannot go on waits for the others to say the same.
+/// How long a rank with an error waits for the errors of the other ranks.
 constexpr Nanoseconds farewell(1'000'000'000);
 
-/// Where all ranks have the same to complain of, rank 0 says it for all. A rank that is alone with it says so, and ends the
-/// others, which may be waiting for it.
+/// If all ranks have an error, rank 0 prints one line for all. If only this rank has one, it prints it and ends the others,
+/// which may be waiting for it.
 int complain(const std::string& said, int code) {
   const std::string sentence = printable(as_called(said));
   if (!opened || opened->alone()) {
@@ -85,9 +85,9 @@ int complain(const std::string& said, int code) {
 
 constexpr const char* no_memory = "there is not enough memory for this";
 
-/// What nobody caught: thrown while the program was still being set up, or where it has no way to be passed on.
+/// Handles exceptions that were not caught: thrown before main, or where they cannot propagate.
 [[noreturn]] void end_in_one_sentence() {
-  const char* sentence = "this is a bug in baton, please report it: something was thrown that nobody caught";
+  const char* sentence = "this is a bug in baton, please report it: an exception of unknown type was not caught";
   try {
     if (const std::exception_ptr thrown = std::current_exception()) {
       std::rethrow_exception(thrown);
@@ -102,10 +102,10 @@ constexpr const char* no_memory = "there is not enough memory for this";
 /// Before everything else that is set up ahead of main.
 __attribute__((constructor(101))) void catch_early() { std::set_terminate(end_in_one_sentence); }
 
-/// Only what trains or times messages runs as ranks: the rest would do the same on each, and in each other's way.
+/// Only train and bench run as several ranks: of any other command each rank would do the same work again.
 void require_one_process(const std::string& command) {
   if (!opened->alone() && command != "train" && command != "bench") {
-    throw usage_error("{} runs in one process: start it without a launcher; of baton's commands, train and bench run as ranks",
+    throw usage_error("{} runs in one process: start it without mpirun or srun; only train and bench run as several ranks",
                       command);
   }
 }
@@ -144,8 +144,8 @@ std::string unexpected(const CLI::App& program) {
   return fmt::format("{} does not know '{}'{}: see {} --help", path, word, did_you_mean(word, names), path);
 }
 
-/// Of a flag that is given twice the last one counts, as where a command is taken up again and changed at its end. One that takes
-/// no value is given none.
+/// If an option is given twice the last one counts, so that a command can be changed by adding to its end. A flag without a value
+/// does not accept one.
 void let_last_count(CLI::App& app) {
   for (CLI::Option* option : app.get_options()) {
     option->disable_flag_override(option->get_expected_max() == 0);
@@ -253,7 +253,7 @@ int run(int argc, char** argv) {
       return 1;  // whoever read the output has seen enough
     }
     if (error.code() == std::errc::resource_unavailable_try_again) {
-      return complain("no further thread can be started: there is not enough memory, or too many run already", 1);
+      return complain("no further thread can be started: memory is short, or too many threads run already", 1);
     }
     return complain(std::string(error.what()), 1);
   } catch (const std::bad_alloc&) {

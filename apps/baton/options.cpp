@@ -32,11 +32,12 @@ void add_job_flags(CLI::App& command, lab::JobWords& words, const std::vector<st
       command
           .add_option_function<std::vector<std::string>>(
               flag, [&word](const std::vector<std::string>& all) { word = fmt::format("{}", fmt::join(all, ";")); }, field.help)
+          ->type_name(field.type)
           ->take_all()
           ->allow_extra_args(false);
       continue;
     }
-    CLI::Option* option = command.add_option(flag, word, field.help);
+    CLI::Option* option = command.add_option(flag, word, field.help)->type_name(field.type);
     if (!word.empty()) {
       option->capture_default_str();
     }

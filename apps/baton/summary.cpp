@@ -12,7 +12,7 @@
 namespace baton::app {
 namespace {
 
-/// Neighbours that are alike share a row where there are more devices than this.
+/// With more devices than this, neighbours with equal cells share a row.
 constexpr std::size_t one_by_one = 8;
 
 }  // namespace
@@ -31,7 +31,7 @@ std::string loss_text(double loss) { return std::isnan(loss) ? "nan" : fmt::form
 std::string unused_note(const lab::Job& job) {
   return job.request().strategy != "single" || job.cluster().size() == 1
              ? ""
-             : fmt::format("note: single uses {} alone; choose another --strategy to use all {} devices\n",
+             : fmt::format("note: single uses only {}; choose another --strategy to use all {} devices\n",
                            job.cluster().devices()[0].name, job.cluster().size());
 }
 
@@ -58,7 +58,7 @@ std::string device_table(const lab::Training& run) {
     alike = std::move(cells);
   }
   finish(totals.size());
-  return table.text() + (run.copies() == 1 ? "" : fmt::format("each for {} that do the same\n", run.copies()));
+  return table.text() + (run.copies() == 1 ? "" : fmt::format("each row stands for {} identical devices\n", run.copies()));
 }
 
 }  // namespace baton::app

@@ -51,7 +51,7 @@ TEST_F(Cli, HelpIsACommandToo) {
 }
 
 TEST_F(Cli, HelpNamesTheStrategyThatIsTakenWithoutOne) {
-  EXPECT_NE(run("train --help").out.find("(single; product where"), std::string::npos);
+  EXPECT_NE(run("train --help").out.find("(default: single; product if"), std::string::npos);
 }
 
 TEST_F(Cli, ARefusedValueOfAnAxisLeavesNoFolder) {
@@ -305,9 +305,9 @@ TEST_F(Cli, KilledAtAnyMomentLeavesCheckpointsThatCanBeGoneOnFrom) {
     const Outcome after = run(job + fmt::format("--steps {} --json -", before + 1));
     std::int64_t now = before + 1;
     if (after.code != 0) {  // it had come further: the sentence says to which step
-      const std::size_t at = after.err.find("is at step ");
+      const std::size_t at = after.err.find("is already at step ");
       ASSERT_NE(at, std::string::npos) << after.err;
-      now = std::stoll(after.err.substr(at + 11));
+      now = std::stoll(after.err.substr(at + 19));
     }
     EXPECT_GE(now, before);
     EXPECT_EQ(after.err.find("cannot be used"), std::string::npos) << after.err;
@@ -477,8 +477,7 @@ TEST_F(Cli, TheCommandThatMeasuresAgainKeepsWhatWasAsked) {
 
 TEST_F(Cli, CommandsBeginAsTheLauncherOfACloneWasCalled) {
   const std::string clone = "BATON_CALLED_AS=./baton";
-  for (const std::string arguments :
-       {"--help", "train --help", "lab --help", "lab run --help", "plan --help"}) {
+  for (const std::string arguments : {"--help", "train --help", "lab --help", "lab run --help", "plan --help"}) {
     const std::string shown = run_with(clone, arguments).out;
     EXPECT_NE(shown.find("\n  ./baton "), std::string::npos) << arguments << shown;
     EXPECT_EQ(shown.find("\n  baton "), std::string::npos) << arguments << shown;
@@ -498,8 +497,7 @@ TEST_F(Cli, AValueIsSetForTheExperimentsThatHaveTheAxis) {
   const Outcome outcome = run("lab run split matrix-power --set dim=16 --set size=32 --set devices=2 --time-limit 10ms");
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   for (const char* line :
-       {"note: matrix-power has no axis dim, and stays as in the preset\n",
-        "note: split has no axis size, and stays as in the preset\n",
+       {"note: matrix-power has no axis dim and uses the preset\n", "note: split has no axis size and uses the preset\n",
         "Reproduce with: baton lab run split --preset quick --set dim=16 --set devices=2 --time-limit 10ms\n",
         "Reproduce with: baton lab run matrix-power --preset quick --set size=32 --set devices=2 --time-limit 10ms\n"}) {
     EXPECT_NE(outcome.out.find(line), std::string::npos) << line << outcome.out;
@@ -507,12 +505,12 @@ TEST_F(Cli, AValueIsSetForTheExperimentsThatHaveTheAxis) {
   const Outcome refused = run("lab run split depth --set dims=16 --time-limit 10ms");
   EXPECT_EQ(refused.code, 2);
   EXPECT_EQ(refused.err,
-            "baton: none of these experiments has an axis 'dims' (did you mean dim?): they have depth, devices, dim\n");
+            "baton: none of these experiments has an axis 'dims' (did you mean dim?): their axes are depth, devices, dim\n");
 }
 
 TEST_F(Cli, SaysThatThereIsNoCheckpointToGoOnFrom) {
   const std::string job = "train --model mlp:dim=8,depth=1 --batch 4 --steps 6 --checkpoint here --resume";
-  EXPECT_NE(run(job).out.find("\nnote: there is no checkpoint in here: begins at step 0\n"), std::string::npos);
+  EXPECT_NE(run(job).out.find("\nnote: there is no checkpoint in here; training starts at step 0\n"), std::string::npos);
   const Outcome again = run(job + " --steps 7");
   EXPECT_EQ(again.out.find("there is no checkpoint"), std::string::npos) << again.out;
 }

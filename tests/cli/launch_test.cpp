@@ -91,7 +91,7 @@ TEST_F(Launch, WhatWouldEndAlikeIsNotTriedAgain) {
     const Outcome outcome = launch("-n 2 " + job);
     EXPECT_EQ(std::to_string(outcome.code), code);
     EXPECT_EQ(calls().size(), 1U);
-    EXPECT_NE(outcome.err.find("another attempt would end alike"), std::string::npos) << outcome.err;
+    EXPECT_NE(outcome.err.find("a restart would not help"), std::string::npos) << outcome.err;
   }
 }
 
@@ -104,7 +104,7 @@ TEST_F(Launch, WithoutALostHostThereAreFewerRanks) {
   EXPECT_NE(calls()[0].find("--host a:2,b:2 "), std::string::npos) << calls()[0];
   EXPECT_NE(calls()[1].find("-n 2 "), std::string::npos) << calls()[1];
   EXPECT_NE(calls()[1].find("--host a:2 "), std::string::npos) << calls()[1];
-  EXPECT_NE(outcome.err.find("baton launch: b is gone: nothing can be started there\n"), std::string::npos) << outcome.err;
+  EXPECT_NE(outcome.err.find("baton launch: b is lost: no process can be started there\n"), std::string::npos) << outcome.err;
   EXPECT_NE(outcome.err.find("restart 1 of 3 on 2 ranks"), std::string::npos) << outcome.err;
 }
 

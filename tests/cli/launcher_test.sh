@@ -113,13 +113,13 @@ help_names_the_launchers_own_words() {
   for flag in --help -h ''; do
     call ${flag:+"$flag"}
     check "help ($flag) names lab first, then test" \
-      contains "$scratch/out" $'program:\n\n  ./baton lab  '
+      contains "$scratch/out" $'then runs it:\n\n  ./baton lab  '
     check "help ($flag) goes on with the program's" contains "$scratch/out" "hello in $PWD:"
   done
   call 0 lab --help
   check 'the help of a command is the program'\''s alone' stdout_is "hello in $PWD: <0> <lab> <--help>"
   call test --help
-  check 'test has help' contains "$scratch/out" '--bless accepts'
+  check 'test has help' contains "$scratch/out" '--bless rewrites'
   check 'help builds nothing' equal "$(compiles)" 1
 }
 
@@ -294,7 +294,7 @@ a_moved_tree_recovers() {
   tree="$scratch/moved"
   mv "$old" "$tree"
   call 0
-  check 'a moved clone builds itself anew' stdout_is "locked in $PWD: <0>"
+  check 'a moved clone is built again' stdout_is "locked in $PWD: <0>"
 }
 
 # A PATH on which packages are as told: dpkg-query and apt-get are stand-ins, and apt-get writes what it
@@ -303,6 +303,44 @@ shim() { # NAME : the body comes on stdin
   mkdir -p "$scratch/bin"
   { printf '#!/bin/sh\n' && cat; } >"$scratch/bin/$1"
   chmod +x "$scratch/bin/$1"
+}
+
+in_terminal() { # ANSWER ARGS... : runs the launcher in a terminal where ANSWER is typed; all it prints goes to $scratch/out
+  local answer=$1
+  shift
+  printf '%b' "$answer" | script -qec "'$tree/baton' $*" /dev/null >"$scratch/out" 2>"$scratch/err"
+  status=$?
+}
+
+# Called while libfmt-dev can be installed by the stand-in for apt-get.
+a_terminal_is_asked() {
+  local answer
+  for answer in 'n\n' 'no\n' 'what\n' ''; do
+    rm -f "$scratch/installed" "$scratch/apt"
+    touch "$tree/CMakeLists.txt"
+    in_terminal "$answer" 0
+    check "in a terminal it asks and names the packages ($answer)" contains "$scratch/out" 'missing: libfmt-dev'
+    check "the question says how ($answer)" contains "$scratch/out" 'apt-get? [Y/n]'
+    check "without a yes nothing is installed ($answer)" test ! -e "$scratch/apt"
+    check "it says what to do instead ($answer)" contains "$scratch/out" '(you declined); please install them by hand: libfmt-dev'
+    check "it fails ($answer)" equal "$status" 1
+  done
+  for answer in '\n' 'y\n' 'Yes\n'; do
+    rm -f "$scratch/installed" "$scratch/apt"
+    touch "$tree/CMakeLists.txt"
+    in_terminal "$answer" 0
+    check "a yes installs ($answer)" contains "$scratch/apt" 'no-install-recommends libfmt-dev'
+    check "and the program runs ($answer)" contains "$scratch/out" "locked in $PWD: <0>"
+  done
+  rm -f "$scratch/apt"
+  in_terminal '' 0
+  check 'a call that needs nothing asks nothing' equal "$(tr -d '\r\004\b^D' <"$scratch/out")" "locked in $PWD: <0>"
+  rm -f "$scratch/installed"
+  touch "$tree/CMakeLists.txt"
+  BATON_NO_INSTALL=1 in_terminal 'y\n' 0
+  check 'BATON_NO_INSTALL asks nothing' equal "$(grep -c 'Y/n' "$scratch/out")" 0
+  check 'and installs nothing' test ! -e "$scratch/apt"
+  touch "$scratch/installed"
 }
 
 missing_packages_are_installed_or_named() {
@@ -331,7 +369,7 @@ SH
 
   call 0
   check 'BATON_NO_INSTALL names what is missing, in one sentence' equal "$(<"$scratch/err")" \
-    'baton: cannot install what is missing (BATON_NO_INSTALL is set); please install by hand: libfmt-dev'
+    'baton: cannot install the missing packages (BATON_NO_INSTALL is set); please install them by hand: libfmt-dev'
   check 'BATON_NO_INSTALL fails without it' equal "$status" 1
   check 'BATON_NO_INSTALL installs nothing' test ! -e "$scratch/apt"
   LIBFMT=/ call 0
@@ -341,7 +379,7 @@ SH
   touch "$tree/CMakeLists.txt" "$scratch/offline"
   call 0
   check 'no network is told' contains "$scratch/err" 'apt-get cannot reach its servers'
-  check 'no network names the package' contains "$scratch/err" 'install by hand: libfmt-dev'
+  check 'no network names the package' contains "$scratch/err" 'install them by hand: libfmt-dev'
   check 'no network fails' equal "$status" 1
   rm -f "$scratch/offline" "$scratch/apt"
   call 0
@@ -349,6 +387,8 @@ SH
   check 'nothing else is installed' \
     equal "$(tail -n 1 "$scratch/apt" | grep -o 'no-install-recommends.*')" 'no-install-recommends libfmt-dev'
   check 'and the program runs' stdout_is "locked in $PWD: <0>"
+
+  a_terminal_is_asked
   export BATON_NO_INSTALL=1
 
   shim cmake <<'SH'

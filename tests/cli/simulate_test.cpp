@@ -59,7 +59,7 @@ TEST_F(Simulate, OneReplicaStandsForManyAndSaysTheSame) {
   const json whole = result_of(command + " --fold never");
   EXPECT_EQ(whole["device_list"].size(), 256U);
   EXPECT_EQ(whole["time_per_step_ns"], folded["time_per_step_ns"]);
-  EXPECT_NE(run(command).out.find("each for 256"), std::string::npos);
+  EXPECT_NE(run(command).out.find("each row stands for 256 identical devices"), std::string::npos);
 }
 
 TEST_F(Simulate, AClusterMayBeAFileOfOnesOwn) {
@@ -94,7 +94,7 @@ TEST_F(Simulate, TimesTheTasksOfThisMachineOnceAndKeepsThem) {
   EXPECT_NE(first.err.find("timing"), std::string::npos) << first.err;
   EXPECT_FALSE(fs::is_empty(folder_ / "cache" / "baton"));
   const Outcome again = run("calibrate" + job);
-  EXPECT_NE(again.out.find("0 timed now"), std::string::npos) << again.out;
+  EXPECT_NE(again.out.find("0 tasks timed now"), std::string::npos) << again.out;
   EXPECT_EQ(again.err, "");
   const json result = result_of("simulate" + job);
   EXPECT_EQ(result["origin"], "simulated");
@@ -232,8 +232,9 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST_F(Cli, SaysWhoseDevicesAreTakenWhereThisMachinesAreNamed) {
   const std::string job = "simulate --model mlp:dim=8,depth=2 --strategy ddp --cluster dgx-a100 --devices ";
-  EXPECT_NE(run(job + "cpu:2").out.find("\nnote: cpu:2 names devices of this machine; 2 of dgx-a100 are taken instead\n"),
-            std::string::npos);
+  EXPECT_NE(
+      run(job + "cpu:2").out.find("\nnote: cpu:2 names devices of this machine; 2 devices of dgx-a100 are simulated instead\n"),
+      std::string::npos);
   EXPECT_EQ(run(job + "2").out.find("note:"), std::string::npos);
 }
 

@@ -1,7 +1,8 @@
-/// What the README and the citation say in figures stands where they come from.
+/// The figures in the README and in the citation also stand in the document they come from.
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <regex>
 #include <string>
 
@@ -33,7 +34,12 @@ void expect_figures_from(const std::string& heading, const std::string& document
 TEST(Figures, OfTheReadmeOnSpeedStandInTheDocumentOnPerformance) { expect_figures_from("How fast it is", "docs/performance.md"); }
 
 TEST(Figures, OfTheReadmeOnPredictionStandInTheDocumentOnPrediction) {
-  expect_figures_from("How near its predictions come", "docs/prediction.md");
+  expect_figures_from("How well it predicts", "docs/prediction.md");
+}
+
+TEST(Readme, IsReadInThreeMinutes) {
+  const std::string readme = contents(BATON_SOURCE "/README.md");
+  EXPECT_LE(std::count(readme.begin(), readme.end(), '\n'), 120);
 }
 
 TEST(Citation, NamesTheVersionOfTheBuildAndTheLicence) {

@@ -4,8 +4,8 @@
 
 namespace baton {
 
-/// Where what can be made anew is kept between runs: `$XDG_CACHE_HOME/baton`, else `~/.cache/baton`; empty where the environment
-/// names neither. It need not be there yet.
+/// The folder for data that can be recreated, kept between runs: `$XDG_CACHE_HOME/baton`, or `~/.cache/baton`; empty if the
+/// environment names neither. It may not exist yet.
 std::filesystem::path cache_folder();
 
 }  // namespace baton

@@ -8,7 +8,7 @@
 
 namespace baton {
 
-/// What a user can cause and can act on: one sentence that names the thing and what would be accepted.
+/// An error that a user can cause and fix: one sentence that names the problem and what would be accepted.
 /// `usage` ends the program with exit code 2, `failure` with 1. Only the command line catches it to print.
 class Error : public std::runtime_error {
  public:
@@ -28,13 +28,13 @@ Error usage_error(fmt::format_string<Args...> format, Args&&... args) {
   return Error(Error::Kind::usage, fmt::format(format, std::forward<Args>(args)...));
 }
 
-/// An error met while doing it: no memory, no permission, a device that is gone.
+/// An error while running: no memory, no permission, a lost device.
 template <typename... Args>
 Error failure(fmt::format_string<Args...> format, Args&&... args) {
   return Error(Error::Kind::failure, fmt::format(format, std::forward<Args>(args)...));
 }
 
-/// What only a bug in Baton can cause.
+/// An error that only a bug in Baton can cause.
 class BugError : public std::logic_error {
  public:
   using std::logic_error::logic_error;
@@ -51,7 +51,7 @@ struct Located {
   std::source_location where;
 };
 
-/// Asserts what the code itself promises, in every build, naming the values.
+/// Asserts an invariant of the code, in every build; the message names the values.
 template <typename... Args>
 void check(bool holds, Located<std::type_identity_t<Args>...> message, Args&&... args) {
   if (holds) [[likely]] {

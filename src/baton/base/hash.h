@@ -6,8 +6,8 @@
 
 namespace baton {
 
-/// FNV-1a over words of eight bytes, and over single bytes at the end, its high bits mixed in: tells contents apart that nobody
-/// chose to look alike.
+/// FNV-1a over words of eight bytes, then over the remaining bytes, with the high bits mixed in. Not cryptographic: it does not
+/// resist collisions made on purpose.
 class Hash {
  public:
   Hash() = default;

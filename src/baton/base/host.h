@@ -4,7 +4,7 @@
 
 namespace baton {
 
-/// What this machine calls itself on the network; "an unnamed host" where it does not say.
+/// The host name of this machine; "an unnamed host" if it has none.
 std::string host_name();
 
 }  // namespace baton

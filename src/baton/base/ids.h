@@ -24,7 +24,7 @@ struct Id {
 using DeviceId = Id<struct DeviceTag>;
 using BufferId = Id<struct BufferTag>;
 using TaskId = Id<struct TaskTag>;
-/// What a send shares with its receive, and the members of a collective with one another.
+/// The id that a send and its receive have in common, and likewise the members of a collective.
 using MeetingId = Id<struct MeetingTag>;
 
 }  // namespace baton

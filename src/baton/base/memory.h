@@ -4,8 +4,8 @@
 
 namespace baton {
 
-/// Throws std::bad_alloc where so much memory is not to be had: asked before a library is called that takes memory by itself and
-/// does not look whether it got it.
+/// Throws std::bad_alloc if this much memory is not available: called before a library that allocates memory and does not check
+/// the result.
 void require_memory(Bytes size);
 
 }  // namespace baton

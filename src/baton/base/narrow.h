@@ -3,9 +3,9 @@
 #include <bit>
 #include <cstdint>
 
-/// The two 16-bit floating formats. Rounding is to the nearest, ties to even; subnormals are kept; what is
-/// too large becomes infinite; a NaN stays one. The bits are those of the hardware instructions where there
-/// are any.
+/// The two 16-bit floating formats. Rounding is to the nearest, ties to even; subnormals are kept; values that
+/// are too large become infinite; a NaN stays one. The bits are those of the hardware instructions, if the
+/// hardware has them.
 namespace baton {
 
 /// Float's range with 8 bits of precision: its upper half.

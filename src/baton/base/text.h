@@ -55,18 +55,18 @@ inline std::string canonical(std::string_view name) {
 }
 
 /// The settings of `key=value,key=value`, one after the other: visit(setting, key, value) gets each as it is written, its key as
-/// `canonical` has it, and its value, empty where there is none. A key that comes again is a usage error.
+/// `canonical` has it, and its value, empty if there is none. A repeated key is a usage error.
 void for_each_setting(std::string_view text,
                       const std::function<void(std::string_view setting, const std::string& key, std::string_view value)>& visit);
 
-/// " (did you mean ddp?)": which of the names was likely meant by a word that is none of them; empty where none is near.
+/// " (did you mean ddp?)": the name that is nearest to an unknown word; empty if no name is near.
 std::string did_you_mean(std::string_view word, const std::vector<std::string>& names);
-/// "unknown strategy 'dpp' (did you mean dp?): choose single, dp or ddp": the usage error about a word that is none of the names.
+/// "unknown strategy 'dpp' (did you mean dp?): choose single, dp or ddp": the usage error for an unknown name.
 Error unknown_name(std::string_view what, std::string_view name, const std::vector<std::string>& names);
-/// The place of a word among the names, as `canonical` has it; where it is none of them, that error.
+/// The index of a word among the names, compared as `canonical` writes them; throws unknown_name if it is not among them.
 std::size_t index_of_name(const std::vector<std::string>& names, std::string_view name, std::string_view what);
 
-/// "2026-11-15 19:02": now, by the clock on the wall.
+/// "2026-11-15 19:02": the local time.
 std::string time_text();
 
 /// The number of columns a terminal takes to show text in UTF-8.

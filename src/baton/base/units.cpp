@@ -35,7 +35,7 @@ std::string scaled(double value, const std::array<Scale, N>& scales) {
 constexpr std::array<Scale, 4> time_scales{{{1e9, "s"}, {1e6, "ms"}, {1e3, "µs"}, {1, "ns"}}};
 constexpr std::array<Scale, 5> byte_scales{
     {{1099511627776.0, "TiB"}, {1073741824.0, "GiB"}, {1048576.0, "MiB"}, {1024.0, "KiB"}, {1, "B"}}};
-constexpr std::array<Scale, 5> flop_scales{{{1e12, "Tflop"}, {1e9, "Gflop"}, {1e6, "Mflop"}, {1e3, "kflop"}, {1, "flop"}}};
+constexpr std::array<Scale, 5> flop_scales{{{1e12, "TFLOP"}, {1e9, "GFLOP"}, {1e6, "MFLOP"}, {1e3, "kFLOP"}, {1, "FLOP"}}};
 
 /// Powers of ten, as on data sheets; 0 if the prefix is unknown.
 double decimal_scale(std::string_view scale) {
@@ -115,12 +115,12 @@ double parse_rate(std::string_view text, std::string_view what) {
   constexpr std::string_view ending = "flop/s";
   double number = 0;
   std::string_view unit;
-  if (split_number(text, number, unit) && number > 0 && unit.ends_with(ending)) {
+  if (split_number(text, number, unit) && number > 0 && (unit.ends_with(ending) || unit.ends_with("FLOP/s"))) {
     if (const double factor = decimal_scale(unit.substr(0, unit.size() - ending.size())); factor > 0) {
       return number * factor;
     }
   }
-  throw usage_error("{} is '{}', but a rate looks like 100Gflop/s or 19.5Tflop/s", what, text);
+  throw usage_error("{} is '{}', but a rate looks like 100GFLOP/s or 19.5TFLOP/s", what, text);
 }
 
 std::int64_t parse_integer(std::string_view text, std::string_view what, std::int64_t low, std::int64_t high) {

@@ -34,7 +34,7 @@ using Flops = Quantity<struct FlopsTag>;
 /// Time, always in integer nanoseconds: on the measured clock and on the simulated one.
 using Nanoseconds = Quantity<struct NanosecondsTag>;
 
-/// "9.00 ms", "12.3 µs", "1.50 GiB", "12.3 Gflop": three significant figures and the largest unit that keeps the figure at 1 or
+/// "9.00 ms", "12.3 µs", "1.50 GiB", "12.3 GFLOP": three significant figures and the largest unit that keeps the figure at 1 or
 /// above.
 std::string to_text(Nanoseconds time);
 std::string to_text(Bytes size);
@@ -47,7 +47,7 @@ Bytes parse_bytes(std::string_view text, std::string_view what);
 Nanoseconds parse_time(std::string_view text, std::string_view what);
 /// `1GB/s`, `25Gb/s`, `500MB/s`, in bytes per second; here G is 10^9 and b is bits, as on data sheets.
 double parse_bandwidth(std::string_view text, std::string_view what);
-/// `19.5Tflop/s`, `100Gflop/s`, in flop per second.
+/// `19.5TFLOP/s`, `100Gflop/s`, in FLOP per second.
 double parse_rate(std::string_view text, std::string_view what);
 
 /// A whole number and nothing else, within [low, high].

@@ -9,39 +9,39 @@
 
 namespace baton::cluster {
 
-/// What a cluster's file describes: nodes of equal devices. With a network there are as many nodes as are asked for.
+/// The content of a cluster file: nodes of equal devices. With a network there are as many nodes as the user asks for.
 ///
 ///   summary = "what it is"
 ///   [device]          name, count (in a node), lanes = "apart" or "shared", memory, memory_bandwidth, launch,
 ///                     efficiency, half_extent
-///   [device.rates]    f32 = "19.5Tflop/s", and so for other types
+///   [device.rates]    f32 = "19.5Tflop/s", and the same for other types
 ///   [port]            bandwidth, latency: of each device, each direction; core = 0.2: the share of a core that messages take of
 ///                     each device whose lanes are shared, while they use the whole bandwidth; so for the network
 ///   [[port.piece]]    from, bandwidth, latency: other figures for messages from that size on; so for the network
 ///   [bus]             bandwidth: shared by all messages within a node
 ///   [network]         ports (of a node), bandwidth, latency
 ///   [collectives]     algorithm = "ring", "tree", "direct" or "hierarchical"
-/// What is left out is without limit. A file with nothing but a network joins the nodes of another.
+/// A missing bandwidth has no limit. A file with only a network joins the nodes of another file.
 struct Blueprint {
   std::string name;
   std::string summary;
   Device device;
-  std::int64_t in_node = 0;  // none: a network alone
+  std::int64_t in_node = 0;  // 0: only a network
   bool networked = false;
   bool wired = false;
   Wiring wiring;
 
-  /// So many devices of it, filling one node after the other. A usage error says how many there are.
+  /// `devices` of its devices, filling one node after the other. A usage error if there are fewer.
   Cluster take(std::int64_t count) const;
-  /// These nodes, joined by another's network.
+  /// These nodes, joined by the network of another file.
   Blueprint joined_by(const Blueprint& network) const;
 };
 
-/// A usage error names what the text has wrong.
+/// A usage error names the mistake in the text.
 Blueprint parse_blueprint(std::string_view toml, std::string name);
 Blueprint read(const std::filesystem::path& file);
 
-/// Those that Baton brings along, by name.
+/// The built-in clusters, by name.
 const std::vector<Blueprint>& catalogue();
 
 /// NAME, NAME+NETWORK, or either of them as a file (which has a slash or ends in .toml). A usage error lists the names.

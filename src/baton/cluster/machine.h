@@ -12,7 +12,7 @@ namespace baton::cluster {
 struct Machine {
   std::string host;
   std::string cpu;         // the processor's name
-  std::vector<int> cores;  // those this process may run on, one logical processor a physical core
+  std::vector<int> cores;  // those this process may run on, one logical processor per physical core
   Bytes memory;
   Bytes cache;  // the largest cache, once
 };
@@ -20,15 +20,15 @@ struct Machine {
 /// Asks the operating system. Costs some milliseconds.
 Machine probe();
 
-/// One of `count` equal parts of it, numbered from 0: its run of the cores (one, shared, where they are fewer) and of the
-/// memory.
+/// One of `count` equal parts of it, numbered from 0: consecutive cores (one shared core if there are too few) and its share
+/// of the memory.
 Machine part_of(const Machine& machine, std::size_t part, std::size_t count);
 
 /// The devices that `text` names on this machine:
 ///   cpu            one device of all cores
 ///   cpu:4          four devices that share the cores evenly (taking turns when there are fewer cores)
 ///   cpu:0-3,4-7    one device for each range of cores; 0+2 joins ranges; a single core is written 2-2, or 2 beside others
-/// Memory is divided evenly, or is `memory` for each device where that is given.
+/// Memory is divided evenly, or is `memory` per device if that is given.
 std::vector<Device> parse_devices(std::string_view text, const Machine& machine, std::optional<Bytes> memory = std::nullopt);
 
 }  // namespace baton::cluster

@@ -12,16 +12,16 @@ namespace baton::cost {
 class CostModel {
  public:
   virtual ~CostModel() = default;
-  /// Of a Compute or an Update, on the device that the plan puts it on.
+  /// The time of a Compute or an Update on its device of the plan.
   virtual Nanoseconds duration(const plan::Plan& plan, TaskId task) const = 0;
-  /// How long a device works on a member's part of a meeting where devices carry their messages themselves: with the cores
-  /// that compute, or, in a memory that they share, on a lane of its own.
+  /// The time of a member's part of a meeting if devices carry messages themselves: with the cores that compute, or, in a
+  /// shared memory, on a separate lane.
   virtual Nanoseconds copying(const plan::Plan& plan, TaskId task) const = 0;
-  /// The formula, and where its figures come from: it stands beside every result.
+  /// The formula, and the source of its figures: printed with every result.
   virtual std::string origin() const = 0;
 };
 
-/// The bytes that fall to a member's own cores, read and written, where members work straight on each other's memory:
+/// The bytes that the cores of a member read and write if members work directly on each other's memory:
 ///   transfer         2 S at the receiver, nothing at the sender
 ///   broadcast        2 S at each receiver
 ///   reduce           (n + 1) S at the root

@@ -5,13 +5,13 @@
 
 namespace baton::cost {
 
-/// How long the members of a meeting need on links of that kind that carry nothing else, once all have come.
+/// The time of a meeting on links of this kind without other traffic, after all members have arrived.
 ///   transfer     α + S/β
 ///   all_reduce   2 (n−1) (α + S/(nβ))       a ring
 ///   reduce_scatter, all_gather   (n−1) (α + S/(nβ)), a ring
 ///   broadcast    α + (n−1) S/β              one after the other out of rank 0's port
 ///   reduce       α + (n−1) S/β              likewise into it
-/// It holds while links, and not the devices' own copying, are what takes the time.
+/// Valid if the links, and not the devices' own copying, are the bottleneck.
 Nanoseconds link_time(const plan::Plan& plan, MeetingId meeting, const cluster::Link& link);
 
 }  // namespace baton::cost

@@ -8,19 +8,19 @@
 
 namespace baton::cost {
 
-/// What tasks that take equally long have in common: what is done, on operands of which shapes, with how many cores. A
-/// task that meets others has its meeting's key: what crosses, between how many.
+/// The key of all tasks that take equally long: the operation, the shapes of its operands, the number of cores. A task of
+/// a meeting has the key of the meeting: what is sent, between how many members.
 std::string key_of(const plan::Plan& plan, TaskId task, const cluster::Cluster& cluster);
 
-/// Times by key, each of a task or meeting that was timed by itself.
+/// Times by key; each task or meeting was timed alone.
 using Times = std::map<std::string, Nanoseconds, std::less<>>;
 
-/// Looks the times up. A meeting's time is that of all its members at work together; to each falls what it carries of it.
+/// Looks the times up. The time of a meeting is that of all its members together; each gets the share that it carries.
 ///
-/// Left out: that a task finds in the cache what the one before left there, and that others may be at the memory.
+/// Not modelled: data that an earlier task left in the cache, and other devices that use the memory at the same time.
 class Measured final : public CostModel {
  public:
-  /// Both must outlive it. `where` says on what the times were measured.
+  /// Both must outlive it. `where` names the machine on which the times were measured.
   Measured(const Times& times, const cluster::Cluster& cluster, std::string where)
       : times_(times), cluster_(cluster), where_(std::move(where)) {}
 

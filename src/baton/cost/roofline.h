@@ -6,15 +6,15 @@
 namespace baton::cost {
 
 /// The flop/s that a device reaches at a product of elements of that type: rate · e · x / (x + h), where x is the product's
-/// smallest extent, e the efficiency of large products and h the extent at which half of that is reached. What computes no
-/// product has no extent (0) and reaches rate · e. Where float32 operands may be rounded to tf32, the rate is that of tf32 if
+/// smallest extent, e the efficiency of large products and h the extent at which half of that is reached. A task that is not
+/// a product has no extent (0) and reaches rate · e. If float32 operands may be rounded to tf32, the rate is that of tf32, if
 /// the device has one.
 double product_rate(const cluster::Speed& speed, DType type, bool tf32, double smallest_extent);
 
 /// launch + the larger of flops / (rate · efficiency) and bytes / memory bandwidth, from the device's data sheet.
 ///
-/// Products run at `product_rate`. Bytes are those of each operand once: what stays in a cache between tasks is not seen, nor
-/// that devices of one machine share it.
+/// Products run at `product_rate`. Each operand's bytes count once: caches between tasks are not modelled, nor is memory
+/// bandwidth that devices of one machine share.
 class Roofline final : public CostModel {
  public:
   /// The cluster must outlive it.

@@ -6,7 +6,7 @@
 
 namespace baton::cost {
 
-/// Another model's times over a factor: devices that are so many times as fast.
+/// The times of another model divided by a factor: devices that are `factor` times as fast.
 class Scaled final : public CostModel {
  public:
   /// The model must outlive it.

@@ -6,8 +6,8 @@
 
 namespace baton::cost {
 
-/// A given time for each kind of task, by its verb (`linear`, `sgd`); none for the others. Messages take no core's time.
-/// With it a schedule can be held against its theory exactly.
+/// A given time per verb of a task (`linear`, `sgd`); zero for all others. Messages take no time of a core.
+/// With it a schedule can be compared exactly with its theory.
 class Uniform final : public CostModel {
  public:
   explicit Uniform(std::map<std::string, Nanoseconds, std::less<>> times) : times_(std::move(times)) {}

@@ -18,21 +18,21 @@ namespace baton::exec {
 class Engine;
 struct Assignment;
 
-/// Where a task's buffers lie, in the order in which it lists them.
+/// The addresses of a task's buffers, in the order of the task.
 struct Addresses {
   std::vector<std::byte*> reads;
   std::vector<std::byte*> writes;
-  std::byte* workspace = nullptr;  // as much as the plan gives the task
+  std::byte* workspace = nullptr;  // of the size that the plan gives the task
 };
 
 /// A task made ready to run again and again: code chosen, addresses bound. Running it allocates nothing.
 class Kernel {
  public:
   virtual ~Kernel() = default;
-  /// Every member of the device's team calls it, at the same time. Steps are numbered from 1. Where one member throws, the others
-  /// are called off when they wait for it.
+  /// Every member of the device's team calls it, at the same time. Steps are numbered from 1. If one member throws, the others
+  /// are released when they wait for it.
   virtual void run(const Member& member, std::int64_t step) = 0;
-  /// What rounding to 16-bit types has done in all its runs, for kernels that count it; asked for between steps.
+  /// What rounding to 16-bit types did in all its runs, for kernels that count it; read between steps.
   virtual Rounding rounding() const { return {}; }
 };
 
@@ -42,41 +42,41 @@ class Backend {
   virtual ~Backend() = default;
 
   virtual std::string_view name() const = 0;
-  /// What it runs in one piece and which workspace it needs; plans are compiled accordingly.
+  /// Which fused tasks it has and which workspace it needs; plans are compiled for it.
   virtual strategy::Target target() const = 0;
-  /// Whether it computes in a type itself, and does not round to it what it computed in another: then a run shows what the
-  /// format does to training, and nothing of how fast it is.
+  /// Whether it computes in this type. If not, it emulates the type by rounding: a run then shows the effect of the type on
+  /// training, but not its speed.
   virtual bool is_native(DType type) const { return !is_narrow(type); }
   /// Whether it can run a Compute or an Update; `verify` asks before anything starts.
   virtual bool has_kernel(const plan::Plan& plan, const plan::Task& task) const = 0;
-  /// Makes a plan ready to run. The backend must outlive what it opened.
+  /// Prepares a plan to run. The backend must outlive the engine.
   virtual std::unique_ptr<Engine> open(Assignment assignment) const = 0;
 };
 
-/// One that computes on cores: it brings kernels, which know nothing of how bytes cross between devices, and leaves the
-/// running to the engine that all such backends share.
+/// A backend that computes on cores: it has kernels, which know nothing of how bytes cross between devices. The engine that
+/// runs them is shared by all such backends.
 class HostBackend : public Backend {
  public:
-  /// How many of a device's `cores` it puts to use.
+  /// How many of a device's `cores` it uses.
   virtual int team_size(int cores) const = 0;
   virtual std::unique_ptr<Kernel> prepare(const plan::Plan& plan, const plan::Task& task, const Addresses& addresses,
                                           int team) const = 0;
   std::unique_ptr<Engine> open(Assignment assignment) const final;
 };
 
-/// What a plan is held against before it runs on these devices with this backend.
+/// The limits that a plan is checked against before it runs on these devices with this backend.
 plan::Limits limits(const plan::Plan& plan, const cluster::Cluster& cluster, const Backend& backend);
 
-/// Plain loops, one thread, no library; every floating type. The judge of all others.
+/// Plain loops, one thread, no library; every floating type. The correctness reference for the other backends.
 std::unique_ptr<HostBackend> make_reference_backend();
 /// A device's cores together; products by libxsmm, weights in tiles; float32.
 std::unique_ptr<HostBackend> make_cpu_backend();
 
-/// A backend by its name, and in a few words what it is.
+/// A backend: its name and a short description.
 struct BackendKind {
   std::string name;
   std::string summary;
-  std::unique_ptr<Backend> (*make)();  // a usage error says why it does not run
+  std::unique_ptr<Backend> (*make)();  // throws a usage error if it does not run here
   bool (*runs_here)();
 };
 

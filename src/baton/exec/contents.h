@@ -12,10 +12,10 @@ namespace baton::exec {
 /// Where an element of a row-major tensor lies in a buffer of that order. A piece is a row of elements as they lie.
 std::int64_t element_offset(const plan::Buffer& buffer, std::int64_t row_major_index);
 
-/// What contents are drawn from.
+/// The source of random contents.
 struct Source {
   std::uint64_t seed = 0;
-  std::int64_t samples = 0;  // in the data set, which begins anew behind its last; 0: it has no end
+  std::int64_t samples = 0;  // in the data set, which repeats after the last one; 0: endless
   std::int64_t classes = 1;  // that labels are drawn from
   std::int64_t tokens = 1;   // that inputs are drawn from, where they are integers
 };

@@ -31,8 +31,8 @@ std::vector<cluster::Device> open_devices_of_ranks(std::string_view text, const 
 std::vector<cluster::Device> open_gpus_of_ranks(std::string_view text, std::span<const cluster::Gpu> gpus,
                                                 std::optional<Bytes> memory, World& world);
 
-/// The backend that runs such devices when nobody names one; a usage error where `wanted` names one that
-/// cannot.
+/// The backend for these devices: `wanted`, or the default if that is empty; a usage error if it cannot run
+/// them.
 std::string backend_for(const std::vector<cluster::Device>& devices, const std::string& wanted);
 
 }  // namespace baton::exec

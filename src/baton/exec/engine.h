@@ -19,7 +19,7 @@ namespace baton::exec {
 struct StepData {
   Source source;
   std::int64_t batch = 0;        // rows of the global batch
-  std::vector<BufferId> loaded;  // inputs and targets that change from step to step; none where the batch stays the same
+  std::vector<BufferId> loaded;  // inputs and targets that change from step to step; empty if the batch stays the same
   std::vector<BufferId> losses;  // in the order of the batch, however it is split: their sum then has the same bits
 
   /// The first sample of a step; steps are numbered from 0.
@@ -27,21 +27,21 @@ struct StepData {
 };
 StepData step_data(const plan::Plan& plan, const DataOptions& options);
 
-/// A plan that obeys its law, and what was worked out while checking it.
+/// A verified plan, with its ordering and memory layout.
 struct Assignment {
   const plan::Plan& plan;
   const cluster::Cluster& cluster;
   plan::Ordering ordering;
   plan::Memory memory;
   StepData data;
-  World* world = nullptr;  // the ranks that run it together; none: this process alone
+  World* world = nullptr;  // the ranks that run it together; nullptr: this process alone
 };
 
-/// A task's buffers, each where `address` says.
+/// The addresses of a task's buffers, each given by `address`.
 Addresses addresses_of(const plan::Task& task, std::byte* workspace, const std::function<std::byte*(BufferId)>& address);
 
-/// What a backend runs plans with: threads on cores, streams on GPUs. It has taken each device's arena, laid out as
-/// `Assignment::memory` says, and put in what persistent buffers hold before the first step.
+/// Runs plans for a backend: threads on cores, streams on GPUs. It has allocated each device's arena, laid out as in
+/// `Assignment::memory`, and filled the persistent buffers for the first step.
 class Engine {
  public:
   virtual ~Engine() = default;
@@ -52,7 +52,7 @@ class Engine {
   /// them; what is written is kept by the rank that runs the buffer's device.
   virtual std::vector<double> read(BufferId id) const = 0;
   virtual void write(BufferId id, std::span<const double> elements) = 0;
-  /// Takes `steps` as done: the next one is numbered, and takes its data, behind them.
+  /// Counts `steps` as done: the next step has the number and the data after them.
   virtual void continue_from(std::int64_t steps) = 0;
 };
 

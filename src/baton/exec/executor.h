@@ -15,14 +15,14 @@ namespace baton::exec {
 class Engine;
 
 /// Runs a plan, whatever the backend, on the devices of this process; or, among several ranks, this rank's slice of it. Then
-/// all ranks make one and call the same in the same order.
+/// all ranks construct one and call the same functions in the same order.
 ///
 /// A task starts only after the tasks it comes after. Buffers end as the reference backend would leave them. In the
 /// steady state nothing is allocated, logged or locked. The first failure is thrown after every device has stopped.
 class Executor {
  public:
-  /// Verifies the plan for this backend and these devices (a usage error names what is wrong), takes the memory,
-  /// and puts in what the plan's persistent buffers hold before the first step. Ranks that were given different plans, or
+  /// Verifies the plan for this backend and these devices (a usage error names the problem), allocates the memory,
+  /// and fills the persistent buffers for the first step. Ranks that were given different plans, or
   /// are different programs, are named in a usage error. The plan, the cluster, the backend and the world must outlive it.
   Executor(const plan::Plan& plan, const cluster::Cluster& cluster, const Backend& backend, DataOptions data = {},
            World* world = nullptr);
@@ -33,13 +33,13 @@ class Executor {
   /// Runs further steps.
   RunResult run(const RunOptions& options, const Progress& progress = {});
 
-  /// By device: the memory that the plan lays out and that was taken for it.
+  /// Per device: the memory that the plan needs and that was allocated.
   const std::vector<Bytes>& peak() const { return peak_; }
 
   /// The contents of a persistent buffer, row-major, between runs; whichever rank holds it, all get them.
   std::vector<double> read(BufferId id) const;
   void write(BufferId id, std::span<const double> elements);
-  /// Takes `steps` as done: the next one is numbered, and takes its data, behind them.
+  /// Counts `steps` as done: the next step has the number and the data after them.
   void continue_from(std::int64_t steps);
 
  private:

@@ -31,7 +31,7 @@ struct RunOptions {
 /// What rounding to 16-bit types did to the results of one kind, in one phase and block.
 struct RoundingTally {
   plan::Phase phase = plan::Phase::forward;
-  std::int32_t block = -1;                   // -1: of none
+  std::int32_t block = -1;                   // -1: of no block
   plan::Role role = plan::Role::activation;  // of what was rounded
   Rounding rounding;
 };
@@ -41,19 +41,19 @@ void add(std::vector<RoundingTally>& tallies, const RoundingTally& tally);
 /// All of them together, or those of one kind of value.
 Rounding sum(std::span<const RoundingTally> tallies, std::optional<plan::Role> role = {});
 
-/// What a run leaves behind. Of several ranks, 0 has it all; the others have losses and times.
+/// The result of a run. With several ranks, rank 0 has all of it; the others have losses and times.
 struct RunResult {
   std::vector<double> losses;            // of every step, warm-up included
   std::vector<Nanoseconds> step_times;   // likewise
   trace::Trace trace;                    // of some steps: which ones the engine says
-  std::vector<RoundingTally> roundings;  // over all its steps and devices; empty where nothing is rounded
+  std::vector<RoundingTally> roundings;  // over all its steps and devices; empty if nothing is rounded
   std::vector<ClockFit> clocks;          // by rank: what events were shifted by
   std::vector<GpuReading> gpus;          // those it ran on
 };
 
-/// One for so many steps, all of them still to come.
+/// An empty result with room for `steps` steps.
 RunResult open_result(std::int64_t steps);
-/// Cuts off the steps that were not done, of the trace those behind its first `traced`.
+/// Removes the steps that were not done, and from the trace those after its first `traced`.
 void close_result(RunResult& result, std::int64_t done, std::size_t traced);
 
 /// Called now and then from the thread that called `run`, with the steps done so far and their losses and times;

@@ -130,10 +130,10 @@ Timing time_meeting(const plan::Plan& plan, MeetingId meeting, std::int64_t copi
                        });
 }
 
-/// Takes timings into a table of times: those of tasks one by one, and at the end what a step took beside them, the median.
-class Filling {
+/// Writes timings into a table: the time of each task, and at the end the median time of a step besides its tasks.
+class TimeTableWriter {
  public:
-  Filling(cost::Times& times, bool again) : times_(times), again_(again) {}
+  TimeTableWriter(cost::Times& times, bool again) : times_(times), again_(again) {}
 
   void take(const std::string& key, const Timing& timing) {
     times_[key] = timing.one;
@@ -224,8 +224,8 @@ std::size_t Calibration::measure(const plan::Plan& plan, const cluster::Cluster&
   for (std::size_t d = 0; d < cluster.size(); ++d) {
     everybody.push_back(DeviceId(d));
   }
-  Filling fill_alone(alone, again);
-  Filling fill_beside(beside, again);
+  TimeTableWriter fill_alone(alone, again);
+  TimeTableWriter fill_beside(beside, again);
   std::size_t done = 0;
   for (const auto& [key, task] : wanted) {
     if (progress && !progress(done, wanted.size(), key)) {

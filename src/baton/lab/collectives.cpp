@@ -341,7 +341,7 @@ std::string to_cluster_file(const cluster::Cluster& cluster, const MeasuredLinks
   std::string out = fmt::format("summary = \"{}\"\n\n[device]\nname = \"{}\"\ncount = {}\nmemory = \"{}\"\nlanes = \"{}\"\n",
                                 summary, name, cluster.size(), device.memory.count, device.shared_lanes ? "shared" : "apart");
   if (!device.gpu) {
-    out += fmt::format("\n[device.rates]  # multiply-adds in registers, on each of its cores\nf32 = \"{:.1f}Gflop/s\"\n",
+    out += fmt::format("\n[device.rates]  # multiply-adds in registers, on each of its cores\nf32 = \"{:.1f}GFLOP/s\"\n",
                        pulse_gflops(0.01) * static_cast<double>(device.cores.size()));
   }
   out += fmt::format("\n[port]  # alpha and beta of what one device sends to another\nlatency = \"{}ns\"\n",

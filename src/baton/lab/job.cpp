@@ -49,17 +49,17 @@ std::vector<std::string> schedule_names() { return names_of(schedule::schedules(
 std::vector<std::string> cluster_names() { return names_of(cluster::catalogue()); }
 std::vector<std::string> fold_names() { return {"auto", "always", "never"}; }
 
-/// A word that is one of a few names, which its help lists between what stands before and behind them.
+/// A field whose value is one of a few names. The help lists the names between `before` and `after`.
 JobField choice(std::string name, std::string JobWords::*word, const std::string& before,
-                std::function<std::vector<std::string>()> values, const std::string& behind = "",
+                std::function<std::vector<std::string>()> values, const std::string& after = "",
                 std::vector<std::string> also = {}) {
-  std::string help = before + either(values()) + behind;
-  return {std::move(name), word, std::move(help), std::move(also), std::move(values)};
+  std::string help = before + either(values()) + after;
+  return {std::move(name), word, "NAME", std::move(help), std::move(also), std::move(values)};
 }
 
 bool is_imagined(const JobWords& words) { return !words.cluster.empty() && !is_this_machine(words.cluster); }
 
-/// `8`, or `gpu:8` as words for this machine look: so many devices; `cpu` alone is what a node has.
+/// The number of devices: `8`, or `gpu:8` in the form of this machine's devices; `cpu` alone means all devices of one node.
 std::int64_t parse_count(const JobWords& words, std::int64_t in_node) {
   const std::string_view text = words.devices;
   const std::size_t colon = text.find(':');
@@ -70,7 +70,7 @@ std::int64_t parse_count(const JobWords& words, std::int64_t in_node) {
                        fmt::format("--devices, with --cluster {} the number of its devices,", words.cluster), 1, 1 << 20);
 }
 
-/// Devices of another machine. A link that is asked for takes the place of its own.
+/// The devices of another machine. If a link is given, it replaces the links of that machine.
 cluster::Cluster imagine(const JobWords& words, std::optional<Bytes> memory, std::optional<cluster::Link> link) {
   cluster::Blueprint blueprint = cluster::blueprint_by_name(words.cluster);
   blueprint.device.memory = memory.value_or(blueprint.device.memory);
@@ -82,7 +82,7 @@ cluster::Cluster imagine(const JobWords& words, std::optional<Bytes> memory, std
   return blueprint.take(parse_count(words, blueprint.in_node));
 }
 
-/// What is run in one piece on machines that are not here: all that can be.
+/// The fused tasks of simulated machines: all that exist.
 strategy::Target imagined_target() {
   return {.joined = op::joint_ops(), .gradient_with_sgd = true, .narrow_gradient_with_sgd = true, .all_reduce_with_sgd = true};
 }
@@ -125,7 +125,7 @@ op::Optimizer make_optimizer(const JobWords& words) {
       }
     });
     if (!known) {
-      throw usage_error("{} means nothing to {}", flag, words.optimizer);
+      throw usage_error("optimizer {} has no {}", words.optimizer, flag);
     }
   };
   set(words.lr, "--lr", 1e6, "rate");
@@ -142,7 +142,7 @@ std::string read_schedule(const std::string& path) {
   return read_file(path, "the schedule " + path, most);
 }
 
-/// The strategy that is meant: a layout without a name is a product.
+/// The name of the strategy; a layout without a name is a product.
 std::string strategy_of(const JobWords& words) {
   if (!words.strategy.empty()) {
     return strategy::strategy_by_name(words.strategy).name;
@@ -216,9 +216,9 @@ std::vector<strategy::DelayRequest> make_delays(const std::string& text) {
   return delays;
 }
 
-/// The number of devices beyond which replicas that are alike are folded.
+/// Above this number of devices, identical replicas are folded into one.
 std::size_t parse_fold(const std::string& text) {
-  constexpr std::size_t few = 64;  // one would rather see each
+  constexpr std::size_t few = 64;  // few enough to show each
   const std::string word = canonical(text);
   if (const std::vector<std::string> names = fold_names(); std::find(names.begin(), names.end(), word) == names.end()) {
     throw usage_error("--fold is '{}': choose {}", text, either(names));
@@ -230,61 +230,75 @@ std::size_t parse_fold(const std::string& text) {
 
 const std::vector<JobField>& job_fields() {
   static const std::vector<JobField> fields{
-      {"model", &JobWords::model, list_models(), {"m"}},
+      {"model", &JobWords::model, "MODEL", list_models(), {"m"}},
       choice("strategy", &JobWords::strategy, "", strategy_names,
-             " (single; product where --dp, --pp, --tp, --zero or --schedule is given)", {"s"}),
+             " (default: single; product if --dp, --pp, --tp, --zero or --schedule is given)", {"s"}),
       {"devices",
        &JobWords::devices,
-       "cpu (one device), cpu:4 (four, called cpu:0 to cpu:3), cpu:0-3,4-7 (by cores), cuda (each GPU), cuda:0,1, cuda:0/4 (four "
-       "parts of one)",
+       "DEVICES",
+       "cpu (one device), cpu:4 (four, called cpu:0 to cpu:3), cpu:0-3,4-7 (by cores), cuda (every GPU), cuda:0,1, cuda:0/4 (four "
+       "parts of one GPU)",
        {"d"}},
-      {"batch", &JobWords::batch, "global batch: samples a step over all devices", {"b", "global-batch"}},
-      {"dp", &JobWords::dp, "replicas of the model; with --pp and --tp the product is the number of devices"},
-      {"pp", &JobWords::pp, "devices that a replica's layers are spread over"},
-      {"tp", &JobWords::tp, "devices that each pair of Linear layers is divided over"},
-      {"zero", &JobWords::zero, "ZeRO: divide over the replicas 1 optimizer states, 2 and gradients, 3 and parameters"},
-      choice("schedule", &JobWords::schedule, "", schedule_names, ", or a file in PyTorch's notation (.csv)"),
-      {"chunks", &JobWords::chunks, "stages a device, for schedules that interleave them (2)"},
-      {"split", &JobWords::split, "blocks a stage, as 3,3"},
-      choice("balance", &JobWords::balance, "without --split: deal blocks out to stages by ", strategy::balance_names),
-      choice("recompute", &JobWords::recompute, "activations let go and made again in the backward: ", strategy::recompute_names),
+      {"batch",
+       &JobWords::batch,
+       "N",
+       "global batch: the samples per step over all devices together, at least 1",
+       {"b", "global-batch"}},
+      {"dp", &JobWords::dp, "N", "number of replicas of the model; dp × pp × tp is the number of devices"},
+      {"pp", &JobWords::pp, "N", "number of devices that the layers of each replica are spread over"},
+      {"tp", &JobWords::tp, "N", "number of devices that each pair of Linear layers is split over"},
+      {"zero", &JobWords::zero, "0..3",
+       "ZeRO stage: 1 shards optimizer states over the replicas, 2 also gradients, 3 also parameters; 0 shards nothing"},
+      choice("schedule", &JobWords::schedule, "schedule of a pipeline: ", schedule_names,
+             ", or a file in PyTorch's notation (.csv)"),
+      {"chunks", &JobWords::chunks, "N", "pipeline stages per device, for schedules that interleave stages (default: 2)"},
+      {"split", &JobWords::split, "N,N,...", "blocks per pipeline stage, for example 3,3"},
+      choice("balance", &JobWords::balance, "without --split: assign blocks to stages by ", strategy::balance_names),
+      choice("recompute", &JobWords::recompute,
+             "free activations in the forward and recompute them in the backward: ", strategy::recompute_names),
       {"micro-batches",
        &JobWords::micro_batches,
-       "work a replica's samples off in so many micro-batches, gradients adding up (1; a pipeline's schedule: twice its devices)",
+       "N",
+       "split the batch of each replica into N micro-batches and accumulate their gradients (default: 1; with a pipeline schedule: "
+       "twice the number of its devices)",
        {"accumulate"}},
-      {"bucket-mb", &JobWords::bucket_mb, "ddp: gradients are all-reduced in buckets of this size"},
-      {"first-bucket-mb", &JobWords::first_bucket_mb, "ddp: size of the first bucket"},
+      {"bucket-mb", &JobWords::bucket_mb, "MiB", "ddp: size of the buckets in which gradients are all-reduced"},
+      {"first-bucket-mb", &JobWords::first_bucket_mb, "MiB", "ddp: size of the first bucket"},
       choice("loss", &JobWords::loss, "", strategy::loss_names),
       choice("optimizer", &JobWords::optimizer, "", op::optimizer_names),
-      {"lr", &JobWords::lr, "learning rate (sgd 0.01, adam 0.001)"},
-      {"momentum", &JobWords::momentum, "momentum of sgd"},
-      {"weight-decay", &JobWords::weight_decay, "weight decay"},
+      {"lr", &JobWords::lr, "NUMBER", "learning rate (default: 0.01 for sgd and momentum, 0.001 for adam and adamw)"},
+      {"momentum", &JobWords::momentum, "0..1", "momentum of sgd"},
+      {"weight-decay", &JobWords::weight_decay, "NUMBER", "weight decay, at least 0"},
       choice("precision", &JobWords::precision, "", strategy::precision_names,
-             "; 16-bit values have float32 weights (mixed is fp16), tf32 is for GPUs, fp64 for the reference backend"),
-      {"loss-scale", &JobWords::loss_scale, "none, dynamic (halved by an overflow) or a number; fp16 has dynamic, others none"},
-      {"loss-scale-growth", &JobWords::loss_scale_growth, "a dynamic loss scale is doubled after so many good steps in a row"},
+             "; bf16 and fp16 keep float32 weights (mixed is fp16), tf32 needs a GPU, fp64 needs the reference backend"),
+      {"loss-scale", &JobWords::loss_scale, "SCALE",
+       "none, dynamic (halved after an overflow) or a fixed number (default: dynamic for fp16, none otherwise)"},
+      {"loss-scale-growth", &JobWords::loss_scale_growth, "N", "double a dynamic loss scale after N steps without overflow"},
       {.name = "delay",
        .word = &JobWords::delay,
-       .help = "inject a delay: before=forward|backward|update,device=all|N,ms=10; several parted by ;",
+       .type = "DELAY",
+       .help = "make a device wait: before=forward|backward|update,device=all|N,ms=10; may be given several times",
        .repeatable = true},
-      {"link", &JobWords::link,
-       "slow the links between devices down to bandwidth=1GB/s,latency=50us (simulated also core=0.2: the share of a core they "
-       "take)"},
-      {"memory", &JobWords::memory, "memory of each device, as 512M (default: the machine's, shared evenly)"},
+      {"link", &JobWords::link, "LINK",
+       "slow down the links between devices: bandwidth=1GB/s,latency=50us (in a simulation also core=0.2, the share of a core that "
+       "a transfer takes)"},
+      {"memory", &JobWords::memory, "SIZE", "memory per device, for example 512M (default: an even share of the machine's memory)"},
       {.name = "backend",
        .word = &JobWords::backend,
-       .help = list_backends() + "; by default what runs on the devices",
+       .type = "NAME",
+       .help = list_backends() + " (default: the fastest one for the devices)",
        .values = exec::backend_names},
-      {"seed", &JobWords::seed, "seed of weights and data"},
-      {"samples", &JobWords::samples, "samples in the data set; 0: the same batch every step"},
+      {"seed", &JobWords::seed, "N", "seed of the random weights and data, at least 0"},
+      {"samples", &JobWords::samples, "N", "samples in the data set; 0 means the same batch in every step"},
       {.name = "cluster",
        .word = &JobWords::cluster,
-       .help = "simulate: machine (this one), a name from `baton clusters`, NAME+NETWORK, or a file; "
+       .type = "CLUSTER",
+       .help = "the machine to simulate: machine (this one), a name from `baton clusters`, NAME+NETWORK, or a file; "
                "--devices is then the number of its devices",
        .values = cluster_names},
-      {"what-if", &JobWords::what_if, "simulate: what would be, as compute=2x,link=0.5x,latency=+10us"},
-      choice("fold", &JobWords::fold, "simulate: write out one of many equal replicas: ", fold_names,
-             "; auto does beyond 64 devices"),
+      {"what-if", &JobWords::what_if, "CHANGES", "simulate a changed machine, for example compute=2x,link=0.5x,latency=+10us"},
+      choice("fold", &JobWords::fold, "simulate only one of many identical replicas: ", fold_names,
+             "; auto does so above 64 devices"),
   };
   return fields;
 }

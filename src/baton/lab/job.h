@@ -17,10 +17,10 @@
 
 namespace baton::lab {
 
-/// The words that describe a training job: on the command line, in a spec file, in an experiment.
+/// A training job as text: from the command line, a spec file or an experiment.
 struct JobWords {
   std::string model = "mlp:dim=1024,depth=2";
-  std::string strategy;  // empty: single, or product where a layout is given
+  std::string strategy;  // empty: single, or product if a layout is given
   std::string devices = "cpu";
   std::string batch = "64";
   std::string loss = "mse";
@@ -32,7 +32,7 @@ struct JobWords {
   std::string pp;
   std::string tp;
   std::string zero;
-  std::string schedule;  // a name, or a file of a schedule of one's own
+  std::string schedule;  // a name, or the path of a schedule file
   std::string chunks;
   std::string precision = "fp32";
   std::string loss_scale;  // empty: dynamic for fp16, none otherwise
@@ -45,45 +45,46 @@ struct JobWords {
   std::string first_bucket_mb = "1";
   std::string link;
   std::string memory;
-  std::string backend;  // empty: the one that runs on the devices
-  std::string delay;    // several are parted by semicolons
+  std::string backend;  // empty: chosen by the devices
+  std::string delay;    // separated by semicolons
   std::string seed = "0";
   std::string samples = "0";
-  std::string cluster;  // none: this machine, and for real
+  std::string cluster;  // empty: run on this machine, not simulated
   std::string what_if;
   std::string fold = "auto";
 
   bool operator==(const JobWords&) const = default;
 };
 
-/// One of them.
+/// One option of a job.
 struct JobField {
   std::string name;  // the flag without dashes
   std::string JobWords::*word;
+  std::string type;  // what help shows for the value: N, NAME, SIZE, ...
   std::string help;
-  std::vector<std::string> also = {};  // how it may be spelt as well: a letter, or another name that people bring along
-  std::function<std::vector<std::string>()> values = nullptr;  // what it may be, where that is one of a few names
-  bool repeatable = false;                                     // several make one word, parted by semicolons
+  std::vector<std::string> also = {};                          // other spellings: a letter, or a name known from other programs
+  std::function<std::vector<std::string>()> values = nullptr;  // the allowed names, if the value is one of a few names
+  bool repeatable = false;                                     // may be given several times; the values are joined by semicolons
 };
-/// All of them, in the order in which help shows them.
+/// All options, in the order of the help.
 const std::vector<JobField>& job_fields();
 
-/// The word for a cluster that means the machine this runs on, and whether one is it.
+/// The name of a cluster that means this machine, and whether a name is that one.
 constexpr std::string_view this_machine = "machine";
 bool is_this_machine(std::string_view cluster);
 
-/// Whether the word for a schedule names a file and no schedule that Baton knows.
+/// Whether the word for a schedule is the path of a file, not the name of a known schedule.
 bool is_schedule_file(const std::string& word);
 
-/// The field that has this name among its spellings, with dashes or underscores; none where there is none.
+/// The field with this spelling, in which dashes and underscores are the same; nullptr if there is none.
 const JobField* find_field(std::string_view name);
 /// Sets a field by any of its spellings; a usage error lists the names.
 void set_word(JobWords& words, std::string_view name, std::string value);
 
-/// The job that the words describe. Everything is checked here, before anything starts.
+/// The job that the words describe. The constructor checks everything, before anything starts.
 class Job {
  public:
-  /// Where there are several ranks, the devices are those of all, and all ranks make the job.
+  /// With several ranks every rank makes the job, and its devices are those of all ranks.
   Job(const JobWords& words, cluster::Machine machine, exec::World* world = nullptr);
 
   Job(const Job&) = delete;  // the request refers to the model and the cluster
@@ -94,23 +95,23 @@ class Job {
   const model::Model& model() const { return model_; }
   const cluster::Cluster& cluster() const { return cluster_; }
   const exec::Backend& backend() const { return *backend_; }
-  /// The ranks that run it together; none: this process alone.
+  /// The ranks that run it together; nullptr if this process runs it alone.
   exec::World* world() const { return world_; }
   const strategy::Request& request() const { return request_; }
   std::uint64_t seed() const { return seed_; }
   std::int64_t samples() const { return samples_; }
   plan::Plan compile() const { return strategy::compile(request_); }
-  /// Whether the job runs on a virtual clock,
+  /// Whether the job is simulated,
   bool simulated() const { return !words_.cluster.empty(); }
-  /// and whether that of another machine.
+  /// and whether the simulated machine is another one than this.
   bool imagined() const;
-  /// What would be otherwise, where it is simulated.
+  /// Changes to the simulated machine.
   const WhatIf& what_if() const { return what_if_; }
-  /// One of its replicas for all, where they are alike and its words ask for that; otherwise nothing.
+  /// The plan of one replica that stands for all; nullopt if the replicas differ or folding is off.
   std::optional<strategy::Folded> fold() const;
-  /// What its plan is held against before it runs: kernels only where it runs here.
+  /// The limits that its plan is checked against: memory, and for a run on this machine the kernels.
   plan::Limits limits(const plan::Plan& plan) const;
-  /// "4 devices share 2 cores ...", or nothing.
+  /// "4 devices share 2 cores ..."; empty if they do not share.
   std::string oversubscription() const;
 
  private:
@@ -123,7 +124,7 @@ class Job {
   std::uint64_t seed_;
   std::int64_t samples_;
   WhatIf what_if_;
-  std::size_t fold_beyond_;  // so many devices
+  std::size_t fold_beyond_;  // number of devices
   strategy::Request request_;
 };
 

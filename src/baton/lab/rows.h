@@ -14,7 +14,7 @@ namespace baton::lab {
 /// A point's value as a whole number within [low, high]; a usage error where it is none.
 std::int64_t whole(const Json& point, const std::string& key, std::int64_t low, std::int64_t high);
 
-/// A text without its quotes; what is none as JSON has it.
+/// A string unquoted; any other value as JSON text.
 std::string word_of(const Json& value);
 /// "strategy=ddp devices=2".
 std::string to_words(const Point& point);
@@ -56,7 +56,7 @@ std::string shared_cores_mark(const std::vector<Json>& rows);
 
 /// "12.3 %".
 std::string percent(double share);
-/// The serial fraction that a law of scaling was fitted with; of more than all of the step, that the law does not apply.
+/// The fitted serial fraction of a scaling model; if it is above 100 %, says that the model does not apply.
 std::string serial_fraction(double serial);
 /// A sentence that warns of oversubscribed rows; empty where there are none.
 std::string oversubscribed_note(const std::vector<Json>& rows);

@@ -39,10 +39,10 @@ double widest_port(const cluster::Cluster& cluster) {
   return most;
 }
 
-/// What bounds are made of.
-class Ground {
+/// The figures from which lower bounds of time and memory are computed.
+class BoundInputs {
  public:
-  explicit Ground(const Job& job)
+  explicit BoundInputs(const Job& job)
       : devices(static_cast<std::int64_t>(job.cluster().size())),
         batch(job.request().step.global_batch),
         speed_(job.cluster().devices()[0].speed),
@@ -145,12 +145,12 @@ std::vector<std::int64_t> micro_batches(std::int64_t pp, std::int64_t rows) {
   return list;
 }
 
-/// Whether it is one device without micro-batches or recomputation: what every split is held against.
+/// Whether it is one device without micro-batches or recomputation: what every split is compared with.
 bool is_plain_device(const JobWords& words) {
   return words.devices == "1" && words.micro_batches == "1" && words.recompute == "none";
 }
 
-std::vector<Candidate> candidates(const JobWords& shared, const Ground& ground) {
+std::vector<Candidate> candidates(const JobWords& shared, const BoundInputs& inputs) {
   std::vector<std::string> schedules;
   for (const schedule::Schedule& schedule : schedule::schedules()) {
     schedules.push_back(schedule.name);
@@ -169,14 +169,14 @@ std::vector<Candidate> candidates(const JobWords& shared, const Ground& ground) 
     words.recompute = recompute;
     words.fold = "always";
     words.devices = fmt::format("{}", product.dp * product.pp * product.tp);
-    candidate.least_time = ground.least_time(product, pieces);
-    candidate.least_memory = ground.least_memory(product);
+    candidate.least_time = inputs.least_time(product, pieces);
+    candidate.least_memory = inputs.least_memory(product);
     list.push_back(std::move(candidate));
   };
   const auto add_all = [&](std::int64_t dp, std::int64_t pp, std::int64_t tp) {
     for (std::int64_t zero = 0; zero <= (dp > 1 ? 3 : 0); ++zero) {
       for (const std::string& schedule : pp > 1 ? schedules : std::vector<std::string>{""}) {
-        for (const std::int64_t pieces : micro_batches(schedule == "naive" ? 1 : pp, ground.batch / dp)) {
+        for (const std::int64_t pieces : micro_batches(schedule == "naive" ? 1 : pp, inputs.batch / dp)) {
           for (const std::string recompute : {"none", "all"}) {
             add({dp, pp, tp, zero}, schedule, pieces, recompute);
           }
@@ -245,9 +245,9 @@ SearchResult search(const JobWords& shared, const cluster::Machine& machine, con
   if (!job.imagined()) {
     throw usage_error("a search simulates hundreds of splits: give it a cluster with --cluster");
   }
-  const Ground ground(job);
+  const BoundInputs inputs(job);
   const auto memory = static_cast<double>(job.cluster().devices()[0].memory.count);
-  const std::vector<Candidate> list = candidates(shared, ground);
+  const std::vector<Candidate> list = candidates(shared, inputs);
   SearchResult result;
   result.device_memory = job.cluster().devices()[0].memory;
   const auto note_size = [&](double bytes) {

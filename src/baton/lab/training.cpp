@@ -57,7 +57,7 @@ checkpoint::Archive Training::snapshot() const {
 }
 
 void Training::restore(const checkpoint::Archive& archive) {
-  check(executor_ != nullptr && losses_.empty(), "a training that has begun cannot go on from a checkpoint");
+  check(executor_ != nullptr && losses_.empty(), "a training that has started cannot be restored from a checkpoint");
   const checkpoint::Progress progress = checkpoint::restore(*plan_, *executor_, archive);
   if (progress.seed != job_->seed()) {
     throw usage_error("the checkpoint was trained on the data of seed {}, but --seed is {}", progress.seed, job_->seed());

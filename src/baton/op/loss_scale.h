@@ -14,7 +14,7 @@ struct ScaleState {
   float steps = 0;          // in all, the skipped ones included
 
   static constexpr std::int64_t elements = 4;
-  /// The number of the update about to be done, from 1: skipped steps are none.
+  /// The number of the update about to be done, 1-based; skipped steps are not counted.
   std::int64_t update_number() const { return static_cast<std::int64_t>(steps - skipped_steps) + 1; }
   bool operator==(const ScaleState&) const = default;
 };

@@ -30,7 +30,7 @@ struct Draft {
 /// A training step as an immutable graph of tasks over buffers, on devices and lanes.
 class Plan {
  public:
-  /// Takes the parts as they are and adds no edge, as `finish` does: for what is parsed, made out of another plan or needs none.
+  /// Takes the parts as they are and adds no dependencies (unlike `finish`); for parsed or derived plans.
   /// `verify` judges it.
   Plan(std::string title, std::vector<std::string> devices, std::vector<Buffer> buffers, std::vector<Task> tasks);
 

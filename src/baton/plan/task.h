@@ -116,7 +116,7 @@ bool is_product(const Task& task);
 std::span<const BufferId> payload(const Task& task);
 /// The pieces that a member of a reduce_scatter writes or one of an all_gather reads.
 std::span<const BufferId> pieces(const Task& task);
-/// Elements [begin, end) of a buffer of so many, which fall to one rank of several: as even as can be, in order.
+/// The elements [begin, end) of `elements` that `rank` out of `size` owns: as even as possible, in order.
 struct Piece {
   std::int64_t begin;
   std::int64_t end;

@@ -2,11 +2,11 @@
 
 #include "baton/schedule/schedule.h"
 
-/// The schedules that Baton knows; each is a pure function of the pipeline, with no flaw for any it does not
-/// refuse. p devices, m micro-batches, v chunks; F, I and W take one unit of time, B takes two.
+/// The built-in schedules. Each is a pure function of the pipeline and returns a grid without flaws, or refuses.
+/// Below: p devices, m micro-batches, v chunks; F, I and W take one unit of time, B takes two.
 namespace baton::schedule {
 
-/// One micro-batch at a time, forth and back.
+/// One micro-batch at a time: all its forwards, then all its backwards.
 Grid naive(const Pipeline& pipeline);
 /// All forwards, then all backwards (Huang et al. 2019). Waits 3(p-1); keeps m activations.
 Grid gpipe(const Pipeline& pipeline);
@@ -20,15 +20,15 @@ Grid interleaved(const Pipeline& pipeline);
 /// the micro-batches also in the backward, where PyTorch goes down, so that gradients add up in one order in
 /// all schedules.
 Grid looped_bfs(const Pipeline& pipeline);
-/// Qi et al. 2023: 1f1b with the weights' halves put off as far as 1f1b's memory on device 0 allows. Waits
+/// Qi et al. 2023: 1f1b with the weight gradients delayed as far as the memory of 1f1b's device 0 allows. Waits
 /// p-1.
 Grid zero_bubble_h1(const Pipeline& pipeline);
-/// The same with twice the forwards ahead: keeps 2p-1 activations, and waits for nothing once it has begun.
+/// The same with twice as many forwards ahead: keeps 2p-1 activations, and never waits once it has started.
 Grid zero_bubble_h2(const Pipeline& pipeline);
-/// Two stages a device, there and back: stage s on device s, then 2p-1-s. Keeps 2p activations of half the
-/// size: those of 1f1b's device 0; waits for nothing once it has begun.
+/// Two stages per device, placed in a V: stage s on device s, then 2p-1-s. Keeps 2p activations of half the
+/// size, as much as 1f1b's device 0; never waits once it has started.
 Grid zero_bubble_v(const Pipeline& pipeline);
-/// Interleaved with the halves of zb-h1.
+/// Interleaved, with backwards split as in zb-h1.
 Grid interleaved_zero_bubble(const Pipeline& pipeline);
 
 }  // namespace baton::schedule

@@ -21,8 +21,8 @@ struct Action {
   auto operator<=>(const Action&) const = default;
 };
 
-/// A schedule as data: one row a device, one column a time slot; empty where the device waits. What counts is
-/// each row's order: the slots show when the actions would run if each took one.
+/// A schedule as data: one row per device, one column per time slot; a cell is empty if the device waits. Only
+/// the order within a row counts: the slots show when the actions would run if each took one slot.
 struct Grid {
   std::vector<std::vector<std::optional<Action>>> rows;
 
@@ -31,20 +31,20 @@ struct Grid {
 
 std::int64_t stages(const Grid& grid);
 std::int64_t micro_batches(const Grid& grid);
-/// By stage: its device. The grid must have no flaw.
+/// The device of each stage. The grid must have no flaw.
 std::vector<std::int32_t> device_of_stage(const Grid& grid);
 
 /// Why the grid cannot run: an action that is missing or there twice, a stage on two devices, a whole
 /// backward beside its halves, a backward before its forward, or a deadlock, with the devices that wait for
-/// each other. Nothing when it can.
+/// each other. Empty if the grid can run.
 std::optional<std::string> flaw(const Grid& grid);
 
 /// All actions in one order in which each comes after what it waits for and each device's own keep their
-/// row's order: as they would end with a backward as long as two forwards, ties by device, so that what is made first is
-/// sent first. A usage error says the flaw.
+/// row's order: as they would end with a backward as long as two forwards, ties by device, so that values are sent in
+/// the order in which they are made. A usage error names the flaw.
 std::vector<Action> sequence(const Grid& grid);
 
-/// By device: the most activations alive at once, each a micro-batch at a stage from its forward to the end
+/// Per device: the most activations alive at once, each a micro-batch at a stage from its forward to the end
 /// of its backward (with halves: of the weights', which reads the activation too).
 std::vector<std::int64_t> in_flight(const Grid& grid);
 

@@ -7,8 +7,8 @@
 
 namespace baton::schedule {
 
-/// How long each kind of action takes, the same on every stage, and a transfer between two devices: in any
-/// unit of time.
+/// How long each kind of action takes, the same on every stage, and how long a transfer between two devices
+/// takes, in any unit of time.
 struct Costs {
   std::int64_t forward = 1;
   std::int64_t backward = 2;
@@ -27,7 +27,7 @@ struct Placed {
 
 /// When each action of a grid runs.
 struct Timing {
-  /// By device, in its row's order.
+  /// Per device, in the order of its row.
   std::vector<std::vector<Placed>> rows;
   std::int64_t makespan = 0;
 
@@ -36,13 +36,13 @@ struct Timing {
   double idle_share(std::size_t device) const;
   /// The same over all devices.
   double idle_share() const;
-  /// What the device waits between its own first action and its own last. This is the bubble of the papers on
+  /// The time that the device waits between its own first and last action. This is the bubble of the papers on
   /// zero bubble: steps follow each other, and a device that starts later also ends later.
   std::int64_t bubble(std::size_t device) const;
 };
 
-/// Runs the grid as soon as each row's order and what its actions wait for allow. A usage error says the
-/// grid's flaw.
+/// Runs each action as early as the order of its row and its dependencies allow. A usage error names the
+/// flaw of the grid.
 Timing replay(const Grid& grid, const Costs& costs = {});
 
 }  // namespace baton::schedule

@@ -9,21 +9,21 @@
 
 namespace baton::schedule {
 
-/// Each device's actions in order, without slots.
+/// The actions of each device in order, without slots.
 using Orders = std::vector<std::vector<Action>>;
 
-/// How far the devices come; all actions are placed unless they wait for each other.
+/// How far the devices get; all actions are placed unless devices wait for each other.
 struct Run {
   std::vector<std::vector<Placed>> rows;
-  /// By device: what its next action waits for, where it has one that cannot start.
+  /// Per device: the action that its next action waits for, if that cannot start.
   std::vector<std::optional<Action>> awaited;
   std::vector<std::int32_t> device_of_stage;
 
   bool complete() const;
 };
 
-/// Runs orders in which no action is missing or twice, no stage is on two devices, and backwards stand behind
-/// their forwards. Linear in the number of actions.
+/// Runs orders in which no action is missing or repeated, no stage is on two devices, and each backward comes
+/// after its forward. Linear in the number of actions.
 Run run(const Orders& orders, const Costs& costs);
 
 Orders orders_of(const Grid& grid);
@@ -31,7 +31,7 @@ Orders orders_of(const Grid& grid);
 /// The grid of these orders: each action in the slot in which it would run if every action took one.
 Grid aligned(const Orders& orders);
 
-/// The most cells that a grid may have, so that a slip of the pen does not take all memory.
+/// The most cells that a grid may have, so that a typo cannot exhaust memory.
 inline constexpr std::int64_t most_cells = std::int64_t{1} << 24;
 
 }  // namespace baton::schedule

@@ -12,21 +12,23 @@ const std::vector<Schedule>& schedules() {
   static const std::vector<Schedule> all{
       {"naive", {}, "one micro-batch at a time: one device works, the others wait", 1, naive},
       {"gpipe", {"GPipe"}, "all forwards, then all backwards", 1, gpipe},
-      {"1f1b", {"1F1B"}, "a backward as soon as it can run, so that few activations are kept", 1, one_forward_one_backward},
+      {"1f1b", {"1F1B"}, "runs each backward as soon as possible, so that few activations are kept", 1, one_forward_one_backward},
       {"interleaved", {"Interleaved1F1B"}, "1f1b with several smaller stages on each device", 2, interleaved},
       {"looped-bfs", {"LoopedBFS"}, "gpipe with several smaller stages on each device", 2, looped_bfs},
       {"zb-h1",
        {"zero-bubble", "zb"},
-       "backwards halved, the weights' half fills waits; as many activations everywhere as on 1f1b's first",
+       "splits backwards into input and weight gradients and fills idle time with the latter; every device keeps as many "
+       "activations as the first device of 1f1b",
        1,
        zero_bubble_h1},
-      {"zb-h2", {}, "the same without waits between, for twice the activations", 1, zero_bubble_h2},
+      {"zb-h2", {}, "zb-h1 without idle time between tasks, for twice the activations", 1, zero_bubble_h2},
       {"zb-v",
        {"ZBVZeroBubble"},
-       "two stages a device, there and back: no waits between; as many activations everywhere as on 1f1b's first",
+       "two stages per device, placed in a V; no idle time between tasks; every device keeps as many activations as the first "
+       "device of 1f1b",
        2,
        zero_bubble_v},
-      {"interleaved-zb", {"InterleavedZeroBubble"}, "interleaved with halved backwards", 2, interleaved_zero_bubble},
+      {"interleaved-zb", {"InterleavedZeroBubble"}, "interleaved, with backwards split as in zb-h1", 2, interleaved_zero_bubble},
   };
   return all;
 }

@@ -10,7 +10,7 @@
 
 namespace baton::schedule {
 
-/// What a schedule is a function of.
+/// The arguments of a schedule.
 struct Pipeline {
   std::int64_t devices = 1;
   /// Stages on each device.
@@ -23,7 +23,7 @@ struct Pipeline {
 /// A named order of the work of a pipeline, or a refusal (a usage error) that says what to change.
 struct Schedule {
   std::string name;
-  /// PyTorch's name, where it has one.
+  /// PyTorch's name and other names.
   std::vector<std::string> aliases;
   std::string summary;
   std::int64_t default_chunks;
@@ -32,9 +32,9 @@ struct Schedule {
 
 /// Every schedule, in the order in which help shows them.
 const std::vector<Schedule>& schedules();
-/// Finds one by name or alias, with or without PyTorch's `Schedule` before it; none where there is none.
+/// Finds one by name or alias, with or without PyTorch's prefix `Schedule`; nullptr if not found.
 const Schedule* find_schedule(std::string_view name);
-/// The same; a usage error lists the names.
+/// The same; if not found, a usage error lists the names.
 const Schedule& schedule_by_name(std::string_view name);
 
 }  // namespace baton::schedule

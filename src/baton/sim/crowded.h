@@ -4,7 +4,7 @@
 
 namespace baton::sim {
 
-/// What the first product of a device takes longer when it has had none for as long as `rest` or longer.
+/// The extra time of the first product of a device after it has computed none for at least `rest`.
 struct WakingUp {
   Nanoseconds rest;
   Nanoseconds costs;

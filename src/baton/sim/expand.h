@@ -14,19 +14,19 @@ struct Load {
   double flows = 1;
 };
 
-/// Where a plan's device stands for several of the cluster: by device of the plan, those of the cluster, as many each. Empty:
-/// each for itself.
+/// If a device of the plan stands for several of the cluster: per device of the plan, its devices of the cluster, equally many
+/// each. Empty: each device stands for itself.
 using StandsFor = std::vector<std::vector<DeviceId>>;
 
-/// A stretch of a meeting: first its latency passes, then all its loads flow at one pace, so that the most burdened link
-/// decides how long it takes. Legs follow one another.
+/// One stage of a meeting: first its latency passes, then all its loads flow at the same rate, so that the most loaded link
+/// decides how long it takes. Legs run one after the other.
 struct Leg {
   Nanoseconds latency;
   std::vector<Load> loads;
 };
 
-/// What a meeting puts on the links, by the algorithm. With latency α and bandwidth β everywhere and nothing else under
-/// way, n members with S bytes each take
+/// The loads of a meeting on the links, by the algorithm. With latency α and bandwidth β everywhere and no other traffic,
+/// n members with S bytes each take
 ///                 ring                     tree                  direct
 ///   all_reduce    2 (n−1) (α + S/(nβ))     2 ⌈log₂ n⌉ (α + S/β)  2 (α + (n−1) S/(nβ))
 ///   broadcast     as direct                ⌈log₂ n⌉ (α + S/β)    α + (n−1) S/β
@@ -37,8 +37,8 @@ struct Leg {
 /// reduction go through their root's port, as they are run and counted, unless in a tree. Hierarchical is a ring within every node,
 /// rings between the nodes (one for each place in a node, each with its part), and a ring within every node again.
 ///
-/// Where devices stand for several, a collective that has a member in each of them is one between those; any other meeting is
-/// one of as many that take place at once, in each other's way.
+/// If devices stand for several, a collective with a member in each of them is one collective between them; any other meeting
+/// stands for as many meetings that run at the same time and share the links.
 std::vector<Leg> expand(const plan::Plan& plan, MeetingId meeting, const Links& links, const cluster::Cluster& cluster,
                         const StandsFor& stands_for = {});
 

@@ -9,24 +9,24 @@
 
 namespace baton::sim {
 
-/// The links that messages go through on their way from one device to another, and the kind of link whose figures hold.
+/// The links between two devices, and the kind of link whose latency and bandwidth apply.
 struct Path {
-  const cluster::Link* kind = nullptr;  // none: free
+  const cluster::Link* kind = nullptr;  // nullptr: no cost
   std::array<std::uint32_t, 5> links{};
   std::size_t count = 0;
 
   std::span<const std::uint32_t> through() const { return std::span(links).first(count); }
 };
 
-/// A cluster's ports as numbered links: each direction of a port is one, and each node's bus. Those without a limit are
-/// on no path. A cluster without wiring has none.
+/// The ports of a cluster as numbered links: one per direction of a port, and one per bus. Links without a limit are
+/// on no path. A cluster without wiring has no links.
 class Links {
  public:
   explicit Links(const cluster::Cluster& cluster);
 
   std::size_t size() const { return bandwidth_.size(); }
-  double bandwidth(std::uint32_t link) const { return bandwidth_[link]; }  // bytes a second
-  /// It refers to what the links hold.
+  double bandwidth(std::uint32_t link) const { return bandwidth_[link]; }  // bytes per second
+  /// The path refers to data of this object.
   Path path(DeviceId from, DeviceId to) const;
 
  private:

@@ -131,7 +131,7 @@ class Simulator::Walk {
       if (!queue_.empty() && queue_.front().time == now_) {
         happen(pop());
       } else if (!to_look_at_.empty()) {
-        // Only when all that ends now has ended, so that none takes up less than there is.
+        // Only after all ends at this time, so each engine sees all work that became ready.
         look(take_engine());
       } else if (!queue_.empty()) {
         now_ = queue_.front().time;
@@ -199,7 +199,7 @@ class Simulator::Walk {
     check(node.duration.count >= 0, "task {} takes {} ns", id.value, node.duration.count);
   }
 
-  /// Who comes after whom: the next of the lane, and `after` turned round.
+  /// Successor lists: lane order plus reversed `after`.
   void connect() {
     first_next_.assign(nodes_.size() + 1, 0);
     const auto each_edge = [&](auto visit) {
@@ -377,8 +377,8 @@ class Simulator::Walk {
     end_part(meeting);
   }
 
-  /// Its messages set out, or have all come. Those of several meetings share a link, so that they take no more of a core than
-  /// the dearest of them.
+  /// Its messages start, or have all arrived. Messages of several meetings share a link, so together they take at most the largest
+  /// share of a core among them.
   void carry(const Meeting& meeting, bool begins) {
     if (meeting.core == 0) {
       return;

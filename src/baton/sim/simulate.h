@@ -12,22 +12,22 @@ namespace baton::sim {
 
 /// A plan made ready to be walked on a virtual clock of whole nanoseconds.
 ///
-/// Tasks of a lane run in order, each after those it comes after; a meeting begins when its last member has come. Devices
-/// whose lanes are apart run them side by side. Those whose lanes are shared serve them as the executor does: messages
-/// first, one thing at a time; a member does its part of a meeting's copying and, with nothing else to do, helps the
-/// others; devices on the same cores take turns. Bytes on links take as long as their share of the links allows, and no
-/// less than an emulated link would.
+/// Tasks of a lane run in order, each after its dependencies; a meeting starts when its last member has arrived. Devices
+/// with separate lanes run them in parallel. Devices with shared lanes serve them as the executor does: messages first,
+/// one task at a time; a member does its share of a meeting's copying and, if it has nothing else to do, helps the
+/// others; devices on the same cores take turns. Bytes on links take as long as their share of the links allows, and at
+/// least as long as on an emulated link.
 ///
-/// A plan's device may stand for several of the cluster that all do the same: then only the links see them all.
+/// A device of the plan may stand for several identical ones of the cluster: then only the links see all of them.
 ///
-/// Equal arguments give the same trace on any machine: what happens at one moment is handled in a fixed order.
+/// Equal arguments give the same trace on any machine: simultaneous events are handled in a fixed order.
 class Simulator {
  public:
-  /// The plan must obey `plan::verify`. Plan and cluster must outlive the simulator.
+  /// The plan must pass `plan::verify`. Plan and cluster must outlive the simulator.
   Simulator(const plan::Plan& plan, const cluster::Cluster& cluster, const cost::CostModel& cost, const StandsFor& stands_for = {});
   ~Simulator();
 
-  /// Walks one step, allocating nothing where `step` has been walked into before.
+  /// Walks one step. Allocates nothing if `step` has been filled by an earlier walk.
   void run(trace::StepTrace& step);
 
  private:

@@ -9,21 +9,21 @@
 
 namespace baton::sim {
 
-/// What flows over the links at one moment. Flows on one link share it evenly, and each goes as fast as the link allows
-/// that holds it up the longest; what such a flow leaves unused on its other links, nobody takes up.
+/// The flows over the links at one moment. Flows on one link share it evenly, and each runs at the rate of its slowest
+/// link; bandwidth that it leaves unused on its other links is not given to others.
 class Traffic {
  public:
   Traffic(const Links& links, std::size_t flows);
 
-  /// A flow whose end was worked out anew.
+  /// A flow whose end was computed again.
   struct Change {
     std::uint32_t flow;
-    std::uint32_t version;  // of the flow: earlier ends no longer count
+    std::uint32_t version;  // of the flow: ends of earlier versions are outdated
     Nanoseconds end;
   };
-  /// `flow` begins with these loads, which must live as long as it does. Returns whose ends that moves, its own included.
+  /// Starts `flow` with these loads, which must outlive it. Returns the flows whose ends change, including itself.
   const std::vector<Change>& begin(std::uint32_t flow, const std::vector<Load>& loads, Nanoseconds now);
-  /// It ends, which moves others' ends.
+  /// Ends a flow; returns the flows whose ends change.
   const std::vector<Change>& end(std::uint32_t flow, Nanoseconds now);
 
   std::uint32_t version(std::uint32_t flow) const { return flows_[flow].version; }
@@ -32,8 +32,8 @@ class Traffic {
   struct Flow {
     const std::vector<Load>* loads = nullptr;
     double left = 0;    // of the whole
-    double whole = 0;   // nanoseconds that the whole takes at the present pace
-    Nanoseconds since;  // when `left` was worked out
+    double whole = 0;   // nanoseconds for the whole flow at the current rate
+    Nanoseconds since;  // when `left` was computed
     std::uint32_t version = 0;
     std::uint32_t seen = 0;  // in which round of changes
   };
@@ -42,8 +42,8 @@ class Traffic {
 
   const Links& links_;
   std::vector<Flow> flows_;
-  std::vector<std::vector<std::uint32_t>> on_link_;  // the flows on each,
-  std::vector<double> sharing_;                      // and how many messages they are
+  std::vector<std::vector<std::uint32_t>> on_link_;  // per link: its flows,
+  std::vector<double> sharing_;                      // and the number of their messages
   std::vector<Change> changes_;
   std::uint32_t round_ = 0;
 };

@@ -10,7 +10,7 @@ namespace baton::strategy {
 
 /// A step whose replicas are all alike, with one of them written out. Collectives between replicas have the size they
 /// would have and one member that is there; pieces of parameters are those of the first of so many. For the simulator: a
-/// loss is scaled as if there were two replicas, which takes no other time.
+/// loss is scaled as if there were two replicas, which does not change timing.
 struct Folded {
   plan::Plan plan;
   /// By device of the plan: the devices of the cluster that it stands for, one of each replica.

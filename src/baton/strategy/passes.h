@@ -43,12 +43,12 @@ plan::Draft divide_over_replicas(plan::Draft draft, std::int64_t stage, const De
 /// Sums all gradients into those of `owner`, in one reduction after the last of them.
 plan::Draft reduce_gradients_to(plan::Draft draft, DeviceId owner);
 
-/// Adds the optimizer's step for every parameter that lives on, a task a block and device, and the state it keeps.
+/// Adds the optimizer's step for every persistent parameter: one task per block and device, and its optimizer state.
 /// Before: the device of such a parameter holds its final gradient.
 plan::Draft add_updates(plan::Draft draft, const op::Optimizer& optimizer);
 
 /// Makes activations, gradients, inputs, targets and copies of parameters of the 16-bit `type`. Parameters that live on and the
-/// optimizer's state stay float32. What passes have added since can be made so by doing it again.
+/// optimizer's state stay float32. Idempotent: run it again after passes that add buffers.
 plan::Draft narrow_values(plan::Draft draft, DType type);
 
 /// Copies each parameter that lives on, in the 16-bit `type`, before everything else; all but updates read the copy.

@@ -172,7 +172,7 @@ Resolved resolve(const Request& request, const NamedLayout& named) {
   return resolved;
 }
 
-/// What a device keeps for each parameter of its stage: the paper's sums of ZeRO, with the weights that are computed with, their
+/// Bytes that a device keeps per parameter of its stage, by ZeRO's memory formula: the weights that are computed with, their
 /// gradients, and what the optimizer keeps.
 double parameter_bytes(const Request& request, const Resolved& resolved) {
   const Precision precision = request.step.precision;

@@ -9,44 +9,44 @@
 
 namespace baton::trace {
 
-/// Where one device's step went. busy + idle is the step; idle is delayed + exposed + waiting + the rest.
+/// How a device spent the step. busy + idle is the step; idle is delayed + exposed + waiting + rest.
 struct DeviceTime {
   Nanoseconds busy;           // a computation ran
-  Nanoseconds idle;           // none did:
-  Nanoseconds delayed;        //   a delay was put in on purpose
-  Nanoseconds exposed;        //   bytes were on their way
-  Nanoseconds waiting;        //   it had come to a meeting and others had not
-  Nanoseconds communication;  // bytes were on their way, whether or not a computation ran
+  Nanoseconds idle;           // no computation ran:
+  Nanoseconds delayed;        //   an injected delay ran
+  Nanoseconds exposed;        //   bytes were in transit
+  Nanoseconds waiting;        //   it waited for other members of a meeting
+  Nanoseconds communication;  // bytes were in transit, with or without a computation
   Nanoseconds overlapped;     // both at once
 
-  /// Of the idle time, what is none of the three: nothing to do, and the executor's own time.
+  /// The remaining idle time: nothing to do, and time of the executor itself.
   Nanoseconds rest() const { return idle - delayed - exposed - waiting; }
 
   DeviceTime& operator+=(const DeviceTime& other);
 };
 std::vector<DeviceTime> device_times(const plan::Plan& plan, const StepTrace& step);
 
-/// When the last member came to the meeting that a task takes part in: from then on bytes move.
+/// When the last member arrived at the meeting of a task: from then on bytes move.
 Nanoseconds met_at(const plan::Plan& plan, const StepTrace& step, TaskId task);
-/// When the part of its last member was over.
+/// When the last member finished its part.
 Nanoseconds ended_at(const plan::Plan& plan, const StepTrace& step, TaskId task);
 
-/// A stretch of the longest chain of tasks, each of which had to wait for the one before. The chain covers the step.
+/// A segment of the longest chain of tasks, each of which waited for the one before. The chain covers the step.
 struct PathSegment {
   enum class Kind : std::uint8_t { compute, communication, delay, overhead };
   Kind kind;
-  TaskId task;  // for overhead: the task that was then started
+  TaskId task;  // for overhead: the task that started after it
   Nanoseconds start;
   Nanoseconds end;
 };
 /// In order of time, without gaps from 0 to the step's duration.
 std::vector<PathSegment> critical_path(const plan::Plan& plan, const StepTrace& step);
 
-/// Of several steps.
+/// The distribution of the times of several steps.
 struct Spread {
   Nanoseconds median, mean, std, p5, p95, min, max;
 };
-/// Percentiles lie between neighbours in proportion; std is that of a sample. All zero for no times.
+/// Percentiles are interpolated linearly; std is that of a sample. All zero if there are no times.
 Spread spread(std::span<const Nanoseconds> times);
 
 /// The ends of the 95 % confidence interval of the median.
@@ -54,7 +54,7 @@ std::pair<Nanoseconds, Nanoseconds> median_interval(std::vector<Nanoseconds> tim
 /// Half that interval's width, relative to the median; 1 for fewer than six times.
 double median_uncertainty(std::vector<Nanoseconds> times);
 
-/// 0 of nothing.
+/// part / whole; 0 if `whole` is 0.
 double share(Nanoseconds part, Nanoseconds whole);
 
 }  // namespace baton::trace

@@ -8,20 +8,20 @@
 
 namespace baton::trace {
 
-/// How one device came to the collectives of the steps that were added up.
+/// How late one device arrived at collectives, summed over steps.
 struct Arrivals {
-  std::int64_t collectives = 0;           // it was a member of
-  std::int64_t last = 0;                  // of those: it came last
+  std::int64_t collectives = 0;           // of which it was a member
+  std::int64_t last = 0;                  // of those: it arrived last
   Nanoseconds held_up;                    // how long all other members of those waited for it alone
-  std::array<Nanoseconds, 3> by_phase{};  // what its computations and delays took, by phase
+  std::array<Nanoseconds, 3> by_phase{};  // time of its computations and delays, by phase
 
   Arrivals& operator+=(const Arrivals& other);
 };
-/// By device, of one step.
+/// Per device, for one step.
 std::vector<Arrivals> arrivals(const plan::Plan& plan, const StepTrace& step);
 
-/// The phase in which a device took longest beyond the others it meets in collectives, and how much longer
-/// than the median of them. Nothing where there are no others.
+/// The phase in which a device was slowest relative to the others of its collectives, and how much longer it took
+/// than their median. Empty if there are no others.
 struct Excess {
   plan::Phase phase = plan::Phase::forward;
   Nanoseconds time;

@@ -7,7 +7,7 @@
 
 namespace baton::trace {
 
-/// The trace in Chrome's JSON format, which Perfetto opens: a process a device, a thread a lane, arrows for transfers.
+/// The trace in Chrome's JSON format, which Perfetto opens: one process per device, one thread per lane, arrows for transfers.
 /// Steps follow one another. Two complete events of one thread never overlap.
 std::string to_chrome_json(const plan::Plan& plan, const Trace& trace);
 

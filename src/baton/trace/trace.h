@@ -8,12 +8,12 @@
 
 namespace baton::trace {
 
-/// Where numbers come from. It travels with them to every table and file.
+/// Measured or simulated. The label stays with the numbers in every table and file.
 enum class Origin : std::uint8_t { measured, simulated };
 constexpr std::string_view to_text(Origin origin) { return origin == Origin::measured ? "measured" : "simulated"; }
 
-/// What happened to one task. A task that meets others starts when it has come to the meeting and ends when its
-/// part in it is over, so the time until the last member's start was spent waiting for that member.
+/// When one task ran. A task of a meeting starts when it arrives at the meeting and ends when its part is over, so
+/// the time until the last member's start was spent waiting for that member.
 struct Event {
   Nanoseconds start;  // from the start of the step
   Nanoseconds end;
@@ -21,7 +21,7 @@ struct Event {
   Bytes received;
 };
 
-/// One run of a plan: an event a task, in the plan's order. It lasts from before the first task to after the last
+/// One run of a plan: one event per task, in the plan's order. It lasts from before the first task to after the last
 /// one, with every device finished.
 struct StepTrace {
   Nanoseconds duration;

@@ -42,11 +42,11 @@ TEST(Units, BytesPrintInPowersOf1024) {
 }
 
 TEST(Units, FlopsPrintInPowersOf1000) {
-  EXPECT_EQ(to_text(Flops(999)), "999 flop");
-  EXPECT_EQ(to_text(Flops(1000)), "1.00 kflop");
-  EXPECT_EQ(to_text(Flops(268435456)), "268 Mflop");
-  EXPECT_EQ(to_text(Flops(12300000000)), "12.3 Gflop");
-  EXPECT_EQ(to_text(Flops(4000000000000)), "4.00 Tflop");
+  EXPECT_EQ(to_text(Flops(999)), "999 FLOP");
+  EXPECT_EQ(to_text(Flops(1000)), "1.00 kFLOP");
+  EXPECT_EQ(to_text(Flops(268435456)), "268 MFLOP");
+  EXPECT_EQ(to_text(Flops(12300000000)), "12.3 GFLOP");
+  EXPECT_EQ(to_text(Flops(4000000000000)), "4.00 TFLOP");
 }
 
 TEST(Units, QuantitiesAddSubtractAndCompare) {
@@ -93,7 +93,7 @@ TEST(Units, TimesNeedAUnit) {
 }
 
 TEST(Units, RatesAreFlopsPerSecondInPowersOfTen) {
-  EXPECT_DOUBLE_EQ(parse_rate("19.5Tflop/s", "r"), 19.5e12);
+  EXPECT_DOUBLE_EQ(parse_rate("19.5TFLOP/s", "r"), 19.5e12);
   EXPECT_DOUBLE_EQ(parse_rate("100 Gflop/s", "r"), 1e11);
   EXPECT_DOUBLE_EQ(parse_rate("3flop/s", "r"), 3);
   for (const char* text : {"", "3", "3T", "Tflop/s", "-1Tflop/s", "3Xflop/s", "3Tflops", "0flop/s"}) {

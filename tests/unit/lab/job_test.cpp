@@ -136,7 +136,7 @@ TEST(Job, AnOptimizerThatHasNoMomentumSaysSo) {
   JobWords words;
   words.optimizer = "adam";
   words.momentum = "0.9";
-  EXPECT_TRUE(says(usage_sentence([&] { const Job job(words, small_machine()); }), "--momentum means nothing to adam"));
+  EXPECT_TRUE(says(usage_sentence([&] { const Job job(words, small_machine()); }), "optimizer adam has no --momentum"));
 }
 
 // On other machines

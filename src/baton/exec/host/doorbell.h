@@ -7,18 +7,18 @@
 
 namespace baton::exec {
 
-/// Tells one spinning thread that it may lie down, and the processor that this is a spin.
+/// CPU spin-wait hint (PAUSE).
 inline void relax() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
 #endif
 }
 
-/// What a thread waits at and others ring. Spins for a while, since a hand-off while spinning takes a hundredth of
-/// one through the kernel; then sleeps.
+/// A thread waits at it and others ring it. Spins for a while, because a wake-up while spinning takes a hundredth of
+/// the time of one through the kernel; then sleeps.
 class alignas(64) Doorbell {
  public:
-  /// The number of rings so far: read it before looking for work, wait for it to change when there was none.
+  /// The number of rings so far: read it before looking for work; if there was none, wait for it to change.
   std::uint32_t rings() const { return rings_.load(std::memory_order_acquire); }
 
   void ring();

@@ -152,7 +152,7 @@ class HostEngine final : public Engine {
     stopping_ = false;
     enough_ = false;
     failure_ = nullptr;
-    barrier_ = std::make_unique<StepBarrier>(here_, spins_);  // a failure leaves one astray
+    barrier_ = std::make_unique<StepBarrier>(here_, spins_);  // a failed run may leave the old barrier half-arrived
     const std::vector<ClockReading> clocks_before = read_clocks(world_);
 
     std::vector<std::thread> threads;

@@ -7,9 +7,9 @@
 
 namespace baton::exec {
 
-/// Devices that are sets of cores: a thread each, which serves all its lanes, and a team that helps with kernels; while a
-/// message is under way the thread computes. The steps after the warm-up are traced, the first of them where they are
-/// very many.
+/// Devices that are sets of cores: one thread per device, which serves all its lanes, and a team that helps with kernels;
+/// while a message is in transit the thread computes. The steps after the warm-up are traced; of very many steps only the
+/// first.
 std::unique_ptr<Engine> make_host_engine(Assignment assignment, const HostBackend& backend);
 
 }  // namespace baton::exec

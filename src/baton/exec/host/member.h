@@ -18,7 +18,7 @@ class Barrier {
   Barrier(const Barrier&) = delete;
   Barrier& operator=(const Barrier&) = delete;
 
-  /// What members that wait, or come later, are thrown when another will never come.
+  /// Thrown in members that wait or arrive later, if another member will never arrive.
   struct Broken {};
 
   void arrive_and_wait() {
@@ -40,9 +40,9 @@ class Barrier {
     }
   }
 
-  /// A member gives up: nobody waits for it.
+  /// A member gives up: the others no longer wait for it.
   void break_up() { broken_.store(true, std::memory_order_relaxed); }
-  /// As new. No member may be at the barrier.
+  /// Resets the barrier. No member may be at it.
   void mend() {
     arrived_.store(0, std::memory_order_relaxed);
     broken_.store(false, std::memory_order_relaxed);
@@ -52,7 +52,7 @@ class Barrier {
   static constexpr int spin_limit = 2000;
 
   const int count_;
-  // Apart, so that late arrivals do not disturb those who already spin on the round.
+  // On separate cache lines, so that late arrivals do not disturb members that spin on the round.
   alignas(64) std::atomic<int> arrived_{0};
   alignas(64) std::atomic<std::uint32_t> round_{0};
   std::atomic<bool> broken_{false};

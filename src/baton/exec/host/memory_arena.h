@@ -7,7 +7,7 @@
 
 namespace baton::exec {
 
-/// One device's memory: taken from the system once, zeroed, in huge pages where the system gives them.
+/// The memory of one device: allocated once, zeroed, in huge pages if the system provides them.
 class MemoryArena {
  public:
   explicit MemoryArena(Bytes size);

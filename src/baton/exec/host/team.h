@@ -12,7 +12,7 @@
 
 namespace baton::exec {
 
-/// Pins the calling thread to a core; without effect where the system does not allow it.
+/// Pins the calling thread to a core; no effect if the system does not allow it.
 void pin_to_core(int core);
 
 /// Work that all members of a team do together.
@@ -22,7 +22,7 @@ class TeamWork {
   virtual void run(const Member& member) = 0;
 };
 
-/// The threads of one device, one a core, pinned. The thread that calls `run` is member 0 and is pinned by its owner.
+/// The threads of one device, one per core, pinned. The thread that calls `run` is member 0 and is pinned by its owner.
 class Team {
  public:
   /// `spins`: how long an idle member spins before it sleeps.
@@ -32,8 +32,8 @@ class Team {
   Team& operator=(const Team&) = delete;
 
   int size() const { return static_cast<int>(helpers_.size()) + 1; }
-  /// Returns when every member has done its part. Where one throws, the others are called off at the next barrier, and the first
-  /// of what was thrown is thrown here.
+  /// Returns when every member has done its part. If one throws, the others are released at the next barrier, and the first
+  /// exception is rethrown here.
   void run(TeamWork& work);
 
  private:

@@ -15,22 +15,22 @@ struct Echo {
   Nanoseconds answered;  // on rank 0's
 };
 
-/// How far another rank's clock is ahead of rank 0's at one moment of that.
+/// The offset of another rank's clock from rank 0's at one moment of rank 0's clock.
 struct ClockReading {
   Nanoseconds at;
   Nanoseconds offset;
   Nanoseconds error;  // at most: half of the time that the answer took
 };
-/// From the quickest answer, since it leaves the least doubt about when the other clock was read.
+/// From the quickest answer, because its error is the smallest.
 ClockReading read_clock(std::span<const Echo> echoes);
 
-/// The same over a run: two clocks of which one gains on the other evenly.
+/// The same over a run, with a constant drift between the two clocks.
 struct ClockFit {
   ClockReading first;
-  double drift = 0;   // nanoseconds a nanosecond
+  double drift = 0;   // nanoseconds per nanosecond
   Nanoseconds error;  // of the offset at the first and at the last reading, the larger
 
-  /// A moment of the other clock, on rank 0's.
+  /// Converts a time of the other clock to rank 0's clock.
   Nanoseconds on_rank_0(Nanoseconds there) const;
 };
 ClockFit fit_clock(const ClockReading& before, const ClockReading& after);

@@ -20,12 +20,12 @@ Fingerprint fingerprint(const plan::Plan& plan, const DataOptions& data);
 /// All ranks call it. A usage error names the ranks whose fingerprint is not rank 0's, and in what.
 void require_agreement(World& world, const Fingerprint& mine);
 
-/// What a rank was told beside the plan: a flag, and what was given for it.
+/// A setting of a rank besides the plan: an option and its value.
 struct Setting {
   std::string flag;
   std::string value;
 };
-/// All ranks call it, with the same flags. A usage error names the ranks that were given something else for one than rank 0.
+/// All ranks call it, with the same flags. A usage error names the ranks whose value differs from rank 0's.
 void require_same(World& world, const std::vector<Setting>& mine);
 
 }  // namespace baton::exec

@@ -6,7 +6,7 @@
 
 namespace baton::exec {
 
-/// The world that the MPI library sees. Where the program was built without MPI, a usage error says so.
+/// The world of the MPI library. Throws a usage error if the program was built without MPI.
 std::unique_ptr<World> open_mpi_world(const Launch& launch);
 
 }  // namespace baton::exec

@@ -12,13 +12,13 @@
 
 namespace baton::exec {
 
-/// What one device is at. Its thread says so in passing, with a relaxed store a task's start and end; others
-/// may read it at any time.
+/// The progress of one device. Its thread updates it with one relaxed store per start and end of a task; other
+/// threads may read it at any time.
 class alignas(64) Presence {
  public:
   void start(std::size_t lane) { advance(lanes_[lane]); }
   void finish(std::size_t lane) { advance(lanes_[lane]); }
-  /// The thread has nothing to do and looks whether that is still so: a few times a second at least.
+  /// The thread is idle and polls for work: at least a few times per second.
   void look() { advance(looks_); }
 
   struct Counts {
@@ -46,36 +46,36 @@ class alignas(64) Presence {
   std::atomic<std::uint64_t> looks_{0};
 };
 
-/// What a rank does as a whole. Only `training` has tasks; the rest takes its time: starting, reading and saving state and
-/// gathering results between runs, ending, when all are known to have done what they had to.
+/// What a rank does as a whole. Only `training` has tasks; the others may take long: starting, reading and saving state and
+/// gathering results between runs, and ending, after all ranks have done their work.
 enum class Activity : std::uint8_t { starting, training, between, ending };
 
-/// What a rank is at, at one moment.
+/// Snapshot of a rank's progress.
 struct Standing {
   Activity activity = Activity::starting;
-  std::uint64_t gatherings = 0;           // between steps all ranks gather: comings and goings, odd while it is there
-  std::uint64_t looks = 0;                // while it waits there: how often it has looked
-  std::vector<Presence::Counts> devices;  // of its own devices, in their order; none before there is a plan
+  std::uint64_t gatherings = 0;           // arrivals at and departures from the gathering between steps; odd while it is there
+  std::uint64_t looks = 0;                // how often it has polled while it waits there
+  std::vector<Presence::Counts> devices;  // of its own devices, in their order; empty before there is a plan
   Nanoseconds worked{};                   // processor time of its threads; filled in by the watch, 0 from `Board::standing`
 
-  /// Whether something was started, ended or gone on with since.
+  /// Whether there is progress since the other snapshot.
   bool moved_since(const Standing& before) const;
 };
 
-/// Where a rank says what it is at: its engine by device, its application as a whole.
+/// The progress that a rank publishes: per device by its engine, as a whole by the application.
 class Board {
  public:
-  /// From now on there are so many devices of its own; those of before stay where they are, but nobody looks
-  /// at them.
+  /// Sets the number of its own devices. Entries of earlier devices stay valid, but are no longer
+  /// read.
   void open(std::size_t devices);
   Presence& device(std::size_t own) { return boards_.back()[own]; }
 
   void set(Activity activity) { activity_.store(activity, std::memory_order_relaxed); }
-  /// The rank has come to where all gather between steps; it has gone on.
+  /// The rank arrives at the gathering between steps; it leaves it.
   void come() { gatherings_.fetch_add(1, std::memory_order_relaxed); }
   void go_on() { gatherings_.fetch_add(1, std::memory_order_relaxed); }
 
-  /// The rank waits for others as a whole, and looks whether that is still so.
+  /// The rank waits for others as a whole, and polls.
   void look() { looks_.store(looks_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
 
   Standing standing() const;

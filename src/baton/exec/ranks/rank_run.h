@@ -10,18 +10,18 @@
 #include "baton/exec/run.h"
 #include "baton/plan/plan.h"
 
-/// What the ranks of a run tell each other beside the plan's own messages.
+/// Exchanges between the ranks of a run besides the messages of the plan.
 namespace baton::exec {
 
-/// By device: the rank that runs it.
+/// Per device: the rank that runs it.
 std::vector<int> ranks_of(const cluster::Cluster& cluster);
 
 /// By rank: how many bytes of a step's report are its own, where these buffers hold the rows of the loss.
 std::vector<std::size_t> report_sizes(const plan::Plan& plan, const std::vector<int>& rank_of, const std::vector<BufferId>& losses,
                                       int ranks);
 
-/// Between two steps: the rows of the loss, how long the step was, and whether somebody wants no further one. Every rank comes
-/// to the same.
+/// Exchanged between two steps: the rows of the loss, the duration of the step, and whether some rank asked to stop. Every rank
+/// gets the same summary.
 class StepReport {
  public:
   StepReport(World& world, const plan::Plan& plan, const std::vector<int>& rank_of, const std::vector<BufferId>& losses);
@@ -29,9 +29,9 @@ class StepReport {
   struct Summary {
     double loss = 0;       // rows summed in the order of the batch
     Nanoseconds duration;  // the longest
-    bool enough = false;   // somebody has had
+    bool enough = false;   // some rank asked to stop
   };
-  /// Of this rank come the last two and, by `rows`, what its buffers hold.
+  /// The last two arguments are those of this rank; `rows` reads its buffers.
   Summary share(Nanoseconds duration, bool enough, const std::function<const double*(BufferId)>& rows);
 
  private:
@@ -61,15 +61,15 @@ struct StepSlice {
 trace::Trace merge(const plan::Plan& plan, const std::vector<int>& rank_of, const std::vector<std::vector<StepSlice>>& slices,
                    const std::vector<ClockFit>& clocks);
 
-/// Puts into rank 0's result what was traced, rounded and read off GPUs on all ranks; the others keep no trace. `starts` says when
-/// each of this rank's traced steps began.
+/// Gathers traces, roundings and GPU readings of all ranks into rank 0's result; the others keep no trace. `starts`: when each
+/// traced step of this rank started.
 void gather_result(World& world, const plan::Plan& plan, const std::vector<int>& rank_of, const std::vector<ClockFit>& clocks,
                    std::span<const Nanoseconds> starts, RunResult& result);
-/// The same, with clocks that were read before the run and are read again now; nothing where the world is of one.
+/// The same, with clocks that were read before the run and are read again now; does nothing in a world of one rank.
 void gather_result(World& world, const plan::Plan& plan, const std::vector<int>& rank_of,
                    const std::vector<ClockReading>& clocks_before, std::span<const Nanoseconds> starts, RunResult& result);
 
-/// What `root` has read of a buffer, to all.
+/// Sends the contents of a buffer, read by `root`, to all ranks.
 std::vector<double> share_elements(World& world, int root, std::vector<double> elements);
 
 }  // namespace baton::exec

@@ -20,8 +20,8 @@ using Blob = std::vector<std::byte>;
 Blob to_blob(std::string_view text);
 std::string to_text(const Blob& blob);
 
-/// What goes between two ranks is best cut into messages of so many bytes: large enough that those of a bucket are few, small
-/// enough that sums begin early.
+/// The best size of messages between two ranks, in bytes: large enough that a bucket takes few messages, small enough that sums
+/// start early.
 constexpr std::size_t usual_message = std::size_t{256} << 10;
 
 /// One end of a message between two ranks. The other has posted its own end, of the same size and tag;
@@ -35,15 +35,15 @@ struct Message {
   std::size_t size = 0;
 };
 
-/// Who wants to know when messages are over: told by whichever thread finds it out, one at a time. It may
-/// post others.
+/// Is notified when messages are over, by any thread, one call at a time. It may post further
+/// messages.
 class Listener {
  public:
   virtual ~Listener() = default;
   virtual void over(std::size_t number) = 0;
 };
 
-/// Where a rank runs. Both numbers count from 0 in the order of the ranks.
+/// The host of a rank. Both numbers count from 0 in the order of the ranks.
 struct Place {
   std::string host;
   int node = 0;     // ranks of one node reach each other without the network
@@ -51,7 +51,7 @@ struct Place {
 };
 
 /// The ranks of a run: processes that run one plan together, each the devices of its own. A process has one
-/// world, opens it once, before it starts threads, and hands it on to whoever needs it.
+/// world, opens it once, before it starts threads, and passes it to functions that need it.
 class World {
  public:
   virtual ~World() = default;
@@ -60,13 +60,13 @@ class World {
 
   int rank() const { return rank_; }
   int size() const { return static_cast<int>(places_.size()); }
-  /// Whether there is no other rank; then all of the following do nothing or hand back what they were given.
+  /// Whether there is no other rank; then the functions below do nothing or return their argument.
   bool alone() const { return size() == 1; }
   const std::vector<Place>& places() const { return places_; }
-  /// Where this rank says what it is at, for those who watch over the ranks.
+  /// The progress that this rank publishes, for the watch.
   const std::shared_ptr<Board>& board() const { return board_; }
 
-  // What all ranks call, in the same order, between runs and steps.
+  // All ranks call these, in the same order, between runs and steps.
 
   void barrier() {
     if (!alone()) {
@@ -79,28 +79,28 @@ class World {
   virtual void all_gather(std::span<const std::byte> mine, std::span<std::byte> all, std::span<const std::size_t> sizes) = 0;
   /// Each rank's bytes, by rank, at rank 0; the others get nothing.
   virtual std::vector<Blob> gather(std::span<const std::byte> mine) = 0;
-  /// What `root` has, to all. The others' contents and size are replaced.
+  /// Sends the bytes of `root` to all; the contents and size of the others are replaced.
   virtual void broadcast(Blob& blob, int root) = 0;
 
   // Messages between two ranks, posted by any thread at any time.
 
   virtual int largest_tag() const = 0;
-  /// Begins a message; `listener` hears its `number` when it is over.
+  /// Starts a message; `listener` is called with its `number` when it is over.
   virtual void post(const Message& message, Listener& listener, std::size_t number) = 0;
-  /// Moves messages on and tells who waits for them. False where another thread is at it.
+  /// Makes progress on messages and notifies their listeners. False if another thread is doing so.
   virtual bool poll() = 0;
   virtual bool under_way() const = 0;
 
-  // The end of a rank that cannot go on.
+  // The end of a rank after an error.
 
-  /// What each rank has to say, where all of them come to an end within `patience`; otherwise nothing.
+  /// The message of each rank, if all of them end within `patience`; otherwise nullopt.
   virtual std::optional<std::vector<std::string>> last_words(std::string_view mine, Nanoseconds patience) = 0;
-  /// Ends all ranks, also those that wait for this one.
+  /// Ends all ranks, including those that wait for this one.
   [[noreturn]] virtual void abort(int code) = 0;
 
  protected:
   World(int rank, int size) : rank_(rank), places_(static_cast<std::size_t>(size)) {}
-  /// Finds out where the ranks run. For constructors, when the rest works.
+  /// Determines the hosts of the ranks. To be called by constructors after everything else works.
   void find_places();
 
  private:
@@ -109,20 +109,20 @@ class World {
   std::shared_ptr<Board> board_ = std::make_shared<Board>();
 };
 
-/// Does something on rank 0 alone; all ranks call it, and what it throws is thrown on all of them.
+/// Runs a function on rank 0 only; all ranks call it, and an exception is thrown on all of them.
 void on_rank_0(World& world, const std::function<void()>& action);
 
-/// What the environment says of how this process was started: by mpirun, or by srun.
+/// How this process was started according to the environment: by mpirun, by srun, or by neither.
 struct Launch {
-  int ranks = 1;         // 0: some, but it does not say how many
-  std::string launcher;  // empty: by none
+  int ranks = 1;         // 0: several, but their number is unknown
+  std::string launcher;  // empty: none
 };
 Launch find_launch(const std::function<const char*(const char*)>& variable);
 
-/// The ranks that this process was started among; by itself it is a world of one, which needs no MPI. A usage
-/// error where there are several but no MPI to reach them by.
+/// The ranks that this process was started with; alone it is a world of one, which needs no MPI. A usage error
+/// if there are several ranks but no MPI.
 std::unique_ptr<World> open_world();
-/// A world of one, whatever the environment says.
+/// A world of one rank, regardless of the environment.
 std::unique_ptr<World> make_world_of_one();
 
 }  // namespace baton::exec

@@ -7,8 +7,8 @@
 #include "baton/exec/backend.h"
 #include "baton/plan/plan.h"
 
-/// What transports have in common: which elements of a meeting fall to which member. Sums then have the same bits whichever
-/// way the elements went.
+/// Shared by all transports: which member owns which elements of a meeting. So sums have the same bits in every
+/// transport.
 namespace baton::exec {
 
 enum class Move : std::uint8_t { copy, broadcast, all_reduce, reduce, reduce_scatter, all_gather };
@@ -16,7 +16,7 @@ Move move_of(const plan::Task& task);
 /// A member's rank in its meeting. Of a transfer: 0 is the sender, 1 the receiver.
 std::size_t rank_of(const plan::Task& task);
 
-/// A run of elements that is moved or summed in one go.
+/// Consecutive elements that are moved or summed in one operation.
 struct Chunk {
   std::size_t buffer;
   std::int64_t begin;
@@ -25,8 +25,8 @@ struct Chunk {
   std::int64_t piece_begin = 0;  // where in it
 };
 
-/// The chunks that fall to one member: of a sum those that it adds up, of what is copied those that it gets, of an
-/// all_gather those that it gives.
+/// The chunks of one member: in a sum those that it adds up, in a copy those that it receives, in an all_gather those
+/// that it sends.
 struct Share {
   std::vector<Chunk> chunks;
 };
@@ -34,7 +34,7 @@ struct Share {
 /// A meeting's shares, by rank.
 std::vector<Share> deal(const plan::Plan& plan, MeetingId meeting, std::int64_t chunk_elements);
 
-/// Where a member's buffers lie, as far as they cross.
+/// The addresses of those buffers of a member that are sent or received.
 struct MemberMemory {
   MemberMemory(const plan::Task& task, const Addresses& addresses, DType type);
 

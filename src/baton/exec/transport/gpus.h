@@ -8,7 +8,7 @@
 #include "baton/exec/ranks/world.h"
 #include "baton/plan/plan.h"
 
-/// How meetings between GPUs of several ranks cross, as far as that is decided and agreed upon without a GPU.
+/// How meetings between GPUs of several ranks cross: the decisions that need no GPU.
 namespace baton::exec {
 
 enum class Way : std::uint8_t {
@@ -21,7 +21,7 @@ enum class Way : std::uint8_t {
 /// want it.
 std::vector<Way> choose_ways(const plan::Plan& plan, const cluster::Cluster& cluster, bool has_nccl);
 
-/// Whether every rank says so. All ranks call it.
+/// Whether the value is true on every rank. All ranks call it.
 bool all_say(World& world, bool mine);
 
 /// A member of a set of GPUs that meet by NCCL, which this rank runs.
@@ -34,14 +34,14 @@ struct GroupMember {
 class Joiner {
  public:
   virtual ~Joiner() = default;
-  /// A name for a set that is to come together, known to nobody else.
+  /// A new, unique id for a set.
   virtual Blob make_id() = 0;
   /// Joins the members that this rank runs, all at once, to a set of `size`; returns when all of its ranks have.
   virtual void join(std::size_t group, const Blob& id, std::size_t size, const std::vector<GroupMember>& members) = 0;
 };
 
 /// Every set of devices that meet by NCCL comes together once, in the order of the plan's meetings on all ranks: the rank of its
-/// first member makes an id, which all are told. All ranks call it. By meeting: the number of its set, where it has one.
+/// first member makes an id and sends it to all. All ranks call it. Per meeting: the number of its set, if it has one.
 std::vector<std::size_t> join_groups(const plan::Plan& plan, const std::vector<Way>& ways, const std::vector<int>& run_by,
                                      World& world, Joiner& joiner);
 

@@ -10,7 +10,7 @@
 
 namespace baton::exec {
 
-/// Something that a member of a meeting asks of NCCL, or does before.
+/// A call of NCCL by a member of a meeting, or a copy before it.
 struct NcclCall {
   enum class Kind : std::uint8_t {
     copy,  // from one place of its own to another, before all others
@@ -23,8 +23,8 @@ struct NcclCall {
     receive,
   };
   Kind kind = Kind::copy;
-  const std::byte* from = nullptr;  // null where it gives nothing
-  std::byte* to = nullptr;          // null where it gets nothing
+  const std::byte* from = nullptr;  // nullptr if it sends nothing
+  std::byte* to = nullptr;          // nullptr if it receives nothing
   std::int64_t elements = 0;        // of a reduce_scatter and an all_gather: those of one piece
   int peer = 0;                     // of a broadcast and a reduce the root, of a send and a receive the other end
 };

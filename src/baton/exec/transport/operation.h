@@ -9,8 +9,8 @@
 
 namespace baton::exec {
 
-/// What is done to one chunk of a meeting, wherever its operands lie. Sums are taken in the order of `from`, so whoever does
-/// it, every run gives the same bits; those of 16-bit types are taken in float and rounded once.
+/// The operation on one chunk of a meeting. Sums are taken in the order of `from`, so the bits do not depend on the thread that
+/// runs it; sums of 16-bit types are taken in float and rounded once.
 struct Operation {
   enum class Kind : std::uint8_t {
     copy,   // the only one of `from`, to all of `to`

@@ -62,9 +62,9 @@ std::uint64_t random_token() {
 /// Rank 0's side.
 class Host {
  public:
-  Host(std::uint64_t token, int size) : token_(token), guests_(static_cast<std::size_t>(size)), missing_(size - 1) {}
+  Host(std::uint64_t token, int size) : token_(token), peers_(static_cast<std::size_t>(size)), missing_(size - 1) {}
 
-  std::vector<Acquaintance> receive_all(const Listening& listening) {
+  std::vector<PeerConnection> receive_all(const Listening& listening) {
     const Nanoseconds end = deadline();
     std::vector<Connection> strangers;
     while (missing_ > 0) {
@@ -90,7 +90,7 @@ class Host {
       }
       std::erase_if(strangers, [](const Connection& one) { return !one.open(); });
     }
-    return std::move(guests_);
+    return std::move(peers_);
   }
 
  private:
@@ -108,20 +108,20 @@ class Host {
     const int rank = reader.take<int>();
     const int pid = reader.take<int>();
     const std::string host = reader.take_text();
-    if (frame.kind != join || !reader.good() || rank < 1 || rank >= static_cast<int>(guests_.size()) ||
-        guests_[static_cast<std::size_t>(rank)].connection.open()) {
+    if (frame.kind != join || !reader.good() || rank < 1 || rank >= static_cast<int>(peers_.size()) ||
+        peers_[static_cast<std::size_t>(rank)].connection.open()) {
       stranger.close();
       return;
     }
     stranger.set_largest(largest_frame);
-    guests_[static_cast<std::size_t>(rank)] = {std::move(stranger), fmt::format("rank {} (pid {} on {})", rank, pid, host)};
+    peers_[static_cast<std::size_t>(rank)] = {std::move(stranger), fmt::format("rank {} (pid {} on {})", rank, pid, host)};
     --missing_;
   }
 
   std::vector<int> absent() const {
     std::vector<int> ranks;
-    for (std::size_t r = 1; r < guests_.size(); ++r) {
-      if (!guests_[r].connection.open()) {
+    for (std::size_t r = 1; r < peers_.size(); ++r) {
+      if (!peers_[r].connection.open()) {
         ranks.push_back(static_cast<int>(r));
       }
     }
@@ -129,7 +129,7 @@ class Host {
   }
 
   std::uint64_t token_;
-  std::vector<Acquaintance> guests_;
+  std::vector<PeerConnection> peers_;
   int missing_;
 };
 
@@ -173,7 +173,7 @@ Connection reach(const Invitation& invitation, int rank) {
 
 }  // namespace
 
-std::vector<Acquaintance> rendezvous(int rank, int size, const std::function<std::string(const std::string& words)>& broadcast) {
+std::vector<PeerConnection> rendezvous(int rank, int size, const std::function<std::string(const std::string& words)>& broadcast) {
   if (rank == 0) {
     const Listening listening = listen_anywhere();
     const Invitation invitation{random_token(), listening.port, host_name(), own_addresses()};
@@ -181,7 +181,7 @@ std::vector<Acquaintance> rendezvous(int rank, int size, const std::function<std
     return Host(invitation.token, size).receive_all(listening);
   }
   const Invitation invitation = unpack(broadcast({}));
-  std::vector<Acquaintance> met(static_cast<std::size_t>(size));
+  std::vector<PeerConnection> met(static_cast<std::size_t>(size));
   met[0] = {reach(invitation, rank), fmt::format("rank 0 (on {})", invitation.host)};
   return met;
 }

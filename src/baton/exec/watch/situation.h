@@ -12,14 +12,14 @@
 
 namespace baton::exec {
 
-/// How long a rank that starts, saves or ends may wait for something else than the others before it is taken for hung.
+/// How long a rank that starts, saves or ends may wait for anything but other ranks before it counts as hung.
 inline constexpr Nanoseconds longest_absence(60'000'000'000);
 
-/// Tells from where ranks stand in a plan who waits for whom. Pure: the same standings give the same words.
+/// Decides from the progress of all ranks in a plan which rank waits for which. Pure: the same progress gives the same text.
 class Situation {
  public:
-  /// `rank_of`: by device of the plan. Steps are numbered from `steps_before` on. `link`: what meetings are slowed to, where they
-  /// are. `slow_disk`: how long who starts, saves or ends may wait for something else than the others.
+  /// `rank_of`: per device of the plan. Steps are numbered from `steps_before`. `link`: the emulated link, if there is one.
+  /// `slow_disk`: how long a rank that starts, saves or ends may wait for anything but other ranks.
   Situation(plan::Plan plan, std::vector<int> rank_of, std::int64_t steps_before, std::optional<cluster::Link> link = std::nullopt,
             Nanoseconds slow_disk = longest_absence);
 
@@ -27,20 +27,20 @@ class Situation {
   /// "waited in t20 (all_reduce …) of step 12 for rank 2".
   std::string describe(std::span<const Standing> standings, int rank) const;
 
-  /// Where no rank has moved for a while, who is to blame for it.
+  /// If no rank has made progress for a while: the ranks that cause it.
   struct Stall {
-    std::vector<int> ranks;  // those with a device that does not even look; empty where that is all, or none
-    Nanoseconds allowed;     // how long what they do may take before it is called hung
+    std::vector<int> ranks;  // ranks with an unresponsive device; empty if all or none
+    Nanoseconds allowed;     // how long their task may take before it counts as hung
   };
-  /// `still`: by rank, which of its devices have not even looked; all, where the rank waits, starts, saves or ends as a
-  /// whole and has not. One that starts, saves or ends may take a minute and more. Nothing where not all have devices yet.
+  /// `still`: per rank, its devices that have not polled; all, if the rank waits, starts, saves or ends as a whole and has not
+  /// polled. A rank that starts, saves or ends may take a minute or more. nullopt if some rank has no devices yet.
   std::optional<Stall> stall(std::span<const Standing> standings, std::span<const std::vector<bool>> still,
                              Nanoseconds patience) const;
 
  private:
   struct Place {
     std::int64_t step;
-    TaskId task;  // under way, or next; not valid where the lane has none
+    TaskId task;  // running, or next; not valid if the lane has none
     bool started;
   };
   Place place(std::span<const Standing> standings, DeviceId device, plan::Lane lane) const;
@@ -50,7 +50,7 @@ class Situation {
   std::int64_t step_of(std::span<const Standing> standings, int rank) const;
   std::vector<int> not_gathered(std::span<const Standing> standings, int rank) const;
 
-  /// What holds a rank: tasks under way that wait for nobody, and those that wait.
+  /// The running tasks of a rank: those that wait for no other rank, and those that wait.
   struct Held {
     std::vector<TaskId> working;
     std::vector<TaskId> waiting;
@@ -71,7 +71,7 @@ class Situation {
   Nanoseconds slow_disk_;
 };
 
-/// What a rank does as a whole, where no more is known: "was starting".
+/// What a rank does as a whole, if no more is known: "was starting".
 std::string describe(Activity activity);
 
 /// "rank 2", "ranks 0, 1 and 3".

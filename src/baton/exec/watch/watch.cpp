@@ -115,7 +115,7 @@ class Watch::Post {
     if (!wake_.open()) {
       throw failure("the watch over the ranks cannot be started: no file descriptor is free");
     }
-    std::vector<wire::Acquaintance> met = wire::rendezvous(options_.rank, options_.size, options_.broadcast);
+    std::vector<wire::PeerConnection> met = wire::rendezvous(options_.rank, options_.size, options_.broadcast);
     moved_at_ = now();
     for (std::size_t r = 0; r < peers_.size(); ++r) {
       peers_[r].connection = std::move(met[r].connection);
@@ -234,7 +234,7 @@ class Watch::Post {
     moved_at_ += gap;
   }
 
-  /// Of this rank, as seen by the watch's thread, whose own work is none of the rank's.
+  /// The progress of this rank; its processor time excludes that of this thread.
   Standing own_standing() const {
     Standing standing = board_->standing();
     standing.worked = processor_time(CLOCK_PROCESS_CPUTIME_ID) - processor_time(CLOCK_THREAD_CPUTIME_ID);

@@ -14,23 +14,23 @@ namespace baton::exec {
 struct WatchOptions {
   int rank = 0;
   int size = 1;
-  /// A rank that is not heard of for about this long is taken for lost, one whose tasks do not move for hung: both
-  /// are said within it. Who saves or ends has longer (Situation).
+  /// A rank without a heartbeat for about this long counts as lost, one without progress as hung; both are
+  /// reported within this time. Ranks that are saving or shutting down get longer (Situation).
   Nanoseconds patience{5'000'000'000};
-  /// How long a rank that starts may wait for something else than the others, before there is a Situation to judge by.
+  /// How long a rank that starts may wait for anything but other ranks, before there is a Situation.
   Nanoseconds slow_start = longest_absence;
-  /// Hands the words of rank 0 to every rank: called once by each, at the start.
+  /// Sends the text of rank 0 to every rank: called once by each, at the start.
   std::function<std::string(const std::string& words)> broadcast;
 };
 
-/// A rank that cannot go on, and why the others are sure of it.
+/// A lost rank, and the evidence.
 struct LostRank {
   enum class Cause : std::uint8_t {
-    closed,  // its connection is closed: it was killed or has ended without a word
-    silent,  // it does not answer: it is stopped, or its network is gone
-    hung,    // it answers, but its task does not end, and the others wait for it
-    failed,  // it has said itself why
-    ended,   // somebody told it to end
+    closed,  // its connection is closed: it was killed or exited without a message
+    silent,  // no heartbeat: it is stopped, or its network is lost
+    hung,    // it has a heartbeat, but its task does not end and the others wait for it
+    failed,  // it reported its own error
+    ended,   // it received a signal to end
   };
   int rank = -1;  // -1: no rank in particular, all wait
   Cause cause = Cause::closed;
@@ -42,34 +42,34 @@ struct LostRank {
 /// Why all ranks end.
 struct Ending {
   std::vector<LostRank> lost;
-  std::string text;     // for people: who is lost, where it was, what each other rank waited for; a line each
-  bool spoken = false;  // whether it falls to this rank to say so: to rank 0, or to all where that is the one
-                        // that is lost
+  std::string text;     // to print: which rank is lost, its last task, what each other rank waited for; one line each
+  bool spoken = false;  // whether this rank prints the text: rank 0, or every rank if rank 0 is the
+                        // lost one
 };
 
-/// Watches over the other ranks, apart from what they compute and send: a thread of its own in each rank and
-/// a connection to rank 0, over which both sides are heard of many times within the patience. Time in which
-/// this process itself was stopped or starved is not held against the others.
+/// Detects lost ranks, independently of MPI: one thread per rank and a connection to rank 0, over which both
+/// sides send heartbeats, many within the patience. Time in which this process itself was stopped or starved
+/// does not count as silence of the others.
 class Watch {
  public:
   /// Connects all ranks; a failure says which could not be reached. `over` is called at most once, from the
-  /// watch's thread, when a rank is lost; it is to end the process.
+  /// watch's thread, when a rank is lost; it must end the process.
   Watch(WatchOptions options, std::shared_ptr<const Board> board, std::function<void(const Ending&)> over);
   ~Watch();
   Watch(const Watch&) = delete;
   Watch& operator=(const Watch&) = delete;
 
-  /// Says that this rank is done, and waits until all have said so. Rank 0 then waits until the others have ended, which it sees
-  /// when their watches are gone: one that does not end within the patience is lost. Destroying a watch parts too.
+  /// Reports that this rank is done, and waits until all are. Rank 0 then waits until the others have exited, which closes their
+  /// connections: a rank that does not exit within the patience is lost. The destructor parts too.
   void part();
 
-  /// From now on rank 0 can tell from the standings who waits for whom. May be called again when more is known.
+  /// Sets the Situation by which rank 0 decides which rank waits for which. May be called again when more is known.
   void judge_by(std::shared_ptr<const Situation> situation);
 
-  /// This rank cannot go on: tells the others why, and waits until it is said that all end.
+  /// This rank has failed: sends its error to the others, and waits until all are told to end.
   void give_up(const std::string& why, int code);
 
-  /// Somebody has told this process to end; that all do follows. May be called in a signal handler.
+  /// This process received a signal to end; all ranks then end. May be called in a signal handler.
   void told_to_end();
 
  private:

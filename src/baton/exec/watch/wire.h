@@ -6,10 +6,10 @@
 #include <string_view>
 #include <vector>
 
-/// What the watch's connections are made of: sockets that never block, and frames on them.
+/// The connections of the watch: nonblocking sockets, and frames on them.
 namespace baton::exec::wire {
 
-/// A file descriptor that is closed in time.
+/// A file descriptor that is closed by its destructor.
 class Socket {
  public:
   Socket() = default;
@@ -27,7 +27,7 @@ class Socket {
   int descriptor_ = -1;
 };
 
-/// Values one after the other, as they lie in memory; ranks of one run are of one build.
+/// Writes values one after the other, as in memory; all ranks of a run have the same build.
 class Writer {
  public:
   template <typename Value>
@@ -46,7 +46,7 @@ class Writer {
   std::string bytes_;
 };
 
-/// Reads them back. What is cut short gives zeros, and `good` tells.
+/// Reads them back. Truncated data gives zeros, and `good` is then false.
 class Reader {
  public:
   explicit Reader(std::string_view bytes) : bytes_(bytes) {}
@@ -74,12 +74,12 @@ struct Frame {
   std::string payload;
 };
 
-/// The largest payload that a rank of this run may send, and one of whom that is not known yet.
+/// The largest payload of a rank of this run, and of a peer that is not identified yet.
 constexpr std::uint32_t largest_frame = 1U << 24;
 constexpr std::uint32_t largest_frame_of_a_stranger = 1U << 12;
 
-/// Both directions of a connection. Frames are small and few; one that finds no room in the kernel's buffers
-/// waits here. Of what comes in no more is held than one frame of `largest` bytes and a little.
+/// Both directions of a connection. Frames are small and few; one that does not fit into the kernel's
+/// buffers waits here. At most one frame of `largest` bytes and a little more of the input is stored.
 class Connection {
  public:
   Connection() = default;
@@ -88,16 +88,16 @@ class Connection {
   void set_largest(std::uint32_t largest) { largest_ = largest; }
 
   int descriptor() const { return socket_.get(); }
-  /// Whether the other side may still say something.
+  /// Whether the other side may still send something.
   bool open() const { return socket_.open(); }
   void close() { socket_.close(); }
 
   void send(std::uint8_t kind, std::string_view payload = {});
   bool unsent() const { return open() && !outbox_.empty(); }
   void flush();
-  /// Takes in what has come, as far as there is room. Closes when the other side has closed.
+  /// Reads the available input, as far as there is room. Closes when the other side has closed.
   void receive();
-  /// The next frame that has come whole. Closes when the other side says what is none, or one that is too large.
+  /// The next complete frame. Closes on a malformed or oversized frame.
   std::optional<Frame> next();
 
  private:
@@ -113,11 +113,11 @@ struct Listening {
   std::uint16_t port = 0;
 };
 Listening listen_anywhere();
-/// The addresses by which other hosts may reach this one, and last the one by which only itself can.
+/// The addresses at which other hosts may reach this one; the last is the loopback address.
 std::vector<std::string> own_addresses();
-/// Begins to connect; not open where that cannot be.
+/// Starts to connect; the socket is not open if that is impossible.
 Socket begin_connect(const std::string& address, std::uint16_t port);
-/// The next one who has come; not open where there is none.
+/// The next accepted connection; not open if there is none.
 Socket accept_one(const Socket& listening);
 
 }  // namespace baton::exec::wire

@@ -12,10 +12,10 @@ namespace baton::exec::wire {
 namespace {
 
 /// The ranks of a rendezvous as threads; `meanwhile` is told the port before any but rank 0 comes.
-std::vector<std::vector<Acquaintance>> meet(int size, const std::function<void(std::uint16_t port)>& meanwhile = {}) {
+std::vector<std::vector<PeerConnection>> meet(int size, const std::function<void(std::uint16_t port)>& meanwhile = {}) {
   std::promise<std::string> said;
   const std::shared_future<std::string> words = said.get_future().share();
-  std::vector<std::vector<Acquaintance>> met(static_cast<std::size_t>(size));
+  std::vector<std::vector<PeerConnection>> met(static_cast<std::size_t>(size));
   std::vector<std::thread> threads;
   for (int rank = 0; rank < size; ++rank) {
     threads.emplace_back([&, rank] {
@@ -40,7 +40,7 @@ std::vector<std::vector<Acquaintance>> meet(int size, const std::function<void(s
 }
 
 TEST(Rendezvous, ConnectsEveryRankWithRankZeroAndNamesIt) {
-  std::vector<std::vector<Acquaintance>> met = meet(3);
+  std::vector<std::vector<PeerConnection>> met = meet(3);
   EXPECT_FALSE(met[0][0].connection.open());
   for (std::size_t rank = 1; rank < 3; ++rank) {
     EXPECT_TRUE(met[0][rank].connection.open());

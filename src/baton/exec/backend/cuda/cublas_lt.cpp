@@ -24,22 +24,22 @@
 namespace baton::exec::cuda {
 namespace {
 
-/// The functions of the library that are used.
+/// The functions of the library that are used, under NVIDIA's names without the prefix cublasLt.
 struct Functions {
-  decltype(&cublasLtCreate) create;
-  decltype(&cublasLtDestroy) destroy;
-  decltype(&cublasLtMatmulDescCreate) describe;
-  decltype(&cublasLtMatmulDescDestroy) forget;
-  decltype(&cublasLtMatmulDescSetAttribute) set;
-  decltype(&cublasLtMatrixLayoutCreate) lay_out;
-  decltype(&cublasLtMatrixLayoutDestroy) forget_layout;
-  decltype(&cublasLtMatmulPreferenceCreate) prefer;
-  decltype(&cublasLtMatmulPreferenceDestroy) forget_preference;
-  decltype(&cublasLtMatmulPreferenceSetAttribute) set_preference;
-  decltype(&cublasLtMatmulAlgoGetHeuristic) heuristic;
-  decltype(&cublasLtMatmulAlgoCheck) examine;
-  decltype(&cublasLtGetVersion) version;
-  decltype(&cublasLtMatmul) multiply;
+  decltype(&cublasLtCreate) Create;
+  decltype(&cublasLtDestroy) Destroy;
+  decltype(&cublasLtMatmulDescCreate) MatmulDescCreate;
+  decltype(&cublasLtMatmulDescDestroy) MatmulDescDestroy;
+  decltype(&cublasLtMatmulDescSetAttribute) MatmulDescSetAttribute;
+  decltype(&cublasLtMatrixLayoutCreate) MatrixLayoutCreate;
+  decltype(&cublasLtMatrixLayoutDestroy) MatrixLayoutDestroy;
+  decltype(&cublasLtMatmulPreferenceCreate) MatmulPreferenceCreate;
+  decltype(&cublasLtMatmulPreferenceDestroy) MatmulPreferenceDestroy;
+  decltype(&cublasLtMatmulPreferenceSetAttribute) MatmulPreferenceSetAttribute;
+  decltype(&cublasLtMatmulAlgoGetHeuristic) MatmulAlgoGetHeuristic;
+  decltype(&cublasLtMatmulAlgoCheck) MatmulAlgoCheck;
+  decltype(&cublasLtGetVersion) GetVersion;
+  decltype(&cublasLtMatmul) Matmul;
 };
 
 Functions load() {
@@ -48,20 +48,20 @@ Functions load() {
     throw usage_error("{} is not found: add the folder of the CUDA libraries to LD_LIBRARY_PATH", library.name());
   }
   Functions loaded{};
-  library.find(loaded.create, "cublasLtCreate");
-  library.find(loaded.destroy, "cublasLtDestroy");
-  library.find(loaded.describe, "cublasLtMatmulDescCreate");
-  library.find(loaded.forget, "cublasLtMatmulDescDestroy");
-  library.find(loaded.set, "cublasLtMatmulDescSetAttribute");
-  library.find(loaded.lay_out, "cublasLtMatrixLayoutCreate");
-  library.find(loaded.forget_layout, "cublasLtMatrixLayoutDestroy");
-  library.find(loaded.prefer, "cublasLtMatmulPreferenceCreate");
-  library.find(loaded.forget_preference, "cublasLtMatmulPreferenceDestroy");
-  library.find(loaded.set_preference, "cublasLtMatmulPreferenceSetAttribute");
-  library.find(loaded.heuristic, "cublasLtMatmulAlgoGetHeuristic");
-  library.find(loaded.examine, "cublasLtMatmulAlgoCheck");
-  library.find(loaded.version, "cublasLtGetVersion");
-  library.find(loaded.multiply, "cublasLtMatmul");
+  library.find(loaded.Create, "cublasLtCreate");
+  library.find(loaded.Destroy, "cublasLtDestroy");
+  library.find(loaded.MatmulDescCreate, "cublasLtMatmulDescCreate");
+  library.find(loaded.MatmulDescDestroy, "cublasLtMatmulDescDestroy");
+  library.find(loaded.MatmulDescSetAttribute, "cublasLtMatmulDescSetAttribute");
+  library.find(loaded.MatrixLayoutCreate, "cublasLtMatrixLayoutCreate");
+  library.find(loaded.MatrixLayoutDestroy, "cublasLtMatrixLayoutDestroy");
+  library.find(loaded.MatmulPreferenceCreate, "cublasLtMatmulPreferenceCreate");
+  library.find(loaded.MatmulPreferenceDestroy, "cublasLtMatmulPreferenceDestroy");
+  library.find(loaded.MatmulPreferenceSetAttribute, "cublasLtMatmulPreferenceSetAttribute");
+  library.find(loaded.MatmulAlgoGetHeuristic, "cublasLtMatmulAlgoGetHeuristic");
+  library.find(loaded.MatmulAlgoCheck, "cublasLtMatmulAlgoCheck");
+  library.find(loaded.GetVersion, "cublasLtGetVersion");
+  library.find(loaded.Matmul, "cublasLtMatmul");
   return loaded;
 }
 
@@ -83,9 +83,9 @@ cudaDataType_t type_of(DType type) {
 
 /// Gives back what the library made.
 struct Forget {
-  void operator()(cublasLtMatmulDesc_t product) const { library().forget(product); }
-  void operator()(cublasLtMatrixLayout_t layout) const { library().forget_layout(layout); }
-  void operator()(cublasLtMatmulPreference_t preference) const { library().forget_preference(preference); }
+  void operator()(cublasLtMatmulDesc_t product) const { library().MatmulDescDestroy(product); }
+  void operator()(cublasLtMatrixLayout_t layout) const { library().MatrixLayoutDestroy(layout); }
+  void operator()(cublasLtMatmulPreference_t preference) const { library().MatmulPreferenceDestroy(preference); }
 };
 template <typename Handle>
 using Owned = std::unique_ptr<std::remove_pointer_t<Handle>, Forget>;
@@ -118,19 +118,20 @@ class Description {
   static Owned<cublasLtMatmulDesc_t> described(const ProductShape& shape) {
     const bool tf32 = shape.operands == DType::f32 && shape.tf32;
     cublasLtMatmulDesc_t made = nullptr;
-    require_lt(library().describe(&made, tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F),
+    require_lt(library().MatmulDescCreate(&made, tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F),
                "describing a product");
     return Owned<cublasLtMatmulDesc_t>(made);
   }
   static Owned<cublasLtMatrixLayout_t> laid_out(DType type, std::int64_t rows, std::int64_t columns) {
     cublasLtMatrixLayout_t made = nullptr;
-    require_lt(library().lay_out(&made, type_of(type), static_cast<std::uint64_t>(rows), static_cast<std::uint64_t>(columns), rows),
+    require_lt(library().MatrixLayoutCreate(&made, type_of(type), static_cast<std::uint64_t>(rows),
+                                            static_cast<std::uint64_t>(columns), rows),
                "describing a matrix");
     return Owned<cublasLtMatrixLayout_t>(made);
   }
   template <typename Value>
   void set(cublasLtMatmulDescAttributes_t attribute, const Value& value) {
-    require_lt(library().set(product(), attribute, &value, sizeof(value)), "describing a product");
+    require_lt(library().MatmulDescSetAttribute(product(), attribute, &value, sizeof(value)), "describing a product");
   }
 
   Owned<cublasLtMatmulDesc_t> product_;
@@ -170,9 +171,9 @@ class LtProduct final : public Product {
     if (turned_ != nullptr) {
       transpose(static_cast<const float*>(turned_from_), static_cast<float*>(turned_), shape_.n, shape_.k, stream);
     }
-    return library().multiply(handle_, description_.product(), &shape_.alpha, operands_.a, description_.a(), operands_.b,
-                              description_.b(), &beta, operands_.d, description_.d(), operands_.d, description_.d(), &algorithm,
-                              workspace_, static_cast<std::size_t>(workspace_bytes_), stream);
+    return library().Matmul(handle_, description_.product(), &shape_.alpha, operands_.a, description_.a(), operands_.b,
+                            description_.b(), &beta, operands_.d, description_.d(), operands_.d, description_.d(), &algorithm,
+                            workspace_, static_cast<std::size_t>(workspace_bytes_), stream);
   }
 
  private:
@@ -191,10 +192,10 @@ constexpr int most_candidates = 8;
 
 std::vector<cublasLtMatmulAlgo_t> candidates(cublasLtHandle_t handle, const LtProduct& product, DType result) {
   cublasLtMatmulPreference_t made = nullptr;
-  require_lt(library().prefer(&made), "choosing an algorithm");
+  require_lt(library().MatmulPreferenceCreate(&made), "choosing an algorithm");
   const Owned<cublasLtMatmulPreference_t> preference(made);
   const auto set = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
-    require_lt(library().set_preference(preference.get(), attribute, &value, sizeof(value)), "choosing an algorithm");
+    require_lt(library().MatmulPreferenceSetAttribute(preference.get(), attribute, &value, sizeof(value)), "choosing an algorithm");
   };
   set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<std::uint64_t>(product.workspace_bytes()));
   if (is_narrow(result)) {
@@ -204,8 +205,8 @@ std::vector<cublasLtMatmulAlgo_t> candidates(cublasLtHandle_t handle, const LtPr
   std::array<cublasLtMatmulHeuristicResult_t, most_candidates> found{};
   int count = 0;
   const Description& description = product.description();
-  require_lt(library().heuristic(handle, description.product(), description.a(), description.b(), description.d(), description.d(),
-                                 preference.get(), most_candidates, found.data(), &count),
+  require_lt(library().MatmulAlgoGetHeuristic(handle, description.product(), description.a(), description.b(), description.d(),
+                                              description.d(), preference.get(), most_candidates, found.data(), &count),
              "choosing an algorithm");
   std::vector<cublasLtMatmulAlgo_t> list;
   for (int i = 0; i < count; ++i) {
@@ -250,8 +251,8 @@ Choice choice_of(const cublasLtMatmulAlgo_t& algorithm, bool turned) {
 bool serves(cublasLtHandle_t handle, const LtProduct& product, const cublasLtMatmulAlgo_t& algorithm) {
   const Description& description = product.description();
   cublasLtMatmulHeuristicResult_t found{};
-  return library().examine(handle, description.product(), description.a(), description.b(), description.d(), description.d(),
-                           &algorithm, &found) == CUBLAS_STATUS_SUCCESS &&
+  return library().MatmulAlgoCheck(handle, description.product(), description.a(), description.b(), description.d(),
+                                   description.d(), &algorithm, &found) == CUBLAS_STATUS_SUCCESS &&
          found.state == CUBLAS_STATUS_SUCCESS && static_cast<std::int64_t>(found.workspaceSize) <= product.workspace_bytes();
 }
 
@@ -262,7 +263,7 @@ std::string kind_of(const Place& place) {
   int driver = 0;
   require(cudaDriverGetVersion(&driver), "reading its driver's version");
   return fmt::format("{}, compute capability {}.{}, driver {} of CUDA {}, cuBLASLt {}, baton {} of {}, {} multiprocessors{}",
-                     properties.name, properties.major, properties.minor, driver_version(), driver, library().version(),
+                     properties.name, properties.major, properties.minor, driver_version(), driver, library().GetVersion(),
                      BATON_VERSION, BATON_CHOICES_HASH, place.multiprocessors(), place.whole() ? "" : " of more");
 }
 
@@ -423,11 +424,11 @@ std::int64_t turning_workspace(const ProductShape& shape) {
 
 BlasLt::BlasLt(const Place& place) : place_(place), choices_(choices_for(place)) {
   cublasLtHandle_t handle = nullptr;
-  require_lt(library().create(&handle), "starting");
+  require_lt(library().Create(&handle), "starting");
   handle_ = handle;
 }
 
-BlasLt::~BlasLt() { library().destroy(static_cast<cublasLtHandle_t>(handle_)); }
+BlasLt::~BlasLt() { library().Destroy(static_cast<cublasLtHandle_t>(handle_)); }
 
 std::unique_ptr<Product> BlasLt::prepare(const ProductShape& shape, const ProductOperands& operands, void* workspace,
                                          std::int64_t workspace_bytes, cudaStream_t stream) {

@@ -65,7 +65,7 @@ struct PrepareOp {
   const plan::Plan& plan;
   const Task& task;
   const Addresses& at;
-  const Surroundings& around;
+  const LaunchContext& around;
 
   std::int64_t elements() const { return plan[task.reads[0]].shape.elements(); }
   std::int64_t rows() const { return plan[task.reads[0]].shape.rows(); }
@@ -288,16 +288,16 @@ Bytes launch_workspace(std::span<const plan::Buffer> buffers, const Task& task, 
       compute->op);
 }
 
-Launch prepare_launch(const plan::Plan& plan, const Task& task, const Addresses& addresses, const Surroundings& surroundings) {
-  const Bytes needed = launch_workspace(plan.buffers(), task, surroundings.capability);
+Launch prepare_launch(const plan::Plan& plan, const Task& task, const Addresses& addresses, const LaunchContext& context) {
+  const Bytes needed = launch_workspace(plan.buffers(), task, context.capability);
   check(task.workspace >= needed, "{} has a workspace of {} but needs {}", plan::verb(task), task.workspace.count, needed.count);
   if (const auto* wait = std::get_if<plan::Delay>(&task.action)) {
     return [time = wait->duration.count](cudaStream_t stream) { delay(time, stream); };
   }
   if (const auto* update = std::get_if<plan::Update>(&task.action)) {
-    return prepare_update(plan, task, *update, addresses, surroundings.step);
+    return prepare_update(plan, task, *update, addresses, context.step);
   }
-  return std::visit(PrepareOp{plan, task, addresses, surroundings}, std::get<plan::Compute>(task.action).op);
+  return std::visit(PrepareOp{plan, task, addresses, context}, std::get<plan::Compute>(task.action).op);
 }
 
 }  // namespace baton::exec::cuda

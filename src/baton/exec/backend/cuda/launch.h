@@ -21,8 +21,8 @@ bool has_launch(const plan::Plan& plan, const plan::Task& task);
 /// Workspace that it needs on GPUs that can do this.
 Bytes launch_workspace(std::span<const plan::Buffer> buffers, const plan::Task& task, const Capability& capability);
 
-/// Where a task runs and what it needs beside its buffers.
-struct Surroundings {
+/// Where a task runs and what it needs besides its buffers.
+struct LaunchContext {
   const Place& place;
   const Capability& capability;
   BlasLt& blas;
@@ -31,6 +31,6 @@ struct Surroundings {
 };
 
 /// Chooses the code and binds the addresses; loses what the buffers hold, since products are timed on them.
-Launch prepare_launch(const plan::Plan& plan, const plan::Task& task, const Addresses& addresses, const Surroundings& surroundings);
+Launch prepare_launch(const plan::Plan& plan, const plan::Task& task, const Addresses& addresses, const LaunchContext& context);
 
 }  // namespace baton::exec::cuda

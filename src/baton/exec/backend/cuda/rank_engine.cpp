@@ -13,9 +13,9 @@
 #include "baton/exec/backend/cuda/event.h"
 #include "baton/exec/backend/cuda/meetings.h"
 #include "baton/exec/backend/cuda/nccl.h"
-#include "baton/exec/backend/cuda/passages.h"
 #include "baton/exec/backend/cuda/slice.h"
 #include "baton/exec/backend/cuda/status.h"
+#include "baton/exec/backend/cuda/stream_transport.h"
 #include "baton/exec/backend/cuda/traced_steps.h"
 #include "baton/exec/clock.h"
 #include "baton/exec/contents.h"
@@ -97,7 +97,7 @@ class RankEngine final : public Engine {
         slice_(assignment, world_.rank(), capability),
         ways_(choose_ways(plan_, assignment.cluster, all_say(world_, !wants_staging() && nccl::is_available()))),
         meetings_(plan_, slice_.addresses(), slice_.places(), link_) {
-    open_passages();
+    open_transports();
     open_lanes();
     make_events();
     open_host_memory();
@@ -146,7 +146,7 @@ class RankEngine final : public Engine {
         }
       }
     } catch (...) {
-      for (Passages* way : {staged_.get(), nccl_.get()}) {
+      for (StreamTransport* way : {staged_.get(), nccl_.get()}) {
         if (way != nullptr) {
           way->give_up();
         }
@@ -184,16 +184,16 @@ class RankEngine final : public Engine {
   }
 
  private:
-  void open_passages() {
-    const Journey journey{slice_, ordering_, ways_, run_by_, link_, world_};
+  void open_transports() {
+    const StreamTransportContext context{slice_, ordering_, ways_, run_by_, link_, world_};
     const auto has = [&](Way way) { return std::find(ways_.begin(), ways_.end(), way) != ways_.end(); };
-    staged_ = has(Way::staged) ? make_staged_passages(journey) : nullptr;
-    nccl_ = has(Way::nccl) ? make_nccl_passages(journey) : nullptr;
-    passages_.resize(plan_.tasks().size());
+    staged_ = has(Way::staged) ? make_staged_transport(context) : nullptr;
+    nccl_ = has(Way::nccl) ? make_nccl_transport(context) : nullptr;
+    exchanges_.resize(plan_.tasks().size());
     for (std::size_t t = 0; t < plan_.tasks().size(); ++t) {
       const MeetingId meeting = plan::meeting_of(plan_.tasks()[t]);
       if (meeting.valid() && slice_.is_here(plan_.tasks()[t].device) && ways_[meeting.index()] != Way::here) {
-        passages_[t] = (ways_[meeting.index()] == Way::nccl ? nccl_ : staged_)->prepare(TaskId(t));
+        exchanges_[t] = (ways_[meeting.index()] == Way::nccl ? nccl_ : staged_)->prepare(TaskId(t));
       }
     }
   }
@@ -315,7 +315,7 @@ class RankEngine final : public Engine {
     for (std::size_t m = 0; m < missing_.size(); ++m) {
       missing_[m] = streams_[m].size();
     }
-    for (Passages* way : {staged_.get(), nccl_.get()}) {
+    for (StreamTransport* way : {staged_.get(), nccl_.get()}) {
       if (way != nullptr) {
         way->begin_step();
       }
@@ -378,11 +378,11 @@ class RankEngine final : public Engine {
         moved = true;
         continue;
       }
-      if (!passages_[id.index()]) {
+      if (!exchanges_[id.index()]) {
         break;  // it waits for other devices of this rank
       }
       slice_.place(walk.device).enter();
-      if (!passages_[id.index()]->progress()) {
+      if (!exchanges_[id.index()]->progress()) {
         break;
       }
       slice_.place(walk.device).enter();
@@ -409,8 +409,8 @@ class RankEngine final : public Engine {
       return;
     }
     walk.begun = true;
-    if (passages_[id.index()]) {
-      passages_[id.index()]->begin();
+    if (exchanges_[id.index()]) {
+      exchanges_[id.index()]->begin();
       return;
     }
     events.come->record(slice_.stream(task));
@@ -464,7 +464,8 @@ class RankEngine final : public Engine {
       const bool all_in = walk.retired < walk.enqueued;
       if (!walk.started) {
         const bool is_begun = all_in || (walk.retired == walk.enqueued && walk.begun);
-        if (!is_begun || !follows(lane, id, &LaneWalk::retired) || (passages_[id.index()] && !passages_[id.index()]->has_come())) {
+        if (!is_begun || !follows(lane, id, &LaneWalk::retired) ||
+            (exchanges_[id.index()] && !exchanges_[id.index()]->has_come())) {
           break;
         }
         walk.presence->start(static_cast<std::size_t>(walk.lane));
@@ -543,10 +544,10 @@ class RankEngine final : public Engine {
   Slice slice_;
   std::vector<Way> ways_;  // by meeting
   Meetings meetings_;      // of this rank's devices alone
-  std::unique_ptr<Passages> staged_;
-  std::unique_ptr<Passages> nccl_;
-  std::vector<std::unique_ptr<Passage>> passages_;  // by task; none where it meets nobody of another rank
-  std::vector<TaskEvents> events_;                  // by task; only of those here
+  std::unique_ptr<StreamTransport> staged_;
+  std::unique_ptr<StreamTransport> nccl_;
+  std::vector<std::unique_ptr<StreamExchange>> exchanges_;  // by task; none where it meets nobody of another rank
+  std::vector<TaskEvents> events_;                          // by task; only of those here
   std::vector<LaneWalk> lanes_;
   std::vector<std::array<const LaneWalk*, plan::lane_count>> siblings_;  // by lane: those of its device
   std::vector<std::size_t> lane_of_;                                     // by task

@@ -15,31 +15,31 @@
 namespace baton::exec {
 
 /// One rank's part in a meeting of devices of several ranks: messages and operations, each of which waits for some of the
-/// others. It begins when all members of this rank have come. Running it allocates nothing.
+/// others. It starts when all members of this rank have arrived. Running it allocates nothing.
 class RankMeeting final : public Listener {
  public:
   RankMeeting(World& world, std::vector<Doorbell*> members);
 
-  // Set up before the first step. Each gives its number, by which later ones wait for it.
+  // Set up before the first step. Each returns its number, by which later ones can wait for it.
   using After = std::vector<std::size_t>;
   std::size_t add(const Message& message, After after = {});
   std::size_t add(Operation operation, After after = {});
-  /// Makes it last `least` from when everything in `after` is over.
+  /// Makes it last at least `least` after everything in `after` is over.
   void slow_down(Nanoseconds least, After after);
 
   void begin_step();
-  /// A member of this rank has come.
+  /// A member of this rank has arrived.
   void arrive();
   bool met() const { return met_.load(std::memory_order_acquire); }
-  /// Runs operations whose turn has come, until there are none. Any thread may.
+  /// Runs operations that are ready until there are none. Any thread may call it.
   void work();
-  /// How many operations wait for somebody to run them.
+  /// The number of operations that are ready to run.
   std::size_t ready() const {
     const std::size_t head = head_.load(std::memory_order_acquire);  // first: it does not overtake the tail
     return tail_.load(std::memory_order_acquire) - head;
   }
   bool finished() const { return left_.load(std::memory_order_acquire) == 0; }
-  /// When it is over at the earliest, once everything is done; zero: as soon as it is.
+  /// The earliest time at which it is over, once everything is done; zero: at once.
   Nanoseconds over_at() const { return Nanoseconds(over_at_.load(std::memory_order_relaxed)); }
   Rounding rounding() const { return rounding_.total(); }
 
@@ -70,13 +70,13 @@ class RankMeeting final : public Listener {
   SharedRounding rounding_;
 
   // Changed within a step.
-  std::unique_ptr<Counter[]> waits_;                        // by node: for how many others
-  std::unique_ptr<std::atomic<std::size_t>[]> operations_;  // those whose turn has come, in that order: a ring
+  std::unique_ptr<Counter[]> waits_;                        // by node: how many others it waits for
+  std::unique_ptr<std::atomic<std::size_t>[]> operations_;  // ready ones, in order: a ring buffer
   alignas(64) std::atomic<std::size_t> arrived_{0};
   std::atomic<bool> met_{false};
   alignas(64) std::atomic<std::size_t> left_{0};
-  // How many operations were taken and could be, in all steps. They only grow: who read one of them in an earlier step and goes
-  // on in a later one finds that it has changed.
+  // How many operations were taken and were ready, in all steps. They only grow, so a thread that read one of them in an earlier
+  // step and continues in a later one sees that it has changed.
   std::atomic<std::size_t> head_{0};
   std::atomic<std::size_t> tail_{0};
   std::atomic<std::int64_t> over_at_{0};

@@ -7,8 +7,8 @@
 #include "baton/exec/clock.h"
 #include "baton/exec/host/memory_arena.h"
 #include "baton/exec/transport.h"
-#include "baton/exec/transport/ranks/author.h"
-#include "baton/exec/transport/ranks/courier.h"
+#include "baton/exec/transport/ranks/meeting_builder.h"
+#include "baton/exec/transport/ranks/progress_thread.h"
 
 namespace baton::exec {
 namespace {
@@ -20,14 +20,14 @@ constexpr int first_tag = 16;
 
 class RankExchange final : public Exchange, private TeamWork {
  public:
-  RankExchange(RankMeeting& meeting, World& world, Courier& courier, std::atomic<RankMeeting*>& lane, Team* team, bool first,
+  RankExchange(RankMeeting& meeting, World& world, ProgressThread& thread, std::atomic<RankMeeting*>& lane, Team* team, bool first,
                bool slowed)
-      : meeting_(meeting), world_(world), courier_(courier), lane_(lane), team_(team), first_(first), slowed_(slowed) {}
+      : meeting_(meeting), world_(world), progress_(thread), lane_(lane), team_(team), first_(first), slowed_(slowed) {}
 
   void post() override {
     lane_.store(&meeting_, std::memory_order_release);
     meeting_.arrive();
-    courier_.ring();
+    progress_.ring();
   }
 
   bool progress(bool) override {
@@ -54,7 +54,7 @@ class RankExchange final : public Exchange, private TeamWork {
 
   RankMeeting& meeting_;
   World& world_;
-  Courier& courier_;
+  ProgressThread& progress_;
   std::atomic<RankMeeting*>& lane_;
   Team* team_;
   bool first_;  // of the members that this rank runs
@@ -68,7 +68,7 @@ class RankTransport final : public Transport {
         world_(world),
         run_by_(std::move(run_by)),
         memory_(crossing_.staged.empty() ? make_memory_transport(crossing_) : nullptr),
-        courier_(std::make_unique<Courier>(world, crossing_.no_core_to_spare)) {
+        progress_(std::make_unique<ProgressThread>(world, crossing_.no_core_to_spare)) {
     measure_staging();
     int tag = first_tag;
     for (std::size_t m = 0; m < crossing_.plan.meeting_count(); ++m) {
@@ -76,14 +76,14 @@ class RankTransport final : public Transport {
     }
     for (std::size_t d = 0; d < crossing_.doorbells.size(); ++d) {
       for (std::size_t lane = 0; lane < plan::lane_count && crossing_.doorbells[d] != nullptr; ++lane) {
-        lanes_.emplace(LaneOfDevice(d, static_cast<plan::Lane>(lane)), &courier_->add_lane());
+        lanes_.emplace(LaneOfDevice(d, static_cast<plan::Lane>(lane)), &progress_->add_lane());
       }
     }
-    courier_->start();
+    progress_->start();
   }
 
   ~RankTransport() override {
-    courier_.reset();
+    progress_.reset();
     if (world_.under_way()) {  // after a failure: what may still be written into stays
       for (auto& [lane, arena] : staging_) {
         new MemoryArena(std::move(arena));
@@ -97,7 +97,7 @@ class RankTransport final : public Transport {
     if (crossing_.is_local(meeting)) {
       return memory_->prepare(id);
     }
-    return std::make_unique<RankExchange>(*meetings_[meeting.index()], world_, *courier_, *lanes_.at(lane_of(id)),
+    return std::make_unique<RankExchange>(*meetings_[meeting.index()], world_, *progress_, *lanes_.at(lane_of(id)),
                                           crossing_.teams[task.device.index()], first_local(meeting) == id,
                                           crossing_.link.has_value());
   }
@@ -115,8 +115,8 @@ class RankTransport final : public Transport {
 
   bool polled() const override { return true; }
   void poll() override { world_.poll(); }
-  void sleeps() override { courier_->device_sleeps(); }
-  void wakes() override { courier_->device_wakes(); }
+  void sleeps() override { progress_->device_sleeps(); }
+  void wakes() override { progress_->device_wakes(); }
 
  private:
   using LaneOfDevice = std::pair<std::uint32_t, plan::Lane>;
@@ -225,7 +225,7 @@ class RankTransport final : public Transport {
   std::unique_ptr<Transport> memory_;
   std::map<LaneOfDevice, MemoryArena> staging_;
   std::vector<std::unique_ptr<RankMeeting>> meetings_;
-  std::unique_ptr<Courier> courier_;
+  std::unique_ptr<ProgressThread> progress_;
   std::map<LaneOfDevice, std::atomic<RankMeeting*>*> lanes_;
 };
 

@@ -9,7 +9,7 @@
 
 namespace baton::exec {
 
-/// Hands out places in a stretch of memory; or, without one, only counts how much would be needed.
+/// Allocates from a block of memory; or, without one, only counts how much is needed.
 class Staging {
  public:
   explicit Staging(std::byte* base) : base_(base) {}
@@ -30,17 +30,17 @@ class Staging {
 /// A member of a meeting as this rank sees it.
 struct Participant {
   int rank = 0;                        // that runs it
-  std::optional<MemberMemory> memory;  // where that is this one
+  std::optional<MemberMemory> memory;  // if this rank runs it
 };
 
 /// Writes this rank's part of a meeting, of whose members it runs some: `first` is any of them. Everything
-/// goes straight from each member to the one that needs it. Where `least` is not zero, each rank tells the
-/// others when its members have come, and from when all have the meeting lasts that long.
+/// goes straight from each member to the one that needs it. If `least` is not zero, each rank tells the
+/// others when its members have arrived, and after all have, the meeting lasts at least that long.
 void write_meeting(RankMeeting& meeting, const plan::Task& first, DType type, const std::vector<Participant>& members,
                    const std::vector<Share>& shares, int first_tag, Nanoseconds least, Staging& staging);
 
-/// How many tags it takes from the first one on. All ranks number its messages alike, since all deal its
-/// elements alike.
+/// How many tags it uses, starting from the first. All ranks number its messages in the same way, because all divide
+/// its elements in the same way.
 std::int64_t tags_of(const std::vector<Share>& shares);
 
 }  // namespace baton::exec

@@ -1,4 +1,4 @@
-#include "baton/exec/transport/ranks/courier.h"
+#include "baton/exec/transport/ranks/progress_thread.h"
 
 #include <pthread.h>
 
@@ -14,7 +14,7 @@ constexpr Nanoseconds long_nap(500'000);
 
 }  // namespace
 
-Courier::~Courier() {
+ProgressThread::~ProgressThread() {
   stopping_ = true;
   bell_.ring();
   if (thread_.joinable()) {
@@ -22,21 +22,21 @@ Courier::~Courier() {
   }
 }
 
-void Courier::start() {
+void ProgressThread::start() {
   thread_ = std::thread([this] {
-    pthread_setname_np(pthread_self(), "baton-courier");
+    pthread_setname_np(pthread_self(), "baton-progress");
     run();
   });
 }
 
-void Courier::device_sleeps() {
+void ProgressThread::device_sleeps() {
   asleep_.fetch_add(1, std::memory_order_relaxed);
   if (sparing_) {
     hurry_.ring();
   }
 }
 
-void Courier::nap() {
+void ProgressThread::nap() {
   const std::uint32_t seen = hurry_.rings();
   if (sparing_ && asleep_.load(std::memory_order_relaxed) == 0) {
     hurry_.wait(seen, 0, long_nap);
@@ -45,7 +45,7 @@ void Courier::nap() {
   }
 }
 
-bool Courier::work() {
+bool ProgressThread::work() {
   bool worked = false;
   for (const std::atomic<RankMeeting*>& lane : lanes_) {
     if (RankMeeting* meeting = lane.load(std::memory_order_acquire); meeting != nullptr && meeting->ready() > 0) {
@@ -56,7 +56,7 @@ bool Courier::work() {
   return worked;
 }
 
-void Courier::run() {
+void ProgressThread::run() {
   while (!stopping_) {
     const std::uint32_t seen = bell_.rings();
     // What has waited for a nap: its device has been busy all the time.

@@ -1,4 +1,4 @@
-#include "baton/exec/transport/ranks/courier.h"
+#include "baton/exec/transport/ranks/progress_thread.h"
 
 #include <gtest/gtest.h>
 
@@ -27,30 +27,30 @@ Nanoseconds quickest(const test::LonelyWorld& world, int looks) {
   return best;
 }
 
-TEST(Courier, WithoutACoreOfItsOwnLooksAfterMessagesLessOftenUntilADeviceSleeps) {
+TEST(ProgressThread, WithoutACoreOfItsOwnLooksAfterMessagesLessOftenUntilADeviceSleeps) {
   test::LonelyWorld world;
   world.busy = true;
-  Courier courier(world, true);
-  courier.start();
+  ProgressThread progress(world, true);
+  progress.start();
   EXPECT_GE(quickest(world, 10), Nanoseconds(9 * 500'000));
-  courier.device_sleeps();
+  progress.device_sleeps();
   EXPECT_LT(quickest(world, 10), Nanoseconds(9 * 500'000));
-  courier.device_wakes();
+  progress.device_wakes();
   EXPECT_GE(quickest(world, 10), Nanoseconds(8 * 500'000)) << "one nap may have been a short one";
 }
 
-TEST(Courier, WithACoreOfItsOwnLooksOften) {
+TEST(ProgressThread, WithACoreOfItsOwnLooksOften) {
   test::LonelyWorld world;
   world.busy = true;
-  Courier courier(world, false);
-  courier.start();
+  ProgressThread progress(world, false);
+  progress.start();
   EXPECT_LT(quickest(world, 10), Nanoseconds(9 * 500'000));
 }
 
-TEST(Courier, SleepsWhileNothingIsUnderWay) {
+TEST(ProgressThread, SleepsWhileNothingIsUnderWay) {
   test::LonelyWorld world;
-  Courier courier(world, true);
-  courier.start();
+  ProgressThread progress(world, true);
+  progress.start();
   std::this_thread::sleep_for(20ms);
   EXPECT_EQ(world.polls, 0);
 }

@@ -6,14 +6,14 @@
 #include "baton/exec/backend/cuda/event.h"
 #include "baton/exec/backend/cuda/nccl.h"
 #include "baton/exec/backend/cuda/nccl_part.h"
-#include "baton/exec/backend/cuda/passages.h"
 #include "baton/exec/backend/cuda/status.h"
+#include "baton/exec/backend/cuda/stream_transport.h"
 #include "baton/exec/transport/dealing.h"
 
 namespace baton::exec::cuda {
 namespace {
 
-class NcclPassages;
+class NcclStreamTransport;
 
 /// What this rank's members of one meeting share.
 struct NcclMeeting {
@@ -27,9 +27,10 @@ struct NcclMeeting {
   std::size_t position = 0;  // among the meetings that this rank takes part in
 };
 
-class NcclPassage final : public Passage {
+class NcclStreamExchange final : public StreamExchange {
  public:
-  NcclPassage(NcclPassages& all, NcclMeeting& meeting, cudaStream_t stream) : all_(all), meeting_(meeting), stream_(stream) {}
+  NcclStreamExchange(NcclStreamTransport& all, NcclMeeting& meeting, cudaStream_t stream)
+      : all_(all), meeting_(meeting), stream_(stream) {}
 
   void begin() override {
     come_.record(stream_);
@@ -39,26 +40,27 @@ class NcclPassage final : public Passage {
   bool has_come() const override { return come_.passed(); }
 
  private:
-  NcclPassages& all_;
+  NcclStreamTransport& all_;
   NcclMeeting& meeting_;
   cudaStream_t stream_;
   Event come_{Event::Kind::order};
 };
 
-class NcclPassages final : public Passages, private Joiner {
+class NcclStreamTransport final : public StreamTransport, private Joiner {
  public:
-  explicit NcclPassages(const Journey& journey) : slice_(journey.slice), plan_(journey.slice.plan()), link_(journey.link) {
-    const std::vector<std::size_t> group_of = join_groups(plan_, journey.ways, journey.run_by, journey.world, *this);
+  explicit NcclStreamTransport(const StreamTransportContext& context)
+      : slice_(context.slice), plan_(context.slice.plan()), link_(context.link) {
+    const std::vector<std::size_t> group_of = join_groups(plan_, context.ways, context.run_by, context.world, *this);
     // Communicators of one GPU must be used in one order on all ranks: that of the plan's sequence, in which a meeting stands
     // where the last of its members does.
     std::vector<std::size_t> missing;
-    for (std::size_t m = 0; m < journey.ways.size(); ++m) {
+    for (std::size_t m = 0; m < context.ways.size(); ++m) {
       missing.push_back(plan_.members(MeetingId(m)).size());
     }
     std::size_t next = 0;
-    for (const TaskId id : journey.ordering.sequence) {
+    for (const TaskId id : context.ordering.sequence) {
       const MeetingId meeting = plan::meeting_of(plan_[id]);
-      if (!meeting.valid() || journey.ways[meeting.index()] != Way::nccl || --missing[meeting.index()] > 0) {
+      if (!meeting.valid() || context.ways[meeting.index()] != Way::nccl || --missing[meeting.index()] > 0) {
         continue;
       }
       if (open(meeting, group_of[meeting.index()])) {
@@ -67,9 +69,9 @@ class NcclPassages final : public Passages, private Joiner {
     }
   }
 
-  std::unique_ptr<Passage> prepare(TaskId id) override {
+  std::unique_ptr<StreamExchange> prepare(TaskId id) override {
     slice_.place(plan_[id].device).enter();
-    return std::make_unique<NcclPassage>(*this, meetings_.at(plan::meeting_of(plan_[id])), slice_.stream(plan_[id]));
+    return std::make_unique<NcclStreamExchange>(*this, meetings_.at(plan::meeting_of(plan_[id])), slice_.stream(plan_[id]));
   }
 
   void begin_step() override {
@@ -151,10 +153,12 @@ class NcclPassages final : public Passages, private Joiner {
   std::size_t turn_ = 0;
 };
 
-bool NcclPassage::progress() { return all_.pass(meeting_); }
+bool NcclStreamExchange::progress() { return all_.pass(meeting_); }
 
 }  // namespace
 
-std::unique_ptr<Passages> make_nccl_passages(const Journey& journey) { return std::make_unique<NcclPassages>(journey); }
+std::unique_ptr<StreamTransport> make_nccl_transport(const StreamTransportContext& context) {
+  return std::make_unique<NcclStreamTransport>(context);
+}
 
 }  // namespace baton::exec::cuda

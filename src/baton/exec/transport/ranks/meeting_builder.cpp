@@ -1,14 +1,14 @@
-#include "baton/exec/transport/ranks/author.h"
+#include "baton/exec/transport/ranks/meeting_builder.h"
 
 #include <algorithm>
 
 namespace baton::exec {
 namespace {
 
-class Author {
+class MeetingBuilder {
  public:
-  Author(RankMeeting& meeting, const plan::Task& first, DType type, const std::vector<Participant>& members, int first_tag,
-         Staging& staging)
+  MeetingBuilder(RankMeeting& meeting, const plan::Task& first, DType type, const std::vector<Participant>& members, int first_tag,
+                 Staging& staging)
       : meeting_(meeting), move_(move_of(first)), type_(type), members_(members), next_tag_(first_tag), staging_(staging) {
     if (const auto* collective = std::get_if<plan::Collective>(&first.action)) {
       rate_ = collective->sgd_rate;
@@ -206,10 +206,10 @@ class Author {
 
 void write_meeting(RankMeeting& meeting, const plan::Task& first, DType type, const std::vector<Participant>& members,
                    const std::vector<Share>& shares, int first_tag, Nanoseconds least, Staging& staging) {
-  Author author(meeting, first, type, members, first_tag, staging);
-  author.write(shares);
+  MeetingBuilder builder(meeting, first, type, members, first_tag, staging);
+  builder.write(shares);
   if (least.count > 0) {
-    author.slow_down(least);
+    builder.slow_down(least);
   }
 }
 

@@ -5,8 +5,8 @@
 #include "baton/exec/backend/cuda/apply.h"
 #include "baton/exec/backend/cuda/arena.h"
 #include "baton/exec/backend/cuda/event.h"
-#include "baton/exec/backend/cuda/passages.h"
 #include "baton/exec/backend/cuda/status.h"
+#include "baton/exec/backend/cuda/stream_transport.h"
 #include "baton/exec/host/team.h"
 #include "baton/exec/transport.h"
 
@@ -20,10 +20,10 @@ struct Stage {
   std::size_t bytes;
 };
 
-class StagedPassage final : public Passage {
+class StagedStreamExchange final : public StreamExchange {
  public:
-  StagedPassage(cudaStream_t stream, std::vector<Stage> out, std::vector<Stage> in, Launch afterwards,
-                std::unique_ptr<Exchange> exchange)
+  StagedStreamExchange(cudaStream_t stream, std::vector<Stage> out, std::vector<Stage> in, Launch afterwards,
+                       std::unique_ptr<Exchange> exchange)
       : stream_(stream),
         out_(std::move(out)),
         in_(std::move(in)),
@@ -71,15 +71,16 @@ class StagedPassage final : public Passage {
   bool posted_ = false;
 };
 
-class StagedPassages final : public Passages {
+class StagedStreamTransport final : public StreamTransport {
  public:
-  explicit StagedPassages(const Journey& journey) : slice_(journey.slice), plan_(journey.slice.plan()), world_(journey.world) {
+  explicit StagedStreamTransport(const StreamTransportContext& context)
+      : slice_(context.slice), plan_(context.slice.plan()), world_(context.world) {
     Crossing crossing{.plan = plan_,
                       .addresses = std::vector<Addresses>(plan_.tasks().size()),
                       .doorbells = {},
                       .teams = {},
-                      .link = journey.link};
-    for (const Way way : journey.ways) {
+                      .link = context.link};
+    for (const Way way : context.ways) {
       crossing.staged.push_back(way == Way::staged);
     }
     for (const std::unique_ptr<Place>& place : slice_.places()) {
@@ -93,10 +94,10 @@ class StagedPassages final : public Passages {
         open_lane(DeviceId(d), static_cast<plan::Lane>(lane), crossing);
       }
     }
-    transport_ = make_rank_transport(std::move(crossing), world_, journey.run_by);
+    transport_ = make_rank_transport(std::move(crossing), world_, context.run_by);
   }
 
-  ~StagedPassages() override {
+  ~StagedStreamTransport() override {
     transport_.reset();
     if (world_.under_way()) {  // after a failure: what other ranks may still write into stays
       for (Pinned& memory : memory_) {
@@ -105,7 +106,7 @@ class StagedPassages final : public Passages {
     }
   }
 
-  std::unique_ptr<Passage> prepare(TaskId id) override {
+  std::unique_ptr<StreamExchange> prepare(TaskId id) override {
     const plan::Task& task = plan_[id];
     const auto* collective = std::get_if<plan::Collective>(&task.action);
     const bool applies = collective != nullptr && collective->sgd_rate > 0;
@@ -123,8 +124,8 @@ class StagedPassages final : public Passages {
       }
       afterwards = apply_sums(plan_[payload[0]].dtype, sums, collective->sgd_rate, slice_.place(task.device));
     }
-    return std::make_unique<StagedPassage>(slice_.stream(task), stages(id, out), stages(id, in), std::move(afterwards),
-                                           transport_->prepare(id));
+    return std::make_unique<StagedStreamExchange>(slice_.stream(task), stages(id, out), stages(id, in), std::move(afterwards),
+                                                  transport_->prepare(id));
   }
 
   void begin_step() override { transport_->begin_step(); }
@@ -198,6 +199,8 @@ class StagedPassages final : public Passages {
 
 }  // namespace
 
-std::unique_ptr<Passages> make_staged_passages(const Journey& journey) { return std::make_unique<StagedPassages>(journey); }
+std::unique_ptr<StreamTransport> make_staged_transport(const StreamTransportContext& context) {
+  return std::make_unique<StagedStreamTransport>(context);
+}
 
 }  // namespace baton::exec::cuda

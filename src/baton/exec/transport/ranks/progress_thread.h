@@ -10,27 +10,27 @@
 
 namespace baton::exec {
 
-/// Keeps messages moving, and sums what has come, while devices compute: a thread that naps while messages
-/// are under way and sleeps otherwise. `sparing`: it has no core of its own, and naps longer while no device waits.
-class Courier {
+/// The progress thread: moves messages and sums received parts while devices compute. It naps while messages
+/// are in transit and sleeps otherwise. `sparing`: it has no core of its own, and naps longer while no device waits.
+class ProgressThread {
  public:
-  Courier(World& world, bool sparing) : world_(world), sparing_(sparing) {}
-  ~Courier();
-  Courier(const Courier&) = delete;
-  Courier& operator=(const Courier&) = delete;
+  ProgressThread(World& world, bool sparing) : world_(world), sparing_(sparing) {}
+  ~ProgressThread();
+  ProgressThread(const ProgressThread&) = delete;
+  ProgressThread& operator=(const ProgressThread&) = delete;
 
-  /// Where a lane says which meeting it is at. To be asked for before `start`.
+  /// The slot in which a lane stores its current meeting. To be requested before `start`.
   std::atomic<RankMeeting*>& add_lane() { return lanes_.emplace_back(nullptr); }
   void start();
-  /// There is something to carry.
+  /// A message was posted.
   void ring() { bell_.ring(); }
-  /// A device sleeps until something has come, or no longer does.
+  /// A device starts or stops sleeping until a message arrives.
   void device_sleeps();
   void device_wakes() { asleep_.fetch_sub(1, std::memory_order_relaxed); }
 
  private:
   void run();
-  /// Runs operations that wait; false where none do.
+  /// Runs waiting operations; false if there are none.
   bool work();
   void nap();
 

@@ -1,0 +1,152 @@
+/// What users read is plain English: neither the program's output nor a document uses phrases that readers had to decode.
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <cstdlib>
+#include <regex>
+
+#include "docs/documented.h"
+#include "docs/wording.h"
+#include "support/contents.h"
+#include "support/own_folder.h"
+
+namespace baton::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+void expect_plain(const std::string& text, const std::string& source) {
+  for (const Wording& one : unclear(text)) {
+    ADD_FAILURE() << source << ":" << one.line << ": '" << one.found << "'; write: " << one.instead;
+  }
+}
+
+class Words : public OwnFolder {
+ protected:
+  std::string output(const std::string& arguments) {
+    const fs::path out = folder_ / "out";
+    const std::string command = fmt::format("cd '{}' && XDG_CACHE_HOME=\"$PWD/cache\" '{}' {} >out 2>&1 </dev/null",
+                                            folder_.string(), BATON_PROGRAM, arguments);
+    EXPECT_EQ(std::system(command.c_str()), 0) << arguments;
+    return contents(out);
+  }
+
+  /// The names that stand first on the lines below a heading of the help of a command.
+  std::vector<std::string> commands_of(const std::string& command) {
+    static const std::regex line("\n  ([a-z]+) {2,}[A-Z]");
+    const std::string help = output(command + " --help");
+    std::vector<std::string> names;
+    for (std::sregex_iterator next(help.begin(), help.end(), line), none; next != none; ++next) {
+      names.push_back((command.empty() ? "" : command + " ") + (*next)[1].str());
+    }
+    return names;
+  }
+
+  std::size_t expect_plain_help(const std::string& command) {
+    expect_plain(output(command + " --help"), "baton " + command + " --help");
+    std::size_t count = 1;
+    for (const std::string& below : commands_of(command)) {
+      count += expect_plain_help(below);
+    }
+    return count;
+  }
+};
+
+TEST_F(Words, OfEveryHelpTextArePlain) { EXPECT_GE(expect_plain_help(""), 18U) << "commands are found in the help"; }
+
+TEST_F(Words, OfTheManualPageArePlain) { expect_plain(output("man"), "baton man"); }
+
+TEST_F(Words, OfWhatCommandsPrintArePlain) {
+  for (const char* arguments :
+       {"strategies", "clusters", "clusters dgx-a100+ethernet-100", "devices", "lab list", "plan --strategy ddp --devices cpu:2",
+        "plan --strategy 1f1b --devices cpu:2 --model mlp:dim=64,depth=4 --grid", "plan --strategy zero-2 --devices cpu:2 --verify",
+        "train -q --model mlp:dim=64,depth=2 --steps 7 --strategy ddp --devices cpu:2",
+        "train --model mlp:dim=64,depth=2 --steps 7 --precision bf16",
+        "simulate --strategy ddp --cluster dgx-a100 --devices 128 --batch 4096 --fold always",
+        "search --model mlp:dim=1024,depth=8 --cluster pcie-4 --batch 64", "calibrate --model mlp:dim=64,depth=2",
+        "bench collectives --devices cpu:2 --sizes 8:1K --time-limit 1ms"}) {
+    expect_plain(output(arguments), fmt::format("baton {}", arguments));
+  }
+}
+
+class WordsOf : public testing::TestWithParam<fs::path> {};
+
+TEST_P(WordsOf, ArePlain) { expect_plain(contents(GetParam()), GetParam().lexically_relative(BATON_SOURCE)); }
+
+INSTANTIATE_TEST_SUITE_P(Document, WordsOf, testing::ValuesIn(documents()), [](const auto& document) {
+  std::string name = document.param.lexically_relative(BATON_SOURCE).replace_extension();
+  std::replace_if(
+      name.begin(), name.end(), [](unsigned char sign) { return std::isalnum(sign) == 0; }, '_');
+  return name;
+});
+
+TEST(Wording, FindsPhrasesThatReadersHadToDecode) {
+  for (const char* phrase : {"a thread a rank",
+                             "takes 13.0 ms a step",
+                             "bytes a flop",
+                             "no line a step",
+                             "two stages a device",
+                             "16 bytes\na parameter",
+                             "Again: baton lab",
+                             "activations let go and",
+                             "made anew",
+                             "held against it",
+                             "none where there is none",
+                             "checks the law",
+                             "12 GF/s",
+                             "0.3 Tflop/s",
+                             "12 us",
+                             "behind two dashes",
+                             "every so many steps",
+                             "goes on from there",
+                             "the judge of all others",
+                             "an experiment of one's own"}) {
+    EXPECT_FALSE(unclear(phrase).empty()) << phrase;
+  }
+}
+
+TEST(Wording, LeavesPlainSentencesAlone) {
+  for (const char* sentence :
+       {"one thread per rank", "the work a device does", "the time a step takes", "Amdahl's law", "12 µs at 0.3 TFLOP/s", "50us",
+        "give a device", "two devices, a link", "```cpp\n// once a step\n```\n", "a batch of samples"}) {
+    EXPECT_TRUE(unclear(sentence).empty()) << sentence;
+  }
+  EXPECT_EQ(unclear("one\n\ntwo lines\na step\n").at(0).line, 3);
+}
+
+/// The third column of the glossary names a word of the code and the header that has it.
+TEST(Glossary, NamesWhatTheCodeHas) {
+  const std::string glossary = contents(BATON_SOURCE "/docs/glossary.md");
+  const std::regex row("\n\\| ([^|]+) \\| [^|]+ \\|([^|]*)\\|(?=\n)");
+  const std::regex place(" `(\\w+)` in \\[([\\w.]+)\\]\\(\\.\\./(src/[\\w./]+)\\) ");
+  int words = 0;
+  int in_code = 0;
+  std::string before;
+  for (std::sregex_iterator next(glossary.begin(), glossary.end(), row), none; next != none; ++next) {
+    const std::string word = (*next)[1];
+    if (word == "word") {
+      continue;
+    }
+    ++words;
+    EXPECT_LT(before, word) << "in alphabetical order";
+    before = word;
+    const std::string code = (*next)[2];
+    std::smatch parts;
+    if (code == " ") {
+      continue;
+    }
+    ASSERT_TRUE(std::regex_match(code, parts, place)) << word << ":" << code;
+    ++in_code;
+    EXPECT_TRUE(parts[3].str().ends_with("/" + parts[2].str())) << word;
+    const fs::path header = fs::path(BATON_SOURCE) / parts[3].str();
+    ASSERT_TRUE(fs::exists(header)) << word << ": " << header;
+    EXPECT_TRUE(std::regex_search(contents(header), std::regex("\\b" + parts[1].str() + "\\b"))) << word << ": " << code;
+  }
+  EXPECT_GT(words, 60);
+  EXPECT_GE(in_code * 10, words * 9) << "nine words of ten are in the code";
+}
+
+}  // namespace
+}  // namespace baton::test
