@@ -35,6 +35,32 @@ Addresses addresses_of(const plan::Task& task, std::byte* workspace, const std::
   return list;
 }
 
+std::vector<std::size_t> loss_order(const plan::Plan& plan, const std::vector<BufferId>& losses) {
+  struct Place {
+    std::int64_t sample;
+    std::int64_t position;
+    std::size_t row;
+    auto operator<=>(const Place&) const = default;
+  };
+  std::vector<Place> places;
+  for (const BufferId id : losses) {
+    const auto& content = std::get<plan::BatchRows>(plan[id].content);
+    const std::int64_t samples = content.end - content.begin;
+    const std::int64_t others = plan[id].shape.elements() / samples;
+    for (std::int64_t row = 0; row < plan[id].shape.elements(); ++row) {
+      const bool behind = content.axis == 1;
+      places.push_back({content.begin + (behind ? row % samples : row / others),
+                        content.first + (behind ? row / samples : row % others), places.size()});
+    }
+  }
+  std::sort(places.begin(), places.end());
+  std::vector<std::size_t> order;
+  for (const Place& place : places) {
+    order.push_back(place.row);
+  }
+  return order;
+}
+
 StepData step_data(const plan::Plan& plan, const DataOptions& options) {
   StepData data{.source = {options.seed, options.samples, integers(plan, plan::Role::target), integers(plan, plan::Role::input)},
                 .loaded = {},
@@ -53,12 +79,15 @@ StepData step_data(const plan::Plan& plan, const DataOptions& options) {
     }
   }
   std::sort(data.losses.begin(), data.losses.end(), [&](BufferId a, BufferId b) {
-    return std::get<plan::BatchRows>(plan[a].content).begin < std::get<plan::BatchRows>(plan[b].content).begin;
+    const auto& first = std::get<plan::BatchRows>(plan[a].content);
+    const auto& second = std::get<plan::BatchRows>(plan[b].content);
+    return std::pair(first.begin, first.first) < std::pair(second.begin, second.first);
   });
   // Where tensors are divided, each of the devices computes the same loss: it counts once.
   data.losses.erase(std::unique(data.losses.begin(), data.losses.end(),
                                 [&](BufferId a, BufferId b) { return plan[a].content == plan[b].content; }),
                     data.losses.end());
+  data.loss_order = loss_order(plan, data.losses);
   return data;
 }
 

@@ -176,6 +176,8 @@ std::optional<strategy::LossScale> make_loss_scale(const JobWords& words, strate
   }
 }
 
+std::vector<std::string> sp_names() { return {"off", "on"}; }
+
 strategy::Layout make_layout(const JobWords& words) {
   strategy::Layout layout;
   layout.bucket = parse_megabytes(words.bucket_mb, "--bucket-mb");
@@ -187,6 +189,7 @@ strategy::Layout make_layout(const JobWords& words) {
   layout.dp = count(words.dp, "--dp", 1 << 20);
   layout.pp = count(words.pp, "--pp", 1 << 20);
   layout.tp = count(words.tp, "--tp", 1 << 20);
+  layout.sp = index_of_name(sp_names(), words.sp, "--sp") == 1;
   layout.chunks = count(words.chunks, "--chunks", 1 << 10);
   if (!words.zero.empty()) {
     layout.zero = parse_integer(words.zero, "--zero", 0, 3);
@@ -242,6 +245,7 @@ const std::vector<JobField>& job_fields() {
       {"dp", &JobWords::dp, "replicas of the model; with --pp and --tp the product is the number of devices"},
       {"pp", &JobWords::pp, "devices that a replica's layers are spread over"},
       {"tp", &JobWords::tp, "devices that each pair of Linear layers is divided over"},
+      choice("sp", &JobWords::sp, "with --tp, divide the sequence over the same devices between the divided layers: ", sp_names),
       {"zero", &JobWords::zero, "ZeRO: divide over the replicas 1 optimizer states, 2 and gradients, 3 and parameters"},
       choice("schedule", &JobWords::schedule, "", schedule_names, ", or a file in PyTorch's notation (.csv)"),
       {"chunks", &JobWords::chunks, "stages a device, for schedules that interleave them (2)"},

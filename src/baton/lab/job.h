@@ -31,6 +31,7 @@ struct JobWords {
   std::string dp;
   std::string pp;
   std::string tp;
+  std::string sp = "off";
   std::string zero;
   std::string schedule;  // a name, or a file of a schedule of one's own
   std::string chunks;

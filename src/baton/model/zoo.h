@@ -10,9 +10,20 @@ namespace baton::model {
 
 /// Linear(in, out) followed by ReLU, as one block called `name`.
 Block linear_relu(std::string name, std::int64_t in, std::int64_t out);
+Block linear_relu(std::string name, Dim in, Dim out);
 
 /// A stack of linear_relu blocks through these widths; at least two of them.
 Model mlp(const std::vector<std::int64_t>& widths);
+
+/// x + Linear(ReLU(Linear(x))) blocks, `hidden` features wide between the two. With a sequence the stream has the axes (position, sample,
+/// feature).
+struct ResidualSize {
+  std::int64_t dim = 0;
+  std::int64_t hidden = 0;
+  std::int64_t depth = 0;
+  std::int64_t sequence = 0;  // 0: none
+};
+Model residual(const ResidualSize& size);
 
 /// A kind of model a user can ask for by text.
 struct Kind {
