@@ -17,7 +17,8 @@ constexpr std::array<std::string_view, std::variant_size_v<Op>> names{
     "linear",        "linear_backward_input", "linear_backward_weight",
     "relu",          "relu_backward",         "mean_squared_error",
     "cross_entropy", "matrix_product",        "add",
-    "add_bias",      "add_bias_backward",     "cast",
+    "add_bias",      "add_bias_backward",     "layer_norm",
+    "layer_norm_backward_input", "layer_norm_backward_weight", "cast",
     "check_finite",  "adjust_scale"};
 
 static_assert(!names.back().empty(), "an op of the variant has no name here");
@@ -50,6 +51,9 @@ struct Law {
   bool operator()(const Linear& o) const { return !(o.partial && o.relu); }
   bool operator()(const MeanSquaredError& o) const { return o.elements >= reads[0].shape.elements(); }
   bool operator()(const CrossEntropy& o) const { return o.rows >= reads[0].shape.rows(); }
+  bool operator()(const LayerNorm& o) const { return o.epsilon >= 0; }
+  bool operator()(const LayerNormBackwardInput& o) const { return o.epsilon >= 0; }
+  bool operator()(const LayerNormBackwardWeight& o) const { return o.epsilon >= 0; }
   bool operator()(const Cast&) const { return reads[0].dtype != writes[0].dtype; }
   bool operator()(const CheckFinite&) const {
     return std::none_of(reads.begin(), reads.end(), [](const Operand& read) { return read.dtype == DType::i32; });
@@ -116,6 +120,9 @@ struct Arithmetic {
   Flops operator()(const Add&) const { return each(1); }
   Flops operator()(const AddBias&) const { return each(1); }
   Flops operator()(const AddBiasBackward&) const { return each(1); }
+  Flops operator()(const LayerNorm&) const { return each(8); }
+  Flops operator()(const LayerNormBackwardInput&) const { return each(14); }
+  Flops operator()(const LayerNormBackwardWeight&) const { return each(8); }
   Flops operator()(const Cast&) const { return each(1); }
   Flops operator()(const CheckFinite&) const {
     Flops sum;

@@ -98,6 +98,26 @@ struct AddBiasBackward {
   bool operator==(const AddBiasBackward&) const = default;
 };
 
+/// y = (x − mean) / √(variance + epsilon) · gain + bias, mean and variance of each row. Reads x, gain, bias; writes y.
+struct LayerNorm {
+  double epsilon = 1e-5;
+  bool operator==(const LayerNorm&) const = default;
+};
+
+/// Reads dy, x, gain; writes dx.
+struct LayerNormBackwardInput {
+  double epsilon = 1e-5;
+  bool operator==(const LayerNormBackwardInput&) const = default;
+};
+
+/// dgain = Σ dy (x − mean) / √(variance + epsilon), dbias = Σ dy, over the rows. Reads x, dy; writes dgain, dbias. With `accumulate` it
+/// adds to them (and so reads them).
+struct LayerNormBackwardWeight {
+  double epsilon = 1e-5;
+  bool accumulate = false;
+  bool operator==(const LayerNormBackwardWeight&) const = default;
+};
+
 /// y = x in another floating type. Reads x; writes y.
 struct Cast {
   bool operator==(const Cast&) const = default;
@@ -116,7 +136,7 @@ struct AdjustScale {
 };
 
 using Op = std::variant<Linear, LinearBackwardInput, LinearBackwardWeight, Relu, ReluBackward, MeanSquaredError, CrossEntropy,
-                        MatrixProduct, Add, AddBias, AddBiasBackward, Cast, CheckFinite, AdjustScale>;
+                        MatrixProduct, Add, AddBias, AddBiasBackward, LayerNorm, LayerNormBackwardInput, LayerNormBackwardWeight, Cast, CheckFinite, AdjustScale>;
 
 /// Whether it multiplies matrices, and so may run on units made for that.
 bool is_product(const Op& op);
@@ -182,6 +202,12 @@ void attributes(Op& op, Visit visit) {
     void operator()(Add&) {}
     void operator()(AddBias&) {}
     void operator()(AddBiasBackward& o) { visit("accumulate", o.accumulate); }
+    void operator()(LayerNorm& o) { visit("epsilon", o.epsilon); }
+    void operator()(LayerNormBackwardInput& o) { visit("epsilon", o.epsilon); }
+    void operator()(LayerNormBackwardWeight& o) {
+      visit("epsilon", o.epsilon);
+      visit("accumulate", o.accumulate);
+    }
     void operator()(Cast&) {}
     void operator()(CheckFinite&) {}
     void operator()(AdjustScale& o) { visit("growth_interval", o.growth_interval); }

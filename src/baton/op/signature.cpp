@@ -77,6 +77,20 @@ struct Signatures {
     static const Signature added{.reads = {{"*o"}, {"o"}}, .writes = {{"o"}}, .in_place = true};
     return o.accumulate ? added : plain;
   }
+  const Signature& operator()(const LayerNorm&) const {
+    static const Signature one{.reads = {{"*c"}, {"c"}, {"c"}}, .writes = {{"*c"}}, .whole = "c"};
+    return one;
+  }
+  const Signature& operator()(const LayerNormBackwardInput&) const {
+    static const Signature one{.reads = {{"*c"}, {"*c"}, {"c"}}, .writes = {{"*c"}}, .whole = "c"};
+    return one;
+  }
+  const Signature& operator()(const LayerNormBackwardWeight& o) const {
+    static const Signature plain{.reads = {{"*c"}, {"*c"}}, .writes = {{"c"}, {"c"}}, .whole = "c"};
+    static const Signature added{
+        .reads = {{"*c"}, {"*c"}, {"c"}, {"c"}}, .writes = {{"c"}, {"c"}}, .whole = "c", .in_place = true};
+    return o.accumulate ? added : plain;
+  }
   const Signature& operator()(const Cast&) const {
     static const Signature one{.reads = {{"*", Type::floating}}, .writes = {{"*", Type::floating}}, .linear = true};
     return one;

@@ -58,6 +58,7 @@ class Writer {
       }
     }
     find_homes();
+    find_trained();
   }
 
   Draft write() {
@@ -146,6 +147,22 @@ class Writer {
         const DeviceId device = placement_.owner.value_or(placement_.replicas[0].device_of_block[b]);
         homes_.back().push_back(homes.try_emplace({device, model_.ordinal(b, p)}, Home{b, p}).first->second);
       }
+    }
+  }
+  /// Which values depend on a parameter.
+  void find_trained() {
+    for (std::size_t b = 0; b < model_.blocks().size(); ++b) {
+      const model::Block& block = model_.blocks()[b];
+      std::vector<bool> trained(block.values.size(), false);
+      trained[0] = b > 0 && trained_[b - 1][model_.blocks()[b - 1].out];
+      for (const model::Node& node : block.nodes) {
+        const bool touched = !node.parameters.empty() || std::any_of(node.reads.begin(), node.reads.end(),
+                                                                     [&](std::size_t v) { return trained[v]; });
+        for (const std::size_t v : node.writes) {
+          trained[v] = touched;
+        }
+      }
+      trained_.push_back(std::move(trained));
     }
   }
   BufferId& gradient_of(Shard& shard, std::size_t b, std::size_t p) const {
@@ -477,8 +494,8 @@ class Writer {
          deferred.block, m, std::move(reads), deferred.writes);
   }
 
-  /// Whether anybody asks for the gradient of a value: not for that of the data.
-  bool wants_gradient(std::size_t b, std::size_t v) const { return b > 0 || v > 0; }
+  /// Whether anybody asks for the gradient of a value: not where no parameter has touched it, as the data.
+  bool wants_gradient(std::size_t b, std::size_t v) const { return trained_[b][v]; }
 
   /// One more reader of a value has given its gradient. The first one's is taken as it is, others are added in the order in which they come.
   void add_gradient(std::size_t r, std::size_t m, std::size_t b, std::size_t v, const std::vector<BufferId>& given) {
@@ -574,7 +591,8 @@ class Writer {
   std::vector<std::int64_t> blocks_of_stage_;
   std::vector<std::int32_t> stage_of_block_;
   Layouts layouts_;
-  std::vector<std::vector<Home>> homes_;  // by block and parameter
+  std::vector<std::vector<Home>> homes_;    // by block and parameter
+  std::vector<std::vector<bool>> trained_;  // by block and value
   std::vector<Shard> shards_;
   std::set<BufferId> written_;  // gradients of parameters: further ones are added
   Draft draft_;

@@ -360,7 +360,8 @@ void bound_whole_gradients(Draft& draft) {
       written[id] = i;
     }
     const auto* collective = std::get_if<Collective>(&draft.tasks[i].action);
-    if (collective == nullptr || collective->kind != Collective::Kind::reduce_scatter) {
+    if (collective == nullptr || collective->kind != Collective::Kind::reduce_scatter ||
+        !std::holds_alternative<ParameterPart>(draft[draft.tasks[i].reads[0]].content)) {
       continue;
     }
     std::vector<std::size_t>& before = scatters[draft.tasks[i].device];

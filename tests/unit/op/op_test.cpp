@@ -52,6 +52,10 @@ std::vector<Call> good_calls() {
           {AddBias{}, {y, bias}, {y}},
           {AddBiasBackward{}, {y}, {bias}},
           {AddBiasBackward{.accumulate = true}, {y, bias}, {bias}},
+          {LayerNorm{}, {y, bias, bias}, {y}},
+          {LayerNormBackwardInput{}, {y, y, bias}, {y}},
+          {LayerNormBackwardWeight{}, {y, y}, {bias, bias}},
+          {LayerNormBackwardWeight{.accumulate = true}, {y, y, bias, bias}, {bias, bias}},
           {AdjustScale{}, {flag, state}, {state}}};
 }
 

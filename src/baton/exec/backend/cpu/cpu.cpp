@@ -199,6 +199,25 @@ struct PrepareOp {
                          out(a, 1), part.begin, part.end, classes, total, loss_scale(a, scaled));
     });
   }
+  std::unique_ptr<Kernel> operator()(const op::LayerNorm& o) const {
+    return kernel(at, [rows = rows(), width = elements() / rows(), e = o.epsilon](const Addresses& a, const Member& m, std::int64_t) {
+      const Part part(m, rows);
+      cpu::layer_norm(in(a, 0), in(a, 1), in(a, 2), out(a, 0), part.begin, part.end, width, e);
+    });
+  }
+  std::unique_ptr<Kernel> operator()(const op::LayerNormBackwardInput& o) const {
+    return kernel(at, [rows = rows(), width = elements() / rows(), e = o.epsilon](const Addresses& a, const Member& m, std::int64_t) {
+      const Part part(m, rows);
+      cpu::layer_norm_backward_input(in(a, 0), in(a, 1), in(a, 2), out(a, 0), part.begin, part.end, width, e);
+    });
+  }
+  std::unique_ptr<Kernel> operator()(const op::LayerNormBackwardWeight& o) const {
+    return kernel(at, [rows = rows(), width = elements() / rows(), o](const Addresses& a, const Member& m, std::int64_t) {
+      const Part part(m, width, cache_line);
+      cpu::layer_norm_backward_weight(in(a, 0), in(a, 1), out(a, 0), out(a, 1), rows, width, part.begin, part.end, o.epsilon,
+                                      o.accumulate);
+    });
+  }
   std::unique_ptr<Kernel> operator()(const op::Cast&) const { return cpu::prepare_cast(plan, task, at); }
   std::unique_ptr<Kernel> operator()(const op::CheckFinite&) const { return std::make_unique<CheckFiniteKernel>(plan, task, at); }
   std::unique_ptr<Kernel> operator()(const op::AdjustScale& o) const {

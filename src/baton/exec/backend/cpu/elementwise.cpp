@@ -58,6 +58,79 @@ void add_bias_backward(const float* __restrict dy, float* __restrict db, std::in
   }
 }
 
+namespace {
+
+struct Moments {
+  double mean;
+  double factor;  // 1 / √(variance + epsilon)
+};
+
+Moments moments(const float* x, std::int64_t width, double epsilon) {
+  double sum = 0;
+  for (std::int64_t i = 0; i < width; ++i) {
+    sum += static_cast<double>(x[i]);
+  }
+  const double mean = sum / static_cast<double>(width);
+  double squares = 0;
+  for (std::int64_t i = 0; i < width; ++i) {
+    const double distance = static_cast<double>(x[i]) - mean;
+    squares += distance * distance;
+  }
+  return {mean, 1 / std::sqrt(squares / static_cast<double>(width) + epsilon)};
+}
+
+}  // namespace
+
+void layer_norm(const float* x, const float* gain, const float* bias, float* y, std::int64_t begin, std::int64_t end,
+                std::int64_t width, double epsilon) {
+  for (std::int64_t r = begin; r < end; ++r) {
+    const float* row = x + r * width;
+    const Moments of_row = moments(row, width, epsilon);
+    const auto mean = static_cast<float>(of_row.mean);
+    const auto factor = static_cast<float>(of_row.factor);
+    for (std::int64_t i = 0; i < width; ++i) {
+      y[r * width + i] = (row[i] - mean) * factor * gain[i] + bias[i];
+    }
+  }
+}
+
+void layer_norm_backward_input(const float* dy, const float* x, const float* gain, float* dx, std::int64_t begin, std::int64_t end,
+                               std::int64_t width, double epsilon) {
+  for (std::int64_t r = begin; r < end; ++r) {
+    const Moments row = moments(x + r * width, width, epsilon);
+    const auto scaled = [&](std::int64_t i) { return static_cast<double>(dy[r * width + i]) * static_cast<double>(gain[i]); };
+    const auto normal = [&](std::int64_t i) { return (static_cast<double>(x[r * width + i]) - row.mean) * row.factor; };
+    double sum = 0;
+    double along = 0;
+    for (std::int64_t i = 0; i < width; ++i) {
+      sum += scaled(i);
+      along += scaled(i) * normal(i);
+    }
+    sum /= static_cast<double>(width);
+    along /= static_cast<double>(width);
+    for (std::int64_t i = 0; i < width; ++i) {
+      dx[r * width + i] = static_cast<float>((scaled(i) - sum - normal(i) * along) * row.factor);
+    }
+  }
+}
+
+void layer_norm_backward_weight(const float* x, const float* dy, float* dgain, float* dbias, std::int64_t rows, std::int64_t width,
+                                std::int64_t begin, std::int64_t end, double epsilon, bool accumulate) {
+  if (!accumulate) {
+    std::fill(dgain + begin, dgain + end, 0.0F);
+    std::fill(dbias + begin, dbias + end, 0.0F);
+  }
+  for (std::int64_t r = 0; r < rows && begin < end; ++r) {
+    const Moments of_row = moments(x + r * width, width, epsilon);
+    const auto mean = static_cast<float>(of_row.mean);
+    const auto factor = static_cast<float>(of_row.factor);
+    for (std::int64_t i = begin; i < end; ++i) {
+      dgain[i] += dy[r * width + i] * (x[r * width + i] - mean) * factor;
+      dbias[i] += dy[r * width + i];
+    }
+  }
+}
+
 void relu_backward(const float* __restrict dy, const float* __restrict y, float* __restrict dx, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) {
     dx[i] = y[i] > 0 ? dy[i] : 0;

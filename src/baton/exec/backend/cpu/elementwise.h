@@ -18,6 +18,14 @@ void add_bias(const float* x, const float* bias, float* y, std::int64_t rows, st
 /// Columns [begin, end).
 void add_bias_backward(const float* dy, float* db, std::int64_t rows, std::int64_t width, std::int64_t begin, std::int64_t end,
                        bool accumulate);
+/// Rows [begin, end) of `width` elements; sums run in double precision.
+void layer_norm(const float* x, const float* gain, const float* bias, float* y, std::int64_t begin, std::int64_t end,
+                std::int64_t width, double epsilon);
+void layer_norm_backward_input(const float* dy, const float* x, const float* gain, float* dx, std::int64_t begin, std::int64_t end,
+                               std::int64_t width, double epsilon);
+/// Columns [begin, end).
+void layer_norm_backward_weight(const float* x, const float* dy, float* dgain, float* dbias, std::int64_t rows, std::int64_t width,
+                                std::int64_t begin, std::int64_t end, double epsilon, bool accumulate);
 void relu_backward(const float* dy, const float* y, float* dx, std::int64_t count);
 
 /// The same on the bits of a 16-bit type: what they choose among is not changed, so nothing is rounded.

@@ -17,6 +17,14 @@ void relu_backward(DType type, const void* dy, const void* y, void* dx, std::int
 void add(DType type, const void* a, const void* b, void* c, std::int64_t count, cudaStream_t stream);
 /// y = x + b, the same b in each row.
 void add_bias(DType type, const void* x, const void* b, void* y, std::int64_t rows, std::int64_t width, cudaStream_t stream);
+/// Norms of rows of `width` elements.
+void layer_norm(DType type, const void* x, const void* gain, const void* bias, void* y, std::int64_t rows, std::int64_t width,
+                float epsilon, cudaStream_t stream);
+void layer_norm_backward_input(DType type, const void* dy, const void* x, const void* gain, void* dx, std::int64_t rows,
+                               std::int64_t width, float epsilon, cudaStream_t stream);
+/// `moments` has room for two floats per row.
+void layer_norm_backward_weight(DType type, const void* x, const void* dy, void* dgain, void* dbias, std::int64_t rows,
+                                std::int64_t width, float epsilon, bool accumulate, float* moments, cudaStream_t stream);
 void cast(DType from, const void* x, DType to, void* y, std::int64_t count, cudaStream_t stream);
 
 /// y = xᵀ, float32, both row-major; x is rows × columns.

@@ -198,6 +198,28 @@ struct PrepareOp {
     };
   }
 
+  Launch operator()(const op::LayerNorm& o) const {
+    return [x = in(at, 0), gain = in(at, 1), bias = in(at, 2), y = out(at, 0), rows = rows(), width = elements() / rows(),
+            type = type(), epsilon = static_cast<float>(o.epsilon)](cudaStream_t stream) {
+      layer_norm(type, x, gain, bias, y, rows, width, epsilon, stream);
+    };
+  }
+
+  Launch operator()(const op::LayerNormBackwardInput& o) const {
+    return [dy = in(at, 0), x = in(at, 1), gain = in(at, 2), dx = out(at, 0), rows = rows(), width = elements() / rows(),
+            type = type(), epsilon = static_cast<float>(o.epsilon)](cudaStream_t stream) {
+      layer_norm_backward_input(type, dy, x, gain, dx, rows, width, epsilon, stream);
+    };
+  }
+
+  Launch operator()(const op::LayerNormBackwardWeight& o) const {
+    return [x = in(at, 0), dy = in(at, 1), dgain = out(at, 0), dbias = out(at, 1), rows = rows(), width = elements() / rows(),
+            type = type(), epsilon = static_cast<float>(o.epsilon), add = o.accumulate,
+            moments = reinterpret_cast<float*>(at.workspace)](cudaStream_t stream) {
+      layer_norm_backward_weight(type, x, dy, dgain, dbias, rows, width, epsilon, add, moments, stream);
+    };
+  }
+
   Launch operator()(const op::Cast&) const {
     return [x = in(at, 0), y = out(at, 0), count = elements(), from = type(),
             to = plan[task.writes[0]].dtype](cudaStream_t stream) { cast(from, x, to, y, count, stream); };
@@ -279,6 +301,8 @@ Bytes launch_workspace(std::span<const plan::Buffer> buffers, const Task& task, 
         } else if constexpr (LinearOp<AnyOp>) {
           const Shape& result = buffers[task.writes[0].index()].shape;
           return Bytes(product_workspace(result.rows(), result.last()));
+        } else if constexpr (std::same_as<AnyOp, op::LayerNormBackwardWeight>) {
+          return Bytes(buffers[task.reads[0].index()].shape.rows() * std::int64_t{2} * static_cast<std::int64_t>(sizeof(float)));
         } else if constexpr (std::same_as<AnyOp, op::CheckFinite>) {
           return Bytes(static_cast<std::int64_t>(task.reads.size() * sizeof(std::uint32_t)));
         } else {
