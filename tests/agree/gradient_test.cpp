@@ -123,7 +123,8 @@ TEST_P(Gradient, EqualsTheCentralDifferenceOfTheLossToOneInAMillion) {
 }
 
 TEST(Gradient, OfGraphsAndSharedParametersEqualsTheCentralDifference) {
-  for (const std::string model : {"residual:dim=5,hidden=7,depth=2", "graph:tied", "graph:sequence", "graph:norm"}) {
+  for (const std::string model : {"residual:dim=5,hidden=7,depth=2", "graph:tied", "graph:sequence", "graph:norm",
+                                  "tokens:vocabulary=9,dim=5,hidden=7,depth=1,sequence=3"}) {
     for (const std::string strategy : {"single", "ddp", "layers", "1f1b"}) {
       for (const Loss loss : {Loss::mean_squared_error, Loss::cross_entropy}) {
         Case one{.model = model, .strategy = strategy, .devices = strategy == "single" ? 1U : 2U};

@@ -100,6 +100,42 @@ TEST(Graphs, LeaveInProductsWhatTheReferenceLeavesOnOneDevice) {
   }
 }
 
+TEST(Graphs, AVocabularyIsDividedWithTheScoresAndTheLoss) {
+  const std::string model = "tokens:vocabulary=13,dim=6,hidden=8,depth=2,sequence=6";
+  const Outcome& expected = judge(model, strategy::Loss::cross_entropy);
+  EXPECT_LT(expected.losses.back(), 0.999 * expected.losses.front());
+  const std::vector<Product> products{
+      {1, 1, 2, 0, ""},       {1, 1, 3, 0, "", 2},
+      {2, 1, 2, 0, "", 2},    {2, 1, 2, 1, ""},
+      {2, 1, 2, 3, "", 2},    {1, 2, 2, 0, "1f1b", 3},
+      {2, 2, 2, 2, "zb-v", 4}, {1, 4, 1, 0, "gpipe", 2, Recompute::all},
+      {3, 1, 1, 2, ""},
+  };
+  for (Product product : products) {
+    for (const bool sp : {false, true}) {
+      if (sp && product.tp == 1) {
+        continue;
+      }
+      product.sp = sp;
+      for (const std::string& backend : exec::backend_names()) {
+        Case one = training_of(model, strategy::Loss::cross_entropy);
+        one.strategy = "product";
+        one.backend = backend;
+        one.devices = product.devices();
+        one.layout = layout_of(product);
+        EXPECT_TRUE(close(expected, train(one), rounding)) << to_text(one);
+        one.step.precision = strategy::Precision::fp16;
+        one.step.loss_scale = strategy::LossScale{.initial = 256};
+        EXPECT_NEAR(train(one).losses.back(), expected.losses.back(), 2e-2 * expected.losses.back()) << to_text(one);
+      }
+    }
+  }
+  Case squares = training_of(model);
+  squares.strategy = "tensor";
+  squares.devices = 2;
+  EXPECT_FALSE(train_unless_refused(squares).has_value()) << "squares have no form for scores in parts";
+}
+
 TEST(Graphs, MixedPrecisionIsTheSameHoweverTheyAreSplit) {
   for (const std::string& model : models()) {
     Case one = training_of(model);

@@ -8,12 +8,12 @@
 namespace baton::exec {
 namespace {
 
-/// How many integers there are that the elements of inputs or of targets are drawn from: what the op that reads them asks for.
-std::int64_t integers(const plan::Plan& plan, plan::Role role) {
+/// How many integers there are that the elements of targets, or else of inputs, are drawn from: what the op that reads them asks for.
+std::int64_t integers(const plan::Plan& plan, bool targets) {
   for (const plan::Task& task : plan.tasks()) {
     const auto* compute = std::get_if<plan::Compute>(&task.action);
     for (std::size_t i = 0; compute != nullptr && i < task.reads.size(); ++i) {
-      if (plan[task.reads[i]].role == role && plan[task.reads[i]].dtype == DType::i32) {
+      if (plan[task.reads[i]].dtype == DType::i32 && (plan[task.reads[i]].role == plan::Role::target) == targets) {
         std::vector<op::Operand> reads;
         for (const BufferId id : task.reads) {
           reads.push_back({plan[id].shape, plan[id].dtype});
@@ -62,9 +62,7 @@ std::vector<std::size_t> loss_order(const plan::Plan& plan, const std::vector<Bu
 }
 
 StepData step_data(const plan::Plan& plan, const DataOptions& options) {
-  StepData data{.source = {options.seed, options.samples, integers(plan, plan::Role::target), integers(plan, plan::Role::input)},
-                .loaded = {},
-                .losses = {}};
+  StepData data{.source = {options.seed, options.samples, integers(plan, true), integers(plan, false)}, .loaded = {}, .losses = {}};
   for (std::size_t b = 0; b < plan.buffers().size(); ++b) {
     const plan::Buffer& buffer = plan.buffers()[b];
     const bool batch = buffer.role == plan::Role::input || buffer.role == plan::Role::target;

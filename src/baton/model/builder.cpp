@@ -41,6 +41,21 @@ std::size_t BlockBuilder::linear(std::size_t x, const std::string& weight, const
   return apply(op::Linear{}, {x}, {w, b}, std::move(dims));
 }
 
+std::size_t BlockBuilder::layer_norm(std::size_t x, const std::string& name) {
+  const Dims dims = block_.values[x].dims;
+  const std::string full = fmt::format("{}.{}", block_.name, name);
+  const std::size_t weight = parameter(full + ".weight", {dims.back().extent}, starts_at_ones);
+  const std::size_t bias = parameter(full + ".bias", {dims.back().extent}, starts_at_zeros);
+  return apply(op::LayerNorm{}, {x}, {weight, bias}, dims);
+}
+
+std::size_t BlockBuilder::embed(std::size_t ids, const std::string& weight, std::int64_t vocabulary, Dim out) {
+  Dims dims = block_.values[ids].dims;
+  dims.push_back(out);
+  const std::size_t w = parameter(weight, {vocabulary, out.extent}, out.extent);
+  return apply(op::Embed{}, {ids}, {w}, std::move(dims));
+}
+
 std::size_t BlockBuilder::relu(std::size_t x) { return apply(op::Relu{}, {x}, {}, block_.values[x].dims); }
 
 std::size_t BlockBuilder::add(std::size_t a, std::size_t b) { return apply(op::Add{}, {a, b}, {}, block_.values[a].dims); }

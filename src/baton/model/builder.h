@@ -31,6 +31,10 @@ class BlockBuilder {
   /// The same with parameters of these full names, which others may share.
   std::size_t linear(std::size_t x, const std::string& weight, const std::string& bias, Dim out);
   std::size_t relu(std::size_t x);
+  /// Over the last dimension. Its parameters are `BLOCK.NAME.weight` and `.bias`.
+  std::size_t layer_norm(std::size_t x, const std::string& name);
+  /// Vectors of `out` for integers below the extent of `vocabulary`; the parameter has this full name, which others may share.
+  std::size_t embed(std::size_t ids, const std::string& weight, std::int64_t vocabulary, Dim out);
   std::size_t add(std::size_t a, std::size_t b);
 
   /// The block, giving this value to the next.

@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <array>
+
 #include "baton/base/error.h"
 #include "baton/base/text.h"
 #include "baton/model/builder.h"
@@ -66,6 +69,29 @@ Model parse_residual(std::string_view arguments) {
   return residual(size);
 }
 
+Model parse_tokens(std::string_view arguments) {
+  TokenModelSize size;
+  const std::array<std::pair<std::string_view, std::int64_t*>, 5> settings{std::pair("vocabulary", &size.vocabulary),
+                                                                           {"dim", &size.dim},
+                                                                           {"hidden", &size.hidden},
+                                                                           {"depth", &size.depth},
+                                                                           {"sequence", &size.sequence}};
+  for_each_setting(arguments, [&](std::string_view setting, const std::string& key, std::string_view value) {
+    const auto found = std::find_if(settings.begin(), settings.end(), [&](const auto& one) { return one.first == key; });
+    if (found == settings.end()) {
+      throw usage_error("model 'tokens:{}' has '{}', but it takes vocabulary=N,dim=N,hidden=N,depth=N,sequence=N", arguments,
+                        setting);
+    }
+    *found->second = parse_integer(value, key + " of the token model", 1, key == "depth" ? max_depth : max_width);
+  });
+  if (size.vocabulary == 0 || size.dim == 0 || size.depth == 0 || size.sequence == 0) {
+    throw usage_error("model 'tokens:{}' needs vocabulary, dim, depth and sequence, as in tokens:vocabulary=100,dim=64,depth=2,sequence=16",
+                      arguments);
+  }
+  size.hidden = size.hidden == 0 ? 4 * size.dim : size.hidden;
+  return tokens(size);
+}
+
 Model parse_first_split(std::string_view arguments) {
   if (!arguments.empty()) {
     throw usage_error("model 'first-split' takes no settings, but has '{}'", arguments);
@@ -116,11 +142,35 @@ Model residual(const ResidualSize& size) {
                std::move(blocks));
 }
 
+Model tokens(const TokenModelSize& size) {
+  check(size.vocabulary > 0 && size.dim > 0 && size.hidden > 0 && size.depth > 0 && size.sequence > 0, "a token model of no size");
+  const Dims ids{{'t', size.sequence}, batch};
+  const Dims stream{{'t', size.sequence}, batch, {'c', size.dim}};
+  std::vector<Block> blocks;
+  BlockBuilder first("embed", ids, true);
+  blocks.push_back(first.finish(first.embed(first.in(), "embed.weight", size.vocabulary, stream.back())));
+  for (std::int64_t i = 0; i < size.depth; ++i) {
+    BlockBuilder block(fmt::format("block{}", i), stream);
+    const std::size_t hidden = block.relu(block.linear(block.layer_norm(block.in(), "norm"), "up", {'f', size.hidden}));
+    blocks.push_back(block.finish(block.add(block.in(), block.linear(hidden, "down", stream.back()))));
+  }
+  BlockBuilder head("head", stream);
+  blocks.push_back(
+      head.finish(head.linear(head.layer_norm(head.in(), "norm"), "embed.weight", "head.bias", {'v', size.vocabulary})));
+  return Model(fmt::format("tokens:vocabulary={},dim={},hidden={},depth={},sequence={}", size.vocabulary, size.dim, size.hidden,
+                           size.depth, size.sequence),
+               std::move(blocks));
+}
+
 const std::vector<Kind>& zoo() {
   static const std::vector<Kind> kinds{
       {"mlp", "mlp:dim=1024,depth=2 (Linear+ReLU blocks) or mlp:1000-2000-1000 (by widths)", parse_mlp},
       {"residual", "residual:dim=64,depth=4 (x + Linear(ReLU(Linear(x))) blocks; hidden=256 features between, sequence=16 positions)",
        parse_residual},
+      {"tokens",
+       "tokens:vocabulary=100,dim=64,depth=2,sequence=16 (embedding, residual blocks with norms, scores of tokens; hidden=256 "
+       "features between)",
+       parse_tokens},
       {"first-split", "first-split (Linear(1000,2000)+ReLU, Linear(2000,1000)+ReLU)", parse_first_split},
   };
   return kinds;

@@ -25,6 +25,17 @@ struct ResidualSize {
 };
 Model residual(const ResidualSize& size);
 
+/// Tokens to scores of tokens: an embedding, `depth` blocks x + Linear(ReLU(Linear(LayerNorm(x)))) at each position by itself, and a norm
+/// with a Linear back to the vocabulary, whose weight is the embedding's.
+struct TokenModelSize {
+  std::int64_t vocabulary = 0;
+  std::int64_t dim = 0;
+  std::int64_t hidden = 0;
+  std::int64_t depth = 0;
+  std::int64_t sequence = 0;
+};
+Model tokens(const TokenModelSize& size);
+
 /// A kind of model a user can ask for by text.
 struct Kind {
   std::string name;

@@ -22,6 +22,13 @@ void each_axis(const op::Axes& axes, const Names& names, const Visit& visit) {
   }
 }
 
+/// Whether an op has a dimension of its own that goes by this letter.
+bool has_letter(const op::Op& op, char letter) {
+  const auto mentions = [letter](const op::Axes& axes) { return axes.letters.find(letter) != std::string::npos; };
+  const op::Signature& signature = op::signature(op);
+  return std::any_of(signature.reads.begin(), signature.reads.end(), mentions);
+}
+
 /// The letters that a dimension goes by in a call, each once.
 std::string letters_of(const NamedCall& call, char dim) {
   const op::Signature& signature = op::signature(call.op);
@@ -58,12 +65,6 @@ Layouts::Layouts(const model::Model& model, Table table, std::int64_t parts)
     for (std::size_t n = 0; n < model_.blocks()[b].nodes.size(); ++n) {
       nodes_.back().push_back(lay_out(b, n));
     }
-  }
-  const model::Block& last = model_.blocks().back();
-  const Names output = value(model_.blocks().size() - 1, last.out);
-  if (kept(output) == output.back()) {
-    throw usage_error("the loss needs all of dimension {}, along which the output of {} would be divided over {} devices",
-                      output.back(), model_.name(), parts_);
   }
 }
 
@@ -149,6 +150,27 @@ Names Layouts::names_of(std::size_t b, std::size_t n, const op::Ref& ref) const 
   throw BugError("a reference of no kind");
 }
 
+std::int64_t Layouts::extent_of(std::size_t b, std::size_t n, const op::Ref& ref, char dim) const {
+  const std::size_t axis = names_of(b, n, ref).find(dim);
+  if (axis == std::string::npos) {
+    return 0;
+  }
+  const model::Block& block = model_.blocks()[b];
+  const model::Node& node = block.nodes[n];
+  switch (ref.kind) {
+    case op::Ref::Kind::input:
+    case op::Ref::Kind::input_gradient:
+      return block.values[node.reads[ref.index]].dims[axis].extent;
+    case op::Ref::Kind::output:
+    case op::Ref::Kind::output_gradient:
+      return block.values[node.writes[ref.index]].dims[axis].extent;
+    case op::Ref::Kind::parameter:
+    case op::Ref::Kind::parameter_gradient:
+      return block.parameters[node.parameters[ref.index]].shape[axis];
+  }
+  return 0;
+}
+
 Call Layouts::laid_out(std::size_t b, std::size_t n, Call call) const {
   NamedCall named{call.op, {}, {}};
   for (const op::Ref& ref : call.reads) {
@@ -159,6 +181,16 @@ Call Layouts::laid_out(std::size_t b, std::size_t n, Call call) const {
   }
   check_call(b, named);
   call.shared = shared(named);
+  for (const std::vector<op::Ref>* refs : {&call.reads, &call.writes}) {
+    for (const op::Ref& ref : *refs) {
+      call.extent = call.shared ? std::max(call.extent, extent_of(b, n, ref, *call.shared)) : 0;
+    }
+  }
+  call.numbered = call.shared && letters_of(named, *call.shared) == "v";
+  if (call.shared && call.extent < parts_) {
+    throw usage_error("the {} indices of dimension {} in {} cannot be divided over {} devices", call.extent, *call.shared,
+                      model_.blocks()[b].name, parts_);
+  }
   const auto is_parameter = [](const op::Ref& ref) {
     return ref.kind == op::Ref::Kind::parameter || ref.kind == op::Ref::Kind::parameter_gradient;
   };
@@ -289,6 +321,10 @@ void Layouts::check_extents() const {
     }
     found = found || present;
   }
+  const auto embeds = [](const model::Node& node) { return !op::signature(node.op).reads.empty() && has_letter(node.op, 'v'); };
+  found = found || std::any_of(model_.blocks().begin(), model_.blocks().end(), [&](const model::Block& block) {
+    return std::any_of(block.nodes.begin(), block.nodes.end(), embeds);
+  });
   if (!found) {
     throw usage_error(
         "tensor parallelism divides the features between two Linear layers, but {} has no such pair: give it two layers at least",

@@ -19,7 +19,8 @@ enum class MeshAxis : std::uint8_t { replicas, parts };
 /// value is kept as the first that it has says.
 ///   data        b : replicas
 ///   tensor      f : parts     (and h, the heads of attention)
-///   sequence    t : parts     behind those of `tensor`
+///   vocabulary  v : parts     rows of embeddings, scores of the loss
+///   sequence    t : parts     behind those
 struct Row {
   char dim;
   MeshAxis axis;
@@ -51,6 +52,8 @@ struct Call {
   std::vector<op::Ref> writes;
   bool of_parameters = false;
   std::optional<char> shared;      // the dimension along which the parts share it; none: each does all of it
+  std::int64_t extent = 0;         // of that dimension
+  bool numbered = false;           // whether the op tells the indices of that dimension apart by number (op::for_part)
   std::vector<Conversion> before;  // by operand that is read
   std::vector<Conversion> after;   // by operand that is written; gradients of parameters are converted later
 };
@@ -85,6 +88,8 @@ class Layouts {
  private:
   std::optional<char> shared(const NamedCall& call) const;
   Names names_of(std::size_t block, std::size_t node, const op::Ref& ref) const;
+  /// The extent of a dimension in what a reference means; 0 where it has none.
+  std::int64_t extent_of(std::size_t block, std::size_t node, const op::Ref& ref, char dim) const;
   /// The call with its conversions.
   Call laid_out(std::size_t block, std::size_t node, Call call) const;
   NodeLayout lay_out(std::size_t block, std::size_t node) const;

@@ -182,8 +182,8 @@ class Writer {
           }
         }
         if (end == model_.blocks().size()) {
-          for (Shard& shard : shards_) {
-            loss(shard, m);
+          for (std::size_t r = 0; r < replica_count(); ++r) {
+            loss(r, m);
           }
         }
         break;
@@ -402,6 +402,11 @@ class Writer {
     return by_shard;
   }
 
+  /// The op of a call as one shard runs it.
+  op::Op part_op(const Call& call, const Shard& shard) const {
+    return call.numbered ? op::for_part(call.op, part_of(call.extent, placement_.shards, shard.index).begin, call.extent) : call.op;
+  }
+
   void forward(std::size_t r, std::size_t m, std::size_t b, Phase phase) {
     const model::Block& block = model_.blocks()[b];
     if (b > 0) {
@@ -425,7 +430,7 @@ class Writer {
                                  again ? fmt::format("{}.{}", block.name, op::name(call.op)) : value.name));
             made[i].push_back(writes.back());
           }
-          task(plan::Compute{call.op}, device_of(shard, b), phase, b, m, reads[shard.index], std::move(writes));
+          task(plan::Compute{part_op(call, shard)}, device_of(shard, b), phase, b, m, reads[shard.index], std::move(writes));
         }
         for (std::size_t i = 0; i < call.writes.size(); ++i) {
           const std::size_t v = value_number(node, call.writes[i]);
@@ -438,7 +443,53 @@ class Writer {
     }
   }
 
-  void loss(Shard& shard, std::size_t m) {
+  void loss(std::size_t r, std::size_t m) {
+    const std::size_t last = model_.blocks().size() - 1;
+    const std::size_t out = model_.blocks()[last].out;
+    const std::int64_t elements = step_.global_batch * model_.output().elements();
+    const op::Op op = step_.loss == Loss::mean_squared_error ? op::Op(op::MeanSquaredError{elements})
+                                                             : op::Op(op::CrossEntropy{elements / model_.output().last()});
+    const Names names = layouts_.value(last, out);
+    if (layouts_.kept(names) != names.back()) {
+      for (Shard& shard : group(r)) {
+        loss_of(shard, m, op, {});
+      }
+      return;
+    }
+    const std::optional<op::MergedLoss> merged = op::merged(op, placement_.shards);
+    if (!merged) {
+      throw usage_error("{} needs all of dimension {}, along which the output of {} is divided over {} devices", op::name(op),
+                        names.back(), model_.name(), placement_.shards);
+    }
+    std::vector<BufferId> own;
+    std::vector<BufferId> all;
+    for (Shard& shard : group(r)) {
+      std::vector<std::int64_t> extents = rows_of(kept_shape(last, out, shard, shard.micro[m].row_count())).extents();
+      extents.push_back(merged->terms_per_row);
+      own.push_back(add(device_of(shard, last), Role::communication, Shape(extents), "terms of the loss"));
+      draft_.buffers.back().dtype = DType::f64;
+      task(plan::Compute{output_part(merged->terms, shard)}, device_of(shard, last), Phase::forward, last, m,
+           {shard.micro[m].values[last][out], shard.micro[m].target}, {own.back()});
+    }
+    for (const Shard& shard : group(r)) {
+      std::vector<std::int64_t> extents = draft_[own[shard.index]].shape.extents();
+      extents[0] *= placement_.shards;
+      all.push_back(add(device_of(shard, last), Role::communication, Shape(extents), "terms of the loss, of all parts"));
+      draft_.buffers.back().dtype = DType::f64;
+    }
+    meet(r, plan::Collective::Kind::all_gather, Phase::forward, last, m, own, all);
+    for (Shard& shard : group(r)) {
+      loss_of(shard, m, output_part(merged->loss, shard), {all[shard.index]});
+    }
+  }
+
+  /// An op for the part of the model's output that a shard holds.
+  op::Op output_part(const op::Op& op, const Shard& shard) const {
+    const std::int64_t extent = model_.output().last();
+    return op::for_part(op, part_of(extent, placement_.shards, shard.index).begin, extent);
+  }
+
+  void loss_of(Shard& shard, std::size_t m, const op::Op& op, const std::vector<BufferId>& terms) {
     MicroBatch& micro = shard.micro[m];
     const std::size_t last = model_.blocks().size() - 1;
     const std::size_t out = model_.blocks()[last].out;
@@ -448,11 +499,9 @@ class Writer {
     draft_.buffers[loss.index()].dtype = DType::f64;
     draft_.buffers[loss.index()].content = content_of(model_.output_value(), last, out, shard, micro.rows);
     micro.gradients[last][out] = add(device, Role::gradient, outputs, "d output");
-    const std::int64_t elements = step_.global_batch * model_.output().elements();
-    const op::Op op = step_.loss == Loss::mean_squared_error ? op::Op(op::MeanSquaredError{elements})
-                                                             : op::Op(op::CrossEntropy{elements / model_.output().last()});
-    task(plan::Compute{op}, device, Phase::forward, last, m, {micro.values[last][out], micro.target},
-         {loss, micro.gradients[last][out]});
+    std::vector<BufferId> reads{micro.values[last][out], micro.target};
+    reads.insert(reads.end(), terms.begin(), terms.end());
+    task(plan::Compute{op}, device, Phase::forward, last, m, std::move(reads), {loss, micro.gradients[last][out]});
   }
 
   /// Of a stage's blocks, which keep their input from the forward; the others' inputs are made again.
@@ -547,7 +596,7 @@ class Writer {
     std::vector<std::vector<BufferId>> reads = reads_of(r, m, b, node, call, Phase::backward, gathered);
     std::vector<std::vector<BufferId>> made(call.writes.size());  // by operand and shard
     for (Shard& shard : group(r)) {
-      Deferred one{call.op, std::move(reads[shard.index]), {}, b};
+      Deferred one{part_op(call, shard), std::move(reads[shard.index]), {}, b};
       for (std::size_t i = 0; i < call.writes.size(); ++i) {
         one.writes.push_back(gradient_buffer(shard, m, b, node, call, call.writes[i]));
         made[i].push_back(one.writes.back());

@@ -56,6 +56,13 @@ std::vector<Call> good_calls() {
           {LayerNormBackwardInput{}, {y, y, bias}, {y}},
           {LayerNormBackwardWeight{}, {y, y}, {bias, bias}},
           {LayerNormBackwardWeight{.accumulate = true}, {y, y, bias, bias}, {bias, bias}},
+          {CrossEntropy{.rows = 5, .parts = 2, .first = 3, .of = 7}, {y, labels, {{10, 3}, f64}}, {loss, y}},
+          {CrossEntropy{.rows = 5, .scaled = true, .parts = 2, .first = 3, .of = 7}, {y, labels, {{10, 3}, f64}, state}, {loss, y}},
+          {CrossEntropyTerms{.first = 3, .of = 7}, {y, labels}, {{{5, 3}, f64}}},
+          {Embed{}, {labels, {{4, 3}}}, {x}},
+          {Embed{.first = 2, .of = 6}, {labels, {{4, 3}}}, {x}},
+          {EmbedBackward{.first = 2, .of = 6}, {labels, x}, {{{4, 3}}}},
+          {EmbedBackward{.accumulate = true}, {labels, x, {{4, 3}}}, {{{4, 3}}}},
           {AdjustScale{}, {flag, state}, {state}}};
 }
 

@@ -34,8 +34,21 @@ void transpose(const float* x, float* y, std::int64_t rows, std::int64_t columns
 /// (one float) where there is one.
 void mean_squared_error(DType type, const void* y, const void* target, const float* scale, double* loss, void* dy,
                         std::int64_t rows, std::int64_t width, double elements, cudaStream_t stream);
+/// With `parts`, scores are those from `first` on, and `terms` are what all parts made of theirs.
+struct ScorePart {
+  std::int64_t first;
+  std::int64_t parts;
+  const double* terms;
+};
 void cross_entropy(DType type, const void* y, const std::int32_t* labels, const float* scale, double* loss, void* dy,
-                   std::int64_t rows, std::int64_t classes, double total_rows, cudaStream_t stream);
+                   std::int64_t rows, std::int64_t classes, double total_rows, const ScorePart& part, cudaStream_t stream);
+void cross_entropy_terms(DType type, const void* y, const std::int32_t* labels, double* terms, std::int64_t rows,
+                         std::int64_t classes, std::int64_t first, cudaStream_t stream);
+/// Of a weight of `held` rows that begins with row `first`.
+void embed(DType type, const std::int32_t* ids, const void* weight, void* y, std::int64_t rows, std::int64_t held,
+           std::int64_t width, std::int64_t first, cudaStream_t stream);
+void embed_backward(DType type, const std::int32_t* ids, const void* dy, void* dw, std::int64_t rows, std::int64_t held,
+                    std::int64_t width, std::int64_t first, bool accumulate, cudaStream_t stream);
 
 /// db = keep · db + factor · Σ dy over the rows; db is of `result`'s type.
 void bias_gradient(DType type, const void* dy, DType result, void* db, std::int64_t rows, std::int64_t width, float keep,
