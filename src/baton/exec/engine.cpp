@@ -36,13 +36,13 @@ Addresses addresses_of(const plan::Task& task, std::byte* workspace, const std::
 }
 
 std::vector<std::size_t> loss_order(const plan::Plan& plan, const std::vector<BufferId>& losses) {
-  struct Place {
+  struct LossRow {
     std::int64_t sample;
     std::int64_t position;
     std::size_t row;
-    auto operator<=>(const Place&) const = default;
+    auto operator<=>(const LossRow&) const = default;
   };
-  std::vector<Place> places;
+  std::vector<LossRow> places;
   for (const BufferId id : losses) {
     const auto& content = std::get<plan::BatchRows>(plan[id].content);
     const std::int64_t samples = content.end - content.begin;
@@ -55,7 +55,7 @@ std::vector<std::size_t> loss_order(const plan::Plan& plan, const std::vector<Bu
   }
   std::sort(places.begin(), places.end());
   std::vector<std::size_t> order;
-  for (const Place& place : places) {
+  for (const LossRow& place : places) {
     order.push_back(place.row);
   }
   return order;
