@@ -291,7 +291,11 @@ class Divider {
       }
     }
     std::map<std::pair<std::uint32_t, std::uint32_t>, std::optional<BufferId>> pieces;  // by rank and ordinal
-    for (const auto& key : order) {
+    std::map<std::pair<std::int32_t, std::int32_t>, std::size_t> behind;  // by block and micro-batch: what adds comes after what starts
+    for (const Key& key : order) {
+      std::size_t& last_of = behind[{std::get<0>(key), std::get<1>(key)}];
+      last_of = std::max(last_of, harvests[key].behind);
+      harvests[key].behind = std::get<2>(key) || std::get<3>(key) > 0 ? last_of : harvests[key].behind;
       scatter(harvests[key], pieces);
     }
   }

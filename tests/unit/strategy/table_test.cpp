@@ -76,6 +76,23 @@ TEST(Layouts, SequenceParallelismGathersBeforeAColumnAndScattersBehindARow) {
   EXPECT_EQ(layouts.summed_over(MeshAxis::parts), std::set<std::size_t>{3}) << "the bias that is added to parts of the sequence";
 }
 
+TEST(Layouts, AVocabularyIsSummedWhereItIsReadAndKeptInPartsWhereItIsWritten) {
+  const model::Model model = model::parse_model("tokens:vocabulary=9,dim=4,hidden=6,depth=1,sequence=2");
+  Table table = sequence;
+  table.insert(table.begin() + 2, {'v', MeshAxis::parts});
+  const Layouts layouts(model, table, 2);
+  EXPECT_EQ(layouts.parameter(0, 0), "vc");
+  EXPECT_EQ(told(layouts.node(0, 0).forward), "gather>embed>scatter");
+  EXPECT_EQ(told(layouts.node(0, 0).backward), "gather>gather>embed_backward");
+  EXPECT_TRUE(layouts.node(0, 0).forward[0].numbered);
+  EXPECT_EQ(layouts.node(0, 0).forward[0].extent, 9);
+  EXPECT_EQ(told(layouts.node(1, 0).forward), "layer_norm");
+  EXPECT_EQ(told(layouts.node(2, 1).forward), "gather>linear");
+  EXPECT_EQ(layouts.kept("tbv"), 'v');
+  const std::set<std::size_t> norms_and_biases = layouts.summed_over(MeshAxis::parts);
+  EXPECT_EQ(norms_and_biases.size(), 5U) << "two norms with a gain and a bias each, and the bias behind the row";
+}
+
 TEST(Layouts, WhatCannotBeDividedIsRefusedInASentenceWithTheNumbers) {
   const auto said = [](const model::Model& model, const Table& table, std::int64_t parts) {
     return usage_sentence([&] { Layouts(model, table, parts); });
