@@ -3,8 +3,8 @@
 #include "agree/training.h"
 #include "baton/model/builder.h"
 
-/// Models that are graphs, with values that several ops read and parameters that several ops share: however they are split, they leave
-/// what one device leaves.
+/// Models that are graphs, with values that several ops read and parameters that several ops share: however they are split, they
+/// leave what one device leaves.
 namespace baton::test {
 namespace {
 
@@ -105,10 +105,8 @@ TEST(Graphs, AVocabularyIsDividedWithTheScoresAndTheLoss) {
   const Outcome& expected = judge(model, strategy::Loss::cross_entropy);
   EXPECT_LT(expected.losses.back(), 0.999 * expected.losses.front());
   const std::vector<Product> products{
-      {1, 1, 2, 0, ""},       {1, 1, 3, 0, "", 2},
-      {2, 1, 2, 0, "", 2},    {2, 1, 2, 1, ""},
-      {2, 1, 2, 3, "", 2},    {1, 2, 2, 0, "1f1b", 3},
-      {2, 2, 2, 2, "zb-v", 4}, {1, 4, 1, 0, "gpipe", 2, Recompute::all},
+      {1, 1, 2, 0, ""},    {1, 1, 3, 0, "", 2},     {2, 1, 2, 0, "", 2},     {2, 1, 2, 1, ""},
+      {2, 1, 2, 3, "", 2}, {1, 2, 2, 0, "1f1b", 3}, {2, 2, 2, 2, "zb-v", 4}, {1, 4, 1, 0, "gpipe", 2, Recompute::all},
       {3, 1, 1, 2, ""},
   };
   for (Product product : products) {

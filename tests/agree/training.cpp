@@ -60,7 +60,7 @@ model::Block normed(const std::string& name, const model::Dims& stream) {
 
 model::Model model_of(const std::string& text) {
   const model::Dims stream = text == "graph:sequence" || text == "graph:norm" ? model::Dims{{'t', 4}, model::batch, {'c', 6}}
-                                                      : model::Dims{model::batch, {'c', 7}};
+                                                                              : model::Dims{model::batch, {'c', 7}};
   if (text == "graph:tied" || text == "graph:sequence") {
     return model::Model(text, {tied("a", stream, "tied.bias"), twice("b", stream), tied("c", stream, "c.bias"),
                                tied_twice("d", stream), twice("e", stream)});

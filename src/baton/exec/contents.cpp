@@ -113,7 +113,8 @@ void fill_samples(const Buffer& buffer, const BatchRows& rows, Real* out, const 
 }
 
 /// Integers: labels, or tokens as inputs. Each has a block of random words of its own.
-void fill_integers(const Buffer& buffer, const BatchRows& rows, std::int32_t* out, const Source& source, std::int64_t first_sample) {
+void fill_integers(const Buffer& buffer, const BatchRows& rows, std::int32_t* out, const Source& source,
+                   std::int64_t first_sample) {
   const bool tokens = buffer.role == Role::input;
   const auto limit = static_cast<std::uint32_t>(tokens ? source.tokens : source.classes);
   const SampleRuns runs(buffer, rows);

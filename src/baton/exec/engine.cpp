@@ -8,7 +8,8 @@
 namespace baton::exec {
 namespace {
 
-/// How many integers there are that the elements of targets, or else of inputs, are drawn from: what the op that reads them asks for.
+/// How many integers there are that the elements of targets, or else of inputs, are drawn from: what the op that reads them asks
+/// for.
 std::int64_t integers(const plan::Plan& plan, bool targets) {
   for (const plan::Task& task : plan.tasks()) {
     const auto* compute = std::get_if<plan::Compute>(&task.action);

@@ -21,8 +21,8 @@ struct StepData {
   std::int64_t batch = 0;        // rows of the global batch
   std::vector<BufferId> loaded;  // inputs and targets that change from step to step; none where the batch stays the same
   std::vector<BufferId> losses;  // in the order of the batch
-  /// In which order the rows of those, one behind the other, are summed: by sample and position, however they are split and laid out, so
-  /// that the sum has the same bits.
+  /// In which order the rows of those, one behind the other, are summed: by sample and position, however they are split and laid
+  /// out, so that the sum has the same bits.
   std::vector<std::size_t> loss_order;
 
   /// The first sample of a step; steps are numbered from 0.

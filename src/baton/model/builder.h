@@ -25,8 +25,8 @@ class BlockBuilder {
   /// Any op that writes one value, of these dimensions.
   std::size_t apply(op::Op op, std::vector<std::size_t> reads, std::vector<std::size_t> parameters, Dims dims);
 
-  /// x Wᵀ + b on the last dimension, which becomes `out`. Its parameters are `BLOCK.NAME.weight` and `.bias`, without the name where
-  /// that is empty.
+  /// x Wᵀ + b on the last dimension, which becomes `out`. Its parameters are `BLOCK.NAME.weight` and `.bias`, without the name
+  /// where that is empty.
   std::size_t linear(std::size_t x, const std::string& name, Dim out);
   /// The same with parameters of these full names, which others may share.
   std::size_t linear(std::size_t x, const std::string& weight, const std::string& bias, Dim out);

@@ -33,8 +33,8 @@ struct Value {
   Shape sample() const;
 };
 
-/// A tensor that training changes. It starts uniform in ±1/√fan_in, as PyTorch's Linear does, or at ones or zeros as gains and biases of
-/// norms do. Parameters of one name are one parameter, whichever blocks they stand in.
+/// A tensor that training changes. It starts uniform in ±1/√fan_in, as PyTorch's Linear does, or at ones or zeros as gains and
+/// biases of norms do. Parameters of one name are one parameter, whichever blocks they stand in.
 inline constexpr std::int64_t starts_at_ones = 0;
 inline constexpr std::int64_t starts_at_zeros = -1;
 struct Parameter {
@@ -52,8 +52,8 @@ struct Node {
   std::vector<std::size_t> writes;
 };
 
-/// The unit that strategies place: a graph of ops with their parameters. Value 0 is what it is given; nodes stand in an order in which
-/// they can run. One value passes from a block to the next.
+/// The unit that strategies place: a graph of ops with their parameters. Value 0 is what it is given; nodes stand in an order in
+/// which they can run. One value passes from a block to the next.
 struct Block {
   std::string name;
   std::vector<Value> values;
@@ -69,8 +69,8 @@ struct Block {
 /// An immutable description: blocks in order. It has never heard of a device.
 class Model {
  public:
-  /// Asserts that each block's input is the output of the one before, that every value is written once before it is read, that every
-  /// value but the last is read, and that ops fit their operands.
+  /// Asserts that each block's input is the output of the one before, that every value is written once before it is read, that
+  /// every value but the last is read, and that ops fit their operands.
   Model(std::string name, std::vector<Block> blocks);
 
   const std::string& name() const { return name_; }
@@ -79,8 +79,8 @@ class Model {
   Shape output() const { return blocks_.back().output(); }
   const Value& output_value() const { return blocks_.back().values[blocks_.back().out]; }
 
-  /// The number of a parameter, counting through the model in order, those that are shared once: what random numbers and checkpoints
-  /// know it by.
+  /// The number of a parameter, counting through the model in order, those that are shared once: what random numbers and
+  /// checkpoints know it by.
   std::size_t ordinal(std::size_t block, std::size_t parameter) const { return ordinals_[block][parameter]; }
   std::int64_t parameter_count() const;
   /// Arithmetic of one sample's forward through one block.

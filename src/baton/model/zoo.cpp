@@ -85,8 +85,9 @@ Model parse_tokens(std::string_view arguments) {
     *found->second = parse_integer(value, key + " of the token model", 1, key == "depth" ? max_depth : max_width);
   });
   if (size.vocabulary == 0 || size.dim == 0 || size.depth == 0 || size.sequence == 0) {
-    throw usage_error("model 'tokens:{}' needs vocabulary, dim, depth and sequence, as in tokens:vocabulary=100,dim=64,depth=2,sequence=16",
-                      arguments);
+    throw usage_error(
+        "model 'tokens:{}' needs vocabulary, dim, depth and sequence, as in tokens:vocabulary=100,dim=64,depth=2,sequence=16",
+        arguments);
   }
   size.hidden = size.hidden == 0 ? 4 * size.dim : size.hidden;
   return tokens(size);
@@ -165,7 +166,8 @@ Model tokens(const TokenModelSize& size) {
 const std::vector<Kind>& zoo() {
   static const std::vector<Kind> kinds{
       {"mlp", "mlp:dim=1024,depth=2 (Linear+ReLU blocks) or mlp:1000-2000-1000 (by widths)", parse_mlp},
-      {"residual", "residual:dim=64,depth=4 (x + Linear(ReLU(Linear(x))) blocks; hidden=256 features between, sequence=16 positions)",
+      {"residual",
+       "residual:dim=64,depth=4 (x + Linear(ReLU(Linear(x))) blocks; hidden=256 features between, sequence=16 positions)",
        parse_residual},
       {"tokens",
        "tokens:vocabulary=100,dim=64,depth=2,sequence=16 (embedding, residual blocks with norms, scores of tokens; hidden=256 "

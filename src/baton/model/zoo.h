@@ -15,8 +15,8 @@ Block linear_relu(std::string name, Dim in, Dim out);
 /// A stack of linear_relu blocks through these widths; at least two of them.
 Model mlp(const std::vector<std::int64_t>& widths);
 
-/// x + Linear(ReLU(Linear(x))) blocks, `hidden` features wide between the two. With a sequence the stream has the axes (position, sample,
-/// feature).
+/// x + Linear(ReLU(Linear(x))) blocks, `hidden` features wide between the two. With a sequence the stream has the axes (position,
+/// sample, feature).
 struct ResidualSize {
   std::int64_t dim = 0;
   std::int64_t hidden = 0;
@@ -25,8 +25,8 @@ struct ResidualSize {
 };
 Model residual(const ResidualSize& size);
 
-/// Tokens to scores of tokens: an embedding, `depth` blocks x + Linear(ReLU(Linear(LayerNorm(x)))) at each position by itself, and a norm
-/// with a Linear back to the vocabulary, whose weight is the embedding's.
+/// Tokens to scores of tokens: an embedding, `depth` blocks x + Linear(ReLU(Linear(LayerNorm(x)))) at each position by itself, and
+/// a norm with a Linear back to the vocabulary, whose weight is the embedding's.
 struct TokenModelSize {
   std::int64_t vocabulary = 0;
   std::int64_t dim = 0;

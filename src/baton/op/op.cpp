@@ -13,13 +13,26 @@ namespace baton::op {
 namespace {
 
 /// The names, in the order of the variant.
-constexpr std::array<std::string_view, std::variant_size_v<Op>> names{
-    "linear",        "linear_backward_input", "linear_backward_weight",
-    "relu",          "relu_backward",         "mean_squared_error",
-    "cross_entropy", "cross_entropy_terms", "embed", "embed_backward", "matrix_product",        "add",
-    "add_bias",      "add_bias_backward",     "layer_norm",
-    "layer_norm_backward_input", "layer_norm_backward_weight", "cast",
-    "check_finite",  "adjust_scale"};
+constexpr std::array<std::string_view, std::variant_size_v<Op>> names{"linear",
+                                                                      "linear_backward_input",
+                                                                      "linear_backward_weight",
+                                                                      "relu",
+                                                                      "relu_backward",
+                                                                      "mean_squared_error",
+                                                                      "cross_entropy",
+                                                                      "cross_entropy_terms",
+                                                                      "embed",
+                                                                      "embed_backward",
+                                                                      "matrix_product",
+                                                                      "add",
+                                                                      "add_bias",
+                                                                      "add_bias_backward",
+                                                                      "layer_norm",
+                                                                      "layer_norm_backward_input",
+                                                                      "layer_norm_backward_weight",
+                                                                      "cast",
+                                                                      "check_finite",
+                                                                      "adjust_scale"};
 
 static_assert(!names.back().empty(), "an op of the variant has no name here");
 

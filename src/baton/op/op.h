@@ -13,9 +13,9 @@
 #include "baton/base/units.h"
 
 /// What can be computed: for each op its operands, its signature, its work and its gradient.
-/// A new op is a struct here, its entries in op.cpp, signature.cpp, gradient.cpp and where it has such traits in traits.cpp, and its
-/// kernels. Nothing outside of this folder and the kernels asks which op it has. A Linear works on the last axis, whatever stands
-/// before it: those axes together are its rows.
+/// A new op is a struct here, its entries in op.cpp, signature.cpp, gradient.cpp and where it has such traits in traits.cpp, and
+/// its kernels. Nothing outside of this folder and the kernels asks which op it has. A Linear works on the last axis, whatever
+/// stands before it: those axes together are its rows.
 namespace baton::op {
 
 /// y = x Wᵀ + b. Reads x, W, b; writes y. With `relu`, y = max(0, ·). With `partial` y is one term of a sum over devices: it
@@ -58,18 +58,19 @@ struct ReluBackward {
   bool operator==(const ReluBackward&) const = default;
 };
 
-/// Reads y and the target; writes one partial loss per row (all axes but the last), Σ (y − t)² / elements, and dy = 2 (y − t) / elements.
-/// `elements` counts the whole global batch, so partial losses and gradients of a split batch simply add up. With `scaled` it
-/// also reads a loss scaler's state (op/loss_scale.h) and multiplies dy by its scale before rounding; the loss stays as it is.
+/// Reads y and the target; writes one partial loss per row (all axes but the last), Σ (y − t)² / elements, and dy = 2 (y − t) /
+/// elements. `elements` counts the whole global batch, so partial losses and gradients of a split batch simply add up. With
+/// `scaled` it also reads a loss scaler's state (op/loss_scale.h) and multiplies dy by its scale before rounding; the loss stays as
+/// it is.
 struct MeanSquaredError {
   std::int64_t elements = 1;
   bool scaled = false;
   bool operator==(const MeanSquaredError&) const = default;
 };
 
-/// Softmax and its cross entropy. Reads y and one label per row; writes one partial loss per row and dy, over `rows`. `scaled` as above.
-/// With `parts` above zero y holds, of `of` scores, those from `first` on, and behind the labels it reads the terms that as many parts
-/// made (CrossEntropyTerms), one part's behind the other's.
+/// Softmax and its cross entropy. Reads y and one label per row; writes one partial loss per row and dy, over `rows`. `scaled` as
+/// above. With `parts` above zero y holds, of `of` scores, those from `first` on, and behind the labels it reads the terms that as
+/// many parts made (CrossEntropyTerms), one part's behind the other's.
 struct CrossEntropy {
   std::int64_t rows = 1;
   bool scaled = false;
@@ -79,24 +80,25 @@ struct CrossEntropy {
   bool operator==(const CrossEntropy&) const = default;
 };
 
-/// What a part of the scores contributes to a cross entropy. Reads y, which holds of `of` scores those from `first` on, and one label per
-/// row; writes three numbers per row: the largest score, Σ exp(score − largest), and the label's score, 0 where it is not held.
+/// What a part of the scores contributes to a cross entropy. Reads y, which holds of `of` scores those from `first` on, and one
+/// label per row; writes three numbers per row: the largest score, Σ exp(score − largest), and the label's score, 0 where it is not
+/// held.
 struct CrossEntropyTerms {
   std::int64_t first = 0;
   std::int64_t of = 0;
   bool operator==(const CrossEntropyTerms&) const = default;
 };
 
-/// The rows of W that ids name. Reads ids, W; writes y. Where `of` is above zero W holds, of so many rows, those from `first` on, and ids
-/// of others give zeros.
+/// The rows of W that ids name. Reads ids, W; writes y. Where `of` is above zero W holds, of so many rows, those from `first` on,
+/// and ids of others give zeros.
 struct Embed {
   std::int64_t first = 0;
   std::int64_t of = 0;
   bool operator==(const Embed&) const = default;
 };
 
-/// dW: each of its rows is the sum of dy over the ids that name it. Reads ids, dy; writes dW. With `accumulate` it adds to it (and so
-/// reads it).
+/// dW: each of its rows is the sum of dy over the ids that name it. Reads ids, dy; writes dW. With `accumulate` it adds to it (and
+/// so reads it).
 struct EmbedBackward {
   bool accumulate = false;
   std::int64_t first = 0;
@@ -138,8 +140,8 @@ struct LayerNormBackwardInput {
   bool operator==(const LayerNormBackwardInput&) const = default;
 };
 
-/// dgain = Σ dy (x − mean) / √(variance + epsilon), dbias = Σ dy, over the rows. Reads x, dy; writes dgain, dbias. With `accumulate` it
-/// adds to them (and so reads them).
+/// dgain = Σ dy (x − mean) / √(variance + epsilon), dbias = Σ dy, over the rows. Reads x, dy; writes dgain, dbias. With
+/// `accumulate` it adds to them (and so reads them).
 struct LayerNormBackwardWeight {
   double epsilon = 1e-5;
   bool accumulate = false;
@@ -164,7 +166,8 @@ struct AdjustScale {
 };
 
 using Op = std::variant<Linear, LinearBackwardInput, LinearBackwardWeight, Relu, ReluBackward, MeanSquaredError, CrossEntropy,
-                        CrossEntropyTerms, Embed, EmbedBackward, MatrixProduct, Add, AddBias, AddBiasBackward, LayerNorm, LayerNormBackwardInput, LayerNormBackwardWeight, Cast, CheckFinite, AdjustScale>;
+                        CrossEntropyTerms, Embed, EmbedBackward, MatrixProduct, Add, AddBias, AddBiasBackward, LayerNorm,
+                        LayerNormBackwardInput, LayerNormBackwardWeight, Cast, CheckFinite, AdjustScale>;
 
 /// Whether it multiplies matrices, and so may run on units made for that.
 bool is_product(const Op& op);

@@ -103,8 +103,7 @@ struct Signatures {
   }
   const Signature& operator()(const LayerNormBackwardWeight& o) const {
     static const Signature plain{.reads = {{"*c"}, {"*c"}}, .writes = {{"c"}, {"c"}}, .whole = "c"};
-    static const Signature added{
-        .reads = {{"*c"}, {"*c"}, {"c"}, {"c"}}, .writes = {{"c"}, {"c"}}, .whole = "c", .in_place = true};
+    static const Signature added{.reads = {{"*c"}, {"*c"}, {"c"}, {"c"}}, .writes = {{"c"}, {"c"}}, .whole = "c", .in_place = true};
     return o.accumulate ? added : plain;
   }
   const Signature& operator()(const Cast&) const {

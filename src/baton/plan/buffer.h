@@ -16,8 +16,8 @@ enum class Role : std::uint8_t { input, target, activation, parameter, gradient,
 
 std::string_view to_text(Role role);
 
-/// Rows [begin, end) of the global batch: of its inputs, its targets or its losses. They lie along `axis`; where that is 1, axis 0 is the
-/// sequence, of which the buffer holds the positions from `first` on.
+/// Rows [begin, end) of the global batch: of its inputs, its targets or its losses. They lie along `axis`; where that is 1, axis 0
+/// is the sequence, of which the buffer holds the positions from `first` on.
 struct BatchRows {
   std::int64_t begin = 0;
   std::int64_t end = 0;

@@ -33,9 +33,8 @@ using DeviceGroups = std::vector<std::vector<DeviceId>>;
 /// After: every device of a group holds the same gradients.
 plan::Draft all_reduce_gradients(plan::Draft draft, Bytes first_bucket, Bytes bucket, const DeviceGroups& groups = {});
 
-/// Sums the final gradients of some parameters over further devices: those of a group hold the same parameter, or the same part and piece
-/// of it, and a term each. `groups` is by ordinal.
-/// Before: gradients are summed over the replicas. After: they are complete.
+/// Sums the final gradients of some parameters over further devices: those of a group hold the same parameter, or the same part and
+/// piece of it, and a term each. `groups` is by ordinal. Before: gradients are summed over the replicas. After: they are complete.
 plan::Draft all_reduce_shared_gradients(plan::Draft draft, const std::map<std::uint32_t, DeviceGroups>& groups);
 
 /// ZeRO: divides over the devices of each group what they would all hold.

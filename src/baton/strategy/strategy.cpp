@@ -91,8 +91,9 @@ void resolve_axes(const Request& request, const NamedLayout& named, Resolved& re
   resolved.pp = axes[1];
   resolved.tp = axes[2];
   if (layout.sp && resolved.tp == 1) {
-    throw usage_error("sequence parallelism divides the sequence over the devices of divided tensors, and there are none: give it some "
-                      "with --tp");
+    throw usage_error(
+        "sequence parallelism divides the sequence over the devices of divided tensors, and there are none: give it some "
+        "with --tp");
   }
 }
 
@@ -289,9 +290,10 @@ DeviceGroups replica_groups(const Resolved& resolved) {
   return groups;
 }
 
-/// By parameter: the devices of each replica whose gradients of it are terms of a sum, beside those of other replicas. They are parts that
-/// share an op along a dimension that the parameter does not have, or stages that share the parameter.
-std::map<std::uint32_t, DeviceGroups> sums_of_gradients(const Request& request, const Resolved& resolved, const Placement& placement) {
+/// By parameter: the devices of each replica whose gradients of it are terms of a sum, beside those of other replicas. They are
+/// parts that share an op along a dimension that the parameter does not have, or stages that share the parameter.
+std::map<std::uint32_t, DeviceGroups> sums_of_gradients(const Request& request, const Resolved& resolved,
+                                                        const Placement& placement) {
   const model::Model& model = request.model;
   std::map<std::size_t, std::set<std::size_t>> offsets;  // by ordinal: the first devices of the stages that hold it
   for (std::size_t b = 0; b < model.blocks().size(); ++b) {
@@ -335,7 +337,8 @@ plan::Draft build(const Request& request, const NamedLayout& named) {
 
 void refuse_layout(const Request& request, std::string_view why) {
   const Layout& layout = request.layout;
-  if (layout.dp > 1 || layout.pp > 1 || layout.tp > 1 || layout.sp || layout.zero.value_or(0) > 0 || !layout.schedule.empty() || layout.grid) {
+  if (layout.dp > 1 || layout.pp > 1 || layout.tp > 1 || layout.sp || layout.zero.value_or(0) > 0 || !layout.schedule.empty() ||
+      layout.grid) {
     throw usage_error("strategy {} {}, so it takes no --dp, --pp, --tp, --sp, --zero or --schedule", request.strategy, why);
   }
 }

@@ -323,8 +323,8 @@ void Layouts::check_extents() const {
   }
   const auto embeds = [](const model::Node& node) { return !op::signature(node.op).reads.empty() && has_letter(node.op, 'v'); };
   found = found || std::any_of(model_.blocks().begin(), model_.blocks().end(), [&](const model::Block& block) {
-    return std::any_of(block.nodes.begin(), block.nodes.end(), embeds);
-  });
+            return std::any_of(block.nodes.begin(), block.nodes.end(), embeds);
+          });
   if (!found) {
     throw usage_error(
         "tensor parallelism divides the features between two Linear layers, but {} has no such pair: give it two layers at least",
@@ -348,8 +348,8 @@ void Layouts::check_call(std::size_t b, const NamedCall& call) const {
   }
   const std::optional<char> dim = shared(call);
   if (dim && letters_of(call, *dim).size() > 1) {
-    throw usage_error("{} of {} has dimension {} twice, so that it cannot be divided over {} devices", op::name(call.op), block, *dim,
-                      parts_);
+    throw usage_error("{} of {} has dimension {} twice, so that it cannot be divided over {} devices", op::name(call.op), block,
+                      *dim, parts_);
   }
 }
 

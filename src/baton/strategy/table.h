@@ -15,8 +15,8 @@ namespace baton::strategy {
 /// pipeline divide the model and no dimension.)
 enum class MeshAxis : std::uint8_t { replicas, parts };
 
-/// A way of splitting: which dimension is divided over which axis. Of several rows of one axis the first that an op has is taken, and a
-/// value is kept as the first that it has says.
+/// A way of splitting: which dimension is divided over which axis. Of several rows of one axis the first that an op has is taken,
+/// and a value is kept as the first that it has says.
 ///   data        b : replicas
 ///   tensor      f : parts     (and h, the heads of attention)
 ///   vocabulary  v : parts     rows of embeddings, scores of the loss
@@ -44,8 +44,8 @@ struct NamedCall {
 ///   reduce_scatter  made as terms of a sum, kept in parts
 enum class Conversion : std::uint8_t { none, all_gather, all_reduce, reduce_scatter };
 
-/// One op that the parts run, and what is converted before and after it. A forward writes its outputs; a second call of one node reads
-/// what the first has made of an output.
+/// One op that the parts run, and what is converted before and after it. A forward writes its outputs; a second call of one node
+/// reads what the first has made of an output.
 struct Call {
   op::Op op;
   std::vector<op::Ref> reads;
@@ -68,8 +68,8 @@ struct NodeLayout {
 /// What a table makes of a model: pure, and the same for all replicas.
 class Layouts {
  public:
-  /// A usage error where the table cannot be made: a dimension with fewer indices than parts, a sequence that does not divide evenly, an
-  /// op that needs a divided dimension whole, or nothing to divide at all.
+  /// A usage error where the table cannot be made: a dimension with fewer indices than parts, a sequence that does not divide
+  /// evenly, an op that needs a divided dimension whole, or nothing to divide at all.
   Layouts(const model::Model& model, Table table, std::int64_t parts);
 
   std::int64_t parts() const { return parts_; }
@@ -100,7 +100,7 @@ class Layouts {
   const model::Model& model_;
   Table table_;
   std::int64_t parts_;
-  std::vector<std::vector<Names>> parameters_;   // by block
+  std::vector<std::vector<Names>> parameters_;  // by block
   std::vector<std::vector<NodeLayout>> nodes_;  // likewise
   std::vector<std::size_t> users_;              // by ordinal: how many nodes read the parameter
 };

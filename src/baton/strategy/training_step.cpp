@@ -156,8 +156,8 @@ class Writer {
       std::vector<bool> trained(block.values.size(), false);
       trained[0] = b > 0 && trained_[b - 1][model_.blocks()[b - 1].out];
       for (const model::Node& node : block.nodes) {
-        const bool touched = !node.parameters.empty() || std::any_of(node.reads.begin(), node.reads.end(),
-                                                                     [&](std::size_t v) { return trained[v]; });
+        const bool touched = !node.parameters.empty() ||
+                             std::any_of(node.reads.begin(), node.reads.end(), [&](std::size_t v) { return trained[v]; });
         for (const std::size_t v : node.writes) {
           trained[v] = touched;
         }
@@ -251,7 +251,8 @@ class Writer {
   }
 
   /// Rows of the batch as a value of the model's holds them on a shard.
-  plan::BatchRows content_of(const model::Value& value, std::size_t b, std::size_t v, const Shard& shard, plan::BatchRows rows) const {
+  plan::BatchRows content_of(const model::Value& value, std::size_t b, std::size_t v, const Shard& shard,
+                             plan::BatchRows rows) const {
     rows.axis = static_cast<std::uint32_t>(value.batch_axis());
     if (rows.axis == 1 && layouts_.kept(layouts_.value(b, v)) == value.dims[0].name) {
       rows.first = part_of(value.dims[0].extent, placement_.shards, shard.index).begin;
@@ -323,8 +324,8 @@ class Writer {
   }
 
   /// One task for each shard of a replica, of a collective among them.
-  void meet(std::size_t r, plan::Collective::Kind kind, Phase phase, std::size_t b, std::size_t m, const std::vector<BufferId>& reads,
-            const std::vector<BufferId>& writes) {
+  void meet(std::size_t r, plan::Collective::Kind kind, Phase phase, std::size_t b, std::size_t m,
+            const std::vector<BufferId>& reads, const std::vector<BufferId>& writes) {
     const MeetingId meeting = draft_.new_meeting();
     for (const Shard& shard : group(r)) {
       task(plan::Collective{kind, meeting, static_cast<std::uint32_t>(shard.index), static_cast<std::uint32_t>(reads.size())},
@@ -390,8 +391,8 @@ class Writer {
   }
 
   /// By shard: the buffers that a call reads.
-  std::vector<std::vector<BufferId>> reads_of(std::size_t r, std::size_t m, std::size_t b, const model::Node& node, const Call& call,
-                                              Phase phase, Found& gathered) {
+  std::vector<std::vector<BufferId>> reads_of(std::size_t r, std::size_t m, std::size_t b, const model::Node& node,
+                                              const Call& call, Phase phase, Found& gathered) {
     std::vector<std::vector<BufferId>> by_shard(group(r).size());
     for (std::size_t i = 0; i < call.reads.size(); ++i) {
       const std::vector<BufferId> held = read(r, m, b, node, call.reads[i], call.before[i], phase, gathered);
@@ -546,7 +547,8 @@ class Writer {
   /// Whether anybody asks for the gradient of a value: not where no parameter has touched it, as the data.
   bool wants_gradient(std::size_t b, std::size_t v) const { return trained_[b][v]; }
 
-  /// One more reader of a value has given its gradient. The first one's is taken as it is, others are added in the order in which they come.
+  /// One more reader of a value has given its gradient. The first one's is taken as it is, others are added in the order in which
+  /// they come.
   void add_gradient(std::size_t r, std::size_t m, std::size_t b, std::size_t v, const std::vector<BufferId>& given) {
     for (Shard& shard : group(r)) {
       BufferId& known = shard.micro[m].gradients[b][v];
@@ -568,8 +570,8 @@ class Writer {
       Found gathered;
       for (const Call& call : layouts_.node(b, n).backward) {
         const bool wanted = call.of_parameters || std::any_of(call.writes.begin(), call.writes.end(), [&](const op::Ref& ref) {
-          return wants_gradient(b, value_number(node, ref));
-        });
+                              return wants_gradient(b, value_number(node, ref));
+                            });
         if (wanted) {
           backward_call(r, m, b, node, call, put_off, gathered);
         }

@@ -23,8 +23,8 @@ struct Placement {
   /// Where one device owns inputs, targets, parameters and losses for all replicas. Otherwise each replica's
   /// devices own theirs.
   std::optional<DeviceId> owner;
-  /// Over how many devices each block's tensors are divided: the block's own device and those numbered behind it. The table says along
-  /// which dimensions.
+  /// Over how many devices each block's tensors are divided: the block's own device and those numbered behind it. The table says
+  /// along which dimensions.
   std::int64_t shards = 1;
   Table table = {};
   std::int64_t micro_batches = 1;

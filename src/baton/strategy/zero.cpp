@@ -250,13 +250,14 @@ class Divider {
   };
 
   void scatter_gradients() {
-    // Stage 1 adds micro-batches up in whole gradients and scatters once; the others scatter each micro-batch's own. What adds to pieces
-    // that are there is scattered apart from what starts them: a block that shares a parameter has both.
+    // Stage 1 adds micro-batches up in whole gradients and scatters once; the others scatter each micro-batch's own. What adds to
+    // pieces that are there is scattered apart from what starts them: a block that shares a parameter has both.
     using Key = std::tuple<std::int32_t, std::int32_t, bool, int>;  // block, micro-batch, whether it adds, which of several
     std::map<Key, Harvest> harvests;
     std::vector<Key> order;
     std::set<BufferId> written;
-    std::map<std::pair<std::uint32_t, std::uint32_t>, std::pair<Use, int>> started;  // by rank and ordinal: the last use, and how often
+    std::map<std::pair<std::uint32_t, std::uint32_t>, std::pair<Use, int>>
+        started;  // by rank and ordinal: the last use, and how often
     const std::map<BufferId, std::size_t> last = last_writers();
     for (std::size_t i = 0; i < draft_.tasks.size(); ++i) {
       Task& task = draft_.tasks[i];
@@ -291,7 +292,8 @@ class Divider {
       }
     }
     std::map<std::pair<std::uint32_t, std::uint32_t>, std::optional<BufferId>> pieces;  // by rank and ordinal
-    std::map<std::pair<std::int32_t, std::int32_t>, std::size_t> behind;  // by block and micro-batch: what adds comes after what starts
+    std::map<std::pair<std::int32_t, std::int32_t>, std::size_t>
+        behind;  // by block and micro-batch: what adds comes after what starts
     for (const Key& key : order) {
       std::size_t& last_of = behind[{std::get<0>(key), std::get<1>(key)}];
       last_of = std::max(last_of, harvests[key].behind);

@@ -68,8 +68,7 @@ TEST(Layouts, SequenceParallelismGathersBeforeAColumnAndScattersBehindARow) {
   EXPECT_EQ(told(layouts.node(0, 0).forward), "gather>linear");
   EXPECT_EQ(told(layouts.node(0, 0).backward), "linear_backward_input>scatter gather>linear_backward_weight");
   EXPECT_EQ(told(layouts.node(0, 2).forward), "linear>scatter add_bias");
-  EXPECT_EQ(told(layouts.node(0, 2).backward),
-            "gather>linear_backward_input gather>linear_backward_weight add_bias_backward");
+  EXPECT_EQ(told(layouts.node(0, 2).backward), "gather>linear_backward_input gather>linear_backward_weight add_bias_backward");
   EXPECT_EQ(told(layouts.node(0, 3).forward), "add");
   EXPECT_EQ(layouts.kept("tbc"), 't');
   EXPECT_EQ(layouts.kept("tbf"), 'f') << "the first row that a tensor has";
@@ -99,7 +98,8 @@ TEST(Layouts, WhatCannotBeDividedIsRefusedInASentenceWithTheNumbers) {
   };
   EXPECT_TRUE(says(said(model::parse_model("mlp:8-3-8"), tensor, 4), "the 3 features of block0 cannot be divided over 4 devices"));
   EXPECT_TRUE(says(said(model::parse_model("mlp:dim=8,depth=1"), tensor, 2), "has no such pair"));
-  EXPECT_TRUE(says(said(model::parse_model("mlp:dim=8,depth=2"), sequence, 2), "--sp divides the sequence, but mlp:dim=8,depth=2 has none"));
+  EXPECT_TRUE(says(said(model::parse_model("mlp:dim=8,depth=2"), sequence, 2),
+                   "--sp divides the sequence, but mlp:dim=8,depth=2 has none"));
   EXPECT_TRUE(says(said(model::parse_model("residual:dim=8,depth=2,sequence=3"), sequence, 4),
                    "the 3 positions of block0 cannot be divided over 4 devices"));
   EXPECT_TRUE(says(said(model::parse_model("residual:dim=8,depth=2,sequence=6"), sequence, 4),

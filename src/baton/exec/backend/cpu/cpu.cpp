@@ -210,30 +210,35 @@ struct PrepareOp {
   }
   std::unique_ptr<Kernel> operator()(const op::Embed& o) const {
     const Shape& weight = plan[task.reads[1]].shape;
-    return kernel(at, [ids = elements(), held = weight[0], width = weight[1], o](const Addresses& a, const Member& m, std::int64_t) {
-      const Part part(m, ids);
-      cpu::embed(reinterpret_cast<const std::int32_t*>(a.reads[0]), in(a, 1), out(a, 0), part.begin, part.end, held, width, o.first);
-    });
+    return kernel(at,
+                  [ids = elements(), held = weight[0], width = weight[1], o](const Addresses& a, const Member& m, std::int64_t) {
+                    const Part part(m, ids);
+                    cpu::embed(reinterpret_cast<const std::int32_t*>(a.reads[0]), in(a, 1), out(a, 0), part.begin, part.end, held,
+                               width, o.first);
+                  });
   }
   std::unique_ptr<Kernel> operator()(const op::EmbedBackward& o) const {
     const Shape& weight = plan[task.writes[0]].shape;
-    return kernel(at, [ids = elements(), held = weight[0], width = weight[1], o](const Addresses& a, const Member& m, std::int64_t) {
-      const Part part(m, width, cache_line);
-      cpu::embed_backward(reinterpret_cast<const std::int32_t*>(a.reads[0]), in(a, 1), out(a, 0), ids, held, width, part.begin,
-                          part.end, o.first, o.accumulate);
-    });
+    return kernel(at,
+                  [ids = elements(), held = weight[0], width = weight[1], o](const Addresses& a, const Member& m, std::int64_t) {
+                    const Part part(m, width, cache_line);
+                    cpu::embed_backward(reinterpret_cast<const std::int32_t*>(a.reads[0]), in(a, 1), out(a, 0), ids, held, width,
+                                        part.begin, part.end, o.first, o.accumulate);
+                  });
   }
   std::unique_ptr<Kernel> operator()(const op::LayerNorm& o) const {
-    return kernel(at, [rows = rows(), width = elements() / rows(), e = o.epsilon](const Addresses& a, const Member& m, std::int64_t) {
-      const Part part(m, rows);
-      cpu::layer_norm(in(a, 0), in(a, 1), in(a, 2), out(a, 0), part.begin, part.end, width, e);
-    });
+    return kernel(at,
+                  [rows = rows(), width = elements() / rows(), e = o.epsilon](const Addresses& a, const Member& m, std::int64_t) {
+                    const Part part(m, rows);
+                    cpu::layer_norm(in(a, 0), in(a, 1), in(a, 2), out(a, 0), part.begin, part.end, width, e);
+                  });
   }
   std::unique_ptr<Kernel> operator()(const op::LayerNormBackwardInput& o) const {
-    return kernel(at, [rows = rows(), width = elements() / rows(), e = o.epsilon](const Addresses& a, const Member& m, std::int64_t) {
-      const Part part(m, rows);
-      cpu::layer_norm_backward_input(in(a, 0), in(a, 1), in(a, 2), out(a, 0), part.begin, part.end, width, e);
-    });
+    return kernel(at,
+                  [rows = rows(), width = elements() / rows(), e = o.epsilon](const Addresses& a, const Member& m, std::int64_t) {
+                    const Part part(m, rows);
+                    cpu::layer_norm_backward_input(in(a, 0), in(a, 1), in(a, 2), out(a, 0), part.begin, part.end, width, e);
+                  });
   }
   std::unique_ptr<Kernel> operator()(const op::LayerNormBackwardWeight& o) const {
     return kernel(at, [rows = rows(), width = elements() / rows(), o](const Addresses& a, const Member& m, std::int64_t) {

@@ -1,8 +1,9 @@
 #include "baton/exec/backend/cpu/elementwise.h"
-#include "baton/exec/tiled_weight.h"
 
 #include <algorithm>
 #include <cmath>
+
+#include "baton/exec/tiled_weight.h"
 
 namespace baton::exec::cpu {
 namespace {

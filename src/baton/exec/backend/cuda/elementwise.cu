@@ -223,8 +223,8 @@ __global__ void __launch_bounds__(threads)
 }
 
 template <typename Element>
-__global__ void __launch_bounds__(threads)
-    cross_entropy_terms_kernel(const Element* y, const std::int32_t* labels, double* terms, std::int64_t classes, std::int64_t first) {
+__global__ void __launch_bounds__(threads) cross_entropy_terms_kernel(const Element* y, const std::int32_t* labels, double* terms,
+                                                                      std::int64_t classes, std::int64_t first) {
   allow_next();
   await_previous();
   const Element* scores = y + blockIdx.x * classes;
@@ -249,9 +249,8 @@ __global__ void __launch_bounds__(threads)
 
 /// One block per id.
 template <typename Element>
-__global__ void __launch_bounds__(threads)
-    embed_kernel(const std::int32_t* ids, const Element* weight, Element* y, std::int64_t held, std::int64_t width,
-                 std::int64_t first) {
+__global__ void __launch_bounds__(threads) embed_kernel(const std::int32_t* ids, const Element* weight, Element* y,
+                                                        std::int64_t held, std::int64_t width, std::int64_t first) {
   allow_next();
   await_previous();
   const std::int64_t id = ids[blockIdx.x] - first;

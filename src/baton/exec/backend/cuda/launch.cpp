@@ -201,16 +201,14 @@ struct PrepareOp {
 
   Launch operator()(const op::CrossEntropyTerms& o) const {
     return [y = in(at, 0), labels = integers(1), terms = reinterpret_cast<double*>(at.writes[0]), rows = rows(),
-            classes = elements() / rows(), type = type(), first = o.first](cudaStream_t stream) {
-      cross_entropy_terms(type, y, labels, terms, rows, classes, first, stream);
-    };
+            classes = elements() / rows(), type = type(),
+            first = o.first](cudaStream_t stream) { cross_entropy_terms(type, y, labels, terms, rows, classes, first, stream); };
   }
 
   Launch operator()(const op::Embed& o) const {
     return [ids = integers(0), w = in(at, 1), y = out(at, 0), rows = elements(), weight = plan[task.reads[1]].shape,
-            type = plan[task.reads[1]].dtype, first = o.first](cudaStream_t stream) {
-      embed(type, ids, w, y, rows, weight[0], weight[1], first, stream);
-    };
+            type = plan[task.reads[1]].dtype,
+            first = o.first](cudaStream_t stream) { embed(type, ids, w, y, rows, weight[0], weight[1], first, stream); };
   }
 
   Launch operator()(const op::EmbedBackward& o) const {

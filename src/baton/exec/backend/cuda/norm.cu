@@ -139,8 +139,8 @@ void layer_norm_backward_weight(DType type, const void* x, const void* dy, void*
   with_element(type, [&](auto element) {
     using Element = decltype(element);
     auto* kept = reinterpret_cast<Moments*>(moments);
-    launch(moments_kernel<Element>, {dim3(static_cast<unsigned>(rows)), dim3(threads)}, stream, static_cast<const Element*>(x), kept,
-           width, epsilon);
+    launch(moments_kernel<Element>, {dim3(static_cast<unsigned>(rows)), dim3(threads)}, stream, static_cast<const Element*>(x),
+           kept, width, epsilon);
     constexpr int few = 64;
     launch(norm_weight_kernel<Element>, {dim3(static_cast<unsigned>((width + few - 1) / few)), dim3(few)}, stream,
            static_cast<const Element*>(x), static_cast<const Element*>(dy), static_cast<const Moments*>(kept),
