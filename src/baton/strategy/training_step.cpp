@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <numeric>
 #include <set>
 
@@ -14,50 +13,20 @@
 #include "baton/schedule/replay.h"
 #include "baton/schedule/schedule.h"
 #include "baton/strategy/passes.h"
-#include "baton/strategy/table.h"
+#include "baton/strategy/step_tensors.h"
 
 namespace baton::strategy {
 namespace {
 
-using plan::Buffer;
 using plan::Draft;
 using plan::Phase;
 using plan::Role;
 using schedule::Action;
 
-/// A run of indices of one axis.
-struct Range {
-  std::int64_t begin = 0;
-  std::int64_t end = 0;
-};
-
-Range part_of(std::int64_t total, std::int64_t parts, std::size_t index) {
-  const std::vector<std::int64_t> sizes = even_split(total, parts);
-  const auto begin = std::accumulate(sizes.begin(), sizes.begin() + static_cast<std::ptrdiff_t>(index), std::int64_t{0});
-  return {begin, begin + sizes[index]};
-}
-
-class Writer {
+/// Writes the tasks, action by action.
+class Writer : private StepTensors {
  public:
-  Writer(const model::Model& model, const Step& step, const Placement& placement)
-      : model_(model),
-        step_(step),
-        placement_(placement),
-        blocks_of_stage_(placement.blocks_of_stage.empty()
-                             ? std::vector<std::int64_t>{static_cast<std::int64_t>(model.blocks().size())}
-                             : placement.blocks_of_stage),
-        layouts_(model, placement.table, placement.shards) {
-    draft_.devices = placement.devices;
-    for (std::size_t stage = 0; stage < blocks_of_stage_.size(); ++stage) {
-      stage_of_block_.insert(stage_of_block_.end(), static_cast<std::size_t>(blocks_of_stage_[stage]),
-                             static_cast<std::int32_t>(stage));
-    }
-    for (std::size_t r = 0; r < placement.replicas.size(); ++r) {
-      for (std::size_t shard = 0; shard < static_cast<std::size_t>(placement.shards); ++shard) {
-        shards_.emplace_back(r, shard, model, placement.replicas[r].rows, placement.micro_batches);
-      }
-    }
-    find_homes();
+  Writer(const model::Model& model, const Step& step, const Placement& placement) : StepTensors(model, step, placement) {
     find_trained();
   }
 
@@ -76,79 +45,6 @@ class Writer {
   }
 
  private:
-  /// A gradient of parameters that a schedule put off.
-  struct Deferred {
-    op::Op op;
-    std::vector<BufferId> reads;
-    std::vector<BufferId> writes;
-    std::size_t block;
-  };
-
-  /// The buffers of one micro-batch as they come to be.
-  struct MicroBatch {
-    plan::BatchRows rows;
-    std::vector<std::vector<BufferId>> values;     // by block and value, as they are kept
-    std::vector<std::vector<BufferId>> gradients;  // of them, as far as their readers have given any
-    BufferId target;
-    std::vector<Deferred> deferred;
-
-    std::int64_t row_count() const { return rows.end - rows.begin; }
-  };
-
-  /// What one device, or one device per stage, holds of a replica: all of it, or its part of each divided tensor.
-  struct Shard {
-    Shard(std::size_t replica_, std::size_t index_, const model::Model& model, plan::BatchRows rows, std::int64_t micro_batches)
-        : replica(replica_), index(index_), parameters(model.blocks().size()), gradients(model.blocks().size()) {
-      std::vector<std::vector<BufferId>> none;
-      for (std::size_t b = 0; b < model.blocks().size(); ++b) {
-        gradients[b].resize(model.blocks()[b].parameters.size());
-        none.emplace_back(model.blocks()[b].values.size());
-      }
-      std::int64_t begin = rows.begin;
-      for (const std::int64_t count : even_split(rows.end - rows.begin, micro_batches)) {
-        micro.push_back({{begin, begin + count}, none, none, {}, {}});
-        begin += count;
-      }
-    }
-    std::size_t replica;
-    std::size_t index;
-    std::vector<std::vector<BufferId>> parameters;  // by block
-    std::vector<std::vector<BufferId>> gradients;   // of them, at their homes
-    std::vector<MicroBatch> micro;
-  };
-
-  /// A parameter of a block, by numbers.
-  struct Home {
-    std::size_t block;
-    std::size_t parameter;
-  };
-
-  std::size_t first_block(std::size_t stage) const {
-    return static_cast<std::size_t>(
-        std::accumulate(blocks_of_stage_.begin(), blocks_of_stage_.begin() + static_cast<std::ptrdiff_t>(stage), std::int64_t{0}));
-  }
-  /// The shards of one replica.
-  std::span<Shard> group(std::size_t replica) {
-    const auto count = static_cast<std::size_t>(placement_.shards);
-    return std::span(shards_).subspan(replica * count, count);
-  }
-  std::size_t replica_count() const { return placement_.replicas.size(); }
-
-  DeviceId device_of(const Shard& shard, std::size_t b) const {
-    return DeviceId(placement_.replicas[shard.replica].device_of_block[b].index() + shard.index);
-  }
-
-  /// Blocks of one device that share a parameter share its buffers: those of the first of them.
-  void find_homes() {
-    std::map<std::pair<DeviceId, std::size_t>, Home> homes;  // by device and ordinal
-    for (std::size_t b = 0; b < model_.blocks().size(); ++b) {
-      homes_.emplace_back();
-      for (std::size_t p = 0; p < model_.blocks()[b].parameters.size(); ++p) {
-        const DeviceId device = placement_.owner.value_or(placement_.replicas[0].device_of_block[b]);
-        homes_.back().push_back(homes.try_emplace({device, model_.ordinal(b, p)}, Home{b, p}).first->second);
-      }
-    }
-  }
   /// Which values depend on a parameter.
   void find_trained() {
     for (std::size_t b = 0; b < model_.blocks().size(); ++b) {
@@ -165,10 +61,11 @@ class Writer {
       trained_.push_back(std::move(trained));
     }
   }
-  BufferId& gradient_of(Shard& shard, std::size_t b, std::size_t p) const {
-    return shard.gradients[homes_[b][p].block][homes_[b][p].parameter];
-  }
 
+  std::size_t first_block(std::size_t stage) const {
+    return static_cast<std::size_t>(
+        std::accumulate(blocks_of_stage_.begin(), blocks_of_stage_.begin() + static_cast<std::ptrdiff_t>(stage), std::int64_t{0}));
+  }
   void act(const Action& action) {
     const auto stage = static_cast<std::size_t>(action.stage);
     const auto m = static_cast<std::size_t>(action.micro_batch);
@@ -210,150 +107,6 @@ class Writer {
         }
         break;
     }
-  }
-
-  BufferId add(DeviceId device, Role role, Shape shape, std::string label) {
-    return draft_.add({.device = device,
-                       .role = role,
-                       .dtype = parameter_type(step_.precision),
-                       .shape = std::move(shape),
-                       .content = {},
-                       .label = std::move(label)});
-  }
-
-  void task(plan::Action action, DeviceId device, Phase phase, std::size_t block, std::size_t micro, std::vector<BufferId> reads,
-            std::vector<BufferId> writes, plan::Lane lane = plan::Lane::compute) {
-    draft_.tasks.push_back({.action = action,
-                            .device = device,
-                            .lane = lane,
-                            .labels = {.phase = phase,
-                                       .block = static_cast<std::int32_t>(block),
-                                       .micro_batch = placement_.micro_batches > 1 ? static_cast<std::int32_t>(micro) : -1,
-                                       .stage = blocks_of_stage_.size() > 1 ? stage_of_block_[block] : -1},
-                            .reads = std::move(reads),
-                            .writes = std::move(writes),
-                            .after = {}});
-  }
-
-  /// A value's shape for a shard's rows of a micro-batch, in part along `divided` where it has that dimension.
-  Shape shape_of(const model::Value& value, std::optional<char> divided, const Shard& shard, std::int64_t rows) const {
-    std::vector<std::int64_t> extents;
-    for (const model::Dim& dim : value.dims) {
-      const std::int64_t extent = dim.name == model::batch.name ? rows : dim.extent;
-      const Range range = divided == dim.name ? part_of(extent, placement_.shards, shard.index) : Range{0, extent};
-      extents.push_back(range.end - range.begin);
-    }
-    return Shape(std::move(extents));
-  }
-  const model::Value& value_of(std::size_t b, std::size_t v) const { return model_.blocks()[b].values[v]; }
-  Shape kept_shape(std::size_t b, std::size_t v, const Shard& shard, std::int64_t rows) const {
-    return shape_of(value_of(b, v), layouts_.kept(layouts_.value(b, v)), shard, rows);
-  }
-
-  /// Rows of the batch as a value of the model's holds them on a shard.
-  plan::BatchRows content_of(const model::Value& value, std::size_t b, std::size_t v, const Shard& shard,
-                             plan::BatchRows rows) const {
-    rows.axis = static_cast<std::uint32_t>(value.batch_axis());
-    if (rows.axis == 1 && layouts_.kept(layouts_.value(b, v)) == value.dims[0].name) {
-      rows.first = part_of(value.dims[0].extent, placement_.shards, shard.index).begin;
-    }
-    return rows;
-  }
-
-  /// Inputs, targets and parameters: what is there before the step begins.
-  void open(Shard& shard) {
-    const std::size_t blocks = model_.blocks().size();
-    const DeviceId first = placement_.owner.value_or(device_of(shard, 0));
-    const DeviceId last = placement_.owner.value_or(device_of(shard, blocks - 1));
-    const bool labels = step_.loss == Loss::cross_entropy;
-    const model::Value& data = value_of(0, 0);
-    const std::size_t out = model_.blocks().back().out;
-    for (MicroBatch& micro : shard.micro) {
-      const std::int64_t rows = micro.row_count();
-      const BufferId input = add(first, Role::input, kept_shape(0, 0, shard, rows), "x");
-      draft_.buffers[input.index()].persistent = true;
-      draft_.buffers[input.index()].content = content_of(data, 0, 0, shard, micro.rows);
-      draft_.buffers[input.index()].dtype = data.integers ? DType::i32 : parameter_type(step_.precision);
-      micro.values[0][0] = input;
-      const Shape outputs = kept_shape(blocks - 1, out, shard, rows);
-      micro.target = add(last, Role::target, labels ? rows_of(outputs) : outputs, labels ? "labels" : "target");
-      Buffer& target = draft_.buffers[micro.target.index()];
-      target.persistent = true;
-      target.content = content_of(model_.output_value(), blocks - 1, out, shard, micro.rows);
-      target.dtype = labels ? DType::i32 : parameter_type(step_.precision);
-    }
-    for (std::size_t b = 0; b < blocks; ++b) {
-      if (placement_.owner && shard.replica > 0) {
-        shard.parameters[b] = shards_[0].parameters[b];
-        continue;
-      }
-      for (std::size_t p = 0; p < model_.blocks()[b].parameters.size(); ++p) {
-        const Home& home = homes_[b][p];
-        if (home.block != b || home.parameter != p) {
-          shard.parameters[b].push_back(shard.parameters[home.block][home.parameter]);
-          continue;
-        }
-        shard.parameters[b].push_back(
-            parameter_buffer(shard, b, p, placement_.owner.value_or(device_of(shard, b)), Role::parameter, ""));
-        draft_.buffers.back().persistent = true;
-      }
-    }
-  }
-
-  /// The shape of one element per row of a tensor.
-  static Shape rows_of(const Shape& shape) {
-    return Shape(std::vector<std::int64_t>(shape.extents().begin(), shape.extents().end() - 1));
-  }
-
-  BufferId parameter_buffer(const Shard& shard, std::size_t b, std::size_t p, DeviceId device, Role role, std::string_view prefix) {
-    const model::Parameter& parameter = model_.blocks()[b].parameters[p];
-    plan::ParameterPart part{.name = parameter.name,
-                             .ordinal = static_cast<std::uint32_t>(model_.ordinal(b, p)),
-                             .fan_in = parameter.fan_in,
-                             .whole = parameter.shape,
-                             .end = parameter.shape[0]};
-    if (const std::optional<char> divided = layouts_.kept(layouts_.parameter(b, p))) {
-      part.axis = static_cast<std::uint32_t>(layouts_.parameter(b, p).find(*divided));
-      const Range range = part_of(parameter.shape[part.axis], placement_.shards, shard.index);
-      part.begin = range.begin;
-      part.end = range.end;
-    }
-    const BufferId id = add(device, role, part.shape(), fmt::format("{}{}", prefix, parameter.name));
-    draft_.buffers[id.index()].content = std::move(part);
-    return id;
-  }
-
-  /// One task for each shard of a replica, of a collective among them.
-  void meet(std::size_t r, plan::Collective::Kind kind, Phase phase, std::size_t b, std::size_t m,
-            const std::vector<BufferId>& reads, const std::vector<BufferId>& writes) {
-    const MeetingId meeting = draft_.new_meeting();
-    for (const Shard& shard : group(r)) {
-      task(plan::Collective{kind, meeting, static_cast<std::uint32_t>(shard.index), static_cast<std::uint32_t>(reads.size())},
-           device_of(shard, b), phase, b, m, {reads[shard.index]}, {writes[shard.index]}, plan::Lane::communication);
-    }
-  }
-
-  /// Of buffers that the shards of a replica hold of one value: those that hold it after the conversion. `v` is the value's number.
-  std::vector<BufferId> converted(Conversion conversion, std::size_t r, std::size_t m, std::size_t b, std::size_t v, Phase phase,
-                                  Role role, std::vector<BufferId> held) {
-    using Kind = plan::Collective::Kind;
-    if (conversion == Conversion::none) {
-      return held;
-    }
-    if (conversion == Conversion::all_reduce) {
-      meet(r, Kind::all_reduce, phase, b, m, held, held);
-      return held;
-    }
-    std::vector<BufferId> made;
-    for (const Shard& shard : group(r)) {
-      const std::int64_t rows = shard.micro[m].row_count();
-      made.push_back(add(device_of(shard, b), role,
-                         conversion == Conversion::all_gather ? value_of(b, v).shape(rows) : kept_shape(b, v, shard, rows),
-                         draft_[held[shard.index]].label));
-      draft_.buffers.back().dtype = draft_[held[shard.index]].dtype;
-    }
-    meet(r, conversion == Conversion::all_gather ? Kind::all_gather : Kind::reduce_scatter, phase, b, m, held, made);
-    return made;
   }
 
   /// Buffers by reference and shard, made for the calls of one node.
@@ -405,7 +158,7 @@ class Writer {
 
   /// The op of a call as one shard runs it.
   op::Op part_op(const Call& call, const Shard& shard) const {
-    return call.numbered ? op::for_part(call.op, part_of(call.extent, placement_.shards, shard.index).begin, call.extent) : call.op;
+    return call.numbered ? op::for_part(call.op, first_index(call.extent, shard), call.extent) : call.op;
   }
 
   void forward(std::size_t r, std::size_t m, std::size_t b, Phase phase) {
@@ -487,7 +240,7 @@ class Writer {
   /// An op for the part of the model's output that a shard holds.
   op::Op output_part(const op::Op& op, const Shard& shard) const {
     const std::int64_t extent = model_.output().last();
-    return op::for_part(op, part_of(extent, placement_.shards, shard.index).begin, extent);
+    return op::for_part(op, first_index(extent, shard), extent);
   }
 
   void loss_of(Shard& shard, std::size_t m, const op::Op& op, const std::vector<BufferId>& terms) {
@@ -498,7 +251,7 @@ class Writer {
     const Shape outputs = kept_shape(last, out, shard, micro.row_count());
     const BufferId loss = add(device, Role::loss, rows_of(outputs), "loss");
     draft_.buffers[loss.index()].dtype = DType::f64;
-    draft_.buffers[loss.index()].content = content_of(model_.output_value(), last, out, shard, micro.rows);
+    draft_.buffers[loss.index()].content = content_of(last, out, shard, micro.rows);
     micro.gradients[last][out] = add(device, Role::gradient, outputs, "d output");
     std::vector<BufferId> reads{micro.values[last][out], micro.target};
     reads.insert(reads.end(), terms.begin(), terms.end());
@@ -624,11 +377,7 @@ class Writer {
   BufferId gradient_buffer(Shard& shard, std::size_t m, std::size_t b, const model::Node& node, const Call& call,
                            const op::Ref& ref) {
     if (ref.kind == op::Ref::Kind::parameter_gradient) {
-      BufferId& gradient = gradient_of(shard, b, node.parameters[ref.index]);
-      if (!gradient.valid()) {
-        gradient = parameter_buffer(shard, b, node.parameters[ref.index], device_of(shard, b), Role::gradient, "d ");
-      }
-      return gradient;
+      return parameter_gradient_buffer(shard, b, node.parameters[ref.index]);
     }
     const std::size_t v = value_number(node, ref);
     const BufferId value = shard.micro[m].values[b][v];
@@ -636,17 +385,8 @@ class Writer {
                fmt::format("d {}", draft_[value].label));
   }
 
-  const model::Model& model_;
-  const Step& step_;
-  const Placement& placement_;
-  std::vector<std::int64_t> blocks_of_stage_;
-  std::vector<std::int32_t> stage_of_block_;
-  Layouts layouts_;
-  std::vector<std::vector<Home>> homes_;    // by block and parameter
   std::vector<std::vector<bool>> trained_;  // by block and value
-  std::vector<Shard> shards_;
-  std::set<BufferId> written_;  // gradients of parameters: further ones are added
-  Draft draft_;
+  std::set<BufferId> written_;              // gradients of parameters: further ones are added
 };
 
 }  // namespace
