@@ -122,6 +122,41 @@ TEST_P(Gradient, EqualsTheCentralDifferenceOfTheLossToOneInAMillion) {
   EXPECT_GE(sloping, 18) << "of some twenty tensors, most have a gradient";
 }
 
+TEST(Gradient, OfGraphsAndSharedParametersEqualsTheCentralDifference) {
+  for (const std::string model : {"residual:dim=5,hidden=7,depth=2", "graph:tied", "graph:sequence", "graph:norm",
+                                  "tokens:vocabulary=9,dim=5,hidden=7,depth=1,sequence=3"}) {
+    for (const std::string strategy : {"single", "ddp", "layers", "1f1b"}) {
+      for (const Loss loss : {Loss::mean_squared_error, Loss::cross_entropy}) {
+        Case one{.model = model, .strategy = strategy, .devices = strategy == "single" ? 1U : 2U};
+        one.step = {.global_batch = 6, .loss = loss, .optimizer = op::Sgd{.rate = rate}, .precision = strategy::Precision::fp64};
+        SCOPED_TRACE(to_text(one));
+        Slope slope(one);
+        std::mt19937 engine(11);
+        int asked = 0;
+        int answered = 0;
+        for (const auto& [name, gradient] : slope.analytic()) {
+          const double scale = largest(gradient);
+          for (int sample = 0; sample < 4; ++sample) {
+            const auto at = std::uniform_int_distribution<std::size_t>(0, gradient.size() - 1)(engine);
+            const auto difference = [&, &parameter = name](double h) {
+              const double w = slope.start().at(parameter)[at];
+              return (slope.loss_with(parameter, at, w + h) - slope.loss_with(parameter, at, w - h)) / (2 * h);
+            };
+            const double wide = difference(1e-4);
+            const double narrow = difference(5e-5);
+            ++asked;
+            if (std::abs(wide - narrow) <= 1e-6 * scale) {  // no kink of a ReLU lies between
+              ++answered;
+              EXPECT_NEAR(gradient[at], narrow, 3e-6 * scale) << name << '[' << at << ']';
+            }
+          }
+        }
+        EXPECT_GE(answered, asked * 6 / 10) << "too many of the points lie next to a kink";
+      }
+    }
+  }
+}
+
 TEST(Gradient, IsTheSameUnderEveryStrategyButForTheRoundingOfDoubles) {
   for (const Loss loss : {Loss::mean_squared_error, Loss::cross_entropy}) {
     Case one{.model = "mlp:7-33-20-5"};

@@ -12,6 +12,7 @@
 #include "baton/cluster/machine.h"
 #include "baton/exec/backend/cuda/cuda.h"
 #include "baton/exec/contents.h"
+#include "baton/model/builder.h"
 #include "baton/model/zoo.h"
 
 namespace baton::test {
@@ -20,6 +21,54 @@ std::vector<std::string> backends_that_count() {
   std::vector<std::string> names = exec::backend_names();
   std::erase(names, "cuda");
   return names;
+}
+
+namespace {
+
+model::Block tied(const std::string& name, const model::Dims& stream, const std::string& bias) {
+  model::BlockBuilder block(name, stream);
+  return block.finish(block.relu(block.linear(block.in(), "tied.weight", bias, stream.back())));
+}
+
+/// x + x + Linear(ReLU(Linear(x))): its input has three readers.
+model::Block twice(const std::string& name, const model::Dims& stream) {
+  model::BlockBuilder block(name, stream);
+  const std::size_t hidden = block.relu(block.linear(block.in(), "up", {'f', 11}));
+  const std::size_t once = block.add(block.in(), block.linear(hidden, "down", stream.back()));
+  return block.finish(block.add(once, block.in()));
+}
+
+/// x + Linear(ReLU(Linear(x))), both with the weight that is shared.
+model::Block tied_twice(const std::string& name, const model::Dims& stream) {
+  model::BlockBuilder block(name, stream);
+  const std::size_t inner = block.relu(block.linear(block.in(), "tied.weight", "tied.bias", stream.back()));
+  return block.finish(block.add(block.in(), block.linear(inner, "tied.weight", name + ".bias", stream.back())));
+}
+
+/// x + Linear(ReLU(Linear(LayerNorm(x)))).
+model::Block normed(const std::string& name, const model::Dims& stream) {
+  model::BlockBuilder block(name, stream);
+  const Shape features{stream.back().extent};
+  const std::size_t gain = block.parameter(name + ".norm.gain", features, model::starts_at_ones);
+  const std::size_t bias = block.parameter(name + ".norm.bias", features, model::starts_at_zeros);
+  const std::size_t norm = block.apply(op::LayerNorm{}, {block.in()}, {gain, bias}, stream);
+  const std::size_t hidden = block.relu(block.linear(norm, "up", {'f', 11}));
+  return block.finish(block.add(block.in(), block.linear(hidden, "down", stream.back())));
+}
+
+}  // namespace
+
+model::Model model_of(const std::string& text) {
+  const model::Dims stream = text == "graph:sequence" || text == "graph:norm" ? model::Dims{{'t', 4}, model::batch, {'c', 6}}
+                                                                              : model::Dims{model::batch, {'c', 7}};
+  if (text == "graph:tied" || text == "graph:sequence") {
+    return model::Model(text, {tied("a", stream, "tied.bias"), twice("b", stream), tied("c", stream, "c.bias"),
+                               tied_twice("d", stream), twice("e", stream)});
+  }
+  if (text == "graph:norm") {
+    return model::Model(text, {normed("a", stream), normed("b", stream), normed("c", stream), normed("d", stream)});
+  }
+  return model::parse_model(text);
 }
 
 std::string to_text(const Case& one) {
@@ -35,6 +84,7 @@ std::string to_text(const Case& one) {
                                     {"zero", layout.zero.value_or(0)},
                                     {"chunks", layout.chunks},
                                     {"micro-batches", layout.micro_batches},
+                                    {"sp", layout.sp ? 1 : 0},
                                     {"recompute", static_cast<std::int64_t>(layout.recompute)}}) {
     text += value == 0 ? "" : fmt::format(", {} {}", name, value);
   }
@@ -45,6 +95,7 @@ strategy::Layout layout_of(const Product& product) {
   return {.dp = product.dp,
           .pp = product.pp,
           .tp = product.tp,
+          .sp = product.sp,
           .zero = product.zero,
           .schedule = product.schedule,
           .recompute = product.recompute,
@@ -98,7 +149,7 @@ plan::Plan compile(const Case& one, const model::Model& model, const cluster::Cl
 }  // namespace
 
 Training::Training(const Case& one, exec::DataOptions data, std::unique_ptr<exec::Backend> backend)
-    : model_(model::parse_model(one.model)),
+    : model_(model_of(one.model)),
       cluster_(cluster_of(one)),
       backend_(backend ? std::move(backend) : exec::make_backend(one.backend)),
       plan_(std::make_unique<plan::Plan>(compile(one, model_, cluster_, *backend_))),
@@ -150,7 +201,7 @@ Outcome train(const Case& one, std::int64_t steps, exec::DataOptions data, std::
 
 std::optional<Outcome> train_unless_refused(const Case& one, std::int64_t steps, exec::DataOptions data) {
   try {
-    compile(one, model::parse_model(one.model), cluster_of(one), *exec::make_backend(one.backend));
+    compile(one, model_of(one.model), cluster_of(one), *exec::make_backend(one.backend));
   } catch (const Error&) {  // a refusal; a plan that breaks its law, or fails to run, is none
     return std::nullopt;
   }

@@ -39,6 +39,12 @@ struct Case {
 };
 std::string to_text(const Case& one);
 
+/// The model of that text: one of the zoo, or of those that only tests have.
+///   graph:tied      a weight that four ops of three blocks share, values with two and three readers, pairs of Linear between
+///   graph:norm      residual blocks with a LayerNorm before them, along a sequence of four positions
+///   graph:sequence  the same kind of thing along a sequence of four positions
+model::Model model_of(const std::string& text);
+
 /// Replicas × stages × divided tensors.
 struct Product {
   std::int64_t dp;
@@ -48,6 +54,7 @@ struct Product {
   std::string schedule;
   std::int64_t micro_batches = 0;
   strategy::Recompute recompute = strategy::Recompute::none;
+  bool sp = false;
 
   std::size_t devices() const { return static_cast<std::size_t>(dp * pp * tp); }
 };

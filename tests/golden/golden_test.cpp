@@ -50,6 +50,8 @@ std::vector<Golden> golden_plans() {
   add("single_adam", "mlp:3-5-2", 1, "single").step = {.global_batch = 4, .loss = Loss::cross_entropy, .optimizer = op::Adam{}};
   add("dp_3", "mlp:3-2", 3, "dp").target = cpu_target;
   add("ddp_2", "mlp:3-5-2", 2, "ddp");
+  add("residual", "residual:dim=3,hidden=5,depth=2,sequence=2", 1, "single");
+  add("tensor_2_sequence", "residual:dim=3,hidden=4,depth=1,sequence=2", 2, "tensor").layout = {.sp = true};
   Golden& buckets = add("ddp_2_buckets", "mlp:3-7-5-2", 2, "ddp");
   buckets.layout = {.bucket = Bytes(150), .first_bucket = Bytes(48)};  // 48 bytes are the last block's: reached
   buckets.target = cpu_target;

@@ -38,6 +38,10 @@ using Drawn = std::conditional_t<std::is_same_v<Real, double>, double, float>;
 /// Row by row, so that a weight of any size needs no second copy. Of a piece only what falls into it is kept.
 template <typename Real>
 void fill_parameter(const Buffer& buffer, const ParameterPart& part, Real* out, std::uint64_t seed) {
+  if (part.fan_in <= 0) {
+    std::fill_n(out, buffer.shape.elements(), Real(part.fan_in == 0 ? 1.0F : 0.0F));
+    return;
+  }
   const RandomStream stream(seed, RandomStream::Domain::parameter, part.ordinal);
   const double bound = 1 / std::sqrt(static_cast<double>(part.fan_in));
   const Shape shape = part.shape();
@@ -60,6 +64,24 @@ void fill_parameter(const Buffer& buffer, const ParameterPart& part, Real* out, 
   }
 }
 
+/// Where the elements of a buffer's samples lie: for each sample as many runs as it has positions here, one where it has none.
+struct SampleRuns {
+  SampleRuns(const Buffer& buffer, const BatchRows& rows)
+      : samples(rows.end - rows.begin),
+        positions(rows.axis == 0 ? 1 : buffer.shape[0]),
+        length(buffer.shape.elements() / (samples * positions)),
+        first(rows.first) {}
+
+  /// The run's first element in the buffer, and in the sample.
+  std::int64_t in_buffer(std::int64_t sample, std::int64_t position) const { return (position * samples + sample) * length; }
+  std::int64_t in_sample(std::int64_t position) const { return (first + position) * length; }
+
+  std::int64_t samples;
+  std::int64_t positions;
+  std::int64_t length;
+  std::int64_t first;
+};
+
 /// The number of a row's sample in the data set.
 std::uint64_t sample_of(const Source& source, std::int64_t first_sample, std::int64_t row) {
   const std::int64_t sample = first_sample + row;
@@ -69,19 +91,40 @@ std::uint64_t sample_of(const Source& source, std::int64_t first_sample, std::in
 template <typename Real>
 void fill_samples(const Buffer& buffer, const BatchRows& rows, Real* out, const Source& source, std::int64_t first_sample,
                   RandomStream::Domain domain) {
-  const std::int64_t features = buffer.shape.elements() / buffer.shape[0];
+  const SampleRuns runs(buffer, rows);
   for (std::int64_t r = rows.begin; r < rows.end; ++r) {
     const RandomStream stream(source.seed, domain, sample_of(source, first_sample, r));
-    Real* row = out + (r - rows.begin) * features;
-    if constexpr (std::is_same_v<Drawn<Real>, Real>) {
-      stream.normal(std::span<Real>(row, static_cast<std::size_t>(features)), 0);
-    } else {
-      constexpr std::int64_t strip = 256;
-      std::array<float, strip> drawn;
-      for (std::int64_t begin = 0; begin < features; begin += strip) {
-        const std::span<float> part(drawn.data(), static_cast<std::size_t>(std::min(strip, features - begin)));
-        stream.normal(part, static_cast<std::uint64_t>(begin));
-        std::transform(part.begin(), part.end(), row + begin, [](float value) { return Real(value); });
+    for (std::int64_t p = 0; p < runs.positions; ++p) {
+      Real* run = out + runs.in_buffer(r - rows.begin, p);
+      const std::int64_t from = runs.in_sample(p);
+      if constexpr (std::is_same_v<Drawn<Real>, Real>) {
+        stream.normal(std::span<Real>(run, static_cast<std::size_t>(runs.length)), static_cast<std::uint64_t>(from));
+      } else {
+        constexpr std::int64_t strip = 256;
+        std::array<float, strip> drawn;
+        for (std::int64_t begin = 0; begin < runs.length; begin += strip) {
+          const std::span<float> part(drawn.data(), static_cast<std::size_t>(std::min(strip, runs.length - begin)));
+          stream.normal(part, static_cast<std::uint64_t>(from + begin));
+          std::transform(part.begin(), part.end(), run + begin, [](float value) { return Real(value); });
+        }
+      }
+    }
+  }
+}
+
+/// Integers: labels, or tokens as inputs. Each has a block of random words of its own.
+void fill_integers(const Buffer& buffer, const BatchRows& rows, std::int32_t* out, const Source& source,
+                   std::int64_t first_sample) {
+  const bool tokens = buffer.role == Role::input;
+  const auto limit = static_cast<std::uint32_t>(tokens ? source.tokens : source.classes);
+  const SampleRuns runs(buffer, rows);
+  for (std::int64_t r = rows.begin; r < rows.end; ++r) {
+    const RandomStream stream(source.seed, tokens ? RandomStream::Domain::input : RandomStream::Domain::label,
+                              sample_of(source, first_sample, r));
+    for (std::int64_t p = 0; p < runs.positions; ++p) {
+      for (std::int64_t i = 0; i < runs.length; ++i) {
+        const auto word = static_cast<std::uint64_t>(4 * (runs.in_sample(p) + i));
+        out[runs.in_buffer(r - rows.begin, p) + i] = static_cast<std::int32_t>(stream.word(word) % limit);
       }
     }
   }
@@ -121,14 +164,9 @@ void fill_initial(const Buffer& buffer, std::byte* memory, const Source& source,
     case DType::f16:
       fill_real(buffer, as<F16>(memory), source, first_sample);
       break;
-    case DType::i32: {
-      const auto& rows = std::get<BatchRows>(buffer.content);
-      for (std::int64_t r = rows.begin; r < rows.end; ++r) {
-        const RandomStream stream(source.seed, RandomStream::Domain::label, sample_of(source, first_sample, r));
-        as<std::int32_t>(memory)[r - rows.begin] = static_cast<std::int32_t>(stream.word(0) % source.classes);
-      }
+    case DType::i32:
+      fill_integers(buffer, std::get<BatchRows>(buffer.content), as<std::int32_t>(memory), source, first_sample);
       break;
-    }
   }
 }
 

@@ -8,12 +8,13 @@
 namespace baton::exec {
 namespace {
 
-/// How many integers there are that the elements of inputs or of targets are drawn from: what the op that reads them asks for.
-std::int64_t integers(const plan::Plan& plan, plan::Role role) {
+/// How many integers there are that the elements of targets, or else of inputs, are drawn from: what the op that reads them asks
+/// for.
+std::int64_t integers(const plan::Plan& plan, bool targets) {
   for (const plan::Task& task : plan.tasks()) {
     const auto* compute = std::get_if<plan::Compute>(&task.action);
     for (std::size_t i = 0; compute != nullptr && i < task.reads.size(); ++i) {
-      if (plan[task.reads[i]].role == role && plan[task.reads[i]].dtype == DType::i32) {
+      if (plan[task.reads[i]].dtype == DType::i32 && (plan[task.reads[i]].role == plan::Role::target) == targets) {
         std::vector<op::Operand> reads;
         for (const BufferId id : task.reads) {
           reads.push_back({plan[id].shape, plan[id].dtype});
@@ -35,10 +36,34 @@ Addresses addresses_of(const plan::Task& task, std::byte* workspace, const std::
   return list;
 }
 
+std::vector<std::size_t> loss_order(const plan::Plan& plan, const std::vector<BufferId>& losses) {
+  struct LossRow {
+    std::int64_t sample;
+    std::int64_t position;
+    std::size_t row;
+    auto operator<=>(const LossRow&) const = default;
+  };
+  std::vector<LossRow> places;
+  for (const BufferId id : losses) {
+    const auto& content = std::get<plan::BatchRows>(plan[id].content);
+    const std::int64_t samples = content.end - content.begin;
+    const std::int64_t others = plan[id].shape.elements() / samples;
+    for (std::int64_t row = 0; row < plan[id].shape.elements(); ++row) {
+      const bool behind = content.axis == 1;
+      places.push_back({content.begin + (behind ? row % samples : row / others),
+                        content.first + (behind ? row / samples : row % others), places.size()});
+    }
+  }
+  std::sort(places.begin(), places.end());
+  std::vector<std::size_t> order;
+  for (const LossRow& place : places) {
+    order.push_back(place.row);
+  }
+  return order;
+}
+
 StepData step_data(const plan::Plan& plan, const DataOptions& options) {
-  StepData data{.source = {options.seed, options.samples, integers(plan, plan::Role::target), integers(plan, plan::Role::input)},
-                .loaded = {},
-                .losses = {}};
+  StepData data{.source = {options.seed, options.samples, integers(plan, true), integers(plan, false)}, .loaded = {}, .losses = {}};
   for (std::size_t b = 0; b < plan.buffers().size(); ++b) {
     const plan::Buffer& buffer = plan.buffers()[b];
     const bool batch = buffer.role == plan::Role::input || buffer.role == plan::Role::target;
@@ -53,12 +78,15 @@ StepData step_data(const plan::Plan& plan, const DataOptions& options) {
     }
   }
   std::sort(data.losses.begin(), data.losses.end(), [&](BufferId a, BufferId b) {
-    return std::get<plan::BatchRows>(plan[a].content).begin < std::get<plan::BatchRows>(plan[b].content).begin;
+    const auto& first = std::get<plan::BatchRows>(plan[a].content);
+    const auto& second = std::get<plan::BatchRows>(plan[b].content);
+    return std::pair(first.begin, first.first) < std::pair(second.begin, second.first);
   });
   // Where tensors are divided, each of the devices computes the same loss: it counts once.
   data.losses.erase(std::unique(data.losses.begin(), data.losses.end(),
                                 [&](BufferId a, BufferId b) { return plan[a].content == plan[b].content; }),
                     data.losses.end());
+  data.loss_order = loss_order(plan, data.losses);
   return data;
 }
 

@@ -20,11 +20,16 @@ struct StepData {
   Source source;
   std::int64_t batch = 0;        // rows of the global batch
   std::vector<BufferId> loaded;  // inputs and targets that change from step to step; empty if the batch stays the same
-  std::vector<BufferId> losses;  // in the order of the batch, however it is split: their sum then has the same bits
+  std::vector<BufferId> losses;  // in the order of the batch
+  /// The order in which the rows of those buffers are summed: by sample and position, however they are split and laid out, so that
+  /// the sum has the same bits.
+  std::vector<std::size_t> loss_order;
 
   /// The first sample of a step; steps are numbered from 0.
   std::int64_t first_sample(std::int64_t step) const { return source.samples > 0 ? step * batch % source.samples : 0; }
 };
+/// The order of the rows of these losses.
+std::vector<std::size_t> loss_order(const plan::Plan& plan, const std::vector<BufferId>& losses);
 StepData step_data(const plan::Plan& plan, const DataOptions& options);
 
 /// A verified plan, with its ordering and memory layout.

@@ -176,6 +176,8 @@ std::optional<strategy::LossScale> make_loss_scale(const JobWords& words, strate
   }
 }
 
+std::vector<std::string> sp_names() { return {"off", "on"}; }
+
 strategy::Layout make_layout(const JobWords& words) {
   strategy::Layout layout;
   layout.bucket = parse_megabytes(words.bucket_mb, "--bucket-mb");
@@ -187,6 +189,7 @@ strategy::Layout make_layout(const JobWords& words) {
   layout.dp = count(words.dp, "--dp", 1 << 20);
   layout.pp = count(words.pp, "--pp", 1 << 20);
   layout.tp = count(words.tp, "--tp", 1 << 20);
+  layout.sp = index_of_name(sp_names(), words.sp, "--sp") == 1;
   layout.chunks = count(words.chunks, "--chunks", 1 << 10);
   if (!words.zero.empty()) {
     layout.zero = parse_integer(words.zero, "--zero", 0, 3);
@@ -247,6 +250,7 @@ const std::vector<JobField>& job_fields() {
       {"dp", &JobWords::dp, "N", "number of replicas of the model; dp × pp × tp is the number of devices"},
       {"pp", &JobWords::pp, "N", "number of devices that the layers of each replica are spread over"},
       {"tp", &JobWords::tp, "N", "number of devices that each pair of Linear layers is split over"},
+      choice("sp", &JobWords::sp, "with --tp: divide the sequence over the same devices between the divided layers: ", sp_names),
       {"zero", &JobWords::zero, "0..3",
        "ZeRO stage: 1 shards optimizer states over the replicas, 2 also gradients, 3 also parameters; 0 shards nothing"},
       choice("schedule", &JobWords::schedule, "schedule of a pipeline: ", schedule_names,

@@ -31,6 +31,7 @@ struct JobWords {
   std::string dp;
   std::string pp;
   std::string tp;
+  std::string sp = "off";
   std::string zero;
   std::string schedule;  // a name, or the path of a schedule file
   std::string chunks;

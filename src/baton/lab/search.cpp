@@ -184,7 +184,7 @@ std::vector<Candidate> candidates(const JobWords& shared, const BoundInputs& inp
       }
     }
   };
-  for (const std::int64_t devices : device_counts(ground.devices)) {
+  for (const std::int64_t devices : device_counts(inputs.devices)) {
     for (const std::int64_t pp : divisors(devices)) {
       for (const std::int64_t tp : divisors(devices / pp)) {
         add_all(devices / pp / tp, pp, tp);

@@ -1,27 +1,116 @@
 #include "baton/model/model.h"
 
+#include <algorithm>
+#include <map>
+
 #include "baton/base/error.h"
 
 namespace baton::model {
+namespace {
+
+std::vector<op::Operand> operands(const Block& block, const std::vector<std::size_t>& values, std::int64_t rows) {
+  std::vector<op::Operand> list;
+  for (const std::size_t value : values) {
+    list.push_back({block.values[value].shape(rows), block.values[value].integers ? DType::i32 : DType::f32});
+  }
+  return list;
+}
+
+std::vector<op::Operand> reads_of(const Block& block, const Node& node, std::int64_t rows) {
+  std::vector<op::Operand> reads = operands(block, node.reads, rows);
+  for (const std::size_t parameter : node.parameters) {
+    reads.push_back({block.parameters[parameter].shape});
+  }
+  return reads;
+}
+
+void check_block(const Block& block) {
+  check(!block.nodes.empty(), "block {} is empty", block.name);
+  std::vector<bool> written(block.values.size(), false);
+  std::vector<bool> read(block.values.size(), false);
+  written[0] = true;
+  read[block.out] = true;
+  for (const Value& value : block.values) {
+    value.batch_axis();
+  }
+  for (const Node& node : block.nodes) {
+    for (const std::size_t value : node.reads) {
+      check(value < written.size() && written[value], "{} of block {} reads a value before it is written", op::name(node.op),
+            block.name);
+      read[value] = true;
+    }
+    for (std::size_t i = 0; i < node.writes.size(); ++i) {
+      const std::size_t value = node.writes[i];
+      check(value < written.size() && !written[value], "{} of block {} writes a value again", op::name(node.op), block.name);
+      written[value] = true;
+      read[value] = read[value] || i > 0;  // what is kept for the backward alone
+    }
+    const auto why = op::mismatch(node.op, reads_of(block, node, 2), operands(block, node.writes, 2));
+    check(!why, "block {}: {}", block.name, why.value_or(""));
+  }
+  for (std::size_t v = 0; v < block.values.size(); ++v) {
+    check(read[v] && written[v], "nobody {} {} of block {}", read[v] ? "writes" : "reads", block.values[v].name, block.name);
+  }
+}
+
+}  // namespace
+
+std::size_t Value::batch_axis() const {
+  const auto found = std::find_if(dims.begin(), dims.end(), [](const Dim& dim) { return dim.name == batch.name; });
+  const std::size_t axis = static_cast<std::size_t>(found - dims.begin());
+  check(found != dims.end() && axis <= 1 && (axis == 0 || dims[0].name == 't'),
+        "value {} has its batch neither first nor behind its sequence", name);
+  return axis;
+}
+
+Shape Value::shape(std::int64_t rows) const {
+  std::vector<std::int64_t> extents;
+  for (const Dim& dim : dims) {
+    extents.push_back(dim.name == batch.name ? rows : dim.extent);
+  }
+  return Shape(std::move(extents));
+}
+
+Shape Value::sample() const {
+  std::vector<std::int64_t> extents;
+  for (const Dim& dim : dims) {
+    if (dim.name != batch.name) {
+      extents.push_back(dim.extent);
+    }
+  }
+  return Shape(std::move(extents));
+}
 
 Model::Model(std::string name, std::vector<Block> blocks) : name_(std::move(name)), blocks_(std::move(blocks)) {
   check(!blocks_.empty(), "model {} has no blocks", name_);
-  std::size_t parameters = 0;
+  std::map<std::string, std::pair<std::size_t, Parameter>> known;
   for (std::size_t b = 0; b < blocks_.size(); ++b) {
     const Block& block = blocks_[b];
-    check(!block.nodes.empty(), "block {} of model {} is empty", block.name, name_);
-    check(b == 0 || blocks_[b - 1].output() == block.input, "block {} takes {}, but the one before gives {}", block.name,
-          to_text(block.input), b == 0 ? "" : to_text(blocks_[b - 1].output()));
-    first_parameter_.push_back(parameters);
-    parameters += block.parameters.size();
+    check_block(block);
+    if (b > 0) {
+      const Value& before = blocks_[b - 1].values[blocks_[b - 1].out];
+      check(before.dims == block.values[0].dims && before.integers == block.values[0].integers,
+            "block {} takes {}, but the one before gives {}", block.name, to_text(block.input()), to_text(before.sample()));
+    }
+    std::vector<std::size_t> ordinals;
+    for (const Parameter& parameter : block.parameters) {
+      const auto [found, added] = known.try_emplace(parameter.name, known.size(), parameter);
+      check(added || found->second.second == parameter, "parameter {} has two shapes", parameter.name);
+      ordinals.push_back(found->second.first);
+    }
+    ordinals_.push_back(std::move(ordinals));
   }
 }
 
 std::int64_t Model::parameter_count() const {
   std::int64_t count = 0;
-  for (const Block& block : blocks_) {
-    for (const Parameter& parameter : block.parameters) {
-      count += parameter.shape.elements();
+  std::size_t next = 0;
+  for (std::size_t b = 0; b < blocks_.size(); ++b) {
+    for (std::size_t p = 0; p < blocks_[b].parameters.size(); ++p) {
+      if (ordinals_[b][p] == next) {  // the first of those that share a name
+        count += blocks_[b].parameters[p].shape.elements();
+        ++next;
+      }
     }
   }
   return count;
@@ -29,14 +118,8 @@ std::int64_t Model::parameter_count() const {
 
 Flops Model::forward_flops(std::size_t block) const {
   Flops total;
-  Shape input = blocks_[block].input;
   for (const Node& node : blocks_[block].nodes) {
-    std::vector<op::Operand> reads{{input.batched(1)}};
-    for (const std::size_t parameter : node.parameters) {
-      reads.push_back({blocks_[block].parameters[parameter].shape});
-    }
-    total += op::work(node.op, reads, std::vector<op::Operand>{{node.output.batched(1)}}).flops;
-    input = node.output;
+    total += op::work(node.op, reads_of(blocks_[block], node, 1), operands(blocks_[block], node.writes, 1)).flops;
   }
   return total;
 }

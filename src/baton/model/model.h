@@ -10,45 +10,78 @@
 
 namespace baton::model {
 
-/// A tensor that training changes. It starts uniform in ±1/√fan_in, as PyTorch's Linear does.
+/// A named dimension of a value. By its name a strategy divides it. `b` is the batch, whose extent is the step's.
+struct Dim {
+  char name = 'c';
+  std::int64_t extent = 0;
+  bool operator==(const Dim&) const = default;
+};
+using Dims = std::vector<Dim>;
+inline constexpr Dim batch{'b', 0};
+
+/// What an op reads or writes, dimensions outermost first. The batch is the first of them, or the second behind the sequence (`t`).
+struct Value {
+  std::string name;
+  Dims dims;
+  bool integers = false;  // int32; otherwise of the step's floating type
+
+  /// Which of the dimensions is the batch.
+  std::size_t batch_axis() const;
+  /// Its shape for so many samples.
+  Shape shape(std::int64_t rows) const;
+  /// Its shape for one, without the batch.
+  Shape sample() const;
+};
+
+/// A tensor that training changes. It starts uniform in ±1/√fan_in, as PyTorch's Linear does, or at ones or zeros as gains and
+/// biases of norms do. Parameters of one name are one parameter, whichever blocks they stand in.
+inline constexpr std::int64_t starts_at_ones = 0;
+inline constexpr std::int64_t starts_at_zeros = -1;
 struct Parameter {
   std::string name;
   Shape shape;
   std::int64_t fan_in = 1;
+  bool operator==(const Parameter&) const = default;
 };
 
-/// One op of a block. It reads what the op before it wrote (the first reads the block's input) and these
-/// parameters of the block; `output` is the shape it writes for one sample.
+/// One op of a block, by the numbers of the values and parameters of the block. The op reads the values, then the parameters.
 struct Node {
   op::Op op;
+  std::vector<std::size_t> reads;
   std::vector<std::size_t> parameters;
-  Shape output;
+  std::vector<std::size_t> writes;
 };
 
-/// The unit that strategies place: a chain of ops with their parameters. Shapes are those of one sample.
+/// The unit that strategies place: a graph of ops with their parameters. Value 0 is what it is given; nodes stand in an order in
+/// which they can run. One value passes from a block to the next.
 struct Block {
   std::string name;
-  Shape input;
+  std::vector<Value> values;
   std::vector<Parameter> parameters;
   std::vector<Node> nodes;
+  std::size_t out = 0;
 
-  const Shape& output() const { return nodes.back().output; }
+  /// Shapes of one sample.
+  Shape input() const { return values.front().sample(); }
+  Shape output() const { return values[out].sample(); }
 };
 
 /// An immutable description: blocks in order. It has never heard of a device.
 class Model {
  public:
-  /// Asserts that each block's input is the output of the one before.
+  /// Asserts that each block's input is the output of the one before, that every value is written once before it is read, that
+  /// every value but the last is read, and that ops fit their operands.
   Model(std::string name, std::vector<Block> blocks);
 
   const std::string& name() const { return name_; }
   const std::vector<Block>& blocks() const { return blocks_; }
-  const Shape& input() const { return blocks_.front().input; }
-  const Shape& output() const { return blocks_.back().output(); }
+  Shape input() const { return blocks_.front().input(); }
+  Shape output() const { return blocks_.back().output(); }
+  const Value& output_value() const { return blocks_.back().values[blocks_.back().out]; }
 
-  /// The number of a block's first parameter, counting through the model in order: what random numbers and
+  /// The number of a parameter, counting through the model in order, those that are shared once: what random numbers and
   /// checkpoints know it by.
-  std::size_t first_parameter(std::size_t block) const { return first_parameter_[block]; }
+  std::size_t ordinal(std::size_t block, std::size_t parameter) const { return ordinals_[block][parameter]; }
   std::int64_t parameter_count() const;
   /// Arithmetic of one sample's forward through one block.
   Flops forward_flops(std::size_t block) const;
@@ -56,7 +89,7 @@ class Model {
  private:
   std::string name_;
   std::vector<Block> blocks_;
-  std::vector<std::size_t> first_parameter_;
+  std::vector<std::vector<std::size_t>> ordinals_;
 };
 
 }  // namespace baton::model

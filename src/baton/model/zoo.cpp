@@ -3,8 +3,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <array>
+
 #include "baton/base/error.h"
 #include "baton/base/text.h"
+#include "baton/model/builder.h"
 
 namespace baton::model {
 namespace {
@@ -43,6 +47,52 @@ Model parse_mlp(std::string_view arguments) {
   return mlp(std::vector<std::int64_t>(static_cast<std::size_t>(depth) + 1, dim));
 }
 
+Model parse_residual(std::string_view arguments) {
+  ResidualSize size;
+  for_each_setting(arguments, [&](std::string_view setting, const std::string& key, std::string_view value) {
+    if (key == "dim") {
+      size.dim = parse_integer(value, "dim of the residual model", 1, max_width);
+    } else if (key == "hidden") {
+      size.hidden = parse_integer(value, "hidden of the residual model", 1, max_width);
+    } else if (key == "depth") {
+      size.depth = parse_integer(value, "depth of the residual model", 1, max_depth);
+    } else if (key == "sequence") {
+      size.sequence = parse_integer(value, "sequence of the residual model", 1, max_width);
+    } else {
+      throw usage_error("model 'residual:{}' has '{}', but it takes dim=N,hidden=N,depth=N,sequence=N", arguments, setting);
+    }
+  });
+  if (size.dim == 0 || size.depth == 0) {
+    throw usage_error("model 'residual:{}' needs both dim and depth, as in residual:dim=64,depth=4", arguments);
+  }
+  size.hidden = size.hidden == 0 ? 4 * size.dim : size.hidden;
+  return residual(size);
+}
+
+Model parse_tokens(std::string_view arguments) {
+  TokenModelSize size;
+  const std::array<std::pair<std::string_view, std::int64_t*>, 5> settings{std::pair("vocabulary", &size.vocabulary),
+                                                                           {"dim", &size.dim},
+                                                                           {"hidden", &size.hidden},
+                                                                           {"depth", &size.depth},
+                                                                           {"sequence", &size.sequence}};
+  for_each_setting(arguments, [&](std::string_view setting, const std::string& key, std::string_view value) {
+    const auto found = std::find_if(settings.begin(), settings.end(), [&](const auto& one) { return one.first == key; });
+    if (found == settings.end()) {
+      throw usage_error("model 'tokens:{}' has '{}', but it takes vocabulary=N,dim=N,hidden=N,depth=N,sequence=N", arguments,
+                        setting);
+    }
+    *found->second = parse_integer(value, key + " of the token model", 1, key == "depth" ? max_depth : max_width);
+  });
+  if (size.vocabulary == 0 || size.dim == 0 || size.depth == 0 || size.sequence == 0) {
+    throw usage_error(
+        "model 'tokens:{}' needs vocabulary, dim, depth and sequence, as in tokens:vocabulary=100,dim=64,depth=2,sequence=16",
+        arguments);
+  }
+  size.hidden = size.hidden == 0 ? 4 * size.dim : size.hidden;
+  return tokens(size);
+}
+
 Model parse_first_split(std::string_view arguments) {
   if (!arguments.empty()) {
     throw usage_error("model 'first-split' takes no settings, but has '{}'", arguments);
@@ -52,21 +102,23 @@ Model parse_first_split(std::string_view arguments) {
 
 }  // namespace
 
+Block linear_relu(std::string name, Dim in, Dim out) {
+  BlockBuilder block(std::move(name), {batch, in});
+  return block.finish(block.relu(block.linear(block.in(), "", out)));
+}
+
 Block linear_relu(std::string name, std::int64_t in, std::int64_t out) {
-  Block block{std::move(name), {in}, {}, {}};
-  block.parameters.push_back({block.name + ".weight", {out, in}, in});
-  block.parameters.push_back({block.name + ".bias", {out}, in});
-  block.nodes.push_back({op::Linear{}, {0, 1}, {out}});
-  block.nodes.push_back({op::Relu{}, {}, {out}});
-  return block;
+  return linear_relu(std::move(name), Dim{'c', in}, Dim{'c', out});
 }
 
 Model mlp(const std::vector<std::int64_t>& widths) {
   check(widths.size() >= 2, "an mlp of {} widths has no layer", widths.size());
   std::vector<Block> blocks;
   bool uniform = true;
+  // Layers stand in pairs with features of their own between them; one without a partner reads and writes the stream's.
+  const auto dim = [&](std::size_t i) { return Dim{i % 2 == 1 && i + 1 < widths.size() ? 'f' : 'c', widths[i]}; };
   for (std::size_t i = 0; i + 1 < widths.size(); ++i) {
-    blocks.push_back(linear_relu(fmt::format("block{}", i), widths[i], widths[i + 1]));
+    blocks.push_back(linear_relu(fmt::format("block{}", i), dim(i), dim(i + 1)));
     uniform = uniform && widths[i] == widths[i + 1];
   }
   std::string name = uniform ? fmt::format("mlp:dim={},depth={}", widths[0], blocks.size())
@@ -74,9 +126,53 @@ Model mlp(const std::vector<std::int64_t>& widths) {
   return Model(std::move(name), std::move(blocks));
 }
 
+Model residual(const ResidualSize& size) {
+  check(size.dim > 0 && size.hidden > 0 && size.depth > 0 && size.sequence >= 0, "a residual model of no size");
+  Dims stream{batch, {'c', size.dim}};
+  if (size.sequence > 0) {
+    stream.insert(stream.begin(), {'t', size.sequence});
+  }
+  std::vector<Block> blocks;
+  for (std::int64_t i = 0; i < size.depth; ++i) {
+    BlockBuilder block(fmt::format("block{}", i), stream);
+    const std::size_t hidden = block.relu(block.linear(block.in(), "up", {'f', size.hidden}));
+    blocks.push_back(block.finish(block.add(block.in(), block.linear(hidden, "down", {'c', size.dim}))));
+  }
+  return Model(fmt::format("residual:dim={},hidden={},depth={}{}", size.dim, size.hidden, size.depth,
+                           size.sequence > 0 ? fmt::format(",sequence={}", size.sequence) : ""),
+               std::move(blocks));
+}
+
+Model tokens(const TokenModelSize& size) {
+  check(size.vocabulary > 0 && size.dim > 0 && size.hidden > 0 && size.depth > 0 && size.sequence > 0, "a token model of no size");
+  const Dims ids{{'t', size.sequence}, batch};
+  const Dims stream{{'t', size.sequence}, batch, {'c', size.dim}};
+  std::vector<Block> blocks;
+  BlockBuilder first("embed", ids, true);
+  blocks.push_back(first.finish(first.embed(first.in(), "embed.weight", size.vocabulary, stream.back())));
+  for (std::int64_t i = 0; i < size.depth; ++i) {
+    BlockBuilder block(fmt::format("block{}", i), stream);
+    const std::size_t hidden = block.relu(block.linear(block.layer_norm(block.in(), "norm"), "up", {'f', size.hidden}));
+    blocks.push_back(block.finish(block.add(block.in(), block.linear(hidden, "down", stream.back()))));
+  }
+  BlockBuilder head("head", stream);
+  blocks.push_back(
+      head.finish(head.linear(head.layer_norm(head.in(), "norm"), "embed.weight", "head.bias", {'v', size.vocabulary})));
+  return Model(fmt::format("tokens:vocabulary={},dim={},hidden={},depth={},sequence={}", size.vocabulary, size.dim, size.hidden,
+                           size.depth, size.sequence),
+               std::move(blocks));
+}
+
 const std::vector<Kind>& zoo() {
   static const std::vector<Kind> kinds{
       {"mlp", "mlp:dim=1024,depth=2 (Linear+ReLU blocks) or mlp:1000-2000-1000 (by widths)", parse_mlp},
+      {"residual",
+       "residual:dim=64,depth=4 (x + Linear(ReLU(Linear(x))) blocks; hidden=256 features between, sequence=16 positions)",
+       parse_residual},
+      {"tokens",
+       "tokens:vocabulary=100,dim=64,depth=2,sequence=16 (embedding, residual blocks with norms, scores of tokens; hidden=256 "
+       "features between)",
+       parse_tokens},
       {"first-split", "first-split (Linear(1000,2000)+ReLU, Linear(2000,1000)+ReLU)", parse_first_split},
   };
   return kinds;

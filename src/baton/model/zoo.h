@@ -10,9 +10,31 @@ namespace baton::model {
 
 /// Linear(in, out) followed by ReLU, as one block called `name`.
 Block linear_relu(std::string name, std::int64_t in, std::int64_t out);
+Block linear_relu(std::string name, Dim in, Dim out);
 
 /// A stack of linear_relu blocks through these widths; at least two of them.
 Model mlp(const std::vector<std::int64_t>& widths);
+
+/// x + Linear(ReLU(Linear(x))) blocks, `hidden` features wide between the two. With a sequence the stream has the axes (position,
+/// sample, feature).
+struct ResidualSize {
+  std::int64_t dim = 0;
+  std::int64_t hidden = 0;
+  std::int64_t depth = 0;
+  std::int64_t sequence = 0;  // 0: none
+};
+Model residual(const ResidualSize& size);
+
+/// Tokens to scores of tokens: an embedding, `depth` blocks x + Linear(ReLU(Linear(LayerNorm(x)))) at each position by itself, and
+/// a norm with a Linear back to the vocabulary, whose weight is the embedding's.
+struct TokenModelSize {
+  std::int64_t vocabulary = 0;
+  std::int64_t dim = 0;
+  std::int64_t hidden = 0;
+  std::int64_t depth = 0;
+  std::int64_t sequence = 0;
+};
+Model tokens(const TokenModelSize& size);
 
 /// A kind of model a user can ask for by text.
 struct Kind {

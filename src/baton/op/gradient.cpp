@@ -26,12 +26,23 @@ struct Rules {
   std::vector<BackwardCall> operator()(const Relu&) const {
     return {{ReluBackward{}, {output_gradient, output}, {input_gradient}, false}};
   }
+  std::vector<BackwardCall> operator()(const LayerNorm& norm) const {
+    return {{LayerNormBackwardInput{norm.epsilon}, {output_gradient, input, weight}, {input_gradient}, false},
+            {LayerNormBackwardWeight{norm.epsilon}, {input, output_gradient}, {weight_gradient, bias_gradient}, true}};
+  }
+  std::vector<BackwardCall> operator()(const Embed&) const {
+    return {{EmbedBackward{}, {input, output_gradient}, {weight_gradient}, true}};
+  }
   // The rest stand in a backward, or make the first gradient themselves.
   std::vector<BackwardCall> operator()(const LinearBackwardInput&) const { return {}; }
   std::vector<BackwardCall> operator()(const LinearBackwardWeight&) const { return {}; }
   std::vector<BackwardCall> operator()(const ReluBackward&) const { return {}; }
+  std::vector<BackwardCall> operator()(const LayerNormBackwardInput&) const { return {}; }
+  std::vector<BackwardCall> operator()(const LayerNormBackwardWeight&) const { return {}; }
   std::vector<BackwardCall> operator()(const MeanSquaredError&) const { return {}; }
   std::vector<BackwardCall> operator()(const CrossEntropy&) const { return {}; }
+  std::vector<BackwardCall> operator()(const CrossEntropyTerms&) const { return {}; }
+  std::vector<BackwardCall> operator()(const EmbedBackward&) const { return {}; }
   // A bias is added behind a partial Linear, whose backward has both.
   std::vector<BackwardCall> operator()(const AddBias&) const { return {}; }
   std::vector<BackwardCall> operator()(const AddBiasBackward&) const { return {}; }

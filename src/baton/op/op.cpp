@@ -13,12 +13,26 @@ namespace baton::op {
 namespace {
 
 /// The names, in the order of the variant.
-constexpr std::array<std::string_view, std::variant_size_v<Op>> names{
-    "linear",        "linear_backward_input", "linear_backward_weight",
-    "relu",          "relu_backward",         "mean_squared_error",
-    "cross_entropy", "matrix_product",        "add",
-    "add_bias",      "add_bias_backward",     "cast",
-    "check_finite",  "adjust_scale"};
+constexpr std::array<std::string_view, std::variant_size_v<Op>> names{"linear",
+                                                                      "linear_backward_input",
+                                                                      "linear_backward_weight",
+                                                                      "relu",
+                                                                      "relu_backward",
+                                                                      "mean_squared_error",
+                                                                      "cross_entropy",
+                                                                      "cross_entropy_terms",
+                                                                      "embed",
+                                                                      "embed_backward",
+                                                                      "matrix_product",
+                                                                      "add",
+                                                                      "add_bias",
+                                                                      "add_bias_backward",
+                                                                      "layer_norm",
+                                                                      "layer_norm_backward_input",
+                                                                      "layer_norm_backward_weight",
+                                                                      "cast",
+                                                                      "check_finite",
+                                                                      "adjust_scale"};
 
 static_assert(!names.back().empty(), "an op of the variant has no name here");
 
@@ -49,7 +63,20 @@ struct Law {
 
   bool operator()(const Linear& o) const { return !(o.partial && o.relu); }
   bool operator()(const MeanSquaredError& o) const { return o.elements >= reads[0].shape.elements(); }
-  bool operator()(const CrossEntropy& o) const { return o.rows >= reads[0].shape.rows(); }
+  bool operator()(const CrossEntropy& o) const {
+    return o.rows >= reads[0].shape.rows() && is_part(o.first, o.of, reads[0].shape.last()) && (o.parts > 0) == (o.of > 0) &&
+           (o.parts == 0 || reads[2].shape.elements() == 3 * o.parts * reads[0].shape.rows());
+  }
+  bool operator()(const CrossEntropyTerms& o) const { return o.of > 0 && is_part(o.first, o.of, reads[0].shape.last()); }
+  bool operator()(const Embed& o) const { return is_part(o.first, o.of, reads[1].shape[0]); }
+  bool operator()(const EmbedBackward& o) const { return is_part(o.first, o.of, writes[0].shape[0]); }
+  /// Whether so many indices from `first` on are among `of`; all there are where that is 0.
+  static bool is_part(std::int64_t first, std::int64_t of, std::int64_t held) {
+    return first >= 0 && (of == 0 ? first == 0 : first <= of - held);
+  }
+  bool operator()(const LayerNorm& o) const { return o.epsilon >= 0; }
+  bool operator()(const LayerNormBackwardInput& o) const { return o.epsilon >= 0; }
+  bool operator()(const LayerNormBackwardWeight& o) const { return o.epsilon >= 0; }
   bool operator()(const Cast&) const { return reads[0].dtype != writes[0].dtype; }
   bool operator()(const CheckFinite&) const {
     return std::none_of(reads.begin(), reads.end(), [](const Operand& read) { return read.dtype == DType::i32; });
@@ -112,10 +139,16 @@ struct Arithmetic {
   Flops operator()(const ReluBackward&) const { return each(1); }
   Flops operator()(const MeanSquaredError&) const { return each(4); }
   Flops operator()(const CrossEntropy&) const { return each(6); }
+  Flops operator()(const CrossEntropyTerms&) const { return each(3); }
+  Flops operator()(const Embed&) const { return Flops(writes[0].shape.elements()); }
+  Flops operator()(const EmbedBackward&) const { return Flops(reads[1].shape.elements()); }
   Flops operator()(const MatrixProduct&) const { return Flops(2 * reads[0].shape.elements() * reads[1].shape[1]); }
   Flops operator()(const Add&) const { return each(1); }
   Flops operator()(const AddBias&) const { return each(1); }
   Flops operator()(const AddBiasBackward&) const { return each(1); }
+  Flops operator()(const LayerNorm&) const { return each(8); }
+  Flops operator()(const LayerNormBackwardInput&) const { return each(14); }
+  Flops operator()(const LayerNormBackwardWeight&) const { return each(8); }
   Flops operator()(const Cast&) const { return each(1); }
   Flops operator()(const CheckFinite&) const {
     Flops sum;

@@ -69,11 +69,41 @@ struct MeanSquaredError {
 };
 
 /// Softmax and its cross entropy. Reads y and one label per row; writes one partial loss per row and dy, over `rows`. `scaled` as
-/// above.
+/// above. With `parts` above zero y holds, of `of` scores, those from `first` on, and behind the labels it reads the terms that as
+/// many parts made (CrossEntropyTerms), one part's behind the other's.
 struct CrossEntropy {
   std::int64_t rows = 1;
   bool scaled = false;
+  std::int64_t parts = 0;
+  std::int64_t first = 0;
+  std::int64_t of = 0;
   bool operator==(const CrossEntropy&) const = default;
+};
+
+/// What a part of the scores contributes to a cross entropy. Reads y, which holds of `of` scores those from `first` on, and one
+/// label per row; writes three numbers per row: the largest score, Σ exp(score − largest), and the label's score, 0 where it is not
+/// held.
+struct CrossEntropyTerms {
+  std::int64_t first = 0;
+  std::int64_t of = 0;
+  bool operator==(const CrossEntropyTerms&) const = default;
+};
+
+/// The rows of W that ids name. Reads ids, W; writes y. Where `of` is above zero W holds, of so many rows, those from `first` on,
+/// and ids of others give zeros.
+struct Embed {
+  std::int64_t first = 0;
+  std::int64_t of = 0;
+  bool operator==(const Embed&) const = default;
+};
+
+/// dW: each of its rows is the sum of dy over the ids that name it. Reads ids, dy; writes dW. With `accumulate` it adds to it (and
+/// so reads it).
+struct EmbedBackward {
+  bool accumulate = false;
+  std::int64_t first = 0;
+  std::int64_t of = 0;
+  bool operator==(const EmbedBackward&) const = default;
 };
 
 /// c = a b, of matrices. Reads a, b; writes c.
@@ -98,6 +128,26 @@ struct AddBiasBackward {
   bool operator==(const AddBiasBackward&) const = default;
 };
 
+/// y = (x − mean) / √(variance + epsilon) · gain + bias, mean and variance of each row. Reads x, gain, bias; writes y.
+struct LayerNorm {
+  double epsilon = 1e-5;
+  bool operator==(const LayerNorm&) const = default;
+};
+
+/// Reads dy, x, gain; writes dx.
+struct LayerNormBackwardInput {
+  double epsilon = 1e-5;
+  bool operator==(const LayerNormBackwardInput&) const = default;
+};
+
+/// dgain = Σ dy (x − mean) / √(variance + epsilon), dbias = Σ dy, over the rows. Reads x, dy; writes dgain, dbias. With
+/// `accumulate` it adds to them (and so reads them).
+struct LayerNormBackwardWeight {
+  double epsilon = 1e-5;
+  bool accumulate = false;
+  bool operator==(const LayerNormBackwardWeight&) const = default;
+};
+
 /// y = x in another floating type. Reads x; writes y.
 struct Cast {
   bool operator==(const Cast&) const = default;
@@ -116,7 +166,8 @@ struct AdjustScale {
 };
 
 using Op = std::variant<Linear, LinearBackwardInput, LinearBackwardWeight, Relu, ReluBackward, MeanSquaredError, CrossEntropy,
-                        MatrixProduct, Add, AddBias, AddBiasBackward, Cast, CheckFinite, AdjustScale>;
+                        CrossEntropyTerms, Embed, EmbedBackward, MatrixProduct, Add, AddBias, AddBiasBackward, LayerNorm,
+                        LayerNormBackwardInput, LayerNormBackwardWeight, Cast, CheckFinite, AdjustScale>;
 
 /// Whether it multiplies matrices, and so may run on units made for that.
 bool is_product(const Op& op);
@@ -177,11 +228,33 @@ void attributes(Op& op, Visit visit) {
     void operator()(CrossEntropy& o) {
       visit("rows", o.rows);
       visit("scaled", o.scaled);
+      visit("parts", o.parts);
+      visit("first", o.first);
+      visit("of", o.of);
+    }
+    void operator()(CrossEntropyTerms& o) {
+      visit("first", o.first);
+      visit("of", o.of);
+    }
+    void operator()(Embed& o) {
+      visit("first", o.first);
+      visit("of", o.of);
+    }
+    void operator()(EmbedBackward& o) {
+      visit("accumulate", o.accumulate);
+      visit("first", o.first);
+      visit("of", o.of);
     }
     void operator()(MatrixProduct& o) { visit("tf32", o.tf32); }
     void operator()(Add&) {}
     void operator()(AddBias&) {}
     void operator()(AddBiasBackward& o) { visit("accumulate", o.accumulate); }
+    void operator()(LayerNorm& o) { visit("epsilon", o.epsilon); }
+    void operator()(LayerNormBackwardInput& o) { visit("epsilon", o.epsilon); }
+    void operator()(LayerNormBackwardWeight& o) {
+      visit("epsilon", o.epsilon);
+      visit("accumulate", o.accumulate);
+    }
     void operator()(Cast&) {}
     void operator()(CheckFinite&) {}
     void operator()(AdjustScale& o) { visit("growth_interval", o.growth_interval); }

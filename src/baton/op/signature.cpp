@@ -12,6 +12,7 @@ static_assert(ScaleState::elements == 4, "a scaler's state has the axes `4` here
 
 const Axes labels{"*", Type::integer};
 const Axes losses{"*", Type::loss};
+const Axes all_terms{"?", Type::loss};
 const Axes state{"4", Type::state};
 const Axes flag{"1", Type::state};
 
@@ -58,7 +59,22 @@ struct Signatures {
   const Signature& operator()(const CrossEntropy& o) const {
     static const Signature plain{.reads = {{"*v"}, labels}, .writes = {losses, {"*v"}}, .merged = "v"};
     static const Signature scaled{.reads = {{"*v"}, labels, state}, .writes = {losses, {"*v"}}, .merged = "v"};
-    return o.scaled ? scaled : plain;
+    static const Signature part{.reads = {{"*v"}, labels, all_terms}, .writes = {losses, {"*v"}}};
+    static const Signature scaled_part{.reads = {{"*v"}, labels, all_terms, state}, .writes = {losses, {"*v"}}};
+    return o.parts > 0 ? (o.scaled ? scaled_part : part) : (o.scaled ? scaled : plain);
+  }
+  const Signature& operator()(const CrossEntropyTerms&) const {
+    static const Signature one{.reads = {{"*v"}, labels}, .writes = {{"*3", Type::loss}}, .merged = "v"};
+    return one;
+  }
+  const Signature& operator()(const Embed&) const {
+    static const Signature one{.reads = {labels, {"vc"}}, .writes = {{"*c"}}};
+    return one;
+  }
+  const Signature& operator()(const EmbedBackward& o) const {
+    static const Signature plain{.reads = {labels, {"*c"}}, .writes = {{"vc"}}};
+    static const Signature added{.reads = {labels, {"*c"}, {"vc"}}, .writes = {{"vc"}}, .in_place = true};
+    return o.accumulate ? added : plain;
   }
   const Signature& operator()(const MatrixProduct&) const {
     static const Signature one{.reads = {{"mk"}, {"kn"}}, .writes = {{"mn"}}};
@@ -75,6 +91,19 @@ struct Signatures {
   const Signature& operator()(const AddBiasBackward& o) const {
     static const Signature plain{.reads = {{"*o"}}, .writes = {{"o"}}};
     static const Signature added{.reads = {{"*o"}, {"o"}}, .writes = {{"o"}}, .in_place = true};
+    return o.accumulate ? added : plain;
+  }
+  const Signature& operator()(const LayerNorm&) const {
+    static const Signature one{.reads = {{"*c"}, {"c"}, {"c"}}, .writes = {{"*c"}}, .whole = "c"};
+    return one;
+  }
+  const Signature& operator()(const LayerNormBackwardInput&) const {
+    static const Signature one{.reads = {{"*c"}, {"*c"}, {"c"}}, .writes = {{"*c"}}, .whole = "c"};
+    return one;
+  }
+  const Signature& operator()(const LayerNormBackwardWeight& o) const {
+    static const Signature plain{.reads = {{"*c"}, {"*c"}}, .writes = {{"c"}, {"c"}}, .whole = "c"};
+    static const Signature added{.reads = {{"*c"}, {"*c"}, {"c"}, {"c"}}, .writes = {{"c"}, {"c"}}, .whole = "c", .in_place = true};
     return o.accumulate ? added : plain;
   }
   const Signature& operator()(const Cast&) const {
@@ -97,6 +126,9 @@ class Extents {
   Extents() { by_letter_.fill(-1); }
 
   bool take(const Axes& axes, const Shape& shape) {
+    if (axes.letters == "?") {
+      return true;
+    }
     const bool leading = axes.letters.starts_with('*');
     const std::size_t own = axes.letters.size() - (leading ? 1 : 0);
     if (leading ? shape.rank() <= own : shape.rank() != own) {

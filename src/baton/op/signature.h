@@ -18,7 +18,7 @@ namespace baton::op {
 enum class Type : std::uint8_t { value, stepped, floating, integer, loss, state };
 
 /// The axes of one operand, outermost first, one letter per axis. `*` is any number of leading axes, one at least; a digit is an
-/// axis of that extent.
+/// axis of that extent. `?` is any shape: what it holds is no tensor of the model.
 struct Axes {
   std::string letters;
   Type type = Type::value;

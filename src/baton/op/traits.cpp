@@ -29,6 +29,23 @@ Op with_loss_scale(Op op) {
   return op;
 }
 
+std::optional<MergedLoss> merged(const Op& loss, std::int64_t parts) {
+  if (const auto* entropy = std::get_if<CrossEntropy>(&loss)) {
+    CrossEntropy part = *entropy;
+    part.parts = parts;
+    return MergedLoss{CrossEntropyTerms{}, 3, part};
+  }
+  return std::nullopt;
+}
+
+Op for_part(Op op, std::int64_t first, std::int64_t of) {
+  if (std::int64_t* held = attribute<std::int64_t>(op, "first")) {
+    *held = first;
+    *attribute<std::int64_t>(op, "of") = of;
+  }
+  return op;
+}
+
 bool can_accumulate(const Op& op) {
   Op copy = op;
   return attribute<bool>(copy, "accumulate") != nullptr;
@@ -89,8 +106,15 @@ std::optional<ProductExtents> product_extents(const Op& op, std::span<const Oper
 }
 
 std::int64_t integer_limit(const Op& op, std::span<const Operand> reads, std::size_t operand) {
-  if (std::holds_alternative<CrossEntropy>(op) && operand == 1) {
-    return reads[0].shape.last();
+  const auto all_or = [](std::int64_t of, std::int64_t held) { return of > 0 ? of : held; };
+  if (const auto* entropy = std::get_if<CrossEntropy>(&op); entropy != nullptr && operand == 1) {
+    return all_or(entropy->of, reads[0].shape.last());
+  }
+  if (const auto* terms = std::get_if<CrossEntropyTerms>(&op); terms != nullptr && operand == 1) {
+    return all_or(terms->of, reads[0].shape.last());
+  }
+  if (const auto* embed = std::get_if<Embed>(&op); embed != nullptr && operand == 0) {
+    return all_or(embed->of, reads[1].shape[0]);
   }
   throw BugError(fmt::format("operand {} of {} holds no integers", operand, name(op)));
 }

@@ -13,6 +13,18 @@ namespace baton::op {
 bool is_loss(const Op& op);
 Op with_loss_scale(Op op);
 
+/// A loss that parts share along the last axis of what it reads: the terms that each makes of its part, and the loss that reads
+/// those of all of `parts`. None where the loss has no such form.
+struct MergedLoss {
+  Op terms;
+  std::int64_t terms_per_row;
+  Op loss;  // reads the terms behind its other operands
+};
+std::optional<MergedLoss> merged(const Op& loss, std::int64_t parts);
+/// The same op for a part of the dimension that it tells apart by number: of `of` indices those from `first` on. Ops that do not
+/// tell are left as they are.
+Op for_part(Op op, std::int64_t first, std::int64_t of);
+
 /// Whether it can add to what it writes instead of setting it, and so read it behind its other operands. All ops that give
 /// gradients of parameters can.
 bool can_accumulate(const Op& op);

@@ -16,10 +16,13 @@ enum class Role : std::uint8_t { input, target, activation, parameter, gradient,
 
 std::string_view to_text(Role role);
 
-/// Rows [begin, end) of the global batch: of its inputs, its targets or its losses.
+/// Rows [begin, end) of the global batch: of its inputs, its targets or its losses. They lie along `axis`; where that is 1, axis 0
+/// is the sequence, of which the buffer holds the positions from `first` on.
 struct BatchRows {
   std::int64_t begin = 0;
   std::int64_t end = 0;
+  std::uint32_t axis = 0;
+  std::int64_t first = 0;
   bool operator==(const BatchRows&) const = default;
 };
 
@@ -29,7 +32,7 @@ struct BatchRows {
 struct ParameterPart {
   std::string name;
   std::uint32_t ordinal = 0;  // the parameter's number in the model
-  std::int64_t fan_in = 1;    // what its first values are drawn by
+  std::int64_t fan_in = 1;    // its first values are uniform in ±1/√fan_in; 0: they are ones; -1: zeros
   Shape whole;
   std::uint32_t axis = 0;
   std::int64_t begin = 0;

@@ -47,6 +47,9 @@ void print_ids(std::string& out, std::string_view name, char letter, const auto&
 void print_content(std::string& out, const Buffer& buffer) {
   if (const auto* rows = std::get_if<BatchRows>(&buffer.content)) {
     out += fmt::format(" rows={}:{}", rows->begin, rows->end);
+    if (rows->axis != 0) {
+      out += fmt::format(" axis={} first={}", rows->axis, rows->first);
+    }
   } else if (const auto* part = std::get_if<ParameterPart>(&buffer.content)) {
     out += fmt::format(" of={} ordinal={} fan_in={}", part->name, part->ordinal, part->fan_in);
     if (part->axis != 0 || part->begin != 0 || part->end != part->whole[0] || part->piece_end != 0 || part->whole != buffer.shape) {
@@ -259,10 +262,15 @@ Buffer parse_buffer(Line& line, std::size_t devices) {
   }
   if (const auto rows = line.take("rows")) {
     const auto [begin, end] = line.range(*rows);
-    if (end - begin != buffer.shape[0]) {
-      line.fail(fmt::format("holds rows {} in a buffer of {}", *rows, buffer.shape[0]));
+    BatchRows content{begin, end};
+    if (const auto axis = line.take("axis")) {
+      content.axis = line.number<std::uint32_t>(*axis);
+      content.first = line.number(line.need("first"));
     }
-    buffer.content = BatchRows{begin, end};
+    if (content.axis > 1 || content.axis >= buffer.shape.rank() || end - begin != buffer.shape[content.axis]) {
+      line.fail(fmt::format("holds rows {} in a buffer of {}", *rows, to_text(buffer.shape)));
+    }
+    buffer.content = content;
   } else if (const auto name = line.take("of")) {
     ParameterPart part{.name = *name, .whole = buffer.shape, .end = buffer.shape[0]};
     part.ordinal = line.number<std::uint32_t>(line.need("ordinal"));

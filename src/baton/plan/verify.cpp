@@ -199,7 +199,7 @@ class Judge {
       if (size == 0) {
         continue;
       }
-      if (next == held.size() || plan_[held[next]].shape != Shape{size} || plan_[held[next]].dtype != plan_[id].dtype ||
+      if (next == held.size() || plan_[held[next]].shape.elements() != size || plan_[held[next]].dtype != plan_[id].dtype ||
           plan_[held[next]].order != plan_[id].order) {
         return false;
       }

@@ -208,6 +208,36 @@ plan::Draft all_reduce_gradients(plan::Draft draft, Bytes first_bucket, Bytes bu
   return draft;
 }
 
+plan::Draft all_reduce_shared_gradients(plan::Draft draft, const std::map<std::uint32_t, DeviceGroups>& groups) {
+  if (groups.empty()) {
+    return draft;
+  }
+  const std::map<std::uint32_t, GradientCopies> gradients = gradients_of_parameters(draft);
+  Insertions insertions(draft);
+  for (auto entry = groups.rbegin(); entry != groups.rend(); ++entry) {
+    const std::map<DeviceId, GradientCopies::Copy>& copies = gradients.at(entry->first).by_device;
+    for (const std::vector<DeviceId>& group : entry->second) {
+      std::size_t behind = 0;
+      std::uint32_t size = 0;
+      for (const DeviceId device : group) {
+        const auto found = copies.find(device);
+        behind = found == copies.end() ? behind : std::max(behind, found->second.written_behind);
+        size += found == copies.end() ? 0 : 1;  // a rank to whom no piece falls has none
+      }
+      const MeetingId meeting = draft.new_meeting();
+      std::uint32_t rank = 0;
+      for (const DeviceId device : group) {
+        if (const auto found = copies.find(device); found != copies.end()) {
+          insertions.add(behind, communication(Collective{Collective::Kind::all_reduce, meeting, rank++, size}, device,
+                                               draft.tasks[behind - 1].labels, {found->second.id}, {found->second.id}));
+        }
+      }
+    }
+  }
+  insertions.apply(draft);
+  return draft;
+}
+
 plan::Draft reduce_gradients_to(plan::Draft draft, DeviceId owner) {
   std::map<DeviceId, std::vector<BufferId>> members;
   std::size_t behind = 0;

@@ -30,6 +30,7 @@ struct Layout {
   std::int64_t dp = 0;  // replicas; 0: what the strategy makes of the devices
   std::int64_t pp = 0;  // devices that a replica's stages are spread over; likewise
   std::int64_t tp = 0;  // devices that each tensor is divided over; likewise
+  bool sp = false;      // between the divided layers the sequence is divided over the same devices
   std::optional<std::int64_t>
       zero;  // none: the strategy's; 1: optimizer states are divided over the replicas, 2: gradients too, 3: parameters too
   std::string schedule;                // of the pipeline; empty: the strategy's

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <map>
 #include <span>
+#include <vector>
 
 #include "baton/cluster/cluster.h"
 #include "baton/plan/plan.h"
@@ -30,6 +32,10 @@ using DeviceGroups = std::vector<std::vector<DeviceId>>;
 /// all devices are one.
 /// After: every device of a group holds the same gradients.
 plan::Draft all_reduce_gradients(plan::Draft draft, Bytes first_bucket, Bytes bucket, const DeviceGroups& groups = {});
+
+/// Sums the final gradients of some parameters over further devices: those of a group hold the same parameter, or the same part and
+/// piece of it, and a term each. `groups` is by ordinal. Before: gradients are summed over the replicas. After: they are complete.
+plan::Draft all_reduce_shared_gradients(plan::Draft draft, const std::map<std::uint32_t, DeviceGroups>& groups);
 
 /// ZeRO: divides over the devices of each group what they would all hold.
 ///   1   optimizer states and what lives on of the parameters; whole parameters are gathered at the start of each step and kept

@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <numeric>
+#include <set>
 
 #include "baton/base/error.h"
 #include "baton/base/text.h"
@@ -88,6 +90,11 @@ void resolve_axes(const Request& request, const NamedLayout& named, Resolved& re
   resolved.dp = axes[0];
   resolved.pp = axes[1];
   resolved.tp = axes[2];
+  if (layout.sp && resolved.tp == 1) {
+    throw usage_error(
+        "sequence parallelism divides the sequence over the devices of divided tensors, and there are none: give it some "
+        "with --tp");
+  }
 }
 
 /// What a strategy's name and a flag both say must be the same.
@@ -228,9 +235,26 @@ std::vector<std::int64_t> blocks_of_stage(const Request& request, const Resolved
   return split;
 }
 
+/// The rows of the table that the axes and the flags ask for: a dimension over an axis of more than one device.
+Table table_of(const Request& request, const Axes& axes) {
+  Table table;
+  if (axes.dp > 1) {
+    table.push_back({model::batch.name, MeshAxis::replicas});
+  }
+  if (axes.tp > 1) {
+    table.push_back({'f', MeshAxis::parts});
+    table.push_back({'v', MeshAxis::parts});
+    if (request.layout.sp) {
+      table.push_back({'t', MeshAxis::parts});
+    }
+  }
+  return table;
+}
+
 Placement place(const Request& request, const Resolved& resolved) {
   Placement placement{.owner = {},
                       .shards = resolved.tp,
+                      .table = table_of(request, resolved),
                       .micro_batches = resolved.micro_batches,
                       .blocks_of_stage = blocks_of_stage(request, resolved),
                       .grid = resolved.grid,
@@ -266,21 +290,56 @@ DeviceGroups replica_groups(const Resolved& resolved) {
   return groups;
 }
 
+/// By parameter: the devices of each replica whose gradients of it are terms of a sum, beside those of other replicas. They are
+/// parts that share an op along a dimension that the parameter does not have, or stages that share the parameter.
+std::map<std::uint32_t, DeviceGroups> sums_of_gradients(const Request& request, const Resolved& resolved,
+                                                        const Placement& placement) {
+  const model::Model& model = request.model;
+  std::map<std::size_t, std::set<std::size_t>> offsets;  // by ordinal: the first devices of the stages that hold it
+  for (std::size_t b = 0; b < model.blocks().size(); ++b) {
+    for (std::size_t p = 0; p < model.blocks()[b].parameters.size(); ++p) {
+      offsets[model.ordinal(b, p)].insert(placement.replicas[0].device_of_block[b].index());
+    }
+  }
+  const std::set<std::size_t> over_parts = Layouts(model, placement.table, placement.shards).summed_over(MeshAxis::parts);
+  const auto tp = static_cast<std::size_t>(resolved.tp);
+  std::map<std::uint32_t, DeviceGroups> sums;
+  for (const auto& [ordinal, firsts] : offsets) {
+    const bool parts = over_parts.contains(ordinal);
+    if (!parts && firsts.size() == 1) {
+      continue;
+    }
+    DeviceGroups& groups = sums[static_cast<std::uint32_t>(ordinal)];
+    for (std::size_t first = 0; first < static_cast<std::size_t>(resolved.dp) * tp; first += parts ? tp : 1) {
+      groups.emplace_back();
+      for (const std::size_t stage : firsts) {
+        for (std::size_t part = 0; part < (parts ? tp : 1); ++part) {
+          groups.back().push_back(DeviceId(stage + first + part));
+        }
+      }
+    }
+  }
+  return sums;
+}
+
 plan::Draft build(const Request& request, const NamedLayout& named) {
   const Resolved resolved = resolve(request, named);
-  plan::Draft draft = add_transfers(training_step(request.model, request.step, place(request, resolved)));
+  const Placement placement = place(request, resolved);
+  plan::Draft draft = add_transfers(training_step(request.model, request.step, placement));
   if (resolved.zero > 0) {
     draft = divide_over_replicas(std::move(draft), resolved.zero, replica_groups(resolved));
   } else {
     draft = all_reduce_gradients(std::move(draft), request.layout.first_bucket, request.layout.bucket, replica_groups(resolved));
   }
+  draft = all_reduce_shared_gradients(std::move(draft), sums_of_gradients(request, resolved, placement));
   return add_updates(std::move(draft), request.step.optimizer);
 }
 
 void refuse_layout(const Request& request, std::string_view why) {
   const Layout& layout = request.layout;
-  if (layout.dp > 1 || layout.pp > 1 || layout.tp > 1 || layout.zero.value_or(0) > 0 || !layout.schedule.empty() || layout.grid) {
-    throw usage_error("strategy {} {}, so it takes no --dp, --pp, --tp, --zero or --schedule", request.strategy, why);
+  if (layout.dp > 1 || layout.pp > 1 || layout.tp > 1 || layout.sp || layout.zero.value_or(0) > 0 || !layout.schedule.empty() ||
+      layout.grid) {
+    throw usage_error("strategy {} {}, so it takes no --dp, --pp, --tp, --sp, --zero or --schedule", request.strategy, why);
   }
 }
 
@@ -317,7 +376,7 @@ std::string describe(const Request& request, const Strategy& strategy) {
   const int divided = (resolved.dp > 1) + (resolved.pp > 1) + (resolved.tp > 1);
   const std::array<std::int64_t, 3> axes{resolved.dp, resolved.pp, resolved.tp};
   const bool by_name = named.rest && divided <= 1 && (divided == 0 || axes[static_cast<std::size_t>(*named.rest)] > 1) &&
-                       resolved.zero == named.zero;
+                       resolved.zero == named.zero && !request.layout.sp;
   if (by_name) {
     return name;
   }
@@ -329,6 +388,9 @@ std::string describe(const Request& request, const Strategy& strategy) {
     }
   }
   parts.push_back(product.empty() ? "one device" : product);
+  if (request.layout.sp) {
+    parts.push_back("sequence divided");
+  }
   if (resolved.zero > 0) {
     parts.push_back(fmt::format("zero {}", resolved.zero));
   }
@@ -413,7 +475,7 @@ plan::Plan compile(const Request& request, const Strategy& strategy) {
     throw usage_error("{} with a global batch of {} is larger than any machine: {:.3g} parameters", request.model.name(),
                       request.step.global_batch, parameters);
   }
-  if (request.step.loss == Loss::cross_entropy && request.model.output().rank() != 1) {
+  if (request.step.loss == Loss::cross_entropy && request.model.output().rank() < 1) {
     throw usage_error("cross-entropy needs a vector of scores a sample, but {} gives {}", request.model.name(),
                       to_text(request.model.output()));
   }

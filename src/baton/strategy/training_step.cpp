@@ -9,54 +9,25 @@
 
 #include "baton/base/error.h"
 #include "baton/op/gradient.h"
-#include "baton/op/signature.h"
 #include "baton/op/traits.h"
 #include "baton/schedule/replay.h"
 #include "baton/schedule/schedule.h"
 #include "baton/strategy/passes.h"
-#include "baton/strategy/tensor_split.h"
+#include "baton/strategy/step_tensors.h"
 
 namespace baton::strategy {
 namespace {
 
-using plan::Buffer;
 using plan::Draft;
 using plan::Phase;
 using plan::Role;
 using schedule::Action;
 
-/// A run of indices of one axis.
-struct Range {
-  std::int64_t begin = 0;
-  std::int64_t end = 0;
-};
-
-Range part_of(std::int64_t total, std::int64_t parts, std::size_t index) {
-  const std::vector<std::int64_t> sizes = even_split(total, parts);
-  const auto begin = std::accumulate(sizes.begin(), sizes.begin() + static_cast<std::ptrdiff_t>(index), std::int64_t{0});
-  return {begin, begin + sizes[index]};
-}
-
-class Writer {
+/// Writes the tasks, action by action.
+class Writer : private StepTensors {
  public:
-  Writer(const model::Model& model, const Step& step, const Placement& placement)
-      : model_(model),
-        step_(step),
-        placement_(placement),
-        blocks_of_stage_(placement.blocks_of_stage.empty()
-                             ? std::vector<std::int64_t>{static_cast<std::int64_t>(model.blocks().size())}
-                             : placement.blocks_of_stage),
-        splits_(tensor_splits(model, blocks_of_stage_, placement.shards)) {
-    draft_.devices = placement.devices;
-    for (std::size_t stage = 0; stage < blocks_of_stage_.size(); ++stage) {
-      stage_of_block_.insert(stage_of_block_.end(), static_cast<std::size_t>(blocks_of_stage_[stage]),
-                             static_cast<std::int32_t>(stage));
-    }
-    for (std::size_t r = 0; r < placement.replicas.size(); ++r) {
-      for (std::size_t shard = 0; shard < static_cast<std::size_t>(placement.shards); ++shard) {
-        shards_.emplace_back(r, shard, model.blocks().size(), placement.replicas[r].rows, placement.micro_batches);
-      }
-    }
+  Writer(const model::Model& model, const Step& step, const Placement& placement) : StepTensors(model, step, placement) {
+    find_trained();
   }
 
   Draft write() {
@@ -74,57 +45,27 @@ class Writer {
   }
 
  private:
-  /// A gradient of parameters that a schedule put off.
-  struct Deferred {
-    op::BackwardCall call;
-    std::vector<BufferId> reads;
-    std::vector<BufferId> writes;
-    std::size_t block;
-  };
-
-  /// The buffers of one micro-batch as they come to be.
-  struct MicroBatch {
-    plan::BatchRows rows;
-    std::vector<std::vector<BufferId>> values;  // by block: its input, then what each node wrote
-    BufferId target;
-    BufferId gradient;  // of the last value whose backward is not written yet
-    std::vector<Deferred> deferred;
-
-    std::int64_t row_count() const { return rows.end - rows.begin; }
-  };
-
-  /// What one device, or one device a stage, holds of a replica: all of it, or its part of each divided tensor.
-  struct Shard {
-    Shard(std::size_t replica_, std::size_t index_, std::size_t blocks, plan::BatchRows rows, std::int64_t micro_batches)
-        : replica(replica_), index(index_), parameters(blocks), gradients(blocks) {
-      std::int64_t begin = rows.begin;
-      for (const std::int64_t count : even_split(rows.end - rows.begin, micro_batches)) {
-        micro.push_back({{begin, begin + count}, std::vector<std::vector<BufferId>>(blocks), {}, {}, {}});
-        begin += count;
+  /// Which values depend on a parameter.
+  void find_trained() {
+    for (std::size_t b = 0; b < model_.blocks().size(); ++b) {
+      const model::Block& block = model_.blocks()[b];
+      std::vector<bool> trained(block.values.size(), false);
+      trained[0] = b > 0 && trained_[b - 1][model_.blocks()[b - 1].out];
+      for (const model::Node& node : block.nodes) {
+        const bool touched = !node.parameters.empty() ||
+                             std::any_of(node.reads.begin(), node.reads.end(), [&](std::size_t v) { return trained[v]; });
+        for (const std::size_t v : node.writes) {
+          trained[v] = touched;
+        }
       }
+      trained_.push_back(std::move(trained));
     }
-    std::size_t replica;
-    std::size_t index;
-    std::vector<std::vector<BufferId>> parameters;  // by block
-    std::vector<std::vector<BufferId>> gradients;   // of them
-    std::vector<MicroBatch> micro;
-  };
+  }
 
   std::size_t first_block(std::size_t stage) const {
     return static_cast<std::size_t>(
         std::accumulate(blocks_of_stage_.begin(), blocks_of_stage_.begin() + static_cast<std::ptrdiff_t>(stage), std::int64_t{0}));
   }
-  /// The shards of one replica.
-  std::span<Shard> group(std::size_t replica) {
-    const auto count = static_cast<std::size_t>(placement_.shards);
-    return std::span(shards_).subspan(replica * count, count);
-  }
-  std::size_t replica_count() const { return placement_.replicas.size(); }
-
-  DeviceId device_of(const Shard& shard, std::size_t b) const {
-    return DeviceId(placement_.replicas[shard.replica].device_of_block[b].index() + shard.index);
-  }
-
   void act(const Action& action) {
     const auto stage = static_cast<std::size_t>(action.stage);
     const auto m = static_cast<std::size_t>(action.micro_batch);
@@ -138,8 +79,8 @@ class Writer {
           }
         }
         if (end == model_.blocks().size()) {
-          for (Shard& shard : shards_) {
-            loss(shard, m);
+          for (std::size_t r = 0; r < replica_count(); ++r) {
+            loss(r, m);
           }
         }
         break;
@@ -168,164 +109,153 @@ class Writer {
     }
   }
 
-  BufferId add(DeviceId device, Role role, Shape shape, std::string label) {
-    return draft_.add({.device = device,
-                       .role = role,
-                       .dtype = parameter_type(step_.precision),
-                       .shape = std::move(shape),
-                       .content = {},
-                       .label = std::move(label)});
+  /// Buffers by reference and shard, made for the calls of one node.
+  using Found = std::vector<std::pair<op::Ref, std::vector<BufferId>>>;
+
+  /// The number of the value in its block that a reference means.
+  std::size_t value_number(const model::Node& node, const op::Ref& ref) const {
+    const bool input = ref.kind == op::Ref::Kind::input || ref.kind == op::Ref::Kind::input_gradient;
+    return (input ? node.reads : node.writes)[ref.index];
   }
 
-  void task(plan::Action action, DeviceId device, Phase phase, std::size_t block, std::size_t micro, std::vector<BufferId> reads,
-            std::vector<BufferId> writes, plan::Lane lane = plan::Lane::compute) {
-    draft_.tasks.push_back({.action = action,
-                            .device = device,
-                            .lane = lane,
-                            .labels = {.phase = phase,
-                                       .block = static_cast<std::int32_t>(block),
-                                       .micro_batch = placement_.micro_batches > 1 ? static_cast<std::int32_t>(micro) : -1,
-                                       .stage = blocks_of_stage_.size() > 1 ? stage_of_block_[block] : -1},
-                            .reads = std::move(reads),
-                            .writes = std::move(writes),
-                            .after = {}});
-  }
-
-  /// The sum over a replica's shards, each of which holds a term of it, in place.
-  void sum_over_shards(std::size_t r, Phase phase, std::size_t block, std::size_t micro, const std::vector<BufferId>& terms) {
-    const MeetingId meeting = draft_.new_meeting();
-    for (const Shard& shard : group(r)) {
-      const BufferId term = terms[shard.index];
-      task(plan::Collective{plan::Collective::Kind::all_reduce, meeting, static_cast<std::uint32_t>(shard.index),
-                            static_cast<std::uint32_t>(terms.size())},
-           draft_[term].device, phase, block, micro, {term}, {term}, plan::Lane::communication);
-    }
-  }
-
-  /// Inputs, targets and parameters: what is there before the step begins.
-  void open(Shard& shard) {
-    const std::size_t blocks = model_.blocks().size();
-    const DeviceId first = placement_.owner.value_or(device_of(shard, 0));
-    const DeviceId last = placement_.owner.value_or(device_of(shard, blocks - 1));
-    const bool labels = step_.loss == Loss::cross_entropy;
-    for (MicroBatch& micro : shard.micro) {
-      const std::int64_t rows = micro.row_count();
-      const BufferId input = add(first, Role::input, model_.input().batched(rows), "x");
-      draft_.buffers[input.index()].persistent = true;
-      draft_.buffers[input.index()].content = micro.rows;
-      micro.values[0].push_back(input);
-      micro.target = add(last, Role::target, labels ? Shape{rows} : model_.output().batched(rows), labels ? "labels" : "target");
-      Buffer& target = draft_.buffers[micro.target.index()];
-      target.persistent = true;
-      target.content = micro.rows;
-      target.dtype = labels ? DType::i32 : parameter_type(step_.precision);
-    }
-    for (std::size_t b = 0; b < blocks; ++b) {
-      shard.gradients[b].resize(model_.blocks()[b].parameters.size());
-      if (placement_.owner && shard.replica > 0) {
-        shard.parameters[b] = shards_[0].parameters[b];
-        continue;
-      }
-      for (std::size_t p = 0; p < model_.blocks()[b].parameters.size(); ++p) {
-        shard.parameters[b].push_back(
-            parameter_buffer(shard, b, p, placement_.owner.value_or(device_of(shard, b)), Role::parameter, ""));
-        draft_.buffers.back().persistent = true;
+  /// What the shards of a replica read of a reference in a call, converted as the call needs it; `gathered` keeps what was.
+  std::vector<BufferId> read(std::size_t r, std::size_t m, std::size_t b, const model::Node& node, const op::Ref& ref,
+                             Conversion conversion, Phase phase, Found& gathered) {
+    using Kind = op::Ref::Kind;
+    if (conversion != Conversion::none) {
+      for (const auto& [known, buffers] : gathered) {
+        if (known == ref) {
+          return buffers;
+        }
       }
     }
+    std::vector<BufferId> held;
+    for (Shard& shard : group(r)) {
+      held.push_back(ref.kind == Kind::parameter         ? shard.parameters[b][node.parameters[ref.index]]
+                     : ref.kind == Kind::output_gradient ? shard.micro[m].gradients[b][value_number(node, ref)]
+                                                         : shard.micro[m].values[b][value_number(node, ref)]);
+    }
+    if (conversion == Conversion::none) {
+      return held;
+    }
+    const Role role = ref.kind == Kind::output_gradient ? Role::gradient : Role::activation;
+    gathered.emplace_back(ref, converted(conversion, r, m, b, value_number(node, ref), phase, role, std::move(held)));
+    return gathered.back().second;
   }
 
-  NodeSplit split_of_parameter(std::size_t b, std::size_t p) const {
-    const std::vector<model::Node>& nodes = model_.blocks()[b].nodes;
-    for (std::size_t n = 0; n < nodes.size(); ++n) {
-      if (std::find(nodes[n].parameters.begin(), nodes[n].parameters.end(), p) != nodes[n].parameters.end()) {
-        return splits_[b][n];
+  /// By shard: the buffers that a call reads.
+  std::vector<std::vector<BufferId>> reads_of(std::size_t r, std::size_t m, std::size_t b, const model::Node& node,
+                                              const Call& call, Phase phase, Found& gathered) {
+    std::vector<std::vector<BufferId>> by_shard(group(r).size());
+    for (std::size_t i = 0; i < call.reads.size(); ++i) {
+      const std::vector<BufferId> held = read(r, m, b, node, call.reads[i], call.before[i], phase, gathered);
+      for (std::size_t s = 0; s < held.size(); ++s) {
+        by_shard[s].push_back(held[s]);
       }
     }
-    return NodeSplit::whole;
+    return by_shard;
   }
 
-  BufferId parameter_buffer(const Shard& shard, std::size_t b, std::size_t p, DeviceId device, Role role, std::string_view prefix) {
-    const model::Parameter& parameter = model_.blocks()[b].parameters[p];
-    plan::ParameterPart part{.name = parameter.name,
-                             .ordinal = static_cast<std::uint32_t>(model_.first_parameter(b) + p),
-                             .fan_in = parameter.fan_in,
-                             .whole = parameter.shape,
-                             .end = parameter.shape[0]};
-    const NodeSplit split = split_of_parameter(b, p);
-    if (split == NodeSplit::column || (split == NodeSplit::row && parameter.shape.rank() == 2)) {
-      part.axis = split == NodeSplit::row ? 1 : 0;
-      const Range range = part_of(parameter.shape[part.axis], placement_.shards, shard.index);
-      part.begin = range.begin;
-      part.end = range.end;
-    }
-    const BufferId id = add(device, role, part.shape(), fmt::format("{}{}", prefix, parameter.name));
-    draft_.buffers[id.index()].content = std::move(part);
-    return id;
-  }
-
-  /// The shape that a node gives for a micro-batch's rows on one shard.
-  Shape output_shape(const model::Node& node, NodeSplit split, const Shard& shard, std::int64_t rows) const {
-    if (split != NodeSplit::column && split != NodeSplit::follow) {
-      return node.output.batched(rows);
-    }
-    const Range range = part_of(node.output[0], placement_.shards, shard.index);
-    return Shape{rows, range.end - range.begin};
+  /// The op of a call as one shard runs it.
+  op::Op part_op(const Call& call, const Shard& shard) const {
+    return call.numbered ? op::for_part(call.op, first_index(call.extent, shard), call.extent) : call.op;
   }
 
   void forward(std::size_t r, std::size_t m, std::size_t b, Phase phase) {
     const model::Block& block = model_.blocks()[b];
-    for (Shard& shard : group(r)) {
-      MicroBatch& micro = shard.micro[m];
-      const BufferId input = b == 0 ? micro.values[0][0] : micro.values[b - 1].back();
-      micro.values[b].assign(1, input);
+    if (b > 0) {
+      for (Shard& shard : group(r)) {
+        shard.micro[m].values[b][0] = shard.micro[m].values[b - 1][model_.blocks()[b - 1].out];
+      }
     }
     for (std::size_t n = 0; n < block.nodes.size(); ++n) {
       const model::Node& node = block.nodes[n];
-      const NodeSplit split = splits_[b][n];
-      std::vector<BufferId> outputs;
-      for (Shard& shard : group(r)) {
-        MicroBatch& micro = shard.micro[m];
-        std::vector<BufferId> reads{micro.values[b].back()};
-        for (const std::size_t p : node.parameters) {
-          reads.push_back(shard.parameters[b][p]);
+      Found gathered;
+      for (const Call& call : layouts_.node(b, n).forward) {
+        const std::vector<std::vector<BufferId>> reads = reads_of(r, m, b, node, call, phase, gathered);
+        std::vector<std::vector<BufferId>> made(call.writes.size());  // by operand and shard
+        for (Shard& shard : group(r)) {
+          std::vector<BufferId> writes;
+          for (std::size_t i = 0; i < call.writes.size(); ++i) {
+            const model::Value& value = value_of(b, value_number(node, call.writes[i]));
+            const bool again = &call != &layouts_.node(b, n).forward.front();
+            writes.push_back(add(device_of(shard, b), Role::activation,
+                                 shape_of(value, call.shared, shard, shard.micro[m].row_count()),
+                                 again ? fmt::format("{}.{}", block.name, op::name(call.op)) : value.name));
+            made[i].push_back(writes.back());
+          }
+          task(plan::Compute{part_op(call, shard)}, device_of(shard, b), phase, b, m, reads[shard.index], std::move(writes));
         }
-        op::Op op = node.op;
-        if (split == NodeSplit::row) {
-          op = op::divided_sum(op)->term;
-          reads.pop_back();  // the bias is added to the sum
+        for (std::size_t i = 0; i < call.writes.size(); ++i) {
+          const std::size_t v = value_number(node, call.writes[i]);
+          const std::vector<BufferId> kept = converted(call.after[i], r, m, b, v, phase, Role::activation, made[i]);
+          for (Shard& shard : group(r)) {
+            shard.micro[m].values[b][v] = kept[shard.index];
+          }
         }
-        outputs.push_back(add(device_of(shard, b), Role::activation, output_shape(node, split, shard, micro.row_count()),
-                              fmt::format("{}.{}", block.name, op::name(node.op))));
-        task(plan::Compute{op}, device_of(shard, b), phase, b, m, std::move(reads), {outputs.back()});
-      }
-      if (split == NodeSplit::row) {
-        sum_over_shards(r, phase, b, m, outputs);
-      }
-      for (Shard& shard : group(r)) {
-        BufferId output = outputs[shard.index];
-        if (split == NodeSplit::row) {
-          const BufferId sum = output;
-          output = add(device_of(shard, b), Role::activation, draft_[sum].shape, fmt::format("{}.add_bias", block.name));
-          task(plan::Compute{op::AddBias{}}, device_of(shard, b), phase, b, m, {sum, shard.parameters[b][node.parameters[1]]},
-               {output});
-        }
-        shard.micro[m].values[b].push_back(output);
       }
     }
   }
 
-  void loss(Shard& shard, std::size_t m) {
-    MicroBatch& micro = shard.micro[m];
+  void loss(std::size_t r, std::size_t m) {
     const std::size_t last = model_.blocks().size() - 1;
-    const DeviceId device = placement_.owner.value_or(device_of(shard, last));
-    const BufferId loss = add(device, Role::loss, Shape{micro.row_count()}, "loss");
-    draft_.buffers[loss.index()].dtype = DType::f64;
-    draft_.buffers[loss.index()].content = micro.rows;
-    micro.gradient = add(device, Role::gradient, model_.output().batched(micro.row_count()), "d output");
+    const std::size_t out = model_.blocks()[last].out;
     const std::int64_t elements = step_.global_batch * model_.output().elements();
     const op::Op op = step_.loss == Loss::mean_squared_error ? op::Op(op::MeanSquaredError{elements})
-                                                             : op::Op(op::CrossEntropy{step_.global_batch});
-    task(plan::Compute{op}, device, Phase::forward, last, m, {micro.values[last].back(), micro.target}, {loss, micro.gradient});
+                                                             : op::Op(op::CrossEntropy{elements / model_.output().last()});
+    const Names names = layouts_.value(last, out);
+    if (layouts_.kept(names) != names.back()) {
+      for (Shard& shard : group(r)) {
+        loss_of(shard, m, op, {});
+      }
+      return;
+    }
+    const std::optional<op::MergedLoss> merged = op::merged(op, placement_.shards);
+    if (!merged) {
+      throw usage_error("{} needs all of dimension {}, along which the output of {} is divided over {} devices", op::name(op),
+                        names.back(), model_.name(), placement_.shards);
+    }
+    std::vector<BufferId> own;
+    std::vector<BufferId> all;
+    for (Shard& shard : group(r)) {
+      std::vector<std::int64_t> extents = rows_of(kept_shape(last, out, shard, shard.micro[m].row_count())).extents();
+      extents.push_back(merged->terms_per_row);
+      own.push_back(add(device_of(shard, last), Role::communication, Shape(extents), "terms of the loss"));
+      draft_.buffers.back().dtype = DType::f64;
+      task(plan::Compute{output_part(merged->terms, shard)}, device_of(shard, last), Phase::forward, last, m,
+           {shard.micro[m].values[last][out], shard.micro[m].target}, {own.back()});
+    }
+    for (const Shard& shard : group(r)) {
+      std::vector<std::int64_t> extents = draft_[own[shard.index]].shape.extents();
+      extents[0] *= placement_.shards;
+      all.push_back(add(device_of(shard, last), Role::communication, Shape(extents), "terms of the loss, of all parts"));
+      draft_.buffers.back().dtype = DType::f64;
+    }
+    meet(r, plan::Collective::Kind::all_gather, Phase::forward, last, m, own, all);
+    for (Shard& shard : group(r)) {
+      loss_of(shard, m, output_part(merged->loss, shard), {all[shard.index]});
+    }
+  }
+
+  /// An op for the part of the model's output that a shard holds.
+  op::Op output_part(const op::Op& op, const Shard& shard) const {
+    const std::int64_t extent = model_.output().last();
+    return op::for_part(op, first_index(extent, shard), extent);
+  }
+
+  void loss_of(Shard& shard, std::size_t m, const op::Op& op, const std::vector<BufferId>& terms) {
+    MicroBatch& micro = shard.micro[m];
+    const std::size_t last = model_.blocks().size() - 1;
+    const std::size_t out = model_.blocks()[last].out;
+    const DeviceId device = placement_.owner.value_or(device_of(shard, last));
+    const Shape outputs = kept_shape(last, out, shard, micro.row_count());
+    const BufferId loss = add(device, Role::loss, rows_of(outputs), "loss");
+    draft_.buffers[loss.index()].dtype = DType::f64;
+    draft_.buffers[loss.index()].content = content_of(last, out, shard, micro.rows);
+    micro.gradients[last][out] = add(device, Role::gradient, outputs, "d output");
+    std::vector<BufferId> reads{micro.values[last][out], micro.target};
+    reads.insert(reads.end(), terms.begin(), terms.end());
+    task(plan::Compute{op}, device, Phase::forward, last, m, std::move(reads), {loss, micro.gradients[last][out]});
   }
 
   /// Of a stage's blocks, which keep their input from the forward; the others' inputs are made again.
@@ -353,7 +283,7 @@ class Writer {
       }
     }
     for (Shard& shard : shards_) {
-      shard.micro[m].values[b][0] = shard.micro[m].values[b - 1].back();
+      shard.micro[m].values[b][0] = shard.micro[m].values[b - 1][model_.blocks()[b - 1].out];
     }
   }
 
@@ -363,94 +293,100 @@ class Writer {
     if (adds) {
       reads.insert(reads.end(), deferred.writes.begin(), deferred.writes.end());
     }
-    task(plan::Compute{adds ? op::accumulating(deferred.call.op) : deferred.call.op}, draft_[deferred.writes[0]].device,
-         Phase::backward, deferred.block, m, std::move(reads), deferred.writes);
+    task(plan::Compute{adds ? op::accumulating(deferred.op) : deferred.op}, draft_[deferred.writes[0]].device, Phase::backward,
+         deferred.block, m, std::move(reads), deferred.writes);
+  }
+
+  /// Whether anybody asks for the gradient of a value: not where no parameter has touched it, as the data.
+  bool wants_gradient(std::size_t b, std::size_t v) const { return trained_[b][v]; }
+
+  /// One more reader of a value has given its gradient. The first one's is taken as it is, others are added in the order in which
+  /// they come.
+  void add_gradient(std::size_t r, std::size_t m, std::size_t b, std::size_t v, const std::vector<BufferId>& given) {
+    for (Shard& shard : group(r)) {
+      BufferId& known = shard.micro[m].gradients[b][v];
+      const BufferId one = given[shard.index];
+      if (!known.valid()) {
+        known = one;
+        continue;
+      }
+      const BufferId sum = add(device_of(shard, b), Role::gradient, draft_[one].shape, draft_[one].label);
+      task(plan::Compute{op::Add{}}, device_of(shard, b), Phase::backward, b, m, {known, one}, {sum});
+      known = sum;
+    }
   }
 
   void backward(std::size_t r, std::size_t m, std::size_t b, bool put_off) {
     const model::Block& block = model_.blocks()[b];
     for (std::size_t n = block.nodes.size(); n-- > 0;) {
-      op::Op op = block.nodes[n].op;
-      if (splits_[b][n] == NodeSplit::row) {
-        op = op::divided_sum(op)->term;
-      }
-      std::vector<BufferId> input_gradients(group(r).size());
-      for (const op::BackwardCall& call : op::gradient(op)) {
-        if (b == 0 && n == 0 && !call.of_parameters) {
-          continue;  // nobody asks for the gradient of the data
+      const model::Node& node = block.nodes[n];
+      Found gathered;
+      for (const Call& call : layouts_.node(b, n).backward) {
+        const bool wanted = call.of_parameters || std::any_of(call.writes.begin(), call.writes.end(), [&](const op::Ref& ref) {
+                              return wants_gradient(b, value_number(node, ref));
+                            });
+        if (wanted) {
+          backward_call(r, m, b, node, call, put_off, gathered);
         }
-        for (Shard& shard : group(r)) {
-          Deferred resolved = resolve(shard, m, b, n, call, input_gradients[shard.index]);
-          if (!call.of_parameters) {
-            task(plan::Compute{call.op}, device_of(shard, b), Phase::backward, b, m, std::move(resolved.reads),
-                 std::move(resolved.writes));
-          } else if (put_off) {
-            shard.micro[m].deferred.push_back(std::move(resolved));
-          } else {
-            parameter_gradient(m, resolved);
+      }
+      for (const std::size_t input : layouts_.node(b, n).passed_on) {
+        if (wants_gradient(b, node.reads[input])) {
+          std::vector<BufferId> given;
+          for (Shard& shard : group(r)) {
+            given.push_back(shard.micro[m].gradients[b][node.writes[0]]);
           }
-        }
-        if (!call.of_parameters && splits_[b][n] == NodeSplit::column) {
-          sum_over_shards(r, Phase::backward, b, m, input_gradients);
+          add_gradient(r, m, b, node.reads[input], given);
         }
       }
+    }
+    if (b > 0) {
       for (Shard& shard : group(r)) {
-        shard.micro[m].gradient = input_gradients[shard.index];
+        shard.micro[m].gradients[b - 1][model_.blocks()[b - 1].out] = shard.micro[m].gradients[b][0];
       }
     }
   }
 
-  /// Which buffers a call of the backward of a node reads and writes.
-  Deferred resolve(Shard& shard, std::size_t m, std::size_t b, std::size_t n, const op::BackwardCall& call,
-                   BufferId& input_gradient) {
-    const model::Node& node = model_.blocks()[b].nodes[n];
-    MicroBatch& micro = shard.micro[m];
-    const DeviceId device = device_of(shard, b);
-    const BufferId input = micro.values[b][n];
-    const auto buffer_of = [&](const op::Ref& ref) {
-      switch (ref.kind) {
-        case op::Ref::Kind::input:
-          return input;
-        case op::Ref::Kind::output:
-          return micro.values[b][n + 1];
-        case op::Ref::Kind::parameter:
-          return shard.parameters[b][node.parameters[ref.index]];
-        case op::Ref::Kind::output_gradient:
-          return micro.gradient;
-        case op::Ref::Kind::input_gradient:
-          if (!input_gradient.valid()) {
-            input_gradient = add(device, Role::gradient, draft_[input].shape, fmt::format("d {}", draft_[input].label));
-          }
-          return input_gradient;
-        case op::Ref::Kind::parameter_gradient: {
-          BufferId& gradient = shard.gradients[b][node.parameters[ref.index]];
-          if (!gradient.valid()) {
-            gradient = parameter_buffer(shard, b, node.parameters[ref.index], device, Role::gradient, "d ");
-          }
-          return gradient;
-        }
+  void backward_call(std::size_t r, std::size_t m, std::size_t b, const model::Node& node, const Call& call, bool put_off,
+                     Found& gathered) {
+    std::vector<std::vector<BufferId>> reads = reads_of(r, m, b, node, call, Phase::backward, gathered);
+    std::vector<std::vector<BufferId>> made(call.writes.size());  // by operand and shard
+    for (Shard& shard : group(r)) {
+      Deferred one{part_op(call, shard), std::move(reads[shard.index]), {}, b};
+      for (std::size_t i = 0; i < call.writes.size(); ++i) {
+        one.writes.push_back(gradient_buffer(shard, m, b, node, call, call.writes[i]));
+        made[i].push_back(one.writes.back());
       }
-      throw BugError("a reference of no kind");
-    };
-    Deferred resolved{call, {}, {}, b};
-    for (const op::Ref& ref : call.reads) {
-      resolved.reads.push_back(buffer_of(ref));
+      if (!call.of_parameters) {
+        task(plan::Compute{one.op}, device_of(shard, b), Phase::backward, b, m, std::move(one.reads), std::move(one.writes));
+      } else if (put_off) {
+        shard.micro[m].deferred.push_back(std::move(one));
+      } else {
+        parameter_gradient(m, one);
+      }
     }
-    for (const op::Ref& ref : call.writes) {
-      resolved.writes.push_back(buffer_of(ref));
+    for (std::size_t i = 0; i < call.writes.size() && !call.of_parameters; ++i) {
+      const std::size_t v = value_number(node, call.writes[i]);
+      const std::vector<BufferId> given = converted(call.after[i], r, m, b, v, Phase::backward, Role::gradient, made[i]);
+      if (wants_gradient(b, v)) {
+        add_gradient(r, m, b, v, given);
+      }
     }
-    return resolved;
   }
 
-  const model::Model& model_;
-  const Step& step_;
-  const Placement& placement_;
-  std::vector<std::int64_t> blocks_of_stage_;
-  std::vector<std::int32_t> stage_of_block_;
-  std::vector<std::vector<NodeSplit>> splits_;
-  std::vector<Shard> shards_;
-  std::set<BufferId> written_;  // gradients of parameters: further ones are added
-  Draft draft_;
+  /// Where a call of the backward writes: the gradient of a parameter, or one more of a value.
+  BufferId gradient_buffer(Shard& shard, std::size_t m, std::size_t b, const model::Node& node, const Call& call,
+                           const op::Ref& ref) {
+    if (ref.kind == op::Ref::Kind::parameter_gradient) {
+      return parameter_gradient_buffer(shard, b, node.parameters[ref.index]);
+    }
+    const std::size_t v = value_number(node, ref);
+    const BufferId value = shard.micro[m].values[b][v];
+    return add(device_of(shard, b), Role::gradient, shape_of(value_of(b, v), call.shared, shard, shard.micro[m].row_count()),
+               fmt::format("d {}", draft_[value].label));
+  }
+
+  std::vector<std::vector<bool>> trained_;  // by block and value
+  std::set<BufferId> written_;              // gradients of parameters: further ones are added
 };
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "baton/schedule/grid.h"
 #include "baton/strategy/layout.h"
 #include "baton/strategy/step.h"
+#include "baton/strategy/table.h"
 
 namespace baton::strategy {
 
@@ -22,8 +23,10 @@ struct Placement {
   /// Where one device owns inputs, targets, parameters and losses for all replicas. Otherwise each replica's
   /// devices own theirs.
   std::optional<DeviceId> owner;
-  /// Over how many devices each block's tensors are divided: the block's own device and those numbered behind it.
+  /// Over how many devices each block's tensors are divided: the block's own device and those numbered behind it. The table says
+  /// along which dimensions.
   std::int64_t shards = 1;
+  Table table = {};
   std::int64_t micro_batches = 1;
   std::vector<std::int64_t> blocks_of_stage;  // empty: one stage
   /// Which action when; its stages and micro-batches are those above. Without one a micro-batch goes forward and back
@@ -34,7 +37,8 @@ struct Placement {
 };
 
 /// Forward, loss and backward of every replica, in the order of the grid; nothing passes between blocks of different devices
-/// yet and nothing is updated. Where tensors are divided, the sums over their parts are there.
+/// yet and nothing is updated. Where tensors are divided, what the table asks for is there: sums over
+/// the parts, and parts put together; but for sums of gradients of parameters.
 /// After: tasks may read buffers of other devices; gradients of each replica lie where its blocks are; where the precision of
 /// the step has 16 bits, all values but parameters do.
 plan::Draft training_step(const model::Model& model, const Step& step, const Placement& placement);

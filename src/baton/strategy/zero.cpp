@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <tuple>
 
 #include "baton/base/error.h"
 #include "baton/op/traits.h"
@@ -136,13 +137,16 @@ class Divider {
   void gather_at_start() {
     std::vector<std::int32_t> order;
     std::map<std::int32_t, std::set<std::uint32_t>> ordinals;
+    std::map<std::uint32_t, std::int32_t> first_user;  // block by ordinal
     for (const Task& task : draft_.tasks) {
       for (const BufferId id : task.reads) {
         if (task.device == group_[0] && piece_of_.contains(id)) {
-          if (!ordinals.contains(task.labels.block)) {
-            order.push_back(task.labels.block);
+          // One that several blocks share is gathered with the first that uses it.
+          const std::int32_t block = first_user.try_emplace(ordinal_of(draft_[id]), task.labels.block).first->second;
+          if (!ordinals.contains(block)) {
+            order.push_back(block);
           }
-          ordinals[task.labels.block].insert(ordinal_of(draft_[id]));
+          ordinals[block].insert(ordinal_of(draft_[id]));
         }
       }
     }
@@ -246,10 +250,15 @@ class Divider {
   };
 
   void scatter_gradients() {
-    // Stage 1 adds micro-batches up in whole gradients and scatters once; the others scatter each micro-batch's own.
-    std::map<std::pair<std::int32_t, std::int32_t>, Harvest> harvests;  // by block and micro-batch
-    std::vector<std::pair<std::int32_t, std::int32_t>> order;
+    // Stage 1 adds micro-batches up in whole gradients and scatters once; the others scatter each micro-batch's own. What adds to
+    // pieces that are there is scattered apart from what starts them: a block that shares a parameter has both.
+    using Key = std::tuple<std::int32_t, std::int32_t, bool, int>;  // block, micro-batch, whether it adds, which of several
+    std::map<Key, Harvest> harvests;
+    std::vector<Key> order;
     std::set<BufferId> written;
+    std::map<std::pair<std::uint32_t, std::uint32_t>, std::pair<Use, int>>
+        started;  // by rank and ordinal: the last use, and how often
+    const std::map<BufferId, std::size_t> last = last_writers();
     for (std::size_t i = 0; i < draft_.tasks.size(); ++i) {
       Task& task = draft_.tasks[i];
       const std::uint32_t rank = rank_of(task.device);
@@ -262,10 +271,16 @@ class Divider {
           continue;
         }
         const std::uint32_t ordinal = part->ordinal;
-        const std::pair key(task.labels.block, stage_ == 1 ? 0 : task.labels.micro_batch);
+        if (stage_ == 1 && draft_.tasks[last.at(id)].labels.block != task.labels.block) {
+          continue;  // the other block that shares it will be the one
+        }
         if (stage_ > 1 && !written.insert(id).second) {
           separate(task, id);
         }
+        const auto [start, first] = started.try_emplace({rank, ordinal}, use_of(task), 0);
+        const int several = stage_ == 1 || first || start->second.first != use_of(task) ? 0 : start->second.second + 1;
+        start->second = {use_of(task), several};
+        const Key key(task.labels.block, stage_ == 1 ? 0 : task.labels.micro_batch, stage_ > 1 && !first, several);
         if (!harvests.contains(key)) {
           order.push_back(key);
           harvests[key].by_rank.resize(size());
@@ -277,9 +292,27 @@ class Divider {
       }
     }
     std::map<std::pair<std::uint32_t, std::uint32_t>, std::optional<BufferId>> pieces;  // by rank and ordinal
-    for (const auto& key : order) {
+    std::map<std::pair<std::int32_t, std::int32_t>, std::size_t>
+        behind;  // by block and micro-batch: what adds comes after what starts
+    for (const Key& key : order) {
+      std::size_t& last_of = behind[{std::get<0>(key), std::get<1>(key)}];
+      last_of = std::max(last_of, harvests[key].behind);
+      harvests[key].behind = std::get<2>(key) || std::get<3>(key) > 0 ? last_of : harvests[key].behind;
       scatter(harvests[key], pieces);
     }
+  }
+
+  /// The task that writes each gradient of a parameter last.
+  std::map<BufferId, std::size_t> last_writers() const {
+    std::map<BufferId, std::size_t> last;
+    for (std::size_t i = 0; stage_ == 1 && i < draft_.tasks.size(); ++i) {
+      if (rank_of(draft_.tasks[i].device) < size()) {
+        for (const BufferId id : draft_.tasks[i].writes) {
+          last[id] = i;
+        }
+      }
+    }
+    return last;
   }
 
   /// Makes a task that adds to a gradient write one of its own.
@@ -333,7 +366,8 @@ void bound_whole_gradients(Draft& draft) {
       written[id] = i;
     }
     const auto* collective = std::get_if<Collective>(&draft.tasks[i].action);
-    if (collective == nullptr || collective->kind != Collective::Kind::reduce_scatter) {
+    if (collective == nullptr || collective->kind != Collective::Kind::reduce_scatter ||
+        !std::holds_alternative<ParameterPart>(draft[draft.tasks[i].reads[0]].content)) {
       continue;
     }
     std::vector<std::size_t>& before = scatters[draft.tasks[i].device];

@@ -82,6 +82,40 @@ TEST(Contents, SamplesAreTheSameInAnyPartOfTheBatchAndTheDataSetBeginsAnew) {
   EXPECT_NE(filled(targets, source), batch);
 }
 
+TEST(Contents, SamplesAreTheSameWhereTheirSequenceComesFirstAndInParts) {
+  constexpr std::int64_t positions = 6;
+  constexpr std::int64_t features = 4;
+  const Source source{.seed = 5, .classes = 50, .tokens = 40};
+  for (const bool integers : {false, true}) {
+    const auto buffer = [&](Shape shape, plan::BatchRows rows, Role role) {
+      return Buffer{.role = role, .dtype = integers ? DType::i32 : DType::f32, .persistent = true, .shape = shape, .content = rows};
+    };
+    for (const Role role : {Role::input, Role::target}) {
+      const std::vector<double> by_sample = filled(buffer({8, positions, features}, {0, 8}, role), source);
+      for (const std::int64_t first : {0, 3}) {
+        const std::int64_t count = 3;
+        const std::vector<double> part = filled(buffer({count, 2, features}, {5, 7, 1, first}, role), source);
+        for (std::int64_t t = 0; t < count; ++t) {
+          for (std::int64_t s = 0; s < 2; ++s) {
+            for (std::int64_t c = 0; c < features; ++c) {
+              ASSERT_EQ(part[static_cast<std::size_t>((t * 2 + s) * features + c)],
+                        by_sample[static_cast<std::size_t>(((5 + s) * positions + first + t) * features + c)]);
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Contents, GainsBeginAtOnesAndBiasesOfNormsAtZeros) {
+  ParameterPart part = part_of(0, 0, 130);
+  part.fan_in = 0;
+  EXPECT_EQ(filled(weight(part)), std::vector<double>(static_cast<std::size_t>(whole.elements()), 1));
+  part.fan_in = -1;
+  EXPECT_EQ(filled(weight(part)), std::vector<double>(static_cast<std::size_t>(whole.elements()), 0));
+}
+
 TEST(Contents, LabelsAreOfTheClassesThereAre) {
   const Buffer labels{
       .role = Role::target, .dtype = DType::i32, .persistent = true, .shape = {200}, .content = plan::BatchRows{0, 200}};

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "baton/base/error.h"
+#include "baton/model/builder.h"
 #include "baton/model/zoo.h"
 #include "support/usage_sentence.h"
 
@@ -34,7 +35,7 @@ TEST(Model, AnMlpIsAStackOfLinearAndRelu) {
   EXPECT_EQ(model.output(), Shape{3});
   const Block& block = model.blocks()[0];
   EXPECT_EQ(block.name, "block0");
-  EXPECT_EQ(block.input, Shape{5});
+  EXPECT_EQ(block.input(), Shape{5});
   EXPECT_EQ(block.output(), Shape{9});
   ASSERT_EQ(block.nodes.size(), 2U);
   EXPECT_EQ(block.nodes[0].op, op::Op(op::Linear{}));
@@ -51,9 +52,10 @@ TEST(Model, AnMlpIsAStackOfLinearAndRelu) {
 
 TEST(Model, ParametersAreNumberedThroughTheModel) {
   const Model model = parse_model("mlp:dim=4,depth=3");
-  EXPECT_EQ(model.first_parameter(0), 0U);
-  EXPECT_EQ(model.first_parameter(1), 2U);
-  EXPECT_EQ(model.first_parameter(2), 4U);
+  for (std::size_t block = 0; block < 3; ++block) {
+    EXPECT_EQ(model.ordinal(block, 0), 2 * block);
+    EXPECT_EQ(model.ordinal(block, 1), 2 * block + 1);
+  }
 }
 
 TEST(Model, CountsItsParametersAndItsArithmetic) {
@@ -103,6 +105,61 @@ TEST(Model, BlocksThatDoNotFitTogetherAreABug) {
   EXPECT_THROW(Model("broken", {linear_relu("a", 3, 4), linear_relu("b", 5, 6)}), BugError);
   EXPECT_THROW(Model("empty", {}), BugError);
   EXPECT_NO_THROW(Model("fine", {linear_relu("a", 3, 4), linear_relu("b", 4, 6)}));
+}
+
+TEST(Model, AnMlpNamesTheFeaturesWithinAPairOfLayers) {
+  const auto names = [](std::string_view text) {
+    const Model model = parse_model(text);
+    std::string list;
+    for (const Block& block : model.blocks()) {
+      list += block.values[0].dims.back().name;
+    }
+    return list + model.output_value().dims.back().name;
+  };
+  EXPECT_EQ(names("mlp:dim=4,depth=4"), "cfcfc");
+  EXPECT_EQ(names("mlp:dim=4,depth=3"), "cfcc") << "the last has no partner";
+  EXPECT_EQ(names("mlp:dim=4,depth=1"), "cc");
+}
+
+TEST(Model, AResidualBlockReadsItsInputTwice) {
+  const Model model = parse_model("residual:dim=4,hidden=6,depth=2,sequence=3");
+  EXPECT_EQ(model.name(), "residual:dim=4,hidden=6,depth=2,sequence=3");
+  EXPECT_EQ(model.input(), (Shape{3, 4}));
+  EXPECT_EQ(model.output(), (Shape{3, 4}));
+  EXPECT_EQ(model.output_value().shape(5), (Shape{3, 5, 4}));
+  EXPECT_EQ(model.output_value().batch_axis(), 1U);
+  EXPECT_EQ(model.parameter_count(), 2 * (4 * 6 + 6 + 6 * 4 + 4));
+  const Block& block = model.blocks()[0];
+  ASSERT_EQ(block.nodes.size(), 4U);
+  EXPECT_EQ(block.nodes[3].reads, (std::vector<std::size_t>{0, 3}));
+  EXPECT_EQ(model.forward_flops(0).count, 2 * 3 * 4 * 6 * 2 + 3 * 6 + 3 * 4);
+  EXPECT_EQ(parse_model("residual:dim=4,depth=1").name(), "residual:dim=4,hidden=16,depth=1");
+}
+
+TEST(Model, ParametersOfOneNameAreOneParameter) {
+  const auto block = [](const std::string& name, const std::string& bias) {
+    BlockBuilder builder(name, {batch, {'c', 4}});
+    return builder.finish(builder.linear(builder.in(), "tied.weight", bias, {'c', 4}));
+  };
+  const Model model("tied", {block("a", "a.bias"), block("b", "b.bias"), block("c", "a.bias")});
+  EXPECT_EQ(model.ordinal(0, 0), 0U);
+  EXPECT_EQ(model.ordinal(0, 1), 1U);
+  EXPECT_EQ(model.ordinal(1, 0), 0U);
+  EXPECT_EQ(model.ordinal(1, 1), 2U);
+  EXPECT_EQ(model.ordinal(2, 1), 1U);
+  EXPECT_EQ(model.parameter_count(), 16 + 4 + 4);
+}
+
+TEST(Model, AGraphThatCannotRunIsABug) {
+  BlockBuilder unread("a", {batch, {'c', 4}});
+  unread.relu(unread.in());
+  EXPECT_THROW(Model("unread", {unread.finish(unread.relu(unread.in()))}), BugError);
+  BlockBuilder sum("a", {batch, {'c', 4}});
+  const std::size_t wide = sum.linear(sum.in(), "", {'f', 5});
+  EXPECT_THROW(Model("sum of two shapes", {sum.finish(sum.add(sum.in(), wide))}), BugError);
+  BlockBuilder later("a", {batch, {'c', 4}});
+  later.add(1, 2);
+  EXPECT_THROW(Model("reads what comes later", {later.finish(1)}), BugError);
 }
 
 }  // namespace

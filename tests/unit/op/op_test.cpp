@@ -52,6 +52,14 @@ std::vector<Call> good_calls() {
           {AddBias{}, {y, bias}, {y}},
           {AddBiasBackward{}, {y}, {bias}},
           {AddBiasBackward{.accumulate = true}, {y, bias}, {bias}},
+          {LayerNorm{}, {y, bias, bias}, {y}},
+          {LayerNormBackwardInput{}, {y, y, bias}, {y}},
+          {LayerNormBackwardWeight{}, {y, y}, {bias, bias}},
+          {LayerNormBackwardWeight{.accumulate = true}, {y, y, bias, bias}, {bias, bias}},
+          {CrossEntropyTerms{.first = 3, .of = 7}, {y, labels}, {{{5, 3}, f64}}},
+          {Embed{.first = 2, .of = 6}, {labels, {{4, 3}}}, {x}},
+          {EmbedBackward{.first = 2, .of = 6}, {labels, x}, {{{4, 3}}}},
+          {EmbedBackward{.accumulate = true}, {labels, x, {{4, 3}}}, {{{4, 3}}}},
           {AdjustScale{}, {flag, state}, {state}}};
 }
 
@@ -59,6 +67,9 @@ std::vector<Call> good_calls() {
 std::vector<Call> free_calls() {
   return {{Cast{}, {x}, {{{5, 3}, f16}}},
           {Cast{}, {{{5, 3}, bf16}}, {x}},
+          {Embed{}, {labels, {{4, 3}}}, {x}},
+          {CrossEntropy{.rows = 5, .parts = 2, .first = 3, .of = 7}, {y, labels, {{10, 3}, f64}}, {loss, y}},
+          {CrossEntropy{.rows = 5, .scaled = true, .parts = 2, .first = 3, .of = 7}, {y, labels, {{10, 3}, f64}, state}, {loss, y}},
           {CheckFinite{}, {}, {flag}},
           {CheckFinite{}, {weight}, {flag}},
           {CheckFinite{}, {weight, {{4}, f16}, {{2, 2}, f64}, {{9}, bf16}}, {flag}}};
@@ -114,6 +125,16 @@ TEST(Op, AStepOfFloat32WeightsMayComeFrom16BitOperands) {
   EXPECT_TRUE(judged({step, {narrow_x, {{5, 4}, f16}, w, b}, {w, b}}).has_value()) << "one type is multiplied";
   EXPECT_TRUE(judged({step, {narrow_x, narrow_dy, w, {{4}, bf16}}, {w, {{4}, bf16}}}).has_value());
   EXPECT_TRUE(judged({LinearBackwardWeight{}, {narrow_x, narrow_dy}, {w, b}}).has_value()) << "a gradient is kept as it was made";
+}
+
+TEST(Op, APartOfAVocabularyLiesWithinIt) {
+  EXPECT_TRUE(judged({Embed{.first = 3, .of = 6}, {labels, {{4, 3}}}, {x}}).has_value()) << "rows 3 to 7 of 6";
+  EXPECT_TRUE(judged({Embed{.first = -1, .of = 6}, {labels, {{4, 3}}}, {x}}).has_value());
+  EXPECT_TRUE(judged({Embed{.first = 1}, {labels, {{4, 3}}}, {x}}).has_value()) << "a part of all there are";
+  EXPECT_TRUE(judged({CrossEntropy{.rows = 5, .parts = 2, .first = 3, .of = 7}, {y, labels, {{9, 3}, f64}}, {loss, y}}).has_value())
+      << "terms for fewer rows than two parts have";
+  EXPECT_TRUE(judged({CrossEntropy{.rows = 5, .first = 3, .of = 7}, {y, labels}, {loss, y}}).has_value()) << "a part without terms";
+  EXPECT_TRUE(judged({CrossEntropyTerms{}, {y, labels}, {{{5, 3}, f64}}}).has_value()) << "terms of what is no part";
 }
 
 TEST(Op, ACheckReadsFloatingTensorsAndWritesOneFloat) {

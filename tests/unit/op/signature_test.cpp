@@ -105,6 +105,18 @@ TEST(Traits, JoinedOpsAreThoseThatAreListed) {
   EXPECT_EQ(found, joint_ops().size());
 }
 
+TEST(Traits, PartsOfADimensionAreToldApartOnlyByOpsThatKnowItsIndices) {
+  EXPECT_EQ(for_part(Embed{}, 4, 9), (Op(Embed{.first = 4, .of = 9})));
+  EXPECT_EQ(for_part(Relu{}, 4, 9), Op(Relu{}));
+  EXPECT_FALSE(merged(MeanSquaredError{}, 2).has_value());
+  const auto entropy = merged(CrossEntropy{.rows = 3, .scaled = true}, 2);
+  ASSERT_TRUE(entropy.has_value());
+  EXPECT_EQ(for_part(entropy->loss, 4, 9), (Op(CrossEntropy{.rows = 3, .scaled = true, .parts = 2, .first = 4, .of = 9})));
+  const std::vector<Operand> reads{{{2, 5}}, {{2}, DType::i32}};
+  EXPECT_EQ(integer_limit(for_part(entropy->terms, 4, 9), reads, 1), 9);
+  EXPECT_EQ(integer_limit(CrossEntropy{}, reads, 1), 5);
+}
+
 TEST(Traits, LossesReadTheScalersStateLast) {
   int losses = 0;
   for (const Op& op : all()) {

@@ -306,7 +306,7 @@ TEST(Balance, ByMemoryNoOtherSplitIsLighterAlsoWhereEarlyStagesKeepMore) {
     for (std::size_t s = 0; s < 3; ++s) {
       for (std::size_t b = 0; b < model.blocks().size(); ++b) {
         const auto out = static_cast<double>(model.blocks()[b].output().elements());
-        const auto in = static_cast<double>(model.blocks()[b].input.elements());
+        const auto in = static_cast<double>(model.blocks()[b].input().elements());
         weights[s].push_back(12 * out * (in + 1) + 4 * out * static_cast<double>(stages[s].rows_kept) + (b == 0 ? 4 * 96 * in : 0) +
                              (b + 1 == model.blocks().size() ? 4 * 96 * out : 0));
       }
@@ -355,11 +355,27 @@ TEST(Products, SayWhatIsMissing) {
   };
   EXPECT_NE(said("layers", 4, {.zero = 1}).find("give it some with --dp"), std::string::npos);
   EXPECT_NE(said("ddp", 4, {.schedule = "gpipe"}).find("--pp"), std::string::npos);
-  EXPECT_NE(said("product", 4, {.pp = 2, .tp = 2}, "mlp:dim=8,depth=2").find("two blocks"), std::string::npos);
+  EXPECT_NE(said("product", 4, {.tp = 4}, "mlp:dim=8,depth=1").find("no such pair"), std::string::npos);
+  EXPECT_NE(said("tensor", 4, {.sp = true}).find("has none"), std::string::npos);
+  EXPECT_NE(said("ddp", 4, {.sp = true}).find("give it some with --tp"), std::string::npos);
   EXPECT_NE(said("tensor", 4, {}, "mlp:8-3-8").find("3 features"), std::string::npos);
   EXPECT_NE(said("1f1b", 4, {.micro_batches = 100}).find("100 micro-batches"), std::string::npos);
   EXPECT_NE(said("interleaved", 4, {}, "mlp:dim=8,depth=6").find("8 stages"), std::string::npos);
   EXPECT_NE(said("single", 4, {.tp = 2}).find("uses one device"), std::string::npos);
+}
+
+TEST(Products, AStageThatEndsWithinAPairOfLayersSendsTheFeaturesInParts) {
+  const plan::Plan plan = plan_of("product", 4, {.pp = 2, .tp = 2}, "mlp:8-6-8");
+  int sent = 0;
+  for (const plan::Task& task : plan.tasks()) {
+    const auto* transfer = std::get_if<plan::Transfer>(&task.action);
+    if (transfer != nullptr && transfer->end == plan::Transfer::End::send) {
+      ++sent;
+      EXPECT_EQ(plan[task.reads[0]].shape.last(), 3);
+    }
+  }
+  EXPECT_EQ(sent, 4) << "each of two parts its features forward and their gradient back";
+  EXPECT_TRUE(plan::verify(plan).holds());
 }
 
 TEST(OwnSchedule, RunsLikeOneOfOurs) {

@@ -108,6 +108,8 @@ StepReport::StepReport(World& world, const plan::Plan& plan, const std::vector<i
   all_.resize(total);
   next_.resize(begins_.size());
   mine_.resize(sizes_[static_cast<std::size_t>(world.rank())]);
+  order_ = loss_order(plan, losses);
+  rows_.resize(order_.size());
 }
 
 StepReport::Summary StepReport::share(Nanoseconds duration, bool enough, const std::function<const double*(BufferId)>& rows) {
@@ -129,14 +131,15 @@ StepReport::Summary StepReport::share(Nanoseconds duration, bool enough, const s
     summary.enough = summary.enough || one.enough != 0;
   }
   std::transform(begins_.begin(), begins_.end(), next_.begin(), [](std::size_t begin) { return begin + sizeof(Header); });
+  double* next = rows_.data();
   for (const Part& part : parts_) {
     std::size_t& place = next_[static_cast<std::size_t>(part.rank)];
-    for (std::size_t row = 0; row < part.rows; ++row) {
-      double value = 0;
-      std::memcpy(&value, all_.data() + place, sizeof value);
-      summary.loss += value;
-      place += sizeof value;
-    }
+    std::memcpy(next, all_.data() + place, part.rows * sizeof(double));
+    place += part.rows * sizeof(double);
+    next += part.rows;
+  }
+  for (const std::size_t row : order_) {
+    summary.loss += rows_[row];
   }
   return summary;
 }

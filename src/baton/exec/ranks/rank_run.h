@@ -48,6 +48,8 @@ class StepReport {
   std::vector<std::size_t> next_;
   Blob mine_;
   Blob all_;
+  std::vector<double> rows_;        // of all parts, one behind the other
+  std::vector<std::size_t> order_;  // in which they are summed
 };
 
 /// One rank's part of a traced step, on its own clock.

@@ -71,7 +71,9 @@ std::uint16_t* bits_out(const Addresses& at, std::size_t i) { return reinterpret
 const op::ScaleState& state_in(const Addresses& at, std::size_t i) { return *reinterpret_cast<const op::ScaleState*>(at.reads[i]); }
 
 /// What a loss multiplies its gradient by.
-double loss_scale(const Addresses& at, bool scaled) { return scaled ? static_cast<double>(state_in(at, 2).scale) : 1; }
+double loss_scale(const Addresses& at, bool scaled) {
+  return scaled ? static_cast<double>(state_in(at, at.reads.size() - 1).scale) : 1;
+}
 
 /// Counts the tensors that are not finite, the members looking at parts of each.
 class CheckFiniteKernel final : public Kernel {
@@ -192,11 +194,57 @@ struct PrepareOp {
     });
   }
   std::unique_ptr<Kernel> operator()(const op::CrossEntropy& o) const {
-    return kernel(at, [rows = rows(), classes = elements() / rows(), total = static_cast<double>(o.rows), scaled = o.scaled](
-                          const Addresses& a, const Member& m, std::int64_t) {
+    return kernel(at, [rows = rows(), classes = elements() / rows(), o](const Addresses& a, const Member& m, std::int64_t) {
       const Part part(m, rows);
+      const cpu::ScorePart held{o.first, o.parts, rows, o.parts > 0 ? reinterpret_cast<const double*>(a.reads[2]) : nullptr};
       cpu::cross_entropy(in(a, 0), reinterpret_cast<const std::int32_t*>(a.reads[1]), reinterpret_cast<double*>(a.writes[0]),
-                         out(a, 1), part.begin, part.end, classes, total, loss_scale(a, scaled));
+                         out(a, 1), part.begin, part.end, classes, static_cast<double>(o.rows), loss_scale(a, o.scaled), held);
+    });
+  }
+  std::unique_ptr<Kernel> operator()(const op::CrossEntropyTerms& o) const {
+    return kernel(at, [rows = rows(), classes = elements() / rows(), o](const Addresses& a, const Member& m, std::int64_t) {
+      const Part part(m, rows);
+      cpu::cross_entropy_terms(in(a, 0), reinterpret_cast<const std::int32_t*>(a.reads[1]), reinterpret_cast<double*>(a.writes[0]),
+                               part.begin, part.end, classes, o.first);
+    });
+  }
+  std::unique_ptr<Kernel> operator()(const op::Embed& o) const {
+    const Shape& weight = plan[task.reads[1]].shape;
+    return kernel(at,
+                  [ids = elements(), held = weight[0], width = weight[1], o](const Addresses& a, const Member& m, std::int64_t) {
+                    const Part part(m, ids);
+                    cpu::embed(reinterpret_cast<const std::int32_t*>(a.reads[0]), in(a, 1), out(a, 0), part.begin, part.end, held,
+                               width, o.first);
+                  });
+  }
+  std::unique_ptr<Kernel> operator()(const op::EmbedBackward& o) const {
+    const Shape& weight = plan[task.writes[0]].shape;
+    return kernel(at,
+                  [ids = elements(), held = weight[0], width = weight[1], o](const Addresses& a, const Member& m, std::int64_t) {
+                    const Part part(m, width, cache_line);
+                    cpu::embed_backward(reinterpret_cast<const std::int32_t*>(a.reads[0]), in(a, 1), out(a, 0), ids, held, width,
+                                        part.begin, part.end, o.first, o.accumulate);
+                  });
+  }
+  std::unique_ptr<Kernel> operator()(const op::LayerNorm& o) const {
+    return kernel(at,
+                  [rows = rows(), width = elements() / rows(), e = o.epsilon](const Addresses& a, const Member& m, std::int64_t) {
+                    const Part part(m, rows);
+                    cpu::layer_norm(in(a, 0), in(a, 1), in(a, 2), out(a, 0), part.begin, part.end, width, e);
+                  });
+  }
+  std::unique_ptr<Kernel> operator()(const op::LayerNormBackwardInput& o) const {
+    return kernel(at,
+                  [rows = rows(), width = elements() / rows(), e = o.epsilon](const Addresses& a, const Member& m, std::int64_t) {
+                    const Part part(m, rows);
+                    cpu::layer_norm_backward_input(in(a, 0), in(a, 1), in(a, 2), out(a, 0), part.begin, part.end, width, e);
+                  });
+  }
+  std::unique_ptr<Kernel> operator()(const op::LayerNormBackwardWeight& o) const {
+    return kernel(at, [rows = rows(), width = elements() / rows(), o](const Addresses& a, const Member& m, std::int64_t) {
+      const Part part(m, width, cache_line);
+      cpu::layer_norm_backward_weight(in(a, 0), in(a, 1), out(a, 0), out(a, 1), rows, width, part.begin, part.end, o.epsilon,
+                                      o.accumulate);
     });
   }
   std::unique_ptr<Kernel> operator()(const op::Cast&) const { return cpu::prepare_cast(plan, task, at); }
@@ -329,7 +377,8 @@ class CpuBackend final : public HostBackend {
         const plan::Buffer& buffer = plan[id];
         const auto* part = std::get_if<plan::ParameterPart>(&buffer.content);
         const bool weight = part != nullptr && part->whole.rank() == 2;
-        if ((buffer.dtype == DType::f64 && buffer.role != plan::Role::loss) || weight != (buffer.order == plan::Order::tiled)) {
+        const bool of_loss = buffer.role == plan::Role::loss || buffer.role == plan::Role::communication;
+        if ((buffer.dtype == DType::f64 && !of_loss) || weight != (buffer.order == plan::Order::tiled)) {
           return false;
         }
       }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "baton/exec/tiled_weight.h"
+
 namespace baton::exec::cpu {
 namespace {
 
@@ -54,6 +56,79 @@ void add_bias_backward(const float* __restrict dy, float* __restrict db, std::in
   for (std::int64_t r = 0; r < rows; ++r) {
     for (std::int64_t i = begin; i < end; ++i) {
       db[i] += dy[r * width + i];
+    }
+  }
+}
+
+namespace {
+
+struct Moments {
+  double mean;
+  double factor;  // 1 / √(variance + epsilon)
+};
+
+Moments moments(const float* x, std::int64_t width, double epsilon) {
+  double sum = 0;
+  for (std::int64_t i = 0; i < width; ++i) {
+    sum += static_cast<double>(x[i]);
+  }
+  const double mean = sum / static_cast<double>(width);
+  double squares = 0;
+  for (std::int64_t i = 0; i < width; ++i) {
+    const double distance = static_cast<double>(x[i]) - mean;
+    squares += distance * distance;
+  }
+  return {mean, 1 / std::sqrt(squares / static_cast<double>(width) + epsilon)};
+}
+
+}  // namespace
+
+void layer_norm(const float* x, const float* gain, const float* bias, float* y, std::int64_t begin, std::int64_t end,
+                std::int64_t width, double epsilon) {
+  for (std::int64_t r = begin; r < end; ++r) {
+    const float* row = x + r * width;
+    const Moments of_row = moments(row, width, epsilon);
+    const auto mean = static_cast<float>(of_row.mean);
+    const auto factor = static_cast<float>(of_row.factor);
+    for (std::int64_t i = 0; i < width; ++i) {
+      y[r * width + i] = (row[i] - mean) * factor * gain[i] + bias[i];
+    }
+  }
+}
+
+void layer_norm_backward_input(const float* dy, const float* x, const float* gain, float* dx, std::int64_t begin, std::int64_t end,
+                               std::int64_t width, double epsilon) {
+  for (std::int64_t r = begin; r < end; ++r) {
+    const Moments row = moments(x + r * width, width, epsilon);
+    const auto scaled = [&](std::int64_t i) { return static_cast<double>(dy[r * width + i]) * static_cast<double>(gain[i]); };
+    const auto normal = [&](std::int64_t i) { return (static_cast<double>(x[r * width + i]) - row.mean) * row.factor; };
+    double sum = 0;
+    double along = 0;
+    for (std::int64_t i = 0; i < width; ++i) {
+      sum += scaled(i);
+      along += scaled(i) * normal(i);
+    }
+    sum /= static_cast<double>(width);
+    along /= static_cast<double>(width);
+    for (std::int64_t i = 0; i < width; ++i) {
+      dx[r * width + i] = static_cast<float>((scaled(i) - sum - normal(i) * along) * row.factor);
+    }
+  }
+}
+
+void layer_norm_backward_weight(const float* x, const float* dy, float* dgain, float* dbias, std::int64_t rows, std::int64_t width,
+                                std::int64_t begin, std::int64_t end, double epsilon, bool accumulate) {
+  if (!accumulate) {
+    std::fill(dgain + begin, dgain + end, 0.0F);
+    std::fill(dbias + begin, dbias + end, 0.0F);
+  }
+  for (std::int64_t r = 0; r < rows && begin < end; ++r) {
+    const Moments of_row = moments(x + r * width, width, epsilon);
+    const auto mean = static_cast<float>(of_row.mean);
+    const auto factor = static_cast<float>(of_row.factor);
+    for (std::int64_t i = begin; i < end; ++i) {
+      dgain[i] += dy[r * width + i] * (x[r * width + i] - mean) * factor;
+      dbias[i] += dy[r * width + i];
     }
   }
 }
@@ -114,22 +189,80 @@ void mean_squared_error(const float* __restrict y, const float* __restrict targe
 }
 
 void cross_entropy(const float* y, const std::int32_t* labels, double* loss, float* dy, std::int64_t begin, std::int64_t end,
-                   std::int64_t classes, double rows, double scale) {
+                   std::int64_t classes, double rows, double scale, const ScorePart& part) {
   for (std::int64_t r = begin; r < end; ++r) {
     const float* scores = y + r * classes;
     float* gradient = dy + r * classes;
-    const float largest = *std::max_element(scores, scores + classes);
+    const std::int64_t label = labels[r] - part.first;
+    const bool held = label >= 0 && label < classes;
+    const auto terms = [&](std::int64_t p) { return part.terms + 3 * (p * part.all_rows + r); };
+    float largest = *std::max_element(scores, scores + classes);
+    for (std::int64_t p = 0; p < part.parts; ++p) {
+      largest = std::max(largest, static_cast<float>(terms(p)[0]));
+    }
     double sum = 0;
     for (std::int64_t c = 0; c < classes; ++c) {
       gradient[c] = std::exp(scores[c] - largest);
       sum += static_cast<double>(gradient[c]);
     }
-    loss[r] = (std::log(sum) + static_cast<double>(largest) - static_cast<double>(scores[labels[r]])) / rows;
+    double score = held ? static_cast<double>(scores[label]) : 0;
+    if (part.parts > 0) {
+      sum = 0;
+      score = 0;
+      for (std::int64_t p = 0; p < part.parts; ++p) {
+        sum += terms(p)[1] * std::exp(terms(p)[0] - static_cast<double>(largest));
+        score += terms(p)[2];
+      }
+    }
+    loss[r] = (std::log(sum) + static_cast<double>(largest) - score) / rows;
     const auto factor = static_cast<float>(1 / (sum * rows) * scale);
     for (std::int64_t c = 0; c < classes; ++c) {
       gradient[c] *= factor;
     }
-    gradient[labels[r]] -= static_cast<float>(1 / rows * scale);
+    if (held) {
+      gradient[label] -= static_cast<float>(1 / rows * scale);
+    }
+  }
+}
+
+void cross_entropy_terms(const float* y, const std::int32_t* labels, double* terms, std::int64_t begin, std::int64_t end,
+                         std::int64_t classes, std::int64_t first) {
+  for (std::int64_t r = begin; r < end; ++r) {
+    const float* scores = y + r * classes;
+    const std::int64_t label = labels[r] - first;
+    const float largest = *std::max_element(scores, scores + classes);
+    double sum = 0;
+    for (std::int64_t c = 0; c < classes; ++c) {
+      sum += static_cast<double>(std::exp(scores[c] - largest));
+    }
+    terms[3 * r] = static_cast<double>(largest);
+    terms[3 * r + 1] = sum;
+    terms[3 * r + 2] = label >= 0 && label < classes ? static_cast<double>(scores[label]) : 0;
+  }
+}
+
+void embed(const std::int32_t* ids, const float* weight, float* y, std::int64_t begin, std::int64_t end, std::int64_t held,
+           std::int64_t width, std::int64_t first) {
+  for (std::int64_t r = begin; r < end; ++r) {
+    const std::int64_t id = ids[r] - first;
+    for (std::int64_t i = 0; i < width; ++i) {
+      y[r * width + i] = id >= 0 && id < held ? weight[TiledWeight::offset(held, width, id, i)] : 0;
+    }
+  }
+}
+
+void embed_backward(const std::int32_t* ids, const float* dy, float* dw, std::int64_t rows, std::int64_t held, std::int64_t width,
+                    std::int64_t begin, std::int64_t end, std::int64_t first, bool accumulate) {
+  for (std::int64_t id = 0; id < held && !accumulate; ++id) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      dw[TiledWeight::offset(held, width, id, i)] = 0;
+    }
+  }
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const std::int64_t id = ids[r] - first;
+    for (std::int64_t i = begin; i < end && id >= 0 && id < held; ++i) {
+      dw[TiledWeight::offset(held, width, id, i)] += dy[r * width + i];
+    }
   }
 }
 

@@ -18,6 +18,14 @@ void add_bias(const float* x, const float* bias, float* y, std::int64_t rows, st
 /// Columns [begin, end).
 void add_bias_backward(const float* dy, float* db, std::int64_t rows, std::int64_t width, std::int64_t begin, std::int64_t end,
                        bool accumulate);
+/// Rows [begin, end) of `width` elements; sums run in double precision.
+void layer_norm(const float* x, const float* gain, const float* bias, float* y, std::int64_t begin, std::int64_t end,
+                std::int64_t width, double epsilon);
+void layer_norm_backward_input(const float* dy, const float* x, const float* gain, float* dx, std::int64_t begin, std::int64_t end,
+                               std::int64_t width, double epsilon);
+/// Columns [begin, end).
+void layer_norm_backward_weight(const float* x, const float* dy, float* dgain, float* dbias, std::int64_t rows, std::int64_t width,
+                                std::int64_t begin, std::int64_t end, double epsilon, bool accumulate);
 void relu_backward(const float* dy, const float* y, float* dx, std::int64_t count);
 
 /// The same on the bits of a 16-bit type: what they choose among is not changed, so nothing is rounded.
@@ -30,8 +38,24 @@ bool all_finite(DType type, const std::byte* values, std::int64_t count);
 /// Rows [begin, end) of `width` elements; one partial loss a row. `scale` multiplies dy and not the loss.
 void mean_squared_error(const float* y, const float* target, double* loss, float* dy, std::int64_t begin, std::int64_t end,
                         std::int64_t width, double elements, double scale);
+/// `all_rows` of the whole operand. With `parts`, scores are those from `first` on, and `terms` are what all parts made of theirs.
+struct ScorePart {
+  std::int64_t first = 0;
+  std::int64_t parts = 0;
+  std::int64_t all_rows = 0;
+  const double* terms = nullptr;
+};
 void cross_entropy(const float* y, const std::int32_t* labels, double* loss, float* dy, std::int64_t begin, std::int64_t end,
-                   std::int64_t classes, double rows, double scale);
+                   std::int64_t classes, double rows, double scale, const ScorePart& part);
+void cross_entropy_terms(const float* y, const std::int32_t* labels, double* terms, std::int64_t begin, std::int64_t end,
+                         std::int64_t classes, std::int64_t first);
+
+/// Rows [begin, end) of the ids; the weight is tiled, of `held` rows.
+void embed(const std::int32_t* ids, const float* weight, float* y, std::int64_t begin, std::int64_t end, std::int64_t held,
+           std::int64_t width, std::int64_t first);
+/// Columns [begin, end).
+void embed_backward(const std::int32_t* ids, const float* dy, float* dw, std::int64_t rows, std::int64_t held, std::int64_t width,
+                    std::int64_t begin, std::int64_t end, std::int64_t first, bool accumulate);
 
 /// `velocity` is null without momentum.
 void sgd(const op::Sgd& settings, const float* gradient, float* weight, float* velocity, std::int64_t count);

@@ -184,11 +184,50 @@ __global__ void __launch_bounds__(Threads)
 template <typename Element>
 __global__ void __launch_bounds__(threads)
     cross_entropy_kernel(const Element* y, const std::int32_t* labels, const float* loss_scale, double* loss, Element* dy,
-                         std::int64_t classes, double rows) {
+                         std::int64_t classes, double rows, ScorePart part) {
   allow_next();
   await_previous();
   const Element* scores = y + blockIdx.x * classes;
   Element* gradient = dy + blockIdx.x * classes;
+  float largest = widened(scores[0]);
+  for (std::int64_t c = threadIdx.x; c < classes; c += threads) {
+    largest = fmaxf(largest, widened(scores[c]));
+  }
+  largest = over_block<threads>(largest, Largest());
+  for (std::int64_t p = 0; p < part.parts; ++p) {
+    largest = fmaxf(largest, static_cast<float>(part.terms[3 * (p * gridDim.x + blockIdx.x)]));
+  }
+  double sum = 0;
+  double score = 0;
+  if (part.parts == 0) {
+    for (std::int64_t c = threadIdx.x; c < classes; c += threads) {
+      sum += static_cast<double>(expf(widened(scores[c]) - largest));
+    }
+    sum = over_block<threads>(sum, Sum());
+  }
+  for (std::int64_t p = 0; p < part.parts; ++p) {
+    const double* terms = part.terms + 3 * (p * gridDim.x + blockIdx.x);
+    sum += terms[1] * exp(terms[0] - static_cast<double>(largest));
+    score += terms[2];
+  }
+  const double factor = (loss_scale == nullptr ? 1.0 : static_cast<double>(*loss_scale)) / rows;
+  const auto scale = static_cast<float>(factor / sum);
+  const std::int64_t label = labels[blockIdx.x] - part.first;
+  for (std::int64_t c = threadIdx.x; c < classes; c += threads) {
+    gradient[c] = rounded<Element>(expf(widened(scores[c]) - largest) * scale - (c == label ? static_cast<float>(factor) : 0.0F));
+  }
+  if (threadIdx.x == 0) {
+    score = part.parts == 0 ? static_cast<double>(widened(scores[label])) : score;
+    loss[blockIdx.x] = (log(sum) + static_cast<double>(largest) - score) / rows;
+  }
+}
+
+template <typename Element>
+__global__ void __launch_bounds__(threads) cross_entropy_terms_kernel(const Element* y, const std::int32_t* labels, double* terms,
+                                                                      std::int64_t classes, std::int64_t first) {
+  allow_next();
+  await_previous();
+  const Element* scores = y + blockIdx.x * classes;
   float largest = widened(scores[0]);
   for (std::int64_t c = threadIdx.x; c < classes; c += threads) {
     largest = fmaxf(largest, widened(scores[c]));
@@ -199,14 +238,40 @@ __global__ void __launch_bounds__(threads)
     sum += static_cast<double>(expf(widened(scores[c]) - largest));
   }
   sum = over_block<threads>(sum, Sum());
-  const double factor = (loss_scale == nullptr ? 1.0 : static_cast<double>(*loss_scale)) / rows;
-  const auto scale = static_cast<float>(factor / sum);
-  const std::int32_t label = labels[blockIdx.x];
-  for (std::int64_t c = threadIdx.x; c < classes; c += threads) {
-    gradient[c] = rounded<Element>(expf(widened(scores[c]) - largest) * scale - (c == label ? static_cast<float>(factor) : 0.0F));
-  }
   if (threadIdx.x == 0) {
-    loss[blockIdx.x] = (log(sum) + static_cast<double>(largest) - static_cast<double>(widened(scores[label]))) / rows;
+    const std::int64_t label = labels[blockIdx.x] - first;
+    double* own = terms + 3 * static_cast<std::int64_t>(blockIdx.x);
+    own[0] = static_cast<double>(largest);
+    own[1] = sum;
+    own[2] = label >= 0 && label < classes ? static_cast<double>(widened(scores[label])) : 0.0;
+  }
+}
+
+/// One block per id.
+template <typename Element>
+__global__ void __launch_bounds__(threads) embed_kernel(const std::int32_t* ids, const Element* weight, Element* y,
+                                                        std::int64_t held, std::int64_t width, std::int64_t first) {
+  allow_next();
+  await_previous();
+  const std::int64_t id = ids[blockIdx.x] - first;
+  for (std::int64_t i = threadIdx.x; i < width; i += threads) {
+    y[blockIdx.x * width + i] = id >= 0 && id < held ? weight[id * width + i] : rounded<Element>(0.0F);
+  }
+}
+
+/// One thread per column, so that a sum runs in the order of the rows.
+template <typename Element>
+__global__ void embed_backward_kernel(const std::int32_t* ids, const Element* dy, Element* dw, std::int64_t rows, std::int64_t held,
+                                      std::int64_t width, std::int64_t first) {
+  allow_next();
+  await_previous();
+  const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  for (std::int64_t r = 0; r < rows && column < width; ++r) {
+    const std::int64_t id = ids[r] - first;
+    if (id >= 0 && id < held) {
+      Element& sum = dw[id * width + column];
+      sum = rounded<Element>(widened(sum) + widened(dy[r * width + column]));
+    }
   }
 }
 
@@ -419,11 +484,42 @@ void mean_squared_error(DType type, const void* y, const void* target, const flo
 }
 
 void cross_entropy(DType type, const void* y, const std::int32_t* labels, const float* scale, double* loss, void* dy,
-                   std::int64_t rows, std::int64_t classes, double total_rows, cudaStream_t stream) {
+                   std::int64_t rows, std::int64_t classes, double total_rows, const ScorePart& part, cudaStream_t stream) {
   with_element(type, [&](auto element) {
     using Element = decltype(element);
     launch(cross_entropy_kernel<Element>, {dim3(static_cast<unsigned>(rows)), dim3(threads)}, stream,
-           static_cast<const Element*>(y), labels, scale, loss, static_cast<Element*>(dy), classes, total_rows);
+           static_cast<const Element*>(y), labels, scale, loss, static_cast<Element*>(dy), classes, total_rows, part);
+  });
+}
+
+void cross_entropy_terms(DType type, const void* y, const std::int32_t* labels, double* terms, std::int64_t rows,
+                         std::int64_t classes, std::int64_t first, cudaStream_t stream) {
+  with_element(type, [&](auto element) {
+    using Element = decltype(element);
+    launch(cross_entropy_terms_kernel<Element>, {dim3(static_cast<unsigned>(rows)), dim3(threads)}, stream,
+           static_cast<const Element*>(y), labels, terms, classes, first);
+  });
+}
+
+void embed(DType type, const std::int32_t* ids, const void* weight, void* y, std::int64_t rows, std::int64_t held,
+           std::int64_t width, std::int64_t first, cudaStream_t stream) {
+  with_element(type, [&](auto element) {
+    using Element = decltype(element);
+    launch(embed_kernel<Element>, {dim3(static_cast<unsigned>(rows)), dim3(threads)}, stream, ids,
+           static_cast<const Element*>(weight), static_cast<Element*>(y), held, width, first);
+  });
+}
+
+void embed_backward(DType type, const std::int32_t* ids, const void* dy, void* dw, std::int64_t rows, std::int64_t held,
+                    std::int64_t width, std::int64_t first, bool accumulate, cudaStream_t stream) {
+  constexpr int few = 64;
+  if (!accumulate) {
+    require(cudaMemsetAsync(dw, 0, static_cast<std::size_t>(held * width * size_of(type)), stream), "launching a kernel");
+  }
+  with_element(type, [&](auto element) {
+    using Element = decltype(element);
+    launch(embed_backward_kernel<Element>, {dim3(static_cast<unsigned>((width + few - 1) / few)), dim3(few)}, stream, ids,
+           static_cast<const Element*>(dy), static_cast<Element*>(dw), rows, held, width, first);
   });
 }
 

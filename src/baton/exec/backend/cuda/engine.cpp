@@ -366,13 +366,9 @@ class CudaEngine final : public Engine {
       const auto step = static_cast<std::size_t>(run.collected);
       run.result.step_times[step] = one.end.since(one.start);
       double loss = 0;
-      std::int64_t offset = one.losses;
-      for (const BufferId id : data_.losses) {
-        const auto* rows = reinterpret_cast<const double*>(host_losses_->at(offset));
-        for (std::int64_t r = 0; r < plan_[id].shape.elements(); ++r) {
-          loss += rows[r];
-        }
-        offset += plan_[id].size().count;
+      const auto* rows = reinterpret_cast<const double*>(host_losses_->at(one.losses));  // one buffer's behind the other's
+      for (const std::size_t row : data_.loss_order) {
+        loss += rows[row];
       }
       run.result.losses[step] = loss;
       if (now() - run.sampled > between_samples) {

@@ -17,6 +17,14 @@ void relu_backward(DType type, const void* dy, const void* y, void* dx, std::int
 void add(DType type, const void* a, const void* b, void* c, std::int64_t count, cudaStream_t stream);
 /// y = x + b, the same b in each row.
 void add_bias(DType type, const void* x, const void* b, void* y, std::int64_t rows, std::int64_t width, cudaStream_t stream);
+/// Norms of rows of `width` elements.
+void layer_norm(DType type, const void* x, const void* gain, const void* bias, void* y, std::int64_t rows, std::int64_t width,
+                float epsilon, cudaStream_t stream);
+void layer_norm_backward_input(DType type, const void* dy, const void* x, const void* gain, void* dx, std::int64_t rows,
+                               std::int64_t width, float epsilon, cudaStream_t stream);
+/// `moments` has room for two floats per row.
+void layer_norm_backward_weight(DType type, const void* x, const void* dy, void* dgain, void* dbias, std::int64_t rows,
+                                std::int64_t width, float epsilon, bool accumulate, float* moments, cudaStream_t stream);
 void cast(DType from, const void* x, DType to, void* y, std::int64_t count, cudaStream_t stream);
 
 /// y = xᵀ, float32, both row-major; x is rows × columns.
@@ -26,8 +34,21 @@ void transpose(const float* x, float* y, std::int64_t rows, std::int64_t columns
 /// (one float) where there is one.
 void mean_squared_error(DType type, const void* y, const void* target, const float* scale, double* loss, void* dy,
                         std::int64_t rows, std::int64_t width, double elements, cudaStream_t stream);
+/// With `parts`, scores are those from `first` on, and `terms` are what all parts made of theirs.
+struct ScorePart {
+  std::int64_t first;
+  std::int64_t parts;
+  const double* terms;
+};
 void cross_entropy(DType type, const void* y, const std::int32_t* labels, const float* scale, double* loss, void* dy,
-                   std::int64_t rows, std::int64_t classes, double total_rows, cudaStream_t stream);
+                   std::int64_t rows, std::int64_t classes, double total_rows, const ScorePart& part, cudaStream_t stream);
+void cross_entropy_terms(DType type, const void* y, const std::int32_t* labels, double* terms, std::int64_t rows,
+                         std::int64_t classes, std::int64_t first, cudaStream_t stream);
+/// Of a weight of `held` rows that begins with row `first`.
+void embed(DType type, const std::int32_t* ids, const void* weight, void* y, std::int64_t rows, std::int64_t held,
+           std::int64_t width, std::int64_t first, cudaStream_t stream);
+void embed_backward(DType type, const std::int32_t* ids, const void* dy, void* dw, std::int64_t rows, std::int64_t held,
+                    std::int64_t width, std::int64_t first, bool accumulate, cudaStream_t stream);
 
 /// db = keep · db + factor · Σ dy over the rows; db is of `result`'s type.
 void bias_gradient(DType type, const void* dy, DType result, void* db, std::int64_t rows, std::int64_t width, float keep,

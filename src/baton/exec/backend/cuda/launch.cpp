@@ -71,7 +71,8 @@ struct PrepareOp {
   std::int64_t rows() const { return plan[task.reads[0]].shape.rows(); }
   DType type() const { return plan[task.reads[0]].dtype; }
   /// The first of a scaler's four floats is its scale.
-  const float* scale(bool scaled) const { return scaled ? in(at, 2) : nullptr; }
+  const float* scale(bool scaled) const { return scaled ? in(at, task.reads.size() - 1) : nullptr; }
+  const std::int32_t* integers(std::size_t i) const { return reinterpret_cast<const std::int32_t*>(at.reads[i]); }
 
   std::shared_ptr<Product> product(const ProductShape& shape, const ProductOperands& operands) const {
     return around.blas.prepare(shape, operands, at.workspace, task.workspace.count, around.place.stream(plan::Lane::compute));
@@ -193,8 +194,49 @@ struct PrepareOp {
   Launch operator()(const op::CrossEntropy& o) const {
     return [y = in(at, 0), labels = reinterpret_cast<const std::int32_t*>(at.reads[1]),
             loss = reinterpret_cast<double*>(at.writes[0]), dy = out(at, 1), rows = rows(), classes = elements() / rows(),
-            total = static_cast<double>(o.rows), type = type(), scale = scale(o.scaled)](cudaStream_t stream) {
-      cross_entropy(type, y, labels, scale, loss, dy, rows, classes, total, stream);
+            total = static_cast<double>(o.rows), type = type(), scale = scale(o.scaled),
+            part = ScorePart{o.first, o.parts, o.parts > 0 ? reinterpret_cast<const double*>(at.reads[2]) : nullptr}](
+               cudaStream_t stream) { cross_entropy(type, y, labels, scale, loss, dy, rows, classes, total, part, stream); };
+  }
+
+  Launch operator()(const op::CrossEntropyTerms& o) const {
+    return [y = in(at, 0), labels = integers(1), terms = reinterpret_cast<double*>(at.writes[0]), rows = rows(),
+            classes = elements() / rows(), type = type(),
+            first = o.first](cudaStream_t stream) { cross_entropy_terms(type, y, labels, terms, rows, classes, first, stream); };
+  }
+
+  Launch operator()(const op::Embed& o) const {
+    return [ids = integers(0), w = in(at, 1), y = out(at, 0), rows = elements(), weight = plan[task.reads[1]].shape,
+            type = plan[task.reads[1]].dtype,
+            first = o.first](cudaStream_t stream) { embed(type, ids, w, y, rows, weight[0], weight[1], first, stream); };
+  }
+
+  Launch operator()(const op::EmbedBackward& o) const {
+    return [ids = integers(0), dy = in(at, 1), dw = out(at, 0), rows = elements(), weight = plan[task.writes[0]].shape,
+            type = plan[task.writes[0]].dtype, first = o.first, add = o.accumulate](cudaStream_t stream) {
+      embed_backward(type, ids, dy, dw, rows, weight[0], weight[1], first, add, stream);
+    };
+  }
+
+  Launch operator()(const op::LayerNorm& o) const {
+    return [x = in(at, 0), gain = in(at, 1), bias = in(at, 2), y = out(at, 0), rows = rows(), width = elements() / rows(),
+            type = type(), epsilon = static_cast<float>(o.epsilon)](cudaStream_t stream) {
+      layer_norm(type, x, gain, bias, y, rows, width, epsilon, stream);
+    };
+  }
+
+  Launch operator()(const op::LayerNormBackwardInput& o) const {
+    return [dy = in(at, 0), x = in(at, 1), gain = in(at, 2), dx = out(at, 0), rows = rows(), width = elements() / rows(),
+            type = type(), epsilon = static_cast<float>(o.epsilon)](cudaStream_t stream) {
+      layer_norm_backward_input(type, dy, x, gain, dx, rows, width, epsilon, stream);
+    };
+  }
+
+  Launch operator()(const op::LayerNormBackwardWeight& o) const {
+    return [x = in(at, 0), dy = in(at, 1), dgain = out(at, 0), dbias = out(at, 1), rows = rows(), width = elements() / rows(),
+            type = type(), epsilon = static_cast<float>(o.epsilon), add = o.accumulate,
+            moments = reinterpret_cast<float*>(at.workspace)](cudaStream_t stream) {
+      layer_norm_backward_weight(type, x, dy, dgain, dbias, rows, width, epsilon, add, moments, stream);
     };
   }
 
@@ -253,7 +295,8 @@ bool has_launch(const plan::Plan& plan, const Task& task) {
   for (const std::vector<BufferId>* list : {&task.reads, &task.writes}) {
     for (const BufferId id : *list) {
       const plan::Buffer& buffer = plan[id];
-      if ((buffer.dtype == DType::f64 && buffer.role != plan::Role::loss) || buffer.order != plan::Order::row_major) {
+      const bool of_loss = buffer.role == plan::Role::loss || buffer.role == plan::Role::communication;
+      if ((buffer.dtype == DType::f64 && !of_loss) || buffer.order != plan::Order::row_major) {
         return false;
       }
     }
@@ -279,6 +322,8 @@ Bytes launch_workspace(std::span<const plan::Buffer> buffers, const Task& task, 
         } else if constexpr (LinearOp<AnyOp>) {
           const Shape& result = buffers[task.writes[0].index()].shape;
           return Bytes(product_workspace(result.rows(), result.last()));
+        } else if constexpr (std::same_as<AnyOp, op::LayerNormBackwardWeight>) {
+          return Bytes(buffers[task.reads[0].index()].shape.rows() * std::int64_t{2} * static_cast<std::int64_t>(sizeof(float)));
         } else if constexpr (std::same_as<AnyOp, op::CheckFinite>) {
           return Bytes(static_cast<std::int64_t>(task.reads.size() * sizeof(std::uint32_t)));
         } else {

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "baton/base/error.h"
@@ -98,7 +99,9 @@ struct Loops {
     }
   }
   /// What a loss multiplies its gradient by.
-  double loss_scale(bool scaled) const { return scaled ? static_cast<double>(in<op::ScaleState>(2)->scale) : 1; }
+  double loss_scale(bool scaled) const {
+    return scaled ? static_cast<double>(in<op::ScaleState>(task.reads.size() - 1)->scale) : 1;
+  }
 
   void operator()(const op::Linear& linear) const {
     const std::int64_t rows = in_shape(0).rows();
@@ -176,6 +179,65 @@ struct Loops {
     }
   }
 
+  /// What some of a row's scores contribute to a cross entropy.
+  struct ScoreTerms {
+    double largest;
+    double sum;  // of exp(score − largest)
+    double label;
+
+    void add(const ScoreTerms& other) {
+      const double most = std::max(largest, other.largest);
+      sum = sum * std::exp(largest - most) + other.sum * std::exp(other.largest - most);
+      label += other.label;
+      largest = most;
+    }
+  };
+  ScoreTerms terms_of(std::int64_t row, std::int64_t classes, std::int64_t label) const {
+    const auto score = [&](std::int64_t c) { return value(0, row * classes + c); };
+    ScoreTerms terms{score(0), 0, label >= 0 && label < classes ? score(label) : 0};
+    for (std::int64_t c = 1; c < classes; ++c) {
+      terms.largest = std::max(terms.largest, score(c));
+    }
+    for (std::int64_t c = 0; c < classes; ++c) {
+      terms.sum += std::exp(score(c) - terms.largest);
+    }
+    return terms;
+  }
+
+  void operator()(const op::CrossEntropyTerms& terms) const {
+    const std::int64_t classes = in_shape(0).last();
+    for (std::int64_t r = 0; r < in_shape(0).rows(); ++r) {
+      const ScoreTerms row = terms_of(r, classes, in<std::int32_t>(1)[r] - terms.first);
+      out<double>(0)[3 * r] = row.largest;
+      out<double>(0)[3 * r + 1] = row.sum;
+      out<double>(0)[3 * r + 2] = row.label;
+    }
+  }
+
+  void operator()(const op::Embed& embed) const {
+    const std::int64_t width = out_shape(0).last();
+    for (std::int64_t r = 0; r < in_shape(0).elements(); ++r) {
+      const std::int64_t id = in<std::int32_t>(0)[r] - embed.first;
+      for (std::int64_t i = 0; i < width; ++i) {
+        out(0)[r * width + i] = id >= 0 && id < in_shape(1)[0] ? in(1)[id * width + i] : Real(0);
+      }
+    }
+  }
+
+  void operator()(const op::EmbedBackward& backward) const {
+    const std::int64_t width = out_shape(0).last();
+    std::vector<double> sums(static_cast<std::size_t>(out_shape(0).elements()), 0);
+    for (std::int64_t r = 0; r < in_shape(0).elements(); ++r) {
+      const std::int64_t id = in<std::int32_t>(0)[r] - backward.first;
+      for (std::int64_t i = 0; i < width && id >= 0 && id < out_shape(0)[0]; ++i) {
+        sums[static_cast<std::size_t>(id * width + i)] += value(1, r * width + i);
+      }
+    }
+    for (std::size_t i = 0; i < sums.size(); ++i) {
+      out(0)[i] = rounded((backward.accumulate ? widened(out(0)[i]) : 0.0) + sums[i]);
+    }
+  }
+
   void operator()(const op::CrossEntropy& loss) const {
     const std::int64_t rows = in_shape(0).rows();
     const std::int64_t classes = in_shape(0).last();
@@ -183,16 +245,18 @@ struct Loops {
     const double scale = loss_scale(loss.scaled);
     for (std::int64_t r = 0; r < rows; ++r) {
       const auto score = [&](std::int64_t c) { return value(0, r * classes + c); };
-      double largest = score(0);
-      for (std::int64_t c = 1; c < classes; ++c) {
-        largest = std::max(largest, score(c));
+      const std::int64_t label = in<std::int32_t>(1)[r] - loss.first;
+      ScoreTerms terms{-std::numeric_limits<double>::infinity(), 0, 0};
+      for (std::int64_t p = 0; p < loss.parts; ++p) {
+        const double* one = in<double>(2) + 3 * (p * rows + r);
+        terms.add({one[0], one[1], one[2]});
       }
-      double sum = 0;
-      for (std::int64_t c = 0; c < classes; ++c) {
-        sum += std::exp(score(c) - largest);
+      if (loss.parts == 0) {
+        terms = terms_of(r, classes, label);
       }
-      const std::int32_t label = in<std::int32_t>(1)[r];
-      out<double>(0)[r] = (std::log(sum) + largest - score(label)) / total;
+      const double largest = terms.largest;
+      const double sum = terms.sum;
+      out<double>(0)[r] = (std::log(sum) + largest - terms.label) / total;
       for (std::int64_t c = 0; c < classes; ++c) {
         const double share = std::exp(score(c) - largest) / sum;
         out(1)[r * classes + c] = rounded((share - (c == label ? 1 : 0)) / total * scale);
@@ -231,6 +295,75 @@ struct Loops {
         sum += value(0, r * width + i);
       }
       out(0)[i] = rounded((backward.accumulate ? widened(out(0)[i]) : 0.0) + sum);
+    }
+  }
+
+  /// Mean and 1 / √(variance + epsilon) of a row of an operand.
+  struct Moments {
+    double mean;
+    double factor;
+  };
+  Moments moments(std::size_t operand, std::int64_t row, double epsilon) const {
+    const std::int64_t width = in_shape(operand).last();
+    double sum = 0;
+    for (std::int64_t i = row * width; i < (row + 1) * width; ++i) {
+      sum += value(operand, i);
+    }
+    const double mean = sum / static_cast<double>(width);
+    double squares = 0;
+    for (std::int64_t i = row * width; i < (row + 1) * width; ++i) {
+      squares += (value(operand, i) - mean) * (value(operand, i) - mean);
+    }
+    return {mean, 1 / std::sqrt(squares / static_cast<double>(width) + epsilon)};
+  }
+
+  void operator()(const op::LayerNorm& norm) const {
+    const std::int64_t width = in_shape(0).last();
+    for (std::int64_t r = 0; r < in_shape(0).rows(); ++r) {
+      const Moments row = moments(0, r, norm.epsilon);
+      for (std::int64_t i = 0; i < width; ++i) {
+        out(0)[r * width + i] = rounded((value(0, r * width + i) - row.mean) * row.factor * value(1, i) + value(2, i));
+      }
+    }
+  }
+
+  void operator()(const op::LayerNormBackwardInput& norm) const {
+    const std::int64_t width = in_shape(0).last();
+    for (std::int64_t r = 0; r < in_shape(0).rows(); ++r) {
+      const Moments row = moments(1, r, norm.epsilon);
+      const auto scaled = [&](std::int64_t i) { return value(0, r * width + i) * value(2, i); };
+      const auto normal = [&](std::int64_t i) { return (value(1, r * width + i) - row.mean) * row.factor; };
+      double sum = 0;
+      double along = 0;
+      for (std::int64_t i = 0; i < width; ++i) {
+        sum += scaled(i);
+        along += scaled(i) * normal(i);
+      }
+      sum /= static_cast<double>(width);
+      along /= static_cast<double>(width);
+      for (std::int64_t i = 0; i < width; ++i) {
+        out(0)[r * width + i] = rounded((scaled(i) - sum - normal(i) * along) * row.factor);
+      }
+    }
+  }
+
+  void operator()(const op::LayerNormBackwardWeight& norm) const {
+    const std::int64_t width = in_shape(0).last();
+    const std::int64_t rows = in_shape(0).rows();
+    std::vector<Moments> all;
+    for (std::int64_t r = 0; r < rows; ++r) {
+      all.push_back(moments(0, r, norm.epsilon));
+    }
+    for (std::int64_t i = 0; i < width; ++i) {
+      double gain = 0;
+      double bias = 0;
+      for (std::int64_t r = 0; r < rows; ++r) {
+        const Moments& row = all[static_cast<std::size_t>(r)];
+        gain += value(1, r * width + i) * (value(0, r * width + i) - row.mean) * row.factor;
+        bias += value(1, r * width + i);
+      }
+      out(0)[i] = rounded((norm.accumulate ? widened(out(0)[i]) : 0.0) + gain);
+      out(1)[i] = rounded((norm.accumulate ? widened(out(1)[i]) : 0.0) + bias);
     }
   }
 
@@ -348,7 +481,10 @@ class ReferenceBackend final : public HostBackend {
   int team_size(int) const override { return 1; }
 
   std::unique_ptr<Kernel> prepare(const Plan& plan, const Task& task, const Addresses& addresses, int) const override {
-    switch (plan[task.writes.back()].dtype) {
+    // The terms of a loss are float64 whatever they are made of.
+    const auto* compute = std::get_if<plan::Compute>(&task.action);
+    const bool terms = compute != nullptr && std::holds_alternative<op::CrossEntropyTerms>(compute->op);
+    switch (plan[terms ? task.reads[0] : task.writes.back()].dtype) {
       case DType::f64:
         return std::make_unique<ReferenceKernel<double>>(plan, task, addresses);
       case DType::bf16:

@@ -1,0 +1,121 @@
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "baton/strategy/training_step.h"
+
+namespace baton::strategy {
+
+/// A gradient of parameters that a schedule put off.
+struct Deferred {
+  op::Op op;
+  std::vector<BufferId> reads;
+  std::vector<BufferId> writes;
+  std::size_t block;
+};
+
+/// The buffers of one micro-batch as they come to be.
+struct MicroBatch {
+  plan::BatchRows rows;
+  std::vector<std::vector<BufferId>> values;     // by block and value, as they are kept
+  std::vector<std::vector<BufferId>> gradients;  // of them, as far as their readers have given any
+  BufferId target;
+  std::vector<Deferred> deferred;
+
+  std::int64_t row_count() const { return rows.end - rows.begin; }
+};
+
+/// What one device, or one device per stage, holds of a replica: all of it, or its part of each divided tensor.
+struct Shard {
+  Shard(std::size_t replica_, std::size_t index_, const model::Model& model, plan::BatchRows rows, std::int64_t micro_batches)
+      : replica(replica_), index(index_), parameters(model.blocks().size()), gradients(model.blocks().size()) {
+    std::vector<std::vector<BufferId>> none;
+    for (std::size_t b = 0; b < model.blocks().size(); ++b) {
+      gradients[b].resize(model.blocks()[b].parameters.size());
+      none.emplace_back(model.blocks()[b].values.size());
+    }
+    std::int64_t begin = rows.begin;
+    for (const std::int64_t count : even_split(rows.end - rows.begin, micro_batches)) {
+      micro.push_back({{begin, begin + count}, none, none, {}, {}});
+      begin += count;
+    }
+  }
+  std::size_t replica;
+  std::size_t index;
+  std::vector<std::vector<BufferId>> parameters;  // by block
+  std::vector<std::vector<BufferId>> gradients;   // of them, at their homes
+  std::vector<MicroBatch> micro;
+};
+
+/// The buffers of a training step and the tasks between those that hold parts of one value: what `training_step` writes its tasks
+/// with.
+class StepTensors {
+ public:
+  StepTensors(const model::Model& model, const Step& step, const Placement& placement);
+
+ protected:
+  /// The shards of one replica.
+  std::span<Shard> group(std::size_t replica) {
+    const auto count = static_cast<std::size_t>(placement_.shards);
+    return std::span(shards_).subspan(replica * count, count);
+  }
+  std::size_t replica_count() const { return placement_.replicas.size(); }
+  DeviceId device_of(const Shard& shard, std::size_t b) const {
+    return DeviceId(placement_.replicas[shard.replica].device_of_block[b].index() + shard.index);
+  }
+  const model::Value& value_of(std::size_t b, std::size_t v) const { return model_.blocks()[b].values[v]; }
+
+  BufferId add(DeviceId device, plan::Role role, Shape shape, std::string label);
+  void task(plan::Action action, DeviceId device, plan::Phase phase, std::size_t block, std::size_t micro,
+            std::vector<BufferId> reads, std::vector<BufferId> writes, plan::Lane lane = plan::Lane::compute);
+
+  /// The first of `total` indices that a shard holds where they are divided.
+  std::int64_t first_index(std::int64_t total, const Shard& shard) const;
+  /// A value's shape for a shard's rows of a micro-batch, in part along `divided` where it has that dimension.
+  Shape shape_of(const model::Value& value, std::optional<char> divided, const Shard& shard, std::int64_t rows) const;
+  /// The same as the value is kept.
+  Shape kept_shape(std::size_t b, std::size_t v, const Shard& shard, std::int64_t rows) const;
+  /// The shape of one element per row of a tensor.
+  static Shape rows_of(const Shape& shape);
+  /// Rows of the batch as a value of the model's holds them on a shard.
+  plan::BatchRows content_of(std::size_t b, std::size_t v, const Shard& shard, plan::BatchRows rows) const;
+
+  /// Inputs, targets and parameters: what is there before the step begins.
+  void open(Shard& shard);
+  /// The gradient of a parameter, made when it is first asked for. Ops of one device that share a parameter share it.
+  BufferId parameter_gradient_buffer(Shard& shard, std::size_t b, std::size_t p);
+
+  /// One task for each shard of a replica, of a collective among them.
+  void meet(std::size_t r, plan::Collective::Kind kind, plan::Phase phase, std::size_t b, std::size_t m,
+            const std::vector<BufferId>& reads, const std::vector<BufferId>& writes);
+  /// Of buffers that the shards of a replica hold of one value: those that hold it after the conversion. `v` is the value's number.
+  std::vector<BufferId> converted(Conversion conversion, std::size_t r, std::size_t m, std::size_t b, std::size_t v,
+                                  plan::Phase phase, plan::Role role, std::vector<BufferId> held);
+
+  const model::Model& model_;
+  const Step& step_;
+  const Placement& placement_;
+  std::vector<std::int64_t> blocks_of_stage_;
+  Layouts layouts_;
+  std::vector<Shard> shards_;
+  plan::Draft draft_;
+
+ private:
+  /// A parameter of a block, by numbers.
+  struct Home {
+    std::size_t block;
+    std::size_t parameter;
+  };
+
+  void find_homes();
+  BufferId parameter_buffer(const Shard& shard, std::size_t b, std::size_t p, DeviceId device, plan::Role role,
+                            std::string_view prefix);
+
+  std::vector<std::int32_t> stage_of_block_;
+  std::vector<std::vector<Home>> homes_;  // by block and parameter: where its buffers are
+};
+
+}  // namespace baton::strategy

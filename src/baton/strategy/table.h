@@ -1,0 +1,111 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "baton/model/model.h"
+#include "baton/op/gradient.h"
+
+namespace baton::strategy {
+
+/// The axes of the mesh of devices over which dimensions are divided: replicas, and the parts of a replica's tensors. (Stages of a
+/// pipeline divide the model and no dimension.)
+enum class MeshAxis : std::uint8_t { replicas, parts };
+
+/// A way of splitting: which dimension is divided over which axis. Of several rows of one axis the first that an op has is taken,
+/// and a value is kept as the first that it has says.
+///   data        b : replicas
+///   tensor      f : parts     (and h, the heads of attention)
+///   vocabulary  v : parts     rows of embeddings, scores of the loss
+///   sequence    t : parts     behind those
+struct Row {
+  char dim;
+  MeshAxis axis;
+  bool operator==(const Row&) const = default;
+};
+using Table = std::vector<Row>;
+
+/// A tensor around an op: its dimensions by name, outermost first, as many as it has axes.
+using Names = std::string;
+
+/// An op with the names of its operands' dimensions.
+struct NamedCall {
+  op::Op op;
+  std::vector<Names> reads;
+  std::vector<Names> writes;
+};
+
+/// What is done to a tensor between how it is kept and how an op takes or makes it.
+///   all_gather      kept in parts, taken whole
+///   all_reduce      made as terms of a sum, kept whole
+///   reduce_scatter  made as terms of a sum, kept in parts
+enum class Conversion : std::uint8_t { none, all_gather, all_reduce, reduce_scatter };
+
+/// One op that the parts run, and what is converted before and after it. A forward writes its outputs; a second call of one node
+/// reads what the first has made of an output.
+struct Call {
+  op::Op op;
+  std::vector<op::Ref> reads;
+  std::vector<op::Ref> writes;
+  bool of_parameters = false;
+  std::optional<char> shared;      // the dimension along which the parts share it; none: each does all of it
+  std::int64_t extent = 0;         // of that dimension
+  bool numbered = false;           // whether the op tells the indices of that dimension apart by number (op::for_part)
+  std::vector<Conversion> before;  // by operand that is read
+  std::vector<Conversion> after;   // by operand that is written; gradients of parameters are converted later
+};
+
+/// A node of the model under a table.
+struct NodeLayout {
+  std::vector<Call> forward;
+  std::vector<Call> backward;
+  std::vector<std::size_t> passed_on;  // inputs whose gradient is the output's
+};
+
+/// What a table makes of a model: pure, and the same for all replicas.
+class Layouts {
+ public:
+  /// A usage error where the table cannot be made: a dimension with fewer indices than parts, a sequence that does not divide
+  /// evenly, an op that needs a divided dimension whole, or nothing to divide at all.
+  Layouts(const model::Model& model, Table table, std::int64_t parts);
+
+  std::int64_t parts() const { return parts_; }
+
+  /// The dimension along which a tensor of these dimensions is kept in parts; none where every part holds all of it.
+  std::optional<char> kept(const Names& names) const;
+
+  Names value(std::size_t block, std::size_t value) const;
+  /// Dimensions of a parameter: those of the values around the op that reads it. One that no value has goes by the op's own letter.
+  const Names& parameter(std::size_t block, std::size_t parameter) const { return parameters_[block][parameter]; }
+  const NodeLayout& node(std::size_t block, std::size_t node) const { return nodes_[block][node]; }
+
+  /// The parameters, by ordinal, whose gradients are terms of a sum over an axis: their ops sum over a dimension that it divides.
+  std::set<std::size_t> summed_over(MeshAxis axis) const;
+
+ private:
+  std::optional<char> shared(const NamedCall& call) const;
+  Names names_of(std::size_t block, std::size_t node, const op::Ref& ref) const;
+  /// The extent of a dimension in what a reference means; 0 where it has none.
+  std::int64_t extent_of(std::size_t block, std::size_t node, const op::Ref& ref, char dim) const;
+  /// The call with its conversions.
+  Call laid_out(std::size_t block, std::size_t node, Call call) const;
+  NodeLayout lay_out(std::size_t block, std::size_t node) const;
+  void name_parameters();
+  void check_extents() const;
+  void check_call(std::size_t block, const NamedCall& call) const;
+
+  const model::Model& model_;
+  Table table_;
+  std::int64_t parts_;
+  std::vector<std::vector<Names>> parameters_;  // by block
+  std::vector<std::vector<NodeLayout>> nodes_;  // likewise
+  std::vector<std::size_t> users_;              // by ordinal: how many nodes read the parameter
+};
+
+/// The axis of a dimension in a tensor; it is there.
+std::size_t axis_of(const Names& names, char dim);
+
+}  // namespace baton::strategy
