@@ -40,7 +40,7 @@ lab::BenchOptions options_of(const BenchWords& words) {
     }
   }
   if (!words.cluster.empty() &&
-      std::find(options.operations.begin(), options.operations.end(), lab::Operation::send_receive) == options.operations.end()) {
+      std::find(options.operations.begin(), options.operations.end(), plan::Move::copy) == options.operations.end()) {
     throw usage_error("--write-cluster takes latency and bandwidth from send_receive: add it to --operations");
   }
   return options;
@@ -63,7 +63,7 @@ lab::Json to_json(const std::vector<lab::BenchRow>& rows, const lab::Job& job) {
                    {"oversubscribed", job.cluster().oversubscribed()},
                    {"environment", lab::environment(job.machine())}};
   for (const lab::BenchRow& row : rows) {
-    result["rows"].push_back({{"operation", lab::to_text(row.operation)},
+    result["rows"].push_back({{"operation", plan::to_text(row.operation)},
                               {"bytes", row.bytes},
                               {"count", row.count},
                               {"type", to_text(DType::f32)},
@@ -74,20 +74,20 @@ lab::Json to_json(const std::vector<lab::BenchRow>& rows, const lab::Job& job) {
                               {"bus_bandwidth", row.bus_bandwidth(job.cluster().size())},
                               {"wrong", row.wrong}});
     const findings::AlphaBeta law = lab::fit(rows, row.operation);
-    result["laws"][lab::to_text(row.operation)] = {
+    result["laws"][plan::to_text(row.operation)] = {
         {"alpha_ns", law.alpha_ns}, {"beta", law.beta}, {"r2", law.r2}, {"worst_residual", law.worst_residual}};
   }
   return result;
 }
 
 void print_rows(const std::vector<lab::BenchRow>& rows, std::size_t devices) {
-  std::vector<lab::Operation> done;
+  std::vector<plan::Move> done;
   for (const lab::BenchRow& row : rows) {
     if (done.empty() || done.back() != row.operation) {
       done.push_back(row.operation);
     }
   }
-  for (const lab::Operation operation : done) {
+  for (const plan::Move operation : done) {
     report::Table table({"size (B)", "count", "type", "time (µs)", "algbw (GB/s)", "busbw (GB/s)", "#wrong"});
     for (const lab::BenchRow& row : rows) {
       if (row.operation == operation) {
@@ -97,8 +97,8 @@ void print_rows(const std::vector<lab::BenchRow>& rows, std::size_t devices) {
       }
     }
     const findings::AlphaBeta law = lab::fit(rows, operation);
-    fmt::print("\n{}\n{}{}: {}, at worst {} off\n", lab::to_text(operation), table.text(), law_text(law), findings::quality(law.r2),
-               lab::percent(law.worst_residual));
+    fmt::print("\n{}\n{}{}: {}, at worst {} off\n", plan::to_text(operation), table.text(), law_text(law),
+               findings::quality(law.r2), lab::percent(law.worst_residual));
   }
 }
 

@@ -10,6 +10,7 @@
 #include <memory>
 #include <set>
 
+#include "baton/base/divide.h"
 #include "baton/base/error.h"
 #include "baton/base/host.h"
 #include "baton/base/memory.h"
@@ -91,9 +92,9 @@ std::vector<int> parse_cores(std::string_view text, const Machine& machine) {
 std::vector<std::vector<int>> share(const std::vector<int>& cores, std::size_t count) {
   std::vector<std::vector<int>> parts(count);
   for (std::size_t i = 0; i < count; ++i) {
-    const std::size_t begin = i * cores.size() / count;
-    const std::size_t end = std::max(begin + 1, (i + 1) * cores.size() / count);
-    parts[i].assign(cores.begin() + static_cast<std::ptrdiff_t>(begin), cores.begin() + static_cast<std::ptrdiff_t>(end));
+    const Range run = divide(static_cast<std::int64_t>(cores.size()), static_cast<std::int64_t>(count),
+                             static_cast<std::int64_t>(i), Remainder::spread);
+    parts[i].assign(cores.begin() + run.begin, cores.begin() + std::max(run.begin + 1, run.end));
   }
   return parts;
 }

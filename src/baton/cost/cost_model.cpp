@@ -4,27 +4,22 @@ namespace baton::cost {
 
 Bytes carried(const plan::Plan& plan, TaskId id) {
   const plan::Task& task = plan[id];
-  const Bytes size = plan::bytes_of(plan, plan::payload(task));
-  if (const auto* transfer = std::get_if<plan::Transfer>(&task.action)) {
-    return transfer->end == plan::Transfer::End::send ? Bytes(0) : size * 2;
-  }
-  const auto* collective = std::get_if<plan::Collective>(&task.action);
-  if (collective == nullptr) {
+  if (!plan::meeting_of(task).valid()) {
     return Bytes(0);
   }
-  switch (collective->kind) {
-    case plan::Collective::Kind::all_reduce:
-      return size * 2;
-    case plan::Collective::Kind::broadcast:
-      return collective->rank == 0 ? Bytes(0) : size * 2;
-    case plan::Collective::Kind::reduce:
-      return collective->rank == 0 ? size * (collective->size + 1) : Bytes(0);
-    case plan::Collective::Kind::reduce_scatter:
-      return plan::bytes_of(plan, plan::pieces(task)) * (collective->size + (collective->accumulate ? 2 : 1));
-    case plan::Collective::Kind::all_gather:
-      return plan::bytes_of(plan, plan::pieces(task)) * (collective->size + 1);
+  const plan::MoveRule& rule = plan::rule_of(plan::move_of(task));
+  const auto* collective = std::get_if<plan::Collective>(&task.action);
+  const std::int64_t n = collective == nullptr ? 2 : collective->size;
+  const Bytes size = plan::bytes_of(plan, plan::payload(task));
+  if (rule.owner == plan::MoveRule::Owner::share) {
+    return size * 2;  // it reads its share of every member's, and writes as much
   }
-  return Bytes(0);
+  const bool root = plan::rank_of(task) == 0;
+  if (rule.owner == plan::MoveRule::Owner::root && rule.spreads) {
+    return root ? Bytes(0) : size * 2;  // who gets it copies it
+  }
+  const Bytes own = rule.owner == plan::MoveRule::Owner::piece ? plan::bytes_of(plan, plan::pieces(task)) : root ? size : Bytes(0);
+  return own * (n + 1 + (collective->accumulate ? 1 : 0));
 }
 
 }  // namespace baton::cost

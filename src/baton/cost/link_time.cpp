@@ -6,17 +6,9 @@ Nanoseconds link_time(const plan::Plan& plan, MeetingId meeting, const cluster::
   const plan::Task& first = plan[plan.members(meeting)[0]];
   const Bytes size = plan::bytes_of(plan, plan::payload(first));
   const auto* collective = std::get_if<plan::Collective>(&first.action);
-  if (collective == nullptr) {
-    return link.time(size);
-  }
-  const std::int64_t n = collective->size;
-  if (collective->kind == plan::Collective::Kind::all_reduce) {
-    return link.time(Bytes((size.count + n - 1) / n)) * (2 * (n - 1));
-  }
-  if (collective->kind == plan::Collective::Kind::reduce_scatter || collective->kind == plan::Collective::Kind::all_gather) {
-    return link.time(Bytes((size.count + n - 1) / n)) * (n - 1);
-  }
-  return link.time(size * (n - 1));
+  const std::int64_t n = collective == nullptr ? 2 : collective->size;
+  const std::int64_t turns = plan::ring_turns(plan::move_of(first));
+  return turns == 0 ? link.time(size * (n - 1)) : link.time(Bytes((size.count + n - 1) / n)) * (turns * (n - 1));
 }
 
 }  // namespace baton::cost

@@ -20,31 +20,14 @@ namespace {
 
 using plan::Collective;
 
-constexpr std::array<std::string_view, 6> names{"all_reduce", "reduce_scatter", "all_gather",
-                                                "broadcast",  "reduce",         "send_receive"};
 constexpr std::int64_t element_size = 4;
 constexpr std::int64_t most_copies_together = 64;
 constexpr std::int64_t copied_together = std::int64_t{8} << 20;  // bytes: beyond it a few copies make a step long enough
 
-bool by_pieces(Operation operation) { return operation == Operation::reduce_scatter || operation == Operation::all_gather; }
-
-std::optional<Collective::Kind> kind_of(Operation operation) {
-  switch (operation) {
-    case Operation::all_reduce:
-      return Collective::Kind::all_reduce;
-    case Operation::reduce_scatter:
-      return Collective::Kind::reduce_scatter;
-    case Operation::all_gather:
-      return Collective::Kind::all_gather;
-    case Operation::broadcast:
-      return Collective::Kind::broadcast;
-    case Operation::reduce:
-      return Collective::Kind::reduce;
-    case Operation::send_receive:
-      break;
-  }
-  return std::nullopt;
-}
+bool by_pieces(plan::Move operation) { return plan::rule_of(operation).owner == plan::MoveRule::Owner::piece; }
+/// Whether a member brings only its piece, or takes only that.
+bool brings_piece(plan::Move operation) { return by_pieces(operation) && !plan::rule_of(operation).sums; }
+bool takes_piece(plan::Move operation) { return by_pieces(operation) && plan::rule_of(operation).sums; }
 
 /// Whole numbers so small that their sums have no rounding.
 double value_of(std::int64_t element, std::size_t rank) {
@@ -60,27 +43,20 @@ double sum_of(std::int64_t element, std::size_t ranks) {
 }
 
 /// What element of the whole a member that takes it must have in the end.
-double expected(Operation operation, std::int64_t element, std::size_t ranks, std::int64_t elements) {
-  switch (operation) {
-    case Operation::all_reduce:
-    case Operation::reduce_scatter:
-    case Operation::reduce:
-      return sum_of(element, ranks);
-    case Operation::broadcast:
-    case Operation::send_receive:
-      break;
-    case Operation::all_gather:
-      for (std::uint32_t r = 0; r < ranks; ++r) {
-        if (element < plan::piece_of(elements, r, static_cast<std::uint32_t>(ranks)).end) {
-          return value_of(element, r);
-        }
-      }
+double expected(plan::Move operation, std::int64_t element, std::size_t ranks, std::int64_t elements) {
+  if (plan::rule_of(operation).sums) {
+    return sum_of(element, ranks);
+  }
+  for (std::uint32_t r = 0; r < ranks && by_pieces(operation); ++r) {
+    if (element < plan::piece_of(elements, r, static_cast<std::uint32_t>(ranks)).end) {
+      return value_of(element, r);
+    }
   }
   return value_of(element, 0);
 }
 
 /// Runs one meeting on known values and counts what comes out otherwise.
-std::int64_t count_wrong(Operation operation, std::int64_t elements, const cluster::Cluster& cluster, const exec::Backend& backend,
+std::int64_t count_wrong(plan::Move operation, std::int64_t elements, const cluster::Cluster& cluster, const exec::Backend& backend,
                          const std::vector<std::string>& devices, exec::World* world) {
   const Meetings one = meetings(operation, elements, 1, devices);
   exec::Executor executor(one.plan, cluster, backend, {}, world);
@@ -92,7 +68,7 @@ std::int64_t count_wrong(Operation operation, std::int64_t elements, const clust
     if (!one.brought[d].valid()) {
       continue;
     }
-    const plan::Piece piece = piece_of(d, operation == Operation::all_gather);
+    const plan::Piece piece = piece_of(d, brings_piece(operation));
     std::vector<double> values(static_cast<std::size_t>(piece.size()));
     for (std::size_t i = 0; i < values.size(); ++i) {
       values[i] = value_of(piece.begin + static_cast<std::int64_t>(i), d);
@@ -105,7 +81,7 @@ std::int64_t count_wrong(Operation operation, std::int64_t elements, const clust
     if (!one.taken[d].valid()) {
       continue;
     }
-    const plan::Piece piece = piece_of(d, operation == Operation::reduce_scatter);
+    const plan::Piece piece = piece_of(d, takes_piece(operation));
     const std::vector<double> values = executor.read(one.taken[d]);
     for (std::size_t i = 0; i < values.size(); ++i) {
       wrong += values[i] != expected(operation, piece.begin + static_cast<std::int64_t>(i), devices.size(), elements) ? 1 : 0;
@@ -171,15 +147,16 @@ std::int64_t agreed(std::int64_t number, exec::World* world) {
   return number;
 }
 
-std::string_view to_text(Operation operation) { return names[static_cast<std::size_t>(operation)]; }
-
-Operation operation_by_name(std::string_view name) {
-  for (const Operation operation : all_operations) {
+plan::Move operation_by_name(std::string_view name) {
+  for (const plan::Move operation : all_operations) {
     if (canonical(name) == canonical(to_text(operation))) {
       return operation;
     }
   }
-  const std::vector<std::string> list(names.begin(), names.end());
+  std::vector<std::string> list;
+  for (const plan::Move operation : all_operations) {
+    list.emplace_back(to_text(operation));
+  }
   throw usage_error("there is no operation '{}'{}: choose {}", name, did_you_mean(name, list), either(list));
 }
 
@@ -202,14 +179,12 @@ double BenchRow::algorithm_bandwidth() const {
 }
 
 double BenchRow::bus_bandwidth(std::size_t members) const {
-  const auto n = static_cast<double>(members);
-  const double factor = operation == Operation::all_reduce ? 2 * (n - 1) / n : by_pieces(operation) ? (n - 1) / n : 1;
-  return factor * algorithm_bandwidth();
+  return plan::bus_factor(operation, static_cast<std::int64_t>(members)) * algorithm_bandwidth();
 }
 
-Meetings meetings(Operation operation, std::int64_t elements, std::int64_t copies, const std::vector<std::string>& devices) {
+Meetings meetings(plan::Move operation, std::int64_t elements, std::int64_t copies, const std::vector<std::string>& devices) {
   const auto count = static_cast<std::uint32_t>(devices.size());
-  const std::uint32_t members = operation == Operation::send_receive ? 2 : count;
+  const std::uint32_t members = operation == plan::Move::copy ? 2 : count;
   std::vector<plan::Buffer> buffers;
   std::vector<plan::Task> tasks;
   std::vector<BufferId> brought(count);
@@ -222,21 +197,22 @@ Meetings meetings(Operation operation, std::int64_t elements, std::int64_t copie
   for (std::int64_t copy = 0; copy < copies; ++copy) {
     for (std::uint32_t rank = 0; rank < members; ++rank) {
       const bool root = rank == 0;
-      const bool from_root = operation == Operation::broadcast || operation == Operation::send_receive;
-      const bool in_place = operation == Operation::all_reduce || (operation == Operation::reduce && root);
-      const bool takes = !in_place && operation != Operation::reduce && (!from_root || !root);
-      if (copy == 0 && (!from_root || root)) {
-        brought[rank] = add(rank, operation == Operation::all_gather);
+      const plan::MoveRule& rule = plan::rule_of(operation);
+      const bool owns = rule.owner != plan::MoveRule::Owner::root || root;
+      const bool in_place = rule.sums && !by_pieces(operation) && owns;
+      const bool takes = by_pieces(operation) || (!rule.sums && !owns);
+      if (copy == 0 && (rule.sums || owns)) {
+        brought[rank] = add(rank, brings_piece(operation));
       }
       if (takes) {
-        taken[rank] = add(rank, operation == Operation::reduce_scatter);
+        taken[rank] = add(rank, takes_piece(operation));
       } else if (in_place) {
         taken[rank] = brought[rank];
       }
       const MeetingId meeting(static_cast<std::size_t>(copy));
       plan::Task task{.device = DeviceId(rank), .lane = plan::Lane::communication};
-      if (const auto kind = kind_of(operation)) {
-        task.action = Collective{.kind = *kind, .meeting = meeting, .rank = rank, .size = count};
+      if (operation != plan::Move::copy) {
+        task.action = Collective{.kind = operation, .meeting = meeting, .rank = rank, .size = count};
       } else {
         task.action = plan::Transfer{root ? plan::Transfer::End::send : plan::Transfer::End::receive, meeting, DeviceId(1 - rank)};
       }
@@ -271,7 +247,7 @@ std::vector<BenchRow> bench_collectives(const cluster::Cluster& cluster, const e
   std::vector<BenchRow> rows;
   const std::size_t total = sizes.size() * options.operations.size();
   const auto members = static_cast<std::int64_t>(cluster.size());
-  for (const Operation operation : options.operations) {
+  for (const plan::Move operation : options.operations) {
     for (const std::int64_t bytes : sizes) {
       if (progress && !progress(rows.size(), total)) {
         return rows;
@@ -293,7 +269,7 @@ std::vector<BenchRow> bench_collectives(const cluster::Cluster& cluster, const e
   return rows;
 }
 
-findings::AlphaBeta fit(const std::vector<BenchRow>& rows, Operation operation) {
+findings::AlphaBeta fit(const std::vector<BenchRow>& rows, plan::Move operation) {
   std::vector<double> bytes;
   std::vector<double> times;
   for (const BenchRow& row : rows) {
@@ -306,14 +282,14 @@ findings::AlphaBeta fit(const std::vector<BenchRow>& rows, Operation operation) 
 }
 
 MeasuredLinks measured_links(const std::vector<BenchRow>& rows, const cluster::Cluster& cluster) {
-  const findings::AlphaBeta law = fit(rows, Operation::send_receive);
+  const findings::AlphaBeta law = fit(rows, plan::Move::copy);
   MeasuredLinks found;
   found.link = {Nanoseconds(std::llround(law.alpha_ns)), law.beta};
   std::optional<double> least;
   for (const cluster::Algorithm algorithm : {cluster::Algorithm::ring, cluster::Algorithm::tree, cluster::Algorithm::direct}) {
     std::vector<double> errors;
     for (const BenchRow& row : rows) {
-      if (row.operation != Operation::send_receive && row.time.count > 0) {
+      if (row.operation != plan::Move::copy && row.time.count > 0) {
         const auto time = static_cast<double>(row.time.count);
         errors.push_back(std::abs(by_law(row, cluster, found.link, algorithm) - time) / time);
       }

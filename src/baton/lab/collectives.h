@@ -16,16 +16,15 @@
 /// What messages between devices cost, measured by plans of nothing but one kind of meeting.
 namespace baton::lab {
 
-enum class Operation : std::uint8_t { all_reduce, reduce_scatter, all_gather, broadcast, reduce, send_receive };
-constexpr std::array<Operation, 6> all_operations{Operation::all_reduce, Operation::reduce_scatter, Operation::all_gather,
-                                                  Operation::broadcast,  Operation::reduce,         Operation::send_receive};
-std::string_view to_text(Operation operation);
+/// In the order in which they are measured and printed.
+constexpr std::array<plan::Move, 6> all_operations{plan::Move::all_reduce, plan::Move::reduce_scatter, plan::Move::all_gather,
+                                                   plan::Move::broadcast,  plan::Move::reduce,         plan::Move::copy};
 /// A usage error lists them.
-Operation operation_by_name(std::string_view name);
+plan::Move operation_by_name(std::string_view name);
 
 /// What is measured: float32 elements, by the size of the whole that is reduced, gathered or sent.
 struct BenchOptions {
-  std::vector<Operation> operations{all_operations.begin(), all_operations.end()};
+  std::vector<plan::Move> operations{all_operations.begin(), all_operations.end()};
   std::int64_t least = 8;  // bytes
   std::int64_t most = 64 << 20;
   std::int64_t factor = 4;        // from one size to the next
@@ -36,7 +35,7 @@ void parse_sizes(std::string_view text, BenchOptions& options);
 
 /// A row of the table. Columns are those of nccl-tests.
 struct BenchRow {
-  Operation operation = Operation::all_reduce;
+  plan::Move operation = plan::Move::all_reduce;
   std::int64_t bytes = 0;  // of the whole
   std::int64_t count = 0;  // elements that a member brings or takes: of a reduce_scatter or all_gather, those of a piece
   Nanoseconds time;        // the median from the end of one to the end of the next, one after the other
@@ -58,7 +57,7 @@ struct Meetings {
 /// Members bring the same buffers every time, and what is not reduced in place is taken into others each
 /// time. Of a send_receive the first two devices are the ends. `elements` are of the whole; all buffers live
 /// on.
-Meetings meetings(Operation operation, std::int64_t elements, std::int64_t copies, const std::vector<std::string>& devices);
+Meetings meetings(plan::Move operation, std::int64_t elements, std::int64_t copies, const std::vector<std::string>& devices);
 
 /// Called before each measurement; false: stop, keeping what was measured.
 using BenchProgress = std::function<bool(std::size_t done, std::size_t total)>;
@@ -69,7 +68,7 @@ std::vector<BenchRow> bench_collectives(const cluster::Cluster& cluster, const e
                                         const BenchProgress& progress = {}, exec::World* world = nullptr);
 
 /// What the rows of an operation say of its law: a meeting of S bytes takes alpha + S / beta.
-findings::AlphaBeta fit(const std::vector<BenchRow>& rows, Operation operation);
+findings::AlphaBeta fit(const std::vector<BenchRow>& rows, plan::Move operation);
 
 /// A number as the first rank has it.
 std::int64_t agreed(std::int64_t number, exec::World* world);

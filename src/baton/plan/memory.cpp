@@ -1,8 +1,13 @@
 #include "baton/plan/memory.h"
 
 #include <algorithm>
-#include <cmath>
+#include <array>
+#include <bit>
 #include <limits>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
 
 namespace baton::plan {
 namespace {
@@ -10,7 +15,7 @@ namespace {
 struct Placed {
   std::int64_t begin;
   std::int64_t end;
-  Clock last;  // by lane: the position of the last task that touches it
+  Clock last;  // by lane: how many of its tasks must be done before the place is free
 };
 
 std::int64_t aligned(std::int64_t size) { return (size + Memory::alignment - 1) / Memory::alignment * Memory::alignment; }
@@ -18,88 +23,171 @@ std::int64_t aligned(std::int64_t size) { return (size + Memory::alignment - 1) 
 /// Whether a buffer keeps its place to the end of the step: also losses, which are read once it is over.
 bool lives_on(const Buffer& buffer) { return buffer.persistent || buffer.role == Role::loss; }
 
-bool within(const Clock& last, const Clock& done) {
-  for (std::size_t lane = 0; lane < lane_count; ++lane) {
-    if (last[lane] > done[lane]) {
-      return false;
+/// Addresses by how many buffers hold them: runs of equal count, in order, the last without end. Finds the lowest gap of a size
+/// in logarithmic time unless many gaps are nearly as large.
+class Addresses {
+ public:
+  explicit Addresses(std::int64_t base) : runs_{{base, 0}} { remember(runs_.begin()); }
+
+  /// So many buffers more hold [begin, end).
+  void change(std::int64_t begin, std::int64_t end, int more) {
+    auto run = split(begin);
+    const auto behind = split(end);
+    for (; run != behind; ++run) {
+      run->second += more;
+    }
+    run = join(runs_.find(begin));
+    if (run != runs_.begin()) {
+      remember(std::prev(run));  // it may have been longer
+    }
+    remember(run);
+    for (; run != runs_.end() && run->first < end; ++run) {
+      remember(join(std::next(run)));  // the last of them may be joined to what stands behind
     }
   }
-  return true;
-}
+
+  std::int64_t lowest_gap(std::int64_t size) {
+    std::int64_t lowest = runs_.rbegin()->first;
+    for (std::size_t k = class_of(size); k < gaps_.size(); ++k) {
+      for (auto gap = gaps_[k].begin(); gap != gaps_[k].end() && *gap < lowest;) {
+        const auto run = runs_.find(*gap);
+        if (run == runs_.end() || run->second != 0 || class_of(length(run)) != k) {
+          gap = gaps_[k].erase(gap);  // it is no longer there, or has another size
+          continue;
+        }
+        if (length(run) >= size) {
+          lowest = *gap;
+        }
+        ++gap;
+      }
+    }
+    return lowest;
+  }
+
+ private:
+  using Runs = std::map<std::int64_t, int>;  // by where they begin
+
+  static std::size_t class_of(std::int64_t size) {
+    return static_cast<std::size_t>(std::bit_width(static_cast<std::uint64_t>(size)));
+  }
+  std::int64_t length(Runs::const_iterator run) const {
+    const auto next = std::next(run);
+    return (next == runs_.end() ? std::numeric_limits<std::int64_t>::max() : next->first) - run->first;
+  }
+  /// The run that begins there, which is made where there is none.
+  Runs::iterator split(std::int64_t at) {
+    const auto behind = runs_.upper_bound(at);
+    const auto run = std::prev(behind);
+    return run->first == at ? run : runs_.emplace_hint(behind, at, run->second);
+  }
+  /// Joins a run to the one before it, where both have one count.
+  Runs::iterator join(Runs::iterator run) {
+    if (run == runs_.begin() || std::prev(run)->second != run->second) {
+      return run;
+    }
+    return std::prev(runs_.erase(run));
+  }
+  void remember(Runs::const_iterator run) {
+    if (run->second == 0) {
+      gaps_[class_of(length(run))].insert(run->first);
+    }
+  }
+
+  Runs runs_;
+  std::array<std::set<std::int64_t>, 65> gaps_;  // where gaps begin, by the class of their length; some are gone since
+};
+
+/// What one lane of a device may find in use: what its next task is not certain to come after. Its certainty only grows, so
+/// that a buffer leaves once.
+class View {
+ public:
+  View(std::int64_t base, const std::array<std::size_t, lane_count>& lengths) : held_(base) {
+    for (std::size_t lane = 0; lane < lane_count; ++lane) {
+      waiting_[lane].assign(lengths[lane] + 1, none);
+    }
+  }
+
+  void add(std::uint32_t number, const Placed& placed) {
+    next_.resize(number + 1, none);
+    if (wait(number, placed)) {
+      held_.change(placed.begin, placed.end, 1);
+    }
+  }
+
+  /// The lane's next task is certain of this much.
+  void advance(const Clock& start, const std::vector<Placed>& all) {
+    for (std::size_t lane = 0; lane < lane_count; ++lane) {
+      while (done_[lane] < start[lane]) {
+        std::uint32_t number = std::exchange(waiting_[lane][++done_[lane]], none);
+        while (number != none) {
+          const std::uint32_t next = next_[number];
+          if (!wait(number, all[number])) {
+            held_.change(all[number].begin, all[number].end, -1);
+          }
+          number = next;
+        }
+      }
+    }
+  }
+
+  std::int64_t lowest_gap(std::int64_t size) { return held_.lowest_gap(size); }
+
+ private:
+  static constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();
+
+  /// Lists it under a task that is not certain to be done; false: all are.
+  bool wait(std::uint32_t number, const Placed& placed) {
+    for (std::size_t lane = 0; lane < lane_count; ++lane) {
+      if (placed.last[lane] > done_[lane]) {
+        next_[number] = std::exchange(waiting_[lane][placed.last[lane]], number);
+        return true;
+      }
+    }
+    return false;
+  }
+
+  Addresses held_;
+  Clock done_{};
+  std::array<std::vector<std::uint32_t>, lane_count> waiting_;  // by how many tasks of the lane must be done: the first buffer
+  std::vector<std::uint32_t> next_;                             // by buffer: another that waits for the same
+};
 
 /// The temporary buffers of one device, placed in the order in which they are first written.
 class Arena {
  public:
-  explicit Arena(std::int64_t base) : base_(base), end_(base) {}
-
-  /// Finds the lowest gap among the buffers that may still be in use when a task with this clock starts.
-  std::int64_t place(std::int64_t size, const Clock& start, const Clock& last) {
-    const std::size_t solid = solid_prefix(start);
-    std::int64_t offset = solid > 0 ? placed_[solid - 1].end : base_;
-    for (std::size_t i = solid; i < placed_.size(); ++i) {  // sorted by address
-      const Placed& other = placed_[i];
-      if (within(other.last, start)) {
-        continue;
-      }
-      if (offset + size <= other.begin) {
-        break;
-      }
-      offset = std::max(offset, other.end);
+  Arena(std::int64_t base, const Plan& plan, DeviceId device) : end_(base) {
+    std::array<std::size_t, lane_count> lengths{};
+    for (std::size_t lane = 0; lane < lane_count; ++lane) {
+      lengths[lane] = plan.lane(device, static_cast<Lane>(lane)).size();
     }
-    const Placed entry{offset, offset + size, last};
-    const auto at = std::upper_bound(placed_.begin(), placed_.end(), entry,
-                                     [](const Placed& a, const Placed& b) { return a.begin < b.begin; });
-    const auto index = static_cast<std::size_t>(at - placed_.begin());
-    placed_.insert(at, entry);
-    least_last_.resize(std::min(least_last_.size(), index));
-    extend_prefix();
-    end_ = std::max(end_, offset + size);
-    return offset;
+    for (std::size_t lane = 0; lane < lane_count; ++lane) {
+      if (lengths[lane] > 0) {
+        views_[lane].emplace(base, lengths);
+      }
+    }
   }
 
-  /// Forgets buffers that no later task can meet in use; looks only now and then, so that looking costs little a task.
-  void forget(const Clock& earliest) {
-    // Between two looks the dead pile up and are passed over one by one: the root balances the two costs.
-    if (++tasks_ < 64 + static_cast<std::size_t>(std::sqrt(placed_.size()))) {
-      return;
+  /// Finds the lowest gap among the buffers that may still be in use when a task of the lane with this clock starts.
+  std::int64_t place(Lane lane, std::int64_t size, const Clock& start, const Clock& last) {
+    View& own = *views_[static_cast<std::size_t>(lane)];
+    own.advance(start, placed_);
+    const std::int64_t offset = own.lowest_gap(size);
+    placed_.push_back({offset, offset + size, last});
+    for (std::optional<View>& view : views_) {
+      if (view) {
+        view->add(static_cast<std::uint32_t>(placed_.size() - 1), placed_.back());
+      }
     }
-    tasks_ = 0;
-    if (std::erase_if(placed_, [&](const Placed& entry) { return within(entry.last, earliest); }) > 0) {
-      least_last_.clear();
-      extend_prefix();
-    }
+    end_ = std::max(end_, offset + size);
+    return offset;
   }
 
   std::int64_t end() const { return end_; }
 
  private:
-  static constexpr std::size_t lane = static_cast<std::size_t>(Lane::compute);
-
-  /// How many of the lowest buffers lie without a gap and are all in use at `start`: a backward finds thousands of
-  /// activations there, and need not look at each.
-  std::size_t solid_prefix(const Clock& start) const {
-    const auto end = std::partition_point(least_last_.begin(), least_last_.end(),
-                                          [&](std::uint32_t least) { return least > start[lane]; });
-    return static_cast<std::size_t>(end - least_last_.begin());
-  }
-
-  void extend_prefix() {
-    while (least_last_.size() < placed_.size()) {
-      const std::size_t next = least_last_.size();
-      if (placed_[next].begin != (next == 0 ? base_ : placed_[next - 1].end)) {
-        return;
-      }
-      const std::uint32_t last = placed_[next].last[lane];
-      least_last_.push_back(next == 0 ? last : std::min(last, least_last_.back()));
-    }
-  }
-
-  std::int64_t base_;
   std::int64_t end_;
-  std::size_t tasks_ = 0;  // since it last looked for what can be forgotten
   std::vector<Placed> placed_;
-  /// For the buffers that lie from the base on without a gap: the least of their and all lower ones' last touches.
-  std::vector<std::uint32_t> least_last_;
+  std::array<std::optional<View>, lane_count> views_;  // of lanes that have tasks
 };
 
 }  // namespace
@@ -127,27 +215,16 @@ Memory plan_memory(const Plan& plan, const Ordering& ordering) {
         if (!first[buffer.index()].valid()) {
           first[buffer.index()] = id;
         }
-        std::uint32_t& position = last[buffer.index()][static_cast<std::size_t>(task.lane)];
-        position = std::max(position, ordering.position[id.index()]);
+        std::uint32_t& done = last[buffer.index()][static_cast<std::size_t>(task.lane)];
+        done = std::max(done, plan.position(id) + 1);
       }
     }
   }
 
-  constexpr std::uint32_t most = std::numeric_limits<std::uint32_t>::max();
-  // For each task in sequence, the least its device's later tasks are certain of: what may be forgotten then.
-  std::vector<Clock> ahead(devices, Clock{most, most, most});
-  std::vector<Clock> earliest(plan.tasks().size());
-  for (auto id = ordering.sequence.rbegin(); id != ordering.sequence.rend(); ++id) {
-    Clock& clock = ahead[plan[*id].device.index()];
-    for (std::size_t lane = 0; lane < lane_count; ++lane) {
-      clock[lane] = std::min(clock[lane], ordering.start[id->index()][lane]);
-    }
-    earliest[id->index()] = clock;
-  }
-
   std::vector<Arena> arenas;
-  for (const std::int64_t start : base) {
-    arenas.emplace_back(start);
+  arenas.reserve(devices);
+  for (std::size_t d = 0; d < devices; ++d) {
+    arenas.emplace_back(base[d], plan, DeviceId(d));
   }
   for (const TaskId id : ordering.sequence) {
     const Task& task = plan[id];
@@ -156,15 +233,14 @@ Memory plan_memory(const Plan& plan, const Ordering& ordering) {
     for (const BufferId buffer : task.writes) {
       if (first[buffer.index()] == id && !lives_on(plan[buffer])) {
         first[buffer.index()] = TaskId();  // placed
-        memory.offset[buffer.index()] = arena.place(aligned(plan[buffer].size().count), start, last[buffer.index()]);
+        memory.offset[buffer.index()] = arena.place(task.lane, aligned(plan[buffer].size().count), start, last[buffer.index()]);
       }
     }
     if (task.workspace.count > 0) {
       Clock only_this{};
-      only_this[static_cast<std::size_t>(task.lane)] = ordering.position[id.index()];
-      memory.workspace[id.index()] = arena.place(aligned(task.workspace.count), start, only_this);
+      only_this[static_cast<std::size_t>(task.lane)] = plan.position(id) + 1;
+      memory.workspace[id.index()] = arena.place(task.lane, aligned(task.workspace.count), start, only_this);
     }
-    arena.forget(earliest[id.index()]);
   }
   for (std::size_t d = 0; d < devices; ++d) {
     memory.peak[d] = Bytes(arenas[d].end());

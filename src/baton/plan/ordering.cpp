@@ -8,7 +8,7 @@ namespace {
 /// Tasks that must start together are one node: a meeting's members, or a task alone.
 class Waits {
  public:
-  explicit Waits(const Plan& plan) : plan_(plan), node_(plan.tasks().size()), lane_before_(plan.tasks().size()) {
+  explicit Waits(const Plan& plan) : plan_(plan), node_(plan.tasks().size()) {
     std::vector<std::uint32_t> meeting_node(plan.meeting_count(), Id<void>::invalid);
     for (std::size_t i = 0; i < plan.tasks().size(); ++i) {
       const MeetingId meeting = meeting_of(plan.tasks()[i]);
@@ -21,26 +21,16 @@ class Waits {
         }
       }
     }
-    for (std::size_t device = 0; device < plan.devices().size(); ++device) {
-      for (std::size_t lane = 0; lane < lane_count; ++lane) {
-        TaskId before;
-        for (const TaskId id : plan.lane(DeviceId(device), static_cast<Lane>(lane))) {
-          lane_before_[id.index()] = before;
-          before = id;
-        }
-      }
-    }
   }
 
   std::uint32_t node(TaskId id) const { return node_[id.index()]; }
   std::uint32_t node_count() const { return node_count_; }
-  TaskId lane_before(TaskId id) const { return lane_before_[id.index()]; }
 
   /// Calls `visit` for each task that must be done before `id` may start.
   template <typename Visit>
   void each_before(TaskId id, Visit visit) const {
-    if (lane_before(id).valid()) {
-      visit(lane_before(id));
+    if (const TaskId before = plan_.before(id); before.valid()) {
+      visit(before);
     }
     for (const TaskId other : plan_[id].after) {
       visit(other);
@@ -50,7 +40,6 @@ class Waits {
  private:
   const Plan& plan_;
   std::vector<std::uint32_t> node_;
-  std::vector<TaskId> lane_before_;
   std::uint32_t node_count_ = 0;
 };
 
@@ -137,7 +126,6 @@ Ordering order(const Plan& plan) {
   Ordering result;
   result.sequence.reserve(count);
   result.start.resize(count);
-  result.position.resize(count);
 
   std::vector<std::uint32_t> pending(waits.node_count(), 0);
   for (std::size_t i = 0; i < count; ++i) {
@@ -165,10 +153,8 @@ Ordering order(const Plan& plan) {
           start[lane] = std::max(start[lane], other[lane]);
         }
         const auto lane = static_cast<std::size_t>(plan[before].lane);
-        start[lane] = std::max(start[lane], result.position[before.index()]);
+        start[lane] = std::max(start[lane], plan.position(before) + 1);
       });
-      const TaskId before = waits.lane_before(id);
-      result.position[id.index()] = before.valid() ? result.position[before.index()] + 1 : 1;
       result.sequence.push_back(id);
       for (const TaskId waiter : next[id.index()]) {
         if (--pending[waits.node(waiter)] == 0) {

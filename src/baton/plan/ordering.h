@@ -17,14 +17,13 @@ using Clock = std::array<std::uint32_t, lane_count>;
 /// never relied upon, so a slice of the plan is safe whatever the others do. Members of a meeting wait for one
 /// another, which orders nothing but can block.
 struct Ordering {
-  std::vector<TaskId> sequence;         // all tasks, each after those it waits for; fewer when some wait in a circle
-  std::vector<TaskId> circle;           // a circle of waiting tasks, where there is one
-  std::vector<Clock> start;             // by task
-  std::vector<std::uint32_t> position;  // by task: its number in its lane, from 1
+  std::vector<TaskId> sequence;  // all tasks, each after those it waits for; fewer when some wait in a circle
+  std::vector<TaskId> circle;    // a circle of waiting tasks, where there is one
+  std::vector<Clock> start;      // by task
 
   /// Whether `first` is certainly done when `second`, of the same device, starts.
   bool ordered(const Plan& plan, TaskId first, TaskId second) const {
-    return position[first.index()] <= start[second.index()][static_cast<std::size_t>(plan[first].lane)];
+    return plan.position(first) < start[second.index()][static_cast<std::size_t>(plan[first].lane)];
   }
 };
 

@@ -60,6 +60,8 @@ Plan::Plan(std::string title, std::vector<std::string> devices, std::vector<Buff
   for (const Buffer& buffer : buffers_) {
     check(buffer.device.index() < devices_.size(), "buffer on device {} of {}", buffer.device.value, devices_.size());
   }
+  position_.reserve(tasks_.size());
+  before_.reserve(tasks_.size());
   for (std::size_t i = 0; i < tasks_.size(); ++i) {
     const Task& task = tasks_[i];
     check(task.device.index() < devices_.size(), "task {} on device {} of {}", i, task.device.value, devices_.size());
@@ -71,7 +73,10 @@ Plan::Plan(std::string title, std::vector<std::string> devices, std::vector<Buff
     for (const TaskId id : task.after) {
       check(id.index() < tasks_.size(), "task {} comes after task {} of {}", i, id.value, tasks_.size());
     }
-    lanes_[task.device.index() * lane_count + static_cast<std::size_t>(task.lane)].push_back(TaskId(i));
+    std::vector<TaskId>& lane = lanes_[task.device.index() * lane_count + static_cast<std::size_t>(task.lane)];
+    position_.push_back(static_cast<std::uint32_t>(lane.size()));
+    before_.push_back(lane.empty() ? TaskId() : lane.back());
+    lane.push_back(TaskId(i));
     if (const MeetingId meeting = meeting_of(task); meeting.valid()) {
       check(meeting.index() < 2 * tasks_.size(), "meeting {} in a plan of {} tasks", meeting.value, tasks_.size());
       if (meeting.index() >= meetings_.size()) {
@@ -110,11 +115,6 @@ std::string_view to_text(Phase phase) {
   return phase == Phase::forward ? "forward" : phase == Phase::backward ? "backward" : "update";
 }
 
-std::string_view to_text(Collective::Kind kind) {
-  constexpr std::array<std::string_view, 5> names{"all_reduce", "broadcast", "reduce", "reduce_scatter", "all_gather"};
-  return names[static_cast<std::size_t>(kind)];
-}
-
 std::string_view verb(const Task& task) {
   struct {
     std::string_view operator()(const Compute& compute) const { return op::name(compute.op); }
@@ -132,27 +132,31 @@ bool is_product(const Task& task) {
 }
 
 std::span<const BufferId> payload(const Task& task) {
-  const std::span<const BufferId> buffers = task.reads.empty() ? task.writes : task.reads;
+  const MoveRule& rule = rule_of(move_of(task));
+  const std::span<const BufferId> reads = task.reads;
+  if (rule.owner == MoveRule::Owner::piece) {
+    const std::size_t added = rule.sums && std::get<Collective>(task.action).accumulate ? task.writes.size() : 0;
+    return rule.sums ? reads.first(reads.size() - std::min(reads.size(), added)) : task.writes;
+  }
   const auto* collective = std::get_if<Collective>(&task.action);
-  if (collective == nullptr) {
-    return buffers;
+  if (collective != nullptr && collective->sgd_rate > 0) {
+    return reads.first(reads.size() / 2);
   }
-  if (collective->kind == Collective::Kind::all_gather) {
-    return task.writes;
-  }
-  if (collective->kind == Collective::Kind::reduce_scatter) {
-    const std::span<const BufferId> reads = task.reads;
-    return reads.first(reads.size() - std::min(reads.size(), collective->accumulate ? task.writes.size() : 0));
-  }
-  return collective->sgd_rate > 0 ? buffers.first(buffers.size() / 2) : buffers;
+  return reads.empty() ? task.writes : reads;
 }
 
-std::span<const BufferId> pieces(const Task& task) {
-  return std::get<Collective>(task.action).kind == Collective::Kind::all_gather ? task.reads : task.writes;
+std::span<const BufferId> pieces(const Task& task) { return rule_of(move_of(task)).sums ? task.writes : task.reads; }
+
+Move move_of(const Task& task) {
+  const auto* collective = std::get_if<Collective>(&task.action);
+  return collective == nullptr ? Move::copy : collective->kind;
 }
 
-Piece piece_of(std::int64_t elements, std::uint32_t rank, std::uint32_t size) {
-  return {rank * elements / size, (rank + 1) * elements / size};
+std::uint32_t rank_of(const Task& task) {
+  if (const auto* transfer = std::get_if<Transfer>(&task.action)) {
+    return transfer->end == Transfer::End::send ? 0 : 1;
+  }
+  return std::get<Collective>(task.action).rank;
 }
 
 MeetingId meeting_of(const Task& task) {

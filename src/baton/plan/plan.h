@@ -43,6 +43,10 @@ class Plan {
 
   /// The tasks of one lane of one device, in the order in which they run.
   std::span<const TaskId> lane(DeviceId device, Lane lane) const;
+  /// How many tasks stand before it in its lane.
+  std::uint32_t position(TaskId id) const { return position_[id.index()]; }
+  /// The one right before it in its lane; not valid for the first.
+  TaskId before(TaskId id) const { return before_[id.index()]; }
   /// One more than the largest meeting's number.
   std::size_t meeting_count() const { return meetings_.size(); }
   /// The tasks that share a meeting, in the plan's order.
@@ -59,6 +63,8 @@ class Plan {
   std::vector<Buffer> buffers_;
   std::vector<Task> tasks_;
   std::vector<std::vector<TaskId>> lanes_;
+  std::vector<std::uint32_t> position_;  // by task
+  std::vector<TaskId> before_;
   std::vector<std::vector<TaskId>> meetings_;
 };
 

@@ -11,6 +11,7 @@
 #include "baton/base/units.h"
 #include "baton/op/op.h"
 #include "baton/op/optimizer.h"
+#include "baton/plan/move.h"
 
 namespace baton::plan {
 
@@ -41,7 +42,7 @@ struct Transfer {
 /// parameters, and writes those: w −= rate · Σ g. A reduce_scatter with `accumulate` adds to the pieces it writes, and so reads
 /// them behind the whole buffers.
 struct Collective {
-  enum class Kind : std::uint8_t { all_reduce, broadcast, reduce, reduce_scatter, all_gather };
+  using Kind = Move;  // any but a copy
   Kind kind = Kind::all_reduce;
   MeetingId meeting;
   std::uint32_t rank = 0;
@@ -106,7 +107,6 @@ struct Task {
 
 std::string_view to_text(Lane lane);
 std::string_view to_text(Phase phase);
-std::string_view to_text(Collective::Kind kind);
 /// `linear`, `send`, `all_reduce`, `sgd`, `delay`: what the task does, in a word.
 std::string_view verb(const Task& task);
 /// Whether it multiplies matrices.
@@ -116,13 +116,14 @@ bool is_product(const Task& task);
 std::span<const BufferId> payload(const Task& task);
 /// The pieces that a member of a reduce_scatter writes or one of an all_gather reads.
 std::span<const BufferId> pieces(const Task& task);
-/// The elements [begin, end) of `elements` that `rank` out of `size` owns: as even as possible, in order.
-struct Piece {
-  std::int64_t begin;
-  std::int64_t end;
-  std::int64_t size() const { return end - begin; }
-};
-Piece piece_of(std::int64_t elements, std::uint32_t rank, std::uint32_t size);
+/// The elements of a buffer that one rank out of several owns: as even as possible, in order.
+using Piece = Range;
+constexpr Piece piece_of(std::int64_t elements, std::uint32_t rank, std::uint32_t size) {
+  return divide(elements, size, rank, Remainder::spread);
+}
+/// What the meeting of a transfer's or collective's task does, and the task's rank in it.
+Move move_of(const Task& task);
+std::uint32_t rank_of(const Task& task);
 /// The meeting a task takes part in; not valid for tasks that work alone.
 MeetingId meeting_of(const Task& task);
 

@@ -311,11 +311,10 @@ Action parse_action(Line& line, const std::string& verb, std::size_t devices) {
     return Transfer{verb == "send" ? Transfer::End::send : Transfer::End::receive,
                     line.id<MeetingId>(line.need("meeting"), 'm', any), line.id<DeviceId>(line.need("peer"), 'd', devices)};
   }
-  for (const auto kind : {Collective::Kind::all_reduce, Collective::Kind::broadcast, Collective::Kind::reduce,
-                          Collective::Kind::reduce_scatter, Collective::Kind::all_gather}) {
-    if (verb == to_text(kind)) {
-      Collective collective{kind, line.id<MeetingId>(line.need("meeting"), 'm', any), line.number<std::uint32_t>(line.need("rank")),
-                            line.number<std::uint32_t>(line.need("size"))};
+  for (const MoveRule& rule : move_rules) {
+    if (rule.move != Move::copy && verb == rule.name) {
+      Collective collective{rule.move, line.id<MeetingId>(line.need("meeting"), 'm', any),
+                            line.number<std::uint32_t>(line.need("rank")), line.number<std::uint32_t>(line.need("size"))};
       ParseFields{line}("sgd_rate", collective.sgd_rate);
       ParseFields{line}("accumulate", collective.accumulate);
       return collective;

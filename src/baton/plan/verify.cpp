@@ -177,7 +177,7 @@ class Judge {
 
   /// An all-reduce that updates reads gradients and the parameters that it writes, one like the other.
   bool applies(const Task& task, const Collective& collective) const {
-    return collective.kind == Collective::Kind::all_reduce && collective.sgd_rate > 0 && !task.writes.empty() &&
+    return collective.kind == Move::all_reduce && collective.sgd_rate > 0 && !task.writes.empty() &&
            task.reads.size() == 2 * task.writes.size() &&
            std::equal(task.writes.begin(), task.writes.end(),
                       task.reads.begin() + static_cast<std::ptrdiff_t>(task.writes.size())) &&
@@ -209,27 +209,21 @@ class Judge {
   }
 
   bool member_fits(const Task& task, const Collective& member) const {
-    const bool root = member.rank == 0;
-    const bool reads = !task.reads.empty();
-    const bool writes = !task.writes.empty();
-    if (member.accumulate && member.kind != Collective::Kind::reduce_scatter) {
+    const MoveRule& rule = rule_of(member.kind);
+    if (member.kind == Move::copy || (member.accumulate && !(rule.owner == MoveRule::Owner::piece && rule.sums))) {
       return false;
     }
     if (member.sgd_rate != 0) {
       return applies(task, member);
     }
-    switch (member.kind) {
-      case Collective::Kind::all_reduce:
-        return reads && task.reads == task.writes;
-      case Collective::Kind::broadcast:
-        return reads == root && writes == !root;
-      case Collective::Kind::reduce:
-        return reads && (root ? task.writes == task.reads : !writes);
-      case Collective::Kind::reduce_scatter:
-      case Collective::Kind::all_gather:
-        return holds_its_pieces(task, member);
+    if (rule.owner == MoveRule::Owner::piece) {
+      return holds_its_pieces(task, member);
     }
-    return false;
+    const bool owns = rule.owner == MoveRule::Owner::share || member.rank == 0;
+    const bool brings = rule.sums || owns;
+    const bool takes = rule.sums ? rule.spreads || owns : !owns;
+    // A sum takes the place of what was brought to it.
+    return brings == !task.reads.empty() && takes == !task.writes.empty() && (!(brings && takes) || task.reads == task.writes);
   }
 
   std::string broken_collective(std::span<const TaskId> members) const {

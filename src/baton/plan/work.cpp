@@ -1,5 +1,3 @@
-#include <array>
-
 #include "baton/base/error.h"
 #include "baton/plan/plan.h"
 
@@ -15,55 +13,32 @@ std::vector<op::Operand> operands(const Plan& plan, const std::vector<BufferId>&
   return list;
 }
 
-/// Of a collective that leaves or takes pieces: what falls to this rank goes between it and each other, in or out.
-TaskWork piece_work(const Plan& plan, const Task& task, const Collective& collective) {
-  TaskWork work{{}, bytes_of(plan, task.reads), bytes_of(plan, task.writes), {}, {}};
-  const auto n = static_cast<std::int64_t>(collective.size);
-  const Bytes whole = bytes_of(plan, payload(task));
-  const Bytes own = bytes_of(plan, pieces(task));
-  const bool reduces = collective.kind == Collective::Kind::reduce_scatter;
-  (reduces ? work.received : work.sent) = own * (n - 1);
-  (reduces ? work.sent : work.received) = whole - own;
-  for (const BufferId id : pieces(task)) {
-    work.flops += Flops(reduces ? (n - 1 + (collective.accumulate ? 1 : 0)) * plan[id].shape.elements() : 0);
-  }
-  return work;
-}
-
-/// What one member moves. An all-reduce is counted as the reduce-scatter and all-gather it is made of: each
-/// member sums one slice, so it takes that slice from the others and hands the sum back. (A ring moves the same.)
+/// What one member moves: it takes what it owns from the others to sum it up, and hands it back where it is spread. (A ring
+/// moves the same.)
 TaskWork collective_work(const Plan& plan, const Task& task, const Collective& collective) {
-  const Bytes size = bytes_of(plan, payload(task));
+  const MoveRule& rule = rule_of(collective.kind);
   const auto n = static_cast<std::int64_t>(collective.size);
-  const auto rank = static_cast<std::int64_t>(collective.rank);
-  TaskWork work{{}, bytes_of(plan, task.reads), bytes_of(plan, task.writes), {}, {}};
-  switch (collective.kind) {
-    case Collective::Kind::all_reduce: {
-      std::int64_t elements = 0;
-      std::int64_t width = 4;
-      for (const BufferId id : payload(task)) {
-        elements += plan[id].shape.elements();
-        width = size_of(plan[id].dtype);
-      }
-      const std::int64_t slice = (rank + 1) * elements / n - rank * elements / n;
-      work.flops = Flops((n - 1) * slice + (collective.sgd_rate > 0 ? 2 * elements : 0));
-      work.sent = work.received = Bytes(((n - 1) * slice + elements - slice) * width);
-      break;
-    }
-    case Collective::Kind::broadcast:
-      (rank == 0 ? work.sent : work.received) = rank == 0 ? size * (n - 1) : size;
-      break;
-    case Collective::Kind::reduce:
-      (rank == 0 ? work.received : work.sent) = rank == 0 ? size * (n - 1) : size;
-      for (const BufferId id : task.writes) {
-        work.flops += Flops((n - 1) * plan[id].shape.elements());  // the root sums
-      }
-      break;
-    case Collective::Kind::reduce_scatter:
-    case Collective::Kind::all_gather:
-      return piece_work(plan, task, collective);
+  std::int64_t whole = 0;
+  std::int64_t width = 4;
+  for (const BufferId id : payload(task)) {
+    whole += plan[id].shape.elements();
+    width = size_of(plan[id].dtype);
   }
-  return work;
+  std::int64_t own = 0;
+  if (rule.owner == MoveRule::Owner::piece) {
+    for (const BufferId id : pieces(task)) {
+      own += plan[id].shape.elements();
+    }
+  } else {
+    own = owned(collective.kind, whole, collective.rank, n);
+  }
+  const Moved moved = moved_by(collective.kind, own, whole, n);
+  const std::int64_t additions = rule.sums ? n - 1 + (collective.accumulate ? 1 : 0) : 0;
+  return {.flops = Flops(additions * own + (collective.sgd_rate > 0 ? 2 * whole : 0)),
+          .read = bytes_of(plan, task.reads),
+          .written = bytes_of(plan, task.writes),
+          .sent = Bytes(moved.sent * width),
+          .received = Bytes(moved.received * width)};
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <array>
 #include <functional>
 
+#include "baton/base/divide.h"
 #include "baton/base/error.h"
 #include "baton/schedule/run.h"
 
@@ -87,11 +88,7 @@ Grid looped(const Pipeline& pipeline, const std::vector<std::int64_t>& groups, c
 /// As many groups as have a micro-batch for each device, as even as can be, the larger first.
 std::vector<std::int64_t> even_groups(const Pipeline& pipeline) {
   const std::int64_t count = std::max<std::int64_t>(1, pipeline.micro_batches / pipeline.devices);
-  std::vector<std::int64_t> groups(static_cast<std::size_t>(count), pipeline.micro_batches / count);
-  for (std::int64_t i = 0; i < pipeline.micro_batches % count; ++i) {
-    ++groups[static_cast<std::size_t>(i)];
-  }
-  return groups;
+  return divide(pipeline.micro_batches, count, Remainder::first);
 }
 
 }  // namespace

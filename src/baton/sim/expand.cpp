@@ -183,19 +183,16 @@ std::vector<Leg> expand_one(const Collective* collective, const Members& members
   }
   const Algorithm algorithm = cluster.wiring()->algorithm;
   const std::vector<Members> nodes = algorithm == Algorithm::hierarchical ? by_node(members, cluster) : std::vector<Members>{};
-  switch (collective->kind) {
-    case Collective::Kind::all_reduce:
+  const plan::MoveRule& rule = plan::rule_of(collective->kind);
+  switch (rule.owner) {
+    case plan::MoveRule::Owner::share:
       all_reduce(expansion, members, nodes, algorithm);
       break;
-    case Collective::Kind::broadcast:
-      rooted(expansion, members, algorithm, false);
+    case plan::MoveRule::Owner::root:
+      rooted(expansion, members, algorithm, rule.sums);
       break;
-    case Collective::Kind::reduce:
-      rooted(expansion, members, algorithm, true);
-      break;
-    case Collective::Kind::reduce_scatter:
-    case Collective::Kind::all_gather:
-      half_reduce(expansion, members, nodes, algorithm, collective->kind == Collective::Kind::all_gather);
+    case plan::MoveRule::Owner::piece:
+      half_reduce(expansion, members, nodes, algorithm, rule.spreads);
       break;
   }
   return expansion.legs();
@@ -239,11 +236,7 @@ std::vector<Leg> expand(const plan::Plan& plan, MeetingId meeting, const Links& 
   }
   Members members(tasks.size());
   for (const TaskId id : tasks) {
-    if (const auto* transfer = std::get_if<plan::Transfer>(&plan[id].action)) {
-      members[transfer->end == plan::Transfer::End::send ? 0 : 1] = plan[id].device;
-    } else {
-      members[std::get<Collective>(plan[id].action).rank] = plan[id].device;
-    }
+    members[plan::rank_of(plan[id])] = plan[id].device;
   }
   if (stands_for.empty()) {
     return expand_one(collective, members, bytes, links, cluster);

@@ -203,15 +203,9 @@ class Simulator::Walk {
   void connect() {
     first_next_.assign(nodes_.size() + 1, 0);
     const auto each_edge = [&](auto visit) {
-      for (std::size_t d = 0; d < plan_.devices().size(); ++d) {
-        for (std::size_t lane = 0; lane < lane_count; ++lane) {
-          TaskId before;
-          for (const TaskId id : plan_.lane(DeviceId(d), static_cast<Lane>(lane))) {
-            if (before.valid()) {
-              visit(before, id);
-            }
-            before = id;
-          }
+      for (std::size_t t = 0; t < nodes_.size(); ++t) {
+        if (const TaskId before = plan_.before(TaskId(t)); before.valid()) {
+          visit(before, TaskId(t));
         }
       }
       for (std::size_t t = 0; t < nodes_.size(); ++t) {

@@ -111,16 +111,6 @@ std::vector<DeviceTime> device_times(const Plan& plan, const StepTrace& step) {
 }
 
 std::vector<PathSegment> critical_path(const Plan& plan, const StepTrace& step) {
-  std::vector<TaskId> lane_before(plan.tasks().size());
-  for (std::size_t d = 0; d < plan.devices().size(); ++d) {
-    for (std::size_t lane = 0; lane < plan::lane_count; ++lane) {
-      TaskId before;
-      for (const TaskId id : plan.lane(DeviceId(d), static_cast<Lane>(lane))) {
-        lane_before[id.index()] = before;
-        before = id;
-      }
-    }
-  }
   const auto end_of = [&](TaskId id) { return step.events[id.index()].end; };
   TaskId at;
   for (std::size_t t = 0; t < plan.tasks().size(); ++t) {
@@ -150,7 +140,7 @@ std::vector<PathSegment> critical_path(const Plan& plan, const StepTrace& step) 
       }
     }
     add(kind, at, step.events[started.index()].start);
-    TaskId before = lane_before[started.index()];
+    TaskId before = plan.before(started);
     for (const TaskId other : plan[started].after) {
       if (!before.valid() || end_of(other) > end_of(before)) {
         before = other;

@@ -26,7 +26,7 @@ BenchOptions few(std::int64_t least, std::int64_t most) {
 }
 
 TEST(Collectives, ArePlansThatObeyTheLawWhateverTheOperationAndSize) {
-  for (const Operation operation : all_operations) {
+  for (const plan::Move operation : all_operations) {
     for (const std::size_t count : {2, 3, 5}) {
       const std::vector<std::string> names(count, "cpu");
       const std::int64_t elements = 7 * static_cast<std::int64_t>(count);
@@ -34,7 +34,7 @@ TEST(Collectives, ArePlansThatObeyTheLawWhateverTheOperationAndSize) {
       const plan::Verdict verdict = plan::verify(plan);
       EXPECT_TRUE(verdict.holds()) << to_text(operation) << ": " << (verdict.holds() ? "" : verdict.violations[0].text);
       EXPECT_EQ(plan.meeting_count(), 3U);
-      EXPECT_EQ(plan.members(MeetingId(0)).size(), operation == Operation::send_receive ? 2U : count);
+      EXPECT_EQ(plan.members(MeetingId(0)).size(), operation == plan::Move::copy ? 2U : count);
     }
   }
 }
@@ -49,7 +49,7 @@ TEST(Collectives, AreMeasuredAtEverySizeAndComeOutRight) {
       EXPECT_GT(row.time.count, 0);
       EXPECT_LE(row.low, row.time);
       EXPECT_GE(row.high, row.time);
-      const bool pieces = row.operation == Operation::reduce_scatter || row.operation == Operation::all_gather;
+      const bool pieces = row.operation == plan::Move::reduce_scatter || row.operation == plan::Move::all_gather;
       EXPECT_EQ(row.bytes, row.count * 4 * (pieces ? static_cast<std::int64_t>(count) : 1));
     }
   }
@@ -89,22 +89,22 @@ class FaultyBackend final : public exec::Backend {
 
 TEST(Collectives, CountWhatIsNotAsItShouldBe) {
   BenchOptions options = few(64, 64);
-  options.operations = {Operation::all_reduce, Operation::broadcast, Operation::reduce, Operation::send_receive};
+  options.operations = {plan::Move::all_reduce, plan::Move::broadcast, plan::Move::reduce, plan::Move::copy};
   for (const BenchRow& row : bench_collectives(devices(2), FaultyBackend(),
                                                options)) {  // each that takes something has one of it wrong
-    EXPECT_EQ(row.wrong, row.operation == Operation::all_reduce ? 2 : 1) << to_text(row.operation);
+    EXPECT_EQ(row.wrong, row.operation == plan::Move::all_reduce ? 2 : 1) << to_text(row.operation);
   }
 }
 
 TEST(Collectives, HaveTheBandwidthsOfNcclTests) {
-  BenchRow row{.operation = Operation::all_reduce, .bytes = 1 << 20, .time = Nanoseconds(1'000'000)};
+  BenchRow row{.operation = plan::Move::all_reduce, .bytes = 1 << 20, .time = Nanoseconds(1'000'000)};
   EXPECT_DOUBLE_EQ(row.algorithm_bandwidth(), 1048576e3);
   EXPECT_DOUBLE_EQ(row.bus_bandwidth(4), 1.5 * 1048576e3);
-  row.operation = Operation::all_gather;
+  row.operation = plan::Move::all_gather;
   EXPECT_DOUBLE_EQ(row.bus_bandwidth(4), 0.75 * 1048576e3);
-  row.operation = Operation::reduce_scatter;
+  row.operation = plan::Move::reduce_scatter;
   EXPECT_DOUBLE_EQ(row.bus_bandwidth(4), 0.75 * 1048576e3);
-  for (const Operation other : {Operation::broadcast, Operation::reduce, Operation::send_receive}) {
+  for (const plan::Move other : {plan::Move::broadcast, plan::Move::reduce, plan::Move::copy}) {
     row.operation = other;
     EXPECT_DOUBLE_EQ(row.bus_bandwidth(4), 1048576e3);
   }
@@ -114,7 +114,7 @@ TEST(Collectives, FindTheLinkThatWasAskedFor) {
   const cluster::Link link{Nanoseconds(200'000), 1e9};
   const auto backend = exec::make_cpu_backend();
   BenchOptions options = few(1 << 10, 1 << 22);
-  options.operations = {Operation::send_receive};
+  options.operations = {plan::Move::copy};
   options.time = Nanoseconds(10'000'000);
   const std::vector<BenchRow> rows = bench_collectives(devices(2, link), *backend, options);
   for (const BenchRow& row : rows) {  // nothing is faster than the link; how much slower depends on who else is at work here
@@ -126,10 +126,10 @@ TEST(Collectives, ReadTheLinksOffWhatWasMeasured) {
   std::vector<BenchRow> rows;
   for (std::int64_t bytes = 8; bytes < 1 << 26; bytes *= 8) {
     const auto size = static_cast<double>(bytes);
-    rows.push_back({.operation = Operation::send_receive, .bytes = bytes, .time = Nanoseconds(std::llround(5000 + size / 4))});
+    rows.push_back({.operation = plan::Move::copy, .bytes = bytes, .time = Nanoseconds(std::llround(5000 + size / 4))});
     // A tree of four: there and back again, two rounds each.
-    rows.push_back({.operation = Operation::all_reduce, .bytes = bytes, .time = Nanoseconds(std::llround(4 * (5000 + size / 4)))});
-    rows.push_back({.operation = Operation::broadcast, .bytes = bytes, .time = Nanoseconds(std::llround(2 * (5000 + size / 4)))});
+    rows.push_back({.operation = plan::Move::all_reduce, .bytes = bytes, .time = Nanoseconds(std::llround(4 * (5000 + size / 4)))});
+    rows.push_back({.operation = plan::Move::broadcast, .bytes = bytes, .time = Nanoseconds(std::llround(2 * (5000 + size / 4)))});
   }
   const MeasuredLinks found = measured_links(rows, devices(4));
   EXPECT_NEAR(static_cast<double>(found.link.latency.count), 5000, 1);

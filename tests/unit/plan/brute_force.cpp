@@ -302,6 +302,8 @@ class Judge {
       const bool root = member->rank == 0;
       const std::vector<BufferId>* brings = &task.reads;
       switch (member->kind) {
+        case Move::copy:
+          return false;
         case Collective::Kind::all_reduce:
           if (task.reads != task.writes) {
             return false;

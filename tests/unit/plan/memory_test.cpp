@@ -291,6 +291,72 @@ Plan chain(std::size_t length, Bytes workspace, bool two_lanes) {
   return finish(draft);
 }
 
+/// Where each temporary buffer would lie, looked for among all that were placed before it.
+void expect_lowest_places(const Plan& plan, const Verdict& verdict, const std::string& name) {
+  const Ordering& ordering = verdict.ordering;
+  struct Placed {
+    std::int64_t begin;
+    std::int64_t end;
+    Clock last;
+  };
+  std::vector<std::vector<Placed>> placed(plan.devices().size());
+  std::vector<std::int64_t> base(plan.devices().size(), 0);
+  std::vector<Clock> last(plan.buffers().size());
+  std::vector<bool> seen(plan.buffers().size(), false);
+  for (const Buffer& buffer : plan.buffers()) {
+    base[buffer.device.index()] += buffer.persistent || buffer.role == Role::loss ? aligned(buffer.size().count) : 0;
+  }
+  for (std::size_t t = 0; t < plan.tasks().size(); ++t) {
+    for (const auto* list : {&plan.tasks()[t].reads, &plan.tasks()[t].writes}) {
+      for (const BufferId id : *list) {
+        std::uint32_t& done = last[id.index()][static_cast<std::size_t>(plan.tasks()[t].lane)];
+        done = std::max(done, plan.position(TaskId(t)) + 1);
+      }
+    }
+  }
+  const auto lowest = [&](TaskId id, std::int64_t size, const Clock& until) {
+    std::vector<Placed>& others = placed[plan[id].device.index()];
+    const Clock& start = ordering.start[id.index()];
+    std::int64_t at = base[plan[id].device.index()];
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (const Placed& other : others) {
+        const bool over = other.last[0] <= start[0] && other.last[1] <= start[1] && other.last[2] <= start[2];
+        if (!over && at < other.end && other.begin < at + size) {
+          at = other.end;
+          moved = true;
+        }
+      }
+    }
+    others.push_back({at, at + size, until});
+    return at;
+  };
+  for (const TaskId id : ordering.sequence) {
+    for (const BufferId buffer : plan[id].writes) {
+      if (!seen[buffer.index()] && !plan[buffer].persistent && plan[buffer].role != Role::loss) {
+        ASSERT_EQ(verdict.memory.offset[buffer.index()], lowest(id, aligned(plan[buffer].size().count), last[buffer.index()]))
+            << name << ", b" << buffer.value;
+      }
+      seen[buffer.index()] = true;
+    }
+    if (plan[id].workspace.count > 0) {
+      Clock only{};
+      only[static_cast<std::size_t>(plan[id].lane)] = plan.position(id) + 1;
+      ASSERT_EQ(verdict.memory.workspace[id.index()], lowest(id, aligned(plan[id].workspace.count), only)) << name;
+    }
+  }
+}
+
+TEST(Memory, EachTemporaryLiesInTheLowestGapThatIsCertainToBeFree) {
+  for (std::uint32_t seed = 1000; seed < 1200 && !::testing::Test::HasFailure(); ++seed) {
+    const Plan plan = finish(RandomDraft(seed).make());
+    expect_lowest_places(plan, verify(plan), fmt::format("seed {}", seed));
+  }
+  for (const test::Sample& sample : test::sample_plans()) {
+    expect_lowest_places(sample.plan, verify(sample.plan), sample.name);
+  }
+}
+
 TEST(Memory, AChainOfTemporariesNeedsTwoAtATime) {
   for (const bool two_lanes : {false, true}) {
     for (const std::size_t length : {3U, 10U, 500U}) {

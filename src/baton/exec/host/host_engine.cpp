@@ -258,13 +258,13 @@ class HostEngine final : public Engine {
     for (std::size_t d = 0; d < devices_.size(); ++d) {
       for (std::size_t lane = 0; lane < lane_count && is_here(d); ++lane) {
         for (const TaskId id : plan_.lane(DeviceId(d), static_cast<plan::Lane>(lane))) {
-          devices_[d]->lanes[lane].push_back(prepare(id, backend, assignment.ordering));
+          devices_[d]->lanes[lane].push_back(prepare(id, backend));
         }
       }
     }
   }
 
-  Step prepare(TaskId id, const HostBackend& backend, const plan::Ordering& ordering) {
+  Step prepare(TaskId id, const HostBackend& backend) {
     const Task& task = plan_[id];
     Step step{.id = id, .kernel = nullptr, .exchange = nullptr, .delay = {}};
     if (const auto* delay = std::get_if<plan::Delay>(&task.action)) {
@@ -279,7 +279,7 @@ class HostEngine final : public Engine {
     }
     for (const TaskId other : task.after) {
       std::uint32_t& least = step.after[static_cast<std::size_t>(plan_[other].lane)];
-      least = std::max(least, ordering.position[other.index()]);
+      least = std::max(least, plan_.position(other) + 1);
     }
     return step;
   }

@@ -9,21 +9,12 @@ namespace {
 
 using plan::Collective;
 
-/// Of all buffers in a row, the elements that fall to `rank`.
-plan::Piece range_of(Move move, std::int64_t total, std::int64_t rank, std::int64_t members) {
-  switch (move) {
-    case Move::all_reduce:
-      return {rank * total / members, (rank + 1) * total / members};
-    case Move::copy:
-    case Move::broadcast:
-      return {0, rank == 0 ? 0 : total};
-    case Move::reduce:
-      return {0, rank == 0 ? total : 0};
-    case Move::reduce_scatter:
-    case Move::all_gather:
-      break;
+/// Of all buffers in a row, the elements that fall to `rank`: what is only spread is copied by those who get it.
+plan::Piece range_of(const plan::MoveRule& rule, std::int64_t total, std::int64_t rank, std::int64_t members) {
+  if (rule.owner == plan::MoveRule::Owner::share) {
+    return divide(total, members, rank, Remainder::spread);
   }
-  throw BugError("pieces are dealt buffer by buffer");
+  return {0, (rank == 0) == rule.sums ? total : 0};
 }
 
 void cut(Share& share, std::size_t buffer, std::int64_t begin, std::int64_t end, std::int64_t chunk_elements) {
@@ -41,37 +32,10 @@ void cut_pieces(Share& share, std::size_t buffer, plan::Piece range, std::size_t
 
 }  // namespace
 
-Move move_of(const plan::Task& task) {
-  const auto* collective = std::get_if<Collective>(&task.action);
-  if (collective == nullptr) {
-    return Move::copy;
-  }
-  switch (collective->kind) {
-    case Collective::Kind::all_reduce:
-      return Move::all_reduce;
-    case Collective::Kind::broadcast:
-      return Move::broadcast;
-    case Collective::Kind::reduce:
-      return Move::reduce;
-    case Collective::Kind::reduce_scatter:
-      return Move::reduce_scatter;
-    case Collective::Kind::all_gather:
-      return Move::all_gather;
-  }
-  throw BugError("a collective of no kind");
-}
-
-std::size_t rank_of(const plan::Task& task) {
-  if (const auto* transfer = std::get_if<plan::Transfer>(&task.action)) {
-    return transfer->end == plan::Transfer::End::send ? 0 : 1;
-  }
-  return std::get<Collective>(task.action).rank;
-}
-
 std::vector<Share> deal(const plan::Plan& plan, MeetingId meeting, std::int64_t chunk_elements) {
   const std::size_t members = plan.members(meeting).size();
   const plan::Task& first = plan[plan.members(meeting)[0]];
-  const Move move = move_of(first);
+  const plan::MoveRule& rule = plan::rule_of(plan::move_of(first));
   const std::span<const BufferId> buffers = plan::payload(first);
   const DType type = plan[buffers[0]].dtype;
   std::int64_t total = 0;
@@ -86,12 +50,12 @@ std::vector<Share> deal(const plan::Plan& plan, MeetingId meeting, std::int64_t 
     std::int64_t start = 0;  // of the buffer, in the row of all buffers
     for (std::size_t b = 0; b < buffers.size(); ++b) {
       const std::int64_t extent = plan[buffers[b]].shape.elements();
-      if (move == Move::reduce_scatter || move == Move::all_gather) {
+      if (rule.owner == plan::MoveRule::Owner::piece) {
         const plan::Piece range = plan::piece_of(extent, static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(members));
         cut_pieces(share, b, range, piece, chunk_elements);
         piece += range.size() > 0 ? 1 : 0;
       } else {
-        const plan::Piece range = range_of(move, total, static_cast<std::int64_t>(rank), static_cast<std::int64_t>(members));
+        const plan::Piece range = range_of(rule, total, static_cast<std::int64_t>(rank), static_cast<std::int64_t>(members));
         cut(share, b, std::max(range.begin, start) - start, std::min(range.end, start + extent) - start, chunk_elements);
       }
       start += extent;
@@ -101,10 +65,11 @@ std::vector<Share> deal(const plan::Plan& plan, MeetingId meeting, std::int64_t 
 }
 
 MemberMemory::MemberMemory(const plan::Task& task, const Addresses& addresses, DType type) : width(size_of(type)) {
-  const Move move = move_of(task);
-  buffers = task.reads.empty() || move == Move::all_gather ? addresses.writes : addresses.reads;
-  if (move == Move::reduce_scatter || move == Move::all_gather) {
-    pieces = move == Move::all_gather ? addresses.reads : addresses.writes;
+  const plan::MoveRule& rule = plan::rule_of(plan::move_of(task));
+  const bool by_piece = rule.owner == plan::MoveRule::Owner::piece;
+  buffers = task.reads.empty() || (by_piece && !rule.sums) ? addresses.writes : addresses.reads;
+  if (by_piece) {
+    pieces = rule.sums ? addresses.writes : addresses.reads;
   }
   const auto* collective = std::get_if<Collective>(&task.action);
   if (collective != nullptr && collective->sgd_rate > 0) {

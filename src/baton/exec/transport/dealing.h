@@ -11,10 +11,7 @@
 /// transport.
 namespace baton::exec {
 
-enum class Move : std::uint8_t { copy, broadcast, all_reduce, reduce, reduce_scatter, all_gather };
-Move move_of(const plan::Task& task);
-/// A member's rank in its meeting. Of a transfer: 0 is the sender, 1 the receiver.
-std::size_t rank_of(const plan::Task& task);
+using plan::Move;
 
 /// Consecutive elements that are moved or summed in one operation.
 struct Chunk {

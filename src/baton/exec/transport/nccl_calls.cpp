@@ -6,29 +6,28 @@
 namespace baton::exec {
 namespace {
 
-using Kind = NcclCall::Kind;
 using plan::Collective;
 
 /// One whole buffer that is dealt out, and the member's own piece of it (null where nothing falls to it).
 void deal_pieces(std::vector<NcclCall>& calls, const Collective& collective, std::byte* whole, std::byte* own,
                  std::int64_t elements, std::int64_t width) {
-  const bool gathers = collective.kind == Collective::Kind::all_gather;
+  const bool gathers = !plan::rule_of(collective.kind).sums;
   if (elements % collective.size == 0) {
     const std::int64_t each = elements / collective.size;
-    calls.push_back(gathers ? NcclCall{Kind::all_gather, own, whole, each} : NcclCall{Kind::reduce_scatter, whole, own, each});
+    calls.push_back(gathers ? NcclCall{Move::all_gather, own, whole, each} : NcclCall{Move::reduce_scatter, whole, own, each});
     return;
   }
   const plan::Piece mine = plan::piece_of(elements, collective.rank, collective.size);
   if (gathers && mine.size() > 0) {
-    calls.push_back({Kind::copy, own, whole + mine.begin * width, mine.size()});
+    calls.push_back({Move::copy, own, whole + mine.begin * width, mine.size()});
   }
   for (std::uint32_t owner = 0; owner < collective.size; ++owner) {
     const plan::Piece range = plan::piece_of(elements, owner, collective.size);
     std::byte* const at = whole + range.begin * width;
     if (range.size() > 0) {
       calls.push_back(
-          gathers ? NcclCall{Kind::broadcast, at, at, range.size(), static_cast<int>(owner)}
-                  : NcclCall{Kind::reduce, at, owner == collective.rank ? own : nullptr, range.size(), static_cast<int>(owner)});
+          gathers ? NcclCall{Move::broadcast, at, at, range.size(), static_cast<int>(owner)}
+                  : NcclCall{Move::reduce, at, owner == collective.rank ? own : nullptr, range.size(), static_cast<int>(owner)});
     }
   }
 }
@@ -47,17 +46,17 @@ std::vector<NcclCall> nccl_calls(const plan::Plan& plan, const plan::Task& task,
     const std::int64_t elements = plan[payload[b]].shape.elements();
     switch (move) {
       case Move::copy:
-        calls.push_back(rank_of(task) == 0 ? NcclCall{Kind::send, whole[b], nullptr, elements, 1}
-                                           : NcclCall{Kind::receive, nullptr, whole[b], elements, 0});
+        calls.push_back(rank_of(task) == 0 ? NcclCall{Move::copy, whole[b], nullptr, elements, 1}
+                                           : NcclCall{Move::copy, nullptr, whole[b], elements, 0});
         break;
       case Move::broadcast:
-        calls.push_back({Kind::broadcast, whole[b], whole[b], elements, 0});
+        calls.push_back({Move::broadcast, whole[b], whole[b], elements, 0});
         break;
       case Move::reduce:
-        calls.push_back({Kind::reduce, whole[b], rank_of(task) == 0 ? whole[b] : nullptr, elements, 0});
+        calls.push_back({Move::reduce, whole[b], rank_of(task) == 0 ? whole[b] : nullptr, elements, 0});
         break;
       case Move::all_reduce:
-        calls.push_back({Kind::all_reduce, whole[b], whole[b], elements});
+        calls.push_back({Move::all_reduce, whole[b], whole[b], elements});
         break;
       case Move::reduce_scatter:
       case Move::all_gather: {

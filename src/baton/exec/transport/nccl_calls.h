@@ -10,19 +10,10 @@
 
 namespace baton::exec {
 
-/// A call of NCCL by a member of a meeting, or a copy before it.
+/// A call of NCCL by a member of a meeting, or a copy before it. A `copy` with one end is a send or a receive; one with both ends is
+/// from one place of its own to another, before all others.
 struct NcclCall {
-  enum class Kind : std::uint8_t {
-    copy,  // from one place of its own to another, before all others
-    all_reduce,
-    broadcast,
-    reduce,
-    reduce_scatter,
-    all_gather,
-    send,
-    receive,
-  };
-  Kind kind = Kind::copy;
+  plan::Move move = plan::Move::copy;
   const std::byte* from = nullptr;  // nullptr if it sends nothing
   std::byte* to = nullptr;          // nullptr if it receives nothing
   std::int64_t elements = 0;        // of a reduce_scatter and an all_gather: those of one piece

@@ -30,22 +30,11 @@ std::string name_ranks(const std::vector<int>& ranks) {
 
 Situation::Situation(plan::Plan plan, std::vector<int> rank_of, std::int64_t steps_before, std::optional<cluster::Link> link,
                      Nanoseconds slow_disk)
-    : plan_(std::move(plan)),
-      rank_of_(std::move(rank_of)),
-      position_(plan_.tasks().size(), 0),
-      steps_before_(steps_before),
-      link_(link),
-      slow_disk_(slow_disk) {
+    : plan_(std::move(plan)), rank_of_(std::move(rank_of)), steps_before_(steps_before), link_(link), slow_disk_(slow_disk) {
   check(rank_of_.size() == plan_.devices().size(), "{} devices, but ranks of {}", plan_.devices().size(), rank_of_.size());
   for (std::size_t d = 0; d < rank_of_.size(); ++d) {
     own_.push_back(
         static_cast<std::size_t>(std::count(rank_of_.begin(), rank_of_.begin() + static_cast<std::ptrdiff_t>(d), rank_of_[d])));
-    for (std::size_t lane = 0; lane < plan::lane_count; ++lane) {
-      const std::span<const TaskId> tasks = plan_.lane(DeviceId(d), static_cast<plan::Lane>(lane));
-      for (std::size_t i = 0; i < tasks.size(); ++i) {
-        position_[tasks[i].index()] = i;
-      }
-    }
   }
 }
 
@@ -76,8 +65,8 @@ bool Situation::has_come(std::span<const Standing> standings, TaskId member, std
   if (at.step != step) {
     return at.step > step;
   }
-  const std::size_t reached = position_[at.task.index()];
-  return reached > position_[member.index()] || (reached == position_[member.index()] && at.started);
+  const std::uint32_t reached = plan_.position(at.task);
+  return reached > plan_.position(member) || (reached == plan_.position(member) && at.started);
 }
 
 std::vector<int> Situation::missing(std::span<const Standing> standings, TaskId task, std::int64_t step) const {

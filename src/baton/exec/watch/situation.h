@@ -64,8 +64,7 @@ class Situation {
 
   plan::Plan plan_;
   std::vector<int> rank_of_;
-  std::vector<std::size_t> own_;       // by device: which of its rank's devices it is
-  std::vector<std::size_t> position_;  // by task: which of its lane's tasks it is
+  std::vector<std::size_t> own_;  // by device: which of its rank's devices it is
   std::int64_t steps_before_;
   std::optional<cluster::Link> link_;
   Nanoseconds slow_disk_;

@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "baton/base/divide.h"
 #include "baton/base/memory.h"
 
 #if defined(__AVX__)
@@ -31,15 +32,8 @@ constexpr int64_t cached_floats = int64_t{64} * 1024;
 /// Floats of a cache line.
 constexpr int64_t line = 16;
 
-struct Range {
-  int64_t begin = 0;
-  int64_t end = 0;
-};
-
 /// The member's share of `units` equal pieces of work.
-Range share(int64_t units, Member member) {
-  return {units * member.index / member.count, units * (member.index + 1) / member.count};
-}
+Range share(int64_t units, Member member) { return divide(units, member.count, member.index, Remainder::spread); }
 
 int64_t bytes(int64_t floats) { return floats * static_cast<int64_t>(sizeof(float)); }
 

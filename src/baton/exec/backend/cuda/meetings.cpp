@@ -140,15 +140,14 @@ class Meetings::Impl {
 
   /// NCCL refuses two members on one GPU. What is dealt in pieces goes by kernels of ours where they reach all members.
   static bool by_nccl(const Opening& opening, bool reach) {
-    const Collective::Kind kind = opening.collective->kind;
+    const plan::MoveRule& rule = plan::rule_of(opening.collective->kind);
     const std::vector<int> ordinals = opening.ordinals();
     const bool apart = std::set<int>(ordinals.begin(), ordinals.end()).size() == ordinals.size();
     if (!reach && !apart) {
       throw usage_error("GPUs {} cannot reach each other's memory, which several devices on one of them would need: use whole GPUs",
                         fmt::join(ordinals, ", "));
     }
-    return apart && (!reach || kind == Collective::Kind::all_reduce || kind == Collective::Kind::broadcast ||
-                     kind == Collective::Kind::reduce);
+    return apart && (!reach || rule.owner != plan::MoveRule::Owner::piece);
   }
 
   Launch copy_part(const Opening& opening, const std::vector<std::byte*>& from, const std::vector<std::byte*>& to,
@@ -192,25 +191,18 @@ class Meetings::Impl {
 
   void collective_parts(const Opening& opening, std::vector<Launch>& by_rank) {
     for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
-      switch (opening.collective->kind) {
-        case Collective::Kind::broadcast:
-          if (rank > 0) {
-            std::vector<CopyChunk> chunks;
-            for (std::size_t b = 0; b < opening.tasks[rank]->writes.size(); ++b) {
-              add_copies(chunks, opening.at[0]->reads[b], opening.at[rank]->writes[b],
-                         plan_[opening.tasks[rank]->writes[b]].size().count);
-            }
-            by_rank[rank] = copies(chunks, *opening.places[rank], opening.least);
-          }
-          break;
-        case Collective::Kind::all_gather:
-          by_rank[rank] = gather(opening, rank);
-          break;
-        case Collective::Kind::all_reduce:
-        case Collective::Kind::reduce:
-        case Collective::Kind::reduce_scatter:
-          by_rank[rank] = sum(opening, rank);
-          break;
+      const plan::MoveRule& rule = plan::rule_of(opening.collective->kind);
+      if (rule.sums) {
+        by_rank[rank] = sum(opening, rank);
+      } else if (rule.owner == plan::MoveRule::Owner::piece) {
+        by_rank[rank] = gather(opening, rank);
+      } else if (rank > 0) {
+        std::vector<CopyChunk> chunks;
+        for (std::size_t b = 0; b < opening.tasks[rank]->writes.size(); ++b) {
+          add_copies(chunks, opening.at[0]->reads[b], opening.at[rank]->writes[b],
+                     plan_[opening.tasks[rank]->writes[b]].size().count);
+        }
+        by_rank[rank] = copies(chunks, *opening.places[rank], opening.least);
       }
     }
   }
@@ -239,8 +231,8 @@ class Meetings::Impl {
   Launch sum(const Opening& opening, std::size_t rank) {
     const Collective& collective = *opening.collective;
     const std::span<const BufferId> buffers = plan::payload(*opening.tasks[rank]);
-    const bool pieces = collective.kind == Collective::Kind::reduce_scatter;
-    if (collective.kind == Collective::Kind::reduce && rank > 0) {
+    const bool pieces = collective.kind == plan::Move::reduce_scatter;
+    if (collective.kind == plan::Move::reduce && rank > 0) {
       return {};
     }
     std::vector<SumChunk> chunks;
@@ -252,7 +244,7 @@ class Meetings::Impl {
         range = plan::piece_of(range.end, static_cast<std::uint32_t>(rank), collective.size);
       }
       for (std::int64_t at = range.begin; at < range.end; at += sum_elements, ++number) {
-        if (collective.kind == Collective::Kind::all_reduce && number % by_members(opening) != rank) {
+        if (collective.kind == plan::Move::all_reduce && number % by_members(opening) != rank) {
           continue;
         }
         chunks.push_back({at, pieces ? at - range.begin : at, static_cast<std::int32_t>(b),
@@ -268,18 +260,18 @@ class Meetings::Impl {
     std::vector<void*> targets;
     for (const Addresses* at : opening.at) {
       sources.insert(sources.end(), at->reads.begin(), at->reads.begin() + static_cast<std::ptrdiff_t>(buffers.size()));
-      if (collective.kind == Collective::Kind::all_reduce) {
+      if (collective.kind == plan::Move::all_reduce) {
         targets.insert(targets.end(), at->writes.begin(), at->writes.end());
       }
     }
-    if (collective.kind != Collective::Kind::all_reduce) {
+    if (collective.kind != plan::Move::all_reduce) {
       targets.insert(targets.end(), opening.at[rank]->writes.begin(), opening.at[rank]->writes.end());
     }
     return launch_sums(plan_[buffers[0]].dtype, chunks, sources, targets,
                        {.source_count = static_cast<int>(buffers.size()),
                         .members = opening.members(),
                         .target_count = static_cast<int>(opening.tasks[rank]->writes.size()),
-                        .target_members = collective.kind == Collective::Kind::all_reduce ? opening.members() : 1,
+                        .target_members = collective.kind == plan::Move::all_reduce ? opening.members() : 1,
                         .rate = collective.accumulate ? -1 : collective.sgd_rate},
                        opening.least, *opening.places[rank]);
   }

@@ -20,28 +20,30 @@ std::shared_ptr<std::byte> take(std::int64_t bytes) {
 }
 
 void call(const nccl::Communicator& communicator, const NcclCall& one, DType type, cudaStream_t stream) {
-  switch (one.kind) {
-    case NcclCall::Kind::copy:
+  switch (one.move) {
+    case plan::Move::copy:
+      if (one.to == nullptr) {
+        return communicator.send(one.from, one.elements * size_of(type), one.peer, stream);
+      }
+      if (one.from == nullptr) {
+        return communicator.receive(one.to, one.elements * size_of(type), one.peer, stream);
+      }
       if (one.from != one.to) {
         require(cudaMemcpyAsync(one.to, one.from, static_cast<std::size_t>(one.elements * size_of(type)), cudaMemcpyDeviceToDevice,
                                 stream),
                 "copying");
       }
       return;
-    case NcclCall::Kind::all_reduce:
+    case plan::Move::all_reduce:
       return communicator.all_reduce(one.to, one.elements, type, stream);
-    case NcclCall::Kind::broadcast:
+    case plan::Move::broadcast:
       return communicator.broadcast(one.to, one.elements, type, one.peer, stream);
-    case NcclCall::Kind::reduce:
+    case plan::Move::reduce:
       return communicator.reduce(one.from, one.to, one.elements, type, one.peer, stream);
-    case NcclCall::Kind::reduce_scatter:
+    case plan::Move::reduce_scatter:
       return communicator.reduce_scatter(one.from, one.to, one.elements, type, stream);
-    case NcclCall::Kind::all_gather:
+    case plan::Move::all_gather:
       return communicator.all_gather(one.from, one.to, one.elements, type, stream);
-    case NcclCall::Kind::send:
-      return communicator.send(one.from, one.elements * size_of(type), one.peer, stream);
-    case NcclCall::Kind::receive:
-      return communicator.receive(one.to, one.elements * size_of(type), one.peer, stream);
   }
   throw BugError("a call of no kind");
 }

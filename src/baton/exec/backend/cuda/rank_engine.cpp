@@ -208,8 +208,7 @@ class RankEngine final : public Engine {
       }
       Presence& presence = world_.board()->device(here++);
       presences_.push_back(&presence);
-      // Messages first: what they hold up on other devices is worth more than a computation begun a little later.
-      for (const Lane lane : {Lane::communication, Lane::host, Lane::compute}) {
+      for (const Lane lane : plan::serving_order) {
         for (const TaskId id : plan_.lane(DeviceId(d), lane)) {
           lane_of_[id.index()] = lanes_.size();
         }
