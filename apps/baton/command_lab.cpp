@@ -22,6 +22,7 @@
 #include "called_as.h"
 #include "commands.h"
 #include "run_report.h"
+#include "signals.h"
 #include "terminal.h"
 
 namespace baton::app {
@@ -160,7 +161,7 @@ std::string reproduce(const LabWords& words, const std::string& which, const std
   return command;
 }
 
-void run_lab(const LabWords& words, int& exit_code) {
+void run_lab(LabWords words, int& exit_code) {
   std::vector<std::shared_ptr<const lab::Experiment>> chosen;
   for (const std::string& id : words.ids) {
     chosen.push_back(std::make_shared<const lab::Experiment>(lab::experiment_by_id(id)));
@@ -209,6 +210,7 @@ void run_lab(const LabWords& words, int& exit_code) {
   if (folder.empty()) {
     folder = lab::new_run_folder(words.out, name);
   }
+  settle_outputs({&words.json});
   const lab::Store store(folder);
   const bool say = words.json != "-";
   if (say) {
@@ -226,7 +228,7 @@ void run_lab(const LabWords& words, int& exit_code) {
                                                  : "Experiments";
   const std::string created = time_text();
   const Interrupt interrupt;
-  ProgressBar bar(simulate ? "simulating" : "measuring", 1000, true);
+  ProgressBar bar(simulate ? "simulating" : "measuring", 1000, true, ProgressBar::percent);
   std::size_t before = 0;
   std::size_t reached = 0;  // points with a result
   std::vector<lab::Result> results;
@@ -267,6 +269,7 @@ void run_lab(const LabWords& words, int& exit_code) {
     }
     printed.push_back(report::to_json(results.back()));
   }
+  interrupt.wind_up();
   write_report(store, results);
   if (!words.json.empty()) {
     write_output(words.json, (printed.size() == 1 ? printed[0] : printed).dump(2) + "\n");
@@ -279,7 +282,7 @@ void run_lab(const LabWords& words, int& exit_code) {
   }
   if (interrupt.asked()) {
     fmt::print(stderr, "baton: interrupted; what was measured is in {}, and --resume goes on from there\n", folder.string());
-    exit_code = 130;
+    exit_code = interrupt.exit_code();
   } else if (reached == 0) {
     throw failure("no point could be {}: the reasons stand above and in {}", simulate ? "simulated" : "measured", folder.string());
   }
@@ -337,9 +340,16 @@ void add_lab_command(CLI::App& program, int& exit_code) {
   CLI::App* list = command->add_subcommand("list", "List the experiments, or show what one varies");
   auto listed = std::make_shared<std::string>();
   list->add_option("id", *listed, "an experiment, by id");
-  list->callback([listed] { listed->empty() ? list_experiments() : show_experiment(*listed); });
+  list->callback([listed, command] {
+    for (const CLI::Option* option : command->get_options()) {
+      if (option->count() > 0) {
+        throw usage_error("lab list takes no {}: leave it out", option->get_name());
+      }
+    }
+    listed->empty() ? list_experiments() : show_experiment(*listed);
+  });
   CLI::App* run = command->add_subcommand("run", "Run some of them");
-  auto run_words = std::make_shared<LabWords>();
+  const std::shared_ptr<LabWords> run_words = words;  // flags may stand before `run` or behind it
   run->add_option("id", run_words->ids, "experiments, by id");
   run->add_option("--spec", run_words->spec, "an experiment of your own, as TOML (see experiments/)");
   add_lab_flags(*run, *run_words);

@@ -199,7 +199,8 @@ std::string manual(const CLI::App& program) {
       ".SH EXIT STATUS\n.TP\n0\nall is well\n.TP\n1\nsomething failed while it ran\n.TP\n2\nthe command line, or a file it names, "
       "is not what it should be\n";
   text += fmt::format(".TP\n{}\na rank was lost; another attempt may end otherwise\n", lost_rank_exit_code);
-  text += ".TP\n130\ninterrupted; what was done until then is kept\n";
+  text +=
+      ".TP\n129, 130, 143\nended by SIGHUP, SIGINT or SIGTERM (128 and the signal's number); what was done until then is kept\n";
   return text;
 }
 

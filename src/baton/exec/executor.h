@@ -39,10 +39,14 @@ class Executor {
   /// The contents of a persistent buffer, row-major, between runs; whichever rank holds it, all get them.
   std::vector<double> read(BufferId id) const;
   void write(BufferId id, std::span<const double> elements);
+  /// A run of its bytes as they lie, from `begin` on, without a copy of them all.
+  void read(BufferId id, std::size_t begin, std::span<std::byte> into) const;
+  void write(BufferId id, std::size_t begin, std::span<const std::byte> bytes);
   /// Takes `steps` as done: the next one is numbered, and takes its data, behind them.
   void continue_from(std::int64_t steps);
 
  private:
+  const plan::Plan& plan_;
   std::vector<Bytes> peak_;
   std::unique_ptr<Engine> engine_;
 };
