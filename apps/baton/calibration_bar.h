@@ -4,6 +4,7 @@
 
 #include <optional>
 
+#include "signals.h"
 #include "terminal.h"
 
 namespace baton::app {
@@ -17,7 +18,7 @@ class CalibrationBar {
     if (!bar_) {
       fmt::print(stderr, "timing {} task{} of the plan by themselves; the times are kept for the next call\n", total,
                  total == 1 ? "" : "s");
-      bar_.emplace("timing", static_cast<std::int64_t>(total), true);
+      bar_.emplace("timing", static_cast<std::int64_t>(total), true, "tasks");
     }
     bar_->show(static_cast<std::int64_t>(done));
     return !interrupt_.asked();

@@ -15,6 +15,7 @@
 #include "commands.h"
 #include "guard.h"
 #include "options.h"
+#include "signals.h"
 #include "terminal.h"
 
 namespace baton::app {
@@ -102,12 +103,9 @@ void print_rows(const std::vector<lab::BenchRow>& rows, std::size_t devices) {
   }
 }
 
-void bench_collectives(const BenchWords& words, int& exit_code) {
+void bench_collectives(BenchWords words, int& exit_code) {
   const lab::BenchOptions options = options_of(words);
-  exec::on_rank_0(world(), [&] {
-    check_writable(words.json);
-    check_writable(words.cluster);
-  });
+  exec::on_rank_0(world(), [&] { settle_outputs({&words.json, &words.cluster}); });
   const lab::Job job(words.job, cluster::probe(), &world());
   std::optional<Interrupt> interrupt;  // ranks would stop at different sizes
   if (world().alone()) {
@@ -118,13 +116,16 @@ void bench_collectives(const BenchWords& words, int& exit_code) {
       job.cluster(), job.backend(), options,
       [&](std::size_t done, std::size_t total) {
         if (!bar) {
-          bar.emplace("measuring", static_cast<std::int64_t>(total), world().rank() == 0);
+          bar.emplace("measuring", static_cast<std::int64_t>(total), world().rank() == 0, "sizes");
         }
         bar->show(static_cast<std::int64_t>(done));
         return !interrupt || !interrupt->asked();
       },
       &world());
   bar.reset();
+  if (interrupt) {
+    interrupt->wind_up();
+  }
   lab::MeasuredLinks links;
   if (!words.cluster.empty() && !(interrupt && interrupt->asked())) {
     links = lab::measured_links(rows, job.cluster());
@@ -152,7 +153,7 @@ void bench_collectives(const BenchWords& words, int& exit_code) {
   }
   if (interrupt && interrupt->asked()) {
     fmt::print(stderr, "baton: interrupted; only the sizes measured so far are shown\n");
-    exit_code = 130;
+    exit_code = interrupt->exit_code();
   } else if (!words.cluster.empty()) {
     write_output(words.cluster,
                  lab::to_cluster_file(job.cluster(), links,
@@ -172,6 +173,13 @@ void bench_collectives(const BenchWords& words, int& exit_code) {
 
 /// What stops this rank is told to the others, which would wait for it.
 void bench_guarded(const BenchWords& words, int& exit_code) {
+  {
+    const StartLimit limit(!world().alone());
+    std::vector<exec::Setting> settings{
+        {"--sizes", words.sizes}, {"--operations", words.operations}, {"--time-limit", words.limit}};
+    add_settings(words.job, settings);
+    exec::require_same(world(), settings);
+  }
   open_guard(world(), Nanoseconds(5'000'000'000));
   try {
     bench_collectives(words, exit_code);

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "baton/base/error.h"
+#include "baton/base/stop.h"
 #include "baton/cost/measured.h"
 #include "baton/lab/calibration.h"
 #include "baton/lab/crowding.h"
@@ -11,6 +12,7 @@
 #include "calibration_bar.h"
 #include "commands.h"
 #include "options.h"
+#include "signals.h"
 
 namespace baton::app {
 namespace {
@@ -32,6 +34,11 @@ void calibrate(const CalibrateWords& words) {
   const std::size_t timed = calibration.measure(
       plan, job.cluster(), job.backend(), words.again,
       [&](std::size_t done, std::size_t total, const std::string& key) { return bar(done, total, key); });
+  const std::string where = calibration.unkept().empty() ? fmt::format("all are kept in {}", calibration.file().string())
+                                                         : fmt::format("none can be kept: {}", calibration.unkept());
+  if (interrupt.asked()) {
+    throw Stopped(fmt::format("interrupted after {} tasks were timed; {}", timed, where));
+  }
   const cost::Times& alone = calibration.times(plan, 1);
   const cost::Times& beside = calibration.times(plan, job.cluster().size());
   report::Table table({"task", "alone", fmt::format("{} at work", job.cluster().size()), "rate"});
@@ -50,8 +57,7 @@ void calibrate(const CalibrateWords& words) {
                    : fmt::format("{:.3g} GFLOP/s", static_cast<double>(work.flops.count) / nanoseconds)});
   }
   const std::optional<std::string> crowded = lab::calibrated_crowding(plan, job.cluster(), alone, beside);
-  fmt::print("{}\n{}{} tasks timed now; all times are stored in {}\n", table.text(), crowded ? *crowded + "\n\n" : "", timed,
-             calibration.file().string());
+  fmt::print("{}\n{}{} tasks timed now; {}\n", table.text(), crowded ? *crowded + "\n\n" : "", timed, where);
 }
 
 }  // namespace

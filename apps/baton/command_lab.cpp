@@ -22,6 +22,7 @@
 #include "called_as.h"
 #include "commands.h"
 #include "run_report.h"
+#include "signals.h"
 #include "terminal.h"
 
 namespace baton::app {
@@ -177,7 +178,7 @@ std::string reproduce(const LabWords& words, const std::string& which, const std
   return command;
 }
 
-void run_lab(const LabWords& words, int& exit_code) {
+void run_lab(LabWords words, int& exit_code) {
   std::vector<std::shared_ptr<const lab::Experiment>> chosen;
   for (const std::string& id : words.ids) {
     chosen.push_back(std::make_shared<const lab::Experiment>(lab::experiment_by_id(id)));
@@ -229,6 +230,7 @@ void run_lab(const LabWords& words, int& exit_code) {
   if (folder.empty()) {
     folder = lab::new_run_folder(words.out, name);
   }
+  settle_outputs({&words.json});
   const lab::Store store(folder);
   const bool say = words.json != "-";
   if (say) {
@@ -247,7 +249,7 @@ void run_lab(const LabWords& words, int& exit_code) {
                                                                chosen.size() == 2 ? "" : "s");
   const std::string created = time_text();
   const Interrupt interrupt;
-  ProgressBar bar(simulate ? "simulating" : "measuring", 1000, true);
+  ProgressBar bar(simulate ? "simulating" : "measuring", 1000, true, ProgressBar::percent);
   std::size_t before = 0;
   std::size_t reached = 0;  // points with a result
   std::vector<lab::Result> results;
@@ -288,6 +290,7 @@ void run_lab(const LabWords& words, int& exit_code) {
     }
     printed.push_back(report::to_json(results.back()));
   }
+  interrupt.wind_up();
   write_report(store, results);
   if (!words.json.empty()) {
     write_output(words.json, (printed.size() == 1 ? printed[0] : printed).dump(2) + "\n");
@@ -300,7 +303,7 @@ void run_lab(const LabWords& words, int& exit_code) {
   }
   if (interrupt.asked()) {
     fmt::print(stderr, "baton: interrupted; the measured points are in {}, and --resume continues from there\n", folder.string());
-    exit_code = 130;
+    exit_code = interrupt.exit_code();
   } else if (reached == 0) {
     throw failure("no point could be {}: the reasons are above and in {}", simulate ? "simulated" : "measured", folder.string());
   }
@@ -373,9 +376,16 @@ void add_lab_command(CLI::App& program, int& exit_code) {
   CLI::App* list = command->add_subcommand("list", "List the experiments, or show what one varies");
   auto listed = std::make_shared<std::string>();
   list->add_option("id", *listed, "the id of an experiment")->type_name("ID");
-  list->callback([listed] { listed->empty() ? list_experiments() : show_experiment(*listed); });
+  list->callback([listed, command] {
+    for (const CLI::Option* option : command->get_options()) {
+      if (option->count() > 0) {
+        throw usage_error("lab list takes no {}: leave it out", option->get_name());
+      }
+    }
+    listed->empty() ? list_experiments() : show_experiment(*listed);
+  });
   CLI::App* run = command->add_subcommand("run", "Run one or more experiments");
-  auto run_words = std::make_shared<LabWords>();
+  const std::shared_ptr<LabWords> run_words = words;  // flags may stand before `run` or after it
   run->add_option("id", run_words->ids, "the ids of the experiments")->type_name("ID");
   run->add_option("--spec", run_words->spec, "a TOML file with an experiment of your own (see experiments/)")->type_name("FILE");
   add_lab_flags(*run, *run_words);

@@ -136,6 +136,7 @@ class HandingOn {
     action.sa_flags = SA_SIGINFO;
     sigaction(SIGINT, &action, &previous_[0]);
     sigaction(SIGTERM, &action, &previous_[1]);
+    sigaction(SIGHUP, &action, &previous_[3]);
     action = {};
     action.sa_handler = SIG_DFL;  // or no child's end would be told
     sigaction(SIGCHLD, &action, &previous_[2]);
@@ -144,12 +145,13 @@ class HandingOn {
     sigaction(SIGINT, &previous_[0], nullptr);
     sigaction(SIGTERM, &previous_[1], nullptr);
     sigaction(SIGCHLD, &previous_[2], nullptr);
+    sigaction(SIGHUP, &previous_[3], nullptr);
   }
   HandingOn(const HandingOn&) = delete;
   HandingOn& operator=(const HandingOn&) = delete;
 
  private:
-  std::array<struct sigaction, 3> previous_{};
+  std::array<struct sigaction, 4> previous_{};
 };
 
 /// Runs a program and waits for its end: its exit code, or 128 and the signal that ended it. One with a limit is a group of its
@@ -232,7 +234,7 @@ End explain(int code) {
   if (code == 130) {
     return {"it was interrupted", false};
   }
-  if (code > 128) {
+  if (code > 128 && sigabbrev_np(code - 128) != nullptr) {  // mpirun has codes of its own, as 255
     return {fmt::format("a rank was ended by signal {} ({})", code - 128, strsignal(code - 128)), true};
   }
   return {fmt::format("it failed with exit code {}", code), false};
@@ -351,7 +353,7 @@ class Supervisor {
       return "";
     }
     try {
-      const auto found = checkpoint::Folder(*folder_, 1).newest();
+      const auto found = checkpoint::newest_in(*folder_);
       return found ? fmt::format(", from {}", found->path.string()) : ", from the start: no checkpoint was written yet";
     } catch (const Error& error) {
       return fmt::format(": {}", error.what());
@@ -361,8 +363,8 @@ class Supervisor {
   /// Whether the last checkpoint is that of the last step: a rank was lost on the way out.
   bool all_done() const {
     const std::string steps = value_of(command_, {"--steps", "-n"}).value_or(usual_steps);
-    const auto found = folder_ ? checkpoint::Folder(*folder_, 1).newest() : std::nullopt;
-    return found && found->archive.metadata.count("step") == 1 && found->archive.metadata.at("step") == steps;
+    const auto found = folder_ ? checkpoint::newest_in(*folder_) : std::nullopt;
+    return found && found->archive->metadata().count("step") == 1 && found->archive->metadata().at("step") == steps;
   }
 
   /// Hosts on which nothing can be started any more are gone; with them go their ranks.

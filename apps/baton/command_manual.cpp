@@ -197,7 +197,8 @@ std::string manual(const CLI::App& program) {
       ".SH EXIT STATUS\n.TP\n0\nsuccess\n.TP\n1\na failure while running\n.TP\n2\nthe command line, or a file that it names, "
       "is not valid\n";
   text += fmt::format(".TP\n{}\na rank was lost; a restart may succeed\n", lost_rank_exit_code);
-  text += ".TP\n130\ninterrupted; the results so far are kept\n";
+  text +=
+      ".TP\n129, 130, 143\nended by SIGHUP, SIGINT or SIGTERM (128 plus the number of the signal); the results so far are kept\n";
   return text;
 }
 

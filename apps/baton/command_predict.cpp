@@ -6,6 +6,7 @@
 #include "baton/report/report.h"
 #include "commands.h"
 #include "options.h"
+#include "signals.h"
 #include "terminal.h"
 
 namespace baton::app {
@@ -20,7 +21,7 @@ struct PredictWords {
   std::string json;
 };
 
-void predict(const PredictWords& words, int& exit_code) {
+void predict(PredictWords words, int& exit_code) {
   if (!words.job.cluster.empty() || !words.job.what_if.empty() || words.job.fold != lab::JobWords{}.fold) {
     throw usage_error(
         "predict compares a simulation of this machine with a measurement: leave out --cluster, --what-if and --fold");
@@ -32,13 +33,13 @@ void predict(const PredictWords& words, int& exit_code) {
   if (axes.empty()) {
     axes["strategy"] = {words.job.strategy.empty() ? "single" : words.job.strategy};
   }
-  check_writable(words.json);
+  settle_outputs({&words.json});
   const auto experiment = std::make_shared<const lab::Experiment>(lab::prediction(words.job, axes));
   const std::vector<lab::Point> points = lab::points(*experiment, lab::Preset::quick, {});
   lab::Settings settings{.machine = cluster::probe()};
   settings.time_limit = parse_time(words.limit, "--time-limit");
   const Interrupt interrupt;
-  ProgressBar bar("simulating and measuring", 1000, true);
+  ProgressBar bar("simulating and measuring", 1000, true, ProgressBar::percent);
   std::vector<Json> records = lab::measure(
       *experiment, points, settings, {}, [](const lab::Point&, const Json&, bool) {},
       [&](double done, const std::string&) {
@@ -46,6 +47,7 @@ void predict(const PredictWords& words, int& exit_code) {
         return !interrupt.asked();
       });
   bar.clear();
+  interrupt.wind_up();
   const lab::Result result = lab::conclude(experiment, points, std::move(records), command_line(), lab::Preset::quick);
   if (words.json != "-") {
     fmt::print("{}", report::to_terminal(result));
@@ -57,7 +59,7 @@ void predict(const PredictWords& words, int& exit_code) {
   }
   if (interrupt.asked()) {
     fmt::print(stderr, "baton: interrupted; only the points measured so far are shown\n");
-    exit_code = 130;
+    exit_code = interrupt.exit_code();
   }
 }
 

@@ -8,6 +8,7 @@
 #include "called_as.h"
 #include "commands.h"
 #include "options.h"
+#include "signals.h"
 #include "terminal.h"
 
 namespace baton::app {
@@ -49,19 +50,20 @@ Json to_json(const lab::Found& one) {
           {"command", flags_of(one.words)}};
 }
 
-void search(const SearchWords& words, int& exit_code) {
+void search(SearchWords words, int& exit_code) {
   const std::int64_t top = parse_integer(words.top, "--top", 1, 1000);
-  check_writable(words.json);
+  settle_outputs({&words.json});
   const Interrupt interrupt;
   std::optional<ProgressBar> bar;
   const lab::SearchResult result = lab::search(words.job, cluster::probe(), [&](std::size_t done, std::size_t total) {
     if (!bar) {
-      bar.emplace("searching", static_cast<std::int64_t>(total), true);
+      bar.emplace("searching", static_cast<std::int64_t>(total), true, "splits");
     }
     bar->show(static_cast<std::int64_t>(done));
     return !interrupt.asked();
   });
   bar.reset();
+  interrupt.wind_up();
   if (result.ranked.empty()) {
     throw usage_error("no split of {} works on {}: {} need more memory than a device has{}, {} are refused", words.job.model,
                       words.job.cluster, result.too_large,
@@ -117,7 +119,7 @@ void search(const SearchWords& words, int& exit_code) {
   }
   if (!result.complete) {
     fmt::print(stderr, "baton: interrupted; only the splits simulated so far are shown\n");
-    exit_code = 130;
+    exit_code = interrupt.exit_code();
   }
 }
 

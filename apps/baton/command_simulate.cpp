@@ -8,6 +8,7 @@
 #include "calibration_bar.h"
 #include "commands.h"
 #include "options.h"
+#include "signals.h"
 #include "summary.h"
 #include "terminal.h"
 
@@ -35,8 +36,7 @@ void simulate(SimulateWords words) {
   if (words.job.cluster.empty()) {
     words.job.cluster = lab::this_machine;
   }
-  check_writable(words.json);
-  check_writable(words.trace);
+  settle_outputs({&words.json, &words.trace});
   const Interrupt interrupt;
   CalibrationBar bar(interrupt);
   lab::Training run(words.job, cluster::probe(),
@@ -50,7 +50,7 @@ void simulate(SimulateWords words) {
       fmt::print("note: {} names devices of this machine; {} devices of {} are simulated instead\n", printable(words.job.devices),
                  run.job().cluster().size(), words.job.cluster);
     }
-    fmt::print("costs: {}\n", run.simulation().cost_origin());
+    fmt::print("{}costs: {}\n", unused_note(run.job()), run.simulation().cost_origin());
     print_prediction(run, sensitivities);
   }
   if (!words.json.empty()) {

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "baton/base/error.h"
+#include "baton/base/stop.h"
 #include "baton/checkpoint/checkpoint.h"
 #include "baton/checkpoint/share.h"
 #include "baton/exec/clock.h"
@@ -18,6 +19,7 @@
 #include "commands.h"
 #include "guard.h"
 #include "options.h"
+#include "signals.h"
 #include "summary.h"
 #include "terminal.h"
 
@@ -45,6 +47,7 @@ struct TrainWords {
 class Saving {
  public:
   Saving(const TrainWords& words, lab::Training& run) : run_(run) {
+    const std::int64_t keep = parse_integer(words.keep, "--keep", 1, 1'000'000);
     if (words.checkpoint.empty()) {
       if (words.resume || !words.every.empty()) {
         throw usage_error("--resume and --every need a folder: give one with --checkpoint");
@@ -52,29 +55,28 @@ class Saving {
       return;
     }
     every_ = words.every.empty() ? 0 : parse_integer(words.every, "--every", 1, 10'000'000);
-    const std::int64_t keep = parse_integer(words.keep, "--keep", 1, 1'000'000);
     saves_ = true;
-    checkpoint::Archive archive;
+    run.make_room_for_checkpoints();
+    std::optional<checkpoint::Found> found;
     exec::on_rank_0(world(), [&] {
       folder_.emplace(words.checkpoint, keep);
       if (!words.resume) {
         folder_->require_empty();
       }
-      auto found = words.resume ? folder_->newest() : std::nullopt;
+      found = words.resume ? folder_->newest() : std::nullopt;
       if (found) {
         if (!found->skipped.empty()) {
           fmt::print(stderr, "baton: {}; an older one is taken\n", printable(found->skipped));
         }
-        archive = std::move(found->archive);
         last_ = found->path.string();
       }
     });
     exec::Blob path = exec::to_blob(last_);
     world().broadcast(path, 0);
     last_ = exec::to_text(path);
-    checkpoint::broadcast(world(), archive);
     if (!last_.empty()) {
-      run.restore(archive);
+      differences_ = run.restore(checkpoint::SharedSource(world(), found ? found->archive.get() : nullptr));
+      saved_step_ = run.steps_before();
     }
   }
 
@@ -90,15 +92,37 @@ class Saving {
     if (!saves_) {
       return "";
     }
-    const checkpoint::Archive archive = run_.snapshot();
-    std::string broken = checkpoint::not_finite(archive);
+    const Keeping keeping;
+    std::unique_ptr<checkpoint::ArchiveWriter> writer;
+    std::exception_ptr failed;  // on rank 0, which goes on for the others' sake
+    const auto attempt = [&](const auto& action) {
+      try {
+        if (world().rank() == 0 && !failed) {
+          action();
+        }
+      } catch (...) {
+        failed = std::current_exception();
+      }
+    };
+    attempt([&] { writer = folder_->begin(done(), run_.tensors(), run_.metadata()); });
+    std::string broken = run_.save([&](std::span<const std::byte> tensor) { attempt([&] { writer->append(tensor); }); });
     if (broken.empty()) {
-      exec::on_rank_0(world(), [&] { last_ = folder_->save(archive, done()).string(); });
+      exec::on_rank_0(world(), [&] {
+        if (failed) {
+          std::rethrow_exception(failed);
+        }
+        last_ = folder_->finish(*writer).string();
+      });
+      saved_step_ = done();
     }
     return broken;
   }
   /// The last one that was saved or gone on from; empty where there is none.
   const std::string& last() const { return last_; }
+  /// The steps done by then.
+  std::int64_t saved_step() const { return saved_step_; }
+  /// What the run that was gone on from was given otherwise, in words.
+  const std::vector<std::string>& differences() const { return differences_; }
 
  private:
   std::int64_t done() const { return run_.steps_before() + static_cast<std::int64_t>(run_.losses().size()); }
@@ -108,6 +132,8 @@ class Saving {
   std::optional<checkpoint::Folder> folder_;  // at rank 0
   std::int64_t every_ = 0;
   std::string last_;
+  std::int64_t saved_step_ = 0;
+  std::vector<std::string> differences_;
 };
 
 /// The first step whose loss is not finite, counting those of this run; nothing where all are.
@@ -120,11 +146,20 @@ std::optional<std::size_t> first_broken(const std::vector<double>& losses) {
   return std::nullopt;
 }
 
-/// Whether some rank was asked to stop.
-bool asked_anywhere(bool here) {
-  const auto word = static_cast<std::byte>(here ? 1 : 0);
-  const std::vector<exec::Blob> all = world().all_gather(std::span(&word, 1));
-  return std::any_of(all.begin(), all.end(), [](const exec::Blob& one) { return one[0] != std::byte{0}; });
+/// The exit code of a rank that was asked to stop; 0 if none was.
+int asked_anywhere(const Interrupt& interrupt) {
+  const auto word = static_cast<std::byte>(interrupt.asked() ? interrupt.exit_code() : 0);
+  int code = 0;
+  for (const exec::Blob& one : world().all_gather(std::span(&word, 1))) {
+    code = std::max(code, std::to_integer<int>(one[0]));
+  }
+  return code;
+}
+
+/// What stays of a run that ends in the middle of a step.
+std::string what_stands(const Saving& saving) {
+  return saving.last().empty() ? "nothing is saved"
+                               : fmt::format("the checkpoint of step {} stands: {}", saving.saved_step(), printable(saving.last()));
 }
 
 /// Who runs the device, where that is not this process alone.
@@ -139,12 +174,13 @@ std::string origin_of_divergence(const lab::Training& run, const std::string& ch
   fmt::print(stderr, "baton: values are not finite; training again on one device from {} to find where that started\n",
              checkpoint.empty() ? "the start" : checkpoint);
   try {
-    std::optional<checkpoint::Archive> from;
+    std::optional<checkpoint::ArchiveReader> from;
     if (!checkpoint.empty()) {
-      from = checkpoint::read_archive(checkpoint);
+      from.emplace(checkpoint);
     }
     const Nanoseconds end = exec::now() + Nanoseconds(60'000'000'000);
-    const auto found = lab::find_divergence(run.job().words(), run.job().machine(), from, step, [&] { return exec::now() < end; });
+    const auto found = lab::find_divergence(run.job().words(), run.job().machine(), from ? &*from : nullptr, step,
+                                            [&] { return exec::now() < end; });
     return found ? fmt::format("; the first value that was not finite is from {} at step {}", found->where, found->step) : "";
   } catch (const Error&) {
     return "";  // one device may be too small, or the checkpoint gone
@@ -197,7 +233,7 @@ void print_summary(const lab::Training& run, double others_share) {
   }
 }
 
-void train(const TrainWords& words, int& exit_code) {
+void train(TrainWords words, int& exit_code) {
   const std::int64_t steps = parse_integer(words.steps, "--steps", 1, 10'000'000);
   const std::int64_t warmup = parse_integer(words.warmup, "--warmup", 0, 10'000'000);
   if (steps <= warmup) {
@@ -217,10 +253,7 @@ void train(const TrainWords& words, int& exit_code) {
                                {"--every", words.every},
                                {"--resume", words.resume ? "yes" : "no"},
                                {"--write-start", words.start.empty() ? "none" : "some"}});
-  exec::on_rank_0(world(), [&] {
-    check_writable(words.json);
-    check_writable(words.trace);
-  });
+  exec::on_rank_0(world(), [&] { settle_outputs({&words.json, &words.trace}); });
   Saving saving(words, run);
   guard_run(run);  // it may have steps before it now
   guard_checkpoint(saving.last());
@@ -259,6 +292,11 @@ void train(const TrainWords& words, int& exit_code) {
   if (to_stdout && run.steps_before() > 0) {
     fmt::print("continues from {}, step {}\n", saving.last(), run.steps_before());
   }
+  for (const std::string& difference : saving.differences()) {
+    if (speaks) {
+      fmt::print(to_stdout ? stdout : stderr, "note: {} since that checkpoint\n", printable(difference));
+    }
+  }
   if (speaks && words.resume && saving.last().empty()) {
     fmt::print(to_stdout ? stdout : stderr, "note: there is no checkpoint in {}; training starts at step 0\n",
                printable(words.checkpoint));
@@ -268,7 +306,7 @@ void train(const TrainWords& words, int& exit_code) {
   }
 
   const Interrupt interrupt;
-  ProgressBar bar("training", left, speaks && !words.quiet);
+  ProgressBar bar("training", left, speaks && !words.quiet, "steps");
   std::int64_t shown = 0;
   std::size_t stretch_begin = 0;  // the run's step that the lists below begin with
   const auto print_steps = [&](std::int64_t done, const std::vector<Nanoseconds>& times, const std::vector<double>& losses) {
@@ -280,19 +318,32 @@ void train(const TrainWords& words, int& exit_code) {
     }
   };
   bool enough = false;
+  int asked = 0;
   std::string unsavable;
+  say_if_stopped(what_stands(saving));
   const lab::Bystanders bystanders;
   while (static_cast<std::int64_t>(run.losses().size()) < left && !enough) {
     stretch_begin = run.losses().size();
     const auto begin = static_cast<std::int64_t>(stretch_begin);
     const std::int64_t stretch = saving.stretch(left - begin);
-    run.run(stretch, std::clamp<std::int64_t>(warmup - begin, 0, stretch), [&](std::int64_t done, const exec::RunResult& so_far) {
-      print_steps(begin + done, so_far.step_times, so_far.losses);
-      bar.show(begin + done);
-      return !interrupt.asked() && !first_broken(so_far.losses);
-    });
+    try {
+      run.run(
+          stretch, std::clamp<std::int64_t>(warmup - begin, 0, stretch),
+          [&](std::int64_t done, const exec::RunResult& so_far) {
+            print_steps(begin + done, so_far.step_times, so_far.losses);
+            bar.show(begin + done);
+            return !interrupt.asked() && !first_broken(so_far.losses);
+          },
+          true);
+    } catch (const Stopped&) {
+      bar.clear();
+      throw Stopped(fmt::format("stopped in the middle of a step, after {} of {}; {}", run.steps_before() + begin, steps,
+                                what_stands(saving)));
+    }
+    interrupt.wind_up();
     // Whoever was interrupted, all ranks have ended after the same step.
-    enough = static_cast<std::int64_t>(run.losses().size()) < begin + stretch || asked_anywhere(interrupt.asked());
+    asked = asked_anywhere(interrupt);
+    enough = static_cast<std::int64_t>(run.losses().size()) < begin + stretch || asked != 0;
     stretch_begin = 0;
     print_steps(static_cast<std::int64_t>(run.losses().size()), run.step_times(), run.losses());
     if (first_broken(run.losses())) {
@@ -303,16 +354,17 @@ void train(const TrainWords& words, int& exit_code) {
       break;
     }
     guard_checkpoint(saving.last());
+    say_if_stopped(what_stands(saving));
   }
   const double others_share = world().alone() ? bystanders.share().value_or(0) : 0;  // ranks are others to each other
   bar.clear();
   const std::optional<std::size_t> broken = first_broken(run.losses());
   if (enough && !broken && static_cast<std::int64_t>(run.losses().size()) < left) {
-    exit_code = 130;
-  }
-  if (exit_code == 130 && speaks) {
-    fmt::print(stderr, "baton: interrupted after {} of {} steps; the results below are of these steps\n", run.losses().size(),
-               left);
+    exit_code = asked != 0 ? asked : interrupt.exit_code();
+    if (speaks) {
+      fmt::print(stderr, "baton: interrupted after {} of {} steps; the results below are of these steps\n", run.losses().size(),
+                 left);
+    }
   }
   if (to_stdout) {
     print_summary(run, others_share);
@@ -351,7 +403,9 @@ void train_guarded(const TrainWords& words, int& exit_code) {
   }
   {
     const StartLimit limit(!world().alone());
-    exec::require_same(world(), {{"--patience", words.patience}});
+    std::vector<exec::Setting> settings{{"--patience", words.patience}};
+    add_settings(words.job, settings);
+    exec::require_same(world(), settings);
   }
   open_guard(world(), Nanoseconds(static_cast<std::int64_t>(patience * 1e9)));
   try {
@@ -359,6 +413,8 @@ void train_guarded(const TrainWords& words, int& exit_code) {
     guard_end(world());
   } catch (const Error& error) {
     guard_failure(printable(error.what()), error.kind() == Error::Kind::usage ? 2 : 1);
+    throw;
+  } catch (const Stopped&) {
     throw;
   } catch (const std::exception& error) {
     guard_failure(printable(error.what()), 1);

@@ -14,6 +14,7 @@
 
 #include "baton/exec/watch/watch.h"
 #include "commands.h"
+#include "signals.h"
 
 namespace baton::app {
 namespace {
@@ -25,7 +26,7 @@ constexpr unsigned last_breath_microseconds = 300'000;
 constexpr unsigned launcher_patience_seconds = 8;
 
 exec::Watch* watch = nullptr;                   // leaked on purpose: its socket closes at process exit, which rank 0 detects
-std::atomic<exec::Watch*> told_watch{nullptr};  // for the signal handler
+std::atomic<exec::Watch*> told_watch{nullptr};  // for the thread that hears signals
 std::mutex naming;
 std::string checkpoint;
 
@@ -38,14 +39,6 @@ std::string last_lines(const exec::Ending& ending) {
     lines += fmt::format("baton: the last good checkpoint is {}: --resume continues from it\n", checkpoint);
   }
   return lines;
-}
-
-/// Flushes stdout, unless another thread is blocked while printing.
-void flush_output() {
-  if (ftrylockfile(stdout) == 0) {
-    std::fflush(stdout);
-    funlockfile(stdout);
-  }
 }
 
 /// What started this rank, where it is `name`; -1 where it is something else.
@@ -101,7 +94,9 @@ void end_launcher_later() {
       end_launcher_later();
     }
   }
-  int code = lost_rank_exit_code;
+  const bool told = std::all_of(ending.lost.begin(), ending.lost.end(),
+                                [](const exec::LostRank& lost) { return lost.cause == exec::LostRank::Cause::ended; });
+  int code = told ? Interrupt().exit_code() : lost_rank_exit_code;
   for (const exec::LostRank& lost : ending.lost) {
     code = lost.cause == exec::LostRank::Cause::failed ? lost.code : code;
   }
@@ -139,9 +134,10 @@ void open_guard(exec::World& world, Nanoseconds patience) {
       exec::WatchOptions{.rank = world.rank(), .size = world.size(), .patience = patience, .broadcast = broadcast}, world.board(),
       end);
   told_watch = watch;
-  std::signal(SIGTERM, [](int) {
+  call_if_stopped([] {
     if (exec::Watch* here = told_watch) {
       here->told_to_end();
+      usleep(last_breath_microseconds);  // the watch ends the process when all know
     }
   });
 }

@@ -2,10 +2,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <iostream>
 #include <memory>
 #include <new>
 #include <string>
@@ -13,11 +16,13 @@
 #include <vector>
 
 #include "baton/base/error.h"
+#include "baton/base/stop.h"
 #include "baton/base/text.h"
 #include "baton/exec/ranks/world.h"
 #include "called_as.h"
 #include "commands.h"
 #include "guard.h"
+#include "signals.h"
 #include "terminal.h"
 
 namespace baton::app {
@@ -110,6 +115,19 @@ void require_one_process(const std::string& command) {
   }
 }
 
+/// What is given comes again in results, which are UTF-8, and on the terminal.
+void require_text(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    if (!is_utf8(word)) {
+      throw usage_error("'{}' is no text in UTF-8, which names and paths have to be", word);
+    }
+    if (steers_terminal(word)) {
+      throw usage_error("'{}' has signs that no terminal shows: give it another name", word);
+    }
+  }
+}
+
 void require_command(const CLI::App& program, const std::string& word) {
   std::vector<std::string> names;
   for (const CLI::App* command : program.get_subcommands({})) {
@@ -118,6 +136,28 @@ void require_command(const CLI::App& program, const std::string& word) {
   if (std::find(names.begin(), names.end(), word) == names.end()) {
     throw usage_error("there is no command '{}'{}: choose {}", word, did_you_mean(word, names), either(names));
   }
+}
+
+/// What to type instead of a flag that other programs have; empty if none is known.
+std::string meant_by(std::string_view flag) {
+  constexpr std::array<std::array<std::string_view, 2>, 9> hints{
+      {{"--epochs", "a run is counted in steps, as --steps 100, and --samples says after how many the data begin anew"},
+       {"--num-epochs", "a run is counted in steps, as --steps 100, and --samples says after how many the data begin anew"},
+       {"--iterations", "write --steps"},
+       {"--nproc-per-node",
+        "several processes are started as baton launch -n 2 -- train ...; several devices in one are --devices cpu:2"},
+       {"--nproc", "several processes are started as baton launch -n 2 -- train ...; several devices in one are --devices cpu:2"},
+       {"--world-size",
+        "several processes are started as baton launch -n 2 -- train ...; several devices in one are --devices cpu:2"},
+       {"--gpus", "GPUs are given as --devices cuda, or cuda:0,1"},
+       {"--num-gpus", "GPUs are given as --devices cuda, or cuda:0,1"},
+       {"--device", "write --devices"}}};
+  for (const auto& [theirs, ours] : hints) {
+    if (flag == theirs) {
+      return std::string(ours);
+    }
+  }
+  return "";
 }
 
 /// Says which word the command does not know.
@@ -129,6 +169,9 @@ std::string unexpected(const CLI::App& program) {
     path += " " + command->get_name();
   }
   const std::string word = program.remaining(true).at(0);
+  if (const std::string hint = meant_by(word.substr(0, word.find('='))); !hint.empty()) {
+    return fmt::format("{} does not know '{}': {}", path, word, hint);
+  }
   std::vector<std::string> names;
   if (word.starts_with("-")) {
     for (const CLI::Option* option : command->get_options()) {
@@ -149,6 +192,10 @@ std::string unexpected(const CLI::App& program) {
 void let_last_count(CLI::App& app) {
   for (CLI::Option* option : app.get_options()) {
     option->disable_flag_override(option->get_expected_max() == 0);
+    if (option->get_expected_max() > 0) {
+      // As a variable of the shell that is not set.
+      option->check(CLI::Validator([](std::string& value) { return value.empty() ? "is given, but empty" : ""; }, ""));
+    }
     if (option->get_multi_option_policy() == CLI::MultiOptionPolicy::Throw && option->get_expected_max() == 1) {
       option->take_last();
     }
@@ -203,10 +250,17 @@ int parse_and_run(int argc, char** argv, CLI::App& program, int& exit_code) {
   add_commands(program, exit_code);
   write_as_called(program);
   let_last_count(program);
+  const bool launches = argc > 1 && std::string_view(argv[1]) == "launch";  // it hands signals on
+  const exec::Launch launch = exec::find_launch([](const char* name) -> const char* { return std::getenv(name); });
+  if (launch.ranks == 1 && !launches) {
+    watch_for_signals();
+  }
   {
-    const exec::Launch launch = exec::find_launch([](const char* name) -> const char* { return std::getenv(name); });
     const StartLimit limit(launch.ranks != 1);
     opened = exec::open_world();
+  }
+  if (launch.ranks != 1) {
+    watch_for_signals();  // a world is opened before threads are started
   }
   if (argc == 1) {
     if (opened->rank() == 0) {
@@ -245,7 +299,18 @@ int run(int argc, char** argv) {
   try {
     int exit_code = 0;
     CLI::App program("Baton: a laboratory for parallel deep learning", called_as());
-    return parse_and_run(argc, argv, program, exit_code);
+    require_text(argc, argv);
+    const int code = parse_and_run(argc, argv, program, exit_code);
+    std::cout.flush();
+    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0 || !std::cout) {
+      throw std::system_error(errno == 0 ? EIO : errno, std::generic_category(), "standard output cannot be written");
+    }
+    return code;
+  } catch (const Stopped& stopped) {
+    if (opened && !opened->alone()) {
+      end_stopped(opened->rank() == 0 ? stopped.what() : fmt::format("rank {}: {}", opened->rank(), stopped.what()));
+    }
+    return complain(stopped.what(), Interrupt().exit_code());
   } catch (const Error& error) {
     return complain(std::string(error.what()), error.kind() == Error::Kind::usage ? 2 : 1);
   } catch (const std::system_error& error) {
@@ -276,6 +341,7 @@ std::string& command_line() {
 
 int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that grows too large is an error like any other
   const int code = baton::app::run(argc, argv);
   baton::app::opened.reset();
   baton::app::close_guard();  // the ranks are watched over until they have parted

@@ -44,6 +44,14 @@ void add_job_flags(CLI::App& command, lab::JobWords& words, const std::vector<st
   }
 }
 
+void add_settings(const lab::JobWords& words, std::vector<exec::Setting>& settings) {
+  for (const lab::JobField& field : lab::job_fields()) {
+    if (field.name != "devices" && field.name != "memory") {
+      settings.push_back({"--" + field.name, words.*field.word});
+    }
+  }
+}
+
 void hide_job_flags(CLI::App& command, const std::vector<std::string>& names) {
   for (const std::string& name : names) {
     command.get_option("--" + name)->group("");

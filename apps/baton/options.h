@@ -4,12 +4,16 @@
 #include <string>
 #include <vector>
 
+#include "baton/exec/ranks/fingerprint.h"
 #include "baton/lab/job.h"
 
 namespace baton::app {
 
 /// Adds a flag for each word of a job to a command, or only for those that are named.
 void add_job_flags(CLI::App& command, lab::JobWords& words, const std::vector<std::string>& only = {});
+
+/// What all ranks must have been given alike: every word of a job but what says what a rank itself has.
+void add_settings(const lab::JobWords& words, std::vector<exec::Setting>& settings);
 
 /// Keeps flags of a job out of help, completion and manual: the command refuses them, in a sentence to whoever tries.
 void hide_job_flags(CLI::App& command, const std::vector<std::string>& names);

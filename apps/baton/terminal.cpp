@@ -1,43 +1,30 @@
 #include "terminal.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <atomic>
+#include <algorithm>
 #include <cerrno>
-#include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
+#include <set>
+#include <system_error>
 
 #include "baton/base/error.h"
 #include "baton/base/file.h"
+#include "baton/base/text.h"
 #include "baton/exec/clock.h"
+#include "signals.h"
 
 namespace baton::app {
 
-namespace {
-
-std::atomic<bool> interrupted{false};
-
-}  // namespace
-
-Interrupt::Interrupt() {
-  interrupted = false;
-  const auto ask = [](int) { interrupted = true; };
-  previous_interrupt_ = std::signal(SIGINT, ask);
-  previous_termination_ = std::signal(SIGTERM, ask);
-}
-
-Interrupt::~Interrupt() {
-  std::signal(SIGINT, previous_interrupt_);
-  std::signal(SIGTERM, previous_termination_);
-}
-
-bool Interrupt::asked() const { return interrupted; }
-
-ProgressBar::ProgressBar(std::string what, std::int64_t total, bool wanted)
-    : what_(std::move(what)), total_(total), visible_(wanted && isatty(STDERR_FILENO) == 1), start_(exec::now()) {}
+ProgressBar::ProgressBar(std::string what, std::int64_t total, bool wanted, std::string unit)
+    : what_(std::move(what)),
+      total_(total),
+      unit_(std::move(unit)),
+      visible_(wanted && isatty(STDERR_FILENO) == 1),
+      start_(exec::now()) {}
 
 ProgressBar::~ProgressBar() { clear(); }
 
@@ -48,8 +35,9 @@ void ProgressBar::show(std::int64_t done) {
   constexpr std::int64_t width = 30;
   const std::int64_t filled = width * done / total_;
   const Nanoseconds left((exec::now() - start_).count / done * (total_ - done));
-  fmt::print(stderr, "\r{} [{:#<{}}{:.<{}}] {}/{}, {} left \033[K", what_, "", filled, "", width - filled, done, total_,
-             to_text(left));
+  const std::string count = unit_ == percent ? fmt::format("{} %", 100 * done / total_)
+                                             : fmt::format("{}/{} {}", done, total_, unit_);
+  fmt::print(stderr, "\r{} [{:#<{}}{:.<{}}] {}, {} left \033[K", what_, "", filled, "", width - filled, count, to_text(left));
   std::fflush(stderr);
   drawn_ = true;
 }
@@ -63,40 +51,68 @@ void ProgressBar::clear() {
 }
 
 void write_output(const std::string& path, const std::string& text) {
+  const Keeping keeping;
   if (path == "-") {
     if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
-      throw failure("the result cannot be written to standard output: {}", std::strerror(errno));
+      throw std::system_error(errno, std::generic_category(), "standard output cannot be written");
     }
     return;
   }
   write_whole(path, text);
 }
 
-void check_writable(const std::string& path) {
-  if (path.empty() || path == "-") {
-    return;
-  }
-  if (is_device(path)) {
-    if (access(path.c_str(), W_OK) != 0) {
-      throw failure("{} cannot be written: {}", path, std::strerror(errno));
+void settle_outputs(std::initializer_list<std::string*> paths) {
+  std::set<std::string> taken;
+  for (std::string* path : paths) {
+    if (path->empty()) {
+      continue;
     }
-    return;
+    Destination to = *path == "-" ? Destination{*path, STDOUT_FILENO} : destination_of(*path);
+    if (to.descriptor == STDOUT_FILENO) {
+      *path = "-";
+    } else {
+      require_writable(*path);
+    }
+    std::error_code error;
+    const std::filesystem::path place = std::filesystem::weakly_canonical(to.path, error);
+    const bool device = to.written_into && std::filesystem::is_character_file(to.path, error);  // as /dev/null, which takes all
+    if (!device &&
+        !taken.insert(to.descriptor >= 0 ? fmt::format("{}", to.descriptor) : (place.empty() ? to.path : place).string()).second) {
+      throw usage_error("two results are to be written to {}: give each a file of its own",
+                        *path == "-" ? "standard output" : *path);
+    }
   }
-  const std::string temporary = fmt::format("{}.{}.tmp", path, getpid());
-  const int file = open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666);
-  if (file < 0) {
-    throw failure("{} cannot be written: {}", path, std::strerror(errno));
+}
+
+namespace {
+
+/// Whether the byte there belongs to a sign that a terminal does not show; all that is no ASCII does in what is not UTF-8.
+bool steers(std::string_view text, std::size_t at, bool utf8) {
+  const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U; };
+  const unsigned code = byte(at);
+  const bool begins_c1 = code == 0xc2 && byte(at + 1) < 0xa0;
+  const bool ends_c1 = at > 0 && code >= 0x80 && code < 0xa0 && byte(at - 1) == 0xc2;
+  return code < 0x20 || code == 0x7f || (code >= 0x80 && (!utf8 || begins_c1 || ends_c1));
+}
+
+}  // namespace
+
+bool steers_terminal(const std::string& text) {
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (steers(text, i, true)) {
+      return true;
+    }
   }
-  close(file);
-  std::remove(temporary.c_str());
+  return false;
 }
 
 std::string printable(const std::string& sentence) {
   constexpr std::size_t longest = 2000;
+  const bool utf8 = is_utf8(sentence);
   std::string text;
-  for (const char c : sentence.substr(0, longest)) {
-    const auto code = static_cast<unsigned char>(c);
-    text += code < 0x20 || code == 0x7f ? fmt::format("\\x{:02x}", code) : std::string(1, c);
+  for (std::size_t i = 0; i < std::min(sentence.size(), longest); ++i) {
+    text += steers(sentence, i, utf8) ? fmt::format("\\x{:02x}", static_cast<unsigned char>(sentence[i]))
+                                      : std::string(1, sentence[i]);
   }
   return text + (sentence.size() > longest ? "..." : "");
 }

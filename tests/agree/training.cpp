@@ -174,9 +174,9 @@ Weights Training::weights() const {
     std::vector<bool> known(whole.size(), false);
     for (const BufferId copy : copies) {
       const std::vector<double> values = executor_->read(copy);
-      const std::vector<std::int64_t> places = exec::places_in_parameter((*plan_)[copy]);
+      const exec::PlaceInParameter place((*plan_)[copy]);
       for (std::size_t i = 0; i < values.size(); ++i) {
-        const auto at = static_cast<std::size_t>(places[i]);
+        const auto at = static_cast<std::size_t>(place(exec::element_offset((*plan_)[copy], static_cast<std::int64_t>(i))));
         if (known[at] && std::bit_cast<std::uint64_t>(whole[at]) != std::bit_cast<std::uint64_t>(values[i])) {
           ADD_FAILURE() << name << " differs between devices, on " << (*plan_)[copy].device.value << " at " << at;
           break;

@@ -15,8 +15,8 @@
 #include <sstream>
 #include <thread>
 
-#include "baton/checkpoint/checkpoint.h"
 #include "cli/program.h"
+#include "support/archive.h"
 
 namespace {
 
@@ -328,7 +328,7 @@ TEST_F(Cli, NothingIsSavedOfWeightsThatAreNotFiniteThoughTheLossStillIs) {
   EXPECT_NE(outcome.err.find(" is not finite at step "), std::string::npos) << outcome.err;
   std::size_t saved = 0;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder_ / "saved")) {
-    EXPECT_EQ(baton::checkpoint::not_finite(baton::checkpoint::read_archive(entry.path())), "") << entry.path();
+    EXPECT_EQ(baton::test::not_finite(baton::test::read_archive(entry.path())), "") << entry.path();
     ++saved;
   }
   EXPECT_GT(saved, 0U);

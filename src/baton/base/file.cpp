@@ -11,6 +11,8 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <mutex>
+#include <set>
 
 #include "baton/base/error.h"
 
@@ -34,17 +36,33 @@ int write_all(int file, std::span<const std::byte> bytes) {
   return 0;
 }
 
-int write_flushed(const std::string& path, std::span<const std::span<const std::byte>> parts) {
-  Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-  if (file.get() < 0) {
-    return errno;
-  }
-  for (const std::span<const std::byte> part : parts) {
-    if (const int error = write_all(file.get(), part); error != 0) {
-      return error;
-    }
-  }
-  return ::fsync(file.get()) != 0 ? errno : file.close();
+/// The names under which this process writes at the moment.
+std::mutex temporaries_mutex;
+std::set<std::string>& temporaries() {
+  static std::set<std::string> names;
+  return names;
+}
+
+void note_temporary(const std::string& name) {
+  const std::lock_guard lock(temporaries_mutex);
+  temporaries().insert(name);
+}
+
+void forget_temporary(const std::string& name) {
+  const std::lock_guard lock(temporaries_mutex);
+  temporaries().erase(name);
+}
+
+std::string temporary_beside(const std::filesystem::path& path) {
+  return fmt::format("{}.{}{}", path.string(), ::getpid(), temporary_ending);
+}
+
+/// The number of an open file of this process, of whose folder in /proc the path is an entry; -1 if it is none.
+int own_descriptor(const std::filesystem::path& folder, const std::string& name) {
+  int number = -1;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
+  const bool whole = error == std::errc() && end == name.data() + name.size();
+  return whole && folder == fmt::format("/proc/{}/fd", ::getpid()) ? number : -1;
 }
 
 }  // namespace
@@ -106,44 +124,146 @@ std::string read_file(const std::filesystem::path& path, std::string_view what, 
   }
 }
 
-bool is_device(const std::filesystem::path& path) {
+Destination destination_of(const std::filesystem::path& path) {
+  constexpr int most_links = 40;
+  Destination to{path};
   struct stat status {};
-  return ::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode);
+  for (int links = 0; ::lstat(to.path.c_str(), &status) == 0 && S_ISLNK(status.st_mode); ++links) {
+    std::error_code error;
+    const std::filesystem::path folder = std::filesystem::canonical(to.path.has_parent_path() ? to.path.parent_path() : ".", error);
+    if (error || links == most_links) {
+      return to;  // whoever opens it says why it cannot be
+    }
+    to.descriptor = own_descriptor(folder, to.path.filename().string());
+    to.written_into = folder.string().starts_with("/proc/");
+    if (to.descriptor >= 0 || to.written_into) {
+      return to;
+    }
+    const std::filesystem::path target = std::filesystem::read_symlink(to.path, error);
+    if (error) {
+      return to;
+    }
+    to.path = folder / target;
+  }
+  to.written_into = ::stat(to.path.c_str(), &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode);
+  return to;
 }
 
-void write_whole(const std::filesystem::path& path, std::string_view what, std::span<const std::span<const std::byte>> parts) {
-  if (is_device(path)) {
-    Descriptor device(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
-    int error = device.get() < 0 ? errno : 0;
-    for (std::size_t p = 0; p < parts.size() && error == 0; ++p) {
-      error = write_all(device.get(), parts[p]);
+WholeFile::WholeFile(const std::filesystem::path& path, std::string what) : to_(destination_of(path)), what_(std::move(what)) {
+  if (to_.descriptor >= 0) {
+    std::fflush(stdout);  // what was printed before comes before
+    file_ = Descriptor(::fcntl(to_.descriptor, F_DUPFD_CLOEXEC, 0));
+  } else if (to_.written_into) {
+    file_ = Descriptor(::open(to_.path.c_str(), O_WRONLY | O_TRUNC | O_CLOEXEC));
+  } else {
+    temporary_ = temporary_beside(to_.path);
+    note_temporary(temporary_);
+    file_ = Descriptor(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+    struct stat before {};
+    if (file_.get() >= 0 && ::stat(to_.path.c_str(), &before) == 0 && ::fchmod(file_.get(), before.st_mode & 07777) != 0) {
+      // Then it gets the rights of a new file.
     }
-    error = error == 0 ? device.close() : error;
-    if (error != 0) {
-      throw failure("{} cannot be written: {}", what, std::strerror(error));
+  }
+  if (file_.get() < 0) {
+    fail(errno);
+  }
+}
+
+WholeFile::~WholeFile() {
+  if (!temporary_.empty()) {
+    ::unlink(temporary_.c_str());
+    forget_temporary(temporary_);
+  }
+}
+
+void WholeFile::fail(int error) {
+  if (!temporary_.empty()) {
+    ::unlink(temporary_.c_str());
+    forget_temporary(std::exchange(temporary_, {}));
+  }
+  throw failure("{} cannot be written: {}", what_, std::strerror(error));
+}
+
+void WholeFile::append(std::span<const std::byte> bytes) {
+  if (const int error = write_all(file_.get(), bytes); error != 0) {
+    fail(error);
+  }
+}
+
+void WholeFile::overwrite(std::uint64_t offset, std::span<const std::byte> bytes) {
+  if (::lseek(file_.get(), static_cast<off_t>(offset), SEEK_SET) < 0) {
+    fail(errno);
+  }
+  append(bytes);
+  if (::lseek(file_.get(), 0, SEEK_END) < 0) {
+    fail(errno);
+  }
+}
+
+void WholeFile::commit() {
+  if (temporary_.empty()) {
+    if (const int error = file_.close(); error != 0) {
+      fail(error);
     }
     return;
   }
-  const std::string temporary = fmt::format("{}.{}{}", path.string(), ::getpid(), temporary_ending);
-  int error = write_flushed(temporary, parts);
-  if (error == 0 && std::rename(temporary.c_str(), path.c_str()) != 0) {
-    error = errno;
+  if (::fsync(file_.get()) != 0) {
+    fail(errno);
   }
-  if (error != 0) {
-    ::unlink(temporary.c_str());
-    throw failure("{} cannot be written: {}", what, std::strerror(error));
+  if (const int error = file_.close(); error != 0) {
+    fail(error);
   }
+  if (std::rename(temporary_.c_str(), to_.path.c_str()) != 0) {
+    fail(errno);
+  }
+  forget_temporary(std::exchange(temporary_, {}));
   // The name too must survive a loss of power.
-  const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
+  const std::filesystem::path folder = to_.path.has_parent_path() ? to_.path.parent_path() : std::filesystem::path(".");
   const Descriptor directory(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (directory.get() < 0 || (::fsync(directory.get()) != 0 && errno != EINVAL)) {  // some file systems cannot flush folders
-    throw failure("{} is written, but its folder cannot be flushed: {}", what, std::strerror(errno));
+    throw failure("{} is written, but its folder cannot be flushed: {}", what_, std::strerror(errno));
   }
 }
 
 void write_whole(const std::filesystem::path& path, std::string_view text) {
-  const std::span<const std::byte> bytes = std::as_bytes(std::span(text));
-  write_whole(path, path.string(), std::span(&bytes, 1));
+  WholeFile file(path, path.string());
+  file.append(std::as_bytes(std::span(text)));
+  file.commit();
+}
+
+void require_writable(const std::filesystem::path& path) {
+  const Destination to = destination_of(path);
+  const auto refuse = [&](int error) { throw failure("{} cannot be written: {}", path.string(), std::strerror(error)); };
+  struct stat status {};
+  const bool there = ::stat(to.path.c_str(), &status) == 0;
+  if (to.descriptor >= 0) {
+    const int flags = ::fcntl(to.descriptor, F_GETFL);
+    if (flags < 0 || (flags & O_ACCMODE) == O_RDONLY) {
+      refuse(EBADF);
+    }
+    return;
+  }
+  if (there && S_ISDIR(status.st_mode)) {
+    refuse(EISDIR);
+  }
+  if (there && ::access(to.path.c_str(), W_OK) != 0) {
+    refuse(errno);
+  }
+  if (!to.written_into) {
+    const std::string temporary = temporary_beside(to.path);
+    const Descriptor file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+    if (file.get() < 0) {
+      refuse(errno);
+    }
+    ::unlink(temporary.c_str());
+  }
+}
+
+void remove_temporaries() {
+  const std::lock_guard lock(temporaries_mutex);
+  for (const std::string& name : temporaries()) {
+    ::unlink(name.c_str());
+  }
 }
 
 void append_line(const std::filesystem::path& path, std::string_view line) {

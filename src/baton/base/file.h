@@ -19,6 +19,11 @@ class Descriptor {
  public:
   explicit Descriptor(int file) : file_(file) {}
   ~Descriptor();
+  Descriptor(Descriptor&& other) noexcept : file_(std::exchange(other.file_, -1)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(file_, other.file_);
+    return *this;
+  }
   Descriptor(const Descriptor&) = delete;
   Descriptor& operator=(const Descriptor&) = delete;
 
@@ -37,20 +42,54 @@ bool read_exactly(int file, std::span<std::byte> into);
 /// or is larger; no more than `most` bytes are read of it.
 std::string read_file(const std::filesystem::path& path, std::string_view what, Bytes most);
 
-/// Writes the parts one after the other to a temporary name beside the path, flushes, and only then gives the file its own name:
-/// what stands there is what was there before or all of the new, whenever the program dies. A failure, in which `what` names the
-/// file, says why not; nothing is left behind. What is a device or a pipe already stays one, and is written into.
-void write_whole(const std::filesystem::path& path, std::string_view what, std::span<const std::span<const std::byte>> parts);
+/// Where a path that a user gave leads to. Symbolic links are followed, and never replaced.
+struct Destination {
+  std::filesystem::path path;
+  /// An open file of this process that the path stands for, as /dev/stdout does; -1 if there is none.
+  int descriptor = -1;
+  /// A device, a pipe or an open file of another process: it is opened and written into, and no file takes its place.
+  bool written_into = false;
+};
+Destination destination_of(const std::filesystem::path& path);
+
+/// A file that is written under a temporary name beside its own, and gets its own only when it is whole: what stands there is what
+/// was there before or all of the new, whenever the program dies. Failures, in which `what` names the file, say why not; nothing is
+/// left behind. What is no plain file is written into as it is.
+class WholeFile {
+ public:
+  WholeFile(const std::filesystem::path& path, std::string what);
+  ~WholeFile();
+  WholeFile(const WholeFile&) = delete;
+  WholeFile& operator=(const WholeFile&) = delete;
+
+  void append(std::span<const std::byte> bytes);
+  /// Of what has been appended; only where the path leads to a plain file.
+  void overwrite(std::uint64_t offset, std::span<const std::byte> bytes);
+  /// Flushes, and gives the file its name. Nothing can be written behind it.
+  void commit();
+
+ private:
+  [[noreturn]] void fail(int error);
+
+  Destination to_;
+  std::string what_;
+  std::string temporary_;  // empty: written into, or committed
+  Descriptor file_{-1};
+};
+
 void write_whole(const std::filesystem::path& path, std::string_view text);
 
-/// Whether a device or a pipe has this name, as /dev/null, so that no file may take its place.
-bool is_device(const std::filesystem::path& path);
+/// Throws what writing the path would throw, before the work that it is to keep has begun: it is a folder, or nobody may write it.
+void require_writable(const std::filesystem::path& path);
+
+/// Removes the temporary files that this process is writing: it is about to end in the middle.
+void remove_temporaries();
 
 /// Adds a line at the end. One that a writer died in is ended first; where this one cannot be written whole, the file is cut back
 /// to what it was, and a failure says why.
 void append_line(const std::filesystem::path& path, std::string_view line);
 
-/// Whether the file is a temporary one of `write_whole` whose writer has died.
+/// Whether the file is a temporary one of a `WholeFile` whose writer has died.
 bool is_leftover(const std::filesystem::path& path);
 
 }  // namespace baton

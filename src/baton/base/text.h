@@ -69,6 +69,9 @@ std::size_t index_of_name(const std::vector<std::string>& names, std::string_vie
 /// "2026-11-15 19:02": the local time.
 std::string time_text();
 
+/// Whether the bytes are UTF-8, without overlong forms and surrogates.
+bool is_utf8(std::string_view text);
+
 /// The number of columns a terminal takes to show text in UTF-8.
 std::size_t display_width(std::string_view text);
 

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 
+#include "baton/base/duration.h"
 #include "baton/base/error.h"
 
 namespace baton {
@@ -64,6 +65,14 @@ std::string to_text(Nanoseconds time) { return scaled(static_cast<double>(time.c
 std::string to_text(Bytes size) { return scaled(static_cast<double>(size.count), byte_scales); }
 std::string to_text(Flops work) { return scaled(static_cast<double>(work.count), flop_scales); }
 
+Nanoseconds to_duration(double nanoseconds) {
+  if (!(nanoseconds >= 0 && nanoseconds <= longest_duration)) {
+    throw usage_error("a task or a message would take longer than {}: a rate, a bandwidth or a factor is too small for it",
+                      to_text(Nanoseconds(static_cast<std::int64_t>(longest_duration))));
+  }
+  return Nanoseconds(std::llround(nanoseconds));
+}
+
 Bytes parse_bytes(std::string_view text, std::string_view what) {
   double number = 0;
   std::string_view unit;
@@ -91,7 +100,7 @@ Nanoseconds parse_time(std::string_view text, std::string_view what) {
   std::string_view unit;
   if (split_number(text, number, unit) && number >= 0) {
     const double factor = unit == "ns" ? 1 : is_micro(unit) ? 1e3 : unit == "ms" ? 1e6 : unit == "s" ? 1e9 : 0;
-    if (factor > 0 && number * factor < 9e18) {
+    if (factor > 0 && number * factor <= longest_duration) {
       return Nanoseconds(std::llround(number * factor));
     }
   }
@@ -104,7 +113,7 @@ double parse_bandwidth(std::string_view text, std::string_view what) {
   if (split_number(text, number, unit) && number > 0 && unit.ends_with("/s") && unit.size() >= 3) {
     const char kind = unit[unit.size() - 3];
     const double factor = decimal_scale(unit.substr(0, unit.size() - 3));
-    if (factor > 0 && (kind == 'B' || kind == 'b')) {
+    if (factor > 0 && std::isfinite(number * factor) && (kind == 'B' || kind == 'b')) {
       return number * factor / (kind == 'b' ? 8 : 1);
     }
   }
@@ -116,7 +125,8 @@ double parse_rate(std::string_view text, std::string_view what) {
   double number = 0;
   std::string_view unit;
   if (split_number(text, number, unit) && number > 0 && (unit.ends_with(ending) || unit.ends_with("FLOP/s"))) {
-    if (const double factor = decimal_scale(unit.substr(0, unit.size() - ending.size())); factor > 0) {
+    if (const double factor = decimal_scale(unit.substr(0, unit.size() - ending.size()));
+        factor > 0 && std::isfinite(number * factor)) {
       return number * factor;
     }
   }

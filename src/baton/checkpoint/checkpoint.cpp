@@ -1,13 +1,18 @@
 #include "baton/checkpoint/checkpoint.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <numeric>
-#include <set>
+#include <map>
+#include <thread>
 
 #include "baton/base/error.h"
 #include "baton/base/file.h"
@@ -46,157 +51,88 @@ Shape whole_of(const plan::Buffer& buffer) {
   return part == nullptr ? buffer.shape : part->whole;
 }
 
-/// Where the buffer's elements stand in that.
-std::vector<std::int64_t> places_of(const plan::Buffer& buffer) {
-  if (std::holds_alternative<ParameterPart>(buffer.content)) {
-    return exec::places_in_parameter(buffer);
-  }
-  std::vector<std::int64_t> places(static_cast<std::size_t>(buffer.shape.elements()));
-  std::iota(places.begin(), places.end(), 0);
-  return places;
-}
-
-template <typename Visit>
-void for_each_kept(const plan::Plan& plan, Visit visit) {
+struct Kept {
+  TensorInfo info;
+  std::vector<BufferId> parts;  // which together hold it: of copies, the first
+  std::vector<BufferId> all;    // the copies among them
+};
+/// By name, which buffers hold a tensor.
+std::map<std::string, Kept> kept_by(const plan::Plan& plan) {
+  std::map<std::string, Kept> list;
   for (std::size_t b = 0; b < plan.buffers().size(); ++b) {
-    if (const std::optional<std::string> name = name_of(plan.buffers()[b])) {
-      visit(*name, BufferId(b), whole_of(plan.buffers()[b]));
+    const plan::Buffer& buffer = plan.buffers()[b];
+    if (const std::optional<std::string> name = name_of(buffer)) {
+      Kept& kept = list[*name];
+      kept.info = {buffer.dtype, whole_of(buffer)};
+      kept.all.push_back(BufferId(b));
+      const bool copy = std::any_of(kept.parts.begin(), kept.parts.end(),
+                                    [&](BufferId other) { return plan[other].content == buffer.content; });
+      if (!copy) {
+        kept.parts.push_back(BufferId(b));
+      }
     }
   }
-}
-
-double element(const Tensor& tensor, std::int64_t index) {
-  const auto at = static_cast<std::size_t>(index);
-  if (tensor.dtype == DType::f32) {
-    float value = 0;
-    std::memcpy(&value, tensor.bytes.data() + 4 * at, 4);
-    return static_cast<double>(value);
+  for (const auto& [name, kept] : list) {
+    std::int64_t held = 0;
+    for (const BufferId id : kept.parts) {
+      held += plan[id].shape.elements();
+    }
+    check(held == kept.info.shape.elements(), "devices hold {} elements of {}, which has {}", held, name,
+          kept.info.shape.elements());
   }
-  double value = 0;
-  std::memcpy(&value, tensor.bytes.data() + 8 * at, 8);
-  return value;
+  return list;
 }
 
-void set_element(Tensor& tensor, std::int64_t index, double value) {
-  const auto at = static_cast<std::size_t>(index);
-  if (tensor.dtype == DType::f32) {
-    const auto narrow = static_cast<float>(value);
-    std::memcpy(tensor.bytes.data() + 4 * at, &narrow, 4);
-  } else {
-    std::memcpy(tensor.bytes.data() + 8 * at, &value, 8);
+/// Of a buffer's memory, in runs of a bounded size: visit(begin, run, elements), where `begin` counts bytes, `run` is room for
+/// them, and elements(each) calls each(address in the run, place in the tensor, in bytes).
+template <typename Visit>
+void for_each_run(const plan::Buffer& buffer, Visit visit) {
+  constexpr std::int64_t most_elements = 1 << 17;
+  std::optional<exec::PlaceInParameter> place;
+  if (std::holds_alternative<ParameterPart>(buffer.content)) {
+    place.emplace(buffer);
+  }
+  const std::int64_t size = size_of(buffer.dtype);
+  std::vector<std::byte> run;
+  for (std::int64_t first = 0; first < buffer.shape.elements(); first += most_elements) {
+    const std::int64_t count = std::min(most_elements, buffer.shape.elements() - first);
+    run.resize(static_cast<std::size_t>(count * size));
+    visit(static_cast<std::size_t>(first * size), std::span(run), [&](const auto& each) {
+      for (std::int64_t i = 0; i < count; ++i) {
+        each(run.data() + i * size, (place ? (*place)(first + i) : first + i) * size);
+      }
+    });
   }
 }
 
-std::string remark(const Archive& archive, const std::string& key) {
-  const auto found = archive.metadata.find(key);
-  if (found == archive.metadata.end()) {
+bool is_finite(const TensorInfo& info, std::span<const std::byte> bytes) {
+  const auto all_finite = [&](auto kind) {
+    for (std::size_t at = 0; at < bytes.size(); at += sizeof kind) {
+      std::memcpy(&kind, bytes.data() + at, sizeof kind);
+      if (!std::isfinite(kind)) {
+        return false;
+      }
+    }
+    return true;
+  };
+  return info.dtype == DType::f32 ? all_finite(0.0F) : info.dtype == DType::f64 ? all_finite(0.0) : true;
+}
+
+std::string remark(const Source& source, const std::string& key) {
+  const auto found = source.metadata().find(key);
+  if (found == source.metadata().end()) {
     throw usage_error("the checkpoint does not say its {}, so it is not one of a training run", key);
   }
   return found->second;
 }
 
-}  // namespace
+constexpr std::string_view setting_prefix = "flag.";
 
-Archive snapshot(const plan::Plan& plan, const exec::Executor& executor, const Progress& progress) {
-  Archive archive;
-  archive.metadata = {{"format", "pt"},
-                      {"step", fmt::format("{}", progress.step)},
-                      {"seed", fmt::format("{}", progress.seed)},
-                      {"model", progress.model},
-                      {"optimizer", progress.optimizer}};
-  std::map<std::string, std::vector<bool>> known;
-  for_each_kept(plan, [&](const std::string& name, BufferId id, const Shape& whole) {
-    Tensor& tensor = archive.tensors[name];
-    std::vector<bool>& there = known[name];
-    if (there.empty()) {
-      const std::int64_t elements = whole.elements();
-      tensor.dtype = plan[id].dtype;
-      tensor.shape = whole;
-      tensor.bytes.resize(static_cast<std::size_t>(elements * size_of(tensor.dtype)));
-      there.resize(static_cast<std::size_t>(elements), false);
-    } else if (std::find(there.begin(), there.end(), false) == there.end()) {
-      return;  // another device's copy
-    }
-    const std::vector<double> values = executor.read(id);
-    const std::vector<std::int64_t> places = places_of(plan[id]);
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      set_element(tensor, places[i], values[i]);
-      there[static_cast<std::size_t>(places[i])] = true;
-    }
-  });
-  for (const auto& [name, there] : known) {
-    check(std::find(there.begin(), there.end(), false) == there.end(), "nobody holds some of {}", name);
-  }
-  return archive;
-}
-
-Progress restore(const plan::Plan& plan, exec::Executor& executor, const Archive& archive) {
-  Progress progress{.step = parse_integer(remark(archive, "step"), "the checkpoint's step", 0, std::int64_t{1} << 48),
-                    .seed = static_cast<std::uint64_t>(parse_integer(remark(archive, "seed"), "the checkpoint's seed", 0,
-                                                                     std::numeric_limits<std::int64_t>::max())),
-                    .model = remark(archive, "model"),
-                    .optimizer = remark(archive, "optimizer")};
-  std::set<std::string> wanted;
-  for_each_kept(plan, [&](const std::string& name, BufferId id, const Shape& whole) {
-    const auto found = archive.tensors.find(name);
-    if (found == archive.tensors.end()) {
-      throw usage_error("the checkpoint of {} with {} has no {}: was it another model or optimizer?", progress.model,
-                        progress.optimizer, name);
-    }
-    if (found->second.shape != whole || found->second.dtype != plan[id].dtype) {
-      throw usage_error("{} is {} of {} in the checkpoint, but {} of {} in this run", name, to_text(found->second.shape),
-                        to_text(found->second.dtype), to_text(whole), to_text(plan[id].dtype));
-    }
-    wanted.insert(name);
-  });
-  for (const auto& [name, tensor] : archive.tensors) {
-    if (!wanted.contains(name)) {
-      throw usage_error("the checkpoint of {} with {} holds {}, which this run has no place for", progress.model,
-                        progress.optimizer, name);
-    }
-  }
-  for_each_kept(plan, [&](const std::string& name, BufferId id, const Shape&) {
-    const Tensor& tensor = archive.tensors.at(name);
-    const std::vector<std::int64_t> places = places_of(plan[id]);
-    std::vector<double> values(places.size());
-    for (std::size_t i = 0; i < places.size(); ++i) {
-      values[i] = element(tensor, places[i]);
-    }
-    executor.write(id, values);
-  });
-  executor.continue_from(progress.step);
-  return progress;
-}
-
-std::string not_finite(const Archive& archive) {
-  for (const auto& [name, tensor] : archive.tensors) {
-    for (std::int64_t i = 0; tensor.dtype != DType::i32 && i < tensor.shape.elements(); ++i) {
-      if (!std::isfinite(element(tensor, i))) {
-        return name;
-      }
-    }
-  }
-  return "";
-}
-
-Folder::Folder(fs::path path, std::int64_t keep) : path_(std::move(path)), keep_(keep) {
-  std::error_code error;
-  fs::create_directories(path_, error);
-  if (error || !fs::is_directory(path_)) {
-    throw failure("the folder {} cannot be made: {}", path_.string(), error ? error.message() : "a file is in its place");
-  }
-  for (const fs::directory_entry& entry : fs::directory_iterator(path_, error)) {
-    if (entry.path().filename().string().starts_with(prefix) && is_leftover(entry.path())) {
-      std::error_code ignored;
-      fs::remove(entry.path(), ignored);
-    }
-  }
-}
-
-std::vector<fs::path> Folder::files() const {
+/// The checkpoints there, oldest first.
+std::vector<fs::path> files_in(const fs::path& folder) {
   std::vector<fs::path> list;
   std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(path_, error)) {
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
     const std::string name = entry.path().filename().string();
     if (name.starts_with(prefix) && name.ends_with(suffix) && name.size() == prefix.size() + 12 + suffix.size()) {
       list.push_back(entry.path());
@@ -206,39 +142,169 @@ std::vector<fs::path> Folder::files() const {
   return list;
 }
 
-fs::path Folder::save(const Archive& archive, std::int64_t step) const {
-  fs::path path = path_ / fmt::format("{}{:012}{}", prefix, step, suffix);
-  write_archive(path, archive);
-  std::vector<fs::path> all = files();
+}  // namespace
+
+Metadata to_metadata(const Progress& progress) {
+  Metadata metadata{{"format", "pt"},
+                    {"step", fmt::format("{}", progress.step)},
+                    {"seed", fmt::format("{}", progress.seed)},
+                    {"model", progress.model},
+                    {"optimizer", progress.optimizer}};
+  for (const auto& [flag, value] : progress.settings) {
+    metadata[std::string(setting_prefix) + flag] = value;
+  }
+  return metadata;
+}
+
+Tensors tensors_of(const plan::Plan& plan) {
+  Tensors tensors;
+  for (const auto& [name, kept] : kept_by(plan)) {
+    tensors[name] = kept.info;
+  }
+  return tensors;
+}
+
+Bytes room_for(const Tensors& tensors) {
+  std::size_t most = 0;
+  for (const auto& [name, tensor] : tensors) {
+    most = std::max(most, tensor.size());
+  }
+  return Bytes(static_cast<std::int64_t>(most));
+}
+
+std::string for_each_tensor(const plan::Plan& plan, const exec::Executor& executor, std::span<std::byte> room,
+                            const std::function<void(std::span<const std::byte> tensor)>& visit) {
+  for (const auto& [name, kept] : kept_by(plan)) {
+    const std::span<std::byte> tensor = room.first(kept.info.size());
+    const auto size = static_cast<std::size_t>(size_of(kept.info.dtype));
+    for (const BufferId id : kept.parts) {
+      for_each_run(plan[id], [&](std::size_t begin, std::span<std::byte> run, const auto& elements) {
+        executor.read(id, begin, run);
+        elements([&](const std::byte* element, std::int64_t place) { std::copy_n(element, size, tensor.data() + place); });
+      });
+    }
+    if (!is_finite(kept.info, tensor)) {
+      return name;
+    }
+    visit(tensor);
+  }
+  return "";
+}
+
+Progress restore(const plan::Plan& plan, exec::Executor& executor, const Source& source, std::span<std::byte> room) {
+  Progress progress{.step = parse_integer(remark(source, "step"), "the checkpoint's step", 0, std::int64_t{1} << 48),
+                    .seed = static_cast<std::uint64_t>(parse_integer(remark(source, "seed"), "the checkpoint's seed", 0,
+                                                                     std::numeric_limits<std::int64_t>::max())),
+                    .model = remark(source, "model"),
+                    .optimizer = remark(source, "optimizer")};
+  for (const auto& [key, value] : source.metadata()) {
+    if (key.starts_with(setting_prefix)) {
+      progress.settings[key.substr(setting_prefix.size())] = value;
+    }
+  }
+  const std::map<std::string, Kept> wanted = kept_by(plan);
+  for (const auto& [name, kept] : wanted) {
+    const auto found = source.tensors().find(name);
+    if (found == source.tensors().end()) {
+      throw usage_error("the checkpoint of {} with {} has no {}: was it another model or optimizer?", progress.model,
+                        progress.optimizer, name);
+    }
+    if (found->second != kept.info) {
+      throw usage_error("{} is {} of {} in the checkpoint, but {} of {} in this run", name, to_text(found->second.shape),
+                        to_text(found->second.dtype), to_text(kept.info.shape), to_text(kept.info.dtype));
+    }
+  }
+  for (const auto& [name, tensor] : source.tensors()) {
+    if (!wanted.contains(name)) {
+      throw usage_error("the checkpoint of {} with {} holds {}, which this run has no place for", progress.model,
+                        progress.optimizer, name);
+    }
+  }
+  for (const auto& [name, kept] : wanted) {
+    const std::span<std::byte> tensor = room.first(kept.info.size());
+    const auto size = static_cast<std::size_t>(size_of(kept.info.dtype));
+    source.read(name, tensor);
+    for (const BufferId id : kept.all) {
+      for_each_run(plan[id], [&](std::size_t begin, std::span<std::byte> run, const auto& elements) {
+        elements([&](std::byte* element, std::int64_t place) { std::copy_n(tensor.data() + place, size, element); });
+        executor.write(id, begin, run);
+      });
+    }
+  }
+  executor.continue_from(progress.step);
+  return progress;
+}
+
+Folder::Folder(fs::path path, std::int64_t keep) : path_(std::move(path)), keep_(keep) {
+  std::error_code error;
+  fs::create_directories(path_, error);
+  if (error || !fs::is_directory(path_)) {
+    throw failure("the folder {} cannot be made: {}", path_.string(), error ? error.message() : "a file is in its place");
+  }
+  if (::access(path_.c_str(), R_OK | W_OK | X_OK) != 0) {
+    throw failure("nothing can be saved in the folder {}: {}", path_.string(), std::strerror(errno));
+  }
+  // The folder itself is locked, so that nothing is left behind. Where a file system cannot lock folders, a file in it is.
+  const auto lock = [&](Descriptor file) {
+    lock_ = std::move(file);
+    return lock_.get() >= 0 && ::flock(lock_.get(), LOCK_EX | LOCK_NB) == 0 ? 0 : errno;
+  };
+  int locked = lock(Descriptor(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)));
+  if (locked != 0 && locked != EWOULDBLOCK) {
+    locked = lock(Descriptor(::open((path_ / ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)));
+  }
+  for (int tries = 0; locked == EWOULDBLOCK && tries < 10; ++tries) {  // a run that is just ending
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    locked = ::flock(lock_.get(), LOCK_EX | LOCK_NB) == 0 ? 0 : errno;
+  }
+  if (locked == EWOULDBLOCK) {
+    throw usage_error("another run saves its checkpoints in {}: wait for its end, or give another folder", path_.string());
+  }
+  for (const fs::directory_entry& entry : fs::directory_iterator(path_, error)) {
+    if (entry.path().filename().string().starts_with(prefix) && is_leftover(entry.path())) {
+      std::error_code ignored;
+      fs::remove(entry.path(), ignored);
+    }
+  }
+}
+
+std::unique_ptr<ArchiveWriter> Folder::begin(std::int64_t step, Tensors tensors, Metadata metadata) const {
+  return std::make_unique<ArchiveWriter>(path_ / fmt::format("{}{:012}{}", prefix, step, suffix), std::move(tensors),
+                                         std::move(metadata));
+}
+
+fs::path Folder::finish(ArchiveWriter& writer) const {
+  writer.commit();
+  std::vector<fs::path> all = files_in(path_);
   std::error_code ignored;
-  for (; all.back() > path; all.pop_back()) {
+  for (; !all.empty() && all.back() > writer.path(); all.pop_back()) {
     fs::remove(all.back(), ignored);
   }
   for (std::size_t i = 0; i + static_cast<std::size_t>(keep_) < all.size(); ++i) {
     fs::remove(all[i], ignored);
   }
-  return path;
+  return writer.path();
 }
 
 void Folder::require_empty() const {
-  if (const std::vector<fs::path> all = files(); !all.empty()) {
+  if (const std::vector<fs::path> all = files_in(path_); !all.empty()) {
     throw usage_error("{} holds the checkpoint {} of another run: go on from it with --resume, or give another folder",
                       path_.string(), all.back().filename().string());
   }
 }
 
-std::optional<Folder::Found> Folder::newest() const {
-  std::vector<fs::path> all = files();
+std::optional<Found> newest_in(const fs::path& folder) {
+  std::vector<fs::path> all = files_in(folder);
   std::string skipped;
   for (auto path = all.rbegin(); path != all.rend(); ++path) {
     try {
-      return Found{*path, read_archive(*path), skipped};
+      return Found{*path, std::make_unique<ArchiveReader>(*path), skipped};
     } catch (const Error& error) {
       skipped += (skipped.empty() ? "" : "; ") + std::string(error.what());
     }
   }
   if (!skipped.empty()) {
-    throw usage_error("no checkpoint in {} is whole: {}", path_.string(), skipped);
+    throw usage_error("no checkpoint in {} is whole: {}", folder.string(), skipped);
   }
   return std::nullopt;
 }

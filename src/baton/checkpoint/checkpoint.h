@@ -2,9 +2,13 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <memory>
 #include <optional>
+#include <span>
 #include <string>
 
+#include "baton/base/file.h"
 #include "baton/checkpoint/safetensors.h"
 #include "baton/exec/executor.h"
 #include "baton/plan/plan.h"
@@ -19,45 +23,56 @@ struct Progress {
   std::uint64_t seed = 0;
   std::string model;
   std::string optimizer;
+  Metadata settings = {};  // what else the run was given, by the name of the flag
 };
+Metadata to_metadata(const Progress& progress);
 
-/// `block0.weight`, and for slot k of its optimizer state `optimizer.k.block0.weight`: put together from the parts and pieces
-/// that the devices hold. The state of a loss scaler is `loss_scale`.
-Archive snapshot(const plan::Plan& plan, const exec::Executor& executor, const Progress& progress);
+/// What a checkpoint of the plan holds: `block0.weight`, and for slot k of its optimizer state `optimizer.k.block0.weight`. The
+/// state of a loss scaler is `loss_scale`.
+Tensors tensors_of(const plan::Plan& plan);
+/// The memory that saving or restoring takes: that of the largest tensor, and a little for copying.
+Bytes room_for(const Tensors& tensors);
+
+/// Puts each tensor together in `room` from the parts and pieces that the devices hold, in the order of their names. All ranks call
+/// it. Ends at the first with a value that is not a number or not finite, from which no run could go on, and returns its name.
+std::string for_each_tensor(const plan::Plan& plan, const exec::Executor& executor, std::span<std::byte> room,
+                            const std::function<void(std::span<const std::byte> tensor)>& visit);
 
 /// Puts weights and state into an executor, whatever its strategy, and lets it go on behind the checkpoint's last step. A
-/// usage error names what is missing or of another shape, before anything is changed.
-Progress restore(const plan::Plan& plan, exec::Executor& executor, const Archive& archive);
+/// usage error names what is missing or of another shape, before anything is changed. Tensors are read into `room`, one at a time.
+Progress restore(const plan::Plan& plan, exec::Executor& executor, const Source& source, std::span<std::byte> room);
 
-/// The first tensor with a value that is not a number or not finite, from which no run could go on; empty where there is none.
-std::string not_finite(const Archive& archive);
+struct Found {
+  std::filesystem::path path;
+  std::unique_ptr<ArchiveReader> archive;
+  std::string skipped;  // what was wrong with newer ones; empty: nothing
+};
+/// The newest checkpoint in a folder that is whole. Nothing where there is none; a usage error where there are some but all are
+/// damaged.
+std::optional<Found> newest_in(const std::filesystem::path& folder);
 
-/// A folder of checkpoints, of which the last few are kept.
+/// A folder of checkpoints, of which the last few are kept. One run at a time has it: the lock goes with the process.
 class Folder {
  public:
-  /// Makes the folder where it is not there, and takes away what a run that died while it was saving left half written.
+  /// Makes the folder if it is not there, and takes away what a run that died while it was saving left half written. A usage error
+  /// if another run has it; a failure if nothing can be written there.
   Folder(std::filesystem::path path, std::int64_t keep);
 
   /// A usage error where there are checkpoints already: a run that begins anew would mix with them.
   void require_empty() const;
 
-  /// Saves under the step's number, then drops the oldest beyond those to be kept, and those of later steps: the run went on from
-  /// an earlier one because they are damaged.
-  std::filesystem::path save(const Archive& archive, std::int64_t step) const;
+  /// The checkpoint of a step, to be written. It counts from `finish` on.
+  std::unique_ptr<ArchiveWriter> begin(std::int64_t step, Tensors tensors, Metadata metadata) const;
+  /// Gives it its name, then drops the oldest beyond those to be kept, and those of later steps: the run went on from an earlier
+  /// one because they are damaged.
+  std::filesystem::path finish(ArchiveWriter& writer) const;
 
-  struct Found {
-    std::filesystem::path path;
-    Archive archive;
-    std::string skipped;  // what was wrong with newer ones; empty: nothing
-  };
-  /// The newest that is whole. Nothing where there is none; a usage error where there are some but all are damaged.
-  std::optional<Found> newest() const;
+  std::optional<Found> newest() const { return newest_in(path_); }
 
  private:
-  std::vector<std::filesystem::path> files() const;  // oldest first
-
   std::filesystem::path path_;
   std::int64_t keep_;
+  Descriptor lock_{-1};
 };
 
 }  // namespace baton::checkpoint

@@ -22,7 +22,7 @@ constexpr std::array<TypeName, 3> type_names{{{DType::f32, "F32"}, {DType::f64, 
 
 // What stands for a tensor or a remark in memory is longer than the shortest text that asks for it, so there
 // is an end to both.
-constexpr std::size_t most_tensors = 50'000;
+constexpr std::size_t most_tensors = 250'000;
 constexpr std::size_t most_remarks = 1'000;
 constexpr std::size_t most_axes = 64;
 constexpr std::uint64_t most_elements = std::uint64_t{1} << 48;

@@ -1,40 +1,86 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <map>
+#include <span>
 #include <string>
-#include <vector>
 
 #include "baton/base/dtype.h"
+#include "baton/base/file.h"
 #include "baton/base/shape.h"
+#include "baton/checkpoint/checksum.h"
 
 /// The safetensors format: a length, a header in JSON, and the tensors' bytes one after the other, little-endian. Other tools
-/// read it.
+/// read it. Files are written and read tensor by tensor, so no more than one of them need be in memory.
 namespace baton::checkpoint {
 
-struct Tensor {
+/// A tensor without its bytes, which are row-major.
+struct TensorInfo {
   DType dtype = DType::f32;
   Shape shape;
-  std::vector<std::byte> bytes;  // row-major
 
-  bool operator==(const Tensor&) const = default;
+  std::size_t size() const { return static_cast<std::size_t>(shape.elements() * size_of(dtype)); }
+  bool operator==(const TensorInfo&) const = default;
 };
+using Tensors = std::map<std::string, TensorInfo>;
+using Metadata = std::map<std::string, std::string>;
 
-/// Tensors and remarks by name.
-struct Archive {
-  std::map<std::string, Tensor> tensors;
-  std::map<std::string, std::string> metadata;
-
-  bool operator==(const Archive&) const = default;
-};
+/// A usage error if `ArchiveReader` would refuse a file of these: it has limits, for the sake of hostile files.
+void require_readable(const Tensors& tensors, const Metadata& metadata);
 
 /// Writes under a temporary name, flushes, and only then gives the file its own: what stands there is whole, whenever the
 /// program dies. A checksum of the tensors goes into the metadata. A failure says why; nothing is left behind.
-void write_archive(const std::filesystem::path& path, const Archive& archive);
+class ArchiveWriter {
+ public:
+  ArchiveWriter(std::filesystem::path path, Tensors tensors, Metadata metadata);
 
-/// Reads and checks it: a usage error says in one sentence what is wrong with a file that is cut, corrupt or something else.
-/// A file without a checksum, as other tools write it, is taken.
-Archive read_archive(const std::filesystem::path& path);
+  /// The next tensor's bytes. Tensors come in the order of their names.
+  void append(std::span<const std::byte> bytes);
+  /// After the last one.
+  void commit();
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+  Tensors tensors_;
+  Metadata metadata_;
+  Tensors::const_iterator next_;
+  Checksum sum_;
+  std::uint64_t checksum_at_ = 0;  // in the file
+  WholeFile file_;
+};
+
+/// Tensors and remarks by name, to be read from somewhere.
+class Source {
+ public:
+  virtual ~Source() = default;
+  virtual const Tensors& tensors() const = 0;
+  virtual const Metadata& metadata() const = 0;
+  /// All of the tensor's bytes.
+  virtual void read(const std::string& name, std::span<std::byte> into) const = 0;
+};
+
+/// A file, all of which has been checked: a usage error says in one sentence what is wrong with one that is cut, corrupt or
+/// something else. A file without a checksum, as other tools write it, is taken.
+class ArchiveReader final : public Source {
+ public:
+  explicit ArchiveReader(std::filesystem::path path);
+
+  const Tensors& tensors() const override { return tensors_; }
+  const Metadata& metadata() const override { return metadata_; }
+  void read(const std::string& name, std::span<std::byte> into) const override;
+
+ private:
+  std::string checksum() const;
+  void read_at(std::uint64_t offset, std::span<std::byte> into) const;
+
+  std::filesystem::path path_;
+  Descriptor file_;
+  Tensors tensors_;
+  Metadata metadata_;
+  std::map<std::string, std::uint64_t> begin_;  // of each tensor's bytes, in the file
+};
 
 }  // namespace baton::checkpoint

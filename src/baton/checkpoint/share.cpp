@@ -4,6 +4,7 @@
 
 #include "baton/base/error.h"
 #include "baton/base/text.h"
+#include "baton/exec/ranks/rank_run.h"
 
 namespace baton::checkpoint {
 namespace {
@@ -22,52 +23,49 @@ std::string take(std::string_view& list) {
 
 }  // namespace
 
-void broadcast(exec::World& world, Archive& archive) {
-  if (world.alone()) {
-    return;
-  }
-  // What there is, in one message; then the tensors, each in one.
+SharedSource::SharedSource(exec::World& world, const Source* at_rank_0) : world_(world), at_rank_0_(at_rank_0) {
   std::string contents;
-  put(contents, std::to_string(archive.metadata.size()));
-  for (const auto& [key, value] : archive.metadata) {
-    put(contents, key);
-    put(contents, value);
-  }
-  for (const auto& [name, tensor] : archive.tensors) {
-    put(contents, name);
-    put(contents, std::to_string(static_cast<int>(tensor.dtype)));
-    std::string extents;
-    for (std::size_t axis = 0; axis < tensor.shape.rank(); ++axis) {
-      extents += fmt::format("{}{}", axis == 0 ? "" : ",", tensor.shape[axis]);
+  if (at_rank_0 != nullptr) {
+    put(contents, std::to_string(at_rank_0->metadata().size()));
+    for (const auto& [key, value] : at_rank_0->metadata()) {
+      put(contents, key);
+      put(contents, value);
     }
-    put(contents, extents);
+    for (const auto& [name, tensor] : at_rank_0->tensors()) {
+      put(contents, name);
+      put(contents, std::to_string(static_cast<int>(tensor.dtype)));
+      std::string extents;
+      for (std::size_t axis = 0; axis < tensor.shape.rank(); ++axis) {
+        extents += fmt::format("{}{}", axis == 0 ? "" : ",", tensor.shape[axis]);
+      }
+      put(contents, extents);
+    }
   }
   exec::Blob blob = exec::to_blob(contents);
   world.broadcast(blob, 0);
-  if (world.rank() != 0) {
-    archive = {};
-    contents = exec::to_text(blob);
-    std::string_view rest = contents;
-    for (std::int64_t left = parse_integer(take(rest), "a count", 0, 1 << 20); left > 0; --left) {
-      std::string key = take(rest);
-      archive.metadata[std::move(key)] = take(rest);
-    }
-    while (!rest.empty()) {
-      Tensor& tensor = archive.tensors[take(rest)];
-      tensor.dtype = static_cast<DType>(parse_integer(take(rest), "a type", 0, 255));
-      std::vector<std::int64_t> extents;
-      const std::string text = take(rest);
-      for (const std::string_view extent : split(text, ',')) {
-        if (!text.empty()) {
-          extents.push_back(parse_integer(extent, "an extent", 0, std::int64_t{1} << 48));
-        }
+  contents = exec::to_text(blob);
+  std::string_view rest = contents;
+  for (std::int64_t left = parse_integer(take(rest), "a count", 0, 1 << 20); left > 0; --left) {
+    std::string key = take(rest);
+    metadata_[std::move(key)] = take(rest);
+  }
+  while (!rest.empty()) {
+    TensorInfo& tensor = tensors_[take(rest)];
+    tensor.dtype = static_cast<DType>(parse_integer(take(rest), "a type", 0, 255));
+    std::vector<std::int64_t> extents;
+    const std::string text = take(rest);
+    for (const std::string_view extent : split(text, ',')) {
+      if (!text.empty()) {
+        extents.push_back(parse_integer(extent, "an extent", 0, std::int64_t{1} << 48));
       }
-      tensor.shape = Shape(extents);
     }
+    tensor.shape = Shape(extents);
   }
-  for (auto& [name, tensor] : archive.tensors) {
-    world.broadcast(tensor.bytes, 0);
-  }
+}
+
+void SharedSource::read(const std::string& name, std::span<std::byte> into) const {
+  exec::on_rank_0(world_, [&] { at_rank_0_->read(name, into); });
+  exec::share_bytes(world_, 0, into);
 }
 
 }  // namespace baton::checkpoint

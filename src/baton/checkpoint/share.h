@@ -5,7 +5,21 @@
 
 namespace baton::checkpoint {
 
-/// Gives rank 0's archive to all ranks, which need no file system in common. All of them call it.
-void broadcast(exec::World& world, Archive& archive);
+/// What rank 0 has, for all ranks, which read the same in the same order.
+class SharedSource final : public Source {
+ public:
+  /// All ranks make one; the others give nothing. Both must outlive it.
+  SharedSource(exec::World& world, const Source* at_rank_0);
+
+  const Tensors& tensors() const override { return tensors_; }
+  const Metadata& metadata() const override { return metadata_; }
+  void read(const std::string& name, std::span<std::byte> into) const override;
+
+ private:
+  exec::World& world_;
+  const Source* at_rank_0_;
+  Tensors tensors_;
+  Metadata metadata_;
+};
 
 }  // namespace baton::checkpoint

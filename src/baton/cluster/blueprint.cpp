@@ -97,13 +97,25 @@ Link read_link(Section& section, const std::string& name) {
   return link;
 }
 
+/// Names and summaries are printed.
+void require_plain(const std::string& text, const std::string& what) {
+  if (std::any_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; })) {
+    throw usage_error("{} has signs that no terminal shows", what);
+  }
+}
+
 std::int64_t count_of(const std::string& text, const std::string& what) { return parse_integer(text, what, 1, 1 << 20); }
 
 Device read_device(const toml::table& root, const std::string& name, std::int64_t& in_node) {
   Section section(root, name, "device");
   Device device;
-  const auto as_it_is = [](const std::string& text, const std::string&) { return text; };
-  device.name = section.get("name", std::string("device"), as_it_is);
+  device.name = section.get("name", std::string("device"), [](const std::string& text, const std::string& what) {
+    if (text.empty()) {
+      throw usage_error("{} is no text, or empty", what);
+    }
+    require_plain(text, what);
+    return text;
+  });
   in_node = section.get("count", std::int64_t{1}, count_of);
   device.memory = section.get("memory", Bytes(std::int64_t{1} << 50), parse_bytes);
   device.shared_lanes = section.get("lanes", false, [](const std::string& text, const std::string& what) {
@@ -123,10 +135,14 @@ Device read_device(const toml::table& root, const std::string& name, std::int64_
   section.done();
   if (section.table().contains("rates")) {
     Section rates(section.table(), name, "rates");
-    for (const auto& [key, node] : rates.table()) {
-      const std::string type(key.str());
-      speed.rates[type] = rates.get(type, 0.0, parse_rate);
+    for (const char* type : {"f64", "f32", "tf32", "bf16", "f16"}) {
+      if (rates.table().contains(type)) {
+        speed.rates[type] = rates.get(type, 0.0, parse_rate);
+      } else {
+        rates.has_part(type);
+      }
     }
+    rates.done();
   }
   return device;
 }
@@ -198,6 +214,7 @@ Blueprint parse_blueprint(std::string_view text, std::string name) {
   Blueprint blueprint;
   blueprint.name = name;
   blueprint.summary = root["summary"].value_or(std::string());
+  require_plain(blueprint.summary, "the summary of the cluster " + name);
   if (root.contains("device")) {
     blueprint.device = read_device(root, name, blueprint.in_node);
   }

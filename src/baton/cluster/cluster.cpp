@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "baton/base/duration.h"
 #include "baton/base/error.h"
 #include "baton/base/text.h"
 
@@ -31,7 +32,7 @@ Link::Piece Link::at(double message) const {
 Nanoseconds Link::time(Bytes message) const {
   const Piece piece = at(static_cast<double>(message.count));
   const double flight = piece.bandwidth > 0 ? static_cast<double>(message.count) / piece.bandwidth * 1e9 : 0;
-  return piece.latency + Nanoseconds(std::llround(flight));
+  return piece.latency + to_duration(flight);
 }
 
 double Speed::rate(DType type) const {

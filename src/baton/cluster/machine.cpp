@@ -144,7 +144,8 @@ std::vector<Device> parse_devices(std::string_view text, const Machine& machine,
   const std::size_t colon = text.find(':');
   const std::string kind = canonical(text.substr(0, colon));
   if (kind != "cpu") {
-    throw usage_error("unknown device '{}': write {}", text, accepted_devices);
+    throw usage_error("unknown device '{}'{}: write {}", text, kind == "gpu" || kind == "gpus" ? " (GPUs are called cuda)" : "",
+                      accepted_devices);
   }
   std::vector<std::vector<int>> parts{machine.cores};
   if (colon != std::string_view::npos) {

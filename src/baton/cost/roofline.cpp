@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "baton/base/duration.h"
+
 #include "baton/op/traits.h"
 
 namespace baton::cost {
@@ -56,12 +58,12 @@ Nanoseconds Roofline::duration(const plan::Plan& plan, TaskId id) const {
   const double rate = product_rate(speed, type, may_round(task), static_cast<double>(smallest_extent(plan, task)));
   const double computing = over(static_cast<double>(work.flops.count), rate);
   const double moving = over(static_cast<double>((work.read + work.written).count), speed.memory_bandwidth);
-  return speed.launch + Nanoseconds(std::llround(std::max(computing, moving)));
+  return speed.launch + to_duration(std::max(computing, moving));
 }
 
 Nanoseconds Roofline::copying(const plan::Plan& plan, TaskId id) const {
   const cluster::Speed& speed = cluster_.device(plan[id].device).speed;
-  return Nanoseconds(std::llround(over(static_cast<double>(carried(plan, id).count), speed.memory_bandwidth)));
+  return to_duration(over(static_cast<double>(carried(plan, id).count), speed.memory_bandwidth));
 }
 
 std::string Roofline::origin() const {

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "baton/base/duration.h"
 #include "baton/cost/cost_model.h"
 
 namespace baton::cost {
@@ -17,9 +18,7 @@ class Scaled final : public CostModel {
   std::string origin() const override { return base_.origin() + ", scaled as asked"; }
 
  private:
-  static Nanoseconds over(Nanoseconds time, double factor) {
-    return Nanoseconds(std::llround(static_cast<double>(time.count) / factor));
-  }
+  static Nanoseconds over(Nanoseconds time, double factor) { return to_duration(static_cast<double>(time.count) / factor); }
   const CostModel& base_;
   double compute_;
   double copying_;

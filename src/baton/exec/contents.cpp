@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <type_traits>
+#include <utility>
 
 #include "baton/base/error.h"
 #include "baton/base/narrow.h"
@@ -170,22 +171,22 @@ void fill_initial(const Buffer& buffer, std::byte* memory, const Source& source,
   }
 }
 
-std::vector<std::int64_t> places_in_parameter(const Buffer& buffer) {
+PlaceInParameter::PlaceInParameter(const Buffer& buffer) {
   const auto& part = std::get<ParameterPart>(buffer.content);
   const Shape shape = part.shape();
-  const std::int64_t columns = shape.elements() / shape[0];
-  const std::int64_t whole_columns = part.whole.elements() / part.whole[0];
-  std::vector<std::int64_t> places(static_cast<std::size_t>(buffer.shape.elements()), -1);
-  for (std::int64_t i = 0; i < shape.elements(); ++i) {
-    const std::int64_t row = i / columns + (part.axis == 0 ? part.begin : 0);
-    const std::int64_t column = i % columns + (part.axis == 0 ? 0 : part.begin);
-    const bool piece = part.piece_end != 0;
-    const std::int64_t at = piece ? offset_in(shape, buffer.order, i) - part.piece_begin : i;
-    if (!piece || (at >= 0 && at < buffer.shape.elements())) {
-      places[static_cast<std::size_t>(at)] = row * whole_columns + column;
-    }
-  }
-  return places;
+  rows_ = shape[0];
+  columns_ = shape.elements() / rows_;
+  whole_columns_ = part.whole.elements() / part.whole[0];
+  first_ = part.axis == 0 ? part.begin * whole_columns_ : part.begin;
+  piece_begin_ = part.piece_begin;
+  tiled_ = buffer.order == plan::Order::tiled && shape.rank() == 2;
+}
+
+std::int64_t PlaceInParameter::operator()(std::int64_t position) const {
+  const std::int64_t offset = position + piece_begin_;
+  const auto [row, column] = tiled_ ? TiledWeight::element(rows_, columns_, offset)
+                                    : std::pair(offset / columns_, offset % columns_);
+  return first_ + row * whole_columns_ + column;
 }
 
 std::vector<double> read_elements(const Buffer& buffer, const std::byte* memory) {

@@ -24,9 +24,21 @@ struct Source {
 /// the samples from `first_sample` on. What is put in does not depend on how things are split.
 void fill_initial(const plan::Buffer& buffer, std::byte* memory, const Source& source, std::int64_t first_sample);
 
-/// Of a buffer that holds a parameter, a part or a piece of one: by element as `read_elements` gives them, its number in the
-/// whole parameter, row-major.
-std::vector<std::int64_t> places_in_parameter(const plan::Buffer& buffer);
+/// Of a buffer that holds a parameter, a part or a piece of one: the number in the whole parameter, row-major, of the element that
+/// lies at a position of the buffer's memory.
+class PlaceInParameter {
+ public:
+  explicit PlaceInParameter(const plan::Buffer& buffer);
+  std::int64_t operator()(std::int64_t position) const;
+
+ private:
+  std::int64_t rows_;  // of the part
+  std::int64_t columns_;
+  std::int64_t whole_columns_;
+  std::int64_t first_;        // of the part, in the whole
+  std::int64_t piece_begin_;  // a piece is a run of elements as they lie
+  bool tiled_;
+};
 
 /// The buffer's elements as a row-major tensor of doubles.
 std::vector<double> read_elements(const plan::Buffer& buffer, const std::byte* memory);

@@ -53,10 +53,10 @@ class Engine {
 
   /// Runs further steps. The first failure is thrown after every device has stopped.
   virtual RunResult run(const RunOptions& options, const Progress& progress) = 0;
-  /// The contents of a persistent buffer, row-major, between runs. All ranks ask for the same ones in the same order, and get
-  /// them; what is written is kept by the rank that runs the buffer's device.
-  virtual std::vector<double> read(BufferId id) const = 0;
-  virtual void write(BufferId id, std::span<const double> elements) = 0;
+  /// Some bytes of a persistent buffer as they lie in memory, from `begin` on, between runs. All ranks ask for the same ones in the
+  /// same order, and get them; what is written is kept by the rank that runs the buffer's device.
+  virtual void read(BufferId id, std::size_t begin, std::span<std::byte> into) const = 0;
+  virtual void write(BufferId id, std::size_t begin, std::span<const std::byte> bytes) = 0;
   /// Counts `steps` as done: the next step has the number and the data after them.
   virtual void continue_from(std::int64_t steps) = 0;
 };

@@ -1,14 +1,15 @@
 #include "baton/exec/executor.h"
 
 #include "baton/base/error.h"
+#include "baton/exec/contents.h"
 #include "baton/exec/engine.h"
 #include "baton/exec/ranks/fingerprint.h"
 #include "baton/plan/verify.h"
 
 namespace baton::exec {
 
-Executor::Executor(const plan::Plan& plan, const cluster::Cluster& cluster, const Backend& backend, DataOptions data,
-                   World* world) {
+Executor::Executor(const plan::Plan& plan, const cluster::Cluster& cluster, const Backend& backend, DataOptions data, World* world)
+    : plan_(plan) {
   check(plan.devices().size() == cluster.size(), "a plan for {} devices on a cluster of {}", plan.devices().size(), cluster.size());
   if (cluster.emulated_link() && cluster.emulated_link()->core > 0) {
     throw usage_error("a link that takes a share of a core can be simulated but not emulated: leave core= out of --link");
@@ -26,9 +27,21 @@ Executor::~Executor() = default;
 
 RunResult Executor::run(const RunOptions& options, const Progress& progress) { return engine_->run(options, progress); }
 
-std::vector<double> Executor::read(BufferId id) const { return engine_->read(id); }
+std::vector<double> Executor::read(BufferId id) const {
+  std::vector<std::byte> memory(static_cast<std::size_t>(plan_[id].size().count));
+  engine_->read(id, 0, memory);
+  return read_elements(plan_[id], memory.data());
+}
 
-void Executor::write(BufferId id, std::span<const double> elements) { engine_->write(id, elements); }
+void Executor::write(BufferId id, std::span<const double> elements) {
+  std::vector<std::byte> memory(static_cast<std::size_t>(plan_[id].size().count));
+  write_elements(plan_[id], memory.data(), elements);
+  engine_->write(id, 0, memory);
+}
+
+void Executor::read(BufferId id, std::size_t begin, std::span<std::byte> into) const { engine_->read(id, begin, into); }
+
+void Executor::write(BufferId id, std::size_t begin, std::span<const std::byte> bytes) { engine_->write(id, begin, bytes); }
 
 void Executor::continue_from(std::int64_t steps) { engine_->continue_from(steps); }
 

@@ -39,10 +39,14 @@ class Executor {
   /// The contents of a persistent buffer, row-major, between runs; whichever rank holds it, all get them.
   std::vector<double> read(BufferId id) const;
   void write(BufferId id, std::span<const double> elements);
+  /// Some of its bytes as they lie in memory, from `begin` on, without a copy of all.
+  void read(BufferId id, std::size_t begin, std::span<std::byte> into) const;
+  void write(BufferId id, std::size_t begin, std::span<const std::byte> bytes);
   /// Counts `steps` as done: the next step has the number and the data after them.
   void continue_from(std::int64_t steps);
 
  private:
+  const plan::Plan& plan_;
   std::vector<Bytes> peak_;
   std::unique_ptr<Engine> engine_;
 };

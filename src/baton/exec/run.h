@@ -26,6 +26,10 @@ struct DataOptions {
 struct RunOptions {
   std::int64_t steps = 30;
   std::int64_t warmup = 5;  // of those steps, how many are not timed
+  /// What the run leaves is wanted: it ends at the first step whose loss is not finite. And if it is stopped in the middle of a
+  /// step, it ends with the steps before it, provided that memory still holds what they left: without this, and where a step has
+  /// begun to change it, `Stopped` is thrown. Only one process can tell.
+  bool for_keeps = false;
 };
 
 /// What rounding to 16-bit types did to the results of one kind, in one phase and block.

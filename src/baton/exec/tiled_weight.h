@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 
 namespace baton::exec {
 
@@ -17,6 +18,13 @@ struct TiledWeight {
     const std::int64_t tile_column = column / tile;
     const std::int64_t height = std::min(tile, out - tile_row * tile);
     return tile_row * tile * in + tile_column * tile * height + (column % tile) * height + row % tile;
+  }
+  /// The inverse: which (row, column) lies at a place.
+  static constexpr std::pair<std::int64_t, std::int64_t> element(std::int64_t out, std::int64_t in, std::int64_t offset) {
+    const std::int64_t tile_row = offset / (tile * in);
+    const std::int64_t height = std::min(tile, out - tile_row * tile);
+    const std::int64_t rest = offset - tile_row * tile * in;
+    return {tile_row * tile + rest % height, rest / height};
   }
 };
 

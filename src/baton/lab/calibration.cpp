@@ -10,6 +10,7 @@
 #include "baton/base/error.h"
 #include "baton/base/file.h"
 #include "baton/base/hash.h"
+#include "baton/base/stop.h"
 #include "baton/base/text.h"
 #include "baton/exec/backend/cuda/cuda.h"
 #include "baton/exec/executor.h"
@@ -34,7 +35,8 @@ constexpr std::uint64_t longest_time = 3'600'000'000'000;
 
 std::filesystem::path calibration_folder() {
   const std::filesystem::path cache = cache_folder();
-  return cache.empty() ? std::filesystem::temp_directory_path() / "baton" : cache;
+  std::error_code error;
+  return cache.empty() ? std::filesystem::temp_directory_path(error) / "baton" : cache;
 }
 
 Bytes footprint(const plan::Plan& plan, TaskId id) {
@@ -227,26 +229,30 @@ std::size_t Calibration::measure(const plan::Plan& plan, const cluster::Cluster&
   TimeTableWriter fill_alone(alone, again);
   TimeTableWriter fill_beside(beside, again);
   std::size_t done = 0;
-  for (const auto& [key, task] : wanted) {
-    if (progress && !progress(done, wanted.size(), key)) {
-      break;
-    }
-    const std::int64_t copies = copies_for(footprint(plan, task), in_use);
-    if (const MeetingId meeting = plan::meeting_of(plan[task]); meeting.valid()) {
-      const Timing timing = time_meeting(plan, meeting, copies, bare, backend);
-      fill_alone.take(key, timing);
-      fill_beside.take(key, timing);
-    } else {
-      fill_alone.take(key, time_task(plan, task, {plan[task].device}, copies, bare, backend));
-      if (cluster.size() > 1) {
-        fill_beside.take(key, time_task(plan, task, everybody, copies, bare, backend));
+  try {
+    for (const auto& [key, task] : wanted) {
+      if (progress && !progress(done, wanted.size(), key)) {
+        break;
       }
+      const std::int64_t copies = copies_for(footprint(plan, task), in_use);
+      if (const MeetingId meeting = plan::meeting_of(plan[task]); meeting.valid()) {
+        const Timing timing = time_meeting(plan, meeting, copies, bare, backend);
+        fill_alone.take(key, timing);
+        fill_beside.take(key, timing);
+      } else {
+        fill_alone.take(key, time_task(plan, task, {plan[task].device}, copies, bare, backend));
+        if (cluster.size() > 1) {
+          fill_beside.take(key, time_task(plan, task, everybody, copies, bare, backend));
+        }
+      }
+      ++done;
     }
-    ++done;
+  } catch (const Stopped&) {
+    // What was timed before is kept.
   }
   fill_alone.finish();
   fill_beside.finish();
-  if (!on_gpus(cluster) && (again || !alone.contains(rest_key))) {
+  if (!asked_to_stop() && !on_gpus(cluster) && (again || !alone.contains(rest_key))) {
     alone[std::string(rest_key)] = time_rest(plan, bare, backend);
   }
   created_ = time_text();
@@ -254,7 +260,7 @@ std::size_t Calibration::measure(const plan::Plan& plan, const cluster::Cluster&
   return done;
 }
 
-void Calibration::keep() const {
+void Calibration::keep() {
   std::error_code error;
   std::filesystem::create_directories(file_.parent_path(), error);
   Json times = Json::object();
@@ -264,7 +270,12 @@ void Calibration::keep() const {
       one[key] = time.count;
     }
   }
-  write_whole(file_, Json{{"machine", machine_}, {"created", created_}, {"times", times}}.dump(1) + "\n");
+  try {
+    unkept_.clear();
+    write_whole(file_, Json{{"machine", machine_}, {"created", created_}, {"times", times}}.dump(1) + "\n");
+  } catch (const Error& why) {
+    unkept_ = why.what();  // then they are of this process alone
+  }
 }
 
 }  // namespace baton::lab

@@ -38,14 +38,17 @@ class Calibration {
   /// "this machine (CPU, 2 cores), 2026-11-15 10:00": for `CostModel::origin`.
   std::string where() const;
   const std::filesystem::path& file() const { return file_; }
+  /// Why the times of the last measurement could not be kept for the next call; empty if they could.
+  const std::string& unkept() const { return unkept_; }
 
  private:
-  void keep() const;
+  void keep();
 
   std::filesystem::path file_;
   std::string machine_;
   std::string created_;
   Bytes cache_;
+  std::string unkept_;
   std::map<std::string, cost::Times> tables_;  // by devices at work and memory in use
 };
 

@@ -6,12 +6,15 @@
 #include <cmath>
 #include <cstring>
 #include <optional>
+#include <span>
 
 #include "baton/base/error.h"
+#include "baton/base/stop.h"
 #include "baton/base/text.h"
 #include "baton/exec/executor.h"
 #include "baton/findings/median.h"
 #include "baton/lab/pulse.h"
+#include "baton/plan/verify.h"
 #include "baton/sim/expand.h"
 #include "baton/trace/analysis.h"
 
@@ -21,6 +24,7 @@ namespace {
 using plan::Collective;
 
 constexpr std::int64_t element_size = 4;
+constexpr std::int64_t least_copies = 3;
 constexpr std::int64_t most_copies_together = 64;
 constexpr std::int64_t copied_together = std::int64_t{8} << 20;  // bytes: beyond it a few copies make a step long enough
 
@@ -55,6 +59,18 @@ double expected(plan::Move operation, std::int64_t element, std::size_t ranks, s
   return value_of(element, 0);
 }
 
+/// Of a piece's elements, which lie as they are counted: visit(first, room for some from there on), so that none but those are in
+/// memory a second time.
+template <typename Visit>
+void for_each_run(const plan::Piece& piece, Visit visit) {
+  constexpr std::int64_t most = 1 << 18;
+  std::vector<float> room;
+  for (std::int64_t begin = 0; begin < piece.size(); begin += most) {
+    room.resize(static_cast<std::size_t>(std::min(most, piece.size() - begin)));
+    visit(begin, std::span(room));
+  }
+}
+
 /// Runs one meeting on known values and counts what comes out otherwise.
 std::int64_t count_wrong(plan::Move operation, std::int64_t elements, const cluster::Cluster& cluster, const exec::Backend& backend,
                          const std::vector<std::string>& devices, exec::World* world) {
@@ -69,11 +85,12 @@ std::int64_t count_wrong(plan::Move operation, std::int64_t elements, const clus
       continue;
     }
     const plan::Piece piece = piece_of(d, brings_piece(operation));
-    std::vector<double> values(static_cast<std::size_t>(piece.size()));
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      values[i] = value_of(piece.begin + static_cast<std::int64_t>(i), d);
-    }
-    executor.write(one.brought[d], values);
+    for_each_run(piece, [&](std::int64_t begin, std::span<float> values) {
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        values[i] = static_cast<float>(value_of(piece.begin + begin + static_cast<std::int64_t>(i), d));
+      }
+      executor.write(one.brought[d], static_cast<std::size_t>(begin * element_size), std::as_bytes(values));
+    });
   }
   executor.run({.steps = 1, .warmup = 0});
   std::int64_t wrong = 0;
@@ -82,10 +99,13 @@ std::int64_t count_wrong(plan::Move operation, std::int64_t elements, const clus
       continue;
     }
     const plan::Piece piece = piece_of(d, takes_piece(operation));
-    const std::vector<double> values = executor.read(one.taken[d]);
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      wrong += values[i] != expected(operation, piece.begin + static_cast<std::int64_t>(i), devices.size(), elements) ? 1 : 0;
-    }
+    for_each_run(piece, [&](std::int64_t begin, std::span<float> values) {
+      executor.read(one.taken[d], static_cast<std::size_t>(begin * element_size), std::as_writable_bytes(values));
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        const double right = expected(operation, piece.begin + begin + static_cast<std::int64_t>(i), devices.size(), elements);
+        wrong += static_cast<double>(values[i]) != right ? 1 : 0;
+      }
+    });
   }
   return wrong;
 }
@@ -244,6 +264,12 @@ std::vector<BenchRow> bench_collectives(const cluster::Cluster& cluster, const e
   for (std::int64_t bytes = options.least; bytes <= options.most; bytes *= options.factor) {
     sizes.push_back(bytes);
   }
+  for (const Operation operation : options.operations) {  // what does not fit is found before anything is measured
+    const std::int64_t unit = by_pieces(operation) ? static_cast<std::int64_t>(cluster.size()) : 1;
+    const plan::Plan largest =
+        meetings(operation, std::max<std::int64_t>(1, sizes.back() / element_size / unit) * unit, least_copies, devices).plan;
+    plan::require(plan::verify(largest, exec::limits(largest, cluster, backend)));
+  }
   std::vector<BenchRow> rows;
   const std::size_t total = sizes.size() * options.operations.size();
   const auto members = static_cast<std::int64_t>(cluster.size());
@@ -255,14 +281,19 @@ std::vector<BenchRow> bench_collectives(const cluster::Cluster& cluster, const e
       // Every member has an equal piece, and at least one element.
       const std::int64_t unit = by_pieces(operation) ? members : 1;
       const std::int64_t elements = std::max<std::int64_t>(1, bytes / element_size / unit) * unit;
-      const std::int64_t copies = std::clamp<std::int64_t>(copied_together / (elements * element_size), 3, most_copies_together);
+      const std::int64_t copies = std::clamp<std::int64_t>(copied_together / (elements * element_size), least_copies,
+                                                           most_copies_together);
       const plan::Plan plan = meetings(operation, elements, copies, devices).plan;
       BenchRow row{.operation = operation, .bytes = elements * element_size, .count = elements / unit};
-      row.wrong = count_wrong(operation, elements, cluster, backend, devices, world);
-      const trace::Spread spread = trace::spread(time_meetings(plan, copies, cluster, backend, options.time, world));
-      row.time = spread.median;
-      row.low = spread.p5;
-      row.high = spread.p95;
+      try {
+        row.wrong = count_wrong(operation, elements, cluster, backend, devices, world);
+        const trace::Spread spread = trace::spread(time_meetings(plan, copies, cluster, backend, options.time, world));
+        row.time = spread.median;
+        row.low = spread.p5;
+        row.high = spread.p95;
+      } catch (const Stopped&) {
+        return rows;
+      }
       rows.push_back(row);
     }
   }

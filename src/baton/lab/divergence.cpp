@@ -36,12 +36,13 @@ void put_on_one_device(JobWords& words) {
 
 class Replay {
  public:
-  Replay(const JobWords& words, const cluster::Machine& machine, const std::optional<checkpoint::Archive>& from)
+  Replay(const JobWords& words, const cluster::Machine& machine, const checkpoint::Source* from)
       : job_(words, machine),
         plan_(keep_all(job_.compile())),
         executor_(plan_, job_.cluster(), job_.backend(), {.seed = job_.seed(), .samples = job_.samples()}) {
-    if (from) {
-      done_ = checkpoint::restore(plan_, executor_, *from).step;
+    if (from != nullptr) {
+      std::vector<std::byte> room(static_cast<std::size_t>(checkpoint::room_for(checkpoint::tensors_of(plan_)).count));
+      done_ = checkpoint::restore(plan_, executor_, *from, room).step;
     }
   }
 
@@ -85,9 +86,8 @@ class Replay {
 
 }  // namespace
 
-std::optional<Divergence> find_divergence(JobWords words, const cluster::Machine& machine,
-                                          const std::optional<checkpoint::Archive>& from, std::int64_t last,
-                                          const std::function<bool()>& go_on) {
+std::optional<Divergence> find_divergence(JobWords words, const cluster::Machine& machine, const checkpoint::Source* from,
+                                          std::int64_t last, const std::function<bool()>& go_on) {
   put_on_one_device(words);
   Replay replay(words, machine, from);
   while (replay.done() <= last && go_on()) {

@@ -15,12 +15,11 @@ struct Divergence {
   std::string where;  // "linear in the backward of block 3"
 };
 
-/// Trains the job again on one device, from a checkpoint or from the start, and looks at every value that a
+/// Trains the job again on one device, from a checkpoint or, if there is none, from the start, and looks at every value that a
 /// step leaves, up to and with step `last`. Nothing where all of them are finite, or `go_on` said no after
 /// some step. One device sums in another order than several do, so it may part from them by a step where
 /// values are about to overflow.
-std::optional<Divergence> find_divergence(JobWords words, const cluster::Machine& machine,
-                                          const std::optional<checkpoint::Archive>& from, std::int64_t last,
-                                          const std::function<bool()>& go_on);
+std::optional<Divergence> find_divergence(JobWords words, const cluster::Machine& machine, const checkpoint::Source* from,
+                                          std::int64_t last, const std::function<bool()>& go_on);
 
 }  // namespace baton::lab

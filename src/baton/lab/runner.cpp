@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "baton/base/error.h"
+#include "baton/base/stop.h"
 #include "baton/base/text.h"
 #include "baton/exec/clock.h"
 #include "baton/lab/bystanders.h"
@@ -123,6 +124,9 @@ std::vector<Json> measure(const Experiment& experiment, const std::vector<Point>
           break;  // this one waits for the others to be closed
         }
         open.push_back({todo[i], std::move(measurement), Nanoseconds(0)});
+      } catch (const Stopped&) {
+        going = false;
+        break;
       } catch (const Error& error) {
         records[todo[i]] = {{"reason", error.what()}};
         keep(point, records[todo[i]], true);
@@ -154,6 +158,9 @@ std::vector<Json> measure(const Experiment& experiment, const std::vector<Point>
             record["pulse_gflops"] = pulse_gflops();
             record["others_share"] = entry.others / entry.rounds;
           }
+        } catch (const Stopped&) {
+          going = false;  // what the rounds before have left stands
+          break;
         } catch (const Error& error) {
           record = {{"reason", error.what()}};
         }

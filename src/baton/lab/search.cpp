@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "baton/base/error.h"
+#include "baton/base/stop.h"
 #include "baton/cost/roofline.h"
 #include "baton/lab/rows.h"
 #include "baton/lab/training.h"
@@ -246,7 +247,11 @@ SearchResult search(const JobWords& shared, const cluster::Machine& machine, con
     throw usage_error("a search simulates hundreds of splits: give it a cluster with --cluster");
   }
   const BoundInputs inputs(job);
-  const auto memory = static_cast<double>(job.cluster().devices()[0].memory.count);
+  const std::vector<cluster::Device>& devices = job.cluster().devices();
+  const auto memory = static_cast<double>(
+      std::min_element(devices.begin(), devices.end(), [](const cluster::Device& a, const cluster::Device& b) {
+        return a.memory < b.memory;
+      })->memory.count);
   const std::vector<Candidate> list = candidates(shared, inputs);
   SearchResult result;
   result.device_memory = job.cluster().devices()[0].memory;
@@ -277,6 +282,9 @@ SearchResult search(const JobWords& shared, const cluster::Machine& machine, con
         } else {
           result.ranked.push_back(std::move(found));
         }
+      } catch (const Stopped&) {
+        result.complete = false;
+        break;
       } catch (const Error&) {
         ++result.refused;
       }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "baton/base/stop.h"
 #include "baton/cost/roofline.h"
 #include "baton/cost/scaled.h"
 #include "baton/lab/rest.h"
@@ -25,6 +26,7 @@ Simulation::Simulation(const Job& job, const plan::Plan& plan, sim::StandsFor st
   if (!job.imagined()) {
     calibration_ = std::make_unique<Calibration>(job.machine(), job.cluster(), job.backend());
     calibration_->measure(plan, job.cluster(), job.backend(), false, progress);
+    end_if_asked();
   }
 }
 

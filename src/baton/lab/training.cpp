@@ -1,12 +1,34 @@
 #include "baton/lab/training.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <array>
+#include <charconv>
 #include <cmath>
 
 #include "baton/base/error.h"
+#include "baton/base/text.h"
 #include "baton/plan/memory.h"
 
 namespace baton::lab {
+namespace {
+
+/// What changes the course of a training beside model, seed and optimizer. How it is split does not.
+constexpr std::array<std::string_view, 9> settings_of_a_checkpoint{
+    "batch", "loss", "samples", "lr", "momentum", "weight-decay", "precision", "loss-scale", "loss-scale-growth"};
+
+/// "0.10" and "1e-1" are the same.
+bool same_value(const std::string& a, const std::string& b) {
+  const auto number = [](const std::string& text) -> std::optional<double> {
+    double value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    return error == std::errc() && end == text.data() + text.size() ? std::optional(value) : std::nullopt;
+  };
+  return canonical(a) == canonical(b) || (number(a) && number(a) == number(b));
+}
+
+}  // namespace
 
 Training::Training(const JobWords& words, const cluster::Machine& machine, const Calibration::Progress& progress,
                    exec::World* world, const Planner& planner)
@@ -18,6 +40,9 @@ Training::Training(const JobWords& words, const cluster::Machine& machine, const
     executor_ = std::make_unique<exec::Executor>(*plan_, job_->cluster(), job_->backend(),
                                                  exec::DataOptions{.seed = job_->seed(), .samples = job_->samples()}, world);
     peak_ = executor_->peak();
+    for (const plan::Totals& device : plan::totals_by_device(*plan_)) {
+      totals_ += device;
+    }
     scaler_ = read_scaler();
   }
   device_times_.resize(plan_->devices().size());
@@ -26,12 +51,16 @@ Training::Training(const JobWords& words, const cluster::Machine& machine, const
 
 void Training::open_simulation(const Calibration::Progress& progress, const Planner& planner) {
   sim::StandsFor stands_for;
+  std::int64_t like_the_last = 1;
+  std::vector<strategy::Folded::Kind> others;
   if (planner) {
     plan_ = std::make_unique<plan::Plan>(planner(*job_));
   } else if (std::optional<strategy::Folded> folded = job_->fold()) {
     plan_ = std::make_unique<plan::Plan>(std::move(folded->plan));
     stands_for = std::move(folded->stands_for);
     copies_ = static_cast<std::int64_t>(stands_for[0].size());
+    like_the_last = folded->like_the_last;
+    others = std::move(folded->others);
   } else {
     plan_ = std::make_unique<plan::Plan>(job_->compile());
   }
@@ -41,29 +70,82 @@ void Training::open_simulation(const Calibration::Progress& progress, const Plan
   for (std::size_t d = 0; d < stands_for.size(); ++d) {
     limits.memory[d] = job_->cluster().device(stands_for[d][0]).memory;
   }
-  const plan::Verdict verdict = plan::verify(*plan_, limits);
-  plan::require(verdict);
-  peak_ = verdict.memory.peak;
+  const auto account = [&](const plan::Plan& plan, std::int64_t replicas) {
+    const plan::Verdict verdict = plan::verify(plan, limits);
+    plan::require(verdict);
+    peak_.resize(verdict.memory.peak.size());
+    std::transform(peak_.begin(), peak_.end(), verdict.memory.peak.begin(), peak_.begin(),
+                   [](Bytes a, Bytes b) { return std::max(a, b); });
+    for (const plan::Totals& device : plan::totals_by_device(plan)) {
+      totals_ += device * replicas;
+    }
+  };
+  account(*plan_, like_the_last);
+  for (const strategy::Folded::Kind& kind : others) {
+    account(kind.plan, kind.replicas);
+  }
   simulation_ = std::make_unique<Simulation>(*job_, *plan_, std::move(stands_for), progress);
 }
 
-checkpoint::Archive Training::snapshot() const {
+void Training::make_room_for_checkpoints() {
   check(executor_ != nullptr, "a simulated training has no weights");
-  return checkpoint::snapshot(*plan_, *executor_,
-                              {.step = steps_before_ + static_cast<std::int64_t>(losses_.size()),
-                               .seed = job_->seed(),
-                               .model = job_->model().name(),
-                               .optimizer = job_->words().optimizer});
+  checkpoint::require_readable(tensors(), metadata());
+  const Bytes room = checkpoint::room_for(tensors());
+  for (std::size_t d = 0; d < peak_.size(); ++d) {
+    const cluster::Device& device = job_->cluster().devices()[d];
+    if (!device.gpu && peak_[d] + room > device.memory) {
+      throw usage_error("{} needs {}, and {} more to save checkpoints, but has {}", device.name, to_text(peak_[d]), to_text(room),
+                        to_text(device.memory));
+    }
+  }
+  room_size_ = static_cast<std::size_t>(room.count);
+  room_.reset(new std::byte[room_size_]);
 }
 
-void Training::restore(const checkpoint::Archive& archive) {
+checkpoint::Tensors Training::tensors() const { return checkpoint::tensors_of(*plan_); }
+
+checkpoint::Metadata Training::metadata() const {
+  checkpoint::Progress progress{.step = steps_before_ + static_cast<std::int64_t>(losses_.size()),
+                                .seed = job_->seed(),
+                                .model = job_->model().name(),
+                                .optimizer = job_->words().optimizer,
+                                .settings = {}};
+  for (const JobField& field : job_fields()) {
+    for (const std::string_view name : settings_of_a_checkpoint) {
+      if (field.name == name) {
+        progress.settings[field.name] = job_->words().*field.word;
+      }
+    }
+  }
+  return checkpoint::to_metadata(progress);
+}
+
+std::string Training::save(const std::function<void(std::span<const std::byte> tensor)>& visit) const {
+  return checkpoint::for_each_tensor(*plan_, *executor_, std::span(room_.get(), room_size_), visit);
+}
+
+std::vector<std::string> Training::restore(const checkpoint::Source& source) {
   check(executor_ != nullptr && losses_.empty(), "a training that has started cannot be restored from a checkpoint");
-  const checkpoint::Progress progress = checkpoint::restore(*plan_, *executor_, archive);
+  const checkpoint::Progress progress = checkpoint::restore(*plan_, *executor_, source, std::span(room_.get(), room_size_));
   if (progress.seed != job_->seed()) {
     throw usage_error("the checkpoint was trained on the data of seed {}, but --seed is {}", progress.seed, job_->seed());
   }
+  if (canonical(progress.optimizer) != canonical(job_->words().optimizer)) {
+    throw usage_error("the checkpoint was trained with --optimizer {}, but this run has {}", progress.optimizer,
+                      job_->words().optimizer);
+  }
+  std::vector<std::string> differences;
+  for (const JobField& field : job_fields()) {
+    const auto then = progress.settings.find(field.name);
+    const std::string& now = job_->words().*field.word;
+    const auto shown = [](const std::string& value) { return value.empty() ? "its default" : value; };
+    if (then != progress.settings.end() && !same_value(then->second, now)) {
+      differences.push_back(fmt::format("--{} was {} and is {}", field.name, shown(then->second), shown(now)));
+    }
+  }
   steps_before_ = progress.step;
   scaler_ = read_scaler();
+  return differences;
 }
 
 exec::RunResult Training::simulate() const {
@@ -74,9 +156,10 @@ exec::RunResult Training::simulate() const {
   return result;
 }
 
-void Training::run(std::int64_t steps, std::int64_t warmup, const exec::Executor::Progress& progress) {
+void Training::run(std::int64_t steps, std::int64_t warmup, const exec::Executor::Progress& progress, bool for_keeps) {
   warmup = simulated() ? 0 : warmup;
-  exec::RunResult result = simulated() ? simulate() : executor_->run({.steps = steps, .warmup = warmup}, progress);
+  exec::RunResult result = simulated() ? simulate()
+                                       : executor_->run({.steps = steps, .warmup = warmup, .for_keeps = for_keeps}, progress);
   const std::size_t dropped = std::min<std::size_t>(static_cast<std::size_t>(warmup), result.step_times.size());
   losses_.insert(losses_.end(), result.losses.begin(), result.losses.end());
   step_times_.insert(step_times_.end(), result.step_times.begin(), result.step_times.end());
@@ -135,14 +218,6 @@ trace::DeviceTime Training::mean_time() const {
           .waiting = mean(sum.waiting),
           .communication = mean(sum.communication),
           .overlapped = mean(sum.overlapped)};
-}
-
-plan::Totals Training::totals() const {
-  plan::Totals all;
-  for (const plan::Totals& device : plan::totals_by_device(*plan_)) {
-    all += device;
-  }
-  return all * copies_;
 }
 
 std::vector<Bytes> Training::buffer_bytes() const {

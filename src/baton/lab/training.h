@@ -4,6 +4,8 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "baton/checkpoint/checkpoint.h"
@@ -41,23 +43,33 @@ class Training {
 
   /// Steps done before the first run: those of the checkpoint that it went on from.
   std::int64_t steps_before() const { return steps_before_; }
-  /// Weights and optimizer state as they are now, to be continued from.
-  checkpoint::Archive snapshot() const;
-  /// Goes on from a checkpoint, whatever strategy it was saved under; a usage error says why it cannot.
-  void restore(const checkpoint::Archive& archive);
+  /// Takes the memory that saving and restoring need, so that neither fails for want of it; a usage error if a device's limit has
+  /// no room for it, or if no checkpoint of the model could be read again.
+  void make_room_for_checkpoints();
+  /// What a checkpoint of the state as it is now holds.
+  checkpoint::Tensors tensors() const;
+  checkpoint::Metadata metadata() const;
+  /// Weights and optimizer state as they are now, tensor by tensor, as `checkpoint::for_each_tensor` has it.
+  std::string save(const std::function<void(std::span<const std::byte> tensor)>& visit) const;
+  /// Goes on from a checkpoint, whatever strategy it was saved under; a usage error says why it cannot. Returns what the run was
+  /// given then and is given otherwise now, in words.
+  std::vector<std::string> restore(const checkpoint::Source& source);
 
   /// Trains `steps` more, of which the first `warmup` are not counted.
-  void run(std::int64_t steps, std::int64_t warmup, const exec::Executor::Progress& progress = {});
+  /// `for_keeps` as in `exec::RunOptions`.
+  void run(std::int64_t steps, std::int64_t warmup, const exec::Executor::Progress& progress = {}, bool for_keeps = false);
 
   const std::vector<double>& losses() const { return losses_; }               // of every step
   const std::vector<Nanoseconds>& step_times() const { return step_times_; }  // of every step
   const std::vector<Nanoseconds>& timed() const { return timed_; }            // of those after a warm-up
-  const std::vector<Bytes>& peak() const { return peak_; }                    // by device: what the plan lays out
+  const std::vector<Bytes>& peak() const {
+    return peak_;
+  }  // by device: what the plan lays out, of replicas that are folded the most
   /// By device: what the plan takes by itself, without the workspace of the kernels that run it here.
   std::vector<Bytes> buffer_bytes() const;
   std::int64_t warmup() const { return warmup_; }
   /// What a step does and moves on all devices, those that were folded away among them.
-  plan::Totals totals() const;
+  const plan::Totals& totals() const { return totals_; }
   /// By device, summed over the traced steps, and how long those took together.
   const std::vector<trace::DeviceTime>& device_times() const { return device_times_; }
   /// Where a step of median length went: the mean over devices and traced steps.
@@ -95,6 +107,7 @@ class Training {
   std::vector<Nanoseconds> step_times_;
   std::vector<Nanoseconds> timed_;
   std::vector<Bytes> peak_;
+  plan::Totals totals_;
   std::vector<exec::RoundingTally> roundings_;
   std::vector<exec::GpuReading> gpus_;
   std::vector<exec::ClockFit> clocks_;  // by rank, of the last run
@@ -107,6 +120,8 @@ class Training {
   std::int64_t traced_steps_ = 0;
   std::array<Nanoseconds, 4> path_{};  // by kind of segment
   trace::Trace trace_;
+  std::unique_ptr<std::byte[]> room_;  // for one tensor; untouched until something is saved
+  std::size_t room_size_ = 0;
 };
 
 }  // namespace baton::lab

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "baton/base/duration.h"
 #include "baton/base/error.h"
 #include "baton/base/text.h"
 
@@ -42,7 +43,7 @@ cluster::Cluster changed(const cluster::Cluster& cluster, const WhatIf& what_if)
   const auto change = [&](cluster::Link link) {
     const auto apply = [&](Nanoseconds& latency, double& bandwidth) {
       bandwidth *= what_if.link;
-      latency = Nanoseconds(std::llround(static_cast<double>(latency.count) * what_if.latency)) + what_if.longer;
+      latency = to_duration(static_cast<double>(latency.count) * what_if.latency) + what_if.longer;
     };
     apply(link.latency, link.bandwidth);
     link.core *= what_if.link;  // a byte takes as much of it as before

@@ -6,12 +6,24 @@
 #include <string_view>
 
 namespace baton::plan {
+namespace {
+
+std::string in_quotes(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    out += c == '"' || c == '\\' ? std::string{'\\', c} : std::string(1, c);
+  }
+  return out;
+}
+
+}  // namespace
 
 std::string to_dot(const Plan& plan) {
   constexpr std::array<std::string_view, 3> colours{"#9ecae1", "#fdae6b", "#a1d99b"};
-  std::string out = fmt::format("digraph plan {{\n  label=\"{}\"; rankdir=LR; node [shape=box, style=filled];\n", plan.title());
+  std::string out = fmt::format("digraph plan {{\n  label=\"{}\"; rankdir=LR; node [shape=box, style=filled];\n",
+                                in_quotes(plan.title()));
   for (std::size_t d = 0; d < plan.devices().size(); ++d) {
-    out += fmt::format("  subgraph cluster_d{} {{ label=\"{}\";\n", d, plan.devices()[d]);
+    out += fmt::format("  subgraph cluster_d{} {{ label=\"{}\";\n", d, in_quotes(plan.devices()[d]));
     for (std::size_t t = 0; t < plan.tasks().size(); ++t) {
       const Task& task = plan.tasks()[t];
       if (task.device == DeviceId(d)) {

@@ -235,6 +235,36 @@ struct ParseFields {
   void operator()(std::string_view name, std::int64_t& value) const { value = line.number(line.need(name)); }
 };
 
+/// A name without signs that part words here: others stand for them as %20 does for a space.
+std::string one_word(std::string_view name) {
+  std::string word;
+  for (const char c : name) {
+    const bool parts = static_cast<unsigned char>(c) <= ' ' || c == 0x7f || c == '"' || c == '=' || c == '%';
+    word += parts ? fmt::format("%{:02x}", static_cast<unsigned char>(c)) : std::string(1, c);
+  }
+  return word;
+}
+
+std::string from_one_word(const Line& line) {
+  const std::string& word = line.word(2);
+  std::string name;
+  for (std::size_t i = 0; i < word.size(); ++i) {
+    unsigned code = 0;
+    if (word[i] != '%') {
+      name += word[i];
+      continue;
+    }
+    const char* digits = word.data() + i + 1;
+    const bool there = i + 2 < word.size();
+    if (!there || std::from_chars(digits, digits + 2, code, 16).ptr != digits + 2) {
+      line.fail("has a name with a % that two hexadecimal digits should follow");
+    }
+    name += static_cast<char>(code);
+    i += 2;
+  }
+  return name;
+}
+
 Buffer parse_buffer(Line& line, std::size_t devices) {
   Buffer buffer;
   buffer.device = line.id<DeviceId>(line.word(2), 'd', devices);
@@ -392,7 +422,7 @@ std::string_view to_text(Role role) { return role_names[static_cast<std::size_t>
 std::string to_text(const Plan& plan) {
   std::string out = fmt::format("{}\ntitle \"{}\"\n", heading, plan.title());
   for (std::size_t d = 0; d < plan.devices().size(); ++d) {
-    out += fmt::format("device d{} {}\n", d, plan.devices()[d]);
+    out += fmt::format("device d{} {}\n", d, one_word(plan.devices()[d]));
   }
   for (std::size_t b = 0; b < plan.buffers().size(); ++b) {
     const Buffer& buffer = plan.buffers()[b];
@@ -458,7 +488,7 @@ Plan parse(std::string_view text) {
       line.end(1);
     } else if (kind == "device") {
       numbered('d', devices.size());
-      devices.push_back(line.word(2));
+      devices.push_back(from_one_word(line));
       line.end(3);
     } else if (kind == "buffer") {
       numbered('b', buffers.size());

@@ -50,6 +50,18 @@ std::string with_log(const std::string& sentence) {
 }
 
 /// A cell of a Markdown table.
+/// No name that a result brought along is taken for HTML.
+std::string without_tags(const std::string& markdown) {
+  std::string out;
+  for (std::size_t i = 0; i < markdown.size(); ++i) {
+    const char next = i + 1 < markdown.size() ? markdown[i + 1] : ' ';
+    const bool letter = (next >= 'a' && next <= 'z') || (next >= 'A' && next <= 'Z');
+    const bool tag = markdown[i] == '<' && (letter || next == '/' || next == '!' || next == '?');
+    out += tag ? "&lt;" : std::string(1, markdown[i]);
+  }
+  return out;
+}
+
 std::string escaped(const std::string& text) {
   std::string out;
   for (const char c : text) {
@@ -200,7 +212,11 @@ std::string to_terminal(const lab::Result& result) {
   for (const std::string& sentence : result.details) {
     out += wrapped(sentence, 110, "- ");
   }
-  return out + fmt::format("\nReproduce with: {}\n", result.command);
+  out += fmt::format("\nReproduce with: {}\n", result.command);
+  // What files brought along does not steer the terminal.
+  std::replace_if(
+      out.begin(), out.end(), [](char c) { return (static_cast<unsigned char>(c) < 0x20 && c != '\n') || c == 0x7f; }, '?');
+  return out;
 }
 
 std::string to_markdown(const lab::Result& result) {
@@ -381,7 +397,7 @@ std::string to_markdown(const std::vector<lab::Result>& results, const Json& rep
   for (const lab::Result& result : results) {
     out += to_markdown(result) + "\n";
   }
-  return out;
+  return without_tags(out);
 }
 
 }  // namespace baton::report

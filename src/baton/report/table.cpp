@@ -25,6 +25,10 @@ Table::Table(std::vector<std::string> heading, std::vector<bool> text)
 
 void Table::row(std::vector<std::string> cells, std::string remark) {
   check(cells.size() == rows_[0].size(), "a row of {} cells in a table of {}", cells.size(), rows_[0].size());
+  for (std::string& cell : cells) {
+    std::replace_if(
+        cell.begin(), cell.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }, '?');
+  }
   rows_.push_back(std::move(cells));
   remarks_.push_back(std::move(remark));
 }

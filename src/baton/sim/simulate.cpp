@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "baton/base/error.h"
+#include "baton/base/stop.h"
 #include "baton/cost/link_time.h"
 #include "baton/sim/expand.h"
 #include "baton/sim/links.h"
@@ -139,6 +140,7 @@ class Simulator::Walk {
         break;
       }
       start_ready();
+      end_if_asked();
     }
     check(ended_ == nodes_.size(), "{} of {} tasks wait for one another for ever", nodes_.size() - ended_, nodes_.size());
     step.duration = Nanoseconds(0);
@@ -319,6 +321,10 @@ class Simulator::Walk {
 
   /// The start of those that come after is, until they start, the latest end of what they come after.
   void end(Number task, Nanoseconds time) {
+    constexpr std::int64_t longest_step = 4'000'000'000'000'000'000;  // more, and sums of times would overflow
+    if (time.count > longest_step) {
+      throw usage_error("the step would take longer than a century: a rate or a bandwidth is too small");
+    }
     events_[task].end = time;
     ++ended_;
     for (Number i = first_next_[task]; i < first_next_[task + 1]; ++i) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "baton/base/duration.h"
+
 namespace baton::sim {
 
 Traffic::Traffic(const Links& links, std::size_t flows)
@@ -64,7 +66,7 @@ void Traffic::change(std::uint32_t id, Nanoseconds now) {
   }
   flow.since = now;
   flow.whole = whole;
-  changes_.push_back({id, ++flow.version, now + Nanoseconds(std::llround(flow.left * whole))});
+  changes_.push_back({id, ++flow.version, now + to_duration(flow.left * whole)});
 }
 
 }  // namespace baton::sim

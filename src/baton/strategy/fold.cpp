@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <span>
 
 #include "baton/schedule/grid.h"
 
@@ -35,95 +36,127 @@ bool replicas_alike(const Request& request, const Axes& axes) {
   return axes.dp > 2 && everywhere && request.step.global_batch % axes.dp == 0 && nodes_alike(request.cluster, axes);
 }
 
-/// The first replica of a plan of two, written as if there were `replicas`.
+/// A replica of a plan of two, written as one of `dp`. The second of the two is taken: of each parameter it has a piece.
 class Folder {
  public:
   Folder(const Plan& two, const Axes& axes, const cluster::Cluster& cluster) : two_(two), axes_(axes), cluster_(cluster) {}
 
-  Folded fold(std::string title) {
+  Folded fold(const std::string& title) {
     std::vector<std::vector<DeviceId>> stands_for;
-    std::vector<std::string> names;
     for (std::int64_t p = 0; p < axes_.pp; ++p) {
       for (std::int64_t t = 0; t < axes_.tp; ++t) {
         stands_for.emplace_back();
         for (std::int64_t d = 0; d < axes_.dp; ++d) {
           stands_for.back().push_back(axes_.device(p, d, t));
         }
-        names.push_back(cluster_.device(stands_for.back()[0]).name);
+        names_.push_back(cluster_.device(stands_for.back()[0]).name);
       }
     }
-    keep_buffers();
-    keep_tasks();
-    return Folded{Plan(std::move(title), std::move(names), std::move(buffers_), std::move(tasks_)), std::move(stands_for)};
+    std::map<std::vector<std::int64_t>, std::vector<std::uint32_t>> kinds;  // ranks by the sizes of their pieces
+    for (std::uint32_t rank = 0; rank < replicas(); ++rank) {
+      kinds[piece_sizes(rank)].push_back(rank);
+    }
+    const std::uint32_t last = replicas() - 1;
+    Folded folded{written(title, last), std::move(stands_for), 0, {}};
+    for (const auto& [sizes, ranks] : kinds) {
+      const auto count = static_cast<std::int64_t>(ranks.size());
+      if (ranks.back() == last) {
+        folded.like_the_last = count;
+      } else {
+        folded.others.push_back({written(title, ranks[0]), count});
+      }
+    }
+    return folded;
   }
 
  private:
-  /// Which of the two replicas a device of theirs belongs to.
-  std::int64_t replica_of(DeviceId device) const { return static_cast<std::int64_t>(device.index()) / axes_.tp % 2; }
+  std::uint32_t replicas() const { return static_cast<std::uint32_t>(axes_.dp); }
+  /// Whether a device of the two replicas' belongs to the one that is written.
+  bool is_kept(DeviceId device) const { return static_cast<std::int64_t>(device.index()) / axes_.tp % 2 == 1; }
   DeviceId kept_device(DeviceId device) const {
     const auto at = static_cast<std::int64_t>(device.index());
     return DeviceId(static_cast<std::size_t>(at / (2 * axes_.tp) * axes_.tp + at % axes_.tp));
   }
 
-  /// Where pieces are uneven the last ones are the largest: the replica that is kept has those, and none needs more.
-  std::uint32_t last_rank() const { return static_cast<std::uint32_t>(axes_.dp - 1); }
+  /// What falls to a rank of each size of parameter that is divided.
+  std::vector<std::int64_t> piece_sizes(std::uint32_t rank) const {
+    std::map<std::int64_t, std::int64_t> size_of;
+    for (const Buffer& buffer : two_.buffers()) {
+      if (const auto* part = std::get_if<ParameterPart>(&buffer.content); part != nullptr && part->piece_end > 0) {
+        const std::int64_t elements = part->shape().elements();
+        size_of[elements] = plan::piece_of(elements, rank, replicas()).size();
+      }
+    }
+    std::vector<std::int64_t> list;
+    for (const auto& [elements, size] : size_of) {
+      list.push_back(size);
+    }
+    return list;
+  }
 
-  void keep_buffers() {
-    buffer_.resize(two_.buffers().size());
+  Plan written(const std::string& title, std::uint32_t rank) const {
+    std::vector<BufferId> buffer_of(two_.buffers().size());  // invalid: not written
+    std::vector<Buffer> buffers;
     for (std::size_t b = 0; b < two_.buffers().size(); ++b) {
       Buffer buffer = two_.buffers()[b];
-      if (replica_of(buffer.device) != 0) {
+      if (!is_kept(buffer.device)) {
         continue;
       }
       buffer.device = kept_device(buffer.device);
       if (auto* part = std::get_if<ParameterPart>(&buffer.content); part != nullptr && part->piece_end > 0) {
-        const plan::Piece piece = plan::piece_of(part->shape().elements(), last_rank(), static_cast<std::uint32_t>(axes_.dp));
+        const plan::Piece piece = plan::piece_of(part->shape().elements(), rank, replicas());
+        if (piece.size() == 0) {
+          continue;
+        }
         part->piece_begin = piece.begin;
         part->piece_end = piece.end;
         buffer.shape = Shape{piece.size()};
       }
-      buffer_[b] = BufferId(buffers_.size());
-      buffers_.push_back(std::move(buffer));
+      buffer_of[b] = BufferId(buffers.size());
+      buffers.push_back(std::move(buffer));
     }
+    return Plan(title, names_, std::move(buffers), written_tasks(rank, buffer_of));
   }
 
-  void keep_tasks() {
+  std::vector<Task> written_tasks(std::uint32_t rank, const std::vector<BufferId>& buffer_of) const {
+    std::vector<Task> tasks;
     std::vector<TaskId> kept(two_.tasks().size());
     for (std::size_t t = 0; t < two_.tasks().size(); ++t) {
-      if (replica_of(two_.tasks()[t].device) != 0) {
+      if (!is_kept(two_.tasks()[t].device)) {
         continue;
       }
       Task task = two_.tasks()[t];
+      const bool writes = !task.writes.empty();
       task.device = kept_device(task.device);
       for (std::vector<BufferId>* list : {&task.reads, &task.writes}) {
-        for (BufferId& id : *list) {
-          id = buffer_[id.index()];
-        }
+        std::transform(list->begin(), list->end(), list->begin(), [&](BufferId id) { return buffer_of[id.index()]; });
+        std::erase_if(*list, [](BufferId id) { return !id.valid(); });
       }
-      for (TaskId& id : task.after) {
-        id = kept[id.index()];
+      auto* collective = std::get_if<Collective>(&task.action);
+      if (writes && task.writes.empty() && collective == nullptr) {
+        continue;  // an update of pieces that are empty here
       }
+      std::transform(task.after.begin(), task.after.end(), task.after.begin(), [&](TaskId id) { return kept[id.index()]; });
+      std::erase_if(task.after, [](TaskId id) { return !id.valid(); });
       if (auto* transfer = std::get_if<plan::Transfer>(&task.action)) {
         transfer->peer = kept_device(transfer->peer);
-      } else if (auto* collective = std::get_if<Collective>(&task.action)) {
-        for (const TaskId member : two_.members(collective->meeting)) {
-          if (replica_of(two_[member].device) != 0) {
-            collective->size = static_cast<std::uint32_t>(axes_.dp);  // one between replicas
-            collective->rank = last_rank();
-          }
+      } else if (collective != nullptr) {
+        const std::span<const TaskId> members = two_.members(collective->meeting);
+        if (!std::all_of(members.begin(), members.end(), [&](TaskId member) { return is_kept(two_[member].device); })) {
+          collective->size = replicas();  // one between replicas
+          collective->rank = rank;
         }
       }
-      kept[t] = TaskId(tasks_.size());
-      tasks_.push_back(std::move(task));
+      kept[t] = TaskId(tasks.size());
+      tasks.push_back(std::move(task));
     }
+    return tasks;
   }
 
   const Plan& two_;
   const Axes& axes_;
   const cluster::Cluster& cluster_;
-  std::vector<BufferId> buffer_;  // by buffer of the plan of two: the one that is kept
-  std::vector<Buffer> buffers_;
-  std::vector<Task> tasks_;
+  std::vector<std::string> names_;  // of the devices that are written
 };
 
 }  // namespace

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <vector>
 
@@ -9,12 +10,23 @@
 namespace baton::strategy {
 
 /// A step whose replicas are all alike, with one of them written out. Collectives between replicas have the size they
-/// would have and one member that is there; pieces of parameters are those of the first of so many. For the simulator: a
-/// loss is scaled as if there were two replicas, which does not change timing.
+/// would have and one member that is there. For the simulator: a loss is scaled as if there were two replicas, which does not
+/// change timing.
 struct Folded {
+  /// The last replica. Where parameters are divided unevenly, no piece of another is larger, so none takes longer.
   plan::Plan plan;
   /// By device of the plan: the devices of the cluster that it stands for, one of each replica.
   std::vector<std::vector<DeviceId>> stands_for;
+  /// How many replicas hold pieces of the sizes that the last one holds.
+  std::int64_t like_the_last = 0;
+
+  struct Kind {
+    plan::Plan plan;
+    std::int64_t replicas = 0;
+  };
+  /// Replicas whose pieces have other sizes: one of each kind written out, and how many there are of it. They send other numbers of
+  /// bytes, and memory laid out for smaller pieces may be larger.
+  std::vector<Kind> others;
 };
 
 /// Nothing where replicas are not alike (a strategy that is no named layout, a batch that does not divide evenly,

@@ -38,8 +38,8 @@ std::string known_name(std::string_view text) {
   if (const schedule::Schedule* schedule = schedule::find_schedule(wanted)) {
     return schedule->name == "naive" ? "layers" : schedule->name;
   }
-  for (const auto& [alias, meant] :
-       {std::pair("fsdp", "zero-3"), std::pair("tp", "tensor"), std::pair("tensor-parallel", "tensor")}) {
+  for (const auto& [alias, meant] : {std::pair("fsdp", "zero-3"), std::pair("tp", "tensor"), std::pair("tensor-parallel", "tensor"),
+                                     std::pair("mp", "layers"), std::pair("model-parallel", "layers")}) {
     if (wanted == alias) {
       return meant;
     }

@@ -13,6 +13,19 @@ using plan::Task;
 /// Microseconds with the nanoseconds behind the point: exact.
 std::string micros(Nanoseconds time) { return fmt::format("{}.{:03}", time.count / 1000, time.count % 1000); }
 
+/// What stands between quotes in JSON.
+std::string in_json(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    const auto code = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      out += '\\';
+    }
+    out += code < 0x20 ? fmt::format("\\u{:04x}", code) : std::string(1, c);
+  }
+  return out;
+}
+
 std::string name_of(const Task& task) {
   return task.labels.block < 0 ? std::string(plan::verb(task)) : fmt::format("{} {}", plan::verb(task), task.labels.block);
 }
@@ -25,7 +38,7 @@ std::string to_chrome_json(const Plan& plan, const Trace& trace) {
   auto end = std::back_inserter(out);
   for (std::size_t d = 0; d < plan.devices().size(); ++d) {
     fmt::format_to(end, "{}\n{{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":{},\"tid\":0,\"args\":{{\"name\":\"{}\"}}}}",
-                   d == 0 ? "" : ",", d, plan.devices()[d]);
+                   d == 0 ? "" : ",", d, in_json(plan.devices()[d]));
     for (std::size_t lane = 0; lane < plan::lane_count; ++lane) {
       if (!plan.lane(DeviceId(d), static_cast<plan::Lane>(lane)).empty()) {
         fmt::format_to(end, ",\n{{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":{},\"tid\":{},\"args\":{{\"name\":\"{}\"}}}}", d,

@@ -1,5 +1,6 @@
 #include "baton/base/file.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -75,20 +76,81 @@ TEST_F(File, TakesNotThePlaceOfADeviceOrAPipeButIsWrittenIntoIt) {
   }
 }
 
-TEST_F(File, IsWrittenFromItsPartsInOrder) {
-  const std::string a = "one ";
-  const std::string b = "two";
-  const std::vector<std::span<const std::byte>> parts{std::as_bytes(std::span(a)), {}, std::as_bytes(std::span(b))};
-  write_whole(folder_ / "a", "the thing", parts);
-  EXPECT_EQ(read(folder_ / "a", 100), "one two");
+TEST_F(File, IsWrittenFromItsPartsInOrderAndHasItsNameOnlyWhenItIsWhole) {
+  const auto bytes = [](std::string_view text) { return std::as_bytes(std::span(text)); };
+  {
+    WholeFile file(folder_ / "a", "the thing");
+    file.append(bytes("one "));
+    file.append({});
+    file.append(bytes("two"));
+    file.overwrite(1, bytes("N"));
+    file.append(bytes("!"));
+    EXPECT_FALSE(fs::exists(folder_ / "a"));
+    file.commit();
+  }
+  EXPECT_EQ(read(folder_ / "a", 100), "oNe two!");
+  {
+    WholeFile given_up(folder_ / "a", "the thing");
+    given_up.append(bytes("three"));
+  }
+  EXPECT_EQ(read(folder_ / "a", 100), "oNe two!");
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_), fs::directory_iterator()), 1);
   try {
-    write_whole(folder_ / "none" / "a", "the thing", parts);
+    WholeFile file(folder_ / "none" / "a", "the thing");
     FAIL() << "was written into a folder that is not there";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), Error::Kind::failure);
     EXPECT_TRUE(says(error.what(), "the thing cannot be written: No such file"));
   }
+}
+
+TEST_F(File, IsWrittenThroughSymbolicLinksWhichStay) {
+  fs::create_directories(folder_ / "there");
+  std::ofstream(folder_ / "there" / "old") << "old";
+  fs::permissions(folder_ / "there" / "old", fs::perms(0600));
+  fs::create_symlink("there/old", folder_ / "link");
+  fs::create_symlink("link", folder_ / "second");
+  fs::create_symlink("there/new", folder_ / "dangling");
+  fs::create_symlink("circle", folder_ / "circle");
+  for (const auto& [name, target] : {std::pair("link", "old"), std::pair("second", "old"), std::pair("dangling", "new")}) {
+    write_whole(folder_ / name, name);
+    EXPECT_TRUE(fs::is_symlink(folder_ / name));
+    EXPECT_EQ(read(folder_ / "there" / target, 100), name);
+  }
+  EXPECT_EQ(fs::status(folder_ / "there" / "old").permissions(), fs::perms(0600)) << "nobody gains rights to it";
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_ / "there"), fs::directory_iterator()), 2);
+  EXPECT_THROW(write_whole(folder_ / "circle", "x"), Error);
+  EXPECT_TRUE(fs::is_symlink(folder_ / "circle"));
+}
+
+TEST_F(File, OfThisProcessThatIsOpenIsWrittenIntoWhereItStands) {
+  const Descriptor file(::open((folder_ / "o").c_str(), O_WRONLY | O_CREAT, 0600));
+  ASSERT_EQ(::write(file.get(), "before ", 7), 7);
+  fs::create_symlink("/proc/self/fd/" + std::to_string(file.get()), folder_ / "standard");
+  for (const fs::path& path : {fs::path("/dev/fd/" + std::to_string(file.get())), folder_ / "standard"}) {
+    require_writable(path);
+    write_whole(path, "text ");
+  }
+  ASSERT_EQ(::write(file.get(), "behind", 6), 6);
+  EXPECT_EQ(read(folder_ / "o", 100), "before text text behind");
+  EXPECT_TRUE(fs::is_symlink(folder_ / "standard"));
+}
+
+TEST_F(File, ThatCannotBeWrittenIsKnownBefore) {
+  require_writable(folder_ / "new");
+  EXPECT_FALSE(fs::exists(folder_ / "new"));
+  fs::create_directories(folder_ / "folder");
+  fs::create_symlink("folder", folder_ / "link");
+  EXPECT_THROW(require_writable(folder_ / "folder"), Error);
+  EXPECT_THROW(require_writable(folder_ / "link"), Error);
+  EXPECT_THROW(require_writable(folder_ / "none" / "a"), Error);
+}
+
+TEST_F(File, ThatIsBeingWrittenGoesWithAProcessThatEndsInTheMiddle) {
+  WholeFile file(folder_ / "a", "the thing");
+  EXPECT_FALSE(fs::is_empty(folder_));
+  remove_temporaries();
+  EXPECT_TRUE(fs::is_empty(folder_));
 }
 
 TEST_F(File, IsALeftoverOnlyWhereItsWriterHasDied) {

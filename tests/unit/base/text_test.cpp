@@ -86,5 +86,15 @@ TEST(DisplayWidth, CountsCharactersAndNotBytes) {
   EXPECT_EQ(display_width(""), 0U);
 }
 
+TEST(Text, IsUtf8OnlyWithoutOverlongFormsAndSurrogates) {
+  for (const char* good : {"", "abc", "\u00e4", "\u20ac", "\U0001f600", "a\u00e4b\u20acc"}) {
+    EXPECT_TRUE(is_utf8(good)) << good;
+  }
+  for (const char* bad : {"\xff", "\x80", "\xc3", "\xc0\x80", "\xe0\x80\x80", "\xed\xa0\x80", "\xf0\x80\x80\x80",
+                          "\xf4\x90\x80\x80", "a\xe2\x82", "\xf5\x80\x80\x80", "\xe2\x82z"}) {
+    EXPECT_FALSE(is_utf8(bad)) << bad;
+  }
+}
+
 }  // namespace
 }  // namespace baton

@@ -2,9 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <limits>
 #include <map>
 
+#include "baton/base/duration.h"
 #include "support/usage_sentence.h"
 
 namespace baton {
@@ -133,6 +135,16 @@ TEST(Units, NumbersAreFiniteAndKeepWithinTheirBounds) {
   for (const std::string text : {"", "x", "-0.1", "1.1", "0.5x", "nan", "inf", "0.5 "}) {
     EXPECT_TRUE(says(usage_sentence([&] { parse_number(text, "the rate", 0, 1); }), "the rate is '" + text + "'"));
   }
+}
+
+TEST(Units, ATimeThatWasComputedIsNoLongerThanSumsCanHold) {
+  EXPECT_EQ(to_duration(0).count, 0);
+  EXPECT_EQ(to_duration(1.5e9).count, 1'500'000'000);
+  for (const double wrong : {1e18, 1e300, std::numeric_limits<double>::infinity(), std::nan(""), -1.0}) {
+    EXPECT_TRUE(test::says(test::usage_sentence([&] { static_cast<void>(to_duration(wrong)); }), "longer than")) << wrong;
+  }
+  EXPECT_THROW(parse_bandwidth("1e308GB/s", "it"), Error);
+  EXPECT_THROW(parse_rate("1e308Tflop/s", "it"), Error);
 }
 
 }  // namespace

@@ -5,12 +5,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstring>
 #include <fstream>
 #include <limits>
 
 #include "baton/model/zoo.h"
 #include "baton/strategy/strategy.h"
+#include "support/archive.h"
 #include "support/devices.h"
 #include "support/usage_sentence.h"
 
@@ -18,7 +20,11 @@ namespace baton::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
+using baton::test::Archive;
+using baton::test::restore;
+using baton::test::save;
 using baton::test::says;
+using baton::test::snapshot;
 using baton::test::usage_sentence;
 
 /// A way of training one model, ready to run.
@@ -150,21 +156,21 @@ TEST_F(CheckpointFolder, KeepsTheLastFewAndFindsTheNewest) {
   EXPECT_FALSE(folder.newest().has_value());
   Trial run("single", 1, {}, op::Sgd{}, "mlp:3-2");
   for (const std::int64_t step : {5, 10, 100, 2000}) {
-    folder.save(run.save(step), step);
+    save(folder, run.save(step), step);
   }
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_), fs::directory_iterator()), 2);
-  EXPECT_EQ(folder.newest()->archive.metadata.at("step"), "2000");
+  EXPECT_EQ(folder.newest()->archive->metadata().at("step"), "2000");
 }
 
 TEST_F(CheckpointFolder, TakesTheOneBeforeWhereTheNewestIsDamagedAndSaysSo) {
   const Folder folder(folder_, 3);
   Trial run("single", 1, {}, op::Sgd{}, "mlp:3-2");
-  folder.save(run.save(5), 5);
-  const fs::path newest = folder.save(run.save(6), 6);
+  save(folder, run.save(5), 5);
+  const fs::path newest = save(folder, run.save(6), 6);
   fs::resize_file(newest, fs::file_size(newest) - 3);
   const auto found = folder.newest();
   ASSERT_TRUE(found.has_value());
-  EXPECT_EQ(found->archive.metadata.at("step"), "5");
+  EXPECT_EQ(found->archive->metadata().at("step"), "5");
   EXPECT_TRUE(says(found->skipped, newest.filename().string()));
   fs::resize_file(found->path, 9);
   EXPECT_TRUE(says(usage_sentence([&] { folder.newest(); }), "no checkpoint in"));
@@ -174,7 +180,7 @@ TEST_F(CheckpointFolder, NeverDropsTheOneJustSavedForDamagedOnesOfLaterSteps) {
   const Folder folder(folder_, 1);
   std::ofstream(folder_ / "step-000000000020.safetensors") << "damaged";
   Trial run("single", 1, {}, op::Sgd{}, "mlp:3-2");
-  const fs::path saved = folder.save(run.save(11), 11);
+  const fs::path saved = save(folder, run.save(11), 11);
   ASSERT_TRUE(fs::exists(saved));
   EXPECT_FALSE(fs::exists(folder_ / "step-000000000020.safetensors"));
   EXPECT_EQ(folder.newest()->path, saved);
@@ -184,18 +190,65 @@ TEST_F(CheckpointFolder, SaysWhereARunThatBeginsAnewWouldMixWithAnother) {
   const Folder folder(folder_, 3);
   folder.require_empty();
   Trial run("single", 1, {}, op::Sgd{}, "mlp:3-2");
-  folder.save(run.save(11), 11);
+  save(folder, run.save(11), 11);
   EXPECT_TRUE(says(usage_sentence([&] { folder.require_empty(); }), "step-000000000011.safetensors"));
 }
 
 TEST(Checkpoint, NamesATensorThatIsNotFinite) {
   Trial run("single", 1, {}, op::Sgd{}, "mlp:3-2");
+  std::vector<std::byte> room = baton::test::room_for(*run.plan);
+  int visited = 0;
+  const auto count = [&](std::span<const std::byte>) { ++visited; };
+  EXPECT_EQ(for_each_tensor(*run.plan, *run.executor, room, count), "");
+  EXPECT_EQ(visited, 2);
   Archive archive = run.save(1);
-  EXPECT_EQ(not_finite(archive), "");
   const float broken = std::numeric_limits<float>::quiet_NaN();
   auto& [name, tensor] = *archive.tensors.begin();
   std::memcpy(tensor.bytes.data(), &broken, sizeof broken);
-  EXPECT_EQ(not_finite(archive), name);
+  restore(*run.plan, *run.executor, archive);
+  visited = 0;
+  EXPECT_EQ(for_each_tensor(*run.plan, *run.executor, room, count), name);
+  EXPECT_EQ(visited, 0) << "nothing of it is to be saved";
+}
+
+TEST_F(CheckpointFolder, HasOneRunAtATimeAndADeadOneKeepsItNot) {
+  const auto open = [&] { return usage_sentence([&] { const Folder second(folder_, 2); }); };
+  {
+    const Folder first(folder_, 2);
+    EXPECT_TRUE(says(open(), "another run saves its checkpoints in"));
+  }
+  EXPECT_EQ(open(), "");
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const Folder held(folder_, 2);
+    ::kill(::getpid(), SIGKILL);
+  }
+  ::waitpid(child, nullptr, 0);
+  EXPECT_EQ(open(), "");
+  EXPECT_TRUE(fs::is_empty(folder_));
+}
+
+TEST_F(CheckpointFolder, OfWhichAnotherRemovedAllFilesIsStillSavedTo) {
+  const Folder folder(folder_, 1);
+  Trial run("single", 1, {}, op::Sgd{}, "mlp:3-2");
+  const Archive archive = run.save(1);
+  const auto writer = folder.begin(1, baton::test::infos(archive), archive.metadata);
+  for (const auto& [name, tensor] : archive.tensors) {
+    writer->append(tensor.bytes);
+  }
+  fs::create_directories(folder_ / "elsewhere");
+  EXPECT_TRUE(fs::exists(folder.finish(*writer)));
+}
+
+TEST(Checkpoint, ThatCouldNotBeReadAgainIsRefusedBeforeItIsWritten) {
+  Tensors few{{"a", {DType::f32, Shape{1}}}};
+  require_readable(few, {});
+  EXPECT_TRUE(says(usage_sentence([&] { require_readable(few, {{"model", std::string(70'000, 'x')}}); }), "does not end"));
+  Tensors many;
+  for (int i = 0; i < 250'001; ++i) {
+    many[std::to_string(i)] = {DType::f32, Shape{1}};
+  }
+  EXPECT_TRUE(says(usage_sentence([&] { require_readable(many, {}); }), "more than 250000 tensors"));
 }
 
 TEST_F(CheckpointFolder, TakesAwayWhatARunThatDiedLeftHalfWritten) {
@@ -204,7 +257,7 @@ TEST_F(CheckpointFolder, TakesAwayWhatARunThatDiedLeftHalfWritten) {
     ::_exit(0);
   }
   ::waitpid(child, nullptr, 0);
-  const Folder folder(folder_, 2);
+  fs::create_directories(folder_);
   const fs::path dead = folder_ / fmt::format("step-000000000002.safetensors.{}.tmp", child);
   const fs::path alive = folder_ / fmt::format("step-000000000002.safetensors.{}.tmp", ::getpid());
   const fs::path other = folder_ / fmt::format("other.{}.tmp", child);

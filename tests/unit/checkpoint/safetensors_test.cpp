@@ -7,6 +7,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "support/archive.h"
 #include "support/contents.h"
 #include "support/usage_sentence.h"
 
@@ -14,8 +15,12 @@ namespace baton::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
+using baton::test::Archive;
+using baton::test::read_archive;
 using baton::test::says;
+using baton::test::Tensor;
 using baton::test::usage_sentence;
+using baton::test::write_archive;
 
 class Safetensors : public testing::Test {
  protected:

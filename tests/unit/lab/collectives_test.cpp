@@ -62,12 +62,11 @@ class FaultyEngine final : public exec::Engine {
   exec::RunResult run(const exec::RunOptions& options, const exec::Progress& progress) override {
     return real_->run(options, progress);
   }
-  std::vector<double> read(BufferId id) const override {
-    std::vector<double> values = real_->read(id);
-    values[0] += 1;
-    return values;
+  void read(BufferId id, std::size_t begin, std::span<std::byte> into) const override {
+    real_->read(id, begin, into);
+    into[2] ^= std::byte{0x40};
   }
-  void write(BufferId id, std::span<const double> elements) override { real_->write(id, elements); }
+  void write(BufferId id, std::size_t begin, std::span<const std::byte> bytes) override { real_->write(id, begin, bytes); }
   void continue_from(std::int64_t steps) override { real_->continue_from(steps); }
 
  private:

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "baton/lab/training.h"
+#include "support/archive.h"
 
 namespace baton::lab {
 namespace {
@@ -36,7 +37,7 @@ TEST(Divergence, TheBlockAndTheStepAreNamedWhateverTheStrategy) {
   for (const char* strategy : {"ddp", "layers", "zero-3"}) {
     const std::int64_t step = broken_step(words("1e6", strategy), machine);
     ASSERT_GT(step, 0);
-    const auto found = find_divergence(words("1e6", strategy), machine, std::nullopt, step, always);
+    const auto found = find_divergence(words("1e6", strategy), machine, nullptr, step, always);
     ASSERT_TRUE(found) << strategy;
     EXPECT_LE(found->step, step);
     EXPECT_GE(found->step, step - 1) << "what the loss shows had begun at most a step before";
@@ -49,20 +50,28 @@ TEST(Divergence, ItIsFoundFromACheckpointToo) {
   const std::int64_t step = broken_step(words("1e6"), machine);
   Training before(words("1e6"), machine);
   before.run(step - 1, 0);
-  const auto whole = find_divergence(words("1e6"), machine, std::nullopt, step, always);
-  const auto found = find_divergence(words("1e6"), machine, before.snapshot(), step, always);
+  const auto whole = find_divergence(words("1e6"), machine, nullptr, step, always);
+  before.make_room_for_checkpoints();
+  test::Archive saved;
+  saved.metadata = before.metadata();
+  const checkpoint::Tensors tensors = before.tensors();
+  auto next = tensors.begin();
+  before.save([&](std::span<const std::byte> bytes) {
+    saved.tensors[next->first] = {next->second.dtype, next->second.shape, {bytes.begin(), bytes.end()}};
+    ++next;
+  });
+  const test::ArchiveSource source(saved);
+  const auto found = find_divergence(words("1e6"), machine, &source, step, always);
   ASSERT_TRUE(found && whole);
   EXPECT_EQ(found->step, whole->step);
   EXPECT_EQ(found->where, whole->where);
 }
 
-TEST(Divergence, WhatStaysFiniteHasNone) {
-  EXPECT_FALSE(find_divergence(words("0.01"), cluster::probe(), std::nullopt, 5, always));
-}
+TEST(Divergence, WhatStaysFiniteHasNone) { EXPECT_FALSE(find_divergence(words("0.01"), cluster::probe(), nullptr, 5, always)); }
 
 TEST(Divergence, ItIsNotLookedForLongerThanWanted) {
   int asked = 0;
-  EXPECT_FALSE(find_divergence(words("1e6"), cluster::probe(), std::nullopt, 1000, [&] { return ++asked < 3; }));
+  EXPECT_FALSE(find_divergence(words("1e6"), cluster::probe(), nullptr, 1000, [&] { return ++asked < 3; }));
   EXPECT_EQ(asked, 3);
 }
 

@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <exception>
 #include <mutex>
 #include <thread>
 #include <utility>
 
 #include "baton/base/error.h"
+#include "baton/base/stop.h"
 #include "baton/exec/clock.h"
 #include "baton/exec/contents.h"
 #include "baton/exec/host/memory_arena.h"
@@ -45,6 +47,7 @@ struct Step {
   plan::Clock after{};                 // how many tasks of each lane must be done first
   Bytes sent{};                        // by the plan's count, as `received`
   Bytes received{};
+  bool changes = false;  // what is kept from step to step
 };
 
 /// Where all devices meet between steps. The last to come does the work in between, while the others wait.
@@ -146,11 +149,14 @@ class HostEngine final : public Engine {
     starts_.assign(traced, Nanoseconds(0));
     result_ = &result;
     step_count_ = options.steps;
+    for_keeps_ = options.for_keeps;
     step_ = -1;
     done_ = 0;
     finished_ = 0;
     stopping_ = false;
     enough_ = false;
+    stopped_ = false;
+    changed_ = false;
     failure_ = nullptr;
     barrier_ = std::make_unique<StepBarrier>(here_, spins_);  // a failed run may leave the old barrier half-arrived
     const std::vector<ClockReading> clocks_before = read_clocks(world_);
@@ -171,6 +177,9 @@ class HostEngine final : public Engine {
       thread.join();
     }
     world_.board()->set(Activity::between);
+    if (failure_ && stopped_ && options.for_keeps && world_.alone() && !changed_ && done_ > 0) {
+      failure_ = nullptr;
+    }
     if (failure_) {
       std::rethrow_exception(failure_);
     }
@@ -182,14 +191,17 @@ class HostEngine final : public Engine {
     return result;
   }
 
-  std::vector<double> read(BufferId id) const override {
+  void read(BufferId id, std::size_t begin, std::span<std::byte> into) const override {
     const std::size_t device = plan_[id].device.index();
-    return share_elements(world_, run_by_[device], is_here(device) ? read_elements(plan_[id], address(id)) : std::vector<double>());
+    if (is_here(device)) {
+      std::copy_n(address(id) + begin, into.size(), into.data());
+    }
+    share_bytes(world_, run_by_[device], into);
   }
 
-  void write(BufferId id, std::span<const double> elements) override {
+  void write(BufferId id, std::size_t begin, std::span<const std::byte> bytes) override {
     if (is_here(plan_[id].device.index())) {
-      write_elements(plan_[id], address(id), elements);
+      std::copy(bytes.begin(), bytes.end(), address(id) + begin);
     }
   }
 
@@ -277,6 +289,11 @@ class HostEngine final : public Engine {
     } else {
       step.kernel = backend.prepare(plan_, task, addresses(id), devices_[task.device.index()]->team.size());
     }
+    step.changes = std::any_of(task.writes.begin(), task.writes.end(), [this](BufferId written) {
+      const plan::Buffer& buffer = plan_[written];
+      return std::holds_alternative<plan::LossScaler>(buffer.content) ||
+             (buffer.persistent && (buffer.role == plan::Role::parameter || buffer.role == plan::Role::optimizer_state));
+    });
     for (const TaskId other : task.after) {
       std::uint32_t& least = step.after[static_cast<std::size_t>(plan_[other].lane)];
       least = std::max(least, plan_.position(other) + 1);
@@ -356,6 +373,9 @@ class HostEngine final : public Engine {
       if (done == step_count_ || finished_.load(std::memory_order_acquire) == here_) {
         break;
       }
+      if (asked_to_stop_at_once()) {
+        give_up();
+      }
       watched_.wait(seen, 0, progress ? Nanoseconds(50'000'000) : longest_sleep);
     }
   }
@@ -387,6 +407,11 @@ class HostEngine final : public Engine {
     }
     finished_.fetch_add(1, std::memory_order_acq_rel);
     watched_.ring();
+  }
+
+  void give_up() {
+    stopped_ = true;
+    fail(std::make_exception_ptr(Stopped()));
   }
 
   void fail(std::exception_ptr why) {
@@ -424,6 +449,7 @@ class HostEngine final : public Engine {
   }
 
   void begin_step() {
+    changed_.store(false, std::memory_order_relaxed);
     trace::StepTrace* traced = traced_step();
     events_ = traced != nullptr ? traced->events.data() : scratch_events_.data();
     transport_->begin_step();
@@ -455,7 +481,7 @@ class HostEngine final : public Engine {
     if (step_ + 1 == step_count_) {
       watched_.ring();
     }
-    return summary.enough;
+    return summary.enough || (for_keeps_ && !std::isfinite(summary.loss));
   }
 
   void load(Device& device) {
@@ -494,8 +520,15 @@ class HostEngine final : public Engine {
           if (done[0] < step.after[0] || done[1] < step.after[1] || done[2] < step.after[2]) {
             continue;
           }
+          if (asked_to_stop_at_once()) {  // kernels may have left things undone
+            give_up();
+            return;
+          }
           event.start = now() - origin;
           device.presence.start(lane);
+          if (step.changes) {
+            changed_.store(true, std::memory_order_relaxed);
+          }
           if (step.kernel) {
             work.set(*step.kernel, number);
             device.team.run(work);
@@ -535,6 +568,9 @@ class HostEngine final : public Engine {
           device.presence.finish(lane);
           moved = true;
         }
+      }
+      if (all_done && asked_to_stop_at_once()) {
+        give_up();
       }
       if (all_done || stopping_.load(std::memory_order_relaxed)) {
         return;
@@ -597,6 +633,7 @@ class HostEngine final : public Engine {
   // Of the run under way. What the last thread at the barrier writes, the others read after it.
   RunResult* result_ = nullptr;
   std::int64_t step_count_ = 0;
+  bool for_keeps_ = false;
   std::size_t first_traced_ = 0;
   std::int64_t step_ = -1;
   Nanoseconds step_start_;
@@ -607,6 +644,8 @@ class HostEngine final : public Engine {
   std::atomic<int> finished_{0};
   std::atomic<bool> stopping_{false};
   std::atomic<bool> enough_{false};
+  std::atomic<bool> stopped_{false};  // in the middle of a step
+  std::atomic<bool> changed_{false};  // the step has begun to change what is kept
   Doorbell watched_;
   std::mutex failure_mutex_;
   std::exception_ptr failure_;

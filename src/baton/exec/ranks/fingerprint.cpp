@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <fstream>
 
@@ -54,7 +55,9 @@ Fingerprint fingerprint(const plan::Plan& plan, const DataOptions& data) {
 void require_same(World& world, const std::vector<Setting>& mine) {
   std::string text;
   for (const Setting& setting : mine) {
-    text += setting.value + '\n';
+    std::string line = setting.value;
+    std::replace(line.begin(), line.end(), '\n', ' ');
+    text += line + '\n';
   }
   const std::vector<Blob> all = world.all_gather(to_blob(text));
   for (std::size_t s = 0; s < mine.size(); ++s) {

@@ -238,16 +238,15 @@ void gather_result(World& world, const plan::Plan& plan, const std::vector<int>&
   gather_result(world, plan, rank_of, result.clocks, starts, result);
 }
 
-std::vector<double> share_elements(World& world, int root, std::vector<double> elements) {
-  if (world.alone()) {
-    return elements;
+void share_bytes(World& world, int root, std::span<std::byte> bytes) {
+  constexpr std::size_t most = std::size_t{4} << 20;
+  for (; !world.alone() && !bytes.empty(); bytes = bytes.subspan(std::min(most, bytes.size()))) {
+    const std::span<std::byte> part = bytes.first(std::min(most, bytes.size()));
+    Blob blob(part.begin(), part.end());
+    world.broadcast(blob, root);
+    check(blob.size() == part.size(), "a rank has {} bytes of a buffer and another {}", blob.size(), part.size());
+    std::copy(blob.begin(), blob.end(), part.begin());
   }
-  const std::span<const std::byte> bytes = std::as_bytes(std::span(elements));
-  Blob blob(bytes.begin(), bytes.end());
-  world.broadcast(blob, root);
-  elements.resize(blob.size() / sizeof(double));
-  std::memcpy(elements.data(), blob.data(), blob.size());
-  return elements;
 }
 
 }  // namespace baton::exec

@@ -71,7 +71,7 @@ void gather_result(World& world, const plan::Plan& plan, const std::vector<int>&
 void gather_result(World& world, const plan::Plan& plan, const std::vector<int>& rank_of,
                    const std::vector<ClockReading>& clocks_before, std::span<const Nanoseconds> starts, RunResult& result);
 
-/// Sends the contents of a buffer, read by `root`, to all ranks.
-std::vector<double> share_elements(World& world, int root, std::vector<double> elements);
+/// Sends the bytes of a buffer, read by `root`, to all ranks, in messages of bounded size.
+void share_bytes(World& world, int root, std::span<std::byte> bytes);
 
 }  // namespace baton::exec

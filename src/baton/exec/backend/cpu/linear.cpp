@@ -2,11 +2,14 @@
 
 #include <libxsmm.h>
 
+#include <cstdlib>
 #include <stdexcept>
 #include <string>
 
 #include "baton/base/divide.h"
+#include "baton/base/error.h"
 #include "baton/base/memory.h"
+#include "baton/base/stop.h"
 
 #if defined(__AVX__)
 #include <immintrin.h>
@@ -69,8 +72,9 @@ Product generate(int64_t m, int64_t n, int64_t k, bool add) {
   product.generated = libxsmm_smmdispatch(static_cast<libxsmm_blasint>(m), static_cast<libxsmm_blasint>(n),
                                           static_cast<libxsmm_blasint>(k), &lda, &ldb, &ldc, &alpha, &beta, &flags, &prefetch);
   if (product.generated == nullptr) {
-    throw std::runtime_error("[linear] no kernel for the product of " + std::to_string(m) + "x" + std::to_string(k) + " and " +
-                             std::to_string(k) + "x" + std::to_string(n));
+    throw failure(
+        "this processor has no vector instructions that products of {}x{} and {}x{} could be made for{}: use --backend reference",
+        m, k, k, n, std::getenv("LIBXSMM_TARGET") == nullptr ? "" : " (LIBXSMM_TARGET is set: leave it out)");
   }
   return product;
 }
@@ -361,7 +365,7 @@ void LinearForward::run_panel(int64_t rows, const float* x, const float* w, cons
   };
   for (int64_t first = 0; first < in_.count(); first += chunk) {
     const int64_t last = std::min(first + chunk, in_.count());
-    for (int64_t unit = units.begin; unit < units.end; ++unit) {
+    for (int64_t unit = units.begin; unit < units.end && !asked_to_stop_at_once(); ++unit) {
       const int64_t n = unit / blocks.count();
       const int64_t block = unit % blocks.count();
       const int64_t width = out_.width(n);
@@ -438,7 +442,7 @@ void LinearBackwardInput::run_panel(int64_t rows, const float* dy, const float* 
   };
   for (int64_t first = 0; first < out_.count(); first += chunk) {
     const int64_t last = std::min(first + chunk, out_.count());
-    for (int64_t unit = units.begin; unit < units.end; ++unit) {
+    for (int64_t unit = units.begin; unit < units.end && !asked_to_stop_at_once(); ++unit) {
       const int64_t n = unit / blocks.count();
       const int64_t block = unit % blocks.count();
       const int64_t width = in_.width(n);
@@ -511,7 +515,7 @@ void LinearBackwardWeight::run_panel(int64_t rows, bool accumulate, const float*
     for (int64_t m = units.begin / in_.count(); m * in_.count() < units.end; ++m) {
       const int64_t begin = std::max(first, units.begin - m * in_.count());
       const int64_t end = std::min(last, units.end - m * in_.count());
-      for (int64_t n = begin; n < end; ++n) {
+      for (int64_t n = begin; n < end && !asked_to_stop_at_once(); ++n) {
         float* sum = dw_tile(m, n);
         const float* next = n + 1 < end ? dw_tile(m, n + 1) : m + 1 < out_.count() ? dw_tile(m + 1, first) : sum;
         for (int64_t block = 0; block < blocks.count(); ++block) {

@@ -126,8 +126,8 @@ class CudaEngine final : public Engine {
     return result;
   }
 
-  std::vector<double> read(BufferId id) const override { return slice_.read(id); }
-  void write(BufferId id, std::span<const double> elements) override { slice_.write(id, elements); }
+  void read(BufferId id, std::size_t begin, std::span<std::byte> into) const override { slice_.read(id, begin, into); }
+  void write(BufferId id, std::size_t begin, std::span<const std::byte> bytes) override { slice_.write(id, begin, bytes); }
   void continue_from(std::int64_t steps) override {
     steps_before_ = steps;
     slice_.continue_from(steps);

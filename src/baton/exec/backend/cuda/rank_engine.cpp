@@ -167,14 +167,17 @@ class RankEngine final : public Engine {
     return result;
   }
 
-  std::vector<double> read(BufferId id) const override {
+  void read(BufferId id, std::size_t begin, std::span<std::byte> into) const override {
     const DeviceId device = plan_[id].device;
-    return share_elements(world_, run_by_[device.index()], slice_.is_here(device) ? slice_.read(id) : std::vector<double>());
+    if (slice_.is_here(device)) {
+      slice_.read(id, begin, into);
+    }
+    share_bytes(world_, run_by_[device.index()], into);
   }
 
-  void write(BufferId id, std::span<const double> elements) override {
+  void write(BufferId id, std::size_t begin, std::span<const std::byte> bytes) override {
     if (slice_.is_here(plan_[id].device)) {
-      slice_.write(id, elements);
+      slice_.write(id, begin, bytes);
     }
   }
 

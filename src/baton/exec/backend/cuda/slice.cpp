@@ -175,18 +175,12 @@ void Slice::count_step() const {
   }
 }
 
-std::vector<double> Slice::read(BufferId id) const {
-  const plan::Buffer& buffer = plan_[id];
-  std::vector<std::byte> memory(static_cast<std::size_t>(buffer.size().count));
-  require(cudaMemcpy(memory.data(), address(id), memory.size(), cudaMemcpyDeviceToHost), "copying");
-  return read_elements(buffer, memory.data());
+void Slice::read(BufferId id, std::size_t begin, std::span<std::byte> into) const {
+  require(cudaMemcpy(into.data(), address(id) + begin, into.size(), cudaMemcpyDeviceToHost), "copying");
 }
 
-void Slice::write(BufferId id, std::span<const double> elements) {
-  const plan::Buffer& buffer = plan_[id];
-  std::vector<std::byte> memory(static_cast<std::size_t>(buffer.size().count));
-  write_elements(buffer, memory.data(), elements);
-  copy_to_device(address(id), memory.data(), memory.size());
+void Slice::write(BufferId id, std::size_t begin, std::span<const std::byte> bytes) {
+  copy_to_device(address(id) + begin, bytes.data(), bytes.size());
 }
 
 void Slice::continue_from(std::int64_t steps) {

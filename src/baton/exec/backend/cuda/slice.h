@@ -43,8 +43,8 @@ class Slice {
   /// Enqueues what comes before a step's first task: its number, where an optimizer needs it.
   void count_step() const;
 
-  std::vector<double> read(BufferId id) const;
-  void write(BufferId id, std::span<const double> elements);
+  void read(BufferId id, std::size_t begin, std::span<std::byte> into) const;
+  void write(BufferId id, std::size_t begin, std::span<const std::byte> bytes);
   void continue_from(std::int64_t steps);
 
   /// Asks each GPU here how it fares.

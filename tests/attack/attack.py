@@ -1,0 +1,555 @@
+#!/usr/bin/env python3
+"""Draws command lines, files, environments, signals and simulated jobs at random, and checks what must hold for all of them.
+
+    attack.py PROGRAM [--seed 1] [--seconds 120] [--only NAME] [--case N]
+
+Whatever is asked of the program, it neither crashes nor hangs, ends with a code that its manual names, says in one sentence what it
+refuses, and leaves nothing behind: no temporary file, no process, no link that became a file. Each case has a number, from which all
+of it is drawn: `--seed S --case N` runs it again, and prints what was run. `--seconds 36000` goes on for a night.
+"""
+
+import argparse
+import json
+import os
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+CODES = {0, 1, 2, 75}
+STOPPED = {129, 130, 143}
+LIMIT_S = 60  # no command here has more to do than some seconds, on a busy machine too
+
+
+class Broken(Exception):
+    """Something does not hold."""
+
+
+class Run:
+    def __init__(self, arguments, code, out, err, seconds):
+        self.arguments, self.code, self.out, self.err, self.seconds = arguments, code, out, err, seconds
+
+    def describe(self):
+        return f"baton {' '.join(map(repr, self.arguments))}\n  code {self.code} after {self.seconds:.1f} s\n  stderr: {self.err[-600:]!r}"
+
+
+class Case:
+    """One case: its random numbers, a folder of its own, and the program."""
+
+    def __init__(self, program, number, seed, folder, verbose):
+        self.program, self.folder, self.verbose = program, folder, verbose
+        self.random = random.Random(f"{seed}-{number}")
+        self.log = []
+
+    def environment(self, changes=None):
+        environment = {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "HOME": str(self.folder / "home"), "LANG": "C.UTF-8"}
+        environment.update(changes or {})
+        return {name: value for name, value in environment.items() if value is not None}
+
+    def start(self, arguments, *, changes=None, stdout=subprocess.PIPE, limits=None):
+        def set_limits():
+            for what, value in (limits or {}).items():
+                resource.setrlimit(what, (value, value))
+
+        self.log.append("baton " + " ".join(map(repr, arguments)) + (f" with {changes}" if changes else ""))
+        if self.verbose:
+            print(self.log[-1], flush=True)
+        return subprocess.Popen([self.program, *arguments], cwd=self.folder, env=self.environment(changes), stdin=subprocess.DEVNULL,
+                                stdout=stdout, stderr=subprocess.PIPE, preexec_fn=set_limits if limits else None)
+
+    def finish(self, process, arguments, begun, limit=LIMIT_S):
+        try:
+            out, err = process.communicate(timeout=limit)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            raise Broken(f"does not end within {limit} s: {self.log[-1]}") from None
+        return Run(arguments, process.returncode, (out or b"").decode(errors="replace"), err.decode(errors="replace"),
+                   time.monotonic() - begun)
+
+    def run(self, *arguments, codes=CODES, **options):
+        begun = time.monotonic()
+        run = self.finish(self.start(list(arguments), **options), list(arguments), begun)
+        self.check(run, codes)
+        return run
+
+    def check(self, run, codes):
+        if run.code < 0:
+            raise Broken(f"ended by signal {-run.code}\n{run.describe()}")
+        if run.code not in codes:
+            raise Broken(f"ended with a code that is not among {sorted(codes)}\n{run.describe()}")
+        for words in ("this is a bug", "terminate called", "Sanitizer", "runtime error"):
+            if words in run.err or words in run.out:
+                raise Broken(f"says '{words}'\n{run.describe()}")
+        if "\x1b" in run.out or "\x1b" in run.err:
+            raise Broken(f"steers the terminal, and there is none\n{run.describe()}")
+        if run.code == 2:
+            said = [line for line in run.err.splitlines() if line.startswith("baton")]
+            if len(said) != 1:
+                raise Broken(f"refuses in {len(said)} sentences and not in one\n{run.describe()}")
+        if run.code == 1 and not run.err.strip():
+            raise Broken(f"fails without a word\n{run.describe()}")
+        self.nothing_is_left(run)
+
+    def nothing_is_left(self, run):
+        left = [str(path) for path in self.folder.rglob("*.tmp")]
+        if left:
+            raise Broken(f"leaves {left}\n{run.describe()}")
+
+
+# ------------------------------------------------------------------------------------------------------- what is drawn
+
+HOSTILE = ["", " ", "-", "--", "-1", "0", "nan", "inf", "-inf", "1e999", "1e-999", "9223372036854775807", "9223372036854775808",
+           "1" * 400, "0x10", "1,2", "1;2", "a=b", "=", ",", ":", "::", "/", "/dev/null", "/dev/zero", "../..", "~", "$HOME", "%s%n", "\u00e4",
+           "\u202e", "\x1b[31m", "a\nb", "\t", "'", '"', "\\", "{}", "[]", "<script>", "None", "true", "cpu", "cuda", "mlp", "*", "a" * 5000]
+
+VALUES = {
+    "--model": ["mlp:dim=8,depth=2", "mlp:4-3-2", "mlp:dim=16,depth=4", "mlp:1-1", "first-split", "mlp:dim=8", "mlp:dim=0,depth=1", "mlp:8"],
+    "--strategy": ["single", "dp", "ddp", "layers", "gpipe", "1f1b", "zb-h1", "tensor", "zero-1", "zero-2", "zero-3", "product", "mp", "fsdp"],
+    "--devices": ["cpu", "cpu:1", "cpu:2", "cpu:3", "cpu:0-0", "cuda", "gpu", "2", "4", "cpu:0", "cpu:99999"],
+    "--batch": ["1", "2", "7", "8", "64", "1e3", "-8", "0"],
+    "--optimizer": ["sgd", "adam", "adamw", "lion"],
+    "--precision": ["fp32", "bf16", "fp16", "tf32", "fp64", "mixed"],
+    "--loss": ["mse", "cross-entropy", "mae"],
+    "--dp": ["1", "2", "4"],
+    "--pp": ["1", "2", "3"],
+    "--tp": ["1", "2"],
+    "--zero": ["0", "1", "2", "3", "4"],
+    "--schedule": ["naive", "gpipe", "1f1b", "zb-h1", "zbv", "interleaved", "none.csv"],
+    "--micro-batches": ["1", "2", "4", "1000"],
+    "--chunks": ["1", "2", "3"],
+    "--split": ["1,1", "2", "1,2,3"],
+    "--balance": ["even", "time", "memory"],
+    "--recompute": ["none", "all"],
+    "--lr": ["0.1", "1e30", "-1"],
+    "--momentum": ["0.9", "2"],
+    "--weight-decay": ["0.01", "1e308"],
+    "--loss-scale": ["none", "dynamic", "1024"],
+    "--delay": ["before=forward,ms=1", "before=update,device=1,ms=0.5", "before=backward,ms=nan", "ms=1"],
+    "--link": ["bandwidth=1GB/s", "latency=50us", "bandwidth=1e-18GB/s", "bandwidth=100MB/s,latency=1us", "core=0.2"],
+    "--memory": ["1K", "100K", "1M", "1G", "1e-3"],
+    "--seed": ["0", "1", "18446744073709551615"],
+    "--samples": ["0", "5", "64"],
+    "--cluster": ["machine", "pcie-4", "dgx-a100", "ethernet-10", "laptop", "ideal", "dgx-a100+ethernet-10", "none.toml"],
+    "--what-if": ["compute=2x", "link=0.5x", "latency=+10us", "compute=1e-6x", "link=1e6x,latency=0x"],
+    "--fold": ["auto", "always", "never"],
+    "--backend": ["cpu", "reference", "cuda"],
+}
+
+SMALL = ["--model", "mlp:dim=8,depth=2", "--batch", "8"]
+
+
+def draw_flags(case, count, names=None):
+    words = []
+    for name in case.random.sample(sorted(names or VALUES), count):
+        value = case.random.choice(HOSTILE) if case.random.random() < 0.15 else case.random.choice(VALUES[name])
+        words += [f"{name}={value}"] if case.random.random() < 0.3 else [name, value]
+    return words
+
+
+# ------------------------------------------------------------------------------------------------------------ attacks
+
+def command_lines(case):
+    """Any flags of any command."""
+    command = case.random.choice(["train", "plan", "simulate", "strategies", "devices", "clusters", "search", "help", "lab", "bench",
+                                  "compare", "report", "completion", "man", "launch", "predict", "calibrate", "nothing", ""])
+    words = [command] if command else []
+    if command in ("train", "plan", "simulate", "search"):
+        words += SMALL if case.random.random() < 0.7 else []
+        words += draw_flags(case, case.random.randrange(0, 6))
+        if command == "train":
+            words += ["--steps", "3", "--warmup", "1"] if case.random.random() < 0.9 else ["--steps", case.random.choice(HOSTILE[:16])]
+            words += case.random.choice([[], ["-q"], ["--json", "r.json"], ["--trace", "t.json"], ["--checkpoint", "kept"], ["--json", "-"]])
+        elif command == "plan":
+            words += case.random.choice([[], ["--text"], ["--dot"], ["--grid"], ["--verify"]])
+        elif command == "simulate":
+            words += [] if "--cluster" in " ".join(words) else ["--cluster", "pcie-4"]
+            words += case.random.choice([[], ["--json", "-"], ["--trace", "t.json"]])
+        elif "--cluster" not in " ".join(words):
+            words += ["--cluster", "pcie-4"]
+    elif command in ("predict", "calibrate", "bench", "lab", "launch"):
+        words += case.random.choice([["--help"], ["--nothing"], [case.random.choice(HOSTILE)], ["list"], ["run"], ["collectives", "--sizes", "8:1T"],
+                                     ["collectives", "--sizes", case.random.choice(HOSTILE)], ["--cluster", "pcie-5", "run", "nothing"],
+                                     ["list", case.random.choice(HOSTILE)]])
+        if words[1:] in ([""], ["-"], [" "]) and command in ("calibrate", "predict", "lab"):
+            words = [command, "--nothing"]
+        if command == "lab" and len(words) > 1 and words[1] in ("--", "=", ",") or command in ("calibrate", "predict") and words[1] == "--":
+            words = [command, "--help"]
+    else:
+        words += case.random.choice([[], [case.random.choice(HOSTILE)], ["--help"], draw_flags(case, 1)])
+    if case.random.random() < 0.1:
+        words.insert(case.random.randrange(len(words) + 1), case.random.choice(HOSTILE))
+    words = [word.replace("\0", "") for word in words]
+    if words == ["lab"] or words[:1] == ["lab"] and all(not word.strip("-") for word in words[1:]):
+        words.append("--help")
+    before = set(case.folder.iterdir())
+    run = case.run(*words)
+    if run.code == 2:
+        new = {path.name for path in set(case.folder.iterdir()) - before}
+        if new & {"r.json", "t.json", "runs"}:
+            raise Broken(f"refused, and wrote {new}\n{run.describe()}")
+
+
+def bytes_as_arguments(case):
+    """Arguments that are no text."""
+    noise = bytes(case.random.randrange(1, 256) for _ in range(case.random.randrange(1, 12)))
+    flag = case.random.choice([b"--checkpoint", b"--json", b"--trace", b"--model", b"--strategy", b"--devices"])
+    process = case.start([b"train", *(word.encode() for word in SMALL), b"--steps", b"3", b"--warmup", b"1", b"-q", flag, noise])
+    run = case.finish(process, [flag, noise], time.monotonic())
+    case.check(run, CODES)
+
+
+CLUSTER = """summary = "some"
+
+[device]
+name = "RTX 3090"
+count = 4
+memory = "24G"
+memory_bandwidth = "900GB/s"
+launch = "5us"
+efficiency = 0.6
+
+[device.rates]
+f32 = "30Tflop/s"
+f16 = "70Tflop/s"
+
+[port]
+latency = "5us"
+bandwidth = "20GB/s"
+
+[[port.piece]]
+from = "1M"
+latency = "9us"
+bandwidth = "24GB/s"
+
+[network]
+latency = "20us"
+bandwidth = "10Gb/s"
+ports = 2
+
+[collectives]
+algorithm = "ring"
+"""
+
+SPEC = """title = "A sweep"
+question = "What then?"
+[job]
+model = "mlp:dim=8,depth=2"
+batch = 8
+[axes]
+strategy = ["single", "ddp"]
+devices = [2, 4]
+[baseline]
+strategy = "single"
+"""
+
+SCHEDULE = "F0,F1,F2,F3,B0,B1,B2,B3\n,F0,F1,F2,F3,B0,B1,B2,B3\n"
+
+
+def changed(case, data):
+    """Bytes of a file with some of them changed, cut or doubled."""
+    data = bytearray(data)
+    for _ in range(case.random.choice([1, 1, 1, 2, 5, 40])):
+        at = case.random.randrange(len(data) + 1)
+        end = min(len(data), at + case.random.choice([0, 1, 1, 4, 30]))
+        choice = case.random.randrange(5)
+        if choice == 0:
+            del data[at:end]
+        elif choice == 1:
+            data[at:end] = bytes(case.random.randrange(256) for _ in range(end - at))
+        elif choice == 2:
+            data[at:at] = data[at:end]
+        elif choice == 3:
+            data[at:end] = case.random.choice(HOSTILE).encode(errors="replace")
+        else:
+            data[at:end] = case.random.choice([b"-1", b"1e-20", b"1e300", b"0", b"nan", b'"', b"[", b"\xff", b"\x1b[2J", b"\n"])
+    return bytes(data)
+
+
+def hostile_files(case):
+    """Files of every kind that the program reads."""
+    kind = case.random.choice(["cluster", "spec", "schedule", "checkpoint", "plan", "records"])
+    file = case.folder / {"cluster": "c.toml", "spec": "s.toml", "schedule": "g.csv", "plan": "p.plan"}.get(kind, "f")
+    if kind == "cluster":
+        file.write_bytes(changed(case, CLUSTER.encode()))
+        case.run(*case.random.choice([["clusters", "c.toml"], ["simulate", *SMALL, "--strategy", "ddp", "--devices", "4", "--cluster", "./c.toml"],
+                                      ["plan", *SMALL, "--cluster", "./c.toml", "--devices", "2", "--strategy", "layers", "--text"]]))
+    elif kind == "spec":
+        file.write_bytes(changed(case, SPEC.encode()))
+        case.run("lab", "run", "--spec", "s.toml", "--cluster", "pcie-4", "--out", "o")
+    elif kind == "schedule":
+        file.write_bytes(changed(case, SCHEDULE.encode()))
+        case.run("plan", "--model", "mlp:dim=8,depth=4", "--batch", "8", "--devices", "cpu:2", "--micro-batches", "4", "--schedule", "g.csv", "--grid")
+    elif kind == "checkpoint":
+        case.run("train", *SMALL, "--steps", "3", "--warmup", "1", "-q", "--checkpoint", "kept", codes={0})
+        saved = next((case.folder / "kept").iterdir())
+        saved.write_bytes(changed(case, saved.read_bytes()))
+        case.run("train", *SMALL, "--steps", "5", "--warmup", "1", "-q", "--checkpoint", "kept", "--resume")
+    elif kind == "plan":
+        text = case.run("plan", *SMALL, "--strategy", case.random.choice(["ddp", "layers"]), "--devices", "cpu:2", "--text", codes={0}).out
+        file.write_bytes(changed(case, text.encode()))
+        case.run("plan", "--verify", "--file", str(file))
+    else:
+        case.run("lab", "run", "all-devices", "--cluster", "pcie-4", "--out", "o")
+        records = sorted((case.folder / "o").rglob("*.json*"))
+        if records:
+            one = case.random.choice(records)
+            one.write_bytes(changed(case, one.read_bytes()))
+            case.run(case.random.choice(["report", "compare"]), *[str(one.parent)] * case.random.choice([1, 2]))
+
+
+def outputs(case):
+    """Results written to what is no plain file."""
+    target = case.random.choice(["link", "dangling", "circle", "folder", "/dev/null", "/dev/full", "/dev/stdout", "/dev/fd/1", "none/r.json", "same"])
+    (case.folder / "folder").mkdir()
+    (case.folder / "real").write_text("old")
+    os.symlink("real", case.folder / "link")
+    os.symlink("later", case.folder / "dangling")
+    os.symlink("circle", case.folder / "circle")
+    flag, command = case.random.choice([("--json", "train"), ("--trace", "train"), ("--json", "simulate"), ("--trace", "simulate")])
+    words = [command, *SMALL] + (["--steps", "3", "--warmup", "1", "-q"] if command == "train" else ["--cluster", "pcie-4", "--strategy", "ddp"])
+    out = case.folder / "o"
+    if target == "same":
+        path = case.random.choice(["x.json", "./x.json", "-", "/dev/stdout"])
+        run = case.run(*words, "--json", "x.json" if path.endswith("x.json") else "-", "--trace", path, codes={2})
+        if (case.folder / "x.json").exists():
+            raise Broken(f"was written though refused\n{run.describe()}")
+        return
+    with open(out, "wb") as stdout:
+        run = case.run(*words, flag, target, stdout=stdout)
+    for link in ("link", "dangling", "circle"):
+        if not (case.folder / link).is_symlink():
+            raise Broken(f"{link} is no link any more\n{run.describe()}")
+    if target == "link" and (run.code != 0 or not json.loads((case.folder / "real").read_text())):
+        raise Broken(f"was not written through the link\n{run.describe()}")
+    if target == "dangling" and (run.code != 0 or not (case.folder / "later").is_file()):
+        raise Broken(f"was not written through the link\n{run.describe()}")
+    if target in ("/dev/stdout", "/dev/fd/1"):
+        json.loads(out.read_text())
+    if target in ("circle", "folder", "/dev/full", "none/r.json") and run.code != 1:
+        raise Broken(f"was said to be written\n{run.describe()}")
+
+
+def full_output(case):
+    """Standard output that takes nothing."""
+    words = case.random.choice([["train", *SMALL, "--steps", "3", "--warmup", "1"], ["simulate", *SMALL, "--cluster", "pcie-5"], ["strategies"],
+                                ["clusters"], ["--help"], ["train", "--help"], ["man"], ["completion", "bash"], ["lab", "list"], ["--version"],
+                                ["devices"], ["plan", *SMALL, "--text"], ["plan", *SMALL, "--strategy", "ddp", "--devices", "cpu:2"]])
+    with open("/dev/full", "wb") as full:
+        run = case.run(*words, stdout=full)
+    if run.code != 1 or "No space left" not in run.err:
+        raise Broken(f"lost its output without a word\n{run.describe()}")
+
+
+def environments(case):
+    """Homes, caches and limits that a service or a container has."""
+    nothing = case.folder / "nothing"
+    nothing.write_text("")
+    changes = case.random.choice([{"HOME": "/nonexistent"}, {"HOME": None}, {"HOME": ""}, {"XDG_CACHE_HOME": "/nonexistent/x"},
+                                  {"XDG_CACHE_HOME": str(nothing)}, {"HOME": None, "TMPDIR": "/nonexistent"}, {"LANG": "xx_YY"}, {"TERM": "dumb"},
+                                  {"TZ": "Nowhere/Else"}, {"PATH": ""}, {"COLUMNS": "-5"}, {"OMP_NUM_THREADS": "nan"},
+                                  {"LIBXSMM_TARGET": "generic"}, {"BATON_CUDA_CACHE": "/nonexistent"}])
+    words = case.random.choice([["train", *SMALL, "--steps", "3", "--warmup", "1", "--checkpoint", "kept", "-q"], ["devices"],
+                                ["simulate", "--model", "mlp:4-3", "--batch", "4"], ["calibrate", "--model", "mlp:4-3", "--batch", "4"],
+                                ["plan", *SMALL], ["lab", "list"]])
+    limits = case.random.choice([None, None, {resource.RLIMIT_FSIZE: case.random.choice([0, 1, 100, 4096])}, {resource.RLIMIT_NOFILE: case.random.choice([16, 32, 64])},
+                                 {resource.RLIMIT_CORE: 0}])
+    run = case.run(*words, changes=changes, limits=limits)
+    if limits is None and changes.keys() & {"HOME", "XDG_CACHE_HOME", "TMPDIR"} and run.code != 0:
+        raise Broken(f"needs a home\n{run.describe()}")
+
+
+LONG = [["train", "--model", "mlp:dim=8,depth=2", "--steps", "9", "--warmup", "0", "--delay", "before=forward,ms=20000", "-q"],
+        ["train", "--model", "mlp:dim=8,depth=2", "--steps", "9999999", "-q"],
+        ["train", "--model", "mlp:dim=8,depth=2", "--steps", "9999999"],
+        ["train", "--model", "mlp:dim=8,depth=2", "--strategy", "ddp", "--devices", "cpu:2", "--link", "bandwidth=10B/s", "--steps", "9", "--warmup", "0"],
+        ["train", "--model", "mlp:dim=4096,depth=4", "--batch", "4096", "--steps", "99", "--warmup", "0", "-q"],
+        ["train", "--model", "mlp:dim=1024,depth=4", "--batch", "1024", "--backend", "reference", "--steps", "99", "--warmup", "0", "-q"],
+        ["simulate", "--model", "mlp:dim=1024,depth=512", "--strategy", "1f1b", "--cluster", "dgx-a100", "--devices", "128", "--batch", "65536",
+         "--micro-batches", "1024"],
+        ["plan", "--model", "mlp:dim=64,depth=1000", "--strategy", "1f1b", "--devices", "cpu:100", "--batch", "8000", "--micro-batches", "2000", "--text"],
+        ["search", "--model", "mlp:dim=4096,depth=48", "--cluster", "dgx-a100", "--devices", "64", "--batch", "2048"],
+        ["calibrate", "--model", "mlp:dim=2048,depth=4", "--strategy", "ddp", "--devices", "cpu:2", "--batch", "512"],
+        ["bench", "collectives", "--devices", "cpu:2", "--time-limit", "5s"],
+        ["lab", "run", "strong-scaling", "--out", "o", "--time-limit", "20s"],
+        ["predict", "--model", "mlp:dim=512,depth=4", "--strategy", "ddp", "--devices", "cpu:2", "--time-limit", "20s"]]
+
+
+def signals(case, patience):
+    """A signal at some moment of something long, or two."""
+    words = list(case.random.choice(LONG))
+    saves = words[0] == "train" and case.random.random() < 0.6
+    if saves:
+        words += ["--checkpoint", "kept"] + (["--every", str(case.random.choice([1, 5, 100]))] if case.random.random() < 0.5 else [])
+    number = case.random.choice([signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+    begun = time.monotonic()
+    process = case.start(words)
+    time.sleep(case.random.choice([0.02, 0.1, 0.3, 0.6, 1.0, 1.5]))
+    before = process.poll()
+    sent = time.monotonic()
+    process.send_signal(number)
+    if case.random.random() < 0.25:
+        time.sleep(case.random.random() * 0.3)
+        process.send_signal(number)
+    run = case.finish(process, words, begun, limit=patience + 30)
+    if before is None and time.monotonic() - sent > patience:
+        raise Broken(f"needs {time.monotonic() - sent:.1f} s to end\n{run.describe()}")
+    if run.code == -number and time.monotonic() - begun < 2:
+        return  # before it had said what a signal should do
+    case.check(run, CODES | STOPPED)
+    if run.code in STOPPED and run.code != 128 + number:
+        raise Broken(f"ends with another signal's code\n{run.describe()}")
+    if saves and (case.folder / "kept").is_dir() and any((case.folder / "kept").iterdir()):
+        again = case.run(*[word for word in words if word != "9999999" and not word.startswith("before=") and word not in ("--steps", "--delay", "--link")
+                           and not word.startswith("bandwidth=")], "--steps", "1", "--resume")
+        if again.code not in (0, 2) or again.code == 2 and "already" not in again.err and "warm-up" not in again.err:
+            raise Broken(f"cannot be gone on from\n{again.describe()}")
+
+
+def one_folder(case):
+    """Several runs that save in one folder."""
+    words = ["train", "--model", "mlp:dim=32,depth=2", "--steps", str(case.random.choice([200, 1000])), "-q", "--checkpoint", "kept", "--every",
+             str(case.random.choice([1, 7, 50])), "--keep", str(case.random.choice([1, 3]))]
+    if case.random.random() < 0.5:
+        case.run(*[word if word not in ("200", "1000") else "50" for word in words], codes={0})
+        words.append("--resume")
+    begun = time.monotonic()
+    several = [case.start(words) for _ in range(case.random.choice([2, 3]))]
+    runs = [case.finish(process, words, begun) for process in several]
+    for run in runs:
+        case.check(run, {0, 2})
+    if not any(run.code == 0 for run in runs):
+        raise Broken(f"none went on\n{runs[0].describe()}")
+    files = list((case.folder / "kept").iterdir())
+    if any(not file.name.startswith("step-") for file in files):
+        raise Broken(f"the folder holds {files}")
+
+
+def simulated(case, *words, codes=CODES):
+    run = case.run("simulate", *words, "--json", "-", codes=codes)
+    return json.loads(run.out) if run.code == 0 else None
+
+
+def draw_simulation(case):
+    cluster, most = case.random.choice([("pcie-4", 4), ("pcie-8", 8), ("dgx-a100", 96), ("dgx-h100", 64), ("ideal", 64), ("laptop", 1)])
+    devices = case.random.randrange(1, most + 1)
+    widths = "-".join(str(case.random.choice([1, 3, 7, 10, 64, 100, 333])) for _ in range(case.random.randrange(3, 9)))
+    words = ["--cluster", cluster, "--devices", str(devices), "--model", f"mlp:{widths}", "--batch", str(devices * case.random.choice([1, 2, 6])),
+             "--strategy", case.random.choice(["ddp", "zero-1", "zero-2", "zero-3", "gpipe", "1f1b", "layers", "tensor", "dp"]),
+             "--optimizer", case.random.choice(["sgd", "adam"]), "--precision", case.random.choice(["fp32", "bf16"])]
+    return words
+
+
+def simulator(case):
+    """Folded and unfolded agree; faster hardware is not slower; memory said is memory needed."""
+    words = draw_simulation(case)
+    plain = simulated(case, *words, "--fold", "never")
+    folded = simulated(case, *words, "--fold", "always")
+    if (plain is None) != (folded is None):
+        raise Broken(f"folded or unfolded alone is refused: {words}")
+    if plain is None:
+        return
+    memory = [max(device["peak_bytes"] for device in result["devices"]) for result in (plain, folded)]
+    for name, pair in (("time", [result["time_per_step_ns"] for result in (plain, folded)]),
+                       ("bytes", [result["sent_bytes"] for result in (plain, folded)]), ("memory", memory)):
+        if pair[0] != pair[1]:
+            raise Broken(f"{name} is {pair[0]} unfolded and {pair[1]} folded: {words}")
+    if not simulated(case, *words, "--memory", str(memory[0])):
+        raise Broken(f"{memory[0]} bytes are said to do, and do not: {words}")
+    if simulated(case, *words, "--memory", str(memory[0] - 1), "--fold", case.random.choice(["always", "never"]), codes={2}):
+        raise Broken(f"{memory[0] - 1} bytes do as well: {words}")
+    step = plain["time_per_step_ns"]
+    shared = case.random.choice(["link=2x", "compute=2x", "latency=0.5x", "compute=1000x,link=1000x"])
+    faster = simulated(case, *words, "--what-if", shared)
+    # A list schedule may do worse with shorter tasks, but by no more than it wins elsewhere.
+    if faster and faster["time_per_step_ns"] > step * 1.02:
+        raise Broken(f"{shared} makes {step} ns {faster['time_per_step_ns']} ns: {words}")
+
+
+def searches(case):
+    """What a search finds is never refused."""
+    cluster, devices = case.random.choice([("pcie-4", 4), ("pcie-8", 8), ("dgx-a100", 8)])
+    words = ["--cluster", cluster, "--devices", str(devices), "--model", f"mlp:dim={case.random.choice([64, 100, 333])},depth={case.random.choice([1, 2, 4])}",
+             "--batch", str(case.random.choice([8, 16, 24])), "--optimizer", case.random.choice(["sgd", "adam"])]
+    if case.random.random() < 0.7:
+        words += ["--memory", f"{case.random.choice([200, 800, 3000, 20000])}K"]
+    run = case.run("search", *words, "--json", "-")
+    if run.code != 0:
+        return
+    for one in json.loads(run.out)["ranked"][:3]:
+        flags = [part for name, value in one.get("words", {}).items() for part in (f"--{name}", str(value))]
+        if flags:
+            case.run("simulate", *words, *flags, codes={0})
+    shown = case.run("search", *words)
+    for line in shown.out.splitlines():
+        if line.startswith(("baton simulate ", "./baton simulate ")):
+            import shlex
+            case.run(*shlex.split(line)[1:], codes={0})
+
+
+def little_memory(case):
+    """A run that has too little memory says so before its first step, and one that begins can save."""
+    dim = case.random.choice([512, 1024, 2048])
+    plan = dim * dim * 4 * 3
+    limit = 300_000_000 + plan * case.random.choice([0, 1, 2, 3])
+    words = ["train", "--model", f"mlp:{dim}-{dim}", "--batch", "8", "--steps", "4", "--warmup", "0", "--checkpoint", "kept"]
+    run = case.run(*words, limits={resource.RLIMIT_AS: limit}, codes={0, 1, 2})
+    if run.code != 0 and "\n     0 " in run.out:
+        raise Broken(f"trained, and could not keep it\n{run.describe()}")
+
+
+ATTACKS = {"command-lines": (command_lines, 30), "bytes": (bytes_as_arguments, 3), "files": (hostile_files, 25), "outputs": (outputs, 12),
+           "full-output": (full_output, 4), "environments": (environments, 10), "signals": (signals, 12), "one-folder": (one_folder, 3),
+           "simulator": (simulator, 12), "searches": (searches, 3), "little-memory": (little_memory, 3)}
+
+
+def attack(options, number):
+    """The name of what was tried, and what does not hold; nothing if all does."""
+    names = [options.only] if options.only else list(ATTACKS)
+    name = random.Random(f"which-{options.seed}-{number}").choices(names, [ATTACKS[one][1] for one in names])[0]
+    folder = Path(tempfile.mkdtemp(prefix="baton-attack-"))
+    case = Case(options.program, number, options.seed, folder, options.case is not None)
+    try:
+        ATTACKS[name][0](case, options.patience) if name == "signals" else ATTACKS[name][0](case)
+        return name, None
+    except Broken as broken:
+        return name, str(broken)
+    except (ValueError, KeyError, OSError) as error:
+        return name, f"{type(error).__name__}: {error}\n" + "\n".join(case.log)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("program", type=lambda path: str(Path(path).resolve()))
+    parser.add_argument("--seed", default="1")
+    parser.add_argument("--seconds", type=float, default=120)
+    parser.add_argument("--only", choices=ATTACKS)
+    parser.add_argument("--case", type=int, help="this one alone, and say what is run")
+    parser.add_argument("--patience", type=float, default=1, help="seconds in which a signal must have ended a command")
+    options = parser.parse_args()
+    numbers = [options.case] if options.case is not None else range(10**9)
+    begun = time.monotonic()
+    tried = dict.fromkeys(ATTACKS, 0)
+    failures = []
+    for number in numbers:
+        if time.monotonic() - begun > options.seconds:
+            break
+        name, broken = attack(options, number)
+        tried[name] += 1
+        if broken:
+            failures.append(number)
+            print(f"{name}, --seed {options.seed} --case {number}: {broken}\n", flush=True)
+    print(f"{sum(tried.values())} cases in {time.monotonic() - begun:.0f} s, {len(failures)} of which do not hold: "
+          + ", ".join(f"{name} {count}" for name, count in tried.items()))
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,239 @@
+/// What the program reads and writes, under the names and on the disks that users have.
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "cli/program.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+using baton::test::Cli;
+using baton::test::contents;
+using baton::test::Outcome;
+
+const std::string small = "--model mlp:dim=8,depth=2 --batch 8 ";
+const std::string trains = "train " + small + "--steps 3 --warmup 1 -q ";
+
+std::size_t lines(const std::string& text) { return static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n')); }
+
+TEST_F(Cli, WritesThroughSymbolicLinksAndIntoStandardOutputsFile) {
+  std::ofstream(folder_ / "real.json") << "old";
+  fs::create_symlink("real.json", folder_ / "link.json");
+  ASSERT_EQ(run(trains + "--json link.json").code, 0);
+  EXPECT_TRUE(fs::is_symlink(folder_ / "link.json"));
+  EXPECT_EQ(json::parse(contents(folder_ / "real.json"))["steps"], 3);
+  // As /dev/stdout is: a link to a link to what standard output is.
+  fs::create_symlink("/proc/self/fd/1", folder_ / "standard");
+  for (const char* name : {"standard", "/dev/stdout", "/dev/fd/1"}) {
+    const Outcome outcome = run(trains + "--json " + name);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_EQ(json::parse(outcome.out)["steps"], 3) << "nothing else is printed there, as with -";
+  }
+  EXPECT_TRUE(fs::is_symlink(folder_ / "standard"));
+}
+
+TEST_F(Cli, RefusesTwoResultsForOnePlace) {
+  for (const char* paths : {"--json - --trace -", "--json x --trace x", "--json x --trace ./x", "--json - --trace /dev/stdout"}) {
+    const Outcome outcome = run(trains + paths);
+    EXPECT_EQ(outcome.code, 2) << paths;
+    EXPECT_NE(outcome.err.find("two results are to be written to"), std::string::npos) << outcome.err;
+    EXPECT_FALSE(fs::exists(folder_ / "x"));
+  }
+  EXPECT_EQ(run(trains + "--json /dev/null --trace /dev/null").code, 0);
+}
+
+TEST_F(Cli, FindsBeforeTheFirstStepWhatCannotBeWritten) {
+  fs::create_directories(folder_ / "folder");
+  const std::string long_one = "train " + small + "--steps 10000000 -q ";
+  for (const char* where : {"--json folder", "--trace folder", "--json none/r.json", "--checkpoint /proc/none"}) {
+    const Outcome outcome = run(long_one + where);
+    EXPECT_EQ(outcome.code, 1) << where;
+    EXPECT_EQ(lines(outcome.err), 1U) << outcome.err;
+  }
+}
+
+TEST_F(Cli, SaysThatStandardOutputIsFull) {
+  for (const std::string command : {"simulate --cluster pcie-5 --strategy ddp", "strategies", "clusters", "--help", "train --help",
+                                    "man", "--version", "lab list", "devices", "plan --model mlp:dim=8,depth=2 --text"}) {
+    const Outcome outcome = run(command + " >/dev/full");
+    EXPECT_EQ(outcome.code, 1) << command;
+    EXPECT_EQ(outcome.err, "baton: standard output cannot be written: No space left on device\n") << command;
+  }
+  EXPECT_EQ(run("plan --model mlp:dim=8,depth=400 --text | head -n 1").err, "") << "whoever has seen enough is not told so";
+}
+
+TEST_F(Cli, AFileThatMayNotGrowIsAnErrorLikeAnyOther) {
+  const std::string command = "cd '" + folder_.string() + "' && (ulimit -f 1; '" BATON_PROGRAM "' " + trains +
+                              "--checkpoint kept --model mlp:dim=64,depth=2 2>err >/dev/null); echo $? >code";
+  ASSERT_EQ(std::system(command.c_str()), 0);
+  EXPECT_EQ(contents(folder_ / "code"), "1\n");
+  EXPECT_NE(contents(folder_ / "err").find("File too large"), std::string::npos) << contents(folder_ / "err");
+  EXPECT_TRUE(fs::is_empty(folder_ / "kept"));
+}
+
+TEST_F(Cli, RefusesArgumentsThatAreNoTextBeforeItWorks) {
+  for (const char* flag : {"--checkpoint", "--json", "--trace"}) {
+    const Outcome outcome = run("train --steps 100000000 " + std::string(flag) + " $(printf '\\377')");
+    EXPECT_EQ(outcome.code, 2);
+    EXPECT_EQ(outcome.err, "baton: '\\xff' is no text in UTF-8, which names and paths have to be\n");
+  }
+  EXPECT_EQ(run(trains + "--json 'ä ö.json'").code, 0);
+}
+
+TEST_F(Cli, AnEmptyValueIsAnErrorAndNotADefault) {
+  for (const char* flag : {"--checkpoint", "--json", "--dp", "--link", "--steps"}) {
+    const Outcome outcome = run(trains + flag + " ''");
+    EXPECT_EQ(outcome.code, 2) << flag;
+    EXPECT_NE(outcome.err.find(std::string(flag) + ": is given, but empty"), std::string::npos) << outcome.err;
+  }
+  EXPECT_EQ(run(trains + "--keep nan").code, 2) << "without --checkpoint too";
+}
+
+TEST_F(Cli, NeedsNoFolderOfItsOwn) {
+  for (const char* settings :
+       {"HOME=/nonexistent XDG_CACHE_HOME=/nonexistent/cache", "HOME= XDG_CACHE_HOME= TMPDIR=/nonexistent"}) {
+    const Outcome outcome = run_with(settings, "simulate --model mlp:4-3 --batch 4");
+    EXPECT_EQ(outcome.code, 0) << settings << ": " << outcome.err;
+    const Outcome calibrated = run_with(settings, "calibrate --model mlp:4-3 --batch 4");
+    EXPECT_EQ(calibrated.code, 0) << calibrated.err;
+    EXPECT_NE(calibrated.out.find("none can be kept: "), std::string::npos) << calibrated.out;
+  }
+}
+
+TEST_F(Cli, SavesAndResumesInTheMemoryOfTheLargestTensorBeyondThePlan) {
+  // The plan takes 2 · 64 MiB, weights and their gradient; a tensor of 64 MiB is saved. The program itself takes some 40 MiB.
+  const std::string words = "train --model mlp:4096-4096 --batch 8 --warmup 0 -q --checkpoint kept ";
+  const auto peak = [&](const std::string& arguments) {
+    const std::string command = "cd '" + folder_.string() +
+                                "' && python3 -c \"import os,resource,sys; p=os.spawnv(os.P_WAIT,sys.argv[1],"
+                                "sys.argv[1:]); print(p, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)\" '" BATON_PROGRAM
+                                "' " +
+                                arguments + " >out 2>err";
+    EXPECT_EQ(std::system(command.c_str()), 0);
+    std::ifstream file(folder_ / "out");
+    std::string word;
+    std::string last;
+    while (file >> word) {
+      last = word;
+    }
+    return std::stoll(last) / 1024;
+  };
+  const long long without = peak("train --model mlp:4096-4096 --batch 8 --warmup 0 -q --steps 2");
+  EXPECT_LT(peak(words + "--steps 2"), without + 64 + 16);
+  EXPECT_LT(peak(words + "--steps 4 --resume"), without + 64 + 16);
+  EXPECT_EQ(fs::file_size(folder_ / "kept" / "step-000000000004.safetensors") >> 20, 64U);
+  const Outcome limited = run("train --model mlp:4096-4096 --batch 8 --steps 100000 --checkpoint other --memory 150M");
+  EXPECT_EQ(limited.code, 2);
+  EXPECT_NE(limited.err.find("more to save checkpoints, but has 150 MiB"), std::string::npos) << limited.err;
+}
+
+TEST_F(Cli, RefusesABenchThatDoesNotFitBeforeItMeasures) {
+  const Outcome outcome = run("bench collectives --sizes 8:1T --time-limit 1ms");
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_NE(outcome.err.find(" but has "), std::string::npos) << outcome.err;
+}
+
+TEST_F(Cli, KeepsRunsOfOneFolderApart) {
+  const std::string command = "cd '" + folder_.string() +
+                              "' && for i in 1 2 3; do ('" BATON_PROGRAM
+                              "' train --model mlp:dim=64,depth=2 --steps 400 --seed $i -q "
+                              "--checkpoint kept --every 10 --keep 1 >/dev/null 2>>err; echo $? >>codes) & done; wait";
+  ASSERT_EQ(std::system(command.c_str()), 0);
+  std::ifstream codes(folder_ / "codes");
+  int zeros = 0;
+  for (int code = 0; codes >> code;) {
+    EXPECT_TRUE(code == 0 || code == 2) << code;
+    zeros += code == 0 ? 1 : 0;
+  }
+  EXPECT_GE(zeros, 1) << contents(folder_ / "err");
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_ / "kept"), fs::directory_iterator()), 1);
+}
+
+TEST_F(Cli, SaysWhatDiffersFromTheRunThatIsGoneOnFrom) {
+  ASSERT_EQ(run(trains + "--optimizer adam --checkpoint kept").code, 0);
+  const std::string again = "train --model mlp:dim=8,depth=2 --steps 5 --warmup 1 -q --checkpoint kept --resume ";
+  const Outcome refused = run(again + "--batch 8 --optimizer adamw");
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_NE(refused.err.find("trained with --optimizer adam, but this run has adamw"), std::string::npos) << refused.err;
+  const Outcome outcome = run(again + "--batch 4 --optimizer adam --lr 0.5 --samples 12");
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  for (const char* words :
+       {"note: --batch was 8 and is 4 since that checkpoint", "--lr was its default and is 0.5", "--samples was 0 and is 12"}) {
+    EXPECT_NE(outcome.out.find(words), std::string::npos) << outcome.out;
+  }
+}
+
+TEST_F(Cli, TakesFlagsOfTheLaboratoryBeforeRunToo) {
+  const Outcome outcome = run("lab --cluster pcie-5 --out elsewhere run all-devices");
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_TRUE(fs::exists(folder_ / "elsewhere"));
+  EXPECT_FALSE(fs::exists(folder_ / "runs"));
+  EXPECT_EQ(run("lab --cluster pcie-5 list").code, 2);
+}
+
+TEST_F(Cli, AnswersFlagsOfOtherProgramsWithItsOwn) {
+  EXPECT_EQ(run("train --model mlp:dim=8,depth=2 --batch-size 8 --steps 3 --warmup 1 -q").code, 0);
+  EXPECT_EQ(run("plan --model mlp:dim=8,depth=2 --strategy mp --devices cpu:2").code, 0);
+  EXPECT_NE(run("train --epochs 3").err.find("--steps"), std::string::npos);
+  EXPECT_NE(run("train --nproc_per_node=2").err.find("baton launch -n 2"), std::string::npos);
+  EXPECT_NE(run("train --devices gpu").err.find("GPUs are called cuda"), std::string::npos);
+  EXPECT_NE(run("simulate --cluster dgx-a100 --devices 4").out.find("note: single uses"), std::string::npos);
+  EXPECT_NE(run("train --help").out.find("adamw 0.01"), std::string::npos);
+}
+
+TEST_F(Cli, TakesNamesOfDevicesAsTheyAreAndRefusesThoseThatSteerTerminals) {
+  const auto cluster = [&](const std::string& name) {
+    std::ofstream(folder_ / "c.toml") << "[device]\nname = " << name
+                                      << "\ncount = 2\n[device.rates]\nf32 = \"1Tflop/s\"\n[port]\nbandwidth = \"1GB/s\"\n";
+  };
+  for (const char* name : {"'RTX 3090'", "'my \"gpu\" = 100 %'"}) {
+    cluster(name);
+    const Outcome text = run("plan " + small + "--cluster ./c.toml --devices 2 --strategy ddp --text");
+    ASSERT_EQ(text.code, 0) << text.err;
+    std::ofstream(folder_ / "p.plan") << text.out;
+    EXPECT_EQ(run("plan --file p.plan --text").out, text.out);
+    ASSERT_EQ(run("simulate " + small + "--cluster ./c.toml --devices 2 --strategy ddp --trace t.json").code, 0);
+    EXPECT_TRUE(json::accept(contents(folder_ / "t.json"))) << name;
+  }
+  cluster("\"\\u001b[31mred\"");
+  const Outcome refused = run("clusters ./c.toml");
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_EQ((refused.out + refused.err).find('\x1b'), std::string::npos);
+}
+
+TEST_F(Cli, RefusesRatesOfNoTypeAndRatesThatNothingEndsWith) {
+  const auto rates = [&](const std::string& line) {
+    std::ofstream(folder_ / "c.toml") << "[device]\ncount = 2\n[device.rates]\n" << line << "\n[port]\nbandwidth = \"1GB/s\"\n";
+    return run("simulate " + small + "--cluster ./c.toml --devices 2 --strategy ddp");
+  };
+  EXPECT_EQ(rates("f32 = \"1Tflop/s\"").code, 0);
+  const Outcome misspelt = rates("fp32 = \"1Tflop/s\"");
+  EXPECT_EQ(misspelt.code, 2);
+  EXPECT_NE(misspelt.err.find("'fp32'"), std::string::npos) << misspelt.err;
+  for (const Outcome& outcome :
+       {rates("f32 = \"1e-20flop/s\""), run("simulate " + small + "--cluster pcie-4 --strategy ddp --link bandwidth=1e-17GB/s"),
+        run(trains + "--strategy ddp --devices cpu:2 --link bandwidth=1e-18GB/s")}) {
+    EXPECT_EQ(outcome.code, 2);
+    EXPECT_NE(outcome.err.find("would take longer than"), std::string::npos) << outcome.err;
+  }
+}
+
+TEST_F(Cli, StopsAtTheStepWhoseLossIsNotFinite) {
+  const Outcome outcome = run("train --model mlp:dim=64,depth=2 --lr 100000 --steps 5000 --warmup 0 -q --json r.json");
+  EXPECT_EQ(outcome.code, 1);
+  const json losses = json::parse(contents(folder_ / "r.json"))["losses"];
+  ASSERT_FALSE(losses.empty());
+  EXPECT_TRUE(losses.back().is_null()) << "the last one is the first that is none";
+  EXPECT_EQ(std::count(losses.begin(), losses.end(), nullptr), 1);
+}
+
+}  // namespace
