@@ -18,6 +18,7 @@
 #include "called_as.h"
 #include "commands.h"
 #include "run_report.h"
+#include "signals.h"
 #include "terminal.h"
 
 namespace baton::app {
@@ -118,7 +119,7 @@ class Runs {
   void run(Place& place, const std::vector<std::string>& ids) {
     const lab::Store store(place.records);
     const std::string origin = place.source.simulated ? place.settings.cluster : place.settings.devices;
-    ProgressBar bar(place.source.simulated ? "simulating" : "measuring", 1000, true);
+    ProgressBar bar(place.source.simulated ? "simulating" : "measuring", 1000, true, ProgressBar::percent);
     double before = 0;
     for (const std::string& id : ids) {
       if (interrupt_.asked()) {
@@ -184,7 +185,8 @@ fs::path open_folder(const HandinWords& words, const std::string& sheet) {
   if (error) {
     throw usage_error("the folder {} cannot be made: {}", folder.string(), error.message());
   }
-  check_writable((folder / "handin.html").string());
+  std::string page = (folder / "handin.html").string();
+  settle_outputs({&page});
   return folder;
 }
 
@@ -269,7 +271,7 @@ void hand_in(const HandinWords& words, int& exit_code) {
   const std::string again = command_line() + (words.resume ? "" : " --resume");
   if (interrupt.asked()) {
     fmt::print(stderr, "baton: interrupted; what was measured is in {}, and this goes on from there: {}\n", folder.string(), again);
-    exit_code = 130;
+    exit_code = interrupt.exit_code();
     return;
   }
   const sheet::Evidence evidence{first.source, beside.source};

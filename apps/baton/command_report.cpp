@@ -96,7 +96,8 @@ void add_compare_command(CLI::App& program) {
   auto second = std::make_shared<std::string>();
   command->add_option("A", *first, "a folder under runs/, or a result of train --json or of a PyTorch twin")->required();
   command->add_option("B", *second, "another")->required();
-  command->footer("\nExamples:\n  baton compare runs/20261115-101500-lab runs/20261116-090000-lab\n  baton compare baton.json pytorch.json");
+  command->footer(
+      "\nExamples:\n  baton compare runs/20261115-101500-lab runs/20261116-090000-lab\n  baton compare baton.json pytorch.json");
   command->callback([first, second] {
     if (fs::is_regular_file(*first) && fs::is_regular_file(*second)) {
       fmt::print("{}", compare_results(*first, *second));

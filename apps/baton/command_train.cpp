@@ -263,8 +263,8 @@ void train(TrainWords words, int& exit_code) {
   }
 
   if (!words.start.empty()) {
-    const lab::Start start = lab::start_of(run, steps);
-    exec::on_rank_0(world(), [&] { lab::write_start(words.start, start); });
+    run.make_room_for_checkpoints();
+    lab::write_start(words.start, run, steps, world().rank() == 0);
   }
 
   const bool speaks = world().rank() == 0;

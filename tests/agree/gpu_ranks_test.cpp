@@ -173,11 +173,11 @@ class PretendedNccl {
   void run() {
     for (std::vector<NcclCall>& mine : calls_) {  // what is copied before is no message
       for (const NcclCall& call : mine) {
-        if (call.kind == NcclCall::Kind::copy) {
+        if (is_own_copy(call)) {
           std::memcpy(call.to, call.from, static_cast<std::size_t>(call.elements) * sizeof(float));
         }
       }
-      std::erase_if(mine, [](const NcclCall& call) { return call.kind == NcclCall::Kind::copy; });
+      std::erase_if(mine, [](const NcclCall& call) { return is_own_copy(call); });
       ASSERT_EQ(mine.size(), calls_[0].size());
     }
     for (std::size_t c = 0; c < calls_[0].size(); ++c) {
@@ -186,11 +186,15 @@ class PretendedNccl {
   }
 
  private:
+  static bool is_own_copy(const NcclCall& call) {
+    return call.move == plan::Move::copy && call.from != nullptr && call.to != nullptr;
+  }
+
   void run(std::size_t c) {
     const NcclCall& first = calls_[0][c];
     const std::size_t members = calls_.size();
-    for (std::size_t m = 1; m < members && first.kind != NcclCall::Kind::send; ++m) {
-      ASSERT_EQ(calls_[m][c].kind, first.kind);
+    for (std::size_t m = 1; m < members && first.move != plan::Move::copy; ++m) {
+      ASSERT_EQ(calls_[m][c].move, first.move);
       ASSERT_EQ(calls_[m][c].elements, first.elements);
       ASSERT_EQ(calls_[m][c].peer, first.peer);
     }
@@ -210,40 +214,38 @@ class PretendedNccl {
       }
       return total;
     };
-    switch (first.kind) {
-      case NcclCall::Kind::copy:
-        break;
-      case NcclCall::Kind::send:
-        ASSERT_EQ(calls_[1][c].kind, NcclCall::Kind::receive);
+    switch (first.move) {
+      case plan::Move::copy:
+        ASSERT_NE(first.from, nullptr) << "member 0 sends";
+        ASSERT_EQ(calls_[1][c].move, plan::Move::copy);
+        ASSERT_NE(calls_[1][c].to, nullptr) << "member 1 receives";
         ASSERT_EQ(first.peer, 1);
         ASSERT_EQ(calls_[1][c].peer, 0);
         put(get(first.from, 0, first.elements), calls_[1][c].to);
         break;
-      case NcclCall::Kind::receive:
-        FAIL() << "member 0 sends";
-      case NcclCall::Kind::all_reduce: {
+      case plan::Move::all_reduce: {
         const std::vector<float> total = sum(0);
         for (const std::vector<NcclCall>& mine : calls_) {
           put(total, mine[c].to);
         }
         break;
       }
-      case NcclCall::Kind::broadcast: {
+      case plan::Move::broadcast: {
         const std::vector<float> values = get(calls_[static_cast<std::size_t>(first.peer)][c].from, 0, first.elements);
         for (const std::vector<NcclCall>& mine : calls_) {
           put(values, mine[c].to);
         }
         break;
       }
-      case NcclCall::Kind::reduce:
+      case plan::Move::reduce:
         put(sum(0), calls_[static_cast<std::size_t>(first.peer)][c].to);
         break;
-      case NcclCall::Kind::reduce_scatter:
+      case plan::Move::reduce_scatter:
         for (std::size_t m = 0; m < members; ++m) {
           put(sum(static_cast<std::int64_t>(m) * first.elements), calls_[m][c].to);
         }
         break;
-      case NcclCall::Kind::all_gather:
+      case plan::Move::all_gather:
         for (std::size_t m = 0; m < members; ++m) {
           const std::vector<float> piece = get(calls_[m][c].from, 0, first.elements);
           for (const std::vector<NcclCall>& mine : calls_) {
@@ -279,7 +281,7 @@ class Buffers {
 
 /// What a meeting is to leave, by the words of plan/task.h.
 void expect_met(const plan::Plan& plan, const std::vector<const plan::Task*>& tasks, Buffers& before, Buffers& after) {
-  const exec::Move move = exec::move_of(*tasks[0]);
+  const plan::Move move = plan::move_of(*tasks[0]);
   const std::span<const BufferId> first = plan::payload(*tasks[0]);
   std::vector<std::size_t> piece(tasks.size(), 0);
   for (std::size_t b = 0; b < first.size(); ++b) {
@@ -294,16 +296,16 @@ void expect_met(const plan::Plan& plan, const std::vector<const plan::Task*>& ta
     for (std::size_t m = 0; m < tasks.size(); ++m) {
       const BufferId whole = plan::payload(*tasks[m])[b];
       const plan::Piece range = plan::piece_of(elements, static_cast<std::uint32_t>(m), static_cast<std::uint32_t>(tasks.size()));
-      const bool pieces = move == exec::Move::reduce_scatter || move == exec::Move::all_gather;
+      const bool pieces = move == plan::Move::reduce_scatter || move == plan::Move::all_gather;
       const BufferId own = pieces && range.size() > 0 ? plan::pieces(*tasks[m])[piece[m]++] : BufferId();
       for (std::int64_t i = 0; i < elements; ++i) {
-        if (move == exec::Move::copy || move == exec::Move::broadcast) {
+        if (move == plan::Move::copy || move == plan::Move::broadcast) {
           ASSERT_EQ(after.element(whole, i), before.element(first[b], i));
-        } else if (move == exec::Move::all_reduce || (move == exec::Move::reduce && m == 0)) {
+        } else if (move == plan::Move::all_reduce || (move == plan::Move::reduce && m == 0)) {
           ASSERT_EQ(after.element(whole, i), sum(i));
-        } else if (move == exec::Move::reduce_scatter && i >= range.begin && i < range.end) {
+        } else if (move == plan::Move::reduce_scatter && i >= range.begin && i < range.end) {
           ASSERT_EQ(after.element(own, i - range.begin), sum(i));
-        } else if (move == exec::Move::all_gather && i >= range.begin && i < range.end) {
+        } else if (move == plan::Move::all_gather && i >= range.begin && i < range.end) {
           for (const plan::Task* other : tasks) {
             ASSERT_EQ(after.element(plan::payload(*other)[b], i), before.element(own, i - range.begin));
           }
@@ -314,7 +316,7 @@ void expect_met(const plan::Plan& plan, const std::vector<const plan::Task*>& ta
 }
 
 TEST(NcclCalls, LeaveInEveryMeetingOfEveryStrategyWhatTheMeetingIsTo) {
-  std::set<exec::Move> seen;
+  std::set<plan::Move> seen;
   for (const strategy::Strategy& strategy : strategy::strategies()) {
     for (const std::string words : {"cuda:0/2", "cuda:0/4:3"}) {  // pieces of even and uneven size
       if (strategy.name == "single") {
@@ -324,7 +326,7 @@ TEST(NcclCalls, LeaveInEveryMeetingOfEveryStrategyWhatTheMeetingIsTo) {
       for (std::size_t m = 0; m < planned.plan.meeting_count(); ++m) {
         std::vector<const plan::Task*> tasks(planned.plan.members(MeetingId(m)).size());
         for (const TaskId member : planned.plan.members(MeetingId(m))) {
-          tasks[exec::rank_of(planned.plan[member])] = &planned.plan[member];
+          tasks[plan::rank_of(planned.plan[member])] = &planned.plan[member];
         }
         if (planned.plan[plan::payload(*tasks[0])[0]].dtype != DType::f32) {
           continue;
@@ -338,7 +340,7 @@ TEST(NcclCalls, LeaveInEveryMeetingOfEveryStrategyWhatTheMeetingIsTo) {
         }
         PretendedNccl(std::move(calls)).run();
         expect_met(planned.plan, tasks, before, after);
-        seen.insert(exec::move_of(*tasks[0]));
+        seen.insert(plan::move_of(*tasks[0]));
         ASSERT_FALSE(HasFatalFailure()) << strategy.name << " on " << words << ", "
                                         << planned.plan.describe(planned.plan.members(MeetingId(m))[0]);
       }

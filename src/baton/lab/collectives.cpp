@@ -264,7 +264,7 @@ std::vector<BenchRow> bench_collectives(const cluster::Cluster& cluster, const e
   for (std::int64_t bytes = options.least; bytes <= options.most; bytes *= options.factor) {
     sizes.push_back(bytes);
   }
-  for (const Operation operation : options.operations) {  // what does not fit is found before anything is measured
+  for (const plan::Move operation : options.operations) {  // what does not fit is found before anything is measured
     const std::int64_t unit = by_pieces(operation) ? static_cast<std::int64_t>(cluster.size()) : 1;
     const plan::Plan largest =
         meetings(operation, std::max<std::int64_t>(1, sizes.back() / element_size / unit) * unit, least_copies, devices).plan;

@@ -1,14 +1,18 @@
 #include "baton/lab/start.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "baton/base/error.h"
+#include "baton/checkpoint/safetensors.h"
 #include "baton/exec/contents.h"
 
 namespace baton::lab {
 namespace {
 
-checkpoint::Tensor samples_of(const Job& job, plan::Role role, std::int64_t rows) {
+bool is_parameter(const std::string& name) { return !name.starts_with("optimizer.") && name != "loss_scale"; }
+
+plan::Buffer samples_of(const Job& job, plan::Role role, std::int64_t rows) {
   const strategy::Step& step = job.request().step;
   const bool labels = role == plan::Role::target && step.loss == strategy::Loss::cross_entropy;
   plan::Buffer buffer{.role = role, .dtype = labels ? DType::i32 : DType::f32, .content = plan::BatchRows{0, rows}};
@@ -18,36 +22,57 @@ checkpoint::Tensor samples_of(const Job& job, plan::Role role, std::int64_t rows
     extents.insert(extents.end(), sample.extents().begin(), sample.extents().end());
   }
   buffer.shape = Shape(extents);
-  checkpoint::Tensor tensor{buffer.dtype, buffer.shape, std::vector<std::byte>(static_cast<std::size_t>(buffer.size().count))};
-  exec::fill_initial(buffer, tensor.bytes.data(), {job.seed(), job.samples(), job.model().output()[0]}, 0);
-  return tensor;
+  return buffer;
+}
+
+void write_weights(const std::filesystem::path& path, const Training& run, bool writes) {
+  checkpoint::Tensors all = run.tensors();
+  checkpoint::Tensors parameters = all;
+  std::erase_if(parameters, [](const auto& tensor) { return !is_parameter(tensor.first); });
+  std::optional<checkpoint::ArchiveWriter> writer;
+  if (writes) {
+    writer.emplace(path, parameters, checkpoint::Metadata());
+  }
+  auto next = all.begin();
+  run.save([&](std::span<const std::byte> tensor) {
+    if (writer && is_parameter((next++)->first)) {
+      writer->append(tensor);
+    }
+  });
+  if (writer) {
+    writer->commit();
+  }
+}
+
+void write_samples(const std::filesystem::path& path, const Job& job, std::int64_t rows) {
+  const plan::Buffer input = samples_of(job, plan::Role::input, rows);
+  const plan::Buffer target = samples_of(job, plan::Role::target, rows);
+  checkpoint::ArchiveWriter writer(path, {{"input", {input.dtype, input.shape}}, {"target", {target.dtype, target.shape}}}, {});
+  for (const plan::Buffer& buffer : {input, target}) {
+    std::vector<std::byte> bytes(static_cast<std::size_t>(buffer.size().count));
+    exec::fill_initial(buffer, bytes.data(), {.seed = job.seed(), .samples = job.samples(), .classes = job.model().output()[0]}, 0);
+    writer.append(bytes);
+  }
+  writer.commit();
 }
 
 }  // namespace
 
-Start start_of(const Training& run, std::int64_t steps) {
+void write_start(const std::filesystem::path& folder, const Training& run, std::int64_t steps, bool writes) {
   check(run.losses().empty() && run.steps_before() == 0, "a training that has begun has no start");
-  Start start;
-  start.weights = run.snapshot();
-  std::erase_if(start.weights.tensors,
-                [](const auto& tensor) { return tensor.first.starts_with("optimizer.") || tensor.first == "loss_scale"; });
-  start.weights.metadata.clear();
+  if (writes) {
+    std::error_code error;
+    std::filesystem::create_directories(folder, error);
+    if (error) {
+      throw failure("cannot make the folder {}: {}", folder.string(), error.message());
+    }
+  }
+  write_weights(folder / "weights.safetensors", run, writes);
   const std::int64_t batch = run.job().request().step.global_batch;
   const std::int64_t samples = run.job().samples();
-  const std::int64_t rows = samples == 0 ? batch : std::min(samples, steps * batch);
-  start.data.tensors["input"] = samples_of(run.job(), plan::Role::input, rows);
-  start.data.tensors["target"] = samples_of(run.job(), plan::Role::target, rows);
-  return start;
-}
-
-void write_start(const std::filesystem::path& folder, const Start& start) {
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (error) {
-    throw failure("cannot make the folder {}: {}", folder.string(), error.message());
+  if (writes) {
+    write_samples(folder / "data.safetensors", run.job(), samples == 0 ? batch : std::min(samples, steps * batch));
   }
-  checkpoint::write_archive(folder / "weights.safetensors", start.weights);
-  checkpoint::write_archive(folder / "data.safetensors", start.data);
 }
 
 }  // namespace baton::lab
