@@ -17,7 +17,8 @@ namespace {
 constexpr double hardly = 1.03;
 
 double slowdown(const Json& beside) {
-  return number(beside, "beside_ns") / static_cast<double>(std::max<std::int64_t>(1, time_of(beside, "alone_ns").count));
+  return static_cast<double>(time_of(beside, "beside_ns").count) /
+         static_cast<double>(std::max<std::int64_t>(1, time_of(beside, "alone_ns").count));
 }
 
 }  // namespace

@@ -333,14 +333,14 @@ TEST(Delay, SpeedupDegradesNonLinearlyByTheLaw) {
   const std::vector<Json> rows = delayed({20, 25, 30, 40}, {10, 15, 20, 30});
   // (20 + d) / (10 + d): 2, 1.67, 1.5, 1.33; -0.067 per ms at first, -0.017 at last.
   const std::string said = answer("delay", "hw1/5A/Q2", rows);
-  EXPECT_TRUE(says(said, "Non-linearly: only step time is linear. With c = 20.0 ms on 1 and c_n = 10.0 ms on 2 devices"));
+  EXPECT_TRUE(says(said, "Non-linearly; only step time is linear. With c = 20.0 ms on 1 and c_n = 10.0 ms on 2 devices"));
   EXPECT_TRUE(says(
       said,
-      "The law gives 2.00, 1.67, 1.50 and 1.33 for d = 0, 5, 10 and 20 ms, measured are 2.00, 1.67, 1.50 and 1.33 (at most 0.0 %"));
+      "2.00, 1.67, 1.50 and 1.33 by the law for d = 0, 5, 10 and 20 ms, 2.00, 1.67, 1.50 and 1.33 measured, at most 0.0 % apart"));
   EXPECT_TRUE(says(said, "-0.067 per ms at first, -0.017 at last"));
-  EXPECT_TRUE(says(answer("delay", "hw1/5A/Q1", rows),
-                   "It takes the speedup away: from 0 to 20 ms the speedup of 2 devices over 1 goes from 2.00 to 1.33"));
-  EXPECT_TRUE(says(answer("delay", "hw1/5A/Q1", rows), "step time = 10.0 ms + 1.00 × delay (a good fit (R² 1.000))"));
+  const std::string scaling = answer("delay", "hw1/5A/Q1", rows);
+  EXPECT_TRUE(says(scaling, "It takes the speedup away: from 0 to 20 ms the speedup of 2 devices over 1 goes from 2.00 to 1.33"));
+  EXPECT_TRUE(says(scaling, "step time = 10.0 ms + 1.00 × delay (a good fit (R² 1.000))"));
 }
 
 TEST(Delay, AmdahlIsConnectedByArithmetic) {

@@ -103,7 +103,7 @@ TEST(Points, ValuesThatAnAxisCannotHaveAreRefusedBeforeAnythingRuns) {
   EXPECT_TRUE(says(refused("delay", "delay_ms=soon"), "takes numbers that are not negative, and 'soon' is none"));
   EXPECT_TRUE(says(refused("delay", "delay_ms=-5"), "takes numbers that are not negative"));
   EXPECT_TRUE(says(refused("strong-scaling", "model=banana"), "banana"));
-  EXPECT_TRUE(says(refused("comm-vs-compute", "case=bigxdeep"), "DIM of the case"));
+  EXPECT_TRUE(says(refused("comm-vs-compute", "case=bigxdeep"), "of the case bigxdeep is"));
   EXPECT_TRUE(says(refused("profile", "strategy=banana"), "unknown strategy 'banana'"));
   EXPECT_TRUE(says(refused("timing", "run=again"), "unknown run 'again'"));
   EXPECT_TRUE(says(refused("memory", "case=banana"), "banana"));

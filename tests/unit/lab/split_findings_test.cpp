@@ -104,16 +104,16 @@ std::vector<Json> deeper(const std::vector<double>& ms) {
 TEST(Depth, AStepThatGrowsWithDepthIsSaidToGrowByTheBlockAndWhy) {
   std::vector<Json> rows = deeper({6, 12, 24});
   EXPECT_TRUE(says(answer("depth", "hw3/2/Q1", rows),
-                   "No: from DEPTH 6 to 24 the step goes from 6.00 ms to 24.0 ms, 1.00 ms more per block (a good fit (R² 1.000))"));
-  EXPECT_TRUE(silent_on(answer("depth", "hw3/2/Q1", rows), "only one of 2 devices works")) << "each computes for 80 % of the step";
+                   "No: from DEPTH 6 to 24 the step goes from 6.00 ms to 24.0 ms, 1.00 ms per block (a good fit (R² 1.000))"));
+  EXPECT_TRUE(silent_on(answer("depth", "hw3/2/Q1", rows), "Only one of 2 devices works")) << "each computes for 80 % of the step";
   for (Json& row : rows) {
     const double step = row["time_per_step_ns"];
     row.update(Json{{"compute_ns", 0.5 * step}, {"waiting_ns", 0.3 * step}, {"exposed_ns", 0.05 * step}, {"rest_ns", 0.15 * step}});
   }
-  EXPECT_TRUE(says(answer("depth", "hw3/2/Q1", rows), "only one of 2 devices works at a time"));
-  EXPECT_TRUE(says(answer("depth", "hw3/2/Q1", rows),
-                   "computes 50.0 % of the step on the mean, waits 30.0 %, moves data 5.0 % and is otherwise idle "
-                   "15.0 %."));
+  EXPECT_TRUE(says(answer("depth", "hw3/2/Q1", rows), "Only one of 2 devices works at a time"));
+  EXPECT_TRUE(
+      says(answer("depth", "hw3/2/Q1", rows),
+           "On the mean a device computes 50.0 % of the step, waits 30.0 %, moves data 5.0 % and is otherwise idle 15.0 %."));
 }
 
 TEST(Depth, AStepThatShrinksWithDepthIsNotAnsweredWithNo) {
@@ -441,7 +441,8 @@ std::vector<std::pair<std::string, std::pair<std::vector<Json>, std::vector<Json
       {"depth", {deeper({6, 12, 24}), deeper({21, 14, 7})}},
       {"first-split",
        {{first_split_row(0, 20, 1)},
-        {with(first_split_row(30, 50, 0), {{"log", {"9 µs  linear of block 0 done on cpu:0"}}, {"losses", {3.0, 2.0}}})}}},
+        {with(first_split_row(30, 50, 0),
+              {{"log", {"9 µs  linear of block 0 done on cpu:0"}}, {"losses", {3.0, 2.0}}, {"first_device", "cpu:3"}})}}},
       {"split", {{split_row({"0,1,2", "3,4,5"}, {3, 3}, 131072)}, {split_row({"0,1,2,3,4,5"}, {6}, 0)}}},
       {"profile", {{profiled(0.5, 0.2)}, {profiled(0.1, 0.8)}}},
   };

@@ -86,13 +86,11 @@ std::string affects_scaling(const std::vector<Json>& rows) {
   const bool told = number(wide.front(), "speedup_high") < number(wide.back(), "speedup_low") ||
                     number(wide.back(), "speedup_high") < number(wide.front(), "speedup_low");
   return fmt::format(
-      "{}: from {} to {} ms the speedup of {} over {} goes from {} to {}{}. All wait at the same time and more devices do not "
-      "shorten "
-      "the wait: {}.",
+      "{}: from {} to {} ms the speedup of {} over {} goes from {} to {}{}. More devices do not shorten the delay: {}.",
       !told                    ? "No effect beyond the noise shows"
       : near < 0 && before > 1 ? "It takes the speedup away"
-      : near < 0 ? "It brings the speedup nearer to 1, since splitting costs more than it gains here and the delay hides that"
-                 : "It moves the speedup away from 1, which a delay alone does not explain",
+      : near < 0               ? "It brings the speedup nearer to 1, hiding that splitting costs more than it gains here"
+                               : "It moves the speedup away from 1, which a delay alone does not explain",
       text(wide.front(), "delay_ms"), text(wide.back(), "delay_ms"), devices_text(wide.back()["devices"]),
       text(wide.back(), "base_devices"), ratio_text(before), ratio_text(after), origin_mark(wide), on_the_step(wide));
 }
@@ -120,10 +118,9 @@ std::string linear_or_not(const std::vector<Json>& rows) {
   const double last = (number(wide.back(), "speedup") - number(wide[wide.size() - 2], "speedup")) /
                       (number(wide.back(), "delay_ms") - number(wide[wide.size() - 2], "delay_ms"));
   return fmt::format(
-      "Non-linearly: only step time is linear. With c = {} on {} and c_n = {} on {}, speedup = (c+d)/(c_n+d), where c_n is c/n if "
-      "computing scales ideally; it nears 1 ever more slowly. The law gives {} for d = {} ms, measured are {}{} (at most {} "
-      "apart): {:+.2g} "
-      "per ms at first, {:+.2g} at last.",
+      "Non-linearly; only step time is linear. With c = {} on {} and c_n = {} on {} (c/n if computing scaled ideally), speedup is "
+      "(c+d)/(c_n+d) and nears 1 ever more slowly: {} by the law for d = {} ms, {} measured{}, at most {} apart; {:+.2g} per ms at "
+      "first, {:+.2g} at last.",
       to_text(time_of(base.front())), text(base.front(), "devices"), to_text(time_of(wide.front())),
       devices_text(wide.front()["devices"]), listing(lawful), listing([&] {
         std::vector<std::string> delays;
@@ -228,6 +225,9 @@ std::vector<Pair> pairs(const std::vector<Json>& rows) {
   return list;
 }
 
+/// So many are listed one by one.
+constexpr std::size_t few_devices = 5;
+
 /// The pair that the answers are about: the headline's number of devices, if several meet there.
 const Pair* main_pair(const std::vector<Pair>& all) { return all.empty() ? nullptr : &all.front(); }
 
@@ -275,9 +275,19 @@ std::string on_synchronization(const std::vector<Json>& rows) {
   if (devices.size() < 2) {
     return "Nothing: one device waits for nobody. It takes at least two.";
   }
-  std::vector<std::string> each;
-  for (std::size_t d = 0; d < devices.size(); ++d) {
-    each.push_back(fmt::format("device {} {}", d, time_text(number(devices[d], "waiting") * number(row, "time_per_step_ns"))));
+  const auto waits = [&](std::size_t d) { return number(devices[d], "waiting") * number(row, "time_per_step_ns"); };
+  std::vector<std::string> each{"device 0 " + time_text(waits(0))};
+  double least = waits(1);
+  double most = waits(1);
+  for (std::size_t d = 1; d < devices.size(); ++d) {
+    least = std::min(least, waits(d));
+    most = std::max(most, waits(d));
+    if (devices.size() <= few_devices) {
+      each.push_back(fmt::format("device {} {}", d, time_text(waits(d))));
+    }
+  }
+  if (devices.size() > few_devices) {
+    each.push_back(fmt::format("the others {} to {}", time_text(least), time_text(most)));
   }
   const std::vector<findings::Comer> comers = comers_of(row);
   const findings::Comer* late = findings::latest(comers, time_of(row));

@@ -145,6 +145,9 @@ std::string acceptable(const std::vector<Json>& rows) {
   if (all.empty()) {
     return "";
   }
+  if (all.size() > 2) {
+    all.erase(all.begin() + 1, all.end() - 1);  // the fewest devices and the most
+  }
   std::string each;
   const Both* condition = nullptr;
   for (const Both& both : all) {

@@ -116,10 +116,18 @@ std::vector<std::string> only_the_note(const std::vector<Json>& rows) {
 
 std::vector<std::int64_t> blocks_each(const Json& row) { return row["blocks_each"].get<std::vector<std::int64_t>>(); }
 
-/// "3 and 3".
+/// So many are listed one by one.
+constexpr std::size_t few = 5;
+
+/// "3 and 3"; of many "1 to 2 each".
 std::string counts_text(const Json& row) {
+  const std::vector<std::int64_t> each = blocks_each(row);
+  const auto [least, most] = std::minmax_element(each.begin(), each.end());
+  if (each.size() > few) {
+    return *least == *most ? fmt::format("{} each", *least) : fmt::format("{} to {} each", *least, *most);
+  }
   std::vector<std::string> words;
-  for (const std::int64_t count : blocks_each(row)) {
+  for (const std::int64_t count : each) {
     words.push_back(fmt::format("{}", count));
   }
   return listing(words);
@@ -147,8 +155,13 @@ std::string exact_point(const std::vector<Json>& rows) {
     std::int64_t at = 0;
     for (std::size_t d = 0; d + 1 < each.size(); ++d) {
       at += each[d];
-      points.push_back(
-          fmt::format("after the ReLU of block {} and before the Linear of block {} (device {} to {})", at - 1, at, d, d + 1));
+      if (d < 2) {
+        points.push_back(
+            fmt::format("after the ReLU of block {} and before the Linear of block {} (device {} to {})", at - 1, at, d, d + 1));
+      }
+    }
+    if (each.size() > 3) {
+      points.push_back(fmt::format("likewise at the other {} borders", each.size() - 3));
     }
     const double back = number(row, "transfers") - number(row, "transfers_forward");
     all += (all.empty() ? "" : " ") +
@@ -176,18 +189,20 @@ std::string more_layers(const std::vector<Json>& rows) {
   const double computing = number(last, "compute_ns") / step;
   const double devices = number(last, "devices");
   const bool slower = number(last, "time_per_step_ns") > number(first, "time_per_step_ns") && differs(first, last);
+  const std::string slope = sorted.size() >= 3 && line.r2 < 0.8
+                                ? "with too much noise for a time per block"
+                                : fmt::format("{} per block ({})", time_text(line.slope),
+                                              sorted.size() < 3 ? "by two points" : findings::quality(line.r2));
   return fmt::format(
-      "{}: from DEPTH {} to {} the step goes from {} to {}, {} more per block ({}){}. {}A device computes {} of the step on the "
-      "mean, "
-      "waits {}, moves data {} and is otherwise idle {}.",
+      "{}: from DEPTH {} to {} the step goes from {} to {}, {}{}. {}On the mean a device computes {} of the step, waits {}, moves "
+      "data {} "
+      "and is otherwise idle {}.",
       slower ? "No" : "It was not slower here beyond the noise", text(first, "depth"), text(last, "depth"), to_text(time_of(first)),
-      to_text(time_of(last)), time_text(line.slope), sorted.size() < 3 ? "by two points" : findings::quality(line.r2),
-      origin_mark(sorted),
+      to_text(time_of(last)), slope, origin_mark(sorted),
       computing * devices < 1.3
-          ? fmt::format(
-                "Blocks run one after the other and only one of {:.0f} devices works at a time, so every block adds its whole "
-                "time; the slope is the time of one block, forward and backward. ",
-                devices)
+          ? fmt::format("Only one of {:.0f} devices works at a time, so every block adds its whole time, forward and "
+                        "backward: the split puts nothing side by side. ",
+                        devices)
           : "",
       percent(computing), percent(number(last, "waiting_ns") / step), percent(number(last, "exposed_ns") / step),
       percent((number(last, "rest_ns") + number(last, "delayed_ns")) / step));
@@ -228,7 +243,15 @@ std::string all_used(const std::vector<Json>& rows) {
       all = all && number(device, "busy") > 0;
       busy.push_back(percent(number(device, "busy")));
     }
-    if (busy.size() > 1) {
+    if (busy.size() > 1 && (&row == &rows.front() || &row == &rows.back() || rows.size() <= 3)) {
+      if (busy.size() > few) {
+        std::vector<double> shares;
+        for (const Json& device : row["device_list"]) {
+          shares.push_back(number(device, "busy"));
+        }
+        busy = {percent(*std::min_element(shares.begin(), shares.end())) + " to " +
+                percent(*std::max_element(shares.begin(), shares.end()))};
+      }
       each += fmt::format("{}on {} they compute for {} of the step{}", each.empty() ? "" : "; ", text(row, "devices"),
                           listing(busy), origin_mark({row}));
     }

@@ -53,25 +53,24 @@ std::string on_one_and_two(const std::vector<Json>& rows) {
   std::string all;
   for (const Json& row : rows) {
     for (const Json& alone : where(where(where(rows, "size", row["size"]), "power", row["power"]), "devices", 1)) {
-      if (number(row, "devices") > 1) {
+      if (number(row, "devices") > 1 && all.empty()) {  // of further devices only two work
         const double speedup = number(alone, "time_per_step_ns") / number(row, "time_per_step_ns");
-        all += fmt::format(
-            "{}One takes {}, {} {}: a speedup of {} of at most 2, since there are two powers and only their sum needs both{}. Size "
+        all = fmt::format(
+            "One takes {}, {} {}: a speedup of {} of at most 2, since there are two powers and only their sum needs both{}. Size "
             "{}, n = "
             "{}, {:.3g} and {:.3g} TFLOP/s.",
-            all.empty() ? "" : " ", to_text(time_of(alone)), row["devices"] == 2 ? "two take" : text(row, "devices") + " take",
-            to_text(time_of(row)), ratio_text(speedup), origin_mark({alone, row}), text(row, "size"), text(row, "power"),
-            number(alone, "tflops"), number(row, "tflops"));
+            to_text(time_of(alone)), row["devices"] == 2 ? "two take" : text(row, "devices") + " take", to_text(time_of(row)),
+            ratio_text(speedup), origin_mark({alone, row}), text(row, "size"), text(row, "power"), number(alone, "tflops"),
+            number(row, "tflops"));
       }
     }
   }
-  if (all.empty()) {
-    for (const Json& row : rows) {
-      all += fmt::format("{}{} take {} (size {}, n = {}){}.", all.empty() ? "" : " ", devices_text(row["devices"]),
-                         to_text(time_of(row)), text(row, "size"), text(row, "power"), origin_mark({row}));
-    }
+  std::vector<std::string> times;
+  for (const Json& row : rows) {
+    times.push_back(fmt::format("{} take{} {} (size {}, n = {}){}", devices_text(row["devices"]), row["devices"] == 1 ? "s" : "",
+                                to_text(time_of(row)), text(row, "size"), text(row, "power"), origin_mark({row})));
   }
-  return all;
+  return all.empty() ? listing(times) + "." : all;
 }
 
 std::string products_used(const std::vector<Json>& rows) {

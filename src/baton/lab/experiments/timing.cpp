@@ -61,9 +61,8 @@ double mean(const std::vector<double>& values) {
 /// Which of a GPU's reasons exist on the devices that were measured.
 std::string reasons(const Json& row) {
   return row.value("gpus", Json::array()).empty()
-             ? "These devices are CPU cores: of these reasons only memory touched for the first time, cold caches, sleeping "
-               "threads "
-               "and clocks exist here."
+             ? "These devices are CPU cores: only memory touched for the first time, caches, sleeping threads and clocks exist "
+               "here."
              : "On this GPU the context, the algorithms and all memory are prepared before step 1; lazy loading, recording the "
                "step as a graph, caches and clocks remain.";
 }
@@ -79,7 +78,7 @@ std::string why_warm_up(const std::vector<Json>& rows) {
   const double slower = times[0] / median;
   return fmt::format(
       "{}: step 1 took {}, {} times the median {} of the {} timed steps, and with the first {} the mean would change by {:+.1f} %. "
-      "On a GPU the first steps pay for context creation, lazy loading of kernels, the choice of algorithms, the allocator, cold "
+      "On a GPU they pay for context creation, lazy loading of kernels, the choice of algorithms, the allocator, cold "
       "caches and clocks that still rise. {}",
       slower > 1.05 ? "Because the first steps do work that later ones do not" : "To be safe, though no slow start shows here",
       time_text(times[0]), ratio_text(slower), time_text(median), rest.size(), dropped, 100 * (mean(times) / mean(rest) - 1),
