@@ -4,7 +4,13 @@ import {formatValue, isNumber, unitFor} from './format.js';
 import {isTimed} from './table.js';
 
 const seriesColours = [1, 2, 3, 4, 5, 6, 7].map((i) => `var(--series-${i})`);
-const partFills = [1, 2, 3, 4, 5, 6, 7].map((i) => `url(#part-${i})`);
+const fillOf = (i) => `url(#part-${i})`;
+// Parts of a step have the same fill in every plot, and communication and waiting the colours of the timeline.
+const stepParts = {'computing': 1, 'ideal': 1, 'computing that did not shrink': 7, 'exposed communication': 2, 'waiting': 3, 'delayed': 4, 'nothing to do': 5, 'the rest': 5};
+
+function partFills(titles) {
+  return titles.map((title, i) => fillOf(titles.every((each) => each in stepParts) ? stepParts[title] : 1 + (i % 7)));
+}
 const shapes = ['circle', 'square', 'triangle-up', 'diamond', 'cross', 'triangle-down', 'triangle-right'];
 const font = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif';
 const textSize = 12;
@@ -320,6 +326,7 @@ function barSpec(points, plot, width) {
 
 function stackedSpec(points, plot, width) {
   const {parts, part_titles: titles} = plot;
+  const fills = partFills(titles);
   const total = (point) => parts.reduce((sum, part) => sum + (isNumber(point.row[part]) ? Math.max(0, point.row[part]) : 0), 0);
   const scale = scaleOf(points.map(total), plot.y_format);
   const mixed = distinct(points.map((point) => point.origin)).length > 1;
@@ -341,7 +348,7 @@ function stackedSpec(points, plot, width) {
     mark: {type: 'bar', strokeWidth: 1, ...thick},
     encoding: {
       y, x: {...x, stack: 'zero'},
-      fill: {field: 'part', type: 'nominal', scale: {domain: titles, range: partFills}, legend: null},
+      fill: {field: 'part', type: 'nominal', scale: {domain: titles, range: fills}, legend: null},
       order: {field: 'order'},
       opacity: {condition: {test: simulated, value: mixed ? 0.6 : 1}, value: 1},
       stroke: {condition: {test: simulated, value: mixed ? 'var(--ink)' : 'var(--paper)'}, value: 'var(--paper)'},
@@ -353,7 +360,7 @@ function stackedSpec(points, plot, width) {
   const used = new Set(data.map((datum) => datum.part));
   return {
     spec: {data: {values: data}, height: 56 + labels.length * Math.max(28, 16 * axes.lines), layer: [stack, ...outlines]},
-    legend: [...titles.map((label, i) => ({kind: 'fill', label, colour: partFills[i]})).filter(({label}) => used.has(label)), ...marksIn(points, 'fill')],
+    legend: [...titles.map((label, i) => ({kind: 'fill', label, colour: fills[i]})).filter(({label}) => used.has(label)), ...marksIn(points, 'fill')],
   };
 }
 
