@@ -146,7 +146,9 @@ void add_pictures(Section& section, const std::vector<const lab::Result*>& resul
   for (const lab::Result* result : results) {
     std::size_t drawn = 0;
     for (const lab::Plot& plot : result->experiment->plots) {
-      Picture picture = draw(plot, measured_rows(*result));
+      // Bars per device have names too long for half a page.
+      const std::vector<Json> rows = measured_rows(*result);
+      Picture picture = draw(plot, plot.kind == lab::Plot::Kind::line ? lab::points_of(plot, rows) : rows);
       if (!picture.marks.empty() && drawn < most && pictures.row.size() < 2) {
         pictures.row.push_back(std::move(picture));
         ++drawn;

@@ -365,7 +365,8 @@ Picture draw(const lab::Plot& plot, const std::vector<Json>& rows) {
     return draw_stacked(plot, rows);
   }
   const std::vector<Series> all = series_of(plot, rows);
-  if (all.empty() || largest_of(all) <= 0) {
+  const bool drawable = plot.kind == lab::Plot::Kind::line || plot.kind == lab::Plot::Kind::bars;  // what paper has room for
+  if (!drawable || all.empty() || largest_of(all) <= 0) {
     return {.title = plot.title};
   }
   return plot.kind == lab::Plot::Kind::line ? draw_lines(plot, all) : draw_bars(plot, all);
