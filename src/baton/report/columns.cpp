@@ -23,7 +23,7 @@ struct Unit {
 std::span<const Unit> units_of(Format format) {
   static constexpr Unit times[] = {{1e9, "s"}, {1e6, "ms"}, {1e3, "µs"}, {1, "ns"}};
   static constexpr Unit bytes[] = {{0x1p40, "TiB"}, {0x1p30, "GiB"}, {0x1p20, "MiB"}, {0x1p10, "KiB"}, {1, "B"}};
-  static constexpr Unit flops[] = {{1e12, "Tflop"}, {1e9, "Gflop"}, {1e6, "Mflop"}, {1e3, "kflop"}, {1, "flop"}};
+  static constexpr Unit flops[] = {{1e12, "TFLOP"}, {1e9, "GFLOP"}, {1e6, "MFLOP"}, {1e3, "kFLOP"}, {1, "FLOP"}};
   switch (format) {
     case Format::time:
       return times;

@@ -233,20 +233,24 @@ TEST(Markdown, ABarInACellDoesNotOpenAColumn) {
   EXPECT_TRUE(says(to_markdown(result), "| a\\|b | 1 |"));
 }
 
-TEST(Csv, HasRawValuesTheIntervalAndTheReason) {
-  EXPECT_EQ(to_csv(small_result()),
-            "what,devices,time_per_step_ns,speedup,time_low_ns,time_high_ns,origin,oversubscribed,reason\n"
-            "a,1,2000000,1.0,,,,,\n"
-            "größer,4,12500000,0.16,,,,true,\n"
-            "huge,8,,,,,,,no room\n");
+const std::string csv_heading =
+    "what,devices,time_per_step_ns,speedup,time_low_ns,time_high_ns,origin,oversubscribed,reason,trained_model,trained_strategy,"
+    "trained_batch,trained_optimizer,trained_precision,trained_seed,trained_device\n";
+
+TEST(Csv, HasRawValuesTheIntervalTheReasonAndWhatWasTrained) {
+  lab::Result result = small_result();
+  result.rows[0]["trained"] = {{"model", "mlp:8-8"}, {"strategy", "ddp"},   {"batch", 64},
+                               {"optimizer", "sgd"}, {"precision", "fp32"}, {"seed", 0}};
+  EXPECT_EQ(to_csv(result), csv_heading +
+                                "a,1,2000000,1.0,,,,,,mlp:8-8,ddp,64,sgd,fp32,0,\n"
+                                "größer,4,12500000,0.16,,,,true,,,,,,,,\n"
+                                "huge,8,,,,,,,no room,,,,,,,\n");
 }
 
 TEST(Csv, QuotesWhatHoldsCommasQuotesOrNewlines) {
   lab::Result result = small_result();
   result.rows = {{{"what", "mlp:dim=8,depth=2"}, {"devices", 1}, {"reason", "he said \"no\"\nand left"}}};
-  EXPECT_EQ(to_csv(result),
-            "what,devices,time_per_step_ns,speedup,time_low_ns,time_high_ns,origin,oversubscribed,reason\n"
-            "\"mlp:dim=8,depth=2\",1,,,,,,,\"he said \"\"no\"\"\nand left\"\n");
+  EXPECT_EQ(to_csv(result), csv_heading + "\"mlp:dim=8,depth=2\",1,,,,,,,\"he said \"\"no\"\"\nand left\",,,,,,,\n");
 }
 
 // The whole report
