@@ -346,10 +346,11 @@ TEST(Delay, SpeedupDegradesNonLinearlyByTheLaw) {
 TEST(Delay, AmdahlIsConnectedByArithmetic) {
   // s0 = 36.7 % of c = 4.53 ms, as two devices at 3.096 ms give; then (s0 c + d) / (c + d).
   const std::vector<Json> rows = delayed({4.53, 9.53, 14.53, 24.53}, {3.09628, 8.09628, 13.09628, 23.09628});
+  const std::string said = answer("delay", "hw1/5A/Q3", rows);
   EXPECT_TRUE(says(
-      answer("delay", "hw1/5A/Q3", rows),
-      "s₀ = 36.7 % of c = 4.53 ms; adding d makes it s = (s₀c + d)/(c + d): 69.9 %, 80.3 % and 88.3 % for d = 5, 10 and 20 ms, "
-      "where the fits to the measured times give 69.9 %, 80.3 % and 88.3 %"));
+      said,
+      "s₀ = 36.7 % of c = 4.53 ms; adding d makes it s = (s₀c + d)/(c + d): 69.9 %, 80.3 % and 88.3 % for d = 5, 10 and 20 ms"));
+  EXPECT_TRUE(says(said, "where fits to the step times give 69.9 %, 80.3 % and 88.3 %"));
 }
 
 TEST(Delay, ASpeedupBelowOneThatRisesIsToldSo) {
@@ -409,6 +410,16 @@ TEST(BatchScaling, ALimitBeyondTheTableIsSaidToBe) {
       answer("batch-scaling", "hw1/5B/Q2", batches({8, 16, 32, 64}, {3.32, 3.64, 4.28, 5.56})),
       "On 4 devices not in this table, but at about batch 5700: step time = 3.00 ms + 10.0 µs per sample (a good fit (R² 1.000)) "
       "gives a limit of 100000 samples/s, of which batch 256 reaches 46.0 %"));
+}
+
+TEST(BatchScaling, ALineIsNotDrawnOutTooFar) {
+  // 1 ms + 80 ns per sample: 95 % of the limit at 19 · 12500 = 237500.
+  const std::string said = answer("batch-scaling", "hw1/5B/Q2", batches({8, 16, 32, 64}, {1.00256, 1.00512, 1.01024, 1.02048}));
+  EXPECT_TRUE(says(
+      said,
+      "On 4 devices far beyond this table: from batch 128 to 256 throughput still grows 1.98 times, because 1.00 ms of a step of "
+      "1.02 ms are the same for any batch"));
+  EXPECT_TRUE(silent_on(said, "2375"));
 }
 
 TEST(BatchScaling, LargerBatchesScaleBetterOnlyWhereEfficiencyRises) {

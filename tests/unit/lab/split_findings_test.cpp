@@ -392,6 +392,29 @@ TEST(Profile, WhatOverlapsIsNotCountedTwice) {
   EXPECT_TRUE(says(answer("profile", profile_question, {row}), "at most 4.35 times as fast"));  // 1 / 0.23
 }
 
+TEST(Profile, TheBoundIsThatOfTheSamePlanWithoutThoseTasks) {
+  Json row = profiled(0.2, 0.9, 0.04, 0.96);
+  row["without"] = {{"all_reduce", 0.2}, {"matrix products", 0.9}};
+  EXPECT_TRUE(says(answer("profile", profile_question, {row}),
+                   "all_reduce take 96.0 % of the critical path, and a step without them would be at most "
+                   "5.00 times as fast"));
+}
+
+TEST(Profile, WithoutAnAllReduceAStepIsWhatTheSimulatorSaysOfLinksThatCostNothing) {
+  Settings settings{.machine = cluster::probe()};
+  settings.cluster = "pcie-5";
+  const Point point{{"model", "mlp:dim=2048,depth=8"}, {"strategy", "ddp"}, {"devices", 2}};
+  const auto measured = experiment_by_id("profile").open(point, settings);
+  measured->round(Nanoseconds(1));
+  const Json record = measured->record();
+  settings.what_if = "link=1000000x,latency=0.000001x";
+  const auto free = experiment_by_id("profile").open(point, settings);
+  free->round(Nanoseconds(1));
+  const double ratio = free->record()["time_per_step_ns"].get<double>() / record["time_per_step_ns"].get<double>();
+  EXPECT_NEAR(record["without"]["all_reduce"].get<double>() / ratio, 1, 0.02);
+  EXPECT_LT(ratio, 0.1);
+}
+
 TEST(Profile, NoRateIsAboveThePeak) {
   const std::vector<Json> rows = derived("profile", {profiled(0.05, 0.8)});  // a million in 0.05 ms: 20 where the pulse is 10
   for (const Json& row : rows) {

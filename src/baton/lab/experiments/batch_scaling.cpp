@@ -110,6 +110,9 @@ Saturation saturation(const std::vector<Json>& rows) {
   return found;
 }
 
+/// A line is not drawn out to more than so many times the largest batch.
+constexpr double far = 32;
+
 std::string on_saturation(const std::vector<Json>& rows) {
   const Saturation found = saturation(rows);
   const Json& last = rows.back();
@@ -121,6 +124,15 @@ std::string on_saturation(const std::vector<Json>& rows) {
                                              "the highest of {:.0f} samples/s is taken for the limit, since no line of step time "
                                              "over batch is claimed",
                                              found.limit);
+  if (found.batch > far * number(last, "batch")) {
+    const Json& before = rows[rows.size() - 2];
+    return fmt::format(
+        "on {} far beyond this table: from batch {} to {} throughput still grows {} times, because {} of a step of {} are the "
+        "same for any batch{}",
+        devices_text(last["devices"]), text(before, "batch"), text(last, "batch"),
+        ratio_text(number(last, "samples_per_s") / number(before, "samples_per_s")), time_text(found.line.intercept),
+        to_text(time_of(last)), origin_mark(rows));
+  }
   return found.batch > number(last, "batch")
              ? fmt::format("on {} not in this table, but at about batch {:.0f}: {}, of which batch {} reaches {}{}",
                            devices_text(last["devices"]), found.batch, law, text(last, "batch"), percent(reached),

@@ -119,8 +119,9 @@ std::string linear_or_not(const std::vector<Json>& rows) {
                       (number(wide.back(), "delay_ms") - number(wide[wide.size() - 2], "delay_ms"));
   return fmt::format(
       "Non-linearly; only step time is linear. With c = {} on {} and c_n = {} on {} (c/n if computing scaled ideally), speedup is "
-      "(c+d)/(c_n+d) and nears 1 ever more slowly: {} by the law for d = {} ms, {} measured{}, at most {} apart; {:+.2g} per ms at "
-      "first, {:+.2g} at last.",
+      "(c+d)/(c_n+d) and nears 1 ever more slowly: {} by the law for d = {} ms, {} {}{}, at most {} apart; {:+.2g} per ms at "
+      "first, "
+      "{:+.2g} at last.",
       to_text(time_of(base.front())), text(base.front(), "devices"), to_text(time_of(wide.front())),
       devices_text(wide.front()["devices"]), listing(lawful), listing([&] {
         std::vector<std::string> delays;
@@ -129,7 +130,7 @@ std::string linear_or_not(const std::vector<Json>& rows) {
         }
         return delays;
       }()),
-      listing(measured), origin_mark(wide), percent(worst), first, last);
+      listing(measured), wide.front().value("origin", "measured"), shared_cores_mark(wide), percent(worst), first, last);
 }
 
 std::string relates_to_amdahl(const std::vector<Json>& rows) {
@@ -173,7 +174,7 @@ std::string relates_to_amdahl(const std::vector<Json>& rows) {
   return fmt::format(
       "A delay is serial work. Without {} the fitted serial fraction is s₀ = {} of c = {}{}; adding d makes it s = (s₀c + d)/(c + "
       "d): "
-      "{} for d = {} ms, where the fits to the measured times give {}{}.",
+      "{} for d = {} ms, where fits to the step times give {}{}.",
       least == 0 ? "it" : "more than the least of it", percent(serial), time_text(c),
       serial >= 1 ? " (more than all: here more devices are slower, and s falls towards 1)" : "", listing(lawful), listing(delays),
       listing(fitted), origin_mark(rows).find("simulated") != std::string::npos ? " (simulated)" : "");

@@ -166,7 +166,7 @@ std::string acceptable(const std::vector<Json>& rows) {
                          number(condition->ddp, "time_per_step_ns");
     rule = fmt::format(
         " On {} its extra {} per step is the same for any batch: less than a tenth once a step takes {} or more, at about "
-        "batch {:.0f}.",
+        "batch {:.0f} if it grows with the batch.",
         devices_text(condition->dp["devices"]), time_text(condition->extra()), time_text(10 * condition->extra()), batch);
   }
   return fmt::format("With few devices, few parameters and long steps, as in a first test on two GPUs of one machine: {}.{}", each,

@@ -12,6 +12,45 @@
 namespace baton::lab {
 namespace {
 
+/// Kinds that are told apart by what they do: all matrix products are one.
+std::string family(const std::string& kind) {
+  return kind.starts_with("linear") || kind == "matrix_product" ? "matrix products" : kind;
+}
+
+/// The least that a step could take if one family of tasks took no time and all others as long as they did: a task waits for those
+/// it comes after and for the one before it on its lane, members of a meeting for one another, and for nothing else.
+Nanoseconds least_without(const plan::Plan& plan, const trace::StepTrace& step, const std::string& without) {
+  std::vector<Nanoseconds> begin(plan.tasks().size());
+  std::vector<Nanoseconds> end(plan.tasks().size());
+  for (bool moved = true; moved;) {  // waits are no circle, so this ends
+    moved = false;
+    for (std::size_t t = 0; t < plan.tasks().size(); ++t) {
+      const plan::Task& task = plan.tasks()[t];
+      const TaskId id(t);
+      Nanoseconds from;
+      const auto wait_for = [&](TaskId other) {
+        from = std::max(from, plan.before(other).valid() ? end[plan.before(other).index()] : Nanoseconds(0));
+        for (const TaskId earlier : plan[other].after) {
+          from = std::max(from, end[earlier.index()]);
+        }
+      };
+      const bool meets = plan::meeting_of(task).valid();
+      wait_for(id);
+      for (const TaskId member : meets ? plan.members(plan::meeting_of(task)) : std::span<const TaskId>()) {
+        wait_for(member);
+      }
+      const Nanoseconds taken = meets ? trace::ended_at(plan, step, id) - trace::met_at(plan, step, id)
+                                      : step.events[t].end - step.events[t].start;
+      const Nanoseconds to = from +
+                             (family(std::string(plan::verb(task))) == without ? Nanoseconds(0) : std::max(Nanoseconds(0), taken));
+      moved = moved || from != begin[t] || to != end[t];
+      begin[t] = from;
+      end[t] = to;
+    }
+  }
+  return end.empty() ? Nanoseconds(0) : *std::max_element(end.begin(), end.end());
+}
+
 /// Keeps time, flops and bytes by kind of task and device, over the traced steps.
 class Profiled final : public TrainMeasurement {
  public:
@@ -60,6 +99,16 @@ class Profiled final : public TrainMeasurement {
                        {"data_sheet_gflops", training().job().cluster().devices()[key.first].speed.rate(DType::f32) * 1e-9}});
     }
     record["kinds"] = kinds;
+    std::map<std::string, Nanoseconds> without;  // by family, over the steps
+    for (const auto& [key, sum] : sums) {
+      without.try_emplace(family(key.second));
+    }
+    for (auto& [name, time] : without) {
+      for (const trace::StepTrace& step : training().trace().steps) {
+        time += least_without(plan, step, name);
+      }
+      record["without"][name] = trace::share(time, total);
+    }
     return record;
   }
 };
@@ -103,6 +152,9 @@ void derive(std::vector<Json>& rows) {
       one["oversubscribed"] = row["oversubscribed"];
       one["origin"] = row["origin"];
       one["trained"] = row.value("trained", Json());
+      if (const Json without = row.value("without", Json::object()); without.contains(family(text(kind, "kind")))) {
+        one["without"] = without[family(text(kind, "kind"))];
+      }
       const double time = number(kind, "time_ns");
       one["gflops"] = time > 0 ? number(kind, "flops") / time : 0;
       one["gbytes"] = time > 0 ? number(kind, "bytes") / time : 0;
@@ -116,11 +168,6 @@ void derive(std::vector<Json>& rows) {
   std::stable_sort(expanded.begin(), expanded.end(),
                    [](const Json& a, const Json& b) { return number(a, "share") > number(b, "share"); });
   rows = std::move(expanded);
-}
-
-/// Kinds that are told apart by what they do: all matrix products are one.
-std::string family(const std::string& kind) {
-  return kind.starts_with("linear") || kind == "matrix_product" ? "matrix products" : kind;
 }
 
 /// Of the step, by family: what the critical path spends in it. The path covers the step once, so these and the rest are the step.
@@ -137,18 +184,26 @@ std::pair<std::string, double> bottleneck(const std::vector<Json>& rows) {
   return *std::max_element(shares.begin(), shares.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
 }
 
-/// How many times as fast a step could be at most if these took no time: whatever else is on the critical path must still be done.
-double at_most(double share) { return 1 / std::max(1e-3, 1 - share); }
+/// How many times as fast a step could be at most if a family of tasks took no time: whatever else must be done takes as long as
+/// before.
+double at_most(const std::vector<Json>& rows, const std::string& name) {
+  for (const Json& row : rows) {
+    if (family(text(row, "kind")) == name && row.contains("without")) {
+      return 1 / std::max(1e-3, number(row, "without"));
+    }
+  }
+  return 1 / std::max(1e-3, 1 - path_shares(rows)[name]);
+}
 
 std::string what_for(const std::vector<Json>& rows) {
   const auto [name, share] = bottleneck(rows);
   return fmt::format(
       "Profiling measures where time and memory go, by task and device, instead of guessing. It names the part that is worth "
-      "speeding up and, by "
-      "Amdahl's law, how much that can win: here {} are {} of the critical path, so a step without them would be at most {} times "
-      "as "
-      "fast{}.",
-      name, percent(share), ratio_text(at_most(share)), origin_mark(rows));
+      "speeding "
+      "up and how much that can win at most: here {} take {} of the critical path, and a step without them would be at most {} "
+      "times "
+      "as fast{}.",
+      name, percent(share), ratio_text(at_most(rows, name)), origin_mark(rows));
 }
 
 std::string which_bottleneck(const std::vector<Json>& rows) {
