@@ -29,7 +29,7 @@ export function experimentTable(experiment) {
   const heading = (column) => h('th', {scope: 'col', class: column.numeric ? 'number' : null},
     column.heading, column.style.unit ? h('span', {class: 'unit'}, ` ${column.style.unit}`) : null);
   const frame = h('div', {class: 'table-frame', tabindex: '0', role: 'region', 'aria-label': `Table of ${experiment.title}`},
-    h('table', {},
+    h('table', {class: columns.length > 7 ? 'wide' : null},
       h('thead', {}, h('tr', {}, columns.map(heading))),
       h('tbody', {}, rows.map((row) => tableRow(row, columns, marked, marksOf(row), mixed)))));
   const hint = h('p', {class: 'table-hint'}, 'The table goes on to the right: scroll it sideways →');

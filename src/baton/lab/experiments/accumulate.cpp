@@ -35,7 +35,7 @@ void derive(std::vector<Json>& rows) {
     }
     row["loss_start"] = losses.front();
     row["loss_at_10"] = losses[std::min<std::size_t>(losses.size() - 1, 10)];
-    row["stability"] = !finite ? "diverges" : rises > 0 ? fmt::format("rises by up to {:.2g}", rises) : "falls at every step";
+    row["stability"] = !finite ? "diverges" : rises > 0 ? fmt::format("rises by up to {:.2g}", rises) : "falls";
   }
 }
 
@@ -146,7 +146,7 @@ Experiment accumulate() {
                       {"peak_bytes", "memory", Format::bytes},
                       {"buffer_bytes", "of which buffers", Format::bytes},
                       {"loss_at_10", "loss after 10", Format::number},
-                      {"stability", "loss", Format::text}},
+                      {"stability", "loss per step", Format::text}},
           .plots = {{.kind = Plot::Kind::line,
                      .title = "Step time",
                      .x = "micro_batches",

@@ -41,8 +41,12 @@ std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) 
     words.micro_batches = named == "naive" ? "1" : text(point, "micro_batches");
   }
   words.devices = devices_for(settings, whole(point, "devices", 1, 4096), 4);
+  const std::string batches = words.micro_batches.empty() || words.micro_batches == "1"
+                                  ? ""
+                                  : fmt::format(", {} micro-batches", words.micro_batches);
   return std::make_unique<IdleMeasurement>(
-      words, settings, TrainMeasurement::Options{.timeline = fmt::format("{} on {} devices", schedule, text(point, "devices"))});
+      words, settings,
+      TrainMeasurement::Options{.timeline = fmt::format("{} on {} devices{}", schedule, text(point, "devices"), batches)});
 }
 
 void derive(std::vector<Json>& rows) {
