@@ -62,7 +62,7 @@ TEST_F(Words, OfWhatCommandsPrintArePlain) {
   for (const char* arguments :
        {"strategies", "clusters", "clusters dgx-a100+ethernet-100", "devices", "lab list", "plan --strategy ddp --devices cpu:2",
         "plan --strategy 1f1b --devices cpu:2 --model mlp:dim=64,depth=4 --grid", "plan --strategy zero-2 --devices cpu:2 --verify",
-        "train -q --model mlp:dim=64,depth=2 --steps 7 --strategy ddp --devices cpu:2",
+        "train -q --model mlp:dim=64,depth=2 --steps 7 --strategy layers --devices cpu:2",
         "train --model mlp:dim=64,depth=2 --steps 7 --precision bf16",
         "simulate --strategy ddp --cluster dgx-a100 --devices 128 --batch 4096 --fold always",
         "search --model mlp:dim=1024,depth=8 --cluster pcie-4 --batch 64", "calibrate --model mlp:dim=64,depth=2",

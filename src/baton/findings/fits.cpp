@@ -165,7 +165,7 @@ std::string quality(double r2) {
   if (r2 >= 0.8) {
     return fmt::format("a rough fit (R² {:.2f})", r2);
   }
-  return fmt::format("a bad fit (R² {:.2f}): the law does not describe these numbers", r2);
+  return fmt::format("a bad fit (R² {:.2f}): the model does not describe these numbers", r2);
 }
 
 }  // namespace baton::findings
