@@ -224,7 +224,7 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"simulate --cluster pcie-2 --model mlp:dim=65536,depth=4", "needs"}, Bad{"train --cluster pcie-4", "baton simulate"},
         Bad{"train --what-if compute=2x", "baton simulate"}, Bad{"train --fold always", "baton simulate"},
         Bad{"plan --fold bogus", "--fold"}, Bad{"plan --what-if nonsense", "--what-if"},
-        Bad{"calibrate --cluster pcie-4", "only this machine"}, Bad{"predict --cluster pcie-4", "leave --cluster"},
+        Bad{"calibrate --cluster pcie-4", "only this machine"}, Bad{"predict --cluster pcie-4", "leave out --cluster"},
         Bad{"predict --fold never", "--fold"}, Bad{"search --cluster pcie-4 --strategy ddp --zero 1", "--strategy"},
         Bad{"search", "--cluster"}, Bad{"search --cluster pcie-4 --top 0", "--top"},
         Bad{"search --cluster pcie-2 --memory 1M --model mlp:dim=2048,depth=2", "no split"}, Bad{"clusters cray", "dgx-a100"},
