@@ -179,7 +179,7 @@ fs::path open_folder(const HandinWords& words, const std::string& sheet) {
     throw usage_error("{} is a file: give a folder with --out", folder.string());
   }
   if (!words.resume && fs::is_directory(folder, error) && !fs::is_empty(folder, error)) {
-    throw usage_error("{} is there already: go on with it by --resume, or give another folder with --out", folder.string());
+    throw usage_error("{} exists already: continue it with --resume, or give another folder with --out", folder.string());
   }
   fs::create_directories(folder, error);
   if (error) {
@@ -270,7 +270,8 @@ void hand_in(const HandinWords& words, int& exit_code) {
   }
   const std::string again = command_line() + (words.resume ? "" : " --resume");
   if (interrupt.asked()) {
-    fmt::print(stderr, "baton: interrupted; what was measured is in {}, and this goes on from there: {}\n", folder.string(), again);
+    fmt::print(stderr, "baton: interrupted; the measured points are in {}; this command continues from there: {}\n",
+               folder.string(), again);
     exit_code = interrupt.exit_code();
     return;
   }
@@ -319,7 +320,7 @@ void add_handin_command(CLI::App& program, int& exit_code) {
   command->add_option("--preset", words->preset, "quick or full, which has the sheet's sizes (full, but quick on CPUs)");
   command->add_option("--out", words->out, "the folder to write (handin-SHEET)");
   command->add_option("--time-limit", words->limit, "for one point, as 2s");
-  command->add_flag("--resume", words->resume, "go on with the folder that is there");
+  command->add_flag("--resume", words->resume, "continue in the existing folder");
   command->footer(
       "\nExamples:\n  baton handin list\n  baton handin hw1 --name \"Ada Lovelace\" --option C\n  baton handin hw3 --cluster "
       "pcie-5");

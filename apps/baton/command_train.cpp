@@ -243,7 +243,7 @@ void train(TrainWords words, int& exit_code) {
     throw usage_error("train runs on this machine: use baton simulate for --cluster, --what-if and --fold");
   }
   if (!words.start.empty() && words.resume) {
-    throw usage_error("--write-start writes what a training begins with, and --resume goes on with another: leave one of them out");
+    throw usage_error("--write-start writes the start of a training, and --resume continues another one: leave out one of them");
   }
   lab::Training run(words.job, cluster::probe(), {}, &world());
   guard_run(run);

@@ -141,8 +141,8 @@ void require_command(const CLI::App& program, const std::string& word) {
 /// What to type instead of a flag that other programs have; empty if none is known.
 std::string meant_by(std::string_view flag) {
   constexpr std::array<std::array<std::string_view, 2>, 9> hints{
-      {{"--epochs", "a run is counted in steps, as --steps 100, and --samples says after how many the data begin anew"},
-       {"--num-epochs", "a run is counted in steps, as --steps 100, and --samples says after how many the data begin anew"},
+      {{"--epochs", "give the length of a run in steps, for example --steps 100; --samples is the size of the data set"},
+       {"--num-epochs", "give the length of a run in steps, for example --steps 100; --samples is the size of the data set"},
        {"--iterations", "write --steps"},
        {"--nproc-per-node",
         "several processes are started as baton launch -n 2 -- train ...; several devices in one are --devices cpu:2"},

@@ -339,7 +339,7 @@ TEST_F(Cli, ARunThatBeginsAnewDoesNotMixWithTheCheckpointsOfAnother) {
   ASSERT_EQ(run(job).code, 0);
   const Outcome again = run(job);
   EXPECT_EQ(again.code, 2);
-  EXPECT_NE(again.err.find("go on from it with --resume, or give another folder"), std::string::npos) << again.err;
+  EXPECT_NE(again.err.find("continue it with --resume, or give another folder"), std::string::npos) << again.err;
 }
 
 TEST_F(Cli, TrainsInSixteenBitsAndSaysThatTheyAreEmulated) {

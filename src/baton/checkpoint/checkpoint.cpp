@@ -288,7 +288,7 @@ fs::path Folder::finish(ArchiveWriter& writer) const {
 
 void Folder::require_empty() const {
   if (const std::vector<fs::path> all = files_in(path_); !all.empty()) {
-    throw usage_error("{} holds the checkpoint {} of another run: go on from it with --resume, or give another folder",
+    throw usage_error("{} holds the checkpoint {} of another run: continue it with --resume, or give another folder",
                       path_.string(), all.back().filename().string());
   }
 }

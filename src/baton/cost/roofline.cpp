@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "baton/base/duration.h"
-
 #include "baton/op/traits.h"
 
 namespace baton::cost {

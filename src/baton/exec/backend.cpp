@@ -25,7 +25,8 @@ const std::vector<BackendKind>& backends() {
   const auto always = [] { return true; };
   static const std::vector<BackendKind> list{
       {"cpu", "fast", []() -> std::unique_ptr<Backend> { return make_cpu_backend(); }, always},
-      {"reference", "plain loops, the correctness reference", []() -> std::unique_ptr<Backend> { return make_reference_backend(); }, always},
+      {"reference", "plain loops, the correctness reference", []() -> std::unique_ptr<Backend> { return make_reference_backend(); },
+       always},
       {"cuda", "NVIDIA GPUs", make_cuda_backend, has_gpu},
   };
   return list;

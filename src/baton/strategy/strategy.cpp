@@ -67,7 +67,7 @@ void resolve_axes(const Request& request, const NamedLayout& named, Resolved& re
   const auto devices = static_cast<std::int64_t>(request.cluster.size());
   const std::int64_t own_rows = layout.grid ? static_cast<std::int64_t>(layout.grid->rows.size()) : 0;
   if (own_rows > 0 && layout.pp > 0 && layout.pp != own_rows) {
-    throw usage_error("the schedule's file has {} rows, one a device, but pp is {}", own_rows, layout.pp);
+    throw usage_error("the schedule's file has {} rows, one per device, but pp is {}", own_rows, layout.pp);
   }
   const std::array<std::int64_t, 3> asked{layout.dp, own_rows > 0 ? own_rows : layout.pp, layout.tp};
   std::array<std::int64_t, 3> axes{};

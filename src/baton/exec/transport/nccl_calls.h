@@ -10,8 +10,8 @@
 
 namespace baton::exec {
 
-/// A call of NCCL by a member of a meeting, or a copy before it. A `copy` with one end is a send or a receive; one with both ends is
-/// from one place of its own to another, before all others.
+/// A call of NCCL by a member of a meeting, or a copy before it. A `copy` with one end is a send or a receive; one with both ends
+/// is from one place of its own to another, before all others.
 struct NcclCall {
   plan::Move move = plan::Move::copy;
   const std::byte* from = nullptr;  // nullptr if it sends nothing
