@@ -169,5 +169,16 @@ TEST(MatrixPower, ARecordHasWhatEveryMeasurementHasAndNothingOfTraining) {
   }
 }
 
+TEST(MatrixPower, WhatWouldTakeLongerThanAPointMayIsRefusedBeforeItBegins) {
+  Settings settings;
+  settings.machine = baton::test::small_machine();
+  settings.time_limit = Nanoseconds(1000);
+  const std::unique_ptr<Measurement> measurement =
+      experiment_by_id("matrix-power").open({{"size", 2048}, {"power", 2}, {"precision", "fp32"}, {"devices", 1}}, settings);
+  const std::string sentence = baton::test::usage_sentence([&] { measurement->round(Nanoseconds(1)); });
+  EXPECT_NE(sentence.find("matrices of 2048x2048 to the power of 2 would take about"), std::string::npos) << sentence;
+  EXPECT_NE(sentence.find("--time-limit"), std::string::npos) << sentence;
+}
+
 }  // namespace
 }  // namespace baton::lab

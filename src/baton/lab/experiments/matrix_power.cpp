@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
+#include "baton/base/error.h"
 #include "baton/lab/experiments/list.h"
 #include "baton/lab/phrases.h"
 #include "baton/lab/rows.h"
@@ -14,7 +17,33 @@ namespace {
 class PowerMeasurement final : public TrainMeasurement {
  public:
   PowerMeasurement(const Point& point, const Settings& settings)
-      : TrainMeasurement(words_for(point, settings), settings, options_for(point)), power_(power_of(point)) {}
+      : TrainMeasurement(words_for(point, settings), settings, options_for(point)),
+        point_(point),
+        settings_(settings),
+        power_(power_of(point)) {}
+
+  /// Large matrices are tried small first: what would take longer than a point may is refused before it begins, and what takes
+  /// long is run once.
+  void round(Nanoseconds time) override {
+    if (!training().simulated() && training().timed().empty() && size_of(point_) >= large) {
+      const Nanoseconds expected = estimate();
+      if (expected > settings_.time_limit) {
+        throw usage_error(
+            "raising matrices of {0}x{0} to the power of {1} would take about {2} here, longer than the {3} that a point may "
+            "take: --time-limit {4:.0f}s allows it",
+            size_of(point_), power_, to_text(expected), to_text(settings_.time_limit),
+            std::ceil(1.5e-9 * static_cast<double>(expected.count)));
+      }
+      once_ = 4 * expected.count > settings_.time_limit.count;
+    }
+    if (!once_) {
+      TrainMeasurement::round(time);
+    } else if (training().timed().empty()) {
+      run(1, 0);
+    }
+  }
+
+  bool stable(double uncertainty) const override { return once_ || TrainMeasurement::stable(uncertainty); }
 
   Json record() const override {
     Json record = TrainMeasurement::record();
@@ -29,6 +58,19 @@ class PowerMeasurement final : public TrainMeasurement {
   }
 
  private:
+  static constexpr std::int64_t large = 2048;
+  static constexpr std::int64_t smaller = 8;  // times, in rows
+
+  /// From matrices that are so many times smaller, by the number of products of numbers.
+  Nanoseconds estimate() const {
+    Point small = point_;
+    small["size"] = size_of(point_) / smaller;
+    PowerMeasurement trial(small, settings_);
+    trial.run(2, 1);
+    return trial.training().timed().back() * (smaller * smaller * smaller);
+  }
+
+  static std::int64_t size_of(const Point& point) { return whole(point, "size", 1, 65536); }
   static std::int64_t power_of(const Point& point) { return whole(point, "power", 1, 1 << 20); }
 
   static JobWords words_for(const Point& point, const Settings& settings) {
@@ -39,14 +81,17 @@ class PowerMeasurement final : public TrainMeasurement {
   }
 
   static Options options_for(const Point& point) {
-    const std::int64_t size = whole(point, "size", 1, 65536);
+    const std::int64_t size = size_of(point);
     const std::int64_t power = power_of(point);
     return {.warmup = 1, .least_steps = 1, .timeline = "", .planner = [size, power](const Job& job) {
               return matrix_power_plan(size, power, job.cluster(), job.request().target, job.request().step.precision);
             }};
   }
 
+  Point point_;
+  Settings settings_;
   std::int64_t power_;
+  bool once_ = false;
 };
 
 std::string on_one_and_two(const std::vector<Json>& rows) {
