@@ -13,11 +13,11 @@
 #include "baton/exec/executor.h"
 #include "baton/plan/plan.h"
 
-/// What a training run leaves to be continued from: weights and optimizer state under names that do not depend on how the
-/// run was split, so what was saved under one strategy goes on under another.
+/// The state from which a training run can be continued: weights and optimizer state under names that do not depend on how the
+/// run was split, so a checkpoint of one strategy can be continued under another.
 namespace baton::checkpoint {
 
-/// What a checkpoint says of the run beside its tensors.
+/// The metadata of a checkpoint besides its tensors.
 struct Progress {
   std::int64_t step = 0;  // steps done
   std::uint64_t seed = 0;
@@ -34,11 +34,11 @@ Tensors tensors_of(const plan::Plan& plan);
 Bytes room_for(const Tensors& tensors);
 
 /// Puts each tensor together in `room` from the parts and pieces that the devices hold, in the order of their names. All ranks call
-/// it. Ends at the first with a value that is not a number or not finite, from which no run could go on, and returns its name.
+/// it. Ends at the first with a value that is not a number or not finite, from which no run could continue, and returns its name.
 std::string for_each_tensor(const plan::Plan& plan, const exec::Executor& executor, std::span<std::byte> room,
                             const std::function<void(std::span<const std::byte> tensor)>& visit);
 
-/// Puts weights and state into an executor, whatever its strategy, and lets it go on behind the checkpoint's last step. A
+/// Puts weights and state into an executor, whatever its strategy, and continues after the checkpoint's last step. A
 /// usage error names what is missing or of another shape, before anything is changed. Tensors are read into `room`, one at a time.
 Progress restore(const plan::Plan& plan, exec::Executor& executor, const Source& source, std::span<std::byte> room);
 
@@ -47,7 +47,7 @@ struct Found {
   std::unique_ptr<ArchiveReader> archive;
   std::string skipped;  // what was wrong with newer ones; empty: nothing
 };
-/// The newest checkpoint in a folder that is whole. Nothing where there is none; a usage error where there are some but all are
+/// The newest complete checkpoint in a folder; nullopt if there is none. A usage error if there are some but all are
 /// damaged.
 std::optional<Found> newest_in(const std::filesystem::path& folder);
 
@@ -58,7 +58,7 @@ class Folder {
   /// if another run has it; a failure if nothing can be written there.
   Folder(std::filesystem::path path, std::int64_t keep);
 
-  /// A usage error where there are checkpoints already: a run that begins anew would mix with them.
+  /// A usage error if there are checkpoints already: a new run would mix with them.
   void require_empty() const;
 
   /// The checkpoint of a step, to be written. It counts from `finish` on.

@@ -34,7 +34,7 @@ Gustafson fit_gustafson(std::span<const double> devices, std::span<const double>
 /// A message of n bytes takes alpha + n / beta.
 struct AlphaBeta {
   double alpha_ns = 0;
-  double beta = 0;  // bytes a second; 0 where time does not grow with size
+  double beta = 0;  // bytes per second; 0 if time does not grow with size
   double r2 = 0;
   double worst_residual = 0;  // largest |fitted − measured| / measured
 };

@@ -11,9 +11,9 @@ namespace baton::findings {
 struct Comer {
   std::string name;
   double last_share = 0;  // of the collectives: it came last
-  Nanoseconds held_up;    // a step: how long all others waited for it alone
+  Nanoseconds held_up;    // per step: how long all others waited for it alone
   std::string phase;      // in which it took longest beyond the others,
-  Nanoseconds excess;     // by so much a step
+  Nanoseconds excess;     // by this much per step
 };
 
 /// The device that stands out among those that meet: of the time that one device held all others up, clearly more is its own than

@@ -46,7 +46,7 @@ struct Column {
   bool if_known = false;  // left out of the table if no row has it, as what GPUs report where there are none
 };
 
-/// A line beside the points of a plot: a law that was fitted, or what theory says.
+/// A line in a plot: a fitted model, or theory.
 struct Curve {
   std::string name;
   Json series;  // the value in the plot's column `series` that it belongs to; null: it belongs to none
@@ -88,7 +88,7 @@ struct Settings {
   cluster::Machine machine;
   Nanoseconds time_limit = Nanoseconds(1'500'000'000);  // for one point, warm-up included
   double uncertainty = 0.01;                            // of the median, at which a point is measured well enough
-  std::string cluster;                                  // to simulate on; none: measure here
+  std::string cluster;                                  // to simulate; empty: measure here
   std::string what_if;
   std::int64_t most_devices = 0;                  // that a point of the run asks for; 0: not known
   std::map<std::string, std::string> words = {};  // of the jobs, beside what the experiment says: optimizer → adam
@@ -131,14 +131,14 @@ struct Experiment {
   std::vector<Axis> axes;
   std::vector<Column> columns;
   std::vector<Plot> plots;
-  /// Throws a usage error where the point cannot be measured here: its sentence becomes the row's reason.
+  /// Throws a usage error if the point cannot be measured here: its sentence becomes the row's reason.
   std::function<std::unique_ptr<Measurement>(const Point& point, const Settings& settings)> open;
-  /// Fills in what a row owes to other rows (speedup, efficiency), from records in the order of the points. A row has the
-  /// point's values, what `open`'s records say, and `reason` where it was not measured.
+  /// Fills in the columns that depend on other rows (speedup, efficiency), from records in the order of the points. A row has the
+  /// point's values, what `open`'s records say, and `reason` if it was not measured.
   std::function<void(std::vector<Json>& rows)> derive;
   /// Further sentences made from the rows, for readers who want more than the answers. May be empty.
   std::function<std::vector<std::string>(const std::vector<Json>& rows)> details;
-  /// What it finds is in the losses, which only training gives: it cannot be simulated.
+  /// Whether it needs losses, which only training gives: then it cannot be simulated.
   bool by_losses = false;
   /// Words of a job that it sets itself: they cannot be set beside its axes.
   std::vector<std::string> own_words = {};

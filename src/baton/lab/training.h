@@ -38,7 +38,7 @@ class Training {
   bool simulated() const { return simulation_ != nullptr; }
   /// How many devices each one of the plan stands for: one, unless equal replicas were folded.
   std::int64_t copies() const { return copies_; }
-  /// Of a job that is simulated.
+  /// Only for a simulated job.
   const Simulation& simulation() const { return *simulation_; }
 
   /// Steps done before the first run: those of the checkpoint that it went on from.
@@ -78,17 +78,17 @@ class Training {
   std::int64_t traced_steps() const { return traced_steps_; }
   /// Of the traced steps' critical paths, by kind of segment.
   const std::array<Nanoseconds, 4>& path() const { return path_; }
-  /// How devices came to collectives, in the mean over the traced steps; none where fewer than two meet.
+  /// How devices came to collectives, in the mean over the traced steps; empty if fewer than two devices meet.
   std::vector<findings::Comer> comers() const;
   /// What rounding to 16-bit types did, over all steps.
   const std::vector<exec::RoundingTally>& roundings() const { return roundings_; }
   /// Whether its 16-bit format is rounded to, and not computed in.
   bool emulated() const;
-  /// The loss scaler as it stands; nothing where the loss is not scaled.
+  /// The current state of the loss scaler; nullopt if the loss is not scaled.
   std::optional<op::ScaleState> scaler() const { return scaler_; }
   /// What the drivers of its GPUs said during the last run.
   const std::vector<exec::GpuReading>& gpus() const { return gpus_; }
-  /// By rank, how its clock stood to rank 0's during the last run; none where one process ran.
+  /// By rank, the offset of its clock from rank 0's during the last run; empty if one process ran.
   const std::vector<exec::ClockFit>& clocks() const { return clocks_; }
   /// Of the last run.
   const trace::Trace& trace() const { return trace_; }

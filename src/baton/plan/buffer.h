@@ -28,7 +28,7 @@ struct BatchRows {
 
 /// Part of a parameter, of its gradient or of one slot of its optimizer state: indices [begin, end) of `axis`.
 /// The whole of it is axis 0 from 0 to its extent. Where `piece_end` is not zero the buffer holds, of that part, the elements
-/// [piece_begin, piece_end) as they lie in memory in the buffer's order, in a row.
+/// [piece_begin, piece_end), contiguous, in the order in which the part lies in memory.
 struct ParameterPart {
   std::string name;
   std::uint32_t ordinal = 0;  // the parameter's number in the model
@@ -57,11 +57,11 @@ struct LossScaler {
   bool operator==(const LossScaler&) const = default;
 };
 
-/// What a buffer is a part of, whatever device holds it: the name by which its contents are bound and read back.
+/// What a buffer is a part of, independent of the device that holds it: used to fill it and to read it back.
 using Content = std::variant<std::monostate, BatchRows, ParameterPart, LossScaler>;
 
 /// How elements lie in memory. `tiled` is the CPU backend's order for weights; it needs exactly as many bytes
-/// as row-major, so whatever works element by element (sums, updates, copies) need not know of it.
+/// as row-major, so element-wise work (sums, updates, copies) is the same for both.
 enum class Order : std::uint8_t { row_major, tiled };
 
 /// A piece of one device's memory.

@@ -7,7 +7,7 @@
 
 namespace baton::plan {
 
-/// Where each buffer, and each task's workspace, lies in its device's arena, planned once. Two share addresses only when
+/// The addresses of all buffers and workspaces in the arenas of their devices. Two share addresses only if
 /// every task that touches the one is certainly done before any task that touches the other starts.
 struct Memory {
   static constexpr std::int64_t alignment = 64;

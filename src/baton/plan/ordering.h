@@ -7,18 +7,18 @@
 
 namespace baton::plan {
 
-/// How far each lane of a task's own device has come, for certain, when the task starts: how many tasks of that
-/// lane are done.
+/// A vector clock: per lane of the task's device, how many tasks of that lane are certainly done when the task
+/// starts.
 using Clock = std::array<std::uint32_t, lane_count>;
 
-/// What is ordered in a plan, found in one pass over it.
+/// The order of tasks in a plan, computed in one pass.
 ///
-/// Within a device order comes from its lanes and from `after`, and from nothing else: what other devices do is
-/// never relied upon, so a slice of the plan is safe whatever the others do. Members of a meeting wait for one
-/// another, which orders nothing but can block.
+/// Within a device, order comes only from its lanes and from `after`, never from other devices, so a slice of the
+/// plan is safe whatever the other devices do. Members of a meeting wait for each other, which orders nothing but
+/// can block.
 struct Ordering {
-  std::vector<TaskId> sequence;  // all tasks, each after those it waits for; fewer when some wait in a circle
-  std::vector<TaskId> circle;    // a circle of waiting tasks, where there is one
+  std::vector<TaskId> sequence;  // all tasks, each after those it waits for; fewer if some wait in a cycle
+  std::vector<TaskId> circle;    // a cycle of waiting tasks, if there is one
   std::vector<Clock> start;      // by task
 
   /// Whether `first` is certainly done when `second`, of the same device, starts.

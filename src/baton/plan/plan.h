@@ -10,8 +10,8 @@
 namespace baton::plan {
 
 /// A training step while passes still work on it: buffers, and tasks in an order that each device could follow.
-/// Tasks may touch buffers of other devices; the pass that adds transfers ends that. A task's `after` holds only what the
-/// buffers do not ask for: an order that somebody wants, as a bound on how far ahead a lane may run.
+/// Tasks may touch buffers of other devices until the pass that adds transfers has run. A task's `after` holds only
+/// dependencies that do not follow from buffers, for example a bound on how far ahead a lane may run.
 struct Draft {
   std::string title;
   std::vector<std::string> devices;
@@ -20,8 +20,8 @@ struct Draft {
   std::uint32_t meetings = 0;
 
   BufferId add(Buffer buffer);
-  /// Drops tasks, and puts others behind those that stay: `behind[0]` before everything, `behind[i + 1]` behind task i; these
-  /// name others by the places that those have now. What came after a dropped task comes after the one before it of its lane.
+  /// Drops tasks, and inserts others after those that stay: `behind[0]` before everything, `behind[i + 1]` after task i; these
+  /// refer to tasks by their current index. A task that came after a dropped one comes after that one's predecessor in its lane.
   void rearrange(const std::vector<bool>& dropped, std::vector<std::vector<Task>> behind);
   MeetingId new_meeting() { return MeetingId(meetings++); }
   const Buffer& operator[](BufferId id) const { return buffers[id.index()]; }
@@ -31,7 +31,7 @@ struct Draft {
 class Plan {
  public:
   /// Takes the parts as they are and adds no dependencies (unlike `finish`); for parsed or derived plans.
-  /// `verify` judges it.
+  /// `verify` checks it.
   Plan(std::string title, std::vector<std::string> devices, std::vector<Buffer> buffers, std::vector<Task> tasks);
 
   const std::string& title() const { return title_; }
@@ -43,9 +43,9 @@ class Plan {
 
   /// The tasks of one lane of one device, in the order in which they run.
   std::span<const TaskId> lane(DeviceId device, Lane lane) const;
-  /// How many tasks stand before it in its lane.
+  /// The number of tasks before it in its lane.
   std::uint32_t position(TaskId id) const { return position_[id.index()]; }
-  /// The one right before it in its lane; not valid for the first.
+  /// The task directly before it in its lane; not valid for the first.
   TaskId before(TaskId id) const { return before_[id.index()]; }
   /// One more than the largest meeting's number.
   std::size_t meeting_count() const { return meetings_.size(); }
@@ -68,12 +68,12 @@ class Plan {
   std::vector<std::vector<TaskId>> meetings_;
 };
 
-/// What these buffers take together.
+/// The total size of these buffers.
 Bytes bytes_of(const Plan& plan, std::span<const BufferId> buffers);
 
-/// Ends a draft: adds the edges that the buffers ask for (a read after the write before it, a write after
-/// the reads and the write before it), leaving out those that a lane's order already gives.
-/// Before: every task touches buffers of its own device only. After: the plan obeys `verify`'s ordering rules.
+/// Finishes a draft: adds the dependencies that follow from buffers (a read after the previous write, a write after the
+/// previous reads and write), except those that the order of a lane already gives.
+/// Before: every task touches buffers of its own device only. After: the plan satisfies `verify`'s ordering rules.
 Plan finish(Draft draft);
 
 /// What a task costs, known without running it. `sent` and `received` are the bytes that cross between devices.
@@ -99,7 +99,7 @@ struct Totals {
 
   Totals& operator+=(const Totals& other);
   bool operator==(const Totals&) const = default;
-  /// Of so many devices that do the same.
+  /// The totals of `devices` identical devices.
   friend Totals operator*(const Totals& totals, std::int64_t copies);
 };
 std::vector<Totals> totals_by_device(const Plan& plan);

@@ -37,10 +37,10 @@ struct Transfer {
 ///   reduce       all read; rank 0 writes the sum into the buffers it reads
 ///   reduce_scatter  all read whole buffers; each writes the pieces of the sum that fall to it
 ///   all_gather   each reads the pieces that fall to it; all write the whole buffers
-/// To a rank falls of each buffer what `piece_of` says; where that is nothing, the piece is left out.
-/// An all_reduce with `sgd_rate` above zero applies the sum instead of keeping it: it reads gradients and behind them as many
-/// parameters, and writes those: w −= rate · Σ g. A reduce_scatter with `accumulate` adds to the pieces it writes, and so reads
-/// them behind the whole buffers.
+/// `piece_of` gives the piece of each buffer that a rank owns; an empty piece is left out.
+/// An all_reduce with `sgd_rate` above zero applies the sum instead of keeping it: it reads gradients and then as many
+/// parameters, and writes those: w −= rate · Σ g. A reduce_scatter with `accumulate` adds to the pieces it writes, so it reads
+/// them after the whole buffers.
 struct Collective {
   using Kind = Move;  // any but a copy
   Kind kind = Kind::all_reduce;
@@ -53,9 +53,9 @@ struct Collective {
 };
 
 /// An optimizer's step on n parameters. Reads n gradients, then writes (and so reads) n parameters and then
-/// the states of the first, of the second, ... Gradients have the parameters' type, or are 16 bits wide where those are f32.
-/// With `scaled` it reads behind all that a flag, as CheckFinite writes it, and a loss scaler's state: it divides the
-/// gradients by the scale, does nothing where the flag is not zero, and takes the number of the step from the state.
+/// the states of the first, of the second, ... Gradients have the parameters' type, or are 16 bits wide if those are f32.
+/// With `scaled` it then reads a flag, as CheckFinite writes it, and the state of a loss scaler: it divides the
+/// gradients by the scale, does nothing if the flag is not zero, and takes the number of the step from the state.
 struct Update {
   op::Optimizer optimizer;
   bool scaled = false;
@@ -74,13 +74,13 @@ using Action = std::variant<Compute, Transfer, Collective, Update, Delay>;
 /// no pass uses it yet.
 enum class Lane : std::uint8_t { compute, communication, host };
 constexpr std::size_t lane_count = 3;
-/// The order in which a device that works on one lane at a time looks for the next task. Messages first: what they hold up on
-/// other devices is worth more than a computation begun a little later.
+/// The order in which a device that serves one lane at a time looks for the next task. Messages first, because other devices
+/// wait for them.
 constexpr std::array<Lane, lane_count> serving_order{Lane::communication, Lane::host, Lane::compute};
 
 enum class Phase : std::uint8_t { forward, backward, update };
 
-/// Labels for people and for schedules; -1 where it does not apply.
+/// Labels for people and for schedules; -1 if not applicable.
 struct Labels {
   Phase phase = Phase::forward;
   std::int32_t block = -1;
@@ -90,8 +90,8 @@ struct Labels {
 };
 
 /// One piece of work of one device. It touches only that device's buffers, and comes after only tasks of that
-/// device: whatever passes between devices passes through transfers and collectives. So a rank's slice of a
-/// plan stands by itself.
+/// device: data passes between devices only through transfers and collectives. So a rank's slice of a plan is
+/// complete without the rest.
 struct Task {
   Action action;
   DeviceId device;
@@ -107,12 +107,12 @@ struct Task {
 
 std::string_view to_text(Lane lane);
 std::string_view to_text(Phase phase);
-/// `linear`, `send`, `all_reduce`, `sgd`, `delay`: what the task does, in a word.
+/// `linear`, `send`, `all_reduce`, `sgd`, `delay`: the operation of the task, in one word.
 std::string_view verb(const Task& task);
 /// Whether it multiplies matrices.
 bool is_product(const Task& task);
-/// What a transfer's or collective's task brings to the meeting, or takes from it: the buffers whose contents cross. Where
-/// members hold pieces, it is the whole buffers that these are pieces of.
+/// The buffers whose contents a task of a transfer or collective sends or receives. If members hold pieces, these are the
+/// whole buffers.
 std::span<const BufferId> payload(const Task& task);
 /// The pieces that a member of a reduce_scatter writes or one of an all_gather reads.
 std::span<const BufferId> pieces(const Task& task);

@@ -12,15 +12,15 @@
 
 namespace baton::plan {
 
-/// The law of the plan. Each rule can be broken by itself, and a violation names the tasks that break it.
+/// The rules of a plan. Each rule can be broken alone, and a violation names the tasks that break it.
 enum class Rule : std::uint8_t {
   place,    // a task touches buffers of its own device, and comes after tasks of its own device
-  shape,    // operands suit what the task does
+  shape,    // operands have the shapes and types that the task needs
   meet,     // a send has its receive; a collective has all its members, with equal buffers
   written,  // every buffer is written before it is read
-  read,     // what is written is read, or lives on after the step, or is a loss
-  ordered,  // of two tasks that touch one buffer, one of them writing, one comes first for certain
-  waiting,  // no tasks wait for one another in a circle
+  read,     // every written buffer is read, or persists after the step, or is a loss
+  ordered,  // two tasks that touch one buffer, at least one of them writing, are ordered
+  waiting,  // no tasks wait for each other in a cycle (deadlock)
   kernel,   // the backend can run the task
   memory    // each device's arena fits
 };
@@ -33,14 +33,14 @@ struct Violation {
   std::string text;  // one sentence
 };
 
-/// What the machine that is to run the plan can do. What is left out is not checked.
+/// The limits of the machine that runs the plan. Fields that are not set are not checked.
 struct Limits {
   std::function<bool(const Task&)> has_kernel;
   std::vector<Bytes> memory;  // by device
   bool slice = false;         // of a larger plan: members of a collective may be elsewhere
 };
 
-/// What was found, and what was worked out on the way: an executor needs both.
+/// The violations, and the ordering and memory layout that the check computed: an executor needs both.
 struct Verdict {
   std::vector<Violation> violations;  // at most `max_violations`
   Ordering ordering;
@@ -50,7 +50,7 @@ struct Verdict {
   bool holds() const { return violations.empty(); }
 };
 
-/// Checks the whole law in time linear in the plan.
+/// Checks all rules in time linear in the plan.
 Verdict verify(const Plan& plan, const Limits& limits = {});
 
 /// Throws a usage error with the first violation's sentence.

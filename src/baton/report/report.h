@@ -17,7 +17,7 @@ std::string reference(const std::string& id);
 /// One experiment: questions with their answers, table, details, command.
 std::string to_terminal(const lab::Result& result);
 std::string to_markdown(const lab::Result& result);
-/// The table with raw values, a line a row.
+/// The table with raw values, one line per row.
 std::string to_csv(const lab::Result& result);
 
 /// One experiment, as `lab run --json` prints it and the page of a run has it.

@@ -10,21 +10,21 @@
 #include "baton/strategy/step.h"
 #include "baton/strategy/target.h"
 
-/// The passes that strategies are made of. Each takes a draft and gives a draft; each says what it needs and what
-/// holds afterwards.
+/// The passes that strategies are made of. Each takes a draft and returns a draft; "Before" is what it needs,
+/// "After" what it guarantees.
 namespace baton::strategy {
 
 /// Copies parameters to the devices that read them but do not own them, in one broadcast before everything else.
 /// After: every task reads parameters of its own device.
 plan::Draft replicate_parameters(plan::Draft draft);
 
-/// Adds a send and a receive wherever a task reads what another device wrote or holds, right behind the task that
-/// wrote it. All meetings then stand in one order on all devices, so none waits for another in a circle.
+/// Adds a send and a receive wherever a task reads a value of another device, directly after the task that wrote
+/// it. All meetings then have the same order on all devices, so there is no deadlock.
 /// After: every task touches buffers of its own device only.
 plan::Draft add_transfers(plan::Draft draft);
 
 /// Devices that hold the same part of the model and differ in their share of the batch: those among which gradients are
-/// summed, and over which ZeRO divides. Each device stands in one group.
+/// summed, and over which ZeRO divides. Each device is in one group.
 using DeviceGroups = std::vector<std::vector<DeviceId>>;
 
 /// Sums the gradients of each parameter over the devices of each group that hold one, in buckets, in the reverse order of the
@@ -37,13 +37,13 @@ plan::Draft all_reduce_gradients(plan::Draft draft, Bytes first_bucket, Bytes bu
 /// piece of it, and a term each. `groups` is by ordinal. Before: gradients are summed over the replicas. After: they are complete.
 plan::Draft all_reduce_shared_gradients(plan::Draft draft, const std::map<std::uint32_t, DeviceGroups>& groups);
 
-/// ZeRO: divides over the devices of each group what they would all hold.
-///   1   optimizer states and what lives on of the parameters; whole parameters are gathered at the start of each step and kept
-///       to its end, gradients are reduce-scattered once they are final
+/// ZeRO: shards over the devices of each group what they would all hold.
+///   1   optimizer states and persistent parameters; whole parameters are gathered at the start of each step and kept until its
+///       end, gradients are reduce-scattered once they are final
 ///   2   gradients too: each micro-batch's are reduce-scattered and added to the piece that a device keeps
-///   3   whole parameters too: a block's are gathered for its forward, let go, and gathered again for its backward, the next
-///       block's while this one computes
-/// After: what persists of a parameter, and its final gradient, are pieces.
+///   3   whole parameters too: a block's are gathered for its forward, freed, and gathered again for its backward; those of the
+///       next block are gathered while this one computes
+/// After: persistent parameters and final gradients are pieces.
 plan::Draft divide_over_replicas(plan::Draft draft, std::int64_t stage, const DeviceGroups& groups);
 
 /// Sums all gradients into those of `owner`, in one reduction after the last of them.
@@ -53,21 +53,21 @@ plan::Draft reduce_gradients_to(plan::Draft draft, DeviceId owner);
 /// Before: the device of such a parameter holds its final gradient.
 plan::Draft add_updates(plan::Draft draft, const op::Optimizer& optimizer);
 
-/// Makes activations, gradients, inputs, targets and copies of parameters of the 16-bit `type`. Parameters that live on and the
-/// optimizer's state stay float32. Idempotent: run it again after passes that add buffers.
+/// Makes activations, gradients, inputs, targets and copies of parameters of the 16-bit `type`. Persistent parameters and
+/// optimizer states stay float32. Idempotent: run it again after passes that add buffers.
 plan::Draft narrow_values(plan::Draft draft, DType type);
 
-/// Copies each parameter that lives on, in the 16-bit `type`, before everything else; all but updates read the copy.
+/// Copies each persistent parameter to the 16-bit `type` before everything else; all tasks but updates read the copy.
 /// Before: values are narrow, parameters are read on their own device. After: every task computes in one type, and updates
 /// read 16-bit gradients for float32 parameters.
 plan::Draft cast_parameters(plan::Draft draft, DType type);
 
-/// Scales the losses' gradients, and has updates take it back. Where some gradient on some device is not finite, all updates
+/// Scales the gradient of the loss, and makes updates divide by the scale. If a gradient on any device is not finite, all updates
 /// of the step are skipped; the scale of the next step is adjusted at the end of each.
 /// Before: updates are there, and come after the last gradient.
 plan::Draft scale_loss(plan::Draft draft, const LossScale& settings);
 
-/// Joins tasks that the target runs in one piece, and drops the buffers between them.
+/// Fuses tasks that the target runs as one, and drops the buffers between them.
 plan::Draft fuse(plan::Draft draft, const Target& target);
 
 /// Lays the weights, and all that is added to them or copied from them, in the target's order.
@@ -79,7 +79,7 @@ plan::Draft use_tf32(plan::Draft draft);
 /// Gives each task the workspace that the target needs for it on its device.
 plan::Draft set_workspaces(plan::Draft draft, const Target& target, const cluster::Cluster& cluster);
 
-/// Puts delays in front of the phases they ask for.
+/// Adds the requested delays before their phases.
 plan::Draft inject_delays(plan::Draft draft, std::span<const DelayRequest> delays);
 
 }  // namespace baton::strategy

@@ -17,7 +17,7 @@
 
 namespace baton::strategy {
 
-/// Everything a plan is a function of. Equal requests give the identical plan on every rank.
+/// All inputs of a plan. Equal requests give the identical plan on every rank.
 struct Request {
   const model::Model& model;
   const cluster::Cluster& cluster;
@@ -48,7 +48,7 @@ struct Strategy {
   std::string summary;
   std::variant<Build, NamedLayout> way;
 
-  /// None where the strategy has a function of its own.
+  /// nullopt if the strategy has a function of its own.
   const NamedLayout* layout() const { return std::get_if<NamedLayout>(&way); }
 };
 
@@ -77,12 +77,12 @@ struct Axes {
   }
 };
 Axes axes_of(const Request& request, const NamedLayout& named);
-/// Which action when: one row for each of a replica's pipeline devices, a single one where there is no pipeline.
+/// The schedule: one row per pipeline device of a replica; a single row if there is no pipeline.
 schedule::Grid grid_of(const Request& request, const NamedLayout& named);
 
 /// Builds, fuses for the target, injects the delays and finishes.
 plan::Plan compile(const Request& request);
-/// The same for the strategy that is given, whatever the request names: it may be a user's own.
+/// The same for the given strategy, which may be a user's own, instead of the one that the request names.
 plan::Plan compile(const Request& request, const Strategy& strategy);
 
 }  // namespace baton::strategy
