@@ -120,7 +120,7 @@ AlphaBeta fit_alpha_beta(std::span<const double> bytes, std::span<const double> 
 }
 
 AlphaBeta fit_message(std::span<const double> bytes, std::span<const double> times_ns) {
-  check(bytes.size() == times_ns.size(), "a law of messages through {} and {} numbers", bytes.size(), times_ns.size());
+  check(bytes.size() == times_ns.size(), "a fit of messages to {} sizes and {} times", bytes.size(), times_ns.size());
   double ones = 0;  // sums of 1/t², S/t², S²/t², 1/t, S/t: what the normal equations are made of
   double sizes = 0;
   double squares = 0;

@@ -152,7 +152,7 @@ std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share);
 
 std::string serial_fraction(double serial) {
   return percent(serial) +
-         (serial >= 1 ? ", more than all of the step: more devices make it slower, so the law does not apply" : "");
+         (serial >= 1 ? ", more than all of the step: more devices make it slower, so the model does not apply" : "");
 }
 
 std::string oversubscribed_note(const std::vector<Json>& rows) {
@@ -184,7 +184,7 @@ void add_oversubscribed_note(std::vector<std::string>& sentences, const std::vec
 std::string attribution(const Json& row, const std::string& what) {
   const double step = number(row, "time_per_step_ns");
   return fmt::format(
-      "{}: of a step of {}, {} went into computing, {} into communication that nothing hid, {} into waiting for "
+      "{}: of a step of {}, {} went into computing, {} into exposed communication, {} into waiting for "
       "other devices, {} into injected delays and {} into the rest (the mean over devices).",
       what, to_text(time_of(row)), percent(number(row, "compute_ns") / step), percent(number(row, "exposed_ns") / step),
       percent(number(row, "waiting_ns") / step), percent(number(row, "delayed_ns") / step), percent(number(row, "rest_ns") / step));

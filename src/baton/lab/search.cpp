@@ -332,7 +332,7 @@ std::string why_not(const Found& best, const Found& second) {
     std::int64_t more;
   };
   const std::array<Part, 4> parts{{{"computing", (second.time.busy - best.time.busy).count},
-                                   {"communication that nothing hides", (second.time.exposed - best.time.exposed).count},
+                                   {"exposed communication", (second.time.exposed - best.time.exposed).count},
                                    {"waiting for other devices", (second.time.waiting - best.time.waiting).count},
                                    {"having nothing to do", (second.time.rest() - best.time.rest()).count}}};
   const double step = static_cast<double>(best.step.count);

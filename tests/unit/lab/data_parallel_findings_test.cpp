@@ -137,7 +137,7 @@ TEST(StrongScaling, TheAmdahlFitIsTheOneTheTimesWereMadeWith) {
   const std::string said = answer("strong-scaling", "hw1/2/Q3", scaled({10, 5.5, 3.25}));  // s = 0.1
   EXPECT_TRUE(says(said, "through 3 points gives s = 10.0 %, a limit of 10.0 times; a good fit"));
   EXPECT_TRUE(says(answer("strong-scaling", "hw1/2/Q3", scaled({10, 2, 9})), "a bad fit"));
-  EXPECT_TRUE(says(answer("strong-scaling", "hw1/2/Q3", scaled({8, 12, 16})), "so the law does not apply"));
+  EXPECT_TRUE(says(answer("strong-scaling", "hw1/2/Q3", scaled({8, 12, 16})), "so the model does not apply"));
 }
 
 TEST(StrongScaling, OversubscribedRowsAreLeftOutOfTheFitAndNamed) {
@@ -334,9 +334,9 @@ TEST(Delay, SpeedupDegradesNonLinearlyByTheLaw) {
   // (20 + d) / (10 + d): 2, 1.67, 1.5, 1.33; -0.067 per ms at first, -0.017 at last.
   const std::string said = answer("delay", "hw1/5A/Q2", rows);
   EXPECT_TRUE(says(said, "Non-linearly; only step time is linear. With c = 20.0 ms on 1 and c_n = 10.0 ms on 2 devices"));
-  EXPECT_TRUE(says(
-      said,
-      "2.00, 1.67, 1.50 and 1.33 by the law for d = 0, 5, 10 and 20 ms, 2.00, 1.67, 1.50 and 1.33 measured, at most 0.0 % apart"));
+  EXPECT_TRUE(says(said,
+                   "2.00, 1.67, 1.50 and 1.33 by this formula for d = 0, 5, 10 and 20 ms, 2.00, 1.67, 1.50 and 1.33 measured, at "
+                   "most 0.0 % apart"));
   EXPECT_TRUE(says(said, "-0.067 per ms at first, -0.017 at last"));
   const std::string scaling = answer("delay", "hw1/5A/Q1", rows);
   EXPECT_TRUE(says(scaling, "It takes the speedup away: from 0 to 20 ms the speedup of 2 devices over 1 goes from 2.00 to 1.33"));
@@ -432,7 +432,8 @@ TEST(BatchScaling, GustafsonsNumbersBelongTogether) {
   // Batch 64 on one against 256 on four: 64 / 4.41 ms and 256 / 11.18 ms are 1.58 times, and (4 - 1.58) / 3 is 80.7 %.
   const std::string said = answer("batch-scaling", "hw1/5B/Q1", batches({2.37, 4.41, 8.94, 17.6}, {8, 9, 10, 11.176}));
   EXPECT_TRUE(says(said, "4 devices at batch 256 process 1.58 times the samples of one at 64: S = n − s(n−1) gives s = 80.7 %"));
-  EXPECT_TRUE(says(answer("batch-scaling", "hw1/5B/Q1", batches({8, 16, 32, 64}, {32, 40, 64, 128})), "so the law does not apply"));
+  EXPECT_TRUE(
+      says(answer("batch-scaling", "hw1/5B/Q1", batches({8, 16, 32, 64}, {32, 40, 64, 128})), "so the model does not apply"));
 }
 
 TEST(BatchScaling, TheHeadlineIsMarkedWhereDevicesSharedCores) {
@@ -529,7 +530,7 @@ std::vector<Json> in_micro_batches(double ms_in_32, std::int64_t peak_in_32, con
 
 TEST(Accumulate, TimeAndMemoryAreThoseOfTheRows) {
   EXPECT_TRUE(says(findings("accumulate", in_micro_batches(6, 4 << 20, {1.0, 0.5})),
-                   "in 32 micro-batches instead of 1 takes 6.00 ms instead of 4.00 ms a step (1.50 times) and needs "
+                   "in 32 micro-batches instead of 1 takes 6.00 ms instead of 4.00 ms per step (1.50 times) and needs "
                    "4.00 MiB instead of 8.00 MiB"));
 }
 

@@ -48,7 +48,7 @@ void compare_counts(const std::vector<Json>& rows, std::vector<std::string>& sen
   const std::string precision = text(whole, "precision");
   const bool plain = precision == "fp32";
   sentences.push_back(fmt::format(
-      "{}orking the batch off in {} micro-batches instead of {} takes {} instead of {} a step ({:.2f} times) and needs {} "
+      "{}orking the batch off in {} micro-batches instead of {} takes {} instead of {} per step ({:.2f} times) and needs {} "
       "instead of {} at "
       "the peak{}.",
       plain ? "W" : fmt::format("In {} precision, w", precision), text(least, "micro_batches"), text(whole, "micro_batches"),

@@ -52,7 +52,7 @@ std::string gustafson(const Scaled& one) {
   const double n = number(one.row, "devices");
   return fmt::format("{:.0f} devices at batch {} process {} times the samples of one at {}: S = n − s(n−1) gives s = {}{}", n,
                      text(one.row, "batch"), ratio_text(one.speedup), text(one.alone, "batch"), percent(one.serial),
-                     one.serial >= 1 ? ", more than all, so the law does not apply" : "");
+                     one.serial >= 1 ? ", more than all, so the model does not apply" : "");
 }
 
 std::string larger_batch(const std::vector<Json>& rows) {
@@ -167,38 +167,38 @@ std::vector<std::string> details(const std::vector<Json>& rows) {
 }  // namespace
 
 Experiment batch_scaling() {
-  return {
-      .id = "batch-scaling",
-      .part = "A",
-      .title = "Scaling the batch",
-      .task =
-          "The global batch grows ({batch}) on a fixed number of devices ({devices}); one device stands beside for the efficiency.",
-      .questions = {{"hw1/5B/Q1", "Does a larger batch improve scaling?", larger_batch},
-                    {"hw1/5B/Q2", "When does performance saturate?", when_saturated}},
-      .axes = {{"model", "what is trained", {"mlp:dim=1024,depth=2"}, {"mlp:dim=1024,depth=2"}},
-               {"devices", "devices", {1, 4}, {1, 4}},
-               {"batch", "global batch", {32, 64, 128, 256}, {32, 64, 128, 256}}},
-      .columns = {{"batch", "batch", Format::integer},
-                  {"devices", "#devices", Format::integer},
-                  time_column(),
-                  {"samples_per_s", "samples/s", Format::integer},
-                  {"efficiency", "efficiency", Format::percent}},
-      .plots = {{.kind = Plot::Kind::line,
-                 .title = "Throughput",
-                 .x = "batch",
-                 .y = "samples_per_s",
-                 .x_title = "global batch",
-                 .y_title = "samples/s",
-                 .y_format = Format::number,
-                 .series = "devices",
-                 .log_x = true}},
-      .open = open,
-      // Speedup over one device with the same batch; efficiency is that over the number of devices.
-      .derive =
-          [](std::vector<Json>& rows) {
-            add_speedup(rows, {"model", "batch"});
-          },
-      .details = details};
+  return {.id = "batch-scaling",
+          .part = "A",
+          .title = "Scaling the batch",
+          .task =
+              "The global batch grows ({batch}) on a fixed number of devices ({devices}); one device is measured too, for the "
+              "efficiency.",
+          .questions = {{"hw1/5B/Q1", "Does a larger batch improve scaling?", larger_batch},
+                        {"hw1/5B/Q2", "When does performance saturate?", when_saturated}},
+          .axes = {{"model", "what is trained", {"mlp:dim=1024,depth=2"}, {"mlp:dim=1024,depth=2"}},
+                   {"devices", "devices", {1, 4}, {1, 4}},
+                   {"batch", "global batch", {32, 64, 128, 256}, {32, 64, 128, 256}}},
+          .columns = {{"batch", "batch", Format::integer},
+                      {"devices", "#devices", Format::integer},
+                      time_column(),
+                      {"samples_per_s", "samples/s", Format::integer},
+                      {"efficiency", "efficiency", Format::percent}},
+          .plots = {{.kind = Plot::Kind::line,
+                     .title = "Throughput",
+                     .x = "batch",
+                     .y = "samples_per_s",
+                     .x_title = "global batch",
+                     .y_title = "samples/s",
+                     .y_format = Format::number,
+                     .series = "devices",
+                     .log_x = true}},
+          .open = open,
+          // Speedup over one device with the same batch; efficiency is that over the number of devices.
+          .derive =
+              [](std::vector<Json>& rows) {
+                add_speedup(rows, {"model", "batch"});
+              },
+          .details = details};
 }
 
 }  // namespace baton::lab

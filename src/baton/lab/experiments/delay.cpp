@@ -119,7 +119,7 @@ std::string linear_or_not(const std::vector<Json>& rows) {
                       (number(wide.back(), "delay_ms") - number(wide[wide.size() - 2], "delay_ms"));
   return fmt::format(
       "Non-linearly; only step time is linear. With c = {} on {} and c_n = {} on {} (c/n if computing scaled ideally), speedup is "
-      "(c+d)/(c_n+d) and nears 1 ever more slowly: {} by the law for d = {} ms, {} {}{}, at most {} apart; {:+.2g} per ms at "
+      "(c+d)/(c_n+d) and nears 1 ever more slowly: {} by this formula for d = {} ms, {} {}{}, at most {} apart; {:+.2g} per ms at "
       "first, "
       "{:+.2g} at last.",
       to_text(time_of(base.front())), text(base.front(), "devices"), to_text(time_of(wide.front())),

@@ -183,8 +183,8 @@ std::vector<std::string> find(const std::vector<Json>& rows) {
   compare("zero-3", "ddp", "states, gradients and parameters are divided, and only two blocks are whole at a time");
   compare("tensor", "ddp", "each weight, its gradient and its states are divided");
   compare("1f1b", "gpipe", "it keeps the activations of as many micro-batches as there are stages to come, not of all");
-  compare("single, recompute", "single", "activations are let go and made again");
-  compare("gpipe, recompute", "gpipe", "activations are let go and made again");
+  compare("single, recompute", "single", "activations are freed and recomputed");
+  compare("gpipe, recompute", "gpipe", "activations are freed and recomputed");
   return sentences;
 }
 
@@ -220,7 +220,7 @@ Experiment memory() {
       .title = "Where the memory goes",
       .task =
           "Parameters, gradients, optimizer states and activations of the fullest device at its fullest moment, under each way of "
-          "splitting, as planned; kept apart: what may be alive beside it since lanes run side by side, and gaps.",
+          "splitting, as planned; reserved: memory that cannot be shared because lanes run in parallel, and gaps.",
       .questions = {{"", "What does each strategy divide, and what does every device still hold?", what_is_divided}},
       .axes = {{"model", "what is trained", {"mlp:dim=256,depth=8"}, {"mlp:dim=1024,depth=16"}},
                {"batch", "global batch", {512}, {1024}},
@@ -234,7 +234,7 @@ Experiment memory() {
                   bytes_column("states_bytes", "states"),
                   bytes_column("activations_bytes", "activations"),
                   bytes_column("other_bytes", "workspace"),
-                  bytes_column("apart_bytes", "kept apart"),
+                  bytes_column("apart_bytes", "reserved"),
                   bytes_column("peak_bytes", "in all")},
       .plots = {{.kind = Plot::Kind::stacked,
                  .title = "What the fullest device holds",
@@ -245,7 +245,7 @@ Experiment memory() {
                  .y_format = Format::bytes,
                  .parts = {"parameters_bytes", "gradients_bytes", "states_bytes", "activations_bytes", "other_bytes",
                            "apart_bytes"},
-                 .part_titles = {"parameters", "gradients", "optimizer states", "activations", "workspace", "kept apart"}}},
+                 .part_titles = {"parameters", "gradients", "optimizer states", "activations", "workspace", "reserved"}}},
       .open = open,
       .derive =
           [](std::vector<Json>& rows) {

@@ -120,7 +120,7 @@ std::string amdahl(const std::vector<Json>& rows) {
   const std::string through = fmt::format("Amdahl's law t₁(s + (1−s)/n) through {} points{}", fitted.size(),
                                           fitted.size() < rows.size() ? " (those with a core per device)" : "");
   if (fit.serial >= 1) {
-    return fmt::format("{} would need s = {}: more devices are slower, so the law does not apply", through, percent(fit.serial));
+    return fmt::format("{} would need s = {}: more devices are slower, so the model does not apply", through, percent(fit.serial));
   }
   return fmt::format("{} gives s = {}, {}{}", through, percent(fit.serial),
                      fit.serial > 0.001 ? fmt::format("a limit of {:.1f} times; ", fit.limit()) : "no limit shows; ",
