@@ -135,6 +135,9 @@ std::vector<Json> compared(const std::vector<Json>& rows) {
   return chosen;
 }
 
+/// Whether two ratios of bytes to flops are nearly the same.
+bool alike(double a, double b) { return std::abs(a / std::max(1e-12, b) - 1) < 0.25; }
+
 double noise(const Json& row) {
   return (number(row, "time_high_ns") - number(row, "time_low_ns")) / number(row, "time_per_step_ns");
 }
@@ -156,7 +159,8 @@ std::string which_case(const std::vector<Json>& rows) {
   const Json& small = cases.front();
   const Json& large = cases.back();
   const std::string verdict = !differ ? "In neither beyond the noise" : fmt::format("In {}", text(more, "case"));
-  const std::string premise = differ && text(more, "case") == text(large, "case")
+  const std::string premise = !differ ? "The sheet expects the larger model to be more efficient; the noise is too large to tell"
+                              : text(more, "case") == text(large, "case")
                                   ? "The larger model is the more efficient, as the sheet expects"
                                   : "The sheet expects the larger model to be more efficient; this contradicts it";
   const double a = bytes_per_flop(small);
@@ -166,7 +170,7 @@ std::string which_case(const std::vector<Json>& rows) {
       "({:.4f} "
       "and {:.4f}); what differs is in the next answer.",
       verdict, devices_text(more["devices"]), listing(all), origin_mark(cases), premise, text(large, "global_batch"),
-      std::abs(a / std::max(1e-12, b) - 1) < 0.25 ? "nearly the same" : "different", a, b);
+      alike(a, b) ? "nearly the same" : "different", a, b);
 }
 
 std::string why_they_differ(const std::vector<Json>& rows) {
@@ -177,21 +181,28 @@ std::string why_they_differ(const std::vector<Json>& rows) {
   const Json& small = cases.front();
   const Json& large = cases.back();
   const auto costs = [](const Json& row) {
-    return fmt::format("{} computes {} in {} and moves {} in {} per device", text(row, "case"),
+    return fmt::format("{} computes {} in {} and moves {} in {}", text(row, "case"),
                        flops_text(number(row, "flops") / number(row, "devices")), time_text(number(row, "compute_ns")),
                        bytes_text(number(row, "sent_bytes") / number(row, "devices")), time_text(number(row, "communication_ns")));
   };
+  const auto weight = [](const Json& row) { return number(row, "communication_ns") / std::max(1.0, number(row, "compute_ns")); };
   const double computing = computing_rate(large) / std::max(1e-12, computing_rate(small));
   const double moving = moving_rate(small) > 0 ? moving_rate(large) / moving_rate(small) : 1;
-  const std::string faster = computing > 1.1 || moving > 1.1
-                                 ? "fixed costs (starting tasks, latency of messages) weigh on the small one"
-                             : computing < 0.9 || moving < 0.9
-                                 ? "the large one does not fit in the caches, and memory slows it down"
-                                 : "neither fixed costs nor caches tell them apart here";
+  std::vector<std::string> reasons;
+  if (std::abs(computing - 1) > 0.1) {
+    reasons.emplace_back(computing > 1 ? "small products pay fixed costs" : "large products outgrow the caches");
+  }
+  if (std::abs(moving - 1) > 0.1) {
+    reasons.emplace_back(moving > 1 ? "small messages pay latency" : "large messages outgrow the caches");
+  }
   return fmt::format(
-      "Fixed costs and caches, not the ratio of bytes to work: {}; {}. The large one computes at {} and moves at {} times "
-      "the small one's rate: {}{}.",
-      costs(small), costs(large), ratio_text(computing), ratio_text(moving), faster, origin_mark({small, large}));
+      "Because of {}. Per device {}; {}. The large one computes at {} and moves at {} times the small one's rate ({}), so "
+      "communication "
+      "takes {} times as long as computing there and {} times in the small case{}.",
+      alike(bytes_per_flop(small), bytes_per_flop(large)) ? "the rates, not of bytes per flop" : "the rates and of bytes per flop",
+      costs(small), costs(large), ratio_text(computing), ratio_text(moving),
+      reasons.empty() ? "neither fixed costs nor caches show" : listing(reasons), ratio_text(weight(large)),
+      ratio_text(weight(small)), origin_mark({small, large}));
 }
 
 std::string when_bottleneck(const std::vector<Json>& rows) {
