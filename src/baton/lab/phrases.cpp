@@ -60,6 +60,16 @@ std::string origin_mark(const std::vector<Json>& rows) {
   return simulated ? (shared ? " (simulated, devices shared cores)" : " (simulated)") : (shared ? " (devices shared cores)" : "");
 }
 
+std::string simulated_once(std::string answer) {
+  constexpr std::string_view mark = " (simulated)";
+  const std::size_t first = answer.find(mark);
+  for (std::size_t at = first; at != std::string::npos && (at = answer.find(mark, at + 1)) != std::string::npos;) {
+    answer.erase(at, mark.size());
+    --at;
+  }
+  return answer;
+}
+
 std::string trained_line(const std::vector<Json>& rows) {
   std::string line;
   const auto add = [&](const char* key, std::string_view before, std::string_view after) {

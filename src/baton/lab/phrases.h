@@ -24,6 +24,9 @@ std::string flops_text(double flops);
 /// " (devices shared cores)", " (simulated)" or both behind what is said of such rows; empty behind what is said of others.
 std::string origin_mark(const std::vector<Json>& rows);
 
+/// An answer in which " (simulated)" stands once: what holds of all its numbers need not be said of each.
+std::string simulated_once(std::string answer);
+
 /// What was trained, in one line: model, batch, optimizer, precision and seed; several values of one are listed. Empty if no row
 /// says.
 std::string trained_line(const std::vector<Json>& rows);

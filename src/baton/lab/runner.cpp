@@ -232,7 +232,7 @@ Result conclude(std::shared_ptr<const Experiment> which, const std::vector<Point
       experiment.derive(group.rows);
     }
     for (const Question& question : experiment.questions) {
-      group.answers.push_back(question.answer ? question.answer(group.rows) : "");
+      group.answers.push_back(question.answer ? simulated_once(question.answer(group.rows)) : "");
     }
     group.details = experiment.details ? experiment.details(group.rows) : std::vector<std::string>();
     for (Json& row : group.rows) {

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "baton/lab/phrases.h"
 #include "unit/lab/synthetic.h"
 
 namespace baton::lab {
@@ -74,6 +75,34 @@ TEST(Rows, TheNoteOnOversubscribedRowsNamesEachCountOnce) {
   EXPECT_TRUE(says(oversubscribed_note({shared(4), shared(4), trained(1, 2)}), "Rows with 4 devices are oversubscribed"));
   EXPECT_TRUE(says(oversubscribed_note({shared(14), shared(4)}), "Rows with 14, 4 devices are oversubscribed"));
   EXPECT_TRUE(says(oversubscribed_note({with(shared(4), {{"devices", "cpu:4"}})}), "Rows on cpu:4 are oversubscribed"));
+}
+
+TEST(Phrases, SimulatedIsSaidOnceInAnAnswer) {
+  EXPECT_EQ(simulated_once("2 ms (simulated), 3 ms (simulated); 4 ms (simulated)."), "2 ms (simulated), 3 ms; 4 ms.");
+  EXPECT_EQ(simulated_once("2 ms (simulated)."), "2 ms (simulated).");
+  EXPECT_EQ(simulated_once("2 ms."), "2 ms.");
+  EXPECT_EQ(simulated_once(""), "");
+}
+
+TEST(Phrases, SmallRatiosKeepThreeFigures) {
+  EXPECT_EQ(ratio_text(1.464), "1.46");
+  EXPECT_EQ(ratio_text(0.0863), "0.0863");
+  EXPECT_EQ(ratio_text(0.00512), "0.00512");
+  EXPECT_EQ(ratio_text(0), "0.00");
+}
+
+TEST(Phrases, ListsAreJoinedAsPeopleDo) {
+  EXPECT_EQ(listing({}), "");
+  EXPECT_EQ(listing({"1"}), "1");
+  EXPECT_EQ(listing({"1", "2"}), "1 and 2");
+  EXPECT_EQ(listing({"1", "2", "4"}), "1, 2 and 4");
+}
+
+TEST(Phrases, WhatWasTrainedListsWhatDiffers) {
+  const Json one{{"trained", {{"model", "m"}, {"batch", 32}, {"seed", 0}}}};
+  const Json other{{"trained", {{"model", "m"}, {"batch", 64}, {"seed", 0}}}};
+  EXPECT_EQ(trained_line({one, other}), "m, global batch 32 and 64, seed 0");
+  EXPECT_EQ(trained_line({Json::object()}), "");
 }
 
 }  // namespace
