@@ -59,7 +59,7 @@ std::size_t Value::batch_axis() const {
   const auto found = std::find_if(dims.begin(), dims.end(), [](const Dim& dim) { return dim.name == batch.name; });
   const std::size_t axis = static_cast<std::size_t>(found - dims.begin());
   check(found != dims.end() && axis <= 1 && (axis == 0 || dims[0].name == 't'),
-        "value {} has its batch neither first nor behind its sequence", name);
+        "value {} has its batch neither first nor after its sequence", name);
   return axis;
 }
 

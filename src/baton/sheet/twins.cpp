@@ -255,7 +255,7 @@ std::string training_twin(const lab::JobWords& words, const TwinRun& run) {
   }
   say("SEED", std::to_string(job.seed()));
   say("STEPS", std::to_string(run.steps), "the first ones included,");
-  say("WARMUP", std::to_string(run.warmup), "of which so many are not timed");
+  say("WARMUP", std::to_string(run.warmup), "the number of these steps that are not timed");
   say("TWIN_OF", told(words));
   settings += "\n\n";
 

@@ -132,7 +132,7 @@ plan::Draft scale_loss(plan::Draft draft, const LossScale& settings) {
   }
   for (std::size_t i = first_update; i < draft.tasks.size(); ++i) {
     for (const BufferId id : draft.tasks[i].writes) {
-      check(draft[id].role != Role::gradient, "task {} writes a gradient behind the first update", i);
+      check(draft[id].role != Role::gradient, "task {} writes a gradient after the first update", i);
     }
   }
 
