@@ -44,6 +44,9 @@ lab::BenchOptions options_of(const BenchWords& words) {
       std::find(options.operations.begin(), options.operations.end(), plan::Move::copy) == options.operations.end()) {
     throw usage_error("--write-cluster takes latency and bandwidth from send_receive: add it to --operations");
   }
+  if (!words.cluster.empty() && options.most / options.factor / options.factor < options.least) {
+    throw usage_error("--write-cluster takes at least three sizes, but --sizes is {}", words.sizes);
+  }
   return options;
 }
 
@@ -75,8 +78,11 @@ lab::Json to_json(const std::vector<lab::BenchRow>& rows, const lab::Job& job) {
                               {"bus_bandwidth", row.bus_bandwidth(job.cluster().size())},
                               {"wrong", row.wrong}});
     const findings::AlphaBeta law = lab::fit(rows, row.operation);
-    result["laws"][plan::to_text(row.operation)] = {
-        {"alpha_ns", law.alpha_ns}, {"beta", law.beta}, {"r2", law.r2}, {"worst_residual", law.worst_residual}};
+    result["laws"][plan::to_text(row.operation)] = law.testable() ? lab::Json{{"alpha_ns", law.alpha_ns},
+                                                                              {"beta", law.beta},
+                                                                              {"r2", law.r2},
+                                                                              {"worst_residual", law.worst_residual}}
+                                                                  : lab::Json();
   }
   return result;
 }
@@ -98,8 +104,8 @@ void print_rows(const std::vector<lab::BenchRow>& rows, std::size_t devices) {
       }
     }
     const findings::AlphaBeta law = lab::fit(rows, operation);
-    fmt::print("\n{}\n{}{}: {}, at worst {} off\n", plan::to_text(operation), table.text(), law_text(law),
-               findings::quality(law.r2), lab::percent(law.worst_residual));
+    fmt::print("\n{}\n{}{}{}\n", plan::to_text(operation), table.text(),
+               law.testable() ? law_text(law) + ": " : "alpha and beta: ", findings::quality(law));
   }
 }
 

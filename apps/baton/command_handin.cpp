@@ -10,6 +10,7 @@
 #include "baton/cluster/blueprint.h"
 #include "baton/cluster/machine.h"
 #include "baton/exec/devices.h"
+#include "baton/lab/basis.h"
 #include "baton/lab/environment.h"
 #include "baton/lab/store.h"
 #include "baton/report/table.h"
@@ -127,8 +128,9 @@ class Runs {
       }
       const auto experiment = std::make_shared<const lab::Experiment>(lab::experiment_by_id(id));
       const std::vector<lab::Point> points = lab::points(*experiment, place.settings.preset, {});
-      const std::optional<lab::RunSpec> kept = words_.resume ? store.spec(id) : std::nullopt;
-      std::map<std::string, Json> known = kept && kept->points == points ? store.records(id, true) : std::map<std::string, Json>();
+      const Json basis = lab::experiment_basis(place.settings, points, std::nullopt);
+      const std::string basis_name = lab::basis_name(basis);
+      std::map<std::string, Json> known = words_.resume ? store.records(id, true, basis_name) : std::map<std::string, Json>();
       const std::string command = command_of(words_, place, id);
       store.keep_spec({.experiment = id,
                        .title = experiment->title,
@@ -138,17 +140,18 @@ class Runs {
                        .command = command,
                        .points = points,
                        .environment = lab::environment(place.settings.machine),
+                       .basis = basis,
                        .toml = std::nullopt});
       for (const lab::Point& point : points) {
         const auto same = jobs_.find(origin + sheet::job_of(id, point));
         if (!sheet::job_of(id, point).empty() && same != jobs_.end() && !known.contains(point.dump())) {
           known[point.dump()] = same->second;
-          store.keep(id, point, same->second, true);
+          store.keep(id, point, same->second, true, basis_name);
         }
       }
       const std::vector<Json> records = lab::measure(
           *experiment, points, place.settings, known,
-          [&](const lab::Point& point, const Json& record, bool final) { store.keep(id, point, record, final); },
+          [&](const lab::Point& point, const Json& record, bool final) { store.keep(id, point, record, final, basis_name); },
           [&](double done, const std::string&) {
             bar.show(static_cast<std::int64_t>((before + done) / static_cast<double>(ids.size()) * 1000));
             return !interrupt_.asked();

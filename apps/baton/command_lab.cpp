@@ -12,6 +12,7 @@
 #include "baton/cluster/blueprint.h"
 #include "baton/cluster/gpu.h"
 #include "baton/exec/devices.h"
+#include "baton/lab/basis.h"
 #include "baton/lab/environment.h"
 #include "baton/lab/job.h"
 #include "baton/lab/rows.h"
@@ -44,8 +45,12 @@ struct LabWords {
   std::string what_if;
   bool simulate = false;
   bool resume = false;
+  bool precise = false;
   bool pdf = false;
 };
+
+/// Timelines are kept of at most this many points of an experiment: a page with more of them could not be read.
+constexpr std::size_t most_timelines = 100;
 
 /// The file's name without its ending; it must not be taken by an experiment of the course.
 std::string spec_id(const std::string& path) {
@@ -172,11 +177,80 @@ std::string reproduce(const LabWords& words, const std::string& which, const std
   if (!words.what_if.empty()) {
     command += " --what-if " + shell_word(words.what_if);
   }
+  if (words.precise) {
+    command += " --precise";
+  }
   if (words.out != usual.out) {
     command += " --out " + shell_word(words.out);
   }
   return command;
 }
+
+/// The latest run of this name, if all of its numbers depend on the same as those of this one; otherwise nothing, and `note` says
+/// why.
+fs::path folder_to_resume(const std::string& out, const std::string& name, const lab::Settings& settings, std::string& note) {
+  fs::path folder = lab::latest_run_folder(out, name);
+  if (folder.empty()) {
+    note += fmt::format("note: there is no run {} in {} to continue: a new one begins\n", name, out);
+    return folder;
+  }
+  const lab::Store store(folder);
+  for (const std::string& id : store.experiments()) {
+    const Json basis = store.spec(id)->basis;
+    const std::vector<std::string> other = basis.contains("run")
+                                               ? lab::differences(basis["run"], lab::run_basis(settings))
+                                               : std::vector<std::string>{
+                                                     "version (an earlier one, which did not say what its numbers depend on)"};
+    if (!other.empty()) {
+      note += fmt::format("note: {} is left as it is, because it was measured with another {}: a new run begins\n", folder.string(),
+                          fmt::join(other, ", another "));
+      return {};
+    }
+  }
+  return folder;
+}
+
+/// What `--resume` takes from before of an experiment; `note` says what it leaves and why.
+std::map<std::string, Json> known_records(const lab::Store& store, const std::string& id, const Json& basis, std::string& note) {
+  const std::optional<lab::RunSpec> before = store.spec(id);
+  std::map<std::string, Json> known = store.records(id, true, lab::basis_name(basis));
+  if (before && lab::basis_name(before->basis) != lab::basis_name(basis)) {
+    const std::size_t left = store.records(id, true, lab::basis_name(before->basis)).size();
+    note += fmt::format("note: {} record{} of {} {} left, because {} measured with another {}\n", left, left == 1 ? "" : "s", id,
+                        left == 1 ? "is" : "are", left == 1 ? "it was" : "they were",
+                        fmt::join(lab::differences(before->basis.value("own", Json::object()), basis["own"]), ", another "));
+  }
+  return known;
+}
+
+/// Keeps records of an experiment as they come, and says soon if they would be more than can be read again.
+class Keeper {
+ public:
+  Keeper(const lab::Store& store, std::string id, std::string basis, std::size_t points)
+      : store_(store), id_(std::move(id)), basis_(std::move(basis)), points_(points) {}
+
+  void operator()(const lab::Point& point, const Json& record, bool final) {
+    Json kept = record;
+    if (kept.contains("timeline") && ++timelines_ > most_timelines) {
+      kept.erase("timeline");
+    }
+    const std::size_t bytes = store_.keep(id_, point, kept, final, basis_);
+    final_bytes_ += final ? bytes : 0;
+    const std::size_t expected = std::max(final_bytes_, kept.contains("timeline") ? 0 : bytes * points_);
+    if (expected > static_cast<std::size_t>(lab::most_records.count)) {
+      throw usage_error("{} points of about {} each are more than the {} of records that a report is made from: ask for fewer",
+                        points_, to_text(Bytes(static_cast<std::int64_t>(bytes))), to_text(lab::most_records));
+    }
+  }
+
+ private:
+  const lab::Store& store_;
+  std::string id_;
+  std::string basis_;
+  std::size_t points_;
+  std::size_t timelines_ = 0;
+  std::size_t final_bytes_ = 0;
+};
 
 void run_lab(LabWords words, int& exit_code) {
   std::vector<std::shared_ptr<const lab::Experiment>> chosen;
@@ -205,7 +279,7 @@ void run_lab(LabWords words, int& exit_code) {
   const lab::AxisValues sets = axis_values(words.sets);
   extend(chosen, sets);
   notes += notes_on_sets(chosen, words.sets);
-  lab::Settings settings{.preset = preset, .devices = words.devices, .machine = cluster::probe()};
+  lab::Settings settings{.preset = preset, .devices = words.devices, .machine = cluster::probe(), .precise = words.precise};
   if (simulate) {
     settings.cluster = cluster_of(words);
     settings.what_if = words.what_if;
@@ -226,17 +300,30 @@ void run_lab(LabWords words, int& exit_code) {
     total += points.back().size();
   }
   const std::string name = (all ? "lab" : chosen.size() == 1 ? chosen[0]->id : "selection") + (simulate ? "-simulated" : "");
-  fs::path folder = words.resume ? lab::latest_run_folder(words.out, name) : fs::path();
+  fs::path folder = words.resume ? folder_to_resume(words.out, name, settings, notes) : fs::path();
   if (folder.empty()) {
     folder = lab::new_run_folder(words.out, name);
   }
   settle_outputs({&words.json});
   const lab::Store store(folder);
+  std::vector<Json> bases;
+  std::vector<std::map<std::string, Json>> known;
+  for (std::size_t i = 0; i < chosen.size(); ++i) {
+    const bool written = !words.spec.empty() && i + 1 == chosen.size();
+    bases.push_back(lab::experiment_basis(settings, points[i], written ? std::optional(toml) : std::nullopt));
+    known.push_back(words.resume ? known_records(store, chosen[i]->id, bases[i], notes) : std::map<std::string, Json>());
+    if (points[i].size() > most_timelines) {
+      notes += fmt::format("note: timelines are kept of the first {} of {} points of {}\n", most_timelines, points[i].size(),
+                           chosen[i]->id);
+    }
+  }
   const bool say = words.json != "-";
   if (say) {
     fmt::print("{} experiment{}, {} point{}, {} preset; results go to {}\n{}\n", chosen.size(), chosen.size() == 1 ? "" : "s",
                total, total == 1 ? "" : "s", to_text(preset), folder.string(), notes);
     std::fflush(stdout);
+  } else {
+    fmt::print(stderr, "{}", notes);
   }
   Json environment = lab::environment(settings.machine);
   if (simulate) {
@@ -256,7 +343,6 @@ void run_lab(LabWords words, int& exit_code) {
   Json printed = Json::array();
   for (std::size_t i = 0; i < chosen.size() && !interrupt.asked(); ++i) {
     const lab::Experiment& experiment = *chosen[i];
-    const std::map<std::string, Json> known = words.resume ? store.records(experiment.id, true) : std::map<std::string, Json>();
     const bool written = !words.spec.empty() && i + 1 == chosen.size();
     const std::string command = reproduce(words, written ? "--spec " + shell_word(words.spec) : experiment.id,
                                           sets_for(experiment, words.sets));
@@ -269,10 +355,10 @@ void run_lab(LabWords words, int& exit_code) {
                      .command = command,
                      .points = points[i],
                      .environment = before_resume ? before_resume->environment : environment,
+                     .basis = bases[i],
                      .toml = written ? std::optional(toml) : std::nullopt});
     const std::vector<Json> records = lab::measure(
-        experiment, points[i], settings, known,
-        [&](const lab::Point& point, const Json& record, bool final) { store.keep(experiment.id, point, record, final); },
+        experiment, points[i], settings, known[i], Keeper(store, experiment.id, lab::basis_name(bases[i]), points[i].size()),
         [&](double done, const std::string&) {
           const double share = (static_cast<double>(before) + done * static_cast<double>(points[i].size())) /
                                static_cast<double>(total);
@@ -362,6 +448,8 @@ void add_lab_flags(CLI::App& command, LabWords& words) {
       .add_option("--time-limit", words.limit,
                   "time for measuring one point, for example 2s (default: 0.9s; 30s with --preset full)")
       ->type_name("TIME");
+  command.add_flag("--precise", words.precise,
+                   "measure until a difference of 3 % between points would be seen; takes at least twice as long");
   command.add_option("--json", words.json, "write the results to a file, or to standard output with -")->type_name("FILE");
   command.add_flag("--pdf", words.pdf, "also write the report as PDF (needs Chromium)");
   command.add_flag("--resume", words.resume, "continue the latest run of the same experiments");

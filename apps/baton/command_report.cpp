@@ -1,11 +1,10 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
-#include <algorithm>
-#include <array>
-#include <cmath>
 #include <filesystem>
 
 #include "baton/base/error.h"
+#include "baton/lab/basis.h"
 #include "baton/lab/bystanders.h"
 #include "baton/lab/rows.h"
 #include "baton/lab/store.h"
@@ -35,7 +34,41 @@ void show_report(const std::string& folder, bool pdf) {
   }
 }
 
-constexpr std::array<const char*, 3> timed_keys{"time_per_step_ns", "time_low_ns", "time_high_ns"};
+/// What was kept of an experiment, by point. A usage error if it is damaged.
+std::map<std::string, Json> records_of(const lab::Store& store, const std::string& id) {
+  const std::optional<lab::RunSpec> spec = store.spec(id);
+  std::map<std::string, Json> records = spec ? store.records(id, false, lab::basis_name(spec->basis))
+                                             : std::map<std::string, Json>();
+  for (const auto& [point, record] : records) {
+    if (!lab::is_sound(record)) {
+      throw usage_error(
+          "the results of {} in {} are damaged, or of another version of baton: a record holds something of another kind "
+          "than it should",
+          id, store.folder().string());
+    }
+  }
+  return records;
+}
+
+bool is_timed(const Json& record) {
+  return record.contains("time_per_step_ns") && record["time_per_step_ns"].is_number() &&
+         record["time_per_step_ns"].get<double>() > 0 && record["time_per_step_ns"].get<double>() < 1e18;
+}
+
+/// In what two runs of an experiment differ beside their times: then a difference is one of that.
+std::string not_alike(const lab::Store& a, const lab::Store& b, const std::string& id) {
+  const Json before = a.spec(id)->basis;
+  const Json now = b.spec(id)->basis;
+  if (before.empty() || now.empty()) {
+    return "";
+  }
+  std::vector<std::string> found;
+  for (const char* part : {"run", "own"}) {
+    const std::vector<std::string> some = lab::differences(before.value(part, Json::object()), now.value(part, Json::object()));
+    found.insert(found.end(), some.begin(), some.end());
+  }
+  return found.empty() ? "" : fmt::format("{}: B has another {}\n", id, fmt::join(found, ", another "));
+}
 
 /// Two runs side by side, point by point.
 void compare(const std::string& first, const std::string& second) {
@@ -48,16 +81,13 @@ void compare(const std::string& first, const std::string& second) {
   const lab::Store b{fs::path(second)};
   report::Table table({"experiment", "point", "A", "B", "B/A", "difference"});
   std::size_t shown = 0;
+  std::string notes;
   for (const std::string& id : a.experiments()) {
-    const std::map<std::string, Json> left = a.records(id, false);
-    const std::map<std::string, Json> right = b.records(id, false);
+    const std::map<std::string, Json> left = records_of(a, id);
+    const std::map<std::string, Json> right = records_of(b, id);
+    bool any = false;
     for (const auto& [point, record] : left) {
       const auto other = right.find(point);
-      const auto is_timed = [](const Json& row) {
-        return std::all_of(timed_keys.begin(), timed_keys.end(), [&](const char* key) {
-          return row.contains(key) && row[key].is_number() && std::abs(row[key].get<double>()) < 1e18;
-        });
-      };
       if (other == right.end() || !is_timed(record) || !is_timed(other->second)) {
         continue;
       }
@@ -67,15 +97,17 @@ void compare(const std::string& first, const std::string& second) {
                  fmt::format("{:.3f}", lab::number(other->second, "time_per_step_ns") / lab::number(record, "time_per_step_ns")),
                  origin(record) != origin(other->second)
                      ? fmt::format("A is {}, B {}", origin(record), origin(other->second))
-                     : (lab::differs(record, other->second) ? "beyond the noise" : "within the noise") +
+                     : lab::noise_text(lab::difference_of(record, other->second)) +
                            std::string(is_disturbed(record) || is_disturbed(other->second) ? ", on a busy machine" : "")});
       ++shown;
+      any = true;
     }
+    notes += any ? not_alike(a, b, id) : "";
   }
   if (shown == 0) {
     throw usage_error("{} and {} have no measured point in common", first, second);
   }
-  fmt::print("{}", table.text());
+  fmt::print("{}{}{}", table.text(), notes.empty() ? "" : "\n", notes);
 }
 
 }  // namespace

@@ -356,7 +356,9 @@ void train(TrainWords words, int& exit_code) {
     guard_checkpoint(saving.last());
     say_if_stopped(what_stands(saving));
   }
-  const double others_share = world().alone() ? bystanders.share().value_or(0) : 0;  // ranks are others to each other
+  const double others_share = world().alone()  // ranks are others to each other
+                                  ? bystanders.used().value_or(lab::CoreTime{}).share().value_or(0)
+                                  : 0;
   bar.clear();
   const std::optional<std::size_t> broken = first_broken(run.losses());
   if (enough && !broken && static_cast<std::int64_t>(run.losses().size()) < left) {

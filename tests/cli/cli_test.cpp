@@ -602,6 +602,159 @@ TEST_F(Cli, TheReportOfAResumedRunHasWhatItsFolderHeldBefore) {
   EXPECT_EQ(ids, (std::vector<std::string>{"split", "depth", "transfers"}));
 }
 
+/// The rows of the report in the only run folder whose name ends so.
+json rows_of_run(const fs::path& runs, const std::string& file = "report.json") {
+  json rows;
+  for (const fs::directory_entry& entry : fs::directory_iterator(runs)) {
+    rows = json::parse(contents(entry.path() / file))["experiments"][0]["rows"];
+  }
+  return rows;
+}
+
+TEST_F(Cli, ResumingTakesNothingFromAnotherClusterOrAnotherWhatIf) {
+  const std::string job = "lab run all-devices --set dim=64 --set depth=4 --set devices=1,2 --json - ";
+  ASSERT_EQ(run(job + "--cluster pcie-5 --out Q").code, 0);
+  const Outcome other = run(job + "--cluster dgx-a100 --out Q --resume");
+  ASSERT_EQ(other.code, 0) << other.err;
+  EXPECT_NE(other.err.find("measured with another cluster (pcie-5, now dgx-a100)"), std::string::npos) << other.err;
+  const Outcome afresh = run(job + "--cluster dgx-a100 --out fresh");
+  EXPECT_EQ(json::parse(other.out)["rows"], json::parse(afresh.out)["rows"]);
+  const Outcome what_if = run(job + "--cluster pcie-5 --what-if compute=10x --out V");
+  const Outcome plain = run(job + "--cluster pcie-5 --out V --resume");
+  ASSERT_EQ(plain.code, 0) << plain.err;
+  EXPECT_NE(json::parse(plain.out)["rows"], json::parse(what_if.out)["rows"]);
+  EXPECT_NE(plain.err.find("what-if (compute=10x, now none)"), std::string::npos) << plain.err;
+  const Outcome again = run(job + "--cluster pcie-5 --out V --resume");
+  EXPECT_EQ(again.err.find("another"), std::string::npos) << again.err;
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_ / "V"), {}), 2) << "the run that matched was gone on with";
+}
+
+TEST_F(Cli, ResumingTakesNothingFromAClusterWhoseFileHasChanged) {
+  const auto write = [&](const char* rate) {
+    std::ofstream(folder_ / "mine.toml", std::ios::trunc)
+        << "summary = \"mine\"\n[device]\nname = \"x\"\ncount = 2\nmemory = \"1GiB\"\n[device.rates]\nf32 = \"" << rate << "\"\n";
+  };
+  const std::string job = "lab run split --set dim=64 --set devices=2 --cluster ./mine.toml --out Q --json - ";
+  write("1Gflop/s");
+  const Outcome slow = run(job);
+  ASSERT_EQ(slow.code, 0) << slow.err;
+  write("100Gflop/s");
+  const Outcome fast = run(job + "--resume");
+  ASSERT_EQ(fast.code, 0) << fast.err;
+  EXPECT_NE(fast.err.find("contents of ./mine.toml"), std::string::npos) << fast.err;
+  EXPECT_LT(json::parse(fast.out)["rows"][0]["time_per_step_ns"], json::parse(slow.out)["rows"][0]["time_per_step_ns"]);
+}
+
+TEST_F(Cli, ResumingTakesNothingFromASpecWithAnotherJobButAddsPoints) {
+  const auto write = [&](const char* dim, const char* batches) {
+    std::ofstream(folder_ / "s.toml", std::ios::trunc)
+        << "[job]\nmodel=\"mlp:dim=" << dim << ",depth=2\"\n[axes]\nbatch=[" << batches << "]\n";
+  };
+  const std::string job = "lab run --spec s.toml --time-limit 30ms --out R --json - ";
+  write("32", "16");
+  const Outcome first = run(job);
+  ASSERT_EQ(first.code, 0) << first.err;
+  write("32", "16, 32");
+  const Outcome wider = run(job + "--resume");
+  ASSERT_EQ(wider.code, 0) << wider.err;
+  EXPECT_EQ(json::parse(wider.out)["rows"][0]["instance_times_ns"], json::parse(first.out)["rows"][0]["instance_times_ns"])
+      << "the same job: what was measured stays";
+  write("512", "16, 32");
+  const Outcome other = run(job + "--resume");
+  ASSERT_EQ(other.code, 0) << other.err;
+  EXPECT_NE(other.err.find("2 records of s are left, because they were measured with another [job] model (mlp:dim=32,depth=2, now "
+                           "mlp:dim=512,depth=2)"),
+            std::string::npos)
+      << other.err;
+  EXPECT_GT(json::parse(other.out)["rows"][0]["flops"], 100 * json::parse(first.out)["rows"][0]["flops"].get<double>());
+}
+
+TEST_F(Cli, ALargeSweepKeepsEveryPointAndItsReport) {
+  std::string seeds;
+  for (int seed = 0; seed < 300; ++seed) {
+    seeds += (seeds.empty() ? "" : ", ") + std::to_string(seed);
+  }
+  std::ofstream(folder_ / "m.toml") << "[job]\nmodel=\"mlp:dim=8,depth=1\"\nbatch=1\n[axes]\nseed=[" << seeds << "]\n";
+  const Outcome outcome = run("lab run --spec m.toml --time-limit 2ms --out B --json -");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(json::parse(outcome.out)["rows"].size(), 300U);
+  EXPECT_NE(outcome.err.find("timelines are kept of the first 100 of 300 points"), std::string::npos) << outcome.err;
+  EXPECT_EQ(rows_of_run(folder_ / "B").size(), 300U);
+  std::string folder;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder_ / "B")) {
+    folder = entry.path().string();
+    EXPECT_EQ(std::ranges::count(contents(entry.path() / "m.csv"), '\n'), 301);
+    for (const json& row : rows_of_run(folder_ / "B")) {
+      EXPECT_LE(row["losses"].size(), 64U);
+    }
+  }
+  EXPECT_EQ(run("report " + folder + " >/dev/null").code, 0);
+}
+
+TEST_F(Cli, ResultsOfAnotherKindAreRefusedInASentence) {
+  const std::string small = "lab run split --set dim=16 --time-limit 10ms --json - >/dev/null --out ";
+  ASSERT_EQ(run(small + "A").code, 0);
+  ASSERT_EQ(run(small + "B").code, 0);
+  const auto folder = [&](const char* out) { return fs::directory_iterator(folder_ / out)->path(); };
+  const std::string records = contents(folder("A") / "split.jsonl");
+  const std::string spec = contents(folder("A") / "split.spec.json");
+  const auto expect_sentence = [&](const std::string& command, const std::string& what) {
+    const Outcome outcome = run(command);
+    EXPECT_EQ(outcome.code, 2) << what;
+    EXPECT_EQ(outcome.err.find("bug"), std::string::npos) << what << ": " << outcome.err;
+    EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << what << ": " << outcome.err;
+  };
+  const auto changed = [](std::string text, const std::string& from, const std::string& to) {
+    for (std::size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size())) {
+      text.replace(at, from.size(), to);
+    }
+    return text;
+  };
+  for (const char* value : {"3", "[]", "null", "{}"}) {
+    std::ofstream(folder("A") / "split.jsonl", std::ios::trunc)
+        << changed(records, "\"origin\":\"measured\"", "\"origin\":" + std::string(value));
+    expect_sentence("compare " + folder("A").string() + " " + folder("B").string(), std::string("origin ") + value);
+    expect_sentence("report " + folder("A").string(), std::string("origin ") + value);
+  }
+  for (const char* key : {"others_share", "drift", "instances"}) {
+    std::ofstream(folder("A") / "split.jsonl", std::ios::trunc)
+        << changed(records, "\"stopped\":", "\"" + std::string(key) + "\":\"x\",\"stopped\":");
+    expect_sentence("compare " + folder("A").string() + " " + folder("B").string(), key);
+  }
+  std::ofstream(folder("A") / "split.jsonl", std::ios::trunc) << records;
+  for (const char* change : {"\"cores\": \"two\",\n    \"was\":", "\"cores\": [],\n    \"was\":"}) {
+    std::ofstream(folder("A") / "split.spec.json", std::ios::trunc) << changed(spec, "\"cores\":", change);
+    expect_sentence("report " + folder("A").string(), change);
+    expect_sentence("compare " + folder("A").string() + " " + folder("B").string(), change);
+  }
+  std::ofstream(folder("A") / "split.spec.json", std::ios::trunc) << changed(spec, "\"cpu\":", "\"cpu\": 7,\n    \"was\":");
+  expect_sentence("report " + folder("A").string(), "cpu");
+}
+
+TEST_F(Cli, ARunIsComparedWithTheSmallestDifferenceItCouldHaveSeen) {
+  const std::string small = "lab run split --set dim=16 --time-limit 10ms --json - >/dev/null --out ";
+  ASSERT_EQ(run(small + "A").code, 0);
+  const std::string folder = fs::directory_iterator(folder_ / "A")->path().string();
+  const std::string same = run("compare " + folder + " " + folder).out;
+  EXPECT_NE(same.find("within the noise (a difference of "), std::string::npos) << same;
+}
+
+TEST_F(Cli, OneSizeOfMessageMakesNoLaw) {
+  const Outcome outcome = run("bench collectives --sizes 8:8 --time-limit 1ms --operations all_reduce");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(outcome.out.find("good fit"), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find("1 size is too few"), std::string::npos) << outcome.out;
+  EXPECT_EQ(run("bench collectives --sizes 8:32 --time-limit 1ms --write-cluster x.toml").code, 2);
+}
+
+TEST_F(Cli, OneStepIsNoEvidenceOfASlowDevice) {
+  for (int i = 0; i < 10; ++i) {
+    const Outcome outcome = run("train --strategy ddp --devices cpu:2 --model mlp:dim=64,depth=2 --steps 2 --warmup 1 -q");
+    EXPECT_EQ(outcome.out.find(" is slow"), std::string::npos) << outcome.out;
+    EXPECT_EQ(outcome.out.find("other processes used"), std::string::npos) << "a step is too short to tell";
+  }
+}
+
 TEST_F(Cli, SweepsWhatASpecAsksFor) {
   std::ofstream(folder_ / "mine.toml") << "title = \"Mine\"\n[job]\nmodel = \"mlp:dim=16,depth=2\"\ndevices = \"cpu:2\"\n"
                                           "[axes]\nstrategy = [\"dp\", \"ddp\"]\nbatch = [4, 8]\n";

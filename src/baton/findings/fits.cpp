@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <set>
 
 #include "baton/base/error.h"
 
@@ -14,6 +15,8 @@ namespace {
 double mean(std::span<const double> values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
+
+std::size_t distinct(std::span<const double> values) { return std::set<double>(values.begin(), values.end()).size(); }
 
 /// Share of the spread in y that a model's values explain.
 double r_squared(std::span<const double> y, const std::vector<double>& fitted) {
@@ -49,7 +52,7 @@ Line fit_line(std::span<const double> x, std::span<const double> y) {
     variance += (x[i] - x_mean) * (x[i] - x_mean);
   }
   Line line;
-  line.points = x.size();
+  line.points = distinct(x);
   line.slope = variance == 0 ? 0 : covariance / variance;
   line.intercept = y_mean - line.slope * x_mean;
   std::vector<double> fitted;
@@ -111,7 +114,7 @@ Gustafson fit_gustafson(std::span<const double> devices, std::span<const double>
 
 AlphaBeta fit_alpha_beta(std::span<const double> bytes, std::span<const double> times_ns) {
   const Line line = fit_line(bytes, times_ns);
-  AlphaBeta fit{line.intercept, line.slope > 0 ? 1e9 / line.slope : 0, line.r2, 0};
+  AlphaBeta fit{line.intercept, line.slope > 0 ? 1e9 / line.slope : 0, line.r2, 0, line.points};
   for (std::size_t i = 0; i < bytes.size(); ++i) {
     const double fitted = line.intercept + line.slope * bytes[i];
     fit.worst_residual = std::max(fit.worst_residual, std::abs(fitted - times_ns[i]) / times_ns[i]);
@@ -136,6 +139,7 @@ AlphaBeta fit_message(std::span<const double> bytes, std::span<const double> tim
   }
   const double determinant = ones * squares - sizes * sizes;
   AlphaBeta fit;
+  fit.sizes = distinct(bytes);
   if (ones == 0) {
     return fit;
   }
@@ -166,6 +170,18 @@ std::string quality(double r2) {
     return fmt::format("a rough fit (R² {:.2f})", r2);
   }
   return fmt::format("a bad fit (R² {:.2f}): the model does not describe these numbers", r2);
+}
+
+std::string quality(const AlphaBeta& fit) {
+  if (!fit.testable()) {
+    return fmt::format("not tested: {} size{} {} too few for a formula of two numbers, which takes three", fit.sizes,
+                       fit.sizes == 1 ? "" : "s", fit.sizes == 1 ? "is" : "are");
+  }
+  const double off = 100 * fit.worst_residual;
+  return fit.worst_residual <= 0.1 ? fmt::format("a good fit (at worst {:.1f} % off)", off)
+         : fit.worst_residual <= 0.3
+             ? fmt::format("a rough fit (at worst {:.1f} % off)", off)
+             : fmt::format("a bad fit (at worst {:.1f} % off): the formula does not describe these numbers", off);
 }
 
 }  // namespace baton::findings

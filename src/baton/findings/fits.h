@@ -12,7 +12,7 @@ struct Line {
   double intercept = 0;
   double slope = 0;
   double r2 = 0;
-  std::size_t points = 0;
+  std::size_t points = 0;  // with an x of their own
 };
 Line fit_line(std::span<const double> x, std::span<const double> y);
 
@@ -37,7 +37,11 @@ struct AlphaBeta {
   double beta = 0;  // bytes per second; 0 if time does not grow with size
   double r2 = 0;
   double worst_residual = 0;  // largest |fitted − measured| / measured
+  std::size_t sizes = 0;      // that differ
+  /// Two numbers take three sizes to be tested on.
+  bool testable() const { return sizes >= 3; }
 };
+/// By absolute errors. Alpha may come out negative, which no latency is: then the law does not hold.
 AlphaBeta fit_alpha_beta(std::span<const double> bytes, std::span<const double> times_ns);
 
 /// The same for sizes over many powers of ten: least squares of relative errors, since of absolute ones those of the largest
@@ -46,5 +50,8 @@ AlphaBeta fit_message(std::span<const double> bytes, std::span<const double> tim
 
 /// "a good fit (R² 0.998)", "a rough fit (R² 0.91)", "a bad fit (R² 0.40): the model does not describe these numbers".
 std::string quality(double r2);
+/// The same of a law of messages, by how far the worst size is off: "a good fit (at worst 3.1 % off)". R² says nothing where times
+/// hardly differ. Of fewer than three sizes it says that they are too few.
+std::string quality(const AlphaBeta& fit);
 
 }  // namespace baton::findings

@@ -3,16 +3,25 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 namespace baton::findings {
 namespace {
 
 constexpr double least_cost = 0.05;  // of the step
+constexpr double least_surprise = 0.01;
+constexpr Nanoseconds least_time(50'000'000);
 /// What of its lateness must show in one phase for that to be named.
 constexpr double explained = 0.5;
 
 double part(Nanoseconds time, Nanoseconds step) {
   return step.count == 0 ? 0 : static_cast<double>(time.count) / static_cast<double>(step.count);
+}
+
+/// Whether it was the latest in more steps than chance explains, over longer than a short disturbance of the machine lasts.
+bool enough_evidence(const Comer& comer, std::size_t devices, Nanoseconds step) {
+  return comer.steps == 0 || (chance_of_latest(comer.latest_in, comer.steps, devices) <= least_surprise &&
+                              comer.steps * step.count >= least_time.count);
 }
 
 /// The others wait longest for it; there is one.
@@ -31,13 +40,28 @@ double share_of_waiting(std::span<const Comer> comers, const Comer& one) {
 
 }  // namespace
 
+double chance_of_latest(std::int64_t latest_in, std::int64_t steps, std::size_t devices) {
+  const double one = 1.0 / static_cast<double>(devices);
+  const auto n = static_cast<double>(steps);
+  double chance = 0;
+  for (std::int64_t k = latest_in; k <= steps; ++k) {
+    const auto x = static_cast<double>(k);
+    chance += std::exp(std::lgamma(n + 1) - std::lgamma(x + 1) - std::lgamma(n - x + 1) + x * std::log(one) +
+                       (n - x) * std::log1p(-one));
+  }
+  return std::min(1.0, chance * static_cast<double>(devices));  // any of them could be the one
+}
+
 const Comer* latest(std::span<const Comer> comers, Nanoseconds step) {
   if (comers.size() < 2) {
     return nullptr;
   }
   const Comer& worst = most_waited_for(comers);
   const double chance = 1.0 / static_cast<double>(comers.size());
-  return share_of_waiting(comers, worst) < (1 + chance) / 2 || part(worst.held_up, step) < least_cost ? nullptr : &worst;
+  return share_of_waiting(comers, worst) < (1 + chance) / 2 || part(worst.held_up, step) < least_cost ||
+                 !enough_evidence(worst, comers.size(), step)
+             ? nullptr
+             : &worst;
 }
 
 std::string straggler(std::span<const Comer> comers, Nanoseconds step) {
@@ -48,6 +72,11 @@ std::string straggler(std::span<const Comer> comers, Nanoseconds step) {
   const std::string numbers = fmt::format("holds all others up for {} per step ({:.1f} % of it), {:.0f} % of such waiting",
                                           to_text(worst.held_up), part(worst.held_up, step) * 100,
                                           share_of_waiting(comers, worst) * 100);
+  if (!enough_evidence(worst, comers.size(), step) && part(worst.held_up, step) >= least_cost) {
+    return fmt::format(
+        "Whether a device is slow cannot be told from {} step{} of {}: run more of them. The others waited longest for {}.",
+        worst.steps, worst.steps == 1 ? "" : "s", to_text(step), worst.name);
+  }
   if (latest(comers, step) == nullptr) {
     return fmt::format("No device stands out: the others wait longest for {}, which {}.", worst.name, numbers);
   }

@@ -1,10 +1,10 @@
 #include "baton/lab/bystanders.h"
 
 #include <fmt/format.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <ctime>
 #include <fstream>
 #include <sstream>
 #include <string>
@@ -15,7 +15,8 @@
 namespace baton::lab {
 namespace {
 
-double seconds_of(const timeval& time) { return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec); }
+/// Half a second of the usual hundred ticks per second: a tick at either end is then a twenty-fifth of it.
+constexpr double least_ticks = 50;
 
 }  // namespace
 
@@ -44,23 +45,38 @@ std::optional<Bystanders::Reading> Bystanders::read() {
   std::string line;
   std::getline(file, line);
   const std::optional<double> ticks = busy_ticks(line);
-  rusage usage{};
-  if (!ticks || getrusage(RUSAGE_SELF, &usage) != 0) {
+  timespec own{};  // to the nanosecond, where what getrusage says may be in ticks
+  if (!ticks || clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &own) != 0) {
     return std::nullopt;
   }
   return Reading{exec::now(), *ticks / static_cast<double>(sysconf(_SC_CLK_TCK)),
-                 seconds_of(usage.ru_utime) + seconds_of(usage.ru_stime)};
+                 static_cast<double>(own.tv_sec) + 1e-9 * static_cast<double>(own.tv_nsec)};
 }
 
-std::optional<double> Bystanders::share() const {
+std::optional<CoreTime> Bystanders::used() const {
   const std::optional<Reading> end = read();
   if (!begin_ || !end || end->time <= begin_->time) {
     return std::nullopt;
   }
-  const double capacity = 1e-9 * static_cast<double>((end->time - begin_->time).count) *
-                          static_cast<double>(sysconf(_SC_NPROCESSORS_ONLN));
-  const double others = end->all - begin_->all - (end->own - begin_->own);
-  return std::clamp(others / capacity, 0.0, 1.0);
+  const Nanoseconds elapsed = end->time - begin_->time;
+  return CoreTime{.others = end->all - begin_->all - (end->own - begin_->own),
+                  .all = 1e-9 * static_cast<double>(elapsed.count) * static_cast<double>(sysconf(_SC_NPROCESSORS_ONLN)),
+                  .elapsed = elapsed};
+}
+
+CoreTime& CoreTime::operator+=(const CoreTime& more) {
+  others += more.others;
+  all += more.all;
+  elapsed += more.elapsed;
+  return *this;
+}
+
+std::optional<double> CoreTime::share() const {
+  const double ticks = 1e-9 * static_cast<double>(elapsed.count) * static_cast<double>(sysconf(_SC_CLK_TCK));
+  if (ticks < least_ticks || all <= 0) {
+    return std::nullopt;
+  }
+  return std::clamp(others / all, 0.0, 1.0);
 }
 
 std::string bystanders_finding(const std::vector<Json>& rows) {

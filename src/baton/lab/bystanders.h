@@ -14,12 +14,24 @@ namespace baton::lab {
 /// that does not say.
 std::optional<double> busy_ticks(std::string_view stat);
 
+/// What others had of the cores, and what there was to have, in seconds of one core.
+struct CoreTime {
+  double others = 0;
+  double all = 0;
+  Nanoseconds elapsed;
+
+  CoreTime& operator+=(const CoreTime& more);
+  /// The share of others; nothing if the time was too short to tell. The system counts in ticks of some milliseconds and gives a
+  /// whole tick to whoever runs when it ends, so over a few of them work of this process would be taken for others'.
+  std::optional<double> share() const;
+};
+
 /// How much of this machine's cores other processes use from now on: what is timed meanwhile is longer than it would be alone.
 class Bystanders {
  public:
   Bystanders();
-  /// The share of all cores' time, since construction; none where this system does not say.
-  std::optional<double> share() const;
+  /// Since construction; nothing if this system does not say.
+  std::optional<CoreTime> used() const;
 
  private:
   struct Reading {

@@ -86,9 +86,10 @@ struct Settings {
   Preset preset = Preset::quick;
   std::string devices = "cpu";  // the kind of device; a point says how many
   cluster::Machine machine;
-  Nanoseconds time_limit = Nanoseconds(1'500'000'000);  // for one point, warm-up included
-  double uncertainty = 0.01;                            // of the median, at which a point is measured well enough
-  std::string cluster;                                  // to simulate; empty: measure here
+  Nanoseconds time_limit = Nanoseconds(1'500'000'000);  // for all instances of one point, warm-up included
+  bool precise = false;                                 // measure until a difference of 3 % is found in nine of ten cases
+  int instance = 0;     // which of a point's fresh instances is opened: the first one shows the losses
+  std::string cluster;  // to simulate; empty: measure here
   std::string what_if;
   std::int64_t most_devices = 0;                  // that a point of the run asks for; 0: not known
   std::map<std::string, std::string> words = {};  // of the jobs, beside what the experiment says: optimizer → adam
@@ -98,17 +99,17 @@ struct Settings {
 /// works or all do. With more devices than cores they take turns. A GPU is cut into as many parts as the run needs at most.
 std::string devices_for(const Settings& settings, std::int64_t count, std::int64_t most);
 
-/// One point being measured. It is asked for rounds until it is stable or out of time; rounds of several points are
-/// interleaved, so that drift of the machine favours none.
+/// One fresh instance of a point: an executor and memory of its own. A point is measured in several of them, one at a time and
+/// interleaved with those of the other points, because equal jobs differ from one instance to the next.
 class Measurement {
  public:
   virtual ~Measurement() = default;
-  /// Measures for about this long.
+  /// Measures for about this long. It is asked once.
   virtual void round(Nanoseconds time) = 0;
-  virtual bool stable(double uncertainty) const = 0;
-  /// What it holds while it is open.
-  virtual Bytes memory() const = 0;
-  /// What was measured so far: what the row, the answers and the page are made from.
+  /// Whether no further instance of the point is to be measured, because one takes long or the task asks for one; then nothing is
+  /// known of the noise.
+  virtual bool once() const { return false; }
+  /// What was measured: what the row, the answers and the page are made from.
   virtual Json record() const = 0;
 };
 

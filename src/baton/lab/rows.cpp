@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "baton/base/error.h"
+#include "baton/lab/instances.h"
 
 namespace baton::lab {
 
@@ -97,8 +98,11 @@ void add_speedup(std::vector<Json>& rows, const std::vector<std::string>& same) 
     const Json& base_devices = first["devices"];
     const double speedup = number(first, "time_per_step_ns") / number(row, "time_per_step_ns");
     row["speedup"] = speedup;
-    row["speedup_low"] = itself ? 1 : number(first, "time_low_ns") / number(row, "time_high_ns");
-    row["speedup_high"] = itself ? 1 : number(first, "time_high_ns") / number(row, "time_low_ns");
+    // Of one instance alone the noise is not known: then there is no bar of uncertainty.
+    const findings::Interval ratio = difference_of(row, first).of_ratio;
+    const bool known = !itself && ratio.low > 0;
+    row["speedup_low"] = known ? std::min(speedup, ratio.low) : speedup;
+    row["speedup_high"] = known ? std::max(speedup, ratio.high) : speedup;
     row["efficiency"] = speedup * base_devices.get<double>() / number(row, "devices");
     row["base_devices"] = base_devices;
   }
@@ -111,8 +115,54 @@ std::vector<Json> beyond_base(const std::vector<Json>& rows) {
   return more;
 }
 
-bool differs(const Json& a, const Json& b) {
-  return number(a, "time_high_ns") < number(b, "time_low_ns") || number(b, "time_high_ns") < number(a, "time_low_ns");
+namespace {
+
+/// Of a row that has no list of instances, its interval says the same; of one instance alone nothing is known.
+findings::Sample sample_of_row(const Json& row) {
+  const double time = std::max(1e-3, number(row, "time_per_step_ns"));
+  if (row.value("origin", Json("measured")) == "simulated") {
+    return findings::exact(time);
+  }
+  if (const std::vector<double> times = instance_times(row); times.size() > 1) {
+    return findings::sample_of(times);
+  }
+  const auto said = [&](const char* key) {
+    const Json value = row.value(key, Json());
+    return value.is_number() ? value.get<double>() : 0.0;
+  };
+  return findings::from_interval(time, {said("time_low_ns"), said("time_high_ns")}, said("instances"));
+}
+
+findings::Difference compare_rows(const Json& a, const Json& b, std::size_t pairs, const findings::Scatter& usual) {
+  const auto drift = [](const Json& row) {
+    const Json value = row.value("drift", Json(0.0));
+    return value.is_number() ? value.get<double>() : 0.0;
+  };
+  const bool together = a.value("batch_name", Json()) == b.value("batch_name", Json());
+  return findings::difference(
+      findings::at_least(sample_of_row(a), usual), findings::at_least(sample_of_row(b), usual),
+      {.pairs = static_cast<double>(std::max<std::size_t>(1, pairs)), .drift = together ? 0 : std::hypot(drift(a), drift(b))});
+}
+
+}  // namespace
+
+findings::Difference difference_of(const Json& a, const Json& b, std::size_t pairs) { return compare_rows(a, b, pairs, {}); }
+
+bool differs(const Json& a, const Json& b, std::size_t pairs) { return difference_of(a, b, pairs).differ; }
+
+findings::Difference difference_among(const Json& a, const Json& b, const std::vector<Json>& rows) {
+  std::vector<findings::Sample> samples;
+  std::transform(rows.begin(), rows.end(), std::back_inserter(samples), sample_of_row);
+  return compare_rows(a, b, pairs_among(rows.size()), findings::usual_scatter(samples));
+}
+
+std::string noise_text(const findings::Difference& difference) {
+  if (difference.differ) {
+    return "beyond the noise";
+  }
+  return std::isinf(difference.smallest)
+             ? "not known to be beyond the noise, of which one instance says nothing"
+             : fmt::format("within the noise (a difference of {} would have been seen)", percent(difference.smallest));
 }
 
 std::vector<Json> with_own_cores(const std::vector<Json>& rows) {
@@ -197,7 +247,9 @@ std::vector<findings::Comer> comers_of(const Json& row) {
                     .last_share = number(one, "last"),
                     .held_up = time_of(one, "held_up_ns"),
                     .phase = text(one, "phase"),
-                    .excess = time_of(one, "excess_ns")});
+                    .excess = time_of(one, "excess_ns"),
+                    .steps = one.value("steps", std::int64_t{0}),
+                    .latest_in = one.value("latest_in", std::int64_t{0})});
   }
   return list;
 }

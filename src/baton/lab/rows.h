@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "baton/base/units.h"
+#include "baton/findings/difference.h"
 #include "baton/findings/straggler.h"
 #include "baton/lab/experiment.h"
 #include "baton/lab/json.h"
@@ -41,8 +42,19 @@ void add_speedup(std::vector<Json>& rows, const std::vector<std::string>& same);
 /// The rows that have more devices than those that their speedup is over.
 std::vector<Json> beyond_base(const std::vector<Json>& rows);
 
-/// Whether two rows' times differ by more than their intervals.
-bool differs(const Json& a, const Json& b);
+/// How far the times of two rows are apart, and whether that is beyond the noise: a test at the 1 % level over fresh instances of
+/// both. `pairs` is from how many pairs a statement was chosen, as the fastest and the slowest of several rows are. Rows that did
+/// not take turns also differ by what the machine drifted in between. A row of one instance, or of a version that did not say,
+/// differs from none.
+findings::Difference difference_of(const Json& a, const Json& b, std::size_t pairs = 1);
+bool differs(const Json& a, const Json& b, std::size_t pairs = 1);
+/// How many pairs can be made of these rows.
+constexpr std::size_t pairs_among(std::size_t rows) { return rows < 2 ? 1 : rows * (rows - 1) / 2; }
+/// The same of two rows that stand out among several, as the fastest and the slowest do: the level is divided by how many pairs
+/// those make, and a row whose few instances happen to agree counts as scattering like the others.
+findings::Difference difference_among(const Json& a, const Json& b, const std::vector<Json>& rows);
+/// "beyond the noise", or "within the noise (a difference of 3.1 % would have been seen)".
+std::string noise_text(const findings::Difference& difference);
 
 /// The rows whose devices had a core each.
 std::vector<Json> with_own_cores(const std::vector<Json>& rows);

@@ -2,17 +2,23 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <numeric>
+#include <random>
 #include <utility>
 
 #include "baton/base/error.h"
+#include "baton/base/hash.h"
 #include "baton/base/stop.h"
 #include "baton/base/text.h"
 #include "baton/exec/clock.h"
 #include "baton/lab/bystanders.h"
 #include "baton/lab/crowding.h"
+#include "baton/lab/instances.h"
 #include "baton/lab/phrases.h"
 #include "baton/lab/pulse.h"
 #include "baton/lab/rows.h"
@@ -79,21 +85,109 @@ std::shared_ptr<const Experiment> show_groups(const Experiment& experiment, cons
   return shown;
 }
 
-/// So many points are open side by side at most, and fewer where their memory would take more than half the machine's.
-constexpr std::size_t open_at_once = 8;
-constexpr int rounds_a_point = 3;
+/// At most this many points take turns; a run that is killed loses what it had of those.
+constexpr std::size_t interleaved = 32;
+/// Of a point's time limit, what its instances measure; the rest is for setting them up.
+constexpr double measured_share = 0.7;
+/// A precise run gives a point that scatters so many times its limit at most.
+constexpr std::int64_t precise_patience = 20;
+
+}  // namespace
+
+namespace {
+
+constexpr const char* refused_point = "refused";
+
+/// A point of a batch, and what its instances gave so far.
+struct Entry {
+  std::size_t index;  // of the point
+  std::vector<Json> records;
+  std::vector<double> times;
+  Nanoseconds spent;
+  CoreTime core_time;
+  Json merged;
+  bool once = false;    // one instance must do
+  std::string stopped;  // empty: it goes on
+};
+
+/// Opens a fresh instance of the point, measures it and closes it.
+void measure_instance(const Experiment& experiment, const Point& point, Settings settings, Nanoseconds slice, Entry& entry) {
+  const Nanoseconds start = exec::now();
+  settings.instance = static_cast<int>(entry.records.size());
+  const std::unique_ptr<Measurement> instance = experiment.open(point, settings);
+  const Bystanders bystanders;
+  instance->round(slice);
+  if (const std::optional<CoreTime> used = bystanders.used()) {
+    entry.core_time += *used;
+  }
+  entry.records.push_back(instance->record());
+  entry.once = instance->once();
+  entry.spent += exec::now() - start;
+  const Json& record = entry.records.back();
+  if (record.contains("time_per_step_ns") && record["time_per_step_ns"].is_number() && record["time_per_step_ns"] > 0) {
+    entry.times.push_back(record["time_per_step_ns"].get<double>());
+  }
+  entry.merged = merge_instances(entry.records);
+  if (settings.cluster.empty()) {  // what is simulated does not depend on this machine's pulse
+    entry.merged["pulse_gflops"] = pulse_gflops();
+    if (const std::optional<double> share = entry.core_time.share()) {
+      entry.merged["others_share"] = *share;
+    }
+  }
+}
+
+/// Why a point needs no further instance; empty if it needs one.
+std::string done_because(const Entry& entry, const Settings& settings) {
+  const std::size_t count = entry.records.size();
+  if (!settings.cluster.empty()) {
+    return "simulated";
+  }
+  if (entry.once) {
+    return "once";
+  }
+  if (settings.precise) {
+    return precise_enough(entry.times)                                                                             ? "precise"
+           : count >= most_precise_instances                                                                       ? "instances"
+           : count >= least_precise_instances && entry.spent.count >= precise_patience * settings.time_limit.count ? "time limit"
+                                                                                                                   : "";
+  }
+  return count >= usual_instances                                                             ? "instances"
+         : count >= least_instances && 2 * entry.spent.count >= 3 * settings.time_limit.count ? "time limit"
+                                                                                              : "";
+}
+
+/// In which order the points of a batch have their turn: another one in each round, and every second round the reverse of the one
+/// before it, so that neither drift nor what the point before left in the caches favours any.
+class Turns {
+ public:
+  explicit Turns(std::size_t count) : order_(count) { std::iota(order_.begin(), order_.end(), std::size_t{0}); }
+
+  const std::vector<std::size_t>& of_round(std::size_t round) {
+    if (round % 2 == 1) {
+      std::reverse(order_.begin(), order_.end());
+    } else if (round > 0) {
+      for (std::size_t i = order_.size(); i > 1; --i) {
+        std::swap(order_[i - 1], order_[random_() % i]);
+      }
+    }
+    return order_;
+  }
+
+ private:
+  std::vector<std::size_t> order_;
+  std::mt19937 random_{17};
+};
+
+/// A name that no other batch has, of this run or another.
+std::string batch_name(std::size_t first) {
+  static const std::int64_t begun = std::chrono::system_clock::now().time_since_epoch().count();
+  return fmt::format("{:016x}", Hash(fmt::format("{} {} {} {}", begun, getpid(), exec::now().count, first)).value());
+}
 
 }  // namespace
 
 std::vector<Json> measure(const Experiment& experiment, const std::vector<Point>& points, const Settings& settings,
                           const std::map<std::string, Json>& known, const Keep& keep, const Progress& progress) {
-  struct Open {
-    std::size_t index;
-    std::unique_ptr<Measurement> measurement;
-    Nanoseconds spent;
-    int rounds = 0;
-    double others = 0;  // what others have used of the cores, over all rounds
-  };
   std::vector<Json> records(points.size());
   Settings here = settings;
   std::vector<std::size_t> todo;
@@ -108,77 +202,81 @@ std::vector<Json> measure(const Experiment& experiment, const std::vector<Point>
       todo.push_back(i);
     }
   }
-  std::size_t finished = points.size() - todo.size();
+  const Nanoseconds slice(static_cast<std::int64_t>(measured_share * static_cast<double>(settings.time_limit.count)) /
+                          static_cast<std::int64_t>(usual_instances));
+  const std::size_t expected = !settings.cluster.empty() ? 1 : settings.precise ? least_precise_instances : usual_instances;
+  auto finished = static_cast<double>(points.size() - todo.size());
+  double shown = 0;
   bool going = true;
-  std::size_t next = 0;
-  while (next < todo.size() && going) {
-    std::vector<Open> open;
-    Bytes held;
-    for (; next < todo.size() && open.size() < open_at_once; ++next) {
-      const std::size_t i = next;
-      const Point& point = points[todo[i]];
-      try {
-        std::unique_ptr<Measurement> measurement = experiment.open(point, here);
-        held += measurement->memory();
-        if (!open.empty() && held.count > settings.machine.memory.count / 2) {
-          break;  // this one waits for the others to be closed
-        }
-        open.push_back({todo[i], std::move(measurement), Nanoseconds(0)});
-      } catch (const Stopped&) {
-        going = false;
-        break;
-      } catch (const Error& error) {
-        records[todo[i]] = {{"reason", error.what()}};
-        keep(point, records[todo[i]], true);
-        ++finished;
-      }
+  for (std::size_t first = 0; first < todo.size() && going; first += interleaved) {
+    std::vector<Entry> batch;
+    for (std::size_t i = first; i < std::min(todo.size(), first + interleaved); ++i) {
+      batch.push_back(
+          {.index = todo[i], .records = {}, .times = {}, .spent = {}, .core_time = {}, .merged = {}, .once = false, .stopped = {}});
     }
-    const Nanoseconds slice(settings.time_limit.count / rounds_a_point);
-    while (!open.empty() && going) {
-      for (Open& entry : open) {
+    Turns turns(batch.size());
+    const auto left = [&] {
+      return std::any_of(batch.begin(), batch.end(), [](const Entry& entry) { return entry.stopped.empty(); });
+    };
+    for (std::size_t round = 0; going && left(); ++round) {
+      for (const std::size_t turn : turns.of_round(round)) {
+        Entry& entry = batch[turn];
         const Point& point = points[entry.index];
-        const Nanoseconds start = exec::now();
-        const Bystanders bystanders;
-        bool final = true;
-        Json record;
+        if (!entry.stopped.empty()) {
+          continue;
+        }
         try {
-          entry.measurement->round(slice);
-          entry.spent += exec::now() - start;
-          ++entry.rounds;
-          entry.others += bystanders.share().value_or(0);
-          const bool stable = entry.rounds > 1 && entry.measurement->stable(settings.uncertainty);
-          final = stable || entry.spent >= settings.time_limit || entry.rounds >= 2 * rounds_a_point;
-          record = entry.measurement->record();
-          record["stopped"] = !final                               ? "not finished"
-                              : stable                             ? "stable"
-                              : entry.spent >= settings.time_limit ? "time limit"
-                                                                   : "rounds";
-          record["rounds"] = entry.rounds;
-          if (settings.cluster.empty()) {  // what is simulated does not depend on this machine's pulse
-            record["pulse_gflops"] = pulse_gflops();
-            record["others_share"] = entry.others / entry.rounds;
-          }
+          measure_instance(experiment, point, here, slice, entry);
+          entry.stopped = done_because(entry, settings);
+          entry.merged["stopped"] = "not finished";
         } catch (const Stopped&) {
-          going = false;  // what the rounds before have left stands
+          going = false;  // what the instances before have left stands
           break;
         } catch (const Error& error) {
-          record = {{"reason", error.what()}};
+          entry.merged = {{"reason", error.what()}};
+          entry.stopped = refused_point;
         }
-        records[entry.index] = record;
-        keep(point, record, final);
-        if (final) {
-          entry.measurement.reset();
-          ++finished;
+        records[entry.index] = entry.merged;
+        if (entry.stopped.empty() || entry.stopped == refused_point) {
+          Json kept = entry.merged;
+          kept.erase("timeline");  // until it is the final one
+          keep(point, kept, entry.stopped == refused_point);
         }
-        const double part = final ? 0 : std::min(1.0, static_cast<double>(entry.rounds) / rounds_a_point);
-        const double done = (static_cast<double>(finished) + part) / static_cast<double>(points.size());
-        if (progress && !progress(std::min(done, 1.0), fmt::format("{} {}", experiment.id, to_words(point)))) {
+        double reached = finished;
+        for (const Entry& one : batch) {
+          reached += !one.stopped.empty()
+                         ? 1
+                         : 0.99 * std::min(1.0, static_cast<double>(one.records.size()) / static_cast<double>(expected));
+        }
+        shown = std::max(shown, std::min(1.0, reached / static_cast<double>(points.size())));
+        if (progress && !progress(shown, fmt::format("{} {}", experiment.id, to_words(point)))) {
           going = false;
           break;
         }
       }
-      std::erase_if(open, [](const Open& entry) { return entry.measurement == nullptr; });
     }
+    if (!going) {
+      break;
+    }
+    std::vector<std::vector<double>> times;
+    for (const Entry& entry : batch) {
+      times.push_back(entry.times);
+    }
+    const double drift = drift_of(times);
+    const std::string name = batch_name(first);
+    for (Entry& entry : batch) {
+      if (entry.stopped == refused_point) {
+        continue;
+      }
+      entry.merged["stopped"] = entry.stopped;
+      if (settings.cluster.empty()) {
+        entry.merged["batch_name"] = name;
+        entry.merged["drift"] = drift;
+      }
+      records[entry.index] = entry.merged;
+      keep(points[entry.index], entry.merged, true);
+    }
+    finished += static_cast<double>(batch.size());
   }
   return records;
 }
@@ -297,20 +395,17 @@ Result conclude(std::shared_ptr<const Experiment> which, const std::vector<Point
   return result;
 }
 
-namespace {
-
-/// Whether what printers take from any row is of the kind that it should be.
 bool is_sound(const Json& record) {
   const auto suits = [&](const char* key, bool (*kind)(const Json&)) { return !record.contains(key) || kind(record[key]); };
   const auto is_text = [](const Json& value) { return value.is_string(); };
   const auto is_truth = [](const Json& value) { return value.is_boolean(); };
   const auto is_number = [](const Json& value) { return value.is_number(); };
+  const auto is_list = [](const Json& value) { return value.is_array(); };
   return suits("reason", is_text) && suits("origin", is_text) && suits("oversubscribed", is_truth) && suits("emulated", is_truth) &&
-         suits("pulse_gflops", is_number) && suits("others_share", is_number) &&
+         suits("pulse_gflops", is_number) && suits("others_share", is_number) && suits("instances", is_number) &&
+         suits("instance_times_ns", is_list) && suits("drift", is_number) && suits("batch_name", is_text) &&
          suits("timeline", [](const Json& value) { return value.is_null() || value.is_object(); });
 }
-
-}  // namespace
 
 Result conclude_kept(std::shared_ptr<const Experiment> experiment, const std::vector<Point>& points, std::vector<Json> records,
                      std::string command, Preset preset) {

@@ -50,13 +50,15 @@ std::string task_of(const Experiment& experiment, const std::vector<Point>& poin
 /// or a value that the axis cannot have.
 std::vector<Point> points(const Experiment& experiment, Preset preset, const AxisValues& values);
 
-/// Called after each round with the share of the work that is done; false: stop after this round.
+/// Called after each instance with the share of the work that is done; false: stop here.
 using Progress = std::function<bool(double done, const std::string& what)>;
 /// Called with a point's record whenever there is a newer one. `final` is the last for the point.
 using Keep = std::function<void(const Point& point, const Json& record, bool final)>;
 
-/// Measures every point that `known` has no final record for, rounds interleaved. Records come in the order of the points;
-/// a point that could not be measured has a `reason`; of one that was cut short by a stop, `stopped` says "not finished".
+/// Measures every point that `known` has no final record for, each in several fresh instances (instances.h) that are interleaved
+/// with those of the other points. Records come in the order of the points; a point that could not be measured has a `reason`; of
+/// one that was cut short by a stop, `stopped` says "not finished". Points that took turns have the same `batch_name`, and the
+/// `drift` of the machine over their rounds.
 std::vector<Json> measure(const Experiment& experiment, const std::vector<Point>& points, const Settings& settings,
                           const std::map<std::string, Json>& known, const Keep& keep, const Progress& progress);
 
@@ -64,6 +66,9 @@ std::vector<Json> measure(const Experiment& experiment, const std::vector<Point>
 /// groups: what is derived and answered is of one group, and says which. An answer then has one line per group.
 Result conclude(std::shared_ptr<const Experiment> experiment, const std::vector<Point>& points, std::vector<Json> records,
                 std::string command, Preset preset);
+
+/// Whether what printers take from any row is of the kind that it should be.
+bool is_sound(const Json& record);
 
 /// The same out of records that were read from a file: a usage error says that they are damaged where they do not hold what the
 /// experiment's do.

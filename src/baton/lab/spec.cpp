@@ -7,6 +7,7 @@
 #include "baton/base/error.h"
 #include "baton/base/text.h"
 #include "baton/base/toml.h"
+#include "baton/lab/instances.h"
 #include "baton/lab/phrases.h"
 #include "baton/lab/rows.h"
 #include "baton/lab/train_measurement.h"
@@ -46,6 +47,17 @@ const toml::table& table_of(const toml::table& root, std::string_view name) {
     throw usage_error("the spec has no table [{}]", name);
   }
   return *node->as_table();
+}
+
+/// What all points share.
+JobWords job_of(const toml::table& root) {
+  JobWords shared;
+  if (root.contains("job")) {
+    for (const auto& [key, node] : table_of(root, "job")) {
+      set_word(shared, key.str(), word_of(to_value(node, key.str())));
+    }
+  }
+  return shared;
 }
 
 /// The values that a row to compare with has, of some of the axes.
@@ -102,6 +114,20 @@ bool is_faster(const Json& a, const Json& b, bool samples) {
                  : number(a, "time_per_step_ns") < number(b, "time_per_step_ns");
 }
 
+/// The row with its times per sample.
+Json per_sample(Json row) {
+  const double batch = std::max(1.0, number(row, "global_batch"));
+  for (const char* key : {"time_per_step_ns", "time_low_ns", "time_high_ns"}) {
+    row[key] = number(row, key) / batch;
+  }
+  Json times = Json::array();
+  for (const double time : instance_times(row)) {
+    times.push_back(time / batch);
+  }
+  row["instance_times_ns"] = times;
+  return row;
+}
+
 std::string which_is_fastest(const std::vector<Json>& rows, const std::vector<std::string>& axes) {
   const bool samples = by_samples(rows);
   const auto order = [&](const Json& a, const Json& b) { return is_faster(a, b, samples); };
@@ -117,9 +143,15 @@ std::string which_is_fastest(const std::vector<Json>& rows, const std::vector<st
                                : number(slowest, "time_per_step_ns") / number(fastest, "time_per_step_ns");
   const std::string between = fmt::format("{} has {}{} and {} has {}{}", name_of(fastest, axes), speed(fastest),
                                           origin_mark({fastest}), name_of(slowest, axes), speed(slowest), origin_mark({slowest}));
-  return samples || differs(fastest, slowest) ? fmt::format("The fastest, {}, is {} times as fast as the slowest: {}.",
-                                                            name_of(fastest, axes), ratio_text(ratio), between)
-                                              : fmt::format("No difference beyond the noise shows: {}.", between);
+  std::vector<Json> compared;
+  std::transform(rows.begin(), rows.end(), std::back_inserter(compared),
+                 [&](const Json& row) { return samples ? per_sample(row) : row; });
+  const auto at = [&](const Json& row) { return compared[static_cast<std::size_t>(&row - rows.data())]; };
+  const findings::Difference difference = difference_among(at(fastest), at(slowest), compared);
+  return difference.differ ? fmt::format("The fastest, {}, is {} times as fast as the slowest: {}.", name_of(fastest, axes),
+                                         ratio_text(ratio), between)
+                           : fmt::format("No difference beyond the noise shows: {}. The fastest and the slowest are {}.", between,
+                                         noise_text(difference));
 }
 
 /// Strategies for several devices that ran on one, where they are all the same.
@@ -158,12 +190,7 @@ Experiment parse_spec(std::string_view toml_text, const std::string& id) {
   }
   Experiment experiment{
       .id = id, .part = "", .title = text_of(root, "title", id), .task = text_of(root, "question", ""), .questions = {}};
-  JobWords shared;
-  if (root.contains("job")) {
-    for (const auto& [key, node] : table_of(root, "job")) {
-      set_word(shared, key.str(), word_of(to_value(node, key.str())));
-    }
-  }
+  const JobWords shared = job_of(root);
   std::vector<std::string> names;
   std::int64_t points = 1;
   for (const auto& [key, node] : table_of(root, "axes")) {
@@ -209,6 +236,18 @@ Experiment parse_spec(std::string_view toml_text, const std::string& id) {
   };
   experiment.details = details;
   return experiment;
+}
+
+std::vector<std::pair<std::string, std::string>> spec_job(std::string_view toml) {
+  const JobWords shared = job_of(parse_toml(toml, "the spec"));
+  const JobWords usual;
+  std::vector<std::pair<std::string, std::string>> given;
+  for (const JobField& field : job_fields()) {
+    if (shared.*field.word != usual.*field.word) {
+      given.emplace_back(field.name, shared.*field.word);
+    }
+  }
+  return given;
 }
 
 }  // namespace baton::lab

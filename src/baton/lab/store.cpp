@@ -4,12 +4,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <cstring>
 #include <ctime>
+#include <fstream>
 
 #include "baton/base/error.h"
 #include "baton/base/file.h"
+#include "baton/lab/basis.h"
+#include "baton/lab/rows.h"
 #include "baton/lab/spec.h"
 
 namespace baton::lab {
@@ -17,9 +21,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The most that is read of a spec or of the records of an experiment: a run of the course leaves some megabytes in all.
+/// The most that is read of a spec: ten thousand points take some megabytes.
 constexpr Bytes most_read(std::int64_t{64} << 20);
-constexpr std::size_t most_values_kept = 1'000'000;
+constexpr std::size_t most_values_kept = 1'000'000;  // of a spec or a record
+
+/// Whether a line is more than is read of a record.
+bool too_large(std::string_view line) {
+  return line.size() > static_cast<std::size_t>(most_record.count) || values_in(line).values > most_values_kept;
+}
 
 /// A file of the store; empty where there is none.
 std::string read_kept(const fs::path& path) {
@@ -28,14 +37,27 @@ std::string read_kept(const fs::path& path) {
 }
 
 Json to_json(const RunSpec& spec) {
-  Json json{{"experiment", spec.experiment},   {"title", spec.title},
-            {"run_command", spec.run_command}, {"created", spec.created},
-            {"preset", to_text(spec.preset)},  {"command", spec.command},
-            {"points", spec.points},           {"environment", spec.environment}};
+  Json json{{"experiment", spec.experiment},
+            {"title", spec.title},
+            {"run_command", spec.run_command},
+            {"created", spec.created},
+            {"preset", to_text(spec.preset)},
+            {"command", spec.command},
+            {"points", spec.points},
+            {"environment", spec.environment},
+            {"basis", spec.basis}};
   if (spec.toml) {
     json["toml"] = *spec.toml;
   }
   return json;
+}
+
+/// Whether what a report says of the machine is of the kind that it should be.
+bool is_environment(const Json& value) {
+  const auto suits = [&](const char* key, bool is_right) { return !value.contains(key) || is_right; };
+  return value.is_object() && suits("cpu", value.value("cpu", Json()).is_string()) &&
+         suits("host", value.value("host", Json()).is_string()) && suits("cores", value.value("cores", Json()).is_number()) &&
+         suits("simulated_on", value.value("simulated_on", Json()).is_string());
 }
 
 /// What a file of an earlier version does not have is empty; nothing where something is not of the kind that it should be.
@@ -62,7 +84,12 @@ std::optional<RunSpec> from_json(const Json& json, const std::string& id) {
   spec.preset = preset == to_text(Preset::full) ? Preset::full : Preset::quick;
   if (json.contains("environment")) {
     spec.environment = json["environment"];
-    sound = sound && spec.environment.is_object();
+    sound = sound && is_environment(spec.environment);
+  }
+  if (json.contains("basis")) {
+    spec.basis = json["basis"];
+    sound = sound && spec.basis.is_object() &&
+            std::all_of(spec.basis.begin(), spec.basis.end(), [](const Json& part) { return part.is_object(); });
   }
   if (json.contains("toml")) {
     take("toml", spec.toml.emplace());
@@ -84,41 +111,111 @@ void Store::keep_spec(const RunSpec& spec) const {
   write_whole(folder_ / (spec.experiment + ".spec.json"), to_json(spec).dump(2) + "\n");
 }
 
-void Store::keep(const std::string& id, const Point& point, const Json& record, bool final) const {
-  const Json line{{"point", point}, {"final", final}, {"record", record}};
-  append_line(folder_ / (id + ".jsonl"), line.dump(-1, ' ', false, Json::error_handler_t::replace));
+std::size_t Store::keep(const std::string& id, const Point& point, const Json& record, bool final, const std::string& basis) const {
+  Json line{{"point", point}, {"final", final}, {"basis", basis}, {"record", record}};
+  std::string text = line.dump(-1, ' ', false, Json::error_handler_t::replace);
+  if (too_large(text) && record.contains("timeline")) {
+    line["record"].erase("timeline");
+    text = line.dump(-1, ' ', false, Json::error_handler_t::replace);
+  }
+  if (too_large(text)) {
+    throw failure("what was measured of {} at {} takes {}, but a record may take {}: measure fewer devices or messages at a time",
+                  id, to_words(point), to_text(Bytes(static_cast<std::int64_t>(text.size()))), to_text(most_record));
+  }
+  append_line(folder_ / (id + ".jsonl"), text);
+  return text.size();
 }
 
-std::map<std::string, Json> parse_records(std::string_view lines, bool only_final) {
+namespace {
+
+/// The latest record of each point, as lines come.
+class Latest {
+ public:
+  Latest(bool only_final, std::string basis, std::string name)
+      : only_final_(only_final), basis_(std::move(basis)), name_(std::move(name)) {}
+
+  void add(std::string_view text) {
+    if (too_large(text)) {
+      return;
+    }
+    Json line = parse_json(text, most_values_kept);
+    if (!line.is_object() || !line.contains("point") || !line["point"].is_object() || !line.contains("record") ||
+        !line["record"].is_object() || !line.contains("final") || !line["final"].is_boolean() ||
+        (only_final_ && !line["final"].get<bool>()) || line.value("basis", Json("")) != basis_) {
+      return;
+    }
+    Kept& one = kept_[line["point"].dump()];
+    bytes_ += text.size() - one.bytes;
+    one = {std::move(line["record"]), text.size()};
+    if (bytes_ > static_cast<std::size_t>(most_records.count)) {
+      throw usage_error("{} holds more than {} of records, which is more than a report is made from", name_, to_text(most_records));
+    }
+  }
+
+  std::map<std::string, Json> take() {
+    std::map<std::string, Json> records;
+    for (auto& [point, one] : kept_) {
+      records.emplace(point, std::move(one.record));
+    }
+    return records;
+  }
+
+ private:
   struct Kept {
     Json record;
-    std::size_t values = 0;
+    std::size_t bytes = 0;
   };
-  std::map<std::string, Kept> kept;
-  std::size_t left = most_values_kept;
+  bool only_final_;
+  std::string basis_;
+  std::string name_;
+  std::size_t bytes_ = 0;
+  std::map<std::string, Kept> kept_;
+};
+
+}  // namespace
+
+std::map<std::string, Json> parse_records(std::string_view lines, bool only_final, const std::string& basis) {
+  Latest latest(only_final, basis, "the text");
   while (!lines.empty()) {
     const std::string_view text = lines.substr(0, lines.find('\n'));
     lines.remove_prefix(std::min(text.size() + 1, lines.size()));
-    Json line = parse_json(text, left);
-    if (!line.is_object() || !line.contains("point") || !line["point"].is_object() || !line.contains("record") ||
-        !line["record"].is_object() || !line.contains("final") || !line["final"].is_boolean() ||
-        (only_final && !line["final"].get<bool>())) {
-      continue;
-    }
-    Kept& one = kept[line["point"].dump()];
-    left += one.values;
-    one = {std::move(line["record"]), values_in(text).values};
-    left -= std::min(left, one.values);
+    latest.add(text);
   }
-  std::map<std::string, Json> records;
-  for (auto& [point, one] : kept) {
-    records.emplace(point, std::move(one.record));
-  }
-  return records;
+  return latest.take();
 }
 
-std::map<std::string, Json> Store::records(const std::string& id, bool only_final) const {
-  return parse_records(read_kept(folder_ / (id + ".jsonl")), only_final);
+std::map<std::string, Json> Store::records(const std::string& id, bool only_final, const std::string& basis) const {
+  const fs::path path = folder_ / (id + ".jsonl");
+  Latest latest(only_final, basis, path.string());
+  // Line by line: a record that a later one took the place of is not held.
+  std::ifstream file(path, std::ios::binary);
+  std::string line;
+  std::array<char, 1 << 16> block{};
+  bool skipping = false;  // a line that is too long to be a record
+  while (file.read(block.data(), block.size()) || file.gcount() > 0) {
+    std::string_view rest(block.data(), static_cast<std::size_t>(file.gcount()));
+    while (!rest.empty()) {
+      const std::size_t end = rest.find('\n');
+      const std::string_view part = rest.substr(0, end);
+      skipping = skipping || line.size() + part.size() > static_cast<std::size_t>(most_record.count);
+      if (!skipping) {
+        line += part;
+      }
+      if (end == std::string_view::npos) {
+        break;
+      }
+      if (!skipping) {
+        latest.add(line);
+      }
+      line.clear();
+      skipping = false;
+      rest.remove_prefix(end + 1);
+    }
+  }
+  if (!skipping) {
+    latest.add(line);
+  }
+  return latest.take();
 }
 
 std::optional<RunSpec> Store::spec(const std::string& id) const {
@@ -206,7 +303,7 @@ Result conclude(const Store& store, const std::string& id) {
   }
   const auto experiment = std::make_shared<const Experiment>(
       extended(spec->toml ? parse_spec(*spec->toml, id) : experiment_by_id(id), keys_of(spec->points)));
-  std::map<std::string, Json> kept = store.records(id, false);
+  std::map<std::string, Json> kept = store.records(id, false, basis_name(spec->basis));
   std::vector<Json> records;
   for (const Point& point : spec->points) {
     records.push_back(kept[point.dump()]);

@@ -21,13 +21,15 @@ struct RunSpec {
   std::string command;  // measures this one again
   std::vector<Point> points;
   Json environment = Json::object();
+  Json basis = Json::object();      // what its numbers depend on (basis.h); empty in files of version 0.1.0
   std::optional<std::string> toml;  // of an experiment that a user wrote
 
   friend bool operator==(const RunSpec&, const RunSpec&) = default;
 };
 
 /// What is kept of a run on disk: a folder with, for each experiment, its spec and a line for each record as it was
-/// measured. A run that is killed loses at most the round under way.
+/// measured. A run that is killed loses at most the instance under way. Whatever is written can be read again: a record that is too
+/// large for that is refused when it is kept.
 class Store {
  public:
   /// Makes the folder; a failure says what is in the way.
@@ -37,11 +39,12 @@ class Store {
 
   /// Under its experiment's name; it takes the place of the one before.
   void keep_spec(const RunSpec& spec) const;
-  /// Appends a line and flushes it.
-  void keep(const std::string& id, const Point& point, const Json& record, bool final) const;
+  /// Appends a line, flushes it and returns how long it is. `basis` is the name of what the record depends on.
+  std::size_t keep(const std::string& id, const Point& point, const Json& record, bool final, const std::string& basis = "") const;
 
-  /// The records of an experiment, or only the final ones, as `parse_records` has them.
-  std::map<std::string, Json> records(const std::string& id, bool only_final) const;
+  /// The records of an experiment that belong to the basis, or only the final ones, as `parse_records` has them. A usage error if
+  /// they are more than a report can be made from.
+  std::map<std::string, Json> records(const std::string& id, bool only_final, const std::string& basis = "") const;
   /// Its spec; nothing where there is none. A usage error where it is damaged.
   std::optional<RunSpec> spec(const std::string& id) const;
   /// The experiments that have a spec here, in the order of the course.
@@ -56,9 +59,13 @@ std::filesystem::path new_run_folder(const std::filesystem::path& runs, const st
 /// The latest run of that name; empty where there is none.
 std::filesystem::path latest_run_folder(const std::filesystem::path& runs, const std::string& name);
 
-/// Records by the text of their point out of lines as `Store::keep` writes them. Lines that were cut off or are no records are
-/// passed over, and so is what would take more memory than results do.
-std::map<std::string, Json> parse_records(std::string_view lines, bool only_final);
+/// The most that the latest records of an experiment's points take together, as text, and the most that one takes.
+inline constexpr Bytes most_records(std::int64_t{256} << 20);
+inline constexpr Bytes most_record(std::int64_t{16} << 20);
+
+/// Records by the text of their point out of lines as `Store::keep` writes them: the latest of each point that belongs to the
+/// basis. Lines that were cut off or are no records are passed over. A usage error if they take more than `most_records`.
+std::map<std::string, Json> parse_records(std::string_view lines, bool only_final, const std::string& basis = "");
 
 /// Rows, answers and timelines of an experiment out of what was kept. A usage error where that is damaged.
 Result conclude(const Store& store, const std::string& id);

@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 
+#include "baton/base/hash.h"
+#include "baton/exec/clock.h"
 #include "baton/lab/crowding.h"
 #include "baton/lab/rows.h"
 #include "baton/lab/training_json.h"
@@ -11,6 +14,9 @@
 namespace baton::lab {
 
 namespace {
+
+constexpr std::int64_t steps_at_most = 5000;  // timed in one instance
+constexpr std::size_t losses_kept = 64;       // of the first steps
 
 /// How long a member's device computed within a stretch of the step, the mean over the members.
 Nanoseconds computed_between(const plan::Plan& plan, const trace::StepTrace& step, std::span<const TaskId> members,
@@ -53,6 +59,20 @@ Json messages(const Training& run) {
                     {"overlapped", trace::share(computing, taken)}});
   }
   return list;
+}
+
+/// The first losses, the last one, how many there were and a checksum of the bits of all: every step's in every record would be
+/// most of what is kept.
+Json kept_losses(const std::vector<double>& losses) {
+  Hash bits;
+  for (const double loss : losses) {
+    bits.add(std::bit_cast<std::uint64_t>(loss));
+  }
+  return {{"losses",
+           std::vector<double>(losses.begin(), losses.begin() + static_cast<std::ptrdiff_t>(std::min(losses.size(), losses_kept)))},
+          {"loss_final", losses.empty() ? Json() : Json(losses.back())},
+          {"loss_steps", losses.size()},
+          {"losses_checksum", fmt::format("{:016x}", bits.value())}};
 }
 
 /// A job as the settings want it: with the words that they set, and simulated if the laboratory simulates.
@@ -146,7 +166,8 @@ Json gpu_summary(const Training& run) {
 TrainMeasurement::TrainMeasurement(const JobWords& words, const Settings& settings, Options options)
     : training_(
           std::make_unique<Training>(as_set(words, settings), settings.machine, Calibration::Progress{}, nullptr, options.planner)),
-      options_(std::move(options)) {
+      options_(std::move(options)),
+      first_instance_(settings.instance == 0) {
   if (!training_->simulated()) {
     const Job& job = training_->job();
     if (static_cast<std::int64_t>(job.cluster().size()) >= settings.most_devices) {  // there parts slow each other down most
@@ -157,46 +178,31 @@ TrainMeasurement::TrainMeasurement(const JobWords& words, const Settings& settin
 
 void TrainMeasurement::round(Nanoseconds time) {
   if (training_->simulated()) {
-    if (training_->timed().empty()) {
-      training_->run(1, 0);
-    }
+    training_->run(1, 0);
     return;
   }
-  const bool first = training_->timed().empty();
-  if (first) {
-    training_->run(options_.warmup + 2, options_.warmup);
-    for (const Nanoseconds step : training_->step_times()) {
-      time -= step;
-    }
+  const Nanoseconds end = exec::now() + time;
+  // The first instance runs as many steps as findings on losses and warm-up need. The others spend at most half of their time on
+  // warm-up.
+  training_->run(1, 1);
+  const Nanoseconds first_step = std::max(Nanoseconds(1), training_->step_times().back());
+  const std::int64_t more = std::max<std::int64_t>(0, options_.warmup - 1);
+  const std::int64_t warmup = first_instance_ ? more : std::min(more, time.count / 2 / first_step.count);
+  if (warmup > 0) {
+    training_->run(warmup, warmup);
   }
-  const Nanoseconds step = std::max(Nanoseconds(1), trace::spread(training_->timed()).median);
-  const std::int64_t wanted = first ? options_.least_steps - static_cast<std::int64_t>(training_->timed().size()) : 1;
-  const std::int64_t steps = std::clamp<std::int64_t>(time.count / step.count, std::max<std::int64_t>(wanted, 0), 5000);
-  if (steps > 0) {
-    // The first step of a run finds the threads asleep; it is not counted.
-    training_->run(steps + 1, 1);
-  }
-}
-
-bool TrainMeasurement::stable(double uncertainty) const {
-  return training_->simulated() || (static_cast<std::int64_t>(training_->timed().size()) >= options_.least_steps &&
-                                    trace::median_uncertainty(training_->timed()) < uncertainty);
-}
-
-Bytes TrainMeasurement::memory() const {
-  Bytes sum;
-  if (training_->simulated()) {
-    return sum;
-  }
-  for (const Bytes peak : training_->peak()) {
-    sum += peak;
-  }
-  return sum;
+  const Nanoseconds step = std::max(Nanoseconds(1),
+                                    *std::min_element(training_->step_times().begin(), training_->step_times().end()));
+  const std::int64_t wanted = first_instance_ ? options_.least_steps : std::min<std::int64_t>(2, options_.least_steps);
+  const std::int64_t steps = std::clamp<std::int64_t>((end - exec::now()).count / step.count, wanted, steps_at_most);
+  // The first step of a run finds the threads asleep; it is not counted.
+  training_->run(steps + 1, 1);
 }
 
 Json TrainMeasurement::record() const {
   const Training& run = *training_;
   Json record = measured_json(run);
+  record.update(kept_losses(run.losses()));
   const trace::DeviceTime mean = run.mean_time();
   const std::vector<Bytes> buffers = run.buffer_bytes();
   const Json parts{{"compute_ns", mean.busy.count},

@@ -14,8 +14,8 @@ namespace baton::lab {
 class TrainMeasurement : public Measurement {
  public:
   struct Options {
-    std::int64_t warmup = 5;
-    std::int64_t least_steps = 10;  // timed, whatever the time limit
+    std::int64_t warmup = 5;        // steps at most; at least one if they would take half of the time
+    std::int64_t least_steps = 10;  // timed in the first instance, whatever the time limit; two in the others
     std::string timeline;           // label of the timeline to keep; empty: none
     Training::Planner planner = {};
   };
@@ -23,10 +23,9 @@ class TrainMeasurement : public Measurement {
   TrainMeasurement(const JobWords& words, const Settings& settings, Options options);
 
   void round(Nanoseconds time) override;
-  bool stable(double uncertainty) const override;
-  Bytes memory() const override;
   /// What training_json.h has, where the step went (`compute_ns`, `communication_ns`, `exposed_ns`, `waiting_ns`, `delayed_ns`,
-  /// `rest_ns`, the mean over devices), the largest of the devices' `peak_bytes` and `buffer_bytes`, each message, losses,
+  /// `rest_ns`, the mean over devices), the largest of the devices' `peak_bytes` and `buffer_bytes`, each message, the first `losses`,
+  /// `loss_final` after `loss_steps` and `losses_checksum`,
   /// `trained` (what was trained, and on devices of which kind), and
   /// `gradients_left`: by block, gradients a step that were not zero once rounded. On parts of a GPU `beside` says how they slow
   /// each other down (crowding.h).
@@ -40,6 +39,7 @@ class TrainMeasurement : public Measurement {
  private:
   std::unique_ptr<Training> training_;
   Options options_;
+  bool first_instance_;
   std::optional<Crowding> crowding_;
 };
 

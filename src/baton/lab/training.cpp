@@ -47,6 +47,7 @@ Training::Training(const JobWords& words, const cluster::Machine& machine, const
   }
   device_times_.resize(plan_->devices().size());
   arrivals_.resize(plan_->devices().size());
+  latest_in_.resize(plan_->devices().size());
 }
 
 void Training::open_simulation(const Calibration::Progress& progress, const Planner& planner) {
@@ -176,6 +177,11 @@ void Training::run(std::int64_t steps, std::int64_t warmup, const exec::Executor
       device_times_[d] += times[d];
       arrivals_[d] += came[d];
     }
+    const auto latest = std::max_element(came.begin(), came.end(),
+                                         [](const trace::Arrivals& a, const trace::Arrivals& b) { return a.held_up < b.held_up; });
+    if (latest != came.end() && latest->held_up.count > 0) {
+      ++latest_in_[static_cast<std::size_t>(latest - came.begin())];
+    }
     for (const trace::PathSegment& segment : trace::critical_path(*plan_, step)) {
       path_[static_cast<std::size_t>(segment.kind)] += segment.end - segment.start;
     }
@@ -199,7 +205,9 @@ std::vector<findings::Comer> Training::comers() const {
                     .last_share = static_cast<double>(came.last) / static_cast<double>(came.collectives),
                     .held_up = Nanoseconds(came.held_up.count / traced_steps_),
                     .phase = std::string(plan::to_text(excess.phase)),
-                    .excess = Nanoseconds(excess.time.count / traced_steps_)});
+                    .excess = Nanoseconds(excess.time.count / traced_steps_),
+                    .steps = simulated() ? 0 : traced_steps_,  // one simulated step is like any other
+                    .latest_in = latest_in_[d]});
   }
   return list;
 }

@@ -116,6 +116,7 @@ class Training {
   std::int64_t steps_before_ = 0;
   std::vector<trace::DeviceTime> device_times_;
   std::vector<trace::Arrivals> arrivals_;
+  std::vector<std::int64_t> latest_in_;  // by device: traced steps in which the others waited longest for it
   Nanoseconds traced_;
   std::int64_t traced_steps_ = 0;
   std::array<Nanoseconds, 4> path_{};  // by kind of segment

@@ -67,13 +67,16 @@ Json quantiles_json(std::vector<Nanoseconds> times) {
   return list;
 }
 
-/// Of the steps that were timed; `time_per_step_ns` is their median, from `time_low_ns` to `time_high_ns` its interval.
+/// Of the steps that were timed; `time_per_step_ns` is their median, from `time_low_ns` to `time_high_ns` its interval. All are of
+/// one instance: what another run of the same job would differ by is not in it.
 Json times_json(const Training& run) {
   const trace::Spread spread = trace::spread(run.timed());
-  const auto [low, high] = trace::median_interval(run.timed());
+  const trace::MedianInterval interval = trace::median_interval(run.timed());
   return {{"time_per_step_ns", spread.median.count},
-          {"time_low_ns", low.count},
-          {"time_high_ns", high.count},
+          {"time_low_ns", interval.low.count},
+          {"time_high_ns", interval.high.count},
+          {"interval_level", interval.level > 0 && !run.simulated() ? Json(interval.level) : Json()},
+          {"instances", 1},
           {"mean_ns", spread.mean.count},
           {"std_ns", spread.std.count},
           {"p5_ns", spread.p5.count},
@@ -142,7 +145,9 @@ Json arrivals_json(const Training& run) {
                     {"last", comer.last_share},
                     {"held_up_ns", comer.held_up.count},
                     {"phase", comer.phase},
-                    {"excess_ns", comer.excess.count}});
+                    {"excess_ns", comer.excess.count},
+                    {"steps", comer.steps},
+                    {"latest_in", comer.latest_in}});
   }
   return list;
 }

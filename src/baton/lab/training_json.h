@@ -11,7 +11,8 @@ namespace baton::lab {
 /// Of the median step; 0 where none was timed.
 double samples_per_s(const Training& run);
 
-/// What was measured: `time_per_step_ns` (median), its interval `time_low_ns` to `time_high_ns`, `mean_ns`, `std_ns`, `p5_ns`,
+/// What was measured: `time_per_step_ns` (median), its interval over the steps `time_low_ns` to `time_high_ns`, which
+/// holds with `interval_level`, of so many `instances` (one), `mean_ns`, `std_ns`, `p5_ns`,
 /// `p95_ns`, `min_ns`, `max_ns` and `samples_per_s` of the `steps_timed` after `warmup`; `transfers`, `transfers_forward`,
 /// `sent_bytes` and `flops` of a step, over all devices; `emulated`, `underflows`, `overflows`, `skipped_steps` and `final_scale`;
 /// `device_list` (for each device of the plan shares of the step, memory and bytes), `arrivals` (how devices came to collectives),

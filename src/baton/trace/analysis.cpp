@@ -184,26 +184,25 @@ Spread spread(std::span<const Nanoseconds> times) {
           percentile(0.95), rounded(sorted.front()), rounded(sorted.back())};
 }
 
-std::pair<Nanoseconds, Nanoseconds> median_interval(std::vector<Nanoseconds> times) {
+MedianInterval median_interval(std::vector<Nanoseconds> times) {
   if (times.empty()) {
     return {};
   }
   std::sort(times.begin(), times.end());
-  // Order statistics: the number of times below the true median is binomial, whatever their distribution.
+  // The number of times below the true median is binomial: it lies between the one at `cut` and the one at `cut` from the end
+  // unless at most `cut` times are below it, or above.
   const auto n = static_cast<double>(times.size());
-  const double reach = 0.98 * std::sqrt(n);
-  const auto low = static_cast<std::size_t>(std::max(0.0, std::floor(n / 2 - reach)));
-  const auto high = static_cast<std::size_t>(std::min(n - 1, std::ceil(n / 2 + reach)));
-  return {times[low], times[high]};
-}
-
-double median_uncertainty(std::vector<Nanoseconds> times) {
-  if (times.size() < 6) {
-    return 1;
+  const auto chance = [&](std::size_t below) {
+    const auto k = static_cast<double>(below);
+    return std::exp(std::lgamma(n + 1) - std::lgamma(k + 1) - std::lgamma(n - k + 1) - n * std::log(2.0));
+  };
+  std::size_t cut = 0;
+  double outside = 2 * chance(0);
+  while (2 * (cut + 1) < times.size() && outside + 2 * chance(cut + 1) <= 0.05) {
+    ++cut;
+    outside += 2 * chance(cut);
   }
-  const auto [low, high] = median_interval(times);
-  const Nanoseconds median = spread(times).median;
-  return median.count == 0 ? 0 : share(high - low, median) / 2;
+  return {times[cut], times[times.size() - 1 - cut], std::max(0.0, 1 - outside)};
 }
 
 double share(Nanoseconds part, Nanoseconds whole) {

@@ -49,10 +49,13 @@ struct Spread {
 /// Percentiles are interpolated linearly; std is that of a sample. All zero if there are no times.
 Spread spread(std::span<const Nanoseconds> times);
 
-/// The ends of the 95 % confidence interval of the median.
-std::pair<Nanoseconds, Nanoseconds> median_interval(std::vector<Nanoseconds> times);
-/// Half that interval's width, relative to the median; 1 for fewer than six times.
-double median_uncertainty(std::vector<Nanoseconds> times);
+/// Where the median of all times that there could be lies, by order statistics, whatever their distribution.
+struct MedianInterval {
+  Nanoseconds low;
+  Nanoseconds high;
+  double level = 0;  // how often such an interval holds the median: at least 0.95 of six times or more, less of fewer
+};
+MedianInterval median_interval(std::vector<Nanoseconds> times);
 
 /// part / whole; 0 if `whole` is 0.
 double share(Nanoseconds part, Nanoseconds whole);

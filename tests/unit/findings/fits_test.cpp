@@ -150,6 +150,27 @@ TEST(AlphaBeta, NamesTheWorstPoint) {
   EXPECT_NEAR(fit.worst_residual, 1.0, 1e-9) << "200 where 100 was measured";
 }
 
+TEST(AlphaBeta, OfFewerThanThreeSizesIsNotTested) {
+  const std::vector<double> bytes{1000, 1000, 2000, 2000};
+  const std::vector<double> times{100, 101, 200, 201};
+  EXPECT_EQ(fit_alpha_beta(bytes, times).sizes, 2U);
+  EXPECT_FALSE(fit_alpha_beta(bytes, times).testable());
+  EXPECT_FALSE(fit_message(bytes, times).testable());
+  EXPECT_EQ(quality(fit_message(bytes, times)), "not tested: 2 sizes are too few for a formula of two numbers, which takes three");
+  EXPECT_TRUE(says(quality(fit_message(std::vector<double>{8}, std::vector<double>{700})), "1 size is too few"));
+}
+
+TEST(AlphaBeta, IsJudgedByHowFarTheWorstSizeIsOff) {
+  // Times that hardly differ have no spread that a law could explain, and the law is good all the same.
+  const std::vector<double> bytes{8, 32, 128, 512};
+  const std::vector<double> flat{700, 702, 699, 701};
+  EXPECT_TRUE(says(quality(fit_message(bytes, flat)), "a good fit (at worst 0."));
+  const std::vector<double> jump{700, 700, 700, 2000};
+  EXPECT_TRUE(says(quality(fit_message(bytes, jump)), "fit (at worst "));
+  const std::vector<double> wild{700, 7000, 700, 2000};
+  EXPECT_TRUE(says(quality(fit_message(bytes, wild)), "a bad fit (at worst "));
+}
+
 TEST(AlphaBeta, HasNoBandwidthWhereTimeDoesNotGrowWithSize) {
   const std::vector<double> bytes{1000, 2000, 4000};
   const std::vector<double> flat{70, 70, 70};

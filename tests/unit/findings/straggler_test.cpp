@@ -56,6 +56,46 @@ TEST(Straggler, NoPhaseIsNamedThatDoesNotExplainIt) {
   EXPECT_NE(said.find("None of its phases"), std::string::npos) << said;
 }
 
+TEST(Straggler, ChanceIsThatOfTheBinomialDistributionForAnyOfTheDevices) {
+  EXPECT_NEAR(chance_of_latest(1, 1, 2), 1, 1e-12) << "somebody is always the latest";
+  EXPECT_NEAR(chance_of_latest(8, 8, 2), 2.0 / 256, 1e-12);
+  EXPECT_NEAR(chance_of_latest(9, 10, 2), 2 * 11.0 / 1024, 1e-12);
+  EXPECT_NEAR(chance_of_latest(4, 4, 4), 4.0 / 256, 1e-12);
+}
+
+TEST(Straggler, OneStepIsNoEvidence) {
+  std::vector<Comer> comers = four();
+  for (Comer& comer : comers) {
+    comer.steps = 1;
+  }
+  comers[1].latest_in = 1;
+  EXPECT_EQ(latest(comers, ms(40)), nullptr);
+  EXPECT_EQ(
+      straggler(comers, ms(40)),
+      "Whether a device is slow cannot be told from 1 step of 40.0 ms: run more of them. The others waited longest for cpu:1.");
+}
+
+TEST(Straggler, ManyStepsAreEvidenceIfItIsTheLatestInNearlyAllOfThem) {
+  std::vector<Comer> comers = four();
+  for (Comer& comer : comers) {
+    comer.steps = 20;
+  }
+  comers[1].latest_in = 18;
+  EXPECT_EQ(latest(comers, ms(40)), &comers[1]);
+  comers[1].latest_in = 7;
+  EXPECT_EQ(latest(comers, ms(40)), nullptr) << "5 of 20 are its share";
+}
+
+TEST(Straggler, AFewMillisecondsAreNoEvidenceHoweverManySteps) {
+  std::vector<Comer> comers = four();
+  for (Comer& comer : comers) {
+    comer.steps = 20;
+    comer.held_up = Nanoseconds(comer.held_up.count / 100);
+  }
+  comers[1].latest_in = 20;
+  EXPECT_EQ(latest(comers, Nanoseconds(400'000)), nullptr) << "one disturbance may last 8 ms";
+}
+
 TEST(Straggler, OneAloneKeepsNobodyWaiting) {
   EXPECT_EQ(straggler(std::vector<Comer>{{"cpu:0", 1, ms(5), "forward", ms(5)}}, ms(10)), "");
   EXPECT_EQ(straggler({}, ms(10)), "");

@@ -10,13 +10,9 @@ using test::silent_on;
 using test::usage_sentence;
 
 Json predicted(const std::string& strategy, int devices, double measured, double simulated) {
-  return {{"strategy", strategy},
-          {"devices", devices},
-          {"time_per_step_ns", measured},
-          {"time_low_ns", measured - 1},
-          {"time_high_ns", measured + 1},
-          {"simulated_ns", simulated},
-          {"error", simulated / measured - 1}};
+  return {
+      {"strategy", strategy},         {"devices", devices}, {"time_per_step_ns", measured}, {"time_low_ns", measured - 1},
+      {"time_high_ns", measured + 1}, {"instances", 5},     {"simulated_ns", simulated},    {"error", simulated / measured - 1}};
 }
 
 std::string found(const std::vector<Json>& rows) {

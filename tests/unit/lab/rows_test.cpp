@@ -46,14 +46,55 @@ TEST(Rows, TheUncertaintyOfASpeedupIsThatOfBothTimes) {
   add_speedup(rows, {});
   EXPECT_DOUBLE_EQ(rows[0]["speedup_low"], 1) << "a time against itself is certain";
   EXPECT_DOUBLE_EQ(rows[0]["speedup_high"], 1);
-  EXPECT_NEAR(rows[1]["speedup_low"], 2 * 0.99 / 1.01, 1e-12);
-  EXPECT_NEAR(rows[1]["speedup_high"], 2 * 1.01 / 0.99, 1e-12);
+  // Both means have a standard error of 1 % / 2.776 (Student's for four degrees of freedom); of their difference it is 1.414 times
+  // that, and 2.306 is Student's for eight.
+  const double reach = 2.306 * 1.4142 * 0.01 / 2.7764;
+  EXPECT_NEAR(rows[1]["speedup_low"], 2 * std::exp(-reach), 1e-4);
+  EXPECT_NEAR(rows[1]["speedup_high"], 2 * std::exp(reach), 1e-4);
 }
 
-TEST(Rows, DifferOnlyWhereTheirIntervalsDoNotTouch) {
-  EXPECT_TRUE(differs(trained(1), trained(1.03)));
-  EXPECT_TRUE(differs(trained(1.03), trained(1)));
-  EXPECT_FALSE(differs(trained(1), trained(1.01)));
+TEST(Rows, DifferOnlyByMoreThanTheirInstancesScatter) {
+  // 3.355 of Student's distribution for eight degrees of freedom, times 1.414 · 1 % / 2.776: 1.7 %.
+  EXPECT_TRUE(differs(trained(1), trained(1.02)));
+  EXPECT_TRUE(differs(trained(1.02), trained(1)));
+  EXPECT_FALSE(differs(trained(1), trained(1.016)));
+  EXPECT_FALSE(differs(trained(1), trained(1.02), pairs_among(30))) << "the farthest apart of many";
+}
+
+TEST(Rows, OfOneInstanceOrOfAVersionThatDidNotSayDifferFromNone) {
+  Json old = trained(1);
+  old.erase("instances");
+  EXPECT_FALSE(differs(old, trained(5)));
+  EXPECT_FALSE(differs(old, old));
+  EXPECT_TRUE(says(noise_text(difference_of(old, trained(5))), "not known to be beyond the noise"));
+}
+
+TEST(Rows, ThatDidNotTakeTurnsDifferByTheDriftToo) {
+  const Json here = with(trained(1), {{"batch_name", "one"}, {"drift", 0.01}});
+  EXPECT_TRUE(differs(here, with(trained(1.03), {{"batch_name", "one"}, {"drift", 0.01}})));
+  EXPECT_FALSE(differs(here, with(trained(1.03), {{"batch_name", "two"}, {"drift", 0.01}})));
+  EXPECT_TRUE(differs(here, with(trained(1.2), {{"batch_name", "two"}, {"drift", 0.01}})));
+}
+
+TEST(Rows, WhoseInstancesHappenToAgreeScatterLikeTheOthersAmongWhichTheyStandOut) {
+  const Json low = with(trained(1), {{"instance_times_ns", {1000, 1000, 1000, 1000, 1001}}});
+  const Json high = with(trained(1), {{"instance_times_ns", {1030, 1030, 1030, 1030, 1031}}});
+  const Json wide = with(trained(1), {{"instance_times_ns", {1000, 1030, 1000, 1030, 1000}}});
+  EXPECT_TRUE(differs(low, high));
+  EXPECT_FALSE(difference_among(low, high, {low, high, wide, wide, wide}).differ);
+  EXPECT_TRUE(difference_among(low, high, {low, high, low, high}).differ);
+}
+
+TEST(Rows, ThatAreSimulatedDifferByAnything) {
+  const auto simulated = [](double ms) { return with(trained(ms), {{"origin", "simulated"}}); };
+  EXPECT_TRUE(differs(simulated(1), simulated(1.0001)));
+  EXPECT_FALSE(differs(simulated(1), simulated(1)));
+}
+
+TEST(Rows, NoDifferenceIsSaidWithTheSmallestThatWouldHaveBeenSeen) {
+  EXPECT_EQ(noise_text(difference_of(trained(1), trained(1.2))), "beyond the noise");
+  // 3.355 and 1.397 of Student's distribution for eight degrees of freedom, times 1.414 · 1 % / 2.776 / 0.958: 2.56 %.
+  EXPECT_EQ(noise_text(difference_of(trained(1), trained(1))), "within the noise (a difference of 2.6 % would have been seen)");
 }
 
 TEST(Rows, TheHeadlineIsOfTheMostDevicesThatHadACoreEach) {

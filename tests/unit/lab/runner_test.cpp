@@ -1,7 +1,9 @@
 #include "baton/lab/runner.h"
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
+#include <set>
 
 #include "baton/base/error.h"
 #include "baton/lab/rows.h"
@@ -163,29 +165,36 @@ TEST(AxisValues, ThatAreNotFiniteStayText) {
 
 // Measuring
 
-/// A measurement that follows a script and notes every round in a diary.
+/// An instance that follows a script and notes its turn in a diary.
 class Scripted final : public Measurement {
  public:
-  Scripted(std::string name, int stable_after, int fails_in, Bytes memory, std::vector<std::string>& diary)
-      : name_(std::move(name)), stable_after_(stable_after), fails_in_(fails_in), memory_(memory), diary_(&diary) {}
+  Scripted(Point point, int instance, std::vector<std::string>& diary)
+      : point_(std::move(point)), instance_(instance), diary_(&diary) {
+    ++open_;
+  }
+  ~Scripted() override { --open_; }
+  Scripted(const Scripted&) = delete;
+  Scripted& operator=(const Scripted&) = delete;
   void round(Nanoseconds) override {
-    ++rounds_;
-    diary_->push_back(name_);
-    if (rounds_ == fails_in_) {
-      throw failure("{} broke", name_);
+    EXPECT_EQ(open_, 1) << "one instance at a time has the machine";
+    diary_->push_back(point_["name"]);
+    if (instance_ == point_.value("fails", -1)) {
+      throw failure("{} broke", point_["name"].get<std::string>());
     }
   }
-  bool stable(double) const override { return rounds_ >= stable_after_; }
-  Bytes memory() const override { return memory_; }
-  Json record() const override { return {{"value", rounds_}}; }
+  Json record() const override {
+    Json record{{"value", instance_}, {"timeline", {{"label", "step"}}}};
+    if (point_.contains("times")) {
+      record["time_per_step_ns"] = point_["times"].at(static_cast<std::size_t>(instance_) % point_["times"].size());
+    }
+    return record;
+  }
 
  private:
-  std::string name_;
-  int stable_after_;
-  int fails_in_;
-  Bytes memory_;
+  Point point_;
+  int instance_;
   std::vector<std::string>* diary_;
-  int rounds_ = 0;
+  static inline int open_ = 0;
 };
 
 std::vector<std::string>& diary() {
@@ -193,17 +202,16 @@ std::vector<std::string>& diary() {
   return lines;
 }
 
-/// A point has a name, when it is stable and when it fails; the name "refused" is refused.
+/// A point has a name, in which instance it fails, and the times of its instances; the name "refused" is refused.
 Experiment scripted() {
   diary().clear();
   Experiment experiment;
   experiment.id = "scripted";
-  experiment.open = [](const Point& point, const Settings&) -> std::unique_ptr<Measurement> {
+  experiment.open = [](const Point& point, const Settings& settings) -> std::unique_ptr<Measurement> {
     if (point["name"] == "refused") {
       throw usage_error("there is no such device here");
     }
-    return std::make_unique<Scripted>(point["name"], point.value("stable", 2), point.value("fails", -1),
-                                      Bytes(point.value("memory", 0)), diary());
+    return std::make_unique<Scripted>(point, settings.instance, diary());
   };
   experiment.derive = nullptr;
   experiment.details = [](const std::vector<Json>& rows) {
@@ -218,11 +226,14 @@ struct Kept {
   bool final;
 };
 
-std::vector<Json> run(const std::vector<Point>& points, std::vector<Kept>& kept, const std::map<std::string, Json>& known = {},
-                      const Progress& progress = {}) {
+Settings without_limit() {
   Settings settings;
-  settings.machine.memory = Bytes(100);
   settings.time_limit = Nanoseconds(1'000'000'000'000);  // never reached: rounds take no time
+  return settings;
+}
+
+std::vector<Json> run(const std::vector<Point>& points, std::vector<Kept>& kept, const std::map<std::string, Json>& known = {},
+                      const Progress& progress = {}, const Settings& settings = without_limit()) {
   return measure(
       scripted(), points, settings, known,
       [&](const Point& point, const Json& record, bool final) {
@@ -231,55 +242,91 @@ std::vector<Json> run(const std::vector<Point>& points, std::vector<Kept>& kept,
       progress);
 }
 
-TEST(Measure, RoundsOfPointsAreInterleaved) {
+TEST(Measure, EveryPointHasFiveFreshInstancesWhichTakeTurnsInChangingOrder) {
   std::vector<Kept> kept;
-  run({{{"name", "a"}, {"stable", 3}}, {{"name", "b"}, {"stable", 2}}, {{"name", "c"}, {"stable", 3}}}, kept);
-  EXPECT_EQ(diary(), (std::vector<std::string>{"a", "b", "c", "a", "b", "c", "a", "c"}));
+  const std::vector<Json> records = run({{{"name", "a"}}, {{"name", "b"}}, {{"name", "c"}}}, kept);
+  ASSERT_EQ(diary().size(), 15U);
+  std::set<std::string> orders;
+  for (std::size_t round = 0; round < 5; ++round) {
+    const auto begin = diary().begin() + static_cast<std::ptrdiff_t>(3 * round);
+    std::vector<std::string> order(begin, begin + 3);
+    orders.insert(order[0] + order[1] + order[2]);
+    std::sort(order.begin(), order.end());
+    EXPECT_EQ(order, (std::vector<std::string>{"a", "b", "c"})) << "round " << round;
+  }
+  EXPECT_GT(orders.size(), 2U);
+  EXPECT_EQ(diary()[3], diary()[2]) << "the second round is the first one backwards";
+  EXPECT_EQ(records[0]["instances"], 5);
+  EXPECT_EQ(records[0]["stopped"], "instances");
 }
 
-TEST(Measure, OneRoundIsNeverEnoughAndSixAreAlways) {
+TEST(Measure, TimeThatIsUpEndsAPointAfterFourInstances) {
   std::vector<Kept> kept;
-  const std::vector<Json> records = run({{{"name", "soon"}, {"stable", 0}}, {{"name", "never"}, {"stable", 99}}}, kept);
-  EXPECT_EQ(records[0]["rounds"], 2);
-  EXPECT_EQ(records[0]["stopped"], "stable");
-  EXPECT_EQ(records[1]["rounds"], 6);
-  EXPECT_EQ(records[1]["stopped"], "rounds");
-}
-
-TEST(Measure, TimeThatIsUpEndsAPoint) {
-  diary().clear();
   Settings settings;
   settings.time_limit = Nanoseconds(0);
-  const std::vector<Json> records = measure(scripted(), {{{"name", "a"}, {"stable", 99}}}, settings, {}, [](auto&&...) {}, {});
-  EXPECT_EQ(records[0]["rounds"], 1);
+  const std::vector<Json> records = run({{{"name", "a"}}}, kept, {}, {}, settings);
+  EXPECT_EQ(records[0]["instances"], 4);
   EXPECT_EQ(records[0]["stopped"], "time limit");
+}
+
+TEST(Measure, APreciseRunMeasuresWhatScattersMoreOften) {
+  std::vector<Kept> kept;
+  Settings settings = without_limit();
+  settings.precise = true;
+  const std::vector<Json> records = run(
+      {{{"name", "quiet"}, {"times", {1000, 1001}}}, {{"name", "noisy"}, {"times", {1000, 1050, 1010}}}}, kept, {}, {}, settings);
+  EXPECT_EQ(records[0]["instances"], 10);
+  EXPECT_EQ(records[0]["stopped"], "precise");
+  EXPECT_GT(records[1]["instances"], 10);
+  EXPECT_LE(records[1]["smallest_difference"], 0.03);
+}
+
+TEST(Measure, ASimulatedPointHasOneInstance) {
+  std::vector<Kept> kept;
+  Settings settings = without_limit();
+  settings.cluster = "pcie-5";
+  EXPECT_EQ(run({{{"name", "a"}}}, kept, {}, {}, settings)[0]["instances"], 1);
+  EXPECT_EQ(diary().size(), 1U);
+}
+
+TEST(Measure, PointsThatTookTurnsSaySoAndHowTheMachineDrifted) {
+  std::vector<Kept> kept;
+  const std::vector<Json> records = run({{{"name", "a"}, {"times", {100, 100, 100, 110, 110}}},
+                                         {{"name", "b"}, {"times", {200, 200, 200, 220, 220}}},
+                                         {{"name", "c"}, {"times", {300, 300, 300, 330, 330}}}},
+                                        kept);
+  EXPECT_EQ(records[0]["batch_name"], records[2]["batch_name"]);
+  EXPECT_NEAR(records[0]["drift"], std::log(1.1) * std::sqrt(0.3), 1e-9);
+  EXPECT_NE(run({{{"name", "a"}}}, kept)[0]["batch_name"], records[0]["batch_name"]);
 }
 
 TEST(Measure, ARefusedPointHasAReasonAndTheOthersGoOn) {
   std::vector<Kept> kept;
   const std::vector<Json> records = run({{{"name", "refused"}}, {{"name", "b"}}}, kept);
   EXPECT_EQ(records[0].dump(), R"({"reason":"there is no such device here"})");
-  EXPECT_EQ(records[1]["value"], 2);
+  EXPECT_EQ(records[1]["instances"], 5);
   EXPECT_EQ(kept[0].name, "refused");
   EXPECT_TRUE(kept[0].final);
 }
 
 TEST(Measure, AFailureUnderWayIsAReasonTooAndEndsThePoint) {
   std::vector<Kept> kept;
-  const std::vector<Json> records = run({{{"name", "a"}, {"stable", 9}, {"fails", 2}}, {{"name", "b"}, {"stable", 3}}}, kept);
+  const std::vector<Json> records = run({{{"name", "a"}, {"fails", 1}}, {{"name", "b"}}}, kept);
   EXPECT_EQ(records[0].dump(), R"({"reason":"a broke"})");
-  EXPECT_EQ(records[1]["value"], 3);
+  EXPECT_EQ(records[1]["instances"], 5);
   EXPECT_EQ(std::count(diary().begin(), diary().end(), "a"), 2);
 }
 
-TEST(Measure, EveryRoundIsKeptAndOnlyTheLastIsFinal) {
+TEST(Measure, EveryInstanceIsKeptAndOnlyTheLastIsFinalWithTheTimeline) {
   std::vector<Kept> kept;
-  run({{{"name", "a"}, {"stable", 3}}}, kept);
-  ASSERT_EQ(kept.size(), 3U);
-  EXPECT_FALSE(kept[0].final);
-  EXPECT_FALSE(kept[1].final);
-  EXPECT_TRUE(kept[2].final);
-  EXPECT_EQ(kept[2].record["value"], 3);
+  run({{{"name", "a"}}}, kept);
+  ASSERT_EQ(kept.size(), 5U);
+  for (std::size_t i = 0; i < kept.size(); ++i) {
+    EXPECT_EQ(kept[i].final, i == 4);
+    EXPECT_EQ(kept[i].record["instances"], i + 1);
+    EXPECT_EQ(kept[i].record.contains("timeline"), i == 4);
+    EXPECT_EQ(kept[i].record["stopped"], i == 4 ? "instances" : "not finished");
+  }
 }
 
 TEST(Measure, AKnownPointIsNotMeasuredAgain) {
@@ -287,36 +334,33 @@ TEST(Measure, AKnownPointIsNotMeasuredAgain) {
   const Point known{{"name", "a"}};
   const std::vector<Json> records = run({known, {{"name", "b"}}}, kept, {{known.dump(), {{"value", 42}}}});
   EXPECT_EQ(records[0]["value"], 42);
-  EXPECT_EQ(diary(), (std::vector<std::string>{"b", "b"}));
+  EXPECT_EQ(diary(), std::vector<std::string>(5, "b"));
 }
 
-TEST(Measure, AStopEndsAfterTheRoundAndKeepsWhatWasMeasured) {
+TEST(Measure, AStopEndsAfterTheInstanceAndKeepsWhatWasMeasured) {
   std::vector<Kept> kept;
   int calls = 0;
-  const std::vector<Json> records = run(
-      {{{"name", "a"}, {"stable", 9}}, {{"name", "b"}, {"stable", 9}}, {{"name", "c"}, {"stable", 9}}}, kept, {},
-      [&](double, const std::string&) { return ++calls < 2; });
+  const std::vector<Json> records = run({{{"name", "a"}}, {{"name", "b"}}, {{"name", "c"}}}, kept, {},
+                                        [&](double, const std::string&) { return ++calls < 2; });
   EXPECT_EQ(diary(), (std::vector<std::string>{"a", "b"}));
-  EXPECT_EQ(records[0]["value"], 1);
-  EXPECT_EQ(records[1]["value"], 1);
+  EXPECT_EQ(records[0]["instances"], 1);
   EXPECT_EQ(records[1]["stopped"], "not finished");
   EXPECT_TRUE(records[2].is_null());
+  EXPECT_EQ(kept.size(), 2U);
 }
 
-TEST(Measure, PointsThatTakeMuchMemoryAreNotOpenTogether) {
-  std::vector<Kept> kept;
-  run({{{"name", "a"}, {"stable", 2}, {"memory", 60}}, {{"name", "b"}, {"stable", 2}, {"memory", 60}}}, kept);
-  EXPECT_EQ(diary(), (std::vector<std::string>{"a", "a", "b", "b"})) << "of a machine of 100 bytes half is 50";
-  run({{{"name", "a"}, {"stable", 2}, {"memory", 20}}, {{"name", "b"}, {"stable", 2}, {"memory", 20}}}, kept);
-  EXPECT_EQ(diary(), (std::vector<std::string>{"a", "b", "a", "b"}));
+TEST(Measure, WhatCannotBeKeptEndsTheRunAndIsNoReasonOfAPoint) {
+  EXPECT_THROW(measure(scripted(), {{{"name", "a"}}}, without_limit(), {},
+                       [](const Point&, const Json&, bool) { throw failure("the disk is full"); }, {}),
+               Error);
 }
 
 TEST(Measure, ProgressNeverFallsAndEndsAtOne) {
   std::vector<Kept> kept;
   double last = 0;
   std::vector<Point> many;
-  for (int i = 0; i < 11; ++i) {  // more than are open at once
-    many.push_back({{"name", std::to_string(i)}, {"stable", 2 + i % 3}});
+  for (int i = 0; i < 40; ++i) {  // more than take turns
+    many.push_back({{"name", std::to_string(i)}});
   }
   bool fell = false;
   run(many, kept, {}, [&](double done, const std::string& what) {

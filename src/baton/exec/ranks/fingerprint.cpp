@@ -13,7 +13,6 @@
 #include "baton/plan/text.h"
 
 namespace baton::exec {
-namespace {
 
 std::uint64_t hash_program() {
   Hash hash;
@@ -24,6 +23,8 @@ std::uint64_t hash_program() {
   }
   return hash.value();
 }
+
+namespace {
 
 /// "rank 2 has", "ranks 1 and 3 have".
 std::string list(const std::vector<int>& ranks) { return name_ranks(ranks) + (ranks.size() == 1 ? " has" : " have"); }

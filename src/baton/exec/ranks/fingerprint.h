@@ -8,6 +8,9 @@
 
 namespace baton::exec {
 
+/// Of the file that runs.
+std::uint64_t hash_program();
+
 /// What must be the same on all ranks that run a plan together.
 struct Fingerprint {
   std::uint64_t plan = 0;     // of its text

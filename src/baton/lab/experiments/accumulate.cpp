@@ -28,7 +28,8 @@ void derive(std::vector<Json>& rows) {
       continue;  // simulated
     }
     double rises = 0;
-    bool finite = true;
+    // The last of all steps, where not all losses were kept; one that is no number is null in a file.
+    bool finite = !row.contains("loss_final") || (row["loss_final"].is_number() && std::isfinite(row["loss_final"].get<double>()));
     for (std::size_t s = 1; s < losses.size(); ++s) {
       rises = std::max(rises, losses[s] - losses[s - 1]);
       finite = finite && std::isfinite(losses[s]);

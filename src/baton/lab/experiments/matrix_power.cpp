@@ -43,11 +43,12 @@ class PowerMeasurement final : public TrainMeasurement {
     }
   }
 
-  bool stable(double uncertainty) const override { return once_ || TrainMeasurement::stable(uncertainty); }
+  bool once() const override { return once_; }
 
   Json record() const override {
     Json record = TrainMeasurement::record();
-    for (const char* key : {"samples_per_s", "global_batch", "losses", "gradients_left"}) {
+    for (const char* key :
+         {"samples_per_s", "global_batch", "losses", "loss_final", "loss_steps", "losses_checksum", "gradients_left"}) {
       record.erase(key);
     }
     const Json trained = record["trained"];

@@ -97,7 +97,7 @@ std::string on_vanishing(const Json& bare, const Json& scaled) {
 }
 
 std::string on_the_scale(const Json& row) {
-  const double steps = static_cast<double>(row["losses"].size());
+  const double steps = row.value("loss_steps", static_cast<double>(row["losses"].size()));
   const double skipped = number(row, "skipped_steps");
   if (skipped == 0) {
     return fmt::format(

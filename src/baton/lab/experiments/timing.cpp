@@ -26,7 +26,7 @@ class EveryStep final : public TrainMeasurement {
     }
   }
 
-  bool stable(double) const override { return true; }
+  bool once() const override { return true; }  // the task is one run
 
   Json record() const override {
     Json record = TrainMeasurement::record();

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <span>
+
+namespace baton::findings {
+
+/// The value that a variable of Student's distribution stays below with probability `p`. Endless degrees of freedom make it the
+/// normal distribution.
+double student_quantile(double p, double degrees);
+
+/// A time that was measured in several fresh instances, as the mean of its logarithms: how often it may be off, and by how much.
+struct Sample {
+  double log_mean = 0;
+  double variance = 0;  // of that mean
+  double degrees = 0;   // of freedom with which the variance is known; 0: it is not known
+};
+/// Of the instances' medians, all positive. One alone has no variance that could be known.
+Sample sample_of(std::span<const double> instance_times);
+/// What an instance usually scatters by among several samples: the median of their variances, for those whose few instances happen
+/// to agree. It is known by all their degrees of freedom together.
+struct Scatter {
+  double variance = 0;  // of one instance
+  double degrees = 0;
+};
+Scatter usual_scatter(std::span<const Sample> samples);
+/// The sample with a variance that is at least the usual one.
+Sample at_least(const Sample& sample, const Scatter& usual);
+
+/// A time that is known exactly, as a simulated one is.
+Sample exact(double time);
+
+struct Interval {
+  double low = 0;
+  double high = 0;
+};
+/// Where the true time lies with this confidence; from 0 to infinity if the variance is not known.
+Interval interval(const Sample& sample, double confidence);
+/// The other way round: what a time and its 95 % interval over a number of instances say.
+Sample from_interval(double time, const Interval& interval, double instances);
+
+struct Test {
+  double level = 0.01;  // how often two equal times may be called different
+  double pairs = 1;     // that one statement is chosen from: the level is divided by them (Bonferroni)
+  double drift = 0;     // standard deviation of what the machine itself changes between the two, relative
+};
+
+/// How far apart two times are.
+struct Difference {
+  double ratio = 1;   // of the second to the first
+  Interval of_ratio;  // with 95 % confidence
+  bool differ = false;
+  double smallest = 0;  // the smallest true difference that is found in nine of ten cases, relative; infinite if none would be
+};
+/// Welch's test on the logarithms: the instances of both may scatter differently.
+Difference difference(const Sample& a, const Sample& b, const Test& test = {});
+
+/// Two equal jobs may differ by so much for reasons that fresh instances do not vary (the order in which they run, where code lies
+/// in memory): no smaller difference between measured times is ever claimed.
+inline constexpr double resolution = 0.005;
+
+}  // namespace baton::findings

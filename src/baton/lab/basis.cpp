@@ -1,0 +1,116 @@
+#include "baton/lab/basis.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "baton/base/file.h"
+#include "baton/base/hash.h"
+#include "baton/base/text.h"
+#include "baton/cluster/gpu.h"
+#include "baton/exec/ranks/fingerprint.h"
+#include "baton/lab/rows.h"
+#include "baton/lab/spec.h"
+
+namespace baton::lab {
+namespace {
+
+constexpr Bytes most_hashed(std::int64_t{4} << 20);  // of a schedule, the largest of such files
+
+std::string hash_text(std::uint64_t hash) { return fmt::format("{:016x}", hash); }
+
+/// Whether a word names a file, as clusters and schedules do.
+bool names_file(std::string_view word) {
+  return word.ends_with(".toml") || word.ends_with(".csv") || word.find('/') != std::string_view::npos;
+}
+
+/// The contents of the files among these words, by name; what cannot be read is refused when it is used.
+Json contents_of(const std::vector<std::string>& words) {
+  Json files = Json::object();
+  for (const std::string& word : words) {
+    std::error_code error;
+    if (names_file(word) && std::filesystem::is_regular_file(word, error)) {
+      files[word] = hash_text(Hash(read_file(word, word, most_hashed)).value());
+    }
+  }
+  return files;
+}
+
+}  // namespace
+
+Json run_basis(const Settings& settings) {
+  Json basis{{"version", BATON_VERSION},
+             {"program", hash_text(exec::hash_program())},
+             {"preset", to_text(settings.preset)},
+             {"devices", settings.devices}};
+  const bool elsewhere = !settings.cluster.empty() && !is_this_machine(settings.cluster);
+  if (!elsewhere) {
+    basis["machine"] = fmt::format("{}, {}, {} cores", settings.machine.host, settings.machine.cpu, settings.machine.cores.size());
+  }
+  if (settings.cluster.empty()) {
+    basis["time limit"] = to_text(settings.time_limit);
+    basis["precise"] = settings.precise ? "yes" : "no";
+  }
+  basis["cluster"] = settings.cluster.empty() ? "none: measured" : settings.cluster;
+  if (elsewhere) {
+    std::vector<std::string> parts;
+    for (const std::string_view part : split(settings.cluster, '+')) {
+      parts.emplace_back(part);
+    }
+    const Json files = contents_of(parts);
+    for (const auto& [file, hash] : files.items()) {
+      basis["contents of " + file] = hash;
+    }
+  }
+  basis["what-if"] = settings.what_if.empty() ? "none" : settings.what_if;
+  return basis;
+}
+
+Json experiment_basis(const Settings& settings, const std::vector<Point>& points, const std::optional<std::string>& toml) {
+  Json own = Json::object();
+  std::vector<std::string> words;
+  std::int64_t most_devices = 0;
+  for (const Point& point : points) {
+    for (const auto& [axis, value] : point.items()) {
+      words.push_back(word_of(value));
+      if (axis == "devices" && value.is_number_integer()) {
+        most_devices = std::max(most_devices, value.get<std::int64_t>());
+      }
+    }
+  }
+  if (toml) {
+    for (const auto& [key, value] : spec_job(*toml)) {
+      own["[job] " + key] = value;
+      words.push_back(value);
+    }
+  }
+  if (cluster::names_gpus(settings.devices)) {
+    own["most devices"] = fmt::format("{}", most_devices);
+  }
+  const Json files = contents_of(words);
+  for (const auto& [file, hash] : files.items()) {
+    own["contents of " + file] = hash;
+  }
+  return {{"run", run_basis(settings)}, {"own", own}};
+}
+
+std::string basis_name(const Json& basis) { return basis.empty() ? "" : hash_text(Hash(basis.dump()).value()); }
+
+std::vector<std::string> differences(const Json& before, const Json& now) {
+  std::vector<std::string> found;
+  for (const auto& [key, value] : now.items()) {
+    const std::string old = before.contains(key) ? word_of(before[key]) : "not given";
+    if (old != word_of(value)) {
+      found.push_back(
+          key == "program" || key.starts_with("contents of ") ? key : fmt::format("{} ({}, now {})", key, old, word_of(value)));
+    }
+  }
+  for (const auto& [key, value] : before.items()) {
+    if (!now.contains(key)) {
+      found.push_back(fmt::format("{} ({}, now not given)", key, word_of(value)));
+    }
+  }
+  return found;
+}
+
+}  // namespace baton::lab

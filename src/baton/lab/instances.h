@@ -1,0 +1,36 @@
+#pragma once
+
+#include <vector>
+
+#include "baton/findings/difference.h"
+#include "baton/lab/json.h"
+
+/// A point is measured in several fresh instances; this is what becomes of their records.
+namespace baton::lab {
+
+/// In how many instances a point is measured. Below the least nothing can be said about noise.
+inline constexpr std::size_t usual_instances = 5;
+inline constexpr std::size_t least_instances = 4;
+
+/// When a point of a precise run has been measured often enough.
+inline constexpr double precise_difference = 0.03;
+inline constexpr std::size_t least_precise_instances = 10;
+inline constexpr std::size_t most_precise_instances = 60;
+/// Whether instances with these times tell a difference of 3 % from none, in nine of ten cases. Asked after every fifth instance
+/// only: who stops as soon as the scatter happens to look small would take it for smaller than it is.
+bool precise_enough(const std::vector<double>& instance_times);
+
+/// One record out of those of the instances, in the order in which they were measured. Times are those of the instance in the
+/// middle; losses, roundings and what else belongs to the values are those of the first. It says `instances`, `instance_times_ns`,
+/// `time_low_ns` and `time_high_ns` (the 95 % interval of the time over instances, `interval_level`; none of fewer than two) and
+/// `smallest_difference`: the smallest one to another point of the same scatter that is found in nine of ten cases.
+Json merge_instances(const std::vector<Json>& records);
+
+/// The times of the instances of a row; none if it does not say.
+std::vector<double> instance_times(const Json& row);
+
+/// The relative standard deviation of what all points of one batch had in common from one round to the next, by the times of their
+/// instances (by point, then by round): the drift of the machine.
+double drift_of(const std::vector<std::vector<double>>& times_by_point);
+
+}  // namespace baton::lab

@@ -1,0 +1,115 @@
+#include "baton/lab/instances.h"
+
+#include <cmath>
+#include <random>
+
+#include "unit/lab/synthetic.h"
+
+namespace baton::lab {
+namespace {
+
+using test::trained;
+using test::with;
+
+std::vector<Json> three() {
+  return {with(trained(12), {{"losses", {1.0, 0.5, 0.25}}, {"steps_timed", 40}, {"where", "slow"}}),
+          with(trained(10), {{"losses", {1.0}}, {"steps_timed", 20}, {"where", "middle"}}),
+          with(trained(9), {{"losses", {1.0}}, {"steps_timed", 20}, {"where", "fast"}})};
+}
+
+TEST(Instances, TimesAreOfTheOneInTheMiddleAndLossesOfTheFirst) {
+  const Json merged = merge_instances(three());
+  EXPECT_EQ(merged["time_per_step_ns"], 10e6);
+  EXPECT_EQ(merged["where"], "middle");
+  EXPECT_EQ(merged["losses"].size(), 3U);
+  EXPECT_EQ(merged["steps_timed"], 80);
+  EXPECT_EQ(merged["instances"], 3);
+  EXPECT_EQ(merged["instance_times_ns"], (Json{12e6, 10e6, 9e6})) << "in the order in which they were measured";
+}
+
+TEST(Instances, TheIntervalIsStudentsOverTheInstances) {
+  const Json merged = merge_instances(three());
+  const double mean = (std::log(12e6) + std::log(10e6) + std::log(9e6)) / 3;
+  double squares = 0;
+  for (const double time : {12e6, 10e6, 9e6}) {
+    squares += std::pow(std::log(time) - mean, 2);
+  }
+  const double reach = 4.30265 * std::sqrt(squares / 2 / 3);  // Student's for two degrees of freedom
+  EXPECT_NEAR(merged["time_low_ns"], std::exp(mean - reach), 50);
+  EXPECT_NEAR(merged["time_high_ns"], std::exp(mean + reach), 50);
+  EXPECT_EQ(merged["interval_level"], 0.95);
+  EXPECT_GT(merged["smallest_difference"], 0.2);
+}
+
+TEST(Instances, OneAloneHasNoInterval) {
+  const Json merged = merge_instances({trained(10)});
+  EXPECT_TRUE(merged["interval_level"].is_null());
+  EXPECT_TRUE(merged["smallest_difference"].is_null());
+  EXPECT_EQ(merged["time_low_ns"], merged["time_high_ns"]);
+}
+
+TEST(Instances, OfSimulatedTimesThereIsOneAndNoNoise) {
+  const Json merged = merge_instances({with(trained(10), {{"origin", "simulated"}})});
+  EXPECT_EQ(merged["instances"], 1);
+  EXPECT_EQ(merged["time_low_ns"], 9.9e6) << "what the simulation said";
+}
+
+TEST(Instances, WhatIsNoTimingIsThatOfTheFirst) {
+  EXPECT_EQ(merge_instances({Json{{"value", 1}}, Json{{"value", 2}}})["value"], 1);
+}
+
+TEST(PreciseEnough, IsAskedAfterTenAndEveryFifthThen) {
+  const std::vector<double> equal(10, 100.0);
+  EXPECT_TRUE(precise_enough(equal));
+  EXPECT_FALSE(precise_enough(std::vector<double>(9, 100.0)));
+  EXPECT_FALSE(precise_enough(std::vector<double>(12, 100.0)));
+  std::vector<double> scattered;
+  for (int i = 0; i < 10; ++i) {
+    scattered.push_back(i % 2 == 0 ? 100 : 106);
+  }
+  EXPECT_FALSE(precise_enough(scattered));
+}
+
+/// Instances until both points are precise enough, as the runner asks for them.
+std::pair<std::vector<double>, std::vector<double>> precisely(double scatter, double slower, std::mt19937_64& random) {
+  std::vector<double> a;
+  std::vector<double> b;
+  std::normal_distribution<double> normal;
+  while (!precise_enough(a) || !precise_enough(b)) {
+    for (auto* times : {&a, &b}) {
+      if (!precise_enough(*times)) {
+        times->push_back(1e6 * std::exp(scatter * normal(random)) * (times == &b ? slower : 1));
+      }
+    }
+  }
+  return {a, b};
+}
+
+TEST(PreciseEnough, FindsThreePercentInNineOfTenAndEqualJobsStillEqual) {
+  std::mt19937_64 random(5);
+  for (const double scatter : {0.003, 0.01, 0.02, 0.03}) {
+    int found = 0;
+    int wrong = 0;
+    for (int draw = 0; draw < 2000; ++draw) {
+      const auto [a, b] = precisely(scatter, 1.03, random);
+      found += findings::difference(findings::sample_of(a), findings::sample_of(b)).differ ? 1 : 0;
+      const auto [c, d] = precisely(scatter, 1, random);
+      wrong += findings::difference(findings::sample_of(c), findings::sample_of(d)).differ ? 1 : 0;
+    }
+    EXPECT_GE(found, 1800) << scatter;
+    EXPECT_LE(wrong, 45) << scatter << ": 20 are expected of 2000, though it stops when the scatter looks small";
+  }
+}
+
+TEST(Drift, IsWhatAllPointsHaveInCommon) {
+  std::vector<std::vector<double>> points(5, std::vector<double>{100, 110, 100, 110, 100, 110});
+  EXPECT_NEAR(drift_of(points), std::log(1.1) / 2 * std::sqrt(6.0 / 5), 1e-9);
+  // Each point on its own, none like another: nothing in common.
+  points = {{100, 110, 100, 100}, {100, 100, 110, 100}, {100, 100, 100, 110}, {100, 100, 100, 100}, {100, 100, 100, 100}};
+  EXPECT_LT(drift_of(points), 0.013);
+  EXPECT_EQ(drift_of({{100}}), 0);
+  EXPECT_EQ(drift_of({}), 0);
+}
+
+}  // namespace
+}  // namespace baton::lab
