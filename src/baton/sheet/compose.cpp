@@ -48,9 +48,14 @@ ColumnUnit unit_of(lab::Format format, double most) {
   return {};
 }
 
-/// Three significant figures of the largest, and as many places for the others.
-std::string number_in(double value, double most) {
-  const int places = most >= 100 ? 0 : most >= 10 ? 1 : most >= 1 ? 2 : 3;
+/// Three significant figures, but none before the point cut off.
+std::string number_in(double value) {
+  const double size = std::abs(value);
+  const int places = size == 0        ? 0
+                     : size >= 99.95  ? 0
+                     : size >= 9.995  ? 1
+                     : size >= 0.9995 ? 2
+                                      : std::min(6, 2 - static_cast<int>(std::floor(std::log10(size))));
   return fmt::format("{:.{}f}", value, places);
 }
 
@@ -133,30 +138,17 @@ std::string split_constructor() {
   return script.substr(begin, end - begin);
 }
 
-void add_result(Section& section, const lab::Result& result, const Task& task, const Source& source, bool labelled) {
+/// The result's plots, at most so many; `origin` says where they come from where there are others beside them.
+void add_pictures(Pictures& pictures, const lab::Result& result, std::size_t most, const std::string& origin) {
+  const std::size_t before = pictures.row.size();
   const std::vector<Json> rows = measured_rows(result);
-  if (!rows.empty() && !task.columns.empty()) {
-    section.blocks.emplace_back(grid_of(
-        result, task.columns, labelled ? fmt::format("{}: {}", source.simulated ? "Simulated" : "Measured", source.devices) : ""));
-  }
-}
-
-void add_pictures(Section& section, const std::vector<const lab::Result*>& results, std::size_t most) {
-  Pictures pictures;
-  for (const lab::Result* result : results) {
-    std::size_t drawn = 0;
-    for (const lab::Plot& plot : result->experiment->plots) {
-      // Bars per device have names too long for half a page.
-      const std::vector<Json> rows = measured_rows(*result);
-      Picture picture = draw(plot, plot.kind == lab::Plot::Kind::line ? lab::points_of(plot, rows) : rows);
-      if (!picture.marks.empty() && drawn < most && pictures.row.size() < 2) {
-        pictures.row.push_back(std::move(picture));
-        ++drawn;
-      }
+  for (lab::Plot plot : result.experiment->plots) {
+    plot.title += origin.empty() ? "" : fmt::format(" ({})", origin);
+    // Bars per device have names too long for half a page.
+    Picture picture = draw(plot, plot.kind == lab::Plot::Kind::line ? lab::points_of(plot, rows) : rows);
+    if (!picture.marks.empty() && pictures.row.size() - before < most) {
+      pictures.row.push_back(std::move(picture));
     }
-  }
-  if (!pictures.row.empty()) {
-    section.blocks.emplace_back(std::move(pictures));
   }
 }
 
@@ -193,18 +185,31 @@ Section section_of(const Task& task, const Evidence& evidence) {
   if (task.experiments.empty() && !files.empty()) {
     section.blocks.emplace_back(Paragraph{"Code: " + files + ".", true});
   }
-  // The table stands before the answers that speak of it.
-  std::vector<const lab::Result*> shown;
+  // The table stands before the answers that speak of it. What was measured only for its losses shows no table of its own.
+  Grids grids;
+  Pictures pictures;
   for (const std::string& id : task.experiments) {
     const lab::Result* first = find_result(evidence.first, id);
-    const lab::Result* beside = find_result(evidence.beside, id);
+    const lab::Result* beside = first == nullptr || evidence.beside.simulated ? find_result(evidence.beside, id) : nullptr;
     const bool both = first != nullptr && beside != nullptr;
     for (const auto& [result, source] : {std::pair(first, &evidence.first), {beside, &evidence.beside}}) {
-      if (result != nullptr) {
-        add_result(section, *result, task, *source, both);
-        shown.push_back(result);
+      if (result == nullptr || measured_rows(*result).empty()) {
+        continue;
       }
+      const std::string origin = !both ? "" : source->simulated ? "simulated" : "measured";
+      if (!task.columns.empty()) {
+        grids.row.push_back(
+            grid_of(*result, task.columns,
+                    !both ? "" : fmt::format("{} ({})", source->simulated ? "Simulated" : "Measured", source->devices)));
+      }
+      add_pictures(pictures, *result, both ? std::min<std::size_t>(1, task.plots) : task.plots, origin);
     }
+  }
+  if (!grids.row.empty()) {
+    section.blocks.emplace_back(std::move(grids));
+  }
+  if (!pictures.row.empty()) {
+    section.blocks.emplace_back(std::move(pictures));
   }
   for (const AskedOn& question : task.questions) {
     Asked asked{question.label, question.text, question.answer};
@@ -226,7 +231,6 @@ Section section_of(const Task& task, const Evidence& evidence) {
   if (task.shows_split) {
     section.blocks.emplace_back(Listing{"The class of the PyTorch script, which takes all GPUs there are:", split_constructor()});
   }
-  add_pictures(section, shown, task.plots);
   return section;
 }
 
@@ -285,12 +289,15 @@ Grid grid_of(const lab::Result& result, const std::vector<std::string>& keys, st
       continue;
     }
     const double most = largest(rows, key);
+    if (key == "std_ns" && most == 0) {
+      continue;  // a simulated step is always the same
+    }
     const ColumnUnit unit = unit_of(column->format, most);
     grid.heading.push_back(column->heading + (unit.scale == 0 ? "" : fmt::format(" ({})", unit.name)));
     grid.text.push_back(column->format == lab::Format::text);
     for (std::size_t r = 0; r < rows.size(); ++r) {
       const bool number = rows[r].contains(key) && rows[r][key].is_number();
-      grid.rows[r].push_back(number && unit.scale > 0 ? number_in(rows[r][key].get<double>() / unit.scale, most / unit.scale)
+      grid.rows[r].push_back(number && unit.scale > 0 ? number_in(rows[r][key].get<double>() / unit.scale)
                                                       : report::cell(rows[r], *column));
     }
   }

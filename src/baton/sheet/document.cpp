@@ -131,7 +131,10 @@ th, td { padding: 0.4mm 2mm; text-align: right; vertical-align: top; }
 th { border-bottom: 0.7pt solid #444; border-top: 0.7pt solid #444; font-weight: 600; }
 .text { text-align: left; }
 tbody tr:last-child td { border-bottom: 0.7pt solid #444; }
-.pictures { display: flex; flex-wrap: wrap; gap: 4mm; justify-content: center; break-inside: avoid; margin: 1mm 0 2mm; }
+.figures { display: flex; flex-wrap: wrap; gap: 0 5mm; justify-content: space-evenly; align-items: center; margin: 1mm 0; }
+.figures table { margin: 1mm 0; }
+.figures svg { margin: 1mm 0; break-inside: avoid; }
+td { white-space: nowrap; }
 svg { flex: none; }
 .contents { columns: 2; font-size: 9.2pt; margin: 2mm 0; padding: 0; list-style: none; }
 .contents a { color: inherit; text-decoration: none; display: flex; justify-content: space-between; }
@@ -166,7 +169,11 @@ std::string to_markdown(const Document& document, std::map<std::string, std::str
                               out += fmt::format("**{}: {}**\n\n{}\n\n", asked.label, asked.question, asked.answer);
                               out += asked.beside.empty() ? "" : "> " + asked.beside + "\n\n";
                             },
-                            [&](const Grid& grid) { out += markdown_grid(grid); },
+                            [&](const Grids& grids) {
+                              for (const Grid& grid : grids.row) {
+                                out += markdown_grid(grid);
+                              }
+                            },
                             [&](const Pictures& row) {
                               for (const Picture& picture : row.row) {
                                 const std::string file = fmt::format("picture-{}.svg", ++pictures);
@@ -210,7 +217,11 @@ std::string to_latex(const Document& document) {
                                                  latex_words(asked.question), latex_words(asked.answer));
                               out += asked.beside.empty() ? "" : "{\\small " + latex_words(asked.beside) + "}\n\n";
                             },
-                            [&](const Grid& grid) { out += latex_grid(grid); },
+                            [&](const Grids& grids) {
+                              for (const Grid& grid : grids.row) {
+                                out += latex_grid(grid);
+                              }
+                            },
                             [&](const Pictures& row) {
                               out += "\\begin{center}\n";
                               for (const Picture& picture : row.row) {
@@ -255,7 +266,10 @@ std::string to_html(const Document& document, const std::vector<int>& pages) {
   for (std::size_t s = 0; s < document.sections.size(); ++s) {
     const Section& section = document.sections[s];
     out += fmt::format("<h2 id=\"section-{}\">{}</h2>\n", s, html_words(section.heading));
-    for (const Block& block : section.blocks) {
+    bool figures = false;  // tables, and the pictures that follow them, lie beside each other where there is room
+    for (std::size_t b = 0; b < section.blocks.size(); ++b) {
+      const Block& block = section.blocks[b];
+      const bool goes_on = b + 1 < section.blocks.size() && std::holds_alternative<Pictures>(section.blocks[b + 1]);
       std::visit(Overloaded{[&](const Paragraph& paragraph) {
                               out += fmt::format("<p{}>{}</p>\n", paragraph.small ? " class=\"small\"" : "",
                                                  html_words(paragraph.text));
@@ -267,9 +281,17 @@ std::string to_html(const Document& document, const std::vector<int>& pages) {
                                 out += "<p class=\"beside\">" + html_words(asked.beside) + "</p>\n";
                               }
                             },
-                            [&](const Grid& grid) { out += html_grid(grid); },
+                            [&](const Grids& grids) {
+                              out += "<div class=\"figures\">\n";
+                              for (const Grid& grid : grids.row) {
+                                out += html_grid(grid);
+                              }
+                              figures = goes_on;
+                              out += figures ? "" : "</div>\n";
+                            },
                             [&](const Pictures& row) {
-                              out += "<div class=\"pictures\">\n";
+                              out += figures ? "" : "<div class=\"figures\">\n";
+                              figures = false;
                               for (const Picture& picture : row.row) {
                                 out += to_svg(picture);
                               }

@@ -30,6 +30,11 @@ struct Grid {
   std::vector<bool> text;  // by column: words, and no numbers
 };
 
+/// Tables beside each other.
+struct Grids {
+  std::vector<Grid> row;
+};
+
 struct Pictures {
   std::vector<Picture> row;  // beside each other
 };
@@ -39,7 +44,7 @@ struct Listing {
   std::string code;
 };
 
-using Block = std::variant<Paragraph, Asked, Grid, Pictures, Listing>;
+using Block = std::variant<Paragraph, Asked, Grids, Pictures, Listing>;
 
 struct Section {
   std::string heading;

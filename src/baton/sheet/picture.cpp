@@ -77,6 +77,9 @@ double tick_step(double extent) {
 
 std::string tick_text(double value) { return fmt::format("{:.4g}", value); }
 
+/// A name in the legend with its mark and the gap behind it.
+double legend_width(const std::string& name) { return 24 + 4.9 * static_cast<double>(display_width(name)); }
+
 /// The frame of a plot: where values lie in it, and the axis of y with its ticks.
 class Frame {
  public:
@@ -89,7 +92,7 @@ class Frame {
     low_ = std::min(0.0, lowest / unit_.scale);
     high_ = highest / unit_.scale;
     const double step = tick_step(high_ - low_ > 0 ? high_ - low_ : 1);
-    high_ = std::ceil(high_ / step * 1.0001) * step;
+    high_ = std::ceil(high_ / step - 1e-6) * step;
     low_ = std::floor(low_ / step) * step;
     for (double tick = low_; tick <= high_ + step / 2; tick += step) {
       const double at = y(tick * unit_.scale);
@@ -99,7 +102,8 @@ class Frame {
     line(left_margin, top_, left_margin, bottom_);
     line(left_margin, bottom_, right_, bottom_);
     const std::string unit = unit_.name.empty() ? "" : " (" + unit_.name + ")";
-    text(2, 9, plot.title + (plot.y_title.empty() ? "" : ": " + plot.y_title) + unit);
+    const bool said = plot.y_title.empty() || canonical(plot.title).starts_with(canonical(plot.y_title));
+    text(2, 9, plot.title + (said ? "" : ": " + plot.y_title) + unit);
     text((left_margin + right_) / 2, picture.height - 4, plot.x_title + (plot.log_x ? " (logarithmic)" : ""), Anchor::middle);
   }
 
@@ -124,7 +128,7 @@ class Frame {
     std::size_t lines = names.empty() ? 0 : 1;
     double at = left_margin;
     for (const std::string& name : names) {
-      const double width = 16 + 4.6 * static_cast<double>(display_width(name));
+      const double width = legend_width(name);
       if (at > left_margin && at + width > 240) {
         ++lines;
         at = left_margin;
@@ -137,7 +141,7 @@ class Frame {
     double x = left_margin;
     double at = 9 + legend_line;
     for (std::size_t i = 0; i < names.size(); ++i) {
-      const double width = 16 + 4.6 * static_cast<double>(display_width(names[i]));
+      const double width = legend_width(names[i]);
       if (x > left_margin && x + width > picture_.width) {
         x = left_margin;
         at += legend_line;
@@ -220,7 +224,7 @@ std::string series_name(const lab::Plot& plot, const std::string& name) {
   return !number ? name : plot.series == "delay_ms" ? name + " ms" : name + (plot.series == "devices" ? " dev." : "");
 }
 
-Picture draw_lines(const lab::Plot& plot, const std::vector<Series>& all) {
+Picture draw_lines(const lab::Plot& plot, const std::vector<Series>& all, const std::string& origin) {
   Picture picture{.title = plot.title};
   std::vector<Json> xs = xs_of(all);
   const bool ideal = plot.ideal == "linear" || plot.ideal == "flat";
@@ -240,7 +244,7 @@ Picture draw_lines(const lab::Plot& plot, const std::vector<Series>& all) {
   }
   if (ideal) {
     if (names.empty()) {
-      names.emplace_back("measured");
+      names.push_back(origin);
     }
     names.emplace_back("ideal");
   }
@@ -369,7 +373,8 @@ Picture draw(const lab::Plot& plot, const std::vector<Json>& rows) {
   if (!drawable || all.empty() || largest_of(all) <= 0) {
     return {.title = plot.title};
   }
-  return plot.kind == lab::Plot::Kind::line ? draw_lines(plot, all) : draw_bars(plot, all);
+  return plot.kind == lab::Plot::Kind::line ? draw_lines(plot, all, rows.front().value("origin", "measured"))
+                                            : draw_bars(plot, all);
 }
 
 std::string to_svg(const Picture& picture) {

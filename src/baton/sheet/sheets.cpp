@@ -29,6 +29,7 @@ Sheet data_parallelism() {
                  .questions = {{"hw1/1/Q1", "Q1", "Why is warm-up needed in GPU benchmarking?"},
                                {"hw1/1/Q2", "Q2", "Why must randomness be controlled?"}},
                  .columns = {"run", "devices", "time_per_step_ns", "mean_ns", "std_ns", "steps_timed", "warmup", "loss_last"},
+                 .plots = 0,
                  .programs = {"task1_benchmark.cpp", "task1_ddp.py"}},
                 {.heading = "Task 2: Strong scaling",
                  .experiments = {"strong-scaling"},
