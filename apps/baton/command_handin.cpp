@@ -60,7 +60,15 @@ std::string option_of(const sheet::Sheet& sheet, const HandinWords& words) {
     }
     return "";
   }
-  return words.option.empty() ? options.front() : options[index_of_name(options, words.option, "option of " + sheet.id)];
+  if (words.option.empty()) {
+    return options.front();
+  }
+  const auto found = std::find_if(options.begin(), options.end(),
+                                  [&](const std::string& one) { return canonical(one) == canonical(words.option); });
+  if (found == options.end()) {
+    throw unknown_name("option of " + sheet.id, words.option, options);
+  }
+  return *found;
 }
 
 Nanoseconds limit_of(const HandinWords& words, lab::Preset preset) {

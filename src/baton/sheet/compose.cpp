@@ -100,6 +100,11 @@ std::string trained(const lab::Result& result) {
     }
   }
   const lab::JobWords usual;
+  for (const lab::Axis& axis : result.experiment->axes) {
+    if (model.empty() && axis.name == "model") {  // rows that are of tasks do not repeat it
+      model = lab::word_of((result.preset == lab::Preset::full ? axis.full : axis.quick).front());
+    }
+  }
   const std::string batch = has("global_batch") ? list_of(rows, "global_batch")
                             : has("batch")      ? list_of(rows, "batch")
                                                 : usual.batch;

@@ -119,19 +119,21 @@ h1 { font-size: 16pt; margin: 0 0 1mm; }
 h2 { font-size: 12pt; margin: 4mm 0 1mm; border-bottom: 0.5pt solid #888; break-after: avoid; }
 p { margin: 0 0 1.6mm; }
 .who { color: #333; margin-bottom: 2mm; }
-.small { font-size: 8.8pt; color: #333; }
+.small { font-size: 8.8pt; color: #333; break-after: avoid; }
 .note { font-size: 9pt; border-left: 2pt solid #1f5799; padding-left: 2mm; }
 .question { font-weight: 600; margin: 2mm 0 0.5mm; break-after: avoid; }
 .beside { color: #333; font-size: 9pt; padding-left: 4mm; }
 code, pre { font-family: "DejaVu Sans Mono", Menlo, monospace; font-size: 8.2pt; overflow-wrap: anywhere; }
 pre { background: #f4f4f4; padding: 1.5mm; margin: 1mm 0 2mm; white-space: pre-wrap; break-inside: avoid; }
-table { border-collapse: collapse; font-size: 8.8pt; margin: 1.5mm auto 2mm; break-inside: avoid; font-variant-numeric: tabular-nums; }
+table { border-collapse: collapse; font-size: 8.8pt; margin: 1.5mm auto 2mm; font-variant-numeric: tabular-nums; }
 caption { font-weight: 600; text-align: left; padding-bottom: 0.5mm; }
-th, td { padding: 0.4mm 2mm; text-align: right; vertical-align: top; }
+th, td { padding: 0.4mm 1.4mm; text-align: right; vertical-align: top; }
 th { border-bottom: 0.7pt solid #444; border-top: 0.7pt solid #444; font-weight: 600; }
 .text { text-align: left; }
+tr { break-inside: avoid; }
 tbody tr:last-child td { border-bottom: 0.7pt solid #444; }
 .figures { display: flex; flex-wrap: wrap; gap: 0 5mm; justify-content: space-evenly; align-items: center; margin: 1mm 0; }
+.stack { display: flex; flex-direction: column; }
 .figures table { margin: 1mm 0; }
 .figures svg { margin: 1mm 0; break-inside: avoid; }
 td { white-space: nowrap; }
@@ -266,6 +268,7 @@ std::string to_html(const Document& document, const std::vector<int>& pages) {
   for (std::size_t s = 0; s < document.sections.size(); ++s) {
     const Section& section = document.sections[s];
     out += fmt::format("<h2 id=\"section-{}\">{}</h2>\n", s, html_words(section.heading));
+    bool tall = false;     // of a table, so that two pictures lie beside it one above the other
     bool figures = false;  // tables, and the pictures that follow them, lie beside each other where there is room
     for (std::size_t b = 0; b < section.blocks.size(); ++b) {
       const Block& block = section.blocks[b];
@@ -286,16 +289,18 @@ std::string to_html(const Document& document, const std::vector<int>& pages) {
                               for (const Grid& grid : grids.row) {
                                 out += html_grid(grid);
                               }
-                              figures = goes_on;
+                              tall = !grids.row.empty() && grids.row.size() == 1 && grids.row[0].rows.size() > 8;
+                              figures = goes_on && (tall || std::get<Pictures>(section.blocks[b + 1]).row.size() == 1);
                               out += figures ? "" : "</div>\n";
                             },
                             [&](const Pictures& row) {
                               out += figures ? "" : "<div class=\"figures\">\n";
                               figures = false;
+                              out += row.row.size() > 1 && tall ? "<div class=\"stack\">\n" : "";
                               for (const Picture& picture : row.row) {
                                 out += to_svg(picture);
                               }
-                              out += "</div>\n";
+                              out += row.row.size() > 1 && tall ? "</div>\n</div>\n" : "</div>\n";
                             },
                             [&](const Listing& listing) {
                               out += listing.caption.empty() ? "" : "<p>" + html_words(listing.caption) + "</p>\n";
@@ -308,6 +313,11 @@ std::string to_html(const Document& document, const std::vector<int>& pages) {
 }
 
 namespace {
+
+bool is_page(std::string_view object) {
+  const std::size_t at = object.find("/Type /Page");
+  return at != std::string_view::npos && object.substr(at + 11, 1) != "s";
+}
 
 /// The object numbers of a PDF's pages in order, from the list of its tree's children; Chromium writes them in the clear.
 std::vector<int> page_objects(std::string_view pdf) {
@@ -324,12 +334,12 @@ std::vector<int> page_objects(std::string_view pdf) {
         children.push_back(number);
       }
     }
-    // Of a tree the leaves are the pages: children that have children themselves are left out.
+    // Other trees have children too, and inner nodes of this one are no pages.
     for (const int child : children) {
       const std::string object = fmt::format("\n{} 0 obj", child);
       const std::size_t place = pdf.find(object);
       const std::string_view body = place == std::string_view::npos ? "" : pdf.substr(place, pdf.find("endobj", place) - place);
-      if (body.find("/Kids") == std::string_view::npos) {
+      if (is_page(body)) {
         pages.push_back(child);
       }
     }

@@ -77,6 +77,9 @@ double tick_step(double extent) {
 
 std::string tick_text(double value) { return fmt::format("{:.4g}", value); }
 
+/// About how wide a text is.
+double text_width(const std::string& words) { return 4.4 * static_cast<double>(display_width(words)); }
+
 /// A name in the legend with its mark and the gap behind it.
 double legend_width(const std::string& name) { return 24 + 4.9 * static_cast<double>(display_width(name)); }
 
@@ -103,7 +106,11 @@ class Frame {
     line(left_margin, bottom_, right_, bottom_);
     const std::string unit = unit_.name.empty() ? "" : " (" + unit_.name + ")";
     const bool said = plot.y_title.empty() || canonical(plot.title).starts_with(canonical(plot.y_title));
-    text(2, 9, plot.title + (said ? "" : ": " + plot.y_title) + unit);
+    std::string title = plot.title + (said ? "" : ": " + plot.y_title) + unit;
+    if (text_width(title) > picture.width - 4) {
+      title = plot.title.substr(0, plot.title.find_first_of(":,(")) + unit;
+    }
+    text(2, 9, title);
     text((left_margin + right_) / 2, picture.height - 4, plot.x_title + (plot.log_x ? " (logarithmic)" : ""), Anchor::middle);
   }
 
@@ -129,7 +136,7 @@ class Frame {
     double at = left_margin;
     for (const std::string& name : names) {
       const double width = legend_width(name);
-      if (at > left_margin && at + width > 240) {
+      if (at > left_margin && at + width > Picture{}.width) {
         ++lines;
         at = left_margin;
       }
@@ -137,7 +144,8 @@ class Frame {
     }
     return lines;
   }
-  void legend(const std::vector<std::string>& names, bool ideal) {
+  /// The last `dashed` of the names are of dashed lines: curves, and the ideal in black.
+  void legend(const std::vector<std::string>& names, std::size_t dashed_names, bool ideal) {
     double x = left_margin;
     double at = 9 + legend_line;
     for (std::size_t i = 0; i < names.size(); ++i) {
@@ -146,9 +154,8 @@ class Frame {
         x = left_margin;
         at += legend_line;
       }
-      const bool dashed = ideal && i + 1 == names.size();
-      if (dashed) {
-        line(x, at - 3, x + 9, at - 3, 0, true);
+      if (i + dashed_names >= names.size()) {
+        line(x, at - 3, x + 9, at - 3, ideal && i + 1 == names.size() ? 0 : 4, true);
       } else {
         box(x, at - 6, x + 9, at, color_of(i));
       }
@@ -224,7 +231,8 @@ std::string series_name(const lab::Plot& plot, const std::string& name) {
   return !number ? name : plot.series == "delay_ms" ? name + " ms" : name + (plot.series == "devices" ? " dev." : "");
 }
 
-Picture draw_lines(const lab::Plot& plot, const std::vector<Series>& all, const std::string& origin) {
+Picture draw_lines(const lab::Plot& plot, const std::vector<Series>& all, const std::string& origin,
+                   std::vector<lab::Curve> curves) {
   Picture picture{.title = plot.title};
   std::vector<Json> xs = xs_of(all);
   const bool ideal = plot.ideal == "linear" || plot.ideal == "flat";
@@ -246,6 +254,18 @@ Picture draw_lines(const lab::Plot& plot, const std::vector<Series>& all, const 
     if (names.empty()) {
       names.push_back(origin);
     }
+  }
+  // A curve that lies outside of what is drawn has no name in the legend either.
+  const auto is_drawn = [&](const std::pair<double, double>& a, const std::pair<double, double>& b) {
+    return a.first >= first && b.first <= last && std::min(a.second, b.second) >= 0 && std::max(a.second, b.second) <= highest;
+  };
+  std::erase_if(curves, [&](const lab::Curve& curve) {
+    return std::adjacent_find(curve.points.begin(), curve.points.end(), is_drawn) == curve.points.end();
+  });
+  for (const lab::Curve& curve : curves) {
+    names.push_back(curve.name);
+  }
+  if (ideal) {
     names.emplace_back("ideal");
   }
   Frame frame(picture, plot, 0, highest, Frame::legend_lines(names));
@@ -281,7 +301,15 @@ Picture draw_lines(const lab::Plot& plot, const std::vector<Series>& all, const 
       frame.dot(x, frame.y(points[i].y), color_of(s));
     }
   }
-  frame.legend(names, ideal);
+  for (const lab::Curve& curve : curves) {
+    for (std::size_t i = 1; i < curve.points.size(); ++i) {
+      if (is_drawn(curve.points[i - 1], curve.points[i])) {
+        frame.line(x_of(curve.points[i - 1].first), frame.y(curve.points[i - 1].second), x_of(curve.points[i].first),
+                   frame.y(curve.points[i].second), 4, true);
+      }
+    }
+  }
+  frame.legend(names, curves.size() + (ideal ? 1 : 0), ideal);
   return picture;
 }
 
@@ -315,7 +343,7 @@ Picture draw_bars(const lab::Plot& plot, const std::vector<Series>& all) {
       }
     }
   }
-  frame.legend(names, false);
+  frame.legend(names, 0, false);
   return picture;
 }
 
@@ -358,7 +386,7 @@ Picture draw_stacked(const lab::Plot& plot, const std::vector<Json>& rows) {
       from += value;
     }
   }
-  frame.legend(plot.part_titles, false);
+  frame.legend(plot.part_titles, 0, false);
   return picture;
 }
 
@@ -373,8 +401,12 @@ Picture draw(const lab::Plot& plot, const std::vector<Json>& rows) {
   if (!drawable || all.empty() || largest_of(all) <= 0) {
     return {.title = plot.title};
   }
-  return plot.kind == lab::Plot::Kind::line ? draw_lines(plot, all, rows.front().value("origin", "measured"))
-                                            : draw_bars(plot, all);
+  if (plot.kind == lab::Plot::Kind::bars) {
+    return draw_bars(plot, all);
+  }
+  std::vector<lab::Curve> curves = plot.curves ? plot.curves(rows) : std::vector<lab::Curve>();
+  curves.resize(std::min<std::size_t>(curves.size(), 1));  // of more one could not tell which is which
+  return draw_lines(plot, all, rows.front().value("origin", "measured"), curves);
 }
 
 std::string to_svg(const Picture& picture) {

@@ -25,7 +25,7 @@ struct Mark {
 
 /// A drawing that SVG and LaTeX can both hold. Its text is 8.5 points high.
 struct Picture {
-  double width = 240;
+  double width = 228;
   double height = 150;
   std::string title;
   std::vector<Mark> marks;

@@ -60,7 +60,7 @@ Sheet data_parallelism() {
                  .questions = {{"hw1/5A/Q1", "Q1", "How does the delay affect scaling?"},
                                {"hw1/5A/Q2", "Q2", "Does speedup degrade linearly or non-linearly?"},
                                {"hw1/5A/Q3", "Q3", "How does it relate to Amdahl's law?"}},
-                 .columns = {"delay_ms", "devices", "time_per_step_ns", "speedup", "efficiency"},
+                 .columns = {"delay_ms", "devices", "time_per_step_ns", "speedup"},
                  .plots = 2,
                  .most_words = 220,
                  .programs = {"task5a_delay.cpp", "task5_delay.py"}},

@@ -15,9 +15,10 @@ class LargeLinearModelMP(nn.Module):
             #: if split
             device = devices[next(d for d in range(len(SPLIT)) if i < sum(SPLIT[: d + 1]))]
             #: else
-            device = devices[i * len(devices) // depth]  # the rule: layer i of depth goes to device i * n / depth
+            device = devices[i * len(devices) // depth]  # the rule: i * n / depth
             #: end
-            self.layers.append(nn.Sequential(nn.Linear(widths[i], widths[i + 1]), nn.ReLU()).to(device))
+            layer = nn.Sequential(nn.Linear(widths[i], widths[i + 1]), nn.ReLU())
+            self.layers.append(layer.to(device))
             self.devices.append(device)
         self.calls = 0  # of x.to in the last forward,
         self.moves = 0  # and how many of them moved data from one device to another
