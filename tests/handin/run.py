@@ -131,8 +131,10 @@ def check_latex(folder):
     longest = max(len(char.encode()) for char in tex)
     assert longest <= 2, "a sign that pdflatex does not know"
     if shutil.which("pdflatex"):
+        compiled = folder.with_name(folder.name + "-tex")
+        compiled.mkdir()
         for _ in range(2):
-            call("pdflatex -interaction=nonstopmode -halt-on-error handin.tex", folder)
+            call(f"pdflatex -interaction=nonstopmode -halt-on-error -output-directory={compiled} handin.tex", folder)
 
 
 def check_pdf(folder, sheet):

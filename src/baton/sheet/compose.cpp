@@ -163,6 +163,13 @@ const lab::Result* find_result(const Source& source, const std::string& id) {
   return found == source.results.end() ? nullptr : &found->second;
 }
 
+std::string replaced(std::string text, std::string_view old, std::string_view put) {
+  for (std::size_t at = text.find(old); at != std::string::npos; at = text.find(old, at + put.size())) {
+    text.replace(at, old.size(), put);
+  }
+  return text;
+}
+
 std::string beside_label(const Source& source) {
   return fmt::format("{} ({}): ", source.simulated ? "Simulated" : "Measured", source.devices);
 }
@@ -245,7 +252,9 @@ std::string find_answer(const Source& source, const std::string& id) {
   for (const auto& [experiment, result] : source.results) {
     for (const lab::Answer& answer : result.answers) {
       if (answer.id == id && !answer.text.empty()) {
-        return answer.text;
+        // The note at the top says once what each answer would repeat.
+        const std::string text = replaced(answer.text, " (devices shared cores)", "*");
+        return source.simulated ? replaced(text, " (simulated)", "") : text;
       }
     }
   }
@@ -331,7 +340,7 @@ Document compose(const Sheet& sheet, const std::vector<Task>& tasks, const Cover
   }
   if (shared) {
     note += fmt::format(
-        " Rows marked * had more devices than cores: the devices took turns, so their times say what a split costs and not what it "
+        " What is marked * had more devices than cores: they took turns, so their times say what a split costs and not what it "
         "gains.{}",
         evidence.beside.results.empty() ? ""
                                         : fmt::format(" Beside them stands the same, simulated on {}.", evidence.beside.summary));

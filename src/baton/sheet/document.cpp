@@ -131,6 +131,7 @@ th, td { padding: 0.4mm 1.4mm; text-align: right; vertical-align: top; }
 th { border-bottom: 0.7pt solid #444; border-top: 0.7pt solid #444; font-weight: 600; }
 .text { text-align: left; }
 tr { break-inside: avoid; }
+tbody tr:first-child td { padding-top: 1mm; }
 tbody tr:last-child td { border-bottom: 0.7pt solid #444; }
 .figures { display: flex; flex-wrap: wrap; gap: 0 5mm; justify-content: space-evenly; align-items: center; margin: 1mm 0; }
 .stack { display: flex; flex-direction: column; }
