@@ -58,7 +58,7 @@ TEST(Contents, AParametersValuesDoNotDependOnHowItIsSplit) {
       const std::vector<double> some = filled(buffer);
       const PlaceInParameter place(buffer);
       for (std::size_t i = 0; i < some.size(); ++i) {
-        ASSERT_EQ(some[i], all[static_cast<std::size_t>(place(static_cast<std::int64_t>(i)))])
+        ASSERT_EQ(some[i], all[static_cast<std::size_t>(place(element_offset(buffer, static_cast<std::int64_t>(i))))])
             << i << " of axis " << part.axis << " from " << part.begin;
       }
     }
