@@ -168,7 +168,7 @@ function lineSpec(points, experiment, plot, height) {
   const x = numeric
     ? {field: 'x', type: 'quantitative',
        scale: plot.log_x ? {type: 'log', base: marks ? 2 : 10, nice: false, padding: 14} : {zero: false, nice: false, padding: 14},
-       axis: {...nameAxis, title: axisTitle(plot.x_title, '', plot.log_x), ...xAxis}}
+       axis: {...nameAxis, title: axisTitle(plot.x_title, !marks && plot.x_format === 'bytes' ? 'bytes' : '', plot.log_x), ...xAxis}}
     : {field: 'label', type: 'ordinal', sort: null, scale: {type: 'point', padding: 0.5}, axis: {...nameAxis, title: plot.x_title, labelAngle: 0}};
   const shown = [...data.flatMap((point) => [point.y, point.low ?? point.y, point.high ?? point.y]), ...ideals.flat().map((point) => point.y)];
   const log = plot.log_y && Math.min(...shown) > 0 ? logScale(shown) : null;
