@@ -42,10 +42,8 @@ std::string row_name(const Json& row) {
 std::vector<Json> device_points(const std::vector<Json>& rows) {
   std::vector<Json> points;
   for (const Json& row : measured_rows(rows)) {
-    if (row["device_list"].size() < 2) {
-      continue;
-    }
-    for (const Json& device : row["device_list"]) {
+    const Json devices = row.value("device_list", Json::array());
+    for (const Json& device : devices.size() < 2 ? Json::array() : devices) {
       Json point{{"device", fmt::format("{}: {}", row_name(row), text(device, "name"))},
                  {"origin", row.value("origin", "measured")},
                  {"oversubscribed", row.value("oversubscribed", false)}};
