@@ -52,7 +52,7 @@ function(baton_add_cuda target)
   message(STATUS "CUDA: ${CUDAToolkit_VERSION}, for ${CMAKE_CUDA_ARCHITECTURES}")
   # Apart, so that programs that link to the layer need no CUDA compiler.
   add_library(baton_cuda_kernels OBJECT ${folder}/cuda/code.cu ${folder}/cuda/elementwise.cu ${folder}/cuda/exchange.cu
-              ${folder}/cuda/few_rows.cu ${folder}/cuda/few_rows_backward.cu ${folder}/cuda/norm.cu ${folder}/cuda/transpose.cu ${folder}/cuda/update.cu)
+              ${folder}/cuda/few_rows.cu ${folder}/cuda/few_rows_backward.cu ${folder}/cuda/gelu.cu ${folder}/cuda/norm.cu ${folder}/cuda/transpose.cu ${folder}/cuda/update.cu)
   target_include_directories(baton_cuda_kernels PRIVATE ${PROJECT_BINARY_DIR}/layers/exec ${PROJECT_BINARY_DIR}/layers/base)
   set_target_properties(baton_cuda_kernels PROPERTIES CUDA_STANDARD 17)  # CMake 3.25 does not know that nvcc has 20
   target_compile_options(baton_cuda_kernels PRIVATE -Xcompiler=-Wall,-Wextra

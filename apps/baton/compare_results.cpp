@@ -78,7 +78,7 @@ std::string compare_results(const std::string& first, const std::string& second)
   };
   const auto time = [](double ns) { return to_text(Nanoseconds(std::llround(std::clamp(ns, -9e18, 9e18)))); };
   for (const auto& [heading, key] : {std::pair("time per step (median)", "time_per_step_ns"),
-                                     {"from (95 % interval)", "time_low_ns"},
+                                     {"its interval from", "time_low_ns"},
                                      {"to", "time_high_ns"},
                                      {"mean", "mean_ns"},
                                      {"standard deviation", "std_ns"},

@@ -46,24 +46,30 @@ model::Block tied_twice(const std::string& name, const model::Dims& stream) {
 }
 
 /// x + Linear(ReLU(Linear(LayerNorm(x)))).
-model::Block normed(const std::string& name, const model::Dims& stream) {
+model::Block normed(const std::string& name, const model::Dims& stream, const op::Op& activation = op::Relu{}) {
   model::BlockBuilder block(name, stream);
   const Shape features{stream.back().extent};
   const std::size_t gain = block.parameter(name + ".norm.gain", features, model::starts_at_ones);
   const std::size_t bias = block.parameter(name + ".norm.bias", features, model::starts_at_zeros);
   const std::size_t norm = block.apply(op::LayerNorm{}, {block.in()}, {gain, bias}, stream);
-  const std::size_t hidden = block.relu(block.linear(norm, "up", {'f', 11}));
+  const std::size_t wide = block.linear(norm, "up", {'f', 11});
+  const std::size_t hidden = block.apply(activation, {wide}, {}, block.dims(wide));
   return block.finish(block.add(block.in(), block.linear(hidden, "down", stream.back())));
 }
 
 }  // namespace
 
 model::Model model_of(const std::string& text) {
-  const model::Dims stream = text == "graph:sequence" || text == "graph:norm" ? model::Dims{{'t', 4}, model::batch, {'c', 6}}
-                                                                              : model::Dims{model::batch, {'c', 7}};
+  const model::Dims stream = text == "graph:sequence" || text == "graph:norm" || text == "graph:gelu"
+                                 ? model::Dims{{'t', 4}, model::batch, {'c', 6}}
+                                 : model::Dims{model::batch, {'c', 7}};
   if (text == "graph:tied" || text == "graph:sequence") {
     return model::Model(text, {tied("a", stream, "tied.bias"), twice("b", stream), tied("c", stream, "c.bias"),
                                tied_twice("d", stream), twice("e", stream)});
+  }
+  if (text == "graph:gelu") {
+    return model::Model(text, {normed("a", stream, op::Gelu{}), normed("b", stream, op::Gelu{}), normed("c", stream),
+                               normed("d", stream, op::Gelu{})});
   }
   if (text == "graph:norm") {
     return model::Model(text, {normed("a", stream), normed("b", stream), normed("c", stream), normed("d", stream)});

@@ -41,6 +41,7 @@ std::string to_text(const Case& one);
 
 /// The model of that text: one of the zoo, or of those that only tests have.
 ///   graph:tied      a weight that four ops of three blocks share, values with two and three readers, pairs of Linear between
+///   graph:gelu      the same as graph:norm with GELU in place of ReLU
 ///   graph:norm      residual blocks with a LayerNorm before them, along a sequence of four positions
 ///   graph:sequence  the same kind of thing along a sequence of four positions
 model::Model model_of(const std::string& text);

@@ -256,6 +256,20 @@ test('a plot names every series, curve and theory in its legend; a logarithmic a
   }
 }));
 
+test('a stacked bar is as long as its parts add up to, also where one is below zero', () => onReadPage(async (page) => {
+  const lengths = await page.locator('#experiment-delay .plot svg').first().locator('.mark-rect.role-mark path').evaluateAll((bars) => {
+    const rows = new Map();
+    for (const bar of bars) {
+      const {top, width} = bar.getBoundingClientRect();
+      rows.set(Math.round(top), (rows.get(Math.round(top)) ?? 0) + width);
+    }
+    return [...rows].sort(([a], [b]) => a - b).map(([, length]) => length);
+  });
+  assert.equal(lengths.length, 4);
+  assert.ok(Math.abs(lengths[3] / lengths[0] - 20.5 / 20.9) < 0.01, lengths.join());
+  assert.ok(Math.abs(lengths[1] / lengths[0] - 1) < 0.01);
+}));
+
 test('each device has a bar of its own where the plot says so', () => onReadPage(async (page) => {
   const labels = await page.locator('#experiment-delay .plot svg').first().locator('.role-axis-label text').allTextContents();
   // A label in two lines has no space between them.

@@ -168,7 +168,7 @@ function lineSpec(points, experiment, plot, height) {
   const x = numeric
     ? {field: 'x', type: 'quantitative',
        scale: plot.log_x ? {type: 'log', base: marks ? 2 : 10, nice: false, padding: 14} : {zero: false, nice: false, padding: 14},
-       axis: {...nameAxis, title: axisTitle(plot.x_title, '', plot.log_x), ...xAxis}}
+       axis: {...nameAxis, title: axisTitle(plot.x_title, !marks && plot.x_format === 'bytes' ? 'bytes' : '', plot.log_x), ...xAxis}}
     : {field: 'label', type: 'ordinal', sort: null, scale: {type: 'point', padding: 0.5}, axis: {...nameAxis, title: plot.x_title, labelAngle: 0}};
   const shown = [...data.flatMap((point) => [point.y, point.low ?? point.y, point.high ?? point.y]), ...ideals.flat().map((point) => point.y)];
   const log = plot.log_y && Math.min(...shown) > 0 ? logScale(shown) : null;
@@ -327,16 +327,22 @@ function barSpec(points, plot, width) {
 function stackedSpec(points, plot, width) {
   const {parts, part_titles: titles} = plot;
   const fills = partFills(titles);
-  const total = (point) => parts.reduce((sum, part) => sum + (isNumber(point.row[part]) ? Math.max(0, point.row[part]) : 0), 0);
+  const partsIn = (point) => parts.map((part) => (isNumber(point.row[part]) ? point.row[part] : 0));
+  // What is below zero was gained: it shortens the first part, so that the bar is as long as the whole.
+  const lengthsIn = (point) => {
+    const [first, ...others] = partsIn(point);
+    return [Math.max(0, first + others.reduce((sum, value) => sum + Math.min(0, value), 0)), ...others.map((value) => Math.max(0, value))];
+  };
+  const total = (point) => lengthsIn(point).reduce((sum, value) => sum + value, 0);
   const scale = scaleOf(points.map(total), plot.y_format);
   const mixed = distinct(points.map((point) => point.origin)).length > 1;
   const counted = (point) => (isNumber(point.x) ? `${point.label} ${point.label === '1' ? plot.x_title.replace(/s$/, '') : plot.x_title}` : point.label);
   const named = (point) => [counted(point), point.series, mixed && point.origin === 'simulated' ? 'simulated' : ''].filter(Boolean).join(', ');
-  const data = points.flatMap((point) => parts.map((part, i) => ({i, value: point.row[part]}))
-    .filter(({value}) => isNumber(value) && value > 0)
-    .map(({i, value}) => ({
-      bar: named(point), part: titles[i], order: i, y: value / scale.factor, origin: point.origin,
-      tip: wording(plot, point, titles[i], value) + (total(point) > 0 ? ` · ${formatValue(value / total(point), 'percent')}` : ''),
+  const data = points.flatMap((point) => lengthsIn(point).map((length, i) => ({i, length, value: partsIn(point)[i]}))
+    .filter(({length}) => length > 0)
+    .map(({i, length, value}) => ({
+      bar: named(point), part: titles[i], order: i, y: length / scale.factor, origin: point.origin,
+      tip: `${wording(plot, point, titles[i], value)} · ${formatValue(value / total(point), 'percent')}`,
     })));
   const labels = distinct(points.map(named));
   const axes = barAxes(labels, plot, scale, Math.max(...points.map(total), 0) / scale.factor, width);

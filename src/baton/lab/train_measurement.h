@@ -24,11 +24,10 @@ class TrainMeasurement : public Measurement {
 
   void round(Nanoseconds time) override;
   /// What training_json.h has, where the step went (`compute_ns`, `communication_ns`, `exposed_ns`, `waiting_ns`, `delayed_ns`,
-  /// `rest_ns`, the mean over devices), the largest of the devices' `peak_bytes` and `buffer_bytes`, each message, the first `losses`,
-  /// `loss_final` after `loss_steps` and `losses_checksum`,
-  /// `trained` (what was trained, and on devices of which kind), and
-  /// `gradients_left`: by block, gradients a step that were not zero once rounded. On parts of a GPU `beside` says how they slow
-  /// each other down (crowding.h).
+  /// `rest_ns`, the mean over devices), the largest of the devices' `peak_bytes` and `buffer_bytes`, each message, the first
+  /// `losses`, `loss_final` after `loss_steps` and `losses_checksum`, `trained` (what was trained, and on devices of which kind),
+  /// and `gradients_left`: by block, gradients a step that were not zero once rounded. On parts of a GPU `beside` says how they
+  /// slow each other down (crowding.h).
   Json record() const override;
 
  protected:

@@ -26,6 +26,9 @@ struct Rules {
   std::vector<BackwardCall> operator()(const Relu&) const {
     return {{ReluBackward{}, {output_gradient, output}, {input_gradient}, false}};
   }
+  std::vector<BackwardCall> operator()(const Gelu&) const {
+    return {{GeluBackward{}, {output_gradient, input}, {input_gradient}, false}};
+  }
   std::vector<BackwardCall> operator()(const LayerNorm& norm) const {
     return {{LayerNormBackwardInput{norm.epsilon}, {output_gradient, input, weight}, {input_gradient}, false},
             {LayerNormBackwardWeight{norm.epsilon}, {input, output_gradient}, {weight_gradient, bias_gradient}, true}};
@@ -37,6 +40,7 @@ struct Rules {
   std::vector<BackwardCall> operator()(const LinearBackwardInput&) const { return {}; }
   std::vector<BackwardCall> operator()(const LinearBackwardWeight&) const { return {}; }
   std::vector<BackwardCall> operator()(const ReluBackward&) const { return {}; }
+  std::vector<BackwardCall> operator()(const GeluBackward&) const { return {}; }
   std::vector<BackwardCall> operator()(const LayerNormBackwardInput&) const { return {}; }
   std::vector<BackwardCall> operator()(const LayerNormBackwardWeight&) const { return {}; }
   std::vector<BackwardCall> operator()(const MeanSquaredError&) const { return {}; }

@@ -18,6 +18,8 @@ constexpr std::array<std::string_view, std::variant_size_v<Op>> names{"linear",
                                                                       "linear_backward_weight",
                                                                       "relu",
                                                                       "relu_backward",
+                                                                      "gelu",
+                                                                      "gelu_backward",
                                                                       "mean_squared_error",
                                                                       "cross_entropy",
                                                                       "cross_entropy_terms",
@@ -137,6 +139,8 @@ struct Arithmetic {
   Flops operator()(const LinearBackwardWeight&) const { return product(reads[0].shape, writes[0].shape); }
   Flops operator()(const Relu&) const { return each(1); }
   Flops operator()(const ReluBackward&) const { return each(1); }
+  Flops operator()(const Gelu&) const { return each(12); }
+  Flops operator()(const GeluBackward&) const { return each(20); }
   Flops operator()(const MeanSquaredError&) const { return each(4); }
   Flops operator()(const CrossEntropy&) const { return each(6); }
   Flops operator()(const CrossEntropyTerms&) const { return each(3); }

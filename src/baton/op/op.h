@@ -58,6 +58,16 @@ struct ReluBackward {
   bool operator==(const ReluBackward&) const = default;
 };
 
+/// y = x · Φ(x), Φ the normal distribution. Reads x; writes y.
+struct Gelu {
+  bool operator==(const Gelu&) const = default;
+};
+
+/// dx = dy · (Φ(x) + x · φ(x)). Reads dy, x; writes dx.
+struct GeluBackward {
+  bool operator==(const GeluBackward&) const = default;
+};
+
 /// Reads y and the target; writes one partial loss per row (all axes but the last), Σ (y − t)² / elements, and dy = 2 (y − t) /
 /// elements. `elements` counts the whole global batch, so partial losses and gradients of a split batch simply add up. With
 /// `scaled` it also reads a loss scaler's state (op/loss_scale.h) and multiplies dy by its scale before rounding; the loss stays as
@@ -165,9 +175,9 @@ struct AdjustScale {
   bool operator==(const AdjustScale&) const = default;
 };
 
-using Op = std::variant<Linear, LinearBackwardInput, LinearBackwardWeight, Relu, ReluBackward, MeanSquaredError, CrossEntropy,
-                        CrossEntropyTerms, Embed, EmbedBackward, MatrixProduct, Add, AddBias, AddBiasBackward, LayerNorm,
-                        LayerNormBackwardInput, LayerNormBackwardWeight, Cast, CheckFinite, AdjustScale>;
+using Op = std::variant<Linear, LinearBackwardInput, LinearBackwardWeight, Relu, ReluBackward, Gelu, GeluBackward, MeanSquaredError,
+                        CrossEntropy, CrossEntropyTerms, Embed, EmbedBackward, MatrixProduct, Add, AddBias, AddBiasBackward,
+                        LayerNorm, LayerNormBackwardInput, LayerNormBackwardWeight, Cast, CheckFinite, AdjustScale>;
 
 /// Whether it multiplies matrices, and so may run on units made for that.
 bool is_product(const Op& op);
@@ -221,6 +231,8 @@ void attributes(Op& op, Visit visit) {
     }
     void operator()(Relu&) {}
     void operator()(ReluBackward&) {}
+    void operator()(Gelu&) {}
+    void operator()(GeluBackward&) {}
     void operator()(MeanSquaredError& o) {
       visit("elements", o.elements);
       visit("scaled", o.scaled);

@@ -51,6 +51,14 @@ struct Signatures {
     static const Signature one{.reads = {{"*"}, {"*"}}, .writes = {{"*"}}};
     return one;
   }
+  const Signature& operator()(const Gelu&) const {
+    static const Signature one{.reads = {{"*"}}, .writes = {{"*"}}};
+    return one;
+  }
+  const Signature& operator()(const GeluBackward&) const {
+    static const Signature one{.reads = {{"*"}, {"*"}}, .writes = {{"*"}}};
+    return one;
+  }
   const Signature& operator()(const MeanSquaredError& o) const {
     static const Signature plain{.reads = {{"*c"}, {"*c"}}, .writes = {losses, {"*c"}}};
     static const Signature scaled{.reads = {{"*c"}, {"*c"}, state}, .writes = {losses, {"*c"}}};

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -72,7 +73,20 @@ void print_action(std::string& out, const Task& task) {
     std::string& out;
     void operator()(const Compute& compute) const {
       op::Op copy = compute.op;
-      op::attributes(copy, PrintFields{out});
+      op::Op plain = op::all()[copy.index()];
+      std::vector<std::string_view> zeros;  // numbers that are 0 where nothing is said
+      op::attributes(plain, [&](std::string_view name, auto& value) {
+        if constexpr (std::is_same_v<std::decay_t<decltype(value)>, std::int64_t>) {
+          if (value == 0) {
+            zeros.push_back(name);
+          }
+        }
+      });
+      op::attributes(copy, [&](std::string_view name, auto& value) {
+        if (value != 0 || std::find(zeros.begin(), zeros.end(), name) == zeros.end()) {
+          PrintFields{out}(name, value);
+        }
+      });
     }
     void operator()(const Transfer& transfer) const {
       out += fmt::format(" meeting=m{} peer=d{}", transfer.meeting.value, transfer.peer.value);
@@ -232,7 +246,11 @@ struct ParseFields {
     const auto text = line.take(name);
     value = text ? line.number<double>(*text) : 0;
   }
-  void operator()(std::string_view name, std::int64_t& value) const { value = line.number(line.need(name)); }
+  /// One that is 0 by default may be left out.
+  void operator()(std::string_view name, std::int64_t& value) const {
+    const auto text = value == 0 ? line.take(name) : std::optional(line.need(name));
+    value = text ? line.number(*text) : 0;
+  }
 };
 
 /// A name without signs that part words here: others stand for them as %20 does for a space.

@@ -313,6 +313,10 @@ Json to_json(const lab::Result& result) {
     answers.push_back(
         {{"id", answer.id}, {"reference", reference(answer.id)}, {"question", answer.question}, {"text", answer.text}});
   }
+  Json timelines = result.timelines;
+  for (Json& timeline : timelines) {
+    timeline.emplace("gpus", Json::array());  // which records of an earlier version lack
+  }
   Json plots = Json::array();
   for (const lab::Plot& plot : experiment.plots) {
     const std::vector<Json> points = lab::points_of(plot, result.rows);
@@ -351,7 +355,7 @@ Json to_json(const lab::Result& result) {
           {"plots", plots},
           {"details", result.details},
           {"command", result.command},
-          {"timelines", result.timelines}};
+          {"timelines", timelines}};
 }
 
 Json to_report(const std::vector<lab::Result>& results, const lab::RunSpec& kept) {

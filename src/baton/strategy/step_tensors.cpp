@@ -3,7 +3,8 @@
 #include <fmt/format.h>
 
 #include <map>
-#include <numeric>
+
+#include "baton/base/divide.h"
 
 namespace baton::strategy {
 namespace {
@@ -12,16 +13,9 @@ using plan::Buffer;
 using plan::Phase;
 using plan::Role;
 
-/// A run of indices of one axis.
-struct Range {
-  std::int64_t begin = 0;
-  std::int64_t end = 0;
-};
-
+/// What one of so many parts holds of an axis.
 Range part_of(std::int64_t total, std::int64_t parts, std::size_t index) {
-  const std::vector<std::int64_t> sizes = even_split(total, parts);
-  const auto begin = std::accumulate(sizes.begin(), sizes.begin() + static_cast<std::ptrdiff_t>(index), std::int64_t{0});
-  return {begin, begin + sizes[index]};
+  return divide(total, parts, static_cast<std::int64_t>(index), Remainder::first);
 }
 
 }  // namespace

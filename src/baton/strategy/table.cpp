@@ -307,7 +307,10 @@ void Layouts::check_extents() const {
           present = true;
           if (dim.extent < parts_) {
             throw usage_error("the {} {} of {} cannot be divided over {} devices", dim.extent,
-                              row.dim == 't' ? "positions" : "features", block.name, parts_);
+                              row.dim == 't'   ? "positions"
+                              : row.dim == 'v' ? "tokens"
+                                               : "features",
+                              block.name, parts_);
           }
           if (row.dim == 't' && dim.extent % parts_ != 0) {
             throw usage_error("a sequence of {} positions cannot be divided evenly over {} devices: take a multiple of {}",

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <set>
 
+#include "baton/base/divide.h"
 #include "baton/base/error.h"
 #include "baton/op/gradient.h"
 #include "baton/op/traits.h"
@@ -212,8 +213,9 @@ class Writer : private StepTensors {
     }
     const std::optional<op::MergedLoss> merged = op::merged(op, placement_.shards);
     if (!merged) {
-      throw usage_error("{} needs all of dimension {}, along which the output of {} is divided over {} devices", op::name(op),
-                        names.back(), model_.name(), placement_.shards);
+      throw usage_error(
+          "{} needs all of dimension {}, along which the output of {} is divided over {} devices: take another --loss",
+          op::name(op), names.back(), model_.name(), placement_.shards);
     }
     std::vector<BufferId> own;
     std::vector<BufferId> all;
@@ -414,12 +416,6 @@ plan::Draft training_step(const model::Model& model, const Step& step, const Pla
   return is_mixed(step.precision) ? narrow_values(std::move(draft), dtype_of(step.precision)) : draft;
 }
 
-std::vector<std::int64_t> even_split(std::int64_t total, std::int64_t parts) {
-  std::vector<std::int64_t> sizes(static_cast<std::size_t>(parts), total / parts);
-  for (std::int64_t i = 0; i < total % parts; ++i) {
-    ++sizes[static_cast<std::size_t>(i)];
-  }
-  return sizes;
-}
+std::vector<std::int64_t> even_split(std::int64_t total, std::int64_t parts) { return divide(total, parts, Remainder::first); }
 
 }  // namespace baton::strategy

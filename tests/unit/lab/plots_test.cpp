@@ -44,18 +44,19 @@ TEST(AmdahlCurve, IsOfTheRowsWithACorePerDevice) {
   EXPECT_NEAR(curves[0].points.back().second, 4, 1e-9) << "two devices take half the time";
 }
 
-TEST(DelayCurves, AreWhatADelayLeavesOfALinearSpeedup) {
+TEST(DelayCurves, AreWhatADelayLeavesOfTheSpeedup) {
   std::vector<Json> rows;
   for (const double delay : {0.0, 5.0, 40.0}) {
     for (const double n : {1.0, 2.0, 4.0}) {
-      rows.push_back({{"devices", n}, {"delay_ms", delay}, {"time_per_step_ns", 8e6 / n + delay * 1e6}});
+      const double step = n == 4 ? 3e6 : 8e6 / n;  // four devices lose a millisecond
+      rows.push_back({{"devices", n}, {"delay_ms", delay}, {"time_per_step_ns", step + delay * 1e6}});
     }
   }
   const std::vector<Curve> curves = delay_curves(rows);
   ASSERT_EQ(curves.size(), 2U);
   EXPECT_EQ(curves[1].series, 4);
-  EXPECT_DOUBLE_EQ(curves[1].points.front().second, 4);
-  EXPECT_NEAR(curves[1].points.back().second, 48.0 / 42, 1e-12);
+  EXPECT_DOUBLE_EQ(curves[1].points.front().second, 8.0 / 3);
+  EXPECT_NEAR(curves[1].points.back().second, 48.0 / 43, 1e-12);
   EXPECT_NEAR(curves[0].points.back().second, 48.0 / 44, 1e-12);
 }
 

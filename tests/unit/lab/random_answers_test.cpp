@@ -161,7 +161,7 @@ Result random_result(const Experiment& experiment, Chance& chance, bool presets_
 TEST(RandomRows, AnswersAreShortAndHoldNoNumberThatIsNone) {
   Chance chance(7);
   for (const Experiment& experiment : experiments()) {
-    for (int tries = 0; tries < 60; ++tries) {
+    for (int tries = 0; tries < 24; ++tries) {
       const Result result = random_result(experiment, chance, tries % 3 == 0);
       std::size_t of_task_5 = 0;
       for (const Answer& answer : result.answers) {

@@ -158,8 +158,9 @@ TEST(Model, AGraphThatCannotRunIsABug) {
   const std::size_t wide = sum.linear(sum.in(), "", {'f', 5});
   EXPECT_THROW(Model("sum of two shapes", {sum.finish(sum.add(sum.in(), wide))}), BugError);
   BlockBuilder later("a", {batch, {'c', 4}});
-  later.add(1, 2);
-  EXPECT_THROW(Model("reads what comes later", {later.finish(1)}), BugError);
+  Block turned = later.finish(later.relu(later.relu(later.in())));
+  std::swap(turned.nodes[0], turned.nodes[1]);
+  EXPECT_THROW(Model("reads what comes later", {turned}), BugError);
 }
 
 }  // namespace

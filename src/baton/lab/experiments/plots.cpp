@@ -42,10 +42,8 @@ std::string row_name(const Json& row) {
 std::vector<Json> device_points(const std::vector<Json>& rows) {
   std::vector<Json> points;
   for (const Json& row : measured_rows(rows)) {
-    if (row["device_list"].size() < 2) {
-      continue;
-    }
-    for (const Json& device : row["device_list"]) {
+    const Json devices = row.value("device_list", Json::array());
+    for (const Json& device : devices.size() < 2 ? Json::array() : devices) {
       Json point{{"device", fmt::format("{}: {}", row_name(row), text(device, "name"))},
                  {"origin", row.value("origin", "measured")},
                  {"oversubscribed", row.value("oversubscribed", false)}};
@@ -60,7 +58,6 @@ std::vector<Json> device_points(const std::vector<Json>& rows) {
 
 /// Bins from the shortest step to all but the longest ones, which the last bin holds as well.
 std::vector<Json> histogram_points(const std::vector<Json>& rows, const std::string& series) {
-  constexpr int bins = 24;
   std::vector<Json> timed = measured_rows(rows);
   std::erase_if(timed, [](const Json& row) { return row.value("quantiles_ns", Json::array()).size() < 2; });
   const std::vector<Json> headline = headline_rows(timed);
@@ -74,6 +71,8 @@ std::vector<Json> histogram_points(const std::vector<Json>& rows, const std::str
   if (all.empty()) {
     return {};
   }
+  // With few times wide bins, so that a bin holds several of them.
+  const int bins = std::clamp(static_cast<int>(all.size() / shown.size() / 2), 6, 24);
   std::sort(all.begin(), all.end());
   const double from = all.front();
   const double width = (all[all.size() * 97 / 100] - from) / bins;
@@ -82,7 +81,7 @@ std::vector<Json> histogram_points(const std::vector<Json>& rows, const std::str
   }
   std::vector<Json> points;
   for (const Json& row : shown) {
-    std::vector<double> shares(bins + 1, 0);  // behind the last bin there is nothing
+    std::vector<double> shares(static_cast<std::size_t>(bins) + 1, 0);  // behind the last bin there is nothing
     for (const Json& time : row["quantiles_ns"]) {
       const int bin = std::min(bins - 1, static_cast<int>((time.get<double>() - from) / width));
       shares[static_cast<std::size_t>(bin)] += 1.0 / static_cast<double>(row["quantiles_ns"].size());
@@ -141,20 +140,20 @@ std::vector<Curve> amdahl_curves(const std::vector<Json>& rows) {
 std::vector<Curve> delay_curves(const std::vector<Json>& rows) {
   const std::vector<Json> good = measured_rows(rows);
   const std::vector<Json> alone = where(where(good, "devices", 1), "delay_ms", 0);
-  if (alone.empty()) {
+  if (alone.size() != 1) {
     return {};
   }
-  const double computing = number(alone[0], "time_per_step_ns") / 1e6;
+  const double one = number(alone[0], "time_per_step_ns") / 1e6;
   const std::vector<double> delays = column(good, "delay_ms");
+  const auto [least, most] = std::minmax_element(delays.begin(), delays.end());
   std::vector<Curve> curves;
   for (const Json& count : values_of(good, "devices")) {
-    const double n = count.get<double>();
-    if (n > 1) {
-      curves.push_back(
-          {.name = fmt::format("(c + d)/(c/{} + d)", n),
-           .series = count,
-           .points = sampled(*std::min_element(delays.begin(), delays.end()), *std::max_element(delays.begin(), delays.end()),
-                             [&](double delay) { return (computing + delay) / (computing / n + delay); })});
+    const std::vector<Json> together = where(where(good, "devices", count), "delay_ms", 0);
+    if (count.get<double>() > 1 && together.size() == 1) {
+      const double several = number(together[0], "time_per_step_ns") / 1e6;
+      curves.push_back({.name = fmt::format("(c + d)/(cₙ + d) on {}", word_of(count)),
+                        .series = count,
+                        .points = sampled(*least, *most, [&](double delay) { return (one + delay) / (several + delay); })});
     }
   }
   return curves;
@@ -236,7 +235,7 @@ Plot message_plot(std::function<std::vector<Curve>(const std::vector<Json>& rows
           .title = "Time of an all-reduce against its size",
           .x = "bytes",
           .y = "time_ns",
-          .x_title = "size of the message in bytes",
+          .x_title = "size of the message",
           .y_title = "time",
           .y_format = Format::time,
           .series = "devices",

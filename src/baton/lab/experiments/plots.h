@@ -24,8 +24,8 @@ Plot account_plot();
 /// The times of the first steps, warm-up included, a line for each run.
 Plot first_steps_plot();
 
-/// The speedup with a delay of d, if the rest of the step took c on one device and c/n on n: (c + d) / (c/n + d). A curve for
-/// each number of devices.
+/// The speedup with a delay of d, if the step without it takes c on one device and cₙ on n: (c + d) / (cₙ + d). A curve for each
+/// number of devices.
 std::vector<Curve> delay_curves(const std::vector<Json>& rows);
 
 /// One bar per device, for every row that says what its devices did: where the step of each went.

@@ -172,6 +172,17 @@ def show_step(step, nanoseconds, loss):
     print(f"step {step:4d}  {nanoseconds / 1e6:10.3f} ms  loss {loss:.6f}{mark}", file=sys.stderr, flush=True)
 
 
+def median_interval(ordered):
+    """Two of the sorted times that hold the true median between them, and how often such an interval does: 95 of 100 times or more,
+    where there are enough times."""
+    n = len(ordered)
+    cut, outside = 0, 2 / 2**n
+    while 2 * (cut + 1) < n and outside + 2 * math.comb(n, cut + 1) / 2**n <= 0.05:
+        cut += 1
+        outside += 2 * math.comb(n, cut) / 2**n
+    return ordered[cut], ordered[n - 1 - cut], max(0.0, 1 - outside)
+
+
 def spread(times):
     """Median with its interval, mean and percentiles of the steps after the warm-up, in nanoseconds."""
     ordered, n = sorted(times), len(times)
@@ -182,17 +193,21 @@ def spread(times):
         return round(ordered[below] + (place - below) * (ordered[above] - ordered[below]))
 
     mean = sum(ordered) / n
-    reach = 0.98 * math.sqrt(n)
+    low, high, level = median_interval(ordered)
+    kept = min(n, 50)
     return {
         "time_per_step_ns": percentile(0.5),
-        "time_low_ns": ordered[max(0, math.floor(n / 2 - reach))],
-        "time_high_ns": ordered[min(n - 1, math.ceil(n / 2 + reach))],
+        "time_low_ns": low,
+        "time_high_ns": high,
+        "interval_level": level,
+        "instances": 1,
         "mean_ns": round(mean),
         "std_ns": round(math.sqrt(sum((t - mean) ** 2 for t in ordered) / (n - 1))) if n > 1 else 0,
         "p5_ns": percentile(0.05),
         "p95_ns": percentile(0.95),
         "min_ns": ordered[0],
         "max_ns": ordered[-1],
+        "quantiles_ns": [ordered[(2 * q + 1) * n // (2 * kept)] for q in range(kept)],
         "samples_per_s": BATCH * 1e9 / percentile(0.5),
     }
 

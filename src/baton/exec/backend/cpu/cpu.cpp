@@ -185,6 +185,18 @@ struct PrepareOp {
       cpu::relu_backward(in(a, 0) + part.begin, in(a, 1) + part.begin, out(a, 0) + part.begin, part.size());
     });
   }
+  std::unique_ptr<Kernel> operator()(const op::Gelu&) const {
+    return kernel(at, [count = elements()](const Addresses& a, const Member& m, std::int64_t) {
+      const Part part(m, count, cache_line);
+      cpu::gelu(in(a, 0) + part.begin, out(a, 0) + part.begin, part.size());
+    });
+  }
+  std::unique_ptr<Kernel> operator()(const op::GeluBackward&) const {
+    return kernel(at, [count = elements()](const Addresses& a, const Member& m, std::int64_t) {
+      const Part part(m, count, cache_line);
+      cpu::gelu_backward(in(a, 0) + part.begin, in(a, 1) + part.begin, out(a, 0) + part.begin, part.size());
+    });
+  }
   std::unique_ptr<Kernel> operator()(const op::MeanSquaredError& o) const {
     return kernel(at, [rows = rows(), width = elements() / rows(), total = static_cast<double>(o.elements), scaled = o.scaled](
                           const Addresses& a, const Member& m, std::int64_t) {

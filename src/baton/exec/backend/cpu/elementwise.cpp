@@ -133,6 +133,25 @@ void layer_norm_backward_weight(const float* x, const float* dy, float* dgain, f
   }
 }
 
+namespace {
+
+float normal_share(float x) { return 0.5F * (1 + std::erf(x * 0.70710678F)); }
+
+}  // namespace
+
+void gelu(const float* __restrict x, float* __restrict y, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    y[i] = x[i] * normal_share(x[i]);
+  }
+}
+
+void gelu_backward(const float* __restrict dy, const float* __restrict x, float* __restrict dx, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    const float density = std::exp(-x[i] * x[i] / 2) * 0.39894228F;
+    dx[i] = dy[i] * (normal_share(x[i]) + x[i] * density);
+  }
+}
+
 void relu_backward(const float* __restrict dy, const float* __restrict y, float* __restrict dx, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) {
     dx[i] = y[i] > 0 ? dy[i] : 0;

@@ -26,6 +26,8 @@ void layer_norm_backward_input(const float* dy, const float* x, const float* gai
 /// Columns [begin, end).
 void layer_norm_backward_weight(const float* x, const float* dy, float* dgain, float* dbias, std::int64_t rows, std::int64_t width,
                                 std::int64_t begin, std::int64_t end, double epsilon, bool accumulate);
+void gelu(const float* x, float* y, std::int64_t count);
+void gelu_backward(const float* dy, const float* x, float* dx, std::int64_t count);
 void relu_backward(const float* dy, const float* y, float* dx, std::int64_t count);
 
 /// The same on the bits of a 16-bit type: what they choose among is not changed, so nothing is rounded.

@@ -17,6 +17,8 @@ void relu_backward(DType type, const void* dy, const void* y, void* dx, std::int
 void add(DType type, const void* a, const void* b, void* c, std::int64_t count, cudaStream_t stream);
 /// y = x + b, the same b in each row.
 void add_bias(DType type, const void* x, const void* b, void* y, std::int64_t rows, std::int64_t width, cudaStream_t stream);
+void gelu(DType type, const void* x, void* y, std::int64_t count, cudaStream_t stream);
+void gelu_backward(DType type, const void* dy, const void* x, void* dx, std::int64_t count, cudaStream_t stream);
 /// Norms of rows of `width` elements.
 void layer_norm(DType type, const void* x, const void* gain, const void* bias, void* y, std::int64_t rows, std::int64_t width,
                 float epsilon, cudaStream_t stream);

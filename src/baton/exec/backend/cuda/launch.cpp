@@ -185,6 +185,18 @@ struct PrepareOp {
     };
   }
 
+  Launch operator()(const op::Gelu&) const {
+    return [x = in(at, 0), y = out(at, 0), count = elements(), type = type()](cudaStream_t stream) {
+      gelu(type, x, y, count, stream);
+    };
+  }
+
+  Launch operator()(const op::GeluBackward&) const {
+    return [dy = in(at, 0), x = in(at, 1), dx = out(at, 0), count = elements(), type = type()](cudaStream_t stream) {
+      gelu_backward(type, dy, x, dx, count, stream);
+    };
+  }
+
   Launch operator()(const op::MeanSquaredError& o) const {
     return [y = in(at, 0), target = in(at, 1), loss = reinterpret_cast<double*>(at.writes[0]), dy = out(at, 1), rows = rows(),
             width = elements() / rows(), total = static_cast<double>(o.elements), type = type(), scale = scale(o.scaled)](

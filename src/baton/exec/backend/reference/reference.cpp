@@ -163,6 +163,22 @@ struct Loops {
     }
   }
 
+  static double normal_share(double x) { return 0.5 * (1 + std::erf(x / std::sqrt(2.0))); }
+
+  void operator()(const op::Gelu&) const {
+    for (std::int64_t i = 0; i < in_shape(0).elements(); ++i) {
+      out(0)[i] = rounded(value(0, i) * normal_share(value(0, i)));
+    }
+  }
+
+  void operator()(const op::GeluBackward&) const {
+    for (std::int64_t i = 0; i < in_shape(0).elements(); ++i) {
+      const double x = value(1, i);
+      const double density = std::exp(-x * x / 2) / std::sqrt(2 * 3.14159265358979323846);
+      out(0)[i] = rounded(value(0, i) * (normal_share(x) + x * density));
+    }
+  }
+
   void operator()(const op::MeanSquaredError& loss) const {
     const std::int64_t rows = in_shape(0).rows();
     const std::int64_t width = in_shape(0).last();
