@@ -320,6 +320,9 @@ int run(int argc, char** argv) {
     if (error.code() == std::errc::resource_unavailable_try_again) {
       return complain("no further thread can be started: memory is short, or too many threads run already", 1);
     }
+    if (std::ferror(stdout) != 0) {
+      return complain(fmt::format("standard output cannot be written: {}", error.code().message()), 1);
+    }
     return complain(std::string(error.what()), 1);
   } catch (const std::bad_alloc&) {
     return opened && !opened->alone() ? complain(std::string(no_memory), 1) : complain(no_memory, 1);

@@ -74,7 +74,7 @@ void settle_outputs(std::initializer_list<std::string*> paths) {
       require_writable(*path);
     }
     std::error_code error;
-    const std::filesystem::path place = std::filesystem::weakly_canonical(to.path, error);
+    const std::filesystem::path place = std::filesystem::weakly_canonical(std::filesystem::absolute(to.path, error), error);
     const bool device = to.written_into && std::filesystem::is_character_file(to.path, error);  // as /dev/null, which takes all
     if (!device &&
         !taken.insert(to.descriptor >= 0 ? fmt::format("{}", to.descriptor) : (place.empty() ? to.path : place).string()).second) {

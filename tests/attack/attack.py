@@ -13,6 +13,7 @@ import json
 import os
 import random
 import resource
+import shlex
 import shutil
 import signal
 import subprocess
@@ -454,7 +455,7 @@ def simulator(case):
         raise Broken(f"folded or unfolded alone is refused: {words}")
     if plain is None:
         return
-    memory = [max(device["peak_bytes"] for device in result["devices"]) for result in (plain, folded)]
+    memory = [max(device["peak_bytes"] for device in result["device_list"]) for result in (plain, folded)]
     for name, pair in (("time", [result["time_per_step_ns"] for result in (plain, folded)]),
                        ("bytes", [result["sent_bytes"] for result in (plain, folded)]), ("memory", memory)):
         if pair[0] != pair[1]:
@@ -481,15 +482,10 @@ def searches(case):
     run = case.run("search", *words, "--json", "-")
     if run.code != 0:
         return
-    for one in json.loads(run.out)["ranked"][:3]:
-        flags = [part for name, value in one.get("words", {}).items() for part in (f"--{name}", str(value))]
-        if flags:
-            case.run("simulate", *words, *flags, codes={0})
-    shown = case.run("search", *words)
-    for line in shown.out.splitlines():
-        if line.startswith(("baton simulate ", "./baton simulate ")):
-            import shlex
-            case.run(*shlex.split(line)[1:], codes={0})
+    for one in case.random.sample(json.loads(run.out)["ranked"], k=min(4, len(json.loads(run.out)["ranked"]))):
+        again = case.run(*shlex.split(one["command"])[1:], "--json", "-", codes={0})
+        if json.loads(again.out)["time_per_step_ns"] != one["time_per_step_ns"]:
+            raise Broken(f"takes another time than the search says\n{again.describe()}")
 
 
 def little_memory(case):

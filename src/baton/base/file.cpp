@@ -132,7 +132,8 @@ Destination destination_of(const std::filesystem::path& path) {
     std::error_code error;
     const std::filesystem::path folder = std::filesystem::canonical(to.path.has_parent_path() ? to.path.parent_path() : ".", error);
     if (error || links == most_links) {
-      return to;  // whoever opens it says why it cannot be
+      to.written_into = true;  // opening it says why it cannot be
+      return to;
     }
     to.descriptor = own_descriptor(folder, to.path.filename().string());
     to.written_into = folder.string().starts_with("/proc/");

@@ -36,7 +36,8 @@ constexpr std::uint64_t longest_time = 3'600'000'000'000;
 std::filesystem::path calibration_folder() {
   const std::filesystem::path cache = cache_folder();
   std::error_code error;
-  return cache.empty() ? std::filesystem::temp_directory_path(error) / "baton" : cache;
+  const std::filesystem::path temporary = std::filesystem::temp_directory_path(error);
+  return !cache.empty() ? cache : error ? std::filesystem::path() : temporary / "baton";
 }
 
 Bytes footprint(const plan::Plan& plan, TaskId id) {
@@ -169,7 +170,9 @@ Calibration::Calibration(const cluster::Machine& machine, const cluster::Cluster
     : machine_(
           fmt::format("{}, {} backend, baton {} by {}", describe(machine, cluster), backend.name(), BATON_VERSION, BATON_COMPILER)),
       cache_(on_gpus(cluster) ? gpu_cache : machine.cache) {
-  file_ = calibration_folder() / fmt::format("calibration-{:016x}.json", Hash(machine_).value());
+  if (const std::filesystem::path folder = calibration_folder(); !folder.empty()) {
+    file_ = folder / fmt::format("calibration-{:016x}.json", Hash(machine_).value());
+  }
   std::error_code error;
   if (std::filesystem::exists(file_, error)) {
     try {
@@ -261,6 +264,10 @@ std::size_t Calibration::measure(const plan::Plan& plan, const cluster::Cluster&
 }
 
 void Calibration::keep() {
+  if (file_.empty()) {
+    unkept_ = "the environment names no folder for it";
+    return;
+  }
   std::error_code error;
   std::filesystem::create_directories(file_.parent_path(), error);
   Json times = Json::object();

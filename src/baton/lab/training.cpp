@@ -52,15 +52,14 @@ Training::Training(const JobWords& words, const cluster::Machine& machine, const
 
 void Training::open_simulation(const Calibration::Progress& progress, const Planner& planner) {
   sim::StandsFor stands_for;
-  std::int64_t like_the_last = 1;
-  std::vector<strategy::Folded::Kind> others;
+  std::vector<plan::Plan> others;
   if (planner) {
     plan_ = std::make_unique<plan::Plan>(planner(*job_));
   } else if (std::optional<strategy::Folded> folded = job_->fold()) {
     plan_ = std::make_unique<plan::Plan>(std::move(folded->plan));
     stands_for = std::move(folded->stands_for);
     copies_ = static_cast<std::int64_t>(stands_for[0].size());
-    like_the_last = folded->like_the_last;
+    totals_ = folded->totals;
     others = std::move(folded->others);
   } else {
     plan_ = std::make_unique<plan::Plan>(job_->compile());
@@ -71,19 +70,19 @@ void Training::open_simulation(const Calibration::Progress& progress, const Plan
   for (std::size_t d = 0; d < stands_for.size(); ++d) {
     limits.memory[d] = job_->cluster().device(stands_for[d][0]).memory;
   }
-  const auto account = [&](const plan::Plan& plan, std::int64_t replicas) {
+  const auto lay_out = [&](const plan::Plan& plan) {
     const plan::Verdict verdict = plan::verify(plan, limits);
     plan::require(verdict);
     peak_.resize(verdict.memory.peak.size());
     std::transform(peak_.begin(), peak_.end(), verdict.memory.peak.begin(), peak_.begin(),
                    [](Bytes a, Bytes b) { return std::max(a, b); });
-    for (const plan::Totals& device : plan::totals_by_device(plan)) {
-      totals_ += device * replicas;
-    }
   };
-  account(*plan_, like_the_last);
-  for (const strategy::Folded::Kind& kind : others) {
-    account(kind.plan, kind.replicas);
+  lay_out(*plan_);
+  std::for_each(others.begin(), others.end(), lay_out);
+  if (copies_ == 1) {
+    for (const plan::Totals& device : plan::totals_by_device(*plan_)) {
+      totals_ += device;
+    }
   }
   simulation_ = std::make_unique<Simulation>(*job_, *plan_, std::move(stands_for), progress);
 }

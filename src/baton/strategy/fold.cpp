@@ -36,7 +36,7 @@ bool replicas_alike(const Request& request, const Axes& axes) {
   return axes.dp > 2 && everywhere && request.step.global_batch % axes.dp == 0 && nodes_alike(request.cluster, axes);
 }
 
-/// A replica of a plan of two, written as one of `dp`. The second of the two is taken: of each parameter it has a piece.
+/// Replicas of a plan of two, written as some of `dp`.
 class Folder {
  public:
   Folder(const Plan& two, const Axes& axes, const cluster::Cluster& cluster) : two_(two), axes_(axes), cluster_(cluster) {}
@@ -56,14 +56,18 @@ class Folder {
     for (std::uint32_t rank = 0; rank < replicas(); ++rank) {
       kinds[piece_sizes(rank)].push_back(rank);
     }
-    const std::uint32_t last = replicas() - 1;
-    Folded folded{written(title, last), std::move(stands_for), 0, {}};
+    Folded folded{written(title, 1, replicas() - 1), std::move(stands_for), {}, {}};
     for (const auto& [sizes, ranks] : kinds) {
-      const auto count = static_cast<std::int64_t>(ranks.size());
-      if (ranks.back() == last) {
-        folded.like_the_last = count;
-      } else {
-        folded.others.push_back({written(title, ranks[0]), count});
+      Plan second = written(title, 1, ranks[0]);
+      for (const plan::Totals& device : plan::totals_by_device(second)) {
+        folded.totals += device * static_cast<std::int64_t>(ranks.size());
+      }
+      count_slices(second, ranks, folded.totals);
+      if (ranks.back() + 1 != replicas()) {
+        folded.others.push_back(std::move(second));
+      }
+      if (first_has_all_pieces()) {
+        folded.others.push_back(written(title, 0, ranks[0]));
       }
     }
     return folded;
@@ -71,11 +75,24 @@ class Folder {
 
  private:
   std::uint32_t replicas() const { return static_cast<std::uint32_t>(axes_.dp); }
-  /// Whether a device of the two replicas' belongs to the one that is written.
-  bool is_kept(DeviceId device) const { return static_cast<std::int64_t>(device.index()) / axes_.tp % 2 == 1; }
+  /// Which of the two replicas a device of theirs belongs to.
+  std::int64_t replica_of(DeviceId device) const { return static_cast<std::int64_t>(device.index()) / axes_.tp % 2; }
   DeviceId kept_device(DeviceId device) const {
     const auto at = static_cast<std::int64_t>(device.index());
     return DeviceId(static_cast<std::size_t>(at / (2 * axes_.tp) * axes_.tp + at % axes_.tp));
+  }
+  bool between_replicas(const Collective& collective) const {
+    const std::span<const TaskId> members = two_.members(collective.meeting);
+    return std::any_of(members.begin(), members.end(), [&](TaskId member) { return replica_of(two_[member].device) == 0; }) &&
+           std::any_of(members.begin(), members.end(), [&](TaskId member) { return replica_of(two_[member].device) == 1; });
+  }
+
+  /// Of a parameter of one element the second of two replicas has all.
+  bool first_has_all_pieces() const {
+    return std::none_of(two_.buffers().begin(), two_.buffers().end(), [](const Buffer& buffer) {
+      const auto* part = std::get_if<ParameterPart>(&buffer.content);
+      return part != nullptr && part->piece_end > 0 && part->shape().elements() < 2;
+    });
   }
 
   /// What falls to a rank of each size of parameter that is divided.
@@ -94,12 +111,39 @@ class Folder {
     return list;
   }
 
-  Plan written(const std::string& title, std::uint32_t rank) const {
+  /// Of an all-reduce each rank sums a slice. Slices differ by an element where they are uneven; the plan has that of ranks[0].
+  void count_slices(const Plan& plan, const std::vector<std::uint32_t>& ranks, plan::Totals& totals) const {
+    const auto n = static_cast<std::int64_t>(replicas());
+    for (const Task& task : plan.tasks()) {
+      const auto* collective = std::get_if<Collective>(&task.action);
+      if (collective == nullptr || collective->kind != Collective::Kind::all_reduce || !between_replicas(*collective)) {
+        continue;
+      }
+      std::int64_t elements = 0;
+      std::int64_t width = 0;
+      for (const BufferId id : plan::payload(task)) {
+        elements += plan[id].shape.elements();
+        width = size_of(plan[id].dtype);
+      }
+      std::int64_t more = 0;
+      for (const std::uint32_t rank : ranks) {
+        more += plan::piece_of(elements, rank, replicas()).size() - plan::piece_of(elements, ranks[0], replicas()).size();
+      }
+      totals.work.flops += Flops((n - 1) * more);
+      totals.work.sent += Bytes((n - 2) * more * width);
+      totals.work.received += Bytes((n - 2) * more * width);
+    }
+  }
+
+  /// One of the two replicas, with the pieces of that rank.
+  Plan written(const std::string& title, std::int64_t replica, std::uint32_t rank) const {
     std::vector<BufferId> buffer_of(two_.buffers().size());  // invalid: not written
-    std::vector<Buffer> buffers;
+    plan::Draft draft;
+    draft.title = title;
+    draft.devices = names_;
     for (std::size_t b = 0; b < two_.buffers().size(); ++b) {
       Buffer buffer = two_.buffers()[b];
-      if (!is_kept(buffer.device)) {
+      if (replica_of(buffer.device) != replica) {
         continue;
       }
       buffer.device = kept_device(buffer.device);
@@ -112,17 +156,18 @@ class Folder {
         part->piece_end = piece.end;
         buffer.shape = Shape{piece.size()};
       }
-      buffer_of[b] = BufferId(buffers.size());
-      buffers.push_back(std::move(buffer));
+      buffer_of[b] = BufferId(draft.buffers.size());
+      draft.buffers.push_back(std::move(buffer));
     }
-    return Plan(title, names_, std::move(buffers), written_tasks(rank, buffer_of));
+    draft.tasks = written_tasks(replica, rank, buffer_of);
+    return plan::finish(std::move(draft));  // what a task that is left out stood between comes together again
   }
 
-  std::vector<Task> written_tasks(std::uint32_t rank, const std::vector<BufferId>& buffer_of) const {
+  std::vector<Task> written_tasks(std::int64_t replica, std::uint32_t rank, const std::vector<BufferId>& buffer_of) const {
     std::vector<Task> tasks;
     std::vector<TaskId> kept(two_.tasks().size());
     for (std::size_t t = 0; t < two_.tasks().size(); ++t) {
-      if (!is_kept(two_.tasks()[t].device)) {
+      if (replica_of(two_.tasks()[t].device) != replica) {
         continue;
       }
       Task task = two_.tasks()[t];
@@ -140,12 +185,9 @@ class Folder {
       std::erase_if(task.after, [](TaskId id) { return !id.valid(); });
       if (auto* transfer = std::get_if<plan::Transfer>(&task.action)) {
         transfer->peer = kept_device(transfer->peer);
-      } else if (collective != nullptr) {
-        const std::span<const TaskId> members = two_.members(collective->meeting);
-        if (!std::all_of(members.begin(), members.end(), [&](TaskId member) { return is_kept(two_[member].device); })) {
-          collective->size = replicas();  // one between replicas
-          collective->rank = rank;
-        }
+      } else if (collective != nullptr && between_replicas(*collective)) {
+        collective->size = replicas();
+        collective->rank = rank;
       }
       kept[t] = TaskId(tasks.size());
       tasks.push_back(std::move(task));

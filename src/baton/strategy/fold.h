@@ -17,16 +17,11 @@ struct Folded {
   plan::Plan plan;
   /// By device of the plan: the devices of the cluster that it stands for, one of each replica.
   std::vector<std::vector<DeviceId>> stands_for;
-  /// How many replicas hold pieces of the sizes that the last one holds.
-  std::int64_t like_the_last = 0;
-
-  struct Kind {
-    plan::Plan plan;
-    std::int64_t replicas = 0;
-  };
-  /// Replicas whose pieces have other sizes: one of each kind written out, and how many there are of it. They send other numbers of
-  /// bytes, and memory laid out for smaller pieces may be larger.
-  std::vector<Kind> others;
+  /// What all replicas do and send. Where parameters are divided unevenly, some send other numbers of bytes than the last.
+  plan::Totals totals;
+  /// Replicas that may need other memory than the last, one of each kind: pieces of other sizes may be laid out worse, and the
+  /// first replica's tasks stand in another order beside its messages.
+  std::vector<plan::Plan> others;
 };
 
 /// Nothing where replicas are not alike (a strategy that is no named layout, a batch that does not divide evenly,

@@ -121,7 +121,7 @@ TEST(Checkpoint, OfAnotherModelOrOptimizerIsRefusedAndChangesNothing) {
   const Archive before = run.save(0);
   const auto refused = [&](const Archive& archive) { return usage_sentence([&] { restore(*run.plan, *run.executor, archive); }); };
   EXPECT_TRUE(says(refused(Trial("single", 1, {}, op::Adam{}, "mlp:7-66-20").save(1)), "has no block2"));
-  EXPECT_TRUE(says(refused(Trial("single", 1, {}, op::Adam{}, "mlp:7-66-20-33-5-13").save(1)), "block4.weight is 13x5"));
+  EXPECT_TRUE(says(refused(Trial("single", 1, {}, op::Adam{}, "mlp:7-66-20-33-5-13").save(1)), "block4.bias is 13"));
   EXPECT_TRUE(says(refused(Trial("single", 1, {}, op::Sgd{}).save(1)), "has no optimizer.0."));
   EXPECT_TRUE(says(refused(Archive{}), "step"));
   EXPECT_TRUE(run.save(0) == before);
@@ -212,19 +212,19 @@ TEST(Checkpoint, NamesATensorThatIsNotFinite) {
 }
 
 TEST_F(CheckpointFolder, HasOneRunAtATimeAndADeadOneKeepsItNot) {
-  const auto open = [&] { return usage_sentence([&] { const Folder second(folder_, 2); }); };
+  const auto open = [&] { const Folder second(folder_, 2); };
   {
     const Folder first(folder_, 2);
-    EXPECT_TRUE(says(open(), "another run saves its checkpoints in"));
+    EXPECT_TRUE(says(usage_sentence(open), "another run saves its checkpoints in"));
   }
-  EXPECT_EQ(open(), "");
+  EXPECT_NO_THROW(open());
   const pid_t child = ::fork();
   if (child == 0) {
     const Folder held(folder_, 2);
     ::kill(::getpid(), SIGKILL);
   }
   ::waitpid(child, nullptr, 0);
-  EXPECT_EQ(open(), "");
+  EXPECT_NO_THROW(open());
   EXPECT_TRUE(fs::is_empty(folder_));
 }
 

@@ -55,23 +55,17 @@ void expect_same(const strategy::Request& request) {
   EXPECT_TRUE(verdict.holds()) << name << (verdict.holds() ? "" : verdict.violations[0].text);
   const plan::Memory memory = plan::verify(whole).memory;
   std::vector<Bytes> most = verdict.memory.peak;  // of the replicas that a device stands for
-  std::int64_t sent = 0;
-  const auto count = [&](const plan::Plan& plan, std::int64_t replicas) {
-    const plan::Memory needed = plan::verify(plan, {.slice = true}).memory;
+  for (const plan::Plan& other : folded->others) {
+    const plan::Memory needed = plan::verify(other, {.slice = true}).memory;
     for (std::size_t d = 0; d < most.size(); ++d) {
       most[d] = std::max(most[d], needed.peak[d]);
-      sent += plan::totals_by_device(plan)[d].work.sent.count * replicas;
     }
-  };
-  count(folded->plan, folded->like_the_last);
-  for (const strategy::Folded::Kind& kind : folded->others) {
-    count(kind.plan, kind.replicas);
   }
-  std::int64_t sent_by_all = 0;
-  for (const plan::Totals& totals : plan::totals_by_device(whole)) {
-    sent_by_all += totals.work.sent.count;
+  plan::Totals totals;
+  for (const plan::Totals& device : plan::totals_by_device(whole)) {
+    totals += device;
   }
-  EXPECT_EQ(sent, sent_by_all) << name;
+  EXPECT_EQ(folded->totals, totals) << name;
   const trace::StepTrace one = simulate(folded->plan, request.cluster, cost::Roofline(representatives), folded->stands_for);
   EXPECT_EQ(one.duration.count, all.duration.count) << name;
   for (std::size_t d = 0; d < folded->stands_for.size(); ++d) {
