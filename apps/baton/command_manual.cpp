@@ -8,6 +8,7 @@
 #include "baton/cluster/blueprint.h"
 #include "baton/lab/experiment.h"
 #include "baton/lab/job.h"
+#include "baton/sheet/sheets.h"
 #include "commands.h"
 
 /// What is made from the program's own list of commands and flags: the manual page and the shells' completion.
@@ -58,6 +59,9 @@ std::map<std::string, std::string> values() {
 std::string arguments(const std::string& path) {
   if (path == "lab run" || path == "lab list") {
     return names_of(lab::experiments(), [](const auto& one) { return one.id; });
+  }
+  if (path == "handin") {
+    return "list " + names_of(sheet::sheets(), [](const auto& one) { return one.id; });
   }
   if (path == "clusters") {
     return names_of(cluster::catalogue(), [](const auto& one) { return one.name; });

@@ -42,6 +42,7 @@ TEST_F(Manual, BashCompletesCommandsFlagsAndNames) {
   EXPECT_EQ(completed("baton train --strategy zero-"), "zero-1 zero-2 zero-3\n");
   EXPECT_EQ(completed("baton train --devices cpu:2 --schedule 1f"), "1f1b\n");
   EXPECT_EQ(completed("baton lab run dp-"), "dp-vs-ddp\n");
+  EXPECT_EQ(completed("baton handin pra"), "practical8\n");
   EXPECT_EQ(completed("baton simulate --cluster dgx-a"), "dgx-a100\n");
   EXPECT_EQ(completed("baton simulate --fold a"), "auto always\n");
   EXPECT_EQ(completed("baton plan --steps"), "\n") << "a flag of another command";
