@@ -124,11 +124,11 @@ std::vector<std::int64_t> divisors(std::int64_t n) {
   return list;
 }
 
-/// The numbers of devices that are tried: all up to eight, then those that divide what there is, and powers of two.
+/// The numbers of devices that are tried: those that divide what there is, and powers of two.
 std::vector<std::int64_t> device_counts(std::int64_t devices) {
   std::vector<std::int64_t> list;
   for (std::int64_t n = 1; n <= devices; ++n) {
-    if (n <= 8 || devices % n == 0 || (n & (n - 1)) == 0) {
+    if (devices % n == 0 || (n & (n - 1)) == 0) {
       list.push_back(n);
     }
   }

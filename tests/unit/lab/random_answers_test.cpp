@@ -161,7 +161,7 @@ Result random_result(const Experiment& experiment, Chance& chance, bool presets_
 TEST(RandomRows, AnswersAreShortAndHoldNoNumberThatIsNone) {
   Chance chance(7);
   for (const Experiment& experiment : experiments()) {
-    for (int tries = 0; tries < 24; ++tries) {
+    for (int tries = 0; tries < 12; ++tries) {
       const Result result = random_result(experiment, chance, tries % 3 == 0);
       std::size_t of_task_5 = 0;
       for (const Answer& answer : result.answers) {
@@ -183,7 +183,7 @@ TEST(RandomRows, AnswersAreShortAndHoldNoNumberThatIsNone) {
 TEST(RandomRows, EveryQuestionIsAnsweredOnTheDevicesOfThePreset) {
   Chance chance(11);
   for (const Experiment& experiment : experiments()) {
-    for (int tries = 0; tries < 20; ++tries) {
+    for (int tries = 0; tries < 8; ++tries) {
       const Result result = random_result(experiment, chance, true);
       for (const Answer& answer : result.answers) {
         const bool of_losses = !result.rows.empty() && result.rows[0].value("origin", "") == "simulated" &&
@@ -196,7 +196,7 @@ TEST(RandomRows, EveryQuestionIsAnsweredOnTheDevicesOfThePreset) {
 
 TEST(RandomRows, TheAccountOfTheLostTimeAddsUp) {
   Chance chance(13);
-  for (int tries = 0; tries < 200; ++tries) {
+  for (int tries = 0; tries < 80; ++tries) {
     const Result result = random_result(experiment_by_id("strong-scaling"), chance, tries % 2 == 0);
     for (const Json& row : result.rows) {
       double sum = 0;

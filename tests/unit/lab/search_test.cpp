@@ -144,8 +144,8 @@ TEST(Search, OneDeviceAndFewerDevicesAreAlwaysConsidered) {
 }
 
 TEST(Search, ASplitThatBeatsOneDeviceIsSaidTo) {
-  JobWords words = words_on("dgx-a100", "", "8");
-  words.model = "mlp:dim=4096,depth=4";
+  JobWords words = words_on("dgx-a100", "", "4");
+  words.model = "mlp:dim=4096,depth=2";
   words.batch = "4096";
   const SearchResult result = search(words, small_machine());
   EXPECT_NE(result.ranked[0].words.devices, "1");
