@@ -52,7 +52,7 @@ Training::Training(const JobWords& words, const cluster::Machine& machine, const
 
 void Training::open_simulation(const Calibration::Progress& progress, const Planner& planner) {
   sim::StandsFor stands_for;
-  std::vector<plan::Plan> others;
+  bool divided = false;
   if (planner) {
     plan_ = std::make_unique<plan::Plan>(planner(*job_));
   } else if (std::optional<strategy::Folded> folded = job_->fold()) {
@@ -60,7 +60,7 @@ void Training::open_simulation(const Calibration::Progress& progress, const Plan
     stands_for = std::move(folded->stands_for);
     copies_ = static_cast<std::int64_t>(stands_for[0].size());
     totals_ = folded->totals;
-    others = std::move(folded->others);
+    divided = folded->divided;
   } else {
     plan_ = std::make_unique<plan::Plan>(job_->compile());
   }
@@ -70,15 +70,19 @@ void Training::open_simulation(const Calibration::Progress& progress, const Plan
   for (std::size_t d = 0; d < stands_for.size(); ++d) {
     limits.memory[d] = job_->cluster().device(stands_for[d][0]).memory;
   }
-  const auto lay_out = [&](const plan::Plan& plan) {
-    const plan::Verdict verdict = plan::verify(plan, limits);
-    plan::require(verdict);
-    peak_.resize(verdict.memory.peak.size());
-    std::transform(peak_.begin(), peak_.end(), verdict.memory.peak.begin(), peak_.begin(),
-                   [](Bytes a, Bytes b) { return std::max(a, b); });
-  };
-  lay_out(*plan_);
-  std::for_each(others.begin(), others.end(), lay_out);
+  const plan::Verdict verdict = plan::verify(*plan_, limits);
+  plan::require(verdict);
+  peak_ = verdict.memory.peak;
+  if (divided) {
+    const plan::Plan all = job_->compile();
+    const plan::Verdict of_all = plan::verify(all, job_->limits(all));
+    plan::require(of_all);
+    for (std::size_t d = 0; d < stands_for.size(); ++d) {
+      for (const DeviceId device : stands_for[d]) {
+        peak_[d] = std::max(peak_[d], of_all.memory.peak[device.index()]);
+      }
+    }
+  }
   if (copies_ == 1) {
     for (const plan::Totals& device : plan::totals_by_device(*plan_)) {
       totals_ += device;

@@ -56,19 +56,13 @@ class Folder {
     for (std::uint32_t rank = 0; rank < replicas(); ++rank) {
       kinds[piece_sizes(rank)].push_back(rank);
     }
-    Folded folded{written(title, 1, replicas() - 1), std::move(stands_for), {}, {}};
+    Folded folded{written(title, 1, replicas() - 1), std::move(stands_for), {}, divided()};
     for (const auto& [sizes, ranks] : kinds) {
-      Plan second = written(title, 1, ranks[0]);
+      const Plan second = written(title, 1, ranks[0]);
       for (const plan::Totals& device : plan::totals_by_device(second)) {
         folded.totals += device * static_cast<std::int64_t>(ranks.size());
       }
       count_slices(second, ranks, folded.totals);
-      if (ranks.back() + 1 != replicas()) {
-        folded.others.push_back(std::move(second));
-      }
-      if (first_has_all_pieces()) {
-        folded.others.push_back(written(title, 0, ranks[0]));
-      }
     }
     return folded;
   }
@@ -87,11 +81,10 @@ class Folder {
            std::any_of(members.begin(), members.end(), [&](TaskId member) { return replica_of(two_[member].device) == 1; });
   }
 
-  /// Of a parameter of one element the second of two replicas has all.
-  bool first_has_all_pieces() const {
-    return std::none_of(two_.buffers().begin(), two_.buffers().end(), [](const Buffer& buffer) {
+  bool divided() const {
+    return std::any_of(two_.buffers().begin(), two_.buffers().end(), [](const Buffer& buffer) {
       const auto* part = std::get_if<ParameterPart>(&buffer.content);
-      return part != nullptr && part->piece_end > 0 && part->shape().elements() < 2;
+      return part != nullptr && part->piece_end > 0;
     });
   }
 

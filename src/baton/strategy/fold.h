@@ -19,9 +19,9 @@ struct Folded {
   std::vector<std::vector<DeviceId>> stands_for;
   /// What all replicas do and send. Where parameters are divided unevenly, some send other numbers of bytes than the last.
   plan::Totals totals;
-  /// Replicas that may need other memory than the last, one of each kind: pieces of other sizes may be laid out worse, and the
-  /// first replica's tasks stand in another order beside its messages.
-  std::vector<plan::Plan> others;
+  /// Whether replicas hold pieces of parameters. Then what one needs depends on its place among the others, and all must be laid
+  /// out.
+  bool divided = false;
 };
 
 /// Nothing where replicas are not alike (a strategy that is no named layout, a batch that does not divide evenly,
