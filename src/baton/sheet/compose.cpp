@@ -112,20 +112,19 @@ std::string trained(const lab::Result& result) {
                      id == "timing" ? "0, and 1 in the third run" : usual.seed);
 }
 
-/// Axes of which the rows have fewer or smaller values than the sheet's own.
-std::string reductions(const lab::Result& result) {
-  std::string out;
+/// Axes of which the rows have fewer or smaller values than the sheet's own, in words.
+std::vector<std::string> reductions(const lab::Result& result) {
+  const auto list = [](const std::vector<Json>& values) {
+    std::string text;
+    for (const Json& value : values) {
+      text += (text.empty() ? "" : ", ") + lab::word_of(value);
+    }
+    return text;
+  };
+  std::vector<std::string> out;
   for (const lab::Axis& axis : result.experiment->axes) {
     if (result.preset == lab::Preset::quick && axis.quick != axis.full) {
-      const auto list = [](const std::vector<Json>& values) {
-        std::string text;
-        for (const Json& value : values) {
-          text += (text.empty() ? "" : ", ") + lab::word_of(value);
-        }
-        return text;
-      };
-      out += fmt::format("{}{} of `{}` {} instead of {}", out.empty() ? "" : "; ", axis.name, result.experiment->id,
-                         list(axis.quick), list(axis.full));
+      out.push_back(fmt::format("{} {} instead of {}", axis.name, list(axis.quick), list(axis.full)));
     }
   }
   return out;
@@ -331,11 +330,11 @@ Document compose(const Sheet& sheet, const std::vector<Task>& tasks, const Cover
   std::string note = fmt::format("Made with Baton by `{}`. {} on {}.", cover.command,
                                  evidence.first.simulated ? "Simulated" : "Measured", evidence.first.summary);
   bool shared = false;
-  std::string reduced;
+  std::map<std::string, std::string> reduced_by;  // the experiments that have it
   for (const auto& [id, result] : evidence.first.results) {
     shared = shared || oversubscribed(result);
-    if (const std::string one = reductions(result); !one.empty()) {
-      reduced += (reduced.empty() ? "" : "; ") + one;
+    for (const std::string& one : reductions(result)) {
+      reduced_by[one] += (reduced_by[one].empty() ? "`" : ", `") + id + "`";
     }
   }
   if (shared) {
@@ -349,6 +348,10 @@ Document compose(const Sheet& sheet, const std::vector<Task>& tasks, const Cover
                         evidence.beside.summary);
   }
   document.notes.push_back({note});
+  std::string reduced;
+  for (const auto& [what, experiments] : reduced_by) {
+    reduced += fmt::format("{}{} ({})", reduced.empty() ? "" : "; ", what, experiments);
+  }
   if (!reduced.empty()) {
     document.notes.push_back({fmt::format("Sizes are reduced: {}. The sheet's own: `{}`.", reduced, cover.full_command)});
   }
