@@ -160,8 +160,10 @@ std::string noise_text(const findings::Difference& difference) {
   if (difference.differ) {
     return "beyond the noise";
   }
-  return std::isinf(difference.smallest)
-             ? "not known to be beyond the noise, of which one instance says nothing"
+  return std::isinf(difference.smallest) ? "not known to be beyond the noise, of which one instance says nothing"
+         : difference.smallest >= 1
+             ? fmt::format("within the noise, which is large (only a factor of {:.2g} would have been seen)",
+                           1 + difference.smallest)
              : fmt::format("within the noise (a difference of {} would have been seen)", percent(difference.smallest));
 }
 
