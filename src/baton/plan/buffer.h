@@ -5,10 +5,12 @@
 #include <string_view>
 #include <variant>
 
+#include "baton/base/divide.h"
 #include "baton/base/dtype.h"
 #include "baton/base/ids.h"
 #include "baton/base/shape.h"
 #include "baton/base/units.h"
+#include "baton/plan/graph.h"
 
 namespace baton::plan {
 
@@ -23,7 +25,21 @@ struct BatchRows {
   std::int64_t end = 0;
   std::uint32_t axis = 0;
   std::int64_t first = 0;
+  ValueId value = {};  // of the plan's graph, where there is one
   bool operator==(const BatchRows&) const = default;
+};
+
+/// Part of a value of the plan's graph, or of its gradient: these indices of each dimension.
+struct ValuePart {
+  ValueId value;
+  bool gradient = false;
+  /// The op's sum alone: what counts once, as a bias, is still to be added to it.
+  bool unfinished = false;
+  std::vector<Range> at;  // by dimension
+  /// What is first written is one of so many terms of a sum over devices, which a collective adds up.
+  std::uint32_t term = 0;
+  std::uint32_t terms = 1;
+  bool operator==(const ValuePart&) const = default;
 };
 
 /// Part of a parameter, of its gradient or of one slot of its optimizer state: indices [begin, end) of `axis`.
@@ -57,8 +73,13 @@ struct LossScaler {
   bool operator==(const LossScaler&) const = default;
 };
 
+/// How many gradients of its device are not finite, and of all devices once these are summed.
+struct NonFiniteCount {
+  bool operator==(const NonFiniteCount&) const = default;
+};
+
 /// What a buffer is a part of, independent of the device that holds it: used to fill it and to read it back.
-using Content = std::variant<std::monostate, BatchRows, ParameterPart, LossScaler>;
+using Content = std::variant<std::monostate, BatchRows, ParameterPart, LossScaler, ValuePart, NonFiniteCount>;
 
 /// How elements lie in memory. `tiled` is the CPU backend's order for weights; it needs exactly as many bytes
 /// as row-major, so element-wise work (sums, updates, copies) is the same for both.

@@ -51,11 +51,12 @@ void Draft::rearrange(const std::vector<bool>& dropped, std::vector<std::vector<
   tasks = std::move(arranged);
 }
 
-Plan::Plan(std::string title, std::vector<std::string> devices, std::vector<Buffer> buffers, std::vector<Task> tasks)
+Plan::Plan(std::string title, std::vector<std::string> devices, std::vector<Buffer> buffers, std::vector<Task> tasks, Graph graph)
     : title_(std::move(title)),
       devices_(std::move(devices)),
       buffers_(std::move(buffers)),
       tasks_(std::move(tasks)),
+      graph_(std::move(graph)),
       lanes_(devices_.size() * lane_count) {
   for (const Buffer& buffer : buffers_) {
     check(buffer.device.index() < devices_.size(), "buffer on device {} of {}", buffer.device.value, devices_.size());
@@ -104,7 +105,8 @@ std::string Plan::describe(TaskId id) const {
 }
 
 bool Plan::operator==(const Plan& other) const {
-  return title_ == other.title_ && devices_ == other.devices_ && buffers_ == other.buffers_ && tasks_ == other.tasks_;
+  return title_ == other.title_ && devices_ == other.devices_ && buffers_ == other.buffers_ && tasks_ == other.tasks_ &&
+         graph_ == other.graph_;
 }
 
 std::string_view to_text(Lane lane) {
@@ -217,7 +219,8 @@ Plan finish(Draft draft) {
       touches[id.index()] = {TaskId(i), {}};
     }
   }
-  return Plan(std::move(draft.title), std::move(draft.devices), std::move(draft.buffers), std::move(draft.tasks));
+  return Plan(std::move(draft.title), std::move(draft.devices), std::move(draft.buffers), std::move(draft.tasks),
+              std::move(draft.graph));
 }
 
 }  // namespace baton::plan

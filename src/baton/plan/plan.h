@@ -17,6 +17,7 @@ struct Draft {
   std::vector<std::string> devices;
   std::vector<Buffer> buffers;
   std::vector<Task> tasks;
+  Graph graph;  // what the step computes
   std::uint32_t meetings = 0;
 
   BufferId add(Buffer buffer);
@@ -32,12 +33,14 @@ class Plan {
  public:
   /// Takes the parts as they are and adds no dependencies (unlike `finish`); for parsed or derived plans.
   /// `verify` checks it.
-  Plan(std::string title, std::vector<std::string> devices, std::vector<Buffer> buffers, std::vector<Task> tasks);
+  Plan(std::string title, std::vector<std::string> devices, std::vector<Buffer> buffers, std::vector<Task> tasks, Graph graph = {});
 
   const std::string& title() const { return title_; }
   const std::vector<std::string>& devices() const { return devices_; }
   const std::vector<Buffer>& buffers() const { return buffers_; }
   const std::vector<Task>& tasks() const { return tasks_; }
+  /// What it is to compute; empty for a plan that is no training step.
+  const Graph& graph() const { return graph_; }
   const Buffer& operator[](BufferId id) const { return buffers_[id.index()]; }
   const Task& operator[](TaskId id) const { return tasks_[id.index()]; }
 
@@ -62,6 +65,7 @@ class Plan {
   std::vector<std::string> devices_;
   std::vector<Buffer> buffers_;
   std::vector<Task> tasks_;
+  Graph graph_;
   std::vector<std::vector<TaskId>> lanes_;
   std::vector<std::uint32_t> position_;  // by task
   std::vector<TaskId> before_;

@@ -51,6 +51,9 @@ void print_content(std::string& out, const Buffer& buffer) {
     if (rows->axis != 0) {
       out += fmt::format(" axis={} first={}", rows->axis, rows->first);
     }
+    if (rows->value.valid()) {
+      out += fmt::format(" value=v{}", rows->value.value);
+    }
   } else if (const auto* part = std::get_if<ParameterPart>(&buffer.content)) {
     out += fmt::format(" of={} ordinal={} fan_in={}", part->name, part->ordinal, part->fan_in);
     if (part->axis != 0 || part->begin != 0 || part->end != part->whole[0] || part->piece_end != 0 || part->whole != buffer.shape) {
@@ -64,6 +67,17 @@ void print_content(std::string& out, const Buffer& buffer) {
     }
   } else if (const auto* state = std::get_if<LossScaler>(&buffer.content)) {
     out += fmt::format(" initial_scale={}", state->initial);
+  } else if (const auto* held = std::get_if<ValuePart>(&buffer.content)) {
+    out += fmt::format(" {}=v{}", held->gradient ? "gradient" : "value", held->value.value);
+    for (std::size_t d = 0; d < held->at.size(); ++d) {
+      out += fmt::format("{}{}:{}", d == 0 ? " at=" : ",", held->at[d].begin, held->at[d].end);
+    }
+    if (held->terms > 1) {
+      out += fmt::format(" term={} terms={}", held->term, held->terms);
+    }
+    PrintFields{out}("unfinished", held->unfinished);
+  } else if (std::holds_alternative<NonFiniteCount>(buffer.content)) {
+    out += " non_finite=1";
   }
 }
 
@@ -134,6 +148,7 @@ class Line {
 
   [[noreturn]] void fail(std::string_view why) const { throw usage_error("line {} of the plan {}", number_, why); }
 
+  bool has(std::string_view name) const { return fields_.find(name) != fields_.end(); }
   std::size_t word_count() const { return words_.size(); }
   const std::string& word(std::size_t i) const {
     if (i >= words_.size()) {
@@ -283,7 +298,33 @@ std::string from_one_word(const Line& line) {
   return name;
 }
 
-Buffer parse_buffer(Line& line, std::size_t devices) {
+ValuePart parse_value_part(Line& line, const Shape& shape, std::size_t values) {
+  ValuePart part;
+  part.gradient = line.has("gradient");
+  part.value = line.id<ValueId>(line.need(part.gradient ? "gradient" : "value"), 'v', values);
+  for (const std::string_view range : split(line.need("at"), ',')) {
+    const auto [begin, end] = line.range(range);
+    part.at.push_back({begin, end});
+  }
+  bool fits = part.at.size() == shape.rank();
+  for (std::size_t d = 0; fits && d < part.at.size(); ++d) {
+    fits = part.at[d].size() == shape[d];
+  }
+  if (!fits) {
+    line.fail("holds another part of a value than its shape has room for");
+  }
+  if (const auto term = line.take("term")) {
+    part.term = line.number<std::uint32_t>(*term);
+    part.terms = line.number<std::uint32_t>(line.need("terms"));
+    if (part.terms < 2 || part.term >= part.terms) {
+      line.fail("holds a term that its sum does not have");
+    }
+  }
+  ParseFields{line}("unfinished", part.unfinished);
+  return part;
+}
+
+Buffer parse_buffer(Line& line, std::size_t devices, std::size_t values) {
   Buffer buffer;
   buffer.device = line.id<DeviceId>(line.word(2), 'd', devices);
   bool known = false;
@@ -318,6 +359,9 @@ Buffer parse_buffer(Line& line, std::size_t devices) {
     if (content.axis > 1 || content.axis >= buffer.shape.rank() || end - begin != buffer.shape[content.axis]) {
       line.fail(fmt::format("holds rows {} in a buffer of {}", *rows, to_text(buffer.shape)));
     }
+    if (const auto value = line.take("value")) {
+      content.value = line.id<ValueId>(*value, 'v', values);
+    }
     buffer.content = content;
   } else if (const auto name = line.take("of")) {
     ParameterPart part{.name = *name, .whole = buffer.shape, .end = buffer.shape[0]};
@@ -343,6 +387,13 @@ Buffer parse_buffer(Line& line, std::size_t devices) {
     buffer.content = part;
   } else if (const auto scale = line.take("initial_scale")) {
     buffer.content = LossScaler{line.number<double>(*scale)};
+  } else if (line.has("value") || line.has("gradient")) {
+    buffer.content = parse_value_part(line, buffer.shape, values);
+  } else if (const auto flag = line.take("non_finite")) {
+    if (*flag != "1") {
+      line.fail("has non_finite, which is 1 where it is there");
+    }
+    buffer.content = NonFiniteCount{};
   }
   buffer.label = line.label();
   line.end(words);
@@ -433,6 +484,70 @@ Task parse_task(Line& line, std::size_t devices, std::size_t buffers, std::size_
   return task;
 }
 
+void print_graph(std::string& out, const Graph& graph) {
+  for (std::size_t v = 0; v < graph.values.size(); ++v) {
+    out += fmt::format("value v{} {} \"{}\"\n", v, to_text(graph.values[v].shape), graph.values[v].name);
+  }
+  for (const Graph::Node& node : graph.nodes) {
+    out += fmt::format("node {}", op::name(node.op));
+    op::Op copy = node.op;
+    op::attributes(copy, PrintFields{out});
+    print_ids(out, "reads", 'v', node.reads);
+    for (std::size_t p = 0; p < node.parameters.size(); ++p) {
+      out += fmt::format("{}p{}", p == 0 ? " parameters=" : ",", node.parameters[p]);
+    }
+    print_ids(out, "writes", 'v', node.writes);
+    out += '\n';
+  }
+  if (graph.optimizer) {
+    op::Optimizer copy = *graph.optimizer;
+    out += fmt::format("optimizer {}", op::name(copy));
+    op::attributes(copy, PrintFields{out});
+    out += '\n';
+  }
+}
+
+/// A line of the graph; false: it is none.
+bool parse_graph_line(Line& line, Graph& graph) {
+  const std::string& kind = line.word(0);
+  if (kind == "value") {
+    if (line.word(1) != fmt::format("v{}", graph.values.size())) {
+      line.fail(fmt::format("should be v{}", graph.values.size()));
+    }
+    graph.values.push_back({line.label(), line.shape(line.word(2))});
+    line.end(3);
+    return true;
+  }
+  if (kind == "node") {
+    auto op = op::by_name(line.word(1));
+    if (!op) {
+      line.fail(fmt::format("has the unknown op '{}'", line.word(1)));
+    }
+    op::attributes(*op, ParseFields{line});
+    Graph::Node node{*op, line.ids<ValueId>("reads", 'v', graph.values.size()), {}, {}};
+    for (const Id<void> parameter : line.ids<Id<void>>("parameters", 'p', Id<void>::invalid)) {
+      node.parameters.push_back(parameter.value);
+    }
+    node.writes = line.ids<ValueId>("writes", 'v', graph.values.size());
+    graph.nodes.push_back(std::move(node));
+    line.end(2);
+    return true;
+  }
+  if (kind == "optimizer") {
+    if (graph.optimizer) {
+      line.fail("is a second optimizer");
+    }
+    if (line.word(1) != "sgd" && line.word(1) != "adam") {
+      line.fail(fmt::format("has the unknown optimizer '{}'", line.word(1)));
+    }
+    graph.optimizer = line.word(1) == "sgd" ? op::Optimizer(op::Sgd{}) : op::Optimizer(op::Adam{});
+    op::attributes(*graph.optimizer, ParseFields{line});
+    line.end(2);
+    return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 std::string_view to_text(Role role) { return role_names[static_cast<std::size_t>(role)]; }
@@ -442,6 +557,7 @@ std::string to_text(const Plan& plan) {
   for (std::size_t d = 0; d < plan.devices().size(); ++d) {
     out += fmt::format("device d{} {}\n", d, one_word(plan.devices()[d]));
   }
+  print_graph(out, plan.graph());
   for (std::size_t b = 0; b < plan.buffers().size(); ++b) {
     const Buffer& buffer = plan.buffers()[b];
     out += fmt::format("buffer b{} d{} {} {} {}{}{}", b, buffer.device.value, to_text(buffer.role), to_text(buffer.dtype),
@@ -485,6 +601,7 @@ Plan parse(std::string_view text) {
   std::vector<std::string> devices;
   std::vector<Buffer> buffers;
   std::vector<Task> tasks;
+  Graph graph;
   buffers.reserve(buffer_count);
   tasks.reserve(task_count);
   for_each_part(text, '\n', [&](std::size_t number, std::string_view line_text) {
@@ -510,18 +627,18 @@ Plan parse(std::string_view text) {
       line.end(3);
     } else if (kind == "buffer") {
       numbered('b', buffers.size());
-      buffers.push_back(parse_buffer(line, devices.size()));
+      buffers.push_back(parse_buffer(line, devices.size(), graph.values.size()));
     } else if (kind == "task") {
       numbered('t', tasks.size());
       tasks.push_back(parse_task(line, devices.size(), buffers.size(), task_count));
       if (const MeetingId meeting = meeting_of(tasks.back()); meeting.valid() && meeting.index() >= task_count) {
         line.fail("has a meeting numbered beyond the tasks there are");
       }
-    } else {
-      line.fail(fmt::format("begins with '{}', not with title, device, buffer or task", kind));
+    } else if (!parse_graph_line(line, graph)) {
+      line.fail(fmt::format("begins with '{}', not with title, device, value, node, optimizer, buffer or task", kind));
     }
   });
-  return Plan(std::move(title), std::move(devices), std::move(buffers), std::move(tasks));
+  return Plan(std::move(title), std::move(devices), std::move(buffers), std::move(tasks), std::move(graph));
 }
 
 }  // namespace baton::plan

@@ -8,6 +8,7 @@
 #include "baton/base/error.h"
 #include "baton/op/loss_scale.h"
 #include "baton/op/signature.h"
+#include "baton/plan/split.h"
 
 namespace baton::plan {
 namespace {
@@ -27,6 +28,10 @@ class Judge {
     }
     if (verdict_.holds()) {
       check_buffers();
+    }
+    if (verdict_.holds() && !limits_.slice) {
+      check_split(plan_, verdict_.ordering,
+                  [&](Rule rule, std::vector<TaskId> tasks, std::string text) { report(rule, std::move(tasks), std::move(text)); });
     }
     if (verdict_.holds()) {
       verdict_.memory = plan_memory(plan_, verdict_.ordering);
@@ -347,8 +352,8 @@ class Judge {
 }  // namespace
 
 std::string_view to_text(Rule rule) {
-  constexpr std::array<std::string_view, 9> names{"place",   "shape",   "meet",   "written", "read",
-                                                  "ordered", "waiting", "kernel", "memory"};
+  constexpr std::array<std::string_view, 12> names{"place",   "shape",  "meet",   "written", "read", "ordered",
+                                                   "waiting", "kernel", "memory", "value",   "sum",  "update"};
   return names[static_cast<std::size_t>(rule)];
 }
 

@@ -22,7 +22,11 @@ enum class Rule : std::uint8_t {
   ordered,  // two tasks that touch one buffer, at least one of them writing, are ordered
   waiting,  // no tasks wait for each other in a cycle (deadlock)
   kernel,   // the backend can run the task
-  memory    // each device's arena fits
+  memory,   // each device's arena fits
+  // Of plans that say what they compute (their graph):
+  value,  // operands are the values and the indices that the model's op takes, and members of a collective hold the same
+  sum,    // a term of a sum is not read as the sum, and none is counted twice
+  update  // each parameter is updated once, by its complete gradient, after its last use
 };
 
 std::string_view to_text(Rule rule);
@@ -50,7 +54,8 @@ struct Verdict {
   bool holds() const { return violations.empty(); }
 };
 
-/// Checks all rules in time linear in the plan.
+/// Checks all rules in time linear in the plan. That the split computes the model is checked of whole plans: a slice's other
+/// members are elsewhere.
 Verdict verify(const Plan& plan, const Limits& limits = {});
 
 /// Throws a usage error with the first violation's sentence.

@@ -4,6 +4,7 @@
 #include <map>
 #include <span>
 
+#include "baton/plan/verify.h"
 #include "baton/schedule/grid.h"
 
 namespace baton::strategy {
@@ -153,6 +154,7 @@ class Folder {
       draft.buffers.push_back(std::move(buffer));
     }
     draft.tasks = written_tasks(replica, rank, buffer_of);
+    draft.graph = two_.graph();
     return plan::finish(std::move(draft));  // what a task that is left out stood between comes together again
   }
 
@@ -230,7 +232,9 @@ std::optional<Folded> fold(const Request& request, const Strategy& strategy) {
   two.layout.pp = axes.pp;
   two.layout.tp = axes.tp;
   two.layout.micro_batches = schedule::micro_batches(grid_of(named, *layout));
-  return Folder(compile(two, strategy), axes, request.cluster).fold(title_of(named, strategy));
+  const Plan both = compile(two, strategy);
+  plan::require(plan::verify(both));  // of one replica alone nobody could say whether it computes the model
+  return Folder(both, axes, request.cluster).fold(title_of(named, strategy));
 }
 
 }  // namespace baton::strategy

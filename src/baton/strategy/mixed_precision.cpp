@@ -109,7 +109,7 @@ plan::Draft scale_loss(plan::Draft draft, const LossScale& settings) {
       scaler.flag = draft.add({.device = device,
                                .role = Role::communication,
                                .shape = Shape{1},
-                               .content = {},
+                               .content = plan::NonFiniteCount{},
                                .label = "gradients that are not finite"});
     }
     return scaler;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 
 #include "baton/base/divide.h"
@@ -39,6 +40,107 @@ StepTensors::StepTensors(const model::Model& model, const Step& step, const Plac
     }
   }
   find_homes();
+  write_graph();
+}
+
+bool StepTensors::tells_apart() const {
+  const std::size_t last = model_.blocks().size() - 1;
+  const Names outputs = layouts_.value(last, model_.blocks()[last].out);
+  if (layouts_.kept(outputs) == outputs.back()) {
+    return true;  // the loss is merged
+  }
+  const auto numbered = [](const Call& call) { return call.numbered; };
+  for (std::size_t b = 0; b <= last; ++b) {
+    for (std::size_t n = 0; n < model_.blocks()[b].nodes.size(); ++n) {
+      const NodeLayout& node = layouts_.node(b, n);
+      if (std::any_of(node.forward.begin(), node.forward.end(), numbered) ||
+          std::any_of(node.backward.begin(), node.backward.end(), numbered)) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+void StepTensors::write_graph() {
+  if (tells_apart()) {
+    return;
+  }
+  plan::Graph& graph = draft_.graph;
+  const std::int64_t rows = step_.global_batch;
+  for (std::size_t b = 0; b < model_.blocks().size(); ++b) {
+    const model::Block& block = model_.blocks()[b];
+    std::vector<plan::ValueId>& ids = value_ids_.emplace_back();
+    for (std::size_t v = 0; v < block.values.size(); ++v) {
+      if (b > 0 && v == 0) {
+        ids.push_back(value_ids_[b - 1][model_.blocks()[b - 1].out]);
+        continue;
+      }
+      ids.emplace_back(graph.values.size());
+      graph.values.push_back({b == 0 && v == 0 ? "x" : block.values[v].name, block.values[v].shape(rows)});
+    }
+    for (const model::Node& node : block.nodes) {
+      plan::Graph::Node& added = graph.nodes.emplace_back(plan::Graph::Node{node.op, {}, {}, {}});
+      for (const std::size_t read : node.reads) {
+        added.reads.push_back(ids[read]);
+      }
+      for (const std::size_t p : node.parameters) {
+        added.parameters.push_back(static_cast<std::uint32_t>(model_.ordinal(b, p)));
+      }
+      for (const std::size_t write : node.writes) {
+        added.writes.push_back(ids[write]);
+      }
+    }
+  }
+  const bool labels = step_.loss == Loss::cross_entropy;
+  const Shape outputs = model_.output_value().shape(rows);
+  target_id_ = plan::ValueId(graph.values.size());
+  graph.values.push_back({labels ? "labels" : "target", labels ? rows_of(outputs) : outputs});
+  loss_id_ = plan::ValueId(graph.values.size());
+  graph.values.push_back({"loss", rows_of(outputs)});
+  graph.nodes.push_back({loss_op(), {value_ids_.back()[model_.blocks().back().out], target_id_}, {}, {loss_id_}});
+  graph.optimizer = step_.optimizer;
+}
+
+op::Op StepTensors::loss_op() const {
+  const std::int64_t elements = step_.global_batch * model_.output().elements();
+  return step_.loss == Loss::mean_squared_error ? op::Op(op::MeanSquaredError{elements})
+                                                : op::Op(op::CrossEntropy{elements / model_.output().last()});
+}
+
+plan::ValuePart StepTensors::part(std::size_t b, std::size_t v, std::optional<char> divided, const Shard& shard, std::size_t m,
+                                  Role role) const {
+  plan::ValuePart held{
+      .value = draft_.graph.empty() ? plan::ValueId() : value_ids_[b][v], .gradient = role == Role::gradient, .at = {}};
+  const plan::BatchRows& rows = shard.micro[m].rows;
+  for (const model::Dim& dim : value_of(b, v).dims) {
+    held.at.push_back(dim.name == model::batch.name ? Range{rows.begin, rows.end}
+                      : divided == dim.name         ? part_of(dim.extent, placement_.shards, shard.index)
+                                                    : Range{0, dim.extent});
+  }
+  return held;
+}
+
+plan::ValuePart StepTensors::part(std::size_t b, std::size_t v, const Call& call, std::size_t operand, const Shard& shard,
+                                  std::size_t m, Role role) const {
+  plan::ValuePart held = part(b, v, call.shared, shard, m, role);
+  if (call.after[operand] == Conversion::all_reduce || call.after[operand] == Conversion::reduce_scatter) {
+    held.term = static_cast<std::uint32_t>(shard.index);
+    held.terms = static_cast<std::uint32_t>(placement_.shards);
+  }
+  return held;
+}
+
+BufferId StepTensors::add(DeviceId device, Role role, plan::ValuePart held, std::string label) {
+  std::vector<std::int64_t> extents;
+  for (const Range& range : held.at) {
+    extents.push_back(range.size());
+  }
+  const BufferId id = add(device, role, Shape(std::move(extents)), std::move(label));
+  if (held.value.valid()) {
+    draft_.buffers[id.index()].content = std::move(held);
+  }
+  return id;
 }
 
 /// Blocks of one device that share a parameter share its buffers: those of the first of them.
@@ -98,8 +200,10 @@ Shape StepTensors::rows_of(const Shape& shape) {
   return Shape(std::vector<std::int64_t>(shape.extents().begin(), shape.extents().end() - 1));
 }
 
-plan::BatchRows StepTensors::content_of(std::size_t b, std::size_t v, const Shard& shard, plan::BatchRows rows) const {
+plan::BatchRows StepTensors::content_of(std::size_t b, std::size_t v, const Shard& shard, plan::BatchRows rows,
+                                        plan::ValueId id) const {
   const model::Value& value = value_of(b, v);
+  rows.value = id;
   rows.axis = static_cast<std::uint32_t>(value.batch_axis());
   if (rows.axis == 1 && layouts_.kept(layouts_.value(b, v)) == value.dims[0].name) {
     rows.first = first_index(value.dims[0].extent, shard);
@@ -118,14 +222,15 @@ void StepTensors::open(Shard& shard) {
     const std::int64_t rows = micro.row_count();
     const BufferId input = add(first, Role::input, kept_shape(0, 0, shard, rows), "x");
     draft_.buffers[input.index()].persistent = true;
-    draft_.buffers[input.index()].content = content_of(0, 0, shard, micro.rows);
+    draft_.buffers[input.index()].content = content_of(0, 0, shard, micro.rows,
+                                                       value_ids_.empty() ? plan::ValueId() : value_ids_[0][0]);
     draft_.buffers[input.index()].dtype = data.integers ? DType::i32 : parameter_type(step_.precision);
     micro.values[0][0] = input;
     const Shape outputs = kept_shape(blocks - 1, out, shard, rows);
     micro.target = add(last, Role::target, labels ? rows_of(outputs) : outputs, labels ? "labels" : "target");
     Buffer& target = draft_.buffers[micro.target.index()];
     target.persistent = true;
-    target.content = content_of(blocks - 1, out, shard, micro.rows);
+    target.content = content_of(blocks - 1, out, shard, micro.rows, target_id_);
     target.dtype = labels ? DType::i32 : parameter_type(step_.precision);
   }
   for (std::size_t b = 0; b < blocks; ++b) {
@@ -194,10 +299,11 @@ std::vector<BufferId> StepTensors::converted(Conversion conversion, std::size_t 
   }
   std::vector<BufferId> made;
   for (const Shard& shard : group(r)) {
-    const std::int64_t rows = shard.micro[m].row_count();
-    made.push_back(add(device_of(shard, b), role,
-                       conversion == Conversion::all_gather ? value_of(b, v).shape(rows) : kept_shape(b, v, shard, rows),
-                       draft_[held[shard.index]].label));
+    plan::ValuePart content = conversion == Conversion::all_gather ? part(b, v, std::nullopt, shard, m, role)
+                                                                   : kept_part(b, v, shard, m, role);
+    const auto* before = std::get_if<plan::ValuePart>(&draft_[held[shard.index]].content);
+    content.unfinished = before != nullptr && before->unfinished;
+    made.push_back(add(device_of(shard, b), role, std::move(content), draft_[held[shard.index]].label));
     draft_.buffers.back().dtype = draft_[held[shard.index]].dtype;
   }
   meet(r, conversion == Conversion::all_gather ? Kind::all_gather : Kind::reduce_scatter, phase, b, m, held, made);

@@ -69,8 +69,24 @@ class StepTensors {
   const model::Value& value_of(std::size_t b, std::size_t v) const { return model_.blocks()[b].values[v]; }
 
   BufferId add(DeviceId device, plan::Role role, Shape shape, std::string label);
+  /// A buffer for part of a value or of its gradient.
+  BufferId add(DeviceId device, plan::Role role, plan::ValuePart held, std::string label);
   void task(plan::Action action, DeviceId device, plan::Phase phase, std::size_t block, std::size_t micro,
             std::vector<BufferId> reads, std::vector<BufferId> writes, plan::Lane lane = plan::Lane::compute);
+
+  /// What a shard holds of a value, or of its gradient, for the rows of a micro-batch: its part along `divided` where the value has
+  /// that dimension.
+  plan::ValuePart part(std::size_t b, std::size_t v, std::optional<char> divided, const Shard& shard, std::size_t m,
+                       plan::Role role) const;
+  /// The same of what a call writes: one of the terms of a sum over the shards where a conversion adds them up.
+  plan::ValuePart part(std::size_t b, std::size_t v, const Call& call, std::size_t operand, const Shard& shard, std::size_t m,
+                       plan::Role role) const;
+  /// The same as the value is kept.
+  plan::ValuePart kept_part(std::size_t b, std::size_t v, const Shard& shard, std::size_t m, plan::Role role) const {
+    return part(b, v, layouts_.kept(layouts_.value(b, v)), shard, m, role);
+  }
+  /// The loss for the whole batch.
+  op::Op loss_op() const;
 
   /// The first of `total` indices that a shard holds where they are divided.
   std::int64_t first_index(std::int64_t total, const Shard& shard) const;
@@ -81,7 +97,7 @@ class StepTensors {
   /// The shape of one element per row of a tensor.
   static Shape rows_of(const Shape& shape);
   /// Rows of the batch as a value of the model's holds them on a shard.
-  plan::BatchRows content_of(std::size_t b, std::size_t v, const Shard& shard, plan::BatchRows rows) const;
+  plan::BatchRows content_of(std::size_t b, std::size_t v, const Shard& shard, plan::BatchRows rows, plan::ValueId id) const;
 
   /// Inputs, targets and parameters: what is there before the step begins.
   void open(Shard& shard);
@@ -102,6 +118,7 @@ class StepTensors {
   Layouts layouts_;
   std::vector<Shard> shards_;
   plan::Draft draft_;
+  plan::ValueId loss_id_;
 
  private:
   /// A parameter of a block, by numbers.
@@ -111,10 +128,16 @@ class StepTensors {
   };
 
   void find_homes();
+  /// What the step computes, whatever the placement. Left out where ops tell the indices of a divided dimension apart by number,
+  /// which `verify` cannot follow.
+  void write_graph();
+  bool tells_apart() const;
   BufferId parameter_buffer(const Shard& shard, std::size_t b, std::size_t p, DeviceId device, plan::Role role,
                             std::string_view prefix);
 
   std::vector<std::int32_t> stage_of_block_;
+  std::vector<std::vector<plan::ValueId>> value_ids_;  // by block and value
+  plan::ValueId target_id_;
   std::vector<std::vector<Home>> homes_;  // by block and parameter: where its buffers are
 };
 

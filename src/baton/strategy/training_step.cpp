@@ -178,11 +178,12 @@ class Writer : private StepTensors {
         for (Shard& shard : group(r)) {
           std::vector<BufferId> writes;
           for (std::size_t i = 0; i < call.writes.size(); ++i) {
-            const model::Value& value = value_of(b, value_number(node, call.writes[i]));
+            const std::size_t v = value_number(node, call.writes[i]);
             const bool again = &call != &layouts_.node(b, n).forward.front();
-            writes.push_back(add(device_of(shard, b), Role::activation,
-                                 shape_of(value, call.shared, shard, shard.micro[m].row_count()),
-                                 again ? fmt::format("{}.{}", block.name, op::name(call.op)) : value.name));
+            plan::ValuePart content = part(b, v, call, i, shard, m, Role::activation);
+            content.unfinished = &call != &layouts_.node(b, n).forward.back();
+            writes.push_back(add(device_of(shard, b), Role::activation, std::move(content),
+                                 again ? fmt::format("{}.{}", block.name, op::name(call.op)) : value_of(b, v).name));
             made[i].push_back(writes.back());
           }
           task(plan::Compute{part_op(call, shard)}, device_of(shard, b), phase, b, m, reads[shard.index], std::move(writes));
@@ -201,9 +202,7 @@ class Writer : private StepTensors {
   void loss(std::size_t r, std::size_t m) {
     const std::size_t last = model_.blocks().size() - 1;
     const std::size_t out = model_.blocks()[last].out;
-    const std::int64_t elements = step_.global_batch * model_.output().elements();
-    const op::Op op = step_.loss == Loss::mean_squared_error ? op::Op(op::MeanSquaredError{elements})
-                                                             : op::Op(op::CrossEntropy{elements / model_.output().last()});
+    const op::Op op = loss_op();
     const Names names = layouts_.value(last, out);
     if (layouts_.kept(names) != names.back()) {
       for (Shard& shard : group(r)) {
@@ -253,8 +252,8 @@ class Writer : private StepTensors {
     const Shape outputs = kept_shape(last, out, shard, micro.row_count());
     const BufferId loss = add(device, Role::loss, rows_of(outputs), "loss");
     draft_.buffers[loss.index()].dtype = DType::f64;
-    draft_.buffers[loss.index()].content = content_of(last, out, shard, micro.rows);
-    micro.gradients[last][out] = add(device, Role::gradient, outputs, "d output");
+    draft_.buffers[loss.index()].content = content_of(last, out, shard, micro.rows, loss_id_);
+    micro.gradients[last][out] = add(device, Role::gradient, kept_part(last, out, shard, m, Role::gradient), "d output");
     std::vector<BufferId> reads{micro.values[last][out], micro.target};
     reads.insert(reads.end(), terms.begin(), terms.end());
     task(plan::Compute{op}, device, Phase::forward, last, m, std::move(reads), {loss, micro.gradients[last][out]});
@@ -312,7 +311,8 @@ class Writer : private StepTensors {
         known = one;
         continue;
       }
-      const BufferId sum = add(device_of(shard, b), Role::gradient, draft_[one].shape, draft_[one].label);
+      plan::ValuePart content = kept_part(b, v, shard, m, Role::gradient);
+      const BufferId sum = add(device_of(shard, b), Role::gradient, std::move(content), draft_[one].label);
       task(plan::Compute{op::Add{}}, device_of(shard, b), Phase::backward, b, m, {known, one}, {sum});
       known = sum;
     }
@@ -383,7 +383,8 @@ class Writer : private StepTensors {
     }
     const std::size_t v = value_number(node, ref);
     const BufferId value = shard.micro[m].values[b][v];
-    return add(device_of(shard, b), Role::gradient, shape_of(value_of(b, v), call.shared, shard, shard.micro[m].row_count()),
+    const auto operand = static_cast<std::size_t>(&ref - call.writes.data());
+    return add(device_of(shard, b), Role::gradient, part(b, v, call, operand, shard, m, Role::gradient),
                fmt::format("d {}", draft_[value].label));
   }
 

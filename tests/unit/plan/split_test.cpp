@@ -1,0 +1,182 @@
+#include "baton/plan/split.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "baton/base/error.h"
+#include "baton/model/zoo.h"
+#include "baton/op/traits.h"
+#include "baton/plan/text.h"
+#include "baton/plan/verify.h"
+#include "baton/strategy/strategy.h"
+#include "support/devices.h"
+#include "unit/plan/evaluate.h"
+#include "unit/plan/mutate_split.h"
+
+namespace baton::plan {
+namespace {
+
+using test::SplitMutation;
+
+struct Case {
+  std::string name;
+  Plan plan;
+};
+
+/// Plans of all strategies: chains and residual models, sequences, micro-batches, products, ZeRO, fused and mixed.
+const std::vector<Case>& cases() {
+  static const std::vector<Case> list = [] {
+    std::vector<Case> all;
+    struct Way {
+      std::string strategy;
+      std::size_t devices;
+      strategy::Layout layout = {};
+    };
+    std::vector<Way> ways{
+        {"single", 1},
+        {"single", 1, {.recompute = strategy::Recompute::alternate, .micro_batches = 2}},
+        {"dp", 3},
+        {"dp", 2, {.micro_batches = 2}},
+        {"ddp", 2, {.bucket = Bytes(100), .first_bucket = Bytes(40)}},
+        {"ddp", 3, {.micro_batches = 2}},
+        {"layers", 2},
+        {"gpipe", 2, {.micro_batches = 3}},
+        {"1f1b", 2, {.recompute = strategy::Recompute::all, .micro_batches = 2}},
+        {"interleaved", 2, {.micro_batches = 2}},
+        {"zb-h1", 2, {.micro_batches = 3}},
+        {"zb-v", 2, {.micro_batches = 2}},
+        {"tensor", 2},
+        {"tensor", 3, {.micro_batches = 2}},
+        {"zero-1", 2},
+        {"zero-1", 3, {.micro_batches = 2}},
+        {"zero-2", 2, {.micro_batches = 2}},
+        {"zero-3", 3, {.micro_batches = 2}},
+        {"product", 4, {.dp = 2, .tp = 2, .zero = 2}},
+        {"product", 4, {.dp = 2, .pp = 2, .schedule = "1f1b", .micro_batches = 2}},
+        {"product", 4, {.pp = 2, .tp = 2, .schedule = "gpipe", .micro_batches = 2}},
+        {"product", 8, {.dp = 2, .pp = 2, .tp = 2, .zero = 3, .schedule = "1f1b", .micro_batches = 2}},
+        {"tensor", 2, {.sp = true}},
+        {"product", 4, {.dp = 2, .tp = 2, .sp = true}},
+    };
+    const std::vector<strategy::Target> targets{
+        {}, {.joined = op::joint_ops(), .gradient_with_sgd = true, .all_reduce_with_sgd = true, .tiled_weights = true}};
+    std::size_t turn = 0;
+    for (const char* name :
+         {"mlp:4-6-4-6-4", "mlp:3-5-4-7-2", "residual:dim=4,hidden=6,depth=4", "residual:dim=4,depth=4,sequence=4"}) {
+      const model::Model model = model::parse_model(name);
+      for (const Way& way : ways) {
+        const cluster::Cluster cluster(baton::test::cpus(way.devices, way.devices));
+        strategy::Request request{.model = model, .cluster = cluster, .strategy = way.strategy, .layout = way.layout};
+        request.step.global_batch = 13;
+        request.step.loss = turn % 3 == 1 ? strategy::Loss::cross_entropy : strategy::Loss::mean_squared_error;
+        request.step.optimizer = op::optimizer_by_name(turn % 4 == 3 ? "adamw" : turn % 4 == 2 ? "momentum" : "sgd");
+        if (turn % 5 == 3) {
+          request.step.precision = strategy::Precision::fp16;
+          request.step.loss_scale = strategy::LossScale{};
+        }
+        request.target = targets[turn++ % 2];
+        try {
+          all.push_back({fmt::format("{} on {} of {}", way.strategy, way.devices, name), strategy::compile(request)});
+        } catch (const Error&) {
+          // Some models have no sequence, or too few layers for a stage.
+        }
+      }
+    }
+    return all;
+  }();
+  return list;
+}
+
+TEST(Split, EveryStrategyComputesTheModel) {
+  EXPECT_GT(cases().size(), 70U);
+  for (const Case& one : cases()) {
+    const Verdict verdict = verify(one.plan);
+    EXPECT_TRUE(verdict.holds()) << one.name << ": " << (verdict.holds() ? "" : verdict.violations[0].text);
+    EXPECT_FALSE(one.plan.graph().empty());
+    EXPECT_TRUE(parse(to_text(one.plan)) == one.plan) << one.name;
+  }
+}
+
+/// The evaluator is right if all splits of one model leave what one device leaves.
+TEST(Split, TheEvaluatorFindsTheSameLossesWhateverTheSplit) {
+  std::map<std::string, double> sums;
+  for (const Case& one : cases()) {
+    const auto end = test::evaluate(one.plan, order(one.plan));
+    std::map<std::int64_t, double> by_row;
+    for (std::size_t b = 0; b < one.plan.buffers().size(); ++b) {
+      const Buffer& buffer = one.plan.buffers()[b];
+      const auto* rows = std::get_if<BatchRows>(&buffer.content);
+      if (buffer.role == Role::loss && rows->axis == 0) {
+        for (std::int64_t r = rows->begin; r < rows->end; ++r) {
+          by_row[r] = end[b][static_cast<std::size_t>(r - rows->begin)];
+        }
+      }
+    }
+    double sum = 0;
+    for (const auto& [row, loss] : by_row) {
+      sum += loss;
+    }
+    const op::Op& loss = one.plan.graph().nodes.back().op;
+    const auto [known, added] = sums.try_emplace(fmt::format("{}|{}", one.name.substr(one.name.find(" of ")), op::name(loss)), sum);
+    EXPECT_NEAR(known->second, sum, 1e-9) << one.name;
+  }
+}
+
+TEST(Split, MutantsThatChangeTheResultAreCaughtByName) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  constexpr std::size_t wanted = 500;
+#else
+  constexpr std::size_t wanted = 5000;
+#endif
+  std::mt19937 random(20);
+  std::vector<std::optional<std::vector<std::vector<double>>>> results(cases().size());
+  std::map<std::string, std::map<std::string, int>> caught;  // by kind and rule
+  std::size_t made = 0;
+  std::size_t missed = 0;
+  std::size_t by_split = 0;  // that change the result and break no other rule
+  for (std::size_t turn = 0; made < wanted; ++turn) {
+    const auto mutation = static_cast<SplitMutation>(turn % test::split_mutation_count);
+    const std::size_t which = random() % cases().size();
+    const Case& one = cases()[which];
+    const std::optional<Plan> mutant = test::mutate_split(one.plan, mutation, random);
+    if (!mutant) {
+      continue;
+    }
+    ++made;
+    const Verdict verdict = verify(*mutant);
+    if (!results[which]) {
+      results[which] = test::evaluate(one.plan, order(one.plan));
+    }
+    const auto changes = [&] { return !test::same_result(one.plan, test::evaluate(*mutant, verdict.ordering), *results[which]); };
+    if (!verdict.holds()) {
+      const Rule rule = verdict.violations[0].rule;
+      by_split += (rule == Rule::value || rule == Rule::sum || rule == Rule::update) && changes() ? 1 : 0;
+      ++caught[std::string(to_text(mutation))][std::string(to_text(verdict.violations[0].rule))];
+      continue;
+    }
+    if (!changes()) {
+      ++caught[std::string(to_text(mutation))]["(same result)"];
+      continue;
+    }
+    ++missed;
+    if (missed <= 5) {
+      ADD_FAILURE() << to_text(mutation) << " in " << one.name << " changes the result and is not caught\n" << to_text(*mutant);
+    }
+  }
+  EXPECT_EQ(missed, 0U);
+  fmt::print("{} of {} change the result and are caught by the rules of the split alone\n", by_split, made);
+  EXPECT_GT(by_split, wanted / 5);
+  for (const auto& [kind, rules] : caught) {
+    std::string line = fmt::format("{:<18}", kind);
+    for (const auto& [rule, count] : rules) {
+      line += fmt::format(" {} {}", rule, count);
+    }
+    fmt::print("{}\n", line);
+  }
+  EXPECT_EQ(caught.size(), test::split_mutation_count);
+}
+
+}  // namespace
+}  // namespace baton::plan
