@@ -42,6 +42,14 @@ class Folder {
  public:
   Folder(const Plan& two, const Axes& axes, const cluster::Cluster& cluster) : two_(two), axes_(axes), cluster_(cluster) {}
 
+  /// Whether each collective between replicas has one member of each. A check for overflow over divided tensors has several.
+  bool is_simple() const {
+    return std::all_of(two_.tasks().begin(), two_.tasks().end(), [&](const Task& task) {
+      const auto* collective = std::get_if<Collective>(&task.action);
+      return collective == nullptr || !between_replicas(*collective) || two_.members(collective->meeting).size() == 2;
+    });
+  }
+
   Folded fold(const std::string& title) {
     std::vector<std::vector<DeviceId>> stands_for;
     for (std::int64_t p = 0; p < axes_.pp; ++p) {
@@ -234,7 +242,8 @@ std::optional<Folded> fold(const Request& request, const Strategy& strategy) {
   two.layout.micro_batches = schedule::micro_batches(grid_of(named, *layout));
   const Plan both = compile(two, strategy);
   plan::require(plan::verify(both));  // of one replica alone nobody could say whether it computes the model
-  return Folder(both, axes, request.cluster).fold(title_of(named, strategy));
+  Folder folder(both, axes, request.cluster);
+  return folder.is_simple() ? std::optional(folder.fold(title_of(named, strategy))) : std::nullopt;
 }
 
 }  // namespace baton::strategy
