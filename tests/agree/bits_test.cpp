@@ -208,6 +208,7 @@ TEST_P(Bits, HoweverTimingIsShakenTheResultIsTheSame) {
 
 /// A step without updates whose parameter gradients can be read when it is over.
 plan::Plan gradients_only(plan::Draft draft, const exec::Backend& backend) {
+  draft.graph.optimizer.reset();
   strategy::Target target = backend.target();
   target.gradient_with_sgd = false;
   draft = strategy::fuse(std::move(draft), target);

@@ -188,7 +188,7 @@ TEST_F(Cli, AnswersFlagsOfOtherProgramsWithItsOwn) {
   EXPECT_NE(run("train --nproc_per_node=2").err.find("baton launch -n 2"), std::string::npos);
   EXPECT_NE(run("train --devices gpu").err.find("GPUs are called cuda"), std::string::npos);
   EXPECT_NE(run("simulate --cluster dgx-a100 --devices 4").out.find("note: single uses"), std::string::npos);
-  EXPECT_NE(run("train --help").out.find("adamw 0.01"), std::string::npos);
+  EXPECT_NE(run("train --help").out.find("0.01 for adamw"), std::string::npos);
 }
 
 TEST_F(Cli, TakesNamesOfDevicesAsTheyAreAndRefusesThoseThatSteerTerminals) {

@@ -166,7 +166,7 @@ TEST_F(RanksTrain, CommandsThatRunInOneProcessSaySo) {
   for (const std::string command : {"lab list", "plan", "simulate", "devices"}) {
     const Outcome outcome = run_ranks(2, command);
     EXPECT_EQ(outcome.code, 2);
-    EXPECT_NE(outcome.err.find("runs in one process: start it without a launcher"), std::string::npos) << outcome.err;
+    EXPECT_NE(outcome.err.find("runs in one process: start it without mpirun or srun"), std::string::npos) << outcome.err;
     EXPECT_EQ(count(outcome.err, "baton: "), 1U) << outcome.err;
   }
 }

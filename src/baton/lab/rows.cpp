@@ -162,8 +162,8 @@ std::string noise_text(const findings::Difference& difference) {
   }
   return std::isinf(difference.smallest) ? "not known to be beyond the noise, of which one instance says nothing"
          : difference.smallest >= 1
-             ? fmt::format("within the noise, which is large (only a factor of {:.2g} would have been seen)",
-                           1 + difference.smallest)
+             ? fmt::format("within the noise, which is large (only a factor of {} would have been seen)",
+                           difference.smallest < 99 ? fmt::format("{:.2g}", 1 + difference.smallest) : "more than 100")
              : fmt::format("within the noise (a difference of {} would have been seen)", percent(difference.smallest));
 }
 

@@ -34,7 +34,8 @@ struct Graph {
 
   std::vector<Value> values;
   std::vector<Node> nodes;
-  std::optional<op::Optimizer> optimizer;  // which every parameter's update uses
+  std::optional<op::Optimizer>
+      optimizer;  // which every parameter's update uses; none: the step computes gradients and updates nothing
 
   bool empty() const { return nodes.empty(); }
   bool operator==(const Graph&) const = default;

@@ -780,7 +780,7 @@ class Split {
       const Thing& thing = held_[b].thing;
       const bool kept = buffer.persistent &&
                         (thing.kind == Kind::parameter || thing.kind == Kind::state || thing.kind == Kind::scaler);
-      if (kept && !states_[b].updated) {
+      if (kept && graph_.optimizer && !states_[b].updated) {
         return broken(Rule::update, {},
                       fmt::format("nothing updates {} on {}", name(BufferId(b)), plan_.devices()[buffer.device.index()]));
       }

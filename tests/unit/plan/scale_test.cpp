@@ -138,13 +138,15 @@ Plan forwards_then_backwards(std::size_t micro_batches) {
     put(op::Relu{}, {input}, kept[m].first);
     put(op::Relu{}, {kept[m].first}, kept[m].second);
   }
+  BufferId sum = input;
   for (std::size_t m = 0; m < micro_batches; ++m) {
     const BufferId gradient = add(16);
+    const BufferId first = add(16);
+    const BufferId next = m + 1 == micro_batches ? end : add(16);
     put(op::ReluBackward{}, {kept[m].second, kept[m].second}, gradient);
-    put(op::ReluBackward{}, {gradient, kept[m].first}, m + 1 == micro_batches ? end : add(16));
-    if (m + 1 < micro_batches) {
-      put(op::Relu{}, {draft.tasks.back().writes[0]}, input);
-    }
+    put(op::ReluBackward{}, {gradient, kept[m].first}, first);
+    put(op::Add{}, {sum, first}, next);
+    sum = next;
   }
   return finish(std::move(draft));
 }

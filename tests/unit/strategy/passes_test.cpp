@@ -516,10 +516,14 @@ TEST(InjectDelays, RefusesADeviceThatIsNotThere) {
 // ---- all passes together
 
 TEST(Passes, LeaveADraftThatFinishesToALawfulPlan) {
+  const auto updated = [](Draft draft, const op::Optimizer& optimizer) {
+    draft.graph.optimizer = optimizer;  // as the step that it was written for has it
+    return add_updates(std::move(draft), optimizer);
+  };
   const std::vector<Draft> drafts{
-      add_updates(replicas(1), op::Sgd{}), add_updates(all_reduce_gradients(replicas(3), Bytes(30), Bytes(50)), op::Adam{}),
-      add_updates(reduce_gradients_to(add_transfers(replicate_parameters(owned(3))), DeviceId(0)), op::Sgd{}),
-      add_updates(add_transfers(two_stages()), op::Sgd{.momentum = 0.9})};
+      updated(replicas(1), op::Sgd{}), updated(all_reduce_gradients(replicas(3), Bytes(30), Bytes(50)), op::Adam{}),
+      updated(reduce_gradients_to(add_transfers(replicate_parameters(owned(3))), DeviceId(0)), op::Sgd{}),
+      updated(add_transfers(two_stages()), op::Sgd{.momentum = 0.9})};
   for (const Draft& draft : drafts) {
     for (const Target& target : {Target{}, all}) {
       const plan::Plan finished = plan::finish(tile_weights(fuse(draft, target)));

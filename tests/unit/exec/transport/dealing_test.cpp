@@ -37,6 +37,8 @@ plan::Plan meeting(Collective::Kind kind, DType type = DType::f32) {
                     .device = DeviceId(rank),
                     .lane = plan::Lane::communication};
     switch (kind) {
+      case Collective::Kind::copy:  // a transfer's, and no collective
+        break;
       case Collective::Kind::all_reduce:
         task.reads = task.writes = whole;
         break;
