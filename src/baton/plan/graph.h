@@ -34,8 +34,8 @@ struct Graph {
 
   std::vector<Value> values;
   std::vector<Node> nodes;
-  std::optional<op::Optimizer>
-      optimizer;  // which every parameter's update uses; none: the step computes gradients and updates nothing
+  /// Which every parameter's update uses. None: the step computes gradients and updates nothing.
+  std::optional<op::Optimizer> optimizer;
 
   bool empty() const { return nodes.empty(); }
   bool operator==(const Graph&) const = default;
