@@ -133,15 +133,24 @@ findings::Sample sample_of_row(const Json& row) {
   return findings::from_interval(time, {said("time_low_ns"), said("time_high_ns")}, said("instances"));
 }
 
-findings::Difference compare_rows(const Json& a, const Json& b, std::size_t pairs, const findings::Scatter& usual) {
-  const auto drift = [](const Json& row) {
-    const Json value = row.value("drift", Json(0.0));
+/// How much the machine itself may have changed between two rows that did not take turns, relative: what it drifted within each
+/// run, and how far apart the speed of a fixed computation and the share of other processes were.
+double drift_between(const Json& a, const Json& b) {
+  const auto said = [](const Json& row, const char* key) {
+    const Json value = row.value(key, Json());
     return value.is_number() ? value.get<double>() : 0.0;
   };
+  const double speed_a = said(a, "pulse_gflops");
+  const double speed_b = said(b, "pulse_gflops");
+  const double speed = speed_a > 0 && speed_b > 0 ? std::log(speed_a / speed_b) : 0;
+  return std::hypot(std::hypot(said(a, "drift"), said(b, "drift")), speed, said(a, "others_share") - said(b, "others_share"));
+}
+
+findings::Difference compare_rows(const Json& a, const Json& b, std::size_t pairs, const findings::Scatter& usual) {
   const bool together = a.value("batch_name", Json()) == b.value("batch_name", Json());
   return findings::difference(
       findings::at_least(sample_of_row(a), usual), findings::at_least(sample_of_row(b), usual),
-      {.pairs = static_cast<double>(std::max<std::size_t>(1, pairs)), .drift = together ? 0 : std::hypot(drift(a), drift(b))});
+      {.pairs = static_cast<double>(std::max<std::size_t>(1, pairs)), .drift = together ? 0 : drift_between(a, b)});
 }
 
 }  // namespace
