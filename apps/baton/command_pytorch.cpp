@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <cstdint>
+#include <filesystem>
 #include <limits>
 
 #include "baton/base/error.h"
@@ -56,7 +57,9 @@ void write_twin(const PytorchWords& words) {
   if (steps <= warmup) {
     throw usage_error("--steps is {}, but the first {} are warm-up: ask for more steps, or a smaller --warmup", steps, warmup);
   }
-  write_output(words.out, sheet::training_twin(words.job, {.steps = steps, .warmup = warmup, .command = twin_of(words)}));
+  const std::string file = words.out == "-" ? "" : std::filesystem::path(words.out).filename().string();
+  write_output(words.out,
+               sheet::training_twin(words.job, {.steps = steps, .warmup = warmup, .command = twin_of(words), .file = file}));
 }
 
 }  // namespace

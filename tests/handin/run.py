@@ -48,7 +48,7 @@ def sections_of(text):
 
 
 def words(answer):
-    return len(re.sub(r"^(Measured|Simulated) \([^)]*\): ", "", answer).split())
+    return len(re.sub(r" \((Measured|Simulated) on [^)]*\)$", "", answer).split())
 
 
 def records(folder, name):
@@ -125,6 +125,29 @@ def check_archive(folder, sheet):
             compile(text, name, "exec")
 
 
+def check_quotes(text):
+    """What stands beside an answer repeats no sentence of it, and a label comes after the answer."""
+    assert not re.search(r"^(Measured|Simulated) \([^)]*\): ", text, re.M), "a label before an answer"
+    for answer, beside in re.findall(r"\*\*\n\n(.*?)\n\n> (.*?)\n\n", text):
+        for sentence in beside.split(": ", 1)[1].split(". "):
+            assert sentence not in answer, (answer, beside)
+
+
+def check_scripts(folder, sections):
+    """Scripts name themselves, detect GPUs in the class, and have the sizes of the tables."""
+    for path in (folder / "code").glob("*.py"):
+        script = path.read_text()
+        named = set(re.findall(r"(\w+\.py)", script.split('"""')[1]))
+        assert named == {path.name}, (path.name, named)
+        if "class LargeLinearModelMP" in script:
+            constructor = script.split("def __init__")[1].split("def forward")[0]
+            assert "torch.cuda.device_count()" in constructor, path.name
+    sizes = {row["case"] for row in sections.get("Task 3: Communication against computation", (None, [[]]))[1][0]}
+    for name in ("task3_case_a.py", "task3_case_b.py") if sizes else ():
+        dim, depth = re.search(r'MODEL = "mlp:dim=(\d+),depth=(\d+)"', (folder / "code" / name).read_text()).groups()
+        assert f"{dim}x{depth}" in sizes, (name, dim, depth, sizes)
+
+
 def check_latex(folder):
     tex = (folder / "handin.tex").read_text()
     assert tex.count("\\begin{") == tex.count("\\end{")
@@ -162,6 +185,8 @@ def check(program, work, sheet, flags, expected, origin):
         if heading.startswith("Task 5, option"):
             assert sum(words(answer) for _, _, answer in questions) <= WORDS_OF_TASK_5, heading
     assert "Ada & Grace_Hopper" in text
+    check_quotes(text)
+    check_scripts(folder, sections)
     for marker in ("global batch", "SGD", "fp32", "seed") if name != "csye-hw4" else ():
         assert marker in text, marker
     check_numbers(folder, sections, origin)

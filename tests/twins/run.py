@@ -94,6 +94,27 @@ def check(program, folder, flags, devices, strategy):
     print("holds:", flags)
 
 
+def check_flags(program, folder):
+    """Flags of a script make it the twin of the job with these words: one script gives a whole table."""
+    folder.mkdir(parents=True)
+    call(f"{program} pytorch --strategy layers --devices cuda --model mlp:dim=16,depth=3 --steps {STEPS} --warmup 2 --out twin.py", folder)
+    words = "--model mlp:dim=24,depth=7 --batch 12"
+    call(f"{program} train --strategy layers --devices cpu:3 {words} --steps {STEPS} --warmup 2 --write-start start --json b.json --quiet",
+         folder)
+    said = subprocess.run([sys.executable, "twin.py", "--dim", "24", "--depth", "7", "--batch", "12", "--gpus", "3", "--device", "cpu",
+                           "--start", "start", "--json", "p.json"], cwd=folder, capture_output=True, text=True, timeout=300)
+    assert said.returncode == 0, said.stderr
+    ours, theirs = (json.loads((folder / name).read_text()) for name in ("b.json", "p.json"))
+    for key in ("model", "parameters", "global_batch", "transfers", "transfers_forward"):
+        assert ours[key] == theirs[key], (key, ours[key], theirs[key])
+    assert all(abs(a - b) <= TOLERANCE * abs(a) for a, b in zip(ours["losses"], theirs["losses"])), (ours["losses"], theirs["losses"])
+    # Blocks 0-2, 3-4 and 5-6: i * 3 // 7.
+    for line in ("block 3: x is on cpu before x.to", "block 5: x is on cpu before x.to", "the output is on cpu", "the forward takes"):
+        assert line in said.stderr, said.stderr
+    assert "calls of x.to per forward: 7; of these move data: 2" in said.stderr, said.stderr
+    print("holds: flags of a script")
+
+
 def main():
     try:
         import torch
@@ -111,6 +132,7 @@ def main():
             check(program, folder / f"{strategy}-{number}", flags, count, strategy)
     for flags in ("--strategy fsdp --devices cuda", "--strategy ddp --devices cuda:0,1 --precision fp16 --micro-batches 2"):
         compile(call(f"{program} pytorch {flags}", folder), "twin.py", "exec")
+    check_flags(program, folder / "flags")
     script = folder / "power.py"
     script.write_text(call(f"{program} pytorch --job matrix-power --size 64 --power 10", folder))
     rows = json.loads(call(f"{sys.executable} {script} --device cpu", folder))

@@ -93,17 +93,16 @@ std::string trained(const lab::Result& result) {
     model = fmt::format("Linear + ReLU blocks, DIM {}, DEPTH {}", list_of(rows, "dim"), list_of(rows, "depth"));
   } else if (has("model")) {
     model = list_of(rows, "model");
-    if (const std::size_t dim = model.find("dim="); model.starts_with("mlp:dim=") && model.find(' ') == std::string::npos) {
-      const std::size_t comma = model.find(",depth=");
-      model = fmt::format("Linear + ReLU blocks, DIM {}, DEPTH {}", model.substr(dim + 4, comma - dim - 4),
-                          model.substr(comma + 7));
-    }
   }
   const lab::JobWords usual;
   for (const lab::Axis& axis : result.experiment->axes) {
     if (model.empty() && axis.name == "model") {  // rows that are of tasks do not repeat it
       model = lab::word_of((result.preset == lab::Preset::full ? axis.full : axis.quick).front());
     }
+  }
+  if (const std::size_t dim = model.find("dim="); model.starts_with("mlp:dim=") && model.find(' ') == std::string::npos) {
+    const std::size_t comma = model.find(",depth=");
+    model = fmt::format("Linear + ReLU blocks, DIM {}, DEPTH {}", model.substr(dim + 4, comma - dim - 4), model.substr(comma + 7));
   }
   const std::string batch = has("global_batch") ? list_of(rows, "global_batch")
                             : has("batch")      ? list_of(rows, "batch")
@@ -143,13 +142,15 @@ std::string split_constructor() {
 }
 
 /// The result's plots, at most so many; `origin` says where they come from where there are others beside them.
-void add_pictures(Pictures& pictures, const lab::Result& result, std::size_t most, const std::string& origin) {
+void add_pictures(Pictures& pictures, const lab::Result& result, const std::vector<lab::Plot>& plots, std::size_t most,
+                  const std::string& origin) {
   const std::size_t before = pictures.row.size();
   const std::vector<Json> rows = measured_rows(result);
-  for (lab::Plot plot : result.experiment->plots) {
-    plot.title += origin.empty() ? "" : fmt::format(" ({})", origin);
+  for (const lab::Plot& plot : plots) {
     // Bars per device have names too long for half a page.
-    Picture picture = draw(plot, plot.kind == lab::Plot::Kind::line ? lab::points_of(plot, rows) : rows);
+    const bool own = plot.kind == lab::Plot::Kind::line || &plots != &result.experiment->plots;
+    Picture picture = draw(plot, own ? lab::points_of(plot, rows) : rows);
+    picture.title += origin.empty() ? "" : fmt::format(" ({})", origin);
     if (!picture.marks.empty() && pictures.row.size() - before < most) {
       pictures.row.push_back(std::move(picture));
     }
@@ -173,12 +174,64 @@ std::string beside_label(const Source& source) {
   return fmt::format("{} ({}): ", source.simulated ? "Simulated" : "Measured", source.devices);
 }
 
+/// The sentences of a second answer that say something else than the first, in numbers.
+std::string what_differs(const std::string& second, const std::string& first) {
+  std::string out;
+  for (std::size_t begin = 0; begin < second.size();) {
+    std::size_t end = second.find(". ", begin);
+    end = end == std::string::npos ? second.size() : end + 1;
+    const std::string sentence = second.substr(begin, end - begin);
+    if (sentence.find_first_of("0123456789") != std::string::npos && first.find(sentence) == std::string::npos) {
+      out += (out.empty() ? "" : " ") + sentence;
+    }
+    begin = end + 1;
+  }
+  return out;
+}
+
+/// What an answer says of the case at hand, without the general part before it.
+std::string of_this_case(const std::string& answer) {
+  const std::size_t at = answer.find(": here ");
+  return at == std::string::npos ? answer : "Here " + answer.substr(at + 7);
+}
+
+/// Computing and exposed communication as parts of the step, per case on the most devices.
+lab::Plot shares_plot() {
+  return {.kind = lab::Plot::Kind::stacked,
+          .title = "Computing against communication",
+          .x = "where",
+          .y = "rest_share",
+          .x_title = "case and devices",
+          .y_title = "share of the step",
+          .y_format = lab::Format::percent,
+          .parts = {"rest_share", "exposed_share"},
+          .part_titles = {"computing and waiting", "exposed communication"},
+          .x_format = lab::Format::text,
+          .points = [](const std::vector<Json>& rows) {
+            const double most = largest(rows, "devices");
+            std::vector<Json> points;
+            for (const Json& row : rows) {
+              if (row.value("devices", 1.0) == most && row.contains("exposed_share") && row["exposed_share"].is_number()) {
+                points.push_back({{"where", fmt::format("{} on {}", lab::word_of(row["case"]), most)},
+                                  {"rest_share", 1 - row["exposed_share"].get<double>()},
+                                  {"exposed_share", row["exposed_share"]}});
+              }
+            }
+            return points;
+          }};
+}
+
 Section section_of(const Task& task, const Evidence& evidence) {
   Section section{task.heading, {}};
   std::string files;
   for (const std::string& program : task.programs) {
     files += fmt::format("{}`code/{}`", files.empty() ? "" : ", ", program);
   }
+  if (!task.note.empty()) {
+    section.blocks.emplace_back(Paragraph{task.note});
+  }
+  // Where one question of several is of an experiment, and no table is, what was trained stands below that question.
+  std::vector<Paragraph> below;
   for (const std::string& id : task.experiments) {
     const lab::Result* result = find_result(evidence.first, id);
     const Source& source = result != nullptr ? evidence.first : evidence.beside;
@@ -186,11 +239,16 @@ Section section_of(const Task& task, const Evidence& evidence) {
     if (result != nullptr) {
       const std::vector<Json> rows = measured_rows(*result);
       const bool counted = !rows.empty() && rows.front().contains("devices");
-      section.blocks.emplace_back(Paragraph{
+      Paragraph line{
           fmt::format("{}: {}. Devices: {}{}{}. Command: `{}`.{}", id == "matrix-power" ? "Computed" : "Trained", trained(*result),
                       counted ? list_of(rows, "devices") + " × " : "", source.devices, source.simulated ? ", simulated" : "",
                       result->command, files.empty() ? "" : " Code: " + files + "."),
-          true});
+          true};
+      if (task.columns.empty()) {
+        below.push_back(std::move(line));
+      } else {
+        section.blocks.emplace_back(std::move(line));
+      }
     }
   }
   if (task.experiments.empty() && !files.empty()) {
@@ -213,7 +271,9 @@ Section section_of(const Task& task, const Evidence& evidence) {
             grid_of(*result, task.columns,
                     !both ? "" : fmt::format("{} ({})", source->simulated ? "Simulated" : "Measured", source->devices)));
       }
-      add_pictures(pictures, *result, both ? std::min<std::size_t>(1, task.plots) : task.plots, origin);
+      const std::vector<lab::Plot> shares{shares_plot()};
+      add_pictures(pictures, *result, task.shares_of_step ? shares : result->experiment->plots,
+                   both ? std::min<std::size_t>(1, task.plots) : task.plots, origin);
     }
   }
   if (!grids.row.empty()) {
@@ -228,19 +288,33 @@ Section section_of(const Task& task, const Evidence& evidence) {
     const std::string beside = find_answer(evidence.beside, question.id);
     if (asked.answer.empty()) {
       asked.answer = !first.empty()    ? first
-                     : !beside.empty() ? beside_label(evidence.beside) + beside
+                     : !beside.empty() ? fmt::format("{} ({} on {}.)", beside, evidence.beside.simulated ? "Simulated" : "Measured",
+                                                     evidence.beside.devices)
                                        : "The devices at hand cannot show this.";
       // Where the answers of a task have a limit together, the second source is in the table only.
       if (!first.empty() && !beside.empty() && evidence.beside.simulated && task.most_words == 0) {
-        asked.beside = beside_label(evidence.beside) + beside;
+        const std::string differs = what_differs(beside, first);
+        asked.beside = differs.empty() ? "" : beside_label(evidence.beside) + differs;
       }
-    } else if (!first.empty()) {
-      asked.beside = fmt::format("{} here: {}", evidence.first.simulated ? "Simulated" : "Measured", first);
+      section.blocks.emplace_back(std::move(asked));
+      continue;
+    }
+    // An answer of our own is followed by what an experiment of this task adds to it.
+    const bool adds = !first.empty() && !task.experiments.empty();
+    if (adds) {
+      asked.beside = fmt::format("{}: {}", evidence.first.simulated ? "Simulated" : "Measured", of_this_case(first));
     }
     section.blocks.emplace_back(std::move(asked));
+    if (adds) {
+      for (Paragraph& line : below) {
+        section.blocks.emplace_back(std::move(line));
+      }
+      below.clear();
+    }
   }
   if (task.shows_split) {
-    section.blocks.emplace_back(Listing{"The class of the PyTorch script, which takes all GPUs there are:", split_constructor()});
+    section.blocks.emplace_back(
+        Listing{"The `__init__` of the PyTorch script, which finds all GPUs there are:", split_constructor()});
   }
   return section;
 }
@@ -326,7 +400,7 @@ Grid grid_of(const lab::Result& result, const std::vector<std::string>& keys, st
 }
 
 Document compose(const Sheet& sheet, const std::vector<Task>& tasks, const Cover& cover, const Evidence& evidence) {
-  Document document{sheet.title, cover.name, cover.date, {}, {}};
+  Document document{sheet.title, cover.name.empty() ? "Name: ____________________" : cover.name, cover.date, {}, {}};
   std::string note = fmt::format("Made with Baton by `{}`. {} on {}.", cover.command,
                                  evidence.first.simulated ? "Simulated" : "Measured", evidence.first.summary);
   bool shared = false;

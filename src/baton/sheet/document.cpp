@@ -125,7 +125,7 @@ p { margin: 0 0 1.6mm; }
 .beside { color: #333; font-size: 9pt; padding-left: 4mm; }
 code, pre { font-family: "DejaVu Sans Mono", Menlo, monospace; font-size: 8.2pt; overflow-wrap: anywhere; }
 pre { background: #f4f4f4; padding: 1.5mm; margin: 1mm 0 2mm; white-space: pre-wrap; break-inside: avoid; }
-table { border-collapse: collapse; font-size: 8.8pt; margin: 1.5mm auto 2mm; font-variant-numeric: tabular-nums; }
+table { break-inside: avoid; border-collapse: collapse; font-size: 8.8pt; margin: 1.5mm auto 2mm; font-variant-numeric: tabular-nums; }
 caption { font-weight: 600; text-align: left; padding-bottom: 0.5mm; }
 th, td { padding: 0.4mm 1.4mm; text-align: right; vertical-align: top; }
 th { border-bottom: 0.7pt solid #444; border-top: 0.7pt solid #444; font-weight: 600; }
@@ -135,6 +135,7 @@ tbody tr:first-child td { padding-top: 1mm; }
 tbody tr:last-child td { border-bottom: 0.7pt solid #444; }
 .figures { display: flex; flex-wrap: wrap; gap: 0 5mm; justify-content: space-evenly; align-items: center; margin: 1mm 0; }
 .stack { display: flex; flex-direction: column; }
+.figures:has(table) { break-inside: avoid; }
 .figures table { margin: 1mm 0; }
 .figures svg { margin: 1mm 0; break-inside: avoid; }
 td { white-space: nowrap; }

@@ -5,13 +5,46 @@
 #include <algorithm>
 #include <set>
 
+#include "baton/lab/rows.h"
 #include "baton/report/report.h"
 #include "baton/sheet/texts.h"
 #include "baton/sheet/twins.h"
 
 namespace baton::sheet {
+namespace {
 
-Files code_of(const Sheet& sheet, const std::vector<Task>& tasks) {
+std::vector<lab::Json> rows_of(const Evidence& evidence, const std::string& experiment) {
+  const auto found = evidence.first.results.find(experiment);
+  std::vector<lab::Json> rows = found == evidence.first.results.end() ? std::vector<lab::Json>() : found->second.rows;
+  std::erase_if(rows, [](const lab::Json& row) { return row.contains("reason"); });
+  return rows;
+}
+
+std::string mlp_of(const std::string& dim, const std::string& depth) { return fmt::format("mlp:dim={},depth={}", dim, depth); }
+
+/// The script's model in the size that was run for the document: its own if that is among the rows, else the largest one.
+std::string model_of(const Script& script, const std::vector<lab::Json>& rows) {
+  std::string model = script.words.model;
+  for (const lab::Json& row : rows) {
+    std::string size = model;
+    if (row.contains("case")) {
+      const std::string name = lab::word_of(row["case"]);
+      const std::size_t cross = name.find('x');
+      size = cross == std::string::npos ? mlp_of(name, "2") : mlp_of(name.substr(0, cross), name.substr(cross + 1));
+    } else if (row.contains("dim")) {
+      size = mlp_of(lab::word_of(row["dim"]), script.words.model.substr(script.words.model.find("depth=") + 6));
+    }
+    if (size == script.words.model) {
+      return size;
+    }
+    model = size;
+  }
+  return model;
+}
+
+}  // namespace
+
+Files code_of(const Sheet& sheet, const std::vector<Task>& tasks, const Evidence& evidence) {
   std::set<std::string> wanted;
   for (const Task& task : tasks) {
     wanted.insert(task.programs.begin(), task.programs.end());
@@ -31,29 +64,37 @@ Files code_of(const Sheet& sheet, const std::vector<Task>& tasks) {
     if (!wanted.contains(script.file)) {
       continue;
     }
-    const bool power = script.steps == 0;
+    const std::vector<lab::Json> rows = rows_of(evidence, script.experiment);
+    if (script.steps == 0) {
+      const std::int64_t size = rows.empty() ? 10000 : rows.back().value("size", std::int64_t{10000});
+      files["code/" + script.file] = matrix_power_twin(size, 10, 0, script.file);
+      launches += fmt::format("    python3 {}\n", script.file);
+      continue;
+    }
+    lab::JobWords words = script.words;
+    words.model = model_of(script, rows);
     std::string command = "baton train";
     const lab::JobWords usual;
     for (const lab::JobField& field : lab::job_fields()) {
-      if (script.words.*field.word != usual.*field.word) {
-        command += fmt::format(" --{} '{}'", field.name, script.words.*field.word);
+      if (words.*field.word != usual.*field.word) {
+        command += fmt::format(" --{} '{}'", field.name, words.*field.word);
       }
     }
-    files["code/" + script.file] = power ? matrix_power_twin(10000, 10, 0)
-                                         : training_twin(script.words,
-                                                         {.steps = script.steps, .warmup = script.warmup, .command = command});
-    launches += fmt::format("    {}\n", power ? "python3 " + script.file : twin_launch(script.words, script.file));
+    files["code/" + script.file] = training_twin(
+        words, {.steps = script.steps, .warmup = script.warmup, .command = command, .file = script.file, .table = script.table});
+    launches += fmt::format("    {}\n", script.table.empty() ? twin_launch(words, script.file) : script.table);
   }
   files["code/README.md"] = fmt::format(
       "# Code of {}\n\nC++ programs on Baton's library (`cmake --install` of Baton first):\n\n"
       "    cmake -S . -B build -DCMAKE_PREFIX_PATH=WHERE-BATON-IS && cmake --build build\n    build/PROGRAM [cpu|cuda] [DIM]\n\n"
-      "PyTorch scripts, which need nothing but PyTorch and take `--device cpu` where there is no GPU:\n\n{}",
+      "PyTorch scripts, which need nothing but PyTorch and take `--device cpu` where there is no GPU "
+      "(`--help` lists the flags that change sizes):\n\n{}",
       sheet.id, launches);
   return files;
 }
 
 Files files_of(const Sheet& sheet, const std::vector<Task>& tasks, const Document& document, const Evidence& evidence) {
-  Files files = code_of(sheet, tasks);
+  Files files = code_of(sheet, tasks, evidence);
   files["handin.md"] = to_markdown(document, files);
   files["handin.tex"] = to_latex(document);
   files["handin.html"] = to_html(document);

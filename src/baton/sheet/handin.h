@@ -13,8 +13,9 @@ namespace baton::sheet {
 /// Texts by path below the folder that is handed in.
 using Files = std::map<std::string, std::string>;
 
-/// What goes into code/: the C++ programs of the tasks with their CMakeLists.txt, and the PyTorch scripts.
-Files code_of(const Sheet& sheet, const std::vector<Task>& tasks);
+/// What goes into code/: the C++ programs of the tasks with their CMakeLists.txt, and the PyTorch scripts, which have the sizes of
+/// the rows that the document shows.
+Files code_of(const Sheet& sheet, const std::vector<Task>& tasks, const Evidence& evidence);
 
 /// All that is handed in but the PDF: the document as Markdown, LaTeX and HTML, its pictures, the code, and the tables as CSV. With
 /// `pages` the HTML has contents.

@@ -262,6 +262,9 @@ Picture draw_lines(const lab::Plot& plot, const std::vector<Series>& all, const 
   std::erase_if(curves, [&](const lab::Curve& curve) {
     return std::adjacent_find(curve.points.begin(), curve.points.end(), is_drawn) == curve.points.end();
   });
+  if (plot.curves && curves.empty()) {  // the title names them after what is measured
+    picture.title = picture.title.substr(0, picture.title.find(", and "));
+  }
   for (const lab::Curve& curve : curves) {
     names.push_back(curve.name);
   }

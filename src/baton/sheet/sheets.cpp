@@ -45,7 +45,8 @@ Sheet data_parallelism() {
                                {"hw1/3/Q2", "Q2", "Why does performance differ between small and large models?"},
                                {"hw1/3/Q3", "Q3", "When does communication become the bottleneck?"}},
                  .columns = {"case", "devices", "time_per_step_ns", "speedup", "efficiency", "sent_bytes", "exposed_share"},
-                 .programs = {"task3_communication.cpp", "task3_case_a.py", "task3_case_b.py"}},
+                 .programs = {"task3_communication.cpp", "task3_case_a.py", "task3_case_b.py"},
+                 .shares_of_step = true},
                 {.heading = "Task 4: DataParallel against DDP",
                  .experiments = {"dp-vs-ddp"},
                  .questions = {{"hw1/4/Q1", "Q1", "Why does DP suffer from a bottleneck on GPU 0?"},
@@ -81,67 +82,86 @@ Sheet data_parallelism() {
                  .columns = {"devices", "delay_ms", "time_per_step_ns", "waiting_device_0_ns", "waiting_others_ns"},
                  .most_words = 220,
                  .programs = {"task5c_imbalance.cpp", "task5_imbalance.py"}}},
-      .scripts = {{"task1_ddp.py", job("ddp", small)},
-                  {"task3_case_a.py", job("ddp", small)},
-                  {"task3_case_b.py", job("ddp", "mlp:dim=8192,depth=8")},
-                  {"task4_dp.py", job("dp", small)},
-                  {"task5_delay.py", job("ddp", small, "before=backward,device=all,ms=10")},
-                  {"task5_batch.py",
-                   [&] {
-                     lab::JobWords words = job("ddp", small);
-                     words.batch = "256";
-                     return words;
-                   }()},
-                  {"task5_imbalance.py", job("ddp", small, "before=backward,device=0,ms=20")}}};
+      .scripts = {{.file = "task1_ddp.py",
+                   .words = job("ddp", small),
+                   .table = "for n in 1 2 4; do torchrun --nproc_per_node=$n -- task1_ddp.py; done"},
+                  {.file = "task3_case_a.py",
+                   .words = job("ddp", small),
+                   .experiment = "comm-vs-compute",
+                   .table = "for n in 1 2 4; do torchrun --nproc_per_node=$n -- task3_case_a.py; done"},
+                  {.file = "task3_case_b.py",
+                   .words = job("ddp", "mlp:dim=8192,depth=8"),
+                   .experiment = "comm-vs-compute",
+                   .table = "for n in 1 2 4; do torchrun --nproc_per_node=$n -- task3_case_b.py; done"},
+                  {.file = "task4_dp.py", .words = job("dp", small)},
+                  {.file = "task5_delay.py",
+                   .words = job("ddp", small, "before=backward,device=all,ms=10"),
+                   .table = "for ms in 0 5 10 20 40; do for n in 1 2 4; do torchrun --nproc_per_node=$n -- task5_delay.py "
+                            "--delay-ms $ms; done; done"},
+                  {.file = "task5_batch.py",
+                   .words = job("ddp", small),
+                   .table = "for b in 32 64 128 256; do torchrun --nproc_per_node=4 -- task5_batch.py --batch $b; done"},
+                  {.file = "task5_imbalance.py",
+                   .words = job("ddp", small, "before=backward,device=0,ms=20"),
+                   .table = "for ms in 0 20; do torchrun --nproc_per_node=4 -- task5_imbalance.py --delay-ms $ms; done"}}};
 }
 
 Sheet model_parallelism() {
-  return {.id = "hw3",
-          .title = "Homework 3: layer-wise model parallelism",
-          .most_pages = 4,
-          .tasks = {{.heading = "Task 1: Current behaviour",
-                     .experiments = {"split"},
-                     .questions = {{"hw3/1/Q1", "Q1", "How many layers are on each GPU?"},
-                                   {"hw3/1/Q2", "Q2", "At what exact point of the forward does the data move?"}},
-                     .columns = {"depth", "devices", "time_per_step_ns", "transfers_forward"},
-                     .plots = 0,
-                     .programs = {"task1_split.cpp", "task1_split.py"}},
-                    {.heading = "Task 2: Larger model",
-                     .experiments = {"depth"},
-                     .questions = {{"hw3/2/Q1", "Q1", "Does adding layers improve speed, and why not?"}},
-                     .columns = {"depth", "time_per_step_ns", "idle_share", "transfers"},
-                     .programs = {"task2_depth.cpp", "task2_depth.py"}},
-                    {.heading = "Task 3: All GPUs",
-                     .experiments = {},
-                     .questions =
-                         {{"hw3/3/Q1", "Q1", "Which rule gives each layer its GPU?",
-                           "Layer i of depth goes to GPU `i * n // depth`, n being the GPUs that `torch.cuda.device_count()` "
-                           "finds. The rule never "
-                           "falls, so each GPU holds one contiguous run of layers and data crosses each border once; runs differ "
-                           "by at most one layer. 20 layers are 10 + 10 on two GPUs and 4 on each of five; `i < depth // 2` is "
-                           "the case n = 2. The modified `__init__` is below; `code/split.h` has the rule in C++."}},
-                     .programs = {"task3_all_devices.cpp", "split.h", "task3_all_gpus.py"},
-                     .shows_split = true},
-                    {.heading = "Task 4: More GPUs",
-                     .experiments = {"all-devices"},
-                     .questions = {{"hw3/4/Q1", "Q1", "Are all GPUs used?"}, {"hw3/4/Q2", "Q2", "Is it faster?"}},
-                     .columns = {"devices", "time_per_step_ns", "memory_each"},
-                     .programs = {"task4_more_devices.cpp", "task3_all_gpus.py"}},
-                    {.heading = "Task 5: Transfers",
-                     .experiments = {"transfers"},
-                     .questions = {{"hw3/5/Q1", "Q1", "How often does x.to(layer_device) move data in one forward?"},
-                                   {"hw3/5/Q2", "Q2", "How is the number of GPUs related to communication overhead?"}},
-                     .columns = {"devices", "transfers_forward", "bytes_forward", "sent_bytes", "time_per_step_ns"},
-                     .programs = {"task5_transfers.cpp", "task3_all_gpus.py"}}},
-          .scripts = {{"task1_split.py",
+  return {
+      .id = "hw3",
+      .title = "Homework 3: layer-wise model parallelism",
+      .most_pages = 4,
+      .tasks = {{.heading = "Task 1: Current behaviour",
+                 .experiments = {"split"},
+                 .questions = {{"hw3/1/Q1", "Q1", "How many layers are on each GPU?"},
+                               {"hw3/1/Q2", "Q2", "At what exact point of the forward does the data move?"}},
+                 .columns = {"depth", "devices", "time_per_step_ns", "transfers_forward"},
+                 .plots = 0,
+                 .programs = {"task1_split.cpp", "task1_split.py"}},
+                {.heading = "Task 2: Larger model",
+                 .experiments = {"depth"},
+                 .questions = {{"hw3/2/Q1", "Q1", "Does adding layers improve speed, and why not?"}},
+                 .columns = {"depth", "time_per_step_ns", "idle_share", "transfers"},
+                 .programs = {"task2_depth.cpp", "task2_depth.py"}},
+                {.heading = "Task 3: All GPUs",
+                 .experiments = {},
+                 .questions =
+                     {{"hw3/3/Q1", "Q1", "Which rule gives each layer its GPU?",
+                       "Layer i of depth goes to GPU `i * n // depth`; n is the number of GPUs that "
+                       "`torch.cuda.device_count()` finds in `__init__`, below. The rule never decreases, so each GPU holds one "
+                       "contiguous run of layers and data crosses each border once; runs differ by at most one layer. 20 layers "
+                       "are 10 + 10 on two GPUs and 4 on each of five; `i < depth // 2` is the case n = 2. Without a GPU the "
+                       "class takes the CPU. `code/split.h` has the rule in C++."}},
+                 .programs = {"task3_all_devices.cpp", "split.h", "task3_all_gpus.py"},
+                 .shows_split = true},
+                {.heading = "Task 4: More GPUs",
+                 .experiments = {"all-devices"},
+                 .questions = {{"hw3/4/Q1", "Q1", "Are all GPUs used?"}, {"hw3/4/Q2", "Q2", "Is it faster?"}},
+                 .columns = {"devices", "time_per_step_ns", "memory_each"},
+                 .programs = {"task4_more_devices.cpp", "task3_all_gpus.py"}},
+                {.heading = "Task 5: Transfers",
+                 .experiments = {"transfers"},
+                 .questions = {{"hw3/5/Q1", "Q1", "How often does x.to(layer_device) move data in one forward?"},
+                               {"hw3/5/Q2", "Q2", "How is the number of GPUs related to communication overhead?"}},
+                 .columns = {"devices", "transfers_forward", "bytes_forward", "sent_bytes", "time_per_step_ns"},
+                 .programs = {"task5_transfers.cpp", "task3_all_gpus.py"}}},
+      .scripts = {{.file = "task1_split.py",
+                   .words =
                        [] {
                          lab::JobWords words = job("layers", "mlp:dim=1024,depth=6");
                          words.devices = "cuda:0,1";
                          words.split = "3,3";
                          return words;
-                       }()},
-                      {"task2_depth.py", job("layers", "mlp:dim=1024,depth=24")},
-                      {"task3_all_gpus.py", job("layers", "mlp:dim=1024,depth=20")}}};
+                       }(),
+                   .experiment = "split"},
+                  {.file = "task2_depth.py",
+                   .words = job("layers", "mlp:dim=1024,depth=6"),
+                   .experiment = "depth",
+                   .table = "for d in 6 12 24; do python3 task2_depth.py --gpus 2 --depth $d; done"},
+                  {.file = "task3_all_gpus.py",
+                   .words = job("layers", "mlp:dim=1024,depth=20"),
+                   .experiment = "all-devices",
+                   .table = "for n in 2 5; do python3 task3_all_gpus.py --gpus $n; done"}}};
 }
 
 Sheet first_model_split() {
@@ -168,32 +188,37 @@ Sheet first_model_split() {
                     {.heading = "Part 4: Time of the forward",
                      .questions = {{"practical8/4/Q1", "Q1", "How long does the forward take?"}}},
                     {.heading = "Observations", .questions = {{"practical8/5/Q1", "Q1", "What do you observe?"}}}},
-          .scripts = {{"first_split.py", words, 5, 0}}};
+          .scripts = {{.file = "first_split.py", .words = words, .steps = 5, .warmup = 0}}};
 }
 
 Sheet scientific_computing() {
-  return {.id = "csye-hw4",
-          .title = "Homework 4: CUDA, parallel training and model splits",
-          .most_pages = 6,
-          .tasks = {{.heading = "Part 1: Questions", .experiments = {"profile"}, .questions = theory_questions(), .plots = 0},
-                    {.heading = "Part 2: Powers of matrices",
-                     .experiments = {"matrix-power"},
-                     .questions = {{"csye-hw4/2/Q1", "Q1", "How long does Aⁿ + Bⁿ take on one GPU and on two?"}},
-                     .columns = {"devices", "size", "power", "time_per_step_ns", "tflops", "speedup", "products"},
-                     .plots = 0,
-                     .programs = {"part2_matrix_power.cpp", "part2_matrix_power.py"}},
-                    {.heading = "Part 3: From two GPUs to four",
-                     .experiments = {"four-way-split"},
-                     .questions = {{"csye-hw4/3/Q1", "Q1", "How is a model for two GPUs split over four?"}},
-                     .columns = {"devices", "where", "time_per_step_ns", "loss_at_5"},
-                     .plots = 1,
-                     .programs = {"part3_four_way_split.cpp", "part3_four_way_split.py"},
-                     .shows_split = true}},
-          .scripts = {{"part2_matrix_power.py", {}, 0}, {"part3_four_way_split.py", [] {
-                                                           lab::JobWords words = job("layers", "mlp:dim=1024,depth=8");
-                                                           words.devices = "cuda:0,1,2,3";
-                                                           return words;
-                                                         }()}}};
+  return {
+      .id = "csye-hw4",
+      .title = "Homework 4: CUDA, parallel training and model splits",
+      .most_pages = 6,
+      .tasks = {{.heading = "Part 1: Questions", .experiments = {"profile"}, .questions = theory_questions(), .plots = 0},
+                {.heading = "Part 2: Powers of matrices",
+                 .experiments = {"matrix-power"},
+                 .questions = {{"csye-hw4/2/Q1", "Q1", "How long does Aⁿ + Bⁿ take on one GPU and on two?"}},
+                 .columns = {"devices", "size", "power", "time_per_step_ns", "tflops", "speedup", "products"},
+                 .plots = 0,
+                 .programs = {"part2_matrix_power.cpp", "part2_matrix_power.py"}},
+                {.heading = "Part 3: From two GPUs to four",
+                 .experiments = {"four-way-split"},
+                 .questions = {{"csye-hw4/3/Q1", "Q1", "How is a model for two GPUs split over four?"}},
+                 .columns = {"devices", "where", "time_per_step_ns", "loss_at_5"},
+                 .plots = 1,
+                 .programs = {"part3_four_way_split.cpp", "part3_four_way_split.py"},
+                 .shows_split = true,
+                 .note = "The model: the sheet's script is taken to be PyTorch's model-parallel tutorial, with a toy model and "
+                         "ResNet-50. The toy model has two Linear layers, which cannot be spread over four GPUs, and Baton has no "
+                         "convolutions yet, so ResNet-50 is not here. A stack of 8 blocks of Linear + ReLU is split instead. "
+                         "The rule below is the same for any model that is a sequence of blocks."}},
+      .scripts = {{.file = "part2_matrix_power.py", .steps = 0, .experiment = "matrix-power"},
+                  {.file = "part3_four_way_split.py",
+                   .words = job("layers", "mlp:dim=1024,depth=8"),
+                   .experiment = "four-way-split",
+                   .table = "for n in 1 2 4; do python3 part3_four_way_split.py --gpus $n; done"}}};
 }
 
 }  // namespace

@@ -27,6 +27,8 @@ struct Task {
   std::size_t most_words = 0;              // of all its answers together; 0: no limit but each answer's
   std::vector<std::string> programs = {};  // of code/, that do it
   bool shows_split = false;                // the constructor that spreads layers over devices is shown
+  std::string note = {};                   // what differs from the sheet, before the tables
+  bool shares_of_step = false;             // draws the shares of computing and communication instead of the experiment's plots
 };
 
 /// A PyTorch script of a sheet: the words of its job, or A^n + B^n where they have no steps.
@@ -35,6 +37,8 @@ struct Script {
   lab::JobWords words = {};
   std::int64_t steps = 30;
   std::int64_t warmup = 5;
+  std::string experiment = {};  // whose sizes it has; empty: those of its words
+  std::string table = {};       // the command that makes the whole table of its task
 };
 
 struct Sheet {

@@ -13,12 +13,10 @@ std::vector<AskedOn> theory_questions() {
        "`torch.rand(...).to(\"cuda\")`, 4 is any operation, 5 is `.cpu()`."},
       {"csye-hw4/1/Q2", "Q2", "Which memory of a GPU is on the chip, and which is not?",
        "On chip: registers (per thread), shared memory and L1 (per block, on its multiprocessor), the constant and texture caches, "
-       "and "
-       "L2 (for all). Off chip, in the device's DRAM: global memory, local memory (what does not fit in registers), and constant "
-       "and "
-       "texture memory behind their caches. Off-chip memory is thousands of times larger (24 GB beside 128 KB per multiprocessor) "
-       "and "
-       "slower: hundreds of cycles per access instead of about 30."},
+       "and L2 (for all). Off chip, in the device's DRAM: global memory, local memory (what does not fit in registers), and "
+       "constant and texture memory behind their caches. Off-chip memory is larger and slower. An RTX 3090 has 24 GB of it beside "
+       "128 KB of L1 and shared memory per multiprocessor and 6 MB of L2. An access takes about 30 cycles in L1 or shared memory, "
+       "about 200 in L2 and about 500 off chip."},
       {"csye-hw4/1/Q3", "Q3", "Why is training deep networks slow?",
        "(1) Much arithmetic: about 6 flops per parameter and sample, for millions of both. (2) Many passes over the data, each "
        "step "
@@ -75,20 +73,19 @@ std::vector<AskedOn> theory_questions() {
        "96M --devices cpu:4 --strategy layers --verify` checks that it fits before anything runs."},
       {"csye-hw4/1/Q11", "Q11", "What is profiling, and why is it done?",
        "Profiling measures where time and memory go, by operation and device, instead of guessing. It names the part that is worth "
-       "speeding up, and bounds the gain: making a part that is a share p of the critical path k times as fast makes the whole at "
+       "speeding up, and bounds the gain: if a part that is a share p of the step becomes k times as fast, the step becomes at "
        "most "
        "1 / (1 − p + p / k) times as fast (Amdahl). `./baton lab run profile` does it for a step, `./baton train --trace "
-       "trace.json` writes a "
-       "timeline; PyTorch has `torch.profiler`."},
+       "trace.json` writes a timeline; PyTorch has `torch.profiler`."},
       {"csye-hw4/1/Q12", "Q12", "How many types of mixed-precision calculation does the GPU provide?",
-       "Four: the tensor cores of a GPU of today multiply FP16, BF16, TF32 or FP8 operands and sum in FP32. Volta began with one "
-       "(FP16), "
-       "Ampere has three (BF16 and TF32 were added), Hopper four (FP8). PyTorch's autocast offers two of them, `torch.float16` and "
-       "`torch.bfloat16`; TF32 is a switch for float32 products. `./baton lab run precision` compares them."},
+       "Three on an Ampere GPU (RTX 3090, A100): its tensor cores multiply FP16, BF16 or TF32 operands and sum in FP32. The number "
+       "depends on the GPU: Volta has one (FP16), Hopper (H100) has four, since FP8 is added, and Blackwell adds FP6 and FP4. "
+       "PyTorch's autocast offers two of them, `torch.float16` and `torch.bfloat16`; TF32 is a switch for float32 products. "
+       "`./baton lab run precision` compares them."},
       {"csye-hw4/1/Q13", "Q13", "What are the roles of GradScaler and autocast?",
        "`autocast` chooses a precision per operation: products in 16 bits, sums, softmax and losses in float32, weights stay "
        "float32. "
-       "`GradScaler` multiplies the loss (by 65536 at first), so that gradients below 6 · 10^-8 do not become zero in float16, and "
+       "`GradScaler` multiplies the loss (by 65536 at first), so that gradients below 3 · 10^-8 do not become zero in float16, and "
        "divides "
        "the gradients by the same before the update; a step with infinities is skipped and the factor halved, and after 2000 good "
        "steps it "

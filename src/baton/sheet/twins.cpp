@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <functional>
 #include <optional>
 #include <set>
 #include <vector>
@@ -200,6 +201,7 @@ std::string training_twin(const lab::JobWords& words, const TwinRun& run) {
   const strategy::Request& request = job.request();
   strategy::compile(request);
 
+  const std::vector<std::int64_t> widths = widths_of(job.model());
   const Optimizer optimizer = optimizer_of(request.step.optimizer);
   const std::string precision(strategy::to_text(request.step.precision));
   const std::string loss(strategy::to_text(request.step.loss));
@@ -211,6 +213,7 @@ std::string training_twin(const lab::JobWords& words, const TwinRun& run) {
     }
   };
   set("cross-entropy", loss == "cross-entropy" || loss == "cross_entropy");
+  set("stack", std::adjacent_find(widths.begin(), widths.end(), std::not_equal_to<>()) == widths.end());
   set("micro", micro > 1);
   set("delay", !request.delays.empty());
   set("split", !request.layout.split.empty());
@@ -222,9 +225,13 @@ std::string training_twin(const lab::JobWords& words, const TwinRun& run) {
     settings += fmt::format("{} = {}{}{}\n", name, value, remark.empty() ? "" : "  # ", remark);
   };
   say("MODEL", quoted(job.model().name()));
-  say("WIDTHS", python_list(widths_of(job.model())), "of the input, and of what each block of Linear + ReLU gives");
+  say("WIDTHS", python_list(widths), "of the input, and of what each block of Linear + ReLU gives");
   say("STRATEGY", quoted(kind));
-  say("DEVICES", count ? std::to_string(*count) : "torch.cuda.device_count()");
+  if (kind == "layers") {
+    say("DEVICES", count ? std::to_string(*count) : "None", "at most so many; None: all GPUs there are");
+  } else {
+    say("DEVICES", count ? std::to_string(*count) : "torch.cuda.device_count()");
+  }
   say("BATCH", std::to_string(request.step.global_batch), "global: over all devices");
   say("SAMPLES", std::to_string(job.samples()), "in the data set; 0: the same batch at every step");
   say("LOSS", quoted(loss));
@@ -261,19 +268,19 @@ std::string training_twin(const lab::JobWords& words, const TwinRun& run) {
 
   const std::string file = kind == "fsdp" ? "ddp" : kind;
   std::string script = fmt::format(
-      "\"\"\"{} of {} in PyTorch, the twin of\n\n    {}\n\nRun it with\n\n    {} [--start DIR] [--json FILE]\n\"\"\"\n\n", kind,
-      job.model().name(), run.command, twin_launch(words, kind + ".py"));
+      "\"\"\"{} of {} in PyTorch, the twin of\n\n    {}\n\nRun it with\n\n    {} [--start DIR] [--json FILE]\n{}\"\"\"\n\n", kind,
+      job.model().name(), run.command, twin_launch(words, run.file.empty() ? kind + ".py" : run.file),
+      run.table.empty() ? "" : fmt::format("\nThe whole table:\n\n    {}\n", run.table));
   script += Template(conditions, settings).fill(text_of(file));
   return script;
 }
 
-std::string matrix_power_twin(std::int64_t size, std::int64_t power, std::uint64_t seed) {
+std::string matrix_power_twin(std::int64_t size, std::int64_t power, std::uint64_t seed, const std::string& file) {
   const std::string settings = fmt::format("\nSIZE = {}\nPOWER = {}\nSEED = {}\n", size, power, seed);
   return fmt::format(
              "\"\"\"A^n + B^n in PyTorch, n = {}, A and B {} x {}: timed on one GPU, and on two where each raises one "
-             "matrix.\n\nRun it "
-             "with\n\n    python3 matrix_power.py\n\"\"\"\n\n",
-             power, size, size) +
+             "matrix.\n\nRun it with\n\n    python3 {} [--size N]\n\"\"\"\n\n",
+             power, size, size, file) +
          Template({}, settings).fill(text_of("matrix_power"));
 }
 

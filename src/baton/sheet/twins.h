@@ -11,7 +11,9 @@ namespace baton::sheet {
 struct TwinRun {
   std::int64_t steps = 30;
   std::int64_t warmup = 5;
-  std::string command;  // the Baton command that it is the twin of
+  std::string command;     // the Baton command that it is the twin of
+  std::string file;        // the script's name; empty: after the strategy
+  std::string table = {};  // a command that runs it for a whole table
 };
 
 /// A PyTorch script that trains the same job and prints the same fields as `train --json`. A usage error names a strategy or flag
@@ -19,7 +21,8 @@ struct TwinRun {
 std::string training_twin(const lab::JobWords& words, const TwinRun& run);
 
 /// The same for Aⁿ + Bⁿ of square matrices, on one GPU and on two.
-std::string matrix_power_twin(std::int64_t size, std::int64_t power, std::uint64_t seed);
+std::string matrix_power_twin(std::int64_t size, std::int64_t power, std::uint64_t seed,
+                              const std::string& file = "matrix_power.py");
 
 /// How the script is started: with `torchrun` where it takes a process per device.
 std::string twin_launch(const lab::JobWords& words, const std::string& file);

@@ -3,10 +3,47 @@ def arguments():
     parser.add_argument("--start", help="a folder that `baton train --write-start` wrote: begin with its weights and data")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--json", default="-", help="where the result goes; - is standard output")
-    #: if layers
-    parser.add_argument("--gpus", type=int, help="use only so many of the GPUs")
+    parser.add_argument("--batch", type=int, default=BATCH, help="the global batch, over all devices")
+    #: if stack
+    parser.add_argument("--dim", type=int, default=WIDTHS[0], help="the width of each block")
+    #: if split
+    #: else
+    parser.add_argument("--depth", type=int, default=len(WIDTHS) - 1, help="the number of blocks")
     #: end
-    return parser.parse_args()
+    #: end
+    #: if delay
+    parser.add_argument("--delay-ms", type=float, help="the length of each delay instead")
+    #: end
+    #: if layers
+    parser.add_argument("--gpus", type=int, default=DEVICES, help="use only so many of the GPUs")
+    #: end
+    args = parser.parse_args()
+    for name, value in vars(args).items():
+        if isinstance(value, (int, float)) and value < (0 if name == "delay_ms" else 1):
+            parser.error(f"--{name.replace('_', '-')} is {value}, and must be at least {0 if name == 'delay_ms' else 1}")
+    take(args)
+    return args
+
+
+def take(args):
+    """Puts the flags in the place of the settings above."""
+    global BATCH
+    if args.batch != BATCH:
+        BATCH = args.batch
+        TWIN_OF["batch"] = str(BATCH)
+    #: if stack
+    global MODEL, WIDTHS
+    depth = getattr(args, "depth", len(WIDTHS) - 1)
+    if [args.dim] * (depth + 1) != WIDTHS:
+        WIDTHS = [args.dim] * (depth + 1)
+        MODEL = TWIN_OF["model"] = f"mlp:dim={args.dim},depth={depth}"
+    #: end
+    #: if delay
+    global DELAYS
+    if args.delay_ms is not None:
+        DELAYS = [(before, device, args.delay_ms / 1000) for before, device, _ in DELAYS]
+        TWIN_OF["delay"] = ";".join(f"before={before},device={device},ms={args.delay_ms}" for before, device, _ in DELAYS)
+    #: end
 
 
 def read_safetensors(path):

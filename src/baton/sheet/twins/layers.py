@@ -4,44 +4,70 @@
 
 
 class LargeLinearModelMP(nn.Module):
-    """Blocks of Linear + ReLU, spread evenly and in order over all devices there are."""
+    """Blocks of Linear + ReLU, spread evenly and in order over all GPUs there are."""
 
-    def __init__(self, widths, devices):
+    def __init__(self, widths, most=None, kind="cuda"):
         super().__init__()
+        # All GPUs, or the first `most` of them. Without GPUs it is the CPU, which may stand for several devices.
+        gpus = [torch.device("cuda", i) for i in range(torch.cuda.device_count())] if kind == "cuda" else []
+        self.gpus = gpus[:most] or [torch.device("cpu", 0) for _ in range(most or 1)]
         self.layers = nn.ModuleList()
         self.devices = []  # of each layer
         depth = len(widths) - 1
+        #: if split
+        if len(self.gpus) < len(SPLIT):
+            sys.exit(f"the split {SPLIT} needs {len(SPLIT)} GPUs, and --gpus or the machine gives {len(self.gpus)}")
+        #: end
         for i in range(depth):
             #: if split
-            device = devices[next(d for d in range(len(SPLIT)) if i < sum(SPLIT[: d + 1]))]
+            device = self.gpus[next(d for d in range(len(SPLIT)) if i < sum(SPLIT[: d + 1]))]
             #: else
-            device = devices[i * len(devices) // depth]  # the rule: i * n / depth
+            device = self.gpus[i * len(self.gpus) // depth]  # the rule: i * n / depth
             #: end
             layer = nn.Sequential(nn.Linear(widths[i], widths[i + 1]), nn.ReLU())
             self.layers.append(layer.to(device))
             self.devices.append(device)
         self.calls = 0  # of x.to in the last forward,
         self.moves = 0  # and how many of them moved data from one device to another
+        self.log = False  # say where the data is before and after each move
 
     def forward(self, x):
         self.calls = self.moves = 0
         at = self.devices[0]
-        for layer, device in zip(self.layers, self.devices):
+        for i, (layer, device) in enumerate(zip(self.layers, self.devices)):
+            before = x.device
+            x = x.to(device)  # moves nothing where x already is
             self.calls += 1
             self.moves += device is not at
+            if self.log and device is not at:
+                print(f"block {i}: x is on {before} before x.to and on {x.device} after it", file=sys.stderr)
             at = device
-            x = layer(x.to(device))  # moves nothing where x already is
+            x = layer(x)
+        if self.log:
+            print(f"the output is on {x.device}", file=sys.stderr)
         return x
+
+
+def show_forward(model, x):
+    """Says where the data moves, then times the forward by itself: the clock stops when the GPUs are done."""
+    model.log = True
+    model(x)
+    model.log = False
+    times = []
+    for _ in range(11):
+        synchronize(x.device)
+        begin = time.perf_counter_ns()
+        model(x)
+        synchronize(x.device)
+        times.append(time.perf_counter_ns() - begin)
+    print(f"the forward takes {sorted(times)[5] / 1e3:.1f} us (synchronized, median of 11)", file=sys.stderr)
 
 
 def main():
     args = arguments()
     fix_seeds()
-    if args.device == "cuda":
-        devices = [torch.device("cuda", i) for i in range(min(args.gpus or 2**31, torch.cuda.device_count()))]
-    else:
-        devices = [torch.device("cpu", 0) for _ in range(DEVICES)]  # one memory, but as many devices for the split
-    model = LargeLinearModelMP(WIDTHS, devices)
+    model = LargeLinearModelMP(WIDTHS, args.gpus, args.device)
+    devices = model.gpus
     load_weights(args, [layer[0] for layer in model.layers])
     inputs, targets = load_data(args)
     optimizer, criterion = make_optimizer(model.parameters()), make_loss()
@@ -57,8 +83,9 @@ def main():
         times.append(time.perf_counter_ns() - begin)
         losses.append(loss.item())
         show_step(step, times[-1], losses[-1])
-    print(f"x.to is called {model.calls} times per forward and moves data {model.moves} times", file=sys.stderr)
     used = [{"name": f"{d.type}:{i}", "rank": 0, "peak_bytes": memory_of(i)} for i, d in enumerate(devices)]
+    show_forward(model, x)
+    print(f"calls of x.to per forward: {model.calls}; of these move data: {model.moves}", file=sys.stderr)
     write_result(args, times, losses, used, 2 * model.moves * MICRO_BATCHES, model.moves * MICRO_BATCHES)
 
 

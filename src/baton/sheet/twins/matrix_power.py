@@ -58,9 +58,12 @@ def measure(devices):
 
 
 def main():
+    global SIZE
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--size", type=int, default=SIZE, help="rows and columns of the matrices")
     args = parser.parse_args()
+    SIZE = args.size
     gpus = [torch.device("cuda", i) for i in range(torch.cuda.device_count())] if args.device == "cuda" else [torch.device("cpu")]
     rows = [measure(gpus[:count]) for count in (1, 2) if count <= len(gpus)]
     for row in rows:
