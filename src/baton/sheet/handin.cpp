@@ -60,6 +60,7 @@ Files code_of(const Sheet& sheet, const std::vector<Task>& tasks, const Evidence
     }
   }
   std::string launches;
+  std::string dim;  // of the rows that the document shows
   for (const Script& script : sheet.scripts) {
     if (!wanted.contains(script.file)) {
       continue;
@@ -70,6 +71,9 @@ Files code_of(const Sheet& sheet, const std::vector<Task>& tasks, const Evidence
       files["code/" + script.file] = matrix_power_twin(size, 10, 0, script.file);
       launches += fmt::format("    python3 {}\n", script.file);
       continue;
+    }
+    if (!rows.empty() && rows.back().contains("dim")) {
+      dim = fmt::format("\nThe document's tables have DIM {}.\n", lab::word_of(rows.back()["dim"]));
     }
     lab::JobWords words = script.words;
     words.model = model_of(script, rows);
@@ -86,10 +90,10 @@ Files code_of(const Sheet& sheet, const std::vector<Task>& tasks, const Evidence
   }
   files["code/README.md"] = fmt::format(
       "# Code of {}\n\nC++ programs on Baton's library (`cmake --install` of Baton first):\n\n"
-      "    cmake -S . -B build -DCMAKE_PREFIX_PATH=WHERE-BATON-IS && cmake --build build\n    build/PROGRAM [cpu|cuda] [DIM]\n\n"
+      "    cmake -S . -B build -DCMAKE_PREFIX_PATH=WHERE-BATON-IS && cmake --build build\n    build/PROGRAM [cpu|cuda] [DIM]\n{}\n"
       "PyTorch scripts, which need nothing but PyTorch and take `--device cpu` where there is no GPU "
       "(`--help` lists the flags that change sizes):\n\n{}",
-      sheet.id, launches);
+      sheet.id, dim, launches);
   return files;
 }
 
