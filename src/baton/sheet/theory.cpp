@@ -73,10 +73,10 @@ std::vector<AskedOn> theory_questions() {
        "96M --devices cpu:4 --strategy layers --verify` checks that it fits before anything runs."},
       {"csye-hw4/1/Q11", "Q11", "What is profiling, and why is it done?",
        "Profiling measures where time and memory go, by operation and device, instead of guessing. It names the part that is worth "
-       "speeding up, and bounds the gain: if a part that is a share p of the step becomes k times as fast, the step becomes at "
-       "most "
-       "1 / (1 − p + p / k) times as fast (Amdahl). `./baton lab run profile` does it for a step, `./baton train --trace "
-       "trace.json` writes a timeline; PyTorch has `torch.profiler`."},
+       "speeding up, and bounds the gain: if a part that is a share p of the critical path becomes k times as fast, the step "
+       "becomes "
+       "at most 1 / (1 − p + p / k) times as fast (Amdahl), and less if another path becomes the critical one. `./baton lab run "
+       "profile` does it for a step, `./baton train --trace trace.json` writes a timeline; PyTorch has `torch.profiler`."},
       {"csye-hw4/1/Q12", "Q12", "How many types of mixed-precision calculation does the GPU provide?",
        "Three on an Ampere GPU (RTX 3090, A100): its tensor cores multiply FP16, BF16 or TF32 operands and sum in FP32. The number "
        "depends on the GPU: Volta has one (FP16), Hopper (H100) has four, since FP8 is added, and Blackwell adds FP6 and FP4. "
