@@ -12,11 +12,10 @@ std::vector<AskedOn> theory_questions() {
        "and copy the results back (device to host). (6) Free both memories (`cudaFree`, `free`). In PyTorch steps 1 to 3 are "
        "`torch.rand(...).to(\"cuda\")`, 4 is any operation, 5 is `.cpu()`."},
       {"csye-hw4/1/Q2", "Q2", "Which memory of a GPU is on the chip, and which is not?",
-       "On chip: registers (per thread), shared memory and L1 (per block, on its multiprocessor), the constant and texture caches, "
-       "and L2 (for all). Off chip, in the device's DRAM: global memory, local memory (what does not fit in registers), and "
-       "constant and texture memory behind their caches. Off-chip memory is larger and slower. An RTX 3090 has 24 GB of it beside "
-       "128 KB of L1 and shared memory per multiprocessor and 6 MB of L2. An access takes about 30 cycles in L1 or shared memory, "
-       "about 200 in L2 and about 500 off chip."},
+       "On chip: registers (per thread), shared memory and L1 (per multiprocessor), constant and texture caches, and L2 (for all). "
+       "Off chip, in DRAM: global memory, local memory (what does not fit in registers), and constant and texture memory behind "
+       "their caches. Off-chip memory is larger and slower: an RTX 3090 has 24 GB of it, 128 KB of L1 and shared memory per "
+       "multiprocessor and 6 MB of L2; an access takes about 500 cycles off chip, 200 in L2 and 30 in L1 or shared memory."},
       {"csye-hw4/1/Q3", "Q3", "Why is training deep networks slow?",
        "(1) Much arithmetic: about 6 flops per parameter and sample, for millions of both. (2) Many passes over the data, each "
        "step "
