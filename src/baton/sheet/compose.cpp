@@ -293,7 +293,7 @@ Section section_of(const Task& task, const Evidence& evidence) {
                                        : "The devices at hand cannot show this.";
       // Where the answers of a task have a limit together, the second source is in the table only.
       if (!first.empty() && !beside.empty() && evidence.beside.simulated && task.most_words == 0) {
-        const std::string differs = what_differs(beside, first);
+        const std::string differs = what_differs(beside, replaced(first, "*", ""));
         asked.beside = differs.empty() ? "" : beside_label(evidence.beside) + differs;
       }
       section.blocks.emplace_back(std::move(asked));
