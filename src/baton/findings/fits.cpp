@@ -164,12 +164,12 @@ AlphaBeta fit_message(std::span<const double> bytes, std::span<const double> tim
 
 std::string quality(double r2) {
   if (r2 >= 0.98) {
-    return fmt::format("a good fit (R² {:.3f})", r2);
+    return fmt::format("R² = {:.3f}, a good fit", r2);
   }
   if (r2 >= 0.8) {
-    return fmt::format("a rough fit (R² {:.2f})", r2);
+    return fmt::format("R² = {:.2f}, a rough fit", r2);
   }
-  return fmt::format("a bad fit (R² {:.2f}): the model does not describe these numbers", r2);
+  return fmt::format("R² = {:.2f}, a bad fit: the model does not describe these numbers", r2);
 }
 
 std::string quality(const AlphaBeta& fit) {

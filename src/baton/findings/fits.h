@@ -48,7 +48,7 @@ AlphaBeta fit_alpha_beta(std::span<const double> bytes, std::span<const double> 
 /// messages alone would decide, and say nothing of alpha. Alpha is not negative; R² is that of the logarithms.
 AlphaBeta fit_message(std::span<const double> bytes, std::span<const double> times_ns);
 
-/// "a good fit (R² 0.998)", "a rough fit (R² 0.91)", "a bad fit (R² 0.40): the model does not describe these numbers".
+/// "R² = 0.998, a good fit", "R² = 0.91, a rough fit", "R² = 0.40, a bad fit: the model does not describe these numbers".
 std::string quality(double r2);
 /// The same of a law of messages, by how far the worst size is off: "a good fit (at worst 3.1 % off)". R² says nothing where times
 /// hardly differ. Of fewer than three sizes it says that they are too few.

@@ -31,6 +31,11 @@ std::vector<std::string> trained_values(const std::vector<Json>& rows, const cha
 
 std::string devices_text(const Json& count) { return word_of(count) + (count == 1 ? " device" : " devices"); }
 
+std::string device_name_text(const std::string& name) {
+  const std::size_t colon = name.rfind(':');
+  return colon == std::string::npos || name.starts_with("cpu") ? name : "GPU " + name.substr(colon + 1);
+}
+
 std::string listing(const std::vector<std::string>& words) {
   std::string text;
   for (std::size_t i = 0; i < words.size(); ++i) {

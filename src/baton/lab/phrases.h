@@ -11,6 +11,8 @@ namespace baton::lab {
 
 /// "1 device", "4 devices".
 std::string devices_text(const Json& count);
+/// A device by its name in a plan: "GPU 1" for "RTX-3090:1"; CPU cores keep theirs, "cpu:1".
+std::string device_name_text(const std::string& name);
 /// "1, 2 and 4".
 std::string listing(const std::vector<std::string>& words);
 /// A ratio with two places, below a tenth with three significant figures: "1.46", "0.0863".

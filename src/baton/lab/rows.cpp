@@ -209,7 +209,12 @@ std::string shared_cores_mark(const std::vector<Json>& rows) {
   return with_own_cores(rows).size() == rows.size() ? "" : " (devices shared cores)";
 }
 
-std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
+std::string percent(double share) {
+  const double size = std::abs(100 * share);
+  return size < 0.05 && size >= 0.0095      ? fmt::format("{:.2f} %", 100 * share)
+         : size < 0.0095 && size >= 0.00095 ? fmt::format("{:.3f} %", 100 * share)
+                                            : fmt::format("{:.1f} %", 100 * share);
+}
 
 std::string serial_fraction(double serial) {
   return percent(serial) +

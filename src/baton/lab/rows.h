@@ -66,7 +66,7 @@ std::vector<Json> device_counts(const std::vector<Json>& rows);
 /// " (devices shared cores)" behind what is said of such rows; empty behind what is said of others.
 std::string shared_cores_mark(const std::vector<Json>& rows);
 
-/// "12.3 %".
+/// "12.3 %"; below a twentieth of a percent with one figure: "0.01 %".
 std::string percent(double share);
 /// The fitted serial fraction of a scaling model; if it is above 100 %, says that the model does not apply.
 std::string serial_fraction(double serial);

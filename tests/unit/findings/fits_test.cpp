@@ -213,11 +213,11 @@ TEST(Message, IsALatencyAloneWhereThereIsOneSizeOrTimesAreEqual) {
 }
 
 TEST(Quality, HasThreeGrades) {
-  EXPECT_EQ(quality(0.998), "a good fit (R² 0.998)");
-  EXPECT_EQ(quality(0.98), "a good fit (R² 0.980)");
-  EXPECT_EQ(quality(0.91), "a rough fit (R² 0.91)");
-  EXPECT_EQ(quality(0.8), "a rough fit (R² 0.80)");
-  EXPECT_TRUE(says(quality(0.4), "a bad fit (R² 0.40)"));
+  EXPECT_EQ(quality(0.998), "R² = 0.998, a good fit");
+  EXPECT_EQ(quality(0.98), "R² = 0.980, a good fit");
+  EXPECT_EQ(quality(0.91), "R² = 0.91, a rough fit");
+  EXPECT_EQ(quality(0.8), "R² = 0.80, a rough fit");
+  EXPECT_TRUE(says(quality(0.4), "R² = 0.40, a bad fit"));
   EXPECT_TRUE(says(quality(-3), "does not describe these numbers"));
 }
 

@@ -73,6 +73,9 @@ Json random_record(const Point& point, Chance& chance, double noise, std::int64_
                      {"bytes_forward", (devices - 1) * 1024},
                      {"input_bytes", 4096},
                      {"transfer_ns", step * chance.within(0, 0.1)},
+                     {"transfers_step_ns", step * chance.within(0, 0.2)},
+                     {"move_ns", step * chance.within(0, 0.3)},
+                     {"output_ns", step / 4},
                      {"forward_ns", step / 3},
                      {"overlap_ns", chance.toss() ? 0.0 : step * 0.01},
                      {"first_device", "cpu:0"},
@@ -126,6 +129,10 @@ Json random_record(const Point& point, Chance& chance, double noise, std::int64_
   }
   if (simulated) {
     record["losses"] = Json::array();
+    record.update(Json{{"larger_batch", 16384},
+                       {"larger_batch_ns", step * chance.scale(1, 100)},
+                       {"balanced_batch", chance.scale(1, 1e7)},
+                       {"balanced_ns", step * chance.scale(1, 100)}});
   }
   return record;
 }

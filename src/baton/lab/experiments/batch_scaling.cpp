@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "baton/findings/fits.h"
 #include "baton/lab/experiments/list.h"
@@ -110,28 +111,34 @@ Saturation saturation(const std::vector<Json>& rows) {
   return found;
 }
 
-/// A line is not drawn out to more than so many times the largest batch.
+/// A line that is drawn out to more than so many times the largest batch is an extrapolation: two figures are enough.
 constexpr double far = 32;
+
+double two_figures(double value) {
+  const double unit = std::pow(10, std::floor(std::log10(std::max(1.0, value))) - 1);
+  return std::round(value / unit) * unit;
+}
+
+/// Of a time that may be below a nanosecond, three figures.
+std::string short_time(double nanoseconds) {
+  return std::abs(nanoseconds) < 1000 ? fmt::format("{:.3g} ns", nanoseconds) : time_text(nanoseconds);
+}
 
 std::string on_saturation(const std::vector<Json>& rows) {
   const Saturation found = saturation(rows);
   const Json& last = rows.back();
   const double reached = number(last, "samples_per_s") / found.limit;
   const std::string law = found.lawful ? fmt::format("step time = {} + {} per sample ({}) gives a limit of {:.0f} samples/s",
-                                                     time_text(found.line.intercept), time_text(found.line.slope),
+                                                     time_text(found.line.intercept), short_time(found.line.slope),
                                                      findings::quality(found.line.r2), found.limit)
                                        : fmt::format(
                                              "the highest of {:.0f} samples/s is taken for the limit, since no line of step time "
                                              "over batch is claimed",
                                              found.limit);
   if (found.batch > far * number(last, "batch")) {
-    const Json& before = rows[rows.size() - 2];
     return fmt::format(
-        "on {} far beyond this table: from batch {} to {} throughput still grows {} times, because {} of a step of {} are the "
-        "same for any batch{}",
-        devices_text(last["devices"]), text(before, "batch"), text(last, "batch"),
-        ratio_text(number(last, "samples_per_s") / number(before, "samples_per_s")), time_text(found.line.intercept),
-        to_text(time_of(last)), origin_mark(rows));
+        "on {} at about batch {:.0f}, far beyond this table and so an extrapolation: {}, of which batch {} reaches {}{}",
+        devices_text(last["devices"]), two_figures(found.batch), law, text(last, "batch"), percent(reached), origin_mark(rows));
   }
   return found.batch > number(last, "batch")
              ? fmt::format("on {} not in this table, but at about batch {:.0f}: {}, of which batch {} reaches {}{}",

@@ -35,20 +35,26 @@ class Balanced final : public TrainMeasurement {
     if (training().simulated() && number(record, "communication_ns") > 0) {
       if (const double batch = balanced_batch(); batch > 0) {
         record["balanced_batch"] = batch;
+        record["balanced_ns"] = simulated_at(static_cast<std::int64_t>(batch)).communication.count;
       }
     }
     return record;
   }
 
  private:
-  /// Computing less communicating in a simulated step of so many samples, in nanoseconds.
-  double excess(std::int64_t batch) const {
+  /// Where the mean device's time goes in a simulated step of so many samples.
+  trace::DeviceTime simulated_at(std::int64_t batch) const {
     JobWords words = training().job().words();
     words.batch = fmt::format("{}", batch);
     words.memory = "1024T";  // the question is one of time
     Training run(words, machine_);
     run.run(1, 0);
-    const trace::DeviceTime mean = run.mean_time();
+    return run.mean_time();
+  }
+
+  /// Computing less communicating, in nanoseconds.
+  double excess(std::int64_t batch) const {
+    const trace::DeviceTime mean = simulated_at(batch);
     return static_cast<double>((mean.busy - mean.communication).count);
   }
 
@@ -117,10 +123,11 @@ void add_largest_message(Json& row) {
   }
 }
 
-/// The batch at which computing would take as long as communicating: simulated, or by computing in proportion to the batch.
+/// The batch at which computing would take as long as communicating: simulated, or for measured rows at the rates of the row. 0 if
+/// the simulator found none.
 double balanced_batch(const Json& row) {
-  if (row.contains("balanced_batch")) {
-    return number(row, "balanced_batch");
+  if (row.value("origin", "measured") == "simulated") {
+    return row.value("balanced_batch", 0.0);
   }
   const double computing = number(row, "compute_ns");
   return computing > 0 ? number(row, "global_batch") * number(row, "communication_ns") / computing : 0;
@@ -133,6 +140,17 @@ std::vector<Json> compared(const std::vector<Json>& rows) {
   std::stable_sort(chosen.begin(), chosen.end(),
                    [](const Json& a, const Json& b) { return number(a, "flops") < number(b, "flops"); });
   return chosen;
+}
+
+/// The sheet's small and large case where they were run; otherwise those with the least and the most work.
+const Json& sheet_case(const std::vector<Json>& cases, const char* name, const Json& otherwise) {
+  const auto found = std::find_if(cases.begin(), cases.end(), [&](const Json& row) { return text(row, "case") == name; });
+  return found == cases.end() ? otherwise : *found;
+}
+const Json& small_case(const std::vector<Json>& cases) { return sheet_case(cases, "1024x2", cases.front()); }
+const Json& large_case(const std::vector<Json>& cases) {
+  const Json& large = sheet_case(cases, "8192x8", cases.back());
+  return &large != &small_case(cases) ? large : &cases.front() != &large ? cases.front() : cases.back();
 }
 
 /// Whether two ratios of bytes to flops are nearly the same.
@@ -156,21 +174,24 @@ std::string which_case(const std::vector<Json>& rows) {
   }
   const double apart = number(more, "efficiency") / std::max(1e-9, number(less, "efficiency")) - 1;
   const bool differ = apart > std::max(0.02, noise(more) + noise(less));
-  const Json& small = cases.front();
   const Json& large = cases.back();
-  const std::string verdict = !differ ? "In neither beyond the noise" : fmt::format("In {}", text(more, "case"));
+  const std::string verdict = !differ ? fmt::format("In {} beyond the noise", cases.size() > 2 ? "none" : "neither")
+                                      : fmt::format("In {}", text(more, "case"));
   const std::string premise = !differ ? "The sheet expects the larger model to be more efficient; the noise is too large to tell"
                               : text(more, "case") == text(large, "case")
                                   ? "The larger model is the more efficient, as the sheet expects"
                                   : "The sheet expects the larger model to be more efficient; this contradicts it";
-  const double a = bytes_per_flop(small);
-  const double b = bytes_per_flop(large);
+  std::vector<std::string> ratios;
+  bool same = true;
+  for (const Json& row : cases) {
+    ratios.push_back(fmt::format("{:.4f}", bytes_per_flop(row)));
+    same = same && alike(bytes_per_flop(row), bytes_per_flop(large));
+  }
   return fmt::format(
       "{}: efficiency on {} is {}{}. {}. Gradients and work both grow with DIM², so at batch {} the cases move {} bytes per flop "
-      "({:.4f} "
-      "and {:.4f}); what differs is in the next answer.",
+      "({}); what differs is in the next answer.",
       verdict, devices_text(more["devices"]), listing(all), origin_mark(cases), premise, text(large, "global_batch"),
-      alike(a, b) ? "nearly the same" : "different", a, b);
+      same ? "nearly the same" : "different", listing(ratios));
 }
 
 std::string why_they_differ(const std::vector<Json>& rows) {
@@ -178,8 +199,11 @@ std::string why_they_differ(const std::vector<Json>& rows) {
   if (cases.size() < 2) {
     return "";
   }
-  const Json& small = cases.front();
-  const Json& large = cases.back();
+  const Json& small = small_case(cases);
+  const Json& large = large_case(cases);
+  if (&small == &large) {
+    return "";
+  }
   const auto costs = [](const Json& row) {
     return fmt::format("{} computes {} in {} and moves {} in {}", text(row, "case"),
                        flops_text(number(row, "flops") / number(row, "devices")), time_text(number(row, "compute_ns")),
@@ -189,10 +213,13 @@ std::string why_they_differ(const std::vector<Json>& rows) {
   const double computing = computing_rate(large) / std::max(1e-12, computing_rate(small));
   const double moving = moving_rate(small) > 0 ? moving_rate(large) / moving_rate(small) : 1;
   std::vector<std::string> reasons;
-  if (std::abs(computing - 1) > 0.1) {
+  const double unsure = noise(small) + noise(large);
+  const bool told = unsure < 0.1 || std::max(std::abs(std::log(std::max(1e-12, computing))),
+                                             std::abs(std::log(std::max(1e-12, moving)))) > std::log1p(unsure);
+  if (std::abs(computing - 1) > std::max(0.1, unsure)) {
     reasons.emplace_back(computing > 1 ? "small products pay fixed costs" : "large products outgrow the caches");
   }
-  if (std::abs(moving - 1) > 0.1) {
+  if (std::abs(moving - 1) > std::max(0.1, unsure)) {
     reasons.emplace_back(moving > 1 ? "small messages pay latency" : "large messages outgrow the caches");
   }
   return fmt::format(
@@ -201,8 +228,10 @@ std::string why_they_differ(const std::vector<Json>& rows) {
       "takes {} times as long as computing there and {} times in the small case{}.",
       alike(bytes_per_flop(small), bytes_per_flop(large)) ? "the rates, not of bytes per flop" : "the rates and of bytes per flop",
       costs(small), costs(large), ratio_text(computing), ratio_text(moving),
-      reasons.empty() ? "neither fixed costs nor caches show" : listing(reasons), ratio_text(weight(large)),
-      ratio_text(weight(small)), origin_mark({small, large}));
+      !reasons.empty() ? listing(reasons)
+      : told           ? "neither fixed costs nor caches show"
+                       : fmt::format("the step times are unsure by {}, too much to name a cause", percent(unsure)),
+      ratio_text(weight(large)), ratio_text(weight(small)), origin_mark({small, large}));
 }
 
 std::string when_bottleneck(const std::vector<Json>& rows) {
@@ -210,25 +239,32 @@ std::string when_bottleneck(const std::vector<Json>& rows) {
   if (cases.empty()) {
     return "";
   }
-  std::vector<std::string> each;
-  for (const Json& row : cases.size() > 1 ? std::vector<Json>{cases.front(), cases.back()} : cases) {
+  std::string each;
+  const bool simulated = cases.back().value("origin", "measured") == "simulated";
+  for (const Json& row : cases.size() > 1 ? std::vector<Json>{small_case(cases), large_case(cases)} : cases) {
     const double moving = moving_rate(row);
     const double computing = computing_rate(row);
     if (moving <= 0 || computing <= 0) {
       continue;
     }
     const double batch = balanced_batch(row);
-    each.push_back(fmt::format("for {} at {:.3g} GB/s and {:.4g} GFLOP/s per device above {} bytes per flop (it has {}){}",
-                               text(row, "case"), moving, computing, ratio_text(moving / computing),
-                               ratio_text(bytes_per_flop(row)),
-                               batch >= 1 ? fmt::format(", that is below a batch of {:.0f}", batch) : ""));
+    const std::string both = row.contains("balanced_ns")
+                                 ? fmt::format(", where both take {}", time_text(number(row, "balanced_ns")))
+                                 : "";
+    each += fmt::format("{}for {} at {:.3g} GB/s and {:.4g} GFLOP/s per device above {} bytes per flop (it has {}){}",
+                        each.empty() ? "" : "; ", text(row, "case"), moving, computing, ratio_text(moving / computing),
+                        ratio_text(bytes_per_flop(row)),
+                        batch >= 1  ? fmt::format(", below a batch of {:.0f}{}", batch, both)
+                        : simulated ? ", at every batch tried"
+                                    : "");
   }
   if (each.empty()) {
     return "";
   }
   const bool bound = std::all_of(cases.begin(), cases.end(),
                                  [](const Json& row) { return number(row, "communication_ns") > number(row, "compute_ns"); });
-  return fmt::format("When bytes/bandwidth exceed flops/rate: {}{}. {}", listing(each), origin_mark(cases),
+  return fmt::format("When bytes/bandwidth exceed flops/rate: {}{}. {}{}", each, origin_mark(cases),
+                     simulated ? "Batches are simulated. " : "Batches are those at which these rates balance. ",
                      bound ? fmt::format("At batch {} all cases are bound by communication; a larger batch adds work but no bytes.",
                                          text(cases.back(), "global_batch"))
                            : "A larger batch adds work but no bytes.");

@@ -75,6 +75,20 @@ double lawful_speedup(const Json& base, const Json& wide, const Json& row) {
   return (number(base, "time_per_step_ns") + more) / (number(wide, "time_per_step_ns") + more);
 }
 
+/// Whether the speedups with the least and with the most delay differ beyond the noise.
+bool told_apart(const std::vector<Json>& wide) {
+  return number(wide.front(), "speedup_high") < number(wide.back(), "speedup_low") ||
+         number(wide.back(), "speedup_high") < number(wide.front(), "speedup_low");
+}
+
+std::string how_it_changes(const std::vector<Json>& wide) {
+  const double before = number(wide.front(), "speedup");
+  const double after = number(wide.back(), "speedup");
+  return !told_apart(wide) ? "Non-linearly by the formula; the measurements are too noisy to show it"
+         : after > before  ? "It does not degrade here, it rises, non-linearly"
+                           : "It degrades non-linearly";
+}
+
 std::string affects_scaling(const std::vector<Json>& rows) {
   const std::vector<Json> wide = widest(rows);
   if (wide.size() < 2) {
@@ -83,8 +97,7 @@ std::string affects_scaling(const std::vector<Json>& rows) {
   const double before = number(wide.front(), "speedup");
   const double after = number(wide.back(), "speedup");
   const double near = std::abs(after - 1) - std::abs(before - 1);
-  const bool told = number(wide.front(), "speedup_high") < number(wide.back(), "speedup_low") ||
-                    number(wide.back(), "speedup_high") < number(wide.front(), "speedup_low");
+  const bool told = told_apart(wide);
   return fmt::format(
       "{}: from {} to {} ms the speedup of {} over {} goes from {} to {}{}. More devices do not shorten the delay: {}.",
       !told                    ? "No effect beyond the noise shows"
@@ -113,24 +126,27 @@ std::string linear_or_not(const std::vector<Json>& rows) {
     measured.push_back(ratio_text(number(row, "speedup")));
     worst = std::max(worst, std::abs(number(row, "speedup") / law - 1));
   }
-  const double first = (number(wide[1], "speedup") - number(wide[0], "speedup")) /
-                       (number(wide[1], "delay_ms") - number(wide[0], "delay_ms"));
-  const double last = (number(wide.back(), "speedup") - number(wide[wide.size() - 2], "speedup")) /
-                      (number(wide.back(), "delay_ms") - number(wide[wide.size() - 2], "delay_ms"));
+  const auto slope = [&](const Json& from, const Json& to) {  // of the formula
+    return (lawful_speedup(base.front(), wide.front(), to) - lawful_speedup(base.front(), wide.front(), from)) /
+           (number(to, "delay_ms") - number(from, "delay_ms"));
+  };
+  const double first = slope(wide[0], wide[1]);
+  const double last = slope(wide[wide.size() - 2], wide.back());
+  const findings::Line line = step_line(wide);
   return fmt::format(
-      "Non-linearly; only step time is linear. With c = {} on {} and c_n = {} on {} (c/n if computing scaled ideally), speedup is "
-      "(c+d)/(c_n+d) and nears 1 ever more slowly: {} by this formula for d = {} ms, {} {}{}, at most {} apart; {:+.2g} per ms at "
-      "first, "
-      "{:+.2g} at last.",
-      to_text(time_of(base.front())), text(base.front(), "devices"), to_text(time_of(wide.front())),
-      devices_text(wide.front()["devices"]), listing(lawful), listing([&] {
+      "{}. Step time is {}linear. With c = {} on {} and c_n = {} on {}, speedup is (c+d)/(c_n+d) and nears 1 ever "
+      "more slowly: {} by this formula for d = {} ms ({:+.2g} per ms at first, {:+.2g} at last); "
+      "{} {}{}, {}.",
+      how_it_changes(wide), line.r2 < 0.98 ? "roughly " : "", to_text(time_of(base.front())), text(base.front(), "devices"),
+      to_text(time_of(wide.front())), devices_text(wide.front()["devices"]), listing(lawful), listing([&] {
         std::vector<std::string> delays;
         for (const Json& row : wide) {
           delays.push_back(text(row, "delay_ms"));
         }
         return delays;
       }()),
-      listing(measured), wide.front().value("origin", "measured"), shared_cores_mark(wide), percent(worst), first, last);
+      first, last, listing(measured), wide.front().value("origin", "measured"), shared_cores_mark(wide),
+      worst < 0.0005 ? "equal" : fmt::format("at most {} apart", percent(worst)));
 }
 
 std::string relates_to_amdahl(const std::vector<Json>& rows) {
@@ -166,18 +182,23 @@ std::string relates_to_amdahl(const std::vector<Json>& rows) {
   std::vector<std::string> lawful;
   std::vector<std::string> fitted;
   std::vector<std::string> delays;
+  double apart = 0;
   for (std::size_t i = 1; i < all.size(); ++i) {
+    apart = std::max(apart, std::abs(all[i].lawful - all[i].serial));
     delays.push_back(all[i].delay);
     lawful.push_back(percent(all[i].lawful));
     fitted.push_back(percent(all[i].serial));
   }
   return fmt::format(
-      "A delay is serial work. Without {} the fitted serial fraction is s₀ = {} of c = {}{}; adding d makes it s = (s₀c + d)/(c + "
+      "A delay is serial work. Without {} the fit gives s₀ = {} of c = {}{}; adding d makes it s = (s₀c + d)/(c + "
       "d): "
-      "{} for d = {} ms, where fits to the step times give {}{}.",
+      "{} for d = {} ms. Fits give {}{}: {}.",
       least == 0 ? "it" : "more than the least of it", percent(serial), time_text(c),
-      serial >= 1 ? " (more than all: here more devices are slower, and s falls towards 1)" : "", listing(lawful), listing(delays),
-      listing(fitted), origin_mark(rows).find("simulated") != std::string::npos ? " (simulated)" : "");
+      serial >= 1 ? " (here more devices are slower)" : "", listing(lawful), listing(delays), listing(fitted),
+      origin_mark(rows).find("simulated") != std::string::npos ? " (simulated)" : "",
+      apart < 0.0005 ? "equal"
+                     : fmt::format("at most {:.1f} points apart{}", 100 * apart,
+                                   apart > 0.02 ? ", since steps did not grow by exactly d" : ""));
 }
 
 std::vector<std::string> delay_details(const std::vector<Json>& rows) {

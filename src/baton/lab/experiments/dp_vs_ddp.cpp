@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "baton/lab/experiments/list.h"
 #include "baton/lab/experiments/plots.h"
@@ -11,12 +12,40 @@
 namespace baton::lab {
 namespace {
 
+/// If simulated, it also keeps how long a step of a much larger batch takes.
+class AtLargerBatch final : public TrainMeasurement {
+ public:
+  AtLargerBatch(const JobWords& words, const Settings& settings, Options options)
+      : TrainMeasurement(words, settings, std::move(options)), machine_(settings.machine) {}
+
+  Json record() const override {
+    Json record = TrainMeasurement::record();
+    if (training().simulated()) {
+      const std::int64_t batch = larger * training().job().request().step.global_batch;
+      JobWords words = training().job().words();
+      words.batch = fmt::format("{}", batch);
+      words.memory = "1024T";  // the question is one of time
+      Training run(words, machine_);
+      run.run(1, 0);
+      record["larger_batch"] = batch;
+      record["larger_batch_ns"] = run.timed().back().count;
+    }
+    return record;
+  }
+
+ private:
+  static constexpr std::int64_t larger = 256;  // times
+  cluster::Machine machine_;
+};
+
 std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) {
   JobWords words;
   words.model = text(point, "model");
   words.strategy = text(point, "strategy");
   words.devices = devices_for(settings, whole(point, "devices", 1, 4096), 4);
-  return measure_training(words, settings, {.timeline = fmt::format("{} on {}", text(point, "strategy"), text(point, "devices"))});
+  return std::make_unique<AtLargerBatch>(
+      words, settings,
+      TrainMeasurement::Options{.timeline = fmt::format("{} on {}", text(point, "strategy"), text(point, "devices"))});
 }
 
 /// Bytes in and out of one device.
@@ -78,18 +107,23 @@ std::string bottleneck(const std::vector<Json>& rows) {
   }
   const Both both = most_devices(all);
   const double ratio = number(both.dp, "through_device_0") / std::max(1.0, number(both.dp, "through_others"));
+  // What a device computes is told by devices with a core each, where there are such.
+  const Both& timed = all.front();
+  const bool simulated = timed.dp.value("origin", "measured") == "simulated";
   return fmt::format(
       "Because device 0 owns everything: every step it scatters inputs, copies parameters out, gathers outputs, reduces gradients "
-      "and "
-      "updates alone. On {} {} pass through it and {} through any other ({} times{}); it holds {} against {}, and computes {} of "
-      "the "
-      "step against {}{}. Under DDP {} pass through each.",
+      "and updates alone. On {} {} pass through it and {} through any other ({} times{}), under DDP {} through each; it holds {} "
+      "against {}. {} it computes for {} of the step, the others for {}{}. {}.",
       devices_text(both.dp["devices"]), to_text(bytes_of(both.dp, "through_device_0")),
       to_text(bytes_of(both.dp, "through_others")), ratio_text(ratio),
       ratio < 1.01 && number(both.dp, "devices") == 2 ? ": of two, each receives what the other sends" : "",
-      to_text(bytes_of(both.dp, "memory_device_0")), to_text(bytes_of(both.dp, "memory_others")),
-      percent(number(both.dp, "busy_device_0")), percent(number(both.dp, "busy_others")), origin_mark({both.dp}),
-      to_text(bytes_of(both.ddp, "through_device_0")));
+      to_text(bytes_of(both.ddp, "through_device_0")), to_text(bytes_of(both.dp, "memory_device_0")),
+      to_text(bytes_of(both.dp, "memory_others")),
+      timed.dp["devices"] == both.dp["devices"] ? "There" : "On " + devices_text(timed.dp["devices"]),
+      percent(number(timed.dp, "busy_device_0")), percent(number(timed.dp, "busy_others")), origin_mark({timed.dp}),
+      simulated ? "Simulated step times do not vary"
+                : fmt::format("Step times vary by {} of the mean, DDP's by {}", percent(number(timed.dp, "variation")),
+                              percent(number(timed.ddp, "variation"))));
 }
 
 double parameter_bytes(const Json& row) {
@@ -125,17 +159,51 @@ std::string architecture(const std::vector<Json>& rows) {
   const double n = number(both.dp, "devices");
   const double sent = number(both.ddp["device_list"].at(0), "sent_bytes");
   const double parameters = parameter_bytes(both.dp);
+  const double under_ddp = hidden(both.ddp);
+  const double under_dp = hidden(both.dp);
+  const std::string overlap = under_ddp > under_dp + 0.02
+                                  ? fmt::format("Overlap: {} of DDP's communication is hidden behind the backward, {} of DP's",
+                                                percent(under_ddp), percent(under_dp))
+                                  : fmt::format("Overlap with the backward is possible, but gains nothing here ({} hidden, DP {})",
+                                                percent(under_ddp), percent(under_dp));
   return fmt::format(
       "Four things, on {:.0f} devices{}. One process per GPU: each starts its own {} tasks; under DP one interpreter, with one "
-      "lock, starts all {}. "
-      "Replicas persist: DP copies {}the parameters to each of {:.0f} others every step. Its all-reduce sends {} per device, "
-      "2(n−1)/n of the "
-      "gradients, at most twice them; DP's device 0 passes {}, growing with n−1. Overlap: {} of DDP's communication is hidden "
-      "behind "
-      "the backward, {} of DP's.",
+      "lock, starts all {}. Replicas persist: DP copies {}the parameters to each of {:.0f} others every step. DDP's all-reduce "
+      "sends {} per device, 2(n−1)/n of the gradients, at most twice them; DP's device 0 passes {}, growing with n−1. {}.",
       n, origin_mark({both.dp, both.ddp}), tasks(both.ddp) / static_cast<std::int64_t>(n), tasks(both.dp),
       parameters > 0 ? bytes_text(parameters) + " of " : "", n - 1, bytes_text(sent),
-      to_text(bytes_of(both.dp, "through_device_0")), percent(hidden(both.ddp)), percent(hidden(both.dp)));
+      to_text(bytes_of(both.dp, "through_device_0")), overlap);
+}
+
+/// "2.24 times as long as DDP", and whether that is beyond the noise.
+std::string against_ddp(const Both& both) {
+  const double ratio = number(both.dp, "time_per_step_ns") / number(both.ddp, "time_per_step_ns");
+  return fmt::format("{} times as long as DDP{}", ratio_text(ratio),
+                     both.apart()                ? ""
+                     : std::abs(ratio - 1) < 0.1 ? ", within the noise"
+                                                 : ", though not beyond the noise");
+}
+
+/// What passes through device 0: parameters out and gradients in, for any batch; the rest, inputs and outputs, grows with the
+/// batch.
+std::string two_kinds_of_bytes(const Json& dp) {
+  const double for_any_batch = 2 * (number(dp, "devices") - 1) * parameter_bytes(dp);
+  const double others = number(dp, "through_device_0") - for_any_batch;
+  return for_any_batch > 0 && others > 0
+             ? fmt::format(
+                   " Per step {} of parameters and gradients pass device 0 for any batch, and {} of inputs and outputs that "
+                   "grow with it: extra = a + b·batch.",
+                   bytes_text(for_any_batch), bytes_text(others))
+             : " Its extra time is a + b·batch: parameters, gradients, inputs and outputs pass device 0.";
+}
+
+std::string at_a_larger_batch(const Both& both) {
+  if (!both.dp.contains("larger_batch_ns") || !both.ddp.contains("larger_batch_ns")) {
+    return "";
+  }
+  const double ratio = number(both.dp, "larger_batch_ns") / number(both.ddp, "larger_batch_ns");
+  return fmt::format(" At batch {} it takes {} times as long, so a larger batch {}.", text(both.dp, "larger_batch"),
+                     ratio_text(ratio), ratio < 1.1 ? "is enough" : "does not help");
 }
 
 std::string acceptable(const std::vector<Json>& rows) {
@@ -151,26 +219,22 @@ std::string acceptable(const std::vector<Json>& rows) {
   std::string each;
   const Both* condition = nullptr;
   for (const Both& both : all) {
-    const double share = both.extra() / number(both.ddp, "time_per_step_ns");
-    const bool fine = share < 0.1 || !both.apart();
-    each += fmt::format("{}on {} it takes {}{}{}", each.empty() ? "" : "; ", devices_text(both.dp["devices"]),
-                        !both.apart() ? "as long as DDP within the noise"
-                        : share >= 0  ? percent(share) + " longer than DDP"
-                                      : percent(-share) + " less than DDP",
+    const bool fine = both.extra() < 0.1 * number(both.ddp, "time_per_step_ns");
+    each += fmt::format("{}on {} it takes {}{}{}", each.empty() ? "" : "; ", devices_text(both.dp["devices"]), against_ddp(both),
                         fine ? ", which is acceptable" : "", origin_mark({both.dp, both.ddp}));
     condition = condition == nullptr && !fine ? &both : condition;
   }
   std::string rule;
   if (condition != nullptr) {
-    const double batch = number(condition->ddp, "global_batch") * 10 * condition->extra() /
-                         number(condition->ddp, "time_per_step_ns");
-    rule = fmt::format(
-        " On {} its extra {} per step is the same for any batch: less than a tenth once a step takes {} or more, at about "
-        "batch {:.0f} if it grows with the batch.",
-        devices_text(condition->dp["devices"]), time_text(condition->extra()), time_text(10 * condition->extra()), batch);
+    const double computing = number(condition->ddp, "compute_ns");
+    const double step = number(condition->ddp, "time_per_step_ns");
+    rule = two_kinds_of_bytes(condition->dp) + at_a_larger_batch(*condition);
+    if (computing > 0) {  // step + (k − 1) · computing is ten times the extra time
+      rule += fmt::format(" With these bytes the extra {} are a tenth if computing takes {:.3g} times as long.",
+                          time_text(condition->extra()), 1 + (10 * condition->extra() - step) / computing);
+    }
   }
-  return fmt::format("With few devices, few parameters and long steps, as in a first test on two GPUs of one machine: {}.{}", each,
-                     rule);
+  return fmt::format("With few devices and much work per parameter and sample: {}.{}", each, rule);
 }
 
 std::vector<std::string> details(const std::vector<Json>& rows) {

@@ -25,6 +25,12 @@ std::string op_text(const plan::Task& task) {
   return text;
 }
 
+/// As a loss does.
+bool reads_target(const plan::Plan& plan, const plan::Task& task) {
+  return std::any_of(task.reads.begin(), task.reads.end(),
+                     [&](BufferId buffer) { return plan[buffer].role == plan::Role::target; });
+}
+
 /// Keeps a log of the forward: what ran where, and what was transferred when.
 class Logged final : public TrainMeasurement {
  public:
@@ -36,6 +42,8 @@ class Logged final : public TrainMeasurement {
     const trace::StepTrace& step = training().trace().steps.back();
     Json log = Json::array();
     Nanoseconds forward_end;
+    Nanoseconds output_end;  // before the loss
+    Bytes forward_bytes;
     Nanoseconds transfer_time;
     std::vector<std::size_t> order(plan.tasks().size());
     for (std::size_t t = 0; t < order.size(); ++t) {
@@ -48,13 +56,14 @@ class Logged final : public TrainMeasurement {
         continue;
       }
       const trace::Event& event = step.events[t];
-      const std::string& device = plan.devices()[task.device.index()];
+      const std::string device = device_name_text(plan.devices()[task.device.index()]);
       if (const auto* transfer = std::get_if<plan::Transfer>(&task.action)) {
         if (transfer->end == plan::Transfer::End::receive) {
+          forward_bytes += event.received;
           transfer_time = event.end - trace::met_at(plan, step, TaskId(t));
           log.push_back(fmt::format("{:>9}  output of block {} transferred from {} to {}: {} in {}", to_text(event.end),
-                                    task.labels.block - 1, plan.devices()[transfer->peer.index()], device, to_text(event.received),
-                                    to_text(transfer_time)));
+                                    task.labels.block - 1, device_name_text(plan.devices()[transfer->peer.index()]), device,
+                                    to_text(event.received), to_text(transfer_time)));
         }
       } else {
         log.push_back(
@@ -62,6 +71,9 @@ class Logged final : public TrainMeasurement {
       }
       if (plan::verb(task) != "send") {  // a send may end long after the bytes have come
         forward_end = std::max(forward_end, event.end);
+        if (!reads_target(plan, task)) {
+          output_end = std::max(output_end, event.end);
+        }
       }
     }
     Nanoseconds overlap;
@@ -86,6 +98,8 @@ class Logged final : public TrainMeasurement {
       }
     }
     record["forward_ns"] = forward_end.count;
+    record["output_ns"] = output_end.count;
+    record["bytes_forward"] = forward_bytes.count;
     record["transfer_ns"] = transfer_time.count;
     record["overlap_ns"] = overlap.count;
     return record;
@@ -105,12 +119,13 @@ std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) 
   return std::make_unique<Logged>(words, settings, TrainMeasurement::Options{.timeline = "one step over two devices"});
 }
 
-/// "1 time", "3 times".
-std::string times(const Json& row, const char* key) { return text(row, key) + (row[key] == 1 ? " time" : " times"); }
+/// "once", "3 times".
+std::string times(const Json& row, const char* key) { return row[key] == 1 ? "once" : text(row, key) + " times"; }
 
 std::string starts(const std::vector<Json>& rows) {
   const Json& row = rows[0];
-  return fmt::format("On {}, where the input lies and the first Linear and its ReLU are.", text(row, "first_device"));
+  return fmt::format("On {}, where the input lies and the first Linear and its ReLU are.",
+                     device_name_text(text(row, "first_device")));
 }
 
 std::string moves(const std::vector<Json>& rows) {
@@ -118,15 +133,16 @@ std::string moves(const std::vector<Json>& rows) {
   return row["transfers_forward"] == 0
              ? "Never: all is on one device."
              : fmt::format(
-                   "After the first ReLU and before the second Linear, {} in the forward: {} per step go there and back as "
-                   "gradients. It takes {} of a forward of {} ({}){}.",
-                   times(row, "transfers_forward"), to_text(bytes_of(row, "sent_bytes")), to_text(time_of(row, "transfer_ns")),
-                   to_text(time_of(row, "forward_ns")), percent(number(row, "transfer_ns") / number(row, "forward_ns")),
-                   origin_mark({row}));
+                   "After the first ReLU and before the second Linear, {} in the forward: {} go there, and {} of gradients come "
+                   "back in the backward. It takes {} of a forward of {} ({}){}.",
+                   times(row, "transfers_forward"), to_text(bytes_of(row, "bytes_forward")),
+                   bytes_text(std::max(0.0, number(row, "sent_bytes") - number(row, "bytes_forward"))),
+                   to_text(time_of(row, "transfer_ns")), to_text(time_of(row, "forward_ns")),
+                   percent(number(row, "transfer_ns") / number(row, "forward_ns")), origin_mark({row}));
 }
 
 std::string holds_the_output(const std::vector<Json>& rows) {
-  return fmt::format("{}, which has the last layer and computes the loss.", text(rows[0], "last_device"));
+  return fmt::format("{}, which has the last layer and computes the loss.", device_name_text(text(rows[0], "last_device")));
 }
 
 std::string five_losses(const std::vector<Json>& rows) {
@@ -139,17 +155,19 @@ std::string five_losses(const std::vector<Json>& rows) {
     shown.push_back(fmt::format("{:.6f}", losses[s]));
   }
   return fmt::format(
-      "{}: every step has fresh random data and targets, so there is nothing to learn and the loss stays near that of "
+      "{}{}: every step has fresh random data and targets, so there is nothing to learn and the loss stays near that of "
       "guessing.",
-      listing(shown));
+      listing(shown),
+      rows[0].value("gpus", Json::array()).empty() ? fmt::format(", trained on {} (CPU cores)", devices_text(rows[0]["devices"]))
+                                                   : "");
 }
 
 std::string the_log(const std::vector<Json>& rows) {
   const Json& row = rows[0];
   std::string log = row["transfers_forward"] == 0
-                        ? fmt::format("On {} all the time:", text(row, "first_device"))
+                        ? fmt::format("On {} all the time:", device_name_text(text(row, "first_device")))
                         : fmt::format("On {} before the move and on {} after it. The forward, by the clock of the step:",
-                                      text(row, "first_device"), text(row, "last_device"));
+                                      device_name_text(text(row, "first_device")), device_name_text(text(row, "last_device")));
   for (const Json& line : row["log"]) {
     log += "\n" + line.get<std::string>();
   }
@@ -159,9 +177,12 @@ std::string the_log(const std::vector<Json>& rows) {
 std::string forward_time(const std::vector<Json>& rows) {
   const Json& row = rows[0];
   return fmt::format(
-      "{}, from the start of the step until both devices are done with the forward; {} of it is the move. The whole step "
-      "takes {}{}.",
-      to_text(time_of(row, "forward_ns")), to_text(time_of(row, "transfer_ns")), to_text(time_of(row)), origin_mark({row}));
+      "{}, synchronized: from the start of the step until both devices are done; {} of it is the move. The whole step takes "
+      "{}{}.",
+      row.contains("output_ns") ? fmt::format("{} until the output, {} with the loss", to_text(time_of(row, "output_ns")),
+                                              to_text(time_of(row, "forward_ns")))
+                                : to_text(time_of(row, "forward_ns")),
+      to_text(time_of(row, "transfer_ns")), to_text(time_of(row)), origin_mark({row}));
 }
 
 std::string observations(const std::vector<Json>& rows) {
@@ -170,12 +191,14 @@ std::string observations(const std::vector<Json>& rows) {
     return "With one device there is nothing to observe: nothing moves and nobody waits.";
   }
   return fmt::format(
-      "{}: both computed at the same time for {} of the forward. The move costs {} ({} of the forward). The split solves memory, "
+      "{}. The move costs {} ({} of the forward). The split solves memory, "
       "since each "
       "device holds its own layers only, and not idleness: while one works the other waits.",
-      number(row, "overlap_ns") > 0 ? "The devices overlap a little" : "The devices work one after the other, without overlap",
-      to_text(time_of(row, "overlap_ns")), to_text(time_of(row, "transfer_ns")),
-      percent(number(row, "transfer_ns") / number(row, "forward_ns")));
+      number(row, "overlap_ns") > 0
+          ? fmt::format("The devices overlap a little: both computed at the same time for {} of the forward",
+                        to_text(time_of(row, "overlap_ns")))
+          : "The devices work one after the other, without overlap: at no time did both compute",
+      to_text(time_of(row, "transfer_ns")), percent(number(row, "transfer_ns") / number(row, "forward_ns")));
 }
 
 }  // namespace

@@ -46,7 +46,8 @@ class SplitMeasurement final : public TrainMeasurement {
     }
     record["bytes_forward"] = forward.count;
     record["input_bytes"] = input_bytes(plan).count;
-    record["transfer_ns"] = transfer_time().count;
+    record["transfer_ns"] = transfer_time(true).count;
+    record["transfers_step_ns"] = transfer_time(false).count;
     return record;
   }
 
@@ -62,15 +63,15 @@ class SplitMeasurement final : public TrainMeasurement {
     return sum;
   }
 
-  /// How long the transfers of a forward took together, each from when both had come: the mean over the traced steps.
-  Nanoseconds transfer_time() const {
+  /// How long the transfers of a forward or of a step took together, each from when both had come: the mean over the traced steps.
+  Nanoseconds transfer_time(bool forward) const {
     const plan::Plan& plan = training().plan();
     Nanoseconds sum;
     for (const trace::StepTrace& step : training().trace().steps) {
       for (std::size_t t = 0; t < plan.tasks().size(); ++t) {
         const auto* transfer = std::get_if<plan::Transfer>(&plan.tasks()[t].action);
         if (transfer != nullptr && transfer->end == plan::Transfer::End::receive &&
-            plan.tasks()[t].labels.phase == plan::Phase::forward) {
+            (!forward || plan.tasks()[t].labels.phase == plan::Phase::forward)) {
           sum += std::max(Nanoseconds(0), trace::ended_at(plan, step, TaskId(t)) - trace::met_at(plan, step, TaskId(t)));
         }
       }
@@ -165,10 +166,12 @@ std::string exact_point(const std::vector<Json>& rows) {
     }
     const double back = number(row, "transfers") - number(row, "transfers_forward");
     all += (all.empty() ? "" : " ") +
-           (points.empty() ? "Nowhere: all blocks are on one device."
-                           : fmt::format("{}: {} in the forward. In the backward {} the gradient the other way.",
-                                         "Exactly " + listing(points), to_text(bytes_of(row, "bytes_forward")),
-                                         back == 1 ? "one transfer brings" : fmt::format("{:.0f} transfers bring", back)));
+           (points.empty()
+                ? "Nowhere: all blocks are on one device."
+                : fmt::format(
+                      "{}, by the line x = x.to(layer_device): {} in the forward. In the backward {} the gradient the other way.",
+                      "Exactly " + listing(points), to_text(bytes_of(row, "bytes_forward")),
+                      back == 1 ? "one transfer brings" : fmt::format("{:.0f} transfers bring", back)));
   }
   return all;
 }
@@ -188,24 +191,27 @@ std::string more_layers(const std::vector<Json>& rows) {
   const double step = number(last, "time_per_step_ns");
   const double computing = number(last, "compute_ns") / step;
   const double devices = number(last, "devices");
+  const bool almost = std::any_of(sorted.begin(), sorted.end(), [&](const Json& row) {
+    return number(row, "compute_ns") * devices > 1.02 * number(row, "time_per_step_ns");
+  });
   const bool slower = number(last, "time_per_step_ns") > number(first, "time_per_step_ns") && differs(first, last);
   const std::string slope = sorted.size() >= 3 && line.r2 < 0.8
                                 ? "with too much noise for a time per block"
                                 : fmt::format("{} per block ({})", time_text(line.slope),
                                               sorted.size() < 3 ? "by two points" : findings::quality(line.r2));
   return fmt::format(
-      "{}: from DEPTH {} to {} the step goes from {} to {}, {}{}. {}On the mean a device computes {} of the step, waits {}, moves "
-      "data {} "
-      "and is otherwise idle {}.",
+      "{}: from DEPTH {} to {} the step goes from {} to {}, {}{}. {}At DEPTH {} a device on average computes for {} of the step, "
+      "waits for {}, "
+      "moves data for {} and is otherwise idle for {}.",
       slower ? "No" : "It was not slower here beyond the noise", text(first, "depth"), text(last, "depth"), to_text(time_of(first)),
       to_text(time_of(last)), slope, origin_mark(sorted),
       computing * devices < 1.3
-          ? fmt::format("Only one of {:.0f} devices works at a time, so every block adds its whole time, forward and "
-                        "backward: the split puts nothing side by side. ",
-                        devices)
+          ? fmt::format("{} one of {:.0f} devices works at a time, so every block adds its whole time: the split puts {} side by "
+                        "side. ",
+                        almost ? "Almost always only" : "Only", devices, almost ? "hardly anything" : "nothing")
           : "",
-      percent(computing), percent(number(last, "waiting_ns") / step), percent(number(last, "exposed_ns") / step),
-      percent((number(last, "rest_ns") + number(last, "delayed_ns")) / step));
+      text(last, "depth"), percent(computing), percent(number(last, "waiting_ns") / step),
+      percent(number(last, "exposed_ns") / step), percent((number(last, "rest_ns") + number(last, "delayed_ns")) / step));
 }
 
 // all-devices
@@ -274,15 +280,25 @@ std::string any_faster(const std::vector<Json>& rows) {
     others += fmt::format("{}{} on {}{}", others.empty() ? " Steps take " : ", ", to_text(time_of(row)), text(row, "devices"),
                           origin_mark({row}));
   }
-  return fmt::format("{}: {} take {} times the step of {}. {}{} The memory of the fullest device {} from {} to {}.",
+  std::string between;  // those with the devices in between
+  for (const Json& row : rows) {
+    if (number(row, "devices") > number(first, "devices") && number(row, "devices") < number(last, "devices")) {
+      between += fmt::format(" and {} times that of {}",
+                             ratio_text(number(last, "time_per_step_ns") / number(row, "time_per_step_ns")), text(row, "devices"));
+    }
+  }
+  // Memory does not depend on cores.
+  const Json& most = *std::max_element(rows.begin(), rows.end(),
+                                       [](const Json& a, const Json& b) { return number(a, "devices") < number(b, "devices"); });
+  return fmt::format("{}: {} take {} times the step of {}{}. {}{} The memory of the fullest device {} from {} to {} on {}.",
                      apart && ratio > 1.02   ? "Yes, here it is"
                      : apart && ratio < 0.98 ? "No, it is slower"
                                              : "No",
-                     devices_text(last["devices"]), ratio_text(1 / ratio), devices_text(first["devices"]),
+                     devices_text(last["devices"]), ratio_text(1 / ratio), devices_text(first["devices"]), between,
                      apart && ratio > 1.02 ? "The split puts nothing side by side, so it is caches or memory that win."
                                            : "Only one device works at a time, and every border adds a transfer.",
-                     others + ".", number(last, "peak_bytes") < number(first, "peak_bytes") ? "falls" : "does not fall:",
-                     to_text(bytes_of(first, "peak_bytes")), to_text(bytes_of(last, "peak_bytes")));
+                     others + ".", number(most, "peak_bytes") < number(first, "peak_bytes") ? "falls" : "does not fall:",
+                     to_text(bytes_of(first, "peak_bytes")), to_text(bytes_of(most, "peak_bytes")), text(most, "devices"));
 }
 
 // transfers
@@ -315,9 +331,14 @@ std::string overhead(const std::vector<Json>& rows) {
   std::string time;
   if (last.contains("transfer_ns")) {
     const Json& timed = own.empty() ? last : own.back();
-    time = fmt::format(" On {} they take {} of a step of {} ({}){}.", devices_text(timed["devices"]),
-                       to_text(time_of(timed, "transfer_ns")), to_text(time_of(timed)),
-                       percent(number(timed, "transfer_ns") / number(timed, "time_per_step_ns")), origin_mark({timed}));
+    const auto share = [&](const char* key) { return percent(number(timed, key) / number(timed, "time_per_step_ns")); };
+    time = fmt::format(" On {} those of the forward take {} of a step of {} ({}){}{}.", devices_text(timed["devices"]),
+                       to_text(time_of(timed, "transfer_ns")), to_text(time_of(timed)), share("transfer_ns"),
+                       timed.contains("transfers_step_ns")
+                           ? fmt::format(", all {} both ways {} ({})", text(timed, "transfers"),
+                                         to_text(time_of(timed, "transfers_step_ns")), share("transfers_step_ns"))
+                           : "",
+                       origin_mark({timed}));
   }
   std::string grows;
   if (own.size() >= 3) {
@@ -325,12 +346,10 @@ std::string overhead(const std::vector<Json>& rows) {
     grows = fmt::format(" The step grows by {} per device ({}).", time_text(line.slope), findings::quality(line.r2));
   }
   return fmt::format(
-      "{}: from {} to {} devices the forward's transfers go from {} to {}{}, {} each, {} in all, and as many go back in the "
-      "backward.{}{}",
-      borders ? "It grows linearly, n − 1 transfers for n GPUs"
-              : fmt::format("It grows by {:.2f} transfers per device", moves.slope),
+      "{}: from {} to {} devices the forward's transfers go from {} to {}, {} each, {} in all, and as many go back.{}{}",
+      borders ? "Linearly, n − 1 transfers for n GPUs" : fmt::format("It grows by {:.2f} transfers per device", moves.slope),
       text(first, "devices"), text(last, "devices"), text(first, "transfers_forward"), text(last, "transfers_forward"),
-      borders ? ", one for each border" : "", bytes_text(each), to_text(bytes_of(last, "bytes_forward")), time, grows);
+      bytes_text(each), to_text(bytes_of(last, "bytes_forward")), time, grows);
 }
 
 // four-way-split
@@ -350,14 +369,29 @@ std::string four_ways(const std::vector<Json>& rows) {
     splits.push_back(fmt::format("{} on {}", counts_text(row), devices_text(row["devices"])));
     times.push_back(to_text(time_of(row)));
   }
+  const Json& last = rows.back();
+  std::string slower;
+  if (rows.size() > 1 && number(last, "devices") > 1) {
+    const Json& before = rows[rows.size() - 2];
+    const double ratio = number(last, "time_per_step_ns") / number(before, "time_per_step_ns");
+    const double borders = number(last, "transfers_forward");
+    const bool apart = differs(before, last);
+    slower = fmt::format(" {} take {} {}: {}there {} {:.0f} border{} instead of {}{}.", devices_text(last["devices"]),
+                         apart ? ratio_text(ratio) + " times as long as" : "as long, within the noise, as", text(before, "devices"),
+                         apart && ratio < 1 ? "caches or memory win, though " : "only one device works at a time, and ",
+                         borders == 1 ? "is" : "are", borders, borders == 1 ? "" : "s", text(before, "transfers_forward"),
+                         last.contains("transfer_ns") && borders > 0
+                             ? fmt::format(", {} each way", time_text(number(last, "transfer_ns") / borders))
+                             : "");
+  }
   return fmt::format(
-      "By giving block i to device i·n/depth: {}. {}A step takes {}{}.", listing(splits),
-      steps == 0 ? ""
-      : same     ? fmt::format("Over {} steps the losses are the same to the bit, so it is the same model: where a block is "
-                                   "computed does not change what it computes. ",
-                               steps)
+      "The stack stands for the tutorial's toy model and ResNet-50, split by the same rule: block i goes "
+      "to device i·n/depth, {}. {}A step takes {}{}.{}",
+      listing(splits),
+      steps == 0 ? "Simulated runs have no losses to compare. "
+      : same     ? fmt::format("Over {} steps the losses are the same to the bit. ", steps)
                  : fmt::format("Over {} steps the losses are different, which is a fault. ", steps),
-      listing(times), origin_mark(rows));
+      listing(times), origin_mark(rows), slower);
 }
 
 }  // namespace
@@ -459,7 +493,8 @@ Experiment transfers() {
                       {"transfers_forward", "transfers forward", Format::integer},
                       {"bytes_forward", "bytes forward", Format::bytes},
                       {"sent_bytes", "bytes per step", Format::bytes},
-                      {"transfer_ns", "time of transfers", Format::time},
+                      {"transfer_ns", "time forward", Format::time},
+                      {"transfers_step_ns", "time per step", Format::time},
                       time_column()},
           .plots = {{.kind = Plot::Kind::line,
                      .title = "Time of the transfers of a forward pass",

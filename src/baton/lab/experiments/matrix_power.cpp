@@ -55,6 +55,7 @@ class PowerMeasurement final : public TrainMeasurement {
     record["trained"] = {{"precision", trained["precision"]}, {"device", trained["device"]}};  // nothing is trained
     record["tflops"] = number(record, "flops") / number(record, "time_per_step_ns") / 1000;
     record["products"] = products_needed(power_);
+    record["move_ns"] = move_time().count;
     return record;
   }
 
@@ -69,6 +70,22 @@ class PowerMeasurement final : public TrainMeasurement {
     PowerMeasurement trial(small, settings_);
     trial.run(2, 1);
     return trial.training().timed().back() * (smaller * smaller * smaller);
+  }
+
+  /// How long the transfers of a step took, each from when both devices had come: the mean over the traced steps.
+  Nanoseconds move_time() const {
+    const plan::Plan& plan = training().plan();
+    Nanoseconds sum;
+    for (const trace::StepTrace& step : training().trace().steps) {
+      for (std::size_t t = 0; t < plan.tasks().size(); ++t) {
+        const auto* transfer = std::get_if<plan::Transfer>(&plan.tasks()[t].action);
+        if (transfer != nullptr && transfer->end == plan::Transfer::End::receive) {
+          sum += std::max(Nanoseconds(0), trace::ended_at(plan, step, TaskId(t)) - trace::met_at(plan, step, TaskId(t)));
+        }
+      }
+    }
+    const auto steps = static_cast<std::int64_t>(training().trace().steps.size());
+    return Nanoseconds(steps == 0 ? 0 : sum.count / steps);
   }
 
   static std::int64_t size_of(const Point& point) { return whole(point, "size", 1, 65536); }
@@ -95,6 +112,21 @@ class PowerMeasurement final : public TrainMeasurement {
   bool once_ = false;
 };
 
+/// Why two are not twice as fast: half of the time on one, and the move of one power.
+std::string why_not_two(const Json& alone, const Json& row) {
+  const double half = number(alone, "time_per_step_ns") / 2;
+  const double time = number(row, "time_per_step_ns");
+  const double move = row.value("move_ns", 0.0);
+  if (move <= 0 || time < 1.01 * half) {
+    return "";
+  }
+  const double rest = time - half - move;
+  return fmt::format(
+      " Not 2: half of the time on one is {}, and moving Bⁿ ({}) takes {}{}.", time_text(half),
+      bytes_text(number(row, "sent_bytes")), time_text(move),
+      std::abs(rest) < 0.02 * time ? "" : fmt::format("; {} remain, which the sum on one device and noise take", time_text(rest)));
+}
+
 std::string on_one_and_two(const std::vector<Json>& rows) {
   std::string all;
   for (const Json& row : rows) {
@@ -104,10 +136,10 @@ std::string on_one_and_two(const std::vector<Json>& rows) {
         all = fmt::format(
             "One takes {}, {} {}: a speedup of {} of at most 2, since there are two powers and only their sum needs both{}. Size "
             "{}, n = "
-            "{}, {:.3g} and {:.3g} TFLOP/s.",
+            "{}, {:.3g} and {:.3g} TFLOP/s.{}",
             to_text(time_of(alone)), row["devices"] == 2 ? "two take" : text(row, "devices") + " take", to_text(time_of(row)),
             ratio_text(speedup), origin_mark({alone, row}), text(row, "size"), text(row, "power"), number(alone, "tflops"),
-            number(row, "tflops"));
+            number(row, "tflops"), why_not_two(alone, row));
       }
     }
   }

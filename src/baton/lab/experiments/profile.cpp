@@ -197,13 +197,20 @@ double at_most(const std::vector<Json>& rows, const std::string& name) {
 
 std::string what_for(const std::vector<Json>& rows) {
   const auto [name, share] = bottleneck(rows);
+  const double bound = at_most(rows, name);
+  const double amdahl = 1 / std::max(1e-3, 1 - share);
+  const std::string other_path = bound < 0.98 * amdahl
+                                     ? fmt::format(
+                                           ", not the {} of 1 / (1 − p), because another chain of tasks then becomes critical",
+                                           ratio_text(amdahl))
+                                     : "";
   return fmt::format(
       "Profiling measures where time and memory go, by task and device, instead of guessing. It names the part that is worth "
       "speeding "
-      "up and how much that can win at most: here {} take {} of the critical path, and a step without them would be at most {} "
-      "times "
-      "as fast{}.",
-      name, percent(share), ratio_text(at_most(rows, name)), origin_mark(rows));
+      "up and how much that can win at most: here {} p = {} of the critical path, and a step without {} would be at most {} "
+      "times as fast{}{}.",
+      name + (name.ends_with("s") ? " take" : " takes"), percent(share), name.ends_with("s") ? "them" : "it", ratio_text(bound),
+      other_path, origin_mark(rows));
 }
 
 std::string which_bottleneck(const std::vector<Json>& rows) {

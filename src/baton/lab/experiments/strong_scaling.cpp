@@ -69,13 +69,15 @@ std::string is_it_linear(const std::vector<Json>& rows) {
                             text(row, "devices"), origin_mark({row}));
     }
   }
-  return fmt::format("{}: {} are {} times as fast as {}, where {:.3g} times would be linear: an efficiency of {}{}.{}{}",
-                     efficiency > 1.05                       ? "It is more than linear"
-                     : efficiency > 0.95                     ? "Nearly"
-                     : number(last, "speedup_high") >= ideal ? "It cannot be told from linear, the noise is too large"
-                                                             : "No",
-                     devices_text(last["devices"]), ratio_text(number(last, "speedup")), text(last, "base_devices"), ideal,
-                     percent(efficiency), origin_mark(headline), others, others.empty() ? "" : ".");
+  return fmt::format(
+      "{}: {} are {} times as fast as {}{}, where {:.3g} times would be linear: an efficiency of {}{}.{}{}",
+      efficiency > 1.05                       ? "It is more than linear"
+      : efficiency > 0.95                     ? "Nearly"
+      : number(last, "speedup_high") >= ideal ? "It cannot be told from linear, the noise is too large"
+                                              : "No",
+      devices_text(last["devices"]), ratio_text(number(last, "speedup")), text(last, "base_devices"),
+      number(last, "speedup") < 0.95 ? fmt::format(" ({} times slower)", ratio_text(1 / number(last, "speedup"))) : "", ideal,
+      percent(efficiency), origin_mark(headline), others, others.empty() ? "" : ".");
 }
 
 std::string where_it_drops(const std::vector<Json>& rows) {
@@ -108,7 +110,11 @@ std::string account(const Json& row) {
   std::string parts;
   for (const Loss& loss : losses) {
     const double part = number(row, loss.key);
-    parts += fmt::format("{}{} {} ({:.0f} %)", parts.empty() ? "" : ", ", loss.name, time_text(part), 100 * part / lost(row));
+    const bool more_than_ideal = &loss == &losses.front() && part < 0;
+    parts += fmt::format(
+        "{}{} {} ({:.0f} %)", parts.empty() ? "" : ", ",
+        more_than_ideal ? "computing, which shrank more than ideally (caches, or noise of the base run)," : loss.name,
+        time_text(part), 100 * part / lost(row));
   }
   return parts;
 }
@@ -120,7 +126,8 @@ std::string amdahl(const std::vector<Json>& rows) {
   const std::string through = fmt::format("Amdahl's law t₁(s + (1−s)/n) through {} points{}", fitted.size(),
                                           fitted.size() < rows.size() ? " (those with a core per device)" : "");
   if (fit.serial >= 1) {
-    return fmt::format("{} would need s = {}: more devices are slower, so the model does not apply", through, percent(fit.serial));
+    return fmt::format("{} would need s = {} ({}): more devices are slower, so the model does not apply", through,
+                       percent(fit.serial), fitted.size() < 3 ? "two points always fit" : fmt::format("R² = {:.3f}", fit.r2));
   }
   return fmt::format("{} gives s = {}, {}{}", through, percent(fit.serial),
                      fit.serial > 0.001 ? fmt::format("a limit of {:.1f} times; ", fit.limit()) : "no limit shows; ",

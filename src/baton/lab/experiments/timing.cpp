@@ -76,11 +76,15 @@ std::string why_warm_up(const std::vector<Json>& rows) {
   const std::vector<double> rest(times.begin() + dropped, times.end());
   const double median = number(first, "time_per_step_ns");
   const double slower = times[0] / median;
+  const double scatter = number(first, "std_ns");
+  const bool stands_out = slower > 1.05 && times[0] - median > 2 * scatter;
   return fmt::format(
       "{}: step 1 took {}, {} times the median {} of the {} timed steps, and with the first {} the mean would change by {:+.1f} %. "
       "On a GPU they pay for context creation, lazy loading of kernels, the choice of algorithms, the allocator, cold "
       "caches and clocks that still rise. {}",
-      slower > 1.05 ? "Because the first steps do work that later ones do not" : "To be safe, though no slow start shows here",
+      stands_out      ? "Because the first steps do work that later ones do not"
+      : slower > 1.05 ? fmt::format("To be safe, though here step 1 does not stand out of the noise (± {})", time_text(scatter))
+                      : "To be safe, though no slow start shows here",
       time_text(times[0]), ratio_text(slower), time_text(median), rest.size(), dropped, 100 * (mean(times) / mean(rest) - 1),
       reasons(first));
 }
