@@ -31,7 +31,7 @@ cluster::Cluster devices(std::size_t count) {
 }
 
 /// Of the processor, spent by this program.
-double seconds() {
+double processor_seconds() {
   timespec time{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
@@ -59,9 +59,9 @@ plan::Plan plan_of(const strategy::Strategy& strategy, std::size_t tasks) {
 }
 
 double verified_in(const plan::Plan& plan) {
-  const double start = seconds();
+  const double start = processor_seconds();
   plan::require(plan::verify(plan));
-  return seconds() - start;
+  return processor_seconds() - start;
 }
 
 }  // namespace
@@ -75,9 +75,9 @@ int main(int argc, char** argv) {
     }
     try {
       const double tenth = verified_in(plan_of(strategy, wanted_tasks / 10));
-      const double start = seconds();
+      const double start = processor_seconds();
       const plan::Plan plan = plan_of(strategy, wanted_tasks);
-      const double compiled = seconds() - start;
+      const double compiled = processor_seconds() - start;
       fmt::print("{:<16}{:>10}{:>12.2f}{:>10.2f}{:>12.3f}\n", strategy.name, plan.tasks().size(), compiled, verified_in(plan),
                  tenth);
     } catch (const Error& error) {

@@ -184,7 +184,7 @@ class Runs {
 };
 
 fs::path open_folder(const HandinWords& words, const std::string& sheet) {
-  const fs::path folder = words.out.empty() ? fs::path("handin-" + sheet) : fs::path(words.out);
+  fs::path folder = words.out.empty() ? fs::path("handin-" + sheet) : fs::path(words.out);
   std::error_code error;
   if (fs::exists(folder, error) && !fs::is_directory(folder, error)) {
     throw usage_error("{} is a file: give a folder with --out", folder.string());

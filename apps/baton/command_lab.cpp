@@ -473,7 +473,7 @@ void add_lab_command(CLI::App& program, int& exit_code) {
     listed->empty() ? list_experiments() : show_experiment(*listed);
   });
   CLI::App* run = command->add_subcommand("run", "Run one or more experiments");
-  const std::shared_ptr<LabWords> run_words = words;  // flags may stand before `run` or after it
+  const std::shared_ptr<LabWords>& run_words = words;  // flags may stand before `run` or after it
   run->add_option("id", run_words->ids, "the ids of the experiments")->type_name("ID");
   run->add_option("--spec", run_words->spec, "a TOML file with an experiment of your own (see experiments/)")->type_name("FILE");
   add_lab_flags(*run, *run_words);

@@ -20,7 +20,7 @@ constexpr Bytes largest_result(std::int64_t{256} << 20);
 constexpr std::size_t most_values = 10'000'000;
 
 Json read_result(const std::string& path) {
-  const Json result = lab::parse_json(read_file(path, "the result " + path, largest_result), most_values);
+  Json result = lab::parse_json(read_file(path, "the result " + path, largest_result), most_values);
   const auto is_number = [&](const char* key) { return result.contains(key) && result[key].is_number(); };
   if (!result.is_object() || !is_number("time_per_step_ns") || !result.contains("losses") || !result["losses"].is_array()) {
     throw usage_error("{} is no result of train --json, nor of its PyTorch twin", path);

@@ -114,7 +114,8 @@ std::vector<std::string> crowding_findings(const std::vector<Json>& rows) {
       "parts' size "
       "it would take {} (simulated).",
       ratio_text(least) == ratio_text(most) ? ratio_text(most) : ratio_text(least) + " to " + ratio_text(most), parts,
-      time_text(number(beside, "beside_ns")), time_text(tasks), to_text(time_of(*worst)), to_text(time_of(beside, "separate_ns")))};
+      duration_text(number(beside, "beside_ns")), duration_text(tasks), to_text(time_of(*worst)),
+      to_text(time_of(beside, "separate_ns")))};
 }
 
 std::optional<std::string> calibrated_crowding(const plan::Plan& plan, const cluster::Cluster& cluster, const cost::Times& alone,

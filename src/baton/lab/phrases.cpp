@@ -50,7 +50,7 @@ std::string ratio_text(double ratio) {
                                      : fmt::format("{:.{}f}", ratio, 2 - static_cast<int>(std::floor(std::log10(size))));
 }
 
-std::string time_text(double nanoseconds) {
+std::string duration_text(double nanoseconds) {
   return (nanoseconds < 0 ? "-" : "") + to_text(Nanoseconds(rounded(std::abs(nanoseconds))));
 }
 

@@ -18,7 +18,7 @@ std::string listing(const std::vector<std::string>& words);
 /// A ratio with two places, below a tenth with three significant figures: "1.46", "0.0863".
 std::string ratio_text(double ratio);
 /// A time in nanoseconds as people read it; negative times have a sign.
-std::string time_text(double nanoseconds);
+std::string duration_text(double nanoseconds);
 /// Bytes and flops likewise.
 std::string bytes_text(double bytes);
 std::string flops_text(double flops);

@@ -370,8 +370,9 @@ Grid grid_of(const lab::Result& result, const std::vector<std::string>& keys, st
   for (const std::string& key : keys) {
     const auto& columns = result.experiment->columns;
     const auto column = std::find_if(columns.begin(), columns.end(), [&](const lab::Column& one) { return one.key == key; });
-    const bool empty = std::none_of(rows.begin(), rows.end(),
-                                    [&](const Json& row) { return row.contains(key) && !row[key].is_null() && row[key] != ""; });
+    const bool empty = std::none_of(rows.begin(), rows.end(), [&](const Json& row) {
+      return row.contains(key) && !lab::word_of(row[key]).empty() && !row[key].is_null();
+    });
     if (column == columns.end() || empty) {
       continue;
     }

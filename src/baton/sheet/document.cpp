@@ -16,6 +16,8 @@ template <typename... Visits>
 struct Overloaded : Visits... {
   using Visits::operator()...;
 };
+template <typename... Visits>
+Overloaded(Visits...) -> Overloaded<Visits...>;
 
 // ------------------------------------------------------------------------------------------- Markdown
 

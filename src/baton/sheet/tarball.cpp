@@ -82,7 +82,7 @@ std::string gzip(const std::string& text) {
 std::string to_tarball(const std::string& folder, const std::map<std::string, std::string>& files) {
   std::string archive;
   for (const auto& [path, text] : files) {
-    archive += entry(folder + "/" + path, text);
+    archive += entry(fmt::format("{}/{}", folder, path), text);
   }
   archive.append(2 * block, '\0');
   return gzip(archive);

@@ -121,7 +121,7 @@ double two_figures(double value) {
 
 /// Of a time that may be below a nanosecond, three figures.
 std::string short_time(double nanoseconds) {
-  return std::abs(nanoseconds) < 1000 ? fmt::format("{:.3g} ns", nanoseconds) : time_text(nanoseconds);
+  return std::abs(nanoseconds) < 1000 ? fmt::format("{:.3g} ns", nanoseconds) : duration_text(nanoseconds);
 }
 
 std::string on_saturation(const std::vector<Json>& rows) {
@@ -129,7 +129,7 @@ std::string on_saturation(const std::vector<Json>& rows) {
   const Json& last = rows.back();
   const double reached = number(last, "samples_per_s") / found.limit;
   const std::string law = found.lawful ? fmt::format("step time = {} + {} per sample ({}) gives a limit of {:.0f} samples/s",
-                                                     time_text(found.line.intercept), short_time(found.line.slope),
+                                                     duration_text(found.line.intercept), short_time(found.line.slope),
                                                      findings::quality(found.line.r2), found.limit)
                                        : fmt::format(
                                              "the highest of {:.0f} samples/s is taken for the limit, since no line of step time "

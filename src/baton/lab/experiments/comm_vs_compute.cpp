@@ -206,8 +206,9 @@ std::string why_they_differ(const std::vector<Json>& rows) {
   }
   const auto costs = [](const Json& row) {
     return fmt::format("{} computes {} in {} and moves {} in {}", text(row, "case"),
-                       flops_text(number(row, "flops") / number(row, "devices")), time_text(number(row, "compute_ns")),
-                       bytes_text(number(row, "sent_bytes") / number(row, "devices")), time_text(number(row, "communication_ns")));
+                       flops_text(number(row, "flops") / number(row, "devices")), duration_text(number(row, "compute_ns")),
+                       bytes_text(number(row, "sent_bytes") / number(row, "devices")),
+                       duration_text(number(row, "communication_ns")));
   };
   const auto weight = [](const Json& row) { return number(row, "communication_ns") / std::max(1.0, number(row, "compute_ns")); };
   const double computing = computing_rate(large) / std::max(1e-12, computing_rate(small));
@@ -249,7 +250,7 @@ std::string when_bottleneck(const std::vector<Json>& rows) {
     }
     const double batch = balanced_batch(row);
     const std::string both = row.contains("balanced_ns")
-                                 ? fmt::format(", where both take {}", time_text(number(row, "balanced_ns")))
+                                 ? fmt::format(", where both take {}", duration_text(number(row, "balanced_ns")))
                                  : "";
     each += fmt::format("{}for {} at {:.3g} GB/s and {:.4g} GFLOP/s per device above {} bytes per flop (it has {}){}",
                         each.empty() ? "" : "; ", text(row, "case"), moving, computing, ratio_text(moving / computing),
@@ -290,7 +291,7 @@ std::string message_law(const std::vector<Json>& rows) {
       "An all-reduce of S bytes between two devices, with nothing computed meanwhile, took {} + S / {:.2f} GB/s over {} message "
       "sizes, "
       "{}; the worst is off by {}.",
-      time_text(fit.alpha_ns), fit.beta / 1e9, sizes.size(), findings::quality(fit.r2), percent(fit.worst_residual));
+      duration_text(fit.alpha_ns), fit.beta / 1e9, sizes.size(), findings::quality(fit.r2), percent(fit.worst_residual));
 }
 
 std::vector<std::string> details(const std::vector<Json>& rows) {

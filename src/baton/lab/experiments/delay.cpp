@@ -65,7 +65,7 @@ findings::Line step_line(const std::vector<Json>& rows) {
 
 std::string on_the_step(const std::vector<Json>& rows) {
   const findings::Line line = step_line(rows);
-  return fmt::format("step time = {} + {:.2f} × delay ({})", time_text(line.intercept), line.slope,
+  return fmt::format("step time = {} + {:.2f} × delay ({})", duration_text(line.intercept), line.slope,
                      rows.size() < 3 ? "by two points" : findings::quality(line.r2));
 }
 
@@ -193,7 +193,7 @@ std::string relates_to_amdahl(const std::vector<Json>& rows) {
       "A delay is serial work. Without {} the fit gives s₀ = {} of c = {}{}; adding d makes it s = (s₀c + d)/(c + "
       "d): "
       "{} for d = {} ms. Fits give {}{}: {}.",
-      least == 0 ? "it" : "more than the least of it", percent(serial), time_text(c),
+      least == 0 ? "it" : "more than the least of it", percent(serial), duration_text(c),
       serial >= 1 ? " (here more devices are slower)" : "", listing(lawful), listing(delays), listing(fitted),
       origin_mark(rows).find("simulated") != std::string::npos ? " (simulated)" : "",
       apart < 0.0005 ? "equal"
@@ -279,7 +279,7 @@ std::string overall_time(const std::vector<Json>& rows) {
   for (const Pair& other : all) {
     if (&other != pair) {
       others += fmt::format("{}{} on {}{}", others.empty() ? " The step grows by " : ", ",
-                            time_text(number(other.uneven, "time_per_step_ns") - number(other.even, "time_per_step_ns")),
+                            duration_text(number(other.uneven, "time_per_step_ns") - number(other.even, "time_per_step_ns")),
                             devices_text(other.even["devices"]), origin_mark({other.uneven}));
     }
   }
@@ -298,18 +298,18 @@ std::string on_synchronization(const std::vector<Json>& rows) {
     return "Nothing: one device waits for nobody. It takes at least two.";
   }
   const auto waits = [&](std::size_t d) { return number(devices[d], "waiting") * number(row, "time_per_step_ns"); };
-  std::vector<std::string> each{"device 0 " + time_text(waits(0))};
+  std::vector<std::string> each{"device 0 " + duration_text(waits(0))};
   double least = waits(1);
   double most = waits(1);
   for (std::size_t d = 1; d < devices.size(); ++d) {
     least = std::min(least, waits(d));
     most = std::max(most, waits(d));
     if (devices.size() <= few_devices) {
-      each.push_back(fmt::format("device {} {}", d, time_text(waits(d))));
+      each.push_back(fmt::format("device {} {}", d, duration_text(waits(d))));
     }
   }
   if (devices.size() > few_devices) {
-    each.push_back(fmt::format("the others {} to {}", time_text(least), time_text(most)));
+    each.push_back(fmt::format("the others {} to {}", duration_text(least), duration_text(most)));
   }
   const std::vector<findings::Comer> comers = comers_of(row);
   const findings::Comer* late = findings::latest(comers, time_of(row));

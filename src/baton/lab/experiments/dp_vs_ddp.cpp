@@ -231,7 +231,7 @@ std::string acceptable(const std::vector<Json>& rows) {
     rule = two_kinds_of_bytes(condition->dp) + at_a_larger_batch(*condition);
     if (computing > 0) {  // step + (k − 1) · computing is ten times the extra time
       rule += fmt::format(" With these bytes the extra {} are a tenth if computing takes {:.3g} times as long.",
-                          time_text(condition->extra()), 1 + (10 * condition->extra() - step) / computing);
+                          duration_text(condition->extra()), 1 + (10 * condition->extra() - step) / computing);
     }
   }
   return fmt::format("With few devices and much work per parameter and sample: {}.{}", each, rule);

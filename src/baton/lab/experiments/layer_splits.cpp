@@ -197,7 +197,7 @@ std::string more_layers(const std::vector<Json>& rows) {
   const bool slower = number(last, "time_per_step_ns") > number(first, "time_per_step_ns") && differs(first, last);
   const std::string slope = sorted.size() >= 3 && line.r2 < 0.8
                                 ? "with too much noise for a time per block"
-                                : fmt::format("{} per block ({})", time_text(line.slope),
+                                : fmt::format("{} per block ({})", duration_text(line.slope),
                                               sorted.size() < 3 ? "by two points" : findings::quality(line.r2));
   return fmt::format(
       "{}: from DEPTH {} to {} the step goes from {} to {}, {}{}. {}At DEPTH {} a device on average computes for {} of the step, "
@@ -343,7 +343,7 @@ std::string overhead(const std::vector<Json>& rows) {
   std::string grows;
   if (own.size() >= 3) {
     const findings::Line line = findings::fit_line(column(own, "devices"), column(own, "time_per_step_ns"));
-    grows = fmt::format(" The step grows by {} per device ({}).", time_text(line.slope), findings::quality(line.r2));
+    grows = fmt::format(" The step grows by {} per device ({}).", duration_text(line.slope), findings::quality(line.r2));
   }
   return fmt::format(
       "{}: from {} to {} devices the forward's transfers go from {} to {}, {} each, {} in all, and as many go back.{}{}",
@@ -381,7 +381,7 @@ std::string four_ways(const std::vector<Json>& rows) {
                          apart && ratio < 1 ? "caches or memory win, though " : "only one device works at a time, and ",
                          borders == 1 ? "is" : "are", borders, borders == 1 ? "" : "s", text(before, "transfers_forward"),
                          last.contains("transfer_ns") && borders > 0
-                             ? fmt::format(", {} each way", time_text(number(last, "transfer_ns") / borders))
+                             ? fmt::format(", {} each way", duration_text(number(last, "transfer_ns") / borders))
                              : "");
   }
   return fmt::format(

@@ -121,10 +121,11 @@ std::string why_not_two(const Json& alone, const Json& row) {
     return "";
   }
   const double rest = time - half - move;
-  return fmt::format(
-      " Not 2: half of the time on one is {}, and moving Bⁿ ({}) takes {}{}.", time_text(half),
-      bytes_text(number(row, "sent_bytes")), time_text(move),
-      std::abs(rest) < 0.02 * time ? "" : fmt::format("; {} remain, which the sum on one device and noise take", time_text(rest)));
+  return fmt::format(" Not 2: half of the time on one is {}, and moving Bⁿ ({}) takes {}{}.", duration_text(half),
+                     bytes_text(number(row, "sent_bytes")), duration_text(move),
+                     std::abs(rest) < 0.02 * time
+                         ? ""
+                         : fmt::format("; {} remain, which the sum on one device and noise take", duration_text(rest)));
 }
 
 std::string on_one_and_two(const std::vector<Json>& rows) {

@@ -114,7 +114,7 @@ std::string account(const Json& row) {
     parts += fmt::format(
         "{}{} {} ({:.0f} %)", parts.empty() ? "" : ", ",
         more_than_ideal ? "computing, which shrank more than ideally (caches, or noise of the base run)," : loss.name,
-        time_text(part), 100 * part / lost(row));
+        duration_text(part), 100 * part / lost(row));
   }
   return parts;
 }
@@ -140,13 +140,14 @@ std::string why_in_numbers(const std::vector<Json>& rows) {
     return "";
   }
   const Json& row = headline.back();
-  const std::string step = fmt::format("On {} a step takes {} where {} ({} / {:.3g}) would be ideal", devices_text(row["devices"]),
-                                       to_text(time_of(row)), time_text(number(row, "ideal_ns")),
-                                       time_text(number(row, "ideal_ns") * number(row, "devices") / number(row, "base_devices")),
-                                       number(row, "devices") / number(row, "base_devices"));
+  const std::string step = fmt::format(
+      "On {} a step takes {} where {} ({} / {:.3g}) would be ideal", devices_text(row["devices"]), to_text(time_of(row)),
+      duration_text(number(row, "ideal_ns")),
+      duration_text(number(row, "ideal_ns") * number(row, "devices") / number(row, "base_devices")),
+      number(row, "devices") / number(row, "base_devices"));
   return lost(row) <= 0 ? fmt::format("Nothing is lost: {}{}. {}.", step, origin_mark(headline), amdahl(rows))
-                        : fmt::format("{}: {} are lost{}, {}. {}.", step, time_text(lost(row)), origin_mark(headline), account(row),
-                                      amdahl(rows));
+                        : fmt::format("{}: {} are lost{}, {}. {}.", step, duration_text(lost(row)), origin_mark(headline),
+                                      account(row), amdahl(rows));
 }
 
 std::vector<std::string> details(const std::vector<Json>& rows) {
@@ -154,7 +155,7 @@ std::vector<std::string> details(const std::vector<Json>& rows) {
   for (const Json& row : beyond_base(rows)) {
     if (lost(row) > 0) {
       sentences.push_back(fmt::format("On {} {} of a step of {} are lost: {}{}.", devices_text(row["devices"]),
-                                      time_text(lost(row)), to_text(time_of(row)), account(row), origin_mark({row})));
+                                      duration_text(lost(row)), to_text(time_of(row)), account(row), origin_mark({row})));
     }
   }
   for (const Json& row : rows) {

@@ -83,10 +83,10 @@ std::string why_warm_up(const std::vector<Json>& rows) {
       "On a GPU they pay for context creation, lazy loading of kernels, the choice of algorithms, the allocator, cold "
       "caches and clocks that still rise. {}",
       stands_out      ? "Because the first steps do work that later ones do not"
-      : slower > 1.05 ? fmt::format("To be safe, though here step 1 does not stand out of the noise (± {})", time_text(scatter))
+      : slower > 1.05 ? fmt::format("To be safe, though here step 1 does not stand out of the noise (± {})", duration_text(scatter))
                       : "To be safe, though no slow start shows here",
-      time_text(times[0]), ratio_text(slower), time_text(median), rest.size(), dropped, 100 * (mean(times) / mean(rest) - 1),
-      reasons(first));
+      duration_text(times[0]), ratio_text(slower), duration_text(median), rest.size(), dropped,
+      100 * (mean(times) / mean(rest) - 1), reasons(first));
 }
 
 std::string why_seeds(const std::vector<Json>& rows) {
