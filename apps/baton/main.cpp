@@ -74,6 +74,8 @@ int complain(const std::string& said, int code) {
   if (!opened || opened->alone()) {
     return complain(sentence.c_str(), code);
   }
+  // A launcher ends the ranks that are left with a signal, as soon as the first has ended: all that is to be said is said here.
+  static const Keeping ending;
   const auto words = opened->last_words(sentence, farewell);
   if (!words) {
     complain(fmt::format("rank {}: {}", opened->rank(), sentence).c_str(), code);

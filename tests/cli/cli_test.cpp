@@ -207,7 +207,7 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"train --devices cpu:2 --zero 4", "--zero"}, Bad{"train --devices cpu:2 --pp 2 --zero 1", "--dp"},
         Bad{"train --devices cpu:2 --pp 2 --schedule 2f2b", "unknown schedule '2f2b'"},
         Bad{"train --devices cpu:2 --pp 2 --schedule missing.csv", "missing.csv"},
-        Bad{"train --devices cpu:2 --tp 2 --model mlp:dim=8,depth=1", "two blocks"},
+        Bad{"train --devices cpu:2 --tp 2 --model mlp:dim=8,depth=1", "two layers"},
         Bad{"train --devices cpu:2 --strategy dp --tp 2", "--tp"}, Bad{"train --recompute some", "'some'"},
         Bad{"train --balance luck", "'luck'"},
         Bad{"train --strategy 1f1b --devices cpu:2 --chunks 3", "one stage on each device"}));

@@ -417,7 +417,14 @@ Result conclude_kept(std::shared_ptr<const Experiment> experiment, const std::ve
     for (const Json& record : records) {
       check(record.is_null() || is_sound(record), "a record holds something of another kind than it should");
     }
-    return conclude(std::move(experiment), points, std::move(records), std::move(command), preset);
+    Result result = conclude(std::move(experiment), points, std::move(records), std::move(command), preset);
+    for (const Plot& plot : result.experiment->plots) {  // what they are drawn from is in the records too
+      points_of(plot, result.rows);
+      if (plot.curves) {
+        plot.curves(result.rows);
+      }
+    }
+    return result;
   } catch (const Json::exception& error) {
     throw damaged(error);
   } catch (const std::logic_error& error) {
