@@ -30,7 +30,7 @@ plan::Plan all_reduce_plan(std::int64_t elements, std::size_t devices) {
     draft.devices.push_back(fmt::format("cpu:{}", d));
     const BufferId buffer = draft.add(
         {.device = DeviceId(d), .role = plan::Role::gradient, .persistent = true, .shape = {elements}});
-    draft.tasks.push_back({.action = plan::Collective{plan::Collective::Kind::all_reduce, meeting, static_cast<std::uint32_t>(d),
+    draft.tasks.push_back({.action = plan::Collective{plan::Move::all_reduce, meeting, static_cast<std::uint32_t>(d),
                                                       static_cast<std::uint32_t>(devices)},
                            .device = DeviceId(d),
                            .lane = plan::Lane::communication,

@@ -77,7 +77,7 @@ plan::Plan products_beside_messages(std::int64_t product_count, std::int64_t gat
     }
     const BufferId piece = add(rank, {plan::piece_of(elements, rank, count).size()});
     for (std::int64_t g = 0; g < gathers; ++g) {
-      draft.tasks.push_back({.action = plan::Collective{.kind = plan::Collective::Kind::all_gather,
+      draft.tasks.push_back({.action = plan::Collective{.kind = plan::Move::all_gather,
                                                         .meeting = MeetingId(static_cast<std::size_t>(g)),
                                                         .rank = rank,
                                                         .size = count},

@@ -42,8 +42,7 @@ struct Transfer {
 /// parameters, and writes those: w −= rate · Σ g. A reduce_scatter with `accumulate` adds to the pieces it writes, so it reads
 /// them after the whole buffers.
 struct Collective {
-  using Kind = Move;  // any but a copy
-  Kind kind = Kind::all_reduce;
+  Move kind = Move::all_reduce;  // any but a copy
   MeetingId meeting;
   std::uint32_t rank = 0;
   std::uint32_t size = 1;

@@ -93,9 +93,9 @@ void all_reduce_group(Draft& draft, Insertions& insertions, const std::map<std::
       plan::Labels labels = draft.tasks[behind - 1].labels;
       std::uint32_t rank = 0;
       for (auto& [device, buffers] : members) {
-        insertions.add(behind, communication(Collective{Collective::Kind::all_reduce, meeting, rank++,
-                                                        static_cast<std::uint32_t>(members.size())},
-                                             device, labels, buffers, buffers));
+        insertions.add(
+            behind, communication(Collective{plan::Move::all_reduce, meeting, rank++, static_cast<std::uint32_t>(members.size())},
+                                  device, labels, buffers, buffers));
       }
     }
     members.clear();
@@ -150,12 +150,11 @@ plan::Draft replicate_parameters(plan::Draft draft) {
   Insertions insertions(draft);
   const MeetingId meeting = draft.new_meeting();
   const auto size = static_cast<std::uint32_t>(wanted.size() + 1);
-  insertions.add(
-      0, communication(Collective{Collective::Kind::broadcast, meeting, 0, size}, draft[sources[0]].device, {}, sources, {}));
+  insertions.add(0, communication(Collective{plan::Move::broadcast, meeting, 0, size}, draft[sources[0]].device, {}, sources, {}));
   std::uint32_t rank = 1;
   for (auto& [device, buffers] : wanted) {
     check(buffers.size() == sources.size(), "device {} reads {} of {} parameters", device.value, buffers.size(), sources.size());
-    insertions.add(0, communication(Collective{Collective::Kind::broadcast, meeting, rank++, size}, device, {}, {}, buffers));
+    insertions.add(0, communication(Collective{plan::Move::broadcast, meeting, rank++, size}, device, {}, {}, buffers));
   }
   insertions.apply(draft);
   return draft;
@@ -228,7 +227,7 @@ plan::Draft all_reduce_shared_gradients(plan::Draft draft, const std::map<std::u
       std::uint32_t rank = 0;
       for (const DeviceId device : group) {
         if (const auto found = copies.find(device); found != copies.end()) {
-          insertions.add(behind, communication(Collective{Collective::Kind::all_reduce, meeting, rank++, size}, device,
+          insertions.add(behind, communication(Collective{plan::Move::all_reduce, meeting, rank++, size}, device,
                                                draft.tasks[behind - 1].labels, {found->second.id}, {found->second.id}));
         }
       }
@@ -255,13 +254,12 @@ plan::Draft reduce_gradients_to(plan::Draft draft, DeviceId owner) {
   const MeetingId meeting = draft.new_meeting();
   const auto size = static_cast<std::uint32_t>(members.size());
   const plan::Labels labels{.phase = Phase::backward};
-  insertions.add(
-      behind, communication(Collective{Collective::Kind::reduce, meeting, 0, size}, owner, labels, members[owner], members[owner]));
+  insertions.add(behind,
+                 communication(Collective{plan::Move::reduce, meeting, 0, size}, owner, labels, members[owner], members[owner]));
   std::uint32_t rank = 1;
   for (const auto& [device, buffers] : members) {
     if (device != owner) {
-      insertions.add(behind,
-                     communication(Collective{Collective::Kind::reduce, meeting, rank++, size}, device, labels, buffers, {}));
+      insertions.add(behind, communication(Collective{plan::Move::reduce, meeting, rank++, size}, device, labels, buffers, {}));
     }
   }
   insertions.apply(draft);

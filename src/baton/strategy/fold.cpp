@@ -118,7 +118,7 @@ class Folder {
     const auto n = static_cast<std::int64_t>(replicas());
     for (const Task& task : plan.tasks()) {
       const auto* collective = std::get_if<Collective>(&task.action);
-      if (collective == nullptr || collective->kind != Collective::Kind::all_reduce || !between_replicas(*collective)) {
+      if (collective == nullptr || collective->kind != plan::Move::all_reduce || !between_replicas(*collective)) {
         continue;
       }
       std::int64_t elements = 0;

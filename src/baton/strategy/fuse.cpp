@@ -171,7 +171,7 @@ void fuse_all_reduce(Draft& draft) {
   std::map<MeetingId, std::vector<std::size_t>> meetings;
   for (std::size_t i = 0; i < draft.tasks.size(); ++i) {
     const auto* collective = std::get_if<plan::Collective>(&draft.tasks[i].action);
-    if (collective != nullptr && collective->kind == plan::Collective::Kind::all_reduce && collective->sgd_rate == 0) {
+    if (collective != nullptr && collective->kind == plan::Move::all_reduce && collective->sgd_rate == 0) {
       meetings[collective->meeting].push_back(i);
     }
   }

@@ -144,14 +144,14 @@ plan::Draft scale_loss(plan::Draft draft, const LossScale& settings) {
     const MeetingId meeting = draft.new_meeting();
     std::uint32_t rank = 0;
     for (const auto& [device, scaler] : scalers) {
-      behind[first_update].push_back({.action = plan::Collective{plan::Collective::Kind::all_reduce, meeting, rank++,
-                                                                 static_cast<std::uint32_t>(scalers.size())},
-                                      .device = device,
-                                      .lane = plan::Lane::communication,
-                                      .labels = scaler.labels,
-                                      .reads = {scaler.flag},
-                                      .writes = {scaler.flag},
-                                      .after = {}});
+      behind[first_update].push_back(
+          {.action = plan::Collective{plan::Move::all_reduce, meeting, rank++, static_cast<std::uint32_t>(scalers.size())},
+           .device = device,
+           .lane = plan::Lane::communication,
+           .labels = scaler.labels,
+           .reads = {scaler.flag},
+           .writes = {scaler.flag},
+           .after = {}});
     }
   }
   for (const auto& [device, scaler] : scalers) {

@@ -278,7 +278,7 @@ BufferId StepTensors::parameter_gradient_buffer(Shard& shard, std::size_t b, std
   return gradient;
 }
 
-void StepTensors::meet(std::size_t r, plan::Collective::Kind kind, Phase phase, std::size_t b, std::size_t m,
+void StepTensors::meet(std::size_t r, plan::Move kind, Phase phase, std::size_t b, std::size_t m,
                        const std::vector<BufferId>& reads, const std::vector<BufferId>& writes) {
   const MeetingId meeting = draft_.new_meeting();
   for (const Shard& shard : group(r)) {
@@ -289,12 +289,11 @@ void StepTensors::meet(std::size_t r, plan::Collective::Kind kind, Phase phase, 
 
 std::vector<BufferId> StepTensors::converted(Conversion conversion, std::size_t r, std::size_t m, std::size_t b, std::size_t v,
                                              Phase phase, Role role, std::vector<BufferId> held) {
-  using Kind = plan::Collective::Kind;
   if (conversion == Conversion::none) {
     return held;
   }
   if (conversion == Conversion::all_reduce) {
-    meet(r, Kind::all_reduce, phase, b, m, held, held);
+    meet(r, plan::Move::all_reduce, phase, b, m, held, held);
     return held;
   }
   std::vector<BufferId> made;
@@ -306,7 +305,7 @@ std::vector<BufferId> StepTensors::converted(Conversion conversion, std::size_t 
     made.push_back(add(device_of(shard, b), role, std::move(content), draft_[held[shard.index]].label));
     draft_.buffers.back().dtype = draft_[held[shard.index]].dtype;
   }
-  meet(r, conversion == Conversion::all_gather ? Kind::all_gather : Kind::reduce_scatter, phase, b, m, held, made);
+  meet(r, conversion == Conversion::all_gather ? plan::Move::all_gather : plan::Move::reduce_scatter, phase, b, m, held, made);
   return made;
 }
 

@@ -105,8 +105,8 @@ class StepTensors {
   BufferId parameter_gradient_buffer(Shard& shard, std::size_t b, std::size_t p);
 
   /// One task for each shard of a replica, of a collective among them.
-  void meet(std::size_t r, plan::Collective::Kind kind, plan::Phase phase, std::size_t b, std::size_t m,
-            const std::vector<BufferId>& reads, const std::vector<BufferId>& writes);
+  void meet(std::size_t r, plan::Move kind, plan::Phase phase, std::size_t b, std::size_t m, const std::vector<BufferId>& reads,
+            const std::vector<BufferId>& writes);
   /// Of buffers that the shards of a replica hold of one value: those that hold it after the conversion. `v` is the value's number.
   std::vector<BufferId> converted(Conversion conversion, std::size_t r, std::size_t m, std::size_t b, std::size_t v,
                                   plan::Phase phase, plan::Role role, std::vector<BufferId> held);

@@ -232,7 +232,7 @@ class Writer : private StepTensors {
       all.push_back(add(device_of(shard, last), Role::communication, Shape(extents), "terms of the loss, of all parts"));
       draft_.buffers.back().dtype = DType::f64;
     }
-    meet(r, plan::Collective::Kind::all_gather, Phase::forward, last, m, own, all);
+    meet(r, plan::Move::all_gather, Phase::forward, last, m, own, all);
     for (Shard& shard : group(r)) {
       loss_of(shard, m, output_part(merged->loss, shard), {all[shard.index]});
     }

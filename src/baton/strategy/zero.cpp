@@ -97,7 +97,7 @@ class Divider {
   }
 
   /// One member's task of a collective on pieces. A rank to whom nothing falls has no pieces, but takes part.
-  Task member(Collective::Kind kind, MeetingId meeting, std::uint32_t rank, const plan::Labels& labels, std::vector<BufferId> whole,
+  Task member(plan::Move kind, MeetingId meeting, std::uint32_t rank, const plan::Labels& labels, std::vector<BufferId> whole,
               const std::vector<std::optional<BufferId>>& pieces, bool accumulate) const {
     std::vector<BufferId> held;
     for (const std::optional<BufferId>& piece : pieces) {
@@ -112,7 +112,7 @@ class Divider {
               .reads = {},
               .writes = {},
               .after = {}};
-    if (kind == Collective::Kind::all_gather) {
+    if (kind == plan::Move::all_gather) {
       task.reads = std::move(held);
       task.writes = std::move(whole);
     } else {
@@ -158,7 +158,7 @@ class Divider {
           whole.push_back(whole_of_.at({rank, ordinal}));
         }
         const auto pieces = pieces_of(whole);
-        behind_[0].push_back(member(Collective::Kind::all_gather, meeting, rank, {.phase = plan::Phase::forward, .block = block},
+        behind_[0].push_back(member(plan::Move::all_gather, meeting, rank, {.phase = plan::Phase::forward, .block = block},
                                     std::move(whole), pieces, false));
       }
     }
@@ -228,7 +228,7 @@ class Divider {
           }
         }
         const Use& use = segment.use;
-        Task task = member(Collective::Kind::all_gather, meeting, rank,
+        Task task = member(plan::Move::all_gather, meeting, rank,
                            {.phase = use.phase,
                             .block = use.block,
                             .micro_batch = use.micro_batch,
@@ -343,7 +343,7 @@ class Divider {
         pieces.push_back(kept[{rank, ordinal}]);
       }
       behind_[harvest.behind].push_back(
-          member(Collective::Kind::reduce_scatter, meeting, rank, harvest.labels, std::move(whole), pieces, accumulate));
+          member(plan::Move::reduce_scatter, meeting, rank, harvest.labels, std::move(whole), pieces, accumulate));
     }
   }
 
@@ -366,7 +366,7 @@ void bound_whole_gradients(Draft& draft) {
       written[id] = i;
     }
     const auto* collective = std::get_if<Collective>(&draft.tasks[i].action);
-    if (collective == nullptr || collective->kind != Collective::Kind::reduce_scatter ||
+    if (collective == nullptr || collective->kind != plan::Move::reduce_scatter ||
         !std::holds_alternative<ParameterPart>(draft[draft.tasks[i].reads[0]].content)) {
       continue;
     }

@@ -304,23 +304,23 @@ class Judge {
       switch (member->kind) {
         case Move::copy:
           return false;
-        case Collective::Kind::all_reduce:
+        case Move::all_reduce:
           if (task.reads != task.writes) {
             return false;
           }
           break;
-        case Collective::Kind::broadcast:
+        case Move::broadcast:
           brings = root ? &task.reads : &task.writes;
           if (!(root ? task.writes : task.reads).empty()) {
             return false;
           }
           break;
-        case Collective::Kind::reduce:
+        case Move::reduce:
           if (root ? task.writes != task.reads : !task.writes.empty()) {
             return false;
           }
           break;
-        case Collective::Kind::reduce_scatter: {
+        case Move::reduce_scatter: {
           const std::size_t adds = member->accumulate ? task.writes.size() : 0;
           if (task.reads.size() < adds || !std::equal(task.writes.begin(), task.writes.begin() + static_cast<std::ptrdiff_t>(adds),
                                                       task.reads.end() - static_cast<std::ptrdiff_t>(adds))) {
@@ -333,14 +333,14 @@ class Judge {
           }
           break;
         }
-        case Collective::Kind::all_gather:
+        case Move::all_gather:
           brings = &task.writes;
           if (!are_pieces(task.reads, task.writes, *member)) {
             return false;
           }
           break;
       }
-      if (member->accumulate != leader->accumulate || (member->accumulate && member->kind != Collective::Kind::reduce_scatter)) {
+      if (member->accumulate != leader->accumulate || (member->accumulate && member->kind != Move::reduce_scatter)) {
         return false;
       }
       if (brings->empty() || (pattern != nullptr && pattern->size() != brings->size())) {

@@ -194,15 +194,15 @@ TEST(Work, ATransferCrossesOnce) {
 }
 
 /// A collective of n members over buffers of these shapes.
-Plan collective(Collective::Kind kind, std::size_t n, const std::vector<Shape>& shapes, DType dtype = DType::f32) {
+Plan collective(Move kind, std::size_t n, const std::vector<Shape>& shapes, DType dtype = DType::f32) {
   Sketch sketch(n);
   for (std::size_t rank = 0; rank < n; ++rank) {
     std::vector<BufferId> buffers;
     for (const Shape& shape : shapes) {
       buffers.push_back(sketch.buffer(rank, shape, dtype));
     }
-    const bool reads = kind != Collective::Kind::broadcast || rank == 0;
-    const bool writes = kind == Collective::Kind::all_reduce || (kind == Collective::Kind::broadcast ? rank != 0 : rank == 0);
+    const bool reads = kind != Move::broadcast || rank == 0;
+    const bool writes = kind == Move::all_reduce || (kind == Move::broadcast ? rank != 0 : rank == 0);
     sketch.task(rank, communication,
                 Collective{kind, MeetingId(0), static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(n)},
                 reads ? buffers : std::vector<BufferId>{}, writes ? buffers : std::vector<BufferId>{});
@@ -213,7 +213,7 @@ Plan collective(Collective::Kind kind, std::size_t n, const std::vector<Shape>& 
 TEST(Work, AnAllReduceMovesTwiceItsSizeButForOnesOwnShare) {
   for (const std::int64_t n : {1, 2, 3, 4, 5}) {
     for (const DType dtype : {DType::f32, DType::f64}) {
-      const Plan plan = collective(Collective::Kind::all_reduce, static_cast<std::size_t>(n), {{7, 11}, {13}}, dtype);
+      const Plan plan = collective(Move::all_reduce, static_cast<std::size_t>(n), {{7, 11}, {13}}, dtype);
       const std::int64_t elements = 7 * 11 + 13;
       TaskWork sum;
       for (std::size_t i = 0; i < plan.tasks().size(); ++i) {
@@ -236,7 +236,7 @@ TEST(Work, AnAllReduceMovesTwiceItsSizeButForOnesOwnShare) {
 }
 
 TEST(Work, ABroadcastLeavesTheRootOnceForEachOther) {
-  const Plan plan = collective(Collective::Kind::broadcast, 4, {{10}, {5, 2}});
+  const Plan plan = collective(Move::broadcast, 4, {{10}, {5, 2}});
   EXPECT_EQ(work(plan, TaskId(0)).sent, Bytes(3 * 80));
   EXPECT_EQ(work(plan, TaskId(0)).received, Bytes(0));
   EXPECT_EQ(work(plan, TaskId(0)).read, Bytes(80));
@@ -250,7 +250,7 @@ TEST(Work, ABroadcastLeavesTheRootOnceForEachOther) {
 
 TEST(Work, AReduceReachesTheRootFromEachOtherAndIsSummedThere) {
   for (const DType dtype : {DType::f32, DType::f64}) {
-    const Plan plan = collective(Collective::Kind::reduce, 4, {{10}, {5, 2}}, dtype);
+    const Plan plan = collective(Move::reduce, 4, {{10}, {5, 2}}, dtype);
     const Bytes size(20 * size_of(dtype));
     EXPECT_EQ(work(plan, TaskId(0)).received, size * 3);
     EXPECT_EQ(work(plan, TaskId(0)).sent, Bytes(0));
@@ -266,9 +266,9 @@ TEST(Work, AReduceReachesTheRootFromEachOtherAndIsSummedThere) {
 TEST(Work, AReduceScatterAndAnAllGatherTogetherMoveWhatAnAllReduceMoves) {
   for (const std::uint32_t n : {2U, 3U, 5U}) {
     const std::vector<Shape> shapes{{7, 11}, {13}, {2}};
-    const Plan whole = collective(Collective::Kind::all_reduce, n, shapes);
+    const Plan whole = collective(Move::all_reduce, n, shapes);
     Sketch sketch(n);
-    for (const auto kind : {Collective::Kind::reduce_scatter, Collective::Kind::all_gather}) {
+    for (const auto kind : {Move::reduce_scatter, Move::all_gather}) {
       for (std::uint32_t rank = 0; rank < n; ++rank) {
         std::vector<BufferId> buffers, held;
         for (const Shape& shape : shapes) {
@@ -277,7 +277,7 @@ TEST(Work, AReduceScatterAndAnAllGatherTogetherMoveWhatAnAllReduceMoves) {
             held.push_back(sketch.buffer(rank, {piece.size()}));
           }
         }
-        const bool gathers = kind == Collective::Kind::all_gather;
+        const bool gathers = kind == Move::all_gather;
         sketch.task(rank, communication, Collective{kind, MeetingId(gathers ? 1 : 0), rank, n}, gathers ? held : buffers,
                     gathers ? buffers : held);
       }
@@ -357,8 +357,7 @@ TEST(Totals, AddUpADevicesWorkAndCountTransfersAtTheSender) {
   sketch.task(0, communication, Transfer{Transfer::End::receive, MeetingId(1), DeviceId(1)}, {}, {a}, Phase::backward);
   for (std::size_t rank = 0; rank < 2; ++rank) {
     const BufferId own = rank == 0 ? a : there;
-    sketch.task(rank, communication, Collective{Collective::Kind::all_reduce, MeetingId(2), static_cast<std::uint32_t>(rank), 2},
-                {own}, {own});
+    sketch.task(rank, communication, Collective{Move::all_reduce, MeetingId(2), static_cast<std::uint32_t>(rank), 2}, {own}, {own});
   }
   const std::vector<Totals> totals = totals_by_device(finish(sketch.draft));
   ASSERT_EQ(totals.size(), 2U);

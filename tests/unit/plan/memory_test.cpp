@@ -130,9 +130,8 @@ class RandomDraft {
     for (std::size_t rank = 0; rank < size; ++rank) {
       const std::size_t device = (first + rank) % devices;
       const BufferId own = any(device, family);
-      task(device,
-           Collective{Collective::Kind::all_reduce, meeting, static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(size)},
-           {own}, {own});
+      task(device, Collective{Move::all_reduce, meeting, static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(size)}, {own},
+           {own});
     }
   }
 

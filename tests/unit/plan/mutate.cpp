@@ -202,7 +202,7 @@ class Mutator {
             collective.size = static_cast<std::uint32_t>(below(collective.size + 2));
             break;
           case 2:
-            collective.kind = static_cast<Collective::Kind>(below(5));
+            collective.kind = static_cast<Move>(below(5));
             break;
           case 3: {  // two members trade ranks
             const auto other = pick([&](const Task& task) { return meeting_of(task) == collective.meeting; });

@@ -55,7 +55,6 @@ Plan every_feature() {
         {std::move(action), DeviceId(device), lane, labels_, std::move(reads), std::move(writes), {}, std::move(after)});
   };
   using End = Transfer::End;
-  using Kind = Collective::Kind;
   task(0, Lane::compute, {Phase::forward, 0, 1, 2}, Compute{op::Linear{.relu = true}}, {x, weight, bias}, {y});
   task(0, Lane::communication, {Phase::forward, 0, 0, 0}, Transfer{End::send, MeetingId(0), DeviceId(1)}, {y}, {}, {TaskId(0)});
   task(1, Lane::communication, {Phase::forward}, Transfer{End::receive, MeetingId(0), DeviceId(0)}, {}, {there});
@@ -66,10 +65,10 @@ Plan every_feature() {
   task(1, Lane::compute, {Phase::backward}, Compute{op::MeanSquaredError{1000000}}, {}, {});
   task(1, Lane::compute, {Phase::backward}, Compute{op::ReluBackward{}}, {}, {});
   task(1, Lane::compute, {Phase::backward}, Compute{op::Relu{}}, {}, {});
-  for (const Kind kind : {Kind::all_reduce, Kind::broadcast, Kind::reduce, Kind::reduce_scatter, Kind::all_gather}) {
+  for (const Move kind : {Move::all_reduce, Move::broadcast, Move::reduce, Move::reduce_scatter, Move::all_gather}) {
     task(0, Lane::communication, {Phase::backward}, Collective{kind, MeetingId(3), 1, 7}, {bias, weight}, {bias, weight});
   }
-  task(0, Lane::communication, {Phase::backward}, Collective{Kind::reduce_scatter, MeetingId(4), 1, 7, 0, true}, {bias, piece},
+  task(0, Lane::communication, {Phase::backward}, Collective{Move::reduce_scatter, MeetingId(4), 1, 7, 0, true}, {bias, piece},
        {piece});
   task(0, Lane::compute, {Phase::update}, Update{op::Sgd{1.0 / 3, 0.9, 1e-300}}, {bias}, {bias});
   task(0, Lane::compute, {Phase::update}, Update{op::Adam{0, 0.1, 0.2, 0, 1e-4, true}}, {weight}, {weight, state});

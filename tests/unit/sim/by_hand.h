@@ -40,10 +40,10 @@ struct ByHand {
                {buffer(device, bytes)});
   }
   /// One member; ranks are the devices' numbers.
-  TaskId collective(plan::Collective::Kind kind, std::size_t device, std::size_t meeting, std::int64_t bytes,
-                    std::vector<TaskId> after = {}, std::int64_t copying = 0) {
+  TaskId collective(plan::Move kind, std::size_t device, std::size_t meeting, std::int64_t bytes, std::vector<TaskId> after = {},
+                    std::int64_t copying = 0) {
     const BufferId payload = buffer(device, bytes);
-    const bool reads = kind != plan::Collective::Kind::all_gather && (kind != plan::Collective::Kind::broadcast || device == 0);
+    const bool reads = kind != plan::Move::all_gather && (kind != plan::Move::broadcast || device == 0);
     return add(plan::Collective{kind, MeetingId(meeting), static_cast<std::uint32_t>(device), static_cast<std::uint32_t>(devices)},
                device, Lane::communication, copying, std::move(after), reads ? std::vector{payload} : std::vector<BufferId>{},
                reads ? std::vector<BufferId>{} : std::vector{payload});

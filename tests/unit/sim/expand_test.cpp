@@ -10,10 +10,10 @@ namespace baton::sim {
 namespace {
 
 using cluster::Algorithm;
-using Kind = plan::Collective::Kind;
+using plan::Move;
 
 /// How long a collective of n members with S bytes takes on idle links of one byte a nanosecond.
-std::int64_t time_of(Kind kind, std::int64_t n, std::int64_t bytes, const cluster::Wiring& wiring, std::size_t in_node = 1000) {
+std::int64_t time_of(Move kind, std::int64_t n, std::int64_t bytes, const cluster::Wiring& wiring, std::size_t in_node = 1000) {
   ByHand hand{.devices = static_cast<std::size_t>(n)};
   for (std::size_t d = 0; d < hand.devices; ++d) {
     hand.collective(kind, d, 0, bytes);
@@ -25,7 +25,7 @@ TEST(Expand, ARingAllReduceTakesTwiceOneLessThanItsMembersRounds) {
   for (const std::int64_t n : {2, 3, 4, 5, 8, 64}) {
     for (const std::int64_t alpha : {0, 5, 1000}) {
       const std::int64_t bytes = n * 4000;
-      EXPECT_EQ(time_of(Kind::all_reduce, n, bytes, {.port = slow(alpha), .algorithm = Algorithm::ring}),
+      EXPECT_EQ(time_of(Move::all_reduce, n, bytes, {.port = slow(alpha), .algorithm = Algorithm::ring}),
                 2 * (n - 1) * (alpha + bytes / n))
           << n;
     }
@@ -36,9 +36,9 @@ TEST(Expand, AReduceScatterAndAnAllGatherAreTheHalvesOfAnAllReduce) {
   for (const Algorithm algorithm : {Algorithm::ring, Algorithm::direct, Algorithm::hierarchical}) {
     for (const std::size_t in_node : {2U, 1000U}) {
       const cluster::Wiring wiring{.port = slow(10), .network = slow(100), .algorithm = algorithm};
-      const std::int64_t half = time_of(Kind::reduce_scatter, 6, 24000, wiring, in_node);
-      EXPECT_EQ(half, time_of(Kind::all_gather, 6, 24000, wiring, in_node));
-      EXPECT_EQ(2 * half, time_of(Kind::all_reduce, 6, 24000, wiring, in_node));
+      const std::int64_t half = time_of(Move::reduce_scatter, 6, 24000, wiring, in_node);
+      EXPECT_EQ(half, time_of(Move::all_gather, 6, 24000, wiring, in_node));
+      EXPECT_EQ(2 * half, time_of(Move::all_reduce, 6, 24000, wiring, in_node));
     }
   }
 }
@@ -47,18 +47,18 @@ TEST(Expand, ATreeTakesALogarithmOfRoundsEachWithAllBytes) {
   for (const std::int64_t n : {2, 3, 4, 5, 8, 9}) {
     const auto rounds = static_cast<std::int64_t>(std::bit_width(static_cast<std::uint64_t>(n - 1)));
     const cluster::Wiring wiring{.port = slow(10), .algorithm = Algorithm::tree};
-    EXPECT_EQ(time_of(Kind::broadcast, n, 4000, wiring), rounds * 4010) << n;
-    EXPECT_EQ(time_of(Kind::reduce, n, 4000, wiring), rounds * 4010) << n;
-    EXPECT_EQ(time_of(Kind::all_reduce, n, 4000, wiring), 2 * rounds * 4010) << n;
+    EXPECT_EQ(time_of(Move::broadcast, n, 4000, wiring), rounds * 4010) << n;
+    EXPECT_EQ(time_of(Move::reduce, n, 4000, wiring), rounds * 4010) << n;
+    EXPECT_EQ(time_of(Move::all_reduce, n, 4000, wiring), 2 * rounds * 4010) << n;
   }
 }
 
 TEST(Expand, DirectTakesOneLatencyAndAllThatAPortMustCarry) {
   for (const std::int64_t n : {2, 3, 4, 8}) {
     const cluster::Wiring wiring{.port = slow(10), .algorithm = Algorithm::direct};
-    EXPECT_EQ(time_of(Kind::broadcast, n, 4000, wiring), 10 + (n - 1) * 4000);
-    EXPECT_EQ(time_of(Kind::reduce, n, 4000, wiring), 10 + (n - 1) * 4000);
-    EXPECT_EQ(time_of(Kind::all_reduce, n, n * 4000, wiring), 2 * (10 + (n - 1) * 4000));
+    EXPECT_EQ(time_of(Move::broadcast, n, 4000, wiring), 10 + (n - 1) * 4000);
+    EXPECT_EQ(time_of(Move::reduce, n, 4000, wiring), 10 + (n - 1) * 4000);
+    EXPECT_EQ(time_of(Move::all_reduce, n, n * 4000, wiring), 2 * (10 + (n - 1) * 4000));
   }
 }
 
@@ -66,8 +66,8 @@ TEST(Expand, ABroadcastAndAReductionGoThroughTheirRootsPortAsTheyAreCounted) {
   for (const Algorithm algorithm : {Algorithm::ring, Algorithm::hierarchical}) {
     for (const std::int64_t n : {2, 3, 8}) {
       const cluster::Wiring wiring{.port = slow(10), .algorithm = algorithm};
-      EXPECT_EQ(time_of(Kind::broadcast, n, 4000, wiring), 10 + (n - 1) * 4000);
-      EXPECT_EQ(time_of(Kind::reduce, n, 4000, wiring), 10 + (n - 1) * 4000);
+      EXPECT_EQ(time_of(Move::broadcast, n, 4000, wiring), 10 + (n - 1) * 4000);
+      EXPECT_EQ(time_of(Move::reduce, n, 4000, wiring), 10 + (n - 1) * 4000);
     }
   }
 }
@@ -78,36 +78,36 @@ TEST(Expand, HierarchicalRingsWorkWithinNodesAndThenBetweenThem) {
   const std::int64_t bytes = 12000;
   const std::int64_t within = 7 + bytes / 2;
   const cluster::Wiring wiring{.port = slow(7), .network = slow(100)};
-  EXPECT_EQ(time_of(Kind::all_reduce, 6, bytes, wiring, 2), within + 4 * 100 + 2 * 4 * (bytes / 2 / 3) + within);
+  EXPECT_EQ(time_of(Move::all_reduce, 6, bytes, wiring, 2), within + 4 * 100 + 2 * 4 * (bytes / 2 / 3) + within);
   cluster::Wiring two = wiring;
   two.network_ports = 2;
-  EXPECT_EQ(time_of(Kind::all_reduce, 6, bytes, two, 2), within + 4 * (100 + bytes / 2 / 3) + within);
+  EXPECT_EQ(time_of(Move::all_reduce, 6, bytes, two, 2), within + 4 * (100 + bytes / 2 / 3) + within);
 }
 
 TEST(Expand, AFlatRingOverNodesGoesThroughEachNetworkPortOnce) {
   cluster::Wiring wiring{.port = slow(7), .network = {Nanoseconds(100), 0.5e9}, .algorithm = Algorithm::ring};
   const std::int64_t bytes = 12000;
-  EXPECT_EQ(time_of(Kind::all_reduce, 6, bytes, wiring, 2), 10 * (100 + 2 * bytes / 6));
+  EXPECT_EQ(time_of(Move::all_reduce, 6, bytes, wiring, 2), 10 * (100 + 2 * bytes / 6));
 }
 
 TEST(Expand, NodesThatAreFilledUnevenlyMakeAPlainRing) {
   cluster::Wiring ring{.port = slow(7), .network = slow(100), .algorithm = Algorithm::ring};
   cluster::Wiring hierarchical = ring;
   hierarchical.algorithm = Algorithm::hierarchical;
-  EXPECT_EQ(time_of(Kind::all_reduce, 5, 20000, hierarchical, 2), time_of(Kind::all_reduce, 5, 20000, ring, 2));
-  EXPECT_NE(time_of(Kind::all_reduce, 4, 20000, hierarchical, 2), time_of(Kind::all_reduce, 4, 20000, ring, 2));
+  EXPECT_EQ(time_of(Move::all_reduce, 5, 20000, hierarchical, 2), time_of(Move::all_reduce, 5, 20000, ring, 2));
+  EXPECT_NE(time_of(Move::all_reduce, 4, 20000, hierarchical, 2), time_of(Move::all_reduce, 4, 20000, ring, 2));
 }
 
 TEST(Expand, MessagesOfASizeTakeTheFiguresOfTheirPieceOfTheLink) {
   cluster::Wiring wiring{.port = slow(10), .algorithm = Algorithm::ring};
   wiring.port.pieces = {{Bytes(0), Nanoseconds(3), 0.25e9}, {Bytes(1000), Nanoseconds(50), 1e9}};
-  EXPECT_EQ(time_of(Kind::all_reduce, 4, 3200, wiring), 6 * (3 + 4 * 800)) << "messages of 800 bytes";
-  EXPECT_EQ(time_of(Kind::all_reduce, 4, 4000, wiring), 6 * (50 + 1000));
+  EXPECT_EQ(time_of(Move::all_reduce, 4, 3200, wiring), 6 * (3 + 4 * 800)) << "messages of 800 bytes";
+  EXPECT_EQ(time_of(Move::all_reduce, 4, 4000, wiring), 6 * (50 + 1000));
 }
 
 TEST(Expand, FreeLinksTakeNoTime) {
   for (const Algorithm algorithm : {Algorithm::ring, Algorithm::tree, Algorithm::direct, Algorithm::hierarchical}) {
-    EXPECT_EQ(time_of(Kind::all_reduce, 4, 4000, {.algorithm = algorithm}, 2), 0);
+    EXPECT_EQ(time_of(Move::all_reduce, 4, 4000, {.algorithm = algorithm}, 2), 0);
   }
 }
 

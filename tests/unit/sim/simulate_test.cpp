@@ -11,7 +11,7 @@
 namespace baton::sim {
 namespace {
 
-using Kind = plan::Collective::Kind;
+using plan::Move;
 using Lane = plan::Lane;
 using Times = ByHand::Times;
 
@@ -29,9 +29,9 @@ TEST(Walk, TasksOfALaneFollowOneAnotherAndComeAfterWhatTheyNameOnOthers) {
 
 TEST(Walk, WithoutLinksLanesThatAreApartCopyByThemselvesSideBySideWithComputation) {
   ByHand hand{.devices = 2};
-  hand.collective(Kind::all_reduce, 0, 0, 400, {}, 60);
+  hand.collective(Move::all_reduce, 0, 0, 400, {}, 60);
   hand.compute(0, 100);
-  hand.collective(Kind::all_reduce, 1, 0, 400, {}, 60);
+  hand.collective(Move::all_reduce, 1, 0, 400, {}, 60);
   std::vector<cluster::Device> list(2, {.name = "gpu", .cores = {}, .memory = Bytes(1 << 30), .shared_lanes = false});
   EXPECT_EQ(hand.walk(cluster::Cluster(list)), (Times{{0, 60}, {0, 100}, {0, 60}}));
 }
@@ -136,7 +136,7 @@ TEST(Walk, ACollectiveIsSlowedByATransferOnOneOfItsLinks) {
   // 0 to 4000 device 0's way out is shared with a transfer of 2000 bytes, so 2000 of 6000 bytes pass; then 4000 more.
   ByHand hand{.devices = 4};
   for (std::size_t d = 0; d < 4; ++d) {
-    hand.collective(Kind::all_reduce, d, 0, 4000);
+    hand.collective(Move::all_reduce, d, 0, 4000);
   }
   hand.send(0, 2, 1, 2000, {}, Lane::host);
   hand.receive(2, 0, 1, 2000, 0, Lane::host);
@@ -162,10 +162,10 @@ TEST(SharedLanes, ADeviceComesToAMeetingBetweenItsKernelsAndIdleMembersHelp) {
 ///   1   |--late 30--|its own 60|the other 60|
 TEST(SharedLanes, AKernelUnderWayKeepsItsDeviceFromItsPartAndTheOtherDoesBoth) {
   ByHand hand{.devices = 2};
-  hand.collective(Kind::all_reduce, 0, 0, 400, {}, 60);
+  hand.collective(Move::all_reduce, 0, 0, 400, {}, 60);
   hand.compute(0, 200);
   const TaskId late = hand.compute(1, 30);
-  hand.collective(Kind::all_reduce, 1, 0, 400, {late}, 60);
+  hand.collective(Move::all_reduce, 1, 0, 400, {late}, 60);
   EXPECT_EQ(hand.walk(shared(2)), (Times{{0, 200}, {0, 200}, {0, 30}, {30, 150}}));
 }
 
@@ -176,9 +176,9 @@ TEST(SharedLanes, AKernelUnderWayKeepsItsDeviceFromItsPartAndTheOtherDoesBoth) {
 ///   1   |come, its own 60|10| helps 30|15|
 TEST(SharedLanes, AMemberWithOtherWorkLeavesAfterItsPart) {
   ByHand hand{.devices = 2};
-  hand.collective(Kind::all_reduce, 0, 0, 400, {}, 60);
+  hand.collective(Move::all_reduce, 0, 0, 400, {}, 60);
   hand.compute(0, 100);
-  hand.collective(Kind::all_reduce, 1, 0, 400, {}, 60);
+  hand.collective(Move::all_reduce, 1, 0, 400, {}, 60);
   hand.compute(1, 10);
   EXPECT_EQ(hand.walk(shared(2)), (Times{{0, 115}, {0, 100}, {0, 115}, {60, 70}}));
 }

@@ -231,7 +231,7 @@ TEST(Zero3, GathersTheNextBlockWhileOneComputesAndNoneBeforeThat) {
   for (std::size_t i = 0; i < plan.tasks().size(); ++i) {
     const plan::Task& task = plan.tasks()[i];
     const auto* collective = std::get_if<plan::Collective>(&task.action);
-    if (task.device == DeviceId(0) && collective != nullptr && collective->kind == plan::Collective::Kind::all_gather) {
+    if (task.device == DeviceId(0) && collective != nullptr && collective->kind == plan::Move::all_gather) {
       gathers.push_back(i);
       uses.emplace_back();
       for (std::size_t j = 0; j < plan.tasks().size(); ++j) {

@@ -35,7 +35,7 @@ struct Written {
   }
   /// One member; ranks are the devices' numbers.
   TaskId all_reduce(std::size_t device, std::size_t meeting, std::int64_t start, std::int64_t end, std::vector<TaskId> after = {}) {
-    return add(plan::Collective{plan::Collective::Kind::all_reduce, MeetingId(meeting), static_cast<std::uint32_t>(device),
+    return add(plan::Collective{plan::Move::all_reduce, MeetingId(meeting), static_cast<std::uint32_t>(device),
                                 static_cast<std::uint32_t>(devices)},
                device, plan::Lane::communication, start, end, std::move(after));
   }

@@ -15,7 +15,7 @@ constexpr std::uint32_t members = 3;
 const std::vector<std::int64_t> extents{10, 7, 2};  // of the buffers that cross; the last is smaller than the members are many
 
 /// A collective over buffers of those extents: the whole ones stand first in the list of a device's buffers, then its pieces.
-plan::Plan meeting(Collective::Kind kind, DType type = DType::f32) {
+plan::Plan meeting(plan::Move kind, DType type = DType::f32) {
   plan::Draft draft{.title = "", .devices = {}, .buffers = {}, .tasks = {}};
   for (std::uint32_t rank = 0; rank < members; ++rank) {
     draft.devices.push_back("cpu:" + std::to_string(rank));
@@ -37,23 +37,23 @@ plan::Plan meeting(Collective::Kind kind, DType type = DType::f32) {
                     .device = DeviceId(rank),
                     .lane = plan::Lane::communication};
     switch (kind) {
-      case Collective::Kind::copy:  // a transfer's, and no collective
+      case plan::Move::copy:  // a transfer's, and no collective
         break;
-      case Collective::Kind::all_reduce:
+      case plan::Move::all_reduce:
         task.reads = task.writes = whole;
         break;
-      case Collective::Kind::broadcast:
+      case plan::Move::broadcast:
         (rank == 0 ? task.reads : task.writes) = whole;
         break;
-      case Collective::Kind::reduce:
+      case plan::Move::reduce:
         task.reads = whole;
         task.writes = rank == 0 ? whole : std::vector<BufferId>{};
         break;
-      case Collective::Kind::reduce_scatter:
+      case plan::Move::reduce_scatter:
         task.reads = whole;
         task.writes = pieces;
         break;
-      case Collective::Kind::all_gather:
+      case plan::Move::all_gather:
         task.reads = pieces;
         task.writes = whole;
         break;
@@ -88,12 +88,12 @@ std::int64_t elements(const Share& share) {
 }
 
 TEST(Dealing, EveryElementFallsToOneMemberOrOfWhatIsHandedOutToAllButTheFirst) {
-  for (const Collective::Kind kind : {Collective::Kind::all_reduce, Collective::Kind::broadcast, Collective::Kind::reduce,
-                                      Collective::Kind::reduce_scatter, Collective::Kind::all_gather}) {
+  for (const plan::Move kind :
+       {plan::Move::all_reduce, plan::Move::broadcast, plan::Move::reduce, plan::Move::reduce_scatter, plan::Move::all_gather}) {
     for (const std::int64_t chunk_elements : {1, 4, 1000}) {
       const std::vector<Share> shares = deal(meeting(kind), MeetingId(0), chunk_elements);
       ASSERT_EQ(shares.size(), members);
-      const int times = kind == Collective::Kind::broadcast ? 2 : 1;
+      const int times = kind == plan::Move::broadcast ? 2 : 1;
       for (const std::vector<int>& buffer : covered(shares)) {
         EXPECT_EQ(buffer, std::vector<int>(buffer.size(), times)) << plan::to_text(kind);
       }
@@ -108,16 +108,16 @@ TEST(Dealing, EveryElementFallsToOneMemberOrOfWhatIsHandedOutToAllButTheFirst) {
 }
 
 TEST(Dealing, ASumIsDividedEvenlyOverAllBuffersAndAReduceFallsToTheFirst) {
-  for (const Share& share : deal(meeting(Collective::Kind::all_reduce, DType::f64), MeetingId(0), 1000)) {
+  for (const Share& share : deal(meeting(plan::Move::all_reduce, DType::f64), MeetingId(0), 1000)) {
     EXPECT_NEAR(static_cast<double>(elements(share)), 19.0 / 3, 1);
   }
-  const std::vector<Share> reduced = deal(meeting(Collective::Kind::reduce), MeetingId(0), 1000);
+  const std::vector<Share> reduced = deal(meeting(plan::Move::reduce), MeetingId(0), 1000);
   EXPECT_EQ(elements(reduced[0]), 19);
   EXPECT_TRUE(reduced[1].chunks.empty());
 }
 
 TEST(Dealing, PiecesAreThoseOfThePlansRule) {
-  for (const Collective::Kind kind : {Collective::Kind::reduce_scatter, Collective::Kind::all_gather}) {
+  for (const plan::Move kind : {plan::Move::reduce_scatter, plan::Move::all_gather}) {
     const plan::Plan plan = meeting(kind);
     const std::vector<Share> shares = deal(plan, MeetingId(0), 2);
     for (std::uint32_t rank = 0; rank < members; ++rank) {
@@ -158,11 +158,11 @@ TEST(Dealing, AMembersChunksLieInItsOwnBuffersAndPieces) {
   addresses.reads = {memory.data(), memory.data() + 100};
   addresses.writes = {memory.data() + 200, memory.data() + 300};
   const Chunk chunk{.buffer = 1, .begin = 3, .count = 2, .piece = 1, .piece_begin = 1};
-  const plan::Plan scatter = meeting(Collective::Kind::reduce_scatter);
+  const plan::Plan scatter = meeting(plan::Move::reduce_scatter);
   const MemberMemory summed(scatter.tasks()[0], addresses, DType::f32);
   EXPECT_EQ(summed.at(chunk), memory.data() + 100 + 3 * 4);
   EXPECT_EQ(summed.piece_at(chunk), memory.data() + 300 + 1 * 4);
-  const plan::Plan gather = meeting(Collective::Kind::all_gather, DType::bf16);
+  const plan::Plan gather = meeting(plan::Move::all_gather, DType::bf16);
   const MemberMemory gathered(gather.tasks()[0], addresses, DType::bf16);
   EXPECT_EQ(gathered.at(chunk), memory.data() + 300 + 3 * 2);
   EXPECT_EQ(gathered.piece_at(chunk), memory.data() + 100 + 1 * 2);
