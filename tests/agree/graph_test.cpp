@@ -138,6 +138,27 @@ TEST(Graphs, AVocabularyIsDividedWithTheScoresAndTheLoss) {
   EXPECT_FALSE(train_unless_refused(squares).has_value()) << "squares have no form for scores in parts";
 }
 
+TEST(Graphs, ASequenceThatIsNoMultipleOfThePartsIsDividedByWholePositions) {
+  const std::vector<Product> products{{1, 1, 2, 0, ""},        {1, 1, 3, 0, "", 2},     {1, 1, 4, 0, ""},
+                                      {2, 1, 2, 3, "", 2},     {1, 2, 2, 0, "1f1b", 3}, {2, 2, 2, 2, "zb-v", 4},
+                                      {1, 2, 3, 0, "gpipe", 2, Recompute::all}};
+  for (const std::string model : {"residual:dim=6,hidden=10,depth=4,sequence=5", "residual:dim=5,hidden=4,depth=4,sequence=7",
+                                  "tokens:vocabulary=13,dim=6,hidden=8,depth=3,sequence=7"}) {
+    const strategy::Loss loss = model[0] == 't' ? strategy::Loss::cross_entropy : strategy::Loss::mean_squared_error;
+    for (Product product : products) {
+      product.sp = true;
+      for (const std::string& backend : exec::backend_names()) {
+        Case one = training_of(model, loss);
+        one.strategy = "product";
+        one.backend = backend;
+        one.devices = product.devices();
+        one.layout = layout_of(product);
+        EXPECT_TRUE(close(judge(model, loss), train(one), rounding)) << to_text(one);
+      }
+    }
+  }
+}
+
 TEST(Graphs, MixedPrecisionIsTheSameHoweverTheyAreSplit) {
   for (const std::string& model : models()) {
     Case one = training_of(model);

@@ -66,6 +66,15 @@ TEST(RankThreads, TeamsOfSeveralThreads16BitsAndStateChangeNothing) {
   }
 }
 
+TEST(RankThreads, PartsOfASequenceOfUnevenLengthCrossAsInOneMemory) {
+  for (const auto& [tp, ranks] : {std::pair{2U, 2}, {3U, 2}, {4U, 3}}) {
+    Case one = small("tensor", tp);
+    one.model = "residual:dim=6,hidden=10,depth=2,sequence=9";
+    one.layout.sp = true;
+    EXPECT_TRUE(same_bits(train(one, 3), train_as_ranks(one, ranks).value())) << to_text(one) << " on " << ranks << " ranks";
+  }
+}
+
 TEST(RankThreads, ASumThatIsAppliedComesInManyMessages) {
   Case one = small("ddp", 3);
   one.model = "mlp:512-500-512-40";

@@ -738,7 +738,7 @@ class Split {
     for (std::uint32_t rank = 0; rank < size && !broken_; ++rank) {
       const Task& task = plan_[members[rank]];
       const BufferId all = payload(task)[slot];
-      const Range own = piece_of(plan_[all].shape.elements(), rank, size);
+      const Range own = piece_of(plan_[all].shape.elements(), std::get<Collective>(task.action));
       if (own.size() > 0) {
         const BufferId piece = pieces(task)[next[rank]++];
         if (held_[piece.index()].thing != held_[all.index()].thing || run_of(piece, all) != own) {

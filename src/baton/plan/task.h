@@ -37,7 +37,8 @@ struct Transfer {
 ///   reduce       all read; rank 0 writes the sum into the buffers it reads
 ///   reduce_scatter  all read whole buffers; each writes the pieces of the sum that fall to it
 ///   all_gather   each reads the pieces that fall to it; all write the whole buffers
-/// `piece_of` gives the piece of each buffer that a rank owns; an empty piece is left out.
+/// `piece_of` gives the piece of each buffer that a rank owns; an empty piece is left out. Runs of `row` elements stay together:
+/// pieces are whole rows, as many positions of a sequence.
 /// An all_reduce with `sgd_rate` above zero applies the sum instead of keeping it: it reads gradients and then as many
 /// parameters, and writes those: w −= rate · Σ g. A reduce_scatter with `accumulate` adds to the pieces it writes, so it reads
 /// them after the whole buffers.
@@ -48,6 +49,7 @@ struct Collective {
   std::uint32_t size = 1;
   double sgd_rate = 0;
   bool accumulate = false;
+  std::int64_t row = 1;
   bool operator==(const Collective&) const = default;
 };
 
@@ -115,10 +117,15 @@ bool is_product(const Task& task);
 std::span<const BufferId> payload(const Task& task);
 /// The pieces that a member of a reduce_scatter writes or one of an all_gather reads.
 std::span<const BufferId> pieces(const Task& task);
-/// The elements of a buffer that one rank out of several owns: as even as possible, in order.
+/// The elements of a buffer that one rank out of several owns: as even as possible, in order, in rows of `row` elements.
 using Piece = Range;
-constexpr Piece piece_of(std::int64_t elements, std::uint32_t rank, std::uint32_t size) {
-  return divide(elements, size, rank, Remainder::spread);
+constexpr Piece piece_of(std::int64_t elements, std::uint32_t rank, std::uint32_t size, std::int64_t row = 1) {
+  const Range rows = divide(elements / row, size, rank, Remainder::spread);
+  return {rows.begin * row, rows.end * row};
+}
+/// The same for a member of a collective.
+constexpr Piece piece_of(std::int64_t elements, const Collective& member) {
+  return piece_of(elements, member.rank, member.size, member.row);
 }
 /// What the meeting of a transfer's or collective's task does, and the task's rank in it.
 Move move_of(const Task& task);

@@ -109,6 +109,9 @@ void print_action(std::string& out, const Task& task) {
       out += fmt::format(" meeting=m{} rank={} size={}", collective.meeting.value, collective.rank, collective.size);
       PrintFields{out}("sgd_rate", collective.sgd_rate);
       PrintFields{out}("accumulate", collective.accumulate);
+      if (collective.row != 1) {
+        PrintFields{out}("row", collective.row);
+      }
     }
     void operator()(const Update& update) const {
       op::Optimizer copy = update.optimizer;
@@ -416,6 +419,12 @@ Action parse_action(Line& line, const std::string& verb, std::size_t devices) {
                             line.number<std::uint32_t>(line.need("rank")), line.number<std::uint32_t>(line.need("size"))};
       ParseFields{line}("sgd_rate", collective.sgd_rate);
       ParseFields{line}("accumulate", collective.accumulate);
+      if (const auto row = line.take("row")) {
+        collective.row = line.number(*row);
+        if (collective.row < 1) {
+          line.fail(fmt::format("has rows of {} elements", collective.row));
+        }
+      }
       return collective;
     }
   }

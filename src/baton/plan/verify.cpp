@@ -200,7 +200,10 @@ class Judge {
     }
     std::size_t next = 0;
     for (const BufferId id : whole) {
-      const std::int64_t size = piece_of(plan_[id].shape.elements(), collective.rank, collective.size).size();
+      if (plan_[id].shape.elements() % collective.row != 0) {
+        return false;
+      }
+      const std::int64_t size = piece_of(plan_[id].shape.elements(), collective).size();
       if (size == 0) {
         continue;
       }
@@ -215,7 +218,8 @@ class Judge {
 
   bool member_fits(const Task& task, const Collective& member) const {
     const MoveRule& rule = rule_of(member.kind);
-    if (member.kind == Move::copy || (member.accumulate && !(rule.owner == MoveRule::Owner::piece && rule.sums))) {
+    if (member.kind == Move::copy || (member.accumulate && !(rule.owner == MoveRule::Owner::piece && rule.sums)) ||
+        member.row < 1 || (member.row > 1 && rule.owner != MoveRule::Owner::piece)) {
       return false;
     }
     if (member.sgd_rate != 0) {
@@ -242,7 +246,7 @@ class Judge {
       const Task& task = plan_[id];
       const auto* member = std::get_if<Collective>(&task.action);
       if (member == nullptr || member->kind != first->kind || member->size != first->size || member->sgd_rate != first->sgd_rate ||
-          member->accumulate != first->accumulate) {
+          member->accumulate != first->accumulate || member->row != first->row) {
         return fmt::format("meets {}, which is something else", plan_.describe(id));
       }
       if (member->rank >= first->size || ranks[member->rank]) {

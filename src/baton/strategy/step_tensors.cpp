@@ -14,9 +14,10 @@ using plan::Buffer;
 using plan::Phase;
 using plan::Role;
 
-/// What one of so many parts holds of an axis.
-Range part_of(std::int64_t total, std::int64_t parts, std::size_t index) {
-  return divide(total, parts, static_cast<std::int64_t>(index), Remainder::first);
+/// What one of so many parts holds of a dimension. Positions of a sequence are gathered and scattered, so their parts are pieces of
+/// a collective (plan::piece_of).
+Range part_of(char dim, std::int64_t total, std::int64_t parts, std::size_t index) {
+  return divide(total, parts, static_cast<std::int64_t>(index), dim == 't' ? Remainder::spread : Remainder::first);
 }
 
 }  // namespace
@@ -115,7 +116,7 @@ plan::ValuePart StepTensors::part(std::size_t b, std::size_t v, std::optional<ch
   const plan::BatchRows& rows = shard.micro[m].rows;
   for (const model::Dim& dim : value_of(b, v).dims) {
     held.at.push_back(dim.name == model::batch.name ? Range{rows.begin, rows.end}
-                      : divided == dim.name         ? part_of(dim.extent, placement_.shards, shard.index)
+                      : divided == dim.name         ? part_of(dim.name, dim.extent, placement_.shards, shard.index)
                                                     : Range{0, dim.extent});
   }
   return held;
@@ -178,15 +179,15 @@ void StepTensors::task(plan::Action action, DeviceId device, Phase phase, std::s
                           .after = {}});
 }
 
-std::int64_t StepTensors::first_index(std::int64_t total, const Shard& shard) const {
-  return part_of(total, placement_.shards, shard.index).begin;
+std::int64_t StepTensors::first_index(char dim, std::int64_t total, const Shard& shard) const {
+  return part_of(dim, total, placement_.shards, shard.index).begin;
 }
 
 Shape StepTensors::shape_of(const model::Value& value, std::optional<char> divided, const Shard& shard, std::int64_t rows) const {
   std::vector<std::int64_t> extents;
   for (const model::Dim& dim : value.dims) {
     const std::int64_t extent = dim.name == model::batch.name ? rows : dim.extent;
-    const Range range = divided == dim.name ? part_of(extent, placement_.shards, shard.index) : Range{0, extent};
+    const Range range = divided == dim.name ? part_of(dim.name, extent, placement_.shards, shard.index) : Range{0, extent};
     extents.push_back(range.end - range.begin);
   }
   return Shape(std::move(extents));
@@ -206,7 +207,7 @@ plan::BatchRows StepTensors::content_of(std::size_t b, std::size_t v, const Shar
   rows.value = id;
   rows.axis = static_cast<std::uint32_t>(value.batch_axis());
   if (rows.axis == 1 && layouts_.kept(layouts_.value(b, v)) == value.dims[0].name) {
-    rows.first = first_index(value.dims[0].extent, shard);
+    rows.first = first_index(value.dims[0].name, value.dims[0].extent, shard);
   }
   return rows;
 }
@@ -261,7 +262,7 @@ BufferId StepTensors::parameter_buffer(const Shard& shard, std::size_t b, std::s
                            .end = parameter.shape[0]};
   if (const std::optional<char> divided = layouts_.kept(layouts_.parameter(b, p))) {
     part.axis = static_cast<std::uint32_t>(layouts_.parameter(b, p).find(*divided));
-    const Range range = part_of(parameter.shape[part.axis], placement_.shards, shard.index);
+    const Range range = part_of(*divided, parameter.shape[part.axis], placement_.shards, shard.index);
     part.begin = range.begin;
     part.end = range.end;
   }
@@ -279,10 +280,14 @@ BufferId StepTensors::parameter_gradient_buffer(Shard& shard, std::size_t b, std
 }
 
 void StepTensors::meet(std::size_t r, plan::Move kind, Phase phase, std::size_t b, std::size_t m,
-                       const std::vector<BufferId>& reads, const std::vector<BufferId>& writes) {
+                       const std::vector<BufferId>& reads, const std::vector<BufferId>& writes, std::int64_t row) {
   const MeetingId meeting = draft_.new_meeting();
   for (const Shard& shard : group(r)) {
-    task(plan::Collective{kind, meeting, static_cast<std::uint32_t>(shard.index), static_cast<std::uint32_t>(reads.size())},
+    task(plan::Collective{.kind = kind,
+                          .meeting = meeting,
+                          .rank = static_cast<std::uint32_t>(shard.index),
+                          .size = static_cast<std::uint32_t>(reads.size()),
+                          .row = row},
          device_of(shard, b), phase, b, m, {reads[shard.index]}, {writes[shard.index]}, plan::Lane::communication);
   }
 }
@@ -305,7 +310,10 @@ std::vector<BufferId> StepTensors::converted(Conversion conversion, std::size_t 
     made.push_back(add(device_of(shard, b), role, std::move(content), draft_[held[shard.index]].label));
     draft_.buffers.back().dtype = draft_[held[shard.index]].dtype;
   }
-  meet(r, conversion == Conversion::all_gather ? plan::Move::all_gather : plan::Move::reduce_scatter, phase, b, m, held, made);
+  const Shape& whole = draft_[conversion == Conversion::all_gather ? made[0] : held[0]].shape;
+  // Parts of a dimension that divides evenly are even runs of elements, too.
+  const std::int64_t row = whole[0] % placement_.shards == 0 ? 1 : whole.elements() / whole[0];
+  meet(r, conversion == Conversion::all_gather ? plan::Move::all_gather : plan::Move::reduce_scatter, phase, b, m, held, made, row);
   return made;
 }
 

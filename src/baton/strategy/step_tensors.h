@@ -88,8 +88,8 @@ class StepTensors {
   /// The loss for the whole batch.
   op::Op loss_op() const;
 
-  /// The first of `total` indices that a shard holds where they are divided.
-  std::int64_t first_index(std::int64_t total, const Shard& shard) const;
+  /// The first of `total` indices of a dimension that a shard holds where they are divided.
+  std::int64_t first_index(char dim, std::int64_t total, const Shard& shard) const;
   /// A value's shape for a shard's rows of a micro-batch, in part along `divided` where it has that dimension.
   Shape shape_of(const model::Value& value, std::optional<char> divided, const Shard& shard, std::int64_t rows) const;
   /// The same as the value is kept.
@@ -106,7 +106,7 @@ class StepTensors {
 
   /// One task for each shard of a replica, of a collective among them.
   void meet(std::size_t r, plan::Move kind, plan::Phase phase, std::size_t b, std::size_t m, const std::vector<BufferId>& reads,
-            const std::vector<BufferId>& writes);
+            const std::vector<BufferId>& writes, std::int64_t row = 1);
   /// Of buffers that the shards of a replica hold of one value: those that hold it after the conversion. `v` is the value's number.
   std::vector<BufferId> converted(Conversion conversion, std::size_t r, std::size_t m, std::size_t b, std::size_t v,
                                   plan::Phase phase, plan::Role role, std::vector<BufferId> held);

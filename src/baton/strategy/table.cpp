@@ -312,10 +312,6 @@ void Layouts::check_extents() const {
                                                : "features",
                               block.name, parts_);
           }
-          if (row.dim == 't' && dim.extent % parts_ != 0) {
-            throw usage_error("a sequence of {} positions cannot be divided evenly over {} devices: take a multiple of {}",
-                              dim.extent, parts_, parts_);
-          }
         }
       }
     }

@@ -68,8 +68,8 @@ struct NodeLayout {
 /// What a table makes of a model: pure, and the same for all replicas.
 class Layouts {
  public:
-  /// A usage error where the table cannot be made: a dimension with fewer indices than parts, a sequence that does not divide
-  /// evenly, an op that needs a divided dimension whole, or nothing to divide at all.
+  /// A usage error where the table cannot be made: a dimension with fewer indices than parts, an op that needs a divided
+  /// dimension whole, or nothing to divide at all.
   Layouts(const model::Model& model, Table table, std::int64_t parts);
 
   std::int64_t parts() const { return parts_; }

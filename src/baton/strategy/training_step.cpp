@@ -159,7 +159,7 @@ class Writer : private StepTensors {
 
   /// The op of a call as one shard runs it.
   op::Op part_op(const Call& call, const Shard& shard) const {
-    return call.numbered ? op::for_part(call.op, first_index(call.extent, shard), call.extent) : call.op;
+    return call.numbered ? op::for_part(call.op, first_index(*call.shared, call.extent, shard), call.extent) : call.op;
   }
 
   void forward(std::size_t r, std::size_t m, std::size_t b, Phase phase) {
@@ -241,7 +241,7 @@ class Writer : private StepTensors {
   /// An op for the part of the model's output that a shard holds.
   op::Op output_part(const op::Op& op, const Shard& shard) const {
     const std::int64_t extent = model_.output().last();
-    return op::for_part(op, first_index(extent, shard), extent);
+    return op::for_part(op, first_index(layouts_.value(model_.blocks().size() - 1, model_.blocks().back().out).back(), extent, shard), extent);
   }
 
   void loss_of(Shard& shard, std::size_t m, const op::Op& op, const std::vector<BufferId>& terms) {

@@ -260,11 +260,14 @@ class Judge {
     std::vector<std::pair<std::int64_t, BufferId>> due;
     for (const BufferId id : whole) {
       const std::int64_t elements = buffer(id).shape.elements();
+      if (member.row < 1 || elements % member.row != 0) {
+        return false;
+      }
       std::int64_t count = 0;
       for (std::int64_t e = 0; e < elements; ++e) {
         std::uint32_t owner = 0;
         for (std::uint32_t rank = 0; rank < member.size; ++rank) {
-          owner = rank * elements / member.size <= e ? rank : owner;
+          owner = rank * (elements / member.row) / member.size <= e / member.row ? rank : owner;
         }
         count += owner == member.rank ? 1 : 0;
       }
@@ -340,7 +343,7 @@ class Judge {
           }
           break;
       }
-      if (member->accumulate != leader->accumulate || (member->accumulate && member->kind != Move::reduce_scatter)) {
+      if (member->row != leader->row || member->accumulate != leader->accumulate || (member->accumulate && member->kind != Move::reduce_scatter)) {
         return false;
       }
       if (brings->empty() || (pattern != nullptr && pattern->size() != brings->size())) {

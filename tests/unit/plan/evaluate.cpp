@@ -301,7 +301,7 @@ class Machine {
       if (collective->kind == Move::all_gather) {
         Numbers whole(at_[first.writes[s].index()].size(), 0);
         for (std::uint32_t m = 0; m < count; ++m) {
-          const Piece piece = piece_of(static_cast<std::int64_t>(whole.size()), m, count);
+          const Piece piece = piece_of(static_cast<std::int64_t>(whole.size()), m, count, collective->row);
           for (std::int64_t e = 0; e < piece.size(); ++e) {
             whole[u(piece.begin + e)] = at_[members[m]->reads[next[m]].index()][u(e)];
           }
@@ -320,7 +320,7 @@ class Machine {
       }
       for (std::uint32_t m = 0; m < count; ++m) {
         if (collective->kind == Move::reduce_scatter) {
-          const Piece piece = piece_of(static_cast<std::int64_t>(sum.size()), m, count);
+          const Piece piece = piece_of(static_cast<std::int64_t>(sum.size()), m, count, collective->row);
           for (std::int64_t e = 0; e < piece.size(); ++e) {
             double& target = at_[members[m]->writes[next[m]].index()][u(e)];
             target = sum[u(piece.begin + e)] + (collective->accumulate ? target : 0);

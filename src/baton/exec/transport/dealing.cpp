@@ -36,6 +36,8 @@ std::vector<Share> deal(const plan::Plan& plan, MeetingId meeting, std::int64_t 
   const std::size_t members = plan.members(meeting).size();
   const plan::Task& first = plan[plan.members(meeting)[0]];
   const plan::MoveRule& rule = plan::rule_of(plan::move_of(first));
+  const auto* collective = std::get_if<Collective>(&first.action);
+  const std::int64_t row = collective == nullptr ? 1 : collective->row;
   const std::span<const BufferId> buffers = plan::payload(first);
   const DType type = plan[buffers[0]].dtype;
   std::int64_t total = 0;
@@ -51,7 +53,7 @@ std::vector<Share> deal(const plan::Plan& plan, MeetingId meeting, std::int64_t 
     for (std::size_t b = 0; b < buffers.size(); ++b) {
       const std::int64_t extent = plan[buffers[b]].shape.elements();
       if (rule.owner == plan::MoveRule::Owner::piece) {
-        const plan::Piece range = plan::piece_of(extent, static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(members));
+        const plan::Piece range = plan::piece_of(extent, static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(members), row);
         cut_pieces(share, b, range, piece, chunk_elements);
         piece += range.size() > 0 ? 1 : 0;
       } else {

@@ -12,17 +12,17 @@ using plan::Collective;
 void deal_pieces(std::vector<NcclCall>& calls, const Collective& collective, std::byte* whole, std::byte* own,
                  std::int64_t elements, std::int64_t width) {
   const bool gathers = !plan::rule_of(collective.kind).sums;
-  if (elements % collective.size == 0) {
+  if (elements / collective.row % collective.size == 0) {
     const std::int64_t each = elements / collective.size;
     calls.push_back(gathers ? NcclCall{Move::all_gather, own, whole, each} : NcclCall{Move::reduce_scatter, whole, own, each});
     return;
   }
-  const plan::Piece mine = plan::piece_of(elements, collective.rank, collective.size);
+  const plan::Piece mine = plan::piece_of(elements, collective);
   if (gathers && mine.size() > 0) {
     calls.push_back({Move::copy, own, whole + mine.begin * width, mine.size()});
   }
   for (std::uint32_t owner = 0; owner < collective.size; ++owner) {
-    const plan::Piece range = plan::piece_of(elements, owner, collective.size);
+    const plan::Piece range = plan::piece_of(elements, owner, collective.size, collective.row);
     std::byte* const at = whole + range.begin * width;
     if (range.size() > 0) {
       calls.push_back(
@@ -61,7 +61,7 @@ std::vector<NcclCall> nccl_calls(const plan::Plan& plan, const plan::Task& task,
       case Move::reduce_scatter:
       case Move::all_gather: {
         const auto& collective = std::get<Collective>(task.action);
-        const bool has_piece = plan::piece_of(elements, collective.rank, collective.size).size() > 0;
+        const bool has_piece = plan::piece_of(elements, collective).size() > 0;
         deal_pieces(calls, collective, whole[b], has_piece ? pieces[piece++] : nullptr, elements, size_of(type));
         break;
       }

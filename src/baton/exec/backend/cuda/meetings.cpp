@@ -215,7 +215,7 @@ class Meetings::Impl {
     for (std::size_t b = 0; b < whole.size(); ++b) {
       const std::int64_t width = size_of(plan_[whole[b]].dtype);
       const plan::Piece range = plan::piece_of(plan_[whole[b]].shape.elements(), static_cast<std::uint32_t>(rank),
-                                               opening.collective->size);
+                                               opening.collective->size, opening.collective->row);
       if (range.size() == 0) {
         continue;
       }
@@ -241,7 +241,7 @@ class Meetings::Impl {
     for (std::size_t b = 0; b < buffers.size(); ++b) {
       plan::Piece range{0, plan_[buffers[b]].shape.elements()};
       if (pieces) {
-        range = plan::piece_of(range.end, static_cast<std::uint32_t>(rank), collective.size);
+        range = plan::piece_of(range.end, static_cast<std::uint32_t>(rank), collective.size, collective.row);
       }
       for (std::int64_t at = range.begin; at < range.end; at += sum_elements, ++number) {
         if (collective.kind == plan::Move::all_reduce && number % by_members(opening) != rank) {
