@@ -139,8 +139,12 @@ TEST(Graphs, AVocabularyIsDividedWithTheScoresAndTheLoss) {
 }
 
 TEST(Graphs, ASequenceThatIsNoMultipleOfThePartsIsDividedByWholePositions) {
-  const std::vector<Product> products{{1, 1, 2, 0, ""},        {1, 1, 3, 0, "", 2},     {1, 1, 4, 0, ""},
-                                      {2, 1, 2, 3, "", 2},     {1, 2, 2, 0, "1f1b", 3}, {2, 2, 2, 2, "zb-v", 4},
+  const std::vector<Product> products{{1, 1, 2, 0, ""},
+                                      {1, 1, 3, 0, "", 2},
+                                      {1, 1, 4, 0, ""},
+                                      {2, 1, 2, 3, "", 2},
+                                      {1, 2, 2, 0, "1f1b", 3},
+                                      {2, 2, 2, 2, "zb-v", 4},
                                       {1, 2, 3, 0, "gpipe", 2, Recompute::all}};
   for (const std::string model : {"residual:dim=6,hidden=10,depth=4,sequence=5", "residual:dim=5,hidden=4,depth=4,sequence=7",
                                   "tokens:vocabulary=13,dim=6,hidden=8,depth=3,sequence=7"}) {

@@ -65,23 +65,24 @@ struct Signatures {
     return o.scaled ? scaled : plain;
   }
   const Signature& operator()(const CrossEntropy& o) const {
-    static const Signature plain{.reads = {{"*v"}, labels}, .writes = {losses, {"*v"}}, .merged = "v"};
-    static const Signature scaled{.reads = {{"*v"}, labels, state}, .writes = {losses, {"*v"}}, .merged = "v"};
-    static const Signature part{.reads = {{"*v"}, labels, all_terms}, .writes = {losses, {"*v"}}};
-    static const Signature scaled_part{.reads = {{"*v"}, labels, all_terms, state}, .writes = {losses, {"*v"}}};
+    static const Signature plain{.reads = {{"*v"}, labels}, .writes = {losses, {"*v"}}, .merged = "v", .numbered = 'v'};
+    static const Signature scaled{.reads = {{"*v"}, labels, state}, .writes = {losses, {"*v"}}, .merged = "v", .numbered = 'v'};
+    static const Signature part{.reads = {{"*v"}, labels, all_terms}, .writes = {losses, {"*v"}}, .combined = "v", .numbered = 'v'};
+    static const Signature scaled_part{
+        .reads = {{"*v"}, labels, all_terms, state}, .writes = {losses, {"*v"}}, .combined = "v", .numbered = 'v'};
     return o.parts > 0 ? (o.scaled ? scaled_part : part) : (o.scaled ? scaled : plain);
   }
   const Signature& operator()(const CrossEntropyTerms&) const {
-    static const Signature one{.reads = {{"*v"}, labels}, .writes = {{"*3", Type::loss}}, .merged = "v"};
+    static const Signature one{.reads = {{"*v"}, labels}, .writes = {{"*3", Type::loss}}, .numbered = 'v'};
     return one;
   }
   const Signature& operator()(const Embed&) const {
-    static const Signature one{.reads = {labels, {"vc"}}, .writes = {{"*c"}}};
+    static const Signature one{.reads = {labels, {"vc"}}, .writes = {{"*c"}}, .numbered = 'v'};
     return one;
   }
   const Signature& operator()(const EmbedBackward& o) const {
-    static const Signature plain{.reads = {labels, {"*c"}}, .writes = {{"vc"}}};
-    static const Signature added{.reads = {labels, {"*c"}, {"vc"}}, .writes = {{"vc"}}, .in_place = true};
+    static const Signature plain{.reads = {labels, {"*c"}}, .writes = {{"vc"}}, .numbered = 'v'};
+    static const Signature added{.reads = {labels, {"*c"}, {"vc"}}, .writes = {{"vc"}}, .in_place = true, .numbered = 'v'};
     return o.accumulate ? added : plain;
   }
   const Signature& operator()(const MatrixProduct&) const {
@@ -192,7 +193,7 @@ Along along(const Signature& signature, char letter, std::size_t write) {
   if (signature.merged.find(letter) != std::string::npos) {
     return Along::merge;
   }
-  return has(signature.writes[write]) ? Along::map : Along::sum;
+  return has(signature.writes[write]) || signature.combined.find(letter) != std::string::npos ? Along::map : Along::sum;
 }
 
 bool fits(const Signature& signature, std::span<const Operand> reads, std::span<const Operand> writes) {

@@ -31,12 +31,16 @@ struct Signature {
   /// Dimensions that are combined by a rule other than a sum, and those that no device may hold a part of.
   std::string merged = {};
   std::string whole = {};
+  /// Dimensions that another operand has combined already, so that a part of them is enough.
+  std::string combined = {};
   /// Operands that count once, whatever is summed: a bias is added where the sum is complete.
   std::vector<std::size_t> once = {};
   /// Whether the terms of a sum may be read in place of the sum: the results are then terms of a sum too.
   bool linear = false;
   /// Whether the last operands it reads are those that it writes.
   bool in_place = false;
+  /// The dimension whose indices it tells apart by number (op::for_part); 0: none.
+  char numbered = 0;
   /// Whether it reads any number of operands, of any shapes.
   bool any_reads = false;
 };

@@ -24,6 +24,12 @@ std::optional<MergedLoss> merged(const Op& loss, std::int64_t parts);
 /// The same op for a part of the dimension that it tells apart by number: of `of` indices those from `first` on. Ops that do not
 /// tell are left as they are.
 Op for_part(Op op, std::int64_t first, std::int64_t of);
+/// What an op was made for by that. `of` is 0 for one that holds all indices, or does not tell.
+struct Part {
+  std::int64_t first = 0;
+  std::int64_t of = 0;
+};
+Part part_of(const Op& op);
 
 /// Whether it can add to what it writes instead of setting it, and so read it behind its other operands. All ops that give
 /// gradients of parameters can.

@@ -78,8 +78,17 @@ struct NonFiniteCount {
   bool operator==(const NonFiniteCount&) const = default;
 };
 
+/// What parts of the scores contribute to a loss that is computed of all of them (op::merged): some numbers for each of these
+/// indices of the loss, of so many parts one behind the other.
+struct LossTerms {
+  ValueId loss;
+  std::vector<Range> at;  // by dimension of the loss
+  std::int64_t parts = 1;
+  bool operator==(const LossTerms&) const = default;
+};
+
 /// What a buffer is a part of, independent of the device that holds it: used to fill it and to read it back.
-using Content = std::variant<std::monostate, BatchRows, ParameterPart, LossScaler, ValuePart, NonFiniteCount>;
+using Content = std::variant<std::monostate, BatchRows, ParameterPart, LossScaler, ValuePart, NonFiniteCount, LossTerms>;
 
 /// How elements lie in memory. `tiled` is the CPU backend's order for weights; it needs exactly as many bytes
 /// as row-major, so element-wise work (sums, updates, copies) is the same for both.

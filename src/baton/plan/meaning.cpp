@@ -39,7 +39,7 @@ op::Op plain(op::Op op) {
   op::attributes(op, [](std::string_view name, auto& field) {
     if constexpr (std::is_same_v<std::remove_reference_t<decltype(field)>, bool>) {
       field = field && name != "tf32" && name != "accumulate" && name != "scaled";
-    } else if (name == "sgd_rate") {
+    } else if (name == "sgd_rate" || name == "first" || name == "of" || name == "parts") {
       field = 0;
     }
   });
@@ -50,6 +50,7 @@ Meaning::Meaning(const Graph& graph, std::size_t parameters)
     : graph_(graph),
       values_(graph.values.size()),
       unfinished_(graph.values.size()),
+      loss_terms_(graph.values.size()),
       gradients_(graph.values.size()),
       parameters_(parameters),
       uses_(graph.values.size(), 0),
@@ -83,6 +84,7 @@ Meaning::Meaning(const Graph& graph, std::size_t parameters)
     if (op::is_loss(node.op)) {
       whole.writes.push_back(canonical(gradient(node.reads[0])));
       whole.use.push_back(use_[static_cast<std::size_t>(&node - graph.nodes.data())][0]);
+      add_merged(node, whole);
       add(std::move(whole));
       continue;
     }
@@ -118,9 +120,22 @@ void Meaning::add(Making making) {
   const Thing& first = making.writes[0];
   std::vector<Making>& list = first.kind == Kind::value        ? values_[first.id]
                               : first.kind == Kind::unfinished ? unfinished_[first.id]
+                              : first.kind == Kind::loss_terms ? loss_terms_[first.id]
                               : first.kind == Kind::gradient   ? gradients_[first.id]
                                                                : parameters_[first.id];
   list.push_back(std::move(making));
+}
+
+/// The forms of a loss whose scores are divided: the terms that each part contributes, and the loss that reads those of all.
+void Meaning::add_merged(const Graph::Node& node, const Making& whole) {
+  if (const std::optional<op::MergedLoss> merged = op::merged(node.op, 1)) {
+    const Thing terms{Kind::loss_terms, node.writes[0].value};
+    add({plain(merged->terms), whole.reads, {terms}, {0}});
+    Making part = whole;
+    part.op = plain(merged->loss);
+    part.reads.push_back(terms);
+    add(std::move(part));
+  }
 }
 
 void Meaning::add_backward(const Graph::Node& node, const op::Op& form) {
@@ -213,6 +228,8 @@ std::span<const Making> Meaning::makings(const Thing& thing) const {
       return values_[thing.id];
     case Kind::unfinished:
       return unfinished_[thing.id];
+    case Kind::loss_terms:
+      return loss_terms_[thing.id];
     case Kind::gradient:
       return gradients_[thing.id];
     case Kind::parameter_gradient:

@@ -12,7 +12,18 @@ namespace baton::plan {
 
 /// What a buffer holds, or an operand of a task must be, whatever the indices.
 struct Thing {
-  enum class Kind : std::uint8_t { none, value, unfinished, gradient, parameter, parameter_gradient, state, scaler, non_finite };
+  enum class Kind : std::uint8_t {
+    none,
+    value,
+    unfinished,
+    loss_terms,
+    gradient,
+    parameter,
+    parameter_gradient,
+    state,
+    scaler,
+    non_finite
+  };
   Kind kind = Kind::none;
   std::uint32_t id = 0;    // of the value, or the parameter's ordinal
   std::uint32_t slot = 0;  // of an optimizer's state
@@ -20,7 +31,7 @@ struct Thing {
 };
 
 /// One way in which a task may make things: the op with what passes may change in it (accumulation, tf32, loss scaling, a step
-/// taken at once) left out.
+/// taken at once, the part of a dimension) left out.
 struct Making {
   op::Op op;
   std::vector<Thing> reads;
@@ -51,6 +62,7 @@ class Meaning {
     std::uint32_t use;
     std::uint32_t from;  // the value whose gradient is passed on
   };
+  void add_merged(const Graph::Node& node, const Making& whole);
   void add_backward(const Graph::Node& node, const op::Op& form);
   void join_forward();
   void join_backward();
@@ -60,6 +72,7 @@ class Meaning {
   const Graph& graph_;
   std::vector<std::vector<Making>> values_;
   std::vector<std::vector<Making>> unfinished_;
+  std::vector<std::vector<Making>> loss_terms_;
   std::vector<std::vector<Making>> gradients_;
   std::vector<std::vector<Making>> parameters_;  // of their gradients
   std::vector<std::uint32_t> uses_;              // by value

@@ -45,6 +45,12 @@ void print_ids(std::string& out, std::string_view name, char letter, const auto&
   }
 }
 
+void print_ranges(std::string& out, const std::vector<Range>& at) {
+  for (std::size_t d = 0; d < at.size(); ++d) {
+    out += fmt::format("{}{}:{}", d == 0 ? " at=" : ",", at[d].begin, at[d].end);
+  }
+}
+
 void print_content(std::string& out, const Buffer& buffer) {
   if (const auto* rows = std::get_if<BatchRows>(&buffer.content)) {
     out += fmt::format(" rows={}:{}", rows->begin, rows->end);
@@ -69,13 +75,15 @@ void print_content(std::string& out, const Buffer& buffer) {
     out += fmt::format(" initial_scale={}", state->initial);
   } else if (const auto* held = std::get_if<ValuePart>(&buffer.content)) {
     out += fmt::format(" {}=v{}", held->gradient ? "gradient" : "value", held->value.value);
-    for (std::size_t d = 0; d < held->at.size(); ++d) {
-      out += fmt::format("{}{}:{}", d == 0 ? " at=" : ",", held->at[d].begin, held->at[d].end);
-    }
+    print_ranges(out, held->at);
     if (held->terms > 1) {
       out += fmt::format(" term={} terms={}", held->term, held->terms);
     }
     PrintFields{out}("unfinished", held->unfinished);
+  } else if (const auto* terms = std::get_if<LossTerms>(&buffer.content)) {
+    out += fmt::format(" terms_of=v{}", terms->loss.value);
+    print_ranges(out, terms->at);
+    out += fmt::format(" parts={}", terms->parts);
   } else if (std::holds_alternative<NonFiniteCount>(buffer.content)) {
     out += " non_finite=1";
   }
@@ -301,14 +309,33 @@ std::string from_one_word(const Line& line) {
   return name;
 }
 
+std::vector<Range> parse_ranges(Line& line) {
+  std::vector<Range> at;
+  for (const std::string_view range : split(line.need("at"), ',')) {
+    const auto [begin, end] = line.range(range);
+    at.push_back({begin, end});
+  }
+  return at;
+}
+
+LossTerms parse_loss_terms(Line& line, const Shape& shape, std::size_t values) {
+  LossTerms terms{.loss = line.id<ValueId>(line.need("terms_of"), 'v', values), .at = parse_ranges(line)};
+  terms.parts = line.number(line.need("parts"));
+  bool fits = terms.parts >= 1 && terms.at.size() + 1 == shape.rank();
+  for (std::size_t d = 0; fits && d < terms.at.size(); ++d) {
+    fits = terms.at[d].size() == (d == 0 ? shape[d] / terms.parts : shape[d]);
+  }
+  if (!fits || shape[0] % terms.parts != 0) {
+    line.fail("holds terms of another part of a loss than its shape has room for");
+  }
+  return terms;
+}
+
 ValuePart parse_value_part(Line& line, const Shape& shape, std::size_t values) {
   ValuePart part;
   part.gradient = line.has("gradient");
   part.value = line.id<ValueId>(line.need(part.gradient ? "gradient" : "value"), 'v', values);
-  for (const std::string_view range : split(line.need("at"), ',')) {
-    const auto [begin, end] = line.range(range);
-    part.at.push_back({begin, end});
-  }
+  part.at = parse_ranges(line);
   bool fits = part.at.size() == shape.rank();
   for (std::size_t d = 0; fits && d < part.at.size(); ++d) {
     fits = part.at[d].size() == shape[d];
@@ -392,6 +419,8 @@ Buffer parse_buffer(Line& line, std::size_t devices, std::size_t values) {
     buffer.content = LossScaler{line.number<double>(*scale)};
   } else if (line.has("value") || line.has("gradient")) {
     buffer.content = parse_value_part(line, buffer.shape, values);
+  } else if (line.has("terms_of")) {
+    buffer.content = parse_loss_terms(line, buffer.shape, values);
   } else if (const auto flag = line.take("non_finite")) {
     if (*flag != "1") {
       line.fail("has non_finite, which is 1 where it is there");

@@ -44,29 +44,7 @@ StepTensors::StepTensors(const model::Model& model, const Step& step, const Plac
   write_graph();
 }
 
-bool StepTensors::tells_apart() const {
-  const std::size_t last = model_.blocks().size() - 1;
-  const Names outputs = layouts_.value(last, model_.blocks()[last].out);
-  if (layouts_.kept(outputs) == outputs.back()) {
-    return true;  // the loss is merged
-  }
-  const auto numbered = [](const Call& call) { return call.numbered; };
-  for (std::size_t b = 0; b <= last; ++b) {
-    for (std::size_t n = 0; n < model_.blocks()[b].nodes.size(); ++n) {
-      const NodeLayout& node = layouts_.node(b, n);
-      if (std::any_of(node.forward.begin(), node.forward.end(), numbered) ||
-          std::any_of(node.backward.begin(), node.backward.end(), numbered)) {
-        return true;
-      }
-    }
-  }
-  return false;
-}
-
 void StepTensors::write_graph() {
-  if (tells_apart()) {
-    return;
-  }
   plan::Graph& graph = draft_.graph;
   const std::int64_t rows = step_.global_batch;
   for (std::size_t b = 0; b < model_.blocks().size(); ++b) {
@@ -111,8 +89,7 @@ op::Op StepTensors::loss_op() const {
 
 plan::ValuePart StepTensors::part(std::size_t b, std::size_t v, std::optional<char> divided, const Shard& shard, std::size_t m,
                                   Role role) const {
-  plan::ValuePart held{
-      .value = draft_.graph.empty() ? plan::ValueId() : value_ids_[b][v], .gradient = role == Role::gradient, .at = {}};
+  plan::ValuePart held{.value = value_ids_[b][v], .gradient = role == Role::gradient, .at = {}};
   const plan::BatchRows& rows = shard.micro[m].rows;
   for (const model::Dim& dim : value_of(b, v).dims) {
     held.at.push_back(dim.name == model::batch.name ? Range{rows.begin, rows.end}
@@ -138,9 +115,7 @@ BufferId StepTensors::add(DeviceId device, Role role, plan::ValuePart held, std:
     extents.push_back(range.size());
   }
   const BufferId id = add(device, role, Shape(std::move(extents)), std::move(label));
-  if (held.value.valid()) {
-    draft_.buffers[id.index()].content = std::move(held);
-  }
+  draft_.buffers[id.index()].content = std::move(held);
   return id;
 }
 
@@ -223,8 +198,7 @@ void StepTensors::open(Shard& shard) {
     const std::int64_t rows = micro.row_count();
     const BufferId input = add(first, Role::input, kept_shape(0, 0, shard, rows), "x");
     draft_.buffers[input.index()].persistent = true;
-    draft_.buffers[input.index()].content = content_of(0, 0, shard, micro.rows,
-                                                       value_ids_.empty() ? plan::ValueId() : value_ids_[0][0]);
+    draft_.buffers[input.index()].content = content_of(0, 0, shard, micro.rows, value_ids_[0][0]);
     draft_.buffers[input.index()].dtype = data.integers ? DType::i32 : parameter_type(step_.precision);
     micro.values[0][0] = input;
     const Shape outputs = kept_shape(blocks - 1, out, shard, rows);

@@ -128,10 +128,8 @@ class StepTensors {
   };
 
   void find_homes();
-  /// What the step computes, whatever the placement. Left out where ops tell the indices of a divided dimension apart by number,
-  /// which `verify` cannot follow.
+  /// What the step computes, whatever the placement.
   void write_graph();
-  bool tells_apart() const;
   BufferId parameter_buffer(const Shard& shard, std::size_t b, std::size_t p, DeviceId device, plan::Role role,
                             std::string_view prefix);
 

@@ -223,6 +223,7 @@ class Writer : private StepTensors {
       extents.push_back(merged->terms_per_row);
       own.push_back(add(device_of(shard, last), Role::communication, Shape(extents), "terms of the loss"));
       draft_.buffers.back().dtype = DType::f64;
+      draft_.buffers.back().content = loss_terms(shard, m, 1);
       task(plan::Compute{output_part(merged->terms, shard)}, device_of(shard, last), Phase::forward, last, m,
            {shard.micro[m].values[last][out], shard.micro[m].target}, {own.back()});
     }
@@ -231,6 +232,7 @@ class Writer : private StepTensors {
       extents[0] *= placement_.shards;
       all.push_back(add(device_of(shard, last), Role::communication, Shape(extents), "terms of the loss, of all parts"));
       draft_.buffers.back().dtype = DType::f64;
+      draft_.buffers.back().content = loss_terms(shard, m, placement_.shards);
     }
     meet(r, plan::Move::all_gather, Phase::forward, last, m, own, all);
     for (Shard& shard : group(r)) {
@@ -238,10 +240,19 @@ class Writer : private StepTensors {
     }
   }
 
+  /// What terms of the loss of so many parts are.
+  plan::LossTerms loss_terms(const Shard& shard, std::size_t m, std::int64_t parts) const {
+    plan::LossTerms terms{.loss = loss_id_,
+                          .at = kept_part(model_.blocks().size() - 1, model_.blocks().back().out, shard, m, Role::activation).at,
+                          .parts = parts};
+    terms.at.pop_back();  // there are some for each row
+    return terms;
+  }
+
   /// An op for the part of the model's output that a shard holds.
   op::Op output_part(const op::Op& op, const Shard& shard) const {
-    const std::int64_t extent = model_.output().last();
-    return op::for_part(op, first_index(layouts_.value(model_.blocks().size() - 1, model_.blocks().back().out).back(), extent, shard), extent);
+    const model::Dim& last = model_.output_value().dims.back();
+    return op::for_part(op, first_index(last.name, last.extent, shard), last.extent);
   }
 
   void loss_of(Shard& shard, std::size_t m, const op::Op& op, const std::vector<BufferId>& terms) {

@@ -343,7 +343,8 @@ class Judge {
           }
           break;
       }
-      if (member->row != leader->row || member->accumulate != leader->accumulate || (member->accumulate && member->kind != Move::reduce_scatter)) {
+      if (member->row != leader->row || member->accumulate != leader->accumulate ||
+          (member->accumulate && member->kind != Move::reduce_scatter)) {
         return false;
       }
       if (brings->empty() || (pattern != nullptr && pattern->size() != brings->size())) {

@@ -1,11 +1,14 @@
 #include "unit/plan/evaluate.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <map>
 #include <tuple>
+#include <utility>
 
 #include "baton/op/loss_scale.h"
 
@@ -24,36 +27,59 @@ double drawn(std::uint64_t what, std::uint64_t which, std::uint64_t index) {
   return static_cast<double>(x >> 11) / static_cast<double>(1ULL << 52) - 1;
 }
 
-Numbers initial(const Buffer& buffer) {
+/// Where an element of a part of a parameter lies in the whole of it.
+std::int64_t index_in_whole(const ParameterPart& part, std::size_t i) {
+  std::int64_t behind = 1;
+  for (std::size_t d = part.axis + 1; d < part.whole.rank(); ++d) {
+    behind *= part.whole[d];
+  }
+  const std::int64_t own = (part.end - part.begin) * behind;
+  const std::int64_t at = static_cast<std::int64_t>(i) + part.piece_begin;
+  return at / own * part.whole[part.axis] * behind + part.begin * behind + at % own;
+}
+
+/// How many integers a buffer of ids or labels tells apart.
+std::int64_t integers_of(const Plan& plan, const BatchRows& rows) {
+  for (const Graph::Node& node : plan.graph().nodes) {
+    if (std::holds_alternative<op::Embed>(node.op) && node.reads[0] == rows.value) {
+      for (const Buffer& buffer : plan.buffers()) {
+        const auto* part = std::get_if<ParameterPart>(&buffer.content);
+        if (part != nullptr && part->ordinal == node.parameters[0]) {
+          return part->whole[0];
+        }
+      }
+    }
+    if (std::holds_alternative<op::CrossEntropy>(node.op) && node.reads[1] == rows.value) {
+      return plan.graph().values[node.reads[0].index()].shape.last();
+    }
+  }
+  return 1;
+}
+
+Numbers initial(const Plan& plan, const Buffer& buffer) {
   const auto count = static_cast<std::size_t>(buffer.shape.elements());
   Numbers values(count, 0);
   if (!buffer.persistent) {
     return values;
   }
   if (const auto* part = std::get_if<ParameterPart>(&buffer.content)) {
-    std::int64_t behind = 1;
-    for (std::size_t d = part->axis + 1; d < part->whole.rank(); ++d) {
-      behind *= part->whole[d];
-    }
-    const std::int64_t own = (part->end - part->begin) * behind;
     for (std::size_t i = 0; i < count; ++i) {
-      const std::int64_t at = static_cast<std::int64_t>(i) + part->piece_begin;
-      const std::int64_t index = at / own * part->whole[part->axis] * behind + part->begin * behind + at % own;
-      values[i] = buffer.role == Role::parameter
-                      ? drawn(1, part->ordinal, static_cast<std::uint64_t>(index))
-                      : 0.2 + 0.1 * drawn(2 + part->slot, part->ordinal, static_cast<std::uint64_t>(index));
+      const auto index = static_cast<std::uint64_t>(index_in_whole(*part, i));
+      values[i] = buffer.role == Role::parameter ? drawn(1, part->ordinal, index)
+                                                 : 0.2 + 0.1 * drawn(2 + part->slot, part->ordinal, index);
     }
   } else if (const auto* rows = std::get_if<BatchRows>(&buffer.content)) {
     const std::int64_t samples = rows->end - rows->begin;
     const std::int64_t positions = rows->axis == 0 ? 1 : buffer.shape[0];
     const std::int64_t length = buffer.shape.elements() / (samples * positions);
+    const auto integers = static_cast<double>(integers_of(plan, *rows));
     for (std::size_t i = 0; i < count; ++i) {
       const auto at = static_cast<std::int64_t>(i);
       const std::int64_t row = rows->begin + at / length % samples;
       const std::int64_t element = (rows->first + at / length / samples) * length + at % length;
       const double value = drawn(buffer.role == Role::input ? 7 : 8, static_cast<std::uint64_t>(row),
                                  static_cast<std::uint64_t>(element));
-      values[i] = buffer.dtype == DType::i32 ? (value < 0 ? 0 : 1) : value;
+      values[i] = buffer.dtype == DType::i32 ? std::floor((value + 1) / 2 * integers) : value;
     }
   } else if (const auto* scaler = std::get_if<LossScaler>(&buffer.content)) {
     values = {scaler->initial, 0, 0, 5};
@@ -65,7 +91,7 @@ class Machine {
  public:
   explicit Machine(const Plan& plan) : plan_(plan) {
     for (const Buffer& buffer : plan.buffers()) {
-      at_.push_back(initial(buffer));
+      at_.push_back(initial(plan, buffer));
     }
   }
 
@@ -88,7 +114,7 @@ class Machine {
     return std::move(at_);
   }
 
-  // ---- ops
+  // ---- ops: one function each, which reads `read(i)` and sets `write(i)`; `r(i)` is the shape of what is read
 
   void operator()(const op::Linear& o) {
     const auto [rows, in, out] = extents(r(0), r(1));
@@ -159,19 +185,109 @@ class Machine {
       }
     }
   }
+  void operator()(const op::Gelu&) {
+    for (std::size_t i = 0; i < read(0).size(); ++i) {
+      write(0)[i] = read(0)[i] * normal_share(read(0)[i]);
+    }
+  }
+  void operator()(const op::GeluBackward&) {
+    for (std::size_t i = 0; i < read(0).size(); ++i) {
+      const double x = read(1)[i];
+      write(0)[i] = read(0)[i] * (normal_share(x) + x * std::exp(-x * x / 2) / std::sqrt(2 * std::acos(-1.0)));
+    }
+  }
+  void operator()(const op::LayerNorm& o) {
+    const Numbers scaled = normalized(read(0), r(0).last(), o.epsilon).first;
+    for (std::size_t i = 0; i < scaled.size(); ++i) {
+      const std::size_t c = i % u(r(0).last());
+      write(0)[i] = scaled[i] * read(1)[c] + read(2)[c];
+    }
+  }
+  void operator()(const op::LayerNormBackwardInput& o) {
+    const std::size_t width = u(r(0).last());
+    const auto [scaled, factors] = normalized(read(1), r(0).last(), o.epsilon);
+    for (std::size_t n = 0; n < factors.size(); ++n) {
+      double mean = 0;
+      double slope = 0;
+      for (std::size_t c = 0; c < width; ++c) {
+        const double d = read(0)[n * width + c] * read(2)[c];
+        mean += d / static_cast<double>(width);
+        slope += d * scaled[n * width + c] / static_cast<double>(width);
+      }
+      for (std::size_t c = 0; c < width; ++c) {
+        write(0)[n * width + c] = factors[n] * (read(0)[n * width + c] * read(2)[c] - mean - slope * scaled[n * width + c]);
+      }
+    }
+  }
+  void operator()(const op::LayerNormBackwardWeight& o) {
+    const Numbers scaled = normalized(read(0), r(0).last(), o.epsilon).first;
+    Numbers gain(write(0).size(), 0);
+    Numbers bias(gain.size(), 0);
+    for (std::size_t i = 0; i < scaled.size(); ++i) {
+      gain[i % gain.size()] += read(1)[i] * scaled[i];
+      bias[i % gain.size()] += read(1)[i];
+    }
+    give(0, gain, o.accumulate, 0);
+    give(1, bias, o.accumulate, 0);
+  }
+  void operator()(const op::Embed& o) {
+    const std::size_t width = u(r(1)[1]);
+    for (std::size_t n = 0; n < read(0).size(); ++n) {
+      const std::int64_t row = static_cast<std::int64_t>(read(0)[n]) - o.first;
+      for (std::size_t c = 0; c < width; ++c) {
+        write(0)[n * width + c] = row >= 0 && row < r(1)[0] ? read(1)[u(row) * width + c] : 0;
+      }
+    }
+  }
+  void operator()(const op::EmbedBackward& o) {
+    const std::size_t width = u(r(1).last());
+    Numbers sum(write(0).size(), 0);
+    for (std::size_t n = 0; n < read(0).size(); ++n) {
+      const std::int64_t row = static_cast<std::int64_t>(read(0)[n]) - o.first;
+      for (std::size_t c = 0; row >= 0 && u(row) * width < sum.size() && c < width; ++c) {
+        sum[u(row) * width + c] += read(1)[n * width + c];
+      }
+    }
+    give(0, sum, o.accumulate, 0);
+  }
+  void operator()(const op::CrossEntropyTerms& o) {
+    const std::size_t classes = u(r(0).last());
+    for (std::size_t n = 0; n < read(1).size(); ++n) {
+      const double* y = read(0).data() + n * classes;
+      const double largest = *std::max_element(y, y + classes);
+      double sum = 0;
+      for (std::size_t c = 0; c < classes; ++c) {
+        sum += std::exp(y[c] - largest);
+      }
+      const std::int64_t label = static_cast<std::int64_t>(read(1)[n]) - o.first;
+      const bool held = label >= 0 && label < r(0).last();
+      write(0)[3 * n] = largest;
+      write(0)[3 * n + 1] = sum;
+      write(0)[3 * n + 2] = held ? y[label] : 0;
+    }
+  }
   void operator()(const op::CrossEntropy& o) {
     const std::size_t rows = write(0).size();
     const std::size_t classes = read(0).size() / rows;
+    const double scale = o.scaled ? read(task_->reads.size() - 1)[0] : 1;
     for (std::size_t n = 0; n < rows; ++n) {
+      const double* y = read(0).data() + n * classes;
+      const std::int64_t label = static_cast<std::int64_t>(read(1)[n]) - o.first;
       double sum = 0;
-      for (std::size_t c = 0; c < classes; ++c) {
-        sum += std::exp(read(0)[n * classes + c]);
+      double score = 0;
+      for (std::size_t part = 0; part < u(o.parts); ++part) {
+        const double* terms = read(2).data() + 3 * (part * rows + n);
+        sum += terms[1] * std::exp(terms[0]);
+        score += terms[2];
       }
-      const auto label = static_cast<std::size_t>(read(1)[n]);
-      write(0)[n] = (std::log(sum) - read(0)[n * classes + label]) / static_cast<double>(o.rows);
+      for (std::size_t c = 0; o.parts == 0 && c < classes; ++c) {
+        sum += std::exp(y[c]);
+        score += static_cast<std::int64_t>(c) == label ? y[c] : 0;
+      }
+      write(0)[n] = (std::log(sum) - score) / static_cast<double>(o.rows);
       for (std::size_t c = 0; c < classes; ++c) {
-        write(1)[n * classes + c] = (std::exp(read(0)[n * classes + c]) / sum - (c == label ? 1 : 0)) /
-                                    static_cast<double>(o.rows) * (o.scaled ? read(2)[0] : 1);
+        write(1)[n * classes + c] = (std::exp(y[c]) / sum - (static_cast<std::int64_t>(c) == label ? 1 : 0)) /
+                                    static_cast<double>(o.rows) * scale;
       }
     }
   }
@@ -218,6 +334,28 @@ class Machine {
   }
 
  private:
+  static double normal_share(double x) { return std::erfc(-x / std::sqrt(2.0)) / 2; }
+  /// Rows less their mean, times a factor that makes their variance 1; and the factors, one per row.
+  static std::pair<Numbers, Numbers> normalized(const Numbers& x, std::int64_t width, double epsilon) {
+    const auto n = static_cast<double>(width);
+    Numbers scaled = x;
+    Numbers factors;
+    for (std::size_t row = 0; row < x.size(); row += u(width)) {
+      double mean = 0;
+      double variance = 0;
+      for (std::size_t c = row; c < row + u(width); ++c) {
+        mean += x[c] / n;
+      }
+      for (std::size_t c = row; c < row + u(width); ++c) {
+        variance += (x[c] - mean) * (x[c] - mean) / n;
+      }
+      factors.push_back(1 / std::sqrt(variance + epsilon));
+      for (std::size_t c = row; c < row + u(width); ++c) {
+        scaled[c] = (x[c] - mean) * factors.back();
+      }
+    }
+    return {scaled, factors};
+  }
   static std::size_t u(std::int64_t i) { return static_cast<std::size_t>(i); }
   const Shape& r(std::size_t i) const { return plan_[task_->reads[i]].shape; }
   Numbers& read(std::size_t i) { return at_[task_->reads[i].index()]; }
@@ -344,6 +482,63 @@ class Machine {
 }  // namespace
 
 std::vector<std::vector<double>> evaluate(const Plan& plan, const Ordering& ordering) { return Machine(plan).run(ordering); }
+
+namespace {
+
+bool close(double a, double b) { return std::abs(a - b) <= 1e-9 * (1 + std::abs(b)); }
+
+/// By name and index: what a plan leaves. `clash` is set to a name where two devices leave different numbers.
+using Left = std::map<std::string, std::map<std::int64_t, double>>;
+Left left(const Plan& plan, const std::vector<Numbers>& values, std::optional<std::string>& clash) {
+  Left all;
+  for (std::size_t b = 0; b < plan.buffers().size(); ++b) {
+    const Buffer& buffer = plan.buffers()[b];
+    const auto* part = std::get_if<ParameterPart>(&buffer.content);
+    const auto* rows = std::get_if<BatchRows>(&buffer.content);
+    const bool scaler = std::holds_alternative<LossScaler>(buffer.content);
+    if (!(buffer.role == Role::loss && rows != nullptr) && !(buffer.persistent && (part != nullptr || scaler))) {
+      continue;
+    }
+    const std::string name = part == nullptr ? std::string(scaler ? "loss scale" : "loss")
+                                             : fmt::format("{} {} {}", to_text(buffer.role), part->name, part->slot);
+    for (std::size_t i = 0; i < values[b].size(); ++i) {
+      auto index = static_cast<std::int64_t>(i);
+      if (part != nullptr) {
+        index = index_in_whole(*part, i);
+      } else if (rows != nullptr) {
+        const std::int64_t samples = rows->end - rows->begin;
+        index = (rows->first + index / samples) * 1000 + rows->begin + index % samples;
+      }
+      const auto [known, added] = all[name].try_emplace(index, values[b][i]);
+      if (!added && !close(known->second, values[b][i])) {
+        clash = fmt::format("devices hold {} and {} for {} at {}", known->second, values[b][i], name, index);
+      }
+    }
+  }
+  return all;
+}
+
+}  // namespace
+
+std::optional<std::string> difference(const Plan& a, const std::vector<Numbers>& left_by_a, const Plan& b,
+                                      const std::vector<Numbers>& left_by_b) {
+  std::optional<std::string> found;
+  const Left one = left(a, left_by_a, found);
+  const Left other = left(b, left_by_b, found);
+  for (const auto& [name, values] : other) {
+    const auto same = one.find(name);
+    if (same == one.end() || same->second.size() != values.size()) {
+      return fmt::format("{} has {} of {} elements", name, same == one.end() ? 0 : same->second.size(), values.size());
+    }
+    for (const auto& [index, value] : values) {
+      const auto at = same->second.find(index);
+      if (at == same->second.end() || !close(at->second, value)) {
+        return fmt::format("{} at {} is {} instead of {}", name, index, at == same->second.end() ? 0 : at->second, value);
+      }
+    }
+  }
+  return found;
+}
 
 bool same_result(const Plan& plan, const std::vector<std::vector<double>>& a, const std::vector<std::vector<double>>& b) {
   for (std::size_t i = 0; i < plan.buffers().size(); ++i) {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "baton/plan/ordering.h"
@@ -13,5 +15,10 @@ std::vector<std::vector<double>> evaluate(const Plan& plan, const Ordering& orde
 
 /// Whether two plans of the same buffers leave the same parameters, states and losses.
 bool same_result(const Plan& plan, const std::vector<std::vector<double>>& a, const std::vector<std::vector<double>>& b);
+
+/// Where two plans of one step leave different parameters, states or losses, however each of them divides these; none: nowhere. So
+/// do devices of one plan that hold the same.
+std::optional<std::string> difference(const Plan& a, const std::vector<std::vector<double>>& left_by_a, const Plan& b,
+                                      const std::vector<std::vector<double>>& left_by_b);
 
 }  // namespace baton::plan::test

@@ -266,6 +266,47 @@ class SplitMutator {
         std::swap(std::get<Collective>(tasks()[*a].action).rank, std::get<Collective>(tasks()[*b].action).rank);
         return true;
       }
+      case SplitMutation::wrong_number: {
+        const auto i = pick([](const Task& t) {
+          const auto* compute = std::get_if<Compute>(&t.action);
+          return compute != nullptr && op::part_of(compute->op).of > 0;
+        });
+        if (!i) {
+          return false;
+        }
+        op::Op& op = std::get<Compute>(tasks()[*i].action).op;
+        const op::Part held = op::part_of(op);
+        op = op::for_part(op, static_cast<std::int64_t>(below(static_cast<std::size_t>(held.of))),
+                          held.of + (below(4) == 0 ? 1 : 0));
+        return true;
+      }
+      case SplitMutation::missing_merge: {
+        const auto i = pick([](const Task& t) {
+          const auto* compute = std::get_if<Compute>(&t.action);
+          const auto* loss = compute == nullptr ? nullptr : std::get_if<op::CrossEntropy>(&compute->op);
+          return loss != nullptr && loss->parts > 0;
+        });
+        if (!i) {
+          return false;
+        }
+        const BufferId all = tasks()[*i].reads[2];
+        MeetingId gathered;
+        for (const Task& task : tasks()) {
+          gathered = task.writes == std::vector{all} ? meeting_of(task) : gathered;
+        }
+        for (const Task& gather : std::vector<Task>(tasks())) {
+          if (meeting_of(gather) == gathered) {
+            for (Task& task : tasks()) {
+              if (!task.reads.empty() && std::find(task.reads.begin(), task.reads.end(), gather.writes[0]) != task.reads.end()) {
+                task.reads[2] = gather.reads[0];
+                std::get<op::CrossEntropy>(std::get<Compute>(task.action).op).parts = 1;
+              }
+            }
+          }
+        }
+        remove(gathered);
+        return true;
+      }
     }
     return false;
   }
@@ -278,9 +319,9 @@ class SplitMutator {
 
 std::string_view to_text(SplitMutation mutation) {
   constexpr std::array<std::string_view, split_mutation_count> names{
-      "missing_sum", "doubled_sum",     "wrong_piece",    "wrong_reader",      "wrong_writer",
-      "bias_twice",  "swapped_rows",    "wrong_part",     "wrong_micro_batch", "missing_addition",
-      "wrong_scale", "swapped_members", "missing_update", "early_update",      "wrong_rank"};
+      "missing_sum",    "doubled_sum",  "wrong_piece",       "wrong_reader",     "wrong_writer", "bias_twice",
+      "swapped_rows",   "wrong_part",   "wrong_micro_batch", "missing_addition", "wrong_scale",  "swapped_members",
+      "missing_update", "early_update", "wrong_rank",        "wrong_number",     "missing_merge"};
   return names[static_cast<std::size_t>(mutation)];
 }
 

@@ -26,8 +26,10 @@ enum class SplitMutation {
   missing_update,     // a parameter stays as it was
   early_update,       // an update comes before the last use of what it updates
   wrong_rank,         // two members of a collective trade ranks
+  wrong_number,       // an op takes its part of a vocabulary for another part
+  missing_merge,      // a loss reads its own part's terms for those of all parts
 };
-constexpr std::size_t split_mutation_count = 15;
+constexpr std::size_t split_mutation_count = 17;
 
 std::string_view to_text(SplitMutation mutation);
 

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <map>
+#include <utility>
 
 #include "baton/base/error.h"
 #include "baton/model/zoo.h"
@@ -14,6 +16,7 @@
 #include "support/devices.h"
 #include "unit/plan/evaluate.h"
 #include "unit/plan/mutate_split.h"
+#include "unit/plan/random_plans.h"
 
 namespace baton::plan {
 namespace {
@@ -63,14 +66,16 @@ const std::vector<Case>& cases() {
     const std::vector<strategy::Target> targets{
         {}, {.joined = op::joint_ops(), .gradient_with_sgd = true, .all_reduce_with_sgd = true, .tiled_weights = true}};
     std::size_t turn = 0;
-    for (const char* name :
-         {"mlp:4-6-4-6-4", "mlp:3-5-4-7-2", "residual:dim=4,hidden=6,depth=4", "residual:dim=4,depth=4,sequence=4"}) {
-      const model::Model model = model::parse_model(name);
+    for (const std::string name :
+         {"mlp:4-6-4-6-4", "mlp:3-5-4-7-2", "residual:dim=4,hidden=6,depth=4", "residual:dim=4,depth=4,sequence=4",
+          "residual:dim=3,hidden=4,depth=4,sequence=5", "graph:gelu,depth=4,sequence=3", "graph:tied,depth=4",
+          "tokens:vocabulary=5,dim=3,hidden=4,depth=2,sequence=4", "tokens:vocabulary=4,dim=2,hidden=3,depth=2,sequence=3"}) {
+      const model::Model model = test::model_of(name);
       for (const Way& way : ways) {
         const cluster::Cluster cluster(baton::test::cpus(way.devices, way.devices));
         strategy::Request request{.model = model, .cluster = cluster, .strategy = way.strategy, .layout = way.layout};
         request.step.global_batch = 13;
-        request.step.loss = turn % 3 == 1 ? strategy::Loss::cross_entropy : strategy::Loss::mean_squared_error;
+        request.step.loss = turn % 3 == 1 || name[0] == 't' ? strategy::Loss::cross_entropy : strategy::Loss::mean_squared_error;
         request.step.optimizer = op::optimizer_by_name(turn % 4 == 3 ? "adamw" : turn % 4 == 2 ? "momentum" : "sgd");
         if (turn % 5 == 3) {
           request.step.precision = strategy::Precision::fp16;
@@ -90,7 +95,7 @@ const std::vector<Case>& cases() {
 }
 
 TEST(Split, EveryStrategyComputesTheModel) {
-  EXPECT_GT(cases().size(), 70U);
+  EXPECT_GT(cases().size(), 180U);
   for (const Case& one : cases()) {
     const Verdict verdict = verify(one.plan);
     EXPECT_TRUE(verdict.holds()) << one.name << ": " << (verdict.holds() ? "" : verdict.violations[0].text);
@@ -122,6 +127,132 @@ TEST(Split, TheEvaluatorFindsTheSameLossesWhateverTheSplit) {
     const auto [known, added] = sums.try_emplace(fmt::format("{}|{}", one.name.substr(one.name.find(" of ")), op::name(loss)), sum);
     EXPECT_NEAR(known->second, sum, 1e-9) << one.name;
   }
+}
+
+/// A plan of two parts of a vocabulary with one task changed; `change` says whether it was the one.
+Verdict spoilt_vocabulary(const std::function<bool(Draft&, Task&)>& change) {
+  const model::Model model = test::model_of("tokens:vocabulary=6,dim=3,hidden=4,depth=1,sequence=2");
+  const cluster::Cluster cluster(baton::test::cpus(2, 2));
+  const Plan plan = strategy::compile({.model = model,
+                                       .cluster = cluster,
+                                       .strategy = "tensor",
+                                       .step = {.global_batch = 4, .loss = strategy::Loss::cross_entropy}});
+  EXPECT_TRUE(verify(plan).holds());
+  Draft draft{plan.title(), plan.devices(), plan.buffers(), plan.tasks(), plan.graph(), 0};
+  for (Task& task : draft.tasks) {
+    task.after.clear();
+  }
+  for (std::size_t i = 0; i < draft.tasks.size(); ++i) {
+    if (change(draft, draft.tasks[i])) {
+      return verify(finish(std::move(draft)));
+    }
+  }
+  ADD_FAILURE() << "nothing was changed";
+  return {};
+}
+
+/// Whether the first breach is of that rule and says so.
+testing::AssertionResult breaks(const Verdict& verdict, Rule rule, std::string_view says) {
+  if (verdict.holds()) {
+    return testing::AssertionFailure() << "no rule is broken";
+  }
+  const Violation& first = verdict.violations[0];
+  const bool named = first.rule == rule && first.text.find(says) != std::string::npos;
+  return (named ? testing::AssertionSuccess() : testing::AssertionFailure()) << to_text(first.rule) << ": " << first.text;
+}
+
+template <typename Op>
+Op* op_of(Task& task) {
+  auto* compute = std::get_if<Compute>(&task.action);
+  return compute == nullptr ? nullptr : std::get_if<Op>(&compute->op);
+}
+
+TEST(Split, APartOfAVocabularyIsTakenForThatPart) {
+  EXPECT_TRUE(breaks(spoilt_vocabulary([](Draft&, Task& task) {
+                       auto* embed = op_of<op::Embed>(task);
+                       return embed != nullptr && std::exchange(embed->first, 1) != 1;
+                     }),
+                     Rule::value, "takes 0:3 of 6 indices for those from 1 on, of 6"));
+  EXPECT_TRUE(breaks(spoilt_vocabulary([](Draft&, Task& task) {
+                       auto* terms = op_of<op::CrossEntropyTerms>(task);
+                       return terms != nullptr && std::exchange(terms->of, 7) == 6;
+                     }),
+                     Rule::value, "takes 0:3 of 6 indices for those from 0 on, of 7"));
+  EXPECT_TRUE(breaks(spoilt_vocabulary([](Draft&, Task& task) {
+                       auto* backward = op_of<op::EmbedBackward>(task);
+                       return backward != nullptr && backward->first == 3 && std::exchange(backward->first, 0) == 3;
+                     }),
+                     Rule::value, "takes 3:6 of 6 indices for those from 0 on, of 6"));
+}
+
+TEST(Split, RowsThatAPartOfAVocabularyDoesNotHaveAreAddedUp) {
+  EXPECT_TRUE(breaks(spoilt_vocabulary([](Draft& draft, Task& task) {
+                       const auto* sum = std::get_if<Collective>(&task.action);
+                       if (sum == nullptr || sum->kind != Move::all_reduce) {
+                         return false;
+                       }
+                       const MeetingId meeting = sum->meeting;
+                       std::erase_if(draft.tasks, [&](const Task& one) { return meeting_of(one) == meeting; });
+                       return true;
+                     }),
+                     Rule::sum, "reads b24 (embed.embed at 0:2, 0:4, 0:3), which holds some terms of the sum only"));
+}
+
+TEST(Split, ALossIsOfTheTermsOfAllParts) {
+  EXPECT_TRUE(breaks(spoilt_vocabulary([](Draft& draft, Task& task) {
+                       auto* loss = op_of<op::CrossEntropy>(task);
+                       if (loss == nullptr) {
+                         return false;
+                       }
+                       // Both losses read their own part's terms, and nothing gathers them.
+                       std::map<BufferId, BufferId> own;
+                       MeetingId gathered;
+                       for (const Task& one : draft.tasks) {
+                         const auto* collective = std::get_if<Collective>(&one.action);
+                         if (collective != nullptr && collective->kind == Move::all_gather) {
+                           own[one.writes[0]] = one.reads[0];
+                           gathered = collective->meeting;
+                         }
+                       }
+                       for (Task& one : draft.tasks) {
+                         if (auto* other = op_of<op::CrossEntropy>(one)) {
+                           other->parts = 1;
+                           one.reads[2] = own.at(one.reads[2]);
+                         }
+                       }
+                       std::erase_if(draft.tasks, [&](const Task& one) { return meeting_of(one) == gathered; });
+                       return true;
+                     }),
+                     Rule::sum, "which holds some terms of the sum only"));
+  // Terms of one part from both members: the second device's rows of the head are said to be the first's.
+  EXPECT_TRUE(breaks(spoilt_vocabulary([](Draft& draft, Task& task) {
+                       auto* terms = op_of<op::CrossEntropyTerms>(task);
+                       if (terms == nullptr || terms->first == 0) {
+                         return false;
+                       }
+                       terms->first = 0;
+                       for (Buffer& buffer : draft.buffers) {
+                         auto* part = std::get_if<ParameterPart>(&buffer.content);
+                         auto* value = std::get_if<ValuePart>(&buffer.content);
+                         if (part != nullptr && buffer.device == task.device && part->whole[part->axis] == 6 && part->begin == 3) {
+                           part->begin = 0;
+                           part->end = 3;
+                         } else if (value != nullptr && value->at.size() == 3 && value->at[2] == Range{3, 6}) {
+                           value->at[2] = {0, 3};
+                         }
+                       }
+                       for (Task& one : draft.tasks) {
+                         if (auto* compute = std::get_if<Compute>(&one.action); compute != nullptr && one.device == task.device) {
+                           compute->op = op::part_of(compute->op).of > 0 && !op_of<op::Embed>(one) ? op::for_part(compute->op, 0, 6)
+                                                                                                   : compute->op;
+                           if (auto* embed = op_of<op::Embed>(one)) {
+                             embed->first = 0;
+                           }
+                         }
+                       }
+                       return true;
+                     }),
+                     Rule::sum, "another member brings the same terms"));
 }
 
 TEST(Split, MutantsThatChangeTheResultAreCaughtByName) {

@@ -70,8 +70,6 @@ Plan every_feature() {
   }
   task(0, Lane::communication, {Phase::backward}, Collective{Move::reduce_scatter, MeetingId(4), 1, 7, 0, true}, {bias, piece},
        {piece});
-  task(0, Lane::communication, {Phase::backward}, Collective{.kind = Move::all_gather, .meeting = MeetingId(5), .size = 7, .row = 3},
-       {piece}, {weight});
   task(0, Lane::compute, {Phase::update}, Update{op::Sgd{1.0 / 3, 0.9, 1e-300}}, {bias}, {bias});
   task(0, Lane::compute, {Phase::update}, Update{op::Adam{0, 0.1, 0.2, 0, 1e-4, true}}, {weight}, {weight, state});
   const BufferId master = add(0, {.dtype = DType::f16, .shape = {2, 3}});
@@ -86,6 +84,8 @@ Plan every_feature() {
   task(0, Lane::compute, {Phase::update}, Update{op::Sgd{0.1}, true}, {bias, flag, scaler}, {bias});
   task(0, Lane::compute, {Phase::update}, Compute{op::AdjustScale{0}}, {flag, scaler}, {scaler});
   draft.tasks[0].workspace = Bytes(4096);
+  task(0, Lane::communication, {Phase::backward},
+       Collective{.kind = Move::all_gather, .meeting = MeetingId(5), .size = 7, .row = 3}, {piece}, {weight});
   return Plan(draft.title, draft.devices, draft.buffers, draft.tasks);
 }
 
@@ -143,6 +143,7 @@ TEST(PlanText, TellsPlansApartExactlyWhenTheyDiffer) {
   differs([](std::string&, Names&, Buffers& b, Tasks&) { std::get<ParameterPart>(b[1].content).fan_in = 5; });
   differs([](std::string&, Names&, Buffers& b, Tasks&) { std::get<ParameterPart>(b[3].content).ordinal = 9; });
   differs([](std::string&, Names&, Buffers& b, Tasks&) { std::get<ParameterPart>(b[3].content).whole = Shape{2, 5}; });
+  differs([](std::string&, Names&, Buffers&, Tasks& t) { std::get<Collective>(t.back().action).row = 2; });
   differs([](std::string&, Names&, Buffers&, Tasks& t) { t[0].labels.block = 1; });
   differs([](std::string&, Names&, Buffers&, Tasks& t) { t[0].labels.micro_batch = -1; });
   differs([](std::string&, Names&, Buffers&, Tasks& t) { t[0].labels.stage = 0; });

@@ -53,7 +53,8 @@ std::vector<Share> deal(const plan::Plan& plan, MeetingId meeting, std::int64_t 
     for (std::size_t b = 0; b < buffers.size(); ++b) {
       const std::int64_t extent = plan[buffers[b]].shape.elements();
       if (rule.owner == plan::MoveRule::Owner::piece) {
-        const plan::Piece range = plan::piece_of(extent, static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(members), row);
+        const plan::Piece range = plan::piece_of(extent, static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(members),
+                                                 row);
         cut_pieces(share, b, range, piece, chunk_elements);
         piece += range.size() > 0 ? 1 : 0;
       } else {

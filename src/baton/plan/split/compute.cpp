@@ -1,0 +1,235 @@
+#include "baton/plan/split/compute.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "baton/op/traits.h"
+#include "baton/plan/verify.h"
+
+namespace baton::plan {
+namespace {
+
+using Kind = Thing::Kind;
+
+/// How many operands an op reads behind those that the model's op reads: what it adds to, or the loss scale.
+std::size_t operands_behind(const op::Op& op, const op::Signature& signature, const Task& task) {
+  const std::size_t added_to = signature.in_place ? task.writes.size() : 0;
+  const bool scaled = op::is_loss(op) && signature.reads.back().type == op::Type::state;
+  return std::min(task.reads.size(), added_to + (scaled ? 1 : 0));
+}
+
+/// The rate of the step that an op takes itself.
+double rate_of(op::Op op) {
+  double rate = 0;
+  op::attributes(op, [&](std::string_view field, auto& value) { rate = field == "sgd_rate" ? static_cast<double>(value) : rate; });
+  return rate;
+}
+
+}  // namespace
+
+void ComputeLaw::judge(TaskId id, const Task& task, const op::Op& op) {
+  const op::Signature& signature = op::signature(op);
+  const bool steps = op::takes_step(op);
+  const std::size_t behind = operands_behind(op, signature, task);
+  const std::span<const BufferId> reads(task.reads.data(), task.reads.size() - behind);
+  const Making* making = find(task, plain(op), reads, steps);
+  if (making == nullptr) {
+    return signature.linear && !signature.in_place ? add_up(id, task) : not_the_models(id, task, reads);
+  }
+  if (op::is_loss(op) && (behind > 0) != ledger_.scaled()) {
+    return ledger_.breach(Rule::value, {id},
+                          fmt::format("{} {} its gradient by the loss scale, unlike the updates", ledger_.name(id),
+                                      behind > 0 ? "multiplies" : "does not multiply"));
+  }
+  if (op::is_loss(op) && behind > 0 && ledger_.held(task.reads.back()).thing.kind != Kind::scaler) {
+    return ledger_.breach(Rule::value, {id},
+                          fmt::format("{} multiplies its gradient by {} instead of the loss scale", ledger_.name(id),
+                                      ledger_.name(task.reads.back())));
+  }
+  for (const BufferId buffer : signature.in_place ? reads : std::span<const BufferId>(task.reads)) {
+    if (!ledger_.readable(id, buffer)) {
+      return;
+    }
+  }
+  if (bind(id, task, signature) && check_numbers(id, op, signature)) {
+    write(id, task, op, signature, *making, steps);
+  }
+}
+
+void ComputeLaw::not_the_models(TaskId id, const Task& task, std::span<const BufferId> reads) {
+  ledger_.breach(Rule::value, {id},
+                 fmt::format("{} makes {} of {}, which is not how the model makes it", ledger_.name(id),
+                             ledger_.name(task.writes[0]), ledger_.names(reads)));
+}
+
+/// The making that a task is; null: there is none.
+const Making* ComputeLaw::find(const Task& task, const op::Op& op, std::span<const BufferId> reads, bool steps) const {
+  Thing first = ledger_.held(task.writes[0]).thing;
+  if (steps) {
+    if (first.kind != Kind::parameter) {
+      return nullptr;
+    }
+    first.kind = Kind::parameter_gradient;
+  }
+  for (const Making& making : ledger_.meaning().makings(first)) {
+    const auto holds = [&](BufferId buffer, const Thing& thing) { return ledger_.held(buffer).thing == thing; };
+    const auto writes = [&](BufferId buffer, Thing thing) {
+      if (steps && thing.kind == Kind::parameter_gradient) {
+        thing.kind = Kind::parameter;
+      }
+      return holds(buffer, thing);
+    };
+    if (making.op == op && std::equal(reads.begin(), reads.end(), making.reads.begin(), making.reads.end(), holds) &&
+        std::equal(task.writes.begin(), task.writes.end(), making.writes.begin(), making.writes.end(), writes)) {
+      return &making;
+    }
+  }
+  return nullptr;
+}
+
+/// Gives the signature's letters the indices that the operands hold.
+bool ComputeLaw::bind(TaskId id, const Task& task, const op::Signature& signature) {
+  static const op::Axes rows{"*"};
+  indices_.clear();
+  const auto one = [&](BufferId buffer, const op::Axes& axes) {
+    const Held& held = ledger_.held(buffer);
+    if (held.thing.kind == Kind::scaler) {
+      return true;
+    }
+    const bool terms = held.thing.kind == Kind::loss_terms;  // they are for rows, whatever the signature says of their shape
+    if (held.piece.size() > 0 || !indices_.bind(terms ? rows : axes, held.at, ledger_.whole(held.thing))) {
+      ledger_.breach(
+          Rule::value, {id},
+          fmt::format("{} cannot take {} together with {}", ledger_.name(id), ledger_.name(buffer), ledger_.names(task.reads)));
+    }
+    return !ledger_.broken();
+  };
+  for (std::size_t i = 0; i < task.reads.size(); ++i) {
+    if (!one(task.reads[i], signature.reads[i])) {
+      return false;
+    }
+  }
+  for (std::size_t i = 0; i < task.writes.size(); ++i) {
+    if (!one(task.writes[i], signature.writes[i])) {
+      return false;
+    }
+  }
+  return true;
+}
+
+/// An op that tells indices apart by number must have been given the numbers of those that its operands hold.
+bool ComputeLaw::check_numbers(TaskId id, const op::Op& op, const op::Signature& signature) {
+  if (signature.numbered == 0) {
+    return true;
+  }
+  const op::Part said = op::part_of(op);
+  indices_.each([&](char letter, std::span<const Indices::Bound> bounds) {
+    const Indices::Bound& held = bounds[0];
+    const bool right = said.of == 0 ? held.is_whole() : said.first == held.range.begin && said.of == held.extent;
+    if (letter == signature.numbered && !right) {
+      ledger_.breach(Rule::value, {id},
+                     fmt::format("{} takes {}:{} of {} indices for those from {} on, of {}", ledger_.name(id), held.range.begin,
+                                 held.range.end, held.extent, said.first, said.of));
+    }
+  });
+  return !ledger_.broken();
+}
+
+void ComputeLaw::write(TaskId id, const Task& task, const op::Op& op, const op::Signature& signature, const Making& making,
+                       bool steps) {
+  for (std::size_t w = 0; w < task.writes.size() && !ledger_.broken(); ++w) {
+    TermBox box{making.use[w], {}, {}};
+    bool all = true;
+    indices_.each([&](char letter, std::span<const Indices::Bound> bounds) {
+      const op::Along along = op::along(signature, letter, w);
+      const bool whole = std::all_of(bounds.begin(), bounds.end(), [](const auto& bound) { return bound.is_whole(); });
+      if (along == op::Along::sum) {
+        for (const Indices::Bound& bound : bounds) {
+          box.ranges.push_back(bound.range);
+          box.extents.push_back(bound.extent);
+        }
+        all = all && whole;
+      } else if ((along == op::Along::merge || along == op::Along::whole) && !whole) {
+        ledger_.breach(Rule::value, {id}, fmt::format("{} needs all of a dimension that it has in part", ledger_.name(id)));
+      }
+    });
+    if (!all && !signature.once.empty()) {
+      return ledger_.breach(Rule::sum, {id},
+                            fmt::format("{} adds {} to a term of a sum, so that it counts once per term", ledger_.name(id),
+                                        ledger_.name(task.reads[signature.once[0]])));
+    }
+    put(id, task.writes[w], making.writes[w], box, all, signature.in_place && !steps, steps);
+  }
+  if (steps && !ledger_.broken()) {
+    ledger_.check_rate(id, rate_of(op));
+  }
+}
+
+/// Puts terms into a buffer: in place of what it held, or added to it.
+void ComputeLaw::put(TaskId id, BufferId buffer, const Thing& made, const TermBox& box, bool all, bool adds, bool steps) {
+  const std::uint32_t uses = ledger_.meaning().uses(made);
+  if (steps) {
+    if (!all || uses != 1) {
+      return ledger_.breach(
+          Rule::update, {id},
+          fmt::format("{} updates {} by some terms of its gradient only", ledger_.name(id), ledger_.name(buffer)));
+    }
+    ledger_.update(id, buffer);
+    return;
+  }
+  State& state = ledger_.state(buffer);
+  if (!adds) {
+    state = {.written = true, .complete = all && uses == 1};
+    if (!state.complete) {
+      state.terms = Terms(box);
+    }
+    return;
+  }
+  if (state.complete || !state.terms.add(box)) {
+    return ledger_.breach(Rule::sum, {id},
+                          fmt::format("{} adds to {} what it holds already", ledger_.name(id), ledger_.name(buffer)));
+  }
+  Ledger::settle(state, uses);
+}
+
+/// A linear op of terms of one sum: a copy, or the sum of several.
+void ComputeLaw::add_up(TaskId id, const Task& task) {
+  const BufferId target = task.writes[0];
+  const Held& held = ledger_.held(target);
+  State sum;
+  bool all = false;
+  for (std::size_t i = 0; i < task.reads.size(); ++i) {
+    const Held& read = ledger_.held(task.reads[i]);
+    const State& state = ledger_.state(task.reads[i]);
+    if (state.updated) {
+      ledger_.readable(id, task.reads[i]);
+      return;
+    }
+    Held same = read;
+    same.thing = held.thing;
+    const std::vector<std::uint32_t> passed = ledger_.meaning().passed_terms(held.thing, read.thing);
+    if (!(same == held) || (read.thing != held.thing && (passed.empty() || !state.complete))) {
+      return not_the_models(id, task, task.reads);
+    }
+    bool added = false;
+    if (read.thing != held.thing) {
+      // A value that is added to itself gets the same gradient twice.
+      added = std::any_of(passed.begin(), passed.end(), [&](std::uint32_t use) { return sum.terms.add(TermBox{use, {}, {}}); });
+    } else {
+      added = sum.terms.add(state.terms);
+      all = all || state.complete;
+    }
+    if ((i > 0 && all) || !added) {
+      return ledger_.breach(Rule::sum, {id}, fmt::format("{} adds up terms that are the same", ledger_.name(id)));
+    }
+  }
+  sum.written = true;
+  sum.complete = all;
+  if (!all) {
+    Ledger::settle(sum, ledger_.meaning().uses(held.thing));
+  }
+  ledger_.state(target) = std::move(sum);
+}
+
+}  // namespace baton::plan

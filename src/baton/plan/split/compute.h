@@ -1,0 +1,29 @@
+#pragma once
+
+#include "baton/plan/split/indices.h"
+#include "baton/plan/split/ledger.h"
+
+namespace baton::plan {
+
+/// The law of ops: a task is one of the ways in which the graph lets things be made, its operands' indices agree with the op's
+/// signature, and what it writes are the terms of the sum that it has.
+class ComputeLaw {
+ public:
+  explicit ComputeLaw(Ledger& ledger) : ledger_(ledger) {}
+
+  void judge(TaskId id, const Task& task, const op::Op& op);
+
+ private:
+  const Making* find(const Task& task, const op::Op& op, std::span<const BufferId> reads, bool steps) const;
+  bool bind(TaskId id, const Task& task, const op::Signature& signature);
+  bool check_numbers(TaskId id, const op::Op& op, const op::Signature& signature);
+  void write(TaskId id, const Task& task, const op::Op& op, const op::Signature& signature, const Making& making, bool steps);
+  void put(TaskId id, BufferId buffer, const Thing& made, const TermBox& box, bool all, bool adds, bool steps);
+  void add_up(TaskId id, const Task& task);
+  void not_the_models(TaskId id, const Task& task, std::span<const BufferId> reads);
+
+  Ledger& ledger_;
+  Indices indices_;  // of the task that is judged
+};
+
+}  // namespace baton::plan

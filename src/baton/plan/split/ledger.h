@@ -1,0 +1,85 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "baton/plan/meaning.h"
+#include "baton/plan/plan.h"
+#include "baton/plan/split.h"
+#include "baton/plan/terms.h"
+
+namespace baton::plan {
+
+/// What a buffer is said to hold.
+struct Held {
+  Thing thing;
+  std::vector<Range> at;   // by dimension of the whole
+  Range piece;             // elements of that, as they lie in memory; empty: all
+  std::int64_t parts = 1;  // of a loss's terms: of so many parts of the scores
+  bool operator==(const Held&) const = default;
+};
+
+/// What it holds at one point of the plan.
+struct State {
+  bool written = false;
+  bool complete = true;
+  bool updated = false;  // a parameter, by this step
+  Terms terms;           // where it is not complete
+};
+
+/// What every buffer of a plan holds while its tasks are followed, and what is common to the laws that follow them. After the first
+/// breach nothing more is judged, since it would rest on it.
+class Ledger {
+ public:
+  Ledger(const Plan& plan, const Report& report);
+
+  /// Reads what the buffers are said to hold; false if it makes no sense.
+  bool open();
+
+  const Plan& plan() const { return plan_; }
+  const Graph& graph() const { return graph_; }
+  const Meaning& meaning() const { return meaning_; }
+  const Held& held(BufferId id) const { return held_[id.index()]; }
+  State& state(BufferId id) { return states_[id.index()]; }
+  /// The shape of all of a thing.
+  const Shape& whole(const Thing& thing) const;
+  /// Whether the step has a loss scale, and on which devices.
+  bool scaled() const { return !scalers_.empty(); }
+  const std::vector<DeviceId>& scalers() const { return scalers_; }
+
+  std::string name(BufferId id) const;
+  std::string names(std::span<const BufferId> ids) const;
+  std::string name(TaskId id) const { return plan_.describe(id); }
+
+  void breach(Rule rule, std::vector<TaskId> tasks, std::string text);
+  bool broken() const { return broken_; }
+
+  /// What is read must be there, whole, and not yet updated. False after a breach, as those below.
+  bool readable(TaskId id, BufferId buffer);
+  /// Marks a parameter as updated, which happens once.
+  bool update(TaskId id, BufferId parameter);
+  /// A step that is taken at once is the plain one of the plan's optimizer.
+  bool check_rate(TaskId id, double rate);
+  /// Marks a sum of so many uses as complete if all of its terms are there.
+  static void settle(State& state, std::uint32_t uses);
+
+ private:
+  std::size_t count_parameters();
+  bool hold(BufferId id);
+  bool fits(BufferId id);
+  std::string name(const Thing& thing) const;
+
+  const Plan& plan_;
+  const Report& report_;
+  const Graph& graph_;
+  const Graph no_graph_ = {};
+  bool graph_is_sound_ = true;
+  bool broken_ = false;
+  std::vector<DeviceId> scalers_;
+  std::vector<ParameterPart> parameters_;  // by ordinal: the first that was met
+  Meaning meaning_;
+  std::vector<Held> held_;     // by buffer
+  std::vector<State> states_;  // likewise
+};
+
+}  // namespace baton::plan

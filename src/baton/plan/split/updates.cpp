@@ -1,0 +1,89 @@
+#include "baton/plan/split/updates.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "baton/plan/verify.h"
+
+namespace baton::plan {
+namespace {
+
+using Kind = Thing::Kind;
+
+}  // namespace
+
+void UpdateLaw::judge(TaskId id, const Task& task, const Update& update) {
+  const std::optional<op::Optimizer>& optimizer = ledger_.graph().optimizer;
+  if (optimizer && update.optimizer != *optimizer) {
+    return ledger_.breach(Rule::update, {id}, fmt::format("{} takes another step than the plan's optimizer", ledger_.name(id)));
+  }
+  if (update.scaled != ledger_.scaled()) {
+    return ledger_.breach(
+        Rule::update, {id},
+        fmt::format("{} {} the loss scale, unlike the losses", ledger_.name(id), update.scaled ? "takes back" : "keeps"));
+  }
+  const std::size_t slots = op::state_slots(update.optimizer);
+  const std::size_t n = task.writes.size() / (1 + slots);
+  for (std::size_t i = 0; i < task.writes.size(); ++i) {
+    const std::size_t p = i < n ? i : (i - n) / slots;
+    const BufferId gradient = task.reads[p];
+    Held wanted = ledger_.held(gradient);
+    const bool is_gradient = wanted.thing.kind == Kind::parameter_gradient;
+    wanted.thing.kind = i < n ? Kind::parameter : Kind::state;
+    wanted.thing.slot = i < n ? 0 : static_cast<std::uint32_t>((i - n) % slots);
+    if (!is_gradient || !(ledger_.held(task.writes[i]) == wanted)) {
+      return ledger_.breach(
+          Rule::value, {id},
+          fmt::format("{} updates {} by {}", ledger_.name(id), ledger_.name(task.writes[i]), ledger_.name(gradient)));
+    }
+    if (!ledger_.readable(id, gradient) || !ledger_.update(id, task.writes[i])) {
+      return;
+    }
+    const std::vector<BufferId>& counted = counted_[task.device];
+    if (update.scaled && !std::binary_search(counted.begin(), counted.end(), gradient)) {
+      return ledger_.breach(
+          Rule::update, {id},
+          fmt::format("{} reads {}, of which nobody has looked whether it is finite", ledger_.name(id), ledger_.name(gradient)));
+    }
+  }
+  if (update.scaled && counts_all(id, task.reads[task.reads.size() - 2]) &&
+      (ledger_.held(task.reads.back()).thing.kind != Kind::scaler || ledger_.state(task.reads.back()).updated)) {
+    ledger_.breach(Rule::update, {id}, fmt::format("{} does not read this step's loss scale", ledger_.name(id)));
+  }
+}
+
+void UpdateLaw::judge_count(TaskId id, const Task& task) {
+  for (const BufferId buffer : task.reads) {
+    if (!ledger_.readable(id, buffer)) {
+      return;
+    }
+  }
+  std::vector<BufferId>& counted = counted_[task.device];
+  counted = task.reads;
+  std::sort(counted.begin(), counted.end());
+  const std::vector<DeviceId>& devices = ledger_.scalers();
+  const auto at = std::find(devices.begin(), devices.end(), task.device) - devices.begin();
+  State& state = ledger_.state(task.writes[0]);
+  state = {.written = true, .complete = false};
+  state.terms = Terms(TermBox{0, {{at, at + 1}}, {static_cast<std::int64_t>(devices.size())}});
+  Ledger::settle(state, 1);
+}
+
+/// Whether the count of what is not finite is that of all devices.
+bool UpdateLaw::counts_all(TaskId id, BufferId buffer) {
+  if (ledger_.held(buffer).thing.kind != Kind::non_finite || !ledger_.state(buffer).complete) {
+    ledger_.breach(Rule::sum, {id}, fmt::format("{} does not read the count of gradients of all devices", ledger_.name(id)));
+  }
+  return !ledger_.broken();
+}
+
+void UpdateLaw::judge_adjustment(TaskId id, const Task& task) {
+  State& state = ledger_.state(task.writes[0]);
+  if (counts_all(id, task.reads[0]) && std::exchange(state.updated, true)) {
+    ledger_.breach(Rule::update, {id}, fmt::format("{} adjusts the loss scale a second time", ledger_.name(id)));
+  }
+}
+
+}  // namespace baton::plan
