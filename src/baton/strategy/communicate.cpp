@@ -59,6 +59,8 @@ struct GradientCopies {
   std::map<DeviceId, Copy> by_device;
 };
 
+bool is_piece(const Buffer& gradient) { return std::get<ParameterPart>(gradient.content).piece_end > 0; }
+
 std::map<std::uint32_t, GradientCopies> gradients_of_parameters(const Draft& draft) {
   std::map<std::uint32_t, GradientCopies> copies;
   for (std::size_t i = 0; i < draft.tasks.size(); ++i) {
@@ -70,14 +72,6 @@ std::map<std::uint32_t, GradientCopies> gradients_of_parameters(const Draft& dra
     }
   }
   return copies;
-}
-
-DeviceGroups one_group(const Draft& draft) {
-  DeviceGroups groups(1);
-  for (std::size_t d = 0; d < draft.devices.size(); ++d) {
-    groups[0].push_back(DeviceId(d));
-  }
-  return groups;
 }
 
 /// Adds the buckets of one group of devices.
@@ -197,31 +191,54 @@ plan::Draft add_transfers(plan::Draft draft) {
   return draft;
 }
 
-plan::Draft all_reduce_gradients(plan::Draft draft, Bytes first_bucket, Bytes bucket, const DeviceGroups& groups) {
-  const std::map<std::uint32_t, GradientCopies> gradients = gradients_of_parameters(draft);
+plan::Draft all_reduce_gradients(plan::Draft draft, Bytes first_bucket, Bytes bucket, const Replication& replication) {
+  std::map<std::uint32_t, GradientCopies> gradients = gradients_of_parameters(draft);
+  std::erase_if(gradients,
+                [&](const auto& entry) { return replication.parameters[entry.first].gradient != Conversion::all_reduce; });
+  if (gradients.empty()) {
+    return draft;
+  }
   Insertions insertions(draft);
-  for (const std::vector<DeviceId>& group : groups.empty() ? one_group(draft) : groups) {
+  for (const std::vector<DeviceId>& group : replication.groups) {
     all_reduce_group(draft, insertions, gradients, first_bucket, bucket, group);
   }
   insertions.apply(draft);
   return draft;
 }
 
+plan::Draft all_reduce_gradients(plan::Draft draft, Bytes first_bucket, Bytes bucket) {
+  Replication all{{}, DeviceGroups(1)};
+  for (const auto& [ordinal, copies] : gradients_of_parameters(draft)) {
+    all.parameters.resize(ordinal + 1, {.gradient = Conversion::all_reduce});
+  }
+  for (std::size_t d = 0; d < draft.devices.size(); ++d) {
+    all.groups[0].push_back(DeviceId(d));
+  }
+  return all_reduce_gradients(std::move(draft), first_bucket, bucket, all);
+}
+
 plan::Draft all_reduce_shared_gradients(plan::Draft draft, const std::map<std::uint32_t, DeviceGroups>& groups) {
   if (groups.empty()) {
     return draft;
   }
-  const std::map<std::uint32_t, GradientCopies> gradients = gradients_of_parameters(draft);
+  std::map<std::uint32_t, GradientCopies> gradients = gradients_of_parameters(draft);
   Insertions insertions(draft);
   for (auto entry = groups.rbegin(); entry != groups.rend(); ++entry) {
-    const std::map<DeviceId, GradientCopies::Copy>& copies = gradients.at(entry->first).by_device;
+    std::map<DeviceId, GradientCopies::Copy>& copies = gradients.at(entry->first).by_device;
+    // Where replicas keep pieces, a device to which none falls has a whole gradient that is not the final one.
+    if (std::any_of(copies.begin(), copies.end(), [&](const auto& copy) { return is_piece(draft[copy.second.id]); })) {
+      std::erase_if(copies, [&](const auto& copy) { return !is_piece(draft[copy.second.id]); });
+    }
     for (const std::vector<DeviceId>& group : entry->second) {
       std::size_t behind = 0;
       std::uint32_t size = 0;
       for (const DeviceId device : group) {
         const auto found = copies.find(device);
         behind = found == copies.end() ? behind : std::max(behind, found->second.written_behind);
-        size += found == copies.end() ? 0 : 1;  // a rank to whom no piece falls has none
+        size += found == copies.end() ? 0 : 1;
+      }
+      if (size == 0) {
+        continue;
       }
       const MeetingId meeting = draft.new_meeting();
       std::uint32_t rank = 0;

@@ -8,6 +8,7 @@
 #include "baton/plan/plan.h"
 #include "baton/strategy/delays.h"
 #include "baton/strategy/step.h"
+#include "baton/strategy/table.h"
 #include "baton/strategy/target.h"
 
 /// The passes that strategies are made of. Each takes a draft and returns a draft; "Before" is what it needs,
@@ -23,28 +24,34 @@ plan::Draft replicate_parameters(plan::Draft draft);
 /// After: every task touches buffers of its own device only.
 plan::Draft add_transfers(plan::Draft draft);
 
-/// Devices that hold the same part of the model and differ in their share of the batch: those among which gradients are
-/// summed, and over which ZeRO divides. Each device is in one group.
+/// Devices along an axis of the mesh, by the place that they share on the other axes. Each device is in one group.
 using DeviceGroups = std::vector<std::vector<DeviceId>>;
 
-/// Sums the gradients of each parameter over the devices of each group that hold one, in buckets, in the reverse order of the
-/// parameters; a bucket is closed when it reaches its size, and reduced as soon as its last gradient is there. No groups:
-/// all devices are one.
-/// After: every device of a group holds the same gradients.
-plan::Draft all_reduce_gradients(plan::Draft draft, Bytes first_bucket, Bytes bucket, const DeviceGroups& groups = {});
+/// What replicas do with each parameter, by ordinal (Layouts::parameters), and which devices are replicas of each other.
+struct Replication {
+  std::vector<ParameterLayout> parameters;
+  DeviceGroups groups;
+};
+
+/// Sums gradients over the replicas where the table asks for an all_reduce, in buckets, in the reverse order of the parameters; a
+/// bucket is closed when it reaches its size, and reduced as soon as its last gradient is there.
+/// After: every device of a group holds the same of these gradients.
+plan::Draft all_reduce_gradients(plan::Draft draft, Bytes first_bucket, Bytes bucket, const Replication& replication);
+/// The same of all gradients, over all devices that have one.
+plan::Draft all_reduce_gradients(plan::Draft draft, Bytes first_bucket, Bytes bucket);
 
 /// Sums the final gradients of some parameters over further devices: those of a group hold the same parameter, or the same part and
 /// piece of it, and a term each. `groups` is by ordinal. Before: gradients are summed over the replicas. After: they are complete.
 plan::Draft all_reduce_shared_gradients(plan::Draft draft, const std::map<std::uint32_t, DeviceGroups>& groups);
 
-/// ZeRO: shards over the devices of each group what they would all hold.
-///   1   optimizer states and persistent parameters; whole parameters are gathered at the start of each step and kept until its
-///       end, gradients are reduce-scattered once they are final
-///   2   gradients too: each micro-batch's are reduce-scattered and added to the piece that a device keeps
-///   3   whole parameters too: a block's are gathered for its forward, freed, and gathered again for its backward; those of the
-///       next block are gathered while this one computes
-/// After: persistent parameters and final gradients are pieces.
-plan::Draft divide_over_replicas(plan::Draft draft, std::int64_t stage, const DeviceGroups& groups);
+/// ZeRO: shards over the replicas what they would all hold, where the table asks for a reduce_scatter of gradients.
+///   states      persistent parameters too; whole parameters are gathered at the start of each step and kept until its end,
+///               gradients are reduce-scattered once they are final
+///   gradients   each micro-batch's are reduce-scattered and added to the piece that a device keeps
+///   parameters  a block's are gathered for its forward, freed, and gathered again for its backward; those of the next block are
+///               gathered while this one computes
+/// After: these persistent parameters and their final gradients are pieces.
+plan::Draft divide_over_replicas(plan::Draft draft, const Replication& replication);
 
 /// Sums all gradients into those of `owner`, in one reduction after the last of them.
 plan::Draft reduce_gradients_to(plan::Draft draft, DeviceId owner);

@@ -277,6 +277,7 @@ Placement place(const Request& request, const Resolved& resolved) {
   return placement;
 }
 
+/// The devices that are replicas of each other.
 DeviceGroups replica_groups(const Resolved& resolved) {
   DeviceGroups groups;
   for (std::int64_t p = 0; p < resolved.pp; ++p) {
@@ -293,7 +294,7 @@ DeviceGroups replica_groups(const Resolved& resolved) {
 /// By parameter: the devices of each replica whose gradients of it are terms of a sum, beside those of other replicas. They are
 /// parts that share an op along a dimension that the parameter does not have, or stages that share the parameter.
 std::map<std::uint32_t, DeviceGroups> sums_of_gradients(const Request& request, const Resolved& resolved,
-                                                        const Placement& placement) {
+                                                        const Placement& placement, const Layouts& layouts) {
   const model::Model& model = request.model;
   std::map<std::size_t, std::set<std::size_t>> offsets;  // by ordinal: the first devices of the stages that hold it
   for (std::size_t b = 0; b < model.blocks().size(); ++b) {
@@ -301,7 +302,7 @@ std::map<std::uint32_t, DeviceGroups> sums_of_gradients(const Request& request, 
       offsets[model.ordinal(b, p)].insert(placement.replicas[0].device_of_block[b].index());
     }
   }
-  const std::set<std::size_t> over_parts = Layouts(model, placement.table, placement.shards).summed_over(MeshAxis::parts);
+  const std::set<std::size_t> over_parts = layouts.summed_over(MeshAxis::parts);
   const auto tp = static_cast<std::size_t>(resolved.tp);
   std::map<std::uint32_t, DeviceGroups> sums;
   for (const auto& [ordinal, firsts] : offsets) {
@@ -326,12 +327,11 @@ plan::Draft build(const Request& request, const NamedLayout& named) {
   const Resolved resolved = resolve(request, named);
   const Placement placement = place(request, resolved);
   plan::Draft draft = add_transfers(training_step(request.model, request.step, placement));
-  if (resolved.zero > 0) {
-    draft = divide_over_replicas(std::move(draft), resolved.zero, replica_groups(resolved));
-  } else {
-    draft = all_reduce_gradients(std::move(draft), request.layout.first_bucket, request.layout.bucket, replica_groups(resolved));
-  }
-  draft = all_reduce_shared_gradients(std::move(draft), sums_of_gradients(request, resolved, placement));
+  const Layouts layouts(request.model, placement.table, placement.shards);
+  const Replication replication{layouts.parameters(static_cast<InPieces>(resolved.zero)), replica_groups(resolved)};
+  draft = divide_over_replicas(std::move(draft), replication);
+  draft = all_reduce_gradients(std::move(draft), request.layout.first_bucket, request.layout.bucket, replication);
+  draft = all_reduce_shared_gradients(std::move(draft), sums_of_gradients(request, resolved, placement, layouts));
   return add_updates(std::move(draft), request.step.optimizer);
 }
 

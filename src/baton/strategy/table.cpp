@@ -186,7 +186,8 @@ Call Layouts::laid_out(std::size_t b, std::size_t n, Call call) const {
       call.extent = call.shared ? std::max(call.extent, extent_of(b, n, ref, *call.shared)) : 0;
     }
   }
-  call.numbered = call.shared && letters_of(named, *call.shared) == "v";
+  const char numbered = op::signature(call.op).numbered;
+  call.numbered = call.shared && numbered != 0 && letters_of(named, *call.shared) == std::string(1, numbered);
   if (call.shared && call.extent < parts_) {
     throw usage_error("the {} indices of dimension {} in {} cannot be divided over {} devices", call.extent, *call.shared,
                       model_.blocks()[b].name, parts_);
@@ -289,6 +290,18 @@ std::set<std::size_t> Layouts::summed_over(MeshAxis axis) const {
     }
   }
   return ordinals;
+}
+
+std::vector<ParameterLayout> Layouts::parameters(InPieces in_pieces) const {
+  std::vector<ParameterLayout> layouts(users_.size());
+  for (const std::size_t ordinal : summed_over(MeshAxis::replicas)) {
+    layouts[ordinal] = in_pieces == InPieces::nothing ? ParameterLayout{.gradient = Conversion::all_reduce}
+                                                      : ParameterLayout{.gradient = Conversion::reduce_scatter,
+                                                                        .use = Conversion::all_gather,
+                                                                        .each_micro_batch = in_pieces >= InPieces::gradients,
+                                                                        .each_use = in_pieces >= InPieces::parameters};
+  }
+  return layouts;
 }
 
 void Layouts::check_extents() const {

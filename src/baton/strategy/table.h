@@ -65,6 +65,21 @@ struct NodeLayout {
   std::vector<std::size_t> passed_on;  // inputs whose gradient is the output's
 };
 
+/// What replicas keep in pieces of what they would all hold, and so how far a stage of ZeRO goes: each includes those before it.
+enum class InPieces : std::uint8_t { nothing, states, gradients, parameters };
+
+/// What replicas do with a parameter. Its gradient is a sum over the samples, so that where the batch is divided each replica has
+/// terms of it; they are converted to how the gradient is kept, and the parameter from how it is kept to how ops read it.
+///   kept whole   terms → whole: all_reduce
+///   in pieces    terms → pieces: reduce_scatter; pieces → whole before use: all_gather
+struct ParameterLayout {
+  Conversion gradient = Conversion::none;
+  Conversion use = Conversion::none;
+  bool each_micro_batch = false;  // whether gradients are kept in pieces: those of every micro-batch are converted, and added up
+  bool each_use = false;          // whether parameters are kept in pieces: they are converted for every use, or once per step
+  bool operator==(const ParameterLayout&) const = default;
+};
+
 /// What a table makes of a model: pure, and the same for all replicas.
 class Layouts {
  public:
@@ -84,6 +99,8 @@ class Layouts {
 
   /// The parameters, by ordinal, whose gradients are terms of a sum over an axis: their ops sum over a dimension that it divides.
   std::set<std::size_t> summed_over(MeshAxis axis) const;
+  /// By ordinal: what replicas that keep so much in pieces do with each parameter.
+  std::vector<ParameterLayout> parameters(InPieces in_pieces) const;
 
  private:
   std::optional<char> shared(const NamedCall& call) const;

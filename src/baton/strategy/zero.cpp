@@ -39,8 +39,9 @@ struct Segment {
 
 class Divider {
  public:
-  Divider(Draft& draft, std::int64_t stage, const std::vector<DeviceId>& group, std::vector<std::vector<Task>>& behind)
-      : draft_(draft), stage_(stage), group_(group), behind_(behind), rank_of_(draft.devices.size(), size()) {
+  Divider(Draft& draft, const std::vector<ParameterLayout>& layouts, const std::vector<DeviceId>& group,
+          std::vector<std::vector<Task>>& behind)
+      : draft_(draft), layouts_(layouts), group_(group), behind_(behind), rank_of_(draft.devices.size(), size()) {
     for (std::uint32_t rank = 0; rank < size(); ++rank) {
       rank_of_[group_[rank].index()] = rank;
     }
@@ -48,11 +49,8 @@ class Divider {
 
   void divide() {
     divide_parameters();
-    if (stage_ == 3) {
-      gather_for_each_use();
-    } else {
-      gather_at_start();
-    }
+    gather_for_each_use();
+    gather_at_start();
     scatter_gradients();
   }
 
@@ -78,12 +76,14 @@ class Divider {
   }
 
   static std::uint32_t ordinal_of(const Buffer& buffer) { return std::get<ParameterPart>(buffer.content).ordinal; }
+  const ParameterLayout& layout(BufferId id) const { return layouts_[ordinal_of(draft_[id])]; }
 
   void divide_parameters() {
     std::vector<std::vector<BufferId>> parameters(size());
     for (std::size_t b = 0; b < draft_.buffers.size(); ++b) {
       const Buffer& buffer = draft_.buffers[b];
-      if (const std::uint32_t rank = rank_of(buffer.device); rank < size() && buffer.role == Role::parameter && buffer.persistent) {
+      if (const std::uint32_t rank = rank_of(buffer.device); rank < size() && buffer.role == Role::parameter && buffer.persistent &&
+                                                             layout(BufferId(b)).use == Conversion::all_gather) {
         parameters[rank].push_back(BufferId(b));
       }
     }
@@ -140,7 +140,7 @@ class Divider {
     std::map<std::uint32_t, std::int32_t> first_user;  // block by ordinal
     for (const Task& task : draft_.tasks) {
       for (const BufferId id : task.reads) {
-        if (task.device == group_[0] && piece_of_.contains(id)) {
+        if (task.device == group_[0] && piece_of_.contains(id) && !layout(id).each_use) {
           // One that several blocks share is gathered with the first that uses it.
           const std::int32_t block = first_user.try_emplace(ordinal_of(draft_[id]), task.labels.block).first->second;
           if (!ordinals.contains(block)) {
@@ -174,7 +174,7 @@ class Divider {
       }
       std::vector<Segment>& list = lists[rank_of(task.device)];
       for (const BufferId id : task.reads) {
-        if (!piece_of_.contains(id)) {
+        if (!piece_of_.contains(id) || !layout(id).each_use) {
           continue;
         }
         if (list.empty() || list.back().use != use_of(task)) {
@@ -250,8 +250,8 @@ class Divider {
   };
 
   void scatter_gradients() {
-    // Stage 1 adds micro-batches up in whole gradients and scatters once; the others scatter each micro-batch's own. What adds to
-    // pieces that are there is scattered apart from what starts them: a block that shares a parameter has both.
+    // Gradients that are not kept in pieces add up over micro-batches and are scattered once; of others each micro-batch's own are.
+    // What adds to pieces that are there is scattered apart from what starts them: a block that shares a parameter has both.
     using Key = std::tuple<std::int32_t, std::int32_t, bool, int>;  // block, micro-batch, whether it adds, which of several
     std::map<Key, Harvest> harvests;
     std::vector<Key> order;
@@ -267,20 +267,21 @@ class Divider {
       }
       for (BufferId& id : task.writes) {
         const auto* part = std::get_if<ParameterPart>(&draft_[id].content);
-        if (part == nullptr || draft_[id].role != Role::gradient) {
+        if (part == nullptr || draft_[id].role != Role::gradient || layout(id).gradient != Conversion::reduce_scatter) {
           continue;
         }
         const std::uint32_t ordinal = part->ordinal;
-        if (stage_ == 1 && draft_.tasks[last.at(id)].labels.block != task.labels.block) {
+        const bool each = layout(id).each_micro_batch;
+        if (!each && draft_.tasks[last.at(id)].labels.block != task.labels.block) {
           continue;  // the other block that shares it will be the one
         }
-        if (stage_ > 1 && !written.insert(id).second) {
+        if (each && !written.insert(id).second) {
           separate(task, id);
         }
         const auto [start, first] = started.try_emplace({rank, ordinal}, use_of(task), 0);
-        const int several = stage_ == 1 || first || start->second.first != use_of(task) ? 0 : start->second.second + 1;
+        const int several = !each || first || start->second.first != use_of(task) ? 0 : start->second.second + 1;
         start->second = {use_of(task), several};
-        const Key key(task.labels.block, stage_ == 1 ? 0 : task.labels.micro_batch, stage_ > 1 && !first, several);
+        const Key key(task.labels.block, each ? task.labels.micro_batch : 0, each && !first, several);
         if (!harvests.contains(key)) {
           order.push_back(key);
           harvests[key].by_rank.resize(size());
@@ -305,7 +306,9 @@ class Divider {
   /// The task that writes each gradient of a parameter last.
   std::map<BufferId, std::size_t> last_writers() const {
     std::map<BufferId, std::size_t> last;
-    for (std::size_t i = 0; stage_ == 1 && i < draft_.tasks.size(); ++i) {
+    const bool once = std::any_of(layouts_.begin(), layouts_.end(),
+                                  [](const ParameterLayout& one) { return !one.each_micro_batch; });
+    for (std::size_t i = 0; once && i < draft_.tasks.size(); ++i) {
       if (rank_of(draft_.tasks[i].device) < size()) {
         for (const BufferId id : draft_.tasks[i].writes) {
           last[id] = i;
@@ -348,7 +351,7 @@ class Divider {
   }
 
   Draft& draft_;
-  std::int64_t stage_;
+  const std::vector<ParameterLayout>& layouts_;  // by ordinal
   const std::vector<DeviceId>& group_;
   std::vector<std::vector<Task>>& behind_;
   std::vector<std::uint32_t> rank_of_;                                    // by device
@@ -387,17 +390,19 @@ void bound_whole_gradients(Draft& draft) {
 
 }  // namespace
 
-plan::Draft divide_over_replicas(plan::Draft draft, std::int64_t stage, const DeviceGroups& groups) {
-  check(stage >= 1 && stage <= 3, "there is no stage {} of ZeRO", stage);
+plan::Draft divide_over_replicas(plan::Draft draft, const Replication& replication) {
+  const std::vector<ParameterLayout>& layouts = replication.parameters;
+  const auto any = [&](auto asks) { return std::any_of(layouts.begin(), layouts.end(), asks); };
+  if (!any([](const ParameterLayout& one) { return one.gradient == Conversion::reduce_scatter; })) {
+    return draft;
+  }
   std::vector<std::vector<Task>> behind(draft.tasks.size() + 1);
-  for (const std::vector<DeviceId>& group : groups) {
-    if (group.size() > 1) {
-      Divider(draft, stage, group, behind).divide();
-    }
+  for (const std::vector<DeviceId>& group : replication.groups) {
+    Divider(draft, layouts, group, behind).divide();
   }
   // Tasks put in name others by the places they have now.
   draft.rearrange(std::vector<bool>(draft.tasks.size(), false), std::move(behind));
-  if (stage > 1) {
+  if (any([](const ParameterLayout& one) { return one.each_micro_batch; })) {
     bound_whole_gradients(draft);
   }
   return draft;

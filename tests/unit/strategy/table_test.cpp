@@ -92,6 +92,25 @@ TEST(Layouts, AVocabularyIsSummedWhereItIsReadAndKeptInPartsWhereItIsWritten) {
   EXPECT_EQ(norms_and_biases.size(), 5U) << "two norms with a gain and a bias each, and the bias behind the row";
 }
 
+TEST(Layouts, ZeroKeepsPiecesOfWhatTheTableSumsOverReplicas) {
+  const model::Model model = model::parse_model("residual:dim=4,hidden=6,depth=1,sequence=2");
+  const Layouts layouts(model, tensor, 2);
+  const std::vector<ParameterLayout> whole = layouts.parameters(InPieces::nothing);
+  ASSERT_EQ(whole.size(), 4U);
+  for (std::size_t p = 0; p < whole.size(); ++p) {
+    EXPECT_EQ(whole[p], ParameterLayout{.gradient = Conversion::all_reduce});
+    const ParameterLayout states = layouts.parameters(InPieces::states)[p];
+    EXPECT_EQ(states, (ParameterLayout{.gradient = Conversion::reduce_scatter, .use = Conversion::all_gather}));
+    EXPECT_TRUE(layouts.parameters(InPieces::gradients)[p].each_micro_batch);
+    EXPECT_FALSE(layouts.parameters(InPieces::gradients)[p].each_use);
+    EXPECT_TRUE(layouts.parameters(InPieces::parameters)[p].each_use);
+  }
+  Table alone = tensor;
+  std::erase(alone, Row{'b', MeshAxis::replicas});
+  EXPECT_EQ(Layouts(model, alone, 2).parameters(InPieces::parameters), std::vector<ParameterLayout>(4))
+      << "without replicas there is nothing to sum and nothing to divide";
+}
+
 TEST(Layouts, ASequenceNeedNotBeAMultipleOfTheParts) {
   EXPECT_NO_THROW(Layouts(model::parse_model("residual:dim=8,depth=2,sequence=6"), sequence, 4));
 }
