@@ -51,8 +51,11 @@ function(baton_add_cuda target)
   endif()
   message(STATUS "CUDA: ${CUDAToolkit_VERSION}, for ${CMAKE_CUDA_ARCHITECTURES}")
   # Apart, so that programs that link to the layer need no CUDA compiler.
-  add_library(baton_cuda_kernels OBJECT ${folder}/cuda/code.cu ${folder}/cuda/elementwise.cu ${folder}/cuda/exchange.cu
-              ${folder}/cuda/few_rows.cu ${folder}/cuda/few_rows_backward.cu ${folder}/cuda/gelu.cu ${folder}/cuda/norm.cu ${folder}/cuda/transpose.cu ${folder}/cuda/update.cu)
+  set(kernels activation attention attention_backward attention_forward batch_norm code convolution elementwise embed exchange few_rows
+      few_rows_backward norm pool positions transpose update)
+  list(TRANSFORM kernels PREPEND ${folder}/cuda/)
+  list(TRANSFORM kernels APPEND .cu)
+  add_library(baton_cuda_kernels OBJECT ${kernels})
   target_include_directories(baton_cuda_kernels PRIVATE ${PROJECT_BINARY_DIR}/layers/exec ${PROJECT_BINARY_DIR}/layers/base)
   set_target_properties(baton_cuda_kernels PROPERTIES CUDA_STANDARD 17)  # CMake 3.25 does not know that nvcc has 20
   target_compile_options(baton_cuda_kernels PRIVATE -Xcompiler=-Wall,-Wextra
@@ -61,7 +64,7 @@ function(baton_add_cuda target)
   target_sources(${target} PRIVATE ${ARGN} $<TARGET_OBJECTS:baton_cuda_kernels>)
   target_include_directories(${target} SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS} ${BATON_CUBLAS_INCLUDE_DIR} ${BATON_NCCL_INCLUDE_DIR})
   # What was chosen by other code is not taken up.
-  set(choosing cublas_lt.cpp cublas_lt.h elementwise.cu kept_choices.cpp kept_choices.h product_shape.h timer.h transpose.cu)
+  set(choosing cublas_lt.cpp cublas_lt.h elementwise.cu kept_choices.cpp kept_choices.h map.cuh product_shape.h timer.h transpose.cu)
   list(TRANSFORM choosing PREPEND ${folder}/cuda/)
   set(hashes "")
   foreach(file ${choosing})

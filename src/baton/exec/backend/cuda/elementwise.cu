@@ -3,53 +3,14 @@
 
 #include "baton/exec/backend/cuda/element.cuh"
 #include "baton/exec/backend/cuda/kernels.h"
+#include "baton/exec/backend/cuda/map.cuh"
 #include "baton/exec/backend/cuda/programmatic.cuh"
 
 namespace baton::exec::cuda {
 namespace {
 
-constexpr int threads = 256;
+constexpr int threads = map_threads;
 constexpr int many_threads = 1024;
-constexpr int most_blocks = 2048;
-
-unsigned blocks_for(std::int64_t items) {
-  return static_cast<unsigned>(std::clamp<std::int64_t>((items + threads - 1) / threads, 1, most_blocks));
-}
-
-/// Calls `work(i)` for the packs of `Element`s, and then `one(i)` for the elements behind the last whole pack.
-template <int Size, typename Work, typename One>
-__device__ void over(std::int64_t count, Work work, One one) {
-  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
-  const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  for (std::int64_t i = first; i < count / Size; i += stride) {
-    work(i);
-  }
-  for (std::int64_t i = count / Size * Size + first; i < count; i += stride) {
-    one(i);
-  }
-}
-
-/// c[i] = f(a[i], b[i]); b may be a.
-template <typename Element, typename Function>
-__global__ void __launch_bounds__(threads)
-    map_kernel(const Element* a, const Element* b, Element* c, std::int64_t count, Function f) {
-  allow_next();
-  await_previous();
-  using P = Pack<Element>;
-  over<P::size>(
-      count,
-      [&](std::int64_t i) {
-        const P left = reinterpret_cast<const P*>(a)[i];
-        const P right = reinterpret_cast<const P*>(b)[i];
-        P result;
-#pragma unroll
-        for (int e = 0; e < P::size; ++e) {
-          result.elements[e] = f(left.elements[e], right.elements[e]);
-        }
-        reinterpret_cast<P*>(c)[i] = result;
-      },
-      [&](std::int64_t i) { c[i] = f(a[i], b[i]); });
-}
 
 struct Positive {
   template <typename Element>
@@ -70,16 +31,7 @@ struct Added {
   }
 };
 
-template <typename Function>
-void map(DType type, const void* a, const void* b, void* c, std::int64_t count, Function f, cudaStream_t stream) {
-  with_element(type, [&](auto element) {
-    using Element = decltype(element);
-    launch(map_kernel<Element, Function>, {dim3(blocks_for(count / Pack<Element>::size)), dim3(threads)}, stream,
-           static_cast<const Element*>(a), static_cast<const Element*>(b), static_cast<Element*>(c), count, f);
-  });
-}
-
-/// A block a row.
+/// One block per row.
 template <typename Element>
 __global__ void __launch_bounds__(threads) add_bias_kernel(const Element* x, const Element* b, Element* y, std::int64_t width) {
   allow_next();
@@ -144,8 +96,31 @@ struct Largest {
   __device__ float operator()(float a, float b) const { return fmaxf(a, b); }
 };
 
-template <typename Element, int Threads>
-__global__ void __launch_bounds__(Threads)
+/// The sum over a block, in a fixed order, for its first thread alone.
+template <int Threads>
+__device__ double sum_for_first(double value) {
+  static_assert(Threads <= 32 * 32);
+  __shared__ double parts[Threads / 32];
+  const auto over_warp = [&] {
+#pragma unroll
+    for (int distance = 16; distance > 0; distance /= 2) {
+      value += __shfl_xor_sync(0xffffffffU, value, distance);
+    }
+  };
+  over_warp();
+  if (threadIdx.x % 32 == 0) {
+    parts[threadIdx.x / 32] = value;
+  }
+  __syncthreads();
+  if (threadIdx.x < 32) {
+    value = threadIdx.x < Threads / 32 ? parts[threadIdx.x] : 0;
+    over_warp();
+  }
+  return value;
+}
+
+template <typename Element>
+__global__ void __launch_bounds__(threads)
     mean_squared_error_kernel(const Element* y, const Element* target, const float* loss_scale, double* loss, Element* dy,
                               std::int64_t width, double elements) {
   allow_next();
@@ -160,7 +135,7 @@ __global__ void __launch_bounds__(Threads)
   };
   using P = Pack<Element>;
   if (width % P::size == 0) {
-    for (std::int64_t i = row / P::size + threadIdx.x; i < (row + width) / P::size; i += Threads) {
+    for (std::int64_t i = row / P::size + threadIdx.x; i < (row + width) / P::size; i += threads) {
       const P v = reinterpret_cast<const P*>(y)[i];
       const P t = reinterpret_cast<const P*>(target)[i];
       P d;
@@ -171,39 +146,94 @@ __global__ void __launch_bounds__(Threads)
       reinterpret_cast<P*>(dy)[i] = d;
     }
   } else {
-    for (std::int64_t i = threadIdx.x; i < width; i += Threads) {
+    for (std::int64_t i = threadIdx.x; i < width; i += threads) {
       dy[row + i] = gradient(y[row + i], target[row + i]);
     }
   }
-  sum = over_block<Threads>(sum, Sum());
+  sum = sum_for_first<threads>(sum);
   if (threadIdx.x == 0) {
     loss[blockIdx.x] = sum / elements;
   }
 }
 
-template <typename Element>
-__global__ void __launch_bounds__(threads)
+/// Calls `pack(i)` for the aligned packs within `count` elements from `first` on, and `one(i)` for those before and behind them;
+/// the block's threads share them.
+template <int Size, int Threads, typename Work, typename One>
+__device__ void over_row(std::int64_t first, std::int64_t count, Work pack, One one) {
+  const std::int64_t last = first + count;
+  const std::int64_t begin = min(last, (first + Size - 1) / Size * Size);
+  const std::int64_t end = max(begin, last / Size * Size);
+  for (std::int64_t i = first + threadIdx.x; i < begin; i += Threads) {
+    one(i);
+  }
+  for (std::int64_t i = begin / Size + threadIdx.x; i < end / Size; i += Threads) {
+    pack(i);
+  }
+  for (std::int64_t i = end + threadIdx.x; i < last; i += Threads) {
+    one(i);
+  }
+}
+
+struct ScoreSum {
+  float largest;
+  double sum;  // of exp(score − largest)
+};
+
+/// Of a row of scores, read once.
+template <typename Element, int Threads>
+__device__ ScoreSum sum_of_scores(const Element* y, std::int64_t first, std::int64_t classes) {
+  float most = -INFINITY;
+  float sum = 0;
+  using P = Pack<Element>;
+  over_row<P::size, Threads>(
+      first, classes,
+      [&](std::int64_t i) {
+        const P scores = reinterpret_cast<const P*>(y)[i];
+        float here = widened(scores.elements[0]);
+#pragma unroll
+        for (int e = 1; e < P::size; ++e) {
+          here = fmaxf(here, widened(scores.elements[e]));
+        }
+        if (here > most) {
+          sum *= expf(most - here);
+          most = here;
+        }
+#pragma unroll
+        for (int e = 0; e < P::size && most > -INFINITY; ++e) {
+          sum += expf(widened(scores.elements[e]) - most);
+        }
+      },
+      [&](std::int64_t i) {
+        const float score = widened(y[i]);
+        if (score > most) {
+          sum *= expf(most - score);
+          most = score;
+        }
+        sum += most > -INFINITY ? expf(score - most) : 0.0F;
+      });
+  const float largest = over_block<Threads>(most, Largest());
+  return {largest, over_block<Threads>(static_cast<double>(sum * expf(most - largest)), Sum())};
+}
+
+template <typename Element, int Threads>
+__global__ void __launch_bounds__(Threads)
     cross_entropy_kernel(const Element* y, const std::int32_t* labels, const float* loss_scale, double* loss, Element* dy,
                          std::int64_t classes, double rows, ScorePart part) {
   allow_next();
   await_previous();
-  const Element* scores = y + blockIdx.x * classes;
-  Element* gradient = dy + blockIdx.x * classes;
-  float largest = widened(scores[0]);
-  for (std::int64_t c = threadIdx.x; c < classes; c += threads) {
-    largest = fmaxf(largest, widened(scores[c]));
-  }
-  largest = over_block<threads>(largest, Largest());
-  for (std::int64_t p = 0; p < part.parts; ++p) {
-    largest = fmaxf(largest, static_cast<float>(part.terms[3 * (p * gridDim.x + blockIdx.x)]));
-  }
+  const std::int64_t first = blockIdx.x * classes;
+  const std::int64_t label = labels[blockIdx.x] - part.first;
+  float largest = -INFINITY;
   double sum = 0;
   double score = 0;
   if (part.parts == 0) {
-    for (std::int64_t c = threadIdx.x; c < classes; c += threads) {
-      sum += static_cast<double>(expf(widened(scores[c]) - largest));
-    }
-    sum = over_block<threads>(sum, Sum());
+    score = static_cast<double>(widened(y[first + label]));  // read before dy is written, which may be in its place
+    const ScoreSum own = sum_of_scores<Element, Threads>(y, first, classes);
+    largest = own.largest;
+    sum = own.sum;
+  }
+  for (std::int64_t p = 0; p < part.parts; ++p) {
+    largest = fmaxf(largest, static_cast<float>(part.terms[3 * (p * gridDim.x + blockIdx.x)]));
   }
   for (std::int64_t p = 0; p < part.parts; ++p) {
     const double* terms = part.terms + 3 * (p * gridDim.x + blockIdx.x);
@@ -212,66 +242,42 @@ __global__ void __launch_bounds__(threads)
   }
   const double factor = (loss_scale == nullptr ? 1.0 : static_cast<double>(*loss_scale)) / rows;
   const auto scale = static_cast<float>(factor / sum);
-  const std::int64_t label = labels[blockIdx.x] - part.first;
-  for (std::int64_t c = threadIdx.x; c < classes; c += threads) {
-    gradient[c] = rounded<Element>(expf(widened(scores[c]) - largest) * scale - (c == label ? static_cast<float>(factor) : 0.0F));
-  }
+  const std::int64_t at_label = first + label;
+  const auto gradient = [&](Element value, std::int64_t i) {
+    const float share = expf(widened(value) - largest) * scale;
+    return rounded<Element>(i == at_label ? share - static_cast<float>(factor) : share);
+  };
+  using P = Pack<Element>;
+  over_row<P::size, Threads>(
+      first, classes,
+      [&](std::int64_t i) {
+        const P scores = reinterpret_cast<const P*>(y)[i];
+        P slopes;
+#pragma unroll
+        for (int e = 0; e < P::size; ++e) {
+          slopes.elements[e] = gradient(scores.elements[e], i * P::size + e);
+        }
+        reinterpret_cast<P*>(dy)[i] = slopes;
+      },
+      [&](std::int64_t i) { dy[i] = gradient(y[i], i); });
   if (threadIdx.x == 0) {
-    score = part.parts == 0 ? static_cast<double>(widened(scores[label])) : score;
     loss[blockIdx.x] = (log(sum) + static_cast<double>(largest) - score) / rows;
   }
 }
 
-template <typename Element>
-__global__ void __launch_bounds__(threads) cross_entropy_terms_kernel(const Element* y, const std::int32_t* labels, double* terms,
-                                                                      std::int64_t classes, std::int64_t first) {
+template <typename Element, int Threads>
+__global__ void __launch_bounds__(Threads) cross_entropy_terms_kernel(const Element* y, const std::int32_t* labels, double* terms,
+                                                                      std::int64_t classes, std::int64_t first_class) {
   allow_next();
   await_previous();
-  const Element* scores = y + blockIdx.x * classes;
-  float largest = widened(scores[0]);
-  for (std::int64_t c = threadIdx.x; c < classes; c += threads) {
-    largest = fmaxf(largest, widened(scores[c]));
-  }
-  largest = over_block<threads>(largest, Largest());
-  double sum = 0;
-  for (std::int64_t c = threadIdx.x; c < classes; c += threads) {
-    sum += static_cast<double>(expf(widened(scores[c]) - largest));
-  }
-  sum = over_block<threads>(sum, Sum());
+  const std::int64_t first = blockIdx.x * classes;
+  const ScoreSum own = sum_of_scores<Element, Threads>(y, first, classes);
   if (threadIdx.x == 0) {
-    const std::int64_t label = labels[blockIdx.x] - first;
-    double* own = terms + 3 * static_cast<std::int64_t>(blockIdx.x);
-    own[0] = static_cast<double>(largest);
-    own[1] = sum;
-    own[2] = label >= 0 && label < classes ? static_cast<double>(widened(scores[label])) : 0.0;
-  }
-}
-
-/// One block per id.
-template <typename Element>
-__global__ void __launch_bounds__(threads) embed_kernel(const std::int32_t* ids, const Element* weight, Element* y,
-                                                        std::int64_t held, std::int64_t width, std::int64_t first) {
-  allow_next();
-  await_previous();
-  const std::int64_t id = ids[blockIdx.x] - first;
-  for (std::int64_t i = threadIdx.x; i < width; i += threads) {
-    y[blockIdx.x * width + i] = id >= 0 && id < held ? weight[id * width + i] : rounded<Element>(0.0F);
-  }
-}
-
-/// One thread per column, so that a sum runs in the order of the rows.
-template <typename Element>
-__global__ void embed_backward_kernel(const std::int32_t* ids, const Element* dy, Element* dw, std::int64_t rows, std::int64_t held,
-                                      std::int64_t width, std::int64_t first) {
-  allow_next();
-  await_previous();
-  const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  for (std::int64_t r = 0; r < rows && column < width; ++r) {
-    const std::int64_t id = ids[r] - first;
-    if (id >= 0 && id < held) {
-      Element& sum = dw[id * width + column];
-      sum = rounded<Element>(widened(sum) + widened(dy[r * width + column]));
-    }
+    const std::int64_t label = labels[blockIdx.x] - first_class;
+    double* to = terms + 3 * static_cast<std::int64_t>(blockIdx.x);
+    to[0] = static_cast<double>(own.largest);
+    to[1] = own.sum;
+    to[2] = label >= 0 && label < classes ? static_cast<double>(widened(y[first + label])) : 0.0;
   }
 }
 
@@ -476,19 +482,23 @@ void mean_squared_error(DType type, const void* y, const void* target, const flo
                         std::int64_t rows, std::int64_t width, double elements, cudaStream_t stream) {
   with_element(type, [&](auto element) {
     using Element = decltype(element);
-    const bool wide = width >= 4 * many_threads;
-    launch(wide ? mean_squared_error_kernel<Element, many_threads> : mean_squared_error_kernel<Element, threads>,
-           {dim3(static_cast<unsigned>(rows)), dim3(wide ? many_threads : threads)}, stream, static_cast<const Element*>(y),
-           static_cast<const Element*>(target), scale, loss, static_cast<Element*>(dy), width, elements);
+    launch(mean_squared_error_kernel<Element>, {dim3(static_cast<unsigned>(rows)), dim3(threads)}, stream,
+           static_cast<const Element*>(y), static_cast<const Element*>(target), scale, loss, static_cast<Element*>(dy), width,
+           elements);
   });
 }
+
+/// Large blocks for long rows, so that the rows at work stay in the cache until they are read again.
+constexpr std::int64_t long_row = 8192;
 
 void cross_entropy(DType type, const void* y, const std::int32_t* labels, const float* scale, double* loss, void* dy,
                    std::int64_t rows, std::int64_t classes, double total_rows, const ScorePart& part, cudaStream_t stream) {
   with_element(type, [&](auto element) {
     using Element = decltype(element);
-    launch(cross_entropy_kernel<Element>, {dim3(static_cast<unsigned>(rows)), dim3(threads)}, stream,
-           static_cast<const Element*>(y), labels, scale, loss, static_cast<Element*>(dy), classes, total_rows, part);
+    const bool is_long = classes >= long_row;
+    launch(is_long ? cross_entropy_kernel<Element, many_threads> : cross_entropy_kernel<Element, threads>,
+           {dim3(static_cast<unsigned>(rows)), dim3(is_long ? many_threads : threads)}, stream, static_cast<const Element*>(y),
+           labels, scale, loss, static_cast<Element*>(dy), classes, total_rows, part);
   });
 }
 
@@ -496,30 +506,10 @@ void cross_entropy_terms(DType type, const void* y, const std::int32_t* labels, 
                          std::int64_t classes, std::int64_t first, cudaStream_t stream) {
   with_element(type, [&](auto element) {
     using Element = decltype(element);
-    launch(cross_entropy_terms_kernel<Element>, {dim3(static_cast<unsigned>(rows)), dim3(threads)}, stream,
-           static_cast<const Element*>(y), labels, terms, classes, first);
-  });
-}
-
-void embed(DType type, const std::int32_t* ids, const void* weight, void* y, std::int64_t rows, std::int64_t held,
-           std::int64_t width, std::int64_t first, cudaStream_t stream) {
-  with_element(type, [&](auto element) {
-    using Element = decltype(element);
-    launch(embed_kernel<Element>, {dim3(static_cast<unsigned>(rows)), dim3(threads)}, stream, ids,
-           static_cast<const Element*>(weight), static_cast<Element*>(y), held, width, first);
-  });
-}
-
-void embed_backward(DType type, const std::int32_t* ids, const void* dy, void* dw, std::int64_t rows, std::int64_t held,
-                    std::int64_t width, std::int64_t first, bool accumulate, cudaStream_t stream) {
-  constexpr int few = 64;
-  if (!accumulate) {
-    require(cudaMemsetAsync(dw, 0, static_cast<std::size_t>(held * width * size_of(type)), stream), "launching a kernel");
-  }
-  with_element(type, [&](auto element) {
-    using Element = decltype(element);
-    launch(embed_backward_kernel<Element>, {dim3(static_cast<unsigned>((width + few - 1) / few)), dim3(few)}, stream, ids,
-           static_cast<const Element*>(dy), static_cast<Element*>(dw), rows, held, width, first);
+    const bool is_long = classes >= long_row;
+    launch(is_long ? cross_entropy_terms_kernel<Element, many_threads> : cross_entropy_terms_kernel<Element, threads>,
+           {dim3(static_cast<unsigned>(rows)), dim3(is_long ? many_threads : threads)}, stream, static_cast<const Element*>(y),
+           labels, terms, classes, first);
   });
 }
 

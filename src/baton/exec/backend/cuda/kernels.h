@@ -17,23 +17,47 @@ void relu_backward(DType type, const void* dy, const void* y, void* dx, std::int
 void add(DType type, const void* a, const void* b, void* c, std::int64_t count, cudaStream_t stream);
 /// y = x + b, the same b in each row.
 void add_bias(DType type, const void* x, const void* b, void* y, std::int64_t rows, std::int64_t width, cudaStream_t stream);
-void gelu(DType type, const void* x, void* y, std::int64_t count, cudaStream_t stream);
-void gelu_backward(DType type, const void* dy, const void* x, void* dx, std::int64_t count, cudaStream_t stream);
+/// With `tanh`, by its approximation 0.5 x (1 + tanh(√(2 / π) (x + 0.044715 x³))).
+void gelu(DType type, const void* x, void* y, std::int64_t count, bool tanh, cudaStream_t stream);
+void gelu_backward(DType type, const void* dy, const void* x, void* dx, std::int64_t count, bool tanh, cudaStream_t stream);
+/// y = a · sigmoid(a) · b.
+void silu_gate(DType type, const void* a, const void* b, void* y, std::int64_t count, cudaStream_t stream);
+void silu_gate_backward(DType type, const void* dy, const void* a, const void* b, void* da, void* db, std::int64_t count,
+                        cudaStream_t stream);
 /// Norms of rows of `width` elements.
 void layer_norm(DType type, const void* x, const void* gain, const void* bias, void* y, std::int64_t rows, std::int64_t width,
                 float epsilon, cudaStream_t stream);
 void layer_norm_backward_input(DType type, const void* dy, const void* x, const void* gain, void* dx, std::int64_t rows,
                                std::int64_t width, float epsilon, cudaStream_t stream);
-/// `moments` has room for two floats per row.
+/// Bytes of workspace for the gradients of a norm's weights.
+std::int64_t norm_weight_workspace(std::int64_t rows, std::int64_t width);
 void layer_norm_backward_weight(DType type, const void* x, const void* dy, void* dgain, void* dbias, std::int64_t rows,
-                                std::int64_t width, float epsilon, bool accumulate, float* moments, cudaStream_t stream);
+                                std::int64_t width, float epsilon, bool accumulate, float* workspace, cudaStream_t stream);
+/// y = x / √(mean of x² + epsilon) · gain.
+void rms_norm(DType type, const void* x, const void* gain, void* y, std::int64_t rows, std::int64_t width, float epsilon,
+              cudaStream_t stream);
+void rms_norm_backward_input(DType type, const void* dy, const void* x, const void* gain, void* dx, std::int64_t rows,
+                             std::int64_t width, float epsilon, cudaStream_t stream);
+void rms_norm_backward_weight(DType type, const void* x, const void* dy, void* dgain, std::int64_t rows, std::int64_t width,
+                              float epsilon, bool accumulate, float* workspace, cudaStream_t stream);
+
+/// Turns the pairs (i, i + head / 2) of each head by (first + position) · base^(−2 i / head); back with `backward`. x and y are
+/// [positions, width], a width of several heads; y may be x.
+void rotary(DType type, const void* x, void* y, std::int64_t positions, std::int64_t width, std::int64_t head, double base,
+            std::int64_t first, bool backward, cudaStream_t stream);
+/// y = x + W[first + position], of x [positions, samples, width].
+void add_positions(DType type, const void* x, const void* w, void* y, std::int64_t positions, std::int64_t samples,
+                   std::int64_t width, std::int64_t first, cudaStream_t stream);
+/// dW has `held` rows; those of other positions become zero, or are left as they are with `accumulate`.
+void add_positions_backward(DType type, const void* dy, void* dw, std::int64_t positions, std::int64_t samples, std::int64_t width,
+                            std::int64_t first, std::int64_t held, bool accumulate, cudaStream_t stream);
 void cast(DType from, const void* x, DType to, void* y, std::int64_t count, cudaStream_t stream);
 
 /// y = xᵀ, float32, both row-major; x is rows × columns.
 void transpose(const float* x, float* y, std::int64_t rows, std::int64_t columns, cudaStream_t stream);
 
-/// One block a row; sums of a row in double precision, in an order of their own that never changes. dy is multiplied by `scale`
-/// (one float) where there is one.
+/// One block per row; the sums of a row are added up in double precision, in a fixed order. dy is multiplied by `scale` (one float)
+/// if there is one.
 void mean_squared_error(DType type, const void* y, const void* target, const float* scale, double* loss, void* dy,
                         std::int64_t rows, std::int64_t width, double elements, cudaStream_t stream);
 /// With `parts`, scores are those from `first` on, and `terms` are what all parts made of theirs.
@@ -49,8 +73,11 @@ void cross_entropy_terms(DType type, const void* y, const std::int32_t* labels, 
 /// Of a weight of `held` rows that begins with row `first`.
 void embed(DType type, const std::int32_t* ids, const void* weight, void* y, std::int64_t rows, std::int64_t held,
            std::int64_t width, std::int64_t first, cudaStream_t stream);
+/// Bytes of workspace for the backward.
+std::int64_t embed_backward_workspace(std::int64_t rows);
+/// Each row of dW is the sum of dy over the ids that name it, in their order.
 void embed_backward(DType type, const std::int32_t* ids, const void* dy, void* dw, std::int64_t rows, std::int64_t held,
-                    std::int64_t width, std::int64_t first, bool accumulate, cudaStream_t stream);
+                    std::int64_t width, std::int64_t first, bool accumulate, void* workspace, cudaStream_t stream);
 
 /// db = keep · db + factor · Σ dy over the rows; db is of `result`'s type.
 void bias_gradient(DType type, const void* dy, DType result, void* db, std::int64_t rows, std::int64_t width, float keep,

@@ -187,13 +187,13 @@ struct PrepareOp {
 
   Launch operator()(const op::Gelu&) const {
     return [x = in(at, 0), y = out(at, 0), count = elements(), type = type()](cudaStream_t stream) {
-      gelu(type, x, y, count, stream);
+      gelu(type, x, y, count, false, stream);
     };
   }
 
   Launch operator()(const op::GeluBackward&) const {
     return [dy = in(at, 0), x = in(at, 1), dx = out(at, 0), count = elements(), type = type()](cudaStream_t stream) {
-      gelu_backward(type, dy, x, dx, count, stream);
+      gelu_backward(type, dy, x, dx, count, false, stream);
     };
   }
 
@@ -225,8 +225,8 @@ struct PrepareOp {
 
   Launch operator()(const op::EmbedBackward& o) const {
     return [ids = integers(0), dy = in(at, 1), dw = out(at, 0), rows = elements(), weight = plan[task.writes[0]].shape,
-            type = plan[task.writes[0]].dtype, first = o.first, add = o.accumulate](cudaStream_t stream) {
-      embed_backward(type, ids, dy, dw, rows, weight[0], weight[1], first, add, stream);
+            type = plan[task.writes[0]].dtype, first = o.first, add = o.accumulate, workspace = at.workspace](cudaStream_t stream) {
+      embed_backward(type, ids, dy, dw, rows, weight[0], weight[1], first, add, workspace, stream);
     };
   }
 
@@ -247,8 +247,8 @@ struct PrepareOp {
   Launch operator()(const op::LayerNormBackwardWeight& o) const {
     return [x = in(at, 0), dy = in(at, 1), dgain = out(at, 0), dbias = out(at, 1), rows = rows(), width = elements() / rows(),
             type = type(), epsilon = static_cast<float>(o.epsilon), add = o.accumulate,
-            moments = reinterpret_cast<float*>(at.workspace)](cudaStream_t stream) {
-      layer_norm_backward_weight(type, x, dy, dgain, dbias, rows, width, epsilon, add, moments, stream);
+            workspace = reinterpret_cast<float*>(at.workspace)](cudaStream_t stream) {
+      layer_norm_backward_weight(type, x, dy, dgain, dbias, rows, width, epsilon, add, workspace, stream);
     };
   }
 
@@ -335,7 +335,10 @@ Bytes launch_workspace(std::span<const plan::Buffer> buffers, const Task& task, 
           const Shape& result = buffers[task.writes[0].index()].shape;
           return Bytes(product_workspace(result.rows(), result.last()));
         } else if constexpr (std::same_as<AnyOp, op::LayerNormBackwardWeight>) {
-          return Bytes(buffers[task.reads[0].index()].shape.rows() * std::int64_t{2} * static_cast<std::int64_t>(sizeof(float)));
+          const Shape& x = buffers[task.reads[0].index()].shape;
+          return Bytes(norm_weight_workspace(x.rows(), x.last()));
+        } else if constexpr (std::same_as<AnyOp, op::EmbedBackward>) {
+          return Bytes(embed_backward_workspace(buffers[task.reads[0].index()].shape.elements()));
         } else if constexpr (std::same_as<AnyOp, op::CheckFinite>) {
           return Bytes(static_cast<std::int64_t>(task.reads.size() * sizeof(std::uint32_t)));
         } else {

@@ -1,151 +1,434 @@
+#include <algorithm>
+
 #include "baton/exec/backend/cuda/element.cuh"
 #include "baton/exec/backend/cuda/kernels.h"
 #include "baton/exec/backend/cuda/programmatic.cuh"
 #include "baton/exec/backend/cuda/status.h"
 
+/// Norms of rows, with a mean (LayerNorm) or without (RmsNorm). Sums are float32 and their order depends on the shape alone.
 namespace baton::exec::cuda {
 namespace {
 
 constexpr int threads = 256;
-
-/// The sum of all threads' values, known to all. Its order is fixed by the number of threads.
-__device__ double sum_of_block(double value) {
-  __shared__ double sums[threads];
-  __syncthreads();
-  sums[threadIdx.x] = value;
-  for (int half = threads / 2; half > 0; half /= 2) {
-    __syncthreads();
-    if (threadIdx.x < half) {
-      sums[threadIdx.x] += sums[threadIdx.x + half];
-    }
-  }
-  __syncthreads();
-  return sums[0];
-}
+constexpr int warp = 32;
 
 struct Moments {
   float mean;
-  float factor;  // 1 / sqrt(variance + epsilon)
+  float factor;  // 1 / √(variance + epsilon)
 };
 
-template <typename Element>
-__device__ Moments moments_of(const Element* row, std::int64_t width, float epsilon) {
-  double sum = 0;
-  for (std::int64_t i = threadIdx.x; i < width; i += threads) {
-    sum += static_cast<double>(widened(row[i]));
+/// The sum over the threads of a row: a warp's, or a block's. All of them get it.
+template <int Threads>
+__device__ float sum_of_row(float value) {
+#pragma unroll
+  for (int distance = warp / 2; distance > 0; distance /= 2) {
+    value += __shfl_xor_sync(0xffffffffU, value, distance);
   }
-  const double mean = sum_of_block(sum) / static_cast<double>(width);
-  double squares = 0;
-  for (std::int64_t i = threadIdx.x; i < width; i += threads) {
-    const double distance = static_cast<double>(widened(row[i])) - mean;
-    squares += distance * distance;
+  if constexpr (Threads > warp) {
+    __shared__ float parts[Threads / warp];
+    __syncthreads();
+    if (threadIdx.x % warp == 0) {
+      parts[threadIdx.x / warp] = value;
+    }
+    __syncthreads();
+    value = parts[0];
+#pragma unroll
+    for (int i = 1; i < Threads / warp; ++i) {
+      value += parts[i];
+    }
   }
-  const double variance = sum_of_block(squares) / static_cast<double>(width);
-  return {static_cast<float>(mean), static_cast<float>(1 / sqrt(variance + static_cast<double>(epsilon)))};
+  return value;
 }
 
-/// One block per row.
-template <typename Element>
-__global__ void __launch_bounds__(threads)
-    layer_norm_kernel(const Element* x, const Element* gain, const Element* bias, Element* y, std::int64_t width, float epsilon) {
-  allow_next();
-  await_previous();
-  const std::int64_t first = blockIdx.x * width;
-  const Moments row = moments_of(x + first, width, epsilon);
-  for (std::int64_t i = threadIdx.x; i < width; i += threads) {
-    y[first + i] = rounded<Element>((widened(x[first + i]) - row.mean) * row.factor * widened(gain[i]) + widened(bias[i]));
+/// Some neighbouring elements, read and written at once.
+template <typename Element, int Width>
+struct alignas(Width * sizeof(Element)) Group {
+  Element elements[Width];
+};
+
+/// What a thread has of a row: groups of `Width` elements, `Threads` groups apart. `Held` of them are kept in registers; with none,
+/// they are read whenever they are asked for.
+template <typename Element, int Threads, int Width, int Held>
+struct RowPart {
+  using G = Group<Element, Width>;
+  const G* row;
+  int lane;
+  int groups;
+  float held[Held > 0 ? Held* Width : 1];
+
+  __device__ RowPart(const Element* from, std::int64_t width)
+      : row(reinterpret_cast<const G*>(from)),
+        lane(static_cast<int>(threadIdx.x) % Threads),
+        groups(static_cast<int>(width / Width)) {
+    if constexpr (Held > 0) {
+#pragma unroll
+      for (int h = 0; h < Held; ++h) {
+        if (h * Threads + lane < groups) {
+          const G group = row[h * Threads + lane];
+#pragma unroll
+          for (int e = 0; e < Width; ++e) {
+            held[h * Width + e] = widened(group.elements[e]);
+          }
+        }
+      }
+    }
   }
+
+  /// Calls `work(group, values)` for each of the thread's groups.
+  template <typename Work>
+  __device__ void each(Work work) const {
+    if constexpr (Held > 0) {
+#pragma unroll
+      for (int h = 0; h < Held; ++h) {
+        if (h * Threads + lane < groups) {
+          float values[Width];
+#pragma unroll
+          for (int e = 0; e < Width; ++e) {
+            values[e] = held[h * Width + e];
+          }
+          work(h * Threads + lane, values);
+        }
+      }
+    } else {
+      for (int g = lane; g < groups; g += Threads) {
+        const G group = row[g];
+        float values[Width];
+#pragma unroll
+        for (int e = 0; e < Width; ++e) {
+          values[e] = widened(group.elements[e]);
+        }
+        work(g, values);
+      }
+    }
+  }
+
+  template <bool Centred>
+  __device__ Moments moments(std::int64_t width, float epsilon) const {
+    float mean = 0;
+    if constexpr (Centred) {
+      float sum = 0;
+      each([&](int, const float(&values)[Width]) {
+#pragma unroll
+        for (int e = 0; e < Width; ++e) {
+          sum += values[e];
+        }
+      });
+      mean = sum_of_row<Threads>(sum) / static_cast<float>(width);
+    }
+    float squares = 0;
+    each([&](int, const float(&values)[Width]) {
+#pragma unroll
+      for (int e = 0; e < Width; ++e) {
+        squares += (values[e] - mean) * (values[e] - mean);
+      }
+    });
+    return {mean, 1 / sqrtf(sum_of_row<Threads>(squares) / static_cast<float>(width) + epsilon)};
+  }
+};
+
+template <int Threads>
+__device__ std::int64_t own_row() {
+  return static_cast<std::int64_t>(blockIdx.x) * (threads / Threads) + threadIdx.x / Threads;
 }
 
-template <typename Element>
-__global__ void __launch_bounds__(threads)
-    layer_norm_backward_input_kernel(const Element* dy, const Element* x, const Element* gain, Element* dx, std::int64_t width,
-                                     float epsilon) {
+template <typename Element, int Threads, int Width, int Held, bool Centred>
+__global__ void __launch_bounds__(threads) norm_kernel(const Element* x, const Element* gain, const Element* bias, Element* y,
+                                                       std::int64_t rows, std::int64_t width, float epsilon) {
   allow_next();
   await_previous();
-  const std::int64_t first = blockIdx.x * width;
-  const Moments row = moments_of(x + first, width, epsilon);
-  double sum = 0;
-  double along = 0;
-  for (std::int64_t i = threadIdx.x; i < width; i += threads) {
-    const float scaled = widened(dy[first + i]) * widened(gain[i]);
-    sum += static_cast<double>(scaled);
-    along += static_cast<double>(scaled * ((widened(x[first + i]) - row.mean) * row.factor));
-  }
-  const auto mean = static_cast<float>(sum_of_block(sum) / static_cast<double>(width));
-  const auto slope = static_cast<float>(sum_of_block(along) / static_cast<double>(width));
-  for (std::int64_t i = threadIdx.x; i < width; i += threads) {
-    const float scaled = widened(dy[first + i]) * widened(gain[i]);
-    const float normal = (widened(x[first + i]) - row.mean) * row.factor;
-    dx[first + i] = rounded<Element>((scaled - mean - normal * slope) * row.factor);
-  }
-}
-
-template <typename Element>
-__global__ void __launch_bounds__(threads) moments_kernel(const Element* x, Moments* moments, std::int64_t width, float epsilon) {
-  allow_next();
-  await_previous();
-  const Moments row = moments_of(x + blockIdx.x * width, width, epsilon);
-  if (threadIdx.x == 0) {
-    moments[blockIdx.x] = row;
-  }
-}
-
-/// One thread per column, so that a sum runs in the order of the rows.
-template <typename Element>
-__global__ void norm_weight_kernel(const Element* x, const Element* dy, const Moments* moments, Element* dgain, Element* dbias,
-                                   std::int64_t rows, std::int64_t width, bool accumulate) {
-  allow_next();
-  await_previous();
-  const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (column >= width) {
+  const std::int64_t row = own_row<Threads>();
+  if (row >= rows) {
     return;
   }
-  float gain = 0;
-  float bias = 0;
-  for (std::int64_t r = 0; r < rows; ++r) {
-    const float slope = widened(dy[r * width + column]);
-    gain += slope * (widened(x[r * width + column]) - moments[r].mean) * moments[r].factor;
-    bias += slope;
+  const RowPart<Element, Threads, Width, Held> part(x + row * width, width);
+  const Moments moments = part.template moments<Centred>(width, epsilon);
+  using G = Group<Element, Width>;
+  part.each([&](int g, const float(&values)[Width]) {
+    const G gains = reinterpret_cast<const G*>(gain)[g];
+    G biases{};
+    if constexpr (Centred) {
+      biases = reinterpret_cast<const G*>(bias)[g];
+    }
+    G result;
+#pragma unroll
+    for (int e = 0; e < Width; ++e) {
+      const float normal = (values[e] - moments.mean) * moments.factor * widened(gains.elements[e]);
+      result.elements[e] = rounded<Element>(Centred ? normal + widened(biases.elements[e]) : normal);
+    }
+    reinterpret_cast<G*>(y + row * width)[g] = result;
+  });
+}
+
+template <typename Element, int Threads, int Width, int Held, bool Centred>
+__global__ void __launch_bounds__(threads)
+    norm_backward_input_kernel(const Element* dy, const Element* x, const Element* gain, Element* dx, std::int64_t rows,
+                               std::int64_t width, float epsilon) {
+  allow_next();
+  await_previous();
+  const std::int64_t row = own_row<Threads>();
+  if (row >= rows) {
+    return;
   }
-  dgain[column] = rounded<Element>((accumulate ? widened(dgain[column]) : 0.0F) + gain);
-  dbias[column] = rounded<Element>((accumulate ? widened(dbias[column]) : 0.0F) + bias);
+  const RowPart<Element, Threads, Width, Held> part(x + row * width, width);
+  const Moments moments = part.template moments<Centred>(width, epsilon);
+  using G = Group<Element, Width>;
+  const auto* slopes = reinterpret_cast<const G*>(dy + row * width);
+  const auto* gains = reinterpret_cast<const G*>(gain);
+  float sum = 0;
+  float along = 0;
+  part.each([&](int g, const float(&values)[Width]) {
+    const G slope = slopes[g];
+    const G factor = gains[g];
+#pragma unroll
+    for (int e = 0; e < Width; ++e) {
+      const float scaled = widened(slope.elements[e]) * widened(factor.elements[e]);
+      sum += scaled;
+      along += scaled * ((values[e] - moments.mean) * moments.factor);
+    }
+  });
+  const float mean = Centred ? sum_of_row<Threads>(sum) / static_cast<float>(width) : 0.0F;
+  const float tilt = sum_of_row<Threads>(along) / static_cast<float>(width);
+  part.each([&](int g, const float(&values)[Width]) {
+    const G slope = slopes[g];
+    const G factor = gains[g];
+    G result;
+#pragma unroll
+    for (int e = 0; e < Width; ++e) {
+      const float scaled = widened(slope.elements[e]) * widened(factor.elements[e]);
+      const float normal = (values[e] - moments.mean) * moments.factor;
+      result.elements[e] = rounded<Element>((scaled - mean - normal * tilt) * moments.factor);
+    }
+    reinterpret_cast<G*>(dx + row * width)[g] = result;
+  });
+}
+
+template <typename Element, int Threads, int Width, int Held, bool Centred>
+__global__ void __launch_bounds__(threads)
+    moments_kernel(const Element* x, Moments* moments, std::int64_t rows, std::int64_t width, float epsilon) {
+  allow_next();
+  await_previous();
+  const std::int64_t row = own_row<Threads>();
+  if (row >= rows) {
+    return;
+  }
+  const RowPart<Element, Threads, Width, Held> part(x + row * width, width);
+  const Moments own = part.template moments<Centred>(width, epsilon);
+  if (threadIdx.x % Threads == 0) {
+    moments[row] = own;
+  }
+}
+
+constexpr int row_lanes = threads / warp;
+
+/// Sums over some of the rows: `sums` is [gridDim.y][2][width], gains and biases. A block has a warp's width of groups; the rows
+/// are dealt to its warps in turn.
+template <typename Element, int Width>
+__global__ void __launch_bounds__(threads) norm_weight_kernel(const Element* x, const Element* dy, const Moments* moments,
+                                                              float* sums, std::int64_t rows, std::int64_t width) {
+  __shared__ float gains[row_lanes][warp * Width];
+  __shared__ float biases[row_lanes][warp * Width];
+  allow_next();
+  await_previous();
+  using G = Group<Element, Width>;
+  const int lane = static_cast<int>(threadIdx.x) % warp;
+  const int row_lane = static_cast<int>(threadIdx.x) / warp;
+  const std::int64_t groups = width / Width;
+  const std::int64_t group = static_cast<std::int64_t>(blockIdx.x) * warp + lane;
+  const std::int64_t first = rows * blockIdx.y / gridDim.y;
+  const std::int64_t last = rows * (blockIdx.y + 1) / gridDim.y;
+  float gain[Width] = {};
+  float bias[Width] = {};
+  if (group < groups) {
+#pragma unroll 4
+    for (std::int64_t row = first + row_lane; row < last; row += row_lanes) {
+      const G values = reinterpret_cast<const G*>(x)[row * groups + group];
+      const G slopes = reinterpret_cast<const G*>(dy)[row * groups + group];
+      const Moments own = moments[row];
+#pragma unroll
+      for (int e = 0; e < Width; ++e) {
+        const float slope = widened(slopes.elements[e]);
+        gain[e] += slope * ((widened(values.elements[e]) - own.mean) * own.factor);
+        bias[e] += slope;
+      }
+    }
+  }
+#pragma unroll
+  for (int e = 0; e < Width; ++e) {
+    gains[row_lane][lane * Width + e] = gain[e];
+    biases[row_lane][lane * Width + e] = bias[e];
+  }
+  __syncthreads();
+  for (int i = static_cast<int>(threadIdx.x); i < warp * Width; i += threads) {
+    const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * warp * Width + i;
+    if (column < width) {
+      float gain_sum = 0;
+      float bias_sum = 0;
+#pragma unroll
+      for (int r = 0; r < row_lanes; ++r) {
+        gain_sum += gains[r][i];
+        bias_sum += biases[r][i];
+      }
+      sums[(2 * blockIdx.y) * width + column] = gain_sum;
+      sums[(2 * blockIdx.y + 1) * width + column] = bias_sum;
+    }
+  }
+}
+
+/// The sums of the parts, in a fixed order; blockIdx.y is 0 for gains and 1 for biases.
+template <typename Element>
+__global__ void __launch_bounds__(threads)
+    norm_weight_sum_kernel(const float* sums, Element* dgain, Element* dbias, int parts, std::int64_t width, bool accumulate) {
+  __shared__ float shared[row_lanes][warp];
+  allow_next();
+  await_previous();
+  const int lane = static_cast<int>(threadIdx.x) % warp;
+  const int row_lane = static_cast<int>(threadIdx.x) / warp;
+  const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * warp + lane;
+  float sum = 0;
+  if (column < width) {
+#pragma unroll 8
+    for (int part = row_lane; part < parts; part += row_lanes) {
+      sum += sums[(2 * static_cast<std::int64_t>(part) + blockIdx.y) * width + column];
+    }
+  }
+  shared[row_lane][lane] = sum;
+  __syncthreads();
+  if (row_lane == 0 && column < width) {
+#pragma unroll
+    for (int r = 1; r < row_lanes; ++r) {
+      sum += shared[r][lane];
+    }
+    Element& result = (blockIdx.y == 0 ? dgain : dbias)[column];
+    result = rounded<Element>((accumulate ? widened(result) : 0.0F) + sum);
+  }
+}
+
+/// How rows of a width are worked on: the first two hold the row in registers.
+enum class Way { warp_per_row, block_per_row, streamed };
+
+template <typename Element>
+Way way_for(std::int64_t width) {
+  constexpr int size = Pack<Element>::size;
+  if (width % size != 0 || width > 4 * threads * size) {
+    return Way::streamed;
+  }
+  return width <= 8 * warp * size ? Way::warp_per_row : Way::block_per_row;
+}
+
+template <int Threads_, int Width_, int Held_>
+struct Instance {
+  static constexpr int Threads = Threads_;
+  static constexpr int Width = Width_;
+  static constexpr int Held = Held_;
+};
+
+/// Calls `run(instance, launch shape)`.
+template <typename Element, typename Run>
+void with_way(std::int64_t rows, std::int64_t width, Run run) {
+  constexpr int size = Pack<Element>::size;
+  const auto blocks = static_cast<unsigned>(rows);
+  switch (way_for<Element>(width)) {
+    case Way::warp_per_row: {
+      const auto fewer = static_cast<unsigned>((rows + threads / warp - 1) / (threads / warp));
+      return run(Instance<warp, size, 8>(), LaunchShape{dim3(fewer), dim3(threads)});
+    }
+    case Way::block_per_row:
+      return run(Instance<threads, size, 4>(), LaunchShape{dim3(blocks), dim3(threads)});
+    case Way::streamed:
+      return run(Instance<threads, 1, 0>(), LaunchShape{dim3(blocks), dim3(threads)});
+  }
+}
+
+template <bool Centred>
+void norm(DType type, const void* x, const void* gain, const void* bias, void* y, std::int64_t rows, std::int64_t width,
+          float epsilon, cudaStream_t stream) {
+  with_element(type, [&](auto element) {
+    using Element = decltype(element);
+    with_way<Element>(rows, width, [&](auto instance, const LaunchShape& shape) {
+      using I = decltype(instance);
+      launch(norm_kernel<Element, I::Threads, I::Width, I::Held, Centred>, shape, stream, static_cast<const Element*>(x),
+             static_cast<const Element*>(gain), static_cast<const Element*>(bias), static_cast<Element*>(y), rows, width, epsilon);
+    });
+  });
+}
+
+template <bool Centred>
+void norm_backward_input(DType type, const void* dy, const void* x, const void* gain, void* dx, std::int64_t rows,
+                         std::int64_t width, float epsilon, cudaStream_t stream) {
+  with_element(type, [&](auto element) {
+    using Element = decltype(element);
+    with_way<Element>(rows, width, [&](auto instance, const LaunchShape& shape) {
+      using I = decltype(instance);
+      launch(norm_backward_input_kernel<Element, I::Threads, I::Width, I::Held, Centred>, shape, stream,
+             static_cast<const Element*>(dy), static_cast<const Element*>(x), static_cast<const Element*>(gain),
+             static_cast<Element*>(dx), rows, width, epsilon);
+    });
+  });
+}
+
+/// Into how many parts the sums over the rows are divided.
+std::int64_t parts_of(std::int64_t rows) { return std::clamp<std::int64_t>((rows + 63) / 64, 1, 128); }
+
+template <bool Centred>
+void norm_backward_weight(DType type, const void* x, const void* dy, void* dgain, void* dbias, std::int64_t rows,
+                          std::int64_t width, float epsilon, bool accumulate, float* workspace, cudaStream_t stream) {
+  static_assert(sizeof(Moments) == 2 * sizeof(float));
+  auto* moments = reinterpret_cast<Moments*>(workspace);
+  float* sums = workspace + 2 * rows;
+  const auto parts = static_cast<unsigned>(parts_of(rows));
+  with_element(type, [&](auto element) {
+    using Element = decltype(element);
+    const auto* values = static_cast<const Element*>(x);
+    const auto* slopes = static_cast<const Element*>(dy);
+    with_way<Element>(rows, width, [&](auto instance, const LaunchShape& shape) {
+      using I = decltype(instance);
+      launch(moments_kernel<Element, I::Threads, I::Width, I::Held, Centred>, shape, stream, values, moments, rows, width, epsilon);
+      constexpr std::int64_t columns = warp * I::Width;
+      launch(norm_weight_kernel<Element, I::Width>,
+             {dim3(static_cast<unsigned>((width + columns - 1) / columns), parts), dim3(threads)}, stream, values, slopes,
+             static_cast<const Moments*>(moments), sums, rows, width);
+    });
+    launch(norm_weight_sum_kernel<Element>,
+           {dim3(static_cast<unsigned>((width + warp - 1) / warp), Centred ? 2 : 1), dim3(threads)}, stream,
+           static_cast<const float*>(sums), static_cast<Element*>(dgain), static_cast<Element*>(dbias), static_cast<int>(parts),
+           width, accumulate);
+  });
 }
 
 }  // namespace
 
+std::int64_t norm_weight_workspace(std::int64_t rows, std::int64_t width) {
+  return (2 * rows + 2 * parts_of(rows) * width) * static_cast<std::int64_t>(sizeof(float));
+}
+
 void layer_norm(DType type, const void* x, const void* gain, const void* bias, void* y, std::int64_t rows, std::int64_t width,
                 float epsilon, cudaStream_t stream) {
-  with_element(type, [&](auto element) {
-    using Element = decltype(element);
-    launch(layer_norm_kernel<Element>, {dim3(static_cast<unsigned>(rows)), dim3(threads)}, stream, static_cast<const Element*>(x),
-           static_cast<const Element*>(gain), static_cast<const Element*>(bias), static_cast<Element*>(y), width, epsilon);
-  });
+  norm<true>(type, x, gain, bias, y, rows, width, epsilon, stream);
 }
 
 void layer_norm_backward_input(DType type, const void* dy, const void* x, const void* gain, void* dx, std::int64_t rows,
                                std::int64_t width, float epsilon, cudaStream_t stream) {
-  with_element(type, [&](auto element) {
-    using Element = decltype(element);
-    launch(layer_norm_backward_input_kernel<Element>, {dim3(static_cast<unsigned>(rows)), dim3(threads)}, stream,
-           static_cast<const Element*>(dy), static_cast<const Element*>(x), static_cast<const Element*>(gain),
-           static_cast<Element*>(dx), width, epsilon);
-  });
+  norm_backward_input<true>(type, dy, x, gain, dx, rows, width, epsilon, stream);
 }
 
 void layer_norm_backward_weight(DType type, const void* x, const void* dy, void* dgain, void* dbias, std::int64_t rows,
-                                std::int64_t width, float epsilon, bool accumulate, float* moments, cudaStream_t stream) {
-  static_assert(sizeof(Moments) == 2 * sizeof(float));
-  with_element(type, [&](auto element) {
-    using Element = decltype(element);
-    auto* kept = reinterpret_cast<Moments*>(moments);
-    launch(moments_kernel<Element>, {dim3(static_cast<unsigned>(rows)), dim3(threads)}, stream, static_cast<const Element*>(x),
-           kept, width, epsilon);
-    constexpr int few = 64;
-    launch(norm_weight_kernel<Element>, {dim3(static_cast<unsigned>((width + few - 1) / few)), dim3(few)}, stream,
-           static_cast<const Element*>(x), static_cast<const Element*>(dy), static_cast<const Moments*>(kept),
-           static_cast<Element*>(dgain), static_cast<Element*>(dbias), rows, width, accumulate);
-  });
+                                std::int64_t width, float epsilon, bool accumulate, float* workspace, cudaStream_t stream) {
+  norm_backward_weight<true>(type, x, dy, dgain, dbias, rows, width, epsilon, accumulate, workspace, stream);
+}
+
+void rms_norm(DType type, const void* x, const void* gain, void* y, std::int64_t rows, std::int64_t width, float epsilon,
+              cudaStream_t stream) {
+  norm<false>(type, x, gain, nullptr, y, rows, width, epsilon, stream);
+}
+
+void rms_norm_backward_input(DType type, const void* dy, const void* x, const void* gain, void* dx, std::int64_t rows,
+                             std::int64_t width, float epsilon, cudaStream_t stream) {
+  norm_backward_input<false>(type, dy, x, gain, dx, rows, width, epsilon, stream);
+}
+
+void rms_norm_backward_weight(DType type, const void* x, const void* dy, void* dgain, std::int64_t rows, std::int64_t width,
+                              float epsilon, bool accumulate, float* workspace, cudaStream_t stream) {
+  norm_backward_weight<false>(type, x, dy, dgain, nullptr, rows, width, epsilon, accumulate, workspace, stream);
 }
 
 }  // namespace baton::exec::cuda

@@ -1,0 +1,76 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "baton/base/dtype.h"
+
+/// What convolutional networks are made of (C++17, as nvcc compiles it). Images are [samples, channels, height, width]. `type` is
+/// that of all elements; sums are float32, in an order that depends on the shape alone.
+namespace baton::exec::cuda {
+
+struct ConvolutionShape {
+  std::int64_t samples = 0;
+  std::int64_t in = 0;  // channels
+  std::int64_t height = 0;
+  std::int64_t width = 0;
+  std::int64_t out = 0;   // channels
+  std::int64_t rows = 1;  // of the window
+  std::int64_t columns = 1;
+  std::int64_t stride = 1;
+  std::int64_t padding = 0;
+  bool tf32 = false;
+
+  std::int64_t out_height() const { return (height + 2 * padding - rows) / stride + 1; }
+  std::int64_t out_width() const { return (width + 2 * padding - columns) / stride + 1; }
+  std::int64_t pixels() const { return out_height() * out_width(); }
+};
+
+/// y = x ⋆ W + b; b may be null.
+void convolution(DType type, const ConvolutionShape& shape, const void* x, const void* w, const void* b, void* y,
+                 cudaStream_t stream);
+void convolution_backward_input(DType type, const ConvolutionShape& shape, const void* dy, const void* w, void* dx,
+                                cudaStream_t stream);
+/// Bytes of workspace for the gradient of the weights.
+std::int64_t convolution_weight_workspace(DType type, const ConvolutionShape& shape);
+/// db may be null.
+void convolution_backward_weight(DType type, const ConvolutionShape& shape, const void* x, const void* dy, void* dw, void* db,
+                                 bool accumulate, float* workspace, cudaStream_t stream);
+
+/// Norms over samples, height and width of each channel, for each `group` of samples.
+struct BatchNormShape {
+  std::int64_t samples = 0;
+  std::int64_t channels = 0;
+  std::int64_t pixels = 0;
+  std::int64_t group = 0;  // samples; they divide evenly
+  float epsilon = 0;
+};
+/// Bytes of workspace for each of the three.
+std::int64_t batch_norm_workspace(const BatchNormShape& shape);
+void batch_norm(DType type, const BatchNormShape& shape, const void* x, const void* gain, const void* bias, void* y,
+                void* workspace, cudaStream_t stream);
+void batch_norm_backward_input(DType type, const BatchNormShape& shape, const void* dy, const void* x, const void* gain, void* dx,
+                               void* workspace, cudaStream_t stream);
+void batch_norm_backward_weight(DType type, const BatchNormShape& shape, const void* x, const void* dy, void* dgain, void* dbias,
+                                bool accumulate, void* workspace, cudaStream_t stream);
+
+struct PoolShape {
+  std::int64_t images = 0;  // samples × channels
+  std::int64_t height = 0;
+  std::int64_t width = 0;
+  std::int64_t window = 0;
+  std::int64_t stride = 0;
+  std::int64_t padding = 0;
+
+  std::int64_t out_height() const { return (height + 2 * padding - window) / stride + 1; }
+  std::int64_t out_width() const { return (width + 2 * padding - window) / stride + 1; }
+};
+void max_pool(DType type, const PoolShape& shape, const void* x, void* y, cudaStream_t stream);
+/// Each dy goes to the first of the largest elements of its window, row by row.
+void max_pool_backward(DType type, const PoolShape& shape, const void* dy, const void* x, void* dx, cudaStream_t stream);
+/// The mean of each of the images.
+void average_pool(DType type, const void* x, void* y, std::int64_t images, std::int64_t pixels, cudaStream_t stream);
+void average_pool_backward(DType type, const void* dy, void* dx, std::int64_t images, std::int64_t pixels, cudaStream_t stream);
+
+}  // namespace baton::exec::cuda

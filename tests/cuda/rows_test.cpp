@@ -1,0 +1,369 @@
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+#include "baton/exec/backend/cuda/kernels.h"
+#include "cuda/typed_array.h"
+
+/// Kernels that work on rows or element by element, each against loops in double precision.
+namespace baton::exec::cuda {
+namespace {
+
+using test::distance;
+using test::normal_numbers;
+using test::rounding_of;
+using test::TypedArray;
+
+std::size_t at(std::int64_t row, std::int64_t width, std::int64_t column) { return static_cast<std::size_t>(row * width + column); }
+
+struct NormResults {
+  std::vector<double> y, dx, dgain, dbias;
+};
+
+NormResults expected_norm(bool centred, double epsilon, std::int64_t rows, std::int64_t width, const std::vector<double>& x,
+                          const std::vector<double>& gain, const std::vector<double>& bias, const std::vector<double>& dy) {
+  NormResults e{x, x, std::vector<double>(gain.size()), std::vector<double>(gain.size())};
+  for (std::int64_t r = 0; r < rows; ++r) {
+    double mean = 0;
+    for (std::int64_t i = 0; centred && i < width; ++i) {
+      mean += x[at(r, width, i)] / static_cast<double>(width);
+    }
+    double variance = 0;
+    for (std::int64_t i = 0; i < width; ++i) {
+      variance += (x[at(r, width, i)] - mean) * (x[at(r, width, i)] - mean) / static_cast<double>(width);
+    }
+    const double factor = 1 / std::sqrt(variance + epsilon);
+    double sum = 0;
+    double along = 0;
+    const auto normal = [&](std::int64_t i) { return (x[at(r, width, i)] - mean) * factor; };
+    const auto scaled = [&](std::int64_t i) { return dy[at(r, width, i)] * gain[static_cast<std::size_t>(i)]; };
+    for (std::int64_t i = 0; i < width; ++i) {
+      const auto column = static_cast<std::size_t>(i);
+      e.y[at(r, width, i)] = normal(i) * gain[column] + (centred ? bias[column] : 0);
+      e.dgain[column] += dy[at(r, width, i)] * normal(i);
+      e.dbias[column] += dy[at(r, width, i)];
+      sum += centred ? scaled(i) / static_cast<double>(width) : 0;
+      along += scaled(i) * normal(i) / static_cast<double>(width);
+    }
+    for (std::int64_t i = 0; i < width; ++i) {
+      e.dx[at(r, width, i)] = (scaled(i) - sum - normal(i) * along) * factor;
+    }
+  }
+  return e;
+}
+
+void expect_norm(DType type, bool centred, std::int64_t rows, std::int64_t width) {
+  SCOPED_TRACE(std::string(to_text(type)) + (centred ? " layer norm " : " rms norm ") + std::to_string(rows) + "x" +
+               std::to_string(width));
+  const auto count = static_cast<std::size_t>(rows * width);
+  const auto columns = static_cast<std::size_t>(width);
+  std::vector<double> shifted = normal_numbers(count, 1);
+  for (double& value : shifted) {
+    value = value * 2 + 3;
+  }
+  const TypedArray x(type, shifted);
+  const TypedArray gain(type, normal_numbers(columns, 2));
+  const TypedArray bias(type, normal_numbers(columns, 3));
+  const TypedArray dy(type, normal_numbers(count, 4));
+  constexpr float epsilon = 1e-3F;
+  NormResults e = expected_norm(centred, static_cast<double>(epsilon), rows, width, x.values(), gain.values(), bias.values(),
+                                dy.values());
+  const auto forward = [&](void* y) {
+    if (centred) {
+      layer_norm(type, x.data(), gain.data(), bias.data(), y, rows, width, epsilon, nullptr);
+    } else {
+      rms_norm(type, x.data(), gain.data(), y, rows, width, epsilon, nullptr);
+    }
+  };
+  const auto backward = [&](void* dx) {
+    (centred ? layer_norm_backward_input : rms_norm_backward_input)(type, dy.data(), x.data(), gain.data(), dx, rows, width,
+                                                                    epsilon, nullptr);
+  };
+  const TypedArray workspace(DType::f32, static_cast<std::size_t>(norm_weight_workspace(rows, width) / 4));
+  const auto weights = [&](void* dgain, void* dbias, bool accumulate) {
+    if (centred) {
+      layer_norm_backward_weight(type, x.data(), dy.data(), dgain, dbias, rows, width, epsilon, accumulate, workspace.as<float>(),
+                                 nullptr);
+    } else {
+      rms_norm_backward_weight(type, x.data(), dy.data(), dgain, rows, width, epsilon, accumulate, workspace.as<float>(), nullptr);
+    }
+  };
+  const TypedArray y(type, count);
+  const TypedArray dx(type, count);
+  const TypedArray dgain(type, columns);
+  const TypedArray dbias(type, columns);
+  forward(y.data());
+  backward(dx.data());
+  weights(dgain.data(), dbias.data(), false);
+  EXPECT_LT(distance(e.y, y.values()), rounding_of(type));
+  EXPECT_LT(distance(e.dx, dx.values()), rounding_of(type));
+  EXPECT_LT(distance(e.dgain, dgain.values()), rounding_of(type));
+  if (centred) {
+    EXPECT_LT(distance(e.dbias, dbias.values()), rounding_of(type));
+  }
+  weights(dgain.data(), dbias.data(), true);
+  for (double& value : e.dgain) {
+    value *= 2;
+  }
+  EXPECT_LT(distance(e.dgain, dgain.values()), 2 * rounding_of(type)) << "accumulated";
+  test::expect_same_bits(type, count, forward, "forward");
+  test::expect_same_bits(type, count, backward, "backward");
+  const TypedArray unused(type, columns);
+  test::expect_same_bits(
+      type, columns, [&](void* result) { weights(result, unused.data(), false); }, "weights");
+}
+
+TEST(Norms, AreWhatLoopsGiveForRowsOfAnyWidth) {
+  BATON_NEEDS_GPU()
+  for (const DType type : test::floating_types) {
+    for (const bool centred : {true, false}) {
+      for (const auto& [rows, width] : std::vector<std::pair<std::int64_t, std::int64_t>>{{1, 8},
+                                                                                          {3, 5},
+                                                                                          {7, 768},
+                                                                                          {1000, 96},
+                                                                                          {130, 777},
+                                                                                          {65, 1024},
+                                                                                          {9, 2056},
+                                                                                          {33, 4096},
+                                                                                          {5, 9000},
+                                                                                          {3, 10001},
+                                                                                          {8300, 64}}) {
+        expect_norm(type, centred, rows, width);
+      }
+    }
+  }
+}
+
+/// dy · dx of a function, by differences.
+double slope(const std::function<double(double)>& f, double x) { return (f(x + 1e-5) - f(x - 1e-5)) / 2e-5; }
+
+TEST(Activations, AndTheirGradientsAreThoseOfTheFormulas) {
+  BATON_NEEDS_GPU()
+  const auto normal_share = [](double x) { return 0.5 * (1 + std::erf(x / std::sqrt(2.0))); };
+  const std::function<double(double)> exact = [&](double x) { return x * normal_share(x); };
+  const std::function<double(double)> by_tanh = [](double x) {
+    return 0.5 * x * (1 + std::tanh(std::sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x)));
+  };
+  const std::function<double(double)> silu = [](double x) { return x / (1 + std::exp(-x)); };
+  for (const DType type : test::floating_types) {
+    for (const std::size_t count : {std::size_t{1}, std::size_t{1000}, std::size_t{4099}}) {
+      const TypedArray a(type, normal_numbers(count, 1, 2));
+      const TypedArray b(type, normal_numbers(count, 2));
+      const TypedArray dy(type, normal_numbers(count, 3));
+      const std::vector<double> left = a.values();
+      const std::vector<double> right = b.values();
+      const std::vector<double> slopes = dy.values();
+      const auto n = static_cast<std::int64_t>(count);
+      const auto expect = [&](const TypedArray& result, const std::function<double(std::size_t)>& value, std::string_view what) {
+        std::vector<double> expected(count);
+        for (std::size_t i = 0; i < count; ++i) {
+          expected[i] = value(i);
+        }
+        EXPECT_LT(distance(expected, result.values()), rounding_of(type)) << what << ' ' << to_text(type) << ' ' << count;
+      };
+      for (const bool tanh : {false, true}) {
+        const auto& f = tanh ? by_tanh : exact;
+        const TypedArray y(type, count);
+        const TypedArray dx(type, count);
+        gelu(type, a.data(), y.data(), n, tanh, nullptr);
+        gelu_backward(type, dy.data(), a.data(), dx.data(), n, tanh, nullptr);
+        expect(
+            y, [&](std::size_t i) { return f(left[i]); }, "gelu");
+        expect(
+            dx, [&](std::size_t i) { return slopes[i] * slope(f, left[i]); }, "gelu's gradient");
+      }
+      const TypedArray y(type, count);
+      const TypedArray da(type, count);
+      const TypedArray db(type, count);
+      silu_gate(type, a.data(), b.data(), y.data(), n, nullptr);
+      silu_gate_backward(type, dy.data(), a.data(), b.data(), da.data(), db.data(), n, nullptr);
+      expect(
+          y, [&](std::size_t i) { return silu(left[i]) * right[i]; }, "gate");
+      expect(
+          da, [&](std::size_t i) { return slopes[i] * right[i] * slope(silu, left[i]); }, "gate's gradient of a");
+      expect(
+          db, [&](std::size_t i) { return slopes[i] * silu(left[i]); }, "gate's gradient of b");
+    }
+  }
+}
+
+TEST(Rotary, TurnsPairsByTheAngleOfTheirPositionAndBack) {
+  BATON_NEEDS_GPU()
+  for (const DType type : test::floating_types) {
+    for (const auto& [positions, width, head, first, base] :
+         std::vector<std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, double>>{
+             {1, 2, 2, 0, 10000}, {17, 192, 64, 0, 10000}, {40, 6144, 128, 100000, 500000}, {9, 66, 22, 5, 10000}}) {
+      const auto count = static_cast<std::size_t>(positions * width);
+      const TypedArray x(type, normal_numbers(count, 1));
+      const TypedArray y(type, count);
+      const TypedArray back(type, count);
+      rotary(type, x.data(), y.data(), positions, width, head, base, first, false, nullptr);
+      rotary(type, y.data(), back.data(), positions, width, head, base, first, true, nullptr);
+      const std::vector<double> values = x.values();
+      std::vector<double> expected(count);
+      for (std::int64_t t = 0; t < positions; ++t) {
+        for (std::int64_t c = 0; c < width; ++c) {
+          const std::int64_t in_head = c % head;
+          const std::int64_t pair = in_head % (head / 2);
+          const double angle = static_cast<double>(first + t) *
+                               std::pow(base, -2.0 * static_cast<double>(pair) / static_cast<double>(head));
+          const bool lower = in_head < head / 2;
+          const double own = values[at(t, width, c)];
+          const double other = values[at(t, width, lower ? c + head / 2 : c - head / 2)];
+          expected[at(t, width, c)] = own * std::cos(angle) + (lower ? -other : other) * std::sin(angle);
+        }
+      }
+      EXPECT_LT(distance(expected, y.values()), rounding_of(type)) << to_text(type) << ' ' << positions << 'x' << width;
+      EXPECT_LT(distance(values, back.values()), 2 * rounding_of(type)) << to_text(type) << ' ' << positions << 'x' << width;
+    }
+  }
+}
+
+TEST(Positions, AreAddedAndTheirGradientSummedOverTheSamples) {
+  BATON_NEEDS_GPU()
+  for (const DType type : test::floating_types) {
+    for (const auto& [positions, samples, width, first, held] :
+         std::vector<std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t>>{
+             {1, 1, 1, 0, 1}, {12, 3, 40, 0, 12}, {7, 5, 37, 3, 20}, {16, 20, 768, 8, 24}}) {
+      const auto count = static_cast<std::size_t>(positions * samples * width);
+      const TypedArray x(type, normal_numbers(count, 1));
+      const TypedArray w(type, normal_numbers(static_cast<std::size_t>(held * width), 2));
+      const TypedArray dw(type, static_cast<std::size_t>(held * width));
+      const TypedArray y(type, count);
+      add_positions(type, x.data(), w.data(), y.data(), positions, samples, width, first, nullptr);
+      add_positions_backward(type, x.data(), dw.data(), positions, samples, width, first, held, false, nullptr);
+      const std::vector<double> values = x.values();
+      const std::vector<double> weights = w.values();
+      std::vector<double> expected(count);
+      std::vector<double> gradient(static_cast<std::size_t>(held * width));
+      for (std::int64_t row = 0; row < positions * samples; ++row) {
+        for (std::int64_t c = 0; c < width; ++c) {
+          const std::size_t weight = at(first + row / samples, width, c);
+          expected[at(row, width, c)] = values[at(row, width, c)] + weights[weight];
+          gradient[weight] += values[at(row, width, c)];
+        }
+      }
+      EXPECT_LT(distance(expected, y.values()), rounding_of(type)) << to_text(type);
+      EXPECT_LT(distance(gradient, dw.values()), rounding_of(type)) << to_text(type);
+      add_positions_backward(type, x.data(), dw.data(), positions, samples, width, first, held, true, nullptr);
+      for (double& value : gradient) {
+        value *= 2;
+      }
+      EXPECT_LT(distance(gradient, dw.values()), 2 * rounding_of(type)) << to_text(type) << ", accumulated";
+    }
+  }
+}
+
+TEST(EmbedBackward, SumsTheRowsOfEachIdWhateverTheirOrder) {
+  BATON_NEEDS_GPU()
+  std::mt19937 engine(5);
+  for (const DType type : test::floating_types) {
+    for (const auto& [rows, held, first, width] : std::vector<std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t>>{
+             {1, 1, 0, 1}, {1000, 65, 0, 24}, {5000, 3, 0, 7}, {2048, 300, 100, 64}, {2049, 70000, 0, 16}, {4000, 65536, 10, 8}}) {
+      std::vector<std::int32_t> ids(static_cast<std::size_t>(rows));
+      for (std::int32_t& id : ids) {  // some are not held
+        id = static_cast<std::int32_t>(engine() % static_cast<unsigned>(held + first + held / 8 + 1));
+      }
+      ids.front() = static_cast<std::int32_t>(first);
+      const auto count = static_cast<std::size_t>(rows * width);
+      const auto weights = static_cast<std::size_t>(held * width);
+      std::int32_t* on_device = nullptr;
+      ASSERT_EQ(cudaMalloc(reinterpret_cast<void**>(&on_device), ids.size() * sizeof(ids[0])), cudaSuccess);
+      ASSERT_EQ(cudaMemcpy(on_device, ids.data(), ids.size() * sizeof(ids[0]), cudaMemcpyHostToDevice), cudaSuccess);
+      const TypedArray dy(type, normal_numbers(count, 2));
+      const TypedArray dw(type, weights);
+      const TypedArray workspace(DType::f32, static_cast<std::size_t>(embed_backward_workspace(rows) / 4));
+      const auto run = [&](void* result, bool accumulate) {
+        embed_backward(type, on_device, dy.data(), result, rows, held, width, first, accumulate, workspace.data(), nullptr);
+      };
+      run(dw.data(), false);
+      std::vector<double> expected(weights);
+      const std::vector<double> slopes = dy.values();
+      for (std::int64_t r = 0; r < rows; ++r) {
+        const std::int64_t id = ids[static_cast<std::size_t>(r)] - first;
+        for (std::int64_t c = 0; c < width && id >= 0 && id < held; ++c) {
+          expected[at(id, width, c)] += slopes[at(r, width, c)];
+        }
+      }
+      // Most rows of a large weight are zero, so the root mean square is small.
+      const double rounding = rounding_of(type) * (held > rows ? 10 : 1);
+      EXPECT_LT(distance(expected, dw.values()), rounding) << to_text(type) << ' ' << rows << " ids of " << held;
+      run(dw.data(), true);
+      for (double& value : expected) {
+        value *= 2;
+      }
+      EXPECT_LT(distance(expected, dw.values()), 2 * rounding)
+          << to_text(type) << ' ' << rows << " ids of " << held << ", accumulated";
+      test::expect_same_bits(
+          type, weights, [&](void* result) { run(result, false); }, "embed's gradient");
+      cudaFree(on_device);
+    }
+  }
+}
+
+TEST(Losses, AreWhatLoopsGiveForRowsOfAnyWidth) {
+  BATON_NEEDS_GPU()
+  std::mt19937 engine(9);
+  for (const DType type : test::floating_types) {
+    for (const auto& [rows, width] : std::vector<std::pair<std::int64_t, std::int64_t>>{
+             {1, 1}, {5, 10}, {33, 777}, {12, 4096}, {7, 8191}, {9, 8195}, {3, 50257}}) {
+      SCOPED_TRACE(std::string(to_text(type)) + ' ' + std::to_string(rows) + "x" + std::to_string(width));
+      const auto count = static_cast<std::size_t>(rows * width);
+      const TypedArray y(type, normal_numbers(count, 1, 3));
+      const TypedArray target(type, normal_numbers(count, 2));
+      const std::vector<double> values = y.values();
+      const std::vector<double> wanted = target.values();
+      const TypedArray loss(DType::f64, static_cast<std::size_t>(rows));
+      const TypedArray dy(type, count);
+      const auto total = static_cast<double>(rows * width);
+      mean_squared_error(type, y.data(), target.data(), nullptr, loss.as<double>(), dy.data(), rows, width, total, nullptr);
+      std::vector<double> losses(static_cast<std::size_t>(rows));
+      std::vector<double> slopes(count);
+      for (std::size_t i = 0; i < count; ++i) {
+        const double off = static_cast<double>(static_cast<float>(values[i]) - static_cast<float>(wanted[i]));
+        losses[i / static_cast<std::size_t>(width)] += off * off / total;
+        slopes[i] = 2 * off / total;
+      }
+      EXPECT_LT(distance(losses, loss.values()), 1e-9);
+      if (type != DType::f16) {  // too small for it
+        EXPECT_LT(distance(slopes, dy.values()), rounding_of(type));
+      }
+
+      std::vector<std::int32_t> labels(static_cast<std::size_t>(rows));
+      for (std::int32_t& label : labels) {
+        label = static_cast<std::int32_t>(engine() % static_cast<unsigned>(width));
+      }
+      std::int32_t* on_device = nullptr;
+      ASSERT_EQ(cudaMalloc(reinterpret_cast<void**>(&on_device), labels.size() * sizeof(labels[0])), cudaSuccess);
+      ASSERT_EQ(cudaMemcpy(on_device, labels.data(), labels.size() * sizeof(labels[0]), cudaMemcpyHostToDevice), cudaSuccess);
+      cross_entropy(type, y.data(), on_device, nullptr, loss.as<double>(), dy.data(), rows, width, 1.0, {0, 0, nullptr}, nullptr);
+      for (std::int64_t r = 0; r < rows; ++r) {
+        const auto begin = values.begin() + static_cast<std::ptrdiff_t>(r * width);
+        const double largest = *std::max_element(begin, begin + static_cast<std::ptrdiff_t>(width));
+        double sum = 0;
+        for (std::int64_t c = 0; c < width; ++c) {
+          sum += std::exp(values[at(r, width, c)] - largest);
+        }
+        const std::int32_t label = labels[static_cast<std::size_t>(r)];
+        losses[static_cast<std::size_t>(r)] = std::log(sum) + largest - values[at(r, width, label)];
+        for (std::int64_t c = 0; c < width; ++c) {
+          slopes[at(r, width, c)] = std::exp(values[at(r, width, c)] - largest) / sum - (c == label ? 1 : 0);
+        }
+      }
+      EXPECT_LT(distance(losses, loss.values()), 1e-5);
+      // One large entry per row, by which the others are small: the rounding of that one counts.
+      EXPECT_LT(distance(slopes, dy.values()), rounding_of(type) * std::sqrt(static_cast<double>(width)));
+      test::expect_same_bits(
+          type, count,
+          [&](void* result) {
+            cross_entropy(type, y.data(), on_device, nullptr, loss.as<double>(), result, rows, width, 1.0, {0, 0, nullptr},
+                          nullptr);
+          },
+          "cross entropy");
+      cudaFree(on_device);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace baton::exec::cuda
