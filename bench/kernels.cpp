@@ -95,15 +95,23 @@ void attention_bench(Bench& bench, DType type, const AttentionShape& s) {
   const double product = 2.0 * static_cast<double>(s.rows()) * static_cast<double>(s.positions * s.size) /
                          (s.causal ? 2 : 1);  // of two matrices
   const auto bytes = static_cast<double>(size_of(type) * (queries + keys) * 2);
-  const std::string name = fmt::format("attention{} B{} H{}/{} T{} D{}", s.causal ? ", causal," : "", s.samples, s.groups * s.heads,
-                                       s.groups, s.positions, s.size);
-  bench.time(name, type, s.tf32, {2 * product, bytes},
-             [&] { attention(type, s, q.get(), k.get(), v.get(), o.get(), lse.floats(), nullptr); });
-  // Five products count, as is usual, though the two passes make seven.
-  bench.time(name + ", backward", type, s.tf32, {5 * product, 2 * bytes}, [&] {
-    attention_backward(type, s, {dy.get(), q.get(), k.get(), v.get(), o.get(), lse.floats(), dq.get(), dk.get(), dv.get()},
-                       workspace.get(), nullptr);
-  });
+  const std::string of = fmt::format("attention{} B{} H{}/{} T{} D{}", s.causal ? ", causal," : "", s.samples, s.groups * s.heads,
+                                     s.groups, s.positions, s.size);
+  for (const auto& [way, how] : {std::pair{AttentionWay::tensor_cores, ""},
+                                 {AttentionWay::warp_groups, ", warp groups"},
+                                 {AttentionWay::plain, ", plain"}}) {
+    if (!suits(way, type, s) || (way == AttentionWay::plain && is_narrow(type))) {
+      continue;
+    }
+    const std::string name = of + how;
+    bench.time(name, type, s.tf32, {2 * product, bytes},
+               [&, by = way] { attention(type, s, by, q.get(), k.get(), v.get(), o.get(), lse.floats(), nullptr); });
+    // Five products count, as is usual, though the two passes make seven.
+    bench.time(name + ", backward", type, s.tf32, {5 * product, 2 * bytes}, [&, by = way] {
+      attention_backward(type, s, by, {dy.get(), q.get(), k.get(), v.get(), o.get(), lse.floats(), dq.get(), dk.get(), dv.get()},
+                         workspace.get(), nullptr);
+    });
+  }
 }
 
 void rows_bench(Bench& bench, DType type, std::int64_t rows, std::int64_t width) {
@@ -154,7 +162,7 @@ void vocabulary_bench(Bench& bench, DType type, std::int64_t rows, std::int64_t 
   bench.time(fmt::format("cross entropy {}x{}", rows, classes), type, false,
              {0, 2.0 * static_cast<double>(rows * classes * size_of(type))}, [&] {
                cross_entropy(type, scores.get(), on_device, nullptr, static_cast<double*>(losses.get()), slopes.get(), rows,
-                             classes, 1.0, {0, 0, nullptr}, nullptr);
+                             classes, 1.0, ScorePart{}, nullptr);
              });
   const Memory dy(type, rows * width);
   const Memory dw(type, classes * width);

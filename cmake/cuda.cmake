@@ -56,12 +56,17 @@ function(baton_add_cuda target)
   list(TRANSFORM kernels PREPEND ${folder}/cuda/)
   list(TRANSFORM kernels APPEND .cu)
   add_library(baton_cuda_kernels OBJECT ${kernels})
-  target_include_directories(baton_cuda_kernels PRIVATE ${PROJECT_BINARY_DIR}/layers/exec ${PROJECT_BINARY_DIR}/layers/base)
-  set_target_properties(baton_cuda_kernels PROPERTIES CUDA_STANDARD 17)  # CMake 3.25 does not know that nvcc has 20
-  target_compile_options(baton_cuda_kernels PRIVATE -Xcompiler=-Wall,-Wextra
-                         $<$<BOOL:${BATON_WERROR}>:-Werror=all-warnings>)
+  # Instructions of Hopper alone, whatever the others are built for; they are used where such a GPU is.
+  add_library(baton_cuda_hopper OBJECT ${folder}/cuda/attention_hopper.cu)
+  set_target_properties(baton_cuda_hopper PROPERTIES CUDA_ARCHITECTURES 90a-real)
+  foreach(kernels baton_cuda_kernels baton_cuda_hopper)
+    target_include_directories(${kernels} PRIVATE ${PROJECT_BINARY_DIR}/layers/exec ${PROJECT_BINARY_DIR}/layers/base)
+    set_target_properties(${kernels} PROPERTIES CUDA_STANDARD 17)  # CMake 3.25 does not know that nvcc has 20
+    target_compile_options(${kernels} PRIVATE -Xcompiler=-Wall,-Wextra
+                           $<$<BOOL:${BATON_WERROR}>:-Werror=all-warnings>)
+  endforeach()
   list(TRANSFORM ARGN PREPEND ${folder}/cuda/)
-  target_sources(${target} PRIVATE ${ARGN} $<TARGET_OBJECTS:baton_cuda_kernels>)
+  target_sources(${target} PRIVATE ${ARGN} $<TARGET_OBJECTS:baton_cuda_kernels> $<TARGET_OBJECTS:baton_cuda_hopper>)
   target_include_directories(${target} SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS} ${BATON_CUBLAS_INCLUDE_DIR} ${BATON_NCCL_INCLUDE_DIR})
   # What was chosen by other code is not taken up.
   set(choosing cublas_lt.cpp cublas_lt.h elementwise.cu kept_choices.cpp kept_choices.h map.cuh product_shape.h timer.h transpose.cu)

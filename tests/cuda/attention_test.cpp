@@ -10,6 +10,12 @@ namespace {
 using test::distance;
 using test::TypedArray;
 
+constexpr AttentionWay ways[] = {AttentionWay::plain, AttentionWay::tensor_cores, AttentionWay::warp_groups};
+
+std::string name_of(AttentionWay way) {
+  return way == AttentionWay::plain ? "plain" : way == AttentionWay::tensor_cores ? "tensor cores" : "warp groups";
+}
+
 struct Case {
   DType type;
   AttentionShape shape;
@@ -91,8 +97,8 @@ Expected expected_of(const AttentionShape& s, const std::vector<double>& q, cons
 struct Attention {
   TypedArray q, k, v, dy, o, dq, dk, dv, lse, workspace;
 
-  Attention(DType type, const AttentionShape& s, const std::vector<double>& q_values, const std::vector<double>& k_values,
-            const std::vector<double>& v_values, const std::vector<double>& dy_values)
+  Attention(DType type, const AttentionShape& s, AttentionWay way, const std::vector<double>& q_values,
+            const std::vector<double>& k_values, const std::vector<double>& v_values, const std::vector<double>& dy_values)
       : q(type, q_values),
         k(type, k_values),
         v(type, v_values),
@@ -103,8 +109,8 @@ struct Attention {
         dv(type, keys(s)),
         lse(DType::f32, rows(s)),
         workspace(DType::f32, static_cast<std::size_t>(attention_backward_workspace(s) / 4)) {
-    attention(type, s, q.data(), k.data(), v.data(), o.data(), lse.as<float>(), nullptr);
-    attention_backward(type, s,
+    attention(type, s, way, q.data(), k.data(), v.data(), o.data(), lse.as<float>(), nullptr);
+    attention_backward(type, s, way,
                        {dy.data(), q.data(), k.data(), v.data(), o.data(), lse.as<float>(), dq.data(), dk.data(), dv.data()},
                        workspace.data(), nullptr);
     EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
@@ -114,11 +120,16 @@ struct Attention {
 struct Operands {
   std::vector<double> q, k, v, dy;
   explicit Operands(const AttentionShape& s, unsigned seed)
-      : q(test::normal_numbers(queries(s), seed, 1.5)),
-        k(test::normal_numbers(keys(s), seed + 1, 1.5)),
-        v(test::normal_numbers(keys(s), seed + 2)),
-        dy(test::normal_numbers(queries(s), seed + 3)) {}
-  Attention run(DType type, const AttentionShape& s) const { return {type, s, q, k, v, dy}; }
+      : q(numbers(s, queries(s), seed, 1.5)),
+        k(numbers(s, keys(s), seed + 1, 1.5)),
+        v(numbers(s, keys(s), seed + 2, 1)),
+        dy(numbers(s, queries(s), seed + 3, 1)) {}
+  /// With tf32 of few digits, of which the products lose none.
+  static std::vector<double> numbers(const AttentionShape& s, std::size_t count, unsigned seed, double size) {
+    const std::vector<double> list = test::normal_numbers(count, seed, size);
+    return s.tf32 ? TypedArray(DType::bf16, list).values() : list;
+  }
+  Attention run(DType type, const AttentionShape& s, AttentionWay way) const { return {type, s, way, q, k, v, dy}; }
 };
 
 class AttentionTest : public testing::TestWithParam<Case> {};
@@ -127,18 +138,28 @@ TEST_P(AttentionTest, IsWhatLoopsOverAllPairsGiveAndHasTheSameBitsEveryTime) {
   BATON_NEEDS_GPU()
   const auto& [type, shape] = GetParam();
   const Operands operands(shape, 7);
-  const Attention first = operands.run(type, shape);
-  const Expected expected = expected_of(shape, first.q.values(), first.k.values(), first.v.values(), first.dy.values());
-  const bool exact = type == DType::f32 && !shape.tf32;
-  const double share = exact ? 1e-4 : type == DType::bf16 ? 6e-2 : 1e-2;
-  EXPECT_LT(distance(expected.lse, first.lse.values()), exact ? 1e-5 : 1e-2);
-  EXPECT_LT(distance(expected.o, first.o.values()), share);
-  EXPECT_LT(distance(expected.dq, first.dq.values()), 2 * share);
-  EXPECT_LT(distance(expected.dk, first.dk.values()), 2 * share);
-  EXPECT_LT(distance(expected.dv, first.dv.values()), share);
-  const Attention second = operands.run(type, shape);
-  for (const auto array : {&Attention::o, &Attention::lse, &Attention::dq, &Attention::dk, &Attention::dv}) {
-    EXPECT_EQ((first.*array).bytes(), (second.*array).bytes()) << "bits differ between two runs";
+  const TypedArray q(type, operands.q);
+  const TypedArray k(type, operands.k);
+  const TypedArray v(type, operands.v);
+  const TypedArray dy(type, operands.dy);
+  const Expected expected = expected_of(shape, q.values(), k.values(), v.values(), dy.values());
+  EXPECT_TRUE(suits(AttentionWay::plain, type, shape));
+  for (const AttentionWay way : ways) {
+    if (!suits(way, type, shape)) {
+      continue;
+    }
+    SCOPED_TRACE(name_of(way));
+    const Attention first = operands.run(type, shape, way);
+    const double share = type == DType::bf16 ? 6e-2 : type == DType::f16 || way != AttentionWay::plain ? 1e-2 : 1e-4;
+    EXPECT_LT(distance(expected.lse, first.lse.values()), way == AttentionWay::plain ? 1e-5 : 1e-2);
+    EXPECT_LT(distance(expected.o, first.o.values()), share);
+    EXPECT_LT(distance(expected.dq, first.dq.values()), 2 * share);
+    EXPECT_LT(distance(expected.dk, first.dk.values()), 2 * share);
+    EXPECT_LT(distance(expected.dv, first.dv.values()), share);
+    const Attention second = operands.run(type, shape, way);
+    for (const auto array : {&Attention::o, &Attention::lse, &Attention::dq, &Attention::dk, &Attention::dv}) {
+      EXPECT_EQ((first.*array).bytes(), (second.*array).bytes()) << "bits differ between two runs";
+    }
   }
 }
 
@@ -169,6 +190,18 @@ std::vector<Case> cases() {
 }
 INSTANTIATE_TEST_SUITE_P(Shapes, AttentionTest, testing::ValuesIn(cases()));
 
+std::vector<std::pair<DType, AttentionWay>> suitable(const AttentionShape& shape) {
+  std::vector<std::pair<DType, AttentionWay>> list;
+  for (const DType type : test::floating_types) {
+    for (const AttentionWay way : ways) {
+      if (suits(way, type, shape)) {
+        list.emplace_back(type, way);
+      }
+    }
+  }
+  return list;
+}
+
 TEST(Attention, OfOneSampleHasTheBitsThatItHasAmongOthers) {
   BATON_NEEDS_GPU()
   const AttentionShape both{.positions = 150, .samples = 2, .groups = 2, .heads = 2, .size = 64};
@@ -185,11 +218,11 @@ TEST(Attention, OfOneSampleHasTheBitsThatItHasAmongOthers) {
     }
     return part;
   };
-  for (const DType type : test::floating_types) {
-    const Attention together = operands.run(type, both);
-    const Attention alone(type, one, second(operands.q), second(operands.k), second(operands.v), second(operands.dy));
+  for (const auto& [type, way] : suitable(both)) {
+    const Attention together = operands.run(type, both, way);
+    const Attention alone(type, one, way, second(operands.q), second(operands.k), second(operands.v), second(operands.dy));
     for (const auto array : {&Attention::o, &Attention::lse, &Attention::dq, &Attention::dk, &Attention::dv}) {
-      EXPECT_EQ(second((together.*array).values()), (alone.*array).values()) << to_text(type);
+      EXPECT_EQ(second((together.*array).values()), (alone.*array).values()) << to_text(type) << ' ' << name_of(way);
     }
   }
 }
@@ -201,11 +234,11 @@ TEST(Attention, StaysFiniteWithLargeScores) {
   for (double& value : operands.q) {
     value *= 40;
   }
-  for (const DType type : test::floating_types) {
-    const Attention result = operands.run(type, shape);
+  for (const auto& [type, way] : suitable(shape)) {
+    const Attention result = operands.run(type, shape, way);
     for (const auto array : {&Attention::o, &Attention::lse, &Attention::dq, &Attention::dk, &Attention::dv}) {
       for (const double value : (result.*array).values()) {
-        ASSERT_TRUE(std::isfinite(value)) << to_text(type);
+        ASSERT_TRUE(std::isfinite(value)) << to_text(type) << ' ' << name_of(way);
       }
     }
   }

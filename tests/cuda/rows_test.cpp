@@ -336,7 +336,9 @@ TEST(Losses, AreWhatLoopsGiveForRowsOfAnyWidth) {
       std::int32_t* on_device = nullptr;
       ASSERT_EQ(cudaMalloc(reinterpret_cast<void**>(&on_device), labels.size() * sizeof(labels[0])), cudaSuccess);
       ASSERT_EQ(cudaMemcpy(on_device, labels.data(), labels.size() * sizeof(labels[0]), cudaMemcpyHostToDevice), cudaSuccess);
-      cross_entropy(type, y.data(), on_device, nullptr, loss.as<double>(), dy.data(), rows, width, 1.0, {0, 0, nullptr}, nullptr);
+      const double smoothing = rows % 2 == 0 ? 0.1 : 0;
+      const ScorePart part{.smoothing = smoothing, .each = smoothing / static_cast<double>(width)};
+      cross_entropy(type, y.data(), on_device, nullptr, loss.as<double>(), dy.data(), rows, width, 1.0, part, nullptr);
       for (std::int64_t r = 0; r < rows; ++r) {
         const auto begin = values.begin() + static_cast<std::ptrdiff_t>(r * width);
         const double largest = *std::max_element(begin, begin + static_cast<std::ptrdiff_t>(width));
@@ -345,9 +347,12 @@ TEST(Losses, AreWhatLoopsGiveForRowsOfAnyWidth) {
           sum += std::exp(values[at(r, width, c)] - largest);
         }
         const std::int32_t label = labels[static_cast<std::size_t>(r)];
-        losses[static_cast<std::size_t>(r)] = std::log(sum) + largest - values[at(r, width, label)];
+        double& own = losses[static_cast<std::size_t>(r)];
+        own = std::log(sum) + largest - (1 - smoothing) * values[at(r, width, label)];
         for (std::int64_t c = 0; c < width; ++c) {
-          slopes[at(r, width, c)] = std::exp(values[at(r, width, c)] - largest) / sum - (c == label ? 1 : 0);
+          own -= part.each * values[at(r, width, c)];
+          slopes[at(r, width, c)] = std::exp(values[at(r, width, c)] - largest) / sum - part.each -
+                                    (c == label ? 1 - smoothing : 0);
         }
       }
       EXPECT_LT(distance(losses, loss.values()), 1e-5);
@@ -356,8 +361,7 @@ TEST(Losses, AreWhatLoopsGiveForRowsOfAnyWidth) {
       test::expect_same_bits(
           type, count,
           [&](void* result) {
-            cross_entropy(type, y.data(), on_device, nullptr, loss.as<double>(), result, rows, width, 1.0, {0, 0, nullptr},
-                          nullptr);
+            cross_entropy(type, y.data(), on_device, nullptr, loss.as<double>(), result, rows, width, 1.0, ScorePart{}, nullptr);
           },
           "cross entropy");
       cudaFree(on_device);

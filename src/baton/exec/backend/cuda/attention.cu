@@ -267,24 +267,46 @@ LaunchShape plain_shape(const AttentionShape& shape, std::int64_t heads, int row
   return {dim3(static_cast<unsigned>(heads), blocks), dim3(threads), static_cast<int>(floats * static_cast<int>(sizeof(float)))};
 }
 
-template <typename Element>
-bool by_tiles(const AttentionShape& shape) {
-  return suits_tensor_cores<Element>(shape.size) && (sizeof(Element) == 2 || shape.tf32);
-}
-
 }  // namespace
 
-void attention(DType type, const AttentionShape& shape, const void* q, const void* k, const void* v, void* o, float* lse,
-               cudaStream_t stream) {
+bool suits(AttentionWay way, DType type, const AttentionShape& shape) {
+  bool result = false;
+  with_element(type, [&](auto element) {
+    using Element = decltype(element);
+    switch (way) {
+      case AttentionWay::plain:
+        result = shape.size <= most_head_size;
+        break;
+      case AttentionWay::tensor_cores:
+        result = suits_tensor_cores<Element>(shape.size) && (sizeof(Element) == 2 || shape.tf32);
+        break;
+      case AttentionWay::warp_groups:
+        result = suits_warp_groups<Element>(shape.size) && code_version() == 90;
+        break;
+    }
+  });
+  return result;
+}
+
+AttentionWay fastest_way(DType type, const AttentionShape& shape) {
+  return suits(AttentionWay::tensor_cores, type, shape) ? AttentionWay::tensor_cores : AttentionWay::plain;
+}
+
+void attention(DType type, const AttentionShape& shape, AttentionWay way, const void* q, const void* k, const void* v, void* o,
+               float* lse, cudaStream_t stream) {
   with_element(type, [&](auto element) {
     using Element = decltype(element);
     const auto* queries = static_cast<const Element*>(q);
     const auto* keys = static_cast<const Element*>(k);
     const auto* values = static_cast<const Element*>(v);
     auto* result = static_cast<Element*>(o);
-    if (by_tiles<Element>(shape)) {
-      attention_by_tiles(shape, queries, keys, values, result, lse, stream);
-      return;
+    if constexpr (sizeof(Element) == 2) {
+      if (way == AttentionWay::warp_groups) {
+        return attention_by_groups(shape, queries, keys, values, result, lse, stream);
+      }
+    }
+    if (way == AttentionWay::tensor_cores) {
+      return attention_by_tiles(shape, queries, keys, values, result, lse, stream);
     }
     with_slots(shape.size, [&](auto slots) {
       launch(plain_attention_kernel<Element, slots.value>, plain_shape(shape, shape.samples * shape.groups * shape.heads, 3, 1),
@@ -293,8 +315,8 @@ void attention(DType type, const AttentionShape& shape, const void* q, const voi
   });
 }
 
-void attention_backward(DType type, const AttentionShape& shape, const AttentionGradients& operands, void* workspace,
-                        cudaStream_t stream) {
+void attention_backward(DType type, const AttentionShape& shape, AttentionWay way, const AttentionGradients& operands,
+                        void* workspace, cudaStream_t stream) {
   with_element(type, [&](auto element) {
     using Element = decltype(element);
     auto* rows = static_cast<float2*>(workspace);
@@ -303,9 +325,13 @@ void attention_backward(DType type, const AttentionShape& shape, const Attention
            static_cast<const Element*>(operands.dy), static_cast<const Element*>(operands.o), operands.lse, rows, heads,
            shape.positions, shape.size);
     const auto* kept = static_cast<const float2*>(rows);
-    if (by_tiles<Element>(shape)) {
-      attention_backward_by_tiles<Element>(shape, operands, kept, stream);
-      return;
+    if constexpr (sizeof(Element) == 2) {
+      if (way == AttentionWay::warp_groups) {
+        return attention_backward_by_groups<Element>(shape, operands, kept, stream);
+      }
+    }
+    if (way == AttentionWay::tensor_cores) {
+      return attention_backward_by_tiles<Element>(shape, operands, kept, stream);
     }
     with_slots(shape.size, [&](auto slots) {
       launch(plain_backward_kernel<Element, slots.value, true>, plain_shape(shape, shape.samples * shape.groups, 4, 2), stream,

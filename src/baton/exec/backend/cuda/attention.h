@@ -26,9 +26,16 @@ struct AttentionShape {
 
 constexpr std::int64_t most_head_size = 256;
 
+/// How it is computed: by plain products, which takes every head and type; on tensor cores; or by Hopper's warp groups.
+enum class AttentionWay : std::uint8_t { plain, tensor_cores, warp_groups };
+/// Whether the GPU that is selected can compute it so. float32 goes to tensor cores with `tf32` alone.
+bool suits(AttentionWay way, DType type, const AttentionShape& shape);
+/// The fastest way that suits.
+AttentionWay fastest_way(DType type, const AttentionShape& shape);
+
 /// `lse` is the logarithm of the sum of the exponentials of a row of scores.
-void attention(DType type, const AttentionShape& shape, const void* q, const void* k, const void* v, void* o, float* lse,
-               cudaStream_t stream);
+void attention(DType type, const AttentionShape& shape, AttentionWay way, const void* q, const void* k, const void* v, void* o,
+               float* lse, cudaStream_t stream);
 
 struct AttentionGradients {
   const void* dy;  // of o
@@ -44,7 +51,7 @@ struct AttentionGradients {
 /// Bytes of workspace that the backward needs.
 constexpr std::int64_t attention_backward_workspace(const AttentionShape& shape) { return shape.rows() * 8; }
 /// In two passes, one over tiles of keys and one over tiles of queries, so that each result is written by one block.
-void attention_backward(DType type, const AttentionShape& shape, const AttentionGradients& operands, void* workspace,
-                        cudaStream_t stream);
+void attention_backward(DType type, const AttentionShape& shape, AttentionWay way, const AttentionGradients& operands,
+                        void* workspace, cudaStream_t stream);
 
 }  // namespace baton::exec::cuda

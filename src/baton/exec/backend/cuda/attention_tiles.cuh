@@ -82,7 +82,7 @@ __device__ void load_turned(std::uint32_t (&fragments)[4], std::uint32_t tile, i
 
 /// How many steps a product over `Columns` columns of sums takes.
 template <typename Element>
-constexpr int steps_over(int columns) {
+__host__ __device__ constexpr int steps_over(int columns) {
   return columns / (32 / static_cast<int>(sizeof(Element)));
 }
 
@@ -153,5 +153,17 @@ void attention_by_tiles(const AttentionShape& shape, const Element* q, const Ele
 template <typename Element>
 void attention_backward_by_tiles(const AttentionShape& shape, const AttentionGradients& operands, const float2* rows,
                                  cudaStream_t stream);
+
+/// The kernels by Hopper's warp groups (attention_hopper.cu), for heads of at most 64 elements of 16 bits, whole chunks.
+template <typename Element>
+constexpr bool suits_warp_groups(std::int64_t size) {
+  return sizeof(Element) == 2 && size <= 64 && size % 8 == 0;
+}
+template <typename Element>
+void attention_by_groups(const AttentionShape& shape, const Element* q, const Element* k, const Element* v, Element* o, float* lse,
+                         cudaStream_t stream);
+template <typename Element>
+void attention_backward_by_groups(const AttentionShape& shape, const AttentionGradients& operands, const float2* rows,
+                                  cudaStream_t stream);
 
 }  // namespace baton::exec::cuda

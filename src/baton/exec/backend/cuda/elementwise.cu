@@ -177,13 +177,15 @@ __device__ void over_row(std::int64_t first, std::int64_t count, Work pack, One 
 struct ScoreSum {
   float largest;
   double sum;  // of exp(score − largest)
+  double all;  // of the scores, if it is asked for
 };
 
 /// Of a row of scores, read once.
 template <typename Element, int Threads>
-__device__ ScoreSum sum_of_scores(const Element* y, std::int64_t first, std::int64_t classes) {
+__device__ ScoreSum sum_of_scores(const Element* y, std::int64_t first, std::int64_t classes, bool with_all) {
   float most = -INFINITY;
   float sum = 0;
+  float all = 0;
   using P = Pack<Element>;
   over_row<P::size, Threads>(
       first, classes,
@@ -201,6 +203,7 @@ __device__ ScoreSum sum_of_scores(const Element* y, std::int64_t first, std::int
 #pragma unroll
         for (int e = 0; e < P::size && most > -INFINITY; ++e) {
           sum += expf(widened(scores.elements[e]) - most);
+          all += widened(scores.elements[e]);
         }
       },
       [&](std::int64_t i) {
@@ -210,9 +213,11 @@ __device__ ScoreSum sum_of_scores(const Element* y, std::int64_t first, std::int
           most = score;
         }
         sum += most > -INFINITY ? expf(score - most) : 0.0F;
+        all += score;
       });
   const float largest = over_block<Threads>(most, Largest());
-  return {largest, over_block<Threads>(static_cast<double>(sum * expf(most - largest)), Sum())};
+  return {largest, over_block<Threads>(static_cast<double>(sum * expf(most - largest)), Sum()),
+          with_all ? over_block<Threads>(static_cast<double>(all), Sum()) : 0.0};
 }
 
 template <typename Element, int Threads>
@@ -227,10 +232,11 @@ __global__ void __launch_bounds__(Threads)
   double sum = 0;
   double score = 0;
   if (part.parts == 0) {
-    score = static_cast<double>(widened(y[first + label]));  // read before dy is written, which may be in its place
-    const ScoreSum own = sum_of_scores<Element, Threads>(y, first, classes);
+    const auto at_label = static_cast<double>(widened(y[first + label]));  // read before dy is written, which may be in its place
+    const ScoreSum own = sum_of_scores<Element, Threads>(y, first, classes, part.each > 0);
     largest = own.largest;
     sum = own.sum;
+    score = (1 - part.smoothing) * at_label + part.each * own.all;
   }
   for (std::int64_t p = 0; p < part.parts; ++p) {
     largest = fmaxf(largest, static_cast<float>(part.terms[3 * (p * gridDim.x + blockIdx.x)]));
@@ -242,10 +248,11 @@ __global__ void __launch_bounds__(Threads)
   }
   const double factor = (loss_scale == nullptr ? 1.0 : static_cast<double>(*loss_scale)) / rows;
   const auto scale = static_cast<float>(factor / sum);
-  const std::int64_t at_label = first + label;
+  const auto less = static_cast<float>(part.each * factor);
+  const auto of_label = static_cast<float>((1 - part.smoothing) * factor);
   const auto gradient = [&](Element value, std::int64_t i) {
-    const float share = expf(widened(value) - largest) * scale;
-    return rounded<Element>(i == at_label ? share - static_cast<float>(factor) : share);
+    const float slope = expf(widened(value) - largest) * scale - less;
+    return rounded<Element>(i == first + label ? slope - of_label : slope);
   };
   using P = Pack<Element>;
   over_row<P::size, Threads>(
@@ -266,18 +273,19 @@ __global__ void __launch_bounds__(Threads)
 }
 
 template <typename Element, int Threads>
-__global__ void __launch_bounds__(Threads) cross_entropy_terms_kernel(const Element* y, const std::int32_t* labels, double* terms,
-                                                                      std::int64_t classes, std::int64_t first_class) {
+__global__ void __launch_bounds__(Threads)
+    cross_entropy_terms_kernel(const Element* y, const std::int32_t* labels, double* terms, std::int64_t classes, ScorePart part) {
   allow_next();
   await_previous();
   const std::int64_t first = blockIdx.x * classes;
-  const ScoreSum own = sum_of_scores<Element, Threads>(y, first, classes);
+  const ScoreSum own = sum_of_scores<Element, Threads>(y, first, classes, part.each > 0);
   if (threadIdx.x == 0) {
-    const std::int64_t label = labels[blockIdx.x] - first_class;
+    const std::int64_t label = labels[blockIdx.x] - part.first;
     double* to = terms + 3 * static_cast<std::int64_t>(blockIdx.x);
     to[0] = static_cast<double>(own.largest);
     to[1] = own.sum;
-    to[2] = label >= 0 && label < classes ? static_cast<double>(widened(y[first + label])) : 0.0;
+    const double at_label = label >= 0 && label < classes ? static_cast<double>(widened(y[first + label])) : 0.0;
+    to[2] = (1 - part.smoothing) * at_label + part.each * own.all;
   }
 }
 
@@ -503,13 +511,13 @@ void cross_entropy(DType type, const void* y, const std::int32_t* labels, const 
 }
 
 void cross_entropy_terms(DType type, const void* y, const std::int32_t* labels, double* terms, std::int64_t rows,
-                         std::int64_t classes, std::int64_t first, cudaStream_t stream) {
+                         std::int64_t classes, const ScorePart& part, cudaStream_t stream) {
   with_element(type, [&](auto element) {
     using Element = decltype(element);
     const bool is_long = classes >= long_row;
     launch(is_long ? cross_entropy_terms_kernel<Element, many_threads> : cross_entropy_terms_kernel<Element, threads>,
            {dim3(static_cast<unsigned>(rows)), dim3(is_long ? many_threads : threads)}, stream, static_cast<const Element*>(y),
-           labels, terms, classes, first);
+           labels, terms, classes, part);
   });
 }
 

@@ -60,16 +60,19 @@ void transpose(const float* x, float* y, std::int64_t rows, std::int64_t columns
 /// if there is one.
 void mean_squared_error(DType type, const void* y, const void* target, const float* scale, double* loss, void* dy,
                         std::int64_t rows, std::int64_t width, double elements, cudaStream_t stream);
-/// With `parts`, scores are those from `first` on, and `terms` are what all parts made of theirs.
+/// With `parts`, scores are those from `first` on, and `terms` are what all parts made of theirs. The label's share is 1 −
+/// smoothing, and `each` score's beside it is as given.
 struct ScorePart {
-  std::int64_t first;
-  std::int64_t parts;
-  const double* terms;
+  std::int64_t first = 0;
+  std::int64_t parts = 0;
+  const double* terms = nullptr;
+  double smoothing = 0;
+  double each = 0;
 };
 void cross_entropy(DType type, const void* y, const std::int32_t* labels, const float* scale, double* loss, void* dy,
                    std::int64_t rows, std::int64_t classes, double total_rows, const ScorePart& part, cudaStream_t stream);
 void cross_entropy_terms(DType type, const void* y, const std::int32_t* labels, double* terms, std::int64_t rows,
-                         std::int64_t classes, std::int64_t first, cudaStream_t stream);
+                         std::int64_t classes, const ScorePart& part, cudaStream_t stream);
 /// Of a weight of `held` rows that begins with row `first`.
 void embed(DType type, const std::int32_t* ids, const void* weight, void* y, std::int64_t rows, std::int64_t held,
            std::int64_t width, std::int64_t first, cudaStream_t stream);

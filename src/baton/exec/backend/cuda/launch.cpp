@@ -207,14 +207,18 @@ struct PrepareOp {
     return [y = in(at, 0), labels = reinterpret_cast<const std::int32_t*>(at.reads[1]),
             loss = reinterpret_cast<double*>(at.writes[0]), dy = out(at, 1), rows = rows(), classes = elements() / rows(),
             total = static_cast<double>(o.rows), type = type(), scale = scale(o.scaled),
-            part = ScorePart{o.first, o.parts, o.parts > 0 ? reinterpret_cast<const double*>(at.reads[2]) : nullptr}](
-               cudaStream_t stream) { cross_entropy(type, y, labels, scale, loss, dy, rows, classes, total, part, stream); };
+            part = ScorePart{.first = o.first,
+                             .parts = o.parts,
+                             .terms = o.parts > 0 ? reinterpret_cast<const double*>(at.reads[2]) : nullptr}](cudaStream_t stream) {
+      cross_entropy(type, y, labels, scale, loss, dy, rows, classes, total, part, stream);
+    };
   }
 
   Launch operator()(const op::CrossEntropyTerms& o) const {
     return [y = in(at, 0), labels = integers(1), terms = reinterpret_cast<double*>(at.writes[0]), rows = rows(),
-            classes = elements() / rows(), type = type(),
-            first = o.first](cudaStream_t stream) { cross_entropy_terms(type, y, labels, terms, rows, classes, first, stream); };
+            classes = elements() / rows(), type = type(), part = ScorePart{.first = o.first}](cudaStream_t stream) {
+      cross_entropy_terms(type, y, labels, terms, rows, classes, part, stream);
+    };
   }
 
   Launch operator()(const op::Embed& o) const {

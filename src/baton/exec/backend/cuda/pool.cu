@@ -22,7 +22,7 @@ Window window_of(const PoolShape& shape) {
           number(shape.padding), number(shape.out_height()), number(shape.out_width())};
 }
 
-/// Where in an image the first of the largest elements of a window is. A NaN is larger than all.
+/// Where in an image the first of the largest elements of a window is. A NaN is larger than all, and the last of them counts.
 template <typename Element>
 __device__ int place_of_largest(const Element* image, const Window& w, int out_y, int out_x) {
   int best = -1;
@@ -32,7 +32,7 @@ __device__ int place_of_largest(const Element* image, const Window& w, int out_y
   for (int y = max(first_y, 0); y < min(first_y + w.window, w.height); ++y) {
     for (int x = max(first_x, 0); x < min(first_x + w.window, w.width); ++x) {
       const float value = widened(image[y * w.width + x]);
-      if (best < 0 || value > largest || (isnan(value) && !isnan(largest))) {
+      if (best < 0 || value > largest || isnan(value)) {
         best = y * w.width + x;
         largest = value;
       }
