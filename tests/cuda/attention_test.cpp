@@ -153,8 +153,9 @@ TEST_P(AttentionTest, IsWhatLoopsOverAllPairsGiveAndHasTheSameBitsEveryTime) {
     const double share = type == DType::bf16 ? 6e-2 : type == DType::f16 || way != AttentionWay::plain ? 1e-2 : 1e-4;
     EXPECT_LT(distance(expected.lse, first.lse.values()), way == AttentionWay::plain ? 1e-5 : 1e-2);
     EXPECT_LT(distance(expected.o, first.o.values()), share);
-    EXPECT_LT(distance(expected.dq, first.dq.values()), 2 * share);
-    EXPECT_LT(distance(expected.dk, first.dk.values()), 2 * share);
+    constexpr double least = 0.3;  // with one position the scores have no gradient
+    EXPECT_LT(distance(expected.dq, first.dq.values(), least), 2 * share);
+    EXPECT_LT(distance(expected.dk, first.dk.values(), least), 2 * share);
     EXPECT_LT(distance(expected.dv, first.dv.values()), share);
     const Attention second = operands.run(type, shape, way);
     for (const auto array : {&Attention::o, &Attention::lse, &Attention::dq, &Attention::dk, &Attention::dv}) {

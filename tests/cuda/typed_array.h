@@ -3,6 +3,7 @@
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstring>
@@ -100,8 +101,8 @@ inline std::vector<double> normal_numbers(std::size_t count, unsigned seed, doub
   return list;
 }
 
-/// The largest difference over the root mean square of what is expected; not a number if one is.
-inline double distance(const std::vector<double>& expected, const std::vector<double>& actual) {
+/// The largest difference over the root mean square of what is expected, or over `least` if that is more; not a number if one is.
+inline double distance(const std::vector<double>& expected, const std::vector<double>& actual, double least = 1e-15) {
   EXPECT_EQ(expected.size(), actual.size());
   double squares = 0;
   double worst = 0;
@@ -110,7 +111,7 @@ inline double distance(const std::vector<double>& expected, const std::vector<do
     const double off = std::abs(expected[i] - actual[i]);
     worst = off > worst || std::isnan(off) ? off : worst;
   }
-  return worst / std::sqrt(squares / static_cast<double>(expected.size()) + 1e-30);
+  return worst / std::max(least, std::sqrt(squares / static_cast<double>(expected.size())));
 }
 
 /// How far from the exact result a kernel may be that sums in float32 and rounds the result once, by `distance`.
