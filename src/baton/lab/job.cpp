@@ -108,6 +108,13 @@ Bytes parse_megabytes(const std::string& text, std::string_view flag) {
   return Bytes(static_cast<std::int64_t>(parse_number(text, flag, 0, 1e6) * 1048576.0));
 }
 
+strategy::Loss make_loss(const JobWords& words, const model::Model& model) {
+  if (words.loss.empty()) {
+    return model.gives_scores() ? strategy::Loss::cross_entropy : strategy::Loss::mean_squared_error;
+  }
+  return strategy::loss_by_name(words.loss);
+}
+
 op::Optimizer make_optimizer(const JobWords& words) {
   op::Optimizer optimizer = op::optimizer_by_name(words.optimizer);
   const auto set = [&](const std::string& text, std::string_view flag, double high, std::string_view field) {
@@ -268,7 +275,8 @@ const std::vector<JobField>& job_fields() {
        {"accumulate"}},
       {"bucket-mb", &JobWords::bucket_mb, "MiB", "ddp: size of the buckets in which gradients are all-reduced"},
       {"first-bucket-mb", &JobWords::first_bucket_mb, "MiB", "ddp: size of the first bucket"},
-      choice("loss", &JobWords::loss, "", strategy::loss_names),
+      choice("loss", &JobWords::loss, "", strategy::loss_names,
+             " (default: cross-entropy for models that give scores of tokens or classes, mse for the others)"),
       choice("optimizer", &JobWords::optimizer, "", op::optimizer_names),
       {"lr",
        &JobWords::lr,
@@ -355,7 +363,7 @@ Job::Job(const JobWords& words, cluster::Machine machine, exec::World* world)
                .cluster = cluster_,
                .strategy = strategy_of(words),
                .step = {.global_batch = parse_integer(words.batch, "--batch", 1, 1 << 30),
-                        .loss = strategy::loss_by_name(words.loss),
+                        .loss = make_loss(words, model_),
                         .optimizer = make_optimizer(words),
                         .precision = make_precision(words, cluster_.devices()[0]),
                         .loss_scale = make_loss_scale(words, make_precision(words, cluster_.devices()[0]))},
@@ -363,6 +371,7 @@ Job::Job(const JobWords& words, cluster::Machine machine, exec::World* world)
                .target = is_imagined(words) ? imagined_target() : backend_->target(),
                .delays = make_delays(words.delay)} {
   words_.backend = backend_->name();
+  words_.loss = strategy::to_text(request_.step.loss);
   if (!imagined() && request_.step.precision == strategy::Precision::fp64 && words_.backend == "cpu") {
     throw usage_error(
         "the cpu backend has no kernels for fp64: --backend reference computes it, slowly, or choose another --precision");

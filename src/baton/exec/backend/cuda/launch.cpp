@@ -1,10 +1,13 @@
 #include "baton/exec/backend/cuda/launch.h"
 
+#include <fmt/format.h>
+
 #include <memory>
 
 #include "baton/base/error.h"
 #include "baton/exec/backend/cuda/kernels.h"
 #include "baton/exec/backend/cuda/status.h"
+#include "baton/op/traits.h"
 
 namespace baton::exec::cuda {
 namespace {
@@ -27,12 +30,32 @@ template <typename AnyOp>
 concept LinearOp = std::same_as<AnyOp, op::Linear> || std::same_as<AnyOp, op::LinearBackwardInput> ||
     std::same_as<AnyOp, op::LinearBackwardWeight>;
 
+/// The ops that have no kernels here yet.
+template <typename AnyOp>
+concept Missing = std::same_as<AnyOp, op::RmsNorm> || std::same_as<AnyOp, op::RmsNormBackwardInput> ||
+    std::same_as<AnyOp, op::RmsNormBackwardWeight> || std::same_as<AnyOp, op::SiluGate> ||
+    std::same_as<AnyOp, op::SiluGateBackward> || std::same_as<AnyOp, op::AddPositions> ||
+    std::same_as<AnyOp, op::AddPositionsBackward> || std::same_as<AnyOp, op::Rotary> || std::same_as<AnyOp, op::Attention> ||
+    std::same_as<AnyOp, op::AttentionBackward>;
+
+bool is_missing(const op::Op& op) {
+  const auto* gelu = std::get_if<op::Gelu>(&op);
+  const auto* backward = std::get_if<op::GeluBackward>(&op);
+  return std::visit([]<typename AnyOp>(const AnyOp&) { return Missing<AnyOp>; }, op) || (gelu != nullptr && gelu->tanh) ||
+         (backward != nullptr && backward->tanh);
+}
+
 template <LinearOp AnyOp>
-Layer layer_of(std::span<const plan::Buffer> buffers, const Task& task, const AnyOp&) {
-  const bool gradient = std::same_as<AnyOp, op::LinearBackwardWeight>;
-  const Shape& weight = buffers[(gradient ? task.writes[0] : task.reads[1]).index()].shape;
-  const plan::Buffer& batch = buffers[task.reads[0].index()];
-  return {batch.shape.rows(), weight[1], weight[0], batch.dtype, buffers[task.writes[0].index()].dtype};
+Layer layer_of(std::span<const plan::Buffer> buffers, const Task& task, const AnyOp& o) {
+  const auto operands = [&](const std::vector<BufferId>& ids) {
+    std::vector<op::Operand> list;
+    for (const BufferId id : ids) {
+      list.push_back({buffers[id.index()].shape, buffers[id.index()].dtype});
+    }
+    return list;
+  };
+  const op::ProductExtents extents = *op::product_extents(o, operands(task.reads), operands(task.writes));
+  return {extents.rows, extents.in, extents.out, buffers[task.reads[0].index()].dtype, buffers[task.writes[0].index()].dtype};
 }
 
 FewRows few_rows(const Layer& layer, bool tf32, int multiprocessors) {
@@ -80,7 +103,7 @@ struct PrepareOp {
 
   Launch operator()(const op::Linear& o) const {
     const Layer layer = layer_of(plan.buffers(), task, o);
-    const float* bias = o.partial ? nullptr : in(at, 2);
+    const float* bias = o.partial || o.no_bias ? nullptr : in(at, 2);
     if (is_few_rows(layer, o, around.capability)) {
       const FewRows kernel = few_rows(layer, o.tf32, around.place.multiprocessors());
       return [=, x = in(at, 0), w = in(at, 1), y = out(at, 0), relu = o.relu, early = around.early](cudaStream_t stream) {
@@ -94,7 +117,7 @@ struct PrepareOp {
                            .operands = layer.type,
                            .result = layer.result,
                            .tf32 = o.tf32,
-                           .bias = !o.partial,
+                           .bias = bias != nullptr,
                            .relu = o.relu},
                           {in(at, 1), in(at, 0), out(at, 0), bias})](cudaStream_t stream) { run->run(stream); };
   }
@@ -256,6 +279,11 @@ struct PrepareOp {
     };
   }
 
+  template <Missing AnyOp>
+  Launch operator()(const AnyOp& o) const {
+    throw BugError(fmt::format("{} has no kernel", op::name(op::Op(o))));
+  }
+
   Launch operator()(const op::Cast&) const {
     return [x = in(at, 0), y = out(at, 0), count = elements(), from = type(),
             to = plan[task.writes[0]].dtype](cudaStream_t stream) { cast(from, x, to, y, count, stream); };
@@ -308,6 +336,9 @@ Launch prepare_update(const plan::Plan& plan, const Task& task, const plan::Upda
 }  // namespace
 
 bool has_launch(const plan::Plan& plan, const Task& task) {
+  if (const auto* compute = std::get_if<plan::Compute>(&task.action); compute != nullptr && is_missing(compute->op)) {
+    return false;
+  }
   for (const std::vector<BufferId>* list : {&task.reads, &task.writes}) {
     for (const BufferId id : *list) {
       const plan::Buffer& buffer = plan[id];
@@ -336,8 +367,10 @@ Bytes launch_workspace(std::span<const plan::Buffer> buffers, const Task& task, 
           const ProductShape shape = shape_of(buffers, task, o);
           return Bytes(product_workspace(shape.m, shape.n) + turning_workspace(shape));
         } else if constexpr (LinearOp<AnyOp>) {
-          const Shape& result = buffers[task.writes[0].index()].shape;
-          return Bytes(product_workspace(result.rows(), result.last()));
+          const Layer layer = layer_of(buffers, task, o);
+          const bool of_weight = std::same_as<AnyOp, op::LinearBackwardWeight>;
+          return Bytes(
+              product_workspace(of_weight ? layer.out : layer.rows, std::same_as<AnyOp, op::Linear> ? layer.out : layer.in));
         } else if constexpr (std::same_as<AnyOp, op::LayerNormBackwardWeight>) {
           const Shape& x = buffers[task.reads[0].index()].shape;
           return Bytes(norm_weight_workspace(x.rows(), x.last()));
