@@ -229,6 +229,13 @@ std::size_t parse_fold(const std::string& text) {
   return word == "auto" ? few : word == "always" ? 0 : std::numeric_limits<std::size_t>::max();
 }
 
+strategy::Loss make_loss(const JobWords& words, const model::Model& model) {
+  if (!words.loss.empty()) {
+    return strategy::loss_by_name(words.loss);
+  }
+  return model.output_kind() == model::Output::scores ? strategy::Loss::cross_entropy : strategy::Loss::mean_squared_error;
+}
+
 }  // namespace
 
 const std::vector<JobField>& job_fields() {
@@ -268,7 +275,8 @@ const std::vector<JobField>& job_fields() {
        {"accumulate"}},
       {"bucket-mb", &JobWords::bucket_mb, "MiB", "ddp: size of the buckets in which gradients are all-reduced"},
       {"first-bucket-mb", &JobWords::first_bucket_mb, "MiB", "ddp: size of the first bucket"},
-      choice("loss", &JobWords::loss, "", strategy::loss_names),
+      choice("loss", &JobWords::loss, "", strategy::loss_names,
+             " (default: cross-entropy for models that give scores of classes or tokens, mse for the others)"),
       choice("optimizer", &JobWords::optimizer, "", op::optimizer_names),
       {"lr",
        &JobWords::lr,
@@ -355,7 +363,7 @@ Job::Job(const JobWords& words, cluster::Machine machine, exec::World* world)
                .cluster = cluster_,
                .strategy = strategy_of(words),
                .step = {.global_batch = parse_integer(words.batch, "--batch", 1, 1 << 30),
-                        .loss = strategy::loss_by_name(words.loss),
+                        .loss = make_loss(words, model_),
                         .optimizer = make_optimizer(words),
                         .precision = make_precision(words, cluster_.devices()[0]),
                         .loss_scale = make_loss_scale(words, make_precision(words, cluster_.devices()[0]))},

@@ -23,7 +23,7 @@ struct JobWords {
   std::string strategy;  // empty: single, or product if a layout is given
   std::string devices = "cpu";
   std::string batch = "64";
-  std::string loss = "mse";
+  std::string loss;  // empty: by what the model gives
   std::string optimizer = "sgd";
   std::string lr;
   std::string momentum;

@@ -107,8 +107,26 @@ std::optional<ProductExtents> product_extents(const Op& op, std::span<const Oper
   if (std::holds_alternative<MatrixProduct>(op)) {
     return ProductExtents{reads[0].shape[0], reads[0].shape[1], reads[1].shape[1]};
   }
-  const Shape& weight = std::holds_alternative<LinearBackwardWeight>(op) ? writes[0].shape : reads[1].shape;
+  const bool of_weight = std::holds_alternative<LinearBackwardWeight>(op) || std::holds_alternative<Conv2dBackwardWeight>(op);
+  const Shape& weight = of_weight ? writes[0].shape : reads[1].shape;
+  if (weight.rank() == 4) {  // of a convolution: each place of the window is a row
+    const Shape& outputs = std::holds_alternative<Conv2d>(op)                ? writes[0].shape
+                           : std::holds_alternative<Conv2dBackwardInput>(op) ? reads[0].shape
+                                                                             : reads[1].shape;
+    return ProductExtents{outputs.elements() / weight[0], weight.elements() / weight[0], weight[0]};
+  }
   return ProductExtents{reads[0].shape.rows(), weight[1], weight[0]};
+}
+
+std::int64_t samples_together(const Op& op) {
+  if (const auto* norm = std::get_if<BatchNorm>(&op)) {
+    return norm->group;
+  }
+  if (const auto* input = std::get_if<BatchNormBackwardInput>(&op)) {
+    return input->group;
+  }
+  const auto* weight = std::get_if<BatchNormBackwardWeight>(&op);
+  return weight == nullptr ? 1 : weight->group;
 }
 
 std::int64_t integer_limit(const Op& op, std::span<const Operand> reads, std::size_t operand) {
