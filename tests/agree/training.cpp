@@ -57,6 +57,34 @@ model::Block normed(const std::string& name, const model::Dims& stream, const op
   return block.finish(block.add(block.in(), block.linear(hidden, "down", stream.back())));
 }
 
+/// ReLU(x + BatchNorm(Conv(x))), x by a convolution of its own where the block changes its shape.
+model::Block image_block(const std::string& name, const model::Dims& stream, std::int64_t channels, std::int64_t stride,
+                         std::int64_t group) {
+  model::BlockBuilder block(name, stream);
+  const std::size_t seen = block.batch_norm(
+      block.conv2d(block.in(), name + ".conv", channels, {.size = 3, .stride = stride, .padding = 1}, false), name + ".norm",
+      group);
+  const bool same = stride == 1 && channels == stream[1].extent;
+  const std::size_t read = same ? block.in() : block.conv2d(block.in(), name + ".pass", channels, {.size = 1, .stride = stride});
+  return block.finish(block.relu(block.add(seen, read)));
+}
+
+model::Model images(const std::string& text, std::int64_t group) {
+  std::vector<model::Block> blocks;
+  model::BlockBuilder stem("stem", {model::batch, {'c', 2}, {'y', 7}, {'x', 9}});
+  const std::size_t seen = stem.batch_norm(stem.conv2d(stem.in(), "stem.conv", 4, {.size = 3, .padding = 1}, false), "stem.norm",
+                                           group);
+  blocks.push_back(stem.finish(stem.max_pool(stem.relu(seen), {.size = 3, .stride = 2, .padding = 1})));
+  const auto stream = [&] { return blocks.back().values[blocks.back().out].dims; };
+  blocks.push_back(image_block("a", stream(), 4, 1, group));
+  blocks.push_back(image_block("b", stream(), 6, 2, group));
+  blocks.push_back(image_block("c", stream(), 6, 1, group));
+  blocks.push_back(image_block("d", stream(), 5, 1, group));
+  model::BlockBuilder head("head", stream());
+  blocks.push_back(head.finish(head.linear(head.average_pool(head.in()), "", {'c', 3})));
+  return model::Model(text, std::move(blocks), model::Output::scores);
+}
+
 }  // namespace
 
 model::Model model_of(const std::string& text) {
@@ -73,6 +101,9 @@ model::Model model_of(const std::string& text) {
   }
   if (text == "graph:norm") {
     return model::Model(text, {normed("a", stream), normed("b", stream), normed("c", stream), normed("d", stream)});
+  }
+  if (text == "graph:images" || text == "graph:replicas") {
+    return images(text, text == "graph:images" ? 2 : 0);
   }
   return model::parse_model(text);
 }

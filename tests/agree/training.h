@@ -44,6 +44,8 @@ std::string to_text(const Case& one);
 ///   graph:gelu      the same as graph:norm with GELU in place of ReLU
 ///   graph:norm      residual blocks with a LayerNorm before them, along a sequence of four positions
 ///   graph:sequence  the same kind of thing along a sequence of four positions
+///   graph:images    convolutions with norms over pairs of samples, a max-pool, residual blocks, one of them smaller, and a head
+///   graph:replicas  the same with norms over all samples of a replica's micro-batch
 model::Model model_of(const std::string& text);
 
 /// Replicas × stages × divided tensors.

@@ -108,13 +108,6 @@ Bytes parse_megabytes(const std::string& text, std::string_view flag) {
   return Bytes(static_cast<std::int64_t>(parse_number(text, flag, 0, 1e6) * 1048576.0));
 }
 
-strategy::Loss make_loss(const JobWords& words, const model::Model& model) {
-  if (words.loss.empty()) {
-    return model.gives_scores() ? strategy::Loss::cross_entropy : strategy::Loss::mean_squared_error;
-  }
-  return strategy::loss_by_name(words.loss);
-}
-
 op::Optimizer make_optimizer(const JobWords& words) {
   op::Optimizer optimizer = op::optimizer_by_name(words.optimizer);
   const auto set = [&](const std::string& text, std::string_view flag, double high, std::string_view field) {
@@ -236,6 +229,13 @@ std::size_t parse_fold(const std::string& text) {
   return word == "auto" ? few : word == "always" ? 0 : std::numeric_limits<std::size_t>::max();
 }
 
+strategy::Loss make_loss(const JobWords& words, const model::Model& model) {
+  if (!words.loss.empty()) {
+    return strategy::loss_by_name(words.loss);
+  }
+  return model.output_kind() == model::Output::scores ? strategy::Loss::cross_entropy : strategy::Loss::mean_squared_error;
+}
+
 }  // namespace
 
 const std::vector<JobField>& job_fields() {
@@ -276,7 +276,7 @@ const std::vector<JobField>& job_fields() {
       {"bucket-mb", &JobWords::bucket_mb, "MiB", "ddp: size of the buckets in which gradients are all-reduced"},
       {"first-bucket-mb", &JobWords::first_bucket_mb, "MiB", "ddp: size of the first bucket"},
       choice("loss", &JobWords::loss, "", strategy::loss_names,
-             " (default: cross-entropy for models that give scores of tokens or classes, mse for the others)"),
+             " (default: cross-entropy for models that give scores of classes or tokens, mse for the others)"),
       choice("optimizer", &JobWords::optimizer, "", op::optimizer_names),
       {"lr",
        &JobWords::lr,

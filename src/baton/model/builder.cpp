@@ -116,6 +116,50 @@ std::size_t BlockBuilder::relu(std::size_t x) { return apply(op::Relu{}, {x}, {}
 
 std::size_t BlockBuilder::add(std::size_t a, std::size_t b) { return apply(op::Add{}, {a, b}, {}, block_.values[a].dims); }
 
+std::int64_t BlockBuilder::places(const Window& window, std::int64_t extent) {
+  const std::int64_t room = extent + 2 * window.padding - window.size;
+  return room < 0 ? 0 : room / window.stride + 1;
+}
+
+Dims BlockBuilder::moved(std::size_t x, std::int64_t channels, const Window& window) const {
+  Dims dims = block_.values[x].dims;
+  dims[1].extent = channels;
+  dims[2].extent = places(window, dims[2].extent);
+  dims[3].extent = places(window, dims[3].extent);
+  return dims;
+}
+
+std::size_t BlockBuilder::conv2d(std::size_t x, const std::string& name, std::int64_t channels, const Window& window, bool bias) {
+  const std::int64_t in = block_.values[x].dims[1].extent;
+  const std::int64_t fan_in = in * window.size * window.size;
+  std::vector<std::size_t> parameters{parameter(name + ".weight", {channels, in, window.size, window.size}, fan_in)};
+  if (bias) {
+    parameters.push_back(parameter(name + ".bias", {channels}, fan_in));
+  }
+  return apply(op::Conv2d{.stride = window.stride, .padding = window.padding, .no_bias = !bias}, {x}, std::move(parameters),
+               moved(x, channels, window));
+}
+
+std::size_t BlockBuilder::batch_norm(std::size_t x, const std::string& name, std::int64_t group) {
+  const Dims dims = block_.values[x].dims;
+  const std::size_t weight = parameter(name + ".weight", {dims[1].extent}, starts_at_ones);
+  const std::size_t bias = parameter(name + ".bias", {dims[1].extent}, starts_at_zeros);
+  return apply(op::BatchNorm{.group = group}, {x}, {weight, bias}, dims);
+}
+
+std::size_t BlockBuilder::max_pool(std::size_t x, const Window& window) {
+  return apply(op::MaxPool{window.size, window.stride, window.padding}, {x}, {}, moved(x, block_.values[x].dims[1].extent, window));
+}
+
+std::size_t BlockBuilder::average_pool(std::size_t x) {
+  const Dims& dims = block_.values[x].dims;
+  return apply(op::AveragePool{}, {x}, {}, {dims[0], dims[1]});
+}
+
+std::size_t BlockBuilder::flatten(std::size_t x, char name) {
+  return apply(op::Flatten{}, {x}, {}, {batch, {name, block_.values[x].sample().elements()}});
+}
+
 Block BlockBuilder::finish(std::size_t out) {
   block_.out = out;
   return std::move(block_);

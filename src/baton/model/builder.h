@@ -52,10 +52,28 @@ class BlockBuilder {
   std::size_t embed(std::size_t ids, const std::string& weight, std::int64_t vocabulary, Dim out);
   std::size_t add(std::size_t a, std::size_t b);
 
+  // Of images, whose dimensions are (b, c, y, x). Parameters are `NAME.weight` and `NAME.bias`, a full name.
+  struct Window {
+    std::int64_t size = 3;
+    std::int64_t stride = 1;
+    std::int64_t padding = 0;
+  };
+  /// How many places a window has along an extent; none where the extent is too small for it.
+  static std::int64_t places(const Window& window, std::int64_t extent);
+  std::size_t conv2d(std::size_t x, const std::string& name, std::int64_t channels, const Window& window, bool bias = true);
+  std::size_t batch_norm(std::size_t x, const std::string& name, std::int64_t group);
+  std::size_t max_pool(std::size_t x, const Window& window);
+  std::size_t average_pool(std::size_t x);
+  /// A sample's elements as one dimension of that name.
+  std::size_t flatten(std::size_t x, char name);
+
   /// The block, giving this value to the next.
   Block finish(std::size_t out);
 
  private:
+  /// Dimensions of images with so many channels that a window has moved over.
+  Dims moved(std::size_t x, std::int64_t channels, const Window& window) const;
+
   Block block_;
 };
 

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 
 #include "baton/base/error.h"
+#include "baton/op/traits.h"
 
 namespace baton::model {
 namespace {
@@ -24,12 +26,22 @@ std::vector<op::Operand> reads_of(const Block& block, const Node& node, std::int
   return reads;
 }
 
+/// A batch that every op of a block takes.
+std::int64_t some_batch(const Block& block) {
+  std::int64_t rows = 2;
+  for (const Node& node : block.nodes) {
+    rows = std::lcm(rows, std::max<std::int64_t>(1, op::samples_together(node.op)));
+  }
+  return rows;
+}
+
 void check_block(const Block& block) {
   check(!block.nodes.empty(), "block {} is empty", block.name);
   std::vector<bool> written(block.values.size(), false);
   std::vector<bool> read(block.values.size(), false);
   written[0] = true;
   read[block.out] = true;
+  const std::int64_t rows = some_batch(block);
   for (const Value& value : block.values) {
     value.batch_axis();
   }
@@ -45,7 +57,7 @@ void check_block(const Block& block) {
       written[value] = true;
       read[value] = read[value] || i > 0;  // what is kept for the backward alone
     }
-    const auto why = op::mismatch(node.op, reads_of(block, node, 2), operands(block, node.writes, 2));
+    const auto why = op::mismatch(node.op, reads_of(block, node, rows), operands(block, node.writes, rows));
     check(!why, "block {}: {}", block.name, why.value_or(""));
   }
   for (std::size_t v = 0; v < block.values.size(); ++v) {
@@ -81,7 +93,8 @@ Shape Value::sample() const {
   return Shape(std::move(extents));
 }
 
-Model::Model(std::string name, std::vector<Block> blocks) : name_(std::move(name)), blocks_(std::move(blocks)) {
+Model::Model(std::string name, std::vector<Block> blocks, Output output)
+    : name_(std::move(name)), blocks_(std::move(blocks)), output_kind_(output) {
   check(!blocks_.empty(), "model {} has no blocks", name_);
   std::map<std::string, std::pair<std::size_t, Parameter>> known;
   for (std::size_t b = 0; b < blocks_.size(); ++b) {

@@ -68,19 +68,23 @@ struct Block {
   Shape output() const { return values[out].sample(); }
 };
 
+/// What a model gives: numbers to compare with others, or scores, one per class. By this a loss is chosen where nobody asks for
+/// one.
+enum class Output : std::uint8_t { numbers, scores };
+
 /// An immutable description: blocks in order. It has never heard of a device.
 class Model {
  public:
   /// Asserts that each block's input is the output of the one before, that every value is written once before it is read, that
   /// every value but the last is read, and that ops fit their operands.
-  Model(std::string name, std::vector<Block> blocks);
+  Model(std::string name, std::vector<Block> blocks, Output output = Output::numbers);
 
   const std::string& name() const { return name_; }
   const std::vector<Block>& blocks() const { return blocks_; }
   Shape input() const { return blocks_.front().input(); }
   Shape output() const { return blocks_.back().output(); }
-  /// Whether its outputs are scores of tokens or classes: their last dimension goes by `v`.
-  bool gives_scores() const { return output_value().dims.back().name == 'v'; }
+  /// Scores where its maker says so, or where the last dimension is a vocabulary (`v`).
+  Output output_kind() const { return output_value().dims.back().name == 'v' ? Output::scores : output_kind_; }
   const Value& output_value() const { return blocks_.back().values[blocks_.back().out]; }
 
   /// The number of a parameter, counting through the model in order, those that are shared once: what random numbers and
@@ -95,6 +99,7 @@ class Model {
  private:
   std::string name_;
   std::vector<Block> blocks_;
+  Output output_kind_;
   std::vector<std::vector<std::size_t>> ordinals_;
 };
 

@@ -9,9 +9,12 @@
 #include "baton/base/error.h"
 #include "baton/base/text.h"
 #include "baton/model/builder.h"
+#include "baton/model/cnn.h"
 #include "baton/model/gpt.h"
 #include "baton/model/llama.h"
+#include "baton/model/resnet.h"
 #include "baton/model/settings.h"
+#include "baton/model/toy.h"
 
 namespace baton::model {
 namespace {
@@ -160,7 +163,7 @@ Model tokens(const TokenModelSize& size) {
       head.finish(head.linear(head.layer_norm(head.in(), "norm"), "embed.weight", "head.bias", {'v', size.vocabulary})));
   return Model(fmt::format("tokens:vocabulary={},dim={},hidden={},depth={},sequence={}", size.vocabulary, size.dim, size.hidden,
                            size.depth, size.sequence),
-               std::move(blocks));
+               std::move(blocks), Output::scores);
 }
 
 const std::vector<Kind>& zoo() {
@@ -173,6 +176,11 @@ const std::vector<Kind>& zoo() {
        "tokens:vocabulary=100,dim=64,depth=2,sequence=16 (embedding, residual blocks with norms, scores of tokens; hidden=256 "
        "features between)",
        parse_tokens},
+      {"cnn", "cnn:32-64,image=28,channels=1,classes=10 (3x3 convolutions, ReLU and max-pools, then two Linear layers)", parse_cnn},
+      {"resnet", "resnet:50,image=224,classes=1000 (18, 34, 50 or 101 layers; width=64 channels, group=32 samples per norm)",
+       parse_resnet},
+      {"toy", "toy (Linear(10,10)+ReLU, Linear(10,5))", parse_toy},
+      {"toy-4", "toy-4 (the same with four Linear layers)", parse_toy_4},
       {"gpt",
        "gpt:depth=12,heads=12,dim=768,context=1024,vocab=50257 (GPT-2; or gpt2, gpt2-medium, gpt2-large, gpt2-xl, gpt3-175b)",
        parse_gpt, gpt_presets()},

@@ -67,6 +67,31 @@ struct Rules {
              {input_gradient, {Ref::Kind::input_gradient, 1}, {Ref::Kind::input_gradient, 2}},
              false}};
   }
+  std::vector<BackwardCall> operator()(const Conv2d& o) const {
+    std::vector<BackwardCall> calls{
+        {Conv2dBackwardInput{.stride = o.stride, .padding = o.padding}, {output_gradient, weight}, {input_gradient}, false},
+        {Conv2dBackwardWeight{.stride = o.stride, .padding = o.padding, .no_bias = o.no_bias},
+         {input, output_gradient},
+         {weight_gradient},
+         true}};
+    if (!o.no_bias) {
+      calls.back().writes.push_back(bias_gradient);
+    }
+    return calls;
+  }
+  std::vector<BackwardCall> operator()(const BatchNorm& o) const {
+    return {{BatchNormBackwardInput{o.epsilon, o.group}, {output_gradient, input, weight}, {input_gradient}, false},
+            {BatchNormBackwardWeight{o.epsilon, o.group}, {input, output_gradient}, {weight_gradient, bias_gradient}, true}};
+  }
+  std::vector<BackwardCall> operator()(const MaxPool& o) const {
+    return {{MaxPoolBackward{o.window, o.stride, o.padding}, {output_gradient, input}, {input_gradient}, false}};
+  }
+  std::vector<BackwardCall> operator()(const AveragePool&) const {
+    return {{AveragePoolBackward{}, {output_gradient}, {input_gradient}, false}};
+  }
+  std::vector<BackwardCall> operator()(const Flatten&) const {
+    return {{FlattenBackward{}, {output_gradient}, {input_gradient}, false}};
+  }
   // The rest stand in a backward, or make the first gradient themselves.
   std::vector<BackwardCall> operator()(const LinearBackwardInput&) const { return {}; }
   std::vector<BackwardCall> operator()(const LinearBackwardWeight&) const { return {}; }
@@ -83,6 +108,13 @@ struct Rules {
   std::vector<BackwardCall> operator()(const CrossEntropy&) const { return {}; }
   std::vector<BackwardCall> operator()(const CrossEntropyTerms&) const { return {}; }
   std::vector<BackwardCall> operator()(const EmbedBackward&) const { return {}; }
+  std::vector<BackwardCall> operator()(const Conv2dBackwardInput&) const { return {}; }
+  std::vector<BackwardCall> operator()(const Conv2dBackwardWeight&) const { return {}; }
+  std::vector<BackwardCall> operator()(const BatchNormBackwardInput&) const { return {}; }
+  std::vector<BackwardCall> operator()(const BatchNormBackwardWeight&) const { return {}; }
+  std::vector<BackwardCall> operator()(const MaxPoolBackward&) const { return {}; }
+  std::vector<BackwardCall> operator()(const AveragePoolBackward&) const { return {}; }
+  std::vector<BackwardCall> operator()(const FlattenBackward&) const { return {}; }
   // A bias is added behind a partial Linear, whose backward has both.
   std::vector<BackwardCall> operator()(const AddBias&) const { return {}; }
   std::vector<BackwardCall> operator()(const AddBiasBackward&) const { return {}; }

@@ -45,7 +45,19 @@ constexpr std::array<std::string_view, std::variant_size_v<Op>> names{"linear",
                                                                       "attention_backward",
                                                                       "cast",
                                                                       "check_finite",
-                                                                      "adjust_scale"};
+                                                                      "adjust_scale",
+                                                                      "conv2d",
+                                                                      "conv2d_backward_input",
+                                                                      "conv2d_backward_weight",
+                                                                      "batch_norm",
+                                                                      "batch_norm_backward_input",
+                                                                      "batch_norm_backward_weight",
+                                                                      "max_pool",
+                                                                      "max_pool_backward",
+                                                                      "average_pool",
+                                                                      "average_pool_backward",
+                                                                      "flatten",
+                                                                      "flatten_backward"};
 
 static_assert(!names.back().empty(), "an op of the variant has no name here");
 
@@ -118,6 +130,44 @@ struct Law {
     return std::none_of(reads.begin(), reads.end(), [](const Operand& read) { return read.dtype == DType::i32; });
   }
   bool operator()(const AdjustScale& o) const { return o.growth_interval >= 0; }
+
+  /// Whether windows of these extents, moved by `stride`, make of padded images of the one shape those of the other.
+  static bool is_window(const Shape& in, std::int64_t rows, std::int64_t columns, std::int64_t stride, std::int64_t padding,
+                        const Shape& out) {
+    const auto fits = [&](std::int64_t extent, std::int64_t window, std::int64_t places) {
+      return extent + 2 * padding >= window && places == (extent + 2 * padding - window) / stride + 1;
+    };
+    return stride >= 1 && padding >= 0 && rows >= 1 && columns >= 1 && fits(in[2], rows, out[2]) && fits(in[3], columns, out[3]);
+  }
+  bool operator()(const Conv2d& o) const {
+    const Shape& weight = reads[1].shape;
+    return is_window(reads[0].shape, weight[2], weight[3], o.stride, o.padding, writes[0].shape);
+  }
+  bool operator()(const Conv2dBackwardInput& o) const {
+    const Shape& weight = reads[1].shape;
+    return is_window(writes[0].shape, weight[2], weight[3], o.stride, o.padding, reads[0].shape);
+  }
+  bool operator()(const Conv2dBackwardWeight& o) const {
+    const Shape& weight = writes[0].shape;
+    return is_window(reads[0].shape, weight[2], weight[3], o.stride, o.padding, reads[1].shape);
+  }
+  /// Whether the samples are whole groups.
+  bool is_norm(double epsilon, std::int64_t group) const {
+    return epsilon >= 0 && group >= 0 && (group == 0 || reads[0].shape[0] % group == 0);
+  }
+  bool operator()(const BatchNorm& o) const { return is_norm(o.epsilon, o.group); }
+  bool operator()(const BatchNormBackwardInput& o) const { return is_norm(o.epsilon, o.group); }
+  bool operator()(const BatchNormBackwardWeight& o) const { return is_norm(o.epsilon, o.group); }
+  // With more padding some window would hold nothing else.
+  bool operator()(const MaxPool& o) const {
+    return 2 * o.padding <= o.window && is_window(reads[0].shape, o.window, o.window, o.stride, o.padding, writes[0].shape);
+  }
+  bool operator()(const MaxPoolBackward& o) const {
+    return 2 * o.padding <= o.window && is_window(reads[1].shape, o.window, o.window, o.stride, o.padding, reads[0].shape);
+  }
+  bool operator()(const Flatten&) const { return reads[0].shape.elements() == writes[0].shape.elements(); }
+  bool operator()(const FlattenBackward&) const { return reads[0].shape.elements() == writes[0].shape.elements(); }
+
   template <typename AnyOp>
   bool operator()(const AnyOp&) const {
     return true;
@@ -215,6 +265,23 @@ struct Arithmetic {
     return sum;
   }
   Flops operator()(const AdjustScale&) const { return Flops(ScaleState::elements); }
+
+  /// Each element of an output channel is a product under one window of the weight.
+  static Flops convolution(const Shape& outputs, const Shape& weight) {
+    return Flops(2 * outputs.elements() * (weight.elements() / weight[0]));
+  }
+  Flops operator()(const Conv2d&) const { return convolution(writes[0].shape, reads[1].shape); }
+  Flops operator()(const Conv2dBackwardInput&) const { return convolution(reads[0].shape, reads[1].shape); }
+  Flops operator()(const Conv2dBackwardWeight&) const { return convolution(reads[1].shape, writes[0].shape); }
+  Flops operator()(const BatchNorm&) const { return each(8); }
+  Flops operator()(const BatchNormBackwardInput&) const { return each(14); }
+  Flops operator()(const BatchNormBackwardWeight&) const { return each(8); }
+  Flops operator()(const MaxPool& o) const { return Flops(writes[0].shape.elements() * o.window * o.window); }
+  Flops operator()(const MaxPoolBackward& o) const { return each(o.window * o.window); }
+  Flops operator()(const AveragePool&) const { return each(1); }
+  Flops operator()(const AveragePoolBackward&) const { return Flops(writes[0].shape.elements()); }
+  Flops operator()(const Flatten&) const { return Flops(0); }
+  Flops operator()(const FlattenBackward&) const { return Flops(0); }
 };
 
 }  // namespace
@@ -224,7 +291,9 @@ std::string_view name(const Op& op) { return names[op.index()]; }
 bool is_product(const Op& op) {
   return std::holds_alternative<Linear>(op) || std::holds_alternative<LinearBackwardInput>(op) ||
          std::holds_alternative<LinearBackwardWeight>(op) || std::holds_alternative<MatrixProduct>(op) ||
-         std::holds_alternative<Attention>(op) || std::holds_alternative<AttentionBackward>(op);
+         std::holds_alternative<Attention>(op) || std::holds_alternative<AttentionBackward>(op) ||
+         std::holds_alternative<Conv2d>(op) || std::holds_alternative<Conv2dBackwardInput>(op) ||
+         std::holds_alternative<Conv2dBackwardWeight>(op);
 }
 
 std::optional<Op> by_name(std::string_view name) {

@@ -260,11 +260,103 @@ struct AdjustScale {
   bool operator==(const AdjustScale&) const = default;
 };
 
+// Convolutional networks. Images have the axes (sample, channel, row, column).
+
+/// y = x ⋆ W + b: each output channel is the sum over input channels of the image under a window that moves by `stride`, over
+/// `padding` zeros on each side. Reads x, W [out, in, rows, columns], b; writes y. With `no_bias` it reads no b. `tf32` as above.
+struct Conv2d {
+  std::int64_t stride = 1;
+  std::int64_t padding = 0;
+  bool no_bias = false;
+  bool tf32 = false;
+  bool operator==(const Conv2d&) const = default;
+};
+
+/// Reads dy, W; writes dx.
+struct Conv2dBackwardInput {
+  std::int64_t stride = 1;
+  std::int64_t padding = 0;
+  bool tf32 = false;
+  bool operator==(const Conv2dBackwardInput&) const = default;
+};
+
+/// Reads x, dy; writes dW, db; no db with `no_bias`. With `accumulate` it adds to them (and so reads them).
+struct Conv2dBackwardWeight {
+  std::int64_t stride = 1;
+  std::int64_t padding = 0;
+  bool no_bias = false;
+  bool accumulate = false;
+  bool tf32 = false;
+  bool operator==(const Conv2dBackwardWeight&) const = default;
+};
+
+/// y = (x − mean) / √(variance + epsilon) · gain + bias, mean and variance of each channel over rows, columns and samples: over
+/// all samples that the op is given, or with `group` over each so many in a row. Reads x, gain, bias; writes y.
+struct BatchNorm {
+  double epsilon = 1e-5;
+  std::int64_t group = 0;
+  bool operator==(const BatchNorm&) const = default;
+};
+
+/// Reads dy, x, gain; writes dx.
+struct BatchNormBackwardInput {
+  double epsilon = 1e-5;
+  std::int64_t group = 0;
+  bool operator==(const BatchNormBackwardInput&) const = default;
+};
+
+/// dgain = Σ dy (x − mean) / √(variance + epsilon), dbias = Σ dy, of each channel. Reads x, dy; writes dgain, dbias. With
+/// `accumulate` it adds to them (and so reads them).
+struct BatchNormBackwardWeight {
+  double epsilon = 1e-5;
+  std::int64_t group = 0;
+  bool accumulate = false;
+  bool operator==(const BatchNormBackwardWeight&) const = default;
+};
+
+/// The largest element under a square window, over `padding` elements on each side that are never the largest. Reads x; writes y.
+struct MaxPool {
+  std::int64_t window = 2;
+  std::int64_t stride = 2;
+  std::int64_t padding = 0;
+  bool operator==(const MaxPool&) const = default;
+};
+
+/// Each dy goes to the first of the largest elements of its window, row by row. Reads dy, x; writes dx.
+struct MaxPoolBackward {
+  std::int64_t window = 2;
+  std::int64_t stride = 2;
+  std::int64_t padding = 0;
+  bool operator==(const MaxPoolBackward&) const = default;
+};
+
+/// The mean of each channel's image. Reads x; writes y [sample, channel].
+struct AveragePool {
+  bool operator==(const AveragePool&) const = default;
+};
+
+/// Reads dy; writes dx.
+struct AveragePoolBackward {
+  bool operator==(const AveragePoolBackward&) const = default;
+};
+
+/// The elements of each sample in one axis. Reads x; writes y [sample, feature].
+struct Flatten {
+  bool operator==(const Flatten&) const = default;
+};
+
+/// Reads dy; writes dx.
+struct FlattenBackward {
+  bool operator==(const FlattenBackward&) const = default;
+};
+
 using Op = std::variant<Linear, LinearBackwardInput, LinearBackwardWeight, Relu, ReluBackward, Gelu, GeluBackward, MeanSquaredError,
                         CrossEntropy, CrossEntropyTerms, Embed, EmbedBackward, MatrixProduct, Add, AddBias, AddBiasBackward,
                         LayerNorm, LayerNormBackwardInput, LayerNormBackwardWeight, RmsNorm, RmsNormBackwardInput,
                         RmsNormBackwardWeight, SiluGate, SiluGateBackward, AddPositions, AddPositionsBackward, Rotary, Attention,
-                        AttentionBackward, Cast, CheckFinite, AdjustScale>;
+                        AttentionBackward, Cast, CheckFinite, AdjustScale, Conv2d,
+                        Conv2dBackwardInput, Conv2dBackwardWeight, BatchNorm, BatchNormBackwardInput, BatchNormBackwardWeight,
+                        MaxPool, MaxPoolBackward, AveragePool, AveragePoolBackward, Flatten, FlattenBackward>;
 
 /// Whether most of its arithmetic multiplies matrices, and so may run on units made for that.
 bool is_product(const Op& op);
@@ -390,6 +482,52 @@ void attributes(Op& op, Visit visit) {
     void operator()(Cast&) {}
     void operator()(CheckFinite&) {}
     void operator()(AdjustScale& o) { visit("growth_interval", o.growth_interval); }
+
+    void operator()(Conv2d& o) {
+      visit("stride", o.stride);
+      visit("padding", o.padding);
+      visit("no_bias", o.no_bias);
+      visit("tf32", o.tf32);
+    }
+    void operator()(Conv2dBackwardInput& o) {
+      visit("stride", o.stride);
+      visit("padding", o.padding);
+      visit("tf32", o.tf32);
+    }
+    void operator()(Conv2dBackwardWeight& o) {
+      visit("stride", o.stride);
+      visit("padding", o.padding);
+      visit("no_bias", o.no_bias);
+      visit("accumulate", o.accumulate);
+      visit("tf32", o.tf32);
+    }
+    void operator()(BatchNorm& o) {
+      visit("epsilon", o.epsilon);
+      visit("group", o.group);
+    }
+    void operator()(BatchNormBackwardInput& o) {
+      visit("epsilon", o.epsilon);
+      visit("group", o.group);
+    }
+    void operator()(BatchNormBackwardWeight& o) {
+      visit("epsilon", o.epsilon);
+      visit("group", o.group);
+      visit("accumulate", o.accumulate);
+    }
+    void operator()(MaxPool& o) {
+      visit("window", o.window);
+      visit("stride", o.stride);
+      visit("padding", o.padding);
+    }
+    void operator()(MaxPoolBackward& o) {
+      visit("window", o.window);
+      visit("stride", o.stride);
+      visit("padding", o.padding);
+    }
+    void operator()(AveragePool&) {}
+    void operator()(AveragePoolBackward&) {}
+    void operator()(Flatten&) {}
+    void operator()(FlattenBackward&) {}
   } dispatch{visit};
   std::visit(dispatch, op);
 }

@@ -201,6 +201,64 @@ struct Signatures {
     static const Signature one{.reads = {flag, state}, .writes = {state}, .in_place = true};
     return one;
   }
+
+  // Of images `p` and `q` are the rows and columns of what a window makes of `y` and `x`; it is `k` by `l` itself.
+  const Signature& operator()(const Conv2d& o) const {
+    static const Signature biased{.reads = {{"biyx"}, {"oikl"}, {"o"}}, .writes = {{"bopq"}}, .whole = "yxklpq", .once = {2}};
+    static const Signature plain{.reads = {{"biyx"}, {"oikl"}}, .writes = {{"bopq"}}, .whole = "yxklpq"};
+    return o.no_bias ? plain : biased;
+  }
+  const Signature& operator()(const Conv2dBackwardInput&) const {
+    static const Signature one{.reads = {{"bopq"}, {"oikl"}}, .writes = {{"biyx"}}, .whole = "yxklpq"};
+    return one;
+  }
+  const Signature& operator()(const Conv2dBackwardWeight& o) const {
+    static const Signature biased{.reads = {{"biyx"}, {"bopq"}}, .writes = {{"oikl"}, {"o"}}, .whole = "yxklpq"};
+    static const Signature added_biased{
+        .reads = {{"biyx"}, {"bopq"}, {"oikl"}, {"o"}}, .writes = {{"oikl"}, {"o"}}, .whole = "yxklpq", .in_place = true};
+    static const Signature plain{.reads = {{"biyx"}, {"bopq"}}, .writes = {{"oikl"}}, .whole = "yxklpq"};
+    static const Signature added{
+        .reads = {{"biyx"}, {"bopq"}, {"oikl"}}, .writes = {{"oikl"}}, .whole = "yxklpq", .in_place = true};
+    return o.accumulate ? (o.no_bias ? added : added_biased) : (o.no_bias ? plain : biased);
+  }
+  const Signature& operator()(const BatchNorm&) const {
+    static const Signature one{.reads = {{"bcyx"}, {"c"}, {"c"}}, .writes = {{"bcyx"}}, .whole = "yx"};
+    return one;
+  }
+  const Signature& operator()(const BatchNormBackwardInput&) const {
+    static const Signature one{.reads = {{"bcyx"}, {"bcyx"}, {"c"}}, .writes = {{"bcyx"}}, .whole = "yx"};
+    return one;
+  }
+  const Signature& operator()(const BatchNormBackwardWeight& o) const {
+    static const Signature plain{.reads = {{"bcyx"}, {"bcyx"}}, .writes = {{"c"}, {"c"}}, .whole = "yx"};
+    static const Signature added{
+        .reads = {{"bcyx"}, {"bcyx"}, {"c"}, {"c"}}, .writes = {{"c"}, {"c"}}, .whole = "yx", .in_place = true};
+    return o.accumulate ? added : plain;
+  }
+  const Signature& operator()(const MaxPool&) const {
+    static const Signature one{.reads = {{"bcyx"}}, .writes = {{"bcpq"}}, .whole = "yxpq"};
+    return one;
+  }
+  const Signature& operator()(const MaxPoolBackward&) const {
+    static const Signature one{.reads = {{"bcpq"}, {"bcyx"}}, .writes = {{"bcyx"}}, .whole = "yxpq"};
+    return one;
+  }
+  const Signature& operator()(const AveragePool&) const {
+    static const Signature one{.reads = {{"bcyx"}}, .writes = {{"bc"}}, .whole = "yx"};
+    return one;
+  }
+  const Signature& operator()(const AveragePoolBackward&) const {
+    static const Signature one{.reads = {{"bc"}}, .writes = {{"bcyx"}}, .whole = "yx"};
+    return one;
+  }
+  const Signature& operator()(const Flatten&) const {
+    static const Signature one{.reads = {{"bcyx"}}, .writes = {{"bf"}}, .whole = "cyxf"};
+    return one;
+  }
+  const Signature& operator()(const FlattenBackward&) const {
+    static const Signature one{.reads = {{"bf"}}, .writes = {{"bcyx"}}, .whole = "cyxf"};
+    return one;
+  }
 };
 
 /// The extents that letters have been given so far.
@@ -258,11 +316,11 @@ const Signature& signature(const Op& op) { return std::visit(Signatures{}, op); 
 
 Along along(const Signature& signature, char letter, std::size_t write) {
   const auto has = [letter](const Axes& axes) { return axes.letters.find(letter) != std::string::npos; };
-  if (std::none_of(signature.reads.begin(), signature.reads.end(), has)) {
-    return Along::none;
-  }
   if (signature.whole.find(letter) != std::string::npos) {
     return Along::whole;
+  }
+  if (std::none_of(signature.reads.begin(), signature.reads.end(), has)) {
+    return Along::none;
   }
   if (signature.merged.find(letter) != std::string::npos) {
     return Along::merge;

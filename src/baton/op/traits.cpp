@@ -108,6 +108,14 @@ std::optional<ProductExtents> product_extents(const Op& op, std::span<const Oper
   if (std::holds_alternative<MatrixProduct>(op)) {
     return ProductExtents{reads[0].shape[0], reads[0].shape[1], reads[1].shape[1]};
   }
+  if (std::holds_alternative<Conv2d>(op) || std::holds_alternative<Conv2dBackwardInput>(op) ||
+      std::holds_alternative<Conv2dBackwardWeight>(op)) {  // each place of the window is a row
+    const Shape& taps = std::holds_alternative<Conv2dBackwardWeight>(op) ? writes[0].shape : reads[1].shape;
+    const Shape& outputs = std::holds_alternative<Conv2d>(op)                ? writes[0].shape
+                           : std::holds_alternative<Conv2dBackwardInput>(op) ? reads[0].shape
+                                                                             : reads[1].shape;
+    return ProductExtents{outputs.elements() / taps[0], taps.elements() / taps[0], taps[0]};
+  }
   if (std::holds_alternative<Attention>(op) || std::holds_alternative<AttentionBackward>(op)) {
     const Shape& k = reads[std::holds_alternative<Attention>(op) ? 1 : 2].shape;
     return ProductExtents{k[0], k.last(), k[0]};  // every head's scores
@@ -140,6 +148,17 @@ std::optional<WeightOperand> weight_operand(const Op& op) {
     return WeightOperand{true, 0, 1};
   }
   return std::nullopt;
+}
+
+std::int64_t samples_together(const Op& op) {
+  if (const auto* norm = std::get_if<BatchNorm>(&op)) {
+    return norm->group;
+  }
+  if (const auto* input = std::get_if<BatchNormBackwardInput>(&op)) {
+    return input->group;
+  }
+  const auto* weight = std::get_if<BatchNormBackwardWeight>(&op);
+  return weight == nullptr ? 1 : weight->group;
 }
 
 std::int64_t integer_limit(const Op& op, std::span<const Operand> reads, std::size_t operand) {

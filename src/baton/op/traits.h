@@ -71,6 +71,11 @@ struct WeightOperand {
 /// None for an op that has none. The rows of an embedding are outputs.
 std::optional<WeightOperand> weight_operand(const Op& op);
 
+/// How many samples in a row an op takes together, so that a batch may be divided between them only. 1: each by itself. 0: all
+/// that it is given. How the batch is divided is then part of what is computed: a norm's moments are those of a replica's
+/// micro-batch, as in PyTorch.
+std::int64_t samples_together(const Op& op);
+
 /// Of an operand that holds integers: they are at least 0 and less than this.
 std::int64_t integer_limit(const Op& op, std::span<const Operand> reads, std::size_t operand);
 

@@ -311,7 +311,8 @@ std::string from_one_word(const Line& line) {
 
 std::vector<Range> parse_ranges(Line& line) {
   std::vector<Range> at;
-  for (const std::string_view range : split(line.need("at"), ',')) {
+  const std::string ranges = line.need("at");
+  for (const std::string_view range : split(ranges, ',')) {
     const auto [begin, end] = line.range(range);
     at.push_back({begin, end});
   }

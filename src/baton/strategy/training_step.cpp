@@ -446,6 +446,27 @@ class Writer : private StepTensors {
   std::set<BufferId> written_;              // gradients of parameters: further ones are added
 };
 
+/// A micro-batch may hold no part of a group of samples that an op takes together.
+void refuse_divided_groups(const model::Model& model, const Placement& placement) {
+  std::int64_t together = 1;
+  for (const model::Block& block : model.blocks()) {
+    for (const model::Node& node : block.nodes) {
+      together = std::lcm(together, std::max<std::int64_t>(1, op::samples_together(node.op)));
+    }
+  }
+  for (const Placement::Replica& replica : placement.replicas) {
+    for (const std::int64_t rows : even_split(replica.rows.end - replica.rows.begin, placement.micro_batches)) {
+      if (rows % together != 0) {
+        throw usage_error(
+            "{} takes {} samples together in its norms, but a micro-batch of a replica would have {}: choose a batch of which each "
+            "of "
+            "the {} micro-batches is a multiple of {}",
+            model.name(), together, rows, static_cast<std::int64_t>(placement.replicas.size()) * placement.micro_batches, together);
+      }
+    }
+  }
+}
+
 }  // namespace
 
 plan::Draft training_step(const model::Model& model, const Step& step, const Placement& placement) {
@@ -467,6 +488,7 @@ plan::Draft training_step(const model::Model& model, const Step& step, const Pla
                   static_cast<std::int64_t>(std::max<std::size_t>(1, placement.blocks_of_stage.size())),
           "a grid of {} stages and {} micro-batches", schedule::stages(*placement.grid), schedule::micro_batches(*placement.grid));
   }
+  refuse_divided_groups(model, placement);
   plan::Draft draft = Writer(model, step, placement).write();
   return is_mixed(step.precision) ? narrow_values(std::move(draft), dtype_of(step.precision)) : draft;
 }

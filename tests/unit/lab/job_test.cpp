@@ -61,6 +61,22 @@ TEST(JobWords, AnUnknownNameIsRefusedWithAllThatThereAre) {
   }
 }
 
+TEST(Job, TheLossFollowsFromWhatTheModelGivesUnlessToldOtherwise) {
+  const auto loss_of = [](const std::string& model, const std::string& loss) {
+    JobWords words;
+    words.model = model;
+    words.loss = loss;
+    return Job(words, small_machine()).request().step.loss;
+  };
+  using strategy::Loss;
+  EXPECT_EQ(loss_of("mlp:dim=4,depth=2", ""), Loss::mean_squared_error);
+  EXPECT_EQ(loss_of("cnn:2,image=4", ""), Loss::cross_entropy);
+  EXPECT_EQ(loss_of("resnet:18,image=8,width=1", ""), Loss::cross_entropy);
+  EXPECT_EQ(loss_of("tokens:vocabulary=5,dim=4,depth=1,sequence=2", ""), Loss::cross_entropy);
+  EXPECT_EQ(loss_of("cnn:2,image=4", "mse"), Loss::mean_squared_error);
+  EXPECT_EQ(loss_of("mlp:dim=4,depth=2", "cross-entropy"), Loss::cross_entropy);
+}
+
 // Precision and loss scale
 
 strategy::Step step_of(const std::string& precision, const std::string& scale, const std::string& growth = "2000") {

@@ -68,8 +68,8 @@ TEST(Model, CountsItsParametersAndItsArithmetic) {
 TEST(Model, BadTextIsRefusedInASentenceThatShowsWhatToWrite) {
   const std::vector<std::pair<std::string, std::string>> cases{
       {"", "unknown model ''"},
-      {"resnet", "unknown model 'resnet'"},
-      {"resnet:50", "mlp:dim=1024,depth=2"},
+      {"alexnet", "unknown model 'alexnet'"},
+      {"alexnet:50", "mlp:dim=1024,depth=2"},
       {"mlp", "an mlp needs its size, as in mlp:dim=1024,depth=2 or mlp:1000-2000-1000"},
       {"mlp:", "an mlp needs its size"},
       {"mlp:8", "at least two widths"},

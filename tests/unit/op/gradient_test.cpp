@@ -101,6 +101,43 @@ TEST(Gradient, OfARotationIsTheRotationBack) {
   EXPECT_EQ(calls[0].op, Op(Rotary{.head = 4, .base = 500, .backward = true}));
 }
 
+TEST(Gradient, CallsOfImagesSuitTheShapeLawsToo) {
+  struct Forward {
+    Op op;
+    Shape input;
+    std::vector<Shape> parameters;
+    Shape output;
+  };
+  const std::vector<Forward> forwards{{Conv2d{.stride = 2, .padding = 1}, {6, 3, 8, 9}, {{4, 3, 3, 3}, {4}}, {6, 4, 4, 5}},
+                                      {Conv2d{.no_bias = true}, {6, 3, 8, 9}, {{4, 3, 1, 1}}, {6, 4, 8, 9}},
+                                      {BatchNorm{.group = 3}, {6, 3, 8, 9}, {{3}, {3}}, {6, 3, 8, 9}},
+                                      {MaxPool{3, 2, 1}, {6, 3, 8, 9}, {}, {6, 3, 4, 5}},
+                                      {AveragePool{}, {6, 3, 8, 9}, {}, {6, 3}},
+                                      {Flatten{}, {6, 3, 8, 9}, {}, {6, 216}}};
+  for (const Forward& forward : forwards) {
+    const auto operand = [&](const Ref& ref) -> Operand {
+      const bool input = ref.kind == Kind::input || ref.kind == Kind::input_gradient;
+      const bool output = ref.kind == Kind::output || ref.kind == Kind::output_gradient;
+      return {input ? forward.input : output ? forward.output : forward.parameters.at(ref.index)};
+    };
+    ASSERT_FALSE(gradient(forward.op).empty());
+    std::size_t of_parameters = 0;
+    for (const BackwardCall& call : gradient(forward.op)) {
+      std::vector<Operand> reads;
+      std::vector<Operand> writes;
+      for (const Ref& ref : call.reads) {
+        reads.push_back(operand(ref));
+      }
+      for (const Ref& ref : call.writes) {
+        writes.push_back(operand(ref));
+        of_parameters += ref.kind == Kind::parameter_gradient ? 1 : 0;
+      }
+      EXPECT_FALSE(mismatch(call.op, reads, writes).has_value()) << mismatch(call.op, reads, writes).value_or("");
+    }
+    EXPECT_EQ(of_parameters, forward.parameters.size()) << name(forward.op);
+  }
+}
+
 TEST(Gradient, OfALinearGivesTheInputsFirstAndTellsThatOfTheParametersApart) {
   const std::vector<BackwardCall> calls = gradient(Linear{});
   ASSERT_EQ(calls.size(), 2U);
@@ -132,7 +169,8 @@ TEST(Gradient, OfAReluNeedsItsOutputAndNotItsInput) {
 TEST(Gradient, BackwardOpsAndLossesHaveNone) {
   for (const Op& op : all()) {
     const std::set<std::string_view> forward{"linear",   "relu",      "gelu",          "layer_norm", "embed",
-                                             "rms_norm", "silu_gate", "add_positions", "rotary",     "attention"};
+                                             "rms_norm", "silu_gate", "add_positions", "rotary",     "attention",
+                                             "conv2d",   "batch_norm", "max_pool",     "average_pool", "flatten"};
     EXPECT_EQ(gradient(op).empty(), !forward.contains(name(op))) << name(op);
   }
 }

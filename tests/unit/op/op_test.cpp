@@ -30,6 +30,10 @@ const Operand labels{{5}, i32};
 const Operand loss{{5}, f64};
 const Operand flag{{1}};
 const Operand state{{4}};
+const Operand images{{2, 3, 5, 4}};    // two samples of three channels
+const Operand taps{{4, 3, 3, 2}};      // windows of 3 × 2, with a padding of one
+const Operand features{{2, 4, 5, 5}};  // what they make of the images
+const Operand pooled{{2, 4, 4, 4}};    // the largest of 2 × 2 of them
 
 /// With outputs of two heads of two, and inputs of one head of three.
 const Operand y_heads{{5, 2, 2}};
@@ -102,7 +106,22 @@ std::vector<Call> good_calls() {
       {Attention{}, {q, k, k}, {q, sums}},
       {Attention{.causal = true}, {q, k, k}, {q, sums}},
       {AttentionBackward{}, {q, q, k, k, q, sums}, {q, k, k}},
-      {AdjustScale{}, {flag, state}, {state}}};
+      {AdjustScale{}, {flag, state}, {state}},
+      {Conv2d{.padding = 1}, {images, taps, bias}, {features}},
+      {Conv2d{.padding = 1, .no_bias = true}, {images, taps}, {features}},
+      {Conv2dBackwardInput{.padding = 1}, {features, taps}, {images}},
+      {Conv2dBackwardWeight{.padding = 1}, {images, features}, {taps, bias}},
+      {Conv2dBackwardWeight{.padding = 1, .no_bias = true}, {images, features}, {taps}},
+      {Conv2dBackwardWeight{.padding = 1, .accumulate = true}, {images, features, taps, bias}, {taps, bias}},
+      {Conv2dBackwardWeight{.padding = 1, .no_bias = true, .accumulate = true}, {images, features, taps}, {taps}},
+      {BatchNorm{}, {features, bias, bias}, {features}},
+      {BatchNormBackwardInput{}, {features, features, bias}, {features}},
+      {BatchNormBackwardWeight{}, {features, features}, {bias, bias}},
+      {BatchNormBackwardWeight{.accumulate = true}, {features, features, bias, bias}, {bias, bias}},
+      {MaxPool{.stride = 1}, {features}, {pooled}},
+      {MaxPoolBackward{.stride = 1}, {pooled, features}, {features}},
+      {Flatten{}, {images}, {{{2, 60}}}},
+      {FlattenBackward{}, {{{2, 60}}}, {images}}};
 }
 
 /// Those that leave their operands some freedom.
@@ -119,7 +138,9 @@ std::vector<Call> free_calls() {
           {AddPositionsBackward{.accumulate = true, .first = 3, .of = 6}, {stream, {{6, 4}}}, {{{6, 4}}}},
           {CheckFinite{}, {}, {flag}},
           {CheckFinite{}, {weight}, {flag}},
-          {CheckFinite{}, {weight, {{4}, f16}, {{2, 2}, f64}, {{9}, bf16}}, {flag}}};
+          {CheckFinite{}, {weight, {{4}, f16}, {{2, 2}, f64}, {{9}, bf16}}, {flag}},
+          {AveragePool{}, {images}, {{{2, 3}}}},
+          {AveragePoolBackward{}, {{{2, 3}}}, {images}}};
 }
 
 std::optional<std::string> judged(const Call& call) { return mismatch(call.op, call.reads, call.writes); }
@@ -224,6 +245,49 @@ TEST(Op, AttentionCountsTwoProductsForEachPairOfPositionsThatIsSeen) {
   EXPECT_EQ(work(Attention{.causal = true}, std::vector{q, k, k}, std::vector{q, sums}).flops, Flops(5 * 4 * 9 * 4 * 2));
   EXPECT_EQ(work(AttentionBackward{}, std::vector{q, q, k, k, q, sums}, std::vector{q, k, k}).flops, Flops(5 * 4 * 9 * 4 * 10));
   EXPECT_EQ(work(Attention{}, std::vector{q, k, k}, std::vector{q, sums}).written, Bytes(4 * 15 * 2 * (8 + 2)));
+}
+
+TEST(Op, AWindowThatMovesByMoreLeavesOutWhatIsLeft) {
+  const auto made = [](std::int64_t extent, std::int64_t window, std::int64_t stride, std::int64_t padding, std::int64_t places) {
+    return !judged({Conv2d{.stride = stride, .padding = padding, .no_bias = true},
+                    {{{1, 1, extent, 9}}, {{1, 1, window, 9 + 2 * padding}}},
+                    {{{1, 1, places, 1}}}})
+                .has_value();
+  };
+  EXPECT_TRUE(made(224, 7, 2, 3, 112));
+  EXPECT_TRUE(made(7, 3, 2, 1, 4));
+  EXPECT_TRUE(made(8, 3, 2, 1, 4));
+  EXPECT_FALSE(made(8, 3, 2, 1, 5));
+  EXPECT_TRUE(made(1, 3, 2, 1, 1));
+  EXPECT_FALSE(made(1, 4, 1, 1, 0)) << "no place at all";
+  EXPECT_FALSE(made(5, 3, 0, 0, 3)) << "a window that stands";
+  EXPECT_FALSE(made(5, 3, 1, -1, 1));
+  EXPECT_TRUE(judged({MaxPool{.window = 2, .stride = 1, .padding = 2}, {{{1, 1, 5, 5}}}, {{{1, 1, 8, 8}}}}).has_value())
+      << "windows of padding alone have no largest element";
+  EXPECT_FALSE(judged({MaxPool{.window = 3, .stride = 2, .padding = 1}, {{{1, 1, 112, 112}}}, {{{1, 1, 56, 56}}}}).has_value());
+}
+
+TEST(Op, ANormOfGroupsTakesWholeGroups) {
+  const auto takes = [](std::int64_t samples, std::int64_t group) {
+    const Operand some{{samples, 4, 2, 2}};
+    const bool forward = !judged({BatchNorm{.group = group}, {some, bias, bias}, {some}}).has_value();
+    EXPECT_EQ(forward, !judged({BatchNormBackwardInput{.group = group}, {some, some, bias}, {some}}).has_value());
+    EXPECT_EQ(forward, !judged({BatchNormBackwardWeight{.group = group}, {some, some}, {bias, bias}}).has_value());
+    return forward;
+  };
+  EXPECT_TRUE(takes(6, 3));
+  EXPECT_TRUE(takes(6, 6));
+  EXPECT_FALSE(takes(6, 4));
+  EXPECT_FALSE(takes(6, 12));
+  EXPECT_FALSE(takes(6, -1));
+  EXPECT_TRUE(takes(5, 0)) << "all that there are";
+}
+
+TEST(Op, AConvolutionCountsAProductPerPlaceAndTap) {
+  const Flops expected(2 * 2 * 4 * 5 * 5 * 3 * 3 * 2);
+  EXPECT_EQ(work(Conv2d{.padding = 1}, std::vector{images, taps, bias}, std::vector{features}).flops, expected);
+  EXPECT_EQ(work(Conv2dBackwardInput{.padding = 1}, std::vector{features, taps}, std::vector{images}).flops, expected);
+  EXPECT_EQ(work(Conv2dBackwardWeight{.padding = 1}, std::vector{images, features}, std::vector{taps, bias}).flops, expected);
 }
 
 TEST(Op, ACheckReadsFloatingTensorsAndWritesOneFloat) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <tuple>
 
 #include "baton/op/gradient.h"
 #include "baton/op/traits.h"
@@ -26,6 +27,51 @@ TEST(Signature, SaysWhatHappensAlongEachDimension) {
   EXPECT_EQ(along(signature(CrossEntropy{}), 'v', 0), Along::merge);
   EXPECT_EQ(along(signature(MeanSquaredError{}), 'c', 0), Along::sum);
   EXPECT_EQ(along(signature(MeanSquaredError{}), 'c', 1), Along::map);
+}
+
+TEST(Signature, OfImagesMapsSamplesAndKeepsRowsAndColumnsWhole) {
+  const Signature& forward = signature(Conv2d{});
+  EXPECT_EQ(along(forward, 'b', 0), Along::map);
+  EXPECT_EQ(along(forward, 'o', 0), Along::map);
+  EXPECT_EQ(along(forward, 'i', 0), Along::sum);
+  for (const char letter : std::string("yxklpq")) {
+    EXPECT_EQ(along(forward, letter, 0), Along::whole) << letter;
+  }
+  const Signature& weight = signature(Conv2dBackwardWeight{});
+  EXPECT_EQ(along(weight, 'b', 0), Along::sum);
+  EXPECT_EQ(along(weight, 'i', 0), Along::map);
+  EXPECT_EQ(along(signature(BatchNorm{}), 'c', 0), Along::map);
+  EXPECT_EQ(along(signature(BatchNormBackwardWeight{}), 'b', 1), Along::sum);
+  EXPECT_EQ(along(signature(AveragePoolBackward{}), 'y', 0), Along::whole) << "written, not read: what is given depends on it";
+  EXPECT_EQ(along(signature(Flatten{}), 'c', 0), Along::whole);
+}
+
+TEST(Traits, OnlyNormsOfBatchesTakeSamplesTogether) {
+  for (const Op& op : all()) {
+    const bool norm = name(op).starts_with("batch_norm");
+    EXPECT_EQ(samples_together(op), norm ? 0 : 1) << name(op);
+  }
+  EXPECT_EQ(samples_together(BatchNorm{.group = 4}), 4);
+  EXPECT_EQ(samples_together(BatchNormBackwardInput{.group = 4}), 4);
+  EXPECT_EQ(samples_together(BatchNormBackwardWeight{.group = 4}), 4);
+}
+
+TEST(Traits, AConvolutionIsAProductOfAllPlacesWithAllTaps) {
+  const std::vector<Operand> reads{{{2, 3, 5, 4}}, {{4, 3, 3, 2}}, {{4}}};
+  const std::vector<Operand> writes{{{2, 4, 5, 5}}};
+  const std::optional<ProductExtents> extents = product_extents(Conv2d{.padding = 1}, reads, writes);
+  ASSERT_TRUE(extents.has_value());
+  EXPECT_EQ(extents->rows, 2 * 5 * 5);
+  EXPECT_EQ(extents->in, 3 * 3 * 2);
+  EXPECT_EQ(extents->out, 4);
+  const auto weight = product_extents(Conv2dBackwardWeight{.padding = 1}, std::vector<Operand>{reads[0], writes[0]},
+                                      std::vector<Operand>{reads[1], reads[2]});
+  const auto input = product_extents(Conv2dBackwardInput{.padding = 1}, std::vector<Operand>{writes[0], reads[1]},
+                                     std::vector<Operand>{reads[0]});
+  for (const auto& other : {weight, input}) {
+    ASSERT_TRUE(other.has_value());
+    EXPECT_EQ(std::tuple(other->rows, other->in, other->out), std::tuple(extents->rows, extents->in, extents->out));
+  }
 }
 
 TEST(Signature, OfAnOpThatWorksInPlaceEndsItsOperandsWithWhatItWrites) {

@@ -104,6 +104,39 @@ TEST(Split, EveryStrategyComputesTheModel) {
   }
 }
 
+TEST(Split, AGroupOfSamplesThatANormTakesTogetherIsNotDivided) {
+  const model::Model model = model::parse_model("resnet:18,image=8,classes=3,width=1,group=2");
+  const cluster::Cluster cluster(baton::test::cpus(3, 3));
+  strategy::Request request{.model = model, .cluster = cluster, .strategy = "ddp"};
+  request.step.global_batch = 6;
+  const Plan plan = strategy::compile(request);
+  ASSERT_TRUE(verify(plan).holds());
+  // The second replica takes samples 1 and 2 in place of 2 and 3.
+  std::vector<Buffer> buffers = plan.buffers();
+  for (Buffer& buffer : buffers) {
+    if (auto* rows = std::get_if<BatchRows>(&buffer.content); rows != nullptr && buffer.device == DeviceId(1)) {
+      rows->begin -= 1;
+      rows->end -= 1;
+    } else if (auto* part = std::get_if<ValuePart>(&buffer.content); part != nullptr && buffer.device == DeviceId(1)) {
+      part->at[0] = {part->at[0].begin - 1, part->at[0].end - 1};
+    }
+  }
+  Draft draft;
+  draft.devices = plan.devices();
+  draft.buffers = std::move(buffers);
+  draft.tasks = plan.tasks();
+  draft.graph = plan.graph();
+  draft.meetings = static_cast<std::uint32_t>(plan.meeting_count());
+  for (Task& task : draft.tasks) {
+    task.after.clear();
+  }
+  const Verdict verdict = verify(finish(std::move(draft)));
+  ASSERT_FALSE(verdict.holds());
+  EXPECT_EQ(verdict.violations[0].rule, Rule::value);
+  EXPECT_NE(verdict.violations[0].text.find("takes 2 samples together, but has samples 1:3"), std::string::npos)
+      << verdict.violations[0].text;
+}
+
 /// The evaluator is right if all splits of one model leave what one device leaves.
 TEST(Split, TheEvaluatorFindsTheSameLossesWhateverTheSplit) {
   std::map<std::string, double> sums;

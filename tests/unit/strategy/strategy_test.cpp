@@ -57,6 +57,49 @@ TEST(Refusal, NamesTheBlocksAndTheDevicesWhenSomeStageWouldHaveNoBlock) {
   EXPECT_NO_THROW(compiled("layers", "mlp:3-5-2", 2));
 }
 
+TEST(Refusal, NamesTheSamplesThatANormTakesTogetherWhenAMicroBatchWouldDivideThem) {
+  const std::string model = "resnet:18,image=8,classes=3,width=1,group=4";
+  const std::string said = refused("ddp", model, 2, {.global_batch = 12});
+  EXPECT_TRUE(says(said, "takes 4 samples together"));
+  EXPECT_TRUE(says(said, "would have 6"));
+  EXPECT_TRUE(says(refused("single", model, 1, {.global_batch = 8}, {.micro_batches = 3}), "would have 3"));
+  EXPECT_NO_THROW(compiled("ddp", model, 3, {.global_batch = 12}));
+  EXPECT_NO_THROW(compiled("single", model, 1, {.global_batch = 8}, {.micro_batches = 2}));
+  const std::string by_replica = "resnet:18,image=8,classes=3,width=1";
+  EXPECT_NO_THROW(compiled("ddp", by_replica, 2, {.global_batch = 13}));
+}
+
+TEST(Refusal, SaysThatAResnetHasNothingForTensorParallelism) {
+  EXPECT_TRUE(says(refused("tensor", "resnet:18,image=8,classes=3,width=1", 2), "has no such pair"));
+  EXPECT_NO_THROW(compiled("tensor", "cnn:2,image=4", 2));
+}
+
+/// Norms of a replica's micro-batch compute what their samples give, so that every division of the batch computes the model.
+TEST(Images, PlansOfEveryStrategyObeyTheLaw) {
+  const std::vector<std::tuple<std::string, std::size_t, Layout>> ways{
+      {"single", 1, {.recompute = Recompute::all, .micro_batches = 3}},
+      {"dp", 2, {.micro_batches = 2}},
+      {"ddp", 3, {}},
+      {"layers", 2, {.split = {4, 6}}},
+      {"1f1b", 2, {.micro_batches = 4}},
+      {"zb-v", 2, {.micro_batches = 4}},
+      {"zero-2", 2, {.micro_batches = 2}},
+      {"zero-3", 2, {.recompute = Recompute::alternate}},
+      {"product", 4, {.dp = 2, .pp = 2, .schedule = "gpipe", .micro_batches = 2}}};
+  for (const std::string model : {"resnet:18,image=8,classes=3,width=1", "resnet:50,image=65,classes=3,width=1"}) {
+    for (auto [strategy, count, layout] : ways) {
+      if (!layout.split.empty() && model.starts_with("resnet:50")) {
+        layout.split = {8, 10};  // as PyTorch's tutorial has it
+      }
+      const plan::Plan plan = compiled(strategy, model, count, {.global_batch = 13, .loss = Loss::cross_entropy}, layout);
+      const plan::Verdict verdict = plan::verify(plan);
+      EXPECT_TRUE(verdict.holds()) << strategy << ": " << (verdict.holds() ? "" : verdict.violations[0].text);
+      EXPECT_FALSE(plan.graph().empty());
+      EXPECT_TRUE(plan::parse(plan::to_text(plan)) == plan) << strategy;
+    }
+  }
+}
+
 TEST(Refusal, NamesASplitThatDoesNotFit) {
   const auto split = [](std::vector<std::int64_t> stages) {
     return refused("layers", "mlp:dim=4,depth=6", 3, {}, {.split = std::move(stages)});

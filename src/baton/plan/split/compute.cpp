@@ -52,7 +52,7 @@ void ComputeLaw::judge(TaskId id, const Task& task, const op::Op& op) {
       return;
     }
   }
-  if (bind(id, task, signature) && check_numbers(id, op, signature)) {
+  if (bind(id, task, signature) && check_numbers(id, op, signature) && check_groups(id, op)) {
     write(id, task, op, signature, *making, steps);
   }
 }
@@ -131,6 +131,20 @@ bool ComputeLaw::check_numbers(TaskId id, const op::Op& op, const op::Signature&
       ledger_.breach(Rule::value, {id},
                      fmt::format("{} takes {}:{} of {} indices for those from {} on, of {}", ledger_.name(id), held.range.begin,
                                  held.range.end, held.extent, said.first, said.of));
+    }
+  });
+  return !ledger_.broken();
+}
+
+/// Samples that an op takes together are all there. (One that takes all it is given computes what that gives.)
+bool ComputeLaw::check_groups(TaskId id, const op::Op& op) {
+  const std::int64_t together = op::samples_together(op);
+  indices_.each([&](char letter, std::span<const Indices::Bound> bounds) {
+    const Range& samples = bounds[0].range;
+    if (letter == 'b' && together > 1 && (samples.begin % together != 0 || samples.end % together != 0)) {
+      ledger_.breach(Rule::value, {id},
+                     fmt::format("{} takes {} samples together, but has samples {}:{}, which divides such a group",
+                                 ledger_.name(id), together, samples.begin, samples.end));
     }
   });
   return !ledger_.broken();

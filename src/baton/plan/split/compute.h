@@ -17,6 +17,7 @@ class ComputeLaw {
   const Making* find(const Task& task, const op::Op& op, std::span<const BufferId> reads, bool steps) const;
   bool bind(TaskId id, const Task& task, const op::Signature& signature);
   bool check_numbers(TaskId id, const op::Op& op, const op::Signature& signature);
+  bool check_groups(TaskId id, const op::Op& op);
   void write(TaskId id, const Task& task, const op::Op& op, const op::Signature& signature, const Making& making, bool steps);
   void put(TaskId id, BufferId buffer, const Thing& made, const TermBox& box, bool all, bool adds, bool steps);
   void add_up(TaskId id, const Task& task);

@@ -5,8 +5,10 @@
 #include "baton/base/error.h"
 #include "baton/exec/backend.h"
 #include "baton/exec/backend/cpu/attention.h"
+#include "baton/exec/backend/cpu/convolution.h"
 #include "baton/exec/backend/cpu/elementwise.h"
 #include "baton/exec/backend/cpu/emulate.h"
+#include "baton/exec/backend/cpu/images.h"
 #include "baton/exec/backend/cpu/linear.h"
 #include "baton/exec/backend/cpu/matrix_product.h"
 #include "baton/exec/backend/cpu/part.h"
@@ -55,6 +57,38 @@ cpu::Attention attention_of(std::span<const plan::Buffer> buffers, const Task& t
 template <typename AnyOp>
 concept Product = std::same_as<AnyOp, op::Linear> || std::same_as<AnyOp, op::LinearBackwardInput> ||
     std::same_as<AnyOp, op::LinearBackwardWeight> || std::same_as<AnyOp, op::MatrixProduct>;
+
+/// The products of a convolution, from its images, its weight and its attributes.
+template <typename AnyOp>
+cpu::ConvolutionShape convolution_shape(const AnyOp& o, const Shape& images, const Shape& weight) {
+  return {.samples = images[0],
+          .in = images[1],
+          .height = images[2],
+          .width = images[3],
+          .out = weight[0],
+          .window_height = weight[2],
+          .window_width = weight[3],
+          .stride = o.stride,
+          .padding = o.padding};
+}
+const Shape& shape_of(std::span<const plan::Buffer> buffers, BufferId id) { return buffers[id.index()].shape; }
+cpu::ConvolutionForward convolution(const op::Conv2d& o, std::span<const plan::Buffer> buffers, const Task& task) {
+  return cpu::ConvolutionForward(convolution_shape(o, shape_of(buffers, task.reads[0]), shape_of(buffers, task.reads[1])));
+}
+cpu::ConvolutionBackwardInput convolution(const op::Conv2dBackwardInput& o, std::span<const plan::Buffer> buffers,
+                                          const Task& task) {
+  return cpu::ConvolutionBackwardInput(convolution_shape(o, shape_of(buffers, task.writes[0]), shape_of(buffers, task.reads[1])));
+}
+cpu::ConvolutionBackwardWeight convolution(const op::Conv2dBackwardWeight& o, std::span<const plan::Buffer> buffers,
+                                           const Task& task) {
+  return {convolution_shape(o, shape_of(buffers, task.reads[0]), shape_of(buffers, task.writes[0])), o.accumulate};
+}
+
+template <typename AnyOp>
+concept Convolution = std::same_as<AnyOp, op::Conv2d> || std::same_as<AnyOp, op::Conv2dBackwardInput> ||
+    std::same_as<AnyOp, op::Conv2dBackwardWeight>;
+
+cpu::ImageShape image_shape(const Shape& shape) { return {shape[0], shape[1], shape[2], shape[3]}; }
 
 /// A kernel out of a function of the addresses.
 template <typename Function>
@@ -347,6 +381,75 @@ struct PrepareOp {
       }
     });
   }
+
+  std::unique_ptr<Kernel> operator()(const op::Conv2d& o) const {
+    return kernel(
+        at, [c = convolution(o, plan.buffers(), task), biased = !o.no_bias](const Addresses& a, const Member& m, std::int64_t) {
+          c.run(in(a, 0), in(a, 1), biased ? in(a, 2) : nullptr, out(a, 0), a.workspace, m);
+        });
+  }
+  std::unique_ptr<Kernel> operator()(const op::Conv2dBackwardInput& o) const {
+    return kernel(at, [c = convolution(o, plan.buffers(), task)](const Addresses& a, const Member& m, std::int64_t) {
+      c.run(in(a, 0), in(a, 1), out(a, 0), a.workspace, m);
+    });
+  }
+  std::unique_ptr<Kernel> operator()(const op::Conv2dBackwardWeight& o) const {
+    return kernel(
+        at, [c = convolution(o, plan.buffers(), task), biased = !o.no_bias](const Addresses& a, const Member& m, std::int64_t) {
+          c.run(in(a, 0), in(a, 1), out(a, 0), biased ? out(a, 1) : nullptr, a.workspace, m);
+        });
+  }
+  template <typename AnyNorm>
+  cpu::ChannelNorm channel_norm(const AnyNorm& o) const {
+    const cpu::ImageShape shape = image_shape(plan[task.reads[0]].shape);
+    return {shape, o.group == 0 ? shape.samples : o.group, o.epsilon};
+  }
+  std::unique_ptr<Kernel> operator()(const op::BatchNorm& o) const {
+    return kernel(at, [norm = channel_norm(o)](const Addresses& a, const Member& m, std::int64_t) {
+      norm.forward(in(a, 0), in(a, 1), in(a, 2), out(a, 0), Part(m, norm.groups() * norm.shape.channels));
+    });
+  }
+  std::unique_ptr<Kernel> operator()(const op::BatchNormBackwardInput& o) const {
+    return kernel(at, [norm = channel_norm(o)](const Addresses& a, const Member& m, std::int64_t) {
+      norm.backward_input(in(a, 0), in(a, 1), in(a, 2), out(a, 0), Part(m, norm.groups() * norm.shape.channels));
+    });
+  }
+  std::unique_ptr<Kernel> operator()(const op::BatchNormBackwardWeight& o) const {
+    return kernel(at, [norm = channel_norm(o), add = o.accumulate](const Addresses& a, const Member& m, std::int64_t) {
+      norm.backward_weight(in(a, 0), in(a, 1), out(a, 0), out(a, 1), Part(m, norm.shape.channels), add);
+    });
+  }
+  std::unique_ptr<Kernel> operator()(const op::MaxPool& o) const {
+    const cpu::Pool pool{image_shape(plan[task.reads[0]].shape), o.window, o.stride, o.padding};
+    return kernel(at, [pool](const Addresses& a, const Member& m, std::int64_t) {
+      pool.forward(in(a, 0), out(a, 0), Part(m, pool.shape.planes()));
+    });
+  }
+  std::unique_ptr<Kernel> operator()(const op::MaxPoolBackward& o) const {
+    const cpu::Pool pool{image_shape(plan[task.reads[1]].shape), o.window, o.stride, o.padding};
+    return kernel(at, [pool](const Addresses& a, const Member& m, std::int64_t) {
+      pool.backward(in(a, 0), in(a, 1), out(a, 0), Part(m, pool.shape.planes()));
+    });
+  }
+  std::unique_ptr<Kernel> operator()(const op::AveragePool&) const {
+    return kernel(at, [shape = image_shape(plan[task.reads[0]].shape)](const Addresses& a, const Member& m, std::int64_t) {
+      cpu::average_pool(shape, in(a, 0), out(a, 0), Part(m, shape.planes()));
+    });
+  }
+  std::unique_ptr<Kernel> operator()(const op::AveragePoolBackward&) const {
+    return kernel(at, [shape = image_shape(plan[task.writes[0]].shape)](const Addresses& a, const Member& m, std::int64_t) {
+      cpu::average_pool_backward(shape, in(a, 0), out(a, 0), Part(m, shape.planes()));
+    });
+  }
+  /// The same elements in the same order.
+  std::unique_ptr<Kernel> same_elements() const {
+    return kernel(at, [count = elements(), size = size_of(type())](const Addresses& a, const Member& m, std::int64_t) {
+      const Part part(m, count, cache_line);
+      std::copy_n(a.reads[0] + part.begin * size, part.size() * size, a.writes[0] + part.begin * size);
+    });
+  }
+  std::unique_ptr<Kernel> operator()(const op::Flatten&) const { return same_elements(); }
+  std::unique_ptr<Kernel> operator()(const op::FlattenBackward&) const { return same_elements(); }
 };
 
 /// A parameter, and what its update reads and writes.
@@ -432,6 +535,8 @@ Bytes kernel_workspace(std::span<const plan::Buffer> buffers, const Task& task, 
           return Bytes(attention_of(buffers, task, 0, o.causal).forward_workspace_bytes(static_cast<int>(cores)));
         } else if constexpr (std::same_as<std::decay_t<decltype(o)>, op::AttentionBackward>) {
           return Bytes(attention_of(buffers, task, 1, o.causal).backward_workspace_bytes(static_cast<int>(cores)));
+        } else if constexpr (Convolution<std::decay_t<decltype(o)>>) {
+          return Bytes(convolution(o, buffers, task).workspace_bytes(static_cast<int>(cores)));
         } else {
           return Bytes(0);
         }
@@ -442,7 +547,7 @@ Bytes kernel_workspace(std::span<const plan::Buffer> buffers, const Task& task, 
 /// The ops whose kernels here take 16-bit operands as they are: those that choose or convert.
 template <typename AnyOp>
 concept TakesNarrow = std::same_as<AnyOp, op::Cast> || std::same_as<AnyOp, op::CheckFinite> || std::same_as<AnyOp, op::Relu> ||
-    std::same_as<AnyOp, op::ReluBackward>;
+    std::same_as<AnyOp, op::ReluBackward> || std::same_as<AnyOp, op::Flatten> || std::same_as<AnyOp, op::FlattenBackward>;
 
 /// Whether a task works element by element on whatever lies in memory.
 bool takes_any_order(const Task& task) {

@@ -2,14 +2,13 @@
 
 #include <libxsmm.h>
 
-#include <cstdlib>
 #include <stdexcept>
 #include <string>
 
 #include "baton/base/divide.h"
-#include "baton/base/error.h"
 #include "baton/base/memory.h"
 #include "baton/base/stop.h"
+#include "baton/exec/backend/cpu/generated_product.h"
 
 #if defined(__AVX__)
 #include <immintrin.h>
@@ -61,21 +60,8 @@ Product generate(int64_t m, int64_t n, int64_t k, bool add) {
 #if defined(__AVX512F__)
   if (m == tile && has_avx512()) return product;
 #endif
-  const auto lda = static_cast<libxsmm_blasint>(m);
-  const auto ldb = static_cast<libxsmm_blasint>(k);
-  const auto ldc = static_cast<libxsmm_blasint>(m);
-  const float alpha = 1.0F;
-  const float beta = add ? 1.0F : 0.0F;
-  const int flags = LIBXSMM_GEMM_FLAG_NONE;
-  // Prefetches memory of c's size from the fifth argument on, bit by bit while it stores c.
-  const int prefetch = LIBXSMM_GEMM_PREFETCH_BL2_VIA_C;
-  product.generated = libxsmm_smmdispatch(static_cast<libxsmm_blasint>(m), static_cast<libxsmm_blasint>(n),
-                                          static_cast<libxsmm_blasint>(k), &lda, &ldb, &ldc, &alpha, &beta, &flags, &prefetch);
-  if (product.generated == nullptr) {
-    throw failure(
-        "this processor has no vector instructions that products of {}x{} and {}x{} could be made for{}: use --backend reference",
-        m, k, k, n, std::getenv("LIBXSMM_TARGET") == nullptr ? "" : " (LIBXSMM_TARGET is set: leave it out)");
-  }
+  // Prefetches memory of c's size, bit by bit while it stores c.
+  product.generated = generate_product({.m = m, .n = n, .k = k, .a_stride = m, .b_stride = k, .c_stride = m, .add = add}, true);
   return product;
 }
 

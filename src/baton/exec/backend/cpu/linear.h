@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "baton/exec/backend/cpu/generated_product.h"
 #include "baton/exec/host/member.h"
 #include "baton/exec/tiled_weight.h"
 
@@ -31,15 +32,13 @@ namespace detail {
 
 /// One product of small column-major matrices: c = [c +] a b, each without gaps between its columns.
 struct Product {
-  using Generated = void (*)(const float* a, const float* b, float* c, ...);
-
   /// Also brings `next`, the tile of the weight that the next product needs, nearer.
   void operator()(const float* a, const float* b, float* c, const float* next) const;
 
   int64_t n = 0;
   int64_t k = 0;
   bool add = false;
-  Generated generated = nullptr;  // null: m is 64 and the built-in kernel does it
+  GeneratedProduct generated = nullptr;  // null: m is 64 and the built-in kernel does it
 };
 
 /// The products of one operation. Each side is either full or the last, ragged piece of its dimension.

@@ -84,6 +84,14 @@ ProductShape shape_of(std::span<const plan::Buffer> buffers, const Task& task, c
   return {.m = b.shape[1], .n = a.shape[0], .k = a.shape[1], .operands = a.dtype, .result = a.dtype, .tf32 = o.tf32};
 }
 
+/// Ops that have no kernel here yet: `verify` refuses plans with them.
+template <typename AnyOp>
+concept WithoutKernel = std::same_as<AnyOp, op::Conv2d> || std::same_as<AnyOp, op::Conv2dBackwardInput> ||
+    std::same_as<AnyOp, op::Conv2dBackwardWeight> || std::same_as<AnyOp, op::BatchNorm> ||
+    std::same_as<AnyOp, op::BatchNormBackwardInput> || std::same_as<AnyOp, op::BatchNormBackwardWeight> ||
+    std::same_as<AnyOp, op::MaxPool> || std::same_as<AnyOp, op::MaxPoolBackward> || std::same_as<AnyOp, op::AveragePool> ||
+    std::same_as<AnyOp, op::AveragePoolBackward> || std::same_as<AnyOp, op::Flatten> || std::same_as<AnyOp, op::FlattenBackward>;
+
 struct PrepareOp {
   const plan::Plan& plan;
   const Task& task;
@@ -305,6 +313,11 @@ struct PrepareOp {
       adjust_scale(flag, state, growth, stream);
     };
   }
+
+  template <WithoutKernel AnyOp>
+  Launch operator()(const AnyOp& o) const {
+    throw BugError(fmt::format("{} has no kernel on a GPU", op::name(o)));
+  }
 };
 
 Launch prepare_update(const plan::Plan& plan, const Task& task, const plan::Update& update, const Addresses& at,
@@ -336,7 +349,9 @@ Launch prepare_update(const plan::Plan& plan, const Task& task, const plan::Upda
 }  // namespace
 
 bool has_launch(const plan::Plan& plan, const Task& task) {
-  if (const auto* compute = std::get_if<plan::Compute>(&task.action); compute != nullptr && is_missing(compute->op)) {
+  const auto* compute = std::get_if<plan::Compute>(&task.action);
+  if (compute != nullptr &&
+      (is_missing(compute->op) || std::visit([]<typename AnyOp>(const AnyOp&) { return WithoutKernel<AnyOp>; }, compute->op))) {
     return false;
   }
   for (const std::vector<BufferId>* list : {&task.reads, &task.writes}) {

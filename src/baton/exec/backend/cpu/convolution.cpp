@@ -1,0 +1,344 @@
+#include "baton/exec/backend/cpu/convolution.h"
+
+#include <algorithm>
+
+#include "baton/base/stop.h"
+#include "baton/exec/backend/cpu/part.h"
+
+namespace baton::exec::cpu {
+
+template <typename Layout>
+detail::PieceProducts::PieceProducts(const Cut& places, const Cut& channels, const Layout& layout) {
+  for (const bool short_places : {false, true}) {
+    for (const bool short_channels : {false, true}) {
+      const std::int64_t m = short_places ? places.extent % places.piece : std::min(places.piece, places.extent);
+      const std::int64_t c = short_channels ? channels.extent % channels.piece : std::min(channels.piece, channels.extent);
+      for (const bool add : {false, true}) {
+        if (m > 0 && c > 0) {
+          ProductLayout one = layout(m, c);
+          one.add = add;
+          products[index(short_places, short_channels, add)] = generate_product(one);
+        }
+      }
+    }
+  }
+}
+
+namespace {
+
+using detail::Cut;
+
+/// Places that a window is copied for at once: the copies stay in the cache while the weight passes by.
+constexpr std::int64_t places_at_once = 64;
+/// For the gradient of the weight, whose sums are read and written once per piece.
+constexpr std::int64_t summed_places_at_once = 128;
+/// Rows of the matrix of what windows see, about.
+constexpr std::int64_t seen_at_once = 256;
+/// Groups of samples whose gradients of the weight are summed side by side, and how many floats they may take together.
+constexpr std::int64_t most_groups = 16;
+constexpr std::int64_t group_floats = std::int64_t{1} << 21;
+
+std::int64_t padded_floats(std::int64_t floats) { return (floats + 15) / 16 * 16; }
+std::int64_t bytes_of_floats(std::int64_t floats) { return floats * static_cast<std::int64_t>(sizeof(float)); }
+
+Cut cut_channels(const ConvolutionShape& shape) {
+  return {shape.in, std::clamp<std::int64_t>(seen_at_once / shape.taps(), 1, shape.in)};
+}
+
+Cut cut_places(const ConvolutionShape& shape, std::int64_t at_once) { return {shape.places(), std::min(at_once, shape.places())}; }
+
+/// Calls `visit(first, p, q, count)` for each run of places in one row: the number of its first among those of the range, its row
+/// and its first column.
+template <typename Visit>
+void each_run(const ConvolutionShape& shape, Range places, const Visit& visit) {
+  const std::int64_t across = shape.places_across();
+  for (std::int64_t at = places.begin; at < places.end;) {
+    const std::int64_t count = std::min(across - at % across, places.end - at);
+    visit(at - places.begin, at / across, at % across, count);
+    at += count;
+  }
+}
+
+/// Of `count` places from column `q` on, those at which tap `l` sees a column of the image.
+Range seeing(const ConvolutionShape& shape, std::int64_t q, std::int64_t l, std::int64_t count) {
+  const std::int64_t first = q * shape.stride - shape.padding + l;
+  const std::int64_t begin = first >= 0 ? 0 : (-first + shape.stride - 1) / shape.stride;
+  const std::int64_t end = first >= shape.width ? 0 : (shape.width - 1 - first) / shape.stride + 1;
+  return {std::min(begin, count), std::max(std::min(begin, count), std::min(end, count))};
+}
+
+/// Calls `visit(row, first, run, seen, image)` for each run of places and each tap of some channels: the row of the matrix
+/// (channel, tap), the number of the run's first place, the run's length, which of its places see the image, and what the first of
+/// these sees, as an offset in the sample.
+template <typename Visit>
+void each_view(const ConvolutionShape& shape, Range channels, Range places, const Visit& visit) {
+  for (std::int64_t i = channels.begin; i < channels.end; ++i) {
+    for (std::int64_t k = 0; k < shape.window_height; ++k) {
+      for (std::int64_t l = 0; l < shape.window_width; ++l) {
+        const std::int64_t row = (i - channels.begin) * shape.taps() + k * shape.window_width + l;
+        each_run(shape, places, [&](std::int64_t first, std::int64_t p, std::int64_t q, std::int64_t count) {
+          const std::int64_t y = p * shape.stride - shape.padding + k;
+          const bool inside = y >= 0 && y < shape.height;
+          const Range seen = inside ? seeing(shape, q, l, count) : Range{0, 0};
+          const std::int64_t x = (q + seen.begin) * shape.stride - shape.padding + l;
+          visit(row, first, count, seen, i * shape.image() + y * shape.width + x);
+        });
+      }
+    }
+  }
+}
+
+/// The matrix of what windows see of some channels of a sample: a row per channel and tap, a column per place.
+void pack_views(const ConvolutionShape& shape, const float* sample, Range channels, Range places, float* to) {
+  const std::int64_t columns = places.size();
+  each_view(shape, channels, places, [&](std::int64_t row, std::int64_t first, std::int64_t count, Range seen, std::int64_t image) {
+    float* __restrict line = to + row * columns + first;
+    const float* __restrict from = sample + (seen.size() > 0 ? image : 0);
+    std::fill_n(line, seen.begin, 0.0F);
+    if (shape.stride == 1) {
+      std::copy_n(from, seen.size(), line + seen.begin);
+    } else {
+      for (std::int64_t j = 0; j < seen.size(); ++j) {
+        line[seen.begin + j] = from[j * shape.stride];
+      }
+    }
+    std::fill_n(line + seen.end, count - seen.end, 0.0F);
+  });
+}
+
+/// The inverse: adds each element of such a matrix to what its window saw.
+void add_views(const ConvolutionShape& shape, const float* matrix, Range channels, Range places, float* sample) {
+  const std::int64_t columns = places.size();
+  each_view(shape, channels, places, [&](std::int64_t row, std::int64_t first, std::int64_t, Range seen, std::int64_t image) {
+    const float* __restrict line = matrix + row * columns + first + seen.begin;
+    float* __restrict to = sample + (seen.size() > 0 ? image : 0);
+    if (shape.stride == 1) {
+      for (std::int64_t j = 0; j < seen.size(); ++j) {
+        to[j] += line[j];
+      }
+    } else {
+      for (std::int64_t j = 0; j < seen.size(); ++j) {
+        to[j * shape.stride] += line[j];
+      }
+    }
+  });
+}
+
+/// to[column][row] = from[row][column].
+void turn(std::int64_t rows, std::int64_t columns, const float* from, std::int64_t from_stride, float* to, std::int64_t to_stride) {
+  constexpr std::int64_t block = 16;
+  for (std::int64_t r = 0; r < rows; r += block) {
+    for (std::int64_t c = 0; c < columns; c += block) {
+      for (std::int64_t i = c; i < std::min(columns, c + block); ++i) {
+        for (std::int64_t j = r; j < std::min(rows, r + block); ++j) {
+          to[i * to_stride + j] = from[j * from_stride + i];
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+
+// Row-major matrices are column-major ones transposed: y of (out, places) is a product of what windows see, (places, in · taps) as
+// it lies in memory, with the weight, (in · taps, out).
+ConvolutionForward::ConvolutionForward(const ConvolutionShape& shape)
+    : shape_(shape),
+      places_(cut_places(shape, places_at_once)),
+      channels_(cut_channels(shape)),
+      products_(places_, channels_, [&](std::int64_t places, std::int64_t channels) {
+        return ProductLayout{.m = places,
+                             .n = shape.out,
+                             .k = channels * shape.taps(),
+                             .a_stride = shape.is_pointwise() ? shape.places() : places,
+                             .b_stride = shape.in * shape.taps(),
+                             .c_stride = shape.places()};
+      }) {}
+
+std::int64_t ConvolutionForward::workspace_bytes(int team) const {
+  return shape_.is_pointwise() ? 0 : team * bytes_of_floats(padded_floats(places_.piece * channels_.piece * shape_.taps()));
+}
+
+void ConvolutionForward::run(const float* x, const float* w, const float* bias, float* y, void* workspace, Member member) const {
+  float* views = static_cast<float*>(workspace) + member.index * padded_floats(places_.piece * channels_.piece * shape_.taps());
+  const Part units(member, shape_.samples * places_.count());
+  for (std::int64_t unit = units.begin; unit < units.end && !asked_to_stop_at_once(); ++unit) {
+    const std::int64_t n = unit / places_.count();
+    const std::int64_t piece = unit % places_.count();
+    const Range places = places_.at(piece);
+    const float* sample = x + n * shape_.in * shape_.image();
+    float* result = y + n * shape_.out * shape_.places() + places.begin;
+    for (std::int64_t c = 0; c < channels_.count(); ++c) {
+      const Range channels = channels_.at(c);
+      const float* seen = sample + channels.begin * shape_.image() + places.begin;
+      if (!shape_.is_pointwise()) {
+        pack_views(shape_, sample, channels, places, views);
+        seen = views;
+      }
+      products_.at(places_.is_short(piece), channels_.is_short(c), c > 0)(seen, w + channels.begin * shape_.taps(), result);
+    }
+    for (std::int64_t o = 0; o < shape_.out && bias != nullptr; ++o) {
+      float* line = result + o * shape_.places();
+      for (std::int64_t j = 0; j < places.size(); ++j) {
+        line[j] += bias[o];
+      }
+    }
+  }
+}
+
+// What windows of (places, in · taps) would get is a product of dy, (places, out), with the weight turned, (out, in · taps).
+ConvolutionBackwardInput::ConvolutionBackwardInput(const ConvolutionShape& shape)
+    : shape_(shape),
+      places_(cut_places(shape, places_at_once)),
+      channels_(cut_channels(shape)),
+      products_(places_, channels_, [&](std::int64_t places, std::int64_t channels) {
+        return ProductLayout{.m = places,
+                             .n = channels * shape.taps(),
+                             .k = shape.out,
+                             .a_stride = shape.places(),
+                             .b_stride = shape.out,
+                             .c_stride = shape.is_pointwise() ? shape.places() : places};
+      }) {}
+
+std::int64_t ConvolutionBackwardInput::workspace_bytes(int team) const {
+  return bytes_of_floats(padded_floats(shape_.in * shape_.taps() * shape_.out) +
+                         team * padded_floats(places_.piece * channels_.piece * shape_.taps()));
+}
+
+void ConvolutionBackwardInput::run(const float* dy, const float* w, float* dx, void* workspace, Member member) const {
+  const std::int64_t columns = shape_.in * shape_.taps();
+  auto* turned = static_cast<float*>(workspace);
+  float* views = turned + padded_floats(columns * shape_.out) +
+                 member.index * padded_floats(places_.piece * channels_.piece * shape_.taps());
+  const Part turning(member, columns, cache_line);
+  turn(shape_.out, turning.size(), w + turning.begin, columns, turned + turning.begin * shape_.out, shape_.out);
+  member.sync();
+  const Part units(member, shape_.samples * channels_.count());
+  for (std::int64_t unit = units.begin; unit < units.end && !asked_to_stop_at_once(); ++unit) {
+    const std::int64_t n = unit / channels_.count();
+    const std::int64_t c = unit % channels_.count();
+    const Range channels = channels_.at(c);
+    float* sample = dx + n * shape_.in * shape_.image();
+    const float* factor = turned + channels.begin * shape_.taps() * shape_.out;
+    if (!shape_.is_pointwise()) {
+      std::fill_n(sample + channels.begin * shape_.image(), channels.size() * shape_.image(), 0.0F);
+    }
+    for (std::int64_t piece = 0; piece < places_.count(); ++piece) {
+      const Range places = places_.at(piece);
+      const float* gradient = dy + n * shape_.out * shape_.places() + places.begin;
+      float* result = shape_.is_pointwise() ? sample + channels.begin * shape_.image() + places.begin : views;
+      products_.at(places_.is_short(piece), channels_.is_short(c), false)(gradient, factor, result);
+      if (!shape_.is_pointwise()) {
+        add_views(shape_, views, channels, places, sample);
+      }
+    }
+  }
+}
+
+// The gradient of the weight, (out, in · taps) as it lies in memory while it is summed, is a product of dy turned, (out, places),
+// with what windows see, (places, in · taps).
+ConvolutionBackwardWeight::ConvolutionBackwardWeight(const ConvolutionShape& shape, bool accumulate)
+    : shape_(shape),
+      accumulate_(accumulate),
+      groups_(
+          std::clamp<std::int64_t>(group_floats / (shape.in * shape.taps() * shape.out), 1, std::min(most_groups, shape.samples))),
+      places_(cut_places(shape, summed_places_at_once)),
+      channels_(cut_channels(shape)),
+      products_(places_, channels_, [&](std::int64_t places, std::int64_t channels) {
+        return ProductLayout{.m = shape.out,
+                             .n = channels * shape.taps(),
+                             .k = places,
+                             .a_stride = shape.out,
+                             .b_stride = shape.is_pointwise() ? shape.places() : places,
+                             .c_stride = shape.out};
+      }) {}
+
+std::int64_t ConvolutionBackwardWeight::workspace_bytes(int team) const {
+  const std::int64_t sums = groups_ * padded_floats(shape_.in * shape_.taps() * shape_.out);
+  const std::int64_t scratch = padded_floats(places_.piece * shape_.out) +
+                               padded_floats(places_.piece * channels_.piece * shape_.taps());
+  return bytes_of_floats(sums + team * scratch);
+}
+
+void ConvolutionBackwardWeight::sum_group(Range samples, std::int64_t piece, const float* x, const float* dy, float* sums,
+                                          float* scratch) const {
+  float* turned = scratch;
+  float* views = scratch + padded_floats(places_.piece * shape_.out);
+  const Range channels = channels_.at(piece);
+  for (std::int64_t n = samples.begin; n < samples.end && !asked_to_stop_at_once(); ++n) {
+    const float* sample = x + n * shape_.in * shape_.image();
+    for (std::int64_t t = 0; t < places_.count(); ++t) {
+      const Range places = places_.at(t);
+      turn(shape_.out, places.size(), dy + n * shape_.out * shape_.places() + places.begin, shape_.places(), turned, shape_.out);
+      const float* seen = sample + channels.begin * shape_.image() + places.begin;
+      if (!shape_.is_pointwise()) {
+        pack_views(shape_, sample, channels, places, views);
+        seen = views;
+      }
+      const bool add = n > samples.begin || t > 0;
+      products_.at(places_.is_short(t), channels_.is_short(piece), add)(turned, seen,
+                                                                        sums + channels.begin * shape_.taps() * shape_.out);
+    }
+  }
+}
+
+void ConvolutionBackwardWeight::run(const float* x, const float* dy, float* dw, float* db, void* workspace, Member member) const {
+  const std::int64_t columns = shape_.in * shape_.taps();
+  const std::int64_t sum_floats = padded_floats(columns * shape_.out);
+  auto* sums = static_cast<float*>(workspace);
+  const std::int64_t scratch_floats = padded_floats(places_.piece * shape_.out) +
+                                      padded_floats(places_.piece * channels_.piece * shape_.taps());
+  float* scratch = sums + groups_ * sum_floats + member.index * scratch_floats;
+  const Part units(member, groups_ * channels_.count());
+  for (std::int64_t unit = units.begin; unit < units.end; ++unit) {
+    const std::int64_t group = unit / channels_.count();
+    sum_group(divide(shape_.samples, groups_, group, Remainder::spread), unit % channels_.count(), x, dy, sums + group * sum_floats,
+              scratch);
+  }
+  member.sync();
+  // The groups in order, turned to where they belong.
+  constexpr std::int64_t block = 16;
+  const Part outputs(member, shape_.out, block);
+  for (std::int64_t first = outputs.begin; first < outputs.end; first += block) {
+    const std::int64_t width = std::min(block, outputs.end - first);
+    for (std::int64_t column = 0; column < columns; ++column) {
+      std::array<float, block> totals{};
+      for (std::int64_t group = 0; group < groups_; ++group) {
+        const float* from = sums + group * sum_floats + column * shape_.out + first;
+        for (std::int64_t o = 0; o < width; ++o) {
+          totals[static_cast<std::size_t>(o)] += from[o];
+        }
+      }
+      for (std::int64_t o = 0; o < width; ++o) {
+        float& result = dw[(first + o) * columns + column];
+        result = (accumulate_ ? result : 0.0F) + totals[static_cast<std::size_t>(o)];
+      }
+    }
+  }
+  if (db != nullptr) {
+    for (std::int64_t o = outputs.begin; o < outputs.end; ++o) {
+      // Several running sums, always the same ones: wide enough for vectors, the same bits on every machine.
+      constexpr std::int64_t lanes = 16;
+      std::array<double, lanes> lane{};
+      for (std::int64_t n = 0; n < shape_.samples; ++n) {
+        const float* line = dy + (n * shape_.out + o) * shape_.places();
+        std::int64_t j = 0;
+        for (; j + lanes <= shape_.places(); j += lanes) {
+          for (std::int64_t i = 0; i < lanes; ++i) {
+            lane[static_cast<std::size_t>(i)] += static_cast<double>(line[j + i]);
+          }
+        }
+        for (; j < shape_.places(); ++j) {
+          lane[0] += static_cast<double>(line[j]);
+        }
+      }
+      double total = 0;
+      for (const double one : lane) {
+        total += one;
+      }
+      db[o] = (accumulate_ ? db[o] : 0.0F) + static_cast<float>(total);
+    }
+  }
+}
+
+}  // namespace baton::exec::cpu

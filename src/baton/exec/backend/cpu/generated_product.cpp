@@ -1,0 +1,34 @@
+#include "baton/exec/backend/cpu/generated_product.h"
+
+#include <libxsmm.h>
+
+#include <cstdlib>
+
+#include "baton/base/error.h"
+#include "baton/base/memory.h"
+
+namespace baton::exec::cpu {
+
+GeneratedProduct generate_product(const ProductLayout& layout, bool prefetches) {
+  require_memory(Bytes(std::int64_t{32} << 20));
+  libxsmm_init();
+  const auto extent = [](std::int64_t value) { return static_cast<libxsmm_blasint>(value); };
+  const libxsmm_blasint lda = extent(layout.a_stride);
+  const libxsmm_blasint ldb = extent(layout.b_stride);
+  const libxsmm_blasint ldc = extent(layout.c_stride);
+  const float alpha = 1.0F;
+  const float beta = layout.add ? 1.0F : 0.0F;
+  const int flags = LIBXSMM_GEMM_FLAG_NONE;
+  const int prefetch = prefetches ? LIBXSMM_GEMM_PREFETCH_BL2_VIA_C : LIBXSMM_GEMM_PREFETCH_NONE;
+  const GeneratedProduct generated = libxsmm_smmdispatch(extent(layout.m), extent(layout.n), extent(layout.k), &lda, &ldb, &ldc,
+                                                         &alpha, &beta, &flags, &prefetch);
+  if (generated == nullptr) {
+    throw failure(
+        "this processor has no vector instructions that products of {}x{} and {}x{} could be made for{}: use --backend reference",
+        layout.m, layout.k, layout.k, layout.n,
+        std::getenv("LIBXSMM_TARGET") == nullptr ? "" : " (LIBXSMM_TARGET is set: leave it out)");
+  }
+  return generated;
+}
+
+}  // namespace baton::exec::cpu

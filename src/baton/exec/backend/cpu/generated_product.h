@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstdint>
+
+namespace baton::exec::cpu {
+
+/// Extents of a product of column-major matrices, c = [c +] a b with a of m × k and b of k × n, and how far apart their columns
+/// are.
+struct ProductLayout {
+  std::int64_t m = 0;
+  std::int64_t n = 0;
+  std::int64_t k = 0;
+  std::int64_t a_stride = 0;
+  std::int64_t b_stride = 0;
+  std::int64_t c_stride = 0;
+  bool add = false;
+};
+
+/// With `prefetches` it takes three further arguments, of which the second is memory to bring nearer while c is stored.
+using GeneratedProduct = void (*)(const float* a, const float* b, float* c, ...);
+
+/// Machine code for a product; it may be asked for from any thread. A failure where this processor has no vector instructions for
+/// it.
+GeneratedProduct generate_product(const ProductLayout& layout, bool prefetches = false);
+
+}  // namespace baton::exec::cpu

@@ -1,0 +1,204 @@
+#include "baton/exec/backend/cpu/images.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+namespace baton::exec::cpu {
+namespace {
+
+/// Running sums, always the same ones: wide enough for vectors, the same bits on every machine.
+class Lanes {
+ public:
+  /// Adds `term(i)` of each of `count` indices.
+  template <typename Term>
+  void add(std::int64_t count, const Term& term) {
+    std::int64_t i = 0;
+    for (; i + width <= count; i += width) {
+      for (std::int64_t lane = 0; lane < width; ++lane) {
+        sums_[static_cast<std::size_t>(lane)] += term(i + lane);
+      }
+    }
+    for (std::int64_t lane = 0; i < count; ++i, ++lane) {
+      sums_[static_cast<std::size_t>(lane)] += term(i);
+    }
+  }
+  double total() const {
+    double sum = 0;
+    for (const double one : sums_) {
+      sum += one;
+    }
+    return sum;
+  }
+
+ private:
+  static constexpr std::int64_t width = 16;
+  std::array<double, width> sums_{};
+};
+
+double wide(float value) { return static_cast<double>(value); }
+
+struct ChannelMoments {
+  double mean;
+  double factor;  // 1 / √(variance + epsilon)
+};
+
+/// The sum over a channel of samples [begin, end) of what `term(run)` makes of each run of pixels: run is an offset.
+template <typename AddRun>
+double sum_over(const ImageShape& shape, std::int64_t channel, Range samples, const AddRun& add_run) {
+  Lanes lanes;
+  for (std::int64_t n = samples.begin; n < samples.end; ++n) {
+    add_run(lanes, (n * shape.channels + channel) * shape.pixels());
+  }
+  return lanes.total();
+}
+
+ChannelMoments moments_of(const ImageShape& shape, const float* x, std::int64_t channel, Range samples, double epsilon) {
+  const auto count = static_cast<double>(samples.size() * shape.pixels());
+  const double sum = sum_over(shape, channel, samples, [&](Lanes& lanes, std::int64_t run) {
+    lanes.add(shape.pixels(), [from = x + run](std::int64_t i) { return wide(from[i]); });
+  });
+  const double mean = sum / count;
+  const double squares = sum_over(shape, channel, samples, [&](Lanes& lanes, std::int64_t run) {
+    lanes.add(shape.pixels(), [from = x + run, mean](std::int64_t i) { return (wide(from[i]) - mean) * (wide(from[i]) - mean); });
+  });
+  return {mean, 1 / std::sqrt(squares / count + epsilon)};
+}
+
+}  // namespace
+
+void ChannelNorm::forward(const float* x, const float* gain, const float* bias, float* y, Range units) const {
+  for (std::int64_t unit = units.begin; unit < units.end; ++unit) {
+    const std::int64_t channel = unit % shape.channels;
+    const std::int64_t first = unit / shape.channels * group;
+    const ChannelMoments moments = moments_of(shape, x, channel, {first, first + group}, epsilon);
+    const auto mean = static_cast<float>(moments.mean);
+    const auto factor = static_cast<float>(moments.factor * wide(gain[channel]));
+    const float shift = bias[channel];
+    for (std::int64_t n = first; n < first + group; ++n) {
+      const float* __restrict from = x + (n * shape.channels + channel) * shape.pixels();
+      float* __restrict to = y + (n * shape.channels + channel) * shape.pixels();
+      for (std::int64_t i = 0; i < shape.pixels(); ++i) {
+        to[i] = (from[i] - mean) * factor + shift;
+      }
+    }
+  }
+}
+
+void ChannelNorm::backward_input(const float* dy, const float* x, const float* gain, float* dx, Range units) const {
+  const auto count = static_cast<double>(group * shape.pixels());
+  for (std::int64_t unit = units.begin; unit < units.end; ++unit) {
+    const std::int64_t channel = unit % shape.channels;
+    const Range samples{unit / shape.channels * group, (unit / shape.channels + 1) * group};
+    const ChannelMoments moments = moments_of(shape, x, channel, samples, epsilon);
+    const double mean = sum_over(shape, channel, samples,
+                                 [&](Lanes& lanes, std::int64_t run) {
+                                   lanes.add(shape.pixels(), [from = dy + run](std::int64_t i) { return wide(from[i]); });
+                                 }) /
+                        count;
+    const double along = sum_over(shape, channel, samples,
+                                  [&](Lanes& lanes, std::int64_t run) {
+                                    lanes.add(shape.pixels(), [&, given = dy + run, from = x + run](std::int64_t i) {
+                                      return wide(given[i]) * ((wide(from[i]) - moments.mean) * moments.factor);
+                                    });
+                                  }) /
+                         count;
+    const double factor = moments.factor * wide(gain[channel]);
+    const double slope = along * moments.factor;
+    for (std::int64_t n = samples.begin; n < samples.end; ++n) {
+      const std::int64_t run = (n * shape.channels + channel) * shape.pixels();
+      const float* __restrict given = dy + run;
+      const float* __restrict from = x + run;
+      float* __restrict to = dx + run;
+      for (std::int64_t i = 0; i < shape.pixels(); ++i) {
+        to[i] = static_cast<float>((wide(given[i]) - mean - (wide(from[i]) - moments.mean) * slope) * factor);
+      }
+    }
+  }
+}
+
+void ChannelNorm::backward_weight(const float* x, const float* dy, float* dgain, float* dbias, Range channels,
+                                  bool accumulate) const {
+  for (std::int64_t channel = channels.begin; channel < channels.end; ++channel) {
+    double gain = 0;
+    double bias = 0;
+    for (std::int64_t first = 0; first < shape.samples; first += group) {
+      const Range samples{first, first + group};
+      const ChannelMoments moments = moments_of(shape, x, channel, samples, epsilon);
+      gain += sum_over(shape, channel, samples, [&](Lanes& lanes, std::int64_t run) {
+        lanes.add(shape.pixels(), [&, given = dy + run, from = x + run](std::int64_t i) {
+          return wide(given[i]) * ((wide(from[i]) - moments.mean) * moments.factor);
+        });
+      });
+      bias += sum_over(shape, channel, samples, [&](Lanes& lanes, std::int64_t run) {
+        lanes.add(shape.pixels(), [from = dy + run](std::int64_t i) { return wide(from[i]); });
+      });
+    }
+    dgain[channel] = (accumulate ? dgain[channel] : 0.0F) + static_cast<float>(gain);
+    dbias[channel] = (accumulate ? dbias[channel] : 0.0F) + static_cast<float>(bias);
+  }
+}
+
+Range Pool::seen(std::int64_t place, std::int64_t extent) const {
+  const std::int64_t first = place * stride - padding;
+  return {std::max<std::int64_t>(0, first), std::min(extent, first + window)};
+}
+
+void Pool::forward(const float* x, float* y, Range planes) const {
+  for (std::int64_t plane = planes.begin; plane < planes.end; ++plane) {
+    const float* from = x + plane * shape.pixels();
+    float* to = y + plane * places_down() * places_across();
+    for (std::int64_t p = 0; p < places_down(); ++p) {
+      const Range rows = seen(p, shape.height);
+      for (std::int64_t q = 0; q < places_across(); ++q) {
+        const Range columns = seen(q, shape.width);
+        float most = from[rows.begin * shape.width + columns.begin];
+        for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+          for (std::int64_t column = columns.begin; column < columns.end; ++column) {
+            const float one = from[row * shape.width + column];
+            most = one > most || std::isnan(one) ? one : most;
+          }
+        }
+        to[p * places_across() + q] = most;
+      }
+    }
+  }
+}
+
+void Pool::backward(const float* dy, const float* x, float* dx, Range planes) const {
+  for (std::int64_t plane = planes.begin; plane < planes.end; ++plane) {
+    const float* from = x + plane * shape.pixels();
+    const float* given = dy + plane * places_down() * places_across();
+    float* to = dx + plane * shape.pixels();
+    std::fill_n(to, shape.pixels(), 0.0F);
+    for (std::int64_t p = 0; p < places_down(); ++p) {
+      const Range rows = seen(p, shape.height);
+      for (std::int64_t q = 0; q < places_across(); ++q) {
+        const Range columns = seen(q, shape.width);
+        std::int64_t most = rows.begin * shape.width + columns.begin;
+        for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+          for (std::int64_t at = row * shape.width + columns.begin; at < row * shape.width + columns.end; ++at) {
+            most = from[at] > from[most] || std::isnan(from[at]) ? at : most;
+          }
+        }
+        to[most] += given[p * places_across() + q];
+      }
+    }
+  }
+}
+
+void average_pool(const ImageShape& shape, const float* x, float* y, Range planes) {
+  for (std::int64_t plane = planes.begin; plane < planes.end; ++plane) {
+    Lanes lanes;
+    lanes.add(shape.pixels(), [from = x + plane * shape.pixels()](std::int64_t i) { return wide(from[i]); });
+    y[plane] = static_cast<float>(lanes.total() / static_cast<double>(shape.pixels()));
+  }
+}
+
+void average_pool_backward(const ImageShape& shape, const float* dy, float* dx, Range planes) {
+  for (std::int64_t plane = planes.begin; plane < planes.end; ++plane) {
+    std::fill_n(dx + plane * shape.pixels(), shape.pixels(), dy[plane] / static_cast<float>(shape.pixels()));
+  }
+}
+
+}  // namespace baton::exec::cpu

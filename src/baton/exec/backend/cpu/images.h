@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+
+#include "baton/base/divide.h"
+
+/// Norms and pools of images in float32, row-major (sample, channel, row, column), on a run of what a team divides. Sums run in
+/// double precision and in an order that depends on the shape alone.
+namespace baton::exec::cpu {
+
+struct ImageShape {
+  std::int64_t samples = 0;
+  std::int64_t channels = 0;
+  std::int64_t height = 0;
+  std::int64_t width = 0;
+
+  std::int64_t pixels() const { return height * width; }
+  std::int64_t planes() const { return samples * channels; }
+};
+
+/// A norm whose moments are those of `group` samples in a row.
+struct ChannelNorm {
+  ImageShape shape;
+  std::int64_t group = 1;
+  double epsilon = 0;
+
+  std::int64_t groups() const { return shape.samples / group; }
+  /// Units that are a channel of a group each: groups × channels.
+  void forward(const float* x, const float* gain, const float* bias, float* y, Range units) const;
+  void backward_input(const float* dy, const float* x, const float* gain, float* dx, Range units) const;
+  /// Channels.
+  void backward_weight(const float* x, const float* dy, float* dgain, float* dbias, Range channels, bool accumulate) const;
+};
+
+/// A square window that moves over the planes of images. Planes are numbered through samples.
+struct Pool {
+  ImageShape shape;  // of what it moves over
+  std::int64_t window = 2;
+  std::int64_t stride = 2;
+  std::int64_t padding = 0;
+
+  std::int64_t places_down() const { return (shape.height + 2 * padding - window) / stride + 1; }
+  std::int64_t places_across() const { return (shape.width + 2 * padding - window) / stride + 1; }
+  void forward(const float* x, float* y, Range planes) const;
+  void backward(const float* dy, const float* x, float* dx, Range planes) const;
+
+ private:
+  /// Of `extent` indices those that the window sees at a place.
+  Range seen(std::int64_t place, std::int64_t extent) const;
+};
+
+void average_pool(const ImageShape& shape, const float* x, float* y, Range planes);
+void average_pool_backward(const ImageShape& shape, const float* dy, float* dx, Range planes);
+
+}  // namespace baton::exec::cpu

@@ -1,0 +1,37 @@
+#include "baton/model/toy.h"
+
+#include <fmt/format.h>
+
+#include "baton/base/error.h"
+#include "baton/model/builder.h"
+
+namespace baton::model {
+namespace {
+
+Model without_settings(std::string_view name, std::string_view arguments, std::int64_t layers) {
+  if (!arguments.empty()) {
+    throw usage_error("model '{}' takes no settings, but has '{}'", name, arguments);
+  }
+  return toy(layers);
+}
+
+}  // namespace
+
+Model toy(std::int64_t layers) {
+  std::vector<Block> blocks;
+  for (std::int64_t i = 0; i < layers; ++i) {
+    const bool last = i + 1 == layers;
+    // As in an mlp, layers stand in pairs with features of their own between them.
+    const Dim in{i % 2 == 1 ? 'f' : 'c', 10};
+    const Dim out{i % 2 == 0 && !last ? 'f' : 'c', last ? 5 : 10};
+    BlockBuilder block(fmt::format("net{}", i + 1), {batch, in});
+    const std::size_t linear = block.linear(block.in(), "", out);
+    blocks.push_back(block.finish(last ? linear : block.relu(linear)));
+  }
+  return Model(layers == 2 ? "toy" : fmt::format("toy-{}", layers), std::move(blocks));
+}
+
+Model parse_toy(std::string_view arguments) { return without_settings("toy", arguments, 2); }
+Model parse_toy_4(std::string_view arguments) { return without_settings("toy-4", arguments, 4); }
+
+}  // namespace baton::model
