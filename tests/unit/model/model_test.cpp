@@ -150,6 +150,93 @@ TEST(Model, ParametersOfOneNameAreOneParameter) {
   EXPECT_EQ(model.parameter_count(), 16 + 4 + 4);
 }
 
+TEST(Transformers, HaveAsManyParametersAsArePublished) {
+  const std::vector<std::pair<std::string, std::int64_t>> published{
+      {"gpt2", 124'439'808},        {"gpt2-medium", 354'823'168},   {"gpt2-large", 774'030'080},
+      {"gpt2-xl", 1'557'611'200},   {"gpt3-175b", 174'604'259'328}, {"tinyllama", 1'100'048'384},
+      {"llama3-8b", 8'030'261'248}, {"llama3-70b", 70'553'706'496}, {"llama3-405b", 405'853'388'800},
+  };
+  for (const auto& [name, count] : published) {
+    const Model model = parse_model(name);
+    EXPECT_EQ(model.parameter_count(), count) << name;
+    EXPECT_EQ(model.name(), name);
+  }
+}
+
+TEST(Transformers, AreKnownByTheirSizesAndPresetsTakeSettings) {
+  const std::string small = "gpt:depth=2,heads=4,dim=32,context=16,vocab=50";
+  EXPECT_EQ(parse_model(small).name(), small);
+  EXPECT_EQ(parse_model("gpt:depth=12,heads=12,dim=768,context=1024,vocab=50257").name(), "gpt2");
+  EXPECT_EQ(parse_model("gpt2:context=128,depth=2").name(), "gpt:depth=2,heads=12,dim=768,context=128,vocab=50257");
+  EXPECT_EQ(parse_model("GPT2_XL").name(), "gpt2-xl");
+  const std::string grouped = "llama:depth=2,heads=4,kv-heads=2,dim=32,hidden=48,context=16,vocab=50";
+  EXPECT_EQ(parse_model(grouped).name(), grouped);
+  EXPECT_EQ(parse_model(grouped + ",base=500000").name(), grouped + ",base=500000");
+  EXPECT_EQ(parse_model(grouped + ",base=10000").name(), grouped);
+}
+
+TEST(Transformers, HaveTwoBlocksPerLayerAndHuggingFacesNames) {
+  const Model gpt = parse_model("gpt:depth=2,heads=4,dim=32,context=16,vocab=50");
+  std::vector<std::string> names;
+  for (const Block& block : gpt.blocks()) {
+    names.push_back(block.name);
+  }
+  EXPECT_EQ(names, (std::vector<std::string>{"embed", "layer0.attn", "layer0.mlp", "layer1.attn", "layer1.mlp", "head"}));
+  EXPECT_EQ(gpt.input(), Shape{16});
+  EXPECT_EQ(gpt.output(), (Shape{16, 50}));
+  const Block& attention = gpt.blocks()[1];
+  EXPECT_EQ(attention.parameters[2].name, "transformer.h.0.attn.c_attn.q.weight");
+  EXPECT_EQ(attention.parameters[2].shape, (Shape{4, 8, 32}));
+  EXPECT_EQ(attention.parameters.back().name, "transformer.h.0.attn.c_proj.bias");
+  EXPECT_EQ(gpt.ordinal(5, 2), gpt.ordinal(0, 0)) << "the head has the embedding's weight";
+  const Model llama = parse_model("llama:depth=1,heads=4,kv-heads=2,dim=32,hidden=48,context=16,vocab=50");
+  names.clear();
+  for (const Block& block : llama.blocks()) {
+    for (const Parameter& parameter : block.parameters) {
+      names.push_back(parameter.name + " " + to_text(parameter.shape));
+    }
+  }
+  EXPECT_EQ(names, (std::vector<std::string>{
+                       "model.embed_tokens.weight 50x32", "model.layers.0.input_layernorm.weight 32",
+                       "model.layers.0.self_attn.q_proj.weight 2x16x32", "model.layers.0.self_attn.k_proj.weight 2x8x32",
+                       "model.layers.0.self_attn.v_proj.weight 2x8x32", "model.layers.0.self_attn.o_proj.weight 32x2x16",
+                       "model.layers.0.post_attention_layernorm.weight 32", "model.layers.0.mlp.gate_proj.weight 48x32",
+                       "model.layers.0.mlp.up_proj.weight 48x32", "model.layers.0.mlp.down_proj.weight 32x48",
+                       "model.norm.weight 32", "lm_head.weight 50x32"}));
+}
+
+TEST(Transformers, OfBadSizesAreRefusedInASentenceWithTheNumbers) {
+  const std::vector<std::pair<std::string, std::string>> cases{
+      {"gpt:depth=2,heads=5,dim=32,context=16,vocab=50", "the 32 features of the gpt model cannot be divided evenly over 5 heads"},
+      {"gpt:depth=2,heads=4,dim=32,context=16", "model 'gpt:depth=2,heads=4,dim=32,context=16' needs vocab, as in gpt:"},
+      {"gpt:depth=2,heads=0,dim=32,context=16,vocab=50", "heads of the gpt model is '0'"},
+      {"gpt:depth=2,layers=4", "has 'layers=4', but it takes depth=N,heads=N,dim=N,context=N,vocab=N"},
+      {"gpt2:hidden=4", "has 'hidden=4'"},
+      {"gpt2:context=4,context=8", "context twice"},
+      {"llama:depth=2,heads=4,kv-heads=3,dim=32,hidden=48,context=16,vocab=50",
+       "the 4 heads of the llama model cannot be divided evenly over 3 kv-heads"},
+      {"llama:depth=2,heads=6,kv-heads=3,dim=32,hidden=48,context=16,vocab=50",
+       "the 32 features of the llama model cannot be divided evenly over 6 heads"},
+      {"llama:depth=2,heads=4,kv-heads=2,dim=20,hidden=48,context=16,vocab=50",
+       "a head of the llama model has 5 features (20 over 4 heads), but rotary positions turn pairs of them"},
+      {"llama2", "unknown model 'llama2'"},
+  };
+  for (const auto& [text, part] : cases) {
+    EXPECT_TRUE(says(usage_sentence([&text = text] { parse_model(text); }), part)) << text;
+  }
+}
+
+TEST(Transformers, AttentionKeepsFloat32StatisticsForItsBackward) {
+  const Model gpt = parse_model("gpt:depth=1,heads=4,dim=32,context=16,vocab=50");
+  const Block& block = gpt.blocks()[1];
+  const Node& attention = block.nodes[4];
+  ASSERT_EQ(attention.op, op::Op(op::Attention{.causal = true}));
+  ASSERT_EQ(attention.writes.size(), 2U);
+  EXPECT_FALSE(block.values[attention.writes[0]].statistics);
+  EXPECT_TRUE(block.values[attention.writes[1]].statistics);
+  EXPECT_EQ(block.values[attention.writes[1]].shape(3), (Shape{16, 3, 4, 1}));
+}
+
 TEST(Model, AGraphThatCannotRunIsABug) {
   BlockBuilder unread("a", {batch, {'c', 4}});
   unread.relu(unread.in());

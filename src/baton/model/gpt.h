@@ -1,0 +1,26 @@
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "baton/model/model.h"
+#include "baton/model/settings.h"
+
+namespace baton::model {
+
+/// GPT-2: learned positions, a LayerNorm before each half of a layer, GELU in the form with tanh, and scores by the embedding's own
+/// weight. Each layer is two blocks, `attn` and `mlp`. Parameters have Hugging Face's names; those that it keeps joined
+/// (`c_attn.weight`) are three here, `c_attn.q.weight`, `.k` and `.v`, with the outputs of each head apart.
+struct GptSize {
+  std::int64_t depth = 0;
+  std::int64_t heads = 0;
+  std::int64_t dim = 0;
+  std::int64_t context = 0;
+  std::int64_t vocab = 0;
+};
+Model gpt(const GptSize& size);
+
+Model parse_gpt(std::string_view arguments);
+const std::vector<Preset>& gpt_presets();
+
+}  // namespace baton::model

@@ -1,0 +1,102 @@
+#include "baton/model/llama.h"
+
+#include <fmt/format.h>
+
+#include <array>
+
+#include "baton/base/error.h"
+#include "baton/model/builder.h"
+
+namespace baton::model {
+namespace {
+
+constexpr double epsilon = 1e-5;
+
+/// x + attention(RmsNorm(x)), queries and keys rotated by their positions.
+Block attention_half(std::int64_t layer, const LlamaSize& size, const Dims& stream) {
+  const std::string own = fmt::format("model.layers.{}.", layer);
+  const Dim groups{'h', size.kv_heads};
+  const std::int64_t head = size.dim / size.heads;
+  BlockBuilder block(fmt::format("layer{}.attn", layer), stream);
+  const std::size_t norm = block.rms_norm(block.in(), own + "input_layernorm.weight", epsilon);
+  const auto rotated = [&](std::size_t x) {
+    return block.apply(op::Rotary{.head = head, .base = static_cast<double>(size.base)}, {x}, {}, block.dims(x));
+  };
+  const std::size_t q = rotated(
+      block.to_heads(norm, own + "self_attn.q_proj.weight", "", groups, {'q', size.heads / size.kv_heads * head}));
+  const std::size_t k = rotated(block.to_heads(norm, own + "self_attn.k_proj.weight", "", groups, {'d', head}));
+  const std::size_t v = block.to_heads(norm, own + "self_attn.v_proj.weight", "", groups, {'d', head});
+  const std::size_t mixed = block.attention(q, k, v, true);
+  return block.finish(block.add(block.in(), block.from_heads(mixed, own + "self_attn.o_proj.weight", "", stream.back())));
+}
+
+/// x + Linear(SiLU(Linear(n)) · Linear(n)), n = RmsNorm(x).
+Block feed_forward_half(std::int64_t layer, const LlamaSize& size, const Dims& stream) {
+  const std::string own = fmt::format("model.layers.{}.", layer);
+  const Dim hidden{'f', size.hidden};
+  BlockBuilder block(fmt::format("layer{}.mlp", layer), stream);
+  const std::size_t norm = block.rms_norm(block.in(), own + "post_attention_layernorm.weight", epsilon);
+  const std::size_t gate = block.linear_without_bias(norm, own + "mlp.gate_proj.weight", hidden);
+  const std::size_t up = block.linear_without_bias(norm, own + "mlp.up_proj.weight", hidden);
+  const std::size_t gated = block.apply(op::SiluGate{}, {gate, up}, {}, block.dims(gate));
+  return block.finish(block.add(block.in(), block.linear_without_bias(gated, own + "mlp.down_proj.weight", stream.back())));
+}
+
+std::string arguments_of(const LlamaSize& size) {
+  return fmt::format("depth={},heads={},kv-heads={},dim={},hidden={},context={},vocab={}{}", size.depth, size.heads, size.kv_heads,
+                     size.dim, size.hidden, size.context, size.vocab,
+                     size.base == LlamaSize().base ? "" : fmt::format(",base={}", size.base));
+}
+
+}  // namespace
+
+const std::vector<Preset>& llama_presets() {
+  static const std::vector<Preset> presets{
+      {"tinyllama", arguments_of({22, 32, 4, 2048, 5632, 2048, 32000})},
+      {"llama3-8b", arguments_of({32, 32, 8, 4096, 14336, 8192, 128256, 500000})},
+      {"llama3-70b", arguments_of({80, 64, 8, 8192, 28672, 8192, 128256, 500000})},
+      {"llama3-405b", arguments_of({126, 128, 8, 16384, 53248, 8192, 128256, 500000})},
+  };
+  return presets;
+}
+
+Model llama(const LlamaSize& size) {
+  check(size.depth > 0 && size.heads > 0 && size.kv_heads > 0 && size.dim > 0 && size.hidden > 0 && size.context > 0 &&
+            size.vocab > 0 && size.base > 0,
+        "a LLaMA of no size");
+  if (size.dim % size.heads != 0) {
+    throw usage_error("the {} features of the llama model cannot be divided evenly over {} heads", size.dim, size.heads);
+  }
+  if (size.heads % size.kv_heads != 0) {
+    throw usage_error("the {} heads of the llama model cannot be divided evenly over {} kv-heads", size.heads, size.kv_heads);
+  }
+  if (size.dim / size.heads % 2 != 0) {
+    throw usage_error("a head of the llama model has {} features ({} over {} heads), but rotary positions turn pairs of them",
+                      size.dim / size.heads, size.dim, size.heads);
+  }
+  const Dims ids{{'t', size.context}, batch};
+  const Dims stream{{'t', size.context}, batch, {'c', size.dim}};
+  std::vector<Block> blocks;
+  BlockBuilder first("embed", ids, true);
+  blocks.push_back(first.finish(first.embed(first.in(), "model.embed_tokens.weight", size.vocab, stream.back())));
+  for (std::int64_t layer = 0; layer < size.depth; ++layer) {
+    blocks.push_back(attention_half(layer, size, stream));
+    blocks.push_back(feed_forward_half(layer, size, stream));
+  }
+  BlockBuilder head("head", stream);
+  const std::size_t norm = head.rms_norm(head.in(), "model.norm.weight", epsilon);
+  blocks.push_back(head.finish(head.linear_without_bias(norm, "lm_head.weight", {'v', size.vocab})));
+  return Model(name_of("llama", arguments_of(size), llama_presets()), std::move(blocks));
+}
+
+Model parse_llama(std::string_view arguments) {
+  LlamaSize size;
+  const std::array settings{Setting{"depth", &size.depth, max_depth},       Setting{"heads", &size.heads, max_width},
+                            Setting{"kv-heads", &size.kv_heads, max_width}, Setting{"dim", &size.dim, max_width},
+                            Setting{"hidden", &size.hidden, max_width},     Setting{"context", &size.context, max_width},
+                            Setting{"vocab", &size.vocab, max_width},       Setting{"base", &size.base, max_base}};
+  read_settings("llama", arguments, settings, "llama:depth=2,heads=4,kv-heads=2,dim=64,hidden=128,context=32,vocab=100");
+  return llama(size);
+}
+
+}  // namespace baton::model

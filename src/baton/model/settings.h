@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace baton::model {
+
+/// The most that texts may ask for.
+inline constexpr std::int64_t max_width = 1 << 20;
+inline constexpr std::int64_t max_depth = 1 << 16;
+inline constexpr std::int64_t max_base = std::int64_t{1} << 40;
+
+/// A size that a model is given by its text, as in `dim=64`.
+struct Setting {
+  std::string_view key;
+  std::int64_t* value;  // 0 before it is given: it must be; otherwise its default
+  std::int64_t most;
+};
+
+/// Reads `dim=64,depth=2` into the settings. A usage error says what the kind of model takes, or which setting is missing, and
+/// shows `example`.
+void read_settings(std::string_view kind, std::string_view arguments, std::span<const Setting> settings, std::string_view example);
+
+/// A model that is known by a name of its own, and the settings that it stands for.
+struct Preset {
+  std::string name;
+  std::string arguments;
+};
+
+/// The preset's settings with those of `arguments` in place of its own.
+std::string with_settings(const Preset& preset, std::string_view arguments);
+
+/// The name of the preset that stands for just these settings of a kind of model; otherwise `KIND:ARGUMENTS`.
+std::string name_of(std::string_view kind, const std::string& arguments, const std::vector<Preset>& presets);
+
+}  // namespace baton::model
