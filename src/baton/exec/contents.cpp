@@ -21,31 +21,11 @@ using plan::ParameterPart;
 using plan::Role;
 
 std::int64_t offset_in(const Shape& shape, plan::Order order, std::int64_t index) {
-  if (order == plan::Order::row_major || shape.rank() < 2) {
+  if (order == plan::Order::row_major || shape.rank() != 2) {
     return index;
   }
-  const std::int64_t in = TiledWeight::inputs(shape, order);
-  return TiledWeight::offset(shape.elements() / in, in, index / in, index % in);
+  return TiledWeight::offset(shape[0], shape[1], index / shape[1], index % shape[1]);
 }
-
-/// A part of a parameter lies in the whole, row-major, as runs of equal length at equal distances.
-struct PartRuns {
-  explicit PartRuns(const ParameterPart& part) {
-    std::int64_t inner = 1;
-    for (std::size_t axis = part.axis + 1; axis < part.whole.rank(); ++axis) {
-      inner *= part.whole[axis];
-    }
-    length = (part.end - part.begin) * inner;
-    distance = part.whole[part.axis] * inner;
-    first = part.begin * inner;
-  }
-  /// Of an element of the part, row-major: its number in the whole.
-  std::int64_t in_whole(std::int64_t index) const { return first + index / length * distance + index % length; }
-
-  std::int64_t length;
-  std::int64_t distance;
-  std::int64_t first;
-};
 
 template <typename Real>
 Real* as(std::byte* memory) {
@@ -56,7 +36,7 @@ Real* as(std::byte* memory) {
 template <typename Real>
 using Drawn = std::conditional_t<std::is_same_v<Real, double>, double, float>;
 
-/// A strip at a time, so that a weight of any size needs no second copy. Of a piece only what falls into it is kept.
+/// Row by row, so that a weight of any size needs no second copy. Of a piece only what falls into it is kept.
 template <typename Real>
 void fill_parameter(const Buffer& buffer, const ParameterPart& part, Real* out, std::uint64_t seed) {
   if (part.fan_in <= 0) {
@@ -66,20 +46,20 @@ void fill_parameter(const Buffer& buffer, const ParameterPart& part, Real* out, 
   const RandomStream stream(seed, RandomStream::Domain::parameter, part.ordinal);
   const double bound = 1 / std::sqrt(static_cast<double>(part.fan_in));
   const Shape shape = part.shape();
-  const PartRuns runs(part);
   const std::int64_t begin = part.piece_begin;
   const std::int64_t end = part.piece_end == 0 ? shape.elements() : part.piece_end;
-  constexpr std::int64_t longest = 4096;
-  std::array<Drawn<Real>, longest> drawn;
-  std::int64_t count = 0;
-  for (std::int64_t index = 0; index < shape.elements(); index += count) {
-    count = std::min(longest, runs.length - index % runs.length);
-    stream.uniform(std::span(drawn).first(static_cast<std::size_t>(count)), static_cast<std::uint64_t>(runs.in_whole(index)),
-                   bound);
-    for (std::int64_t i = 0; i < count; ++i) {
-      const std::int64_t at = offset_in(shape, buffer.order, index + i);
+  const std::int64_t rows = shape[0];
+  const std::int64_t columns = shape.elements() / rows;
+  const std::int64_t whole_columns = part.whole.elements() / part.whole[0];
+  std::vector<Drawn<Real>> row(static_cast<std::size_t>(columns));
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const std::int64_t whole_row = part.axis == 0 ? part.begin + r : r;
+    const std::int64_t whole_column = part.axis == 0 ? 0 : part.begin;
+    stream.uniform(std::span(row), static_cast<std::uint64_t>(whole_row * whole_columns + whole_column), bound);
+    for (std::int64_t c = 0; c < columns; ++c) {
+      const std::int64_t at = offset_in(shape, buffer.order, r * columns + c);
       if (at >= begin && at < end) {
-        out[at - begin] = Real(drawn[static_cast<std::size_t>(i)]);
+        out[at - begin] = Real(row[static_cast<std::size_t>(c)]);
       }
     }
   }
@@ -194,23 +174,19 @@ void fill_initial(const Buffer& buffer, std::byte* memory, const Source& source,
 PlaceInParameter::PlaceInParameter(const Buffer& buffer) {
   const auto& part = std::get<ParameterPart>(buffer.content);
   const Shape shape = part.shape();
-  const PartRuns runs(part);
-  run_ = runs.length;
-  distance_ = runs.distance;
-  first_ = runs.first;
+  rows_ = shape[0];
+  columns_ = shape.elements() / rows_;
+  whole_columns_ = part.whole.elements() / part.whole[0];
+  first_ = part.axis == 0 ? part.begin * whole_columns_ : part.begin;
   piece_begin_ = part.piece_begin;
-  tiled_ = buffer.order != plan::Order::row_major && shape.rank() > 1;
-  columns_ = tiled_ ? TiledWeight::inputs(shape, buffer.order) : 1;
-  rows_ = shape.elements() / columns_;
+  tiled_ = buffer.order == plan::Order::tiled && shape.rank() == 2;
 }
 
 std::int64_t PlaceInParameter::operator()(std::int64_t position) const {
-  std::int64_t index = position + piece_begin_;
-  if (tiled_) {
-    const auto [row, column] = TiledWeight::element(rows_, columns_, index);
-    index = row * columns_ + column;
-  }
-  return first_ + index / run_ * distance_ + index % run_;
+  const std::int64_t offset = position + piece_begin_;
+  const auto [row, column] = tiled_ ? TiledWeight::element(rows_, columns_, offset)
+                                    : std::pair(offset / columns_, offset % columns_);
+  return first_ + row * whole_columns_ + column;
 }
 
 std::vector<double> read_elements(const Buffer& buffer, const std::byte* memory) {

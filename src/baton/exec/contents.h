@@ -32,10 +32,9 @@ class PlaceInParameter {
   std::int64_t operator()(std::int64_t position) const;
 
  private:
-  std::int64_t rows_;  // of the part's matrix, where it is tiled
+  std::int64_t rows_;  // of the part
   std::int64_t columns_;
-  std::int64_t run_;          // elements of the part that lie side by side in the whole
-  std::int64_t distance_;     // from one run to the next
+  std::int64_t whole_columns_;
   std::int64_t first_;        // of the part, in the whole
   std::int64_t piece_begin_;  // a piece is a run of elements as they lie
   bool tiled_;

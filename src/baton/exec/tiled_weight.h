@@ -4,9 +4,6 @@
 #include <cstdint>
 #include <utility>
 
-#include "baton/base/shape.h"
-#include "baton/plan/buffer.h"
-
 namespace baton::exec {
 
 /// The order `plan::Order::tiled` of a weight, logically [out][in]: square tiles W[out/64][in/64], inside a tile the in
@@ -28,12 +25,6 @@ struct TiledWeight {
     const std::int64_t height = std::min(tile, out - tile_row * tile);
     const std::int64_t rest = offset - tile_row * tile * in;
     return {tile_row * tile + rest % height, rest / height};
-  }
-
-  /// How many of a tensor's elements make a row (of inputs) in a tiled order.
-  static std::int64_t inputs(const Shape& shape, plan::Order order) {
-    const std::int64_t outputs = order == plan::Order::tiled_heads ? shape[0] * shape[1] : shape[0];
-    return shape.elements() / outputs;
   }
 };
 

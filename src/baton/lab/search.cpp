@@ -54,10 +54,12 @@ class BoundInputs {
         element_(static_cast<double>(size_of(type_))),
         parameters_(static_cast<double>(job.model().parameter_count()) * element_),
         states_(static_cast<double>(op::state_slots(job.request().step.optimizer))) {
-    for (std::size_t block = 0; block < job.model().blocks().size(); ++block) {
-      for (const op::ProductExtents& one : job.model().products(block)) {
-        products_.push_back(
-            {static_cast<double>(one.rows), static_cast<double>(one.out), static_cast<double>(one.in), block == 0 ? 2.0 : 3.0});
+    for (const model::Block& block : job.model().blocks()) {
+      for (const model::Parameter& parameter : block.parameters) {
+        if (parameter.shape.rank() == 2) {
+          products_.push_back({static_cast<double>(parameter.shape[0]), static_cast<double>(parameter.shape[1]),
+                               &block == &job.model().blocks()[0] ? 2.0 : 3.0});
+        }
       }
     }
   }
@@ -69,11 +71,10 @@ class BoundInputs {
   /// gradients need through a port.
   double least_time(const Product& product, std::int64_t micro_batches) const {
     const auto pieces = static_cast<double>(micro_batches);
-    const double samples = static_cast<double>(batch) / static_cast<double>(product.dp) / pieces;
+    const double rows = static_cast<double>(batch) / static_cast<double>(product.dp) / pieces;
     const auto tp = static_cast<double>(product.tp);
     double computing = 0;
     for (const Matrix& matrix : products_) {
-      const double rows = samples * matrix.positions;
       const double extent = std::min({rows, matrix.rows, matrix.columns});
       const double rate = cost::product_rate(speed_, type_, tf32_, extent);
       const double arithmetic = over(2 * rows * matrix.rows * matrix.columns / tp, rate);
@@ -97,7 +98,6 @@ class BoundInputs {
 
  private:
   struct Matrix {
-    double positions;  // rows of one sample
     double rows, columns;
     double products;  // forward, gradient of the weights and, but for the first block, of the input
   };

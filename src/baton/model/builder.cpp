@@ -27,13 +27,6 @@ std::size_t BlockBuilder::apply(op::Op op, std::vector<std::size_t> reads, std::
   return block_.values.size() - 1;
 }
 
-std::size_t BlockBuilder::apply_with_statistics(op::Op op, std::vector<std::size_t> reads, Dims dims, Dims statistics) {
-  const std::size_t value = apply(op, std::move(reads), {}, std::move(dims));
-  block_.values.push_back({.name = block_.values.back().name + ".statistics", .dims = std::move(statistics), .statistics = true});
-  block_.nodes.back().writes.push_back(block_.values.size() - 1);
-  return value;
-}
-
 std::size_t BlockBuilder::linear(std::size_t x, const std::string& name, Dim out) {
   const std::string full = name.empty() ? block_.name : fmt::format("{}.{}", block_.name, name);
   return linear(x, full + ".weight", full + ".bias", out);
@@ -51,58 +44,9 @@ std::size_t BlockBuilder::linear(std::size_t x, const std::string& weight, const
 std::size_t BlockBuilder::layer_norm(std::size_t x, const std::string& name) {
   const Dims dims = block_.values[x].dims;
   const std::string full = fmt::format("{}.{}", block_.name, name);
-  return layer_norm(x, full + ".weight", full + ".bias");
-}
-
-std::size_t BlockBuilder::layer_norm(std::size_t x, const std::string& weight, const std::string& bias) {
-  const Dims dims = block_.values[x].dims;
-  const std::size_t gain = parameter(weight, {dims.back().extent}, starts_at_ones);
-  const std::size_t added = parameter(bias, {dims.back().extent}, starts_at_zeros);
-  return apply(op::LayerNorm{}, {x}, {gain, added}, dims);
-}
-
-std::size_t BlockBuilder::rms_norm(std::size_t x, const std::string& weight, double epsilon) {
-  const Dims dims = block_.values[x].dims;
-  return apply(op::RmsNorm{epsilon}, {x}, {parameter(weight, {dims.back().extent}, starts_at_ones)}, dims);
-}
-
-std::size_t BlockBuilder::linear_without_bias(std::size_t x, const std::string& weight, Dim out) {
-  Dims dims = block_.values[x].dims;
-  const std::int64_t in = dims.back().extent;
-  dims.back() = out;
-  return apply(op::Linear{.no_bias = true}, {x}, {parameter(weight, {out.extent, in}, in)}, std::move(dims));
-}
-
-std::size_t BlockBuilder::to_heads(std::size_t x, const std::string& weight, const std::string& bias, Dim heads, Dim features) {
-  Dims dims = block_.values[x].dims;
-  const std::int64_t in = dims.back().extent;
-  dims.back() = heads;
-  dims.push_back(features);
-  std::vector<std::size_t> parameters{parameter(weight, {heads.extent, features.extent, in}, in)};
-  if (!bias.empty()) {
-    parameters.push_back(parameter(bias, {heads.extent, features.extent}, in));
-  }
-  return apply(op::Linear{.out_heads = true, .no_bias = bias.empty()}, {x}, std::move(parameters), std::move(dims));
-}
-
-std::size_t BlockBuilder::from_heads(std::size_t x, const std::string& weight, const std::string& bias, Dim out) {
-  Dims dims = block_.values[x].dims;
-  const std::int64_t features = dims.back().extent;
-  dims.pop_back();
-  const std::int64_t heads = dims.back().extent;
-  dims.back() = out;
-  std::vector<std::size_t> parameters{parameter(weight, {out.extent, heads, features}, heads * features)};
-  if (!bias.empty()) {
-    parameters.push_back(parameter(bias, {out.extent}, heads * features));
-  }
-  return apply(op::Linear{.in_heads = true, .no_bias = bias.empty()}, {x}, std::move(parameters), std::move(dims));
-}
-
-std::size_t BlockBuilder::attention(std::size_t q, std::size_t k, std::size_t v, bool causal) {
-  const Dims dims = block_.values[q].dims;
-  Dims sums = dims;
-  sums.back() = {'r', dims.back().extent / block_.values[k].dims.back().extent};
-  return apply_with_statistics(op::Attention{causal}, {q, k, v}, dims, std::move(sums));
+  const std::size_t weight = parameter(full + ".weight", {dims.back().extent}, starts_at_ones);
+  const std::size_t bias = parameter(full + ".bias", {dims.back().extent}, starts_at_zeros);
+  return apply(op::LayerNorm{}, {x}, {weight, bias}, dims);
 }
 
 std::size_t BlockBuilder::embed(std::size_t ids, const std::string& weight, std::int64_t vocabulary, Dim out) {

@@ -24,30 +24,15 @@ class BlockBuilder {
   std::size_t parameter(std::string name, Shape shape, std::int64_t fan_in);
   /// Any op that writes one value, of these dimensions.
   std::size_t apply(op::Op op, std::vector<std::size_t> reads, std::vector<std::size_t> parameters, Dims dims);
-  /// Any op that writes a value and, for its backward alone, float32 statistics of these dimensions. Gives the value.
-  std::size_t apply_with_statistics(op::Op op, std::vector<std::size_t> reads, Dims dims, Dims statistics);
 
   /// x Wᵀ + b on the last dimension, which becomes `out`. Its parameters are `BLOCK.NAME.weight` and `.bias`, without the name
   /// where that is empty.
   std::size_t linear(std::size_t x, const std::string& name, Dim out);
   /// The same with parameters of these full names, which others may share.
   std::size_t linear(std::size_t x, const std::string& weight, const std::string& bias, Dim out);
-  /// x Wᵀ with a parameter of this full name.
-  std::size_t linear_without_bias(std::size_t x, const std::string& weight, Dim out);
-  /// x Wᵀ + b from the last dimension to `heads` of so many `features` each, which become the last two. The parameters have these
-  /// full names; without a bias where that name is empty.
-  std::size_t to_heads(std::size_t x, const std::string& weight, const std::string& bias, Dim heads, Dim features);
-  /// The way back: from the last two dimensions to `out`.
-  std::size_t from_heads(std::size_t x, const std::string& weight, const std::string& bias, Dim out);
-  /// Softmax attention of (position, sample, head, feature) values.
-  std::size_t attention(std::size_t q, std::size_t k, std::size_t v, bool causal);
-
   std::size_t relu(std::size_t x);
   /// Over the last dimension. Its parameters are `BLOCK.NAME.weight` and `.bias`.
   std::size_t layer_norm(std::size_t x, const std::string& name);
-  /// The same with parameters of these full names.
-  std::size_t layer_norm(std::size_t x, const std::string& weight, const std::string& bias);
-  std::size_t rms_norm(std::size_t x, const std::string& weight, double epsilon);
   /// Vectors of `out` for integers below the extent of `vocabulary`; the parameter has this full name, which others may share.
   std::size_t embed(std::size_t ids, const std::string& weight, std::int64_t vocabulary, Dim out);
   std::size_t add(std::size_t a, std::size_t b);

@@ -124,14 +124,4 @@ Flops Model::forward_flops(std::size_t block) const {
   return total;
 }
 
-std::vector<op::ProductExtents> Model::products(std::size_t block) const {
-  std::vector<op::ProductExtents> list;
-  for (const Node& node : blocks_[block].nodes) {
-    if (op::is_product(node.op) && op::weight_operand(node.op)) {
-      list.push_back(*op::product_extents(node.op, reads_of(blocks_[block], node, 1), operands(blocks_[block], node.writes, 1)));
-    }
-  }
-  return list;
-}
-
 }  // namespace baton::model

@@ -7,7 +7,6 @@
 #include "baton/base/shape.h"
 #include "baton/base/units.h"
 #include "baton/op/op.h"
-#include "baton/op/traits.h"
 
 namespace baton::model {
 
@@ -24,8 +23,7 @@ inline constexpr Dim batch{'b', 0};
 struct Value {
   std::string name;
   Dims dims;
-  bool integers = false;    // int32; otherwise of the step's floating type
-  bool statistics = false;  // float32 whatever the step computes in
+  bool integers = false;  // int32; otherwise of the step's floating type
 
   /// Which of the dimensions is the batch.
   std::size_t batch_axis() const;
@@ -87,8 +85,6 @@ class Model {
   std::int64_t parameter_count() const;
   /// Arithmetic of one sample's forward through one block.
   Flops forward_flops(std::size_t block) const;
-  /// Rows, inputs and outputs of the products with weights in that.
-  std::vector<op::ProductExtents> products(std::size_t block) const;
 
  private:
   std::string name_;

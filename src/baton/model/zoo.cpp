@@ -9,12 +9,12 @@
 #include "baton/base/error.h"
 #include "baton/base/text.h"
 #include "baton/model/builder.h"
-#include "baton/model/gpt.h"
-#include "baton/model/llama.h"
-#include "baton/model/settings.h"
 
 namespace baton::model {
 namespace {
+
+constexpr std::int64_t max_width = 1 << 20;
+constexpr std::int64_t max_depth = 1 << 16;
 
 Model parse_mlp(std::string_view arguments) {
   if (arguments.empty()) {
@@ -173,13 +173,6 @@ const std::vector<Kind>& zoo() {
        "tokens:vocabulary=100,dim=64,depth=2,sequence=16 (embedding, residual blocks with norms, scores of tokens; hidden=256 "
        "features between)",
        parse_tokens},
-      {"gpt",
-       "gpt:depth=12,heads=12,dim=768,context=1024,vocab=50257 (GPT-2; or gpt2, gpt2-medium, gpt2-large, gpt2-xl, gpt3-175b)",
-       parse_gpt, gpt_presets()},
-      {"llama",
-       "llama:depth=22,heads=32,kv-heads=4,dim=2048,hidden=5632,context=2048,vocab=32000 (LLaMA, base=10000 of its rotary "
-       "positions; or tinyllama, llama3-8b, llama3-70b, llama3-405b)",
-       parse_llama, llama_presets()},
       {"first-split", "first-split (Linear(1000,2000)+ReLU, Linear(2000,1000)+ReLU)", parse_first_split},
   };
   return kinds;
@@ -190,16 +183,9 @@ Model parse_model(std::string_view text) {
   const std::string name = canonical(text.substr(0, colon));
   std::vector<std::string> names;
   std::vector<std::string> forms;
-  const std::string_view arguments = colon == std::string_view::npos ? std::string_view() : text.substr(colon + 1);
   for (const Kind& kind : zoo()) {
     if (kind.name == name) {
-      return kind.parse(arguments);
-    }
-    for (const Preset& preset : kind.presets) {
-      if (preset.name == name) {
-        return kind.parse(with_settings(preset, arguments));
-      }
-      names.push_back(preset.name);
+      return kind.parse(colon == std::string_view::npos ? std::string_view() : text.substr(colon + 1));
     }
     names.push_back(kind.name);
     forms.push_back(kind.forms);

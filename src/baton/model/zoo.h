@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "baton/model/model.h"
-#include "baton/model/settings.h"
 
 namespace baton::model {
 
@@ -42,13 +41,12 @@ struct Kind {
   std::string name;
   std::string forms;  // what to write, for help and for errors
   Model (*parse)(std::string_view arguments);
-  std::vector<Preset> presets = {};  // models that go by names of their own, of which settings may be given too
 };
 
 /// Every kind, in the order in which help shows them.
 const std::vector<Kind>& zoo();
 
-/// The model that `text` describes, e.g. `mlp:dim=1024,depth=2`, `mlp:1000-2000-1000`, `gpt2` or `gpt2:context=128`; a usage error
+/// The model that `text` describes, e.g. `mlp:dim=1024,depth=2` or `mlp:1000-2000-1000`; a usage error
 /// says what would be accepted.
 Model parse_model(std::string_view text);
 

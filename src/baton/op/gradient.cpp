@@ -14,18 +14,11 @@ constexpr Ref bias_gradient{Ref::Kind::parameter_gradient, 1};
 struct Rules {
   std::vector<BackwardCall> operator()(const Linear& linear) const {
     std::vector<BackwardCall> calls{
-        {LinearBackwardInput{.out_heads = linear.out_heads, .in_heads = linear.in_heads},
-         {output_gradient, weight},
-         {input_gradient},
-         false},
-        {LinearBackwardWeight{
-             .partial = linear.partial || linear.no_bias, .out_heads = linear.out_heads, .in_heads = linear.in_heads},
-         {input, output_gradient},
-         {weight_gradient},
-         true}};
+        {LinearBackwardInput{}, {output_gradient, weight}, {input_gradient}, false},
+        {LinearBackwardWeight{.partial = linear.partial}, {input, output_gradient}, {weight_gradient}, true}};
     if (linear.partial) {
       calls.push_back({AddBiasBackward{}, {output_gradient}, {bias_gradient}, true});  // the sum's gradient is each term's
-    } else if (!linear.no_bias) {
+    } else {
       calls.back().writes.push_back(bias_gradient);
     }
     return calls;
@@ -33,8 +26,8 @@ struct Rules {
   std::vector<BackwardCall> operator()(const Relu&) const {
     return {{ReluBackward{}, {output_gradient, output}, {input_gradient}, false}};
   }
-  std::vector<BackwardCall> operator()(const Gelu& gelu) const {
-    return {{GeluBackward{gelu.tanh}, {output_gradient, input}, {input_gradient}, false}};
+  std::vector<BackwardCall> operator()(const Gelu&) const {
+    return {{GeluBackward{}, {output_gradient, input}, {input_gradient}, false}};
   }
   std::vector<BackwardCall> operator()(const LayerNorm& norm) const {
     return {{LayerNormBackwardInput{norm.epsilon}, {output_gradient, input, weight}, {input_gradient}, false},
@@ -43,30 +36,6 @@ struct Rules {
   std::vector<BackwardCall> operator()(const Embed&) const {
     return {{EmbedBackward{}, {input, output_gradient}, {weight_gradient}, true}};
   }
-  std::vector<BackwardCall> operator()(const RmsNorm& norm) const {
-    return {{RmsNormBackwardInput{norm.epsilon}, {output_gradient, input, weight}, {input_gradient}, false},
-            {RmsNormBackwardWeight{norm.epsilon}, {input, output_gradient}, {weight_gradient}, true}};
-  }
-  std::vector<BackwardCall> operator()(const SiluGate&) const {
-    return {{SiluGateBackward{},
-             {output_gradient, input, {Ref::Kind::input, 1}},
-             {input_gradient, {Ref::Kind::input_gradient, 1}},
-             false}};
-  }
-  std::vector<BackwardCall> operator()(const AddPositions&) const {  // x has its output's gradient
-    return {{AddPositionsBackward{}, {output_gradient}, {weight_gradient}, true}};
-  }
-  std::vector<BackwardCall> operator()(const Rotary& rotary) const {
-    Rotary other = rotary;
-    other.backward = !rotary.backward;
-    return {{other, {output_gradient}, {input_gradient}, false}};
-  }
-  std::vector<BackwardCall> operator()(const Attention& attention) const {
-    return {{AttentionBackward{attention.causal},
-             {output_gradient, input, {Ref::Kind::input, 1}, {Ref::Kind::input, 2}, output, {Ref::Kind::output, 1}},
-             {input_gradient, {Ref::Kind::input_gradient, 1}, {Ref::Kind::input_gradient, 2}},
-             false}};
-  }
   // The rest stand in a backward, or make the first gradient themselves.
   std::vector<BackwardCall> operator()(const LinearBackwardInput&) const { return {}; }
   std::vector<BackwardCall> operator()(const LinearBackwardWeight&) const { return {}; }
@@ -74,11 +43,6 @@ struct Rules {
   std::vector<BackwardCall> operator()(const GeluBackward&) const { return {}; }
   std::vector<BackwardCall> operator()(const LayerNormBackwardInput&) const { return {}; }
   std::vector<BackwardCall> operator()(const LayerNormBackwardWeight&) const { return {}; }
-  std::vector<BackwardCall> operator()(const RmsNormBackwardInput&) const { return {}; }
-  std::vector<BackwardCall> operator()(const RmsNormBackwardWeight&) const { return {}; }
-  std::vector<BackwardCall> operator()(const SiluGateBackward&) const { return {}; }
-  std::vector<BackwardCall> operator()(const AddPositionsBackward&) const { return {}; }
-  std::vector<BackwardCall> operator()(const AttentionBackward&) const { return {}; }
   std::vector<BackwardCall> operator()(const MeanSquaredError&) const { return {}; }
   std::vector<BackwardCall> operator()(const CrossEntropy&) const { return {}; }
   std::vector<BackwardCall> operator()(const CrossEntropyTerms&) const { return {}; }
@@ -101,9 +65,6 @@ struct Rules {
 std::vector<BackwardCall> gradient(const Op& forward) { return std::visit(Rules{}, forward); }
 
 std::vector<std::size_t> passed_on(const Op& forward) {
-  if (std::holds_alternative<AddPositions>(forward)) {
-    return {0};
-  }
   return std::holds_alternative<Add>(forward) ? std::vector<std::size_t>{0, 1} : std::vector<std::size_t>{};
 }
 

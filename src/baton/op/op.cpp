@@ -8,7 +8,6 @@
 
 #include "baton/op/loss_scale.h"
 #include "baton/op/signature.h"
-#include "baton/op/traits.h"
 
 namespace baton::op {
 namespace {
@@ -33,16 +32,6 @@ constexpr std::array<std::string_view, std::variant_size_v<Op>> names{"linear",
                                                                       "layer_norm",
                                                                       "layer_norm_backward_input",
                                                                       "layer_norm_backward_weight",
-                                                                      "rms_norm",
-                                                                      "rms_norm_backward_input",
-                                                                      "rms_norm_backward_weight",
-                                                                      "silu_gate",
-                                                                      "silu_gate_backward",
-                                                                      "add_positions",
-                                                                      "add_positions_backward",
-                                                                      "rotary",
-                                                                      "attention",
-                                                                      "attention_backward",
                                                                       "cast",
                                                                       "check_finite",
                                                                       "adjust_scale"};
@@ -58,6 +47,9 @@ const std::array prototypes = one_of_each(std::make_index_sequence<std::variant_
 
 Bytes size(const Operand& operand) { return Bytes(operand.shape.elements() * size_of(operand.dtype)); }
 
+/// Rows × in × out of a product, from the operand that has the rows and from the weight's shape.
+Flops product(const Shape& batch, const Shape& weight) { return Flops(2 * batch.rows() * weight[0] * weight[1]); }
+
 std::string list(std::span<const Operand> operands) {
   std::string text;
   for (const Operand& operand : operands) {
@@ -71,14 +63,7 @@ struct Law {
   std::span<const Operand> reads;
   std::span<const Operand> writes;
 
-  bool operator()(const Linear& o) const {
-    return !(o.relu && (o.partial || o.no_bias || o.out_heads || o.in_heads)) && !(o.out_heads && o.in_heads) &&
-           !(o.partial && o.no_bias);
-  }
-  bool operator()(const LinearBackwardInput& o) const {
-    return !(o.mask && (o.out_heads || o.in_heads)) && !(o.out_heads && o.in_heads);
-  }
-  bool operator()(const LinearBackwardWeight& o) const { return !(o.out_heads && o.in_heads); }
+  bool operator()(const Linear& o) const { return !(o.partial && o.relu); }
   bool operator()(const MeanSquaredError& o) const { return o.elements >= reads[0].shape.elements(); }
   bool operator()(const CrossEntropy& o) const {
     return o.rows >= reads[0].shape.rows() && is_part(o.first, o.of, reads[0].shape.last()) && (o.parts > 0) == (o.of > 0) &&
@@ -91,25 +76,6 @@ struct Law {
   static bool is_part(std::int64_t first, std::int64_t of, std::int64_t held) {
     return first >= 0 && (of == 0 ? first == 0 : first <= of - held);
   }
-  /// Whether all of these positions are among the `of` of a sequence, and those among the rows that `table` has for them.
-  static bool are_positions(std::int64_t first, std::int64_t of, std::int64_t held, std::int64_t table) {
-    return is_part(first, of, held) && (of == 0 ? held : of) <= table;
-  }
-  bool operator()(const AddPositions& o) const { return are_positions(o.first, o.of, reads[0].shape[0], reads[1].shape[0]); }
-  bool operator()(const AddPositionsBackward& o) const {
-    return are_positions(o.first, o.of, reads[0].shape[0], writes[0].shape[0]);
-  }
-  bool operator()(const Rotary& o) const {
-    return o.head > 0 && o.head % 2 == 0 && o.base > 0 && reads[0].shape.last() % o.head == 0 &&
-           is_part(o.first, o.of, reads[0].shape[0]);
-  }
-  bool operator()(const Attention&) const { return are_heads(reads[0].shape, reads[1].shape, writes[1].shape); }
-  bool operator()(const AttentionBackward&) const { return are_heads(reads[1].shape, reads[2].shape, reads[5].shape); }
-  /// Whether q's last axis holds as many heads of k's size as there are sums of exponentials.
-  static bool are_heads(const Shape& q, const Shape& k, const Shape& sums) { return q.last() == k.last() * sums.last(); }
-  bool operator()(const RmsNorm& o) const { return o.epsilon >= 0; }
-  bool operator()(const RmsNormBackwardInput& o) const { return o.epsilon >= 0; }
-  bool operator()(const RmsNormBackwardWeight& o) const { return o.epsilon >= 0; }
   bool operator()(const LayerNorm& o) const { return o.epsilon >= 0; }
   bool operator()(const LayerNormBackwardInput& o) const { return o.epsilon >= 0; }
   bool operator()(const LayerNormBackwardWeight& o) const { return o.epsilon >= 0; }
@@ -163,23 +129,14 @@ bool types_fit(const Signature& signature, std::span<const Operand> reads, std::
 }
 
 struct Arithmetic {
-  const Op& op;
   std::span<const Operand> reads;
   std::span<const Operand> writes;
 
   Flops each(std::int64_t per_element) const { return Flops(per_element * reads[0].shape.elements()); }
 
-  /// A multiplication and an addition for each term of a product.
-  Flops product() const {
-    const ProductExtents extents = *product_extents(op, reads, writes);
-    return Flops(2 * extents.rows * extents.in * extents.out);
-  }
-  /// Two products for each pair of positions, of which a causal attention has about half.
-  static std::int64_t attention(const Shape& q, bool causal) { return (causal ? 2 : 4) * q[0] * q.elements(); }
-
-  Flops operator()(const Linear&) const { return product(); }
-  Flops operator()(const LinearBackwardInput&) const { return product(); }
-  Flops operator()(const LinearBackwardWeight&) const { return product(); }
+  Flops operator()(const Linear&) const { return product(reads[0].shape, reads[1].shape); }
+  Flops operator()(const LinearBackwardInput&) const { return product(reads[0].shape, reads[1].shape); }
+  Flops operator()(const LinearBackwardWeight&) const { return product(reads[0].shape, writes[0].shape); }
   Flops operator()(const Relu&) const { return each(1); }
   Flops operator()(const ReluBackward&) const { return each(1); }
   Flops operator()(const Gelu&) const { return each(12); }
@@ -189,23 +146,13 @@ struct Arithmetic {
   Flops operator()(const CrossEntropyTerms&) const { return each(3); }
   Flops operator()(const Embed&) const { return Flops(writes[0].shape.elements()); }
   Flops operator()(const EmbedBackward&) const { return Flops(reads[1].shape.elements()); }
-  Flops operator()(const MatrixProduct&) const { return product(); }
+  Flops operator()(const MatrixProduct&) const { return Flops(2 * reads[0].shape.elements() * reads[1].shape[1]); }
   Flops operator()(const Add&) const { return each(1); }
   Flops operator()(const AddBias&) const { return each(1); }
   Flops operator()(const AddBiasBackward&) const { return each(1); }
   Flops operator()(const LayerNorm&) const { return each(8); }
   Flops operator()(const LayerNormBackwardInput&) const { return each(14); }
   Flops operator()(const LayerNormBackwardWeight&) const { return each(8); }
-  Flops operator()(const RmsNorm&) const { return each(5); }
-  Flops operator()(const RmsNormBackwardInput&) const { return each(10); }
-  Flops operator()(const RmsNormBackwardWeight&) const { return each(6); }
-  Flops operator()(const SiluGate&) const { return each(6); }
-  Flops operator()(const SiluGateBackward&) const { return each(11); }
-  Flops operator()(const AddPositions&) const { return each(1); }
-  Flops operator()(const AddPositionsBackward&) const { return each(1); }
-  Flops operator()(const Rotary&) const { return each(3); }
-  Flops operator()(const Attention& o) const { return Flops(attention(reads[0].shape, o.causal)); }
-  Flops operator()(const AttentionBackward& o) const { return Flops(attention(reads[1].shape, o.causal) / 2 * 5); }
   Flops operator()(const Cast&) const { return each(1); }
   Flops operator()(const CheckFinite&) const {
     Flops sum;
@@ -223,8 +170,7 @@ std::string_view name(const Op& op) { return names[op.index()]; }
 
 bool is_product(const Op& op) {
   return std::holds_alternative<Linear>(op) || std::holds_alternative<LinearBackwardInput>(op) ||
-         std::holds_alternative<LinearBackwardWeight>(op) || std::holds_alternative<MatrixProduct>(op) ||
-         std::holds_alternative<Attention>(op) || std::holds_alternative<AttentionBackward>(op);
+         std::holds_alternative<LinearBackwardWeight>(op) || std::holds_alternative<MatrixProduct>(op);
 }
 
 std::optional<Op> by_name(std::string_view name) {
@@ -248,7 +194,7 @@ std::optional<std::string> mismatch(const Op& op, std::span<const Operand> reads
 
 Work work(const Op& op, std::span<const Operand> reads, std::span<const Operand> writes) {
   Work total;
-  total.flops = std::visit(Arithmetic{op, reads, writes}, op);
+  total.flops = std::visit(Arithmetic{reads, writes}, op);
   for (const Operand& operand : reads) {
     total.read += size(operand);
   }

@@ -14,46 +14,37 @@
 
 /// What can be computed: for each op its operands, its signature, its work and its gradient.
 /// A new op is a struct here, its entries in op.cpp, signature.cpp, gradient.cpp and where it has such traits in traits.cpp, and
-/// its kernels. Nothing outside of this folder and the kernels asks which op it has. A Linear works on the last axis, or on the
-/// last two where these are heads, whatever stands before: those axes together are its rows.
+/// its kernels. Nothing outside of this folder and the kernels asks which op it has. A Linear works on the last axis, whatever
+/// stands before it: those axes together are its rows.
 namespace baton::op {
 
 /// y = x Wᵀ + b. Reads x, W, b; writes y. With `relu`, y = max(0, ·). With `partial` y is one term of a sum over devices: it
-/// reads no b, which is added to the sum. With `no_bias` there is no b at all. In this and the other products, `tf32` says that
-/// float32 operands may be rounded to ten bits; sums stay in float32. With `out_heads` the outputs are two axes (head, feature of
-/// the head), in y, in b and at the front of W; with `in_heads` the inputs are, in x and at the end of W. A device may then hold
-/// some of the heads.
+/// reads no b, which is added to the sum. In this and the other products, `tf32` says that float32 operands may be rounded
+/// to ten bits; sums stay in float32.
 struct Linear {
   bool relu = false;
   bool partial = false;
   bool tf32 = false;
-  bool out_heads = false;
-  bool in_heads = false;
-  bool no_bias = false;
   bool operator==(const Linear&) const = default;
 };
 
 /// dx = dy W. Reads dy, W; writes dx. With `mask` it also reads x and zeroes dx where x ≤ 0: the backward of
-/// the ReLU that made x, done while the product is at hand. `out_heads` and `in_heads` are those of the Linear.
+/// the ReLU that made x, done while the product is at hand.
 struct LinearBackwardInput {
   bool mask = false;
   bool tf32 = false;
-  bool out_heads = false;
-  bool in_heads = false;
   bool operator==(const LinearBackwardInput&) const = default;
 };
 
 /// dW = dyᵀ x, db = Σ dy. Reads x, dy; writes dW, db. With `accumulate` it adds to them (and so reads them).
 /// With `sgd_rate` above zero it reads and writes W and b instead: W −= rate · dW, and no gradient is kept; x and dy may then have
 /// 16 bits where W and b have 32. With `partial`
-/// there is no b and no db. `out_heads` and `in_heads` are those of the Linear.
+/// there is no b and no db.
 struct LinearBackwardWeight {
   bool accumulate = false;
   double sgd_rate = 0;
   bool partial = false;
   bool tf32 = false;
-  bool out_heads = false;
-  bool in_heads = false;
   bool operator==(const LinearBackwardWeight&) const = default;
 };
 
@@ -67,16 +58,13 @@ struct ReluBackward {
   bool operator==(const ReluBackward&) const = default;
 };
 
-/// y = x · Φ(x), Φ the normal distribution. Reads x; writes y. With `tanh`, Φ(x) ≈ (1 + tanh(√(2/π) (x + 0.044715 x³))) / 2, as
-/// GPT-2 has it.
+/// y = x · Φ(x), Φ the normal distribution. Reads x; writes y.
 struct Gelu {
-  bool tanh = false;
   bool operator==(const Gelu&) const = default;
 };
 
-/// dx = dy · (Φ(x) + x · Φ'(x)), Φ as in the forward. Reads dy, x; writes dx.
+/// dx = dy · (Φ(x) + x · φ(x)). Reads dy, x; writes dx.
 struct GeluBackward {
-  bool tanh = false;
   bool operator==(const GeluBackward&) const = default;
 };
 
@@ -170,81 +158,6 @@ struct LayerNormBackwardWeight {
   bool operator==(const LayerNormBackwardWeight&) const = default;
 };
 
-/// y = x / √(mean of x² + epsilon) · gain, over each row. Reads x, gain; writes y.
-struct RmsNorm {
-  double epsilon = 1e-5;
-  bool operator==(const RmsNorm&) const = default;
-};
-
-/// Reads dy, x, gain; writes dx.
-struct RmsNormBackwardInput {
-  double epsilon = 1e-5;
-  bool operator==(const RmsNormBackwardInput&) const = default;
-};
-
-/// dgain = Σ dy x / √(mean of x² + epsilon), over the rows. Reads x, dy; writes dgain. With `accumulate` it adds to it (and so
-/// reads it).
-struct RmsNormBackwardWeight {
-  double epsilon = 1e-5;
-  bool accumulate = false;
-  bool operator==(const RmsNormBackwardWeight&) const = default;
-};
-
-/// y = a σ(a) b, σ(a) = 1 / (1 + exp(−a)). Reads a, b; writes y.
-struct SiluGate {
-  bool operator==(const SiluGate&) const = default;
-};
-
-/// Reads dy, a, b; writes da, db.
-struct SiluGateBackward {
-  bool operator==(const SiluGateBackward&) const = default;
-};
-
-/// y[t] = x[t] + W[first + t]: a learned vector for each position. Reads x, W; writes y. Where `of` is above zero x holds, of so
-/// many positions, those from `first` on.
-struct AddPositions {
-  std::int64_t first = 0;
-  std::int64_t of = 0;
-  bool operator==(const AddPositions&) const = default;
-};
-
-/// dW[first + t] = Σ dy[t] over the samples, 0 for positions that dy does not hold. Reads dy; writes dW. With `accumulate` it adds
-/// to it (and so reads it).
-struct AddPositionsBackward {
-  bool accumulate = false;
-  std::int64_t first = 0;
-  std::int64_t of = 0;
-  bool operator==(const AddPositionsBackward&) const = default;
-};
-
-/// Rotary positions, as LLaMA has them. The last axis holds one head of `head` features or several behind each other; of each, the
-/// pair (i, i + head/2) is rotated by the angle position · base^(−2i/head), where the position is `first` + t. Reads x; writes y.
-/// With `backward` it rotates the other way. `of` as in AddPositions. Angles are float64.
-struct Rotary {
-  std::int64_t head = 2;
-  double base = 10000;
-  std::int64_t first = 0;
-  std::int64_t of = 0;
-  bool backward = false;
-  bool operator==(const Rotary&) const = default;
-};
-
-/// o = softmax(q kᵀ / √d) v, for each sample and head. Reads q, k, v; writes o and the logarithm of the softmax's sum of
-/// exponentials, which is float32. Axes are (position, sample, group, feature). A group has one head of k and v, of d features, and
-/// one or more of q, behind each other on q's last axis. With `causal` a position sees itself and those before it.
-struct Attention {
-  bool causal = false;
-  bool tf32 = false;
-  bool operator==(const Attention&) const = default;
-};
-
-/// Reads do, q, k, v, o and what the forward wrote beside o; writes dq, dk, dv.
-struct AttentionBackward {
-  bool causal = false;
-  bool tf32 = false;
-  bool operator==(const AttentionBackward&) const = default;
-};
-
 /// y = x in another floating type. Reads x; writes y.
 struct Cast {
   bool operator==(const Cast&) const = default;
@@ -264,11 +177,9 @@ struct AdjustScale {
 
 using Op = std::variant<Linear, LinearBackwardInput, LinearBackwardWeight, Relu, ReluBackward, Gelu, GeluBackward, MeanSquaredError,
                         CrossEntropy, CrossEntropyTerms, Embed, EmbedBackward, MatrixProduct, Add, AddBias, AddBiasBackward,
-                        LayerNorm, LayerNormBackwardInput, LayerNormBackwardWeight, RmsNorm, RmsNormBackwardInput,
-                        RmsNormBackwardWeight, SiluGate, SiluGateBackward, AddPositions, AddPositionsBackward, Rotary, Attention,
-                        AttentionBackward, Cast, CheckFinite, AdjustScale>;
+                        LayerNorm, LayerNormBackwardInput, LayerNormBackwardWeight, Cast, CheckFinite, AdjustScale>;
 
-/// Whether most of its arithmetic multiplies matrices, and so may run on units made for that.
+/// Whether it multiplies matrices, and so may run on units made for that.
 bool is_product(const Op& op);
 
 /// Calls `visit(name, field)` for each attribute of an op, in the order in which they are written.
@@ -307,28 +218,21 @@ void attributes(Op& op, Visit visit) {
       visit("relu", o.relu);
       visit("partial", o.partial);
       visit("tf32", o.tf32);
-      visit("out_heads", o.out_heads);
-      visit("in_heads", o.in_heads);
-      visit("no_bias", o.no_bias);
     }
     void operator()(LinearBackwardInput& o) {
       visit("mask", o.mask);
       visit("tf32", o.tf32);
-      visit("out_heads", o.out_heads);
-      visit("in_heads", o.in_heads);
     }
     void operator()(LinearBackwardWeight& o) {
       visit("accumulate", o.accumulate);
       visit("sgd_rate", o.sgd_rate);
       visit("partial", o.partial);
       visit("tf32", o.tf32);
-      visit("out_heads", o.out_heads);
-      visit("in_heads", o.in_heads);
     }
     void operator()(Relu&) {}
     void operator()(ReluBackward&) {}
-    void operator()(Gelu& o) { visit("tanh", o.tanh); }
-    void operator()(GeluBackward& o) { visit("tanh", o.tanh); }
+    void operator()(Gelu&) {}
+    void operator()(GeluBackward&) {}
     void operator()(MeanSquaredError& o) {
       visit("elements", o.elements);
       visit("scaled", o.scaled);
@@ -362,38 +266,6 @@ void attributes(Op& op, Visit visit) {
     void operator()(LayerNormBackwardWeight& o) {
       visit("epsilon", o.epsilon);
       visit("accumulate", o.accumulate);
-    }
-    void operator()(RmsNorm& o) { visit("epsilon", o.epsilon); }
-    void operator()(RmsNormBackwardInput& o) { visit("epsilon", o.epsilon); }
-    void operator()(RmsNormBackwardWeight& o) {
-      visit("epsilon", o.epsilon);
-      visit("accumulate", o.accumulate);
-    }
-    void operator()(SiluGate&) {}
-    void operator()(SiluGateBackward&) {}
-    void operator()(AddPositions& o) {
-      visit("first", o.first);
-      visit("of", o.of);
-    }
-    void operator()(AddPositionsBackward& o) {
-      visit("accumulate", o.accumulate);
-      visit("first", o.first);
-      visit("of", o.of);
-    }
-    void operator()(Rotary& o) {
-      visit("head", o.head);
-      visit("base", o.base);
-      visit("first", o.first);
-      visit("of", o.of);
-      visit("backward", o.backward);
-    }
-    void operator()(Attention& o) {
-      visit("causal", o.causal);
-      visit("tf32", o.tf32);
-    }
-    void operator()(AttentionBackward& o) {
-      visit("causal", o.causal);
-      visit("tf32", o.tf32);
     }
     void operator()(Cast&) {}
     void operator()(CheckFinite&) {}

@@ -19,58 +19,29 @@ const Axes flag{"1", Type::state};
 /// One function per op: which of its signatures its attributes choose.
 struct Signatures {
   const Signature& operator()(const Linear& o) const {
-    static const Signature plain{.reads = {{"*i"}, {"oi"}, {"o"}}, .writes = {{"*o"}}, .once = {2}};
-    static const Signature out_heads{.reads = {{"*i"}, {"opi"}, {"op"}}, .writes = {{"*op"}}, .once = {2}};
-    static const Signature in_heads{.reads = {{"*ij"}, {"oij"}, {"o"}}, .writes = {{"*o"}}, .once = {2}};
+    static const Signature whole{.reads = {{"*i"}, {"oi"}, {"o"}}, .writes = {{"*o"}}, .once = {2}};
     static const Signature term{.reads = {{"*i"}, {"oi"}}, .writes = {{"*o"}}};
-    static const Signature out_heads_term{.reads = {{"*i"}, {"opi"}}, .writes = {{"*op"}}};
-    static const Signature in_heads_term{.reads = {{"*ij"}, {"oij"}}, .writes = {{"*o"}}};
-    if (o.partial || o.no_bias) {
-      return o.out_heads ? out_heads_term : o.in_heads ? in_heads_term : term;
-    }
-    return o.out_heads ? out_heads : o.in_heads ? in_heads : plain;
+    return o.partial ? term : whole;
   }
   const Signature& operator()(const LinearBackwardInput& o) const {
     static const Signature plain{.reads = {{"*o"}, {"oi"}}, .writes = {{"*i"}}};
     static const Signature masked{.reads = {{"*o"}, {"oi"}, {"*i"}}, .writes = {{"*i"}}};
-    static const Signature out_heads{.reads = {{"*op"}, {"opi"}}, .writes = {{"*i"}}};
-    static const Signature in_heads{.reads = {{"*o"}, {"oij"}}, .writes = {{"*ij"}}};
-    return o.out_heads ? out_heads : o.in_heads ? in_heads : o.mask ? masked : plain;
-  }
-  /// The three forms of the gradient of a weight: set, added to what is there, and taken as a step.
-  struct WeightGradient {
-    Signature set;
-    Signature added;
-    Signature stepped;
-  };
-  static WeightGradient weight_gradient(const Axes& x, const Axes& dy, const std::vector<std::string>& parameters) {
-    Signature set{.reads = {x, dy}, .writes = {}};
-    Signature stepped = set;
-    for (const std::string& letters : parameters) {
-      set.writes.push_back({letters});
-      stepped.writes.push_back({letters, Type::stepped});
-    }
-    Signature added = set;
-    added.reads.insert(added.reads.end(), set.writes.begin(), set.writes.end());
-    stepped.reads.insert(stepped.reads.end(), stepped.writes.begin(), stepped.writes.end());
-    added.in_place = true;
-    stepped.in_place = true;
-    return {set, added, stepped};
+    return o.mask ? masked : plain;
   }
   const Signature& operator()(const LinearBackwardWeight& o) const {
-    static const WeightGradient plain = weight_gradient({"*i"}, {"*o"}, {"oi", "o"});
-    static const WeightGradient out_heads = weight_gradient({"*i"}, {"*op"}, {"opi", "op"});
-    static const WeightGradient in_heads = weight_gradient({"*ij"}, {"*o"}, {"oij", "o"});
-    static const WeightGradient term = weight_gradient({"*i"}, {"*o"}, {"oi"});
-    static const WeightGradient out_heads_term = weight_gradient({"*i"}, {"*op"}, {"opi"});
-    static const WeightGradient in_heads_term = weight_gradient({"*ij"}, {"*o"}, {"oij"});
-    const WeightGradient& form = o.partial ? (o.out_heads  ? out_heads_term
-                                              : o.in_heads ? in_heads_term
-                                                           : term)
-                                           : (o.out_heads  ? out_heads
-                                              : o.in_heads ? in_heads
-                                                           : plain);
-    return o.sgd_rate > 0 ? form.stepped : o.accumulate ? form.added : form.set;
+    static const Signature plain{.reads = {{"*i"}, {"*o"}}, .writes = {{"oi"}, {"o"}}};
+    static const Signature added{.reads = {{"*i"}, {"*o"}, {"oi"}, {"o"}}, .writes = {{"oi"}, {"o"}}, .in_place = true};
+    static const Signature stepped{.reads = {{"*i"}, {"*o"}, {"oi", Type::stepped}, {"o", Type::stepped}},
+                                   .writes = {{"oi", Type::stepped}, {"o", Type::stepped}},
+                                   .in_place = true};
+    static const Signature plain_term{.reads = {{"*i"}, {"*o"}}, .writes = {{"oi"}}};
+    static const Signature added_term{.reads = {{"*i"}, {"*o"}, {"oi"}}, .writes = {{"oi"}}, .in_place = true};
+    static const Signature stepped_term{
+        .reads = {{"*i"}, {"*o"}, {"oi", Type::stepped}}, .writes = {{"oi", Type::stepped}}, .in_place = true};
+    if (o.sgd_rate > 0) {
+      return o.partial ? stepped_term : stepped;
+    }
+    return o.accumulate ? (o.partial ? added_term : added) : (o.partial ? plain_term : plain);
   }
   const Signature& operator()(const Relu&) const {
     static const Signature one{.reads = {{"*"}}, .writes = {{"*"}}};
@@ -143,51 +114,6 @@ struct Signatures {
     static const Signature plain{.reads = {{"*c"}, {"*c"}}, .writes = {{"c"}, {"c"}}, .whole = "c"};
     static const Signature added{.reads = {{"*c"}, {"*c"}, {"c"}, {"c"}}, .writes = {{"c"}, {"c"}}, .whole = "c", .in_place = true};
     return o.accumulate ? added : plain;
-  }
-  const Signature& operator()(const RmsNorm&) const {
-    static const Signature one{.reads = {{"*c"}, {"c"}}, .writes = {{"*c"}}, .whole = "c"};
-    return one;
-  }
-  const Signature& operator()(const RmsNormBackwardInput&) const {
-    static const Signature one{.reads = {{"*c"}, {"*c"}, {"c"}}, .writes = {{"*c"}}, .whole = "c"};
-    return one;
-  }
-  const Signature& operator()(const RmsNormBackwardWeight& o) const {
-    static const Signature plain{.reads = {{"*c"}, {"*c"}}, .writes = {{"c"}}, .whole = "c"};
-    static const Signature added{.reads = {{"*c"}, {"*c"}, {"c"}}, .writes = {{"c"}}, .whole = "c", .in_place = true};
-    return o.accumulate ? added : plain;
-  }
-  const Signature& operator()(const SiluGate&) const {
-    static const Signature one{.reads = {{"*"}, {"*"}}, .writes = {{"*"}}};
-    return one;
-  }
-  const Signature& operator()(const SiluGateBackward&) const {
-    static const Signature one{.reads = {{"*"}, {"*"}, {"*"}}, .writes = {{"*"}, {"*"}}};
-    return one;
-  }
-  const Signature& operator()(const AddPositions&) const {
-    static const Signature one{.reads = {{"tbc"}, {"pc"}}, .writes = {{"tbc"}}, .whole = "p", .numbered = 't'};
-    return one;
-  }
-  const Signature& operator()(const AddPositionsBackward& o) const {
-    static const Signature plain{.reads = {{"tbc"}}, .writes = {{"pc"}}, .whole = "p", .numbered = 't'};
-    static const Signature added{.reads = {{"tbc"}, {"pc"}}, .writes = {{"pc"}}, .whole = "p", .in_place = true, .numbered = 't'};
-    return o.accumulate ? added : plain;
-  }
-  const Signature& operator()(const Rotary&) const {
-    static const Signature one{.reads = {{"tbhq"}}, .writes = {{"tbhq"}}, .whole = "q", .numbered = 't'};
-    return one;
-  }
-  const Signature& operator()(const Attention&) const {
-    static const Signature one{
-        .reads = {{"tbhq"}, {"tbhd"}, {"tbhd"}}, .writes = {{"tbhq"}, {"tbhr", Type::state}}, .whole = "tqdr"};
-    return one;
-  }
-  const Signature& operator()(const AttentionBackward&) const {
-    static const Signature one{.reads = {{"tbhq"}, {"tbhq"}, {"tbhd"}, {"tbhd"}, {"tbhq"}, {"tbhr", Type::state}},
-                               .writes = {{"tbhq"}, {"tbhd"}, {"tbhd"}},
-                               .whole = "tqdr"};
-    return one;
   }
   const Signature& operator()(const Cast&) const {
     static const Signature one{.reads = {{"*", Type::floating}}, .writes = {{"*", Type::floating}}, .linear = true};
@@ -289,9 +215,7 @@ bool fits(const Signature& signature, std::span<const Operand> reads, std::span<
 }
 
 std::optional<DividedSum> divided_sum(const Op& op) {
-  // Without a bias a Linear is its own term, and behind heads there is nothing that adds one to the sum.
-  if (const auto* linear = std::get_if<Linear>(&op);
-      linear != nullptr && !linear->partial && !linear->no_bias && !linear->out_heads) {
+  if (const auto* linear = std::get_if<Linear>(&op); linear != nullptr && !linear->partial) {
     Linear term = *linear;
     term.partial = true;
     return DividedSum{.term = term, .term_reads = {0, 1}, .finish = AddBias{}, .finish_reads = {2}};

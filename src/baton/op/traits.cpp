@@ -81,14 +81,13 @@ bool takes_step(const Op& op) {
 
 std::optional<Joined> joined(const Op& first, const Op& second) {
   if (const auto* linear = std::get_if<Linear>(&first);
-      linear != nullptr && *linear == Linear{.tf32 = linear->tf32} && std::holds_alternative<Relu>(second)) {
+      linear != nullptr && !linear->partial && !linear->relu && std::holds_alternative<Relu>(second)) {
     Linear both = *linear;
     both.relu = true;
     return Joined{both, {}};
   }
-  if (const auto* backward = std::get_if<LinearBackwardInput>(&first); backward != nullptr &&
-                                                                       *backward == LinearBackwardInput{.tf32 = backward->tf32} &&
-                                                                       std::holds_alternative<ReluBackward>(second)) {
+  if (const auto* backward = std::get_if<LinearBackwardInput>(&first);
+      backward != nullptr && !backward->mask && std::holds_alternative<ReluBackward>(second)) {
     LinearBackwardInput both = *backward;
     both.mask = true;
     return Joined{both, {1}};
@@ -108,38 +107,8 @@ std::optional<ProductExtents> product_extents(const Op& op, std::span<const Oper
   if (std::holds_alternative<MatrixProduct>(op)) {
     return ProductExtents{reads[0].shape[0], reads[0].shape[1], reads[1].shape[1]};
   }
-  if (std::holds_alternative<Attention>(op) || std::holds_alternative<AttentionBackward>(op)) {
-    const Shape& k = reads[std::holds_alternative<Attention>(op) ? 1 : 2].shape;
-    return ProductExtents{k[0], k.last(), k[0]};  // every head's scores
-  }
-  const WeightOperand weight = *weight_operand(op);
-  const Shape& shape = (weight.written ? writes : reads)[weight.operand].shape;
-  std::int64_t out = 1;
-  for (std::size_t axis = 0; axis < weight.output_axes; ++axis) {
-    out *= shape[axis];
-  }
-  const std::int64_t in = shape.elements() / out;
-  return ProductExtents{reads[0].shape.elements() / (std::holds_alternative<LinearBackwardInput>(op) ? out : in), in, out};
-}
-
-std::optional<WeightOperand> weight_operand(const Op& op) {
-  const auto axes = [](bool out_heads) { return std::size_t{out_heads ? 2U : 1U}; };
-  if (const auto* linear = std::get_if<Linear>(&op)) {
-    return WeightOperand{false, 1, axes(linear->out_heads)};
-  }
-  if (const auto* backward = std::get_if<LinearBackwardInput>(&op)) {
-    return WeightOperand{false, 1, axes(backward->out_heads)};
-  }
-  if (const auto* backward = std::get_if<LinearBackwardWeight>(&op)) {
-    return WeightOperand{true, 0, axes(backward->out_heads)};
-  }
-  if (std::holds_alternative<Embed>(op)) {
-    return WeightOperand{false, 1, 1};
-  }
-  if (std::holds_alternative<EmbedBackward>(op)) {
-    return WeightOperand{true, 0, 1};
-  }
-  return std::nullopt;
+  const Shape& weight = std::holds_alternative<LinearBackwardWeight>(op) ? writes[0].shape : reads[1].shape;
+  return ProductExtents{reads[0].shape.rows(), weight[1], weight[0]};
 }
 
 std::int64_t integer_limit(const Op& op, std::span<const Operand> reads, std::size_t operand) {

@@ -53,23 +53,13 @@ std::optional<Joined> joined(const Op& first, const Op& second);
 /// All ops that `joined` gives.
 const std::vector<Op>& joint_ops();
 
-/// Rows, inputs and outputs of the product that an op computes, and the least of it where it computes several; none where it
-/// computes none. All that are heads count as one extent.
+/// Rows, inputs and outputs of the product that an op computes; none where it computes none.
 struct ProductExtents {
   std::int64_t rows;
   std::int64_t in;
   std::int64_t out;
 };
 std::optional<ProductExtents> product_extents(const Op& op, std::span<const Operand> reads, std::span<const Operand> writes);
-
-/// The operand of an op that is a matrix of weights, of which some leading axes together are the outputs and the others the inputs.
-struct WeightOperand {
-  bool written;         // among what it writes, else among what it reads
-  std::size_t operand;  // by number
-  std::size_t output_axes;
-};
-/// None for an op that has none. The rows of an embedding are outputs.
-std::optional<WeightOperand> weight_operand(const Op& op);
 
 /// Of an operand that holds integers: they are at least 0 and less than this.
 std::int64_t integer_limit(const Op& op, std::span<const Operand> reads, std::size_t operand);

@@ -90,13 +90,9 @@ struct LossTerms {
 /// What a buffer is a part of, independent of the device that holds it: used to fill it and to read it back.
 using Content = std::variant<std::monostate, BatchRows, ParameterPart, LossScaler, ValuePart, NonFiniteCount, LossTerms>;
 
-/// How elements lie in memory. `tiled` is the CPU backend's order for weights, matrices of as many rows as the first axis has;
-/// `tiled_heads` is the same for those whose first two axes are rows. They need exactly as many bytes as row-major, so element-wise
-/// work (sums, updates, copies) is the same for all.
-enum class Order : std::uint8_t { row_major, tiled, tiled_heads };
-
-/// As plans write it: `tiled`, `tiled_heads`.
-std::string_view to_text(Order order);
+/// How elements lie in memory. `tiled` is the CPU backend's order for weights; it needs exactly as many bytes
+/// as row-major, so element-wise work (sums, updates, copies) is the same for both.
+enum class Order : std::uint8_t { row_major, tiled };
 
 /// A piece of one device's memory.
 struct Buffer {

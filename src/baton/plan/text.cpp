@@ -371,11 +371,9 @@ Buffer parse_buffer(Line& line, std::size_t devices, std::size_t values) {
   buffer.dtype = *type;
   buffer.shape = line.shape(line.word(5));
   std::size_t words = 6;
-  for (const Order order : {Order::tiled, Order::tiled_heads}) {
-    if (line.word_count() > words && line.word(words) == to_text(order)) {
-      buffer.order = order;
-      ++words;
-    }
+  if (line.word_count() > words && line.word(words) == "tiled") {
+    buffer.order = Order::tiled;
+    ++words;
   }
   if (line.word_count() > words && line.word(words) == "persistent") {
     buffer.persistent = true;
@@ -592,10 +590,6 @@ bool parse_graph_line(Line& line, Graph& graph) {
 
 std::string_view to_text(Role role) { return role_names[static_cast<std::size_t>(role)]; }
 
-std::string_view to_text(Order order) {
-  return order == Order::tiled ? "tiled" : order == Order::tiled_heads ? "tiled_heads" : "row_major";
-}
-
 std::string to_text(const Plan& plan) {
   std::string out = fmt::format("{}\ntitle \"{}\"\n", heading, plan.title());
   for (std::size_t d = 0; d < plan.devices().size(); ++d) {
@@ -605,8 +599,7 @@ std::string to_text(const Plan& plan) {
   for (std::size_t b = 0; b < plan.buffers().size(); ++b) {
     const Buffer& buffer = plan.buffers()[b];
     out += fmt::format("buffer b{} d{} {} {} {}{}{}", b, buffer.device.value, to_text(buffer.role), to_text(buffer.dtype),
-                       to_text(buffer.shape), buffer.order == Order::row_major ? "" : fmt::format(" {}", to_text(buffer.order)),
-                       buffer.persistent ? " persistent" : "");
+                       to_text(buffer.shape), buffer.order == Order::tiled ? " tiled" : "", buffer.persistent ? " persistent" : "");
     print_content(out, buffer);
     out += buffer.label.empty() ? "\n" : fmt::format(" \"{}\"\n", buffer.label);
   }

@@ -288,12 +288,6 @@ class Judge {
     report(Rule::waiting, circle, text);
   }
 
-  /// What an op writes beside its result for its backward alone. Nobody reads it if the op is run again before that.
-  static bool is_statistics(const Task& task, std::size_t operand) {
-    const auto* compute = std::get_if<Compute>(&task.action);
-    return compute != nullptr && operand > 0 && op::signature(compute->op).writes[operand].type == op::Type::state;
-  }
-
   /// Walks the tasks in order and holds each touch of a buffer against the touches before it. It is enough to
   /// remember the last write and, for each lane, the last read since: older ones come before those.
   void check_buffers() {
@@ -326,15 +320,14 @@ class Judge {
         touch.reads[static_cast<std::size_t>(task.lane)] = id;
         touch.read_since_write = true;
       }
-      for (std::size_t i = 0; i < task.writes.size(); ++i) {
-        const BufferId buffer = task.writes[i];
+      for (const BufferId buffer : task.writes) {
         Touch& touch = touches[buffer.index()];
         must_follow(touch.write, buffer);
         for (const TaskId read : touch.reads) {
           must_follow(read, buffer);
         }
         unread(buffer, touch);
-        touch = {id, {}, is_statistics(task, i)};
+        touch = {id, {}, false};
       }
     }
     for (std::size_t b = 0; b < touches.size(); ++b) {

@@ -5,7 +5,6 @@
 
 #include "baton/base/error.h"
 #include "baton/op/loss_scale.h"
-#include "baton/op/signature.h"
 #include "baton/op/traits.h"
 #include "baton/strategy/passes.h"
 
@@ -24,15 +23,6 @@ using plan::Update;
 /// keeps.
 bool is_master(const Buffer& buffer) {
   return buffer.persistent && (buffer.role == Role::parameter || buffer.role == Role::optimizer_state);
-}
-
-/// Marks the operands that an op asks to be float32: the statistics of a softmax, and the state of a loss scaler.
-void mark_states(const std::vector<op::Axes>& axes, const std::vector<BufferId>& operands, std::vector<bool>& marked) {
-  for (std::size_t i = 0; i < axes.size() && i < operands.size(); ++i) {
-    if (axes[i].type == op::Type::state) {
-      marked[operands[i].index()] = true;
-    }
-  }
 }
 
 bool is_update(const Task& task) { return std::holds_alternative<Update>(task.action); }
@@ -68,17 +58,8 @@ struct Scaler {
 }  // namespace
 
 plan::Draft narrow_values(plan::Draft draft, DType type) {
-  std::vector<bool> wide(draft.buffers.size(), false);
-  for (const Task& task : draft.tasks) {
-    if (const auto* computes = std::get_if<Compute>(&task.action)) {
-      const op::Signature& signature = op::signature(computes->op);
-      mark_states(signature.reads, task.reads, wide);
-      mark_states(signature.writes, task.writes, wide);
-    }
-  }
-  for (std::size_t b = 0; b < draft.buffers.size(); ++b) {
-    Buffer& buffer = draft.buffers[b];
-    if (buffer.dtype == DType::f32 && !is_master(buffer) && !wide[b]) {
+  for (Buffer& buffer : draft.buffers) {
+    if (buffer.dtype == DType::f32 && !is_master(buffer)) {
       buffer.dtype = type;
     }
   }

@@ -60,8 +60,8 @@ plan::Draft reduce_gradients_to(plan::Draft draft, DeviceId owner);
 /// Before: the device of such a parameter holds its final gradient.
 plan::Draft add_updates(plan::Draft draft, const op::Optimizer& optimizer);
 
-/// Makes activations, gradients, inputs, targets and copies of parameters of the 16-bit `type`. Persistent parameters, optimizer
-/// states and what ops ask to be float32 stay so. Idempotent: run it again after passes that add buffers.
+/// Makes activations, gradients, inputs, targets and copies of parameters of the 16-bit `type`. Persistent parameters and
+/// optimizer states stay float32. Idempotent: run it again after passes that add buffers.
 plan::Draft narrow_values(plan::Draft draft, DType type);
 
 /// Copies each persistent parameter to the 16-bit `type` before everything else; all tasks but updates read the copy.

@@ -109,16 +109,13 @@ plan::ValuePart StepTensors::part(std::size_t b, std::size_t v, const Call& call
   return held;
 }
 
-BufferId StepTensors::add(DeviceId device, Role role, plan::ValuePart held, std::string label, bool statistics) {
+BufferId StepTensors::add(DeviceId device, Role role, plan::ValuePart held, std::string label) {
   std::vector<std::int64_t> extents;
   for (const Range& range : held.at) {
     extents.push_back(range.size());
   }
   const BufferId id = add(device, role, Shape(std::move(extents)), std::move(label));
   draft_.buffers[id.index()].content = std::move(held);
-  if (statistics) {
-    draft_.buffers[id.index()].dtype = DType::f32;
-  }
   return id;
 }
 

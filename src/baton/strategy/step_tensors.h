@@ -69,8 +69,8 @@ class StepTensors {
   const model::Value& value_of(std::size_t b, std::size_t v) const { return model_.blocks()[b].values[v]; }
 
   BufferId add(DeviceId device, plan::Role role, Shape shape, std::string label);
-  /// A buffer for part of a value or of its gradient; `statistics` are float32 whatever the step computes in.
-  BufferId add(DeviceId device, plan::Role role, plan::ValuePart held, std::string label, bool statistics = false);
+  /// A buffer for part of a value or of its gradient.
+  BufferId add(DeviceId device, plan::Role role, plan::ValuePart held, std::string label);
   void task(plan::Action action, DeviceId device, plan::Phase phase, std::size_t block, std::size_t micro,
             std::vector<BufferId> reads, std::vector<BufferId> writes, plan::Lane lane = plan::Lane::compute);
 

@@ -243,7 +243,6 @@ Table table_of(const Request& request, const Axes& axes) {
   }
   if (axes.tp > 1) {
     table.push_back({'f', MeshAxis::parts});
-    table.push_back({'h', MeshAxis::parts});
     table.push_back({'v', MeshAxis::parts});
     if (request.layout.sp) {
       table.push_back({'t', MeshAxis::parts});

@@ -22,6 +22,13 @@ void each_axis(const op::Axes& axes, const Names& names, const Visit& visit) {
   }
 }
 
+/// Whether an op has a dimension of its own that goes by this letter.
+bool has_letter(const op::Op& op, char letter) {
+  const auto mentions = [letter](const op::Axes& axes) { return axes.letters.find(letter) != std::string::npos; };
+  const op::Signature& signature = op::signature(op);
+  return std::any_of(signature.reads.begin(), signature.reads.end(), mentions);
+}
+
 /// The letters that a dimension goes by in a call, each once.
 std::string letters_of(const NamedCall& call, char dim) {
   const op::Signature& signature = op::signature(call.op);
@@ -49,10 +56,10 @@ std::size_t axis_of(const Names& names, char dim) {
 
 Layouts::Layouts(const model::Model& model, Table table, std::int64_t parts)
     : model_(model), table_(std::move(table)), parts_(parts) {
-  name_parameters();
   if (parts_ > 1) {
     check_extents();
   }
+  name_parameters();
   for (std::size_t b = 0; b < model_.blocks().size(); ++b) {
     nodes_.emplace_back();
     for (std::size_t n = 0; n < model_.blocks()[b].nodes.size(); ++n) {
@@ -315,7 +322,6 @@ void Layouts::check_extents() const {
             throw usage_error("the {} {} of {} cannot be divided over {} devices", dim.extent,
                               row.dim == 't'   ? "positions"
                               : row.dim == 'v' ? "tokens"
-                              : row.dim == 'h' ? "heads"
                                                : "features",
                               block.name, parts_);
           }
@@ -325,12 +331,12 @@ void Layouts::check_extents() const {
     if (row.dim == 't' && !present) {
       throw usage_error("--sp divides the sequence, but {} has none", model_.name());
     }
-    for (const std::vector<Names>& parameters : parameters_) {
-      present = present ||
-                std::any_of(parameters.begin(), parameters.end(), [&](const Names& names) { return has(names, row.dim); });
-    }
     found = found || present;
   }
+  const auto embeds = [](const model::Node& node) { return !op::signature(node.op).reads.empty() && has_letter(node.op, 'v'); };
+  found = found || std::any_of(model_.blocks().begin(), model_.blocks().end(), [&](const model::Block& block) {
+            return std::any_of(block.nodes.begin(), block.nodes.end(), embeds);
+          });
   if (!found) {
     throw usage_error(
         "tensor parallelism divides the features between two Linear layers, but {} has no such pair: give it two layers at least",
@@ -344,16 +350,16 @@ void Layouts::check_call(std::size_t b, const NamedCall& call) const {
   }
   const std::string& block = model_.blocks()[b].name;
   const op::Signature& signature = op::signature(call.op);
-  // Of other dimensions that the table divides a call gathers what it reads.
-  const std::optional<char> dim = shared(call);
-  const std::string letters = dim ? letters_of(call, *dim) : std::string();
-  for (const char letter : letters) {
-    if (signature.whole.find(letter) != std::string::npos || signature.merged.find(letter) != std::string::npos) {
-      throw usage_error("{} of {} needs all of dimension {}, which would be divided over {} devices", op::name(call.op), block,
-                        *dim, parts_);
+  for (const Row& row : table_) {
+    for (const char letter : row.axis == MeshAxis::parts ? letters_of(call, row.dim) : std::string()) {
+      if (signature.whole.find(letter) != std::string::npos || signature.merged.find(letter) != std::string::npos) {
+        throw usage_error("{} of {} needs all of dimension {}, which would be divided over {} devices", op::name(call.op), block,
+                          row.dim, parts_);
+      }
     }
   }
-  if (letters.size() > 1) {
+  const std::optional<char> dim = shared(call);
+  if (dim && letters_of(call, *dim).size() > 1) {
     throw usage_error("{} of {} has dimension {} twice, so that it cannot be divided over {} devices", op::name(call.op), block,
                       *dim, parts_);
   }

@@ -18,8 +18,7 @@ enum class MeshAxis : std::uint8_t { replicas, parts };
 /// A way of splitting: which dimension is divided over which axis. Of several rows of one axis the first that an op has is taken,
 /// and a value is kept as the first that it has says.
 ///   data        b : replicas
-///   tensor      f : parts     features between two Linear layers
-///               h : parts     heads of attention
+///   tensor      f : parts     (and h, the heads of attention)
 ///   vocabulary  v : parts     rows of embeddings, scores of the loss
 ///   sequence    t : parts     behind those
 struct Row {

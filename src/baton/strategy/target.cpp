@@ -1,6 +1,3 @@
-#include <map>
-
-#include "baton/op/traits.h"
 #include "baton/strategy/passes.h"
 
 namespace baton::strategy {
@@ -10,21 +7,10 @@ using plan::ParameterPart;
 using plan::Task;
 
 plan::Draft tile_weights(plan::Draft draft) {
-  std::map<std::uint32_t, plan::Order> orders;  // by ordinal
-  for (const Task& task : draft.tasks) {
-    const auto* compute = std::get_if<plan::Compute>(&task.action);
-    const std::optional<op::WeightOperand> weight = compute == nullptr ? std::nullopt : op::weight_operand(compute->op);
-    if (weight) {
-      const BufferId id = (weight->written ? task.writes : task.reads)[weight->operand];
-      if (const auto* part = std::get_if<ParameterPart>(&draft[id].content)) {
-        orders[part->ordinal] = weight->output_axes == 2 ? plan::Order::tiled_heads : plan::Order::tiled;
-      }
-    }
-  }
   for (Buffer& buffer : draft.buffers) {
     const auto* part = std::get_if<ParameterPart>(&buffer.content);
-    if (const auto found = part == nullptr ? orders.end() : orders.find(part->ordinal); found != orders.end()) {
-      buffer.order = found->second;
+    if (part != nullptr && part->whole.rank() == 2) {
+      buffer.order = plan::Order::tiled;
     }
   }
   return draft;

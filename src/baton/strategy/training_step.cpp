@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <numeric>
 #include <set>
 
@@ -111,8 +110,8 @@ class Writer : private StepTensors {
     }
   }
 
-  /// By what the shards hold of a tensor: what they hold after it was gathered, which the calls of one block share.
-  using Gathered = std::vector<std::pair<std::vector<BufferId>, std::vector<BufferId>>>;
+  /// Buffers by reference and shard, made for the calls of one node.
+  using Found = std::vector<std::pair<op::Ref, std::vector<BufferId>>>;
 
   /// The number of the value in its block that a reference means.
   std::size_t value_number(const model::Node& node, const op::Ref& ref) const {
@@ -122,8 +121,15 @@ class Writer : private StepTensors {
 
   /// What the shards of a replica read of a reference in a call, converted as the call needs it; `gathered` keeps what was.
   std::vector<BufferId> read(std::size_t r, std::size_t m, std::size_t b, const model::Node& node, const op::Ref& ref,
-                             Conversion conversion, Phase phase, Gathered& gathered) {
+                             Conversion conversion, Phase phase, Found& gathered) {
     using Kind = op::Ref::Kind;
+    if (conversion != Conversion::none) {
+      for (const auto& [known, buffers] : gathered) {
+        if (known == ref) {
+          return buffers;
+        }
+      }
+    }
     std::vector<BufferId> held;
     for (Shard& shard : group(r)) {
       held.push_back(ref.kind == Kind::parameter         ? shard.parameters[b][node.parameters[ref.index]]
@@ -133,19 +139,14 @@ class Writer : private StepTensors {
     if (conversion == Conversion::none) {
       return held;
     }
-    for (const auto& [known, buffers] : gathered) {
-      if (known == held) {
-        return buffers;
-      }
-    }
     const Role role = ref.kind == Kind::output_gradient ? Role::gradient : Role::activation;
-    gathered.emplace_back(held, converted(conversion, r, m, b, value_number(node, ref), phase, role, held));
+    gathered.emplace_back(ref, converted(conversion, r, m, b, value_number(node, ref), phase, role, std::move(held)));
     return gathered.back().second;
   }
 
   /// By shard: the buffers that a call reads.
   std::vector<std::vector<BufferId>> reads_of(std::size_t r, std::size_t m, std::size_t b, const model::Node& node,
-                                              const Call& call, Phase phase, Gathered& gathered) {
+                                              const Call& call, Phase phase, Found& gathered) {
     std::vector<std::vector<BufferId>> by_shard(group(r).size());
     for (std::size_t i = 0; i < call.reads.size(); ++i) {
       const std::vector<BufferId> held = read(r, m, b, node, call.reads[i], call.before[i], phase, gathered);
@@ -168,9 +169,9 @@ class Writer : private StepTensors {
         shard.micro[m].values[b][0] = shard.micro[m].values[b - 1][model_.blocks()[b - 1].out];
       }
     }
-    Gathered gathered;
     for (std::size_t n = 0; n < block.nodes.size(); ++n) {
       const model::Node& node = block.nodes[n];
+      Found gathered;
       for (const Call& call : layouts_.node(b, n).forward) {
         const std::vector<std::vector<BufferId>> reads = reads_of(r, m, b, node, call, phase, gathered);
         std::vector<std::vector<BufferId>> made(call.writes.size());  // by operand and shard
@@ -182,8 +183,7 @@ class Writer : private StepTensors {
             plan::ValuePart content = part(b, v, call, i, shard, m, Role::activation);
             content.unfinished = &call != &layouts_.node(b, n).forward.back();
             writes.push_back(add(device_of(shard, b), Role::activation, std::move(content),
-                                 again ? fmt::format("{}.{}", block.name, op::name(call.op)) : value_of(b, v).name,
-                                 value_of(b, v).statistics));
+                                 again ? fmt::format("{}.{}", block.name, op::name(call.op)) : value_of(b, v).name));
             made[i].push_back(writes.back());
           }
           task(plan::Compute{part_op(call, shard)}, device_of(shard, b), phase, b, m, reads[shard.index], std::move(writes));
@@ -329,24 +329,17 @@ class Writer : private StepTensors {
     }
   }
 
-  /// Terms of a value's gradient that its readers give: each device adds up its own, and what is converted is their sum.
-  struct Terms {
-    std::size_t to_come = 0;
-    std::vector<BufferId> sum;  // by shard
-  };
-
   void backward(std::size_t r, std::size_t m, std::size_t b, bool put_off) {
     const model::Block& block = model_.blocks()[b];
-    Gathered gathered;
-    std::map<std::size_t, Terms> terms = terms_of(b);
     for (std::size_t n = block.nodes.size(); n-- > 0;) {
       const model::Node& node = block.nodes[n];
+      Found gathered;
       for (const Call& call : layouts_.node(b, n).backward) {
         const bool wanted = call.of_parameters || std::any_of(call.writes.begin(), call.writes.end(), [&](const op::Ref& ref) {
                               return wants_gradient(b, value_number(node, ref));
                             });
         if (wanted) {
-          backward_call(r, m, b, node, call, put_off, gathered, terms);
+          backward_call(r, m, b, node, call, put_off, gathered);
         }
       }
       for (const std::size_t input : layouts_.node(b, n).passed_on) {
@@ -367,7 +360,7 @@ class Writer : private StepTensors {
   }
 
   void backward_call(std::size_t r, std::size_t m, std::size_t b, const model::Node& node, const Call& call, bool put_off,
-                     Gathered& gathered, std::map<std::size_t, Terms>& terms) {
+                     Found& gathered) {
     std::vector<std::vector<BufferId>> reads = reads_of(r, m, b, node, call, Phase::backward, gathered);
     std::vector<std::vector<BufferId>> made(call.writes.size());  // by operand and shard
     for (Shard& shard : group(r)) {
@@ -386,46 +379,10 @@ class Writer : private StepTensors {
     }
     for (std::size_t i = 0; i < call.writes.size() && !call.of_parameters; ++i) {
       const std::size_t v = value_number(node, call.writes[i]);
-      if (!wants_gradient(b, v)) {
-        continue;
+      const std::vector<BufferId> given = converted(call.after[i], r, m, b, v, Phase::backward, Role::gradient, made[i]);
+      if (wants_gradient(b, v)) {
+        add_gradient(r, m, b, v, given);
       }
-      if (call.after[i] == Conversion::none) {
-        add_gradient(r, m, b, v, made[i]);
-        continue;
-      }
-      Terms& own = terms.at(v);
-      add_terms(r, m, b, own, made[i]);
-      if (--own.to_come == 0) {
-        add_gradient(r, m, b, v, converted(call.after[i], r, m, b, v, Phase::backward, Role::gradient, own.sum));
-      }
-    }
-  }
-
-  /// By value of a block: how many of its readers give such terms.
-  std::map<std::size_t, Terms> terms_of(std::size_t b) const {
-    std::map<std::size_t, Terms> terms;
-    for (std::size_t n = 0; n < model_.blocks()[b].nodes.size(); ++n) {
-      for (const Call& call : layouts_.node(b, n).backward) {
-        for (std::size_t i = 0; i < call.writes.size(); ++i) {
-          if (call.after[i] != Conversion::none) {
-            ++terms[value_number(model_.blocks()[b].nodes[n], call.writes[i])].to_come;
-          }
-        }
-      }
-    }
-    return terms;
-  }
-
-  void add_terms(std::size_t r, std::size_t m, std::size_t b, Terms& terms, const std::vector<BufferId>& given) {
-    if (terms.sum.empty()) {
-      terms.sum = given;
-      return;
-    }
-    for (const Shard& shard : group(r)) {
-      BufferId& known = terms.sum[shard.index];
-      const BufferId sum = draft_.add(plan::Buffer(draft_[known]));
-      task(plan::Compute{op::Add{}}, device_of(shard, b), Phase::backward, b, m, {known, given[shard.index]}, {sum});
-      known = sum;
     }
   }
 

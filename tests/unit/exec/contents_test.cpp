@@ -66,37 +66,6 @@ TEST(Contents, AParametersValuesDoNotDependOnHowItIsSplit) {
   EXPECT_NE(filled(weight(part_of(0, 0, 130)), {.seed = 6}), all);
 }
 
-TEST(Contents, PartsOfHeadsLieInTheMiddleOfAParameterAndInItsTiles) {
-  const auto heads = [](const Shape& shape, std::uint32_t axis, std::int64_t begin, std::int64_t end) {
-    return ParameterPart{.name = "w", .ordinal = 3, .fan_in = 70, .whole = shape, .axis = axis, .begin = begin, .end = end};
-  };
-  for (const Shape& shape : {Shape{7, 30, 66}, Shape{66, 7, 30}}) {
-    const std::vector<double> all = filled(weight(heads(shape, 0, 0, shape[0])));
-    std::vector<ParameterPart> parts{heads(shape, 0, 2, 5), heads(shape, 1, 3, 7), heads(shape, 2, 11, 30)};
-    parts.push_back(parts[1]);
-    parts.back().piece_begin = 101;
-    parts.back().piece_end = 733;
-    for (const plan::Order order : {plan::Order::row_major, plan::Order::tiled, plan::Order::tiled_heads}) {
-      for (const ParameterPart& part : parts) {
-        const Buffer buffer = weight(part, order);
-        const std::vector<double> some = filled(buffer);
-        const PlaceInParameter place(buffer);
-        std::set<std::int64_t> places;
-        for (std::size_t i = 0; i < some.size(); ++i) {
-          const std::int64_t at = place(element_offset(buffer, static_cast<std::int64_t>(i)));
-          places.insert(at);
-          ASSERT_EQ(some[i], all[static_cast<std::size_t>(at)]) << i << " of axis " << part.axis << ", " << to_text(order);
-          const std::int64_t along = part.axis == 0   ? at / (shape[1] * shape[2])
-                                     : part.axis == 1 ? at / shape[2] % shape[1]
-                                                      : at % shape[2];
-          ASSERT_TRUE(along >= part.begin && along < part.end) << along;
-        }
-        EXPECT_EQ(places.size(), some.size());
-      }
-    }
-  }
-}
-
 TEST(Contents, SamplesAreTheSameInAnyPartOfTheBatchAndTheDataSetBeginsAnew) {
   const auto rows = [](std::int64_t begin, std::int64_t end) {
     return Buffer{.role = Role::input, .persistent = true, .shape = {end - begin, 4}, .content = plan::BatchRows{begin, end}};

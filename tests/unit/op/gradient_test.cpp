@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <set>
-
 namespace baton::op {
 namespace {
 
@@ -44,63 +42,6 @@ TEST(Gradient, CallsSuitTheShapeLawsOfTheOpsTheyName) {
   }
 }
 
-TEST(Gradient, OfOpsWithSeveralOperandsSuitsTheirShapeLaws) {
-  struct Around {
-    Op op;
-    std::vector<Shape> inputs;
-    std::vector<Shape> parameters;
-    std::vector<Shape> outputs;
-  };
-  const Shape q{3, 5, 2, 8};
-  const Shape k{3, 5, 2, 4};
-  const std::vector<Around> list{
-      {Linear{.no_bias = true}, {{5, 3}}, {{4, 3}}, {{5, 4}}},
-      {Linear{.out_heads = true}, {{5, 3}}, {{2, 2, 3}, {2, 2}}, {{5, 2, 2}}},
-      {Linear{.out_heads = true, .no_bias = true}, {{5, 3}}, {{2, 2, 3}}, {{5, 2, 2}}},
-      {Linear{.in_heads = true}, {{5, 2, 3}}, {{4, 2, 3}, {4}}, {{5, 4}}},
-      {Linear{.partial = true, .in_heads = true}, {{5, 2, 3}}, {{4, 2, 3}, {4}}, {{5, 4}}},
-      {RmsNorm{}, {{5, 3}}, {{3}}, {{5, 3}}},
-      {SiluGate{}, {{5, 3}, {5, 3}}, {}, {{5, 3}}},
-      {AddPositions{}, {{3, 5, 4}}, {{6, 4}}, {{3, 5, 4}}},
-      {Rotary{.head = 4}, {q}, {}, {q}},
-      {Attention{.causal = true}, {q, k, k}, {}, {q, {3, 5, 2, 2}}},
-  };
-  for (const Around& around : list) {
-    const auto operands = [&](const std::vector<Ref>& refs) {
-      std::vector<Operand> list_of;
-      for (const Ref& ref : refs) {
-        const bool input = ref.kind == Kind::input || ref.kind == Kind::input_gradient;
-        const bool output = ref.kind == Kind::output || ref.kind == Kind::output_gradient;
-        list_of.push_back({(input ? around.inputs : output ? around.outputs : around.parameters).at(ref.index)});
-      }
-      return list_of;
-    };
-    std::size_t parameters = 0;
-    std::set<std::size_t> inputs;
-    for (const BackwardCall& call : gradient(around.op)) {
-      const std::optional<std::string> why = mismatch(call.op, operands(call.reads), operands(call.writes));
-      EXPECT_FALSE(why.has_value()) << why.value_or("");
-      parameters += call.of_parameters ? call.writes.size() : 0;
-      for (const Ref& ref : call.writes) {
-        if (!call.of_parameters) {
-          inputs.insert(ref.index);
-        }
-      }
-    }
-    for (const std::size_t input : passed_on(around.op)) {
-      inputs.insert(input);
-    }
-    EXPECT_EQ(parameters, around.parameters.size()) << name(around.op);
-    EXPECT_EQ(inputs.size(), around.inputs.size()) << name(around.op);
-  }
-}
-
-TEST(Gradient, OfARotationIsTheRotationBack) {
-  const std::vector<BackwardCall> calls = gradient(Rotary{.head = 4, .base = 500});
-  ASSERT_EQ(calls.size(), 1U);
-  EXPECT_EQ(calls[0].op, Op(Rotary{.head = 4, .base = 500, .backward = true}));
-}
-
 TEST(Gradient, OfALinearGivesTheInputsFirstAndTellsThatOfTheParametersApart) {
   const std::vector<BackwardCall> calls = gradient(Linear{});
   ASSERT_EQ(calls.size(), 2U);
@@ -131,9 +72,10 @@ TEST(Gradient, OfAReluNeedsItsOutputAndNotItsInput) {
 
 TEST(Gradient, BackwardOpsAndLossesHaveNone) {
   for (const Op& op : all()) {
-    const std::set<std::string_view> forward{"linear",   "relu",      "gelu",          "layer_norm", "embed",
-                                             "rms_norm", "silu_gate", "add_positions", "rotary",     "attention"};
-    EXPECT_EQ(gradient(op).empty(), !forward.contains(name(op))) << name(op);
+    if (!std::holds_alternative<Linear>(op) && !std::holds_alternative<Relu>(op) && !std::holds_alternative<LayerNorm>(op) &&
+        !std::holds_alternative<Embed>(op) && !std::holds_alternative<Gelu>(op)) {
+      EXPECT_TRUE(gradient(op).empty()) << name(op);
+    }
   }
 }
 

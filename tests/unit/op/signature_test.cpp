@@ -117,61 +117,6 @@ TEST(Traits, PartsOfADimensionAreToldApartOnlyByOpsThatKnowItsIndices) {
   EXPECT_EQ(integer_limit(CrossEntropy{}, reads, 1), 5);
 }
 
-TEST(Traits, PositionsAreToldApartByNumber) {
-  EXPECT_EQ(for_part(AddPositions{}, 4, 9), (Op(AddPositions{.first = 4, .of = 9})));
-  EXPECT_EQ(for_part(Rotary{.head = 8}, 4, 9), (Op(Rotary{.head = 8, .first = 4, .of = 9})));
-  for (const Op& op : all()) {
-    const char numbered = signature(op).numbered;
-    EXPECT_EQ(numbered != 0, for_part(op, 4, 9) != op) << name(op);
-    const auto mentions = [&](const Axes& axes) { return axes.letters.find(numbered) != std::string::npos; };
-    const Signature& one = signature(op);
-    EXPECT_TRUE(numbered == 0 || std::any_of(one.reads.begin(), one.reads.end(), mentions) ||
-                std::any_of(one.writes.begin(), one.writes.end(), mentions))
-        << name(op);
-  }
-}
-
-TEST(Traits, HeadsCountAsOneExtentOfAProduct) {
-  const auto extents = [](const Op& op, const std::vector<Operand>& reads, const std::vector<Operand>& writes) {
-    const ProductExtents all = *product_extents(op, reads, writes);
-    return std::vector<std::int64_t>{all.rows, all.in, all.out};
-  };
-  const std::vector<std::int64_t> out{10, 7, 12};
-  const Operand x{{2, 5, 7}};
-  const Operand y{{2, 5, 3, 4}};
-  EXPECT_EQ(extents(Linear{.out_heads = true}, {x, {{3, 4, 7}}, {{3, 4}}}, {y}), out);
-  EXPECT_EQ(extents(LinearBackwardInput{.out_heads = true}, {y, {{3, 4, 7}}}, {x}), out);
-  EXPECT_EQ(extents(LinearBackwardWeight{.out_heads = true}, {x, y}, {{{3, 4, 7}}, {{3, 4}}}), out);
-  const std::vector<std::int64_t> in{10, 12, 7};
-  EXPECT_EQ(extents(Linear{.in_heads = true}, {y, {{7, 3, 4}}, {{7}}}, {x}), in);
-  EXPECT_EQ(extents(LinearBackwardInput{.in_heads = true}, {x, {{7, 3, 4}}}, {y}), in);
-  EXPECT_EQ(extents(LinearBackwardWeight{.in_heads = true}, {y, x}, {{{7, 3, 4}}, {{7}}}), in);
-  EXPECT_EQ(weight_operand(Linear{.out_heads = true})->output_axes, 2U);
-  EXPECT_EQ(weight_operand(Linear{.in_heads = true})->output_axes, 1U);
-  EXPECT_FALSE(weight_operand(LayerNorm{}).has_value());
-}
-
-TEST(Signature, ADividedSumOfHeadsHasItsBiasAddedBehindIt) {
-  const auto divided = divided_sum(Linear{.in_heads = true});
-  ASSERT_TRUE(divided.has_value());
-  EXPECT_EQ(divided->term, (Op(Linear{.partial = true, .in_heads = true})));
-  EXPECT_EQ(along(signature(divided->term), 'i', 0), Along::sum);
-  EXPECT_EQ(along(signature(Linear{.out_heads = true}), 'p', 0), Along::map);
-  EXPECT_TRUE(signature(Linear{.no_bias = true}).once.empty()) << "it is a term itself";
-  EXPECT_FALSE(joined(Linear{.no_bias = true}, Relu{}).has_value());
-}
-
-TEST(Signature, AttentionMapsSamplesAndHeadsAndNeedsAllOfASequence) {
-  for (const Op& op : {Op(Attention{}), Op(AttentionBackward{})}) {
-    for (std::size_t write = 0; write < signature(op).writes.size(); ++write) {
-      EXPECT_EQ(along(signature(op), 'b', write), Along::map);
-      EXPECT_EQ(along(signature(op), 'h', write), Along::map);
-      EXPECT_EQ(along(signature(op), 't', write), Along::whole);
-      EXPECT_EQ(along(signature(op), 'd', write), Along::whole);
-    }
-  }
-}
-
 TEST(Traits, LossesReadTheScalersStateLast) {
   int losses = 0;
   for (const Op& op : all()) {

@@ -115,47 +115,6 @@ TEST(Layouts, ASequenceNeedNotBeAMultipleOfTheParts) {
   EXPECT_NO_THROW(Layouts(model::parse_model("residual:dim=8,depth=2,sequence=6"), sequence, 4));
 }
 
-TEST(Layouts, HeadsAreDividedAsTheFeaturesBetweenTwoLayersAre) {
-  const model::Model model = model::parse_model("gpt:depth=1,heads=4,dim=8,context=6,vocab=9");
-  const Table table{{'f', MeshAxis::parts}, {'h', MeshAxis::parts}, {'v', MeshAxis::parts}};
-  const Layouts layouts(model, table, 2);
-  EXPECT_EQ(layouts.parameter(1, 2), "hqc");
-  EXPECT_EQ(layouts.parameter(1, 3), "hq");
-  EXPECT_EQ(layouts.parameter(1, 8), "chq");
-  EXPECT_EQ(told(layouts.node(1, 1).forward), "linear");
-  EXPECT_EQ(told(layouts.node(1, 1).backward), "linear_backward_input>reduce linear_backward_weight");
-  EXPECT_EQ(told(layouts.node(1, 4).forward), "attention");
-  EXPECT_EQ(layouts.node(1, 4).forward[0].shared, 'h');
-  EXPECT_EQ(told(layouts.node(1, 4).backward), "attention_backward");
-  EXPECT_EQ(told(layouts.node(1, 5).forward), "linear>reduce add_bias");
-  EXPECT_EQ(told(layouts.node(0, 1).forward), "add_positions");
-  EXPECT_FALSE(layouts.node(0, 1).forward[0].numbered);
-}
-
-TEST(Layouts, AttentionTakesAllOfASequenceThatIsDividedAroundIt) {
-  const model::Model model = model::parse_model("llama:depth=1,heads=4,kv-heads=2,dim=8,hidden=10,context=6,vocab=9");
-  const Table table{{'f', MeshAxis::parts}, {'h', MeshAxis::parts}, {'v', MeshAxis::parts}, {'t', MeshAxis::parts}};
-  const Layouts layouts(model, table, 2);
-  EXPECT_EQ(told(layouts.node(1, 0).forward), "rms_norm");
-  EXPECT_EQ(layouts.node(1, 0).forward[0].shared, 't');
-  EXPECT_EQ(told(layouts.node(1, 1).forward), "gather>linear");
-  EXPECT_EQ(told(layouts.node(1, 2).forward), "rotary");
-  EXPECT_FALSE(layouts.node(1, 2).forward[0].numbered) << "each part has some of the heads and all positions";
-  EXPECT_EQ(told(layouts.node(1, 6).forward), "attention");
-  EXPECT_EQ(told(layouts.node(1, 7).forward), "linear>scatter") << "without a bias nothing is added to the sum";
-  EXPECT_EQ(layouts.summed_over(MeshAxis::parts).size(), 3U) << "the gains of the norms";
-}
-
-TEST(Layouts, APositionIsToldByItsNumberWhereTheSequenceIsDivided) {
-  const model::Model model = model::parse_model("gpt:depth=1,heads=4,dim=8,context=6,vocab=9");
-  const Table table{{'f', MeshAxis::parts}, {'h', MeshAxis::parts}, {'v', MeshAxis::parts}, {'t', MeshAxis::parts}};
-  const Layouts layouts(model, table, 2);
-  EXPECT_TRUE(layouts.node(0, 1).forward[0].numbered);
-  EXPECT_EQ(layouts.node(0, 1).forward[0].extent, 6);
-  EXPECT_TRUE(layouts.node(0, 1).backward[0].numbered);
-  EXPECT_TRUE(layouts.summed_over(MeshAxis::parts).contains(model.ordinal(0, 1)));
-}
-
 TEST(Layouts, WhatCannotBeDividedIsRefusedInASentenceWithTheNumbers) {
   const auto said = [](const model::Model& model, const Table& table, std::int64_t parts) {
     return usage_sentence([&] { Layouts(model, table, parts); });
@@ -166,14 +125,6 @@ TEST(Layouts, WhatCannotBeDividedIsRefusedInASentenceWithTheNumbers) {
                    "--sp divides the sequence, but mlp:dim=8,depth=2 has none"));
   EXPECT_TRUE(says(said(model::parse_model("residual:dim=8,depth=2,sequence=3"), sequence, 4),
                    "the 3 positions of block0 cannot be divided over 4 devices"));
-  const Table heads{{'f', MeshAxis::parts}, {'h', MeshAxis::parts}, {'v', MeshAxis::parts}};
-  EXPECT_TRUE(says(said(model::parse_model("gpt:depth=1,heads=3,dim=12,context=6,vocab=9"), heads, 4),
-                   "the 3 heads of layer0.attn cannot be divided over 4 devices"));
-  EXPECT_TRUE(says(said(model::parse_model("gpt:depth=1,heads=3,dim=12,context=6,vocab=9"), {{'t', MeshAxis::parts}}, 2),
-                   "attention of layer0.attn needs all of dimension t, which would be divided over 2 devices"));
-  model::BlockBuilder norm("n", {model::batch, {'f', 8}});
-  const std::size_t normed = norm.layer_norm(norm.in(), "norm");
-  EXPECT_TRUE(says(said(model::Model("norm", {norm.finish(normed)}), tensor, 2), "layer_norm of n needs all of dimension f"));
   model::BlockBuilder square("a", {model::batch, {'f', 8}});
   const std::size_t out = square.linear(square.in(), "", {'f', 8});
   EXPECT_TRUE(says(said(model::Model("square", {square.finish(out)}), tensor, 2), "linear of a has dimension f twice"));

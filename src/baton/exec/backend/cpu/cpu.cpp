@@ -4,7 +4,6 @@
 
 #include "baton/base/error.h"
 #include "baton/exec/backend.h"
-#include "baton/exec/backend/cpu/attention.h"
 #include "baton/exec/backend/cpu/elementwise.h"
 #include "baton/exec/backend/cpu/emulate.h"
 #include "baton/exec/backend/cpu/linear.h"
@@ -43,14 +42,6 @@ cpu::LinearBackwardWeight product(const op::LinearBackwardWeight& o, const op::P
 }
 
 cpu::MatrixProduct product(const op::MatrixProduct&, const op::ProductExtents& e) { return {e.rows, e.in, e.out}; }
-
-/// The attention of a task that reads q, k and v from its operand `first` on.
-cpu::Attention attention_of(std::span<const plan::Buffer> buffers, const Task& task, std::size_t first, bool causal) {
-  const Shape& q = buffers[task.reads[first].index()].shape;
-  const std::int64_t size = buffers[task.reads[first + 1].index()].shape.last();
-  return cpu::Attention(
-      {.positions = q[0], .samples = q[1], .groups = q[2], .heads = q.last() / size, .size = size, .causal = causal});
-}
 
 template <typename AnyOp>
 concept Product = std::same_as<AnyOp, op::Linear> || std::same_as<AnyOp, op::LinearBackwardInput> ||
@@ -129,11 +120,10 @@ struct PrepareOp {
   DType type() const { return plan[task.reads[0]].dtype; }
 
   std::unique_ptr<Kernel> operator()(const op::Linear& o) const {
-    const bool biased = !o.partial && !o.no_bias;
-    return kernel(at,
-                  [p = product(o, extents_of(plan.buffers(), task)), biased](const Addresses& a, const Member& m, std::int64_t) {
-                    p.run(in(a, 0), in(a, 1), biased ? in(a, 2) : nullptr, out(a, 0), a.workspace, m);
-                  });
+    return kernel(at, [p = product(o, extents_of(plan.buffers(), task)), partial = o.partial](const Addresses& a, const Member& m,
+                                                                                              std::int64_t) {
+      p.run(in(a, 0), in(a, 1), partial ? nullptr : in(a, 2), out(a, 0), a.workspace, m);
+    });
   }
   std::unique_ptr<Kernel> operator()(const op::LinearBackwardInput& o) const {
     return kernel(
@@ -195,31 +185,16 @@ struct PrepareOp {
       cpu::relu_backward(in(a, 0) + part.begin, in(a, 1) + part.begin, out(a, 0) + part.begin, part.size());
     });
   }
-  std::unique_ptr<Kernel> operator()(const op::Gelu& o) const {
-    const auto gelu = o.tanh ? cpu::gelu_tanh : cpu::gelu;
-    return kernel(at, [count = elements(), gelu](const Addresses& a, const Member& m, std::int64_t) {
-      const Part part(m, count, cache_line);
-      gelu(in(a, 0) + part.begin, out(a, 0) + part.begin, part.size());
-    });
-  }
-  std::unique_ptr<Kernel> operator()(const op::GeluBackward& o) const {
-    const auto backward = o.tanh ? cpu::gelu_tanh_backward : cpu::gelu_backward;
-    return kernel(at, [count = elements(), backward](const Addresses& a, const Member& m, std::int64_t) {
-      const Part part(m, count, cache_line);
-      backward(in(a, 0) + part.begin, in(a, 1) + part.begin, out(a, 0) + part.begin, part.size());
-    });
-  }
-  std::unique_ptr<Kernel> operator()(const op::SiluGate&) const {
+  std::unique_ptr<Kernel> operator()(const op::Gelu&) const {
     return kernel(at, [count = elements()](const Addresses& a, const Member& m, std::int64_t) {
       const Part part(m, count, cache_line);
-      cpu::silu_gate(in(a, 0) + part.begin, in(a, 1) + part.begin, out(a, 0) + part.begin, part.size());
+      cpu::gelu(in(a, 0) + part.begin, out(a, 0) + part.begin, part.size());
     });
   }
-  std::unique_ptr<Kernel> operator()(const op::SiluGateBackward&) const {
+  std::unique_ptr<Kernel> operator()(const op::GeluBackward&) const {
     return kernel(at, [count = elements()](const Addresses& a, const Member& m, std::int64_t) {
       const Part part(m, count, cache_line);
-      cpu::silu_gate_backward(in(a, 0) + part.begin, in(a, 1) + part.begin, in(a, 2) + part.begin, out(a, 0) + part.begin,
-                              out(a, 1) + part.begin, part.size());
+      cpu::gelu_backward(in(a, 0) + part.begin, in(a, 1) + part.begin, out(a, 0) + part.begin, part.size());
     });
   }
   std::unique_ptr<Kernel> operator()(const op::MeanSquaredError& o) const {
@@ -283,60 +258,6 @@ struct PrepareOp {
       cpu::layer_norm_backward_weight(in(a, 0), in(a, 1), out(a, 0), out(a, 1), rows, width, part.begin, part.end, o.epsilon,
                                       o.accumulate);
     });
-  }
-  std::unique_ptr<Kernel> operator()(const op::RmsNorm& o) const {
-    return kernel(at,
-                  [rows = rows(), width = elements() / rows(), e = o.epsilon](const Addresses& a, const Member& m, std::int64_t) {
-                    const Part part(m, rows);
-                    cpu::rms_norm(in(a, 0), in(a, 1), out(a, 0), part.begin, part.end, width, e);
-                  });
-  }
-  std::unique_ptr<Kernel> operator()(const op::RmsNormBackwardInput& o) const {
-    return kernel(at,
-                  [rows = rows(), width = elements() / rows(), e = o.epsilon](const Addresses& a, const Member& m, std::int64_t) {
-                    const Part part(m, rows);
-                    cpu::rms_norm_backward_input(in(a, 0), in(a, 1), in(a, 2), out(a, 0), part.begin, part.end, width, e);
-                  });
-  }
-  std::unique_ptr<Kernel> operator()(const op::RmsNormBackwardWeight& o) const {
-    return kernel(at, [rows = rows(), width = elements() / rows(), o](const Addresses& a, const Member& m, std::int64_t) {
-      const Part part(m, width, cache_line);
-      cpu::rms_norm_backward_weight(in(a, 0), in(a, 1), out(a, 0), rows, width, part.begin, part.end, o.epsilon, o.accumulate);
-    });
-  }
-  std::unique_ptr<Kernel> operator()(const op::AddPositions& o) const {
-    return kernel(at, [shape = plan[task.reads[0]].shape, o](const Addresses& a, const Member& m, std::int64_t) {
-      const Part part(m, shape[0]);
-      cpu::add_positions(in(a, 0), in(a, 1), out(a, 0), part.begin, part.end, shape[1], shape[2], o.first);
-    });
-  }
-  std::unique_ptr<Kernel> operator()(const op::AddPositionsBackward& o) const {
-    return kernel(at, [shape = plan[task.reads[0]].shape, rows = plan[task.writes[0]].shape[0], o](const Addresses& a,
-                                                                                                   const Member& m, std::int64_t) {
-      const Part part(m, rows);
-      cpu::add_positions_backward(in(a, 0), out(a, 0), part.begin, part.end, shape[1], shape[2], o.first, shape[0], o.accumulate);
-    });
-  }
-  std::unique_ptr<Kernel> operator()(const op::Rotary& o) const {
-    const std::int64_t positions = plan[task.reads[0]].shape[0];
-    const cpu::Rotation rotation{elements() / positions / o.head, o.head, o.base, o.first, o.backward};
-    return kernel(at, [positions, rotation](const Addresses& a, const Member& m, std::int64_t) {
-      const Part part(m, positions);
-      cpu::rotate(rotation, in(a, 0), out(a, 0), part.begin, part.end);
-    });
-  }
-  std::unique_ptr<Kernel> operator()(const op::Attention& o) const {
-    return kernel(at,
-                  [attention = attention_of(plan.buffers(), task, 0, o.causal)](const Addresses& a, const Member& m, std::int64_t) {
-                    attention.forward(in(a, 0), in(a, 1), in(a, 2), out(a, 0), out(a, 1), a.workspace, m);
-                  });
-  }
-  std::unique_ptr<Kernel> operator()(const op::AttentionBackward& o) const {
-    return kernel(at,
-                  [attention = attention_of(plan.buffers(), task, 1, o.causal)](const Addresses& a, const Member& m, std::int64_t) {
-                    attention.backward(in(a, 0), in(a, 1), in(a, 2), in(a, 3), in(a, 4), in(a, 5), out(a, 0), out(a, 1), out(a, 2),
-                                       a.workspace, m);
-                  });
   }
   std::unique_ptr<Kernel> operator()(const op::Cast&) const { return cpu::prepare_cast(plan, task, at); }
   std::unique_ptr<Kernel> operator()(const op::CheckFinite&) const { return std::make_unique<CheckFiniteKernel>(plan, task, at); }
@@ -428,10 +349,6 @@ Bytes kernel_workspace(std::span<const plan::Buffer> buffers, const Task& task, 
       [&](const auto& o) {
         if constexpr (Product<std::decay_t<decltype(o)>>) {
           return Bytes(product(o, extents_of(buffers, task)).workspace_bytes(static_cast<int>(cores)));
-        } else if constexpr (std::same_as<std::decay_t<decltype(o)>, op::Attention>) {
-          return Bytes(attention_of(buffers, task, 0, o.causal).forward_workspace_bytes(static_cast<int>(cores)));
-        } else if constexpr (std::same_as<std::decay_t<decltype(o)>, op::AttentionBackward>) {
-          return Bytes(attention_of(buffers, task, 1, o.causal).backward_workspace_bytes(static_cast<int>(cores)));
         } else {
           return Bytes(0);
         }
@@ -443,13 +360,6 @@ Bytes kernel_workspace(std::span<const plan::Buffer> buffers, const Task& task, 
 template <typename AnyOp>
 concept TakesNarrow = std::same_as<AnyOp, op::Cast> || std::same_as<AnyOp, op::CheckFinite> || std::same_as<AnyOp, op::Relu> ||
     std::same_as<AnyOp, op::ReluBackward>;
-
-/// Whether a task works element by element on whatever lies in memory.
-bool takes_any_order(const Task& task) {
-  const auto* compute = std::get_if<plan::Compute>(&task.action);
-  return compute == nullptr || std::holds_alternative<op::Cast>(compute->op) ||
-         std::holds_alternative<op::CheckFinite>(compute->op);
-}
 
 bool is_emulated(std::span<const plan::Buffer> buffers, const Task& task) {
   const auto* compute = std::get_if<plan::Compute>(&task.action);
@@ -474,21 +384,18 @@ class CpuBackend final : public HostBackend {
             .workspace = workspace};
   }
   bool has_kernel(const Plan& plan, const Task& task) const override {
-    const auto* compute = std::get_if<plan::Compute>(&task.action);
-    const std::optional<op::WeightOperand> weight = compute == nullptr ? std::nullopt : op::weight_operand(compute->op);
-    const BufferId tiled = weight ? (weight->written ? task.writes : task.reads)[weight->operand] : BufferId();
     for (const std::vector<BufferId>* list : {&task.reads, &task.writes}) {
       for (const BufferId id : *list) {
         const plan::Buffer& buffer = plan[id];
+        const auto* part = std::get_if<plan::ParameterPart>(&buffer.content);
+        const bool weight = part != nullptr && part->whole.rank() == 2;
         const bool of_loss = buffer.role == plan::Role::loss || buffer.role == plan::Role::communication;
-        const plan::Order order = id != tiled                ? plan::Order::row_major
-                                  : weight->output_axes == 2 ? plan::Order::tiled_heads
-                                                             : plan::Order::tiled;
-        if ((buffer.dtype == DType::f64 && !of_loss) || (buffer.order != order && !takes_any_order(task))) {
+        if ((buffer.dtype == DType::f64 && !of_loss) || weight != (buffer.order == plan::Order::tiled)) {
           return false;
         }
       }
     }
+    const auto* compute = std::get_if<plan::Compute>(&task.action);
     if (compute != nullptr && op::takes_step(compute->op) && plan[task.reads[0]].dtype != plan[task.writes[0]].dtype) {
       return false;
     }

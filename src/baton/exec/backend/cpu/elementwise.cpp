@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "baton/exec/backend/cpu/exponential.h"
 #include "baton/exec/tiled_weight.h"
 
 namespace baton::exec::cpu {
@@ -130,122 +129,6 @@ void layer_norm_backward_weight(const float* x, const float* dy, float* dgain, f
     for (std::int64_t i = begin; i < end; ++i) {
       dgain[i] += dy[r * width + i] * (x[r * width + i] - mean) * factor;
       dbias[i] += dy[r * width + i];
-    }
-  }
-}
-
-namespace {
-
-/// 1 / √(mean of squares + epsilon).
-double scale_of(const float* x, std::int64_t width, double epsilon) {
-  double squares = 0;
-  for (std::int64_t i = 0; i < width; ++i) {
-    squares += static_cast<double>(x[i]) * static_cast<double>(x[i]);
-  }
-  return 1 / std::sqrt(squares / static_cast<double>(width) + epsilon);
-}
-
-}  // namespace
-
-void rms_norm(const float* x, const float* gain, float* y, std::int64_t begin, std::int64_t end, std::int64_t width,
-              double epsilon) {
-  for (std::int64_t r = begin; r < end; ++r) {
-    const auto scale = static_cast<float>(scale_of(x + r * width, width, epsilon));
-    for (std::int64_t i = 0; i < width; ++i) {
-      y[r * width + i] = x[r * width + i] * scale * gain[i];
-    }
-  }
-}
-
-void rms_norm_backward_input(const float* dy, const float* x, const float* gain, float* dx, std::int64_t begin, std::int64_t end,
-                             std::int64_t width, double epsilon) {
-  for (std::int64_t r = begin; r < end; ++r) {
-    const double scale = scale_of(x + r * width, width, epsilon);
-    double along = 0;
-    for (std::int64_t i = r * width; i < (r + 1) * width; ++i) {
-      along += static_cast<double>(dy[i]) * static_cast<double>(gain[i - r * width]) * static_cast<double>(x[i]);
-    }
-    const auto factor = static_cast<float>(scale);
-    const auto back = static_cast<float>(along * scale * scale * scale / static_cast<double>(width));
-    for (std::int64_t i = 0; i < width; ++i) {
-      dx[r * width + i] = dy[r * width + i] * gain[i] * factor - x[r * width + i] * back;
-    }
-  }
-}
-
-void rms_norm_backward_weight(const float* x, const float* dy, float* dgain, std::int64_t rows, std::int64_t width,
-                              std::int64_t begin, std::int64_t end, double epsilon, bool accumulate) {
-  if (!accumulate) {
-    std::fill(dgain + begin, dgain + end, 0.0F);
-  }
-  for (std::int64_t r = 0; r < rows && begin < end; ++r) {
-    const auto scale = static_cast<float>(scale_of(x + r * width, width, epsilon));
-    for (std::int64_t i = begin; i < end; ++i) {
-      dgain[i] += dy[r * width + i] * x[r * width + i] * scale;
-    }
-  }
-}
-
-void gelu_tanh(const float* __restrict x, float* __restrict y, std::int64_t count) {
-  for (std::int64_t i = 0; i < count; ++i) {
-    y[i] = x[i] * sigmoid(1.59576912F * (x[i] + 0.044715F * x[i] * x[i] * x[i]));  // (1 + tanh u) / 2 = σ(2u)
-  }
-}
-
-void gelu_tanh_backward(const float* __restrict dy, const float* __restrict x, float* __restrict dx, std::int64_t count) {
-  for (std::int64_t i = 0; i < count; ++i) {
-    const float share = sigmoid(1.59576912F * (x[i] + 0.044715F * x[i] * x[i] * x[i]));
-    const float slope = share * (1 - share) * 1.59576912F * (1 + 0.134145F * x[i] * x[i]);
-    dx[i] = dy[i] * (share + x[i] * slope);
-  }
-}
-
-void silu_gate(const float* __restrict a, const float* __restrict b, float* __restrict y, std::int64_t count) {
-  for (std::int64_t i = 0; i < count; ++i) {
-    y[i] = a[i] * sigmoid(a[i]) * b[i];
-  }
-}
-
-void silu_gate_backward(const float* __restrict dy, const float* __restrict a, const float* __restrict b, float* __restrict da,
-                        float* __restrict db, std::int64_t count) {
-  for (std::int64_t i = 0; i < count; ++i) {
-    const float share = sigmoid(a[i]);
-    da[i] = dy[i] * b[i] * share * (1 + a[i] * (1 - share));
-    db[i] = dy[i] * a[i] * share;
-  }
-}
-
-void add_positions(const float* x, const float* table, float* y, std::int64_t begin, std::int64_t end, std::int64_t samples,
-                   std::int64_t width, std::int64_t first) {
-  for (std::int64_t t = begin; t < end; ++t) {
-    add_bias(x + t * samples * width, table + (first + t) * width, y + t * samples * width, samples, width);
-  }
-}
-
-void add_positions_backward(const float* dy, float* dtable, std::int64_t begin, std::int64_t end, std::int64_t samples,
-                            std::int64_t width, std::int64_t first, std::int64_t held, bool accumulate) {
-  for (std::int64_t p = begin; p < end; ++p) {
-    const std::int64_t t = p - first;
-    const bool has = t >= 0 && t < held;
-    add_bias_backward(has ? dy + t * samples * width : dy, dtable + p * width, has ? samples : 0, width, 0, width, accumulate);
-  }
-}
-
-void rotate(const Rotation& rotation, const float* x, float* y, std::int64_t begin, std::int64_t end) {
-  const std::int64_t half = rotation.size / 2;
-  for (std::int64_t t = begin; t < end; ++t) {
-    for (std::int64_t i = 0; i < half; ++i) {
-      const double exponent = -2 * static_cast<double>(i) / static_cast<double>(rotation.size);
-      const double angle = static_cast<double>(rotation.first + t) * std::pow(rotation.base, exponent);
-      const auto cosine = static_cast<float>(std::cos(angle));
-      const auto sine = static_cast<float>(rotation.back ? -std::sin(angle) : std::sin(angle));
-      for (std::int64_t at = t * rotation.heads * rotation.size + i; at < (t + 1) * rotation.heads * rotation.size;
-           at += rotation.size) {
-        const float one = x[at];
-        const float other = x[at + half];
-        y[at] = one * cosine - other * sine;
-        y[at + half] = other * cosine + one * sine;
-      }
     }
   }
 }
@@ -389,9 +272,9 @@ void embed(const std::int32_t* ids, const float* weight, float* y, std::int64_t 
 
 void embed_backward(const std::int32_t* ids, const float* dy, float* dw, std::int64_t rows, std::int64_t held, std::int64_t width,
                     std::int64_t begin, std::int64_t end, std::int64_t first, bool accumulate) {
-  for (std::int64_t id = 0; id < held && !accumulate; id += TiledWeight::tile) {  // in a tile a column's rows lie side by side
+  for (std::int64_t id = 0; id < held && !accumulate; ++id) {
     for (std::int64_t i = begin; i < end; ++i) {
-      std::fill_n(dw + TiledWeight::offset(held, width, id, i), std::min(TiledWeight::tile, held - id), 0.0F);
+      dw[TiledWeight::offset(held, width, id, i)] = 0;
     }
   }
   for (std::int64_t r = 0; r < rows; ++r) {

@@ -26,37 +26,8 @@ void layer_norm_backward_input(const float* dy, const float* x, const float* gai
 /// Columns [begin, end).
 void layer_norm_backward_weight(const float* x, const float* dy, float* dgain, float* dbias, std::int64_t rows, std::int64_t width,
                                 std::int64_t begin, std::int64_t end, double epsilon, bool accumulate);
-/// Rows [begin, end) of `width` elements.
-void rms_norm(const float* x, const float* gain, float* y, std::int64_t begin, std::int64_t end, std::int64_t width,
-              double epsilon);
-void rms_norm_backward_input(const float* dy, const float* x, const float* gain, float* dx, std::int64_t begin, std::int64_t end,
-                             std::int64_t width, double epsilon);
-/// Columns [begin, end).
-void rms_norm_backward_weight(const float* x, const float* dy, float* dgain, std::int64_t rows, std::int64_t width,
-                              std::int64_t begin, std::int64_t end, double epsilon, bool accumulate);
 void gelu(const float* x, float* y, std::int64_t count);
 void gelu_backward(const float* dy, const float* x, float* dx, std::int64_t count);
-/// In the form with tanh.
-void gelu_tanh(const float* x, float* y, std::int64_t count);
-void gelu_tanh_backward(const float* dy, const float* x, float* dx, std::int64_t count);
-void silu_gate(const float* a, const float* b, float* y, std::int64_t count);
-void silu_gate_backward(const float* dy, const float* a, const float* b, float* da, float* db, std::int64_t count);
-
-/// Positions [begin, end) of a sequence whose first has the number `first`: `samples` rows of `width` at each.
-void add_positions(const float* x, const float* table, float* y, std::int64_t begin, std::int64_t end, std::int64_t samples,
-                   std::int64_t width, std::int64_t first);
-/// Rows [begin, end) of the table; `held` positions from number `first` on have a gradient.
-void add_positions_backward(const float* dy, float* dtable, std::int64_t begin, std::int64_t end, std::int64_t samples,
-                            std::int64_t width, std::int64_t first, std::int64_t held, bool accumulate);
-/// Positions [begin, end): `heads` of so many features at each, turned by their angles, or back.
-struct Rotation {
-  std::int64_t heads;
-  std::int64_t size;
-  double base;
-  std::int64_t first;
-  bool back;
-};
-void rotate(const Rotation& rotation, const float* x, float* y, std::int64_t begin, std::int64_t end);
 void relu_backward(const float* dy, const float* y, float* dx, std::int64_t count);
 
 /// The same on the bits of a 16-bit type: what they choose among is not changed, so nothing is rounded.

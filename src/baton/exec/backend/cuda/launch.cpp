@@ -3,10 +3,8 @@
 #include <memory>
 
 #include "baton/base/error.h"
-#include "baton/exec/backend/cuda/attention.h"
 #include "baton/exec/backend/cuda/kernels.h"
 #include "baton/exec/backend/cuda/status.h"
-#include "baton/op/traits.h"
 
 namespace baton::exec::cuda {
 namespace {
@@ -29,25 +27,12 @@ template <typename AnyOp>
 concept LinearOp = std::same_as<AnyOp, op::Linear> || std::same_as<AnyOp, op::LinearBackwardInput> ||
     std::same_as<AnyOp, op::LinearBackwardWeight>;
 
-/// The attention of a task that reads q, k and v from its operand `first` on.
-AttentionShape attention_of(std::span<const plan::Buffer> buffers, const Task& task, std::size_t first, bool causal, bool tf32) {
-  const Shape& q = buffers[task.reads[first].index()].shape;
-  const std::int64_t size = buffers[task.reads[first + 1].index()].shape.last();
-  return {
-      .positions = q[0], .samples = q[1], .groups = q[2], .heads = q.last() / size, .size = size, .causal = causal, .tf32 = tf32};
-}
-
 template <LinearOp AnyOp>
-Layer layer_of(std::span<const plan::Buffer> buffers, const Task& task, const AnyOp& o) {
-  const auto operands = [&](const std::vector<BufferId>& ids) {
-    std::vector<op::Operand> list;
-    for (const BufferId id : ids) {
-      list.push_back({buffers[id.index()].shape, buffers[id.index()].dtype});
-    }
-    return list;
-  };
-  const op::ProductExtents extents = *op::product_extents(o, operands(task.reads), operands(task.writes));
-  return {extents.rows, extents.in, extents.out, buffers[task.reads[0].index()].dtype, buffers[task.writes[0].index()].dtype};
+Layer layer_of(std::span<const plan::Buffer> buffers, const Task& task, const AnyOp&) {
+  const bool gradient = std::same_as<AnyOp, op::LinearBackwardWeight>;
+  const Shape& weight = buffers[(gradient ? task.writes[0] : task.reads[1]).index()].shape;
+  const plan::Buffer& batch = buffers[task.reads[0].index()];
+  return {batch.shape.rows(), weight[1], weight[0], batch.dtype, buffers[task.writes[0].index()].dtype};
 }
 
 FewRows few_rows(const Layer& layer, bool tf32, int multiprocessors) {
@@ -95,7 +80,7 @@ struct PrepareOp {
 
   Launch operator()(const op::Linear& o) const {
     const Layer layer = layer_of(plan.buffers(), task, o);
-    const float* bias = o.partial || o.no_bias ? nullptr : in(at, 2);
+    const float* bias = o.partial ? nullptr : in(at, 2);
     if (is_few_rows(layer, o, around.capability)) {
       const FewRows kernel = few_rows(layer, o.tf32, around.place.multiprocessors());
       return [=, x = in(at, 0), w = in(at, 1), y = out(at, 0), relu = o.relu, early = around.early](cudaStream_t stream) {
@@ -109,7 +94,7 @@ struct PrepareOp {
                            .operands = layer.type,
                            .result = layer.result,
                            .tf32 = o.tf32,
-                           .bias = bias != nullptr,
+                           .bias = !o.partial,
                            .relu = o.relu},
                           {in(at, 1), in(at, 0), out(at, 0), bias})](cudaStream_t stream) { run->run(stream); };
   }
@@ -200,15 +185,15 @@ struct PrepareOp {
     };
   }
 
-  Launch operator()(const op::Gelu& o) const {
-    return [x = in(at, 0), y = out(at, 0), count = elements(), type = type(), tanh = o.tanh](cudaStream_t stream) {
-      gelu(type, x, y, count, tanh, stream);
+  Launch operator()(const op::Gelu&) const {
+    return [x = in(at, 0), y = out(at, 0), count = elements(), type = type()](cudaStream_t stream) {
+      gelu(type, x, y, count, false, stream);
     };
   }
 
-  Launch operator()(const op::GeluBackward& o) const {
-    return [dy = in(at, 0), x = in(at, 1), dx = out(at, 0), count = elements(), type = type(), tanh = o.tanh](cudaStream_t stream) {
-      gelu_backward(type, dy, x, dx, count, tanh, stream);
+  Launch operator()(const op::GeluBackward&) const {
+    return [dy = in(at, 0), x = in(at, 1), dx = out(at, 0), count = elements(), type = type()](cudaStream_t stream) {
+      gelu_backward(type, dy, x, dx, count, false, stream);
     };
   }
 
@@ -271,77 +256,6 @@ struct PrepareOp {
     };
   }
 
-  Launch operator()(const op::RmsNorm& o) const {
-    return [x = in(at, 0), gain = in(at, 1), y = out(at, 0), rows = rows(), width = elements() / rows(), type = type(),
-            epsilon = static_cast<float>(o.epsilon)](cudaStream_t stream) {
-      rms_norm(type, x, gain, y, rows, width, epsilon, stream);
-    };
-  }
-
-  Launch operator()(const op::RmsNormBackwardInput& o) const {
-    return [dy = in(at, 0), x = in(at, 1), gain = in(at, 2), dx = out(at, 0), rows = rows(), width = elements() / rows(),
-            type = type(), epsilon = static_cast<float>(o.epsilon)](cudaStream_t stream) {
-      rms_norm_backward_input(type, dy, x, gain, dx, rows, width, epsilon, stream);
-    };
-  }
-
-  Launch operator()(const op::RmsNormBackwardWeight& o) const {
-    return [x = in(at, 0), dy = in(at, 1), dgain = out(at, 0), rows = rows(), width = elements() / rows(), type = type(),
-            epsilon = static_cast<float>(o.epsilon), add = o.accumulate, workspace = reinterpret_cast<float*>(at.workspace)](
-               cudaStream_t stream) { rms_norm_backward_weight(type, x, dy, dgain, rows, width, epsilon, add, workspace, stream); };
-  }
-
-  Launch operator()(const op::SiluGate&) const {
-    return [a = in(at, 0), b = in(at, 1), y = out(at, 0), count = elements(), type = type()](cudaStream_t stream) {
-      silu_gate(type, a, b, y, count, stream);
-    };
-  }
-
-  Launch operator()(const op::SiluGateBackward&) const {
-    return [dy = in(at, 0), a = in(at, 1), b = in(at, 2), da = out(at, 0), db = out(at, 1), count = elements(),
-            type = type()](cudaStream_t stream) { silu_gate_backward(type, dy, a, b, da, db, count, stream); };
-  }
-
-  Launch operator()(const op::AddPositions& o) const {
-    return [x = in(at, 0), w = in(at, 1), y = out(at, 0), shape = plan[task.reads[0]].shape, type = type(),
-            first = o.first](cudaStream_t stream) { add_positions(type, x, w, y, shape[0], shape[1], shape[2], first, stream); };
-  }
-
-  Launch operator()(const op::AddPositionsBackward& o) const {
-    return [dy = in(at, 0), dw = out(at, 0), shape = plan[task.reads[0]].shape, held = plan[task.writes[0]].shape[0], type = type(),
-            first = o.first, add = o.accumulate](cudaStream_t stream) {
-      add_positions_backward(type, dy, dw, shape[0], shape[1], shape[2], first, held, add, stream);
-    };
-  }
-
-  Launch operator()(const op::Rotary& o) const {
-    return
-        [x = in(at, 0), y = out(at, 0), positions = plan[task.reads[0]].shape[0], count = elements(), type = type(),
-         o](cudaStream_t stream) { rotary(type, x, y, positions, count / positions, o.head, o.base, o.first, o.backward, stream); };
-  }
-
-  Launch operator()(const op::Attention& o) const {
-    const AttentionShape shape = attention_of(plan.buffers(), task, 0, o.causal, o.tf32);
-    return [=, q = in(at, 0), k = in(at, 1), v = in(at, 2), y = out(at, 0), lse = out(at, 1), type = type(),
-            way = fastest_way(type(), shape)](cudaStream_t stream) { attention(type, shape, way, q, k, v, y, lse, stream); };
-  }
-
-  Launch operator()(const op::AttentionBackward& o) const {
-    const AttentionShape shape = attention_of(plan.buffers(), task, 1, o.causal, o.tf32);
-    const AttentionGradients operands{.dy = in(at, 0),
-                                      .q = in(at, 1),
-                                      .k = in(at, 2),
-                                      .v = in(at, 3),
-                                      .o = in(at, 4),
-                                      .lse = in(at, 5),
-                                      .dq = out(at, 0),
-                                      .dk = out(at, 1),
-                                      .dv = out(at, 2)};
-    return [=, type = type(), way = fastest_way(type(), shape), workspace = at.workspace](cudaStream_t stream) {
-      attention_backward(type, shape, way, operands, workspace, stream);
-    };
-  }
-
   Launch operator()(const op::Cast&) const {
     return [x = in(at, 0), y = out(at, 0), count = elements(), from = type(),
             to = plan[task.writes[0]].dtype](cudaStream_t stream) { cast(from, x, to, y, count, stream); };
@@ -394,13 +308,6 @@ Launch prepare_update(const plan::Plan& plan, const Task& task, const plan::Upda
 }  // namespace
 
 bool has_launch(const plan::Plan& plan, const Task& task) {
-  if (const auto* compute = std::get_if<plan::Compute>(&task.action)) {
-    const auto size_of_k = [&](std::size_t k) { return plan[task.reads[k]].shape.last(); };
-    if ((std::holds_alternative<op::Attention>(compute->op) && size_of_k(1) > most_head_size) ||
-        (std::holds_alternative<op::AttentionBackward>(compute->op) && size_of_k(2) > most_head_size)) {
-      return false;
-    }
-  }
   for (const std::vector<BufferId>* list : {&task.reads, &task.writes}) {
     for (const BufferId id : *list) {
       const plan::Buffer& buffer = plan[id];
@@ -429,13 +336,9 @@ Bytes launch_workspace(std::span<const plan::Buffer> buffers, const Task& task, 
           const ProductShape shape = shape_of(buffers, task, o);
           return Bytes(product_workspace(shape.m, shape.n) + turning_workspace(shape));
         } else if constexpr (LinearOp<AnyOp>) {
-          const Layer layer = layer_of(buffers, task, o);
-          const bool of_weight = std::same_as<AnyOp, op::LinearBackwardWeight>;
-          return Bytes(
-              product_workspace(of_weight ? layer.out : layer.rows, std::same_as<AnyOp, op::Linear> ? layer.out : layer.in));
-        } else if constexpr (std::same_as<AnyOp, op::AttentionBackward>) {
-          return Bytes(attention_backward_workspace(attention_of(buffers, task, 1, o.causal, o.tf32)));
-        } else if constexpr (std::same_as<AnyOp, op::LayerNormBackwardWeight> || std::same_as<AnyOp, op::RmsNormBackwardWeight>) {
+          const Shape& result = buffers[task.writes[0].index()].shape;
+          return Bytes(product_workspace(result.rows(), result.last()));
+        } else if constexpr (std::same_as<AnyOp, op::LayerNormBackwardWeight>) {
           const Shape& x = buffers[task.reads[0].index()].shape;
           return Bytes(norm_weight_workspace(x.rows(), x.last()));
         } else if constexpr (std::same_as<AnyOp, op::EmbedBackward>) {

@@ -102,7 +102,7 @@ std::vector<bool> Slice::reads_old_weights(const plan::Ordering& ordering) const
   for (const TaskId id : ordering.sequence) {
     for (const std::vector<BufferId>* list : {&plan_[id].reads, &plan_[id].writes}) {
       for (const BufferId buffer : *list) {
-        const bool weight = plan_[buffer].shape.rank() > 1 && std::holds_alternative<plan::ParameterPart>(plan_[buffer].content);
+        const bool weight = plan_[buffer].shape.rank() == 2 && std::holds_alternative<plan::ParameterPart>(plan_[buffer].content);
         if (weight && (!plan_[buffer].persistent || written[buffer.index()])) {
           old[id.index()] = false;
         }

@@ -8,8 +8,6 @@
 #include "baton/base/narrow.h"
 #include "baton/exec/backend.h"
 #include "baton/op/loss_scale.h"
-#include "baton/op/signature.h"
-#include "baton/op/traits.h"
 
 namespace baton::exec {
 namespace {
@@ -105,37 +103,27 @@ struct Loops {
     return scaled ? static_cast<double>(in<op::ScaleState>(task.reads.size() - 1)->scale) : 1;
   }
 
-  /// Rows, inputs and outputs of the task's product.
-  op::ProductExtents product() const {
-    const auto operands = [&](const std::vector<BufferId>& ids) {
-      std::vector<op::Operand> list;
-      for (const BufferId id : ids) {
-        list.push_back({plan[id].shape, plan[id].dtype});
-      }
-      return list;
-    };
-    return *op::product_extents(std::get<plan::Compute>(task.action).op, operands(task.reads), operands(task.writes));
-  }
-
   void operator()(const op::Linear& linear) const {
-    const auto [rows, width, outputs] = product();
+    const std::int64_t rows = in_shape(0).rows();
+    const std::int64_t width = in_shape(1)[1];
+    const std::int64_t outputs = in_shape(1)[0];
     for (std::int64_t r = 0; r < rows; ++r) {
       for (std::int64_t o = 0; o < outputs; ++o) {
         double sum = 0;
         for (std::int64_t i = 0; i < width; ++i) {
           sum += value(0, r * width + i) * value(1, o * width + i);
         }
-        sum += linear.partial || linear.no_bias ? 0.0 : value(2, o);
+        sum += linear.partial ? 0.0 : value(2, o);
         out(0)[r * outputs + o] = rounded(linear.relu && sum < 0 ? 0 : sum);
       }
     }
   }
 
   void operator()(const op::LinearBackwardInput& backward) const {
-    const op::ProductExtents extents = product();
-    const std::int64_t width = extents.in;
-    const std::int64_t outputs = extents.out;
-    for (std::int64_t r = 0; r < extents.rows; ++r) {
+    const std::int64_t rows = in_shape(0).rows();
+    const std::int64_t width = in_shape(1)[1];
+    const std::int64_t outputs = in_shape(1)[0];
+    for (std::int64_t r = 0; r < rows; ++r) {
       const auto dy = [&](std::int64_t o) { return value(0, r * outputs + o); };
       const auto weight = [&](std::int64_t o, std::int64_t i) { return value(1, o * width + i); };
       sum_products(outputs, width, dy, weight, [&](std::int64_t i, double sum) {
@@ -146,10 +134,9 @@ struct Loops {
   }
 
   void operator()(const op::LinearBackwardWeight& backward) const {
-    const op::ProductExtents extents = product();
-    const std::int64_t rows = extents.rows;
-    const std::int64_t width = extents.in;
-    const std::int64_t outputs = extents.out;
+    const std::int64_t rows = in_shape(0).rows();
+    const std::int64_t width = out_shape(0)[1];
+    const std::int64_t outputs = out_shape(0)[0];
     const bool add = backward.accumulate || backward.sgd_rate > 0;
     const double factor = backward.sgd_rate > 0 ? -backward.sgd_rate : 1;
     const auto finish = [&](Real& result, double sum) { result = rounded((add ? widened(result) : 0.0) + factor * sum); };
@@ -176,32 +163,19 @@ struct Loops {
     }
   }
 
-  /// The share of the normal distribution below x, and its slope: as they are, or by a tanh.
-  struct NormalShare {
-    double share;
-    double slope;
-  };
-  static NormalShare normal_share(double x, bool by_tanh) {
-    constexpr double pi = 3.14159265358979323846;
-    if (!by_tanh) {
-      return {0.5 * (1 + std::erf(x / std::sqrt(2.0))), std::exp(-x * x / 2) / std::sqrt(2 * pi)};
-    }
-    const double factor = std::sqrt(2 / pi);
-    const double tanh = std::tanh(factor * (x + 0.044715 * x * x * x));
-    return {0.5 * (1 + tanh), 0.5 * (1 - tanh * tanh) * factor * (1 + 3 * 0.044715 * x * x)};
-  }
+  static double normal_share(double x) { return 0.5 * (1 + std::erf(x / std::sqrt(2.0))); }
 
-  void operator()(const op::Gelu& gelu) const {
+  void operator()(const op::Gelu&) const {
     for (std::int64_t i = 0; i < in_shape(0).elements(); ++i) {
-      out(0)[i] = rounded(value(0, i) * normal_share(value(0, i), gelu.tanh).share);
+      out(0)[i] = rounded(value(0, i) * normal_share(value(0, i)));
     }
   }
 
-  void operator()(const op::GeluBackward& gelu) const {
+  void operator()(const op::GeluBackward&) const {
     for (std::int64_t i = 0; i < in_shape(0).elements(); ++i) {
       const double x = value(1, i);
-      const NormalShare below = normal_share(x, gelu.tanh);
-      out(0)[i] = rounded(value(0, i) * (below.share + x * below.slope));
+      const double density = std::exp(-x * x / 2) / std::sqrt(2 * 3.14159265358979323846);
+      out(0)[i] = rounded(value(0, i) * (normal_share(x) + x * density));
     }
   }
 
@@ -409,223 +383,6 @@ struct Loops {
     }
   }
 
-  /// 1 / √(mean of squares + epsilon) of a row of an operand.
-  double scale_of(std::size_t operand, std::int64_t row, double epsilon) const {
-    const std::int64_t width = in_shape(operand).last();
-    double squares = 0;
-    for (std::int64_t i = row * width; i < (row + 1) * width; ++i) {
-      squares += value(operand, i) * value(operand, i);
-    }
-    return 1 / std::sqrt(squares / static_cast<double>(width) + epsilon);
-  }
-
-  void operator()(const op::RmsNorm& norm) const {
-    const std::int64_t width = in_shape(0).last();
-    for (std::int64_t r = 0; r < in_shape(0).rows(); ++r) {
-      const double scale = scale_of(0, r, norm.epsilon);
-      for (std::int64_t i = 0; i < width; ++i) {
-        out(0)[r * width + i] = rounded(value(0, r * width + i) * scale * value(1, i));
-      }
-    }
-  }
-
-  void operator()(const op::RmsNormBackwardInput& norm) const {
-    const std::int64_t width = in_shape(0).last();
-    for (std::int64_t r = 0; r < in_shape(0).rows(); ++r) {
-      const double scale = scale_of(1, r, norm.epsilon);
-      const auto scaled = [&](std::int64_t i) { return value(0, r * width + i) * value(2, i); };
-      const auto normal = [&](std::int64_t i) { return value(1, r * width + i) * scale; };
-      double along = 0;
-      for (std::int64_t i = 0; i < width; ++i) {
-        along += scaled(i) * normal(i);
-      }
-      along /= static_cast<double>(width);
-      for (std::int64_t i = 0; i < width; ++i) {
-        out(0)[r * width + i] = rounded((scaled(i) - normal(i) * along) * scale);
-      }
-    }
-  }
-
-  void operator()(const op::RmsNormBackwardWeight& norm) const {
-    const std::int64_t width = in_shape(0).last();
-    std::vector<double> sums(static_cast<std::size_t>(width), 0);
-    for (std::int64_t r = 0; r < in_shape(0).rows(); ++r) {
-      const double scale = scale_of(0, r, norm.epsilon);
-      for (std::int64_t i = 0; i < width; ++i) {
-        sums[static_cast<std::size_t>(i)] += value(1, r * width + i) * value(0, r * width + i) * scale;
-      }
-    }
-    for (std::int64_t i = 0; i < width; ++i) {
-      out(0)[i] = rounded((norm.accumulate ? widened(out(0)[i]) : 0.0) + sums[static_cast<std::size_t>(i)]);
-    }
-  }
-
-  static double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
-
-  void operator()(const op::SiluGate&) const {
-    for (std::int64_t i = 0; i < in_shape(0).elements(); ++i) {
-      out(0)[i] = rounded(value(0, i) * sigmoid(value(0, i)) * value(1, i));
-    }
-  }
-
-  void operator()(const op::SiluGateBackward&) const {
-    for (std::int64_t i = 0; i < in_shape(0).elements(); ++i) {
-      const double dy = value(0, i);
-      const double a = value(1, i);
-      const double share = sigmoid(a);
-      out(0)[i] = rounded(dy * value(2, i) * share * (1 + a * (1 - share)));
-      out(1)[i] = rounded(dy * a * share);
-    }
-  }
-
-  void operator()(const op::AddPositions& positions) const {
-    const std::int64_t width = in_shape(0).last();
-    const std::int64_t samples = in_shape(0)[1];
-    for (std::int64_t i = 0; i < in_shape(0).elements(); ++i) {
-      const std::int64_t position = positions.first + i / (samples * width);
-      out(0)[i] = rounded(value(0, i) + value(1, position * width + i % width));
-    }
-  }
-
-  void operator()(const op::AddPositionsBackward& backward) const {
-    const std::int64_t width = out_shape(0).last();
-    const std::int64_t samples = in_shape(0)[1];
-    for (std::int64_t i = 0; i < out_shape(0).elements(); ++i) {
-      const std::int64_t t = i / width - backward.first;
-      double sum = 0;
-      for (std::int64_t b = 0; b < samples && t >= 0 && t < in_shape(0)[0]; ++b) {
-        sum += value(0, (t * samples + b) * width + i % width);
-      }
-      out(0)[i] = rounded((backward.accumulate ? widened(out(0)[i]) : 0.0) + sum);
-    }
-  }
-
-  void operator()(const op::Rotary& rotary) const {
-    const std::int64_t half = rotary.head / 2;
-    const std::int64_t heads = in_shape(0).elements() / in_shape(0)[0] / rotary.head;  // at each position
-    for (std::int64_t t = 0; t < in_shape(0)[0]; ++t) {
-      for (std::int64_t i = 0; i < half; ++i) {
-        const double exponent = -2 * static_cast<double>(i) / static_cast<double>(rotary.head);
-        const double angle = static_cast<double>(rotary.first + t) * std::pow(rotary.base, exponent);
-        const double cosine = std::cos(angle);
-        const double sine = rotary.backward ? -std::sin(angle) : std::sin(angle);
-        for (std::int64_t h = 0; h < heads; ++h) {
-          const std::int64_t first = (t * heads + h) * rotary.head + i;
-          const double x = value(0, first);
-          const double y = value(0, first + half);
-          out(0)[first] = rounded(x * cosine - y * sine);
-          out(0)[first + half] = rounded(y * cosine + x * sine);
-        }
-      }
-    }
-  }
-
-  /// One head of q with the head of k and v that it reads: where their elements are.
-  struct Head {
-    std::int64_t q;       // the first element, of q and of o
-    std::int64_t q_step;  // from a position to the next
-    std::int64_t k;
-    std::int64_t k_step;
-    std::int64_t sums;
-    std::int64_t sums_step;
-  };
-  /// Calls `visit(head)` for all heads of all samples.
-  template <typename Visit>
-  static void each_head(const Shape& q, const Shape& k, const Visit& visit) {
-    const std::int64_t groups = q[1] * q[2];
-    const std::int64_t size = k.last();
-    const std::int64_t heads = q.last() / size;  // of a group
-    for (std::int64_t g = 0; g < groups; ++g) {
-      for (std::int64_t r = 0; r < heads; ++r) {
-        visit(Head{(g * heads + r) * size, groups * heads * size, g * size, groups * size, g * heads + r, groups * heads});
-      }
-    }
-  }
-  /// The scores of a position of q for those of k that it sees, and the logarithm of the sum of their exponentials.
-  double scores_of(std::size_t q, std::size_t k, const Head& head, std::int64_t t, std::int64_t seen,
-                   std::vector<double>& scores) const {
-    const std::int64_t size = in_shape(k).last();
-    double largest = -std::numeric_limits<double>::infinity();
-    for (std::int64_t s = 0; s < seen; ++s) {
-      double sum = 0;
-      for (std::int64_t i = 0; i < size; ++i) {
-        sum += value(q, head.q + t * head.q_step + i) * value(k, head.k + s * head.k_step + i);
-      }
-      scores[static_cast<std::size_t>(s)] = sum / std::sqrt(static_cast<double>(size));
-      largest = std::max(largest, scores[static_cast<std::size_t>(s)]);
-    }
-    double sum = 0;
-    for (std::int64_t s = 0; s < seen; ++s) {
-      sum += std::exp(scores[static_cast<std::size_t>(s)] - largest);
-    }
-    return largest + std::log(sum);
-  }
-
-  void operator()(const op::Attention& attention) const {
-    const std::int64_t positions = in_shape(0)[0];
-    const std::int64_t size = in_shape(1).last();
-    std::vector<double> scores(static_cast<std::size_t>(positions));
-    each_head(in_shape(0), in_shape(1), [&](const Head& head) {
-      for (std::int64_t t = 0; t < positions; ++t) {
-        const std::int64_t seen = attention.causal ? t + 1 : positions;
-        const double sum = scores_of(0, 1, head, t, seen, scores);
-        out<float>(1)[head.sums + t * head.sums_step] = static_cast<float>(sum);
-        const auto share = [&](std::int64_t s) { return std::exp(scores[static_cast<std::size_t>(s)] - sum); };
-        const auto v = [&](std::int64_t s, std::int64_t i) { return value(2, head.k + s * head.k_step + i); };
-        sum_products(seen, size, share, v,
-                     [&](std::int64_t i, double mixed) { out(0)[head.q + t * head.q_step + i] = rounded(mixed); });
-      }
-    });
-  }
-
-  /// The softmax is made again from q and k, in double precision, and not from what the forward wrote.
-  void operator()(const op::AttentionBackward& attention) const {
-    const std::int64_t positions = in_shape(1)[0];
-    const std::int64_t size = in_shape(2).last();
-    const double scale = 1 / std::sqrt(static_cast<double>(size));
-    const auto count = static_cast<std::size_t>(positions);
-    std::vector<double> scores(count);
-    std::vector<double> slopes(count);
-    std::vector<double> dk(static_cast<std::size_t>(in_shape(2).elements()), 0);
-    std::vector<double> dv(dk.size(), 0);
-    each_head(in_shape(1), in_shape(2), [&](const Head& head) {
-      for (std::int64_t t = 0; t < positions; ++t) {
-        const std::int64_t seen = attention.causal ? t + 1 : positions;
-        const double sum = scores_of(1, 2, head, t, seen, scores);
-        const std::int64_t q = head.q + t * head.q_step;
-        double mean = 0;
-        for (std::int64_t s = 0; s < seen; ++s) {
-          double& share = scores[static_cast<std::size_t>(s)];
-          double& slope = slopes[static_cast<std::size_t>(s)];
-          share = std::exp(share - sum);
-          slope = 0;
-          for (std::int64_t i = 0; i < size; ++i) {
-            slope += value(0, q + i) * value(3, head.k + s * head.k_step + i);
-          }
-          mean += share * slope;
-        }
-        std::vector<double> dq(static_cast<std::size_t>(size), 0);
-        for (std::int64_t s = 0; s < seen; ++s) {
-          const double share = scores[static_cast<std::size_t>(s)];
-          const double change = share * (slopes[static_cast<std::size_t>(s)] - mean) * scale;
-          for (std::int64_t i = 0; i < size; ++i) {
-            const std::int64_t k = head.k + s * head.k_step + i;
-            dq[static_cast<std::size_t>(i)] += change * value(2, k);
-            dk[static_cast<std::size_t>(k)] += change * value(1, q + i);
-            dv[static_cast<std::size_t>(k)] += share * value(0, q + i);
-          }
-        }
-        for (std::int64_t i = 0; i < size; ++i) {
-          out(0)[q + i] = rounded(dq[static_cast<std::size_t>(i)]);
-        }
-      }
-    });
-    for (std::size_t i = 0; i < dk.size(); ++i) {
-      out(1)[i] = rounded(dk[i]);
-      out(2)[i] = rounded(dv[i]);
-    }
-  }
-
   void operator()(const op::Cast&) const {
     for (std::int64_t i = 0; i < in_shape(0).elements(); ++i) {
       out(0)[i] = rounded(any_value(0, i));
@@ -739,25 +496,11 @@ class ReferenceBackend final : public HostBackend {
   }
   int team_size(int) const override { return 1; }
 
-  /// The type that a task computes in. Losses and statistics have types of their own whatever they are made of.
-  static DType type_of(const Plan& plan, const Task& task) {
-    if (const auto* compute = std::get_if<plan::Compute>(&task.action)) {
-      const op::Signature& signature = op::signature(compute->op);
-      const auto is_own = [](const op::Axes& axes) {
-        return axes.type == op::Type::value || axes.type == op::Type::stepped || axes.type == op::Type::floating;
-      };
-      for (const auto& [axes, operands] : {std::pair(&signature.writes, &task.writes), std::pair(&signature.reads, &task.reads)}) {
-        if (const auto found = std::find_if(axes->begin(), axes->end(), is_own); found != axes->end()) {
-          return plan[(*operands)[static_cast<std::size_t>(found - axes->begin())]].dtype;
-        }
-      }
-      return DType::f32;
-    }
-    return plan[task.writes.back()].dtype;
-  }
-
   std::unique_ptr<Kernel> prepare(const Plan& plan, const Task& task, const Addresses& addresses, int) const override {
-    switch (type_of(plan, task)) {
+    // The terms of a loss are float64 whatever they are made of.
+    const auto* compute = std::get_if<plan::Compute>(&task.action);
+    const bool terms = compute != nullptr && std::holds_alternative<op::CrossEntropyTerms>(compute->op);
+    switch (plan[terms ? task.reads[0] : task.writes.back()].dtype) {
       case DType::f64:
         return std::make_unique<ReferenceKernel<double>>(plan, task, addresses);
       case DType::bf16:
