@@ -7,18 +7,18 @@
 namespace baton::exec::cuda {
 namespace {
 
-constexpr int head_size = 64;
+constexpr int half_size = 64;  // of a head
 constexpr int tile_rows = 64;  // keys or queries per tile that goes by
 constexpr int group_rows = 64;
 constexpr int group_threads = 128;
 constexpr int groups = 2;  // of warps, per block
 constexpr int threads = groups * group_threads;
 constexpr int own_rows = groups * group_rows;  // of a block
-constexpr int steps = head_size / 16;          // of a product over the head, and over a tile's rows
-constexpr int sum_tiles = head_size / 8;
+constexpr int steps = half_size / 16;          // of a product over half a head, and over a tile's rows
+constexpr int sum_tiles = half_size / 8;
 constexpr int row_bytes = 128;
-constexpr int tile_bytes = tile_rows * row_bytes;
-constexpr int own_bytes = own_rows * row_bytes;
+constexpr int half_tile_bytes = tile_rows * row_bytes;
+constexpr int half_own_bytes = own_rows * row_bytes;
 constexpr int alignment = 1024;  // of tiles: the tensor cores permute the chunks of 8 rows by their addresses
 
 /// A tile as a product's right operand: rows of 128 bytes, their chunks permuted, groups of 8 rows 1024 bytes apart.
@@ -45,53 +45,134 @@ __device__ void await_products() {
 /// What was copied to shared memory is seen by products after the next barrier.
 __device__ void show_copies() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
-/// 64 × 64 sums of a warp group, as `multiply_fragments` has them of a warp; added to those that are there, or not. `Turned`: the
-/// right operand is `over_rows`.
+using Sums = float[sum_tiles][4];  // 64 × 64 of a warp group, as `multiply_fragments` has 16 × 8 of a warp
+using Fragments = std::uint32_t[steps][4];
+
+#define BATON_SUMS(i) "+f"(s[i][0]), "+f"(s[i][1]), "+f"(s[i][2]), "+f"(s[i][3])
+#define BATON_ALL_SUMS \
+  BATON_SUMS(0), BATON_SUMS(1), BATON_SUMS(2), BATON_SUMS(3), BATON_SUMS(4), BATON_SUMS(5), BATON_SUMS(6), BATON_SUMS(7)
+#define BATON_PRODUCT(types)                                                                                         \
+  "wgmma.mma_async.sync.aligned.m64n64k16." types                                                                    \
+  " {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29," \
+  "%30,%31}, "
+
+/// Adds to the sums that are there, or not. `Turned`: the right operand is `over_rows`.
 template <typename Element, bool Turned>
-__device__ void multiply_group(float (&s)[sum_tiles][4], const std::uint32_t (&left)[4], std::uint64_t right, bool add) {
-#define BATON_ROW(i) "+f"(s[i][0]), "+f"(s[i][1]), "+f"(s[i][2]), "+f"(s[i][3])
-#define BATON_MULTIPLY(types)                                                                                               \
-  asm volatile(                                                                                                             \
-      "{\n.reg .pred add;\nsetp.ne.b32 add, %37, 0;\n"                                                                      \
-      "wgmma.mma_async.sync.aligned.m64n64k16." types                                                                       \
-      " {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,"    \
-      "%30,%31}, {%32,%33,%34,%35}, %36, add, 1, 1, %38;\n}"                                                                \
-      : BATON_ROW(0), BATON_ROW(1), BATON_ROW(2), BATON_ROW(3), BATON_ROW(4), BATON_ROW(5), BATON_ROW(6), BATON_ROW(7)      \
-      : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "l"(right), "r"(static_cast<int>(add)), "n"(Turned ? 1 : 0) \
-      : "memory")
+__device__ void multiply_group(Sums& s, const std::uint32_t (&left)[4], std::uint64_t right, bool add) {
+#define BATON_MULTIPLY(types)                                                                                                     \
+  asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, %37, 0;\n" BATON_PRODUCT(types) "{%32,%33,%34,%35}, %36, add, 1, 1, %38;\n}" \
+               : BATON_ALL_SUMS                                                                                                   \
+               : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "l"(right), "r"(static_cast<int>(add)),                  \
+                 "n"(Turned ? 1 : 0)                                                                                              \
+               : "memory")
   if constexpr (std::is_same_v<Element, __half>) {
     BATON_MULTIPLY("f32.f16.f16");
   } else {
     BATON_MULTIPLY("f32.bf16.bf16");
   }
 #undef BATON_MULTIPLY
-#undef BATON_ROW
 }
 
-template <typename Element, bool Turned>
-__device__ void multiply_steps(float (&sums)[sum_tiles][4], const std::uint32_t (&left)[steps][4], std::uint32_t tile, bool add) {
+/// The left operand too in shared memory, `over_head`.
+template <typename Element>
+__device__ void multiply_tiles(Sums& s, std::uint64_t left, std::uint64_t right, bool add) {
+#define BATON_MULTIPLY(types)                                                                                        \
+  asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, %34, 0;\n" BATON_PRODUCT(types) "%32, %33, add, 1, 1, 0, 0;\n}" \
+               : BATON_ALL_SUMS                                                                                      \
+               : "l"(left), "l"(right), "r"(static_cast<int>(add))                                                   \
+               : "memory")
+  if constexpr (std::is_same_v<Element, __half>) {
+    BATON_MULTIPLY("f32.f16.f16");
+  } else {
+    BATON_MULTIPLY("f32.bf16.bf16");
+  }
+#undef BATON_MULTIPLY
+}
+
+/// Rows of a head that a warp group has: in registers, or in shared memory if they are too many.
+template <typename Element, int Halves, bool InRegisters>
+struct GroupRows {
+  Fragments fragments[InRegisters ? Halves : 1];
+  std::uint32_t tile;
+
+  /// Of a block's tile, after it was copied.
+  __device__ void take(std::uint32_t block_tile) {
+    const int warp = static_cast<int>(threadIdx.x) / 32;
+    tile = block_tile + static_cast<std::uint32_t>(warp / 4 * group_rows * row_bytes);
+    if constexpr (InRegisters) {
 #pragma unroll
-  for (int step = 0; step < steps; ++step) {
-    multiply_group<Element, Turned>(sums, left[step], Turned ? over_rows(tile, step) : over_head(tile, step), add || step > 0);
+      for (int half = 0; half < Halves; ++half) {
+#pragma unroll
+        for (int step = 0; step < steps; ++step) {
+          load_left<Element, half_size>(fragments[half][step], block_tile + half * half_own_bytes, 16 * warp, step);
+        }
+      }
+    }
+  }
+  /// sums = these rows times those of a tile, over the head.
+  __device__ void multiply(Sums& sums, std::uint32_t columns) const {
+#pragma unroll
+    for (int half = 0; half < Halves; ++half) {
+#pragma unroll
+      for (int step = 0; step < steps; ++step) {
+        const std::uint64_t right = over_head(columns + half * half_tile_bytes, step);
+        if constexpr (InRegisters) {
+          multiply_group<Element, false>(sums, fragments[half][step], right, half + step > 0);
+        } else {
+          multiply_tiles<Element>(sums, over_head(tile + half * half_own_bytes, step), right, half + step > 0);
+        }
+      }
+    }
+  }
+};
+
+/// sums += shares · rows of a tile.
+template <typename Element, int Halves>
+__device__ void add_rows(Sums (&sums)[Halves], const Fragments& shares, std::uint32_t tile) {
+#pragma unroll
+  for (int half = 0; half < Halves; ++half) {
+#pragma unroll
+    for (int step = 0; step < steps; ++step) {
+      multiply_group<Element, true>(sums[half], shares[step], over_rows(tile + half * half_tile_bytes, step), true);
+    }
   }
 }
 
 template <typename Element>
-__device__ void fragments_of(std::uint32_t (&left)[steps][4], const float (&sums)[sum_tiles][4]) {
+__device__ void fragments_of(Fragments& left, const Sums& sums) {
 #pragma unroll
   for (int step = 0; step < steps; ++step) {
     left_of<Element>(left[step], sums, step);
   }
 }
 
-constexpr int forward_bytes = own_bytes + 4 * tile_bytes + alignment;
+template <typename Element, int Halves, int Rows>
+__device__ void fetch_rows(std::uint32_t tile, const Element* head, std::int64_t stride, int first, int positions, int size) {
+#pragma unroll
+  for (int half = 0; half < Halves; ++half) {
+    HeadTile<Element, half_size>::template fetch<Rows, threads>(tile + half * Rows * row_bytes, head + half * half_size, stride,
+                                                                first, positions, size - half * half_size);
+  }
+}
+
+template <typename Element, int Halves>
+__device__ void store_sums(Element* head, std::int64_t stride, int first, int positions, int size, const Sums (&sums)[Halves],
+                           float upper_factor, float lower_factor) {
+#pragma unroll
+  for (int half = 0; half < Halves; ++half) {
+    store_rows(head + half * half_size, stride, first, positions, size - half * half_size, sums[half], upper_factor, lower_factor);
+  }
+}
+
+constexpr int forward_bytes(int halves) { return halves * (half_own_bytes + 4 * half_tile_bytes) + alignment; }
 
 /// One block per tile of queries of a head; the tiles with the most keys first.
-template <typename Element>
-__global__ void __launch_bounds__(threads, 2)
+template <typename Element, int Halves>
+__global__ void __launch_bounds__(threads, Halves == 1 ? 2 : 1)
     hopper_attention_kernel(const Element* q, const Element* k, const Element* v, Element* o, float* lse, AttentionShape shape,
                             Strides strides) {
-  using Tile = HeadTile<Element, head_size>;
+  constexpr int tile_bytes = Halves * half_tile_bytes;
+  constexpr int own_bytes = Halves * half_own_bytes;
   extern __shared__ unsigned char memory[];
   const std::uint32_t query_tile = (shared_address_of(memory) + alignment - 1) / alignment * alignment;
   const std::uint32_t key_tiles = query_tile + own_bytes;
@@ -114,15 +195,15 @@ __global__ void __launch_bounds__(threads, 2)
   await_previous();
   const auto fetch = [&](int tile) {
     const auto stage = static_cast<std::uint32_t>(tile % 2 * tile_bytes);
-    Tile::template fetch<tile_rows, threads>(key_tiles + stage, keys, strides.keys, tile * tile_rows, positions, size);
-    Tile::template fetch<tile_rows, threads>(value_tiles + stage, values, strides.keys, tile * tile_rows, positions, size);
+    fetch_rows<Element, Halves, tile_rows>(key_tiles + stage, keys, strides.keys, tile * tile_rows, positions, size);
+    fetch_rows<Element, Halves, tile_rows>(value_tiles + stage, values, strides.keys, tile * tile_rows, positions, size);
     end_of_copies();
   };
-  Tile::template fetch<own_rows, threads>(query_tile, q + query_head * size, strides.queries, first_query, positions, size);
+  fetch_rows<Element, Halves, own_rows>(query_tile, q + query_head * size, strides.queries, first_query, positions, size);
   fetch(0);
 
-  std::uint32_t query[steps][4];
-  float result[sum_tiles][4] = {};
+  GroupRows<Element, Halves, true> query;
+  Sums result[Halves] = {};
   float largest[2] = {-INFINITY, -INFINITY};
   float total[2] = {};
   const float scale = rsqrtf(static_cast<float>(size));
@@ -135,19 +216,16 @@ __global__ void __launch_bounds__(threads, 2)
       fetch(tile + 1);
     }
     if (tile == 0) {
-#pragma unroll
-      for (int step = 0; step < steps; ++step) {
-        load_left<Element, head_size>(query[step], query_tile, 16 * warp, step);
-      }
+      query.take(query_tile);
     }
     const int first_key = tile * tile_rows;
     if (shape.causal && first_key >= group_row + group_rows) {
       continue;  // beyond what the group's rows see
     }
     const auto stage = static_cast<std::uint32_t>(tile % 2 * tile_bytes);
-    float scores[sum_tiles][4];
+    Sums scores;
     begin_products();
-    multiply_steps<Element, false>(scores, query, key_tiles + stage, false);
+    query.multiply(scores, key_tiles + stage);
     end_products();
     await_products<0>();
     const bool at_edge = first_key + tile_rows > positions || (shape.causal && first_key + tile_rows > group_row + 1);
@@ -176,9 +254,9 @@ __global__ void __launch_bounds__(threads, 2)
       offset[half] = most[half] * scale_2;
       total[half] *= kept;
 #pragma unroll
-      for (int n = 0; n < sum_tiles; ++n) {
-        result[n][2 * half] *= kept;
-        result[n][2 * half + 1] *= kept;
+      for (int n = 0; n < Halves * sum_tiles; ++n) {
+        result[n / sum_tiles][n % sum_tiles][2 * half] *= kept;
+        result[n / sum_tiles][n % sum_tiles][2 * half + 1] *= kept;
       }
     }
 #pragma unroll
@@ -189,10 +267,10 @@ __global__ void __launch_bounds__(threads, 2)
         total[e / 2] += scores[n][e];
       }
     }
-    std::uint32_t shares[steps][4];
+    Fragments shares;
     fragments_of<Element>(shares, scores);
     begin_products();
-    multiply_steps<Element, true>(result, shares, value_tiles + stage, true);
+    add_rows<Element>(result, shares, value_tiles + stage);
     end_products();
     await_products<0>();
   }
@@ -210,17 +288,18 @@ __global__ void __launch_bounds__(threads, 2)
       lse[position * rows_per_position + query_head] = largest[half] * scale + logf(sum);
     }
   }
-  store_rows(o + query_head * size, strides.queries, first_row, positions, size, result, factor[0], factor[1]);
+  store_sums(o + query_head * size, strides.queries, first_row, positions, size, result, factor[0], factor[1]);
 }
 
 constexpr int sum_bytes = tile_rows * static_cast<int>(sizeof(float2));
-constexpr int backward_bytes = 2 * own_bytes + 4 * tile_bytes + 2 * sum_bytes + alignment;
+constexpr int backward_bytes(int halves) { return halves * (2 * half_own_bytes + 4 * half_tile_bytes) + 2 * sum_bytes + alignment; }
 
 /// The two passes of attention_backward.cu.
-template <typename Element, bool OverKeys>
+template <typename Element, int Halves, bool OverKeys>
 __global__ void __launch_bounds__(threads, 1)
     hopper_backward_kernel(const AttentionGradients given, const float2* row_sums, AttentionShape shape, Strides strides) {
-  using Tile = HeadTile<Element, head_size>;
+  constexpr int tile_bytes = Halves * half_tile_bytes;
+  constexpr int own_bytes = Halves * half_own_bytes;
   extern __shared__ unsigned char memory[];
   const std::uint32_t row_tile = (shared_address_of(memory) + alignment - 1) / alignment * alignment;  // of q, or k
   const std::uint32_t other_row_tile = row_tile + own_bytes;                                           // of dy, or v
@@ -260,8 +339,8 @@ __global__ void __launch_bounds__(threads, 1)
     const std::uint32_t other = other_column_tiles + stage * tile_bytes;
     if constexpr (OverKeys) {
       const std::int64_t head = query_head + round / tiles;
-      Tile::template fetch<tile_rows, threads>(to, q + head * size, strides.queries, first, positions, size);
-      Tile::template fetch<tile_rows, threads>(other, dy + head * size, strides.queries, first, positions, size);
+      fetch_rows<Element, Halves, tile_rows>(to, q + head * size, strides.queries, first, positions, size);
+      fetch_rows<Element, Halves, tile_rows>(other, dy + head * size, strides.queries, first, positions, size);
       const int i = static_cast<int>(threadIdx.x);
       if (i < tile_rows) {
         const bool valid = first + i < positions;
@@ -269,16 +348,16 @@ __global__ void __launch_bounds__(threads, 1)
                   row_sums + head * positions + (valid ? first + i : 0), valid);
       }
     } else {
-      Tile::template fetch<tile_rows, threads>(to, k, strides.keys, first, positions, size);
-      Tile::template fetch<tile_rows, threads>(other, v, strides.keys, first, positions, size);
+      fetch_rows<Element, Halves, tile_rows>(to, k, strides.keys, first, positions, size);
+      fetch_rows<Element, Halves, tile_rows>(other, v, strides.keys, first, positions, size);
     }
     end_of_copies();
   };
   const Element* own = OverKeys ? k : q + query_head * size;
   const Element* other_own = OverKeys ? v : dy + query_head * size;
   const std::int64_t own_stride = OverKeys ? strides.keys : strides.queries;
-  Tile::template fetch<own_rows, threads>(row_tile, own, own_stride, block_row, positions, size);
-  Tile::template fetch<own_rows, threads>(other_row_tile, other_own, own_stride, block_row, positions, size);
+  fetch_rows<Element, Halves, own_rows>(row_tile, own, own_stride, block_row, positions, size);
+  fetch_rows<Element, Halves, own_rows>(other_row_tile, other_own, own_stride, block_row, positions, size);
   fetch(0);
 
   float2 of_rows[2] = {};  // the rows l / 4 and l / 4 + 8
@@ -291,10 +370,11 @@ __global__ void __launch_bounds__(threads, 1)
       }
     }
   }
-  std::uint32_t row[steps][4];
-  std::uint32_t other_row[steps][4];
-  float gradient[sum_tiles][4] = {};                       // dq, or dk
-  float value_gradient[OverKeys ? sum_tiles : 1][4] = {};  // dv
+  constexpr bool in_registers = Halves == 1 || !OverKeys;
+  GroupRows<Element, Halves, in_registers> row;
+  GroupRows<Element, Halves, in_registers> other_row;
+  Sums gradient[Halves] = {};                       // dq, or dk
+  Sums value_gradient[OverKeys ? Halves : 1] = {};  // dv
   const float scale = rsqrtf(static_cast<float>(size));
   const float scale_2 = scale * log2_e;
   for (int round = 0; round < rounds; ++round) {
@@ -305,11 +385,8 @@ __global__ void __launch_bounds__(threads, 1)
       fetch(round + 1);
     }
     if (round == 0) {
-#pragma unroll
-      for (int step = 0; step < steps; ++step) {
-        load_left<Element, head_size>(row[step], row_tile, 16 * warp, step);
-        load_left<Element, head_size>(other_row[step], other_row_tile, 16 * warp, step);
-      }
+      row.take(row_tile);
+      other_row.take(other_row_tile);
     }
     const int first_column = (first_tile + round % tiles) * tile_rows;
     if (shape.causal && (OverKeys ? first_column + tile_rows <= group_row : first_column >= group_row + group_rows)) {
@@ -318,12 +395,12 @@ __global__ void __launch_bounds__(threads, 1)
     const auto stage = static_cast<std::uint32_t>(round % 2);
     const std::uint32_t columns = column_tiles + stage * tile_bytes;
     const std::uint32_t other_columns = other_column_tiles + stage * tile_bytes;
-    float shares[sum_tiles][4];  // first the scores, then what softmax makes of them
-    float slopes[sum_tiles][4];  // first the gradient of the shares, then that of the scores
+    Sums shares;  // first the scores, then what softmax makes of them
+    Sums slopes;  // first the gradient of the shares, then that of the scores
     begin_products();
-    multiply_steps<Element, false>(shares, row, columns, false);
+    row.multiply(shares, columns);
     end_products();
-    multiply_steps<Element, false>(slopes, other_row, other_columns, false);
+    other_row.multiply(slopes, other_columns);
     end_products();
     await_products<1>();
     const bool at_edge = OverKeys
@@ -348,11 +425,11 @@ __global__ void __launch_bounds__(threads, 1)
         shares[n][e] = power_of_2(exponent);
       }
     }
-    std::uint32_t left[steps][4];
+    Fragments share;
     if constexpr (OverKeys) {
-      fragments_of<Element>(left, shares);
+      fragments_of<Element>(share, shares);
       begin_products();
-      multiply_steps<Element, true>(value_gradient, left, other_columns, true);
+      add_rows<Element>(value_gradient, share, other_columns);
       end_products();
       await_products<1>();
     } else {
@@ -367,20 +444,20 @@ __global__ void __launch_bounds__(threads, 1)
         slopes[n][e] = shares[n][e] * (slopes[n][e] - along);
       }
     }
-    std::uint32_t slope[steps][4];
+    Fragments slope;
     fragments_of<Element>(slope, slopes);
     begin_products();
-    multiply_steps<Element, true>(gradient, slope, columns, true);
+    add_rows<Element>(gradient, slope, columns);
     end_products();
     await_products<0>();
   }
 
   if constexpr (OverKeys) {
-    store_rows(static_cast<Element*>(given.dk) + key_head * size, strides.keys, warp_row, positions, size, gradient, scale, scale);
-    store_rows(static_cast<Element*>(given.dv) + key_head * size, strides.keys, warp_row, positions, size, value_gradient, 1.0F,
+    store_sums(static_cast<Element*>(given.dk) + key_head * size, strides.keys, warp_row, positions, size, gradient, scale, scale);
+    store_sums(static_cast<Element*>(given.dv) + key_head * size, strides.keys, warp_row, positions, size, value_gradient, 1.0F,
                1.0F);
   } else {
-    store_rows(static_cast<Element*>(given.dq) + query_head * size, strides.queries, warp_row, positions, size, gradient, scale,
+    store_sums(static_cast<Element*>(given.dq) + query_head * size, strides.queries, warp_row, positions, size, gradient, scale,
                scale);
   }
 }
@@ -393,8 +470,9 @@ template <typename Element>
 void attention_by_groups(const AttentionShape& shape, const Element* q, const Element* k, const Element* v, Element* o, float* lse,
                          cudaStream_t stream) {
   const auto heads = static_cast<unsigned>(shape.samples * shape.groups * shape.heads);
-  launch(hopper_attention_kernel<Element>, {dim3(heads, blocks_of(shape)), dim3(threads), forward_bytes}, stream, q, k, v, o, lse,
-         shape, strides_of(shape));
+  const int halves = shape.size <= half_size ? 1 : 2;
+  launch(halves == 1 ? hopper_attention_kernel<Element, 1> : hopper_attention_kernel<Element, 2>,
+         {dim3(heads, blocks_of(shape)), dim3(threads), forward_bytes(halves)}, stream, q, k, v, o, lse, shape, strides_of(shape));
 }
 
 template <typename Element>
@@ -402,10 +480,13 @@ void attention_backward_by_groups(const AttentionShape& shape, const AttentionGr
                                   cudaStream_t stream) {
   const auto key_heads = static_cast<unsigned>(shape.samples * shape.groups);
   const auto query_heads = static_cast<unsigned>(shape.samples * shape.groups * shape.heads);
-  launch(hopper_backward_kernel<Element, true>, {dim3(key_heads, blocks_of(shape)), dim3(threads), backward_bytes}, stream,
-         operands, rows, shape, strides_of(shape));
-  launch(hopper_backward_kernel<Element, false>, {dim3(query_heads, blocks_of(shape)), dim3(threads), backward_bytes}, stream,
-         operands, rows, shape, strides_of(shape));
+  const int halves = shape.size <= half_size ? 1 : 2;
+  launch(halves == 1 ? hopper_backward_kernel<Element, 1, true> : hopper_backward_kernel<Element, 2, true>,
+         {dim3(key_heads, blocks_of(shape)), dim3(threads), backward_bytes(halves)}, stream, operands, rows, shape,
+         strides_of(shape));
+  launch(halves == 1 ? hopper_backward_kernel<Element, 1, false> : hopper_backward_kernel<Element, 2, false>,
+         {dim3(query_heads, blocks_of(shape)), dim3(threads), backward_bytes(halves)}, stream, operands, rows, shape,
+         strides_of(shape));
 }
 
 template void attention_by_groups(const AttentionShape&, const __nv_bfloat16*, const __nv_bfloat16*, const __nv_bfloat16*,

@@ -154,10 +154,10 @@ template <typename Element>
 void attention_backward_by_tiles(const AttentionShape& shape, const AttentionGradients& operands, const float2* rows,
                                  cudaStream_t stream);
 
-/// The kernels by Hopper's warp groups (attention_hopper.cu), for heads of at most 64 elements of 16 bits, whole chunks.
+/// The kernels by Hopper's warp groups (attention_hopper.cu), for heads of at most 128 elements of 16 bits, whole chunks.
 template <typename Element>
 constexpr bool suits_warp_groups(std::int64_t size) {
-  return sizeof(Element) == 2 && size <= 64 && size % 8 == 0;
+  return sizeof(Element) == 2 && size <= 128 && size % 8 == 0;
 }
 template <typename Element>
 void attention_by_groups(const AttentionShape& shape, const Element* q, const Element* k, const Element* v, Element* o, float* lse,
