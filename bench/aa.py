@@ -141,10 +141,10 @@ def ab(lab, options, until):
     cases = [(strategy, size) for strategy in STRATEGIES for size in SIZES]
     truth, values = {}, {}
     for case in cases:
-        long_run, _ = lab.sweep(case, "seed", [0], "--precise", "--time-limit", "4s")
+        long_run, _ = lab.sweep(case, "seed", [0], "--precise", "--time-limit", "1s")
         step = long_run["rows"][0]["time_per_step_ns"]
         values[case] = ["", f"before=forward,time={TRUE_DIFFERENCE * step:.0f}ns"]
-        both, _ = lab.sweep(case, "delay", values[case], "--precise", "--time-limit", "4s")
+        both, _ = lab.sweep(case, "delay", values[case], "--precise", "--time-limit", "1s")
         plain, delayed = [statistics.fmean(map(math.log, times)) for times in instances(both)]
         truth[case] = math.exp(delayed - plain)
         print(f"{case[0]:8}{case[1]:7}step {step / 1e6:8.3f} ms, delay {values[case][1]}, true ratio {truth[case]:.4f}", flush=True)

@@ -60,6 +60,31 @@ double student_density(double t, double degrees) {
                                    std::sqrt(degrees * pi);
 }
 
+/// How many of the sums of two differences at each end of all of them, sorted, an interval leaves out that misses the true shift
+/// with probability `alpha` at most: by the distribution of the sum of signed ranks. Negative: even all of them are too few.
+std::int64_t left_out(std::size_t rounds, double alpha) {
+  std::vector<double> chance{1};  // by sum of the ranks 1 to i that are positive
+  for (std::size_t rank = 1; rank <= rounds; ++rank) {
+    std::vector<double> next(chance.size() + rank, 0);
+    for (std::size_t sum = 0; sum < chance.size(); ++sum) {
+      next[sum] += chance[sum] / 2;
+      next[sum + rank] += chance[sum] / 2;
+    }
+    chance = std::move(next);
+  }
+  std::int64_t count = -1;
+  double below = 0;
+  while (below + chance[static_cast<std::size_t>(count + 1)] <= alpha / 2) {
+    below += chance[static_cast<std::size_t>(++count)];
+  }
+  return count;
+}
+
+Interval without_ends(const std::vector<double>& sorted, std::int64_t ends) {
+  const auto first = static_cast<std::size_t>(ends);
+  return {sorted[first], sorted[sorted.size() - 1 - first]};
+}
+
 }  // namespace
 
 double student_quantile(double p, double degrees) {
@@ -152,13 +177,42 @@ Difference difference(const Sample& a, const Sample& b, const Test& test) {
   const double error = std::sqrt(variance);
   const double reach = student_quantile(1 - test.level / test.pairs / 2, degrees) * error;
   const double least = both_exact ? 1e-9 : resolution;
+  const double shift = both_exact ? 0 : 2 * std::abs(test.shift);
   const double confident = student_quantile(0.975, degrees) * error;
   result.of_ratio = {std::exp(apart - confident), std::exp(apart + confident)};
-  result.differ = std::abs(apart) > std::max(reach, least);
+  result.differ = std::abs(apart) > std::max(reach, least) + shift;
   // Of few instances the scatter comes out too small more often than too large: by so much in the median.
   const double usually = std::isinf(degrees) ? 1 : std::pow(1 - 2 / (9 * degrees), 1.5);
   result.smallest = both_exact ? 0
-                               : std::expm1(std::max(least, reach / usually) + student_quantile(power, degrees) * error / usually);
+                               : std::expm1(shift + std::max(least, reach / usually) + student_quantile(power, degrees) * error / usually);
+  return result;
+}
+
+bool can_pair(std::size_t rounds, const Test& test) {
+  return rounds < 64 ? 2 * std::pow(0.5, static_cast<double>(rounds)) <= test.level / test.pairs : true;
+}
+
+Difference paired_difference(std::span<const double> a, std::span<const double> b, const Test& test) {
+  const std::size_t rounds = std::min(a.size(), b.size());
+  check(can_pair(rounds, test), "{} rounds cannot tell anything apart", rounds);
+  std::vector<double> sums;  // halves of the sums of two differences, of each with itself too
+  for (std::size_t i = 0; i < rounds; ++i) {
+    for (std::size_t j = 0; j <= i; ++j) {
+      sums.push_back((std::log(b[i] / a[i]) + std::log(b[j] / a[j])) / 2);
+    }
+  }
+  std::sort(sums.begin(), sums.end());
+  const double alpha = test.level / test.pairs;
+  const Interval strict = without_ends(sums, left_out(rounds, alpha));
+  const Interval usual = without_ends(sums, left_out(rounds, 0.05));
+  const double apart = (sums[(sums.size() - 1) / 2] + sums[sums.size() / 2]) / 2;
+  const double reach = (strict.high - strict.low) / 2;
+  const double error = reach / student_quantile(1 - alpha / 2, endless);
+  Difference result;
+  result.ratio = std::exp(apart);
+  result.of_ratio = {std::exp(usual.low), std::exp(usual.high)};
+  result.differ = (strict.low > 0 || strict.high < 0) && std::abs(apart) > resolution;
+  result.smallest = std::expm1(std::max(resolution, reach) + student_quantile(power, endless) * error);
   return result;
 }
 

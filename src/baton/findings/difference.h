@@ -42,6 +42,7 @@ struct Test {
   double level = 0.01;  // how often two equal times may be called different
   double pairs = 1;     // that one statement is chosen from: the level is divided by them (Bonferroni)
   double drift = 0;     // standard deviation of what the machine itself changes between the two, relative
+  double shift = 0;     // by how much the machine is known to have changed between the two, relative: no difference below twice it
 };
 
 /// How far apart two times are.
@@ -53,6 +54,13 @@ struct Difference {
 };
 /// Welch's test on the logarithms: the instances of both may scatter differently.
 Difference difference(const Sample& a, const Sample& b, const Test& test = {});
+
+/// Whether two jobs that took turns for so many rounds can be told apart round by round at all.
+bool can_pair(std::size_t rounds, const Test& test = {});
+/// The same for two jobs that took turns, by the times of their rounds: what the machine does to both in a round falls out of the
+/// comparison. Wilcoxon's signed-rank test, which a few rounds that went wrong do not mislead; the ratio is Hodges' and Lehmann's.
+/// Later rounds of the one that has more are left out.
+Difference paired_difference(std::span<const double> a, std::span<const double> b, const Test& test = {});
 
 /// Two equal jobs may differ by so much for reasons that fresh instances do not vary (the order in which they run, where code lies
 /// in memory): no smaller difference between measured times is ever claimed.

@@ -28,13 +28,24 @@ bool is_time(const Json& record) {
 
 }  // namespace
 
-bool precise_enough(const std::vector<double>& instance_times) {
-  const std::size_t count = instance_times.size();
-  if (count < least_precise_instances || count % 5 != 0) {
-    return false;
+bool precise_enough(const std::vector<std::vector<double>>& times_by_point) {
+  for (std::size_t i = 0; i < times_by_point.size(); ++i) {
+    const std::vector<double>& own = times_by_point[i];
+    if (own.size() < least_precise_instances || own.size() % 5 != 0) {
+      return false;
+    }
+    const auto sees = [](const findings::Difference& difference) { return difference.smallest <= precise_difference; };
+    if (times_by_point.size() == 1) {
+      const findings::Sample sample = findings::sample_of(own);
+      return sees(findings::difference(sample, sample));
+    }
+    for (std::size_t j = 0; j < i; ++j) {
+      if (!sees(findings::paired_difference(times_by_point[j], own))) {
+        return false;
+      }
+    }
   }
-  const findings::Sample sample = findings::sample_of(instance_times);
-  return count >= most_precise_instances || findings::difference(sample, sample).smallest <= precise_difference;
+  return !times_by_point.empty();
 }
 
 Json merge_instances(const std::vector<Json>& records) {

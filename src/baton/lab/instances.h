@@ -12,13 +12,14 @@ namespace baton::lab {
 inline constexpr std::size_t usual_instances = 5;
 inline constexpr std::size_t least_instances = 4;
 
-/// When a point of a precise run has been measured often enough.
+/// When the points of a precise run have been measured often enough.
 inline constexpr double precise_difference = 0.03;
 inline constexpr std::size_t least_precise_instances = 10;
 inline constexpr std::size_t most_precise_instances = 60;
-/// Whether instances with these times tell a difference of 3 % from none, in nine of ten cases. Asked after every fifth instance
-/// only: who stops as soon as the scatter happens to look small would take it for smaller than it is.
-bool precise_enough(const std::vector<double>& instance_times);
+/// Whether points that took turns, with these times by point and round, tell a difference of 3 % between any two of them from none,
+/// in nine of ten cases; of one point alone, to another of the same scatter. Asked after every fifth round only: who stops as soon
+/// as the scatter happens to look small would take it for smaller than it is.
+bool precise_enough(const std::vector<std::vector<double>>& times_by_point);
 
 /// One record out of those of the instances, in the order in which they were measured. Times are those of the instance in the
 /// middle; losses, roundings and what else belongs to the values are those of the first. It says `instances`, `instance_times_ns`,

@@ -117,6 +117,12 @@ std::vector<Json> beyond_base(const std::vector<Json>& rows) {
 
 namespace {
 
+/// The number that a row has under a key; 0 where it has none.
+double said(const Json& row, const char* key) {
+  const Json value = row.value(key, Json());
+  return value.is_number() ? value.get<double>() : 0.0;
+}
+
 /// Of a row that has no list of instances, its interval says the same; of one instance alone nothing is known.
 findings::Sample sample_of_row(const Json& row) {
   const double time = std::max(1e-3, number(row, "time_per_step_ns"));
@@ -126,31 +132,36 @@ findings::Sample sample_of_row(const Json& row) {
   if (const std::vector<double> times = instance_times(row); times.size() > 1) {
     return findings::sample_of(times);
   }
-  const auto said = [&](const char* key) {
-    const Json value = row.value(key, Json());
-    return value.is_number() ? value.get<double>() : 0.0;
-  };
-  return findings::from_interval(time, {said("time_low_ns"), said("time_high_ns")}, said("instances"));
+  return findings::from_interval(time, {said(row, "time_low_ns"), said(row, "time_high_ns")}, said(row, "instances"));
 }
 
-/// How much the machine itself may have changed between two rows that did not take turns, relative: what it drifted within each
-/// run, and how far apart the speed of a fixed computation and the share of other processes were.
-double drift_between(const Json& a, const Json& b) {
-  const auto said = [](const Json& row, const char* key) {
-    const Json value = row.value(key, Json());
-    return value.is_number() ? value.get<double>() : 0.0;
-  };
+/// How much the machine itself may have changed between two rows that did not take turns, relative: what it drifted within each run.
+double drift_between(const Json& a, const Json& b) { return std::hypot(said(a, "drift"), said(b, "drift")); }
+
+/// How far apart the speed of a fixed computation and the share of other processes were, relative. Both are of the cores: of GPUs
+/// they say nothing.
+double shift_between(const Json& a, const Json& b) {
+  const auto on_gpus = [](const Json& row) { return row.contains("gpus") && row["gpus"].is_array() && !row["gpus"].empty(); };
+  if (on_gpus(a) || on_gpus(b)) {
+    return 0;
+  }
   const double speed_a = said(a, "pulse_gflops");
   const double speed_b = said(b, "pulse_gflops");
   const double speed = speed_a > 0 && speed_b > 0 ? std::log(speed_a / speed_b) : 0;
-  return std::hypot(std::hypot(said(a, "drift"), said(b, "drift")), speed, said(a, "others_share") - said(b, "others_share"));
+  return std::hypot(speed, said(a, "others_share") - said(b, "others_share"));
 }
 
 findings::Difference compare_rows(const Json& a, const Json& b, std::size_t pairs, const findings::Scatter& usual) {
   const bool together = a.value("batch_name", Json()) == b.value("batch_name", Json());
-  return findings::difference(
-      findings::at_least(sample_of_row(a), usual), findings::at_least(sample_of_row(b), usual),
-      {.pairs = static_cast<double>(std::max<std::size_t>(1, pairs)), .drift = together ? 0 : drift_between(a, b)});
+  const findings::Test test{.pairs = static_cast<double>(std::max<std::size_t>(1, pairs)),
+                            .drift = together ? 0 : drift_between(a, b),
+                            .shift = together ? 0 : shift_between(a, b)};
+  const std::vector<double> rounds_a = together ? instance_times(a) : std::vector<double>();
+  const std::vector<double> rounds_b = together ? instance_times(b) : std::vector<double>();
+  if (a.contains("batch_name") && findings::can_pair(std::min(rounds_a.size(), rounds_b.size()), test)) {
+    return findings::paired_difference(rounds_a, rounds_b, test);
+  }
+  return findings::difference(findings::at_least(sample_of_row(a), usual), findings::at_least(sample_of_row(b), usual), test);
 }
 
 }  // namespace

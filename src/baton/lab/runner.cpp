@@ -146,14 +146,24 @@ std::string done_because(const Entry& entry, const Settings& settings) {
     return "once";
   }
   if (settings.precise) {
-    return precise_enough(entry.times)                                                                             ? "precise"
-           : count >= most_precise_instances                                                                       ? "instances"
+    return count >= most_precise_instances                                                                         ? "instances"
            : count >= least_precise_instances && entry.spent.count >= precise_patience * settings.time_limit.count ? "time limit"
                                                                                                                    : "";
   }
   return count >= usual_instances                                                             ? "instances"
          : count >= least_instances && 2 * entry.spent.count >= 3 * settings.time_limit.count ? "time limit"
                                                                                               : "";
+}
+
+/// By point that could be measured, then by round.
+std::vector<std::vector<double>> times_of(const std::vector<Entry>& batch) {
+  std::vector<std::vector<double>> times;
+  for (const Entry& entry : batch) {
+    if (!entry.times.empty()) {
+      times.push_back(entry.times);
+    }
+  }
+  return times;
 }
 
 /// In which order the points of a batch have their turn: another one in each round, and every second round the reverse of the one
@@ -254,15 +264,16 @@ std::vector<Json> measure(const Experiment& experiment, const std::vector<Point>
           break;
         }
       }
+      if (settings.precise && precise_enough(times_of(batch))) {
+        for (Entry& entry : batch) {
+          entry.stopped = entry.stopped.empty() ? "precise" : entry.stopped;
+        }
+      }
     }
     if (!going) {
       break;
     }
-    std::vector<std::vector<double>> times;
-    for (const Entry& entry : batch) {
-      times.push_back(entry.times);
-    }
-    const double drift = drift_of(times);
+    const double drift = drift_of(times_of(batch));
     const std::string name = batch_name(first);
     for (Entry& entry : batch) {
       if (entry.stopped == refused_point) {

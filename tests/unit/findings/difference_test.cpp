@@ -82,6 +82,21 @@ TEST(Difference, MorePairsAndMoreDriftTakeALargerOne) {
   EXPECT_GT(difference(first, second, {.pairs = 28}).smallest, difference(first, second).smallest);
 }
 
+TEST(Difference, OfLessThanTwiceWhatTheMachineChangedByIsNone) {
+  const std::vector<double> a{999, 1000, 1001, 1000, 1000};
+  std::vector<double> b;
+  for (const double time : a) {
+    b.push_back(1.2 * time);
+  }
+  const Sample first = sample_of(a);
+  const Sample second = sample_of(b);
+  EXPECT_TRUE(difference(first, second, {.shift = 0.08}).differ);
+  EXPECT_TRUE(difference(first, second, {.shift = -0.08}).differ);
+  EXPECT_FALSE(difference(first, second, {.shift = 0.1}).differ);
+  EXPECT_FALSE(difference(second, first, {.shift = 0.1}).differ);
+  EXPECT_GT(difference(first, second, {.shift = 0.1}).smallest, 0.2);
+}
+
 // Times as machines give them: what all steps of an instance share, what its steps scatter by, and the speed of the machine at the
 // time.
 
@@ -138,6 +153,65 @@ TEST(Difference, IsClaimedOfEqualJobsInAboutOneOfAHundredWhateverTheNoise) {
       EXPECT_LE(called, 50) << noise.name << ", " << instances << " instances";
     }
   }
+}
+
+TEST(PairedDifference, IsClaimedOfEqualJobsInAboutOneOfAHundredWhateverTheNoise) {
+  Random random(23);
+  constexpr int draws = 1500;
+  for (const Noise& noise : machines()) {
+    for (const std::size_t rounds : {10, 15, 40}) {
+      int called = 0;
+      for (int draw = 0; draw < draws; ++draw) {
+        const auto [a, b] = turns(noise, rounds, 1, random);
+        called += paired_difference(a, b).differ ? 1 : 0;
+      }
+      EXPECT_LE(called, 35) << noise.name << ", " << rounds << " rounds: 15 are expected of 1500";
+    }
+  }
+}
+
+TEST(PairedDifference, FindsThreePercentBesideADriftThatHidesItFromTheOtherTest) {
+  Random random(24);
+  const Noise drifting{"drifts", [](Random& r) { return 0.015 * normal(r) + (r() % 10 == 0 ? 0.2 : 0.0); }, 0.02, 0.02};
+  int found = 0;
+  int unpaired = 0;
+  for (int draw = 0; draw < 300; ++draw) {
+    const auto [a, b] = turns(drifting, 60, 1.03, random);
+    found += paired_difference(a, b).differ ? 1 : 0;
+    unpaired += difference(sample_of(a), sample_of(b)).differ ? 1 : 0;
+  }
+  EXPECT_GE(found, 270);
+  EXPECT_LE(unpaired, 150);
+}
+
+TEST(PairedDifference, HasTheSignTheSizeAndTheIntervalOfTheTruth) {
+  Random random(25);
+  int held = 0;
+  for (int draw = 0; draw < 400; ++draw) {
+    const auto [a, b] = turns(machines()[0], 20, 1.1, random);
+    const Difference one = paired_difference(a, b);
+    const Difference other = paired_difference(b, a);
+    EXPECT_NEAR(one.ratio, 1.1, 0.02);
+    EXPECT_NEAR(one.ratio * other.ratio, 1, 1e-9);
+    EXPECT_EQ(one.differ, other.differ);
+    held += one.of_ratio.low <= 1.1 && 1.1 <= one.of_ratio.high ? 1 : 0;
+  }
+  EXPECT_GE(held, 370);
+  EXPECT_LE(held, 395);
+}
+
+TEST(PairedDifference, TakesEnoughRoundsForTheLevel) {
+  EXPECT_FALSE(can_pair(5));
+  EXPECT_FALSE(can_pair(7));
+  EXPECT_TRUE(can_pair(8)) << "2 / 256 is below 1 %";
+  EXPECT_FALSE(can_pair(8, {.pairs = 28}));
+  EXPECT_TRUE(can_pair(13, {.pairs = 28}));
+  EXPECT_TRUE(can_pair(1000));
+  const std::vector<double> same(10, 100.0);
+  EXPECT_FALSE(paired_difference(same, same).differ);
+  const std::vector<double> longer(12, 103.0);
+  EXPECT_TRUE(paired_difference(same, longer).differ);
+  EXPECT_FALSE(paired_difference(same, std::vector<double>(10, 100.4)).differ) << "below what is ever claimed";
 }
 
 TEST(Difference, OfTheFastestAndTheSlowestOfEightEqualJobsIsClaimedAsRarely) {

@@ -81,6 +81,31 @@ TEST(Rows, ThatDidNotTakeTurnsDifferByTheDriftToo) {
   EXPECT_FALSE(differs(fast, with(trained(1.3), {{"batch_name", "two"}, {"pulse_gflops", 60.0}, {"others_share", 0.4}})));
   EXPECT_TRUE(differs(fast, with(trained(1.3), {{"batch_name", "one"}, {"pulse_gflops", 46.0}, {"others_share", 0.4}})))
       << "those that take turns share what the machine does";
+  EXPECT_TRUE(differs(fast, with(trained(1.9), {{"batch_name", "two"}, {"pulse_gflops", 46.0}, {"others_share", 0.02}})))
+      << "more than twice what the machine changed by";
+}
+
+TEST(Rows, ThatTookTurnsForManyRoundsAreComparedRoundByRound) {
+  Json first = Json::array();
+  Json second = Json::array();
+  for (int round = 0; round < 12; ++round) {
+    const double machine = round % 3 == 0 ? 1.4 : 1;  // what the machine did to both
+    first.push_back(1000 * machine + round);
+    second.push_back(1030 * machine + round);
+  }
+  const Json a = with(trained(1), {{"batch_name", "one"}, {"instance_times_ns", first}});
+  const Json b = with(trained(1), {{"batch_name", "one"}, {"instance_times_ns", second}});
+  EXPECT_TRUE(differs(a, b));
+  EXPECT_FALSE(differs(a, with(b, {{"batch_name", "two"}}))) << "their rounds have nothing in common";
+  EXPECT_NEAR(difference_of(a, b).ratio, 1.03, 0.002);
+}
+
+TEST(Rows, OfGpusSayNothingOfTheCoresBesideThem) {
+  const Json gpus = Json::array({{{"ordinal", 0}}});
+  const Json fast = with(trained(1), {{"batch_name", "one"}, {"pulse_gflops", 60.0}, {"gpus", gpus}});
+  EXPECT_TRUE(differs(fast, with(trained(1.3), {{"batch_name", "two"}, {"pulse_gflops", 46.0}, {"gpus", gpus}})));
+  EXPECT_FALSE(differs(with(fast, {{"gpus", Json::array()}}),
+                       with(trained(1.3), {{"batch_name", "two"}, {"pulse_gflops", 46.0}, {"gpus", Json::array()}})));
 }
 
 TEST(Rows, WhoseInstancesHappenToAgreeScatterLikeTheOthersAmongWhichTheyStandOut) {
