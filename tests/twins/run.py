@@ -84,8 +84,14 @@ def draw(rng, strategy):
             " --optimizer adam",
             " --optimizer adamw --weight-decay 0.1",
             " --weight-decay 0.01 --lr 0.1",
+            " --optimizer adamw --weight-decay 0.3 --decay matrices",
         ]
     )
+    if "cross-entropy" in flags and rng.random() < 0.5:
+        flags += f" --label-smoothing {rng.choice([0.05, 0.3, 1])}"
+    if rng.random() < 0.5:
+        flags += " --lr-schedule " + rng.choice(
+            ["cosine:until=8,warmup=2,floor=0.1", "linear:until=7", "step:every=3,gamma=0.5,warmup=1", "constant:warmup=4"])
     if rng.random() < 0.5:
         flags += f" --samples {rng.randint(batch, 6 * batch)}"
     if strategy != "dp" and rng.random() < 0.5:

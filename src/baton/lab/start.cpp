@@ -6,6 +6,7 @@
 #include "baton/base/error.h"
 #include "baton/checkpoint/safetensors.h"
 #include "baton/exec/contents.h"
+#include "baton/op/traits.h"
 
 namespace baton::lab {
 namespace {
@@ -15,14 +16,30 @@ bool is_parameter(const std::string& name) { return !name.starts_with("optimizer
 plan::Buffer samples_of(const Job& job, plan::Role role, std::int64_t rows) {
   const strategy::Step& step = job.request().step;
   const bool labels = role == plan::Role::target && step.loss == strategy::Loss::cross_entropy;
-  plan::Buffer buffer{.role = role, .dtype = labels ? DType::i32 : DType::f32, .content = plan::BatchRows{0, rows}};
+  const bool tokens = role == plan::Role::input && job.model().blocks().front().values.front().integers;
+  plan::Buffer buffer{.role = role, .dtype = labels || tokens ? DType::i32 : DType::f32, .content = plan::BatchRows{0, rows}};
+  const Shape sample = role == plan::Role::input ? job.model().input() : job.model().output();
   std::vector<std::int64_t> extents{rows};
-  if (!labels) {
-    const Shape& sample = role == plan::Role::input ? job.model().input() : job.model().output();
-    extents.insert(extents.end(), sample.extents().begin(), sample.extents().end());
-  }
+  extents.insert(extents.end(), sample.extents().begin(), sample.extents().end() - (labels ? 1 : 0));  // one label per row of scores
   buffer.shape = Shape(extents);
   return buffer;
+}
+
+/// The number of different tokens that the model reads; 1 where it reads none.
+std::int64_t tokens_of(const model::Model& model) {
+  const model::Block& first = model.blocks().front();
+  for (const model::Node& node : first.nodes) {
+    for (std::size_t i = 0; i < node.reads.size() && first.values.front().integers; ++i) {
+      if (node.reads[i] == 0) {
+        std::vector<op::Operand> operands(node.reads.size());
+        for (const std::size_t parameter : node.parameters) {
+          operands.push_back({first.parameters[parameter].shape});
+        }
+        return op::integer_limit(node.op, operands, i);
+      }
+    }
+  }
+  return 1;
 }
 
 void write_weights(const std::filesystem::path& path, const Training& run, bool writes) {
@@ -50,7 +67,12 @@ void write_samples(const std::filesystem::path& path, const Job& job, std::int64
   checkpoint::ArchiveWriter writer(path, {{"input", {input.dtype, input.shape}}, {"target", {target.dtype, target.shape}}}, {});
   for (const plan::Buffer& buffer : {input, target}) {
     std::vector<std::byte> bytes(static_cast<std::size_t>(buffer.size().count));
-    exec::fill_initial(buffer, bytes.data(), {.seed = job.seed(), .samples = job.samples(), .classes = job.model().output()[0]}, 0);
+    exec::fill_initial(buffer, bytes.data(),
+                       {.seed = job.seed(),
+                        .samples = job.samples(),
+                        .classes = job.model().output().last(),
+                        .tokens = tokens_of(job.model())},
+                       0);
     writer.append(bytes);
   }
   writer.commit();

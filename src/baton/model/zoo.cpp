@@ -193,19 +193,19 @@ const std::vector<Kind>& zoo() {
   return kinds;
 }
 
-Model parse_model(std::string_view text) {
+Recipe recipe_of(std::string_view text) {
   const std::size_t colon = text.find(':');
   const std::string name = canonical(text.substr(0, colon));
   std::vector<std::string> names;
   std::vector<std::string> forms;
-  const std::string_view arguments = colon == std::string_view::npos ? std::string_view() : text.substr(colon + 1);
+  const std::string arguments(colon == std::string_view::npos ? std::string_view() : text.substr(colon + 1));
   for (const Kind& kind : zoo()) {
     if (kind.name == name) {
-      return kind.parse(arguments);
+      return {kind.name, arguments};
     }
     for (const Preset& preset : kind.presets) {
       if (preset.name == name) {
-        return kind.parse(with_settings(preset, arguments));
+        return {kind.name, with_settings(preset, arguments)};
       }
       names.push_back(preset.name);
     }
@@ -213,6 +213,12 @@ Model parse_model(std::string_view text) {
     forms.push_back(kind.forms);
   }
   throw usage_error("unknown model '{}'{}: write {}", text, did_you_mean(name, names), either(forms));
+}
+
+Model parse_model(std::string_view text) {
+  const Recipe recipe = recipe_of(text);
+  const auto kind = std::find_if(zoo().begin(), zoo().end(), [&](const Kind& one) { return one.name == recipe.kind; });
+  return kind->parse(recipe.arguments);
 }
 
 }  // namespace baton::model

@@ -48,6 +48,14 @@ struct Kind {
 /// Every kind, in the order in which help shows them.
 const std::vector<Kind>& zoo();
 
+/// What a text asks for: a kind of model and its settings. `gpt2` and `gpt2:context=128` are of the kind `gpt`, with the preset's
+/// settings where no others are given. A usage error says what would be accepted.
+struct Recipe {
+  std::string kind;
+  std::string arguments;
+};
+Recipe recipe_of(std::string_view text);
+
 /// The model that `text` describes, e.g. `mlp:dim=1024,depth=2`, `mlp:1000-2000-1000`, `gpt2` or `gpt2:context=128`; a usage error
 /// says what would be accepted.
 Model parse_model(std::string_view text);

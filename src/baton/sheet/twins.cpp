@@ -31,10 +31,11 @@ std::string_view text_of(std::string_view name) {
 
 /// Fills in a template. A line `#: if NAME` begins what is kept where the condition holds, `#: else` and `#: end` as one would
 /// think;
-/// `#: settings` stands for the settings, and any other word for the file of that name.
+/// `#: settings` stands for the settings, `#: network` for the file of the kind of model, and any other word for the file of that name.
 class Template {
  public:
-  Template(const Conditions& conditions, std::string settings) : conditions_(conditions), settings_(std::move(settings)) {}
+  Template(const Conditions& conditions, std::string settings, std::string network)
+      : conditions_(conditions), settings_(std::move(settings)), network_(std::move(network)) {}
 
   std::string fill(std::string_view text) const {
     std::string out;
@@ -56,6 +57,8 @@ class Template {
         kept.pop_back();
       } else if (word == "settings") {
         out += settings_;
+      } else if (word == "network") {
+        out += fill(text_of("network_" + network_));
       } else {
         out += fill(text_of(word));
       }
@@ -68,6 +71,7 @@ class Template {
  private:
   const Conditions& conditions_;
   std::string settings_;
+  std::string network_;
 };
 
 /// The strategies that PyTorch has as well, and what it calls them.
@@ -127,13 +131,47 @@ std::string python_list(const std::vector<std::int64_t>& values) { return fmt::f
 
 std::string quoted(const std::string& text) { return lab::Json(text).dump(); }
 
+/// The kinds of models that there are twins of.
+bool reads_tokens(const std::string& kind) { return kind == "gpt" || kind == "llama"; }
+bool reads_images(const std::string& kind) { return kind == "cnn" || kind == "resnet"; }
+
+/// The sizes of a model as settings of a script: `kv-heads=4` is KV_HEADS = 4.
+std::vector<std::pair<std::string, std::string>> sizes_of(const model::Recipe& recipe) {
+  std::vector<std::pair<std::string, std::string>> sizes;
+  for (const std::string_view setting : split(recipe.arguments, ',')) {
+    const std::size_t equals = setting.find('=');
+    if (equals == std::string_view::npos) {
+      std::string list(setting);
+      std::replace(list.begin(), list.end(), '-', ',');
+      sizes.emplace_back(recipe.kind == "resnet" ? "LAYERS" : "WIDTHS", recipe.kind == "resnet" ? list : "[" + list + "]");
+      continue;
+    }
+    std::string name(setting.substr(0, equals));
+    std::transform(name.begin(), name.end(), name.begin(),
+                   [](char c) { return c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c))); });
+    sizes.emplace_back(name == "BASE" ? "ROTARY_BASE" : name, std::string(setting.substr(equals + 1)));
+  }
+  const auto usually = [&](const char* name, const char* value) {
+    if (std::none_of(sizes.begin(), sizes.end(), [&](const auto& size) { return size.first == name; })) {
+      sizes.emplace_back(name, value);
+    }
+  };
+  if (recipe.kind == "llama") {
+    usually("ROTARY_BASE", "10000");
+  } else if (recipe.kind == "resnet") {
+    usually("CHANNELS", "3");
+    usually("WIDTH", "64");
+  }
+  return sizes;
+}
+
 std::vector<std::int64_t> widths_of(const model::Model& model) {
   std::vector<std::int64_t> widths{model.input()[0]};
   for (const model::Block& block : model.blocks()) {
     const bool linear_relu = block.nodes.size() == 2 && std::holds_alternative<op::Linear>(block.nodes[0].op) &&
                              std::holds_alternative<op::Relu>(block.nodes[1].op);
     if (!linear_relu) {
-      throw usage_error("there are PyTorch twins of stacks of Linear+ReLU blocks, and {} has others", model.name());
+      throw usage_error("there are PyTorch twins of mlp, gpt, llama, cnn and resnet models, and {} is none of these", model.name());
     }
     widths.push_back(block.output()[0]);
   }
@@ -157,14 +195,32 @@ struct Optimizer {
   double rate = 0;
   double momentum = 0;
   double weight_decay = 0;
+  op::RateSchedule schedule = {};
+  bool decay_matrices = false;
 };
 
 Optimizer optimizer_of(const op::Optimizer& optimizer) {
   if (const auto* sgd = std::get_if<op::Sgd>(&optimizer)) {
-    return {"sgd", sgd->rate, sgd->momentum, sgd->weight_decay};
+    return {"sgd", sgd->rate, sgd->momentum, sgd->weight_decay, sgd->schedule, sgd->decay_matrices};
   }
   const auto& adam = std::get<op::Adam>(optimizer);
-  return {adam.decoupled ? "adamw" : "adam", adam.rate, 0, adam.weight_decay};
+  return {adam.decoupled ? "adamw" : "adam", adam.rate, 0, adam.weight_decay, adam.schedule, adam.decay_matrices};
+}
+
+/// The factor of a step, numbered from 1, as Python writes it.
+std::string factor_of(const op::RateSchedule& schedule) {
+  const std::string passed = schedule.warmup > 0 ? fmt::format("(step - {})", 1 + schedule.warmup) : "(step - 1)";
+  std::string factor = "1.0";
+  if (schedule.every > 0) {
+    factor = fmt::format("{} ** ({} // {})", schedule.gamma, passed, schedule.every);
+  } else if (const std::int64_t until = std::max(schedule.linear_until, schedule.cosine_until); until > 0) {
+    const std::int64_t length = until - 1 - schedule.warmup;
+    const std::string gone = length > 0 ? fmt::format("min(1.0, {} / {})", passed, length) : "1.0";
+    const std::string left = schedule.linear_until > 0 ? fmt::format("(1 - {})", gone)
+                                                       : fmt::format("(1 + math.cos(math.pi * {})) / 2", gone);
+    factor = fmt::format("{} + {} * {}", schedule.floor, 1 - schedule.floor, left);
+  }
+  return schedule.warmup > 0 ? fmt::format("step / {} if step <= {} else {}", schedule.warmup, schedule.warmup, factor) : factor;
 }
 
 std::string delays_of(const std::vector<strategy::DelayRequest>& delays) {
@@ -201,7 +257,19 @@ std::string training_twin(const lab::JobWords& words, const TwinRun& run) {
   const strategy::Request& request = job.request();
   strategy::compile(request);
 
-  const std::vector<std::int64_t> widths = widths_of(job.model());
+  const model::Recipe recipe = model::recipe_of(job.model().name());
+  const bool graph = reads_tokens(recipe.kind) || reads_images(recipe.kind);
+  if (graph && (kind == "layers" || kind == "dp")) {
+    throw usage_error("there is a PyTorch twin of {} for stacks of Linear+ReLU blocks, but none for {}: try single, ddp or fsdp", kind,
+                      job.model().name());
+  }
+  if (graph && request.step.loss != strategy::Loss::cross_entropy) {
+    throw usage_error("the PyTorch twin of {} has cross-entropy as its loss", job.model().name());
+  }
+  if (recipe.arguments.find("group=") != std::string::npos) {
+    throw usage_error("PyTorch's BatchNorm has no groups of samples: leave out group=N");
+  }
+  const std::vector<std::int64_t> widths = graph ? std::vector<std::int64_t>() : widths_of(job.model());
   const Optimizer optimizer = optimizer_of(request.step.optimizer);
   const std::string precision(strategy::to_text(request.step.precision));
   const std::string loss(strategy::to_text(request.step.loss));
@@ -213,8 +281,15 @@ std::string training_twin(const lab::JobWords& words, const TwinRun& run) {
     }
   };
   set("cross-entropy", loss == "cross-entropy" || loss == "cross_entropy");
-  set("stack", std::adjacent_find(widths.begin(), widths.end(), std::not_equal_to<>()) == widths.end());
+  set("graph", graph);
+  set("tokens", reads_tokens(recipe.kind));
+  set("images", reads_images(recipe.kind));
+  set("mlp", !graph);
+  set("stack", !graph && std::adjacent_find(widths.begin(), widths.end(), std::not_equal_to<>()) == widths.end());
   set("micro", micro > 1);
+  set("smooth", request.step.label_smoothing > 0);
+  set("scheduled", optimizer.schedule != op::RateSchedule{});
+  set("matrices", optimizer.decay_matrices);
   set("delay", !request.delays.empty());
   set("split", !request.layout.split.empty());
   set("mixed", precision == "bf16" || precision == "fp16");
@@ -225,7 +300,14 @@ std::string training_twin(const lab::JobWords& words, const TwinRun& run) {
     settings += fmt::format("{} = {}{}{}\n", name, value, remark.empty() ? "" : "  # ", remark);
   };
   say("MODEL", quoted(job.model().name()));
-  say("WIDTHS", python_list(widths), "of the input, and of what each block of Linear + ReLU gives");
+  if (graph) {
+    for (const auto& [name, value] : sizes_of(recipe)) {
+      say(name, value);
+    }
+  } else {
+    say("WIDTHS", python_list(widths), "of the input, and of what each block of Linear + ReLU gives");
+  }
+  say("PARAMETERS", std::to_string(job.model().parameter_count()));
   say("STRATEGY", quoted(kind));
   if (kind == "layers") {
     say("DEVICES", count ? std::to_string(*count) : "None", "at most so many; None: all GPUs there are");
@@ -235,12 +317,18 @@ std::string training_twin(const lab::JobWords& words, const TwinRun& run) {
   say("BATCH", std::to_string(request.step.global_batch), "global: over all devices");
   say("SAMPLES", std::to_string(job.samples()), "in the data set; 0: the same batch at every step");
   say("LOSS", quoted(loss));
+  if (request.step.label_smoothing > 0) {
+    say("LABEL_SMOOTHING", fmt::format("{}", request.step.label_smoothing));
+  }
   say("OPTIMIZER", quoted(words.optimizer));
   say("LEARNING_RATE", fmt::format("{}", optimizer.rate));
   if (optimizer.kind == "sgd") {
     say("MOMENTUM", fmt::format("{}", optimizer.momentum));
   }
-  say("WEIGHT_DECAY", fmt::format("{}", optimizer.weight_decay));
+  say("WEIGHT_DECAY", fmt::format("{}", optimizer.weight_decay), optimizer.decay_matrices ? "of matrices only" : "");
+  if (conditions.contains("scheduled")) {
+    say("RATE_FACTOR", "lambda step: " + factor_of(optimizer.schedule), "of the learning rate; steps are numbered from 1");
+  }
   say("PRECISION", quoted(precision));
   if (conditions.contains("mixed")) {
     say("AUTOCAST", precision == "bf16" ? "torch.bfloat16" : "torch.float16", "of products; weights stay in float32");
@@ -271,7 +359,7 @@ std::string training_twin(const lab::JobWords& words, const TwinRun& run) {
       "\"\"\"{} of {} in PyTorch, the twin of\n\n    {}\n\nRun it with\n\n    {} [--start DIR] [--json FILE]\n{}\"\"\"\n\n", kind,
       job.model().name(), run.command, twin_launch(words, run.file.empty() ? kind + ".py" : run.file),
       run.table.empty() ? "" : fmt::format("\nThe whole table:\n\n    {}\n", run.table));
-  script += Template(conditions, settings).fill(text_of(file));
+  script += Template(conditions, settings, graph ? recipe.kind : "mlp").fill(text_of(file));
   return script;
 }
 
@@ -281,7 +369,7 @@ std::string matrix_power_twin(std::int64_t size, std::int64_t power, std::uint64
              "\"\"\"A^n + B^n in PyTorch, n = {}, A and B {} x {}: timed on one GPU, and on two where each raises one "
              "matrix.\n\nRun it with\n\n    python3 {} [--size N]\n\"\"\"\n\n",
              power, size, size, file) +
-         Template({}, settings).fill(text_of("matrix_power"));
+         Template({}, settings, "").fill(text_of("matrix_power"));
 }
 
 }  // namespace baton::sheet

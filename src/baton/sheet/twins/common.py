@@ -32,11 +32,12 @@ def take(args):
         BATCH = args.batch
         TWIN_OF["batch"] = str(BATCH)
     #: if stack
-    global MODEL, WIDTHS
+    global MODEL, WIDTHS, PARAMETERS
     depth = getattr(args, "depth", len(WIDTHS) - 1)
     if [args.dim] * (depth + 1) != WIDTHS:
         WIDTHS = [args.dim] * (depth + 1)
         MODEL = TWIN_OF["model"] = f"mlp:dim={args.dim},depth={depth}"
+        PARAMETERS = sum(a * b + b for a, b in zip(WIDTHS, WIDTHS[1:]))
     #: end
     #: if delay
     global DELAYS
@@ -78,12 +79,25 @@ def load_data(args):
     else:
         generator = torch.Generator().manual_seed(SEED)
         rows = SAMPLES or BATCH  # SAMPLES = 0: the same batch at every step
+        #: if tokens
+        inputs = torch.randint(VOCAB, (rows, CONTEXT), generator=generator)
+        targets = torch.randint(VOCAB, (rows, CONTEXT), generator=generator)
+        #: end
+        #: if images
+        inputs = torch.randn(rows, CHANNELS, IMAGE, IMAGE, generator=generator)
+        targets = torch.randint(CLASSES, (rows,), generator=generator)
+        #: end
+        #: if mlp
         inputs = torch.randn(rows, WIDTHS[0], generator=generator)
         #: if cross-entropy
         targets = torch.randint(WIDTHS[-1], (rows,), generator=generator)
         #: else
         targets = torch.randn(rows, WIDTHS[-1], generator=generator)
         #: end
+        #: end
+    #: if tokens
+    inputs = inputs.long()
+    #: end
     #: if cross-entropy
     targets = targets.long()
     #: end
@@ -95,17 +109,23 @@ def rows_of_step(data, step, begin, end):
     return data[torch.arange(step * BATCH + begin, step * BATCH + end) % len(data)]
 
 
-def load_weights(args, linears):
-    """Puts the weights of the start into the layers, in order."""
+def load_weights(args, model):
+    """Puts the weights of the start into the model, by their names."""
     if args.start:
         weights = read_safetensors(os.path.join(args.start, "weights.safetensors"))
         with torch.no_grad():
-            for i, linear in enumerate(linears):
-                linear.weight.copy_(weights[f"block{i}.weight"])
-                linear.bias.copy_(weights[f"block{i}.bias"])
+            for name, parameter in model.named_parameters():
+                parameter.copy_(weights[start_name(name)].reshape(parameter.shape))
 
 
 def make_optimizer(parameters):
+    #: if matrices
+    parameters = list(parameters)
+    parameters = [
+        {"params": [p for p in parameters if p.dim() > 1]},
+        {"params": [p for p in parameters if p.dim() < 2], "weight_decay": 0.0},  # biases, gains of norms
+    ]
+    #: end
     #: if sgd
     return torch.optim.SGD(parameters, lr=LEARNING_RATE, momentum=MOMENTUM, weight_decay=WEIGHT_DECAY)
     #: end
@@ -117,11 +137,33 @@ def make_optimizer(parameters):
     #: end
 
 
+#: if scheduled
+def set_rate(optimizer):
+    """The learning rate of the step that is about to be taken."""
+    optimizer.updates = getattr(optimizer, "updates", 0) + 1
+    for group in optimizer.param_groups:
+        group["lr"] = LEARNING_RATE * RATE_FACTOR(optimizer.updates)
+
+
+#: end
 def make_loss():
+    #: if tokens
+    # The mean over all tokens.
+    #: if smooth
+    return lambda scores, labels: F.cross_entropy(scores.flatten(0, 1), labels.flatten(), label_smoothing=LABEL_SMOOTHING)
+    #: else
+    return lambda scores, labels: F.cross_entropy(scores.flatten(0, 1), labels.flatten())
+    #: end
+    #: else
     #: if cross-entropy
+    #: if smooth
+    return nn.CrossEntropyLoss(label_smoothing=LABEL_SMOOTHING)
+    #: else
     return nn.CrossEntropyLoss()
+    #: end
     #: else
     return nn.MSELoss()
+    #: end
     #: end
 
 
@@ -195,9 +237,18 @@ def train_step(model, optimizer, criterion, x, y, rank=0, weight=1.0):
     #: if delay
     sleep_before("update", rank)
     #: end
+    #: if scheduled
+    set_rate(optimizer)
+    #: end
     #: if scaled
+    #: if scheduled
+    scale = SCALER.get_scale()
+    #: end
     SCALER.step(optimizer)
     SCALER.update()
+    #: if scheduled
+    optimizer.updates -= SCALER.get_scale() < scale  # a step that overflowed was skipped
+    #: end
     #: else
     optimizer.step()
     #: end
@@ -258,7 +309,7 @@ def write_result(args, times, losses, devices, transfers=None, transfers_forward
     result = {
         "command": " ".join(sys.argv),
         "model": MODEL,
-        "parameters": sum(a * b + b for a, b in zip(WIDTHS, WIDTHS[1:])),
+        "parameters": PARAMETERS,
         "strategy": STRATEGY,
         "backend": f"pytorch {torch.__version__}",
         "loss": LOSS,

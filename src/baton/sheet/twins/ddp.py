@@ -9,6 +9,9 @@ from torch.nn.parallel import DistributedDataParallel
 #: common
 
 
+#: network
+
+
 def main():
     args = arguments()
     # torchrun starts one process per device and says in the environment which one this is.
@@ -18,18 +21,16 @@ def main():
     if device.type == "cuda":
         torch.cuda.set_device(device)
     fix_seeds()
-    blocks = [nn.Sequential(nn.Linear(a, b), nn.ReLU()) for a, b in zip(WIDTHS, WIDTHS[1:])]
-    load_weights(args, [block[0] for block in blocks])
+    model = make_model()
+    load_weights(args, model)
     #: if fsdp
-    # Parameters, gradients and optimizer state are divided over the processes; a block's are gathered only while it computes.
-    parallel = FullyShardedDataParallel(
-        nn.Sequential(*[FullyShardedDataParallel(block.to(device), device_id=device) for block in blocks]), device_id=device
-    )
+    # Parameters, gradients and optimizer state are divided over the processes; a layer's are gathered only while it computes.
+    wrap = lambda part: FullyShardedDataParallel(part.to(device), device_id=device, use_orig_params=True)
+    parallel = wrap(wrap_layers(model, wrap))
     #: else
     # A replica per process; gradients are averaged in buckets while the backward goes on.
-    model = nn.Sequential(*blocks).to(device)
     parallel = DistributedDataParallel(
-        model, device_ids=[device.index] if device.type == "cuda" else None, bucket_cap_mb=BUCKET_MB, gradient_as_bucket_view=True
+        model.to(device), device_ids=[device.index] if device.type == "cuda" else None, bucket_cap_mb=BUCKET_MB, gradient_as_bucket_view=True
     )
     #: end
     inputs, targets = load_data(args)

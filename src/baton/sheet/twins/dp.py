@@ -3,12 +3,15 @@
 #: common
 
 
+#: network
+
+
 def main():
     args = arguments()
     device = torch.device(args.device)
     fix_seeds()
-    model = nn.Sequential(*[nn.Sequential(nn.Linear(a, b), nn.ReLU()) for a, b in zip(WIDTHS, WIDTHS[1:])])
-    load_weights(args, [block[0] for block in model])
+    model = make_model()
+    load_weights(args, model)
     model.to(device)
     # GPU 0 owns everything: in every step DataParallel scatters the batch from it, copies the parameters to the others, gathers
     # the outputs and sums the gradients there. One process drives all GPUs with a thread each. Without GPUs it runs the model as it is.

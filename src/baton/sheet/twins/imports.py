@@ -12,4 +12,7 @@ import sys
 import time
 
 import torch
+#: if graph
+import torch.nn.functional as F
+#: end
 from torch import nn

@@ -48,6 +48,12 @@ class LargeLinearModelMP(nn.Module):
         return x
 
 
+def start_name(name):
+    """What `baton train --write-start` calls a parameter: layers.2.0.weight is block2.weight."""
+    _, block, _, kind = name.split(".")
+    return f"block{block}.{kind}"
+
+
 def show_forward(model, x):
     """Says where the data moves, then times the forward by itself: the clock stops when the GPUs are done."""
     model.log = True
@@ -68,7 +74,7 @@ def main():
     fix_seeds()
     model = LargeLinearModelMP(WIDTHS, args.gpus, args.device)
     devices = model.gpus
-    load_weights(args, [layer[0] for layer in model.layers])
+    load_weights(args, model)
     inputs, targets = load_data(args)
     optimizer, criterion = make_optimizer(model.parameters()), make_loss()
 

@@ -3,12 +3,15 @@
 #: common
 
 
+#: network
+
+
 def main():
     args = arguments()
     device = torch.device(args.device)
     fix_seeds()
-    model = nn.Sequential(*[nn.Sequential(nn.Linear(a, b), nn.ReLU()) for a, b in zip(WIDTHS, WIDTHS[1:])])
-    load_weights(args, [block[0] for block in model])
+    model = make_model()
+    load_weights(args, model)
     model.to(device)
     inputs, targets = load_data(args)
     optimizer, criterion = make_optimizer(model.parameters()), make_loss()
