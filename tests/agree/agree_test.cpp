@@ -39,6 +39,16 @@ std::vector<Case> trainings() {
   list.push_back(training_of("mlp:9-130-70-65-64-3", 5, "sgd", Loss::cross_entropy));
   list.push_back(training_of("mlp:9-130-70-65-64-3", 13, "momentum", Loss::mean_squared_error));
   list.push_back(training_of("mlp:dim=24,depth=10", 13, "momentum", Loss::mean_squared_error));
+  for (const std::string name : {"sgd", "adamw"}) {
+    list.push_back(training_of("mlp:7-33-20-5", 7, name, Loss::mean_squared_error));
+    std::visit(
+        [](auto& settings) {
+          settings.weight_decay = 0.1;
+          settings.schedule = op::parse_schedule("cosine:until=8,warmup=3,floor=0.2");
+          settings.decay_matrices = true;
+        },
+        list.back().step.optimizer);
+  }
   return list;
 }
 

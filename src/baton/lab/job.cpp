@@ -108,6 +108,8 @@ Bytes parse_megabytes(const std::string& text, std::string_view flag) {
   return Bytes(static_cast<std::int64_t>(parse_number(text, flag, 0, 1e6) * 1048576.0));
 }
 
+std::vector<std::string> decay_names() { return {"all", "matrices"}; }
+
 op::Optimizer make_optimizer(const JobWords& words) {
   op::Optimizer optimizer = op::optimizer_by_name(words.optimizer);
   const auto set = [&](const std::string& text, std::string_view flag, double high, std::string_view field) {
@@ -131,6 +133,12 @@ op::Optimizer make_optimizer(const JobWords& words) {
   set(words.lr, "--lr", 1e6, "rate");
   set(words.momentum, "--momentum", 1, "momentum");
   set(words.weight_decay, "--weight-decay", 1e6, "weight_decay");
+  std::visit(
+      [&](auto& settings) {
+        settings.decay_matrices = index_of_name(decay_names(), words.decay, "--decay") == 1;
+        settings.schedule = words.lr_schedule.empty() ? op::RateSchedule{} : op::parse_schedule(words.lr_schedule);
+      },
+      optimizer);
   return optimizer;
 }
 
@@ -277,6 +285,8 @@ const std::vector<JobField>& job_fields() {
       {"first-bucket-mb", &JobWords::first_bucket_mb, "MiB", "ddp: size of the first bucket"},
       choice("loss", &JobWords::loss, "", strategy::loss_names,
              " (default: cross-entropy for models that give scores of classes or tokens, mse for the others)"),
+      {"label-smoothing", &JobWords::label_smoothing, "0..1",
+       "cross-entropy: the share of a target that is spread evenly over all classes (default: 0)"},
       choice("optimizer", &JobWords::optimizer, "", op::optimizer_names),
       {"lr",
        &JobWords::lr,
@@ -285,6 +295,13 @@ const std::vector<JobField>& job_fields() {
        {"learning-rate"}},
       {"momentum", &JobWords::momentum, "0..1", "momentum of sgd"},
       {"weight-decay", &JobWords::weight_decay, "NUMBER", "weight decay, at least 0 (default: 0.01 for adamw, 0 for the others)"},
+      choice("decay", &JobWords::decay, "which parameters weight decay acts on; matrices leaves out biases and gains of norms: ",
+             decay_names),
+      {"lr-schedule",
+       &JobWords::lr_schedule,
+       "SCHEDULE",
+       "how the learning rate changes over the steps: cosine:until=1000,warmup=100,floor=0.1, linear:until=1000, "
+       "step:every=300,gamma=0.1 or constant:warmup=100 (default: it stays)"},
       choice("precision", &JobWords::precision, "", strategy::precision_names,
              "; bf16 and fp16 keep float32 weights (mixed is fp16), tf32 needs a GPU, fp64 needs the reference backend"),
       {"loss-scale", &JobWords::loss_scale, "SCALE",
@@ -366,12 +383,17 @@ Job::Job(const JobWords& words, cluster::Machine machine, exec::World* world)
                         .loss = make_loss(words, model_),
                         .optimizer = make_optimizer(words),
                         .precision = make_precision(words, cluster_.devices()[0]),
-                        .loss_scale = make_loss_scale(words, make_precision(words, cluster_.devices()[0]))},
+                        .loss_scale = make_loss_scale(words, make_precision(words, cluster_.devices()[0])),
+                        .label_smoothing = parse_number(words.label_smoothing, "--label-smoothing", 0, 1)},
                .layout = make_layout(words),
                .target = is_imagined(words) ? imagined_target() : backend_->target(),
                .delays = make_delays(words.delay)} {
   words_.backend = backend_->name();
   words_.loss = strategy::to_text(request_.step.loss);
+  if (request_.step.label_smoothing > 0 && request_.step.loss != strategy::Loss::cross_entropy) {
+    throw usage_error("--label-smoothing spreads the targets of cross-entropy, but the loss is {}: add --loss cross-entropy",
+                      strategy::to_text(request_.step.loss));
+  }
   if (!imagined() && request_.step.precision == strategy::Precision::fp64 && words_.backend == "cpu") {
     throw usage_error(
         "the cpu backend has no kernels for fp64: --backend reference computes it, slowly, or choose another --precision");

@@ -24,10 +24,13 @@ struct JobWords {
   std::string devices = "cpu";
   std::string batch = "64";
   std::string loss;  // empty: cross-entropy if the model gives scores, mse otherwise
+  std::string label_smoothing = "0";
   std::string optimizer = "sgd";
   std::string lr;
   std::string momentum;
   std::string weight_decay;
+  std::string decay = "all";
+  std::string lr_schedule;
   std::string dp;
   std::string pp;
   std::string tp;

@@ -94,9 +94,12 @@ struct Law {
   bool operator()(const MeanSquaredError& o) const { return o.elements >= reads[0].shape.elements(); }
   bool operator()(const CrossEntropy& o) const {
     return o.rows >= reads[0].shape.rows() && is_part(o.first, o.of, reads[0].shape.last()) && (o.parts > 0) == (o.of > 0) &&
-           (o.parts == 0 || reads[2].shape.elements() == 3 * o.parts * reads[0].shape.rows());
+           (o.parts == 0 || reads[2].shape.elements() == 3 * o.parts * reads[0].shape.rows()) && is_share(o.smoothing);
   }
-  bool operator()(const CrossEntropyTerms& o) const { return o.of > 0 && is_part(o.first, o.of, reads[0].shape.last()); }
+  bool operator()(const CrossEntropyTerms& o) const {
+    return o.of > 0 && is_part(o.first, o.of, reads[0].shape.last()) && is_share(o.smoothing);
+  }
+  static bool is_share(double value) { return value >= 0 && value <= 1; }
   bool operator()(const Embed& o) const { return is_part(o.first, o.of, reads[1].shape[0]); }
   bool operator()(const EmbedBackward& o) const { return is_part(o.first, o.of, writes[0].shape[0]); }
   /// Whether so many indices from `first` on are among `of`; all there are where that is 0.

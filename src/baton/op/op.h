@@ -92,22 +92,25 @@ struct MeanSquaredError {
 
 /// Softmax and its cross entropy. Reads y and one label per row; writes one partial loss per row and dy, over `rows`. `scaled` as
 /// above. With `parts` above zero y holds, of `of` scores, those from `first` on, and behind the labels it reads the terms that as
-/// many parts made (CrossEntropyTerms), one part's behind the other's.
+/// many parts made (CrossEntropyTerms), one part's behind the other's. With `smoothing` the label has a share of 1 − smoothing and
+/// all scores together, the label's too, share the rest evenly.
 struct CrossEntropy {
   std::int64_t rows = 1;
   bool scaled = false;
   std::int64_t parts = 0;
   std::int64_t first = 0;
   std::int64_t of = 0;
+  double smoothing = 0;
   bool operator==(const CrossEntropy&) const = default;
 };
 
 /// What a part of the scores contributes to a cross entropy. Reads y, which holds of `of` scores those from `first` on, and one
 /// label per row; writes three numbers per row: the largest score, Σ exp(score − largest), and the label's score, 0 where it is not
-/// held.
+/// held; with `smoothing` the sum of the scores by their shares.
 struct CrossEntropyTerms {
   std::int64_t first = 0;
   std::int64_t of = 0;
+  double smoothing = 0;
   bool operator==(const CrossEntropyTerms&) const = default;
 };
 
@@ -429,10 +432,12 @@ void attributes(Op& op, Visit visit) {
       visit("parts", o.parts);
       visit("first", o.first);
       visit("of", o.of);
+      visit("smoothing", o.smoothing);
     }
     void operator()(CrossEntropyTerms& o) {
       visit("first", o.first);
       visit("of", o.of);
+      visit("smoothing", o.smoothing);
     }
     void operator()(Embed& o) {
       visit("first", o.first);

@@ -6,6 +6,8 @@
 #include <variant>
 #include <vector>
 
+#include "baton/op/rate.h"
+
 namespace baton::op {
 
 /// Stochastic gradient descent as PyTorch's: v = momentum · v + g; w −= rate · v.
@@ -13,6 +15,8 @@ struct Sgd {
   double rate = 0.01;
   double momentum = 0;
   double weight_decay = 0;
+  RateSchedule schedule = {};
+  bool decay_matrices = false;  // vectors, as biases and the gains of norms are, do not decay
   bool operator==(const Sgd&) const = default;
 };
 
@@ -24,6 +28,8 @@ struct Adam {
   double epsilon = 1e-8;
   double weight_decay = 0;
   bool decoupled = false;
+  RateSchedule schedule = {};
+  bool decay_matrices = false;
   bool operator==(const Adam&) const = default;
 };
 
@@ -39,13 +45,37 @@ std::size_t state_slots(const Optimizer& optimizer);
 /// Arithmetic an element of a parameter.
 std::int64_t flops_per_element(const Optimizer& optimizer);
 
+/// The optimizer as one step has it: at that step's rate, and without decay for a parameter that is exempt from it. Steps are
+/// numbered from 1. `axes` is how many axes the whole parameter has.
+Optimizer at_step(Optimizer optimizer, std::int64_t step, std::size_t axes);
+
+/// The schedule of an optimizer, and whether it has one.
+const RateSchedule& schedule_of(const Optimizer& optimizer);
+inline bool is_scheduled(const Optimizer& optimizer) { return schedule_of(optimizer) != RateSchedule{}; }
+/// `constant`, `linear`, `cosine`, `step`.
+const std::vector<std::string>& schedule_names();
+/// `cosine:until=1000,warmup=100,floor=0.1`, `linear:until=1000`, `step:every=300,gamma=0.1`, `constant:warmup=100`; a usage error
+/// says what is accepted.
+RateSchedule parse_schedule(std::string_view text);
+
 /// Calls `visit(name, field)` for each setting, in the order in which they are written.
+template <typename Visit>
+void attributes(RateSchedule& schedule, Visit visit) {
+  visit("warmup", schedule.warmup);
+  visit("linear_until", schedule.linear_until);
+  visit("cosine_until", schedule.cosine_until);
+  visit("every", schedule.every);
+  visit("floor", schedule.floor);
+  visit("gamma", schedule.gamma);
+}
 template <typename Visit>
 void attributes(Optimizer& optimizer, Visit visit) {
   if (auto* sgd = std::get_if<Sgd>(&optimizer)) {
     visit("rate", sgd->rate);
     visit("momentum", sgd->momentum);
     visit("weight_decay", sgd->weight_decay);
+    attributes(sgd->schedule, visit);
+    visit("decay_matrices", sgd->decay_matrices);
   } else {
     auto& adam = std::get<Adam>(optimizer);
     visit("rate", adam.rate);
@@ -54,6 +84,8 @@ void attributes(Optimizer& optimizer, Visit visit) {
     visit("epsilon", adam.epsilon);
     visit("weight_decay", adam.weight_decay);
     visit("decoupled", adam.decoupled);
+    attributes(adam.schedule, visit);
+    visit("decay_matrices", adam.decay_matrices);
   }
 }
 

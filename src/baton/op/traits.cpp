@@ -33,7 +33,7 @@ std::optional<MergedLoss> merged(const Op& loss, std::int64_t parts) {
   if (const auto* entropy = std::get_if<CrossEntropy>(&loss)) {
     CrossEntropy part = *entropy;
     part.parts = parts;
-    return MergedLoss{CrossEntropyTerms{}, 3, part};
+    return MergedLoss{CrossEntropyTerms{.smoothing = entropy->smoothing}, 3, part};
   }
   return std::nullopt;
 }

@@ -113,4 +113,10 @@ struct Buffer {
   bool operator==(const Buffer&) const = default;
 };
 
+/// How many axes the whole parameter has of which a buffer holds a part; of any other buffer, its own.
+inline std::size_t axes_of_whole(const Buffer& buffer) {
+  const auto* part = std::get_if<ParameterPart>(&buffer.content);
+  return part == nullptr ? buffer.shape.rank() : part->whole.rank();
+}
+
 }  // namespace baton::plan

@@ -39,6 +39,16 @@ struct PrintFields {
   void operator()(std::string_view name, std::int64_t value) const { out += fmt::format(" {}={}", name, value); }
 };
 
+/// Settings of an optimizer that are 0 are left out.
+struct PrintOptimizer {
+  std::string& out;
+  void operator()(std::string_view name, const auto& value) const {
+    if (value != 0) {
+      PrintFields{out}(name, value);
+    }
+  }
+};
+
 void print_ids(std::string& out, std::string_view name, char letter, const auto& ids) {
   for (std::size_t i = 0; i < ids.size(); ++i) {
     out += i == 0 ? fmt::format(" {}={}{}", name, letter, ids[i].value) : fmt::format(",{}{}", letter, ids[i].value);
@@ -123,7 +133,7 @@ void print_action(std::string& out, const Task& task) {
     }
     void operator()(const Update& update) const {
       op::Optimizer copy = update.optimizer;
-      op::attributes(copy, PrintFields{out});
+      op::attributes(copy, PrintOptimizer{out});
       PrintFields{out}("scaled", update.scaled);
     }
     void operator()(const Delay& delay) const { out += fmt::format(" ns={}", delay.duration.count); }
@@ -543,7 +553,7 @@ void print_graph(std::string& out, const Graph& graph) {
   if (graph.optimizer) {
     op::Optimizer copy = *graph.optimizer;
     out += fmt::format("optimizer {}", op::name(copy));
-    op::attributes(copy, PrintFields{out});
+    op::attributes(copy, PrintOptimizer{out});
     out += '\n';
   }
 }

@@ -76,7 +76,7 @@ const op::Sgd* plain_sgd(const Draft& draft, const Task& task, bool narrow = fal
   const auto* update = std::get_if<plan::Update>(&task.action);
   const bool plain = update != nullptr && !update->scaled && (narrow || draft[task.reads[0]].dtype == draft[task.writes[0]].dtype);
   const auto* sgd = plain ? std::get_if<op::Sgd>(&update->optimizer) : nullptr;
-  return sgd != nullptr && sgd->momentum == 0 && sgd->weight_decay == 0 && sgd->rate > 0 ? sgd : nullptr;
+  return sgd != nullptr && *sgd == op::Sgd{.rate = sgd->rate} && sgd->rate > 0 ? sgd : nullptr;
 }
 
 /// Whether one task reads all that another writes, in that order and before anything else, and nobody else does.

@@ -51,6 +51,7 @@ struct Step {
   op::Optimizer optimizer = op::Sgd{};
   Precision precision = Precision::fp32;
   std::optional<LossScale> loss_scale = {};
+  double label_smoothing = 0;  // of cross-entropy
 };
 
 }  // namespace baton::strategy

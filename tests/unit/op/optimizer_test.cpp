@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "support/usage_sentence.h"
 
 namespace baton::op {
@@ -47,7 +49,7 @@ TEST(Optimizer, GoesByTwoNamesInPlans) {
 }
 
 TEST(Optimizer, ShowsEverySettingForWriting) {
-  for (const auto& [which, count] : {std::pair{"sgd", 3}, {"adamw", 6}}) {
+  for (const auto& [which, count] : {std::pair{"sgd", 10}, {"adamw", 13}}) {
     Optimizer optimizer = optimizer_by_name(which);
     int seen = 0;
     attributes(optimizer, [&](std::string_view, auto& field) {
@@ -57,6 +59,71 @@ TEST(Optimizer, ShowsEverySettingForWriting) {
     EXPECT_EQ(seen, count);
     EXPECT_NE(optimizer, optimizer_by_name(which));
   }
+}
+
+// Schedules of the learning rate
+
+double factor(const char* schedule, std::int64_t step) { return rate_factor(parse_schedule(schedule), step); }
+
+TEST(RateSchedule, WithoutOneTheRateStays) {
+  for (const std::int64_t step : {1, 2, 1000, 1000000}) {
+    EXPECT_EQ(rate_factor({}, step), 1);
+  }
+}
+
+TEST(RateSchedule, WarmsUpEvenly) {
+  EXPECT_DOUBLE_EQ(factor("constant:warmup=4", 1), 0.25);
+  EXPECT_DOUBLE_EQ(factor("constant:warmup=4", 4), 1);
+  EXPECT_DOUBLE_EQ(factor("constant:warmup=4", 5), 1);
+  EXPECT_DOUBLE_EQ(factor("cosine:until=100,warmup=10", 3), 0.3);
+}
+
+TEST(RateSchedule, FallsFromTheStepAfterTheWarmUpToItsFloor) {
+  EXPECT_DOUBLE_EQ(factor("linear:until=11", 1), 1);
+  EXPECT_DOUBLE_EQ(factor("linear:until=11", 6), 0.5);
+  EXPECT_DOUBLE_EQ(factor("linear:until=11", 11), 0);
+  EXPECT_DOUBLE_EQ(factor("linear:until=11,floor=0.2", 6), 0.6);
+  EXPECT_DOUBLE_EQ(factor("linear:until=11,floor=0.2", 500), 0.2);
+  EXPECT_DOUBLE_EQ(factor("linear:until=15,warmup=4", 5), 1);
+  EXPECT_DOUBLE_EQ(factor("linear:until=15,warmup=4", 10), 0.5);
+  EXPECT_DOUBLE_EQ(factor("cosine:until=13", 5), (1 + std::cos(std::acos(-1.0) / 3)) / 2);
+  EXPECT_DOUBLE_EQ(factor("cosine:until=13,floor=0.1", 13), 0.1);
+  EXPECT_DOUBLE_EQ(factor("cosine:until=1", 1), 0) << "it ends where it begins";
+}
+
+TEST(RateSchedule, FallsByStepsWhereAsked) {
+  EXPECT_DOUBLE_EQ(factor("step:every=3,gamma=0.5", 3), 1);
+  EXPECT_DOUBLE_EQ(factor("step:every=3,gamma=0.5", 4), 0.5);
+  EXPECT_DOUBLE_EQ(factor("step:every=3,gamma=0.5", 7), 0.25);
+  EXPECT_DOUBLE_EQ(factor("step:every=3", 4), 0.1);
+  EXPECT_DOUBLE_EQ(factor("step:every=3,gamma=0", 4), 0);
+  EXPECT_DOUBLE_EQ(factor("step:every=3,gamma=0.5,warmup=2", 6), 0.5);
+}
+
+TEST(RateSchedule, WhatCannotBeIsRefusedInOneSentence) {
+  const auto sentence = [](const char* text) { return test::usage_sentence([&] { parse_schedule(text); }); };
+  EXPECT_EQ(sentence("cosine"),
+            "--lr-schedule cosine needs until=N, the step from which the rate stays, as in cosine:until=1000,warmup=100");
+  EXPECT_EQ(sentence("linear:until=5,warmup=5"),
+            "--lr-schedule linear:until=5,warmup=5 needs until=N, the step from which the rate stays, above its warmup of 5, as in "
+            "linear:until=1000,warmup=100");
+  EXPECT_EQ(sentence("step"), "--lr-schedule step needs every=N, the steps between two falls, as in step:every=300,gamma=0.1");
+  EXPECT_EQ(sentence("constant:until=5"), "--lr-schedule constant:until=5 has 'until=5', but it takes warmup=N");
+  for (const char* text : {"", "exponential", "cosine:until=-5", "cosine:until=x", "cosine:until=9,floor=2", "step:every=0",
+                           "step:every=3,gamma=nan", "linear:until=99999999999999999999", "cosine:"}) {
+    EXPECT_FALSE(sentence(text).empty()) << text;
+  }
+}
+
+TEST(Optimizer, AStepHasItsOwnRateAndVectorsMayBeExemptFromDecay) {
+  const Optimizer whole = Adam{.rate = 0.1,
+                               .weight_decay = 0.5,
+                               .decoupled = true,
+                               .schedule = parse_schedule("linear:until=11"),
+                               .decay_matrices = true};
+  EXPECT_EQ(at_step(whole, 6, 2), Optimizer(Adam{.rate = 0.05, .weight_decay = 0.5, .decoupled = true}));
+  EXPECT_EQ(at_step(whole, 6, 1), Optimizer(Adam{.rate = 0.05, .decoupled = true}));
+  EXPECT_EQ(at_step(Sgd{.rate = 0.1, .weight_decay = 0.5}, 6, 1), Optimizer(Sgd{.rate = 0.1, .weight_decay = 0.5}));
 }
 
 }  // namespace

@@ -433,6 +433,7 @@ TEST(Fuse, KeepsTheStepApartUnlessItIsPlainSgd) {
   EXPECT_TRUE(fuses_sgd(add_updates(replicas(1), op::Sgd{.rate = 0.1})));
   EXPECT_FALSE(fuses_sgd(add_updates(replicas(1), op::Sgd{.rate = 0.1, .momentum = 0.9})));
   EXPECT_FALSE(fuses_sgd(add_updates(replicas(1), op::Sgd{.rate = 0.1, .weight_decay = 0.1})));
+  EXPECT_FALSE(fuses_sgd(add_updates(replicas(1), op::Sgd{.rate = 0.1, .schedule = {.warmup = 3}})));
   EXPECT_FALSE(fuses_sgd(add_updates(replicas(1), op::Adam{})));
 }
 

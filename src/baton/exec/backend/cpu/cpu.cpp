@@ -267,7 +267,9 @@ struct PrepareOp {
   std::unique_ptr<Kernel> operator()(const op::CrossEntropy& o) const {
     return kernel(at, [rows = rows(), classes = elements() / rows(), o](const Addresses& a, const Member& m, std::int64_t) {
       const Part part(m, rows);
-      const cpu::ScorePart held{o.first, o.parts, rows, o.parts > 0 ? reinterpret_cast<const double*>(a.reads[2]) : nullptr};
+      const double each = o.smoothing / static_cast<double>(o.of > 0 ? o.of : classes);
+      const cpu::ScorePart held{o.first, o.parts, rows, o.parts > 0 ? reinterpret_cast<const double*>(a.reads[2]) : nullptr,
+                                o.smoothing, each};
       cpu::cross_entropy(in(a, 0), reinterpret_cast<const std::int32_t*>(a.reads[1]), reinterpret_cast<double*>(a.writes[0]),
                          out(a, 1), part.begin, part.end, classes, static_cast<double>(o.rows), loss_scale(a, o.scaled), held);
     });
@@ -276,7 +278,8 @@ struct PrepareOp {
     return kernel(at, [rows = rows(), classes = elements() / rows(), o](const Addresses& a, const Member& m, std::int64_t) {
       const Part part(m, rows);
       cpu::cross_entropy_terms(in(a, 0), reinterpret_cast<const std::int32_t*>(a.reads[1]), reinterpret_cast<double*>(a.writes[0]),
-                               part.begin, part.end, classes, o.first);
+                               part.begin, part.end, classes,
+                               {.first = o.first, .smoothing = o.smoothing, .each = o.smoothing / static_cast<double>(o.of)});
     });
   }
   std::unique_ptr<Kernel> operator()(const op::Embed& o) const {
@@ -494,11 +497,13 @@ std::unique_ptr<Kernel> prepare_update(const Plan& plan, const Task& task, const
   const std::size_t count = task.writes.size() / (1 + slots);
   std::vector<std::int64_t> sizes;
   std::vector<DType> types;
+  std::vector<std::size_t> axes;
   for (std::size_t p = 0; p < count; ++p) {
     sizes.push_back(plan[task.writes[p]].shape.elements());
+    axes.push_back(plan::axes_of_whole(plan[task.writes[p]]));
     types.push_back(plan[task.reads[p]].dtype);
   }
-  return kernel(at, [update, slots, sizes, types](const Addresses& a, const Member& m, std::int64_t step) {
+  return kernel(at, [update, slots, sizes, types, axes](const Addresses& a, const Member& m, std::int64_t step) {
     float unscale = 1;
     if (update.scaled) {
       if (*in(a, a.reads.size() - 2) != 0) {
@@ -510,12 +515,13 @@ std::unique_ptr<Kernel> prepare_update(const Plan& plan, const Task& task, const
     }
     for (std::size_t p = 0; p < sizes.size(); ++p) {
       const Part part(m, sizes[p], cache_line);
+      const op::Optimizer optimizer = op::at_step(update.optimizer, step, axes[p]);
       const UpdateOperands operands{types[p], a.reads[p], out(a, p), slots > 0 ? out(a, sizes.size() + p * slots) : nullptr,
                                     slots > 1 ? out(a, sizes.size() + p * slots + 1) : nullptr};
       if (types[p] == DType::f32 && !update.scaled) {
-        step_elements(update.optimizer, operands, in(a, p) + part.begin, part.begin, part.size(), step);
+        step_elements(optimizer, operands, in(a, p) + part.begin, part.begin, part.size(), step);
       } else {
-        step_strips(update.optimizer, operands, unscale, part, step);
+        step_strips(optimizer, operands, unscale, part, step);
       }
     }
   });

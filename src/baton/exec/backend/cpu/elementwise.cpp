@@ -324,6 +324,18 @@ void mean_squared_error(const float* __restrict y, const float* __restrict targe
   }
 }
 
+namespace {
+
+double sum_of(const float* scores, std::int64_t count) {
+  double sum = 0;
+  for (std::int64_t c = 0; c < count; ++c) {
+    sum += static_cast<double>(scores[c]);
+  }
+  return sum;
+}
+
+}  // namespace
+
 void cross_entropy(const float* y, const std::int32_t* labels, double* loss, float* dy, std::int64_t begin, std::int64_t end,
                    std::int64_t classes, double rows, double scale, const ScorePart& part) {
   for (std::int64_t r = begin; r < end; ++r) {
@@ -341,7 +353,8 @@ void cross_entropy(const float* y, const std::int32_t* labels, double* loss, flo
       gradient[c] = std::exp(scores[c] - largest);
       sum += static_cast<double>(gradient[c]);
     }
-    double score = held ? static_cast<double>(scores[label]) : 0;
+    double score = held ? (1 - part.smoothing) * static_cast<double>(scores[label]) : 0;
+    score += part.each > 0 ? part.each * sum_of(scores, classes) : 0;
     if (part.parts > 0) {
       sum = 0;
       score = 0;
@@ -352,20 +365,21 @@ void cross_entropy(const float* y, const std::int32_t* labels, double* loss, flo
     }
     loss[r] = (std::log(sum) + static_cast<double>(largest) - score) / rows;
     const auto factor = static_cast<float>(1 / (sum * rows) * scale);
+    const auto less = static_cast<float>(part.each / rows * scale);
     for (std::int64_t c = 0; c < classes; ++c) {
-      gradient[c] *= factor;
+      gradient[c] = gradient[c] * factor - less;
     }
     if (held) {
-      gradient[label] -= static_cast<float>(1 / rows * scale);
+      gradient[label] -= static_cast<float>((1 - part.smoothing) / rows * scale);
     }
   }
 }
 
 void cross_entropy_terms(const float* y, const std::int32_t* labels, double* terms, std::int64_t begin, std::int64_t end,
-                         std::int64_t classes, std::int64_t first) {
+                         std::int64_t classes, const ScorePart& part) {
   for (std::int64_t r = begin; r < end; ++r) {
     const float* scores = y + r * classes;
-    const std::int64_t label = labels[r] - first;
+    const std::int64_t label = labels[r] - part.first;
     const float largest = *std::max_element(scores, scores + classes);
     double sum = 0;
     for (std::int64_t c = 0; c < classes; ++c) {
@@ -373,7 +387,8 @@ void cross_entropy_terms(const float* y, const std::int32_t* labels, double* ter
     }
     terms[3 * r] = static_cast<double>(largest);
     terms[3 * r + 1] = sum;
-    terms[3 * r + 2] = label >= 0 && label < classes ? static_cast<double>(scores[label]) : 0;
+    terms[3 * r + 2] = (label >= 0 && label < classes ? (1 - part.smoothing) * static_cast<double>(scores[label]) : 0) +
+                       (part.each > 0 ? part.each * sum_of(scores, classes) : 0);
   }
 }
 

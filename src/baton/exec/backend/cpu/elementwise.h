@@ -70,16 +70,19 @@ bool all_finite(DType type, const std::byte* values, std::int64_t count);
 void mean_squared_error(const float* y, const float* target, double* loss, float* dy, std::int64_t begin, std::int64_t end,
                         std::int64_t width, double elements, double scale);
 /// `all_rows` of the whole operand. With `parts`, scores are those from `first` on, and `terms` are what all parts made of theirs.
+/// The label's share is 1 − smoothing, and `each` score's beside it is as given.
 struct ScorePart {
   std::int64_t first = 0;
   std::int64_t parts = 0;
   std::int64_t all_rows = 0;
   const double* terms = nullptr;
+  double smoothing = 0;
+  double each = 0;
 };
 void cross_entropy(const float* y, const std::int32_t* labels, double* loss, float* dy, std::int64_t begin, std::int64_t end,
                    std::int64_t classes, double rows, double scale, const ScorePart& part);
 void cross_entropy_terms(const float* y, const std::int32_t* labels, double* terms, std::int64_t begin, std::int64_t end,
-                         std::int64_t classes, std::int64_t first);
+                         std::int64_t classes, const ScorePart& part);
 
 /// Rows [begin, end) of the ids; the weight is tiled, of `held` rows.
 void embed(const std::int32_t* ids, const float* weight, float* y, std::int64_t begin, std::int64_t end, std::int64_t held,

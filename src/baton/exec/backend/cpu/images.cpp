@@ -8,7 +8,7 @@ namespace baton::exec::cpu {
 namespace {
 
 /// Running sums, always the same ones: wide enough for vectors, the same bits on every machine.
-class Lanes {
+class LaneSums {
  public:
   /// Adds `term(i)` of each of `count` indices.
   template <typename Term>
@@ -46,7 +46,7 @@ struct ChannelMoments {
 /// The sum over a channel of samples [begin, end) of what `term(run)` makes of each run of pixels: run is an offset.
 template <typename AddRun>
 double sum_over(const ImageShape& shape, std::int64_t channel, Range samples, const AddRun& add_run) {
-  Lanes lanes;
+  LaneSums lanes;
   for (std::int64_t n = samples.begin; n < samples.end; ++n) {
     add_run(lanes, (n * shape.channels + channel) * shape.pixels());
   }
@@ -55,11 +55,11 @@ double sum_over(const ImageShape& shape, std::int64_t channel, Range samples, co
 
 ChannelMoments moments_of(const ImageShape& shape, const float* x, std::int64_t channel, Range samples, double epsilon) {
   const auto count = static_cast<double>(samples.size() * shape.pixels());
-  const double sum = sum_over(shape, channel, samples, [&](Lanes& lanes, std::int64_t run) {
+  const double sum = sum_over(shape, channel, samples, [&](LaneSums& lanes, std::int64_t run) {
     lanes.add(shape.pixels(), [from = x + run](std::int64_t i) { return wide(from[i]); });
   });
   const double mean = sum / count;
-  const double squares = sum_over(shape, channel, samples, [&](Lanes& lanes, std::int64_t run) {
+  const double squares = sum_over(shape, channel, samples, [&](LaneSums& lanes, std::int64_t run) {
     lanes.add(shape.pixels(), [from = x + run, mean](std::int64_t i) { return (wide(from[i]) - mean) * (wide(from[i]) - mean); });
   });
   return {mean, 1 / std::sqrt(squares / count + epsilon)};
@@ -92,12 +92,12 @@ void ChannelNorm::backward_input(const float* dy, const float* x, const float* g
     const Range samples{unit / shape.channels * group, (unit / shape.channels + 1) * group};
     const ChannelMoments moments = moments_of(shape, x, channel, samples, epsilon);
     const double mean = sum_over(shape, channel, samples,
-                                 [&](Lanes& lanes, std::int64_t run) {
+                                 [&](LaneSums& lanes, std::int64_t run) {
                                    lanes.add(shape.pixels(), [from = dy + run](std::int64_t i) { return wide(from[i]); });
                                  }) /
                         count;
     const double along = sum_over(shape, channel, samples,
-                                  [&](Lanes& lanes, std::int64_t run) {
+                                  [&](LaneSums& lanes, std::int64_t run) {
                                     lanes.add(shape.pixels(), [&, given = dy + run, from = x + run](std::int64_t i) {
                                       return wide(given[i]) * ((wide(from[i]) - moments.mean) * moments.factor);
                                     });
@@ -125,12 +125,12 @@ void ChannelNorm::backward_weight(const float* x, const float* dy, float* dgain,
     for (std::int64_t first = 0; first < shape.samples; first += group) {
       const Range samples{first, first + group};
       const ChannelMoments moments = moments_of(shape, x, channel, samples, epsilon);
-      gain += sum_over(shape, channel, samples, [&](Lanes& lanes, std::int64_t run) {
+      gain += sum_over(shape, channel, samples, [&](LaneSums& lanes, std::int64_t run) {
         lanes.add(shape.pixels(), [&, given = dy + run, from = x + run](std::int64_t i) {
           return wide(given[i]) * ((wide(from[i]) - moments.mean) * moments.factor);
         });
       });
-      bias += sum_over(shape, channel, samples, [&](Lanes& lanes, std::int64_t run) {
+      bias += sum_over(shape, channel, samples, [&](LaneSums& lanes, std::int64_t run) {
         lanes.add(shape.pixels(), [from = dy + run](std::int64_t i) { return wide(from[i]); });
       });
     }
@@ -189,7 +189,7 @@ void Pool::backward(const float* dy, const float* x, float* dx, Range planes) co
 
 void average_pool(const ImageShape& shape, const float* x, float* y, Range planes) {
   for (std::int64_t plane = planes.begin; plane < planes.end; ++plane) {
-    Lanes lanes;
+    LaneSums lanes;
     lanes.add(shape.pixels(), [from = x + plane * shape.pixels()](std::int64_t i) { return wide(from[i]); });
     y[plane] = static_cast<float>(lanes.total() / static_cast<double>(shape.pixels()));
   }

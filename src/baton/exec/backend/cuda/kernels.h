@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "baton/base/dtype.h"
+#include "baton/op/rate.h"
 
 /// The kernels of our own that work element by element, as functions that enqueue them (C++17, as nvcc compiles it). `type` is
 /// that of the elements: f32, bf16 or f16; what has 16 bits is computed in float32 and rounded once. Pointers are the device's.
@@ -93,6 +94,7 @@ struct UpdatedTensor {
   float* first;
   float* second;
   std::int64_t count;
+  bool decays;
 };
 /// What tells of a loss scale: nothing is done where `flag` is not zero, gradients are divided by the first of the four floats
 /// of `state` (op/loss_scale.h), and steps are counted by it. Both null without one.
@@ -101,9 +103,10 @@ struct Scaling {
   const float* state = nullptr;
 };
 struct SgdSettings {
-  float rate;
+  double rate;
   float momentum;
   float weight_decay;
+  op::RateSchedule schedule;
 };
 struct AdamSettings {
   double beta1;
@@ -112,11 +115,12 @@ struct AdamSettings {
   float epsilon;
   float weight_decay;
   bool decoupled;
+  op::RateSchedule schedule;
 };
-/// All tensors in one launch (of at most `most_tensors` each). `type` is the gradients'.
+/// All tensors in one launch (of at most `most_tensors` each). `type` is the gradients'. `step` is the number of the step, from 1,
+/// kept on the device since the launch is replayed; `sgd` reads it only where its rate has a schedule.
 void sgd(DType type, const SgdSettings& settings, const UpdatedTensor* tensors, std::size_t count, const Scaling& scaling,
-         cudaStream_t stream);
-/// `step` is the number of the step, from 1, kept on the device since the launch is replayed.
+         const std::int64_t* step, cudaStream_t stream);
 void adam(DType type, const AdamSettings& settings, const UpdatedTensor* tensors, std::size_t count, const Scaling& scaling,
           const std::int64_t* step, cudaStream_t stream);
 void count_step(std::int64_t* step, cudaStream_t stream);

@@ -238,18 +238,16 @@ struct PrepareOp {
     return [y = in(at, 0), labels = reinterpret_cast<const std::int32_t*>(at.reads[1]),
             loss = reinterpret_cast<double*>(at.writes[0]), dy = out(at, 1), rows = rows(), classes = elements() / rows(),
             total = static_cast<double>(o.rows), type = type(), scale = scale(o.scaled),
-            part = ScorePart{.first = o.first,
-                             .parts = o.parts,
-                             .terms = o.parts > 0 ? reinterpret_cast<const double*>(at.reads[2]) : nullptr}](cudaStream_t stream) {
-      cross_entropy(type, y, labels, scale, loss, dy, rows, classes, total, part, stream);
-    };
+            part = ScorePart{o.first, o.parts, o.parts > 0 ? reinterpret_cast<const double*>(at.reads[2]) : nullptr, o.smoothing,
+                             o.smoothing / static_cast<double>(o.of > 0 ? o.of : elements() / rows())}](
+               cudaStream_t stream) { cross_entropy(type, y, labels, scale, loss, dy, rows, classes, total, part, stream); };
   }
 
   Launch operator()(const op::CrossEntropyTerms& o) const {
     return [y = in(at, 0), labels = integers(1), terms = reinterpret_cast<double*>(at.writes[0]), rows = rows(),
-            classes = elements() / rows(), type = type(), part = ScorePart{.first = o.first}](cudaStream_t stream) {
-      cross_entropy_terms(type, y, labels, terms, rows, classes, part, stream);
-    };
+            classes = elements() / rows(), type = type(),
+            part = ScorePart{o.first, 0, nullptr, o.smoothing, o.smoothing / static_cast<double>(o.of)}](
+               cudaStream_t stream) { cross_entropy_terms(type, y, labels, terms, rows, classes, part, stream); };
   }
 
   Launch operator()(const op::Embed& o) const {
@@ -324,17 +322,20 @@ Launch prepare_update(const plan::Plan& plan, const Task& task, const plan::Upda
                       const std::int64_t* step) {
   const std::size_t slots = op::state_slots(update.optimizer);
   const std::size_t count = task.writes.size() / (1 + slots);
+  const bool matrices = std::visit([](const auto& settings) { return settings.decay_matrices; }, update.optimizer);
   std::vector<UpdatedTensor> tensors;
   for (std::size_t p = 0; p < count; ++p) {
     tensors.push_back({at.reads[p], out(at, p), slots > 0 ? out(at, count + p * slots) : nullptr,
-                       slots > 1 ? out(at, count + p * slots + 1) : nullptr, plan[task.writes[p]].shape.elements()});
+                       slots > 1 ? out(at, count + p * slots + 1) : nullptr, plan[task.writes[p]].shape.elements(),
+                       !matrices || plan::axes_of_whole(plan[task.writes[p]]) > 1});
   }
   const DType type = plan[task.reads[0]].dtype;
   const Scaling scaling = update.scaled ? Scaling{in(at, task.reads.size() - 2), in(at, task.reads.size() - 1)} : Scaling{};
   if (const auto* descent = std::get_if<op::Sgd>(&update.optimizer)) {
-    const SgdSettings settings{static_cast<float>(descent->rate), static_cast<float>(descent->momentum),
-                               static_cast<float>(descent->weight_decay)};
-    return [=](cudaStream_t stream) { sgd(type, settings, tensors.data(), tensors.size(), scaling, stream); };
+    const SgdSettings settings{descent->rate, static_cast<float>(descent->momentum), static_cast<float>(descent->weight_decay),
+                               descent->schedule};
+    const std::int64_t* number = op::is_scheduled(update.optimizer) ? step : nullptr;
+    return [=](cudaStream_t stream) { sgd(type, settings, tensors.data(), tensors.size(), scaling, number, stream); };
   }
   const auto& adaptive = std::get<op::Adam>(update.optimizer);
   const AdamSettings settings{adaptive.beta1,
@@ -342,7 +343,8 @@ Launch prepare_update(const plan::Plan& plan, const Task& task, const plan::Upda
                               adaptive.rate,
                               static_cast<float>(adaptive.epsilon),
                               static_cast<float>(adaptive.weight_decay),
-                              adaptive.decoupled};
+                              adaptive.decoupled,
+                              adaptive.schedule};
   return [=](cudaStream_t stream) { adam(type, settings, tensors.data(), tensors.size(), scaling, step, stream); };
 }
 

@@ -54,7 +54,9 @@ void Slice::open_counters() {
   for (const Task& task : plan_.tasks()) {
     const auto* update = std::get_if<plan::Update>(&task.action);
     auto& counter = counters_[task.device.index()];
-    if (is_here(task.device) && update != nullptr && std::holds_alternative<op::Adam>(update->optimizer) && !counter) {
+    const bool needs_it = update != nullptr &&
+                          (std::holds_alternative<op::Adam>(update->optimizer) || op::is_scheduled(update->optimizer));
+    if (is_here(task.device) && needs_it && !counter) {
       place(task.device).enter();
       void* memory = nullptr;
       require(cudaMalloc(&memory, sizeof(std::int64_t)), "taking memory");

@@ -56,30 +56,45 @@ __device__ void over(const UpdatedTensor& tensor, float inverse_scale, Change ch
   }
 }
 
+/// The number of the update. Skipped steps are none: a loss scaler's state has counted them.
+__device__ std::int64_t update_number(const Scaling& scaling, const std::int64_t* step) {
+  return scaling.state == nullptr ? *step : static_cast<std::int64_t>(scaling.state[3] - scaling.state[2]) + 1;
+}
+
 template <typename Gradient, bool Velocity>
-__global__ void __launch_bounds__(threads)
-    sgd_kernel(const __grid_constant__ Tensors tensors, SgdSettings settings, Scaling scaling) {
+__global__ void __launch_bounds__(threads) sgd_kernel(const __grid_constant__ Tensors tensors, const __grid_constant__ SgdSettings settings,
+                                                      Scaling scaling, const std::int64_t* step) {
   allow_next();
   await_previous();
   if (scaling.flag != nullptr && *scaling.flag != 0) {
     return;
   }
   const float inverse_scale = scaling.state == nullptr ? 1.0F : 1.0F / *scaling.state;
+  __shared__ float shared_rate;
+  if (threadIdx.x == 0) {  // the number of the step is there where the rate has a schedule
+    const double factor = step == nullptr ? 1 : op::rate_factor(settings.schedule, update_number(scaling, step));
+    shared_rate = static_cast<float>(settings.rate * factor);
+  }
+  __syncthreads();
+  const float rate = shared_rate;
+  const float decay = tensors.list[blockIdx.y].decays ? settings.weight_decay : 0;
   over<Gradient, Velocity, false>(tensors.list[blockIdx.y], inverse_scale,
                                   [&](float gradient, float& weight, float& velocity, float&) {
-                                    gradient += settings.weight_decay * weight;
+                                    gradient += decay * weight;
                                     if constexpr (Velocity) {
                                       gradient += settings.momentum * velocity;
                                       velocity = gradient;
                                     }
-                                    weight -= settings.rate * gradient;
+                                    weight -= rate * gradient;
                                   });
 }
 
 template <typename Gradient>
 __global__ void __launch_bounds__(threads)
-    adam_kernel(const __grid_constant__ Tensors tensors, AdamSettings settings, Scaling scaling, const std::int64_t* step) {
+    adam_kernel(const __grid_constant__ Tensors tensors, const __grid_constant__ AdamSettings settings, Scaling scaling,
+                const std::int64_t* step) {
   __shared__ float shared_rate;
+  __shared__ float shared_keep;
   __shared__ float shared_root;
   allow_next();
   await_previous();
@@ -87,19 +102,21 @@ __global__ void __launch_bounds__(threads)
     return;
   }
   if (threadIdx.x == 0) {
-    // Skipped steps are none: the state has counted them.
-    const auto number = scaling.state == nullptr ? static_cast<double>(*step)
-                                                 : static_cast<double>(scaling.state[3] - scaling.state[2]) + 1;
-    shared_rate = static_cast<float>(settings.rate / (1 - pow(settings.beta1, number)));
+    const std::int64_t update = update_number(scaling, step);
+    const auto number = static_cast<double>(update);
+    const double plain_rate = settings.rate * op::rate_factor(settings.schedule, update);
+    shared_rate = static_cast<float>(plain_rate / (1 - pow(settings.beta1, number)));
     shared_root = static_cast<float>(1 / sqrt(1 - pow(settings.beta2, number)));
+    shared_keep = static_cast<float>(1 - plain_rate * static_cast<double>(settings.weight_decay));
   }
   __syncthreads();
   const float rate = shared_rate;
   const float root = shared_root;
   const auto beta1 = static_cast<float>(settings.beta1);
   const auto beta2 = static_cast<float>(settings.beta2);
-  const auto keep = static_cast<float>(settings.decoupled ? 1 - settings.rate * static_cast<double>(settings.weight_decay) : 1.0);
-  const float decay = settings.decoupled ? 0 : settings.weight_decay;
+  const bool decays = tensors.list[blockIdx.y].decays;
+  const float keep = settings.decoupled && decays ? shared_keep : 1;
+  const float decay = settings.decoupled || !decays ? 0 : settings.weight_decay;
   const float inverse_scale = scaling.state == nullptr ? 1.0F : 1.0F / *scaling.state;
   over<Gradient, true, true>(tensors.list[blockIdx.y], inverse_scale,
                              [&](float gradient, float& weight, float& first, float& second) {
@@ -129,12 +146,12 @@ void in_batches(const UpdatedTensor* tensors, std::size_t total, Run run) {
 }  // namespace
 
 void sgd(DType type, const SgdSettings& settings, const UpdatedTensor* tensors, std::size_t count, const Scaling& scaling,
-         cudaStream_t stream) {
+         const std::int64_t* step, cudaStream_t stream) {
   with_element(type, [&](auto element) {
     using Gradient = decltype(element);
     in_batches(tensors, count, [&](const Tensors& batch, const LaunchShape& shape) {
       launch(batch.list[0].first != nullptr ? sgd_kernel<Gradient, true> : sgd_kernel<Gradient, false>, shape, stream, batch,
-             settings, scaling);
+             settings, scaling, step);
     });
   });
 }

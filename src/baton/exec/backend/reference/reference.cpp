@@ -234,14 +234,16 @@ struct Loops {
       largest = most;
     }
   };
-  ScoreTerms terms_of(std::int64_t row, std::int64_t classes, std::int64_t label) const {
+  /// `each` is the share that every score has beside the label's own.
+  ScoreTerms terms_of(std::int64_t row, std::int64_t classes, std::int64_t label, double smoothing, double each) const {
     const auto score = [&](std::int64_t c) { return value(0, row * classes + c); };
-    ScoreTerms terms{score(0), 0, label >= 0 && label < classes ? score(label) : 0};
+    ScoreTerms terms{score(0), 0, label >= 0 && label < classes ? (1 - smoothing) * score(label) : 0};
     for (std::int64_t c = 1; c < classes; ++c) {
       terms.largest = std::max(terms.largest, score(c));
     }
     for (std::int64_t c = 0; c < classes; ++c) {
       terms.sum += std::exp(score(c) - terms.largest);
+      terms.label += each > 0 ? each * score(c) : 0;
     }
     return terms;
   }
@@ -249,7 +251,8 @@ struct Loops {
   void operator()(const op::CrossEntropyTerms& terms) const {
     const std::int64_t classes = in_shape(0).last();
     for (std::int64_t r = 0; r < in_shape(0).rows(); ++r) {
-      const ScoreTerms row = terms_of(r, classes, in<std::int32_t>(1)[r] - terms.first);
+      const ScoreTerms row = terms_of(r, classes, in<std::int32_t>(1)[r] - terms.first, terms.smoothing,
+                                      terms.smoothing / static_cast<double>(terms.of));
       out<double>(0)[3 * r] = row.largest;
       out<double>(0)[3 * r + 1] = row.sum;
       out<double>(0)[3 * r + 2] = row.label;
@@ -285,6 +288,7 @@ struct Loops {
     const std::int64_t classes = in_shape(0).last();
     const auto total = static_cast<double>(loss.rows);
     const double scale = loss_scale(loss.scaled);
+    const double each = loss.smoothing / static_cast<double>(loss.of > 0 ? loss.of : classes);
     for (std::int64_t r = 0; r < rows; ++r) {
       const auto score = [&](std::int64_t c) { return value(0, r * classes + c); };
       const std::int64_t label = in<std::int32_t>(1)[r] - loss.first;
@@ -294,14 +298,15 @@ struct Loops {
         terms.add({one[0], one[1], one[2]});
       }
       if (loss.parts == 0) {
-        terms = terms_of(r, classes, label);
+        terms = terms_of(r, classes, label, loss.smoothing, each);
       }
       const double largest = terms.largest;
       const double sum = terms.sum;
       out<double>(0)[r] = (std::log(sum) + largest - terms.label) / total;
       for (std::int64_t c = 0; c < classes; ++c) {
         const double share = std::exp(score(c) - largest) / sum;
-        out(1)[r * classes + c] = rounded((share - (c == label ? 1 : 0)) / total * scale);
+        const double wanted = (c == label ? 1 - loss.smoothing : 0) + each;
+        out(1)[r * classes + c] = rounded((share - wanted) / total * scale);
       }
     }
   }
@@ -890,12 +895,13 @@ struct Loops {
     for (std::size_t p = 0; p < count; ++p) {
       Real* state_0 = slots > 0 ? out(count + p * slots) : nullptr;
       Real* state_1 = slots > 1 ? out(count + p * slots + 1) : nullptr;
+      const op::Optimizer optimizer = op::at_step(update.optimizer, step, plan::axes_of_whole(plan[task.writes[p]]));
       for (std::int64_t i = 0; i < out_shape(p).elements(); ++i) {
         const double gradient = any_value(p, i) / scale;
-        if (const auto* sgd = std::get_if<op::Sgd>(&update.optimizer)) {
+        if (const auto* sgd = std::get_if<op::Sgd>(&optimizer)) {
           descend(*sgd, gradient, out(p)[i], state_0 == nullptr ? nullptr : state_0 + i);
         } else {
-          adapt(std::get<op::Adam>(update.optimizer), gradient, out(p)[i], state_0[i], state_1[i], step);
+          adapt(std::get<op::Adam>(optimizer), gradient, out(p)[i], state_0[i], state_1[i], step);
         }
       }
     }
