@@ -134,6 +134,8 @@ void rows_bench(Bench& bench, DType type, std::int64_t rows, std::int64_t width)
     layer_norm_backward_weight(type, x.get(), dy.get(), gain.get(), bias.get(), rows, width, 1e-5F, false, workspace.floats(),
                                nullptr);
   });
+  bench.time("sums of columns" + shape, type, false, {0, bytes},
+             [&] { bias_gradient(type, x.get(), type, gain.get(), rows, width, 0, 1, nullptr); });
   bench.time("gelu by tanh" + shape, type, false, {0, 2 * bytes}, [&] { gelu(type, x.get(), y.get(), count, true, nullptr); });
   bench.time("gelu by tanh, gradient," + shape, type, false, {0, 3 * bytes},
              [&] { gelu_backward(type, dy.get(), x.get(), y.get(), count, true, nullptr); });

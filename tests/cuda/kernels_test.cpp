@@ -99,8 +99,18 @@ TEST(Digest, SeesEveryByteUpToTheLast) {
 /// Sums of columns in `Element`s against sums in float64, for shapes with few and many rows and columns.
 template <typename Element>
 void expect_column_sums(DType type, DType result) {
-  for (const auto& [rows, width] : std::vector<std::pair<std::int64_t, std::int64_t>>{
-           {1, 1}, {31, 7}, {33, 777}, {1000, 100}, {4096, 33}, {700, 2050}, {257, 4097}, {5000, 5000}}) {
+  for (const auto& [rows, width] : std::vector<std::pair<std::int64_t, std::int64_t>>{{1, 1},
+                                                                                      {31, 7},
+                                                                                      {33, 777},
+                                                                                      {1000, 100},
+                                                                                      {4096, 33},
+                                                                                      {700, 2050},
+                                                                                      {257, 4097},
+                                                                                      {5000, 5000},
+                                                                                      {512, 8},
+                                                                                      {4096, 768},
+                                                                                      {513, 72},
+                                                                                      {1000, 20000}}) {
     const auto count = static_cast<std::size_t>(rows * width);
     const DeviceArray dy(count);
     noise(type, dy.data(), rows * width, nullptr);

@@ -289,58 +289,6 @@ __global__ void __launch_bounds__(Threads)
   }
 }
 
-/// Each block sums `Columns` columns. The rows of a column are dealt to its threads in turn, and the threads' sums are added in a
-/// fixed tree, so the bits depend on the shape alone.
-template <typename Element, typename Result, int Columns>
-__global__ void __launch_bounds__(many_threads)
-    bias_gradient_kernel(const Element* dy, Result* db, std::int64_t rows, std::int64_t width, float keep, float factor) {
-  constexpr int lanes = many_threads / Columns;  // threads per column
-  __shared__ float sums[lanes][Columns];
-  allow_next();
-  await_previous();
-  const int in_block = threadIdx.x % Columns;
-  const int lane = threadIdx.x / Columns;
-  const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * Columns + in_block;
-  float sum = 0;
-  if (column < width) {
-#pragma unroll 8
-    for (std::int64_t r = lane; r < rows; r += lanes) {
-      sum += widened(dy[r * width + column]);
-    }
-  }
-  sums[lane][in_block] = sum;
-  for (int others = lanes / 2; others > 0; others /= 2) {
-    __syncthreads();
-    if (lane < others) {
-      sums[lane][in_block] += sums[lane + others][in_block];
-    }
-  }
-  if (lane == 0 && column < width) {
-    db[column] = rounded<Result>((keep != 0 ? keep * widened(db[column]) : 0.0F) + factor * sums[0][in_block]);
-  }
-}
-
-/// Narrow blocks where there are few columns, so that they spread over the GPU; never narrower than the 32 bytes that memory gives
-/// at once.
-template <typename Element, typename Result>
-void sum_columns(const Element* dy, Result* db, std::int64_t rows, std::int64_t width, float keep, float factor,
-                 cudaStream_t stream) {
-  constexpr std::int64_t enough_blocks = 128;
-  constexpr int narrowest = 32 / sizeof(Element);
-  const auto with = [&](auto columns) {
-    constexpr int size = decltype(columns)::value;
-    launch(bias_gradient_kernel<Element, Result, size>,
-           {dim3(static_cast<unsigned>((width + size - 1) / size)), dim3(many_threads)}, stream, dy, db, rows, width, keep, factor);
-  };
-  if (width >= 32 * enough_blocks) {
-    with(std::integral_constant<int, 32>());
-  } else if (narrowest == 16 || width >= 16 * enough_blocks) {
-    with(std::integral_constant<int, 16>());
-  } else {
-    with(std::integral_constant<int, narrowest>());
-  }
-}
-
 __global__ void count_step_kernel(std::int64_t* step) {
   allow_next();
   await_previous();
@@ -518,19 +466,6 @@ void cross_entropy_terms(DType type, const void* y, const std::int32_t* labels, 
     launch(is_long ? cross_entropy_terms_kernel<Element, many_threads> : cross_entropy_terms_kernel<Element, threads>,
            {dim3(static_cast<unsigned>(rows)), dim3(is_long ? many_threads : threads)}, stream, static_cast<const Element*>(y),
            labels, terms, classes, part);
-  });
-}
-
-void bias_gradient(DType type, const void* dy, DType result, void* db, std::int64_t rows, std::int64_t width, float keep,
-                   float factor, cudaStream_t stream) {
-  with_element(type, [&](auto element) {
-    using Element = decltype(element);
-    const auto* gradients = static_cast<const Element*>(dy);
-    if (result == DType::f32) {
-      sum_columns(gradients, static_cast<float*>(db), rows, width, keep, factor, stream);
-    } else {
-      sum_columns(gradients, static_cast<Element*>(db), rows, width, keep, factor, stream);
-    }
   });
 }
 
