@@ -8,24 +8,40 @@ namespace baton::exec::cuda {
 namespace {
 
 constexpr int threads = 256;
-constexpr int most_blocks = 2048;
+constexpr int most_blocks = 4096;                          // per tensor
+constexpr std::int64_t elements_per_block = 16 * threads;  // so that what a block works out for itself takes little of its time
 
+/// Tensors, each with blocks of its own: those from `begins[i]` on.
 struct Tensors {
   UpdatedTensor list[most_tensors];
+  unsigned begins[most_tensors + 1];
+  unsigned count;
 };
+
+/// Which of the tensors is the block's.
+__device__ unsigned own_tensor(const Tensors& tensors) {
+  unsigned first = 0;
+  unsigned last = tensors.count;
+  while (last - first > 1) {
+    const unsigned middle = (first + last) / 2;
+    (tensors.begins[middle] <= blockIdx.x ? first : last) = middle;
+  }
+  return first;
+}
 
 template <typename Gradient>
 struct alignas(4 * sizeof(Gradient)) Four {
   Gradient x, y, z, w;
 };
 
-/// Calls `change(gradient, weight, first, second)` for each element of the block's tensor; the last two are null where the
-/// optimizer keeps no such state.
+/// Calls `change(gradient, weight, first, second)` for each element of one of the tensors, with all of its blocks; the last two are
+/// null where the optimizer keeps no such state.
 template <typename Gradient, bool First, bool Second, typename Change>
-__device__ void over(const UpdatedTensor& tensor, float inverse_scale, Change change) {
+__device__ void over(const Tensors& tensors, unsigned own, float inverse_scale, Change change) {
+  const UpdatedTensor& tensor = tensors.list[own];
   const auto* gradients = static_cast<const Gradient*>(tensor.gradient);
-  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * threads;
-  const std::int64_t begin = static_cast<std::int64_t>(blockIdx.x) * threads + threadIdx.x;
+  const std::int64_t stride = static_cast<std::int64_t>(tensors.begins[own + 1] - tensors.begins[own]) * threads;
+  const std::int64_t begin = static_cast<std::int64_t>(blockIdx.x - tensors.begins[own]) * threads + threadIdx.x;
   for (std::int64_t i = begin; i < tensor.count / 4; i += stride) {
     const Four<Gradient> g = reinterpret_cast<const Four<Gradient>*>(gradients)[i];
     float4 w = reinterpret_cast<const float4*>(tensor.weight)[i];
@@ -62,8 +78,9 @@ __device__ std::int64_t update_number(const Scaling& scaling, const std::int64_t
 }
 
 template <typename Gradient, bool Velocity>
-__global__ void __launch_bounds__(threads) sgd_kernel(const __grid_constant__ Tensors tensors, const __grid_constant__ SgdSettings settings,
-                                                      Scaling scaling, const std::int64_t* step) {
+__global__ void __launch_bounds__(threads)
+    sgd_kernel(const __grid_constant__ Tensors tensors, const __grid_constant__ SgdSettings settings, Scaling scaling,
+               const std::int64_t* step) {
   allow_next();
   await_previous();
   if (scaling.flag != nullptr && *scaling.flag != 0) {
@@ -77,16 +94,16 @@ __global__ void __launch_bounds__(threads) sgd_kernel(const __grid_constant__ Te
   }
   __syncthreads();
   const float rate = shared_rate;
-  const float decay = tensors.list[blockIdx.y].decays ? settings.weight_decay : 0;
-  over<Gradient, Velocity, false>(tensors.list[blockIdx.y], inverse_scale,
-                                  [&](float gradient, float& weight, float& velocity, float&) {
-                                    gradient += decay * weight;
-                                    if constexpr (Velocity) {
-                                      gradient += settings.momentum * velocity;
-                                      velocity = gradient;
-                                    }
-                                    weight -= rate * gradient;
-                                  });
+  const unsigned own = own_tensor(tensors);
+  const float decay = tensors.list[own].decays ? settings.weight_decay : 0;
+  over<Gradient, Velocity, false>(tensors, own, inverse_scale, [&](float gradient, float& weight, float& velocity, float&) {
+    gradient += decay * weight;
+    if constexpr (Velocity) {
+      gradient += settings.momentum * velocity;
+      velocity = gradient;
+    }
+    weight -= rate * gradient;
+  });
 }
 
 template <typename Gradient>
@@ -114,17 +131,17 @@ __global__ void __launch_bounds__(threads)
   const float root = shared_root;
   const auto beta1 = static_cast<float>(settings.beta1);
   const auto beta2 = static_cast<float>(settings.beta2);
-  const bool decays = tensors.list[blockIdx.y].decays;
+  const unsigned own = own_tensor(tensors);
+  const bool decays = tensors.list[own].decays;
   const float keep = settings.decoupled && decays ? shared_keep : 1;
   const float decay = settings.decoupled || !decays ? 0 : settings.weight_decay;
   const float inverse_scale = scaling.state == nullptr ? 1.0F : 1.0F / *scaling.state;
-  over<Gradient, true, true>(tensors.list[blockIdx.y], inverse_scale,
-                             [&](float gradient, float& weight, float& first, float& second) {
-                               const float slope = gradient + decay * weight;
-                               first = beta1 * first + (1 - beta1) * slope;
-                               second = beta2 * second + (1 - beta2) * slope * slope;
-                               weight = keep * weight - rate * first / (sqrtf(second) * root + settings.epsilon);
-                             });
+  over<Gradient, true, true>(tensors, own, inverse_scale, [&](float gradient, float& weight, float& first, float& second) {
+    const float slope = gradient + decay * weight;
+    first = beta1 * first + (1 - beta1) * slope;
+    second = beta2 * second + (1 - beta2) * slope * slope;
+    weight = keep * weight - rate * first / (sqrtf(second) * root + settings.epsilon);
+  });
 }
 
 /// Calls `run(tensors, shape)` for the tensors, so many at a time.
@@ -133,13 +150,13 @@ void in_batches(const UpdatedTensor* tensors, std::size_t total, Run run) {
   for (std::size_t begin = 0; begin < total; begin += most_tensors) {
     const std::size_t count = std::min(most_tensors, total - begin);
     Tensors batch{};
-    std::int64_t largest = 0;
+    batch.count = static_cast<unsigned>(count);
     for (std::size_t i = 0; i < count; ++i) {
       batch.list[i] = tensors[begin + i];
-      largest = std::max(largest, batch.list[i].count);
+      const std::int64_t blocks = (batch.list[i].count + elements_per_block - 1) / elements_per_block;
+      batch.begins[i + 1] = batch.begins[i] + static_cast<unsigned>(std::clamp<std::int64_t>(blocks, 1, most_blocks));
     }
-    const std::int64_t blocks = std::clamp<std::int64_t>((largest / 4 + threads - 1) / threads, 1, most_blocks);
-    run(batch, LaunchShape{dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(count)), dim3(threads)});
+    run(batch, LaunchShape{dim3(batch.begins[count]), dim3(threads)});
   }
 }
 
