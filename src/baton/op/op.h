@@ -235,14 +235,17 @@ struct Rotary {
 /// o = softmax(q kᵀ / √d) v, for each sample and head. Reads q, k, v; writes o and the logarithm of the softmax's sum of
 /// exponentials, which is float32. Axes are (position, sample, group, feature). A group has one head of k and v, of d features, and
 /// one or more of q, behind each other on q's last axis. With `causal` a position sees itself and those before it.
+/// `tf32` as above.
 struct Attention {
   bool causal = false;
+  bool tf32 = false;
   bool operator==(const Attention&) const = default;
 };
 
 /// Reads do, q, k, v, o and what the forward wrote beside o; writes dq, dk, dv.
 struct AttentionBackward {
   bool causal = false;
+  bool tf32 = false;
   bool operator==(const AttentionBackward&) const = default;
 };
 
@@ -353,13 +356,13 @@ struct FlattenBackward {
   bool operator==(const FlattenBackward&) const = default;
 };
 
-using Op = std::variant<Linear, LinearBackwardInput, LinearBackwardWeight, Relu, ReluBackward, Gelu, GeluBackward, MeanSquaredError,
-                        CrossEntropy, CrossEntropyTerms, Embed, EmbedBackward, MatrixProduct, Add, AddBias, AddBiasBackward,
-                        LayerNorm, LayerNormBackwardInput, LayerNormBackwardWeight, RmsNorm, RmsNormBackwardInput,
-                        RmsNormBackwardWeight, SiluGate, SiluGateBackward, AddPositions, AddPositionsBackward, Rotary, Attention,
-                        AttentionBackward, Cast, CheckFinite, AdjustScale, Conv2d,
-                        Conv2dBackwardInput, Conv2dBackwardWeight, BatchNorm, BatchNormBackwardInput, BatchNormBackwardWeight,
-                        MaxPool, MaxPoolBackward, AveragePool, AveragePoolBackward, Flatten, FlattenBackward>;
+using Op =
+    std::variant<Linear, LinearBackwardInput, LinearBackwardWeight, Relu, ReluBackward, Gelu, GeluBackward, MeanSquaredError,
+                 CrossEntropy, CrossEntropyTerms, Embed, EmbedBackward, MatrixProduct, Add, AddBias, AddBiasBackward, LayerNorm,
+                 LayerNormBackwardInput, LayerNormBackwardWeight, RmsNorm, RmsNormBackwardInput, RmsNormBackwardWeight, SiluGate,
+                 SiluGateBackward, AddPositions, AddPositionsBackward, Rotary, Attention, AttentionBackward, Cast, CheckFinite,
+                 AdjustScale, Conv2d, Conv2dBackwardInput, Conv2dBackwardWeight, BatchNorm, BatchNormBackwardInput,
+                 BatchNormBackwardWeight, MaxPool, MaxPoolBackward, AveragePool, AveragePoolBackward, Flatten, FlattenBackward>;
 
 /// Whether most of its arithmetic multiplies matrices, and so may run on units made for that.
 bool is_product(const Op& op);
@@ -482,8 +485,14 @@ void attributes(Op& op, Visit visit) {
       visit("of", o.of);
       visit("backward", o.backward);
     }
-    void operator()(Attention& o) { visit("causal", o.causal); }
-    void operator()(AttentionBackward& o) { visit("causal", o.causal); }
+    void operator()(Attention& o) {
+      visit("causal", o.causal);
+      visit("tf32", o.tf32);
+    }
+    void operator()(AttentionBackward& o) {
+      visit("causal", o.causal);
+      visit("tf32", o.tf32);
+    }
     void operator()(Cast&) {}
     void operator()(CheckFinite&) {}
     void operator()(AdjustScale& o) { visit("growth_interval", o.growth_interval); }

@@ -1,11 +1,10 @@
 #include "baton/exec/backend/cuda/launch.h"
 
-#include <fmt/format.h>
-
 #include <memory>
 
 #include "baton/base/error.h"
 #include "baton/exec/backend/cuda/kernels.h"
+#include "baton/exec/backend/cuda/launch_networks.h"
 #include "baton/exec/backend/cuda/status.h"
 #include "baton/op/traits.h"
 
@@ -29,21 +28,6 @@ struct Layer {
 template <typename AnyOp>
 concept LinearOp = std::same_as<AnyOp, op::Linear> || std::same_as<AnyOp, op::LinearBackwardInput> ||
     std::same_as<AnyOp, op::LinearBackwardWeight>;
-
-/// The ops that have no kernels here yet.
-template <typename AnyOp>
-concept Missing = std::same_as<AnyOp, op::RmsNorm> || std::same_as<AnyOp, op::RmsNormBackwardInput> ||
-    std::same_as<AnyOp, op::RmsNormBackwardWeight> || std::same_as<AnyOp, op::SiluGate> ||
-    std::same_as<AnyOp, op::SiluGateBackward> || std::same_as<AnyOp, op::AddPositions> ||
-    std::same_as<AnyOp, op::AddPositionsBackward> || std::same_as<AnyOp, op::Rotary> || std::same_as<AnyOp, op::Attention> ||
-    std::same_as<AnyOp, op::AttentionBackward>;
-
-bool is_missing(const op::Op& op) {
-  const auto* gelu = std::get_if<op::Gelu>(&op);
-  const auto* backward = std::get_if<op::GeluBackward>(&op);
-  return std::visit([]<typename AnyOp>(const AnyOp&) { return Missing<AnyOp>; }, op) || (gelu != nullptr && gelu->tanh) ||
-         (backward != nullptr && backward->tanh);
-}
 
 template <LinearOp AnyOp>
 Layer layer_of(std::span<const plan::Buffer> buffers, const Task& task, const AnyOp& o) {
@@ -83,14 +67,6 @@ ProductShape shape_of(std::span<const plan::Buffer> buffers, const Task& task, c
   const plan::Buffer& b = buffers[task.reads[1].index()];
   return {.m = b.shape[1], .n = a.shape[0], .k = a.shape[1], .operands = a.dtype, .result = a.dtype, .tf32 = o.tf32};
 }
-
-/// Ops that have no kernel here yet: `verify` refuses plans with them.
-template <typename AnyOp>
-concept WithoutKernel = std::same_as<AnyOp, op::Conv2d> || std::same_as<AnyOp, op::Conv2dBackwardInput> ||
-    std::same_as<AnyOp, op::Conv2dBackwardWeight> || std::same_as<AnyOp, op::BatchNorm> ||
-    std::same_as<AnyOp, op::BatchNormBackwardInput> || std::same_as<AnyOp, op::BatchNormBackwardWeight> ||
-    std::same_as<AnyOp, op::MaxPool> || std::same_as<AnyOp, op::MaxPoolBackward> || std::same_as<AnyOp, op::AveragePool> ||
-    std::same_as<AnyOp, op::AveragePoolBackward> || std::same_as<AnyOp, op::Flatten> || std::same_as<AnyOp, op::FlattenBackward>;
 
 struct PrepareOp {
   const plan::Plan& plan;
@@ -216,15 +192,15 @@ struct PrepareOp {
     };
   }
 
-  Launch operator()(const op::Gelu&) const {
-    return [x = in(at, 0), y = out(at, 0), count = elements(), type = type()](cudaStream_t stream) {
-      gelu(type, x, y, count, false, stream);
+  Launch operator()(const op::Gelu& o) const {
+    return [x = in(at, 0), y = out(at, 0), count = elements(), type = type(), tanh = o.tanh](cudaStream_t stream) {
+      gelu(type, x, y, count, tanh, stream);
     };
   }
 
-  Launch operator()(const op::GeluBackward&) const {
-    return [dy = in(at, 0), x = in(at, 1), dx = out(at, 0), count = elements(), type = type()](cudaStream_t stream) {
-      gelu_backward(type, dy, x, dx, count, false, stream);
+  Launch operator()(const op::GeluBackward& o) const {
+    return [dy = in(at, 0), x = in(at, 1), dx = out(at, 0), count = elements(), type = type(), tanh = o.tanh](cudaStream_t stream) {
+      gelu_backward(type, dy, x, dx, count, tanh, stream);
     };
   }
 
@@ -239,15 +215,17 @@ struct PrepareOp {
             loss = reinterpret_cast<double*>(at.writes[0]), dy = out(at, 1), rows = rows(), classes = elements() / rows(),
             total = static_cast<double>(o.rows), type = type(), scale = scale(o.scaled),
             part = ScorePart{o.first, o.parts, o.parts > 0 ? reinterpret_cast<const double*>(at.reads[2]) : nullptr, o.smoothing,
-                             o.smoothing / static_cast<double>(o.of > 0 ? o.of : elements() / rows())}](
-               cudaStream_t stream) { cross_entropy(type, y, labels, scale, loss, dy, rows, classes, total, part, stream); };
+                             o.smoothing / static_cast<double>(o.of > 0 ? o.of : elements() / rows())}](cudaStream_t stream) {
+      cross_entropy(type, y, labels, scale, loss, dy, rows, classes, total, part, stream);
+    };
   }
 
   Launch operator()(const op::CrossEntropyTerms& o) const {
     return [y = in(at, 0), labels = integers(1), terms = reinterpret_cast<double*>(at.writes[0]), rows = rows(),
             classes = elements() / rows(), type = type(),
-            part = ScorePart{o.first, 0, nullptr, o.smoothing, o.smoothing / static_cast<double>(o.of)}](
-               cudaStream_t stream) { cross_entropy_terms(type, y, labels, terms, rows, classes, part, stream); };
+            part = ScorePart{o.first, 0, nullptr, o.smoothing, o.smoothing / static_cast<double>(o.of)}](cudaStream_t stream) {
+      cross_entropy_terms(type, y, labels, terms, rows, classes, part, stream);
+    };
   }
 
   Launch operator()(const op::Embed& o) const {
@@ -285,11 +263,6 @@ struct PrepareOp {
     };
   }
 
-  template <Missing AnyOp>
-  Launch operator()(const AnyOp& o) const {
-    throw BugError(fmt::format("{} has no kernel", op::name(op::Op(o))));
-  }
-
   Launch operator()(const op::Cast&) const {
     return [x = in(at, 0), y = out(at, 0), count = elements(), from = type(),
             to = plan[task.writes[0]].dtype](cudaStream_t stream) { cast(from, x, to, y, count, stream); };
@@ -312,9 +285,14 @@ struct PrepareOp {
     };
   }
 
-  template <WithoutKernel AnyOp>
+  template <TransformerOp AnyOp>
   Launch operator()(const AnyOp& o) const {
-    throw BugError(fmt::format("{} has no kernel on a GPU", op::name(o)));
+    return PrepareTransformer{plan, task, at}(o);
+  }
+
+  template <ImageOp AnyOp>
+  Launch operator()(const AnyOp& o) const {
+    return PrepareImages{plan, task, at}(o);
   }
 };
 
@@ -352,8 +330,7 @@ Launch prepare_update(const plan::Plan& plan, const Task& task, const plan::Upda
 
 bool has_launch(const plan::Plan& plan, const Task& task) {
   const auto* compute = std::get_if<plan::Compute>(&task.action);
-  if (compute != nullptr &&
-      (is_missing(compute->op) || std::visit([]<typename AnyOp>(const AnyOp&) { return WithoutKernel<AnyOp>; }, compute->op))) {
+  if (compute != nullptr && !(has_attention(plan, task, compute->op) && has_convolution(plan, task, compute->op))) {
     return false;
   }
   for (const std::vector<BufferId>* list : {&task.reads, &task.writes}) {
@@ -396,7 +373,7 @@ Bytes launch_workspace(std::span<const plan::Buffer> buffers, const Task& task, 
         } else if constexpr (std::same_as<AnyOp, op::CheckFinite>) {
           return Bytes(static_cast<std::int64_t>(task.reads.size() * sizeof(std::uint32_t)));
         } else {
-          return Bytes(0);
+          return Bytes(transformer_workspace(buffers, task, o) + images_workspace(buffers, task, o));
         }
       },
       compute->op);
