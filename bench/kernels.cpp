@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "baton/exec/backend/cuda/attention.h"
+#include "baton/exec/backend/cuda/code.h"
 #include "baton/exec/backend/cuda/convolution.h"
 #include "baton/exec/backend/cuda/cuda.h"
 #include "baton/exec/backend/cuda/status.h"
@@ -182,15 +183,26 @@ void convolution_bench(Bench& bench, DType type, const ConvolutionShape& s) {
   const Memory x(type, inputs);
   const Memory y(type, outputs);
   const Memory w(type, weights);
-  const Memory workspace(DType::f32, convolution_weight_workspace(type, s) / 4);
   const Bound bound{2.0 * static_cast<double>(outputs) * static_cast<double>(s.in * s.rows * s.columns),
                     static_cast<double>((inputs + outputs + weights) * size_of(type))};
-  const std::string name = fmt::format("convolution B{} {}->{} {}x{} window {} stride {}", s.samples, s.in, s.out, s.height,
-                                       s.width, s.rows, s.stride);
-  bench.time(name, type, s.tf32, bound, [&] { convolution(type, s, x.get(), w.get(), nullptr, y.get(), nullptr); });
-  bench.time(name + ", dx", type, s.tf32, bound, [&] { convolution_backward_input(type, s, y.get(), w.get(), x.get(), nullptr); });
-  bench.time(name + ", dW", type, s.tf32, bound,
-             [&] { convolution_backward_weight(type, s, x.get(), y.get(), w.get(), nullptr, false, workspace.floats(), nullptr); });
+  for (const ConvolutionWay way : {ConvolutionWay::gathered, ConvolutionWay::warp_groups}) {
+    if (way == ConvolutionWay::warp_groups && (!is_narrow(type) || code_version() != 90)) {
+      continue;
+    }
+    const auto room = [&](ConvolutionPart part) { return convolution_workspace(type, s, way, part) / 4 + 1; };
+    const Memory workspace(DType::f32,
+                           std::max({room(ConvolutionPart::forward), room(ConvolutionPart::input), room(ConvolutionPart::weight)}));
+    const std::string name = fmt::format("convolution{} B{} {}->{} {}x{} window {} stride {}",
+                                         way == ConvolutionWay::warp_groups ? " by groups" : "", s.samples, s.in, s.out, s.height,
+                                         s.width, s.rows, s.stride);
+    bench.time(name, type, s.tf32, bound,
+               [&, by = way] { convolution(type, s, by, x.get(), w.get(), nullptr, y.get(), workspace.get(), nullptr); });
+    bench.time(name + ", dx", type, s.tf32, bound,
+               [&, by = way] { convolution_backward_input(type, s, by, y.get(), w.get(), x.get(), workspace.get(), nullptr); });
+    bench.time(name + ", dW", type, s.tf32, bound, [&, by = way] {
+      convolution_backward_weight(type, s, by, x.get(), y.get(), w.get(), nullptr, false, workspace.get(), nullptr);
+    });
+  }
   const BatchNormShape norm{s.samples, s.out, s.pixels(), s.samples, 1e-5F};
   const Memory gain(type, s.out);
   const Memory bias(type, s.out);

@@ -1,5 +1,7 @@
+#include <algorithm>
 #include <cmath>
 
+#include "baton/exec/backend/cuda/code.h"
 #include "baton/exec/backend/cuda/convolution.h"
 #include "cuda/typed_array.h"
 
@@ -38,8 +40,9 @@ void over_products(const ConvolutionShape& s, Use use) {
   }
 }
 
-void expect_convolution(DType type, const ConvolutionShape& s) {
-  SCOPED_TRACE(std::string(to_text(type)) + (s.tf32 ? " as tf32" : "") + ", " + std::to_string(s.samples) + " samples, " +
+void expect_convolution(DType type, const ConvolutionShape& s, ConvolutionWay way) {
+  SCOPED_TRACE(std::string(to_text(type)) + (s.tf32 ? " as tf32" : "") +
+               (way == ConvolutionWay::warp_groups ? " by warp groups, " : ", ") + std::to_string(s.samples) + " samples, " +
                std::to_string(s.in) + " to " + std::to_string(s.out) + ", " + std::to_string(s.height) + "x" +
                std::to_string(s.width) + ", window " + std::to_string(s.rows) + "x" + std::to_string(s.columns) + ", stride " +
                std::to_string(s.stride) + ", padding " + std::to_string(s.padding));
@@ -69,16 +72,24 @@ void expect_convolution(DType type, const ConvolutionShape& s) {
     dx_expected[input] += slopes[output] * weight[of_weight];
     dw_expected[of_weight] += slopes[output] * in[input];
   });
-  const TypedArray workspace(DType::f32, static_cast<std::size_t>(convolution_weight_workspace(type, s) / 4));
+  const auto room = [&](ConvolutionPart part) {
+    return static_cast<std::size_t>(convolution_workspace(type, s, way, part) / 4 + 1);
+  };
+  const TypedArray workspace(
+      DType::f32, std::max({room(ConvolutionPart::forward), room(ConvolutionPart::input), room(ConvolutionPart::weight)}));
+  const auto forward = [&](void* y, void* b) { convolution(type, s, way, x.data(), w.data(), b, y, workspace.data(), nullptr); };
+  const auto backward_input = [&](void* dx) {
+    convolution_backward_input(type, s, way, dy.data(), w.data(), dx, workspace.data(), nullptr);
+  };
   const auto backward_weight = [&](void* dw, void* db, bool accumulate) {
-    convolution_backward_weight(type, s, x.data(), dy.data(), dw, db, accumulate, workspace.as<float>(), nullptr);
+    convolution_backward_weight(type, s, way, x.data(), dy.data(), dw, db, accumulate, workspace.data(), nullptr);
   };
   const TypedArray y(type, outputs);
   const TypedArray dx(type, inputs);
   const TypedArray dw(type, weights);
   const TypedArray db(type, channels);
-  convolution(type, s, x.data(), w.data(), bias.data(), y.data(), nullptr);
-  convolution_backward_input(type, s, dy.data(), w.data(), dx.data(), nullptr);
+  forward(y.data(), bias.data());
+  backward_input(dx.data());
   backward_weight(dw.data(), db.data(), false);
   const double rounding = s.tf32 ? 2e-2 : rounding_of(type);
   EXPECT_LT(distance(y_expected, y.values()), rounding);
@@ -91,9 +102,8 @@ void expect_convolution(DType type, const ConvolutionShape& s) {
   }
   EXPECT_LT(distance(dw_expected, dw.values()), 2 * rounding) << "accumulated";
   test::expect_same_bits(
-      type, outputs, [&](void* to) { convolution(type, s, x.data(), w.data(), nullptr, to, nullptr); }, "forward");
-  test::expect_same_bits(
-      type, inputs, [&](void* to) { convolution_backward_input(type, s, dy.data(), w.data(), to, nullptr); }, "input's gradient");
+      type, outputs, [&](void* to) { forward(to, nullptr); }, "forward");
+  test::expect_same_bits(type, inputs, backward_input, "input's gradient");
   test::expect_same_bits(
       type, weights, [&](void* to) { backward_weight(to, nullptr, false); }, "weights' gradient");
 }
@@ -108,13 +118,18 @@ TEST(Convolution, AndItsGradientsAreWhatLoopsGive) {
       {.samples = 4, .in = 24, .height = 10, .width = 6, .out = 130, .rows = 1, .columns = 1, .stride = 2},
       {.samples = 2, .in = 3, .height = 33, .width = 31, .out = 64, .rows = 7, .columns = 7, .stride = 2, .padding = 3},
       {.samples = 5, .in = 6, .height = 5, .width = 11, .out = 9, .rows = 2, .columns = 4, .stride = 3, .padding = 2},
-      {.samples = 8, .in = 32, .height = 14, .width = 14, .out = 64, .rows = 3, .columns = 3, .padding = 1}};
+      {.samples = 8, .in = 32, .height = 14, .width = 14, .out = 64, .rows = 3, .columns = 3, .padding = 1},
+      {.samples = 3, .in = 72, .height = 16, .width = 16, .out = 200, .rows = 3, .columns = 3, .padding = 1},
+      {.samples = 9, .in = 200, .height = 7, .width = 7, .out = 48, .rows = 1, .columns = 1}};
   for (ConvolutionShape shape : shapes) {
     for (const DType type : test::floating_types) {
-      expect_convolution(type, shape);
+      expect_convolution(type, shape, ConvolutionWay::gathered);
+      if (is_narrow(type) && code_version() == 90) {
+        expect_convolution(type, shape, ConvolutionWay::warp_groups);
+      }
     }
     shape.tf32 = true;
-    expect_convolution(DType::f32, shape);
+    expect_convolution(DType::f32, shape, ConvolutionWay::gathered);
   }
 }
 

@@ -289,7 +289,12 @@ bool suits(AttentionWay way, DType type, const AttentionShape& shape) {
 }
 
 AttentionWay fastest_way(DType type, const AttentionShape& shape) {
-  return suits(AttentionWay::tensor_cores, type, shape) ? AttentionWay::tensor_cores : AttentionWay::plain;
+  for (const AttentionWay way : {AttentionWay::warp_groups, AttentionWay::tensor_cores}) {
+    if (suits(way, type, shape)) {
+      return way;
+    }
+  }
+  return AttentionWay::plain;
 }
 
 void attention(DType type, const AttentionShape& shape, AttentionWay way, const void* q, const void* k, const void* v, void* o,

@@ -1,49 +1,31 @@
 #include "baton/exec/backend/cuda/attention_tiles.cuh"
 #include "baton/exec/backend/cuda/programmatic.cuh"
+#include "baton/exec/backend/cuda/warp_group.cuh"
 
-/// Attention of 16 bits by the products that Hopper's warp groups have: four warps multiply 64 rows in their registers by a tile in
-/// shared memory, while they do other work. Built for compute capability 9.0 alone, which the instructions need. Heads of at most
-/// 64 elements, whose rows are then the 128 bytes that the tensor cores read at once.
+/// Attention of 16 bits by the products of warp groups. Built for compute capability 9.0 alone, which the instructions need. A head
+/// has one or two halves of 64 elements, whose rows are the 128 bytes that the tensor cores read at once; a tile has its halves
+/// behind each other.
 namespace baton::exec::cuda {
 namespace {
 
 constexpr int half_size = 64;  // of a head
 constexpr int tile_rows = 64;  // keys or queries per tile that goes by
-constexpr int group_rows = 64;
-constexpr int group_threads = 128;
-constexpr int groups = 2;  // of warps, per block
+constexpr int groups = 2;      // of warps, per block
 constexpr int threads = groups * group_threads;
 constexpr int own_rows = groups * group_rows;  // of a block
 constexpr int steps = half_size / 16;          // of a product over half a head, and over a tile's rows
 constexpr int sum_tiles = half_size / 8;
-constexpr int row_bytes = 128;
+constexpr int row_bytes = line_bytes;
 constexpr int half_tile_bytes = tile_rows * row_bytes;
 constexpr int half_own_bytes = own_rows * row_bytes;
-constexpr int alignment = 1024;  // of tiles: the tensor cores permute the chunks of 8 rows by their addresses
+constexpr int alignment = tile_alignment;
 
-/// A tile as a product's right operand: rows of 128 bytes, their chunks permuted, groups of 8 rows 1024 bytes apart.
-__device__ std::uint64_t described(std::uint32_t address) {
-  constexpr std::uint64_t permuted_by_128 = 1;
-  return static_cast<std::uint64_t>((address & 0x3ffffU) >> 4) | std::uint64_t{1} << 16 | std::uint64_t{alignment >> 4} << 32 |
-         permuted_by_128 << 62;
-}
 /// Its columns are the tile's rows, and step `step` has 16 elements of the head.
 __device__ std::uint64_t over_head(std::uint32_t tile, int step) { return described(tile + static_cast<std::uint32_t>(32 * step)); }
 /// Its columns are the head's elements, and step `step` has 16 rows of the tile.
 __device__ std::uint64_t over_rows(std::uint32_t tile, int step) {
   return described(tile + static_cast<std::uint32_t>(16 * row_bytes * step));
 }
-
-/// Before products whose registers were written by other instructions.
-__device__ void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-__device__ void end_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-/// Returns when all but the last `Pending` groups of products are done.
-template <int Pending>
-__device__ void await_products() {
-  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Pending) : "memory");
-}
-/// What was copied to shared memory is seen by products after the next barrier.
-__device__ void show_copies() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 using Sums = float[sum_tiles][4];  // 64 × 64 of a warp group, as `multiply_fragments` has 16 × 8 of a warp
 using Fragments = std::uint32_t[steps][4];

@@ -1,7 +1,7 @@
 #include <algorithm>
-#include <limits>
 
 #include "baton/exec/backend/cuda/convolution.h"
+#include "baton/exec/backend/cuda/convolution_tiles.cuh"
 #include "baton/exec/backend/cuda/element.cuh"
 #include "baton/exec/backend/cuda/fragments.cuh"
 #include "baton/exec/backend/cuda/programmatic.cuh"
@@ -10,13 +10,6 @@
 /// images while the tiles before them are multiplied.
 namespace baton::exec::cuda {
 namespace {
-
-struct Geometry {
-  int in, height, width, out, rows, columns, stride, padding, out_height, out_width;
-  __host__ __device__ int window() const { return rows * columns; }
-  __host__ __device__ int image() const { return height * width; }
-  __host__ __device__ int pixels() const { return out_height * out_width; }
-};
 
 /// What one index of the sum says to both operands; there is none where `left` is negative.
 struct alignas(16) Entry {
@@ -373,18 +366,6 @@ void run(const Task& task, const Store& store, bool tensor_cores, int parts, cud
   }
 }
 
-Geometry geometry_of(const ConvolutionShape& shape) {
-  const auto number = [](std::int64_t value) { return static_cast<int>(value); };
-  const std::int64_t most = std::max(shape.samples * shape.in * shape.height * shape.width,
-                                     shape.samples * shape.out * shape.pixels());
-  if (most > std::numeric_limits<int>::max()) {
-    throw std::runtime_error("no kernel for images of more than 2147483647 elements");
-  }
-  return {number(shape.in),           number(shape.height),     number(shape.width),  number(shape.out),
-          number(shape.rows),         number(shape.columns),    number(shape.stride), number(shape.padding),
-          number(shape.out_height()), number(shape.out_width())};
-}
-
 /// Into how many parts the depth of the weights' gradient is divided, so that there is work for the whole GPU.
 int parts_of(DType type, const ConvolutionShape& shape) {
   constexpr std::int64_t enough_blocks = 264;
@@ -443,70 +424,91 @@ __global__ void __launch_bounds__(channel_threads)
 
 }  // namespace
 
-void convolution(DType type, const ConvolutionShape& shape, const void* x, const void* w, const void* b, void* y,
-                 cudaStream_t stream) {
+ConvolutionWay fastest_convolution(DType type, int code) {
+  return is_narrow(type) && code == 90 ? ConvolutionWay::warp_groups : ConvolutionWay::gathered;
+}
+
+std::int64_t convolution_workspace(DType type, const ConvolutionShape& shape, ConvolutionWay way, ConvolutionPart part) {
+  const bool by_groups = way == ConvolutionWay::warp_groups;
+  switch (part) {
+    case ConvolutionPart::forward:
+      return by_groups ? hopper_convolution_workspace(shape) : 0;
+    case ConvolutionPart::input:
+      return by_groups ? hopper_convolution_input_workspace(shape) : 0;
+    case ConvolutionPart::weight:
+      return by_groups ? hopper_convolution_weight_workspace(shape)
+                       : parts_of(type, shape) * shape.out * shape.in * shape.rows * shape.columns *
+                             static_cast<std::int64_t>(sizeof(float));
+  }
+  return 0;
+}
+
+void convolution(DType type, const ConvolutionShape& shape, ConvolutionWay way, const void* x, const void* w, const void* b,
+                 void* y, void* workspace, cudaStream_t stream) {
   with_element(type, [&](auto element) {
     using Element = decltype(element);
+    const auto* images = static_cast<const Element*>(x);
+    const auto* weights = static_cast<const Element*>(w);
+    const auto* bias = static_cast<const Element*>(b);
+    if constexpr (sizeof(Element) == 2) {
+      if (way == ConvolutionWay::warp_groups) {
+        return hopper_convolution(shape, images, weights, bias, static_cast<Element*>(y), workspace, stream);
+      }
+    }
     const Geometry g = geometry_of(shape);
     const int depth = g.in * g.window();
-    const Forward<Element> task{g,
-                                static_cast<const Element*>(w),
-                                static_cast<const Element*>(x),
-                                g.out,
-                                static_cast<int>(shape.samples) * g.pixels(),
-                                depth,
-                                depth,
-                                depth % Pack<Element>::size == 0};
-    const ToImages<Element> store{static_cast<Element*>(y), static_cast<const Element*>(b), g.out, g.pixels()};
-    run<Element>(task, store, shape.tf32, 1, stream);
+    const Forward<Element> task{
+        g, weights, images, g.out, static_cast<int>(shape.samples) * g.pixels(), depth, depth, depth % Pack<Element>::size == 0};
+    run<Element>(task, ToImages<Element>{static_cast<Element*>(y), bias, g.out, g.pixels()}, shape.tf32, 1, stream);
   });
 }
 
-void convolution_backward_input(DType type, const ConvolutionShape& shape, const void* dy, const void* w, void* dx,
-                                cudaStream_t stream) {
+void convolution_backward_input(DType type, const ConvolutionShape& shape, ConvolutionWay way, const void* dy, const void* w,
+                                void* dx, void* workspace, cudaStream_t stream) {
   with_element(type, [&](auto element) {
     using Element = decltype(element);
+    const auto* slopes = static_cast<const Element*>(dy);
+    const auto* weights = static_cast<const Element*>(w);
+    if constexpr (sizeof(Element) == 2) {
+      if (way == ConvolutionWay::warp_groups) {
+        return hopper_convolution_backward_input(shape, slopes, weights, static_cast<Element*>(dx), workspace, stream);
+      }
+    }
     const Geometry g = geometry_of(shape);
-    const BackwardInput<Element> task{g,
-                                      static_cast<const Element*>(w),
-                                      static_cast<const Element*>(dy),
-                                      g.in,
-                                      static_cast<int>(shape.samples) * g.image(),
-                                      g.out * g.window(),
-                                      g.window(),
-                                      false};
-    const ToImages<Element> store{static_cast<Element*>(dx), nullptr, g.in, g.image()};
-    run<Element>(task, store, shape.tf32, 1, stream);
+    const BackwardInput<Element> task{
+        g, weights, slopes, g.in, static_cast<int>(shape.samples) * g.image(), g.out * g.window(), g.window(), false};
+    run<Element>(task, ToImages<Element>{static_cast<Element*>(dx), nullptr, g.in, g.image()}, shape.tf32, 1, stream);
   });
 }
 
-std::int64_t convolution_weight_workspace(DType type, const ConvolutionShape& shape) {
-  return parts_of(type, shape) * shape.out * shape.in * shape.rows * shape.columns * static_cast<std::int64_t>(sizeof(float));
-}
-
-void convolution_backward_weight(DType type, const ConvolutionShape& shape, const void* x, const void* dy, void* dw, void* db,
-                                 bool accumulate, float* workspace, cudaStream_t stream) {
+void convolution_backward_weight(DType type, const ConvolutionShape& shape, ConvolutionWay way, const void* x, const void* dy,
+                                 void* dw, void* db, bool accumulate, void* workspace, cudaStream_t stream) {
   with_element(type, [&](auto element) {
     using Element = decltype(element);
+    const auto* images = static_cast<const Element*>(x);
+    const auto* slopes = static_cast<const Element*>(dy);
     const Geometry g = geometry_of(shape);
     const int columns = g.in * g.window();
-    const int parts = parts_of(type, shape);
-    const BackwardWeight<Element> task{g,
-                                       static_cast<const Element*>(dy),
-                                       static_cast<const Element*>(x),
-                                       g.out,
-                                       columns,
-                                       static_cast<int>(shape.samples) * g.pixels(),
-                                       g.pixels(),
-                                       g.pixels() % Pack<Element>::size == 0};
-    run<Element>(task, ToSums{workspace, g.out, columns}, shape.tf32, parts, stream);
+    const auto sums = [&]() -> WeightSums {
+      if constexpr (sizeof(Element) == 2) {
+        if (way == ConvolutionWay::warp_groups) {
+          return hopper_convolution_backward_weight(shape, images, slopes, workspace, stream);
+        }
+      }
+      const int parts = parts_of(type, shape);
+      const BackwardWeight<Element> task{g,          slopes,
+                                         images,     g.out,
+                                         columns,    static_cast<int>(shape.samples) * g.pixels(),
+                                         g.pixels(), g.pixels() % Pack<Element>::size == 0};
+      run<Element>(task, ToSums{static_cast<float*>(workspace), g.out, columns}, shape.tf32, parts, stream);
+      return {static_cast<const float*>(workspace), parts};
+    }();
     const std::int64_t count = static_cast<std::int64_t>(g.out) * columns;
     launch(sum_parts_kernel<Element>, {dim3(static_cast<unsigned>((count + sum_threads - 1) / sum_threads)), dim3(sum_threads)},
-           stream, static_cast<const float*>(workspace), static_cast<Element*>(dw), count, parts, accumulate);
+           stream, sums.sums, static_cast<Element*>(dw), count, sums.parts, accumulate);
     if (db != nullptr) {
-      launch(channel_sum_kernel<Element>, {dim3(static_cast<unsigned>(g.out)), dim3(channel_threads)}, stream,
-             static_cast<const Element*>(dy), static_cast<Element*>(db), static_cast<int>(shape.samples), g.out, g.pixels(),
-             accumulate);
+      launch(channel_sum_kernel<Element>, {dim3(static_cast<unsigned>(g.out)), dim3(channel_threads)}, stream, slopes,
+             static_cast<Element*>(db), static_cast<int>(shape.samples), g.out, g.pixels(), accumulate);
     }
   });
 }

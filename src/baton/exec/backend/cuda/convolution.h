@@ -27,16 +27,24 @@ struct ConvolutionShape {
   std::int64_t pixels() const { return out_height() * out_width(); }
 };
 
+/// How it is computed: from images as they are, on tensor cores if the type allows; or by Hopper's warp groups, in 16 bits, from
+/// copies of them with their channels last.
+enum class ConvolutionWay : std::uint8_t { gathered, warp_groups };
+/// The fastest one on GPUs that run code for this compute capability (code.h).
+ConvolutionWay fastest_convolution(DType type, int code);
+
+enum class ConvolutionPart : std::uint8_t { forward, input, weight };
+/// Bytes of workspace for the convolution, or one of its gradients.
+std::int64_t convolution_workspace(DType type, const ConvolutionShape& shape, ConvolutionWay way, ConvolutionPart part);
+
 /// y = x ⋆ W + b; b may be null.
-void convolution(DType type, const ConvolutionShape& shape, const void* x, const void* w, const void* b, void* y,
-                 cudaStream_t stream);
-void convolution_backward_input(DType type, const ConvolutionShape& shape, const void* dy, const void* w, void* dx,
-                                cudaStream_t stream);
-/// Bytes of workspace for the gradient of the weights.
-std::int64_t convolution_weight_workspace(DType type, const ConvolutionShape& shape);
+void convolution(DType type, const ConvolutionShape& shape, ConvolutionWay way, const void* x, const void* w, const void* b,
+                 void* y, void* workspace, cudaStream_t stream);
+void convolution_backward_input(DType type, const ConvolutionShape& shape, ConvolutionWay way, const void* dy, const void* w,
+                                void* dx, void* workspace, cudaStream_t stream);
 /// db may be null.
-void convolution_backward_weight(DType type, const ConvolutionShape& shape, const void* x, const void* dy, void* dw, void* db,
-                                 bool accumulate, float* workspace, cudaStream_t stream);
+void convolution_backward_weight(DType type, const ConvolutionShape& shape, ConvolutionWay way, const void* x, const void* dy,
+                                 void* dw, void* db, bool accumulate, void* workspace, cudaStream_t stream);
 
 /// Norms over samples, height and width of each channel, for each `group` of samples.
 struct BatchNormShape {

@@ -292,7 +292,7 @@ struct PrepareOp {
 
   template <ImageOp AnyOp>
   Launch operator()(const AnyOp& o) const {
-    return PrepareImages{plan, task, at}(o);
+    return PrepareImages{{plan, task, at}, around.capability.code}(o);
   }
 };
 
@@ -373,7 +373,7 @@ Bytes launch_workspace(std::span<const plan::Buffer> buffers, const Task& task, 
         } else if constexpr (std::same_as<AnyOp, op::CheckFinite>) {
           return Bytes(static_cast<std::int64_t>(task.reads.size() * sizeof(std::uint32_t)));
         } else {
-          return Bytes(transformer_workspace(buffers, task, o) + images_workspace(buffers, task, o));
+          return Bytes(transformer_workspace(buffers, task, o) + images_workspace(buffers, task, o, capability.code));
         }
       },
       compute->op);

@@ -47,18 +47,21 @@ Launch copy_of(const void* from, void* to, std::int64_t bytes) {
 
 Launch PrepareImages::operator()(const op::Conv2d& o) const {
   return [shape = convolution_shape(o, in_shape(0), in_shape(1)), x = in(0), w = in(1), b = o.no_bias ? nullptr : in(2), y = out(0),
-          type = type()](cudaStream_t stream) { convolution(type, shape, x, w, b, y, stream); };
+          type = type(), way = way(),
+          workspace = at.workspace](cudaStream_t stream) { convolution(type, shape, way, x, w, b, y, workspace, stream); };
 }
 
 Launch PrepareImages::operator()(const op::Conv2dBackwardInput& o) const {
-  return [shape = convolution_shape(o, out_shape(0), in_shape(1)), dy = in(0), w = in(1), dx = out(0),
-          type = type()](cudaStream_t stream) { convolution_backward_input(type, shape, dy, w, dx, stream); };
+  return [shape = convolution_shape(o, out_shape(0), in_shape(1)), dy = in(0), w = in(1), dx = out(0), type = type(), way = way(),
+          workspace = at.workspace](cudaStream_t stream) {
+    convolution_backward_input(type, shape, way, dy, w, dx, workspace, stream);
+  };
 }
 
 Launch PrepareImages::operator()(const op::Conv2dBackwardWeight& o) const {
   return [shape = convolution_shape(o, in_shape(0), out_shape(0)), x = in(0), dy = in(1), dw = out(0),
-          db = o.no_bias ? nullptr : out(1), add = o.accumulate, type = type(), workspace = reinterpret_cast<float*>(at.workspace)](
-             cudaStream_t stream) { convolution_backward_weight(type, shape, x, dy, dw, db, add, workspace, stream); };
+          db = o.no_bias ? nullptr : out(1), add = o.accumulate, type = type(), way = way(), workspace = at.workspace](
+             cudaStream_t stream) { convolution_backward_weight(type, shape, way, x, dy, dw, db, add, workspace, stream); };
 }
 
 Launch PrepareImages::operator()(const op::BatchNorm& o) const {
@@ -114,11 +117,22 @@ Launch PrepareImages::operator()(const op::FlattenBackward&) const {
   return copy_of(in(0), out(0), in_shape(0).elements() * size_of(type()));
 }
 
-std::int64_t images_workspace(std::span<const plan::Buffer> buffers, const plan::Task& task, const op::Op& op) {
+ConvolutionWay PrepareImages::way() const { return fastest_convolution(type(), code); }
+
+std::int64_t images_workspace(std::span<const plan::Buffer> buffers, const plan::Task& task, const op::Op& op, int code) {
   const plan::Buffer& first = buffers[task.reads.empty() ? 0 : task.reads[0].index()];
-  if (const auto* weights = std::get_if<op::Conv2dBackwardWeight>(&op)) {
-    return convolution_weight_workspace(first.dtype,
-                                        convolution_shape(*weights, first.shape, buffers[task.writes[0].index()].shape));
+  const auto shape = [&](BufferId id) -> const Shape& { return buffers[id.index()].shape; };
+  const auto room = [&](const ConvolutionShape& of, ConvolutionPart part) {
+    return convolution_workspace(first.dtype, of, fastest_convolution(first.dtype, code), part);
+  };
+  if (const auto* forward = std::get_if<op::Conv2d>(&op)) {
+    return room(convolution_shape(*forward, shape(task.reads[0]), shape(task.reads[1])), ConvolutionPart::forward);
+  }
+  if (const auto* input = std::get_if<op::Conv2dBackwardInput>(&op)) {
+    return room(convolution_shape(*input, shape(task.writes[0]), shape(task.reads[1])), ConvolutionPart::input);
+  }
+  if (const auto* weight = std::get_if<op::Conv2dBackwardWeight>(&op)) {
+    return room(convolution_shape(*weight, shape(task.reads[0]), shape(task.writes[0])), ConvolutionPart::weight);
   }
   if (const auto* norm = std::get_if<op::BatchNorm>(&op)) {
     return batch_norm_workspace(norm_shape(*norm, first.shape));

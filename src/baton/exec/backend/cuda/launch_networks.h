@@ -1,5 +1,6 @@
 #pragma once
 
+#include "baton/exec/backend/cuda/convolution.h"
 #include "baton/exec/backend/cuda/launch.h"
 
 namespace baton::exec::cuda {
@@ -33,6 +34,8 @@ struct PrepareTransformer : Preparation {
 
 /// The launches of what convolutional networks are made of.
 struct PrepareImages : Preparation {
+  int code;  // that the GPU runs (code.h)
+
   Launch operator()(const op::Conv2d& o) const;
   Launch operator()(const op::Conv2dBackwardInput& o) const;
   Launch operator()(const op::Conv2dBackwardWeight& o) const;
@@ -45,6 +48,9 @@ struct PrepareImages : Preparation {
   Launch operator()(const op::AveragePoolBackward& o) const;
   Launch operator()(const op::Flatten& o) const;
   Launch operator()(const op::FlattenBackward& o) const;
+
+ private:
+  ConvolutionWay way() const;
 };
 
 /// Those that they are for.
@@ -59,7 +65,7 @@ concept ImageOp = requires(const PrepareImages& prepare, const AnyOp& o) {
 
 /// Workspace of a task whose op is one of these; none for any other.
 std::int64_t transformer_workspace(std::span<const plan::Buffer> buffers, const plan::Task& task, const op::Op& op);
-std::int64_t images_workspace(std::span<const plan::Buffer> buffers, const plan::Task& task, const op::Op& op);
+std::int64_t images_workspace(std::span<const plan::Buffer> buffers, const plan::Task& task, const op::Op& op, int code);
 
 /// Whether the kernels take operands of these shapes; true for any other op.
 bool has_attention(const plan::Plan& plan, const plan::Task& task, const op::Op& op);
