@@ -62,11 +62,10 @@ class Bench {
       return;
     }
     std::vector<double> times;
-    for (int i = 0; i < 3; ++i) {
-      run();
-    }
+    run();
+    const int repetitions = timer_.measure(nullptr, run, 1) > 1 ? 3 : 10;
     for (int i = 0; i < 7; ++i) {
-      times.push_back(static_cast<double>(timer_.measure(nullptr, run, 10)) / 10e3);
+      times.push_back(static_cast<double>(timer_.measure(nullptr, run, repetitions)) / repetitions / 1e3);
     }
     std::sort(times.begin(), times.end());
     const double seconds = times[times.size() / 2];
@@ -101,7 +100,7 @@ void attention_bench(Bench& bench, DType type, const AttentionShape& s) {
   for (const auto& [way, how] : {std::pair{AttentionWay::tensor_cores, ""},
                                  {AttentionWay::warp_groups, ", warp groups"},
                                  {AttentionWay::plain, ", plain"}}) {
-    if (!suits(way, type, s) || (way == AttentionWay::plain && is_narrow(type))) {
+    if (!suits(way, type, s) || (way == AttentionWay::plain && (is_narrow(type) || s.tf32))) {
       continue;
     }
     const std::string name = of + how;
