@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# run.sh SOURCE BUILD MPI [FLAG...]: fails, with what it finds, where clang-tidy 16 finds something in the sources of src/ (but the CUDA
-# backend's, which take the toolkit), apps/ and bench/ or in a header that they include. MPI is true where it is
+# run.sh SOURCE BUILD MPI [FLAG...]: fails, with what it finds, where clang-tidy 16 finds something in the sources of src/, apps/ and
+# bench/ (but the CUDA backend's and its benchmarks', which take the toolkit) or in a header that they include. MPI is true where it is
 # there, FLAGs are the compiler's. Without clang-tidy 16 skipped, and with CI=true failed.
 #
 # Reading the headers is most of the work, so that all sources are read as two files of about the same length: the laboratory, what reports
@@ -41,7 +41,7 @@ while IFS= read -r file; do
     src/baton/lab/* | src/baton/report/* | src/baton/sheet/* | apps/*) include "$file" >>"$work/upper.cpp" ;;
     *) include "$file" >>"$work/lower.cpp" ;;
   esac
-done < <(find src apps -name '*.cpp' -not -path '*/backend/cuda/*' -not -name "$absent" | sort && find bench -name '*.cpp' | sort)
+done < <(find src apps -name '*.cpp' -not -path '*/backend/cuda/*' -not -name "$absent" | sort && find bench -name '*.cpp' -not -path '*/cuda/*' | sort)
 # What stands for other words must not do so in a header.
 {
   grep -h '^#include' src/baton/lab/experiments/*.cpp bench/*.cpp | sort -u
