@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <memory>
 
 #include "baton/base/narrow.h"
 #include "baton/exec/backend/cuda/code.h"
@@ -157,6 +158,45 @@ TEST(BiasGradient, IsTheSumOfEachColumnAndHasTheSameBitsEveryTime) {
   expect_column_sums<Bf16>(DType::bf16, DType::f32);
   expect_column_sums<Bf16>(DType::bf16, DType::bf16);
   expect_column_sums<F16>(DType::f16, DType::f16);
+}
+
+TEST(Updates, ChangeEveryElementOfManyTensorsOfAnySize) {
+  BATON_NEEDS_GPU()
+  std::vector<std::size_t> sizes{1, 3, 4, 4095, 4096, 4097, 1000003};
+  while (sizes.size() < most_tensors + 7) {  // more than a launch takes
+    sizes.push_back(sizes.size() * 37);
+  }
+  std::vector<std::unique_ptr<DeviceArray>> weights;
+  std::vector<std::unique_ptr<DeviceArray>> gradients;
+  std::vector<UpdatedTensor> tensors;
+  for (const std::size_t size : sizes) {
+    std::vector<float> values(size);
+    std::vector<float> slopes(size);
+    for (std::size_t i = 0; i < size; ++i) {
+      values[i] = static_cast<float>(i % 101) + 1;
+      slopes[i] = static_cast<float>(i % 13) - 6;
+    }
+    weights.push_back(std::make_unique<DeviceArray>(values));
+    gradients.push_back(std::make_unique<DeviceArray>(slopes));
+    UpdatedTensor tensor{};
+    tensor.gradient = gradients.back()->data();
+    tensor.weight = weights.back()->data();
+    tensor.count = static_cast<std::int64_t>(size);
+    tensor.decays = size % 2 == 1;
+    tensors.push_back(tensor);
+  }
+  SgdSettings settings{};
+  settings.rate = 0.25;
+  settings.weight_decay = 0.5F;
+  sgd(DType::f32, settings, tensors.data(), tensors.size(), {}, nullptr, nullptr);
+  for (std::size_t t = 0; t < sizes.size(); ++t) {
+    const std::vector<float> values = weights[t]->values();
+    for (std::size_t i = 0; i < sizes[t]; ++i) {
+      const float before = static_cast<float>(i % 101) + 1;
+      const float slope = static_cast<float>(i % 13) - 6 + (tensors[t].decays ? before / 2 : 0.0F);
+      ASSERT_EQ(values[i], before - slope / 4) << "element " << i << " of " << sizes[t];
+    }
+  }
 }
 
 TEST(CopyChunks, MovesBytesWhateverTheirAddressesAre) {
