@@ -44,7 +44,9 @@ plan::Plan compile(const strategy::Strategy& strategy, const model::Model& model
   request.layout.micro_batches = micro_batches;
   if (strategy.name == "product") {
     request.layout.dp = 2;
+    request.layout.pp = 2;
     request.layout.tp = 2;
+    request.layout.schedule = "1f1b";
   }
   return strategy::compile(request, strategy);
 }

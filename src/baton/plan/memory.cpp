@@ -198,25 +198,24 @@ Memory plan_memory(const Plan& plan, const Ordering& ordering) {
                 std::vector<Bytes>(devices)};
 
   std::vector<std::int64_t> base(devices, 0);
+  std::vector<std::int64_t> size(plan.buffers().size(), 0);  // of what has no place yet
   for (std::size_t b = 0; b < plan.buffers().size(); ++b) {
     const Buffer& buffer = plan.buffers()[b];
     if (lives_on(buffer)) {
       memory.offset[b] = base[buffer.device.index()];
       base[buffer.device.index()] += aligned(buffer.size().count);
+    } else {
+      size[b] = aligned(buffer.size().count);
     }
   }
 
   std::vector<Clock> last(plan.buffers().size(), Clock{});
-  std::vector<TaskId> first(plan.buffers().size());
-  for (const TaskId id : ordering.sequence) {
-    const Task& task = plan[id];
+  for (std::size_t i = 0; i < plan.tasks().size(); ++i) {
+    const Task& task = plan.tasks()[i];
     for (const std::vector<BufferId>* list : {&task.reads, &task.writes}) {
       for (const BufferId buffer : *list) {
-        if (!first[buffer.index()].valid()) {
-          first[buffer.index()] = id;
-        }
         std::uint32_t& done = last[buffer.index()][static_cast<std::size_t>(task.lane)];
-        done = std::max(done, plan.position(id) + 1);
+        done = std::max(done, plan.position(TaskId(i)) + 1);
       }
     }
   }
@@ -231,9 +230,8 @@ Memory plan_memory(const Plan& plan, const Ordering& ordering) {
     Arena& arena = arenas[task.device.index()];
     const Clock& start = ordering.start[id.index()];
     for (const BufferId buffer : task.writes) {
-      if (first[buffer.index()] == id && !lives_on(plan[buffer])) {
-        first[buffer.index()] = TaskId();  // placed
-        memory.offset[buffer.index()] = arena.place(task.lane, aligned(plan[buffer].size().count), start, last[buffer.index()]);
+      if (const std::int64_t needed = std::exchange(size[buffer.index()], 0); needed > 0) {
+        memory.offset[buffer.index()] = arena.place(task.lane, needed, start, last[buffer.index()]);
       }
     }
     if (task.workspace.count > 0) {

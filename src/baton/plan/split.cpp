@@ -76,7 +76,11 @@ class Split {
           return ledger_.breach(Rule::sum, {}, fmt::format("{} is not complete at the end", ledger_.name(id)));
         }
         judged = true;
-        losses.add(TermBox{0, ledger_.held(id).at, ledger_.whole(thing).extents()});  // several devices may have the same
+        TermBox rows;
+        for (std::size_t d = 0; d < ledger_.held(id).at.size(); ++d) {
+          rows.add({ledger_.held(id).at[d], ledger_.whole(thing)[d]});
+        }
+        losses.add(rows);  // several devices may have the same
       }
     }
     if (judged && !losses.complete(1)) {

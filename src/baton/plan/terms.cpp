@@ -2,59 +2,80 @@
 
 #include <algorithm>
 
-namespace baton::plan {
-namespace {
+#include "baton/base/error.h"
 
-bool overlap(const TermBox& a, const TermBox& b) {
-  if (a.use != b.use) {
+namespace baton::plan {
+
+void TermBox::add(Side side) {
+  check(rank_ < max_rank, "a sum over more than {} dimensions", max_rank);
+  sides_[rank_++] = side;
+}
+
+bool TermBox::operator==(const TermBox& other) const {
+  return use_ == other.use_ && rank_ == other.rank_ && std::equal(sides_.begin(), sides_.begin() + rank_, other.sides_.begin());
+}
+
+/// Whether the dimensions are the same.
+bool TermBox::same_sum(const TermBox& other) const {
+  return rank_ == other.rank_ && std::equal(sides_.begin(), sides_.begin() + rank_, other.sides_.begin(),
+                                            [](const Side& a, const Side& b) { return a.extent == b.extent; });
+}
+
+bool TermBox::overlaps(const TermBox& other) const {
+  if (use_ != other.use_) {
     return false;
   }
-  if (a.extents != b.extents) {
+  if (!same_sum(other)) {
     return true;  // all of the terms, or those of another sum: never to be added
   }
-  for (std::size_t d = 0; d < a.ranges.size(); ++d) {
-    if (a.ranges[d].end <= b.ranges[d].begin || b.ranges[d].end <= a.ranges[d].begin) {
+  for (std::size_t d = 0; d < rank_; ++d) {
+    const Range& own = sides_[d].range;
+    const Range& others = other.sides_[d].range;
+    if (own.end <= others.begin || others.end <= own.begin) {
       return false;
     }
   }
   return true;
 }
 
-/// Makes `a` the union of both, where that is a box.
-bool joined(TermBox& a, const TermBox& b) {
-  if (a.use != b.use || a.extents != b.extents) {
+bool TermBox::join(const TermBox& other) {
+  if (use_ != other.use_ || !same_sum(other)) {
     return false;
   }
-  std::size_t differs = a.ranges.size();
-  for (std::size_t d = 0; d < a.ranges.size(); ++d) {
-    if (a.ranges[d] != b.ranges[d]) {
-      if (differs != a.ranges.size()) {
+  std::size_t differs = rank_;
+  for (std::size_t d = 0; d < rank_; ++d) {
+    if (sides_[d].range != other.sides_[d].range) {
+      if (differs != rank_) {
         return false;
       }
       differs = d;
     }
   }
-  if (differs == a.ranges.size()) {
+  if (differs == rank_) {
     return false;
   }
-  Range& own = a.ranges[differs];
-  const Range& other = b.ranges[differs];
-  if (own.end == other.begin) {
-    own.end = other.end;
+  Range& own = sides_[differs].range;
+  const Range& others = other.sides_[differs].range;
+  if (own.end == others.begin) {
+    own.end = others.end;
     return true;
   }
-  if (other.end == own.begin) {
-    own.begin = other.begin;
+  if (others.end == own.begin) {
+    own.begin = others.begin;
     return true;
   }
   return false;
 }
 
-}  // namespace
+void TermBox::simplify() {
+  if (std::all_of(sides_.begin(), sides_.begin() + rank_, [](const Side& side) { return side.is_whole(); })) {
+    rank_ = 0;
+  }
+}
 
 bool Terms::add(const TermBox& box) {
   for (const TermBox& own : boxes_) {
-    if (overlap(own, box)) {
+    if (own.overlaps(box)) {
       return false;
     }
   }
@@ -64,36 +85,24 @@ bool Terms::add(const TermBox& box) {
 }
 
 bool Terms::add(const Terms& other) {
-  for (const TermBox& box : other.boxes_) {
-    if (!add(box)) {
-      return false;
-    }
-  }
-  return true;
+  return std::all_of(other.boxes_.begin(), other.boxes_.end(), [&](const TermBox& box) { return add(box); });
 }
 
-/// Joins the last box to others as long as it can be; one that has all indices is left without any.
+/// Joins the last box to others as long as it can be.
 void Terms::join() {
   for (std::size_t i = 0; i + 1 < boxes_.size();) {
-    if (plan::joined(boxes_.back(), boxes_[i])) {
+    if (boxes_.back().join(boxes_[i])) {
       boxes_.erase(boxes_.begin() + static_cast<std::ptrdiff_t>(i));
       i = 0;
     } else {
       ++i;
     }
   }
-  TermBox& last = boxes_.back();
-  for (std::size_t d = 0; d < last.ranges.size(); ++d) {
-    if (!(last.ranges[d] == Range{0, last.extents[d]})) {
-      return;
-    }
-  }
-  last.ranges.clear();
-  last.extents.clear();
+  boxes_.back().simplify();
 }
 
 bool Terms::complete(std::uint32_t uses) const {
-  return boxes_.size() == uses && std::all_of(boxes_.begin(), boxes_.end(), [](const TermBox& box) { return box.ranges.empty(); });
+  return boxes_.size() == uses && std::all_of(boxes_.begin(), boxes_.end(), [](const TermBox& box) { return box.has_all(); });
 }
 
 }  // namespace baton::plan

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -8,11 +9,36 @@
 namespace baton::plan {
 
 /// Indices of the dimensions that are summed over, for one of the uses that a gradient adds up. None: all of them.
-struct TermBox {
-  std::uint32_t use = 0;
-  std::vector<Range> ranges;
-  std::vector<std::int64_t> extents;  // of these dimensions
-  bool operator==(const TermBox&) const = default;
+class TermBox {
+ public:
+  /// One dimension that is summed over: which of its indices.
+  struct Side {
+    Range range;
+    std::int64_t extent = 0;
+    bool is_whole() const { return range == Range{0, extent}; }
+    bool operator==(const Side&) const = default;
+  };
+
+  explicit TermBox(std::uint32_t use = 0) : use_(use) {}
+  void add(Side side);
+
+  std::uint32_t use() const { return use_; }
+  bool has_all() const { return rank_ == 0; }
+  bool overlaps(const TermBox& other) const;
+  /// Takes in the other's terms; false where both together are no box.
+  bool join(const TermBox& other);
+  /// Leaves out the dimensions where it has all indices of all of them.
+  void simplify();
+  bool operator==(const TermBox& other) const;
+
+ private:
+  bool same_sum(const TermBox& other) const;
+
+  /// More than ops have; there are many boxes, so they allocate nothing.
+  static constexpr std::size_t max_rank = 8;
+  std::uint32_t use_ = 0;
+  std::uint32_t rank_ = 0;
+  std::array<Side, max_rank> sides_;
 };
 
 /// Which terms of a sum a buffer holds the sum of. No term is in it twice.
@@ -26,7 +52,6 @@ class Terms {
   bool add(const Terms& other);
   /// Whether it holds every term of so many uses.
   bool complete(std::uint32_t uses) const;
-  const std::vector<TermBox>& boxes() const { return boxes_; }
   bool operator==(const Terms&) const = default;
 
  private:

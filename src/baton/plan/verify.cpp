@@ -74,13 +74,14 @@ class Judge {
     }
   }
 
-  std::vector<op::Operand> operands(const std::vector<BufferId>& ids) const {
-    std::vector<op::Operand> list;
-    list.reserve(ids.size());
-    for (const BufferId id : ids) {
-      list.push_back({plan_[id].shape, plan_[id].dtype});
+  /// A task's operands, in a list that is used again for the next task's: that saves most allocations.
+  std::span<const op::Operand> operands(const std::vector<BufferId>& ids, std::vector<op::Operand>& list) const {
+    list.resize(std::max(list.size(), ids.size()));
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      list[i].shape = plan_[ids[i]].shape;
+      list[i].dtype = plan_[ids[i]].dtype;
     }
-    return list;
+    return std::span(list).first(ids.size());
   }
 
   bool is(BufferId id, const Shape& shape) const { return plan_[id].shape == shape && plan_[id].dtype == DType::f32; }
@@ -119,10 +120,12 @@ class Judge {
   }
 
   void check_shapes() {
+    std::vector<op::Operand> reads;
+    std::vector<op::Operand> writes;
     for (std::size_t i = 0; i < plan_.tasks().size(); ++i) {
       const Task& task = plan_.tasks()[i];
       if (const auto* compute = std::get_if<Compute>(&task.action)) {
-        if (const auto why = op::mismatch(compute->op, operands(task.reads), operands(task.writes))) {
+        if (const auto why = op::mismatch(compute->op, operands(task.reads, reads), operands(task.writes, writes))) {
           report(Rule::shape, {TaskId(i)}, fmt::format("{}: {}", plan_.describe(TaskId(i)), *why));
         } else if (!works_in_place(compute->op, task)) {
           report(Rule::shape, {TaskId(i)}, fmt::format("{} adds to other buffers than it writes", plan_.describe(TaskId(i))));

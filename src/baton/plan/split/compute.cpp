@@ -153,16 +153,13 @@ bool ComputeLaw::check_groups(TaskId id, const op::Op& op) {
 void ComputeLaw::write(TaskId id, const Task& task, const op::Op& op, const op::Signature& signature, const Making& making,
                        bool steps) {
   for (std::size_t w = 0; w < task.writes.size() && !ledger_.broken(); ++w) {
-    TermBox box{making.use[w], {}, {}};
+    TermBox box(making.use[w]);
     bool all = true;
     indices_.each([&](char letter, std::span<const Indices::Bound> bounds) {
       const op::Along along = op::along(signature, letter, w);
       const bool whole = std::all_of(bounds.begin(), bounds.end(), [](const auto& bound) { return bound.is_whole(); });
       if (along == op::Along::sum) {
-        for (const Indices::Bound& bound : bounds) {
-          box.ranges.push_back(bound.range);
-          box.extents.push_back(bound.extent);
-        }
+        std::for_each(bounds.begin(), bounds.end(), [&](const Indices::Bound& bound) { box.add(bound); });
         all = all && whole;
       } else if ((along == op::Along::merge || along == op::Along::whole) && !whole) {
         ledger_.breach(Rule::value, {id}, fmt::format("{} needs all of a dimension that it has in part", ledger_.name(id)));
@@ -229,7 +226,7 @@ void ComputeLaw::add_up(TaskId id, const Task& task) {
     bool added = false;
     if (read.thing != held.thing) {
       // A value that is added to itself gets the same gradient twice.
-      added = std::any_of(passed.begin(), passed.end(), [&](std::uint32_t use) { return sum.terms.add(TermBox{use, {}, {}}); });
+      added = std::any_of(passed.begin(), passed.end(), [&](std::uint32_t use) { return sum.terms.add(TermBox(use)); });
     } else {
       added = sum.terms.add(state.terms);
       all = all || state.complete;

@@ -4,7 +4,7 @@
 
 namespace baton::plan {
 
-bool Indices::bind(const op::Axes& axes, const std::vector<Range>& at, const Shape& whole) {
+bool Indices::bind(const op::Axes& axes, std::span<const Range> at, const Shape& whole) {
   const bool leading = axes.letters.starts_with('*');
   const std::size_t own = axes.letters.size() - (leading ? 1 : 0);
   if (at.size() != whole.rank() || (leading ? at.size() <= own : at.size() != own)) {

@@ -8,21 +8,17 @@
 #include "baton/base/divide.h"
 #include "baton/base/shape.h"
 #include "baton/op/signature.h"
+#include "baton/plan/terms.h"
 
 namespace baton::plan {
 
 /// The indices that the letters of an op's signature stand for in one task.
 class Indices {
  public:
-  struct Bound {
-    Range range;
-    std::int64_t extent = 0;
-    bool is_whole() const { return range == Range{0, extent}; }
-    bool operator==(const Bound&) const = default;
-  };
+  using Bound = TermBox::Side;
 
   /// Gives an operand's letters the indices that it holds of a tensor of shape `whole`; false if a letter stands for others.
-  bool bind(const op::Axes& axes, const std::vector<Range>& at, const Shape& whole);
+  bool bind(const op::Axes& axes, std::span<const Range> at, const Shape& whole);
 
   /// Calls `visit(letter, bounds)` for each letter, the leading dimensions as one: `*`.
   template <typename Visit>

@@ -12,17 +12,6 @@ namespace {
 
 using Kind = Thing::Kind;
 
-std::vector<Range> ranges_of(const BatchRows& rows, const Shape& shape) {
-  std::vector<Range> at;
-  at.reserve(shape.rank());
-  for (std::size_t d = 0; d < shape.rank(); ++d) {
-    at.push_back(d == rows.axis  ? Range{rows.begin, rows.end}
-                 : d < rows.axis ? Range{rows.first, rows.first + shape[d]}
-                                 : Range{0, shape[d]});
-  }
-  return at;
-}
-
 }  // namespace
 
 Ledger::Ledger(const Plan& plan, const Report& report)
@@ -55,6 +44,12 @@ bool Ledger::open() {
     breach(Rule::value, {}, "the plan's graph names a parameter that no buffer holds");
     return false;
   }
+  std::size_t dimensions = 0;
+  for (const Buffer& buffer : plan_.buffers()) {
+    const auto* part = std::get_if<ParameterPart>(&buffer.content);
+    dimensions += part == nullptr ? buffer.shape.rank() : part->whole.rank();
+  }
+  ranges_.reserve(dimensions);  // so that what is held stays where it is
   held_.reserve(plan_.buffers().size());
   states_.reserve(plan_.buffers().size());
   for (std::size_t b = 0; b < plan_.buffers().size(); ++b) {
@@ -63,6 +58,16 @@ bool Ledger::open() {
     }
   }
   return true;
+}
+
+void Ledger::hold_rows(Held& held, const BatchRows& rows, const Shape& shape) {
+  held.thing = {Kind::value, rows.value.value};
+  for (std::size_t d = 0; d < shape.rank(); ++d) {
+    ranges_.push_back(d == rows.axis  ? Range{rows.begin, rows.end}
+                      : d < rows.axis ? Range{rows.first, rows.first + shape[d]}
+                                      : Range{0, shape[d]});
+  }
+  held.at = std::span(ranges_).last(shape.rank());
 }
 
 bool Ledger::hold(BufferId id) {
@@ -77,10 +82,10 @@ bool Ledger::hold(BufferId id) {
                   : buffer.role == Role::gradient      ? Kind::parameter_gradient
                                                        : Kind::parameter,
                   part->ordinal, part->slot};
-    held.at.reserve(part->whole.rank());
     for (std::size_t d = 0; d < part->whole.rank(); ++d) {
-      held.at.push_back(d == part->axis ? Range{part->begin, part->end} : Range{0, part->whole[d]});
+      ranges_.push_back(d == part->axis ? Range{part->begin, part->end} : Range{0, part->whole[d]});
     }
+    held.at = std::span(ranges_).last(part->whole.rank());
     held.piece = {part->piece_begin, part->piece_end};
     if (part->whole != known.whole || part->name != known.name) {
       breach(Rule::value, {}, fmt::format("b{} is part of another parameter {} than others are", id.value, part->ordinal));
@@ -97,8 +102,7 @@ bool Ledger::hold(BufferId id) {
     held.at = terms->at;
     held.parts = terms->parts;
   } else if (const auto* rows = std::get_if<BatchRows>(&buffer.content); rows != nullptr && rows->value.valid()) {
-    held.thing = {Kind::value, rows->value.value};
-    held.at = ranges_of(*rows, buffer.shape);
+    hold_rows(held, *rows, buffer.shape);
   } else if (std::holds_alternative<LossScaler>(buffer.content)) {
     held.thing = {Kind::scaler};
   } else if (std::holds_alternative<NonFiniteCount>(buffer.content)) {

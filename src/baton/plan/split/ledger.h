@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -13,10 +15,13 @@ namespace baton::plan {
 /// What a buffer is said to hold.
 struct Held {
   Thing thing;
-  std::vector<Range> at;   // by dimension of the whole
-  Range piece;             // elements of that, as they lie in memory; empty: all
-  std::int64_t parts = 1;  // of a loss's terms: of so many parts of the scores
-  bool operator==(const Held&) const = default;
+  std::span<const Range> at;  // by dimension of the whole
+  Range piece;                // elements of that, as they lie in memory; empty: all
+  std::int64_t parts = 1;     // of a loss's terms: of so many parts of the scores
+  bool operator==(const Held& other) const {
+    return thing == other.thing && piece == other.piece && parts == other.parts &&
+           std::equal(at.begin(), at.end(), other.at.begin(), other.at.end());
+  }
 };
 
 /// What it holds at one point of the plan.
@@ -66,6 +71,7 @@ class Ledger {
  private:
   std::size_t count_parameters();
   bool hold(BufferId id);
+  void hold_rows(Held& held, const BatchRows& rows, const Shape& shape);
   bool fits(BufferId id);
   std::string name(const Thing& thing) const;
 
@@ -78,6 +84,7 @@ class Ledger {
   std::vector<DeviceId> scalers_;
   std::vector<ParameterPart> parameters_;  // by ordinal: the first that was met
   Meaning meaning_;
+  std::vector<Range> ranges_;  // those that no buffer's content has itself
   std::vector<Held> held_;     // by buffer
   std::vector<State> states_;  // likewise
 };

@@ -129,7 +129,8 @@ std::optional<Range> MeetingLaw::run_of(BufferId piece, BufferId whole) const {
   const Held& part = ledger_.held(piece);
   const Held& all = ledger_.held(whole);
   if (part.piece.size() > 0 || all.piece.size() > 0) {
-    return part.at == all.at && all.piece.size() == 0 ? std::optional(part.piece) : std::nullopt;
+    const bool same = std::equal(part.at.begin(), part.at.end(), all.at.begin(), all.at.end());
+    return same && all.piece.size() == 0 ? std::optional(part.piece) : std::nullopt;
   }
   std::int64_t stride = ledger_.plan()[whole].shape.elements();
   Range run{0, stride};

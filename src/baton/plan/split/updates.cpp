@@ -67,7 +67,9 @@ void UpdateLaw::judge_count(TaskId id, const Task& task) {
   const auto at = std::find(devices.begin(), devices.end(), task.device) - devices.begin();
   State& state = ledger_.state(task.writes[0]);
   state = {.written = true, .complete = false};
-  state.terms = Terms(TermBox{0, {{at, at + 1}}, {static_cast<std::int64_t>(devices.size())}});
+  TermBox own;
+  own.add({{at, at + 1}, static_cast<std::int64_t>(devices.size())});
+  state.terms = Terms(own);
   Ledger::settle(state, 1);
 }
 
