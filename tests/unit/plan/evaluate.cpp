@@ -117,10 +117,10 @@ class Machine {
   // ---- ops: one function each, which reads `read(i)` and sets `write(i)`; `r(i)` is the shape of what is read
 
   void operator()(const op::Linear& o) {
-    const auto [rows, in, out] = extents(r(0), r(1));
+    const auto [rows, in, out] = extents(r(0), r(1), o.out_heads);
     for (std::int64_t n = 0; n < rows; ++n) {
       for (std::int64_t k = 0; k < out; ++k) {
-        double sum = o.partial ? 0 : read(2)[u(k)];
+        double sum = o.partial || o.no_bias ? 0 : read(2)[u(k)];
         for (std::int64_t i = 0; i < in; ++i) {
           sum += read(0)[u(n * in + i)] * read(1)[u(k * in + i)];
         }
@@ -129,7 +129,8 @@ class Machine {
     }
   }
   void operator()(const op::LinearBackwardInput& o) {
-    const auto [rows, out, in] = std::tuple{r(0).elements() / r(1)[0], r(1)[0], r(1)[1]};
+    const auto [_, in, out] = extents(r(0), r(1), o.out_heads);
+    const std::int64_t rows = r(0).elements() / out;
     Numbers result(u(rows * in), 0);
     for (std::int64_t n = 0; n < rows; ++n) {
       for (std::int64_t i = 0; i < in; ++i) {
@@ -144,9 +145,7 @@ class Machine {
     write(0) = result;
   }
   void operator()(const op::LinearBackwardWeight& o) {
-    const std::int64_t in = r(0)[r(0).rank() - 1];
-    const std::int64_t out = r(1)[r(1).rank() - 1];
-    const std::int64_t rows = r(0).elements() / in;
+    const auto [rows, in, out] = extents(r(0), plan_[task_->writes[0]].shape, o.out_heads);
     Numbers weight(u(in * out), 0);
     Numbers bias(u(out), 0);
     for (std::int64_t n = 0; n < rows; ++n) {
@@ -185,15 +184,16 @@ class Machine {
       }
     }
   }
-  void operator()(const op::Gelu&) {
+  void operator()(const op::Gelu& o) {
     for (std::size_t i = 0; i < read(0).size(); ++i) {
-      write(0)[i] = read(0)[i] * normal_share(read(0)[i]);
+      write(0)[i] = read(0)[i] * normal_share(read(0)[i], o.tanh).first;
     }
   }
-  void operator()(const op::GeluBackward&) {
+  void operator()(const op::GeluBackward& o) {
     for (std::size_t i = 0; i < read(0).size(); ++i) {
       const double x = read(1)[i];
-      write(0)[i] = read(0)[i] * (normal_share(x) + x * std::exp(-x * x / 2) / std::sqrt(2 * std::acos(-1.0)));
+      const auto [share, slope] = normal_share(x, o.tanh);
+      write(0)[i] = read(0)[i] * (share + x * slope);
     }
   }
   void operator()(const op::LayerNorm& o) {
@@ -229,6 +229,125 @@ class Machine {
     }
     give(0, gain, o.accumulate, 0);
     give(1, bias, o.accumulate, 0);
+  }
+  void operator()(const op::RmsNorm& o) {
+    const Numbers factors = root_factors(read(0), r(0).last(), o.epsilon);
+    for (std::size_t i = 0; i < read(0).size(); ++i) {
+      write(0)[i] = read(0)[i] * factors[i / u(r(0).last())] * read(1)[i % u(r(0).last())];
+    }
+  }
+  void operator()(const op::RmsNormBackwardInput& o) {
+    const std::size_t width = u(r(0).last());
+    const Numbers factors = root_factors(read(1), r(0).last(), o.epsilon);
+    for (std::size_t n = 0; n < factors.size(); ++n) {
+      double slope = 0;
+      for (std::size_t c = n * width; c < (n + 1) * width; ++c) {
+        slope += read(0)[c] * read(2)[c - n * width] * read(1)[c] * factors[n] / static_cast<double>(width);
+      }
+      for (std::size_t c = n * width; c < (n + 1) * width; ++c) {
+        write(0)[c] = factors[n] * (read(0)[c] * read(2)[c - n * width] - read(1)[c] * factors[n] * slope);
+      }
+    }
+  }
+  void operator()(const op::RmsNormBackwardWeight& o) {
+    const Numbers factors = root_factors(read(0), r(0).last(), o.epsilon);
+    Numbers gain(write(0).size(), 0);
+    for (std::size_t i = 0; i < read(0).size(); ++i) {
+      gain[i % gain.size()] += read(1)[i] * read(0)[i] * factors[i / gain.size()];
+    }
+    give(0, gain, o.accumulate, 0);
+  }
+  void operator()(const op::SiluGate&) {
+    for (std::size_t i = 0; i < read(0).size(); ++i) {
+      write(0)[i] = read(0)[i] / (1 + std::exp(-read(0)[i])) * read(1)[i];
+    }
+  }
+  void operator()(const op::SiluGateBackward&) {
+    for (std::size_t i = 0; i < read(0).size(); ++i) {
+      const double dy = read(0)[i];
+      const double a = read(1)[i];
+      const double b = read(2)[i];
+      const double sigma = 1 / (1 + std::exp(-a));
+      write(0)[i] = dy * b * sigma * (1 + a * (1 - sigma));
+      write(1)[i] = dy * a * sigma;
+    }
+  }
+  void operator()(const op::AddPositions& o) {
+    const std::size_t width = u(r(0).last());
+    for (std::size_t i = 0; i < read(0).size(); ++i) {
+      const std::size_t position = i / (u(r(0)[1]) * width) + u(o.first);
+      write(0)[i] = read(0)[i] + read(1)[position * width + i % width];
+    }
+  }
+  void operator()(const op::AddPositionsBackward& o) {
+    const std::size_t width = u(r(0).last());
+    Numbers sum(write(0).size(), 0);
+    for (std::size_t i = 0; i < read(0).size(); ++i) {
+      sum[(i / (u(r(0)[1]) * width) + u(o.first)) * width + i % width] += read(0)[i];
+    }
+    give(0, sum, o.accumulate, 0);
+  }
+  void operator()(const op::Rotary& o) {
+    const Numbers x = read(0);
+    const std::size_t position = x.size() / u(r(0)[0]);  // elements of each
+    const std::size_t half = u(o.head) / 2;
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const std::size_t feature = i % u(r(0).last()) % u(o.head);
+      const std::size_t pair = feature % half;
+      const double angle = static_cast<double>(i / position + u(o.first)) *
+                           std::pow(o.base, -2.0 * static_cast<double>(pair) / static_cast<double>(o.head)) * (o.backward ? -1 : 1);
+      write(0)[i] = feature < half ? x[i] * std::cos(angle) - x[i + half] * std::sin(angle)
+                                   : x[i] * std::cos(angle) + x[i - half] * std::sin(angle);
+    }
+  }
+  void operator()(const op::Attention& o) {
+    each_head(r(0), r(1), [&](const Head& head) {
+      for (std::int64_t t = 0; t < head.positions; ++t) {
+        Numbers scores;
+        double sum = 0;
+        for (std::int64_t s = 0; s < (o.causal ? t + 1 : head.positions); ++s) {
+          scores.push_back(head.score(read(0), read(1), t, s));
+          sum += std::exp(scores.back());
+        }
+        for (std::int64_t i = 0; i < head.width; ++i) {
+          double value = 0;
+          for (std::size_t s = 0; s < scores.size(); ++s) {
+            value += std::exp(scores[s]) / sum * read(2)[head.key(static_cast<std::int64_t>(s), i)];
+          }
+          write(0)[head.query(t, i)] = value;
+        }
+        write(1)[head.statistic(t)] = std::log(sum);
+      }
+    });
+  }
+  void operator()(const op::AttentionBackward& o) {
+    Numbers dq(read(1).size(), 0);
+    Numbers dk(read(2).size(), 0);
+    Numbers dv(read(3).size(), 0);
+    each_head(r(1), r(2), [&](const Head& head) {
+      for (std::int64_t t = 0; t < head.positions; ++t) {
+        double along = 0;  // dO · O
+        for (std::int64_t i = 0; i < head.width; ++i) {
+          along += read(0)[head.query(t, i)] * read(4)[head.query(t, i)];
+        }
+        for (std::int64_t s = 0; s < (o.causal ? t + 1 : head.positions); ++s) {
+          const double share = std::exp(head.score(read(1), read(2), t, s) - read(5)[head.statistic(t)]);
+          double through = 0;  // dO · V
+          for (std::int64_t i = 0; i < head.width; ++i) {
+            through += read(0)[head.query(t, i)] * read(3)[head.key(s, i)];
+            dv[head.key(s, i)] += share * read(0)[head.query(t, i)];
+          }
+          const double slope = share * (through - along) / std::sqrt(static_cast<double>(head.width));
+          for (std::int64_t i = 0; i < head.width; ++i) {
+            dq[head.query(t, i)] += slope * read(2)[head.key(s, i)];
+            dk[head.key(s, i)] += slope * read(1)[head.query(t, i)];
+          }
+        }
+      }
+    });
+    write(0) = dq;
+    write(1) = dk;
+    write(2) = dv;
   }
   void operator()(const op::Embed& o) {
     const std::size_t width = u(r(1)[1]);
@@ -334,7 +453,56 @@ class Machine {
   }
 
  private:
-  static double normal_share(double x) { return std::erfc(-x / std::sqrt(2.0)) / 2; }
+  /// The share of a normal distribution below x, and its slope; with `tanh` the approximation of both.
+  static std::pair<double, double> normal_share(double x, bool tanh) {
+    const double pi = std::acos(-1.0);
+    if (!tanh) {
+      return {std::erfc(-x / std::sqrt(2.0)) / 2, std::exp(-x * x / 2) / std::sqrt(2 * pi)};
+    }
+    const double t = std::tanh(std::sqrt(2 / pi) * (x + 0.044715 * x * x * x));
+    return {(1 + t) / 2, (1 - t * t) / 2 * std::sqrt(2 / pi) * (1 + 3 * 0.044715 * x * x)};
+  }
+  static Numbers root_factors(const Numbers& x, std::int64_t width, double epsilon) {
+    Numbers factors;
+    for (std::size_t row = 0; row < x.size(); row += u(width)) {
+      double mean = 0;
+      for (std::size_t c = row; c < row + u(width); ++c) {
+        mean += x[c] * x[c] / static_cast<double>(width);
+      }
+      factors.push_back(1 / std::sqrt(mean + epsilon));
+    }
+    return factors;
+  }
+
+  /// One head of the queries of one sample, and the head of keys and values of its group. Axes are (position, sample, group,
+  /// feature).
+  struct Head {
+    std::int64_t positions, samples, groups, shared, width;  // `shared` heads of queries have the same keys
+    std::int64_t sample, group, number;
+
+    std::size_t query(std::int64_t t, std::int64_t i) const {
+      return u(((t * samples + sample) * groups + group) * shared * width + number * width + i);
+    }
+    std::size_t key(std::int64_t s, std::int64_t i) const { return u(((s * samples + sample) * groups + group) * width + i); }
+    std::size_t statistic(std::int64_t t) const { return u(((t * samples + sample) * groups + group) * shared + number); }
+    double score(const Numbers& q, const Numbers& k, std::int64_t t, std::int64_t s) const {
+      double sum = 0;
+      for (std::int64_t i = 0; i < width; ++i) {
+        sum += q[query(t, i)] * k[key(s, i)];
+      }
+      return sum / std::sqrt(static_cast<double>(width));
+    }
+  };
+  template <typename Visit>
+  static void each_head(const Shape& q, const Shape& k, Visit visit) {
+    for (std::int64_t sample = 0; sample < q[1]; ++sample) {
+      for (std::int64_t group = 0; group < q[2]; ++group) {
+        for (std::int64_t number = 0; number < q[3] / k[3]; ++number) {
+          visit(Head{q[0], q[1], q[2], q[3] / k[3], k[3], sample, group, number});
+        }
+      }
+    }
+  }
   /// Rows less their mean, times a factor that makes their variance 1; and the factors, one per row.
   static std::pair<Numbers, Numbers> normalized(const Numbers& x, std::int64_t width, double epsilon) {
     const auto n = static_cast<double>(width);
@@ -360,8 +528,11 @@ class Machine {
   const Shape& r(std::size_t i) const { return plan_[task_->reads[i]].shape; }
   Numbers& read(std::size_t i) { return at_[task_->reads[i].index()]; }
   Numbers& write(std::size_t i) { return at_[task_->writes[i].index()]; }
-  static std::tuple<std::int64_t, std::int64_t, std::int64_t> extents(const Shape& x, const Shape& weight) {
-    return {x.elements() / weight[1], weight[1], weight[0]};
+  /// Rows, inputs and outputs of a Linear; heads of either are one with their features.
+  static std::tuple<std::int64_t, std::int64_t, std::int64_t> extents(const Shape& x, const Shape& weight, bool out_heads) {
+    const std::int64_t out = weight[0] * (out_heads ? weight[1] : 1);
+    const std::int64_t in = weight.elements() / out;
+    return {x.elements() / in, in, out};
   }
 
   void give(std::size_t i, const Numbers& result, bool adds, double rate) {

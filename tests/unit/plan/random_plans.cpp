@@ -47,7 +47,7 @@ class Drawing {
   }
 
   std::string model() {
-    switch (between(0, 4)) {
+    switch (between(0, 6)) {
       case 0: {
         std::string text = fmt::format("mlp:{}", between(1, 7));
         for (std::int64_t layer = between(1, 8); layer > 0; --layer) {
@@ -60,7 +60,18 @@ class Drawing {
       case 2:
         return fmt::format("tokens:vocabulary={},dim={},hidden={},depth={},sequence={}", between(2, 11), between(1, 5),
                            between(1, 7), between(1, 4), between(1, 6));
-      case 3:
+      case 3: {
+        const std::int64_t heads = between(1, 3);
+        return fmt::format("gpt:depth={},heads={},dim={},context={},vocab={}", between(1, 3), heads, heads * between(1, 2),
+                           between(1, 5), between(2, 9));
+      }
+      case 4: {
+        const std::int64_t groups = between(1, 3);
+        const std::int64_t heads = groups * between(1, 2);
+        return fmt::format("llama:depth={},heads={},kv-heads={},dim={},hidden={},context={},vocab={}", between(1, 2), heads, groups,
+                           heads * 2 * between(1, 2), between(1, 6), between(1, 4), between(2, 9));
+      }
+      case 5:
         return fmt::format("graph:gelu,depth={}{}", between(1, 5), sequence());
       default:
         return fmt::format("graph:tied,depth={}{}", between(1, 4), sequence());
@@ -98,8 +109,9 @@ class Drawing {
   strategy::Step step(const std::string& model) {
     strategy::Step step;
     step.global_batch = between(1, 19);
-    step.loss = model[0] == 't' ? (one_in(12) ? strategy::Loss::mean_squared_error : strategy::Loss::cross_entropy)
-                                : of<strategy::Loss>({strategy::Loss::mean_squared_error, strategy::Loss::cross_entropy});
+    const bool scores = model.find("vocab") != std::string::npos;
+    step.loss = scores ? (one_in(12) ? strategy::Loss::mean_squared_error : strategy::Loss::cross_entropy)
+                       : of<strategy::Loss>({strategy::Loss::mean_squared_error, strategy::Loss::cross_entropy});
     step.optimizer = op::optimizer_by_name(of<std::string>({"sgd", "sgd", "momentum", "adam", "adamw"}));
     step.precision = of<strategy::Precision>({strategy::Precision::fp32, strategy::Precision::fp32, strategy::Precision::fp64,
                                               strategy::Precision::tf32, strategy::Precision::bf16, strategy::Precision::fp16});

@@ -62,6 +62,7 @@ const std::vector<Case>& cases() {
         {"product", 8, {.dp = 2, .pp = 2, .tp = 2, .zero = 3, .schedule = "1f1b", .micro_batches = 2}},
         {"tensor", 2, {.sp = true}},
         {"product", 4, {.dp = 2, .tp = 2, .sp = true}},
+        {"product", 6, {.dp = 3, .tp = 2, .sp = true, .zero = 1}},  // some have no piece of a small parameter
     };
     const std::vector<strategy::Target> targets{
         {}, {.joined = op::joint_ops(), .gradient_with_sgd = true, .all_reduce_with_sgd = true, .tiled_weights = true}};
@@ -69,13 +70,15 @@ const std::vector<Case>& cases() {
     for (const std::string name :
          {"mlp:4-6-4-6-4", "mlp:3-5-4-7-2", "residual:dim=4,hidden=6,depth=4", "residual:dim=4,depth=4,sequence=4",
           "residual:dim=3,hidden=4,depth=4,sequence=5", "graph:gelu,depth=4,sequence=3", "graph:tied,depth=4",
+          "gpt:depth=1,heads=2,dim=4,context=3,vocab=4", "llama:depth=1,heads=4,kv-heads=2,dim=8,hidden=3,context=3,vocab=5",
           "tokens:vocabulary=5,dim=3,hidden=4,depth=2,sequence=4", "tokens:vocabulary=4,dim=2,hidden=3,depth=2,sequence=3"}) {
       const model::Model model = test::model_of(name);
       for (const Way& way : ways) {
         const cluster::Cluster cluster(baton::test::cpus(way.devices, way.devices));
         strategy::Request request{.model = model, .cluster = cluster, .strategy = way.strategy, .layout = way.layout};
         request.step.global_batch = 13;
-        request.step.loss = turn % 3 == 1 || name[0] == 't' ? strategy::Loss::cross_entropy : strategy::Loss::mean_squared_error;
+        request.step.loss = turn % 3 == 1 || name.find("vocab") != std::string::npos ? strategy::Loss::cross_entropy
+                                                                                     : strategy::Loss::mean_squared_error;
         request.step.optimizer = op::optimizer_by_name(turn % 4 == 3 ? "adamw" : turn % 4 == 2 ? "momentum" : "sgd");
         if (turn % 5 == 3) {
           request.step.precision = strategy::Precision::fp16;
