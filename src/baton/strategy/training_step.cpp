@@ -43,10 +43,63 @@ class Writer : private StepTensors {
     for (const Action& action : schedule::sequence(grid)) {
       act(action);
     }
+    if (placement_.recompute != Recompute::none) {
+      drop_unread();
+    }
     return std::move(draft_);
   }
 
  private:
+  /// Leaves out what is computed again although nothing reads it: the last values of a block whose reader's backward needs its
+  /// output's gradient alone.
+  void drop_unread() {
+    std::vector<std::size_t> readers(draft_.buffers.size(), 0);
+    for (const plan::Task& task : draft_.tasks) {
+      for (const BufferId id : task.reads) {
+        ++readers[id.index()];
+      }
+    }
+    const auto unread = [&](const plan::Task& task) {
+      return task.labels.phase == Phase::backward && std::all_of(task.writes.begin(), task.writes.end(), [&](BufferId id) {
+               const auto own = std::count(task.reads.begin(), task.reads.end(), id);
+               return draft_[id].role == Role::activation && readers[id.index()] == static_cast<std::size_t>(own);
+             });
+    };
+    std::vector<bool> dropped(draft_.tasks.size(), false);
+    for (bool again = true; again;) {
+      again = false;
+      std::map<MeetingId, bool> meetings;  // whether all members write what nothing reads
+      for (const plan::Task& task : draft_.tasks) {
+        if (const MeetingId meeting = plan::meeting_of(task); meeting.valid()) {
+          meetings.try_emplace(meeting, true).first->second &= unread(task);
+        }
+      }
+      for (std::size_t i = draft_.tasks.size(); i-- > 0;) {
+        const plan::Task& task = draft_.tasks[i];
+        const MeetingId meeting = plan::meeting_of(task);
+        if (dropped[i] || !(meeting.valid() ? meetings.at(meeting) : unread(task))) {
+          continue;
+        }
+        dropped[i] = true;
+        again = true;
+        for (const BufferId id : task.reads) {
+          --readers[id.index()];
+        }
+      }
+    }
+    if (std::find(dropped.begin(), dropped.end(), true) == dropped.end()) {
+      return;
+    }
+    draft_.rearrange(dropped, std::vector<std::vector<plan::Task>>(draft_.tasks.size() + 1));
+    std::map<MeetingId, MeetingId> numbers;
+    for (plan::Task& task : draft_.tasks) {
+      if (auto* collective = std::get_if<plan::Collective>(&task.action)) {
+        collective->meeting = numbers.try_emplace(collective->meeting, MeetingId(numbers.size())).first->second;
+      }
+    }
+    draft_.meetings = static_cast<std::uint32_t>(numbers.size());
+  }
+
   /// Which values depend on a parameter.
   void find_trained() {
     for (std::size_t b = 0; b < model_.blocks().size(); ++b) {

@@ -30,6 +30,26 @@ plan::Plan plan_of(std::string strategy, std::size_t count, Layout layout = {}, 
                   .layout = std::move(layout)});
 }
 
+TEST(Recomputation, LeavesOutWhatNothingReads) {
+  for (const Recompute recompute : {Recompute::alternate, Recompute::all}) {
+    const plan::Plan plan = plan_of("single", 1, {.recompute = recompute}, "cnn:2-3,image=8,channels=1,classes=3", 4);
+    const plan::Verdict verdict = plan::verify(plan);
+    EXPECT_TRUE(verdict.holds()) << (verdict.holds() ? "" : verdict.violations[0].text);
+    const auto again = [&](std::string_view verb, std::int32_t block) {
+      return std::count_if(plan.tasks().begin(), plan.tasks().end(), [&](const plan::Task& task) {
+        return task.labels.phase == plan::Phase::backward && task.labels.block == block && plan::verb(task) == verb;
+      });
+    };
+    EXPECT_EQ(again("conv2d", 0) + again("conv2d", 1), 1) << "one of the convolutions, for its pool's backward";
+  }
+  // The features that the last pool gives are flattened, and the backward of that needs their gradient alone.
+  const plan::Plan plan = plan_of("single", 1, {.recompute = Recompute::alternate}, "cnn:2,image=4,channels=1,classes=3", 4);
+  EXPECT_TRUE(plan::verify(plan).holds());
+  EXPECT_TRUE(std::none_of(plan.tasks().begin(), plan.tasks().end(), [](const plan::Task& task) {
+    return task.labels.phase == plan::Phase::backward && plan::verb(task) == "max_pool";
+  }));
+}
+
 /// Bytes that leave a device in a step, over all devices.
 std::int64_t sent(const plan::Plan& plan) {
   Bytes sum;
