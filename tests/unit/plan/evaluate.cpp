@@ -349,6 +349,99 @@ class Machine {
     write(1) = dk;
     write(2) = dv;
   }
+  void operator()(const op::Conv2d& o) {
+    const Shape& y = plan_[task_->writes[0]].shape;
+    for (std::size_t i = 0; i < write(0).size(); ++i) {
+      write(0)[i] = o.no_bias ? 0 : read(2)[i / u(y[2] * y[3]) % u(y[1])];
+    }
+    each_tap(r(0), r(1), y, o.stride, o.padding,
+             [&](std::size_t in, std::size_t tap, std::size_t out) { write(0)[out] += read(0)[in] * read(1)[tap]; });
+  }
+  void operator()(const op::Conv2dBackwardInput& o) {
+    Numbers dx(write(0).size(), 0);
+    each_tap(plan_[task_->writes[0]].shape, r(1), r(0), o.stride, o.padding,
+             [&](std::size_t in, std::size_t tap, std::size_t out) { dx[in] += read(0)[out] * read(1)[tap]; });
+    write(0) = dx;
+  }
+  void operator()(const op::Conv2dBackwardWeight& o) {
+    Numbers weight(write(0).size(), 0);
+    each_tap(r(0), plan_[task_->writes[0]].shape, r(1), o.stride, o.padding,
+             [&](std::size_t in, std::size_t tap, std::size_t out) { weight[tap] += read(0)[in] * read(1)[out]; });
+    give(0, weight, o.accumulate, 0);
+    if (!o.no_bias) {
+      Numbers bias(write(1).size(), 0);
+      for (std::size_t i = 0; i < read(1).size(); ++i) {
+        bias[i / u(r(1)[2] * r(1)[3]) % bias.size()] += read(1)[i];
+      }
+      give(1, bias, o.accumulate, 0);
+    }
+  }
+  void operator()(const op::BatchNorm& o) {
+    const std::vector<Population> populations = populations_of(read(0), r(0), o.group, o.epsilon);
+    for (const Population& one : populations) {
+      for (std::size_t k = 0; k < one.at.size(); ++k) {
+        write(0)[one.at[k]] = one.scaled[k] * read(1)[one.channel] + read(2)[one.channel];
+      }
+    }
+  }
+  void operator()(const op::BatchNormBackwardInput& o) {
+    const Numbers dy = read(0);
+    for (const Population& one : populations_of(read(1), r(1), o.group, o.epsilon)) {
+      const auto n = static_cast<double>(one.at.size());
+      double mean = 0;
+      double slope = 0;
+      for (std::size_t k = 0; k < one.at.size(); ++k) {
+        mean += dy[one.at[k]] / n;
+        slope += dy[one.at[k]] * one.scaled[k] / n;
+      }
+      for (std::size_t k = 0; k < one.at.size(); ++k) {
+        write(0)[one.at[k]] = read(2)[one.channel] * one.factor * (dy[one.at[k]] - mean - slope * one.scaled[k]);
+      }
+    }
+  }
+  void operator()(const op::BatchNormBackwardWeight& o) {
+    Numbers gain(write(0).size(), 0);
+    Numbers bias(gain.size(), 0);
+    for (const Population& one : populations_of(read(0), r(0), o.group, o.epsilon)) {
+      for (std::size_t k = 0; k < one.at.size(); ++k) {
+        gain[one.channel] += read(1)[one.at[k]] * one.scaled[k];
+        bias[one.channel] += read(1)[one.at[k]];
+      }
+    }
+    give(0, gain, o.accumulate, 0);
+    give(1, bias, o.accumulate, 0);
+  }
+  void operator()(const op::MaxPool& o) {
+    const Numbers x = read(0);
+    const std::vector<std::size_t> from = largest_of(x, r(0), plan_[task_->writes[0]].shape, o.window, o.stride, o.padding);
+    for (std::size_t i = 0; i < from.size(); ++i) {
+      write(0)[i] = x[from[i]];
+    }
+  }
+  void operator()(const op::MaxPoolBackward& o) {
+    Numbers dx(write(0).size(), 0);
+    const std::vector<std::size_t> from = largest_of(read(1), r(1), r(0), o.window, o.stride, o.padding);
+    for (std::size_t i = 0; i < from.size(); ++i) {
+      dx[from[i]] += read(0)[i];
+    }
+    write(0) = dx;
+  }
+  void operator()(const op::AveragePool&) {
+    const std::size_t image = read(0).size() / write(0).size();
+    Numbers sums(write(0).size(), 0);
+    for (std::size_t i = 0; i < read(0).size(); ++i) {
+      sums[i / image] += read(0)[i] / static_cast<double>(image);
+    }
+    write(0) = sums;
+  }
+  void operator()(const op::AveragePoolBackward&) {
+    const std::size_t image = write(0).size() / read(0).size();
+    for (std::size_t i = 0; i < write(0).size(); ++i) {
+      write(0)[i] = read(0)[i / image] / static_cast<double>(image);
+    }
+  }
+  void operator()(const op::Flatten&) { write(0) = Numbers(read(0)); }
+  void operator()(const op::FlattenBackward&) { write(0) = Numbers(read(0)); }
   void operator()(const op::Embed& o) {
     const std::size_t width = u(r(1)[1]);
     for (std::size_t n = 0; n < read(0).size(); ++n) {
@@ -375,14 +468,14 @@ class Machine {
       const double* y = read(0).data() + n * classes;
       const double largest = *std::max_element(y, y + classes);
       double sum = 0;
+      double score = 0;
       for (std::size_t c = 0; c < classes; ++c) {
         sum += std::exp(y[c] - largest);
+        score += y[c] * wanted(c, read(1)[n] - static_cast<double>(o.first), o.smoothing, o.of);
       }
-      const std::int64_t label = static_cast<std::int64_t>(read(1)[n]) - o.first;
-      const bool held = label >= 0 && label < r(0).last();
       write(0)[3 * n] = largest;
       write(0)[3 * n + 1] = sum;
-      write(0)[3 * n + 2] = held ? y[label] : 0;
+      write(0)[3 * n + 2] = score;
     }
   }
   void operator()(const op::CrossEntropy& o) {
@@ -391,7 +484,8 @@ class Machine {
     const double scale = o.scaled ? read(task_->reads.size() - 1)[0] : 1;
     for (std::size_t n = 0; n < rows; ++n) {
       const double* y = read(0).data() + n * classes;
-      const std::int64_t label = static_cast<std::int64_t>(read(1)[n]) - o.first;
+      const double label = read(1)[n] - static_cast<double>(o.first);
+      const std::int64_t of = o.of > 0 ? o.of : static_cast<std::int64_t>(classes);
       double sum = 0;
       double score = 0;
       for (std::size_t part = 0; part < u(o.parts); ++part) {
@@ -401,12 +495,12 @@ class Machine {
       }
       for (std::size_t c = 0; o.parts == 0 && c < classes; ++c) {
         sum += std::exp(y[c]);
-        score += static_cast<std::int64_t>(c) == label ? y[c] : 0;
+        score += y[c] * wanted(c, label, o.smoothing, of);
       }
       write(0)[n] = (std::log(sum) - score) / static_cast<double>(o.rows);
       for (std::size_t c = 0; c < classes; ++c) {
-        write(1)[n * classes + c] = (std::exp(y[c]) / sum - (static_cast<std::int64_t>(c) == label ? 1 : 0)) /
-                                    static_cast<double>(o.rows) * scale;
+        write(1)[n * classes + c] = (std::exp(y[c]) / sum - wanted(c, label, o.smoothing, of)) / static_cast<double>(o.rows) *
+                                    scale;
       }
     }
   }
@@ -453,6 +547,11 @@ class Machine {
   }
 
  private:
+  /// The share of a class that a label asks for.
+  static double wanted(std::size_t c, double label, double smoothing, std::int64_t classes) {
+    return (static_cast<double>(c) == label ? 1 - smoothing : 0) + smoothing / static_cast<double>(classes);
+  }
+
   /// The share of a normal distribution below x, and its slope; with `tanh` the approximation of both.
   static std::pair<double, double> normal_share(double x, bool tanh) {
     const double pi = std::acos(-1.0);
@@ -461,6 +560,72 @@ class Machine {
     }
     const double t = std::tanh(std::sqrt(2 / pi) * (x + 0.044715 * x * x * x));
     return {(1 + t) / 2, (1 - t * t) / 2 * std::sqrt(2 / pi) * (1 + 3 * 0.044715 * x * x)};
+  }
+  /// Calls `visit(element of x, of W, of y)` for each product of a convolution. Images are (sample, channel, row, column).
+  template <typename Visit>
+  static void each_tap(const Shape& x, const Shape& w, const Shape& y, std::int64_t stride, std::int64_t padding, Visit visit) {
+    for (std::int64_t out = 0; out < y.elements(); ++out) {
+      const std::int64_t column = out % y[3];
+      const std::int64_t row = out / y[3] % y[2];
+      const std::int64_t channel = out / (y[3] * y[2]) % y[1];
+      const std::int64_t sample = out / (y[3] * y[2] * y[1]);
+      for (std::int64_t tap = 0; tap < w[1] * w[2] * w[3]; ++tap) {
+        const std::int64_t at_row = row * stride - padding + tap / w[3] % w[2];
+        const std::int64_t at_column = column * stride - padding + tap % w[3];
+        const std::int64_t in_channel = tap / (w[2] * w[3]);
+        if (at_row >= 0 && at_row < x[2] && at_column >= 0 && at_column < x[3]) {
+          visit(u(((sample * x[1] + in_channel) * x[2] + at_row) * x[3] + at_column), u(channel * w[1] * w[2] * w[3] + tap),
+                u(out));
+        }
+      }
+    }
+  }
+
+  /// By element of y: where the largest of its window lies in x, the first of several.
+  static std::vector<std::size_t> largest_of(const Numbers& x, const Shape& in, const Shape& y, std::int64_t window,
+                                             std::int64_t stride, std::int64_t padding) {
+    std::vector<std::optional<std::size_t>> found(u(y.elements()));
+    // Each channel by itself: a channel of a sample is an image of one channel.
+    const Shape images{in[0] * in[1], 1, in[2], in[3]};
+    const Shape places{y[0] * y[1], 1, y[2], y[3]};
+    each_tap(images, Shape{1, 1, window, window}, places, stride, padding, [&](std::size_t from, std::size_t, std::size_t to) {
+      if (!found[to] || x[from] > x[*found[to]]) {
+        found[to] = from;
+      }
+    });
+    std::vector<std::size_t> list;
+    for (const std::optional<std::size_t>& one : found) {
+      list.push_back(one.value_or(0));
+    }
+    return list;
+  }
+
+  /// What a batch norm takes together: a channel of some samples.
+  struct Population {
+    std::size_t channel;
+    std::vector<std::size_t> at;
+    Numbers scaled;
+    double factor;
+  };
+  static std::vector<Population> populations_of(const Numbers& x, const Shape& shape, std::int64_t group, double epsilon) {
+    const std::int64_t together = group > 0 ? group : shape[0];
+    const std::int64_t image = shape[2] * shape[3];
+    std::vector<Population> list;
+    for (std::int64_t first = 0; first < shape[0]; first += together) {
+      for (std::int64_t channel = 0; channel < shape[1]; ++channel) {
+        Population& one = list.emplace_back(Population{u(channel), {}, {}, 0});
+        for (std::int64_t sample = first; sample < std::min(first + together, shape[0]); ++sample) {
+          for (std::int64_t i = 0; i < image; ++i) {
+            one.at.push_back(u((sample * shape[1] + channel) * image + i));
+            one.scaled.push_back(x[one.at.back()]);
+          }
+        }
+        const auto [scaled, factors] = normalized(one.scaled, static_cast<std::int64_t>(one.scaled.size()), epsilon);
+        one.scaled = scaled;
+        one.factor = factors[0];
+      }
+    }
+    return list;
   }
   static Numbers root_factors(const Numbers& x, std::int64_t width, double epsilon) {
     Numbers factors;
@@ -555,11 +720,15 @@ class Machine {
     for (std::size_t p = 0; p < n; ++p) {
       const Numbers& gradient = at_[task.reads[p].index()];
       Numbers& parameter = at_[task.writes[p].index()];
+      const auto* part = std::get_if<ParameterPart>(&plan_[task.writes[p]].content);
+      const auto decay = [&](const auto& optimizer) {
+        return optimizer.decay_matrices && part->whole.rank() == 1 ? 0 : optimizer.weight_decay;
+      };
       for (std::size_t e = 0; e < parameter.size(); ++e) {
         double g = gradient[e] / scale;
         double& w = parameter[e];
         if (const auto* sgd = std::get_if<op::Sgd>(&update.optimizer)) {
-          g += sgd->weight_decay * w;
+          g += decay(*sgd) * w;
           if (slots > 0) {
             double& velocity = at_[task.writes[n + p * slots].index()][e];
             velocity = sgd->momentum * velocity + g;
@@ -571,9 +740,9 @@ class Machine {
           double& first = at_[task.writes[n + p * slots].index()][e];
           double& second = at_[task.writes[n + p * slots + 1].index()][e];
           if (adam.decoupled) {
-            w -= adam.rate * adam.weight_decay * w;
+            w -= adam.rate * decay(adam) * w;
           } else {
-            g += adam.weight_decay * w;
+            g += decay(adam) * w;
           }
           first = adam.beta1 * first + (1 - adam.beta1) * g;
           second = adam.beta2 * second + (1 - adam.beta2) * g * g;

@@ -47,7 +47,7 @@ class Drawing {
   }
 
   std::string model() {
-    switch (between(0, 6)) {
+    switch (between(0, 8)) {
       case 0: {
         std::string text = fmt::format("mlp:{}", between(1, 7));
         for (std::int64_t layer = between(1, 8); layer > 0; --layer) {
@@ -72,6 +72,11 @@ class Drawing {
                            heads * 2 * between(1, 2), between(1, 6), between(1, 4), between(2, 9));
       }
       case 5:
+        return fmt::format("cnn:{}{},image={},channels={},classes={}", between(1, 3),
+                           one_in(2) ? "" : fmt::format("-{}", between(1, 2)), of<int>({4, 6, 8}), between(1, 2), between(2, 5));
+      case 6:  // norms over one sample each: those over all samples of a micro-batch differ by split
+        return fmt::format("resnet:18,image=8,classes={},width=1,group=1", between(2, 4));
+      case 7:
         return fmt::format("graph:gelu,depth={}{}", between(1, 5), sequence());
       default:
         return fmt::format("graph:tied,depth={}{}", between(1, 4), sequence());
@@ -113,6 +118,15 @@ class Drawing {
     step.loss = scores ? (one_in(12) ? strategy::Loss::mean_squared_error : strategy::Loss::cross_entropy)
                        : of<strategy::Loss>({strategy::Loss::mean_squared_error, strategy::Loss::cross_entropy});
     step.optimizer = op::optimizer_by_name(of<std::string>({"sgd", "sgd", "momentum", "adam", "adamw"}));
+    if (one_in(4)) {
+      std::visit(
+          [&](auto& optimizer) {
+            optimizer.weight_decay = 0.1;
+            optimizer.decay_matrices = one_in(2);
+          },
+          step.optimizer);
+    }
+    step.label_smoothing = one_in(3) ? 0.1 : 0;
     step.precision = of<strategy::Precision>({strategy::Precision::fp32, strategy::Precision::fp32, strategy::Precision::fp64,
                                               strategy::Precision::tf32, strategy::Precision::bf16, strategy::Precision::fp16});
     if (step.precision == strategy::Precision::fp16 || one_in(10)) {

@@ -71,7 +71,8 @@ const std::vector<Case>& cases() {
          {"mlp:4-6-4-6-4", "mlp:3-5-4-7-2", "residual:dim=4,hidden=6,depth=4", "residual:dim=4,depth=4,sequence=4",
           "residual:dim=3,hidden=4,depth=4,sequence=5", "graph:gelu,depth=4,sequence=3", "graph:tied,depth=4",
           "gpt:depth=1,heads=2,dim=4,context=3,vocab=4", "llama:depth=1,heads=4,kv-heads=2,dim=8,hidden=3,context=3,vocab=5",
-          "tokens:vocabulary=5,dim=3,hidden=4,depth=2,sequence=4", "tokens:vocabulary=4,dim=2,hidden=3,depth=2,sequence=3"}) {
+          "cnn:2-1,image=4,channels=1,classes=3", "tokens:vocabulary=5,dim=3,hidden=4,depth=2,sequence=4",
+          "tokens:vocabulary=4,dim=2,hidden=3,depth=2,sequence=3"}) {
       const model::Model model = test::model_of(name);
       for (const Way& way : ways) {
         const cluster::Cluster cluster(baton::test::cpus(way.devices, way.devices));

@@ -70,7 +70,8 @@ Plan every_feature() {
   }
   task(0, Lane::communication, {Phase::backward}, Collective{Move::reduce_scatter, MeetingId(4), 1, 7, 0, true}, {bias, piece},
        {piece});
-  task(0, Lane::compute, {Phase::update}, Update{op::Sgd{1.0 / 3, 0.9, 1e-300, {.warmup = 3, .linear_until = 9, .floor = 0.1}, true}}, {bias}, {bias});
+  task(0, Lane::compute, {Phase::update},
+       Update{op::Sgd{1.0 / 3, 0.9, 1e-300, {.warmup = 3, .linear_until = 9, .floor = 0.1}, true}}, {bias}, {bias});
   task(0, Lane::compute, {Phase::update}, Update{op::Adam{0, 0.1, 0.2, 0, 1e-4, true}}, {weight}, {weight, state});
   const BufferId master = add(0, {.dtype = DType::f16, .shape = {2, 3}});
   const BufferId copy = add(0, {.dtype = DType::bf16, .shape = {2, 3}});
