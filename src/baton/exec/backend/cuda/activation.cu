@@ -9,11 +9,7 @@ __device__ float normal_share(float x) { return 0.5F * (1 + erff(x * 0.70710678F
 constexpr float root = 0.79788456F;  // √(2 / π)
 constexpr float cubic = 0.044715F;
 
-/// Off by some millionths at most, which is what it takes to be faster than memory.
-__device__ float sigmoid(float x) { return __fdividef(1.0F, 1.0F + __expf(-x)); }
-
-/// (1 + tanh(√(2 / π) (x + 0.044715 x³))) / 2.
-__device__ float tanh_share(float x) { return sigmoid(2 * root * (x + cubic * x * x * x)); }
+__device__ float tanh_of(float x) { return tanhf(root * (x + cubic * x * x * x)); }
 
 struct Gelu {
   template <typename Element>
@@ -35,18 +31,20 @@ struct TanhGelu {
   template <typename Element>
   __device__ Element operator()(Element x, Element) const {
     const float value = widened(x);
-    return rounded<Element>(value * tanh_share(value));
+    return rounded<Element>(0.5F * value * (1 + tanh_of(value)));
   }
 };
 struct TanhGeluSlope {
   template <typename Element>
   __device__ Element operator()(Element dy, Element x) const {
     const float value = widened(x);
-    const float share = tanh_share(value);
-    const float inner = 2 * root * (1 + 3 * cubic * value * value);
-    return rounded<Element>(widened(dy) * (share + value * share * (1 - share) * inner));
+    const float tangent = tanh_of(value);
+    const float inner = root * (1 + 3 * cubic * value * value);
+    return rounded<Element>(widened(dy) * 0.5F * (1 + tangent + value * (1 - tangent * tangent) * inner));
   }
 };
+
+__device__ float sigmoid(float x) { return 1 / (1 + expf(-x)); }
 
 struct SiluGate {
   template <typename Element>

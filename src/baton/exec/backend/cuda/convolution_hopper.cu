@@ -111,7 +111,7 @@ void arrange_weights(const Element* w, Element* to, const Geometry& g, bool turn
 
 // Products. Both operands of the first two have the depth along their lines; of the third, dW, along their rows.
 
-struct alignas(16) Place {
+struct Place {
   int offset;  // of the first element under the window, in chunks
   int y;
   int x;
@@ -182,20 +182,15 @@ struct BackwardWeight : Operands<Element> {
   static constexpr bool turned = true;
   using Base = Operands<Element>;
 
-  /// Of a pixel: where its window begins.
-  __device__ Place place(int pixel) const {
+  /// What is under the window's place that a chunk of columns stands for, at a pixel.
+  __device__ void copy(std::uint32_t to, int pixel, int row, int column, int in_channels) const {
     const Geometry& g = Base::g;
     const int sample = pixel / g.pixels();
-    const int y = pixel % g.pixels() / g.out_width * g.stride - g.padding;
-    const int x = pixel % g.out_width * g.stride - g.padding;
-    return {((sample * g.height + y) * g.width + x) * Base::channels, y, x, pixel < Base::depth};
-  }
-  /// What is under the place in the window that a chunk of columns stands for.
-  __device__ void copy(std::uint32_t to, const Place& place, int row, int column, int in_channels) const {
-    const Geometry& g = Base::g;
-    const bool valid = place.valid && row < g.rows && static_cast<unsigned>(place.y + row) < static_cast<unsigned>(g.height) &&
-                       static_cast<unsigned>(place.x + column) < static_cast<unsigned>(g.width);
-    const std::int64_t at = place.offset + (row * g.width + column) * Base::channels + in_channels;
+    const int y = pixel % g.pixels() / g.out_width * g.stride - g.padding + row;
+    const int x = pixel % g.out_width * g.stride - g.padding + column;
+    const bool valid = pixel < Base::depth && row < g.rows && static_cast<unsigned>(y) < static_cast<unsigned>(g.height) &&
+                       static_cast<unsigned>(x) < static_cast<unsigned>(g.width);
+    const std::int64_t at = ((sample * g.height + y) * g.width + x) * static_cast<std::int64_t>(Base::channels) + in_channels;
     copy_chunk(to, Base::right + (valid ? at * chunk : 0), valid);
   }
 };
@@ -274,15 +269,6 @@ __global__ void __launch_bounds__(threads, LeftGroups == 2 ? 2 : 1) hopper_convo
       places[i] = task.place(first_right + thread / 8 + 32 * i);
     }
   }
-  // The pixels of a turned tile are worked out once for the block, a step ahead.
-  __shared__ Place noted[2][Task::turned ? depth_step : 1];
-  const auto note = [&](int s) {
-    if constexpr (Task::turned) {
-      if (thread < depth_step && s < last_step) {
-        noted[s % 2][thread] = task.place(s * depth_step + thread);
-      }
-    }
-  };
   const auto line_at = [](std::uint32_t tile, int line, int column) {
     return tile + static_cast<std::uint32_t>(line * line_bytes + ((column ^ (line & 7)) << 4));
   };
@@ -307,7 +293,7 @@ __global__ void __launch_bounds__(threads, LeftGroups == 2 ? 2 : 1) hopper_convo
         for (int i = 0; i < depth_step * right_columns / threads; ++i) {
           const int column = thread % right_columns;
           const int line = thread / right_columns + threads / right_columns * i;
-          task.copy(line_at(right + static_cast<std::uint32_t>(column / 8 * half_bytes), line, column % 8), noted[s % 2][line],
+          task.copy(line_at(right + static_cast<std::uint32_t>(column / 8 * half_bytes), line, column % 8), s * depth_step + line,
                     window_row, window_column, in_channels);
         }
       } else {
@@ -332,12 +318,9 @@ __global__ void __launch_bounds__(threads, LeftGroups == 2 ? 2 : 1) hopper_convo
 
   allow_next();
   await_previous();
-  note(first_step);
 #pragma unroll
   for (int i = 0; i < T::stages - 1; ++i) {
-    __syncthreads();
     fetch(first_step + i);
-    note(first_step + i + 1);
   }
   const int group = thread / group_threads;
   const int group_left = LeftGroups == 2 ? group : 0;   // in 64 rows
@@ -348,7 +331,6 @@ __global__ void __launch_bounds__(threads, LeftGroups == 2 ? 2 : 1) hopper_convo
     show_copies();
     __syncthreads();
     fetch(s + T::stages - 1);
-    note(s + T::stages);
     const std::uint32_t left = tiles + static_cast<std::uint32_t>((s - first_step) % T::stages * T::stage_bytes);
     const std::uint32_t right = left + T::left_bytes;
     begin_products();
