@@ -21,9 +21,10 @@ const std::vector<std::string>& models() {
 
 bool has_norms(const std::string& model) { return model != models()[0]; }
 
+/// At a rate at which no element of a ReLU or a max-pool comes so near to its kink that rounding decides the side.
 Case training_of(const std::string& model, Loss loss = Loss::cross_entropy) {
   Case one{.model = model};
-  one.step = {.global_batch = has_norms(model) ? 24 : 13, .loss = loss, .optimizer = op::Sgd{.rate = 0.05, .momentum = 0.5}};
+  one.step = {.global_batch = has_norms(model) ? 24 : 13, .loss = loss, .optimizer = op::Sgd{.rate = 0.03, .momentum = 0.5}};
   return one;
 }
 
@@ -164,16 +165,18 @@ TEST(Images, LayersLeaveTheBitsOfOneDeviceWhateverTheTeamsSize) {
 }
 
 TEST(Images, AResnetTrainsAlikeOnBothBackendsAndInAPipeline) {
-  Case one{.model = "resnet:18,image=16,classes=5,width=4,group=2"};
-  one.step = {.global_batch = 8, .loss = Loss::cross_entropy, .optimizer = op::Sgd{.rate = 0.05, .momentum = 0.5}};
+  // Twenty norms, the last ones of a few numbers each, let roundings grow tenfold.
+  constexpr Tolerance grown{.loss = 5e-5, .typical = 2e-4, .worst = 2e-3};
+  Case one{.model = "resnet:18,image=16,classes=5,width=4,group=4"};
+  one.step = {.global_batch = 16, .loss = Loss::cross_entropy, .optimizer = op::Sgd{.rate = 0.02, .momentum = 0.5}};
   const Outcome expected = train(one, 3);
   EXPECT_LT(expected.losses.back(), expected.losses.front());
   one.backend = "cpu";
-  EXPECT_TRUE(close(expected, train(one, 3), rounding));
+  EXPECT_TRUE(close(expected, train(one, 3), grown));
   for (const auto& [strategy, devices] : {std::pair("ddp", 4U), {"1f1b", 2U}, {"interleaved", 2U}, {"zero-3", 2U}}) {
     one.strategy = strategy;
     one.devices = devices;
-    EXPECT_TRUE(close(expected, train(one, 3), rounding)) << to_text(one);
+    EXPECT_TRUE(close(expected, train(one, 3), grown)) << to_text(one);
   }
 }
 
