@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 
 namespace baton::exec::cpu {
 namespace {
@@ -144,22 +145,38 @@ Range Pool::seen(std::int64_t place, std::int64_t extent) const {
   return {std::max<std::int64_t>(0, first), std::min(extent, first + window)};
 }
 
+namespace {
+
+/// to[j] = the larger of it and from[j · stride], for each of `count`; a NaN is the largest. A stride that the compiler knows lets
+/// it use vectors.
+template <std::int64_t known_stride>
+void take_larger(const float* __restrict from, std::int64_t any_stride, float* __restrict to, std::int64_t count) {
+  const std::int64_t stride = known_stride > 0 ? known_stride : any_stride;
+  for (std::int64_t j = 0; j < count; ++j) {
+    const float one = from[j * stride];
+    to[j] = one > to[j] || one != one ? one : to[j];
+  }
+}
+
+}  // namespace
+
 void Pool::forward(const float* x, float* y, Range planes) const {
+  const auto take = stride == 2 ? take_larger<2> : stride == 1 ? take_larger<1> : take_larger<0>;
+  const std::int64_t across = places_across();
   for (std::int64_t plane = planes.begin; plane < planes.end; ++plane) {
     const float* from = x + plane * shape.pixels();
-    float* to = y + plane * places_down() * places_across();
     for (std::int64_t p = 0; p < places_down(); ++p) {
+      float* line = y + (plane * places_down() + p) * across;
+      std::fill_n(line, across, -std::numeric_limits<float>::infinity());
       const Range rows = seen(p, shape.height);
-      for (std::int64_t q = 0; q < places_across(); ++q) {
-        const Range columns = seen(q, shape.width);
-        float most = from[rows.begin * shape.width + columns.begin];
-        for (std::int64_t row = rows.begin; row < rows.end; ++row) {
-          for (std::int64_t column = columns.begin; column < columns.end; ++column) {
-            const float one = from[row * shape.width + column];
-            most = one > most || std::isnan(one) ? one : most;
-          }
+      for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+        for (std::int64_t l = 0; l < window; ++l) {
+          // The places at which this column of the window lies in the image.
+          const std::int64_t shift = padding - l;
+          const std::int64_t begin = std::min(across, std::max<std::int64_t>(0, (shift + stride - 1) / stride));
+          const std::int64_t end = std::min(across, shape.width - 1 + shift < 0 ? 0 : (shape.width - 1 + shift) / stride + 1);
+          take(from + row * shape.width + begin * stride - shift, stride, line + begin, std::max<std::int64_t>(0, end - begin));
         }
-        to[p * places_across() + q] = most;
       }
     }
   }
