@@ -37,7 +37,14 @@ CASES = {
     "square-64x6_cross-entropy_adamw": ("mlp:dim=64,depth=6", 32, "cross_entropy", ADAMW, 7),
     "1000-2000-1000_mse_sgd": ("mlp:1000-2000-1000", 32, "mse", {**SGD, "lr": 10.0}, 0),
     "square-1024_mse_sgd": ("mlp:dim=1024,depth=2", 64, "mse", {**SGD, "lr": 0.01}, 0),
+    "cnn_cross-entropy_momentum": ("cnn:4-6,image=9,channels=2,classes=5", 13, "cross_entropy", {**MOMENTUM, "lr": 0.05}, 0),
+    "resnet_cross-entropy_momentum": ("resnet:18,image=16,classes=5,width=4", 8, "cross_entropy",
+                                      {**MOMENTUM, "lr": 0.01}, 0),
+    "resnet-groups_cross-entropy_sgd": ("resnet:18,image=65,classes=5,width=4,group=4", 8, "cross_entropy",
+                                        {**SGD, "lr": 0.01}, 7),
 }
+# Bottlenecks one behind the other let roundings grow until float32 says nothing. name: model, batch, rate, seed
+EXACT_CASES = {"float64_resnet-50": ("resnet:50,image=20,classes=3,width=2,group=3", 6, 0.01, 5)}
 
 
 def philox(counter, key):
@@ -69,18 +76,18 @@ def uniform(seed, domain, index, position):
     return (word >> np.uint64(8)).astype(np.float64) * 2.0**-24
 
 
-def normal(seed, domain, index, position):
-    """Standard normal float32 by Box-Muller in double: lanes 0, 1 from words 0, 1; lanes 2, 3 from words 2, 3."""
+def normal(seed, domain, index, position, real=np.float32):
+    """Standard normal, float32 or not rounded, by Box-Muller in double: lanes 0, 1 from words 0, 1; lanes 2, 3 from words 2, 3."""
     block, lane = words(seed, domain, index, position)
     a = np.where(lane < 2, block[0], block[2]).astype(np.float64)
     b = np.where(lane < 2, block[1], block[3]).astype(np.float64)
     radius, angle = np.sqrt(-2.0 * np.log((a + 1.0) * 2.0**-32)), 2.0 * math.pi * (b * 2.0**-32)
-    return np.where(lane % np.uint64(2) == 0, radius * np.cos(angle), radius * np.sin(angle)).astype(np.float32)
+    return np.where(lane % np.uint64(2) == 0, radius * np.cos(angle), radius * np.sin(angle)).astype(real)
 
 
-def parameter(seed, ordinal, position, fan_in):
-    """Float32 uniform in [-1/sqrt(fan_in), 1/sqrt(fan_in))."""
-    return ((2.0 * uniform(seed, PARAMETER, ordinal, position) - 1.0) * (1.0 / math.sqrt(fan_in))).astype(np.float32)
+def parameter(seed, ordinal, position, fan_in, real=np.float32):
+    """Uniform, float32 or not rounded, in [-1/sqrt(fan_in), 1/sqrt(fan_in))."""
+    return ((2.0 * uniform(seed, PARAMETER, ordinal, position) - 1.0) * (1.0 / math.sqrt(fan_in))).astype(real)
 
 
 def label(seed, sample, classes):
@@ -97,7 +104,109 @@ def widths(model):
     return [int(option["dim"])] * (int(option["depth"]) + 1)
 
 
+def settings(model):
+    """resnet:18,image=16 is 18 and {"image": 16}."""
+    first, *pairs = model.split(":")[1].split(",")
+    return first, {key: int(value) for key, value in (pair.split("=") for pair in pairs)}
+
+
+class Cnn(torch.nn.Module):
+    def __init__(self, model):
+        super().__init__()
+        first, option = settings(model)
+        channels, image = [option["channels"]] + [int(c) for c in first.split("-")], option["image"]
+        self.convolutions = []
+        for i, (fan_in, fan_out) in enumerate(zip(channels, channels[1:])):
+            self.convolutions.append(torch.nn.Conv2d(fan_in, fan_out, 3, padding=1))
+            self.add_module(f"conv{i + 1}", self.convolutions[-1])
+            image //= 2
+        self.fc1 = torch.nn.Linear(channels[-1] * image * image, 128)
+        self.fc2 = torch.nn.Linear(128, option["classes"])
+        self.input, self.outputs = (channels[0], option["image"], option["image"]), option["classes"]
+
+    def forward(self, x):
+        for convolution in self.convolutions:
+            x = torch.nn.functional.max_pool2d(torch.relu(convolution(x)), 2)
+        return self.fc2(torch.relu(self.fc1(x.flatten(1))))
+
+
+class Norm(torch.nn.BatchNorm2d):
+    """PyTorch's norm, of each group of samples by itself where there is a group."""
+
+    def __init__(self, channels, group):
+        super().__init__(channels)
+        self.group = group
+
+    def forward(self, x):
+        return torch.cat([super(Norm, self).forward(part) for part in x.split(self.group or len(x))])
+
+
+class ResidualBlock(torch.nn.Module):
+    """Basic, or a bottleneck where `expansion` is 4; the names are torchvision's."""
+
+    def __init__(self, fan_in, channels, stride, expansion, group):
+        super().__init__()
+        windows = [(3, stride), (3, 1)] if expansion == 1 else [(1, 1), (3, stride), (1, 1)]
+        self.count, before = len(windows), fan_in
+        for i, (window, step) in enumerate(windows):
+            after = channels * (expansion if i + 1 == self.count else 1)
+            self.add_module(f"conv{i + 1}", torch.nn.Conv2d(before, after, window, step, window // 2, bias=False))
+            self.add_module(f"bn{i + 1}", Norm(after, group))
+            before = after
+        self.downsample = None
+        if stride != 1 or fan_in != before:
+            self.downsample = torch.nn.Sequential(torch.nn.Conv2d(fan_in, before, 1, stride, bias=False), Norm(before, group))
+
+    def forward(self, x):
+        y = x
+        for i in range(1, self.count + 1):
+            y = getattr(self, f"bn{i}")(getattr(self, f"conv{i}")(y))
+            y = torch.relu(y) if i < self.count else y
+        return torch.relu(y + (x if self.downsample is None else self.downsample(x)))
+
+
+class Resnet(torch.nn.Module):
+    def __init__(self, model):
+        super().__init__()
+        depth, option = settings(model)
+        counts, expansion = {"18": ([2, 2, 2, 2], 1), "34": ([3, 4, 6, 3], 1), "50": ([3, 4, 6, 3], 4),
+                             "101": ([3, 4, 23, 3], 4)}[depth]
+        width, group, image = option.get("width", 64), option.get("group", 0), option["image"]
+        self.small = image <= 64
+        self.conv1 = torch.nn.Conv2d(3, width, *((3, 1, 1) if self.small else (7, 2, 3)), bias=False)
+        self.bn1 = Norm(width, group)
+        before = width
+        for stage, count in enumerate(counts):
+            blocks = []
+            for i in range(count):
+                blocks.append(ResidualBlock(before, width << stage, 2 if stage > 0 and i == 0 else 1, expansion, group))
+                before = (width << stage) * expansion
+            self.add_module(f"layer{stage + 1}", torch.nn.Sequential(*blocks))
+        self.fc = torch.nn.Linear(before, option["classes"])
+        self.input, self.outputs = (3, image, image), option["classes"]
+
+    def forward(self, x):
+        x = torch.relu(self.bn1(self.conv1(x)))
+        x = x if self.small else torch.nn.functional.max_pool2d(x, 3, 2, 1)
+        for stage in range(1, 5):
+            x = getattr(self, f"layer{stage}")(x)
+        return self.fc(x.mean((2, 3)))
+
+
+def build_images(model, seed, dtype, real=np.float32):
+    network = (Cnn if model.startswith("cnn:") else Resnet)(model).to(dtype)
+    with torch.no_grad():
+        for ordinal, (name, values) in enumerate(network.named_parameters()):
+            module = network.get_submodule(name.rsplit(".", 1)[0])
+            if not isinstance(module, Norm):  # whose gains are ones and biases zeros
+                drawn = parameter(seed, ordinal, np.arange(values.numel()), module.weight[0].numel(), real)
+                values.copy_(torch.from_numpy(drawn).reshape(values.shape))
+    return network
+
+
 def build(model, seed, dtype):
+    if not model.startswith("mlp:"):
+        return build_images(model, seed, dtype)
     layers = []
     for block, (fan_in, fan_out) in enumerate(zip(widths(model), widths(model)[1:])):
         linear = torch.nn.Linear(fan_in, fan_out)
@@ -107,7 +216,9 @@ def build(model, seed, dtype):
             linear.weight.copy_(torch.from_numpy(weight))
             linear.bias.copy_(torch.from_numpy(bias))
         layers += [linear, torch.nn.ReLU()]
-    return torch.nn.Sequential(*layers).to(dtype)
+    network = torch.nn.Sequential(*layers).to(dtype)
+    network.input, network.outputs = (widths(model)[0],), widths(model)[-1]
+    return network
 
 
 def make_optimizer(optimizer, parameters):
@@ -117,26 +228,29 @@ def make_optimizer(optimizer, parameters):
 
 
 def train(model, batch, loss, optimizer, seed, dtype):
-    """The loss of each step before its update, and the named parameters after the last update."""
+    """The loss of each step before its update, the named parameters after the last update, and the first gradients."""
     network = build(model, seed, dtype)
     update = make_optimizer(optimizer, network.parameters())
-    samples, features, outputs = np.arange(batch)[:, None], widths(model)[0], widths(model)[-1]
-    x = torch.from_numpy(normal(seed, INPUT, samples, np.arange(features))).to(dtype)
+    samples, features, outputs = np.arange(batch)[:, None], math.prod(network.input), network.outputs
+    x = torch.from_numpy(normal(seed, INPUT, samples, np.arange(features))).to(dtype).reshape(batch, *network.input)
     if loss == "mse":
         target = torch.from_numpy(normal(seed, TARGET, samples, np.arange(outputs))).to(dtype)
         criterion = torch.nn.MSELoss()
     else:
         target = torch.from_numpy(label(seed, np.arange(batch), outputs))
         criterion = torch.nn.CrossEntropyLoss()
-    losses = []
+    losses, gradients = [], None
     for _ in range(STEPS):
         update.zero_grad()
         value = criterion(network(x), target)
         value.backward()
+        gradients = gradients or [p.grad.detach().numpy().copy() for p in network.parameters()]
         update.step()
         losses.append(value.item())
-    names = [f"block{b}.{kind}" for b in range(len(widths(model)) - 1) for kind in ("weight", "bias")]
-    return losses, [(name, p.detach().numpy()) for name, p in zip(names, network.parameters())]
+    names = [name for name, _ in network.named_parameters()]
+    if model.startswith("mlp:"):
+        names = [f"block{b}.{kind}" for b in range(len(widths(model)) - 1) for kind in ("weight", "bias")]
+    return losses, [(name, p.detach().numpy()) for name, p in zip(names, network.parameters())], gradients
 
 
 def short(values):
@@ -145,18 +259,45 @@ def short(values):
 
 
 def case(model, batch, loss, optimizer, seed):
-    losses, parameters = train(model, batch, loss, optimizer, seed, torch.float32)
-    exact_losses, exact_parameters = train(model, batch, loss, optimizer, seed, torch.float64)
+    losses, parameters, gradients = train(model, batch, loss, optimizer, seed, torch.float32)
+    exact_losses, exact_parameters, exact_gradients = train(model, batch, loss, optimizer, seed, torch.float64)
     loss_difference = max(abs(a - b) / abs(b) for a, b in zip(losses, exact_losses))
     difference = max(float(abs(a - b).max()) for (_, a), (_, b) in zip(parameters, exact_parameters))
+    if not model.startswith("mlp:"):  # a gradient is off by this much of its largest entry
+        gradient_difference = max(float(abs(a - b).max() / abs(b).max()) for a, b in zip(gradients, exact_gradients))
+        assert gradient_difference < 2e-5, f"{model}: gradients differ by {gradient_difference}"
+    rows = [{"name": name, "shape": list(p.shape), "first": short(p.ravel()[:8]), "sum": float(p.sum(dtype=np.float64))}
+            for name, p in parameters]
+    for row, gradient in zip(rows, gradients):
+        if not model.startswith("mlp:"):
+            row.update(gradient=short(gradient.ravel()[:8]), gradient_sum=float(gradient.sum(dtype=np.float64)),
+                       gradient_largest=short([abs(gradient).max()])[0])
     return {
         "model": model, "batch": batch, "loss": loss, "optimizer": optimizer, "seed": seed, "steps": STEPS,
         "torch": torch.__version__, "losses": short(losses),
         "float64_loss_difference": float(f"{loss_difference:.2g}"),
         "float64_parameter_difference": float(f"{difference:.2g}"),
-        "parameters": [{"name": name, "shape": list(p.shape), "first": short(p.ravel()[:8]),
-                        "sum": float(p.sum(dtype=np.float64))} for name, p in parameters],
+        "parameters": rows,
     }
+
+
+def exact_case(model, batch, rate, seed):
+    """Three losses and the first gradients in float64, from values that were never rounded to float32."""
+    network = build_images(model, seed, torch.float64, np.float64)
+    update = torch.optim.SGD(network.parameters(), lr=rate)
+    drawn = normal(seed, INPUT, np.arange(batch)[:, None], np.arange(math.prod(network.input)), np.float64)
+    x, target = torch.from_numpy(drawn).reshape(batch, *network.input), torch.from_numpy(label(seed, np.arange(batch), network.outputs))
+    losses, rows = [], []
+    for _ in range(3):
+        update.zero_grad()
+        loss = torch.nn.functional.cross_entropy(network(x), target)
+        loss.backward()
+        rows = rows or [{"name": name, "gradient": p.grad.ravel()[:4].tolist(), "gradient_norm": p.grad.norm().item()}
+                        for name, p in network.named_parameters()]
+        update.step()
+        losses.append(loss.item())
+    return {"model": model, "batch": batch, "rate": rate, "seed": seed, "torch": torch.__version__, "losses": losses,
+            "parameters": rows}
 
 
 def random_numbers():
@@ -194,7 +335,7 @@ def apart(old, new, tolerance=1e-6):
         skip = {"torch", "float64_loss_difference", "float64_parameter_difference"}
         if old.keys() != new.keys():
             return f"keys {sorted(old)} are now {sorted(new)}"
-        pairs = [(key, old[key], new[key], 1e-4 if key == "sum" else 1e-6) for key in old if key not in skip]
+        pairs = [(key, old[key], new[key], 1e-4 if key.endswith("sum") else 1e-6) for key in old if key not in skip]
     elif isinstance(old, list):
         if len(old) != len(new):
             return f"{len(old)} entries are now {len(new)}"
@@ -223,12 +364,13 @@ def main():
     check = parser.parse_args().check
     torch.set_num_threads(1)
     DATA.mkdir(exist_ok=True)
-    results = {"random": random_numbers, **{name: lambda c=c: case(*c) for name, c in CASES.items()}}
+    results = {"random": random_numbers, **{name: lambda c=c: exact_case(*c) for name, c in EXACT_CASES.items()},
+               **{name: lambda c=c: case(*c) for name, c in CASES.items()}}
     wrong = 0
     for name, compute in results.items():
         result, path = compute(), DATA / f"{name}.json"
         note = ""
-        if "losses" in result:
+        if "float64_loss_difference" in result:
             note = (f"  {result['losses'][0]:.6f} -> {result['losses'][-1]:.6f}, float64 differs by "
                     f"{result['float64_loss_difference']} (loss), {result['float64_parameter_difference']} (parameters)")
             assert result["float64_loss_difference"] < 2e-6, f"{name} is not robust to rounding: {note}"
