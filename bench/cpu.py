@@ -60,8 +60,14 @@ class Step:
         """Two products a layer (forward, weight gradient), and the input's gradient for all but the first."""
         return 2 * BATCH * self.dim * self.dim * (3 * self.depth - 1)
 
+    def model(self):
+        return f"mlp:dim={self.dim},depth={self.depth}"
+
+    def peer_model(self):
+        return ["--dim", str(self.dim), "--depth", str(self.depth)]
+
     def baton(self, bench, strategy, devices):
-        command = [bench.baton, "train", "--model", f"mlp:dim={self.dim},depth={self.depth}", "--strategy", strategy,
+        command = [bench.baton, "train", "--model", self.model(), "--strategy", strategy,
                    "--devices", devices, "--batch", str(BATCH), *self.length(bench, True), "--json", "-"]
         return run_json(command)["time_per_step_ns"], command
 
@@ -78,10 +84,25 @@ class Step:
             return Result(ns, single_ns, [command, single])
         if not bench.peer:
             return Result(ns, None, [command])
-        peer = [*bench.peer, str(PEERS / "torch_step.py"), "--dim", str(self.dim), "--depth", str(self.depth),
-                "--batch", str(BATCH), *self.length(bench), *self.peer]
+        peer = [*bench.peer, str(PEERS / "torch_step.py"), *self.peer_model(), "--batch", str(BATCH), *self.length(bench), *self.peer]
         theirs = run_json(peer)
         return Result(ns, theirs["step_time_ns"]["median"], [command, peer], about(theirs))
+
+
+@dataclasses.dataclass
+class CnnStep(Step):
+    """A step of two 3×3 convolutions (32 and 64 channels) with max-pools on 28×28, Linear 128 and 10, cross entropy."""
+
+    def flops(self):
+        first, second = 32 * 28 * 28 * 9, 64 * 14 * 14 * 32 * 9
+        linear = 64 * 7 * 7 * 128 + 128 * 10
+        return 2 * BATCH * (2 * first + 3 * second + 3 * linear)
+
+    def model(self):
+        return "cnn:32-64,image=28,channels=1,classes=10"
+
+    def peer_model(self):
+        return ["--cnn"]
 
 
 @dataclasses.dataclass
@@ -120,6 +141,8 @@ CASES = [
     Step("1024x2, ddp, 4 devices on 2 cores", 1024, 2, "cpu:4", 2, 60, 15, DDP4, "ddp"),
     Step("2048x8, ddp, 2 devices of 1 core", 2048, 8, "cpu:0,1", 2, 10, 3, DDP2, "ddp"),
     Step("1024x2, speed-up of ddp on 2 devices over one of 1 core", 1024, 2, "cpu:0,1", 2, 60, 15, [], "ddp", True),
+    CnnStep("cnn 32-64, one device of 1 core", 0, 0, "cpu:0-0", 1, 30, 5, ONE),
+    CnnStep("cnn 32-64, one device of 2 cores", 0, 0, "cpu:0-1", 2, 30, 5, TWO),
     AllReduce("all-reduce 64 MB, 2 devices, against gloo", 64 << 20),
     AllReduce("all-reduce 64 MB, 2 devices, against the bare loop", 64 << 20, bare=True),
 ]

@@ -1,4 +1,5 @@
-"""A training step in plain PyTorch on CPU: Linear+ReLU blocks, mean squared error, SGD 0.01. Prints one JSON object.
+"""A training step in plain PyTorch on CPU: Linear+ReLU blocks and mean squared error, or with --cnn two convolutions of 32 and
+64 channels on 28×28 and cross entropy; SGD 0.01. Prints one JSON object.
 
     /usr/bin/python3 bench/peers/torch_step.py --dim 1024 --depth 2 --batch 64 --threads 1 --cores 0
     /usr/bin/python3 bench/peers/torch_step.py --dim 1024 --depth 2 --batch 64 --threads 2
@@ -16,17 +17,27 @@ import time
 import peer
 
 
+def network(torch, options):
+    """The model, and the shape of a sample."""
+    nn = torch.nn
+    if options.cnn:
+        return nn.Sequential(nn.Conv2d(1, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(32, 64, 3, padding=1), nn.ReLU(),
+                             nn.MaxPool2d(2), nn.Flatten(), nn.Linear(64 * 7 * 7, 128), nn.ReLU(), nn.Linear(128, 10)), (1, 28, 28)
+    blocks = [layer for _ in range(options.depth) for layer in (nn.Linear(options.dim, options.dim), nn.ReLU())]
+    return nn.Sequential(*blocks), (options.dim,)
+
+
 def train(torch, options, rank, ranks):
     """Nanoseconds and loss of each step after the warm-up."""
     torch.manual_seed(0)
-    blocks = [layer for _ in range(options.depth) for layer in (torch.nn.Linear(options.dim, options.dim), torch.nn.ReLU())]
-    model = torch.nn.Sequential(*blocks)
+    model, shape = network(torch, options)
     if ranks > 1:
         model = torch.nn.parallel.DistributedDataParallel(model)
     share = slice(rank * options.batch // ranks, (rank + 1) * options.batch // ranks)
-    x = torch.randn(options.batch, options.dim)[share].contiguous()
-    target = torch.randn(options.batch, options.dim)[share].contiguous()
-    criterion = torch.nn.MSELoss()
+    x = torch.randn(options.batch, *shape)[share].contiguous()
+    target = torch.randint(10, (options.batch,)) if options.cnn else torch.randn(options.batch, options.dim)
+    target = target[share].contiguous()
+    criterion = torch.nn.CrossEntropyLoss() if options.cnn else torch.nn.MSELoss()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     times, losses = [], []
     for _ in range(options.warmup + options.steps):
@@ -41,7 +52,7 @@ def train(torch, options, rank, ranks):
 
 
 def report(torch, options, times, losses):
-    peer.report(torch, model=f"mlp:dim={options.dim},depth={options.depth}", batch=options.batch,
+    peer.report(torch, model="cnn:32-64" if options.cnn else f"mlp:dim={options.dim},depth={options.depth}", batch=options.batch,
                 processes=options.ddp or 1, threads=torch.get_num_threads(), cores=sorted(os.sched_getaffinity(0)),
                 steps=options.steps, warmup=options.warmup, step_time_ns=peer.summary(times), losses=losses)
 
@@ -62,6 +73,7 @@ def main():
     parser = argparse.ArgumentParser(description="Time a training step in plain PyTorch on CPU.")
     parser.add_argument("--dim", type=int, default=1024)
     parser.add_argument("--depth", type=int, default=2)
+    parser.add_argument("--cnn", action="store_true", help="convolutions in place of Linear+ReLU blocks")
     parser.add_argument("--batch", type=int, default=64, help="global batch")
     parser.add_argument("--threads", type=int, default=1, help="threads a process")
     parser.add_argument("--steps", type=int, default=40)
