@@ -8,6 +8,7 @@ namespace baton::lab {
 Experiment timing();
 Experiment strong_scaling();
 Experiment comm_vs_compute();
+Experiment which_network();
 Experiment dp_vs_ddp();
 Experiment delay();
 Experiment batch_scaling();
