@@ -66,7 +66,8 @@ void list_models() {
     }
   }
   fmt::print("{}\nforward: arithmetic of one sample's forward pass; the backward pass has about twice as much.\n", table.text());
-  fmt::print("kept: activations of one sample, in fp32, that the forward pass leaves for the backward pass without recomputation.\n\n");
+  fmt::print(
+      "kept: activations of one sample, in fp32, that the forward pass leaves for the backward pass without recomputation.\n\n");
   fmt::print("Any size can be asked for:\n");
   for (const model::Kind& kind : model::zoo()) {
     fmt::print("  {}\n", kind.forms);

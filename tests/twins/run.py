@@ -101,6 +101,23 @@ def draw(rng, strategy):
     return f"--strategy {strategy} --devices cpu:{devices} " + flags, devices
 
 
+def draw_network(rng, kind):
+    """The flags of a random network of a kind."""
+    heads = rng.choice([1, 2, 4])
+    dim = heads * 2 * rng.randint(1, 4)
+    sizes = f"depth={rng.randint(1, 3)},heads={heads},dim={dim},context={rng.randint(2, 12)},vocab={rng.randint(5, 50)}"
+    model = {
+        "gpt": f"gpt:{sizes}",
+        "llama": f"llama:{sizes},kv-heads={rng.choice([n for n in (1, 2, 4) if heads % n == 0])},hidden={rng.randint(3, 20)}",
+        "cnn": f"cnn:{'-'.join(str(rng.randint(2, 9)) for _ in range(rng.randint(1, 2)))},image={rng.randint(8, 13)},"
+               f"channels={rng.randint(1, 3)},classes={rng.randint(2, 9)}",
+        "resnet": f"resnet:18,image=16,classes={rng.randint(2, 9)},width=4",
+    }[kind]
+    flags = f"--model {model} --batch {rng.randint(4, 8)} --seed {rng.randint(0, 99)}"
+    flags += rng.choice([" --lr 0.05", " --optimizer adamw --decay matrices --weight-decay 0.1", " --optimizer momentum --lr 0.01"])
+    return flags + rng.choice(["", " --label-smoothing 0.1", " --lr-schedule cosine:until=9,warmup=2"])
+
+
 def check(program, folder, flags, devices, strategy):
     folder.mkdir(parents=True)
     call(f"{program} train {flags} --steps {STEPS} --warmup 2 --write-start start --json baton.json --quiet", folder)
@@ -158,6 +175,13 @@ def main():
         for number in range(4 if strategy in ("single", "layers") else 2):
             flags, count = draw(rng, strategy)
             check(program, folder / f"{strategy}-{number}", flags, count, strategy)
+    for kind in ("gpt", "llama", "cnn", "resnet"):
+        for number in range(2):
+            check(program, folder / f"{kind}-{number}", "--strategy single " + draw_network(rng, kind), 1, "single")
+    # Of the others every replica's norm is its own.
+    check(program, folder / "gpt-ddp", "--strategy ddp --devices cpu:2 " + draw_network(rng, "gpt"), 2, "ddp")
+    for model in ("gpt2", "llama3-8b", "resnet50"):
+        compile(call(f"{program} pytorch --strategy fsdp --devices cuda --model {model}", folder), "twin.py", "exec")
     for flags in ("--strategy fsdp --devices cuda", "--strategy ddp --devices cuda:0,1 --precision fp16 --micro-batches 2"):
         compile(call(f"{program} pytorch {flags}", folder), "twin.py", "exec")
     check_flags(program, folder / "flags")

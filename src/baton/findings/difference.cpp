@@ -183,8 +183,9 @@ Difference difference(const Sample& a, const Sample& b, const Test& test) {
   result.differ = std::abs(apart) > std::max(reach, least) + shift;
   // Of few instances the scatter comes out too small more often than too large: by so much in the median.
   const double usually = std::isinf(degrees) ? 1 : std::pow(1 - 2 / (9 * degrees), 1.5);
-  result.smallest = both_exact ? 0
-                               : std::expm1(shift + std::max(least, reach / usually) + student_quantile(power, degrees) * error / usually);
+  result.smallest = both_exact
+                        ? 0
+                        : std::expm1(shift + std::max(least, reach / usually) + student_quantile(power, degrees) * error / usually);
   return result;
 }
 

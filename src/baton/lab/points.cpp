@@ -52,10 +52,9 @@ constexpr std::array<std::string_view, 21> further_words{
     "optimizer", "lr",     "momentum",      "weight_decay", "precision", "loss_scale",      "loss_scale_growth",
     "link",      "memory", "seed",          "samples",      "decay",     "lr_schedule",     "label_smoothing"};
 /// Of these, and of axes that go by their names, those that are numbers,
-constexpr std::array<std::string_view, 11> numeric_words{"batch",   "micro_batches",    "bucket_mb",    "first_bucket_mb",
-                                                         "label_smoothing",
-                                                         "lr",      "momentum",         "weight_decay", "seed",
-                                                         "samples", "loss_scale_growth"};
+constexpr std::array<std::string_view, 11> numeric_words{
+    "batch",    "micro_batches", "bucket_mb", "first_bucket_mb", "label_smoothing",  "lr",
+    "momentum", "weight_decay",  "seed",      "samples",         "loss_scale_growth"};
 /// and those that only a job can judge.
 constexpr std::array<std::string_view, 4> judged_words{"link", "memory", "loss_scale", "lr_schedule"};
 

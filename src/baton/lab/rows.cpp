@@ -135,7 +135,8 @@ findings::Sample sample_of_row(const Json& row) {
   return findings::from_interval(time, {said(row, "time_low_ns"), said(row, "time_high_ns")}, said(row, "instances"));
 }
 
-/// How much the machine itself may have changed between two rows that did not take turns, relative: what it drifted within each run.
+/// How much the machine itself may have changed between two rows that did not take turns, relative: what it drifted within each
+/// run.
 double drift_between(const Json& a, const Json& b) { return std::hypot(said(a, "drift"), said(b, "drift")); }
 
 /// How far apart the speed of a fixed computation and the share of other processes were, relative. Both are of the cores: of GPUs

@@ -20,7 +20,8 @@ plan::Buffer samples_of(const Job& job, plan::Role role, std::int64_t rows) {
   plan::Buffer buffer{.role = role, .dtype = labels || tokens ? DType::i32 : DType::f32, .content = plan::BatchRows{0, rows}};
   const Shape sample = role == plan::Role::input ? job.model().input() : job.model().output();
   std::vector<std::int64_t> extents{rows};
-  extents.insert(extents.end(), sample.extents().begin(), sample.extents().end() - (labels ? 1 : 0));  // one label per row of scores
+  extents.insert(extents.end(), sample.extents().begin(),
+                 sample.extents().end() - (labels ? 1 : 0));  // one label per row of scores
   buffer.shape = Shape(extents);
   return buffer;
 }
@@ -67,12 +68,10 @@ void write_samples(const std::filesystem::path& path, const Job& job, std::int64
   checkpoint::ArchiveWriter writer(path, {{"input", {input.dtype, input.shape}}, {"target", {target.dtype, target.shape}}}, {});
   for (const plan::Buffer& buffer : {input, target}) {
     std::vector<std::byte> bytes(static_cast<std::size_t>(buffer.size().count));
-    exec::fill_initial(buffer, bytes.data(),
-                       {.seed = job.seed(),
-                        .samples = job.samples(),
-                        .classes = job.model().output().last(),
-                        .tokens = tokens_of(job.model())},
-                       0);
+    exec::fill_initial(
+        buffer, bytes.data(),
+        {.seed = job.seed(), .samples = job.samples(), .classes = job.model().output().last(), .tokens = tokens_of(job.model())},
+        0);
     writer.append(bytes);
   }
   writer.commit();

@@ -177,8 +177,11 @@ const std::vector<Kind>& zoo() {
        "features between)",
        parse_tokens},
       {"cnn", "cnn:32-64,image=28,channels=1,classes=10 (3x3 convolutions, ReLU and max-pools, then two Linear layers)", parse_cnn},
-      {"resnet", "resnet:50,image=224,classes=1000 (18, 34, 50 or 101 layers; width=64 channels, group=32 samples per norm)",
-       parse_resnet},
+      {"resnet",
+       "resnet:50,image=224,classes=1000 (18, 34, 50 or 101 layers, or resnet18 to resnet101; width=64 channels, group=32 samples "
+       "per norm)",
+       parse_resnet,
+       {{"resnet18", "18"}, {"resnet34", "34"}, {"resnet50", "50"}, {"resnet101", "101"}}},
       {"toy", "toy (Linear(10,10)+ReLU, Linear(10,5))", parse_toy},
       {"toy-4", "toy-4 (the same with four Linear layers)", parse_toy_4},
       {"gpt",

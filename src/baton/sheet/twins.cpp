@@ -31,7 +31,8 @@ std::string_view text_of(std::string_view name) {
 
 /// Fills in a template. A line `#: if NAME` begins what is kept where the condition holds, `#: else` and `#: end` as one would
 /// think;
-/// `#: settings` stands for the settings, `#: network` for the file of the kind of model, and any other word for the file of that name.
+/// `#: settings` stands for the settings, `#: network` for the file of the kind of model, and any other word for the file of that
+/// name.
 class Template {
  public:
   Template(const Conditions& conditions, std::string settings, std::string network)
@@ -260,8 +261,8 @@ std::string training_twin(const lab::JobWords& words, const TwinRun& run) {
   const model::Recipe recipe = model::recipe_of(job.model().name());
   const bool graph = reads_tokens(recipe.kind) || reads_images(recipe.kind);
   if (graph && (kind == "layers" || kind == "dp")) {
-    throw usage_error("there is a PyTorch twin of {} for stacks of Linear+ReLU blocks, but none for {}: try single, ddp or fsdp", kind,
-                      job.model().name());
+    throw usage_error("there is a PyTorch twin of {} for stacks of Linear+ReLU blocks, but none for {}: try single, ddp or fsdp",
+                      kind, job.model().name());
   }
   if (graph && request.step.loss != strategy::Loss::cross_entropy) {
     throw usage_error("the PyTorch twin of {} has cross-entropy as its loss", job.model().name());

@@ -83,9 +83,9 @@ void StepTensors::write_graph() {
 
 op::Op StepTensors::loss_op() const {
   const std::int64_t elements = step_.global_batch * model_.output().elements();
-  return step_.loss == Loss::mean_squared_error ? op::Op(op::MeanSquaredError{elements})
-                                                : op::Op(op::CrossEntropy{.rows = elements / model_.output().last(),
-                                                                           .smoothing = step_.label_smoothing});
+  return step_.loss == Loss::mean_squared_error
+             ? op::Op(op::MeanSquaredError{elements})
+             : op::Op(op::CrossEntropy{.rows = elements / model_.output().last(), .smoothing = step_.label_smoothing});
 }
 
 plan::ValuePart StepTensors::part(std::size_t b, std::size_t v, std::optional<char> divided, const Shard& shard, std::size_t m,

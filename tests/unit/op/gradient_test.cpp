@@ -168,9 +168,9 @@ TEST(Gradient, OfAReluNeedsItsOutputAndNotItsInput) {
 
 TEST(Gradient, BackwardOpsAndLossesHaveNone) {
   for (const Op& op : all()) {
-    const std::set<std::string_view> forward{"linear",   "relu",      "gelu",          "layer_norm", "embed",
-                                             "rms_norm", "silu_gate", "add_positions", "rotary",     "attention",
-                                             "conv2d",   "batch_norm", "max_pool",     "average_pool", "flatten"};
+    const std::set<std::string_view> forward{"linear",   "relu",       "gelu",          "layer_norm",   "embed",
+                                             "rms_norm", "silu_gate",  "add_positions", "rotary",       "attention",
+                                             "conv2d",   "batch_norm", "max_pool",      "average_pool", "flatten"};
     EXPECT_EQ(gradient(op).empty(), !forward.contains(name(op))) << name(op);
   }
 }

@@ -116,11 +116,8 @@ TEST(RateSchedule, WhatCannotBeIsRefusedInOneSentence) {
 }
 
 TEST(Optimizer, AStepHasItsOwnRateAndVectorsMayBeExemptFromDecay) {
-  const Optimizer whole = Adam{.rate = 0.1,
-                               .weight_decay = 0.5,
-                               .decoupled = true,
-                               .schedule = parse_schedule("linear:until=11"),
-                               .decay_matrices = true};
+  const Optimizer whole = Adam{
+      .rate = 0.1, .weight_decay = 0.5, .decoupled = true, .schedule = parse_schedule("linear:until=11"), .decay_matrices = true};
   EXPECT_EQ(at_step(whole, 6, 2), Optimizer(Adam{.rate = 0.05, .weight_decay = 0.5, .decoupled = true}));
   EXPECT_EQ(at_step(whole, 6, 1), Optimizer(Adam{.rate = 0.05, .decoupled = true}));
   EXPECT_EQ(at_step(Sgd{.rate = 0.1, .weight_decay = 0.5}, 6, 1), Optimizer(Sgd{.rate = 0.1, .weight_decay = 0.5}));

@@ -56,9 +56,8 @@ TEST(AppliedSum, MovesTheSameBytes) {
 }
 
 TEST(AppliedSum, LeavesOtherOptimizersAlone) {
-  for (const op::Optimizer& optimizer :
-       {op::Optimizer(op::Sgd{.momentum = 0.9}), op::Optimizer(op::Sgd{.weight_decay = 0.1}),
-        op::Optimizer(op::Sgd{.schedule = {.cosine_until = 9}}), op::Optimizer(op::Adam{})}) {
+  for (const op::Optimizer& optimizer : {op::Optimizer(op::Sgd{.momentum = 0.9}), op::Optimizer(op::Sgd{.weight_decay = 0.1}),
+                                         op::Optimizer(op::Sgd{.schedule = {.cosine_until = 9}}), op::Optimizer(op::Adam{})}) {
     const plan::Plan plan = ddp({.global_batch = 6, .optimizer = optimizer});
     EXPECT_FALSE(places(plan.tasks(), op::name(optimizer)).empty());
     EXPECT_TRUE(plan::verify(plan).holds());

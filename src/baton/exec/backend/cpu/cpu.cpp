@@ -268,7 +268,7 @@ struct PrepareOp {
     return kernel(at, [rows = rows(), classes = elements() / rows(), o](const Addresses& a, const Member& m, std::int64_t) {
       const Part part(m, rows);
       const double each = o.smoothing / static_cast<double>(o.of > 0 ? o.of : classes);
-      const cpu::ScorePart held{o.first, o.parts, rows, o.parts > 0 ? reinterpret_cast<const double*>(a.reads[2]) : nullptr,
+      const cpu::ScorePart held{o.first,     o.parts, rows, o.parts > 0 ? reinterpret_cast<const double*>(a.reads[2]) : nullptr,
                                 o.smoothing, each};
       cpu::cross_entropy(in(a, 0), reinterpret_cast<const std::int32_t*>(a.reads[1]), reinterpret_cast<double*>(a.writes[0]),
                          out(a, 1), part.begin, part.end, classes, static_cast<double>(o.rows), loss_scale(a, o.scaled), held);
