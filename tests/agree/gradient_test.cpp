@@ -126,7 +126,8 @@ TEST(Gradient, OfGraphsAndSharedParametersEqualsTheCentralDifference) {
   for (const std::string model : {"residual:dim=5,hidden=7,depth=2", "graph:tied", "graph:sequence", "graph:norm", "graph:gelu",
                                   "tokens:vocabulary=9,dim=5,hidden=7,depth=1,sequence=3", "graph:images", "graph:replicas",
                                   "cnn:3-4,image=7,channels=2,classes=4", "gpt:depth=1,heads=2,dim=6,context=4,vocab=7",
-                                  "llama:depth=1,heads=4,kv-heads=2,dim=8,hidden=7,context=5,vocab=7"}) {
+                                  "llama:depth=1,heads=4,kv-heads=2,dim=8,hidden=7,context=5,vocab=7",
+                                  "vit:depth=1,heads=2,dim=6,patch=2,image=4,classes=5"}) {
     for (const std::string strategy : {"single", "ddp", "layers", "1f1b"}) {
       for (const Loss loss : {strategy == "single" || strategy == "1f1b" ? Loss::cross_entropy : Loss::mean_squared_error}) {
         Case one{.model = model, .strategy = strategy, .devices = strategy == "single" ? 1U : 2U};
@@ -151,7 +152,8 @@ TEST(Gradient, OfGraphsAndSharedParametersEqualsTheCentralDifference) {
             ++asked;
             if (std::abs(wide - narrow) <= 1e-6 * scale) {  // no kink of a ReLU lies between
               ++answered;
-              EXPECT_NEAR(gradient[at], narrow, 3e-6 * scale) << name << '[' << at << ']';
+              // A difference of losses is off by some of their last places; the bias of keys has no gradient beside that.
+              EXPECT_NEAR(gradient[at], narrow, 3e-6 * scale + 2e-11) << name << '[' << at << ']';
             }
           }
         }

@@ -49,9 +49,11 @@ std::string arguments_of(const GptSize& size) {
 
 const std::vector<Preset>& gpt_presets() {
   static const std::vector<Preset> presets{
-      {"gpt2", arguments_of({12, 12, 768, 1024, 50257})},        {"gpt2-medium", arguments_of({24, 16, 1024, 1024, 50257})},
-      {"gpt2-large", arguments_of({36, 20, 1280, 1024, 50257})}, {"gpt2-xl", arguments_of({48, 25, 1600, 1024, 50257})},
-      {"gpt3-175b", arguments_of({96, 96, 12288, 2048, 50257})},
+      {"gpt2", arguments_of(GptSize{12, 12, 768, 1024, 50257})},
+      {"gpt2-medium", arguments_of(GptSize{24, 16, 1024, 1024, 50257})},
+      {"gpt2-large", arguments_of(GptSize{36, 20, 1280, 1024, 50257})},
+      {"gpt2-xl", arguments_of(GptSize{48, 25, 1600, 1024, 50257})},
+      {"gpt3-175b", arguments_of(GptSize{96, 96, 12288, 2048, 50257})},
   };
   return presets;
 }

@@ -52,10 +52,10 @@ std::string arguments_of(const LlamaSize& size) {
 
 const std::vector<Preset>& llama_presets() {
   static const std::vector<Preset> presets{
-      {"tinyllama", arguments_of({22, 32, 4, 2048, 5632, 2048, 32000})},
-      {"llama3-8b", arguments_of({32, 32, 8, 4096, 14336, 8192, 128256, 500000})},
-      {"llama3-70b", arguments_of({80, 64, 8, 8192, 28672, 8192, 128256, 500000})},
-      {"llama3-405b", arguments_of({126, 128, 8, 16384, 53248, 8192, 128256, 500000})},
+      {"tinyllama", arguments_of(LlamaSize{22, 32, 4, 2048, 5632, 2048, 32000})},
+      {"llama3-8b", arguments_of(LlamaSize{32, 32, 8, 4096, 14336, 8192, 128256, 500000})},
+      {"llama3-70b", arguments_of(LlamaSize{80, 64, 8, 8192, 28672, 8192, 128256, 500000})},
+      {"llama3-405b", arguments_of(LlamaSize{126, 128, 8, 16384, 53248, 8192, 128256, 500000})},
   };
   return presets;
 }

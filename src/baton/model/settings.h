@@ -11,6 +11,7 @@ namespace baton::model {
 /// The most that texts may ask for.
 inline constexpr std::int64_t max_width = 1 << 20;
 inline constexpr std::int64_t max_depth = 1 << 16;
+inline constexpr std::int64_t max_image_side = 1 << 14;
 inline constexpr std::int64_t max_base = std::int64_t{1} << 40;
 
 /// A size that a model is given by its text, as in `dim=64`.

@@ -15,6 +15,7 @@
 #include "baton/model/resnet.h"
 #include "baton/model/settings.h"
 #include "baton/model/toy.h"
+#include "baton/model/vit.h"
 
 namespace baton::model {
 namespace {
@@ -191,6 +192,10 @@ const std::vector<Kind>& zoo() {
        "llama:depth=22,heads=32,kv-heads=4,dim=2048,hidden=5632,context=2048,vocab=32000 (LLaMA, base=10000 of its rotary "
        "positions; or tinyllama, llama3-8b, llama3-70b, llama3-405b)",
        parse_llama, llama_presets()},
+      {"vit",
+       "vit:depth=12,heads=3,dim=192,patch=16,image=224,classes=1000 (vision transformer; or vit-tiny, vit-small, vit-base, "
+       "vit-large)",
+       parse_vit, vit_presets()},
       {"first-split", "first-split (Linear(1000,2000)+ReLU, Linear(2000,1000)+ReLU)", parse_first_split},
   };
   return kinds;

@@ -92,6 +92,13 @@ struct Rules {
   std::vector<BackwardCall> operator()(const Flatten&) const {
     return {{FlattenBackward{}, {output_gradient}, {input_gradient}, false}};
   }
+  std::vector<BackwardCall> operator()(const ImageToSequence&) const {
+    return {{ImageToSequenceBackwardInput{}, {output_gradient}, {input_gradient}, false},
+            {ImageToSequenceBackwardWeight{}, {output_gradient}, {weight_gradient}, true}};
+  }
+  std::vector<BackwardCall> operator()(const FirstPosition&) const {
+    return {{FirstPositionBackward{}, {output_gradient}, {input_gradient}, false}};
+  }
   // The rest stand in a backward, or make the first gradient themselves.
   std::vector<BackwardCall> operator()(const LinearBackwardInput&) const { return {}; }
   std::vector<BackwardCall> operator()(const LinearBackwardWeight&) const { return {}; }
@@ -115,6 +122,9 @@ struct Rules {
   std::vector<BackwardCall> operator()(const MaxPoolBackward&) const { return {}; }
   std::vector<BackwardCall> operator()(const AveragePoolBackward&) const { return {}; }
   std::vector<BackwardCall> operator()(const FlattenBackward&) const { return {}; }
+  std::vector<BackwardCall> operator()(const ImageToSequenceBackwardInput&) const { return {}; }
+  std::vector<BackwardCall> operator()(const ImageToSequenceBackwardWeight&) const { return {}; }
+  std::vector<BackwardCall> operator()(const FirstPositionBackward&) const { return {}; }
   // A bias is added behind a partial Linear, whose backward has both.
   std::vector<BackwardCall> operator()(const AddBias&) const { return {}; }
   std::vector<BackwardCall> operator()(const AddBiasBackward&) const { return {}; }

@@ -57,7 +57,12 @@ constexpr std::array<std::string_view, std::variant_size_v<Op>> names{"linear",
                                                                       "average_pool",
                                                                       "average_pool_backward",
                                                                       "flatten",
-                                                                      "flatten_backward"};
+                                                                      "flatten_backward",
+                                                                      "image_to_sequence",
+                                                                      "image_to_sequence_backward_input",
+                                                                      "image_to_sequence_backward_weight",
+                                                                      "first_position",
+                                                                      "first_position_backward"};
 
 static_assert(!names.back().empty(), "an op of the variant has no name here");
 
@@ -170,6 +175,10 @@ struct Law {
   }
   bool operator()(const Flatten&) const { return reads[0].shape.elements() == writes[0].shape.elements(); }
   bool operator()(const FlattenBackward&) const { return reads[0].shape.elements() == writes[0].shape.elements(); }
+  /// Whether a sequence has a position for each place of an image and one more.
+  static bool is_sequence_of(const Shape& sequence, const Shape& image) { return sequence[0] == image[2] * image[3] + 1; }
+  bool operator()(const ImageToSequence&) const { return is_sequence_of(writes[0].shape, reads[0].shape); }
+  bool operator()(const ImageToSequenceBackwardInput&) const { return is_sequence_of(reads[0].shape, writes[0].shape); }
 
   template <typename AnyOp>
   bool operator()(const AnyOp&) const {
@@ -285,6 +294,11 @@ struct Arithmetic {
   Flops operator()(const AveragePoolBackward&) const { return Flops(writes[0].shape.elements()); }
   Flops operator()(const Flatten&) const { return Flops(0); }
   Flops operator()(const FlattenBackward&) const { return Flops(0); }
+  Flops operator()(const ImageToSequence&) const { return Flops(0); }
+  Flops operator()(const ImageToSequenceBackwardInput&) const { return Flops(0); }
+  Flops operator()(const ImageToSequenceBackwardWeight&) const { return Flops(reads[0].shape.elements() / reads[0].shape[0]); }
+  Flops operator()(const FirstPosition&) const { return Flops(0); }
+  Flops operator()(const FirstPositionBackward&) const { return Flops(0); }
 };
 
 }  // namespace

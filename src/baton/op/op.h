@@ -356,13 +356,44 @@ struct FlattenBackward {
   bool operator==(const FlattenBackward&) const = default;
 };
 
-using Op =
-    std::variant<Linear, LinearBackwardInput, LinearBackwardWeight, Relu, ReluBackward, Gelu, GeluBackward, MeanSquaredError,
-                 CrossEntropy, CrossEntropyTerms, Embed, EmbedBackward, MatrixProduct, Add, AddBias, AddBiasBackward, LayerNorm,
-                 LayerNormBackwardInput, LayerNormBackwardWeight, RmsNorm, RmsNormBackwardInput, RmsNormBackwardWeight, SiluGate,
-                 SiluGateBackward, AddPositions, AddPositionsBackward, Rotary, Attention, AttentionBackward, Cast, CheckFinite,
-                 AdjustScale, Conv2d, Conv2dBackwardInput, Conv2dBackwardWeight, BatchNorm, BatchNormBackwardInput,
-                 BatchNormBackwardWeight, MaxPool, MaxPoolBackward, AveragePool, AveragePoolBackward, Flatten, FlattenBackward>;
+// Between images and sequences.
+
+/// The places of an image, row by row, as positions of a sequence, behind a learned vector that every sample has in front. Reads x
+/// [sample, channel, row, column], token [channel]; writes y [position, sample, channel].
+struct ImageToSequence {
+  bool operator==(const ImageToSequence&) const = default;
+};
+
+/// Reads dy; writes dx.
+struct ImageToSequenceBackwardInput {
+  bool operator==(const ImageToSequenceBackwardInput&) const = default;
+};
+
+/// dtoken = Σ dy of the first position, over the samples. Reads dy; writes dtoken. With `accumulate` it adds to it (and so reads
+/// it).
+struct ImageToSequenceBackwardWeight {
+  bool accumulate = false;
+  bool operator==(const ImageToSequenceBackwardWeight&) const = default;
+};
+
+/// The first position of a sequence. Reads x [position, sample, feature]; writes y [sample, feature].
+struct FirstPosition {
+  bool operator==(const FirstPosition&) const = default;
+};
+
+/// Reads dy; writes dx, which is 0 at all other positions.
+struct FirstPositionBackward {
+  bool operator==(const FirstPositionBackward&) const = default;
+};
+
+using Op = std::variant<Linear, LinearBackwardInput, LinearBackwardWeight, Relu, ReluBackward, Gelu, GeluBackward, MeanSquaredError,
+                        CrossEntropy, CrossEntropyTerms, Embed, EmbedBackward, MatrixProduct, Add, AddBias, AddBiasBackward,
+                        LayerNorm, LayerNormBackwardInput, LayerNormBackwardWeight, RmsNorm, RmsNormBackwardInput,
+                        RmsNormBackwardWeight, SiluGate, SiluGateBackward, AddPositions, AddPositionsBackward, Rotary, Attention,
+                        AttentionBackward, Cast, CheckFinite, AdjustScale, Conv2d, Conv2dBackwardInput, Conv2dBackwardWeight,
+                        BatchNorm, BatchNormBackwardInput, BatchNormBackwardWeight, MaxPool, MaxPoolBackward, AveragePool,
+                        AveragePoolBackward, Flatten, FlattenBackward, ImageToSequence, ImageToSequenceBackwardInput,
+                        ImageToSequenceBackwardWeight, FirstPosition, FirstPositionBackward>;
 
 /// Whether most of its arithmetic multiplies matrices, and so may run on units made for that.
 bool is_product(const Op& op);
@@ -542,6 +573,11 @@ void attributes(Op& op, Visit visit) {
     void operator()(AveragePoolBackward&) {}
     void operator()(Flatten&) {}
     void operator()(FlattenBackward&) {}
+    void operator()(ImageToSequence&) {}
+    void operator()(ImageToSequenceBackwardInput&) {}
+    void operator()(ImageToSequenceBackwardWeight& o) { visit("accumulate", o.accumulate); }
+    void operator()(FirstPosition&) {}
+    void operator()(FirstPositionBackward&) {}
   } dispatch{visit};
   std::visit(dispatch, op);
 }

@@ -259,6 +259,27 @@ struct Signatures {
     static const Signature one{.reads = {{"bf"}}, .writes = {{"bcyx"}}, .whole = "cyxf"};
     return one;
   }
+  const Signature& operator()(const ImageToSequence&) const {
+    static const Signature one{.reads = {{"bcyx"}, {"c"}}, .writes = {{"tbc"}}, .whole = "tyx"};
+    return one;
+  }
+  const Signature& operator()(const ImageToSequenceBackwardInput&) const {
+    static const Signature one{.reads = {{"tbc"}}, .writes = {{"bcyx"}}, .whole = "tyx"};
+    return one;
+  }
+  const Signature& operator()(const ImageToSequenceBackwardWeight& o) const {
+    static const Signature plain{.reads = {{"tbc"}}, .writes = {{"c"}}, .whole = "t"};
+    static const Signature added{.reads = {{"tbc"}, {"c"}}, .writes = {{"c"}}, .whole = "t", .in_place = true};
+    return o.accumulate ? added : plain;
+  }
+  const Signature& operator()(const FirstPosition&) const {
+    static const Signature one{.reads = {{"tbc"}}, .writes = {{"bc"}}, .whole = "t"};
+    return one;
+  }
+  const Signature& operator()(const FirstPositionBackward&) const {
+    static const Signature one{.reads = {{"bc"}}, .writes = {{"tbc"}}, .whole = "t"};
+    return one;
+  }
 };
 
 /// The extents that letters have been given so far.

@@ -152,9 +152,9 @@ TEST(Model, ParametersOfOneNameAreOneParameter) {
 
 TEST(Transformers, HaveAsManyParametersAsArePublished) {
   const std::vector<std::pair<std::string, std::int64_t>> published{
-      {"gpt2", 124'439'808},        {"gpt2-medium", 354'823'168},   {"gpt2-large", 774'030'080},
-      {"gpt2-xl", 1'557'611'200},   {"gpt3-175b", 174'604'259'328}, {"tinyllama", 1'100'048'384},
-      {"llama3-8b", 8'030'261'248}, {"llama3-70b", 70'553'706'496}, {"llama3-405b", 405'853'388'800},
+      {"vit-tiny", 5'717'416},      {"vit-base", 86'567'656},     {"vit-large", 304'326'632},     {"gpt2", 124'439'808},
+      {"gpt2-medium", 354'823'168}, {"gpt2-large", 774'030'080},  {"gpt2-xl", 1'557'611'200},     {"gpt3-175b", 174'604'259'328},
+      {"tinyllama", 1'100'048'384}, {"llama3-8b", 8'030'261'248}, {"llama3-70b", 70'553'706'496}, {"llama3-405b", 405'853'388'800},
   };
   for (const auto& [name, count] : published) {
     const Model model = parse_model(name);
@@ -219,11 +219,22 @@ TEST(Transformers, OfBadSizesAreRefusedInASentenceWithTheNumbers) {
        "the 32 features of the llama model cannot be divided evenly over 6 heads"},
       {"llama:depth=2,heads=4,kv-heads=2,dim=20,hidden=48,context=16,vocab=50",
        "a head of the llama model has 5 features (20 over 4 heads), but rotary positions turn pairs of them"},
+      {"vit:depth=2,heads=2,dim=32,patch=5,image=16,classes=10", "an image of 16 × 16 cannot be cut evenly into patches of 5 × 5"},
+      {"vit:depth=2,heads=3,dim=32,patch=4,image=16,classes=10",
+       "the 32 features of the vit model cannot be divided evenly over 3 heads"},
       {"llama2", "unknown model 'llama2'"},
   };
   for (const auto& [text, part] : cases) {
     EXPECT_TRUE(says(usage_sentence([&text = text] { parse_model(text); }), part)) << text;
   }
+}
+
+TEST(Transformers, OfImagesReadPatchesBehindAClassToken) {
+  const Model model = parse_model("vit:depth=1,heads=2,dim=8,patch=4,image=12,classes=5");
+  EXPECT_EQ(model.input(), (Shape{3, 12, 12}));
+  EXPECT_EQ(model.output(), Shape{5});
+  EXPECT_EQ(model.blocks()[1].values[0].shape(3), (Shape{10, 3, 8}));
+  EXPECT_EQ(model.output_kind(), Output::scores);
 }
 
 TEST(Transformers, AttentionKeepsFloat32StatisticsForItsBackward) {

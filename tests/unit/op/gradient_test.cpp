@@ -63,6 +63,8 @@ TEST(Gradient, OfOpsWithSeveralOperandsSuitsTheirShapeLaws) {
       {SiluGate{}, {{5, 3}, {5, 3}}, {}, {{5, 3}}},
       {AddPositions{}, {{3, 5, 4}}, {{6, 4}}, {{3, 5, 4}}},
       {Rotary{.head = 4}, {q}, {}, {q}},
+      {ImageToSequence{}, {{5, 4, 2, 3}}, {{4}}, {{7, 5, 4}}},
+      {FirstPosition{}, {{7, 5, 4}}, {}, {{5, 4}}},
       {Attention{.causal = true}, {q, k, k}, {}, {q, {3, 5, 2, 2}}},
   };
   for (const Around& around : list) {
@@ -168,9 +170,10 @@ TEST(Gradient, OfAReluNeedsItsOutputAndNotItsInput) {
 
 TEST(Gradient, BackwardOpsAndLossesHaveNone) {
   for (const Op& op : all()) {
-    const std::set<std::string_view> forward{"linear",   "relu",       "gelu",          "layer_norm",   "embed",
-                                             "rms_norm", "silu_gate",  "add_positions", "rotary",       "attention",
-                                             "conv2d",   "batch_norm", "max_pool",      "average_pool", "flatten"};
+    const std::set<std::string_view> forward{
+        "linear",    "relu",          "gelu",    "layer_norm",        "embed",         "rms_norm",
+        "silu_gate", "add_positions", "rotary",  "attention",         "conv2d",        "batch_norm",
+        "max_pool",  "average_pool",  "flatten", "image_to_sequence", "first_position"};
     EXPECT_EQ(gradient(op).empty(), !forward.contains(name(op))) << name(op);
   }
 }

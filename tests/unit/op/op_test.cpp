@@ -121,7 +121,9 @@ std::vector<Call> good_calls() {
       {MaxPool{.stride = 1}, {features}, {pooled}},
       {MaxPoolBackward{.stride = 1}, {pooled, features}, {features}},
       {Flatten{}, {images}, {{{2, 60}}}},
-      {FlattenBackward{}, {{{2, 60}}}, {images}}};
+      {FlattenBackward{}, {{{2, 60}}}, {images}},
+      {ImageToSequence{}, {{{5, 4, 1, 2}}, bias}, {stream}},
+      {ImageToSequenceBackwardInput{}, {stream}, {{{5, 4, 1, 2}}}}};
 }
 
 /// Those that leave their operands some freedom.
@@ -136,6 +138,10 @@ std::vector<Call> free_calls() {
           {AddPositions{.first = 2, .of = 5}, {stream, {{7, 4}}}, {stream}},
           {AddPositionsBackward{}, {stream}, {{{6, 4}}}},
           {AddPositionsBackward{.accumulate = true, .first = 3, .of = 6}, {stream, {{6, 4}}}, {{{6, 4}}}},
+          {ImageToSequenceBackwardWeight{}, {stream}, {bias}},
+          {ImageToSequenceBackwardWeight{.accumulate = true}, {stream, bias}, {bias}},
+          {FirstPosition{}, {stream}, {{{5, 4}}}},
+          {FirstPositionBackward{}, {{{5, 4}}}, {stream}},
           {CheckFinite{}, {}, {flag}},
           {CheckFinite{}, {weight}, {flag}},
           {CheckFinite{}, {weight, {{4}, f16}, {{2, 2}, f64}, {{9}, bf16}}, {flag}},
@@ -214,6 +220,12 @@ TEST(Op, APartOfASequenceLiesWithinItAndWithinTheTableOfPositions) {
   EXPECT_TRUE(judged({AddPositions{.first = 1}, {stream, {{7, 4}}}, {stream}}).has_value()) << "a part of all there are";
   EXPECT_TRUE(judged({AddPositionsBackward{.first = 4, .of = 6}, {stream}, {{{6, 4}}}}).has_value());
   EXPECT_TRUE(judged({Rotary{.head = 4, .first = 4, .of = 6}, {q}, {q}}).has_value());
+}
+
+TEST(Op, ASequenceHasAPositionForEachPlaceOfAnImageAndOneMore) {
+  EXPECT_FALSE(judged({ImageToSequence{}, {{{5, 4, 2, 3}}, bias}, {{{7, 5, 4}}}}).has_value());
+  EXPECT_TRUE(judged({ImageToSequence{}, {{{5, 4, 2, 3}}, bias}, {{{6, 5, 4}}}}).has_value());
+  EXPECT_TRUE(judged({ImageToSequenceBackwardInput{}, {stream}, {{{5, 4, 1, 3}}}}).has_value());
 }
 
 TEST(Op, RotationTurnsPairsOfFeaturesOfWholeHeads) {

@@ -442,6 +442,35 @@ class Machine {
   }
   void operator()(const op::Flatten&) { write(0) = Numbers(read(0)); }
   void operator()(const op::FlattenBackward&) { write(0) = Numbers(read(0)); }
+  void operator()(const op::ImageToSequence&) {
+    const std::size_t places = u(r(0)[2] * r(0)[3]);
+    const std::size_t position = read(0).size() / places;  // elements of each
+    for (std::size_t i = 0; i < position; ++i) {
+      write(0)[i] = read(1)[i % read(1).size()];
+      for (std::size_t place = 0; place < places; ++place) {
+        write(0)[(place + 1) * position + i] = read(0)[i * places + place];
+      }
+    }
+  }
+  void operator()(const op::ImageToSequenceBackwardInput&) {
+    const std::size_t places = u(r(0)[0]) - 1;
+    const std::size_t position = write(0).size() / places;
+    for (std::size_t i = 0; i < write(0).size(); ++i) {
+      write(0)[i] = read(0)[(i % places + 1) * position + i / places];
+    }
+  }
+  void operator()(const op::ImageToSequenceBackwardWeight& o) {
+    Numbers sum(write(0).size(), 0);
+    for (std::size_t i = 0; i < read(0).size() / u(r(0)[0]); ++i) {
+      sum[i % sum.size()] += read(0)[i];
+    }
+    give(0, sum, o.accumulate, 0);
+  }
+  void operator()(const op::FirstPosition&) { std::copy_n(read(0).begin(), write(0).size(), write(0).begin()); }
+  void operator()(const op::FirstPositionBackward&) {
+    std::fill(write(0).begin(), write(0).end(), 0);
+    std::copy(read(0).begin(), read(0).end(), write(0).begin());
+  }
   void operator()(const op::Embed& o) {
     const std::size_t width = u(r(1)[1]);
     for (std::size_t n = 0; n < read(0).size(); ++n) {

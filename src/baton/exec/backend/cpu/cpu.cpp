@@ -453,6 +453,40 @@ struct PrepareOp {
   }
   std::unique_ptr<Kernel> operator()(const op::Flatten&) const { return same_elements(); }
   std::unique_ptr<Kernel> operator()(const op::FlattenBackward&) const { return same_elements(); }
+  static cpu::SequenceOfImages sequence_of(const Shape& image) { return {image[0], image[1], image[2] * image[3]}; }
+  std::unique_ptr<Kernel> operator()(const op::ImageToSequence&) const {
+    return kernel(at, [extents = sequence_of(plan[task.reads[0]].shape)](const Addresses& a, const Member& m, std::int64_t) {
+      const Part part(m, extents.samples);
+      cpu::image_to_sequence(extents, in(a, 0), in(a, 1), out(a, 0), part.begin, part.end);
+    });
+  }
+  std::unique_ptr<Kernel> operator()(const op::ImageToSequenceBackwardInput&) const {
+    return kernel(at, [extents = sequence_of(plan[task.writes[0]].shape)](const Addresses& a, const Member& m, std::int64_t) {
+      const Part part(m, extents.samples);
+      cpu::image_to_sequence_backward_input(extents, in(a, 0), out(a, 0), part.begin, part.end);
+    });
+  }
+  std::unique_ptr<Kernel> operator()(const op::ImageToSequenceBackwardWeight& o) const {
+    return kernel(at, [shape = plan[task.reads[0]].shape, add = o.accumulate](const Addresses& a, const Member& m, std::int64_t) {
+      const Part part(m, shape[2], cache_line);
+      cpu::add_bias_backward(in(a, 0), out(a, 0), shape[1], shape[2], part.begin, part.end, add);  // the first position is in front
+    });
+  }
+  std::unique_ptr<Kernel> operator()(const op::FirstPosition&) const {
+    return kernel(at, [count = plan[task.writes[0]].shape.elements()](const Addresses& a, const Member& m, std::int64_t) {
+      const Part part(m, count, cache_line);
+      std::copy_n(in(a, 0) + part.begin, part.size(), out(a, 0) + part.begin);
+    });
+  }
+  std::unique_ptr<Kernel> operator()(const op::FirstPositionBackward&) const {
+    return kernel(
+        at, [count = elements(), all = plan[task.writes[0]].shape.elements()](const Addresses& a, const Member& m, std::int64_t) {
+          const Part part(m, all, cache_line);
+          for (std::int64_t i = part.begin; i < part.end; ++i) {
+            out(a, 0)[i] = i < count ? in(a, 0)[i] : 0;
+          }
+        });
+  }
 };
 
 /// A parameter, and what its update reads and writes.

@@ -231,6 +231,33 @@ void add_positions_backward(const float* dy, float* dtable, std::int64_t begin, 
   }
 }
 
+void image_to_sequence(const SequenceOfImages& extents, const float* x, const float* token, float* y, std::int64_t begin,
+                       std::int64_t end) {
+  const std::int64_t step = extents.samples * extents.channels;
+  for (std::int64_t sample = begin; sample < end; ++sample) {
+    std::copy_n(token, extents.channels, y + sample * extents.channels);
+    for (std::int64_t c = 0; c < extents.channels; ++c) {
+      const float* image = x + (sample * extents.channels + c) * extents.places;
+      for (std::int64_t place = 0; place < extents.places; ++place) {
+        y[(1 + place) * step + sample * extents.channels + c] = image[place];
+      }
+    }
+  }
+}
+
+void image_to_sequence_backward_input(const SequenceOfImages& extents, const float* dy, float* dx, std::int64_t begin,
+                                      std::int64_t end) {
+  const std::int64_t step = extents.samples * extents.channels;
+  for (std::int64_t sample = begin; sample < end; ++sample) {
+    for (std::int64_t c = 0; c < extents.channels; ++c) {
+      float* image = dx + (sample * extents.channels + c) * extents.places;
+      for (std::int64_t place = 0; place < extents.places; ++place) {
+        image[place] = dy[(1 + place) * step + sample * extents.channels + c];
+      }
+    }
+  }
+}
+
 void rotate(const Rotation& rotation, const float* x, float* y, std::int64_t begin, std::int64_t end) {
   const std::int64_t half = rotation.size / 2;
   for (std::int64_t t = begin; t < end; ++t) {

@@ -48,6 +48,17 @@ void add_positions(const float* x, const float* table, float* y, std::int64_t be
 /// Rows [begin, end) of the table; `held` positions from number `first` on have a gradient.
 void add_positions_backward(const float* dy, float* dtable, std::int64_t begin, std::int64_t end, std::int64_t samples,
                             std::int64_t width, std::int64_t first, std::int64_t held, bool accumulate);
+/// Samples [begin, end) of images of `channels` × `places`, and a sequence of a position for each place behind one for the token.
+struct SequenceOfImages {
+  std::int64_t samples;
+  std::int64_t channels;
+  std::int64_t places;
+};
+void image_to_sequence(const SequenceOfImages& extents, const float* x, const float* token, float* y, std::int64_t begin,
+                       std::int64_t end);
+void image_to_sequence_backward_input(const SequenceOfImages& extents, const float* dy, float* dx, std::int64_t begin,
+                                      std::int64_t end);
+
 /// Positions [begin, end): `heads` of so many features at each, turned by their angles, or back.
 struct Rotation {
   std::int64_t heads;

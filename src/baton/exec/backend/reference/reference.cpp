@@ -880,6 +880,46 @@ struct Loops {
   void operator()(const op::Flatten&) const { std::copy_n(in(0), in_shape(0).elements(), out(0)); }
   void operator()(const op::FlattenBackward&) const { std::copy_n(in(0), in_shape(0).elements(), out(0)); }
 
+  /// Calls `visit(in the image, in the sequence)` for each element of an image.
+  template <typename Visit>
+  static void each_place(const Shape& image, const Visit& visit) {
+    const std::int64_t places = image[2] * image[3];
+    const std::int64_t step = image[0] * image[1];  // from a position to the next
+    for (std::int64_t i = 0; i < image.elements(); ++i) {
+      visit(i, (1 + i % places) * step + i / places);
+    }
+  }
+
+  void operator()(const op::ImageToSequence&) const {
+    const std::int64_t width = in_shape(1)[0];
+    for (std::int64_t i = 0; i < out_shape(0)[1] * width; ++i) {
+      out(0)[i] = in(1)[i % width];
+    }
+    each_place(in_shape(0), [&](std::int64_t image, std::int64_t sequence) { out(0)[sequence] = in(0)[image]; });
+  }
+
+  void operator()(const op::ImageToSequenceBackwardInput&) const {
+    each_place(out_shape(0), [&](std::int64_t image, std::int64_t sequence) { out(0)[image] = in(0)[sequence]; });
+  }
+
+  void operator()(const op::ImageToSequenceBackwardWeight& backward) const {
+    const std::int64_t width = out_shape(0)[0];
+    for (std::int64_t i = 0; i < width; ++i) {
+      double sum = 0;
+      for (std::int64_t b = 0; b < in_shape(0)[1]; ++b) {
+        sum += value(0, b * width + i);
+      }
+      out(0)[i] = rounded((backward.accumulate ? widened(out(0)[i]) : 0.0) + sum);
+    }
+  }
+
+  void operator()(const op::FirstPosition&) const { std::copy_n(in(0), out_shape(0).elements(), out(0)); }
+
+  void operator()(const op::FirstPositionBackward&) const {
+    std::copy_n(in(0), in_shape(0).elements(), out(0));
+    std::fill(out(0) + in_shape(0).elements(), out(0) + out_shape(0).elements(), Real(0.0F));
+  }
+
   void update(const plan::Update& update, std::int64_t step) const {
     double scale = 1;
     if (update.scaled) {

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "baton/model/model.h"
+#include "baton/model/settings.h"
+
+namespace baton::model {
+
+/// A vision transformer: patches of an image by a convolution, behind a learned vector whose final state gives the scores of the
+/// classes; learned positions, a LayerNorm before each half of a layer, GELU. Each layer is two blocks, `attn` and `mlp`.
+/// Parameters have Hugging Face's names; those of heads have an axis for them.
+struct VitSize {
+  std::int64_t depth = 0;
+  std::int64_t heads = 0;
+  std::int64_t dim = 0;
+  std::int64_t patch = 0;
+  std::int64_t image = 0;
+  std::int64_t classes = 0;
+};
+Model vit(const VitSize& size);
+
+Model parse_vit(std::string_view arguments);
+const std::vector<Preset>& vit_presets();
+
+}  // namespace baton::model
