@@ -1,6 +1,8 @@
 #include "baton/exec/backend/cpu/convolution.h"
 
 #include <algorithm>
+#include <cstring>
+#include <span>
 
 #include "baton/base/stop.h"
 #include "baton/exec/backend/cpu/part.h"
@@ -47,18 +49,6 @@ Cut cut_channels(const ConvolutionShape& shape) {
 
 Cut cut_places(const ConvolutionShape& shape, std::int64_t at_once) { return {shape.places(), std::min(at_once, shape.places())}; }
 
-/// Calls `visit(first, p, q, count)` for each run of places in one row: the number of its first among those of the range, its row
-/// and its first column.
-template <typename Visit>
-void each_run(const ConvolutionShape& shape, Range places, const Visit& visit) {
-  const std::int64_t across = shape.places_across();
-  for (std::int64_t at = places.begin; at < places.end;) {
-    const std::int64_t count = std::min(across - at % across, places.end - at);
-    visit(at - places.begin, at / across, at % across, count);
-    at += count;
-  }
-}
-
 /// Of `count` places from column `q` on, those at which tap `l` sees a column of the image.
 Range seeing(const ConvolutionShape& shape, std::int64_t q, std::int64_t l, std::int64_t count) {
   const std::int64_t first = q * shape.stride - shape.padding + l;
@@ -67,23 +57,81 @@ Range seeing(const ConvolutionShape& shape, std::int64_t q, std::int64_t l, std:
   return {std::min(begin, count), std::max(std::min(begin, count), std::min(end, count))};
 }
 
-/// Calls `visit(row, first, run, seen, image)` for each run of places and each tap of some channels: the row of the matrix
-/// (channel, tap), the number of the run's first place, the run's length, which of its places see the image, and what the first of
-/// these sees, as an offset in the sample.
+/// Places of one row of a result, and those of them at which a tap sees the image.
+struct Run {
+  std::int64_t first = 0;  // its number among the places of a piece
+  std::int64_t row = 0;
+  std::int64_t column = 0;
+  std::int64_t count = 0;
+  Range seen = {};         // of these places
+  std::int64_t image = 0;  // what the first of them sees, as an offset in a channel
+};
+
+/// The runs of a piece of a result's places, one at most per place.
+class Runs {
+ public:
+  Runs(const ConvolutionShape& shape, Range places) : shape_(shape) {
+    const std::int64_t across = shape.places_across();
+    for (std::int64_t at = places.begin; at < places.end;) {
+      const std::int64_t count = std::min(across - at % across, places.end - at);
+      runs_[size_++] = {.first = at - places.begin, .row = at / across, .column = at % across, .count = count};
+      at += count;
+    }
+  }
+  /// What they see through a tap.
+  std::span<const Run> through(std::int64_t k, std::int64_t l) {
+    for (Run& run : std::span(runs_.data(), size_)) {
+      const std::int64_t y = run.row * shape_.stride - shape_.padding + k;
+      run.seen = y >= 0 && y < shape_.height ? seeing(shape_, run.column, l, run.count) : Range{0, 0};
+      run.image = run.seen.size() == 0 ? 0 : y * shape_.width + (run.column + run.seen.begin) * shape_.stride - shape_.padding + l;
+    }
+    return {runs_.data(), size_};
+  }
+
+ private:
+  const ConvolutionShape& shape_;
+  std::array<Run, summed_places_at_once> runs_;
+  std::size_t size_ = 0;
+};
+
+/// Calls `visit(row, run, channel)` for each tap, channel and run of places: the row of the matrix (channel, tap).
 template <typename Visit>
 void each_view(const ConvolutionShape& shape, Range channels, Range places, const Visit& visit) {
-  for (std::int64_t i = channels.begin; i < channels.end; ++i) {
-    for (std::int64_t k = 0; k < shape.window_height; ++k) {
-      for (std::int64_t l = 0; l < shape.window_width; ++l) {
+  Runs runs(shape, places);
+  for (std::int64_t k = 0; k < shape.window_height; ++k) {
+    for (std::int64_t l = 0; l < shape.window_width; ++l) {
+      const std::span<const Run> seen = runs.through(k, l);
+      for (std::int64_t i = channels.begin; i < channels.end; ++i) {
         const std::int64_t row = (i - channels.begin) * shape.taps() + k * shape.window_width + l;
-        each_run(shape, places, [&](std::int64_t first, std::int64_t p, std::int64_t q, std::int64_t count) {
-          const std::int64_t y = p * shape.stride - shape.padding + k;
-          const bool inside = y >= 0 && y < shape.height;
-          const Range seen = inside ? seeing(shape, q, l, count) : Range{0, 0};
-          const std::int64_t x = (q + seen.begin) * shape.stride - shape.padding + l;
-          visit(row, first, count, seen, i * shape.image() + y * shape.width + x);
-        });
+        for (const Run& run : seen) {
+          visit(row, run, i);
+        }
       }
+    }
+  }
+}
+
+/// Copies so many floats that there are at least, by two copies that may overlap.
+template <std::int64_t least>
+void copy_twice(const float* from, float* to, std::int64_t count) {
+  std::memcpy(to, from, least * sizeof(float));
+  std::memcpy(to + count - least, from + count - least, least * sizeof(float));
+}
+
+/// Runs are short as a rule, so that a call would take longer than the copy.
+void copy_run(const float* from, float* to, std::int64_t count) {
+  for (; count > 32; count -= 16, from += 16, to += 16) {
+    std::memcpy(to, from, 16 * sizeof(float));
+  }
+  if (count >= 16) {
+    copy_twice<16>(from, to, count);
+  } else if (count >= 8) {
+    copy_twice<8>(from, to, count);
+  } else if (count >= 4) {
+    copy_twice<4>(from, to, count);
+  } else {
+    for (std::int64_t j = 0; j < count; ++j) {
+      to[j] = from[j];
     }
   }
 }
@@ -91,33 +139,35 @@ void each_view(const ConvolutionShape& shape, Range channels, Range places, cons
 /// The matrix of what windows see of some channels of a sample: a row per channel and tap, a column per place.
 void pack_views(const ConvolutionShape& shape, const float* sample, Range channels, Range places, float* to) {
   const std::int64_t columns = places.size();
-  each_view(shape, channels, places, [&](std::int64_t row, std::int64_t first, std::int64_t count, Range seen, std::int64_t image) {
-    float* __restrict line = to + row * columns + first;
-    const float* __restrict from = sample + (seen.size() > 0 ? image : 0);
-    std::fill_n(line, seen.begin, 0.0F);
+  each_view(shape, channels, places, [&](std::int64_t row, const Run& run, std::int64_t channel) {
+    float* line = to + row * columns + run.first;
+    const float* from = sample + channel * shape.image() + run.image;
+    if (run.seen.size() < run.count) {
+      std::fill_n(line, run.seen.begin, 0.0F);
+      std::fill_n(line + run.seen.end, run.count - run.seen.end, 0.0F);
+    }
     if (shape.stride == 1) {
-      std::copy_n(from, seen.size(), line + seen.begin);
+      copy_run(from, line + run.seen.begin, run.seen.size());
     } else {
-      for (std::int64_t j = 0; j < seen.size(); ++j) {
-        line[seen.begin + j] = from[j * shape.stride];
+      for (std::int64_t j = 0; j < run.seen.size(); ++j) {
+        line[run.seen.begin + j] = from[j * shape.stride];
       }
     }
-    std::fill_n(line + seen.end, count - seen.end, 0.0F);
   });
 }
 
 /// The inverse: adds each element of such a matrix to what its window saw.
 void add_views(const ConvolutionShape& shape, const float* matrix, Range channels, Range places, float* sample) {
   const std::int64_t columns = places.size();
-  each_view(shape, channels, places, [&](std::int64_t row, std::int64_t first, std::int64_t, Range seen, std::int64_t image) {
-    const float* __restrict line = matrix + row * columns + first + seen.begin;
-    float* __restrict to = sample + (seen.size() > 0 ? image : 0);
+  each_view(shape, channels, places, [&](std::int64_t row, const Run& run, std::int64_t channel) {
+    const float* __restrict line = matrix + row * columns + run.first + run.seen.begin;
+    float* __restrict to = sample + channel * shape.image() + run.image;
     if (shape.stride == 1) {
-      for (std::int64_t j = 0; j < seen.size(); ++j) {
+      for (std::int64_t j = 0; j < run.seen.size(); ++j) {
         to[j] += line[j];
       }
     } else {
-      for (std::int64_t j = 0; j < seen.size(); ++j) {
+      for (std::int64_t j = 0; j < run.seen.size(); ++j) {
         to[j * shape.stride] += line[j];
       }
     }

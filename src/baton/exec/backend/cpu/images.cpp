@@ -154,7 +154,7 @@ void take_larger(const float* __restrict from, std::int64_t any_stride, float* _
   const std::int64_t stride = known_stride > 0 ? known_stride : any_stride;
   for (std::int64_t j = 0; j < count; ++j) {
     const float one = from[j * stride];
-    to[j] = one > to[j] || one != one ? one : to[j];
+    to[j] = one > to[j] || std::isnan(one) ? one : to[j];
   }
 }
 
