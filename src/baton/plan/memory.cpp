@@ -24,10 +24,10 @@ std::int64_t aligned(std::int64_t size) { return (size + Memory::alignment - 1) 
 bool lives_on(const Buffer& buffer) { return buffer.persistent || buffer.role == Role::loss; }
 
 /// Addresses by how many buffers hold them: runs of equal count, in order, the last without end. Finds the lowest gap of a size
-/// in logarithmic time unless many gaps are nearly as large.
+/// by looking at one run after the other while they are few; then in logarithmic time unless many gaps are nearly as large.
 class Addresses {
  public:
-  explicit Addresses(std::int64_t base) : runs_{{base, 0}} { remember(runs_.begin()); }
+  explicit Addresses(std::int64_t base) : runs_{{base, 0}} {}
 
   /// So many buffers more hold [begin, end).
   void change(std::int64_t begin, std::int64_t end, int more) {
@@ -35,6 +35,12 @@ class Addresses {
     const auto behind = split(end);
     for (; run != behind; ++run) {
       run->second += more;
+    }
+    if (gaps_.empty() && runs_.size() > few_runs) {
+      gaps_.resize(class_count);
+      for (auto one = runs_.begin(); one != runs_.end(); ++one) {
+        remember(one);
+      }
     }
     run = join(runs_.find(begin));
     if (run != runs_.begin()) {
@@ -47,8 +53,16 @@ class Addresses {
   }
 
   std::int64_t lowest_gap(std::int64_t size) {
+    if (gaps_.empty()) {
+      auto run = runs_.begin();
+      while (run->second != 0 || length(run) < size) {
+        ++run;
+      }
+      return run->first;
+    }
     std::int64_t lowest = runs_.rbegin()->first;
-    for (std::size_t k = class_of(size); k < gaps_.size(); ++k) {
+    for (std::uint64_t left = classes_ >> class_of(size) << class_of(size); left != 0; left &= left - 1) {
+      const auto k = static_cast<std::size_t>(std::countr_zero(left));
       for (auto gap = gaps_[k].begin(); gap != gaps_[k].end() && *gap < lowest;) {
         const auto run = runs_.find(*gap);
         if (run == runs_.end() || run->second != 0 || class_of(length(run)) != k) {
@@ -60,12 +74,17 @@ class Addresses {
         }
         ++gap;
       }
+      if (gaps_[k].empty()) {
+        classes_ &= ~(std::uint64_t{1} << k);
+      }
     }
     return lowest;
   }
 
  private:
   using Runs = std::map<std::int64_t, int>;  // by where they begin
+  static constexpr std::size_t few_runs = 64;
+  static constexpr std::size_t class_count = 64;  // of lengths that are not negative
 
   static std::size_t class_of(std::int64_t size) {
     return static_cast<std::size_t>(std::bit_width(static_cast<std::uint64_t>(size)));
@@ -88,13 +107,15 @@ class Addresses {
     return std::prev(runs_.erase(run));
   }
   void remember(Runs::const_iterator run) {
-    if (run->second == 0) {
+    if (run->second == 0 && !gaps_.empty()) {
       gaps_[class_of(length(run))].insert(run->first);
+      classes_ |= std::uint64_t{1} << class_of(length(run));
     }
   }
 
   Runs runs_;
-  std::array<std::set<std::int64_t>, 65> gaps_;  // where gaps begin, by the class of their length; some are gone since
+  std::vector<std::set<std::int64_t>> gaps_;  // where gaps begin, by the class of their length; some are gone since
+  std::uint64_t classes_ = 0;                 // bits of the classes that have any
 };
 
 /// What one lane of a device may find in use: what its next task is not certain to come after. Its certainty only grows, so
