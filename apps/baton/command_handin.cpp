@@ -117,7 +117,7 @@ std::string command_of(const HandinWords& words, const Place& place, const std::
   } else if (place.settings.devices != "cpu") {
     command += " --devices " + shell_word(place.settings.devices);
   }
-  return as_called(command + (words.limit.empty() ? "" : " --time-limit " + shell_word(words.limit)));
+  return app::as_called(command + (words.limit.empty() ? "" : " --time-limit " + shell_word(words.limit)));
 }
 
 /// Runs experiments one after the other. A job that one of them has measured is not measured again for another.
@@ -235,6 +235,24 @@ int write_handin_pdf(const fs::path& folder, const sheet::Document& document, sh
   return sheet::page_count(printed);
 }
 
+/// The document with the commands in its texts as a user types them.
+sheet::Document as_called(sheet::Document document) {
+  for (sheet::Paragraph& note : document.notes) {
+    note.text = app::as_called(note.text);
+  }
+  for (sheet::Section& section : document.sections) {
+    for (sheet::Block& block : section.blocks) {
+      if (auto* paragraph = std::get_if<sheet::Paragraph>(&block)) {
+        paragraph->text = app::as_called(paragraph->text);
+      } else if (auto* asked = std::get_if<sheet::Asked>(&block)) {
+        asked->answer = app::as_called(asked->answer);
+        asked->beside = app::as_called(asked->beside);
+      }
+    }
+  }
+  return document;
+}
+
 void hand_in(const HandinWords& words, int& exit_code) {
   const sheet::Sheet& sheet = sheet::sheet_by_id(words.sheet);
   const std::string option = option_of(sheet, words);
@@ -272,7 +290,8 @@ void hand_in(const HandinWords& words, int& exit_code) {
     }
     const bool unanswered = std::any_of(found->second.answers.begin(), found->second.answers.end(),
                                         [](const lab::Answer& answer) { return answer.text.empty() && !answer.id.empty(); });
-    if (simulates ? unanswered : sheet::oversubscribed(found->second) && !lab::experiment_by_id(id).by_losses) {
+    const bool simulable = !lab::experiment_by_id(id).by_losses;
+    if (simulates ? unanswered : simulable && (unanswered || sheet::oversubscribed(found->second))) {
       ids_beside.push_back(id);
     }
   }
@@ -290,8 +309,8 @@ void hand_in(const HandinWords& words, int& exit_code) {
   std::string full = fmt::format("baton handin {} --preset full", sheet.id);
   full += option.empty() ? "" : " --option " + option;
   full += words.devices.empty() ? "" : " --devices " + shell_word(words.devices);
-  const sheet::Cover cover{words.name, time_text().substr(0, 10), command_line(), as_called(full)};
-  const sheet::Document document = sheet::compose(sheet, tasks, cover, evidence);
+  const sheet::Cover cover{words.name, time_text().substr(0, 10), command_line(), app::as_called(full)};
+  const sheet::Document document = as_called(sheet::compose(sheet, tasks, cover, evidence));
   sheet::Files files = sheet::files_of(sheet, tasks, document, evidence);
   write_files(folder, files);
   const int pages = write_handin_pdf(folder, document, files);

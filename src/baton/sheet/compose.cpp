@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <set>
 
 #include "baton/base/units.h"
@@ -189,6 +190,22 @@ std::string what_differs(const std::string& second, const std::string& first) {
   return out;
 }
 
+/// As many of a text's first sentences as have at most so many words.
+std::string first_sentences(const std::string& text, std::size_t words) {
+  std::string out;
+  for (std::size_t begin = 0; begin < text.size();) {
+    std::size_t end = text.find(". ", begin);
+    end = end == std::string::npos ? text.size() : end + 1;
+    const std::string longer = text.substr(0, end);
+    if (words_in(longer) > words) {
+      break;
+    }
+    out = longer;
+    begin = end + 1;
+  }
+  return out;
+}
+
 /// What an answer says of the case at hand, without the general part before it.
 std::string of_this_case(const std::string& answer) {
   const std::size_t at = answer.find(": here ");
@@ -251,6 +268,19 @@ Section section_of(const Task& task, const Evidence& evidence) {
       }
     }
   }
+  for (const std::string& id : task.experiments) {
+    std::set<std::string> reasons;
+    if (const lab::Result* result = find_result(evidence.first, id)) {
+      for (const Json& row : result->rows) {
+        if (row.contains("reason")) {
+          reasons.insert(lab::word_of(row["reason"]));
+        }
+      }
+    }
+    for (const std::string& reason : reasons) {
+      section.blocks.emplace_back(Paragraph{fmt::format("Not {}: {}.", evidence.first.simulated ? "simulated" : "measured", reason)});
+    }
+  }
   if (task.experiments.empty() && !files.empty()) {
     section.blocks.emplace_back(Paragraph{"Code: " + files + ".", true});
   }
@@ -282,6 +312,14 @@ Section section_of(const Task& task, const Evidence& evidence) {
   if (!pictures.row.empty()) {
     section.blocks.emplace_back(std::move(pictures));
   }
+  // Where the answers of a task have a limit together, the second source has what the first leaves.
+  std::size_t words = 0;
+  for (const AskedOn& question : task.questions) {
+    words += words_in(find_answer(evidence.first, question.id));
+  }
+  std::size_t words_left = task.most_words == 0        ? std::numeric_limits<std::size_t>::max()
+                           : task.most_words > words ? task.most_words - words
+                                                     : 0;
   for (const AskedOn& question : task.questions) {
     Asked asked{question.label, question.text, question.answer};
     const std::string first = find_answer(evidence.first, question.id);
@@ -291,10 +329,13 @@ Section section_of(const Task& task, const Evidence& evidence) {
                      : !beside.empty() ? fmt::format("{} ({} on {}.)", beside, evidence.beside.simulated ? "Simulated" : "Measured",
                                                      evidence.beside.devices)
                                        : "The devices at hand cannot show this.";
-      // Where the answers of a task have a limit together, the second source is in the table only.
-      if (!first.empty() && !beside.empty() && evidence.beside.simulated && task.most_words == 0) {
-        const std::string differs = what_differs(beside, replaced(first, "*", ""));
-        asked.beside = differs.empty() ? "" : beside_label(evidence.beside) + differs;
+      if (!first.empty() && !beside.empty() && evidence.beside.simulated) {
+        const std::string label = beside_label(evidence.beside);
+        const std::size_t of_label = words_in(label);
+        const std::string differs = first_sentences(what_differs(beside, replaced(first, "*", "")),
+                                                    words_left > of_label ? words_left - of_label : 0);
+        asked.beside = differs.empty() ? "" : label + differs;
+        words_left -= task.most_words == 0 ? 0 : words_in(asked.beside);
       }
       section.blocks.emplace_back(std::move(asked));
       continue;

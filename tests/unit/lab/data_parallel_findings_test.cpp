@@ -207,7 +207,8 @@ TEST(CommVsCompute, TheCaseThatScalesBetterIsNamedAndThePremiseJudged) {
   EXPECT_TRUE(says(reversed, "this contradicts it"));
   EXPECT_TRUE(says(reversed, "nearly the same bytes per flop (0.0100 and 0.0100)"));
   const std::string neither = answer("comm-vs-compute", "hw1/3/Q1", cases(4.2, 42.001));
-  EXPECT_TRUE(says(neither, "In neither beyond the noise"));
+  EXPECT_TRUE(says(neither, "In neither, they are within 2 % of each other: efficiency"));
+  EXPECT_TRUE(says(neither, "this does not show it"));
   EXPECT_TRUE(silent_on(neither, "contradicts"));
   std::vector<Json> three = cases(4.2, 42.001);
   for (Json row : cases(4.2, 42.001)) {
@@ -216,8 +217,34 @@ TEST(CommVsCompute, TheCaseThatScalesBetterIsNamedAndThePremiseJudged) {
     }
   }
   const std::string none = answer("comm-vs-compute", "hw1/3/Q1", three);
-  EXPECT_TRUE(says(none, "In none beyond the noise"));
+  EXPECT_TRUE(says(none, "In none, they are within 2 % of each other: efficiency"));
   EXPECT_TRUE(says(none, "(0.0100, 0.0100 and 0.0100)"));
+}
+
+TEST(CommVsCompute, EfficienciesThatTheNoiseDoesNotTellApartAreNotRanked) {
+  std::vector<Json> rows = cases(7, 42);  // 57.1 % and 95.2 %
+  for (Json& row : rows) {
+    row["time_low_ns"] = 0.7 * row["time_per_step_ns"].get<double>();
+    row["time_high_ns"] = 1.4 * row["time_per_step_ns"].get<double>();
+  }
+  const std::string said = answer("comm-vs-compute", "hw1/3/Q1", rows);
+  EXPECT_TRUE(says(said, "In neither beyond the noise: efficiency on 2 devices is 57.1 % for 256x2 and 95.2 % for 2048x4"));
+  EXPECT_TRUE(says(said, "the noise is too large to tell"));
+  // The base of one case alone may be what is not known.
+  std::vector<Json> base = cases(7, 42);
+  EXPECT_TRUE(says(answer("comm-vs-compute", "hw1/3/Q1", base), "In 2048x4: "));
+  base[0]["instances"] = 1;
+  EXPECT_TRUE(says(answer("comm-vs-compute", "hw1/3/Q1", base), "In neither beyond the noise"));
+}
+
+TEST(CommVsCompute, WhatIsSimulatedSaysSoOnce) {
+  std::vector<Json> rows = simulated(cases(7, 42));
+  for (Json& row : rows) {
+    row["balanced_batch"] = 640.0;
+  }
+  const std::string said = answer("comm-vs-compute", "hw1/3/Q3", rows);
+  EXPECT_TRUE(says(said, "below a batch of 640 (simulated). A larger batch"));
+  EXPECT_TRUE(silent_on(said, "Batches are"));
 }
 
 TEST(CommVsCompute, TheWhyIsAlwaysAnsweredByTheRates) {
@@ -385,8 +412,32 @@ TEST(DpVsDdp, AcceptableIsWhereItIsNotMuchSlowerAndOtherwiseFromWhichStepOn) {
   EXPECT_TRUE(says(said, "the extra 2.00 ms are a tenth if computing takes 6 times as long"));
   EXPECT_TRUE(silent_on(said, "within the noise"));
   EXPECT_TRUE(silent_on(said, "which is acceptable"));
-  EXPECT_TRUE(says(answer("dp-vs-ddp", "hw1/4/Q3", two_strategies(4.02, 4)), "1.00 times as long as DDP, within the noise"));
+  EXPECT_TRUE(says(answer("dp-vs-ddp", "hw1/4/Q3", two_strategies(4.02, 4)), 
+                   "1.00 times as long as DDP, within the noise (0.99 to 1.02 with 99 % confidence), which is acceptable"));
   EXPECT_TRUE(says(answer("dp-vs-ddp", "hw1/4/Q3", two_strategies(3, 4)), "0.75 times as long as DDP"));
+}
+
+TEST(DpVsDdp, AVerdictOnNoiseShowsTheIntervalItRestsOn) {
+  // Medians that are far apart, of instances that scatter widely.
+  std::vector<Json> rows = two_strategies(94, 42);
+  const auto measured = [](Json& row, const std::vector<double>& ms) {
+    row["instance_times_ns"] = Json::array();
+    for (const double time : ms) {
+      row["instance_times_ns"].push_back(time * 1e6);
+    }
+  };
+  measured(rows[0], {40, 94, 99, 104});
+  measured(rows[1], {41, 42, 42, 43});
+  const std::string said = answer("dp-vs-ddp", "hw1/4/Q3", rows);
+  EXPECT_TRUE(says(said, "2.24 times as long as DDP, within the noise (0.5"));
+  EXPECT_TRUE(says(said, " with 99 % confidence)"));
+  EXPECT_TRUE(silent_on(said, "which is acceptable"));
+}
+
+TEST(DpVsDdp, SimulatedStepsAreNotSaidToVary) {
+  const std::vector<Json> rows = two_strategies(6, 4);
+  EXPECT_TRUE(says(findings("dp-vs-ddp", rows), "Step times of ddp on 2 devices vary by 2.0 % of the mean"));
+  EXPECT_TRUE(silent_on(findings("dp-vs-ddp", simulated(rows)), "Step times of"));
 }
 
 TEST(DpVsDdp, ALongStepIsNeverCalledAcceptableBecauseOfNoise) {
@@ -396,7 +447,7 @@ TEST(DpVsDdp, ALongStepIsNeverCalledAcceptableBecauseOfNoise) {
     row["instances"] = 1;  // says nothing of the noise
   }
   const std::string unsure = answer("dp-vs-ddp", "hw1/4/Q3", rows);
-  EXPECT_TRUE(says(unsure, "2.24 times as long as DDP, though not beyond the noise"));
+  EXPECT_TRUE(says(unsure, "2.24 times as long as DDP (one instance says nothing of the noise)"));
   EXPECT_TRUE(silent_on(unsure, "which is acceptable"));
 }
 

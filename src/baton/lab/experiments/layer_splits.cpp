@@ -194,7 +194,8 @@ std::string more_layers(const std::vector<Json>& rows) {
   const bool almost = std::any_of(sorted.begin(), sorted.end(), [&](const Json& row) {
     return number(row, "compute_ns") * devices > 1.02 * number(row, "time_per_step_ns");
   });
-  const bool slower = number(last, "time_per_step_ns") > number(first, "time_per_step_ns") && differs(first, last);
+  const findings::Difference apart = difference_of(first, last);
+  const bool slower = number(last, "time_per_step_ns") > number(first, "time_per_step_ns") && apart.differ;
   const std::string slope = sorted.size() >= 3 && line.r2 < 0.8
                                 ? "with too much noise for a time per block"
                                 : fmt::format("{} per block ({})", duration_text(line.slope),
@@ -203,7 +204,10 @@ std::string more_layers(const std::vector<Json>& rows) {
       "{}: from DEPTH {} to {} the step goes from {} to {}, {}{}. {}At DEPTH {} a device on average computes for {} of the step, "
       "waits for {}, "
       "moves data for {} and is otherwise idle for {}.",
-      slower ? "No" : "It was not slower here beyond the noise", text(first, "depth"), text(last, "depth"), to_text(time_of(first)),
+      slower         ? "No"
+      : apart.differ ? "The deeper model was the faster one here, which its work does not explain"
+                     : fmt::format("No speedup shows, nor a slowdown beyond the noise ({})", tested_text(apart)),
+      text(first, "depth"), text(last, "depth"), to_text(time_of(first)),
       to_text(time_of(last)), slope, origin_mark(sorted),
       computing * devices < 1.3
           ? fmt::format("{} one of {:.0f} devices works at a time, so every block adds its whole time: the split puts {} side by "
@@ -274,7 +278,8 @@ std::string any_faster(const std::vector<Json>& rows) {
   const Json& first = rows.front();
   const Json& last = headline.back();
   const double ratio = number(first, "time_per_step_ns") / number(last, "time_per_step_ns");
-  const bool apart = differs(first, last);
+  const findings::Difference difference = difference_of(first, last);
+  const bool apart = difference.differ;
   std::string others;
   for (const Json& row : rows) {
     others += fmt::format("{}{} on {}{}", others.empty() ? " Steps take " : ", ", to_text(time_of(row)), text(row, "devices"),
@@ -290,11 +295,12 @@ std::string any_faster(const std::vector<Json>& rows) {
   // Memory does not depend on cores.
   const Json& most = *std::max_element(rows.begin(), rows.end(),
                                        [](const Json& a, const Json& b) { return number(a, "devices") < number(b, "devices"); });
-  return fmt::format("{}: {} take {} times the step of {}{}. {}{} The memory of the fullest device {} from {} to {} on {}.",
+  return fmt::format("{}: {} take {} times the step of {}{}{}. {}{} The memory of the fullest device {} from {} to {} on {}.",
                      apart && ratio > 1.02   ? "Yes, here it is"
                      : apart && ratio < 0.98 ? "No, it is slower"
                                              : "No",
-                     devices_text(last["devices"]), ratio_text(1 / ratio), devices_text(first["devices"]), between,
+                     devices_text(last["devices"]), ratio_text(1 / ratio), devices_text(first["devices"]),
+                     ratio_noise_text(difference), between,
                      apart && ratio > 1.02 ? "The split puts nothing side by side, so it is caches or memory that win."
                                            : "Only one device works at a time, and every border adds a transfer.",
                      others + ".", number(most, "peak_bytes") < number(first, "peak_bytes") ? "falls" : "does not fall:",
@@ -375,10 +381,10 @@ std::string four_ways(const std::vector<Json>& rows) {
     const Json& before = rows[rows.size() - 2];
     const double ratio = number(last, "time_per_step_ns") / number(before, "time_per_step_ns");
     const double borders = number(last, "transfers_forward");
-    const bool apart = differs(before, last);
-    slower = fmt::format(" {} take {} {}: {}there {} {:.0f} border{} instead of {}{}.", devices_text(last["devices"]),
-                         apart ? ratio_text(ratio) + " times as long as" : "as long, within the noise, as", text(before, "devices"),
-                         apart && ratio < 1 ? "caches or memory win, though " : "only one device works at a time, and ",
+    const findings::Difference difference = difference_of(before, last);
+    slower = fmt::format(" {} take {} times as long as {}{}: {}there {} {:.0f} border{} instead of {}{}.",
+                         devices_text(last["devices"]), ratio_text(ratio), text(before, "devices"), ratio_noise_text(difference),
+                         difference.differ && ratio < 1 ? "caches or memory win, though " : "only one device works at a time, and ",
                          borders == 1 ? "is" : "are", borders, borders == 1 ? "" : "s", text(before, "transfers_forward"),
                          last.contains("transfer_ns") && borders > 0
                              ? fmt::format(", {} each way", duration_text(number(last, "transfer_ns") / borders))
