@@ -95,7 +95,8 @@ TEST_F(Signals, EndWhateverIsUnderWay) {
 TEST_F(Signals, EndAStepThatTakesMinutes) {
   for (const int number : {SIGINT, SIGTERM}) {
     const std::string out = "run-" + std::to_string(number);
-    const Ended ended = stop({"lab", "run", "matrix-power", "--set", "size=8192", "--time-limit", "7200s", "--out", out}, {number}, 4.0);
+    const Ended ended = stop({"lab", "run", "matrix-power", "--set", "size=8192", "--time-limit", "7200s", "--out", out}, {number},
+                             4.0);
     EXPECT_EQ(ended.code, 128 + number) << ended.out << ended.err;
     EXPECT_LT(ended.seconds, patience);
     EXPECT_EQ(ended.out.find("would take about"), std::string::npos) << ended.out;

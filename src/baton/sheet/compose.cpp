@@ -278,7 +278,8 @@ Section section_of(const Task& task, const Evidence& evidence) {
       }
     }
     for (const std::string& reason : reasons) {
-      section.blocks.emplace_back(Paragraph{fmt::format("Not {}: {}.", evidence.first.simulated ? "simulated" : "measured", reason)});
+      section.blocks.emplace_back(
+          Paragraph{fmt::format("Not {}: {}.", evidence.first.simulated ? "simulated" : "measured", reason)});
     }
   }
   if (task.experiments.empty() && !files.empty()) {
@@ -301,23 +302,31 @@ Section section_of(const Task& task, const Evidence& evidence) {
             grid_of(*result, task.columns,
                     !both ? "" : fmt::format("{} ({})", source->simulated ? "Simulated" : "Measured", source->devices)));
       }
+      // The first two columns name the row; it is a table of its own only if the drivers say something.
+      if (Grid reported = grid_of(*result, task.gpu_columns, "As nvidia-smi reports it"); reported.heading.size() > 2) {
+        grids.row.push_back(std::move(reported));
+      }
       const std::vector<lab::Plot> shares{shares_plot()};
       add_pictures(pictures, *result, task.shares_of_step ? shares : result->experiment->plots,
                    both ? std::min<std::size_t>(1, task.plots) : task.plots, origin);
     }
   }
-  if (!grids.row.empty()) {
+  const bool shown = !grids.row.empty();
+  if (shown) {
     section.blocks.emplace_back(std::move(grids));
   }
   if (!pictures.row.empty()) {
     section.blocks.emplace_back(std::move(pictures));
+  }
+  if (shown && !task.reading.empty()) {
+    section.blocks.emplace_back(Paragraph{task.reading, true});
   }
   // Where the answers of a task have a limit together, the second source has what the first leaves.
   std::size_t words = 0;
   for (const AskedOn& question : task.questions) {
     words += words_in(find_answer(evidence.first, question.id));
   }
-  std::size_t words_left = task.most_words == 0        ? std::numeric_limits<std::size_t>::max()
+  std::size_t words_left = task.most_words == 0      ? std::numeric_limits<std::size_t>::max()
                            : task.most_words > words ? task.most_words - words
                                                      : 0;
   for (const AskedOn& question : task.questions) {

@@ -52,7 +52,12 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 39> latex_si
 /// How many bytes the first sign of a text in UTF-8 has; 0 if it is not in UTF-8.
 std::size_t sign_length(std::string_view text) {
   const auto byte = [&](std::size_t at) { return static_cast<unsigned char>(text[at]); };
-  const std::size_t length = byte(0) < 0x80 ? 1 : byte(0) < 0xc2 ? 0 : byte(0) < 0xe0 ? 2 : byte(0) < 0xf0 ? 3 : byte(0) < 0xf5 ? 4 : 0;
+  const std::size_t length = byte(0) < 0x80   ? 1
+                             : byte(0) < 0xc2 ? 0
+                             : byte(0) < 0xe0 ? 2
+                             : byte(0) < 0xf0 ? 3
+                             : byte(0) < 0xf5 ? 4
+                                              : 0;
   for (std::size_t at = 1; at < length; ++at) {
     if (at >= text.size() || (byte(at) & 0xc0U) != 0x80U) {
       return 0;

@@ -412,7 +412,7 @@ TEST(DpVsDdp, AcceptableIsWhereItIsNotMuchSlowerAndOtherwiseFromWhichStepOn) {
   EXPECT_TRUE(says(said, "the extra 2.00 ms are a tenth if computing takes 6 times as long"));
   EXPECT_TRUE(silent_on(said, "within the noise"));
   EXPECT_TRUE(silent_on(said, "which is acceptable"));
-  EXPECT_TRUE(says(answer("dp-vs-ddp", "hw1/4/Q3", two_strategies(4.02, 4)), 
+  EXPECT_TRUE(says(answer("dp-vs-ddp", "hw1/4/Q3", two_strategies(4.02, 4)),
                    "1.00 times as long as DDP, within the noise (0.99 to 1.02 with 99 % confidence), which is acceptable"));
   EXPECT_TRUE(says(answer("dp-vs-ddp", "hw1/4/Q3", two_strategies(3, 4)), "0.75 times as long as DDP"));
 }

@@ -127,7 +127,7 @@ TEST(Rows, ThatAreSimulatedDifferByAnything) {
 TEST(Rows, NoDifferenceIsSaidWithTheSmallestThatWouldHaveBeenSeen) {
   EXPECT_EQ(noise_text(difference_of(trained(1), trained(1.2))), "beyond the noise");
   // 3.355 and 1.397 of Student's distribution for eight degrees of freedom, times 1.414 · 1 % / 2.776 / 0.958: 2.56 %.
-  EXPECT_EQ(noise_text(difference_of(trained(1), trained(1))), 
+  EXPECT_EQ(noise_text(difference_of(trained(1), trained(1))),
             "within the noise at the 1 % level (a difference of 2.6 % would have been seen)");
   const Json wild = with(trained(1), {{"instance_times_ns", {1000, 4000, 2000, 8000}}});
   EXPECT_TRUE(says(noise_text(difference_of(wild, wild)), "only a factor of "));

@@ -127,7 +127,7 @@ TEST(Depth, AStepThatGrowsWithDepthIsSaidToGrowByTheBlockAndWhy) {
 
 TEST(Depth, AStepThatShrinksWithDepthIsNotAnsweredWithNo) {
   EXPECT_TRUE(silent_on(answer("depth", "hw3/2/Q1", deeper({24, 12, 6})), "No: "));
-  EXPECT_TRUE(says(answer("depth", "hw3/2/Q1", deeper({24, 12, 6})), 
+  EXPECT_TRUE(says(answer("depth", "hw3/2/Q1", deeper({24, 12, 6})),
                    "The deeper model was the faster one here, which its work does not explain: from DEPTH 6"));
   EXPECT_TRUE(says(answer("depth", "hw3/2/Q1", deeper({6, 6.05, 6.06})),
                    "No speedup shows, nor a slowdown beyond the noise (0.99 to 1.03 with 99 % confidence): from DEPTH 6"));
@@ -261,7 +261,7 @@ TEST(FourWaySplit, ASlowerSplitIsCalledSlowerAndWhy) {
   EXPECT_TRUE(says(answer("four-way-split", "csye-hw4/3/Q1", rows),
                    "4 devices take 2.00 times as long as 2: only one device works at a time, and there are 3 borders instead of 1, "
                    "45.0 µs each way."));
-  EXPECT_TRUE(says(answer("four-way-split", "csye-hw4/3/Q1", split_losses({1.0})), 
+  EXPECT_TRUE(says(answer("four-way-split", "csye-hw4/3/Q1", split_losses({1.0})),
                    "4 devices take 1.00 times as long as 2, within the noise (0.98 to 1.02 with 99 % confidence): "));
   for (Json& row : rows) {
     row["losses"] = Json::array();

@@ -71,7 +71,8 @@ void put_beside(Evidence& evidence, const std::string& id, lab::Result result) {
   evidence.beside.results.emplace(id, std::move(result));
 }
 
-const Cover cover{.name = "Ada", .date = "2026-11-16", .command = "baton handin hw1", .full_command = "baton handin hw1 --preset full"};
+const Cover cover{
+    .name = "Ada", .date = "2026-11-16", .command = "baton handin hw1", .full_command = "baton handin hw1 --preset full"};
 
 /// The one task of hw1 whose heading begins so, composed.
 Section section(const std::string& heading, const Evidence& evidence) {
@@ -118,9 +119,10 @@ TEST(Compose, EveryQuestionOfATaskHasItsAnswerBelowTheTable) {
   ASSERT_EQ(grids[0].row.size(), 1U);
   EXPECT_EQ(grids[0].row[0].heading, (std::vector<std::string>{"#devices", "time/step (ms)", "speedup", "efficiency"}));
   EXPECT_EQ(grids[0].row[0].rows[1], (std::vector<std::string>{"2", "5.00", "1.60×", "80.0 %"}));
-  EXPECT_TRUE(says(blocks_of<Paragraph>(task).at(0).text,
-                   "Trained: Linear + ReLU blocks, DIM 1024, DEPTH 2; global batch 64; SGD, learning rate 0.01; fp32; MSE loss; seed 0. "
-                   "Devices: 1, 2, 4 × cpu. Command: `baton lab run strong-scaling`."));
+  EXPECT_TRUE(
+      says(blocks_of<Paragraph>(task).at(0).text,
+           "Trained: Linear + ReLU blocks, DIM 1024, DEPTH 2; global batch 64; SGD, learning rate 0.01; fp32; MSE loss; seed 0. "
+           "Devices: 1, 2, 4 × cpu. Command: `baton lab run strong-scaling`."));
 }
 
 TEST(Compose, AQuestionThatNothingAnswersSaysSo) {
@@ -167,7 +169,8 @@ TEST(Compose, ATaskWithALimitOfWordsGivesTheSecondSourceWhatTheFirstLeaves) {
   const std::vector<Asked> asked = asked_in(section("Task 5, option A", evidence));
   ASSERT_EQ(asked.size(), 3U);
   EXPECT_TRUE(says(asked[0].answer, "No effect beyond the noise shows"));
-  EXPECT_TRUE(says(asked[0].beside, "Simulated (pcie-5): It takes the speedup away: from 0 to 40 ms the speedup of 4 devices over 1"));
+  EXPECT_TRUE(
+      says(asked[0].beside, "Simulated (pcie-5): It takes the speedup away: from 0 to 40 ms the speedup of 4 devices over 1"));
   std::size_t words = 0;
   for (const Asked& one : asked) {
     words += words_in(one.answer) + words_in(one.beside);
@@ -184,13 +187,35 @@ TEST(Compose, WhatWasRefusedSaysWhy) {
 }
 
 TEST(Compose, ReducedSizesAreNamedWithTheCommandForTheSheetsOwn) {
-  const std::vector<lab::Point> points{{{"case", "256x2"}, {"batch", 64}, {"devices", 1}}, {{"case", "256x2"}, {"batch", 64}, {"devices", 2}}};
+  const std::vector<lab::Point> points{{{"case", "256x2"}, {"batch", 64}, {"devices", 1}},
+                                       {{"case", "256x2"}, {"batch", 64}, {"devices", 2}}};
   const Evidence evidence = evidence_of("comm-vs-compute", result_of("comm-vs-compute", points, {trained(8, 1), trained(5, 2)}));
   const Document document = compose(sheet_by_id("hw1"), {sheet_by_id("hw1").tasks[2]}, cover, evidence);
   ASSERT_EQ(document.notes.size(), 2U);
-  EXPECT_EQ(document.notes[1].text,
-            "Sizes are reduced: case 256x2, 1024x2, 2048x4 instead of 1024x2, 8192x8 (`comm-vs-compute`). The sheet's own: `baton handin "
-            "hw1 --preset full`.");
+  EXPECT_EQ(
+      document.notes[1].text,
+      "Sizes are reduced: case 256x2, 1024x2, 2048x4 instead of 1024x2, 8192x8 (`comm-vs-compute`). The sheet's own: `baton handin "
+      "hw1 --preset full`.");
+}
+
+TEST(Compose, WhatDriversOfGpusReportIsATableOfItsOwn) {
+  std::vector<lab::Point> points;
+  std::vector<Json> records;
+  for (const char* strategy : {"dp", "ddp"}) {
+    points.push_back({{"model", "mlp:dim=1024,depth=2"}, {"devices", 2}, {"strategy", strategy}});
+    records.push_back(with(trained(6, 2), {{"trained", {{"parameter_bytes", 2048}}}}));
+  }
+  const auto tables = [&] {
+    return blocks_of<Grids>(section("Task 4", evidence_of("dp-vs-ddp", result_of("dp-vs-ddp", points, records)))).at(0).row;
+  };
+  EXPECT_EQ(tables().size(), 1U) << "CPU cores have no such driver";
+  for (Json& record : records) {
+    record.update(Json{{"gpu_utilization_0", 0.93}, {"gpu_memory_bytes", 3 << 20}, {"gpu_watts", 120.0}, {"gpu_clock_mhz", 1980}});
+  }
+  ASSERT_EQ(tables().size(), 2U);
+  EXPECT_EQ(tables()[1].heading, (std::vector<std::string>{"strategy", "#devices", "GPU 0 utilization", "GPU memory used (MiB)",
+                                                           "power (W)", "clock (MHz)"}));
+  EXPECT_EQ(tables()[1].rows[0], (std::vector<std::string>{"dp", "2", "93.0 %", "3.00", "120", "1980"}));
 }
 
 TEST(GridOf, AColumnHasOneUnit) {
@@ -261,7 +286,8 @@ TEST(CodeOf, ProgramsHaveTheSizesOfTheTables) {
     }
   }
   const Sheet& sheet = sheet_by_id("hw1");
-  const Files files = code_of(sheet, tasks_of(sheet, "A"), evidence_of("comm-vs-compute", result_of("comm-vs-compute", points, records)));
+  const Files files = code_of(sheet, tasks_of(sheet, "A"),
+                              evidence_of("comm-vs-compute", result_of("comm-vs-compute", points, records)));
   EXPECT_TRUE(says(files.at("code/task3_communication.cpp"), "cases_of_the_tables = {\"64x2\", \"128x3\"};"));
   EXPECT_TRUE(says(files.at("code/task3_case_b.py"), "MODEL = \"mlp:dim=128,depth=3\""));
   EXPECT_TRUE(says(files.at("code/measure.h"), "dim_of_the_tables = \"1024\";"));

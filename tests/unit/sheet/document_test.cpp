@@ -38,8 +38,9 @@ TEST(ToMarkdown, HasEveryPartInOrderAndPicturesInFiles) {
   for (const char* part :
        {"# Homework <1>\n\nAda & Grace, 2026-11-16\n", "> Made by `baton handin", "## Task 1: Start\n", "Trained: a_b.\n",
         "**Measured (cpu)**\n", "| case | time (ms) |\n|---|---:|\n| a\\|b | 1.50 |\n| 50 % & more | 2.00 |\n",
-        "![Speedup](picture-1.svg)\n![Speedup](picture-2.svg)\n", "**Q1: Why <so>?**\n\nBecause 3 < 4.\n\n> Simulated (pcie-5): else.\n",
-        "## Task 2: End\n", "**Q1: And?**\n\nThen.\n\nThe `__init__`:\n\n```\nif a < b:\n"}) {
+        "![Speedup](picture-1.svg)\n![Speedup](picture-2.svg)\n",
+        "**Q1: Why <so>?**\n\nBecause 3 < 4.\n\n> Simulated (pcie-5): else.\n", "## Task 2: End\n",
+        "**Q1: And?**\n\nThen.\n\nThe `__init__`:\n\n```\nif a < b:\n"}) {
     const std::size_t found = text.find(part, at);
     ASSERT_NE(found, std::string::npos) << part << "\nin\n" << text;
     at = found;

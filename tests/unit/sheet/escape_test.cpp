@@ -30,7 +30,8 @@ TEST(LatexText, WritesSignsBeyondAsciiWithWhatPdflatexKnows) {
 
 TEST(LatexText, LeavesNoSignThatStopsLatexInAnyText) {
   std::mt19937_64 random(3);
-  const std::vector<std::string> signs{"\\", "{", "}", "$", "&", "#", "%", "_", "^", "~", "a", "7", " ", "µ", "−", "₅", "日", "\xc3", "😀"};
+  const std::vector<std::string> signs{"\\", "{", "}", "$", "&", "#", "%",  "_",    "^", "~",
+                                       "a",  "7", " ", "µ", "−", "₅", "日", "\xc3", "😀"};
   for (int tries = 0; tries < 500; ++tries) {
     std::string text;
     for (std::size_t i = random() % 40; i > 0; --i) {

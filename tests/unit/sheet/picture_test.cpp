@@ -99,7 +99,8 @@ TEST(Draw, PartsBelowZeroAreStackedDownwards) {
   Plot plot = time_against_devices(Plot::Kind::stacked);
   plot.parts = {"a", "b", "c"};
   plot.part_titles = {"first", "second", "third"};
-  const std::vector<Json> rows{{{"devices", 1}, {"a", 2e6}, {"b", 1e6}, {"c", 0.0}}, {{"devices", 2}, {"a", 1e6}, {"b", -1e6}, {"c", 2e6}}};
+  const std::vector<Json> rows{{{"devices", 1}, {"a", 2e6}, {"b", 1e6}, {"c", 0.0}},
+                               {{"devices", 2}, {"a", 1e6}, {"b", -1e6}, {"c", 2e6}}};
   const Picture picture = draw(plot, rows);
   const std::vector<Mark> boxes = marks(picture, Mark::Kind::box);
   ASSERT_EQ(boxes.size(), 9U);  // six parts, and three in the legend
@@ -111,7 +112,8 @@ TEST(Draw, PartsBelowZeroAreStackedDownwards) {
 }
 
 TEST(Draw, TheIdealAndACurveAreDashedAndNamed) {
-  std::vector<Json> rows{{{"devices", 1}, {"speedup", 1.0}, {"origin", "measured"}}, {{"devices", 4}, {"speedup", 2.0}, {"origin", "measured"}}};
+  std::vector<Json> rows{{{"devices", 1}, {"speedup", 1.0}, {"origin", "measured"}},
+                         {{"devices", 4}, {"speedup", 2.0}, {"origin", "measured"}}};
   Plot plot{.kind = Plot::Kind::line,
             .title = "Speedup, and Amdahl's law through it",
             .x = "devices",
@@ -120,11 +122,15 @@ TEST(Draw, TheIdealAndACurveAreDashedAndNamed) {
             .y_title = "speedup",
             .y_format = lab::Format::number,
             .ideal = "linear"};
-  plot.curves = [](const std::vector<Json>&) { return std::vector<lab::Curve>{{.name = "Amdahl", .series = nullptr, .points = {{1, 1}, {2, 1.5}, {4, 2}}}}; };
+  plot.curves = [](const std::vector<Json>&) {
+    return std::vector<lab::Curve>{{.name = "Amdahl", .series = nullptr, .points = {{1, 1}, {2, 1.5}, {4, 2}}}};
+  };
   const Picture picture = draw(plot, rows);
   EXPECT_TRUE(has(texts(picture), "measured") && has(texts(picture), "Amdahl") && has(texts(picture), "ideal"));
   // A curve that is not to be seen is not named, and the title does not promise it.
-  plot.curves = [](const std::vector<Json>&) { return std::vector<lab::Curve>{{.name = "Amdahl", .series = nullptr, .points = {{1, 9}, {4, 8}}}}; };
+  plot.curves = [](const std::vector<Json>&) {
+    return std::vector<lab::Curve>{{.name = "Amdahl", .series = nullptr, .points = {{1, 9}, {4, 8}}}};
+  };
   const Picture without = draw(plot, rows);
   EXPECT_FALSE(has(texts(without), "Amdahl"));
   EXPECT_EQ(without.title, "Speedup");

@@ -182,14 +182,13 @@ std::string which_case(const std::vector<Json>& rows) {
     all.push_back(fmt::format("{} for {}", percent(number(row, "efficiency")), text(row, "case")));
   }
   const double apart = number(more, "efficiency") / std::max(1e-9, number(less, "efficiency")) - 1;
-  const bool told =
-      difference_of_speedups(more, base_of(rows, more), less, base_of(rows, less), pairs_among(cases.size())).differ;
+  const bool told = difference_of_speedups(more, base_of(rows, more), less, base_of(rows, less), pairs_among(cases.size())).differ;
   const bool differ = told && apart > 0.02;
   const Json& large = cases.back();
   const std::string none = cases.size() > 2 ? "none" : "neither";
-  const std::string verdict = differ       ? fmt::format("In {}", text(more, "case"))
+  const std::string verdict = differ         ? fmt::format("In {}", text(more, "case"))
                               : apart > 0.02 ? fmt::format("In {} beyond the noise", none)
-                                           : fmt::format("In {}, they are within 2 % of each other", none);
+                                             : fmt::format("In {}, they are within 2 % of each other", none);
   const std::string premise = !differ && apart > 0.02
                                   ? "The sheet expects the larger model to be more efficient; the noise is too large to tell"
                               : !differ ? "The sheet expects the larger model to be more efficient; this does not show it"
@@ -244,8 +243,8 @@ std::string why_they_differ(const std::vector<Json>& rows) {
       "takes {} times as long as computing there and {} times in the small case{}.",
       alike(bytes_per_flop(small), bytes_per_flop(large)) ? "the rates, not of bytes per flop" : "the rates and of bytes per flop",
       costs(small), costs(large), ratio_text(computing), ratio_text(moving),
-      !reasons.empty() ? listing(reasons)
-      : told           ? "neither fixed costs nor caches show"
+      !reasons.empty()     ? listing(reasons)
+      : told               ? "neither fixed costs nor caches show"
       : std::isinf(unsure) ? "one instance says nothing of the noise, so no cause is named"
                            : fmt::format("the step times are unsure by {}, too much to name a cause", percent(unsure)),
       ratio_text(weight(large)), ratio_text(weight(small)), origin_mark({small, large}));

@@ -88,8 +88,8 @@ std::string how_it_changes(const std::vector<Json>& rows, const std::vector<Json
   const double before = number(wide.front(), "speedup");
   const double after = number(wide.back(), "speedup");
   return !told_apart(rows, wide) ? "Non-linearly by the formula; the measurements are too noisy to show it"
-         : after > before  ? "It does not degrade here, it rises, non-linearly"
-                           : "It degrades non-linearly";
+         : after > before        ? "It does not degrade here, it rises, non-linearly"
+                                 : "It degrades non-linearly";
 }
 
 std::string affects_scaling(const std::vector<Json>& rows) {
@@ -275,7 +275,7 @@ std::string growth(const Pair& pair) {
   const std::string numbers = fmt::format("on {} from {} to {}, by {} of the {:.3g} ms put on device 0 alone",
                                           devices_text(pair.even["devices"]), to_text(time_of(pair.even)),
                                           to_text(time_of(pair.uneven)), percent(longer / pair.delay), pair.delay * 1e-6);
-  const std::string verdict = std::abs(longer / pair.delay - 1) <= 0.05 ? "It grows by the delay of the slowest device"
+  const std::string verdict = std::abs(longer / pair.delay - 1) <= 0.05        ? "It grows by the delay of the slowest device"
                               : !apart.differ && std::isfinite(apart.smallest) ? "It grows by the delay, within the noise"
                               : longer > pair.delay ? "It grows by the delay and more, which is other work or noise"
                               : pair.uneven.value("oversubscribed", false)

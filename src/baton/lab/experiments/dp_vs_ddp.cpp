@@ -240,13 +240,12 @@ std::vector<std::string> details(const std::vector<Json>& rows) {
   std::vector<std::string> sentences;
   for (const Both& both : pairs(rows)) {
     const double ratio = number(both.dp, "time_per_step_ns") / number(both.ddp, "time_per_step_ns");
-    sentences.push_back(
-        fmt::format("On {} a step of DP takes {} and one of DDP {}: {}{}.", devices_text(both.dp["devices"]),
-                    to_text(time_of(both.dp)), to_text(time_of(both.ddp)),
-                    both.difference().differ
-                        ? fmt::format("DDP is {} times as fast", ratio_text(ratio))
-                        : fmt::format("no difference beyond the noise (a ratio of {})", tested_text(both.difference())),
-                    origin_mark({both.dp, both.ddp})));
+    sentences.push_back(fmt::format(
+        "On {} a step of DP takes {} and one of DDP {}: {}{}.", devices_text(both.dp["devices"]), to_text(time_of(both.dp)),
+        to_text(time_of(both.ddp)),
+        both.difference().differ ? fmt::format("DDP is {} times as fast", ratio_text(ratio))
+                                 : fmt::format("no difference beyond the noise (a ratio of {})", tested_text(both.difference())),
+        origin_mark({both.dp, both.ddp})));
     for (const Json* row : {&both.dp, &both.ddp}) {
       if (row->value("origin", "measured") == "simulated") {
         continue;  // a simulated step is always the same

@@ -207,8 +207,7 @@ std::string more_layers(const std::vector<Json>& rows) {
       slower         ? "No"
       : apart.differ ? "The deeper model was the faster one here, which its work does not explain"
                      : fmt::format("No speedup shows, nor a slowdown beyond the noise ({})", tested_text(apart)),
-      text(first, "depth"), text(last, "depth"), to_text(time_of(first)),
-      to_text(time_of(last)), slope, origin_mark(sorted),
+      text(first, "depth"), text(last, "depth"), to_text(time_of(first)), to_text(time_of(last)), slope, origin_mark(sorted),
       computing * devices < 1.3
           ? fmt::format("{} one of {:.0f} devices works at a time, so every block adds its whole time: the split puts {} side by "
                         "side. ",
