@@ -77,6 +77,9 @@ Nanoseconds limit_of(const HandinWords& words, lab::Preset preset) {
                                        : Nanoseconds(900'000'000);
 }
 
+/// "1 core", "2 cores".
+std::string counted(std::size_t count, std::string_view what) { return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s"); }
+
 Place measured_place(const HandinWords& words, const std::string& devices, std::optional<lab::Preset> preset) {
   Place place;
   place.settings.devices = devices;
@@ -88,11 +91,14 @@ Place measured_place(const HandinWords& words, const std::string& devices, std::
   place.settings.preset = preset.value_or(devices == "cpu" ? lab::Preset::quick : lab::Preset::full);
   place.settings.time_limit = limit_of(words, place.settings.preset);
   const std::size_t cores = place.settings.machine.cores.size();
-  place.source = {
-      .devices = devices,
-      .summary = devices == "cpu"
-                     ? fmt::format("{} core{} of this machine ({})", cores, cores == 1 ? "" : "s", place.settings.machine.cpu)
-                     : fmt::format("{} GPU{} of this machine ({})", opened.size(), opened.size() == 1 ? "" : "s", devices)};
+  const bool parts = std::any_of(opened.begin(), opened.end(),
+                                 [](const cluster::Device& device) { return device.gpu && device.gpu->of > 1; });
+  place.source = {.devices = devices,
+                  .summary = devices == "cpu"
+                                 ? fmt::format("{} of this machine ({})", counted(cores, "core"), place.settings.machine.cpu)
+                             : parts ? fmt::format("{} of one GPU of this machine ({})", counted(opened.size(), "part"), devices)
+                                     : fmt::format("{} of this machine ({})", counted(opened.size(), "GPU"), devices),
+                  .parts_of_gpu = parts};
   return place;
 }
 
@@ -291,7 +297,10 @@ void hand_in(const HandinWords& words, int& exit_code) {
     const bool unanswered = std::any_of(found->second.answers.begin(), found->second.answers.end(),
                                         [](const lab::Answer& answer) { return answer.text.empty() && !answer.id.empty(); });
     const bool simulable = !lab::experiment_by_id(id).by_losses;
-    if (simulates ? unanswered : simulable && (unanswered || sheet::oversubscribed(found->second))) {
+    const bool refused = std::any_of(found->second.rows.begin(), found->second.rows.end(),
+                                     [](const Json& row) { return row.contains("reason"); });
+    const bool told_by_others = unanswered || refused || first.source.parts_of_gpu || sheet::oversubscribed(found->second);
+    if (simulates ? unanswered : simulable && told_by_others) {
       ids_beside.push_back(id);
     }
   }

@@ -209,7 +209,7 @@ std::string first_sentences(const std::string& text, std::size_t words) {
 /// What an answer says of the case at hand, without the general part before it.
 std::string of_this_case(const std::string& answer) {
   const std::size_t at = answer.find(": here ");
-  return at == std::string::npos ? answer : "Here " + answer.substr(at + 7);
+  return at == std::string::npos ? answer : answer.substr(at + 7);
 }
 
 /// Computing and exposed communication as parts of the step, per case on the most devices.
@@ -462,12 +462,19 @@ Document compose(const Sheet& sheet, const std::vector<Task>& tasks, const Cover
       reduced_by[one] += (reduced_by[one].empty() ? "`" : ", `") + id + "`";
     }
   }
+  const std::string beside = evidence.beside.results.empty()
+                                 ? ""
+                                 : fmt::format(" Beside them stands the same, simulated on {}.", evidence.beside.summary);
   if (shared) {
-    note += fmt::format(
+    note +=
         " What is marked * had more devices than cores: they took turns, so their times say what a split costs and not what it "
-        "gains.{}",
-        evidence.beside.results.empty() ? ""
-                                        : fmt::format(" Beside them stands the same, simulated on {}.", evidence.beside.summary));
+        "gains." +
+        beside;
+  } else if (evidence.first.parts_of_gpu) {
+    note +=
+        " The parts have multiprocessors of their own but share the memory, its bandwidth and the power, so their times say what a "
+        "split costs and not what separate GPUs gain." +
+        beside;
   } else if (evidence.first.simulated && !evidence.beside.results.empty()) {
     note += fmt::format(" What needs losses or a warm-up, which a simulation does not have, was measured on {}.",
                         evidence.beside.summary);

@@ -138,7 +138,7 @@ std::string linear_or_not(const std::vector<Json>& rows) {
   const findings::Line line = step_line(wide);
   return fmt::format(
       "{}. Step time is {}linear. With c = {} on {} and c_n = {} on {}, speedup is (c+d)/(c_n+d) and nears 1 ever "
-      "more slowly: {} by this formula for d = {} ms ({:+.2g} per ms at first, {:+.2g} at last); "
+      "more slowly: {} by this formula for d = {} ms ({} per ms at first, {} at last); "
       "{} {}{}, {}.",
       how_it_changes(rows, wide), line.r2 < 0.98 ? "roughly " : "", to_text(time_of(base.front())), text(base.front(), "devices"),
       to_text(time_of(wide.front())), devices_text(wide.front()["devices"]), listing(lawful), listing([&] {
@@ -148,8 +148,8 @@ std::string linear_or_not(const std::vector<Json>& rows) {
         }
         return delays;
       }()),
-      first, last, listing(measured), wide.front().value("origin", "measured"), shared_cores_mark(wide),
-      worst < 0.0005 ? "equal" : fmt::format("at most {} apart", percent(worst)));
+      signed_figures(first), signed_figures(last), listing(measured), wide.front().value("origin", "measured"),
+      shared_cores_mark(wide), worst < 0.0005 ? "equal" : fmt::format("at most {} apart", percent(worst)));
 }
 
 std::string relates_to_amdahl(const std::vector<Json>& rows) {

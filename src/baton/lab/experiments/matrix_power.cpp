@@ -180,10 +180,10 @@ std::string on_one_and_two(const std::vector<Json>& rows) {
         all = fmt::format(
             "One takes {}, {} {}: a speedup of {} of at most 2, since there are two powers and only their sum needs both{}. Size "
             "{}, n = "
-            "{}, {:.3g} and {:.3g} TFLOP/s.{}",
+            "{}, {} and {} TFLOP/s.{}",
             to_text(time_of(alone)), row["devices"] == 2 ? "two take" : text(row, "devices") + " take", to_text(time_of(row)),
-            ratio_text(speedup), origin_mark({alone, row}), text(row, "size"), text(row, "power"), number(alone, "tflops"),
-            number(row, "tflops"), why_not_two(alone, row));
+            ratio_text(speedup), origin_mark({alone, row}), text(row, "size"), text(row, "power"),
+            three_figures(number(alone, "tflops")), three_figures(number(row, "tflops")), why_not_two(alone, row));
       }
     }
   }
