@@ -126,7 +126,8 @@ std::string command_of(const HandinWords& words, const Place& place, const std::
   return app::as_called(command + (words.limit.empty() ? "" : " --time-limit " + shell_word(words.limit)));
 }
 
-/// Runs experiments one after the other. A job that one of them has measured is not measured again for another.
+/// Runs experiments one after the other. A job that one of them has measured is not measured again for another; simulating it again
+/// costs nothing, and gives what an experiment asks of its own simulations.
 class Runs {
  public:
   Runs(const HandinWords& words, const Interrupt& interrupt) : words_(words), interrupt_(interrupt) {}
@@ -158,7 +159,7 @@ class Runs {
                        .toml = std::nullopt});
       for (const lab::Point& point : points) {
         const auto same = jobs_.find(origin + sheet::job_of(id, point));
-        if (!sheet::job_of(id, point).empty() && same != jobs_.end() && !known.contains(point.dump())) {
+        if (same != jobs_.end() && !known.contains(point.dump())) {
           known[point.dump()] = same->second;
           store.keep(id, point, same->second, true, basis_name);
         }
@@ -175,7 +176,8 @@ class Runs {
         return;
       }
       for (std::size_t i = 0; i < points.size(); ++i) {
-        if (const std::string job = sheet::job_of(id, points[i]); !job.empty() && !records[i].contains("reason")) {
+        if (const std::string job = sheet::job_of(id, points[i]);
+            !job.empty() && !place.source.simulated && !records[i].contains("reason")) {
           jobs_.emplace(origin + job, records[i]);
         }
       }

@@ -26,7 +26,7 @@ UNITS = {
 }  # fmt: skip
 NUMBER = re.compile(
     r"(?<![\w.:/])([+-]?\d+(?:\.\d+)?(?:e[+-]?\d+)?)"
-    r"(?: ?(GFLOP/s|TFLOP/s|GB/s|[kMGT]?FLOP|[KMGT]iB|B|ns|µs|ms|s|%|points)(?![\w/]))?(?![\w:]|\.\d)"
+    r"(?: ?(GFLOP/s|TFLOP/s|GB/s|[kMGT]?FLOP|[KMGT]iB|B|ns|µs|ms|s|%|points)(?![\w/]))?(?!\w|[:.]\d)"
 )
 
 
@@ -36,6 +36,7 @@ def numbers_in(text):
     for quoted in QUOTED:
         text = text.replace(quoted, " ")
     text = re.sub(r"\b\d+x\d+\b|\b(?:cpu:|GPU |device |devices |blocks? )[\d,]+(?: to \d+)?", " ", text)
+    text = re.sub(r"through (\d+) points", r"through \1", text)
     found = []
     for match in NUMBER.finditer(text):
         written, unit = match[1], match[2] or ""

@@ -234,10 +234,10 @@ def check_layout(folder, pages):
         lowest = max(float(high) for low, high, _ in words_on if float(low) < PAGE - BOTTOM)
         filled = (lowest - TOP) / (PAGE - TOP - BOTTOM)
         assert number == pages or filled >= 2 / 3, f"page {number} of {folder.name} is filled to {100 * filled:.0f} %"
-    zoom = 100  # sizes are whole numbers, so they are asked for in hundredths
+    zoom = 3  # the most there is: sizes are whole numbers, thirds of a point
     fonts = re.findall(r'<fontspec id="\d+" size="(\d+)"', call(f"pdftohtml -xml -i -stdout -zoom {zoom} handin.pdf", folder))
     smallest = min(map(int, fonts)) / zoom
-    assert fonts and smallest >= 7.99, f"{folder.name} has text of {smallest} points"
+    assert fonts and smallest >= 8, f"{folder.name} has text of {smallest} points"
 
 
 def check(program, work, sheet, flags, expected, origin):

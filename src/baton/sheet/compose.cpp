@@ -222,7 +222,7 @@ lab::Plot shares_plot() {
           .y_title = "share of the step",
           .y_format = lab::Format::percent,
           .parts = {"rest_share", "exposed_share"},
-          .part_titles = {"computing and waiting", "exposed communication"},
+          .part_titles = {"computing and the rest", "exposed communication and waiting"},
           .x_format = lab::Format::text,
           .points = [](const std::vector<Json>& rows) {
             const double most = largest(rows, "devices");

@@ -134,6 +134,7 @@ TEST(Draw, TheIdealAndACurveAreDashedAndNamed) {
   const Picture without = draw(plot, rows);
   EXPECT_FALSE(has(texts(without), "Amdahl"));
   EXPECT_EQ(without.title, "Speedup");
+  EXPECT_TRUE(has(texts(without), "Speedup"));
 }
 
 TEST(Draw, EverythingLiesWithinThePictureWhateverTheNumbers) {

@@ -369,7 +369,7 @@ Experiment comm_vs_compute() {
                       {"speedup", "speedup", Format::ratio},
                       {"efficiency", "efficiency", Format::percent},
                       {"sent_bytes", "on the wire", Format::bytes},
-                      {"exposed_share", "exposed", Format::percent},
+                      {"exposed_share", "exposed + waiting", Format::percent},
                       {"message_bytes", "largest message", Format::bytes},
                       {"message_gbytes", "GB/s", Format::rate}},
           .plots = {speedup_plot("case"), message_plot(message_curves)},
