@@ -126,69 +126,113 @@ std::string command_of(const HandinWords& words, const Place& place, const std::
   return app::as_called(command + (words.limit.empty() ? "" : " --time-limit " + shell_word(words.limit)));
 }
 
-/// Runs experiments one after the other. A job that one of them has measured is not measured again for another; simulating it again
-/// costs nothing, and gives what an experiment asks of its own simulations.
+/// Runs the experiments of a place as one, so that the instances of all their points take turns: then times of different tasks, and
+/// a time that several of them share, were measured under the same conditions.
 class Runs {
  public:
   Runs(const HandinWords& words, const Interrupt& interrupt) : words_(words), interrupt_(interrupt) {}
 
   void run(Place& place, const std::vector<std::string>& ids) {
     const lab::Store store(place.records);
-    const std::string origin = place.source.simulated ? place.settings.cluster : place.settings.devices;
-    ProgressBar bar(place.source.simulated ? "simulating" : "measuring", 1000, true, ProgressBar::percent);
-    double before = 0;
+    std::vector<Asking> asking;
     for (const std::string& id : ids) {
-      if (interrupt_.asked()) {
-        return;
+      ask(place, store, id, asking);
+    }
+    std::map<std::string, std::vector<std::size_t>> jobs;  // those who ask for a job, by what it is
+    for (std::size_t i = 0; i < asking.size(); ++i) {
+      jobs[job_name(place, asking[i])].push_back(i);
+    }
+    std::vector<lab::Point> points;
+    std::map<std::string, Json> known;
+    for (const Asking& one : asking) {
+      const std::vector<std::size_t>& sharing = jobs[job_name(place, one)];
+      if (&asking[sharing.front()] != &one) {
+        continue;
       }
-      const auto experiment = std::make_shared<const lab::Experiment>(lab::experiment_by_id(id));
-      const std::vector<lab::Point> points = lab::points(*experiment, place.settings.preset, {});
-      const Json basis = lab::experiment_basis(place.settings, points, std::nullopt);
-      const std::string basis_name = lab::basis_name(basis);
-      std::map<std::string, Json> known = words_.resume ? store.records(id, true, basis_name) : std::map<std::string, Json>();
-      const std::string command = command_of(words_, place, id);
-      store.keep_spec({.experiment = id,
-                       .title = experiment->title,
-                       .run_command = command_line(),
-                       .created = time_text(),
-                       .preset = place.settings.preset,
-                       .command = command,
-                       .points = points,
-                       .environment = lab::environment(place.settings.machine),
-                       .basis = basis,
-                       .toml = std::nullopt});
-      for (const lab::Point& point : points) {
-        const auto same = jobs_.find(origin + sheet::job_of(id, point));
-        if (same != jobs_.end() && !known.contains(point.dump())) {
-          known[point.dump()] = same->second;
-          store.keep(id, point, same->second, true, basis_name);
+      points.push_back(merged(one));
+      for (const std::size_t other : sharing) {
+        if (!asking[other].known.is_null()) {
+          known[points.back().dump()] = asking[other].known;
         }
       }
-      const std::vector<Json> records = lab::measure(
-          *experiment, points, place.settings, known,
-          [&](const lab::Point& point, const Json& record, bool final) { store.keep(id, point, record, final, basis_name); },
-          [&](double done, const std::string&) {
-            bar.show(static_cast<std::int64_t>((before + done) / static_cast<double>(ids.size()) * 1000));
-            return !interrupt_.asked();
-          });
-      before += 1;
-      if (interrupt_.asked()) {
-        return;
+    }
+    ProgressBar bar(place.source.simulated ? "simulating" : "measuring", 1000, true, ProgressBar::percent);
+    const auto keep = [&](const lab::Point& point, const Json& record, bool final) {
+      const auto found = std::find_if(asking.begin(), asking.end(), [&](const Asking& one) { return merged(one) == point; });
+      for (const std::size_t i : jobs[job_name(place, *found)]) {
+        store.keep(asking[i].id, asking[i].point, record, final, asking[i].basis_name);
       }
-      for (std::size_t i = 0; i < points.size(); ++i) {
-        if (const std::string job = sheet::job_of(id, points[i]);
-            !job.empty() && !place.source.simulated && !records[i].contains("reason")) {
-          jobs_.emplace(origin + job, records[i]);
-        }
+    };
+    for (const auto& [point, record] : known) {  // of those that share it, some may not have it yet
+      keep(Json::parse(point), record, true);
+    }
+    lab::measure(together(), points, place.settings, known, keep, [&](double done, const std::string&) {
+      bar.show(static_cast<std::int64_t>(done * 1000));
+      return !interrupt_.asked();
+    });
+    for (const std::string& id : ids) {
+      if (!interrupt_.asked()) {
+        place.source.results[id] = lab::conclude(store, id);
       }
-      place.source.results[id] = lab::conclude(store, id);
     }
   }
 
  private:
+  /// An experiment that asks for a point.
+  struct Asking {
+    std::string id;
+    lab::Point point;
+    std::string basis_name;
+    Json known = nullptr;  // the record of a run before, if it goes on
+  };
+
+  /// The experiment whose points are those of others, with their names.
+  static lab::Experiment together() {
+    lab::Experiment all;
+    all.id = "handin";
+    all.open = [](const lab::Point& point, const lab::Settings& settings) {
+      return lab::experiment_by_id(point["experiment"].get<std::string>()).open(point["point"], settings);
+    };
+    return all;
+  }
+
+  static lab::Point merged(const Asking& one) {
+    lab::Point point{{"experiment", one.id}, {"point", one.point}};
+    if (one.point.contains("devices")) {
+      point["devices"] = one.point["devices"];  // the most of which decides into how many parts a GPU is cut
+    }
+    return point;
+  }
+
+  /// What is measured for it. Simulating a job again costs nothing, and gives what an experiment asks of its own simulations.
+  static std::string job_name(const Place& place, const Asking& one) {
+    const std::string job = place.source.simulated ? "" : sheet::job_of(one.id, one.point);
+    return job.empty() ? one.id + one.point.dump() : job;
+  }
+
+  void ask(const Place& place, const lab::Store& store, const std::string& id, std::vector<Asking>& asking) const {
+    const lab::Experiment& experiment = lab::experiment_by_id(id);
+    const std::vector<lab::Point> points = lab::points(experiment, place.settings.preset, {});
+    const Json basis = lab::experiment_basis(place.settings, points, std::nullopt);
+    const std::string name = lab::basis_name(basis);
+    std::map<std::string, Json> known = words_.resume ? store.records(id, true, name) : std::map<std::string, Json>();
+    store.keep_spec({.experiment = id,
+                     .title = experiment.title,
+                     .run_command = command_line(),
+                     .created = time_text(),
+                     .preset = place.settings.preset,
+                     .command = command_of(words_, place, id),
+                     .points = points,
+                     .environment = lab::environment(place.settings.machine),
+                     .basis = basis,
+                     .toml = std::nullopt});
+    for (const lab::Point& point : points) {
+      asking.push_back({id, point, name, known.contains(point.dump()) ? known[point.dump()] : Json()});
+    }
+  }
+
   const HandinWords& words_;
   const Interrupt& interrupt_;
-  std::map<std::string, Json> jobs_;  // records by where and what
 };
 
 fs::path open_folder(const HandinWords& words, const std::string& sheet) {

@@ -318,7 +318,7 @@ def acceptable(rows, v):
         v.add("time", extra)
         fixed = 2 * (dp["devices"] - 1) * dp["trained"]["parameter_bytes"]
         v.add("bytes", fixed, through(dp["device_list"][0]) - fixed)
-        if "larger_batch_ns" in dp:
+        if "larger_batch_ns" in dp:  # simulated, of both
             v.add("plain", dp["larger_batch"], dp["larger_batch_ns"] / ddp["larger_batch_ns"])
 
 
@@ -479,6 +479,7 @@ def first_split(rows, v):
     v.add("plain", 0, 1, row["devices"], *row["losses"][:5])
     v.add("time", row["transfer_ns"], row["forward_ns"], row["output_ns"], row["overlap_ns"], row[T])
     v.add("share", row["transfer_ns"] / row["forward_ns"])
+    v.add("bytes", *(device["peak_bytes"] for device in row["device_list"]))
     for line in row["log"]:  # made of the events of the trace, which the records do not have
         for _, kind, value, _ in numbers_in(line):
             v.add(kind, value)
@@ -490,6 +491,7 @@ def matrix_power(rows, v):
     v.add("time", one[T], two[T], one[T] / 2, two.get("move_ns"), two[T] - one[T] / 2 - two.get("move_ns", 0))
     v.add("plain", one[T] / two[T], one["size"], one["power"], 2)
     v.add("gflops", flops / one[T], flops / two[T])
+    v.add("plain", flops / one[T] / 1000)  # "11.0 and 20.7 TFLOP/s"
     v.add("bytes", one["size"] ** 2 * 4)
 
 

@@ -175,14 +175,14 @@ std::string beside_label(const Source& source) {
   return fmt::format("{} ({}): ", source.simulated ? "Simulated" : "Measured", source.devices);
 }
 
-/// The sentences of a second answer that say something else than the first, in numbers.
+/// The sentences of a second answer that say something else than the first.
 std::string what_differs(const std::string& second, const std::string& first) {
   std::string out;
   for (std::size_t begin = 0; begin < second.size();) {
     std::size_t end = second.find(". ", begin);
     end = end == std::string::npos ? second.size() : end + 1;
     const std::string sentence = second.substr(begin, end - begin);
-    if (sentence.find_first_of("0123456789") != std::string::npos && first.find(sentence) == std::string::npos) {
+    if (first.find(sentence) == std::string::npos) {
       out += (out.empty() ? "" : " ") + sentence;
     }
     begin = end + 1;
@@ -302,9 +302,9 @@ Section section_of(const Task& task, const Evidence& evidence) {
             grid_of(*result, task.columns,
                     !both ? "" : fmt::format("{} ({})", source->simulated ? "Simulated" : "Measured", source->devices)));
       }
-      // The first two columns name the row; it is a table of its own only if the drivers say something.
-      if (Grid reported = grid_of(*result, task.gpu_columns, "As nvidia-smi reports it"); reported.heading.size() > 2) {
-        grids.row.push_back(std::move(reported));
+      const std::vector<Json> rows = measured_rows(*result);
+      if (std::any_of(rows.begin(), rows.end(), [](const Json& row) { return row.contains("gpu_memory_bytes"); })) {
+        grids.row.push_back(grid_of(*result, task.gpu_columns, "As nvidia-smi reports it"));
       }
       const std::vector<lab::Plot> shares{shares_plot()};
       add_pictures(pictures, *result, task.shares_of_step ? shares : result->experiment->plots,

@@ -267,9 +267,9 @@ std::string when_bottleneck(const std::vector<Json>& rows) {
     const std::string both = row.contains("balanced_ns")
                                  ? fmt::format(", where both take {}", duration_text(number(row, "balanced_ns")))
                                  : "";
-    each += fmt::format("{}for {} at {:.3g} GB/s and {:.4g} GFLOP/s per device above {} bytes per flop (it has {}){}",
-                        each.empty() ? "" : "; ", text(row, "case"), moving, computing, ratio_text(moving / computing),
-                        ratio_text(bytes_per_flop(row)),
+    each += fmt::format("{}for {} at {} GB/s and {} GFLOP/s per device above {} bytes per flop (it has {}){}",
+                        each.empty() ? "" : "; ", text(row, "case"), three_figures(moving), three_figures(computing),
+                        ratio_text(moving / computing), ratio_text(bytes_per_flop(row)),
                         batch >= 1  ? fmt::format(", below a batch of {:.0f}{}", batch, both)
                         : simulated ? ", at every batch tried"
                                     : "");

@@ -277,6 +277,7 @@ std::string growth(const Pair& pair) {
                                           to_text(time_of(pair.uneven)), percent(longer / pair.delay), pair.delay * 1e-6);
   const std::string verdict = std::abs(longer / pair.delay - 1) <= 0.05        ? "It grows by the delay of the slowest device"
                               : !apart.differ && std::isfinite(apart.smallest) ? "It grows by the delay, within the noise"
+                              : longer <= 0         ? "It does not grow here, which only noise or other work explains"
                               : longer > pair.delay ? "It grows by the delay and more, which is other work or noise"
                               : pair.uneven.value("oversubscribed", false)
                                   ? "It grows by less than the delay, since devices that share cores compute meanwhile"
@@ -293,7 +294,7 @@ std::string overall_time(const std::vector<Json>& rows) {
   std::string others;
   for (const Pair& other : all) {
     if (&other != pair) {
-      others += fmt::format("{}{} on {}{}", others.empty() ? " The step grows by " : ", ",
+      others += fmt::format("{}{} on {}{}", others.empty() ? " Its change is " : ", ",
                             duration_text(number(other.uneven, "time_per_step_ns") - number(other.even, "time_per_step_ns")),
                             devices_text(other.even["devices"]), origin_mark({other.uneven}));
     }

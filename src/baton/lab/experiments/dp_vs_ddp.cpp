@@ -223,17 +223,18 @@ std::string acceptable(const std::vector<Json>& rows) {
     const bool better = condition == nullptr || (!condition->difference().differ && both.difference().differ);
     condition = !fine && better ? &both : condition;
   }
-  std::string rule;
+  std::string rule = two_kinds_of_bytes(condition != nullptr ? condition->dp : all.front().dp);
   if (condition != nullptr) {
     const double computing = number(condition->ddp, "compute_ns");
     const double step = number(condition->ddp, "time_per_step_ns");
-    rule = two_kinds_of_bytes(condition->dp) + at_a_larger_batch(*condition);
+    rule += at_a_larger_batch(*condition);
     if (computing > 0) {  // step + (k − 1) · computing is ten times the extra time
       rule += fmt::format(" With these bytes the extra {} are a tenth if computing takes {:.3g} times as long.",
                           duration_text(condition->extra()), 1 + (10 * condition->extra() - step) / computing);
     }
   }
-  return fmt::format("With few devices and much work per parameter and sample: {}.{}", each, rule);
+  return fmt::format("With few devices and much work per parameter and sample, if it takes at most a tenth longer: {}.{}", each,
+                     rule);
 }
 
 std::vector<std::string> details(const std::vector<Json>& rows) {
