@@ -212,7 +212,7 @@ std::string of_this_case(const std::string& answer) {
   return at == std::string::npos ? answer : answer.substr(at + 7);
 }
 
-/// Computing and exposed communication as parts of the step, per case on the most devices.
+/// Computing and exposed communication as parts of the step, per case on the devices that the answers are about.
 lab::Plot shares_plot() {
   return {.kind = lab::Plot::Kind::stacked,
           .title = "Computing against communication",
@@ -225,11 +225,10 @@ lab::Plot shares_plot() {
           .part_titles = {"computing and the rest", "exposed communication and waiting"},
           .x_format = lab::Format::text,
           .points = [](const std::vector<Json>& rows) {
-            const double most = largest(rows, "devices");
             std::vector<Json> points;
-            for (const Json& row : rows) {
-              if (row.value("devices", 1.0) == most && row.contains("exposed_share") && row["exposed_share"].is_number()) {
-                points.push_back({{"where", fmt::format("{} on {}", lab::word_of(row["case"]), most)},
+            for (const Json& row : lab::headline_rows(rows)) {
+              if (row.contains("exposed_share") && row["exposed_share"].is_number()) {
+                points.push_back({{"where", fmt::format("{} on {}", lab::word_of(row["case"]), lab::word_of(row["devices"]))},
                                   {"rest_share", 1 - row["exposed_share"].get<double>()},
                                   {"exposed_share", row["exposed_share"]}});
               }
@@ -464,7 +463,7 @@ Document compose(const Sheet& sheet, const std::vector<Task>& tasks, const Cover
   }
   const std::string beside = evidence.beside.results.empty()
                                  ? ""
-                                 : fmt::format(" Beside them stands the same, simulated on {}.", evidence.beside.summary);
+                                 : fmt::format(" The same is shown beside them, simulated on {}.", evidence.beside.summary);
   if (shared) {
     note +=
         " What is marked * had more devices than cores: they took turns, so their times say what a split costs and not what it "
