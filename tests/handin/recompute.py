@@ -10,9 +10,9 @@ import re
 
 # Formulas that answers quote, and constants of the sheets and of the test on noise: their digits are no results.
 QUOTED = [
-    "t₁(s + (1−s)/n)", "2(n−1)/n", "growing with n−1", "(c+d)/(c_n+d)", "nears 1 ever", "s = (s₀c + d)/(c + d)", "s₀", "S = n − s(n−1)",
+    "t₁(s + (1−s)/n)", "2(n−1)/n", "growing with n−1", "(c+d)/(c_n+d)", "s = (s₀c + d)/(c + d)", "s₀", "S = n − s(n−1)",
     "n − 1 transfers for n GPUs", "of 1 / (1 − p)", "1 − p", "depth // 2", "with 99 % confidence", "more than 100", "less than 0.01", "R²",
-    "within 5 % of the limit", "by more than 5 points", "within 2 % of each other", "DIM²", "step 1", "Step 1", "of at most 2", "Not 2:",
+    "within 5 % of the limit", "by more than 5 points", "within 2 % of each other", "DIM²", "of at most 2", "Not 2:",
     "nearer to 1", "away from 1", "a tenth", "With seed 0", "with seed 0", "seed 1 gave", "ResNet-50", "toy-4", "at the 1 % level",
     "on device 0", "device 0 if",
 ]  # fmt: skip
@@ -22,11 +22,11 @@ UNITS = {
     "B": ("bytes", 1), "KiB": ("bytes", 2**10), "MiB": ("bytes", 2**20), "GiB": ("bytes", 2**30), "TiB": ("bytes", 2**40),
     "FLOP": ("flops", 1), "kFLOP": ("flops", 1e3), "MFLOP": ("flops", 1e6), "GFLOP": ("flops", 1e9), "TFLOP": ("flops", 1e12),
     "%": ("share", 0.01), "points": ("share", 0.01), "GB/s": ("gbytes", 1), "GFLOP/s": ("gflops", 1), "TFLOP/s": ("gflops", 1e3),
-    "": ("plain", 1),
+    "million": ("plain", 1e6), "": ("plain", 1),
 }  # fmt: skip
 NUMBER = re.compile(
     r"(?<![\w.:/])([+-]?\d+(?:\.\d+)?(?:e[+-]?\d+)?)"
-    r"(?: ?(GFLOP/s|TFLOP/s|GB/s|[kMGT]?FLOP|[KMGT]iB|B|ns|µs|ms|s|%|points)(?![\w/]))?(?!\w|[:.]\d)"
+    r"(?: ?(GFLOP/s|TFLOP/s|GB/s|[kMGT]?FLOP|[KMGT]iB|B|ns|µs|ms|s|%|points|million)(?![\w/]))?(?!\w|[:.]\d)"
 )
 
 
@@ -37,6 +37,7 @@ def numbers_in(text):
         text = text.replace(quoted, " ")
     text = re.sub(r"\b\d+x\d+\b|\b(?:cpu:|GPU |device |devices |blocks? )[\d,]+(?: to \d+)?", " ", text)
     text = re.sub(r"through (\d+) points", r"through \1", text)
+    text = re.sub(r"\b[Ss]tep 1(?![.\d])|nears 1 ever|\ba tenth\b", " ", text)
     found = []
     for match in NUMBER.finditer(text):
         written, unit = match[1], match[2] or ""

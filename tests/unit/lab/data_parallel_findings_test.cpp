@@ -589,7 +589,7 @@ TEST(BatchScaling, ALineThatIsDrawnOutFarIsCalledAnExtrapolation) {
   EXPECT_TRUE(says(
       said,
       "On 4 devices at about batch 240000, far beyond this table and so an extrapolation: step time = 1.00 ms + 80 ns per sample "
-      "(R² = 1.000, a good fit) gives a limit of 12500000 samples/s, of which batch 256 reaches 2.0 %"));
+      "(R² = 1.000, a good fit) gives a limit of 12.5 million samples/s, of which batch 256 reaches 2.0 %"));
 }
 
 TEST(BatchScaling, LargerBatchesScaleBetterOnlyWhereEfficiencyRises) {

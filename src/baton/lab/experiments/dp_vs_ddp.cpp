@@ -233,8 +233,8 @@ std::string acceptable(const std::vector<Json>& rows) {
                           duration_text(condition->extra()), 1 + (10 * condition->extra() - step) / computing);
     }
   }
-  return fmt::format("With few devices and much work per parameter and sample, if it takes at most a tenth longer: {}.{}", each,
-                     rule);
+  return fmt::format("With few devices and much work per parameter and sample, where it takes at most a tenth longer. Here {}.{}",
+                     each, rule);
 }
 
 std::vector<std::string> details(const std::vector<Json>& rows) {
