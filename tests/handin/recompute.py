@@ -11,7 +11,7 @@ import re
 # Formulas that answers quote, and constants of the sheets and of the test on noise: their digits are no results.
 QUOTED = [
     "t₁(s + (1−s)/n)", "2(n−1)/n", "growing with n−1", "(c+d)/(c_n+d)", "s = (s₀c + d)/(c + d)", "s₀", "S = n − s(n−1)",
-    "n − 1 transfers for n GPUs", "of 1 / (1 − p)", "1 − p", "depth // 2", "with 99 % confidence", "more than 100", "less than 0.01", "R²",
+    "n − 1 transfers for n GPUs", "of 1 / (1 − p)", "1 − p", "depth // 2", "with 99 % confidence", "with 95 % confidence", "more than 100", "less than 0.01", "R²",
     "within 5 % of the limit", "by more than 5 points", "within 2 % of each other", "DIM²", "of at most 2", "Not 2:",
     "nearer to 1", "away from 1", "a tenth", "With seed 0", "with seed 0", "seed 1 gave", "ResNet-50", "toy-4", "at the 1 % level",
     "on device 0", "device 0 if",
@@ -149,8 +149,8 @@ def student_quantile(p, degrees):
     return (low + high) / 2
 
 
-def ratio_interval(a, b):
-    """Where the ratio of the times of b and a lies with 99 % confidence (Welch, on logarithms): low, high."""
+def ratio_interval(a, b, confidence=0.99, least=0.005):
+    """Where the ratio of the times of b and a lies with this confidence (Welch, on logarithms): low, high."""
 
     def sample(row):
         logs = [math.log(t) for t in row["instance_times_ns"]]
@@ -169,7 +169,7 @@ def ratio_interval(a, b):
         drift = math.hypot(a.get("drift", 0), b.get("drift", 0), speed, others) ** 2
     variance = var_a + var_b + drift
     degrees = variance**2 / (var_a**2 / f_a + var_b**2 / f_b + drift**2 / min(f_a, f_b))
-    reach = max(0.005, student_quantile(0.995, degrees) * math.sqrt(variance))
+    reach = max(least, student_quantile((1 + confidence) / 2, degrees) * math.sqrt(variance))
     return math.exp(mean_b - mean_a - reach), math.exp(mean_b - mean_a + reach)
 
 
@@ -207,6 +207,8 @@ def linear(rows, v):
         s = speedup(rows, row, [])
         v.add("plain", row["devices"], s, 1 / s, row["devices"] / min(r["devices"] for r in rows))
         v.add("share", efficiency(rows, row, []))
+        if row is not rows[0] and (interval := ratio_interval(row, rows[0], 0.95, 0)):
+            v.add("plain", min(s, interval[0]), max(s, interval[1]))
 
 
 def drops(rows, v):

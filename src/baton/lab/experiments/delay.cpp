@@ -101,14 +101,14 @@ std::string affects_scaling(const std::vector<Json>& rows) {
   const double after = number(wide.back(), "speedup");
   const double near = std::abs(after - 1) - std::abs(before - 1);
   const bool told = told_apart(rows, wide);
-  return fmt::format(
-      "{}: from {} to {} ms the speedup of {} over {} goes from {} to {}{}. More devices do not shorten the delay: {}.",
-      !told                    ? "No effect beyond the noise shows"
-      : near < 0 && before > 1 ? "It takes the speedup away"
-      : near < 0               ? "It brings the speedup nearer to 1, hiding that splitting costs more than it gains here"
-                               : "It moves the speedup away from 1, which a delay alone does not explain",
-      text(wide.front(), "delay_ms"), text(wide.back(), "delay_ms"), devices_text(wide.back()["devices"]),
-      text(wide.back(), "base_devices"), ratio_text(before), ratio_text(after), origin_mark(wide), on_the_step(wide));
+  return fmt::format("{}: from {} to {} ms the speedup of {} over {} goes from {} to {}{}. No device shortens it: {}.",
+                     !told                    ? "No effect beyond the noise shows"
+                     : near < 0 && before > 1 ? "It takes the speedup away"
+                     : near < 0               ? "It brings the speedup nearer to 1, which hides what splitting costs here"
+                                              : "It moves the speedup away from 1, which a delay alone does not explain",
+                     text(wide.front(), "delay_ms"), text(wide.back(), "delay_ms"), devices_text(wide.back()["devices"]),
+                     text(wide.back(), "base_devices"), ratio_text(before), ratio_text(after), origin_mark(wide),
+                     on_the_step(wide));
 }
 
 std::string linear_or_not(const std::vector<Json>& rows) {
@@ -138,7 +138,7 @@ std::string linear_or_not(const std::vector<Json>& rows) {
   const findings::Line line = step_line(wide);
   return fmt::format(
       "{}. Step time is {}linear. With c = {} on {} and c_n = {} on {}, speedup is (c+d)/(c_n+d) and nears 1 ever "
-      "more slowly: {} by this formula for d = {} ms ({} per ms at first, {} at last); "
+      "more slowly: {} for d = {} ms ({} per ms at first, {} at last); "
       "{} {}{}, {}.",
       how_it_changes(rows, wide), line.r2 < 0.98 ? "roughly " : "", to_text(time_of(base.front())), text(base.front(), "devices"),
       to_text(time_of(wide.front())), devices_text(wide.front()["devices"]), listing(lawful), listing([&] {
