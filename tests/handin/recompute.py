@@ -11,7 +11,7 @@ import re
 # Formulas that answers quote, and constants of the sheets and of the test on noise: their digits are no results.
 QUOTED = [
     "t₁(s + (1−s)/n)", "2(n−1)/n", "growing with n−1", "(c+d)/(c_n+d)", "s = (s₀c + d)/(c + d)", "s₀", "S = n − s(n−1)",
-    "n − 1 transfers for n GPUs", "of 1 / (1 − p)", "1 − p", "depth // 2", "with 99 % confidence", "with 95 % confidence", "more than 100", "less than 0.01", "R²",
+    "n − 1 transfers for n GPUs", "of 1 / (1 − p)", "1 − p", "depth // 2", "with 99 % confidence", "with 95 % confidence", "more than 100", ">100", "<0.01", "R²",
     "within 5 % of the limit", "by more than 5 points", "within 2 % of each other", "DIM²", "of at most 2", "Not 2:",
     "nearer to 1", "away from 1", "a tenth", "With seed 0", "with seed 0", "seed 1 gave", "ResNet-50", "toy-4", "at the 1 % level",
     "on device 0", "device 0 if",

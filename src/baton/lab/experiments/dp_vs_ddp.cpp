@@ -176,9 +176,9 @@ std::string architecture(const std::vector<Json>& rows) {
 }
 
 /// "2.24 times as long as DDP", and within which noise if it is not beyond it.
-std::string against_ddp(const Both& both) {
+std::string against_ddp(const Both& both, bool named) {
   const double ratio = number(both.dp, "time_per_step_ns") / number(both.ddp, "time_per_step_ns");
-  return fmt::format("{} times as long as DDP{}", ratio_text(ratio), ratio_noise_text(both.difference()));
+  return fmt::format("{} times{}{}", ratio_text(ratio), named ? " as long as DDP" : "", ratio_noise_text(both.difference()));
 }
 
 /// What passes through device 0: parameters out and gradients in, for any batch; the rest, inputs and outputs, grows with the
@@ -188,8 +188,8 @@ std::string two_kinds_of_bytes(const Json& dp) {
   const double others = number(dp, "through_device_0") - for_any_batch;
   return for_any_batch > 0 && others > 0
              ? fmt::format(
-                   " Per step {} of parameters and gradients pass device 0 for any batch, and {} of inputs and outputs that "
-                   "grow with it: extra = a + b·batch.",
+                   " Per step {} of parameters and gradients pass device 0 for any batch, and {} that grow with it: extra = a + "
+                   "b·batch.",
                    bytes_text(for_any_batch), bytes_text(others))
              : " Its extra time is a + b·batch: parameters, gradients, inputs and outputs pass device 0.";
 }
@@ -199,8 +199,8 @@ std::string at_a_larger_batch(const Both& both) {
     return "";
   }
   const double ratio = number(both.dp, "larger_batch_ns") / number(both.ddp, "larger_batch_ns");
-  return fmt::format(" At batch {} it takes {} times as long, so a larger batch {}.", text(both.dp, "larger_batch"),
-                     ratio_text(ratio), ratio < 1.1 ? "is enough" : "does not help");
+  return fmt::format(" At batch {} it takes {} times as long: a larger batch {}.", text(both.dp, "larger_batch"), ratio_text(ratio),
+                     ratio < 1.1 ? "is enough" : "does not help");
 }
 
 std::string acceptable(const std::vector<Json>& rows) {
@@ -217,8 +217,9 @@ std::string acceptable(const std::vector<Json>& rows) {
   const Both* condition = nullptr;
   for (const Both& both : all) {
     const bool fine = both.extra() < 0.1 * number(both.ddp, "time_per_step_ns");
-    each += fmt::format("{}on {} it takes {}{}{}", each.empty() ? "" : "; ", devices_text(both.dp["devices"]), against_ddp(both),
-                        fine ? ", which is acceptable" : "", origin_mark({both.dp, both.ddp}));
+    each += fmt::format("{} {} {}{}{}", each.empty() ? "Here on" : "; on", devices_text(both.dp["devices"]),
+                        (each.empty() ? "it takes " : "") + against_ddp(both, each.empty()), fine ? ", which is acceptable" : "",
+                        origin_mark({both.dp, both.ddp}));
     // Of those that are not acceptable one that is beyond the noise, if there is such.
     const bool better = condition == nullptr || (!condition->difference().differ && both.difference().differ);
     condition = !fine && better ? &both : condition;
@@ -229,12 +230,11 @@ std::string acceptable(const std::vector<Json>& rows) {
     const double step = number(condition->ddp, "time_per_step_ns");
     rule += at_a_larger_batch(*condition);
     if (computing > 0) {  // step + (k − 1) · computing is ten times the extra time
-      rule += fmt::format(" With these bytes the extra {} are a tenth if computing takes {:.3g} times as long.",
-                          duration_text(condition->extra()), 1 + (10 * condition->extra() - step) / computing);
+      rule += fmt::format(" The extra {} are a tenth if computing takes {} times as long.", duration_text(condition->extra()),
+                          three_figures(1 + (10 * condition->extra() - step) / computing));
     }
   }
-  return fmt::format("With few devices and much work per parameter and sample, where it takes at most a tenth longer. Here {}.{}",
-                     each, rule);
+  return fmt::format("With few devices and much work per parameter and sample. {}.{}", each, rule);
 }
 
 std::vector<std::string> details(const std::vector<Json>& rows) {
