@@ -205,14 +205,12 @@ std::string more_layers(const std::vector<Json>& rows) {
       "waits for {}, "
       "moves data for {} and is otherwise idle for {}.",
       slower         ? "No"
-      : apart.differ ? "The deeper model was the faster one here, which its work does not explain"
+      : apart.differ ? "The deeper model was faster here, which its work does not explain"
                      : fmt::format("No speedup shows, nor a slowdown beyond the noise ({})", tested_text(apart)),
       text(first, "depth"), text(last, "depth"), to_text(time_of(first)), to_text(time_of(last)), slope, origin_mark(sorted),
-      computing * devices < 1.3
-          ? fmt::format("{} one of {:.0f} devices works at a time, so every block adds its whole time: the split puts {} side by "
-                        "side. ",
-                        almost ? "Almost always only" : "Only", devices, almost ? "hardly anything" : "nothing")
-          : "",
+      computing * devices < 1.3 ? fmt::format("{} one of {:.0f} devices works at a time, so every block adds its whole time. ",
+                                              almost ? "Almost always only" : "Only", devices)
+                                : "",
       text(last, "depth"), percent(computing), percent(number(last, "waiting_ns") / step),
       percent(number(last, "exposed_ns") / step), percent((number(last, "rest_ns") + number(last, "delayed_ns")) / step));
 }
