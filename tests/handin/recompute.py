@@ -500,9 +500,11 @@ def matrix_power(rows, v):
 
 def four_ways(rows, v):
     for row in rows:
+        assert max(row["blocks_each"]) - min(row["blocks_each"]) <= 1
         v.add("plain", row["devices"], row["devices"] - 1, *row["blocks_each"], min(len(r["losses"]) for r in rows))
-        v.add("time", row[T], row["transfer_ns"] / max(1, row["devices"] - 1))
-    v.add("plain", rows[-1][T] / rows[-2][T], *(ratio_interval(rows[-2], rows[-1]) or ()))
+    timed = [row for row in rows if row["model"] == rows[-1]["model"]]
+    v.add("time", *(row[T] for row in timed), timed[-1]["transfer_ns"] / max(1, timed[-1]["devices"] - 1))
+    v.add("plain", timed[-1][T] / timed[-2][T], *(ratio_interval(timed[-2], timed[-1]) or ()))
 
 
 def profile(rows, v):

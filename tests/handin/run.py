@@ -5,6 +5,7 @@ answers are those of the records, and pages are filled with text that can be rea
 """
 
 import csv
+import json
 import math
 import pathlib
 import re
@@ -196,6 +197,18 @@ def check_scripts(folder, sections):
         assert f"{dim}x{depth}" in sizes, (name, dim, depth, sizes)
 
 
+def check_split_script(folder):
+    """The script of csye-hw4's third part trains the same whatever the split, where PyTorch is installed."""
+    for python in (sys.executable, "/usr/bin/python3"):
+        if subprocess.run([python, "-c", "import torch"], capture_output=True).returncode == 0:
+            rows = json.loads(call(f"{python} part3_four_way_split.py --device cpu", folder / "code"))
+            assert [(row["model"], row["devices"]) for row in rows] == [(m, n) for m in ("toy-4", "resnet:50") for n in (1, 2, 4)]
+            for row in rows:
+                alone = next(one for one in rows if one["model"] == row["model"])
+                assert row["losses"] == alone["losses"] and all(map(math.isfinite, row["losses"])), row
+            return
+
+
 def check_latex(folder):
     tex = (folder / "handin.tex").read_text()
     assert tex.count("\\begin{") == tex.count("\\end{")
@@ -264,6 +277,8 @@ def check(program, work, sheet, flags, expected, origin):
     check_numbers(folder, sections, origin)
     check_sharing(program, work, folder)
     check_archive(folder, name)
+    if (folder / "code" / "part3_four_way_split.py").exists() and origin == "measured":
+        check_split_script(folder)
     check_latex(folder)
     check_pdf(folder, name)
     print("holds:", sheet, flags)

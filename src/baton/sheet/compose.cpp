@@ -8,7 +8,9 @@
 #include <limits>
 #include <set>
 
+#include "baton/base/error.h"
 #include "baton/base/units.h"
+#include "baton/lab/phrases.h"
 #include "baton/lab/rows.h"
 #include "baton/report/report.h"
 #include "baton/sheet/twins.h"
@@ -74,6 +76,27 @@ std::vector<Json> measured_rows(const lab::Result& result) {
   return rows;
 }
 
+std::string replaced(std::string text, std::string_view old, std::string_view put) {
+  for (std::size_t at = text.find(old); at != std::string::npos; at = text.find(old, at + put.size())) {
+    text.replace(at, old.size(), put);
+  }
+  return text;
+}
+
+/// "MSE", "MSE and cross-entropy": the losses that the rows were trained with.
+std::string losses_of(const std::vector<Json>& rows) {
+  std::vector<std::string> losses;
+  for (const Json& row : rows) {
+    const Json trained = row.value("trained", Json::object());
+    const std::string said = trained.is_object() ? trained.value("loss", "mse") : "mse";
+    const std::string loss = said == "mse" ? "MSE" : replaced(said, "_", "-");
+    if (std::find(losses.begin(), losses.end(), loss) == losses.end()) {
+      losses.push_back(loss);
+    }
+  }
+  return lab::listing(losses);
+}
+
 /// "mlp:dim=1024,depth=2, global batch 64": what the rows of an experiment trained.
 std::string trained(const lab::Result& result) {
   const std::vector<Json> rows = measured_rows(result);
@@ -108,8 +131,8 @@ std::string trained(const lab::Result& result) {
   const std::string batch = has("global_batch") ? list_of(rows, "global_batch")
                             : has("batch")      ? list_of(rows, "batch")
                                                 : usual.batch;
-  return fmt::format("{}; global batch {}; SGD, learning rate 0.01; {}; MSE loss; seed {}", model, batch, usual.precision,
-                     id == "timing" ? "0, and 1 in the third run" : usual.seed);
+  return fmt::format("{}; global batch {}; SGD, learning rate 0.01; {}; {} loss; seed {}", model, batch, usual.precision,
+                     losses_of(rows), id == "timing" ? "0, and 1 in the third run" : usual.seed);
 }
 
 /// Axes of which the rows have fewer or smaller values than the sheet's own, in words.
@@ -130,16 +153,20 @@ std::vector<std::string> reductions(const lab::Result& result) {
   return out;
 }
 
-/// The constructor that spreads layers, cut out of the script.
-std::string split_constructor() {
+/// The constructor that spreads layers, cut out of the script that has the class.
+std::string split_constructor(const std::string& name) {
   lab::JobWords words;
   words.strategy = "layers";
   words.devices = "cuda";
   words.model = "mlp:dim=1024,depth=20";
-  const std::string script = training_twin(words, {});
-  const std::size_t begin = script.find("class LargeLinearModelMP");
-  const std::size_t end = script.find("        self.calls", begin);
-  return script.substr(begin, end - begin);
+  for (const std::string& script : {training_twin(words, {}), four_way_split_twin("", 8, "")}) {
+    if (const std::size_t begin = script.find("class " + name); begin != std::string::npos) {
+      const std::size_t end = std::min(script.find("        self.calls", begin), script.find("\n    def forward", begin));
+      return script.substr(begin, end - begin);
+    }
+  }
+  check(false, "no script has a class {}", name);
+  return "";
 }
 
 /// The result's plots, at most so many; `origin` says where they come from where there are others beside them.
@@ -162,13 +189,6 @@ void add_pictures(Pictures& pictures, const lab::Result& result, const std::vect
 const lab::Result* find_result(const Source& source, const std::string& id) {
   const auto found = source.results.find(id);
   return found == source.results.end() ? nullptr : &found->second;
-}
-
-std::string replaced(std::string text, std::string_view old, std::string_view put) {
-  for (std::size_t at = text.find(old); at != std::string::npos; at = text.find(old, at + put.size())) {
-    text.replace(at, old.size(), put);
-  }
-  return text;
 }
 
 std::string beside_label(const Source& source) {
@@ -361,9 +381,9 @@ Section section_of(const Task& task, const Evidence& evidence) {
       below.clear();
     }
   }
-  if (task.shows_split) {
+  if (!task.listed_class.empty()) {
     section.blocks.emplace_back(
-        Listing{"The `__init__` of the PyTorch script, which finds all GPUs there are:", split_constructor()});
+        Listing{"The `__init__` of the PyTorch script, which finds all GPUs there are:", split_constructor(task.listed_class)});
   }
   return section;
 }
@@ -392,8 +412,7 @@ std::string job_of(const std::string& experiment, const lab::Point& point) {
     return point.contains(key) ? lab::word_of(point[key]) : usual;
   };
   const lab::JobWords usual;
-  if (experiment == "split" || experiment == "depth" || experiment == "all-devices" || experiment == "transfers" ||
-      experiment == "four-way-split") {
+  if (experiment == "split" || experiment == "depth" || experiment == "all-devices" || experiment == "transfers") {
     return fmt::format("layers of {}x{} on {}", word("dim", ""), word("depth", ""), word("devices", ""));
   }
   std::string model = word("model", usual.model);

@@ -71,13 +71,24 @@ std::string with_value(std::string program, const std::string& name, const std::
 std::string in_the_size_of_the_tables(std::string program, const Evidence& evidence, const std::vector<Task>& tasks) {
   const std::vector<std::string> dims = sizes_of(evidence, tasks, "dim");
   const std::vector<std::string> sizes = sizes_of(evidence, tasks, "size");
-  std::string cases;
-  for (const std::string& one : sizes_of(evidence, tasks, "case")) {
-    cases += fmt::format("{}\"{}\"", cases.empty() ? "" : ", ", one);
+  const auto quoted = [](const std::vector<std::string>& names) {
+    std::string list;
+    for (const std::string& name : names) {
+      list += fmt::format("{}\"{}\"", list.empty() ? "" : ", ", name);
+    }
+    return list.empty() ? "" : "{" + list + "}";
+  };
+  std::vector<std::string> models;
+  const std::vector<lab::Json> split = rows_of(evidence, "four-way-split");
+  for (const lab::Json& model : lab::values_of(split, "model")) {
+    models.push_back(lab::word_of(model));
   }
+  program = with_value(std::move(program), "models_of_the_tables", quoted(models));
+  program = with_value(std::move(program), "batch_of_the_tables",
+                       split.empty() ? "" : fmt::format("\"{}\"", lab::word_of(split.back().value("batch", lab::Json(120)))));
   program = with_value(std::move(program), "dim_of_the_tables", dims.empty() ? "" : fmt::format("\"{}\"", dims.back()));
   program = with_value(std::move(program), "size_of_the_tables", sizes.empty() ? "" : sizes.back());
-  return with_value(std::move(program), "cases_of_the_tables", cases.empty() ? "" : "{" + cases + "}");
+  return with_value(std::move(program), "cases_of_the_tables", quoted(sizes_of(evidence, tasks, "case")));
 }
 
 }  // namespace
@@ -105,7 +116,11 @@ Files code_of(const Sheet& sheet, const std::vector<Task>& tasks, const Evidence
     const std::vector<lab::Json> rows = rows_of(evidence, script.experiment);
     if (script.steps == 0) {
       const std::int64_t size = rows.empty() ? 10000 : rows.back().value("size", std::int64_t{10000});
-      files["code/" + script.file] = matrix_power_twin(size, 10, 0, script.file);
+      const std::string resnet = rows.empty() ? "resnet:50,image=128,classes=1000"
+                                              : lab::word_of(rows.back().value("model", lab::Json("")));
+      const std::int64_t batch = rows.empty() ? 120 : rows.back().value("batch", std::int64_t{120});
+      files["code/" + script.file] = script.experiment == "matrix-power" ? matrix_power_twin(size, 10, 0, script.file)
+                                                                         : four_way_split_twin(resnet, batch, script.file);
       launches += fmt::format("    python3 {}\n", script.file);
       continue;
     }

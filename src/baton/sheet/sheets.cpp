@@ -139,7 +139,7 @@ Sheet model_parallelism() {
                        "are 10 + 10 on two GPUs and 4 on each of five; `i < depth // 2` is the case n = 2. Without a GPU the "
                        "class takes the CPU. `code/split.h` has the rule in C++."}},
                  .programs = {"task3_all_devices.cpp", "split.h", "task3_all_gpus.py"},
-                 .shows_split = true},
+                 .listed_class = "LargeLinearModelMP"},
                 {.heading = "Task 4: More GPUs",
                  .experiments = {"all-devices"},
                  .questions = {{"hw3/4/Q1", "Q1", "Are all GPUs used?"}, {"hw3/4/Q2", "Q2", "Is it faster?"}},
@@ -202,29 +202,26 @@ Sheet scientific_computing() {
       .id = "csye-hw4",
       .title = "Homework 4: CUDA, parallel training and model splits",
       .most_pages = 6,
-      .tasks = {{.heading = "Part 1: Questions", .experiments = {"profile"}, .questions = theory_questions(), .plots = 0},
-                {.heading = "Part 2: Powers of matrices",
-                 .experiments = {"matrix-power"},
-                 .questions = {{"csye-hw4/2/Q1", "Q1", "How long does Aⁿ + Bⁿ take on one GPU and on two?"}},
-                 .columns = {"devices", "size", "power", "time_per_step_ns", "tflops", "speedup", "products"},
-                 .plots = 0,
-                 .programs = {"part2_matrix_power.cpp", "part2_matrix_power.py"}},
-                {.heading = "Part 3: From two GPUs to four",
-                 .experiments = {"four-way-split"},
-                 .questions = {{"csye-hw4/3/Q1", "Q1", "How is a model for two GPUs split over four?"}},
-                 .columns = {"devices", "where", "time_per_step_ns", "loss_at_5"},
-                 .plots = 1,
-                 .programs = {"part3_four_way_split.cpp", "part3_four_way_split.py"},
-                 .shows_split = true,
-                 .note = "The model: the sheet's script is taken to be PyTorch's model-parallel tutorial, with a toy model and "
-                         "ResNet-50. The toy model has two Linear layers, which cannot be spread over four GPUs, and Baton has no "
-                         "convolutions yet, so ResNet-50 is not here. A stack of 8 blocks of Linear + ReLU is split instead. "
-                         "The rule below is the same for any model that is a sequence of blocks."}},
+      .tasks =
+          {{.heading = "Part 1: Questions", .experiments = {"profile"}, .questions = theory_questions(), .plots = 0},
+           {.heading = "Part 2: Powers of matrices",
+            .experiments = {"matrix-power"},
+            .questions = {{"csye-hw4/2/Q1", "Q1", "How long does Aⁿ + Bⁿ take on one GPU and on two?"}},
+            .columns = {"devices", "size", "power", "time_per_step_ns", "tflops", "speedup", "products"},
+            .plots = 0,
+            .programs = {"part2_matrix_power.cpp", "part2_matrix_power.py"}},
+           {.heading = "Part 3: From two GPUs to four",
+            .experiments = {"four-way-split"},
+            .questions = {{"csye-hw4/3/Q1", "Q1", "How is a model for two GPUs split over four?"}},
+            .columns = {"model", "devices", "split", "time_per_step_ns", "loss_at_5"},
+            .plots = 1,
+            .programs = {"part3_four_way_split.cpp", "part3_four_way_split.py"},
+            .listed_class = "SplitModel",
+            .note = "The sheet's script is taken to be PyTorch's tutorial on model parallelism, with a toy model and ResNet-50. "
+                    "The toy model has two Linear layers, too few for four GPUs: here it has four (`toy-4`). ResNet-50 is 18 "
+                    "blocks: the stem, 16 bottlenecks and the head."}},
       .scripts = {{.file = "part2_matrix_power.py", .steps = 0, .experiment = "matrix-power"},
-                  {.file = "part3_four_way_split.py",
-                   .words = job("layers", "mlp:dim=1024,depth=8"),
-                   .experiment = "four-way-split",
-                   .table = "for n in 1 2 4; do python3 part3_four_way_split.py --gpus $n; done"}}};
+                  {.file = "part3_four_way_split.py", .steps = 0, .experiment = "four-way-split"}}};
 }
 
 }  // namespace
