@@ -389,7 +389,7 @@ std::string four_way_split_twin(const std::string& resnet, std::int64_t batch, c
              "\"\"\"The toy model and ResNet-50 of PyTorch's tutorial on model parallelism, split over 1, 2 and 4 GPUs.\n\nRun it "
              "with\n\n    python3 {}\n\"\"\"\n\n",
              file) +
-         Template({}, settings).fill(text_of("four_way_split"));
+         Template({}, settings, "").fill(text_of("four_way_split"));
 }
 
 }  // namespace baton::sheet
