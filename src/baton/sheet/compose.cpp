@@ -32,6 +32,18 @@ double largest(const std::vector<Json>& rows, const std::string& key) {
   return most;
 }
 
+/// Of those that are not 0; 0 if there are none.
+double smallest(const std::vector<Json>& rows, const std::string& key) {
+  double least = 0;
+  for (const Json& row : rows) {
+    if (row.contains(key) && row[key].is_number() && row[key].get<double>() != 0) {
+      const double size = std::abs(row[key].get<double>());
+      least = least == 0 ? size : std::min(least, size);
+    }
+  }
+  return least;
+}
+
 /// A column of times or bytes in one unit.
 struct ColumnUnit {
   double scale = 0;  // 0: each cell as the report has it
@@ -448,7 +460,9 @@ Grid grid_of(const lab::Result& result, const std::vector<std::string>& keys, st
     if (key == "std_ns" && most == 0) {
       continue;  // a simulated step is always the same
     }
-    const ColumnUnit unit = unit_of(column->format, most);
+    // Where values lie far apart, the unit is that of those in the middle.
+    const double least = smallest(rows, key);
+    const ColumnUnit unit = unit_of(column->format, least > 0 && most > 1e4 * least ? std::sqrt(most * least) : most);
     grid.heading.push_back(column->heading + (unit.scale == 0 ? "" : fmt::format(" ({})", unit.name)));
     grid.text.push_back(column->format == lab::Format::text);
     for (std::size_t r = 0; r < rows.size(); ++r) {

@@ -226,6 +226,12 @@ TEST(GridOf, AColumnHasOneUnit) {
   EXPECT_EQ(grid.heading, (std::vector<std::string>{"#devices", "time/step (s)"}));
   EXPECT_EQ(grid.rows[0][1], "0.000500");
   EXPECT_EQ(grid.rows[2][1], "1.23");
+  records[0] = trained(0.003, 1);  // 3 µs beside 1.2 s: in the unit between
+  const Grid apart = grid_of(result_of("strong-scaling", {scaling_point(1), scaling_point(2), scaling_point(4)}, records),
+                             {"devices", "time_per_step_ns"}, "");
+  EXPECT_EQ(apart.heading[1], "time/step (ms)");
+  EXPECT_EQ(apart.rows[0][1], "0.00300");
+  EXPECT_EQ(apart.rows[2][1], "1234");
 }
 
 TEST(JobOf, EqualJobsHaveEqualNamesWhateverExperimentAsks) {
