@@ -36,6 +36,7 @@ def numbers_in(text):
     for quoted in QUOTED:
         text = text.replace(quoted, " ")
     text = re.sub(r"\b\d+x\d+\b|\b(?:cpu:|GPU |device |devices |blocks? )[\d,]+(?: to \d+)?", " ", text)
+    text = re.sub(r"(?<=\d)\+(?=\d)", " ", text)  # 9+9 blocks
     text = re.sub(r"through (\d+) points", r"through \1", text)
     text = re.sub(r"\b[Ss]tep 1(?![.\d])|nears 1 ever|\ba tenth\b", " ", text)
     found = []

@@ -247,10 +247,10 @@ std::vector<Json> split_losses(const std::vector<double>& on_four) {
 
 TEST(FourWaySplit, TheSameLossesAreTheSameToTheBit) {
   const std::string all = findings("four-way-split", split_losses({1.0, 0.5, 0.25}));
-  EXPECT_TRUE(
-      says(all,
-           "On 1, 2 and 4 devices: ResNet-50 as 8, 4 + 4 and 2 + 2 + 2 + 2 blocks. Over 3 steps the losses are the same to the "
-           "bit. A step of ResNet-50 takes 3.00 ms, 3.00 ms and 3.00 ms."));
+  EXPECT_TRUE(says(
+      all,
+      "On 1, 2 and 4 devices: ResNet-50 as 8, 4+4 and 2+2+2+2. Losses are the same to the bit over 3 steps. A step of ResNet-50 "
+      "takes 3.00 ms, 3.00 ms and 3.00 ms; 4 devices take"));
   EXPECT_TRUE(silent_on(all, "fault"));
 }
 
@@ -262,14 +262,14 @@ TEST(FourWaySplit, ASlowerSplitIsCalledSlowerAndWhy) {
                       {"transfers_forward", 3},
                       {"transfer_ns", 135e3}});
   EXPECT_TRUE(says(answer("four-way-split", "csye-hw4/3/Q1", rows),
-                   "4 devices take 2.00 times as long as 2: only one device works at a time, and there are 3 borders instead of 1, "
+                   "4 devices take 2.00 times as long as 2: only one works at a time, and there are 3 borders instead of 1, "
                    "45.0 µs each way."));
   EXPECT_TRUE(says(answer("four-way-split", "csye-hw4/3/Q1", split_losses({1.0})),
                    "4 devices take 1.00 times as long as 2, within the noise (0.98 to 1.02 with 99 % confidence): "));
   for (Json& row : rows) {
     row["losses"] = Json::array();
   }
-  EXPECT_TRUE(silent_on(answer("four-way-split", "csye-hw4/3/Q1", rows), "losses"));
+  EXPECT_TRUE(silent_on(answer("four-way-split", "csye-hw4/3/Q1", rows), "Losses"));
 }
 
 TEST(FourWaySplit, EveryModelIsSplitAndComparedWithItself) {
@@ -280,15 +280,15 @@ TEST(FourWaySplit, EveryModelIsSplitAndComparedWithItself) {
   }
   both.insert(both.end(), rows.begin(), rows.end());
   const std::string said = answer("four-way-split", "csye-hw4/3/Q1", both);
-  EXPECT_TRUE(says(said, "the toy model as 8, 4 + 4 and 2 + 2 + 2 + 2 and ResNet-50 as 8, 4 + 4"));
-  EXPECT_TRUE(says(said, "Over 2 steps the losses are the same to the bit"));
+  EXPECT_TRUE(says(said, "the toy model as 8, 4+4 and 2+2+2+2 and ResNet-50 as 8, 4+4"));
+  EXPECT_TRUE(says(said, "Losses are the same to the bit over 2 steps"));
   both[1]["losses"] = {2.0, 1.4};
-  EXPECT_TRUE(says(answer("four-way-split", "csye-hw4/3/Q1", both), "different, which is a fault"));
+  EXPECT_TRUE(says(answer("four-way-split", "csye-hw4/3/Q1", both), "Losses are different over 2 steps, which is a fault"));
 }
 
 TEST(FourWaySplit, ALossThatDiffersInItsLastBitIsAFault) {
   const std::string all = findings("four-way-split", split_losses({1.0, 0.5, std::nextafter(0.25, 1)}));
-  EXPECT_TRUE(says(all, "different, which is a fault"));
+  EXPECT_TRUE(says(all, "different over 3 steps, which is a fault"));
   EXPECT_TRUE(silent_on(all, "to the bit"));
 }
 

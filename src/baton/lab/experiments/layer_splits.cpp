@@ -369,16 +369,16 @@ std::string model_title(const std::string& model) {
                                       : model;
 }
 
-/// "9 + 9".
+/// "9+9".
 std::string sum_text(const Json& row) {
   std::string sum;
   for (const std::int64_t count : blocks_each(row)) {
-    sum += fmt::format("{}{}", sum.empty() ? "" : " + ", count);
+    sum += fmt::format("{}{}", sum.empty() ? "" : "+", count);
   }
   return sum;
 }
 
-/// "ResNet-50 as 18, 9 + 9 and 5 + 5 + 4 + 4".
+/// "ResNet-50 as 18, 9+9 and 5+5+4+4".
 std::string splits_text(const std::vector<Json>& rows) {
   std::vector<std::string> splits;
   for (const Json& row : rows) {
@@ -428,22 +428,20 @@ std::string four_ways(const std::vector<Json>& rows) {
     const double ratio = number(last, "time_per_step_ns") / number(before, "time_per_step_ns");
     const double borders = number(last, "transfers_forward");
     const findings::Difference difference = difference_of(before, last);
-    slower = fmt::format(" {} take {} times as long as {}{}: {}there {} {:.0f} border{} instead of {}{}.",
+    slower = fmt::format("; {} take {} times as long as {}{}: {}there {} {:.0f} border{} instead of {}{}",
                          devices_text(last["devices"]), ratio_text(ratio), text(before, "devices"), ratio_noise_text(difference),
-                         difference.differ && ratio < 1 ? "caches or memory win, though " : "only one device works at a time, and ",
+                         difference.differ && ratio < 1 ? "caches or memory win, though " : "only one works at a time, and ",
                          borders == 1 ? "is" : "are", borders, borders == 1 ? "" : "s", text(before, "transfers_forward"),
                          last.contains("transfer_ns") && borders > 0
                              ? fmt::format(", {} each way", duration_text(number(last, "transfer_ns") / borders))
                              : "");
   }
-  return fmt::format(
-      "In contiguous runs of blocks, as even as can be; nothing else changes. On {} devices: {} blocks. {}A step of {} takes "
-      "{}{}.{}",
-      listing(counts), listing(splits),
-      steps == 0 ? ""
-      : same     ? fmt::format("Over {} steps the losses are the same to the bit. ", steps)
-                 : fmt::format("Over {} steps the losses are different, which is a fault. ", steps),
-      model_title(text(last, "model")), listing(times), origin_mark(timed), slower);
+  return fmt::format("By contiguous runs of blocks, as even as possible. On {} devices: {}. {}A step of {} takes {}{}{}.",
+                     listing(counts), listing(splits),
+                     steps == 0 ? ""
+                     : same     ? fmt::format("Losses are the same to the bit over {} steps. ", steps)
+                                : fmt::format("Losses are different over {} steps, which is a fault. ", steps),
+                     model_title(text(last, "model")), listing(times), origin_mark(timed), slower);
 }
 
 }  // namespace
