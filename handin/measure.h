@@ -7,13 +7,16 @@
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <vector>
 
 namespace lab = baton::lab;
+
+constexpr const char* dim_of_the_tables = "1024";
 
 // PROGRAM [cpu|cuda] [DIM]: the kind of device and the width of a block.
 struct Arguments {
   std::string kind = "cpu";
-  std::string dim = "1024";
+  std::string dim = dim_of_the_tables;
 };
 inline Arguments arguments(int argc, char** argv) {
   Arguments given;

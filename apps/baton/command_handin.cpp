@@ -77,6 +77,9 @@ Nanoseconds limit_of(const HandinWords& words, lab::Preset preset) {
                                        : Nanoseconds(900'000'000);
 }
 
+/// "1 core", "2 cores".
+std::string counted(std::size_t count, std::string_view what) { return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s"); }
+
 Place measured_place(const HandinWords& words, const std::string& devices, std::optional<lab::Preset> preset) {
   Place place;
   place.settings.devices = devices;
@@ -88,11 +91,14 @@ Place measured_place(const HandinWords& words, const std::string& devices, std::
   place.settings.preset = preset.value_or(devices == "cpu" ? lab::Preset::quick : lab::Preset::full);
   place.settings.time_limit = limit_of(words, place.settings.preset);
   const std::size_t cores = place.settings.machine.cores.size();
-  place.source = {
-      .devices = devices,
-      .summary = devices == "cpu"
-                     ? fmt::format("{} core{} of this machine ({})", cores, cores == 1 ? "" : "s", place.settings.machine.cpu)
-                     : fmt::format("{} GPU{} of this machine ({})", opened.size(), opened.size() == 1 ? "" : "s", devices)};
+  const bool parts = std::any_of(opened.begin(), opened.end(),
+                                 [](const cluster::Device& device) { return device.gpu && device.gpu->of > 1; });
+  place.source = {.devices = devices,
+                  .summary = devices == "cpu"
+                                 ? fmt::format("{} of this machine ({})", counted(cores, "core"), place.settings.machine.cpu)
+                             : parts ? fmt::format("{} of one GPU of this machine ({})", counted(opened.size(), "part"), devices)
+                                     : fmt::format("{} of this machine ({})", counted(opened.size(), "GPU"), devices),
+                  .parts_of_gpu = parts};
   return place;
 }
 
@@ -117,70 +123,116 @@ std::string command_of(const HandinWords& words, const Place& place, const std::
   } else if (place.settings.devices != "cpu") {
     command += " --devices " + shell_word(place.settings.devices);
   }
-  return as_called(command + (words.limit.empty() ? "" : " --time-limit " + shell_word(words.limit)));
+  return app::as_called(command + (words.limit.empty() ? "" : " --time-limit " + shell_word(words.limit)));
 }
 
-/// Runs experiments one after the other. A job that one of them has measured is not measured again for another.
+/// Runs the experiments of a place as one, so that the instances of all their points take turns: then times of different tasks, and
+/// a time that several of them share, were measured under the same conditions.
 class Runs {
  public:
   Runs(const HandinWords& words, const Interrupt& interrupt) : words_(words), interrupt_(interrupt) {}
 
   void run(Place& place, const std::vector<std::string>& ids) {
     const lab::Store store(place.records);
-    const std::string origin = place.source.simulated ? place.settings.cluster : place.settings.devices;
-    ProgressBar bar(place.source.simulated ? "simulating" : "measuring", 1000, true, ProgressBar::percent);
-    double before = 0;
+    std::vector<Asking> asking;
     for (const std::string& id : ids) {
-      if (interrupt_.asked()) {
-        return;
+      ask(place, store, id, asking);
+    }
+    std::map<std::string, std::vector<std::size_t>> jobs;  // those who ask for a job, by what it is
+    for (std::size_t i = 0; i < asking.size(); ++i) {
+      jobs[job_name(place, asking[i])].push_back(i);
+    }
+    std::vector<lab::Point> points;
+    std::map<std::string, Json> known;
+    for (const Asking& one : asking) {
+      const std::vector<std::size_t>& sharing = jobs[job_name(place, one)];
+      if (&asking[sharing.front()] != &one) {
+        continue;
       }
-      const auto experiment = std::make_shared<const lab::Experiment>(lab::experiment_by_id(id));
-      const std::vector<lab::Point> points = lab::points(*experiment, place.settings.preset, {});
-      const Json basis = lab::experiment_basis(place.settings, points, std::nullopt);
-      const std::string basis_name = lab::basis_name(basis);
-      std::map<std::string, Json> known = words_.resume ? store.records(id, true, basis_name) : std::map<std::string, Json>();
-      const std::string command = command_of(words_, place, id);
-      store.keep_spec({.experiment = id,
-                       .title = experiment->title,
-                       .run_command = command_line(),
-                       .created = time_text(),
-                       .preset = place.settings.preset,
-                       .command = command,
-                       .points = points,
-                       .environment = lab::environment(place.settings.machine),
-                       .basis = basis,
-                       .toml = std::nullopt});
-      for (const lab::Point& point : points) {
-        const auto same = jobs_.find(origin + sheet::job_of(id, point));
-        if (!sheet::job_of(id, point).empty() && same != jobs_.end() && !known.contains(point.dump())) {
-          known[point.dump()] = same->second;
-          store.keep(id, point, same->second, true, basis_name);
+      points.push_back(merged(one));
+      for (const std::size_t other : sharing) {
+        if (!asking[other].known.is_null()) {
+          known[points.back().dump()] = asking[other].known;
         }
       }
-      const std::vector<Json> records = lab::measure(
-          *experiment, points, place.settings, known,
-          [&](const lab::Point& point, const Json& record, bool final) { store.keep(id, point, record, final, basis_name); },
-          [&](double done, const std::string&) {
-            bar.show(static_cast<std::int64_t>((before + done) / static_cast<double>(ids.size()) * 1000));
-            return !interrupt_.asked();
-          });
-      before += 1;
-      if (interrupt_.asked()) {
-        return;
+    }
+    ProgressBar bar(place.source.simulated ? "simulating" : "measuring", 1000, true, ProgressBar::percent);
+    const auto keep = [&](const lab::Point& point, const Json& record, bool final) {
+      const auto found = std::find_if(asking.begin(), asking.end(), [&](const Asking& one) { return merged(one) == point; });
+      for (const std::size_t i : jobs[job_name(place, *found)]) {
+        store.keep(asking[i].id, asking[i].point, record, final, asking[i].basis_name);
       }
-      for (std::size_t i = 0; i < points.size(); ++i) {
-        if (const std::string job = sheet::job_of(id, points[i]); !job.empty() && !records[i].contains("reason")) {
-          jobs_.emplace(origin + job, records[i]);
-        }
+    };
+    for (const auto& [point, record] : known) {  // of those that share it, some may not have it yet
+      keep(Json::parse(point), record, true);
+    }
+    lab::measure(together(), points, place.settings, known, keep, [&](double done, const std::string&) {
+      bar.show(static_cast<std::int64_t>(done * 1000));
+      return !interrupt_.asked();
+    });
+    for (const std::string& id : ids) {
+      if (!interrupt_.asked()) {
+        place.source.results[id] = lab::conclude(store, id);
       }
-      place.source.results[id] = lab::conclude(store, id);
     }
   }
 
  private:
+  /// An experiment that asks for a point.
+  struct Asking {
+    std::string id;
+    lab::Point point;
+    std::string basis_name;
+    Json known = nullptr;  // the record of a run before, if it goes on
+  };
+
+  /// The experiment whose points are those of others, with their names.
+  static lab::Experiment together() {
+    lab::Experiment all;
+    all.id = "handin";
+    all.open = [](const lab::Point& point, const lab::Settings& settings) {
+      return lab::experiment_by_id(point["experiment"].get<std::string>()).open(point["point"], settings);
+    };
+    return all;
+  }
+
+  static lab::Point merged(const Asking& one) {
+    lab::Point point{{"experiment", one.id}, {"point", one.point}};
+    if (one.point.contains("devices")) {
+      point["devices"] = one.point["devices"];  // the most of which decides into how many parts a GPU is cut
+    }
+    return point;
+  }
+
+  /// What is measured for it. Simulating a job again costs nothing, and gives what an experiment asks of its own simulations.
+  static std::string job_name(const Place& place, const Asking& one) {
+    const std::string job = place.source.simulated ? "" : sheet::job_of(one.id, one.point);
+    return job.empty() ? one.id + one.point.dump() : job;
+  }
+
+  void ask(const Place& place, const lab::Store& store, const std::string& id, std::vector<Asking>& asking) const {
+    const lab::Experiment& experiment = lab::experiment_by_id(id);
+    const std::vector<lab::Point> points = lab::points(experiment, place.settings.preset, {});
+    const Json basis = lab::experiment_basis(place.settings, points, std::nullopt);
+    const std::string name = lab::basis_name(basis);
+    std::map<std::string, Json> known = words_.resume ? store.records(id, true, name) : std::map<std::string, Json>();
+    store.keep_spec({.experiment = id,
+                     .title = experiment.title,
+                     .run_command = command_line(),
+                     .created = time_text(),
+                     .preset = place.settings.preset,
+                     .command = command_of(words_, place, id),
+                     .points = points,
+                     .environment = lab::environment(place.settings.machine),
+                     .basis = basis,
+                     .toml = std::nullopt});
+    for (const lab::Point& point : points) {
+      asking.push_back({id, point, name, known.contains(point.dump()) ? known[point.dump()] : Json()});
+    }
+  }
+
   const HandinWords& words_;
   const Interrupt& interrupt_;
-  std::map<std::string, Json> jobs_;  // records by where and what
 };
 
 fs::path open_folder(const HandinWords& words, const std::string& sheet) {
@@ -235,6 +287,24 @@ int write_handin_pdf(const fs::path& folder, const sheet::Document& document, sh
   return sheet::page_count(printed);
 }
 
+/// The document with the commands in its texts as a user types them.
+sheet::Document as_called(sheet::Document document) {
+  for (sheet::Paragraph& note : document.notes) {
+    note.text = app::as_called(note.text);
+  }
+  for (sheet::Section& section : document.sections) {
+    for (sheet::Block& block : section.blocks) {
+      if (auto* paragraph = std::get_if<sheet::Paragraph>(&block)) {
+        paragraph->text = app::as_called(paragraph->text);
+      } else if (auto* asked = std::get_if<sheet::Asked>(&block)) {
+        asked->answer = app::as_called(asked->answer);
+        asked->beside = app::as_called(asked->beside);
+      }
+    }
+  }
+  return document;
+}
+
 void hand_in(const HandinWords& words, int& exit_code) {
   const sheet::Sheet& sheet = sheet::sheet_by_id(words.sheet);
   const std::string option = option_of(sheet, words);
@@ -272,7 +342,11 @@ void hand_in(const HandinWords& words, int& exit_code) {
     }
     const bool unanswered = std::any_of(found->second.answers.begin(), found->second.answers.end(),
                                         [](const lab::Answer& answer) { return answer.text.empty() && !answer.id.empty(); });
-    if (simulates ? unanswered : sheet::oversubscribed(found->second) && !lab::experiment_by_id(id).by_losses) {
+    const bool simulable = !lab::experiment_by_id(id).by_losses;
+    const bool refused = std::any_of(found->second.rows.begin(), found->second.rows.end(),
+                                     [](const Json& row) { return row.contains("reason"); });
+    const bool told_by_others = unanswered || refused || first.source.parts_of_gpu || sheet::oversubscribed(found->second);
+    if (simulates ? unanswered : simulable && told_by_others) {
       ids_beside.push_back(id);
     }
   }
@@ -290,8 +364,8 @@ void hand_in(const HandinWords& words, int& exit_code) {
   std::string full = fmt::format("baton handin {} --preset full", sheet.id);
   full += option.empty() ? "" : " --option " + option;
   full += words.devices.empty() ? "" : " --devices " + shell_word(words.devices);
-  const sheet::Cover cover{words.name, time_text().substr(0, 10), command_line(), as_called(full)};
-  const sheet::Document document = sheet::compose(sheet, tasks, cover, evidence);
+  const sheet::Cover cover{words.name, time_text().substr(0, 10), command_line(), app::as_called(full)};
+  const sheet::Document document = as_called(sheet::compose(sheet, tasks, cover, evidence));
   sheet::Files files = sheet::files_of(sheet, tasks, document, evidence);
   write_files(folder, files);
   const int pages = write_handin_pdf(folder, document, files);

@@ -1,11 +1,13 @@
-// Part 2: A^10 + B^10 on one device and on two. The width of the matrices is the second argument (10000 on the sheet).
+// Part 2: A^10 + B^10 on one device and on two. PROGRAM [cpu|cuda] [SIZE]; the sheet's size is 10000.
 #include <baton/lab/matrix_power.h>
 
 #include "measure.h"
 
+constexpr long size_of_the_tables = 10000;
+
 int main(int argc, char** argv) {
   const Arguments given = arguments(argc, argv);
-  const long size = std::atol(given.dim.c_str());
+  const long size = argc > 2 ? std::atol(argv[2]) : size_of_the_tables;
   double alone = 0;
   for (const int count : {1, 2}) {
     lab::JobWords words;

@@ -1,21 +1,25 @@
-// Task 3: a small and a large model under DDP. The second is 8 times as wide and 4 times as deep as the first.
+// Task 3: models of several sizes under DDP. PROGRAM [cpu|cuda] [CASE...], where a case is DIMxDEPTH.
 #include "measure.h"
+
+const std::vector<std::string> cases_of_the_tables = {"1024x2", "8192x8"};
 
 int main(int argc, char** argv) {
   const Arguments given = arguments(argc, argv);
-  const std::string wide = std::to_string(8 * std::atoi(given.dim.c_str()));
-  std::printf("case  devices  time/step (ms)  speedup  sent per step (MB)  flops per step\n");
-  for (const char name : {'A', 'B'}) {
+  const std::vector<std::string> cases = argc > 2 ? std::vector<std::string>(argv + 2, argv + argc) : cases_of_the_tables;
+  std::printf("case        devices  time/step (ms)  speedup  sent per step (MB)  flops per step\n");
+  for (const std::string& size : cases) {
+    const std::size_t cross = size.find('x');
+    const int depth = cross == std::string::npos ? 2 : std::atoi(size.c_str() + cross + 1);
     double alone = 0;
     for (const int count : {1, 2, 4}) {
       lab::JobWords words;
-      words.model = name == 'A' ? mlp(given.dim, 2) : mlp(wide, 8);
+      words.model = mlp(size.substr(0, cross), depth);
       words.strategy = "ddp";
       words.devices = devices(given.kind, count);
       const lab::Training run = train(words, 10, 2);
       const double time = milliseconds(run);
       alone = count == 1 ? time : alone;
-      std::printf("%4c  %7d  %14.3f  %7.2f  %18.2f  %14.3g\n", name, count, time, alone / time,
+      std::printf("%-10s  %7d  %14.3f  %7.2f  %18.2f  %14.3g\n", size.c_str(), count, time, alone / time,
                   static_cast<double>(run.totals().work.sent.count) / 1e6, static_cast<double>(run.totals().work.flops.count));
     }
   }

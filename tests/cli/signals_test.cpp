@@ -92,6 +92,18 @@ TEST_F(Signals, EndWhateverIsUnderWay) {
   EXPECT_FALSE(has_leftovers());
 }
 
+TEST_F(Signals, EndAStepThatTakesMinutes) {
+  for (const int number : {SIGINT, SIGTERM}) {
+    const std::string out = "run-" + std::to_string(number);
+    const Ended ended = stop({"lab", "run", "matrix-power", "--set", "size=8192", "--time-limit", "7200s", "--out", out}, {number},
+                             4.0);
+    EXPECT_EQ(ended.code, 128 + number) << ended.out << ended.err;
+    EXPECT_LT(ended.seconds, patience);
+    EXPECT_EQ(ended.out.find("would take about"), std::string::npos) << ended.out;
+  }
+  EXPECT_FALSE(has_leftovers());
+}
+
 TEST_F(Signals, ThatComeInADelayLeaveTheStateAfterTheLastWholeStep) {
   // The first step ends after two seconds, the second after four.
   const Ended ended = stop({"train", "--model", "mlp:dim=8,depth=2", "--steps", "100", "--warmup", "0", "--checkpoint", "kept",

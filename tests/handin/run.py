@@ -1,10 +1,11 @@
-"""Hand-ins of every sheet, simulated and of this machine: each question has an answer within its length, and the numbers of tables
-and answers are those of the records.
+"""Hand-ins of every sheet, simulated and of this machine: each question has an answer within its length, the numbers of tables and
+answers are those of the records, and pages are filled with text that can be read.
 
     run.py PROGRAM FOLDER
 """
 
 import csv
+import json
 import math
 import pathlib
 import re
@@ -13,6 +14,8 @@ import shutil
 import subprocess
 import sys
 import tarfile
+
+import recompute
 
 # What the sheets ask, section by section: the heading's beginning and how many questions it has.
 SHEETS = {
@@ -110,6 +113,49 @@ def check_sharing(program, work, folder):
         assert alone.read_text() == table.read_text(), name
 
 
+def answers_of(sheet, text):
+    """(id, answer, what stands beside it) of each question, as ("hw1/5A/Q2", "…", "…")."""
+    for part in text.split("\n## ")[1:]:
+        heading, body = part.split("\n", 1)
+        name = heading.split(":")[0]
+        task = {"Observations": "5"}.get(name) or "".join(re.match(r"(?:Task|Part) (\d)(?:, option (\w))?", name).groups(""))
+        for label, answer, beside in re.findall(r"\*\*(Q\d+): .*?\*\*\n\n(.*?)\n\n(?:> (.*?)\n\n)?", body + "\n\n", re.S):
+            yield f"{sheet}/{task}/{label}", answer, beside
+
+
+# Questions that are answered in fixed words: their numbers are of CUDA, PyTorch and MPI, or of the rule, and not of records.
+FIXED = {f"csye-hw4/1/Q{n}" for n in range(1, 14)} | {"hw3/3/Q1"}
+
+
+def check_prose(folder, sheet, text):
+    """Every number of an answer is one of the values that its question speaks of, recomputed from the records."""
+    records = {place: folder / "records" / place for place in ("", "beside")}
+    seen = 0
+    for question, answer, beside in answers_of(sheet, text):
+        experiment = recompute.EXPERIMENTS.get(question.rsplit("/", 1)[0])
+        other = re.search(r" \((Measured|Simulated) on [^)]*\)$", answer)
+        parts = [] if question in FIXED else [("beside" if other else "", answer[: other.start()] if other else answer)]
+        if beside:
+            label, said = beside.split(": ", 1)
+            parts.append(("beside" if re.match(r"(Measured|Simulated) \(", label) else "", said))
+        for place, said in parts:
+            rows = recompute.rows_of(records[place], experiment)
+            left = recompute.unexplained(question, said.replace("*", ""), rows)
+            assert not left, f"{question}: {left} cannot be recomputed from the records of {experiment}\n{said}"
+            seen += len(recompute.numbers_in(said))
+    assert seen > {"hw1": 100, "hw3": 30, "practical8": 15, "csye-hw4": 10}[sheet], (sheet, seen)
+
+
+def check_quoted_simulations(program, work):
+    """The shares that csye-hw4's ninth answer quotes are those of the command that it names."""
+    text = next((work).glob("csye-hw4*/handin.md")).read_text()
+    answer = re.search(r"`\S*baton (simulate [^`]*)`.*?leaves (\S+) % of the step to exposed communication, and (\S+) % at a batch", text)
+    for batch, shown in ((64, answer[2]), (1024, answer[3])):
+        said = call(f"{program} {answer[1].replace('--batch 64', f'--batch {batch}')}", work)
+        share = re.search(r"^A100.*?%.*?%\s+(\S+) %", said, re.M)[1]
+        assert near(shown, float(share), places(shown)), (batch, shown, share)
+
+
 def check_archive(folder, sheet):
     with tarfile.open(folder / f"{sheet}.tar.gz") as archive:
         packed = {name.split("/", 1)[1]: archive.extractfile(name).read() for name in archive.getnames()}
@@ -143,9 +189,24 @@ def check_scripts(folder, sections):
             constructor = script.split("def __init__")[1].split("def forward")[0]
             assert "torch.cuda.device_count()" in constructor, path.name
     sizes = {row["case"] for row in sections.get("Task 3: Communication against computation", (None, [[]]))[1][0]}
+    if sizes:
+        program = (folder / "code" / "task3_communication.cpp").read_text()
+        assert set(re.findall(r'"(\w+)"', re.search(r"cases_of_the_tables = \{(.*?)\}", program)[1])) == sizes
     for name in ("task3_case_a.py", "task3_case_b.py") if sizes else ():
         dim, depth = re.search(r'MODEL = "mlp:dim=(\d+),depth=(\d+)"', (folder / "code" / name).read_text()).groups()
         assert f"{dim}x{depth}" in sizes, (name, dim, depth, sizes)
+
+
+def check_split_script(folder):
+    """The script of csye-hw4's third part trains the same whatever the split, where PyTorch is installed."""
+    for python in (sys.executable, "/usr/bin/python3"):
+        if subprocess.run([python, "-c", "import torch"], capture_output=True).returncode == 0:
+            rows = json.loads(call(f"{python} part3_four_way_split.py --device cpu", folder / "code"))
+            assert [(row["model"], row["devices"]) for row in rows] == [(m, n) for m in ("toy-4", "resnet:50") for n in (1, 2, 4)]
+            for row in rows:
+                alone = next(one for one in rows if one["model"] == row["model"])
+                assert row["losses"] == alone["losses"] and all(map(math.isfinite, row["losses"])), row
+            return
 
 
 def check_latex(folder):
@@ -153,6 +214,8 @@ def check_latex(folder):
     assert tex.count("\\begin{") == tex.count("\\end{")
     longest = max(len(char.encode()) for char in tex)
     assert longest <= 2, "a sign that pdflatex does not know"
+    unknown = [line for line in tex.splitlines() if "?" in line and not re.match(r"\\textbf\{Q\d+: .*\?\}", line)]
+    assert not unknown, f"signs that were not written for pdflatex: {unknown}"
     if shutil.which("pdflatex"):
         compiled = folder.with_name(folder.name + "-tex")
         compiled.mkdir()
@@ -166,8 +229,28 @@ def check_pdf(folder, sheet):
     pdf = (folder / "handin.pdf").read_bytes()
     pages = len(re.findall(rb"/Type\s*/Page\b", pdf))
     assert 1 <= pages <= PAGES[sheet], f"{sheet} has {pages} pages"
-    for size in re.findall(r'font-size="([\d.]+)"', (folder / "handin.html").read_text()):
-        assert float(size) >= 8
+    if shutil.which("pdftotext") and shutil.which("pdftohtml"):
+        check_layout(folder, pages)
+
+
+PAGE, TOP, BOTTOM = 841.9, 16 * 72 / 25.4, 17 * 72 / 25.4  # of A4, and its margins, in points
+
+
+def check_layout(folder, pages):
+    """Every page has its number, none but the last is less than two thirds full, and no text is below 8 points."""
+    boxes = call("pdftotext -bbox handin.pdf -", folder).split("<page ")[1:]
+    assert len(boxes) == pages
+    for number, page in enumerate(boxes, 1):
+        words_on = re.findall(r'yMin="([\d.]+)" xMax="[\d.]+" yMax="([\d.]+)">(.*?)</word>', page)
+        footer = " ".join(word for low, _, word in words_on if float(low) > PAGE - BOTTOM)
+        assert footer == f"{number} / {pages}", (folder.name, number, footer)
+        lowest = max(float(high) for low, high, _ in words_on if float(low) < PAGE - BOTTOM)
+        filled = (lowest - TOP) / (PAGE - TOP - BOTTOM)
+        assert number == pages or filled >= 2 / 3, f"page {number} of {folder.name} is filled to {100 * filled:.0f} %"
+    zoom = 3  # the most there is: sizes are whole numbers, thirds of a point
+    fonts = re.findall(r'<fontspec id="\d+" size="(\d+)"', call(f"pdftohtml -xml -i -stdout -zoom {zoom} handin.pdf", folder))
+    smallest = min(map(int, fonts)) / zoom
+    assert fonts and smallest >= 8, f"{folder.name} has text of {smallest} points"
 
 
 def check(program, work, sheet, flags, expected, origin):
@@ -183,8 +266,10 @@ def check(program, work, sheet, flags, expected, origin):
             assert "cannot show" not in answer and len(answer) > 10, (heading, label, answer)
             assert words(answer) <= WORDS, (heading, label, words(answer), answer)
         if heading.startswith("Task 5, option"):
-            assert sum(words(answer) for _, _, answer in questions) <= WORDS_OF_TASK_5, heading
+            said = [part for question, *parts in answers_of(name, text) if "/5" in question for part in parts]
+            assert sum(words(part) for part in said) <= WORDS_OF_TASK_5, heading
     assert "Ada & Grace_Hopper" in text
+    check_prose(folder, name, text)
     check_quotes(text)
     check_scripts(folder, sections)
     for marker in ("global batch", "SGD", "fp32", "seed") if name != "csye-hw4" else ():
@@ -192,6 +277,8 @@ def check(program, work, sheet, flags, expected, origin):
     check_numbers(folder, sections, origin)
     check_sharing(program, work, folder)
     check_archive(folder, name)
+    if (folder / "code" / "part3_four_way_split.py").exists() and origin == "measured":
+        check_split_script(folder)
     check_latex(folder)
     check_pdf(folder, name)
     print("holds:", sheet, flags)
@@ -228,7 +315,8 @@ def main():
     check_refusals(program, work)
     for sheet, expected in SHEETS.items():
         check(program, work, sheet, "--cluster pcie-5 --time-limit 50ms", expected, "simulated")
-    for sheet in ("hw1 --option C", "hw3", "practical8"):
+    check_quoted_simulations(program, work)
+    for sheet in ("hw1 --option C", "hw3", "practical8", "csye-hw4"):
         check(program, work, sheet, "--time-limit 50ms", SHEETS[sheet], "measured")
 
 

@@ -331,6 +331,7 @@ test('what the driver of GPUs reports stands under the timeline, with how it dif
   const strip = (await page.locator('#experiment-delay .gpus').innerText()).replaceAll('\u00a0', ' ');
   assert.match(strip, /nvidia-smi/);
   assert.match(strip, /GPU 0\s*97\.0 % utilization\s*2\.50 GiB of 24\.0 GiB · 287 W · 1,695 of 1,695 MHz\s*GPU 1\s*47\.0 % utilization[\s\S]*slowed by power cap/);
+  assert.match(strip, /GPU 2\s*no utilization counted yet/);
   assert.match(strip, /counts as utilization but not as busy/);
   assert.equal(await page.locator('#experiment-strong-scaling .gpus').count(), 0);
 }));

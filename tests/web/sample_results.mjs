@@ -158,7 +158,7 @@ const delay = {
   command: 'baton lab run delay --preset quick',
   timelines: [ddpTimeline('ddp on 1 device', 'measured', {devices: 1}),
     {...ddpTimeline('ddp on 2 devices, delay of 2 ms', 'measured', {lag: 0.06, delay: 2 * ms, device: 'RTX-3090'}),
-      gpus: [0, 1].map((ordinal) => ({ordinal, rank: 0, samples: 12, utilization: 0.97 - 0.5 * ordinal, memory_used_bytes: 2.5 * 2 ** 30, memory_bytes: 24 * 2 ** 30, clock_mhz: 1695, highest_clock_mhz: 1695,
+      gpus: [0, 1, 2].map((ordinal) => ({ordinal, rank: 0, samples: 12, utilization: [0.97, 0.47, null][ordinal], memory_used_bytes: 2.5 * 2 ** 30, memory_bytes: 24 * 2 ** 30, clock_mhz: 1695, highest_clock_mhz: 1695,
         memory_clock_mhz: 9501, watts: 287.4, celsius: 61, slowed_by: ordinal ? ['power cap'] : []}))},
     {...ddpTimeline('ddp on 4 devices, delay of 2 ms', 'measured', {devices: 4, delay: 2 * ms}), oversubscribed: true}],
 };

@@ -33,8 +33,8 @@ function gpuStrip(all) {
   return h('div', {class: 'gpus'},
     h('p', {class: 'label'}, 'As nvidia-smi reports it'),
     gpus.map((gpu) => h('div', {class: 'gpu'}, h('span', {class: 'gpu-name'}, `GPU ${gpu.ordinal}`),
-      h('span', {class: 'meter', 'aria-hidden': 'true'}, h('span', {style: `width: ${100 * gpu.utilization}%`})),
-      h('span', {}, `${formatValue(gpu.utilization, 'percent')} utilization`), h('span', {class: 'gpu-rest'}, reading(gpu)))),
+      h('span', {class: 'meter', 'aria-hidden': 'true'}, h('span', {style: `width: ${100 * (gpu.utilization ?? 0)}%`})),
+      h('span', {}, gpu.utilization ? `${formatValue(gpu.utilization, 'percent')} utilization` : 'no utilization counted yet'), h('span', {class: 'gpu-rest'}, reading(gpu)))),
     h('p', {class: 'hint'}, utilizationNote));
 }
 

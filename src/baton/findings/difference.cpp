@@ -142,6 +142,17 @@ Sample at_least(const Sample& sample, const Scatter& usual) {
 
 Sample exact(double time) { return {std::log(time), 0, endless}; }
 
+Sample quotient(const Sample& a, const Sample& b) {
+  Sample ratio{a.log_mean - b.log_mean, a.variance + b.variance, 0};
+  if (a.degrees == 0 || b.degrees == 0) {
+    return ratio;
+  }
+  // Welch and Satterthwaite, as between the two.
+  const double spread = a.variance * a.variance / a.degrees + b.variance * b.variance / b.degrees;
+  ratio.degrees = spread > 0 ? ratio.variance * ratio.variance / spread : a.degrees + b.degrees;
+  return ratio;
+}
+
 Interval interval(const Sample& sample, double confidence) {
   if (sample.degrees == 0) {
     return {0, endless};
@@ -164,6 +175,7 @@ Difference difference(const Sample& a, const Sample& b, const Test& test) {
   result.ratio = std::exp(apart);
   if (a.degrees == 0 || b.degrees == 0) {
     result.of_ratio = {0, endless};
+    result.tested = {0, endless};
     result.smallest = endless;
     return result;
   }
@@ -180,7 +192,9 @@ Difference difference(const Sample& a, const Sample& b, const Test& test) {
   const double shift = both_exact ? 0 : 2 * std::abs(test.shift);
   const double confident = student_quantile(0.975, degrees) * error;
   result.of_ratio = {std::exp(apart - confident), std::exp(apart + confident)};
-  result.differ = std::abs(apart) > std::max(reach, least) + shift;
+  const double needed = std::max(reach, least) + shift;
+  result.differ = std::abs(apart) > needed;
+  result.tested = {std::exp(apart - needed), std::exp(apart + needed)};
   // Of few instances the scatter comes out too small more often than too large: by so much in the median.
   const double usually = std::isinf(degrees) ? 1 : std::pow(1 - 2 / (9 * degrees), 1.5);
   result.smallest = both_exact
@@ -213,6 +227,7 @@ Difference paired_difference(std::span<const double> a, std::span<const double> 
   result.ratio = std::exp(apart);
   result.of_ratio = {std::exp(usual.low), std::exp(usual.high)};
   result.differ = (strict.low > 0 || strict.high < 0) && std::abs(apart) > resolution;
+  result.tested = {std::exp(std::min(strict.low, apart - resolution)), std::exp(std::max(strict.high, apart + resolution))};
   result.smallest = std::expm1(std::max(resolution, reach) + student_quantile(power, endless) * error);
   return result;
 }

@@ -29,6 +29,9 @@ Sample at_least(const Sample& sample, const Scatter& usual);
 /// A time that is known exactly, as a simulated one is.
 Sample exact(double time);
 
+/// The ratio of two times, as a speedup is: it scatters with both.
+Sample quotient(const Sample& a, const Sample& b);
+
 struct Interval {
   double low = 0;
   double high = 0;
@@ -49,6 +52,7 @@ struct Test {
 struct Difference {
   double ratio = 1;   // of the second to the first
   Interval of_ratio;  // with 95 % confidence
+  Interval tested;    // with the confidence of the test: the two differ if it does not hold 1
   bool differ = false;
   double smallest = 0;  // the smallest true difference that is found in nine of ten cases, relative; infinite if none would be
 };

@@ -93,6 +93,8 @@ struct Settings {
   std::string what_if;
   std::int64_t most_devices = 0;                  // that a point of the run asks for; 0: not known
   std::map<std::string, std::string> words = {};  // of the jobs, beside what the experiment says: optimizer → adam
+  /// Told now and then, from another thread, what share of a measurement is done that takes long. May be empty.
+  std::function<void(double share)> within = nullptr;
 };
 
 /// `count` devices that are all alike, and stay so up to `most` of them: each gets the same number of cores, whether one

@@ -27,6 +27,11 @@ std::vector<std::string> trained_values(const std::vector<Json>& rows, const cha
   return values;
 }
 
+/// Places behind the point that show so many significant figures.
+int places_for(double value, int figures) {
+  return value == 0 ? 0 : std::clamp(figures - 1 - static_cast<int>(std::floor(std::log10(std::abs(value)))), 0, 12);
+}
+
 }  // namespace
 
 std::string devices_text(const Json& count) { return word_of(count) + (count == 1 ? " device" : " devices"); }
@@ -49,6 +54,10 @@ std::string ratio_text(double ratio) {
   return size == 0 || size >= 0.0995 ? fmt::format("{:.2f}", ratio)
                                      : fmt::format("{:.{}f}", ratio, 2 - static_cast<int>(std::floor(std::log10(size))));
 }
+
+std::string three_figures(double value) { return fmt::format("{:.{}f}", value, places_for(value, 3)); }
+
+std::string signed_figures(double value) { return fmt::format("{:+.{}f}", value, places_for(value, 2)); }
 
 std::string duration_text(double nanoseconds) {
   return (nanoseconds < 0 ? "-" : "") + to_text(Nanoseconds(rounded(std::abs(nanoseconds))));

@@ -8,6 +8,7 @@
 
 #include "baton/base/error.h"
 #include "baton/lab/instances.h"
+#include "baton/lab/phrases.h"
 
 namespace baton::lab {
 
@@ -152,8 +153,11 @@ double shift_between(const Json& a, const Json& b) {
   return std::hypot(speed, said(a, "others_share") - said(b, "others_share"));
 }
 
+/// Whether the instances of both were interleaved.
+bool took_turns(const Json& a, const Json& b) { return a.value("batch_name", Json()) == b.value("batch_name", Json()); }
+
 findings::Difference compare_rows(const Json& a, const Json& b, std::size_t pairs, const findings::Scatter& usual) {
-  const bool together = a.value("batch_name", Json()) == b.value("batch_name", Json());
+  const bool together = took_turns(a, b);
   const findings::Test test{.pairs = static_cast<double>(std::max<std::size_t>(1, pairs)),
                             .drift = together ? 0 : drift_between(a, b),
                             .shift = together ? 0 : shift_between(a, b)};
@@ -169,6 +173,17 @@ findings::Difference compare_rows(const Json& a, const Json& b, std::size_t pair
 
 findings::Difference difference_of(const Json& a, const Json& b, std::size_t pairs) { return compare_rows(a, b, pairs, {}); }
 
+findings::Difference difference_of_speedups(const Json& a, const Json& base_a, const Json& b, const Json& base_b,
+                                            std::size_t pairs) {
+  const auto drifted = [](const Json& row, const Json& base) { return took_turns(row, base) ? 0 : drift_between(row, base); };
+  const auto shifted = [](const Json& row, const Json& base) { return took_turns(row, base) ? 0 : shift_between(row, base); };
+  return findings::difference(findings::quotient(sample_of_row(base_a), sample_of_row(a)),
+                              findings::quotient(sample_of_row(base_b), sample_of_row(b)),
+                              {.pairs = static_cast<double>(std::max<std::size_t>(1, pairs)),
+                               .drift = std::hypot(drifted(a, base_a), drifted(b, base_b)),
+                               .shift = shifted(a, base_a) + shifted(b, base_b)});
+}
+
 bool differs(const Json& a, const Json& b, std::size_t pairs) { return difference_of(a, b, pairs).differ; }
 
 findings::Difference difference_among(const Json& a, const Json& b, const std::vector<Json>& rows) {
@@ -183,9 +198,23 @@ std::string noise_text(const findings::Difference& difference) {
   }
   return std::isinf(difference.smallest) ? "not known to be beyond the noise, of which one instance says nothing"
          : difference.smallest >= 1
-             ? fmt::format("within the noise, which is large (only a factor of {} would have been seen)",
+             ? fmt::format("within the noise at the 1 % level, which is large (only a factor of {} would have been seen)",
                            difference.smallest < 99 ? fmt::format("{:.2g}", 1 + difference.smallest) : "more than 100")
-             : fmt::format("within the noise (a difference of {} would have been seen)", percent(difference.smallest));
+             : fmt::format("within the noise at the 1 % level (a difference of {} would have been seen)",
+                           percent(difference.smallest));
+}
+
+std::string tested_text(const findings::Difference& difference) {
+  const auto end = [](double ratio) { return ratio < 0.01 ? "<0.01" : ratio > 100 ? ">100" : ratio_text(ratio); };
+  return std::isinf(difference.smallest)
+             ? "one instance says nothing of the noise"
+             : fmt::format("{} to {} with 99 % confidence", end(difference.tested.low), end(difference.tested.high));
+}
+
+std::string ratio_noise_text(const findings::Difference& difference) {
+  return difference.differ                 ? ""
+         : std::isinf(difference.smallest) ? fmt::format(" ({})", tested_text(difference))
+                                           : fmt::format(", within the noise ({})", tested_text(difference));
 }
 
 std::vector<Json> with_own_cores(const std::vector<Json>& rows) {

@@ -53,8 +53,16 @@ constexpr std::size_t pairs_among(std::size_t rows) { return rows < 2 ? 1 : rows
 /// The same of two rows that stand out among several, as the fastest and the slowest do: the level is divided by how many pairs
 /// those make, and a row whose few instances happen to agree counts as scattering like the others.
 findings::Difference difference_among(const Json& a, const Json& b, const std::vector<Json>& rows);
-/// "beyond the noise", or "within the noise (a difference of 3.1 % would have been seen)".
+/// The same of two speedups: how many times as fast each row is as its base. What the machine drifted between a row and its base
+/// counts, what it drifted between the two pairs does not.
+findings::Difference difference_of_speedups(const Json& a, const Json& base_a, const Json& b, const Json& base_b,
+                                            std::size_t pairs = 1);
+/// "beyond the noise", or "within the noise at the 1 % level (a difference of 3.1 % would have been seen)".
 std::string noise_text(const findings::Difference& difference);
+/// "0.91 to 5.52 with 99 % confidence": the interval of the ratio that the verdict rests on.
+std::string tested_text(const findings::Difference& difference);
+/// Behind the ratio of two times: empty if they differ, else ", within the noise (0.91 to 5.52 with 99 % confidence)".
+std::string ratio_noise_text(const findings::Difference& difference);
 
 /// The rows whose devices had a core each.
 std::vector<Json> with_own_cores(const std::vector<Json>& rows);

@@ -235,6 +235,21 @@ std::vector<Json> measure(const Experiment& experiment, const std::vector<Point>
         if (!entry.stopped.empty()) {
           continue;
         }
+        const auto reached = [&] {
+          double sum = finished;
+          for (const Entry& one : batch) {
+            sum += !one.stopped.empty()
+                       ? 1
+                       : 0.99 * std::min(1.0, static_cast<double>(one.records.size()) / static_cast<double>(expected));
+          }
+          return sum;
+        };
+        const auto show = [&](double done) {
+          shown = std::max(shown, std::min(1.0, done / static_cast<double>(points.size())));
+          return !progress || progress(shown, fmt::format("{} {}", experiment.id, to_words(point)));
+        };
+        // Only a measurement that is not repeated takes so long that it tells of itself: its point is then done.
+        here.within = [&show, before = reached()](double share) { show(before + share); };
         try {
           measure_instance(experiment, point, here, slice, entry);
           entry.stopped = done_because(entry, settings);
@@ -252,14 +267,7 @@ std::vector<Json> measure(const Experiment& experiment, const std::vector<Point>
           kept.erase("timeline");  // until it is the final one
           keep(point, kept, entry.stopped == refused_point);
         }
-        double reached = finished;
-        for (const Entry& one : batch) {
-          reached += !one.stopped.empty()
-                         ? 1
-                         : 0.99 * std::min(1.0, static_cast<double>(one.records.size()) / static_cast<double>(expected));
-        }
-        shown = std::max(shown, std::min(1.0, reached / static_cast<double>(points.size())));
-        if (progress && !progress(shown, fmt::format("{} {}", experiment.id, to_words(point)))) {
+        if (!show(reached())) {
           going = false;
           break;
         }

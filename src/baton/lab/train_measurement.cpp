@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <numeric>
 
 #include "baton/base/hash.h"
 #include "baton/exec/clock.h"
@@ -134,7 +135,7 @@ Json gradients_left(const Training& run) {
 /// What the drivers of GPUs say, of GPU 0 and of the others, as a table has it; empty without a GPU.
 Json gpu_summary(const Training& run) {
   Json summary = Json::object();
-  double others = 0;
+  std::vector<double> others;  // utilizations; one of 0 is of a window of the driver before the kernels that ran
   double watts = 0;
   std::int64_t memory = 0;
   std::int64_t clock = 0;
@@ -143,10 +144,11 @@ Json gpu_summary(const Training& run) {
     if (gpu.samples == 0) {
       continue;
     }
-    if (seen == 0) {
+    if (gpu.utilization > 0 && seen == 0) {
       summary["gpu_utilization_0"] = gpu.utilization;
+    } else if (gpu.utilization > 0) {
+      others.push_back(gpu.utilization);
     }
-    others += seen == 0 ? 0 : gpu.utilization;
     watts += gpu.watts;
     memory = std::max(memory, gpu.memory_used.count);
     clock = seen == 0 ? gpu.clock_mhz : std::min<std::int64_t>(clock, gpu.clock_mhz);
@@ -155,8 +157,8 @@ Json gpu_summary(const Training& run) {
   if (seen > 0) {
     summary.update(Json{{"gpu_memory_bytes", memory}, {"gpu_watts", watts}, {"gpu_clock_mhz", clock}});
   }
-  if (seen > 1) {
-    summary["gpu_utilization_others"] = others / static_cast<double>(seen - 1);
+  if (!others.empty()) {
+    summary["gpu_utilization_others"] = std::accumulate(others.begin(), others.end(), 0.0) / static_cast<double>(others.size());
   }
   return summary;
 }

@@ -5,9 +5,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <set>
 
+#include "baton/base/error.h"
 #include "baton/base/units.h"
+#include "baton/lab/phrases.h"
 #include "baton/lab/rows.h"
 #include "baton/report/report.h"
 #include "baton/sheet/twins.h"
@@ -27,6 +30,18 @@ double largest(const std::vector<Json>& rows, const std::string& key) {
     }
   }
   return most;
+}
+
+/// Of those that are not 0; 0 if there are none.
+double smallest(const std::vector<Json>& rows, const std::string& key) {
+  double least = 0;
+  for (const Json& row : rows) {
+    if (row.contains(key) && row[key].is_number() && row[key].get<double>() != 0) {
+      const double size = std::abs(row[key].get<double>());
+      least = least == 0 ? size : std::min(least, size);
+    }
+  }
+  return least;
 }
 
 /// A column of times or bytes in one unit.
@@ -73,6 +88,27 @@ std::vector<Json> measured_rows(const lab::Result& result) {
   return rows;
 }
 
+std::string replaced(std::string text, std::string_view old, std::string_view put) {
+  for (std::size_t at = text.find(old); at != std::string::npos; at = text.find(old, at + put.size())) {
+    text.replace(at, old.size(), put);
+  }
+  return text;
+}
+
+/// "MSE", "MSE and cross-entropy": the losses that the rows were trained with.
+std::string losses_of(const std::vector<Json>& rows) {
+  std::vector<std::string> losses;
+  for (const Json& row : rows) {
+    const Json trained = row.value("trained", Json::object());
+    const std::string said = trained.is_object() ? trained.value("loss", "mse") : "mse";
+    const std::string loss = said == "mse" ? "MSE" : replaced(said, "_", "-");
+    if (std::find(losses.begin(), losses.end(), loss) == losses.end()) {
+      losses.push_back(loss);
+    }
+  }
+  return lab::listing(losses);
+}
+
 /// "mlp:dim=1024,depth=2, global batch 64": what the rows of an experiment trained.
 std::string trained(const lab::Result& result) {
   const std::vector<Json> rows = measured_rows(result);
@@ -107,8 +143,8 @@ std::string trained(const lab::Result& result) {
   const std::string batch = has("global_batch") ? list_of(rows, "global_batch")
                             : has("batch")      ? list_of(rows, "batch")
                                                 : usual.batch;
-  return fmt::format("{}; global batch {}; SGD, learning rate 0.01; {}; MSE loss; seed {}", model, batch, usual.precision,
-                     id == "timing" ? "0, and 1 in the third run" : usual.seed);
+  return fmt::format("{}; global batch {}; SGD, learning rate 0.01; {}; {} loss; seed {}", model, batch, usual.precision,
+                     losses_of(rows), id == "timing" ? "0, and 1 in the third run" : usual.seed);
 }
 
 /// Axes of which the rows have fewer or smaller values than the sheet's own, in words.
@@ -129,16 +165,20 @@ std::vector<std::string> reductions(const lab::Result& result) {
   return out;
 }
 
-/// The constructor that spreads layers, cut out of the script.
-std::string split_constructor() {
+/// The constructor that spreads layers, cut out of the script that has the class.
+std::string split_constructor(const std::string& name) {
   lab::JobWords words;
   words.strategy = "layers";
   words.devices = "cuda";
   words.model = "mlp:dim=1024,depth=20";
-  const std::string script = training_twin(words, {});
-  const std::size_t begin = script.find("class LargeLinearModelMP");
-  const std::size_t end = script.find("        self.calls", begin);
-  return script.substr(begin, end - begin);
+  for (const std::string& script : {training_twin(words, {}), four_way_split_twin("", 8, "")}) {
+    if (const std::size_t begin = script.find("class " + name); begin != std::string::npos) {
+      const std::size_t end = std::min(script.find("        self.calls", begin), script.find("\n    def forward", begin));
+      return script.substr(begin, end - begin);
+    }
+  }
+  check(false, "no script has a class {}", name);
+  return "";
 }
 
 /// The result's plots, at most so many; `origin` says where they come from where there are others beside them.
@@ -163,27 +203,36 @@ const lab::Result* find_result(const Source& source, const std::string& id) {
   return found == source.results.end() ? nullptr : &found->second;
 }
 
-std::string replaced(std::string text, std::string_view old, std::string_view put) {
-  for (std::size_t at = text.find(old); at != std::string::npos; at = text.find(old, at + put.size())) {
-    text.replace(at, old.size(), put);
-  }
-  return text;
-}
-
 std::string beside_label(const Source& source) {
   return fmt::format("{} ({}): ", source.simulated ? "Simulated" : "Measured", source.devices);
 }
 
-/// The sentences of a second answer that say something else than the first, in numbers.
+/// The sentences of a second answer that say something else than the first.
 std::string what_differs(const std::string& second, const std::string& first) {
   std::string out;
   for (std::size_t begin = 0; begin < second.size();) {
     std::size_t end = second.find(". ", begin);
     end = end == std::string::npos ? second.size() : end + 1;
     const std::string sentence = second.substr(begin, end - begin);
-    if (sentence.find_first_of("0123456789") != std::string::npos && first.find(sentence) == std::string::npos) {
+    if (first.find(sentence) == std::string::npos) {
       out += (out.empty() ? "" : " ") + sentence;
     }
+    begin = end + 1;
+  }
+  return out;
+}
+
+/// As many of a text's first sentences as have at most so many words.
+std::string first_sentences(const std::string& text, std::size_t words) {
+  std::string out;
+  for (std::size_t begin = 0; begin < text.size();) {
+    std::size_t end = text.find(". ", begin);
+    end = end == std::string::npos ? text.size() : end + 1;
+    const std::string longer = text.substr(0, end);
+    if (words_in(longer) > words) {
+      break;
+    }
+    out = longer;
     begin = end + 1;
   }
   return out;
@@ -192,10 +241,10 @@ std::string what_differs(const std::string& second, const std::string& first) {
 /// What an answer says of the case at hand, without the general part before it.
 std::string of_this_case(const std::string& answer) {
   const std::size_t at = answer.find(": here ");
-  return at == std::string::npos ? answer : "Here " + answer.substr(at + 7);
+  return at == std::string::npos ? answer : answer.substr(at + 7);
 }
 
-/// Computing and exposed communication as parts of the step, per case on the most devices.
+/// Computing and exposed communication as parts of the step, per case on the devices that the answers are about.
 lab::Plot shares_plot() {
   return {.kind = lab::Plot::Kind::stacked,
           .title = "Computing against communication",
@@ -205,14 +254,13 @@ lab::Plot shares_plot() {
           .y_title = "share of the step",
           .y_format = lab::Format::percent,
           .parts = {"rest_share", "exposed_share"},
-          .part_titles = {"computing and waiting", "exposed communication"},
+          .part_titles = {"computing and the rest", "exposed communication and waiting"},
           .x_format = lab::Format::text,
           .points = [](const std::vector<Json>& rows) {
-            const double most = largest(rows, "devices");
             std::vector<Json> points;
-            for (const Json& row : rows) {
-              if (row.value("devices", 1.0) == most && row.contains("exposed_share") && row["exposed_share"].is_number()) {
-                points.push_back({{"where", fmt::format("{} on {}", lab::word_of(row["case"]), most)},
+            for (const Json& row : lab::headline_rows(rows)) {
+              if (row.contains("exposed_share") && row["exposed_share"].is_number()) {
+                points.push_back({{"where", fmt::format("{} on {}", lab::word_of(row["case"]), lab::word_of(row["devices"]))},
                                   {"rest_share", 1 - row["exposed_share"].get<double>()},
                                   {"exposed_share", row["exposed_share"]}});
               }
@@ -251,6 +299,20 @@ Section section_of(const Task& task, const Evidence& evidence) {
       }
     }
   }
+  for (const std::string& id : task.experiments) {
+    std::set<std::string> reasons;
+    if (const lab::Result* result = find_result(evidence.first, id)) {
+      for (const Json& row : result->rows) {
+        if (row.contains("reason")) {
+          reasons.insert(lab::word_of(row["reason"]));
+        }
+      }
+    }
+    for (const std::string& reason : reasons) {
+      section.blocks.emplace_back(
+          Paragraph{fmt::format("Not {}: {}.", evidence.first.simulated ? "simulated" : "measured", reason)});
+    }
+  }
   if (task.experiments.empty() && !files.empty()) {
     section.blocks.emplace_back(Paragraph{"Code: " + files + ".", true});
   }
@@ -271,17 +333,33 @@ Section section_of(const Task& task, const Evidence& evidence) {
             grid_of(*result, task.columns,
                     !both ? "" : fmt::format("{} ({})", source->simulated ? "Simulated" : "Measured", source->devices)));
       }
+      const std::vector<Json> rows = measured_rows(*result);
+      if (std::any_of(rows.begin(), rows.end(), [](const Json& row) { return row.contains("gpu_memory_bytes"); })) {
+        grids.row.push_back(grid_of(*result, task.gpu_columns, "As nvidia-smi reports it"));
+      }
       const std::vector<lab::Plot> shares{shares_plot()};
       add_pictures(pictures, *result, task.shares_of_step ? shares : result->experiment->plots,
                    both ? std::min<std::size_t>(1, task.plots) : task.plots, origin);
     }
   }
-  if (!grids.row.empty()) {
+  const bool shown = !grids.row.empty();
+  if (shown) {
     section.blocks.emplace_back(std::move(grids));
   }
   if (!pictures.row.empty()) {
     section.blocks.emplace_back(std::move(pictures));
   }
+  if (shown && !task.reading.empty()) {
+    section.blocks.emplace_back(Paragraph{task.reading, true});
+  }
+  // Where the answers of a task have a limit together, the second source has what the first leaves.
+  std::size_t words = 0;
+  for (const AskedOn& question : task.questions) {
+    words += words_in(find_answer(evidence.first, question.id));
+  }
+  std::size_t words_left = task.most_words == 0      ? std::numeric_limits<std::size_t>::max()
+                           : task.most_words > words ? task.most_words - words
+                                                     : 0;
   for (const AskedOn& question : task.questions) {
     Asked asked{question.label, question.text, question.answer};
     const std::string first = find_answer(evidence.first, question.id);
@@ -291,10 +369,13 @@ Section section_of(const Task& task, const Evidence& evidence) {
                      : !beside.empty() ? fmt::format("{} ({} on {}.)", beside, evidence.beside.simulated ? "Simulated" : "Measured",
                                                      evidence.beside.devices)
                                        : "The devices at hand cannot show this.";
-      // Where the answers of a task have a limit together, the second source is in the table only.
-      if (!first.empty() && !beside.empty() && evidence.beside.simulated && task.most_words == 0) {
-        const std::string differs = what_differs(beside, replaced(first, "*", ""));
-        asked.beside = differs.empty() ? "" : beside_label(evidence.beside) + differs;
+      if (!first.empty() && !beside.empty() && evidence.beside.simulated) {
+        const std::string label = beside_label(evidence.beside);
+        const std::size_t of_label = words_in(label);
+        const std::string differs = first_sentences(what_differs(beside, replaced(first, "*", "")),
+                                                    words_left > of_label ? words_left - of_label : 0);
+        asked.beside = differs.empty() ? "" : label + differs;
+        words_left -= task.most_words == 0 ? 0 : words_in(asked.beside);
       }
       section.blocks.emplace_back(std::move(asked));
       continue;
@@ -312,9 +393,9 @@ Section section_of(const Task& task, const Evidence& evidence) {
       below.clear();
     }
   }
-  if (task.shows_split) {
+  if (!task.listed_class.empty()) {
     section.blocks.emplace_back(
-        Listing{"The `__init__` of the PyTorch script, which finds all GPUs there are:", split_constructor()});
+        Listing{"The `__init__` of the PyTorch script, which finds all GPUs there are:", split_constructor(task.listed_class)});
   }
   return section;
 }
@@ -343,8 +424,7 @@ std::string job_of(const std::string& experiment, const lab::Point& point) {
     return point.contains(key) ? lab::word_of(point[key]) : usual;
   };
   const lab::JobWords usual;
-  if (experiment == "split" || experiment == "depth" || experiment == "all-devices" || experiment == "transfers" ||
-      experiment == "four-way-split") {
+  if (experiment == "split" || experiment == "depth" || experiment == "all-devices" || experiment == "transfers") {
     return fmt::format("layers of {}x{} on {}", word("dim", ""), word("depth", ""), word("devices", ""));
   }
   std::string model = word("model", usual.model);
@@ -380,7 +460,9 @@ Grid grid_of(const lab::Result& result, const std::vector<std::string>& keys, st
     if (key == "std_ns" && most == 0) {
       continue;  // a simulated step is always the same
     }
-    const ColumnUnit unit = unit_of(column->format, most);
+    // Where values lie far apart, the unit is that of those in the middle.
+    const double least = smallest(rows, key);
+    const ColumnUnit unit = unit_of(column->format, least > 0 && most > 1e4 * least ? std::sqrt(most * least) : most);
     grid.heading.push_back(column->heading + (unit.scale == 0 ? "" : fmt::format(" ({})", unit.name)));
     grid.text.push_back(column->format == lab::Format::text);
     for (std::size_t r = 0; r < rows.size(); ++r) {
@@ -412,12 +494,19 @@ Document compose(const Sheet& sheet, const std::vector<Task>& tasks, const Cover
       reduced_by[one] += (reduced_by[one].empty() ? "`" : ", `") + id + "`";
     }
   }
+  const std::string beside = evidence.beside.results.empty()
+                                 ? ""
+                                 : fmt::format(" The same is shown beside them, simulated on {}.", evidence.beside.summary);
   if (shared) {
-    note += fmt::format(
+    note +=
         " What is marked * had more devices than cores: they took turns, so their times say what a split costs and not what it "
-        "gains.{}",
-        evidence.beside.results.empty() ? ""
-                                        : fmt::format(" Beside them stands the same, simulated on {}.", evidence.beside.summary));
+        "gains." +
+        beside;
+  } else if (evidence.first.parts_of_gpu) {
+    note +=
+        " The parts have multiprocessors of their own but share the memory, its bandwidth and the power, so their times say what a "
+        "split costs and not what separate GPUs gain." +
+        beside;
   } else if (evidence.first.simulated && !evidence.beside.results.empty()) {
     note += fmt::format(" What needs losses or a warm-up, which a simulation does not have, was measured on {}.",
                         evidence.beside.summary);

@@ -16,6 +16,7 @@ struct Source {
   std::string devices;  // cpu, cuda, or the name of a cluster
   std::string summary;  // "2 cores of a Xeon", "pcie-5 (five RTX 3090)"
   bool simulated = false;
+  bool parts_of_gpu = false;                        // which share its memory
   std::map<std::string, lab::Result> results = {};  // by experiment
 };
 

@@ -137,8 +137,8 @@ tbody tr:first-child td { padding-top: 1mm; }
 tbody tr:last-child td { border-bottom: 0.7pt solid #444; }
 .figures { display: flex; flex-wrap: wrap; gap: 0 5mm; justify-content: space-evenly; align-items: center; margin: 1mm 0; }
 .stack { display: flex; flex-direction: column; }
-.figures:has(table) { break-inside: avoid; }
 .figures table { margin: 1mm 0; }
+.figures table:not(:only-of-type) { width: min-content; }
 .figures svg { margin: 1mm 0; break-inside: avoid; }
 td { white-space: nowrap; }
 svg { flex: none; }

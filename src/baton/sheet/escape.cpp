@@ -1,12 +1,13 @@
 #include "baton/sheet/escape.h"
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
 namespace baton::sheet {
 namespace {
 
-constexpr std::array<std::pair<std::string_view, std::string_view>, 38> latex_signs{{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 39> latex_signs{{
     {"\\", "\\textbackslash{}"},
     {"{", "\\{"},
     {"}", "\\}"},
@@ -45,7 +46,25 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 38> latex_si
     {"…", "\\ldots{}"},
     {"\n", "\\\\\n"},
     {"₅", "$_5$"},
+    {"ₙ", "$_n$"},
 }};
+
+/// How many bytes the first sign of a text in UTF-8 has; 0 if it is not in UTF-8.
+std::size_t sign_length(std::string_view text) {
+  const auto byte = [&](std::size_t at) { return static_cast<unsigned char>(text[at]); };
+  const std::size_t length = byte(0) < 0x80   ? 1
+                             : byte(0) < 0xc2 ? 0
+                             : byte(0) < 0xe0 ? 2
+                             : byte(0) < 0xf0 ? 3
+                             : byte(0) < 0xf5 ? 4
+                                              : 0;
+  for (std::size_t at = 1; at < length; ++at) {
+    if (at >= text.size() || (byte(at) & 0xc0U) != 0x80U) {
+      return 0;
+    }
+  }
+  return length;
+}
 
 }  // namespace
 
@@ -85,11 +104,10 @@ std::string latex_text(std::string_view text) {
       }
     }
     if (!found) {
-      // Two bytes are Latin letters, as in names, which pdflatex reads; what is longer it would stop at.
-      const auto lead = static_cast<unsigned char>(text[0]);
-      const std::size_t length = lead < 0x80 ? 1 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
-      out += length <= 2 ? text.substr(0, length) : "?";
-      text.remove_prefix(std::min(length, text.size()));
+      // Two bytes are Latin letters, as in names, which pdflatex reads; what is longer, or is no UTF-8, it would stop at.
+      const std::size_t length = sign_length(text);
+      out += length == 1 || length == 2 ? text.substr(0, length) : "?";
+      text.remove_prefix(std::max<std::size_t>(1, length));
     }
   }
   return out;

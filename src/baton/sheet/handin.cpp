@@ -42,6 +42,55 @@ std::string model_of(const Script& script, const std::vector<lab::Json>& rows) {
   return model;
 }
 
+/// The values that the rows of the sheet's experiments have under a key, each once.
+std::vector<std::string> sizes_of(const Evidence& evidence, const std::vector<Task>& tasks, const char* key) {
+  std::vector<std::string> sizes;
+  for (const Task& task : tasks) {
+    for (const std::string& id : task.experiments) {
+      for (const lab::Json& value : lab::values_of(rows_of(evidence, id), key)) {
+        if (std::find(sizes.begin(), sizes.end(), lab::word_of(value)) == sizes.end()) {
+          sizes.push_back(lab::word_of(value));
+        }
+      }
+    }
+  }
+  return sizes;
+}
+
+/// The program with `NAME = …;` set to this value, where it has such a line.
+std::string with_value(std::string program, const std::string& name, const std::string& value) {
+  const std::string begin = name + " = ";
+  const std::size_t at = program.find(begin);
+  if (at != std::string::npos && !value.empty()) {
+    program.replace(at + begin.size(), program.find(';', at) - at - begin.size(), value);
+  }
+  return program;
+}
+
+/// The program with the sizes of the document's tables instead of the sheet's own.
+std::string in_the_size_of_the_tables(std::string program, const Evidence& evidence, const std::vector<Task>& tasks) {
+  const std::vector<std::string> dims = sizes_of(evidence, tasks, "dim");
+  const std::vector<std::string> sizes = sizes_of(evidence, tasks, "size");
+  const auto quoted = [](const std::vector<std::string>& names) {
+    std::string list;
+    for (const std::string& name : names) {
+      list += fmt::format("{}\"{}\"", list.empty() ? "" : ", ", name);
+    }
+    return list.empty() ? "" : "{" + list + "}";
+  };
+  std::vector<std::string> models;
+  const std::vector<lab::Json> split = rows_of(evidence, "four-way-split");
+  for (const lab::Json& model : lab::values_of(split, "model")) {
+    models.push_back(lab::word_of(model));
+  }
+  program = with_value(std::move(program), "models_of_the_tables", quoted(models));
+  program = with_value(std::move(program), "batch_of_the_tables",
+                       split.empty() ? "" : fmt::format("\"{}\"", lab::word_of(split.back().value("batch", lab::Json(120)))));
+  program = with_value(std::move(program), "dim_of_the_tables", dims.empty() ? "" : fmt::format("\"{}\"", dims.back()));
+  program = with_value(std::move(program), "size_of_the_tables", sizes.empty() ? "" : sizes.back());
+  return with_value(std::move(program), "cases_of_the_tables", quoted(sizes_of(evidence, tasks, "case")));
+}
+
 }  // namespace
 
 Files code_of(const Sheet& sheet, const std::vector<Task>& tasks, const Evidence& evidence) {
@@ -53,14 +102,13 @@ Files code_of(const Sheet& sheet, const std::vector<Task>& tasks, const Evidence
   const std::string own = sheet.id + "/";
   for (const auto& [path, text] : program_texts()) {
     const bool common = path.find('/') == std::string_view::npos;
-    if (common) {
-      files[fmt::format("code/{}", path)] = text;
-    } else if (path.starts_with(own) && wanted.contains(std::string(path.substr(own.size())))) {
-      files[fmt::format("code/{}", path.substr(own.size()))] = text;
+    const bool of_sheet = path.starts_with(own) && wanted.contains(std::string(path.substr(own.size())));
+    if (common || of_sheet) {
+      files[fmt::format("code/{}", common ? path : path.substr(own.size()))] = in_the_size_of_the_tables(std::string(text),
+                                                                                                         evidence, tasks);
     }
   }
   std::string launches;
-  std::string dim;  // of the rows that the document shows
   for (const Script& script : sheet.scripts) {
     if (!wanted.contains(script.file)) {
       continue;
@@ -68,12 +116,13 @@ Files code_of(const Sheet& sheet, const std::vector<Task>& tasks, const Evidence
     const std::vector<lab::Json> rows = rows_of(evidence, script.experiment);
     if (script.steps == 0) {
       const std::int64_t size = rows.empty() ? 10000 : rows.back().value("size", std::int64_t{10000});
-      files["code/" + script.file] = matrix_power_twin(size, 10, 0, script.file);
+      const std::string resnet = rows.empty() ? "resnet:50,image=128,classes=1000"
+                                              : lab::word_of(rows.back().value("model", lab::Json("")));
+      const std::int64_t batch = rows.empty() ? 120 : rows.back().value("batch", std::int64_t{120});
+      files["code/" + script.file] = script.experiment == "matrix-power" ? matrix_power_twin(size, 10, 0, script.file)
+                                                                         : four_way_split_twin(resnet, batch, script.file);
       launches += fmt::format("    python3 {}\n", script.file);
       continue;
-    }
-    if (!rows.empty() && rows.back().contains("dim")) {
-      dim = fmt::format("\nThe document's tables have DIM {}.\n", lab::word_of(rows.back()["dim"]));
     }
     lab::JobWords words = script.words;
     words.model = model_of(script, rows);
@@ -90,10 +139,11 @@ Files code_of(const Sheet& sheet, const std::vector<Task>& tasks, const Evidence
   }
   files["code/README.md"] = fmt::format(
       "# Code of {}\n\nC++ programs on Baton's library (`cmake --install` of Baton first):\n\n"
-      "    cmake -S . -B build -DCMAKE_PREFIX_PATH=WHERE-BATON-IS && cmake --build build\n    build/PROGRAM [cpu|cuda] [DIM]\n{}\n"
+      "    cmake -S . -B build -DCMAKE_PREFIX_PATH=WHERE-BATON-IS && cmake --build build\n    build/PROGRAM [cpu|cuda] [SIZE]\n\n"
+      "Without a size they have those of the document's tables.\n\n"
       "PyTorch scripts, which need nothing but PyTorch and take `--device cpu` where there is no GPU "
       "(`--help` lists the flags that change sizes):\n\n{}",
-      sheet.id, dim, launches);
+      sheet.id, launches);
   return files;
 }
 

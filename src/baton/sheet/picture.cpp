@@ -231,8 +231,7 @@ std::string series_name(const lab::Plot& plot, const std::string& name) {
   return !number ? name : plot.series == "delay_ms" ? name + " ms" : name + (plot.series == "devices" ? " dev." : "");
 }
 
-Picture draw_lines(const lab::Plot& plot, const std::vector<Series>& all, const std::string& origin,
-                   std::vector<lab::Curve> curves) {
+Picture draw_lines(lab::Plot plot, const std::vector<Series>& all, const std::string& origin, std::vector<lab::Curve> curves) {
   Picture picture{.title = plot.title};
   std::vector<Json> xs = xs_of(all);
   const bool ideal = plot.ideal == "linear" || plot.ideal == "flat";
@@ -263,7 +262,8 @@ Picture draw_lines(const lab::Plot& plot, const std::vector<Series>& all, const 
     return std::adjacent_find(curve.points.begin(), curve.points.end(), is_drawn) == curve.points.end();
   });
   if (plot.curves && curves.empty()) {  // the title names them after what is measured
-    picture.title = picture.title.substr(0, picture.title.find(", and "));
+    plot.title = plot.title.substr(0, plot.title.find(", and "));
+    picture.title = plot.title;
   }
   for (const lab::Curve& curve : curves) {
     names.push_back(curve.name);

@@ -22,16 +22,18 @@ struct Task {
   std::string option = {};  // of tasks of which one is chosen: its letter
   std::vector<std::string> experiments = {};
   std::vector<AskedOn> questions = {};
-  std::vector<std::string> columns = {};   // of its tables, in order; those that an experiment does not have are left out
-  std::size_t plots = 1;                   // at most so many of each experiment's
-  std::size_t most_words = 0;              // of all its answers together; 0: no limit but each answer's
-  std::vector<std::string> programs = {};  // of code/, that do it
-  bool shows_split = false;                // the constructor that spreads layers over devices is shown
-  std::string note = {};                   // what differs from the sheet, before the tables
-  bool shares_of_step = false;             // draws the shares of computing and communication instead of the experiment's plots
+  std::vector<std::string> columns = {};      // of its tables, in order; those that an experiment does not have are left out
+  std::vector<std::string> gpu_columns = {};  // of a second table, where drivers of GPUs report something
+  std::string reading = {};                   // how columns are to be read, below the tables
+  std::size_t plots = 1;                      // at most so many of each experiment's
+  std::size_t most_words = 0;                 // of all its answers together; 0: no limit but each answer's
+  std::vector<std::string> programs = {};     // of code/, that do it
+  std::string listed_class = {};              // of a script: the class that spreads layers over devices is shown
+  std::string note = {};                      // what differs from the sheet, before the tables
+  bool shares_of_step = false;                // draws the shares of computing and communication instead of the experiment's plots
 };
 
-/// A PyTorch script of a sheet: the words of its job, or A^n + B^n where they have no steps.
+/// A PyTorch script of a sheet: the words of its job; without steps the one that the experiment has of its own.
 struct Script {
   std::string file;
   lab::JobWords words = {};

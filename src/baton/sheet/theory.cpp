@@ -22,7 +22,7 @@ std::vector<AskedOn> theory_questions() {
        "waiting for the update of the one before. (3) Memory bandwidth: element-wise operations and updates do few flops per byte. "
        "(4) "
        "Reading and preparing data. (5) Communication once the work is split. (6) Repeated runs to choose hyperparameters. "
-       "`./baton lab "
+       "`baton lab "
        "run profile` shows which of them it is for a step."},
       {"csye-hw4/1/Q4", "Q4", "Which parallel methods are there on a single machine and on several?",
        "One machine: vector instructions, threads (OpenMP), processes, the threads of a GPU (CUDA), several GPUs driven by one "
@@ -31,12 +31,12 @@ std::vector<AskedOn> theory_questions() {
        "tensor "
        "parallelism and ZeRO, or a parameter server. What is divided is the batch, the layers, each layer, or the optimizer's "
        "state. "
-       "`./baton strategies` lists them; `mpirun -n 2 ./baton train --strategy ddp` runs one over processes."},
+       "`baton strategies` lists them; `mpirun -n 2 baton train --strategy ddp` runs one over processes."},
       {"csye-hw4/1/Q5", "Q5", "Which type of MPI communication serves data-parallel deep learning, and by which functions?",
        "Collective communication: all ranks call together. `MPI_Allreduce` sums the gradients so that every rank has the sum, and "
        "`MPI_Bcast` gives every rank the first weights of rank 0. DataParallel's pattern is `MPI_Scatter`, `MPI_Gather` and "
        "`MPI_Reduce`. "
-       "A split model is point to point instead: `MPI_Send` and `MPI_Recv`. `./baton plan --strategy ddp --devices cpu:2 --text` "
+       "A split model is point to point instead: `MPI_Send` and `MPI_Recv`. `baton plan --strategy ddp --devices cpu:2 --text` "
        "shows the all-reduce as a task."},
       {"csye-hw4/1/Q6", "Q6", "How many dimensions do tensors of time series, images and videos have?",
        "Time series 3: (samples, time, features). Images 4: (samples, channels, height, width). Videos 5: (samples, frames, "
@@ -57,7 +57,7 @@ std::vector<AskedOn> theory_questions() {
        "position, and "
        "transformers of moderate size. An all-reduce moves about 8 bytes per parameter, whatever the batch, so work per parameter "
        "decides. "
-       "Large fully connected layers and embeddings suit it less: for `mlp:dim=8192,depth=8` on eight A100, `./baton simulate "
+       "Large fully connected layers and embeddings suit it less: for `mlp:dim=8192,depth=8` on eight A100, `baton simulate "
        "--strategy ddp "
        "--cluster dgx-a100 --devices 8 --batch 64 --model mlp:dim=8192,depth=8` leaves 28 % of the step to exposed communication, "
        "and "
@@ -67,20 +67,20 @@ std::vector<AskedOn> theory_questions() {
        "float32, "
        "before any activation. Not for speed by itself: with n devices and no pipeline one works at a time. Layers are split where "
        "the "
-       "model is deep, each layer (tensor parallelism) where one layer is too large. `./baton plan --model mlp:dim=2048,depth=8 "
+       "model is deep, each layer (tensor parallelism) where one layer is too large. `baton plan --model mlp:dim=2048,depth=8 "
        "--memory "
        "96M --devices cpu:4 --strategy layers --verify` checks that it fits before anything runs."},
       {"csye-hw4/1/Q11", "Q11", "What is profiling, and why is it done?",
        "Profiling measures where time and memory go, by operation and device, instead of guessing. It names the part that is worth "
        "speeding up, and bounds the gain: if a part that is a share p of the critical path becomes k times as fast, the step "
        "becomes "
-       "at most 1 / (1 − p + p / k) times as fast (Amdahl), and less if another path becomes the critical one. `./baton lab run "
-       "profile` does it for a step, `./baton train --trace trace.json` writes a timeline; PyTorch has `torch.profiler`."},
+       "at most 1 / (1 − p + p / k) times as fast (Amdahl), and less if another path becomes the critical one. `baton lab run "
+       "profile` does it for a step, `baton train --trace trace.json` writes a timeline; PyTorch has `torch.profiler`."},
       {"csye-hw4/1/Q12", "Q12", "How many types of mixed-precision calculation does the GPU provide?",
        "Three on an Ampere GPU (RTX 3090, A100): its tensor cores multiply FP16, BF16 or TF32 operands and sum in FP32. The number "
        "depends on the GPU: Volta has one (FP16), Hopper (H100) has four, since FP8 is added, and Blackwell adds FP6 and FP4. "
        "PyTorch's autocast offers two of them, `torch.float16` and `torch.bfloat16`; TF32 is a switch for float32 products. "
-       "`./baton lab run precision` compares them."},
+       "`baton lab run precision` compares them."},
       {"csye-hw4/1/Q13", "Q13", "What are the roles of GradScaler and autocast?",
        "`autocast` chooses a precision per operation: products in 16 bits, sums, softmax and losses in float32, weights stay "
        "float32. "
@@ -88,7 +88,7 @@ std::vector<AskedOn> theory_questions() {
        "divides "
        "the gradients by the same before the update; a step with infinities is skipped and the factor halved, and after 2000 good "
        "steps it "
-       "is doubled. bfloat16 has the range of float32 and needs no scaler. `./baton train --precision fp16` does both."},
+       "is doubled. bfloat16 has the range of float32 and needs no scaler. `baton train --precision fp16` does both."},
   };
 }
 

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <functional>
 #include <optional>
 #include <set>
@@ -371,6 +372,24 @@ std::string matrix_power_twin(std::int64_t size, std::int64_t power, std::uint64
              "matrix.\n\nRun it with\n\n    python3 {} [--size N]\n\"\"\"\n\n",
              power, size, size, file) +
          Template({}, settings, "").fill(text_of("matrix_power"));
+}
+
+std::string four_way_split_twin(const std::string& resnet, std::int64_t batch, const std::string& file) {
+  const auto setting = [&](std::string_view name, std::int64_t usual) {
+    const std::string key = fmt::format(",{}=", name);
+    const std::size_t at = resnet.find(key);
+    return at == std::string::npos ? usual : std::atoll(resnet.c_str() + at + key.size());
+  };
+  const std::string settings = fmt::format(
+      "\nIMAGE = {}  # pixels on a side\nCLASSES = {}\nWIDTH = {}  # channels of the stem\nBATCH = {}\nSEED = 0\nSTEPS = "
+      "15\nWARMUP = "
+      "5\n",
+      setting("image", 224), setting("classes", 1000), setting("width", 64), batch);
+  return fmt::format(
+             "\"\"\"The toy model and ResNet-50 of PyTorch's tutorial on model parallelism, split over 1, 2 and 4 GPUs.\n\nRun it "
+             "with\n\n    python3 {}\n\"\"\"\n\n",
+             file) +
+         Template({}, settings, "").fill(text_of("four_way_split"));
 }
 
 }  // namespace baton::sheet

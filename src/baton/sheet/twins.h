@@ -24,6 +24,10 @@ std::string training_twin(const lab::JobWords& words, const TwinRun& run);
 std::string matrix_power_twin(std::int64_t size, std::int64_t power, std::uint64_t seed,
                               const std::string& file = "matrix_power.py");
 
+/// The tutorial's toy model with four layers and ResNet-50, each split over 1, 2 and 4 GPUs. `resnet` gives the size of the latter,
+/// as `resnet:50,image=128,classes=1000`.
+std::string four_way_split_twin(const std::string& resnet, std::int64_t batch, const std::string& file);
+
 /// How the script is started: with `torchrun` where it takes a process per device.
 std::string twin_launch(const lab::JobWords& words, const std::string& file);
 

@@ -54,6 +54,22 @@ TEST(Interval, SaysWhatItsSampleSaid) {
   EXPECT_EQ(from_interval(100, {99, 101}, 1).degrees, 0) << "of one instance an interval says nothing";
 }
 
+TEST(Quotient, ScattersWithBoth) {
+  const std::vector<double> a{100, 102, 104.04, 101, 99};
+  const std::vector<double> b{50, 51, 52, 49};
+  const Sample ratio = quotient(sample_of(a), sample_of(b));
+  EXPECT_NEAR(ratio.log_mean, sample_of(a).log_mean - sample_of(b).log_mean, 1e-12);
+  EXPECT_NEAR(ratio.variance, sample_of(a).variance + sample_of(b).variance, 1e-15);
+  EXPECT_GT(ratio.degrees, 3);
+  EXPECT_LE(ratio.degrees, 7);
+  // Of an exact time it is the other one; of one instance nothing is known.
+  const Sample half = quotient(sample_of(a), exact(2));
+  EXPECT_NEAR(half.variance, sample_of(a).variance, 1e-15);
+  EXPECT_NEAR(half.degrees, 4, 1e-9);
+  EXPECT_EQ(quotient(sample_of(std::vector<double>{1}), exact(2)).degrees, 0);
+  EXPECT_TRUE(std::isinf(quotient(exact(1), exact(2)).degrees));
+}
+
 TEST(Difference, OfExactTimesIsAnyDifference) {
   EXPECT_TRUE(difference(exact(100), exact(100.0001)).differ);
   EXPECT_FALSE(difference(exact(100), exact(100)).differ);

@@ -53,6 +53,8 @@ TEST(Idle, ADifferenceWithinTheNoiseIsNeitherFasterNorSlower) {
     }
     const std::string all = findings("idle", rows);
     EXPECT_TRUE(says(all, "no schedule differs from the naive split beyond the noise; the fastest, mine.csv, is"));
+    EXPECT_TRUE(says(all, "times as fast as the naive split (0."));
+    EXPECT_TRUE(says(all, " with 99 % confidence), idle"));
     EXPECT_TRUE(silent_on(all, "is slower"));
     EXPECT_TRUE(silent_on(all, "wins most back"));
   }

@@ -1,6 +1,7 @@
 #include "baton/lab/rows.h"
 
 #include <cmath>
+#include <random>
 
 #include "baton/lab/phrases.h"
 #include "unit/lab/synthetic.h"
@@ -126,9 +127,47 @@ TEST(Rows, ThatAreSimulatedDifferByAnything) {
 TEST(Rows, NoDifferenceIsSaidWithTheSmallestThatWouldHaveBeenSeen) {
   EXPECT_EQ(noise_text(difference_of(trained(1), trained(1.2))), "beyond the noise");
   // 3.355 and 1.397 of Student's distribution for eight degrees of freedom, times 1.414 · 1 % / 2.776 / 0.958: 2.56 %.
-  EXPECT_EQ(noise_text(difference_of(trained(1), trained(1))), "within the noise (a difference of 2.6 % would have been seen)");
+  EXPECT_EQ(noise_text(difference_of(trained(1), trained(1))),
+            "within the noise at the 1 % level (a difference of 2.6 % would have been seen)");
   const Json wild = with(trained(1), {{"instance_times_ns", {1000, 4000, 2000, 8000}}});
   EXPECT_TRUE(says(noise_text(difference_of(wild, wild)), "only a factor of "));
+}
+
+TEST(Rows, TheIntervalOfARatioIsTheOneThatTheVerdictRestsOn) {
+  // 3.355 of Student's distribution for eight degrees of freedom, times 1.414 · 1 % / 2.776: 1.7 %. With 95 % it would be 1.2 %.
+  EXPECT_EQ(ratio_noise_text(difference_of(trained(1), trained(1.015))), ", within the noise (1.00 to 1.03 with 99 % confidence)");
+  EXPECT_EQ(ratio_noise_text(difference_of(trained(1), trained(1.02))), "");
+  EXPECT_EQ(ratio_noise_text(difference_of(with(trained(1), {{"instances", 1}}), trained(5))),
+            " (one instance says nothing of the noise)");
+  std::mt19937_64 random(29);
+  for (int tries = 0; tries < 500; ++tries) {
+    const auto measured = [&] {
+      Json times = Json::array();
+      for (std::size_t i = 0; i < 2 + random() % 8; ++i) {
+        times.push_back(1e6 * std::exp(std::normal_distribution<double>(0, 0.3)(random)));
+      }
+      return with(trained(1), {{"instance_times_ns", times}});
+    };
+    const findings::Difference difference = difference_of(measured(), measured(), 1 + random() % 9);
+    EXPECT_EQ(difference.differ, difference.tested.low > 1 || difference.tested.high < 1);
+    EXPECT_LE(difference.tested.low, difference.of_ratio.low) << "no narrower than that of 95 %";
+    EXPECT_GE(difference.tested.high, difference.of_ratio.high);
+  }
+}
+
+TEST(Rows, SpeedupsDifferByMoreThanAllFourTimesScatter) {
+  const auto differ = [](double one, double several, double other_one, double other_several) {
+    return difference_of_speedups(trained(several, 2), trained(one), trained(other_several, 2), trained(other_one)).differ;
+  };
+  // Twice the variance of a ratio of two, with sixteen degrees of freedom: 2.921 · 2 · 1 % / 2.776 is 2.1 %.
+  EXPECT_TRUE(differ(8, 4, 8, 4.1));
+  EXPECT_FALSE(differ(8, 4, 8, 4.08));
+  EXPECT_FALSE(differ(8, 4, 80, 40)) << "equal speedups of unequal times";
+  EXPECT_TRUE(differ(8, 4, 80, 50));
+  Json drifted = with(trained(5, 2), {{"batch_name", "two"}, {"drift", 0.2}});
+  EXPECT_TRUE(difference_of_speedups(trained(4, 2), trained(8), with(drifted, {{"batch_name", Json()}}), trained(8)).differ);
+  EXPECT_FALSE(difference_of_speedups(trained(4, 2), trained(8), drifted, trained(8)).differ)
+      << "it did not take turns with its base";
 }
 
 TEST(Rows, TheHeadlineIsOfTheMostDevicesThatHadACoreEach) {

@@ -124,17 +124,20 @@ std::string short_time(double nanoseconds) {
   return std::abs(nanoseconds) < 1000 ? fmt::format("{:.3g} ns", nanoseconds) : duration_text(nanoseconds);
 }
 
+/// Samples per second, of many only three figures.
+std::string rate_text(double rate) { return rate >= 1e6 ? three_figures(rate / 1e6) + " million" : fmt::format("{:.0f}", rate); }
+
 std::string on_saturation(const std::vector<Json>& rows) {
   const Saturation found = saturation(rows);
   const Json& last = rows.back();
   const double reached = number(last, "samples_per_s") / found.limit;
-  const std::string law = found.lawful ? fmt::format("step time = {} + {} per sample ({}) gives a limit of {:.0f} samples/s",
+  const std::string law = found.lawful ? fmt::format("step time = {} + {} per sample ({}) gives a limit of {} samples/s",
                                                      duration_text(found.line.intercept), short_time(found.line.slope),
-                                                     findings::quality(found.line.r2), found.limit)
+                                                     findings::quality(found.line.r2), rate_text(found.limit))
                                        : fmt::format(
-                                             "the highest of {:.0f} samples/s is taken for the limit, since no line of step time "
+                                             "the highest of {} samples/s is taken for the limit, since no line of step time "
                                              "over batch is claimed",
-                                             found.limit);
+                                             rate_text(found.limit));
   if (found.batch > far * number(last, "batch")) {
     return fmt::format(
         "on {} at about batch {:.0f}, far beyond this table and so an extrapolation: {}, of which batch {} reaches {}{}",

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "baton/base/error.h"
 #include "baton/base/text.h"
@@ -156,8 +157,16 @@ const Json& large_case(const std::vector<Json>& cases) {
 /// Whether two ratios of bytes to flops are nearly the same.
 bool alike(double a, double b) { return std::abs(a / std::max(1e-12, b) - 1) < 0.25; }
 
-double noise(const Json& row) {
-  return (number(row, "time_high_ns") - number(row, "time_low_ns")) / number(row, "time_per_step_ns");
+/// The row that a row's speedup is over.
+Json base_of(const std::vector<Json>& rows, const Json& row) {
+  const std::vector<Json> same = where(where(rows, "case", row["case"]), "devices", row["base_devices"]);
+  return same.empty() ? row : same.front();
+}
+
+/// How far the ratio of two step times may be off, relative; infinite if nothing is known of the noise.
+double unsureness(const Json& a, const Json& b) {
+  const findings::Interval tested = difference_of(a, b).tested;
+  return tested.low > 0 ? std::sqrt(tested.high / tested.low) - 1 : std::numeric_limits<double>::infinity();
 }
 
 std::string which_case(const std::vector<Json>& rows) {
@@ -173,11 +182,16 @@ std::string which_case(const std::vector<Json>& rows) {
     all.push_back(fmt::format("{} for {}", percent(number(row, "efficiency")), text(row, "case")));
   }
   const double apart = number(more, "efficiency") / std::max(1e-9, number(less, "efficiency")) - 1;
-  const bool differ = apart > std::max(0.02, noise(more) + noise(less));
+  const bool told = difference_of_speedups(more, base_of(rows, more), less, base_of(rows, less), pairs_among(cases.size())).differ;
+  const bool differ = told && apart > 0.02;
   const Json& large = cases.back();
-  const std::string verdict = !differ ? fmt::format("In {} beyond the noise", cases.size() > 2 ? "none" : "neither")
-                                      : fmt::format("In {}", text(more, "case"));
-  const std::string premise = !differ ? "The sheet expects the larger model to be more efficient; the noise is too large to tell"
+  const std::string none = cases.size() > 2 ? "none" : "neither";
+  const std::string verdict = differ         ? fmt::format("In {}", text(more, "case"))
+                              : apart > 0.02 ? fmt::format("In {} beyond the noise", none)
+                                             : fmt::format("In {}, they are within 2 % of each other", none);
+  const std::string premise = !differ && apart > 0.02
+                                  ? "The sheet expects the larger model to be more efficient; the noise is too large to tell"
+                              : !differ ? "The sheet expects the larger model to be more efficient; this does not show it"
                               : text(more, "case") == text(large, "case")
                                   ? "The larger model is the more efficient, as the sheet expects"
                                   : "The sheet expects the larger model to be more efficient; this contradicts it";
@@ -214,7 +228,7 @@ std::string why_they_differ(const std::vector<Json>& rows) {
   const double computing = computing_rate(large) / std::max(1e-12, computing_rate(small));
   const double moving = moving_rate(small) > 0 ? moving_rate(large) / moving_rate(small) : 1;
   std::vector<std::string> reasons;
-  const double unsure = noise(small) + noise(large);
+  const double unsure = unsureness(small, large);
   const bool told = unsure < 0.1 || std::max(std::abs(std::log(std::max(1e-12, computing))),
                                              std::abs(std::log(std::max(1e-12, moving)))) > std::log1p(unsure);
   if (std::abs(computing - 1) > std::max(0.1, unsure)) {
@@ -229,9 +243,10 @@ std::string why_they_differ(const std::vector<Json>& rows) {
       "takes {} times as long as computing there and {} times in the small case{}.",
       alike(bytes_per_flop(small), bytes_per_flop(large)) ? "the rates, not of bytes per flop" : "the rates and of bytes per flop",
       costs(small), costs(large), ratio_text(computing), ratio_text(moving),
-      !reasons.empty() ? listing(reasons)
-      : told           ? "neither fixed costs nor caches show"
-                       : fmt::format("the step times are unsure by {}, too much to name a cause", percent(unsure)),
+      !reasons.empty()     ? listing(reasons)
+      : told               ? "neither fixed costs nor caches show"
+      : std::isinf(unsure) ? "one instance says nothing of the noise, so no cause is named"
+                           : fmt::format("the step times are unsure by {}, too much to name a cause", percent(unsure)),
       ratio_text(weight(large)), ratio_text(weight(small)), origin_mark({small, large}));
 }
 
@@ -252,9 +267,9 @@ std::string when_bottleneck(const std::vector<Json>& rows) {
     const std::string both = row.contains("balanced_ns")
                                  ? fmt::format(", where both take {}", duration_text(number(row, "balanced_ns")))
                                  : "";
-    each += fmt::format("{}for {} at {:.3g} GB/s and {:.4g} GFLOP/s per device above {} bytes per flop (it has {}){}",
-                        each.empty() ? "" : "; ", text(row, "case"), moving, computing, ratio_text(moving / computing),
-                        ratio_text(bytes_per_flop(row)),
+    each += fmt::format("{}for {} at {} GB/s and {} GFLOP/s per device above {} bytes per flop (it has {}){}",
+                        each.empty() ? "" : "; ", text(row, "case"), three_figures(moving), three_figures(computing),
+                        ratio_text(moving / computing), ratio_text(bytes_per_flop(row)),
                         batch >= 1  ? fmt::format(", below a batch of {:.0f}{}", batch, both)
                         : simulated ? ", at every batch tried"
                                     : "");
@@ -265,7 +280,7 @@ std::string when_bottleneck(const std::vector<Json>& rows) {
   const bool bound = std::all_of(cases.begin(), cases.end(),
                                  [](const Json& row) { return number(row, "communication_ns") > number(row, "compute_ns"); });
   return fmt::format("When bytes/bandwidth exceed flops/rate: {}{}. {}{}", each, origin_mark(cases),
-                     simulated ? "Batches are simulated. " : "Batches are those at which these rates balance. ",
+                     simulated ? "" : "Batches are those at which these rates balance. ",
                      bound ? fmt::format("At batch {} all cases are bound by communication; a larger batch adds work but no bytes.",
                                          text(cases.back(), "global_batch"))
                            : "A larger batch adds work but no bytes.");
@@ -354,7 +369,7 @@ Experiment comm_vs_compute() {
                       {"speedup", "speedup", Format::ratio},
                       {"efficiency", "efficiency", Format::percent},
                       {"sent_bytes", "on the wire", Format::bytes},
-                      {"exposed_share", "exposed", Format::percent},
+                      {"exposed_share", "exposed + waiting", Format::percent},
                       {"message_bytes", "largest message", Format::bytes},
                       {"message_gbytes", "GB/s", Format::rate}},
           .plots = {speedup_plot("case"), message_plot(message_curves)},

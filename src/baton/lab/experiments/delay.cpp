@@ -76,17 +76,20 @@ double lawful_speedup(const Json& base, const Json& wide, const Json& row) {
 }
 
 /// Whether the speedups with the least and with the most delay differ beyond the noise.
-bool told_apart(const std::vector<Json>& wide) {
-  return number(wide.front(), "speedup_high") < number(wide.back(), "speedup_low") ||
-         number(wide.back(), "speedup_high") < number(wide.front(), "speedup_low");
+bool told_apart(const std::vector<Json>& rows, const std::vector<Json>& wide) {
+  const auto base = [&](const Json& row) {
+    const std::vector<Json> same = where(base_of(rows, row), "delay_ms", row["delay_ms"]);
+    return same.empty() ? row : same.front();
+  };
+  return difference_of_speedups(wide.front(), base(wide.front()), wide.back(), base(wide.back())).differ;
 }
 
-std::string how_it_changes(const std::vector<Json>& wide) {
+std::string how_it_changes(const std::vector<Json>& rows, const std::vector<Json>& wide) {
   const double before = number(wide.front(), "speedup");
   const double after = number(wide.back(), "speedup");
-  return !told_apart(wide) ? "Non-linearly by the formula; the measurements are too noisy to show it"
-         : after > before  ? "It does not degrade here, it rises, non-linearly"
-                           : "It degrades non-linearly";
+  return !told_apart(rows, wide) ? "Non-linearly by the formula; the measurements are too noisy to show it"
+         : after > before        ? "It does not degrade here, it rises, non-linearly"
+                                 : "It degrades non-linearly";
 }
 
 std::string affects_scaling(const std::vector<Json>& rows) {
@@ -97,15 +100,15 @@ std::string affects_scaling(const std::vector<Json>& rows) {
   const double before = number(wide.front(), "speedup");
   const double after = number(wide.back(), "speedup");
   const double near = std::abs(after - 1) - std::abs(before - 1);
-  const bool told = told_apart(wide);
-  return fmt::format(
-      "{}: from {} to {} ms the speedup of {} over {} goes from {} to {}{}. More devices do not shorten the delay: {}.",
-      !told                    ? "No effect beyond the noise shows"
-      : near < 0 && before > 1 ? "It takes the speedup away"
-      : near < 0               ? "It brings the speedup nearer to 1, hiding that splitting costs more than it gains here"
-                               : "It moves the speedup away from 1, which a delay alone does not explain",
-      text(wide.front(), "delay_ms"), text(wide.back(), "delay_ms"), devices_text(wide.back()["devices"]),
-      text(wide.back(), "base_devices"), ratio_text(before), ratio_text(after), origin_mark(wide), on_the_step(wide));
+  const bool told = told_apart(rows, wide);
+  return fmt::format("{}: from {} to {} ms the speedup of {} over {} goes from {} to {}{}. No device shortens it: {}.",
+                     !told                    ? "No effect beyond the noise shows"
+                     : near < 0 && before > 1 ? "It takes the speedup away"
+                     : near < 0               ? "It brings the speedup nearer to 1, which hides what splitting costs here"
+                                              : "It moves the speedup away from 1, which a delay alone does not explain",
+                     text(wide.front(), "delay_ms"), text(wide.back(), "delay_ms"), devices_text(wide.back()["devices"]),
+                     text(wide.back(), "base_devices"), ratio_text(before), ratio_text(after), origin_mark(wide),
+                     on_the_step(wide));
 }
 
 std::string linear_or_not(const std::vector<Json>& rows) {
@@ -135,9 +138,9 @@ std::string linear_or_not(const std::vector<Json>& rows) {
   const findings::Line line = step_line(wide);
   return fmt::format(
       "{}. Step time is {}linear. With c = {} on {} and c_n = {} on {}, speedup is (c+d)/(c_n+d) and nears 1 ever "
-      "more slowly: {} by this formula for d = {} ms ({:+.2g} per ms at first, {:+.2g} at last); "
+      "more slowly: {} for d = {} ms ({} per ms at first, {} at last); "
       "{} {}{}, {}.",
-      how_it_changes(wide), line.r2 < 0.98 ? "roughly " : "", to_text(time_of(base.front())), text(base.front(), "devices"),
+      how_it_changes(rows, wide), line.r2 < 0.98 ? "roughly " : "", to_text(time_of(base.front())), text(base.front(), "devices"),
       to_text(time_of(wide.front())), devices_text(wide.front()["devices"]), listing(lawful), listing([&] {
         std::vector<std::string> delays;
         for (const Json& row : wide) {
@@ -145,8 +148,8 @@ std::string linear_or_not(const std::vector<Json>& rows) {
         }
         return delays;
       }()),
-      first, last, listing(measured), wide.front().value("origin", "measured"), shared_cores_mark(wide),
-      worst < 0.0005 ? "equal" : fmt::format("at most {} apart", percent(worst)));
+      signed_figures(first), signed_figures(last), listing(measured), wide.front().value("origin", "measured"),
+      shared_cores_mark(wide), worst < 0.0005 ? "equal" : fmt::format("at most {} apart", percent(worst)));
 }
 
 std::string relates_to_amdahl(const std::vector<Json>& rows) {
@@ -253,15 +256,28 @@ constexpr std::size_t few_devices = 5;
 /// The pair that the answers are about: the headline's number of devices, if several meet there.
 const Pair* main_pair(const std::vector<Pair>& all) { return all.empty() ? nullptr : &all.front(); }
 
+/// The row with every time of the step longer by so many nanoseconds.
+Json later(Json row, double delay) {
+  for (const char* key : {"time_per_step_ns", "time_low_ns", "time_high_ns"}) {
+    row[key] = number(row, key) + delay;
+  }
+  if (row.contains("instance_times_ns")) {
+    for (Json& time : row["instance_times_ns"]) {
+      time = time.get<double>() + delay;
+    }
+  }
+  return row;
+}
+
 std::string growth(const Pair& pair) {
   const double longer = number(pair.uneven, "time_per_step_ns") - number(pair.even, "time_per_step_ns");
-  const double low = number(pair.uneven, "time_low_ns") - number(pair.even, "time_high_ns");
-  const double high = number(pair.uneven, "time_high_ns") - number(pair.even, "time_low_ns");
+  const findings::Difference apart = difference_of(later(pair.even, pair.delay), pair.uneven);
   const std::string numbers = fmt::format("on {} from {} to {}, by {} of the {:.3g} ms put on device 0 alone",
                                           devices_text(pair.even["devices"]), to_text(time_of(pair.even)),
                                           to_text(time_of(pair.uneven)), percent(longer / pair.delay), pair.delay * 1e-6);
-  const std::string verdict = std::abs(longer / pair.delay - 1) <= 0.05 ? "It grows by the delay of the slowest device"
-                              : low <= pair.delay && high >= pair.delay ? "It grows by the delay, within the noise"
+  const std::string verdict = std::abs(longer / pair.delay - 1) <= 0.05        ? "It grows by the delay of the slowest device"
+                              : !apart.differ && std::isfinite(apart.smallest) ? "It grows by the delay, within the noise"
+                              : longer <= 0         ? "It does not grow here, which only noise or other work explains"
                               : longer > pair.delay ? "It grows by the delay and more, which is other work or noise"
                               : pair.uneven.value("oversubscribed", false)
                                   ? "It grows by less than the delay, since devices that share cores compute meanwhile"
@@ -278,7 +294,7 @@ std::string overall_time(const std::vector<Json>& rows) {
   std::string others;
   for (const Pair& other : all) {
     if (&other != pair) {
-      others += fmt::format("{}{} on {}{}", others.empty() ? " The step grows by " : ", ",
+      others += fmt::format("{}{} on {}{}", others.empty() ? " Its change is " : ", ",
                             duration_text(number(other.uneven, "time_per_step_ns") - number(other.even, "time_per_step_ns")),
                             devices_text(other.even["devices"]), origin_mark({other.uneven}));
     }

@@ -190,15 +190,19 @@ std::string observations(const std::vector<Json>& rows) {
   if (row["transfers_forward"] == 0) {
     return "With one device there is nothing to observe: nothing moves and nobody waits.";
   }
+  std::vector<std::string> memory;
+  for (const Json& device : row.value("device_list", Json::array())) {
+    memory.push_back(to_text(bytes_of(device, "peak_bytes")));
+  }
   return fmt::format(
-      "{}. The move costs {} ({} of the forward). The split solves memory, "
-      "since each "
-      "device holds its own layers only, and not idleness: while one works the other waits.",
+      "{}. The move costs {} ({} of the forward). The split solves memory, since each device holds its own layers only{}, and not "
+      "idleness: while one works the other waits.",
       number(row, "overlap_ns") > 0
           ? fmt::format("The devices overlap a little: both computed at the same time for {} of the forward",
                         to_text(time_of(row, "overlap_ns")))
           : "The devices work one after the other, without overlap: at no time did both compute",
-      to_text(time_of(row, "transfer_ns")), percent(number(row, "transfer_ns") / number(row, "forward_ns")));
+      to_text(time_of(row, "transfer_ns")), percent(number(row, "transfer_ns") / number(row, "forward_ns")),
+      memory.empty() ? "" : fmt::format(" ({})", listing(memory)));
 }
 
 }  // namespace

@@ -95,9 +95,9 @@ std::string verdict(const std::vector<Json>& same) {
                                        percent(number(naive, "idle_share")), percent(number(naive, "theory")));
   const std::string where = fmt::format("On {} ", devices_text((*best)["devices"]));
   const std::string times = ratio_text(speedup) + " times as fast as the naive split";
-  if (!differs(*best, naive)) {
-    return fmt::format("{}no schedule differs from the naive split beyond the noise; the fastest, {}, is {}{}, {}.", where,
-                       text(*best, "schedule"), times, origin_mark(same), idle);
+  if (const findings::Difference apart = difference_of(*best, naive); !apart.differ) {
+    return fmt::format("{}no schedule differs from the naive split beyond the noise; the fastest, {}, is {} ({}){}, {}.", where,
+                       text(*best, "schedule"), times, tested_text(apart), origin_mark(same), idle);
   }
   if (speedup < 1) {
     return fmt::format("{}none: the fastest, {}, is slower, {}{}, {}.", where, text(*best, "schedule"), times, origin_mark(same),

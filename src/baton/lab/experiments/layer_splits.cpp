@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "baton/base/error.h"
@@ -12,6 +13,7 @@
 #include "baton/lab/phrases.h"
 #include "baton/lab/rows.h"
 #include "baton/lab/train_measurement.h"
+#include "baton/model/zoo.h"
 
 namespace baton::lab {
 namespace {
@@ -82,12 +84,15 @@ class SplitMeasurement final : public TrainMeasurement {
 };
 
 std::unique_ptr<Measurement> open_split(const std::string& model, std::int64_t devices, const Settings& settings,
-                                        std::string timeline) {
-  JobWords words;
+                                        TrainMeasurement::Options options, JobWords words = {}) {
   words.model = model;
   words.strategy = devices == 1 ? "single" : "layers";
   words.devices = devices_for(settings, devices, 5);
-  return std::make_unique<SplitMeasurement>(words, settings, TrainMeasurement::Options{.timeline = std::move(timeline)});
+  return std::make_unique<SplitMeasurement>(words, settings, std::move(options));
+}
+std::unique_ptr<Measurement> open_split(const std::string& model, std::int64_t devices, const Settings& settings,
+                                        std::string timeline) {
+  return open_split(model, devices, settings, TrainMeasurement::Options{.timeline = std::move(timeline)});
 }
 
 std::string stack(const Point& point) { return fmt::format("mlp:dim={},depth={}", text(point, "dim"), text(point, "depth")); }
@@ -194,7 +199,8 @@ std::string more_layers(const std::vector<Json>& rows) {
   const bool almost = std::any_of(sorted.begin(), sorted.end(), [&](const Json& row) {
     return number(row, "compute_ns") * devices > 1.02 * number(row, "time_per_step_ns");
   });
-  const bool slower = number(last, "time_per_step_ns") > number(first, "time_per_step_ns") && differs(first, last);
+  const findings::Difference apart = difference_of(first, last);
+  const bool slower = number(last, "time_per_step_ns") > number(first, "time_per_step_ns") && apart.differ;
   const std::string slope = sorted.size() >= 3 && line.r2 < 0.8
                                 ? "with too much noise for a time per block"
                                 : fmt::format("{} per block ({})", duration_text(line.slope),
@@ -203,13 +209,13 @@ std::string more_layers(const std::vector<Json>& rows) {
       "{}: from DEPTH {} to {} the step goes from {} to {}, {}{}. {}At DEPTH {} a device on average computes for {} of the step, "
       "waits for {}, "
       "moves data for {} and is otherwise idle for {}.",
-      slower ? "No" : "It was not slower here beyond the noise", text(first, "depth"), text(last, "depth"), to_text(time_of(first)),
-      to_text(time_of(last)), slope, origin_mark(sorted),
-      computing * devices < 1.3
-          ? fmt::format("{} one of {:.0f} devices works at a time, so every block adds its whole time: the split puts {} side by "
-                        "side. ",
-                        almost ? "Almost always only" : "Only", devices, almost ? "hardly anything" : "nothing")
-          : "",
+      slower         ? "No"
+      : apart.differ ? "The deeper model was faster here, which its work does not explain"
+                     : fmt::format("No speedup shows, nor a slowdown beyond the noise ({})", tested_text(apart)),
+      text(first, "depth"), text(last, "depth"), to_text(time_of(first)), to_text(time_of(last)), slope, origin_mark(sorted),
+      computing * devices < 1.3 ? fmt::format("{} one of {:.0f} devices works at a time, so every block adds its whole time. ",
+                                              almost ? "Almost always only" : "Only", devices)
+                                : "",
       text(last, "depth"), percent(computing), percent(number(last, "waiting_ns") / step),
       percent(number(last, "exposed_ns") / step), percent((number(last, "rest_ns") + number(last, "delayed_ns")) / step));
 }
@@ -274,7 +280,8 @@ std::string any_faster(const std::vector<Json>& rows) {
   const Json& first = rows.front();
   const Json& last = headline.back();
   const double ratio = number(first, "time_per_step_ns") / number(last, "time_per_step_ns");
-  const bool apart = differs(first, last);
+  const findings::Difference difference = difference_of(first, last);
+  const bool apart = difference.differ;
   std::string others;
   for (const Json& row : rows) {
     others += fmt::format("{}{} on {}{}", others.empty() ? " Steps take " : ", ", to_text(time_of(row)), text(row, "devices"),
@@ -290,11 +297,12 @@ std::string any_faster(const std::vector<Json>& rows) {
   // Memory does not depend on cores.
   const Json& most = *std::max_element(rows.begin(), rows.end(),
                                        [](const Json& a, const Json& b) { return number(a, "devices") < number(b, "devices"); });
-  return fmt::format("{}: {} take {} times the step of {}{}. {}{} The memory of the fullest device {} from {} to {} on {}.",
+  return fmt::format("{}: {} take {} times the step of {}{}{}. {}{} The memory of the fullest device {} from {} to {} on {}.",
                      apart && ratio > 1.02   ? "Yes, here it is"
                      : apart && ratio < 0.98 ? "No, it is slower"
                                              : "No",
-                     devices_text(last["devices"]), ratio_text(1 / ratio), devices_text(first["devices"]), between,
+                     devices_text(last["devices"]), ratio_text(1 / ratio), devices_text(first["devices"]),
+                     ratio_noise_text(difference), between,
                      apart && ratio > 1.02 ? "The split puts nothing side by side, so it is caches or memory that win."
                                            : "Only one device works at a time, and every border adds a transfer.",
                      others + ".", number(most, "peak_bytes") < number(first, "peak_bytes") ? "falls" : "does not fall:",
@@ -354,44 +362,86 @@ std::string overhead(const std::vector<Json>& rows) {
 
 // four-way-split
 
-std::string four_ways(const std::vector<Json>& rows) {
+/// "ResNet-50", "the toy model", or what the model is called.
+std::string model_title(const std::string& model) {
+  return model.starts_with("resnet:") ? "ResNet-" + model.substr(7, model.find(',') - 7)
+         : model.starts_with("toy")   ? "the toy model"
+                                      : model;
+}
+
+/// "9+9".
+std::string sum_text(const Json& row) {
+  std::string sum;
+  for (const std::int64_t count : blocks_each(row)) {
+    sum += fmt::format("{}{}", sum.empty() ? "" : "+", count);
+  }
+  return sum;
+}
+
+/// "ResNet-50 as 18, 9+9 and 5+5+4+4".
+std::string splits_text(const std::vector<Json>& rows) {
+  std::vector<std::string> splits;
+  for (const Json& row : rows) {
+    splits.push_back(blocks_each(row).size() > few ? counts_text(row) : sum_text(row));
+  }
+  return fmt::format("{} as {}", model_title(text(rows[0], "model")), listing(splits));
+}
+
+/// How many losses of these rows can be compared, and whether those are all the same.
+std::pair<std::size_t, bool> same_losses(const std::vector<Json>& rows) {
   std::size_t steps = rows[0]["losses"].size();
   for (const Json& row : rows) {
     steps = std::min(steps, row["losses"].size());
   }
   bool same = true;
-  std::vector<std::string> splits;
-  std::vector<std::string> times;
   for (const Json& row : rows) {
     for (std::size_t s = 0; s < steps; ++s) {
       same = same && row["losses"][s] == rows[0]["losses"][s];
     }
-    splits.push_back(fmt::format("{} on {}", counts_text(row), devices_text(row["devices"])));
-    times.push_back(to_text(time_of(row)));
   }
-  const Json& last = rows.back();
+  return {steps, same};
+}
+
+std::string four_ways(const std::vector<Json>& rows) {
+  std::vector<std::string> splits;
+  std::size_t steps = std::numeric_limits<std::size_t>::max();
+  bool same = true;
+  for (const Json& model : values_of(rows, "model")) {
+    const std::vector<Json> here = where(rows, "model", model);
+    splits.push_back(splits_text(here));
+    const auto [compared, alike] = same_losses(here);
+    steps = std::min(steps, compared);
+    same = same && alike;
+  }
+  // Times are of the last model, the one whose work is worth splitting.
+  const std::vector<Json> timed = where(rows, "model", rows.back()["model"]);
+  std::vector<std::string> times;
+  std::vector<std::string> counts;
+  for (const Json& row : timed) {
+    times.push_back(to_text(time_of(row)));
+    counts.push_back(text(row, "devices"));
+  }
+  const Json& last = timed.back();
   std::string slower;
-  if (rows.size() > 1 && number(last, "devices") > 1) {
-    const Json& before = rows[rows.size() - 2];
+  if (timed.size() > 1 && number(last, "devices") > 1) {
+    const Json& before = timed[timed.size() - 2];
     const double ratio = number(last, "time_per_step_ns") / number(before, "time_per_step_ns");
     const double borders = number(last, "transfers_forward");
-    const bool apart = differs(before, last);
-    slower = fmt::format(" {} take {} {}: {}there {} {:.0f} border{} instead of {}{}.", devices_text(last["devices"]),
-                         apart ? ratio_text(ratio) + " times as long as" : "as long, within the noise, as", text(before, "devices"),
-                         apart && ratio < 1 ? "caches or memory win, though " : "only one device works at a time, and ",
+    const findings::Difference difference = difference_of(before, last);
+    slower = fmt::format("; {} take {} times as long as {}{}: {}there {} {:.0f} border{} instead of {}{}",
+                         devices_text(last["devices"]), ratio_text(ratio), text(before, "devices"), ratio_noise_text(difference),
+                         difference.differ && ratio < 1 ? "caches or memory win, though " : "only one works at a time, and ",
                          borders == 1 ? "is" : "are", borders, borders == 1 ? "" : "s", text(before, "transfers_forward"),
                          last.contains("transfer_ns") && borders > 0
                              ? fmt::format(", {} each way", duration_text(number(last, "transfer_ns") / borders))
                              : "");
   }
-  return fmt::format(
-      "The stack stands for the tutorial's toy model and ResNet-50, split by the same rule: block i goes "
-      "to device i·n/depth, {}. {}A step takes {}{}.{}",
-      listing(splits),
-      steps == 0 ? "Simulated runs have no losses to compare. "
-      : same     ? fmt::format("Over {} steps the losses are the same to the bit. ", steps)
-                 : fmt::format("Over {} steps the losses are different, which is a fault. ", steps),
-      listing(times), origin_mark(rows), slower);
+  return fmt::format("By contiguous runs of blocks, as even as possible. On {} devices: {}. {}A step of {} takes {}{}{}.",
+                     listing(counts), listing(splits),
+                     steps == 0 ? ""
+                     : same     ? fmt::format("Losses are the same to the bit over {} steps. ", steps)
+                                : fmt::format("Losses are different over {} steps, which is a fault. ", steps),
+                     model_title(text(last, "model")), listing(times), origin_mark(timed), slower);
 }
 
 }  // namespace
@@ -511,33 +561,49 @@ Experiment transfers() {
 }
 
 Experiment four_way_split() {
+  Plot devices = device_plot("Where the step of each device goes");
+  devices.points = [all = devices.points](const std::vector<Json>& rows) {
+    return rows.empty() || !rows.back().contains("model") ? all(rows) : all(where(rows, "model", rows.back()["model"]));
+  };
   return {.id = "four-way-split",
           .part = "B",
           .title = "A model for two devices on four",
-          .task = "The same model of {depth} blocks on {devices} devices.",
+          .task = "The models of PyTorch's tutorial on model parallelism ({model}) on {devices} devices, global batch {batch}.",
           .questions = {{"csye-hw4/3/Q1", "How is a model for two GPUs split over four?", four_ways}},
-          .axes = {dim_axis(), {"depth", "blocks", {8}, {8}}, {"devices", "devices", {1, 2, 4}, {1, 2, 4}}},
-          .columns = {{"devices", "#devices", Format::integer},
-                      {"where", "stage → blocks", Format::text},
+          .axes = {{"model",
+                    "what is trained",
+                    {"toy-4", "resnet:50,image=32,classes=10,width=16"},
+                    {"toy-4", "resnet:50,image=128,classes=1000"},
+                    [](const Json& value) { model::parse_model(word_of(value)); }},
+                   {"batch", "global batch", {8}, {120}},
+                   {"devices", "devices", {1, 2, 4}, {1, 2, 4}}},
+          .columns = {{"model", "model", Format::text},
+                      {"devices", "#devices", Format::integer},
+                      {"split", "blocks per device", Format::text},
                       time_column(),
                       {"loss_at_5", "loss after 5", Format::number}},
-          .plots = {device_plot("Where the step of each device goes")},
+          .plots = {devices},
           .open =
               [](const Point& point, const Settings& settings) {
-                return open_split(stack(point), whole(point, "devices", 1, 4096), settings,
-                                  fmt::format("{} blocks over {}", text(point, "depth"), text(point, "devices")));
+                JobWords words;
+                words.batch = text(point, "batch");
+                // A step of ResNet-50 may take long: six of them show the loss after five.
+                TrainMeasurement::Options options{
+                    .warmup = 2,
+                    .least_steps = 3,
+                    .timeline = fmt::format("{} over {}", model_title(text(point, "model")), text(point, "devices"))};
+                return open_split(text(point, "model"), whole(point, "devices", 1, 4096), settings, std::move(options), words);
               },
           .derive =
               [](std::vector<Json>& rows) {
-                add_placement(rows);
                 for (Json& row : rows) {
+                  row["split"] = blocks_each(row).size() > few ? counts_text(row) : sum_text(row);
                   if (!row["losses"].empty()) {
                     row["loss_at_5"] = row["losses"][std::min<std::size_t>(row["losses"].size() - 1, 5)];
                   }
                 }
               },
-          .details = only_the_note,
-          .own_words = {"model"}};
+          .details = only_the_note};
 }
 
 }  // namespace baton::lab

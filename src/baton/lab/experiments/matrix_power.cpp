@@ -2,9 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
 
 #include "baton/base/error.h"
+#include "baton/exec/clock.h"
 #include "baton/lab/experiments/list.h"
 #include "baton/lab/phrases.h"
 #include "baton/lab/rows.h"
@@ -12,6 +18,41 @@
 
 namespace baton::lab {
 namespace {
+
+/// While it lives, tells the share of an expected time that has passed, from a thread of its own. One step may take minutes, and
+/// an executor tells of whole steps only.
+class Ticker {
+ public:
+  Ticker(const std::function<void(double share)>& tell, Nanoseconds expected) {
+    if (tell && expected.count > 0) {
+      thread_ = std::thread([this, tell, expected, start = exec::now()] {
+        std::unique_lock lock(mutex_);
+        while (!done_.wait_for(lock, std::chrono::milliseconds(200), [this] { return over_; })) {
+          const double passed = static_cast<double>((exec::now() - start).count) / static_cast<double>(expected.count);
+          tell(std::min(passed, 0.99));
+        }
+      });
+    }
+  }
+  ~Ticker() {
+    {
+      const std::lock_guard lock(mutex_);
+      over_ = true;
+    }
+    done_.notify_one();
+    if (thread_.joinable()) {
+      thread_.join();
+    }
+  }
+  Ticker(const Ticker&) = delete;
+  Ticker& operator=(const Ticker&) = delete;
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable done_;
+  bool over_ = false;
+  std::thread thread_;
+};
 
 /// The job gives the devices and the precision; the plan is of our own, and nothing is trained.
 class PowerMeasurement final : public TrainMeasurement {
@@ -26,19 +67,20 @@ class PowerMeasurement final : public TrainMeasurement {
   /// long is run once.
   void round(Nanoseconds time) override {
     if (!training().simulated() && training().timed().empty() && size_of(point_) >= large) {
-      const Nanoseconds expected = estimate();
-      if (expected > settings_.time_limit) {
+      expected_ = estimate();
+      if (expected_ > settings_.time_limit) {
         throw usage_error(
             "raising matrices of {0}x{0} to the power of {1} would take about {2} here, longer than the {3} that a point may "
             "take: --time-limit {4:.0f}s allows it",
-            size_of(point_), power_, to_text(expected), to_text(settings_.time_limit),
-            std::ceil(1.5e-9 * static_cast<double>(expected.count)));
+            size_of(point_), power_, to_text(expected_), to_text(settings_.time_limit),
+            std::ceil(1.5e-9 * static_cast<double>(expected_.count)));
       }
-      once_ = 4 * expected.count > settings_.time_limit.count;
+      once_ = 4 * expected_.count > settings_.time_limit.count;
     }
     if (!once_) {
       TrainMeasurement::round(time);
     } else if (training().timed().empty()) {
+      const Ticker ticker(settings_.within, expected_);
       run(1, 0);
     }
   }
@@ -109,6 +151,7 @@ class PowerMeasurement final : public TrainMeasurement {
   Point point_;
   Settings settings_;
   std::int64_t power_;
+  Nanoseconds expected_;  // of one step, where it is estimated
   bool once_ = false;
 };
 
@@ -137,10 +180,10 @@ std::string on_one_and_two(const std::vector<Json>& rows) {
         all = fmt::format(
             "One takes {}, {} {}: a speedup of {} of at most 2, since there are two powers and only their sum needs both{}. Size "
             "{}, n = "
-            "{}, {:.3g} and {:.3g} TFLOP/s.{}",
+            "{}, {} and {} TFLOP/s.{}",
             to_text(time_of(alone)), row["devices"] == 2 ? "two take" : text(row, "devices") + " take", to_text(time_of(row)),
-            ratio_text(speedup), origin_mark({alone, row}), text(row, "size"), text(row, "power"), number(alone, "tflops"),
-            number(row, "tflops"), why_not_two(alone, row));
+            ratio_text(speedup), origin_mark({alone, row}), text(row, "size"), text(row, "power"),
+            three_figures(number(alone, "tflops")), three_figures(number(row, "tflops")), why_not_two(alone, row));
       }
     }
   }

@@ -71,13 +71,16 @@ std::string is_it_linear(const std::vector<Json>& rows) {
   }
   return fmt::format(
       "{}: {} are {} times as fast as {}{}, where {:.3g} times would be linear: an efficiency of {}{}.{}{}",
-      efficiency > 1.05                       ? "It is more than linear"
-      : efficiency > 0.95                     ? "Nearly"
-      : number(last, "speedup_high") >= ideal ? "It cannot be told from linear, the noise is too large"
-                                              : "No",
+      efficiency > 1.05   ? "It is more than linear"
+      : efficiency > 0.95 ? "Nearly"
+      : number(last, "speedup_high") >= ideal
+          ? fmt::format("It cannot be told from linear, the noise is too large ({} to {} times with 95 % confidence)",
+                        ratio_text(number(last, "speedup_low")), ratio_text(number(last, "speedup_high")))
+          : "No",
       devices_text(last["devices"]), ratio_text(number(last, "speedup")), text(last, "base_devices"),
-      number(last, "speedup") < 0.95 ? fmt::format(" ({} times slower)", ratio_text(1 / number(last, "speedup"))) : "", ideal,
-      percent(efficiency), origin_mark(headline), others, others.empty() ? "" : ".");
+      number(last, "speedup") < 0.95 ? fmt::format(" (a step takes {} times as long)", ratio_text(1 / number(last, "speedup")))
+                                     : "",
+      ideal, percent(efficiency), origin_mark(headline), others, others.empty() ? "" : ".");
 }
 
 std::string where_it_drops(const std::vector<Json>& rows) {
