@@ -213,6 +213,7 @@ std::optional<Folded> fold(const Request& request, const Strategy& strategy) {
   if (layout == nullptr) {
     return std::nullopt;
   }
+  refuse_uncountable(request);  // what is compiled below is a part of it
   Request named = request;
   named.strategy = strategy.name;
   const Axes axes = axes_of(named, *layout);

@@ -365,6 +365,30 @@ plan::Draft build_dp(const Request& request) {
 
 }  // namespace
 
+namespace {
+
+/// The arithmetic of the products in one sample's forward.
+double products_of_a_sample(const model::Model& model) {
+  double operations = 0;
+  for (std::size_t b = 0; b < model.blocks().size(); ++b) {
+    for (const op::ProductExtents& one : model.products(b)) {
+      operations += 2.0 * static_cast<double>(one.rows) * static_cast<double>(one.in) * static_cast<double>(one.out);
+    }
+    for (const model::Node& node : model.blocks()[b].nodes) {
+      if (op::is_product(node.op) && node.parameters.empty()) {  // attention
+        std::vector<op::Operand> reads;
+        for (const std::size_t value : node.reads) {
+          reads.push_back({model.blocks()[b].values[value].shape(1)});
+        }
+        operations += static_cast<double>(op::work(node.op, reads, {}).flops.count);
+      }
+    }
+  }
+  return operations;
+}
+
+}  // namespace
+
 std::string describe(const Request& request) { return describe(request, strategy_by_name(request.strategy)); }
 
 std::string describe(const Request& request, const Strategy& strategy) {
@@ -459,13 +483,8 @@ Axes axes_of(const Request& request, const NamedLayout& named) { return resolve(
 
 schedule::Grid grid_of(const Request& request, const NamedLayout& named) { return resolve(request, named).grid; }
 
-plan::Plan compile(const Request& request) { return compile(request, strategy_by_name(request.strategy)); }
-
-plan::Plan compile(const Request& request, const Strategy& strategy) {
-  if (request.step.global_batch < 1) {
-    throw usage_error("a global batch of {} has nothing to train on", request.step.global_batch);
-  }
-  // Beyond this, counts of flops and bytes would not fit in 64 bits; no machine comes near.
+void refuse_uncountable(const Request& request) {
+  // Beyond this, counts of flops and bytes would not fit in 64 bits.
   double widths = static_cast<double>(request.model.input().elements());
   for (const model::Block& block : request.model.blocks()) {
     widths += static_cast<double>(block.output().elements());
@@ -476,6 +495,19 @@ plan::Plan compile(const Request& request, const Strategy& strategy) {
     throw usage_error("{} with a global batch of {} is larger than any machine: {:.3g} parameters", request.model.name(),
                       request.step.global_batch, parameters);
   }
+  if (const double operations = 3 * batch * products_of_a_sample(request.model); operations > 9e18) {
+    throw usage_error("a step of {} with a global batch of {} has {:.3g} operations, more than are counted here: at most 9e18",
+                      request.model.name(), request.step.global_batch, operations);
+  }
+}
+
+plan::Plan compile(const Request& request) { return compile(request, strategy_by_name(request.strategy)); }
+
+plan::Plan compile(const Request& request, const Strategy& strategy) {
+  if (request.step.global_batch < 1) {
+    throw usage_error("a global batch of {} has nothing to train on", request.step.global_batch);
+  }
+  refuse_uncountable(request);
   if (request.step.loss == Loss::cross_entropy && request.model.output().rank() < 1) {
     throw usage_error("cross-entropy needs a vector of scores a sample, but {} gives {}", request.model.name(),
                       to_text(request.model.output()));

@@ -84,5 +84,7 @@ schedule::Grid grid_of(const Request& request, const NamedLayout& named);
 plan::Plan compile(const Request& request);
 /// The same for the given strategy, which may be a user's own, instead of the one that the request names.
 plan::Plan compile(const Request& request, const Strategy& strategy);
+/// A usage error if what a step computes and moves cannot be counted in 64 bits.
+void refuse_uncountable(const Request& request);
 
 }  // namespace baton::strategy

@@ -129,6 +129,22 @@ TEST(Refusal, ListsTheStrategiesWhenOneIsUnknown) {
   }
 }
 
+TEST(Refusal, NamesTheOperationsOfAStepThatAreTooManyToCount) {
+  const model::Model model = model::parse_model("llama3-405b");
+  const cluster::Cluster many(test::cpus(16, 16, Bytes(1 << 20)));
+  const auto said = [&](std::int64_t batch) {
+    return usage_sentence(
+        [&] { refuse_uncountable({.model = model, .cluster = many, .strategy = "ddp", .step = {.global_batch = batch}}); });
+  };
+  // 6 per token and weight but those of the embedding, and 6 per token, feature and position before it in each of 126 layers.
+  EXPECT_NEAR(4.23e19, 2048.0 * 8192 * 6 * ((405'853'388'800.0 - 128'256 * 16'384.0) + 8192 * 16'384 * 126.0), 0.01e19);
+  EXPECT_TRUE(says(said(2048), "a step of llama3-405b with a global batch of 2048 has 4.23e+19 operations"));
+  EXPECT_NO_THROW(refuse_uncountable({.model = model, .cluster = many, .strategy = "ddp", .step = {.global_batch = 256}}));
+  EXPECT_TRUE(
+      says(usage_sentence([&] { fold({.model = model, .cluster = many, .strategy = "ddp", .step = {.global_batch = 2048}}); }),
+           "operations"));
+}
+
 TEST(Refusal, NamesABatchOfNothing) {
   EXPECT_TRUE(says(refused("single", "mlp:3-5-2", 1, {.global_batch = 0}), "batch of 0"));
   EXPECT_TRUE(says(refused("layers", "mlp:3-5-2", 2, {.global_batch = -3}), "batch of -3"));
