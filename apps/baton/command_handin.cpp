@@ -123,7 +123,7 @@ std::string command_of(const HandinWords& words, const Place& place, const std::
   } else if (place.settings.devices != "cpu") {
     command += " --devices " + shell_word(place.settings.devices);
   }
-  return app::as_called(command + (words.limit.empty() ? "" : " --time-limit " + shell_word(words.limit)));
+  return as_called(command + (words.limit.empty() ? "" : " --time-limit " + shell_word(words.limit)));
 }
 
 /// Runs the experiments of a place as one, so that the instances of all their points take turns: then times of different tasks, and
@@ -288,17 +288,17 @@ int write_handin_pdf(const fs::path& folder, const sheet::Document& document, sh
 }
 
 /// The document with the commands in its texts as a user types them.
-sheet::Document as_called(sheet::Document document) {
+sheet::Document with_commands_as_called(sheet::Document document) {
   for (sheet::Paragraph& note : document.notes) {
-    note.text = app::as_called(note.text);
+    note.text = as_called(note.text);
   }
   for (sheet::Section& section : document.sections) {
     for (sheet::Block& block : section.blocks) {
       if (auto* paragraph = std::get_if<sheet::Paragraph>(&block)) {
-        paragraph->text = app::as_called(paragraph->text);
+        paragraph->text = as_called(paragraph->text);
       } else if (auto* asked = std::get_if<sheet::Asked>(&block)) {
-        asked->answer = app::as_called(asked->answer);
-        asked->beside = app::as_called(asked->beside);
+        asked->answer = as_called(asked->answer);
+        asked->beside = as_called(asked->beside);
       }
     }
   }
@@ -364,8 +364,8 @@ void hand_in(const HandinWords& words, int& exit_code) {
   std::string full = fmt::format("baton handin {} --preset full", sheet.id);
   full += option.empty() ? "" : " --option " + option;
   full += words.devices.empty() ? "" : " --devices " + shell_word(words.devices);
-  const sheet::Cover cover{words.name, time_text().substr(0, 10), command_line(), app::as_called(full)};
-  const sheet::Document document = as_called(sheet::compose(sheet, tasks, cover, evidence));
+  const sheet::Cover cover{words.name, time_text().substr(0, 10), command_line(), as_called(full)};
+  const sheet::Document document = with_commands_as_called(sheet::compose(sheet, tasks, cover, evidence));
   sheet::Files files = sheet::files_of(sheet, tasks, document, evidence);
   write_files(folder, files);
   const int pages = write_handin_pdf(folder, document, files);

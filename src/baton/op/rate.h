@@ -38,7 +38,8 @@ BATON_ON_HOST_AND_DEVICE inline double rate_factor(const RateSchedule& schedule,
   }
   const std::int64_t passed = step - 1 - schedule.warmup;
   if (schedule.every > 0) {
-    return pow(schedule.gamma, static_cast<double>(passed / schedule.every));
+    const std::int64_t falls = passed / schedule.every;
+    return pow(schedule.gamma, static_cast<double>(falls));
   }
   const std::int64_t until = schedule.linear_until > 0 ? schedule.linear_until : schedule.cosine_until;
   if (until <= 0) {
