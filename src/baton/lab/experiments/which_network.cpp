@@ -68,9 +68,8 @@ std::vector<Json> ranked(const std::vector<Json>& rows) {
 }
 
 std::string figures(const Json& row) {
-  return fmt::format("{} sends {} per device and step for {} ({} bytes per flop): efficiency {}", text(row, "network"),
-                     bytes_text(number(row, "sent_bytes") / number(row, "devices")), flops_text(number(row, "flops")),
-                     ratio_text(number(row, "bytes_per_flop")), percent(number(row, "efficiency")));
+  return fmt::format("{} {} bytes per flop, efficiency {}", text(row, "network"), ratio_text(number(row, "bytes_per_flop")),
+                     percent(number(row, "efficiency")));
 }
 
 std::string which_suit(const std::vector<Json>& rows) {
@@ -85,8 +84,8 @@ std::string which_suit(const std::vector<Json>& rows) {
     others += fmt::format("; {}", figures(list[i]));
   }
   const bool by_bytes = number(best, "bytes_per_flop") <= number(worst, "bytes_per_flop");
-  return fmt::format("Those that compute much per byte of gradient. On {} {}{}{}. {}", devices_text(best["devices"]), figures(best),
-                     others, origin_mark(list),
+  return fmt::format("Those that compute much per byte of gradient. On {}: {}{}{}. {}", devices_text(best["devices"]),
+                     figures(best), others, origin_mark(list),
                      by_bytes ? "A convolution uses each weight at every place of the image and a transformer at every position; "
                                 "a Linear layer once per sample."
                               : fmt::format("Here the order is not that of the bytes: {} of the step of {} is exposed "
@@ -115,8 +114,10 @@ std::string how_to_help(const std::vector<Json>& rows) {
 std::vector<std::string> details(const std::vector<Json>& rows) {
   std::vector<std::string> sentences;
   for (const Json& row : beyond_base(rows)) {
-    sentences.push_back(fmt::format("On {} {}; {} of the step is exposed communication{}.", devices_text(row["devices"]),
-                                    figures(row), percent(exposed_share(row)), origin_mark({row})));
+    sentences.push_back(fmt::format("On {} {} sends {} per device and step for {}; {} of the step is exposed communication{}.",
+                                    devices_text(row["devices"]), text(row, "network"),
+                                    bytes_text(number(row, "sent_bytes") / number(row, "devices")),
+                                    flops_text(number(row, "flops")), percent(exposed_share(row)), origin_mark({row})));
   }
   add_oversubscribed_note(sentences, rows);
   return sentences;
