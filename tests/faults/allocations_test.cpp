@@ -45,10 +45,14 @@ TEST_F(Allocations, BeyondALimitOnMemoryEndInASentence) {
   bool refused = false;
   bool ran = false;
   for (long kilobytes = 24'000; kilobytes < 400'000; kilobytes += kilobytes / 8) {
-    const Outcome outcome = run_with(fmt::format("true && ulimit -v {} &&", kilobytes),
+    const std::string limit = fmt::format("true && ulimit -v {} &&", kilobytes);
+    if (run_with(limit, "--version").code != 0) {
+      continue;  // the system cannot even load the program
+    }
+    const Outcome outcome = run_with(limit,
                                      "train --model mlp:3-2 --batch 2 --strategy ddp --devices cpu:2 --steps 2 --warmup 0 --quiet");
     SCOPED_TRACE(fmt::format("{} KB: {} {}", kilobytes, outcome.code, outcome.err));
-    EXPECT_TRUE(outcome.code == 0 || outcome.code == 1 || outcome.code == 127);
+    EXPECT_TRUE(outcome.code == 0 || outcome.code == 1);
     EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), outcome.code == 0 ? 0 : 1);
     refused |= outcome.code == 1;
     ran |= outcome.code == 0;
