@@ -105,7 +105,7 @@ Model resnet(const ResnetSize& size) {
 
 Model parse_resnet(std::string_view arguments) {
   constexpr std::string_view form =
-      "resnet:18, resnet:34, resnet:50 or resnet:101, and behind it image=N,classes=N,width=N,group=N";
+      "resnet:18, resnet:34, resnet:50 or resnet:101, and after that image=N,classes=N,width=N,group=N";
   ResnetSize size;
   bool first = true;
   for_each_setting(arguments, [&](std::string_view setting, const std::string& key, std::string_view value) {
