@@ -57,7 +57,7 @@ Sheet data_parallelism() {
                             "memory_others", "through_device_0", "through_others"},
                 .gpu_columns = {"strategy", "devices", "gpu_utilization_0", "gpu_utilization_others", "gpu_memory_bytes",
                                 "gpu_watts", "gpu_clock_mhz"},
-                .reading = "std is the standard deviation of the step times. busy is the share of the step in which a device "
+                .reading = "std, if shown, is that of the step times. busy is the share of the step in which a device "
                            "computes. GPU utilization, as `nvidia-smi` has it, is the share of time in which any kernel runs, also "
                            "one that waits for a message, so it is the higher of the two; only GPUs report it.",
                 .programs = {"task4_dp_vs_ddp.cpp", "task4_dp.py", "task1_ddp.py"}},
@@ -136,8 +136,8 @@ Sheet model_parallelism() {
                        "Layer i of depth goes to GPU `i * n // depth`; n is the number of GPUs that "
                        "`torch.cuda.device_count()` finds in `__init__`, below. The rule never decreases, so each GPU holds one "
                        "contiguous run of layers and data crosses each border once; runs differ by at most one layer. 20 layers "
-                       "are 10 + 10 on two GPUs and 4 on each of five; `i < depth // 2` is the case n = 2. Without a GPU the "
-                       "class takes the CPU. `code/split.h` has the rule in C++."}},
+                       "are 10 + 10 on two GPUs and 4 on each of five; `i < depth // 2` is the case n = 2 of an even depth. "
+                       "`code/split.h` has the rule in C++."}},
                  .programs = {"task3_all_devices.cpp", "split.h", "task3_all_gpus.py"},
                  .listed_class = "LargeLinearModelMP"},
                 {.heading = "Task 4: More GPUs",

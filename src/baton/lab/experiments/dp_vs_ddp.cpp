@@ -169,7 +169,8 @@ std::string architecture(const std::vector<Json>& rows) {
   return fmt::format(
       "Four things, on {:.0f} devices{}. One process per GPU: each starts its own {} tasks; under DP one interpreter, with one "
       "lock, starts all {}. Replicas persist: DP copies {}the parameters to each of {:.0f} others every step. DDP's all-reduce "
-      "sends {} per device, 2(n−1)/n of the gradients, at most twice them; DP's device 0 passes {}, growing with n−1. {}.",
+      "sends {} per device, 2(n−1)/n of the gradients, and receives as much; through DP's device 0 pass {} in all, growing with "
+      "n−1. {}.",
       n, origin_mark({both.dp, both.ddp}), tasks(both.ddp) / static_cast<std::int64_t>(n), tasks(both.dp),
       parameters > 0 ? bytes_text(parameters) + " of " : "", n - 1, bytes_text(sent),
       to_text(bytes_of(both.dp, "through_device_0")), overlap);
@@ -199,8 +200,11 @@ std::string at_a_larger_batch(const Both& both) {
     return "";
   }
   const double ratio = number(both.dp, "larger_batch_ns") / number(both.ddp, "larger_batch_ns");
-  return fmt::format(" At batch {} it takes {} times as long: a larger batch {}.", text(both.dp, "larger_batch"), ratio_text(ratio),
-                     ratio < 1.1 ? "is enough" : "does not help");
+  return fmt::format(" At batch {} on {} it takes {} times as long: a larger batch {}.", text(both.dp, "larger_batch"),
+                     devices_text(both.dp["devices"]), ratio_text(ratio),
+                     ratio < 1.1                                                                          ? "is enough"
+                     : ratio < number(both.dp, "time_per_step_ns") / number(both.ddp, "time_per_step_ns") ? "helps, but not enough"
+                                                                                                          : "does not help");
 }
 
 std::string acceptable(const std::vector<Json>& rows) {
@@ -230,8 +234,8 @@ std::string acceptable(const std::vector<Json>& rows) {
     const double step = number(condition->ddp, "time_per_step_ns");
     rule += at_a_larger_batch(*condition);
     if (computing > 0) {  // step + (k − 1) · computing is ten times the extra time
-      rule += fmt::format(" The extra {} are a tenth if computing takes {} times as long.", duration_text(condition->extra()),
-                          three_figures(1 + (10 * condition->extra() - step) / computing));
+      rule += fmt::format(" The extra {} are a tenth of DDP's step if computing takes {} times as long.",
+                          duration_text(condition->extra()), three_figures(1 + (10 * condition->extra() - step) / computing));
     }
   }
   return fmt::format("With few devices and much work per parameter and sample. {}.{}", each, rule);
