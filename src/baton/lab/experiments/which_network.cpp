@@ -84,14 +84,15 @@ std::string which_suit(const std::vector<Json>& rows) {
     others += fmt::format("; {}", figures(list[i]));
   }
   const bool by_bytes = number(best, "bytes_per_flop") <= number(worst, "bytes_per_flop");
-  return fmt::format("Those that compute much per byte of gradient. On {}: {}{}{}. {}", devices_text(best["devices"]),
-                     figures(best), others, origin_mark(list),
-                     by_bytes ? "A convolution uses each weight at every place of the image and a transformer at every position; "
-                                "a Linear layer once per sample."
-                              : fmt::format("Here the order is not that of the bytes: {} of the step of {} is exposed "
-                                            "communication, {} of {}'s; the rest is computing that did not shrink.",
-                                            percent(exposed_share(best)), text(best, "network"), percent(exposed_share(worst)),
-                                            text(worst, "network")));
+  return fmt::format(
+      "Those that compute much per byte of gradient. On {}: {}{}{}. {}", devices_text(best["devices"]), figures(best), others,
+      origin_mark(list),
+      by_bytes ? "A convolution uses each weight at every place of the image and a transformer at every position; "
+                 "a Linear layer once per sample."
+               : fmt::format("Here the order is not that of the bytes: {} of the step of {} is exposed "
+                             "communication, {} of {}'s; what else is lost is computing that did not shrink, and waiting.",
+                             percent(exposed_share(best)), text(best, "network"), percent(exposed_share(worst)),
+                             text(worst, "network")));
 }
 
 std::string how_to_help(const std::vector<Json>& rows) {
@@ -104,8 +105,7 @@ std::string how_to_help(const std::vector<Json>& rows) {
   });
   return fmt::format(
       "A larger batch per device: gradients stay as they are while the arithmetic grows with it. {} has {} bytes per flop at a "
-      "global "
-      "batch of {} on {}{}; twice the batch halves that. Or divide the model, where its activations are smaller than its "
+      "global batch of {} on {}{}; twice the batch halves that. Or divide the model, where its activations are smaller than its "
       "gradients.",
       text(most, "network"), ratio_text(number(most, "bytes_per_flop")), text(most, "global_batch"), devices_text(most["devices"]),
       origin_mark({most}));
