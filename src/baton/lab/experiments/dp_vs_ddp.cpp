@@ -110,17 +110,22 @@ std::string bottleneck(const std::vector<Json>& rows) {
   // What a device computes is told by devices with a core each, where there are such.
   const Both& timed = all.front();
   const bool simulated = timed.dp.value("origin", "measured") == "simulated";
+  const double busy = number(timed.dp, "busy_device_0");
+  const double others = number(timed.dp, "busy_others");
   return fmt::format(
-      "Because device 0 owns everything: every step it scatters inputs, copies parameters out, gathers outputs, reduces gradients "
-      "and updates alone. On {} {} pass through it and {} through any other ({} times{}), under DDP {} through each; it holds {} "
-      "against {}. {} it computes for {} of the step, the others for {}{}. {}.",
+      "Because device 0 owns everything: it scatters inputs, copies parameters out, gathers outputs, reduces gradients and updates "
+      "alone. On {}: {} pass through it, {} through others ({}), {} under DDP; it holds {} against {}. {} it computes for {} of "
+      "the "
+      "step, the others for {}{}{}. {}.",
       devices_text(both.dp["devices"]), to_text(bytes_of(both.dp, "through_device_0")),
-      to_text(bytes_of(both.dp, "through_others")), ratio_text(ratio),
-      ratio < 1.01 && number(both.dp, "devices") == 2 ? ": of two, each receives what the other sends" : "",
+      to_text(bytes_of(both.dp, "through_others")),
+      ratio < 1.01 && number(both.dp, "devices") == 2 ? "equal: one sends, one receives" : ratio_text(ratio) + " times",
       to_text(bytes_of(both.ddp, "through_device_0")), to_text(bytes_of(both.dp, "memory_device_0")),
       to_text(bytes_of(both.dp, "memory_others")),
-      timed.dp["devices"] == both.dp["devices"] ? "There" : "On " + devices_text(timed.dp["devices"]),
-      percent(number(timed.dp, "busy_device_0")), percent(number(timed.dp, "busy_others")), origin_mark({timed.dp}),
+      timed.dp["devices"] == both.dp["devices"] ? "There" : "On " + devices_text(timed.dp["devices"]), percent(busy),
+      percent(others), origin_mark({timed.dp}),
+      // All that another device computes, device 0 computes too, and the loss and the update.
+      others > busy + 0.01 ? ": though they have less to do, they took longer (cold copies, or noise)" : "",
       simulated ? "Simulated step times do not vary"
                 : fmt::format("Step times vary by {} of the mean, DDP's by {}", percent(number(timed.dp, "variation")),
                               percent(number(timed.ddp, "variation"))));

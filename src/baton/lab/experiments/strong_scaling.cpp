@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 
 #include "baton/findings/fits.h"
@@ -54,6 +55,9 @@ void add_account(std::vector<Json>& rows) {
   }
 }
 
+/// Whether the noise is so large that the step may be the ideal one.
+bool is_unsure(const Json& row) { return number(row, "speedup_high") >= number(row, "devices") / number(row, "base_devices"); }
+
 std::string is_it_linear(const std::vector<Json>& rows) {
   const std::vector<Json> headline = headline_rows(beyond_base(rows));
   if (headline.empty()) {
@@ -73,10 +77,9 @@ std::string is_it_linear(const std::vector<Json>& rows) {
       "{}: {} are {} times as fast as {}{}, where {:.3g} times would be linear: an efficiency of {}{}.{}{}",
       efficiency > 1.05   ? "It is more than linear"
       : efficiency > 0.95 ? "Nearly"
-      : number(last, "speedup_high") >= ideal
-          ? fmt::format("It cannot be told from linear, the noise is too large ({} to {} times with 95 % confidence)",
-                        ratio_text(number(last, "speedup_low")), ratio_text(number(last, "speedup_high")))
-          : "No",
+      : is_unsure(last) ? fmt::format("It cannot be told from linear, the noise is too large ({} to {} times with 95 % confidence)",
+                                      ratio_text(number(last, "speedup_low")), ratio_text(number(last, "speedup_high")))
+                        : "No",
       devices_text(last["devices"]), ratio_text(number(last, "speedup")), text(last, "base_devices"),
       number(last, "speedup") < 0.95 ? fmt::format(" (a step takes {} times as long)", ratio_text(1 / number(last, "speedup")))
                                      : "",
@@ -104,8 +107,10 @@ std::string where_it_drops(const std::vector<Json>& rows) {
     return fmt::format("Nowhere by more than 5 points: {}.", steps);
   }
   const Json& before = *(worst - 1);
-  return fmt::format("Most between {} and {} devices, by {:.1f} points: {}.", text(before, "devices"), text(*worst, "devices"),
-                     100 * most, steps);
+  // Without a drop the step would shrink as the devices grow.
+  const bool told = difference_among(before, *worst, rows).tested.low > number(before, "devices") / number(*worst, "devices");
+  return fmt::format("Most between {} and {} devices, by {:.1f} points{}: {}.", text(before, "devices"), text(*worst, "devices"),
+                     100 * most, told ? "" : ", which noise alone may be", steps);
 }
 
 /// Where the time of one row went, in parts that add up to what was lost.
@@ -122,15 +127,31 @@ std::string account(const Json& row) {
   return parts;
 }
 
+/// Why no serial share fits: a number of devices that is slower than the fewest, or more than so many times as fast, if that is
+/// beyond the noise.
+std::string why_no_share(const std::vector<Json>& rows, double serial) {
+  const Json& base = *std::min_element(rows.begin(), rows.end(),
+                                       [](const Json& a, const Json& b) { return number(a, "devices") < number(b, "devices"); });
+  for (const Json& row : beyond_base(rows)) {
+    const double ideal = number(row, "devices") / number(base, "devices");
+    if (serial >= 1 ? number(row, "speedup") < 1 && differs(base, row, rows.size() - 1) : number(row, "speedup_low") > ideal) {
+      return fmt::format("{} are {}, so the model does not apply", devices_text(row["devices"]),
+                         serial >= 1 ? fmt::format("slower than {}", text(base, "devices"))
+                                     : fmt::format("more than {:.3g} times as fast", ideal));
+    }
+  }
+  return "the noise is too large for this fit";
+}
+
 std::string amdahl(const std::vector<Json>& rows) {
   const std::vector<Json> own_cores = with_own_cores(rows);
   const std::vector<Json>& fitted = own_cores.size() >= 2 ? own_cores : rows;
   const findings::Amdahl fit = findings::fit_amdahl(column(fitted, "devices"), column(fitted, "time_per_step_ns"));
   const std::string through = fmt::format("Amdahl's law t₁(s + (1−s)/n) through {} points{}", fitted.size(),
                                           fitted.size() < rows.size() ? " (those with a core per device)" : "");
-  if (fit.serial >= 1) {
-    return fmt::format("{} would need s = {} ({}): more devices are slower, so the model does not apply", through,
-                       percent(fit.serial), fitted.size() < 3 ? "two points always fit" : fmt::format("R² = {:.3f}", fit.r2));
+  if (!findings::is_share(fit.serial)) {
+    return fmt::format("{} would need s = {}, which is no share: {}", through, percent(fit.serial),
+                       why_no_share(fitted, fit.serial));
   }
   return fmt::format("{} gives s = {}, {}{}", through, percent(fit.serial),
                      fit.serial > 0.001 ? fmt::format("a limit of {:.1f} times; ", fit.limit()) : "no limit shows; ",
@@ -149,8 +170,8 @@ std::string why_in_numbers(const std::vector<Json>& rows) {
       duration_text(number(row, "ideal_ns") * number(row, "devices") / number(row, "base_devices")),
       number(row, "devices") / number(row, "base_devices"));
   return lost(row) <= 0 ? fmt::format("Nothing is lost: {}{}. {}.", step, origin_mark(headline), amdahl(rows))
-                        : fmt::format("{}: {} are lost{}, {}. {}.", step, duration_text(lost(row)), origin_mark(headline),
-                                      account(row), amdahl(rows));
+                        : fmt::format("{}: {} are lost{}{}, {}. {}.", step, duration_text(lost(row)), origin_mark(headline),
+                                      is_unsure(row) ? " (the noise alone may be as large)" : "", account(row), amdahl(rows));
 }
 
 std::vector<std::string> details(const std::vector<Json>& rows) {
