@@ -221,8 +221,8 @@ def linear(rows, v):
         s = speedup(rows, row, [])
         v.add("plain", row["devices"], s, 1 / s, row["devices"] / min(r["devices"] for r in rows))
         v.add("share", efficiency(rows, row, []))
-        if row is not rows[0] and (interval := ratio_interval(row, rows[0], 0.95, 0)):
-            v.add("plain", min(s, interval[0]), max(s, interval[1]))
+        if row is not rows[0] and (interval := ratio_interval(row, rows[0])):
+            v.add("plain", *interval)
 
 
 def drops(rows, v):
@@ -277,9 +277,6 @@ def why_case(rows, v):
         v.add("plain", row["communication_ns"] / row["compute_ns"])
         rate[row["case"]] = (row["flops"] / row["compute_ns"], row["sent_bytes"] / row["communication_ns"])
     v.add("plain", *(b / a for a, b in zip(rate[small["case"]], rate[large["case"]])))
-    interval = ratio_interval(small, large)
-    if interval and interval[0] < interval[1]:
-        v.add("share", math.sqrt(interval[1] / interval[0]) - 1)
 
 
 def when_bottleneck(rows, v):
@@ -319,10 +316,10 @@ def device_0(rows, v):
     most = max(map(through, others))
     v.add("bytes", through(first), most, through(ddp["device_list"][0]), first["peak_bytes"], others[0]["peak_bytes"])
     v.add("plain", through(first) / most, dp["devices"])
-    timed = next(row for row in headline(rows) if row["strategy"] == "dp")
-    devices = timed["device_list"]
-    v.add("share", devices[0]["busy"], sum(d["busy"] for d in devices[1:]) / (len(devices) - 1))
-    v.add("plain", timed["devices"])
+    for timed in (row for row in rows if row["strategy"] == "dp"):
+        devices = timed["device_list"]
+        v.add("share", devices[0]["busy"], sum(d["busy"] for d in devices[1:]) / (len(devices) - 1))
+        v.add("plain", timed["devices"])
     for row in headline(rows):
         v.add("share", row["std_ns"] / row["mean_ns"])
 
@@ -410,6 +407,8 @@ def batch_scaling(rows, v):
 def saturation(rows, v):
     counts = sorted({row["devices"] for row in rows})
     most = math.inf
+    if rows[0].get("origin") != "simulated":
+        v.add("share", max(math.sqrt(high / low) - 1 for low, high in map(time_interval, rows)))
     for n in counts:
         here = sorted((row for row in rows if row["devices"] == n), key=lambda row: row["batch"])
         a, b, r2 = line_through([row["batch"] for row in here], [row[T] for row in here])
@@ -541,7 +540,7 @@ def matrix_power(rows, v):
     v.add("time", one[T], two[T], one[T] / 2, two["move_ns"], products, total)
     for parts in ((), (products,), (total,), (products, total)):
         v.add("time", two[T] - one[T] / 2 - two["move_ns"] - sum(parts))
-    v.add("plain", one[T] / two[T], one["size"], one["power"], 2)
+    v.add("plain", one[T] / two[T], one["size"], one["power"], 2, *(ratio_interval(two, one) or ()))
     v.add("gflops", flops / one[T], flops / two[T])
     v.add("plain", flops / one[T] / 1000)  # "11.0 and 20.7 TFLOP/s"
     v.add("bytes", one["size"] ** 2 * 4)

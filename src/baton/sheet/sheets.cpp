@@ -143,7 +143,7 @@ Sheet model_parallelism() {
                 {.heading = "Task 4: More GPUs",
                  .experiments = {"all-devices"},
                  .questions = {{"hw3/4/Q1", "Q1", "Are all GPUs used?"}, {"hw3/4/Q2", "Q2", "Is it faster?"}},
-                 .columns = {"devices", "time_per_step_ns", "memory_each"},
+                 .columns = {"devices", "time_per_step_ns", "busy_each", "memory_each"},
                  .programs = {"task4_more_devices.cpp", "task3_all_gpus.py"}},
                 {.heading = "Task 5: Transfers",
                  .experiments = {"transfers"},

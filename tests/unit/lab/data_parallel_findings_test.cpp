@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <random>
+#include <sstream>
 
 #include "baton/lab/rows.h"
 #include "unit/lab/synthetic.h"
@@ -34,10 +35,9 @@ std::vector<Json> three_runs(double first_step_ms, const std::vector<double>& sa
 
 TEST(Timing, ASlowFirstStepIsWhyOneWarmsUp) {
   const std::string said = answer("timing", "hw1/1/Q1", three_runs(10, {1.0, 0.5}, {1.1, 0.6}));
-  EXPECT_TRUE(
-      says(said,
-           "Because step 1 does work that later ones do not (in all 3 runs): it took 10.0 ms, 10.0 ms and 10.0 ms, 5.00, 5.00 "
-           "and 5.00 times the median"));
+  EXPECT_TRUE(says(said,
+                   "Because step 1 does work that later ones do not: it took 10.0 ms, 10.0 ms and 10.0 ms, 5.00, 5.00 "
+                   "and 5.00 times the median"));
   // (10 + 29 · 2) / 30 over 2
   EXPECT_TRUE(says(said, "the first 5 would change the mean by +13.3 %, +13.3 % and +13.3 %"));
 }
@@ -50,10 +50,14 @@ TEST(Timing, EveryRunOfTheTableIsSpokenOf) {
                    "2.00 ms and 2.00 ms, 1.00, 1.00 and 1.00 times the median"));
   EXPECT_TRUE(says(said(), "+0.0 %, +0.0 % and +0.0 %"));
   rows[2]["first_step_times_ns"][0] = 8e6;
-  EXPECT_TRUE(says(said(), "(in 1 of 3 runs): it took 2.00 ms, 2.00 ms and 8.00 ms, 1.00, 1.00 and 4.00 times the median"));
+  EXPECT_TRUE(says(said(),
+                   "may do work that later ones do not, which shows in 1 of 3 runs: it took 2.00 ms, 2.00 ms and 8.00 ms, 1.00, "
+                   "1.00 and 4.00 times the median"));
   rows.resize(1);
   rows[0]["first_step_times_ns"][0] = 8e6;
-  EXPECT_TRUE(says(said(), "(here): it took 8.00 ms, 4.00 times the median; the first 5 would change the mean by +10.0 %."));
+  EXPECT_TRUE(says(said(),
+                   "Because step 1 does work that later ones do not: it took 8.00 ms, 4.00 times the median; the first 5 would "
+                   "change the mean by +10.0 %."));
 }
 
 TEST(Timing, AFirstStepWithinTheScatterOfTheOthersShowsNoWarmUp) {
@@ -66,7 +70,7 @@ TEST(Timing, AFirstStepWithinTheScatterOfTheOthersShowsNoWarmUp) {
       says(within, "To be safe, though here step 1 is within 5 % or two standard deviations of the median: it took 2.40 ms"));
   EXPECT_TRUE(silent_on(within, "Because"));
   rows[0]["std_ns"] = 0.1e6;
-  EXPECT_TRUE(says(answer("timing", "hw1/1/Q1", rows), "Because step 1 does work that later ones do not (in 1 of 3 runs)"));
+  EXPECT_TRUE(says(answer("timing", "hw1/1/Q1", rows), "which shows in 1 of 3 runs: "));
 }
 
 TEST(Timing, RunsWithASlowFirstStepAreCountedWhateverTheirNumber) {
@@ -84,10 +88,10 @@ TEST(Timing, RunsWithASlowFirstStepAreCountedWhateverTheirNumber) {
     }
     const std::string said = answer("timing", "hw1/1/Q1", rows);
     const std::string count = std::to_string(rows.size());
-    EXPECT_TRUE(says(said, slow == 0                               ? "To be safe"
-                           : rows.size() == 1                      ? "(here): "
-                           : slow == static_cast<int>(rows.size()) ? "(in all " + count + " runs): "
-                                                                   : "(in " + std::to_string(slow) + " of " + count + " runs): "));
+    EXPECT_TRUE(says(said, slow == 0 ? "To be safe"
+                           : slow == static_cast<int>(rows.size())
+                               ? "Because step 1 does work that later ones do not: "
+                               : ", which shows in " + std::to_string(slow) + " of " + count + " runs: "));
   }
 }
 
@@ -97,6 +101,9 @@ TEST(Timing, WhichOfAGpusReasonsExistDependsOnTheDevice) {
   EXPECT_TRUE(says(answer("timing", "hw1/1/Q1", rows), "context creation, lazy loading of kernels"));
   rows[0]["gpus"] = {{{"ordinal", 0}}};
   EXPECT_TRUE(says(answer("timing", "hw1/1/Q1", rows), "Here all but lazy loading"));
+  rows[1]["first_step_times_ns"][0] = 2e6;  // then the answer is longest
+  std::istringstream words(answer("timing", "hw1/1/Q1", rows));
+  EXPECT_LE(std::distance(std::istream_iterator<std::string>(words), std::istream_iterator<std::string>()), 90);
   EXPECT_TRUE(silent_on(answer("timing", "hw1/1/Q1", rows), "CPU cores"));
 }
 
@@ -195,6 +202,10 @@ TEST(StrongScaling, NoiseThatReachesTheIdealIsNotCalledNo) {
   EXPECT_TRUE(says(answer("strong-scaling", "hw1/2/Q1", rows), "No: 2 devices"));
   rows[1]["time_low_ns"] = 3e6;
   EXPECT_TRUE(says(answer("strong-scaling", "hw1/2/Q1", rows), "It cannot be told from linear, the noise is too large ("));
+  rows = scaled({8, 3.5}, {1, 2});
+  EXPECT_TRUE(says(answer("strong-scaling", "hw1/2/Q1", rows), "It is more than linear: 2 devices"));
+  rows[1]["time_high_ns"] = 9e6;
+  EXPECT_TRUE(says(answer("strong-scaling", "hw1/2/Q1", rows), "It cannot be told from linear"));
 }
 
 TEST(StrongScaling, TheAmdahlFitIsTheOneTheTimesWereMadeWith) {
@@ -330,38 +341,41 @@ TEST(CommVsCompute, TheWhyIsAnsweredByTheRates) {
            "as long as computing there, 0.12 times in the small case."));
   EXPECT_TRUE(says(said(140), "Because large products outgrow the caches and large messages outgrow the caches."));
   EXPECT_TRUE(says(answer("comm-vs-compute", "hw1/3/Q2", simulated(cases(7, 140))), "large products are bound by bandwidth"));
-  EXPECT_TRUE(says(said(70), "less work; here neither rates nor bytes per flop differ much. Per device"));
-  std::vector<Json> more = cases(7, 70);
+  EXPECT_TRUE(says(said(70), "here efficiency does not differ beyond the noise"));
+  std::vector<Json> more = cases(7, 42);
   more[3]["sent_bytes"] = 3e7;
-  EXPECT_TRUE(says(answer("comm-vs-compute", "hw1/3/Q2", more), "large messages outgrow") ||
-              says(answer("comm-vs-compute", "hw1/3/Q2", more), "and bytes per flop differ"));
+  EXPECT_TRUE(says(answer("comm-vs-compute", "hw1/3/Q2", more), "small messages pay latency, and bytes per flop differ."));
 }
 
 TEST(CommVsCompute, NoCauseIsNamedThatTheNoiseHides) {
-  const std::string said = answer("comm-vs-compute", "hw1/3/Q2", noisy(cases(7, 42), 2));
-  EXPECT_TRUE(says(said, "In general since fixed costs (launches, latencies) weigh more on less work; these times are unsure by"));
-  EXPECT_TRUE(says(said, ", so they show no cause. Per device"));
-  for (const char* cause : {"Because", "small products pay", "small messages pay"}) {
-    EXPECT_TRUE(silent_on(said, cause));
-  }
+  const std::string none =
+      "In general since fixed costs (launches, latencies) weigh more on less work; here efficiency does not differ beyond the "
+      "noise, so "
+      "these numbers show no cause. Per device";
   std::vector<Json> once = cases(7, 42);
   for (Json& row : once) {
     row["instances"] = 1;
   }
-  EXPECT_TRUE(
-      says(answer("comm-vs-compute", "hw1/3/Q2", once), "one instance says nothing of the noise, so these numbers show no cause"));
+  for (const std::vector<Json>& rows : {noisy(cases(7, 42), 2), once}) {
+    const std::string said = answer("comm-vs-compute", "hw1/3/Q2", rows);
+    EXPECT_TRUE(says(said, none));
+    for (const char* cause : {"Because", "small products pay", "small messages pay"}) {
+      EXPECT_TRUE(silent_on(said, cause));
+    }
+  }
 }
 
-TEST(CommVsCompute, ACauseAndAnExcuseNeverStandTogether) {
+TEST(CommVsCompute, ACauseIsNamedOnlyWhereTheFirstAnswerTellsTheCasesApart) {
   std::mt19937_64 generator(31);
   std::uniform_real_distribution<double> large(20, 200);
   std::uniform_real_distribution<double> factor(1.001, 3);
   for (int tries = 0; tries < 200; ++tries) {
     const std::vector<Json> rows = noisy(cases(7, large(generator)), factor(generator));
-    const std::string said = answer("comm-vs-compute", "hw1/3/Q2", rows);
-    EXPECT_NE(said.starts_with("Because"), said.starts_with("In general")) << said;
-    EXPECT_EQ(said.find("show no cause") != std::string::npos, said.find("unsure by") != std::string::npos) << said;
-    EXPECT_FALSE(said.starts_with("Because") && said.find("show no cause") != std::string::npos) << said;
+    const std::string which = answer("comm-vs-compute", "hw1/3/Q1", rows);
+    const std::string why = answer("comm-vs-compute", "hw1/3/Q2", rows);
+    EXPECT_NE(why.starts_with("Because"), why.starts_with("In general")) << why;
+    EXPECT_EQ(which.find("beyond the noise") != std::string::npos, why.find("beyond the noise") != std::string::npos)
+        << which << why;
   }
 }
 
@@ -383,13 +397,13 @@ TEST(CommVsCompute, TheBottleneckIsWhereBothWouldTakeAsLong) {
   EXPECT_TRUE(says(said,
                    "for 256x2 at 0.714 GB/s and 8.93 GFLOP/s per device above 0.0800 bytes per flop (it has 0.0100), below "
                    "batch 8 at these rates; for 2048x4 at"));
-  EXPECT_TRUE(silent_on(said, "bounds all cases"));
+  EXPECT_TRUE(silent_on(said, "communication bounds all"));
   std::vector<Json> rows = cases(7, 42);
   for (Json& row : rows) {
     row["communication_ns"] = 2 * row["compute_ns"].get<double>();
   }
   EXPECT_TRUE(says(answer("comm-vs-compute", "hw1/3/Q3", rows), "below batch 128 at these rates"));
-  EXPECT_TRUE(says(answer("comm-vs-compute", "hw1/3/Q3", rows), "At batch 64 it bounds all cases"));
+  EXPECT_TRUE(says(answer("comm-vs-compute", "hw1/3/Q3", rows), "At batch 64 communication bounds all cases"));
 }
 
 TEST(CommVsCompute, ABatchHasTheNoiseOfItsRatesOrIsNotGiven) {
@@ -434,7 +448,8 @@ TEST(CommVsCompute, TheBalanceOfASimulationIsOneAtTheRateThatIsNamed) {
   const double batch = record["balanced_batch"];
   EXPECT_NEAR(record["balanced_ns"].get<double>() / record["communication_ns"].get<double>(), 1, 0.03);
   const double work = record["flops"].get<double>() / 4 * batch / 64;
-  EXPECT_NEAR(record["balanced_gflops"].get<double>() * record["balanced_ns"].get<double>() / work, 1, 0.03);
+  EXPECT_NEAR(record["balanced_gflops"].get<double>() * record["balanced_ns"].get<double>() / work, 1,
+              0.05);  // updates do not grow
 }
 
 Json message(double bytes, double ns, double overlapped = 0) {
@@ -503,7 +518,7 @@ TEST(DpVsDdp, TheBottleneckHasBytesMemoryAndBusyShares) {
   EXPECT_TRUE(says(said, "On 4 devices: 90 B pass through it, 30 B through others (3.00 times), 90 B under DDP;"));
   EXPECT_TRUE(says(said, "it holds 30.0 MiB against 10.0 MiB. There it computes for 90.0 % of the step, the others for 50.0 %."));
   EXPECT_TRUE(says(answer("dp-vs-ddp", "hw1/4/Q1", two_strategies(6, 4, 30, 2)), "(equal: one sends, one receives)"));
-  EXPECT_TRUE(says(said, "Step times vary by 2.0 % of the mean, DDP's by 2.0 %"));
+  EXPECT_TRUE(says(said, "Step times vary by 2.0 %, DDP's by 2.0 %"));
   EXPECT_TRUE(says(answer("dp-vs-ddp", "hw1/4/Q1", simulated(two_strategies(6, 4))), "Simulated step times do not vary"));
 }
 
@@ -525,6 +540,17 @@ TEST(DpVsDdp, BusySharesThatPointTheOtherWayAreRemarkedOn) {
     const std::string said = answer("dp-vs-ddp", "hw1/4/Q1", rows);
     EXPECT_EQ(said.find("though they have less to do, they took longer") != std::string::npos, others > 0.91) << said;
   }
+  std::vector<Json> rows = two_strategies(6, 4, 30, 2);
+  for (const Json& row : two_strategies(6, 4, 90, 4)) {
+    rows.push_back(row);
+  }
+  rows[2]["device_list"][0]["busy"] = 0.2;  // of dp on four devices: the others 50 %
+  EXPECT_TRUE(
+      says(answer("dp-vs-ddp", "hw1/4/Q1", on_cores(2, rows)),
+           "On 2 devices it computes for 90.0 % of the step, the others for 50.0 %; on 4 (devices shared cores), which wait for "
+           "cores, 20.0 % and 50.0 %."));
+  rows[2]["device_list"][0]["busy"] = 0.6;
+  EXPECT_TRUE(silent_on(answer("dp-vs-ddp", "hw1/4/Q1", on_cores(2, rows)), "wait for cores"));
 }
 
 TEST(DpVsDdp, EachReasonForDdpHasItsNumber) {
@@ -569,6 +595,7 @@ TEST(DpVsDdp, AVerdictOnNoiseShowsTheIntervalItRestsOn) {
   measured(rows[1], {41, 42, 42, 43});
   const std::string said = answer("dp-vs-ddp", "hw1/4/Q3", rows);
   EXPECT_TRUE(says(said, "2.24 times as long as DDP, within the noise (0.5"));
+  EXPECT_TRUE(says(said, "If that is no noise, the extra 52.0 ms are a tenth"));
   EXPECT_TRUE(says(said, " with 99 % confidence)"));
   EXPECT_TRUE(silent_on(said, "which is acceptable"));
 }
@@ -594,7 +621,7 @@ TEST(DpVsDdp, TheExtraTimeGrowsWithTheBatchToo) {
   // 2 · 1 · 2 KiB of parameters and gradients for any batch; the rest of 8 KiB is 4 KiB of inputs and outputs.
   std::vector<Json> rows = two_strategies(6, 4, 8192);
   EXPECT_TRUE(says(answer("dp-vs-ddp", "hw1/4/Q3", rows),
-                   "4.00 KiB of parameters and gradients pass device 0 for any batch, and 4.00 KiB that grow with it"));
+                   "4.00 KiB of parameters and gradients pass device 0 per step, 4.00 KiB grow with the batch: extra"));
   EXPECT_TRUE(silent_on(answer("dp-vs-ddp", "hw1/4/Q3", rows), "At batch"));
   rows = simulated(rows);
   rows[0].update(Json{{"larger_batch", 16384}, {"larger_batch_ns", 30e6}});
@@ -670,13 +697,14 @@ TEST(Delay, AFractionAbove100PercentIsNotUsedAsAShare) {
   // c = 1 ms, of which 10 on five devices: s₀ = (10 - 0.2) / 0.8. The delay's own share is d / (1 + d).
   const std::vector<Json> rows = simulated(delayed({1, 6, 11, 21}, {10, 15, 20, 30}, 5));
   const std::string said = answer("delay", "hw1/5A/Q3", rows);
+  EXPECT_TRUE(says(said, "Without it the fit needs s₀ = 1225.0 % of c = 1.00 ms, no share (splitting costs more than it gains)."));
   EXPECT_TRUE(
-      says(said, "Without it the fit needs s₀ = 1225.0 % of c = 1.00 ms, which is no share (splitting costs more than it gains"));
-  EXPECT_TRUE(says(said, "d/(c + d): 83.3 %, 90.9 % and 95.2 % for d = 5, 10 and 20 ms."));
-  EXPECT_TRUE(says(said, "It limits any speedup to 1.20, 1.10 and 1.05 times; 5 devices reach 0.40, 0.55 and 0.70 (simulated)."));
+      says(said,
+           "The delay's own share, d/(c + d), is 83.3 %, 90.9 % and 95.2 % for d = 5 to 20 ms and limits speedup to 1.20, 1.10 "
+           "and 1.05 times; 5 devices reach 0.40, 0.55 and 0.70 (simulated)."));
   EXPECT_TRUE(silent_on(said, "Fits give"));
   const std::string noise = answer("delay", "hw1/5A/Q3", noisy(delayed({20, 25, 30, 40}, {21, 26, 31, 41}), 2));
-  EXPECT_TRUE(says(noise, "s₀ = 110.0 % of c = 20.0 ms, which is no share (noise)"));
+  EXPECT_TRUE(says(noise, "s₀ = 110.0 % of c = 20.0 ms, no share (noise)"));
   EXPECT_TRUE(silent_on(noise, "costs more than it gains"));
 }
 
@@ -692,7 +720,7 @@ TEST(Delay, NoShareIsOutsideOfZeroToAHundredPercentUnremarked) {
     }
     const std::string said = answer("delay", "hw1/5A/Q3", delayed(one, two));
     const double serial = 2 * two[0] / one[0] - 1;
-    EXPECT_EQ(said.find("which is no share (") != std::string::npos, serial <= -0.001 || serial >= 1) << said;
+    EXPECT_EQ(said.find(", no share (") != std::string::npos, serial <= -0.001 || serial >= 1) << said;
     EXPECT_EQ(said.find("adding d makes it") != std::string::npos, serial > -0.001 && serial < 1) << said;
   }
 }
@@ -746,22 +774,22 @@ TEST(BatchScaling, SaturationIsWithinFivePercentOfTheLimit) {
 TEST(BatchScaling, ALimitBeyondTheTableIsSaidToBe) {
   // 3 ms + 10 us per sample: 95 % at 19 · 300 = 5700; 256 reaches 256 / 5.56 ms = 46043 of 100000.
   EXPECT_TRUE(says(
-      answer("batch-scaling", "hw1/5B/Q2", batches({8, 16, 32, 64}, {3.32, 3.64, 4.28, 5.56})),
+      answer("batch-scaling", "hw1/5B/Q2", batches({1.2, 2.4, 4.8, 9.6}, {3.32, 3.64, 4.28, 5.56})),
       "On 4 devices not in this table, but at about batch 5700: step time = 3.00 ms + 10.0 µs per sample (R² = 1.000, a good fit) "
       "gives a limit of 100000 samples/s, of which batch 256 reaches 46.0 %"));
 }
 
 TEST(BatchScaling, ALineThatIsDrawnOutFarIsCalledAnExtrapolation) {
   // 1 ms + 80 ns per sample: 95 % of the limit at 19 · 12500 = 237500.
-  const std::string said = answer("batch-scaling", "hw1/5B/Q2", batches({8, 16, 32, 64}, {1.00256, 1.00512, 1.01024, 1.02048}));
-  EXPECT_TRUE(says(
-      said,
-      "On 4 devices at about batch 240000, far beyond this table and so an extrapolation: step time = 1.00 ms + 80 ns per sample "
-      "(R² = 1.000, a good fit) gives a limit of 12.5 million samples/s, of which batch 256 reaches 2.0 %"));
+  const std::string said = answer("batch-scaling", "hw1/5B/Q2",
+                                  batches({0.01, 0.02, 0.04, 0.08}, {1.00256, 1.00512, 1.01024, 1.02048}));
+  EXPECT_TRUE(says(said,
+                   "On 4 devices at about batch 240000 (an extrapolation): step time = 1.00 ms + 80 ns per sample "
+                   "(R² = 1.000, a good fit) gives a limit of 12.5 million samples/s, of which batch 256 reaches 2.0 %"));
 }
 
 TEST(BatchScaling, NoLimitIsFittedWhereTheSlopeIsNotSettled) {
-  // The last step of the batch adds 4 ms for 128 samples where the line through all says 2.63 ms: 31 and 21 µs per sample.
+  // From batch 128 to 256 the step grows by 10 µs, where the line through all says 1.4 µs per sample.
   const std::string rising = answer("batch-scaling", "hw1/5B/Q2", batches({8, 16, 32, 64}, {3, 3.1, 3.3, 3.31}));
   EXPECT_TRUE(
       says(rising,
@@ -776,9 +804,18 @@ TEST(BatchScaling, NoLimitIsFittedWhereTheSlopeIsNotSettled) {
 
 TEST(BatchScaling, APlateauIsALimitWithoutALine) {
   EXPECT_TRUE(
-      says(answer("batch-scaling", "hw1/5B/Q2", batches({8, 16, 32, 64}, {8, 8, 16.1, 32})),
+      says(answer("batch-scaling", "hw1/5B/Q2", batches({8, 16, 32, 64}, {8, 8, 20, 32})),
            "On 4 devices at batch 64, within 5 % of the limit: the highest of 8000 samples/s is taken for the limit, which no "
            "larger batch exceeds"));
+}
+
+TEST(BatchScaling, HowUnsureTheTimesAreIsSaidIfItIsMuch) {
+  const std::vector<Json> rows = batches({8, 16, 32, 64}, {4.2, 7.4, 13.8, 26.6});
+  EXPECT_TRUE(silent_on(answer("batch-scaling", "hw1/5B/Q2", rows), "unsure"));
+  EXPECT_TRUE(says(answer("batch-scaling", "hw1/5B/Q2", noisy(rows, 1.2)), " Times are unsure by 35.3 %."));
+  std::vector<Json> once = rows;
+  once[0]["instances"] = 1;
+  EXPECT_TRUE(says(answer("batch-scaling", "hw1/5B/Q2", once), " One instance says nothing of the noise."));
 }
 
 TEST(BatchScaling, ASimulationFindsTheLimitByLargerBatches) {
@@ -863,6 +900,7 @@ TEST(Imbalance, DeviceZeroIsNamedOnAnyNumberOfDevicesHoweverOftenItComesLast) {
       const std::string said = answer("imbalance", "hw1/5C/Q2", rows);
       EXPECT_TRUE(says(said, "All wait for device 0: it alone holds the others up for 20.0 ms per step (80.0 % of it)")) << devices;
       EXPECT_TRUE(says(said, "device 0 25.0 µs")) << devices;
+      EXPECT_TRUE(silent_on(said, "still compute")) << "they wait as long as they are held up";
     }
   }
 }
@@ -872,6 +910,11 @@ TEST(Imbalance, DeviceZeroIsNotNamedWhereItDoesNotHoldTheOthersUp) {
   std::vector<Json> rows = uneven(5, 25, {0.8, 0.0});
   std::swap(rows[1]["arrivals"][0]["held_up_ns"], rows[1]["arrivals"][1]["held_up_ns"]);
   EXPECT_TRUE(says(answer("imbalance", "hw1/5C/Q2", rows), "wait for cpu:1 and not for device 0"));
+}
+
+TEST(Imbalance, WhatTheOthersComputeWhileTheyAreHeldUpIsNoWaiting) {
+  EXPECT_TRUE(says(answer("imbalance", "hw1/5C/Q2", uneven(5, 50, {0, 0.32}, 30)),  // 16 ms of 30
+                   "holds the others up for 30.0 ms per step (60.0 % of it), in part of which they still compute."));
 }
 
 TEST(Imbalance, FewStepsAreEnoughToSeeWhatWasPutOnDeviceZero) {
@@ -900,7 +943,27 @@ TEST(Imbalance, TheStepGrowsByTheDelayOrByWhatTheTimesSay) {
                    "It grows by the delay of the slowest device: on 2 devices from 5.00 ms to 25.0 ms, by 100.0 % of the 20 ms"));
   EXPECT_TRUE(says(said(5, 10), "It grows by less than the delay: "));
   EXPECT_TRUE(says(said(5, 30), "by the delay and more"));
-  EXPECT_TRUE(says(said(100, 118.5), "within the noise"));
+  EXPECT_TRUE(says(said(100, 118.5), "It grows by the delay, within the noise"));
+}
+
+TEST(Imbalance, AStepThatTheNoiseHidesIsNotSaidToGrow) {
+  const auto said = [](double even, double slow, double factor) {
+    return answer("imbalance", "hw1/5C/Q1", noisy(uneven(even, slow, {0, 0.8}), factor));
+  };
+  EXPECT_TRUE(
+      says(said(58.2, 54.5, 1.5),
+           "It should grow by the delay of the slowest device, but the noise hides it: on 2 devices from 58.2 ms to 54.5 ms, by "
+           "-18.5 % of the 20 ms"));
+  std::mt19937_64 generator(59);
+  std::uniform_real_distribution<double> time(20, 80);
+  std::uniform_real_distribution<double> factor(1.001, 1.6);
+  for (int tries = 0; tries < 200; ++tries) {
+    const double even = time(generator);
+    const double slow = time(generator);
+    const std::string text = said(even, slow, factor(generator));
+    EXPECT_FALSE(text.starts_with("It grows") && slow <= even) << text;
+    EXPECT_FALSE(text.starts_with("It does not grow") && slow > even) << text;
+  }
 }
 
 TEST(Imbalance, OneDeviceWaitsForNobody) {

@@ -239,6 +239,7 @@ TEST(AllDevices, TheTableHasTheMemoryOfEach) {
   row["device_list"][0]["peak_bytes"] = 2048;
   row["device_list"][1]["peak_bytes"] = 1024;
   EXPECT_EQ(derived("all-devices", {row})[0]["memory_each"], "2.00 KiB, 1.00 KiB");
+  EXPECT_EQ(derived("all-devices", {row})[0]["busy_each"], "80.0 %, 40.0 %");
 }
 
 // transfers
@@ -343,9 +344,9 @@ TEST(FourWaySplit, ASlowerSplitIsCalledSlowerAndWhy) {
   EXPECT_TRUE(says(answer("four-way-split", "csye-hw4/3/Q1", rows),
                    "4 devices take 2.00 times as long as 2: only one works at a time, and there are 3 borders instead of 1, "
                    "45.0 µs each way."));
-  EXPECT_TRUE(
-      says(answer("four-way-split", "csye-hw4/3/Q1", split_losses({1.0})),
-           "4 devices take 1.00 times as long as 2, within the noise (0.98 to 1.02 with 99 % confidence): no difference shows, "));
+  EXPECT_TRUE(says(answer("four-way-split", "csye-hw4/3/Q1", split_losses({1.0})),
+                   "4 devices take 1.00 times as long as 2, within the noise (0.98 to 1.02 with 99 % confidence): only one works "
+                   "at a time, and 1 border instead of 1, does not show."));
   rows[2].update(Json{{"time_per_step_ns", 2e6}, {"time_low_ns", 1.99e6}, {"time_high_ns", 2.01e6}});
   const std::string faster = answer("four-way-split", "csye-hw4/3/Q1", rows);  // each of four devices computes for 80 % of the step
   EXPECT_TRUE(says(
@@ -372,9 +373,9 @@ TEST(FourWaySplit, TheReasonIsThatOfTheRatio) {
     const std::string said = answer("four-way-split", "csye-hw4/3/Q1", rows);
     const bool apart = differs(rows[1], rows[2]);
     const bool longer = rows[2]["time_per_step_ns"] > rows[1]["time_per_step_ns"];
-    EXPECT_EQ(said.find(": only one works at a time, and") != std::string::npos, apart && longer) << said;
+    EXPECT_EQ(said.find(": only one works at a time, and there are") != std::string::npos, apart && longer) << said;
     EXPECT_EQ(said.find(": faster, by") != std::string::npos, apart && !longer) << said;
-    EXPECT_EQ(said.find(": no difference shows") != std::string::npos, !apart) << said;
+    EXPECT_EQ(said.find("not show.") != std::string::npos, !apart) << said;
   }
 }
 
@@ -415,7 +416,9 @@ std::vector<Json> powers(double one_ms, double two_ms, std::int64_t size_on_two 
 TEST(MatrixPower, TheSpeedupIsThatOfTheTimes) {
   EXPECT_TRUE(says(answer("matrix-power", "csye-hw4/2/Q1", powers(8, 4)),
                    "One takes 8.00 ms, two take 4.00 ms: a speedup of 2.00 of at most 2"));
-  EXPECT_TRUE(says(answer("matrix-power", "csye-hw4/2/Q1", powers(8, 10)), "a speedup of 0.80"));
+  EXPECT_TRUE(says(answer("matrix-power", "csye-hw4/2/Q1", powers(8, 10)), "a speedup of 0.80 of at most 2, since"));
+  EXPECT_TRUE(
+      says(answer("matrix-power", "csye-hw4/2/Q1", powers(8, 8.02)), "a speedup of 1.00 of at most 2, within the noise (0.98 to"));
   EXPECT_TRUE(says(findings("matrix-power", powers(8, 4)),
                    "4 per matrix for n = 10, by repeated squaring; one after the other it would take 9."));
   EXPECT_TRUE(says(headline("matrix-power", on_cores(1, powers(8, 4))), "their sum needs both (devices shared cores)."));
@@ -430,8 +433,9 @@ TEST(MatrixPower, WhatIsMissingToTwoIsExplainedInPartsThatAddUp) {
   EXPECT_TRUE(says(said(), "adds 5.60 ms, the rest 20.0 ms."));
   rows[0].update(Json{{"products_ns", 550e6}, {"sum_ns", 10e6}});
   rows[1].update(Json{{"products_ns", 289e6}, {"sum_ns", 9.5e6}});  // 14 and 4.5 ms more than half
-  EXPECT_TRUE(
-      says(said(), "adds 5.60 ms, products, slower beside each other, 14.0 ms, the sum, which one device does alone, 4.50 ms."));
+  EXPECT_TRUE(says(
+      said(),
+      "adds 5.60 ms, products, slower beside each other or by noise, 14.0 ms, the sum, which one device does alone, 4.50 ms."));
   rows[1]["products_ns"] = 265e6;
   EXPECT_TRUE(
       says(said(), "products, faster than on one, -10.0 ms, the sum, which one device does alone, 4.50 ms, the rest 25.5 ms."));

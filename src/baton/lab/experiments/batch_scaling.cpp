@@ -101,7 +101,7 @@ std::string gustafson(const Scaled& one) {
   const double n = number(one.row, "devices");
   return fmt::format("{:.0f} devices at batch {} process {} times the samples of one at {}: S = n − s(n−1) gives s = {}{}", n,
                      text(one.row, "batch"), ratio_text(one.speedup), text(one.alone, "batch"), percent(one.serial),
-                     one.serial >= 1 ? ", more than all, so the model does not apply" : "");
+                     findings::is_share(one.serial) ? "" : ", no share, so the model does not apply");
 }
 
 std::string larger_batch(const std::vector<Json>& rows) {
@@ -236,10 +236,21 @@ std::string on_saturation(const std::vector<Json>& rows, const Saturation& found
   const bool guessed = found.by == Saturation::By::line && found.batch > far * number(last, "batch");
   return inside ? fmt::format("{} at batch {:.0f}, within 5 % of the limit: {}{}", on, found.batch, law, origin_mark(rows))
                 : fmt::format("{} {}: {}, of which batch {} reaches {}{}", on,
-                              guessed ? fmt::format("at about batch {:.0f}, far beyond this table and so an extrapolation",
-                                                    two_figures(found.batch))
+                              guessed ? fmt::format("at about batch {:.0f} (an extrapolation)", two_figures(found.batch))
                                       : fmt::format("not in this table, but at about batch {:.0f}", found.batch),
                               law, text(last, "batch"), percent(reached), origin_mark(rows));
+}
+
+/// Says how unsure the times are that a limit was taken from, if that is much.
+std::string on_noise(const std::vector<Json>& rows) {
+  double unsure = 0;
+  for (const Json& row : rows) {
+    unsure = std::max(unsure, unsureness(row));
+  }
+  return unsure <= 0.2 ? ""
+         : std::isinf(unsure)
+             ? " One instance says nothing of the noise."
+             : fmt::format(" Times are unsure by {}.", unsure < 10 ? percent(unsure) : "more than a factor of ten");
 }
 
 std::string when_saturated(const std::vector<Json>& rows) {
@@ -249,17 +260,17 @@ std::string when_saturated(const std::vector<Json>& rows) {
   }
   constexpr double any = std::numeric_limits<double>::infinity();
   const std::vector<Json> alone = by_batch(where(rows, "devices", 1));
+  std::string all;
   if (wide.front()["devices"] == 1 || alone.size() < 2) {
-    std::string all = on_saturation(wide, saturation(wide, any));
-    all[0] = 'O';
-    return all + ".";
+    all = on_saturation(wide, saturation(wide, any)) + "." + on_noise(wide);
+  } else {
+    // n devices have at most n times the limit of one.
+    const Saturation one = saturation(alone, any);
+    const double most = one.by == Saturation::By::nothing ? any : number(wide.front(), "devices") * one.limit;
+    all = on_saturation(wide, saturation(wide, most)) + "; " + on_saturation(alone, one) + "." + on_noise(rows);
   }
-  // n devices have at most n times the limit of one.
-  const Saturation one = saturation(alone, any);
-  const double most = one.by == Saturation::By::nothing ? any : number(wide.front(), "devices") * one.limit;
-  std::string all = on_saturation(wide, saturation(wide, most)) + "; " + on_saturation(alone, one);
   all[0] = 'O';
-  return all + ".";
+  return all;
 }
 
 std::vector<std::string> details(const std::vector<Json>& rows) {

@@ -247,17 +247,16 @@ std::string why_they_differ(const std::vector<Json>& rows) {
   const double unsure = unsureness_of_ratio(small, large);
   const std::vector<std::string> reasons = causes(small, computing, moving, unsure);
   const bool same_bytes = alike(bytes_per_flop(small), bytes_per_flop(large));
-  const std::string in_general = "In general since fixed costs (launches, latencies) weigh more on less work";
-  // A cause is named only if these numbers show it.
-  const std::string verdict = !reasons.empty()
+  // A cause is named only if these numbers show that there is something to explain, and explain it.
+  const bool told = difference_of_speedups(small, base_of(rows, small), large, base_of(rows, large)).differ;
+  const std::string verdict = told && !reasons.empty()
                                   ? fmt::format("Because {}{}", listing(reasons), same_bytes ? "" : ", and bytes per flop differ")
-                              : !same_bytes ? fmt::format("Because bytes per flop differ; the rates {}",
-                                                          unsure > 0.1 ? "do not beyond the noise" : "hardly do")
-                              : std::isinf(unsure)
-                                  ? in_general + "; one instance says nothing of the noise, so these numbers show no cause"
-                              : unsure > 0.1 ? fmt::format("{}; these times are unsure by {}, so they show no cause", in_general,
-                                                           percent(unsure))
-                                             : in_general + "; here neither rates nor bytes per flop differ much";
+                              : told && !same_bytes
+                                  ? "Because bytes per flop differ; the rates hardly do"
+                                  : fmt::format(
+                                        "In general since fixed costs (launches, latencies) weigh more on less work; here {}",
+                                        told ? "neither rates nor bytes per flop show a cause"
+                                             : "efficiency does not differ beyond the noise, so these numbers show no cause");
   return fmt::format(
       "{}. Per device {}; {}. So the large one computes at {} and moves at {} times the small one's rate, and communication takes "
       "{} "
@@ -316,7 +315,7 @@ std::string when_bottleneck(const std::vector<Json>& rows) {
                             : std::isinf(unsure) ? "One instance says nothing of the noise, so these rates give no batch. "
                                                  : "Step times may be off by more than a factor of two, too much for a batch. ";
   return fmt::format("When bytes/bandwidth exceed flops/rate: {}{}. {}{}", each, origin_mark(cases), noise,
-                     bound ? fmt::format("At batch {} it bounds all cases; a larger batch adds work, not bytes.",
+                     bound ? fmt::format("At batch {} communication bounds all cases; a larger batch adds work, not bytes.",
                                          text(cases.back(), "global_batch"))
                            : "A larger batch adds work, not bytes.");
 }

@@ -66,7 +66,9 @@ findings::Line step_line(const std::vector<Json>& rows) {
 std::string on_the_step(const std::vector<Json>& rows) {
   const findings::Line line = step_line(rows);
   return fmt::format("step time = {} + {:.2f} × delay ({})", duration_text(line.intercept), line.slope,
-                     rows.size() < 3 ? "by two points" : findings::quality(line.r2));
+                     rows.size() < 3 ? "by two points"
+                     : line.r2 < 0.8 ? fmt::format("R² = {:.2f}, a bad fit", line.r2)
+                                     : findings::quality(line.r2));
 }
 
 /// What the speedup would be if only the delay were added to the times of the least delay: (c + d) / (c_n + d).
@@ -223,18 +225,16 @@ std::string relates_to_amdahl(const std::vector<Json>& rows) {
     // Then arithmetic holds, but gives no shares; the delay's own share still is one.
     const bool below = std::all_of(all.more.begin(), all.more.end(), [](const auto& one) { return one.speedup * one.own <= 1; });
     return fmt::format(
-        "A delay is serial work: s = (s₀c + d)/(c + d). Without {} the fit needs s₀ = {} of c = {}, which is no share ({}). What "
-        "is "
-        "left is the delay's own share of one device's step, d/(c + d): {} for d = {} ms. It limits any speedup to {} times; {} {} "
-        "reach {}{}{}.",
+        "A delay is serial work: s = (s₀c + d)/(c + d). Without {} the fit needs s₀ = {} of c = {}, no share ({}). The delay's own "
+        "share, d/(c + d), is {} for d = {} to {} ms and limits speedup to {} times; {} reach {}{}{}.",
         without, percent(all.serial), duration_text(all.c),
         !all.told         ? "noise"
-        : all.serial >= 1 ? "splitting costs more than it gains, for which the law has no term"
+        : all.serial >= 1 ? "splitting costs more than it gains"
                           : "more than linear",
-        of_each(all, [](const Fractions::One& one) { return percent(one.own); }), delays,
-        of_each(all, [](const Fractions::One& one) { return ratio_text(1 / one.own); }), word_of(all.devices),
-        all.devices == 1 ? "device" : "devices", of_each(all, [](const Fractions::One& one) { return ratio_text(one.speedup); }),
-        simulated ? " (simulated)" : "", below ? "" : ", beyond it by noise");
+        of_each(all, [](const Fractions::One& one) { return percent(one.own); }), all.more.front().delay.dump(),
+        all.more.back().delay.dump(), of_each(all, [](const Fractions::One& one) { return ratio_text(1 / one.own); }),
+        devices_text(all.devices), of_each(all, [](const Fractions::One& one) { return ratio_text(one.speedup); }),
+        simulated ? " (simulated)" : "", below ? "" : ", more by noise");
   }
   double apart = 0;
   bool beyond = false;
@@ -323,11 +323,14 @@ Json later(Json row, double delay) {
 std::string growth(const Pair& pair) {
   const double longer = number(pair.uneven, "time_per_step_ns") - number(pair.even, "time_per_step_ns");
   const findings::Difference apart = difference_of(later(pair.even, pair.delay), pair.uneven);
+  const bool by_the_delay = !apart.differ && std::isfinite(apart.smallest);
+  const bool grows = longer > 0 && differs(pair.even, pair.uneven);
   const std::string numbers = fmt::format("on {} from {} to {}, by {} of the {:.3g} ms put on device 0 alone",
                                           devices_text(pair.even["devices"]), to_text(time_of(pair.even)),
                                           to_text(time_of(pair.uneven)), percent(longer / pair.delay), pair.delay * 1e-6);
-  const std::string verdict = std::abs(longer / pair.delay - 1) <= 0.05        ? "It grows by the delay of the slowest device"
-                              : !apart.differ && std::isfinite(apart.smallest) ? "It grows by the delay, within the noise"
+  const std::string verdict = std::abs(longer / pair.delay - 1) <= 0.05 ? "It grows by the delay of the slowest device"
+                              : by_the_delay && grows                   ? "It grows by the delay, within the noise"
+                              : by_the_delay        ? "It should grow by the delay of the slowest device, but the noise hides it"
                               : longer <= 0         ? "It does not grow here, which only noise or other work explains"
                               : longer > pair.delay ? "It grows by the delay and more, which is other work or noise"
                               : pair.uneven.value("oversubscribed", false)
@@ -388,8 +391,9 @@ std::string on_synchronization(const std::vector<Json>& rows) {
       "step: "
       "{}{}.",
       on_zero
-          ? fmt::format("All wait for device 0: it alone holds the others up for {} per step ({} of it).", to_text(late->held_up),
-                        percent(static_cast<double>(late->held_up.count) / number(row, "time_per_step_ns")))
+          ? fmt::format("All wait for device 0: it alone holds the others up for {} per step ({} of it){}.", to_text(late->held_up),
+                        percent(static_cast<double>(late->held_up.count) / number(row, "time_per_step_ns")),
+                        most < 0.9 * static_cast<double>(late->held_up.count) ? ", in part of which they still compute" : "")
       : late != nullptr  ? fmt::format("Here the others wait for {} and not for device 0.", late->name)
       : worst != nullptr ? fmt::format("Here the others waited longest for {}, but in {} of {} steps only: too few to name it.",
                                        worst->name, worst->latest_in, worst->steps)

@@ -469,7 +469,7 @@ std::string four_ways(const std::vector<Json>& rows) {
     slower = fmt::format(
         "; {} take {} times as long as {}{}: {}", devices_text(last["devices"]), ratio_text(ratio), text(before, "devices"),
         ratio_noise_text(difference),
-        !difference.differ ? fmt::format("no difference shows, since only one works at a time; there are {}", moves)
+        !difference.differ ? fmt::format("only one works at a time, and {}, {} not show", moves, borders == 1 ? "does" : "do")
         : ratio < 1
             ? fmt::format("faster, by {} and in spite of {}",
                           together(last) > 1 + rounding ? "updates beside another device's backward" : "caches or memory", moves)
@@ -548,6 +548,7 @@ Experiment all_devices() {
           .columns = {{"devices", "#devices", Format::integer},
                       time_column(),
                       {"where", "block → device", Format::text},
+                      {"busy_each", "busy per device", Format::text},
                       {"memory_each", "memory per device", Format::text}},
           .plots = {device_plot("Where the step of each device goes")},
           .open =
@@ -560,10 +561,13 @@ Experiment all_devices() {
                 add_placement(rows);
                 for (Json& row : rows) {
                   std::string memory;
+                  std::string busy;
                   for (const Json& device : row["device_list"]) {
                     memory += fmt::format("{}{}", memory.empty() ? "" : ", ", to_text(bytes_of(device, "peak_bytes")));
+                    busy += fmt::format("{}{}", busy.empty() ? "" : ", ", percent(number(device, "busy")));
                   }
                   row["memory_each"] = memory;
+                  row["busy_each"] = busy;
                 }
               },
           .details = only_the_note,
@@ -582,8 +586,8 @@ Experiment transfers() {
                       {"transfers_forward", "transfers forward", Format::integer},
                       {"bytes_forward", "bytes forward", Format::bytes},
                       {"sent_bytes", "bytes per step", Format::bytes},
-                      {"transfer_ns", "time forward", Format::time},
-                      {"transfers_step_ns", "time per step", Format::time},
+                      {"transfer_ns", "transfer time forward", Format::time},
+                      {"transfers_step_ns", "transfer time both ways", Format::time},
                       time_column()},
           .plots = {{.kind = Plot::Kind::line,
                      .title = "Time of the transfers of a forward pass",

@@ -191,7 +191,10 @@ std::string why_not_two(const Json& alone, const Json& row) {
       rest -= part;
     }
   };
-  add(products, products > 0 ? "products, slower beside each other," : "products, faster than on one,");
+  const bool simulated = row.value("origin", "measured") == "simulated";
+  add(products, products <= 0 ? "products, faster than on one,"
+                : simulated   ? "products, slower beside each other,"
+                              : "products, slower beside each other or by noise,");
   add(more("sum_ns"), "the sum, which one device does alone,");
   add(rest, "the rest");
   return fmt::format(" Not 2: to half of the time on one, {}, {}.", duration_text(half), parts);
@@ -204,12 +207,13 @@ std::string on_one_and_two(const std::vector<Json>& rows) {
       if (number(row, "devices") > 1 && all.empty()) {  // of further devices only two work
         const double speedup = number(alone, "time_per_step_ns") / number(row, "time_per_step_ns");
         all = fmt::format(
-            "One takes {}, {} {}: a speedup of {} of at most 2, since there are two powers and only their sum needs both{}. Size "
+            "One takes {}, {} {}: a speedup of {} of at most 2{}, since there are two powers and only their sum needs both{}. Size "
             "{}, n = "
             "{}, {} and {} TFLOP/s.{}",
             to_text(time_of(alone)), row["devices"] == 2 ? "two take" : text(row, "devices") + " take", to_text(time_of(row)),
-            ratio_text(speedup), origin_mark({alone, row}), text(row, "size"), text(row, "power"),
-            three_figures(number(alone, "tflops")), three_figures(number(row, "tflops")), why_not_two(alone, row));
+            ratio_text(speedup), ratio_noise_text(difference_of(row, alone)), origin_mark({alone, row}), text(row, "size"),
+            text(row, "power"), three_figures(number(alone, "tflops")), three_figures(number(row, "tflops")),
+            why_not_two(alone, row));
       }
     }
   }

@@ -112,17 +112,17 @@ std::string why_warm_up(const std::vector<Json>& rows) {
   };
   const auto slow = static_cast<std::size_t>(
       std::count_if(runs.begin(), runs.end(), [](const FirstSteps& run) { return run.stands_out; }));
-  const std::string in_runs = runs.size() == 1      ? "here"
-                              : slow == runs.size() ? fmt::format("in all {} runs", runs.size())
-                                                    : fmt::format("in {} of {} runs", slow, runs.size());
+  const std::string verdict = slow == 0 ? "To be safe, though here step 1 is within 5 % or two standard deviations of the median"
+                              : slow == runs.size()
+                                  ? "Because step 1 does work that later ones do not"
+                                  : fmt::format("Because step 1 may do work that later ones do not, which shows in {} of {} runs",
+                                                slow, runs.size());
   return fmt::format(
       "{}: it took {}, {} times the median; the first {} would change the mean by {}. On a GPU step 1 pays for context creation, "
       "lazy loading of kernels, choice of algorithms, the allocator, caches and clocks. {}",
-      slow > 0 ? fmt::format("Because step 1 does work that later ones do not ({})", in_runs)
-               : "To be safe, though here step 1 is within 5 % or two standard deviations of the median",
-      of_each(&FirstSteps::first, [](double time) { return duration_text(time); }), of_each(&FirstSteps::slower, ratio_text),
-      dropped, of_each(&FirstSteps::change, [](double change) { return fmt::format("{:+.1f} %", 100 * change); }),
-      reasons(rows[0]));
+      verdict, of_each(&FirstSteps::first, [](double time) { return duration_text(time); }),
+      of_each(&FirstSteps::slower, ratio_text), dropped,
+      of_each(&FirstSteps::change, [](double change) { return fmt::format("{:+.1f} %", 100 * change); }), reasons(rows[0]));
 }
 
 std::string why_seeds(const std::vector<Json>& rows) {
@@ -150,10 +150,14 @@ std::string why_seeds(const std::vector<Json>& rows) {
 }
 
 std::vector<std::string> details(const std::vector<Json>& rows) {
-  const Json& first = rows[0];
-  return {fmt::format("A step takes {} (median), {} ± {} (mean and standard deviation): the spread is {} of the mean.",
-                      to_text(time_of(first)), to_text(time_of(first, "mean_ns")), to_text(time_of(first, "std_ns")),
-                      percent(number(first, "std_ns") / number(first, "mean_ns")))};
+  std::vector<std::string> sentences;
+  for (const Json& row : rows) {
+    sentences.push_back(
+        fmt::format("Run \"{}\": a step takes {} (median), {} ± {} (mean and standard deviation): the spread is {} of the mean.",
+                    text(row, "run"), to_text(time_of(row)), to_text(time_of(row, "mean_ns")), to_text(time_of(row, "std_ns")),
+                    percent(number(row, "std_ns") / number(row, "mean_ns"))));
+  }
+  return sentences;
 }
 
 }  // namespace
