@@ -241,7 +241,7 @@ def account(rows, v):
     parts.append(lost - sum(parts))
     v.add("time", row[T], ideal, base[T], lost, *parts)
     v.add("share", *(part / lost for part in parts))
-    v.add("plain", row["devices"], times)
+    v.add("plain", *(r["devices"] for r in rows), times)
     fitted = own_cores(rows) if len(own_cores(rows)) >= 2 else rows
     s, r2 = amdahl_fraction([r["devices"] for r in fitted], [r[T] for r in fitted])
     v.add("share", s)

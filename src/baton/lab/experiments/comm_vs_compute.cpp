@@ -248,15 +248,19 @@ std::string why_they_differ(const std::vector<Json>& rows) {
   const std::vector<std::string> reasons = causes(small, computing, moving, unsure);
   const bool same_bytes = alike(bytes_per_flop(small), bytes_per_flop(large));
   // A cause is named only if these numbers show that there is something to explain, and explain it.
-  const bool told = difference_of_speedups(small, base_of(rows, small), large, base_of(rows, large)).differ;
+  const bool near = std::abs(number(large, "efficiency") / std::max(1e-9, number(small, "efficiency")) - 1) <= 0.02;
+  const bool told = !near &&
+                    difference_of_speedups(small, base_of(rows, small), large, base_of(rows, large), pairs_among(cases.size()))
+                        .differ;
   const std::string verdict = told && !reasons.empty()
                                   ? fmt::format("Because {}{}", listing(reasons), same_bytes ? "" : ", and bytes per flop differ")
                               : told && !same_bytes
                                   ? "Because bytes per flop differ; the rates hardly do"
                                   : fmt::format(
                                         "In general since fixed costs (launches, latencies) weigh more on less work; here {}",
-                                        told ? "neither rates nor bytes per flop show a cause"
-                                             : "efficiency does not differ beyond the noise, so these numbers show no cause");
+                                        told   ? "neither rates nor bytes per flop show a cause"
+                                        : near ? "efficiencies are within 2 % of each other"
+                                               : "efficiency does not differ beyond the noise, so these numbers show no cause");
   return fmt::format(
       "{}. Per device {}; {}. So the large one computes at {} and moves at {} times the small one's rate, and communication takes "
       "{} "
