@@ -2,8 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
+#include <vector>
 
+#include "baton/op/clip.h"
+#include "baton/op/dropout.h"
 #include "support/usage_sentence.h"
 
 namespace baton::op {
