@@ -12,6 +12,7 @@
 #include "baton/exec/backend/cuda/kernels.h"
 #include "baton/exec/backend/cuda/status.h"
 #include "baton/exec/contents.h"
+#include "baton/op/traits.h"
 
 namespace baton::exec::cuda {
 
