@@ -93,8 +93,10 @@ TEST(Clipping, AStepThatIsClippedGoesTheRateTimesTheNorm) {
 
 TEST(Clipping, LeavesUnderEveryStrategyWhatTheReferenceLeavesOnOneDevice) {
   for (const auto& [model, optimizer] :
-       {std::pair<std::string, op::Optimizer>(mlp, op::Sgd{.rate = 0.5, .momentum = 0.5, .clip = 0.05}),
-        {gpt, op::Adam{.rate = 0.01, .weight_decay = 0.1, .decoupled = true, .decay_matrices = true, .clip = 0.2}},
+       {std::pair<std::string, op::Optimizer>(
+            mlp, op::Adam{.rate = 0.01, .weight_decay = 0.1, .decoupled = true, .decay_matrices = true, .clip = 0.05}),
+        // Not Adam: it makes large steps of gradients that are zero but for rounding, as those of the keys' biases.
+        {gpt, op::Sgd{.rate = 0.5, .momentum = 0.5, .weight_decay = 0.1, .decay_matrices = true, .clip = 0.2}},
         {llama, op::Sgd{.rate = 0.2, .clip = 0.3}}}) {
     const Case plain = training_of(model, optimizer);
     const Outcome judge = train(plain, 4);
