@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Training steps and matrix powers on one GPU beside PyTorch, and ways of splitting one GPU in four, all in one run.
 
-    python3 bench/cuda.py [--rounds 3] [--only steps,powers,where,splits,parts] [--cases 8192x8:tf32,...] [--ways eager,graph]
+    python3 bench/cuda.py [--rounds 3] [--only steps,batches,networks,powers,where,splits,parts] [--cases 8192x8:tf32,...] [--ways eager,graph]
 
 Prints tables in Markdown. Each round runs Baton and PyTorch for each case; a ratio is the median over rounds.
-Needs a GPU, and PyTorch with CUDA for the first two tables.
+Needs a GPU, and PyTorch with CUDA for the first four tables (torchvision for ResNet).
 """
 
 import argparse
@@ -24,6 +24,13 @@ WAYS = ["eager", "graph", "compile", "ddp"]
 SPLITS = ["layers", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-v"]
 SPLIT_CASES = [("tf32", "16384", "32"), ("bf16", "16384", "32"), ("fp32", "4096", "16")]
 MIB = 1 << 20
+BATCH_SHAPES = {(4096, 8): [64, 256, 1024, 4096, 16384], (2048, 8): [64, 16384], (3000, 5): [64, 16384], (777, 6): [64, 16384]}
+GPT2 = "gpt:depth=12,heads=12,dim=768,context=1024,vocab=50304"
+GPT2_MEDIUM = "gpt:depth=24,heads=16,dim=1024,context=1024,vocab=50304"
+SMALL_GPT = "gpt:depth=6,heads=6,dim=384,context=256,vocab=128"
+NETWORKS = {"gpt2:bf16:16": (GPT2, "bf16", 16), "gpt2:bf16:32": (GPT2, "bf16", 32), "gpt2:tf32:16": (GPT2, "tf32", 16),
+            "gpt2-medium:bf16:8": (GPT2_MEDIUM, "bf16", 8), "small-gpt:bf16:64": (SMALL_GPT, "bf16", 64),
+            "resnet50:bf16:64": ("resnet:50", "bf16", 64), "resnet50:bf16:256": ("resnet:50", "bf16", 256)}
 
 
 def train(program, arguments):
@@ -79,6 +86,59 @@ def steps(options):
               " | ".join(cell(bytes_of[way], MIB) for way in ways) + f" | {clocks(result)} |", flush=True)
     for way, reason in reasons.items():
         print(f"\nPyTorch {way} does not run: {reason}")
+
+
+def best_of(torch, ways):
+    """The fastest way that ran, and its time."""
+    return min(((torch[way]["us"], way) for way in ways if "us" in torch[way]), default=(float("nan"), "none"))
+
+
+def batches(options):
+    """Small and large batches. The products alone are PyTorch's, captured: what the step's arithmetic takes at least."""
+    ways = [way for way in options.ways if way != "ddp"]
+    print("\n| MLP | batch | Baton µs | best PyTorch µs | PyTorch / Baton | products alone µs | products / Baton | MiB: Baton | PyTorch |")
+    print("|---|---:|---:|---:|---:|---:|---:|---:|---:|")
+    for (dim, depth), sizes in BATCH_SHAPES.items():
+        for precision in ("fp32", "tf32", "bf16"):
+            torch = peer("--dim", str(dim), "--depth", str(depth), "--precision", precision, "--ways", ",".join(ways), "--products",
+                         "--batch", ",".join(map(str, sizes)), "--steps", "25", "--warmup", "10")
+            for batch in sizes:
+                ours, memory, _ = train(options.baton, [
+                    "--devices", "cuda", "--model", f"mlp:dim={dim},depth={depth}", "--precision", precision, "--batch", str(batch),
+                    "--steps", "25", "--warmup", "10"])
+                row = torch[str(batch)]
+                theirs, way = best_of(row, ways)
+                alone = row["products"].get("us", float("nan"))
+                print(f"| {dim}x{depth}, {precision} | {batch} | {ours:.1f} | {theirs:.1f} ({way}) | {theirs / ours:.2f} | {alone:.1f} | "
+                      f"{alone / ours:.2f} | {memory / MIB:.0f} | {row[way]['bytes'] / MIB:.0f} |", flush=True)
+
+
+def networks(options):
+    """GPT and ResNet, with AdamW and SGD with momentum."""
+    ways = [way for way in options.ways if way != "ddp"]
+    print("\n| network | Baton ms | " + " | ".join(f"PyTorch {way} ms" for way in ways) +
+          " | best PyTorch / Baton | MiB: Baton | best PyTorch | tokens or images/s |")
+    print("|---|" + "---:|" * (len(ways) + 5))
+    for name in options.networks:
+        model, precision, batch = NETWORKS[name]
+        optimizer = "momentum" if model.startswith("resnet") else "adamw"
+        ours, memory, ratios, torch = [], 0, [], {}
+        for number in range(options.rounds):
+            time, memory, _ = train(options.baton, ["--devices", "cuda", "--model", model, "--precision", precision, "--batch",
+                                                    str(batch), "--optimizer", optimizer, "--steps", "25", "--warmup", "10"])
+            ours.append(time)
+            seen = [way for way in ways if way != "compile" or number == 0]
+            torch.update(peer("--network", model, "--precision", precision, "--batch", str(batch), "--ways", ",".join(seen),
+                              "--steps", "25", "--warmup", "10"))
+            ratios.append(best_of(torch, ways)[0] / time)
+        _, way = best_of(torch, ways)
+        per_sample = int(model.partition("context=")[2].partition(",")[0] or 1)
+        times = " | ".join(f"{torch[w]['us'] / 1000:.2f}" if "us" in torch[w] else "-" for w in ways)
+        print(f"| {name} | {cell(ours, 1000, 2)} | {times} | {statistics.median(ratios):.2f} | {memory / MIB:.0f} | "
+              f"{torch[way]['bytes'] / MIB:.0f} | {batch * per_sample / statistics.median(ours) * 1e6:.0f} |", flush=True)
+        for w in ways:
+            if "why_not" in torch[w]:
+                print(f"\nPyTorch {w} does not run: {torch[w]['why_not']}")
 
 
 def powers(options):
@@ -161,12 +221,13 @@ def some_of(known):
 
 
 def main():
-    tables = {"steps": steps, "powers": powers, "where": where, "splits": splits, "parts": parts}
+    tables = {"steps": steps, "batches": batches, "networks": networks, "powers": powers, "where": where, "splits": splits, "parts": parts}
     parser = argparse.ArgumentParser(description="Time Baton on one GPU beside PyTorch.")
     add_program(parser)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", type=some_of(tables), default=list(tables), help="which tables")
     parser.add_argument("--cases", type=some_of(CASES), default=list(CASES), help="which steps: " + ",".join(CASES))
+    parser.add_argument("--networks", type=some_of(NETWORKS), default=list(NETWORKS), help="which networks: " + ",".join(NETWORKS))
     parser.add_argument("--ways", type=some_of(WAYS), default=WAYS, help="which ways of PyTorch: " + ",".join(WAYS))
     options = parser.parse_args()
     for name in options.only:

@@ -93,6 +93,8 @@ def draw(rng, strategy):
         flags += " --lr-schedule " + rng.choice(
             ["cosine:until=8,warmup=2,floor=0.1", "linear:until=7", "step:every=3,gamma=0.5,warmup=1", "constant:warmup=4"])
     if rng.random() < 0.5:
+        flags += f" --clip {rng.choice([0.01, 0.1, 0.5])}"
+    if rng.random() < 0.5:
         flags += f" --samples {rng.randint(batch, 6 * batch)}"
     if strategy != "dp" and rng.random() < 0.5:
         flags += f" --micro-batches {rng.randint(2, 3)}"
@@ -115,6 +117,7 @@ def draw_network(rng, kind):
     }[kind]
     flags = f"--model {model} --batch {rng.randint(4, 8)} --seed {rng.randint(0, 99)}"
     flags += rng.choice([" --lr 0.05", " --optimizer adamw --decay matrices --weight-decay 0.1", " --optimizer momentum --lr 0.01"])
+    flags += rng.choice(["", " --clip 0.1", " --clip 1"])
     return flags + rng.choice(["", " --label-smoothing 0.1", " --lr-schedule cosine:until=9,warmup=2"])
 
 
@@ -182,7 +185,8 @@ def main():
     check(program, folder / "gpt-ddp", "--strategy ddp --devices cpu:2 " + draw_network(rng, "gpt"), 2, "ddp")
     for model in ("gpt2", "llama3-8b", "resnet50"):
         compile(call(f"{program} pytorch --strategy fsdp --devices cuda --model {model}", folder), "twin.py", "exec")
-    for flags in ("--strategy fsdp --devices cuda", "--strategy ddp --devices cuda:0,1 --precision fp16 --micro-batches 2"):
+    for flags in ("--strategy fsdp --devices cuda", "--strategy ddp --devices cuda:0,1 --precision fp16 --micro-batches 2 --clip 1",
+                  "--strategy fsdp --devices cuda --clip 0.5"):
         compile(call(f"{program} pytorch {flags}", folder), "twin.py", "exec")
     check_flags(program, folder / "flags")
     script = folder / "power.py"

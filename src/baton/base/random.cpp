@@ -3,13 +3,10 @@
 #include <cmath>
 #include <numbers>
 
+#include "baton/base/philox.h"
+
 namespace baton {
 namespace {
-
-constexpr std::uint32_t multiplier_0 = 0xD2511F53U;
-constexpr std::uint32_t multiplier_1 = 0xCD9E8D57U;
-constexpr std::uint32_t weyl_0 = 0x9E3779B9U;
-constexpr std::uint32_t weyl_1 = 0xBB67AE85U;
 
 std::uint32_t low(std::uint64_t value) { return static_cast<std::uint32_t>(value); }
 std::uint32_t high(std::uint64_t value) { return static_cast<std::uint32_t>(value >> 32); }
@@ -17,14 +14,8 @@ std::uint32_t high(std::uint64_t value) { return static_cast<std::uint32_t>(valu
 }  // namespace
 
 std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter, std::array<std::uint32_t, 2> key) {
-  for (int round = 0; round < 10; ++round) {
-    const std::uint64_t product_0 = std::uint64_t{multiplier_0} * counter[0];
-    const std::uint64_t product_1 = std::uint64_t{multiplier_1} * counter[2];
-    counter = {high(product_1) ^ counter[1] ^ key[0], low(product_1), high(product_0) ^ counter[3] ^ key[1], low(product_0)};
-    key[0] += weyl_0;
-    key[1] += weyl_1;
-  }
-  return counter;
+  const FourWords words = philox_words({counter[0], counter[1], counter[2], counter[3]}, key[0], key[1]);
+  return {words.a, words.b, words.c, words.d};
 }
 
 RandomStream::RandomStream(std::uint64_t seed, Domain domain, std::uint64_t index)

@@ -13,7 +13,7 @@ std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter, std::a
 /// does not depend on which device asks for it, nor on how a batch or a parameter is split.
 class RandomStream {
  public:
-  enum class Domain : std::uint32_t { parameter = 1, input = 2, target = 3, label = 4 };
+  enum class Domain : std::uint32_t { parameter = 1, input = 2, target = 3, label = 4, order = 5, augmentation = 6 };
 
   RandomStream(std::uint64_t seed, Domain domain, std::uint64_t index);
 

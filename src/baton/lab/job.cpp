@@ -108,6 +108,10 @@ Bytes parse_megabytes(const std::string& text, std::string_view flag) {
   return Bytes(static_cast<std::int64_t>(parse_number(text, flag, 0, 1e6) * 1048576.0));
 }
 
+std::int64_t parse_seed(const std::string& text) {
+  return parse_integer(text, "--seed", 0, std::numeric_limits<std::int64_t>::max());
+}
+
 std::vector<std::string> decay_names() { return {"all", "matrices"}; }
 
 op::Optimizer make_optimizer(const JobWords& words) {
@@ -133,6 +137,7 @@ op::Optimizer make_optimizer(const JobWords& words) {
   set(words.lr, "--lr", 1e6, "rate");
   set(words.momentum, "--momentum", 1, "momentum");
   set(words.weight_decay, "--weight-decay", 1e6, "weight_decay");
+  set(words.clip, "--clip", 1e9, "clip");
   std::visit(
       [&](auto& settings) {
         settings.decay_matrices = index_of_name(decay_names(), words.decay, "--decay") == 1;
@@ -300,6 +305,11 @@ const std::vector<JobField>& job_fields() {
       {"lr-schedule", &JobWords::lr_schedule, "SCHEDULE",
        "how the learning rate changes over the steps: cosine:until=1000,warmup=100,floor=0.1, linear:until=1000, "
        "step:every=300,gamma=0.1 or constant:warmup=100 (default: it stays)"},
+      {"clip",
+       &JobWords::clip,
+       "NORM",
+       "clip gradients: if the norm of all of them together exceeds this, scale them down to it (default: 0, which clips nothing)",
+       {"clip-norm", "clip-grad-norm", "grad-clip", "max-grad-norm"}},
       choice("precision", &JobWords::precision, "", strategy::precision_names,
              "; bf16 and fp16 keep float32 weights (mixed is fp16), tf32 needs a GPU, fp64 needs the reference backend"),
       {"loss-scale", &JobWords::loss_scale, "SCALE",
@@ -367,10 +377,10 @@ Job::Job(const JobWords& words, cluster::Machine machine, exec::World* world)
     : words_(words),
       world_(world),
       machine_(world == nullptr ? std::move(machine) : exec::share_of(machine, *world)),
-      model_(model::parse_model(words.model)),
+      model_(model::parse_model(words.model).with_seed(parse_seed(words.seed))),
       cluster_(make_cluster(words, machine_, world)),
       backend_(exec::make_backend(exec::backend_for(cluster_.devices(), words.backend))),
-      seed_(static_cast<std::uint64_t>(parse_integer(words.seed, "--seed", 0, std::numeric_limits<std::int64_t>::max()))),
+      seed_(static_cast<std::uint64_t>(parse_seed(words.seed))),
       samples_(parse_integer(words.samples, "--samples", 0, std::numeric_limits<std::int64_t>::max())),
       what_if_(parse_what_if(words.what_if)),
       fold_beyond_(parse_fold(words.fold)),

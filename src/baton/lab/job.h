@@ -31,6 +31,7 @@ struct JobWords {
   std::string weight_decay;
   std::string decay = "all";
   std::string lr_schedule;
+  std::string clip;
   std::string dp;
   std::string pp;
   std::string tp;

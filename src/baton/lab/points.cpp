@@ -47,14 +47,15 @@ bool counts_something(std::string_view axis) {
 
 /// Words of a job that an experiment may be given beside its axes. The others say how work is split or where it runs, which is what
 /// experiments are about.
-constexpr std::array<std::string_view, 21> further_words{
+constexpr std::array<std::string_view, 22> further_words{
     "model",     "batch",  "micro_batches", "recompute",    "bucket_mb", "first_bucket_mb", "loss",
     "optimizer", "lr",     "momentum",      "weight_decay", "precision", "loss_scale",      "loss_scale_growth",
-    "link",      "memory", "seed",          "samples",      "decay",     "lr_schedule",     "label_smoothing"};
+    "link",      "memory", "seed",          "samples",      "decay",     "lr_schedule",     "label_smoothing",
+    "clip"};
 /// Of these, and of axes that go by their names, those that are numbers,
-constexpr std::array<std::string_view, 11> numeric_words{
-    "batch",    "micro_batches", "bucket_mb", "first_bucket_mb", "label_smoothing",  "lr",
-    "momentum", "weight_decay",  "seed",      "samples",         "loss_scale_growth"};
+constexpr std::array<std::string_view, 12> numeric_words{
+    "batch",    "micro_batches", "bucket_mb", "first_bucket_mb", "label_smoothing",   "lr",
+    "momentum", "weight_decay",  "seed",      "samples",         "loss_scale_growth", "clip"};
 /// and those that only a job can judge.
 constexpr std::array<std::string_view, 4> judged_words{"link", "memory", "loss_scale", "lr_schedule"};
 

@@ -116,6 +116,10 @@ std::size_t BlockBuilder::relu(std::size_t x) { return apply(op::Relu{}, {x}, {}
 
 std::size_t BlockBuilder::add(std::size_t a, std::size_t b) { return apply(op::Add{}, {a, b}, {}, block_.values[a].dims); }
 
+std::size_t BlockBuilder::dropout(std::size_t x, double rate) {
+  return rate > 0 ? apply(op::Dropout{.rate = rate}, {x}, {}, block_.values[x].dims) : x;
+}
+
 std::int64_t BlockBuilder::places(const Window& window, std::int64_t extent) {
   const std::int64_t room = extent + 2 * window.padding - window.size;
   return room < 0 ? 0 : room / window.stride + 1;

@@ -51,6 +51,8 @@ class BlockBuilder {
   /// Vectors of `out` for integers below the extent of `vocabulary`; the parameter has this full name, which others may share.
   std::size_t embed(std::size_t ids, const std::string& weight, std::int64_t vocabulary, Dim out);
   std::size_t add(std::size_t a, std::size_t b);
+  /// x itself if the rate is 0.
+  std::size_t dropout(std::size_t x, double rate);
 
   // Of images, whose dimensions are (b, c, y, x). Parameters are `NAME.weight` and `NAME.bias`, a full name.
   struct Window {

@@ -27,7 +27,7 @@ Block attention_half(std::int64_t layer, const GptSize& size, const Dims& stream
   const std::size_t v = project("v", {'d', head});
   const std::size_t mixed = block.attention(q, k, v, true);
   const std::size_t out = block.from_heads(mixed, own + "attn.c_proj.weight", own + "attn.c_proj.bias", stream.back());
-  return block.finish(block.add(block.in(), out));
+  return block.finish(block.add(block.in(), block.dropout(out, size.dropout)));
 }
 
 /// x + Linear(GELU(Linear(LayerNorm(x)))).
@@ -38,11 +38,12 @@ Block feed_forward_half(std::int64_t layer, const GptSize& size, const Dims& str
   const std::size_t wide = block.linear(norm, own + "mlp.c_fc.weight", own + "mlp.c_fc.bias", {'f', 4 * size.dim});
   const std::size_t hidden = block.apply(op::Gelu{.tanh = true}, {wide}, {}, block.dims(wide));
   const std::size_t out = block.linear(hidden, own + "mlp.c_proj.weight", own + "mlp.c_proj.bias", stream.back());
-  return block.finish(block.add(block.in(), out));
+  return block.finish(block.add(block.in(), block.dropout(out, size.dropout)));
 }
 
 std::string arguments_of(const GptSize& size) {
-  return fmt::format("depth={},heads={},dim={},context={},vocab={}", size.depth, size.heads, size.dim, size.context, size.vocab);
+  return fmt::format("depth={},heads={},dim={},context={},vocab={}{}", size.depth, size.heads, size.dim, size.context, size.vocab,
+                     dropout_text(size.dropout));
 }
 
 }  // namespace
@@ -69,7 +70,8 @@ Model gpt(const GptSize& size) {
   BlockBuilder first("embed", ids, true);
   const std::size_t words = first.embed(first.in(), embedding, size.vocab, stream.back());
   const std::size_t positions = first.parameter("transformer.wpe.weight", {size.context, size.dim}, size.dim);
-  blocks.push_back(first.finish(first.apply(op::AddPositions{}, {words}, {positions}, stream)));
+  const std::size_t placed = first.apply(op::AddPositions{}, {words}, {positions}, stream);
+  blocks.push_back(first.finish(first.dropout(placed, size.dropout)));
   for (std::int64_t layer = 0; layer < size.depth; ++layer) {
     blocks.push_back(attention_half(layer, size, stream));
     blocks.push_back(feed_forward_half(layer, size, stream));
@@ -85,7 +87,8 @@ Model parse_gpt(std::string_view arguments) {
   const std::array settings{Setting{"depth", &size.depth, max_depth}, Setting{"heads", &size.heads, max_width},
                             Setting{"dim", &size.dim, max_width}, Setting{"context", &size.context, max_width},
                             Setting{"vocab", &size.vocab, max_width}};
-  read_settings("gpt", arguments, settings, "gpt:depth=2,heads=4,dim=64,context=32,vocab=100");
+  read_settings("gpt", arguments, settings, "gpt:depth=2,heads=4,dim=64,context=32,vocab=100",
+                std::array{ShareSetting{"dropout", &size.dropout}});
   return gpt(size);
 }
 

@@ -17,6 +17,7 @@ struct GptSize {
   std::int64_t dim = 0;
   std::int64_t context = 0;
   std::int64_t vocab = 0;
+  double dropout = 0;  // of the embedding, and of what each half of a layer adds
 };
 Model gpt(const GptSize& size);
 

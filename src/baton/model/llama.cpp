@@ -27,7 +27,8 @@ Block attention_half(std::int64_t layer, const LlamaSize& size, const Dims& stre
   const std::size_t k = rotated(block.to_heads(norm, own + "self_attn.k_proj.weight", "", groups, {'d', head}));
   const std::size_t v = block.to_heads(norm, own + "self_attn.v_proj.weight", "", groups, {'d', head});
   const std::size_t mixed = block.attention(q, k, v, true);
-  return block.finish(block.add(block.in(), block.from_heads(mixed, own + "self_attn.o_proj.weight", "", stream.back())));
+  const std::size_t out = block.from_heads(mixed, own + "self_attn.o_proj.weight", "", stream.back());
+  return block.finish(block.add(block.in(), block.dropout(out, size.dropout)));
 }
 
 /// x + Linear(SiLU(Linear(n)) · Linear(n)), n = RmsNorm(x).
@@ -39,13 +40,14 @@ Block feed_forward_half(std::int64_t layer, const LlamaSize& size, const Dims& s
   const std::size_t gate = block.linear_without_bias(norm, own + "mlp.gate_proj.weight", hidden);
   const std::size_t up = block.linear_without_bias(norm, own + "mlp.up_proj.weight", hidden);
   const std::size_t gated = block.apply(op::SiluGate{}, {gate, up}, {}, block.dims(gate));
-  return block.finish(block.add(block.in(), block.linear_without_bias(gated, own + "mlp.down_proj.weight", stream.back())));
+  const std::size_t out = block.linear_without_bias(gated, own + "mlp.down_proj.weight", stream.back());
+  return block.finish(block.add(block.in(), block.dropout(out, size.dropout)));
 }
 
 std::string arguments_of(const LlamaSize& size) {
-  return fmt::format("depth={},heads={},kv-heads={},dim={},hidden={},context={},vocab={}{}", size.depth, size.heads, size.kv_heads,
-                     size.dim, size.hidden, size.context, size.vocab,
-                     size.base == LlamaSize().base ? "" : fmt::format(",base={}", size.base));
+  return fmt::format("depth={},heads={},kv-heads={},dim={},hidden={},context={},vocab={}{}{}", size.depth, size.heads,
+                     size.kv_heads, size.dim, size.hidden, size.context, size.vocab,
+                     size.base == LlamaSize().base ? "" : fmt::format(",base={}", size.base), dropout_text(size.dropout));
 }
 
 }  // namespace
@@ -78,7 +80,8 @@ Model llama(const LlamaSize& size) {
   const Dims stream{{'t', size.context}, batch, {'c', size.dim}};
   std::vector<Block> blocks;
   BlockBuilder first("embed", ids, true);
-  blocks.push_back(first.finish(first.embed(first.in(), "model.embed_tokens.weight", size.vocab, stream.back())));
+  const std::size_t words = first.embed(first.in(), "model.embed_tokens.weight", size.vocab, stream.back());
+  blocks.push_back(first.finish(first.dropout(words, size.dropout)));
   for (std::int64_t layer = 0; layer < size.depth; ++layer) {
     blocks.push_back(attention_half(layer, size, stream));
     blocks.push_back(feed_forward_half(layer, size, stream));
@@ -95,7 +98,8 @@ Model parse_llama(std::string_view arguments) {
                             Setting{"kv-heads", &size.kv_heads, max_width}, Setting{"dim", &size.dim, max_width},
                             Setting{"hidden", &size.hidden, max_width},     Setting{"context", &size.context, max_width},
                             Setting{"vocab", &size.vocab, max_width},       Setting{"base", &size.base, max_base}};
-  read_settings("llama", arguments, settings, "llama:depth=2,heads=4,kv-heads=2,dim=64,hidden=128,context=32,vocab=100");
+  read_settings("llama", arguments, settings, "llama:depth=2,heads=4,kv-heads=2,dim=64,hidden=128,context=32,vocab=100",
+                std::array{ShareSetting{"dropout", &size.dropout}});
   return llama(size);
 }
 

@@ -20,6 +20,7 @@ struct LlamaSize {
   std::int64_t context = 0;
   std::int64_t vocab = 0;
   std::int64_t base = 10000;  // of the angles of the positions
+  double dropout = 0;         // of the embedding, and of what each half of a layer adds
 };
 Model llama(const LlamaSize& size);
 

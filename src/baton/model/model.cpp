@@ -65,6 +65,18 @@ void check_block(const Block& block) {
   }
 }
 
+/// Numbers the ops that draw random numbers, in order.
+void number_draws(std::vector<Block>& blocks, std::int64_t seed) {
+  std::int64_t number = 0;
+  for (Block& block : blocks) {
+    for (Node& node : block.nodes) {
+      if (op::depends_on_step(node.op)) {
+        node.op = op::drawing(node.op, seed, number++);
+      }
+    }
+  }
+}
+
 }  // namespace
 
 std::size_t Value::batch_axis() const {
@@ -93,9 +105,16 @@ Shape Value::sample() const {
   return Shape(std::move(extents));
 }
 
+Model Model::with_seed(std::int64_t seed) const {
+  Model other = *this;
+  number_draws(other.blocks_, seed);
+  return other;
+}
+
 Model::Model(std::string name, std::vector<Block> blocks, Output output)
     : name_(std::move(name)), blocks_(std::move(blocks)), output_kind_(output) {
   check(!blocks_.empty(), "model {} has no blocks", name_);
+  number_draws(blocks_, 0);
   std::map<std::string, std::pair<std::size_t, Parameter>> known;
   for (std::size_t b = 0; b < blocks_.size(); ++b) {
     const Block& block = blocks_[b];

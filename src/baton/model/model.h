@@ -79,6 +79,9 @@ class Model {
   /// every value but the last is read, and that ops fit their operands.
   Model(std::string name, std::vector<Block> blocks, Output output = Output::numbers);
 
+  /// The same model, whose ops that draw random numbers draw them with this seed. Each draws its own, by its number in the model.
+  Model with_seed(std::int64_t seed) const;
+
   const std::string& name() const { return name_; }
   const std::vector<Block>& blocks() const { return blocks_; }
   Shape input() const { return blocks_.front().input(); }

@@ -12,13 +12,22 @@
 
 namespace baton::model {
 
-void read_settings(std::string_view kind, std::string_view arguments, std::span<const Setting> settings, std::string_view example) {
+void read_settings(std::string_view kind, std::string_view arguments, std::span<const Setting> settings, std::string_view example,
+                   std::span<const ShareSetting> shares) {
   for_each_setting(arguments, [&](std::string_view setting, const std::string& key, std::string_view value) {
+    const auto share = std::find_if(shares.begin(), shares.end(), [&](const ShareSetting& one) { return one.key == key; });
+    if (share != shares.end()) {
+      *share->value = parse_number(value, fmt::format("{} of the {} model", key, kind), 0, 0.99);
+      return;
+    }
     const auto found = std::find_if(settings.begin(), settings.end(), [&](const Setting& one) { return one.key == key; });
     if (found == settings.end()) {
       std::vector<std::string> known;
       for (const Setting& one : settings) {
         known.push_back(fmt::format("{}=N", one.key));
+      }
+      for (const ShareSetting& one : shares) {
+        known.push_back(fmt::format("{}=X", one.key));
       }
       throw usage_error("model '{}:{}' has '{}', but it takes {}", kind, arguments, setting, fmt::join(known, ","));
     }
@@ -30,6 +39,8 @@ void read_settings(std::string_view kind, std::string_view arguments, std::span<
     }
   }
 }
+
+std::string dropout_text(double rate) { return rate > 0 ? fmt::format(",dropout={}", rate) : ""; }
 
 std::string with_settings(const Preset& preset, std::string_view arguments) {
   if (arguments.empty()) {

@@ -21,9 +21,18 @@ struct Setting {
   std::int64_t most;
 };
 
+/// A share below one, as in `dropout=0.1`, that may be given.
+struct ShareSetting {
+  std::string_view key;
+  double* value;
+};
+
 /// Reads `dim=64,depth=2` into the settings. A usage error says what the kind of model takes, or which setting is missing, and
 /// shows `example`.
-void read_settings(std::string_view kind, std::string_view arguments, std::span<const Setting> settings, std::string_view example);
+void read_settings(std::string_view kind, std::string_view arguments, std::span<const Setting> settings, std::string_view example,
+                   std::span<const ShareSetting> shares = {});
+/// `,dropout=0.1` for the name of a model; nothing for 0.
+std::string dropout_text(double rate);
 
 /// A model that is known by a name of its own, and the settings that it stands for.
 struct Preset {

@@ -36,7 +36,8 @@ Block attention_half(std::int64_t layer, const VitSize& size, const Dims& stream
   const std::size_t v = project("value", {'d', head});
   const std::string out = own + "attention.output.dense";
   const std::size_t mixed = block.attention(q, k, v, false);
-  return block.finish(block.add(block.in(), block.from_heads(mixed, out + ".weight", out + ".bias", stream.back())));
+  const std::size_t added = block.from_heads(mixed, out + ".weight", out + ".bias", stream.back());
+  return block.finish(block.add(block.in(), block.dropout(added, size.dropout)));
 }
 
 /// x + Linear(GELU(Linear(LayerNorm(x)))).
@@ -48,12 +49,12 @@ Block feed_forward_half(std::int64_t layer, const VitSize& size, const Dims& str
                                         {'f', 4 * size.dim});
   const std::size_t hidden = block.apply(op::Gelu{}, {wide}, {}, block.dims(wide));
   const std::size_t out = block.linear(hidden, own + "output.dense.weight", own + "output.dense.bias", stream.back());
-  return block.finish(block.add(block.in(), out));
+  return block.finish(block.add(block.in(), block.dropout(out, size.dropout)));
 }
 
 std::string arguments_of(const VitSize& size) {
-  return fmt::format("depth={},heads={},dim={},patch={},image={},classes={}", size.depth, size.heads, size.dim, size.patch,
-                     size.image, size.classes);
+  return fmt::format("depth={},heads={},dim={},patch={},image={},classes={}{}", size.depth, size.heads, size.dim, size.patch,
+                     size.image, size.classes, dropout_text(size.dropout));
 }
 
 }  // namespace
@@ -87,7 +88,8 @@ Model vit(const VitSize& size) {
   const std::size_t token = first.parameter("vit.embeddings.cls_token", {size.dim}, size.dim);
   const std::size_t sequence = first.apply(op::ImageToSequence{}, {patches}, {token}, stream);
   const std::size_t positions = first.parameter("vit.embeddings.position_embeddings", {side * side + 1, size.dim}, size.dim);
-  blocks.push_back(first.finish(first.apply(op::AddPositions{}, {sequence}, {positions}, stream)));
+  const std::size_t placed = first.apply(op::AddPositions{}, {sequence}, {positions}, stream);
+  blocks.push_back(first.finish(first.dropout(placed, size.dropout)));
   for (std::int64_t layer = 0; layer < size.depth; ++layer) {
     blocks.push_back(attention_half(layer, size, stream));
     blocks.push_back(feed_forward_half(layer, size, stream));
@@ -104,7 +106,8 @@ Model parse_vit(std::string_view arguments) {
   const std::array settings{Setting{"depth", &size.depth, max_depth},      Setting{"heads", &size.heads, max_width},
                             Setting{"dim", &size.dim, max_width},          Setting{"patch", &size.patch, max_image_side},
                             Setting{"image", &size.image, max_image_side}, Setting{"classes", &size.classes, max_width}};
-  read_settings("vit", arguments, settings, "vit:depth=2,heads=2,dim=32,patch=4,image=16,classes=10");
+  read_settings("vit", arguments, settings, "vit:depth=2,heads=2,dim=32,patch=4,image=16,classes=10",
+                std::array{ShareSetting{"dropout", &size.dropout}});
   return vit(size);
 }
 

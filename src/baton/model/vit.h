@@ -18,6 +18,7 @@ struct VitSize {
   std::int64_t patch = 0;
   std::int64_t image = 0;
   std::int64_t classes = 0;
+  double dropout = 0;  // of the embedding, and of what each half of a layer adds
 };
 Model vit(const VitSize& size);
 

@@ -99,6 +99,7 @@ struct Rules {
   std::vector<BackwardCall> operator()(const FirstPosition&) const {
     return {{FirstPositionBackward{}, {output_gradient}, {input_gradient}, false}};
   }
+  std::vector<BackwardCall> operator()(const Dropout& o) const { return {{o, {output_gradient}, {input_gradient}, false}}; }
   // The rest stand in a backward, or make the first gradient themselves.
   std::vector<BackwardCall> operator()(const LinearBackwardInput&) const { return {}; }
   std::vector<BackwardCall> operator()(const LinearBackwardWeight&) const { return {}; }
@@ -136,6 +137,7 @@ struct Rules {
   std::vector<BackwardCall> operator()(const Cast&) const { return {}; }
   std::vector<BackwardCall> operator()(const CheckFinite&) const { return {}; }
   std::vector<BackwardCall> operator()(const AdjustScale&) const { return {}; }
+  std::vector<BackwardCall> operator()(const SquaredSum&) const { return {}; }
 };
 
 }  // namespace

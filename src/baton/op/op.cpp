@@ -46,6 +46,8 @@ constexpr std::array<std::string_view, std::variant_size_v<Op>> names{"linear",
                                                                       "cast",
                                                                       "check_finite",
                                                                       "adjust_scale",
+                                                                      "squared_sum",
+                                                                      "dropout",
                                                                       "conv2d",
                                                                       "conv2d_backward_input",
                                                                       "conv2d_backward_weight",
@@ -138,6 +140,10 @@ struct Law {
     return std::none_of(reads.begin(), reads.end(), [](const Operand& read) { return read.dtype == DType::i32; });
   }
   bool operator()(const AdjustScale& o) const { return o.growth_interval >= 0; }
+  bool operator()(const SquaredSum&) const {
+    return std::none_of(reads.begin(), reads.end(), [](const Operand& read) { return read.dtype == DType::i32; });
+  }
+  bool operator()(const Dropout& o) const { return o.rate >= 0 && o.rate < 1 && o.layer >= 0 && o.seed >= 0; }
 
   /// Whether windows of these extents, moved by `stride`, make of padded images of the one shape those of the other.
   static bool is_window(const Shape& in, std::int64_t rows, std::int64_t columns, std::int64_t stride, std::int64_t padding,
@@ -277,6 +283,14 @@ struct Arithmetic {
     return sum;
   }
   Flops operator()(const AdjustScale&) const { return Flops(ScaleState::elements); }
+  Flops operator()(const SquaredSum&) const {
+    Flops sum;
+    for (const Operand& read : reads) {
+      sum += Flops(2 * read.shape.elements());
+    }
+    return sum;
+  }
+  Flops operator()(const Dropout&) const { return each(2); }
 
   /// Each element of an output channel is a product under one window of the weight.
   static Flops convolution(const Shape& outputs, const Shape& weight) {

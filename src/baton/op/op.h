@@ -266,6 +266,22 @@ struct AdjustScale {
   bool operator==(const AdjustScale&) const = default;
 };
 
+/// Reads any number of tensors, none included, each of any floating type; writes one double: the sum of the squares of all their
+/// elements, added up in double precision and in a fixed order.
+struct SquaredSum {
+  bool operator==(const SquaredSum&) const = default;
+};
+
+/// y = x · m / (1 − rate), where m is 0 for a share of about `rate` of the elements and 1 for the others. `drops` (op/dropout.h)
+/// says for which, from the seed, the layer, the number of the step and the element's index in the whole value: no split changes
+/// it. Reads x; writes y. It is its own backward.
+struct Dropout {
+  double rate = 0.1;
+  std::int64_t layer = 0;  // tells the dropouts of a model apart
+  std::int64_t seed = 0;
+  bool operator==(const Dropout&) const = default;
+};
+
 // Convolutional networks. Images have the axes (sample, channel, row, column).
 
 /// y = x ⋆ W + b: each output channel is the sum over input channels of the image under a window that moves by `stride`, over
@@ -390,9 +406,9 @@ using Op = std::variant<Linear, LinearBackwardInput, LinearBackwardWeight, Relu,
                         CrossEntropy, CrossEntropyTerms, Embed, EmbedBackward, MatrixProduct, Add, AddBias, AddBiasBackward,
                         LayerNorm, LayerNormBackwardInput, LayerNormBackwardWeight, RmsNorm, RmsNormBackwardInput,
                         RmsNormBackwardWeight, SiluGate, SiluGateBackward, AddPositions, AddPositionsBackward, Rotary, Attention,
-                        AttentionBackward, Cast, CheckFinite, AdjustScale, Conv2d, Conv2dBackwardInput, Conv2dBackwardWeight,
-                        BatchNorm, BatchNormBackwardInput, BatchNormBackwardWeight, MaxPool, MaxPoolBackward, AveragePool,
-                        AveragePoolBackward, Flatten, FlattenBackward, ImageToSequence, ImageToSequenceBackwardInput,
+                        AttentionBackward, Cast, CheckFinite, AdjustScale, SquaredSum, Dropout, Conv2d, Conv2dBackwardInput,
+                        Conv2dBackwardWeight, BatchNorm, BatchNormBackwardInput, BatchNormBackwardWeight, MaxPool, MaxPoolBackward,
+                        AveragePool, AveragePoolBackward, Flatten, FlattenBackward, ImageToSequence, ImageToSequenceBackwardInput,
                         ImageToSequenceBackwardWeight, FirstPosition, FirstPositionBackward>;
 
 /// Whether most of its arithmetic multiplies matrices, and so may run on units made for that.
@@ -527,6 +543,12 @@ void attributes(Op& op, Visit visit) {
     void operator()(Cast&) {}
     void operator()(CheckFinite&) {}
     void operator()(AdjustScale& o) { visit("growth_interval", o.growth_interval); }
+    void operator()(SquaredSum&) {}
+    void operator()(Dropout& o) {
+      visit("rate", o.rate);
+      visit("layer", o.layer);
+      visit("seed", o.seed);
+    }
 
     void operator()(Conv2d& o) {
       visit("stride", o.stride);

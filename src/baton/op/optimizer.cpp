@@ -55,6 +55,10 @@ const RateSchedule& schedule_of(const Optimizer& optimizer) {
   return std::visit([](const auto& settings) -> const RateSchedule& { return settings.schedule; }, optimizer);
 }
 
+double clip_of(const Optimizer& optimizer) {
+  return std::visit([](const auto& settings) { return settings.clip; }, optimizer);
+}
+
 const std::vector<std::string>& schedule_names() {
   static const std::vector<std::string> names{"constant", "linear", "cosine", "step"};
   return names;

@@ -17,6 +17,7 @@ struct Sgd {
   double weight_decay = 0;
   RateSchedule schedule = {};
   bool decay_matrices = false;  // vectors, as biases and the gains of norms are, do not decay
+  double clip = 0;              // the largest norm of all gradients together: longer ones are shortened to it first; 0: none is
   bool operator==(const Sgd&) const = default;
 };
 
@@ -30,6 +31,7 @@ struct Adam {
   bool decoupled = false;
   RateSchedule schedule = {};
   bool decay_matrices = false;
+  double clip = 0;
   bool operator==(const Adam&) const = default;
 };
 
@@ -52,6 +54,8 @@ Optimizer at_step(Optimizer optimizer, std::int64_t step, std::size_t axes);
 /// The schedule of an optimizer, and whether it has one.
 const RateSchedule& schedule_of(const Optimizer& optimizer);
 inline bool is_scheduled(const Optimizer& optimizer) { return schedule_of(optimizer) != RateSchedule{}; }
+/// The largest norm that it leaves the gradients of all parameters together; 0: any.
+double clip_of(const Optimizer& optimizer);
 /// `constant`, `linear`, `cosine`, `step`.
 const std::vector<std::string>& schedule_names();
 /// `cosine:until=1000,warmup=100,floor=0.1`, `linear:until=1000`, `step:every=300,gamma=0.1`, `constant:warmup=100`; a usage error
@@ -76,6 +80,7 @@ void attributes(Optimizer& optimizer, Visit visit) {
     visit("weight_decay", sgd->weight_decay);
     attributes(sgd->schedule, visit);
     visit("decay_matrices", sgd->decay_matrices);
+    visit("clip", sgd->clip);
   } else {
     auto& adam = std::get<Adam>(optimizer);
     visit("rate", adam.rate);
@@ -86,6 +91,7 @@ void attributes(Optimizer& optimizer, Visit visit) {
     visit("decoupled", adam.decoupled);
     attributes(adam.schedule, visit);
     visit("decay_matrices", adam.decay_matrices);
+    visit("clip", adam.clip);
   }
 }
 

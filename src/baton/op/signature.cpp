@@ -15,6 +15,7 @@ const Axes losses{"*", Type::loss};
 const Axes all_terms{"?", Type::loss};
 const Axes state{"4", Type::state};
 const Axes flag{"1", Type::state};
+const Axes squares{"1", Type::loss};
 
 /// One function per op: which of its signatures its attributes choose.
 struct Signatures {
@@ -199,6 +200,14 @@ struct Signatures {
   }
   const Signature& operator()(const AdjustScale&) const {
     static const Signature one{.reads = {flag, state}, .writes = {state}, .in_place = true};
+    return one;
+  }
+  const Signature& operator()(const SquaredSum&) const {
+    static const Signature one{.writes = {squares}, .any_reads = true};
+    return one;
+  }
+  const Signature& operator()(const Dropout&) const {
+    static const Signature one{.reads = {{"*"}}, .writes = {{"*"}}};
     return one;
   }
 

@@ -161,6 +161,16 @@ std::int64_t samples_together(const Op& op) {
   return weight == nullptr ? 1 : weight->group;
 }
 
+bool depends_on_step(const Op& op) { return std::holds_alternative<Dropout>(op); }
+
+Op drawing(Op op, std::int64_t seed, std::int64_t layer) {
+  if (auto* dropout = std::get_if<Dropout>(&op)) {
+    dropout->seed = seed;
+    dropout->layer = layer;
+  }
+  return op;
+}
+
 std::int64_t integer_limit(const Op& op, std::span<const Operand> reads, std::size_t operand) {
   const auto all_or = [](std::int64_t of, std::int64_t held) { return of > 0 ? of : held; };
   if (const auto* entropy = std::get_if<CrossEntropy>(&op); entropy != nullptr && operand == 1) {

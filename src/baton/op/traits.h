@@ -76,6 +76,11 @@ std::optional<WeightOperand> weight_operand(const Op& op);
 /// micro-batch, as in PyTorch.
 std::int64_t samples_together(const Op& op);
 
+/// Whether what it computes differs from step to step for equal operands: it draws random numbers.
+bool depends_on_step(const Op& op);
+/// The same op, drawing with that seed, as the so many-th of a model; others are left as they are.
+Op drawing(Op op, std::int64_t seed, std::int64_t layer);
+
 /// Of an operand that holds integers: they are at least 0 and less than this.
 std::int64_t integer_limit(const Op& op, std::span<const Operand> reads, std::size_t operand);
 

@@ -78,6 +78,11 @@ struct NonFiniteCount {
   bool operator==(const NonFiniteCount&) const = default;
 };
 
+/// The sum of the squares of some gradients of parameters, and of all once every part of them is counted: the square of their norm.
+struct SquaredNorm {
+  bool operator==(const SquaredNorm&) const = default;
+};
+
 /// What parts of the scores contribute to a loss that is computed of all of them (op::merged): some numbers for each of these
 /// indices of the loss, of so many parts one behind the other.
 struct LossTerms {
@@ -88,7 +93,8 @@ struct LossTerms {
 };
 
 /// What a buffer is a part of, independent of the device that holds it: used to fill it and to read it back.
-using Content = std::variant<std::monostate, BatchRows, ParameterPart, LossScaler, ValuePart, NonFiniteCount, LossTerms>;
+using Content =
+    std::variant<std::monostate, BatchRows, ParameterPart, LossScaler, ValuePart, NonFiniteCount, LossTerms, SquaredNorm>;
 
 /// How elements lie in memory. `tiled` is the CPU backend's order for weights, matrices of as many rows as the first axis has;
 /// `tiled_heads` is the same for those whose first two axes are rows. They need exactly as many bytes as row-major, so element-wise

@@ -22,7 +22,8 @@ struct Thing {
     parameter_gradient,
     state,
     scaler,
-    non_finite
+    non_finite,
+    squared_norm
   };
   Kind kind = Kind::none;
   std::uint32_t id = 0;    // of the value, or the parameter's ordinal

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "baton/op/dropout.h"
 #include "baton/plan/buffer.h"
 #include "baton/plan/task.h"
 
@@ -71,6 +72,10 @@ class Plan {
   std::vector<TaskId> before_;
   std::vector<std::vector<TaskId>> meetings_;
 };
+
+/// Where the elements of a buffer lie in the value of the plan's graph that it holds a part of. A buffer that says nothing of that
+/// is taken for the whole.
+op::ElementPlaces places_of(const Plan& plan, BufferId id);
 
 /// The total size of these buffers.
 Bytes bytes_of(const Plan& plan, std::span<const BufferId> buffers);

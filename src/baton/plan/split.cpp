@@ -2,9 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "baton/plan/split/compute.h"
 #include "baton/plan/split/ledger.h"
 #include "baton/plan/split/meetings.h"
+#include "baton/plan/split/norm.h"
 #include "baton/plan/split/updates.h"
 #include "baton/plan/verify.h"
 
@@ -15,7 +18,13 @@ namespace {
 class Split {
  public:
   Split(const Plan& plan, const Ordering& ordering, const Report& report)
-      : plan_(plan), ordering_(ordering), ledger_(plan, report), compute_(ledger_), updates_(ledger_), meetings_(ledger_) {}
+      : plan_(plan),
+        ordering_(ordering),
+        ledger_(plan, report),
+        compute_(ledger_),
+        norm_(ledger_),
+        updates_(ledger_, norm_),
+        meetings_(ledger_) {}
 
   void check() {
     if (!ledger_.open()) {
@@ -28,7 +37,7 @@ class Split {
         judge(id);
       } else if (!met[meeting.index()]) {
         met[meeting.index()] = true;
-        meetings_.judge(plan_.members(meeting));
+        judge_meeting(plan_.members(meeting));
       }
       if (ledger_.broken()) {
         return;
@@ -50,10 +59,19 @@ class Split {
         updates_.judge_count(id, task);
       } else if (written == Kind::scaler) {
         updates_.judge_adjustment(id, task);
+      } else if (written == Kind::squared_norm) {
+        norm_.judge_sum(id, task);
       } else {
         compute_.judge(id, task, compute->op);
       }
     }
+  }
+
+  void judge_meeting(std::span<const TaskId> members) {
+    const std::span<const BufferId> brought = payload(plan_[members[0]]);
+    const bool norm = std::any_of(brought.begin(), brought.end(),
+                                  [&](BufferId id) { return ledger_.held(id).thing.kind == Kind::squared_norm; });
+    norm ? norm_.judge_meeting(members) : meetings_.judge(members);
   }
 
   /// At the end of the step parameters are updated, and losses are complete and those of all rows.
@@ -92,6 +110,7 @@ class Split {
   const Ordering& ordering_;
   Ledger ledger_;
   ComputeLaw compute_;
+  NormLaw norm_;
   UpdateLaw updates_;
   MeetingLaw meetings_;
 };

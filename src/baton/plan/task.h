@@ -55,6 +55,8 @@ struct Collective {
 
 /// An optimizer's step on n parameters. Reads n gradients, then writes (and so reads) n parameters and then
 /// the states of the first, of the second, ... Gradients have the parameters' type, or are 16 bits wide if those are f32.
+/// If the optimizer clips it then reads the square of the norm of all gradients, as SquaredSum writes it, and first multiplies the
+/// gradients by `clip_factor` (op/clip.h).
 /// With `scaled` it then reads a flag, as CheckFinite writes it, and the state of a loss scaler: it divides the
 /// gradients by the scale, does nothing if the flag is not zero, and takes the number of the step from the state.
 struct Update {

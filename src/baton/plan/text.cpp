@@ -96,6 +96,8 @@ void print_content(std::string& out, const Buffer& buffer) {
     out += fmt::format(" parts={}", terms->parts);
   } else if (std::holds_alternative<NonFiniteCount>(buffer.content)) {
     out += " non_finite=1";
+  } else if (std::holds_alternative<SquaredNorm>(buffer.content)) {
+    out += " squared_norm=1";
   }
 }
 
@@ -439,6 +441,11 @@ Buffer parse_buffer(Line& line, std::size_t devices, std::size_t values) {
       line.fail("has non_finite, which is 1 where it is there");
     }
     buffer.content = NonFiniteCount{};
+  } else if (const auto norm = line.take("squared_norm")) {
+    if (*norm != "1") {
+      line.fail("has squared_norm, which is 1 where it is there");
+    }
+    buffer.content = SquaredNorm{};
   }
   buffer.label = line.label();
   line.end(words);

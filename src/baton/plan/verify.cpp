@@ -84,9 +84,12 @@ class Judge {
     return std::span(list).first(ids.size());
   }
 
-  bool is(BufferId id, const Shape& shape) const { return plan_[id].shape == shape && plan_[id].dtype == DType::f32; }
+  bool is(BufferId id, const Shape& shape, DType type = DType::f32) const {
+    return plan_[id].shape == shape && plan_[id].dtype == type;
+  }
 
-  /// Whether an update's operands are right: n gradients, the n parameters with their states, and what tells of the loss scale.
+  /// Whether an update's operands are right: n gradients, the n parameters with their states, the norm if it
+  /// clips, and what tells of the loss scale.
   bool update_fits(const Task& task, const Update& update) const {
     const std::size_t group = 1 + op::state_slots(update.optimizer);
     if (task.writes.empty() || task.writes.size() % group != 0) {
@@ -94,8 +97,9 @@ class Judge {
     }
     const std::size_t n = task.writes.size() / group;
     const std::size_t own = n + task.writes.size();
-    if (task.reads.size() != own + (update.scaled ? 2 : 0) ||
-        (update.scaled && !(is(task.reads[own], {1}) && is(task.reads[own + 1], {op::ScaleState::elements}))) ||
+    const std::size_t scale = own + (op::clip_of(update.optimizer) > 0 ? 1 : 0);
+    if (task.reads.size() != scale + (update.scaled ? 2 : 0) || (scale > own && !is(task.reads[own], {1}, DType::f64)) ||
+        (update.scaled && !(is(task.reads[scale], {1}) && is(task.reads[scale + 1], {op::ScaleState::elements}))) ||
         !std::equal(task.writes.begin(), task.writes.end(), task.reads.begin() + static_cast<std::ptrdiff_t>(n))) {
       return false;
     }

@@ -43,6 +43,29 @@ TaskWork collective_work(const Plan& plan, const Task& task, const Collective& c
 
 }  // namespace
 
+op::ElementPlaces places_of(const Plan& plan, BufferId id) {
+  const Buffer& buffer = plan[id];
+  const auto* part = std::get_if<ValuePart>(&buffer.content);
+  const bool known = part != nullptr && part->value.index() < plan.graph().values.size();
+  const Shape& whole = known ? plan.graph().values[part->value.index()].shape : buffer.shape;
+  op::ElementPlaces places;
+  for (std::size_t d = 0; d < buffer.shape.rank(); ++d) {
+    const Range held = known ? part->at[d] : Range{0, buffer.shape[d]};
+    if (d > 0 && held == Range{0, whole[d]}) {  // one with the dimension before it
+      places.held[places.rank - 1] *= whole[d];
+      places.begin[places.rank - 1] *= whole[d];
+      places.whole[places.rank - 1] *= whole[d];
+      continue;
+    }
+    check(places.rank < op::ElementPlaces::max_rank, "a part of more than {} dimensions", op::ElementPlaces::max_rank);
+    places.held[places.rank] = held.size();
+    places.begin[places.rank] = held.begin;
+    places.whole[places.rank] = whole[d];
+    ++places.rank;
+  }
+  return places;
+}
+
 Bytes bytes_of(const Plan& plan, std::span<const BufferId> buffers) {
   Bytes sum;
   for (const BufferId id : buffers) {
@@ -70,7 +93,8 @@ TaskWork work(const Plan& plan, TaskId id) {
       for (std::size_t i = 0; i < task.writes.size() / (1 + op::state_slots(update.optimizer)); ++i) {
         elements += plan[task.writes[i]].shape.elements();
       }
-      return {Flops(elements * (op::flops_per_element(update.optimizer) + (update.scaled ? 1 : 0))),
+      return {Flops(elements *
+                    (op::flops_per_element(update.optimizer) + (update.scaled || op::clip_of(update.optimizer) > 0 ? 1 : 0))),
               bytes_of(plan, task.reads),
               bytes_of(plan, task.writes),
               {},

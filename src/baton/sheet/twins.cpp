@@ -292,6 +292,7 @@ std::string training_twin(const lab::JobWords& words, const TwinRun& run) {
   set("smooth", request.step.label_smoothing > 0);
   set("scheduled", optimizer.schedule != op::RateSchedule{});
   set("matrices", optimizer.decay_matrices);
+  set("clipped", op::clip_of(request.step.optimizer) > 0);
   set("delay", !request.delays.empty());
   set("split", !request.layout.split.empty());
   set("mixed", precision == "bf16" || precision == "fp16");
@@ -326,6 +327,9 @@ std::string training_twin(const lab::JobWords& words, const TwinRun& run) {
   say("LEARNING_RATE", fmt::format("{}", optimizer.rate));
   if (optimizer.kind == "sgd") {
     say("MOMENTUM", fmt::format("{}", optimizer.momentum));
+  }
+  if (op::clip_of(request.step.optimizer) > 0) {
+    say("CLIP", fmt::format("{}", op::clip_of(request.step.optimizer)), "the largest norm of all gradients together");
   }
   say("WEIGHT_DECAY", fmt::format("{}", optimizer.weight_decay), optimizer.decay_matrices ? "of matrices only" : "");
   if (conditions.contains("scheduled")) {

@@ -60,6 +60,11 @@ plan::Draft reduce_gradients_to(plan::Draft draft, DeviceId owner);
 /// Before: the device of such a parameter holds its final gradient.
 plan::Draft add_updates(plan::Draft draft, const op::Optimizer& optimizer);
 
+/// Adds up the squares of the final gradients, each part of each parameter once, and makes updates read the sum: the optimizer
+/// clips. Each round is a set of groups of devices that add up what they have so far; those that one round after the other brings
+/// together hold all gradients. Devices without updates take no part. Before: updates are there, and come after the last gradient.
+plan::Draft clip_gradients(plan::Draft draft, const std::vector<DeviceGroups>& rounds);
+
 /// Makes activations, gradients, inputs, targets and copies of parameters of the 16-bit `type`. Persistent parameters, optimizer
 /// states and what ops ask to be float32 stay so. Idempotent: run it again after passes that add buffers.
 plan::Draft narrow_values(plan::Draft draft, DType type);

@@ -324,6 +324,31 @@ std::map<std::uint32_t, DeviceGroups> sums_of_gradients(const Request& request, 
   return sums;
 }
 
+/// The optimizer's step behind all gradients, which are clipped first if it asks for that.
+plan::Draft with_updates(plan::Draft draft, const Request& request, const std::vector<DeviceGroups>& norm_rounds) {
+  draft = add_updates(std::move(draft), request.step.optimizer);
+  return op::clip_of(request.step.optimizer) > 0 ? clip_gradients(std::move(draft), norm_rounds) : draft;
+}
+
+/// How devices add up the squares of their gradients: over the replicas if these hold pieces, and then over the parts and stages of
+/// each. So a collective between replicas has one member of each.
+std::vector<DeviceGroups> norm_rounds(const Resolved& resolved) {
+  std::vector<DeviceGroups> rounds;
+  if (resolved.zero > 0) {
+    rounds.push_back(replica_groups(resolved));
+  }
+  DeviceGroups& within = rounds.emplace_back();
+  for (std::int64_t d = 0; d < resolved.dp; ++d) {
+    within.emplace_back();
+    for (std::int64_t p = 0; p < resolved.pp; ++p) {
+      for (std::int64_t t = 0; t < resolved.tp; ++t) {
+        within.back().push_back(resolved.device(p, d, t));
+      }
+    }
+  }
+  return rounds;
+}
+
 plan::Draft build(const Request& request, const NamedLayout& named) {
   const Resolved resolved = resolve(request, named);
   const Placement placement = place(request, resolved);
@@ -333,7 +358,7 @@ plan::Draft build(const Request& request, const NamedLayout& named) {
   draft = divide_over_replicas(std::move(draft), replication);
   draft = all_reduce_gradients(std::move(draft), request.layout.first_bucket, request.layout.bucket, replication);
   draft = all_reduce_shared_gradients(std::move(draft), sums_of_gradients(request, resolved, placement, layouts));
-  return add_updates(std::move(draft), request.step.optimizer);
+  return with_updates(std::move(draft), request, norm_rounds(resolved));
 }
 
 void refuse_layout(const Request& request, std::string_view why) {
@@ -349,7 +374,7 @@ plan::Draft build_single(const Request& request) {
   const cluster::Cluster first({request.cluster.devices()[0]});
   const Resolved resolved = resolve(
       {.model = request.model, .cluster = first, .strategy = request.strategy, .step = request.step, .layout = request.layout}, {});
-  return add_updates(training_step(request.model, request.step, place(request, resolved)), request.step.optimizer);
+  return with_updates(training_step(request.model, request.step, place(request, resolved)), request, {});
 }
 
 plan::Draft build_dp(const Request& request) {
@@ -360,7 +385,7 @@ plan::Draft build_dp(const Request& request) {
   draft = replicate_parameters(std::move(draft));
   draft = add_transfers(std::move(draft));
   draft = reduce_gradients_to(std::move(draft), *placement.owner);
-  return add_updates(std::move(draft), request.step.optimizer);
+  return with_updates(std::move(draft), request, {});
 }
 
 }  // namespace

@@ -107,6 +107,7 @@ std::vector<Call> good_calls() {
       {Attention{.causal = true}, {q, k, k}, {q, sums}},
       {AttentionBackward{}, {q, q, k, k, q, sums}, {q, k, k}},
       {AdjustScale{}, {flag, state}, {state}},
+      {Dropout{.rate = 0.25, .layer = 3, .seed = 9}, {q}, {q}},
       {Conv2d{.padding = 1}, {images, taps, bias}, {features}},
       {Conv2d{.padding = 1, .no_bias = true}, {images, taps}, {features}},
       {Conv2dBackwardInput{.padding = 1}, {features, taps}, {images}},
@@ -145,6 +146,8 @@ std::vector<Call> free_calls() {
           {CheckFinite{}, {}, {flag}},
           {CheckFinite{}, {weight}, {flag}},
           {CheckFinite{}, {weight, {{4}, f16}, {{2, 2}, f64}, {{9}, bf16}}, {flag}},
+          {SquaredSum{}, {}, {{{1}, f64}}},
+          {SquaredSum{}, {weight, {{4}, f16}, {{2, 2}, f64}, {{9}, bf16}}, {{{1}, f64}}},
           {AveragePool{}, {images}, {{{2, 3}}}},
           {AveragePoolBackward{}, {{{2, 3}}}, {images}}};
 }
@@ -309,6 +312,14 @@ TEST(Op, ACheckReadsFloatingTensorsAndWritesOneFloat) {
   EXPECT_TRUE(judged({CheckFinite{}, {x}, {{{2}}}}).has_value());
   EXPECT_TRUE(judged({CheckFinite{}, {labels, x}, {flag}}).has_value());
   EXPECT_TRUE(judged({CheckFinite{}, {x, labels}, {flag}}).has_value());
+  const Operand squares{{1}, f64};
+  EXPECT_TRUE(judged({SquaredSum{}, {x, labels}, {squares}}).has_value());
+  EXPECT_TRUE(judged({SquaredSum{}, {x}, {flag}}).has_value());
+  EXPECT_TRUE(judged({SquaredSum{}, {x}, {{{2}, f64}}}).has_value());
+  EXPECT_TRUE(judged({Dropout{.rate = 1}, {x}, {x}}).has_value());
+  EXPECT_TRUE(judged({Dropout{.rate = -0.1}, {x}, {x}}).has_value());
+  EXPECT_TRUE(judged({Dropout{.layer = -1}, {x}, {x}}).has_value());
+  EXPECT_TRUE(judged({Dropout{}, {x}, {y}}).has_value());
 }
 
 TEST(Op, AScaleThatNeverGrowsIsAskedForByAnIntervalOfZero) {
@@ -402,6 +413,8 @@ TEST(Op, ElementWiseOpsCountEachElement) {
   EXPECT_EQ(work(CrossEntropy{5}, std::vector{y, labels}, std::vector{loss, y}).flops, Flops(120));
   EXPECT_EQ(work(Cast{}, std::vector{x}, std::vector{Operand{{5, 3}, f16}}).flops, Flops(15));
   EXPECT_EQ(work(CheckFinite{}, std::vector{x, y}, std::vector{flag}).flops, Flops(15 + 20));
+  EXPECT_EQ(work(SquaredSum{}, std::vector{x, y}, std::vector{Operand{{1}, f64}}).flops, Flops(2 * (15 + 20)));
+  EXPECT_EQ(work(Dropout{}, std::vector{x}, std::vector{x}).flops, Flops(2 * 15));
 }
 
 TEST(Op, BytesAreThoseOfEachOperandOnce) {

@@ -2,8 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
+#include <vector>
 
+#include "baton/op/clip.h"
+#include "baton/op/dropout.h"
 #include "support/usage_sentence.h"
 
 namespace baton::op {
@@ -49,7 +54,7 @@ TEST(Optimizer, GoesByTwoNamesInPlans) {
 }
 
 TEST(Optimizer, ShowsEverySettingForWriting) {
-  for (const auto& [which, count] : {std::pair{"sgd", 10}, {"adamw", 13}}) {
+  for (const auto& [which, count] : {std::pair{"sgd", 11}, {"adamw", 14}}) {
     Optimizer optimizer = optimizer_by_name(which);
     int seen = 0;
     attributes(optimizer, [&](std::string_view, auto& field) {
@@ -58,6 +63,42 @@ TEST(Optimizer, ShowsEverySettingForWriting) {
     });
     EXPECT_EQ(seen, count);
     EXPECT_NE(optimizer, optimizer_by_name(which));
+  }
+}
+
+TEST(Clip, ShortensGradientsToTheNormAndNeverLengthensThem) {
+  EXPECT_EQ(clip_factor(1, 0, 1), 1);
+  EXPECT_EQ(clip_factor(5, 9, 1), 1);
+  EXPECT_NEAR(clip_factor(1.5, 9, 1), 0.5, 1e-6);
+  EXPECT_NEAR(clip_factor(1.5, 9 * 64, 8), 0.5, 1e-6);  // the scale is no part of the norm
+  EXPECT_TRUE(std::isnan(clip_factor(1, std::numeric_limits<double>::quiet_NaN(), 1)));
+  EXPECT_EQ(clip_factor(1, std::numeric_limits<double>::infinity(), 1), 0);
+}
+
+/// The share of a value that is dropped, and whether another step, layer or seed drops others.
+TEST(Dropout, DropsAboutItsShareAndOthersElsewhere) {
+  constexpr std::int64_t count = 40000;
+  const auto dropped = [](const DropoutMask& mask) {
+    std::vector<bool> list;
+    for (std::int64_t i = 0; i < count; ++i) {
+      list.push_back(mask.drops(mask.words(i), i));
+    }
+    return list;
+  };
+  for (const double rate : {0.0, 0.1, 0.5, 0.9}) {
+    const std::vector<bool> list = dropped(DropoutMask(rate, 3, 7, 1));
+    const auto share = static_cast<double>(std::count(list.begin(), list.end(), true)) / count;
+    EXPECT_NEAR(share, rate, 4 * std::sqrt(rate * (1 - rate) / count)) << rate;
+  }
+  const std::vector<bool> first = dropped(DropoutMask(0.5, 3, 7, 1));
+  EXPECT_EQ(first, dropped(DropoutMask(0.5, 3, 7, 1)));
+  for (const DropoutMask& other : {DropoutMask(0.5, 4, 7, 1), DropoutMask(0.5, 3, 8, 1), DropoutMask(0.5, 3, 7, 2)}) {
+    const std::vector<bool> list = dropped(other);
+    std::int64_t same = 0;
+    for (std::size_t i = 0; i < list.size(); ++i) {
+      same += list[i] == first[i] ? 1 : 0;
+    }
+    EXPECT_NEAR(static_cast<double>(same) / count, 0.5, 0.02);
   }
 }
 

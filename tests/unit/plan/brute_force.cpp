@@ -90,7 +90,7 @@ class Judge {
       return op_suits(compute->op, task.reads, task.writes);
     }
     if (const auto* update = std::get_if<Update>(&task.action)) {
-      return update_suits(op::state_slots(update->optimizer), update->scaled, task);
+      return update_suits(op::state_slots(update->optimizer), op::clip_of(update->optimizer) > 0, update->scaled, task);
     }
     return !std::holds_alternative<Delay>(task.action) || (task.reads.empty() && task.writes.empty());
   }
@@ -101,6 +101,10 @@ class Judge {
     const std::string_view name = op::name(op);
     if (name == "check_finite") {
       return out.size() == 1 && is_flag(out[0]) &&
+             std::all_of(in.begin(), in.end(), [&](BufferId id) { return is_real(buffer(id).dtype); });
+    }
+    if (name == "squared_sum") {
+      return out.size() == 1 && is(out[0], {1}, DType::f64) &&
              std::all_of(in.begin(), in.end(), [&](BufferId id) { return is_real(buffer(id).dtype); });
     }
     if (in.empty() || out.empty() || !is_real(buffer(in[0]).dtype)) {
@@ -187,12 +191,18 @@ class Judge {
 
   /// Reads n gradients, then the n parameters and all states, which are what it writes; last, where it is scaled, a flag and
   /// the scaler's state. Gradients may be of 16 bits where the rest is float32.
-  bool update_suits(std::size_t slots, bool scaled, Task task) const {
+  bool update_suits(std::size_t slots, bool clips, bool scaled, Task task) const {
     if (scaled) {
       if (task.reads.size() < 2 || !is_state(task.reads.back()) || !is_flag(task.reads[task.reads.size() - 2])) {
         return false;
       }
       task.reads.resize(task.reads.size() - 2);
+    }
+    if (clips) {
+      if (task.reads.empty() || !is(task.reads.back(), {1}, DType::f64)) {
+        return false;
+      }
+      task.reads.pop_back();
     }
     std::size_t n = 0;
     while (n * (1 + slots) < task.writes.size()) {

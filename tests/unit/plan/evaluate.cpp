@@ -564,6 +564,25 @@ class Machine {
     }
     write(0)[0] = count;
   }
+  void operator()(const op::SquaredSum&) {
+    double sum = 0;
+    for (std::size_t i = 0; i < task_->reads.size(); ++i) {
+      for (const double value : read(i)) {
+        sum += value * value;
+      }
+    }
+    write(0)[0] = sum;
+  }
+  void operator()(const op::Dropout& o) {
+    const op::DropoutMask mask(o.rate, o.layer, o.seed, 1);
+    const op::ElementPlaces places = places_of(plan_, task_->writes[0]);
+    Numbers kept = read(0);
+    for (std::size_t i = 0; i < kept.size(); ++i) {
+      const std::int64_t place = places.of(static_cast<std::int64_t>(i));
+      kept[i] = mask.drops(mask.words(place), place) ? 0 : kept[i] / (1 - o.rate);
+    }
+    write(0) = kept;
+  }
   void operator()(const op::AdjustScale& o) {
     const op::ScaleState state{static_cast<float>(read(1)[0]), static_cast<float>(read(1)[1]), static_cast<float>(read(1)[2]),
                                static_cast<float>(read(1)[3])};
@@ -746,6 +765,9 @@ class Machine {
       }
       scale = at_[task.reads.back().index()][0];
     }
+    const double clip = op::clip_of(update.optimizer);
+    const double norm = clip > 0 ? std::sqrt(at_[task.reads[task.reads.size() - (update.scaled ? 3 : 1)].index()][0]) / scale : 0;
+    const double shortened = norm > clip ? clip / norm : 1;
     for (std::size_t p = 0; p < n; ++p) {
       const Numbers& gradient = at_[task.reads[p].index()];
       Numbers& parameter = at_[task.writes[p].index()];
@@ -754,7 +776,7 @@ class Machine {
         return optimizer.decay_matrices && part->whole.rank() == 1 ? 0 : optimizer.weight_decay;
       };
       for (std::size_t e = 0; e < parameter.size(); ++e) {
-        double g = gradient[e] / scale;
+        double g = gradient[e] / scale * shortened;
         double& w = parameter[e];
         if (const auto* sgd = std::get_if<op::Sgd>(&update.optimizer)) {
           g += decay(*sgd) * w;

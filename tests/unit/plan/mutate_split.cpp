@@ -307,6 +307,26 @@ class SplitMutator {
         remove(gathered);
         return true;
       }
+      case SplitMutation::norm_twice: {
+        const auto i = pick([](const Task& t) { return verb(t) == "squared_sum"; });
+        // Any gradient that an update of the device takes: its own that it counts already, or one that another device counts.
+        const auto update = pick(
+            [&](const Task& t) { return i && t.device == tasks()[*i].device && std::holds_alternative<Update>(t.action); });
+        if (!update) {
+          return false;
+        }
+        tasks()[*i].reads.push_back(tasks()[*update].reads[0]);
+        return true;
+      }
+      case SplitMutation::norm_missing: {
+        const auto i = pick([](const Task& t) { return verb(t) == "squared_sum" && !t.reads.empty(); });
+        if (!i) {
+          return false;
+        }
+        std::vector<BufferId>& reads = tasks()[*i].reads;
+        reads.erase(reads.begin() + static_cast<std::ptrdiff_t>(below(reads.size())));
+        return true;
+      }
     }
     return false;
   }
@@ -319,9 +339,9 @@ class SplitMutator {
 
 std::string_view to_text(SplitMutation mutation) {
   constexpr std::array<std::string_view, split_mutation_count> names{
-      "missing_sum",    "doubled_sum",  "wrong_piece",       "wrong_reader",     "wrong_writer", "bias_twice",
-      "swapped_rows",   "wrong_part",   "wrong_micro_batch", "missing_addition", "wrong_scale",  "swapped_members",
-      "missing_update", "early_update", "wrong_rank",        "wrong_number",     "missing_merge"};
+      "missing_sum", "doubled_sum",       "wrong_piece",      "wrong_reader", "wrong_writer",    "bias_twice",     "swapped_rows",
+      "wrong_part",  "wrong_micro_batch", "missing_addition", "wrong_scale",  "swapped_members", "missing_update", "early_update",
+      "wrong_rank",  "wrong_number",      "missing_merge",    "norm_twice",   "norm_missing"};
   return names[static_cast<std::size_t>(mutation)];
 }
 

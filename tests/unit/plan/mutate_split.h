@@ -28,8 +28,10 @@ enum class SplitMutation {
   wrong_rank,         // two members of a collective trade ranks
   wrong_number,       // an op takes its part of a vocabulary for another part
   missing_merge,      // a loss reads its own part's terms for those of all parts
+  norm_twice,         // a gradient counts twice in the norm that gradients are clipped by
+  norm_missing,       // a gradient does not count in it
 };
-constexpr std::size_t split_mutation_count = 17;
+constexpr std::size_t split_mutation_count = 19;
 
 std::string_view to_text(SplitMutation mutation);
 

@@ -132,6 +132,9 @@ class Drawing {
     if (step.precision == strategy::Precision::fp16 || one_in(10)) {
       step.loss_scale = strategy::LossScale{.dynamic = one_in(2)};
     }
+    if (one_in(3)) {
+      std::visit([&](auto& optimizer) { optimizer.clip = of<double>({0.01, 1, 100}); }, step.optimizer);
+    }
     return step;
   }
 

@@ -81,6 +81,9 @@ const std::vector<Case>& cases() {
         request.step.loss = turn % 3 == 1 || name.find("vocab") != std::string::npos ? strategy::Loss::cross_entropy
                                                                                      : strategy::Loss::mean_squared_error;
         request.step.optimizer = op::optimizer_by_name(turn % 4 == 3 ? "adamw" : turn % 4 == 2 ? "momentum" : "sgd");
+        if (turn % 7 == 2 || turn % 7 == 5) {
+          std::visit([&](auto& optimizer) { optimizer.clip = 0.05; }, request.step.optimizer);
+        }
         if (turn % 5 == 3) {
           request.step.precision = strategy::Precision::fp16;
           request.step.loss_scale = strategy::LossScale{};
@@ -290,6 +293,84 @@ TEST(Split, ALossIsOfTheTermsOfAllParts) {
                        return true;
                      }),
                      Rule::sum, "another member brings the same terms"));
+}
+
+/// A plan of two replicas of two parts that clips, with its pieces of gradients, changed and judged.
+Verdict spoilt_norm(int zero, const std::function<bool(Draft&, Task&)>& change) {
+  const model::Model model = test::model_of("gpt:depth=1,heads=2,dim=4,context=3,vocab=4");
+  const cluster::Cluster cluster(baton::test::cpus(4, 4));
+  strategy::Request request{.model = model,
+                            .cluster = cluster,
+                            .strategy = "product",
+                            .step = {.global_batch = 4, .loss = strategy::Loss::cross_entropy, .optimizer = op::Adam{.clip = 1}},
+                            .layout = {.dp = 2, .tp = 2, .zero = zero}};
+  const Plan plan = strategy::compile(request);
+  const Verdict verdict = verify(plan);
+  EXPECT_TRUE(verdict.holds()) << (verdict.holds() ? "" : verdict.violations[0].text);
+  Draft draft{plan.title(), plan.devices(), plan.buffers(), plan.tasks(), plan.graph(), 0};
+  for (Task& task : draft.tasks) {
+    task.after.clear();
+  }
+  for (std::size_t i = 0; i < draft.tasks.size(); ++i) {
+    if (change(draft, draft.tasks[i])) {
+      return verify(finish(std::move(draft)));
+    }
+  }
+  ADD_FAILURE() << "nothing was changed";
+  return {};
+}
+
+TEST(Split, TheNormOfTheGradientsCountsEachPartOnce) {
+  for (const int zero : {0, 2}) {
+    EXPECT_TRUE(breaks(spoilt_norm(zero,
+                                   [](Draft&, Task& task) {
+                                     if (op_of<op::SquaredSum>(task) == nullptr) {
+                                       return false;
+                                     }
+                                     task.reads.erase(task.reads.begin() + 1);
+                                     return true;
+                                   }),
+                       Rule::sum, "clips by a norm that does not count all of the gradient of"));
+    EXPECT_TRUE(breaks(spoilt_norm(zero,
+                                   [](Draft&, Task& task) {
+                                     if (op_of<op::SquaredSum>(task) == nullptr) {
+                                       return false;
+                                     }
+                                     task.reads.push_back(task.reads[1]);
+                                     return true;
+                                   }),
+                       Rule::sum, "a second time"));
+    // Every part has the gains of norms, of which one device counts them.
+    EXPECT_TRUE(breaks(spoilt_norm(zero,
+                                   [](Draft& draft, Task& task) {
+                                     if (op_of<op::SquaredSum>(task) == nullptr || task.device != DeviceId(1)) {
+                                       return false;
+                                     }
+                                     for (const Task& update : draft.tasks) {
+                                       if (std::holds_alternative<Update>(update.action) && update.device == task.device) {
+                                         for (const BufferId id : update.reads) {
+                                           const auto* part = std::get_if<ParameterPart>(&draft[id].content);
+                                           if (draft[id].role == Role::gradient && part->name == "transformer.ln_f.weight") {
+                                             task.reads.push_back(id);
+                                           }
+                                         }
+                                       }
+                                     }
+                                     return true;
+                                   }),
+                       Rule::sum, "a second time"));
+    EXPECT_TRUE(breaks(spoilt_norm(zero,
+                                   [](Draft& draft, Task& task) {
+                                     const auto* sum = std::get_if<Collective>(&task.action);
+                                     if (sum == nullptr || draft[task.reads[0]].label != "squares of the gradients") {
+                                       return false;
+                                     }
+                                     const MeetingId meeting = sum->meeting;
+                                     std::erase_if(draft.tasks, [&](const Task& one) { return meeting_of(one) == meeting; });
+                                     return true;
+                                   }),
+                       Rule::sum, "clips by a norm that does not count all of the gradient of"));
+  }
 }
 
 TEST(Split, MutantsThatChangeTheResultAreCaughtByName) {

@@ -107,6 +107,8 @@ bool Ledger::hold(BufferId id) {
     held.thing = {Kind::scaler};
   } else if (std::holds_alternative<NonFiniteCount>(buffer.content)) {
     held.thing = {Kind::non_finite};
+  } else if (std::holds_alternative<SquaredNorm>(buffer.content)) {
+    held.thing = {Kind::squared_norm};
   }
   states_.emplace_back().written = buffer.persistent;
   return fits(id);
@@ -163,6 +165,8 @@ std::string Ledger::name(const Thing& thing) const {
       return "the loss scale";
     case Kind::non_finite:
       return "the count of gradients that are not finite";
+    case Kind::squared_norm:
+      return "the norm of the gradients";
     case Kind::none:
       break;
   }

@@ -48,6 +48,9 @@ void UpdateLaw::judge(TaskId id, const Task& task, const Update& update) {
           fmt::format("{} reads {}, of which nobody has looked whether it is finite", ledger_.name(id), ledger_.name(gradient)));
     }
   }
+  if (op::clip_of(update.optimizer) > 0 && !norm_.check_whole(id, task.reads[task.reads.size() - (update.scaled ? 3 : 1)])) {
+    return;
+  }
   if (update.scaled && counts_all(id, task.reads[task.reads.size() - 2]) &&
       (ledger_.held(task.reads.back()).thing.kind != Kind::scaler || ledger_.state(task.reads.back()).updated)) {
     ledger_.breach(Rule::update, {id}, fmt::format("{} does not read this step's loss scale", ledger_.name(id)));

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "baton/plan/split/ledger.h"
+#include "baton/plan/split/norm.h"
 
 namespace baton::plan {
 
@@ -11,7 +12,7 @@ namespace baton::plan {
 /// by is taken back, and adjusted by the count of all devices.
 class UpdateLaw {
  public:
-  explicit UpdateLaw(Ledger& ledger) : ledger_(ledger) {}
+  UpdateLaw(Ledger& ledger, const NormLaw& norm) : ledger_(ledger), norm_(norm) {}
 
   void judge(TaskId id, const Task& task, const Update& update);
   /// A device counts its gradients that are not finite.
@@ -23,6 +24,7 @@ class UpdateLaw {
   bool counts_all(TaskId id, BufferId buffer);
 
   Ledger& ledger_;
+  const NormLaw& norm_;
   std::map<DeviceId, std::vector<BufferId>> counted_;  // by a device's check for what is not finite
 };
 

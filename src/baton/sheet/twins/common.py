@@ -237,6 +237,16 @@ def train_step(model, optimizer, criterion, x, y, rank=0, weight=1.0):
     #: if delay
     sleep_before("update", rank)
     #: end
+    #: if clipped
+    #: if scaled
+    SCALER.unscale_(optimizer)
+    #: end
+    #: if fsdp
+    model.clip_grad_norm_(CLIP)
+    #: else
+    torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
+    #: end
+    #: end
     #: if scheduled
     set_rate(optimizer)
     #: end

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <numeric>
 
 #include "baton/base/error.h"
 #include "baton/exec/backend.h"
@@ -12,6 +13,8 @@
 #include "baton/exec/backend/cpu/linear.h"
 #include "baton/exec/backend/cpu/matrix_product.h"
 #include "baton/exec/backend/cpu/part.h"
+#include "baton/op/clip.h"
+#include "baton/op/dropout.h"
 #include "baton/op/loss_scale.h"
 #include "baton/op/traits.h"
 
@@ -151,6 +154,44 @@ class CheckFiniteKernel final : public Kernel {
   std::vector<DType> types_;
   std::vector<std::int64_t> counts_;
   std::vector<std::atomic<bool>> broken_;
+};
+
+/// Adds up squares block by block, so that the sum is the same whoever takes which block.
+class SquaredSumKernel final : public Kernel {
+ public:
+  SquaredSumKernel(const Plan& plan, const Task& task, Addresses addresses) : addresses_(std::move(addresses)) {
+    for (std::size_t t = 0; t < task.reads.size(); ++t) {
+      const plan::Buffer& buffer = plan[task.reads[t]];
+      for (std::int64_t begin = 0; begin < buffer.shape.elements(); begin += block) {
+        blocks_.push_back({t, buffer.dtype, begin, std::min(block, buffer.shape.elements() - begin), 0});
+      }
+    }
+  }
+
+  void run(const Member& member, std::int64_t) override {
+    const Part part(member, static_cast<std::int64_t>(blocks_.size()));
+    for (std::int64_t b = part.begin; b < part.end; ++b) {
+      Block& own = blocks_[static_cast<std::size_t>(b)];
+      own.sum = cpu::squared_sum(own.type, addresses_.reads[own.tensor] + own.begin * size_of(own.type), own.count);
+    }
+    member.sync();
+    if (member.index == 0) {
+      *reinterpret_cast<double*>(addresses_.writes[0]) = std::accumulate(
+          blocks_.begin(), blocks_.end(), 0.0, [](double sum, const Block& own) { return sum + own.sum; });
+    }
+  }
+
+ private:
+  static constexpr std::int64_t block = 8192;
+  struct Block {
+    std::size_t tensor;
+    DType type;
+    std::int64_t begin;
+    std::int64_t count;
+    double sum;
+  };
+  Addresses addresses_;
+  std::vector<Block> blocks_;
 };
 
 struct PrepareOp {
@@ -377,6 +418,15 @@ struct PrepareOp {
   }
   std::unique_ptr<Kernel> operator()(const op::Cast&) const { return cpu::prepare_cast(plan, task, at); }
   std::unique_ptr<Kernel> operator()(const op::CheckFinite&) const { return std::make_unique<CheckFiniteKernel>(plan, task, at); }
+  std::unique_ptr<Kernel> operator()(const op::SquaredSum&) const { return std::make_unique<SquaredSumKernel>(plan, task, at); }
+  std::unique_ptr<Kernel> operator()(const op::Dropout& o) const {
+    return kernel(at, [o, count = elements(), places = plan::places_of(plan, task.writes[0])](const Addresses& a, const Member& m,
+                                                                                              std::int64_t step) {
+      const Part part(m, count, cache_line);
+      cpu::dropout(op::DropoutMask(o.rate, o.layer, o.seed, step), places, static_cast<float>(1 / (1 - o.rate)), in(a, 0),
+                   out(a, 0), part.begin, part.end);
+    });
+  }
   std::unique_ptr<Kernel> operator()(const op::AdjustScale& o) const {
     return kernel(at, [interval = o.growth_interval](const Addresses& a, const Member& m, std::int64_t) {
       if (m.index == 0) {
@@ -508,7 +558,7 @@ void step_elements(const op::Optimizer& optimizer, const UpdateOperands& at, con
   }
 }
 
-/// Gradients that are 16 bits wide or scaled, as floats, a strip at a time.
+/// Gradients that are 16 bits wide, scaled or clipped, as floats, a strip at a time.
 void step_strips(const op::Optimizer& optimizer, const UpdateOperands& at, float unscale, const Part& part, std::int64_t step) {
   constexpr std::int64_t strip = 1024;
   std::array<float, strip> gradient;
@@ -538,21 +588,27 @@ std::unique_ptr<Kernel> prepare_update(const Plan& plan, const Task& task, const
     types.push_back(plan[task.reads[p]].dtype);
   }
   return kernel(at, [update, slots, sizes, types, axes](const Addresses& a, const Member& m, std::int64_t step) {
-    float unscale = 1;
+    double scale = 1;
     if (update.scaled) {
       if (*in(a, a.reads.size() - 2) != 0) {
         return;
       }
       const op::ScaleState& state = state_in(a, a.reads.size() - 1);
-      unscale = static_cast<float>(1 / static_cast<double>(state.scale));
+      scale = static_cast<double>(state.scale);
       step = state.update_number();
     }
+    const double clip = op::clip_of(update.optimizer);
+    const double factor = clip > 0 ? op::clip_factor(
+                                         clip, *reinterpret_cast<const double*>(a.reads[a.reads.size() - (update.scaled ? 3 : 1)]),
+                                         scale)
+                                   : 1;
+    const auto unscale = static_cast<float>(factor / scale);
     for (std::size_t p = 0; p < sizes.size(); ++p) {
       const Part part(m, sizes[p], cache_line);
       const op::Optimizer optimizer = op::at_step(update.optimizer, step, axes[p]);
       const UpdateOperands operands{types[p], a.reads[p], out(a, p), slots > 0 ? out(a, sizes.size() + p * slots) : nullptr,
                                     slots > 1 ? out(a, sizes.size() + p * slots + 1) : nullptr};
-      if (types[p] == DType::f32 && !update.scaled) {
+      if (types[p] == DType::f32 && unscale == 1) {
         step_elements(optimizer, operands, in(a, p) + part.begin, part.begin, part.size(), step);
       } else {
         step_strips(optimizer, operands, unscale, part, step);
@@ -586,14 +642,15 @@ Bytes kernel_workspace(std::span<const plan::Buffer> buffers, const Task& task, 
 
 /// The ops whose kernels here take 16-bit operands as they are: those that choose or convert.
 template <typename AnyOp>
-concept TakesNarrow = std::same_as<AnyOp, op::Cast> || std::same_as<AnyOp, op::CheckFinite> || std::same_as<AnyOp, op::Relu> ||
-    std::same_as<AnyOp, op::ReluBackward> || std::same_as<AnyOp, op::Flatten> || std::same_as<AnyOp, op::FlattenBackward>;
+concept TakesNarrow = std::same_as<AnyOp, op::Cast> || std::same_as<AnyOp, op::CheckFinite> ||
+    std::same_as<AnyOp, op::SquaredSum> || std::same_as<AnyOp, op::Relu> || std::same_as<AnyOp, op::ReluBackward> ||
+    std::same_as<AnyOp, op::Flatten> || std::same_as<AnyOp, op::FlattenBackward>;
 
 /// Whether a task works element by element on whatever lies in memory.
 bool takes_any_order(const Task& task) {
   const auto* compute = std::get_if<plan::Compute>(&task.action);
   return compute == nullptr || std::holds_alternative<op::Cast>(compute->op) ||
-         std::holds_alternative<op::CheckFinite>(compute->op);
+         std::holds_alternative<op::CheckFinite>(compute->op) || std::holds_alternative<op::SquaredSum>(compute->op);
 }
 
 bool is_emulated(std::span<const plan::Buffer> buffers, const Task& task) {

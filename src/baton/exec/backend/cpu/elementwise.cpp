@@ -1,9 +1,12 @@
 #include "baton/exec/backend/cpu/elementwise.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <numeric>
 
 #include "baton/exec/backend/cpu/exponential.h"
+#include "baton/exec/rounding.h"
 #include "baton/exec/tiled_weight.h"
 
 namespace baton::exec::cpu {
@@ -320,6 +323,56 @@ void relu_backward(DType type, const std::uint16_t* __restrict dy, const std::ui
 bool all_finite(DType type, const std::byte* values, std::int64_t count) {
   return type == DType::f32 ? none_full(0x7f800000U, reinterpret_cast<const std::uint32_t*>(values), count)
                             : none_full(infinity_of(type), reinterpret_cast<const std::uint16_t*>(values), count);
+}
+
+namespace {
+
+/// Several running sums, always the same ones: wide enough for vectors, the same bits on every machine.
+double squares(const float* values, std::int64_t count) {
+  constexpr std::int64_t lanes = 16;
+  double sums[lanes] = {};
+  std::int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    for (std::int64_t lane = 0; lane < lanes; ++lane) {
+      sums[lane] += static_cast<double>(values[i + lane]) * static_cast<double>(values[i + lane]);
+    }
+  }
+  for (; i < count; ++i) {
+    sums[0] += static_cast<double>(values[i]) * static_cast<double>(values[i]);
+  }
+  return std::accumulate(sums, sums + lanes, 0.0);
+}
+
+}  // namespace
+
+double squared_sum(DType type, const std::byte* values, std::int64_t count) {
+  if (type == DType::f32) {
+    return squares(reinterpret_cast<const float*>(values), count);
+  }
+  constexpr std::int64_t strip = 1024;
+  std::array<float, strip> wide;
+  double sum = 0;
+  for (std::int64_t begin = 0; begin < count; begin += strip) {
+    const std::int64_t own = std::min(strip, count - begin);
+    widen(type, values + begin * size_of(type), wide.data(), own);
+    sum += squares(wide.data(), own);
+  }
+  return sum;
+}
+
+void dropout(const op::DropoutMask& mask, const op::ElementPlaces& places, float factor, const float* __restrict x,
+             float* __restrict y, std::int64_t begin, std::int64_t end) {
+  const std::int64_t run = places.run();
+  for (std::int64_t i = begin; i < end;) {
+    std::int64_t place = places.of(i);
+    FourWords words = mask.words(place);
+    for (const std::int64_t stop = std::min(end, (i / run + 1) * run); i < stop; ++i, ++place) {
+      if (place % 4 == 0) {
+        words = mask.words(place);
+      }
+      y[i] = mask.drops(words, place) ? 0 : x[i] * factor;
+    }
+  }
 }
 
 void mean_squared_error(const float* __restrict y, const float* __restrict target, double* __restrict loss, float* __restrict dy,

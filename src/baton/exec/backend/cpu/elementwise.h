@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "baton/base/dtype.h"
+#include "baton/op/dropout.h"
 #include "baton/op/optimizer.h"
 
 /// The parts of a step that are no products, on a run of elements or rows. Each element's result depends on that
@@ -76,6 +77,13 @@ void relu_backward(DType type, const std::uint16_t* dy, const std::uint16_t* y, 
 
 /// Whether all elements, of any floating type but f64, are numbers and not infinite.
 bool all_finite(DType type, const std::byte* values, std::int64_t count);
+
+/// The sum of their squares, of the same types, in double precision.
+double squared_sum(DType type, const std::byte* values, std::int64_t count);
+
+/// Elements [begin, end) of x: 0 where the mask drops them, `factor` times what they are elsewhere.
+void dropout(const op::DropoutMask& mask, const op::ElementPlaces& places, float factor, const float* x, float* y,
+             std::int64_t begin, std::int64_t end);
 
 /// Rows [begin, end) of `width` elements; one partial loss a row. `scale` multiplies dy and not the loss.
 void mean_squared_error(const float* y, const float* target, double* loss, float* dy, std::int64_t begin, std::int64_t end,

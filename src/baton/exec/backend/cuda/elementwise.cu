@@ -166,6 +166,7 @@ __device__ void over_row(std::int64_t first, std::int64_t count, Work pack, One 
   for (std::int64_t i = first + threadIdx.x; i < begin; i += Threads) {
     one(i);
   }
+#pragma unroll 4
   for (std::int64_t i = begin / Size + threadIdx.x; i < end / Size; i += Threads) {
     pack(i);
   }
@@ -173,6 +174,40 @@ __device__ void over_row(std::int64_t first, std::int64_t count, Work pack, One 
     one(i);
   }
 }
+
+/// e^x; for 16-bit results by the hardware's own function, whose error is far below their rounding.
+template <typename Element>
+__device__ float exponential(float x) {
+  if constexpr (sizeof(Element) == 2) {
+    return __expf(x);
+  } else {
+    return expf(x);
+  }
+}
+
+/// The gradient of the loss by the scores of a row, from the sum of exp(score − largest).
+struct ScoreSlope {
+  float largest;
+  float scale;
+  float less;
+  float of_label;
+  std::int64_t label;
+
+  __device__ ScoreSlope(const float* loss_scale, double rows, const ScorePart& part, double sum, float largest_score,
+                        std::int64_t label_index)
+      : largest(largest_score), label(label_index) {
+    const double factor = (loss_scale == nullptr ? 1.0 : static_cast<double>(*loss_scale)) / rows;
+    scale = static_cast<float>(factor / sum);
+    less = static_cast<float>(part.each * factor);
+    of_label = static_cast<float>((1 - part.smoothing) * factor);
+  }
+
+  template <typename Element>
+  __device__ Element at(Element score, std::int64_t index) const {
+    const float slope = exponential<Element>(widened(score) - largest) * scale - less;
+    return rounded<Element>(index == label ? slope - of_label : slope);
+  }
+};
 
 struct ScoreSum {
   float largest;
@@ -197,26 +232,26 @@ __device__ ScoreSum sum_of_scores(const Element* y, std::int64_t first, std::int
           here = fmaxf(here, widened(scores.elements[e]));
         }
         if (here > most) {
-          sum *= expf(most - here);
+          sum *= exponential<Element>(most - here);
           most = here;
         }
 #pragma unroll
         for (int e = 0; e < P::size && most > -INFINITY; ++e) {
-          sum += expf(widened(scores.elements[e]) - most);
+          sum += exponential<Element>(widened(scores.elements[e]) - most);
           all += widened(scores.elements[e]);
         }
       },
       [&](std::int64_t i) {
         const float score = widened(y[i]);
         if (score > most) {
-          sum *= expf(most - score);
+          sum *= exponential<Element>(most - score);
           most = score;
         }
-        sum += most > -INFINITY ? expf(score - most) : 0.0F;
+        sum += most > -INFINITY ? exponential<Element>(score - most) : 0.0F;
         all += score;
       });
   const float largest = over_block<Threads>(most, Largest());
-  return {largest, over_block<Threads>(static_cast<double>(sum * expf(most - largest)), Sum()),
+  return {largest, over_block<Threads>(static_cast<double>(sum * exponential<Element>(most - largest)), Sum()),
           with_all ? over_block<Threads>(static_cast<double>(all), Sum()) : 0.0};
 }
 
@@ -246,14 +281,7 @@ __global__ void __launch_bounds__(Threads)
     sum += terms[1] * exp(terms[0] - static_cast<double>(largest));
     score += terms[2];
   }
-  const double factor = (loss_scale == nullptr ? 1.0 : static_cast<double>(*loss_scale)) / rows;
-  const auto scale = static_cast<float>(factor / sum);
-  const auto less = static_cast<float>(part.each * factor);
-  const auto of_label = static_cast<float>((1 - part.smoothing) * factor);
-  const auto gradient = [&](Element value, std::int64_t i) {
-    const float slope = expf(widened(value) - largest) * scale - less;
-    return rounded<Element>(i == first + label ? slope - of_label : slope);
-  };
+  const ScoreSlope slope(loss_scale, rows, part, sum, largest, first + label);
   using P = Pack<Element>;
   over_row<P::size, Threads>(
       first, classes,
@@ -262,12 +290,79 @@ __global__ void __launch_bounds__(Threads)
         P slopes;
 #pragma unroll
         for (int e = 0; e < P::size; ++e) {
-          slopes.elements[e] = gradient(scores.elements[e], i * P::size + e);
+          slopes.elements[e] = slope.at(scores.elements[e], i * P::size + e);
         }
         reinterpret_cast<P*>(dy)[i] = slopes;
       },
-      [&](std::int64_t i) { dy[i] = gradient(y[i], i); });
+      [&](std::int64_t i) { dy[i] = slope.at(y[i], i); });
   if (threadIdx.x == 0) {
+    loss[blockIdx.x] = (log(sum) + static_cast<double>(largest) - score) / rows;
+  }
+}
+
+constexpr int holding_threads = 512;
+
+/// As cross_entropy_kernel, with the row held in shared memory, so that its scores are read once. Each thread reads back only what
+/// it has written there.
+template <typename Element>
+__global__ void __launch_bounds__(holding_threads)
+    held_cross_entropy_kernel(const Element* y, const std::int32_t* labels, const float* loss_scale, double* loss, Element* dy,
+                              std::int64_t classes, double rows, ScorePart part) {
+  using P = Pack<Element>;
+  extern __shared__ __align__(16) unsigned char room[];
+  auto* held = reinterpret_cast<P*>(room);
+  allow_next();
+  await_previous();
+  const std::int64_t first = blockIdx.x * classes;
+  const std::int64_t first_pack = (first + P::size - 1) / P::size;
+  const std::int64_t label = labels[blockIdx.x] - part.first;
+  const auto at_label = static_cast<double>(widened(y[first + label]));  // read before dy is written, which may be in its place
+  float most = -INFINITY;
+  over_row<P::size, holding_threads>(
+      first, classes,
+      [&](std::int64_t i) {
+        const P scores = reinterpret_cast<const P*>(y)[i];
+        held[i - first_pack] = scores;
+#pragma unroll
+        for (int e = 0; e < P::size; ++e) {
+          most = fmaxf(most, widened(scores.elements[e]));
+        }
+      },
+      [&](std::int64_t i) { most = fmaxf(most, widened(y[i])); });
+  const float largest = over_block<holding_threads>(most, Largest());
+  float own_sum = 0;
+  float own_all = 0;
+  over_row<P::size, holding_threads>(
+      first, classes,
+      [&](std::int64_t i) {
+        const P scores = held[i - first_pack];
+#pragma unroll
+        for (int e = 0; e < P::size; ++e) {
+          own_sum += exponential<Element>(widened(scores.elements[e]) - largest);
+          own_all += widened(scores.elements[e]);
+        }
+      },
+      [&](std::int64_t i) {
+        own_sum += exponential<Element>(widened(y[i]) - largest);
+        own_all += widened(y[i]);
+      });
+  const double sum = over_block<holding_threads>(static_cast<double>(own_sum), Sum());
+  const double all = part.each > 0 ? over_block<holding_threads>(static_cast<double>(own_all), Sum()) : 0.0;
+  const ScoreSlope slope(loss_scale, rows, part, sum, largest, first + label);
+  over_row<P::size, holding_threads>(
+      first, classes,
+      [&](std::int64_t i) {
+        const P scores = held[i - first_pack];
+        P slopes;
+#pragma unroll
+        for (int e = 0; e < P::size; ++e) {
+          slopes.elements[e] = slope.at(scores.elements[e], i * P::size + e);
+        }
+        reinterpret_cast<P*>(dy)[i] = slopes;
+      },
+      [&](std::int64_t i) { dy[i] = slope.at(y[i], i); });
+  if (threadIdx.x == 0) {
+    const double score = (1 - part.smoothing) * at_label + part.each * all;
     loss[blockIdx.x] = (log(sum) + static_cast<double>(largest) - score) / rows;
   }
 }
@@ -447,11 +542,26 @@ void mean_squared_error(DType type, const void* y, const void* target, const flo
 /// Large blocks for long rows, so that the rows at work stay in the cache until they are read again.
 constexpr std::int64_t long_row = 8192;
 
+/// How much shared memory a block of this GPU can have.
+std::int64_t most_shared_bytes() {
+  int device = 0;
+  int bytes = 0;
+  require(cudaGetDevice(&device), "asking for the GPU");
+  require(cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device), "asking for the GPU's shared memory");
+  return bytes;
+}
+
 void cross_entropy(DType type, const void* y, const std::int32_t* labels, const float* scale, double* loss, void* dy,
                    std::int64_t rows, std::int64_t classes, double total_rows, const ScorePart& part, cudaStream_t stream) {
   with_element(type, [&](auto element) {
     using Element = decltype(element);
     const bool is_long = classes >= long_row;
+    const std::int64_t row_bytes = (classes / Pack<Element>::size + 1) * 16;
+    if (is_long && part.parts == 0 && row_bytes <= most_shared_bytes() - 1024) {  // less what sums over a block take
+      return launch(held_cross_entropy_kernel<Element>,
+                    {dim3(static_cast<unsigned>(rows)), dim3(holding_threads), static_cast<int>(row_bytes)}, stream,
+                    static_cast<const Element*>(y), labels, scale, loss, static_cast<Element*>(dy), classes, total_rows, part);
+    }
     launch(is_long ? cross_entropy_kernel<Element, many_threads> : cross_entropy_kernel<Element, threads>,
            {dim3(static_cast<unsigned>(rows)), dim3(is_long ? many_threads : threads)}, stream, static_cast<const Element*>(y),
            labels, scale, loss, static_cast<Element*>(dy), classes, total_rows, part);

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "baton/base/dtype.h"
+#include "baton/op/dropout.h"
 #include "baton/op/rate.h"
 
 /// The kernels of our own that work element by element, as functions that enqueue them (C++17, as nvcc compiles it). `type` is
@@ -97,10 +98,13 @@ struct UpdatedTensor {
   bool decays;
 };
 /// What tells of a loss scale: nothing is done where `flag` is not zero, gradients are divided by the first of the four floats
-/// of `state` (op/loss_scale.h), and steps are counted by it. Both null without one.
+/// of `state` (op/loss_scale.h), and steps are counted by it. Both null without one. If there are `squares`, gradients are clipped:
+/// multiplied by op::clip_factor.
 struct Scaling {
   const float* flag = nullptr;
   const float* state = nullptr;
+  const double* squares = nullptr;
+  double clip = 0;
 };
 struct SgdSettings {
   double rate;
@@ -133,6 +137,20 @@ struct CheckedTensor {
 constexpr std::size_t most_tensors = 64;
 /// Writes how many of the tensors hold an infinity or a NaN. `marks` is workspace, a word a tensor.
 void check_finite(const CheckedTensor* tensors, std::size_t count, std::uint32_t* marks, float* result, cudaStream_t stream);
+/// Doubles of workspace for the sum of the squares of these tensors.
+std::int64_t squared_sum_workspace(const CheckedTensor* tensors, std::size_t count);
+/// Writes the sum of the squares of all elements, added up in double precision and always in the same order.
+void squared_sum(const CheckedTensor* tensors, std::size_t count, double* workspace, double* result, cudaStream_t stream);
+
+/// y = x · factor where the mask of op/dropout.h keeps it, else 0. `step` is the number of the step, on the device.
+struct DropoutSettings {
+  double rate;
+  std::int64_t layer;
+  std::int64_t seed;
+  op::ElementPlaces places;
+};
+void dropout(DType type, const DropoutSettings& settings, const void* x, void* y, std::int64_t count, const std::int64_t* step,
+             cudaStream_t stream);
 /// A loss scaler's state after a step, by the rules of op/loss_scale.h.
 void adjust_scale(const float* flag, float* state, std::int64_t growth_interval, cudaStream_t stream);
 

@@ -276,13 +276,31 @@ struct PrepareOp {
             to = plan[task.writes[0]].dtype](cudaStream_t stream) { cast(from, x, to, y, count, stream); };
   }
 
-  Launch operator()(const op::CheckFinite&) const {
+  std::vector<CheckedTensor> all_read() const {
     std::vector<CheckedTensor> tensors;
     for (std::size_t i = 0; i < task.reads.size(); ++i) {
       const plan::Buffer& buffer = plan[task.reads[i]];
       tensors.push_back({at.reads[i], buffer.shape.elements(), buffer.dtype});
     }
-    return [tensors, marks = reinterpret_cast<std::uint32_t*>(at.workspace), flag = out(at, 0)](cudaStream_t stream) {
+    return tensors;
+  }
+
+  Launch operator()(const op::SquaredSum&) const {
+    return [tensors = all_read(), workspace = reinterpret_cast<double*>(at.workspace),
+            result = reinterpret_cast<double*>(at.writes[0])](cudaStream_t stream) {
+      squared_sum(tensors.data(), tensors.size(), workspace, result, stream);
+    };
+  }
+
+  Launch operator()(const op::Dropout& o) const {
+    const DropoutSettings settings{o.rate, o.layer, o.seed, plan::places_of(plan, task.writes[0])};
+    return [=, x = in(at, 0), y = out(at, 0), count = elements(), type = type(), step = around.step](cudaStream_t stream) {
+      dropout(type, settings, x, y, count, step, stream);
+    };
+  }
+
+  Launch operator()(const op::CheckFinite&) const {
+    return [tensors = all_read(), marks = reinterpret_cast<std::uint32_t*>(at.workspace), flag = out(at, 0)](cudaStream_t stream) {
       check_finite(tensors.data(), tensors.size(), marks, flag, stream);
     };
   }
@@ -321,7 +339,15 @@ Launch prepare_update(const plan::Plan& plan, const Task& task, const plan::Upda
                        !matrices || plan::axes_of_whole(plan[task.writes[p]]) > 1});
   }
   const DType type = plan[task.reads[0]].dtype;
-  const Scaling scaling = update.scaled ? Scaling{in(at, task.reads.size() - 2), in(at, task.reads.size() - 1)} : Scaling{};
+  Scaling scaling;
+  if (update.scaled) {
+    scaling.flag = in(at, task.reads.size() - 2);
+    scaling.state = in(at, task.reads.size() - 1);
+  }
+  scaling.clip = op::clip_of(update.optimizer);
+  if (scaling.clip > 0) {
+    scaling.squares = reinterpret_cast<const double*>(at.reads[task.reads.size() - (update.scaled ? 3 : 1)]);
+  }
   if (const auto* descent = std::get_if<op::Sgd>(&update.optimizer)) {
     const SgdSettings settings{descent->rate, static_cast<float>(descent->momentum), static_cast<float>(descent->weight_decay),
                                descent->schedule};
@@ -386,6 +412,12 @@ Bytes launch_workspace(std::span<const plan::Buffer> buffers, const Task& task, 
           return Bytes(embed_backward_workspace(buffers[task.reads[0].index()].shape.elements()));
         } else if constexpr (std::same_as<AnyOp, op::CheckFinite>) {
           return Bytes(static_cast<std::int64_t>(task.reads.size() * sizeof(std::uint32_t)));
+        } else if constexpr (std::same_as<AnyOp, op::SquaredSum>) {
+          std::vector<CheckedTensor> tensors;
+          for (const BufferId id : task.reads) {
+            tensors.push_back({nullptr, buffers[id.index()].shape.elements(), buffers[id.index()].dtype});
+          }
+          return Bytes(squared_sum_workspace(tensors.data(), tensors.size()) * static_cast<std::int64_t>(sizeof(double)));
         } else {
           return Bytes(transformer_workspace(buffers, task, o) + images_workspace(buffers, task, o, capability.code));
         }

@@ -11,6 +11,7 @@ namespace {
 
 constexpr int threads = 256;
 constexpr int warp = 32;
+constexpr int few_held = 4;  // groups per thread, of which a kernel keeps more than one array in registers
 
 struct Moments {
   float mean;
@@ -74,7 +75,7 @@ struct RowPart {
     }
   }
 
-  /// Calls `work(group, values)` for each of the thread's groups.
+  /// Calls `work(which of the thread's groups that are held, group, values)` for each of the thread's groups.
   template <typename Work>
   __device__ void each(Work work) const {
     if constexpr (Held > 0) {
@@ -86,7 +87,7 @@ struct RowPart {
           for (int e = 0; e < Width; ++e) {
             values[e] = held[h * Width + e];
           }
-          work(h * Threads + lane, values);
+          work(h, h * Threads + lane, values);
         }
       }
     } else {
@@ -97,7 +98,7 @@ struct RowPart {
         for (int e = 0; e < Width; ++e) {
           values[e] = widened(group.elements[e]);
         }
-        work(g, values);
+        work(0, g, values);
       }
     }
   }
@@ -107,7 +108,7 @@ struct RowPart {
     float mean = 0;
     if constexpr (Centred) {
       float sum = 0;
-      each([&](int, const float(&values)[Width]) {
+      each([&](int, int, const float(&values)[Width]) {
 #pragma unroll
         for (int e = 0; e < Width; ++e) {
           sum += values[e];
@@ -116,7 +117,7 @@ struct RowPart {
       mean = sum_of_row<Threads>(sum) / static_cast<float>(width);
     }
     float squares = 0;
-    each([&](int, const float(&values)[Width]) {
+    each([&](int, int, const float(&values)[Width]) {
 #pragma unroll
       for (int e = 0; e < Width; ++e) {
         squares += (values[e] - mean) * (values[e] - mean);
@@ -143,7 +144,7 @@ __global__ void __launch_bounds__(threads) norm_kernel(const Element* x, const E
   const RowPart<Element, Threads, Width, Held> part(x + row * width, width);
   const Moments moments = part.template moments<Centred>(width, epsilon);
   using G = Group<Element, Width>;
-  part.each([&](int g, const float(&values)[Width]) {
+  part.each([&](int, int g, const float(&values)[Width]) {
     const G gains = reinterpret_cast<const G*>(gain)[g];
     G biases{};
     if constexpr (Centred) {
@@ -170,33 +171,58 @@ __global__ void __launch_bounds__(threads)
     return;
   }
   const RowPart<Element, Threads, Width, Held> part(x + row * width, width);
-  const Moments moments = part.template moments<Centred>(width, epsilon);
   using G = Group<Element, Width>;
   const auto* slopes = reinterpret_cast<const G*>(dy + row * width);
   const auto* gains = reinterpret_cast<const G*>(gain);
+  constexpr bool keeps = Held > 0 && Held <= few_held;
+  float kept[keeps ? Held * Width : 1];  // slopes times gains
+  const auto scaled_slopes = [&](int h, int g, float(&scaled)[Width]) {
+    if constexpr (keeps) {
+#pragma unroll
+      for (int e = 0; e < Width; ++e) {
+        scaled[e] = kept[h * Width + e];
+      }
+    } else {
+      const G slope = slopes[g];
+      const G factor = gains[g];
+#pragma unroll
+      for (int e = 0; e < Width; ++e) {
+        scaled[e] = widened(slope.elements[e]) * widened(factor.elements[e]);
+      }
+    }
+  };
+  if constexpr (keeps) {
+    part.each([&](int h, int g, const float(&)[Width]) {
+      const G slope = slopes[g];
+      const G factor = gains[g];
+#pragma unroll
+      for (int e = 0; e < Width; ++e) {
+        kept[h * Width + e] = widened(slope.elements[e]) * widened(factor.elements[e]);
+      }
+    });
+  }
+  const Moments moments = part.template moments<Centred>(width, epsilon);
   float sum = 0;
   float along = 0;
-  part.each([&](int g, const float(&values)[Width]) {
-    const G slope = slopes[g];
-    const G factor = gains[g];
+  part.each([&](int h, int g, const float(&values)[Width]) {
+    float scaled[Width];
+    scaled_slopes(h, g, scaled);
 #pragma unroll
     for (int e = 0; e < Width; ++e) {
-      const float scaled = widened(slope.elements[e]) * widened(factor.elements[e]);
-      sum += scaled;
-      along += scaled * ((values[e] - moments.mean) * moments.factor);
+      sum += scaled[e];
+      along += scaled[e] * ((values[e] - moments.mean) * moments.factor);
     }
   });
   const float mean = Centred ? sum_of_row<Threads>(sum) / static_cast<float>(width) : 0.0F;
   const float tilt = sum_of_row<Threads>(along) / static_cast<float>(width);
-  part.each([&](int g, const float(&values)[Width]) {
-    const G slope = slopes[g];
-    const G factor = gains[g];
+  part.each([&](int h, int g, const float(&values)[Width]) {
+    float scaled[Width];
+    scaled_slopes(h, g, scaled);
     G result;
 #pragma unroll
     for (int e = 0; e < Width; ++e) {
-      const float scaled = widened(slope.elements[e]) * widened(factor.elements[e]);
       const float normal = (values[e] - moments.mean) * moments.factor;
-      result.elements[e] = rounded<Element>((scaled - mean - normal * tilt) * moments.factor);
+      result.elements[e] = rounded<Element>((scaled[e] - mean - normal * tilt) * moments.factor);
     }
     reinterpret_cast<G*>(dx + row * width)[g] = result;
   });
@@ -274,6 +300,63 @@ __global__ void __launch_bounds__(threads) norm_weight_kernel(const Element* x, 
   }
 }
 
+/// As norm_weight_kernel, for rows that a warp holds in registers: x and dy are read once. The rows of a block are dealt to its
+/// warps in turn, whose sums are added in order.
+template <typename Element, int Width, int Held, bool Centred>
+__global__ void __launch_bounds__(threads) norm_weight_of_held_rows_kernel(const Element* x, const Element* dy, float* sums,
+                                                                           std::int64_t rows, std::int64_t width, float epsilon) {
+  __shared__ float shared[row_lanes][Held * warp * Width];
+  allow_next();
+  await_previous();
+  using G = Group<Element, Width>;
+  const int lane = static_cast<int>(threadIdx.x) % warp;
+  const int row_lane = static_cast<int>(threadIdx.x) / warp;
+  const std::int64_t first = rows * blockIdx.x / gridDim.x;
+  const std::int64_t last = rows * (blockIdx.x + 1) / gridDim.x;
+  float gain[Held * Width] = {};
+  float bias[Held * Width] = {};
+  for (std::int64_t row = first + row_lane; row < last; row += row_lanes) {
+    const RowPart<Element, warp, Width, Held> part(x + row * width, width);
+    const auto* slopes = reinterpret_cast<const G*>(dy + row * width);
+    G slope[Held];
+    part.each([&](int h, int g, const float(&)[Width]) { slope[h] = slopes[g]; });
+    const Moments moments = part.template moments<Centred>(width, epsilon);
+    part.each([&](int h, int, const float(&values)[Width]) {
+#pragma unroll
+      for (int e = 0; e < Width; ++e) {
+        const float of_element = widened(slope[h].elements[e]);
+        gain[h * Width + e] += of_element * ((values[e] - moments.mean) * moments.factor);
+        if constexpr (Centred) {
+          bias[h * Width + e] += of_element;
+        }
+      }
+    });
+  }
+  const auto add_up = [&](const float(&own)[Held * Width], std::int64_t which) {
+#pragma unroll
+    for (int h = 0; h < Held; ++h) {
+#pragma unroll
+      for (int e = 0; e < Width; ++e) {
+        shared[row_lane][(h * warp + lane) * Width + e] = own[h * Width + e];
+      }
+    }
+    __syncthreads();
+    for (int column = static_cast<int>(threadIdx.x); column < static_cast<int>(width); column += threads) {
+      float sum = 0;
+#pragma unroll
+      for (int r = 0; r < row_lanes; ++r) {
+        sum += shared[r][column];
+      }
+      sums[(2 * static_cast<std::int64_t>(blockIdx.x) + which) * width + column] = sum;
+    }
+    __syncthreads();
+  };
+  add_up(gain, 0);
+  if constexpr (Centred) {
+    add_up(bias, 1);
+  }
+}
+
 /// The sums of the parts, in a fixed order; blockIdx.y is 0 for gains and 1 for biases.
 template <typename Element>
 __global__ void __launch_bounds__(threads)
@@ -330,7 +413,14 @@ void with_way(std::int64_t rows, std::int64_t width, Run run) {
   switch (way_for<Element>(width)) {
     case Way::warp_per_row: {
       const auto fewer = static_cast<unsigned>((rows + threads / warp - 1) / (threads / warp));
-      return run(Instance<warp, size, 8>(), LaunchShape{dim3(fewer), dim3(threads)});
+      const LaunchShape shape{dim3(fewer), dim3(threads)};
+      if (width <= 3 * warp * size) {
+        return run(Instance<warp, size, 3>(), shape);
+      }
+      if (width <= 4 * warp * size) {
+        return run(Instance<warp, size, 4>(), shape);
+      }
+      return run(Instance<warp, size, 8>(), shape);
     }
     case Way::block_per_row:
       return run(Instance<threads, size, 4>(), LaunchShape{dim3(blocks), dim3(threads)});
@@ -367,7 +457,7 @@ void norm_backward_input(DType type, const void* dy, const void* x, const void* 
 }
 
 /// Into how many parts the sums over the rows are divided.
-std::int64_t parts_of(std::int64_t rows) { return std::clamp<std::int64_t>((rows + 63) / 64, 1, 128); }
+std::int64_t parts_of(std::int64_t rows) { return std::clamp<std::int64_t>((rows + 31) / 32, 1, 264); }
 
 template <bool Centred>
 void norm_backward_weight(DType type, const void* x, const void* dy, void* dgain, void* dbias, std::int64_t rows,
@@ -382,11 +472,17 @@ void norm_backward_weight(DType type, const void* x, const void* dy, void* dgain
     const auto* slopes = static_cast<const Element*>(dy);
     with_way<Element>(rows, width, [&](auto instance, const LaunchShape& shape) {
       using I = decltype(instance);
-      launch(moments_kernel<Element, I::Threads, I::Width, I::Held, Centred>, shape, stream, values, moments, rows, width, epsilon);
-      constexpr std::int64_t columns = warp * I::Width;
-      launch(norm_weight_kernel<Element, I::Width>,
-             {dim3(static_cast<unsigned>((width + columns - 1) / columns), parts), dim3(threads)}, stream, values, slopes,
-             static_cast<const Moments*>(moments), sums, rows, width);
+      if constexpr (I::Threads == warp && I::Held <= few_held) {
+        launch(norm_weight_of_held_rows_kernel<Element, I::Width, I::Held, Centred>, {dim3(parts), dim3(threads)}, stream, values,
+               slopes, sums, rows, width, epsilon);
+      } else {
+        launch(moments_kernel<Element, I::Threads, I::Width, I::Held, Centred>, shape, stream, values, moments, rows, width,
+               epsilon);
+        constexpr std::int64_t columns = warp * I::Width;
+        launch(norm_weight_kernel<Element, I::Width>,
+               {dim3(static_cast<unsigned>((width + columns - 1) / columns), parts), dim3(threads)}, stream, values, slopes,
+               static_cast<const Moments*>(moments), sums, rows, width);
+      }
     });
     launch(norm_weight_sum_kernel<Element>,
            {dim3(static_cast<unsigned>((width + warp - 1) / warp), Centred ? 2 : 1), dim3(threads)}, stream,

@@ -87,6 +87,48 @@ __global__ void __launch_bounds__(threads)
       [](std::int64_t) {});
 }
 
+/// One block per image. Where in each window the largest element is, is found once and kept in shared memory, a byte per window.
+template <typename Element>
+__global__ void __launch_bounds__(threads)
+    max_pool_backward_of_images_kernel(const Element* dy, const Element* x, Element* dx, Window w) {
+  extern __shared__ unsigned char places[];
+  allow_next();
+  await_previous();
+  const int pixels = w.height * w.width;
+  const int windows = w.out_height * w.out_width;
+  const Element* image = x + static_cast<std::int64_t>(blockIdx.x) * pixels;
+  const Element* slopes = dy + static_cast<std::int64_t>(blockIdx.x) * windows;
+  Element* result = dx + static_cast<std::int64_t>(blockIdx.x) * pixels;
+  for (int i = static_cast<int>(threadIdx.x); i < windows; i += threads) {
+    const int out_y = i / w.out_width;
+    const int out_x = i - out_y * w.out_width;
+    const int place = place_of_largest(image, w, out_y, out_x);
+    const int y = place / w.width;
+    const int in_window = (y - (out_y * w.stride - w.padding)) * w.window + (place - y * w.width) - (out_x * w.stride - w.padding);
+    places[i] = static_cast<unsigned char>(in_window);
+  }
+  __syncthreads();
+  for (int pixel = static_cast<int>(threadIdx.x); pixel < pixels; pixel += threads) {
+    const int row = pixel / w.width;
+    const int y = row + w.padding;
+    const int x_at = pixel - row * w.width + w.padding;
+    const int first_y = y < w.window ? 0 : (y - w.window) / w.stride + 1;
+    const int first_x = x_at < w.window ? 0 : (x_at - w.window) / w.stride + 1;
+    const int last_y = min(y / w.stride, w.out_height - 1);
+    const int last_x = min(x_at / w.stride, w.out_width - 1);
+    float sum = 0;
+    for (int out_y = first_y; out_y <= last_y; ++out_y) {
+      for (int out_x = first_x; out_x <= last_x; ++out_x) {
+        const int window = out_y * w.out_width + out_x;
+        if (places[window] == (y - out_y * w.stride) * w.window + x_at - out_x * w.stride) {
+          sum += widened(slopes[window]);
+        }
+      }
+    }
+    result[pixel] = rounded<Element>(sum);
+  }
+}
+
 /// One warp per image.
 template <typename Element>
 __global__ void __launch_bounds__(threads)
@@ -133,8 +175,16 @@ void max_pool(DType type, const PoolShape& shape, const void* x, void* y, cudaSt
 
 void max_pool_backward(DType type, const PoolShape& shape, const void* dy, const void* x, void* dx, cudaStream_t stream) {
   const std::int64_t count = shape.images * shape.height * shape.width;
+  const std::int64_t windows = shape.out_height() * shape.out_width();
+  constexpr std::int64_t most_windows = 48 * 1024;  // what shared memory holds
+  const bool by_image = windows <= most_windows && shape.window < 16;
   with_element(type, [&](auto element) {
     using Element = decltype(element);
+    if (by_image) {
+      return launch(max_pool_backward_of_images_kernel<Element>,
+                    {dim3(static_cast<unsigned>(shape.images)), dim3(threads), static_cast<int>(windows)}, stream,
+                    static_cast<const Element*>(dy), static_cast<const Element*>(x), static_cast<Element*>(dx), window_of(shape));
+    }
     launch(max_pool_backward_kernel<Element>, {dim3(blocks_for(count)), dim3(threads)}, stream, static_cast<const Element*>(dy),
            static_cast<const Element*>(x), static_cast<Element*>(dx), count, window_of(shape));
   });

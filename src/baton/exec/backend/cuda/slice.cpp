@@ -12,6 +12,7 @@
 #include "baton/exec/backend/cuda/kernels.h"
 #include "baton/exec/backend/cuda/status.h"
 #include "baton/exec/contents.h"
+#include "baton/op/traits.h"
 
 namespace baton::exec::cuda {
 
@@ -48,14 +49,16 @@ void Slice::synchronize() const noexcept {
   }
 }
 
-/// Optimizers that need the number of the step read it on their device.
+/// Optimizers and ops that need the number of the step read it on their device.
 void Slice::open_counters() {
   counters_.resize(places_.size());
   for (const Task& task : plan_.tasks()) {
     const auto* update = std::get_if<plan::Update>(&task.action);
     auto& counter = counters_[task.device.index()];
-    const bool needs_it = update != nullptr &&
-                          (std::holds_alternative<op::Adam>(update->optimizer) || op::is_scheduled(update->optimizer));
+    const auto* compute = std::get_if<plan::Compute>(&task.action);
+    const bool needs_it = (update != nullptr &&
+                           (std::holds_alternative<op::Adam>(update->optimizer) || op::is_scheduled(update->optimizer))) ||
+                          (compute != nullptr && op::depends_on_step(compute->op));
     if (is_here(task.device) && needs_it && !counter) {
       place(task.device).enter();
       void* memory = nullptr;

@@ -3,6 +3,7 @@
 #include "baton/exec/backend/cuda/element.cuh"
 #include "baton/exec/backend/cuda/kernels.h"
 #include "baton/exec/backend/cuda/programmatic.cuh"
+#include "baton/op/clip.h"
 
 namespace baton::exec::cuda {
 namespace {
@@ -77,6 +78,16 @@ __device__ std::int64_t update_number(const Scaling& scaling, const std::int64_t
   return scaling.state == nullptr ? *step : static_cast<std::int64_t>(scaling.state[3] - scaling.state[2]) + 1;
 }
 
+/// What gradients are multiplied by: it takes back the loss scale, and clips.
+__device__ float gradient_factor(const Scaling& scaling) {
+  const float scale = scaling.state == nullptr ? 1.0F : *scaling.state;
+  if (scaling.squares == nullptr) {
+    return 1.0F / scale;
+  }
+  return static_cast<float>(op::clip_factor(scaling.clip, *scaling.squares, static_cast<double>(scale)) /
+                            static_cast<double>(scale));
+}
+
 template <typename Gradient, bool Velocity>
 __global__ void __launch_bounds__(threads)
     sgd_kernel(const __grid_constant__ Tensors tensors, const __grid_constant__ SgdSettings settings, Scaling scaling,
@@ -86,14 +97,16 @@ __global__ void __launch_bounds__(threads)
   if (scaling.flag != nullptr && *scaling.flag != 0) {
     return;
   }
-  const float inverse_scale = scaling.state == nullptr ? 1.0F : 1.0F / *scaling.state;
   __shared__ float shared_rate;
+  __shared__ float shared_factor;
   if (threadIdx.x == 0) {  // the number of the step is there where the rate has a schedule
+    shared_factor = gradient_factor(scaling);
     const double factor = step == nullptr ? 1 : op::rate_factor(settings.schedule, update_number(scaling, step));
     shared_rate = static_cast<float>(settings.rate * factor);
   }
   __syncthreads();
   const float rate = shared_rate;
+  const float inverse_scale = shared_factor;
   const unsigned own = own_tensor(tensors);
   const float decay = tensors.list[own].decays ? settings.weight_decay : 0;
   over<Gradient, Velocity, false>(tensors, own, inverse_scale, [&](float gradient, float& weight, float& velocity, float&) {
@@ -113,12 +126,14 @@ __global__ void __launch_bounds__(threads)
   __shared__ float shared_rate;
   __shared__ float shared_keep;
   __shared__ float shared_root;
+  __shared__ float shared_factor;
   allow_next();
   await_previous();
   if (scaling.flag != nullptr && *scaling.flag != 0) {
     return;
   }
   if (threadIdx.x == 0) {
+    shared_factor = gradient_factor(scaling);
     const std::int64_t update = update_number(scaling, step);
     const auto number = static_cast<double>(update);
     const double plain_rate = settings.rate * op::rate_factor(settings.schedule, update);
@@ -135,7 +150,7 @@ __global__ void __launch_bounds__(threads)
   const bool decays = tensors.list[own].decays;
   const float keep = settings.decoupled && decays ? shared_keep : 1;
   const float decay = settings.decoupled || !decays ? 0 : settings.weight_decay;
-  const float inverse_scale = scaling.state == nullptr ? 1.0F : 1.0F / *scaling.state;
+  const float inverse_scale = shared_factor;
   over<Gradient, true, true>(tensors, own, inverse_scale, [&](float gradient, float& weight, float& first, float& second) {
     const float slope = gradient + decay * weight;
     first = beta1 * first + (1 - beta1) * slope;

@@ -7,6 +7,8 @@
 #include "baton/base/error.h"
 #include "baton/base/narrow.h"
 #include "baton/exec/backend.h"
+#include "baton/op/clip.h"
+#include "baton/op/dropout.h"
 #include "baton/op/loss_scale.h"
 #include "baton/op/signature.h"
 #include "baton/op/traits.h"
@@ -74,6 +76,7 @@ struct Loops {
   const Task& task;
   const Addresses& at;
   Rounding& rounding;
+  std::int64_t step;
 
   template <typename Element = Real>
   const Element* in(std::size_t i) const {
@@ -653,6 +656,25 @@ struct Loops {
     *out<op::ScaleState>(0) = op::adjusted(*in<op::ScaleState>(1), *in<float>(0) == 0, adjust.growth_interval);
   }
 
+  void operator()(const op::SquaredSum&) const {
+    double sum = 0;
+    for (std::size_t operand = 0; operand < task.reads.size(); ++operand) {
+      for (std::int64_t i = 0; i < in_shape(operand).elements(); ++i) {
+        sum += any_value(operand, i) * any_value(operand, i);
+      }
+    }
+    *out<double>(0) = sum;
+  }
+
+  void operator()(const op::Dropout& dropout) const {
+    const op::DropoutMask mask(dropout.rate, dropout.layer, dropout.seed, step);
+    const op::ElementPlaces places = plan::places_of(plan, task.writes[0]);
+    for (std::int64_t i = 0; i < in_shape(0).elements(); ++i) {
+      const std::int64_t place = places.of(i);
+      out(0)[i] = rounded(mask.drops(mask.words(place), place) ? 0 : value(0, i) / (1 - dropout.rate));
+    }
+  }
+
   /// Which index of an image tap `k` of the window sees at place `p`; outside of the image it sees padding.
   template <typename AnyOp>
   static std::int64_t seen(const AnyOp& o, std::int64_t p, std::int64_t k) {
@@ -920,7 +942,8 @@ struct Loops {
     std::fill(out(0) + in_shape(0).elements(), out(0) + out_shape(0).elements(), Real(0.0F));
   }
 
-  void update(const plan::Update& update, std::int64_t step) const {
+  void update(const plan::Update& update) const {
+    std::int64_t number = step;
     double scale = 1;
     if (update.scaled) {
       if (*in<float>(task.reads.size() - 2) != 0) {
@@ -928,20 +951,22 @@ struct Loops {
       }
       const auto* state = in<op::ScaleState>(task.reads.size() - 1);
       scale = static_cast<double>(state->scale);
-      step = state->update_number();
+      number = state->update_number();
     }
+    const double clip = op::clip_of(update.optimizer);
+    const double factor = clip > 0 ? op::clip_factor(clip, *in<double>(task.reads.size() - (update.scaled ? 3 : 1)), scale) : 1;
     const std::size_t slots = op::state_slots(update.optimizer);
     const std::size_t count = task.writes.size() / (1 + slots);
     for (std::size_t p = 0; p < count; ++p) {
       Real* state_0 = slots > 0 ? out(count + p * slots) : nullptr;
       Real* state_1 = slots > 1 ? out(count + p * slots + 1) : nullptr;
-      const op::Optimizer optimizer = op::at_step(update.optimizer, step, plan::axes_of_whole(plan[task.writes[p]]));
+      const op::Optimizer optimizer = op::at_step(update.optimizer, number, plan::axes_of_whole(plan[task.writes[p]]));
       for (std::int64_t i = 0; i < out_shape(p).elements(); ++i) {
-        const double gradient = any_value(p, i) / scale;
+        const double gradient = any_value(p, i) / scale * factor;
         if (const auto* sgd = std::get_if<op::Sgd>(&optimizer)) {
           descend(*sgd, gradient, out(p)[i], state_0 == nullptr ? nullptr : state_0 + i);
         } else {
-          adapt(std::get<op::Adam>(optimizer), gradient, out(p)[i], state_0[i], state_1[i], step);
+          adapt(std::get<op::Adam>(optimizer), gradient, out(p)[i], state_0[i], state_1[i], number);
         }
       }
     }
@@ -956,7 +981,7 @@ struct Loops {
     weight = rounded(widened(weight) - sgd.rate * gradient);
   }
 
-  void adapt(const op::Adam& adam, double gradient, Real& weight, Real& first, Real& second, std::int64_t step) const {
+  void adapt(const op::Adam& adam, double gradient, Real& weight, Real& first, Real& second, std::int64_t number) const {
     double value = widened(weight);
     if (adam.decoupled) {
       value -= adam.rate * adam.weight_decay * value;
@@ -967,8 +992,8 @@ struct Loops {
     const double v = adam.beta2 * widened(second) + (1 - adam.beta2) * gradient * gradient;
     first = rounded(m);
     second = rounded(v);
-    const double unbiased_m = m / (1 - std::pow(adam.beta1, static_cast<double>(step)));
-    const double unbiased_v = v / (1 - std::pow(adam.beta2, static_cast<double>(step)));
+    const double unbiased_m = m / (1 - std::pow(adam.beta1, static_cast<double>(number)));
+    const double unbiased_v = v / (1 - std::pow(adam.beta2, static_cast<double>(number)));
     weight = rounded(value - adam.rate * unbiased_m / (std::sqrt(unbiased_v) + adam.epsilon));
   }
 };
@@ -980,11 +1005,11 @@ class ReferenceKernel final : public Kernel {
       : plan_(plan), task_(task), addresses_(std::move(addresses)) {}
 
   void run(const Member&, std::int64_t step) override {
-    const Loops<Real> loops{plan_, task_, addresses_, rounding_};
+    const Loops<Real> loops{plan_, task_, addresses_, rounding_, step};
     if (const auto* compute = std::get_if<plan::Compute>(&task_.action)) {
       std::visit(loops, compute->op);
     } else {
-      loops.update(std::get<plan::Update>(task_.action), step);
+      loops.update(std::get<plan::Update>(task_.action));
     }
   }
   Rounding rounding() const override { return rounding_; }

@@ -1,0 +1,13 @@
+# Libraries that some data formats need. Without one of them its formats are refused in a sentence.
+function(baton_add_data_libraries target)
+  foreach(library ZLIB PNG JPEG)
+    find_package(${library})
+    set(BATON_HAS_${library} ${${library}_FOUND} PARENT_SCOPE)
+    if(${library}_FOUND)
+      target_link_libraries(${target} PRIVATE ${library}::${library})
+      target_compile_definitions(${target} PRIVATE BATON_${library})
+    else()
+      message(STATUS "${library}: not there, so its files cannot be read as data")
+    endif()
+  endforeach()
+endfunction()

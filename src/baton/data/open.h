@@ -1,0 +1,36 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "baton/data/source.h"
+
+namespace baton::data {
+
+struct OpenOptions {
+  /// For texts: `bytes`, `chars`, or the path of a tokenizer (see tokenizer.h). Empty: what lies beside the data, or bytes.
+  std::string tokenizer;
+  /// Used instead, if it is set: evaluation needs the tokenizer of the training.
+  std::shared_ptr<const Tokenizer> given_tokenizer;
+  /// For token files without a header: `uint16` or `uint32`. Empty: what the file itself shows; a usage error if it shows neither.
+  std::string token_type;
+};
+
+/// A folder may hold two parts under their usual names. At least one of them is set.
+struct Parts {
+  std::shared_ptr<const Source> train;  // what is not named as a test part is this one
+  std::shared_ptr<const Source> test;
+
+  /// The part to evaluate on where this is given as data for evaluation.
+  const std::shared_ptr<const Source>& for_evaluation() const { return test ? test : train; }
+};
+
+/// Whether the text of --data asks for random numbers, for which there is no source.
+bool is_random(std::string_view text);
+
+/// Opens what the text of --data names: a file or a folder, or two `.npy` files with a comma between them. A usage error says what
+/// is wrong with it.
+Parts open(const std::string& text, const OpenOptions& options = {});
+
+}  // namespace baton::data

@@ -1,0 +1,119 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "baton/base/shape.h"
+
+namespace baton::data {
+
+class Tokenizer;
+
+/// What a source holds.
+enum class Kind : std::uint8_t { tokens, images, arrays };
+
+struct Description {
+  Kind kind = Kind::arrays;
+  std::string format;                         // for people: "60000 images of 1x28x28 in 10 classes (IDX)"
+  std::int64_t count = 0;                     // of tokens, of images, of samples
+  std::int64_t vocabulary = 0;                // tokens are below this; 0: the source does not say
+  Shape sample;                               // images: channels, height, width; rank 0 if they differ. Arrays: one sample
+  std::int64_t classes = 0;                   // labels are below this; 0: there are no labels, or they are numbers
+  std::vector<std::string> class_names = {};  // if the source names them
+};
+
+/// What a model takes as one sample, and what its output is compared with. Shapes are without the batch.
+struct Form {
+  Shape input;                  // tokens: {context}; images: {channels, height, width}, or {n} for all pixels in a row
+  bool integers = false;        // the input is tokens
+  std::int64_t vocabulary = 0;  // below which these must be
+  Shape target;                 // labels: {} for one per sample, {context} for one per position; numbers: as the output
+  std::int64_t classes = 0;     // below which labels must be; 0: the target is numbers
+};
+
+/// (value / 255 − mean) / deviation, per channel; one entry stands for all channels. Empty: the source's default, which is 0.5 and
+/// 0.5 for images (so that pixels lie in [-1, 1]) and nothing for arrays.
+struct Normalization {
+  std::vector<float> mean = {};
+  std::vector<float> deviation = {};
+};
+/// `none` (pixels in [0, 1]), `mnist`, `fashion-mnist`, `cifar10`, `cifar100`, `imagenet`, or MEAN/DEVIATION with a number per
+/// channel, as in 0.5/0.25 and 0.49,0.48,0.45/0.25,0.24,0.26. A usage error says so.
+Normalization parse_normalization(std::string_view text);
+
+/// Random changes of images while training. They are a function of (seed, epoch, sample).
+struct Augmentation {
+  std::int64_t crop = 0;  // pad with this many pixels of zero per side, then cut the size out of it at random
+  bool flip = false;      // left and right, for half of the samples
+  std::uint64_t seed = 0;
+};
+/// `none`, `flip`, `crop=4`, `crop=4,flip`. The seed is not part of it.
+Augmentation parse_augmentation(std::string_view text);
+
+/// How samples are made of what a source holds.
+struct Preparation {
+  Normalization normalization;
+  Augmentation augmentation;
+};
+
+/// One sample in one epoch.
+struct Draw {
+  std::int64_t sample = 0;
+  std::uint64_t epoch = 0;
+  bool operator==(const Draw&) const = default;
+};
+
+/// A source as samples of one form. Immutable: any number of threads may call it at once. Nothing of the source is kept in memory
+/// that need not be. What is found wrong while reading (the file was cut, a token is too large) is thrown as one sentence.
+class Samples {
+ public:
+  virtual ~Samples() = default;
+
+  virtual std::int64_t count() const = 0;
+  /// Writes the input of one sample, row-major: floats, or tokens if the form's input is integers. The other is a bug.
+  virtual void input(Draw draw, std::span<float> out) const;
+  virtual void input(Draw draw, std::span<std::int32_t> out) const;
+  /// Writes its target: numbers, or labels if the form has classes.
+  virtual void target(Draw draw, std::span<float> out) const;
+  virtual void target(Draw draw, std::span<std::int32_t> out) const;
+};
+
+/// An open source. Immutable.
+class Source {
+ public:
+  virtual ~Source() = default;
+
+  const Description& description() const { return description_; }
+  /// Set for a text, and for tokens with a tokenizer beside them.
+  const std::shared_ptr<const Tokenizer>& tokenizer() const { return tokenizer_; }
+  /// A usage error says why the source does not fit the form. Tokens become windows of `context` tokens that do not overlap, each
+  /// with the token after as label; images are resized to the form if they have another size (see docs/data.md). The source must
+  /// outlive what is returned.
+  virtual std::unique_ptr<Samples> samples(const Form& form, const Preparation& preparation) const = 0;
+
+ protected:
+  Description description_;
+  std::shared_ptr<const Tokenizer> tokenizer_;
+};
+
+/// Fills a batch, sample after sample: `out` holds as many elements per draw. Thread-safe.
+template <typename Element>
+void fill_inputs(const Samples& samples, std::span<const Draw> draws, std::span<Element> out) {
+  const std::size_t each = draws.empty() ? 0 : out.size() / draws.size();
+  for (std::size_t i = 0; i < draws.size(); ++i) {
+    samples.input(draws[i], out.subspan(i * each, each));
+  }
+}
+template <typename Element>
+void fill_targets(const Samples& samples, std::span<const Draw> draws, std::span<Element> out) {
+  const std::size_t each = draws.empty() ? 0 : out.size() / draws.size();
+  for (std::size_t i = 0; i < draws.size(); ++i) {
+    samples.target(draws[i], out.subspan(i * each, each));
+  }
+}
+
+}  // namespace baton::data

@@ -1,0 +1,159 @@
+#include "baton/plan/split/norm.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <tuple>
+
+#include "baton/op/signature.h"
+#include "baton/plan/verify.h"
+
+namespace baton::plan {
+namespace {
+
+using Kind = Thing::Kind;
+
+std::vector<std::int64_t> indices(std::span<const Range> at) {
+  std::vector<std::int64_t> list;
+  for (const Range& range : at) {
+    list.insert(list.end(), {range.begin, range.end});
+  }
+  return list;
+}
+
+std::int64_t elements(std::span<const Range> at) {
+  std::int64_t count = 1;
+  for (const Range& range : at) {
+    count *= range.size();
+  }
+  return count;
+}
+
+}  // namespace
+
+/// Finds the parts that parameters are held in; false if they are not parts of one division.
+bool NormLaw::list_parts(TaskId id) {
+  if (std::exchange(listed_, true)) {
+    return true;
+  }
+  const Plan& plan = ledger_.plan();
+  std::map<std::uint32_t, std::int64_t> covered;
+  for (std::size_t b = 0; b < plan.buffers().size(); ++b) {
+    const Held& held = ledger_.held(BufferId(b));
+    if (held.thing.kind != Kind::parameter || !plan.buffers()[b].persistent) {
+      continue;
+    }
+    const auto [known, added] = part_of_.try_emplace({held.thing.id, indices(held.at)}, holder_.size());
+    if (added) {
+      holder_.emplace_back(b);
+      all_.push_back({known->second, {0, elements(held.at)}});
+      covered[held.thing.id] += elements(held.at);
+    }
+  }
+  for (const BufferId part : holder_) {
+    const Thing& thing = ledger_.held(part).thing;
+    if (covered[thing.id] != ledger_.whole(thing).elements()) {
+      ledger_.breach(Rule::sum, {id},
+                     fmt::format("{} adds up squares of gradients, but the parts in which {} is held are not each element once",
+                                 ledger_.name(id), ledger_.name(part)));
+      return false;
+    }
+  }
+  return true;
+}
+
+std::string NormLaw::name(const Counted& counted) const {
+  return fmt::format("the gradient of {}, elements {}:{}", ledger_.name(holder_[counted.part]), counted.elements.begin,
+                     counted.elements.end);
+}
+
+/// Brings a count into order; false if something is in it twice.
+bool NormLaw::join(TaskId id, Count& count) const {
+  std::sort(count.begin(), count.end(), [](const Counted& a, const Counted& b) {
+    return std::tie(a.part, a.elements.begin) < std::tie(b.part, b.elements.begin);
+  });
+  Count joined;
+  for (const Counted& next : count) {
+    if (joined.empty() || joined.back().part != next.part || joined.back().elements.end < next.elements.begin) {
+      joined.push_back(next);
+    } else if (joined.back().elements.end == next.elements.begin) {
+      joined.back().elements.end = next.elements.end;
+    } else {
+      ledger_.breach(Rule::sum, {id}, fmt::format("{} counts {} a second time", ledger_.name(id), name(next)));
+      return false;
+    }
+  }
+  count = std::move(joined);
+  return true;
+}
+
+void NormLaw::judge_sum(TaskId id, const Task& task) {
+  if (!list_parts(id)) {
+    return;
+  }
+  const auto* compute = std::get_if<Compute>(&task.action);
+  if (compute == nullptr || !op::signature(compute->op).any_reads) {
+    return ledger_.breach(Rule::value, {id},
+                          fmt::format("{} makes the norm of the gradients, but adds up no squares", ledger_.name(id)));
+  }
+  Count count;
+  for (const BufferId buffer : task.reads) {
+    const Held& held = ledger_.held(buffer);
+    const auto part = part_of_.find({held.thing.id, indices(held.at)});
+    if (held.thing.kind != Kind::parameter_gradient || part == part_of_.end()) {
+      return ledger_.breach(Rule::value, {id},
+                            fmt::format("{} counts {} in the norm, which is no gradient that an update takes", ledger_.name(id),
+                                        ledger_.name(buffer)));
+    }
+    if (!ledger_.readable(id, buffer)) {
+      return;
+    }
+    count.push_back({part->second, held.piece.size() > 0 ? held.piece : Range{0, elements(held.at)}});
+  }
+  if (join(id, count)) {
+    counts_[task.writes[0]] = std::move(count);
+    ledger_.state(task.writes[0]) = {.written = true};
+  }
+}
+
+void NormLaw::judge_meeting(std::span<const TaskId> members) {
+  const Plan& plan = ledger_.plan();
+  const TaskId first = members[0];
+  Count sum;
+  for (const TaskId id : members) {
+    const auto* collective = std::get_if<Collective>(&plan[id].action);
+    const std::span<const BufferId> brought = payload(plan[id]);
+    if (collective == nullptr || collective->kind != Move::all_reduce || brought.size() != 1 ||
+        ledger_.held(brought[0]).thing.kind != Kind::squared_norm) {
+      return ledger_.breach(Rule::value, {id},
+                            fmt::format("{} moves {}, which devices only add up", ledger_.name(id), ledger_.names(brought)));
+    }
+    const Count& own = counts_[brought[0]];
+    sum.insert(sum.end(), own.begin(), own.end());
+  }
+  if (!join(first, sum)) {
+    return;
+  }
+  for (const TaskId id : members) {
+    counts_[payload(plan[id])[0]] = sum;
+  }
+}
+
+bool NormLaw::check_whole(TaskId id, BufferId buffer) const {
+  const auto own = counts_.find(buffer);
+  if (ledger_.held(buffer).thing.kind != Kind::squared_norm || own == counts_.end()) {
+    ledger_.breach(Rule::update, {id},
+                   fmt::format("{} clips by {} instead of the norm of the gradients", ledger_.name(id), ledger_.name(buffer)));
+    return false;
+  }
+  for (std::size_t i = 0; i < all_.size(); ++i) {
+    if (i >= own->second.size() || !(own->second[i] == all_[i])) {
+      ledger_.breach(Rule::sum, {id},
+                     fmt::format("{} clips by a norm that does not count all of {}", ledger_.name(id), name(all_[i])));
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace baton::plan
