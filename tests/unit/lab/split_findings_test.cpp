@@ -238,8 +238,10 @@ TEST(AllDevices, TheTableHasTheMemoryOfEach) {
   Json row = spread_row(9, 2, 0.4, 0);
   row["device_list"][0]["peak_bytes"] = 2048;
   row["device_list"][1]["peak_bytes"] = 1024;
-  EXPECT_EQ(derived("all-devices", {row})[0]["memory_each"], "2.00 KiB, 1.00 KiB");
-  EXPECT_EQ(derived("all-devices", {row})[0]["busy_each"], "80.0 %, 40.0 %");
+  EXPECT_EQ(derived("all-devices", {row})[0]["memory_each"], "2.00, 1.00 KiB");
+  EXPECT_EQ(derived("all-devices", {row})[0]["busy_each"], "80.0, 40.0 %");
+  row["device_list"][1]["peak_bytes"] = 512;
+  EXPECT_EQ(derived("all-devices", {row})[0]["memory_each"], "2.00 KiB, 512 B");
 }
 
 // transfers

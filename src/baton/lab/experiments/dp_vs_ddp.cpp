@@ -193,10 +193,15 @@ std::string architecture(const std::vector<Json>& rows) {
       to_text(bytes_of(both.dp, "through_device_0")), overlap);
 }
 
-/// "2.24 times as long as DDP", and within which noise if it is not beyond it.
-std::string against_ddp(const Both& both, bool named) {
+/// "2.24 times as long as DDP", and within which noise if it is not beyond it. The first says what is compared and how surely.
+std::string against_ddp(const Both& both, bool first) {
+  constexpr std::string_view confidence = " with 99 % confidence";
   const double ratio = number(both.dp, "time_per_step_ns") / number(both.ddp, "time_per_step_ns");
-  return fmt::format("{} times{}{}", ratio_text(ratio), named ? " as long as DDP" : "", ratio_noise_text(both.difference()));
+  std::string noise = ratio_noise_text(both.difference());
+  if (const std::size_t at = noise.find(confidence); !first && at != std::string::npos) {
+    noise.erase(at, confidence.size());
+  }
+  return fmt::format("{} times{}{}", ratio_text(ratio), first ? " as long as DDP" : "", noise);
 }
 
 /// What passes through device 0: parameters out and gradients in, for any batch; the rest, inputs and outputs, grows with the
@@ -249,9 +254,9 @@ std::string acceptable(const std::vector<Json>& rows) {
     const double step = number(condition->ddp, "time_per_step_ns");
     rule += at_a_larger_batch(*condition);
     if (computing > 0) {  // step + (k − 1) · computing is ten times the extra time
-      rule += fmt::format(" {} {} are a tenth of DDP's step if computing takes {} times as long.",
-                          condition->difference().differ ? "The extra" : "If that is no noise, the extra",
-                          duration_text(condition->extra()), three_figures(1 + (10 * condition->extra() - step) / computing));
+      rule += fmt::format(" The extra {}{} are a tenth of DDP's step with {} times the computing.",
+                          duration_text(condition->extra()), condition->difference().differ ? "" : ", if no noise,",
+                          three_figures(1 + (10 * condition->extra() - step) / computing));
     }
   }
   return fmt::format("With few devices and much work per parameter and sample. {}.{}", each, rule);

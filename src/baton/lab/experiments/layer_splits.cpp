@@ -260,6 +260,19 @@ constexpr double rounding = 0.005;
 /// Up to so much devices work nearly one after the other.
 constexpr double little = 0.3;
 
+/// "2.00, 1.00 KiB": amounts as a cell of a table has them, with their unit once if all have the same.
+std::string unit_once(const std::vector<std::string>& amounts) {
+  const auto unit = [](const std::string& amount) { return amount.substr(std::min(amount.size(), amount.rfind(' '))); };
+  const bool same = std::all_of(amounts.begin(), amounts.end(),
+                                [&](const std::string& amount) { return unit(amount) == unit(amounts.front()); });
+  std::string all;
+  for (const std::string& amount : amounts) {
+    const bool last = &amount == &amounts.back();
+    all += (same && !last ? amount.substr(0, amount.size() - unit(amount).size()) : amount) + (last ? "" : ", ");
+  }
+  return all;
+}
+
 std::string all_used(const std::vector<Json>& rows) {
   std::string each;
   bool all = true;
@@ -560,14 +573,14 @@ Experiment all_devices() {
               [](std::vector<Json>& rows) {
                 add_placement(rows);
                 for (Json& row : rows) {
-                  std::string memory;
-                  std::string busy;
+                  std::vector<std::string> memory;
+                  std::vector<std::string> busy;
                   for (const Json& device : row["device_list"]) {
-                    memory += fmt::format("{}{}", memory.empty() ? "" : ", ", to_text(bytes_of(device, "peak_bytes")));
-                    busy += fmt::format("{}{}", busy.empty() ? "" : ", ", percent(number(device, "busy")));
+                    memory.push_back(to_text(bytes_of(device, "peak_bytes")));
+                    busy.push_back(percent(number(device, "busy")));
                   }
-                  row["memory_each"] = memory;
-                  row["busy_each"] = busy;
+                  row["memory_each"] = unit_once(memory);
+                  row["busy_each"] = unit_once(busy);
                 }
               },
           .details = only_the_note,
