@@ -460,9 +460,9 @@ Grid grid_of(const lab::Result& result, const std::vector<std::string>& keys, st
     if (key == "std_ns" && most == 0) {
       continue;  // a simulated step is always the same
     }
-    // Where values lie far apart, the unit is that of those in the middle.
+    // Where values lie far apart, the unit is the largest in which the smallest has no more than three zeros after the point.
     const double least = smallest(rows, key);
-    const ColumnUnit unit = unit_of(column->format, least > 0 && most > 1e4 * least ? std::sqrt(most * least) : most);
+    const ColumnUnit unit = unit_of(column->format, least > 0 ? std::min(most, 1e4 * least) : most);
     grid.heading.push_back(column->heading + (unit.scale == 0 ? "" : fmt::format(" ({})", unit.name)));
     grid.text.push_back(column->format == lab::Format::text);
     for (std::size_t r = 0; r < rows.size(); ++r) {

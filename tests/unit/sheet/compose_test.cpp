@@ -232,6 +232,12 @@ TEST(GridOf, AColumnHasOneUnit) {
   EXPECT_EQ(apart.heading[1], "time/step (ms)");
   EXPECT_EQ(apart.rows[0][1], "0.00300");
   EXPECT_EQ(apart.rows[2][1], "1234");
+  records = {trained(0.00063, 1), trained(4.55, 2), trained(22.3, 4)};  // not 22300 µs for the sake of the first
+  const Grid little = grid_of(result_of("strong-scaling", {scaling_point(1), scaling_point(2), scaling_point(4)}, records),
+                              {"devices", "time_per_step_ns"}, "");
+  EXPECT_EQ(little.heading[1], "time/step (ms)");
+  EXPECT_EQ(little.rows[0][1], "0.000630");
+  EXPECT_EQ(little.rows[2][1], "22.3");
 }
 
 TEST(JobOf, EqualJobsHaveEqualNamesWhateverExperimentAsks) {
