@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 
 #include "agree/training.h"
 
@@ -121,6 +122,78 @@ TEST(Images, NormsOfReplicasFollowTheDivisionOfTheBatch) {
       one.devices = devices;
       one.layout.micro_batches = micro;
       EXPECT_TRUE(close(expected, train(one), rounding)) << to_text(one);
+    }
+  }
+}
+
+testing::AssertionResult near(const Weights& expected, const Weights& actual) {
+  for (const auto& [name, values] : expected) {
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      if (!(std::abs(actual.at(name).at(i) - values[i]) <= 2e-5 * std::max(1.0, std::abs(values[i])))) {
+        return testing::AssertionFailure() << name << '[' << i << "] is " << actual.at(name)[i] << " and not " << values[i];
+      }
+    }
+  }
+  return testing::AssertionResult(!expected.empty() && expected.size() == actual.size());
+}
+
+/// Once per micro-batch, whatever is computed again; and whoever divides the batch has those of the rows that it has.
+TEST(Images, StatisticsAreThoseOfTheBatchesThatAReplicaHas) {
+  Case whole = training_of("graph:replicas");
+  whole.step.global_batch = 8;
+  whole.layout.micro_batches = 4;
+  Training one_device(whole);
+  one_device.run(5);
+  const Weights expected = one_device.statistics();
+  EXPECT_EQ(expected.at("stem.norm.num_batches_tracked"), std::vector<double>{20});
+  EXPECT_NE(expected.at("stem.norm.running_mean")[0], 0);
+  for (const std::string& backend : backends_that_count()) {
+    for (const auto& [strategy, devices, recompute] : {std::tuple("single", 1U, Recompute::all),
+                                                       {"layers", 2U, Recompute::none},
+                                                       {"1f1b", 3U, Recompute::alternate},
+                                                       {"zb-v", 2U, Recompute::none}}) {
+      Case one = whole;
+      one.strategy = strategy;
+      one.backend = backend;
+      one.devices = devices;
+      one.layout.recompute = recompute;
+      Training training(one);
+      training.run(5);
+      EXPECT_TRUE(near(expected, training.statistics())) << to_text(one);
+    }
+  }
+  Case replicas = whole;
+  replicas.layout.micro_batches = 0;
+  replicas.strategy = "ddp";
+  replicas.devices = 4;
+  Training ddp(replicas);
+  ddp.run(5);
+  EXPECT_EQ(ddp.statistics().at("stem.norm.num_batches_tracked"), std::vector<double>{5});
+  EXPECT_FALSE(near(ddp.statistics(0), ddp.statistics(3))) << "they have other samples";
+  for (const char* strategy : {"dp", "zero-1", "zero-3"}) {
+    Case other = replicas;
+    other.strategy = strategy;
+    Training training(other);
+    training.run(5);
+    EXPECT_TRUE(near(ddp.statistics(), training.statistics())) << to_text(other);
+  }
+}
+
+TEST(Images, StatisticsStayWideInMixedPrecision) {
+  Case one = training_of("graph:images");
+  one.step.global_batch = 8;
+  Training wide(one);
+  wide.run(2);
+  for (const std::string& backend : backends_that_count()) {
+    one.backend = backend;
+    one.step.precision = strategy::Precision::bf16;
+    Training narrow(one);
+    narrow.run(2);
+    const Weights expected = wide.statistics();
+    for (const auto& [name, values] : narrow.statistics()) {
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        EXPECT_NEAR(values[i], expected.at(name)[i], 2e-2) << name << " on " << backend;
+      }
     }
   }
 }

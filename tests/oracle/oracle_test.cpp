@@ -164,6 +164,37 @@ TEST_P(OracleOfNetworks, TheFirstGradientsArePyTorchs) {
   }
 }
 
+/// Statistics that norms keep for evaluation: momentum, the unbiased variance and the count as PyTorch has them.
+TEST(OracleOfNorms, RunningStatisticsArePyTorchs) {
+  for (const std::string name : {"resnet_cross-entropy_momentum", "resnet-groups_cross-entropy_sgd"}) {
+    const json oracle = read(name);
+    for (const std::string backend : {"reference", "cpu"}) {
+      Case one = case_of(oracle);
+      one.backend = backend;
+      SCOPED_TRACE(to_text(one));
+      Training training(one, {.seed = oracle.at("seed")});
+      training.run(oracle.at("steps"));
+      const Weights kept = training.statistics();
+      ASSERT_EQ(kept.size(), oracle.at("statistics").size());
+      for (const json& statistic : oracle.at("statistics")) {
+        const std::vector<double>& values = kept.at(statistic.at("name"));
+        const std::vector<double> first = statistic.at("first");
+        double sum = 0;
+        double largest = 0;
+        for (std::size_t i = 0; i < values.size(); ++i) {
+          sum += values[i];
+          largest = std::max(largest, std::abs(values[i]));
+          if (i < first.size()) {
+            EXPECT_NEAR(values[i], first[i], 1e-5 * std::max(1.0, std::abs(first[i]))) << statistic.at("name") << '[' << i << ']';
+          }
+        }
+        EXPECT_NEAR(sum, statistic.at("sum").get<double>(), 1e-5 * std::max(1.0, largest) * static_cast<double>(values.size()))
+            << statistic.at("name");
+      }
+    }
+  }
+}
+
 /// Dividing over two devices needs two rows or two blocks. The reference's plain loops need seconds for the large
 /// models, which the cpu backend covers.
 TEST_P(Oracle, TwoDevicesTrainAsPyTorchDoes) {

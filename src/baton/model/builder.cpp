@@ -11,13 +11,13 @@ BlockBuilder::BlockBuilder(std::string name, Dims input, bool integers) {
   block_.values.push_back({"x", std::move(input), integers});
 }
 
-std::size_t BlockBuilder::parameter(std::string name, Shape shape, std::int64_t fan_in) {
+std::size_t BlockBuilder::parameter(std::string name, Shape shape, std::int64_t fan_in, Kept kept) {
   const auto found = std::find_if(block_.parameters.begin(), block_.parameters.end(),
                                   [&](const Parameter& parameter) { return parameter.name == name; });
   if (found != block_.parameters.end()) {
     return static_cast<std::size_t>(found - block_.parameters.begin());
   }
-  block_.parameters.push_back({std::move(name), std::move(shape), fan_in});
+  block_.parameters.push_back({std::move(name), std::move(shape), fan_in, kept});
   return block_.parameters.size() - 1;
 }
 
@@ -148,6 +148,10 @@ std::size_t BlockBuilder::batch_norm(std::size_t x, const std::string& name, std
   const Dims dims = block_.values[x].dims;
   const std::size_t weight = parameter(name + ".weight", {dims[1].extent}, starts_at_ones);
   const std::size_t bias = parameter(name + ".bias", {dims[1].extent}, starts_at_zeros);
+  const std::size_t mean = parameter(name + ".running_mean", {dims[1].extent}, starts_at_zeros, Kept::statistic);
+  const std::size_t variance = parameter(name + ".running_var", {dims[1].extent}, starts_at_ones, Kept::statistic);
+  const std::size_t count = parameter(name + ".num_batches_tracked", {1}, starts_at_zeros, Kept::count);
+  block_.nodes.push_back({op::TrackMoments{.group = group}, {x}, {mean, variance, count}, {}});
   return apply(op::BatchNorm{.group = group}, {x}, {weight, bias}, dims);
 }
 

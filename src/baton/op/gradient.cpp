@@ -80,6 +80,9 @@ struct Rules {
     return calls;
   }
   std::vector<BackwardCall> operator()(const BatchNorm& o) const {
+    if (o.running) {
+      return {};  // for evaluation alone
+    }
     return {{BatchNormBackwardInput{o.epsilon, o.group}, {output_gradient, input, weight}, {input_gradient}, false},
             {BatchNormBackwardWeight{o.epsilon, o.group}, {input, output_gradient}, {weight_gradient, bias_gradient}, true}};
   }
@@ -120,6 +123,7 @@ struct Rules {
   std::vector<BackwardCall> operator()(const Conv2dBackwardWeight&) const { return {}; }
   std::vector<BackwardCall> operator()(const BatchNormBackwardInput&) const { return {}; }
   std::vector<BackwardCall> operator()(const BatchNormBackwardWeight&) const { return {}; }
+  std::vector<BackwardCall> operator()(const TrackMoments&) const { return {}; }
   std::vector<BackwardCall> operator()(const MaxPoolBackward&) const { return {}; }
   std::vector<BackwardCall> operator()(const AveragePoolBackward&) const { return {}; }
   std::vector<BackwardCall> operator()(const FlattenBackward&) const { return {}; }

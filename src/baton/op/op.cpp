@@ -54,6 +54,7 @@ constexpr std::array<std::string_view, std::variant_size_v<Op>> names{"linear",
                                                                       "batch_norm",
                                                                       "batch_norm_backward_input",
                                                                       "batch_norm_backward_weight",
+                                                                      "track_moments",
                                                                       "max_pool",
                                                                       "max_pool_backward",
                                                                       "average_pool",
@@ -169,9 +170,10 @@ struct Law {
   bool is_norm(double epsilon, std::int64_t group) const {
     return epsilon >= 0 && group >= 0 && (group == 0 || reads[0].shape[0] % group == 0);
   }
-  bool operator()(const BatchNorm& o) const { return is_norm(o.epsilon, o.group); }
+  bool operator()(const BatchNorm& o) const { return is_norm(o.epsilon, o.group) && !(o.running && o.group > 0); }
   bool operator()(const BatchNormBackwardInput& o) const { return is_norm(o.epsilon, o.group); }
   bool operator()(const BatchNormBackwardWeight& o) const { return is_norm(o.epsilon, o.group); }
+  bool operator()(const TrackMoments& o) const { return is_norm(0, o.group) && is_share(o.momentum); }
   // With more padding some window would hold nothing else.
   bool operator()(const MaxPool& o) const {
     return 2 * o.padding <= o.window && is_window(reads[0].shape, o.window, o.window, o.stride, o.padding, writes[0].shape);
@@ -299,9 +301,10 @@ struct Arithmetic {
   Flops operator()(const Conv2d&) const { return convolution(writes[0].shape, reads[1].shape); }
   Flops operator()(const Conv2dBackwardInput&) const { return convolution(reads[0].shape, reads[1].shape); }
   Flops operator()(const Conv2dBackwardWeight&) const { return convolution(reads[1].shape, writes[0].shape); }
-  Flops operator()(const BatchNorm&) const { return each(8); }
+  Flops operator()(const BatchNorm& o) const { return each(o.running ? 3 : 8); }
   Flops operator()(const BatchNormBackwardInput&) const { return each(14); }
   Flops operator()(const BatchNormBackwardWeight&) const { return each(8); }
+  Flops operator()(const TrackMoments&) const { return each(5); }
   Flops operator()(const MaxPool& o) const { return Flops(writes[0].shape.elements() * o.window * o.window); }
   Flops operator()(const MaxPoolBackward& o) const { return each(o.window * o.window); }
   Flops operator()(const AveragePool&) const { return each(1); }

@@ -313,10 +313,12 @@ struct Conv2dBackwardWeight {
 };
 
 /// y = (x − mean) / √(variance + epsilon) · gain + bias, mean and variance of each channel over rows, columns and samples: over
-/// all samples that the op is given, or with `group` over each so many in a row. Reads x, gain, bias; writes y.
+/// all samples that the op is given, or with `group` over each so many in a row. Reads x, gain, bias; writes y. With `running` it
+/// takes no moments but reads those that TrackMoments keeps, mean and variance, behind the bias: the form for evaluation.
 struct BatchNorm {
   double epsilon = 1e-5;
   std::int64_t group = 0;
+  bool running = false;
   bool operator==(const BatchNorm&) const = default;
 };
 
@@ -334,6 +336,15 @@ struct BatchNormBackwardWeight {
   std::int64_t group = 0;
   bool accumulate = false;
   bool operator==(const BatchNormBackwardWeight&) const = default;
+};
+
+/// The running moments of each channel, for evaluation: mean ← (1 − momentum) · mean + momentum · the mean over rows, columns and
+/// samples, and likewise the variance, the new one unbiased; once for each group of samples, in order. Reads x, mean, variance and
+/// how many groups there were; writes these three.
+struct TrackMoments {
+  double momentum = 0.1;
+  std::int64_t group = 0;
+  bool operator==(const TrackMoments&) const = default;
 };
 
 /// The largest element under a square window, over `padding` elements on each side that are never the largest. Reads x; writes y.
@@ -407,7 +418,7 @@ using Op = std::variant<Linear, LinearBackwardInput, LinearBackwardWeight, Relu,
                         LayerNorm, LayerNormBackwardInput, LayerNormBackwardWeight, RmsNorm, RmsNormBackwardInput,
                         RmsNormBackwardWeight, SiluGate, SiluGateBackward, AddPositions, AddPositionsBackward, Rotary, Attention,
                         AttentionBackward, Cast, CheckFinite, AdjustScale, SquaredSum, Dropout, Conv2d, Conv2dBackwardInput,
-                        Conv2dBackwardWeight, BatchNorm, BatchNormBackwardInput, BatchNormBackwardWeight, MaxPool, MaxPoolBackward,
+                        Conv2dBackwardWeight, BatchNorm, BatchNormBackwardInput, BatchNormBackwardWeight, TrackMoments, MaxPool, MaxPoolBackward,
                         AveragePool, AveragePoolBackward, Flatten, FlattenBackward, ImageToSequence, ImageToSequenceBackwardInput,
                         ImageToSequenceBackwardWeight, FirstPosition, FirstPositionBackward>;
 
@@ -571,6 +582,7 @@ void attributes(Op& op, Visit visit) {
     void operator()(BatchNorm& o) {
       visit("epsilon", o.epsilon);
       visit("group", o.group);
+      visit("running", o.running);
     }
     void operator()(BatchNormBackwardInput& o) {
       visit("epsilon", o.epsilon);
@@ -580,6 +592,10 @@ void attributes(Op& op, Visit visit) {
       visit("epsilon", o.epsilon);
       visit("group", o.group);
       visit("accumulate", o.accumulate);
+    }
+    void operator()(TrackMoments& o) {
+      visit("momentum", o.momentum);
+      visit("group", o.group);
     }
     void operator()(MaxPool& o) {
       visit("window", o.window);

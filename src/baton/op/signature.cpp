@@ -230,8 +230,17 @@ struct Signatures {
         .reads = {{"biyx"}, {"bopq"}, {"oikl"}}, .writes = {{"oikl"}}, .whole = "yxklpq", .in_place = true};
     return o.accumulate ? (o.no_bias ? added : added_biased) : (o.no_bias ? plain : biased);
   }
-  const Signature& operator()(const BatchNorm&) const {
+  const Signature& operator()(const BatchNorm& o) const {
     static const Signature one{.reads = {{"bcyx"}, {"c"}, {"c"}}, .writes = {{"bcyx"}}, .whole = "yx"};
+    static const Signature running{
+        .reads = {{"bcyx"}, {"c"}, {"c"}, {"c", Type::stepped}, {"c", Type::stepped}}, .writes = {{"bcyx"}}, .whole = "yx"};
+    return o.running ? running : one;
+  }
+  const Signature& operator()(const TrackMoments&) const {
+    static const Axes kept{"c", Type::stepped};
+    static const Axes groups{"1", Type::integer};
+    static const Signature one{
+        .reads = {{"bcyx"}, kept, kept, groups}, .writes = {kept, kept, groups}, .whole = "yx", .in_place = true};
     return one;
   }
   const Signature& operator()(const BatchNormBackwardInput&) const {

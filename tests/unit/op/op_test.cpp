@@ -116,6 +116,8 @@ std::vector<Call> good_calls() {
       {Conv2dBackwardWeight{.padding = 1, .accumulate = true}, {images, features, taps, bias}, {taps, bias}},
       {Conv2dBackwardWeight{.padding = 1, .no_bias = true, .accumulate = true}, {images, features, taps}, {taps}},
       {BatchNorm{}, {features, bias, bias}, {features}},
+      {BatchNorm{.running = true}, {features, bias, bias, bias, bias}, {features}},
+      {TrackMoments{}, {features, bias, bias, {{1}, DType::i32}}, {bias, bias, {{1}, DType::i32}}},
       {BatchNormBackwardInput{}, {features, features, bias}, {features}},
       {BatchNormBackwardWeight{}, {features, features}, {bias, bias}},
       {BatchNormBackwardWeight{.accumulate = true}, {features, features, bias, bias}, {bias, bias}},

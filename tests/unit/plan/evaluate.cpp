@@ -377,12 +377,37 @@ class Machine {
     }
   }
   void operator()(const op::BatchNorm& o) {
+    if (o.running) {
+      const std::int64_t image = r(0)[2] * r(0)[3];
+      for (std::size_t i = 0; i < read(0).size(); ++i) {
+        const std::size_t c = i / u(image) % u(r(0)[1]);
+        write(0)[i] = (read(0)[i] - read(3)[c]) / std::sqrt(read(4)[c] + o.epsilon) * read(1)[c] + read(2)[c];
+      }
+      return;
+    }
     const std::vector<Population> populations = populations_of(read(0), r(0), o.group, o.epsilon);
     for (const Population& one : populations) {
       for (std::size_t k = 0; k < one.at.size(); ++k) {
         write(0)[one.at[k]] = one.scaled[k] * read(1)[one.channel] + read(2)[one.channel];
       }
     }
+  }
+  void operator()(const op::TrackMoments& o) {
+    const Numbers x = read(0);
+    const std::vector<Population> populations = populations_of(x, r(0), o.group, 0);
+    for (const Population& one : populations) {
+      const auto n = static_cast<double>(one.at.size());
+      double sum = 0;
+      double squares = 0;
+      for (const std::size_t at : one.at) {
+        sum += x[at];
+        squares += x[at] * x[at];
+      }
+      const double variance = (squares - sum * sum / n) / std::max(1.0, n - 1);
+      write(0)[one.channel] += o.momentum * (sum / n - write(0)[one.channel]);
+      write(1)[one.channel] += o.momentum * (variance - write(1)[one.channel]);
+    }
+    write(2)[0] += static_cast<double>(populations.size()) / static_cast<double>(r(0)[1]);
   }
   void operator()(const op::BatchNormBackwardInput& o) {
     const Numbers dy = read(0);

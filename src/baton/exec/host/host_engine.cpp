@@ -292,7 +292,8 @@ class HostEngine final : public Engine {
     step.changes = std::any_of(task.writes.begin(), task.writes.end(), [this](BufferId written) {
       const plan::Buffer& buffer = plan_[written];
       return std::holds_alternative<plan::LossScaler>(buffer.content) ||
-             (buffer.persistent && (buffer.role == plan::Role::parameter || buffer.role == plan::Role::optimizer_state));
+             (buffer.persistent && (buffer.role == plan::Role::parameter || buffer.role == plan::Role::optimizer_state ||
+                                    buffer.role == plan::Role::statistic));
     });
     for (const TaskId other : task.after) {
       std::uint32_t& least = step.after[static_cast<std::size_t>(plan_[other].lane)];

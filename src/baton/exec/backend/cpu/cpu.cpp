@@ -458,6 +458,11 @@ struct PrepareOp {
     return {shape, o.group == 0 ? shape.samples : o.group, o.epsilon};
   }
   std::unique_ptr<Kernel> operator()(const op::BatchNorm& o) const {
+    if (o.running) {
+      return kernel(at, [norm = channel_norm(o)](const Addresses& a, const Member& m, std::int64_t) {
+        norm.forward_by(in(a, 0), in(a, 1), in(a, 2), in(a, 3), in(a, 4), out(a, 0), Part(m, norm.shape.planes()));
+      });
+    }
     return kernel(at, [norm = channel_norm(o)](const Addresses& a, const Member& m, std::int64_t) {
       norm.forward(in(a, 0), in(a, 1), in(a, 2), out(a, 0), Part(m, norm.groups() * norm.shape.channels));
     });
@@ -470,6 +475,16 @@ struct PrepareOp {
   std::unique_ptr<Kernel> operator()(const op::BatchNormBackwardWeight& o) const {
     return kernel(at, [norm = channel_norm(o), add = o.accumulate](const Addresses& a, const Member& m, std::int64_t) {
       norm.backward_weight(in(a, 0), in(a, 1), out(a, 0), out(a, 1), Part(m, norm.shape.channels), add);
+    });
+  }
+  std::unique_ptr<Kernel> operator()(const op::TrackMoments& o) const {
+    const cpu::ImageShape shape = image_shape(plan[task.reads[0]].shape);
+    const cpu::ChannelNorm norm{shape, o.group == 0 ? shape.samples : o.group, 0};
+    return kernel(at, [norm, momentum = o.momentum](const Addresses& a, const Member& m, std::int64_t) {
+      norm.track(in(a, 0), momentum, out(a, 0), out(a, 1), Part(m, norm.shape.channels, cache_line));
+      if (m.index == 0) {
+        *reinterpret_cast<std::int32_t*>(a.writes[2]) += static_cast<std::int32_t>(norm.groups());
+      }
     });
   }
   std::unique_ptr<Kernel> operator()(const op::MaxPool& o) const {

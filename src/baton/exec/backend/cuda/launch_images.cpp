@@ -32,6 +32,10 @@ BatchNormShape norm_shape(const AnyOp& o, const Shape& x) {
           .epsilon = static_cast<float>(o.epsilon)};
 }
 
+BatchNormShape tracked_shape(const op::TrackMoments& o, const Shape& x) {
+  return norm_shape(op::BatchNorm{.epsilon = 0, .group = o.group}, x);
+}
+
 template <typename AnyOp>
 PoolShape pool_shape(const AnyOp& o, const Shape& x) {
   return {.images = x[0] * x[1], .height = x[2], .width = x[3], .window = o.window, .stride = o.stride, .padding = o.padding};
@@ -65,6 +69,12 @@ Launch PrepareImages::operator()(const op::Conv2dBackwardWeight& o) const {
 }
 
 Launch PrepareImages::operator()(const op::BatchNorm& o) const {
+  if (o.running) {
+    return [shape = norm_shape(o, in_shape(0)), x = in(0), gain = in(1), bias = in(2), mean = static_cast<const float*>(in(3)),
+            variance = static_cast<const float*>(in(4)), y = out(0), type = type(), workspace = at.workspace](cudaStream_t stream) {
+      batch_norm_by(type, shape, x, gain, bias, mean, variance, y, workspace, stream);
+    };
+  }
   return [shape = norm_shape(o, in_shape(0)), x = in(0), gain = in(1), bias = in(2), y = out(0), type = type(),
           workspace = at.workspace](cudaStream_t stream) { batch_norm(type, shape, x, gain, bias, y, workspace, stream); };
 }
@@ -80,6 +90,14 @@ Launch PrepareImages::operator()(const op::BatchNormBackwardWeight& o) const {
   return [shape = norm_shape(o, in_shape(0)), x = in(0), dy = in(1), dgain = out(0), dbias = out(1), add = o.accumulate,
           type = type(), workspace = at.workspace](cudaStream_t stream) {
     batch_norm_backward_weight(type, shape, x, dy, dgain, dbias, add, workspace, stream);
+  };
+}
+
+Launch PrepareImages::operator()(const op::TrackMoments& o) const {
+  return [shape = tracked_shape(o, in_shape(0)), x = in(0), momentum = static_cast<float>(o.momentum),
+          mean = static_cast<float*>(out(0)), variance = static_cast<float*>(out(1)), groups = static_cast<std::int32_t*>(out(2)),
+          type = type(), workspace = at.workspace](cudaStream_t stream) {
+    track_moments(type, shape, x, momentum, mean, variance, groups, workspace, stream);
   };
 }
 
@@ -136,6 +154,9 @@ std::int64_t images_workspace(std::span<const plan::Buffer> buffers, const plan:
   }
   if (const auto* norm = std::get_if<op::BatchNorm>(&op)) {
     return batch_norm_workspace(norm_shape(*norm, first.shape));
+  }
+  if (const auto* moments = std::get_if<op::TrackMoments>(&op)) {
+    return batch_norm_workspace(tracked_shape(*moments, first.shape));
   }
   if (const auto* norm = std::get_if<op::BatchNormBackwardInput>(&op)) {
     return batch_norm_workspace(norm_shape(*norm, first.shape));

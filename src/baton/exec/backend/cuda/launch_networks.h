@@ -42,6 +42,7 @@ struct PrepareImages : Preparation {
   Launch operator()(const op::BatchNorm& o) const;
   Launch operator()(const op::BatchNormBackwardInput& o) const;
   Launch operator()(const op::BatchNormBackwardWeight& o) const;
+  Launch operator()(const op::TrackMoments& o) const;
   Launch operator()(const op::MaxPool& o) const;
   Launch operator()(const op::MaxPoolBackward& o) const;
   Launch operator()(const op::AveragePool& o) const;

@@ -810,7 +810,8 @@ struct Loops {
   void operator()(const op::BatchNorm& norm) const {
     const Shape& shape = in_shape(0);
     each_group(shape, norm.group, [&](std::int64_t c, std::int64_t begin, std::int64_t end) {
-      const Moments moments = channel_moments(0, c, begin, end, norm.epsilon);
+      const Moments moments = norm.running ? Moments{any_value(3, c), 1 / std::sqrt(any_value(4, c) + norm.epsilon)}
+                                           : channel_moments(0, c, begin, end, norm.epsilon);
       each_of_channel(shape, c, begin, end, [&](std::int64_t i) {
         out(0)[i] = rounded((value(0, i) - moments.mean) * moments.factor * value(1, c) + value(2, c));
       });
@@ -845,6 +846,20 @@ struct Loops {
       out(0)[c] = rounded((norm.accumulate ? widened(out(0)[c]) : 0.0) + gain[c]);
       out(1)[c] = rounded((norm.accumulate ? widened(out(1)[c]) : 0.0) + bias[c]);
     }
+  }
+
+  /// What is kept has the type that is written, which x need not have.
+  void operator()(const op::TrackMoments& track) const {
+    const Shape& shape = in_shape(0);
+    each_group(shape, track.group, [&](std::int64_t c, std::int64_t begin, std::int64_t end) {
+      const double mean = mean_over(shape, c, begin, end, [&](std::int64_t i) { return any_value(0, i); });
+      const auto square = [&](std::int64_t i) { return (any_value(0, i) - mean) * (any_value(0, i) - mean); };
+      const auto count = static_cast<double>((end - begin) * shape[2] * shape[3]);
+      const double variance = mean_over(shape, c, begin, end, square) * count / std::max(1.0, count - 1);
+      out(0)[c] = rounded((1 - track.momentum) * widened(out(0)[c]) + track.momentum * mean);
+      out(1)[c] = rounded((1 - track.momentum) * widened(out(1)[c]) + track.momentum * variance);
+    });
+    *out<std::int32_t>(2) += static_cast<std::int32_t>(track.group == 0 ? 1 : shape[0] / track.group);
   }
 
   /// The offset of the first of the largest elements of a window.
