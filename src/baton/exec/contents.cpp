@@ -153,7 +153,8 @@ void fill_integers(const Buffer& buffer, const BatchRows& rows, std::int32_t* ou
 
 template <typename Real>
 void fill_real(const Buffer& buffer, Real* out, const Source& source, std::int64_t first_sample) {
-  if (const auto* part = std::get_if<ParameterPart>(&buffer.content); part && (buffer.role == Role::parameter || buffer.role == Role::statistic)) {
+  if (const auto* part = std::get_if<ParameterPart>(&buffer.content);
+      part && (buffer.role == Role::parameter || buffer.role == Role::statistic)) {
     fill_parameter(buffer, *part, out, source.seed);
   } else if (const auto* rows = std::get_if<BatchRows>(&buffer.content)) {
     fill_samples(buffer, *rows, out, source, first_sample,
