@@ -307,7 +307,7 @@ TEST(Transpose, TurnsWholeAndBrokenTiles) {
   }
   const DeviceArray x(values);
   const DeviceArray y(values.size());
-  transpose(x.data(), y.data(), rows, columns, nullptr);
+  transpose(DType::f32, x.data(), y.data(), 1, rows, columns, nullptr);
   const std::vector<float> turned = y.values();
   for (std::size_t r = 0; r < rows; ++r) {
     for (std::size_t c = 0; c < columns; ++c) {

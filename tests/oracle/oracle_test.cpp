@@ -209,9 +209,6 @@ TEST_P(Oracle, TwoDevicesTrainAsPyTorchDoes) {
           (strategy != "layers" && follows_the_division_of_the_batch(model))) {
         continue;
       }
-      if (backend == "cuda" && one.model.starts_with("vit:")) {
-        continue;  // it has no kernels for images as sequences
-      }
       one.backend = backend;
       one.strategy = strategy;
       one.devices = 2;

@@ -89,8 +89,8 @@ struct Rules {
   std::vector<BackwardCall> operator()(const MaxPool& o) const {
     return {{MaxPoolBackward{o.window, o.stride, o.padding}, {output_gradient, input}, {input_gradient}, false}};
   }
-  std::vector<BackwardCall> operator()(const AveragePool&) const {
-    return {{AveragePoolBackward{}, {output_gradient}, {input_gradient}, false}};
+  std::vector<BackwardCall> operator()(const AveragePool& o) const {
+    return {{AveragePoolBackward{o.places}, {output_gradient}, {input_gradient}, false}};
   }
   std::vector<BackwardCall> operator()(const Flatten&) const {
     return {{FlattenBackward{}, {output_gradient}, {input_gradient}, false}};
@@ -98,6 +98,9 @@ struct Rules {
   std::vector<BackwardCall> operator()(const ImageToSequence&) const {
     return {{ImageToSequenceBackwardInput{}, {output_gradient}, {input_gradient}, false},
             {ImageToSequenceBackwardWeight{}, {output_gradient}, {weight_gradient}, true}};
+  }
+  std::vector<BackwardCall> operator()(const Transpose& o) const {
+    return {{Transpose{.from_image = o.to_image, .to_image = o.from_image}, {output_gradient}, {input_gradient}, false}};
   }
   std::vector<BackwardCall> operator()(const FirstPosition&) const {
     return {{FirstPositionBackward{}, {output_gradient}, {input_gradient}, false}};

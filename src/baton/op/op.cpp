@@ -65,7 +65,8 @@ constexpr std::array<std::string_view, std::variant_size_v<Op>> names{"linear",
                                                                       "image_to_sequence_backward_input",
                                                                       "image_to_sequence_backward_weight",
                                                                       "first_position",
-                                                                      "first_position_backward"};
+                                                                      "first_position_backward",
+                                                                      "transpose"};
 
 static_assert(!names.back().empty(), "an op of the variant has no name here");
 
@@ -183,10 +184,19 @@ struct Law {
   }
   bool operator()(const Flatten&) const { return reads[0].shape.elements() == writes[0].shape.elements(); }
   bool operator()(const FlattenBackward&) const { return reads[0].shape.elements() == writes[0].shape.elements(); }
-  /// Whether a sequence has a position for each place of an image and one more.
-  static bool is_sequence_of(const Shape& sequence, const Shape& image) { return sequence[0] == image[2] * image[3] + 1; }
-  bool operator()(const ImageToSequence&) const { return is_sequence_of(writes[0].shape, reads[0].shape); }
-  bool operator()(const ImageToSequenceBackwardInput&) const { return is_sequence_of(reads[0].shape, writes[0].shape); }
+  /// Whether a sequence, all of it or the part that is held, has a position for each place of an image and one more.
+  template <typename AnyOp>
+  static bool is_sequence_of(const AnyOp& o, const Shape& sequence, const Shape& image) {
+    return is_part(o.first, o.of, sequence[0]) && (o.of == 0 ? sequence[0] : o.of) == image[2] * image[3] + 1;
+  }
+  bool operator()(const ImageToSequence& o) const { return is_sequence_of(o, writes[0].shape, reads[0].shape); }
+  bool operator()(const ImageToSequenceBackwardInput& o) const { return is_sequence_of(o, reads[0].shape, writes[0].shape); }
+  bool operator()(const ImageToSequenceBackwardWeight& o) const { return is_part(o.first, o.of, reads[0].shape[0]); }
+  bool operator()(const FirstPosition& o) const { return is_part(o.first, o.of, reads[0].shape[0]); }
+  bool operator()(const FirstPositionBackward& o) const { return is_part(o.first, o.of, writes[0].shape[0]); }
+  bool operator()(const Transpose& o) const {
+    return !(o.from_image && o.to_image) && reads[0].shape.elements() == writes[0].shape.elements();
+  }
 
   template <typename AnyOp>
   bool operator()(const AnyOp&) const {
@@ -316,6 +326,7 @@ struct Arithmetic {
   Flops operator()(const ImageToSequenceBackwardWeight&) const { return Flops(reads[0].shape.elements() / reads[0].shape[0]); }
   Flops operator()(const FirstPosition&) const { return Flops(0); }
   Flops operator()(const FirstPositionBackward&) const { return Flops(0); }
+  Flops operator()(const Transpose&) const { return Flops(0); }
 };
 
 }  // namespace

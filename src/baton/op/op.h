@@ -363,13 +363,15 @@ struct MaxPoolBackward {
   bool operator==(const MaxPoolBackward&) const = default;
 };
 
-/// The mean of each channel's image. Reads x; writes y [sample, channel].
+/// The mean of each channel's image. Reads x; writes y [sample, channel]. With `places` a channel's places are one axis.
 struct AveragePool {
+  bool places = false;
   bool operator==(const AveragePool&) const = default;
 };
 
 /// Reads dy; writes dx.
 struct AveragePoolBackward {
+  bool places = false;
   bool operator==(const AveragePoolBackward&) const = default;
 };
 
@@ -386,13 +388,18 @@ struct FlattenBackward {
 // Between images and sequences.
 
 /// The places of an image, row by row, as positions of a sequence, behind a learned vector that every sample has in front. Reads x
-/// [sample, channel, row, column], token [channel]; writes y [position, sample, channel].
+/// [sample, channel, row, column], token [channel]; writes y [position, sample, channel]. Where `of` is above zero a sequence has so
+/// many positions, and what is held of it are those from `first` on, here and below.
 struct ImageToSequence {
+  std::int64_t first = 0;
+  std::int64_t of = 0;
   bool operator==(const ImageToSequence&) const = default;
 };
 
-/// Reads dy; writes dx.
+/// Reads dy; writes dx, which is 0 at places whose positions dy does not hold.
 struct ImageToSequenceBackwardInput {
+  std::int64_t first = 0;
+  std::int64_t of = 0;
   bool operator==(const ImageToSequenceBackwardInput&) const = default;
 };
 
@@ -400,17 +407,31 @@ struct ImageToSequenceBackwardInput {
 /// it).
 struct ImageToSequenceBackwardWeight {
   bool accumulate = false;
+  std::int64_t first = 0;
+  std::int64_t of = 0;
   bool operator==(const ImageToSequenceBackwardWeight&) const = default;
 };
 
-/// The first position of a sequence. Reads x [position, sample, feature]; writes y [sample, feature].
+/// The first position of a sequence; 0 where it is not held. Reads x [position, sample, feature]; writes y [sample, feature].
 struct FirstPosition {
+  std::int64_t first = 0;
+  std::int64_t of = 0;
   bool operator==(const FirstPosition&) const = default;
 };
 
 /// Reads dy; writes dx, which is 0 at all other positions.
 struct FirstPositionBackward {
+  std::int64_t first = 0;
+  std::int64_t of = 0;
   bool operator==(const FirstPositionBackward&) const = default;
+};
+
+/// The transpose of each sample's matrix. Reads x [sample, i, j]; writes y [sample, j, i]. With `from_image` it reads [sample,
+/// channel, row, column], whose places, row by row, are i of y; with `to_image` it writes that.
+struct Transpose {
+  bool from_image = false;
+  bool to_image = false;
+  bool operator==(const Transpose&) const = default;
 };
 
 using Op = std::variant<Linear, LinearBackwardInput, LinearBackwardWeight, Relu, ReluBackward, Gelu, GeluBackward, MeanSquaredError,
@@ -420,7 +441,7 @@ using Op = std::variant<Linear, LinearBackwardInput, LinearBackwardWeight, Relu,
                         AttentionBackward, Cast, CheckFinite, AdjustScale, SquaredSum, Dropout, Conv2d, Conv2dBackwardInput,
                         Conv2dBackwardWeight, BatchNorm, BatchNormBackwardInput, BatchNormBackwardWeight, TrackMoments, MaxPool, MaxPoolBackward,
                         AveragePool, AveragePoolBackward, Flatten, FlattenBackward, ImageToSequence, ImageToSequenceBackwardInput,
-                        ImageToSequenceBackwardWeight, FirstPosition, FirstPositionBackward>;
+                        ImageToSequenceBackwardWeight, FirstPosition, FirstPositionBackward, Transpose>;
 
 /// Whether most of its arithmetic multiplies matrices, and so may run on units made for that.
 bool is_product(const Op& op);
@@ -607,15 +628,35 @@ void attributes(Op& op, Visit visit) {
       visit("stride", o.stride);
       visit("padding", o.padding);
     }
-    void operator()(AveragePool&) {}
-    void operator()(AveragePoolBackward&) {}
+    void operator()(AveragePool& o) { visit("places", o.places); }
+    void operator()(AveragePoolBackward& o) { visit("places", o.places); }
     void operator()(Flatten&) {}
     void operator()(FlattenBackward&) {}
-    void operator()(ImageToSequence&) {}
-    void operator()(ImageToSequenceBackwardInput&) {}
-    void operator()(ImageToSequenceBackwardWeight& o) { visit("accumulate", o.accumulate); }
-    void operator()(FirstPosition&) {}
-    void operator()(FirstPositionBackward&) {}
+    void operator()(ImageToSequence& o) {
+      visit("first", o.first);
+      visit("of", o.of);
+    }
+    void operator()(ImageToSequenceBackwardInput& o) {
+      visit("first", o.first);
+      visit("of", o.of);
+    }
+    void operator()(ImageToSequenceBackwardWeight& o) {
+      visit("accumulate", o.accumulate);
+      visit("first", o.first);
+      visit("of", o.of);
+    }
+    void operator()(FirstPosition& o) {
+      visit("first", o.first);
+      visit("of", o.of);
+    }
+    void operator()(FirstPositionBackward& o) {
+      visit("first", o.first);
+      visit("of", o.of);
+    }
+    void operator()(Transpose& o) {
+      visit("from_image", o.from_image);
+      visit("to_image", o.to_image);
+    }
   } dispatch{visit};
   std::visit(dispatch, op);
 }

@@ -261,13 +261,15 @@ struct Signatures {
     static const Signature one{.reads = {{"bcpq"}, {"bcyx"}}, .writes = {{"bcyx"}}, .whole = "yxpq"};
     return one;
   }
-  const Signature& operator()(const AveragePool&) const {
-    static const Signature one{.reads = {{"bcyx"}}, .writes = {{"bc"}}, .whole = "yx"};
-    return one;
+  const Signature& operator()(const AveragePool& o) const {
+    static const Signature image{.reads = {{"bcyx"}}, .writes = {{"bc"}}, .whole = "yx"};
+    static const Signature places{.reads = {{"bcp"}}, .writes = {{"bc"}}, .whole = "p"};
+    return o.places ? places : image;
   }
-  const Signature& operator()(const AveragePoolBackward&) const {
-    static const Signature one{.reads = {{"bc"}}, .writes = {{"bcyx"}}, .whole = "yx"};
-    return one;
+  const Signature& operator()(const AveragePoolBackward& o) const {
+    static const Signature image{.reads = {{"bc"}}, .writes = {{"bcyx"}}, .whole = "yx"};
+    static const Signature places{.reads = {{"bc"}}, .writes = {{"bcp"}}, .whole = "p"};
+    return o.places ? places : image;
   }
   const Signature& operator()(const Flatten&) const {
     static const Signature one{.reads = {{"bcyx"}}, .writes = {{"bf"}}, .whole = "cyxf"};
@@ -278,25 +280,31 @@ struct Signatures {
     return one;
   }
   const Signature& operator()(const ImageToSequence&) const {
-    static const Signature one{.reads = {{"bcyx"}, {"c"}}, .writes = {{"tbc"}}, .whole = "tyx"};
+    static const Signature one{.reads = {{"bcyx"}, {"c"}}, .writes = {{"tbc"}}, .whole = "yx", .numbered = 't'};
     return one;
   }
   const Signature& operator()(const ImageToSequenceBackwardInput&) const {
-    static const Signature one{.reads = {{"tbc"}}, .writes = {{"bcyx"}}, .whole = "tyx"};
+    static const Signature one{.reads = {{"tbc"}}, .writes = {{"bcyx"}}, .whole = "yx", .numbered = 't'};
     return one;
   }
   const Signature& operator()(const ImageToSequenceBackwardWeight& o) const {
-    static const Signature plain{.reads = {{"tbc"}}, .writes = {{"c"}}, .whole = "t"};
-    static const Signature added{.reads = {{"tbc"}, {"c"}}, .writes = {{"c"}}, .whole = "t", .in_place = true};
+    static const Signature plain{.reads = {{"tbc"}}, .writes = {{"c"}}, .numbered = 't'};
+    static const Signature added{.reads = {{"tbc"}, {"c"}}, .writes = {{"c"}}, .in_place = true, .numbered = 't'};
     return o.accumulate ? added : plain;
   }
   const Signature& operator()(const FirstPosition&) const {
-    static const Signature one{.reads = {{"tbc"}}, .writes = {{"bc"}}, .whole = "t"};
+    static const Signature one{.reads = {{"tbc"}}, .writes = {{"bc"}}, .numbered = 't'};
     return one;
   }
   const Signature& operator()(const FirstPositionBackward&) const {
-    static const Signature one{.reads = {{"bc"}}, .writes = {{"tbc"}}, .whole = "t"};
+    static const Signature one{.reads = {{"bc"}}, .writes = {{"tbc"}}, .numbered = 't'};
     return one;
+  }
+  const Signature& operator()(const Transpose& o) const {
+    static const Signature plain{.reads = {{"bij"}}, .writes = {{"bji"}}};
+    static const Signature from_image{.reads = {{"bcyx"}}, .writes = {{"bpc"}}, .whole = "yxp"};
+    static const Signature to_image{.reads = {{"bpc"}}, .writes = {{"bcyx"}}, .whole = "yxp"};
+    return o.from_image ? from_image : o.to_image ? to_image : plain;
   }
 };
 

@@ -49,6 +49,12 @@ struct PrepareImages : Preparation {
   Launch operator()(const op::AveragePoolBackward& o) const;
   Launch operator()(const op::Flatten& o) const;
   Launch operator()(const op::FlattenBackward& o) const;
+  Launch operator()(const op::ImageToSequence& o) const;
+  Launch operator()(const op::ImageToSequenceBackwardInput& o) const;
+  Launch operator()(const op::ImageToSequenceBackwardWeight& o) const;
+  Launch operator()(const op::FirstPosition& o) const;
+  Launch operator()(const op::FirstPositionBackward& o) const;
+  Launch operator()(const op::Transpose& o) const;
 
  private:
   ConvolutionWay way() const;
