@@ -246,10 +246,41 @@ TEST(Images, AResnetTrainsAlikeOnBothBackendsAndInAPipeline) {
   EXPECT_LT(expected.losses.back(), expected.losses.front());
   one.backend = "cpu";
   EXPECT_TRUE(close(expected, train(one, 3), grown));
-  for (const auto& [strategy, devices] : {std::pair("ddp", 4U), {"1f1b", 2U}, {"interleaved", 2U}, {"zero-3", 2U}}) {
+  for (const auto& [strategy, devices] :
+       {std::pair("ddp", 4U), {"1f1b", 2U}, {"interleaved", 2U}, {"zero-3", 2U}, {"tensor", 2U}, {"tensor", 3U}}) {
     one.strategy = strategy;
     one.devices = devices;
     EXPECT_TRUE(close(expected, train(one, 3), grown)) << to_text(one);
+  }
+}
+
+/// The channels between two convolutions are divided, with their norms and what these keep.
+TEST(Images, AResnetWithDividedChannelsLeavesAndKeepsWhatOneDeviceDoes) {
+  constexpr Tolerance grown{.loss = 5e-5, .typical = 2e-4, .worst = 2e-3};
+  for (const std::string depth : {"18", "50"}) {
+    Case one{.model = "resnet:" + depth + ",image=8,classes=5,width=4,group=4"};
+    one.step = {.global_batch = 8, .loss = Loss::cross_entropy, .optimizer = op::Sgd{.rate = 0.01}};
+    Training whole(one);
+    whole.run(1);
+    const Outcome expected = train(one, 1);
+    for (const Product& product : {Product{1, 1, 2, 0, ""}, {2, 1, 2, 1, ""}, {1, 2, 2, 0, "1f1b", 2}, {1, 1, 4, 0, ""}}) {
+      Case divided = one;
+      divided.backend = "cpu";
+      divided.strategy = "product";
+      divided.devices = product.devices();
+      divided.layout = layout_of(product);
+      EXPECT_TRUE(close(expected, train(divided, 1), grown)) << to_text(divided);
+      if (product.dp == 1) {
+        Training parts(divided);
+        parts.run(1);
+        const std::vector<double> part = parts.statistics().at("layer1.0.bn1.running_mean");
+        const std::vector<double> all = whole.statistics().at("layer1.0.bn1.running_mean");
+        ASSERT_EQ(part.size() * (depth == "18" ? static_cast<std::size_t>(product.tp) : 1), all.size());
+        for (std::size_t c = 0; c < part.size(); ++c) {
+          EXPECT_NEAR(part[c], all[c], 1e-5) << to_text(divided);
+        }
+      }
+    }
   }
 }
 

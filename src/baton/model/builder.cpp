@@ -125,15 +125,16 @@ std::int64_t BlockBuilder::places(const Window& window, std::int64_t extent) {
   return room < 0 ? 0 : room / window.stride + 1;
 }
 
-Dims BlockBuilder::moved(std::size_t x, std::int64_t channels, const Window& window) const {
+Dims BlockBuilder::moved(std::size_t x, Dim channels, const Window& window) const {
   Dims dims = block_.values[x].dims;
-  dims[1].extent = channels;
+  dims[1] = channels;
   dims[2].extent = places(window, dims[2].extent);
   dims[3].extent = places(window, dims[3].extent);
   return dims;
 }
 
-std::size_t BlockBuilder::conv2d(std::size_t x, const std::string& name, std::int64_t channels, const Window& window, bool bias) {
+std::size_t BlockBuilder::conv2d(std::size_t x, const std::string& name, std::int64_t channels, const Window& window, bool bias,
+                                 char out) {
   const std::int64_t in = block_.values[x].dims[1].extent;
   const std::int64_t fan_in = in * window.size * window.size;
   std::vector<std::size_t> parameters{parameter(name + ".weight", {channels, in, window.size, window.size}, fan_in)};
@@ -141,7 +142,7 @@ std::size_t BlockBuilder::conv2d(std::size_t x, const std::string& name, std::in
     parameters.push_back(parameter(name + ".bias", {channels}, fan_in));
   }
   return apply(op::Conv2d{.stride = window.stride, .padding = window.padding, .no_bias = !bias}, {x}, std::move(parameters),
-               moved(x, channels, window));
+               moved(x, {out, channels}, window));
 }
 
 std::size_t BlockBuilder::batch_norm(std::size_t x, const std::string& name, std::int64_t group) {
@@ -156,7 +157,7 @@ std::size_t BlockBuilder::batch_norm(std::size_t x, const std::string& name, std
 }
 
 std::size_t BlockBuilder::max_pool(std::size_t x, const Window& window) {
-  return apply(op::MaxPool{window.size, window.stride, window.padding}, {x}, {}, moved(x, block_.values[x].dims[1].extent, window));
+  return apply(op::MaxPool{window.size, window.stride, window.padding}, {x}, {}, moved(x, block_.values[x].dims[1], window));
 }
 
 std::size_t BlockBuilder::average_pool(std::size_t x) {

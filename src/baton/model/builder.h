@@ -62,7 +62,9 @@ class BlockBuilder {
   };
   /// How many places a window has along an extent; none where the extent is too small for it.
   static std::int64_t places(const Window& window, std::int64_t extent);
-  std::size_t conv2d(std::size_t x, const std::string& name, std::int64_t channels, const Window& window, bool bias = true);
+  /// Its output channels are the dimension `out`.
+  std::size_t conv2d(std::size_t x, const std::string& name, std::int64_t channels, const Window& window, bool bias = true,
+                     char out = 'c');
   /// It also keeps the running moments, `NAME.running_mean`, `NAME.running_var` and `NAME.num_batches_tracked`.
   std::size_t batch_norm(std::size_t x, const std::string& name, std::int64_t group);
   std::size_t max_pool(std::size_t x, const Window& window);
@@ -74,8 +76,8 @@ class BlockBuilder {
   Block finish(std::size_t out);
 
  private:
-  /// Dimensions of images with so many channels that a window has moved over.
-  Dims moved(std::size_t x, std::int64_t channels, const Window& window) const;
+  /// Dimensions of images with such channels that a window has moved over.
+  Dims moved(std::size_t x, Dim channels, const Window& window) const;
 
   Block block_;
 };
