@@ -221,12 +221,13 @@ Model for_evaluation(const Model& model) {
         continue;
       }
       Node& added = block.nodes.emplace_back(node);
-      if (const std::optional<op::EvaluationForm> form = op::evaluation_form(node.op)) {
+      const std::optional<op::EvaluationForm> form = op::evaluation_form(node.op);
+      added.op = form ? form->op : node.op;
+      if (form && form->statistics > 0) {
         const auto tracker = std::find_if(trained.nodes.begin(), trained.nodes.end(), [&](const Node& other) {
           return op::tracks(other.op) && other.reads[0] == node.reads[0];
         });
         check(tracker != trained.nodes.end(), "nothing keeps statistics for {} of block {}", op::name(node.op), block.name);
-        added.op = form->op;
         added.parameters.insert(added.parameters.end(), tracker->parameters.begin(),
                                 tracker->parameters.begin() + static_cast<std::ptrdiff_t>(form->statistics));
       }

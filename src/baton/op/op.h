@@ -388,8 +388,8 @@ struct FlattenBackward {
 // Between images and sequences.
 
 /// The places of an image, row by row, as positions of a sequence, behind a learned vector that every sample has in front. Reads x
-/// [sample, channel, row, column], token [channel]; writes y [position, sample, channel]. Where `of` is above zero a sequence has so
-/// many positions, and what is held of it are those from `first` on, here and below.
+/// [sample, channel, row, column], token [channel]; writes y [position, sample, channel]. Where `of` is above zero a sequence has
+/// so many positions, and what is held of it are those from `first` on, here and below.
 struct ImageToSequence {
   std::int64_t first = 0;
   std::int64_t of = 0;
@@ -434,14 +434,14 @@ struct Transpose {
   bool operator==(const Transpose&) const = default;
 };
 
-using Op = std::variant<Linear, LinearBackwardInput, LinearBackwardWeight, Relu, ReluBackward, Gelu, GeluBackward, MeanSquaredError,
-                        CrossEntropy, CrossEntropyTerms, Embed, EmbedBackward, MatrixProduct, Add, AddBias, AddBiasBackward,
-                        LayerNorm, LayerNormBackwardInput, LayerNormBackwardWeight, RmsNorm, RmsNormBackwardInput,
-                        RmsNormBackwardWeight, SiluGate, SiluGateBackward, AddPositions, AddPositionsBackward, Rotary, Attention,
-                        AttentionBackward, Cast, CheckFinite, AdjustScale, SquaredSum, Dropout, Conv2d, Conv2dBackwardInput,
-                        Conv2dBackwardWeight, BatchNorm, BatchNormBackwardInput, BatchNormBackwardWeight, TrackMoments, MaxPool, MaxPoolBackward,
-                        AveragePool, AveragePoolBackward, Flatten, FlattenBackward, ImageToSequence, ImageToSequenceBackwardInput,
-                        ImageToSequenceBackwardWeight, FirstPosition, FirstPositionBackward, Transpose>;
+using Op = std::variant<
+    Linear, LinearBackwardInput, LinearBackwardWeight, Relu, ReluBackward, Gelu, GeluBackward, MeanSquaredError, CrossEntropy,
+    CrossEntropyTerms, Embed, EmbedBackward, MatrixProduct, Add, AddBias, AddBiasBackward, LayerNorm, LayerNormBackwardInput,
+    LayerNormBackwardWeight, RmsNorm, RmsNormBackwardInput, RmsNormBackwardWeight, SiluGate, SiluGateBackward, AddPositions,
+    AddPositionsBackward, Rotary, Attention, AttentionBackward, Cast, CheckFinite, AdjustScale, SquaredSum, Dropout, Conv2d,
+    Conv2dBackwardInput, Conv2dBackwardWeight, BatchNorm, BatchNormBackwardInput, BatchNormBackwardWeight, TrackMoments, MaxPool,
+    MaxPoolBackward, AveragePool, AveragePoolBackward, Flatten, FlattenBackward, ImageToSequence, ImageToSequenceBackwardInput,
+    ImageToSequenceBackwardWeight, FirstPosition, FirstPositionBackward, Transpose>;
 
 /// Whether most of its arithmetic multiplies matrices, and so may run on units made for that.
 bool is_product(const Op& op);

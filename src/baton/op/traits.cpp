@@ -82,6 +82,9 @@ bool takes_step(const Op& op) {
 bool tracks(const Op& op) { return std::holds_alternative<TrackMoments>(op); }
 
 std::optional<EvaluationForm> evaluation_form(const Op& op) {
+  if (const auto* dropout = std::get_if<Dropout>(&op); dropout != nullptr && dropout->rate > 0) {
+    return EvaluationForm{Dropout{.rate = 0}, 0};
+  }
   const auto* norm = std::get_if<BatchNorm>(&op);
   if (norm == nullptr || norm->running) {
     return std::nullopt;
