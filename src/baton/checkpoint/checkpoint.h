@@ -43,6 +43,15 @@ std::string for_each_tensor(const plan::Plan& plan, const exec::Executor& execut
 /// usage error names what is missing or of another shape, before anything is changed. Tensors are read into `room`, one at a time.
 Progress restore(const plan::Plan& plan, exec::Executor& executor, const Source& source, std::span<std::byte> room);
 
+/// Puts the weights alone into an executor that has no optimizer, as one that evaluates: of a checkpoint, or of another executor as
+/// it is now. All ranks call it. A usage error names what is missing or of another shape, before anything is changed.
+void restore_weights(const plan::Plan& plan, exec::Executor& executor, const Source& source, std::span<std::byte> room);
+void copy_weights(const plan::Plan& from, const exec::Executor& source, const plan::Plan& to, exec::Executor& target,
+                  std::span<std::byte> room);
+
+/// What the best checkpoint of a folder is called, by the loss of evaluations.
+inline constexpr const char* best_name = "best.safetensors";
+
 struct Found {
   std::filesystem::path path;
   std::unique_ptr<ArchiveReader> archive;

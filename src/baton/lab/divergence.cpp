@@ -39,7 +39,7 @@ class Replay {
   Replay(const JobWords& words, const cluster::Machine& machine, const checkpoint::Source* from)
       : job_(words, machine),
         plan_(keep_all(job_.compile())),
-        executor_(plan_, job_.cluster(), job_.backend(), {.seed = job_.seed(), .samples = job_.samples()}) {
+        executor_(plan_, job_.cluster(), job_.backend(), job_.data_options()) {
     if (from != nullptr) {
       std::vector<std::byte> room(static_cast<std::size_t>(checkpoint::room_for(checkpoint::tensors_of(plan_)).count));
       done_ = checkpoint::restore(plan_, executor_, *from, room).step;
