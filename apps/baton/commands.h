@@ -14,6 +14,7 @@ void add_plan_command(CLI::App& program);
 void add_strategies_command(CLI::App& program);
 void add_models_command(CLI::App& program);
 void add_train_command(CLI::App& program, int& exit_code);
+void add_evaluate_command(CLI::App& program, int& exit_code);
 /// Prints PyTorch scripts of the same jobs.
 void add_pytorch_command(CLI::App& program);
 void add_launch_command(CLI::App& program, int& exit_code);
