@@ -11,15 +11,20 @@ namespace baton::lab {
 namespace {
 
 /// What a job's forward is asked for as.
-strategy::Request forward_of(const Job& job) {
-  strategy::Request request = job.request();
+strategy::Request forward_of(const Job& job, const model::Model& model) {
+  const strategy::Request& trained = job.request();
+  strategy::Request request{.model = model,
+                            .cluster = trained.cluster,
+                            .strategy = trained.strategy,
+                            .step = trained.step,
+                            .layout = trained.layout,
+                            .target = trained.target};
   request.step.forward_only = true;
   request.step.loads_ahead = false;
   request.step.loss_scale.reset();
   request.step.label_smoothing = 0;
   request.layout.recompute = strategy::Recompute::none;
   request.layout.zero.reset();
-  request.delays.clear();
   const strategy::NamedLayout* named = strategy::strategy_by_name(request.strategy).layout();
   if (request.strategy == "dp" || (named != nullptr && named->zero > 0)) {
     request.strategy = "ddp";
@@ -31,7 +36,8 @@ strategy::Request forward_of(const Job& job) {
 
 Forward::Forward(const Job& job, const exec::Feed& feed)
     : job_(job),
-      plan_(strategy::compile(forward_of(job))),
+      model_(job.model()),
+      plan_(strategy::compile(forward_of(job, model_))),
       executor_(plan_, job.cluster(), job.backend(), {.seed = job.seed(), .feed = &feed}, job.world()),
       room_(static_cast<std::size_t>(checkpoint::room_for(checkpoint::tensors_of(plan_)).count)) {}
 

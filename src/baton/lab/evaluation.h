@@ -45,6 +45,7 @@ class Forward {
 
  private:
   const Job& job_;
+  model::Model model_;  // as it is evaluated
   plan::Plan plan_;
   exec::Executor executor_;
   std::vector<std::byte> room_;  // for one tensor
