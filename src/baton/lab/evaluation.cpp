@@ -36,7 +36,7 @@ strategy::Request forward_of(const Job& job, const model::Model& model) {
 
 Forward::Forward(const Job& job, const exec::Feed& feed)
     : job_(job),
-      model_(job.model()),
+      model_(model::for_evaluation(job.model())),
       plan_(strategy::compile(forward_of(job, model_))),
       executor_(plan_, job.cluster(), job.backend(), {.seed = job.seed(), .feed = &feed}, job.world()),
       room_(static_cast<std::size_t>(checkpoint::room_for(checkpoint::tensors_of(plan_)).count)) {}
