@@ -97,9 +97,7 @@ void evaluate_checkpoint(EvaluateWords words, int& exit_code) {
   const std::string step = metadata_of(source, "step");
   if (speaks && words.json != "-") {
     fmt::print("{}, on {}\n", forward.plan().title(), printable(feed.source().description().format));
-    fmt::print("step {}, {} samples: loss {}{}{}\n", step.empty() ? "not known" : printable(step), result.samples,
-               loss_text(result.loss), result.accuracy ? fmt::format(", accuracy {}", lab::percent(*result.accuracy)) : "",
-               result.perplexity ? fmt::format(", perplexity {:.4g}", *result.perplexity) : "");
+    fmt::print("step {}, {} samples: {}\n", step.empty() ? "not known" : printable(step), result.samples, evaluation_text(result));
   }
   if (speaks && !words.json.empty()) {
     const auto number = [](const std::optional<double>& value) { return value ? lab::Json(*value) : lab::Json(); };

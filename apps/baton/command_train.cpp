@@ -361,6 +361,10 @@ void print_summary(const lab::Training& run, double others_share) {
                lab::percent(others_share));
   }
   fmt::print("Loss {} at the first step, {} at the last\n", loss_text(run.losses().front()), loss_text(run.losses().back()));
+  if (!run.evaluations().empty()) {
+    const lab::Evaluation& last = run.evaluations().back();
+    fmt::print("Evaluation at step {} on {} samples: {}\n", last.step, last.samples, evaluation_text(last));
+  }
   if (!run.roundings().empty()) {
     const exec::Rounding gradients = exec::sum(run.roundings(), plan::Role::gradient);
     const exec::Rounding all = exec::sum(run.roundings());

@@ -190,12 +190,11 @@ std::string TrainLog::add(const lab::Evaluation& evaluation) {
   }
   write(entry);
   entries_.push_back(entry);
-  return evaluation_text(evaluation);
+  return fmt::format("{:>7}  evaluation on {} samples: {}", evaluation.step, evaluation.samples, evaluation_text(evaluation));
 }
 
 std::string evaluation_text(const lab::Evaluation& evaluation) {
-  return fmt::format("{:>7}  evaluation on {} samples: loss {}{}{}", evaluation.step, evaluation.samples,
-                     loss_text(evaluation.loss),
+  return fmt::format("loss {}{}{}", loss_text(evaluation.loss),
                      evaluation.accuracy ? fmt::format(", accuracy {}", lab::percent(*evaluation.accuracy)) : "",
                      evaluation.perplexity ? fmt::format(", perplexity {:.4g}", *evaluation.perplexity) : "");
 }
