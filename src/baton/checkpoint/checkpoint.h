@@ -72,7 +72,7 @@ class Folder {
  private:
   std::filesystem::path path_;
   std::int64_t keep_;
-  Descriptor lock_{-1};
+  FolderLock lock_;
 };
 
 }  // namespace baton::checkpoint

@@ -28,6 +28,14 @@ std::int64_t integers(const plan::Plan& plan, bool targets) {
 
 }  // namespace
 
+bool changes_state(const plan::Plan& plan, const plan::Task& task) {
+  return std::any_of(task.writes.begin(), task.writes.end(), [&](BufferId written) {
+    const plan::Buffer& buffer = plan[written];
+    return std::holds_alternative<plan::LossScaler>(buffer.content) ||
+           (buffer.persistent && (buffer.role == plan::Role::parameter || buffer.role == plan::Role::optimizer_state));
+  });
+}
+
 Addresses addresses_of(const plan::Task& task, std::byte* workspace, const std::function<std::byte*(BufferId)>& address) {
   Addresses list;
   std::transform(task.reads.begin(), task.reads.end(), std::back_inserter(list.reads), address);
