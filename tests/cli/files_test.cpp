@@ -159,6 +159,13 @@ TEST_F(Cli, KeepsRunsOfOneFolderApart) {
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_ / "kept"), fs::directory_iterator()), 1);
 }
 
+TEST_F(Cli, ShowsModelsWhoseNormsTakeSamplesTogetherAsThoseOfOneSample) {
+  const Outcome alone = run("models resnet:18,image=32,classes=3,width=4");
+  const Outcome grouped = run("models resnet:18,image=32,classes=3,width=4,group=4");
+  EXPECT_EQ(alone.code, 0) << alone.err;
+  EXPECT_EQ(grouped.code, 0) << grouped.err;
+}
+
 TEST_F(Cli, OneRunOfTheLaboratoryAtATimeWritesToAFolder) {
   const std::string sweep = "lab run strong-scaling --set devices=1 --set model=mlp:dim=8,depth=2 --out o --time-limit 60s";
   const std::string command = "cd '" + folder_.string() + "' && { '" BATON_PROGRAM "' " + sweep +

@@ -501,12 +501,7 @@ class Writer : private StepTensors {
 
 /// A micro-batch may hold no part of a group of samples that an op takes together.
 void refuse_divided_groups(const model::Model& model, const Placement& placement) {
-  std::int64_t together = 1;
-  for (const model::Block& block : model.blocks()) {
-    for (const model::Node& node : block.nodes) {
-      together = std::lcm(together, std::max<std::int64_t>(1, op::samples_together(node.op)));
-    }
-  }
+  const std::int64_t together = samples_together(model);
   for (const Placement::Replica& replica : placement.replicas) {
     for (const std::int64_t rows : even_split(replica.rows.end - replica.rows.begin, placement.micro_batches)) {
       if (rows % together != 0) {
@@ -544,6 +539,16 @@ plan::Draft training_step(const model::Model& model, const Step& step, const Pla
   refuse_divided_groups(model, placement);
   plan::Draft draft = Writer(model, step, placement).write();
   return is_mixed(step.precision) ? narrow_values(std::move(draft), dtype_of(step.precision)) : draft;
+}
+
+std::int64_t samples_together(const model::Model& model) {
+  std::int64_t together = 1;
+  for (const model::Block& block : model.blocks()) {
+    for (const model::Node& node : block.nodes) {
+      together = std::lcm(together, std::max<std::int64_t>(1, op::samples_together(node.op)));
+    }
+  }
+  return together;
 }
 
 std::vector<std::int64_t> even_split(std::int64_t total, std::int64_t parts) { return divide(total, parts, Remainder::first); }
