@@ -321,7 +321,7 @@ void Layouts::check_extents() const {
           if (dim.extent < parts_) {
             throw usage_error("the {} {} of {} cannot be divided over {} devices", dim.extent,
                               row.dim == 't'   ? "positions"
-                              : row.dim == 'v' ? "tokens"
+                              : row.dim == 'v' ? (model_.blocks().front().values.front().integers ? "tokens" : "classes")
                               : row.dim == 'h' ? "heads"
                                                : "features",
                               block.name, parts_);
@@ -356,8 +356,8 @@ void Layouts::check_call(std::size_t b, const NamedCall& call) const {
   const std::string letters = dim ? letters_of(call, *dim) : std::string();
   for (const char letter : letters) {
     if (signature.whole.find(letter) != std::string::npos || signature.merged.find(letter) != std::string::npos) {
-      throw usage_error("{} of {} needs all of dimension {}, which would be divided over {} devices", op::name(call.op), block,
-                        *dim, parts_);
+      throw usage_error("{} of {} needs all of dimension {}, which would be divided over {} devices{}", op::name(call.op), block,
+                        *dim, parts_, *dim == 't' ? ": leave out --sp" : "");
     }
   }
   if (letters.size() > 1) {
