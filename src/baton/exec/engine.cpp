@@ -16,10 +16,14 @@ std::int64_t integers(const plan::Plan& plan, bool targets) {
     for (std::size_t i = 0; compute != nullptr && i < task.reads.size(); ++i) {
       if (plan[task.reads[i]].dtype == DType::i32 && (plan[task.reads[i]].role == plan::Role::target) == targets) {
         std::vector<op::Operand> reads;
+        std::vector<op::Operand> writes;
         for (const BufferId id : task.reads) {
           reads.push_back({plan[id].shape, plan[id].dtype});
         }
-        return op::integer_limit(compute->op, reads, i);
+        for (const BufferId id : task.writes) {
+          writes.push_back({plan[id].shape, plan[id].dtype});
+        }
+        return op::integer_limit(compute->op, reads, writes, i);
       }
     }
   }

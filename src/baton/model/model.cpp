@@ -88,7 +88,7 @@ std::size_t Value::batch_axis() const {
 }
 
 Shape Value::shape(std::int64_t rows) const {
-  std::vector<std::int64_t> extents;
+  Shape::Extents extents;
   for (const Dim& dim : dims) {
     extents.push_back(dim.name == batch.name ? rows : dim.extent);
   }
@@ -96,7 +96,7 @@ Shape Value::shape(std::int64_t rows) const {
 }
 
 Shape Value::sample() const {
-  std::vector<std::int64_t> extents;
+  Shape::Extents extents;
   for (const Dim& dim : dims) {
     if (dim.name != batch.name) {
       extents.push_back(dim.extent);

@@ -55,7 +55,7 @@ void print_ids(std::string& out, std::string_view name, char letter, const auto&
   }
 }
 
-void print_ranges(std::string& out, const std::vector<Range>& at) {
+void print_ranges(std::string& out, const Ranges& at) {
   for (std::size_t d = 0; d < at.size(); ++d) {
     out += fmt::format("{}{}:{}", d == 0 ? " at=" : ",", at[d].begin, at[d].end);
   }
@@ -263,7 +263,7 @@ class Line {
       }
       elements *= extents.back();
     }
-    return Shape(std::move(extents));
+    return Shape(extents);
   }
 
  private:
@@ -321,8 +321,8 @@ std::string from_one_word(const Line& line) {
   return name;
 }
 
-std::vector<Range> parse_ranges(Line& line) {
-  std::vector<Range> at;
+Ranges parse_ranges(Line& line) {
+  Ranges at;
   const std::string ranges = line.need("at");
   for (const std::string_view range : split(ranges, ',')) {
     const auto [begin, end] = line.range(range);

@@ -352,7 +352,7 @@ TEST(Op, RefusesAnyOperandOfAnotherShape) {
           wrong.push_back(right.batched(1));
         }
         for (std::size_t axis = any_rows ? 1 : 0; axis < right.rank(); ++axis) {
-          std::vector<std::int64_t> extents = right.extents();
+          Shape::Extents extents = right.extents();
           ++extents[axis];
           wrong.push_back(Shape(extents));
         }

@@ -82,7 +82,7 @@ class Judge {
   bool same(BufferId a, BufferId b) const { return buffer(a).shape == buffer(b).shape && buffer(a).dtype == buffer(b).dtype; }
   bool like(BufferId a, BufferId b) const { return same(a, b) && buffer(a).order == buffer(b).order; }
   bool is(BufferId id, const std::vector<std::int64_t>& extents, DType type) const {
-    return buffer(id).shape.extents() == extents && buffer(id).dtype == type;
+    return buffer(id).shape == Shape(extents) && buffer(id).dtype == type;
   }
 
   bool shapes_suit(const Task& task) const {
@@ -111,7 +111,8 @@ class Judge {
       return false;
     }
     const DType type = buffer(in[0]).dtype;
-    const std::vector<std::int64_t> first = buffer(in[0]).shape.extents();
+    const Shape::Extents& extents = buffer(in[0]).shape.extents();
+    const std::vector<std::int64_t> first(extents.begin(), extents.end());
     if (name == "relu") {
       return in.size() == 1 && out.size() == 1 && same(in[0], out[0]);
     }
