@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <memory>
+#include <set>
 
 #include "baton/base/error.h"
 #include "baton/exec/backend/cuda/kernels.h"
 #include "baton/exec/backend/cuda/launch_networks.h"
 #include "baton/exec/backend/cuda/status.h"
+#include "baton/op/signature.h"
 #include "baton/op/traits.h"
 
 namespace baton::exec::cuda {
@@ -366,15 +368,35 @@ Launch prepare_update(const plan::Plan& plan, const Task& task, const plan::Upda
   return [=](cudaStream_t stream) { adam(type, settings, tensors.data(), tensors.size(), scaling, step, stream); };
 }
 
-/// Whether a sum is of operands that the kernel adds up: all of one type, or float32 but for one operand.
-bool adds_types(const plan::Plan& plan, const Task& task, const op::Op& op) {
-  const auto type = [&](BufferId id) { return plan[id].dtype; };
-  if (!std::holds_alternative<op::Add>(op)) {
+/// Ops whose kernels take float32 beside 16 bits wherever the op's law allows it.
+template <typename AnyOp>
+concept MixesTypes = std::same_as<AnyOp, op::LinearBackwardWeight> || std::same_as<AnyOp, op::AddBiasBackward> ||
+    std::same_as<AnyOp, op::LayerNorm> || std::same_as<AnyOp, op::LayerNormBackwardInput> ||
+    std::same_as<AnyOp, op::LayerNormBackwardWeight> || std::same_as<AnyOp, op::RmsNorm> ||
+    std::same_as<AnyOp, op::RmsNormBackwardInput> || std::same_as<AnyOp, op::RmsNormBackwardWeight> ||
+    std::same_as<AnyOp, op::Embed> || std::same_as<AnyOp, op::EmbedBackward> || std::same_as<AnyOp, op::AddPositions> ||
+    std::same_as<AnyOp, op::AddPositionsBackward> || std::same_as<AnyOp, op::Conv2dBackwardWeight> ||
+    std::same_as<AnyOp, op::BatchNormBackwardWeight>;
+
+/// Whether the kernel takes operands of these types beside each other.
+bool takes_types(const plan::Plan& plan, const Task& task, const op::Op& op) {
+  if (std::visit([]<typename AnyOp>(const AnyOp&) { return MixesTypes<AnyOp>; }, op)) {
     return true;
   }
-  const DType result = type(task.writes[0]);
-  return (type(task.reads[0]) == result && type(task.reads[1]) == result) ||
-         (result == DType::f32 && (type(task.reads[0]) == result || type(task.reads[1]) == result));
+  const op::Signature& signature = op::signature(op);
+  std::set<DType> types;
+  for (const auto& [axes, ids] : {std::pair(&signature.reads, &task.reads), std::pair(&signature.writes, &task.writes)}) {
+    for (std::size_t i = 0; i < axes->size(); ++i) {
+      const op::Type type = (*axes)[i].type;
+      if (type == op::Type::value || type == op::Type::summed || type == op::Type::wide) {
+        types.insert(plan[(*ids)[i]].dtype);
+      }
+    }
+  }
+  // A stream is added to: one of the terms may have 16 bits.
+  const auto is_wide = [&](BufferId id) { return plan[id].dtype == DType::f32; };
+  return types.size() <= 1 ||
+         (std::holds_alternative<op::Add>(op) && is_wide(task.writes[0]) && (is_wide(task.reads[0]) || is_wide(task.reads[1])));
 }
 
 }  // namespace
@@ -383,7 +405,7 @@ bool has_launch(const plan::Plan& plan, const Task& task) {
   const auto* compute = std::get_if<plan::Compute>(&task.action);
   if (compute != nullptr && (std::visit([]<typename AnyOp>(const AnyOp&) { return WithoutKernel<AnyOp>; }, compute->op) ||
                              !(has_attention(plan, task, compute->op) && has_convolution(plan, task, compute->op) &&
-                               adds_types(plan, task, compute->op)))) {
+                               takes_types(plan, task, compute->op)))) {
     return false;
   }
   for (const std::vector<BufferId>* list : {&task.reads, &task.writes}) {
