@@ -29,7 +29,7 @@ bool is_master(const Buffer& buffer) {
 /// Whether it holds part of the residual stream, or of its gradient.
 bool is_wide(const plan::Graph& graph, const Buffer& buffer) {
   const auto* part = std::get_if<plan::ValuePart>(&buffer.content);
-  return part != nullptr && part->value.valid() && graph.values[part->value.index()].wide;
+  return part != nullptr && part->value.index() < graph.values.size() && graph.values[part->value.index()].wide;
 }
 
 bool is_parameter_gradient(const Buffer& buffer) {
