@@ -115,6 +115,9 @@ Model::Model(std::string name, std::vector<Block> blocks, Output output)
     : name_(std::move(name)), blocks_(std::move(blocks)), output_kind_(output) {
   check(!blocks_.empty(), "model {} has no blocks", name_);
   number_draws(blocks_, 0);
+  for (std::size_t b = 1; b < blocks_.size(); ++b) {
+    blocks_[b].values[0].wide = blocks_[b - 1].values[blocks_[b - 1].out].wide;
+  }
   std::map<std::string, std::pair<std::size_t, Parameter>> known;
   for (std::size_t b = 0; b < blocks_.size(); ++b) {
     const Block& block = blocks_[b];

@@ -544,7 +544,8 @@ Task parse_task(Line& line, std::size_t devices, std::size_t buffers, std::size_
 
 void print_graph(std::string& out, const Graph& graph) {
   for (std::size_t v = 0; v < graph.values.size(); ++v) {
-    out += fmt::format("value v{} {} \"{}\"\n", v, to_text(graph.values[v].shape), graph.values[v].name);
+    out += fmt::format("value v{} {}{} \"{}\"\n", v, to_text(graph.values[v].shape), graph.values[v].wide ? " wide=1" : "",
+                       graph.values[v].name);
   }
   for (const Graph::Node& node : graph.nodes) {
     out += fmt::format("node {}", op::name(node.op));
@@ -573,6 +574,7 @@ bool parse_graph_line(Line& line, Graph& graph) {
       line.fail(fmt::format("should be v{}", graph.values.size()));
     }
     graph.values.push_back({line.label(), line.shape(line.word(2))});
+    ParseFields{line}("wide", graph.values.back().wide);
     line.end(3);
     return true;
   }

@@ -126,7 +126,7 @@ void fuse_sgd(Draft& draft, bool narrow) {
       continue;
     }
     const Task& update = draft.tasks[*reader];
-    if (update.writes.size() != task.writes.size()) {
+    if (update.writes.size() != task.writes.size() || (!narrow && draft[task.reads[0]].dtype != draft[update.writes[0]].dtype)) {
       continue;
     }
     const bool read_between = std::any_of(update.writes.begin(), update.writes.end(), [&](BufferId id) {

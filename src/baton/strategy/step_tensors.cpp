@@ -56,7 +56,8 @@ void StepTensors::write_graph() {
         continue;
       }
       ids.emplace_back(graph.values.size());
-      graph.values.push_back({b == 0 && v == 0 ? "x" : block.values[v].name, block.values[v].shape(rows)});
+      graph.values.push_back({b == 0 && v == 0 ? "x" : block.values[v].name, block.values[v].shape(rows),
+                              block.values[v].wide && is_mixed(step_.precision)});
     }
     for (const model::Node& node : block.nodes) {
       plan::Graph::Node& added = graph.nodes.emplace_back(plan::Graph::Node{node.op, {}, {}, {}});

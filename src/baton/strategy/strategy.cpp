@@ -543,7 +543,7 @@ plan::Plan compile(const Request& request, const Strategy& strategy) {
   named.strategy = strategy.name;
   plan::Draft draft = strategy.layout() != nullptr ? build(named, *strategy.layout()) : std::get<Build>(strategy.way)(named);
   if (is_mixed(precision)) {
-    draft = cast_parameters(narrow_values(std::move(draft), dtype_of(precision)), dtype_of(precision));
+    draft = cast_parameters(narrow_values(std::move(draft), request.step), dtype_of(precision));
   }
   if (request.step.loss_scale) {
     draft = scale_loss(std::move(draft), *request.step.loss_scale);

@@ -449,6 +449,9 @@ class Writer : private StepTensors {
           std::vector<BufferId> given;
           for (Shard& shard : group(r)) {
             given.push_back(shard.micro[m].gradients[b][node.writes[0]]);
+            if (is_mixed(step_.precision) && value_of(b, node.writes[0]).wide && !value_of(b, node.reads[input]).wide) {
+              given.back() = cast(shard, m, b, node.reads[input], given.back());
+            }
           }
           add_gradient(r, m, b, node.reads[input], given);
         }
@@ -459,6 +462,14 @@ class Writer : private StepTensors {
         shard.micro[m].gradients[b - 1][model_.blocks()[b - 1].out] = shard.micro[m].gradients[b][0];
       }
     }
+  }
+
+  /// The gradient of the stream as that of what was added to it, which has 16 bits.
+  BufferId cast(const Shard& shard, std::size_t m, std::size_t b, std::size_t v, BufferId gradient) {
+    const BufferId narrow = add(device_of(shard, b), Role::gradient, kept_part(b, v, shard, m, Role::gradient),
+                                fmt::format("d {}", value_of(b, v).name));
+    task(plan::Compute{op::Cast{}}, device_of(shard, b), Phase::backward, b, m, {gradient}, {narrow});
+    return narrow;
   }
 
   void backward_call(std::size_t r, std::size_t m, std::size_t b, const model::Node& node, const Call& call, bool put_off,
@@ -583,7 +594,7 @@ plan::Draft training_step(const model::Model& model, const Step& step, const Pla
   }
   refuse_divided_groups(model, placement);
   plan::Draft draft = Writer(model, step, placement).write();
-  return is_mixed(step.precision) ? narrow_values(std::move(draft), dtype_of(step.precision)) : draft;
+  return is_mixed(step.precision) ? narrow_values(std::move(draft), step) : draft;
 }
 
 std::int64_t samples_together(const model::Model& model) {

@@ -173,7 +173,7 @@ TEST(Op, AcceptsItsOperandsInEveryFloatingTypeButForWhatTheLawFixes) {
       }
       const auto retype = [type](const std::vector<Axes>& axes, std::vector<Operand>& operands) {
         for (std::size_t i = 0; i < operands.size(); ++i) {
-          const bool own = axes[i].type == Type::value || axes[i].type == Type::stepped;
+          const bool own = axes[i].type == Type::value || axes[i].type == Type::summed || axes[i].type == Type::wide;
           operands[i].dtype = own ? type : operands[i].dtype;
         }
       };
