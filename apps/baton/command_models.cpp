@@ -95,6 +95,9 @@ void show_model(const std::string& text, bool parameters) {
     std::int64_t own = 0;
     std::string shared;
     for (const model::Parameter& parameter : block.parameters) {
+      if (parameter.kept != model::Kept::trained) {
+        continue;
+      }
       if (seen.insert(parameter.name).second) {
         own += parameter.shape.elements();
       } else {

@@ -10,11 +10,13 @@
 #include <cstring>
 #include <limits>
 #include <map>
+#include <tuple>
 
 #include "baton/base/error.h"
 #include "baton/base/file.h"
 #include "baton/base/units.h"
 #include "baton/exec/contents.h"
+#include "baton/model/names.h"
 
 namespace baton::checkpoint {
 namespace {
@@ -26,19 +28,25 @@ using plan::Role;
 constexpr std::string_view prefix = "step-";
 constexpr std::string_view suffix = ".safetensors";
 
-/// The name under which a buffer's contents are kept; nothing for buffers that a checkpoint does not hold.
-std::optional<std::string> name_of(const plan::Buffer& buffer) {
+/// What a buffer holds all or some of.
+struct Name {
+  std::string set;  // in front of a tensor's name: nothing, or `optimizer.0.`
+  std::string parameter;
+  bool operator<(const Name& other) const { return std::tie(set, parameter) < std::tie(other.set, other.parameter); }
+};
+/// Nothing for buffers that a checkpoint does not hold.
+std::optional<Name> name_of(const plan::Buffer& buffer) {
   const auto* part = std::get_if<ParameterPart>(&buffer.content);
   if (std::holds_alternative<plan::LossScaler>(buffer.content)) {
-    return "loss_scale";
+    return Name{"", "loss_scale"};
   }
   if (part == nullptr || !buffer.persistent) {
     return std::nullopt;
   }
-  if (buffer.role == Role::parameter) {
-    return part->name;
+  if (buffer.role == Role::parameter || buffer.role == Role::statistic) {
+    return Name{"", part->name};
   }
-  return buffer.role == Role::optimizer_state ? std::optional(fmt::format("optimizer.{}.{}", part->slot, part->name))
+  return buffer.role == Role::optimizer_state ? std::optional(Name{fmt::format("optimizer.{}.", part->slot), part->name})
                                               : std::nullopt;
 }
 
@@ -48,31 +56,50 @@ Shape whole_of(const plan::Buffer& buffer) {
   return part == nullptr ? buffer.shape : part->whole;
 }
 
+/// A buffer, and which part of a tensor it holds all or some of.
+struct Holder {
+  BufferId id;
+  std::size_t part;
+};
 struct Kept {
   TensorInfo info;
-  std::vector<BufferId> parts;  // which together hold it: of copies, the first
-  std::vector<BufferId> all;    // the copies among them
+  model::StoredTensor stored;
+  std::vector<Holder> parts;  // which together hold it: of copies, the first
+  std::vector<Holder> all;    // the copies among them
 };
 /// By name, which buffers hold a tensor.
 std::map<std::string, Kept> kept_by(const plan::Plan& plan) {
-  std::map<std::string, Kept> list;
+  std::map<Name, std::vector<BufferId>> buffers;
+  std::map<std::string, std::map<std::string, Shape>> sets;
   for (std::size_t b = 0; b < plan.buffers().size(); ++b) {
     const plan::Buffer& buffer = plan.buffers()[b];
-    if (const std::optional<std::string> name = name_of(buffer)) {
-      Kept& kept = list[*name];
-      kept.info = {buffer.dtype, whole_of(buffer)};
-      kept.all.push_back(BufferId(b));
-      const bool copy = std::any_of(kept.parts.begin(), kept.parts.end(),
-                                    [&](BufferId other) { return plan[other].content == buffer.content; });
-      if (!copy) {
-        kept.parts.push_back(BufferId(b));
+    if (const std::optional<Name> name = name_of(buffer)) {
+      buffers[*name].push_back(BufferId(b));
+      sets[name->set][name->parameter] = whole_of(buffer);
+    }
+  }
+  std::map<std::string, Kept> list;
+  for (const auto& [set, parameters] : sets) {
+    for (model::StoredTensor& stored : model::stored_tensors(parameters)) {
+      Kept& kept = list[set + stored.name];
+      for (std::size_t p = 0; p < stored.parts.size(); ++p) {
+        for (const BufferId id : buffers.at({set, stored.parts[p].parameter})) {
+          kept.info = {plan[id].dtype, stored.shape};
+          kept.all.push_back({id, p});
+          const bool copy = std::any_of(kept.parts.begin(), kept.parts.end(),
+                                        [&](const Holder& other) { return plan[other.id].content == plan[id].content; });
+          if (!copy) {
+            kept.parts.push_back({id, p});
+          }
+        }
       }
+      kept.stored = std::move(stored);
     }
   }
   for (const auto& [name, kept] : list) {
     std::int64_t held = 0;
-    for (const BufferId id : kept.parts) {
-      held += plan[id].shape.elements();
+    for (const Holder& holder : kept.parts) {
+      held += plan[holder.id].shape.elements();
     }
     check(held == kept.info.shape.elements(), "devices hold {} elements of {}, which has {}", held, name,
           kept.info.shape.elements());
@@ -83,7 +110,7 @@ std::map<std::string, Kept> kept_by(const plan::Plan& plan) {
 /// Of a buffer's memory, in runs of a bounded size: visit(begin, run, elements), where `begin` counts bytes, `run` is room for
 /// them, and elements(each) calls each(address in the run, place in the tensor, in bytes).
 template <typename Visit>
-void for_each_run(const plan::Buffer& buffer, Visit visit) {
+void for_each_run(const plan::Buffer& buffer, const model::StoredTensor& stored, std::size_t part, Visit visit) {
   constexpr std::int64_t most_elements = 1 << 17;
   std::optional<exec::PlaceInParameter> place;
   if (std::holds_alternative<ParameterPart>(buffer.content)) {
@@ -96,7 +123,7 @@ void for_each_run(const plan::Buffer& buffer, Visit visit) {
     run.resize(static_cast<std::size_t>(count * size));
     visit(static_cast<std::size_t>(first * size), std::span(run), [&](const auto& each) {
       for (std::int64_t i = 0; i < count; ++i) {
-        each(run.data() + i * size, (place ? (*place)(first + i) : first + i) * size);
+        each(run.data() + i * size, stored.place(part, place ? (*place)(first + i) : first + i) * size);
       }
     });
   }
@@ -174,11 +201,12 @@ std::string for_each_tensor(const plan::Plan& plan, const exec::Executor& execut
   for (const auto& [name, kept] : kept_by(plan)) {
     const std::span<std::byte> tensor = room.first(kept.info.size());
     const auto size = static_cast<std::size_t>(size_of(kept.info.dtype));
-    for (const BufferId id : kept.parts) {
-      for_each_run(plan[id], [&](std::size_t begin, std::span<std::byte> run, const auto& elements) {
-        executor.read(id, begin, run);
-        elements([&](const std::byte* element, std::int64_t place) { std::copy_n(element, size, tensor.data() + place); });
-      });
+    for (const Holder& holder : kept.parts) {
+      for_each_run(
+          plan[holder.id], kept.stored, holder.part, [&](std::size_t begin, std::span<std::byte> run, const auto& elements) {
+            executor.read(holder.id, begin, run);
+            elements([&](const std::byte* element, std::int64_t place) { std::copy_n(element, size, tensor.data() + place); });
+          });
     }
     if (!is_finite(kept.info, tensor)) {
       return name;
@@ -221,11 +249,12 @@ Progress restore(const plan::Plan& plan, exec::Executor& executor, const Source&
     const std::span<std::byte> tensor = room.first(kept.info.size());
     const auto size = static_cast<std::size_t>(size_of(kept.info.dtype));
     source.read(name, tensor);
-    for (const BufferId id : kept.all) {
-      for_each_run(plan[id], [&](std::size_t begin, std::span<std::byte> run, const auto& elements) {
-        elements([&](std::byte* element, std::int64_t place) { std::copy_n(tensor.data() + place, size, element); });
-        executor.write(id, begin, run);
-      });
+    for (const Holder& holder : kept.all) {
+      for_each_run(plan[holder.id], kept.stored, holder.part,
+                   [&](std::size_t begin, std::span<std::byte> run, const auto& elements) {
+                     elements([&](std::byte* element, std::int64_t place) { std::copy_n(tensor.data() + place, size, element); });
+                     executor.write(holder.id, begin, run);
+                   });
     }
   }
   executor.continue_from(progress.step);

@@ -35,8 +35,9 @@ struct Progress {
 };
 Metadata to_metadata(const Progress& progress);
 
-/// What a checkpoint of the plan holds: `block0.weight`, and for slot k of its optimizer state `optimizer.k.block0.weight`. The
-/// state of a loss scaler is `loss_scale`.
+/// What a checkpoint of the plan holds: `block0.weight`, and for slot k of its optimizer state `optimizer.k.block0.weight`. Names
+/// and layouts are those of model::stored_tensors, of states too. The state of a loss scaler is `loss_scale`. Of statistics, which
+/// each replica keeps of its own batches, it holds the first replica's.
 Tensors tensors_of(const plan::Plan& plan);
 /// The memory that saving or restoring takes: that of the largest tensor, and a little for copying.
 Bytes room_for(const Tensors& tensors);

@@ -153,7 +153,8 @@ void fill_integers(const Buffer& buffer, const BatchRows& rows, std::int32_t* ou
 
 template <typename Real>
 void fill_real(const Buffer& buffer, Real* out, const Source& source, std::int64_t first_sample) {
-  if (const auto* part = std::get_if<ParameterPart>(&buffer.content); part && buffer.role == Role::parameter) {
+  if (const auto* part = std::get_if<ParameterPart>(&buffer.content);
+      part && (buffer.role == Role::parameter || buffer.role == Role::statistic)) {
     fill_parameter(buffer, *part, out, source.seed);
   } else if (const auto* rows = std::get_if<BatchRows>(&buffer.content)) {
     fill_samples(buffer, *rows, out, source, first_sample,
@@ -186,6 +187,10 @@ void fill_initial(const Buffer& buffer, std::byte* memory, const Source& source,
       fill_real(buffer, as<F16>(memory), source, first_sample);
       break;
     case DType::i32:
+      if (buffer.role == Role::statistic) {
+        std::fill_n(as<std::int32_t>(memory), buffer.shape.elements(), 0);
+        break;
+      }
       fill_integers(buffer, std::get<BatchRows>(buffer.content), as<std::int32_t>(memory), source, first_sample);
       break;
   }

@@ -36,7 +36,8 @@ bool changes_state(const plan::Plan& plan, const plan::Task& task) {
   return std::any_of(task.writes.begin(), task.writes.end(), [&](BufferId written) {
     const plan::Buffer& buffer = plan[written];
     return std::holds_alternative<plan::LossScaler>(buffer.content) ||
-           (buffer.persistent && (buffer.role == plan::Role::parameter || buffer.role == plan::Role::optimizer_state));
+           (buffer.persistent && (buffer.role == plan::Role::parameter || buffer.role == plan::Role::optimizer_state ||
+                                  buffer.role == plan::Role::statistic));
   });
 }
 

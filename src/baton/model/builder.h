@@ -21,7 +21,7 @@ class BlockBuilder {
   const Dims& dims(std::size_t value) const { return block_.values[value].dims; }
 
   /// A parameter of that name; one that is there already where the name is.
-  std::size_t parameter(std::string name, Shape shape, std::int64_t fan_in);
+  std::size_t parameter(std::string name, Shape shape, std::int64_t fan_in, Kept kept = Kept::trained);
   /// Any op that writes one value, of these dimensions.
   std::size_t apply(op::Op op, std::vector<std::size_t> reads, std::vector<std::size_t> parameters, Dims dims);
   /// Any op that writes a value and, for its backward alone, float32 statistics of these dimensions. Gives the value.
@@ -64,7 +64,10 @@ class BlockBuilder {
   };
   /// How many places a window has along an extent; none where the extent is too small for it.
   static std::int64_t places(const Window& window, std::int64_t extent);
-  std::size_t conv2d(std::size_t x, const std::string& name, std::int64_t channels, const Window& window, bool bias = true);
+  /// Its output channels are the dimension `out`.
+  std::size_t conv2d(std::size_t x, const std::string& name, std::int64_t channels, const Window& window, bool bias = true,
+                     char out = 'c');
+  /// It also keeps the running moments, `NAME.running_mean`, `NAME.running_var` and `NAME.num_batches_tracked`.
   std::size_t batch_norm(std::size_t x, const std::string& name, std::int64_t group);
   std::size_t max_pool(std::size_t x, const Window& window);
   std::size_t average_pool(std::size_t x);
@@ -75,8 +78,8 @@ class BlockBuilder {
   Block finish(std::size_t out);
 
  private:
-  /// Dimensions of images with so many channels that a window has moved over.
-  Dims moved(std::size_t x, std::int64_t channels, const Window& window) const;
+  /// Dimensions of images with such channels that a window has moved over.
+  Dims moved(std::size_t x, Dim channels, const Window& window) const;
 
   Block block_;
 };

@@ -42,19 +42,20 @@ struct NormedConvolutions {
   std::int64_t group;
 
   std::size_t operator()(std::size_t x, const std::string& convolution, const std::string& norm, std::int64_t channels,
-                         const Window& window) const {
-    return block.batch_norm(block.conv2d(x, convolution, channels, window, false), norm, group);
+                         const Window& window, char out = 'c') const {
+    return block.batch_norm(block.conv2d(x, convolution, channels, window, false, out), norm, group);
   }
 };
 
 /// Two convolutions of 3×3, or three of which the middle one is and has a quarter of the channels that come out; what is read is
-/// added behind them, itself or by a convolution that gives it the same shape.
+/// added behind them, itself or by a convolution that gives it the same shape. The channels between the last two are a dimension of
+/// their own, `f`, which tensor parallelism divides.
 Block residual_block(const std::string& name, const Dims& stream, std::int64_t channels, std::int64_t stride, bool bottleneck,
                      std::int64_t group) {
   BlockBuilder block(name, stream);
   const NormedConvolutions normed{block, group};
-  const auto numbered = [&](std::size_t x, int number, std::int64_t out, const Window& window) {
-    return normed(x, fmt::format("{}.conv{}", name, number), fmt::format("{}.bn{}", name, number), out, window);
+  const auto numbered = [&](std::size_t x, int number, std::int64_t out, const Window& window, char dim = 'c') {
+    return normed(x, fmt::format("{}.conv{}", name, number), fmt::format("{}.bn{}", name, number), out, window, dim);
   };
   const Window three{.size = 3, .padding = 1};
   const Window moving{.size = 3, .stride = stride, .padding = 1};
@@ -62,10 +63,10 @@ Block residual_block(const std::string& name, const Dims& stream, std::int64_t c
   std::size_t x = block.in();
   if (bottleneck) {
     x = block.relu(numbered(x, 1, channels, {.size = 1}));
-    x = block.relu(numbered(x, 2, channels, moving));
+    x = block.relu(numbered(x, 2, channels, moving, 'f'));
     x = numbered(x, 3, out, {.size = 1});
   } else {
-    x = block.relu(numbered(x, 1, channels, moving));
+    x = block.relu(numbered(x, 1, channels, moving, 'f'));
     x = numbered(x, 2, out, three);
   }
   const bool same = stride == 1 && stream[1].extent == out;

@@ -12,6 +12,7 @@
 #include "baton/model/cnn.h"
 #include "baton/model/gpt.h"
 #include "baton/model/llama.h"
+#include "baton/model/mixer.h"
 #include "baton/model/resnet.h"
 #include "baton/model/settings.h"
 #include "baton/model/toy.h"
@@ -196,6 +197,10 @@ const std::vector<Kind>& zoo() {
        "vit:depth=12,heads=3,dim=192,patch=16,image=224,classes=1000 (vision transformer; or vit-tiny, vit-small, vit-base, "
        "vit-large)",
        parse_vit, vit_presets()},
+      {"mixer",
+       "mixer:depth=8,dim=512,tokens=256,channels=2048,patch=16,image=224,classes=1000 (MLP-Mixer; or mixer-s16, mixer-b16, "
+       "mixer-l16)",
+       parse_mixer, mixer_presets()},
       {"first-split", "first-split (Linear(1000,2000)+ReLU, Linear(2000,1000)+ReLU)", parse_first_split},
   };
   return kinds;

@@ -219,8 +219,17 @@ struct Signatures {
     static const WeightGradient plain = weight_gradient({{"biyx"}, {"bopq"}}, {"oikl"}, "yxklpq");
     return (o.no_bias ? plain : biased).form(o.accumulate);
   }
-  const Signature& operator()(const BatchNorm&) const {
+  const Signature& operator()(const BatchNorm& o) const {
     static const Signature one{.reads = {{"bcyx"}, {"c"}, {"c"}}, .writes = {{"bcyx"}}, .whole = "yx"};
+    static const Signature running{
+        .reads = {{"bcyx"}, {"c"}, {"c"}, {"c", Type::stepped}, {"c", Type::stepped}}, .writes = {{"bcyx"}}, .whole = "yx"};
+    return o.running ? running : one;
+  }
+  const Signature& operator()(const TrackMoments&) const {
+    static const Axes kept{"c", Type::stepped};
+    static const Axes groups{"1", Type::integer};
+    static const Signature one{
+        .reads = {{"bcyx"}, kept, kept, groups}, .writes = {kept, kept, groups}, .whole = "yx", .in_place = true};
     return one;
   }
   const Signature& operator()(const BatchNormBackwardInput&) const {
@@ -239,13 +248,15 @@ struct Signatures {
     static const Signature one{.reads = {{"bcpq"}, {"bcyx"}}, .writes = {{"bcyx"}}, .whole = "yxpq"};
     return one;
   }
-  const Signature& operator()(const AveragePool&) const {
-    static const Signature one{.reads = {{"bcyx"}}, .writes = {{"bc"}}, .whole = "yx"};
-    return one;
+  const Signature& operator()(const AveragePool& o) const {
+    static const Signature image{.reads = {{"bcyx"}}, .writes = {{"bc"}}, .whole = "yx"};
+    static const Signature places{.reads = {{"bcp"}}, .writes = {{"bc"}}, .whole = "p"};
+    return o.places ? places : image;
   }
-  const Signature& operator()(const AveragePoolBackward&) const {
-    static const Signature one{.reads = {{"bc"}}, .writes = {{"bcyx"}}, .whole = "yx"};
-    return one;
+  const Signature& operator()(const AveragePoolBackward& o) const {
+    static const Signature image{.reads = {{"bc"}}, .writes = {{"bcyx"}}, .whole = "yx"};
+    static const Signature places{.reads = {{"bc"}}, .writes = {{"bcp"}}, .whole = "p"};
+    return o.places ? places : image;
   }
   const Signature& operator()(const Flatten&) const {
     static const Signature one{.reads = {{"bcyx"}}, .writes = {{"bf"}}, .whole = "cyxf"};
@@ -256,24 +267,31 @@ struct Signatures {
     return one;
   }
   const Signature& operator()(const ImageToSequence&) const {
-    static const Signature one{.reads = {{"bcyx"}, {"c"}}, .writes = {{"tbc", Type::wide}}, .whole = "tyx"};
+    static const Signature one{.reads = {{"bcyx"}, {"c"}}, .writes = {{"tbc", Type::wide}}, .whole = "yx", .numbered = 't'};
     return one;
   }
   const Signature& operator()(const ImageToSequenceBackwardInput&) const {
-    static const Signature one{.reads = {{"tbc", Type::wide}}, .writes = {{"bcyx", Type::wide}}, .whole = "tyx"};
+    static const Signature one{
+        .reads = {{"tbc", Type::wide}}, .writes = {{"bcyx", Type::wide}}, .whole = "yx", .numbered = 't'};
     return one;
   }
   const Signature& operator()(const ImageToSequenceBackwardWeight& o) const {
-    static const WeightGradient both = weight_gradient({{"tbc", Type::wide}}, {"c"}, "t");
+    static const WeightGradient both = weight_gradient({{"tbc", Type::wide}}, {"c"}, {}, 't');
     return both.form(o.accumulate);
   }
   const Signature& operator()(const FirstPosition&) const {
-    static const Signature one{.reads = {{"tbc"}}, .writes = {{"bc"}}, .whole = "t"};
+    static const Signature one{.reads = {{"tbc"}}, .writes = {{"bc"}}, .numbered = 't'};
     return one;
   }
   const Signature& operator()(const FirstPositionBackward&) const {
-    static const Signature one{.reads = {{"bc"}}, .writes = {{"tbc"}}, .whole = "t"};
+    static const Signature one{.reads = {{"bc"}}, .writes = {{"tbc"}}, .numbered = 't'};
     return one;
+  }
+  const Signature& operator()(const Transpose& o) const {
+    static const Signature plain{.reads = {{"bij"}}, .writes = {{"bji"}}};
+    static const Signature from_image{.reads = {{"bcyx"}}, .writes = {{"bpc"}}, .whole = "yxp"};
+    static const Signature to_image{.reads = {{"bpc"}}, .writes = {{"bcyx"}}, .whole = "yxp"};
+    return o.from_image ? from_image : o.to_image ? to_image : plain;
   }
 };
 

@@ -79,6 +79,19 @@ bool takes_step(const Op& op) {
   return weight != nullptr && weight->sgd_rate > 0;
 }
 
+bool tracks(const Op& op) { return std::holds_alternative<TrackMoments>(op); }
+
+std::optional<EvaluationForm> evaluation_form(const Op& op) {
+  if (const auto* dropout = std::get_if<Dropout>(&op); dropout != nullptr && dropout->rate > 0) {
+    return EvaluationForm{Dropout{.rate = 0}, 0};
+  }
+  const auto* norm = std::get_if<BatchNorm>(&op);
+  if (norm == nullptr || norm->running) {
+    return std::nullopt;
+  }
+  return EvaluationForm{BatchNorm{.epsilon = norm->epsilon, .running = true}, 2};
+}
+
 std::optional<Joined> joined(const Op& first, const Op& second) {
   if (const auto* linear = std::get_if<Linear>(&first);
       linear != nullptr && *linear == Linear{.tf32 = linear->tf32} && std::holds_alternative<Relu>(second)) {
@@ -152,7 +165,10 @@ std::optional<WeightOperand> weight_operand(const Op& op) {
 
 std::int64_t samples_together(const Op& op) {
   if (const auto* norm = std::get_if<BatchNorm>(&op)) {
-    return norm->group;
+    return norm->running ? 1 : norm->group;
+  }
+  if (const auto* moments = std::get_if<TrackMoments>(&op)) {
+    return moments->group;
   }
   if (const auto* input = std::get_if<BatchNormBackwardInput>(&op)) {
     return input->group;

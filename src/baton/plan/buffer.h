@@ -15,7 +15,8 @@
 
 namespace baton::plan {
 
-enum class Role : std::uint8_t { input, target, activation, parameter, gradient, optimizer_state, communication, loss };
+/// A statistic is kept of the batches for evaluation, by each replica of its own.
+enum class Role : std::uint8_t { input, target, activation, parameter, gradient, optimizer_state, communication, loss, statistic };
 
 std::string_view to_text(Role role);
 
@@ -46,7 +47,7 @@ struct ValuePart {
   bool operator==(const ValuePart&) const = default;
 };
 
-/// Part of a parameter, of its gradient or of one slot of its optimizer state: indices [begin, end) of `axis`.
+/// Part of a parameter, of its gradient or of one slot of its optimizer state, or a statistic: indices [begin, end) of `axis`.
 /// The whole of it is axis 0 from 0 to its extent. Where `piece_end` is not zero the buffer holds, of that part, the elements
 /// [piece_begin, piece_end), contiguous, in the order in which the part lies in memory.
 struct ParameterPart {

@@ -85,7 +85,9 @@ class Split {
       const State& state = ledger_.state(id);
       const bool kept = buffer.persistent &&
                         (thing.kind == Kind::parameter || thing.kind == Kind::state || thing.kind == Kind::scaler);
-      if (kept && plan_.graph().optimizer && !state.updated) {
+      const bool due = buffer.role == Role::statistic ? !ledger_.meaning().makings(thing).empty()
+                                                      : plan_.graph().optimizer.has_value();
+      if (kept && due && !state.updated) {
         return ledger_.breach(Rule::update, {},
                               fmt::format("nothing updates {} on {}", ledger_.name(id), plan_.devices()[buffer.device.index()]));
       }

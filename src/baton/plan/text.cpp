@@ -18,8 +18,8 @@ namespace baton::plan {
 namespace {
 
 constexpr std::string_view heading = "baton-plan 1";
-constexpr std::array<std::string_view, 8> role_names{"input",    "target",          "activation",    "parameter",
-                                                     "gradient", "optimizer_state", "communication", "loss"};
+constexpr std::array<std::string_view, 9> role_names{"input",           "target",        "activation", "parameter", "gradient",
+                                                     "optimizer_state", "communication", "loss",       "statistic"};
 
 // ---- printing
 

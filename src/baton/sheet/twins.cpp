@@ -135,7 +135,7 @@ std::string quoted(const std::string& text) { return lab::Json(text).dump(); }
 
 /// The kinds of models that there are twins of.
 bool reads_tokens(const std::string& kind) { return kind == "gpt" || kind == "llama"; }
-bool reads_images(const std::string& kind) { return kind == "cnn" || kind == "resnet"; }
+bool reads_images(const std::string& kind) { return kind == "cnn" || kind == "resnet" || kind == "vit" || kind == "mixer"; }
 
 /// The sizes of a model as settings of a script: `kv-heads=4` is KV_HEADS = 4.
 std::vector<std::pair<std::string, std::string>> sizes_of(const model::Recipe& recipe) {
@@ -151,6 +151,9 @@ std::vector<std::pair<std::string, std::string>> sizes_of(const model::Recipe& r
     std::string name(setting.substr(0, equals));
     std::transform(name.begin(), name.end(), name.begin(),
                    [](char c) { return c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c))); });
+    if (recipe.kind == "mixer" && (name == "TOKENS" || name == "CHANNELS")) {
+      name = name == "TOKENS" ? "TOKEN_HIDDEN" : "CHANNEL_HIDDEN";
+    }
     sizes.emplace_back(name == "BASE" ? "ROTARY_BASE" : name, std::string(setting.substr(equals + 1)));
   }
   const auto usually = [&](const char* name, const char* value) {
@@ -160,8 +163,10 @@ std::vector<std::pair<std::string, std::string>> sizes_of(const model::Recipe& r
   };
   if (recipe.kind == "llama") {
     usually("ROTARY_BASE", "10000");
-  } else if (recipe.kind == "resnet") {
+  } else if (recipe.kind != "gpt" && recipe.kind != "cnn") {
     usually("CHANNELS", "3");
+  }
+  if (recipe.kind == "resnet") {
     usually("WIDTH", "64");
   }
   return sizes;
@@ -173,7 +178,7 @@ std::vector<std::int64_t> widths_of(const model::Model& model) {
     const bool linear_relu = block.nodes.size() == 2 && std::holds_alternative<op::Linear>(block.nodes[0].op) &&
                              std::holds_alternative<op::Relu>(block.nodes[1].op);
     if (!linear_relu) {
-      throw usage_error("there are PyTorch twins of mlp, gpt, llama, cnn and resnet models, and {} is none of these", model.name());
+      throw usage_error("there are PyTorch twins of mlp, gpt, llama, cnn, resnet, vit and mixer models, and {} is none of these", model.name());
     }
     widths.push_back(block.output()[0]);
   }

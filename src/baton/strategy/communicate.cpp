@@ -116,12 +116,13 @@ plan::Draft replicate_parameters(plan::Draft draft) {
   std::vector<BufferId> sources;
   for (Task& task : draft.tasks) {
     for (BufferId& id : task.reads) {
-      if (draft[id].role != Role::parameter || draft[id].device == task.device) {
+      const Role role = draft[id].role;
+      if ((role != Role::parameter && role != Role::statistic) || draft[id].device == task.device) {
         continue;
       }
       const auto [found, added] = copies.try_emplace({id, task.device});
       if (added) {
-        found->second = add_copy(draft, id, task.device, Role::parameter);
+        found->second = add_copy(draft, id, task.device, role);
         wanted[task.device].push_back(found->second);
         if (std::find(sources.begin(), sources.end(), id) == sources.end()) {
           sources.push_back(id);

@@ -20,10 +20,11 @@ using plan::Role;
 using plan::Task;
 using plan::Update;
 
-/// What stays float32 whatever the step computes in: the parameters that live on, and what the optimizer
+/// What stays float32 whatever the step computes in: the parameters and statistics that live on, and what the optimizer
 /// keeps.
 bool is_master(const Buffer& buffer) {
-  return buffer.persistent && (buffer.role == Role::parameter || buffer.role == Role::optimizer_state);
+  return buffer.persistent &&
+         (buffer.role == Role::parameter || buffer.role == Role::optimizer_state || buffer.role == Role::statistic);
 }
 
 /// Whether it holds part of the residual stream, or of its gradient.

@@ -222,9 +222,13 @@ void StepTensors::open(Shard& shard) {
         shard.parameters[b].push_back(shard.parameters[home.block][home.parameter]);
         continue;
       }
-      shard.parameters[b].push_back(
-          parameter_buffer(shard, b, p, placement_.owner.value_or(device_of(shard, b)), Role::parameter, ""));
+      const model::Kept kept = model_.blocks()[b].parameters[p].kept;
+      shard.parameters[b].push_back(parameter_buffer(shard, b, p, placement_.owner.value_or(device_of(shard, b)),
+                                                     kept == model::Kept::trained ? Role::parameter : Role::statistic, ""));
       draft_.buffers.back().persistent = true;
+      if (kept == model::Kept::count) {
+        draft_.buffers.back().dtype = DType::i32;
+      }
     }
   }
 }

@@ -300,6 +300,9 @@ std::map<std::uint32_t, DeviceGroups> sums_of_gradients(const Request& request, 
   std::map<std::size_t, std::set<std::size_t>> offsets;  // by ordinal: the first devices of the stages that hold it
   for (std::size_t b = 0; b < model.blocks().size(); ++b) {
     for (std::size_t p = 0; p < model.blocks()[b].parameters.size(); ++p) {
+      if (model.blocks()[b].parameters[p].kept != model::Kept::trained) {
+        continue;
+      }
       offsets[model.ordinal(b, p)].insert(placement.replicas[0].device_of_block[b].index());
     }
   }

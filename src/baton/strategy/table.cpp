@@ -5,6 +5,7 @@
 
 #include "baton/base/error.h"
 #include "baton/op/signature.h"
+#include "baton/op/traits.h"
 
 namespace baton::strategy {
 namespace {
@@ -217,6 +218,9 @@ NodeLayout Layouts::lay_out(std::size_t b, std::size_t n) const {
   using Kind = op::Ref::Kind;
   const model::Node& node = model_.blocks()[b].nodes[n];
   NodeLayout layout;
+  if (op::tracks(node.op)) {
+    return layout;  // each part does all of it
+  }
   Call whole{.op = node.op, .reads = {}, .writes = {}, .shared = {}, .before = {}, .after = {}};
   for (std::size_t i = 0; i < node.reads.size(); ++i) {
     whole.reads.push_back({Kind::input, i});

@@ -258,6 +258,9 @@ class Writer : private StepTensors {
     Gathered gathered;
     for (std::size_t n = 0; n < block.nodes.size(); ++n) {
       const model::Node& node = block.nodes[n];
+      if (op::tracks(node.op) && phase == Phase::forward) {  // what is computed again was taken into account before
+        track(r, m, b, node);
+      }
       for (const Call& call : layouts_.node(b, n).forward) {
         std::vector<std::vector<BufferId>> reads = reads_of(r, m, b, node, call, phase, gathered);
         begin_call(call);
@@ -289,6 +292,22 @@ class Writer : private StepTensors {
           }
         }
       }
+    }
+  }
+
+  /// Keeps statistics of a value. Where one device owns what lives on it has those of its own replica, as PyTorch's DataParallel.
+  void track(std::size_t r, std::size_t m, std::size_t b, const model::Node& node) {
+    if (placement_.owner && r > 0) {
+      return;
+    }
+    for (const Shard& shard : group(r)) {
+      std::vector<BufferId> kept;
+      for (const std::size_t p : node.parameters) {
+        kept.push_back(shard.parameters[b][p]);
+      }
+      std::vector<BufferId> reads{shard.micro[m].values[b][node.reads[0]]};
+      reads.insert(reads.end(), kept.begin(), kept.end());
+      task(plan::Compute{node.op}, device_of(shard, b), Phase::forward, b, m, std::move(reads), std::move(kept));
     }
   }
 

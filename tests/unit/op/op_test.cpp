@@ -124,12 +124,18 @@ std::vector<Call> good_calls() {
       {Flatten{}, {images}, {{{2, 60}}}},
       {FlattenBackward{}, {{{2, 60}}}, {images}},
       {ImageToSequence{}, {{{5, 4, 1, 2}}, bias}, {stream}},
-      {ImageToSequenceBackwardInput{}, {stream}, {{{5, 4, 1, 2}}}}};
+      {ImageToSequenceBackwardInput{}, {stream}, {{{5, 4, 1, 2}}}},
+      {Transpose{}, {stream}, {{{3, 4, 5}}}},
+      {Transpose{.from_image = true}, {images}, {{{2, 20, 3}}}}};
 }
 
 /// Those that leave their operands some freedom.
 std::vector<Call> free_calls() {
-  return {{Cast{}, {x}, {{{5, 3}, f16}}},
+  return {{BatchNorm{.running = true}, {features, bias, bias, bias, bias}, {features}},
+          {TrackMoments{}, {features, bias, bias, {{1}, i32}}, {bias, bias, {{1}, i32}}},
+          {AveragePool{.places = true}, {stream}, {{{3, 5}}}},
+          {AveragePoolBackward{.places = true}, {{{3, 5}}}, {stream}},
+          {Cast{}, {x}, {{{5, 3}, f16}}},
           {Cast{}, {{{5, 3}, bf16}}, {x}},
           {Embed{}, {labels, {{4, 3}}}, {x}},
           {CrossEntropyTerms{.first = 3, .of = 7}, {y, labels}, {{{5, 3}, f64}}},

@@ -48,10 +48,12 @@ TEST(Signature, OfImagesMapsSamplesAndKeepsRowsAndColumnsWhole) {
 
 TEST(Traits, OnlyNormsOfBatchesTakeSamplesTogether) {
   for (const Op& op : all()) {
-    const bool norm = name(op).starts_with("batch_norm");
+    const bool norm = name(op).starts_with("batch_norm") || tracks(op);
     EXPECT_EQ(samples_together(op), norm ? 0 : 1) << name(op);
   }
   EXPECT_EQ(samples_together(BatchNorm{.group = 4}), 4);
+  EXPECT_EQ(samples_together(TrackMoments{.group = 4}), 4);
+  EXPECT_EQ(samples_together(BatchNorm{.running = true}), 1) << "by moments that are there already";
   EXPECT_EQ(samples_together(BatchNormBackwardInput{.group = 4}), 4);
   EXPECT_EQ(samples_together(BatchNormBackwardWeight{.group = 4}), 4);
 }

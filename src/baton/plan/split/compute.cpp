@@ -170,11 +170,29 @@ void ComputeLaw::write(TaskId id, const Task& task, const op::Op& op, const op::
                             fmt::format("{} adds {} to a term of a sum, so that it counts once per term", ledger_.name(id),
                                         ledger_.name(task.reads[signature.once[0]])));
     }
+    if (op::tracks(op)) {
+      track(id, task.writes[w], box);
+      continue;
+    }
     put(id, task.writes[w], making.writes[w], box, all, signature.in_place && !steps, steps);
   }
   if (steps && !ledger_.broken()) {
     ledger_.check_rate(id, rate_of(op));
   }
+}
+
+/// A statistic takes each sample once, those that its device has.
+void ComputeLaw::track(TaskId id, BufferId buffer, const TermBox& box) {
+  State& state = ledger_.state(buffer);
+  if (ledger_.plan()[buffer].role != Role::statistic) {
+    return ledger_.breach(Rule::update, {id},
+                          fmt::format("{} keeps statistics in {}, which is none", ledger_.name(id), ledger_.name(buffer)));
+  }
+  if (!state.terms.add(box)) {
+    return ledger_.breach(Rule::update, {id},
+                          fmt::format("{} takes samples into {} a second time", ledger_.name(id), ledger_.name(buffer)));
+  }
+  state.updated = true;
 }
 
 /// Puts terms into a buffer: in place of what it held, or added to it.

@@ -28,7 +28,7 @@ struct Held {
 struct State {
   bool written = false;
   bool complete = true;
-  bool updated = false;  // a parameter, by this step
+  bool updated = false;  // a parameter or a statistic, by this step
   Terms terms;           // where it is not complete
 };
 

@@ -81,8 +81,13 @@ def make_model():
     return model
 
 
-def start_name(name):
-    return name
+def start_tensor(weights, name):
+    """A parameter as `baton train --write-start` has it, which is as Hugging Face has it: queries, keys and values in one tensor,
+    and the inputs of matrices in front of their outputs."""
+    for i, part in enumerate("qkv"):
+        if f".c_attn.{part}." in name:
+            return weights[name.replace(f".{part}.", ".")].chunk(3, -1)[i].t()
+    return weights[name].t() if ".c_" in name else weights[name]
 
 
 def wrap_layers(model, wrap):

@@ -1,6 +1,5 @@
 #include "baton/exec/backend/cuda/launch.h"
 
-#include <fmt/format.h>
 
 #include <memory>
 #include <set>
@@ -71,12 +70,6 @@ ProductShape shape_of(std::span<const plan::Buffer> buffers, const Task& task, c
   const plan::Buffer& b = buffers[task.reads[1].index()];
   return {.m = b.shape[1], .n = a.shape[0], .k = a.shape[1], .operands = a.dtype, .result = a.dtype, .tf32 = o.tf32};
 }
-
-/// Ops that have no kernel here yet: `verify` refuses plans with them.
-template <typename AnyOp>
-concept WithoutKernel = std::same_as<AnyOp, op::ImageToSequence> || std::same_as<AnyOp, op::ImageToSequenceBackwardInput> ||
-    std::same_as<AnyOp, op::ImageToSequenceBackwardWeight> || std::same_as<AnyOp, op::FirstPosition> ||
-    std::same_as<AnyOp, op::FirstPositionBackward>;
 
 struct PrepareOp {
   const plan::Plan& plan;
@@ -323,11 +316,6 @@ struct PrepareOp {
   Launch operator()(const AnyOp& o) const {
     return PrepareImages{{plan, task, at}, around.capability.code}(o);
   }
-
-  template <WithoutKernel AnyOp>
-  Launch operator()(const AnyOp& o) const {
-    throw BugError(fmt::format("{} has no kernel", op::name(op::Op(o))));
-  }
 };
 
 Launch prepare_update(const plan::Plan& plan, const Task& task, const plan::Update& update, const Addresses& at,
@@ -403,9 +391,8 @@ bool takes_types(const plan::Plan& plan, const Task& task, const op::Op& op) {
 
 bool has_launch(const plan::Plan& plan, const Task& task) {
   const auto* compute = std::get_if<plan::Compute>(&task.action);
-  if (compute != nullptr && (std::visit([]<typename AnyOp>(const AnyOp&) { return WithoutKernel<AnyOp>; }, compute->op) ||
-                             !(has_attention(plan, task, compute->op) && has_convolution(plan, task, compute->op) &&
-                               takes_types(plan, task, compute->op)))) {
+  if (compute != nullptr && !(has_attention(plan, task, compute->op) && has_convolution(plan, task, compute->op) &&
+                              takes_types(plan, task, compute->op))) {
     return false;
   }
   for (const std::vector<BufferId>* list : {&task.reads, &task.writes}) {

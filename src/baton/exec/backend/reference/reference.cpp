@@ -811,7 +811,8 @@ struct Loops {
   void operator()(const op::BatchNorm& norm) const {
     const Shape& shape = in_shape(0);
     each_group(shape, norm.group, [&](std::int64_t c, std::int64_t begin, std::int64_t end) {
-      const Moments moments = channel_moments(0, c, begin, end, norm.epsilon);
+      const Moments moments = norm.running ? Moments{any_value(3, c), 1 / std::sqrt(any_value(4, c) + norm.epsilon)}
+                                           : channel_moments(0, c, begin, end, norm.epsilon);
       each_of_channel(shape, c, begin, end, [&](std::int64_t i) {
         out(0)[i] = rounded((value(0, i) - moments.mean) * moments.factor * value(1, c) + value(2, c));
       });
@@ -846,6 +847,20 @@ struct Loops {
       out(0)[c] = rounded((norm.accumulate ? widened(out(0)[c]) : 0.0) + gain[c]);
       out(1)[c] = rounded((norm.accumulate ? widened(out(1)[c]) : 0.0) + bias[c]);
     }
+  }
+
+  /// What is kept has the type that is written, which x need not have.
+  void operator()(const op::TrackMoments& track) const {
+    const Shape& shape = in_shape(0);
+    each_group(shape, track.group, [&](std::int64_t c, std::int64_t begin, std::int64_t end) {
+      const double mean = mean_over(shape, c, begin, end, [&](std::int64_t i) { return any_value(0, i); });
+      const auto square = [&](std::int64_t i) { return (any_value(0, i) - mean) * (any_value(0, i) - mean); };
+      const auto count = static_cast<double>((end - begin) * shape[2] * shape[3]);
+      const double variance = mean_over(shape, c, begin, end, square) * count / std::max(1.0, count - 1);
+      out(0)[c] = rounded((1 - track.momentum) * widened(out(0)[c]) + track.momentum * mean);
+      out(1)[c] = rounded((1 - track.momentum) * widened(out(1)[c]) + track.momentum * variance);
+    });
+    *out<std::int32_t>(2) += static_cast<std::int32_t>(track.group == 0 ? 1 : shape[0] / track.group);
   }
 
   /// The offset of the first of the largest elements of a window.
@@ -885,16 +900,18 @@ struct Loops {
   }
 
   void operator()(const op::AveragePool&) const {
-    const Shape& shape = in_shape(0);
-    for (std::int64_t n = 0; n < shape[0]; ++n) {
-      for (std::int64_t c = 0; c < shape[1]; ++c) {
-        out(0)[n * shape[1] + c] = rounded(mean_over(shape, c, n, n + 1, [&](std::int64_t i) { return value(0, i); }));
+    const std::int64_t pixels = in_shape(0).elements() / out_shape(0).elements();
+    for (std::int64_t image = 0; image < out_shape(0).elements(); ++image) {
+      double sum = 0;
+      for (std::int64_t i = image * pixels; i < (image + 1) * pixels; ++i) {
+        sum += value(0, i);
       }
+      out(0)[image] = rounded(sum / static_cast<double>(pixels));
     }
   }
 
   void operator()(const op::AveragePoolBackward&) const {
-    const std::int64_t pixels = out_shape(0)[2] * out_shape(0)[3];
+    const std::int64_t pixels = out_shape(0).elements() / in_shape(0).elements();
     for (std::int64_t i = 0; i < out_shape(0).elements(); ++i) {
       out(0)[i] = rounded(value(0, i / pixels) / static_cast<double>(pixels));
     }
@@ -903,44 +920,65 @@ struct Loops {
   void operator()(const op::Flatten&) const { std::copy_n(in(0), in_shape(0).elements(), out(0)); }
   void operator()(const op::FlattenBackward&) const { std::copy_n(in(0), in_shape(0).elements(), out(0)); }
 
-  /// Calls `visit(in the image, in the sequence)` for each element of an image.
+  /// Calls `visit(in the image, in the sequence)` for each element of an image whose position is held, of those from `first` on.
   template <typename Visit>
-  static void each_place(const Shape& image, const Visit& visit) {
+  static void each_place(const Shape& image, const Shape& sequence, std::int64_t first, const Visit& visit) {
     const std::int64_t places = image[2] * image[3];
     const std::int64_t step = image[0] * image[1];  // from a position to the next
     for (std::int64_t i = 0; i < image.elements(); ++i) {
-      visit(i, (1 + i % places) * step + i / places);
+      const std::int64_t position = 1 + i % places - first;
+      if (position >= 0 && position < sequence[0]) {
+        visit(i, position * step + i / places);
+      }
     }
   }
 
-  void operator()(const op::ImageToSequence&) const {
+  void operator()(const op::ImageToSequence& o) const {
     const std::int64_t width = in_shape(1)[0];
-    for (std::int64_t i = 0; i < out_shape(0)[1] * width; ++i) {
+    for (std::int64_t i = 0; o.first == 0 && i < out_shape(0)[1] * width; ++i) {
       out(0)[i] = in(1)[i % width];
     }
-    each_place(in_shape(0), [&](std::int64_t image, std::int64_t sequence) { out(0)[sequence] = in(0)[image]; });
+    each_place(in_shape(0), out_shape(0), o.first,
+               [&](std::int64_t image, std::int64_t sequence) { out(0)[sequence] = in(0)[image]; });
   }
 
-  void operator()(const op::ImageToSequenceBackwardInput&) const {
-    each_place(out_shape(0), [&](std::int64_t image, std::int64_t sequence) { out(0)[image] = in(0)[sequence]; });
+  void operator()(const op::ImageToSequenceBackwardInput& o) const {
+    std::fill_n(out(0), out_shape(0).elements(), Real(0.0F));
+    each_place(out_shape(0), in_shape(0), o.first,
+               [&](std::int64_t image, std::int64_t sequence) { out(0)[image] = in(0)[sequence]; });
   }
 
   void operator()(const op::ImageToSequenceBackwardWeight& backward) const {
     const std::int64_t width = out_shape(0)[0];
     for (std::int64_t i = 0; i < width; ++i) {
       double sum = 0;
-      for (std::int64_t b = 0; b < in_shape(0)[1]; ++b) {
+      for (std::int64_t b = 0; backward.first == 0 && b < in_shape(0)[1]; ++b) {
         sum += value(0, b * width + i);
       }
       out(0)[i] = rounded((backward.accumulate ? widened(out(0)[i]) : 0.0) + sum);
     }
   }
 
-  void operator()(const op::FirstPosition&) const { std::copy_n(in(0), out_shape(0).elements(), out(0)); }
+  void operator()(const op::FirstPosition& o) const {
+    for (std::int64_t i = 0; i < out_shape(0).elements(); ++i) {
+      out(0)[i] = o.first == 0 ? in(0)[i] : Real(0.0F);
+    }
+  }
 
-  void operator()(const op::FirstPositionBackward&) const {
-    std::copy_n(in(0), in_shape(0).elements(), out(0));
-    std::fill(out(0) + in_shape(0).elements(), out(0) + out_shape(0).elements(), Real(0.0F));
+  void operator()(const op::FirstPositionBackward& o) const {
+    for (std::int64_t i = 0; i < out_shape(0).elements(); ++i) {
+      out(0)[i] = o.first == 0 && i < in_shape(0).elements() ? in(0)[i] : Real(0.0F);
+    }
+  }
+
+  void operator()(const op::Transpose&) const {
+    const Shape& shape = in_shape(0);
+    const std::int64_t rows = shape[1];
+    const std::int64_t columns = shape.elements() / shape[0] / rows;
+    for (std::int64_t i = 0; i < shape.elements(); ++i) {
+      const std::int64_t row = i / columns % rows;
+      out(0)[i / (rows * columns) * rows * columns + i % columns * rows + row] = in(0)[i];
+    }
   }
 
   void update(const plan::Update& update) const {
