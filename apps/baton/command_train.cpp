@@ -165,6 +165,10 @@ class Saving {
         folder_->require_empty();
       }
       found = words.resume ? folder_->newest() : std::nullopt;
+      if (const lab::JobData* data = run.job().data(); data != nullptr && data->training().source().tokenizer()) {
+        write_whole(data::path_of_tokenizer(std::filesystem::path(words.checkpoint) / "tokens.bin"),
+                    data->training().source().tokenizer()->serialized());
+      }
       best_path_ = std::filesystem::path(words.checkpoint) / checkpoint::best_name;
       if (words.resume && words.keep_best && std::filesystem::exists(best_path_)) {
         const checkpoint::Metadata metadata = checkpoint::ArchiveReader(best_path_).metadata();
@@ -179,9 +183,7 @@ class Saving {
         last_ = found->path.string();
       }
     });
-    exec::Blob path = exec::to_blob(last_);
-    world().broadcast(path, 0);
-    last_ = exec::to_text(path);
+    share_last();
     exec::Blob best = exec::to_blob(fmt::format("{}", best_));
     world().broadcast(best, 0);
     best_ = std::strtod(exec::to_text(best).c_str(), nullptr);
@@ -205,11 +207,13 @@ class Saving {
     if (!saves_) {
       return "";
     }
-    return write([&] { return folder_->begin(done(), run_.tensors(), run_.metadata()); },
-                 [&](checkpoint::ArchiveWriter& writer) {
-                   last_ = folder_->finish(writer).string();
-                   saved_step_ = done();
-                 });
+    std::string broken = write([&] { return folder_->begin(done(), run_.tensors(), run_.metadata()); },
+                               [&](checkpoint::ArchiveWriter& writer) { last_ = folder_->finish(writer).string(); });
+    if (broken.empty()) {
+      share_last();
+      saved_step_ = done();
+    }
+    return broken;
   }
   /// Keeps the weights as the best ones if no evaluation before had a lower loss; returns whether it did.
   bool save_if_best(const lab::Evaluation& evaluation) {
@@ -260,6 +264,13 @@ class Saving {
     }
     return broken;
   }
+  /// Rank 0 names the checkpoint to the others.
+  void share_last() {
+    exec::Blob path = exec::to_blob(last_);
+    world().broadcast(path, 0);
+    last_ = exec::to_text(path);
+  }
+
   std::int64_t done() const { return run_.steps_before() + static_cast<std::int64_t>(run_.losses().size()); }
 
   lab::Training& run_;
@@ -281,16 +292,6 @@ std::optional<std::size_t> first_broken(const std::vector<double>& losses) {
     }
   }
   return std::nullopt;
-}
-
-/// The exit code of a rank that was asked to stop; 0 if none was.
-int asked_anywhere(const Interrupt& interrupt) {
-  const auto word = static_cast<std::byte>(interrupt.asked() ? interrupt.exit_code() : 0);
-  int code = 0;
-  for (const exec::Blob& one : world().all_gather(std::span(&word, 1))) {
-    code = std::max(code, std::to_integer<int>(one[0]));
-  }
-  return code;
 }
 
 /// How to go on with a run that ended early.
@@ -521,7 +522,7 @@ void train(TrainWords words, int& exit_code) {
     }
     interrupt.wind_up();
     // Whoever was interrupted, all ranks have ended after the same step.
-    asked = asked_anywhere(interrupt);
+    asked = interrupt.exit_code_anywhere(world());
     enough = static_cast<std::int64_t>(run.losses().size()) < begin + stretch || asked != 0;
     stretch_begin = 0;
     print_steps(static_cast<std::int64_t>(run.losses().size()), run.step_times(), run.losses(), run.data_waits());
@@ -557,7 +558,7 @@ void train(TrainWords words, int& exit_code) {
           saving.save_if_best(*evaluation);
         }
       }
-      asked = asked_anywhere(interrupt);
+      asked = interrupt.exit_code_anywhere(world());
       enough = asked != 0 && done < steps;
       if (enough) {
         unsavable = saving.save();

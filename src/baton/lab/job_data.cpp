@@ -36,7 +36,7 @@ std::int64_t tokens_of(const model::Model& model) {
         for (const std::size_t parameter : node.parameters) {
           operands.push_back({first.parameters[parameter].shape});
         }
-        return op::integer_limit(node.op, operands, i);
+        return op::integer_limit(node.op, operands, {}, i);
       }
     }
   }

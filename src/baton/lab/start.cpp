@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "baton/base/error.h"
-#include "baton/checkpoint/safetensors.h"
+#include "baton/checkpoint/checkpoint.h"
 #include "baton/exec/contents.h"
 #include "baton/op/traits.h"
 

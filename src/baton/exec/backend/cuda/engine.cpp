@@ -1,12 +1,14 @@
 #include "baton/exec/backend/cuda/engine.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <set>
 #include <utility>
 
 #include "baton/base/error.h"
+#include "baton/base/stop.h"
 #include "baton/exec/backend/cuda/arena.h"
 #include "baton/exec/backend/cuda/event.h"
 #include "baton/exec/backend/cuda/meetings.h"
@@ -24,10 +26,12 @@ namespace {
 using plan::Lane;
 using plan::Task;
 
-/// Steps that may be under way at once.
+/// Steps that may be under way at once, so that the GPU waits for none; where one takes longer than this, only one: what is
+/// enqueued runs to its end, and whoever asks the run to end waits for it.
 constexpr std::size_t depth = 4;
 /// One more is kept, to tell how long the GPU waited between two.
 constexpr std::size_t slot_count = depth + 1;
+constexpr Nanoseconds long_step(50'000'000);
 constexpr Nanoseconds between_reports(50'000'000);
 constexpr Nanoseconds between_samples(250'000'000);
 
@@ -100,23 +104,30 @@ class CudaEngine final : public Engine {
   RunResult run(const RunOptions& options, const Progress& progress) override {
     RunResult result = open_result(options.steps);
     const TracedSteps traced(options);
-    Run run{result, progress};
+    Run run{result, progress, options.for_keeps};
     run.monitors = slice_.monitors();
     try {
       enter_origin();
       load_first();
       for (std::int64_t step = 0; step < options.steps && !run.enough; ++step) {
+        collect(run, step - static_cast<std::int64_t>(depth) + 1);
+        load(step);
+        collect(run, traced.contains(step) ? step : step - run.ahead() + 1);
+        if (run.enough) {
+          break;
+        }
         if (traced.contains(step)) {
-          collect(run, step);
           result.trace.steps.push_back(trace(run, step));
         } else {
-          collect(run, step - static_cast<std::int64_t>(depth) + 1);
           enqueue(step, false);
         }
         ++run.enqueued;
       }
       sample(run);
       collect(run, run.enqueued);
+      if (run.broken) {
+        slice_.synchronize();
+      }
     } catch (...) {  // steps under way come to their end, and count: their weights are changed
       slice_.synchronize();
       steps_before_ += run.enqueued;
@@ -125,7 +136,7 @@ class CudaEngine final : public Engine {
     for (const Monitor& monitor : run.monitors) {
       result.gpus.push_back(monitor.reading());
     }
-    steps_before_ += run.collected;
+    steps_before_ += run.enqueued;
     loaded_for_ = steps_before_;
     close_result(result, run.collected, result.trace.steps.size());
     return result;
@@ -150,12 +161,20 @@ class CudaEngine final : public Engine {
   struct Run {
     RunResult& result;
     const Progress& progress;
+    bool for_keeps = false;
     std::int64_t enqueued = 0;
     std::int64_t collected = 0;
     bool enough = false;
+    bool broken = false;  // by a loss that is not finite: steps behind it do not count
     Nanoseconds reported = now();
     Nanoseconds sampled = now();
     std::vector<Monitor> monitors{};
+
+    /// How many steps may be under way.
+    std::int64_t ahead() const {
+      const bool is_short = collected > 0 && result.step_times[static_cast<std::size_t>(collected - 1)] < long_step;
+      return is_short ? static_cast<std::int64_t>(depth) : 1;
+    }
   };
 
   cudaStream_t stream(const Task& task) const { return slice_.stream(task); }
@@ -325,10 +344,15 @@ class CudaEngine final : public Engine {
     events.done->record(stream(plan_[id]));
   }
 
+  /// Draws a step's data on the host, while others are under way.
+  void load(std::int64_t step) {
+    fill(data_.loaded, slot(step).inputs, steps_before_ + step);
+  }
+
   /// Puts a step behind those under way: its data, its tasks, its loss.
   void enqueue(std::int64_t step, bool traced) {
     Slot& one = slot(step);
-    load(data_.loaded, one.inputs, steps_before_ + step);
+    copy_filled(data_.loaded, one.inputs);
     one.start.record(origin());
     const Nanoseconds launched = now();
     if (enqueued_anew_) {
@@ -348,15 +372,21 @@ class CudaEngine final : public Engine {
     }
     one.over.record(origin());
     loading_.start = now() - launched;
-    load(data_.ahead, one.inputs, steps_before_ + step + 1);  // while the GPU computes
+    fill(data_.ahead, one.inputs, steps_before_ + step + 1);  // while the GPU computes
     loading_.end = now() - launched;
+    copy_filled(data_.ahead, one.inputs);
   }
 
-  /// Fills buffers with the rows of a step, in pinned memory from `offset` on, and copies them behind what is under way.
-  void load(const std::vector<BufferId>& buffers, std::int64_t offset, std::int64_t step) {
+  /// Puts the rows of a step into pinned memory, from `offset` on; and from there to the GPUs, behind what is under way.
+  void fill(const std::vector<BufferId>& buffers, std::int64_t offset, std::int64_t step) const {
+    for (const BufferId id : buffers) {
+      data_.fill(plan_[id], host_inputs_->at(offset), step);
+      offset += plan_[id].size().count;
+    }
+  }
+  void copy_filled(const std::vector<BufferId>& buffers, std::int64_t offset) const {
     for (const BufferId id : buffers) {
       const std::int64_t bytes = plan_[id].size().count;
-      data_.fill(plan_[id], host_inputs_->at(offset), step);
       require(cudaMemcpyAsync(slice_.address(id), host_inputs_->at(offset), static_cast<std::size_t>(bytes), cudaMemcpyHostToDevice,
                               origin()),
               "copying the batch");
@@ -369,7 +399,8 @@ class CudaEngine final : public Engine {
     if (data_.ahead.empty() || std::exchange(loaded_for_, -1) == steps_before_) {
       return;
     }
-    load(data_.ahead, slot(0).inputs, steps_before_);
+    fill(data_.ahead, slot(0).inputs, steps_before_);
+    copy_filled(data_.ahead, slot(0).inputs);
     require(cudaStreamSynchronize(origin()), "copying the batch");
   }
 
@@ -383,7 +414,7 @@ class CudaEngine final : public Engine {
 
   /// Takes in what the steps before `until` left.
   void collect(Run& run, std::int64_t until) {
-    for (; run.collected < until; ++run.collected) {
+    for (; run.collected < until && !run.broken; ++run.collected) {
       Slot& one = slot(run.collected);
       one.over.synchronize();
       const auto step = static_cast<std::size_t>(run.collected);
@@ -397,6 +428,12 @@ class CudaEngine final : public Engine {
         loss += rows[row];
       }
       run.result.losses[step] = loss;
+      if (run.for_keeps && !std::isfinite(loss)) {
+        run.broken = run.enough = true;
+      }
+      if (!run.for_keeps && asked_to_stop_at_once()) {
+        throw Stopped();
+      }
       if (now() - run.sampled > between_samples) {
         sample(run);
       }
