@@ -77,7 +77,8 @@ void evaluate_checkpoint(EvaluateWords words, int& exit_code) {
                                            ? std::filesystem::path(words.checkpoint)
                                            : std::filesystem::path(words.checkpoint).parent_path();
   const data::Parts parts = data::open(
-      words.job.data, {.tokenizer = words.job.tokenizer, .given_tokenizer = data::tokenizer_beside(folder), .token_type = words.job.token_type});
+      words.job.data,
+      {.tokenizer = words.job.tokenizer, .given_tokenizer = data::tokenizer_beside(folder), .token_type = words.job.token_type});
   const lab::SampleFeed feed(parts.for_evaluation(), words.job, lab::form_of(job.model(), job.request().step.loss),
                              job.request().step.global_batch, 0, lab::SampleFeed::Use::evaluation);
   lab::Forward forward(job, feed);

@@ -48,7 +48,7 @@ data::Form form_of(const model::Model& model, strategy::Loss loss) {
   data::Form form{
       .input = model.input(), .integers = integers, .vocabulary = integers ? tokens_of(model) : 0, .target = model.output()};
   if (loss == strategy::Loss::cross_entropy) {
-    const std::vector<std::int64_t>& extents = form.target.extents();
+    const auto extents = form.target.extents();
     form.classes = extents.back();
     form.target = Shape(std::vector<std::int64_t>(extents.begin(), extents.end() - 1));
   }

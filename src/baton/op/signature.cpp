@@ -271,8 +271,7 @@ struct Signatures {
     return one;
   }
   const Signature& operator()(const ImageToSequenceBackwardInput&) const {
-    static const Signature one{
-        .reads = {{"tbc", Type::wide}}, .writes = {{"bcyx", Type::wide}}, .whole = "yx", .numbered = 't'};
+    static const Signature one{.reads = {{"tbc", Type::wide}}, .writes = {{"bcyx", Type::wide}}, .whole = "yx", .numbered = 't'};
     return one;
   }
   const Signature& operator()(const ImageToSequenceBackwardWeight& o) const {

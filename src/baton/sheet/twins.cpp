@@ -178,7 +178,8 @@ std::vector<std::int64_t> widths_of(const model::Model& model) {
     const bool linear_relu = block.nodes.size() == 2 && std::holds_alternative<op::Linear>(block.nodes[0].op) &&
                              std::holds_alternative<op::Relu>(block.nodes[1].op);
     if (!linear_relu) {
-      throw usage_error("there are PyTorch twins of mlp, gpt, llama, cnn, resnet, vit and mixer models, and {} is none of these", model.name());
+      throw usage_error("there are PyTorch twins of mlp, gpt, llama, cnn, resnet, vit and mixer models, and {} is none of these",
+                        model.name());
     }
     widths.push_back(block.output()[0]);
   }

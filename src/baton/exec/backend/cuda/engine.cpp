@@ -345,9 +345,7 @@ class CudaEngine final : public Engine {
   }
 
   /// Draws a step's data on the host, while others are under way.
-  void load(std::int64_t step) {
-    fill(data_.loaded, slot(step).inputs, steps_before_ + step);
-  }
+  void load(std::int64_t step) { fill(data_.loaded, slot(step).inputs, steps_before_ + step); }
 
   /// Puts a step behind those under way: its data, its tasks, its loss.
   void enqueue(std::int64_t step, bool traced) {

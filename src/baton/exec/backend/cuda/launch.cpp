@@ -1,6 +1,5 @@
 #include "baton/exec/backend/cuda/launch.h"
 
-
 #include <memory>
 #include <set>
 
