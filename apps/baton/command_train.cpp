@@ -393,7 +393,8 @@ void train(TrainWords words, int& exit_code) {
   }
   lab::Training run(words.job, cluster::probe(), {}, &world());
   const Length length = length_of(words, run.job());
-  const auto [steps, warmup, epoch] = length;
+  const std::int64_t steps = length.steps;
+  const std::int64_t warmup = length.warmup;
   const std::int64_t log_every = words.log_every.empty() ? (run.job().data() != nullptr ? usual_interval(steps) : 0)
                                                          : parse_integer(words.log_every, "--log-every", 1, 10'000'000);
   guard_run(run);
@@ -466,7 +467,7 @@ void train(TrainWords words, int& exit_code) {
   if (to_stdout && run.job().data() != nullptr) {
     const lab::SampleFeed& feed = run.job().data()->training();
     fmt::print("data: {}; {} samples, {} steps per epoch\n", printable(feed.source().description().format), feed.order().samples(),
-               epoch);
+               length.epoch);
   }
   if (log && log_every > 0) {
     fmt::print("\n{}\n", lines.heading());
