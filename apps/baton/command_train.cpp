@@ -299,7 +299,7 @@ std::string how_to_go_on(const TrainWords& words, const Saving& saving) {
   if (saving.last().empty()) {
     return "";
   }
-  return fmt::format("; go on with: {}{}", printable(command_line()), words.resume ? "" : " --resume");
+  return fmt::format("; continue with: {}{}", printable(command_line()), words.resume ? "" : " --resume");
 }
 
 /// What stays of a run that ends in the middle of a step.
@@ -657,7 +657,7 @@ void add_train_command(CLI::App& program, int& exit_code) {
       ->add_option("-n,--steps", words->steps,
                    fmt::format("number of steps, including warm-up (default: {}; with --data one epoch)", usual_steps))
       ->type_name("N");
-  command->add_option("--epochs", words->epochs, "train for so many passes over the data, instead of --steps")->type_name("N");
+  command->add_option("--epochs", words->epochs, "train for N passes over the data, instead of --steps")->type_name("N");
   command->add_option("--warmup", words->warmup, "number of first steps that are run but not timed (default: 5)")->type_name("N");
   command
       ->add_option("--eval-data", words->eval_data,
