@@ -71,9 +71,7 @@ class Saving {
         last_ = found->path.string();
       }
     });
-    exec::Blob path = exec::to_blob(last_);
-    world().broadcast(path, 0);
-    last_ = exec::to_text(path);
+    share_last();
     if (!last_.empty()) {
       differences_ = run.restore(checkpoint::SharedSource(world(), found ? found->archive.get() : nullptr));
       saved_step_ = run.steps_before();
@@ -113,6 +111,7 @@ class Saving {
         }
         last_ = folder_->finish(*writer).string();
       });
+      share_last();
       saved_step_ = done();
     }
     return broken;
@@ -125,6 +124,13 @@ class Saving {
   const std::vector<std::string>& differences() const { return differences_; }
 
  private:
+  /// Rank 0 names the checkpoint to the others.
+  void share_last() {
+    exec::Blob path = exec::to_blob(last_);
+    world().broadcast(path, 0);
+    last_ = exec::to_text(path);
+  }
+
   std::int64_t done() const { return run_.steps_before() + static_cast<std::int64_t>(run_.losses().size()); }
 
   lab::Training& run_;
@@ -144,16 +150,6 @@ std::optional<std::size_t> first_broken(const std::vector<double>& losses) {
     }
   }
   return std::nullopt;
-}
-
-/// The exit code of a rank that was asked to stop; 0 if none was.
-int asked_anywhere(const Interrupt& interrupt) {
-  const auto word = static_cast<std::byte>(interrupt.asked() ? interrupt.exit_code() : 0);
-  int code = 0;
-  for (const exec::Blob& one : world().all_gather(std::span(&word, 1))) {
-    code = std::max(code, std::to_integer<int>(one[0]));
-  }
-  return code;
 }
 
 /// What stays of a run that ends in the middle of a step.
@@ -342,7 +338,7 @@ void train(TrainWords words, int& exit_code) {
     }
     interrupt.wind_up();
     // Whoever was interrupted, all ranks have ended after the same step.
-    asked = asked_anywhere(interrupt);
+    asked = interrupt.exit_code_anywhere(world());
     enough = static_cast<std::int64_t>(run.losses().size()) < begin + stretch || asked != 0;
     stretch_begin = 0;
     print_steps(static_cast<std::int64_t>(run.losses().size()), run.step_times(), run.losses());

@@ -131,9 +131,15 @@ void open_guard(exec::World& world, Nanoseconds patience) {
     return exec::to_text(blob);
   };
   watch = new exec::Watch(
-      exec::WatchOptions{.rank = world.rank(), .size = world.size(), .patience = patience, .broadcast = broadcast}, world.board(),
-      end);
+      exec::WatchOptions{
+          .rank = world.rank(), .size = world.size(), .patience = patience, .broadcast = broadcast, .stopping = give_up_with},
+      world.board(), end);
   told_watch = watch;
+  call_if_given_up([](int signal) {
+    if (exec::Watch* here = told_watch) {
+      here->stop_all(signal);
+    }
+  });
   call_if_stopped([] {
     if (exec::Watch* here = told_watch) {
       here->told_to_end();

@@ -82,7 +82,7 @@ void expect_convolution(DType type, const ConvolutionShape& s, ConvolutionWay wa
     convolution_backward_input(type, s, way, dy.data(), w.data(), dx, workspace.data(), nullptr);
   };
   const auto backward_weight = [&](void* dw, void* db, bool accumulate) {
-    convolution_backward_weight(type, s, way, x.data(), dy.data(), dw, db, accumulate, workspace.data(), nullptr);
+    convolution_backward_weight(type, s, way, x.data(), dy.data(), type, dw, db, accumulate, workspace.data(), nullptr);
   };
   const TypedArray y(type, outputs);
   const TypedArray dx(type, inputs);
@@ -197,13 +197,13 @@ void expect_batch_norm(DType type, const BatchNormShape& s) {
   const TypedArray dbias(type, channels);
   batch_norm(type, s, x.data(), gain.data(), bias.data(), y.data(), workspace.data(), nullptr);
   batch_norm_backward_input(type, s, dy.data(), x.data(), gain.data(), dx.data(), workspace.data(), nullptr);
-  batch_norm_backward_weight(type, s, x.data(), dy.data(), dgain.data(), dbias.data(), false, workspace.data(), nullptr);
+  batch_norm_backward_weight(type, s, x.data(), dy.data(), type, dgain.data(), dbias.data(), false, workspace.data(), nullptr);
   const double rounding = 2 * rounding_of(type);
   EXPECT_LT(distance(y_expected, y.values()), rounding);
   EXPECT_LT(distance(dx_expected, dx.values()), rounding);
   EXPECT_LT(distance(dgain_expected, dgain.values()), rounding);
   EXPECT_LT(distance(dbias_expected, dbias.values()), rounding);
-  batch_norm_backward_weight(type, s, x.data(), dy.data(), dgain.data(), dbias.data(), true, workspace.data(), nullptr);
+  batch_norm_backward_weight(type, s, x.data(), dy.data(), type, dgain.data(), dbias.data(), true, workspace.data(), nullptr);
   for (double& value : dgain_expected) {
     value *= 2;
   }

@@ -11,7 +11,7 @@
 namespace baton::test {
 
 struct Tensor {
-  DType dtype = DType::f32;
+  archive::ElementType dtype;
   Shape shape;
   std::vector<std::byte> bytes;  // row-major
 

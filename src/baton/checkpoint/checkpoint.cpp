@@ -2,17 +2,14 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <map>
-#include <thread>
 #include <tuple>
 
 #include "baton/base/error.h"
@@ -273,22 +270,8 @@ Folder::Folder(fs::path path, std::int64_t keep) : path_(std::move(path)), keep_
   if (::access(path_.c_str(), R_OK | W_OK | X_OK) != 0) {
     throw failure("nothing can be saved in the folder {}: {}", path_.string(), std::strerror(errno));
   }
-  // The folder itself is locked, so that nothing is left behind. Where a file system cannot lock folders, a file in it is.
-  const auto lock = [&](Descriptor file) {
-    lock_ = std::move(file);
-    return lock_.get() >= 0 && ::flock(lock_.get(), LOCK_EX | LOCK_NB) == 0 ? 0 : errno;
-  };
-  int locked = lock(Descriptor(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)));
-  if (locked != 0 && locked != EWOULDBLOCK) {
-    locked = lock(Descriptor(::open((path_ / ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)));
-  }
-  for (int tries = 0; locked == EWOULDBLOCK && tries < 10; ++tries) {  // a run that is just ending
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
-    locked = ::flock(lock_.get(), LOCK_EX | LOCK_NB) == 0 ? 0 : errno;
-  }
-  if (locked == EWOULDBLOCK) {
-    throw usage_error("another run saves its checkpoints in {}: wait for its end, or give another folder", path_.string());
-  }
+  lock_ = FolderLock(
+      path_, fmt::format("another run saves its checkpoints in {}: wait for its end, or give another folder", path_.string()));
   for (const fs::directory_entry& entry : fs::directory_iterator(path_, error)) {
     if (entry.path().filename().string().starts_with(prefix) && is_leftover(entry.path())) {
       std::error_code ignored;

@@ -8,14 +8,22 @@
 #include <span>
 #include <string>
 
+#include "baton/archive/safetensors.h"
 #include "baton/base/file.h"
-#include "baton/checkpoint/safetensors.h"
 #include "baton/exec/executor.h"
 #include "baton/plan/plan.h"
 
 /// The state from which a training run can be continued: weights and optimizer state under names that do not depend on how the
 /// run was split, so a checkpoint of one strategy can be continued under another.
 namespace baton::checkpoint {
+
+using archive::ArchiveReader;
+using archive::ArchiveWriter;
+using archive::Metadata;
+using archive::require_readable;
+using archive::Source;
+using archive::TensorInfo;
+using archive::Tensors;
 
 /// The metadata of a checkpoint besides its tensors.
 struct Progress {
@@ -73,7 +81,7 @@ class Folder {
  private:
   std::filesystem::path path_;
   std::int64_t keep_;
-  Descriptor lock_{-1};
+  FolderLock lock_;
 };
 
 }  // namespace baton::checkpoint

@@ -33,7 +33,7 @@ SharedSource::SharedSource(exec::World& world, const Source* at_rank_0) : world_
     }
     for (const auto& [name, tensor] : at_rank_0->tensors()) {
       put(contents, name);
-      put(contents, std::to_string(static_cast<int>(tensor.dtype)));
+      put(contents, tensor.dtype.name());
       std::string extents;
       for (std::size_t axis = 0; axis < tensor.shape.rank(); ++axis) {
         extents += fmt::format("{}{}", axis == 0 ? "" : ",", tensor.shape[axis]);
@@ -51,7 +51,7 @@ SharedSource::SharedSource(exec::World& world, const Source* at_rank_0) : world_
   }
   while (!rest.empty()) {
     TensorInfo& tensor = tensors_[take(rest)];
-    tensor.dtype = static_cast<DType>(parse_integer(take(rest), "a type", 0, 255));
+    tensor.dtype = archive::ElementType::by_name(take(rest)).value();
     std::vector<std::int64_t> extents;
     const std::string text = take(rest);
     for (const std::string_view extent : split(text, ',')) {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "baton/checkpoint/safetensors.h"
+#include "baton/checkpoint/checkpoint.h"
 #include "baton/exec/ranks/world.h"
 
 namespace baton::checkpoint {

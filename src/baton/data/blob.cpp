@@ -8,6 +8,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <system_error>
 
 #include "baton/base/file.h"
 #ifdef BATON_ZLIB
@@ -130,6 +131,16 @@ class Unzipper {
 
 Error unusable(const std::filesystem::path& path, std::string_view why) {
   return usage_error("{} cannot be used as data: {}", path.string(), why);
+}
+
+bool is_file(const std::filesystem::path& path) {
+  std::error_code unknown;
+  return std::filesystem::is_regular_file(path, unknown);
+}
+
+bool is_folder(const std::filesystem::path& path) {
+  std::error_code unknown;
+  return std::filesystem::is_directory(path, unknown);
 }
 
 std::unique_ptr<const Blob> file_blob(const std::filesystem::path& path) { return std::make_unique<FileBlob>(path); }

@@ -16,6 +16,10 @@ namespace baton::data {
 /// "FILE cannot be used as data: WHY".
 Error unusable(const std::filesystem::path& path, std::string_view why);
 
+/// Whether there is such a file or folder; what cannot be looked at is not there.
+bool is_file(const std::filesystem::path& path);
+bool is_folder(const std::filesystem::path& path);
+
 /// Bytes of which parts are read where they are wanted. Thread-safe.
 class Blob {
  public:

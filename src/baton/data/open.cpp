@@ -11,8 +11,10 @@
 #include "baton/base/error.h"
 #include "baton/base/file.h"
 #include "baton/base/text.h"
+#include "baton/data/arrays.h"
 #include "baton/data/blob.h"
 #include "baton/data/images.h"
+#include "baton/data/text.h"
 #include "baton/data/tokenizer.h"
 #include "baton/data/tokens.h"
 
@@ -30,25 +32,34 @@ namespace fs = std::filesystem;
 enum class Part : std::uint8_t { train, test };
 using Paths = std::vector<fs::path>;
 
-/// What the words of a file's or folder's name say, as in `train-images-idx3-ubyte`, `x_test.npy`, `fineweb_val_000000.bin`.
-Part part_of(const fs::path& path) {
-  Part part = Part::train;
+/// The words of a name: `x_test.npy` has x, test and npy.
+std::vector<std::string> words_in(std::string_view name) {
+  std::vector<std::string> words;
   std::string word;
-  for (const char c : canonical(path.filename().string()) + ".") {
+  for (const char c : canonical(name) + ".") {
     if ((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9')) {
       word += c;
-      continue;
+    } else if (!word.empty()) {
+      words.push_back(std::exchange(word, {}));
     }
+  }
+  return words;
+}
+
+/// What a name says, as in `train-images-idx3-ubyte`, `x_test.npy`, `fineweb_val_000000.bin`.
+Part part_named(std::string_view name) {
+  Part part = Part::train;
+  for (const std::string& word : words_in(name)) {
     if (word.starts_with("train")) {
       return Part::train;
     }
     if (word.starts_with("test") || word.starts_with("val") || word.starts_with("eval") || word == "dev" || word == "t10k") {
       part = Part::test;
     }
-    word.clear();
   }
   return part;
 }
+Part part_of(const fs::path& path) { return part_named(path.filename().string()); }
 
 /// What a folder holds, in the order of the names, without hidden files.
 struct Listing {
@@ -128,7 +139,7 @@ fs::path labels_of(const fs::path& images) {
   const bool packed = name.ends_with(".gz");
   const std::string other = packed ? name.substr(0, name.size() - 3) : name + ".gz";
   for (const std::string& candidate : {name, other}) {
-    if (fs::is_regular_file(images.parent_path() / candidate)) {
+    if (is_file(images.parent_path() / candidate)) {
       return images.parent_path() / candidate;
     }
   }
@@ -160,7 +171,7 @@ bool is_cifar100_file(const fs::path& path) {
 /// The lines of a small file beside the images, if it is there.
 std::vector<std::string> class_names_in(const fs::path& file) {
   std::vector<std::string> names;
-  if (fs::is_regular_file(file)) {
+  if (is_file(file)) {
     const std::string text = read_file(file, file.string(), Bytes(std::int64_t{64} << 10));
     for (const std::string_view line : split(text, '\n')) {
       if (!line.empty()) {
@@ -193,52 +204,233 @@ std::shared_ptr<const Source> open_token_files(const Paths& paths, const OpenOpt
   }
   const std::string format = fmt::format("uint{}{}", 8 * files[0].width(),
                                          files.size() == 1 ? "" : fmt::format(", {} files", files.size()));
-  return tokens_source(std::move(files), 0, format, nullptr);
+  std::shared_ptr<const Tokenizer> tokenizer = options.given_tokenizer;
+  if (!tokenizer) {
+    tokenizer = !options.tokenizer.empty() ? tokenizer_by_name(options.tokenizer) : tokenizer_beside(paths[0]);
+  }
+  const std::int64_t vocabulary = tokenizer ? tokenizer->vocabulary() : 0;
+  return tokens_source(std::move(files), vocabulary, format, std::move(tokenizer));
+}
+
+// ---- arrays
+
+constexpr std::array input_names{"x", "inputs", "input", "images", "data", "features"};
+constexpr std::array target_names{"y", "labels", "label", "targets", "target"};
+
+/// Whether some word of a name is one of these.
+template <typename Names>
+bool is_named(std::string_view name, const Names& names) {
+  const std::vector<std::string> words = words_in(name);
+  return std::any_of(words.begin(), words.end(), [&](const std::string& word) {
+    return std::any_of(names.begin(), names.end(), [&](const char* one) { return word == one; });
+  });
+}
+
+/// A tensor, with what its name says.
+struct NamedArray {
+  std::string name;  // of the tensor, or of its file
+  Part part = Part::train;
+  Array array;
+};
+
+std::shared_ptr<const Source> pair_up(const fs::path& path, Part part, const std::vector<NamedArray>& list) {
+  std::vector<const NamedArray*> inputs;
+  std::vector<Array> targets;
+  for (const NamedArray& one : list) {
+    if (one.part != part) {
+      continue;
+    }
+    if (is_named(one.name, target_names)) {
+      targets.push_back(one.array);
+    } else if (is_named(one.name, input_names)) {
+      inputs.push_back(&one);
+    }
+  }
+  if (inputs.empty() && targets.empty()) {
+    return nullptr;
+  }
+  if (inputs.size() != 1 || targets.size() > 1) {
+    throw unusable(
+        path, fmt::format("it has {} arrays of inputs and {} of targets for {}: name the inputs {} and the targets {}",
+                          inputs.size(), targets.size(), part == Part::train ? "training" : "testing",
+                          either({input_names.begin(), input_names.end()}), either({target_names.begin(), target_names.end()})));
+  }
+  return arrays_source(inputs[0]->array, std::move(targets));
+}
+
+Parts open_arrays(const fs::path& path, const std::vector<NamedArray>& list) {
+  Parts parts{.train = pair_up(path, Part::train, list), .test = pair_up(path, Part::test, list)};
+  if (!parts.train && !parts.test) {
+    throw unusable(
+        path, fmt::format("none of its arrays is named as inputs ({}) or as targets ({})",
+                          either({input_names.begin(), input_names.end()}), either({target_names.begin(), target_names.end()})));
+  }
+  return parts;
+}
+
+Parts open_npy_files(const fs::path& path, const Paths& files) {
+  std::vector<NamedArray> list;
+  for (const fs::path& file : files) {
+    list.push_back({.name = file.stem().string(), .part = part_of(file), .array = open_npy(file)});
+  }
+  return open_arrays(path, list);
+}
+
+Parts open_safetensors_files(const fs::path& path, const Paths& files) {
+  std::vector<NamedArray> list;
+  for (const fs::path& file : files) {
+    for (auto& [name, array] : open_safetensors(file)) {
+      list.push_back({.name = name, .part = part_named(file.stem().string() + "." + name), .array = array});
+    }
+  }
+  return open_arrays(path, list);
+}
+
+/// A single .npy file: tokens, or inputs whose targets lie beside them under their name: x_train.npy and y_train.npy.
+Parts open_npy_file(const fs::path& path) {
+  Array inputs = open_npy(path);
+  const std::string stem = path.stem().string();
+  for (const char* theirs : input_names) {
+    const std::size_t at = canonical(stem).find(theirs);
+    for (const char* ours : target_names) {
+      if (at == std::string::npos || !is_named(stem, input_names)) {
+        break;
+      }
+      std::string name = stem;
+      const fs::path beside = path.parent_path() / (name.replace(at, std::string_view(theirs).size(), ours) + ".npy");
+      if (is_file(beside)) {
+        return {.train = arrays_source(std::move(inputs), {open_npy(beside)}), .test = nullptr};
+      }
+    }
+  }
+  return {.train = arrays_source(std::move(inputs), {}), .test = nullptr};
+}
+
+// ---- pictures
+
+/// A folder with a folder per class, or with one of these per part.
+Parts open_picture_folders(const fs::path& folder, const Listing& listing) {
+  std::array<fs::path, 2> parts;
+  for (const fs::path& one : listing.folders) {
+    const std::vector<std::string> words = words_in(one.filename().string());
+    const bool train = !words.empty() && words[0].starts_with("train");
+    if ((train || part_of(one) == Part::test) && !class_folders(one.string()).empty()) {
+      fs::path& part = parts[train ? 0 : 1];
+      if (!part.empty()) {
+        throw usage_error("{} and {} are both the same part: give the folder that is meant", part.string(), one.string());
+      }
+      part = one;
+    }
+  }
+  if (parts[0].empty() && parts[1].empty()) {
+    const std::vector<std::string> classes = class_folders(folder.string());
+    return {.train = classes.empty() ? nullptr : open_image_folder(folder.string(), classes), .test = nullptr};
+  }
+  const std::vector<std::string> classes = class_folders((parts[0].empty() ? parts[1] : parts[0]).string());
+  const auto open_one = [&](const fs::path& one) { return one.empty() ? nullptr : open_image_folder(one.string(), classes); };
+  return {.train = open_one(parts[0]), .test = open_one(parts[1])};
 }
 
 // ---- files and folders
 
-std::shared_ptr<const Source> open_file(const fs::path& path, const OpenOptions& options) {
+/// What users have and what is not read, with what to do instead.
+std::string advice_on(const std::string& name) {
+  struct Known {
+    std::string_view ending;
+    std::string_view advice;
+  };
+  constexpr std::array<Known, 14> known{{{".npz", "it packs several arrays: save each with numpy.save"},
+                                         {".pt", "it is PyTorch's: save tensors with safetensors, or arrays with numpy.save"},
+                                         {".pth", "it is PyTorch's: save tensors with safetensors, or arrays with numpy.save"},
+                                         {".pkl", "it is a pickle, which can run programs: save arrays with numpy.save"},
+                                         {".parquet", "it is Parquet: write its texts into a file, or its arrays with numpy.save"},
+                                         {".arrow", "it is Arrow: write its texts into a file, or its arrays with numpy.save"},
+                                         {".h5", "it is HDF5: save its arrays with numpy.save"},
+                                         {".zip", "it is packed: unpack it first"},
+                                         {".tar", "it is packed: unpack it first"},
+                                         {".tgz", "it is packed: unpack it first"},
+                                         {".gz", "it is packed, and only IDX files are read so: unpack it first"},
+                                         {".png", "it is one picture: give a folder with a folder per class"},
+                                         {".jpg", "it is one picture: give a folder with a folder per class"},
+                                         {".jpeg", "it is one picture: give a folder with a folder per class"}}};
+  for (const Known& one : known) {
+    if (name.ends_with(one.ending)) {
+      return std::string(one.advice);
+    }
+  }
+  return "";
+}
+
+Parts open_file(const fs::path& path, const OpenOptions& options) {
+  const auto alone = [](std::shared_ptr<const Source> source) { return Parts{.train = std::move(source), .test = nullptr}; };
   const std::string name = canonical(path.filename().string());
   if (is_idx_images(path)) {
-    return open_idx_images({path});
+    return alone(open_idx_images({path}));
   }
   if (is_cifar10_name(path)) {
-    return open_cifar_files({path}, cifar10);
+    return alone(open_cifar_files({path}, cifar10));
   }
   if (is_cifar100_file(path)) {
-    return open_cifar_files({path}, cifar100);
+    return alone(open_cifar_files({path}, cifar100));
   }
   if (name.ends_with(".bin")) {
-    return open_token_files({path}, options);
+    return alone(open_token_files({path}, options));
   }
-  throw unusable(path, "its name does not say what it holds");
+  if (name.ends_with(".npy")) {
+    return open_npy_file(path);
+  }
+  if (name.ends_with(".safetensors")) {
+    return open_safetensors_files(path, {path});
+  }
+  if (const std::string advice = advice_on(name); !advice.empty()) {
+    throw unusable(path, advice);
+  }
+  return open_texts({path}, {}, options);
 }
 
 Parts open_folder(const fs::path& folder, const OpenOptions& options, int depth) {
   const Listing listing = list_folder(folder);
-  Paths idx;
-  Paths cifar;
-  std::copy_if(listing.files.begin(), listing.files.end(), std::back_inserter(idx), is_idx_images);
-  std::copy_if(listing.files.begin(), listing.files.end(), std::back_inserter(cifar), is_cifar10_name);
-  if (!idx.empty()) {
+  const auto those = [&](const auto& wanted) {
+    Paths list;
+    std::copy_if(listing.files.begin(), listing.files.end(), std::back_inserter(list), wanted);
+    return list;
+  };
+  if (const Paths idx = those(is_idx_images); !idx.empty()) {
     return open_parts(idx, open_idx_images);
   }
-  if (!cifar.empty()) {
+  if (const Paths cifar = those(is_cifar10_name); !cifar.empty()) {
     return open_parts(cifar, [](const Paths& files) { return open_cifar_files(files, cifar10); });
   }
-  const Paths bins = listing.ending(".bin");
-  if (!bins.empty() && std::all_of(bins.begin(), bins.end(), is_cifar100_file)) {
-    return open_parts(bins, [](const Paths& files) { return open_cifar_files(files, cifar100); });
+  if (const Paths bins = listing.ending(".bin"); !bins.empty()) {
+    if (std::all_of(bins.begin(), bins.end(), is_cifar100_file)) {
+      return open_parts(bins, [](const Paths& files) { return open_cifar_files(files, cifar100); });
+    }
+    OpenOptions with_tokenizer = options;
+    if (options.tokenizer.empty() && !options.given_tokenizer) {
+      with_tokenizer.given_tokenizer = tokenizer_beside(folder);
+    }
+    return open_parts(bins, [&](const Paths& files) { return open_token_files(files, with_tokenizer); });
   }
-  if (!bins.empty()) {
-    return open_parts(bins, [&](const Paths& files) { return open_token_files(files, options); });
+  if (const Paths npy = listing.ending(".npy"); !npy.empty()) {
+    return open_npy_files(folder, npy);
+  }
+  if (const Paths tensors = listing.ending(".safetensors"); !tensors.empty()) {
+    return open_safetensors_files(folder, tensors);
+  }
+  if (Parts pictures = open_picture_folders(folder, listing); pictures.train || pictures.test) {
+    return pictures;
+  }
+  if (const Paths texts = listing.ending(".txt"); !texts.empty()) {
+    const std::array<Paths, 2> parts = by_part(texts);
+    return open_texts(parts[0], parts[1], options);
   }
   constexpr int most_folders = 3;  // cifar-10-batches-bin in cifar10 in data
   if (listing.folders.size() == 1 && depth < most_folders) {
     return open_folder(listing.folders[0], options, depth + 1);
   }
-  throw unusable(folder, "it holds neither token files (.bin) nor images (IDX, CIFAR)");
+  throw unusable(folder,
+                 "it holds no token files (.bin), texts (.txt), images (IDX, CIFAR, a folder of PNG or JPEG per class) or arrays "
+                 "(.npy, .safetensors)");
 }
 
 }  // namespace
@@ -249,13 +441,16 @@ Parts open(const std::string& text, const OpenOptions& options) {
   check(!is_random(text), "random data has no source");
   std::error_code unknown;
   const fs::file_status status = fs::status(text, unknown);
+  if (const std::size_t comma = text.find(','); !fs::exists(status) && comma != std::string::npos) {
+    return {.train = arrays_source(open_npy(text.substr(0, comma)), {open_npy(text.substr(comma + 1))}), .test = nullptr};
+  }
   if (!fs::exists(status)) {
     throw usage_error("--data is '{}', but there is no such file or folder, and it is not random", text);
   }
   if (fs::is_directory(status)) {
     return open_folder(text, options, 0);
   }
-  return {.train = open_file(text, options), .test = nullptr};
+  return open_file(text, options);
 }
 
 }  // namespace baton::data

@@ -114,7 +114,10 @@ class TokensSource final : public Source {
     tokenizer_ = std::move(tokenizer);
   }
 
-  std::unique_ptr<Samples> samples(const Form& form, const Preparation&) const override {
+  std::unique_ptr<Samples> samples(const Form& form, const Preparation& preparation) const override {
+    if (preparation.augmentation.crop > 0 || preparation.augmentation.flip || !preparation.normalization.mean.empty()) {
+      throw usage_error("--normalize and --augment change images, but the data is tokens");
+    }
     if (!form.integers || form.input.rank() != 1 || form.target != form.input || form.classes == 0) {
       throw usage_error(
           "the data is tokens, but this model takes {} numbers: give a model of tokens, such as "
@@ -152,7 +155,7 @@ void TokenFile::read(std::int64_t first, std::span<std::int32_t> out, std::int64
     const std::size_t now = std::min(out.size() - done, packed.size() / width_);
     bytes_->read(begin_ + (static_cast<std::uint64_t>(first) + done) * width_, std::span(packed).first(now * width_));
     for (std::size_t i = 0; i < now; ++i) {
-      std::uint32_t token = 0;
+      std::uint64_t token = 0;
       std::memcpy(&token, packed.data() + i * width_, width_);
       if (token >= static_cast<std::uint64_t>(vocabulary)) {
         throw usage_error("token {} of {} is {}, but the model's vocabulary has {} tokens",

@@ -17,10 +17,14 @@ std::int64_t integers(const plan::Plan& plan, bool targets) {
       const plan::Buffer& read = plan[task.reads[i]];
       if (read.dtype == DType::i32 && read.role != plan::Role::statistic && (read.role == plan::Role::target) == targets) {
         std::vector<op::Operand> reads;
+        std::vector<op::Operand> writes;
         for (const BufferId id : task.reads) {
           reads.push_back({plan[id].shape, plan[id].dtype});
         }
-        return op::integer_limit(compute->op, reads, i);
+        for (const BufferId id : task.writes) {
+          writes.push_back({plan[id].shape, plan[id].dtype});
+        }
+        return op::integer_limit(compute->op, reads, writes, i);
       }
     }
   }
@@ -28,6 +32,15 @@ std::int64_t integers(const plan::Plan& plan, bool targets) {
 }
 
 }  // namespace
+
+bool changes_state(const plan::Plan& plan, const plan::Task& task) {
+  return std::any_of(task.writes.begin(), task.writes.end(), [&](BufferId written) {
+    const plan::Buffer& buffer = plan[written];
+    return std::holds_alternative<plan::LossScaler>(buffer.content) ||
+           (buffer.persistent && (buffer.role == plan::Role::parameter || buffer.role == plan::Role::optimizer_state ||
+                                  buffer.role == plan::Role::statistic));
+  });
+}
 
 Addresses addresses_of(const plan::Task& task, std::byte* workspace, const std::function<std::byte*(BufferId)>& address) {
   Addresses list;

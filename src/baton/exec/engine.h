@@ -42,6 +42,9 @@ struct Assignment {
   World* world = nullptr;  // the ranks that run it together; nullptr: this process alone
 };
 
+/// Whether the task changes what is kept from step to step: parameters, states, loss scales.
+bool changes_state(const plan::Plan& plan, const plan::Task& task);
+
 /// The addresses of a task's buffers, each given by `address`.
 Addresses addresses_of(const plan::Task& task, std::byte* workspace, const std::function<std::byte*(BufferId)>& address);
 

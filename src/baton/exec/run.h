@@ -28,7 +28,7 @@ struct RunOptions {
   std::int64_t warmup = 5;  // of those steps, how many are not timed
   /// What the run leaves is wanted: it ends at the first step whose loss is not finite. And if it is stopped in the middle of a
   /// step, it ends with the steps before it, provided that memory still holds what they left: without this, and where a step has
-  /// begun to change it, `Stopped` is thrown. Only one process can tell.
+  /// begun to change it, `Stopped` is thrown. All ranks end in the same way.
   bool for_keeps = false;
 };
 

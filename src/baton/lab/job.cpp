@@ -112,6 +112,8 @@ std::int64_t parse_seed(const std::string& text) {
   return parse_integer(text, "--seed", 0, std::numeric_limits<std::int64_t>::max());
 }
 
+std::vector<std::string> gradient_names() { return {"same", "fp32"}; }
+
 std::vector<std::string> decay_names() { return {"all", "matrices"}; }
 
 op::Optimizer make_optimizer(const JobWords& words) {
@@ -312,6 +314,8 @@ const std::vector<JobField>& job_fields() {
        {"clip-norm", "clip-grad-norm", "grad-clip", "max-grad-norm"}},
       choice("precision", &JobWords::precision, "", strategy::precision_names,
              "; bf16 and fp16 keep float32 weights (mixed is fp16), tf32 needs a GPU, fp64 needs the reference backend"),
+      choice("gradients", &JobWords::gradients, "in 16-bit training, the type of the gradients of parameters: ", gradient_names,
+             "; same is the 16-bit type, fp32 is what PyTorch's autocast has"),
       {"loss-scale", &JobWords::loss_scale, "SCALE",
        "none, dynamic (halved after an overflow) or a fixed number (default: dynamic for fp16, none otherwise)"},
       {"loss-scale-growth", &JobWords::loss_scale_growth, "N", "double a dynamic loss scale after N steps without overflow"},
@@ -392,12 +396,16 @@ Job::Job(const JobWords& words, cluster::Machine machine, exec::World* world)
                         .optimizer = make_optimizer(words),
                         .precision = make_precision(words, cluster_.devices()[0]),
                         .loss_scale = make_loss_scale(words, make_precision(words, cluster_.devices()[0])),
-                        .label_smoothing = parse_number(words.label_smoothing, "--label-smoothing", 0, 1)},
+                        .label_smoothing = parse_number(words.label_smoothing, "--label-smoothing", 0, 1),
+                        .wide_gradients = index_of_name(gradient_names(), words.gradients, "--gradients") == 1},
                .layout = make_layout(words),
                .target = is_imagined(words) ? imagined_target() : backend_->target(),
                .delays = make_delays(words.delay)} {
   words_.backend = backend_->name();
   words_.loss = strategy::to_text(request_.step.loss);
+  if (request_.step.wide_gradients && request_.step.precision == strategy::Precision::fp64) {
+    throw usage_error("--gradients fp32 is for 16-bit training: with --precision fp64 gradients are fp64");
+  }
   if (request_.step.label_smoothing > 0 && request_.step.loss != strategy::Loss::cross_entropy) {
     throw usage_error("--label-smoothing spreads the targets of cross-entropy, but the loss is {}: add --loss cross-entropy",
                       strategy::to_text(request_.step.loss));

@@ -40,6 +40,7 @@ struct JobWords {
   std::string schedule;  // a name, or the path of a schedule file
   std::string chunks;
   std::string precision = "fp32";
+  std::string gradients = "same";
   std::string loss_scale;  // empty: dynamic for fp16, none otherwise
   std::string loss_scale_growth = "2000";
   std::string split;

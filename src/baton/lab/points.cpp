@@ -47,11 +47,11 @@ bool counts_something(std::string_view axis) {
 
 /// Words of a job that an experiment may be given beside its axes. The others say how work is split or where it runs, which is what
 /// experiments are about.
-constexpr std::array<std::string_view, 22> further_words{
-    "model",     "batch",  "micro_batches", "recompute",    "bucket_mb", "first_bucket_mb", "loss",
-    "optimizer", "lr",     "momentum",      "weight_decay", "precision", "loss_scale",      "loss_scale_growth",
-    "link",      "memory", "seed",          "samples",      "decay",     "lr_schedule",     "label_smoothing",
-    "clip"};
+constexpr std::array<std::string_view, 23> further_words{
+    "model",     "batch",    "micro_batches", "recompute",    "bucket_mb", "first_bucket_mb", "loss",
+    "optimizer", "lr",       "momentum",      "weight_decay", "precision", "loss_scale",      "loss_scale_growth",
+    "link",      "memory",   "seed",          "samples",      "decay",     "lr_schedule",     "label_smoothing",
+    "clip",      "gradients"};
 /// Of these, and of axes that go by their names, those that are numbers,
 constexpr std::array<std::string_view, 12> numeric_words{
     "batch",    "micro_batches", "bucket_mb", "first_bucket_mb", "label_smoothing",   "lr",

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "baton/base/error.h"
-#include "baton/checkpoint/safetensors.h"
+#include "baton/checkpoint/checkpoint.h"
 #include "baton/exec/contents.h"
 #include "baton/op/traits.h"
 
@@ -36,7 +36,7 @@ std::int64_t tokens_of(const model::Model& model) {
         for (const std::size_t parameter : node.parameters) {
           operands.push_back({first.parameters[parameter].shape});
         }
-        return op::integer_limit(node.op, operands, i);
+        return op::integer_limit(node.op, operands, {}, i);
       }
     }
   }

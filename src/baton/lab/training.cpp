@@ -15,9 +15,9 @@ namespace baton::lab {
 namespace {
 
 /// What changes the course of a training beside model, seed and optimizer. How it is split does not.
-constexpr std::array<std::string_view, 13> settings_of_a_checkpoint{
-    "batch",       "loss",      "label-smoothing", "samples",           "lr",  "momentum", "weight-decay", "decay",
-    "lr-schedule", "precision", "loss-scale",      "loss-scale-growth", "clip"};
+constexpr std::array<std::string_view, 14> settings_of_a_checkpoint{
+    "batch",       "loss",      "label-smoothing", "samples",           "lr",   "momentum", "weight-decay", "decay",
+    "lr-schedule", "precision", "loss-scale",      "loss-scale-growth", "clip", "gradients"};
 
 /// "0.10" and "1e-1" are the same.
 bool same_value(const std::string& a, const std::string& b) {

@@ -116,8 +116,18 @@ std::size_t BlockBuilder::relu(std::size_t x) { return apply(op::Relu{}, {x}, {}
 
 std::size_t BlockBuilder::add(std::size_t a, std::size_t b) { return apply(op::Add{}, {a, b}, {}, block_.values[a].dims); }
 
+std::size_t BlockBuilder::in_stream(std::size_t value) {
+  block_.values[value].wide = true;
+  return value;
+}
+
 std::size_t BlockBuilder::dropout(std::size_t x, double rate) {
-  return rate > 0 ? apply(op::Dropout{.rate = rate}, {x}, {}, block_.values[x].dims) : x;
+  if (rate == 0) {
+    return x;
+  }
+  const std::size_t kept = apply(op::Dropout{.rate = rate}, {x}, {}, block_.values[x].dims);
+  block_.values[kept].wide = block_.values[x].wide;
+  return kept;
 }
 
 std::int64_t BlockBuilder::places(const Window& window, std::int64_t extent) {

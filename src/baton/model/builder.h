@@ -51,6 +51,8 @@ class BlockBuilder {
   /// Vectors of `out` for integers below the extent of `vocabulary`; the parameter has this full name, which others may share.
   std::size_t embed(std::size_t ids, const std::string& weight, std::int64_t vocabulary, Dim out);
   std::size_t add(std::size_t a, std::size_t b);
+  /// Makes a value part of the residual stream, which stays float32 in 16-bit training; gives it back.
+  std::size_t in_stream(std::size_t value);
   /// x itself if the rate is 0.
   std::size_t dropout(std::size_t x, double rate);
 

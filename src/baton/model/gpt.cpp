@@ -27,7 +27,7 @@ Block attention_half(std::int64_t layer, const GptSize& size, const Dims& stream
   const std::size_t v = project("v", {'d', head});
   const std::size_t mixed = block.attention(q, k, v, true);
   const std::size_t out = block.from_heads(mixed, own + "attn.c_proj.weight", own + "attn.c_proj.bias", stream.back());
-  return block.finish(block.add(block.in(), block.dropout(out, size.dropout)));
+  return block.finish(block.in_stream(block.add(block.in(), block.dropout(out, size.dropout))));
 }
 
 /// x + Linear(GELU(Linear(LayerNorm(x)))).
@@ -38,7 +38,7 @@ Block feed_forward_half(std::int64_t layer, const GptSize& size, const Dims& str
   const std::size_t wide = block.linear(norm, own + "mlp.c_fc.weight", own + "mlp.c_fc.bias", {'f', 4 * size.dim});
   const std::size_t hidden = block.apply(op::Gelu{.tanh = true}, {wide}, {}, block.dims(wide));
   const std::size_t out = block.linear(hidden, own + "mlp.c_proj.weight", own + "mlp.c_proj.bias", stream.back());
-  return block.finish(block.add(block.in(), block.dropout(out, size.dropout)));
+  return block.finish(block.in_stream(block.add(block.in(), block.dropout(out, size.dropout))));
 }
 
 std::string arguments_of(const GptSize& size) {
@@ -68,9 +68,9 @@ Model gpt(const GptSize& size) {
   const Dims stream{{'t', size.context}, batch, {'c', size.dim}};
   std::vector<Block> blocks;
   BlockBuilder first("embed", ids, true);
-  const std::size_t words = first.embed(first.in(), embedding, size.vocab, stream.back());
+  const std::size_t words = first.in_stream(first.embed(first.in(), embedding, size.vocab, stream.back()));
   const std::size_t positions = first.parameter("transformer.wpe.weight", {size.context, size.dim}, size.dim);
-  const std::size_t placed = first.apply(op::AddPositions{}, {words}, {positions}, stream);
+  const std::size_t placed = first.in_stream(first.apply(op::AddPositions{}, {words}, {positions}, stream));
   blocks.push_back(first.finish(first.dropout(placed, size.dropout)));
   for (std::int64_t layer = 0; layer < size.depth; ++layer) {
     blocks.push_back(attention_half(layer, size, stream));

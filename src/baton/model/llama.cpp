@@ -28,7 +28,7 @@ Block attention_half(std::int64_t layer, const LlamaSize& size, const Dims& stre
   const std::size_t v = block.to_heads(norm, own + "self_attn.v_proj.weight", "", groups, {'d', head});
   const std::size_t mixed = block.attention(q, k, v, true);
   const std::size_t out = block.from_heads(mixed, own + "self_attn.o_proj.weight", "", stream.back());
-  return block.finish(block.add(block.in(), block.dropout(out, size.dropout)));
+  return block.finish(block.in_stream(block.add(block.in(), block.dropout(out, size.dropout))));
 }
 
 /// x + Linear(SiLU(Linear(n)) · Linear(n)), n = RmsNorm(x).
@@ -41,7 +41,7 @@ Block feed_forward_half(std::int64_t layer, const LlamaSize& size, const Dims& s
   const std::size_t up = block.linear_without_bias(norm, own + "mlp.up_proj.weight", hidden);
   const std::size_t gated = block.apply(op::SiluGate{}, {gate, up}, {}, block.dims(gate));
   const std::size_t out = block.linear_without_bias(gated, own + "mlp.down_proj.weight", stream.back());
-  return block.finish(block.add(block.in(), block.dropout(out, size.dropout)));
+  return block.finish(block.in_stream(block.add(block.in(), block.dropout(out, size.dropout))));
 }
 
 std::string arguments_of(const LlamaSize& size) {
@@ -80,7 +80,7 @@ Model llama(const LlamaSize& size) {
   const Dims stream{{'t', size.context}, batch, {'c', size.dim}};
   std::vector<Block> blocks;
   BlockBuilder first("embed", ids, true);
-  const std::size_t words = first.embed(first.in(), "model.embed_tokens.weight", size.vocab, stream.back());
+  const std::size_t words = first.in_stream(first.embed(first.in(), "model.embed_tokens.weight", size.vocab, stream.back()));
   blocks.push_back(first.finish(first.dropout(words, size.dropout)));
   for (std::int64_t layer = 0; layer < size.depth; ++layer) {
     blocks.push_back(attention_half(layer, size, stream));

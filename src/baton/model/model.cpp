@@ -126,7 +126,7 @@ std::size_t Value::batch_axis() const {
 }
 
 Shape Value::shape(std::int64_t rows) const {
-  std::vector<std::int64_t> extents;
+  Shape::Extents extents;
   for (const Dim& dim : dims) {
     extents.push_back(dim.name == batch.name ? rows : dim.extent);
   }
@@ -134,7 +134,7 @@ Shape Value::shape(std::int64_t rows) const {
 }
 
 Shape Value::sample() const {
-  std::vector<std::int64_t> extents;
+  Shape::Extents extents;
   for (const Dim& dim : dims) {
     if (dim.name != batch.name) {
       extents.push_back(dim.extent);
@@ -153,6 +153,9 @@ Model::Model(std::string name, std::vector<Block> blocks, Output output)
     : name_(std::move(name)), blocks_(std::move(blocks)), output_kind_(output) {
   check(!blocks_.empty(), "model {} has no blocks", name_);
   number_draws(blocks_, 0);
+  for (std::size_t b = 1; b < blocks_.size(); ++b) {
+    blocks_[b].values[0].wide = blocks_[b - 1].values[blocks_[b - 1].out].wide;
+  }
   std::map<std::string, std::pair<std::size_t, Parameter>> known;
   for (std::size_t b = 0; b < blocks_.size(); ++b) {
     const Block& block = blocks_[b];

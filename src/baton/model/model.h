@@ -26,6 +26,7 @@ struct Value {
   Dims dims;
   bool integers = false;    // int32; otherwise of the step's floating type
   bool statistics = false;  // float32 whatever the step computes in
+  bool wide = false;        // float32 where others have 16 bits: the residual stream
 
   /// Which of the dimensions is the batch.
   std::size_t batch_axis() const;

@@ -37,7 +37,7 @@ Block attention_half(std::int64_t layer, const VitSize& size, const Dims& stream
   const std::string out = own + "attention.output.dense";
   const std::size_t mixed = block.attention(q, k, v, false);
   const std::size_t added = block.from_heads(mixed, out + ".weight", out + ".bias", stream.back());
-  return block.finish(block.add(block.in(), block.dropout(added, size.dropout)));
+  return block.finish(block.in_stream(block.add(block.in(), block.dropout(added, size.dropout))));
 }
 
 /// x + Linear(GELU(Linear(LayerNorm(x)))).
@@ -49,7 +49,7 @@ Block feed_forward_half(std::int64_t layer, const VitSize& size, const Dims& str
                                         {'f', 4 * size.dim});
   const std::size_t hidden = block.apply(op::Gelu{}, {wide}, {}, block.dims(wide));
   const std::size_t out = block.linear(hidden, own + "output.dense.weight", own + "output.dense.bias", stream.back());
-  return block.finish(block.add(block.in(), block.dropout(out, size.dropout)));
+  return block.finish(block.in_stream(block.add(block.in(), block.dropout(out, size.dropout))));
 }
 
 std::string arguments_of(const VitSize& size) {
@@ -86,16 +86,16 @@ Model vit(const VitSize& size) {
   const std::size_t patches = first.conv2d(first.in(), "vit.embeddings.patch_embeddings.projection", size.dim,
                                            {.size = size.patch, .stride = size.patch});
   const std::size_t token = first.parameter("vit.embeddings.cls_token", {size.dim}, size.dim);
-  const std::size_t sequence = first.apply(op::ImageToSequence{}, {patches}, {token}, stream);
+  const std::size_t sequence = first.in_stream(first.apply(op::ImageToSequence{}, {patches}, {token}, stream));
   const std::size_t positions = first.parameter("vit.embeddings.position_embeddings", {side * side + 1, size.dim}, size.dim);
-  const std::size_t placed = first.apply(op::AddPositions{}, {sequence}, {positions}, stream);
+  const std::size_t placed = first.in_stream(first.apply(op::AddPositions{}, {sequence}, {positions}, stream));
   blocks.push_back(first.finish(first.dropout(placed, size.dropout)));
   for (std::int64_t layer = 0; layer < size.depth; ++layer) {
     blocks.push_back(attention_half(layer, size, stream));
     blocks.push_back(feed_forward_half(layer, size, stream));
   }
   BlockBuilder head("head", stream);
-  const std::size_t state = head.apply(op::FirstPosition{}, {head.in()}, {}, {batch, stream.back()});
+  const std::size_t state = head.in_stream(head.apply(op::FirstPosition{}, {head.in()}, {}, {batch, stream.back()}));
   const std::size_t norm = norm_of(head, state, "vit.layernorm");
   blocks.push_back(head.finish(head.linear(norm, "classifier.weight", "classifier.bias", {'v', size.classes})));
   return Model(name_of("vit", arguments_of(size), vit_presets()), std::move(blocks), Output::scores);

@@ -207,7 +207,8 @@ struct Law {
 /// Whether the operands have the types that the signature asks for. The shapes fit.
 bool types_fit(const Signature& signature, std::span<const Operand> reads, std::span<const Operand> writes) {
   std::optional<DType> value;
-  std::optional<DType> stepped;
+  std::optional<DType> summed;
+  std::optional<DType> wide;  // of these one that is not float32, or float32
   const auto one = [](std::optional<DType>& known, DType type) {
     known = known.value_or(type);
     return *known == type && type != DType::i32;
@@ -216,8 +217,15 @@ bool types_fit(const Signature& signature, std::span<const Operand> reads, std::
     switch (axes.type) {
       case Type::value:
         return one(value, type);
-      case Type::stepped:
-        return one(stepped, type);
+      case Type::summed:
+        return one(summed, type);
+      case Type::wide:
+        if (!wide || *wide == DType::f32) {
+          const bool mixes = !wide || type == DType::f32 || is_narrow(type);
+          wide = type;
+          return mixes && type != DType::i32;
+        }
+        return type == *wide || (type == DType::f32 && is_narrow(*wide));
       case Type::floating:
         return type != DType::i32;
       case Type::integer:
@@ -239,7 +247,12 @@ bool types_fit(const Signature& signature, std::span<const Operand> reads, std::
       return false;
     }
   }
-  return !stepped || stepped == value || (is_narrow(*value) && *stepped == DType::f32);
+  // Float32 may stand beside the op's type where that has 16 bits; without an operand of that type, the other way around too.
+  const auto suits = [](DType a, DType type) { return a == type || (a == DType::f32 && is_narrow(type)); };
+  if (value) {
+    return (!summed || suits(*summed, *value)) && (!wide || suits(*wide, *value));
+  }
+  return !summed || !wide || suits(*summed, *wide) || suits(*wide, *summed);
 }
 
 struct Arithmetic {

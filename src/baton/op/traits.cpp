@@ -187,7 +187,7 @@ Op drawing(Op op, std::int64_t seed, std::int64_t layer) {
   return op;
 }
 
-std::int64_t integer_limit(const Op& op, std::span<const Operand> reads, std::size_t operand) {
+std::int64_t integer_limit(const Op& op, std::span<const Operand> reads, std::span<const Operand> writes, std::size_t operand) {
   const auto all_or = [](std::int64_t of, std::int64_t held) { return of > 0 ? of : held; };
   if (const auto* entropy = std::get_if<CrossEntropy>(&op); entropy != nullptr && operand == 1) {
     return all_or(entropy->of, reads[0].shape.last());
@@ -197,6 +197,9 @@ std::int64_t integer_limit(const Op& op, std::span<const Operand> reads, std::si
   }
   if (const auto* embed = std::get_if<Embed>(&op); embed != nullptr && operand == 0) {
     return all_or(embed->of, reads[1].shape[0]);
+  }
+  if (const auto* backward = std::get_if<EmbedBackward>(&op); backward != nullptr && operand == 0) {
+    return all_or(backward->of, writes[0].shape[0]);
   }
   throw BugError(fmt::format("operand {} of {} holds no integers", operand, name(op)));
 }

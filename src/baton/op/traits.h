@@ -94,6 +94,6 @@ bool depends_on_step(const Op& op);
 Op drawing(Op op, std::int64_t seed, std::int64_t layer);
 
 /// Of an operand that holds integers: they are at least 0 and less than this.
-std::int64_t integer_limit(const Op& op, std::span<const Operand> reads, std::size_t operand);
+std::int64_t integer_limit(const Op& op, std::span<const Operand> reads, std::span<const Operand> writes, std::size_t operand);
 
 }  // namespace baton::op

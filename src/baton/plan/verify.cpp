@@ -18,10 +18,14 @@ class Judge {
   Judge(const Plan& plan, const Limits& limits) : plan_(plan), limits_(limits) {}
 
   Verdict judge() {
-    check_places();
-    check_shapes();
+    for (std::size_t i = 0; i < plan_.tasks().size(); ++i) {
+      check_place(TaskId(i));
+      check_shape(TaskId(i));
+      check_kernel(TaskId(i));
+    }
     check_meetings();
-    check_kernels();
+    std::stable_sort(verdict_.violations.begin(), verdict_.violations.end(),
+                     [](const Violation& a, const Violation& b) { return a.rule < b.rule; });
     if (verdict_.holds()) {
       verdict_.ordering = order(plan_);
       check_waiting();
@@ -52,24 +56,22 @@ class Judge {
     return fmt::format("b{} ({})", id.value, buffer.label.empty() ? "unnamed" : buffer.label);
   }
 
-  void check_places() {
-    for (std::size_t i = 0; i < plan_.tasks().size(); ++i) {
-      const Task& task = plan_.tasks()[i];
-      for (const std::vector<BufferId>* list : {&task.reads, &task.writes}) {
-        for (const BufferId id : *list) {
-          if (plan_[id].device != task.device) {
-            report(Rule::place, {TaskId(i)},
-                   fmt::format("{} touches buffer {} of {}", plan_.describe(TaskId(i)), name(id),
-                               plan_.devices()[plan_[id].device.index()]));
-          }
+  void check_place(TaskId id) {
+    const Task& task = plan_[id];
+    for (const std::vector<BufferId>* list : {&task.reads, &task.writes}) {
+      for (const BufferId buffer : *list) {
+        if (plan_[buffer].device != task.device) {
+          report(Rule::place, {id},
+                 fmt::format("{} touches buffer {} of {}", plan_.describe(id), name(buffer),
+                             plan_.devices()[plan_[buffer].device.index()]));
         }
       }
-      for (const TaskId other : task.after) {
-        if (plan_[other].device != task.device) {
-          report(Rule::place, {TaskId(i), other},
-                 fmt::format("{} comes after {}, a task of another device, without a transfer between them",
-                             plan_.describe(TaskId(i)), plan_.describe(other)));
-        }
+    }
+    for (const TaskId other : task.after) {
+      if (plan_[other].device != task.device) {
+        report(Rule::place, {id, other},
+               fmt::format("{} comes after {}, a task of another device, without a transfer between them", plan_.describe(id),
+                           plan_.describe(other)));
       }
     }
   }
@@ -123,26 +125,22 @@ class Judge {
                       task.reads.end());
   }
 
-  void check_shapes() {
-    std::vector<op::Operand> reads;
-    std::vector<op::Operand> writes;
-    for (std::size_t i = 0; i < plan_.tasks().size(); ++i) {
-      const Task& task = plan_.tasks()[i];
-      if (const auto* compute = std::get_if<Compute>(&task.action)) {
-        if (const auto why = op::mismatch(compute->op, operands(task.reads, reads), operands(task.writes, writes))) {
-          report(Rule::shape, {TaskId(i)}, fmt::format("{}: {}", plan_.describe(TaskId(i)), *why));
-        } else if (!works_in_place(compute->op, task)) {
-          report(Rule::shape, {TaskId(i)}, fmt::format("{} adds to other buffers than it writes", plan_.describe(TaskId(i))));
-        }
-      } else if (const auto* update = std::get_if<Update>(&task.action)) {
-        if (!update_fits(task, *update)) {
-          report(Rule::shape, {TaskId(i)},
-                 fmt::format("{} does not read one gradient of its shape for each parameter and state it writes",
-                             plan_.describe(TaskId(i))));
-        }
-      } else if (std::holds_alternative<Delay>(task.action) && !(task.reads.empty() && task.writes.empty())) {
-        report(Rule::shape, {TaskId(i)}, fmt::format("{} touches buffers", plan_.describe(TaskId(i))));
+  void check_shape(TaskId id) {
+    const Task& task = plan_[id];
+    if (const auto* compute = std::get_if<Compute>(&task.action)) {
+      if (const auto why = op::mismatch(compute->op, operands(task.reads, reads_), operands(task.writes, writes_))) {
+        report(Rule::shape, {id}, fmt::format("{}: {}", plan_.describe(id), *why));
+      } else if (!works_in_place(compute->op, task)) {
+        report(Rule::shape, {id}, fmt::format("{} adds to other buffers than it writes", plan_.describe(id)));
       }
+    } else if (const auto* update = std::get_if<Update>(&task.action)) {
+      if (!update_fits(task, *update)) {
+        report(
+            Rule::shape, {id},
+            fmt::format("{} does not read one gradient of its shape for each parameter and state it writes", plan_.describe(id)));
+      }
+    } else if (std::holds_alternative<Delay>(task.action) && !(task.reads.empty() && task.writes.empty())) {
+      report(Rule::shape, {id}, fmt::format("{} touches buffers", plan_.describe(id)));
     }
   }
 
@@ -272,14 +270,9 @@ class Judge {
     return {};
   }
 
-  void check_kernels() {
-    if (!limits_.has_kernel) {
-      return;
-    }
-    for (std::size_t i = 0; i < plan_.tasks().size(); ++i) {
-      if (!limits_.has_kernel(plan_.tasks()[i])) {
-        report(Rule::kernel, {TaskId(i)}, fmt::format("the backend has no kernel for {}", plan_.describe(TaskId(i))));
-      }
+  void check_kernel(TaskId id) {
+    if (limits_.has_kernel && !limits_.has_kernel(plan_[id])) {
+      report(Rule::kernel, {id}, fmt::format("the backend has no kernel for {}", plan_.describe(id)));
     }
   }
 
@@ -364,6 +357,8 @@ class Judge {
 
   const Plan& plan_;
   const Limits& limits_;
+  std::vector<op::Operand> reads_;  // of the task that is judged
+  std::vector<op::Operand> writes_;
   Verdict verdict_;
 };
 

@@ -297,6 +297,7 @@ std::string training_twin(const lab::JobWords& words, const TwinRun& run) {
   set("smooth", request.step.label_smoothing > 0);
   set("scheduled", optimizer.schedule != op::RateSchedule{});
   set("matrices", optimizer.decay_matrices);
+  set("dropped", recipe.arguments.find("dropout=") != std::string::npos);
   set("clipped", op::clip_of(request.step.optimizer) > 0);
   set("delay", !request.delays.empty());
   set("split", !request.layout.split.empty());

@@ -65,9 +65,10 @@ plan::Draft add_updates(plan::Draft draft, const op::Optimizer& optimizer);
 /// together hold all gradients. Devices without updates take no part. Before: updates are there, and come after the last gradient.
 plan::Draft clip_gradients(plan::Draft draft, const std::vector<DeviceGroups>& rounds);
 
-/// Makes activations, gradients, inputs, targets and copies of parameters of the 16-bit `type`. Persistent parameters, optimizer
-/// states and what ops ask to be float32 stay so. Idempotent: run it again after passes that add buffers.
-plan::Draft narrow_values(plan::Draft draft, DType type);
+/// Makes activations, gradients, inputs, targets and copies of parameters of the step's 16-bit type. Persistent parameters,
+/// optimizer states, the residual stream, gradients of parameters if the step asks for it, and what ops ask to be float32 stay so.
+/// Idempotent: run it again after passes that add buffers.
+plan::Draft narrow_values(plan::Draft draft, const Step& step);
 
 /// Copies each persistent parameter to the 16-bit `type` before everything else; all tasks but updates read the copy.
 /// Before: values are narrow, parameters are read on their own device. After: every task computes in one type, and updates

@@ -121,7 +121,7 @@ void refuse_contradictions(const Request& request, const NamedLayout& named) {
 
 void refuse_few_rows(std::int64_t micro_batches, std::int64_t rows) {
   if (micro_batches > rows) {
-    throw usage_error("{} micro-batches cannot be made of {} sample{} a replica", micro_batches, rows, rows == 1 ? "" : "s");
+    throw usage_error("{} micro-batches cannot be made of {} sample{} per replica", micro_batches, rows, rows == 1 ? "" : "s");
   }
 }
 
@@ -472,7 +472,8 @@ const std::vector<Strategy>& strategies() {
         {"dp", "one owner: device 0 replicates parameters, scatters inputs, gathers outputs and updates", build_dp},
         {"ddp", "a replica on each device; gradients all-reduced in buckets while the backward goes on", NamedLayout{}},
         {"layers", "blocks spread over the devices in order; one baton, passed along", NamedLayout{.rest = Axis::pp}},
-        {"tensor", "each pair of Linear layers divided over the devices, by column and then by row", NamedLayout{.rest = Axis::tp}},
+        {"tensor", "features between two Linear layers, heads and vocabularies divided over the devices",
+         NamedLayout{.rest = Axis::tp}},
         {"zero-1", "ddp with the optimizer's states divided over the devices", NamedLayout{.zero = 1}},
         {"zero-2", "ddp with states and gradients divided", NamedLayout{.zero = 2}},
         {"zero-3", "ddp with states, gradients and parameters divided; parameters are gathered block by block",
@@ -537,7 +538,7 @@ plan::Plan compile(const Request& request, const Strategy& strategy) {
   }
   refuse_uncountable(request);
   if (request.step.loss == Loss::cross_entropy && request.model.output().rank() < 1) {
-    throw usage_error("cross-entropy needs a vector of scores a sample, but {} gives {}", request.model.name(),
+    throw usage_error("cross-entropy needs a vector of scores per sample, but {} gives {}", request.model.name(),
                       to_text(request.model.output()));
   }
   const Precision precision = request.step.precision;
@@ -545,7 +546,7 @@ plan::Plan compile(const Request& request, const Strategy& strategy) {
   named.strategy = strategy.name;
   plan::Draft draft = strategy.layout() != nullptr ? build(named, *strategy.layout()) : std::get<Build>(strategy.way)(named);
   if (is_mixed(precision)) {
-    draft = cast_parameters(narrow_values(std::move(draft), dtype_of(precision)), dtype_of(precision));
+    draft = cast_parameters(narrow_values(std::move(draft), request.step), dtype_of(precision));
   }
   if (request.step.loss_scale) {
     draft = scale_loss(std::move(draft), *request.step.loss_scale);

@@ -1,4 +1,4 @@
-#include "baton/checkpoint/safetensors.h"
+#include "baton/archive/safetensors.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -11,7 +11,7 @@
 #include "support/contents.h"
 #include "support/usage_sentence.h"
 
-namespace baton::checkpoint {
+namespace baton::archive {
 namespace {
 
 namespace fs = std::filesystem;
@@ -199,4 +199,4 @@ TEST_F(Safetensors, LeavesNothingBehindWhereItCannotWrite) {
 }
 
 }  // namespace
-}  // namespace baton::checkpoint
+}  // namespace baton::archive

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "baton/data/open.h"
+#include "support/contents.h"
 #include "support/own_folder.h"
 #include "support/usage_sentence.h"
 #include "written.h"
@@ -90,6 +91,38 @@ TEST_F(Images, OfLyingIdxFilesAreRefused) {
   std::filesystem::remove(folder_ / "train-labels-idx1-ubyte");
   write_bytes(folder_ / "train-images-idx3-ubyte", images);
   EXPECT_TRUE(says(usage_sentence([&] { open(folder_.string()); }), "train-labels-idx1-ubyte"));
+}
+
+TEST_F(Images, OfGzippedIdxFilesAreUnpackedAndNoMoreThanTheyHold) {
+  const std::string images = idx({40, 5, 5}, random_bytes(1000, 7));
+  write_bytes(folder_ / "train-images-idx3-ubyte", images);
+  write_bytes(folder_ / "train-labels-idx1-ubyte", idx({40}, std::string(40, '\3')));
+  const Parts plain = open(folder_.string());
+  const auto pack = [&](const std::string& name) { ASSERT_EQ(std::system(("gzip -f " + (folder_ / name).string()).c_str()), 0); };
+  pack("train-images-idx3-ubyte");
+  const std::string name = (folder_ / "train-images-idx3-ubyte.gz").string();
+  const Parts half = open(folder_.string());  // its labels are not packed
+  pack("train-labels-idx1-ubyte");
+  const Parts both = open(folder_.string());
+  for (const Parts* parts : {&half, &both}) {
+    EXPECT_EQ(input(*parts->train->samples(form(1, 5), {}), {17, 0}, 25),
+              input(*plain.train->samples(form(1, 5), {}), {17, 0}, 25));
+  }
+  const std::string packed = test::contents(name);
+  for (const std::size_t size : {std::size_t{0}, std::size_t{5}, packed.size() / 2, packed.size() - 1}) {
+    write_bytes(name, packed.substr(0, size));
+    EXPECT_TRUE(says(usage_sentence([&] { open(folder_.string()); }), "train-images"));
+  }
+  std::string damaged = packed;
+  damaged[packed.size() / 2] = static_cast<char>(damaged[packed.size() / 2] ^ 0x55);
+  write_bytes(name, damaged);
+  usage_sentence([&] { open(folder_.string()); });
+  // A header that says four billion pictures, or one too few or too many.
+  for (const std::uint32_t count : {0xffffffffU, 39U, 41U}) {
+    write_bytes(folder_ / "train-images-idx3-ubyte", idx({count, 5, 5}, random_bytes(1000, 7)));
+    pack("train-images-idx3-ubyte");
+    EXPECT_TRUE(says(usage_sentence([&] { open(folder_.string()); }), "its header says"));
+  }
 }
 
 TEST_F(Images, OfCifarHaveTheLabelBeforeThePixels) {

@@ -179,7 +179,7 @@ TEST(Op, AcceptsItsOperandsInEveryFloatingTypeButForWhatTheLawFixes) {
       }
       const auto retype = [type](const std::vector<Axes>& axes, std::vector<Operand>& operands) {
         for (std::size_t i = 0; i < operands.size(); ++i) {
-          const bool own = axes[i].type == Type::value || axes[i].type == Type::stepped;
+          const bool own = axes[i].type == Type::value || axes[i].type == Type::summed || axes[i].type == Type::wide;
           operands[i].dtype = own ? type : operands[i].dtype;
         }
       };
@@ -358,7 +358,7 @@ TEST(Op, RefusesAnyOperandOfAnotherShape) {
           wrong.push_back(right.batched(1));
         }
         for (std::size_t axis = any_rows ? 1 : 0; axis < right.rank(); ++axis) {
-          std::vector<std::int64_t> extents = right.extents();
+          Shape::Extents extents = right.extents();
           ++extents[axis];
           wrong.push_back(Shape(extents));
         }

@@ -155,7 +155,7 @@ class HostEngine final : public Engine {
     finished_ = 0;
     stopping_ = false;
     enough_ = false;
-    stopped_ = false;
+    given_up_ = false;
     changed_ = false;
     failure_ = nullptr;
     barrier_ = std::make_unique<StepBarrier>(here_, spins_);  // a failed run may leave the old barrier half-arrived
@@ -177,9 +177,6 @@ class HostEngine final : public Engine {
       thread.join();
     }
     world_.board()->set(Activity::between);
-    if (failure_ && stopped_ && options.for_keeps && world_.alone() && !changed_ && done_ > 0) {
-      failure_ = nullptr;
-    }
     if (failure_) {
       std::rethrow_exception(failure_);
     }
@@ -289,12 +286,7 @@ class HostEngine final : public Engine {
     } else {
       step.kernel = backend.prepare(plan_, task, addresses(id), devices_[task.device.index()]->team.size());
     }
-    step.changes = std::any_of(task.writes.begin(), task.writes.end(), [this](BufferId written) {
-      const plan::Buffer& buffer = plan_[written];
-      return std::holds_alternative<plan::LossScaler>(buffer.content) ||
-             (buffer.persistent && (buffer.role == plan::Role::parameter || buffer.role == plan::Role::optimizer_state ||
-                                    buffer.role == plan::Role::statistic));
-    });
+    step.changes = changes_state(plan_, task);
     for (const TaskId other : task.after) {
       std::uint32_t& least = step.after[static_cast<std::size_t>(plan_[other].lane)];
       least = std::max(least, plan_.position(other) + 1);
@@ -410,9 +402,10 @@ class HostEngine final : public Engine {
     watched_.ring();
   }
 
+  /// Every device leaves the step under way and comes to its end, where all ranks agree on what is left of it.
   void give_up() {
-    stopped_ = true;
-    fail(std::make_exception_ptr(Stopped()));
+    given_up_ = true;
+    ring_devices();
   }
 
   void fail(std::exception_ptr why) {
@@ -424,6 +417,10 @@ class HostEngine final : public Engine {
     }
     stopping_ = true;
     barrier_->ring();
+    ring_devices();
+  }
+
+  void ring_devices() {
     for (const std::unique_ptr<Device>& device : devices_) {
       if (device) {
         device->bell.ring();
@@ -474,8 +471,15 @@ class HostEngine final : public Engine {
     if (trace::StepTrace* traced = traced_step()) {
       traced->duration = duration;
     }
-    const StepReport::Summary summary = report_.share(duration, enough_,
-                                                      [this](BufferId id) { return reinterpret_cast<const double*>(address(id)); });
+    const StepReport::Summary summary = report_.share(
+        {.duration = duration, .enough = enough_, .given_up = given_up_, .changed = changed_},
+        [this](BufferId id) { return reinterpret_cast<const double*>(address(id)); });
+    if (summary.given_up) {
+      if (!for_keeps_ || summary.changed || step_ == 0) {
+        fail(std::make_exception_ptr(Stopped()));
+      }
+      return true;
+    }
     result_->step_times[step] = summary.duration;
     result_->losses[step] = summary.loss;
     done_.store(step_ + 1, std::memory_order_release);
@@ -573,7 +577,7 @@ class HostEngine final : public Engine {
       if (all_done && asked_to_stop_at_once()) {
         give_up();
       }
-      if (all_done || stopping_.load(std::memory_order_relaxed)) {
+      if (all_done || stopping_.load(std::memory_order_relaxed) || given_up_.load(std::memory_order_relaxed)) {
         return;
       }
       if (moved) {
@@ -645,8 +649,8 @@ class HostEngine final : public Engine {
   std::atomic<int> finished_{0};
   std::atomic<bool> stopping_{false};
   std::atomic<bool> enough_{false};
-  std::atomic<bool> stopped_{false};  // in the middle of a step
-  std::atomic<bool> changed_{false};  // the step has begun to change what is kept
+  std::atomic<bool> given_up_{false};  // the step under way is left in the middle
+  std::atomic<bool> changed_{false};   // it has begun to change what is kept
   Doorbell watched_;
   std::mutex failure_mutex_;
   std::exception_ptr failure_;

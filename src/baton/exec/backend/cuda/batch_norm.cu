@@ -392,8 +392,8 @@ void batch_norm_backward_input(DType type, const BatchNormShape& shape, const vo
   });
 }
 
-void batch_norm_backward_weight(DType type, const BatchNormShape& shape, const void* x, const void* dy, void* dgain, void* dbias,
-                                bool accumulate, void* workspace, cudaStream_t stream) {
+void batch_norm_backward_weight(DType type, const BatchNormShape& shape, const void* x, const void* dy, DType gradient, void* dgain,
+                                void* dbias, bool accumulate, void* workspace, cudaStream_t stream) {
   const Prepared prepared(shape, workspace);
   with_width(type, shape.pixels, [&](auto element, auto width) {
     using Element = decltype(element);
@@ -401,8 +401,11 @@ void batch_norm_backward_weight(DType type, const BatchNormShape& shape, const v
     const auto* values = static_cast<const Element*>(x);
     prepared.template take_moments<Element, size>(values, shape.epsilon, stream);
     prepared.template sum_slopes<Element, size>(static_cast<const Element*>(dy), values, stream);
-    launch(batch_norm_weight_kernel<Element>, Prepared::over(shape.channels), stream, static_cast<const double2*>(prepared.sums),
-           static_cast<Element*>(dgain), static_cast<Element*>(dbias), prepared.units, prepared.groups, accumulate);
+  });
+  with_element(gradient, [&](auto element) {
+    using Gradient = decltype(element);
+    launch(batch_norm_weight_kernel<Gradient>, Prepared::over(shape.channels), stream, static_cast<const double2*>(prepared.sums),
+           static_cast<Gradient*>(dgain), static_cast<Gradient*>(dbias), prepared.units, prepared.groups, accumulate);
   });
 }
 

@@ -1,11 +1,13 @@
 #include "baton/exec/backend/cuda/engine.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <set>
 
 #include "baton/base/error.h"
+#include "baton/base/stop.h"
 #include "baton/exec/backend/cuda/arena.h"
 #include "baton/exec/backend/cuda/event.h"
 #include "baton/exec/backend/cuda/meetings.h"
@@ -23,8 +25,10 @@ namespace {
 using plan::Lane;
 using plan::Task;
 
-/// Steps that may be under way at once.
+/// Steps that may be under way at once, so that the GPU waits for none; where one takes longer than this, only one: what is
+/// enqueued runs to its end, and whoever asks the run to end waits for it.
 constexpr std::size_t depth = 4;
+constexpr Nanoseconds long_step(50'000'000);
 constexpr Nanoseconds between_reports(50'000'000);
 constexpr Nanoseconds between_samples(250'000'000);
 
@@ -97,22 +101,29 @@ class CudaEngine final : public Engine {
   RunResult run(const RunOptions& options, const Progress& progress) override {
     RunResult result = open_result(options.steps);
     const TracedSteps traced(options);
-    Run run{result, progress};
+    Run run{result, progress, options.for_keeps};
     run.monitors = slice_.monitors();
     try {
       enter_origin();
       for (std::int64_t step = 0; step < options.steps && !run.enough; ++step) {
+        collect(run, step - static_cast<std::int64_t>(depth) + 1);
+        load(step);
+        collect(run, traced.contains(step) ? step : step - run.ahead() + 1);
+        if (run.enough) {
+          break;
+        }
         if (traced.contains(step)) {
-          collect(run, step);
           result.trace.steps.push_back(trace(run, step));
         } else {
-          collect(run, step - static_cast<std::int64_t>(depth) + 1);
           enqueue(step, false);
         }
         ++run.enqueued;
       }
       sample(run);
       collect(run, run.enqueued);
+      if (run.broken) {
+        slice_.synchronize();
+      }
     } catch (...) {  // steps under way come to their end, and count: their weights are changed
       slice_.synchronize();
       steps_before_ += run.enqueued;
@@ -121,7 +132,7 @@ class CudaEngine final : public Engine {
     for (const Monitor& monitor : run.monitors) {
       result.gpus.push_back(monitor.reading());
     }
-    steps_before_ += run.collected;
+    steps_before_ += run.enqueued;
     close_result(result, run.collected, result.trace.steps.size());
     return result;
   }
@@ -145,12 +156,20 @@ class CudaEngine final : public Engine {
   struct Run {
     RunResult& result;
     const Progress& progress;
+    bool for_keeps = false;
     std::int64_t enqueued = 0;
     std::int64_t collected = 0;
     bool enough = false;
+    bool broken = false;  // by a loss that is not finite: steps behind it do not count
     Nanoseconds reported = now();
     Nanoseconds sampled = now();
     std::vector<Monitor> monitors{};
+
+    /// How many steps may be under way.
+    std::int64_t ahead() const {
+      const bool is_short = collected > 0 && result.step_times[static_cast<std::size_t>(collected - 1)] < long_step;
+      return is_short ? static_cast<std::int64_t>(depth) : 1;
+    }
   };
 
   cudaStream_t stream(const Task& task) const { return slice_.stream(task); }
@@ -318,14 +337,22 @@ class CudaEngine final : public Engine {
     events.done->record(stream(plan_[id]));
   }
 
+  /// Draws a step's data on the host, while others are under way.
+  void load(std::int64_t step) {
+    std::int64_t offset = slot(step).inputs;
+    const std::int64_t first = data_.first_sample(steps_before_ + step);
+    for (const BufferId id : data_.loaded) {
+      fill_initial(plan_[id], host_inputs_->at(offset), data_.source, first);
+      offset += plan_[id].size().count;
+    }
+  }
+
   /// Puts a step behind those under way: its data, its tasks, its loss.
   void enqueue(std::int64_t step, bool traced) {
     Slot& one = slot(step);
     std::int64_t offset = one.inputs;
-    const std::int64_t first = data_.first_sample(steps_before_ + step);
     for (const BufferId id : data_.loaded) {
       const std::int64_t bytes = plan_[id].size().count;
-      fill_initial(plan_[id], host_inputs_->at(offset), data_.source, first);
       require(cudaMemcpyAsync(slice_.address(id), host_inputs_->at(offset), static_cast<std::size_t>(bytes), cudaMemcpyHostToDevice,
                               origin()),
               "copying the batch");
@@ -360,7 +387,7 @@ class CudaEngine final : public Engine {
 
   /// Takes in what the steps before `until` left.
   void collect(Run& run, std::int64_t until) {
-    for (; run.collected < until; ++run.collected) {
+    for (; run.collected < until && !run.broken; ++run.collected) {
       Slot& one = slot(run.collected);
       one.over.synchronize();
       const auto step = static_cast<std::size_t>(run.collected);
@@ -371,6 +398,12 @@ class CudaEngine final : public Engine {
         loss += rows[row];
       }
       run.result.losses[step] = loss;
+      if (run.for_keeps && !std::isfinite(loss)) {
+        run.broken = run.enough = true;
+      }
+      if (!run.for_keeps && asked_to_stop_at_once()) {
+        throw Stopped();
+      }
       if (now() - run.sampled > between_samples) {
         sample(run);
       }

@@ -69,8 +69,10 @@ Launch PrepareImages::operator()(const op::Conv2dBackwardInput& o) const {
 
 Launch PrepareImages::operator()(const op::Conv2dBackwardWeight& o) const {
   return [shape = convolution_shape(o, in_shape(0), out_shape(0)), x = in(0), dy = in(1), dw = out(0),
-          db = o.no_bias ? nullptr : out(1), add = o.accumulate, type = type(), way = way(), workspace = at.workspace](
-             cudaStream_t stream) { convolution_backward_weight(type, shape, way, x, dy, dw, db, add, workspace, stream); };
+          db = o.no_bias ? nullptr : out(1), add = o.accumulate, type = type(), gradient = result(), way = way(),
+          workspace = at.workspace](cudaStream_t stream) {
+    convolution_backward_weight(type, shape, way, x, dy, gradient, dw, db, add, workspace, stream);
+  };
 }
 
 Launch PrepareImages::operator()(const op::BatchNorm& o) const {
@@ -93,8 +95,8 @@ Launch PrepareImages::operator()(const op::BatchNormBackwardInput& o) const {
 
 Launch PrepareImages::operator()(const op::BatchNormBackwardWeight& o) const {
   return [shape = norm_shape(o, in_shape(0)), x = in(0), dy = in(1), dgain = out(0), dbias = out(1), add = o.accumulate,
-          type = type(), workspace = at.workspace](cudaStream_t stream) {
-    batch_norm_backward_weight(type, shape, x, dy, dgain, dbias, add, workspace, stream);
+          type = type(), gradient = result(), workspace = at.workspace](cudaStream_t stream) {
+    batch_norm_backward_weight(type, shape, x, dy, gradient, dgain, dbias, add, workspace, stream);
   };
 }
 

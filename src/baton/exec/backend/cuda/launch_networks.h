@@ -16,6 +16,7 @@ struct Preparation {
   const Shape& in_shape(std::size_t i) const { return plan[task.reads[i]].shape; }
   const Shape& out_shape(std::size_t i) const { return plan[task.writes[i]].shape; }
   DType type() const { return plan[task.reads[0]].dtype; }
+  DType result() const { return plan[task.writes[0]].dtype; }
 };
 
 /// The launches of what transformers are made of.

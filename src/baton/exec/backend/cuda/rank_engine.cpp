@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <map>
 
 #include "baton/base/error.h"
+#include "baton/base/stop.h"
 #include "baton/exec/backend/cuda/event.h"
 #include "baton/exec/backend/cuda/meetings.h"
 #include "baton/exec/backend/cuda/nccl.h"
@@ -123,18 +125,34 @@ class RankEngine final : public Engine {
           read_start_times();
         }
         const Nanoseconds start = now();
-        walk(traces);
+        const bool whole = walk(traces);
         const Nanoseconds duration = now() - start;
-        if (traces) {
+        if (whole && traces) {
           starts.push_back(start);
           result.trace.steps.push_back(trace(start, duration));
         }
-        read_losses();
+        if (whole) {
+          read_losses();
+        } else {
+          leave_step();
+        }
         StepReport::Summary summary;
-        gather([&] { summary = report_.share(duration, wants_no_more_, [this](BufferId id) { return rows(id); }); });
+        const bool asked = wants_no_more_ || (options.for_keeps && asked_to_stop());
+        gather([&] {
+          summary = report_.share({.duration = duration, .enough = asked, .given_up = !whole, .changed = changed_},
+                                  [this](BufferId id) { return rows(id); });
+        });
+        if (summary.given_up) {
+          if (!options.for_keeps || summary.changed || step == 0) {
+            throw Stopped();
+          }
+          starts.resize(std::min(starts.size(), traced.before(step)));
+          result.trace.steps.resize(starts.size());
+          break;
+        }
         result.step_times[static_cast<std::size_t>(step)] = summary.duration;
         result.losses[static_cast<std::size_t>(step)] = summary.loss;
-        enough = summary.enough;
+        enough = summary.enough || (options.for_keeps && !std::isfinite(summary.loss));
         done = step + 1;
         if (now() - sampled > between_samples || done == options.steps) {
           sampled = now();
@@ -146,12 +164,7 @@ class RankEngine final : public Engine {
         }
       }
     } catch (...) {
-      for (StreamTransport* way : {staged_.get(), nccl_.get()}) {
-        if (way != nullptr) {
-          way->give_up();
-        }
-      }
-      slice_.synchronize();
+      leave_step();
       steps_before_ += done;
       world_.board()->set(Activity::between);
       throw;
@@ -239,6 +252,9 @@ class RankEngine final : public Engine {
 
   void make_events() {
     events_.resize(plan_.tasks().size());
+    for (const Task& task : plan_.tasks()) {
+      changes_.push_back(changes_state(plan_, task));
+    }
     for (const LaneWalk& walk : lanes_) {
       slice_.place(walk.device).enter();
       for (const TaskId id : walk.tasks) {
@@ -308,8 +324,20 @@ class RankEngine final : public Engine {
 
   // ---- one step
 
-  void walk(bool traced) {
+  /// Ends what this rank's devices wait for of others; what is in their streams comes to its end.
+  void leave_step() {
+    for (StreamTransport* way : {staged_.get(), nccl_.get()}) {
+      if (way != nullptr) {
+        way->give_up();
+      }
+    }
+    slice_.synchronize();
+  }
+
+  /// False if it was given up before all its tasks were done.
+  bool walk(bool traced) {
     traced_ = traced;
+    changed_ = false;
     for (LaneWalk& one : lanes_) {
       one.enqueued = one.retired = 0;
       one.begun = one.started = false;
@@ -340,7 +368,11 @@ class RankEngine final : public Engine {
         look(rest.rounds());
         rest.wait();
       }
+      if (left > 0 && asked_to_stop_at_once()) {
+        return false;
+      }
     }
+    return true;
   }
 
   void look(int round) {
@@ -398,6 +430,7 @@ class RankEngine final : public Engine {
     const Task& task = plan_[id];
     const TaskEvents& events = events_[id.index()];
     const MeetingId meeting = plan::meeting_of(task);
+    changed_ = changed_ || changes_[id.index()];
     slice_.place(walk.device).enter();
     for (const TaskId other : task.after) {
       events_[other.index()].done->wait(slice_.stream(task));
@@ -560,7 +593,9 @@ class RankEngine final : public Engine {
   std::map<BufferId, std::int64_t> host_offset_;
   std::unique_ptr<Pinned> host_;
   std::map<int, StartTime> start_times_;  // by GPU
+  std::vector<bool> changes_;             // by task: what is kept from step to step
   bool traced_ = false;                   // the step under way
+  bool changed_ = false;                  // it has begun to change what is kept
   bool wants_no_more_ = false;
   std::int64_t steps_before_ = 0;
 };

@@ -2,6 +2,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <vector>
 
 #include "baton/base/error.h"
@@ -1059,6 +1060,66 @@ class ReferenceKernel final : public Kernel {
   Rounding rounding_;
 };
 
+/// Calls `visit(id, address)` for each operand of an op of one of the types that may differ from each other.
+template <typename Visit>
+void each_mixed(const op::Op& op, const Task& task, Addresses& at, Visit visit) {
+  const op::Signature& signature = op::signature(op);
+  const auto one = [&](const std::vector<op::Axes>& axes, const std::vector<BufferId>& ids, std::vector<std::byte*>& places) {
+    for (std::size_t i = 0; i < axes.size(); ++i) {
+      if (axes[i].type == op::Type::value || axes[i].type == op::Type::summed || axes[i].type == op::Type::wide) {
+        visit(ids[i], places[i]);
+      }
+    }
+  };
+  one(signature.reads, task.reads, at.reads);
+  one(signature.writes, task.writes, at.writes);
+}
+
+/// An op of which some operands have 16 bits and some 32: the loops run on copies in float32, and results are rounded on the way
+/// out.
+class MixedKernel final : public Kernel {
+ public:
+  MixedKernel(const Plan& plan, const Task& task, Addresses addresses) {
+    each_mixed(std::get<plan::Compute>(task.action).op, task, addresses, [&](BufferId id, std::byte*& place) {
+      if (is_narrow(plan[id].dtype)) {
+        const auto [copy, added] = copies_.try_emplace(id);
+        if (added) {
+          copy->second = {plan[id].dtype, place, std::vector<float>(static_cast<std::size_t>(plan[id].shape.elements()))};
+        }
+        place = reinterpret_cast<std::byte*>(copy->second.wide.data());
+      }
+    });
+    for (const BufferId id : task.writes) {
+      if (const auto copy = copies_.find(id); copy != copies_.end()) {
+        results_.push_back(&copy->second);
+      }
+    }
+    inner_ = std::make_unique<ReferenceKernel<float>>(plan, task, std::move(addresses));
+  }
+
+  void run(const Member& member, std::int64_t step) override {
+    for (auto& [id, copy] : copies_) {
+      widen(copy.type, copy.narrow, copy.wide.data(), static_cast<std::int64_t>(copy.wide.size()));
+    }
+    inner_->run(member, step);
+    for (const Copy* copy : results_) {
+      rounding_ += narrow(copy->type, copy->wide.data(), copy->narrow, static_cast<std::int64_t>(copy->wide.size()));
+    }
+  }
+  Rounding rounding() const override { return rounding_; }
+
+ private:
+  struct Copy {
+    DType type;
+    std::byte* narrow;
+    std::vector<float> wide;
+  };
+  std::map<BufferId, Copy> copies_;
+  std::vector<const Copy*> results_;
+  std::unique_ptr<Kernel> inner_;
+  Rounding rounding_;
+};
+
 class ReferenceBackend final : public HostBackend {
  public:
   std::string_view name() const override { return "reference"; }
@@ -1080,7 +1141,8 @@ class ReferenceBackend final : public HostBackend {
     if (const auto* compute = std::get_if<plan::Compute>(&task.action)) {
       const op::Signature& signature = op::signature(compute->op);
       const auto is_own = [](const op::Axes& axes) {
-        return axes.type == op::Type::value || axes.type == op::Type::stepped || axes.type == op::Type::floating;
+        return axes.type == op::Type::value || axes.type == op::Type::summed || axes.type == op::Type::wide ||
+               axes.type == op::Type::floating;
       };
       for (const auto& [axes, operands] : {std::pair(&signature.writes, &task.writes), std::pair(&signature.reads, &task.reads)}) {
         if (const auto found = std::find_if(axes->begin(), axes->end(), is_own); found != axes->end()) {
@@ -1092,7 +1154,20 @@ class ReferenceBackend final : public HostBackend {
     return plan[task.writes.back()].dtype;
   }
 
+  static bool is_mixed(const Plan& plan, const Task& task) {
+    const auto* compute = std::get_if<plan::Compute>(&task.action);
+    bool mixed = false;
+    if (compute != nullptr) {
+      Addresses none{std::vector<std::byte*>(task.reads.size()), std::vector<std::byte*>(task.writes.size())};
+      each_mixed(compute->op, task, none, [&](BufferId id, std::byte*) { mixed = mixed || plan[id].dtype != type_of(plan, task); });
+    }
+    return mixed;
+  }
+
   std::unique_ptr<Kernel> prepare(const Plan& plan, const Task& task, const Addresses& addresses, int) const override {
+    if (is_mixed(plan, task)) {
+      return std::make_unique<MixedKernel>(plan, task, addresses);
+    }
     switch (type_of(plan, task)) {
       case DType::f64:
         return std::make_unique<ReferenceKernel<double>>(plan, task, addresses);

@@ -1,4 +1,4 @@
-#include "baton/checkpoint/header.h"
+#include "baton/archive/header.h"
 
 #include <fmt/format.h>
 
@@ -9,16 +9,10 @@
 
 #include "baton/base/error.h"
 
-namespace baton::checkpoint {
+namespace baton::archive {
 namespace {
 
 using Json = nlohmann::json;
-
-struct TypeName {
-  DType dtype;
-  const char* name;
-};
-constexpr std::array<TypeName, 3> type_names{{{DType::f32, "F32"}, {DType::f64, "F64"}, {DType::i32, "I32"}}};
 
 // What stands for a tensor or a remark in memory is longer than the shortest text that asks for it, so there
 // is an end to both.
@@ -71,12 +65,10 @@ class Reader : public nlohmann::json_sax<Json> {
     if (place_ != Place::type) {
       return unsuitable();
     }
-    for (const TypeName& type : type_names) {
-      if (text == type.name) {
-        entry().dtype = type.dtype;
-        place_ = Place::entry;
-        return true;
-      }
+    if (const std::optional<ElementType> type = ElementType::by_name(text)) {
+      entry().dtype = *type;
+      place_ = Place::entry;
+      return true;
     }
     return fail(fmt::format("{} is of the type {}, which is not known here", entry().name, text.substr(0, 40)));
   }
@@ -185,15 +177,6 @@ bool has_endless_string(std::string_view text) {
 
 }  // namespace
 
-const char* type_name(DType dtype) {
-  for (const TypeName& type : type_names) {
-    if (type.dtype == dtype) {
-      return type.name;
-    }
-  }
-  throw BugError(fmt::format("no checkpoint holds {}", to_text(dtype)));
-}
-
 std::string parse_header(std::string_view text, Header& header) {
   if (has_endless_string(text)) {
     return "it has a name or a value that does not end";
@@ -203,4 +186,4 @@ std::string parse_header(std::string_view text, Header& header) {
   return reader.wrong();
 }
 
-}  // namespace baton::checkpoint
+}  // namespace baton::archive

@@ -1,4 +1,4 @@
-#include "baton/checkpoint/safetensors.h"
+#include "baton/archive/safetensors.h"
 #include "memory_file.h"
 #include "target.h"
 
@@ -8,7 +8,7 @@ using namespace baton;
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static test::MemoryFile file;
   test::tolerate([&] {
-    const checkpoint::ArchiveReader archive(file.holding(test::text_of(data, size)));
+    const archive::ArchiveReader archive(file.holding(test::text_of(data, size)));
     std::size_t bytes = 0;
     for (const auto& [name, tensor] : archive.tensors()) {
       std::vector<std::byte> contents(tensor.size());

@@ -1,4 +1,4 @@
-#include "baton/checkpoint/safetensors.h"
+#include "baton/archive/safetensors.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -14,10 +14,10 @@
 #include <utility>
 #include <vector>
 
+#include "baton/archive/header.h"
 #include "baton/base/error.h"
-#include "baton/checkpoint/header.h"
 
-namespace baton::checkpoint {
+namespace baton::archive {
 namespace {
 
 namespace fs = std::filesystem;
@@ -32,7 +32,7 @@ constexpr std::size_t most_at_once = std::size_t{1} << 20;
 /// Over all that the file holds: tensors with their names, types and shapes, and what is remarked beside them.
 void add_name(Checksum& sum, const std::string& name, const TensorInfo& tensor) {
   sum.add(name);
-  sum.add(std::string_view(type_name(tensor.dtype)));
+  sum.add(tensor.dtype.name());
   sum.add(std::as_bytes(std::span(tensor.shape.extents())));
   sum.begin(tensor.size());
 }
@@ -52,7 +52,7 @@ std::string header_of(const Tensors& tensors, const Metadata& metadata) {
   std::uint64_t offset = 0;
   for (const auto& [name, tensor] : tensors) {
     header[name] = {
-        {"dtype", type_name(tensor.dtype)}, {"shape", tensor.shape.extents()}, {"data_offsets", {offset, offset + tensor.size()}}};
+        {"dtype", tensor.dtype.name()}, {"shape", tensor.shape.extents()}, {"data_offsets", {offset, offset + tensor.size()}}};
     offset += tensor.size();
   }
   header["__metadata__"] = metadata;
@@ -60,10 +60,6 @@ std::string header_of(const Tensors& tensors, const Metadata& metadata) {
   std::string text = header.dump(-1, ' ', false, Json::error_handler_t::replace);
   text.resize((text.size() + 7) / 8 * 8, ' ');  // so that tensors are aligned
   return text;
-}
-
-[[noreturn]] void refuse(const fs::path& path, const std::string& why) {
-  throw usage_error("the checkpoint {} cannot be used: {}", path.string(), why);
 }
 
 }  // namespace
@@ -107,29 +103,33 @@ void ArchiveWriter::commit() {
   file_.commit();
 }
 
-ArchiveReader::ArchiveReader(fs::path path)
-    : path_(std::move(path)), file_(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
+void ArchiveReader::refuse(const std::string& why) const {
+  throw usage_error("{} {} cannot be used: {}", what_, path_.string(), why);
+}
+
+ArchiveReader::ArchiveReader(fs::path path, std::string what)
+    : path_(std::move(path)), what_(std::move(what)), file_(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
   struct stat status {};
   if (file_.get() < 0 || ::fstat(file_.get(), &status) != 0) {
-    refuse(path_, std::strerror(errno));
+    refuse(std::strerror(errno));
   }
   if (!S_ISREG(status.st_mode)) {
-    refuse(path_, "it is no file");
+    refuse("it is no file");
   }
   const auto size = static_cast<std::uint64_t>(status.st_size);
   std::uint64_t length = 0;
   if (size < sizeof length || !read_exactly(file_.get(), std::as_writable_bytes(std::span(&length, 1))) ||
       length > longest_header || length > size - sizeof length) {
-    refuse(path_, "it is cut, or no safetensors file");
+    refuse("it is cut, or no safetensors file");
   }
   Header header;
   {
     std::string text(length, ' ');
     if (!read_exactly(file_.get(), std::as_writable_bytes(std::span(text)))) {
-      refuse(path_, "it is cut");
+      refuse("it is cut");
     }
     if (const std::string wrong = parse_header(text, header); !wrong.empty()) {
-      refuse(path_, wrong);
+      refuse(wrong);
     }
   }
   std::sort(header.entries.begin(), header.entries.end(),
@@ -141,28 +141,36 @@ ArchiveReader::ArchiveReader(fs::path path)
     // Only now is it certain that the file is as long as this says.
     if (entry.begin != next || entry.end < entry.begin || entry.end > available ||
         entry.end - entry.begin != entry.elements * static_cast<std::uint64_t>(size_of(entry.dtype))) {
-      refuse(path_, fmt::format("{} does not lie where its header says: the file is cut or corrupt", entry.name));
+      refuse(fmt::format("{} does not lie where its header says: the file is cut or corrupt", entry.name));
     }
     next = entry.end;
     begin_[entry.name] = sizeof length + length + entry.begin;
-    if (!tensors_.emplace(entry.name, TensorInfo{entry.dtype, Shape(std::move(entry.shape))}).second) {
-      refuse(path_, fmt::format("it holds {} twice", entry.name));
+    if (!tensors_.emplace(entry.name, TensorInfo{entry.dtype, Shape(entry.shape)}).second) {
+      refuse(fmt::format("it holds {} twice", entry.name));
     }
   }
   if (next != available) {
-    refuse(path_, "it holds more than its header says");
+    refuse("it holds more than its header says");
   }
   if (const auto said = metadata_.find(checksum_key); said != metadata_.end()) {
     if (said->second != checksum()) {
-      refuse(path_, "its checksum is not that of its contents, so it is damaged");
+      refuse("its checksum is not that of its contents, so it is damaged");
     }
     metadata_.erase(said);
   }
 }
 
 void ArchiveReader::read_at(std::uint64_t offset, std::span<std::byte> into) const {
-  if (::lseek(file_.get(), static_cast<off_t>(offset), SEEK_SET) < 0 || !read_exactly(file_.get(), into)) {
-    refuse(path_, "it is cut");
+  while (!into.empty()) {
+    const ssize_t got = ::pread(file_.get(), into.data(), into.size(), static_cast<off_t>(offset));
+    if (got < 0 && errno == EINTR) {
+      continue;
+    }
+    if (got <= 0) {
+      refuse("it is cut");
+    }
+    into = into.subspan(static_cast<std::size_t>(got));
+    offset += static_cast<std::uint64_t>(got);
   }
 }
 
@@ -186,4 +194,10 @@ void ArchiveReader::read(const std::string& name, std::span<std::byte> into) con
   read_at(begin_.at(name), into);
 }
 
-}  // namespace baton::checkpoint
+void ArchiveReader::read(const std::string& name, std::uint64_t begin, std::span<std::byte> into) const {
+  const std::uint64_t size = tensors_.at(name).size();
+  check(begin <= size && into.size() <= size - begin, "{} bytes at {} of {}", into.size(), begin, name);
+  read_at(begin_.at(name) + begin, into);
+}
+
+}  // namespace baton::archive

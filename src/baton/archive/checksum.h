@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-namespace baton::checkpoint {
+namespace baton::archive {
 
 /// FNV-1a over words of eight bytes, and over single bytes at the end: enough to tell damage from contents.
 class Checksum {
@@ -43,4 +43,4 @@ class Checksum {
   std::uint64_t sum_ = 0xcbf29ce484222325ULL;
 };
 
-}  // namespace baton::checkpoint
+}  // namespace baton::archive

@@ -7,18 +7,18 @@
 #include <span>
 #include <string>
 
-#include "baton/base/dtype.h"
+#include "baton/archive/checksum.h"
+#include "baton/archive/element_type.h"
 #include "baton/base/file.h"
 #include "baton/base/shape.h"
-#include "baton/checkpoint/checksum.h"
 
 /// The safetensors format: a length, a header in JSON, and the tensors' bytes one after the other, little-endian. Other tools
 /// read it. Files are written and read tensor by tensor, so no more than one of them need be in memory.
-namespace baton::checkpoint {
+namespace baton::archive {
 
 /// A tensor without its bytes, which are row-major.
 struct TensorInfo {
-  DType dtype = DType::f32;
+  ElementType dtype;
   Shape shape;
 
   std::size_t size() const { return static_cast<std::size_t>(shape.elements() * size_of(dtype)); }
@@ -66,21 +66,27 @@ class Source {
 /// something else. A file without a checksum, as other tools write it, is taken.
 class ArchiveReader final : public Source {
  public:
-  explicit ArchiveReader(std::filesystem::path path);
+  /// `what` names the file in that sentence.
+  explicit ArchiveReader(std::filesystem::path path, std::string what = "the checkpoint");
 
   const Tensors& tensors() const override { return tensors_; }
   const Metadata& metadata() const override { return metadata_; }
   void read(const std::string& name, std::span<std::byte> into) const override;
+  /// Some of its bytes, from `begin` on. Any number of threads may read at once.
+  void read(const std::string& name, std::uint64_t begin, std::span<std::byte> into) const;
 
  private:
   std::string checksum() const;
   void read_at(std::uint64_t offset, std::span<std::byte> into) const;
 
+  [[noreturn]] void refuse(const std::string& why) const;
+
   std::filesystem::path path_;
+  std::string what_;
   Descriptor file_;
   Tensors tensors_;
   Metadata metadata_;
   std::map<std::string, std::uint64_t> begin_;  // of each tensor's bytes, in the file
 };
 
-}  // namespace baton::checkpoint
+}  // namespace baton::archive

@@ -6,18 +6,15 @@
 #include <string_view>
 #include <vector>
 
-#include "baton/base/dtype.h"
+#include "baton/archive/element_type.h"
 
 /// The header of a safetensors file, as text.
-namespace baton::checkpoint {
-
-/// "F32": how a header names the type of elements.
-const char* type_name(DType dtype);
+namespace baton::archive {
 
 /// What a header says of a tensor.
 struct Entry {
   std::string name;
-  DType dtype = DType::f32;
+  ElementType dtype;
   std::vector<std::int64_t> shape;
   std::uint64_t elements = 1;  // the product of the shape: at most 2^48
   std::uint64_t begin = 0;     // where its bytes lie behind the header, as it says
@@ -33,4 +30,4 @@ struct Header {
 /// wrong, as in "its header is not JSON"; empty: nothing.
 std::string parse_header(std::string_view text, Header& header);
 
-}  // namespace baton::checkpoint
+}  // namespace baton::archive

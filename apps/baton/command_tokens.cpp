@@ -1,0 +1,142 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "baton/base/error.h"
+#include "baton/base/file.h"
+#include "baton/base/stop.h"
+#include "baton/data/text.h"
+#include "baton/data/tokens.h"
+#include "commands.h"
+#include "signals.h"
+#include "terminal.h"
+
+namespace baton::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct TokensWords {
+  std::vector<std::string> files;
+  std::string tokenizer = "bytes";
+  std::string out;
+  std::string val = "0";
+};
+
+/// One file that is written, of these texts.
+struct TokensOutput {
+  fs::path path;
+  std::vector<data::TextPart> texts;
+};
+
+/// The last share of the texts goes into a file of its own.
+std::vector<TokensOutput> divided(const TokensWords& words, const data::Tokenizer& tokenizer, double share) {
+  std::vector<data::TextPart> texts;
+  std::uint64_t total = 0;
+  for (const std::string& file : words.files) {
+    texts.push_back(data::whole_text(file));
+    total += texts.back().end;
+  }
+  if (share == 0) {
+    return {{words.out, texts}};
+  }
+  std::error_code error;
+  fs::create_directories(words.out, error);
+  if (error) {
+    throw failure("the folder {} cannot be made: {}", words.out, error.message());
+  }
+  std::vector<TokensOutput> outputs{{fs::path(words.out) / "train.bin", {}}, {fs::path(words.out) / "val.bin", {}}};
+  const auto first = static_cast<std::uint64_t>(static_cast<double>(total) * (1 - share));
+  std::uint64_t before = 0;
+  for (const data::TextPart& text : texts) {
+    const std::uint64_t at = std::clamp(first, before, before + text.end) - before;
+    const std::uint64_t cut = at == 0 || at == text.end ? at : data::cut_near(text, at, tokenizer);
+    if (cut > 0) {
+      outputs[0].texts.push_back({text.path, 0, cut});
+    }
+    if (cut < text.end) {
+      outputs[1].texts.push_back({text.path, cut, text.end});
+    }
+    before += text.end;
+  }
+  return outputs;
+}
+
+std::int64_t write_tokens(const TokensOutput& output, const data::Tokenizer& tokenizer, const data::BytesRead& read) {
+  data::TokenWriter writer(output.path, tokenizer.vocabulary());
+  for (std::size_t i = 0; i < output.texts.size(); ++i) {
+    if (const std::optional<std::int32_t> between = tokenizer.end_of_text(); between && i > 0) {
+      writer.append(std::span(&*between, 1));
+    }
+    data::encode_text(output.texts[i], tokenizer, [&](std::span<const std::int32_t> tokens, std::uint64_t bytes) {
+      writer.append(tokens);
+      read(bytes);
+    });
+  }
+  const Keeping keeping;
+  writer.commit();
+  return writer.count();
+}
+
+void make_tokens(const TokensWords& words) {
+  const double share = parse_number(words.val, "--val", 0, 0.9);
+  const std::vector<fs::path> paths(words.files.begin(), words.files.end());
+  std::int64_t total = 0;
+  for (const fs::path& path : paths) {
+    total += static_cast<std::int64_t>(data::whole_text(path).end);
+  }
+  if (share == 0) {
+    require_writable(words.out);
+  }
+  const Interrupt interrupt;
+  const auto follow = [&](const std::string& what) {
+    auto bar = std::make_shared<ProgressBar>(what, std::max<std::int64_t>(1, total), true, ProgressBar::percent);
+    return [bar, done = std::int64_t{0}, &interrupt](std::uint64_t bytes) mutable {
+      done += static_cast<std::int64_t>(bytes);
+      bar->show(done);
+      if (interrupt.asked()) {
+        throw Stopped("interrupted; nothing was written");
+      }
+    };
+  };
+  const auto tokenizer = data::tokenizer_for(words.tokenizer, paths, follow("characters"));
+  const data::BytesRead read = follow("tokens");
+  std::string told;
+  for (const TokensOutput& output : divided(words, *tokenizer, share)) {
+    const std::int64_t count = write_tokens(output, *tokenizer, read);
+    told += fmt::format("{}: {} tokens of a vocabulary of {}\n", output.path.string(), count, tokenizer->vocabulary());
+    if (told.find('\n') + 1 == told.size()) {  // one tokenizer stands for both files
+      write_whole(data::path_of_tokenizer(output.path), tokenizer->serialized());
+    }
+  }
+  fmt::print("{}{}: the tokenizer ({})\n", told,
+             data::path_of_tokenizer(share == 0 ? fs::path(words.out) : fs::path(words.out) / "train.bin").string(),
+             tokenizer->name());
+}
+
+}  // namespace
+
+void add_tokens_command(CLI::App& program) {
+  CLI::App* command = program.add_subcommand("tokens", "Make a file of tokens of texts, to train on");
+  auto words = std::make_shared<TokensWords>();
+  command->add_option("FILE", words->files, "texts in UTF-8; several follow each other")->required();
+  command
+      ->add_option("--tokenizer", words->tokenizer,
+                   "bytes, chars, or a path: tokenizer.json, vocab.json beside merges.txt, a .tiktoken or a .tokenizer file")
+      ->capture_default_str();
+  command->add_option("-o,--out", words->out, "the file to write, such as train.bin; with --val, a folder")->required();
+  command->add_option("--val", words->val, "write the last share of the text, such as 0.1, to val.bin and the rest to train.bin")
+      ->capture_default_str();
+  command->footer(
+      "\nThe file has llm.c's format. The tokenizer is written beside it. Between two texts stands the tokenizer's end of text, if "
+      "it\n"
+      "has one.\n"
+      "\nExamples:\n  baton tokens input.txt --tokenizer chars --val 0.1 --out shakespeare\n"
+      "  baton tokens a.txt b.txt --tokenizer gpt2/tokenizer.json --out train.bin");
+  command->callback([words] { make_tokens(*words); });
+}
+
+}  // namespace baton::app

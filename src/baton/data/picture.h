@@ -1,0 +1,15 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+
+#include "baton/data/images.h"
+
+namespace baton::data {
+
+/// A PNG or JPEG file that was read into memory, as gray or red, green and blue; transparency is left out. `name` names it in the
+/// usage error for what is damaged, of another kind, or larger than its bytes can say.
+Picture decode_picture(std::span<const std::byte> bytes, const std::string& name);
+
+}  // namespace baton::data

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "baton/data/pieces.h"
+
+namespace baton::data {
+
+/// What the JSON files of a tokenizer say, in the characters in which GPT-2 writes bytes.
+struct TokenizerListing {
+  Splitting splitting = Splitting::gpt2;
+  bool whole_first = false;
+  std::vector<std::pair<std::string, std::int64_t>> vocabulary;
+  std::vector<std::pair<std::string, std::string>> merges;
+  std::vector<std::pair<std::string, std::int64_t>> added;  // special tokens
+};
+
+/// `vocab.json`: an object of tokens with their numbers. Returns what is wrong; empty: nothing. Texts are taken event by event,
+/// and no tree of what a hostile one holds is built.
+std::string parse_vocabulary(std::string_view text, TokenizerListing& listing);
+/// `tokenizer.json` of byte-level BPE. What it asks for and is not known here is named.
+std::string parse_tokenizer_json(std::string_view text, TokenizerListing& listing);
+
+}  // namespace baton::data
