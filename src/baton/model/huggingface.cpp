@@ -278,7 +278,7 @@ void refuse_window(const Config& config, const FolderModel& folder, std::int64_t
 }
 
 FolderModel read_mistral(Config& config, std::string_view settings) {
-  FolderModel folder = read_llama(config, settings, {32000, 4096, 14336, 4096 * 32, 8}, {});
+  FolderModel folder = read_llama(config, settings, {32000, 4096, 14336, 131072, 8}, {});
   const bool none = config.has("sliding_window") && config.find("sliding_window") == nullptr;
   if (const std::int64_t window = config.size("sliding_window", 4096, max_base); !none) {
     refuse_window(config, folder, window);
@@ -417,6 +417,11 @@ FolderModel read_model_folder(const std::filesystem::path& folder, std::string_v
     }
   }
   return model;
+}
+
+std::vector<std::string> remarks_on(std::string_view text) {
+  const std::optional<ModelPath> path = path_of(text);
+  return !path || path->onnx ? std::vector<std::string>() : read_model_folder(path->path, path->settings).remarks;
 }
 
 std::map<std::string, std::string> read_weight_map(const std::filesystem::path& path) {

@@ -26,6 +26,9 @@ FolderModel read_config(std::string_view json, std::string_view settings, const 
 /// The same of the config.json in a folder. A ResNet's size of images comes from preprocessor_config.json if it is there.
 FolderModel read_model_folder(const std::filesystem::path& folder, std::string_view settings);
 
+/// What training a model of this text differs in from where it comes from; nothing unless it is a folder.
+std::vector<std::string> remarks_on(std::string_view text);
+
 /// What model.safetensors.index.json says: by tensor, the file beside it that holds it.
 std::map<std::string, std::string> read_weight_map(const std::filesystem::path& path);
 

@@ -185,7 +185,7 @@ class GraphReader {
     if (found == onnx_types.end()) {
       return {};
     }
-    OnnxTensor tensor{.shape = Shape(std::move(extents)), .dtype = found->dtype, .bytes = raw};
+    OnnxTensor tensor{.shape = Shape(extents), .dtype = found->dtype, .bytes = raw};
     if (raw.empty()) {
       tensor.bytes = found->dtype == DType::f32 ? floats : found->dtype == DType::f64 ? doubles : raw;
     }
