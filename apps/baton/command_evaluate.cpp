@@ -72,9 +72,9 @@ void evaluate_checkpoint(EvaluateWords words, int& exit_code) {
     without.*word = usual.*word;
   }
   const lab::Job job(without, cluster::probe(), &world());
-  const std::filesystem::path folder = std::filesystem::is_directory(words.checkpoint)
-                                           ? std::filesystem::path(words.checkpoint)
-                                           : std::filesystem::path(words.checkpoint).parent_path();
+  const std::filesystem::path weights = words.checkpoint.empty() ? model::path_of(words.job.model)->path
+                                                                 : std::filesystem::path(words.checkpoint);
+  const std::filesystem::path folder = std::filesystem::is_directory(weights) ? weights : weights.parent_path() / ".";
   const data::Parts parts = data::open(
       words.job.data,
       {.tokenizer = words.job.tokenizer, .given_tokenizer = data::tokenizer_beside(folder), .token_type = words.job.token_type});

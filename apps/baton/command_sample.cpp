@@ -53,7 +53,7 @@ Weights open_weights(const SampleWords& words) {
   checkpoint::Found found = checkpoint::open_checkpoint(words.checkpoint);
   const model::Model model = checkpoint::model_of(*found.archive);
   lab::require_token_model(model);
-  return {std::move(found.archive), model.name(), found.path.parent_path()};
+  return {std::move(found.archive), model.name(), found.path.parent_path() / "."};
 }
 
 std::shared_ptr<const data::Tokenizer> open_tokenizer(const SampleWords& words, const fs::path& folder) {
@@ -64,14 +64,8 @@ std::shared_ptr<const data::Tokenizer> open_tokenizer(const SampleWords& words, 
     }
     return data::tokenizer_by_name(words.tokenizer);
   }
-  if (std::shared_ptr<const data::Tokenizer> beside = data::tokenizer_beside(folder)) {
-    return beside;
-  }
-  for (const char* name : {"tokenizer.json", "vocab.json"}) {
-    std::error_code ignored;
-    if (fs::exists(folder / name, ignored)) {
-      return data::read_tokenizer(folder);
-    }
+  if (std::shared_ptr<const data::Tokenizer> found = data::tokenizer_beside(folder)) {
+    return found;
   }
   throw usage_error("there is no tokenizer in {}: give one with --tokenizer, bytes or the path of a tokenizer.json",
                     folder.string());
