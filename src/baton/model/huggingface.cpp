@@ -193,7 +193,7 @@ std::vector<std::string> dropped(Config& config, const std::vector<std::pair<con
     return {};
   }
   return {
-      fmt::format("{} asks for dropout in training ({}), which is left out here: dropout=X behind the folder's name asks for it",
+      fmt::format("{} asks for dropout in training ({}), which is left out here: add dropout=X after the folder's name to have it",
                   config.what(), fmt::join(list, ", "))};
 }
 
@@ -471,7 +471,7 @@ std::string config_of(const Model& model) {
   } else if (recipe.kind == "llama") {
     const LlamaSize size = parse_llama_size(recipe.arguments);
     if (size.out_bias && !size.qkv_bias) {
-      throw usage_error("{} has a bias behind attention and none before it, which no model of Hugging Face's has", model.name());
+      throw usage_error("{} has a bias after attention and none before it, which no model of Hugging Face's has", model.name());
     }
     const bool qwen = size.qkv_bias && !size.out_bias;
     config.update({{"model_type", qwen ? "qwen2" : "llama"},

@@ -402,7 +402,7 @@ class OnnxBuilder {
     const std::size_t x = value(0);
     const bool pooled = is_pooled(node.inputs[0]);
     if (pooled && node.op != "Flatten" && node.op != "Relu" && node.op != "Gelu" && node.op != "Add") {
-      throw refused(node, "behind a GlobalAveragePool there must be a Flatten");
+      throw refused(node, "a GlobalAveragePool must be followed by a Flatten");
     }
     if (pooled && node.op != "Flatten") {
       pooled_.insert(node.outputs[0]);
