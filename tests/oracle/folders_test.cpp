@@ -1,5 +1,3 @@
-#include "baton/checkpoint/pretrained.h"
-
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -8,6 +6,7 @@
 #include <fstream>
 #include <numeric>
 
+#include "baton/checkpoint/pretrained.h"
 #include "baton/lab/evaluation.h"
 #include "baton/lab/sampling.h"
 #include "baton/lab/training.h"
@@ -176,10 +175,16 @@ TEST_P(Folder, ComesOutOfATrainingAsItWentIn) {
   }
 }
 
+cluster::Machine two_cores() {
+  cluster::Machine machine = test::small_machine();
+  machine.cores = {0, 1};
+  return machine;
+}
+
 TEST_P(Folder, IsTheStartOfEveryStrategy) {
   JobWords words = words_of(folders / GetParam());
   words.batch = "4";
-  Training single(words, test::small_machine());
+  Training single(words, two_cores());
   single.run(2, 1);
   words.devices = "cpu:2";
   for (const std::string strategy : {"layers", "ddp", "zero-3"}) {
@@ -187,7 +192,7 @@ TEST_P(Folder, IsTheStartOfEveryStrategy) {
       continue;  // norms take the moments of each replica
     }
     words.strategy = strategy;
-    Training split(words, test::small_machine());
+    Training split(words, two_cores());
     split.run(2, 1);
     EXPECT_NEAR(split.losses()[0], single.losses()[0], 1e-5) << strategy;
     EXPECT_NEAR(split.losses()[1], single.losses()[1], 1e-5) << strategy;
@@ -196,7 +201,7 @@ TEST_P(Folder, IsTheStartOfEveryStrategy) {
   random.strategy = "single";
   random.devices = "cpu";
   random.model = single.job().model().name();
-  Training other(random, test::small_machine());
+  Training other(random, two_cores());
   other.run(1, 0);
   EXPECT_GT(std::abs(other.losses()[0] - single.losses()[0]), 1e-3);
 }
