@@ -78,6 +78,9 @@ TEST_F(Cli, RefusesWeightsAndFlagsThatDoNotFitInOneSentence) {
       {"sample --checkpoint none --prompt x", "none"},
       {"sample --checkpoint empty --prompt x", "no checkpoint in empty"},
       {"sample --checkpoint empty --prompt x --temperature -1", "--temperature"},
+      {"export --to out", "--checkpoint or of --model"},
+      {"export --model gpt2 --to out", "no trained weights"},
+      {"export --model sigmoid.onnx --to out", "Sigmoid"},
       {"export --checkpoint empty --to out", "no checkpoint in empty"},
       {"export --checkpoint " + folders + "gpt2/expected.safetensors --to out", "does not say its model"},
   };
@@ -87,6 +90,9 @@ TEST_F(Cli, RefusesWeightsAndFlagsThatDoNotFitInOneSentence) {
     EXPECT_TRUE(says(outcome, sentence)) << command << ": " << outcome.err;
     EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << command << ": " << outcome.err;
   }
+  ASSERT_EQ(run("export --model " + folders + "mistral --to whole").code, 0);
+  EXPECT_EQ(run("train --model ./whole --batch 2 --steps 2 --warmup 1 -q").code, 0);
+  EXPECT_EQ(run("export --model ./whole --to whole").code, 2) << "it is read while it is written";
   EXPECT_EQ(run("models ./no-weights").code, 0) << "the configuration is enough";
   ASSERT_EQ(run("train --model mlp:dim=8,depth=2 --batch 8 --steps 2 --warmup 0 -q --checkpoint mlp").code, 0);
   const Outcome mlp = run("export --checkpoint mlp --to out");

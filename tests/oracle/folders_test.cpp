@@ -137,7 +137,7 @@ TEST_P(Folder, ComesOutOfATrainingAsItWentIn) {
   run.make_room_for_checkpoints();
   save(run, own.folder_ / "step.safetensors");
   const checkpoint::Found found = checkpoint::open_checkpoint(own.folder_ / "step.safetensors");
-  checkpoint::export_folder(*found.archive, own.folder_ / "out");
+  checkpoint::export_folder(*found.archive, checkpoint::model_of(*found.archive), own.folder_ / "out");
 
   // The same model, whatever type its configuration was of.
   EXPECT_EQ(model::parse_model((own.folder_ / "out").string() + (GetParam().starts_with("resnet") ? ":image=20" : "")).name(),

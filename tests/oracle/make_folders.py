@@ -2,9 +2,9 @@
 
     /usr/bin/python3 tests/oracle/make_folders.py            writes tests/oracle/data/folders/
     /usr/bin/python3 tests/oracle/make_folders.py --check    recomputes the scores and compares, writes nothing
-    python3 tests/oracle/make_folders.py --transformers      loads every folder with transformers and compares its scores
-    python3 tests/oracle/make_folders.py --compare A B       compares transformers' scores of two folders, such as one that
-                                                             `baton export` wrote of another one
+    python3 tests/oracle/make_folders.py --transformers [PROGRAM]
+                                                             loads every folder with transformers and compares its scores; and, where the
+                                                             program of Baton is given, what `baton export` writes of the folder
 
 Every folder has config.json, safetensors in one file or several, and expected.safetensors with `input` and `logits`. Together they have
 every option that Baton reads from such files: biases, tied weights, head_dim, norms' epsilons, 16-bit weights, names without the model's
@@ -16,7 +16,9 @@ import json
 import math
 import pathlib
 import struct
+import subprocess
 import sys
+import tempfile
 
 import numpy as np
 import torch
@@ -281,26 +283,27 @@ def scores_by_transformers(folder):
 def main():
     parser = argparse.ArgumentParser(description="Small models in Hugging Face's folders, and PyTorch's scores of them.")
     parser.add_argument("--check", action="store_true", help="compare with the files instead of writing them")
-    parser.add_argument("--transformers", action="store_true", help="compare with the scores that transformers computes")
-    parser.add_argument("--compare", nargs=2, metavar="FOLDER", help="compare transformers' scores of two folders")
+    parser.add_argument("--transformers", nargs="?", const="", metavar="PROGRAM",
+                        help="compare with the scores that transformers computes, of the folders and of what PROGRAM exports of them")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    if arguments.compare:
-        first, second = (pathlib.Path(folder) for folder in arguments.compare)
-        x = read_safetensors(first / "expected.safetensors")["input"]
-        difference = (scores_by_transformers(first)(x) - scores_by_transformers(second)(x)).abs().max().item()
-        print(f"{first.name}  {difference:.2g}")
-        sys.exit(1 if difference > 1e-4 else 0)
     wrong = 0
     for number, name in enumerate(CASES):
         expected = FOLDERS / name / "expected.safetensors"
         note = "written"
-        if arguments.check or arguments.transformers:
+        if arguments.check or arguments.transformers is not None:
             kept = read_safetensors(expected)
-            logits = scores_by_transformers(FOLDERS / name)(kept["input"]) if arguments.transformers else compute(name, number)[2]
-            difference = (logits - kept["logits"]).abs().max().item()
-            wrong += difference > 1e-4
-            note = f"differs by {difference:.2g}"
+            found = {"here": compute(name, number)[2]}
+            if arguments.transformers is not None:
+                found = {"by transformers": scores_by_transformers(FOLDERS / name)(kept["input"])}
+            if arguments.transformers:
+                with tempfile.TemporaryDirectory() as out:
+                    subprocess.run([arguments.transformers, "export", "--model", str(FOLDERS / name), "--to", out], check=True,
+                                   capture_output=True)
+                    found["exported"] = scores_by_transformers(pathlib.Path(out))(kept["input"])
+            differences = {where: (logits - kept["logits"]).abs().max().item() for where, logits in found.items()}
+            wrong += max(differences.values()) > 1e-4
+            note = ", ".join(f"{where} differs by {difference:.2g}" for where, difference in differences.items())
         else:
             write(name, number)
         print(f"{name}  {note}")

@@ -338,8 +338,7 @@ std::unique_ptr<Source> shortened(const Source& source, const model::Model& mode
   return std::make_unique<ShortenedSource>(source, model);
 }
 
-void export_folder(const Source& checkpoint, const fs::path& folder) {
-  const model::Model model = model_of(checkpoint);
+void export_folder(const Source& checkpoint, const model::Model& model, const fs::path& folder) {
   const std::string config = model::config_of(model);
   std::map<std::string, std::string> origin;  // by name in the folder
   Tensors tensors;
