@@ -49,10 +49,11 @@ std::vector<std::string> words_of(const std::string& command) {
   return words;
 }
 
-/// Few steps.
+/// Few steps; what goes on from others does as many again.
 std::string briefly_trained(const std::string& command) {
-  static const std::regex steps(" --steps [0-9]+");
-  return std::regex_search(command, steps) ? std::regex_replace(command, steps, " --steps 7") : command + " --steps 7";
+  static const std::regex length(" --(steps|epochs) [0-9.]+");
+  const std::string few = command.find(" --resume") == std::string::npos ? " --steps 7" : " --steps 14";
+  return std::regex_search(command, length) ? std::regex_replace(command, length, few) : command + few;
 }
 
 /// The experiments that are named, for a short time and with small values.

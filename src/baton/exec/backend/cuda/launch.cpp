@@ -1,6 +1,5 @@
 #include "baton/exec/backend/cuda/launch.h"
 
-
 #include <memory>
 #include <set>
 
@@ -452,6 +451,21 @@ Launch prepare_launch(const plan::Plan& plan, const Task& task, const Addresses&
   check(task.workspace >= needed, "{} has a workspace of {} but needs {}", plan::verb(task), task.workspace.count, needed.count);
   if (const auto* wait = std::get_if<plan::Delay>(&task.action)) {
     return [time = wait->duration.count](cudaStream_t stream) { delay(time, stream); };
+  }
+  if (std::holds_alternative<plan::Load>(task.action)) {
+    return [](cudaStream_t) {};  // the host copies what it has filled, once the step is over
+  }
+  if (std::holds_alternative<plan::Take>(task.action)) {
+    std::vector<std::size_t> sizes;
+    for (const BufferId id : task.reads) {
+      sizes.push_back(static_cast<std::size_t>(plan[id].size().count));
+    }
+    return [addresses, sizes](cudaStream_t stream) {
+      for (std::size_t i = 0; i < sizes.size(); ++i) {
+        require(cudaMemcpyAsync(addresses.writes[i], addresses.reads[i], sizes[i], cudaMemcpyDeviceToDevice, stream),
+                "taking the batch");
+      }
+    };
   }
   if (const auto* update = std::get_if<plan::Update>(&task.action)) {
     return prepare_update(plan, task, *update, addresses, context.step);

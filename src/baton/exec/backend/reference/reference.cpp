@@ -1123,7 +1123,7 @@ class MixedKernel final : public Kernel {
 class ReferenceBackend final : public HostBackend {
  public:
   std::string_view name() const override { return "reference"; }
-  strategy::Target target() const override { return {}; }
+  strategy::Target target() const override { return {.loads = true}; }
   bool has_kernel(const Plan& plan, const Task& task) const override {
     for (const std::vector<BufferId>* list : {&task.reads, &task.writes}) {
       for (const BufferId id : *list) {
