@@ -300,7 +300,7 @@ std::string how_to_go_on(const TrainWords& words, const Saving& saving) {
   if (saving.last().empty()) {
     return "";
   }
-  return fmt::format("; go on with: {}{}", printable(command_line()), words.resume ? "" : " --resume");
+  return fmt::format("; continue with: {}{}", printable(command_line()), words.resume ? "" : " --resume");
 }
 
 /// What stays of a run that ends in the middle of a step.
@@ -394,7 +394,8 @@ void train(TrainWords words, int& exit_code) {
   }
   lab::Training run(words.job, cluster::probe(), {}, &world());
   const Length length = length_of(words, run.job());
-  const auto [steps, warmup, epoch] = length;
+  const std::int64_t steps = length.steps;
+  const std::int64_t warmup = length.warmup;
   const std::int64_t log_every = words.log_every.empty() ? (run.job().data() != nullptr ? usual_interval(steps) : 0)
                                                          : parse_integer(words.log_every, "--log-every", 1, 10'000'000);
   guard_run(run);
@@ -470,7 +471,7 @@ void train(TrainWords words, int& exit_code) {
   if (to_stdout && run.job().data() != nullptr) {
     const lab::SampleFeed& feed = run.job().data()->training();
     fmt::print("data: {}; {} samples, {} steps per epoch\n", printable(feed.source().description().format), feed.order().samples(),
-               epoch);
+               length.epoch);
   }
   if (log && log_every > 0) {
     fmt::print("\n{}\n", lines.heading());
@@ -660,7 +661,7 @@ void add_train_command(CLI::App& program, int& exit_code) {
       ->add_option("-n,--steps", words->steps,
                    fmt::format("number of steps, including warm-up (default: {}; with --data one epoch)", usual_steps))
       ->type_name("N");
-  command->add_option("--epochs", words->epochs, "train for so many passes over the data, instead of --steps")->type_name("N");
+  command->add_option("--epochs", words->epochs, "train for N passes over the data, instead of --steps")->type_name("N");
   command->add_option("--warmup", words->warmup, "number of first steps that are run but not timed (default: 5)")->type_name("N");
   command
       ->add_option("--eval-data", words->eval_data,

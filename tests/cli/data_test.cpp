@@ -124,7 +124,7 @@ TEST_F(TrainOnData, SaysHowToGoOnAfterAnInterrupt) {
   const int status = std::system(fmt::format("cd '{}' && {} >out 2>err </dev/null", folder_.string(), script).c_str());
   EXPECT_NE(status, 0);
   const std::string err = contents(folder_ / "err");
-  EXPECT_NE(err.find("go on with: "), std::string::npos) << err;
+  EXPECT_NE(err.find("continue with: "), std::string::npos) << err;
   EXPECT_NE(err.find("--resume"), std::string::npos) << err;
 }
 
