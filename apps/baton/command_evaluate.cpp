@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "baton/base/error.h"
-#include "baton/checkpoint/checkpoint.h"
+#include "baton/checkpoint/pretrained.h"
 #include "baton/checkpoint/share.h"
 #include "baton/data/tokenizer.h"
 #include "baton/lab/evaluation.h"
@@ -27,16 +27,15 @@ struct EvaluateWords {
   bool model_given = false;
 };
 
-/// A checkpoint by its file, or the newest of a folder.
-std::unique_ptr<checkpoint::ArchiveReader> open_checkpoint(const std::filesystem::path& path) {
-  if (!std::filesystem::is_directory(path)) {
-    return std::make_unique<checkpoint::ArchiveReader>(path);
+/// The weights of the checkpoint, or of the folder or file that the model is.
+std::unique_ptr<checkpoint::Source> open_weights(const EvaluateWords& words) {
+  if (!words.checkpoint.empty()) {
+    return checkpoint::open_checkpoint(words.checkpoint).archive;
   }
-  std::optional<checkpoint::Found> found = checkpoint::newest_in(path);
-  if (!found) {
-    throw usage_error("there is no checkpoint in {}: give the folder of --checkpoint of a training", path.string());
+  if (const std::optional<model::ModelPath> path = model::path_of(words.job.model)) {
+    return checkpoint::open_pretrained(*path, model::parse_model(words.job.model));
   }
-  return std::move(found->archive);
+  throw usage_error("there are no weights to evaluate: give a --checkpoint, or a folder or an ONNX file as --model");
 }
 
 std::string metadata_of(const checkpoint::Source& source, const std::string& key) {
@@ -51,10 +50,10 @@ void evaluate_checkpoint(EvaluateWords words, int& exit_code) {
   if (!words.job.cluster.empty() || !words.job.what_if.empty()) {
     throw usage_error("evaluate runs on this machine: leave out --cluster and --what-if");
   }
-  std::unique_ptr<checkpoint::ArchiveReader> archive;
+  std::unique_ptr<checkpoint::Source> archive;
   exec::on_rank_0(world(), [&] {
     settle_outputs({&words.json});
-    archive = open_checkpoint(words.checkpoint);
+    archive = open_weights(words);
   });
   const checkpoint::SharedSource source(world(), archive.get());
   // What the training was given counts where nothing else is said.
@@ -73,9 +72,9 @@ void evaluate_checkpoint(EvaluateWords words, int& exit_code) {
     without.*word = usual.*word;
   }
   const lab::Job job(without, cluster::probe(), &world());
-  const std::filesystem::path folder = std::filesystem::is_directory(words.checkpoint)
-                                           ? std::filesystem::path(words.checkpoint)
-                                           : std::filesystem::path(words.checkpoint).parent_path();
+  const std::filesystem::path weights = words.checkpoint.empty() ? model::path_of(words.job.model)->path
+                                                                 : std::filesystem::path(words.checkpoint);
+  const std::filesystem::path folder = std::filesystem::is_directory(weights) ? weights : weights.parent_path() / ".";
   const data::Parts parts = data::open(
       words.job.data,
       {.tokenizer = words.job.tokenizer, .given_tokenizer = data::tokenizer_beside(folder), .token_type = words.job.token_type});
@@ -131,10 +130,10 @@ void add_evaluate_command(CLI::App& program, int& exit_code) {
                 {"model",     "data",   "tokenizer", "token-type", "normalize", "strategy", "devices", "batch",         "dp",
                  "pp",        "tp",     "sp",        "schedule",   "chunks",    "split",    "balance", "micro-batches", "loss",
                  "precision", "memory", "backend"});
-  command->get_option("--model")->description("the model (default: that of the checkpoint)");
+  command->get_option("--model")->description(
+      "the model (default: that of the checkpoint); a folder with a config.json or an ONNX file brings its weights");
   command->add_option("--checkpoint", words->checkpoint, "the folder of a training's checkpoints, or one of its files")
-      ->type_name("PATH")
-      ->required();
+      ->type_name("PATH");
   command->add_option("--json", words->json, "write the result to a file, or to standard output with -")->type_name("FILE");
   command->footer("\nExample:\n  baton evaluate --checkpoint runs/mnist --data /usr/share/dataset-fashion-mnist");
   command->callback([words, &exit_code] { evaluate_checkpoint(*words, exit_code); });

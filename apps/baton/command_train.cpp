@@ -19,6 +19,7 @@
 #include "baton/lab/rows.h"
 #include "baton/lab/start.h"
 #include "baton/lab/training_json.h"
+#include "baton/model/huggingface.h"
 #include "baton/trace/chrome.h"
 #include "commands.h"
 #include "guard.h"
@@ -449,6 +450,9 @@ void train(TrainWords words, int& exit_code) {
   }
   if (to_stdout) {
     fmt::print("{}", unused_note(run.job()));
+    for (const std::string& remark : model::remarks_on(words.job.model)) {
+      fmt::print("note: {}\n", printable(remark));
+    }
   }
   if (to_stdout && run.steps_before() > 0) {
     fmt::print("continues from {}, step {}\n", saving.last(), run.steps_before());

@@ -12,6 +12,7 @@
 #include <mutex>
 #include <string_view>
 
+#include "baton/base/file.h"
 #include "baton/exec/watch/watch.h"
 #include "commands.h"
 #include "signals.h"
@@ -81,6 +82,7 @@ void end_launcher_later() {
 }
 
 [[noreturn]] void end(const exec::Ending& ending) {
+  remove_temporaries();
   if (ending.spoken) {
     flush_output();
     const std::string lines = last_lines(ending);

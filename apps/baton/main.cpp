@@ -239,6 +239,8 @@ void add_commands(CLI::App& program, int& exit_code) {
   end_chapter(program, "The laboratory");
   add_train_command(program, exit_code);
   add_evaluate_command(program, exit_code);
+  add_sample_command(program, exit_code);
+  add_export_command(program);
   add_tokens_command(program);
   add_pytorch_command(program);
   add_models_command(program);

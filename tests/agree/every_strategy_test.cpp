@@ -43,7 +43,17 @@ struct Way {
   std::string name;
   std::string strategy;
   strategy::Layout layout = {};
-  std::int64_t multiple = 1;  // of devices
+  std::int64_t multiple = 1;                       // of devices
+  std::int64_t strategy::Layout::*rest = nullptr;  // what gets the devices that are left
+
+  strategy::Layout layout_on(std::size_t devices) const {
+    strategy::Layout own = layout;
+    if (rest != nullptr) {
+      const auto given = [](std::int64_t count) { return std::max<std::int64_t>(1, count); };
+      own.*rest = static_cast<std::int64_t>(devices) / (given(own.dp) * given(own.pp) * given(own.tp));
+    }
+    return own;
+  }
 };
 
 const std::vector<Way>& ways() {
@@ -55,11 +65,11 @@ const std::vector<Way>& ways() {
       }
     }
     all.push_back({"tensor with sequences", "tensor", {.sp = true}});
-    all.push_back({"replicas of pipelines", "product", {.dp = 2, .schedule = "1f1b"}, 2});
+    all.push_back({"replicas of pipelines", "product", {.dp = 2, .schedule = "1f1b"}, 4, &strategy::Layout::pp});
     all.push_back({"pipelines that balance work", "gpipe", {.balance = strategy::Balance::work}});
-    all.push_back({"replicas of tensors, ZeRO 1", "product", {.dp = 2, .pp = 1, .zero = 1}, 2});
-    all.push_back({"replicas of tensors, ZeRO 3", "product", {.pp = 1, .tp = 2, .zero = 3}, 4});
-    all.push_back({"all three, ZeRO 2", "product", {.pp = 2, .tp = 2, .zero = 2, .schedule = "1f1b"}, 8});
+    all.push_back({"replicas of tensors, ZeRO 1", "product", {.dp = 2, .pp = 1, .zero = 1}, 2, &strategy::Layout::tp});
+    all.push_back({"replicas of tensors, ZeRO 3", "product", {.pp = 1, .tp = 2, .zero = 3}, 4, &strategy::Layout::dp});
+    all.push_back({"all three, ZeRO 2", "product", {.pp = 2, .tp = 2, .zero = 2, .schedule = "1f1b"}, 8, &strategy::Layout::dp});
     return all;
   }();
   return list;
@@ -92,7 +102,7 @@ struct Chosen {
     one.strategy = way.strategy;
     one.backend = "cpu";
     one.devices = devices;
-    one.layout = way.layout;
+    one.layout = way.layout_on(devices);
     one.layout.micro_batches = std::array<std::int64_t, 3>{0, 2, 3}[c[4]];
     one.layout.recompute = std::array{Recompute::none, Recompute::alternate, Recompute::all}[c[5]];
     one.step.precision = std::array{Precision::fp32, Precision::bf16, Precision::fp16}[c[6]];
@@ -245,7 +255,7 @@ TEST(EveryStrategy, TakesTransformersAndResnetsAtSizesThatDivideEvenly) {
             (devices == 1 && (divides || way.layout.balance != strategy::Balance::even))) {
           continue;  // nothing to divide, or no sequence
         }
-        Case one{.model = model, .strategy = way.strategy, .backend = "cpu", .devices = devices, .layout = way.layout};
+        Case one{.model = model, .strategy = way.strategy, .backend = "cpu", .devices = devices, .layout = way.layout_on(devices)};
         one.step = {.global_batch = 16, .loss = strategy::Loss::cross_entropy};
         EXPECT_EQ(refusal_of(one), "") << to_text(one);
       }

@@ -274,7 +274,8 @@ Progress restore(const plan::Plan& plan, exec::Executor& executor, const Source&
 }
 
 void restore_weights(const plan::Plan& plan, exec::Executor& executor, const Source& source, std::span<std::byte> room) {
-  const std::map<std::string, Kept> wanted = kept_by(plan);
+  std::map<std::string, Kept> wanted = kept_by(plan);
+  std::erase_if(wanted, [](const auto& one) { return !is_weight(one.first); });
   require_tensors(wanted, source.tensors(), "the checkpoint");
   for (const auto& [name, kept] : wanted) {
     const std::span<std::byte> tensor = room.first(kept.info.size());

@@ -15,7 +15,8 @@ std::int64_t integers(const plan::Plan& plan, bool targets) {
   for (const plan::Task& task : plan.tasks()) {
     const auto* compute = std::get_if<plan::Compute>(&task.action);
     for (std::size_t i = 0; compute != nullptr && i < task.reads.size(); ++i) {
-      if (plan[task.reads[i]].dtype == DType::i32 && (plan[task.reads[i]].role == plan::Role::target) == targets) {
+      const plan::Buffer& read = plan[task.reads[i]];
+      if (read.dtype == DType::i32 && read.role != plan::Role::statistic && (read.role == plan::Role::target) == targets) {
         std::vector<op::Operand> reads;
         std::vector<op::Operand> writes;
         for (const BufferId id : task.reads) {

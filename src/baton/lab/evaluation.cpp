@@ -90,6 +90,24 @@ std::vector<float> Forward::outputs() const {
   return all;
 }
 
+std::vector<float> Forward::scores_at(std::int64_t position) const {
+  const Shape sample = job_.model().output_value().sample();
+  check(sample.rank() == 2 && position < sample[0], "position {} of {}", position, to_text(sample));
+  std::vector<float> row(static_cast<std::size_t>(sample.last()));
+  for (std::size_t b = 0; b < plan_.buffers().size(); ++b) {
+    const plan::Buffer& buffer = plan_.buffers()[b];
+    const auto* part = std::get_if<plan::ValuePart>(&buffer.content);
+    if (part != nullptr && buffer.persistent && buffer.dtype == DType::f32 && buffer.shape.elements() == sample.elements()) {
+      executor_.read(BufferId(b), static_cast<std::size_t>(position) * row.size() * sizeof(float),
+                     std::as_writable_bytes(std::span(row)));
+      return row;  // one device has all of one sample
+    }
+  }
+  const std::vector<float> all = outputs();
+  std::copy_n(all.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(position) * row.size()), row.size(), row.begin());
+  return row;
+}
+
 std::vector<double> Forward::losses() const {
   const auto batch = static_cast<double>(job_.request().step.global_batch);
   const exec::StepData data = exec::step_data(plan_, {});

@@ -40,6 +40,8 @@ class Forward {
   void seek(std::int64_t step) { executor_.continue_from(step); }
   /// What the last step gave: for each sample of the batch the model's output, row-major. Of all ranks, rank by rank the same.
   std::vector<float> outputs() const;
+  /// The same of one position of the first sample alone.
+  std::vector<float> scores_at(std::int64_t position) const;
   /// By sample of the batch: its loss, the mean over its positions.
   std::vector<double> losses() const;
 

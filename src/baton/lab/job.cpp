@@ -25,6 +25,7 @@ std::string list_models() {
   for (const model::Kind& kind : model::zoo()) {
     forms.push_back(kind.forms);
   }
+  forms.emplace_back("the path of a folder with a config.json and safetensors, or of an ONNX file (docs/huggingface.md)");
   return either(forms);
 }
 

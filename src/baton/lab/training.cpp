@@ -9,6 +9,7 @@
 
 #include "baton/base/error.h"
 #include "baton/base/text.h"
+#include "baton/checkpoint/pretrained.h"
 #include "baton/plan/memory.h"
 
 namespace baton::lab {
@@ -45,10 +46,17 @@ Training::Training(const JobWords& words, const cluster::Machine& machine, const
       totals_ += device;
     }
     scaler_ = read_scaler();
+    take_pretrained(*job_, *plan_, *executor_);
   }
   device_times_.resize(plan_->devices().size());
   arrivals_.resize(plan_->devices().size());
   latest_in_.resize(plan_->devices().size());
+}
+
+void take_pretrained(const Job& job, const plan::Plan& plan, exec::Executor& executor) {
+  if (const std::optional<model::ModelPath> path = model::path_of(job.words().model)) {
+    checkpoint::load_pretrained(*path, job.model(), plan, executor, job.world());
+  }
 }
 
 void Training::open_simulation(const Calibration::Progress& progress, const Planner& planner) {

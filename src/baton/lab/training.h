@@ -134,4 +134,7 @@ class Training {
   std::size_t room_size_ = 0;
 };
 
+/// Puts the weights into an executor of a job whose model is a folder or file that holds some; all ranks call it.
+void take_pretrained(const Job& job, const plan::Plan& plan, exec::Executor& executor);
+
 }  // namespace baton::lab

@@ -27,9 +27,8 @@ struct StoredTensor {
 
   /// Where an element of a part, counted row-major in the parameter, lies in the tensor.
   std::int64_t place(std::size_t part, std::int64_t element) const {
-    const std::int64_t row = parts[part].first + element / inputs;
-    const std::int64_t column = element % inputs;
-    return transposed ? column * outputs + row : row * inputs + column;
+    const std::int64_t first = parts[part].first;
+    return transposed ? element % inputs * outputs + first + element / inputs : first * inputs + element;
   }
 };
 

@@ -222,11 +222,11 @@ struct Signatures {
   const Signature& operator()(const BatchNorm& o) const {
     static const Signature one{.reads = {{"bcyx"}, {"c"}, {"c"}}, .writes = {{"bcyx"}}, .whole = "yx"};
     static const Signature running{
-        .reads = {{"bcyx"}, {"c"}, {"c"}, {"c", Type::stepped}, {"c", Type::stepped}}, .writes = {{"bcyx"}}, .whole = "yx"};
+        .reads = {{"bcyx"}, {"c"}, {"c"}, {"c", Type::summed}, {"c", Type::summed}}, .writes = {{"bcyx"}}, .whole = "yx"};
     return o.running ? running : one;
   }
   const Signature& operator()(const TrackMoments&) const {
-    static const Axes kept{"c", Type::stepped};
+    static const Axes kept{"c", Type::summed};
     static const Axes groups{"1", Type::integer};
     static const Signature one{
         .reads = {{"bcyx"}, kept, kept, groups}, .writes = {kept, kept, groups}, .whole = "yx", .in_place = true};

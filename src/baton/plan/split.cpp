@@ -107,6 +107,10 @@ class Split {
             Rule::update, {},
             fmt::format("nothing loads {} for the next step on {}", ledger_.name(id), plan_.devices()[buffer.device.index()]));
       }
+      if (kept && buffer.role == Role::statistic && due &&
+          !(state.terms == ledger_.samples(buffer.device, ledger_.meaning().makings(thing)[0].reads[0]))) {
+        return ledger_.breach(Rule::update, {}, fmt::format("{} is not of all samples that its device has", ledger_.name(id)));
+      }
       if (buffer.role == Role::loss && thing.kind == Kind::value) {
         if (!state.complete || !state.written) {
           return ledger_.breach(Rule::sum, {}, fmt::format("{} is not complete at the end", ledger_.name(id)));

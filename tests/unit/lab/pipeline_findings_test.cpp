@@ -1,5 +1,6 @@
 /// Schedules and memory, of part B: every claim is made from numbers that support it, and not from numbers that do not.
 
+#include "baton/lab/rows.h"
 #include "unit/lab/synthetic.h"
 
 namespace baton::lab {

@@ -173,6 +173,46 @@ TEST(Split, AGroupOfSamplesThatANormTakesTogetherIsNotDivided) {
       << verdict.violations[0].text;
 }
 
+/// A step of two micro-batches of which one task that keeps statistics is changed or, where `change` says so, left out.
+Verdict spoilt_statistics(const std::function<bool(Task& first, const Task& second)>& change) {
+  const model::Model model = test::model_of("resnet:18,image=4,classes=2,width=1");
+  const cluster::Cluster cluster(baton::test::cpus(1, 1));
+  strategy::Layout layout;
+  layout.micro_batches = 2;
+  const Plan plan = strategy::compile(
+      {.model = model, .cluster = cluster, .step = {.global_batch = 4, .loss = strategy::Loss::cross_entropy}, .layout = layout});
+  EXPECT_TRUE(verify(plan).holds());
+  Draft draft{plan.title(), plan.devices(), plan.buffers(), plan.tasks(), plan.graph(), 0};
+  std::vector<std::size_t> tracking;
+  for (std::size_t i = 0; i < draft.tasks.size(); ++i) {
+    draft.tasks[i].after.clear();
+    const auto* compute = std::get_if<Compute>(&draft.tasks[i].action);
+    if (compute != nullptr && op::tracks(compute->op) &&
+        (tracking.empty() || draft.tasks[i].writes == draft.tasks[tracking[0]].writes)) {
+      tracking.push_back(i);
+    }
+  }
+  EXPECT_EQ(tracking.size(), 2U);
+  if (change(draft.tasks[tracking[0]], draft.tasks[tracking[1]])) {
+    draft.tasks.erase(draft.tasks.begin() + static_cast<std::ptrdiff_t>(tracking[0]));
+  }
+  return verify(finish(std::move(draft)));
+}
+
+TEST(Split, AStatisticTakesEverySampleOnce) {
+  const Verdict missing = spoilt_statistics([](Task&, const Task&) { return true; });
+  ASSERT_FALSE(missing.holds());
+  EXPECT_EQ(missing.violations[0].rule, Rule::update);
+  EXPECT_NE(missing.violations[0].text.find("is not of all samples"), std::string::npos) << missing.violations[0].text;
+  const Verdict other = spoilt_statistics([](Task& first, const Task& second) {
+    std::swap(first.writes[0], first.writes[1]);  // the mean where the variance is
+    std::swap(first.reads[1], first.reads[2]);
+    return second.writes.empty();
+  });
+  ASSERT_FALSE(other.holds());
+  EXPECT_EQ(other.violations[0].rule, Rule::value);
+}
+
 /// The evaluator is right if all splits of one model leave what one device leaves.
 TEST(Split, TheEvaluatorFindsTheSameLossesWhateverTheSplit) {
   std::map<std::string, double> sums;

@@ -38,6 +38,8 @@ constexpr Nanoseconds sleep_slack(80'000);
 constexpr Nanoseconds longest_sleep(100'000'000);
 /// A trace keeps at most this many events.
 constexpr std::size_t most_events = 4'000'000;
+/// One of several ranks that was asked to end has no time to hand over more than these.
+constexpr std::size_t most_events_in_haste = 100'000;
 
 /// A task as its device's thread sees it.
 struct Step {
@@ -210,7 +212,11 @@ class HostEngine final : public Engine {
     const std::int64_t done = done_.load();
     steps_before_ += done;
     loaded_for_ = given_up_ ? nowhere : steps_before_;
-    close_result(result, done, static_cast<std::size_t>(done) - std::min(static_cast<std::size_t>(done), first_traced_));
+    std::size_t left = static_cast<std::size_t>(done) - std::min(static_cast<std::size_t>(done), first_traced_);
+    if (!world_.alone() && done < step_count_) {
+      left = std::min(left, std::max<std::size_t>(1, most_events_in_haste / std::max<std::size_t>(1, plan_.tasks().size())));
+    }
+    close_result(result, done, left);
     gather_result(world_, plan_, run_by_, clocks_before, starts_, result);
     return result;
   }
