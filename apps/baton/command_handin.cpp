@@ -318,6 +318,9 @@ void hand_in(const HandinWords& words, int& exit_code) {
   Place first = simulates ? simulated_place(words, words.cluster, preset)
                           : measured_place(words, words.devices.empty() ? "cpu" : words.devices, preset);
   const fs::path folder = open_folder(words, sheet.id);
+  const FolderLock lock(
+      folder,
+      fmt::format("another run writes its hand-in to {}: wait for its end, or give another folder with --out", folder.string()));
   first.records = folder / "records";
   std::vector<std::string> ids;
   std::vector<std::string> ids_beside;

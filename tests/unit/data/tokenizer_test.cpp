@@ -337,6 +337,7 @@ TEST_F(TokenizerFiles, ThatAskForWhatIsNotKnownAreRefusedByName) {
   EXPECT_TRUE(says(refused("baton tokenizer bpe\ngpt2 merged\nm 1 2 3 x\n", "a.tokenizer"), "damaged"));
   EXPECT_TRUE(says(refused("baton tokenizer what\n", "a.tokenizer"), "damaged"));
   EXPECT_TRUE(says(usage_sentence([&] { tokenizer_by_name("gpt2"); }), "bytes, chars"));
+  EXPECT_TRUE(says(usage_sentence([&] { tokenizer_by_name("chars"); }), "made of a text"));
 }
 
 TEST_F(TokenizerFiles, OfCharactersHaveThoseOfTheTextInOrder) {

@@ -11,12 +11,18 @@
 #include "baton/lab/phrases.h"
 #include "baton/lab/rows.h"
 #include "baton/lab/train_measurement.h"
+#include "baton/model/zoo.h"
 
 namespace baton::lab {
 namespace {
 
-/// `1024x2`: DIM and DEPTH.
+/// `1024x2`: DIM and DEPTH of a stack of Linear and ReLU. Otherwise a case is the text of a model.
+bool is_stack(const std::string& size) { return size.find_first_not_of("0123456789x") == std::string::npos; }
+
 std::string model_of(const std::string& size) {
+  if (!is_stack(size)) {
+    return model::parse_model(size).name();
+  }
   const std::size_t cross = size.find('x');
   const std::string_view dim = std::string_view(size).substr(0, cross);
   const std::string_view depth = cross == std::string::npos ? "2" : std::string_view(size).substr(cross + 1);
@@ -206,10 +212,13 @@ std::string which_case(const std::vector<Json>& rows) {
     same = same && alike(bytes_per_flop(row), bytes_per_flop(large));
   }
   return fmt::format(
-      "{}: efficiency on {} is {}{}. {}. Gradients and work both grow with DIM², so at batch {} the cases move {} bytes per flop "
+      "{}: efficiency on {} is {}{}. {}. {} batch {} the cases move {} bytes per flop "
       "({}); what differs is in the next answer.",
-      verdict, devices_text(more["devices"]), listing(all), origin_mark(cases), premise, text(large, "global_batch"),
-      same ? "nearly the same" : "different", listing(ratios));
+      verdict, devices_text(more["devices"]), listing(all), origin_mark(cases), premise,
+      std::all_of(cases.begin(), cases.end(), [](const Json& row) { return is_stack(text(row, "case")); })
+          ? "Gradients and work both grow with DIM², so at"
+          : "At",
+      text(large, "global_batch"), same ? "nearly the same" : "different", listing(ratios));
 }
 
 /// What the rates of two cases owe to their sizes, as far as it is beyond the noise.
@@ -378,8 +387,8 @@ std::string which_networks(const std::vector<Json>& rows) {
       "size: "
       "each parameter costs bytes once per step, and its work grows with the batch and with how often it is used. Fully connected "
       "layers "
-      "suit it worst: {} moves {:.4f} bytes per flop at batch {}{}{}.",
-      text(row, "case"), bytes_per_flop(row), text(row, "global_batch"),
+      "suit it worst{} {} moves {:.4f} bytes per flop at batch {}{}{}.",
+      is_stack(text(row, "case")) ? ":" : ".", text(row, "case"), bytes_per_flop(row), text(row, "global_batch"),
       batch >= 1 ? fmt::format(", and computing outweighs communication only above batch {:.0f}", batch) : "", origin_mark({row}));
 }
 
@@ -389,7 +398,9 @@ Experiment comm_vs_compute() {
   return {.id = "comm-vs-compute",
           .part = "A",
           .title = "Communication against computation",
-          .task = "Models of several sizes (DIM x DEPTH: {case}) under DDP on {devices} devices, global batch {batch}.",
+          .task =
+              "Models of several sizes (DIM x DEPTH, or a model's name: {case}) under DDP on {devices} devices, global "
+              "batch {batch}.",
           .questions = {{"hw1/3/Q1", "In which case is DDP more efficient?", which_case},
                         {"hw1/3/Q2", "Why does performance differ between small and large models?", why_they_differ},
                         {"hw1/3/Q3", "When does communication become the bottleneck?", when_bottleneck},
@@ -398,7 +409,8 @@ Experiment comm_vs_compute() {
                     "DIM x DEPTH",
                     {"256x2", "1024x2", "2048x4"},
                     {"1024x2", "8192x8"},
-                    [](const Json& value) { model_of(word_of(value)); }},
+                    [](const Json& value) { model_of(word_of(value)); },
+                    "model"},
                    {"batch", "global batch", {64}, {64}},
                    {"devices", "devices", {1, 2, 4}, {1, 2, 4}}},
           .columns = {{"case", "case", Format::text},
