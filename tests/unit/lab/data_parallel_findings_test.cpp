@@ -854,6 +854,7 @@ TEST(BatchScaling, TheSimulatedLimitIsWhatLargerBatchesReach) {
     return run->record();
   };
   const Json record = rate(64);
+  ASSERT_TRUE(record.contains("limit_samples_per_s"));
   const double limit = record["limit_samples_per_s"];
   EXPECT_NEAR(rate(record["limit_batch"])["samples_per_s"].get<double>() / limit, 1, 1e-3);
   const std::int64_t batch = record["saturated_batch"];
