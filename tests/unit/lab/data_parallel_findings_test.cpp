@@ -436,6 +436,9 @@ TEST(CommVsCompute, SimulatedBalancesAreAllSimulated) {
   const std::string said = answer("comm-vs-compute", "hw1/3/Q3", rows);
   EXPECT_TRUE(says(said, "below batch 128 at these rates, or 777 at that batch's 108 GFLOP/s (5.00 ms each); for 2048x4"));
   EXPECT_TRUE(says(said, "at every batch tried"));
+  rows[3]["communication_ns"] = 0.5 * rows[3]["compute_ns"].get<double>();
+  EXPECT_TRUE(says(answer("comm-vs-compute", "hw1/3/Q3", rows), "(it has 0.0100), so at no batch tried"))
+      << "computing outweighs it";
   rows[1].update(Json{{"balanced_batch", 129.0}});
   EXPECT_TRUE(says(answer("comm-vs-compute", "hw1/3/Q3", rows), "(it has 0.0100), below batch 129 (5.00 ms each); for 2048x4"));
 }
@@ -842,6 +845,11 @@ TEST(BatchScaling, ASimulationFindsTheLimitByLargerBatches) {
            "On 4 devices not in this table, but at about batch 3000: as the batch is doubled further, throughput nears 60000 "
            "samples/s (at batch 65536), of which batch 256 reaches 76.7 %"));
   EXPECT_TRUE(says(said, "on 1 device at batch 32, within 5 % of the limit"));
+  for (Json& row : rows) {
+    row["limit_batch"] = 16;
+  }
+  EXPECT_TRUE(says(answer("batch-scaling", "hw1/5B/Q2", rows),
+                   "throughput reaches 4000 samples/s at batch 16, and doubling that gains less than 1 %"));
 }
 
 TEST(BatchScaling, TheSimulatedLimitIsWhatLargerBatchesReach) {

@@ -13,6 +13,12 @@ using test::says;
 using test::trained;
 using test::with;
 
+TEST(Percent, ZeroHasNoSign) {
+  EXPECT_EQ(percent(-1e-9), "0.0 %");
+  EXPECT_EQ(percent(-0.0004), "-0.04 %");
+  EXPECT_EQ(percent(-0.125), "-12.5 %");
+}
+
 TEST(Rows, WhatIsMissingIsABug) {
   EXPECT_THROW(number({{"a", "text"}}, "a"), BugError);
   EXPECT_THROW(number({{"a", 1}}, "b"), BugError);

@@ -209,6 +209,22 @@ std::string short_time(double nanoseconds) {
 /// Samples per second, of many only three figures.
 std::string rate_text(double rate) { return rate >= 1e6 ? three_figures(rate / 1e6) + " million" : fmt::format("{:.0f}", rate); }
 
+/// How the limit is known.
+std::string why_limit(const Saturation& found, const Json& last) {
+  const std::string rate = rate_text(found.limit);
+  if (found.by == Saturation::By::simulation) {
+    return number(last, "limit_batch") > number(last, "batch")
+               ? fmt::format("as the batch is doubled further, throughput nears {} samples/s (at batch {})", rate,
+                             text(last, "limit_batch"))
+               : fmt::format("throughput reaches {} samples/s at batch {}, and doubling that gains less than 1 %", rate,
+                             text(last, "limit_batch"));
+  }
+  return found.by == Saturation::By::line
+             ? fmt::format("step time = {} + {} per sample ({}) gives a limit of {} samples/s", duration_text(found.line.intercept),
+                           short_time(found.line.slope), findings::quality(found.line.r2), rate)
+             : fmt::format("the highest of {} samples/s is taken for the limit, which no larger batch exceeds", rate);
+}
+
 std::string on_saturation(const std::vector<Json>& rows, const Saturation& found) {
   const Json& last = rows.back();
   const std::string on = "on " + devices_text(last["devices"]);
@@ -222,17 +238,7 @@ std::string on_saturation(const std::vector<Json>& rows, const Saturation& found
         percent(number(last, "samples_per_s") / number(before, "samples_per_s") - 1), rate_text(number(last, "samples_per_s")),
         origin_mark(rows));
   }
-  const std::string law = found.by == Saturation::By::simulation
-                              ? fmt::format("as the batch is doubled further, throughput nears {} samples/s (at batch {})",
-                                            rate_text(found.limit), text(last, "limit_batch"))
-                          : found.by == Saturation::By::line
-                              ? fmt::format("step time = {} + {} per sample ({}) gives a limit of {} samples/s",
-                                            duration_text(found.line.intercept), short_time(found.line.slope),
-                                            findings::quality(found.line.r2), rate_text(found.limit))
-                              : fmt::format(
-                                    "the highest of {} samples/s is taken for the limit, which no larger batch "
-                                    "exceeds",
-                                    rate_text(found.limit));
+  const std::string law = why_limit(found, last);
   const bool inside = found.batch <= number(last, "batch");
   const bool guessed = found.by == Saturation::By::line && found.batch > far * number(last, "batch");
   return inside ? fmt::format("{} at batch {:.0f}, within 5 % of the limit: {}{}", on, found.batch, law, origin_mark(rows))

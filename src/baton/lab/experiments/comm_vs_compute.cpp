@@ -284,7 +284,7 @@ std::string bound_below(const Json& row) {
   if (is_simulated(row)) {
     const double batch = balanced_batch(row);
     if (batch < 1) {
-      return ", at every batch tried";
+      return number(row, "communication_ns") > number(row, "compute_ns") ? ", at every batch tried" : ", so at no batch tried";
     }
     const bool apart = row.contains("balanced_gflops") && std::abs(batch / std::max(1e-9, fixed) - 1) > 0.05;
     return (apart ? fmt::format(", below batch {:.0f} at these rates, or {:.0f} at that batch's {} GFLOP/s", fixed, batch,
