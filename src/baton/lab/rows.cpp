@@ -257,7 +257,7 @@ std::string shared_cores_mark(const std::vector<Json>& rows) {
 }
 
 std::string percent(double share) {
-  share = std::abs(share) < 5e-6 ? 0 : share;  // 0 has no sign
+  share = std::abs(share) < 9.5e-6 ? 0 : share;  // 0 has no sign
   const double size = std::abs(100 * share);
   return size < 0.05 && size >= 0.0095      ? fmt::format("{:.2f} %", 100 * share)
          : size < 0.0095 && size >= 0.00095 ? fmt::format("{:.3f} %", 100 * share)
