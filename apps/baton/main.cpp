@@ -238,6 +238,9 @@ void add_commands(CLI::App& program, int& exit_code) {
   add_compare_command(program);
   end_chapter(program, "The laboratory");
   add_train_command(program, exit_code);
+  add_evaluate_command(program, exit_code);
+  add_sample_command(program, exit_code);
+  add_export_command(program);
   add_tokens_command(program);
   add_pytorch_command(program);
   add_models_command(program);

@@ -49,10 +49,14 @@ std::vector<std::string> words_of(const std::string& command) {
   return words;
 }
 
-/// Few steps.
+/// Few steps; what goes on from others does some more, by how many it is to have done.
 std::string briefly_trained(const std::string& command) {
-  static const std::regex steps(" --steps [0-9]+");
-  return std::regex_search(command, steps) ? std::regex_replace(command, steps, " --steps 7") : command + " --steps 7";
+  static const std::regex length(" --(steps|epochs) ([0-9]+)[0-9.]*");
+  std::smatch found;
+  const bool known = std::regex_search(command, found, length);
+  const bool goes_on = known && command.find(" --resume") != std::string::npos;
+  const std::string few = fmt::format(" --steps {}", goes_on ? 7 + std::stoi(found[2]) / 50 : 7);
+  return known ? std::regex_replace(command, length, few) : command + few;
 }
 
 /// The experiments that are named, for a short time and with small values.
@@ -84,7 +88,9 @@ std::string briefly_measured(const std::string& command) {
 std::string stand_in(const std::string& documented) {
   static const std::regex before_the_program("^(time +)?(\\S*/)?baton ");
   const std::string command = std::regex_replace(documented, before_the_program, "baton ");
-  if (command == "baton launch" || command == "baton report" || command == "baton bench collectives") {
+  static const std::set<std::string> named{
+      "baton launch", "baton report", "baton bench collectives", "baton export", "baton evaluate", "baton sample", "baton tokens"};
+  if (named.contains(command)) {
     return command + " --help";
   }
   if (command == "baton lab") {

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "cli/program.h"
+#include "unit/data/written.h"
 
 /// The program under mpirun.
 namespace baton::test {
@@ -134,6 +135,30 @@ TEST_F(RanksTrain, CheckpointsGoOnUnderAnyNumberOfRanksWithTheLossesOfARunThatWa
                       "--strategy 1f1b --steps 12 --checkpoint one "
                       "--resume --quiet");
   EXPECT_EQ(outcome.code, 0) << "another strategy on another number of ranks: " << outcome.err;
+}
+
+TEST_F(RanksTrain, EachLoadsItsOwnRowsAndAllEvaluateTogether) {
+  std::vector<std::uint16_t> tokens;
+  for (int i = 0; i < 2000; ++i) {
+    tokens.push_back(static_cast<std::uint16_t>(i * i % 13));
+  }
+  write_bytes(folder_ / "some.bin", llmc_shard(tokens, 20240520, 1));
+  const std::string job =
+      "train --model gpt:depth=2,heads=2,dim=16,context=8,vocab=13 --batch 12 --warmup 0 --data some.bin --eval-data some.bin "
+      "--eval-every 5 --quiet --checkpoint kept --keep-best ";
+  for (const std::string strategy : {"ddp", "1f1b"}) {
+    std::filesystem::remove_all(folder_ / "kept");
+    ASSERT_EQ(run(job + "--steps 8 --devices cpu:2 --json one.json --strategy " + strategy).code, 0);
+    std::filesystem::remove_all(folder_ / "kept");
+    const Outcome ranks = run_ranks(2, job + "--steps 8 --json ranks.json --strategy " + strategy);
+    ASSERT_EQ(ranks.code, 0) << ranks.err;
+    EXPECT_EQ(json("ranks.json")["losses"], json("one.json")["losses"]) << strategy;
+    EXPECT_EQ(json("ranks.json")["eval_loss"], json("one.json")["eval_loss"]) << strategy;
+    EXPECT_EQ(json("ranks.json")["eval_step"], Json({5, 8}));
+  }
+  const Outcome on = run_ranks(2, job + "--steps 11 --resume --json ranks.json --strategy zero-3");
+  ASSERT_EQ(on.code, 0) << on.err;
+  EXPECT_EQ(json("ranks.json")["losses"].size(), 3U);
 }
 
 TEST_F(RanksTrain, WhereTheResultCannotBeWrittenAllEndWithAndWithoutAWatch) {

@@ -129,6 +129,42 @@ void for_each_run(const plan::Buffer& buffer, const model::StoredTensor& stored,
   }
 }
 
+/// Puts a tensor together from what devices hold of it.
+void gather(const plan::Plan& plan, const exec::Executor& executor, const Kept& kept, std::span<std::byte> tensor) {
+  const auto size = static_cast<std::size_t>(size_of(kept.info.dtype));
+  for (const Holder& holder : kept.parts) {
+    for_each_run(plan[holder.id], kept.stored, holder.part, [&](std::size_t begin, std::span<std::byte> run, const auto& elements) {
+      executor.read(holder.id, begin, run);
+      elements([&](const std::byte* element, std::int64_t place) { std::copy_n(element, size, tensor.data() + place); });
+    });
+  }
+}
+
+/// Gives each device what it holds of a tensor.
+void scatter(const plan::Plan& plan, exec::Executor& executor, const Kept& kept, std::span<const std::byte> tensor) {
+  const auto size = static_cast<std::size_t>(size_of(kept.info.dtype));
+  for (const Holder& holder : kept.all) {
+    for_each_run(plan[holder.id], kept.stored, holder.part, [&](std::size_t begin, std::span<std::byte> run, const auto& elements) {
+      elements([&](std::byte* element, std::int64_t place) { std::copy_n(tensor.data() + place, size, element); });
+      executor.write(holder.id, begin, run);
+    });
+  }
+}
+
+/// A usage error if a tensor that is wanted is missing, or of another shape; `whose` says of what.
+void require_tensors(const std::map<std::string, Kept>& wanted, const Tensors& there, const std::string& whose) {
+  for (const auto& [name, kept] : wanted) {
+    const auto found = there.find(name);
+    if (found == there.end()) {
+      throw usage_error("{} has no {}: was it another model or optimizer?", whose, name);
+    }
+    if (found->second != kept.info) {
+      throw usage_error("{} is {} of {} in the checkpoint, but {} of {} in this run", name, to_text(found->second.shape),
+                        to_text(found->second.dtype), to_text(kept.info.shape), to_text(kept.info.dtype));
+    }
+  }
+}
+
 bool is_finite(const TensorInfo& info, std::span<const std::byte> bytes) {
   const auto all_finite = [&](auto kind) {
     for (std::size_t at = 0; at < bytes.size(); at += sizeof kind) {
@@ -200,14 +236,7 @@ std::string for_each_tensor(const plan::Plan& plan, const exec::Executor& execut
                             const std::function<void(std::span<const std::byte> tensor)>& visit) {
   for (const auto& [name, kept] : kept_by(plan)) {
     const std::span<std::byte> tensor = room.first(kept.info.size());
-    const auto size = static_cast<std::size_t>(size_of(kept.info.dtype));
-    for (const Holder& holder : kept.parts) {
-      for_each_run(
-          plan[holder.id], kept.stored, holder.part, [&](std::size_t begin, std::span<std::byte> run, const auto& elements) {
-            executor.read(holder.id, begin, run);
-            elements([&](const std::byte* element, std::int64_t place) { std::copy_n(element, size, tensor.data() + place); });
-          });
-    }
+    gather(plan, executor, kept, tensor);
     if (!is_finite(kept.info, tensor)) {
       return name;
     }
@@ -228,17 +257,7 @@ Progress restore(const plan::Plan& plan, exec::Executor& executor, const Source&
     }
   }
   const std::map<std::string, Kept> wanted = kept_by(plan);
-  for (const auto& [name, kept] : wanted) {
-    const auto found = source.tensors().find(name);
-    if (found == source.tensors().end()) {
-      throw usage_error("the checkpoint of {} with {} has no {}: was it another model or optimizer?", progress.model,
-                        progress.optimizer, name);
-    }
-    if (found->second != kept.info) {
-      throw usage_error("{} is {} of {} in the checkpoint, but {} of {} in this run", name, to_text(found->second.shape),
-                        to_text(found->second.dtype), to_text(kept.info.shape), to_text(kept.info.dtype));
-    }
-  }
+  require_tensors(wanted, source.tensors(), fmt::format("the checkpoint of {} with {}", progress.model, progress.optimizer));
   for (const auto& [name, tensor] : source.tensors()) {
     if (!wanted.contains(name)) {
       throw usage_error("the checkpoint of {} with {} holds {}, which this run has no place for", progress.model,
@@ -247,18 +266,34 @@ Progress restore(const plan::Plan& plan, exec::Executor& executor, const Source&
   }
   for (const auto& [name, kept] : wanted) {
     const std::span<std::byte> tensor = room.first(kept.info.size());
-    const auto size = static_cast<std::size_t>(size_of(kept.info.dtype));
     source.read(name, tensor);
-    for (const Holder& holder : kept.all) {
-      for_each_run(plan[holder.id], kept.stored, holder.part,
-                   [&](std::size_t begin, std::span<std::byte> run, const auto& elements) {
-                     elements([&](std::byte* element, std::int64_t place) { std::copy_n(tensor.data() + place, size, element); });
-                     executor.write(holder.id, begin, run);
-                   });
-    }
+    scatter(plan, executor, kept, tensor);
   }
   executor.continue_from(progress.step);
   return progress;
+}
+
+void restore_weights(const plan::Plan& plan, exec::Executor& executor, const Source& source, std::span<std::byte> room) {
+  std::map<std::string, Kept> wanted = kept_by(plan);
+  std::erase_if(wanted, [](const auto& one) { return !is_weight(one.first); });
+  require_tensors(wanted, source.tensors(), "the checkpoint");
+  for (const auto& [name, kept] : wanted) {
+    const std::span<std::byte> tensor = room.first(kept.info.size());
+    source.read(name, tensor);
+    scatter(plan, executor, kept, tensor);
+  }
+}
+
+void copy_weights(const plan::Plan& from, const exec::Executor& source, const plan::Plan& to, exec::Executor& target,
+                  std::span<std::byte> room) {
+  const std::map<std::string, Kept> there = kept_by(from);
+  for (const auto& [name, kept] : kept_by(to)) {
+    const auto found = there.find(name);
+    check(found != there.end() && found->second.info == kept.info, "{} is not what both plans hold", name);
+    const std::span<std::byte> tensor = room.first(kept.info.size());
+    gather(from, source, found->second, tensor);
+    scatter(to, target, kept, tensor);
+  }
 }
 
 Folder::Folder(fs::path path, std::int64_t keep) : path_(std::move(path)), keep_(keep) {

@@ -51,6 +51,18 @@ std::string for_each_tensor(const plan::Plan& plan, const exec::Executor& execut
 /// usage error names what is missing or of another shape, before anything is changed. Tensors are read into `room`, one at a time.
 Progress restore(const plan::Plan& plan, exec::Executor& executor, const Source& source, std::span<std::byte> room);
 
+/// Whether a tensor of a checkpoint is none of an optimizer or a loss scaler.
+inline bool is_weight(const std::string& tensor) { return !tensor.starts_with("optimizer.") && tensor != "loss_scale"; }
+
+/// Puts the weights alone into an executor: of a checkpoint, or, where it has no optimizer, of another executor as it is now. All
+/// ranks call it. A usage error names what is missing or of another shape, before anything is changed.
+void restore_weights(const plan::Plan& plan, exec::Executor& executor, const Source& source, std::span<std::byte> room);
+void copy_weights(const plan::Plan& from, const exec::Executor& source, const plan::Plan& to, exec::Executor& target,
+                  std::span<std::byte> room);
+
+/// What the best checkpoint of a folder is called, by the loss of evaluations.
+inline constexpr const char* best_name = "best.safetensors";
+
 struct Found {
   std::filesystem::path path;
   std::unique_ptr<ArchiveReader> archive;

@@ -259,7 +259,7 @@ class NpyHeader {
     if (end == std::string_view::npos) {
       throw wrong();
     }
-    const std::string made(text_.substr(at_ + 1, end - at_ - 1));
+    std::string made(text_.substr(at_ + 1, end - at_ - 1));
     at_ = end + 1;
     at_end();
     return made;

@@ -1,6 +1,7 @@
 #include "baton/data/blob.h"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -18,10 +19,22 @@
 namespace baton::data {
 namespace {
 
+/// A folder may have more shards than the usual limit of open files, which a process may raise by itself.
+int open_for_reading(const std::filesystem::path& path) {
+  const auto attempt = [&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); };
+  const int file = attempt();
+  rlimit limit{};
+  if (file >= 0 || errno != EMFILE || ::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) {
+    return file;
+  }
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+  return attempt();
+}
+
 class FileBlob final : public Blob {
  public:
-  explicit FileBlob(const std::filesystem::path& path)
-      : path_(path), file_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
+  explicit FileBlob(const std::filesystem::path& path) : path_(path), file_(open_for_reading(path)) {
     struct stat status {};
     if (file_.get() < 0 || ::fstat(file_.get(), &status) != 0) {
       throw unusable(path_, std::strerror(errno));

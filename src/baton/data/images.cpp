@@ -45,8 +45,8 @@ std::vector<Taps> taps_of(std::int64_t length, double step, double from, std::in
 
 class ImageSamples final : public Samples {
  public:
-  ImageSamples(const Pictures& pictures, std::int64_t count, const Form& form, const Shape& size, const Preparation& preparation)
-      : pictures_(pictures), count_(count), size_(size), classes_(form.classes), augmentation_(preparation.augmentation) {
+  ImageSamples(const Pictures& pictures, std::int64_t count, const Shape& size, const Preparation& preparation)
+      : pictures_(pictures), count_(count), size_(size), augmentation_(preparation.augmentation) {
     const auto channels = static_cast<std::size_t>(size[0]);
     const Normalization& given = preparation.normalization;
     const auto pick = [&](const std::vector<float>& list, std::size_t channel, std::string_view what) {
@@ -97,7 +97,6 @@ class ImageSamples final : public Samples {
   const Pictures& pictures_;
   std::int64_t count_;
   Shape size_;
-  std::int64_t classes_;
   Augmentation augmentation_;
   std::vector<std::array<float, 256>> values_;  // by channel: what each pixel becomes
 };
@@ -135,7 +134,7 @@ class ImagesSource final : public Source {
     if (size[0] != 1 && size[0] != 3) {
       throw usage_error("the model takes images of {} channels, but images have 1 or 3", size[0]);
     }
-    return std::make_unique<ImageSamples>(*pictures_, description_.count, form, size, preparation);
+    return std::make_unique<ImageSamples>(*pictures_, description_.count, size, preparation);
   }
 
  private:

@@ -438,7 +438,9 @@ Parts open_folder(const fs::path& folder, const OpenOptions& options, int depth)
 bool is_random(std::string_view text) { return canonical(text) == "random"; }
 
 Parts open(const std::string& text, const OpenOptions& options) {
-  check(!is_random(text), "random data has no source");
+  if (is_random(text)) {
+    throw usage_error("random numbers are no data to read: name a file or a folder");
+  }
   std::error_code unknown;
   const fs::file_status status = fs::status(text, unknown);
   if (const std::size_t comma = text.find(','); !fs::exists(status) && comma != std::string::npos) {

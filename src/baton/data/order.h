@@ -25,7 +25,7 @@ class Permutation {
 /// agree without a word between them.
 class Order {
  public:
-  /// For training: each epoch has the samples in another order. The samples behind the last whole batch are left out, others in
+  /// For training: each epoch has the samples in another order. The samples after the last whole batch are left out, others in
   /// each epoch. A usage error if there are fewer samples than one batch takes.
   static Order training(std::int64_t samples, std::int64_t batch, std::uint64_t seed);
   /// For evaluation: all samples as they stand in the source. The last batch may be partial.

@@ -21,8 +21,8 @@ namespace baton::data {
 namespace {
 
 /// The most pixels that a byte can say. PNG: a pixel takes a bit, and deflate packs 1032 times. JPEG: a block of 8 x 8 takes a bit.
-constexpr std::uint64_t png_pixels_per_byte = 8 * 1032;
-constexpr std::uint64_t jpeg_pixels_per_byte = 8 * 64;
+constexpr std::uint64_t png_pixels_per_byte = std::uint64_t{8} * 1032;
+constexpr std::uint64_t jpeg_pixels_per_byte = std::uint64_t{8} * 64;
 
 void require_plausible(std::uint64_t width, std::uint64_t height, std::uint64_t most, const std::string& name) {
   constexpr std::uint64_t longest = 1 << 15;

@@ -81,7 +81,7 @@ std::vector<char32_t> characters_of(const std::vector<fs::path>& texts, const By
 /// A text's tokens in memory, of as many bytes as the vocabulary takes.
 TokenFile encoded(const fs::path& path, const Tokenizer& tokenizer) {
   if (file_blob(path)->size() > most_encoded) {
-    throw unusable(path, fmt::format("it has more than {}: make a token file of it first, with ./baton tokens",
+    throw unusable(path, fmt::format("it has more than {}: make a token file of it first, with baton tokens",
                                      to_text(Bytes(static_cast<std::int64_t>(most_encoded)))));
   }
   const std::uint32_t width = tokenizer.vocabulary() <= 1 << 8 ? 1 : tokenizer.vocabulary() <= 1 << 16 ? 2 : 4;

@@ -438,6 +438,9 @@ std::shared_ptr<const Tokenizer> tokenizer_by_name(const std::string& text) {
   if (canonical(text) == "bytes") {
     return bytes_tokenizer();
   }
+  if (canonical(text) == "chars") {
+    throw usage_error("--tokenizer chars is made of a text, and there is none here: give a .tokenizer file that was made of one");
+  }
   if (!is_file(text) && !is_folder(text)) {
     throw usage_error(
         "--tokenizer is '{}', but must be bytes, chars, or the path of a tokenizer.json, a vocab.json, a .tiktoken or a .tokenizer "

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <set>
 
 #include "baton/op/traits.h"
 
@@ -78,14 +79,32 @@ std::vector<std::size_t> loss_order(const plan::Plan& plan, const std::vector<Bu
   return order;
 }
 
+void StepData::fill(const plan::Buffer& buffer, std::byte* memory, std::int64_t step) const {
+  if (feed != nullptr && std::holds_alternative<plan::BatchRows>(buffer.content)) {
+    fill_rows(buffer, memory, *feed, step);
+  } else {
+    fill_initial(buffer, memory, source, first_sample(step));
+  }
+}
+
 StepData step_data(const plan::Plan& plan, const DataOptions& options) {
-  StepData data{.source = {options.seed, options.samples, integers(plan, true), integers(plan, false)}, .loaded = {}, .losses = {}};
+  StepData data{.source = {options.seed, options.samples, integers(plan, true), integers(plan, false)},
+                .feed = options.feed,
+                .loaded = {},
+                .ahead = {},
+                .losses = {}};
+  for (const plan::Task& task : plan.tasks()) {
+    if (std::holds_alternative<plan::Load>(task.action)) {
+      data.ahead.insert(data.ahead.end(), task.writes.begin(), task.writes.end());
+    }
+  }
+  const std::set<BufferId> ahead(data.ahead.begin(), data.ahead.end());
   for (std::size_t b = 0; b < plan.buffers().size(); ++b) {
     const plan::Buffer& buffer = plan.buffers()[b];
     const bool batch = buffer.role == plan::Role::input || buffer.role == plan::Role::target;
     if (batch && buffer.persistent) {
       data.batch = std::max(data.batch, std::get<plan::BatchRows>(buffer.content).end);
-      if (options.samples > 0) {
+      if ((options.samples > 0 || options.feed != nullptr) && !ahead.contains(BufferId(b))) {
         data.loaded.push_back(BufferId(b));
       }
     }

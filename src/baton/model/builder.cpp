@@ -54,11 +54,11 @@ std::size_t BlockBuilder::layer_norm(std::size_t x, const std::string& name) {
   return layer_norm(x, full + ".weight", full + ".bias");
 }
 
-std::size_t BlockBuilder::layer_norm(std::size_t x, const std::string& weight, const std::string& bias) {
+std::size_t BlockBuilder::layer_norm(std::size_t x, const std::string& weight, const std::string& bias, double epsilon) {
   const Dims dims = block_.values[x].dims;
   const std::size_t gain = parameter(weight, {dims.back().extent}, starts_at_ones);
   const std::size_t added = parameter(bias, {dims.back().extent}, starts_at_zeros);
-  return apply(op::LayerNorm{}, {x}, {gain, added}, dims);
+  return apply(op::LayerNorm{epsilon}, {x}, {gain, added}, dims);
 }
 
 std::size_t BlockBuilder::rms_norm(std::size_t x, const std::string& weight, double epsilon) {
@@ -155,7 +155,7 @@ std::size_t BlockBuilder::conv2d(std::size_t x, const std::string& name, std::in
                moved(x, {out, channels}, window));
 }
 
-std::size_t BlockBuilder::batch_norm(std::size_t x, const std::string& name, std::int64_t group) {
+std::size_t BlockBuilder::batch_norm(std::size_t x, const std::string& name, std::int64_t group, double epsilon) {
   const Dims dims = block_.values[x].dims;
   const std::size_t weight = parameter(name + ".weight", {dims[1].extent}, starts_at_ones);
   const std::size_t bias = parameter(name + ".bias", {dims[1].extent}, starts_at_zeros);
@@ -163,7 +163,7 @@ std::size_t BlockBuilder::batch_norm(std::size_t x, const std::string& name, std
   const std::size_t variance = parameter(name + ".running_var", {dims[1].extent}, starts_at_ones, Kept::statistic);
   const std::size_t count = parameter(name + ".num_batches_tracked", {1}, starts_at_zeros, Kept::count);
   block_.nodes.push_back({op::TrackMoments{.group = group}, {x}, {mean, variance, count}, {}});
-  return apply(op::BatchNorm{.group = group}, {x}, {weight, bias}, dims);
+  return apply(op::BatchNorm{.epsilon = epsilon, .group = group}, {x}, {weight, bias}, dims);
 }
 
 std::size_t BlockBuilder::max_pool(std::size_t x, const Window& window) {

@@ -19,6 +19,8 @@ class BlockBuilder {
   /// The value that the block is given.
   std::size_t in() const { return 0; }
   const Dims& dims(std::size_t value) const { return block_.values[value].dims; }
+  /// Ops so far.
+  std::size_t size() const { return block_.nodes.size(); }
 
   /// A parameter of that name; one that is there already where the name is.
   std::size_t parameter(std::string name, Shape shape, std::int64_t fan_in, Kept kept = Kept::trained);
@@ -46,7 +48,8 @@ class BlockBuilder {
   /// Over the last dimension. Its parameters are `BLOCK.NAME.weight` and `.bias`.
   std::size_t layer_norm(std::size_t x, const std::string& name);
   /// The same with parameters of these full names.
-  std::size_t layer_norm(std::size_t x, const std::string& weight, const std::string& bias);
+  std::size_t layer_norm(std::size_t x, const std::string& weight, const std::string& bias,
+                         double epsilon = op::LayerNorm{}.epsilon);
   std::size_t rms_norm(std::size_t x, const std::string& weight, double epsilon);
   /// Vectors of `out` for integers below the extent of `vocabulary`; the parameter has this full name, which others may share.
   std::size_t embed(std::size_t ids, const std::string& weight, std::int64_t vocabulary, Dim out);
@@ -68,7 +71,7 @@ class BlockBuilder {
   std::size_t conv2d(std::size_t x, const std::string& name, std::int64_t channels, const Window& window, bool bias = true,
                      char out = 'c');
   /// It also keeps the running moments, `NAME.running_mean`, `NAME.running_var` and `NAME.num_batches_tracked`.
-  std::size_t batch_norm(std::size_t x, const std::string& name, std::int64_t group);
+  std::size_t batch_norm(std::size_t x, const std::string& name, std::int64_t group, double epsilon = op::BatchNorm{}.epsilon);
   std::size_t max_pool(std::size_t x, const Window& window);
   std::size_t average_pool(std::size_t x);
   /// A sample's elements as one dimension of that name.

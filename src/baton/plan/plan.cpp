@@ -134,6 +134,8 @@ std::string_view verb(const Task& task) {
     std::string_view operator()(const Collective& collective) const { return to_text(collective.kind); }
     std::string_view operator()(const Update& update) const { return op::name(update.optimizer); }
     std::string_view operator()(const Delay&) const { return "delay"; }
+    std::string_view operator()(const Load&) const { return "load"; }
+    std::string_view operator()(const Take&) const { return "take"; }
   } visitor;
   return std::visit(visitor, task.action);
 }

@@ -139,6 +139,8 @@ void print_action(std::string& out, const Task& task) {
       PrintFields{out}("scaled", update.scaled);
     }
     void operator()(const Delay& delay) const { out += fmt::format(" ns={}", delay.duration.count); }
+    void operator()(const Load&) const {}
+    void operator()(const Take&) const {}
   } visitor{out};
   std::visit(visitor, task.action);
 }
@@ -490,6 +492,12 @@ Action parse_action(Line& line, const std::string& verb, std::size_t devices) {
       line.fail("has a delay that ends before it begins");
     }
     return delay;
+  }
+  if (verb == "load") {
+    return Load{};
+  }
+  if (verb == "take") {
+    return Take{};
   }
   line.fail(fmt::format("has the unknown action '{}'", verb));
 }

@@ -8,6 +8,7 @@
 #include "baton/base/error.h"
 #include "baton/op/loss_scale.h"
 #include "baton/op/signature.h"
+#include "baton/op/traits.h"
 #include "baton/plan/split.h"
 
 namespace baton::plan {
@@ -15,7 +16,12 @@ namespace {
 
 class Judge {
  public:
-  Judge(const Plan& plan, const Limits& limits) : plan_(plan), limits_(limits) {}
+  Judge(const Plan& plan, const Limits& limits)
+      : plan_(plan),
+        limits_(limits),
+        forward_only_(!plan.graph().empty() && std::none_of(plan.tasks().begin(), plan.tasks().end(),
+                                                            [](const Task& task) { return task.labels.phase != Phase::forward; })) {
+  }
 
   Verdict judge() {
     for (std::size_t i = 0; i < plan_.tasks().size(); ++i) {
@@ -118,6 +124,21 @@ class Judge {
     return true;
   }
 
+  /// Whether they are rows of the batch that stay from step to step: what is loaded for the next one.
+  bool are_loaded(std::span<const BufferId> ids) const {
+    return !ids.empty() && std::all_of(ids.begin(), ids.end(), [&](BufferId id) {
+      return plan_[id].persistent && (plan_[id].role == Role::input || plan_[id].role == Role::target) &&
+             std::holds_alternative<BatchRows>(plan_[id].content);
+    });
+  }
+  bool load_fits(const Task& task) const { return task.lane == Lane::host && task.reads.empty() && are_loaded(task.writes); }
+  bool take_fits(const Task& task) const {
+    return are_loaded(task.reads) && alike(task.reads, task.writes) &&
+           std::equal(task.reads.begin(), task.reads.end(), task.writes.begin(), [&](BufferId from, BufferId to) {
+             return plan_[from].role == plan_[to].role && plan_[from].content == plan_[to].content;
+           });
+  }
+
   /// An op that works in place has what it writes as its last operands.
   static bool works_in_place(const op::Op& op, const Task& task) {
     return !op::signature(op).in_place ||
@@ -141,6 +162,11 @@ class Judge {
       }
     } else if (std::holds_alternative<Delay>(task.action) && !(task.reads.empty() && task.writes.empty())) {
       report(Rule::shape, {id}, fmt::format("{} touches buffers", plan_.describe(id)));
+    } else if (std::holds_alternative<Load>(task.action) && !load_fits(task)) {
+      report(Rule::shape, {id},
+             fmt::format("{} does not fill inputs and targets of a further step, on the host lane", plan_.describe(id)));
+    } else if (std::holds_alternative<Take>(task.action) && !take_fits(task)) {
+      report(Rule::shape, {id}, fmt::format("{} does not copy inputs and targets, each to one like it", plan_.describe(id)));
     }
   }
 
@@ -288,10 +314,12 @@ class Judge {
     report(Rule::waiting, circle, text);
   }
 
-  /// What an op writes beside its result for its backward alone. Nobody reads it if the op is run again before that.
-  static bool is_statistics(const Task& task, std::size_t operand) {
+  /// What an op writes beside its result for its backward alone. Nobody reads it if the op is run again before that, or if the plan
+  /// has no backward: then it is the gradient that a loss makes, too.
+  bool is_statistics(const Task& task, std::size_t operand) const {
     const auto* compute = std::get_if<Compute>(&task.action);
-    return compute != nullptr && operand > 0 && op::signature(compute->op).writes[operand].type == op::Type::state;
+    return compute != nullptr && operand > 0 &&
+           (op::signature(compute->op).writes[operand].type == op::Type::state || (forward_only_ && op::is_loss(compute->op)));
   }
 
   /// Walks the tasks in order and holds each touch of a buffer against the touches before it. It is enough to
@@ -357,6 +385,7 @@ class Judge {
 
   const Plan& plan_;
   const Limits& limits_;
+  bool forward_only_;
   std::vector<op::Operand> reads_;  // of the task that is judged
   std::vector<op::Operand> writes_;
   Verdict verdict_;

@@ -172,13 +172,28 @@ std::vector<std::pair<std::string, std::string>> sizes_of(const model::Recipe& r
   return sizes;
 }
 
+/// The scripts have the networks as they usually are.
+void refuse_other_settings(const model::Recipe& recipe) {
+  const std::set<std::string_view> usual{"depth", "heads",   "kv-heads", "dim",   "context", "vocab",  "base",
+                                         "image", "classes", "width",    "group", "patch",   "dropout"};
+  for (const std::string_view setting : split(recipe.arguments, ',')) {
+    const std::string_view key = setting.substr(0, setting.find('='));
+    const bool own = (key == "hidden" && recipe.kind == "llama") ||
+                     ((key == "channels" || key == "tokens") && (recipe.kind == "cnn" || recipe.kind == "mixer"));
+    if (setting.find('=') != std::string_view::npos && !usual.contains(key) && !own) {
+      throw usage_error("the PyTorch twin of a {} model does not have {}", recipe.kind, setting);
+    }
+  }
+}
+
 std::vector<std::int64_t> widths_of(const model::Model& model) {
   std::vector<std::int64_t> widths{model.input()[0]};
   for (const model::Block& block : model.blocks()) {
     const bool linear_relu = block.nodes.size() == 2 && std::holds_alternative<op::Linear>(block.nodes[0].op) &&
                              std::holds_alternative<op::Relu>(block.nodes[1].op);
     if (!linear_relu) {
-      throw usage_error("there are PyTorch twins of mlp, gpt, llama, cnn, resnet, vit and mixer models, and {} is none of these", model.name());
+      throw usage_error("there are PyTorch twins of mlp, gpt, llama, cnn, resnet, vit and mixer models, and {} is none of these",
+                        model.name());
     }
     widths.push_back(block.output()[0]);
   }
@@ -264,6 +279,9 @@ std::string training_twin(const lab::JobWords& words, const TwinRun& run) {
   const strategy::Request& request = job.request();
   strategy::compile(request);
 
+  if (model::is_path(job.model().name())) {
+    throw usage_error("there is no PyTorch twin of {}: it is a file, not a model of Baton's", job.model().name());
+  }
   const model::Recipe recipe = model::recipe_of(job.model().name());
   const bool graph = reads_tokens(recipe.kind) || reads_images(recipe.kind);
   if (graph && (kind == "layers" || kind == "dp")) {
@@ -272,6 +290,9 @@ std::string training_twin(const lab::JobWords& words, const TwinRun& run) {
   }
   if (graph && request.step.loss != strategy::Loss::cross_entropy) {
     throw usage_error("the PyTorch twin of {} has cross-entropy as its loss", job.model().name());
+  }
+  if (graph) {
+    refuse_other_settings(recipe);
   }
   if (recipe.arguments.find("group=") != std::string::npos) {
     throw usage_error("PyTorch's BatchNorm has no groups of samples: leave out group=N");

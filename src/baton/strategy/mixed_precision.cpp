@@ -14,7 +14,6 @@ namespace {
 
 using plan::Buffer;
 using plan::Compute;
-using plan::Draft;
 using plan::Phase;
 using plan::Role;
 using plan::Task;

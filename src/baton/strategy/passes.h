@@ -92,6 +92,11 @@ plan::Draft use_tf32(plan::Draft draft);
 /// Gives each task the workspace that the target needs for it on its device.
 plan::Draft set_workspaces(plan::Draft draft, const Target& target, const cluster::Cluster& cluster);
 
+/// Gives each persistent buffer of inputs or targets a second one, which the rows of the next step are loaded into beside the step.
+/// At its start each device takes over what was loaded for it.
+/// After: tasks read buffers that live for one step; those that are loaded persist.
+plan::Draft load_ahead(plan::Draft draft);
+
 /// Adds the requested delays before their phases.
 plan::Draft inject_delays(plan::Draft draft, std::span<const DelayRequest> delays);
 

@@ -54,6 +54,10 @@ struct Step {
   std::optional<LossScale> loss_scale = {};
   double label_smoothing = 0;   // of cross-entropy
   bool wide_gradients = false;  // those of parameters are float32 in 16-bit training
+  /// Evaluation: forward and loss alone. What the model gives is kept, to be read after the step, and nothing is updated.
+  bool forward_only = false;
+  /// The rows of the next step are loaded beside the step, into a second buffer for each of inputs and targets.
+  bool loads_ahead = false;
 };
 
 }  // namespace baton::strategy

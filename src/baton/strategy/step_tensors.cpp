@@ -79,7 +79,9 @@ void StepTensors::write_graph() {
   loss_id_ = plan::ValueId(graph.values.size());
   graph.values.push_back({"loss", rows_of(outputs)});
   graph.nodes.push_back({loss_op(), {value_ids_.back()[model_.blocks().back().out], target_id_}, {}, {loss_id_}});
-  graph.optimizer = step_.optimizer;
+  if (!step_.forward_only) {
+    graph.optimizer = step_.optimizer;
+  }
 }
 
 op::Op StepTensors::loss_op() const {

@@ -356,6 +356,9 @@ plan::Draft build(const Request& request, const NamedLayout& named) {
   const Resolved resolved = resolve(request, named);
   const Placement placement = place(request, resolved);
   plan::Draft draft = add_transfers(training_step(request.model, request.step, placement));
+  if (request.step.forward_only) {
+    return draft;
+  }
   const Layouts layouts(request.model, placement.table, placement.shards);
   const Replication replication{layouts.parameters(static_cast<InPieces>(resolved.zero)), replica_groups(resolved)};
   draft = divide_over_replicas(std::move(draft), replication);
@@ -377,7 +380,8 @@ plan::Draft build_single(const Request& request) {
   const cluster::Cluster first({request.cluster.devices()[0]});
   const Resolved resolved = resolve(
       {.model = request.model, .cluster = first, .strategy = request.strategy, .step = request.step, .layout = request.layout}, {});
-  return with_updates(training_step(request.model, request.step, place(request, resolved)), request, {});
+  plan::Draft draft = training_step(request.model, request.step, place(request, resolved));
+  return request.step.forward_only ? draft : with_updates(std::move(draft), request, {});
 }
 
 plan::Draft build_dp(const Request& request) {
@@ -387,6 +391,9 @@ plan::Draft build_dp(const Request& request) {
   plan::Draft draft = training_step(request.model, request.step, placement);
   draft = replicate_parameters(std::move(draft));
   draft = add_transfers(std::move(draft));
+  if (request.step.forward_only) {
+    return draft;
+  }
   draft = reduce_gradients_to(std::move(draft), *placement.owner);
   return with_updates(std::move(draft), request, {});
 }
@@ -565,7 +572,11 @@ plan::Plan compile(const Request& request, const Strategy& strategy) {
   if (target.tiled_weights) {
     draft = tile_weights(std::move(draft));
   }
-  draft = set_workspaces(inject_delays(std::move(draft), request.delays), target, request.cluster);
+  draft = inject_delays(std::move(draft), request.delays);
+  if (request.step.loads_ahead && target.loads) {
+    draft = load_ahead(std::move(draft));
+  }
+  draft = set_workspaces(std::move(draft), target, request.cluster);
   draft.title = title_of(named, strategy);
   return plan::finish(std::move(draft));
 }

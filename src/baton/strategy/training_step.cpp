@@ -159,6 +159,9 @@ class Writer : private StepTensors {
         break;
       case schedule::Kind::backward:
       case schedule::Kind::backward_input:
+        if (step_.forward_only) {
+          break;
+        }
         // Block by block over all replicas, so that a gradient's last copy comes soon after its first.
         for (std::size_t b = end; b-- > begin;) {
           remake(m, b, begin, end);
@@ -377,6 +380,7 @@ class Writer : private StepTensors {
     draft_.buffers[loss.index()].dtype = DType::f64;
     draft_.buffers[loss.index()].content = content_of(last, out, shard, micro.rows, loss_id_);
     micro.gradients[last][out] = add(device, Role::gradient, kept_part(last, out, shard, m, Role::gradient), "d output");
+    draft_.buffers[micro.values[last][out].index()].persistent |= step_.forward_only;
     std::vector<BufferId> reads{micro.values[last][out], micro.target};
     reads.insert(reads.end(), terms.begin(), terms.end());
     task(plan::Compute{op}, device, Phase::forward, last, m, std::move(reads), {loss, micro.gradients[last][out]});

@@ -358,12 +358,12 @@ class Divider {
     std::vector<Kept> kept(entries());
     std::map<std::pair<std::int32_t, std::int32_t>, std::size_t>
         behind;  // by block and micro-batch: what adds comes after what starts
-    for (auto* const entry : order) {
-      const auto& [block, micro_batch, adds, several] = entry->first;
+    for (auto* const one : order) {
+      const auto& [block, micro_batch, adds, several] = one->first;
       std::size_t& last_of = behind[{block, micro_batch}];
-      last_of = std::max(last_of, entry->second.behind);
-      entry->second.behind = adds || several > 0 ? last_of : entry->second.behind;
-      scatter(entry->second, kept);
+      last_of = std::max(last_of, one->second.behind);
+      one->second.behind = adds || several > 0 ? last_of : one->second.behind;
+      scatter(one->second, kept);
     }
   }
 

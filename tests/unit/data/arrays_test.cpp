@@ -172,6 +172,7 @@ TEST_F(Arrays, AndOtherFilesThatCannotBeReadAreRefusedWithAdvice) {
     EXPECT_TRUE(says(usage_sentence([&] { open((folder_ / name).string()); }), advice));
   }
   EXPECT_TRUE(says(usage_sentence([&] { open((folder_ / "none").string()); }), "no such file or folder"));
+  EXPECT_TRUE(says(usage_sentence([&] { open("random"); }), "random numbers"));
   std::filesystem::create_directories(folder_ / "empty");
   EXPECT_TRUE(says(usage_sentence([&] { open((folder_ / "empty").string()); }), "no token files"));
 }

@@ -245,9 +245,9 @@ class TokenizerFiles : public test::OwnFolder {
 };
 
 TEST_F(TokenizerFiles, OfGpt2InEachFormGiveTheSameTokens) {
-  const std::string text = "the the th\n\nThe \xff e\xc3\xa9";
-  //                        the, ' the', ' th', \n\n, T, h, e, ' ', \xff, ' ', e, é: worked out by hand
-  const std::vector<std::int32_t> tokens{258, 259, 257, 260, 'T', 'h', 'e', ' ', 0xff, ' ', 'e', 0xc3, 0xa9};
+  const std::string text = "the the th\n\n The \xff e\xc3\xa9";
+  //                        the, ' the', ' th', \n\n, ' ', T, h, e, ' ', \xff, ' ', e, é: worked out by hand
+  const std::vector<std::int32_t> tokens{258, 259, 257, 260, ' ', 'T', 'h', 'e', ' ', 0xff, ' ', 'e', 0xc3, 0xa9};
   write_bytes(folder_ / "vocab.json", vocabulary(merges_));
   std::string merges = "#version: 0.2\n";
   for (const auto& [left, right] : merges_) {
@@ -337,6 +337,7 @@ TEST_F(TokenizerFiles, ThatAskForWhatIsNotKnownAreRefusedByName) {
   EXPECT_TRUE(says(refused("baton tokenizer bpe\ngpt2 merged\nm 1 2 3 x\n", "a.tokenizer"), "damaged"));
   EXPECT_TRUE(says(refused("baton tokenizer what\n", "a.tokenizer"), "damaged"));
   EXPECT_TRUE(says(usage_sentence([&] { tokenizer_by_name("gpt2"); }), "bytes, chars"));
+  EXPECT_TRUE(says(usage_sentence([&] { tokenizer_by_name("chars"); }), "made of a text"));
 }
 
 TEST_F(TokenizerFiles, OfCharactersHaveThoseOfTheTextInOrder) {

@@ -1,6 +1,7 @@
 #include "baton/data/tokens.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <numeric>
 #include <random>
@@ -76,6 +77,18 @@ TEST_F(Tokens, OfAFolderOfShardsDoNotCrossFilesAndPartsGoByName) {
   ASSERT_EQ(samples->count(), 9);
   EXPECT_EQ(input(*samples, 3, 3), (std::vector<std::int32_t>{100, 101, 102}));
   EXPECT_EQ(target(*samples, 8, 3), (std::vector<std::int32_t>{207, 208, 209}));
+}
+
+TEST_F(Tokens, OfMoreShardsThanFilesMayBeOpenAreReadAllTheSame) {
+  for (int shard = 0; shard < 60; ++shard) {
+    write_bytes(folder_ / fmt::format("s{:02}.bin", shard), llmc_shard(std::vector<std::uint16_t>(5, 1), 20240520, 1));
+  }
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit few{40, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  EXPECT_EQ(open(folder_.string()).train->description().count, 300);
+  setrlimit(RLIMIT_NOFILE, &before);
 }
 
 TEST_F(Tokens, WithoutAHeaderHaveTheWidthThatTheyShow) {

@@ -704,6 +704,7 @@ class CpuBackend final : public HostBackend {
             .gradient_with_sgd = true,
             .all_reduce_with_sgd = true,
             .tiled_weights = true,
+            .loads = true,
             .workspace = workspace};
   }
   bool has_kernel(const Plan& plan, const Task& task) const override {

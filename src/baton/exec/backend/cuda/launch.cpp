@@ -1,6 +1,5 @@
 #include "baton/exec/backend/cuda/launch.h"
 
-
 #include <memory>
 #include <set>
 
@@ -356,35 +355,34 @@ Launch prepare_update(const plan::Plan& plan, const Task& task, const plan::Upda
   return [=](cudaStream_t stream) { adam(type, settings, tensors.data(), tensors.size(), scaling, step, stream); };
 }
 
-/// Ops whose kernels take float32 beside 16 bits wherever the op's law allows it.
+/// Of the ops that a residual stream passes through, those whose kernels take it in float32 beside operands of 16 bits.
 template <typename AnyOp>
-concept MixesTypes = std::same_as<AnyOp, op::LinearBackwardWeight> || std::same_as<AnyOp, op::AddBiasBackward> ||
-    std::same_as<AnyOp, op::LayerNorm> || std::same_as<AnyOp, op::LayerNormBackwardInput> ||
+concept TakesStream = std::same_as<AnyOp, op::LayerNorm> || std::same_as<AnyOp, op::LayerNormBackwardInput> ||
     std::same_as<AnyOp, op::LayerNormBackwardWeight> || std::same_as<AnyOp, op::RmsNorm> ||
     std::same_as<AnyOp, op::RmsNormBackwardInput> || std::same_as<AnyOp, op::RmsNormBackwardWeight> ||
     std::same_as<AnyOp, op::Embed> || std::same_as<AnyOp, op::EmbedBackward> || std::same_as<AnyOp, op::AddPositions> ||
-    std::same_as<AnyOp, op::AddPositionsBackward> || std::same_as<AnyOp, op::Conv2dBackwardWeight> ||
-    std::same_as<AnyOp, op::BatchNormBackwardWeight>;
+    std::same_as<AnyOp, op::AddPositionsBackward>;
 
 /// Whether the kernel takes operands of these types beside each other.
 bool takes_types(const plan::Plan& plan, const Task& task, const op::Op& op) {
-  if (std::visit([]<typename AnyOp>(const AnyOp&) { return MixesTypes<AnyOp>; }, op)) {
-    return true;
-  }
   const op::Signature& signature = op::signature(op);
   std::set<DType> types;
+  bool streams = false;
   for (const auto& [axes, ids] : {std::pair(&signature.reads, &task.reads), std::pair(&signature.writes, &task.writes)}) {
     for (std::size_t i = 0; i < axes->size(); ++i) {
       const op::Type type = (*axes)[i].type;
+      streams = streams || type == op::Type::wide;
       if (type == op::Type::value || type == op::Type::summed || type == op::Type::wide) {
         types.insert(plan[(*ids)[i]].dtype);
       }
     }
   }
+  if (types.size() <= 1 || !streams || std::visit([]<typename AnyOp>(const AnyOp&) { return TakesStream<AnyOp>; }, op)) {
+    return true;
+  }
   // A stream is added to: one of the terms may have 16 bits.
   const auto is_wide = [&](BufferId id) { return plan[id].dtype == DType::f32; };
-  return types.size() <= 1 ||
-         (std::holds_alternative<op::Add>(op) && is_wide(task.writes[0]) && (is_wide(task.reads[0]) || is_wide(task.reads[1])));
+  return std::holds_alternative<op::Add>(op) && is_wide(task.writes[0]) && (is_wide(task.reads[0]) || is_wide(task.reads[1]));
 }
 
 }  // namespace
@@ -452,6 +450,21 @@ Launch prepare_launch(const plan::Plan& plan, const Task& task, const Addresses&
   check(task.workspace >= needed, "{} has a workspace of {} but needs {}", plan::verb(task), task.workspace.count, needed.count);
   if (const auto* wait = std::get_if<plan::Delay>(&task.action)) {
     return [time = wait->duration.count](cudaStream_t stream) { delay(time, stream); };
+  }
+  if (std::holds_alternative<plan::Load>(task.action)) {
+    return [](cudaStream_t) {};  // the host copies what it has filled, once the step is over
+  }
+  if (std::holds_alternative<plan::Take>(task.action)) {
+    std::vector<std::size_t> sizes;
+    for (const BufferId id : task.reads) {
+      sizes.push_back(static_cast<std::size_t>(plan[id].size().count));
+    }
+    return [addresses, sizes](cudaStream_t stream) {
+      for (std::size_t i = 0; i < sizes.size(); ++i) {
+        require(cudaMemcpyAsync(addresses.writes[i], addresses.reads[i], sizes[i], cudaMemcpyDeviceToDevice, stream),
+                "taking the batch");
+      }
+    };
   }
   if (const auto* update = std::get_if<plan::Update>(&task.action)) {
     return prepare_update(plan, task, *update, addresses, context.step);

@@ -8,7 +8,10 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <exception>
 #include <map>
+#include <thread>
+#include <utility>
 
 #include "baton/base/error.h"
 #include "baton/base/stop.h"
@@ -111,12 +114,18 @@ class RankEngine final : public Engine {
     std::vector<Monitor> monitors = slice_.monitors();
     std::vector<Nanoseconds> starts;
     std::int64_t done = 0;
+    bool given_up = false;
     const std::vector<ClockReading> clocks_before = read_clocks(world_);
+    world_.board()->show(on_board_);
     world_.board()->set(Activity::training);
     try {
       bool enough = false;
       Nanoseconds reported = now();
       Nanoseconds sampled = now();
+      if (!data_.ahead.empty() && std::exchange(loaded_for_, -1) != steps_before_) {
+        fill(data_.ahead, steps_before_);
+        copy_filled(data_.ahead);
+      }
       gather([&] { world_.barrier(); });
       for (std::int64_t step = 0; step < options.steps && !enough; ++step) {
         load(step);
@@ -124,8 +133,30 @@ class RankEngine final : public Engine {
         if (traces) {
           read_start_times();
         }
+        std::exception_ptr unread;
+        std::jthread loader;  // fills the rows of the next step while this one runs
+        if (!data_.ahead.empty()) {
+          loader = std::jthread([&] {
+            try {
+              fill(data_.ahead, steps_before_ + step + 1);
+            } catch (...) {
+              unread = std::current_exception();
+            }
+          });
+        }
         const Nanoseconds start = now();
         const bool whole = walk(traces);
+        const Nanoseconds walked = now();
+        if (loader.joinable()) {
+          loader.join();
+          if (unread) {
+            std::rethrow_exception(unread);
+          }
+          if (whole) {
+            copy_filled(data_.ahead);
+            result.data_waits[static_cast<std::size_t>(step)] = now() - walked;
+          }
+        }
         const Nanoseconds duration = now() - start;
         if (whole && traces) {
           starts.push_back(start);
@@ -146,6 +177,7 @@ class RankEngine final : public Engine {
           if (!options.for_keeps || summary.changed || step == 0) {
             throw Stopped();
           }
+          given_up = true;
           starts.resize(std::min(starts.size(), traced.before(step)));
           result.trace.steps.resize(starts.size());
           break;
@@ -175,6 +207,7 @@ class RankEngine final : public Engine {
       result.gpus.push_back(monitor.reading());
     }
     steps_before_ += done;
+    loaded_for_ = given_up ? -1 : steps_before_;
     close_result(result, done, result.trace.steps.size());
     gather_result(world_, plan_, run_by_, clocks_before, starts, result);
     return result;
@@ -216,7 +249,7 @@ class RankEngine final : public Engine {
 
   void open_lanes() {
     std::size_t here = 0;
-    world_.board()->open(static_cast<std::size_t>(std::count(run_by_.begin(), run_by_.end(), world_.rank())));
+    on_board_ = world_.board()->open(static_cast<std::size_t>(std::count(run_by_.begin(), run_by_.end(), world_.rank())));
     lane_of_.resize(plan_.tasks().size(), 0);
     for (std::size_t d = 0; d < run_by_.size(); ++d) {
       if (!slice_.is_here(DeviceId(d))) {
@@ -269,7 +302,7 @@ class RankEngine final : public Engine {
 
   void open_host_memory() {
     std::int64_t bytes = 0;
-    for (const std::vector<BufferId>* list : {&data_.losses, &data_.loaded}) {
+    for (const std::vector<BufferId>* list : {&data_.losses, &data_.loaded, &data_.ahead}) {
       for (const BufferId id : *list) {
         if (slice_.is_here(plan_[id].device)) {
           host_offset_[id] = bytes;
@@ -294,15 +327,25 @@ class RankEngine final : public Engine {
     if (data_.loaded.empty()) {
       return;
     }
-    const std::int64_t first = data_.first_sample(steps_before_ + step);
-    for (const BufferId id : data_.loaded) {
+    fill(data_.loaded, steps_before_ + step);
+    copy_filled(data_.loaded);
+    gather([this] { world_.barrier(); });
+  }
+
+  /// Puts the rows of a step into pinned memory, and from there to the GPUs.
+  void fill(const std::vector<BufferId>& buffers, std::int64_t step) const {
+    for (const BufferId id : buffers) {
       if (slice_.is_here(plan_[id].device)) {
-        std::byte* const memory = host_->at(host_offset_.at(id));
-        fill_initial(plan_[id], memory, data_.source, first);
-        copy(slice_.address(id), memory, id, cudaMemcpyHostToDevice);
+        data_.fill(plan_[id], host_->at(host_offset_.at(id)), step);
       }
     }
-    gather([this] { world_.barrier(); });
+  }
+  void copy_filled(const std::vector<BufferId>& buffers) const {
+    for (const BufferId id : buffers) {
+      if (slice_.is_here(plan_[id].device)) {
+        copy(slice_.address(id), host_->at(host_offset_.at(id)), id, cudaMemcpyHostToDevice);
+      }
+    }
   }
 
   void read_losses() {
@@ -571,6 +614,8 @@ class RankEngine final : public Engine {
 
   const plan::Plan& plan_;
   plan::Ordering ordering_;
+  std::size_t on_board_ = 0;
+  std::int64_t loaded_for_ = -1;  // the step whose rows are there
   StepData data_;
   std::optional<cluster::Link> link_;
   World& world_;
