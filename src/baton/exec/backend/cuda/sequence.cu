@@ -8,9 +8,9 @@ namespace {
 constexpr int threads = 256;
 
 /// One thread per element of the sequence.
-template <typename Element>
+template <typename Element, typename Wide>
 __global__ void __launch_bounds__(threads)
-    image_to_sequence_kernel(const Element* x, const Element* token, Element* y, SequenceShape shape) {
+    image_to_sequence_kernel(const Element* x, const Element* token, Wide* y, SequenceShape shape) {
   allow_next();
   await_previous();
   const std::int64_t step = shape.samples * shape.channels;
@@ -18,13 +18,14 @@ __global__ void __launch_bounds__(threads)
   for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * threads + threadIdx.x; i < count;
        i += static_cast<std::int64_t>(gridDim.x) * threads) {
     const std::int64_t position = shape.first + i / step;
-    y[i] = position == 0 ? token[i % shape.channels] : x[i % step * shape.places + position - 1];
+    const Element value = position == 0 ? token[i % shape.channels] : x[i % step * shape.places + position - 1];
+    y[i] = rounded<Wide>(widened(value));
   }
 }
 
 /// One thread per element of the images.
-template <typename Element>
-__global__ void __launch_bounds__(threads) image_to_sequence_backward_kernel(const Element* dy, Element* dx, SequenceShape shape) {
+template <typename Wide, typename Element>
+__global__ void __launch_bounds__(threads) image_to_sequence_backward_kernel(const Wide* dy, Element* dx, SequenceShape shape) {
   allow_next();
   await_previous();
   const std::int64_t step = shape.samples * shape.channels;
@@ -32,14 +33,15 @@ __global__ void __launch_bounds__(threads) image_to_sequence_backward_kernel(con
   for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * threads + threadIdx.x; i < count;
        i += static_cast<std::int64_t>(gridDim.x) * threads) {
     const std::int64_t position = i % shape.places + 1 - shape.first;
-    dx[i] = position >= 0 && position < shape.positions ? dy[position * step + i / shape.places] : rounded<Element>(0.0F);
+    const bool held = position >= 0 && position < shape.positions;
+    dx[i] = rounded<Element>(held ? widened(dy[position * step + i / shape.places]) : 0.0F);
   }
 }
 
 /// One thread per channel; sums run in the order of the samples.
-template <typename Element>
+template <typename Wide, typename Element>
 __global__ void __launch_bounds__(threads)
-    token_gradient_kernel(const Element* dy, Element* dtoken, std::int64_t samples, std::int64_t channels, bool accumulate) {
+    token_gradient_kernel(const Wide* dy, Element* dtoken, std::int64_t samples, std::int64_t channels, bool accumulate) {
   allow_next();
   await_previous();
   const std::int64_t c = static_cast<std::int64_t>(blockIdx.x) * threads + threadIdx.x;
@@ -66,30 +68,37 @@ __global__ void __launch_bounds__(threads)
 
 }  // namespace
 
-void image_to_sequence(DType type, const SequenceShape& shape, const void* x, const void* token, void* y, cudaStream_t stream) {
-  with_element(type, [&](auto element) {
+void image_to_sequence(DType type, DType wide, const SequenceShape& shape, const void* x, const void* token, void* y,
+                       cudaStream_t stream) {
+  with_elements(type, wide, [&](auto element, auto other) {
     using Element = decltype(element);
-    launch(image_to_sequence_kernel<Element>, {dim3(blocks_for(shape.positions * shape.samples * shape.channels)), dim3(threads)},
-           stream, static_cast<const Element*>(x), static_cast<const Element*>(token), static_cast<Element*>(y), shape);
+    using Wide = decltype(other);
+    launch(image_to_sequence_kernel<Element, Wide>,
+           {dim3(blocks_for(shape.positions * shape.samples * shape.channels)), dim3(threads)}, stream,
+           static_cast<const Element*>(x), static_cast<const Element*>(token), static_cast<Wide*>(y), shape);
   });
 }
 
-void image_to_sequence_backward_input(DType type, const SequenceShape& shape, const void* dy, void* dx, cudaStream_t stream) {
-  with_element(type, [&](auto element) {
+void image_to_sequence_backward_input(DType wide, DType type, const SequenceShape& shape, const void* dy, void* dx,
+                                      cudaStream_t stream) {
+  with_either(wide, type, [&](auto other, auto element) {
+    using Wide = decltype(other);
     using Element = decltype(element);
-    launch(image_to_sequence_backward_kernel<Element>,
-           {dim3(blocks_for(shape.places * shape.samples * shape.channels)), dim3(threads)}, stream,
-           static_cast<const Element*>(dy), static_cast<Element*>(dx), shape);
+    launch(image_to_sequence_backward_kernel<Wide, Element>,
+           {dim3(blocks_for(shape.places * shape.samples * shape.channels)), dim3(threads)}, stream, static_cast<const Wide*>(dy),
+           static_cast<Element*>(dx), shape);
   });
 }
 
-void image_to_sequence_backward_weight(DType type, const SequenceShape& shape, const void* dy, void* dtoken, bool accumulate,
-                                       cudaStream_t stream) {
-  with_element(type, [&](auto element) {
+void image_to_sequence_backward_weight(DType wide, DType type, const SequenceShape& shape, const void* dy, void* dtoken,
+                                       bool accumulate, cudaStream_t stream) {
+  with_either(wide, type, [&](auto other, auto element) {
+    using Wide = decltype(other);
     using Element = decltype(element);
-    launch(token_gradient_kernel<Element>, {dim3(static_cast<unsigned>((shape.channels + threads - 1) / threads)), dim3(threads)},
-           stream, static_cast<const Element*>(dy), static_cast<Element*>(dtoken),
-           shape.first == 0 ? shape.samples : std::int64_t{0}, shape.channels, accumulate);
+    launch(token_gradient_kernel<Wide, Element>,
+           {dim3(static_cast<unsigned>((shape.channels + threads - 1) / threads)), dim3(threads)}, stream,
+           static_cast<const Wide*>(dy), static_cast<Element*>(dtoken), shape.first == 0 ? shape.samples : std::int64_t{0},
+           shape.channels, accumulate);
   });
 }
 
