@@ -356,35 +356,34 @@ Launch prepare_update(const plan::Plan& plan, const Task& task, const plan::Upda
   return [=](cudaStream_t stream) { adam(type, settings, tensors.data(), tensors.size(), scaling, step, stream); };
 }
 
-/// Ops whose kernels take float32 beside 16 bits wherever the op's law allows it.
+/// Of the ops that a residual stream passes through, those whose kernels take it in float32 beside operands of 16 bits.
 template <typename AnyOp>
-concept MixesTypes = std::same_as<AnyOp, op::LinearBackwardWeight> || std::same_as<AnyOp, op::AddBiasBackward> ||
-    std::same_as<AnyOp, op::LayerNorm> || std::same_as<AnyOp, op::LayerNormBackwardInput> ||
+concept TakesStream = std::same_as<AnyOp, op::LayerNorm> || std::same_as<AnyOp, op::LayerNormBackwardInput> ||
     std::same_as<AnyOp, op::LayerNormBackwardWeight> || std::same_as<AnyOp, op::RmsNorm> ||
     std::same_as<AnyOp, op::RmsNormBackwardInput> || std::same_as<AnyOp, op::RmsNormBackwardWeight> ||
     std::same_as<AnyOp, op::Embed> || std::same_as<AnyOp, op::EmbedBackward> || std::same_as<AnyOp, op::AddPositions> ||
-    std::same_as<AnyOp, op::AddPositionsBackward> || std::same_as<AnyOp, op::Conv2dBackwardWeight> ||
-    std::same_as<AnyOp, op::BatchNormBackwardWeight>;
+    std::same_as<AnyOp, op::AddPositionsBackward>;
 
 /// Whether the kernel takes operands of these types beside each other.
 bool takes_types(const plan::Plan& plan, const Task& task, const op::Op& op) {
-  if (std::visit([]<typename AnyOp>(const AnyOp&) { return MixesTypes<AnyOp>; }, op)) {
-    return true;
-  }
   const op::Signature& signature = op::signature(op);
   std::set<DType> types;
+  bool streams = false;
   for (const auto& [axes, ids] : {std::pair(&signature.reads, &task.reads), std::pair(&signature.writes, &task.writes)}) {
     for (std::size_t i = 0; i < axes->size(); ++i) {
       const op::Type type = (*axes)[i].type;
+      streams = streams || type == op::Type::wide;
       if (type == op::Type::value || type == op::Type::summed || type == op::Type::wide) {
         types.insert(plan[(*ids)[i]].dtype);
       }
     }
   }
+  if (types.size() <= 1 || !streams || std::visit([]<typename AnyOp>(const AnyOp&) { return TakesStream<AnyOp>; }, op)) {
+    return true;
+  }
   // A stream is added to: one of the terms may have 16 bits.
   const auto is_wide = [&](BufferId id) { return plan[id].dtype == DType::f32; };
-  return types.size() <= 1 ||
-         (std::holds_alternative<op::Add>(op) && is_wide(task.writes[0]) && (is_wide(task.reads[0]) || is_wide(task.reads[1])));
+  return std::holds_alternative<op::Add>(op) && is_wide(task.writes[0]) && (is_wide(task.reads[0]) || is_wide(task.reads[1]));
 }
 
 }  // namespace

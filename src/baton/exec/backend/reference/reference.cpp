@@ -78,6 +78,7 @@ struct Loops {
   const Addresses& at;
   Rounding& rounding;
   std::int64_t step;
+  bool on_copies;  // what has 16 bits in the plan is float32 here
 
   template <typename Element = Real>
   const Element* in(std::size_t i) const {
@@ -92,7 +93,8 @@ struct Loops {
   double value(std::size_t operand, std::int64_t i) const { return widened(in(operand)[i]); }
   /// The same of an operand that need not be of the type that is written.
   double any_value(std::size_t operand, std::int64_t i) const {
-    return element(plan[task.reads[operand]].dtype, at.reads[operand], i);
+    const DType type = plan[task.reads[operand]].dtype;
+    return element(on_copies && is_narrow(type) ? DType::f32 : type, at.reads[operand], i);
   }
   Real rounded(double value) const {
     if constexpr (narrow_type<Real>) {
@@ -1040,11 +1042,11 @@ struct Loops {
 template <typename Real>
 class ReferenceKernel final : public Kernel {
  public:
-  ReferenceKernel(const Plan& plan, const Task& task, Addresses addresses)
-      : plan_(plan), task_(task), addresses_(std::move(addresses)) {}
+  ReferenceKernel(const Plan& plan, const Task& task, Addresses addresses, bool on_copies = false)
+      : plan_(plan), task_(task), addresses_(std::move(addresses)), on_copies_(on_copies) {}
 
   void run(const Member&, std::int64_t step) override {
-    const Loops<Real> loops{plan_, task_, addresses_, rounding_, step};
+    const Loops<Real> loops{plan_, task_, addresses_, rounding_, step, on_copies_};
     if (const auto* compute = std::get_if<plan::Compute>(&task_.action)) {
       std::visit(loops, compute->op);
     } else {
@@ -1057,6 +1059,7 @@ class ReferenceKernel final : public Kernel {
   const Plan& plan_;
   const Task& task_;
   Addresses addresses_;
+  bool on_copies_;
   Rounding rounding_;
 };
 
@@ -1094,7 +1097,7 @@ class MixedKernel final : public Kernel {
         results_.push_back(&copy->second);
       }
     }
-    inner_ = std::make_unique<ReferenceKernel<float>>(plan, task, std::move(addresses));
+    inner_ = std::make_unique<ReferenceKernel<float>>(plan, task, std::move(addresses), true);
   }
 
   void run(const Member& member, std::int64_t step) override {
