@@ -101,12 +101,12 @@ void make_tokens(const TokensWords& words) {
       done += static_cast<std::int64_t>(bytes);
       bar->show(done);
       if (interrupt.asked()) {
-        throw Stopped("interrupted; nothing was written");
+        throw Stopped("interrupted; no unfinished file is left");
       }
     };
   };
   const auto tokenizer = data::tokenizer_for(words.tokenizer, paths, follow("characters"));
-  const data::BytesRead read = follow("tokens");
+  data::BytesRead read = follow("tokens");
   std::string told;
   for (const TokensOutput& output : divided(words, *tokenizer, share)) {
     const std::int64_t count = write_tokens(output, *tokenizer, read);
@@ -115,6 +115,7 @@ void make_tokens(const TokensWords& words) {
       write_whole(data::path_of_tokenizer(output.path), tokenizer->serialized());
     }
   }
+  read = {};  // takes the bar off the screen
   fmt::print("{}{}: the tokenizer ({})\n", told,
              data::path_of_tokenizer(share == 0 ? fs::path(words.out) : fs::path(words.out) / "train.bin").string(),
              tokenizer->name());
