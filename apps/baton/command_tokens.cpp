@@ -89,8 +89,8 @@ void make_tokens(const TokensWords& words) {
     total += static_cast<std::int64_t>(data::whole_text(path).end);
   }
   if (share == 0) {
-    if (destination_of(words.out).written_into) {
-      throw usage_error("--out is '{}', but must be a file, beside which the tokenizer is written", words.out);
+    if (!words.out.ends_with(".bin") || destination_of(words.out).written_into) {
+      throw usage_error("--out is '{}', but must be a file whose name ends in .bin, as those of token files do", words.out);
     }
     require_writable(words.out);
   }
