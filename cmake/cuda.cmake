@@ -52,7 +52,7 @@ function(baton_add_cuda target)
   message(STATUS "CUDA: ${CUDAToolkit_VERSION}, for ${CMAKE_CUDA_ARCHITECTURES}")
   # Apart, so that programs that link to the layer need no CUDA compiler.
   set(kernels activation attention attention_backward attention_forward batch_norm code column_sums convolution dropout elementwise embed exchange few_rows
-      few_rows_backward norm pool positions squared_sum transpose update)
+      few_rows_backward norm pool positions sequence squared_sum transpose update)
   list(TRANSFORM kernels PREPEND ${folder}/cuda/)
   list(TRANSFORM kernels APPEND .cu)
   add_library(baton_cuda_kernels OBJECT ${kernels})

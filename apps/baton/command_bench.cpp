@@ -113,10 +113,7 @@ void bench_collectives(BenchWords words, int& exit_code) {
   const lab::BenchOptions options = options_of(words);
   exec::on_rank_0(world(), [&] { settle_outputs({&words.json, &words.cluster}); });
   const lab::Job job(words.job, cluster::probe(), &world());
-  std::optional<Interrupt> interrupt;  // ranks would stop at different sizes
-  if (world().alone()) {
-    interrupt.emplace();
-  }
+  const Interrupt interrupt;
   std::optional<ProgressBar> bar;
   const std::vector<lab::BenchRow> rows = lab::bench_collectives(
       job.cluster(), job.backend(), options,
@@ -125,15 +122,15 @@ void bench_collectives(BenchWords words, int& exit_code) {
           bar.emplace("measuring", static_cast<std::int64_t>(total), world().rank() == 0, "sizes");
         }
         bar->show(static_cast<std::int64_t>(done));
-        return !interrupt || !interrupt->asked();
+        return !world().alone() || !interrupt.asked();  // ranks agree in the middle of a size
       },
       &world());
   bar.reset();
-  if (interrupt) {
-    interrupt->wind_up();
-  }
+  interrupt.wind_up();
+  const int stopped = interrupt.exit_code_anywhere(world());
+  exit_code = stopped;
   lab::MeasuredLinks links;
-  if (!words.cluster.empty() && !(interrupt && interrupt->asked())) {
+  if (!words.cluster.empty() && stopped == 0) {
     links = lab::measured_links(rows, job.cluster());
     links.link.core = lab::measure_core_share(job.cluster(), job.backend(), links.link.bandwidth, world());
   }
@@ -157,9 +154,8 @@ void bench_collectives(BenchWords words, int& exit_code) {
   if (!words.json.empty()) {
     write_output(words.json, to_json(rows, job).dump(2) + "\n");
   }
-  if (interrupt && interrupt->asked()) {
+  if (stopped != 0) {
     fmt::print(stderr, "baton: interrupted; only the sizes measured so far are shown\n");
-    exit_code = interrupt->exit_code();
   } else if (!words.cluster.empty()) {
     write_output(words.cluster,
                  lab::to_cluster_file(job.cluster(), links,

@@ -24,6 +24,9 @@ struct CalibrateWords {
 
 void calibrate(const CalibrateWords& words) {
   const lab::Job job(words.job, cluster::probe());
+  if (job.data() != nullptr) {
+    throw usage_error("calibrate times tasks by themselves, which read no data: leave out --data");
+  }
   if (job.imagined()) {
     throw usage_error("only this machine can be calibrated: leave --cluster out");
   }
@@ -66,6 +69,7 @@ void add_calibrate_command(CLI::App& program) {
   CLI::App* command = program.add_subcommand("calibrate", "Time each distinct task of a job by itself on this machine");
   auto words = std::make_shared<CalibrateWords>();
   add_job_flags(*command, words->job);
+  hide_job_flags(*command, data_flags());
   command->add_flag("--again", words->again, "also time tasks that have been timed before");
   command->footer("\nExample:\n  baton calibrate --model mlp:dim=1024,depth=2 --strategy ddp --devices cpu:2");
   command->callback([words] { calibrate(*words); });

@@ -85,7 +85,8 @@ Place measured_place(const HandinWords& words, const std::string& devices, std::
   place.settings.devices = devices;
   place.settings.machine = cluster::probe();
   if (devices != "cpu" && !cluster::names_gpus(devices)) {
-    throw usage_error("a hand-in is measured on cpu or cuda devices, and the sheet says how many; '{}' is not among them", devices);
+    throw usage_error("--devices is '{}', but a hand-in takes only the type, cpu or cuda: the sheet sets the number of devices",
+                      devices);
   }
   const std::vector<cluster::Device> opened = exec::open_devices(devices, place.settings.machine);
   place.settings.preset = preset.value_or(devices == "cpu" ? lab::Preset::quick : lab::Preset::full);
@@ -317,6 +318,9 @@ void hand_in(const HandinWords& words, int& exit_code) {
   Place first = simulates ? simulated_place(words, words.cluster, preset)
                           : measured_place(words, words.devices.empty() ? "cpu" : words.devices, preset);
   const fs::path folder = open_folder(words, sheet.id);
+  const FolderLock lock(
+      folder,
+      fmt::format("another run writes its hand-in to {}: wait for its end, or give another folder with --out", folder.string()));
   first.records = folder / "records";
   std::vector<std::string> ids;
   std::vector<std::string> ids_beside;

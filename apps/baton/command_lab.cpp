@@ -300,12 +300,14 @@ void run_lab(LabWords words, int& exit_code) {
     total += points.back().size();
   }
   const std::string name = (all ? "lab" : chosen.size() == 1 ? chosen[0]->id : "selection") + (simulate ? "-simulated" : "");
+  settle_outputs({&words.json});
   fs::path folder = words.resume ? folder_to_resume(words.out, name, settings, notes) : fs::path();
   if (folder.empty()) {
     folder = lab::new_run_folder(words.out, name);
   }
-  settle_outputs({&words.json});
   const lab::Store store(folder);
+  const FolderLock lock(
+      folder, fmt::format("another run writes its results to {}: wait for its end, or leave out --resume", folder.string()));
   std::vector<Json> bases;
   std::vector<std::map<std::string, Json>> known;
   for (std::size_t i = 0; i < chosen.size(); ++i) {

@@ -7,6 +7,7 @@
 #include "baton/model/zoo.h"
 #include "baton/report/table.h"
 #include "baton/strategy/strategy.h"
+#include "baton/strategy/training_step.h"
 #include "commands.h"
 
 namespace baton::app {
@@ -23,7 +24,8 @@ std::string count_text(std::int64_t count) {
 /// By block: the bytes that the forward pass of one sample writes and the backward pass reads, in fp32.
 std::vector<Bytes> activations(const model::Model& model) {
   const cluster::Cluster one({{"device", {0}, Bytes(0)}});
-  const plan::Plan plan = strategy::compile({.model = model, .cluster = one, .step = {.global_batch = 1}});
+  const std::int64_t samples = strategy::samples_together(model);
+  const plan::Plan plan = strategy::compile({.model = model, .cluster = one, .step = {.global_batch = samples}});
   std::map<BufferId, std::size_t> block_of;
   std::set<BufferId> kept;
   for (const plan::Task& task : plan.tasks()) {
@@ -42,6 +44,7 @@ std::vector<Bytes> activations(const model::Model& model) {
   for (const BufferId id : kept) {
     bytes[block_of[id]] += plan[id].size();
   }
+  std::transform(bytes.begin(), bytes.end(), bytes.begin(), [&](Bytes all) { return Bytes(all.count / samples); });
   return bytes;
 }
 
@@ -92,6 +95,9 @@ void show_model(const std::string& text, bool parameters) {
     std::int64_t own = 0;
     std::string shared;
     for (const model::Parameter& parameter : block.parameters) {
+      if (parameter.kept != model::Kept::trained) {
+        continue;
+      }
       if (seen.insert(parameter.name).second) {
         own += parameter.shape.elements();
       } else {

@@ -22,6 +22,9 @@ struct PredictWords {
 };
 
 void predict(PredictWords words, int& exit_code) {
+  if (!words.job.data.empty()) {
+    throw usage_error("predict compares times of a step, for which its data does not matter: leave out --data");
+  }
   if (!words.job.cluster.empty() || !words.job.what_if.empty() || words.job.fold != lab::JobWords{}.fold) {
     throw usage_error(
         "predict compares a simulation of this machine with a measurement: leave out --cluster, --what-if and --fold");
@@ -69,6 +72,7 @@ void add_predict_command(CLI::App& program, int& exit_code) {
   CLI::App* command = program.add_subcommand("predict", "Simulate steps on this machine, measure them, and show the error of each");
   auto words = std::make_shared<PredictWords>();
   add_job_flags(*command, words->job);
+  hide_job_flags(*command, data_flags());
   hide_job_flags(*command, {"cluster", "what-if", "fold"});
   command
       ->add_option("--set", words->sets,

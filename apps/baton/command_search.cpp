@@ -130,6 +130,7 @@ void add_search_command(CLI::App& program, int& exit_code) {
                                              "Find the fastest and the smallest split of a job over a cluster, by simulation");
   auto words = std::make_shared<SearchWords>();
   add_job_flags(*command, words->job);
+  hide_job_flags(*command, data_flags());
   command->add_option("--top", words->top, "number of splits to show, fastest first")->type_name("N")->capture_default_str();
   command->add_option("--json", words->json, "write all splits to a file, or to standard output with -")->type_name("FILE");
   command->footer(

@@ -76,6 +76,7 @@ void add_simulate_command(CLI::App& program) {
   CLI::App* command = program.add_subcommand("simulate", "Simulate a step, on this machine or on one you do not have");
   auto words = std::make_shared<SimulateWords>();
   add_job_flags(*command, words->job);
+  hide_job_flags(*command, data_flags());
   command->add_option("--json", words->json, "write the result to a file, or to standard output with -")->type_name("FILE");
   command->add_option("--trace", words->trace, "write the timeline as Chrome trace JSON, for ui.perfetto.dev")->type_name("FILE");
   command->footer(

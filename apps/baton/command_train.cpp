@@ -2,12 +2,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
+#include <limits>
 #include <optional>
 
 #include "baton/base/error.h"
+#include "baton/base/file.h"
 #include "baton/base/stop.h"
 #include "baton/checkpoint/checkpoint.h"
 #include "baton/checkpoint/share.h"
+#include "baton/data/tokenizer.h"
 #include "baton/exec/clock.h"
 #include "baton/exec/ranks/fingerprint.h"
 #include "baton/lab/bystanders.h"
@@ -15,6 +19,7 @@
 #include "baton/lab/rows.h"
 #include "baton/lab/start.h"
 #include "baton/lab/training_json.h"
+#include "baton/model/huggingface.h"
 #include "baton/trace/chrome.h"
 #include "commands.h"
 #include "guard.h"
@@ -22,6 +27,7 @@
 #include "signals.h"
 #include "summary.h"
 #include "terminal.h"
+#include "train_log.h"
 
 namespace baton::app {
 namespace {
@@ -30,8 +36,16 @@ constexpr double least_patience = 0.5;
 
 struct TrainWords {
   lab::JobWords job;
-  std::string steps = usual_steps;
-  std::string warmup = "5";
+  std::string steps;   // empty: one epoch of the data, or the usual number
+  std::string warmup;  // empty: the usual number, but not all steps
+  std::string epochs;
+  std::string eval_data;
+  std::string eval_every;
+  std::string log_every;
+  std::string csv;
+  std::string json_lines;
+  std::string report;
+  bool keep_best = false;
   std::string json;
   std::string trace;
   std::string checkpoint;
@@ -43,14 +57,102 @@ struct TrainWords {
   bool quiet = false;
 };
 
+/// How many steps there are, how many of them are not timed, and how many make an epoch (0: there are none).
+struct Length {
+  std::int64_t steps = 0;
+  std::int64_t warmup = 0;
+  std::int64_t epoch = 0;
+};
+
+Length length_of(const TrainWords& words, const lab::Job& job) {
+  constexpr std::int64_t most_steps = 10'000'000;
+  constexpr std::int64_t usual_warmup = 5;
+  const std::int64_t batch = job.request().step.global_batch;
+  Length length;
+  length.epoch = job.data() != nullptr ? job.data()->training().order().steps_per_epoch() : job.samples() / batch;
+  if (!words.epochs.empty()) {
+    if (!words.steps.empty()) {
+      throw usage_error("--epochs and --steps both say how long to train: give one of them");
+    }
+    if (length.epoch == 0) {
+      throw usage_error("--epochs counts passes over data, and there is none: give some with --data or --samples");
+    }
+    const double epochs = parse_number(words.epochs, "--epochs", 0, 1e9);
+    const double steps = std::ceil(epochs * static_cast<double>(length.epoch) - 1e-9);
+    if (steps < 1 || steps > static_cast<double>(most_steps)) {
+      throw usage_error("--epochs {} are {:.0f} steps of {} samples each: train for 1 to {} steps", words.epochs, steps, batch,
+                        most_steps);
+    }
+    length.steps = static_cast<std::int64_t>(steps);
+  } else if (words.steps.empty() && job.data() != nullptr) {
+    length.steps = length.epoch;
+  } else {
+    length.steps = parse_integer(words.steps.empty() ? usual_steps : words.steps, "--steps", 1, most_steps);
+  }
+  length.warmup = words.warmup.empty() ? (words.steps.empty() ? std::min(usual_warmup, length.steps - 1) : usual_warmup)
+                                       : parse_integer(words.warmup, "--warmup", 0, most_steps);
+  if (length.steps <= length.warmup) {
+    throw usage_error("--steps is {}, but the first {} are warm-up: give more steps, or a smaller --warmup", length.steps,
+                      length.warmup);
+  }
+  return length;
+}
+
+/// What to evaluate on now and then. All ranks take part.
+class Evaluating {
+ public:
+  Evaluating(const TrainWords& words, lab::Training& run, const Length& length) : run_(run) {
+    if (run.job().data() == nullptr) {
+      for (const auto& [flag, given] :
+           {std::pair("--eval-data", !words.eval_data.empty()), std::pair("--eval-every", !words.eval_every.empty()),
+            std::pair("--keep-best", words.keep_best)}) {
+        if (given) {
+          throw usage_error("{} needs data to train on: give some with --data", flag);
+        }
+      }
+      return;
+    }
+    feed_ = run.job().data()->evaluation(words.eval_data);
+    if (!feed_) {
+      if (!words.eval_every.empty() || words.keep_best) {
+        throw usage_error("{} needs data to evaluate on, and {} has no test part: give some with --eval-data",
+                          words.keep_best ? "--keep-best" : "--eval-every", words.job.data);
+      }
+      return;
+    }
+    every_ = words.eval_every.empty() ? std::max<std::int64_t>(1, length.epoch)
+                                      : parse_integer(words.eval_every, "--eval-every", 1, 10'000'000);
+    forward_ = std::make_unique<lab::Forward>(run.job(), *feed_);
+  }
+
+  /// How many of `left` steps to run before the next evaluation.
+  std::int64_t stretch(std::int64_t left, std::int64_t done) const {
+    return forward_ ? std::min(left, every_ - done % every_) : left;
+  }
+  /// Whether one is due after so many steps of all.
+  bool due(std::int64_t done, std::int64_t steps) const { return forward_ && (done % every_ == 0 || done == steps); }
+  std::optional<lab::Evaluation> evaluate(const std::function<bool(std::int64_t done, std::int64_t of)>& go_on) {
+    guard_plan(forward_->plan(), run_.job(), 0);
+    std::optional<lab::Evaluation> evaluation = run_.evaluate(*forward_, *feed_, go_on);
+    guard_run(run_);
+    return evaluation;
+  }
+
+ private:
+  lab::Training& run_;
+  std::unique_ptr<lab::SampleFeed> feed_;
+  std::unique_ptr<lab::Forward> forward_;
+  std::int64_t every_ = 0;
+};
+
 /// Saves now and then where the user asked for it. All ranks take part; rank 0 alone reads and writes files.
 class Saving {
  public:
   Saving(const TrainWords& words, lab::Training& run) : run_(run) {
     const std::int64_t keep = parse_integer(words.keep, "--keep", 1, 1'000'000);
     if (words.checkpoint.empty()) {
-      if (words.resume || !words.every.empty()) {
-        throw usage_error("--resume and --every need a folder: give one with --checkpoint");
+      if (words.resume || !words.every.empty() || words.keep_best) {
+        throw usage_error("--resume, --every and --keep-best need a folder: give one with --checkpoint");
       }
       return;
     }
@@ -64,6 +166,17 @@ class Saving {
         folder_->require_empty();
       }
       found = words.resume ? folder_->newest() : std::nullopt;
+      if (const lab::JobData* data = run.job().data(); data != nullptr && data->training().source().tokenizer()) {
+        write_whole(data::path_of_tokenizer(std::filesystem::path(words.checkpoint) / "tokens.bin"),
+                    data->training().source().tokenizer()->serialized());
+      }
+      best_path_ = std::filesystem::path(words.checkpoint) / checkpoint::best_name;
+      if (words.resume && words.keep_best && std::filesystem::exists(best_path_)) {
+        const checkpoint::Metadata metadata = checkpoint::ArchiveReader(best_path_).metadata();
+        if (const auto loss = metadata.find("eval_loss"); loss != metadata.end()) {
+          best_ = parse_number(loss->second, "the best checkpoint's eval_loss", -1e300, 1e300);
+        }
+      }
       if (found) {
         if (!found->skipped.empty()) {
           fmt::print(stderr, "baton: {}; an older one is taken\n", printable(found->skipped));
@@ -71,9 +184,10 @@ class Saving {
         last_ = found->path.string();
       }
     });
-    exec::Blob path = exec::to_blob(last_);
-    world().broadcast(path, 0);
-    last_ = exec::to_text(path);
+    share_last();
+    exec::Blob best = exec::to_blob(fmt::format("{}", best_));
+    world().broadcast(best, 0);
+    best_ = std::strtod(exec::to_text(best).c_str(), nullptr);
     if (!last_.empty()) {
       differences_ = run.restore(checkpoint::SharedSource(world(), found ? found->archive.get() : nullptr));
       saved_step_ = run.steps_before();
@@ -87,11 +201,46 @@ class Saving {
     }
     return std::min(left, every_ - done() % every_);
   }
+  /// Whether something is to be saved after so many steps of all.
+  bool due(std::int64_t done, std::int64_t steps) const { return saves_ && (done == steps || (every_ > 0 && done % every_ == 0)); }
   /// Returns what is not finite, in which case nothing is saved; empty: all is.
   std::string save() {
     if (!saves_) {
       return "";
     }
+    std::string broken = write([&] { return folder_->begin(done(), run_.tensors(), run_.metadata()); },
+                               [&](checkpoint::ArchiveWriter& writer) { last_ = folder_->finish(writer).string(); });
+    if (broken.empty()) {
+      share_last();
+      saved_step_ = done();
+    }
+    return broken;
+  }
+  /// Keeps the weights as the best ones if no evaluation before had a lower loss; returns whether it did.
+  bool save_if_best(const lab::Evaluation& evaluation) {
+    if (!saves_ || !std::isfinite(evaluation.loss) || evaluation.loss >= best_) {
+      return false;
+    }
+    best_ = evaluation.loss;
+    checkpoint::Metadata metadata = run_.metadata();
+    metadata["eval_loss"] = fmt::format("{}", evaluation.loss);
+    return write([&] { return std::make_unique<checkpoint::ArchiveWriter>(best_path_, run_.tensors(), metadata); },
+                 [&](checkpoint::ArchiveWriter& writer) { writer.commit(); })
+        .empty();
+  }
+
+  /// The last one that was saved or gone on from; empty where there is none.
+  const std::string& last() const { return last_; }
+  /// The steps done by then.
+  std::int64_t saved_step() const { return saved_step_; }
+  /// What the run that was gone on from was given otherwise, in words.
+  const std::vector<std::string>& differences() const { return differences_; }
+
+ private:
+  /// Writes all tensors with the writer that rank 0 begins, and lets it finish; returns what is not finite, in which case it does
+  /// not.
+  std::string write(const std::function<std::unique_ptr<checkpoint::ArchiveWriter>()>& begin,
+                    const std::function<void(checkpoint::ArchiveWriter&)>& finish) {
     const Keeping keeping;
     std::unique_ptr<checkpoint::ArchiveWriter> writer;
     std::exception_ptr failed;  // on rank 0, which goes on for the others' sake
@@ -104,27 +253,25 @@ class Saving {
         failed = std::current_exception();
       }
     };
-    attempt([&] { writer = folder_->begin(done(), run_.tensors(), run_.metadata()); });
+    attempt([&] { writer = begin(); });
     std::string broken = run_.save([&](std::span<const std::byte> tensor) { attempt([&] { writer->append(tensor); }); });
     if (broken.empty()) {
       exec::on_rank_0(world(), [&] {
         if (failed) {
           std::rethrow_exception(failed);
         }
-        last_ = folder_->finish(*writer).string();
+        finish(*writer);
       });
-      saved_step_ = done();
     }
     return broken;
   }
-  /// The last one that was saved or gone on from; empty where there is none.
-  const std::string& last() const { return last_; }
-  /// The steps done by then.
-  std::int64_t saved_step() const { return saved_step_; }
-  /// What the run that was gone on from was given otherwise, in words.
-  const std::vector<std::string>& differences() const { return differences_; }
+  /// Rank 0 names the checkpoint to the others.
+  void share_last() {
+    exec::Blob path = exec::to_blob(last_);
+    world().broadcast(path, 0);
+    last_ = exec::to_text(path);
+  }
 
- private:
   std::int64_t done() const { return run_.steps_before() + static_cast<std::int64_t>(run_.losses().size()); }
 
   lab::Training& run_;
@@ -134,6 +281,8 @@ class Saving {
   std::string last_;
   std::int64_t saved_step_ = 0;
   std::vector<std::string> differences_;
+  std::filesystem::path best_path_;
+  double best_ = std::numeric_limits<double>::infinity();  // the lowest loss of an evaluation, at rank 0
 };
 
 /// The first step whose loss is not finite, counting those of this run; nothing where all are.
@@ -146,20 +295,19 @@ std::optional<std::size_t> first_broken(const std::vector<double>& losses) {
   return std::nullopt;
 }
 
-/// The exit code of a rank that was asked to stop; 0 if none was.
-int asked_anywhere(const Interrupt& interrupt) {
-  const auto word = static_cast<std::byte>(interrupt.asked() ? interrupt.exit_code() : 0);
-  int code = 0;
-  for (const exec::Blob& one : world().all_gather(std::span(&word, 1))) {
-    code = std::max(code, std::to_integer<int>(one[0]));
+/// How to go on with a run that ended early.
+std::string how_to_go_on(const TrainWords& words, const Saving& saving) {
+  if (saving.last().empty()) {
+    return "";
   }
-  return code;
+  return fmt::format("; continue with: {}{}", printable(command_line()), words.resume ? "" : " --resume");
 }
 
 /// What stays of a run that ends in the middle of a step.
-std::string what_stands(const Saving& saving) {
+std::string what_stands(const TrainWords& words, const Saving& saving) {
   return saving.last().empty() ? "nothing is saved"
-                               : fmt::format("the checkpoint of step {} stands: {}", saving.saved_step(), printable(saving.last()));
+                               : fmt::format("the checkpoint of step {} stands: {}{}", saving.saved_step(),
+                                             printable(saving.last()), how_to_go_on(words, saving));
 }
 
 /// Who runs the device, where that is not this process alone.
@@ -215,6 +363,10 @@ void print_summary(const lab::Training& run, double others_share) {
                lab::percent(others_share));
   }
   fmt::print("Loss {} at the first step, {} at the last\n", loss_text(run.losses().front()), loss_text(run.losses().back()));
+  if (!run.evaluations().empty()) {
+    const lab::Evaluation& last = run.evaluations().back();
+    fmt::print("Evaluation at step {} on {} samples: {}\n", last.step, last.samples, evaluation_text(last));
+  }
   if (!run.roundings().empty()) {
     const exec::Rounding gradients = exec::sum(run.roundings(), plan::Role::gradient);
     const exec::Rounding all = exec::sum(run.roundings());
@@ -234,11 +386,6 @@ void print_summary(const lab::Training& run, double others_share) {
 }
 
 void train(TrainWords words, int& exit_code) {
-  const std::int64_t steps = parse_integer(words.steps, "--steps", 1, 10'000'000);
-  const std::int64_t warmup = parse_integer(words.warmup, "--warmup", 0, 10'000'000);
-  if (steps <= warmup) {
-    throw usage_error("--steps is {}, but the first {} are warm-up: give more steps, or a smaller --warmup", steps, warmup);
-  }
   if (!words.job.cluster.empty() || !words.job.what_if.empty() || words.job.fold != lab::JobWords{}.fold) {
     throw usage_error("train runs on this machine: use baton simulate for --cluster, --what-if and --fold");
   }
@@ -246,14 +393,29 @@ void train(TrainWords words, int& exit_code) {
     throw usage_error("--write-start writes the start of a training, and --resume continues another one: leave out one of them");
   }
   lab::Training run(words.job, cluster::probe(), {}, &world());
+  const Length length = length_of(words, run.job());
+  const std::int64_t steps = length.steps;
+  const std::int64_t warmup = length.warmup;
+  const std::int64_t log_every = words.log_every.empty() ? (run.job().data() != nullptr ? usual_interval(steps) : 0)
+                                                         : parse_integer(words.log_every, "--log-every", 1, 10'000'000);
   guard_run(run);
   exec::require_same(world(), {{"--steps", words.steps},
                                {"--warmup", words.warmup},
+                               {"--epochs", words.epochs},
+                               {"--eval-data", words.eval_data},
+                               {"--eval-every", words.eval_every},
+                               {"--keep-best", words.keep_best ? "yes" : "no"},
                                {"--checkpoint", words.checkpoint.empty() ? "none" : "some"},
                                {"--every", words.every},
                                {"--resume", words.resume ? "yes" : "no"},
                                {"--write-start", words.start.empty() ? "none" : "some"}});
-  exec::on_rank_0(world(), [&] { settle_outputs({&words.json, &words.trace}); });
+  exec::on_rank_0(world(), [&] { settle_outputs({&words.json, &words.trace, &words.report, &words.csv, &words.json_lines}); });
+  for (const auto& [flag, path] : {std::pair("--csv", &words.csv), std::pair("--json-lines", &words.json_lines)}) {
+    if (*path == "-") {
+      throw usage_error("{} writes a file while the training runs: give a path", flag);
+    }
+  }
+  Evaluating evaluating(words, run, length);
   Saving saving(words, run);
   guard_run(run);  // it may have steps before it now
   guard_checkpoint(saving.last());
@@ -268,7 +430,7 @@ void train(TrainWords words, int& exit_code) {
   }
 
   const bool speaks = world().rank() == 0;
-  const bool to_stdout = speaks && words.json != "-" && words.trace != "-";
+  const bool to_stdout = speaks && words.json != "-" && words.trace != "-" && words.report != "-";
   const bool log = to_stdout && !words.quiet;
   if (to_stdout) {
     fmt::print("{}, {} parameters, {} backend\n", run.plan().title(), run.job().model().parameter_count(),
@@ -288,6 +450,9 @@ void train(TrainWords words, int& exit_code) {
   }
   if (to_stdout) {
     fmt::print("{}", unused_note(run.job()));
+    for (const std::string& remark : model::remarks_on(words.job.model)) {
+      fmt::print("note: {}\n", printable(remark));
+    }
   }
   if (to_stdout && run.steps_before() > 0) {
     fmt::print("continues from {}, step {}\n", saving.last(), run.steps_before());
@@ -301,7 +466,16 @@ void train(TrainWords words, int& exit_code) {
     fmt::print(to_stdout ? stdout : stderr, "note: there is no checkpoint in {}; training starts at step 0\n",
                printable(words.checkpoint));
   }
-  if (log) {
+  TrainLog lines(run, steps, log_every > 0 ? log_every : usual_interval(steps),
+                 {.csv = words.csv, .json_lines = words.json_lines, .append = run.steps_before() > 0}, speaks);
+  if (to_stdout && run.job().data() != nullptr) {
+    const lab::SampleFeed& feed = run.job().data()->training();
+    fmt::print("data: {}; {} samples, {} steps per epoch\n", printable(feed.source().description().format), feed.order().samples(),
+               length.epoch);
+  }
+  if (log && log_every > 0) {
+    fmt::print("\n{}\n", lines.heading());
+  } else if (log) {
     fmt::print("\n{:>6}  {:>10}  {:>12}\n", "step", "time", "loss");
   }
 
@@ -309,8 +483,19 @@ void train(TrainWords words, int& exit_code) {
   ProgressBar bar("training", left, speaks && !words.quiet, "steps");
   std::int64_t shown = 0;
   std::size_t stretch_begin = 0;  // the run's step that the lists below begin with
-  const auto print_steps = [&](std::int64_t done, const std::vector<Nanoseconds>& times, const std::vector<double>& losses) {
-    for (; log && shown < done; ++shown) {
+  const auto print_lines = [&](const std::vector<std::string>& list) {
+    for (const std::string& line : list) {
+      if (log && log_every > 0) {
+        bar.clear();
+        fmt::print("{}\n", line);
+        std::fflush(stdout);
+      }
+    }
+  };
+  const auto print_steps = [&](std::int64_t done, const std::vector<Nanoseconds>& times, const std::vector<double>& losses,
+                               const std::vector<Nanoseconds>& data_waits) {
+    print_lines(lines.add(done, static_cast<std::int64_t>(stretch_begin), losses, times, data_waits));
+    for (; log && log_every == 0 && shown < done; ++shown) {
       bar.clear();
       const auto at = static_cast<std::size_t>(shown);
       fmt::print("{:>6}  {:>10}  {:>12}{}\n", run.steps_before() + shown, to_text(times[at - stretch_begin]),
@@ -320,17 +505,17 @@ void train(TrainWords words, int& exit_code) {
   bool enough = false;
   int asked = 0;
   std::string unsavable;
-  say_if_stopped(what_stands(saving));
+  say_if_stopped(what_stands(words, saving));
   const lab::Bystanders bystanders;
   while (static_cast<std::int64_t>(run.losses().size()) < left && !enough) {
     stretch_begin = run.losses().size();
     const auto begin = static_cast<std::int64_t>(stretch_begin);
-    const std::int64_t stretch = saving.stretch(left - begin);
+    const std::int64_t stretch = evaluating.stretch(saving.stretch(left - begin), run.steps_before() + begin);
     try {
       run.run(
           stretch, std::clamp<std::int64_t>(warmup - begin, 0, stretch),
           [&](std::int64_t done, const exec::RunResult& so_far) {
-            print_steps(begin + done, so_far.step_times, so_far.losses);
+            print_steps(begin + done, so_far.step_times, so_far.losses, so_far.data_waits);
             bar.show(begin + done);
             return !interrupt.asked() && !first_broken(so_far.losses);
           },
@@ -338,24 +523,59 @@ void train(TrainWords words, int& exit_code) {
     } catch (const Stopped&) {
       bar.clear();
       throw Stopped(fmt::format("stopped in the middle of a step, after {} of {}; {}", run.steps_before() + begin, steps,
-                                what_stands(saving)));
+                                what_stands(words, saving)));
     }
     interrupt.wind_up();
     // Whoever was interrupted, all ranks have ended after the same step.
-    asked = asked_anywhere(interrupt);
+    asked = interrupt.exit_code_anywhere(world());
     enough = static_cast<std::int64_t>(run.losses().size()) < begin + stretch || asked != 0;
     stretch_begin = 0;
-    print_steps(static_cast<std::int64_t>(run.losses().size()), run.step_times(), run.losses());
+    print_steps(static_cast<std::int64_t>(run.losses().size()), run.step_times(), run.losses(), run.data_waits());
     if (first_broken(run.losses())) {
       break;  // nothing is saved of it
     }
-    unsavable = saving.save();
-    if (!unsavable.empty()) {
-      break;
+    const std::int64_t done = run.steps_before() + static_cast<std::int64_t>(run.losses().size());
+    if (enough || saving.due(done, steps)) {
+      unsavable = saving.save();
+      if (!unsavable.empty()) {
+        break;
+      }
+    }
+    if (!enough && evaluating.due(done, steps)) {
+      print_lines(done == steps ? lines.finish() : std::vector<std::string>());
+      std::optional<lab::Evaluation> evaluation;
+      try {
+        evaluation = evaluating.evaluate([&](std::int64_t, std::int64_t) {
+          return world().alone() ? !interrupt.asked() : true;  // ranks stop together, after it
+        });
+      } catch (const Stopped&) {
+        check(interrupt.asked(), "an evaluation was stopped, and nobody asked for that");
+      }
+      interrupt.wind_up();
+      if (evaluation) {
+        const std::string line = lines.add(*evaluation);
+        if (log) {
+          bar.clear();
+          fmt::print("{}\n", line);
+          std::fflush(stdout);
+        }
+        if (words.keep_best) {
+          saving.save_if_best(*evaluation);
+        }
+      }
+      asked = interrupt.exit_code_anywhere(world());
+      enough = asked != 0 && done < steps;
+      if (enough) {
+        unsavable = saving.save();
+        if (!unsavable.empty()) {
+          break;
+        }
+      }
     }
     guard_checkpoint(saving.last());
-    say_if_stopped(what_stands(saving));
+    say_if_stopped(what_stands(words, saving));
   }
+  print_lines(lines.finish());
   const double others_share = world().alone()  // ranks are others to each other
                                   ? bystanders.used().value_or(lab::CoreTime{}).share().value_or(0)
                                   : 0;
@@ -364,8 +584,8 @@ void train(TrainWords words, int& exit_code) {
   if (enough && !broken && static_cast<std::int64_t>(run.losses().size()) < left) {
     exit_code = asked != 0 ? asked : interrupt.exit_code();
     if (speaks) {
-      fmt::print(stderr, "baton: interrupted after {} of {} steps; the results below are of these steps\n", run.losses().size(),
-                 left);
+      fmt::print(stderr, "baton: interrupted after {} of {} steps; the results below are of these steps{}\n", run.losses().size(),
+                 left, how_to_go_on(words, saving));
     }
   }
   if (to_stdout) {
@@ -385,6 +605,12 @@ void train(TrainWords words, int& exit_code) {
   }
   if (speaks && !words.json.empty()) {
     write_output(words.json, lab::result_json(run, command_line()).dump(2) + "\n");
+  }
+  if (speaks && !words.report.empty()) {
+    write_output(words.report, training_page(lines, command_line()));
+    if (to_stdout) {
+      fmt::print("\nReport: {}\n", words.report);
+    }
   }
   if (speaks && !words.trace.empty()) {
     write_output(words.trace, trace::to_chrome_json(run.plan(), run.trace()));
@@ -431,10 +657,32 @@ void add_train_command(CLI::App& program, int& exit_code) {
   auto words = std::make_shared<TrainWords>();
   add_job_flags(*command, words->job);
   hide_job_flags(*command, {"cluster", "what-if", "fold"});
-  command->add_option("-n,--steps", words->steps, "number of steps, including warm-up")->type_name("N")->capture_default_str();
-  command->add_option("--warmup", words->warmup, "number of first steps that are run but not timed")
-      ->type_name("N")
-      ->capture_default_str();
+  command
+      ->add_option("-n,--steps", words->steps,
+                   fmt::format("number of steps, including warm-up (default: {}; with --data one epoch)", usual_steps))
+      ->type_name("N");
+  command->add_option("--epochs", words->epochs, "train for N passes over the data, instead of --steps")->type_name("N");
+  command->add_option("--warmup", words->warmup, "number of first steps that are run but not timed (default: 5)")->type_name("N");
+  command
+      ->add_option("--eval-data", words->eval_data,
+                   "with --data: evaluate on this (default: the test part of the data, if it has one)")
+      ->type_name("SOURCE");
+  command
+      ->add_option("--eval-every", words->eval_every,
+                   "evaluate every N steps and at the end: loss, and accuracy or perplexity (default: every epoch)")
+      ->type_name("N");
+  command->add_flag(
+      "--keep-best", words->keep_best,
+      "keep the checkpoint with the lowest loss of all evaluations as best.safetensors in the folder of --checkpoint");
+  command
+      ->add_option(
+          "--log-every", words->log_every,
+          "print a line every N steps: loss, learning rate, speed, time left (default: with --data some 50 lines, otherwise "
+          "a line per step with its time)")
+      ->type_name("N");
+  command->add_option("--csv", words->csv, "append these lines to a table while training")->type_name("FILE");
+  command->add_option("--json-lines", words->json_lines, "append them as one JSON object per line")->type_name("FILE");
+  command->add_option("--report", words->report, "write a page with the curves of loss, accuracy and speed")->type_name("FILE");
   command->add_option("--json", words->json, "write the result to a file, or to standard output with -")->type_name("FILE");
   command->add_option("--trace", words->trace, "write the timeline as Chrome trace JSON, for ui.perfetto.dev")->type_name("FILE");
   command

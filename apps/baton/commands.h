@@ -14,8 +14,12 @@ void add_plan_command(CLI::App& program);
 void add_strategies_command(CLI::App& program);
 void add_models_command(CLI::App& program);
 void add_train_command(CLI::App& program, int& exit_code);
+void add_evaluate_command(CLI::App& program, int& exit_code);
 /// Makes token files of texts.
 void add_tokens_command(CLI::App& program);
+/// Continues texts.
+void add_sample_command(CLI::App& program, int& exit_code);
+void add_export_command(CLI::App& program);
 /// Prints PyTorch scripts of the same jobs.
 void add_pytorch_command(CLI::App& program);
 void add_launch_command(CLI::App& program, int& exit_code);

@@ -12,6 +12,7 @@
 #include <mutex>
 #include <string_view>
 
+#include "baton/base/file.h"
 #include "baton/exec/watch/watch.h"
 #include "commands.h"
 #include "signals.h"
@@ -81,6 +82,7 @@ void end_launcher_later() {
 }
 
 [[noreturn]] void end(const exec::Ending& ending) {
+  remove_temporaries();
   if (ending.spoken) {
     flush_output();
     const std::string lines = last_lines(ending);
@@ -131,9 +133,15 @@ void open_guard(exec::World& world, Nanoseconds patience) {
     return exec::to_text(blob);
   };
   watch = new exec::Watch(
-      exec::WatchOptions{.rank = world.rank(), .size = world.size(), .patience = patience, .broadcast = broadcast}, world.board(),
-      end);
+      exec::WatchOptions{
+          .rank = world.rank(), .size = world.size(), .patience = patience, .broadcast = broadcast, .stopping = give_up_with},
+      world.board(), end);
   told_watch = watch;
+  call_if_given_up([](int signal) {
+    if (exec::Watch* here = told_watch) {
+      here->stop_all(signal);
+    }
+  });
   call_if_stopped([] {
     if (exec::Watch* here = told_watch) {
       here->told_to_end();
@@ -142,17 +150,18 @@ void open_guard(exec::World& world, Nanoseconds patience) {
   });
 }
 
-void guard_run(const lab::Training& run) {
+void guard_plan(const plan::Plan& plan, const lab::Job& job, std::int64_t steps_before) {
   if (watch == nullptr) {
     return;
   }
   std::vector<int> rank_of;
-  for (const cluster::Device& device : run.job().cluster().devices()) {
+  for (const cluster::Device& device : job.cluster().devices()) {
     rank_of.push_back(device.rank);
   }
-  watch->judge_by(
-      std::make_shared<exec::Situation>(run.plan(), std::move(rank_of), run.steps_before(), run.job().cluster().emulated_link()));
+  watch->judge_by(std::make_shared<exec::Situation>(plan, std::move(rank_of), steps_before, job.cluster().emulated_link()));
 }
+
+void guard_run(const lab::Training& run) { guard_plan(run.plan(), run.job(), run.steps_before()); }
 
 void guard_checkpoint(const std::string& path) {
   const std::lock_guard lock(naming);

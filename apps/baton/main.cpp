@@ -66,6 +66,21 @@ std::unique_ptr<exec::World> opened;
 
 /// How long a rank with an error waits for the errors of the other ranks.
 constexpr Nanoseconds farewell(1'000'000'000);
+/// And one that a signal has stopped.
+constexpr Nanoseconds stopped_farewell(150'000'000);
+
+/// Says what each rank has to say at its end, if all of them end now; false if they do not. Of equal sentences rank 0 says one.
+bool end_together(const std::string& sentence, Nanoseconds patience) {
+  // A launcher ends the ranks that are left with a signal, as soon as the first has ended: all that is to be said is said here.
+  static const Keeping ending;
+  const auto words = opened->last_words(sentence, patience);
+  for (std::size_t r = 0; words && r < words->size() && opened->rank() == 0; ++r) {
+    if (r == 0 || (*words)[r] != sentence) {
+      complain((r == 0 ? sentence : fmt::format("rank {}: {}", r, (*words)[r])).c_str(), 0);
+    }
+  }
+  return words.has_value();
+}
 
 /// If all ranks have an error, rank 0 prints one line for all. If only this rank has one, it prints it and ends the others,
 /// which may be waiting for it.
@@ -74,20 +89,20 @@ int complain(const std::string& said, int code) {
   if (!opened || opened->alone()) {
     return complain(sentence.c_str(), code);
   }
-  // A launcher ends the ranks that are left with a signal, as soon as the first has ended: all that is to be said is said here.
-  static const Keeping ending;
-  const auto words = opened->last_words(sentence, farewell);
-  if (!words) {
+  if (!end_together(sentence, farewell)) {
     complain(fmt::format("rank {}: {}", opened->rank(), sentence).c_str(), code);
     std::fflush(nullptr);
     opened->abort(code);
   }
-  for (std::size_t r = 0; r < words->size() && opened->rank() == 0; ++r) {
-    if (r == 0 || (*words)[r] != sentence) {
-      complain((r == 0 ? sentence : fmt::format("rank {}: {}", r, (*words)[r])).c_str(), code);
-    }
-  }
   return code;
+}
+
+/// A rank that was stopped in the middle of its work ends with the others, or ends them.
+int end_stopped_rank(const std::string& sentence) {
+  if (!end_together(sentence, stopped_farewell)) {
+    end_stopped(opened->rank() == 0 ? sentence : fmt::format("rank {}: {}", opened->rank(), sentence));
+  }
+  return Interrupt().exit_code();
 }
 
 constexpr const char* no_memory = "there is not enough memory for this";
@@ -223,6 +238,9 @@ void add_commands(CLI::App& program, int& exit_code) {
   add_compare_command(program);
   end_chapter(program, "The laboratory");
   add_train_command(program, exit_code);
+  add_evaluate_command(program, exit_code);
+  add_sample_command(program, exit_code);
+  add_export_command(program);
   add_tokens_command(program);
   add_pytorch_command(program);
   add_models_command(program);
@@ -257,14 +275,14 @@ int parse_and_run(int argc, char** argv, CLI::App& program, int& exit_code) {
   const bool launches = argc > 1 && std::string_view(argv[1]) == "launch";  // it hands signals on
   const exec::Launch launch = exec::find_launch([](const char* name) -> const char* { return std::getenv(name); });
   if (launch.ranks == 1 && !launches) {
-    watch_for_signals();
+    watch_for_signals(false);
   }
   {
     const StartLimit limit(launch.ranks != 1);
     opened = exec::open_world();
   }
   if (launch.ranks != 1) {
-    watch_for_signals();  // a world is opened before threads are started
+    watch_for_signals(true);  // a world is opened before threads are started
   }
   if (argc == 1) {
     if (opened->rank() == 0) {
@@ -311,10 +329,7 @@ int run(int argc, char** argv) {
     }
     return code;
   } catch (const Stopped& stopped) {
-    if (opened && !opened->alone()) {
-      end_stopped(opened->rank() == 0 ? stopped.what() : fmt::format("rank {}: {}", opened->rank(), stopped.what()));
-    }
-    return complain(stopped.what(), Interrupt().exit_code());
+    return opened && !opened->alone() ? end_stopped_rank(stopped.what()) : complain(stopped.what(), Interrupt().exit_code());
   } catch (const Error& error) {
     return complain(std::string(error.what()), error.kind() == Error::Kind::usage ? 2 : 1);
   } catch (const std::system_error& error) {

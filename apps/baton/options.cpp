@@ -52,6 +52,11 @@ void add_settings(const lab::JobWords& words, std::vector<exec::Setting>& settin
   }
 }
 
+const std::vector<std::string>& data_flags() {
+  static const std::vector<std::string> flags{"data", "tokenizer", "token-type", "normalize", "augment"};
+  return flags;
+}
+
 void hide_job_flags(CLI::App& command, const std::vector<std::string>& names) {
   for (const std::string& name : names) {
     command.get_option("--" + name)->group("");

@@ -15,6 +15,9 @@ void add_job_flags(CLI::App& command, lab::JobWords& words, const std::vector<st
 /// What all ranks must have been given alike: every word of a job but what says what a rank itself has.
 void add_settings(const lab::JobWords& words, std::vector<exec::Setting>& settings);
 
+/// The flags that say what data a job reads: commands that only time or simulate its step refuse them.
+const std::vector<std::string>& data_flags();
+
 /// Keeps flags of a job out of help, completion and manual: the command refuses them, in a sentence to whoever tries.
 void hide_job_flags(CLI::App& command, const std::vector<std::string>& names);
 

@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <csignal>
@@ -25,6 +26,7 @@ namespace {
 /// From a signal on: until then the step may come to its end; until then what is given up may be left behind.
 constexpr int grace_ms = 400;
 constexpr int end_ms = 900;
+constexpr int end_of_rank_ms = 600;
 /// Whoever signals a process and its group, as timeout(1) does, means one signal.
 constexpr int same_ms = 100;
 
@@ -35,6 +37,7 @@ std::atomic<int> kept_now{0};
 std::mutex words_mutex;
 std::string last_words;
 std::function<void()> last_action;
+std::function<void(int)> give_up_action;
 
 void tell(int number) {
   const int before = errno;
@@ -68,8 +71,9 @@ std::optional<int> next_signal(int limit_ms) {
 
 std::string signal_name(int number) { return number == SIGINT ? "SIGINT" : number == SIGTERM ? "SIGTERM" : "SIGHUP"; }
 
-void serve() {
-  first_signal = next_signal(-1).value();
+void serve(int limit_ms) {
+  const int signal = next_signal(-1).value();
+  first_signal = signal;
   ask_to_stop(Stop::after_the_step);
   usleep(same_ms * 1000);
   while (next_signal(0)) {
@@ -77,7 +81,15 @@ void serve() {
   std::optional<int> second = next_signal(grace_ms - same_ms);
   if (!second) {
     ask_to_stop(Stop::at_once);
-    second = next_signal(end_ms - grace_ms);
+    std::function<void(int)> action;
+    {
+      const std::lock_guard lock(words_mutex);
+      action = give_up_action;
+    }
+    if (action) {
+      action(signal);
+    }
+    second = next_signal(limit_ms - grace_ms);
   }
   while (!second && (winding_up || kept_now > 0)) {
     second = next_signal(100);
@@ -97,12 +109,12 @@ void serve() {
 
 }  // namespace
 
-void watch_for_signals() {
+void watch_for_signals(bool several_ranks) {
   if (pipe2(signal_pipe.data(), O_CLOEXEC) != 0) {
     return;  // then a signal ends the process as it always does
   }
   try {
-    std::thread(serve).detach();
+    std::thread(serve, several_ranks ? end_of_rank_ms : end_ms).detach();
   } catch (const std::system_error&) {
     return;
   }
@@ -123,6 +135,15 @@ void Interrupt::wind_up() const { winding_up = asked_to_stop(); }
 
 int Interrupt::exit_code() const { return 128 + (first_signal == 0 ? SIGINT : first_signal.load()); }
 
+int Interrupt::exit_code_anywhere(exec::World& world) const {
+  const auto word = static_cast<std::byte>(asked() ? exit_code() : 0);
+  int code = 0;
+  for (const exec::Blob& one : world.all_gather(std::span(&word, 1))) {
+    code = std::max(code, std::to_integer<int>(one[0]));
+  }
+  return code;
+}
+
 Keeping::Keeping() { ++kept_now; }
 Keeping::~Keeping() { --kept_now; }
 
@@ -142,6 +163,17 @@ void say_if_stopped(std::string words) {
 void call_if_stopped(std::function<void()> action) {
   const std::lock_guard lock(words_mutex);
   last_action = std::move(action);
+}
+
+void call_if_given_up(std::function<void(int)> action) {
+  const std::lock_guard lock(words_mutex);
+  give_up_action = std::move(action);
+}
+
+void give_up_with(int signal) {
+  int none = 0;
+  first_signal.compare_exchange_strong(none, signal);
+  ask_to_stop(Stop::at_once);
 }
 
 void end_stopped(const std::string& sentence) {

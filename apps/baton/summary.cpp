@@ -37,7 +37,13 @@ std::string unused_note(const lab::Job& job) {
 
 std::string device_table(const lab::Training& run) {
   const std::vector<plan::Totals> totals = plan::totals_by_device(run.plan());
-  report::Table table({"device", "busy", "waiting", "exposed comm.", "delayed", "rest", "memory", "sent/step", "received/step"});
+  std::vector<std::string> headings{"device", "busy",   "waiting",   "exposed comm.", "delayed",
+                                    "rest",   "memory", "sent/step", "received/step"};
+  const bool loads = run.job().data() != nullptr;
+  if (loads) {
+    headings.insert(headings.begin() + 5, "data");
+  }
+  report::Table table(headings);
   std::vector<std::string> alike;  // the cells of the row under way
   std::size_t first = 0;
   const auto finish = [&](std::size_t end) {
@@ -52,6 +58,9 @@ std::string device_table(const lab::Training& run) {
     std::vector<std::string> cells{
         part(time.busy),   part(time.waiting),     part(time.exposed),           part(time.delayed),
         part(time.rest()), to_text(run.peak()[d]), to_text(totals[d].work.sent), to_text(totals[d].work.received)};
+    if (loads) {
+      cells.insert(cells.begin() + 4, part(time.loading));
+    }
     if (d > first && (totals.size() <= one_by_one || cells != alike)) {
       finish(d);
     }

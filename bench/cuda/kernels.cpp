@@ -127,12 +127,12 @@ void rows_bench(Bench& bench, DType type, std::int64_t rows, std::int64_t width)
   const auto bytes = static_cast<double>(count * size_of(type));
   const std::string shape = fmt::format(" {}x{}", rows, width);
   bench.time("layer norm" + shape, type, false, {0, 2 * bytes},
-             [&] { layer_norm(type, x.get(), gain.get(), bias.get(), y.get(), rows, width, 1e-5F, nullptr); });
+             [&] { layer_norm(type, type, x.get(), gain.get(), bias.get(), y.get(), rows, width, 1e-5F, nullptr); });
   bench.time("layer norm, gradient of x," + shape, type, false, {0, 3 * bytes},
-             [&] { layer_norm_backward_input(type, dy.get(), x.get(), gain.get(), y.get(), rows, width, 1e-5F, nullptr); });
+             [&] { layer_norm_backward_input(type, type, dy.get(), x.get(), gain.get(), y.get(), rows, width, 1e-5F, nullptr); });
   bench.time("layer norm, gradient of weights," + shape, type, false, {0, 2 * bytes}, [&] {
-    layer_norm_backward_weight(type, x.get(), dy.get(), gain.get(), bias.get(), rows, width, 1e-5F, false, workspace.floats(),
-                               nullptr);
+    layer_norm_backward_weight({type, type, type}, x.get(), dy.get(), gain.get(), bias.get(), rows, width, 1e-5F, false,
+                               workspace.floats(), nullptr);
   });
   bench.time("sums of columns" + shape, type, false, {0, bytes},
              [&] { bias_gradient(type, x.get(), type, gain.get(), rows, width, 0, 1, nullptr); });
@@ -171,7 +171,7 @@ void vocabulary_bench(Bench& bench, DType type, std::int64_t rows, std::int64_t 
   const Memory workspace(DType::f32, embed_backward_workspace(rows) / 4);
   bench.time(fmt::format("embed, gradient, {} ids of {}, {} wide", rows, classes, width), type, false,
              {0, static_cast<double>((rows + classes) * width * size_of(type))}, [&] {
-               embed_backward(type, on_device, dy.get(), dw.get(), rows, classes, width, 0, false, workspace.get(), nullptr);
+               embed_backward(type, on_device, dy.get(), type, dw.get(), rows, classes, width, 0, false, workspace.get(), nullptr);
              });
 }
 
@@ -199,7 +199,7 @@ void convolution_bench(Bench& bench, DType type, const ConvolutionShape& s) {
     bench.time(name + ", dx", type, s.tf32, bound,
                [&, by = way] { convolution_backward_input(type, s, by, y.get(), w.get(), x.get(), workspace.get(), nullptr); });
     bench.time(name + ", dW", type, s.tf32, bound, [&, by = way] {
-      convolution_backward_weight(type, s, by, x.get(), y.get(), w.get(), nullptr, false, workspace.get(), nullptr);
+      convolution_backward_weight(type, s, by, x.get(), y.get(), type, w.get(), nullptr, false, workspace.get(), nullptr);
     });
   }
   const BatchNormShape norm{s.samples, s.out, s.pixels(), s.samples, 1e-5F};

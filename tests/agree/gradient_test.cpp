@@ -123,11 +123,12 @@ TEST_P(Gradient, EqualsTheCentralDifferenceOfTheLossToOneInAMillion) {
 }
 
 TEST(Gradient, OfGraphsAndSharedParametersEqualsTheCentralDifference) {
-  for (const std::string model : {"residual:dim=5,hidden=7,depth=2", "graph:tied", "graph:sequence", "graph:norm", "graph:gelu",
-                                  "tokens:vocabulary=9,dim=5,hidden=7,depth=1,sequence=3", "graph:images", "graph:replicas",
-                                  "cnn:3-4,image=7,channels=2,classes=4", "gpt:depth=1,heads=2,dim=6,context=4,vocab=7",
-                                  "llama:depth=1,heads=4,kv-heads=2,dim=8,hidden=7,context=5,vocab=7",
-                                  "vit:depth=1,heads=2,dim=6,patch=2,image=4,classes=5"}) {
+  for (const std::string model :
+       {"residual:dim=5,hidden=7,depth=2", "graph:tied", "graph:sequence", "graph:norm", "graph:gelu",
+        "tokens:vocabulary=9,dim=5,hidden=7,depth=1,sequence=3", "graph:images", "graph:replicas",
+        "cnn:3-4,image=7,channels=2,classes=4", "gpt:depth=1,heads=2,dim=6,context=4,vocab=7",
+        "llama:depth=1,heads=4,kv-heads=2,dim=8,hidden=7,context=5,vocab=7", "vit:depth=1,heads=2,dim=6,patch=2,image=4,classes=5",
+        "mixer:depth=1,dim=6,tokens=5,channels=7,patch=2,image=4,classes=5"}) {
     for (const std::string strategy : {"single", "ddp", "layers", "1f1b"}) {
       for (const Loss loss : {strategy == "single" || strategy == "1f1b" ? Loss::cross_entropy : Loss::mean_squared_error}) {
         Case one{.model = model, .strategy = strategy, .devices = strategy == "single" ? 1U : 2U};

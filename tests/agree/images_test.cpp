@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 
 #include "agree/training.h"
 
@@ -125,6 +126,78 @@ TEST(Images, NormsOfReplicasFollowTheDivisionOfTheBatch) {
   }
 }
 
+testing::AssertionResult near(const Weights& expected, const Weights& actual) {
+  for (const auto& [name, values] : expected) {
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      if (!(std::abs(actual.at(name).at(i) - values[i]) <= 2e-5 * std::max(1.0, std::abs(values[i])))) {
+        return testing::AssertionFailure() << name << '[' << i << "] is " << actual.at(name)[i] << " and not " << values[i];
+      }
+    }
+  }
+  return testing::AssertionResult(!expected.empty() && expected.size() == actual.size());
+}
+
+/// Once per micro-batch, whatever is computed again; and whoever divides the batch has those of the rows that it has.
+TEST(Images, StatisticsAreThoseOfTheBatchesThatAReplicaHas) {
+  Case whole = training_of("graph:replicas");
+  whole.step.global_batch = 8;
+  whole.layout.micro_batches = 4;
+  Training one_device(whole);
+  one_device.run(5);
+  const Weights expected = one_device.statistics();
+  EXPECT_EQ(expected.at("stem.norm.num_batches_tracked"), std::vector<double>{20});
+  EXPECT_NE(expected.at("stem.norm.running_mean")[0], 0);
+  for (const std::string& backend : backends_that_count()) {
+    for (const auto& [strategy, devices, recompute] : {std::tuple("single", 1U, Recompute::all),
+                                                       {"layers", 2U, Recompute::none},
+                                                       {"1f1b", 3U, Recompute::alternate},
+                                                       {"zb-v", 2U, Recompute::none}}) {
+      Case one = whole;
+      one.strategy = strategy;
+      one.backend = backend;
+      one.devices = devices;
+      one.layout.recompute = recompute;
+      Training training(one);
+      training.run(5);
+      EXPECT_TRUE(near(expected, training.statistics())) << to_text(one);
+    }
+  }
+  Case replicas = whole;
+  replicas.layout.micro_batches = 0;
+  replicas.strategy = "ddp";
+  replicas.devices = 4;
+  Training ddp(replicas);
+  ddp.run(5);
+  EXPECT_EQ(ddp.statistics().at("stem.norm.num_batches_tracked"), std::vector<double>{5});
+  EXPECT_FALSE(near(ddp.statistics(0), ddp.statistics(3))) << "they have other samples";
+  for (const char* strategy : {"dp", "zero-1", "zero-3"}) {
+    Case other = replicas;
+    other.strategy = strategy;
+    Training training(other);
+    training.run(5);
+    EXPECT_TRUE(near(ddp.statistics(), training.statistics())) << to_text(other);
+  }
+}
+
+TEST(Images, StatisticsStayWideInMixedPrecision) {
+  Case one = training_of("graph:images");
+  one.step.global_batch = 8;
+  Training wide(one);
+  wide.run(2);
+  for (const std::string& backend : backends_that_count()) {
+    one.backend = backend;
+    one.step.precision = strategy::Precision::bf16;
+    Training narrow(one);
+    narrow.run(2);
+    const Weights expected = wide.statistics();
+    for (const auto& [name, values] : narrow.statistics()) {
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        EXPECT_NEAR(values[i], expected.at(name)[i], 2e-2) << name << " on " << backend;
+      }
+    }
+  }
+}
+
 TEST(Images, MixedPrecisionStaysNearHoweverTheyAreSplit) {
   for (const std::string& model : models()) {
     for (const std::string& backend : backends_that_count()) {
@@ -173,10 +246,41 @@ TEST(Images, AResnetTrainsAlikeOnBothBackendsAndInAPipeline) {
   EXPECT_LT(expected.losses.back(), expected.losses.front());
   one.backend = "cpu";
   EXPECT_TRUE(close(expected, train(one, 3), grown));
-  for (const auto& [strategy, devices] : {std::pair("ddp", 4U), {"1f1b", 2U}, {"interleaved", 2U}, {"zero-3", 2U}}) {
+  for (const auto& [strategy, devices] :
+       {std::pair("ddp", 4U), {"1f1b", 2U}, {"interleaved", 2U}, {"zero-3", 2U}, {"tensor", 2U}, {"tensor", 3U}}) {
     one.strategy = strategy;
     one.devices = devices;
     EXPECT_TRUE(close(expected, train(one, 3), grown)) << to_text(one);
+  }
+}
+
+/// The channels between two convolutions are divided, with their norms and what these keep.
+TEST(Images, AResnetWithDividedChannelsLeavesAndKeepsWhatOneDeviceDoes) {
+  constexpr Tolerance grown{.loss = 5e-5, .typical = 2e-4, .worst = 2e-3};
+  for (const std::string depth : {"18", "50"}) {
+    Case one{.model = "resnet:" + depth + ",image=8,classes=5,width=4,group=4"};
+    one.step = {.global_batch = 8, .loss = Loss::cross_entropy, .optimizer = op::Sgd{.rate = 0.01}};
+    Training whole(one);
+    whole.run(1);
+    const Outcome expected = train(one, 1);
+    for (const Product& product : {Product{1, 1, 2, 0, ""}, {2, 1, 2, 1, ""}, {1, 2, 2, 0, "1f1b", 2}, {1, 1, 4, 0, ""}}) {
+      Case divided = one;
+      divided.backend = "cpu";
+      divided.strategy = "product";
+      divided.devices = product.devices();
+      divided.layout = layout_of(product);
+      EXPECT_TRUE(close(expected, train(divided, 1), grown)) << to_text(divided);
+      if (product.dp == 1) {
+        Training parts(divided);
+        parts.run(1);
+        const std::vector<double> part = parts.statistics().at("layer1.0.bn1.running_mean");
+        const std::vector<double> all = whole.statistics().at("layer1.0.bn1.running_mean");
+        ASSERT_EQ(part.size() * (depth == "18" ? static_cast<std::size_t>(product.tp) : 1), all.size());
+        for (std::size_t c = 0; c < part.size(); ++c) {
+          EXPECT_NEAR(part[c], all[c], 1e-5) << to_text(divided);
+        }
+      }
+    }
   }
 }
 

@@ -228,6 +228,20 @@ Weights Training::weights() const {
   return weights;
 }
 
+Weights Training::statistics(std::size_t replica) const {
+  std::map<std::string, std::vector<BufferId>> found;
+  for (std::size_t b = 0; b < plan_->buffers().size(); ++b) {
+    if (plan_->buffers()[b].role == plan::Role::statistic && plan_->buffers()[b].persistent) {
+      found[std::get<plan::ParameterPart>(plan_->buffers()[b].content).name].push_back(BufferId(b));
+    }
+  }
+  Weights statistics;
+  for (const auto& [name, copies] : found) {
+    statistics.emplace(name, executor_->read(copies.at(replica)));
+  }
+  return statistics;
+}
+
 Outcome train(const Case& one, std::int64_t steps, exec::DataOptions data, std::unique_ptr<exec::Backend> backend) {
   Training training(one, data, std::move(backend));
   Outcome outcome{{}, training.weights(), {}};

@@ -95,6 +95,8 @@ class Training {
   /// The parameters, put together from what the devices hold; fails the test where two copies differ in a bit or
   /// something is missing.
   Weights weights() const;
+  /// The statistics that a replica keeps: by default the first, whose are saved.
+  Weights statistics(std::size_t replica = 0) const;
 
  private:
   model::Model model_;

@@ -110,7 +110,12 @@ HOSTILE = ["", " ", "-", "--", "-1", "0", "nan", "inf", "-inf", "1e999", "1e-999
            "\u202e", "\x1b[31m", "a\nb", "\t", "'", '"', "\\", "{}", "[]", "<script>", "None", "true", "cpu", "cuda", "mlp", "*", "a" * 5000]
 
 VALUES = {
-    "--model": ["mlp:dim=8,depth=2", "mlp:4-3-2", "mlp:dim=16,depth=4", "mlp:1-1", "first-split", "mlp:dim=8", "mlp:dim=0,depth=1", "mlp:8"],
+    "--model": ["mlp:dim=8,depth=2", "mlp:4-3-2", "mlp:dim=16,depth=4", "mlp:1-1", "first-split", "mlp:dim=8", "mlp:dim=0,depth=1", "mlp:8",
+                "gpt:depth=1,heads=2,dim=8,context=4,vocab=11", "gpt:depth=2,heads=3,dim=8,context=4,vocab=11", "gpt:depth=1,heads=2,dim=8,context=0,vocab=1",
+                "llama:depth=1,heads=4,kv-heads=2,dim=16,hidden=24,context=4,vocab=13", "llama:depth=1,heads=4,kv-heads=3,dim=16,hidden=8,context=4,vocab=9",
+                "vit:depth=1,heads=2,dim=8,patch=2,image=4,classes=3", "vit:depth=1,heads=2,dim=8,patch=3,image=4,classes=3", "cnn:2-3,image=8,channels=1,classes=3",
+                "cnn:2,image=1,channels=1,classes=1", "resnet:18,image=32,classes=3,width=2,group=4", "resnet:19", "residual:dim=8,depth=2",
+                "tokens:vocabulary=9,dim=8,depth=1,sequence=3", "toy", "toy-4", "gpt:", "llama:depth=", "vit:depth=1e9", "cnn:-1", "gpt3-175b", "llama3-405b"],
     "--strategy": ["single", "dp", "ddp", "layers", "gpipe", "1f1b", "zb-h1", "tensor", "zero-1", "zero-2", "zero-3", "product", "mp", "fsdp"],
     "--devices": ["cpu", "cpu:1", "cpu:2", "cpu:3", "cpu:0-0", "cuda", "gpu", "2", "4", "cpu:0", "cpu:99999"],
     "--batch": ["1", "2", "7", "8", "64", "1e3", "-8", "0"],
@@ -128,6 +133,14 @@ VALUES = {
     "--balance": ["even", "time", "memory"],
     "--recompute": ["none", "all"],
     "--lr": ["0.1", "1e30", "-1"],
+    "--lr-schedule": ["cosine:until=10,warmup=2,floor=0.1", "linear:until=5", "step:every=3,gamma=0.1", "constant:warmup=2", "cosine", "cosine:until=0",
+                      "cosine:until=nan", "linear:until=-1", "step:every=1,gamma=1e300", "constant:warmup=1e30", "cosine:until=2,warmup=9", "sine:until=3"],
+    "--decay": ["all", "matrices", "none"],
+    "--label-smoothing": ["0.1", "0", "1", "-0.1", "1.5"],
+    "--sp": ["on", "off", "maybe"],
+    "--bucket-mb": ["25", "0.001", "0", "-1"],
+    "--first-bucket-mb": ["1", "0.001"],
+    "--loss-scale-growth": ["2000", "1", "0"],
     "--momentum": ["0.9", "2"],
     "--weight-decay": ["0.01", "1e308"],
     "--loss-scale": ["none", "dynamic", "1024"],
@@ -158,7 +171,7 @@ def draw_flags(case, count, names=None):
 def command_lines(case):
     """Any flags of any command."""
     command = case.random.choice(["train", "plan", "simulate", "strategies", "devices", "clusters", "search", "help", "lab", "bench",
-                                  "compare", "report", "completion", "man", "launch", "predict", "calibrate", "nothing", ""])
+                                  "compare", "report", "completion", "man", "launch", "predict", "calibrate", "models", "pytorch", "handin", "nothing", ""])
     words = [command] if command else []
     if command in ("train", "plan", "simulate", "search"):
         words += SMALL if case.random.random() < 0.7 else []
@@ -173,6 +186,16 @@ def command_lines(case):
             words += case.random.choice([[], ["--json", "-"], ["--trace", "t.json"]])
         elif "--cluster" not in " ".join(words):
             words += ["--cluster", "pcie-4"]
+    elif command == "pytorch":
+        words += draw_flags(case, case.random.randrange(0, 5)) + case.random.choice([[], ["--out", "twin.py"], ["--job", "matrix-power", "--size", "8"]])
+    elif command == "models":
+        words += case.random.choice([[], [case.random.choice(VALUES["--model"])], [case.random.choice(HOSTILE)], ["--parameters"],
+                                     [case.random.choice(VALUES["--model"]), "--parameters"]])
+    elif command == "handin":
+        words += case.random.choice([["list"], [], [case.random.choice(HOSTILE)], ["hw1", "--option", "D"], ["hw3", "--devices", "cpu", "--cluster", "pcie-4"],
+                                     ["hw1", "--preset", case.random.choice(HOSTILE)], ["hw3", "--cluster", "none.toml"], ["hw1", "--out", "/proc/none"]])
+        if "" in words:
+            words = [command, "list"]
     elif command in ("predict", "calibrate", "bench", "lab", "launch"):
         words += case.random.choice([["--help"], ["--nothing"], [case.random.choice(HOSTILE)], ["list"], ["run"], ["collectives", "--sizes", "8:1T"],
                                      ["collectives", "--sizes", case.random.choice(HOSTILE)], ["--cluster", "pcie-5", "run", "nothing"],
@@ -437,6 +460,141 @@ def one_folder(case):
         raise Broken(f"the folder holds {files}")
 
 
+def one_laboratory(case):
+    """Several runs of the laboratory that continue what is in one folder."""
+    words = ["lab", "run", "strong-scaling", "--set", "devices=1", "--set", "model=mlp:dim=8,depth=2", "--time-limit", "300ms", "--out", "o"]
+    if case.random.random() < 0.5:
+        case.run(*words, codes={0})
+    begun = time.monotonic()
+    several = [case.start(words + ["--resume"] * (case.random.random() < 0.8)) for _ in range(case.random.choice([2, 3]))]
+    runs = [case.finish(process, words, begun) for process in several]
+    for run in runs:
+        case.check(run, {0, 2})
+        if run.code == 2 and "another run writes" not in run.err:
+            raise Broken(f"refuses for another reason\n{run.describe()}")
+    if not any(run.code == 0 for run in runs):
+        raise Broken(f"none went on\n{runs[0].describe()}")
+    for folder in (case.folder / "o").iterdir():
+        case.run("report", str(folder), codes={0})
+
+
+def draw_network(case):
+    """A small network of any kind, sometimes one that cannot be."""
+    r = case.random
+    heads = r.choice([1, 2, 3, 4])
+    dim = heads * r.choice([2, 4, 6]) + (r.random() < 0.05)
+    depth = r.randrange(1, 4)
+    kind = r.choice(["mlp", "gpt", "llama", "vit", "cnn", "resnet", "residual", "tokens", "toy"])
+    if kind == "mlp":
+        return "mlp:" + "-".join(str(r.randrange(1, 20)) for _ in range(r.randrange(2, 7)))
+    if kind == "gpt":
+        return f"gpt:depth={depth},heads={heads},dim={dim},context={r.randrange(1, 9)},vocab={r.randrange(2, 30)}"
+    if kind == "llama":
+        groups = r.choice([one for one in (1, 2, 3, 4) if heads % one == 0 or r.random() < 0.05])
+        return f"llama:depth={depth},heads={heads},kv-heads={groups},dim={dim},hidden={r.randrange(1, 30)},context={r.randrange(1, 9)},vocab={r.randrange(2, 30)}"
+    if kind == "vit":
+        patch = r.choice([1, 2, 3])
+        return f"vit:depth={depth},heads={heads},dim={dim},patch={patch},image={patch * r.randrange(1, 4)},classes={r.randrange(1, 9)}"
+    if kind == "cnn":
+        return f"cnn:{'-'.join(str(r.randrange(1, 6)) for _ in range(r.randrange(1, 3)))},image={r.choice([4, 7, 8, 12])},channels={r.choice([1, 3])},classes={r.randrange(1, 9)}"
+    if kind == "resnet":
+        return f"resnet:18,image=32,classes={r.randrange(1, 9)},width={r.choice([1, 2, 4])},group={r.choice([1, 2, 4])}"
+    if kind == "residual":
+        return f"residual:dim={dim},depth={depth},hidden={r.randrange(1, 20)},sequence={r.randrange(1, 6)}"
+    return f"tokens:vocabulary={r.randrange(2, 20)},dim={dim},depth={depth},sequence={r.randrange(1, 6)}" if kind == "tokens" else r.choice(["toy", "toy-4"])
+
+
+def draw_job(case):
+    """A network and how it is trained; strategies come on top."""
+    r = case.random
+    words = ["--model", draw_network(case), "--batch", str(r.choice([2, 4, 6, 8, 12])), "--optimizer", r.choice(["sgd", "momentum", "adam", "adamw"]),
+             "--seed", str(r.randrange(1000)), "--warmup", "0", "-q"]
+    if r.random() < 0.5:
+        words += ["--lr-schedule", r.choice([f"cosine:until={r.randrange(1, 12)},warmup={r.randrange(0, 3)},floor={r.random():.2f}", f"linear:until={r.randrange(1, 12)}",
+                                             f"step:every={r.randrange(1, 5)},gamma={r.random():.2f}", f"constant:warmup={r.randrange(1, 6)}"])]
+    if r.random() < 0.3:
+        words += ["--weight-decay", "0.1", "--decay", r.choice(["all", "matrices"])]
+    if r.random() < 0.3:
+        words += ["--loss", "cross-entropy", "--label-smoothing", f"{r.random():.2f}"]
+    if r.random() < 0.3:
+        words += ["--samples", str(r.randrange(1, 40))]
+    return words
+
+
+def draw_split(case):
+    r = case.random
+    return r.choice([["--strategy", one, "--devices", f"cpu:{r.choice([2, 3, 4])}"] for one in ("dp", "ddp", "layers", "gpipe", "1f1b", "zb-h1", "tensor", "zero-1", "zero-2", "zero-3")]
+                    + [["--dp", "2", "--pp", "2", "--devices", "cpu:4"], ["--dp", "2", "--tp", "2", "--zero", "1", "--devices", "cpu:4"],
+                       ["--tp", "2", "--sp", "on", "--devices", "cpu:2"], ["--strategy", "ddp", "--recompute", "all", "--devices", "cpu:2"]])
+
+
+def trained(case, *words, codes=CODES):
+    run = case.run("train", *words, "--json", "r.json", codes=codes)
+    return json.loads((case.folder / "r.json").read_text())["losses"] if run.code == 0 else None
+
+
+def networks(case):
+    """Any network gives one device's losses under any strategy that takes it, and goes on from a checkpoint as if it had not ended."""
+    job = draw_job(case)
+    alone = trained(case, *job, "--steps", "6")
+    split = draw_split(case)
+    together = trained(case, *job, *split, "--steps", "6")
+    if alone and together:
+        for step, (one, other) in enumerate(zip(alone, together)):
+            if abs(one - other) > 2e-3 * (1 + abs(one)):
+                raise Broken(f"step {step} has the loss {one} on one device and {other} split: {job + split}")
+    if together and trained(case, *job, *split, "--steps", "3", "--checkpoint", "kept", codes={0}):
+        after = trained(case, *job, *split, "--steps", "6", "--checkpoint", "kept", "--resume", codes={0})
+        if after != together[3:]:
+            raise Broken(f"goes on with {after} where a run that did not end has {together[3:]}: {job + split}")
+    if alone:
+        script = case.run("pytorch", *job[:-1])
+        if script.code == 0:
+            compile(script.out, "twin.py", "exec")
+        case.run("models", job[1], codes={0})
+        case.run("plan", *[word for word in job if word not in ("-q", "--warmup", "0")], *split, "--verify")
+
+
+def ranks(case, patience):
+    """A signal to one rank of several, or to all."""
+    mpirun = shutil.which("mpirun")
+    if mpirun is None:
+        return
+    split = case.random.choice([["--strategy", one] for one in ("ddp", "dp", "layers", "1f1b", "tensor", "zero-1", "zero-3")])
+    words = ["train", "--model", "mlp:dim=16,depth=4", "--batch", "8", "--optimizer", "adam", "--warmup", "0", "-q", *split]
+    slow = ["--steps", "9999999", "--checkpoint", "kept"] + case.random.choice([[], ["--every", "7"]])
+    slow += case.random.choice([[], ["--delay", f"before={case.random.choice(['forward', 'backward', 'update'])},ms={case.random.choice([1, 30, 400, 5000])}"],
+                                ["--link", "bandwidth=100B/s"]])
+    settings = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1",
+                "OMPI_MCA_hwloc_base_binding_policy": "none", "OMPI_MCA_btl_vader_single_copy_mechanism": "none", "TMPDIR": "/tmp"}
+    number = case.random.choice([signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+    case.log.append(f"mpirun -n 2 baton {' '.join(words + slow)}, {number!r}")
+    begun = time.monotonic()
+    process = subprocess.Popen([mpirun, "-n", "2", case.program, *words, *slow], cwd=case.folder, env=case.environment(settings),
+                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    time.sleep(case.random.choice([0.5, 1, 1.5, 2, 3]))
+
+    def living():
+        found = subprocess.run(["ps", "--ppid", str(process.pid), "-o", "pid=,stat="], capture_output=True, text=True, check=False).stdout.split("\n")
+        return [int(line.split()[0]) for line in found if line.strip() and "Z" not in line.split()[1]]
+
+    targets = living()
+    sent = time.monotonic()
+    for pid in targets if case.random.random() < 0.5 else targets[-1:]:
+        os.kill(pid, number)
+    while living() and time.monotonic() < sent + 30:
+        time.sleep(0.01)
+    took = time.monotonic() - sent
+    run = case.finish(process, words + slow, begun)
+    case.check(run, CODES | STOPPED)
+    if targets and took > patience:
+        raise Broken(f"ranks need {took:.1f} s to end\n{run.describe()}")
+    if (case.folder / "kept").is_dir() and any((case.folder / "kept").iterdir()):
+        again = case.run(*words, "--devices", "cpu:2", "--steps", "1", "--checkpoint", "kept", "--resume", codes={0, 2})
+        if again.code == 2 and "already" not in again.err:
+            raise Broken(f"cannot be gone on from\n{again.describe()}")
+
+
 def simulated(case, *words, codes=CODES):
     run = case.run("simulate", *words, "--json", "-", codes=codes)
     return json.loads(run.out) if run.code == 0 else None
@@ -507,7 +665,9 @@ def little_memory(case):
 
 ATTACKS = {"command-lines": (command_lines, 30), "bytes": (bytes_as_arguments, 3), "files": (hostile_files, 25), "outputs": (outputs, 12),
            "full-output": (full_output, 4), "environments": (environments, 10), "signals": (signals, 12), "one-folder": (one_folder, 3),
+           "one-laboratory": (one_laboratory, 1), "networks": (networks, 14), "ranks": (ranks, 2),
            "simulator": (simulator, 12), "searches": (searches, 3), "little-memory": (little_memory, 3)}
+TIMED = {"signals", "ranks"}  # which wait for the end of a signal
 
 
 def attack(options, number):
@@ -517,7 +677,7 @@ def attack(options, number):
     folder = Path(tempfile.mkdtemp(prefix="baton-attack-"))
     case = Case(options.program, number, options.seed, folder, options.case is not None)
     try:
-        ATTACKS[name][0](case, options.patience) if name == "signals" else ATTACKS[name][0](case)
+        ATTACKS[name][0](case, options.patience) if name in TIMED else ATTACKS[name][0](case)
         return name, None
     except Broken as broken:
         return name, str(broken)

@@ -186,6 +186,7 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"train --model gpt:depth=2,heads=3,dim=64,context=8,vocab=9", "64 features"},
         Bad{"train --model llama3-8b:kv-heads=3 --batch 1", "3"}, Bad{"train --model resnet:19", "'19' layers"},
         Bad{"train --lr-schedule cosine", "needs until=N"}, Bad{"train --label-smoothing 0.1", "cross-entropy"},
+        Bad{"train --clip -1", "--clip is '-1'"}, Bad{"train --gradients half", "'half'"},
         Bad{"train --model mlp:dim=0,depth=2", "dim"}, Bad{"train --model mlp:dim=8", "depth"},
         Bad{"train --model mlp:8", "two widths"}, Bad{"train --model mlp:dim=8,depth=2,width=3", "width=3"},
         Bad{"train --model mlp:dim=99999999999,depth=2", "dim"}, Bad{"train --strategy magic", "unknown strategy 'magic'"},

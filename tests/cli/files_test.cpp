@@ -159,6 +159,24 @@ TEST_F(Cli, KeepsRunsOfOneFolderApart) {
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_ / "kept"), fs::directory_iterator()), 1);
 }
 
+TEST_F(Cli, ShowsModelsWhoseNormsTakeSamplesTogetherAsThoseOfOneSample) {
+  const Outcome alone = run("models resnet:18,image=32,classes=3,width=4");
+  const Outcome grouped = run("models resnet:18,image=32,classes=3,width=4,group=4");
+  EXPECT_EQ(alone.code, 0) << alone.err;
+  EXPECT_EQ(grouped.code, 0) << grouped.err;
+}
+
+TEST_F(Cli, OneRunOfTheLaboratoryAtATimeWritesToAFolder) {
+  const std::string sweep = "lab run strong-scaling --set devices=1 --set model=mlp:dim=8,depth=2 --out o --time-limit 60s";
+  const std::string command = "cd '" + folder_.string() + "' && { '" BATON_PROGRAM "' " + sweep +
+                              " >/dev/null 2>&1 & run=$!; while [ -z \"$(ls o/*/*.jsonl 2>/dev/null)\" ]; do sleep 0.1; done; "
+                              "timeout 20 '" BATON_PROGRAM "' " +
+                              sweep + " --resume >out 2>err; code=$?; kill -9 $run; wait $run; exit $code; }";
+  const int status = std::system(command.c_str());
+  EXPECT_EQ(WEXITSTATUS(status), 2);
+  EXPECT_NE(contents(folder_ / "err").find("another run writes its results to o/"), std::string::npos) << contents(folder_ / "err");
+}
+
 TEST_F(Cli, SaysWhatDiffersFromTheRunThatIsGoneOnFrom) {
   ASSERT_EQ(run(trains + "--optimizer adam --checkpoint kept").code, 0);
   const std::string again = "train --model mlp:dim=8,depth=2 --steps 5 --warmup 1 -q --checkpoint kept --resume ";

@@ -283,6 +283,14 @@ tests_are_run() {
   check 'test succeeds when tests do' equal "$status" 0
   call test -R golden
   check 'test does not bless unasked' equal "$(<"$tree/build/release/golden.txt")" 'bless='
+  call test --sanitize -R passes
+  check '--sanitize runs what is chosen under each sanitizer' \
+    equal "$(grep -c '100% tests passed, 0 tests failed out of 1' "$scratch/out") $status" '2 0'
+  check '--sanitize builds apart' test -e "$tree/build/asan/tests-built" -a -e "$tree/build/tsan/tests-built"
+  call test --sanitize -R fails
+  check '--sanitize fails when tests do' equal "$status" 1
+  call test --sanitize --bless
+  check '--sanitize blesses nothing' equal "$status" 1
   call test --bless
   check '--bless runs only the tests that write' contains "$scratch/out" '100% tests passed, 0 tests failed out of 2'
   check '--bless lets them write' equal "$(cat "$tree"/build/release/{golden,layers}.txt)" $'bless=1\nbless=1'

@@ -82,7 +82,7 @@ void expect_convolution(DType type, const ConvolutionShape& s, ConvolutionWay wa
     convolution_backward_input(type, s, way, dy.data(), w.data(), dx, workspace.data(), nullptr);
   };
   const auto backward_weight = [&](void* dw, void* db, bool accumulate) {
-    convolution_backward_weight(type, s, way, x.data(), dy.data(), dw, db, accumulate, workspace.data(), nullptr);
+    convolution_backward_weight(type, s, way, x.data(), dy.data(), type, dw, db, accumulate, workspace.data(), nullptr);
   };
   const TypedArray y(type, outputs);
   const TypedArray dx(type, inputs);
@@ -154,6 +154,8 @@ void expect_batch_norm(DType type, const BatchNormShape& s) {
   std::vector<double> dx_expected(count);
   std::vector<double> dgain_expected(channels);
   std::vector<double> dbias_expected(channels);
+  std::vector<double> mean_expected(channels, 0);
+  std::vector<double> variance_expected(channels, 1);
   const auto elements = static_cast<double>(s.group * s.pixels);
   for (std::int64_t group = 0; group < s.samples / s.group; ++group) {
     for (std::int64_t c = 0; c < s.channels; ++c) {
@@ -171,6 +173,9 @@ void expect_batch_norm(DType type, const BatchNormShape& s) {
       double along = 0;
       each([&](std::size_t i) { mean += values[i] / elements; });
       each([&](std::size_t i) { variance += (values[i] - mean) * (values[i] - mean) / elements; });
+      const double unbiased = variance * elements / std::max(1.0, elements - 1);
+      mean_expected[channel] += 0.1 * (mean - mean_expected[channel]);
+      variance_expected[channel] += 0.1 * (unbiased - variance_expected[channel]);
       const double factor = 1 / std::sqrt(variance + static_cast<double>(s.epsilon));
       each([&](std::size_t i) {
         const double normal = (values[i] - mean) * factor;
@@ -192,17 +197,35 @@ void expect_batch_norm(DType type, const BatchNormShape& s) {
   const TypedArray dbias(type, channels);
   batch_norm(type, s, x.data(), gain.data(), bias.data(), y.data(), workspace.data(), nullptr);
   batch_norm_backward_input(type, s, dy.data(), x.data(), gain.data(), dx.data(), workspace.data(), nullptr);
-  batch_norm_backward_weight(type, s, x.data(), dy.data(), dgain.data(), dbias.data(), false, workspace.data(), nullptr);
+  batch_norm_backward_weight(type, s, x.data(), dy.data(), type, dgain.data(), dbias.data(), false, workspace.data(), nullptr);
   const double rounding = 2 * rounding_of(type);
   EXPECT_LT(distance(y_expected, y.values()), rounding);
   EXPECT_LT(distance(dx_expected, dx.values()), rounding);
   EXPECT_LT(distance(dgain_expected, dgain.values()), rounding);
   EXPECT_LT(distance(dbias_expected, dbias.values()), rounding);
-  batch_norm_backward_weight(type, s, x.data(), dy.data(), dgain.data(), dbias.data(), true, workspace.data(), nullptr);
+  batch_norm_backward_weight(type, s, x.data(), dy.data(), type, dgain.data(), dbias.data(), true, workspace.data(), nullptr);
   for (double& value : dgain_expected) {
     value *= 2;
   }
   EXPECT_LT(distance(dgain_expected, dgain.values()), 2 * rounding) << "accumulated";
+  const TypedArray mean(DType::f32, std::vector<double>(channels, 0));
+  const TypedArray variance(DType::f32, std::vector<double>(channels, 1));
+  const TypedArray groups(DType::f32, std::vector<double>(1, 0));  // whose bits are those of the integer 0
+  track_moments(type, s, x.data(), 0.1F, static_cast<float*>(mean.data()), static_cast<float*>(variance.data()),
+                static_cast<std::int32_t*>(groups.data()), workspace.data(), nullptr);
+  EXPECT_LT(distance(mean_expected, mean.values()), 1e-5);
+  EXPECT_LT(distance(variance_expected, variance.values()), 1e-5);
+  const TypedArray evaluated(type, count);
+  batch_norm_by(type, s, x.data(), gain.data(), bias.data(), static_cast<const float*>(mean.data()),
+                static_cast<const float*>(variance.data()), evaluated.data(), workspace.data(), nullptr);
+  std::vector<double> evaluated_expected(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t c = i / static_cast<std::size_t>(s.pixels) % channels;
+    evaluated_expected[i] = (values[i] - mean_expected[c]) / std::sqrt(variance_expected[c] + static_cast<double>(s.epsilon)) *
+                                gains[c] +
+                            biases[c];
+  }
+  EXPECT_LT(distance(evaluated_expected, evaluated.values()), rounding);
   test::expect_same_bits(
       type, count,
       [&](void* to) { batch_norm_backward_input(type, s, dy.data(), x.data(), gain.data(), to, workspace.data(), nullptr); },

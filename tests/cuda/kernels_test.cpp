@@ -299,20 +299,22 @@ TEST(Products, AreTheSameBitsWhereThereIsRoomForTurningAnOperand) {
 
 TEST(Transpose, TurnsWholeAndBrokenTiles) {
   BATON_NEEDS_GPU()
+  constexpr std::size_t matrices = 3;
   constexpr std::size_t rows = 70;
   constexpr std::size_t columns = 33;
-  std::vector<float> values(rows * columns);
+  std::vector<float> values(matrices * rows * columns);
   for (std::size_t i = 0; i < values.size(); ++i) {
     values[i] = static_cast<float>(i);
   }
   const DeviceArray x(values);
   const DeviceArray y(values.size());
-  transpose(x.data(), y.data(), rows, columns, nullptr);
+  transpose(DType::f32, x.data(), y.data(), matrices, rows, columns, nullptr);
   const std::vector<float> turned = y.values();
-  for (std::size_t r = 0; r < rows; ++r) {
-    for (std::size_t c = 0; c < columns; ++c) {
-      ASSERT_EQ(turned[c * rows + r], values[r * columns + c]) << r << ' ' << c;
-    }
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const std::size_t first = i / (rows * columns) * rows * columns;
+    const std::size_t r = (i - first) / columns;
+    const std::size_t c = (i - first) % columns;
+    ASSERT_EQ(turned[first + c * rows + r], values[i]) << r << ' ' << c;
   }
 }
 

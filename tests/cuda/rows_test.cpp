@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <memory>
 
 #include "baton/exec/backend/cuda/kernels.h"
 #include "cuda/typed_array.h"
@@ -52,16 +53,17 @@ NormResults expected_norm(bool centred, double epsilon, std::int64_t rows, std::
   return e;
 }
 
-void expect_norm(DType type, bool centred, std::int64_t rows, std::int64_t width) {
-  SCOPED_TRACE(std::string(to_text(type)) + (centred ? " layer norm " : " rms norm ") + std::to_string(rows) + "x" +
-               std::to_string(width));
+/// `wide` is the type of the stream and of the gradients of the weights.
+void expect_norm(DType type, DType wide, bool centred, std::int64_t rows, std::int64_t width) {
+  SCOPED_TRACE(std::string(to_text(type)) + " and " + std::string(to_text(wide)) + (centred ? " layer norm " : " rms norm ") +
+               std::to_string(rows) + "x" + std::to_string(width));
   const auto count = static_cast<std::size_t>(rows * width);
   const auto columns = static_cast<std::size_t>(width);
   std::vector<double> shifted = normal_numbers(count, 1);
   for (double& value : shifted) {
     value = value * 2 + 3;
   }
-  const TypedArray x(type, shifted);
+  const TypedArray x(wide, shifted);
   const TypedArray gain(type, normal_numbers(columns, 2));
   const TypedArray bias(type, normal_numbers(columns, 3));
   const TypedArray dy(type, normal_numbers(count, 4));
@@ -70,28 +72,29 @@ void expect_norm(DType type, bool centred, std::int64_t rows, std::int64_t width
                                 dy.values());
   const auto forward = [&](void* y) {
     if (centred) {
-      layer_norm(type, x.data(), gain.data(), bias.data(), y, rows, width, epsilon, nullptr);
+      layer_norm(type, wide, x.data(), gain.data(), bias.data(), y, rows, width, epsilon, nullptr);
     } else {
-      rms_norm(type, x.data(), gain.data(), y, rows, width, epsilon, nullptr);
+      rms_norm(type, wide, x.data(), gain.data(), y, rows, width, epsilon, nullptr);
     }
   };
   const auto backward = [&](void* dx) {
-    (centred ? layer_norm_backward_input : rms_norm_backward_input)(type, dy.data(), x.data(), gain.data(), dx, rows, width,
+    (centred ? layer_norm_backward_input : rms_norm_backward_input)(type, wide, dy.data(), x.data(), gain.data(), dx, rows, width,
                                                                     epsilon, nullptr);
   };
   const TypedArray workspace(DType::f32, static_cast<std::size_t>(norm_weight_workspace(rows, width) / 4));
   const auto weights = [&](void* dgain, void* dbias, bool accumulate) {
     if (centred) {
-      layer_norm_backward_weight(type, x.data(), dy.data(), dgain, dbias, rows, width, epsilon, accumulate, workspace.as<float>(),
-                                 nullptr);
+      layer_norm_backward_weight({wide, type, wide}, x.data(), dy.data(), dgain, dbias, rows, width, epsilon, accumulate,
+                                 workspace.as<float>(), nullptr);
     } else {
-      rms_norm_backward_weight(type, x.data(), dy.data(), dgain, rows, width, epsilon, accumulate, workspace.as<float>(), nullptr);
+      rms_norm_backward_weight({wide, type, wide}, x.data(), dy.data(), dgain, rows, width, epsilon, accumulate,
+                               workspace.as<float>(), nullptr);
     }
   };
   const TypedArray y(type, count);
-  const TypedArray dx(type, count);
-  const TypedArray dgain(type, columns);
-  const TypedArray dbias(type, columns);
+  const TypedArray dx(wide, count);
+  const TypedArray dgain(wide, columns);
+  const TypedArray dbias(wide, columns);
   forward(y.data());
   backward(dx.data());
   weights(dgain.data(), dbias.data(), false);
@@ -107,10 +110,10 @@ void expect_norm(DType type, bool centred, std::int64_t rows, std::int64_t width
   }
   EXPECT_LT(distance(e.dgain, dgain.values()), 2 * rounding_of(type)) << "accumulated";
   test::expect_same_bits(type, count, forward, "forward");
-  test::expect_same_bits(type, count, backward, "backward");
-  const TypedArray unused(type, columns);
+  test::expect_same_bits(wide, count, backward, "backward");
+  const TypedArray unused(wide, columns);
   test::expect_same_bits(
-      type, columns, [&](void* result) { weights(result, unused.data(), false); }, "weights");
+      wide, columns, [&](void* result) { weights(result, unused.data(), false); }, "weights");
 }
 
 TEST(Norms, AreWhatLoopsGiveForRowsOfAnyWidth) {
@@ -128,7 +131,10 @@ TEST(Norms, AreWhatLoopsGiveForRowsOfAnyWidth) {
                                                                                           {5, 9000},
                                                                                           {3, 10001},
                                                                                           {8300, 64}}) {
-        expect_norm(type, centred, rows, width);
+        expect_norm(type, type, centred, rows, width);
+        if (type != DType::f32) {
+          expect_norm(type, DType::f32, centred, rows, width);
+        }
       }
     }
   }
@@ -230,8 +236,8 @@ TEST(Positions, AreAddedAndTheirGradientSummedOverTheSamples) {
       const TypedArray w(type, normal_numbers(static_cast<std::size_t>(held * width), 2));
       const TypedArray dw(type, static_cast<std::size_t>(held * width));
       const TypedArray y(type, count);
-      add_positions(type, x.data(), w.data(), y.data(), positions, samples, width, first, nullptr);
-      add_positions_backward(type, x.data(), dw.data(), positions, samples, width, first, held, false, nullptr);
+      add_positions(type, type, x.data(), w.data(), y.data(), positions, samples, width, first, nullptr);
+      add_positions_backward(type, x.data(), type, dw.data(), positions, samples, width, first, held, false, nullptr);
       const std::vector<double> values = x.values();
       const std::vector<double> weights = w.values();
       std::vector<double> expected(count);
@@ -245,13 +251,118 @@ TEST(Positions, AreAddedAndTheirGradientSummedOverTheSamples) {
       }
       EXPECT_LT(distance(expected, y.values()), rounding_of(type)) << to_text(type);
       EXPECT_LT(distance(gradient, dw.values()), rounding_of(type)) << to_text(type);
-      add_positions_backward(type, x.data(), dw.data(), positions, samples, width, first, held, true, nullptr);
+      add_positions_backward(type, x.data(), type, dw.data(), positions, samples, width, first, held, true, nullptr);
       for (double& value : gradient) {
         value *= 2;
       }
       EXPECT_LT(distance(gradient, dw.values()), 2 * rounding_of(type)) << to_text(type) << ", accumulated";
     }
   }
+}
+
+/// The stream stays float32 while what is added to it has 16 bits.
+TEST(Stream, TakesNarrowTermsPositionsAndRowsOfAnEmbedding) {
+  BATON_NEEDS_GPU()
+  for (const DType type : {DType::bf16, DType::f16}) {
+    for (const std::int64_t width : {1, 37, 768}) {
+      constexpr std::int64_t positions = 5;
+      constexpr std::int64_t samples = 3;
+      const auto count = static_cast<std::size_t>(positions * samples * width);
+      const TypedArray x(DType::f32, normal_numbers(count, 1));
+      const TypedArray b(type, normal_numbers(count, 2));
+      const TypedArray w(type, normal_numbers(static_cast<std::size_t>(positions * width), 3));
+      const TypedArray sum(DType::f32, count);
+      const TypedArray swapped(DType::f32, count);
+      const TypedArray placed(DType::f32, count);
+      add(DType::f32, x.data(), type, b.data(), DType::f32, sum.data(), static_cast<std::int64_t>(count), nullptr);
+      add(type, b.data(), DType::f32, x.data(), DType::f32, swapped.data(), static_cast<std::int64_t>(count), nullptr);
+      add_positions(type, DType::f32, x.data(), w.data(), placed.data(), positions, samples, width, 0, nullptr);
+      const std::vector<double> stream = x.values();
+      const std::vector<double> terms = b.values();
+      const std::vector<double> weights = w.values();
+      std::vector<double> expected_sum(count);
+      std::vector<double> expected_place(count);
+      for (std::size_t i = 0; i < count; ++i) {
+        const auto row = static_cast<std::int64_t>(i) / width;
+        expected_sum[i] = stream[i] + terms[i];
+        expected_place[i] = stream[i] + weights[at(row / samples, width, static_cast<std::int64_t>(i) % width)];
+      }
+      EXPECT_LT(distance(expected_sum, sum.values()), rounding_of(DType::f32)) << to_text(type) << ' ' << width;
+      EXPECT_LT(distance(expected_sum, swapped.values()), rounding_of(DType::f32)) << to_text(type) << ' ' << width;
+      EXPECT_LT(distance(expected_place, placed.values()), rounding_of(DType::f32)) << to_text(type) << ' ' << width;
+
+      // Gradients of float32 slopes into 16 bits, and of 16-bit slopes into float32.
+      for (const auto& [slopes, gradient] : {std::pair(DType::f32, type), std::pair(type, DType::f32)}) {
+        const TypedArray& dy = slopes == DType::f32 ? x : b;
+        const TypedArray dw(gradient, static_cast<std::size_t>(positions * width));
+        add_positions_backward(slopes, dy.data(), gradient, dw.data(), positions, samples, width, 0, positions, false, nullptr);
+        const std::vector<double> values = dy.values();
+        std::vector<double> sums(static_cast<std::size_t>(positions * width));
+        for (std::size_t i = 0; i < count; ++i) {
+          const auto row = static_cast<std::int64_t>(i) / width;
+          sums[at(row / samples, width, static_cast<std::int64_t>(i) % width)] += values[i];
+        }
+        EXPECT_LT(distance(sums, dw.values()), rounding_of(gradient)) << to_text(slopes) << ' ' << to_text(gradient);
+      }
+    }
+  }
+}
+
+TEST(SquaredSum, AddsUpTensorsOfAnySizeAndTypeAlwaysInTheSameOrder) {
+  BATON_NEEDS_GPU()
+  std::vector<std::unique_ptr<TypedArray>> arrays;
+  std::vector<CheckedTensor> tensors;
+  double expected = 0;
+  for (int i = 0; i < 150; ++i) {  // more than one launch takes
+    const DType type = test::floating_types[static_cast<std::size_t>(i) % std::size(test::floating_types)];
+    const std::size_t count = i == 70 ? 3000001 : static_cast<std::size_t>(1 + i * i * 7);
+    arrays.push_back(std::make_unique<TypedArray>(type, normal_numbers(count, static_cast<unsigned>(i))));
+    tensors.push_back({arrays.back()->data(), static_cast<std::int64_t>(count), type});
+    for (const double value : arrays.back()->values()) {
+      expected += value * value;
+    }
+  }
+  const TypedArray workspace(DType::f64, static_cast<std::size_t>(squared_sum_workspace(tensors.data(), tensors.size())));
+  const auto run = [&](void* result) {
+    squared_sum(tensors.data(), tensors.size(), workspace.as<double>(), static_cast<double*>(result), nullptr);
+  };
+  const TypedArray result(DType::f64, 1);
+  run(result.data());
+  EXPECT_NEAR(result.values()[0], expected, 1e-12 * expected);
+  test::expect_same_bits(DType::f64, 1, run, "sum of squares");
+  squared_sum(nullptr, 0, nullptr, result.as<double>(), nullptr);
+  EXPECT_EQ(result.values()[0], 0);
+}
+
+TEST(Dropout, DropsWhatTheMaskSaysWhereverAPartLies) {
+  BATON_NEEDS_GPU()
+  std::int64_t* step = nullptr;
+  ASSERT_EQ(cudaMalloc(reinterpret_cast<void**>(&step), sizeof *step), cudaSuccess);
+  for (const std::int64_t at_step : {1, 7}) {
+    ASSERT_EQ(cudaMemcpy(step, &at_step, sizeof at_step, cudaMemcpyHostToDevice), cudaSuccess);
+    for (const DType type : test::floating_types) {
+      op::ElementPlaces places;  // 3 of 5 positions, 4 of 9 samples, 37 of 50 features
+      places.rank = 3;
+      const std::int64_t held[] = {3, 4, 37};
+      const std::int64_t begin[] = {1, 5, 10};
+      const std::int64_t whole[] = {5, 9, 50};
+      std::copy_n(held, 3, places.held);
+      std::copy_n(begin, 3, places.begin);
+      std::copy_n(whole, 3, places.whole);
+      constexpr std::size_t count = 3 * 4 * 37;
+      const TypedArray x(type, normal_numbers(count, 1));
+      const TypedArray y(type, count);
+      dropout(type, {0.3, 2, 11, places}, x.data(), y.data(), count, step, nullptr);
+      const op::DropoutMask mask(0.3, 2, 11, at_step);
+      std::vector<double> expected = x.values();
+      for (std::size_t i = 0; i < count; ++i) {
+        const std::int64_t place = places.of(static_cast<std::int64_t>(i));
+        expected[i] = mask.drops(mask.words(place), place) ? 0 : expected[i] / 0.7;
+      }
+      EXPECT_LT(distance(expected, y.values()), rounding_of(type)) << to_text(type);
+    }
+  }
+  cudaFree(step);
 }
 
 TEST(EmbedBackward, SumsTheRowsOfEachIdWhateverTheirOrder) {
@@ -274,7 +385,7 @@ TEST(EmbedBackward, SumsTheRowsOfEachIdWhateverTheirOrder) {
       const TypedArray dw(type, weights);
       const TypedArray workspace(DType::f32, static_cast<std::size_t>(embed_backward_workspace(rows) / 4));
       const auto run = [&](void* result, bool accumulate) {
-        embed_backward(type, on_device, dy.data(), result, rows, held, width, first, accumulate, workspace.data(), nullptr);
+        embed_backward(type, on_device, dy.data(), type, result, rows, held, width, first, accumulate, workspace.data(), nullptr);
       };
       run(dw.data(), false);
       std::vector<double> expected(weights);

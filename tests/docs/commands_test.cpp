@@ -49,10 +49,14 @@ std::vector<std::string> words_of(const std::string& command) {
   return words;
 }
 
-/// Few steps.
+/// Few steps; what goes on from others does some more, by how many it is to have done.
 std::string briefly_trained(const std::string& command) {
-  static const std::regex steps(" --steps [0-9]+");
-  return std::regex_search(command, steps) ? std::regex_replace(command, steps, " --steps 7") : command + " --steps 7";
+  static const std::regex length(" --(steps|epochs) ([0-9]+)[0-9.]*");
+  std::smatch found;
+  const bool known = std::regex_search(command, found, length);
+  const bool goes_on = known && command.find(" --resume") != std::string::npos;
+  const std::string few = fmt::format(" --steps {}", goes_on ? 7 + std::stoi(found[2]) / 50 : 7);
+  return known ? std::regex_replace(command, length, few) : command + few;
 }
 
 /// The experiments that are named, for a short time and with small values.

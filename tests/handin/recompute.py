@@ -10,9 +10,9 @@ import re
 
 # Formulas that answers quote, and constants of the sheets and of the test on noise: their digits are no results.
 QUOTED = [
-    "t₁(s + (1−s)/n)", "2(n−1)/n", "growing with n−1", "(c+d)/(c_n+d)", "s = (s₀c + d)/(c + d)", "s₀", "S = n − s(n−1)",
+    "t₁(s + (1−s)/n)", "2(n−1)/n", "growing with n−1", "(c+d)/(c_n+d)", "s = (s₀c + d)/(c + d)", "s₀", "d/(c + d)", "S = n − s(n−1)",
     "n − 1 transfers for n GPUs", "of 1 / (1 − p)", "1 − p", "depth // 2", "with 99 % confidence", "with 95 % confidence", "more than 100", ">100", "<0.01", "R²",
-    "within 5 % of the limit", "by more than 5 points", "within 2 % of each other", "DIM²", "of at most 2", "Not 2:",
+    "within 5 % of the limit", "within 5 % or two standard", "above 100 %", "More than 100 %", "by more than 5 points", "within 2 % of each other", "DIM²", "of at most 2", "Not 2:",
     "nearer to 1", "away from 1", "a tenth", "With seed 0", "with seed 0", "seed 1 gave", "ResNet-50", "toy-4", "at the 1 % level",
     "on device 0", "device 0 if",
 ]  # fmt: skip
@@ -174,6 +174,17 @@ def ratio_interval(a, b, confidence=0.99, least=0.005):
     return math.exp(mean_b - mean_a - reach), math.exp(mean_b - mean_a + reach)
 
 
+def time_interval(row, confidence=0.99):
+    """Where the time of a row lies with this confidence."""
+    logs = [math.log(t) for t in row.get("instance_times_ns", [])]
+    if len(logs) < 2:
+        return 1e-9, 1e9
+    mean = sum(logs) / len(logs)
+    variance = sum((x - mean) ** 2 for x in logs) / (len(logs) - 1) / len(logs)
+    reach = student_quantile((1 + confidence) / 2, len(logs) - 1) * math.sqrt(variance)
+    return math.exp(mean - reach), math.exp(mean + reach)
+
+
 # ---------------------------------------------------------------------------------------- what is expected
 
 
@@ -190,12 +201,14 @@ def expected(question, rows):
 
 
 def warm_up(rows, v):
-    first = rows[0]
-    times = first["first_step_times_ns"]
-    rest = times[5:]
-    v.add("time", times[0], first[T], first["std_ns"])
-    v.add("plain", times[0] / first[T], len(rest), 5)
-    v.add("share", (sum(times) / len(times)) / (sum(rest) / len(rest)) - 1)
+    for row in rows:
+        times = row["first_step_times_ns"]
+        rest = times[5:]
+        v.add("time", times[0])
+        v.add("plain", times[0] / row[T], 5)
+        v.add("share", (sum(times) / len(times)) / (sum(rest) / len(rest)) - 1)
+    slow = [r for r in rows if r["first_step_times_ns"][0] > max(1.05 * r[T], r[T] + 2 * r["std_ns"])]
+    v.add("plain", len(slow), len(rows))
 
 
 def seeds(rows, v):
@@ -208,8 +221,8 @@ def linear(rows, v):
         s = speedup(rows, row, [])
         v.add("plain", row["devices"], s, 1 / s, row["devices"] / min(r["devices"] for r in rows))
         v.add("share", efficiency(rows, row, []))
-        if row is not rows[0] and (interval := ratio_interval(row, rows[0], 0.95, 0)):
-            v.add("plain", min(s, interval[0]), max(s, interval[1]))
+        if row is not rows[0] and (interval := ratio_interval(row, rows[0])):
+            v.add("plain", *interval)
 
 
 def drops(rows, v):
@@ -228,7 +241,7 @@ def account(rows, v):
     parts.append(lost - sum(parts))
     v.add("time", row[T], ideal, base[T], lost, *parts)
     v.add("share", *(part / lost for part in parts))
-    v.add("plain", row["devices"], times)
+    v.add("plain", *(r["devices"] for r in rows), times)
     fitted = own_cores(rows) if len(own_cores(rows)) >= 2 else rows
     s, r2 = amdahl_fraction([r["devices"] for r in fitted], [r[T] for r in fitted])
     v.add("share", s)
@@ -264,9 +277,6 @@ def why_case(rows, v):
         v.add("plain", row["communication_ns"] / row["compute_ns"])
         rate[row["case"]] = (row["flops"] / row["compute_ns"], row["sent_bytes"] / row["communication_ns"])
     v.add("plain", *(b / a for a, b in zip(rate[small["case"]], rate[large["case"]])))
-    interval = ratio_interval(small, large)
-    if interval and interval[0] < interval[1]:
-        v.add("share", math.sqrt(interval[1] / interval[0]) - 1)
 
 
 def when_bottleneck(rows, v):
@@ -275,10 +285,20 @@ def when_bottleneck(rows, v):
         computing = row["flops"] / row["devices"] / row["compute_ns"]
         v.add("gbytes", moving)
         v.add("gflops", computing)
-        simulated = row.get("origin") == "simulated"
-        batch = row.get("balanced_batch") if simulated else row["global_batch"] * row["communication_ns"] / row["compute_ns"]
+        batch = row["global_batch"] * row["communication_ns"] / row["compute_ns"]
         v.add("plain", moving / computing, row["sent_bytes"] / row["flops"], batch, row["global_batch"])
-        v.add("time", row.get("balanced_ns"))
+        if row.get("origin") != "simulated":
+            off = time_interval(row)
+            unsure = math.sqrt(off[1] / off[0])
+            v.add("plain", batch / unsure, batch * unsure)
+        elif "balanced_batch" in row:
+            # At that batch the work, which grows with it but for the update, takes as long as the bytes do.
+            v.add("plain", row["balanced_batch"])
+            v.add("gflops", row["balanced_gflops"])
+            v.add("time", row["balanced_ns"])
+            assert abs(row["balanced_ns"] / row["communication_ns"] - 1) < 0.05, row["case"]
+            work = row["flops"] / row["devices"] * row["balanced_batch"] / row["global_batch"]
+            assert abs(row["balanced_gflops"] * row["balanced_ns"] / work - 1) < 0.05, row["case"]
 
 
 def through(device):
@@ -296,10 +316,10 @@ def device_0(rows, v):
     most = max(map(through, others))
     v.add("bytes", through(first), most, through(ddp["device_list"][0]), first["peak_bytes"], others[0]["peak_bytes"])
     v.add("plain", through(first) / most, dp["devices"])
-    timed = next(row for row in headline(rows) if row["strategy"] == "dp")
-    devices = timed["device_list"]
-    v.add("share", devices[0]["busy"], sum(d["busy"] for d in devices[1:]) / (len(devices) - 1))
-    v.add("plain", timed["devices"])
+    for timed in (row for row in rows if row["strategy"] == "dp"):
+        devices = timed["device_list"]
+        v.add("share", devices[0]["busy"], sum(d["busy"] for d in devices[1:]) / (len(devices) - 1))
+        v.add("plain", timed["devices"])
     for row in headline(rows):
         v.add("share", row["std_ns"] / row["mean_ns"])
 
@@ -363,6 +383,11 @@ def delay_amdahl(rows, v):
     v.add("time", c, *(delay * 1e6 for delay in delays))
     v.add("share", *fitted, *lawful, max(abs(a - b) for a, b in zip(fitted, lawful)))
     v.add("plain", *delays)
+    n = headline(rows)[0]["devices"]
+    for delay in delays[1:]:  # if s₀ is no share: the delay's own, and what it limits speedups to
+        d = (delay - delays[0]) * 1e6
+        v.add("share", d / (c + d))
+        v.add("plain", (c + d) / d, *(speedup(rows, row, ["delay_ms"]) for row in by_delay(rows, n) if row["delay_ms"] == delay), n)
 
 
 def batch_scaling(rows, v):
@@ -380,17 +405,33 @@ def batch_scaling(rows, v):
 
 
 def saturation(rows, v):
-    for n in {row["devices"] for row in rows}:
+    counts = sorted({row["devices"] for row in rows})
+    most = math.inf
+    if rows[0].get("origin") != "simulated":
+        v.add("share", max(math.sqrt(high / low) - 1 for low, high in map(time_interval, rows)))
+    for n in counts:
         here = sorted((row for row in rows if row["devices"] == n), key=lambda row: row["batch"])
         a, b, r2 = line_through([row["batch"] for row in here], [row[T] for row in here])
         best = max(row["samples_per_s"] for row in here)
-        lawful = r2 >= 0.98 and a > 0 and b > 0
-        limit = max(best, 1e9 / b) if lawful else best
+        before, last = here[-2:]
+        slope = (last[T] - before[T]) / (last["batch"] - before["batch"])
+        settled = r2 >= 0.98 and a > 0 and b > 0 and 0.8 < slope / b < 1.25 and 1e9 / b <= most
+        limit, batch = best, None
+        if "limit_samples_per_s" in last:
+            limit, batch = max(best, last["limit_samples_per_s"]), last["saturated_batch"]
+            v.add("plain", last["limit_batch"])
+        elif settled:
+            limit, batch = max(best, 1e9 / b), 19 * a / b
+            v.add("plain", r2, float(f"{batch:.2g}"))
+            v.add("time", a, b)
+        else:
+            v.add("plain", before["batch"], last["samples_per_s"])
+            v.add("share", last["samples_per_s"] / before["samples_per_s"] - 1)
         reached = [row["batch"] for row in here if row["samples_per_s"] >= 0.95 * limit]
-        batch = reached[0] if reached else 19 * a / b
-        v.add("plain", n, limit, batch, here[-1]["batch"], r2, float(f"{batch:.2g}"))
-        v.add("share", here[-1]["samples_per_s"] / limit)
-        v.add("time", a, b)
+        v.add("plain", n, limit, reached[0] if reached else batch, last["batch"])
+        v.add("share", last["samples_per_s"] / limit)
+        if n == 1 and (batch or reached[0] < last["batch"]):
+            most = limit * counts[-1]
 
 
 def imbalance_time(rows, v):
@@ -410,6 +451,7 @@ def imbalance_waiting(rows, v):
     for comer in row["arrivals"]:
         v.add("time", comer["held_up_ns"])
         v.add("share", comer["held_up_ns"] / row[T])
+        v.add("plain", comer.get("latest_in"), comer.get("steps"))
 
 
 def blocks_on(depth, n):
@@ -444,14 +486,15 @@ def depth(rows, v):
 def all_used(rows, v):
     for row in rows:
         v.add("plain", row["devices"])
-        v.add("share", *(device["busy"] for device in row["device_list"]))
+        v.add("share", *(device["busy"] for device in row["device_list"]), sum(device["busy"] for device in row["device_list"]))
 
 
 def faster(rows, v):
-    first = rows[0]
     for row in rows:
-        v.add("plain", row["devices"], *(ratio_interval(first, row) or () if row is not first else ()))
-        v.add("time", row[T])
+        for fewer in rows:
+            if fewer["devices"] < row["devices"]:
+                v.add("plain", *(ratio_interval(fewer, row) or ()))
+        v.add("plain", row["devices"])
         v.add("bytes", max(device["peak_bytes"] for device in row["device_list"]))
         v.add("plain", *(row[T] / other[T] for other in rows))
 
@@ -467,13 +510,14 @@ def overhead(rows, v):
     v.add("bytes", one, one * (rows[-1]["devices"] - 1))
     for row in rows:
         v.add("plain", row["devices"], row["devices"] - 1, 2 * (row["devices"] - 1))
-    timed = (own_cores(rows) or rows)[-1]
-    v.add("time", timed[T], timed["transfer_ns"], timed["transfers_step_ns"])
-    v.add("share", timed["transfer_ns"] / timed[T], timed["transfers_step_ns"] / timed[T])
-    if len(own_cores(rows)) >= 3:
-        _, slope, r2 = line_through([row["devices"] for row in own_cores(rows)], [row[T] for row in own_cores(rows)])
+    timed = own_cores(rows) if len(own_cores(rows)) >= 3 else rows
+    last = timed[-1]
+    _, slope, r2 = line_through([row["transfers_forward"] for row in timed], [row["transfer_ns"] for row in timed])
+    v.add("time", last[T], timed[0]["transfer_ns"], last["transfer_ns"])
+    v.add("share", last["transfer_ns"] / last[T], last["transfers_step_ns"] / last[T])
+    v.add("plain", r2)
+    if r2 >= 0.8 and slope > 0:
         v.add("time", slope)
-        v.add("plain", r2)
 
 
 def first_split(rows, v):
@@ -492,8 +536,11 @@ def first_split(rows, v):
 def matrix_power(rows, v):
     one, two = rows[0], rows[-1]
     flops = 2 * 4 * 2 * one["size"] ** 3  # two powers of four products each
-    v.add("time", one[T], two[T], one[T] / 2, two.get("move_ns"), two[T] - one[T] / 2 - two.get("move_ns", 0))
-    v.add("plain", one[T] / two[T], one["size"], one["power"], 2)
+    products, total = (two[key] - one[key] / 2 for key in ("products_ns", "sum_ns"))
+    v.add("time", one[T], two[T], one[T] / 2, two["move_ns"], products, total)
+    for parts in ((), (products,), (total,), (products, total)):
+        v.add("time", two[T] - one[T] / 2 - two["move_ns"] - sum(parts))
+    v.add("plain", one[T] / two[T], one["size"], one["power"], 2, *(ratio_interval(two, one) or ()))
     v.add("gflops", flops / one[T], flops / two[T])
     v.add("plain", flops / one[T] / 1000)  # "11.0 and 20.7 TFLOP/s"
     v.add("bytes", one["size"] ** 2 * 4)

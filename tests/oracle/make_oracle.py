@@ -228,7 +228,8 @@ def make_optimizer(optimizer, parameters):
 
 
 def train(model, batch, loss, optimizer, seed, dtype):
-    """The loss of each step before its update, the named parameters after the last update, and the first gradients."""
+    """The loss of each step before its update, the named parameters after the last update, the first gradients, and what norms
+    keep for evaluation: their statistics, and the scores in that mode."""
     network = build(model, seed, dtype)
     update = make_optimizer(optimizer, network.parameters())
     samples, features, outputs = np.arange(batch)[:, None], math.prod(network.input), network.outputs
@@ -250,7 +251,10 @@ def train(model, batch, loss, optimizer, seed, dtype):
     names = [name for name, _ in network.named_parameters()]
     if model.startswith("mlp:"):
         names = [f"block{b}.{kind}" for b in range(len(widths(model)) - 1) for kind in ("weight", "bias")]
-    return losses, [(name, p.detach().numpy()) for name, p in zip(names, network.parameters())], gradients
+    with torch.no_grad():
+        kept = {"statistics": [(name, values.numpy()) for name, values in network.named_buffers()],
+                "scores": network.eval()(x).numpy()}
+    return losses, [(name, p.detach().numpy()) for name, p in zip(names, network.parameters())], gradients, kept
 
 
 def short(values):
@@ -259,8 +263,8 @@ def short(values):
 
 
 def case(model, batch, loss, optimizer, seed):
-    losses, parameters, gradients = train(model, batch, loss, optimizer, seed, torch.float32)
-    exact_losses, exact_parameters, exact_gradients = train(model, batch, loss, optimizer, seed, torch.float64)
+    losses, parameters, gradients, kept = train(model, batch, loss, optimizer, seed, torch.float32)
+    exact_losses, exact_parameters, exact_gradients, _ = train(model, batch, loss, optimizer, seed, torch.float64)
     loss_difference = max(abs(a - b) / abs(b) for a, b in zip(losses, exact_losses))
     difference = max(float(abs(a - b).max()) for (_, a), (_, b) in zip(parameters, exact_parameters))
     if not model.startswith("mlp:"):  # a gradient is off by this much of its largest entry
@@ -272,12 +276,17 @@ def case(model, batch, loss, optimizer, seed):
         if not model.startswith("mlp:"):
             row.update(gradient=short(gradient.ravel()[:8]), gradient_sum=float(gradient.sum(dtype=np.float64)),
                        gradient_largest=short([abs(gradient).max()])[0])
+    evaluation = {}
+    if kept["statistics"]:
+        evaluation = {"statistics": [{"name": name, "first": short(values.ravel()[:8]), "sum": float(values.sum(dtype=np.float64))}
+                                     for name, values in kept["statistics"]],
+                      "scores": short(kept["scores"].ravel())}
     return {
         "model": model, "batch": batch, "loss": loss, "optimizer": optimizer, "seed": seed, "steps": STEPS,
         "torch": torch.__version__, "losses": short(losses),
         "float64_loss_difference": float(f"{loss_difference:.2g}"),
         "float64_parameter_difference": float(f"{difference:.2g}"),
-        "parameters": rows,
+        "parameters": rows, **evaluation,
     }
 
 

@@ -1,6 +1,6 @@
-"""PyTorch's numbers for GPT-2, LLaMA and vision transformers, written here from their definitions.
+"""PyTorch's numbers for GPT-2, LLaMA, vision transformers and MLP-Mixers, written here from their definitions.
 
-    /usr/bin/python3 tests/oracle/make_transformers.py            writes tests/oracle/data/{gpt,llama,vit}*.json
+    /usr/bin/python3 tests/oracle/make_transformers.py            writes tests/oracle/data/{gpt,llama,vit,mixer}*.json
     /usr/bin/python3 tests/oracle/make_transformers.py --check    recomputes and compares, writes nothing
 
 Random numbers and the form of the files are those of make_oracle.py. Sequences are [position, sample], as Baton keeps them.
@@ -23,6 +23,7 @@ CASES = {
     "gpt_momentum": ("gpt:depth=2,heads=4,dim=32,context=16,vocab=50", 5, {**MOMENTUM, "lr": 0.05}, 0),
     "llama_momentum": ("llama:depth=2,heads=4,kv-heads=2,dim=32,hidden=48,context=16,vocab=50", 5, {**MOMENTUM, "lr": 0.05}, 7),
     "llama-base_sgd": ("llama:depth=2,heads=4,kv-heads=1,dim=32,hidden=40,context=12,vocab=33,base=500", 3, {**SGD, "lr": 0.2}, 0),
+    "mixer_momentum": ("mixer:depth=2,dim=16,tokens=12,channels=40,patch=4,image=12,classes=7", 6, {**MOMENTUM, "lr": 0.02}, 7),
     "vit_momentum": ("vit:depth=2,heads=2,dim=16,patch=4,image=12,classes=7", 6, {**MOMENTUM, "lr": 0.02}, 0),
 }
 
@@ -203,9 +204,42 @@ class Vit(Transformer):
         return self.linear(self.norm(x, "vit.layernorm")[0], "classifier")
 
 
+class Mixer(Vit):
+    """Images and norms as a vision transformer has them; values are [sample, patch, channel]."""
+
+    def __init__(self, model, seed, dtype):
+        Transformer.__init__(self, model, seed, dtype)
+        size, dim = self.size, self.size["dim"]
+        patches = (size["image"] // size["patch"]) ** 2
+        self.add("stem.proj.weight", (dim, 3, size["patch"], size["patch"]), 3 * size["patch"] ** 2)
+        self.add("stem.proj.bias", (dim,), 3 * size["patch"] ** 2)
+        for layer in range(size["depth"]):
+            for half, (part, width) in enumerate((("tokens", patches), ("channels", dim))):
+                self.add_norm(f"blocks.{layer}.norm{half + 1}")
+                self.add_linear(f"blocks.{layer}.mlp_{part}.fc1", width, size[part])
+                self.add_linear(f"blocks.{layer}.mlp_{part}.fc2", size[part], width)
+        self.add_norm("norm")
+        self.add_linear("head", dim, size["classes"])
+
+    def norm(self, x, name):
+        return functional.layer_norm(x, x.shape[-1:], self.named[name + ".weight"], self.named[name + ".bias"], 1e-6)
+
+    def mixed(self, x, name):
+        return self.linear(functional.gelu(self.linear(x, name + ".fc1")), name + ".fc2")
+
+    def forward(self, images):
+        patches = functional.conv2d(images, self.named["stem.proj.weight"], self.named["stem.proj.bias"], self.size["patch"])
+        x = patches.flatten(2).transpose(1, 2)
+        for layer in range(self.size["depth"]):
+            own = f"blocks.{layer}."
+            x = x + self.mixed(self.norm(x, own + "norm1").transpose(1, 2), own + "mlp_tokens").transpose(1, 2)
+            x = x + self.mixed(self.norm(x, own + "norm2"), own + "mlp_channels")
+        return self.linear(self.norm(x, "norm").mean(1), "head")
+
+
 def train(model, batch, optimizer, seed, dtype):
     """The loss of each step before its update, the parameters after the last update, and the first gradients."""
-    network = {"gpt": Gpt, "llama": Llama, "vit": Vit}[model.split(":")[0]](model, seed, dtype)
+    network = {"gpt": Gpt, "llama": Llama, "vit": Vit, "mixer": Mixer}[model.split(":")[0]](model, seed, dtype)
     update = make_optimizer(optimizer, network.parameters())
     x, target = network.data(batch)
     losses, gradients = [], None

@@ -1,7 +1,11 @@
+#include <array>
+#include <csignal>
 #include <nlohmann/json.hpp>
+#include <random>
 #include <set>
 
 #include "cli/program.h"
+#include "unit/data/written.h"
 
 /// The program under mpirun.
 namespace baton::test {
@@ -23,6 +27,33 @@ class RanksTrain : public Cli {
     return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, contents(folder_ / "out"), contents(folder_ / "err")};
   }
 
+  /// Two ranks that are sent a signal `after` so many seconds, all or one of them.
+  struct Stopped {
+    int code = -1;
+    int milliseconds = 0;  // until both had ended
+    std::string err;
+  };
+  Stopped stop_ranks(const std::string& arguments, int signal, double after, const std::string& who) const {
+    const std::string chosen = who == "all" ? "cat" : who == "first" ? "head -n 1" : "tail -n 1";
+    const std::string command = "cd '" + folder_.string() +
+                                "' && { '" BATON_MPIRUN "' ON '" BATON_MPIEXEC "' -n 2 '" BATON_PROGRAM "' " + arguments +
+                                " >out 2>err & run=$!; sleep " + std::to_string(after) + "; begun=$(date +%s%N); kill -" +
+                                std::to_string(signal) + " $(pgrep -P $run | " + chosen +
+                                "); while ps --ppid $run -o stat= | grep -qv Z; do sleep 0.01; done; "
+                                "echo $((($(date +%s%N) - begun) / 1000000)) >took; wait $run; } </dev/null";
+    const int status = std::system(command.c_str());
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, std::stoi(contents(folder_ / "took")), contents(folder_ / "err")};
+  }
+  /// The steps of the newest checkpoint in `kept`; 0 if there is none.
+  std::int64_t kept_step() const {
+    std::int64_t step = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(folder_ / "kept")) {
+      EXPECT_EQ(entry.path().extension(), ".safetensors");
+      step = std::max<std::int64_t>(step, std::stoll(entry.path().filename().string().substr(5)));
+    }
+    return step;
+  }
+
   Json json(const std::string& name) const { return Json::parse(contents(folder_ / name)); }
 };
 
@@ -33,6 +64,9 @@ std::size_t count(const std::string& text, const std::string& part) {
   }
   return found;
 }
+
+/// A second, on a machine that others use too.
+constexpr int in_time = 2500;
 
 const std::string small = "train --model mlp:dim=64,depth=4 --batch 16 --steps 8 --warmup 2 ";
 
@@ -101,6 +135,30 @@ TEST_F(RanksTrain, CheckpointsGoOnUnderAnyNumberOfRanksWithTheLossesOfARunThatWa
                       "--strategy 1f1b --steps 12 --checkpoint one "
                       "--resume --quiet");
   EXPECT_EQ(outcome.code, 0) << "another strategy on another number of ranks: " << outcome.err;
+}
+
+TEST_F(RanksTrain, EachLoadsItsOwnRowsAndAllEvaluateTogether) {
+  std::vector<std::uint16_t> tokens;
+  for (int i = 0; i < 2000; ++i) {
+    tokens.push_back(static_cast<std::uint16_t>(i * i % 13));
+  }
+  write_bytes(folder_ / "some.bin", llmc_shard(tokens, 20240520, 1));
+  const std::string job =
+      "train --model gpt:depth=2,heads=2,dim=16,context=8,vocab=13 --batch 12 --warmup 0 --data some.bin --eval-data some.bin "
+      "--eval-every 5 --quiet --checkpoint kept --keep-best ";
+  for (const std::string strategy : {"ddp", "1f1b"}) {
+    std::filesystem::remove_all(folder_ / "kept");
+    ASSERT_EQ(run(job + "--steps 8 --devices cpu:2 --json one.json --strategy " + strategy).code, 0);
+    std::filesystem::remove_all(folder_ / "kept");
+    const Outcome ranks = run_ranks(2, job + "--steps 8 --json ranks.json --strategy " + strategy);
+    ASSERT_EQ(ranks.code, 0) << ranks.err;
+    EXPECT_EQ(json("ranks.json")["losses"], json("one.json")["losses"]) << strategy;
+    EXPECT_EQ(json("ranks.json")["eval_loss"], json("one.json")["eval_loss"]) << strategy;
+    EXPECT_EQ(json("ranks.json")["eval_step"], Json({5, 8}));
+  }
+  const Outcome on = run_ranks(2, job + "--steps 11 --resume --json ranks.json --strategy zero-3");
+  ASSERT_EQ(on.code, 0) << on.err;
+  EXPECT_EQ(json("ranks.json")["losses"].size(), 3U);
 }
 
 TEST_F(RanksTrain, WhereTheResultCannotBeWrittenAllEndWithAndWithoutAWatch) {
@@ -184,6 +242,53 @@ TEST_F(RanksTrain, ARankThatIsToldToEndEndsAllAfterTheSameStepAndACheckpointIsLe
   EXPECT_EQ(count(contents(folder_ / "err"), "baton: interrupted after "), 1U) << contents(folder_ / "err");
   EXPECT_EQ(count(contents(folder_ / "out"), "Checkpoint: kept/step-"), 1U);
   EXPECT_FALSE(std::filesystem::is_empty(folder_ / "kept"));
+}
+
+TEST_F(RanksTrain, ASignalInAStepThatTakesLongSavesWhatTheStepBeforeLeft) {
+  // The first step ends after three seconds, the second after six. Rank 0 hears of it from rank 1.
+  const Stopped stopped = stop_ranks(
+      "train --model mlp:dim=16,depth=2 --strategy ddp --batch 8 --steps 100 --warmup 0 -q --checkpoint kept "
+      "--delay before=backward,device=1,ms=3000",
+      SIGTERM, 5.0, "last");
+  EXPECT_EQ(stopped.code, 128 + SIGTERM) << stopped.err;
+  EXPECT_LT(stopped.milliseconds, in_time);
+  EXPECT_EQ(count(stopped.err, "baton: interrupted after 1 of 100 steps"), 1U) << stopped.err;
+  EXPECT_EQ(count(stopped.err, "baton: "), 1U) << stopped.err;
+  EXPECT_EQ(kept_step(), 1);
+}
+
+TEST_F(RanksTrain, ASignalAtAnyMomentLeavesACheckpointThatGoesOnAsIfThereHadBeenNone) {
+  std::mt19937 random(17);
+  const auto draw = [&](const auto& list) { return *(list.begin() + static_cast<std::ptrdiff_t>(random() % list.size())); };
+  for (int trial = 0; trial < 4; ++trial) {
+    const std::string strategy = draw(std::array<const char*, 6>{"ddp", "layers", "1f1b", "tensor", "zero-3", "dp"});
+    const std::string job = "train --model mlp:dim=16,depth=4 --batch 8 --optimizer adam --samples 80 --warmup 0 -q --strategy " +
+                            strategy;
+    const std::string delay = std::string(" --delay before=") + draw(std::array<const char*, 3>{"forward", "backward", "update"}) +
+                              ",device=" + draw(std::array<const char*, 3>{"0", "1", "all"}) +
+                              ",ms=" + draw(std::array<const char*, 5>{"1", "20", "200", "700", "3000"});
+    const int signal = draw(std::array<int, 3>{SIGINT, SIGTERM, SIGHUP});
+    const double after = 0.2 + 2.3 * static_cast<double>(random() % 1000) / 1000;
+    const std::string who = draw(std::array<const char*, 3>{"all", "first", "last"});
+    const std::string words = job + delay + " --steps 300 --checkpoint kept" + (random() % 2 == 0 ? " --every 3" : "");
+    SCOPED_TRACE(words + ", signal " + std::to_string(signal) + " to " + who + " after " + std::to_string(after));
+    std::filesystem::create_directory(folder_ / "kept");
+    const Stopped stopped = stop_ranks(words, signal, after, who);
+    const std::int64_t kept = kept_step();
+    if (kept < 300) {
+      EXPECT_EQ(stopped.code, 128 + signal) << stopped.err;
+      EXPECT_LT(stopped.milliseconds, in_time);
+    }
+    if (kept > 0) {
+      const std::string steps = " --steps " + std::to_string(kept + 2);
+      ASSERT_EQ(run(job + " --devices cpu:2 --json whole.json" + steps).code, 0);
+      ASSERT_EQ(run(job + " --devices cpu:2 --json after.json --checkpoint kept --resume" + steps).code, 0);
+      const Json whole = json("whole.json")["losses"];
+      EXPECT_EQ(json("after.json")["losses"],
+                (Json{whole[static_cast<std::size_t>(kept)], whole[static_cast<std::size_t>(kept) + 1]}));
+    }
+    std::filesystem::remove_all(folder_ / "kept");
+  }
 }
 
 TEST_F(RanksTrain, WhereThereIsNoGpuThatIsSaidOnce) {

@@ -145,7 +145,7 @@ ArchiveReader::ArchiveReader(fs::path path, std::string what)
     }
     next = entry.end;
     begin_[entry.name] = sizeof length + length + entry.begin;
-    if (!tensors_.emplace(entry.name, TensorInfo{entry.dtype, Shape(std::move(entry.shape))}).second) {
+    if (!tensors_.emplace(entry.name, TensorInfo{entry.dtype, Shape(entry.shape)}).second) {
       refuse(fmt::format("it holds {} twice", entry.name));
     }
   }

@@ -2,17 +2,20 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <mutex>
 #include <set>
+#include <thread>
 
 #include "baton/base/error.h"
 
@@ -283,6 +286,25 @@ void append_line(const std::filesystem::path& path, std::string_view line) {
   }
   if (error != 0) {
     throw failure("{} cannot be written: {}", path.string(), std::strerror(error));
+  }
+}
+
+FolderLock::FolderLock(const std::filesystem::path& folder, const std::string& taken) {
+  // The folder itself is locked, so that nothing is left behind. Where a file system cannot lock folders, a file in it is.
+  const auto lock = [&](Descriptor file) {
+    file_ = std::move(file);
+    return file_.get() >= 0 && ::flock(file_.get(), LOCK_EX | LOCK_NB) == 0 ? 0 : errno;
+  };
+  int locked = lock(Descriptor(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)));
+  if (locked != 0 && locked != EWOULDBLOCK) {
+    locked = lock(Descriptor(::open((folder / ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)));
+  }
+  for (int tries = 0; locked == EWOULDBLOCK && tries < 10; ++tries) {  // a run that is just ending
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    locked = ::flock(file_.get(), LOCK_EX | LOCK_NB) == 0 ? 0 : errno;
+  }
+  if (locked == EWOULDBLOCK) {
+    throw usage_error("{}", taken);
   }
 }
 

@@ -89,6 +89,18 @@ void remove_temporaries();
 /// to what it was, and a failure says why.
 void append_line(const std::filesystem::path& path, std::string_view line);
 
+/// One process at a time has a folder, which is there. The lock goes with the process, however that ends.
+class FolderLock {
+ public:
+  FolderLock() = default;
+  /// A usage error, in these words, if another process has the folder and does not end within a second. Where a file system can
+  /// lock nothing, nothing is locked.
+  FolderLock(const std::filesystem::path& folder, const std::string& taken);
+
+ private:
+  Descriptor file_{-1};
+};
+
 /// Whether the file is a temporary one of a `WholeFile` whose writer has died.
 bool is_leftover(const std::filesystem::path& path);
 

@@ -2,22 +2,21 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <map>
-#include <thread>
+#include <tuple>
 
 #include "baton/base/error.h"
 #include "baton/base/file.h"
 #include "baton/base/units.h"
 #include "baton/exec/contents.h"
+#include "baton/model/names.h"
 
 namespace baton::checkpoint {
 namespace {
@@ -29,19 +28,25 @@ using plan::Role;
 constexpr std::string_view prefix = "step-";
 constexpr std::string_view suffix = ".safetensors";
 
-/// The name under which a buffer's contents are kept; nothing for buffers that a checkpoint does not hold.
-std::optional<std::string> name_of(const plan::Buffer& buffer) {
+/// What a buffer holds all or some of.
+struct Name {
+  std::string set;  // in front of a tensor's name: nothing, or `optimizer.0.`
+  std::string parameter;
+  bool operator<(const Name& other) const { return std::tie(set, parameter) < std::tie(other.set, other.parameter); }
+};
+/// Nothing for buffers that a checkpoint does not hold.
+std::optional<Name> name_of(const plan::Buffer& buffer) {
   const auto* part = std::get_if<ParameterPart>(&buffer.content);
   if (std::holds_alternative<plan::LossScaler>(buffer.content)) {
-    return "loss_scale";
+    return Name{"", "loss_scale"};
   }
   if (part == nullptr || !buffer.persistent) {
     return std::nullopt;
   }
-  if (buffer.role == Role::parameter) {
-    return part->name;
+  if (buffer.role == Role::parameter || buffer.role == Role::statistic) {
+    return Name{"", part->name};
   }
-  return buffer.role == Role::optimizer_state ? std::optional(fmt::format("optimizer.{}.{}", part->slot, part->name))
+  return buffer.role == Role::optimizer_state ? std::optional(Name{fmt::format("optimizer.{}.", part->slot), part->name})
                                               : std::nullopt;
 }
 
@@ -51,31 +56,50 @@ Shape whole_of(const plan::Buffer& buffer) {
   return part == nullptr ? buffer.shape : part->whole;
 }
 
+/// A buffer, and which part of a tensor it holds all or some of.
+struct Holder {
+  BufferId id;
+  std::size_t part;
+};
 struct Kept {
   TensorInfo info;
-  std::vector<BufferId> parts;  // which together hold it: of copies, the first
-  std::vector<BufferId> all;    // the copies among them
+  model::StoredTensor stored;
+  std::vector<Holder> parts;  // which together hold it: of copies, the first
+  std::vector<Holder> all;    // the copies among them
 };
 /// By name, which buffers hold a tensor.
 std::map<std::string, Kept> kept_by(const plan::Plan& plan) {
-  std::map<std::string, Kept> list;
+  std::map<Name, std::vector<BufferId>> buffers;
+  std::map<std::string, std::map<std::string, Shape>> sets;
   for (std::size_t b = 0; b < plan.buffers().size(); ++b) {
     const plan::Buffer& buffer = plan.buffers()[b];
-    if (const std::optional<std::string> name = name_of(buffer)) {
-      Kept& kept = list[*name];
-      kept.info = {buffer.dtype, whole_of(buffer)};
-      kept.all.push_back(BufferId(b));
-      const bool copy = std::any_of(kept.parts.begin(), kept.parts.end(),
-                                    [&](BufferId other) { return plan[other].content == buffer.content; });
-      if (!copy) {
-        kept.parts.push_back(BufferId(b));
+    if (const std::optional<Name> name = name_of(buffer)) {
+      buffers[*name].push_back(BufferId(b));
+      sets[name->set][name->parameter] = whole_of(buffer);
+    }
+  }
+  std::map<std::string, Kept> list;
+  for (const auto& [set, parameters] : sets) {
+    for (model::StoredTensor& stored : model::stored_tensors(parameters)) {
+      Kept& kept = list[set + stored.name];
+      for (std::size_t p = 0; p < stored.parts.size(); ++p) {
+        for (const BufferId id : buffers.at({set, stored.parts[p].parameter})) {
+          kept.info = {plan[id].dtype, stored.shape};
+          kept.all.push_back({id, p});
+          const bool copy = std::any_of(kept.parts.begin(), kept.parts.end(),
+                                        [&](const Holder& other) { return plan[other.id].content == plan[id].content; });
+          if (!copy) {
+            kept.parts.push_back({id, p});
+          }
+        }
       }
+      kept.stored = std::move(stored);
     }
   }
   for (const auto& [name, kept] : list) {
     std::int64_t held = 0;
-    for (const BufferId id : kept.parts) {
-      held += plan[id].shape.elements();
+    for (const Holder& holder : kept.parts) {
+      held += plan[holder.id].shape.elements();
     }
     check(held == kept.info.shape.elements(), "devices hold {} elements of {}, which has {}", held, name,
           kept.info.shape.elements());
@@ -86,7 +110,7 @@ std::map<std::string, Kept> kept_by(const plan::Plan& plan) {
 /// Of a buffer's memory, in runs of a bounded size: visit(begin, run, elements), where `begin` counts bytes, `run` is room for
 /// them, and elements(each) calls each(address in the run, place in the tensor, in bytes).
 template <typename Visit>
-void for_each_run(const plan::Buffer& buffer, Visit visit) {
+void for_each_run(const plan::Buffer& buffer, const model::StoredTensor& stored, std::size_t part, Visit visit) {
   constexpr std::int64_t most_elements = 1 << 17;
   std::optional<exec::PlaceInParameter> place;
   if (std::holds_alternative<ParameterPart>(buffer.content)) {
@@ -99,9 +123,45 @@ void for_each_run(const plan::Buffer& buffer, Visit visit) {
     run.resize(static_cast<std::size_t>(count * size));
     visit(static_cast<std::size_t>(first * size), std::span(run), [&](const auto& each) {
       for (std::int64_t i = 0; i < count; ++i) {
-        each(run.data() + i * size, (place ? (*place)(first + i) : first + i) * size);
+        each(run.data() + i * size, stored.place(part, place ? (*place)(first + i) : first + i) * size);
       }
     });
+  }
+}
+
+/// Puts a tensor together from what devices hold of it.
+void gather(const plan::Plan& plan, const exec::Executor& executor, const Kept& kept, std::span<std::byte> tensor) {
+  const auto size = static_cast<std::size_t>(size_of(kept.info.dtype));
+  for (const Holder& holder : kept.parts) {
+    for_each_run(plan[holder.id], kept.stored, holder.part, [&](std::size_t begin, std::span<std::byte> run, const auto& elements) {
+      executor.read(holder.id, begin, run);
+      elements([&](const std::byte* element, std::int64_t place) { std::copy_n(element, size, tensor.data() + place); });
+    });
+  }
+}
+
+/// Gives each device what it holds of a tensor.
+void scatter(const plan::Plan& plan, exec::Executor& executor, const Kept& kept, std::span<const std::byte> tensor) {
+  const auto size = static_cast<std::size_t>(size_of(kept.info.dtype));
+  for (const Holder& holder : kept.all) {
+    for_each_run(plan[holder.id], kept.stored, holder.part, [&](std::size_t begin, std::span<std::byte> run, const auto& elements) {
+      elements([&](std::byte* element, std::int64_t place) { std::copy_n(tensor.data() + place, size, element); });
+      executor.write(holder.id, begin, run);
+    });
+  }
+}
+
+/// A usage error if a tensor that is wanted is missing, or of another shape; `whose` says of what.
+void require_tensors(const std::map<std::string, Kept>& wanted, const Tensors& there, const std::string& whose) {
+  for (const auto& [name, kept] : wanted) {
+    const auto found = there.find(name);
+    if (found == there.end()) {
+      throw usage_error("{} has no {}: was it another model or optimizer?", whose, name);
+    }
+    if (found->second != kept.info) {
+      throw usage_error("{} is {} of {} in the checkpoint, but {} of {} in this run", name, to_text(found->second.shape),
+                        to_text(found->second.dtype), to_text(kept.info.shape), to_text(kept.info.dtype));
+    }
   }
 }
 
@@ -176,13 +236,7 @@ std::string for_each_tensor(const plan::Plan& plan, const exec::Executor& execut
                             const std::function<void(std::span<const std::byte> tensor)>& visit) {
   for (const auto& [name, kept] : kept_by(plan)) {
     const std::span<std::byte> tensor = room.first(kept.info.size());
-    const auto size = static_cast<std::size_t>(size_of(kept.info.dtype));
-    for (const BufferId id : kept.parts) {
-      for_each_run(plan[id], [&](std::size_t begin, std::span<std::byte> run, const auto& elements) {
-        executor.read(id, begin, run);
-        elements([&](const std::byte* element, std::int64_t place) { std::copy_n(element, size, tensor.data() + place); });
-      });
-    }
+    gather(plan, executor, kept, tensor);
     if (!is_finite(kept.info, tensor)) {
       return name;
     }
@@ -203,17 +257,7 @@ Progress restore(const plan::Plan& plan, exec::Executor& executor, const Source&
     }
   }
   const std::map<std::string, Kept> wanted = kept_by(plan);
-  for (const auto& [name, kept] : wanted) {
-    const auto found = source.tensors().find(name);
-    if (found == source.tensors().end()) {
-      throw usage_error("the checkpoint of {} with {} has no {}: was it another model or optimizer?", progress.model,
-                        progress.optimizer, name);
-    }
-    if (found->second != kept.info) {
-      throw usage_error("{} is {} of {} in the checkpoint, but {} of {} in this run", name, to_text(found->second.shape),
-                        to_text(found->second.dtype), to_text(kept.info.shape), to_text(kept.info.dtype));
-    }
-  }
+  require_tensors(wanted, source.tensors(), fmt::format("the checkpoint of {} with {}", progress.model, progress.optimizer));
   for (const auto& [name, tensor] : source.tensors()) {
     if (!wanted.contains(name)) {
       throw usage_error("the checkpoint of {} with {} holds {}, which this run has no place for", progress.model,
@@ -222,17 +266,34 @@ Progress restore(const plan::Plan& plan, exec::Executor& executor, const Source&
   }
   for (const auto& [name, kept] : wanted) {
     const std::span<std::byte> tensor = room.first(kept.info.size());
-    const auto size = static_cast<std::size_t>(size_of(kept.info.dtype));
     source.read(name, tensor);
-    for (const BufferId id : kept.all) {
-      for_each_run(plan[id], [&](std::size_t begin, std::span<std::byte> run, const auto& elements) {
-        elements([&](std::byte* element, std::int64_t place) { std::copy_n(tensor.data() + place, size, element); });
-        executor.write(id, begin, run);
-      });
-    }
+    scatter(plan, executor, kept, tensor);
   }
   executor.continue_from(progress.step);
   return progress;
+}
+
+void restore_weights(const plan::Plan& plan, exec::Executor& executor, const Source& source, std::span<std::byte> room) {
+  std::map<std::string, Kept> wanted = kept_by(plan);
+  std::erase_if(wanted, [](const auto& one) { return !is_weight(one.first); });
+  require_tensors(wanted, source.tensors(), "the checkpoint");
+  for (const auto& [name, kept] : wanted) {
+    const std::span<std::byte> tensor = room.first(kept.info.size());
+    source.read(name, tensor);
+    scatter(plan, executor, kept, tensor);
+  }
+}
+
+void copy_weights(const plan::Plan& from, const exec::Executor& source, const plan::Plan& to, exec::Executor& target,
+                  std::span<std::byte> room) {
+  const std::map<std::string, Kept> there = kept_by(from);
+  for (const auto& [name, kept] : kept_by(to)) {
+    const auto found = there.find(name);
+    check(found != there.end() && found->second.info == kept.info, "{} is not what both plans hold", name);
+    const std::span<std::byte> tensor = room.first(kept.info.size());
+    gather(from, source, found->second, tensor);
+    scatter(to, target, kept, tensor);
+  }
 }
 
 Folder::Folder(fs::path path, std::int64_t keep) : path_(std::move(path)), keep_(keep) {
@@ -244,22 +305,8 @@ Folder::Folder(fs::path path, std::int64_t keep) : path_(std::move(path)), keep_
   if (::access(path_.c_str(), R_OK | W_OK | X_OK) != 0) {
     throw failure("nothing can be saved in the folder {}: {}", path_.string(), std::strerror(errno));
   }
-  // The folder itself is locked, so that nothing is left behind. Where a file system cannot lock folders, a file in it is.
-  const auto lock = [&](Descriptor file) {
-    lock_ = std::move(file);
-    return lock_.get() >= 0 && ::flock(lock_.get(), LOCK_EX | LOCK_NB) == 0 ? 0 : errno;
-  };
-  int locked = lock(Descriptor(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)));
-  if (locked != 0 && locked != EWOULDBLOCK) {
-    locked = lock(Descriptor(::open((path_ / ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)));
-  }
-  for (int tries = 0; locked == EWOULDBLOCK && tries < 10; ++tries) {  // a run that is just ending
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
-    locked = ::flock(lock_.get(), LOCK_EX | LOCK_NB) == 0 ? 0 : errno;
-  }
-  if (locked == EWOULDBLOCK) {
-    throw usage_error("another run saves its checkpoints in {}: wait for its end, or give another folder", path_.string());
-  }
+  lock_ = FolderLock(
+      path_, fmt::format("another run saves its checkpoints in {}: wait for its end, or give another folder", path_.string()));
   for (const fs::directory_entry& entry : fs::directory_iterator(path_, error)) {
     if (entry.path().filename().string().starts_with(prefix) && is_leftover(entry.path())) {
       std::error_code ignored;

@@ -35,8 +35,9 @@ struct Progress {
 };
 Metadata to_metadata(const Progress& progress);
 
-/// What a checkpoint of the plan holds: `block0.weight`, and for slot k of its optimizer state `optimizer.k.block0.weight`. The
-/// state of a loss scaler is `loss_scale`.
+/// What a checkpoint of the plan holds: `block0.weight`, and for slot k of its optimizer state `optimizer.k.block0.weight`. Names
+/// and layouts are those of model::stored_tensors, of states too. The state of a loss scaler is `loss_scale`. Of statistics, which
+/// each replica keeps of its own batches, it holds the first replica's.
 Tensors tensors_of(const plan::Plan& plan);
 /// The memory that saving or restoring takes: that of the largest tensor, and a little for copying.
 Bytes room_for(const Tensors& tensors);
@@ -49,6 +50,18 @@ std::string for_each_tensor(const plan::Plan& plan, const exec::Executor& execut
 /// Puts weights and state into an executor, whatever its strategy, and continues after the checkpoint's last step. A
 /// usage error names what is missing or of another shape, before anything is changed. Tensors are read into `room`, one at a time.
 Progress restore(const plan::Plan& plan, exec::Executor& executor, const Source& source, std::span<std::byte> room);
+
+/// Whether a tensor of a checkpoint is none of an optimizer or a loss scaler.
+inline bool is_weight(const std::string& tensor) { return !tensor.starts_with("optimizer.") && tensor != "loss_scale"; }
+
+/// Puts the weights alone into an executor: of a checkpoint, or, where it has no optimizer, of another executor as it is now. All
+/// ranks call it. A usage error names what is missing or of another shape, before anything is changed.
+void restore_weights(const plan::Plan& plan, exec::Executor& executor, const Source& source, std::span<std::byte> room);
+void copy_weights(const plan::Plan& from, const exec::Executor& source, const plan::Plan& to, exec::Executor& target,
+                  std::span<std::byte> room);
+
+/// What the best checkpoint of a folder is called, by the loss of evaluations.
+inline constexpr const char* best_name = "best.safetensors";
 
 struct Found {
   std::filesystem::path path;
@@ -80,7 +93,7 @@ class Folder {
  private:
   std::filesystem::path path_;
   std::int64_t keep_;
-  Descriptor lock_{-1};
+  FolderLock lock_;
 };
 
 }  // namespace baton::checkpoint

@@ -65,15 +65,15 @@ void for_each_element(const Array& array, std::int64_t first, std::size_t count,
 }
 
 /// A shape without its extents of 1.
-std::vector<std::int64_t> squeezed(std::vector<std::int64_t> shape) {
-  std::erase(shape, 1);
-  return shape;
+std::vector<std::int64_t> squeezed(const Shape& shape) {
+  std::vector<std::int64_t> extents(shape.extents().begin(), shape.extents().end());
+  std::erase(extents, 1);
+  return extents;
 }
 
 /// Whether samples of one shape are samples of the other: all in a row, or with other axes of one.
 bool is_same_sample(const Shape& have, const Shape& want) {
-  return have.elements() == want.elements() &&
-         (want.rank() <= 1 || have.rank() <= 1 || squeezed(have.extents()) == squeezed(want.extents()));
+  return have.elements() == want.elements() && (want.rank() <= 1 || have.rank() <= 1 || squeezed(have) == squeezed(want));
 }
 
 Shape sample_of(const Array& array) { return Shape(std::vector<std::int64_t>(array.shape.begin() + 1, array.shape.end())); }
@@ -405,7 +405,7 @@ std::map<std::string, Array> open_safetensors(const fs::path& path) {
                                .bytes = std::make_shared<TensorBlob>(file, name),
                                .begin = 0,
                                .type = tensor.dtype,
-                               .shape = tensor.shape.extents()});
+                               .shape = {tensor.shape.extents().begin(), tensor.shape.extents().end()}});
   }
   return arrays;
 }

@@ -153,7 +153,8 @@ void fill_integers(const Buffer& buffer, const BatchRows& rows, std::int32_t* ou
 
 template <typename Real>
 void fill_real(const Buffer& buffer, Real* out, const Source& source, std::int64_t first_sample) {
-  if (const auto* part = std::get_if<ParameterPart>(&buffer.content); part && buffer.role == Role::parameter) {
+  if (const auto* part = std::get_if<ParameterPart>(&buffer.content);
+      part && (buffer.role == Role::parameter || buffer.role == Role::statistic)) {
     fill_parameter(buffer, *part, out, source.seed);
   } else if (const auto* rows = std::get_if<BatchRows>(&buffer.content)) {
     fill_samples(buffer, *rows, out, source, first_sample,
@@ -186,8 +187,50 @@ void fill_initial(const Buffer& buffer, std::byte* memory, const Source& source,
       fill_real(buffer, as<F16>(memory), source, first_sample);
       break;
     case DType::i32:
+      if (buffer.role == Role::statistic) {
+        std::fill_n(as<std::int32_t>(memory), buffer.shape.elements(), 0);
+        break;
+      }
       fill_integers(buffer, std::get<BatchRows>(buffer.content), as<std::int32_t>(memory), source, first_sample);
       break;
+  }
+}
+
+namespace {
+
+/// `Element` is what the feed gives, `Stored` what the buffer holds.
+template <typename Element, typename Stored>
+void fill_rows(const Buffer& buffer, Stored* out, const Feed& feed, std::int64_t step) {
+  const auto& rows = std::get<BatchRows>(buffer.content);
+  const SampleRuns runs(buffer, rows);
+  const bool input = buffer.role == Role::input;
+  std::vector<Element> sample(static_cast<std::size_t>(input ? feed.input_elements() : feed.target_elements()));
+  check(runs.in_sample(runs.positions - 1) + runs.length <= static_cast<std::int64_t>(sample.size()),
+        "a sample of {} elements for a buffer of {}", sample.size(), to_text(buffer.shape));
+  for (std::int64_t r = rows.begin; r < rows.end; ++r) {
+    input ? feed.input(step, r, std::span<Element>(sample)) : feed.target(step, r, std::span<Element>(sample));
+    for (std::int64_t p = 0; p < runs.positions; ++p) {
+      const auto from = sample.begin() + static_cast<std::ptrdiff_t>(runs.in_sample(p));
+      std::transform(from, from + static_cast<std::ptrdiff_t>(runs.length), out + runs.in_buffer(r - rows.begin, p),
+                     [](Element element) { return Stored(element); });
+    }
+  }
+}
+
+}  // namespace
+
+void fill_rows(const Buffer& buffer, std::byte* memory, const Feed& feed, std::int64_t step) {
+  switch (buffer.dtype) {
+    case DType::f32:
+      return fill_rows<float>(buffer, as<float>(memory), feed, step);
+    case DType::f64:
+      return fill_rows<float>(buffer, as<double>(memory), feed, step);
+    case DType::bf16:
+      return fill_rows<float>(buffer, as<Bf16>(memory), feed, step);
+    case DType::f16:
+      return fill_rows<float>(buffer, as<F16>(memory), feed, step);
+    case DType::i32:
+      return fill_rows<std::int32_t>(buffer, as<std::int32_t>(memory), feed, step);
   }
 }
 

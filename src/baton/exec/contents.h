@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "baton/exec/feed.h"
 #include "baton/plan/buffer.h"
 
 namespace baton::exec {
@@ -23,6 +24,9 @@ struct Source {
 /// Puts in what a persistent buffer holds before the first step: parameters, optimizer state zero, inputs and targets of
 /// the samples from `first_sample` on. What is put in does not depend on how things are split.
 void fill_initial(const plan::Buffer& buffer, std::byte* memory, const Source& source, std::int64_t first_sample);
+
+/// Puts the rows of a step's batch that a buffer of inputs or targets holds into it, rounded to its type.
+void fill_rows(const plan::Buffer& buffer, std::byte* memory, const Feed& feed, std::int64_t step);
 
 /// Of a buffer that holds a parameter, a part or a piece of one: the number in the whole parameter, row-major, of the element that
 /// lies at a position of the buffer's memory.

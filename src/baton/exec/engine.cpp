@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <set>
 
 #include "baton/op/traits.h"
 
@@ -14,12 +15,17 @@ std::int64_t integers(const plan::Plan& plan, bool targets) {
   for (const plan::Task& task : plan.tasks()) {
     const auto* compute = std::get_if<plan::Compute>(&task.action);
     for (std::size_t i = 0; compute != nullptr && i < task.reads.size(); ++i) {
-      if (plan[task.reads[i]].dtype == DType::i32 && (plan[task.reads[i]].role == plan::Role::target) == targets) {
+      const plan::Buffer& read = plan[task.reads[i]];
+      if (read.dtype == DType::i32 && read.role != plan::Role::statistic && (read.role == plan::Role::target) == targets) {
         std::vector<op::Operand> reads;
+        std::vector<op::Operand> writes;
         for (const BufferId id : task.reads) {
           reads.push_back({plan[id].shape, plan[id].dtype});
         }
-        return op::integer_limit(compute->op, reads, i);
+        for (const BufferId id : task.writes) {
+          writes.push_back({plan[id].shape, plan[id].dtype});
+        }
+        return op::integer_limit(compute->op, reads, writes, i);
       }
     }
   }
@@ -27,6 +33,15 @@ std::int64_t integers(const plan::Plan& plan, bool targets) {
 }
 
 }  // namespace
+
+bool changes_state(const plan::Plan& plan, const plan::Task& task) {
+  return std::any_of(task.writes.begin(), task.writes.end(), [&](BufferId written) {
+    const plan::Buffer& buffer = plan[written];
+    return std::holds_alternative<plan::LossScaler>(buffer.content) ||
+           (buffer.persistent && (buffer.role == plan::Role::parameter || buffer.role == plan::Role::optimizer_state ||
+                                  buffer.role == plan::Role::statistic));
+  });
+}
 
 Addresses addresses_of(const plan::Task& task, std::byte* workspace, const std::function<std::byte*(BufferId)>& address) {
   Addresses list;
@@ -64,14 +79,32 @@ std::vector<std::size_t> loss_order(const plan::Plan& plan, const std::vector<Bu
   return order;
 }
 
+void StepData::fill(const plan::Buffer& buffer, std::byte* memory, std::int64_t step) const {
+  if (feed != nullptr && std::holds_alternative<plan::BatchRows>(buffer.content)) {
+    fill_rows(buffer, memory, *feed, step);
+  } else {
+    fill_initial(buffer, memory, source, first_sample(step));
+  }
+}
+
 StepData step_data(const plan::Plan& plan, const DataOptions& options) {
-  StepData data{.source = {options.seed, options.samples, integers(plan, true), integers(plan, false)}, .loaded = {}, .losses = {}};
+  StepData data{.source = {options.seed, options.samples, integers(plan, true), integers(plan, false)},
+                .feed = options.feed,
+                .loaded = {},
+                .ahead = {},
+                .losses = {}};
+  for (const plan::Task& task : plan.tasks()) {
+    if (std::holds_alternative<plan::Load>(task.action)) {
+      data.ahead.insert(data.ahead.end(), task.writes.begin(), task.writes.end());
+    }
+  }
+  const std::set<BufferId> ahead(data.ahead.begin(), data.ahead.end());
   for (std::size_t b = 0; b < plan.buffers().size(); ++b) {
     const plan::Buffer& buffer = plan.buffers()[b];
     const bool batch = buffer.role == plan::Role::input || buffer.role == plan::Role::target;
     if (batch && buffer.persistent) {
       data.batch = std::max(data.batch, std::get<plan::BatchRows>(buffer.content).end);
-      if (options.samples > 0) {
+      if ((options.samples > 0 || options.feed != nullptr) && !ahead.contains(BufferId(b))) {
         data.loaded.push_back(BufferId(b));
       }
     }

@@ -18,8 +18,10 @@ namespace baton::exec {
 /// Which buffers a step's data goes into and which its loss is read from, in any engine.
 struct StepData {
   Source source;
+  const Feed* feed = nullptr;    // where there is one, rows come from it
   std::int64_t batch = 0;        // rows of the global batch
-  std::vector<BufferId> loaded;  // inputs and targets that change from step to step; empty if the batch stays the same
+  std::vector<BufferId> loaded;  // inputs and targets that are filled before each step; empty if the batch stays the same
+  std::vector<BufferId> ahead;   // those that a Load fills during the step before
   std::vector<BufferId> losses;  // in the order of the batch
   /// The order in which the rows of those buffers are summed: by sample and position, however they are split and laid out, so that
   /// the sum has the same bits.
@@ -27,6 +29,8 @@ struct StepData {
 
   /// The first sample of a step; steps are numbered from 0.
   std::int64_t first_sample(std::int64_t step) const { return source.samples > 0 ? step * batch % source.samples : 0; }
+  /// Puts in what a persistent buffer holds at the start of a step: inputs and targets of its rows, parameters of the first.
+  void fill(const plan::Buffer& buffer, std::byte* memory, std::int64_t step) const;
 };
 /// The order of the rows of these losses.
 std::vector<std::size_t> loss_order(const plan::Plan& plan, const std::vector<BufferId>& losses);
@@ -41,6 +45,9 @@ struct Assignment {
   StepData data;
   World* world = nullptr;  // the ranks that run it together; nullptr: this process alone
 };
+
+/// Whether the task changes what is kept from step to step: parameters, states, loss scales.
+bool changes_state(const plan::Plan& plan, const plan::Task& task);
 
 /// The addresses of a task's buffers, each given by `address`.
 Addresses addresses_of(const plan::Task& task, std::byte* workspace, const std::function<std::byte*(BufferId)>& address);

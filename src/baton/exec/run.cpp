@@ -20,12 +20,14 @@ RunResult open_result(std::int64_t steps) {
   RunResult result;
   result.losses.assign(static_cast<std::size_t>(steps), 0);
   result.step_times.assign(static_cast<std::size_t>(steps), Nanoseconds(0));
+  result.data_waits.assign(static_cast<std::size_t>(steps), Nanoseconds(0));
   return result;
 }
 
 void close_result(RunResult& result, std::int64_t done, std::size_t traced) {
   result.losses.resize(static_cast<std::size_t>(done));
   result.step_times.resize(static_cast<std::size_t>(done));
+  result.data_waits.resize(static_cast<std::size_t>(done));
   result.trace.steps.resize(std::min(result.trace.steps.size(), traced));
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "baton/base/units.h"
+#include "baton/exec/feed.h"
 #include "baton/exec/gpu_reading.h"
 #include "baton/exec/ranks/clock_fit.h"
 #include "baton/exec/rounding.h"
@@ -21,6 +22,8 @@ struct DataOptions {
   std::uint64_t seed = 0;
   /// Step k takes the batch that begins at sample k · batch, modulo this; 0: the same batch every step.
   std::int64_t samples = 0;
+  /// Not random numbers: the rows of each step come from here. It must outlive the executor.
+  const Feed* feed = nullptr;
 };
 
 struct RunOptions {
@@ -28,7 +31,7 @@ struct RunOptions {
   std::int64_t warmup = 5;  // of those steps, how many are not timed
   /// What the run leaves is wanted: it ends at the first step whose loss is not finite. And if it is stopped in the middle of a
   /// step, it ends with the steps before it, provided that memory still holds what they left: without this, and where a step has
-  /// begun to change it, `Stopped` is thrown. Only one process can tell.
+  /// begun to change it, `Stopped` is thrown. All ranks end in the same way.
   bool for_keeps = false;
 };
 
@@ -49,6 +52,7 @@ Rounding sum(std::span<const RoundingTally> tallies, std::optional<plan::Role> r
 struct RunResult {
   std::vector<double> losses;            // of every step, warm-up included
   std::vector<Nanoseconds> step_times;   // likewise
+  std::vector<Nanoseconds> data_waits;   // likewise: how long nothing but the rows of a feed was waited for
   trace::Trace trace;                    // of some steps: which ones the engine says
   std::vector<RoundingTally> roundings;  // over all its steps and devices; empty if nothing is rounded
   std::vector<ClockFit> clocks;          // by rank: what events were shifted by

@@ -16,6 +16,10 @@ struct Line {
 };
 Line fit_line(std::span<const double> x, std::span<const double> y);
 
+/// Whether a fitted serial fraction is a share of the step. Noise, or a law that does not hold, may make it negative or more
+/// than all.
+constexpr bool is_share(double serial) { return serial > -0.001 && serial < 1; }
+
 /// Amdahl: time on n devices = t1 · (s + (1 − s) / n). `s` may come out negative where the speedup is more than linear.
 struct Amdahl {
   double serial = 0;  // s

@@ -25,7 +25,7 @@ bool enough_evidence(const Comer& comer, std::size_t devices, Nanoseconds step) 
 }
 
 /// The others wait longest for it; there is one.
-const Comer& most_waited_for(std::span<const Comer> comers) {
+const Comer& slowest(std::span<const Comer> comers) {
   return *std::max_element(comers.begin(), comers.end(), [](const Comer& a, const Comer& b) { return a.held_up < b.held_up; });
 }
 
@@ -52,23 +52,25 @@ double chance_of_latest(std::int64_t latest_in, std::int64_t steps, std::size_t 
   return std::min(1.0, chance * static_cast<double>(devices));  // any of them could be the one
 }
 
-const Comer* latest(std::span<const Comer> comers, Nanoseconds step) {
+const Comer* most_waited_for(std::span<const Comer> comers, Nanoseconds step) {
   if (comers.size() < 2) {
     return nullptr;
   }
-  const Comer& worst = most_waited_for(comers);
+  const Comer& worst = slowest(comers);
   const double chance = 1.0 / static_cast<double>(comers.size());
-  return share_of_waiting(comers, worst) < (1 + chance) / 2 || part(worst.held_up, step) < least_cost ||
-                 !enough_evidence(worst, comers.size(), step)
-             ? nullptr
-             : &worst;
+  return share_of_waiting(comers, worst) < (1 + chance) / 2 || part(worst.held_up, step) < least_cost ? nullptr : &worst;
+}
+
+const Comer* latest(std::span<const Comer> comers, Nanoseconds step) {
+  const Comer* worst = most_waited_for(comers, step);
+  return worst != nullptr && enough_evidence(*worst, comers.size(), step) ? worst : nullptr;
 }
 
 std::string straggler(std::span<const Comer> comers, Nanoseconds step) {
   if (comers.size() < 2) {
     return {};
   }
-  const Comer& worst = most_waited_for(comers);
+  const Comer& worst = slowest(comers);
   const std::string numbers = fmt::format("holds all others up for {} per step ({:.1f} % of it), {:.0f} % of such waiting",
                                           to_text(worst.held_up), part(worst.held_up, step) * 100,
                                           share_of_waiting(comers, worst) * 100);

@@ -22,10 +22,14 @@ struct Comer {
 /// `steps`.
 double chance_of_latest(std::int64_t latest_in, std::int64_t steps, std::size_t devices);
 
-/// The device that stands out among those that meet: of the time that one device held all others up, clearly more is its own than
-/// chance makes it, it costs the others a twentieth of the step, and it is the one waited for longest in more steps than
-/// chance explains. None if no device does, or fewer than two meet. Time decides and not how often a device came last: after one
-/// late arrival all come to the next collectives together.
+/// The device that the others waited for most in the steps that were looked at: of the time that one device held all others up,
+/// clearly more is its own than chance makes it, and it costs the others a twentieth of the step. None if no device does, or fewer
+/// than two meet. Time decides and not how often a device came last: after one late arrival all come to the next collectives
+/// together.
+const Comer* most_waited_for(std::span<const Comer> comers, Nanoseconds step);
+
+/// The same if it was the one waited for longest in more steps than chance explains, so that the next steps can be expected to be
+/// alike.
 const Comer* latest(std::span<const Comer> comers, Nanoseconds step);
 
 /// Names the device that keeps the others waiting, how long and in which phase it is slow; or says that there

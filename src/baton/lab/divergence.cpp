@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "baton/exec/executor.h"
+#include "baton/lab/training.h"
 
 namespace baton::lab {
 namespace {
@@ -39,7 +40,8 @@ class Replay {
   Replay(const JobWords& words, const cluster::Machine& machine, const checkpoint::Source* from)
       : job_(words, machine),
         plan_(keep_all(job_.compile())),
-        executor_(plan_, job_.cluster(), job_.backend(), {.seed = job_.seed(), .samples = job_.samples()}) {
+        executor_(plan_, job_.cluster(), job_.backend(), job_.data_options()) {
+    take_pretrained(job_, plan_, executor_);
     if (from != nullptr) {
       std::vector<std::byte> room(static_cast<std::size_t>(checkpoint::room_for(checkpoint::tensors_of(plan_)).count));
       done_ = checkpoint::restore(plan_, executor_, *from, room).step;

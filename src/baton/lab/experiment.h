@@ -27,6 +27,7 @@ struct Axis {
   std::vector<Json> full;
   /// Throws a usage error if the axis cannot have this value. By default values are judged by those of the presets.
   std::function<void(const Json& value)> check = nullptr;
+  std::string also = {};  // another name that --set takes for it
 };
 
 /// The name that an axis is known by, and its column: with underscores, where people may write dashes.

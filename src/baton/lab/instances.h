@@ -15,7 +15,7 @@ inline constexpr std::size_t least_instances = 4;
 /// When the points of a precise run have been measured often enough.
 inline constexpr double precise_difference = 0.03;
 inline constexpr std::size_t least_precise_instances = 10;
-inline constexpr std::size_t most_precise_instances = 150;
+inline constexpr std::size_t most_precise_instances = 300;
 /// Whether points that took turns, with these times by point and round, tell a difference of 3 % between any two of them from none,
 /// in nine of ten cases; of one point alone, to another of the same scatter. Asked after every fifth round only: who stops as soon
 /// as the scatter happens to look small would take it for smaller than it is.

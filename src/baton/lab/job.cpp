@@ -11,6 +11,7 @@
 #include "baton/base/file.h"
 #include "baton/base/text.h"
 #include "baton/cluster/blueprint.h"
+#include "baton/exec/backend/cuda/cuda.h"
 #include "baton/exec/devices.h"
 #include "baton/model/zoo.h"
 #include "baton/op/traits.h"
@@ -24,6 +25,7 @@ std::string list_models() {
   for (const model::Kind& kind : model::zoo()) {
     forms.push_back(kind.forms);
   }
+  forms.emplace_back("the path of a folder with a config.json and safetensors, or of an ONNX file (docs/huggingface.md)");
   return either(forms);
 }
 
@@ -111,6 +113,8 @@ Bytes parse_megabytes(const std::string& text, std::string_view flag) {
 std::int64_t parse_seed(const std::string& text) {
   return parse_integer(text, "--seed", 0, std::numeric_limits<std::int64_t>::max());
 }
+
+std::vector<std::string> gradient_names() { return {"same", "fp32"}; }
 
 std::vector<std::string> decay_names() { return {"all", "matrices"}; }
 
@@ -312,6 +316,8 @@ const std::vector<JobField>& job_fields() {
        {"clip-norm", "clip-grad-norm", "grad-clip", "max-grad-norm"}},
       choice("precision", &JobWords::precision, "", strategy::precision_names,
              "; bf16 and fp16 keep float32 weights (mixed is fp16), tf32 needs a GPU, fp64 needs the reference backend"),
+      choice("gradients", &JobWords::gradients, "in 16-bit training, the type of the gradients of parameters: ", gradient_names,
+             "; same is the 16-bit type, fp32 is what PyTorch's autocast has"),
       {"loss-scale", &JobWords::loss_scale, "SCALE",
        "none, dynamic (halved after an overflow) or a fixed number (default: dynamic for fp16, none otherwise)"},
       {"loss-scale-growth", &JobWords::loss_scale_growth, "N", "double a dynamic loss scale after N steps without overflow"},
@@ -330,7 +336,17 @@ const std::vector<JobField>& job_fields() {
        .help = list_backends() + " (default: the fastest one for the devices)",
        .values = exec::backend_names},
       {"seed", &JobWords::seed, "N", "seed of the random weights and data, at least 0"},
-      {"samples", &JobWords::samples, "N", "samples in the data set; 0 means the same batch in every step"},
+      {"samples", &JobWords::samples, "N", "random samples in the data set; 0 means the same batch in every step"},
+      {"data", &JobWords::data, "SOURCE",
+       "train on this: a file or folder of tokens, text, images or arrays, as docs/data.md lists them (default: random, numbers "
+       "drawn "
+       "from the seed)"},
+      {"tokenizer", &JobWords::tokenizer, "NAME",
+       "with a text as --data: bytes, chars, or the file or folder of a tokenizer (default: what lies beside the data, or bytes)"},
+      {"token-type", &JobWords::token_type, "NAME", "with token files that have no header: uint16 or uint32"},
+      {"normalize", &JobWords::normalize, "NAME",
+       "with images: none, mnist, fashion-mnist, cifar10, cifar100, imagenet or MEAN/DEVIATION (default: pixels from -1 to 1)"},
+      {"augment", &JobWords::augment, "CHANGES", "with images, random changes while training: none, flip, crop=4 or crop=4,flip"},
       {.name = "cluster",
        .word = &JobWords::cluster,
        .type = "CLUSTER",
@@ -392,12 +408,16 @@ Job::Job(const JobWords& words, cluster::Machine machine, exec::World* world)
                         .optimizer = make_optimizer(words),
                         .precision = make_precision(words, cluster_.devices()[0]),
                         .loss_scale = make_loss_scale(words, make_precision(words, cluster_.devices()[0])),
-                        .label_smoothing = parse_number(words.label_smoothing, "--label-smoothing", 0, 1)},
+                        .label_smoothing = parse_number(words.label_smoothing, "--label-smoothing", 0, 1),
+                        .wide_gradients = index_of_name(gradient_names(), words.gradients, "--gradients") == 1},
                .layout = make_layout(words),
                .target = is_imagined(words) ? imagined_target() : backend_->target(),
                .delays = make_delays(words.delay)} {
   words_.backend = backend_->name();
   words_.loss = strategy::to_text(request_.step.loss);
+  if (request_.step.wide_gradients && request_.step.precision == strategy::Precision::fp64) {
+    throw usage_error("--gradients fp32 is for 16-bit training: with --precision fp64 gradients are fp64");
+  }
   if (request_.step.label_smoothing > 0 && request_.step.loss != strategy::Loss::cross_entropy) {
     throw usage_error("--label-smoothing spreads the targets of cross-entropy, but the loss is {}: add --loss cross-entropy",
                       strategy::to_text(request_.step.loss));
@@ -406,9 +426,32 @@ Job::Job(const JobWords& words, cluster::Machine machine, exec::World* world)
     throw usage_error(
         "the cpu backend has no kernels for fp64: --backend reference computes it, slowly, or choose another --precision");
   }
+  open_data();
   if (samples_ > 0 && samples_ < request_.step.global_batch) {
     throw usage_error("--samples is {}, but a batch alone takes {}", samples_, request_.step.global_batch);
   }
+}
+
+void Job::open_data() {
+  const JobWords usual;
+  if (words_.data.empty() || data::is_random(words_.data)) {
+    for (const auto& [flag, word] :
+         {std::pair("--tokenizer", &JobWords::tokenizer), std::pair("--token-type", &JobWords::token_type),
+          std::pair("--normalize", &JobWords::normalize), std::pair("--augment", &JobWords::augment)}) {
+      if (words_.*word != usual.*word) {
+        throw usage_error("{} says how data is read, and there is none: give some with --data", flag);
+      }
+    }
+    return;
+  }
+  if (simulated()) {
+    throw usage_error("a simulated step reads no data: leave out --data");
+  }
+  if (samples_ > 0) {
+    throw usage_error("--samples counts random samples, and --data brings its own: leave out one of them");
+  }
+  data_ = std::make_unique<JobData>(words_, model_, request_.step.loss, request_.step.global_batch, seed_);
+  request_.step.loads_ahead = true;
 }
 
 std::optional<strategy::Folded> Job::fold() const {
@@ -423,6 +466,33 @@ plan::Limits Job::limits(const plan::Plan& plan) const {
     limits.has_kernel = nullptr;
   }
   return limits;
+}
+
+std::optional<double> peak_flops(const Job& job) {
+  const strategy::Precision precision = job.request().step.precision;
+  const std::string type(precision == strategy::Precision::tf32 ? "tf32" : to_text(strategy::dtype_of(precision)));
+  double sum = 0;
+  for (const cluster::Device& device : job.cluster().devices()) {
+    if (!device.gpu) {
+      return std::nullopt;
+    }
+    const std::vector<cluster::Gpu> gpus = exec::find_gpus();
+    const auto ordinal = static_cast<std::size_t>(device.gpu->ordinal);
+    const cluster::Speed* speed = nullptr;
+    const std::vector<cluster::Blueprint>& known = cluster::catalogue();
+    for (const cluster::Blueprint& blueprint : known) {
+      const std::string model = "NVIDIA " + blueprint.device.name;
+      if (ordinal < gpus.size() && (gpus[ordinal].name == model || gpus[ordinal].name.starts_with(model + " "))) {
+        speed = &blueprint.device.speed;
+      }
+    }
+    const auto rate = speed == nullptr ? decltype(speed->rates.end())() : speed->rates.find(type);
+    if (speed == nullptr || rate == speed->rates.end()) {
+      return std::nullopt;
+    }
+    sum += rate->second / device.gpu->of;
+  }
+  return sum;
 }
 
 std::string Job::oversubscription() const {

@@ -10,6 +10,8 @@
 #include "baton/cluster/machine.h"
 #include "baton/exec/backend.h"
 #include "baton/exec/ranks/world.h"
+#include "baton/exec/run.h"
+#include "baton/lab/job_data.h"
 #include "baton/lab/what_if.h"
 #include "baton/model/model.h"
 #include "baton/strategy/fold.h"
@@ -40,6 +42,7 @@ struct JobWords {
   std::string schedule;  // a name, or the path of a schedule file
   std::string chunks;
   std::string precision = "fp32";
+  std::string gradients = "same";
   std::string loss_scale;  // empty: dynamic for fp16, none otherwise
   std::string loss_scale_growth = "2000";
   std::string split;
@@ -54,6 +57,11 @@ struct JobWords {
   std::string delay;    // separated by semicolons
   std::string seed = "0";
   std::string samples = "0";
+  std::string data;  // empty: random numbers
+  std::string tokenizer;
+  std::string token_type;
+  std::string normalize;
+  std::string augment = "none";
   std::string cluster;  // empty: run on this machine, not simulated
   std::string what_if;
   std::string fold = "auto";
@@ -105,6 +113,11 @@ class Job {
   const strategy::Request& request() const { return request_; }
   std::uint64_t seed() const { return seed_; }
   std::int64_t samples() const { return samples_; }
+  /// What it is trained on; null where that is random numbers.
+  const JobData* data() const { return data_.get(); }
+  exec::DataOptions data_options() const {
+    return {.seed = seed_, .samples = samples_, .feed = data_ ? &data_->training() : nullptr};
+  }
   plan::Plan compile() const { return strategy::compile(request_); }
   /// Whether the job is simulated,
   bool simulated() const { return !words_.cluster.empty(); }
@@ -120,6 +133,8 @@ class Job {
   std::string oversubscription() const;
 
  private:
+  void open_data();
+
   JobWords words_;
   exec::World* world_;
   cluster::Machine machine_;
@@ -131,6 +146,11 @@ class Job {
   WhatIf what_if_;
   std::size_t fold_beyond_;  // number of devices
   strategy::Request request_;
+  std::unique_ptr<JobData> data_;
 };
+
+/// What the devices of a job could compute at most per second, in its precision, by the data sheets of clusters/; nothing where
+/// those do not know one of them, as the cores of this machine.
+std::optional<double> peak_flops(const Job& job);
 
 }  // namespace baton::lab

@@ -47,11 +47,11 @@ bool counts_something(std::string_view axis) {
 
 /// Words of a job that an experiment may be given beside its axes. The others say how work is split or where it runs, which is what
 /// experiments are about.
-constexpr std::array<std::string_view, 22> further_words{
-    "model",     "batch",  "micro_batches", "recompute",    "bucket_mb", "first_bucket_mb", "loss",
-    "optimizer", "lr",     "momentum",      "weight_decay", "precision", "loss_scale",      "loss_scale_growth",
-    "link",      "memory", "seed",          "samples",      "decay",     "lr_schedule",     "label_smoothing",
-    "clip"};
+constexpr std::array<std::string_view, 23> further_words{
+    "model",     "batch",    "micro_batches", "recompute",    "bucket_mb", "first_bucket_mb", "loss",
+    "optimizer", "lr",       "momentum",      "weight_decay", "precision", "loss_scale",      "loss_scale_growth",
+    "link",      "memory",   "seed",          "samples",      "decay",     "lr_schedule",     "label_smoothing",
+    "clip",      "gradients"};
 /// Of these, and of axes that go by their names, those that are numbers,
 constexpr std::array<std::string_view, 12> numeric_words{
     "batch",    "micro_batches", "bucket_mb", "first_bucket_mb", "label_smoothing",   "lr",
@@ -150,8 +150,10 @@ void parse_axis_values(const std::string& text, AxisValues& values) {
 AxisValues values_for(const Experiment& experiment, const AxisValues& values) {
   AxisValues own;
   for (const Axis& axis : experiment.axes) {
-    if (const auto set = values.find(set_name(axis.name)); set != values.end()) {
-      own.insert(*set);
+    for (const std::string& name : {set_name(axis.name), axis.also}) {
+      if (const auto set = values.find(name); set != values.end()) {
+        own.emplace(set_name(axis.name), set->second);
+      }
     }
   }
   return own;
@@ -160,7 +162,9 @@ AxisValues values_for(const Experiment& experiment, const AxisValues& values) {
 std::vector<Point> points(const Experiment& experiment, Preset preset, const AxisValues& values) {
   const AxisValues own = values_for(experiment, values);
   for (const auto& [name, list] : values) {
-    if (!own.contains(name)) {
+    const bool other_name = std::any_of(experiment.axes.begin(), experiment.axes.end(),
+                                        [&, &given = name](const Axis& axis) { return axis.also == given; });
+    if (!own.contains(name) && !other_name) {
       std::vector<std::string> names;
       for (const Axis& axis : experiment.axes) {
         names.push_back(axis.name);
@@ -177,8 +181,8 @@ std::vector<Point> points(const Experiment& experiment, Preset preset, const Axi
   }
   std::vector<Point> all{Point::object()};
   for (const Axis& axis : experiment.axes) {
-    const auto set = values.find(set_name(axis.name));
-    const std::vector<Json>& list = set != values.end() ? set->second : preset == Preset::full ? axis.full : axis.quick;
+    const auto set = own.find(set_name(axis.name));
+    const std::vector<Json>& list = set != own.end() ? set->second : preset == Preset::full ? axis.full : axis.quick;
     std::vector<Point> wider;
     for (const Point& point : all) {
       for (const Json& value : list) {

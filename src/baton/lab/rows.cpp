@@ -192,6 +192,12 @@ findings::Difference difference_among(const Json& a, const Json& b, const std::v
   return compare_rows(a, b, pairs_among(rows.size()), findings::usual_scatter(samples));
 }
 
+double unsureness(const findings::Interval& interval) {
+  return interval.low > 0 ? std::sqrt(interval.high / interval.low) - 1 : std::numeric_limits<double>::infinity();
+}
+
+double unsureness(const Json& row) { return unsureness(findings::interval(sample_of_row(row), 0.99)); }
+
 std::string noise_text(const findings::Difference& difference) {
   if (difference.differ) {
     return "beyond the noise";
@@ -255,11 +261,6 @@ std::string percent(double share) {
   return size < 0.05 && size >= 0.0095      ? fmt::format("{:.2f} %", 100 * share)
          : size < 0.0095 && size >= 0.00095 ? fmt::format("{:.3f} %", 100 * share)
                                             : fmt::format("{:.1f} %", 100 * share);
-}
-
-std::string serial_fraction(double serial) {
-  return percent(serial) +
-         (serial >= 1 ? ", more than all of the step: more devices make it slower, so the model does not apply" : "");
 }
 
 std::string oversubscribed_note(const std::vector<Json>& rows) {

@@ -59,6 +59,10 @@ findings::Difference difference_of_speedups(const Json& a, const Json& base_a, c
                                             std::size_t pairs = 1);
 /// "beyond the noise", or "within the noise at the 1 % level (a difference of 3.1 % would have been seen)".
 std::string noise_text(const findings::Difference& difference);
+/// How far a value in the middle of an interval may be off, relative: 1 if by a factor of two. Infinite if nothing is known.
+double unsureness(const findings::Interval& interval);
+/// The same of a row's time, with 99 % confidence.
+double unsureness(const Json& row);
 /// "0.91 to 5.52 with 99 % confidence": the interval of the ratio that the verdict rests on.
 std::string tested_text(const findings::Difference& difference);
 /// Behind the ratio of two times: empty if they differ, else ", within the noise (0.91 to 5.52 with 99 % confidence)".
@@ -76,8 +80,6 @@ std::string shared_cores_mark(const std::vector<Json>& rows);
 
 /// "12.3 %"; below a twentieth of a percent with one figure: "0.01 %".
 std::string percent(double share);
-/// The fitted serial fraction of a scaling model; if it is above 100 %, says that the model does not apply.
-std::string serial_fraction(double serial);
 /// A sentence that warns of oversubscribed rows; empty where there are none.
 std::string oversubscribed_note(const std::vector<Json>& rows);
 /// Adds it where there is one.

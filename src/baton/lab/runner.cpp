@@ -90,7 +90,7 @@ constexpr std::size_t interleaved = 32;
 /// Of a point's time limit, what its instances measure; the rest is for setting them up.
 constexpr double measured_share = 0.7;
 /// A precise run gives a point that scatters so many times its limit at most.
-constexpr std::int64_t precise_patience = 60;
+constexpr std::int64_t precise_patience = 120;
 
 }  // namespace
 

@@ -11,6 +11,30 @@
 namespace baton::lab {
 namespace {
 
+/// The batches of many steps as one.
+class Unrolled final : public exec::Feed {
+ public:
+  Unrolled(const exec::Feed& feed, std::int64_t batch) : feed_(feed), batch_(batch) {}
+
+  std::int64_t input_elements() const override { return feed_.input_elements(); }
+  std::int64_t target_elements() const override { return feed_.target_elements(); }
+  void input(std::int64_t, std::int64_t row, std::span<float> out) const override { feed_.input(row / batch_, row % batch_, out); }
+  void input(std::int64_t, std::int64_t row, std::span<std::int32_t> out) const override {
+    feed_.input(row / batch_, row % batch_, out);
+  }
+  void target(std::int64_t, std::int64_t row, std::span<float> out) const override {
+    feed_.target(row / batch_, row % batch_, out);
+  }
+  void target(std::int64_t, std::int64_t row, std::span<std::int32_t> out) const override {
+    feed_.target(row / batch_, row % batch_, out);
+  }
+  std::uint64_t fingerprint() const override { return feed_.fingerprint(); }
+
+ private:
+  const exec::Feed& feed_;
+  std::int64_t batch_;
+};
+
 bool is_parameter(const std::string& name) { return !name.starts_with("optimizer.") && name != "loss_scale"; }
 
 plan::Buffer samples_of(const Job& job, plan::Role role, std::int64_t rows) {
@@ -24,23 +48,6 @@ plan::Buffer samples_of(const Job& job, plan::Role role, std::int64_t rows) {
                  sample.extents().end() - (labels ? 1 : 0));  // one label per row of scores
   buffer.shape = Shape(extents);
   return buffer;
-}
-
-/// The number of different tokens that the model reads; 1 where it reads none.
-std::int64_t tokens_of(const model::Model& model) {
-  const model::Block& first = model.blocks().front();
-  for (const model::Node& node : first.nodes) {
-    for (std::size_t i = 0; i < node.reads.size() && first.values.front().integers; ++i) {
-      if (node.reads[i] == 0) {
-        std::vector<op::Operand> operands(node.reads.size());
-        for (const std::size_t parameter : node.parameters) {
-          operands.push_back({first.parameters[parameter].shape});
-        }
-        return op::integer_limit(node.op, operands, i);
-      }
-    }
-  }
-  return 1;
 }
 
 void write_weights(const std::filesystem::path& path, const Training& run, bool writes) {
@@ -68,6 +75,11 @@ void write_samples(const std::filesystem::path& path, const Job& job, std::int64
   checkpoint::ArchiveWriter writer(path, {{"input", {input.dtype, input.shape}}, {"target", {target.dtype, target.shape}}}, {});
   for (const plan::Buffer& buffer : {input, target}) {
     std::vector<std::byte> bytes(static_cast<std::size_t>(buffer.size().count));
+    if (job.data() != nullptr) {  // batch after batch, as the training takes them
+      exec::fill_rows(buffer, bytes.data(), Unrolled(job.data()->training(), job.request().step.global_batch), 0);
+      writer.append(bytes);
+      continue;
+    }
     exec::fill_initial(
         buffer, bytes.data(),
         {.seed = job.seed(), .samples = job.samples(), .classes = job.model().output().last(), .tokens = tokens_of(job.model())},
@@ -92,7 +104,10 @@ void write_start(const std::filesystem::path& folder, const Training& run, std::
   const std::int64_t batch = run.job().request().step.global_batch;
   const std::int64_t samples = run.job().samples();
   if (writes) {
-    write_samples(folder / "data.safetensors", run.job(), samples == 0 ? batch : std::min(samples, steps * batch));
+    write_samples(folder / "data.safetensors", run.job(),
+                  run.job().data() != nullptr ? steps * batch
+                  : samples == 0              ? batch
+                                              : std::min(samples, steps * batch));
   }
 }
 

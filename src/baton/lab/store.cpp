@@ -257,8 +257,13 @@ std::vector<std::string> Store::experiments() const {
 fs::path new_run_folder(const fs::path& runs, const std::string& name) {
   const fs::path base = runs / fmt::format("{:%Y%m%d-%H%M%S}-{}", fmt::localtime(std::time(nullptr)), name);
   fs::path path = base;
-  for (int i = 2; fs::exists(path); ++i) {
+  std::error_code error;
+  fs::create_directories(runs, error);
+  for (int i = 2; !error && !fs::create_directory(path, error); ++i) {  // another run may begin in this moment
     path = fmt::format("{}-{}", base.string(), i);
+  }
+  if (error) {
+    throw failure("the folder {} cannot be made: {}", path.string(), error.message());
   }
   return path;
 }

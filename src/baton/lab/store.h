@@ -54,7 +54,7 @@ class Store {
   std::filesystem::path folder_;
 };
 
-/// `runs/20261115-101500-NAME`, or with a number behind it where that is taken.
+/// Makes `runs/20261115-101500-NAME`, or with a number behind it where that is taken. A failure says what is in the way.
 std::filesystem::path new_run_folder(const std::filesystem::path& runs, const std::string& name);
 /// The latest run of that name; empty where there is none.
 std::filesystem::path latest_run_folder(const std::filesystem::path& runs, const std::string& name);

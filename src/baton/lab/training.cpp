@@ -9,15 +9,17 @@
 
 #include "baton/base/error.h"
 #include "baton/base/text.h"
+#include "baton/checkpoint/pretrained.h"
 #include "baton/plan/memory.h"
 
 namespace baton::lab {
 namespace {
 
 /// What changes the course of a training beside model, seed and optimizer. How it is split does not.
-constexpr std::array<std::string_view, 13> settings_of_a_checkpoint{
-    "batch",       "loss",      "label-smoothing", "samples",           "lr",  "momentum", "weight-decay", "decay",
-    "lr-schedule", "precision", "loss-scale",      "loss-scale-growth", "clip"};
+constexpr std::array<std::string_view, 19> settings_of_a_checkpoint{
+    "batch",       "loss",      "label-smoothing", "samples",           "lr",   "momentum",  "weight-decay", "decay",
+    "lr-schedule", "precision", "loss-scale",      "loss-scale-growth", "clip", "gradients", "data",         "tokenizer",
+    "token-type",  "normalize", "augment"};
 
 /// "0.10" and "1e-1" are the same.
 bool same_value(const std::string& a, const std::string& b) {
@@ -38,17 +40,23 @@ Training::Training(const JobWords& words, const cluster::Machine& machine, const
     open_simulation(progress, planner);
   } else {
     plan_ = std::make_unique<plan::Plan>(planner ? planner(*job_) : job_->compile());
-    executor_ = std::make_unique<exec::Executor>(*plan_, job_->cluster(), job_->backend(),
-                                                 exec::DataOptions{.seed = job_->seed(), .samples = job_->samples()}, world);
+    executor_ = std::make_unique<exec::Executor>(*plan_, job_->cluster(), job_->backend(), job_->data_options(), world);
     peak_ = executor_->peak();
     for (const plan::Totals& device : plan::totals_by_device(*plan_)) {
       totals_ += device;
     }
     scaler_ = read_scaler();
+    take_pretrained(*job_, *plan_, *executor_);
   }
   device_times_.resize(plan_->devices().size());
   arrivals_.resize(plan_->devices().size());
   latest_in_.resize(plan_->devices().size());
+}
+
+void take_pretrained(const Job& job, const plan::Plan& plan, exec::Executor& executor) {
+  if (const std::optional<model::ModelPath> path = model::path_of(job.words().model)) {
+    checkpoint::load_pretrained(*path, job.model(), plan, executor, job.world());
+  }
 }
 
 void Training::open_simulation(const Calibration::Progress& progress, const Planner& planner) {
@@ -117,8 +125,12 @@ checkpoint::Metadata Training::metadata() const {
                                 .settings = {}};
   for (const JobField& field : job_fields()) {
     for (const std::string_view name : settings_of_a_checkpoint) {
-      if (field.name == name) {
-        progress.settings[field.name] = job_->words().*field.word;
+      const std::string& word = job_->words().*field.word;
+      const bool of_data = field.word == &JobWords::data || field.word == &JobWords::tokenizer ||
+                           field.word == &JobWords::token_type || field.word == &JobWords::normalize ||
+                           field.word == &JobWords::augment;
+      if (field.name == name && !(of_data && job_->data() == nullptr)) {
+        progress.settings[field.name] = word;
       }
     }
   }
@@ -153,6 +165,17 @@ std::vector<std::string> Training::restore(const checkpoint::Source& source) {
   return differences;
 }
 
+std::optional<Evaluation> Training::evaluate(Forward& forward, const SampleFeed& feed,
+                                             const std::function<bool(std::int64_t done, std::int64_t of)>& go_on) {
+  forward.take_weights(*plan_, *executor_);
+  std::optional<Evaluation> evaluation = lab::evaluate(forward, *job_, feed, go_on);
+  if (evaluation) {
+    evaluation->step = steps_before_ + static_cast<std::int64_t>(losses_.size());
+    evaluations_.push_back(*evaluation);
+  }
+  return evaluation;
+}
+
 exec::RunResult Training::simulate() const {
   exec::RunResult result;
   result.trace.origin = trace::Origin::simulated;
@@ -168,6 +191,7 @@ void Training::run(std::int64_t steps, std::int64_t warmup, const exec::Executor
   const std::size_t dropped = std::min<std::size_t>(static_cast<std::size_t>(warmup), result.step_times.size());
   losses_.insert(losses_.end(), result.losses.begin(), result.losses.end());
   step_times_.insert(step_times_.end(), result.step_times.begin(), result.step_times.end());
+  data_waits_.insert(data_waits_.end(), result.data_waits.begin(), result.data_waits.end());
   timed_.insert(timed_.end(), result.step_times.begin() + static_cast<std::ptrdiff_t>(dropped), result.step_times.end());
   warmup_ += static_cast<std::int64_t>(dropped);
   gpus_ = result.gpus;
@@ -228,6 +252,7 @@ trace::DeviceTime Training::mean_time() const {
           .delayed = mean(sum.delayed),
           .exposed = mean(sum.exposed),
           .waiting = mean(sum.waiting),
+          .loading = mean(sum.loading),
           .communication = mean(sum.communication),
           .overlapped = mean(sum.overlapped)};
 }

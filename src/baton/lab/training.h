@@ -11,6 +11,7 @@
 #include "baton/checkpoint/checkpoint.h"
 #include "baton/exec/executor.h"
 #include "baton/findings/straggler.h"
+#include "baton/lab/evaluation.h"
 #include "baton/lab/job.h"
 #include "baton/lab/simulation.h"
 #include "baton/op/loss_scale.h"
@@ -55,6 +56,11 @@ class Training {
   /// given then and is given otherwise now, in words.
   std::vector<std::string> restore(const checkpoint::Source& source);
 
+  /// Evaluates the weights as they are now, and keeps the result; nothing if `go_on` says no.
+  std::optional<Evaluation> evaluate(Forward& forward, const SampleFeed& feed,
+                                     const std::function<bool(std::int64_t done, std::int64_t of)>& go_on = {});
+  const std::vector<Evaluation>& evaluations() const { return evaluations_; }
+
   /// Trains `steps` more, of which the first `warmup` are not counted.
   /// `for_keeps` as in `exec::RunOptions`.
   void run(std::int64_t steps, std::int64_t warmup, const exec::Executor::Progress& progress = {}, bool for_keeps = false);
@@ -62,6 +68,7 @@ class Training {
   const std::vector<double>& losses() const { return losses_; }               // of every step
   const std::vector<Nanoseconds>& step_times() const { return step_times_; }  // of every step
   const std::vector<Nanoseconds>& timed() const { return timed_; }            // of those after a warm-up
+  const std::vector<Nanoseconds>& data_waits() const { return data_waits_; }  // of every step
   const std::vector<Bytes>& peak() const {
     return peak_;
   }  // by device: what the plan lays out, of replicas that are folded the most
@@ -77,7 +84,7 @@ class Training {
   Nanoseconds traced() const { return traced_; }
   std::int64_t traced_steps() const { return traced_steps_; }
   /// Of the traced steps' critical paths, by kind of segment.
-  const std::array<Nanoseconds, 4>& path() const { return path_; }
+  const std::array<Nanoseconds, trace::PathSegment::kinds>& path() const { return path_; }
   /// How devices came to collectives, in the mean over the traced steps; empty if fewer than two devices meet.
   std::vector<findings::Comer> comers() const;
   /// What rounding to 16-bit types did, over all steps.
@@ -106,6 +113,8 @@ class Training {
   std::vector<double> losses_;
   std::vector<Nanoseconds> step_times_;
   std::vector<Nanoseconds> timed_;
+  std::vector<Nanoseconds> data_waits_;
+  std::vector<Evaluation> evaluations_;
   std::vector<Bytes> peak_;
   plan::Totals totals_;
   std::vector<exec::RoundingTally> roundings_;
@@ -119,10 +128,13 @@ class Training {
   std::vector<std::int64_t> latest_in_;  // by device: traced steps in which the others waited longest for it
   Nanoseconds traced_;
   std::int64_t traced_steps_ = 0;
-  std::array<Nanoseconds, 4> path_{};  // by kind of segment
+  std::array<Nanoseconds, trace::PathSegment::kinds> path_{};  // by kind of segment
   trace::Trace trace_;
   std::unique_ptr<std::byte[]> room_;  // for one tensor; untouched until something is saved
   std::size_t room_size_ = 0;
 };
+
+/// Puts the weights into an executor of a job whose model is a folder or file that holds some; all ranks call it.
+void take_pretrained(const Job& job, const plan::Plan& plan, exec::Executor& executor);
 
 }  // namespace baton::lab

@@ -8,7 +8,7 @@
 namespace baton::lab {
 namespace {
 
-constexpr std::array<const char*, 4> path_names{"compute", "communication", "delay", "overhead"};
+constexpr std::array<const char*, trace::PathSegment::kinds> path_names{"compute", "communication", "delay", "overhead", "load"};
 
 /// Each with its devices, and how its clock stood to rank 0's.
 Json ranks_json(const Training& run) {
@@ -128,6 +128,7 @@ Json devices_json(const Training& run) {
                     {"exposed", part(time.exposed)},
                     {"overlapped", part(time.overlapped)},
                     {"delayed", part(time.delayed)},
+                    {"loading", part(time.loading)},
                     {"rest", part(time.rest())},
                     {"peak_bytes", run.peak()[d].count},
                     {"tasks", tasks[d]},
@@ -170,6 +171,33 @@ Json gpus_json(const Training& run) {
                     {"slowed_by", gpu.slowed_by}});
   }
   return list;
+}
+
+/// What it was trained on, and one entry per evaluation in each list.
+Json evaluations_json(const Training& run) {
+  const auto number = [](const std::optional<double>& value) { return value ? Json(*value) : Json(); };
+  Json steps = Json::array();
+  Json losses = Json::array();
+  Json accuracies = Json::array();
+  Json perplexities = Json::array();
+  for (const Evaluation& evaluation : run.evaluations()) {
+    steps.push_back(evaluation.step);
+    losses.push_back(evaluation.loss);
+    accuracies.push_back(number(evaluation.accuracy));
+    perplexities.push_back(number(evaluation.perplexity));
+  }
+  Json all{{"eval_step", steps}, {"eval_loss", losses}, {"eval_accuracy", accuracies}, {"eval_perplexity", perplexities}};
+  if (const JobData* data = run.job().data()) {
+    std::int64_t waited = 0;
+    for (const Nanoseconds wait : run.data_waits()) {
+      waited += wait.count;
+    }
+    all.update(Json{{"data", data->training().source().description().format},
+                    {"data_samples", data->training().order().samples()},
+                    {"steps_per_epoch", data->training().order().steps_per_epoch()},
+                    {"data_wait_ns", waited}});
+  }
+  return all;
 }
 
 /// Shares of the step, by kind.
@@ -274,6 +302,7 @@ Json result_json(const Training& run, const std::string& command) {
            {"steps", run.step_times().size()},
            {"steps_before", run.steps_before()}};
   all.update(measured_json(run));
+  all.update(evaluations_json(run));
   all.update(Json{{"step_times_ns", times},
                   {"roundings", roundings_json(run)},
                   {"costs", run.simulated() ? Json(run.simulation().cost_origin()) : Json()},

@@ -24,6 +24,8 @@ Json measured_json(const Training& run);
 Json timeline_json(const Training& run, const std::string& label);
 
 /// The same and all else there is to say about it: what was asked for, every step, and where. `command` is what reproduces it.
+/// `eval_step`, `eval_loss`, `eval_accuracy` and `eval_perplexity` have one entry per evaluation, null where there is no such
+/// number; with --data `data`, `data_samples` and `steps_per_epoch` say what it was, `data_wait_ns` how long it was waited for.
 Json result_json(const Training& run, const std::string& command);
 
 }  // namespace baton::lab

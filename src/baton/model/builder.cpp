@@ -11,13 +11,13 @@ BlockBuilder::BlockBuilder(std::string name, Dims input, bool integers) {
   block_.values.push_back({"x", std::move(input), integers});
 }
 
-std::size_t BlockBuilder::parameter(std::string name, Shape shape, std::int64_t fan_in) {
+std::size_t BlockBuilder::parameter(std::string name, Shape shape, std::int64_t fan_in, Kept kept) {
   const auto found = std::find_if(block_.parameters.begin(), block_.parameters.end(),
                                   [&](const Parameter& parameter) { return parameter.name == name; });
   if (found != block_.parameters.end()) {
     return static_cast<std::size_t>(found - block_.parameters.begin());
   }
-  block_.parameters.push_back({std::move(name), std::move(shape), fan_in});
+  block_.parameters.push_back({std::move(name), std::move(shape), fan_in, kept});
   return block_.parameters.size() - 1;
 }
 
@@ -54,11 +54,11 @@ std::size_t BlockBuilder::layer_norm(std::size_t x, const std::string& name) {
   return layer_norm(x, full + ".weight", full + ".bias");
 }
 
-std::size_t BlockBuilder::layer_norm(std::size_t x, const std::string& weight, const std::string& bias) {
+std::size_t BlockBuilder::layer_norm(std::size_t x, const std::string& weight, const std::string& bias, double epsilon) {
   const Dims dims = block_.values[x].dims;
   const std::size_t gain = parameter(weight, {dims.back().extent}, starts_at_ones);
   const std::size_t added = parameter(bias, {dims.back().extent}, starts_at_zeros);
-  return apply(op::LayerNorm{}, {x}, {gain, added}, dims);
+  return apply(op::LayerNorm{epsilon}, {x}, {gain, added}, dims);
 }
 
 std::size_t BlockBuilder::rms_norm(std::size_t x, const std::string& weight, double epsilon) {
@@ -116,8 +116,18 @@ std::size_t BlockBuilder::relu(std::size_t x) { return apply(op::Relu{}, {x}, {}
 
 std::size_t BlockBuilder::add(std::size_t a, std::size_t b) { return apply(op::Add{}, {a, b}, {}, block_.values[a].dims); }
 
+std::size_t BlockBuilder::in_stream(std::size_t value) {
+  block_.values[value].wide = true;
+  return value;
+}
+
 std::size_t BlockBuilder::dropout(std::size_t x, double rate) {
-  return rate > 0 ? apply(op::Dropout{.rate = rate}, {x}, {}, block_.values[x].dims) : x;
+  if (rate == 0) {
+    return x;
+  }
+  const std::size_t kept = apply(op::Dropout{.rate = rate}, {x}, {}, block_.values[x].dims);
+  block_.values[kept].wide = block_.values[x].wide;
+  return kept;
 }
 
 std::int64_t BlockBuilder::places(const Window& window, std::int64_t extent) {
@@ -125,15 +135,16 @@ std::int64_t BlockBuilder::places(const Window& window, std::int64_t extent) {
   return room < 0 ? 0 : room / window.stride + 1;
 }
 
-Dims BlockBuilder::moved(std::size_t x, std::int64_t channels, const Window& window) const {
+Dims BlockBuilder::moved(std::size_t x, Dim channels, const Window& window) const {
   Dims dims = block_.values[x].dims;
-  dims[1].extent = channels;
+  dims[1] = channels;
   dims[2].extent = places(window, dims[2].extent);
   dims[3].extent = places(window, dims[3].extent);
   return dims;
 }
 
-std::size_t BlockBuilder::conv2d(std::size_t x, const std::string& name, std::int64_t channels, const Window& window, bool bias) {
+std::size_t BlockBuilder::conv2d(std::size_t x, const std::string& name, std::int64_t channels, const Window& window, bool bias,
+                                 char out) {
   const std::int64_t in = block_.values[x].dims[1].extent;
   const std::int64_t fan_in = in * window.size * window.size;
   std::vector<std::size_t> parameters{parameter(name + ".weight", {channels, in, window.size, window.size}, fan_in)};
@@ -141,18 +152,22 @@ std::size_t BlockBuilder::conv2d(std::size_t x, const std::string& name, std::in
     parameters.push_back(parameter(name + ".bias", {channels}, fan_in));
   }
   return apply(op::Conv2d{.stride = window.stride, .padding = window.padding, .no_bias = !bias}, {x}, std::move(parameters),
-               moved(x, channels, window));
+               moved(x, {out, channels}, window));
 }
 
-std::size_t BlockBuilder::batch_norm(std::size_t x, const std::string& name, std::int64_t group) {
+std::size_t BlockBuilder::batch_norm(std::size_t x, const std::string& name, std::int64_t group, double epsilon) {
   const Dims dims = block_.values[x].dims;
   const std::size_t weight = parameter(name + ".weight", {dims[1].extent}, starts_at_ones);
   const std::size_t bias = parameter(name + ".bias", {dims[1].extent}, starts_at_zeros);
-  return apply(op::BatchNorm{.group = group}, {x}, {weight, bias}, dims);
+  const std::size_t mean = parameter(name + ".running_mean", {dims[1].extent}, starts_at_zeros, Kept::statistic);
+  const std::size_t variance = parameter(name + ".running_var", {dims[1].extent}, starts_at_ones, Kept::statistic);
+  const std::size_t count = parameter(name + ".num_batches_tracked", {1}, starts_at_zeros, Kept::count);
+  block_.nodes.push_back({op::TrackMoments{.group = group}, {x}, {mean, variance, count}, {}});
+  return apply(op::BatchNorm{.epsilon = epsilon, .group = group}, {x}, {weight, bias}, dims);
 }
 
 std::size_t BlockBuilder::max_pool(std::size_t x, const Window& window) {
-  return apply(op::MaxPool{window.size, window.stride, window.padding}, {x}, {}, moved(x, block_.values[x].dims[1].extent, window));
+  return apply(op::MaxPool{window.size, window.stride, window.padding}, {x}, {}, moved(x, block_.values[x].dims[1], window));
 }
 
 std::size_t BlockBuilder::average_pool(std::size_t x) {

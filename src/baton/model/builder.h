@@ -19,9 +19,11 @@ class BlockBuilder {
   /// The value that the block is given.
   std::size_t in() const { return 0; }
   const Dims& dims(std::size_t value) const { return block_.values[value].dims; }
+  /// Ops so far.
+  std::size_t size() const { return block_.nodes.size(); }
 
   /// A parameter of that name; one that is there already where the name is.
-  std::size_t parameter(std::string name, Shape shape, std::int64_t fan_in);
+  std::size_t parameter(std::string name, Shape shape, std::int64_t fan_in, Kept kept = Kept::trained);
   /// Any op that writes one value, of these dimensions.
   std::size_t apply(op::Op op, std::vector<std::size_t> reads, std::vector<std::size_t> parameters, Dims dims);
   /// Any op that writes a value and, for its backward alone, float32 statistics of these dimensions. Gives the value.
@@ -46,11 +48,14 @@ class BlockBuilder {
   /// Over the last dimension. Its parameters are `BLOCK.NAME.weight` and `.bias`.
   std::size_t layer_norm(std::size_t x, const std::string& name);
   /// The same with parameters of these full names.
-  std::size_t layer_norm(std::size_t x, const std::string& weight, const std::string& bias);
+  std::size_t layer_norm(std::size_t x, const std::string& weight, const std::string& bias,
+                         double epsilon = op::LayerNorm{}.epsilon);
   std::size_t rms_norm(std::size_t x, const std::string& weight, double epsilon);
   /// Vectors of `out` for integers below the extent of `vocabulary`; the parameter has this full name, which others may share.
   std::size_t embed(std::size_t ids, const std::string& weight, std::int64_t vocabulary, Dim out);
   std::size_t add(std::size_t a, std::size_t b);
+  /// Makes a value part of the residual stream, which stays float32 in 16-bit training; gives it back.
+  std::size_t in_stream(std::size_t value);
   /// x itself if the rate is 0.
   std::size_t dropout(std::size_t x, double rate);
 
@@ -62,8 +67,11 @@ class BlockBuilder {
   };
   /// How many places a window has along an extent; none where the extent is too small for it.
   static std::int64_t places(const Window& window, std::int64_t extent);
-  std::size_t conv2d(std::size_t x, const std::string& name, std::int64_t channels, const Window& window, bool bias = true);
-  std::size_t batch_norm(std::size_t x, const std::string& name, std::int64_t group);
+  /// Its output channels are the dimension `out`.
+  std::size_t conv2d(std::size_t x, const std::string& name, std::int64_t channels, const Window& window, bool bias = true,
+                     char out = 'c');
+  /// It also keeps the running moments, `NAME.running_mean`, `NAME.running_var` and `NAME.num_batches_tracked`.
+  std::size_t batch_norm(std::size_t x, const std::string& name, std::int64_t group, double epsilon = op::BatchNorm{}.epsilon);
   std::size_t max_pool(std::size_t x, const Window& window);
   std::size_t average_pool(std::size_t x);
   /// A sample's elements as one dimension of that name.
@@ -73,8 +81,8 @@ class BlockBuilder {
   Block finish(std::size_t out);
 
  private:
-  /// Dimensions of images with so many channels that a window has moved over.
-  Dims moved(std::size_t x, std::int64_t channels, const Window& window) const;
+  /// Dimensions of images with such channels that a window has moved over.
+  Dims moved(std::size_t x, Dim channels, const Window& window) const;
 
   Block block_;
 };

@@ -10,25 +10,30 @@
 namespace baton::model {
 namespace {
 
-constexpr double epsilon = 1e-5;
+constexpr const char* llama_embedding = "model.embed_tokens.weight";
+
+std::int64_t head_of(const LlamaSize& size) { return size.head == 0 ? size.dim / size.heads : size.head; }
 
 /// x + attention(RmsNorm(x)), queries and keys rotated by their positions.
 Block attention_half(std::int64_t layer, const LlamaSize& size, const Dims& stream) {
   const std::string own = fmt::format("model.layers.{}.", layer);
   const Dim groups{'h', size.kv_heads};
-  const std::int64_t head = size.dim / size.heads;
+  const std::int64_t head = head_of(size);
   BlockBuilder block(fmt::format("layer{}.attn", layer), stream);
-  const std::size_t norm = block.rms_norm(block.in(), own + "input_layernorm.weight", epsilon);
+  const std::size_t norm = block.rms_norm(block.in(), own + "input_layernorm.weight", size.epsilon);
   const auto rotated = [&](std::size_t x) {
     return block.apply(op::Rotary{.head = head, .base = static_cast<double>(size.base)}, {x}, {}, block.dims(x));
   };
-  const std::size_t q = rotated(
-      block.to_heads(norm, own + "self_attn.q_proj.weight", "", groups, {'q', size.heads / size.kv_heads * head}));
-  const std::size_t k = rotated(block.to_heads(norm, own + "self_attn.k_proj.weight", "", groups, {'d', head}));
-  const std::size_t v = block.to_heads(norm, own + "self_attn.v_proj.weight", "", groups, {'d', head});
+  const auto bias = [&](const std::string& name, bool has) { return has ? own + "self_attn." + name + ".bias" : ""; };
+  const auto project = [&](const std::string& name, Dim features) {
+    return block.to_heads(norm, own + "self_attn." + name + ".weight", bias(name, size.qkv_bias), groups, features);
+  };
+  const std::size_t q = rotated(project("q_proj", {'q', size.heads / size.kv_heads * head}));
+  const std::size_t k = rotated(project("k_proj", {'d', head}));
+  const std::size_t v = project("v_proj", {'d', head});
   const std::size_t mixed = block.attention(q, k, v, true);
-  const std::size_t out = block.from_heads(mixed, own + "self_attn.o_proj.weight", "", stream.back());
-  return block.finish(block.add(block.in(), block.dropout(out, size.dropout)));
+  const std::size_t out = block.from_heads(mixed, own + "self_attn.o_proj.weight", bias("o_proj", size.out_bias), stream.back());
+  return block.finish(block.in_stream(block.add(block.in(), block.dropout(out, size.dropout))));
 }
 
 /// x + Linear(SiLU(Linear(n)) · Linear(n)), n = RmsNorm(x).
@@ -36,28 +41,32 @@ Block feed_forward_half(std::int64_t layer, const LlamaSize& size, const Dims& s
   const std::string own = fmt::format("model.layers.{}.", layer);
   const Dim hidden{'f', size.hidden};
   BlockBuilder block(fmt::format("layer{}.mlp", layer), stream);
-  const std::size_t norm = block.rms_norm(block.in(), own + "post_attention_layernorm.weight", epsilon);
+  const std::size_t norm = block.rms_norm(block.in(), own + "post_attention_layernorm.weight", size.epsilon);
   const std::size_t gate = block.linear_without_bias(norm, own + "mlp.gate_proj.weight", hidden);
   const std::size_t up = block.linear_without_bias(norm, own + "mlp.up_proj.weight", hidden);
   const std::size_t gated = block.apply(op::SiluGate{}, {gate, up}, {}, block.dims(gate));
   const std::size_t out = block.linear_without_bias(gated, own + "mlp.down_proj.weight", stream.back());
-  return block.finish(block.add(block.in(), block.dropout(out, size.dropout)));
-}
-
-std::string arguments_of(const LlamaSize& size) {
-  return fmt::format("depth={},heads={},kv-heads={},dim={},hidden={},context={},vocab={}{}{}", size.depth, size.heads,
-                     size.kv_heads, size.dim, size.hidden, size.context, size.vocab,
-                     size.base == LlamaSize().base ? "" : fmt::format(",base={}", size.base), dropout_text(size.dropout));
+  return block.finish(block.in_stream(block.add(block.in(), block.dropout(out, size.dropout))));
 }
 
 }  // namespace
 
+std::string llama_arguments(const LlamaSize& size) {
+  const LlamaSize usual;
+  return fmt::format("depth={},heads={},kv-heads={},dim={},hidden={},context={},vocab={}{}{}{}{}{}{}{}", size.depth, size.heads,
+                     size.kv_heads, size.dim, size.hidden, size.context, size.vocab, unless_usual("base", size.base, usual.base),
+                     size.head * size.heads == size.dim ? "" : unless_usual("head-dim", size.head, usual.head),
+                     unless_usual("eps", size.epsilon, usual.epsilon), unless_usual("qkv-bias", size.qkv_bias, usual.qkv_bias),
+                     unless_usual("out-bias", size.out_bias, usual.out_bias), unless_usual("tied", size.tied, usual.tied),
+                     unless_usual("dropout", size.dropout, 0.0));
+}
+
 const std::vector<Preset>& llama_presets() {
   static const std::vector<Preset> presets{
-      {"tinyllama", arguments_of(LlamaSize{22, 32, 4, 2048, 5632, 2048, 32000})},
-      {"llama3-8b", arguments_of(LlamaSize{32, 32, 8, 4096, 14336, 8192, 128256, 500000})},
-      {"llama3-70b", arguments_of(LlamaSize{80, 64, 8, 8192, 28672, 8192, 128256, 500000})},
-      {"llama3-405b", arguments_of(LlamaSize{126, 128, 8, 16384, 53248, 8192, 128256, 500000})},
+      {"tinyllama", llama_arguments(LlamaSize{22, 32, 4, 2048, 5632, 2048, 32000})},
+      {"llama3-8b", llama_arguments(LlamaSize{32, 32, 8, 4096, 14336, 8192, 128256, 500000})},
+      {"llama3-70b", llama_arguments(LlamaSize{80, 64, 8, 8192, 28672, 8192, 128256, 500000})},
+      {"llama3-405b", llama_arguments(LlamaSize{126, 128, 8, 16384, 53248, 8192, 128256, 500000})},
   };
   return presets;
 }
@@ -66,41 +75,52 @@ Model llama(const LlamaSize& size) {
   check(size.depth > 0 && size.heads > 0 && size.kv_heads > 0 && size.dim > 0 && size.hidden > 0 && size.context > 0 &&
             size.vocab > 0 && size.base > 0,
         "a LLaMA of no size");
-  if (size.dim % size.heads != 0) {
+  if (size.head == 0 && size.dim % size.heads != 0) {
     throw usage_error("the {} features of the llama model cannot be divided evenly over {} heads", size.dim, size.heads);
   }
   if (size.heads % size.kv_heads != 0) {
     throw usage_error("the {} heads of the llama model cannot be divided evenly over {} kv-heads", size.heads, size.kv_heads);
   }
-  if (size.dim / size.heads % 2 != 0) {
-    throw usage_error("a head of the llama model has {} features ({} over {} heads), but rotary positions turn pairs of them",
-                      size.dim / size.heads, size.dim, size.heads);
+  if (head_of(size) % 2 != 0) {
+    throw usage_error("a head of the llama model has {} features{}, but rotary positions turn pairs of them", head_of(size),
+                      size.head == 0 ? fmt::format(" ({} over {} heads)", size.dim, size.heads) : "");
   }
   const Dims ids{{'t', size.context}, batch};
   const Dims stream{{'t', size.context}, batch, {'c', size.dim}};
   std::vector<Block> blocks;
   BlockBuilder first("embed", ids, true);
-  const std::size_t words = first.embed(first.in(), "model.embed_tokens.weight", size.vocab, stream.back());
+  const std::size_t words = first.embed(first.in(), llama_embedding, size.vocab, stream.back());
   blocks.push_back(first.finish(first.dropout(words, size.dropout)));
   for (std::int64_t layer = 0; layer < size.depth; ++layer) {
     blocks.push_back(attention_half(layer, size, stream));
     blocks.push_back(feed_forward_half(layer, size, stream));
   }
   BlockBuilder head("head", stream);
-  const std::size_t norm = head.rms_norm(head.in(), "model.norm.weight", epsilon);
-  blocks.push_back(head.finish(head.linear_without_bias(norm, "lm_head.weight", {'v', size.vocab})));
-  return Model(name_of("llama", arguments_of(size), llama_presets()), std::move(blocks));
+  const std::size_t norm = head.rms_norm(head.in(), "model.norm.weight", size.epsilon);
+  blocks.push_back(head.finish(head.linear_without_bias(norm, size.tied ? llama_embedding : "lm_head.weight", {'v', size.vocab})));
+  return Model(name_of("llama", llama_arguments(size), llama_presets()), std::move(blocks));
 }
 
-Model parse_llama(std::string_view arguments) {
+Model parse_llama(std::string_view arguments) { return llama(parse_llama_size(arguments)); }
+
+LlamaSize parse_llama_size(std::string_view arguments) {
   LlamaSize size;
-  const std::array settings{Setting{"depth", &size.depth, max_depth},       Setting{"heads", &size.heads, max_width},
-                            Setting{"kv-heads", &size.kv_heads, max_width}, Setting{"dim", &size.dim, max_width},
-                            Setting{"hidden", &size.hidden, max_width},     Setting{"context", &size.context, max_width},
-                            Setting{"vocab", &size.vocab, max_width},       Setting{"base", &size.base, max_base}};
-  read_settings("llama", arguments, settings, "llama:depth=2,heads=4,kv-heads=2,dim=64,hidden=128,context=32,vocab=100",
-                std::array{ShareSetting{"dropout", &size.dropout}});
-  return llama(size);
+  const std::array settings{Setting{"depth", &size.depth, max_depth},
+                            Setting{"heads", &size.heads, max_width},
+                            Setting{"kv-heads", &size.kv_heads, max_width},
+                            Setting{"dim", &size.dim, max_width},
+                            Setting{"hidden", &size.hidden, max_width},
+                            Setting{"context", &size.context, max_width},
+                            Setting{"vocab", &size.vocab, max_width},
+                            Setting{"base", &size.base, max_base},
+                            Setting{"head-dim", &size.head, max_width, true},
+                            Setting{"eps", &size.epsilon},
+                            Setting{"qkv-bias", &size.qkv_bias},
+                            Setting{"out-bias", &size.out_bias},
+                            Setting{"tied", &size.tied},
+                            Setting{"dropout", &size.dropout}};
+  read_settings("llama", arguments, settings, "llama:depth=2,heads=4,kv-heads=2,dim=64,hidden=128,context=32,vocab=100");
+  return size;
 }
 
 }  // namespace baton::model

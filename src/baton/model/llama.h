@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -9,8 +10,9 @@
 namespace baton::model {
 
 /// LLaMA: rotary positions, an RMSNorm before each half of a layer, groups of heads that share keys and values, a gated
-/// feed-forward (SiLU), no biases, and scores by a weight of their own. Each layer is two blocks, `attn` and `mlp`. Parameters have
-/// Hugging Face's names; those of heads have an axis for the groups.
+/// feed-forward (SiLU), no biases, and scores by a weight of their own. Mistral is the same, Qwen2 has biases of queries, keys and
+/// values. Each layer is two blocks, `attn` and `mlp`. Parameters have Hugging Face's names; those of heads have an axis for the
+/// groups.
 struct LlamaSize {
   std::int64_t depth = 0;
   std::int64_t heads = 0;
@@ -20,10 +22,18 @@ struct LlamaSize {
   std::int64_t context = 0;
   std::int64_t vocab = 0;
   std::int64_t base = 10000;  // of the angles of the positions
-  double dropout = 0;         // of the embedding, and of what each half of a layer adds
+  std::int64_t head = 0;      // features of a head; 0: `dim` over the heads
+  double epsilon = 1e-5;      // of the norms
+  bool qkv_bias = false;
+  bool out_bias = false;  // of what attention gives back to the stream
+  bool tied = false;      // scores by the embedding's weight
+  double dropout = 0;     // of the embedding, and of what each half of a layer adds
 };
 Model llama(const LlamaSize& size);
 
+/// The size that settings give, the settings of a size, and a model of them.
+LlamaSize parse_llama_size(std::string_view arguments);
+std::string llama_arguments(const LlamaSize& size);
 Model parse_llama(std::string_view arguments);
 const std::vector<Preset>& llama_presets();
 

@@ -18,12 +18,26 @@ std::vector<op::Operand> operands(const Block& block, const std::vector<std::siz
   return list;
 }
 
+op::Operand operand(const Parameter& parameter) {
+  return {parameter.shape, parameter.kept == Kept::count ? DType::i32 : DType::f32};
+}
+
 std::vector<op::Operand> reads_of(const Block& block, const Node& node, std::int64_t rows) {
   std::vector<op::Operand> reads = operands(block, node.reads, rows);
   for (const std::size_t parameter : node.parameters) {
-    reads.push_back({block.parameters[parameter].shape});
+    reads.push_back(operand(block.parameters[parameter]));
   }
   return reads;
+}
+
+std::vector<op::Operand> writes_of(const Block& block, const Node& node, std::int64_t rows) {
+  std::vector<op::Operand> writes = operands(block, node.writes, rows);
+  if (op::tracks(node.op)) {
+    for (const std::size_t parameter : node.parameters) {
+      writes.push_back(operand(block.parameters[parameter]));
+    }
+  }
+  return writes;
 }
 
 /// A batch that every op of a block takes.
@@ -57,7 +71,7 @@ void check_block(const Block& block) {
       written[value] = true;
       read[value] = read[value] || i > 0;  // what is kept for the backward alone
     }
-    const auto why = op::mismatch(node.op, reads_of(block, node, rows), operands(block, node.writes, rows));
+    const auto why = op::mismatch(node.op, reads_of(block, node, rows), writes_of(block, node, rows));
     check(!why, "block {}: {}", block.name, why.value_or(""));
   }
   for (std::size_t v = 0; v < block.values.size(); ++v) {
@@ -77,6 +91,30 @@ void number_draws(std::vector<Block>& blocks, std::int64_t seed) {
   }
 }
 
+/// Leaves out the parameters that no op of the block reads.
+void drop_unread_parameters(Block& block) {
+  std::vector<bool> is_read(block.parameters.size(), false);
+  for (const Node& node : block.nodes) {
+    for (const std::size_t p : node.parameters) {
+      is_read[p] = true;
+    }
+  }
+  std::vector<std::size_t> numbers;
+  std::vector<Parameter> left;
+  for (std::size_t p = 0; p < block.parameters.size(); ++p) {
+    numbers.push_back(left.size());
+    if (is_read[p]) {
+      left.push_back(block.parameters[p]);
+    }
+  }
+  for (Node& node : block.nodes) {
+    for (std::size_t& p : node.parameters) {
+      p = numbers[p];
+    }
+  }
+  block.parameters = std::move(left);
+}
+
 }  // namespace
 
 std::size_t Value::batch_axis() const {
@@ -88,7 +126,7 @@ std::size_t Value::batch_axis() const {
 }
 
 Shape Value::shape(std::int64_t rows) const {
-  std::vector<std::int64_t> extents;
+  Shape::Extents extents;
   for (const Dim& dim : dims) {
     extents.push_back(dim.name == batch.name ? rows : dim.extent);
   }
@@ -96,7 +134,7 @@ Shape Value::shape(std::int64_t rows) const {
 }
 
 Shape Value::sample() const {
-  std::vector<std::int64_t> extents;
+  Shape::Extents extents;
   for (const Dim& dim : dims) {
     if (dim.name != batch.name) {
       extents.push_back(dim.extent);
@@ -115,6 +153,9 @@ Model::Model(std::string name, std::vector<Block> blocks, Output output)
     : name_(std::move(name)), blocks_(std::move(blocks)), output_kind_(output) {
   check(!blocks_.empty(), "model {} has no blocks", name_);
   number_draws(blocks_, 0);
+  for (std::size_t b = 1; b < blocks_.size(); ++b) {
+    blocks_[b].values[0].wide = blocks_[b - 1].values[blocks_[b - 1].out].wide;
+  }
   std::map<std::string, std::pair<std::size_t, Parameter>> known;
   for (std::size_t b = 0; b < blocks_.size(); ++b) {
     const Block& block = blocks_[b];
@@ -124,13 +165,20 @@ Model::Model(std::string name, std::vector<Block> blocks, Output output)
       check(before.dims == block.values[0].dims && before.integers == block.values[0].integers,
             "block {} takes {}, but the one before gives {}", block.name, to_text(block.input()), to_text(before.sample()));
     }
-    std::vector<std::size_t> ordinals;
-    for (const Parameter& parameter : block.parameters) {
-      const auto [found, added] = known.try_emplace(parameter.name, known.size(), parameter);
-      check(added || found->second.second == parameter, "parameter {} has two shapes", parameter.name);
-      ordinals.push_back(found->second.first);
+    ordinals_.emplace_back(block.parameters.size());
+  }
+  for (const bool trained : {true, false}) {
+    for (std::size_t b = 0; b < blocks_.size(); ++b) {
+      for (std::size_t p = 0; p < blocks_[b].parameters.size(); ++p) {
+        const Parameter& parameter = blocks_[b].parameters[p];
+        if ((parameter.kept == Kept::trained) != trained) {
+          continue;
+        }
+        const auto [found, added] = known.try_emplace(parameter.name, known.size(), parameter);
+        check(added || found->second.second == parameter, "parameter {} has two shapes", parameter.name);
+        ordinals_[b][p] = found->second.first;
+      }
     }
-    ordinals_.push_back(std::move(ordinals));
   }
 }
 
@@ -139,7 +187,7 @@ std::int64_t Model::parameter_count() const {
   std::size_t next = 0;
   for (std::size_t b = 0; b < blocks_.size(); ++b) {
     for (std::size_t p = 0; p < blocks_[b].parameters.size(); ++p) {
-      if (ordinals_[b][p] == next) {  // the first of those that share a name
+      if (ordinals_[b][p] == next && blocks_[b].parameters[p].kept == Kept::trained) {  // the first of those that share a name
         count += blocks_[b].parameters[p].shape.elements();
         ++next;
       }
@@ -151,7 +199,7 @@ std::int64_t Model::parameter_count() const {
 Flops Model::forward_flops(std::size_t block) const {
   Flops total;
   for (const Node& node : blocks_[block].nodes) {
-    total += op::work(node.op, reads_of(blocks_[block], node, 1), operands(blocks_[block], node.writes, 1)).flops;
+    total += op::work(node.op, reads_of(blocks_[block], node, 1), writes_of(blocks_[block], node, 1)).flops;
   }
   return total;
 }
@@ -164,6 +212,32 @@ std::vector<op::ProductExtents> Model::products(std::size_t block) const {
     }
   }
   return list;
+}
+
+Model for_evaluation(const Model& model) {
+  std::vector<Block> blocks;
+  for (const Block& trained : model.blocks()) {
+    Block& block = blocks.emplace_back(trained);
+    block.nodes.clear();
+    for (const Node& node : trained.nodes) {
+      if (op::tracks(node.op)) {
+        continue;
+      }
+      Node& added = block.nodes.emplace_back(node);
+      const std::optional<op::EvaluationForm> form = op::evaluation_form(node.op);
+      added.op = form ? form->op : node.op;
+      if (form && form->statistics > 0) {
+        const auto tracker = std::find_if(trained.nodes.begin(), trained.nodes.end(), [&](const Node& other) {
+          return op::tracks(other.op) && other.reads[0] == node.reads[0];
+        });
+        check(tracker != trained.nodes.end(), "nothing keeps statistics for {} of block {}", op::name(node.op), block.name);
+        added.parameters.insert(added.parameters.end(), tracker->parameters.begin(),
+                                tracker->parameters.begin() + static_cast<std::ptrdiff_t>(form->statistics));
+      }
+    }
+    drop_unread_parameters(block);
+  }
+  return Model(model.name(), std::move(blocks), model.output_kind());
 }
 
 }  // namespace baton::model

@@ -26,6 +26,7 @@ struct Value {
   Dims dims;
   bool integers = false;    // int32; otherwise of the step's floating type
   bool statistics = false;  // float32 whatever the step computes in
+  bool wide = false;        // float32 where others have 16 bits: the residual stream
 
   /// Which of the dimensions is the batch.
   std::size_t batch_axis() const;
@@ -39,14 +40,19 @@ struct Value {
 /// biases of norms do. Parameters of one name are one parameter, whichever blocks they stand in.
 inline constexpr std::int64_t starts_at_ones = 0;
 inline constexpr std::int64_t starts_at_zeros = -1;
+/// How training changes it: by gradients; or, as PyTorch's buffers, by an op that keeps statistics (op::tracks), of floating
+/// numbers or as a count.
+enum class Kept : std::uint8_t { trained, statistic, count };
 struct Parameter {
   std::string name;
   Shape shape;
   std::int64_t fan_in = 1;
+  Kept kept = Kept::trained;
   bool operator==(const Parameter&) const = default;
 };
 
-/// One op of a block, by the numbers of the values and parameters of the block. The op reads the values, then the parameters.
+/// One op of a block, by the numbers of the values and parameters of the block. The op reads the values, then the parameters. One
+/// that keeps statistics writes no value but those parameters.
 struct Node {
   op::Op op;
   std::vector<std::size_t> reads;
@@ -90,9 +96,10 @@ class Model {
   Output output_kind() const { return output_value().dims.back().name == 'v' ? Output::scores : output_kind_; }
   const Value& output_value() const { return blocks_.back().values[blocks_.back().out]; }
 
-  /// The number of a parameter, counting through the model in order, those that are shared once: what random numbers and
-  /// checkpoints know it by.
+  /// The number of a parameter, counting through the model in order, those that are shared once, and statistics behind all that
+  /// are trained: what random numbers and checkpoints know it by.
   std::size_t ordinal(std::size_t block, std::size_t parameter) const { return ordinals_[block][parameter]; }
+  /// Numbers that are trained.
   std::int64_t parameter_count() const;
   /// Arithmetic of one sample's forward through one block.
   Flops forward_flops(std::size_t block) const;
@@ -105,5 +112,9 @@ class Model {
   Output output_kind_;
   std::vector<std::vector<std::size_t>> ordinals_;
 };
+
+/// The same model for evaluation: ops that compute something else there have that form and read the statistics that training
+/// keeps; nothing is tracked. Parameters have the same names.
+Model for_evaluation(const Model& model);
 
 }  // namespace baton::model

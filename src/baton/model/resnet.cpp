@@ -1,6 +1,7 @@
 #include "baton/model/resnet.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -9,6 +10,7 @@
 #include "baton/base/error.h"
 #include "baton/base/text.h"
 #include "baton/model/builder.h"
+#include "baton/model/settings.h"
 
 namespace baton::model {
 namespace {
@@ -18,6 +20,9 @@ using Window = BlockBuilder::Window;
 constexpr std::int64_t max_resnet_extent = 1 << 14;
 constexpr std::int64_t small_image = 64;
 constexpr std::size_t stage_count = 4;
+constexpr std::size_t most_stages = 8;
+constexpr std::int64_t most_blocks = 1 << 12;
+constexpr std::int64_t narrowing = 4;  // of a bottleneck
 
 struct Stages {
   std::int64_t depth;
@@ -27,13 +32,16 @@ struct Stages {
 constexpr std::array<Stages, 4> known_depths{
     Stages{18, {2, 2, 2, 2}, false}, {34, {3, 4, 6, 3}, false}, {50, {3, 4, 6, 3}, true}, {101, {3, 4, 23, 3}, true}};
 
-const Stages* stages_of(std::int64_t depth) {
-  for (const Stages& one : known_depths) {
-    if (one.depth == depth) {
-      return &one;
-    }
+/// "3-4-6-3".
+std::vector<std::int64_t> read_list(std::string_view text, std::string_view what, std::int64_t most) {
+  std::vector<std::int64_t> list;
+  for (const std::string_view one : split(text, '-')) {
+    list.push_back(parse_integer(one, what, 1, most));
   }
-  return nullptr;
+  if (list.size() > most_stages) {
+    throw usage_error("the resnet has {} stages, but at most {} are possible", list.size(), most_stages);
+  }
+  return list;
 }
 
 /// A convolution without bias and the norm behind it.
@@ -42,30 +50,31 @@ struct NormedConvolutions {
   std::int64_t group;
 
   std::size_t operator()(std::size_t x, const std::string& convolution, const std::string& norm, std::int64_t channels,
-                         const Window& window) const {
-    return block.batch_norm(block.conv2d(x, convolution, channels, window, false), norm, group);
+                         const Window& window, char out = 'c') const {
+    return block.batch_norm(block.conv2d(x, convolution, channels, window, false, out), norm, group);
   }
 };
 
 /// Two convolutions of 3×3, or three of which the middle one is and has a quarter of the channels that come out; what is read is
-/// added behind them, itself or by a convolution that gives it the same shape.
-Block residual_block(const std::string& name, const Dims& stream, std::int64_t channels, std::int64_t stride, bool bottleneck,
-                     std::int64_t group) {
+/// added behind them, itself or by a convolution that gives it the same shape. The channels between the last two are a dimension of
+/// their own, `f`, which tensor parallelism divides.
+Block residual_block(const std::string& name, const Dims& stream, std::int64_t out, std::int64_t stride, bool bottleneck,
+                     const ResnetSize& size) {
   BlockBuilder block(name, stream);
-  const NormedConvolutions normed{block, group};
-  const auto numbered = [&](std::size_t x, int number, std::int64_t out, const Window& window) {
-    return normed(x, fmt::format("{}.conv{}", name, number), fmt::format("{}.bn{}", name, number), out, window);
+  const NormedConvolutions normed{block, size.group};
+  const auto numbered = [&](std::size_t x, int number, std::int64_t channels, const Window& window, char dim = 'c') {
+    return normed(x, fmt::format("{}.conv{}", name, number), fmt::format("{}.bn{}", name, number), channels, window, dim);
   };
   const Window three{.size = 3, .padding = 1};
   const Window moving{.size = 3, .stride = stride, .padding = 1};
-  const std::int64_t out = bottleneck ? 4 * channels : channels;
   std::size_t x = block.in();
   if (bottleneck) {
-    x = block.relu(numbered(x, 1, channels, {.size = 1}));
-    x = block.relu(numbered(x, 2, channels, moving));
+    const std::int64_t narrow = out / narrowing;
+    x = block.relu(numbered(x, 1, narrow, {.size = 1, .stride = size.early ? stride : 1}));
+    x = block.relu(numbered(x, 2, narrow, size.early ? three : moving, 'f'));
     x = numbered(x, 3, out, {.size = 1});
   } else {
-    x = block.relu(numbered(x, 1, channels, moving));
+    x = block.relu(numbered(x, 1, out, moving, 'f'));
     x = numbered(x, 2, out, three);
   }
   const bool same = stride == 1 && stream[1].extent == out;
@@ -77,35 +86,74 @@ Block residual_block(const std::string& name, const Dims& stream, std::int64_t c
 
 }  // namespace
 
+ResnetStages stages_of(const ResnetSize& size) {
+  const auto known = std::find_if(known_depths.begin(), known_depths.end(),
+                                  [&](const Stages& one) { return one.depth == size.depth; });
+  check(known != known_depths.end(), "a resnet of {} layers", size.depth);
+  ResnetStages stages{.blocks = size.blocks, .outputs = size.outputs, .bottlenecks = known->bottlenecks};
+  if (stages.blocks.empty()) {
+    stages.blocks.assign(known->blocks.begin(), known->blocks.end());
+  }
+  for (std::size_t s = 0; s < stages.blocks.size() && size.outputs.empty(); ++s) {
+    stages.outputs.push_back((size.width << s) * (stages.bottlenecks ? narrowing : 1));
+  }
+  return stages;
+}
+
+std::string resnet_arguments(const ResnetSize& size) {
+  const ResnetSize usual;
+  return fmt::format("{},image={},classes={}{}{}{}{}{}{}{}{}", size.depth, size.image, size.classes,
+                     unless_usual("width", size.width, usual.width), unless_usual("group", size.group, usual.group),
+                     unless_usual("channels", size.channels, usual.channels),
+                     has_large_stem(size) == (size.image > small_image) ? ""
+                     : has_large_stem(size)                             ? ",stem=large"
+                                                                        : ",stem=small",
+                     size.blocks.empty() ? "" : fmt::format(",blocks={}", fmt::join(size.blocks, "-")),
+                     size.outputs.empty() ? "" : fmt::format(",outputs={}", fmt::join(size.outputs, "-")),
+                     unless_usual("early", size.early, usual.early),
+                     unless_usual("first-moves", size.first_moves, usual.first_moves));
+}
+
+bool has_large_stem(const ResnetSize& size) { return size.large_stem.value_or(size.image > small_image); }
+
 Model resnet(const ResnetSize& size) {
-  const Stages* stages = stages_of(size.depth);
-  check(stages != nullptr, "a resnet of {} layers", size.depth);
-  const bool small = size.image <= small_image;
+  const ResnetStages stages = stages_of(size);
+  if (stages.outputs.size() != stages.blocks.size()) {
+    throw usage_error("the resnet has blocks of {} stages and outputs of {}", stages.blocks.size(), stages.outputs.size());
+  }
+  for (const std::int64_t out : stages.outputs) {
+    if (stages.bottlenecks && out < narrowing) {
+      throw usage_error("a bottleneck of the resnet gives {} channels and has a quarter of them within, which is none", out);
+    }
+  }
+  const bool small = !has_large_stem(size);
   std::vector<Block> blocks;
-  BlockBuilder stem("stem", {batch, {'c', 3}, {'y', size.image}, {'x', size.image}});
+  BlockBuilder stem("stem", {batch, {'c', size.channels}, {'y', size.image}, {'x', size.image}});
   std::size_t x = stem.relu(
       NormedConvolutions{stem, size.group}(stem.in(), "conv1", "bn1", size.width,
                                            small ? Window{.size = 3, .padding = 1} : Window{.size = 7, .stride = 2, .padding = 3}));
   x = small ? x : stem.max_pool(x, {.size = 3, .stride = 2, .padding = 1});
   blocks.push_back(stem.finish(x));
   const auto stream = [&] { return blocks.back().values[blocks.back().out].dims; };
-  for (std::size_t s = 0; s < stage_count; ++s) {
-    for (std::int64_t i = 0; i < stages->blocks[s]; ++i) {
-      blocks.push_back(residual_block(fmt::format("layer{}.{}", s + 1, i), stream(), size.width << s, s > 0 && i == 0 ? 2 : 1,
-                                      stages->bottlenecks, size.group));
+  for (std::size_t s = 0; s < stages.blocks.size(); ++s) {
+    for (std::int64_t i = 0; i < stages.blocks[s]; ++i) {
+      const bool moves = i == 0 && (s > 0 || size.first_moves);
+      blocks.push_back(residual_block(fmt::format("layer{}.{}", s + 1, i), stream(), stages.outputs[s], moves ? 2 : 1,
+                                      stages.bottlenecks, size));
     }
   }
   BlockBuilder head("head", stream());
   blocks.push_back(head.finish(head.linear(head.average_pool(head.in()), "fc.weight", "fc.bias", {'c', size.classes})));
-  return Model(fmt::format("resnet:{},image={},classes={}{}{}", size.depth, size.image, size.classes,
-                           size.width == ResnetSize().width ? "" : fmt::format(",width={}", size.width),
-                           size.group == 0 ? "" : fmt::format(",group={}", size.group)),
-               std::move(blocks), Output::scores);
+  return Model("resnet:" + resnet_arguments(size), std::move(blocks), Output::scores);
 }
 
-Model parse_resnet(std::string_view arguments) {
+Model parse_resnet(std::string_view arguments) { return resnet(parse_resnet_size(arguments)); }
+
+ResnetSize parse_resnet_size(std::string_view arguments) {
   constexpr std::string_view form =
-      "resnet:18, resnet:34, resnet:50 or resnet:101, and after that image=N,classes=N,width=N,group=N";
+      "resnet:18, resnet:34, resnet:50 or resnet:101, and after that image=N,classes=N,width=N,group=N,channels=N,"
+      "stem=large|small,blocks=3-4-6-3,outputs=256-512-1024-2048,early=on|off,first-moves=on|off";
+  const std::vector<std::string> switches{"off", "on"};
   ResnetSize size;
   bool first = true;
   for_each_setting(arguments, [&](std::string_view setting, const std::string& key, std::string_view value) {
@@ -124,11 +172,23 @@ Model parse_resnet(std::string_view arguments) {
       size.width = parse_integer(value, "width of the resnet", 1, max_resnet_extent);
     } else if (key == "group") {
       size.group = parse_integer(value, "group of the resnet", 0, 1 << 20);
+    } else if (key == "channels") {
+      size.channels = parse_integer(value, "channels of the resnet", 1, max_resnet_extent);
+    } else if (key == "stem") {
+      size.large_stem = index_of_name({"small", "large"}, value, "stem of the resnet") == 1;
+    } else if (key == "blocks") {
+      size.blocks = read_list(value, "a number of blocks of the resnet", most_blocks);
+    } else if (key == "outputs") {
+      size.outputs = read_list(value, "a number of outputs of the resnet", max_width);
+    } else if (key == "early") {
+      size.early = index_of_name(switches, value, "early of the resnet") == 1;
+    } else if (key == "first-moves") {
+      size.first_moves = index_of_name(switches, value, "first-moves of the resnet") == 1;
     } else {
       throw usage_error("model 'resnet:{}' has '{}', but it takes {}", arguments, setting, form);
     }
   });
-  return resnet(size);
+  return size;
 }
 
 }  // namespace baton::model

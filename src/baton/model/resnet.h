@@ -1,6 +1,9 @@
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string_view>
+#include <vector>
 
 #include "baton/model/model.h"
 
@@ -14,10 +17,27 @@ struct ResnetSize {
   std::int64_t classes = 1000;
   std::int64_t width = 64;  // channels of the stem
   std::int64_t group = 0;   // samples whose moments a norm takes together; 0: those of a replica's micro-batch
+  std::int64_t channels = 3;
+  std::optional<bool> large_stem = {};     // nothing: by the size of the image
+  std::vector<std::int64_t> blocks = {};   // residual blocks per stage; none: as many as `depth` stands for
+  std::vector<std::int64_t> outputs = {};  // channels that stages give; none: doubled per stage, four times as many in bottlenecks
+  bool early = false;                      // a bottleneck moves by 2 in its first convolution, not in its second
+  bool first_moves = false;                // the first stage too moves by 2
 };
 Model resnet(const ResnetSize& size);
 
-/// `50,image=224,classes=1000,width=64,group=0`; all but the first may be left out.
+/// Stages of so many blocks, with the settings that `depth` stands for in place of those that are not given.
+struct ResnetStages {
+  std::vector<std::int64_t> blocks;
+  std::vector<std::int64_t> outputs;
+  bool bottlenecks = false;
+};
+ResnetStages stages_of(const ResnetSize& size);
+bool has_large_stem(const ResnetSize& size);
+
+/// `50,image=224,classes=1000,width=64,group=0` and more; all but the first may be left out.
+ResnetSize parse_resnet_size(std::string_view arguments);
+std::string resnet_arguments(const ResnetSize& size);
 Model parse_resnet(std::string_view arguments);
 
 }  // namespace baton::model

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <set>
 
 #include "baton/base/error.h"
@@ -11,36 +12,58 @@
 #include "baton/base/units.h"
 
 namespace baton::model {
+namespace {
 
-void read_settings(std::string_view kind, std::string_view arguments, std::span<const Setting> settings, std::string_view example,
-                   std::span<const ShareSetting> shares) {
+/// "dim=N", "eps=NUMBER" or "tied=on|off".
+std::string form_of(const Setting& setting) {
+  constexpr std::array<std::string_view, 3> values{"N", "NUMBER", "on|off"};
+  return fmt::format("{}={}", setting.key, values[setting.value.index()]);
+}
+
+/// Puts the text of a value where the setting is kept.
+void set(const Setting& setting, std::string_view text, const std::string& what) {
+  if (std::int64_t* const* size = std::get_if<std::int64_t*>(&setting.value)) {
+    **size = parse_integer(text, what, 1, setting.most);
+  } else if (double* const* number = std::get_if<double*>(&setting.value)) {
+    **number = parse_number(text, what, 0, 0.99);
+  } else {
+    *std::get<bool*>(setting.value) = index_of_name({"off", "on"}, text, what) == 1;
+  }
+}
+
+}  // namespace
+
+void read_settings(std::string_view kind, std::string_view arguments, std::span<const Setting> settings, std::string_view example) {
   for_each_setting(arguments, [&](std::string_view setting, const std::string& key, std::string_view value) {
-    const auto share = std::find_if(shares.begin(), shares.end(), [&](const ShareSetting& one) { return one.key == key; });
-    if (share != shares.end()) {
-      *share->value = parse_number(value, fmt::format("{} of the {} model", key, kind), 0, 0.99);
-      return;
-    }
     const auto found = std::find_if(settings.begin(), settings.end(), [&](const Setting& one) { return one.key == key; });
     if (found == settings.end()) {
       std::vector<std::string> known;
       for (const Setting& one : settings) {
-        known.push_back(fmt::format("{}=N", one.key));
-      }
-      for (const ShareSetting& one : shares) {
-        known.push_back(fmt::format("{}=X", one.key));
+        known.push_back(form_of(one));
       }
       throw usage_error("model '{}:{}' has '{}', but it takes {}", kind, arguments, setting, fmt::join(known, ","));
     }
-    *found->value = parse_integer(value, fmt::format("{} of the {} model", key, kind), 1, found->most);
+    set(*found, value, fmt::format("{} of the {} model", key, kind));
   });
   for (const Setting& one : settings) {
-    if (*one.value == 0) {
+    std::int64_t* const* size = std::get_if<std::int64_t*>(&one.value);
+    if (size != nullptr && **size == 0 && !one.optional) {
       throw usage_error("model '{}:{}' needs {}, as in {}", kind, arguments, one.key, example);
     }
   }
 }
 
-std::string dropout_text(double rate) { return rate > 0 ? fmt::format(",dropout={}", rate) : ""; }
+std::string unless_usual(std::string_view key, std::int64_t value, std::int64_t usual) {
+  return value == usual ? "" : fmt::format(",{}={}", key, value);
+}
+
+std::string unless_usual(std::string_view key, double value, double usual) {
+  return value == usual ? "" : fmt::format(",{}={}", key, value);
+}
+
+std::string unless_usual(std::string_view key, bool value, bool usual) {
+  return value == usual ? "" : fmt::format(",{}={}", key, value ? "on" : "off");
+}
 
 std::string with_settings(const Preset& preset, std::string_view arguments) {
   if (arguments.empty()) {

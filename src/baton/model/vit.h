@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -18,10 +19,17 @@ struct VitSize {
   std::int64_t patch = 0;
   std::int64_t image = 0;
   std::int64_t classes = 0;
+  std::int64_t hidden = 0;    // features within the feed-forward; 0: four times `dim`
+  std::int64_t channels = 3;  // of the image
+  double epsilon = 1e-12;     // of the norms
+  bool qkv_bias = true;
   double dropout = 0;  // of the embedding, and of what each half of a layer adds
 };
 Model vit(const VitSize& size);
 
+/// The size that settings give, the settings of a size, and a model of them.
+VitSize parse_vit_size(std::string_view arguments);
+std::string vit_arguments(const VitSize& size);
 Model parse_vit(std::string_view arguments);
 const std::vector<Preset>& vit_presets();
 

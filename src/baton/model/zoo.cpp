@@ -11,7 +11,10 @@
 #include "baton/model/builder.h"
 #include "baton/model/cnn.h"
 #include "baton/model/gpt.h"
+#include "baton/model/huggingface.h"
 #include "baton/model/llama.h"
+#include "baton/model/mixer.h"
+#include "baton/model/onnx.h"
 #include "baton/model/resnet.h"
 #include "baton/model/settings.h"
 #include "baton/model/toy.h"
@@ -196,6 +199,10 @@ const std::vector<Kind>& zoo() {
        "vit:depth=12,heads=3,dim=192,patch=16,image=224,classes=1000 (vision transformer; or vit-tiny, vit-small, vit-base, "
        "vit-large)",
        parse_vit, vit_presets()},
+      {"mixer",
+       "mixer:depth=8,dim=512,tokens=256,channels=2048,patch=16,image=224,classes=1000 (MLP-Mixer; or mixer-s16, mixer-b16, "
+       "mixer-l16)",
+       parse_mixer, mixer_presets()},
       {"first-split", "first-split (Linear(1000,2000)+ReLU, Linear(2000,1000)+ReLU)", parse_first_split},
   };
   return kinds;
@@ -220,10 +227,38 @@ Recipe recipe_of(std::string_view text) {
     names.push_back(kind.name);
     forms.push_back(kind.forms);
   }
+  forms.emplace_back("the path of a folder with a config.json (./gpt2) or of a file (./model.onnx)");
   throw usage_error("unknown model '{}'{}: write {}", text, did_you_mean(name, names), either(forms));
 }
 
+std::optional<ModelPath> path_of(std::string_view text) {
+  const std::string name = canonical(text.substr(0, text.find(':')));
+  for (const Kind& kind : zoo()) {
+    if (kind.name == name ||
+        std::any_of(kind.presets.begin(), kind.presets.end(), [&](const Preset& preset) { return preset.name == name; })) {
+      return std::nullopt;
+    }
+  }
+  const auto is_folder = [](std::string_view path) {
+    std::error_code ignored;
+    return path.find('/') != std::string_view::npos || std::filesystem::is_directory(path, ignored);
+  };
+  if (text.ends_with(".onnx")) {
+    return ModelPath{.path = text, .onnx = true};
+  }
+  std::error_code ignored;
+  const std::size_t colon = text.rfind(':');
+  if (colon == std::string_view::npos || std::filesystem::is_directory(text, ignored)) {
+    return is_folder(text) ? std::optional(ModelPath{.path = text}) : std::nullopt;
+  }
+  const std::string_view path = text.substr(0, colon);
+  return is_folder(path) ? std::optional(ModelPath{.path = path, .settings = std::string(text.substr(colon + 1))}) : std::nullopt;
+}
+
 Model parse_model(std::string_view text) {
+  if (const std::optional<ModelPath> path = path_of(text)) {
+    return path->onnx ? read_onnx(path->path) : parse_model(read_model_folder(path->path, path->settings).text);
+  }
   const Recipe recipe = recipe_of(text);
   const auto kind = std::find_if(zoo().begin(), zoo().end(), [&](const Kind& one) { return one.name == recipe.kind; });
   return kind->parse(recipe.arguments);

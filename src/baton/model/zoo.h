@@ -1,5 +1,7 @@
 #pragma once
 
+#include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -56,8 +58,18 @@ struct Recipe {
 };
 Recipe recipe_of(std::string_view text);
 
-/// The model that `text` describes, e.g. `mlp:dim=1024,depth=2`, `mlp:1000-2000-1000`, `gpt2` or `gpt2:context=128`; a usage error
-/// says what would be accepted.
+/// A model that is kept on disk: a folder with a config.json, of which settings may be given behind a colon, or an ONNX file.
+struct ModelPath {
+  std::filesystem::path path;
+  std::string settings = {};
+  bool onnx = false;
+};
+/// nullopt for texts that begin with the name of a model, even if there is a folder of that name: `./gpt2` is the folder.
+std::optional<ModelPath> path_of(std::string_view text);
+inline bool is_path(std::string_view text) { return path_of(text).has_value(); }
+
+/// The model that `text` describes, e.g. `mlp:dim=1024,depth=2`, `mlp:1000-2000-1000`, `gpt2`, `gpt2:context=128`, `./folder`,
+/// `./folder:context=128` or `./file.onnx`; a usage error says what would be accepted. Of folders only the configuration is read.
 Model parse_model(std::string_view text);
 
 }  // namespace baton::model

@@ -80,14 +80,17 @@ struct Rules {
     return calls;
   }
   std::vector<BackwardCall> operator()(const BatchNorm& o) const {
+    if (o.running) {
+      return {};  // for evaluation alone
+    }
     return {{BatchNormBackwardInput{o.epsilon, o.group}, {output_gradient, input, weight}, {input_gradient}, false},
             {BatchNormBackwardWeight{o.epsilon, o.group}, {input, output_gradient}, {weight_gradient, bias_gradient}, true}};
   }
   std::vector<BackwardCall> operator()(const MaxPool& o) const {
     return {{MaxPoolBackward{o.window, o.stride, o.padding}, {output_gradient, input}, {input_gradient}, false}};
   }
-  std::vector<BackwardCall> operator()(const AveragePool&) const {
-    return {{AveragePoolBackward{}, {output_gradient}, {input_gradient}, false}};
+  std::vector<BackwardCall> operator()(const AveragePool& o) const {
+    return {{AveragePoolBackward{o.places}, {output_gradient}, {input_gradient}, false}};
   }
   std::vector<BackwardCall> operator()(const Flatten&) const {
     return {{FlattenBackward{}, {output_gradient}, {input_gradient}, false}};
@@ -95,6 +98,9 @@ struct Rules {
   std::vector<BackwardCall> operator()(const ImageToSequence&) const {
     return {{ImageToSequenceBackwardInput{}, {output_gradient}, {input_gradient}, false},
             {ImageToSequenceBackwardWeight{}, {output_gradient}, {weight_gradient}, true}};
+  }
+  std::vector<BackwardCall> operator()(const Transpose& o) const {
+    return {{Transpose{.from_image = o.to_image, .to_image = o.from_image}, {output_gradient}, {input_gradient}, false}};
   }
   std::vector<BackwardCall> operator()(const FirstPosition&) const {
     return {{FirstPositionBackward{}, {output_gradient}, {input_gradient}, false}};
@@ -120,6 +126,7 @@ struct Rules {
   std::vector<BackwardCall> operator()(const Conv2dBackwardWeight&) const { return {}; }
   std::vector<BackwardCall> operator()(const BatchNormBackwardInput&) const { return {}; }
   std::vector<BackwardCall> operator()(const BatchNormBackwardWeight&) const { return {}; }
+  std::vector<BackwardCall> operator()(const TrackMoments&) const { return {}; }
   std::vector<BackwardCall> operator()(const MaxPoolBackward&) const { return {}; }
   std::vector<BackwardCall> operator()(const AveragePoolBackward&) const { return {}; }
   std::vector<BackwardCall> operator()(const FlattenBackward&) const { return {}; }

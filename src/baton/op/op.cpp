@@ -54,6 +54,7 @@ constexpr std::array<std::string_view, std::variant_size_v<Op>> names{"linear",
                                                                       "batch_norm",
                                                                       "batch_norm_backward_input",
                                                                       "batch_norm_backward_weight",
+                                                                      "track_moments",
                                                                       "max_pool",
                                                                       "max_pool_backward",
                                                                       "average_pool",
@@ -64,7 +65,8 @@ constexpr std::array<std::string_view, std::variant_size_v<Op>> names{"linear",
                                                                       "image_to_sequence_backward_input",
                                                                       "image_to_sequence_backward_weight",
                                                                       "first_position",
-                                                                      "first_position_backward"};
+                                                                      "first_position_backward",
+                                                                      "transpose"};
 
 static_assert(!names.back().empty(), "an op of the variant has no name here");
 
@@ -169,9 +171,10 @@ struct Law {
   bool is_norm(double epsilon, std::int64_t group) const {
     return epsilon >= 0 && group >= 0 && (group == 0 || reads[0].shape[0] % group == 0);
   }
-  bool operator()(const BatchNorm& o) const { return is_norm(o.epsilon, o.group); }
+  bool operator()(const BatchNorm& o) const { return is_norm(o.epsilon, o.group) && !(o.running && o.group > 0); }
   bool operator()(const BatchNormBackwardInput& o) const { return is_norm(o.epsilon, o.group); }
   bool operator()(const BatchNormBackwardWeight& o) const { return is_norm(o.epsilon, o.group); }
+  bool operator()(const TrackMoments& o) const { return is_norm(0, o.group) && is_share(o.momentum); }
   // With more padding some window would hold nothing else.
   bool operator()(const MaxPool& o) const {
     return 2 * o.padding <= o.window && is_window(reads[0].shape, o.window, o.window, o.stride, o.padding, writes[0].shape);
@@ -181,10 +184,19 @@ struct Law {
   }
   bool operator()(const Flatten&) const { return reads[0].shape.elements() == writes[0].shape.elements(); }
   bool operator()(const FlattenBackward&) const { return reads[0].shape.elements() == writes[0].shape.elements(); }
-  /// Whether a sequence has a position for each place of an image and one more.
-  static bool is_sequence_of(const Shape& sequence, const Shape& image) { return sequence[0] == image[2] * image[3] + 1; }
-  bool operator()(const ImageToSequence&) const { return is_sequence_of(writes[0].shape, reads[0].shape); }
-  bool operator()(const ImageToSequenceBackwardInput&) const { return is_sequence_of(reads[0].shape, writes[0].shape); }
+  /// Whether a sequence, all of it or the part that is held, has a position for each place of an image and one more.
+  template <typename AnyOp>
+  static bool is_sequence_of(const AnyOp& o, const Shape& sequence, const Shape& image) {
+    return is_part(o.first, o.of, sequence[0]) && (o.of == 0 ? sequence[0] : o.of) == image[2] * image[3] + 1;
+  }
+  bool operator()(const ImageToSequence& o) const { return is_sequence_of(o, writes[0].shape, reads[0].shape); }
+  bool operator()(const ImageToSequenceBackwardInput& o) const { return is_sequence_of(o, reads[0].shape, writes[0].shape); }
+  bool operator()(const ImageToSequenceBackwardWeight& o) const { return is_part(o.first, o.of, reads[0].shape[0]); }
+  bool operator()(const FirstPosition& o) const { return is_part(o.first, o.of, reads[0].shape[0]); }
+  bool operator()(const FirstPositionBackward& o) const { return is_part(o.first, o.of, writes[0].shape[0]); }
+  bool operator()(const Transpose& o) const {
+    return !(o.from_image && o.to_image) && reads[0].shape.elements() == writes[0].shape.elements();
+  }
 
   template <typename AnyOp>
   bool operator()(const AnyOp&) const {
@@ -195,7 +207,8 @@ struct Law {
 /// Whether the operands have the types that the signature asks for. The shapes fit.
 bool types_fit(const Signature& signature, std::span<const Operand> reads, std::span<const Operand> writes) {
   std::optional<DType> value;
-  std::optional<DType> stepped;
+  std::optional<DType> summed;
+  std::optional<DType> wide;  // of these one that is not float32, or float32
   const auto one = [](std::optional<DType>& known, DType type) {
     known = known.value_or(type);
     return *known == type && type != DType::i32;
@@ -204,8 +217,15 @@ bool types_fit(const Signature& signature, std::span<const Operand> reads, std::
     switch (axes.type) {
       case Type::value:
         return one(value, type);
-      case Type::stepped:
-        return one(stepped, type);
+      case Type::summed:
+        return one(summed, type);
+      case Type::wide:
+        if (!wide || *wide == DType::f32) {
+          const bool mixes = !wide || type == DType::f32 || is_narrow(type);
+          wide = type;
+          return mixes && type != DType::i32;
+        }
+        return type == *wide || (type == DType::f32 && is_narrow(*wide));
       case Type::floating:
         return type != DType::i32;
       case Type::integer:
@@ -227,7 +247,12 @@ bool types_fit(const Signature& signature, std::span<const Operand> reads, std::
       return false;
     }
   }
-  return !stepped || stepped == value || (is_narrow(*value) && *stepped == DType::f32);
+  // Float32 may stand beside the op's type where that has 16 bits; without an operand of that type, the other way around too.
+  const auto suits = [](DType a, DType type) { return a == type || (a == DType::f32 && is_narrow(type)); };
+  if (value) {
+    return (!summed || suits(*summed, *value)) && (!wide || suits(*wide, *value));
+  }
+  return !summed || !wide || suits(*summed, *wide) || suits(*wide, *summed);
 }
 
 struct Arithmetic {
@@ -299,9 +324,10 @@ struct Arithmetic {
   Flops operator()(const Conv2d&) const { return convolution(writes[0].shape, reads[1].shape); }
   Flops operator()(const Conv2dBackwardInput&) const { return convolution(reads[0].shape, reads[1].shape); }
   Flops operator()(const Conv2dBackwardWeight&) const { return convolution(reads[1].shape, writes[0].shape); }
-  Flops operator()(const BatchNorm&) const { return each(8); }
+  Flops operator()(const BatchNorm& o) const { return each(o.running ? 3 : 8); }
   Flops operator()(const BatchNormBackwardInput&) const { return each(14); }
   Flops operator()(const BatchNormBackwardWeight&) const { return each(8); }
+  Flops operator()(const TrackMoments&) const { return each(5); }
   Flops operator()(const MaxPool& o) const { return Flops(writes[0].shape.elements() * o.window * o.window); }
   Flops operator()(const MaxPoolBackward& o) const { return each(o.window * o.window); }
   Flops operator()(const AveragePool&) const { return each(1); }
@@ -313,6 +339,7 @@ struct Arithmetic {
   Flops operator()(const ImageToSequenceBackwardWeight&) const { return Flops(reads[0].shape.elements() / reads[0].shape[0]); }
   Flops operator()(const FirstPosition&) const { return Flops(0); }
   Flops operator()(const FirstPositionBackward&) const { return Flops(0); }
+  Flops operator()(const Transpose&) const { return Flops(0); }
 };
 
 }  // namespace

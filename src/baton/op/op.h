@@ -313,10 +313,12 @@ struct Conv2dBackwardWeight {
 };
 
 /// y = (x − mean) / √(variance + epsilon) · gain + bias, mean and variance of each channel over rows, columns and samples: over
-/// all samples that the op is given, or with `group` over each so many in a row. Reads x, gain, bias; writes y.
+/// all samples that the op is given, or with `group` over each so many in a row. Reads x, gain, bias; writes y. With `running` it
+/// takes no moments but reads those that TrackMoments keeps, mean and variance, behind the bias: the form for evaluation.
 struct BatchNorm {
   double epsilon = 1e-5;
   std::int64_t group = 0;
+  bool running = false;
   bool operator==(const BatchNorm&) const = default;
 };
 
@@ -336,6 +338,15 @@ struct BatchNormBackwardWeight {
   bool operator==(const BatchNormBackwardWeight&) const = default;
 };
 
+/// The running moments of each channel, for evaluation: mean ← (1 − momentum) · mean + momentum · the mean over rows, columns and
+/// samples, and likewise the variance, the new one unbiased; once for each group of samples, in order. Reads x, mean, variance and
+/// how many groups there were; writes these three.
+struct TrackMoments {
+  double momentum = 0.1;
+  std::int64_t group = 0;
+  bool operator==(const TrackMoments&) const = default;
+};
+
 /// The largest element under a square window, over `padding` elements on each side that are never the largest. Reads x; writes y.
 struct MaxPool {
   std::int64_t window = 2;
@@ -352,13 +363,15 @@ struct MaxPoolBackward {
   bool operator==(const MaxPoolBackward&) const = default;
 };
 
-/// The mean of each channel's image. Reads x; writes y [sample, channel].
+/// The mean of each channel's image. Reads x; writes y [sample, channel]. With `places` a channel's places are one axis.
 struct AveragePool {
+  bool places = false;
   bool operator==(const AveragePool&) const = default;
 };
 
 /// Reads dy; writes dx.
 struct AveragePoolBackward {
+  bool places = false;
   bool operator==(const AveragePoolBackward&) const = default;
 };
 
@@ -375,13 +388,18 @@ struct FlattenBackward {
 // Between images and sequences.
 
 /// The places of an image, row by row, as positions of a sequence, behind a learned vector that every sample has in front. Reads x
-/// [sample, channel, row, column], token [channel]; writes y [position, sample, channel].
+/// [sample, channel, row, column], token [channel]; writes y [position, sample, channel]. Where `of` is above zero a sequence has
+/// so many positions, and what is held of it are those from `first` on, here and below.
 struct ImageToSequence {
+  std::int64_t first = 0;
+  std::int64_t of = 0;
   bool operator==(const ImageToSequence&) const = default;
 };
 
-/// Reads dy; writes dx.
+/// Reads dy; writes dx, which is 0 at places whose positions dy does not hold.
 struct ImageToSequenceBackwardInput {
+  std::int64_t first = 0;
+  std::int64_t of = 0;
   bool operator==(const ImageToSequenceBackwardInput&) const = default;
 };
 
@@ -389,27 +407,41 @@ struct ImageToSequenceBackwardInput {
 /// it).
 struct ImageToSequenceBackwardWeight {
   bool accumulate = false;
+  std::int64_t first = 0;
+  std::int64_t of = 0;
   bool operator==(const ImageToSequenceBackwardWeight&) const = default;
 };
 
-/// The first position of a sequence. Reads x [position, sample, feature]; writes y [sample, feature].
+/// The first position of a sequence; 0 where it is not held. Reads x [position, sample, feature]; writes y [sample, feature].
 struct FirstPosition {
+  std::int64_t first = 0;
+  std::int64_t of = 0;
   bool operator==(const FirstPosition&) const = default;
 };
 
 /// Reads dy; writes dx, which is 0 at all other positions.
 struct FirstPositionBackward {
+  std::int64_t first = 0;
+  std::int64_t of = 0;
   bool operator==(const FirstPositionBackward&) const = default;
 };
 
-using Op = std::variant<Linear, LinearBackwardInput, LinearBackwardWeight, Relu, ReluBackward, Gelu, GeluBackward, MeanSquaredError,
-                        CrossEntropy, CrossEntropyTerms, Embed, EmbedBackward, MatrixProduct, Add, AddBias, AddBiasBackward,
-                        LayerNorm, LayerNormBackwardInput, LayerNormBackwardWeight, RmsNorm, RmsNormBackwardInput,
-                        RmsNormBackwardWeight, SiluGate, SiluGateBackward, AddPositions, AddPositionsBackward, Rotary, Attention,
-                        AttentionBackward, Cast, CheckFinite, AdjustScale, SquaredSum, Dropout, Conv2d, Conv2dBackwardInput,
-                        Conv2dBackwardWeight, BatchNorm, BatchNormBackwardInput, BatchNormBackwardWeight, MaxPool, MaxPoolBackward,
-                        AveragePool, AveragePoolBackward, Flatten, FlattenBackward, ImageToSequence, ImageToSequenceBackwardInput,
-                        ImageToSequenceBackwardWeight, FirstPosition, FirstPositionBackward>;
+/// The transpose of each sample's matrix. Reads x [sample, i, j]; writes y [sample, j, i]. With `from_image` it reads [sample,
+/// channel, row, column], whose places, row by row, are i of y; with `to_image` it writes that.
+struct Transpose {
+  bool from_image = false;
+  bool to_image = false;
+  bool operator==(const Transpose&) const = default;
+};
+
+using Op = std::variant<
+    Linear, LinearBackwardInput, LinearBackwardWeight, Relu, ReluBackward, Gelu, GeluBackward, MeanSquaredError, CrossEntropy,
+    CrossEntropyTerms, Embed, EmbedBackward, MatrixProduct, Add, AddBias, AddBiasBackward, LayerNorm, LayerNormBackwardInput,
+    LayerNormBackwardWeight, RmsNorm, RmsNormBackwardInput, RmsNormBackwardWeight, SiluGate, SiluGateBackward, AddPositions,
+    AddPositionsBackward, Rotary, Attention, AttentionBackward, Cast, CheckFinite, AdjustScale, SquaredSum, Dropout, Conv2d,
+    Conv2dBackwardInput, Conv2dBackwardWeight, BatchNorm, BatchNormBackwardInput, BatchNormBackwardWeight, TrackMoments, MaxPool,
+    MaxPoolBackward, AveragePool, AveragePoolBackward, Flatten, FlattenBackward, ImageToSequence, ImageToSequenceBackwardInput,
+    ImageToSequenceBackwardWeight, FirstPosition, FirstPositionBackward, Transpose>;
 
 /// Whether most of its arithmetic multiplies matrices, and so may run on units made for that.
 bool is_product(const Op& op);
@@ -571,6 +603,7 @@ void attributes(Op& op, Visit visit) {
     void operator()(BatchNorm& o) {
       visit("epsilon", o.epsilon);
       visit("group", o.group);
+      visit("running", o.running);
     }
     void operator()(BatchNormBackwardInput& o) {
       visit("epsilon", o.epsilon);
@@ -580,6 +613,10 @@ void attributes(Op& op, Visit visit) {
       visit("epsilon", o.epsilon);
       visit("group", o.group);
       visit("accumulate", o.accumulate);
+    }
+    void operator()(TrackMoments& o) {
+      visit("momentum", o.momentum);
+      visit("group", o.group);
     }
     void operator()(MaxPool& o) {
       visit("window", o.window);
@@ -591,15 +628,35 @@ void attributes(Op& op, Visit visit) {
       visit("stride", o.stride);
       visit("padding", o.padding);
     }
-    void operator()(AveragePool&) {}
-    void operator()(AveragePoolBackward&) {}
+    void operator()(AveragePool& o) { visit("places", o.places); }
+    void operator()(AveragePoolBackward& o) { visit("places", o.places); }
     void operator()(Flatten&) {}
     void operator()(FlattenBackward&) {}
-    void operator()(ImageToSequence&) {}
-    void operator()(ImageToSequenceBackwardInput&) {}
-    void operator()(ImageToSequenceBackwardWeight& o) { visit("accumulate", o.accumulate); }
-    void operator()(FirstPosition&) {}
-    void operator()(FirstPositionBackward&) {}
+    void operator()(ImageToSequence& o) {
+      visit("first", o.first);
+      visit("of", o.of);
+    }
+    void operator()(ImageToSequenceBackwardInput& o) {
+      visit("first", o.first);
+      visit("of", o.of);
+    }
+    void operator()(ImageToSequenceBackwardWeight& o) {
+      visit("accumulate", o.accumulate);
+      visit("first", o.first);
+      visit("of", o.of);
+    }
+    void operator()(FirstPosition& o) {
+      visit("first", o.first);
+      visit("of", o.of);
+    }
+    void operator()(FirstPositionBackward& o) {
+      visit("first", o.first);
+      visit("of", o.of);
+    }
+    void operator()(Transpose& o) {
+      visit("from_image", o.from_image);
+      visit("to_image", o.to_image);
+    }
   } dispatch{visit};
   std::visit(dispatch, op);
 }

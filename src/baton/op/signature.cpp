@@ -38,40 +38,37 @@ struct Signatures {
     static const Signature in_heads{.reads = {{"*o"}, {"oij"}}, .writes = {{"*ij"}}};
     return o.out_heads ? out_heads : o.in_heads ? in_heads : o.mask ? masked : plain;
   }
-  /// The three forms of the gradient of a weight: set, added to what is there, and taken as a step.
+  /// The two forms of the gradient of parameters: set, and added to what is there or taken as a step.
   struct WeightGradient {
     Signature set;
     Signature added;
-    Signature stepped;
+    const Signature& form(bool in_place) const { return in_place ? added : set; }
   };
-  static WeightGradient weight_gradient(const Axes& x, const Axes& dy, const std::vector<std::string>& parameters) {
-    Signature set{.reads = {x, dy}, .writes = {}};
-    Signature stepped = set;
+  static WeightGradient weight_gradient(std::vector<Axes> reads, const std::vector<std::string>& parameters, std::string whole = {},
+                                        char numbered = 0) {
+    Signature set{.reads = std::move(reads), .writes = {}, .whole = std::move(whole), .numbered = numbered};
     for (const std::string& letters : parameters) {
-      set.writes.push_back({letters});
-      stepped.writes.push_back({letters, Type::stepped});
+      set.writes.push_back({letters, Type::summed});
     }
     Signature added = set;
     added.reads.insert(added.reads.end(), set.writes.begin(), set.writes.end());
-    stepped.reads.insert(stepped.reads.end(), stepped.writes.begin(), stepped.writes.end());
     added.in_place = true;
-    stepped.in_place = true;
-    return {set, added, stepped};
+    return {set, added};
   }
   const Signature& operator()(const LinearBackwardWeight& o) const {
-    static const WeightGradient plain = weight_gradient({"*i"}, {"*o"}, {"oi", "o"});
-    static const WeightGradient out_heads = weight_gradient({"*i"}, {"*op"}, {"opi", "op"});
-    static const WeightGradient in_heads = weight_gradient({"*ij"}, {"*o"}, {"oij", "o"});
-    static const WeightGradient term = weight_gradient({"*i"}, {"*o"}, {"oi"});
-    static const WeightGradient out_heads_term = weight_gradient({"*i"}, {"*op"}, {"opi"});
-    static const WeightGradient in_heads_term = weight_gradient({"*ij"}, {"*o"}, {"oij"});
+    static const WeightGradient plain = weight_gradient({{"*i"}, {"*o"}}, {"oi", "o"});
+    static const WeightGradient out_heads = weight_gradient({{"*i"}, {"*op"}}, {"opi", "op"});
+    static const WeightGradient in_heads = weight_gradient({{"*ij"}, {"*o"}}, {"oij", "o"});
+    static const WeightGradient term = weight_gradient({{"*i"}, {"*o"}}, {"oi"});
+    static const WeightGradient out_heads_term = weight_gradient({{"*i"}, {"*op"}}, {"opi"});
+    static const WeightGradient in_heads_term = weight_gradient({{"*ij"}, {"*o"}}, {"oij"});
     const WeightGradient& form = o.partial ? (o.out_heads  ? out_heads_term
                                               : o.in_heads ? in_heads_term
                                                            : term)
                                            : (o.out_heads  ? out_heads
                                               : o.in_heads ? in_heads
                                                            : plain);
-    return o.sgd_rate > 0 ? form.stepped : o.accumulate ? form.added : form.set;
+    return form.form(o.sgd_rate > 0 || o.accumulate);
   }
   const Signature& operator()(const Relu&) const {
     static const Signature one{.reads = {{"*"}}, .writes = {{"*"}}};
@@ -107,20 +104,19 @@ struct Signatures {
     return one;
   }
   const Signature& operator()(const Embed&) const {
-    static const Signature one{.reads = {labels, {"vc"}}, .writes = {{"*c"}}, .numbered = 'v'};
+    static const Signature one{.reads = {labels, {"vc"}}, .writes = {{"*c", Type::wide}}, .numbered = 'v'};
     return one;
   }
   const Signature& operator()(const EmbedBackward& o) const {
-    static const Signature plain{.reads = {labels, {"*c"}}, .writes = {{"vc"}}, .numbered = 'v'};
-    static const Signature added{.reads = {labels, {"*c"}, {"vc"}}, .writes = {{"vc"}}, .in_place = true, .numbered = 'v'};
-    return o.accumulate ? added : plain;
+    static const WeightGradient both = weight_gradient({labels, {"*c", Type::wide}}, {"vc"}, "", 'v');
+    return both.form(o.accumulate);
   }
   const Signature& operator()(const MatrixProduct&) const {
     static const Signature one{.reads = {{"mk"}, {"kn"}}, .writes = {{"mn"}}};
     return one;
   }
   const Signature& operator()(const Add&) const {
-    static const Signature one{.reads = {{"*"}, {"*"}}, .writes = {{"*"}}, .linear = true};
+    static const Signature one{.reads = {{"*", Type::wide}, {"*", Type::wide}}, .writes = {{"*", Type::wide}}, .linear = true};
     return one;
   }
   const Signature& operator()(const AddBias&) const {
@@ -128,35 +124,32 @@ struct Signatures {
     return one;
   }
   const Signature& operator()(const AddBiasBackward& o) const {
-    static const Signature plain{.reads = {{"*o"}}, .writes = {{"o"}}};
-    static const Signature added{.reads = {{"*o"}, {"o"}}, .writes = {{"o"}}, .in_place = true};
-    return o.accumulate ? added : plain;
+    static const WeightGradient both = weight_gradient({{"*o"}}, {"o"});
+    return both.form(o.accumulate);
   }
   const Signature& operator()(const LayerNorm&) const {
-    static const Signature one{.reads = {{"*c"}, {"c"}, {"c"}}, .writes = {{"*c"}}, .whole = "c"};
+    static const Signature one{.reads = {{"*c", Type::wide}, {"c"}, {"c"}}, .writes = {{"*c"}}, .whole = "c"};
     return one;
   }
   const Signature& operator()(const LayerNormBackwardInput&) const {
-    static const Signature one{.reads = {{"*c"}, {"*c"}, {"c"}}, .writes = {{"*c"}}, .whole = "c"};
+    static const Signature one{.reads = {{"*c"}, {"*c", Type::wide}, {"c"}}, .writes = {{"*c", Type::wide}}, .whole = "c"};
     return one;
   }
   const Signature& operator()(const LayerNormBackwardWeight& o) const {
-    static const Signature plain{.reads = {{"*c"}, {"*c"}}, .writes = {{"c"}, {"c"}}, .whole = "c"};
-    static const Signature added{.reads = {{"*c"}, {"*c"}, {"c"}, {"c"}}, .writes = {{"c"}, {"c"}}, .whole = "c", .in_place = true};
-    return o.accumulate ? added : plain;
+    static const WeightGradient both = weight_gradient({{"*c", Type::wide}, {"*c"}}, {"c", "c"}, "c");
+    return both.form(o.accumulate);
   }
   const Signature& operator()(const RmsNorm&) const {
-    static const Signature one{.reads = {{"*c"}, {"c"}}, .writes = {{"*c"}}, .whole = "c"};
+    static const Signature one{.reads = {{"*c", Type::wide}, {"c"}}, .writes = {{"*c"}}, .whole = "c"};
     return one;
   }
   const Signature& operator()(const RmsNormBackwardInput&) const {
-    static const Signature one{.reads = {{"*c"}, {"*c"}, {"c"}}, .writes = {{"*c"}}, .whole = "c"};
+    static const Signature one{.reads = {{"*c"}, {"*c", Type::wide}, {"c"}}, .writes = {{"*c", Type::wide}}, .whole = "c"};
     return one;
   }
   const Signature& operator()(const RmsNormBackwardWeight& o) const {
-    static const Signature plain{.reads = {{"*c"}, {"*c"}}, .writes = {{"c"}}, .whole = "c"};
-    static const Signature added{.reads = {{"*c"}, {"*c"}, {"c"}}, .writes = {{"c"}}, .whole = "c", .in_place = true};
-    return o.accumulate ? added : plain;
+    static const WeightGradient both = weight_gradient({{"*c", Type::wide}, {"*c"}}, {"c"}, "c");
+    return both.form(o.accumulate);
   }
   const Signature& operator()(const SiluGate&) const {
     static const Signature one{.reads = {{"*"}, {"*"}}, .writes = {{"*"}}};
@@ -167,13 +160,13 @@ struct Signatures {
     return one;
   }
   const Signature& operator()(const AddPositions&) const {
-    static const Signature one{.reads = {{"tbc"}, {"pc"}}, .writes = {{"tbc"}}, .whole = "p", .numbered = 't'};
+    static const Signature one{
+        .reads = {{"tbc", Type::wide}, {"pc"}}, .writes = {{"tbc", Type::wide}}, .whole = "p", .numbered = 't'};
     return one;
   }
   const Signature& operator()(const AddPositionsBackward& o) const {
-    static const Signature plain{.reads = {{"tbc"}}, .writes = {{"pc"}}, .whole = "p", .numbered = 't'};
-    static const Signature added{.reads = {{"tbc"}, {"pc"}}, .writes = {{"pc"}}, .whole = "p", .in_place = true, .numbered = 't'};
-    return o.accumulate ? added : plain;
+    static const WeightGradient both = weight_gradient({{"tbc", Type::wide}}, {"pc"}, "p", 't');
+    return both.form(o.accumulate);
   }
   const Signature& operator()(const Rotary&) const {
     static const Signature one{.reads = {{"tbhq"}}, .writes = {{"tbhq"}}, .whole = "q", .numbered = 't'};
@@ -222,16 +215,21 @@ struct Signatures {
     return one;
   }
   const Signature& operator()(const Conv2dBackwardWeight& o) const {
-    static const Signature biased{.reads = {{"biyx"}, {"bopq"}}, .writes = {{"oikl"}, {"o"}}, .whole = "yxklpq"};
-    static const Signature added_biased{
-        .reads = {{"biyx"}, {"bopq"}, {"oikl"}, {"o"}}, .writes = {{"oikl"}, {"o"}}, .whole = "yxklpq", .in_place = true};
-    static const Signature plain{.reads = {{"biyx"}, {"bopq"}}, .writes = {{"oikl"}}, .whole = "yxklpq"};
-    static const Signature added{
-        .reads = {{"biyx"}, {"bopq"}, {"oikl"}}, .writes = {{"oikl"}}, .whole = "yxklpq", .in_place = true};
-    return o.accumulate ? (o.no_bias ? added : added_biased) : (o.no_bias ? plain : biased);
+    static const WeightGradient biased = weight_gradient({{"biyx"}, {"bopq"}}, {"oikl", "o"}, "yxklpq");
+    static const WeightGradient plain = weight_gradient({{"biyx"}, {"bopq"}}, {"oikl"}, "yxklpq");
+    return (o.no_bias ? plain : biased).form(o.accumulate);
   }
-  const Signature& operator()(const BatchNorm&) const {
+  const Signature& operator()(const BatchNorm& o) const {
     static const Signature one{.reads = {{"bcyx"}, {"c"}, {"c"}}, .writes = {{"bcyx"}}, .whole = "yx"};
+    static const Signature running{
+        .reads = {{"bcyx"}, {"c"}, {"c"}, {"c", Type::summed}, {"c", Type::summed}}, .writes = {{"bcyx"}}, .whole = "yx"};
+    return o.running ? running : one;
+  }
+  const Signature& operator()(const TrackMoments&) const {
+    static const Axes kept{"c", Type::summed};
+    static const Axes groups{"1", Type::integer};
+    static const Signature one{
+        .reads = {{"bcyx"}, kept, kept, groups}, .writes = {kept, kept, groups}, .whole = "yx", .in_place = true};
     return one;
   }
   const Signature& operator()(const BatchNormBackwardInput&) const {
@@ -239,10 +237,8 @@ struct Signatures {
     return one;
   }
   const Signature& operator()(const BatchNormBackwardWeight& o) const {
-    static const Signature plain{.reads = {{"bcyx"}, {"bcyx"}}, .writes = {{"c"}, {"c"}}, .whole = "yx"};
-    static const Signature added{
-        .reads = {{"bcyx"}, {"bcyx"}, {"c"}, {"c"}}, .writes = {{"c"}, {"c"}}, .whole = "yx", .in_place = true};
-    return o.accumulate ? added : plain;
+    static const WeightGradient both = weight_gradient({{"bcyx"}, {"bcyx"}}, {"c", "c"}, "yx");
+    return both.form(o.accumulate);
   }
   const Signature& operator()(const MaxPool&) const {
     static const Signature one{.reads = {{"bcyx"}}, .writes = {{"bcpq"}}, .whole = "yxpq"};
@@ -252,13 +248,15 @@ struct Signatures {
     static const Signature one{.reads = {{"bcpq"}, {"bcyx"}}, .writes = {{"bcyx"}}, .whole = "yxpq"};
     return one;
   }
-  const Signature& operator()(const AveragePool&) const {
-    static const Signature one{.reads = {{"bcyx"}}, .writes = {{"bc"}}, .whole = "yx"};
-    return one;
+  const Signature& operator()(const AveragePool& o) const {
+    static const Signature image{.reads = {{"bcyx"}}, .writes = {{"bc"}}, .whole = "yx"};
+    static const Signature places{.reads = {{"bcp"}}, .writes = {{"bc"}}, .whole = "p"};
+    return o.places ? places : image;
   }
-  const Signature& operator()(const AveragePoolBackward&) const {
-    static const Signature one{.reads = {{"bc"}}, .writes = {{"bcyx"}}, .whole = "yx"};
-    return one;
+  const Signature& operator()(const AveragePoolBackward& o) const {
+    static const Signature image{.reads = {{"bc"}}, .writes = {{"bcyx"}}, .whole = "yx"};
+    static const Signature places{.reads = {{"bc"}}, .writes = {{"bcp"}}, .whole = "p"};
+    return o.places ? places : image;
   }
   const Signature& operator()(const Flatten&) const {
     static const Signature one{.reads = {{"bcyx"}}, .writes = {{"bf"}}, .whole = "cyxf"};
@@ -269,25 +267,30 @@ struct Signatures {
     return one;
   }
   const Signature& operator()(const ImageToSequence&) const {
-    static const Signature one{.reads = {{"bcyx"}, {"c"}}, .writes = {{"tbc"}}, .whole = "tyx"};
+    static const Signature one{.reads = {{"bcyx"}, {"c"}}, .writes = {{"tbc", Type::wide}}, .whole = "yx", .numbered = 't'};
     return one;
   }
   const Signature& operator()(const ImageToSequenceBackwardInput&) const {
-    static const Signature one{.reads = {{"tbc"}}, .writes = {{"bcyx"}}, .whole = "tyx"};
+    static const Signature one{.reads = {{"tbc", Type::wide}}, .writes = {{"bcyx", Type::wide}}, .whole = "yx", .numbered = 't'};
     return one;
   }
   const Signature& operator()(const ImageToSequenceBackwardWeight& o) const {
-    static const Signature plain{.reads = {{"tbc"}}, .writes = {{"c"}}, .whole = "t"};
-    static const Signature added{.reads = {{"tbc"}, {"c"}}, .writes = {{"c"}}, .whole = "t", .in_place = true};
-    return o.accumulate ? added : plain;
+    static const WeightGradient both = weight_gradient({{"tbc", Type::wide}}, {"c"}, {}, 't');
+    return both.form(o.accumulate);
   }
   const Signature& operator()(const FirstPosition&) const {
-    static const Signature one{.reads = {{"tbc"}}, .writes = {{"bc"}}, .whole = "t"};
+    static const Signature one{.reads = {{"tbc"}}, .writes = {{"bc"}}, .numbered = 't'};
     return one;
   }
   const Signature& operator()(const FirstPositionBackward&) const {
-    static const Signature one{.reads = {{"bc"}}, .writes = {{"tbc"}}, .whole = "t"};
+    static const Signature one{.reads = {{"bc"}}, .writes = {{"tbc"}}, .numbered = 't'};
     return one;
+  }
+  const Signature& operator()(const Transpose& o) const {
+    static const Signature plain{.reads = {{"bij"}}, .writes = {{"bji"}}};
+    static const Signature from_image{.reads = {{"bcyx"}}, .writes = {{"bpc"}}, .whole = "yxp"};
+    static const Signature to_image{.reads = {{"bpc"}}, .writes = {{"bcyx"}}, .whole = "yxp"};
+    return o.from_image ? from_image : o.to_image ? to_image : plain;
   }
 };
 

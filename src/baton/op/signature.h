@@ -12,10 +12,11 @@ namespace baton::op {
 
 /// The type that an op's law asks of an operand.
 ///   value     the op's own floating type: the same for all such operands
-///   stepped   that type, or float32 for all of these where it has 16 bits
+///   summed    that type, or float32 for all of these where it has 16 bits: gradients and statistics, parameters that the op steps
+///   wide      that type, or float32 where it has 16 bits, each by itself: what a residual stream passes through
 ///   floating  any floating type
 ///   integer, loss, state   int32, float64, float32
-enum class Type : std::uint8_t { value, stepped, floating, integer, loss, state };
+enum class Type : std::uint8_t { value, summed, wide, floating, integer, loss, state };
 
 /// The axes of one operand, outermost first, one letter per axis. `*` is any number of leading axes, one at least; a digit is an
 /// axis of that extent. `?` is any shape: what it holds is no tensor of the model.

@@ -79,6 +79,19 @@ bool takes_step(const Op& op) {
   return weight != nullptr && weight->sgd_rate > 0;
 }
 
+bool tracks(const Op& op) { return std::holds_alternative<TrackMoments>(op); }
+
+std::optional<EvaluationForm> evaluation_form(const Op& op) {
+  if (const auto* dropout = std::get_if<Dropout>(&op); dropout != nullptr && dropout->rate > 0) {
+    return EvaluationForm{Dropout{.rate = 0}, 0};
+  }
+  const auto* norm = std::get_if<BatchNorm>(&op);
+  if (norm == nullptr || norm->running) {
+    return std::nullopt;
+  }
+  return EvaluationForm{BatchNorm{.epsilon = norm->epsilon, .running = true}, 2};
+}
+
 std::optional<Joined> joined(const Op& first, const Op& second) {
   if (const auto* linear = std::get_if<Linear>(&first);
       linear != nullptr && *linear == Linear{.tf32 = linear->tf32} && std::holds_alternative<Relu>(second)) {
@@ -152,7 +165,10 @@ std::optional<WeightOperand> weight_operand(const Op& op) {
 
 std::int64_t samples_together(const Op& op) {
   if (const auto* norm = std::get_if<BatchNorm>(&op)) {
-    return norm->group;
+    return norm->running ? 1 : norm->group;
+  }
+  if (const auto* moments = std::get_if<TrackMoments>(&op)) {
+    return moments->group;
   }
   if (const auto* input = std::get_if<BatchNormBackwardInput>(&op)) {
     return input->group;
@@ -171,7 +187,7 @@ Op drawing(Op op, std::int64_t seed, std::int64_t layer) {
   return op;
 }
 
-std::int64_t integer_limit(const Op& op, std::span<const Operand> reads, std::size_t operand) {
+std::int64_t integer_limit(const Op& op, std::span<const Operand> reads, std::span<const Operand> writes, std::size_t operand) {
   const auto all_or = [](std::int64_t of, std::int64_t held) { return of > 0 ? of : held; };
   if (const auto* entropy = std::get_if<CrossEntropy>(&op); entropy != nullptr && operand == 1) {
     return all_or(entropy->of, reads[0].shape.last());
@@ -181,6 +197,9 @@ std::int64_t integer_limit(const Op& op, std::span<const Operand> reads, std::si
   }
   if (const auto* embed = std::get_if<Embed>(&op); embed != nullptr && operand == 0) {
     return all_or(embed->of, reads[1].shape[0]);
+  }
+  if (const auto* backward = std::get_if<EmbedBackward>(&op); backward != nullptr && operand == 0) {
+    return all_or(backward->of, writes[0].shape[0]);
   }
   throw BugError(fmt::format("operand {} of {} holds no integers", operand, name(op)));
 }

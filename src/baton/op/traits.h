@@ -43,6 +43,18 @@ std::optional<Op> with_sgd(const Op& op, double rate);
 /// Whether it does that.
 bool takes_step(const Op& op);
 
+/// Whether it keeps statistics of a value that only evaluation reads. It then gives no value: a model's op of this kind writes the
+/// parameters that it reads.
+bool tracks(const Op& op);
+/// The form for evaluation of an op that computes something else there than in training. Behind its other operands it reads so
+/// many of the statistics that are kept of what it reads first.
+struct EvaluationForm {
+  Op op;
+  std::size_t statistics;
+};
+/// None for an op that is the same in both.
+std::optional<EvaluationForm> evaluation_form(const Op& op);
+
 /// One op that does the work of two, of which the second reads what the first writes as its operand 0.
 struct Joined {
   Op op;
@@ -82,6 +94,6 @@ bool depends_on_step(const Op& op);
 Op drawing(Op op, std::int64_t seed, std::int64_t layer);
 
 /// Of an operand that holds integers: they are at least 0 and less than this.
-std::int64_t integer_limit(const Op& op, std::span<const Operand> reads, std::size_t operand);
+std::int64_t integer_limit(const Op& op, std::span<const Operand> reads, std::span<const Operand> writes, std::size_t operand);
 
 }  // namespace baton::op

@@ -8,13 +8,15 @@
 #include "baton/base/divide.h"
 #include "baton/base/dtype.h"
 #include "baton/base/ids.h"
+#include "baton/base/inline_vector.h"
 #include "baton/base/shape.h"
 #include "baton/base/units.h"
 #include "baton/plan/graph.h"
 
 namespace baton::plan {
 
-enum class Role : std::uint8_t { input, target, activation, parameter, gradient, optimizer_state, communication, loss };
+/// A statistic is kept of the batches for evaluation, by each replica of its own.
+enum class Role : std::uint8_t { input, target, activation, parameter, gradient, optimizer_state, communication, loss, statistic };
 
 std::string_view to_text(Role role);
 
@@ -29,20 +31,23 @@ struct BatchRows {
   bool operator==(const BatchRows&) const = default;
 };
 
+/// Indices of each dimension of a tensor.
+using Ranges = InlineVector<Range, 4>;
+
 /// Part of a value of the plan's graph, or of its gradient: these indices of each dimension.
 struct ValuePart {
   ValueId value;
   bool gradient = false;
   /// The op's sum alone: what counts once, as a bias, is still to be added to it.
   bool unfinished = false;
-  std::vector<Range> at;  // by dimension
+  Ranges at;  // by dimension
   /// What is first written is one of so many terms of a sum over devices, which a collective adds up.
   std::uint32_t term = 0;
   std::uint32_t terms = 1;
   bool operator==(const ValuePart&) const = default;
 };
 
-/// Part of a parameter, of its gradient or of one slot of its optimizer state: indices [begin, end) of `axis`.
+/// Part of a parameter, of its gradient or of one slot of its optimizer state, or a statistic: indices [begin, end) of `axis`.
 /// The whole of it is axis 0 from 0 to its extent. Where `piece_end` is not zero the buffer holds, of that part, the elements
 /// [piece_begin, piece_end), contiguous, in the order in which the part lies in memory.
 struct ParameterPart {
@@ -60,7 +65,7 @@ struct ParameterPart {
 
   /// The part's shape, of which a buffer may hold a piece.
   Shape shape() const {
-    std::vector<std::int64_t> extents = whole.extents();
+    Shape::Extents extents = whole.extents();
     extents[axis] = end - begin;
     return Shape(std::move(extents));
   }
@@ -87,7 +92,7 @@ struct SquaredNorm {
 /// indices of the loss, of so many parts one behind the other.
 struct LossTerms {
   ValueId loss;
-  std::vector<Range> at;  // by dimension of the loss
+  Ranges at;  // by dimension of the loss
   std::int64_t parts = 1;
   bool operator==(const LossTerms&) const = default;
 };

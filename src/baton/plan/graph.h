@@ -20,7 +20,8 @@ struct Graph {
   /// Inputs, targets, what the ops write, and the losses, one per row.
   struct Value {
     std::string name;
-    Shape shape;  // of the whole batch
+    Shape shape;        // of the whole batch
+    bool wide = false;  // it and its gradient are float32 where others have 16 bits
     bool operator==(const Value&) const = default;
   };
   /// One op, which reads values and behind them parameters (by ordinal). A loss writes its losses, and makes the first gradient.

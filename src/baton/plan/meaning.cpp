@@ -53,6 +53,7 @@ Meaning::Meaning(const Graph& graph, std::size_t parameters)
       loss_terms_(graph.values.size()),
       gradients_(graph.values.size()),
       parameters_(parameters),
+      statistics_(parameters),
       uses_(graph.values.size(), 0),
       parameter_uses_(parameters, 0),
       passed_(graph.values.size()) {
@@ -73,6 +74,10 @@ Meaning::Meaning(const Graph& graph, std::size_t parameters)
     }
   }
   for (const Graph::Node& node : graph.nodes) {
+    if (op::tracks(node.op)) {
+      add_tracking(node);
+      continue;
+    }
     Making whole{plain(node.op), {}, {}, {}};
     for (std::size_t i = 0; i < node.reads.size() + node.parameters.size(); ++i) {
       whole.reads.push_back(thing_of(node, i));
@@ -122,8 +127,24 @@ void Meaning::add(Making making) {
                               : first.kind == Kind::unfinished ? unfinished_[first.id]
                               : first.kind == Kind::loss_terms ? loss_terms_[first.id]
                               : first.kind == Kind::gradient   ? gradients_[first.id]
+                              : first.kind == Kind::parameter  ? statistics_[first.id]
                                                                : parameters_[first.id];
   list.push_back(std::move(making));
+}
+
+/// Statistics of a value are kept where they are.
+void Meaning::add_tracking(const Graph::Node& node) {
+  Making making{plain(node.op), {}, {}, {}};
+  for (const ValueId id : node.reads) {
+    making.reads.push_back(value(id));
+  }
+  for (const std::uint32_t parameter : node.parameters) {
+    making.writes.push_back({Kind::parameter, parameter});
+    making.use.push_back(0);
+  }
+  if (!making.writes.empty()) {
+    add(std::move(making));
+  }
 }
 
 /// The forms of a loss whose scores are divided: the terms that each part contributes, and the loss that reads those of all.
@@ -234,6 +255,8 @@ std::span<const Making> Meaning::makings(const Thing& thing) const {
       return gradients_[thing.id];
     case Kind::parameter_gradient:
       return parameters_[thing.id];
+    case Kind::parameter:
+      return statistics_[thing.id];
     default:
       return {};
   }

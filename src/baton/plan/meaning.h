@@ -63,6 +63,7 @@ class Meaning {
     std::uint32_t use;
     std::uint32_t from;  // the value whose gradient is passed on
   };
+  void add_tracking(const Graph::Node& node);
   void add_merged(const Graph::Node& node, const Making& whole);
   void add_backward(const Graph::Node& node, const op::Op& form);
   void join_forward();
@@ -76,6 +77,7 @@ class Meaning {
   std::vector<std::vector<Making>> loss_terms_;
   std::vector<std::vector<Making>> gradients_;
   std::vector<std::vector<Making>> parameters_;  // of their gradients
+  std::vector<std::vector<Making>> statistics_;  // by ordinal
   std::vector<std::uint32_t> uses_;              // by value
   std::vector<std::uint32_t> parameter_uses_;
   std::vector<std::vector<Passed>> passed_;                // by value

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <iterator>
-#include <map>
 #include <utility>
 
 #include "baton/base/error.h"
@@ -20,9 +19,20 @@ BufferId Draft::add(Buffer buffer) {
 void Draft::rearrange(const std::vector<bool>& dropped, std::vector<std::vector<Task>> behind) {
   check(dropped.size() == tasks.size() && behind.size() == tasks.size() + 1, "{} marks and {} places for {} tasks", dropped.size(),
         behind.size(), tasks.size());
+  std::size_t added = 0;
+  for (const std::vector<Task>& list : behind) {
+    added += list.size();
+  }
+  if (added == 0 && std::find(dropped.begin(), dropped.end(), true) == dropped.end()) {
+    return;
+  }
   std::vector<Task> arranged;
+  arranged.reserve(tasks.size() + added);
   std::vector<TaskId> place(tasks.size());
-  std::map<std::pair<DeviceId, Lane>, TaskId> latest;
+  std::vector<TaskId> latest(devices.size() * lane_count);
+  const auto latest_of = [&](const Task& task) -> TaskId& {
+    return latest[task.device.index() * lane_count + static_cast<std::size_t>(task.lane)];
+  };
   const auto follow = [&](Task& task, std::size_t at) {
     for (TaskId& id : task.after) {
       check(id.index() < at, "a task at place {} comes after task {}", at, id.value);
@@ -33,13 +43,13 @@ void Draft::rearrange(const std::vector<bool>& dropped, std::vector<std::vector<
   const auto put = [&](std::size_t at) {
     for (Task& task : behind[at]) {
       follow(task, at);
-      latest[{task.device, task.lane}] = TaskId(arranged.size());
+      latest_of(task) = TaskId(arranged.size());
       arranged.push_back(std::move(task));
     }
   };
   put(0);
   for (std::size_t i = 0; i < tasks.size(); ++i) {
-    TaskId& before = latest[{tasks[i].device, tasks[i].lane}];
+    TaskId& before = latest_of(tasks[i]);
     if (!dropped[i]) {
       follow(tasks[i], i);
       before = TaskId(arranged.size());
@@ -124,6 +134,8 @@ std::string_view verb(const Task& task) {
     std::string_view operator()(const Collective& collective) const { return to_text(collective.kind); }
     std::string_view operator()(const Update& update) const { return op::name(update.optimizer); }
     std::string_view operator()(const Delay&) const { return "delay"; }
+    std::string_view operator()(const Load&) const { return "load"; }
+    std::string_view operator()(const Take&) const { return "take"; }
   } visitor;
   return std::visit(visitor, task.action);
 }

@@ -53,6 +53,17 @@ class Split {
     const Task& task = plan_[id];
     if (const auto* update = std::get_if<Update>(&task.action)) {
       updates_.judge(id, task, *update);
+    } else if (std::holds_alternative<Load>(task.action)) {
+      for (const BufferId buffer : task.writes) {
+        if (!ledger_.update(id, buffer)) {
+          return;
+        }
+      }
+      loads_ = true;
+    } else if (std::holds_alternative<Take>(task.action)) {
+      for (std::size_t i = 0; i < task.reads.size() && ledger_.readable(id, task.reads[i]); ++i) {
+        ledger_.state(task.writes[i]).written = true;
+      }
     } else if (const auto* compute = std::get_if<Compute>(&task.action)) {
       const Kind written = ledger_.held(task.writes[0]).thing.kind;
       if (written == Kind::non_finite) {
@@ -85,9 +96,20 @@ class Split {
       const State& state = ledger_.state(id);
       const bool kept = buffer.persistent &&
                         (thing.kind == Kind::parameter || thing.kind == Kind::state || thing.kind == Kind::scaler);
-      if (kept && plan_.graph().optimizer && !state.updated) {
+      const bool due = buffer.role == Role::statistic ? !ledger_.meaning().makings(thing).empty()
+                                                      : plan_.graph().optimizer.has_value();
+      if (kept && due && !state.updated) {
         return ledger_.breach(Rule::update, {},
                               fmt::format("nothing updates {} on {}", ledger_.name(id), plan_.devices()[buffer.device.index()]));
+      }
+      if (loads_ && buffer.persistent && !state.updated && (buffer.role == Role::input || buffer.role == Role::target)) {
+        return ledger_.breach(
+            Rule::update, {},
+            fmt::format("nothing loads {} for the next step on {}", ledger_.name(id), plan_.devices()[buffer.device.index()]));
+      }
+      if (kept && buffer.role == Role::statistic && due &&
+          !(state.terms == ledger_.samples(buffer.device, ledger_.meaning().makings(thing)[0].reads[0]))) {
+        return ledger_.breach(Rule::update, {}, fmt::format("{} is not of all samples that its device has", ledger_.name(id)));
       }
       if (buffer.role == Role::loss && thing.kind == Kind::value) {
         if (!state.complete || !state.written) {
@@ -113,6 +135,7 @@ class Split {
   NormLaw norm_;
   UpdateLaw updates_;
   MeetingLaw meetings_;
+  bool loads_ = false;  // rows of the next step
 };
 
 }  // namespace

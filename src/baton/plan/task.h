@@ -71,10 +71,21 @@ struct Delay {
   bool operator==(const Delay&) const = default;
 };
 
-using Action = std::variant<Compute, Transfer, Collective, Update, Delay>;
+/// Fills buffers of inputs and targets with the rows of the next step, from the data of the run. It works beside the step, on the
+/// host lane.
+struct Load {
+  bool operator==(const Load&) const = default;
+};
 
-/// A device works on its lanes side by side; within a lane tasks run one after the other, in the plan's order. `host` is reserved:
-/// no pass uses it yet.
+/// Takes over what was loaded for this step: copies each buffer that it reads, which a Load fills, to the one that it writes, from
+/// which the step computes. From then on the next rows may be loaded.
+struct Take {
+  bool operator==(const Take&) const = default;
+};
+
+using Action = std::variant<Compute, Transfer, Collective, Update, Delay, Load, Take>;
+
+/// A device works on its lanes side by side; within a lane tasks run one after the other, in the plan's order. `host` loads data.
 enum class Lane : std::uint8_t { compute, communication, host };
 constexpr std::size_t lane_count = 3;
 /// The order in which a device that serves one lane at a time looks for the next task. Messages first, because other devices
@@ -110,7 +121,7 @@ struct Task {
 
 std::string_view to_text(Lane lane);
 std::string_view to_text(Phase phase);
-/// `linear`, `send`, `all_reduce`, `sgd`, `delay`: the operation of the task, in one word.
+/// `linear`, `send`, `all_reduce`, `sgd`, `delay`, `load`, `take`: the operation of the task, in one word.
 std::string_view verb(const Task& task);
 /// Whether it multiplies matrices.
 bool is_product(const Task& task);

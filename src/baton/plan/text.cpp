@@ -18,8 +18,8 @@ namespace baton::plan {
 namespace {
 
 constexpr std::string_view heading = "baton-plan 1";
-constexpr std::array<std::string_view, 8> role_names{"input",    "target",          "activation",    "parameter",
-                                                     "gradient", "optimizer_state", "communication", "loss"};
+constexpr std::array<std::string_view, 9> role_names{"input",           "target",        "activation", "parameter", "gradient",
+                                                     "optimizer_state", "communication", "loss",       "statistic"};
 
 // ---- printing
 
@@ -55,7 +55,7 @@ void print_ids(std::string& out, std::string_view name, char letter, const auto&
   }
 }
 
-void print_ranges(std::string& out, const std::vector<Range>& at) {
+void print_ranges(std::string& out, const Ranges& at) {
   for (std::size_t d = 0; d < at.size(); ++d) {
     out += fmt::format("{}{}:{}", d == 0 ? " at=" : ",", at[d].begin, at[d].end);
   }
@@ -139,6 +139,8 @@ void print_action(std::string& out, const Task& task) {
       PrintFields{out}("scaled", update.scaled);
     }
     void operator()(const Delay& delay) const { out += fmt::format(" ns={}", delay.duration.count); }
+    void operator()(const Load&) const {}
+    void operator()(const Take&) const {}
   } visitor{out};
   std::visit(visitor, task.action);
 }
@@ -263,7 +265,7 @@ class Line {
       }
       elements *= extents.back();
     }
-    return Shape(std::move(extents));
+    return Shape(extents);
   }
 
  private:
@@ -321,8 +323,8 @@ std::string from_one_word(const Line& line) {
   return name;
 }
 
-std::vector<Range> parse_ranges(Line& line) {
-  std::vector<Range> at;
+Ranges parse_ranges(Line& line) {
+  Ranges at;
   const std::string ranges = line.need("at");
   for (const std::string_view range : split(ranges, ',')) {
     const auto [begin, end] = line.range(range);
@@ -491,6 +493,12 @@ Action parse_action(Line& line, const std::string& verb, std::size_t devices) {
     }
     return delay;
   }
+  if (verb == "load") {
+    return Load{};
+  }
+  if (verb == "take") {
+    return Take{};
+  }
   line.fail(fmt::format("has the unknown action '{}'", verb));
 }
 
@@ -544,7 +552,8 @@ Task parse_task(Line& line, std::size_t devices, std::size_t buffers, std::size_
 
 void print_graph(std::string& out, const Graph& graph) {
   for (std::size_t v = 0; v < graph.values.size(); ++v) {
-    out += fmt::format("value v{} {} \"{}\"\n", v, to_text(graph.values[v].shape), graph.values[v].name);
+    out += fmt::format("value v{} {}{} \"{}\"\n", v, to_text(graph.values[v].shape), graph.values[v].wide ? " wide=1" : "",
+                       graph.values[v].name);
   }
   for (const Graph::Node& node : graph.nodes) {
     out += fmt::format("node {}", op::name(node.op));
@@ -573,6 +582,7 @@ bool parse_graph_line(Line& line, Graph& graph) {
       line.fail(fmt::format("should be v{}", graph.values.size()));
     }
     graph.values.push_back({line.label(), line.shape(line.word(2))});
+    ParseFields{line}("wide", graph.values.back().wide);
     line.end(3);
     return true;
   }

@@ -8,6 +8,7 @@
 #include "baton/base/error.h"
 #include "baton/op/loss_scale.h"
 #include "baton/op/signature.h"
+#include "baton/op/traits.h"
 #include "baton/plan/split.h"
 
 namespace baton::plan {
@@ -15,13 +16,22 @@ namespace {
 
 class Judge {
  public:
-  Judge(const Plan& plan, const Limits& limits) : plan_(plan), limits_(limits) {}
+  Judge(const Plan& plan, const Limits& limits)
+      : plan_(plan),
+        limits_(limits),
+        forward_only_(!plan.graph().empty() && std::none_of(plan.tasks().begin(), plan.tasks().end(),
+                                                            [](const Task& task) { return task.labels.phase != Phase::forward; })) {
+  }
 
   Verdict judge() {
-    check_places();
-    check_shapes();
+    for (std::size_t i = 0; i < plan_.tasks().size(); ++i) {
+      check_place(TaskId(i));
+      check_shape(TaskId(i));
+      check_kernel(TaskId(i));
+    }
     check_meetings();
-    check_kernels();
+    std::stable_sort(verdict_.violations.begin(), verdict_.violations.end(),
+                     [](const Violation& a, const Violation& b) { return a.rule < b.rule; });
     if (verdict_.holds()) {
       verdict_.ordering = order(plan_);
       check_waiting();
@@ -52,24 +62,22 @@ class Judge {
     return fmt::format("b{} ({})", id.value, buffer.label.empty() ? "unnamed" : buffer.label);
   }
 
-  void check_places() {
-    for (std::size_t i = 0; i < plan_.tasks().size(); ++i) {
-      const Task& task = plan_.tasks()[i];
-      for (const std::vector<BufferId>* list : {&task.reads, &task.writes}) {
-        for (const BufferId id : *list) {
-          if (plan_[id].device != task.device) {
-            report(Rule::place, {TaskId(i)},
-                   fmt::format("{} touches buffer {} of {}", plan_.describe(TaskId(i)), name(id),
-                               plan_.devices()[plan_[id].device.index()]));
-          }
+  void check_place(TaskId id) {
+    const Task& task = plan_[id];
+    for (const std::vector<BufferId>* list : {&task.reads, &task.writes}) {
+      for (const BufferId buffer : *list) {
+        if (plan_[buffer].device != task.device) {
+          report(Rule::place, {id},
+                 fmt::format("{} touches buffer {} of {}", plan_.describe(id), name(buffer),
+                             plan_.devices()[plan_[buffer].device.index()]));
         }
       }
-      for (const TaskId other : task.after) {
-        if (plan_[other].device != task.device) {
-          report(Rule::place, {TaskId(i), other},
-                 fmt::format("{} comes after {}, a task of another device, without a transfer between them",
-                             plan_.describe(TaskId(i)), plan_.describe(other)));
-        }
+    }
+    for (const TaskId other : task.after) {
+      if (plan_[other].device != task.device) {
+        report(Rule::place, {id, other},
+               fmt::format("{} comes after {}, a task of another device, without a transfer between them", plan_.describe(id),
+                           plan_.describe(other)));
       }
     }
   }
@@ -116,6 +124,21 @@ class Judge {
     return true;
   }
 
+  /// Whether they are rows of the batch that stay from step to step: what is loaded for the next one.
+  bool are_loaded(std::span<const BufferId> ids) const {
+    return !ids.empty() && std::all_of(ids.begin(), ids.end(), [&](BufferId id) {
+      return plan_[id].persistent && (plan_[id].role == Role::input || plan_[id].role == Role::target) &&
+             std::holds_alternative<BatchRows>(plan_[id].content);
+    });
+  }
+  bool load_fits(const Task& task) const { return task.lane == Lane::host && task.reads.empty() && are_loaded(task.writes); }
+  bool take_fits(const Task& task) const {
+    return are_loaded(task.reads) && alike(task.reads, task.writes) &&
+           std::equal(task.reads.begin(), task.reads.end(), task.writes.begin(), [&](BufferId from, BufferId to) {
+             return plan_[from].role == plan_[to].role && plan_[from].content == plan_[to].content;
+           });
+  }
+
   /// An op that works in place has what it writes as its last operands.
   static bool works_in_place(const op::Op& op, const Task& task) {
     return !op::signature(op).in_place ||
@@ -123,26 +146,27 @@ class Judge {
                       task.reads.end());
   }
 
-  void check_shapes() {
-    std::vector<op::Operand> reads;
-    std::vector<op::Operand> writes;
-    for (std::size_t i = 0; i < plan_.tasks().size(); ++i) {
-      const Task& task = plan_.tasks()[i];
-      if (const auto* compute = std::get_if<Compute>(&task.action)) {
-        if (const auto why = op::mismatch(compute->op, operands(task.reads, reads), operands(task.writes, writes))) {
-          report(Rule::shape, {TaskId(i)}, fmt::format("{}: {}", plan_.describe(TaskId(i)), *why));
-        } else if (!works_in_place(compute->op, task)) {
-          report(Rule::shape, {TaskId(i)}, fmt::format("{} adds to other buffers than it writes", plan_.describe(TaskId(i))));
-        }
-      } else if (const auto* update = std::get_if<Update>(&task.action)) {
-        if (!update_fits(task, *update)) {
-          report(Rule::shape, {TaskId(i)},
-                 fmt::format("{} does not read one gradient of its shape for each parameter and state it writes",
-                             plan_.describe(TaskId(i))));
-        }
-      } else if (std::holds_alternative<Delay>(task.action) && !(task.reads.empty() && task.writes.empty())) {
-        report(Rule::shape, {TaskId(i)}, fmt::format("{} touches buffers", plan_.describe(TaskId(i))));
+  void check_shape(TaskId id) {
+    const Task& task = plan_[id];
+    if (const auto* compute = std::get_if<Compute>(&task.action)) {
+      if (const auto why = op::mismatch(compute->op, operands(task.reads, reads_), operands(task.writes, writes_))) {
+        report(Rule::shape, {id}, fmt::format("{}: {}", plan_.describe(id), *why));
+      } else if (!works_in_place(compute->op, task)) {
+        report(Rule::shape, {id}, fmt::format("{} adds to other buffers than it writes", plan_.describe(id)));
       }
+    } else if (const auto* update = std::get_if<Update>(&task.action)) {
+      if (!update_fits(task, *update)) {
+        report(
+            Rule::shape, {id},
+            fmt::format("{} does not read one gradient of its shape for each parameter and state it writes", plan_.describe(id)));
+      }
+    } else if (std::holds_alternative<Delay>(task.action) && !(task.reads.empty() && task.writes.empty())) {
+      report(Rule::shape, {id}, fmt::format("{} touches buffers", plan_.describe(id)));
+    } else if (std::holds_alternative<Load>(task.action) && !load_fits(task)) {
+      report(Rule::shape, {id},
+             fmt::format("{} does not fill inputs and targets of a further step, on the host lane", plan_.describe(id)));
+    } else if (std::holds_alternative<Take>(task.action) && !take_fits(task)) {
+      report(Rule::shape, {id}, fmt::format("{} does not copy inputs and targets, each to one like it", plan_.describe(id)));
     }
   }
 
@@ -272,14 +296,9 @@ class Judge {
     return {};
   }
 
-  void check_kernels() {
-    if (!limits_.has_kernel) {
-      return;
-    }
-    for (std::size_t i = 0; i < plan_.tasks().size(); ++i) {
-      if (!limits_.has_kernel(plan_.tasks()[i])) {
-        report(Rule::kernel, {TaskId(i)}, fmt::format("the backend has no kernel for {}", plan_.describe(TaskId(i))));
-      }
+  void check_kernel(TaskId id) {
+    if (limits_.has_kernel && !limits_.has_kernel(plan_[id])) {
+      report(Rule::kernel, {id}, fmt::format("the backend has no kernel for {}", plan_.describe(id)));
     }
   }
 
@@ -295,10 +314,12 @@ class Judge {
     report(Rule::waiting, circle, text);
   }
 
-  /// What an op writes beside its result for its backward alone. Nobody reads it if the op is run again before that.
-  static bool is_statistics(const Task& task, std::size_t operand) {
+  /// What an op writes beside its result for its backward alone. Nobody reads it if the op is run again before that, or if the plan
+  /// has no backward: then it is the gradient that a loss makes, too.
+  bool is_statistics(const Task& task, std::size_t operand) const {
     const auto* compute = std::get_if<Compute>(&task.action);
-    return compute != nullptr && operand > 0 && op::signature(compute->op).writes[operand].type == op::Type::state;
+    return compute != nullptr && operand > 0 &&
+           (op::signature(compute->op).writes[operand].type == op::Type::state || (forward_only_ && op::is_loss(compute->op)));
   }
 
   /// Walks the tasks in order and holds each touch of a buffer against the touches before it. It is enough to
@@ -364,6 +385,9 @@ class Judge {
 
   const Plan& plan_;
   const Limits& limits_;
+  bool forward_only_;
+  std::vector<op::Operand> reads_;  // of the task that is judged
+  std::vector<op::Operand> writes_;
   Verdict verdict_;
 };
 

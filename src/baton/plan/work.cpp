@@ -101,6 +101,8 @@ TaskWork work(const Plan& plan, TaskId id) {
               {}};
     }
     TaskWork operator()(const Delay&) const { return {}; }
+    TaskWork operator()(const Load&) const { return {{}, {}, bytes_of(plan, task.writes), {}, {}}; }
+    TaskWork operator()(const Take&) const { return {{}, bytes_of(plan, task.reads), bytes_of(plan, task.writes), {}, {}}; }
   } visitor{plan, task};
   return std::visit(visitor, task.action);
 }

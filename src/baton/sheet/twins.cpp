@@ -135,7 +135,7 @@ std::string quoted(const std::string& text) { return lab::Json(text).dump(); }
 
 /// The kinds of models that there are twins of.
 bool reads_tokens(const std::string& kind) { return kind == "gpt" || kind == "llama"; }
-bool reads_images(const std::string& kind) { return kind == "cnn" || kind == "resnet"; }
+bool reads_images(const std::string& kind) { return kind == "cnn" || kind == "resnet" || kind == "vit" || kind == "mixer"; }
 
 /// The sizes of a model as settings of a script: `kv-heads=4` is KV_HEADS = 4.
 std::vector<std::pair<std::string, std::string>> sizes_of(const model::Recipe& recipe) {
@@ -151,6 +151,9 @@ std::vector<std::pair<std::string, std::string>> sizes_of(const model::Recipe& r
     std::string name(setting.substr(0, equals));
     std::transform(name.begin(), name.end(), name.begin(),
                    [](char c) { return c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c))); });
+    if (recipe.kind == "mixer" && (name == "TOKENS" || name == "CHANNELS")) {
+      name = name == "TOKENS" ? "TOKEN_HIDDEN" : "CHANNEL_HIDDEN";
+    }
     sizes.emplace_back(name == "BASE" ? "ROTARY_BASE" : name, std::string(setting.substr(equals + 1)));
   }
   const auto usually = [&](const char* name, const char* value) {
@@ -160,11 +163,27 @@ std::vector<std::pair<std::string, std::string>> sizes_of(const model::Recipe& r
   };
   if (recipe.kind == "llama") {
     usually("ROTARY_BASE", "10000");
-  } else if (recipe.kind == "resnet") {
+  } else if (recipe.kind != "gpt" && recipe.kind != "cnn") {
     usually("CHANNELS", "3");
+  }
+  if (recipe.kind == "resnet") {
     usually("WIDTH", "64");
   }
   return sizes;
+}
+
+/// The scripts have the networks as they usually are.
+void refuse_other_settings(const model::Recipe& recipe) {
+  const std::set<std::string_view> usual{"depth", "heads",   "kv-heads", "dim",   "context", "vocab",  "base",
+                                         "image", "classes", "width",    "group", "patch",   "dropout"};
+  for (const std::string_view setting : split(recipe.arguments, ',')) {
+    const std::string_view key = setting.substr(0, setting.find('='));
+    const bool own = (key == "hidden" && recipe.kind == "llama") ||
+                     ((key == "channels" || key == "tokens") && (recipe.kind == "cnn" || recipe.kind == "mixer"));
+    if (setting.find('=') != std::string_view::npos && !usual.contains(key) && !own) {
+      throw usage_error("the PyTorch twin of a {} model does not have {}", recipe.kind, setting);
+    }
+  }
 }
 
 std::vector<std::int64_t> widths_of(const model::Model& model) {
@@ -173,7 +192,8 @@ std::vector<std::int64_t> widths_of(const model::Model& model) {
     const bool linear_relu = block.nodes.size() == 2 && std::holds_alternative<op::Linear>(block.nodes[0].op) &&
                              std::holds_alternative<op::Relu>(block.nodes[1].op);
     if (!linear_relu) {
-      throw usage_error("there are PyTorch twins of mlp, gpt, llama, cnn and resnet models, and {} is none of these", model.name());
+      throw usage_error("there are PyTorch twins of mlp, gpt, llama, cnn, resnet, vit and mixer models, and {} is none of these",
+                        model.name());
     }
     widths.push_back(block.output()[0]);
   }
@@ -259,6 +279,9 @@ std::string training_twin(const lab::JobWords& words, const TwinRun& run) {
   const strategy::Request& request = job.request();
   strategy::compile(request);
 
+  if (model::is_path(job.model().name())) {
+    throw usage_error("there is no PyTorch twin of {}: it is a file, not a model of Baton's", job.model().name());
+  }
   const model::Recipe recipe = model::recipe_of(job.model().name());
   const bool graph = reads_tokens(recipe.kind) || reads_images(recipe.kind);
   if (graph && (kind == "layers" || kind == "dp")) {
@@ -267,6 +290,9 @@ std::string training_twin(const lab::JobWords& words, const TwinRun& run) {
   }
   if (graph && request.step.loss != strategy::Loss::cross_entropy) {
     throw usage_error("the PyTorch twin of {} has cross-entropy as its loss", job.model().name());
+  }
+  if (graph) {
+    refuse_other_settings(recipe);
   }
   if (recipe.arguments.find("group=") != std::string::npos) {
     throw usage_error("PyTorch's BatchNorm has no groups of samples: leave out group=N");
@@ -292,6 +318,7 @@ std::string training_twin(const lab::JobWords& words, const TwinRun& run) {
   set("smooth", request.step.label_smoothing > 0);
   set("scheduled", optimizer.schedule != op::RateSchedule{});
   set("matrices", optimizer.decay_matrices);
+  set("dropped", recipe.arguments.find("dropout=") != std::string::npos);
   set("clipped", op::clip_of(request.step.optimizer) > 0);
   set("delay", !request.delays.empty());
   set("split", !request.layout.split.empty());

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <map>
-#include <numeric>
 #include <set>
 #include <tuple>
 
@@ -10,7 +9,6 @@
 namespace baton::strategy {
 namespace {
 
-using plan::Draft;
 using plan::ParameterPart;
 using plan::Phase;
 using plan::Role;

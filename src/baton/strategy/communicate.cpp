@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <map>
-#include <set>
 
 #include "baton/base/error.h"
+#include "baton/strategy/gradients.h"
 #include "baton/strategy/passes.h"
 
 namespace baton::strategy {
@@ -40,70 +40,62 @@ BufferId add_copy(Draft& draft, BufferId id, DeviceId device, Role role) {
 /// Tasks to be put behind others: at 0 before everything, at i + 1 behind task i.
 class Insertions {
  public:
-  explicit Insertions(const Draft& draft) : behind_(draft.tasks.size() + 1) {}
+  explicit Insertions(const Draft& draft) : places_(draft.tasks.size() + 1) {}
 
-  void add(std::size_t at, Task task) { behind_[at].push_back(std::move(task)); }
+  void add(std::size_t at, Task task) {
+    behind_.resize(places_);
+    behind_[at].push_back(std::move(task));
+  }
 
-  void apply(Draft& draft) { draft.rearrange(std::vector<bool>(draft.tasks.size(), false), std::move(behind_)); }
+  void apply(Draft& draft) {
+    if (!behind_.empty()) {
+      draft.rearrange(std::vector<bool>(draft.tasks.size(), false), std::move(behind_));
+    }
+  }
 
  private:
-  std::vector<std::vector<Task>> behind_;
-};
-
-/// The gradients of one parameter: which buffer each device holds, and where it is written last.
-struct GradientCopies {
-  struct Copy {
-    BufferId id;
-    std::size_t written_behind = 0;
-  };
-  std::map<DeviceId, Copy> by_device;
+  std::size_t places_;
+  std::vector<std::vector<Task>> behind_;  // empty until the first is added
 };
 
 bool is_piece(const Buffer& gradient) { return std::get<ParameterPart>(gradient.content).piece_end > 0; }
 
-std::map<std::uint32_t, GradientCopies> gradients_of_parameters(const Draft& draft) {
-  std::map<std::uint32_t, GradientCopies> copies;
-  for (std::size_t i = 0; i < draft.tasks.size(); ++i) {
-    for (const BufferId id : draft.tasks[i].writes) {
-      const auto* part = std::get_if<ParameterPart>(&draft[id].content);
-      if (part != nullptr && draft[id].role == Role::gradient) {
-        copies[part->ordinal].by_device[draft[id].device] = {id, i + 1};
-      }
-    }
-  }
-  return copies;
-}
-
 /// Adds the buckets of one group of devices.
-void all_reduce_group(Draft& draft, Insertions& insertions, const std::map<std::uint32_t, GradientCopies>& gradients,
-                      Bytes first_bucket, Bytes bucket, const std::vector<DeviceId>& group) {
-  std::map<DeviceId, std::vector<BufferId>> members;
+void all_reduce_group(Draft& draft, Insertions& insertions, const std::vector<Gradients>& gradients, Bytes first_bucket,
+                      Bytes bucket, const std::vector<DeviceId>& group) {
+  std::vector<std::vector<BufferId>> members(group.size());  // by place in the group: what the bucket has of a device
   Bytes size;
   Bytes limit = first_bucket;
   std::size_t behind = 0;
   const auto close = [&] {
-    if (members.size() > 1) {
+    const auto count = members.size() -
+                       static_cast<std::size_t>(std::count(members.begin(), members.end(), std::vector<BufferId>()));
+    if (count > 1) {
       const MeetingId meeting = draft.new_meeting();
-      plan::Labels labels = draft.tasks[behind - 1].labels;
+      const plan::Labels labels = draft.tasks[behind - 1].labels;
       std::uint32_t rank = 0;
-      for (auto& [device, buffers] : members) {
-        insertions.add(
-            behind, communication(Collective{plan::Move::all_reduce, meeting, rank++, static_cast<std::uint32_t>(members.size())},
-                                  device, labels, buffers, buffers));
+      for (std::size_t i = 0; i < group.size(); ++i) {
+        if (!members[i].empty()) {
+          insertions.add(behind,
+                         communication(Collective{plan::Move::all_reduce, meeting, rank++, static_cast<std::uint32_t>(count)},
+                                       group[i], labels, members[i], members[i]));
+        }
       }
     }
-    members.clear();
+    for (std::vector<BufferId>& buffers : members) {
+      buffers.clear();
+    }
     size = Bytes(0);
     behind = 0;
     limit = bucket;
   };
-  for (auto entry = gradients.rbegin(); entry != gradients.rend(); ++entry) {
+  for (auto one = gradients.rbegin(); one != gradients.rend(); ++one) {
     Bytes added;
-    for (const DeviceId device : group) {
-      if (const auto found = entry->second.by_device.find(device); found != entry->second.by_device.end()) {
-        members[device].push_back(found->second.id);
-        behind = std::max(behind, found->second.written_behind);
-        added = draft[found->second.id].size();
+    for (std::size_t i = 0; i < group.size(); ++i) {
+      if (const Gradients::Copy* copy = one->of(group[i])) {
+        members[i].push_back(copy->id);
+        behind = std::max(behind, copy->written_behind);
+        added = draft[copy->id].size();
       }
     }
     size += added;
@@ -124,12 +116,13 @@ plan::Draft replicate_parameters(plan::Draft draft) {
   std::vector<BufferId> sources;
   for (Task& task : draft.tasks) {
     for (BufferId& id : task.reads) {
-      if (draft[id].role != Role::parameter || draft[id].device == task.device) {
+      const Role role = draft[id].role;
+      if ((role != Role::parameter && role != Role::statistic) || draft[id].device == task.device) {
         continue;
       }
       const auto [found, added] = copies.try_emplace({id, task.device});
       if (added) {
-        found->second = add_copy(draft, id, task.device, Role::parameter);
+        found->second = add_copy(draft, id, task.device, role);
         wanted[task.device].push_back(found->second);
         if (std::find(sources.begin(), sources.end(), id) == sources.end()) {
           sources.push_back(id);
@@ -157,6 +150,7 @@ plan::Draft replicate_parameters(plan::Draft draft) {
 plan::Draft add_transfers(plan::Draft draft) {
   std::vector<std::size_t> written_behind(draft.buffers.size(), 0);
   std::map<std::pair<BufferId, DeviceId>, BufferId> copies;
+  std::vector<bool> copied(draft.buffers.size(), false);
   Insertions insertions(draft);
   for (std::size_t i = 0; i < draft.tasks.size(); ++i) {
     Task& task = draft.tasks[i];
@@ -169,6 +163,8 @@ plan::Draft add_transfers(plan::Draft draft) {
       if (added) {
         found->second = add_copy(draft, id, task.device, Role::communication);
         written_behind.push_back(0);
+        copied.push_back(false);
+        copied[id.index()] = true;
         const MeetingId meeting = draft.new_meeting();
         const std::size_t at = written_behind[id.index()];
         plan::Labels sent = task.labels;  // what it is for, but the stage it leaves
@@ -183,8 +179,11 @@ plan::Draft add_transfers(plan::Draft draft) {
       check(draft[id].device == task.device, "a task of device {} writes buffer {} of device {}", task.device.value, id.value,
             draft[id].device.value);
       written_behind[id.index()] = i + 1;
-      const auto stale = copies.lower_bound({id, DeviceId(0)});  // what was sent of it
-      copies.erase(stale, std::find_if(stale, copies.end(), [&](const auto& entry) { return entry.first.first != id; }));
+      if (copied[id.index()]) {
+        const auto stale = copies.lower_bound({id, DeviceId(0)});  // what was sent of it
+        copies.erase(stale, std::find_if(stale, copies.end(), [&](const auto& entry) { return entry.first.first != id; }));
+        copied[id.index()] = false;
+      }
     }
   }
   insertions.apply(draft);
@@ -192,10 +191,16 @@ plan::Draft add_transfers(plan::Draft draft) {
 }
 
 plan::Draft all_reduce_gradients(plan::Draft draft, Bytes first_bucket, Bytes bucket, const Replication& replication) {
-  std::map<std::uint32_t, GradientCopies> gradients = gradients_of_parameters(draft);
-  std::erase_if(gradients,
-                [&](const auto& entry) { return replication.parameters[entry.first].gradient != Conversion::all_reduce; });
-  if (gradients.empty()) {
+  std::vector<Gradients> gradients = gradients_of_parameters(draft);
+  bool any = false;
+  for (std::size_t ordinal = 0; ordinal < gradients.size(); ++ordinal) {
+    std::vector<Gradients::Copy>& copies = gradients[ordinal].copies;
+    if (!copies.empty() && replication.parameters[ordinal].gradient != Conversion::all_reduce) {
+      copies.clear();
+    }
+    any = any || !copies.empty();
+  }
+  if (!any) {
     return draft;
   }
   Insertions insertions(draft);
@@ -208,9 +213,7 @@ plan::Draft all_reduce_gradients(plan::Draft draft, Bytes first_bucket, Bytes bu
 
 plan::Draft all_reduce_gradients(plan::Draft draft, Bytes first_bucket, Bytes bucket) {
   Replication all{{}, DeviceGroups(1)};
-  for (const auto& [ordinal, copies] : gradients_of_parameters(draft)) {
-    all.parameters.resize(ordinal + 1, {.gradient = Conversion::all_reduce});
-  }
+  all.parameters.resize(gradients_of_parameters(draft).size(), {.gradient = Conversion::all_reduce});
   for (std::size_t d = 0; d < draft.devices.size(); ++d) {
     all.groups[0].push_back(DeviceId(d));
   }
@@ -221,21 +224,22 @@ plan::Draft all_reduce_shared_gradients(plan::Draft draft, const std::map<std::u
   if (groups.empty()) {
     return draft;
   }
-  std::map<std::uint32_t, GradientCopies> gradients = gradients_of_parameters(draft);
+  std::vector<Gradients> gradients = gradients_of_parameters(draft);
   Insertions insertions(draft);
   for (auto entry = groups.rbegin(); entry != groups.rend(); ++entry) {
-    std::map<DeviceId, GradientCopies::Copy>& copies = gradients.at(entry->first).by_device;
+    Gradients& own = gradients.at(entry->first);
+    std::vector<Gradients::Copy>& copies = own.copies;
     // Where replicas keep pieces, a device to which none falls has a whole gradient that is not the final one.
-    if (std::any_of(copies.begin(), copies.end(), [&](const auto& copy) { return is_piece(draft[copy.second.id]); })) {
-      std::erase_if(copies, [&](const auto& copy) { return !is_piece(draft[copy.second.id]); });
+    if (std::any_of(copies.begin(), copies.end(), [&](const Gradients::Copy& copy) { return is_piece(draft[copy.id]); })) {
+      std::erase_if(copies, [&](const Gradients::Copy& copy) { return !is_piece(draft[copy.id]); });
     }
     for (const std::vector<DeviceId>& group : entry->second) {
       std::size_t behind = 0;
       std::uint32_t size = 0;
       for (const DeviceId device : group) {
-        const auto found = copies.find(device);
-        behind = found == copies.end() ? behind : std::max(behind, found->second.written_behind);
-        size += found == copies.end() ? 0 : 1;
+        const Gradients::Copy* copy = own.of(device);
+        behind = copy == nullptr ? behind : std::max(behind, copy->written_behind);
+        size += copy == nullptr ? 0 : 1;
       }
       if (size == 0) {
         continue;
@@ -243,9 +247,9 @@ plan::Draft all_reduce_shared_gradients(plan::Draft draft, const std::map<std::u
       const MeetingId meeting = draft.new_meeting();
       std::uint32_t rank = 0;
       for (const DeviceId device : group) {
-        if (const auto found = copies.find(device); found != copies.end()) {
+        if (const Gradients::Copy* copy = own.of(device)) {
           insertions.add(behind, communication(Collective{plan::Move::all_reduce, meeting, rank++, size}, device,
-                                               draft.tasks[behind - 1].labels, {found->second.id}, {found->second.id}));
+                                               draft.tasks[behind - 1].labels, {copy->id}, {copy->id}));
         }
       }
     }
@@ -257,9 +261,9 @@ plan::Draft all_reduce_shared_gradients(plan::Draft draft, const std::map<std::u
 plan::Draft reduce_gradients_to(plan::Draft draft, DeviceId owner) {
   std::map<DeviceId, std::vector<BufferId>> members;
   std::size_t behind = 0;
-  for (const auto& [ordinal, copies] : gradients_of_parameters(draft)) {
-    for (const auto& [device, copy] : copies.by_device) {
-      members[device].push_back(copy.id);
+  for (const Gradients& one : gradients_of_parameters(draft)) {
+    for (const Gradients::Copy& copy : one.copies) {
+      members[copy.device].push_back(copy.id);
       behind = std::max(behind, copy.written_behind);
     }
   }

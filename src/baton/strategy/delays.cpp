@@ -41,6 +41,9 @@ DelayRequest parse_delay(std::string_view text) {
 }
 
 plan::Draft inject_delays(plan::Draft draft, std::span<const DelayRequest> delays) {
+  if (delays.empty()) {
+    return draft;
+  }
   std::vector<std::vector<Task>> behind(draft.tasks.size() + 1);
   for (const DelayRequest& delay : delays) {
     if (delay.device >= static_cast<std::int64_t>(draft.devices.size())) {

@@ -1,6 +1,7 @@
 #include <algorithm>
-#include <map>
+#include <numeric>
 #include <optional>
+#include <span>
 
 #include "baton/op/traits.h"
 #include "baton/strategy/passes.h"
@@ -18,30 +19,49 @@ const op::Op* op_of(const Task& task) {
   return compute == nullptr ? nullptr : &compute->op;
 }
 
-/// Who touches each buffer. Rebuilt after each fusion pass; drafts are small next to what they describe.
-struct Uses {
-  explicit Uses(const Draft& draft) : readers(draft.buffers.size()), writers(draft.buffers.size()) {
-    for (std::size_t i = 0; i < draft.tasks.size(); ++i) {
-      for (const BufferId id : draft.tasks[i].reads) {
-        readers[id.index()].push_back(i);
+/// By buffer: the tasks that read it, or those that write it, in the draft's order. A task that has it twice is there twice.
+class TasksOfBuffers {
+ public:
+  TasksOfBuffers(const Draft& draft, std::vector<BufferId> Task::*operands) : begin_(draft.buffers.size() + 1, 0) {
+    for (const Task& task : draft.tasks) {
+      for (const BufferId id : task.*operands) {
+        ++begin_[id.index() + 1];
       }
-      for (const BufferId id : draft.tasks[i].writes) {
-        writers[id.index()].push_back(i);
+    }
+    std::partial_sum(begin_.begin(), begin_.end(), begin_.begin());
+    tasks_.resize(begin_.back());
+    std::vector<std::size_t> next(begin_.begin(), begin_.end() - 1);
+    for (std::size_t i = 0; i < draft.tasks.size(); ++i) {
+      for (const BufferId id : draft.tasks[i].*operands) {
+        tasks_[next[id.index()]++] = i;
       }
     }
   }
-  /// The one task that reads it, where the buffer is written once, read once and forgotten.
-  const std::size_t* only_reader(const Draft& draft, BufferId id) const {
-    const std::vector<std::size_t>& list = readers[id.index()];
-    return list.size() == 1 && writers[id.index()].size() == 1 && !draft[id].persistent ? list.data() : nullptr;
+  std::span<const std::size_t> operator[](BufferId id) const {
+    return {tasks_.data() + begin_[id.index()], tasks_.data() + begin_[id.index() + 1]};
   }
 
-  std::vector<std::vector<std::size_t>> readers;
-  std::vector<std::vector<std::size_t>> writers;
+ private:
+  std::vector<std::size_t> begin_;
+  std::vector<std::size_t> tasks_;
+};
+
+/// Who touches each buffer. Rebuilt after each fusion pass.
+struct Uses {
+  explicit Uses(const Draft& draft) : readers(draft, &Task::reads), writers(draft, &Task::writes) {}
+  /// The one task that reads it, where the buffer is written once, read once and forgotten.
+  const std::size_t* only_reader(const Draft& draft, BufferId id) const {
+    return readers[id].size() == 1 && writers[id].size() == 1 && !draft[id].persistent ? readers[id].data() : nullptr;
+  }
+
+  TasksOfBuffers readers;
+  TasksOfBuffers writers;
 };
 
 void erase_marked(Draft& draft, const std::vector<bool>& gone) {
-  draft.rearrange(gone, std::vector<std::vector<Task>>(draft.tasks.size() + 1));
+  if (std::find(gone.begin(), gone.end(), true) != gone.end()) {
+    draft.rearrange(gone, std::vector<std::vector<Task>>(draft.tasks.size() + 1));
+  }
 }
 
 /// Two ops become the one that does the work of both, where nothing else reads what is between them.
@@ -106,11 +126,11 @@ void fuse_sgd(Draft& draft, bool narrow) {
       continue;
     }
     const Task& update = draft.tasks[*reader];
-    if (update.writes.size() != task.writes.size()) {
+    if (update.writes.size() != task.writes.size() || (!narrow && draft[task.reads[0]].dtype != draft[update.writes[0]].dtype)) {
       continue;
     }
     const bool read_between = std::any_of(update.writes.begin(), update.writes.end(), [&](BufferId id) {
-      const std::vector<std::size_t>& readers = uses.readers[id.index()];
+      const std::span<const std::size_t> readers = uses.readers[id];
       return std::any_of(readers.begin(), readers.end(), [&](std::size_t r) { return r > i && r < *reader; });
     });
     if (read_between) {
@@ -136,8 +156,8 @@ std::optional<AppliedSum> applied_sum(const Draft& draft, const Uses& uses, std:
   const Task& task = draft.tasks[at];
   AppliedSum applied;
   for (const BufferId gradient : task.reads) {
-    const std::vector<std::size_t>& readers = uses.readers[gradient.index()];
-    if (readers.size() != 2 || readers[0] != at || uses.writers[gradient.index()].size() != 2) {
+    const std::span<const std::size_t> readers = uses.readers[gradient];
+    if (readers.size() != 2 || readers[0] != at || uses.writers[gradient].size() != 2) {
       return std::nullopt;
     }
     const Task& update = draft.tasks[readers[1]];
@@ -152,7 +172,7 @@ std::optional<AppliedSum> applied_sum(const Draft& draft, const Uses& uses, std:
     if (std::find(applied.updates.begin(), applied.updates.end(), readers[1]) == applied.updates.end()) {
       applied.updates.push_back(readers[1]);
     }
-    for (const std::size_t reader : uses.readers[applied.parameters.back().index()]) {
+    for (const std::size_t reader : uses.readers[applied.parameters.back()]) {
       if (reader > at && reader != readers[1]) {
         return std::nullopt;
       }
@@ -168,15 +188,15 @@ std::optional<AppliedSum> applied_sum(const Draft& draft, const Uses& uses, std:
 /// all_reduce → sgd becomes all_reduce with a rate, where all members can.
 void fuse_all_reduce(Draft& draft) {
   const Uses uses(draft);
-  std::map<MeetingId, std::vector<std::size_t>> meetings;
+  std::vector<std::vector<std::size_t>> meetings(draft.meetings);
   for (std::size_t i = 0; i < draft.tasks.size(); ++i) {
     const auto* collective = std::get_if<plan::Collective>(&draft.tasks[i].action);
     if (collective != nullptr && collective->kind == plan::Move::all_reduce && collective->sgd_rate == 0) {
-      meetings[collective->meeting].push_back(i);
+      meetings[collective->meeting.index()].push_back(i);
     }
   }
   std::vector<bool> gone(draft.tasks.size(), false);
-  for (const auto& [meeting, members] : meetings) {
+  for (const std::vector<std::size_t>& members : meetings) {
     std::vector<AppliedSum> sums;
     for (const std::size_t member : members) {
       if (std::optional<AppliedSum> sum = applied_sum(draft, uses, member)) {

@@ -14,16 +14,26 @@ namespace {
 
 using plan::Buffer;
 using plan::Compute;
-using plan::Draft;
 using plan::Phase;
 using plan::Role;
 using plan::Task;
 using plan::Update;
 
-/// What stays float32 whatever the step computes in: the parameters that live on, and what the optimizer
+/// What stays float32 whatever the step computes in: the parameters and statistics that live on, and what the optimizer
 /// keeps.
 bool is_master(const Buffer& buffer) {
-  return buffer.persistent && (buffer.role == Role::parameter || buffer.role == Role::optimizer_state);
+  return buffer.persistent &&
+         (buffer.role == Role::parameter || buffer.role == Role::optimizer_state || buffer.role == Role::statistic);
+}
+
+/// Whether it holds part of the residual stream, or of its gradient.
+bool is_wide(const plan::Graph& graph, const Buffer& buffer) {
+  const auto* part = std::get_if<plan::ValuePart>(&buffer.content);
+  return part != nullptr && part->value.index() < graph.values.size() && graph.values[part->value.index()].wide;
+}
+
+bool is_parameter_gradient(const Buffer& buffer) {
+  return buffer.role == Role::gradient && std::holds_alternative<plan::ParameterPart>(buffer.content);
 }
 
 /// Marks the operands that an op asks to be float32: the statistics of a softmax, and the state of a loss scaler.
@@ -67,7 +77,7 @@ struct Scaler {
 
 }  // namespace
 
-plan::Draft narrow_values(plan::Draft draft, DType type) {
+plan::Draft narrow_values(plan::Draft draft, const Step& step) {
   std::vector<bool> wide(draft.buffers.size(), false);
   for (const Task& task : draft.tasks) {
     if (const auto* computes = std::get_if<Compute>(&task.action)) {
@@ -78,8 +88,9 @@ plan::Draft narrow_values(plan::Draft draft, DType type) {
   }
   for (std::size_t b = 0; b < draft.buffers.size(); ++b) {
     Buffer& buffer = draft.buffers[b];
-    if (buffer.dtype == DType::f32 && !is_master(buffer) && !wide[b]) {
-      buffer.dtype = type;
+    if (buffer.dtype == DType::f32 && !is_master(buffer) && !wide[b] && !is_wide(draft.graph, buffer) &&
+        !(step.wide_gradients && is_parameter_gradient(buffer))) {
+      buffer.dtype = dtype_of(step.precision);
     }
   }
   return draft;

@@ -65,9 +65,10 @@ plan::Draft add_updates(plan::Draft draft, const op::Optimizer& optimizer);
 /// together hold all gradients. Devices without updates take no part. Before: updates are there, and come after the last gradient.
 plan::Draft clip_gradients(plan::Draft draft, const std::vector<DeviceGroups>& rounds);
 
-/// Makes activations, gradients, inputs, targets and copies of parameters of the 16-bit `type`. Persistent parameters, optimizer
-/// states and what ops ask to be float32 stay so. Idempotent: run it again after passes that add buffers.
-plan::Draft narrow_values(plan::Draft draft, DType type);
+/// Makes activations, gradients, inputs, targets and copies of parameters of the step's 16-bit type. Persistent parameters,
+/// optimizer states, the residual stream, gradients of parameters if the step asks for it, and what ops ask to be float32 stay so.
+/// Idempotent: run it again after passes that add buffers.
+plan::Draft narrow_values(plan::Draft draft, const Step& step);
 
 /// Copies each persistent parameter to the 16-bit `type` before everything else; all tasks but updates read the copy.
 /// Before: values are narrow, parameters are read on their own device. After: every task computes in one type, and updates
@@ -90,6 +91,11 @@ plan::Draft use_tf32(plan::Draft draft);
 
 /// Gives each task the workspace that the target needs for it on its device.
 plan::Draft set_workspaces(plan::Draft draft, const Target& target, const cluster::Cluster& cluster);
+
+/// Gives each persistent buffer of inputs or targets a second one, which the rows of the next step are loaded into beside the step.
+/// At its start each device takes over what was loaded for it.
+/// After: tasks read buffers that live for one step; those that are loaded persist.
+plan::Draft load_ahead(plan::Draft draft);
 
 /// Adds the requested delays before their phases.
 plan::Draft inject_delays(plan::Draft draft, std::span<const DelayRequest> delays);

@@ -20,7 +20,8 @@ std::string_view to_text(Loss loss);
 
 /// What a step computes in. With tf32 products may round their float32 operands to ten bits, and nothing else differs from fp32.
 /// The 16-bit formats are mixed with float32: activations, gradients and the copies of the parameters that are computed with
-/// have 16 bits, products are summed in float32, and the parameters themselves and the optimizer's state are float32.
+/// have 16 bits; products are summed in float32; the parameters themselves, the optimizer's state, a model's residual stream and
+/// its gradient, and the statistics of norms and softmax are float32.
 enum class Precision : std::uint8_t { fp64, fp32, tf32, bf16, fp16 };
 
 const std::vector<std::string>& precision_names();
@@ -51,7 +52,12 @@ struct Step {
   op::Optimizer optimizer = op::Sgd{};
   Precision precision = Precision::fp32;
   std::optional<LossScale> loss_scale = {};
-  double label_smoothing = 0;  // of cross-entropy
+  double label_smoothing = 0;   // of cross-entropy
+  bool wide_gradients = false;  // those of parameters are float32 in 16-bit training
+  /// Evaluation: forward and loss alone. What the model gives is kept, to be read after the step, and nothing is updated.
+  bool forward_only = false;
+  /// The rows of the next step are loaded beside the step, into a second buffer for each of inputs and targets.
+  bool loads_ahead = false;
 };
 
 }  // namespace baton::strategy

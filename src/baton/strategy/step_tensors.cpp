@@ -56,7 +56,8 @@ void StepTensors::write_graph() {
         continue;
       }
       ids.emplace_back(graph.values.size());
-      graph.values.push_back({b == 0 && v == 0 ? "x" : block.values[v].name, block.values[v].shape(rows)});
+      graph.values.push_back({b == 0 && v == 0 ? "x" : block.values[v].name, block.values[v].shape(rows),
+                              block.values[v].wide && is_mixed(step_.precision)});
     }
     for (const model::Node& node : block.nodes) {
       plan::Graph::Node& added = graph.nodes.emplace_back(plan::Graph::Node{node.op, {}, {}, {}});
@@ -78,7 +79,9 @@ void StepTensors::write_graph() {
   loss_id_ = plan::ValueId(graph.values.size());
   graph.values.push_back({"loss", rows_of(outputs)});
   graph.nodes.push_back({loss_op(), {value_ids_.back()[model_.blocks().back().out], target_id_}, {}, {loss_id_}});
-  graph.optimizer = step_.optimizer;
+  if (!step_.forward_only) {
+    graph.optimizer = step_.optimizer;
+  }
 }
 
 op::Op StepTensors::loss_op() const {
@@ -111,7 +114,7 @@ plan::ValuePart StepTensors::part(std::size_t b, std::size_t v, const Call& call
 }
 
 BufferId StepTensors::add(DeviceId device, Role role, plan::ValuePart held, std::string label, bool statistics) {
-  std::vector<std::int64_t> extents;
+  Shape::Extents extents;
   for (const Range& range : held.at) {
     extents.push_back(range.size());
   }
@@ -163,7 +166,7 @@ std::int64_t StepTensors::first_index(char dim, std::int64_t total, const Shard&
 }
 
 Shape StepTensors::shape_of(const model::Value& value, std::optional<char> divided, const Shard& shard, std::int64_t rows) const {
-  std::vector<std::int64_t> extents;
+  Shape::Extents extents;
   for (const model::Dim& dim : value.dims) {
     const std::int64_t extent = dim.name == model::batch.name ? rows : dim.extent;
     const Range range = divided == dim.name ? part_of(dim.name, extent, placement_.shards, shard.index) : Range{0, extent};
@@ -173,19 +176,17 @@ Shape StepTensors::shape_of(const model::Value& value, std::optional<char> divid
 }
 
 Shape StepTensors::kept_shape(std::size_t b, std::size_t v, const Shard& shard, std::int64_t rows) const {
-  return shape_of(value_of(b, v), layouts_.kept(layouts_.value(b, v)), shard, rows);
+  return shape_of(value_of(b, v), layouts_.kept_value(b, v), shard, rows);
 }
 
-Shape StepTensors::rows_of(const Shape& shape) {
-  return Shape(std::vector<std::int64_t>(shape.extents().begin(), shape.extents().end() - 1));
-}
+Shape StepTensors::rows_of(const Shape& shape) { return Shape(Shape::Extents(shape.extents().begin(), shape.extents().end() - 1)); }
 
 plan::BatchRows StepTensors::content_of(std::size_t b, std::size_t v, const Shard& shard, plan::BatchRows rows,
                                         plan::ValueId id) const {
   const model::Value& value = value_of(b, v);
   rows.value = id;
   rows.axis = static_cast<std::uint32_t>(value.batch_axis());
-  if (rows.axis == 1 && layouts_.kept(layouts_.value(b, v)) == value.dims[0].name) {
+  if (rows.axis == 1 && layouts_.kept_value(b, v) == value.dims[0].name) {
     rows.first = first_index(value.dims[0].name, value.dims[0].extent, shard);
   }
   return rows;
@@ -223,9 +224,13 @@ void StepTensors::open(Shard& shard) {
         shard.parameters[b].push_back(shard.parameters[home.block][home.parameter]);
         continue;
       }
-      shard.parameters[b].push_back(
-          parameter_buffer(shard, b, p, placement_.owner.value_or(device_of(shard, b)), Role::parameter, ""));
+      const model::Kept kept = model_.blocks()[b].parameters[p].kept;
+      shard.parameters[b].push_back(parameter_buffer(shard, b, p, placement_.owner.value_or(device_of(shard, b)),
+                                                     kept == model::Kept::trained ? Role::parameter : Role::statistic, ""));
       draft_.buffers.back().persistent = true;
+      if (kept == model::Kept::count) {
+        draft_.buffers.back().dtype = DType::i32;
+      }
     }
   }
 }

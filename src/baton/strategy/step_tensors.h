@@ -83,7 +83,7 @@ class StepTensors {
                        plan::Role role) const;
   /// The same as the value is kept.
   plan::ValuePart kept_part(std::size_t b, std::size_t v, const Shard& shard, std::size_t m, plan::Role role) const {
-    return part(b, v, layouts_.kept(layouts_.value(b, v)), shard, m, role);
+    return part(b, v, layouts_.kept_value(b, v), shard, m, role);
   }
   /// The loss for the whole batch.
   op::Op loss_op() const;

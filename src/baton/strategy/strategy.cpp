@@ -121,7 +121,7 @@ void refuse_contradictions(const Request& request, const NamedLayout& named) {
 
 void refuse_few_rows(std::int64_t micro_batches, std::int64_t rows) {
   if (micro_batches > rows) {
-    throw usage_error("{} micro-batches cannot be made of {} sample{} a replica", micro_batches, rows, rows == 1 ? "" : "s");
+    throw usage_error("{} micro-batches cannot be made of {} sample{} per replica", micro_batches, rows, rows == 1 ? "" : "s");
   }
 }
 
@@ -300,6 +300,9 @@ std::map<std::uint32_t, DeviceGroups> sums_of_gradients(const Request& request, 
   std::map<std::size_t, std::set<std::size_t>> offsets;  // by ordinal: the first devices of the stages that hold it
   for (std::size_t b = 0; b < model.blocks().size(); ++b) {
     for (std::size_t p = 0; p < model.blocks()[b].parameters.size(); ++p) {
+      if (model.blocks()[b].parameters[p].kept != model::Kept::trained) {
+        continue;
+      }
       offsets[model.ordinal(b, p)].insert(placement.replicas[0].device_of_block[b].index());
     }
   }
@@ -353,6 +356,9 @@ plan::Draft build(const Request& request, const NamedLayout& named) {
   const Resolved resolved = resolve(request, named);
   const Placement placement = place(request, resolved);
   plan::Draft draft = add_transfers(training_step(request.model, request.step, placement));
+  if (request.step.forward_only) {
+    return draft;
+  }
   const Layouts layouts(request.model, placement.table, placement.shards);
   const Replication replication{layouts.parameters(static_cast<InPieces>(resolved.zero)), replica_groups(resolved)};
   draft = divide_over_replicas(std::move(draft), replication);
@@ -374,7 +380,8 @@ plan::Draft build_single(const Request& request) {
   const cluster::Cluster first({request.cluster.devices()[0]});
   const Resolved resolved = resolve(
       {.model = request.model, .cluster = first, .strategy = request.strategy, .step = request.step, .layout = request.layout}, {});
-  return with_updates(training_step(request.model, request.step, place(request, resolved)), request, {});
+  plan::Draft draft = training_step(request.model, request.step, place(request, resolved));
+  return request.step.forward_only ? draft : with_updates(std::move(draft), request, {});
 }
 
 plan::Draft build_dp(const Request& request) {
@@ -384,6 +391,9 @@ plan::Draft build_dp(const Request& request) {
   plan::Draft draft = training_step(request.model, request.step, placement);
   draft = replicate_parameters(std::move(draft));
   draft = add_transfers(std::move(draft));
+  if (request.step.forward_only) {
+    return draft;
+  }
   draft = reduce_gradients_to(std::move(draft), *placement.owner);
   return with_updates(std::move(draft), request, {});
 }
@@ -469,7 +479,8 @@ const std::vector<Strategy>& strategies() {
         {"dp", "one owner: device 0 replicates parameters, scatters inputs, gathers outputs and updates", build_dp},
         {"ddp", "a replica on each device; gradients all-reduced in buckets while the backward goes on", NamedLayout{}},
         {"layers", "blocks spread over the devices in order; one baton, passed along", NamedLayout{.rest = Axis::pp}},
-        {"tensor", "each pair of Linear layers divided over the devices, by column and then by row", NamedLayout{.rest = Axis::tp}},
+        {"tensor", "features between two Linear layers, heads and vocabularies divided over the devices",
+         NamedLayout{.rest = Axis::tp}},
         {"zero-1", "ddp with the optimizer's states divided over the devices", NamedLayout{.zero = 1}},
         {"zero-2", "ddp with states and gradients divided", NamedLayout{.zero = 2}},
         {"zero-3", "ddp with states, gradients and parameters divided; parameters are gathered block by block",
@@ -534,7 +545,7 @@ plan::Plan compile(const Request& request, const Strategy& strategy) {
   }
   refuse_uncountable(request);
   if (request.step.loss == Loss::cross_entropy && request.model.output().rank() < 1) {
-    throw usage_error("cross-entropy needs a vector of scores a sample, but {} gives {}", request.model.name(),
+    throw usage_error("cross-entropy needs a vector of scores per sample, but {} gives {}", request.model.name(),
                       to_text(request.model.output()));
   }
   const Precision precision = request.step.precision;
@@ -542,7 +553,7 @@ plan::Plan compile(const Request& request, const Strategy& strategy) {
   named.strategy = strategy.name;
   plan::Draft draft = strategy.layout() != nullptr ? build(named, *strategy.layout()) : std::get<Build>(strategy.way)(named);
   if (is_mixed(precision)) {
-    draft = cast_parameters(narrow_values(std::move(draft), dtype_of(precision)), dtype_of(precision));
+    draft = cast_parameters(narrow_values(std::move(draft), request.step), dtype_of(precision));
   }
   if (request.step.loss_scale) {
     draft = scale_loss(std::move(draft), *request.step.loss_scale);
@@ -561,7 +572,11 @@ plan::Plan compile(const Request& request, const Strategy& strategy) {
   if (target.tiled_weights) {
     draft = tile_weights(std::move(draft));
   }
-  draft = set_workspaces(inject_delays(std::move(draft), request.delays), target, request.cluster);
+  draft = inject_delays(std::move(draft), request.delays);
+  if (request.step.loads_ahead && target.loads) {
+    draft = load_ahead(std::move(draft));
+  }
+  draft = set_workspaces(std::move(draft), target, request.cluster);
   draft.title = title_of(named, strategy);
   return plan::finish(std::move(draft));
 }

@@ -5,6 +5,7 @@
 
 #include "baton/base/error.h"
 #include "baton/op/signature.h"
+#include "baton/op/traits.h"
 
 namespace baton::strategy {
 namespace {
@@ -49,6 +50,7 @@ std::size_t axis_of(const Names& names, char dim) {
 
 Layouts::Layouts(const model::Model& model, Table table, std::int64_t parts)
     : model_(model), table_(std::move(table)), parts_(parts) {
+  name_values();
   name_parameters();
   if (parts_ > 1) {
     check_extents();
@@ -84,12 +86,18 @@ std::optional<char> Layouts::shared(const NamedCall& call) const {
   return std::nullopt;
 }
 
-Names Layouts::value(std::size_t block, std::size_t value) const {
-  Names names;
-  for (const model::Dim& dim : model_.blocks()[block].values[value].dims) {
-    names += dim.name;
+void Layouts::name_values() {
+  for (const model::Block& block : model_.blocks()) {
+    std::vector<Names>& list = values_.emplace_back();
+    std::vector<std::optional<char>>& dims = kept_values_.emplace_back();
+    for (const model::Value& value : block.values) {
+      Names& names = list.emplace_back();
+      for (const model::Dim& dim : value.dims) {
+        names += dim.name;
+      }
+      dims.push_back(kept(names));
+    }
   }
-  return names;
 }
 
 void Layouts::name_parameters() {
@@ -210,6 +218,9 @@ NodeLayout Layouts::lay_out(std::size_t b, std::size_t n) const {
   using Kind = op::Ref::Kind;
   const model::Node& node = model_.blocks()[b].nodes[n];
   NodeLayout layout;
+  if (op::tracks(node.op)) {
+    return layout;  // each part does all of it
+  }
   Call whole{.op = node.op, .reads = {}, .writes = {}, .shared = {}, .before = {}, .after = {}};
   for (std::size_t i = 0; i < node.reads.size(); ++i) {
     whole.reads.push_back({Kind::input, i});
@@ -314,7 +325,7 @@ void Layouts::check_extents() const {
           if (dim.extent < parts_) {
             throw usage_error("the {} {} of {} cannot be divided over {} devices", dim.extent,
                               row.dim == 't'   ? "positions"
-                              : row.dim == 'v' ? "tokens"
+                              : row.dim == 'v' ? (model_.blocks().front().values.front().integers ? "tokens" : "classes")
                               : row.dim == 'h' ? "heads"
                                                : "features",
                               block.name, parts_);
@@ -349,8 +360,8 @@ void Layouts::check_call(std::size_t b, const NamedCall& call) const {
   const std::string letters = dim ? letters_of(call, *dim) : std::string();
   for (const char letter : letters) {
     if (signature.whole.find(letter) != std::string::npos || signature.merged.find(letter) != std::string::npos) {
-      throw usage_error("{} of {} needs all of dimension {}, which would be divided over {} devices", op::name(call.op), block,
-                        *dim, parts_);
+      throw usage_error("{} of {} needs all of dimension {}, which would be divided over {} devices{}", op::name(call.op), block,
+                        *dim, parts_, *dim == 't' ? ": leave out --sp" : "");
     }
   }
   if (letters.size() > 1) {

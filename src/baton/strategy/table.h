@@ -93,7 +93,9 @@ class Layouts {
   /// The dimension along which a tensor of these dimensions is kept in parts; none where every part holds all of it.
   std::optional<char> kept(const Names& names) const;
 
-  Names value(std::size_t block, std::size_t value) const;
+  const Names& value(std::size_t block, std::size_t value) const { return values_[block][value]; }
+  /// The dimension along which a value is kept in parts; none where every part holds all of it.
+  std::optional<char> kept_value(std::size_t block, std::size_t value) const { return kept_values_[block][value]; }
   /// Dimensions of a parameter: those of the values around the op that reads it. One that no value has goes by the op's own letter.
   const Names& parameter(std::size_t block, std::size_t parameter) const { return parameters_[block][parameter]; }
   const NodeLayout& node(std::size_t block, std::size_t node) const { return nodes_[block][node]; }
@@ -111,6 +113,7 @@ class Layouts {
   /// The call with its conversions.
   Call laid_out(std::size_t block, std::size_t node, Call call) const;
   NodeLayout lay_out(std::size_t block, std::size_t node) const;
+  void name_values();
   void name_parameters();
   void check_extents() const;
   void check_call(std::size_t block, const NamedCall& call) const;
@@ -118,9 +121,11 @@ class Layouts {
   const model::Model& model_;
   Table table_;
   std::int64_t parts_;
-  std::vector<std::vector<Names>> parameters_;  // by block
-  std::vector<std::vector<NodeLayout>> nodes_;  // likewise
-  std::vector<std::size_t> users_;              // by ordinal: how many nodes read the parameter
+  std::vector<std::vector<Names>> values_;                     // by block
+  std::vector<std::vector<std::optional<char>>> kept_values_;  // likewise
+  std::vector<std::vector<Names>> parameters_;                 // likewise
+  std::vector<std::vector<NodeLayout>> nodes_;                 // likewise
+  std::vector<std::size_t> users_;                             // by ordinal: how many nodes read the parameter
 };
 
 /// The axis of a dimension in a tensor; it is there.

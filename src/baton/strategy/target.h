@@ -18,6 +18,7 @@ struct Target {
   bool narrow_gradient_with_sgd = false;  // the same where what is computed with has 16 bits and the parameters have 32
   bool all_reduce_with_sgd = false;       // the sum of gradients and the plain SGD step that follows
   bool tiled_weights = false;
+  bool loads = false;  // tasks that load the next step's rows beside the step
   /// Workspace that a task needs on a device of so many cores; none where this is empty.
   std::function<Bytes(std::span<const plan::Buffer> buffers, const plan::Task& task, std::size_t cores)> workspace;
 };

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <map>
 #include <numeric>
-#include <set>
 
 #include "baton/base/divide.h"
 #include "baton/base/error.h"
@@ -30,6 +29,10 @@ class Writer : private StepTensors {
  public:
   Writer(const model::Model& model, const Step& step, const Placement& placement) : StepTensors(model, step, placement) {
     find_trained();
+    for (std::size_t b = 0; b < model_.blocks().size(); ++b) {
+      terms_.push_back(terms_of(b));
+    }
+    reserve();
   }
 
   Draft write() {
@@ -100,6 +103,21 @@ class Writer : private StepTensors {
     draft_.meetings = static_cast<std::uint32_t>(numbers.size());
   }
 
+  /// Makes room for about as many tasks and buffers as there will be.
+  void reserve() {
+    std::size_t tasks = model_.blocks().size();
+    std::size_t buffers = 0;
+    for (std::size_t b = 0; b < model_.blocks().size(); ++b) {
+      buffers += 2 * model_.blocks()[b].parameters.size();
+      for (std::size_t n = 0; n < model_.blocks()[b].nodes.size(); ++n) {
+        tasks += layouts_.node(b, n).forward.size() + layouts_.node(b, n).backward.size();
+        buffers += 2 * model_.blocks()[b].nodes[n].writes.size();
+      }
+    }
+    draft_.tasks.reserve(shards_.size() * tasks * static_cast<std::size_t>(placement_.micro_batches));
+    draft_.buffers.reserve(shards_.size() * buffers * static_cast<std::size_t>(placement_.micro_batches));
+  }
+
   /// Which values depend on a parameter.
   void find_trained() {
     for (std::size_t b = 0; b < model_.blocks().size(); ++b) {
@@ -141,6 +159,9 @@ class Writer : private StepTensors {
         break;
       case schedule::Kind::backward:
       case schedule::Kind::backward_input:
+        if (step_.forward_only) {
+          break;
+        }
         // Block by block over all replicas, so that a gradient's last copy comes soon after its first.
         for (std::size_t b = end; b-- > begin;) {
           remake(m, b, begin, end);
@@ -152,9 +173,9 @@ class Writer : private StepTensors {
       case schedule::Kind::backward_weight:
         for (std::size_t b = end; b-- > begin;) {
           for (Shard& shard : shards_) {
-            for (const Deferred& deferred : shard.micro[m].deferred) {
+            for (Deferred& deferred : shard.micro[m].deferred) {
               if (deferred.block == b) {
-                parameter_gradient(m, deferred);
+                parameter_gradient(m, std::move(deferred));
               }
             }
             std::erase_if(shard.micro[m].deferred, [&](const Deferred& deferred) { return deferred.block == b; });
@@ -173,25 +194,27 @@ class Writer : private StepTensors {
     return (input ? node.reads : node.writes)[ref.index];
   }
 
-  /// What the shards of a replica read of a reference in a call, converted as the call needs it; `gathered` keeps what was.
-  std::vector<BufferId> read(std::size_t r, std::size_t m, std::size_t b, const model::Node& node, const op::Ref& ref,
-                             Conversion conversion, Phase phase, Gathered& gathered) {
+  /// What a shard holds of a reference in a call.
+  BufferId held_by(const Shard& shard, std::size_t m, std::size_t b, const model::Node& node, const op::Ref& ref) const {
     using Kind = op::Ref::Kind;
+    return ref.kind == Kind::parameter         ? shard.parameters[b][node.parameters[ref.index]]
+           : ref.kind == Kind::output_gradient ? shard.micro[m].gradients[b][value_number(node, ref)]
+                                               : shard.micro[m].values[b][value_number(node, ref)];
+  }
+
+  /// The same of all shards of a replica, converted as the call needs it; `gathered` keeps what was.
+  const std::vector<BufferId>& converted_operand(std::size_t r, std::size_t m, std::size_t b, const model::Node& node,
+                                                 const op::Ref& ref, Conversion conversion, Phase phase, Gathered& gathered) {
     std::vector<BufferId> held;
-    for (Shard& shard : group(r)) {
-      held.push_back(ref.kind == Kind::parameter         ? shard.parameters[b][node.parameters[ref.index]]
-                     : ref.kind == Kind::output_gradient ? shard.micro[m].gradients[b][value_number(node, ref)]
-                                                         : shard.micro[m].values[b][value_number(node, ref)]);
-    }
-    if (conversion == Conversion::none) {
-      return held;
+    for (const Shard& shard : group(r)) {
+      held.push_back(held_by(shard, m, b, node, ref));
     }
     for (const auto& [known, buffers] : gathered) {
       if (known == held) {
         return buffers;
       }
     }
-    const Role role = ref.kind == Kind::output_gradient ? Role::gradient : Role::activation;
+    const Role role = ref.kind == op::Ref::Kind::output_gradient ? Role::gradient : Role::activation;
     gathered.emplace_back(held, converted(conversion, r, m, b, value_number(node, ref), phase, role, held));
     return gathered.back().second;
   }
@@ -200,13 +223,27 @@ class Writer : private StepTensors {
   std::vector<std::vector<BufferId>> reads_of(std::size_t r, std::size_t m, std::size_t b, const model::Node& node,
                                               const Call& call, Phase phase, Gathered& gathered) {
     std::vector<std::vector<BufferId>> by_shard(group(r).size());
+    for (std::vector<BufferId>& reads : by_shard) {
+      reads.reserve(call.reads.size());
+    }
     for (std::size_t i = 0; i < call.reads.size(); ++i) {
-      const std::vector<BufferId> held = read(r, m, b, node, call.reads[i], call.before[i], phase, gathered);
-      for (std::size_t s = 0; s < held.size(); ++s) {
-        by_shard[s].push_back(held[s]);
+      const bool as_held = call.before[i] == Conversion::none;
+      const std::vector<BufferId>* converted = as_held ? nullptr
+                                                       : &converted_operand(r, m, b, node, call.reads[i], call.before[i], phase,
+                                                                            gathered);
+      for (const Shard& shard : group(r)) {
+        by_shard[shard.index].push_back(as_held ? held_by(shard, m, b, node, call.reads[i]) : (*converted)[shard.index]);
       }
     }
     return by_shard;
+  }
+
+  /// Forgets what the shards made in the call before.
+  void begin_call(const Call& call) {
+    made_.resize(std::max(made_.size(), call.writes.size()));
+    for (std::vector<BufferId>& by_shard : made_) {
+      by_shard.clear();
+    }
   }
 
   /// The op of a call as one shard runs it.
@@ -224,11 +261,15 @@ class Writer : private StepTensors {
     Gathered gathered;
     for (std::size_t n = 0; n < block.nodes.size(); ++n) {
       const model::Node& node = block.nodes[n];
+      if (op::tracks(node.op) && phase == Phase::forward) {  // what is computed again was taken into account before
+        track(r, m, b, node);
+      }
       for (const Call& call : layouts_.node(b, n).forward) {
-        const std::vector<std::vector<BufferId>> reads = reads_of(r, m, b, node, call, phase, gathered);
-        std::vector<std::vector<BufferId>> made(call.writes.size());  // by operand and shard
+        std::vector<std::vector<BufferId>> reads = reads_of(r, m, b, node, call, phase, gathered);
+        begin_call(call);
         for (Shard& shard : group(r)) {
           std::vector<BufferId> writes;
+          writes.reserve(call.writes.size());
           for (std::size_t i = 0; i < call.writes.size(); ++i) {
             const std::size_t v = value_number(node, call.writes[i]);
             const bool again = &call != &layouts_.node(b, n).forward.front();
@@ -237,13 +278,18 @@ class Writer : private StepTensors {
             writes.push_back(add(device_of(shard, b), Role::activation, std::move(content),
                                  again ? fmt::format("{}.{}", block.name, op::name(call.op)) : value_of(b, v).name,
                                  value_of(b, v).statistics));
-            made[i].push_back(writes.back());
+            made_[i].push_back(writes.back());
+            shard.micro[m].values[b][v] = writes.back();
           }
-          task(plan::Compute{part_op(call, shard)}, device_of(shard, b), phase, b, m, reads[shard.index], std::move(writes));
+          task(plan::Compute{part_op(call, shard)}, device_of(shard, b), phase, b, m, std::move(reads[shard.index]),
+               std::move(writes));
         }
         for (std::size_t i = 0; i < call.writes.size(); ++i) {
+          if (call.after[i] == Conversion::none) {
+            continue;
+          }
           const std::size_t v = value_number(node, call.writes[i]);
-          const std::vector<BufferId> kept = converted(call.after[i], r, m, b, v, phase, Role::activation, made[i]);
+          const std::vector<BufferId> kept = converted(call.after[i], r, m, b, v, phase, Role::activation, made_[i]);
           for (Shard& shard : group(r)) {
             shard.micro[m].values[b][v] = kept[shard.index];
           }
@@ -252,12 +298,28 @@ class Writer : private StepTensors {
     }
   }
 
+  /// Keeps statistics of a value. Where one device owns what lives on it has those of its own replica, as PyTorch's DataParallel.
+  void track(std::size_t r, std::size_t m, std::size_t b, const model::Node& node) {
+    if (placement_.owner && r > 0) {
+      return;
+    }
+    for (const Shard& shard : group(r)) {
+      std::vector<BufferId> kept;
+      for (const std::size_t p : node.parameters) {
+        kept.push_back(shard.parameters[b][p]);
+      }
+      std::vector<BufferId> reads{shard.micro[m].values[b][node.reads[0]]};
+      reads.insert(reads.end(), kept.begin(), kept.end());
+      task(plan::Compute{node.op}, device_of(shard, b), Phase::forward, b, m, std::move(reads), std::move(kept));
+    }
+  }
+
   void loss(std::size_t r, std::size_t m) {
     const std::size_t last = model_.blocks().size() - 1;
     const std::size_t out = model_.blocks()[last].out;
     const op::Op op = loss_op();
-    const Names names = layouts_.value(last, out);
-    if (layouts_.kept(names) != names.back()) {
+    const Names& names = layouts_.value(last, out);
+    if (layouts_.kept_value(last, out) != names.back()) {
       for (Shard& shard : group(r)) {
         loss_of(shard, m, op, {});
       }
@@ -272,7 +334,7 @@ class Writer : private StepTensors {
     std::vector<BufferId> own;
     std::vector<BufferId> all;
     for (Shard& shard : group(r)) {
-      std::vector<std::int64_t> extents = rows_of(kept_shape(last, out, shard, shard.micro[m].row_count())).extents();
+      Shape::Extents extents = rows_of(kept_shape(last, out, shard, shard.micro[m].row_count())).extents();
       extents.push_back(merged->terms_per_row);
       own.push_back(add(device_of(shard, last), Role::communication, Shape(extents), "terms of the loss"));
       draft_.buffers.back().dtype = DType::f64;
@@ -281,7 +343,7 @@ class Writer : private StepTensors {
            {shard.micro[m].values[last][out], shard.micro[m].target}, {own.back()});
     }
     for (const Shard& shard : group(r)) {
-      std::vector<std::int64_t> extents = draft_[own[shard.index]].shape.extents();
+      Shape::Extents extents = draft_[own[shard.index]].shape.extents();
       extents[0] *= placement_.shards;
       all.push_back(add(device_of(shard, last), Role::communication, Shape(extents), "terms of the loss, of all parts"));
       draft_.buffers.back().dtype = DType::f64;
@@ -318,6 +380,7 @@ class Writer : private StepTensors {
     draft_.buffers[loss.index()].dtype = DType::f64;
     draft_.buffers[loss.index()].content = content_of(last, out, shard, micro.rows, loss_id_);
     micro.gradients[last][out] = add(device, Role::gradient, kept_part(last, out, shard, m, Role::gradient), "d output");
+    draft_.buffers[micro.values[last][out].index()].persistent |= step_.forward_only;
     std::vector<BufferId> reads{micro.values[last][out], micro.target};
     reads.insert(reads.end(), terms.begin(), terms.end());
     task(plan::Compute{op}, device, Phase::forward, last, m, std::move(reads), {loss, micro.gradients[last][out]});
@@ -352,14 +415,16 @@ class Writer : private StepTensors {
     }
   }
 
-  void parameter_gradient(std::size_t m, const Deferred& deferred) {
-    std::vector<BufferId> reads = deferred.reads;
-    const bool adds = !written_.insert(deferred.writes[0]).second;
+  void parameter_gradient(std::size_t m, Deferred deferred) {
+    written_.resize(draft_.buffers.size(), false);
+    const bool adds = written_[deferred.writes[0].index()];
+    written_[deferred.writes[0].index()] = true;
     if (adds) {
-      reads.insert(reads.end(), deferred.writes.begin(), deferred.writes.end());
+      deferred.reads.insert(deferred.reads.end(), deferred.writes.begin(), deferred.writes.end());
     }
-    task(plan::Compute{adds ? op::accumulating(deferred.op) : deferred.op}, draft_[deferred.writes[0]].device, Phase::backward,
-         deferred.block, m, std::move(reads), deferred.writes);
+    const DeviceId device = draft_[deferred.writes[0]].device;
+    task(plan::Compute{adds ? op::accumulating(deferred.op) : deferred.op}, device, Phase::backward, deferred.block, m,
+         std::move(deferred.reads), std::move(deferred.writes));
   }
 
   /// Whether anybody asks for the gradient of a value: not where no parameter has touched it, as the data.
@@ -391,7 +456,7 @@ class Writer : private StepTensors {
   void backward(std::size_t r, std::size_t m, std::size_t b, bool put_off) {
     const model::Block& block = model_.blocks()[b];
     Gathered gathered;
-    std::map<std::size_t, Terms> terms = terms_of(b);
+    std::map<std::size_t, Terms> terms = terms_[b];
     for (std::size_t n = block.nodes.size(); n-- > 0;) {
       const model::Node& node = block.nodes[n];
       for (const Call& call : layouts_.node(b, n).backward) {
@@ -407,6 +472,9 @@ class Writer : private StepTensors {
           std::vector<BufferId> given;
           for (Shard& shard : group(r)) {
             given.push_back(shard.micro[m].gradients[b][node.writes[0]]);
+            if (is_mixed(step_.precision) && value_of(b, node.writes[0]).wide && !value_of(b, node.reads[input]).wide) {
+              given.back() = cast(shard, m, b, node.reads[input], given.back());
+            }
           }
           add_gradient(r, m, b, node.reads[input], given);
         }
@@ -419,22 +487,31 @@ class Writer : private StepTensors {
     }
   }
 
+  /// The gradient of the stream as that of what was added to it, which has 16 bits.
+  BufferId cast(const Shard& shard, std::size_t m, std::size_t b, std::size_t v, BufferId gradient) {
+    const BufferId narrow = add(device_of(shard, b), Role::gradient, kept_part(b, v, shard, m, Role::gradient),
+                                fmt::format("d {}", value_of(b, v).name));
+    task(plan::Compute{op::Cast{}}, device_of(shard, b), Phase::backward, b, m, {gradient}, {narrow});
+    return narrow;
+  }
+
   void backward_call(std::size_t r, std::size_t m, std::size_t b, const model::Node& node, const Call& call, bool put_off,
                      Gathered& gathered, std::map<std::size_t, Terms>& terms) {
     std::vector<std::vector<BufferId>> reads = reads_of(r, m, b, node, call, Phase::backward, gathered);
-    std::vector<std::vector<BufferId>> made(call.writes.size());  // by operand and shard
+    begin_call(call);
     for (Shard& shard : group(r)) {
       Deferred one{part_op(call, shard), std::move(reads[shard.index]), {}, b};
+      one.writes.reserve(call.writes.size());
       for (std::size_t i = 0; i < call.writes.size(); ++i) {
         one.writes.push_back(gradient_buffer(shard, m, b, node, call, call.writes[i]));
-        made[i].push_back(one.writes.back());
+        made_[i].push_back(one.writes.back());
       }
       if (!call.of_parameters) {
         task(plan::Compute{one.op}, device_of(shard, b), Phase::backward, b, m, std::move(one.reads), std::move(one.writes));
       } else if (put_off) {
         shard.micro[m].deferred.push_back(std::move(one));
       } else {
-        parameter_gradient(m, one);
+        parameter_gradient(m, std::move(one));
       }
     }
     for (std::size_t i = 0; i < call.writes.size() && !call.of_parameters; ++i) {
@@ -443,11 +520,11 @@ class Writer : private StepTensors {
         continue;
       }
       if (call.after[i] == Conversion::none) {
-        add_gradient(r, m, b, v, made[i]);
+        add_gradient(r, m, b, v, made_[i]);
         continue;
       }
       Terms& own = terms.at(v);
-      add_terms(r, m, b, own, made[i]);
+      add_terms(r, m, b, own, made_[i]);
       if (--own.to_come == 0) {
         add_gradient(r, m, b, v, converted(call.after[i], r, m, b, v, Phase::backward, Role::gradient, own.sum));
       }
@@ -492,21 +569,18 @@ class Writer : private StepTensors {
     const BufferId value = shard.micro[m].values[b][v];
     const auto operand = static_cast<std::size_t>(&ref - call.writes.data());
     return add(device_of(shard, b), Role::gradient, part(b, v, call, operand, shard, m, Role::gradient),
-               fmt::format("d {}", draft_[value].label));
+               "d " + draft_[value].label);
   }
 
-  std::vector<std::vector<bool>> trained_;  // by block and value
-  std::set<BufferId> written_;              // gradients of parameters: further ones are added
+  std::vector<std::vector<bool>> trained_;           // by block and value
+  std::vector<std::map<std::size_t, Terms>> terms_;  // by block: before anything is added to them
+  std::vector<std::vector<BufferId>> made_;          // by operand and shard: what a call writes
+  std::vector<bool> written_;                        // by buffer: gradients of parameters, to which further ones are added
 };
 
 /// A micro-batch may hold no part of a group of samples that an op takes together.
 void refuse_divided_groups(const model::Model& model, const Placement& placement) {
-  std::int64_t together = 1;
-  for (const model::Block& block : model.blocks()) {
-    for (const model::Node& node : block.nodes) {
-      together = std::lcm(together, std::max<std::int64_t>(1, op::samples_together(node.op)));
-    }
-  }
+  const std::int64_t together = samples_together(model);
   for (const Placement::Replica& replica : placement.replicas) {
     for (const std::int64_t rows : even_split(replica.rows.end - replica.rows.begin, placement.micro_batches)) {
       if (rows % together != 0) {
@@ -543,7 +617,17 @@ plan::Draft training_step(const model::Model& model, const Step& step, const Pla
   }
   refuse_divided_groups(model, placement);
   plan::Draft draft = Writer(model, step, placement).write();
-  return is_mixed(step.precision) ? narrow_values(std::move(draft), dtype_of(step.precision)) : draft;
+  return is_mixed(step.precision) ? narrow_values(std::move(draft), step) : draft;
+}
+
+std::int64_t samples_together(const model::Model& model) {
+  std::int64_t together = 1;
+  for (const model::Block& block : model.blocks()) {
+    for (const model::Node& node : block.nodes) {
+      together = std::lcm(together, std::max<std::int64_t>(1, op::samples_together(node.op)));
+    }
+  }
+  return together;
 }
 
 std::vector<std::int64_t> even_split(std::int64_t total, std::int64_t parts) { return divide(total, parts, Remainder::first); }

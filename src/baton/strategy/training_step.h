@@ -43,6 +43,9 @@ struct Placement {
 /// the step has 16 bits, all values but parameters do.
 plan::Draft training_step(const model::Model& model, const Step& step, const Placement& placement);
 
+/// How many samples the model's ops take together, as norms over groups of samples do: a micro-batch has a multiple of it.
+std::int64_t samples_together(const model::Model& model);
+
 /// `total` things over `parts`, in order, as evenly as can be: the first ones get one more.
 std::vector<std::int64_t> even_split(std::int64_t total, std::int64_t parts);
 

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <map>
-#include <optional>
 #include <set>
 #include <tuple>
+#include <utility>
 
 #include "baton/base/error.h"
 #include "baton/op/traits.h"
@@ -37,15 +37,61 @@ struct Segment {
   std::vector<BufferId> parameters;  // in order of their ordinals
 };
 
-class Divider {
- public:
-  Divider(Draft& draft, const std::vector<ParameterLayout>& layouts, const std::vector<DeviceId>& group,
-          std::vector<std::vector<Task>>& behind)
-      : draft_(draft), layouts_(layouts), group_(group), behind_(behind), rank_of_(draft.devices.size(), size()) {
-    for (std::uint32_t rank = 0; rank < size(); ++rank) {
-      rank_of_[group_[rank].index()] = rank;
+/// What is known of the whole draft before its groups of replicas are divided. Each buffer and each task is of one group.
+struct Division {
+  Division(const Draft& draft, const Replication& replication)
+      : layouts(replication.parameters),
+        rank_of(draft.devices.size(), 0),
+        parameters(replication.groups.size()),
+        tasks(replication.groups.size()),
+        behind(draft.tasks.size() + 1),
+        divided(draft.buffers.size(), false),
+        pieces(draft.buffers.size()),
+        written(draft.buffers.size(), false),
+        last_writer(draft.buffers.size(), 0) {
+    std::vector<std::size_t> group_of(draft.devices.size(), 0);
+    for (std::size_t g = 0; g < replication.groups.size(); ++g) {
+      for (std::size_t rank = 0; rank < replication.groups[g].size(); ++rank) {
+        group_of[replication.groups[g][rank].index()] = g;
+        rank_of[replication.groups[g][rank].index()] = static_cast<std::uint32_t>(rank);
+      }
+    }
+    for (std::size_t b = 0; b < draft.buffers.size(); ++b) {
+      if (draft.buffers[b].role == Role::parameter && draft.buffers[b].persistent) {
+        parameters[group_of[draft.buffers[b].device.index()]].push_back(BufferId(b));
+      }
+    }
+    for (std::size_t i = 0; i < draft.tasks.size(); ++i) {
+      tasks[group_of[draft.tasks[i].device.index()]].push_back(i);
+      for (const BufferId id : draft.tasks[i].writes) {
+        last_writer[id.index()] = i;
+      }
     }
   }
+
+  bool is_divided(BufferId id) const { return id.index() < divided.size() && divided[id.index()]; }
+
+  const std::vector<ParameterLayout>& layouts;    // by ordinal
+  std::vector<std::uint32_t> rank_of;             // by device: its place in its group
+  std::vector<std::vector<BufferId>> parameters;  // by group: those that live on
+  std::vector<std::vector<std::size_t>> tasks;    // by group
+  std::vector<std::vector<Task>> behind;          // what is put behind each task (Draft::rearrange)
+  std::vector<bool> divided;                      // by buffer: whether it is a parameter that is kept in pieces
+  std::vector<BufferId> pieces;                   // of such a parameter; not valid where none falls to its device
+  std::vector<bool> written;                      // by buffer: whether a task that was looked at writes it
+  std::vector<std::size_t> last_writer;           // by buffer
+};
+
+/// Divides what the replicas of one group hold.
+class Divider {
+ public:
+  Divider(Draft& draft, Division& division, const std::vector<DeviceId>& group, std::size_t number)
+      : draft_(draft),
+        division_(division),
+        layouts_(division.layouts),
+        group_(group),
+        tasks_(division.tasks[number]),
+        parameters_(division.parameters[number]) {}
 
   void divide() {
     divide_parameters();
@@ -56,14 +102,16 @@ class Divider {
 
  private:
   std::uint32_t size() const { return static_cast<std::uint32_t>(group_.size()); }
-  /// `size()` of a device that is not in the group.
-  std::uint32_t rank_of(DeviceId device) const { return rank_of_[device.index()]; }
+  std::uint32_t rank_of(DeviceId device) const { return division_.rank_of[device.index()]; }
+  /// Where a table by rank and ordinal has an entry.
+  std::size_t entry(std::uint32_t rank, std::uint32_t ordinal) const { return rank * layouts_.size() + ordinal; }
+  std::size_t entries() const { return size() * layouts_.size(); }
 
-  /// The piece of a buffer that falls to a rank; none where that is nothing.
-  std::optional<BufferId> add_piece(BufferId whole, std::uint32_t rank, bool persistent) {
+  /// The piece of a buffer that falls to a rank; not valid where that is nothing.
+  BufferId add_piece(BufferId whole, std::uint32_t rank, bool persistent) {
     const plan::Piece piece = plan::piece_of(draft_[whole].shape.elements(), rank, size());
     if (piece.size() == 0) {
-      return std::nullopt;
+      return {};
     }
     Buffer buffer = draft_[whole];
     auto& part = std::get<ParameterPart>(buffer.content);
@@ -80,31 +128,26 @@ class Divider {
 
   void divide_parameters() {
     std::vector<std::vector<BufferId>> parameters(size());
-    for (std::size_t b = 0; b < draft_.buffers.size(); ++b) {
-      const Buffer& buffer = draft_.buffers[b];
-      if (const std::uint32_t rank = rank_of(buffer.device); rank < size() && buffer.role == Role::parameter && buffer.persistent &&
-                                                             layout(BufferId(b)).use == Conversion::all_gather) {
-        parameters[rank].push_back(BufferId(b));
+    for (const BufferId id : parameters_) {
+      if (layout(id).use == Conversion::all_gather) {
+        parameters[rank_of(draft_[id].device)].push_back(id);
       }
     }
+    whole_of_.resize(entries());
     for (std::uint32_t rank = 0; rank < size(); ++rank) {
       for (const BufferId id : parameters[rank]) {
         draft_.buffers[id.index()].persistent = false;
-        whole_of_[{rank, ordinal_of(draft_[id])}] = id;
-        piece_of_[id] = add_piece(id, rank, true);
+        whole_of_[entry(rank, ordinal_of(draft_[id]))] = id;
+        division_.divided[id.index()] = true;
+        division_.pieces[id.index()] = add_piece(id, rank, true);
       }
     }
   }
 
   /// One member's task of a collective on pieces. A rank to whom nothing falls has no pieces, but takes part.
   Task member(plan::Move kind, MeetingId meeting, std::uint32_t rank, const plan::Labels& labels, std::vector<BufferId> whole,
-              const std::vector<std::optional<BufferId>>& pieces, bool accumulate) const {
-    std::vector<BufferId> held;
-    for (const std::optional<BufferId>& piece : pieces) {
-      if (piece) {
-        held.push_back(*piece);
-      }
-    }
+              std::vector<BufferId> held, bool accumulate) const {
+    std::erase_if(held, [](BufferId piece) { return !piece.valid(); });
     Task task{.action = Collective{kind, meeting, rank, size(), 0, accumulate},
               .device = group_[rank],
               .lane = plan::Lane::communication,
@@ -125,10 +168,11 @@ class Divider {
     return task;
   }
 
-  std::vector<std::optional<BufferId>> pieces_of(const std::vector<BufferId>& whole) const {
-    std::vector<std::optional<BufferId>> pieces;
+  std::vector<BufferId> pieces_of(const std::vector<BufferId>& whole) const {
+    std::vector<BufferId> pieces;
+    pieces.reserve(whole.size());
     for (const BufferId id : whole) {
-      pieces.push_back(piece_of_.at(id));
+      pieces.push_back(division_.pieces[id.index()]);
     }
     return pieces;
   }
@@ -138,9 +182,13 @@ class Divider {
     std::vector<std::int32_t> order;
     std::map<std::int32_t, std::set<std::uint32_t>> ordinals;
     std::map<std::uint32_t, std::int32_t> first_user;  // block by ordinal
-    for (const Task& task : draft_.tasks) {
+    for (const std::size_t i : tasks_) {
+      const Task& task = draft_.tasks[i];
+      if (task.device != group_[0]) {
+        continue;
+      }
       for (const BufferId id : task.reads) {
-        if (task.device == group_[0] && piece_of_.contains(id) && !layout(id).each_use) {
+        if (division_.is_divided(id) && !layout(id).each_use) {
           // One that several blocks share is gathered with the first that uses it.
           const std::int32_t block = first_user.try_emplace(ordinal_of(draft_[id]), task.labels.block).first->second;
           if (!ordinals.contains(block)) {
@@ -155,11 +203,11 @@ class Divider {
       for (std::uint32_t rank = 0; rank < size(); ++rank) {
         std::vector<BufferId> whole;
         for (const std::uint32_t ordinal : ordinals[block]) {
-          whole.push_back(whole_of_.at({rank, ordinal}));
+          whole.push_back(whole_of_[entry(rank, ordinal)]);
         }
-        const auto pieces = pieces_of(whole);
-        behind_[0].push_back(member(plan::Move::all_gather, meeting, rank, {.phase = plan::Phase::forward, .block = block},
-                                    std::move(whole), pieces, false));
+        std::vector<BufferId> pieces = pieces_of(whole);
+        division_.behind[0].push_back(member(plan::Move::all_gather, meeting, rank, {.phase = plan::Phase::forward, .block = block},
+                                             std::move(whole), std::move(pieces), false));
       }
     }
   }
@@ -167,14 +215,11 @@ class Divider {
   /// By rank: the uses that a device makes of parameters, in order.
   std::vector<std::vector<Segment>> segments() const {
     std::vector<std::vector<Segment>> lists(size());
-    for (std::size_t i = 0; i < draft_.tasks.size(); ++i) {
+    for (const std::size_t i : tasks_) {
       const Task& task = draft_.tasks[i];
-      if (rank_of(task.device) == size()) {
-        continue;
-      }
       std::vector<Segment>& list = lists[rank_of(task.device)];
       for (const BufferId id : task.reads) {
-        if (!piece_of_.contains(id) || !layout(id).each_use) {
+        if (!division_.is_divided(id) || !layout(id).each_use) {
           continue;
         }
         if (list.empty() || list.back().use != use_of(task)) {
@@ -221,6 +266,7 @@ class Divider {
       for (std::uint32_t rank = 0; rank < size(); ++rank) {
         const Segment& segment = uses[rank][s];
         std::vector<BufferId> copies;
+        copies.reserve(segment.parameters.size());
         for (const BufferId id : segment.parameters) {
           copies.push_back(draft_.add(Buffer(draft_[id])));
           for (const std::size_t task : segment.tasks) {
@@ -233,38 +279,52 @@ class Divider {
                             .block = use.block,
                             .micro_batch = use.micro_batch,
                             .stage = draft_.tasks[segment.tasks[0]].labels.stage},
-                           copies, pieces_of(segment.parameters), false);
+                           std::move(copies), pieces_of(segment.parameters), false);
         if (s > 1) {
           task.after = {TaskId(uses[rank][s - 2].tasks.back())};
         }
-        behind_[at].push_back(std::move(task));
+        division_.behind[at].push_back(std::move(task));
       }
     }
   }
 
-  /// What one reduce-scatter takes: the gradients that a block's parameters got in one micro-batch, by rank and ordinal.
+  /// What one reduce-scatter takes: the gradients that a block's parameters got in one micro-batch.
   struct Harvest {
+    struct Gradient {
+      std::uint32_t ordinal;
+      BufferId id;
+    };
     std::size_t behind = 0;
     plan::Labels labels;
-    std::vector<std::map<std::uint32_t, BufferId>> by_rank;
+    std::vector<std::vector<Gradient>> by_rank;  // in order of ordinals
+
+    void put(std::uint32_t rank, std::uint32_t ordinal, BufferId id) {
+      std::vector<Gradient>& list = by_rank[rank];
+      const auto at = std::lower_bound(list.begin(), list.end(), ordinal,
+                                       [](const Gradient& one, std::uint32_t wanted) { return one.ordinal < wanted; });
+      if (at != list.end() && at->ordinal == ordinal) {
+        at->id = id;
+      } else {
+        list.insert(at, {ordinal, id});
+      }
+    }
   };
 
   void scatter_gradients() {
     // Gradients that are not kept in pieces add up over micro-batches and are scattered once; of others each micro-batch's own are.
     // What adds to pieces that are there is scattered apart from what starts them: a block that shares a parameter has both.
     using Key = std::tuple<std::int32_t, std::int32_t, bool, int>;  // block, micro-batch, whether it adds, which of several
+    struct Start {
+      bool found = false;
+      Use last{};
+      int several = 0;  // how often that use
+    };
     std::map<Key, Harvest> harvests;
-    std::vector<Key> order;
-    std::set<BufferId> written;
-    std::map<std::pair<std::uint32_t, std::uint32_t>, std::pair<Use, int>>
-        started;  // by rank and ordinal: the last use, and how often
-    const std::map<BufferId, std::size_t> last = last_writers();
-    for (std::size_t i = 0; i < draft_.tasks.size(); ++i) {
+    std::vector<std::pair<const Key, Harvest>*> order;
+    std::vector<Start> starts(entries());
+    for (const std::size_t i : tasks_) {
       Task& task = draft_.tasks[i];
       const std::uint32_t rank = rank_of(task.device);
-      if (rank == size()) {
-        continue;
-      }
       for (BufferId& id : task.writes) {
         const auto* part = std::get_if<ParameterPart>(&draft_[id].content);
         if (part == nullptr || draft_[id].role != Role::gradient || layout(id).gradient != Conversion::reduce_scatter) {
@@ -272,50 +332,39 @@ class Divider {
         }
         const std::uint32_t ordinal = part->ordinal;
         const bool each = layout(id).each_micro_batch;
-        if (!each && draft_.tasks[last.at(id)].labels.block != task.labels.block) {
+        if (!each && draft_.tasks[division_.last_writer[id.index()]].labels.block != task.labels.block) {
           continue;  // the other block that shares it will be the one
         }
-        if (each && !written.insert(id).second) {
+        if (each && division_.written[id.index()]) {
           separate(task, id);
+        } else {
+          division_.written[id.index()] = true;
         }
-        const auto [start, first] = started.try_emplace({rank, ordinal}, use_of(task), 0);
-        const int several = !each || first || start->second.first != use_of(task) ? 0 : start->second.second + 1;
-        start->second = {use_of(task), several};
-        const Key key(task.labels.block, each ? task.labels.micro_batch : 0, each && !first, several);
-        if (!harvests.contains(key)) {
-          order.push_back(key);
-          harvests[key].by_rank.resize(size());
+        Start& start = starts[entry(rank, ordinal)];
+        const bool first = !std::exchange(start.found, true);
+        start.several = !each || first || start.last != use_of(task) ? 0 : start.several + 1;
+        start.last = use_of(task);
+        const auto [harvest, added] = harvests.try_emplace(
+            Key(task.labels.block, each ? task.labels.micro_batch : 0, each && !first, start.several));
+        if (added) {
+          order.push_back(&*harvest);
+          harvest->second.by_rank.resize(size());
         }
-        Harvest& harvest = harvests[key];
-        harvest.behind = i + 1;
-        harvest.labels = task.labels;
-        harvest.by_rank[rank][ordinal] = id;
+        harvest->second.behind = i + 1;
+        harvest->second.labels = task.labels;
+        harvest->second.put(rank, ordinal, id);
       }
     }
-    std::map<std::pair<std::uint32_t, std::uint32_t>, std::optional<BufferId>> pieces;  // by rank and ordinal
+    std::vector<Kept> kept(entries());
     std::map<std::pair<std::int32_t, std::int32_t>, std::size_t>
         behind;  // by block and micro-batch: what adds comes after what starts
-    for (const Key& key : order) {
-      std::size_t& last_of = behind[{std::get<0>(key), std::get<1>(key)}];
-      last_of = std::max(last_of, harvests[key].behind);
-      harvests[key].behind = std::get<2>(key) || std::get<3>(key) > 0 ? last_of : harvests[key].behind;
-      scatter(harvests[key], pieces);
+    for (auto* const one : order) {
+      const auto& [block, micro_batch, adds, several] = one->first;
+      std::size_t& last_of = behind[{block, micro_batch}];
+      last_of = std::max(last_of, one->second.behind);
+      one->second.behind = adds || several > 0 ? last_of : one->second.behind;
+      scatter(one->second, kept);
     }
-  }
-
-  /// The task that writes each gradient of a parameter last.
-  std::map<BufferId, std::size_t> last_writers() const {
-    std::map<BufferId, std::size_t> last;
-    const bool once = std::any_of(layouts_.begin(), layouts_.end(),
-                                  [](const ParameterLayout& one) { return !one.each_micro_batch; });
-    for (std::size_t i = 0; once && i < draft_.tasks.size(); ++i) {
-      if (rank_of(draft_.tasks[i].device) < size()) {
-        for (const BufferId id : draft_.tasks[i].writes) {
-          last[id] = i;
-        }
-      }
-    }
-    return last;
   }
 
   /// Makes a task that adds to a gradient write one of its own.
@@ -328,63 +377,73 @@ class Divider {
     compute.op = op::accumulating(compute.op, false);
   }
 
-  void scatter(const Harvest& harvest, std::map<std::pair<std::uint32_t, std::uint32_t>, std::optional<BufferId>>& kept) {
+  /// The piece of a gradient that a device keeps, once there is one.
+  struct Kept {
+    bool found = false;
+    BufferId piece;
+  };
+
+  void scatter(const Harvest& harvest, std::vector<Kept>& kept) {
     const MeetingId meeting = draft_.new_meeting();
     bool accumulate = false;
     for (std::uint32_t rank = 0; rank < size(); ++rank) {
       std::vector<BufferId> whole;
-      std::vector<std::optional<BufferId>> pieces;
+      std::vector<BufferId> pieces;
       for (const auto& [ordinal, id] : harvest.by_rank[rank]) {
-        const auto found = kept.find({rank, ordinal});
+        Kept& own = kept[entry(rank, ordinal)];
         if (rank == 0) {
-          accumulate = found != kept.end();
+          accumulate = own.found;
         }
-        if (found == kept.end()) {
-          kept[{rank, ordinal}] = add_piece(id, rank, false);
+        if (!std::exchange(own.found, true)) {
+          own.piece = add_piece(id, rank, false);
         }
         whole.push_back(id);
-        pieces.push_back(kept[{rank, ordinal}]);
+        pieces.push_back(own.piece);
       }
-      behind_[harvest.behind].push_back(
-          member(plan::Move::reduce_scatter, meeting, rank, harvest.labels, std::move(whole), pieces, accumulate));
+      division_.behind[harvest.behind].push_back(
+          member(plan::Move::reduce_scatter, meeting, rank, harvest.labels, std::move(whole), std::move(pieces), accumulate));
     }
   }
 
   Draft& draft_;
+  Division& division_;
   const std::vector<ParameterLayout>& layouts_;  // by ordinal
   const std::vector<DeviceId>& group_;
-  std::vector<std::vector<Task>>& behind_;
-  std::vector<std::uint32_t> rank_of_;                                    // by device
-  std::map<std::pair<std::uint32_t, std::uint32_t>, BufferId> whole_of_;  // by rank and ordinal
-  std::map<BufferId, std::optional<BufferId>> piece_of_;                  // of a whole parameter
+  const std::vector<std::size_t>& tasks_;    // of the group
+  const std::vector<BufferId>& parameters_;  // of the group
+  std::vector<BufferId> whole_of_;           // by rank and ordinal
 };
 
 /// Makes gradients wait until those before the last ones are scattered, on each device: whole gradients of two blocks are there
 /// at a time, however far communication lags behind.
 void bound_whole_gradients(Draft& draft) {
-  std::map<BufferId, std::size_t> written;  // where the task stands that wrote a buffer last
-  std::map<DeviceId, std::vector<std::size_t>> scatters;
+  std::vector<std::size_t> written(draft.buffers.size(), 0);  // where the task stands that wrote a buffer last
+  struct Scatters {
+    std::size_t count = 0;
+    std::size_t last = 0;
+    std::size_t before_last = 0;
+  };
+  std::vector<Scatters> scatters(draft.devices.size());
   for (std::size_t i = 0; i < draft.tasks.size(); ++i) {
     for (const BufferId id : draft.tasks[i].writes) {
-      written[id] = i;
+      written[id.index()] = i;
     }
     const auto* collective = std::get_if<Collective>(&draft.tasks[i].action);
     if (collective == nullptr || collective->kind != plan::Move::reduce_scatter ||
         !std::holds_alternative<ParameterPart>(draft[draft.tasks[i].reads[0]].content)) {
       continue;
     }
-    std::vector<std::size_t>& before = scatters[draft.tasks[i].device];
-    if (before.size() >= 2) {
+    Scatters& before = scatters[draft.tasks[i].device.index()];
+    if (before.count >= 2) {
       std::size_t first = i;
       for (const BufferId id : plan::payload(draft.tasks[i])) {
-        first = std::min(first, written.at(id));
+        first = std::min(first, written[id.index()]);
       }
-      const std::size_t awaited = before[before.size() - 2];
-      if (awaited < first) {
-        draft.tasks[first].after.push_back(TaskId(awaited));
+      if (before.before_last < first) {
+        draft.tasks[first].after.push_back(TaskId(before.before_last));
       }
     }
-    before.push_back(i);
+    before = {before.count + 1, i, before.last};
   }
 }
 
@@ -396,12 +455,12 @@ plan::Draft divide_over_replicas(plan::Draft draft, const Replication& replicati
   if (!any([](const ParameterLayout& one) { return one.gradient == Conversion::reduce_scatter; })) {
     return draft;
   }
-  std::vector<std::vector<Task>> behind(draft.tasks.size() + 1);
-  for (const std::vector<DeviceId>& group : replication.groups) {
-    Divider(draft, layouts, group, behind).divide();
+  Division division(draft, replication);
+  for (std::size_t g = 0; g < replication.groups.size(); ++g) {
+    Divider(draft, division, replication.groups[g], g).divide();
   }
   // Tasks put in name others by the places they have now.
-  draft.rearrange(std::vector<bool>(draft.tasks.size(), false), std::move(behind));
+  draft.rearrange(std::vector<bool>(draft.tasks.size(), false), std::move(division.behind));
   if (any([](const ParameterLayout& one) { return one.each_micro_batch; })) {
     bound_whole_gradients(draft);
   }

@@ -13,7 +13,7 @@ using plan::Lane;
 using plan::Plan;
 using plan::Task;
 
-enum Activity : std::size_t { computing, delaying, moving, waiting, activities };
+enum Activity : std::size_t { computing, delaying, moving, waiting, loading, activities };
 
 struct Edge {
   Nanoseconds time;
@@ -24,6 +24,9 @@ struct Edge {
 PathSegment::Kind kind_of(const Task& task) {
   if (std::holds_alternative<plan::Delay>(task.action)) {
     return PathSegment::Kind::delay;
+  }
+  if (std::holds_alternative<plan::Load>(task.action)) {
+    return PathSegment::Kind::load;
   }
   return plan::meeting_of(task).valid() ? PathSegment::Kind::communication : PathSegment::Kind::compute;
 }
@@ -36,6 +39,7 @@ DeviceTime& DeviceTime::operator+=(const DeviceTime& other) {
   delayed += other.delayed;
   exposed += other.exposed;
   waiting += other.waiting;
+  loading += other.loading;
   communication += other.communication;
   overlapped += other.overlapped;
   return *this;
@@ -79,6 +83,9 @@ std::vector<DeviceTime> device_times(const Plan& plan, const StepTrace& step) {
       case PathSegment::Kind::delay:
         add(delaying, event.start, event.end);
         break;
+      case PathSegment::Kind::load:
+        add(loading, event.start, event.end);
+        break;
       default:
         add(computing, event.start, event.end);
     }
@@ -102,6 +109,8 @@ std::vector<DeviceTime> device_times(const Plan& plan, const StepTrace& step) {
         time.exposed += length;
       } else if (active[waiting] > 0) {
         time.waiting += length;
+      } else if (active[loading] > 0) {
+        time.loading += length;
       }
       active[edge.activity] += edge.change;
     }

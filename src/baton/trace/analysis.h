@@ -9,18 +9,19 @@
 
 namespace baton::trace {
 
-/// How a device spent the step. busy + idle is the step; idle is delayed + exposed + waiting + rest.
+/// How a device spent the step. busy + idle is the step; idle is delayed + exposed + waiting + loading + rest.
 struct DeviceTime {
   Nanoseconds busy;           // a computation ran
   Nanoseconds idle;           // no computation ran:
   Nanoseconds delayed;        //   an injected delay ran
   Nanoseconds exposed;        //   bytes were in transit
   Nanoseconds waiting;        //   it waited for other members of a meeting
+  Nanoseconds loading;        //   it waited for the data of the next step
   Nanoseconds communication;  // bytes were in transit, with or without a computation
   Nanoseconds overlapped;     // both at once
 
   /// The remaining idle time: nothing to do, and time of the executor itself.
-  Nanoseconds rest() const { return idle - delayed - exposed - waiting; }
+  Nanoseconds rest() const { return idle - delayed - exposed - waiting - loading; }
 
   DeviceTime& operator+=(const DeviceTime& other);
 };
@@ -33,7 +34,8 @@ Nanoseconds ended_at(const plan::Plan& plan, const StepTrace& step, TaskId task)
 
 /// A segment of the longest chain of tasks, each of which waited for the one before. The chain covers the step.
 struct PathSegment {
-  enum class Kind : std::uint8_t { compute, communication, delay, overhead };
+  enum class Kind : std::uint8_t { compute, communication, delay, overhead, load };
+  static constexpr std::size_t kinds = 5;
   Kind kind;
   TaskId task;  // for overhead: the task that started after it
   Nanoseconds start;

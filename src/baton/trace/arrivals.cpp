@@ -21,7 +21,7 @@ std::vector<Arrivals> arrivals(const plan::Plan& plan, const StepTrace& step) {
   std::vector<Arrivals> all(plan.devices().size());
   for (std::size_t t = 0; t < plan.tasks().size(); ++t) {
     const plan::Task& task = plan.tasks()[t];
-    if (!plan::meeting_of(task).valid()) {
+    if (!plan::meeting_of(task).valid() && !std::holds_alternative<plan::Load>(task.action)) {
       const Event& event = step.events[t];
       all[task.device.index()].by_phase[static_cast<std::size_t>(task.labels.phase)] += event.end - event.start;
     }

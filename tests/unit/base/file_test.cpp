@@ -6,6 +6,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
+#include <csignal>
 #include <fstream>
 #include <thread>
 
@@ -150,6 +152,25 @@ TEST_F(File, ThatIsBeingWrittenGoesWithAProcessThatEndsInTheMiddle) {
   WholeFile file(folder_ / "a", "the thing");
   EXPECT_FALSE(fs::is_empty(folder_));
   remove_temporaries();
+  EXPECT_TRUE(fs::is_empty(folder_));
+}
+
+TEST_F(File, AFolderThatIsLockedIsFreeAgainWhenItsOwnerHasDied) {
+  std::array<int, 2> locked{};
+  ASSERT_EQ(::pipe(locked.data()), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const FolderLock lock(folder_, "another has it");
+    [[maybe_unused]] const ssize_t written = ::write(locked[1], "x", 1);
+    ::pause();
+    ::_exit(0);
+  }
+  char byte = 0;
+  ASSERT_EQ(::read(locked[0], &byte, 1), 1);
+  EXPECT_EQ(usage_sentence([&] { const FolderLock lock(folder_, "another has it"); }), "another has it");
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  { const FolderLock lock(folder_, "another has it"); }
   EXPECT_TRUE(fs::is_empty(folder_));
 }
 

@@ -144,6 +144,22 @@ TEST(Checkpoint, HoldsTheLossScaler) {
   EXPECT_LT(expected.back(), expected.front()) << "it never trained";
 }
 
+TEST(Checkpoint, HoldsTheStatisticsOfTheFirstReplica) {
+  const std::string model = "resnet:18,image=6,classes=3,width=2";
+  Trial whole("ddp", 2, {}, op::Sgd{}, model);
+  whole.train(3);
+  const Archive archive = whole.save(3);
+  ASSERT_TRUE(archive.tensors.contains("layer1.0.bn2.running_var"));
+  const baton::test::Tensor& count = archive.tensors.at("bn1.num_batches_tracked");
+  EXPECT_EQ(count.dtype, DType::i32);
+  std::int32_t batches = 0;
+  std::memcpy(&batches, count.bytes.data(), sizeof batches);
+  EXPECT_EQ(batches, 3);
+  Trial again("layers", 2, {}, op::Sgd{}, model);
+  restore(*again.plan, *again.executor, archive);
+  EXPECT_TRUE(again.save(3) == archive);
+}
+
 class CheckpointFolder : public testing::Test {
  protected:
   CheckpointFolder() : folder_(fs::temp_directory_path() / ("baton_checkpoints_" + std::to_string(::getpid()))) {}

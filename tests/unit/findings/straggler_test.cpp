@@ -70,6 +70,8 @@ TEST(Straggler, OneStepIsNoEvidence) {
   }
   comers[1].latest_in = 1;
   EXPECT_EQ(latest(comers, ms(40)), nullptr);
+  EXPECT_EQ(most_waited_for(comers, ms(40)), &comers[1]) << "that it was so in this step is seen";
+  EXPECT_EQ(most_waited_for(comers, ms(1000)), nullptr);
   EXPECT_EQ(
       straggler(comers, ms(40)),
       "Whether a device is slow cannot be told from 1 step of 40.0 ms: run more of them. The others waited longest for cpu:1.");

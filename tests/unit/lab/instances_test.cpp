@@ -106,6 +106,30 @@ TEST(PreciseEnough, FindsThreePercentInNineOfTenAndEqualJobsStillEqual) {
   }
 }
 
+TEST(PreciseEnough, SlowInstancesNowAndThenHideNoThreePercent) {
+  std::mt19937_64 random(6);
+  std::normal_distribution<double> normal;
+  std::bernoulli_distribution strikes(0.3);
+  std::exponential_distribution<double> slow(1 / 0.2);
+  const auto instance = [&] { return 1e6 * std::exp(0.01 * normal(random) + (strikes(random) ? slow(random) : 0)); };
+  const auto differ = [&](double slower) {
+    std::vector<std::vector<double>> times(2);
+    while (!precise_enough(times) && times[0].size() < most_precise_instances) {
+      times[0].push_back(instance());
+      times[1].push_back(instance() * slower);
+    }
+    return findings::paired_difference(times[0], times[1]).differ;
+  };
+  int found = 0;
+  int wrong = 0;
+  for (int draw = 0; draw < 150; ++draw) {
+    found += differ(draw % 2 == 0 ? 1.03 : 1 / 1.03) ? 1 : 0;
+    wrong += differ(1) ? 1 : 0;
+  }
+  EXPECT_GE(found, 143) << "135 are nine of ten";
+  EXPECT_LE(wrong, 6) << "1.5 are expected of 150";
+}
+
 TEST(Drift, IsWhatAllPointsHaveInCommon) {
   std::vector<std::vector<double>> points(5, std::vector<double>{100, 110, 100, 110, 100, 110});
   EXPECT_NEAR(drift_of(points), std::log(1.1) / 2 * std::sqrt(6.0 / 5), 1e-9);

@@ -140,12 +140,62 @@ TEST(Job, RefusesWhatItCannotReadOrHonour) {
   EXPECT_TRUE(says(refusal("batch", "0"), "--batch"));
   EXPECT_TRUE(says(refusal("seed", "-1"), "--seed"));
   EXPECT_TRUE(says(refusal("momentum", "2"), "--momentum"));
+  EXPECT_TRUE(says(refusal("clip", "-1"), "--clip is '-1', but must be a number from 0"));
+  EXPECT_TRUE(says(refusal("clip", "nan"), "--clip is 'nan'"));
+  EXPECT_TRUE(says(refusal("gradients", "fp16"), "--gradients"));
+  EXPECT_TRUE(says(refusal("model", "gpt:depth=1,heads=2,dim=8,context=4,vocab=10,dropout=1"), "dropout of the gpt model is '1'"));
   EXPECT_TRUE(says(refusal("samples", "63"), "--samples is 63, but a batch alone takes 64"));
   EXPECT_TRUE(says(refusal("backend", "gpu"), "gpu"));
   EXPECT_TRUE(says(refusal("split", "3,x"), "--split"));
   EXPECT_TRUE(says(refusal("strategy", "magic"), "magic"));
   EXPECT_TRUE(says(refusal("fold", "bogus"), "--fold is 'bogus'"));
   EXPECT_TRUE(says(refusal("what-if", "nonsense"), "--what-if has 'nonsense'"));
+}
+
+TEST(Job, EveryOptimizerClips) {
+  for (const std::string& optimizer : op::optimizer_names()) {
+    JobWords words;
+    words.optimizer = optimizer;
+    EXPECT_EQ(op::clip_of(Job(words, small_machine()).request().step.optimizer), 0) << "unless it is told to";
+    set_word(words, "max-grad-norm", "0.5");
+    EXPECT_EQ(op::clip_of(Job(words, small_machine()).request().step.optimizer), 0.5) << optimizer;
+  }
+}
+
+TEST(Job, GradientsAreFloat32WhereTheWordsSaySo) {
+  JobWords words;
+  words.precision = "bf16";
+  EXPECT_FALSE(Job(words, small_machine()).request().step.wide_gradients);
+  words.gradients = "FP32";
+  EXPECT_TRUE(Job(words, small_machine()).request().step.wide_gradients);
+  words.precision = "fp64";
+  words.backend = "reference";
+  EXPECT_TRUE(says(usage_sentence([&] { const Job job(words, small_machine()); }), "with --precision fp64 gradients are fp64"));
+}
+
+TEST(Job, AnotherSeedDropsOtherElements) {
+  JobWords words;
+  words.model = "gpt:depth=1,heads=2,dim=8,context=4,vocab=10,dropout=0.1";
+  words.batch = "2";
+  std::vector<std::vector<op::Op>> dropouts;
+  for (const char* seed : {"0", "9"}) {
+    words.seed = seed;
+    const Job job(words, small_machine());
+    EXPECT_EQ(job.model().name(), words.model);
+    std::vector<op::Op>& list = dropouts.emplace_back();
+    for (const model::Block& block : job.model().blocks()) {
+      for (const model::Node& node : block.nodes) {
+        if (op::depends_on_step(node.op)) {
+          list.push_back(node.op);
+        }
+      }
+    }
+  }
+  ASSERT_EQ(dropouts[0].size(), 3U) << "of the embedding and of both halves of the layer";
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(dropouts[1][i], op::drawing(dropouts[0][i], 9, static_cast<std::int64_t>(i)));
+    EXPECT_NE(dropouts[1][i], dropouts[0][i]);
+  }
 }
 
 TEST(Job, AnOptimizerThatHasNoMomentumSaysSo) {

@@ -1,5 +1,6 @@
 /// Schedules and memory, of part B: every claim is made from numbers that support it, and not from numbers that do not.
 
+#include "baton/lab/rows.h"
 #include "unit/lab/synthetic.h"
 
 namespace baton::lab {
@@ -58,6 +59,20 @@ TEST(Idle, ADifferenceWithinTheNoiseIsNeitherFasterNorSlower) {
     EXPECT_TRUE(silent_on(all, "is slower"));
     EXPECT_TRUE(silent_on(all, "wins most back"));
   }
+}
+
+TEST(Idle, TheFastestOfManySchedulesHasToStandOutMoreThanOneAlone) {
+  const Json naive = idle_row("naive", 40, 0.75, 1 << 20);
+  double ms = 40;  // the longest step that one schedule is told from the naive split with
+  while (!differs(idle_row("gpipe", ms, 0.27, 1 << 20), naive)) {
+    ms *= 0.9999;
+  }
+  std::vector<Json> rows{naive, idle_row("gpipe", ms, 0.27, 1 << 20)};
+  EXPECT_TRUE(says(findings("idle", rows), "gpipe wins most back"));
+  for (const std::string schedule : {"1f1b", "interleaved", "zb-h1", "zb-v"}) {
+    rows.push_back(idle_row(schedule, 40, 0.2, 1 << 20));
+  }
+  EXPECT_TRUE(says(findings("idle", rows), "no schedule differs from the naive split beyond the noise; the fastest, gpipe, is"));
 }
 
 TEST(Idle, DeviceCountsAreHeldApart) {

@@ -250,10 +250,9 @@ TEST_F(StoreTest, AFolderInTheWayIsAFailureThatNamesIt) {
 
 TEST_F(StoreTest, RunFoldersAreNewAndTheLatestIsFound) {
   const fs::path one = new_run_folder(folder_, "delay");
-  fs::create_directories(one);
   const fs::path two = new_run_folder(folder_, "delay");
   EXPECT_NE(one, two);
-  fs::create_directories(two);
+  EXPECT_TRUE(fs::is_directory(one) && fs::is_directory(two));
   fs::create_directories(folder_ / "20990101-000000-timing");
   EXPECT_EQ(latest_run_folder(folder_, "delay"), std::max(one, two));
   EXPECT_TRUE(latest_run_folder(folder_, "idle").empty());

@@ -25,8 +25,10 @@ TEST(Resnet, HasTorchvisionsNamesInItsOrder) {
   const Model model = parse_model("resnet:50");
   for (const Block& block : model.blocks()) {
     for (const Parameter& parameter : block.parameters) {
-      names.push_back(parameter.name);
-      shapes.push_back(parameter.shape);
+      if (parameter.kept == Kept::trained) {
+        names.push_back(parameter.name);
+        shapes.push_back(parameter.shape);
+      }
     }
   }
   EXPECT_EQ(names.size(), 161U);
@@ -94,6 +96,59 @@ TEST(Resnet, WidthAndGroupAreSettingsOfItsName) {
     }
   }
   EXPECT_EQ(norms, 20);
+}
+
+TEST(Resnet, KeepsStatisticsByTorchvisionsNames) {
+  const Model model = parse_model("resnet:18,image=8,classes=5,width=4");
+  std::size_t trained = 0;
+  std::size_t kept = 0;
+  for (std::size_t b = 0; b < model.blocks().size(); ++b) {
+    for (std::size_t p = 0; p < model.blocks()[b].parameters.size(); ++p) {
+      ++(model.blocks()[b].parameters[p].kept == Kept::trained ? trained : kept);
+    }
+  }
+  EXPECT_EQ(trained, 62U);
+  EXPECT_EQ(kept, 20U * 3);
+  const std::vector<Parameter>& stem = model.blocks()[0].parameters;
+  ASSERT_EQ(stem.size(), 6U);
+  EXPECT_EQ(stem[3].name, "bn1.running_mean");
+  EXPECT_EQ(stem[4].name, "bn1.running_var");
+  EXPECT_EQ(stem[4].fan_in, starts_at_ones);
+  EXPECT_EQ(stem[5].name, "bn1.num_batches_tracked");
+  EXPECT_EQ(stem[5].kept, Kept::count);
+  EXPECT_EQ(model.ordinal(0, 2), 2U);
+  EXPECT_EQ(model.ordinal(0, 3), trained) << "behind all that random numbers are drawn for";
+  EXPECT_EQ(model.parameter_count(), parse_model("resnet:18,image=8,classes=5,width=4,group=2").parameter_count());
+}
+
+TEST(Resnet, ItsFormForEvaluationReadsTheStatistics) {
+  const Model model = parse_model("resnet:18,image=8,classes=5,width=4,group=2");
+  const Model evaluated = for_evaluation(model);
+  EXPECT_EQ(evaluated.name(), model.name());
+  EXPECT_EQ(evaluated.parameter_count(), model.parameter_count());
+  int norms = 0;
+  for (std::size_t b = 0; b < evaluated.blocks().size(); ++b) {
+    for (const Node& node : evaluated.blocks()[b].nodes) {
+      EXPECT_FALSE(op::tracks(node.op));
+      EXPECT_EQ(op::samples_together(node.op), 1) << "a sample's scores do not depend on the others";
+      if (const auto* norm = std::get_if<op::BatchNorm>(&node.op)) {
+        ++norms;
+        EXPECT_TRUE(norm->running);
+        ASSERT_EQ(node.parameters.size(), 4U);
+        EXPECT_TRUE(evaluated.blocks()[b].parameters[node.parameters[2]].name.ends_with("running_mean"));
+        EXPECT_TRUE(evaluated.blocks()[b].parameters[node.parameters[3]].name.ends_with("running_var"));
+      }
+    }
+  }
+  EXPECT_EQ(norms, 20);
+  const Model gpt = parse_model("gpt:depth=1,heads=2,dim=8,context=4,vocab=10,dropout=0.5");
+  for (const Block& block : for_evaluation(gpt).blocks()) {
+    for (const Node& node : block.nodes) {
+      const auto* dropout = std::get_if<op::Dropout>(&node.op);
+      EXPECT_TRUE(dropout == nullptr || dropout->rate == 0) << "nothing is dropped";
+    }
+  }
+  EXPECT_EQ(for_evaluation(gpt).blocks().front().nodes.size(), gpt.blocks().front().nodes.size());
 }
 
 TEST(Cnn, IsConvolutionsWithPoolsAndTwoLinears) {

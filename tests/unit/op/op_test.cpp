@@ -124,12 +124,18 @@ std::vector<Call> good_calls() {
       {Flatten{}, {images}, {{{2, 60}}}},
       {FlattenBackward{}, {{{2, 60}}}, {images}},
       {ImageToSequence{}, {{{5, 4, 1, 2}}, bias}, {stream}},
-      {ImageToSequenceBackwardInput{}, {stream}, {{{5, 4, 1, 2}}}}};
+      {ImageToSequenceBackwardInput{}, {stream}, {{{5, 4, 1, 2}}}},
+      {Transpose{}, {stream}, {{{3, 4, 5}}}},
+      {Transpose{.from_image = true}, {images}, {{{2, 20, 3}}}}};
 }
 
 /// Those that leave their operands some freedom.
 std::vector<Call> free_calls() {
-  return {{Cast{}, {x}, {{{5, 3}, f16}}},
+  return {{BatchNorm{.running = true}, {features, bias, bias, bias, bias}, {features}},
+          {TrackMoments{}, {features, bias, bias, {{1}, i32}}, {bias, bias, {{1}, i32}}},
+          {AveragePool{.places = true}, {stream}, {{{3, 5}}}},
+          {AveragePoolBackward{.places = true}, {{{3, 5}}}, {stream}},
+          {Cast{}, {x}, {{{5, 3}, f16}}},
           {Cast{}, {{{5, 3}, bf16}}, {x}},
           {Embed{}, {labels, {{4, 3}}}, {x}},
           {CrossEntropyTerms{.first = 3, .of = 7}, {y, labels}, {{{5, 3}, f64}}},
@@ -173,7 +179,7 @@ TEST(Op, AcceptsItsOperandsInEveryFloatingTypeButForWhatTheLawFixes) {
       }
       const auto retype = [type](const std::vector<Axes>& axes, std::vector<Operand>& operands) {
         for (std::size_t i = 0; i < operands.size(); ++i) {
-          const bool own = axes[i].type == Type::value || axes[i].type == Type::stepped;
+          const bool own = axes[i].type == Type::value || axes[i].type == Type::summed || axes[i].type == Type::wide;
           operands[i].dtype = own ? type : operands[i].dtype;
         }
       };
@@ -352,7 +358,7 @@ TEST(Op, RefusesAnyOperandOfAnotherShape) {
           wrong.push_back(right.batched(1));
         }
         for (std::size_t axis = any_rows ? 1 : 0; axis < right.rank(); ++axis) {
-          std::vector<std::int64_t> extents = right.extents();
+          Shape::Extents extents = right.extents();
           ++extents[axis];
           wrong.push_back(Shape(extents));
         }

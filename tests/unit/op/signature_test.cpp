@@ -48,10 +48,12 @@ TEST(Signature, OfImagesMapsSamplesAndKeepsRowsAndColumnsWhole) {
 
 TEST(Traits, OnlyNormsOfBatchesTakeSamplesTogether) {
   for (const Op& op : all()) {
-    const bool norm = name(op).starts_with("batch_norm");
+    const bool norm = name(op).starts_with("batch_norm") || tracks(op);
     EXPECT_EQ(samples_together(op), norm ? 0 : 1) << name(op);
   }
   EXPECT_EQ(samples_together(BatchNorm{.group = 4}), 4);
+  EXPECT_EQ(samples_together(TrackMoments{.group = 4}), 4);
+  EXPECT_EQ(samples_together(BatchNorm{.running = true}), 1) << "by moments that are there already";
   EXPECT_EQ(samples_together(BatchNormBackwardInput{.group = 4}), 4);
   EXPECT_EQ(samples_together(BatchNormBackwardWeight{.group = 4}), 4);
 }
@@ -159,8 +161,24 @@ TEST(Traits, PartsOfADimensionAreToldApartOnlyByOpsThatKnowItsIndices) {
   ASSERT_TRUE(entropy.has_value());
   EXPECT_EQ(for_part(entropy->loss, 4, 9), (Op(CrossEntropy{.rows = 3, .scaled = true, .parts = 2, .first = 4, .of = 9})));
   const std::vector<Operand> reads{{{2, 5}}, {{2}, DType::i32}};
-  EXPECT_EQ(integer_limit(for_part(entropy->terms, 4, 9), reads, 1), 9);
-  EXPECT_EQ(integer_limit(CrossEntropy{}, reads, 1), 5);
+  EXPECT_EQ(integer_limit(for_part(entropy->terms, 4, 9), reads, {}, 1), 9);
+  EXPECT_EQ(integer_limit(CrossEntropy{}, reads, {}, 1), 5);
+}
+
+TEST(Traits, EveryOpThatReadsIntegersSaysHowManyThereAre) {
+  std::size_t found = 0;
+  for (const Op& op : all()) {
+    const std::vector<Axes>& reads = signature(op).reads;
+    for (std::size_t i = 0; i < reads.size(); ++i) {
+      if (reads[i].type == Type::integer) {
+        const std::vector<Operand> tables(3, Operand{{7, 7}});
+        EXPECT_EQ(integer_limit(op, tables, tables, i), 7) << name(op);
+        EXPECT_EQ(integer_limit(for_part(op, 1, 9), tables, tables, i), 9) << name(op);
+        ++found;
+      }
+    }
+  }
+  EXPECT_GE(found, 4U);
 }
 
 TEST(Traits, PositionsAreToldApartByNumber) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 namespace baton::plan::test {
 namespace {
@@ -82,7 +83,7 @@ class Judge {
   bool same(BufferId a, BufferId b) const { return buffer(a).shape == buffer(b).shape && buffer(a).dtype == buffer(b).dtype; }
   bool like(BufferId a, BufferId b) const { return same(a, b) && buffer(a).order == buffer(b).order; }
   bool is(BufferId id, const std::vector<std::int64_t>& extents, DType type) const {
-    return buffer(id).shape.extents() == extents && buffer(id).dtype == type;
+    return buffer(id).shape == Shape(extents) && buffer(id).dtype == type;
   }
 
   bool shapes_suit(const Task& task) const {
@@ -111,11 +112,23 @@ class Judge {
       return false;
     }
     const DType type = buffer(in[0]).dtype;
-    const std::vector<std::int64_t> first = buffer(in[0]).shape.extents();
+    const Shape::Extents& extents = buffer(in[0]).shape.extents();
+    const std::vector<std::int64_t> first(extents.begin(), extents.end());
     if (name == "relu") {
       return in.size() == 1 && out.size() == 1 && same(in[0], out[0]);
     }
-    if (name == "relu_backward" || name == "add") {
+    if (name == "add") {  // any of them may be float32 beside one 16-bit type
+      std::set<DType> types;
+      for (const auto* list : {&in, &out}) {
+        for (const BufferId id : *list) {
+          types.insert(buffer(id).dtype);
+        }
+      }
+      types.erase(types.size() == 2 && (types.contains(DType::bf16) || types.contains(DType::f16)) ? DType::f32 : DType::i32);
+      return in.size() == 2 && out.size() == 1 && types.size() == 1 && is_real(*types.begin()) &&
+             buffer(in[1]).shape == buffer(in[0]).shape && buffer(out[0]).shape == buffer(in[0]).shape;
+    }
+    if (name == "relu_backward") {
       return in.size() == 2 && out.size() == 1 && same(in[0], in[1]) && same(in[0], out[0]);
     }
     if (name == "cast") {
@@ -151,7 +164,8 @@ class Judge {
     }
     if (name == "add_bias_backward") {
       const bool adds = std::get<op::AddBiasBackward>(op).accumulate;
-      return in.size() == (adds ? 2U : 1U) && out.size() == 1 && is(out[0], {first[1]}, type) && (!adds || in[1] == out[0]);
+      return in.size() == (adds ? 2U : 1U) && out.size() == 1 && is_gradient(out[0], {first[1]}, type) &&
+             (!adds || in[1] == out[0]);
     }
     if (name == "linear") {
       const op::Linear& linear = std::get<op::Linear>(op);
@@ -179,13 +193,17 @@ class Judge {
         return false;
       }
       const std::int64_t outputs = buffer(in[1]).shape[1];
-      return is(in[1], {rows, outputs}, type) && is(out[0], {outputs, first[1]}, type) &&
-             (weight.partial || is(out[1], {outputs}, type)) &&
+      return is(in[1], {rows, outputs}, type) && is_gradient(out[0], {outputs, first[1]}, type) &&
+             (weight.partial || is(out[1], {outputs}, buffer(out[0]).dtype)) &&
              (!adds || (in[2] == out[0] && (weight.partial || in[3] == out[1])));  // it adds to what it writes
     }
     return false;
   }
 
+  /// Gradients of parameters may be float32 where what is computed with has 16 bits.
+  bool is_gradient(BufferId id, const std::vector<std::int64_t>& extents, DType type) const {
+    return is(id, extents, type) || ((type == DType::bf16 || type == DType::f16) && is(id, extents, DType::f32));
+  }
   bool is_flag(BufferId id) const { return is(id, {1}, DType::f32); }
   bool is_state(BufferId id) const { return is(id, {4}, DType::f32); }
 

@@ -377,12 +377,37 @@ class Machine {
     }
   }
   void operator()(const op::BatchNorm& o) {
+    if (o.running) {
+      const std::int64_t image = r(0)[2] * r(0)[3];
+      for (std::size_t i = 0; i < read(0).size(); ++i) {
+        const std::size_t c = i / u(image) % u(r(0)[1]);
+        write(0)[i] = (read(0)[i] - read(3)[c]) / std::sqrt(read(4)[c] + o.epsilon) * read(1)[c] + read(2)[c];
+      }
+      return;
+    }
     const std::vector<Population> populations = populations_of(read(0), r(0), o.group, o.epsilon);
     for (const Population& one : populations) {
       for (std::size_t k = 0; k < one.at.size(); ++k) {
         write(0)[one.at[k]] = one.scaled[k] * read(1)[one.channel] + read(2)[one.channel];
       }
     }
+  }
+  void operator()(const op::TrackMoments& o) {
+    const Numbers x = read(0);
+    const std::vector<Population> populations = populations_of(x, r(0), o.group, 0);
+    for (const Population& one : populations) {
+      const auto n = static_cast<double>(one.at.size());
+      double sum = 0;
+      double squares = 0;
+      for (const std::size_t at : one.at) {
+        sum += x[at];
+        squares += x[at] * x[at];
+      }
+      const double variance = (squares - sum * sum / n) / std::max(1.0, n - 1);
+      write(0)[one.channel] += o.momentum * (sum / n - write(0)[one.channel]);
+      write(1)[one.channel] += o.momentum * (variance - write(1)[one.channel]);
+    }
+    write(2)[0] += static_cast<double>(populations.size()) / static_cast<double>(r(0)[1]);
   }
   void operator()(const op::BatchNormBackwardInput& o) {
     const Numbers dy = read(0);
@@ -442,34 +467,46 @@ class Machine {
   }
   void operator()(const op::Flatten&) { write(0) = Numbers(read(0)); }
   void operator()(const op::FlattenBackward&) { write(0) = Numbers(read(0)); }
-  void operator()(const op::ImageToSequence&) {
+  void operator()(const op::ImageToSequence& o) {
     const std::size_t places = u(r(0)[2] * r(0)[3]);
     const std::size_t position = read(0).size() / places;  // elements of each
-    for (std::size_t i = 0; i < position; ++i) {
-      write(0)[i] = read(1)[i % read(1).size()];
-      for (std::size_t place = 0; place < places; ++place) {
-        write(0)[(place + 1) * position + i] = read(0)[i * places + place];
-      }
+    for (std::size_t i = 0; i < write(0).size(); ++i) {
+      const std::size_t at = i / position + u(o.first);
+      write(0)[i] = at == 0 ? read(1)[i % position % read(1).size()] : read(0)[i % position * places + at - 1];
     }
   }
-  void operator()(const op::ImageToSequenceBackwardInput&) {
-    const std::size_t places = u(r(0)[0]) - 1;
+  void operator()(const op::ImageToSequenceBackwardInput& o) {
+    const std::size_t places = u(plan_[task_->writes[0]].shape[2] * plan_[task_->writes[0]].shape[3]);
     const std::size_t position = write(0).size() / places;
     for (std::size_t i = 0; i < write(0).size(); ++i) {
-      write(0)[i] = read(0)[(i % places + 1) * position + i / places];
+      const std::int64_t at = static_cast<std::int64_t>(i % places) + 1 - o.first;
+      write(0)[i] = at >= 0 && at < r(0)[0] ? read(0)[u(at) * position + i / places] : 0;
     }
   }
   void operator()(const op::ImageToSequenceBackwardWeight& o) {
     Numbers sum(write(0).size(), 0);
-    for (std::size_t i = 0; i < read(0).size() / u(r(0)[0]); ++i) {
+    for (std::size_t i = 0; o.first == 0 && i < read(0).size() / u(r(0)[0]); ++i) {
       sum[i % sum.size()] += read(0)[i];
     }
     give(0, sum, o.accumulate, 0);
   }
-  void operator()(const op::FirstPosition&) { std::copy_n(read(0).begin(), write(0).size(), write(0).begin()); }
-  void operator()(const op::FirstPositionBackward&) {
-    std::fill(write(0).begin(), write(0).end(), 0);
-    std::copy(read(0).begin(), read(0).end(), write(0).begin());
+  void operator()(const op::FirstPosition& o) {
+    for (std::size_t i = 0; i < write(0).size(); ++i) {
+      write(0)[i] = o.first == 0 ? read(0)[i] : 0;
+    }
+  }
+  void operator()(const op::FirstPositionBackward& o) {
+    for (std::size_t i = 0; i < write(0).size(); ++i) {
+      write(0)[i] = o.first == 0 && i < read(0).size() ? read(0)[i] : 0;
+    }
+  }
+  void operator()(const op::Transpose&) {
+    const std::size_t rows = u(r(0)[1]);
+    const std::size_t size = read(0).size() / u(r(0)[0]);
+    for (std::size_t i = 0; i < read(0).size(); ++i) {
+      const std::size_t within = i % size;
+      write(0)[i - within + within % (size / rows) * rows + within / (size / rows)] = read(0)[i];
+    }
   }
   void operator()(const op::Embed& o) {
     const std::size_t width = u(r(1)[1]);
@@ -887,7 +924,8 @@ Left left(const Plan& plan, const std::vector<Numbers>& values, std::optional<st
     const auto* part = std::get_if<ParameterPart>(&buffer.content);
     const auto* rows = std::get_if<BatchRows>(&buffer.content);
     const bool scaler = std::holds_alternative<LossScaler>(buffer.content);
-    if (!(buffer.role == Role::loss && rows != nullptr) && !(buffer.persistent && (part != nullptr || scaler))) {
+    if (buffer.role == Role::statistic ||  // each replica keeps those of its own rows
+        (!(buffer.role == Role::loss && rows != nullptr) && !(buffer.persistent && (part != nullptr || scaler)))) {
       continue;
     }
     const std::string name = part == nullptr ? std::string(scaler ? "loss scale" : "loss")

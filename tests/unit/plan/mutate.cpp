@@ -236,7 +236,7 @@ class Mutator {
         Buffer& buffer = buffers_[below(buffers_.size())];
         switch (below(4)) {
           case 0: {
-            std::vector<std::int64_t> extents = buffer.shape.extents();
+            Shape::Extents extents = buffer.shape.extents();
             extents[below(extents.size())] += 1;
             buffer.shape = Shape(extents);
             break;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cstdlib>
 #include <vector>
 
 #include "baton/model/builder.h"
@@ -47,7 +48,7 @@ class Drawing {
   }
 
   std::string model() {
-    switch (between(0, 8)) {
+    switch (between(0, 9)) {
       case 0: {
         std::string text = fmt::format("mlp:{}", between(1, 7));
         for (std::int64_t layer = between(1, 8); layer > 0; --layer) {
@@ -76,7 +77,13 @@ class Drawing {
                            one_in(2) ? "" : fmt::format("-{}", between(1, 2)), of<int>({4, 6, 8}), between(1, 2), between(2, 5));
       case 6:  // norms over one sample each: those over all samples of a micro-batch differ by split
         return fmt::format("resnet:18,image=8,classes={},width=1,group=1", between(2, 4));
-      case 7:
+      case 7: {
+        const std::int64_t heads = between(1, 3);
+        const std::int64_t patch = between(1, 3);
+        return fmt::format("vit:depth={},heads={},dim={},patch={},image={},classes={}", between(1, 2), heads, heads * between(1, 2),
+                           patch, patch * between(1, 2), between(2, 5));
+      }
+      case 8:
         return fmt::format("graph:gelu,depth={}{}", between(1, 5), sequence());
       default:
         return fmt::format("graph:tied,depth={}{}", between(1, 4), sequence());
@@ -155,6 +162,11 @@ class Drawing {
 };
 
 }  // namespace
+
+std::int64_t from_environment(const char* name, std::int64_t otherwise) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? otherwise : std::stoll(text);
+}
 
 model::Model model_of(const std::string& text) {
   if (!text.starts_with("graph:")) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <random>
 #include <string>
@@ -12,6 +13,9 @@ namespace baton::plan::test {
 
 /// A model by its name in the zoo, or one of those that only tests have: `graph:gelu`, `graph:tied`.
 model::Model model_of(const std::string& text);
+
+/// The number in a variable of the environment.
+std::int64_t from_environment(const char* name, std::int64_t otherwise);
 
 /// A request with the model and the cluster that it refers to.
 struct DrawnRequest {

@@ -28,6 +28,33 @@ struct Case {
   Plan plan;
 };
 
+/// How many mutants are made; `BATON_MUTANTS=50000` in the environment makes it so many, `BATON_PLANS_SEED` begins elsewhere.
+std::size_t wanted_mutants() {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  constexpr std::int64_t few = 500;
+#else
+  constexpr std::int64_t few = 5000;
+#endif
+  return static_cast<std::size_t>(test::from_environment("BATON_MUTANTS", few));
+}
+
+std::mt19937 seeded(std::int64_t otherwise) {
+  return std::mt19937(static_cast<std::uint32_t>(test::from_environment("BATON_PLANS_SEED", otherwise)));
+}
+
+/// Plans of any model and any strategy, drawn at random.
+void add_drawn(std::vector<Case>& all) {
+  std::mt19937 random = seeded(19);
+  for (const std::size_t wanted = all.size() + wanted_mutants() / 50; all.size() < wanted;) {
+    const test::DrawnRequest drawn = test::draw_request(random);
+    try {
+      all.push_back({drawn.text, strategy::compile(drawn.request)});
+    } catch (const Error&) {
+      // It asks for what cannot be made.
+    }
+  }
+}
+
 /// Plans of all strategies: chains and residual models, sequences, micro-batches, products, ZeRO, fused and mixed.
 const std::vector<Case>& cases() {
   static const std::vector<Case> list = [] {
@@ -71,7 +98,8 @@ const std::vector<Case>& cases() {
          {"mlp:4-6-4-6-4", "mlp:3-5-4-7-2", "residual:dim=4,hidden=6,depth=4", "residual:dim=4,depth=4,sequence=4",
           "residual:dim=3,hidden=4,depth=4,sequence=5", "graph:gelu,depth=4,sequence=3", "graph:tied,depth=4",
           "gpt:depth=1,heads=2,dim=4,context=3,vocab=4", "llama:depth=1,heads=4,kv-heads=2,dim=8,hidden=3,context=3,vocab=5",
-          "cnn:2-1,image=4,channels=1,classes=3", "tokens:vocabulary=5,dim=3,hidden=4,depth=2,sequence=4",
+          "cnn:2-1,image=4,channels=1,classes=3", "vit:depth=1,heads=2,dim=4,patch=2,image=4,classes=3",
+          "resnet:18,image=8,classes=3,width=1,group=1", "tokens:vocabulary=5,dim=3,hidden=4,depth=2,sequence=4",
           "tokens:vocabulary=4,dim=2,hidden=3,depth=2,sequence=3"}) {
       const model::Model model = test::model_of(name);
       for (const Way& way : ways) {
@@ -96,13 +124,14 @@ const std::vector<Case>& cases() {
         }
       }
     }
+    add_drawn(all);
     return all;
   }();
   return list;
 }
 
 TEST(Split, EveryStrategyComputesTheModel) {
-  EXPECT_GT(cases().size(), 180U);
+  EXPECT_GT(cases().size(), 220U);
   for (const Case& one : cases()) {
     const Verdict verdict = verify(one.plan);
     EXPECT_TRUE(verdict.holds()) << one.name << ": " << (verdict.holds() ? "" : verdict.violations[0].text);
@@ -142,6 +171,46 @@ TEST(Split, AGroupOfSamplesThatANormTakesTogetherIsNotDivided) {
   EXPECT_EQ(verdict.violations[0].rule, Rule::value);
   EXPECT_NE(verdict.violations[0].text.find("takes 2 samples together, but has samples 1:3"), std::string::npos)
       << verdict.violations[0].text;
+}
+
+/// A step of two micro-batches of which one task that keeps statistics is changed or, where `change` says so, left out.
+Verdict spoilt_statistics(const std::function<bool(Task& first, const Task& second)>& change) {
+  const model::Model model = test::model_of("resnet:18,image=4,classes=2,width=1");
+  const cluster::Cluster cluster(baton::test::cpus(1, 1));
+  strategy::Layout layout;
+  layout.micro_batches = 2;
+  const Plan plan = strategy::compile(
+      {.model = model, .cluster = cluster, .step = {.global_batch = 4, .loss = strategy::Loss::cross_entropy}, .layout = layout});
+  EXPECT_TRUE(verify(plan).holds());
+  Draft draft{plan.title(), plan.devices(), plan.buffers(), plan.tasks(), plan.graph(), 0};
+  std::vector<std::size_t> tracking;
+  for (std::size_t i = 0; i < draft.tasks.size(); ++i) {
+    draft.tasks[i].after.clear();
+    const auto* compute = std::get_if<Compute>(&draft.tasks[i].action);
+    if (compute != nullptr && op::tracks(compute->op) &&
+        (tracking.empty() || draft.tasks[i].writes == draft.tasks[tracking[0]].writes)) {
+      tracking.push_back(i);
+    }
+  }
+  EXPECT_EQ(tracking.size(), 2U);
+  if (change(draft.tasks[tracking[0]], draft.tasks[tracking[1]])) {
+    draft.tasks.erase(draft.tasks.begin() + static_cast<std::ptrdiff_t>(tracking[0]));
+  }
+  return verify(finish(std::move(draft)));
+}
+
+TEST(Split, AStatisticTakesEverySampleOnce) {
+  const Verdict missing = spoilt_statistics([](Task&, const Task&) { return true; });
+  ASSERT_FALSE(missing.holds());
+  EXPECT_EQ(missing.violations[0].rule, Rule::update);
+  EXPECT_NE(missing.violations[0].text.find("is not of all samples"), std::string::npos) << missing.violations[0].text;
+  const Verdict other = spoilt_statistics([](Task& first, const Task& second) {
+    std::swap(first.writes[0], first.writes[1]);  // the mean where the variance is
+    std::swap(first.reads[1], first.reads[2]);
+    return second.writes.empty();
+  });
+  ASSERT_FALSE(other.holds());
+  EXPECT_EQ(other.violations[0].rule, Rule::value);
 }
 
 /// The evaluator is right if all splits of one model leave what one device leaves.
@@ -374,12 +443,8 @@ TEST(Split, TheNormOfTheGradientsCountsEachPartOnce) {
 }
 
 TEST(Split, MutantsThatChangeTheResultAreCaughtByName) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  constexpr std::size_t wanted = 500;
-#else
-  constexpr std::size_t wanted = 5000;
-#endif
-  std::mt19937 random(20);
+  const std::size_t wanted = wanted_mutants();
+  std::mt19937 random = seeded(20);
   std::vector<std::optional<std::vector<std::vector<double>>>> results(cases().size());
   std::map<std::string, std::map<std::string, int>> caught;  // by kind and rule
   std::size_t made = 0;

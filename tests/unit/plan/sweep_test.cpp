@@ -1,6 +1,5 @@
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <map>
 
 #include "baton/base/error.h"
@@ -15,11 +14,6 @@
 namespace baton::plan {
 namespace {
 
-std::int64_t from_environment(const char* name, std::int64_t otherwise) {
-  const char* text = std::getenv(name);
-  return text == nullptr ? otherwise : std::stoll(text);
-}
-
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr std::int64_t few = 60;
 #else
@@ -33,8 +27,8 @@ Plan alone(const test::DrawnRequest& drawn) {
 }
 
 TEST(RandomPlans, ComputeTheModelAndLeaveWhatOneDeviceLeaves) {
-  std::mt19937 random(static_cast<std::uint32_t>(from_environment("BATON_PLANS_SEED", 18)));
-  const std::int64_t wanted = from_environment("BATON_PLANS", few);
+  std::mt19937 random(static_cast<std::uint32_t>(test::from_environment("BATON_PLANS_SEED", 18)));
+  const std::int64_t wanted = test::from_environment("BATON_PLANS", few);
   std::map<std::string, std::int64_t> by_strategy;
   std::int64_t made = 0;
   std::int64_t folded = 0;

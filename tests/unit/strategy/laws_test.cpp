@@ -293,6 +293,10 @@ TEST(Balance, ByWorkTheHeaviestStageIsAsLightAsCanBe) {
   EXPECT_EQ(blocks_by_stage(plan_of("gpipe", 2, {.balance = Balance::even}, lopsided)), (std::vector<std::int64_t>{4, 4}));
   EXPECT_EQ(blocks_by_stage(plan_of("gpipe", 2, {.balance = Balance::work}, lopsided)), (std::vector<std::int64_t>{2, 6}));
   EXPECT_EQ(blocks_by_stage(plan_of("gpipe", 4, {.balance = Balance::work}, "mlp:8-8-8-64-64-8-8-8-8")).size(), 4U);
+  // The scores of 2000 tokens weigh more than four layers, and looking tokens up weighs nothing.
+  const std::string wordy = "gpt:depth=4,heads=2,dim=32,context=16,vocab=2000";
+  EXPECT_EQ(blocks_by_stage(plan_of("gpipe", 2, {}, wordy)), (std::vector<std::int64_t>{5, 5}));
+  EXPECT_EQ(blocks_by_stage(plan_of("gpipe", 2, {.balance = Balance::work}, wordy)), (std::vector<std::int64_t>{9, 1}));
 }
 
 /// The least that the heaviest stage can weigh, over all ways to cut.

@@ -333,7 +333,8 @@ bool fuses_sgd(const Draft& draft) {
 }
 
 TEST(Fuse, JoinsA16BitGradientWithItsStepOnlyForATargetThatDoesSo) {
-  const Draft before = cast_parameters(narrow_values(add_updates(replicas(1), op::Sgd{.rate = 0.5}), DType::bf16), DType::bf16);
+  const Draft before = cast_parameters(
+      narrow_values(add_updates(replicas(1), op::Sgd{.rate = 0.5}), Step{.precision = Precision::bf16}), DType::bf16);
   EXPECT_FALSE(places(fuse(before, all).tasks, "sgd").empty());
   Target mixed = all;
   mixed.narrow_gradient_with_sgd = true;

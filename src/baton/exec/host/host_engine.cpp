@@ -14,6 +14,7 @@
 #include "baton/base/stop.h"
 #include "baton/exec/clock.h"
 #include "baton/exec/contents.h"
+#include "baton/exec/host/loading.h"
 #include "baton/exec/host/memory_arena.h"
 #include "baton/exec/ranks/rank_run.h"
 #include "baton/exec/transport.h"
@@ -37,6 +38,8 @@ constexpr Nanoseconds sleep_slack(80'000);
 constexpr Nanoseconds longest_sleep(100'000'000);
 /// A trace keeps at most this many events.
 constexpr std::size_t most_events = 4'000'000;
+/// One of several ranks that was asked to end has no time to hand over more than these.
+constexpr std::size_t most_events_in_haste = 100'000;
 
 /// A task as its device's thread sees it.
 struct Step {
@@ -90,6 +93,26 @@ class KernelWork final : public TeamWork {
  private:
   Kernel* kernel_ = nullptr;
   std::int64_t step_ = 0;
+};
+
+/// Copies each buffer that a Take reads to the one that it writes, divided over the team.
+class Copying final : public Kernel {
+ public:
+  Copying(const Plan& plan, const Task& task, const Addresses& addresses) : addresses_(addresses) {
+    for (const BufferId id : task.reads) {
+      sizes_.push_back(plan[id].size().count);
+    }
+  }
+  void run(const Member& member, std::int64_t /*step*/) override {
+    for (std::size_t i = 0; i < sizes_.size(); ++i) {
+      const Range part = divide(sizes_[i], member.count, member.index, Remainder::first);
+      std::copy_n(addresses_.reads[i] + part.begin, part.size(), addresses_.writes[i] + part.begin);
+    }
+  }
+
+ private:
+  Addresses addresses_;
+  std::vector<std::int64_t> sizes_;
 };
 
 /// One device: its memory, its team, its lanes.
@@ -150,12 +173,13 @@ class HostEngine final : public Engine {
     result_ = &result;
     step_count_ = options.steps;
     for_keeps_ = options.for_keeps;
+    load_first();
     step_ = -1;
     done_ = 0;
     finished_ = 0;
     stopping_ = false;
     enough_ = false;
-    stopped_ = false;
+    given_up_ = false;
     changed_ = false;
     failure_ = nullptr;
     barrier_ = std::make_unique<StepBarrier>(here_, spins_);  // a failed run may leave the old barrier half-arrived
@@ -168,6 +192,7 @@ class HostEngine final : public Engine {
           threads.emplace_back([this, &device] { serve(*device); });
         }
       }
+      world_.board()->show(on_board_);
       world_.board()->set(Activity::training);
       watch(progress);
     } catch (...) {  // no thread to be had, or the caller's own progress failed
@@ -177,8 +202,8 @@ class HostEngine final : public Engine {
       thread.join();
     }
     world_.board()->set(Activity::between);
-    if (failure_ && stopped_ && options.for_keeps && world_.alone() && !changed_ && done_ > 0) {
-      failure_ = nullptr;
+    for (const auto& [task, loading] : loadings_) {
+      loading->settle();
     }
     if (failure_) {
       std::rethrow_exception(failure_);
@@ -186,7 +211,12 @@ class HostEngine final : public Engine {
     tally(result.roundings);
     const std::int64_t done = done_.load();
     steps_before_ += done;
-    close_result(result, done, static_cast<std::size_t>(done) - std::min(static_cast<std::size_t>(done), first_traced_));
+    loaded_for_ = given_up_ ? nowhere : steps_before_;
+    std::size_t left = static_cast<std::size_t>(done) - std::min(static_cast<std::size_t>(done), first_traced_);
+    if (!world_.alone() && done < step_count_) {
+      left = std::min(left, std::max<std::size_t>(1, most_events_in_haste / std::max<std::size_t>(1, plan_.tasks().size())));
+    }
+    close_result(result, done, left);
     gather_result(world_, plan_, run_by_, clocks_before, starts_, result);
     return result;
   }
@@ -214,7 +244,7 @@ class HostEngine final : public Engine {
   std::byte* address(BufferId id) const { return devices_[plan_[id].device.index()]->arena.at(memory_.offset[id.index()]); }
 
   void open_devices(const cluster::Cluster& cluster, const HostBackend& backend) {
-    world_.board()->open(static_cast<std::size_t>(std::count(run_by_.begin(), run_by_.end(), world_.rank())));
+    on_board_ = world_.board()->open(static_cast<std::size_t>(std::count(run_by_.begin(), run_by_.end(), world_.rank())));
     for (std::size_t d = 0; d < cluster.size(); ++d) {
       const cluster::Device& device = cluster.devices()[d];
       if (!is_here(d)) {
@@ -281,6 +311,13 @@ class HostEngine final : public Engine {
     Step step{.id = id, .kernel = nullptr, .exchange = nullptr, .delay = {}};
     if (const auto* delay = std::get_if<plan::Delay>(&task.action)) {
       step.delay = delay->duration;
+    } else if (std::holds_alternative<plan::Load>(task.action)) {
+      auto loading = std::make_unique<Loading>([this, &task] { load(task.writes, steps_before_ + step_ + 1); },
+                                               devices_[task.device.index()]->bell);
+      loadings_.emplace_back(id, loading.get());
+      step.exchange = std::move(loading);
+    } else if (std::holds_alternative<plan::Take>(task.action)) {
+      step.kernel = std::make_unique<Copying>(plan_, task, addresses(id));
     } else if (plan::meeting_of(task).valid()) {
       step.exchange = transport_->prepare(id);
       const plan::TaskWork work = plan::work(plan_, id);
@@ -289,11 +326,7 @@ class HostEngine final : public Engine {
     } else {
       step.kernel = backend.prepare(plan_, task, addresses(id), devices_[task.device.index()]->team.size());
     }
-    step.changes = std::any_of(task.writes.begin(), task.writes.end(), [this](BufferId written) {
-      const plan::Buffer& buffer = plan_[written];
-      return std::holds_alternative<plan::LossScaler>(buffer.content) ||
-             (buffer.persistent && (buffer.role == plan::Role::parameter || buffer.role == plan::Role::optimizer_state));
-    });
+    step.changes = changes_state(plan_, task);
     for (const TaskId other : task.after) {
       std::uint32_t& least = step.after[static_cast<std::size_t>(plan_[other].lane)];
       least = std::max(least, plan_.position(other) + 1);
@@ -334,7 +367,7 @@ class HostEngine final : public Engine {
         for (std::size_t b = 0; b < plan_.buffers().size(); ++b) {
           const plan::Buffer& buffer = plan_.buffers()[b];
           if (buffer.device == DeviceId(d) && buffer.persistent) {
-            fill_initial(buffer, address(BufferId(b)), data_.source, 0);
+            data_.fill(buffer, address(BufferId(b)), 0);
           }
         }
       } catch (...) {
@@ -409,9 +442,10 @@ class HostEngine final : public Engine {
     watched_.ring();
   }
 
+  /// Every device leaves the step under way and comes to its end, where all ranks agree on what is left of it.
   void give_up() {
-    stopped_ = true;
-    fail(std::make_exception_ptr(Stopped()));
+    given_up_ = true;
+    ring_devices();
   }
 
   void fail(std::exception_ptr why) {
@@ -423,6 +457,10 @@ class HostEngine final : public Engine {
     }
     stopping_ = true;
     barrier_->ring();
+    ring_devices();
+  }
+
+  void ring_devices() {
     for (const std::unique_ptr<Device>& device : devices_) {
       if (device) {
         device->bell.ring();
@@ -466,6 +504,20 @@ class HostEngine final : public Engine {
     return traced ? &result_->trace.steps[step - first_traced_] : nullptr;
   }
 
+  /// How long the step under way was held up by nothing but the rows of the next.
+  Nanoseconds wait_for_data() const {
+    Nanoseconds loaded;
+    Nanoseconds others;
+    for (std::size_t t = 0; t < plan_.tasks().size(); ++t) {
+      const Task& task = plan_.tasks()[t];
+      if (is_here(task.device.index())) {
+        Nanoseconds& latest = std::holds_alternative<plan::Load>(task.action) ? loaded : others;
+        latest = std::max(latest, events_[t].end);
+      }
+    }
+    return std::max(Nanoseconds(0), loaded - others);
+  }
+
   /// Whether it was the last that somebody wants.
   bool end_step() {
     const Nanoseconds duration = now() - step_start_;
@@ -473,10 +525,21 @@ class HostEngine final : public Engine {
     if (trace::StepTrace* traced = traced_step()) {
       traced->duration = duration;
     }
-    const StepReport::Summary summary = report_.share(duration, enough_,
-                                                      [this](BufferId id) { return reinterpret_cast<const double*>(address(id)); });
+    const StepReport::Summary summary = report_.share(
+        {.duration = duration, .enough = enough_, .given_up = given_up_, .changed = changed_},
+        [this](BufferId id) { return reinterpret_cast<const double*>(address(id)); });
+    if (summary.given_up) {
+      given_up_ = true;  // maybe on another rank
+      if (!for_keeps_ || summary.changed || step_ == 0) {
+        fail(std::make_exception_ptr(Stopped()));
+      }
+      return true;
+    }
     result_->step_times[step] = summary.duration;
     result_->losses[step] = summary.loss;
+    if (data_.feed != nullptr) {
+      result_->data_waits[step] = wait_for_data();
+    }
     done_.store(step_ + 1, std::memory_order_release);
     if (step_ + 1 == step_count_) {
       watched_.ring();
@@ -484,10 +547,26 @@ class HostEngine final : public Engine {
     return summary.enough || (for_keeps_ && !std::isfinite(summary.loss));
   }
 
+  /// Fills buffers with the rows of a step.
+  void load(std::span<const BufferId> buffers, std::int64_t step) const {
+    for (const BufferId id : buffers) {
+      data_.fill(plan_[id], address(id), step);
+    }
+  }
+
+  /// What is loaded ahead is there for the first step of the run, too.
+  void load_first() {
+    if (std::exchange(loaded_for_, nowhere) == steps_before_) {
+      return;
+    }
+    for (const auto& [task, loading] : loadings_) {
+      load(plan_[task].writes, steps_before_);
+    }
+  }
+
   void load(Device& device) {
-    const std::int64_t first = data_.first_sample(steps_before_ + step_);
     for (const BufferId id : device.data) {
-      fill_initial(plan_[id], address(id), data_.source, first);
+      data_.fill(plan_[id], address(id), steps_before_ + step_);
     }
   }
 
@@ -572,7 +651,7 @@ class HostEngine final : public Engine {
       if (all_done && asked_to_stop_at_once()) {
         give_up();
       }
-      if (all_done || stopping_.load(std::memory_order_relaxed)) {
+      if (all_done || stopping_.load(std::memory_order_relaxed) || given_up_.load(std::memory_order_relaxed)) {
         return;
       }
       if (moved) {
@@ -625,10 +704,14 @@ class HostEngine final : public Engine {
   plan::Memory memory_;
   std::vector<std::unique_ptr<Device>> devices_;  // none where another rank runs it
   int here_ = 0;                                  // how many are
+  std::size_t on_board_ = 0;                      // the number of their entries
   std::unique_ptr<Transport> transport_;
   std::unique_ptr<StepBarrier> barrier_;
   std::int64_t steps_before_ = 0;
-  std::vector<Rounding> counted_;  // by task, up to the end of the last run
+  static constexpr std::int64_t nowhere = -1;
+  std::int64_t loaded_for_ = 0;                        // the step whose rows are there
+  std::vector<std::pair<TaskId, Loading*>> loadings_;  // of the devices here
+  std::vector<Rounding> counted_;                      // by task, up to the end of the last run
 
   // Of the run under way. What the last thread at the barrier writes, the others read after it.
   RunResult* result_ = nullptr;
@@ -644,8 +727,8 @@ class HostEngine final : public Engine {
   std::atomic<int> finished_{0};
   std::atomic<bool> stopping_{false};
   std::atomic<bool> enough_{false};
-  std::atomic<bool> stopped_{false};  // in the middle of a step
-  std::atomic<bool> changed_{false};  // the step has begun to change what is kept
+  std::atomic<bool> given_up_{false};  // the step under way is left in the middle
+  std::atomic<bool> changed_{false};   // it has begun to change what is kept
   Doorbell watched_;
   std::mutex failure_mutex_;
   std::exception_ptr failure_;

@@ -50,6 +50,7 @@ Fingerprint fingerprint(const plan::Plan& plan, const DataOptions& data) {
   Hash of_data;
   of_data.add(data.seed);
   of_data.add(static_cast<std::uint64_t>(data.samples));
+  of_data.add(data.feed == nullptr ? 0 : data.feed->fingerprint());
   return {of_plan.value(), of_data.value(), BATON_VERSION, hash_program()};
 }
 
@@ -74,7 +75,7 @@ void require_agreement(World& world, const Fingerprint& mine) {
   constexpr std::array<std::string_view, 4> names{"another plan", "other data", "another version of baton",
                                                   "another build of baton"};
   constexpr std::array<std::string_view, 4> remedies{"start all ranks with the same command",
-                                                     "start all ranks with the same --seed and --samples",
+                                                     "start all ranks with the same --seed, --samples and --data",
                                                      "install the same version everywhere", "copy one program to all hosts"};
   // The cause before what it leads to: another version may well make another plan.
   for (const std::size_t what : {2U, 3U, 0U, 1U}) {

@@ -73,7 +73,15 @@ class MpiWorld final : public World {
     return std::unique_ptr<World>(new MpiWorld(rank, size));
   }
 
-  ~MpiWorld() override { MPI_Finalize(); }
+  ~MpiWorld() override {
+    for (std::size_t i = 0; i < requests_.size(); ++i) {  // of a step that was given up; nobody waits for them any more
+      if (awaited_[i].end == Message::End::receive) {
+        MPI_Cancel(&requests_[i]);
+      }
+      MPI_Request_free(&requests_[i]);
+    }
+    MPI_Finalize();
+  }
 
   using World::all_gather;
   void all_gather(std::span<const std::byte> mine, std::span<std::byte> all, std::span<const std::size_t> sizes) override {
@@ -138,7 +146,7 @@ class MpiWorld final : public World {
       MPI_Irecv(message.data, int_of(message.size), MPI_BYTE, message.peer, message.tag, data_, &request);
     }
     requests_.push_back(request);
-    awaited_.push_back({&listener, number});
+    awaited_.push_back({&listener, number, message.end});
     count_.store(requests_.size(), std::memory_order_release);
   }
 
@@ -210,6 +218,7 @@ class MpiWorld final : public World {
   struct Awaited {
     Listener* listener;
     std::size_t number;
+    Message::End end;
   };
 
   MpiWorld(int rank, int size) : World(rank, size) {

@@ -10,10 +10,16 @@ bool Standing::moved_since(const Standing& before) const {
          !std::equal(devices.begin(), devices.end(), before.devices.begin(), before.devices.end(), same_lanes);
 }
 
-void Board::open(std::size_t devices) {
+std::size_t Board::open(std::size_t devices) {
   const std::lock_guard lock(opening_);
-  boards_.push_back(std::make_unique<Presence[]>(devices));  // NOLINT: an array of atomics
-  count_ = devices;
+  boards_.push_back({std::make_unique<Presence[]>(devices), devices});  // NOLINT: an array of atomics
+  shown_ = boards_.size() - 1;
+  return shown_;
+}
+
+void Board::show(std::size_t number) {
+  const std::lock_guard lock(opening_);
+  shown_ = number;
 }
 
 Standing Board::standing() const {
@@ -23,8 +29,8 @@ Standing Board::standing() const {
                looks_.load(std::memory_order_relaxed),
                {},
                {}};
-  for (std::size_t d = 0; d < count_; ++d) {
-    now.devices.push_back(boards_.back()[d].counts());
+  for (std::size_t d = 0; !boards_.empty() && d < boards_[shown_].count; ++d) {
+    now.devices.push_back(boards_[shown_].devices[d].counts());
   }
   return now;
 }

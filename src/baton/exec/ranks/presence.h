@@ -65,10 +65,12 @@ struct Standing {
 /// The progress that a rank publishes: per device by its engine, as a whole by the application.
 class Board {
  public:
-  /// Sets the number of its own devices. Entries of earlier devices stay valid, but are no longer
-  /// read.
-  void open(std::size_t devices);
-  Presence& device(std::size_t own) { return boards_.back()[own]; }
+  /// Opens entries for its own devices, as many engines as there are one after the other, and shows them from now on; returns their
+  /// number. Entries of other engines stay valid.
+  std::size_t open(std::size_t devices);
+  Presence& device(std::size_t own) { return boards_.back().devices[own]; }
+  /// Shows the entries that `open` numbered: those of the engine that runs.
+  void show(std::size_t number);
 
   void set(Activity activity) { activity_.store(activity, std::memory_order_relaxed); }
   /// The rank arrives at the gathering between steps; it leaves it.
@@ -85,8 +87,12 @@ class Board {
   std::atomic<std::uint64_t> gatherings_{0};
   std::atomic<std::uint64_t> looks_{0};
   mutable std::mutex opening_;
-  std::vector<std::unique_ptr<Presence[]>> boards_;  // NOLINT: arrays of atomics
-  std::size_t count_ = 0;
+  struct Entries {
+    std::unique_ptr<Presence[]> devices;  // NOLINT: an array of atomics
+    std::size_t count;
+  };
+  std::vector<Entries> boards_;
+  std::size_t shown_ = 0;
 };
 
 }  // namespace baton::exec

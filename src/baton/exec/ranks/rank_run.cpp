@@ -8,11 +8,6 @@
 namespace baton::exec {
 namespace {
 
-struct Header {
-  std::int64_t duration;
-  std::int64_t enough;
-};
-
 template <typename Value>
 void put(Blob& blob, const Value& value) {
   const auto bytes = std::as_bytes(std::span(&value, 1));
@@ -87,7 +82,7 @@ std::vector<int> ranks_of(const cluster::Cluster& cluster) {
 
 std::vector<std::size_t> report_sizes(const plan::Plan& plan, const std::vector<int>& rank_of, const std::vector<BufferId>& losses,
                                       int ranks) {
-  std::vector<std::size_t> sizes(static_cast<std::size_t>(ranks), sizeof(Header));
+  std::vector<std::size_t> sizes(static_cast<std::size_t>(ranks), sizeof(StepReport::Outcome));
   for (const BufferId id : losses) {
     const int rank = rank_of[plan[id].device.index()];
     sizes[static_cast<std::size_t>(rank)] += static_cast<std::size_t>(plan[id].shape.elements()) * sizeof(double);
@@ -112,10 +107,9 @@ StepReport::StepReport(World& world, const plan::Plan& plan, const std::vector<i
   rows_.resize(order_.size());
 }
 
-StepReport::Summary StepReport::share(Nanoseconds duration, bool enough, const std::function<const double*(BufferId)>& rows) {
-  const Header header{duration.count, enough ? 1 : 0};
-  std::memcpy(mine_.data(), &header, sizeof header);
-  std::size_t at = sizeof header;
+StepReport::Summary StepReport::share(const Outcome& own, const std::function<const double*(BufferId)>& rows) {
+  std::memcpy(mine_.data(), &own, sizeof own);
+  std::size_t at = sizeof own;
   for (const Part& part : parts_) {
     if (part.rank == world_.rank()) {
       std::memcpy(mine_.data() + at, rows(part.buffer), part.rows * sizeof(double));
@@ -125,12 +119,15 @@ StepReport::Summary StepReport::share(Nanoseconds duration, bool enough, const s
   world_.all_gather(mine_, all_, sizes_);
   Summary summary;
   for (const std::size_t begin : begins_) {
-    Header one{};
+    Outcome one;
     std::memcpy(&one, all_.data() + begin, sizeof one);
-    summary.duration = std::max(summary.duration, Nanoseconds(one.duration));
-    summary.enough = summary.enough || one.enough != 0;
+    summary.duration = std::max(summary.duration, one.duration);
+    summary.enough = summary.enough || one.enough;
+    summary.given_up = summary.given_up || one.given_up;
+    summary.changed = summary.changed || one.changed;
   }
-  std::transform(begins_.begin(), begins_.end(), next_.begin(), [](std::size_t begin) { return begin + sizeof(Header); });
+  std::transform(begins_.begin(), begins_.end(), next_.begin(),
+                 [](std::size_t begin) { return begin + sizeof(StepReport::Outcome); });
   double* next = rows_.data();
   for (const Part& part : parts_) {
     std::size_t& place = next_[static_cast<std::size_t>(part.rank)];

@@ -20,19 +20,24 @@ std::vector<int> ranks_of(const cluster::Cluster& cluster);
 std::vector<std::size_t> report_sizes(const plan::Plan& plan, const std::vector<int>& rank_of, const std::vector<BufferId>& losses,
                                       int ranks);
 
-/// Exchanged between two steps: the rows of the loss, the duration of the step, and whether some rank asked to stop. Every rank
-/// gets the same summary.
+/// Exchanged between two steps: the rows of the loss, the duration of the step, and whether some rank asked to stop or has given
+/// the step up. Every rank gets the same summary.
 class StepReport {
  public:
   StepReport(World& world, const plan::Plan& plan, const std::vector<int>& rank_of, const std::vector<BufferId>& losses);
 
-  struct Summary {
-    double loss = 0;       // rows summed in the order of the batch
-    Nanoseconds duration;  // the longest
-    bool enough = false;   // some rank asked to stop
+  /// How a step ended, on one rank or on all of them together.
+  struct Outcome {
+    Nanoseconds duration;   // the longest
+    bool enough = false;    // some rank asked to stop
+    bool given_up = false;  // some rank has left it in the middle
+    bool changed = false;   // some rank has begun to change what is kept from step to step
   };
-  /// The last two arguments are those of this rank; `rows` reads its buffers.
-  Summary share(Nanoseconds duration, bool enough, const std::function<const double*(BufferId)>& rows);
+  struct Summary : Outcome {
+    double loss = 0;  // rows summed in the order of the batch
+  };
+  /// The arguments are those of this rank; `rows` reads its buffers.
+  Summary share(const Outcome& own, const std::function<const double*(BufferId)>& rows);
 
  private:
   struct Part {

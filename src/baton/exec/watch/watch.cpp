@@ -27,7 +27,7 @@ namespace {
 using wire::Connection;
 using wire::Frame;
 
-enum Message : std::uint8_t { beat, ask, failed, bye, done, ending };
+enum Message : std::uint8_t { beat, ask, failed, bye, done, ending, stop };
 
 constexpr Nanoseconds millisecond(1'000'000);
 /// How long the others may take to come to where they wait, before it is said where that is.
@@ -151,6 +151,11 @@ class Watch::Post {
     given_.wait_for(lock, std::chrono::nanoseconds((last_hearing * 2).count), [this] { return over_said_; });
   }
 
+  void stop_all(int signal) {
+    stop_for_ = signal;
+    wake();
+  }
+
   void told_to_end() {
     told_ = true;
     wake();
@@ -255,6 +260,9 @@ class Watch::Post {
       note(peers_[0], own_standing(), time);
       peers_[0].heard = time;
     }
+    if (const int signal = stop_for_.exchange(0); signal != 0) {
+      spread_stop(signal);
+    }
     for (Peer& peer : peers_) {
       if (!peer.connection.open()) {
         continue;
@@ -304,6 +312,9 @@ class Watch::Post {
         all_done_ = true;
         peer.finished = true;  // it may close before this rank has come to look
         break;
+      case stop:
+        spread_stop(wire::Reader(frame.payload).take<int>());
+        break;
       case ending:
         if (!leads()) {
           told_heard_ = true;
@@ -313,6 +324,22 @@ class Watch::Post {
         break;
       default:
         break;
+    }
+  }
+
+  /// Rank 0 tells all what one of them has told it; each takes it in once.
+  void spread_stop(int signal) {
+    if (stop_heard_) {
+      return;
+    }
+    stop_heard_ = true;
+    for (Peer& peer : peers_) {
+      if (peer.connection.open()) {
+        peer.connection.send(stop, wire::Writer().add(signal).bytes());
+      }
+    }
+    if (options_.stopping) {
+      options_.stopping(signal);
     }
   }
 
@@ -473,8 +500,9 @@ class Watch::Post {
 
   /// True when all is said.
   bool conclude(Nanoseconds time) {
-    const bool sudden = lost_.front().cause != LostRank::Cause::silent && lost_.front().cause != LostRank::Cause::hung;
-    if (leads() && sudden && time - first_loss_at_ < grace) {
+    const LostRank::Cause cause = lost_.front().cause;
+    const bool sudden = cause != LostRank::Cause::silent && cause != LostRank::Cause::hung;
+    if (leads() && sudden && cause != LostRank::Cause::ended && time - first_loss_at_ < grace) {
       return false;  // the others come to where they wait
     }
     if (leads() && !sudden) {  // those that went with it, a host or a network, are nearly as long silent
@@ -624,6 +652,8 @@ class Watch::Post {
   bool told_heard_ = false;  // rank 0 has said that all end
   std::atomic<bool> finishing_{false};
   std::atomic<bool> told_{false};
+  std::atomic<int> stop_for_{0};  // a signal that all are to hear of
+  bool stop_heard_ = false;       // they have been told
   std::mutex mutex_;
   std::condition_variable given_;
   bool over_said_ = false;
@@ -643,6 +673,8 @@ void Watch::part() { post_->part(); }
 void Watch::judge_by(std::shared_ptr<const Situation> situation) { post_->judge_by(std::move(situation)); }
 
 void Watch::give_up(const std::string& why, int code) { post_->give_up(why, code); }
+
+void Watch::stop_all(int signal) { post_->stop_all(signal); }
 
 void Watch::told_to_end() { post_->told_to_end(); }
 

@@ -21,6 +21,8 @@ struct WatchOptions {
   Nanoseconds slow_start = longest_absence;
   /// Sends the text of rank 0 to every rank: called once by each, at the start.
   std::function<std::string(const std::string& words)> broadcast;
+  /// Called from the watch's thread when a rank has said that it gives up its step for this signal.
+  std::function<void(int signal)> stopping = {};
 };
 
 /// A lost rank, and the evidence.
@@ -68,6 +70,9 @@ class Watch {
 
   /// This rank has failed: sends its error to the others, and waits until all are told to end.
   void give_up(const std::string& why, int code);
+
+  /// This process received a signal and gives up its step: every rank hears it (`WatchOptions::stopping`), this one too.
+  void stop_all(int signal);
 
   /// This process received a signal to end; all ranks then end. May be called in a signal handler.
   void told_to_end();

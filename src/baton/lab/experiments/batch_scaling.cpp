@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "baton/findings/fits.h"
 #include "baton/lab/experiments/list.h"
@@ -12,13 +13,60 @@
 namespace baton::lab {
 namespace {
 
+/// If simulated, it also looks for the batch from which throughput is within 5 % of its limit.
+class Saturated final : public TrainMeasurement {
+ public:
+  Saturated(const JobWords& words, const Settings& settings) : TrainMeasurement(words, settings, {}), machine_(settings.machine) {}
+
+  Json record() const override {
+    Json record = TrainMeasurement::record();
+    if (training().simulated()) {
+      find_limit(record);
+    }
+    return record;
+  }
+
+ private:
+  /// Samples per second of a simulated step of so many.
+  double rate_at(std::int64_t batch) const {
+    JobWords words = training().job().words();
+    words.batch = fmt::format("{}", batch);
+    words.memory = "1024T";  // the question is one of time
+    Training run(words, machine_);
+    run.run(1, 0);
+    return static_cast<double>(batch) * 1e9 / static_cast<double>(std::max<std::int64_t>(1, run.timed().back().count));
+  }
+
+  /// Doubles the batch until that gains less than a hundredth: what is reached then is the limit. Then halves the distance to where
+  /// 95 % of it begin.
+  void find_limit(Json& record) const {
+    const auto devices = static_cast<std::int64_t>(training().job().cluster().size());
+    std::vector<std::pair<std::int64_t, double>> tried{{devices, rate_at(devices)}};
+    do {
+      tried.emplace_back(2 * tried.back().first, rate_at(2 * tried.back().first));
+    } while (tried.back().first < largest && tried.back().second > 1.01 * tried[tried.size() - 2].second);
+    const double limit = tried.back().second;
+    const auto enough = std::find_if(tried.begin(), tried.end(), [&](const auto& one) { return one.second >= 0.95 * limit; });
+    std::int64_t high = enough->first;
+    std::int64_t low = enough == tried.begin() ? high : (enough - 1)->first;
+    while (high - low > std::max(devices, high / 100)) {
+      const std::int64_t middle = (low + high) / 2 / devices * devices;
+      (rate_at(middle) >= 0.95 * limit ? high : low) = middle;
+    }
+    record.update(Json{{"limit_samples_per_s", limit}, {"limit_batch", tried.back().first}, {"saturated_batch", high}});
+  }
+
+  static constexpr std::int64_t largest = std::int64_t{1} << 24;
+  cluster::Machine machine_;
+};
+
 std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) {
   JobWords words;
   words.model = text(point, "model");
   words.batch = text(point, "batch");
   words.strategy = "ddp";
   words.devices = devices_for(settings, whole(point, "devices", 1, 4096), 4);
-  return measure_training(words, settings);
+  return std::make_unique<Saturated>(words, settings);
 }
 
 std::vector<Json> by_batch(std::vector<Json> rows) {
@@ -53,7 +101,7 @@ std::string gustafson(const Scaled& one) {
   const double n = number(one.row, "devices");
   return fmt::format("{:.0f} devices at batch {} process {} times the samples of one at {}: S = n − s(n−1) gives s = {}{}", n,
                      text(one.row, "batch"), ratio_text(one.speedup), text(one.alone, "batch"), percent(one.serial),
-                     one.serial >= 1 ? ", more than all, so the model does not apply" : "");
+                     findings::is_share(one.serial) ? "" : ", no share, so the model does not apply");
 }
 
 std::string larger_batch(const std::vector<Json>& rows) {
@@ -67,6 +115,11 @@ std::string larger_batch(const std::vector<Json>& rows) {
   const bool several = number(last, "devices") > number(last, "base_devices");
   const double before = number(first, "efficiency");
   const double after = number(last, "efficiency");
+  const auto base = [&](const Json& row) {
+    const std::vector<Json> same = where(where(rows, "devices", row["base_devices"]), "batch", row["batch"]);
+    return same.empty() ? row : same.front();
+  };
+  const bool told = !several || difference_of_speedups(first, base(first), last, base(last)).differ;
   std::string law;
   if (const std::vector<Scaled> all = scaled(rows); !all.empty()) {
     law = fmt::format(" Gustafson: {}.", gustafson(all.back()));
@@ -74,39 +127,67 @@ std::string larger_batch(const std::vector<Json>& rows) {
   return fmt::format(
       "{}: from batch {} to {} {}throughput on {} grows {} times, from {:.0f} to {:.0f} samples/s{}. Weights, gradients and "
       "messages cost the same for any batch, so a larger one spreads them over more samples.{}",
-      !several                ? (gain > 1.05 ? "Throughput rises" : "Throughput does not rise")
-      : after > before + 0.02 ? "Yes"
-      : after < before - 0.02 ? "No"
-                              : "Hardly",
+      !several                           ? (gain > 1.05 ? "Throughput rises" : "Throughput does not rise")
+      : std::abs(after - before) <= 0.02 ? "Hardly"
+      : !told                            ? "Not beyond the noise"
+      : after > before                   ? "Yes"
+                                         : "No",
       text(first, "batch"), text(last, "batch"),
       several ? fmt::format("efficiency goes from {} to {} and ", percent(before), percent(after)) : "",
       devices_text(last["devices"]), ratio_text(gain), number(first, "samples_per_s"), number(last, "samples_per_s"),
       origin_mark(wide), law);
 }
 
-/// What throughput nears as the batch grows, and where it is within 5 % of that.
+/// What throughput nears as the batch grows, where it is within 5 % of that, and how this is known.
 struct Saturation {
-  double limit = 0;     // samples per second
-  double batch = 0;     // 0: not known
-  bool lawful = false;  // by step time = fixed + per sample; otherwise by the highest throughput seen
+  enum class By : std::uint8_t {
+    simulation,  // of larger batches
+    line,        // step time = fixed + per sample
+    plateau,     // the highest throughput seen, which several batches reach
+    nothing      // throughput still rises
+  };
+  By by = By::nothing;
+  double limit = 0;  // samples per second
+  double batch = 0;
   findings::Line line;
 };
-Saturation saturation(const std::vector<Json>& rows) {
+
+/// Whether the last batches make the step grow as all of them do: where products still become faster with their size, the slope of
+/// the first ones says nothing of the limit.
+bool is_settled(const std::vector<Json>& rows, const findings::Line& line) {
+  if (rows.size() < 3 || line.r2 < 0.98 || line.slope <= 0 || line.intercept <= 0) {
+    return false;
+  }
+  const Json& before = rows[rows.size() - 2];
+  const Json& last = rows.back();
+  const double slope = (number(last, "time_per_step_ns") - number(before, "time_per_step_ns")) /
+                       (number(last, "batch") - number(before, "batch"));
+  return slope > 0.8 * line.slope && slope < 1.25 * line.slope;
+}
+
+/// Of rows by batch, on one number of devices. No limit above `most` is believed.
+Saturation saturation(const std::vector<Json>& rows, double most) {
   Saturation found;
   found.line = findings::fit_line(column(rows, "batch"), column(rows, "time_per_step_ns"));
-  double best = 0;
-  for (const Json& row : rows) {
-    best = std::max(best, number(row, "samples_per_s"));
-  }
-  found.lawful = rows.size() >= 3 && found.line.r2 >= 0.98 && found.line.slope > 0 && found.line.intercept > 0;
-  found.limit = found.lawful ? std::max(best, 1e9 / found.line.slope) : best;
-  for (const Json& row : rows) {
-    if (found.batch == 0 && number(row, "samples_per_s") >= 0.95 * found.limit) {
-      found.batch = number(row, "batch");
-    }
-  }
-  if (found.batch == 0 && found.lawful) {
-    found.batch = 19 * found.line.intercept / found.line.slope;  // B / (a + bB) = 0.95 / b
+  const auto first_within = [&](double limit) {
+    const auto row = std::find_if(rows.begin(), rows.end(),
+                                  [&](const Json& one) { return number(one, "samples_per_s") >= 0.95 * limit; });
+    return row == rows.end() ? 0.0 : number(*row, "batch");
+  };
+  const std::vector<double> rates = column(rows, "samples_per_s");
+  const double best = *std::max_element(rates.begin(), rates.end());
+  if (rows.back().contains("limit_samples_per_s")) {
+    found.by = Saturation::By::simulation;
+    found.limit = std::max(best, number(rows.back(), "limit_samples_per_s"));
+    found.batch = first_within(found.limit);
+    found.batch = found.batch > 0 ? found.batch : number(rows.back(), "saturated_batch");
+  } else if (is_settled(rows, found.line) && 1e9 / found.line.slope <= most) {
+    found.by = Saturation::By::line;
+    found.limit = std::max(best, 1e9 / found.line.slope);
+    found.batch = first_within(found.limit);
+    found.batch = found.batch > 0 ? found.batch : 19 * found.line.intercept / found.line.slope;  // B / (a + bB) = 0.95 / b
+  } else if (const double batch = first_within(best); batch < number(rows.back(), "batch")) {
+    found = {Saturation::By::plateau, best, batch, found.line};
   }
   return found;
 }
@@ -127,28 +208,49 @@ std::string short_time(double nanoseconds) {
 /// Samples per second, of many only three figures.
 std::string rate_text(double rate) { return rate >= 1e6 ? three_figures(rate / 1e6) + " million" : fmt::format("{:.0f}", rate); }
 
-std::string on_saturation(const std::vector<Json>& rows) {
-  const Saturation found = saturation(rows);
+std::string on_saturation(const std::vector<Json>& rows, const Saturation& found) {
   const Json& last = rows.back();
-  const double reached = number(last, "samples_per_s") / found.limit;
-  const std::string law = found.lawful ? fmt::format("step time = {} + {} per sample ({}) gives a limit of {} samples/s",
-                                                     duration_text(found.line.intercept), short_time(found.line.slope),
-                                                     findings::quality(found.line.r2), rate_text(found.limit))
-                                       : fmt::format(
-                                             "the highest of {} samples/s is taken for the limit, since no line of step time "
-                                             "over batch is claimed",
-                                             rate_text(found.limit));
-  if (found.batch > far * number(last, "batch")) {
+  const std::string on = "on " + devices_text(last["devices"]);
+  const double reached = number(last, "samples_per_s") / std::max(1e-9, found.limit);
+  if (found.by == Saturation::By::nothing) {
+    const Json& before = rows[rows.size() - 2];
     return fmt::format(
-        "on {} at about batch {:.0f}, far beyond this table and so an extrapolation: {}, of which batch {} reaches {}{}",
-        devices_text(last["devices"]), two_figures(found.batch), law, text(last, "batch"), percent(reached), origin_mark(rows));
+        "{} not up to batch {}: from {} on throughput still rises by {}, to {} samples/s, and no line of step time over "
+        "batch is settled enough for a limit{}",
+        on, text(last, "batch"), text(before, "batch"),
+        percent(number(last, "samples_per_s") / number(before, "samples_per_s") - 1), rate_text(number(last, "samples_per_s")),
+        origin_mark(rows));
   }
-  return found.batch > number(last, "batch")
-             ? fmt::format("on {} not in this table, but at about batch {:.0f}: {}, of which batch {} reaches {}{}",
-                           devices_text(last["devices"]), found.batch, law, text(last, "batch"), percent(reached),
-                           origin_mark(rows))
-             : fmt::format("on {} at batch {:.0f}, within 5 % of the limit: {}{}", devices_text(last["devices"]), found.batch, law,
-                           origin_mark(rows));
+  const std::string law = found.by == Saturation::By::simulation
+                              ? fmt::format("as the batch is doubled further, throughput nears {} samples/s (at batch {})",
+                                            rate_text(found.limit), text(last, "limit_batch"))
+                          : found.by == Saturation::By::line
+                              ? fmt::format("step time = {} + {} per sample ({}) gives a limit of {} samples/s",
+                                            duration_text(found.line.intercept), short_time(found.line.slope),
+                                            findings::quality(found.line.r2), rate_text(found.limit))
+                              : fmt::format(
+                                    "the highest of {} samples/s is taken for the limit, which no larger batch "
+                                    "exceeds",
+                                    rate_text(found.limit));
+  const bool inside = found.batch <= number(last, "batch");
+  const bool guessed = found.by == Saturation::By::line && found.batch > far * number(last, "batch");
+  return inside ? fmt::format("{} at batch {:.0f}, within 5 % of the limit: {}{}", on, found.batch, law, origin_mark(rows))
+                : fmt::format("{} {}: {}, of which batch {} reaches {}{}", on,
+                              guessed ? fmt::format("at about batch {:.0f} (an extrapolation)", two_figures(found.batch))
+                                      : fmt::format("not in this table, but at about batch {:.0f}", found.batch),
+                              law, text(last, "batch"), percent(reached), origin_mark(rows));
+}
+
+/// Says how unsure the times are that a limit was taken from, if that is much.
+std::string on_noise(const std::vector<Json>& rows) {
+  double unsure = 0;
+  for (const Json& row : rows) {
+    unsure = std::max(unsure, unsureness(row));
+  }
+  return unsure <= 0.2 ? ""
+         : std::isinf(unsure)
+             ? " One instance says nothing of the noise."
+             : fmt::format(" Times are unsure by {}.", unsure < 10 ? percent(unsure) : "more than a factor of ten");
 }
 
 std::string when_saturated(const std::vector<Json>& rows) {
@@ -156,13 +258,19 @@ std::string when_saturated(const std::vector<Json>& rows) {
   if (wide.size() < 2) {
     return "";
   }
-  std::string all = on_saturation(wide);
+  constexpr double any = std::numeric_limits<double>::infinity();
   const std::vector<Json> alone = by_batch(where(rows, "devices", 1));
-  if (wide.front()["devices"] != 1 && alone.size() >= 2) {
-    all += "; " + on_saturation(alone);
+  std::string all;
+  if (wide.front()["devices"] == 1 || alone.size() < 2) {
+    all = on_saturation(wide, saturation(wide, any)) + "." + on_noise(wide);
+  } else {
+    // n devices have at most n times the limit of one.
+    const Saturation one = saturation(alone, any);
+    const double most = one.by == Saturation::By::nothing ? any : number(wide.front(), "devices") * one.limit;
+    all = on_saturation(wide, saturation(wide, most)) + "; " + on_saturation(alone, one) + "." + on_noise(rows);
   }
   all[0] = 'O';
-  return all + ".";
+  return all;
 }
 
 std::vector<std::string> details(const std::vector<Json>& rows) {

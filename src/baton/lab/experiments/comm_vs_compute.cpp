@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "baton/base/error.h"
 #include "baton/base/text.h"
@@ -12,12 +11,18 @@
 #include "baton/lab/phrases.h"
 #include "baton/lab/rows.h"
 #include "baton/lab/train_measurement.h"
+#include "baton/model/zoo.h"
 
 namespace baton::lab {
 namespace {
 
-/// `1024x2`: DIM and DEPTH.
+/// `1024x2`: DIM and DEPTH of a stack of Linear and ReLU. Otherwise a case is the text of a model.
+bool is_stack(const std::string& size) { return size.find_first_not_of("0123456789x") == std::string::npos; }
+
 std::string model_of(const std::string& size) {
+  if (!is_stack(size)) {
+    return model::parse_model(size).name();
+  }
   const std::size_t cross = size.find('x');
   const std::string_view dim = std::string_view(size).substr(0, cross);
   const std::string_view depth = cross == std::string::npos ? "2" : std::string_view(size).substr(cross + 1);
@@ -35,27 +40,34 @@ class Balanced final : public TrainMeasurement {
     Json record = TrainMeasurement::record();
     if (training().simulated() && number(record, "communication_ns") > 0) {
       if (const double batch = balanced_batch(); batch > 0) {
-        record["balanced_batch"] = batch;
-        record["balanced_ns"] = simulated_at(static_cast<std::int64_t>(batch)).communication.count;
+        const Step step = simulated_at(std::llround(batch));
+        record["balanced_batch"] = std::llround(batch);
+        record["balanced_ns"] = step.time.busy.count;
+        record["balanced_gflops"] = step.flops / static_cast<double>(std::max<std::int64_t>(1, step.time.busy.count));
       }
     }
     return record;
   }
 
  private:
-  /// Where the mean device's time goes in a simulated step of so many samples.
-  trace::DeviceTime simulated_at(std::int64_t batch) const {
+  struct Step {
+    trace::DeviceTime time;  // where the mean device's goes
+    double flops = 0;        // per device
+  };
+  /// A simulated step of so many samples.
+  Step simulated_at(std::int64_t batch) const {
     JobWords words = training().job().words();
     words.batch = fmt::format("{}", batch);
     words.memory = "1024T";  // the question is one of time
     Training run(words, machine_);
     run.run(1, 0);
-    return run.mean_time();
+    return {run.mean_time(),
+            static_cast<double>(run.totals().work.flops.count) / static_cast<double>(training().job().cluster().size())};
   }
 
   /// Computing less communicating, in nanoseconds.
   double excess(std::int64_t batch) const {
-    const trace::DeviceTime mean = simulated_at(batch);
+    const trace::DeviceTime mean = simulated_at(batch).time;
     return static_cast<double>((mean.busy - mean.communication).count);
   }
 
@@ -124,15 +136,16 @@ void add_largest_message(Json& row) {
   }
 }
 
-/// The batch at which computing would take as long as communicating: simulated, or for measured rows at the rates of the row. 0 if
-/// the simulator found none.
-double balanced_batch(const Json& row) {
-  if (row.value("origin", "measured") == "simulated") {
-    return row.value("balanced_batch", 0.0);
-  }
+bool is_simulated(const Json& row) { return row.value("origin", "measured") == "simulated"; }
+
+/// The batch at which computing would take as long as communicating at the rates of the row; 0 if it computes nothing.
+double balanced_at_its_rates(const Json& row) {
   const double computing = number(row, "compute_ns");
   return computing > 0 ? number(row, "global_batch") * number(row, "communication_ns") / computing : 0;
 }
+/// The same as the simulator found it, with the rates of larger products, or for measured rows at the rates of the row. 0 if the
+/// simulator found none.
+double balanced_batch(const Json& row) { return is_simulated(row) ? row.value("balanced_batch", 0.0) : balanced_at_its_rates(row); }
 
 /// One row per case, at the most devices that all cases have with a core each, or at the most devices. From the case with the
 /// least work to the one with the most.
@@ -164,10 +177,7 @@ Json base_of(const std::vector<Json>& rows, const Json& row) {
 }
 
 /// How far the ratio of two step times may be off, relative; infinite if nothing is known of the noise.
-double unsureness(const Json& a, const Json& b) {
-  const findings::Interval tested = difference_of(a, b).tested;
-  return tested.low > 0 ? std::sqrt(tested.high / tested.low) - 1 : std::numeric_limits<double>::infinity();
-}
+double unsureness_of_ratio(const Json& a, const Json& b) { return unsureness(difference_of(a, b).tested); }
 
 std::string which_case(const std::vector<Json>& rows) {
   const std::vector<Json> cases = compared(rows);
@@ -202,10 +212,26 @@ std::string which_case(const std::vector<Json>& rows) {
     same = same && alike(bytes_per_flop(row), bytes_per_flop(large));
   }
   return fmt::format(
-      "{}: efficiency on {} is {}{}. {}. Gradients and work both grow with DIM², so at batch {} the cases move {} bytes per flop "
+      "{}: efficiency on {} is {}{}. {}. {} batch {} the cases move {} bytes per flop "
       "({}); what differs is in the next answer.",
-      verdict, devices_text(more["devices"]), listing(all), origin_mark(cases), premise, text(large, "global_batch"),
-      same ? "nearly the same" : "different", listing(ratios));
+      verdict, devices_text(more["devices"]), listing(all), origin_mark(cases), premise,
+      std::all_of(cases.begin(), cases.end(), [](const Json& row) { return is_stack(text(row, "case")); })
+          ? "Gradients and work both grow with DIM², so at"
+          : "At",
+      text(large, "global_batch"), same ? "nearly the same" : "different", listing(ratios));
+}
+
+/// What the rates of two cases owe to their sizes, as far as it is beyond the noise.
+std::vector<std::string> causes(const Json& small, double computing, double moving, double unsure) {
+  std::vector<std::string> list;
+  const char* large_ones = is_simulated(small) ? "are bound by bandwidth" : "outgrow the caches";
+  if (std::abs(computing - 1) > std::max(0.1, unsure)) {
+    list.push_back(computing > 1 ? "small products pay fixed costs" : fmt::format("large products {}", large_ones));
+  }
+  if (std::abs(moving - 1) > std::max(0.1, unsure)) {
+    list.push_back(moving > 1 ? "small messages pay latency" : fmt::format("large messages {}", large_ones));
+  }
+  return list;
 }
 
 std::string why_they_differ(const std::vector<Json>& rows) {
@@ -227,27 +253,52 @@ std::string why_they_differ(const std::vector<Json>& rows) {
   const auto weight = [](const Json& row) { return number(row, "communication_ns") / std::max(1.0, number(row, "compute_ns")); };
   const double computing = computing_rate(large) / std::max(1e-12, computing_rate(small));
   const double moving = moving_rate(small) > 0 ? moving_rate(large) / moving_rate(small) : 1;
-  std::vector<std::string> reasons;
-  const double unsure = unsureness(small, large);
-  const bool told = unsure < 0.1 || std::max(std::abs(std::log(std::max(1e-12, computing))),
-                                             std::abs(std::log(std::max(1e-12, moving)))) > std::log1p(unsure);
-  if (std::abs(computing - 1) > std::max(0.1, unsure)) {
-    reasons.emplace_back(computing > 1 ? "small products pay fixed costs" : "large products outgrow the caches");
+  const double unsure = unsureness_of_ratio(small, large);
+  const std::vector<std::string> reasons = causes(small, computing, moving, unsure);
+  const bool same_bytes = alike(bytes_per_flop(small), bytes_per_flop(large));
+  // A cause is named only if these numbers show that there is something to explain, and explain it.
+  const bool near = std::abs(number(large, "efficiency") / std::max(1e-9, number(small, "efficiency")) - 1) <= 0.02;
+  const bool told = !near &&
+                    difference_of_speedups(small, base_of(rows, small), large, base_of(rows, large), pairs_among(cases.size()))
+                        .differ;
+  const std::string verdict = told && !reasons.empty()
+                                  ? fmt::format("Because {}{}", listing(reasons), same_bytes ? "" : ", and bytes per flop differ")
+                              : told && !same_bytes
+                                  ? "Because bytes per flop differ; the rates hardly do"
+                                  : fmt::format(
+                                        "In general since fixed costs (launches, latencies) weigh more on less work; here {}",
+                                        told   ? "neither rates nor bytes per flop show a cause"
+                                        : near ? "efficiencies are within 2 % of each other"
+                                               : "efficiency does not differ beyond the noise, so these numbers show no cause");
+  return fmt::format(
+      "{}. Per device {}; {}. So the large one computes at {} and moves at {} times the small one's rate, and communication takes "
+      "{} "
+      "times as long as computing there, {} times in the small case{}.",
+      verdict, costs(small), costs(large), ratio_text(computing), ratio_text(moving), ratio_text(weight(large)),
+      ratio_text(weight(small)), origin_mark({small, large}));
+}
+
+/// Below which batch a case is bound by communication, and how sure that is.
+std::string bound_below(const Json& row) {
+  const double fixed = balanced_at_its_rates(row);
+  if (is_simulated(row)) {
+    const double batch = balanced_batch(row);
+    if (batch < 1) {
+      return ", at every batch tried";
+    }
+    const bool apart = row.contains("balanced_gflops") && std::abs(batch / std::max(1e-9, fixed) - 1) > 0.05;
+    return (apart ? fmt::format(", below batch {:.0f} at these rates, or {:.0f} at that batch's {} GFLOP/s", fixed, batch,
+                                three_figures(number(row, "balanced_gflops")))
+                  : fmt::format(", below batch {:.0f}", batch)) +
+           (row.contains("balanced_ns") ? fmt::format(" ({} each)", duration_text(number(row, "balanced_ns"))) : "");
   }
-  if (std::abs(moving - 1) > std::max(0.1, unsure)) {
-    reasons.emplace_back(moving > 1 ? "small messages pay latency" : "large messages outgrow the caches");
+  const double unsure = unsureness(row);
+  if (fixed < 1 || unsure > 1) {
+    return "";
   }
   return fmt::format(
-      "Because of {}. Per device {}; {}. The large one computes at {} and moves at {} times the small one's rate ({}), so "
-      "communication "
-      "takes {} times as long as computing there and {} times in the small case{}.",
-      alike(bytes_per_flop(small), bytes_per_flop(large)) ? "the rates, not of bytes per flop" : "the rates and of bytes per flop",
-      costs(small), costs(large), ratio_text(computing), ratio_text(moving),
-      !reasons.empty()     ? listing(reasons)
-      : told               ? "neither fixed costs nor caches show"
-      : std::isinf(unsure) ? "one instance says nothing of the noise, so no cause is named"
-                           : fmt::format("the step times are unsure by {}, too much to name a cause", percent(unsure)),
-      ratio_text(weight(large)), ratio_text(weight(small)), origin_mark({small, large}));
+      ", below batch {:.0f} at these rates{}", fixed,
+      unsure > 0.1 ? fmt::format(" ({:.0f} to {:.0f} with the noise)", fixed / (1 + unsure), fixed * (1 + unsure)) : "");
 }
 
 std::string when_bottleneck(const std::vector<Json>& rows) {
@@ -256,34 +307,30 @@ std::string when_bottleneck(const std::vector<Json>& rows) {
     return "";
   }
   std::string each;
-  const bool simulated = cases.back().value("origin", "measured") == "simulated";
+  double unsure = 0;
   for (const Json& row : cases.size() > 1 ? std::vector<Json>{small_case(cases), large_case(cases)} : cases) {
     const double moving = moving_rate(row);
     const double computing = computing_rate(row);
     if (moving <= 0 || computing <= 0) {
       continue;
     }
-    const double batch = balanced_batch(row);
-    const std::string both = row.contains("balanced_ns")
-                                 ? fmt::format(", where both take {}", duration_text(number(row, "balanced_ns")))
-                                 : "";
+    unsure = std::max(unsure, unsureness(row));
     each += fmt::format("{}for {} at {} GB/s and {} GFLOP/s per device above {} bytes per flop (it has {}){}",
                         each.empty() ? "" : "; ", text(row, "case"), three_figures(moving), three_figures(computing),
-                        ratio_text(moving / computing), ratio_text(bytes_per_flop(row)),
-                        batch >= 1  ? fmt::format(", below a batch of {:.0f}{}", batch, both)
-                        : simulated ? ", at every batch tried"
-                                    : "");
+                        ratio_text(moving / computing), ratio_text(bytes_per_flop(row)), bound_below(row));
   }
   if (each.empty()) {
     return "";
   }
   const bool bound = std::all_of(cases.begin(), cases.end(),
                                  [](const Json& row) { return number(row, "communication_ns") > number(row, "compute_ns"); });
-  return fmt::format("When bytes/bandwidth exceed flops/rate: {}{}. {}{}", each, origin_mark(cases),
-                     simulated ? "" : "Batches are those at which these rates balance. ",
-                     bound ? fmt::format("At batch {} all cases are bound by communication; a larger batch adds work but no bytes.",
+  const std::string noise = unsure <= 1          ? ""
+                            : std::isinf(unsure) ? "One instance says nothing of the noise, so these rates give no batch. "
+                                                 : "Step times may be off by more than a factor of two, too much for a batch. ";
+  return fmt::format("When bytes/bandwidth exceed flops/rate: {}{}. {}{}", each, origin_mark(cases), noise,
+                     bound ? fmt::format("At batch {} communication bounds all cases; a larger batch adds work, not bytes.",
                                          text(cases.back(), "global_batch"))
-                           : "A larger batch adds work but no bytes.");
+                           : "A larger batch adds work, not bytes.");
 }
 
 /// What a message costs by its size.
@@ -340,8 +387,8 @@ std::string which_networks(const std::vector<Json>& rows) {
       "size: "
       "each parameter costs bytes once per step, and its work grows with the batch and with how often it is used. Fully connected "
       "layers "
-      "suit it worst: {} moves {:.4f} bytes per flop at batch {}{}{}.",
-      text(row, "case"), bytes_per_flop(row), text(row, "global_batch"),
+      "suit it worst{} {} moves {:.4f} bytes per flop at batch {}{}{}.",
+      is_stack(text(row, "case")) ? ":" : ".", text(row, "case"), bytes_per_flop(row), text(row, "global_batch"),
       batch >= 1 ? fmt::format(", and computing outweighs communication only above batch {:.0f}", batch) : "", origin_mark({row}));
 }
 
@@ -351,7 +398,9 @@ Experiment comm_vs_compute() {
   return {.id = "comm-vs-compute",
           .part = "A",
           .title = "Communication against computation",
-          .task = "Models of several sizes (DIM x DEPTH: {case}) under DDP on {devices} devices, global batch {batch}.",
+          .task =
+              "Models of several sizes (DIM x DEPTH, or a model's name: {case}) under DDP on {devices} devices, global "
+              "batch {batch}.",
           .questions = {{"hw1/3/Q1", "In which case is DDP more efficient?", which_case},
                         {"hw1/3/Q2", "Why does performance differ between small and large models?", why_they_differ},
                         {"hw1/3/Q3", "When does communication become the bottleneck?", when_bottleneck},
@@ -360,7 +409,8 @@ Experiment comm_vs_compute() {
                     "DIM x DEPTH",
                     {"256x2", "1024x2", "2048x4"},
                     {"1024x2", "8192x8"},
-                    [](const Json& value) { model_of(word_of(value)); }},
+                    [](const Json& value) { model_of(word_of(value)); },
+                    "model"},
                    {"batch", "global batch", {64}, {64}},
                    {"devices", "devices", {1, 2, 4}, {1, 2, 4}}},
           .columns = {{"case", "case", Format::text},

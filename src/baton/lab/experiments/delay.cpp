@@ -66,7 +66,9 @@ findings::Line step_line(const std::vector<Json>& rows) {
 std::string on_the_step(const std::vector<Json>& rows) {
   const findings::Line line = step_line(rows);
   return fmt::format("step time = {} + {:.2f} × delay ({})", duration_text(line.intercept), line.slope,
-                     rows.size() < 3 ? "by two points" : findings::quality(line.r2));
+                     rows.size() < 3 ? "by two points"
+                     : line.r2 < 0.8 ? fmt::format("R² = {:.2f}, a bad fit", line.r2)
+                                     : findings::quality(line.r2));
 }
 
 /// What the speedup would be if only the delay were added to the times of the least delay: (c + d) / (c_n + d).
@@ -137,11 +139,15 @@ std::string linear_or_not(const std::vector<Json>& rows) {
   const double last = slope(wide[wide.size() - 2], wide.back());
   const findings::Line line = step_line(wide);
   return fmt::format(
-      "{}. Step time is {}linear. With c = {} on {} and c_n = {} on {}, speedup is (c+d)/(c_n+d) and nears 1 ever "
+      "{}. {}. With c = {} on {} and c_n = {} on {}, speedup is (c+d)/(c_n+d) and nears 1 ever "
       "more slowly: {} for d = {} ms ({} per ms at first, {} at last); "
       "{} {}{}, {}.",
-      how_it_changes(rows, wide), line.r2 < 0.98 ? "roughly " : "", to_text(time_of(base.front())), text(base.front(), "devices"),
-      to_text(time_of(wide.front())), devices_text(wide.front()["devices"]), listing(lawful), listing([&] {
+      how_it_changes(rows, wide),
+      line.r2 < 0.8    ? fmt::format("Step times scatter too much to be called linear (R² = {:.2f})", line.r2)
+      : line.r2 < 0.98 ? "Step time is roughly linear"
+                       : "Step time is linear",
+      to_text(time_of(base.front())), text(base.front(), "devices"), to_text(time_of(wide.front())),
+      devices_text(wide.front()["devices"]), listing(lawful), listing([&] {
         std::vector<std::string> delays;
         for (const Json& row : wide) {
           delays.push_back(text(row, "delay_ms"));
@@ -152,16 +158,24 @@ std::string linear_or_not(const std::vector<Json>& rows) {
       shared_cores_mark(wide), worst < 0.0005 ? "equal" : fmt::format("at most {} apart", percent(worst)));
 }
 
-std::string relates_to_amdahl(const std::vector<Json>& rows) {
-  struct Fitted {
-    std::string delay;
-    double serial;
-    double lawful;
+/// Amdahl's fraction with each delay: as fitted, and as the fit of the least delay and arithmetic give it.
+struct Fractions {
+  struct One {
+    Json delay;
+    double fitted = 0;
+    double lawful = 0;   // (s₀c + d)/(c + d)
+    double own = 0;      // d/(c + d): what the delay alone is of the step on one device
+    double speedup = 0;  // on the most devices that were fitted
   };
-  std::vector<Fitted> all;
-  double c = 0;
-  double serial = 0;
-  double least = 0;
+  std::vector<One> more;  // with more than the least delay
+  Json least;             // delay
+  double c = 0;           // the step on one device, in nanoseconds
+  double serial = 0;      // s₀
+  Json devices;           // the most that were fitted
+  bool told = false;      // whether those differ from one device beyond the noise without a delay
+};
+Fractions fractions(const std::vector<Json>& rows) {
+  Fractions found;
   for (const Json& delay : values_of(by_delay(rows), "delay_ms")) {
     const std::vector<Json> same = where(rows, "delay_ms", delay);
     const std::vector<Json> own = with_own_cores(same);
@@ -170,38 +184,75 @@ std::string relates_to_amdahl(const std::vector<Json>& rows) {
     if (here.size() < 2 || alone.empty()) {
       continue;
     }
-    const findings::Amdahl fit = findings::fit_amdahl(column(here, "devices"), column(here, "time_per_step_ns"));
-    if (all.empty()) {
-      c = number(alone.front(), "time_per_step_ns");
-      serial = fit.serial;
-      least = delay.get<double>();
+    const double fitted = findings::fit_amdahl(column(here, "devices"), column(here, "time_per_step_ns")).serial;
+    const Json& most = *std::max_element(here.begin(), here.end(),
+                                         [](const Json& a, const Json& b) { return number(a, "devices") < number(b, "devices"); });
+    if (found.least.is_null()) {
+      found.least = delay;
+      found.c = number(alone.front(), "time_per_step_ns");
+      found.serial = fitted;
+      found.devices = most["devices"];
+      found.told = differs(alone.front(), most);
+      continue;
     }
-    const double d = (delay.get<double>() - least) * 1e6;
-    all.push_back({delay.dump(), fit.serial, (serial * c + d) / (c + d)});
+    const double d = (delay.get<double>() - found.least.get<double>()) * 1e6;
+    found.more.push_back({.delay = delay,
+                          .fitted = fitted,
+                          .lawful = (found.serial * found.c + d) / (found.c + d),
+                          .own = d / (found.c + d),
+                          .speedup = number(most, "speedup")});
   }
-  if (all.size() < 2) {
+  return found;
+}
+
+/// The values of each delay as a list.
+template <typename Text>
+std::string of_each(const Fractions& all, const Text& text) {
+  std::vector<std::string> words;
+  std::transform(all.more.begin(), all.more.end(), std::back_inserter(words), text);
+  return listing(words);
+}
+
+std::string relates_to_amdahl(const std::vector<Json>& rows) {
+  const Fractions all = fractions(rows);
+  if (all.more.empty()) {
     return "";
   }
-  std::vector<std::string> lawful;
-  std::vector<std::string> fitted;
-  std::vector<std::string> delays;
+  const std::string without = all.least == 0 ? "it" : "more than the least of it";
+  const std::string delays = of_each(all, [](const Fractions::One& one) { return one.delay.dump(); });
+  const bool simulated = origin_mark(rows).find("simulated") != std::string::npos;
+  if (!findings::is_share(all.serial)) {
+    // Then arithmetic holds, but gives no shares; the delay's own share still is one.
+    const bool below = std::all_of(all.more.begin(), all.more.end(), [](const auto& one) { return one.speedup * one.own <= 1; });
+    return fmt::format(
+        "A delay is serial work: s = (s₀c + d)/(c + d). Without {} the fit needs s₀ = {} of c = {}, no share ({}). The delay's own "
+        "share, d/(c + d), is {} for d = {} to {} ms and limits speedup to {} times; {} reach {}{}{}.",
+        without, percent(all.serial), duration_text(all.c),
+        !all.told         ? "noise"
+        : all.serial >= 1 ? "splitting costs more than it gains"
+                          : "more than linear",
+        of_each(all, [](const Fractions::One& one) { return percent(one.own); }), all.more.front().delay.dump(),
+        all.more.back().delay.dump(), of_each(all, [](const Fractions::One& one) { return ratio_text(1 / one.own); }),
+        devices_text(all.devices), of_each(all, [](const Fractions::One& one) { return ratio_text(one.speedup); }),
+        simulated ? " (simulated)" : "", below ? "" : ", more by noise");
+  }
   double apart = 0;
-  for (std::size_t i = 1; i < all.size(); ++i) {
-    apart = std::max(apart, std::abs(all[i].lawful - all[i].serial));
-    delays.push_back(all[i].delay);
-    lawful.push_back(percent(all[i].lawful));
-    fitted.push_back(percent(all[i].serial));
+  bool beyond = false;
+  for (const Fractions::One& one : all.more) {
+    apart = std::max(apart, std::abs(one.lawful - one.fitted));
+    beyond = beyond || !findings::is_share(one.fitted);
   }
   return fmt::format(
-      "A delay is serial work. Without {} the fit gives s₀ = {} of c = {}{}; adding d makes it s = (s₀c + d)/(c + "
+      "A delay is serial work. Without {} the fit gives s₀ = {} of c = {}; adding d makes it s = (s₀c + d)/(c + "
       "d): "
       "{} for d = {} ms. Fits give {}{}: {}.",
-      least == 0 ? "it" : "more than the least of it", percent(serial), duration_text(c),
-      serial >= 1 ? " (here more devices are slower)" : "", listing(lawful), listing(delays), listing(fitted),
-      origin_mark(rows).find("simulated") != std::string::npos ? " (simulated)" : "",
+      without, percent(all.serial), duration_text(all.c),
+      of_each(all, [](const Fractions::One& one) { return percent(one.lawful); }), delays,
+      of_each(all, [](const Fractions::One& one) { return percent(one.fitted); }), simulated ? " (simulated)" : "",
       apart < 0.0005 ? "equal"
-                     : fmt::format("at most {:.1f} points apart{}", 100 * apart,
-                                   apart > 0.02 ? ", since steps did not grow by exactly d" : ""));
+                     : fmt::format("at most {:.1f} points apart{}{}", 100 * apart,
+                                   apart > 0.02 ? ", since steps did not grow by exactly d" : "",
+                                   beyond ? " (what is above 100 % is no share)" : ""));
 }
 
 std::vector<std::string> delay_details(const std::vector<Json>& rows) {
@@ -272,11 +323,14 @@ Json later(Json row, double delay) {
 std::string growth(const Pair& pair) {
   const double longer = number(pair.uneven, "time_per_step_ns") - number(pair.even, "time_per_step_ns");
   const findings::Difference apart = difference_of(later(pair.even, pair.delay), pair.uneven);
+  const bool by_the_delay = !apart.differ && std::isfinite(apart.smallest);
+  const bool grows = longer > 0 && differs(pair.even, pair.uneven);
   const std::string numbers = fmt::format("on {} from {} to {}, by {} of the {:.3g} ms put on device 0 alone",
                                           devices_text(pair.even["devices"]), to_text(time_of(pair.even)),
                                           to_text(time_of(pair.uneven)), percent(longer / pair.delay), pair.delay * 1e-6);
-  const std::string verdict = std::abs(longer / pair.delay - 1) <= 0.05        ? "It grows by the delay of the slowest device"
-                              : !apart.differ && std::isfinite(apart.smallest) ? "It grows by the delay, within the noise"
+  const std::string verdict = std::abs(longer / pair.delay - 1) <= 0.05 ? "It grows by the delay of the slowest device"
+                              : by_the_delay && grows                   ? "It grows by the delay, within the noise"
+                              : by_the_delay        ? "It should grow by the delay of the slowest device, but the noise hides it"
                               : longer <= 0         ? "It does not grow here, which only noise or other work explains"
                               : longer > pair.delay ? "It grows by the delay and more, which is other work or noise"
                               : pair.uneven.value("oversubscribed", false)
@@ -328,17 +382,22 @@ std::string on_synchronization(const std::vector<Json>& rows) {
     each.push_back(fmt::format("the others {} to {}", duration_text(least), duration_text(most)));
   }
   const std::vector<findings::Comer> comers = comers_of(row);
-  const findings::Comer* late = findings::latest(comers, time_of(row));
-  const bool on_zero = late != nullptr && late == &comers.front();
+  // That device 0 is delayed is known: few steps are enough to see that the others wait for it. For any other it takes evidence.
+  const findings::Comer* worst = findings::most_waited_for(comers, time_of(row));
+  const bool on_zero = worst != nullptr && worst == &comers.front();
+  const findings::Comer* late = on_zero ? worst : findings::latest(comers, time_of(row));
   return fmt::format(
       "{} An all-reduce ends only once every device has brought its gradients, so the slowest sets the pace of all. Waiting per "
       "step: "
       "{}{}.",
       on_zero
-          ? fmt::format("All wait for device 0: it alone holds the others up for {} per step ({} of it).", to_text(late->held_up),
-                        percent(static_cast<double>(late->held_up.count) / number(row, "time_per_step_ns")))
-      : late == nullptr ? "Here no device stands out as the one that the others wait for."
-                        : fmt::format("Here the others wait for {} and not for device 0.", late->name),
+          ? fmt::format("All wait for device 0: it alone holds the others up for {} per step ({} of it){}.", to_text(late->held_up),
+                        percent(static_cast<double>(late->held_up.count) / number(row, "time_per_step_ns")),
+                        most < 0.9 * static_cast<double>(late->held_up.count) ? ", in part of which they still compute" : "")
+      : late != nullptr  ? fmt::format("Here the others wait for {} and not for device 0.", late->name)
+      : worst != nullptr ? fmt::format("Here the others waited longest for {}, but in {} of {} steps only: too few to name it.",
+                                       worst->name, worst->latest_in, worst->steps)
+                         : "Here no device stands out as the one that the others wait for.",
       listing(each), origin_mark({row}));
 }
 

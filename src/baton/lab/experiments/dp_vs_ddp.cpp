@@ -100,6 +100,18 @@ Both most_devices(const std::vector<Both>& all) {
                            [](const Both& a, const Both& b) { return number(a.dp, "devices") < number(b.dp, "devices"); });
 }
 
+/// Of devices that share cores: busy shares that point the other way than those of devices with a core each.
+std::string shares_that_differ(const std::vector<Both>& all) {
+  for (const Both& both : all) {
+    if (both.dp.value("oversubscribed", false) && &both != &all.front() &&
+        number(both.dp, "busy_others") > number(both.dp, "busy_device_0") + 0.01) {
+      return fmt::format("; on {}{}, which wait for cores, {} and {}", text(both.dp, "devices"), origin_mark({both.dp}),
+                         percent(number(both.dp, "busy_device_0")), percent(number(both.dp, "busy_others")));
+    }
+  }
+  return "";
+}
+
 std::string bottleneck(const std::vector<Json>& rows) {
   const std::vector<Both> all = pairs(rows);
   if (all.empty()) {
@@ -110,19 +122,24 @@ std::string bottleneck(const std::vector<Json>& rows) {
   // What a device computes is told by devices with a core each, where there are such.
   const Both& timed = all.front();
   const bool simulated = timed.dp.value("origin", "measured") == "simulated";
+  const double busy = number(timed.dp, "busy_device_0");
+  const double others = number(timed.dp, "busy_others");
   return fmt::format(
-      "Because device 0 owns everything: every step it scatters inputs, copies parameters out, gathers outputs, reduces gradients "
-      "and updates alone. On {} {} pass through it and {} through any other ({} times{}), under DDP {} through each; it holds {} "
-      "against {}. {} it computes for {} of the step, the others for {}{}. {}.",
+      "Because device 0 owns everything: it scatters inputs, copies parameters out, gathers outputs, reduces gradients and updates "
+      "alone. On {}: {} pass through it, {} through others ({}), {} under DDP; it holds {} against {}. {} it computes for {} of "
+      "the "
+      "step, the others for {}{}{}. {}.",
       devices_text(both.dp["devices"]), to_text(bytes_of(both.dp, "through_device_0")),
-      to_text(bytes_of(both.dp, "through_others")), ratio_text(ratio),
-      ratio < 1.01 && number(both.dp, "devices") == 2 ? ": of two, each receives what the other sends" : "",
+      to_text(bytes_of(both.dp, "through_others")),
+      ratio < 1.01 && number(both.dp, "devices") == 2 ? "equal: one sends, one receives" : ratio_text(ratio) + " times",
       to_text(bytes_of(both.ddp, "through_device_0")), to_text(bytes_of(both.dp, "memory_device_0")),
       to_text(bytes_of(both.dp, "memory_others")),
-      timed.dp["devices"] == both.dp["devices"] ? "There" : "On " + devices_text(timed.dp["devices"]),
-      percent(number(timed.dp, "busy_device_0")), percent(number(timed.dp, "busy_others")), origin_mark({timed.dp}),
+      timed.dp["devices"] == both.dp["devices"] ? "There" : "On " + devices_text(timed.dp["devices"]), percent(busy),
+      percent(others), origin_mark({timed.dp}),
+      // All that another device computes, device 0 computes too, and the loss and the update.
+      others > busy + 0.01 ? ": though they have less to do, they took longer (cold copies, or noise)" : shares_that_differ(all),
       simulated ? "Simulated step times do not vary"
-                : fmt::format("Step times vary by {} of the mean, DDP's by {}", percent(number(timed.dp, "variation")),
+                : fmt::format("Step times vary by {}, DDP's by {}", percent(number(timed.dp, "variation")),
                               percent(number(timed.ddp, "variation"))));
 }
 
@@ -188,10 +205,8 @@ std::string two_kinds_of_bytes(const Json& dp) {
   const double for_any_batch = 2 * (number(dp, "devices") - 1) * parameter_bytes(dp);
   const double others = number(dp, "through_device_0") - for_any_batch;
   return for_any_batch > 0 && others > 0
-             ? fmt::format(
-                   " Per step {} of parameters and gradients pass device 0 for any batch, and {} that grow with it: extra = a + "
-                   "b·batch.",
-                   bytes_text(for_any_batch), bytes_text(others))
+             ? fmt::format(" {} of parameters and gradients pass device 0 per step, {} grow with the batch: extra = a + b·batch.",
+                           bytes_text(for_any_batch), bytes_text(others))
              : " Its extra time is a + b·batch: parameters, gradients, inputs and outputs pass device 0.";
 }
 
@@ -234,7 +249,8 @@ std::string acceptable(const std::vector<Json>& rows) {
     const double step = number(condition->ddp, "time_per_step_ns");
     rule += at_a_larger_batch(*condition);
     if (computing > 0) {  // step + (k − 1) · computing is ten times the extra time
-      rule += fmt::format(" The extra {} are a tenth of DDP's step if computing takes {} times as long.",
+      rule += fmt::format(" {} {} are a tenth of DDP's step if computing takes {} times as long.",
+                          condition->difference().differ ? "The extra" : "If that is no noise, the extra",
                           duration_text(condition->extra()), three_figures(1 + (10 * condition->extra() - step) / computing));
     }
   }

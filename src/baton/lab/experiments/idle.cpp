@@ -95,7 +95,8 @@ std::string verdict(const std::vector<Json>& same) {
                                        percent(number(naive, "idle_share")), percent(number(naive, "theory")));
   const std::string where = fmt::format("On {} ", devices_text((*best)["devices"]));
   const std::string times = ratio_text(speedup) + " times as fast as the naive split";
-  if (const findings::Difference apart = difference_of(*best, naive); !apart.differ) {
+  const std::size_t schedules = same.size() - 1;  // of which the fastest is chosen
+  if (const findings::Difference apart = difference_of(*best, naive, schedules); !apart.differ) {
     return fmt::format("{}no schedule differs from the naive split beyond the noise; the fastest, {}, is {} ({}){}, {}.", where,
                        text(*best, "schedule"), times, tested_text(apart), origin_mark(same), idle);
   }
@@ -105,7 +106,7 @@ std::string verdict(const std::vector<Json>& same) {
   }
   std::vector<std::string> close;  // others that the noise does not tell from it
   for (const Json& row : same) {
-    if (!is_naive(row) && text(row, "schedule") != text(*best, "schedule") && !differs(row, *best)) {
+    if (!is_naive(row) && text(row, "schedule") != text(*best, "schedule") && !differs(row, *best, pairs_among(schedules))) {
       close.push_back(text(row, "schedule"));
     }
   }

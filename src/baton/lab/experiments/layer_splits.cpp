@@ -246,67 +246,95 @@ std::string the_rule(const std::vector<Json>& rows) {
                       all);
 }
 
+/// How long the devices of a row compute, together, as a share of the step: more than 1 if two of them do at a time.
+double together(const Json& row) {
+  double sum = 0;
+  for (const Json& device : row["device_list"]) {
+    sum += number(device, "busy");
+  }
+  return sum;
+}
+
+/// Sums of rounded shares may be so much above 1.
+constexpr double rounding = 0.005;
+/// Up to so much devices work nearly one after the other.
+constexpr double little = 0.3;
+
 std::string all_used(const std::vector<Json>& rows) {
   std::string each;
   bool all = true;
+  bool shared = false;
+  double most = 0;
   for (const Json& row : rows) {
-    std::vector<std::string> busy;
+    std::vector<double> shares;
     for (const Json& device : row["device_list"]) {
       all = all && number(device, "busy") > 0;
-      busy.push_back(percent(number(device, "busy")));
+      shares.push_back(number(device, "busy"));
     }
-    if (busy.size() > 1 && (&row == &rows.front() || &row == &rows.back() || rows.size() <= 3)) {
+    if (shares.size() > 1 && (&row == &rows.front() || &row == &rows.back() || rows.size() <= 3)) {
+      std::vector<std::string> busy;
+      std::transform(shares.begin(), shares.end(), std::back_inserter(busy), percent);
       if (busy.size() > few) {
-        std::vector<double> shares;
-        for (const Json& device : row["device_list"]) {
-          shares.push_back(number(device, "busy"));
-        }
         busy = {percent(*std::min_element(shares.begin(), shares.end())) + " to " +
-                percent(*std::max_element(shares.begin(), shares.end()))};
+                percent(*std::max_element(shares.begin(), shares.end())) + " each"};
       }
-      each += fmt::format("{}on {} they compute for {} of the step{}", each.empty() ? "" : "; ", text(row, "devices"),
-                          listing(busy), origin_mark({row}));
+      each += fmt::format("{}on {} they compute for {} of the step, together {}{}", each.empty() ? "" : "; ", text(row, "devices"),
+                          listing(busy), percent(together(row)), origin_mark({row}));
+      shared = shared || (together(row) > 1 + rounding && row.value("oversubscribed", false));
+      most = std::max(most, together(row));
     }
   }
-  return each.empty() ? ""
-                      : fmt::format("{}: {}.", all ? "Yes, all of them, but one after the other" : "No, not all of them", each);
+  if (each.empty()) {
+    return "";
+  }
+  const std::string verdict = !all                   ? "No, not all of them"
+                              : most <= 1 + rounding ? "Yes, all of them, but one after the other"
+                              : most <= 1 + little   ? "Yes, all of them, but nearly one after the other"
+                                                     : "Yes, all of them, and in part at the same time";
+  return fmt::format("{}: {}.{}", verdict, each,
+                     most <= 1 + rounding ? ""
+                     : shared ? " More than 100 % is of updates beside another device's backward, and of devices that wait "
+                                "for a core."
+                              : " More than 100 % is of updates beside another device's backward.");
+}
+
+/// "1.33 times the step of 2 devices", and within which noise if it is not beyond it.
+std::string against(const Json& row, const Json& fewer, const std::string& what) {
+  return fmt::format("{} times{}{}{}", ratio_text(number(row, "time_per_step_ns") / number(fewer, "time_per_step_ns")), what,
+                     ratio_noise_text(difference_of(fewer, row)), origin_mark({fewer, row}));
 }
 
 std::string any_faster(const std::vector<Json>& rows) {
-  if (rows.size() < 2) {
+  std::vector<Json> sorted = rows;
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const Json& a, const Json& b) { return number(a, "devices") < number(b, "devices"); });
+  if (sorted.size() < 2) {
     return "";
   }
-  const std::vector<Json> headline = headline_rows({rows.begin() + 1, rows.end()});
-  const Json& first = rows.front();
-  const Json& last = headline.back();
-  const double ratio = number(first, "time_per_step_ns") / number(last, "time_per_step_ns");
-  const findings::Difference difference = difference_of(first, last);
-  const bool apart = difference.differ;
-  std::string others;
-  for (const Json& row : rows) {
-    others += fmt::format("{}{} on {}{}", others.empty() ? " Steps take " : ", ", to_text(time_of(row)), text(row, "devices"),
-                          origin_mark({row}));
+  const Json& first = sorted.front();
+  const Json& before = sorted[sorted.size() - 2];
+  const Json& most = sorted.back();
+  const double ratio = number(most, "time_per_step_ns") / number(before, "time_per_step_ns");
+  const bool apart = difference_of(before, most).differ;
+  const bool faster = apart && ratio < 0.98;
+  std::string one;  // against the fewest devices, where those are others
+  if (sorted.size() > 2) {
+    one = fmt::format("; against {} it is {} and {}", text(first, "devices"),
+                      against(before, first, " for " + text(before, "devices")),
+                      against(most, first, " for " + text(most, "devices")));
   }
-  std::string between;  // those with the devices in between
-  for (const Json& row : rows) {
-    if (number(row, "devices") > number(first, "devices") && number(row, "devices") < number(last, "devices")) {
-      between += fmt::format(" and {} times that of {}",
-                             ratio_text(number(last, "time_per_step_ns") / number(row, "time_per_step_ns")), text(row, "devices"));
-    }
-  }
-  // Memory does not depend on cores.
-  const Json& most = *std::max_element(rows.begin(), rows.end(),
-                                       [](const Json& a, const Json& b) { return number(a, "devices") < number(b, "devices"); });
-  return fmt::format("{}: {} take {} times the step of {}{}{}. {}{} The memory of the fullest device {} from {} to {} on {}.",
-                     apart && ratio > 1.02   ? "Yes, here it is"
-                     : apart && ratio < 0.98 ? "No, it is slower"
-                                             : "No",
-                     devices_text(last["devices"]), ratio_text(1 / ratio), devices_text(first["devices"]),
-                     ratio_noise_text(difference), between,
-                     apart && ratio > 1.02 ? "The split puts nothing side by side, so it is caches or memory that win."
-                                           : "Only one device works at a time, and every border adds a transfer.",
-                     others + ".", number(most, "peak_bytes") < number(first, "peak_bytes") ? "falls" : "does not fall:",
-                     to_text(bytes_of(first, "peak_bytes")), to_text(bytes_of(most, "peak_bytes")), text(most, "devices"));
+  const bool overlap = together(most) > 1 + rounding;
+  return fmt::format(
+      "{}: {} take {}{}. {} The memory of the fullest device {} from {} to {} on {}.",
+      faster                  ? "Yes, here it is"
+      : apart && ratio > 1.02 ? "No, it is slower"
+                              : "No",
+      devices_text(most["devices"]), against(most, before, " the step of " + devices_text(before["devices"])), one,
+      faster ? fmt::format("The forward and the backward put nothing side by side, so it is {} that win.",
+                           overlap ? "updates beside another device's backward, caches or memory" : "caches or memory")
+             : fmt::format("{} one device works at a time, and every border adds a transfer.", overlap ? "Nearly always" : "Only"),
+      number(most, "peak_bytes") < number(first, "peak_bytes") ? "falls" : "does not fall:", to_text(bytes_of(first, "peak_bytes")),
+      to_text(bytes_of(most, "peak_bytes")), text(most, "devices"));
 }
 
 // transfers
@@ -325,6 +353,28 @@ std::string how_often(const std::vector<Json>& rows) {
       listing(each), text(last, "depth"), input);
 }
 
+/// What the transfers of a forward take as devices are added: a line is claimed only if it fits.
+std::string transfer_times(const std::vector<Json>& rows) {
+  const std::vector<Json> own = with_own_cores(rows);
+  const std::vector<Json>& timed = own.size() >= 3 ? own : rows;
+  const Json& first = timed.front();
+  const Json& last = timed.back();
+  std::string law = "two points, which always fit a line";
+  std::string verdict = "In time";
+  if (timed.size() >= 3) {
+    const findings::Line line = findings::fit_line(column(timed, "transfers_forward"), column(timed, "transfer_ns"));
+    const bool fits = line.r2 >= 0.8 && line.slope > 0;
+    law = fits ? fmt::format("{} per transfer, {}", duration_text(line.slope), findings::quality(line.r2))
+               : fmt::format("no line fits, R² = {:.2f}", line.r2);
+    verdict = !fits ? "In time it is not shown to be linear" : line.r2 < 0.98 ? "In time roughly so" : "In time too";
+  }
+  const auto share = [&](const char* key) { return percent(number(last, key) / number(last, "time_per_step_ns")); };
+  return fmt::format(" {}: the forward's take {} on {} and {} on {} ({}){}, {} of a step of {}{}.", verdict,
+                     to_text(time_of(first, "transfer_ns")), text(first, "devices"), to_text(time_of(last, "transfer_ns")),
+                     text(last, "devices"), law, origin_mark(timed), share("transfer_ns"), to_text(time_of(last)),
+                     last.contains("transfers_step_ns") ? fmt::format("; both ways {}", share("transfers_step_ns")) : "");
+}
+
 std::string overhead(const std::vector<Json>& rows) {
   if (rows.size() < 2) {
     return "";
@@ -335,29 +385,12 @@ std::string overhead(const std::vector<Json>& rows) {
   const bool borders = std::all_of(rows.begin(), rows.end(),
                                    [](const Json& row) { return number(row, "transfers_forward") == number(row, "devices") - 1; });
   const double each = number(last, "bytes_forward") / std::max(1.0, number(last, "transfers_forward"));
-  const std::vector<Json> own = with_own_cores(rows);
-  std::string time;
-  if (last.contains("transfer_ns")) {
-    const Json& timed = own.empty() ? last : own.back();
-    const auto share = [&](const char* key) { return percent(number(timed, key) / number(timed, "time_per_step_ns")); };
-    time = fmt::format(" On {} those of the forward take {} of a step of {} ({}){}{}.", devices_text(timed["devices"]),
-                       to_text(time_of(timed, "transfer_ns")), to_text(time_of(timed)), share("transfer_ns"),
-                       timed.contains("transfers_step_ns")
-                           ? fmt::format(", all {} both ways {} ({})", text(timed, "transfers"),
-                                         to_text(time_of(timed, "transfers_step_ns")), share("transfers_step_ns"))
-                           : "",
-                       origin_mark({timed}));
-  }
-  std::string grows;
-  if (own.size() >= 3) {
-    const findings::Line line = findings::fit_line(column(own, "devices"), column(own, "time_per_step_ns"));
-    grows = fmt::format(" The step grows by {} per device ({}).", duration_text(line.slope), findings::quality(line.r2));
-  }
   return fmt::format(
-      "{}: from {} to {} devices the forward's transfers go from {} to {}, {} each, {} in all, and as many go back.{}{}",
-      borders ? "Linearly, n − 1 transfers for n GPUs" : fmt::format("It grows by {:.2f} transfers per device", moves.slope),
+      "{}: from {} to {} devices the forward's transfers go from {} to {}, {} each, {} in all, and as many go back.{}",
+      borders ? "In number and bytes linearly, n − 1 transfers for n GPUs"
+              : fmt::format("It grows by {:.2f} transfers per device", moves.slope),
       text(first, "devices"), text(last, "devices"), text(first, "transfers_forward"), text(last, "transfers_forward"),
-      bytes_text(each), to_text(bytes_of(last, "bytes_forward")), time, grows);
+      bytes_text(each), to_text(bytes_of(last, "bytes_forward")), last.contains("transfer_ns") ? transfer_times(rows) : "");
 }
 
 // four-way-split
@@ -428,13 +461,19 @@ std::string four_ways(const std::vector<Json>& rows) {
     const double ratio = number(last, "time_per_step_ns") / number(before, "time_per_step_ns");
     const double borders = number(last, "transfers_forward");
     const findings::Difference difference = difference_of(before, last);
-    slower = fmt::format("; {} take {} times as long as {}{}: {}there {} {:.0f} border{} instead of {}{}",
-                         devices_text(last["devices"]), ratio_text(ratio), text(before, "devices"), ratio_noise_text(difference),
-                         difference.differ && ratio < 1 ? "caches or memory win, though " : "only one works at a time, and ",
-                         borders == 1 ? "is" : "are", borders, borders == 1 ? "" : "s", text(before, "transfers_forward"),
-                         last.contains("transfer_ns") && borders > 0
-                             ? fmt::format(", {} each way", duration_text(number(last, "transfer_ns") / borders))
-                             : "");
+    const std::string moves = fmt::format("{:.0f} border{} instead of {}{}", borders, borders == 1 ? "" : "s",
+                                          text(before, "transfers_forward"),
+                                          last.contains("transfer_ns") && borders > 0
+                                              ? fmt::format(", {} each way", duration_text(number(last, "transfer_ns") / borders))
+                                              : "");
+    slower = fmt::format(
+        "; {} take {} times as long as {}{}: {}", devices_text(last["devices"]), ratio_text(ratio), text(before, "devices"),
+        ratio_noise_text(difference),
+        !difference.differ ? fmt::format("only one works at a time, and {}, {} not show", moves, borders == 1 ? "does" : "do")
+        : ratio < 1
+            ? fmt::format("faster, by {} and in spite of {}",
+                          together(last) > 1 + rounding ? "updates beside another device's backward" : "caches or memory", moves)
+            : fmt::format("only one works at a time, and there are {}", moves));
   }
   return fmt::format("By contiguous runs of blocks, as even as possible. On {} devices: {}. {}A step of {} takes {}{}{}.",
                      listing(counts), listing(splits),
@@ -509,6 +548,7 @@ Experiment all_devices() {
           .columns = {{"devices", "#devices", Format::integer},
                       time_column(),
                       {"where", "block → device", Format::text},
+                      {"busy_each", "busy per device", Format::text},
                       {"memory_each", "memory per device", Format::text}},
           .plots = {device_plot("Where the step of each device goes")},
           .open =
@@ -521,10 +561,13 @@ Experiment all_devices() {
                 add_placement(rows);
                 for (Json& row : rows) {
                   std::string memory;
+                  std::string busy;
                   for (const Json& device : row["device_list"]) {
                     memory += fmt::format("{}{}", memory.empty() ? "" : ", ", to_text(bytes_of(device, "peak_bytes")));
+                    busy += fmt::format("{}{}", busy.empty() ? "" : ", ", percent(number(device, "busy")));
                   }
                   row["memory_each"] = memory;
+                  row["busy_each"] = busy;
                 }
               },
           .details = only_the_note,
@@ -543,8 +586,8 @@ Experiment transfers() {
                       {"transfers_forward", "transfers forward", Format::integer},
                       {"bytes_forward", "bytes forward", Format::bytes},
                       {"sent_bytes", "bytes per step", Format::bytes},
-                      {"transfer_ns", "time forward", Format::time},
-                      {"transfers_step_ns", "time per step", Format::time},
+                      {"transfer_ns", "transfer time forward", Format::time},
+                      {"transfers_step_ns", "transfer time both ways", Format::time},
                       time_column()},
           .plots = {{.kind = Plot::Kind::line,
                      .title = "Time of the transfers of a forward pass",

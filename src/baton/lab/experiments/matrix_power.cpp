@@ -98,6 +98,8 @@ class PowerMeasurement final : public TrainMeasurement {
     record["tflops"] = number(record, "flops") / number(record, "time_per_step_ns") / 1000;
     record["products"] = products_needed(power_);
     record["move_ns"] = move_time().count;
+    record["products_ns"] = longest("matrix_product").count;
+    record["sum_ns"] = longest("add").count;
     return record;
   }
 
@@ -130,6 +132,21 @@ class PowerMeasurement final : public TrainMeasurement {
     return Nanoseconds(steps == 0 ? 0 : sum.count / steps);
   }
 
+  /// How long the device that takes longest computes tasks of this kind in a step: the mean over the traced steps.
+  Nanoseconds longest(std::string_view kind) const {
+    const plan::Plan& plan = training().plan();
+    std::vector<Nanoseconds> sums(plan.devices().size());
+    for (const trace::StepTrace& step : training().trace().steps) {
+      for (std::size_t t = 0; t < plan.tasks().size(); ++t) {
+        if (plan::verb(plan.tasks()[t]) == kind) {
+          sums[plan.tasks()[t].device.index()] += step.events[t].end - step.events[t].start;
+        }
+      }
+    }
+    const auto steps = static_cast<std::int64_t>(training().trace().steps.size());
+    return Nanoseconds(steps == 0 ? 0 : std::max_element(sums.begin(), sums.end())->count / steps);
+  }
+
   static std::int64_t size_of(const Point& point) { return whole(point, "size", 1, 65536); }
   static std::int64_t power_of(const Point& point) { return whole(point, "power", 1, 1 << 20); }
 
@@ -155,7 +172,8 @@ class PowerMeasurement final : public TrainMeasurement {
   bool once_ = false;
 };
 
-/// Why two are not twice as fast: half of the time on one, and the move of one power.
+/// Why two are not twice as fast: what comes to half of the time on one, in parts that add up. Parts below a hundredth are with the
+/// rest.
 std::string why_not_two(const Json& alone, const Json& row) {
   const double half = number(alone, "time_per_step_ns") / 2;
   const double time = number(row, "time_per_step_ns");
@@ -163,12 +181,23 @@ std::string why_not_two(const Json& alone, const Json& row) {
   if (move <= 0 || time < 1.01 * half) {
     return "";
   }
-  const double rest = time - half - move;
-  return fmt::format(" Not 2: half of the time on one is {}, and moving Bⁿ ({}) takes {}{}.", duration_text(half),
-                     bytes_text(number(row, "sent_bytes")), duration_text(move),
-                     std::abs(rest) < 0.02 * time
-                         ? ""
-                         : fmt::format("; {} remain, which the sum on one device and noise take", duration_text(rest)));
+  const auto more = [&](const char* key) { return row.value(key, 0.0) - alone.value(key, 0.0) / 2; };
+  const double products = more("products_ns");
+  std::string parts = fmt::format("moving Bⁿ ({}) adds {}", bytes_text(number(row, "sent_bytes")), duration_text(move));
+  double rest = time - half - move;
+  const auto add = [&](double part, const std::string& what) {
+    if (std::abs(part) >= 0.01 * time) {
+      parts += fmt::format(", {} {}", what, duration_text(part));
+      rest -= part;
+    }
+  };
+  const bool simulated = row.value("origin", "measured") == "simulated";
+  add(products, products <= 0 ? "products, faster than on one,"
+                : simulated   ? "products, slower beside each other,"
+                              : "products, slower beside each other or by noise,");
+  add(more("sum_ns"), "the sum, which one device does alone,");
+  add(rest, "the rest");
+  return fmt::format(" Not 2: to half of the time on one, {}, {}.", duration_text(half), parts);
 }
 
 std::string on_one_and_two(const std::vector<Json>& rows) {
@@ -178,12 +207,13 @@ std::string on_one_and_two(const std::vector<Json>& rows) {
       if (number(row, "devices") > 1 && all.empty()) {  // of further devices only two work
         const double speedup = number(alone, "time_per_step_ns") / number(row, "time_per_step_ns");
         all = fmt::format(
-            "One takes {}, {} {}: a speedup of {} of at most 2, since there are two powers and only their sum needs both{}. Size "
+            "One takes {}, {} {}: a speedup of {} of at most 2{}, since there are two powers and only their sum needs both{}. Size "
             "{}, n = "
             "{}, {} and {} TFLOP/s.{}",
             to_text(time_of(alone)), row["devices"] == 2 ? "two take" : text(row, "devices") + " take", to_text(time_of(row)),
-            ratio_text(speedup), origin_mark({alone, row}), text(row, "size"), text(row, "power"),
-            three_figures(number(alone, "tflops")), three_figures(number(row, "tflops")), why_not_two(alone, row));
+            ratio_text(speedup), ratio_noise_text(difference_of(row, alone)), origin_mark({alone, row}), text(row, "size"),
+            text(row, "power"), three_figures(number(alone, "tflops")), three_figures(number(row, "tflops")),
+            why_not_two(alone, row));
       }
     }
   }

@@ -27,6 +27,7 @@ std::int64_t& part_of(Held& held, const plan::Buffer& buffer) {
   const bool parameter = std::holds_alternative<plan::ParameterPart>(buffer.content);
   switch (buffer.role) {
     case plan::Role::parameter:
+    case plan::Role::statistic:
       return held.parameters;
     case plan::Role::optimizer_state:
       return held.states;

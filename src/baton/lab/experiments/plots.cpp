@@ -147,7 +147,7 @@ std::vector<Curve> delay_curves(const std::vector<Json>& rows) {
   const std::vector<double> delays = column(good, "delay_ms");
   const auto [least, most] = std::minmax_element(delays.begin(), delays.end());
   std::vector<Curve> curves;
-  for (const Json& count : values_of(good, "devices")) {
+  for (const Json& count : device_counts(good)) {  // the one that answers are about first
     const std::vector<Json> together = where(where(good, "devices", count), "delay_ms", 0);
     if (count.get<double>() > 1 && together.size() == 1) {
       const double several = number(together[0], "time_per_step_ns") / 1e6;

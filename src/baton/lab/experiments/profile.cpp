@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "baton/lab/experiments/list.h"
@@ -195,22 +196,35 @@ double at_most(const std::vector<Json>& rows, const std::string& name) {
   return 1 / std::max(1e-3, 1 - path_shares(rows)[name]);
 }
 
+/// A share with as many places as it takes to work out 1 / (1 − p) from it in three figures.
+std::string share_for_amdahl(double share) {
+  const auto without = [](double p) { return three_figures(1 / std::max(1e-3, 1 - p)); };
+  int places = 1;
+  for (; places < 6; ++places) {
+    const double unit = std::pow(10, places + 2);
+    if (without(std::round(share * unit) / unit) == without(share)) {
+      break;
+    }
+  }
+  return fmt::format("{:.{}f} %", 100 * share, places);
+}
+
 std::string what_for(const std::vector<Json>& rows) {
   const auto [name, share] = bottleneck(rows);
   const double bound = at_most(rows, name);
   const double amdahl = 1 / std::max(1e-3, 1 - share);
-  const std::string other_path = bound < 0.98 * amdahl
-                                     ? fmt::format(
-                                           ", not the {} of 1 / (1 − p), because another chain of tasks then becomes critical",
-                                           ratio_text(amdahl))
-                                     : "";
+  const std::string other_path = three_figures(bound) == three_figures(amdahl)
+                                     ? ""
+                                     : fmt::format(", not the {} of 1 / (1 − p), because {}", three_figures(amdahl),
+                                                   bound < amdahl ? "another chain of tasks then becomes critical"
+                                                                  : "the time between tasks is left out too");
   return fmt::format(
       "Profiling measures where time and memory go, by task and device, instead of guessing. It names the part that is worth "
       "speeding "
       "up and how much that can win at most: here {} p = {} of the critical path, and a step without {} would be at most {} "
       "times as fast{}{}.",
-      name + (name.ends_with("s") ? " take" : " takes"), percent(share), name.ends_with("s") ? "them" : "it", ratio_text(bound),
-      other_path, origin_mark(rows));
+      name + (name.ends_with("s") ? " take" : " takes"), share_for_amdahl(share), name.ends_with("s") ? "them" : "it",
+      three_figures(bound), other_path, origin_mark(rows));
 }
 
 std::string which_bottleneck(const std::vector<Json>& rows) {

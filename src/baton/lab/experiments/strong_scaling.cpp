@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 
 #include "baton/findings/fits.h"
@@ -34,12 +35,16 @@ constexpr std::array<Loss, 4> losses{{{"unshrunk_ns", "compute_ns", "computing t
 
 double lost(const Json& row) { return number(row, "time_per_step_ns") - number(row, "ideal_ns"); }
 
+/// The row with the fewest devices.
+const Json& fewest(const std::vector<Json>& rows) {
+  return *std::min_element(rows.begin(), rows.end(),
+                           [](const Json& a, const Json& b) { return number(a, "devices") < number(b, "devices"); });
+}
+
 /// Adds the account of the lost time: the ideal step is that of the fewest devices, over how many times as many there are; a part
 /// of the step that shrank likewise lost nothing.
 void add_account(std::vector<Json>& rows) {
-  const Json base = rows.empty() ? Json() : *std::min_element(rows.begin(), rows.end(), [](const Json& a, const Json& b) {
-    return number(a, "devices") < number(b, "devices");
-  });
+  const Json base = rows.empty() ? Json() : fewest(rows);
   for (Json& row : rows) {
     const double shrink = number(base, "devices") / number(row, "devices");
     const double ideal = number(base, "time_per_step_ns") * shrink;
@@ -54,6 +59,14 @@ void add_account(std::vector<Json>& rows) {
   }
 }
 
+/// Where the speedup of a row over one with fewer devices lies, with 99 % confidence.
+findings::Interval tested_speedup(const Json& fewer, const Json& row) { return difference_of(row, fewer).tested; }
+
+/// Whether the noise is so large that so many times as many devices may be so many times as fast.
+bool may_be_ideal(const Json& fewer, const Json& row) {
+  return tested_speedup(fewer, row).high >= number(row, "devices") / number(fewer, "devices");
+}
+
 std::string is_it_linear(const std::vector<Json>& rows) {
   const std::vector<Json> headline = headline_rows(beyond_base(rows));
   if (headline.empty()) {
@@ -62,6 +75,7 @@ std::string is_it_linear(const std::vector<Json>& rows) {
   const Json& last = headline.back();
   const double ideal = number(last, "devices") / number(last, "base_devices");
   const double efficiency = number(last, "efficiency");
+  const findings::Interval tested = tested_speedup(fewest(rows), last);
   std::string others;
   for (const Json& row : beyond_base(rows)) {
     if (row["devices"] != last["devices"]) {
@@ -71,12 +85,13 @@ std::string is_it_linear(const std::vector<Json>& rows) {
   }
   return fmt::format(
       "{}: {} are {} times as fast as {}{}, where {:.3g} times would be linear: an efficiency of {}{}.{}{}",
-      efficiency > 1.05   ? "It is more than linear"
-      : efficiency > 0.95 ? "Nearly"
-      : number(last, "speedup_high") >= ideal
-          ? fmt::format("It cannot be told from linear, the noise is too large ({} to {} times with 95 % confidence)",
-                        ratio_text(number(last, "speedup_low")), ratio_text(number(last, "speedup_high")))
-          : "No",
+      efficiency > 0.95 && efficiency <= 1.05 ? "Nearly"
+      : tested.low > ideal                    ? "It is more than linear"
+      : tested.high >= ideal                  ? fmt::format("It cannot be told from linear, the noise is too large ({})",
+                                           tested.low > 0 ? fmt::format("{} to {} times with 99 % confidence",
+                                                                                         ratio_text(tested.low), ratio_text(tested.high))
+                                                                           : "one instance says nothing of it")
+                                              : "No",
       devices_text(last["devices"]), ratio_text(number(last, "speedup")), text(last, "base_devices"),
       number(last, "speedup") < 0.95 ? fmt::format(" (a step takes {} times as long)", ratio_text(1 / number(last, "speedup")))
                                      : "",
@@ -104,8 +119,8 @@ std::string where_it_drops(const std::vector<Json>& rows) {
     return fmt::format("Nowhere by more than 5 points: {}.", steps);
   }
   const Json& before = *(worst - 1);
-  return fmt::format("Most between {} and {} devices, by {:.1f} points: {}.", text(before, "devices"), text(*worst, "devices"),
-                     100 * most, steps);
+  return fmt::format("Most between {} and {} devices, by {:.1f} points{}: {}.", text(before, "devices"), text(*worst, "devices"),
+                     100 * most, may_be_ideal(before, *worst) ? ", which noise alone may be" : "", steps);
 }
 
 /// Where the time of one row went, in parts that add up to what was lost.
@@ -122,15 +137,31 @@ std::string account(const Json& row) {
   return parts;
 }
 
+/// Why no serial share fits: a number of devices that is slower than the fewest, or more than so many times as fast, if that is
+/// beyond the noise.
+std::string why_no_share(const std::vector<Json>& rows, double serial) {
+  const Json& base = fewest(rows);
+  for (const Json& row : beyond_base(rows)) {
+    const double ideal = number(row, "devices") / number(base, "devices");
+    const findings::Interval tested = tested_speedup(base, row);
+    if (serial >= 1 ? tested.high < 1 : tested.low > ideal) {
+      return fmt::format("{} are {}, so the model does not apply", devices_text(row["devices"]),
+                         serial >= 1 ? fmt::format("slower than {}", text(base, "devices"))
+                                     : fmt::format("more than {:.3g} times as fast", ideal));
+    }
+  }
+  return "the noise is too large for this fit";
+}
+
 std::string amdahl(const std::vector<Json>& rows) {
   const std::vector<Json> own_cores = with_own_cores(rows);
   const std::vector<Json>& fitted = own_cores.size() >= 2 ? own_cores : rows;
   const findings::Amdahl fit = findings::fit_amdahl(column(fitted, "devices"), column(fitted, "time_per_step_ns"));
   const std::string through = fmt::format("Amdahl's law t₁(s + (1−s)/n) through {} points{}", fitted.size(),
                                           fitted.size() < rows.size() ? " (those with a core per device)" : "");
-  if (fit.serial >= 1) {
-    return fmt::format("{} would need s = {} ({}): more devices are slower, so the model does not apply", through,
-                       percent(fit.serial), fitted.size() < 3 ? "two points always fit" : fmt::format("R² = {:.3f}", fit.r2));
+  if (!findings::is_share(fit.serial)) {
+    return fmt::format("{} would need s = {}, which is no share: {}", through, percent(fit.serial),
+                       why_no_share(fitted, fit.serial));
   }
   return fmt::format("{} gives s = {}, {}{}", through, percent(fit.serial),
                      fit.serial > 0.001 ? fmt::format("a limit of {:.1f} times; ", fit.limit()) : "no limit shows; ",
@@ -148,9 +179,10 @@ std::string why_in_numbers(const std::vector<Json>& rows) {
       duration_text(number(row, "ideal_ns")),
       duration_text(number(row, "ideal_ns") * number(row, "devices") / number(row, "base_devices")),
       number(row, "devices") / number(row, "base_devices"));
-  return lost(row) <= 0 ? fmt::format("Nothing is lost: {}{}. {}.", step, origin_mark(headline), amdahl(rows))
-                        : fmt::format("{}: {} are lost{}, {}. {}.", step, duration_text(lost(row)), origin_mark(headline),
-                                      account(row), amdahl(rows));
+  return lost(row) <= 0
+             ? fmt::format("Nothing is lost: {}{}. {}.", step, origin_mark(headline), amdahl(rows))
+             : fmt::format("{}: {} are lost{}{}, {}. {}.", step, duration_text(lost(row)), origin_mark(headline),
+                           may_be_ideal(fewest(rows), row) ? " (the noise alone may be as large)" : "", account(row), amdahl(rows));
 }
 
 std::vector<std::string> details(const std::vector<Json>& rows) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "baton/lab/experiments/list.h"
 #include "baton/lab/experiments/plots.h"
@@ -61,32 +62,67 @@ double mean(const std::vector<double>& values) {
 /// Which of a GPU's reasons exist on the devices that were measured.
 std::string reasons(const Json& row) {
   return row.value("gpus", Json::array()).empty()
-             ? "These devices are CPU cores: only memory touched for the first time, caches, sleeping threads and clocks exist "
-               "here."
-             : "On this GPU the context, the algorithms and all memory are prepared before step 1; lazy loading, recording the "
-               "step as a graph, caches and clocks remain.";
+             ? "On these CPU cores only first touches of memory, caches, sleeping threads and clocks exist."
+             : "Here all but lazy loading, recording the step as a graph, caches and clocks is prepared before step 1.";
+}
+
+/// What one run says of its first steps.
+struct FirstSteps {
+  double first = 0;   // step 1, in nanoseconds
+  double slower = 0;  // times the median
+  double change = 0;  // of the mean if the dropped steps counted, relative
+  bool stands_out = false;
+};
+FirstSteps first_steps(const Json& row) {
+  const std::vector<double> times = row["first_step_times_ns"].get<std::vector<double>>();
+  const std::vector<double> rest(times.begin() + dropped, times.end());
+  const double median = number(row, "time_per_step_ns");
+  const double slower = times[0] / median;
+  return {times[0], slower, mean(times) / mean(rest) - 1, slower > 1.05 && times[0] - median > 2 * number(row, "std_ns")};
+}
+
+/// So many runs are listed one by one.
+constexpr std::size_t few_runs = 3;
+
+/// "5.00, 4.50 and 1.00"; of many "1.00 to 5.00".
+std::string each_or_range(std::vector<double> values, const std::function<std::string(double)>& to_text) {
+  if (values.size() > few_runs) {
+    const auto [least, most] = std::minmax_element(values.begin(), values.end());
+    return fmt::format("{} to {}", to_text(*least), to_text(*most));
+  }
+  std::vector<std::string> words;
+  std::transform(values.begin(), values.end(), std::back_inserter(words), to_text);
+  return listing(words);
 }
 
 std::string why_warm_up(const std::vector<Json>& rows) {
-  const Json& first = rows[0];
-  const std::vector<double> times = first["first_step_times_ns"].get<std::vector<double>>();
-  if (times.size() <= dropped) {
+  std::vector<FirstSteps> runs;
+  for (const Json& row : rows) {
+    if (row["first_step_times_ns"].size() > dropped) {
+      runs.push_back(first_steps(row));
+    }
+  }
+  if (runs.empty()) {
     return "";
   }
-  const std::vector<double> rest(times.begin() + dropped, times.end());
-  const double median = number(first, "time_per_step_ns");
-  const double slower = times[0] / median;
-  const double scatter = number(first, "std_ns");
-  const bool stands_out = slower > 1.05 && times[0] - median > 2 * scatter;
+  const auto of_each = [&](double FirstSteps::*value, const std::function<std::string(double)>& to_text) {
+    std::vector<double> values;
+    std::transform(runs.begin(), runs.end(), std::back_inserter(values), [&](const FirstSteps& run) { return run.*value; });
+    return each_or_range(values, to_text);
+  };
+  const auto slow = static_cast<std::size_t>(
+      std::count_if(runs.begin(), runs.end(), [](const FirstSteps& run) { return run.stands_out; }));
+  const std::string verdict = slow == 0 ? "To be safe, though here step 1 is within 5 % or two standard deviations of the median"
+                              : slow == runs.size()
+                                  ? "Because step 1 does work that later ones do not"
+                                  : fmt::format("Because step 1 may do work that later ones do not, which shows in {} of {} runs",
+                                                slow, runs.size());
   return fmt::format(
-      "{}: step 1 took {}, {} times the median {} of the {} timed steps, and with the first {} the mean would change by {:+.1f} %. "
-      "On a GPU they pay for context creation, lazy loading of kernels, the choice of algorithms, the allocator, cold "
-      "caches and clocks that still rise. {}",
-      stands_out      ? "Because the first steps do work that later ones do not"
-      : slower > 1.05 ? fmt::format("To be safe, though here step 1 does not stand out of the noise (± {})", duration_text(scatter))
-                      : "To be safe, though no slow start shows here",
-      duration_text(times[0]), ratio_text(slower), duration_text(median), rest.size(), dropped,
-      100 * (mean(times) / mean(rest) - 1), reasons(first));
+      "{}: it took {}, {} times the median; the first {} would change the mean by {}. On a GPU step 1 pays for context creation, "
+      "lazy loading of kernels, choice of algorithms, the allocator, caches and clocks. {}",
+      verdict, of_each(&FirstSteps::first, [](double time) { return duration_text(time); }),
+      of_each(&FirstSteps::slower, ratio_text), dropped,
+      of_each(&FirstSteps::change, [](double change) { return fmt::format("{:+.1f} %", 100 * change); }), reasons(rows[0]));
 }
 
 std::string why_seeds(const std::vector<Json>& rows) {
@@ -114,10 +150,14 @@ std::string why_seeds(const std::vector<Json>& rows) {
 }
 
 std::vector<std::string> details(const std::vector<Json>& rows) {
-  const Json& first = rows[0];
-  return {fmt::format("A step takes {} (median), {} ± {} (mean and standard deviation): the spread is {} of the mean.",
-                      to_text(time_of(first)), to_text(time_of(first, "mean_ns")), to_text(time_of(first, "std_ns")),
-                      percent(number(first, "std_ns") / number(first, "mean_ns")))};
+  std::vector<std::string> sentences;
+  for (const Json& row : rows) {
+    sentences.push_back(
+        fmt::format("Run \"{}\": a step takes {} (median), {} ± {} (mean and standard deviation): the spread is {} of the mean.",
+                    text(row, "run"), to_text(time_of(row)), to_text(time_of(row, "mean_ns")), to_text(time_of(row, "std_ns")),
+                    percent(number(row, "std_ns") / number(row, "mean_ns"))));
+  }
+  return sentences;
 }
 
 }  // namespace
@@ -142,6 +182,7 @@ Experiment timing() {
                       {"step_1_ns", "step 1", Format::time},
                       {"time_per_step_ns", "median", Format::time},
                       {"mean_ns", "mean", Format::time},
+                      {"mean_all_ns", "mean with the dropped", Format::time},
                       {"std_ns", "std", Format::time},
                       {"steps_timed", "steps timed", Format::integer},
                       {"warmup", "dropped", Format::integer},
@@ -160,6 +201,7 @@ Experiment timing() {
                   }
                   if (const Json times = row.value("first_step_times_ns", Json::array()); !times.empty()) {
                     row["step_1_ns"] = times[0];
+                    row["mean_all_ns"] = mean(times.get<std::vector<double>>());
                   }
                 }
               },

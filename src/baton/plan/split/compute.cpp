@@ -170,11 +170,43 @@ void ComputeLaw::write(TaskId id, const Task& task, const op::Op& op, const op::
                             fmt::format("{} adds {} to a term of a sum, so that it counts once per term", ledger_.name(id),
                                         ledger_.name(task.reads[signature.once[0]])));
     }
+    if (op::tracks(op)) {
+      track(id, task.writes[w]);
+      continue;
+    }
     put(id, task.writes[w], making.writes[w], box, all, signature.in_place && !steps, steps);
   }
   if (steps && !ledger_.broken()) {
     ledger_.check_rate(id, rate_of(op));
   }
+  if (const std::optional<op::EvaluationForm> form = op::evaluation_form(op); form && form->statistics > 0) {
+    ledger_.samples(task.device, making.reads[0]).add(samples());  // those that are computed again are there already
+  }
+}
+
+/// Which samples the task that is judged has.
+TermBox ComputeLaw::samples() const {
+  TermBox box;
+  indices_.each([&](char letter, std::span<const Indices::Bound> bounds) {
+    if (letter == 'b') {
+      box.add(bounds[0]);
+    }
+  });
+  return box;
+}
+
+/// A statistic takes each sample once, those that its device has.
+void ComputeLaw::track(TaskId id, BufferId buffer) {
+  State& state = ledger_.state(buffer);
+  if (ledger_.plan()[buffer].role != Role::statistic) {
+    return ledger_.breach(Rule::update, {id},
+                          fmt::format("{} keeps statistics in {}, which is none", ledger_.name(id), ledger_.name(buffer)));
+  }
+  if (!state.terms.add(samples())) {
+    return ledger_.breach(Rule::update, {id},
+                          fmt::format("{} takes samples into {} a second time", ledger_.name(id), ledger_.name(buffer)));
+  }
+  state.updated = true;
 }
 
 /// Puts terms into a buffer: in place of what it held, or added to it.

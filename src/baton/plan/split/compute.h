@@ -20,6 +20,8 @@ class ComputeLaw {
   bool check_groups(TaskId id, const op::Op& op);
   void write(TaskId id, const Task& task, const op::Op& op, const op::Signature& signature, const Making& making, bool steps);
   void put(TaskId id, BufferId buffer, const Thing& made, const TermBox& box, bool all, bool adds, bool steps);
+  void track(TaskId id, BufferId buffer);
+  TermBox samples() const;
   void add_up(TaskId id, const Task& task);
   void not_the_models(TaskId id, const Task& task, std::span<const BufferId> reads);
 

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <algorithm>
+#include <map>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "baton/plan/meaning.h"
@@ -28,7 +30,7 @@ struct Held {
 struct State {
   bool written = false;
   bool complete = true;
-  bool updated = false;  // a parameter, by this step
+  bool updated = false;  // a parameter or a statistic, by this step
   Terms terms;           // where it is not complete
 };
 
@@ -46,6 +48,8 @@ class Ledger {
   const Meaning& meaning() const { return meaning_; }
   const Held& held(BufferId id) const { return held_[id.index()]; }
   State& state(BufferId id) { return states_[id.index()]; }
+  /// The samples of a value that ops with statistics of it have read on a device.
+  Terms& samples(DeviceId device, const Thing& value) { return samples_[{device, value.id}]; }
   /// The shape of all of a thing.
   const Shape& whole(const Thing& thing) const;
   /// Whether the step has a loss scale, and on which devices.
@@ -87,6 +91,7 @@ class Ledger {
   std::vector<Range> ranges_;  // those that no buffer's content has itself
   std::vector<Held> held_;     // by buffer
   std::vector<State> states_;  // likewise
+  std::map<std::pair<DeviceId, std::uint32_t>, Terms> samples_;
 };
 
 }  // namespace baton::plan

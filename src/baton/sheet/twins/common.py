@@ -115,7 +115,7 @@ def load_weights(args, model):
         weights = read_safetensors(os.path.join(args.start, "weights.safetensors"))
         with torch.no_grad():
             for name, parameter in model.named_parameters():
-                parameter.copy_(weights[start_name(name)].reshape(parameter.shape))
+                parameter.copy_(start_tensor(weights, name).reshape(parameter.shape))
 
 
 def make_optimizer(parameters):

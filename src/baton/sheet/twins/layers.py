@@ -48,10 +48,10 @@ class LargeLinearModelMP(nn.Module):
         return x
 
 
-def start_name(name):
-    """What `baton train --write-start` calls a parameter: layers.2.0.weight is block2.weight."""
+def start_tensor(weights, name):
+    """A parameter as `baton train --write-start` has it: layers.2.0.weight is block2.weight."""
     _, block, _, kind = name.split(".")
-    return f"block{block}.{kind}"
+    return weights[f"block{block}.{kind}"]
 
 
 def show_forward(model, x):

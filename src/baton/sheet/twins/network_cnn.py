@@ -18,10 +18,10 @@ def make_model():
     return Cnn()
 
 
-def start_name(name):
-    """What `baton train --write-start` calls a parameter: convs.0.weight is conv1.weight."""
+def start_tensor(weights, name):
+    """A parameter as `baton train --write-start` has it: convs.0.weight is conv1.weight."""
     parts = name.split(".")
-    return f"conv{int(parts[1]) + 1}.{parts[2]}" if parts[0] == "convs" else name
+    return weights[f"conv{int(parts[1]) + 1}.{parts[2]}" if parts[0] == "convs" else name]
 
 
 def wrap_layers(model, wrap):

@@ -41,8 +41,13 @@ class Layer(nn.Module):
         self.ln_1, self.attn, self.ln_2, self.mlp = nn.LayerNorm(DIM), Attention(), nn.LayerNorm(DIM), FeedForward()
 
     def forward(self, x):
+        #: if dropped
+        x = x + F.dropout(self.attn(self.ln_1(x)), DROPOUT, self.training)
+        return x + F.dropout(self.mlp(self.ln_2(x)), DROPOUT, self.training)
+        #: else
         x = x + self.attn(self.ln_1(x))
         return x + self.mlp(self.ln_2(x))
+        #: end
 
 
 class Gpt(nn.Module):
@@ -60,6 +65,9 @@ class Gpt(nn.Module):
     def forward(self, ids):
         parts = self.transformer
         x = parts["wte"](ids) + parts["wpe"](torch.arange(ids.shape[1], device=ids.device))
+        #: if dropped
+        x = F.dropout(x, DROPOUT, self.training)
+        #: end
         for layer in parts["h"]:
             x = layer(x)
         return F.linear(parts["ln_f"](x), parts["wte"].weight)
@@ -73,8 +81,13 @@ def make_model():
     return model
 
 
-def start_name(name):
-    return name
+def start_tensor(weights, name):
+    """A parameter as `baton train --write-start` has it, which is as Hugging Face has it: queries, keys and values in one tensor,
+    and the inputs of matrices in front of their outputs."""
+    for i, part in enumerate("qkv"):
+        if f".c_attn.{part}." in name:
+            return weights[name.replace(f".{part}.", ".")].chunk(3, -1)[i].t()
+    return weights[name].t() if ".c_" in name else weights[name]
 
 
 def wrap_layers(model, wrap):

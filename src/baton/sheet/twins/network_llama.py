@@ -57,8 +57,13 @@ class Layer(nn.Module):
         self.post_attention_layernorm, self.mlp = RmsNorm(), FeedForward()
 
     def forward(self, x):
+        #: if dropped
+        x = x + F.dropout(self.self_attn(self.input_layernorm(x)), DROPOUT, self.training)
+        return x + F.dropout(self.mlp(self.post_attention_layernorm(x)), DROPOUT, self.training)
+        #: else
         x = x + self.self_attn(self.input_layernorm(x))
         return x + self.mlp(self.post_attention_layernorm(x))
+        #: end
 
 
 class Llama(nn.Module):
@@ -73,6 +78,9 @@ class Llama(nn.Module):
 
     def forward(self, ids):
         x = self.model["embed_tokens"](ids)
+        #: if dropped
+        x = F.dropout(x, DROPOUT, self.training)
+        #: end
         for layer in self.model["layers"]:
             x = layer(x)
         return self.lm_head(self.model["norm"](x))
@@ -86,8 +94,8 @@ def make_model():
     return model
 
 
-def start_name(name):
-    return name
+def start_tensor(weights, name):
+    return weights[name]
 
 
 def wrap_layers(model, wrap):

@@ -3,10 +3,10 @@ def make_model():
     return nn.Sequential(*[nn.Sequential(nn.Linear(a, b), nn.ReLU()) for a, b in zip(WIDTHS, WIDTHS[1:])])
 
 
-def start_name(name):
-    """What `baton train --write-start` calls a parameter: 2.0.weight is block2.weight."""
+def start_tensor(weights, name):
+    """A parameter as `baton train --write-start` has it: 2.0.weight is block2.weight."""
     block, _, kind = name.split(".")
-    return f"block{block}.{kind}"
+    return weights[f"block{block}.{kind}"]
 
 
 def wrap_layers(model, wrap):

@@ -55,8 +55,8 @@ def make_model():
     return ResNet()
 
 
-def start_name(name):
-    return name
+def start_tensor(weights, name):
+    return weights[name]
 
 
 def wrap_layers(model, wrap):

@@ -24,10 +24,13 @@ TEST(StepReport, SumsTheRowsAndTellsTheDuration) {
   const std::unique_ptr<World> world = make_world_of_one();
   StepReport report(*world, losses_of(3), {0, 0}, {BufferId(0)});
   const std::vector<double> rows{1, 2, 4};
-  const StepReport::Summary summary = report.share(Nanoseconds(5), true, [&](BufferId) { return rows.data(); });
+  const StepReport::Summary summary = report.share({.duration = Nanoseconds(5), .enough = true},
+                                                   [&](BufferId) { return rows.data(); });
   EXPECT_EQ(summary.loss, 7.0);
   EXPECT_EQ(summary.duration.count, 5);
   EXPECT_TRUE(summary.enough);
+  EXPECT_FALSE(summary.given_up);
+  EXPECT_FALSE(summary.changed);
 }
 
 }  // namespace

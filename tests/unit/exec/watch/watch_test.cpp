@@ -47,6 +47,7 @@ struct Shared {
     LostRank::Cause cause{};
     int losses = 0;
     bool spoken = false;
+    std::atomic<int> stopped_for{0};
   };
   std::atomic<int> words_size{0};
   char words[4096];
@@ -136,7 +137,13 @@ class WatchedRanks {
       _exit(7);
     };
     {
-      Watch watch({.rank = rank, .size = count_, .patience = patience, .slow_start = slow_disk, .broadcast = broadcast},
+      const auto stopping = [this, rank](int number) { shared_->ranks[rank].stopped_for = number; };
+      Watch watch({.rank = rank,
+                   .size = count_,
+                   .patience = patience,
+                   .slow_start = slow_disk,
+                   .broadcast = broadcast,
+                   .stopping = stopping},
                   shared_board, over);
       if (at_ == At::training) {
         std::vector<int> rank_of;
@@ -473,6 +480,23 @@ TEST(Watch, ARankThatIsToldToEndTellsTheOthers) {
   EXPECT_EQ(ranks.end(0), 7);
   EXPECT_EQ(ranks.said(0).cause, LostRank::Cause::ended);
   EXPECT_EQ(ranks.said(0).lost, 1);
+}
+
+TEST(Watch, ASignalThatOneRankGivesUpForIsHeardByAll) {
+  for (const int struck : {0, 2}) {
+    WatchedRanks ranks(3, [struck](Life& life) {
+      if (life.rank == struck) {
+        life.watch.stop_all(SIGHUP);
+      }
+      while (life.shared.ranks[life.rank].stopped_for == 0) {
+        usleep(1000);
+      }
+    });
+    for (const int rank : {0, 1, 2}) {
+      EXPECT_EQ(ranks.end(rank), 0) << ranks.said(rank).text;
+      EXPECT_EQ(ranks.said(rank).stopped_for, SIGHUP);
+    }
+  }
 }
 
 TEST(Watch, AJobThatIsSuspendedAsAWholeGoesOn) {

@@ -92,6 +92,8 @@ concept Convolution = std::same_as<AnyOp, op::Conv2d> || std::same_as<AnyOp, op:
     std::same_as<AnyOp, op::Conv2dBackwardWeight>;
 
 cpu::ImageShape image_shape(const Shape& shape) { return {shape[0], shape[1], shape[2], shape[3]}; }
+/// The same where only the number of a plane's places counts, which may be one axis.
+cpu::ImageShape planes_of(const Shape& shape) { return {shape[0], shape[1], 1, shape.elements() / shape[0] / shape[1]}; }
 
 /// A kernel out of a function of the addresses.
 template <typename Function>
@@ -458,6 +460,11 @@ struct PrepareOp {
     return {shape, o.group == 0 ? shape.samples : o.group, o.epsilon};
   }
   std::unique_ptr<Kernel> operator()(const op::BatchNorm& o) const {
+    if (o.running) {
+      return kernel(at, [norm = channel_norm(o)](const Addresses& a, const Member& m, std::int64_t) {
+        norm.forward_by(in(a, 0), in(a, 1), in(a, 2), in(a, 3), in(a, 4), out(a, 0), Part(m, norm.shape.planes()));
+      });
+    }
     return kernel(at, [norm = channel_norm(o)](const Addresses& a, const Member& m, std::int64_t) {
       norm.forward(in(a, 0), in(a, 1), in(a, 2), out(a, 0), Part(m, norm.groups() * norm.shape.channels));
     });
@@ -470,6 +477,16 @@ struct PrepareOp {
   std::unique_ptr<Kernel> operator()(const op::BatchNormBackwardWeight& o) const {
     return kernel(at, [norm = channel_norm(o), add = o.accumulate](const Addresses& a, const Member& m, std::int64_t) {
       norm.backward_weight(in(a, 0), in(a, 1), out(a, 0), out(a, 1), Part(m, norm.shape.channels), add);
+    });
+  }
+  std::unique_ptr<Kernel> operator()(const op::TrackMoments& o) const {
+    const cpu::ImageShape shape = image_shape(plan[task.reads[0]].shape);
+    const cpu::ChannelNorm norm{shape, o.group == 0 ? shape.samples : o.group, 0};
+    return kernel(at, [norm, momentum = o.momentum](const Addresses& a, const Member& m, std::int64_t) {
+      norm.track(in(a, 0), momentum, out(a, 0), out(a, 1), Part(m, norm.shape.channels, cache_line));
+      if (m.index == 0) {
+        *reinterpret_cast<std::int32_t*>(a.writes[2]) += static_cast<std::int32_t>(norm.groups());
+      }
     });
   }
   std::unique_ptr<Kernel> operator()(const op::MaxPool& o) const {
@@ -485,12 +502,12 @@ struct PrepareOp {
     });
   }
   std::unique_ptr<Kernel> operator()(const op::AveragePool&) const {
-    return kernel(at, [shape = image_shape(plan[task.reads[0]].shape)](const Addresses& a, const Member& m, std::int64_t) {
+    return kernel(at, [shape = planes_of(plan[task.reads[0]].shape)](const Addresses& a, const Member& m, std::int64_t) {
       cpu::average_pool(shape, in(a, 0), out(a, 0), Part(m, shape.planes()));
     });
   }
   std::unique_ptr<Kernel> operator()(const op::AveragePoolBackward&) const {
-    return kernel(at, [shape = image_shape(plan[task.writes[0]].shape)](const Addresses& a, const Member& m, std::int64_t) {
+    return kernel(at, [shape = planes_of(plan[task.writes[0]].shape)](const Addresses& a, const Member& m, std::int64_t) {
       cpu::average_pool_backward(shape, in(a, 0), out(a, 0), Part(m, shape.planes()));
     });
   }
@@ -503,39 +520,53 @@ struct PrepareOp {
   }
   std::unique_ptr<Kernel> operator()(const op::Flatten&) const { return same_elements(); }
   std::unique_ptr<Kernel> operator()(const op::FlattenBackward&) const { return same_elements(); }
-  static cpu::SequenceOfImages sequence_of(const Shape& image) { return {image[0], image[1], image[2] * image[3]}; }
-  std::unique_ptr<Kernel> operator()(const op::ImageToSequence&) const {
-    return kernel(at, [extents = sequence_of(plan[task.reads[0]].shape)](const Addresses& a, const Member& m, std::int64_t) {
+  static cpu::SequenceOfImages sequence_of(const Shape& image, const Shape& sequence, std::int64_t first) {
+    return {image[0], image[1], image[2] * image[3], first, sequence[0]};
+  }
+  std::unique_ptr<Kernel> operator()(const op::ImageToSequence& o) const {
+    const auto extents = sequence_of(plan[task.reads[0]].shape, plan[task.writes[0]].shape, o.first);
+    return kernel(at, [extents](const Addresses& a, const Member& m, std::int64_t) {
       const Part part(m, extents.samples);
       cpu::image_to_sequence(extents, in(a, 0), in(a, 1), out(a, 0), part.begin, part.end);
     });
   }
-  std::unique_ptr<Kernel> operator()(const op::ImageToSequenceBackwardInput&) const {
-    return kernel(at, [extents = sequence_of(plan[task.writes[0]].shape)](const Addresses& a, const Member& m, std::int64_t) {
+  std::unique_ptr<Kernel> operator()(const op::ImageToSequenceBackwardInput& o) const {
+    const auto extents = sequence_of(plan[task.writes[0]].shape, plan[task.reads[0]].shape, o.first);
+    return kernel(at, [extents](const Addresses& a, const Member& m, std::int64_t) {
       const Part part(m, extents.samples);
       cpu::image_to_sequence_backward_input(extents, in(a, 0), out(a, 0), part.begin, part.end);
     });
   }
   std::unique_ptr<Kernel> operator()(const op::ImageToSequenceBackwardWeight& o) const {
-    return kernel(at, [shape = plan[task.reads[0]].shape, add = o.accumulate](const Addresses& a, const Member& m, std::int64_t) {
-      const Part part(m, shape[2], cache_line);
-      cpu::add_bias_backward(in(a, 0), out(a, 0), shape[1], shape[2], part.begin, part.end, add);  // the first position is in front
-    });
-  }
-  std::unique_ptr<Kernel> operator()(const op::FirstPosition&) const {
-    return kernel(at, [count = plan[task.writes[0]].shape.elements()](const Addresses& a, const Member& m, std::int64_t) {
-      const Part part(m, count, cache_line);
-      std::copy_n(in(a, 0) + part.begin, part.size(), out(a, 0) + part.begin);
-    });
-  }
-  std::unique_ptr<Kernel> operator()(const op::FirstPositionBackward&) const {
+    const std::int64_t samples = o.first == 0 ? plan[task.reads[0]].shape[1] : 0;  // of the first position, which is in front
     return kernel(
-        at, [count = elements(), all = plan[task.writes[0]].shape.elements()](const Addresses& a, const Member& m, std::int64_t) {
-          const Part part(m, all, cache_line);
-          for (std::int64_t i = part.begin; i < part.end; ++i) {
-            out(a, 0)[i] = i < count ? in(a, 0)[i] : 0;
-          }
+        at, [width = plan[task.reads[0]].shape[2], samples, add = o.accumulate](const Addresses& a, const Member& m, std::int64_t) {
+          const Part part(m, width, cache_line);
+          cpu::add_bias_backward(in(a, 0), out(a, 0), samples, width, part.begin, part.end, add);
         });
+  }
+  /// What is copied from the front of x, and zeros behind it.
+  std::unique_ptr<Kernel> copy_of_front(std::int64_t copied) const {
+    return kernel(at, [copied, all = plan[task.writes[0]].shape.elements()](const Addresses& a, const Member& m, std::int64_t) {
+      const Part part(m, all, cache_line);
+      for (std::int64_t i = part.begin; i < part.end; ++i) {
+        out(a, 0)[i] = i < copied ? in(a, 0)[i] : 0;
+      }
+    });
+  }
+  std::unique_ptr<Kernel> operator()(const op::FirstPosition& o) const {
+    return copy_of_front(o.first == 0 ? plan[task.writes[0]].shape.elements() : 0);
+  }
+  std::unique_ptr<Kernel> operator()(const op::FirstPositionBackward& o) const {
+    return copy_of_front(o.first == 0 ? elements() : 0);
+  }
+  std::unique_ptr<Kernel> operator()(const op::Transpose&) const {
+    const Shape& shape = plan[task.reads[0]].shape;
+    return kernel(at, [samples = shape[0], rows = shape[1], columns = shape.elements() / shape[0] / shape[1]](
+                          const Addresses& a, const Member& m, std::int64_t) {
+      const Part part(m, samples);
+      cpu::transpose(in(a, 0), out(a, 0), rows, columns, part.begin, part.end);
+    });
   }
 };
 
@@ -673,6 +704,7 @@ class CpuBackend final : public HostBackend {
             .gradient_with_sgd = true,
             .all_reduce_with_sgd = true,
             .tiled_weights = true,
+            .loads = true,
             .workspace = workspace};
   }
   bool has_kernel(const Plan& plan, const Task& task) const override {

@@ -237,12 +237,15 @@ void add_positions_backward(const float* dy, float* dtable, std::int64_t begin, 
 void image_to_sequence(const SequenceOfImages& extents, const float* x, const float* token, float* y, std::int64_t begin,
                        std::int64_t end) {
   const std::int64_t step = extents.samples * extents.channels;
+  const std::int64_t last = std::min(extents.places, extents.first + extents.positions - 1);
   for (std::int64_t sample = begin; sample < end; ++sample) {
-    std::copy_n(token, extents.channels, y + sample * extents.channels);
+    if (extents.first == 0) {
+      std::copy_n(token, extents.channels, y + sample * extents.channels);
+    }
     for (std::int64_t c = 0; c < extents.channels; ++c) {
       const float* image = x + (sample * extents.channels + c) * extents.places;
-      for (std::int64_t place = 0; place < extents.places; ++place) {
-        y[(1 + place) * step + sample * extents.channels + c] = image[place];
+      for (std::int64_t place = std::max<std::int64_t>(0, extents.first - 1); place < last; ++place) {
+        y[(1 + place - extents.first) * step + sample * extents.channels + c] = image[place];
       }
     }
   }
@@ -255,7 +258,26 @@ void image_to_sequence_backward_input(const SequenceOfImages& extents, const flo
     for (std::int64_t c = 0; c < extents.channels; ++c) {
       float* image = dx + (sample * extents.channels + c) * extents.places;
       for (std::int64_t place = 0; place < extents.places; ++place) {
-        image[place] = dy[(1 + place) * step + sample * extents.channels + c];
+        const std::int64_t position = 1 + place - extents.first;
+        const bool held = position >= 0 && position < extents.positions;
+        image[place] = held ? dy[position * step + sample * extents.channels + c] : 0;
+      }
+    }
+  }
+}
+
+void transpose(const float* x, float* y, std::int64_t rows, std::int64_t columns, std::int64_t begin, std::int64_t end) {
+  constexpr std::int64_t tile = 16;  // a cache line of columns, of as many rows
+  for (std::int64_t matrix = begin; matrix < end; ++matrix) {
+    const float* from = x + matrix * rows * columns;
+    float* to = y + matrix * rows * columns;
+    for (std::int64_t row = 0; row < rows; row += tile) {
+      for (std::int64_t column = 0; column < columns; column += tile) {
+        for (std::int64_t c = column; c < std::min(columns, column + tile); ++c) {
+          for (std::int64_t r = row; r < std::min(rows, row + tile); ++r) {
+            to[c * rows + r] = from[r * columns + c];
+          }
+        }
       }
     }
   }

@@ -54,11 +54,16 @@ struct SequenceOfImages {
   std::int64_t samples;
   std::int64_t channels;
   std::int64_t places;
+  std::int64_t first;      // position that is held
+  std::int64_t positions;  // that are held
 };
 void image_to_sequence(const SequenceOfImages& extents, const float* x, const float* token, float* y, std::int64_t begin,
                        std::int64_t end);
 void image_to_sequence_backward_input(const SequenceOfImages& extents, const float* dy, float* dx, std::int64_t begin,
                                       std::int64_t end);
+
+/// Matrices [begin, end) of so many rows and columns, each transposed.
+void transpose(const float* x, float* y, std::int64_t rows, std::int64_t columns, std::int64_t begin, std::int64_t end);
 
 /// Positions [begin, end): `heads` of so many features at each, turned by their angles, or back.
 struct Rotation {

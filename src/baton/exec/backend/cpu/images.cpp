@@ -41,6 +41,7 @@ double wide(float value) { return static_cast<double>(value); }
 
 struct ChannelMoments {
   double mean;
+  double variance;
   double factor;  // 1 / √(variance + epsilon)
 };
 
@@ -63,7 +64,19 @@ ChannelMoments moments_of(const ImageShape& shape, const float* x, std::int64_t 
   const double squares = sum_over(shape, channel, samples, [&](LaneSums& lanes, std::int64_t run) {
     lanes.add(shape.pixels(), [from = x + run, mean](std::int64_t i) { return (wide(from[i]) - mean) * (wide(from[i]) - mean); });
   });
-  return {mean, 1 / std::sqrt(squares / count + epsilon)};
+  return {mean, squares / count, 1 / std::sqrt(squares / count + epsilon)};
+}
+
+/// y = (x − mean) · factor + shift, of a channel of some samples.
+void normalise(const ImageShape& shape, const float* x, float* y, std::int64_t channel, Range samples, float mean, float factor,
+               float shift) {
+  for (std::int64_t n = samples.begin; n < samples.end; ++n) {
+    const float* __restrict from = x + (n * shape.channels + channel) * shape.pixels();
+    float* __restrict to = y + (n * shape.channels + channel) * shape.pixels();
+    for (std::int64_t i = 0; i < shape.pixels(); ++i) {
+      to[i] = (from[i] - mean) * factor + shift;
+    }
+  }
 }
 
 }  // namespace
@@ -73,15 +86,29 @@ void ChannelNorm::forward(const float* x, const float* gain, const float* bias, 
     const std::int64_t channel = unit % shape.channels;
     const std::int64_t first = unit / shape.channels * group;
     const ChannelMoments moments = moments_of(shape, x, channel, {first, first + group}, epsilon);
-    const auto mean = static_cast<float>(moments.mean);
-    const auto factor = static_cast<float>(moments.factor * wide(gain[channel]));
-    const float shift = bias[channel];
-    for (std::int64_t n = first; n < first + group; ++n) {
-      const float* __restrict from = x + (n * shape.channels + channel) * shape.pixels();
-      float* __restrict to = y + (n * shape.channels + channel) * shape.pixels();
-      for (std::int64_t i = 0; i < shape.pixels(); ++i) {
-        to[i] = (from[i] - mean) * factor + shift;
-      }
+    normalise(shape, x, y, channel, {first, first + group}, static_cast<float>(moments.mean),
+              static_cast<float>(moments.factor * wide(gain[channel])), bias[channel]);
+  }
+}
+
+void ChannelNorm::forward_by(const float* x, const float* gain, const float* bias, const float* mean, const float* variance,
+                             float* y, Range planes) const {
+  for (std::int64_t plane = planes.begin; plane < planes.end; ++plane) {
+    const std::int64_t channel = plane % shape.channels;
+    const std::int64_t sample = plane / shape.channels;
+    const double factor = wide(gain[channel]) / std::sqrt(wide(variance[channel]) + epsilon);
+    normalise(shape, x, y, channel, {sample, sample + 1}, mean[channel], static_cast<float>(factor), bias[channel]);
+  }
+}
+
+void ChannelNorm::track(const float* x, double momentum, float* mean, float* variance, Range channels) const {
+  const auto count = static_cast<double>(group * shape.pixels());
+  const double unbiased = count / std::max(1.0, count - 1);
+  for (std::int64_t channel = channels.begin; channel < channels.end; ++channel) {
+    for (std::int64_t first = 0; first < shape.samples; first += group) {
+      const ChannelMoments moments = moments_of(shape, x, channel, {first, first + group}, epsilon);
+      mean[channel] = static_cast<float>((1 - momentum) * wide(mean[channel]) + momentum * moments.mean);
+      variance[channel] = static_cast<float>((1 - momentum) * wide(variance[channel]) + momentum * moments.variance * unbiased);
     }
   }
 }

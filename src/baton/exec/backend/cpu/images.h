@@ -27,9 +27,14 @@ struct ChannelNorm {
   std::int64_t groups() const { return shape.samples / group; }
   /// Units that are a channel of a group each: groups × channels.
   void forward(const float* x, const float* gain, const float* bias, float* y, Range units) const;
+  /// By moments that were kept, in place of those of x. Planes are numbered through samples.
+  void forward_by(const float* x, const float* gain, const float* bias, const float* mean, const float* variance, float* y,
+                  Range planes) const;
   void backward_input(const float* dy, const float* x, const float* gain, float* dx, Range units) const;
   /// Channels.
   void backward_weight(const float* x, const float* dy, float* dgain, float* dbias, Range channels, bool accumulate) const;
+  /// Takes the moments of each group, in order, into those that are kept.
+  void track(const float* x, double momentum, float* mean, float* variance, Range channels) const;
 };
 
 /// A square window that moves over the planes of images. Planes are numbered through samples.

@@ -116,6 +116,46 @@ __global__ void __launch_bounds__(threads)
   moments[unit] = {static_cast<float>(shift + mean), static_cast<float>(1 / sqrt(variance + static_cast<double>(epsilon)))};
 }
 
+/// One thread per channel: moments as they were kept.
+__global__ void __launch_bounds__(threads)
+    kept_moments_kernel(const float* mean, const float* variance, Moments* moments, int channels, float epsilon) {
+  allow_next();
+  await_previous();
+  const int channel = static_cast<int>(blockIdx.x) * threads + static_cast<int>(threadIdx.x);
+  if (channel < channels) {
+    const double factor = 1 / sqrt(static_cast<double>(variance[channel]) + static_cast<double>(epsilon));
+    moments[channel] = {mean[channel], static_cast<float>(factor)};
+  }
+}
+
+/// One thread per channel.
+template <typename Element>
+__global__ void __launch_bounds__(threads) track_moments_kernel(const Element* x, const double2* sums, float* mean, float* variance,
+                                                                std::int32_t* tracked, Units units, int groups, float momentum) {
+  allow_next();
+  await_previous();
+  const int channel = static_cast<int>(blockIdx.x) * threads + static_cast<int>(threadIdx.x);
+  if (channel == 0) {
+    *tracked += groups;
+  }
+  if (channel >= units.channels) {
+    return;
+  }
+  const double elements = static_cast<double>(units.group) * units.pixels;
+  const double share = momentum;
+  for (int group = 0; group < groups; ++group) {
+    const std::int64_t unit = static_cast<std::int64_t>(group) * units.channels + channel;
+    const auto shift = static_cast<double>(
+        widened(x[(static_cast<std::int64_t>(group) * units.group * units.channels + channel) * units.pixels]));
+    const double2 total = sum_of_parts(sums, unit, units.parts);
+    const double distance = total.x / elements;
+    const double biased = fmax(0.0, total.y / elements - distance * distance);
+    const double unbiased = biased * elements / fmax(1.0, elements - 1);
+    mean[channel] = static_cast<float>((1 - share) * static_cast<double>(mean[channel]) + share * (shift + distance));
+    variance[channel] = static_cast<float>((1 - share) * static_cast<double>(variance[channel]) + share * unbiased);
+  }
+}
+
 /// Sums of dy, and of dy times what the norm made of x before gain and bias.
 template <typename Element, int Width>
 __global__ void __launch_bounds__(threads)
@@ -305,6 +345,34 @@ void batch_norm(DType type, const BatchNormShape& shape, const void* x, const vo
   });
 }
 
+void batch_norm_by(DType type, const BatchNormShape& shape, const void* x, const void* gain, const void* bias, const float* mean,
+                   const float* variance, void* y, void* workspace, cudaStream_t stream) {
+  const Prepared prepared(shape, workspace);
+  const std::int64_t count = shape.samples * shape.channels * shape.pixels;
+  with_width(type, shape.pixels, [&](auto element, auto width) {
+    using Element = decltype(element);
+    constexpr int size = decltype(width)::value;
+    launch(kept_moments_kernel, Prepared::over(shape.channels), stream, mean, variance, prepared.moments,
+           static_cast<int>(shape.channels), shape.epsilon);
+    launch(batch_norm_kernel<Element, size>, {dim3(blocks_for(count / size)), dim3(threads)}, stream,
+           static_cast<const Element*>(x), static_cast<const Element*>(gain), static_cast<const Element*>(bias),
+           static_cast<Element*>(y), static_cast<const Moments*>(prepared.moments), count, prepared.units);
+  });
+}
+
+void track_moments(DType type, const BatchNormShape& shape, const void* x, float momentum, float* mean, float* variance,
+                   std::int32_t* groups, void* workspace, cudaStream_t stream) {
+  const Prepared prepared(shape, workspace);
+  with_width(type, shape.pixels, [&](auto element, auto width) {
+    using Element = decltype(element);
+    constexpr int size = decltype(width)::value;
+    const auto* values = static_cast<const Element*>(x);
+    launch(moment_sums_kernel<Element, size>, prepared.over_parts(), stream, values, prepared.sums, prepared.units);
+    launch(track_moments_kernel<Element>, Prepared::over(shape.channels), stream, values,
+           static_cast<const double2*>(prepared.sums), mean, variance, groups, prepared.units, prepared.groups, momentum);
+  });
+}
+
 void batch_norm_backward_input(DType type, const BatchNormShape& shape, const void* dy, const void* x, const void* gain, void* dx,
                                void* workspace, cudaStream_t stream) {
   const Prepared prepared(shape, workspace);
@@ -324,8 +392,8 @@ void batch_norm_backward_input(DType type, const BatchNormShape& shape, const vo
   });
 }
 
-void batch_norm_backward_weight(DType type, const BatchNormShape& shape, const void* x, const void* dy, void* dgain, void* dbias,
-                                bool accumulate, void* workspace, cudaStream_t stream) {
+void batch_norm_backward_weight(DType type, const BatchNormShape& shape, const void* x, const void* dy, DType gradient, void* dgain,
+                                void* dbias, bool accumulate, void* workspace, cudaStream_t stream) {
   const Prepared prepared(shape, workspace);
   with_width(type, shape.pixels, [&](auto element, auto width) {
     using Element = decltype(element);
@@ -333,8 +401,11 @@ void batch_norm_backward_weight(DType type, const BatchNormShape& shape, const v
     const auto* values = static_cast<const Element*>(x);
     prepared.template take_moments<Element, size>(values, shape.epsilon, stream);
     prepared.template sum_slopes<Element, size>(static_cast<const Element*>(dy), values, stream);
-    launch(batch_norm_weight_kernel<Element>, Prepared::over(shape.channels), stream, static_cast<const double2*>(prepared.sums),
-           static_cast<Element*>(dgain), static_cast<Element*>(dbias), prepared.units, prepared.groups, accumulate);
+  });
+  with_element(gradient, [&](auto element) {
+    using Gradient = decltype(element);
+    launch(batch_norm_weight_kernel<Gradient>, Prepared::over(shape.channels), stream, static_cast<const double2*>(prepared.sums),
+           static_cast<Gradient*>(dgain), static_cast<Gradient*>(dbias), prepared.units, prepared.groups, accumulate);
   });
 }
 

@@ -397,9 +397,9 @@ __global__ void __launch_bounds__(sum_threads)
 constexpr int channel_threads = 1024;
 
 /// One block per channel.
-template <typename Element>
+template <typename Element, typename Gradient>
 __global__ void __launch_bounds__(channel_threads)
-    channel_sum_kernel(const Element* dy, Element* db, int samples, int channels, int pixels, bool accumulate) {
+    channel_sum_kernel(const Element* dy, Gradient* db, int samples, int channels, int pixels, bool accumulate) {
   __shared__ float shared[channel_threads];
   allow_next();
   await_previous();
@@ -418,7 +418,7 @@ __global__ void __launch_bounds__(channel_threads)
     }
   }
   if (threadIdx.x == 0) {
-    db[blockIdx.x] = rounded<Element>((accumulate ? widened(db[blockIdx.x]) : 0.0F) + shared[0]);
+    db[blockIdx.x] = rounded<Gradient>((accumulate ? widened(db[blockIdx.x]) : 0.0F) + shared[0]);
   }
 }
 
@@ -482,9 +482,10 @@ void convolution_backward_input(DType type, const ConvolutionShape& shape, Convo
 }
 
 void convolution_backward_weight(DType type, const ConvolutionShape& shape, ConvolutionWay way, const void* x, const void* dy,
-                                 void* dw, void* db, bool accumulate, void* workspace, cudaStream_t stream) {
-  with_element(type, [&](auto element) {
+                                 DType gradient, void* dw, void* db, bool accumulate, void* workspace, cudaStream_t stream) {
+  with_elements(type, gradient, [&](auto element, auto result) {
     using Element = decltype(element);
+    using Gradient = decltype(result);
     const auto* images = static_cast<const Element*>(x);
     const auto* slopes = static_cast<const Element*>(dy);
     const Geometry g = geometry_of(shape);
@@ -504,11 +505,11 @@ void convolution_backward_weight(DType type, const ConvolutionShape& shape, Conv
       return {static_cast<const float*>(workspace), parts};
     }();
     const std::int64_t count = static_cast<std::int64_t>(g.out) * columns;
-    launch(sum_parts_kernel<Element>, {dim3(static_cast<unsigned>((count + sum_threads - 1) / sum_threads)), dim3(sum_threads)},
-           stream, sums.sums, static_cast<Element*>(dw), count, sums.parts, accumulate);
+    launch(sum_parts_kernel<Gradient>, {dim3(static_cast<unsigned>((count + sum_threads - 1) / sum_threads)), dim3(sum_threads)},
+           stream, sums.sums, static_cast<Gradient*>(dw), count, sums.parts, accumulate);
     if (db != nullptr) {
-      launch(channel_sum_kernel<Element>, {dim3(static_cast<unsigned>(g.out)), dim3(channel_threads)}, stream, slopes,
-             static_cast<Element*>(db), static_cast<int>(shape.samples), g.out, g.pixels(), accumulate);
+      launch(channel_sum_kernel<Element, Gradient>, {dim3(static_cast<unsigned>(g.out)), dim3(channel_threads)}, stream, slopes,
+             static_cast<Gradient*>(db), static_cast<int>(shape.samples), g.out, g.pixels(), accumulate);
     }
   });
 }

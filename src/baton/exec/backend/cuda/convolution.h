@@ -42,9 +42,9 @@ void convolution(DType type, const ConvolutionShape& shape, ConvolutionWay way, 
                  void* y, void* workspace, cudaStream_t stream);
 void convolution_backward_input(DType type, const ConvolutionShape& shape, ConvolutionWay way, const void* dy, const void* w,
                                 void* dx, void* workspace, cudaStream_t stream);
-/// db may be null.
+/// db may be null. Both gradients may be float32 where x has 16 bits.
 void convolution_backward_weight(DType type, const ConvolutionShape& shape, ConvolutionWay way, const void* x, const void* dy,
-                                 void* dw, void* db, bool accumulate, void* workspace, cudaStream_t stream);
+                                 DType gradient, void* dw, void* db, bool accumulate, void* workspace, cudaStream_t stream);
 
 /// Norms over samples, height and width of each channel, for each `group` of samples.
 struct BatchNormShape {
@@ -54,14 +54,21 @@ struct BatchNormShape {
   std::int64_t group = 0;  // samples; they divide evenly
   float epsilon = 0;
 };
-/// Bytes of workspace for each of the three.
+/// Bytes of workspace for each of them.
 std::int64_t batch_norm_workspace(const BatchNormShape& shape);
 void batch_norm(DType type, const BatchNormShape& shape, const void* x, const void* gain, const void* bias, void* y,
                 void* workspace, cudaStream_t stream);
+/// The same by moments that were kept, float32, in place of those of x.
+void batch_norm_by(DType type, const BatchNormShape& shape, const void* x, const void* gain, const void* bias, const float* mean,
+                   const float* variance, void* y, void* workspace, cudaStream_t stream);
+/// Takes the moments of each group, in order, into those that are kept, and counts the groups.
+void track_moments(DType type, const BatchNormShape& shape, const void* x, float momentum, float* mean, float* variance,
+                   std::int32_t* groups, void* workspace, cudaStream_t stream);
 void batch_norm_backward_input(DType type, const BatchNormShape& shape, const void* dy, const void* x, const void* gain, void* dx,
                                void* workspace, cudaStream_t stream);
-void batch_norm_backward_weight(DType type, const BatchNormShape& shape, const void* x, const void* dy, void* dgain, void* dbias,
-                                bool accumulate, void* workspace, cudaStream_t stream);
+/// The gradients of the weights may be float32 where the others have 16 bits.
+void batch_norm_backward_weight(DType type, const BatchNormShape& shape, const void* x, const void* dy, DType gradient, void* dgain,
+                                void* dbias, bool accumulate, void* workspace, cudaStream_t stream);
 
 struct PoolShape {
   std::int64_t images = 0;  // samples × channels

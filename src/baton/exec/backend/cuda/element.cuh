@@ -51,4 +51,28 @@ void with_element(DType type, Run run) {
   }
 }
 
+/// Calls `run` with an element of the type and one of a second, which is the same or float32.
+template <typename Run>
+void with_elements(DType type, DType wide, Run run) {
+  with_element(type, [&](auto element) {
+    if (wide == type) {
+      run(element, element);
+    } else if (wide == DType::f32) {
+      run(element, float{});
+    } else {
+      throw std::runtime_error("no kernel for elements of these types");
+    }
+  });
+}
+
+/// Calls `run` with elements of two types, of which one may be float32 where the other has 16 bits.
+template <typename Run>
+void with_either(DType a, DType b, Run run) {
+  if (a == DType::f32) {
+    with_element(b, [&](auto element) { run(float{}, element); });
+  } else {
+    with_elements(a, b, run);
+  }
+}
+
 }  // namespace baton::exec::cuda

@@ -384,6 +384,29 @@ __global__ void __launch_bounds__(Threads)
   }
 }
 
+/// c = a + b, float32 but for b.
+template <typename Element>
+__global__ void __launch_bounds__(threads) add_to_stream_kernel(const float* a, const Element* b, float* c, std::int64_t count) {
+  allow_next();
+  await_previous();
+  using P = Pack<Element>;
+  struct alignas(16) Wide {
+    float elements[P::size];
+  };
+  over<P::size>(
+      count,
+      [&](std::int64_t i) {
+        Wide sum = reinterpret_cast<const Wide*>(a)[i];
+        const P added = reinterpret_cast<const P*>(b)[i];
+#pragma unroll
+        for (int e = 0; e < P::size; ++e) {
+          sum.elements[e] += widened(added.elements[e]);
+        }
+        reinterpret_cast<Wide*>(c)[i] = sum;
+      },
+      [&](std::int64_t i) { c[i] = a[i] + widened(b[i]); });
+}
+
 __global__ void count_step_kernel(std::int64_t* step) {
   allow_next();
   await_previous();
@@ -506,8 +529,19 @@ void relu_backward(DType type, const void* dy, const void* y, void* dx, std::int
   map(type, dy, y, dx, count, Passed(), stream);
 }
 
-void add(DType type, const void* a, const void* b, void* c, std::int64_t count, cudaStream_t stream) {
-  map(type, a, b, c, count, Added(), stream);
+void add(DType a_type, const void* a, DType b_type, const void* b, DType c_type, void* c, std::int64_t count, cudaStream_t stream) {
+  if (a_type == c_type && b_type == c_type) {
+    return map(c_type, a, b, c, count, Added(), stream);
+  }
+  const bool swapped = a_type != DType::f32;
+  if (c_type != DType::f32 || (swapped ? b_type : a_type) != DType::f32) {
+    throw std::runtime_error("no kernel for elements of these types");
+  }
+  with_element(swapped ? a_type : b_type, [&](auto element) {
+    using Element = decltype(element);
+    launch(add_to_stream_kernel<Element>, {dim3(blocks_for(count / Pack<Element>::size)), dim3(threads)}, stream,
+           static_cast<const float*>(swapped ? b : a), static_cast<const Element*>(swapped ? a : b), static_cast<float*>(c), count);
+  });
 }
 
 void add_bias(DType type, const void* x, const void* b, void* y, std::int64_t rows, std::int64_t width, cudaStream_t stream) {

@@ -16,8 +16,8 @@ constexpr int rounds = 8;
 constexpr int tile = threads * rounds;  // ids per block
 
 /// One block per id.
-template <typename Element>
-__global__ void __launch_bounds__(row_threads) embed_kernel(const std::int32_t* ids, const Element* weight, Element* y,
+template <typename Element, typename Wide>
+__global__ void __launch_bounds__(row_threads) embed_kernel(const std::int32_t* ids, const Element* weight, Wide* y,
                                                             std::int64_t held, std::int64_t width, std::int64_t first) {
   allow_next();
   await_previous();
@@ -25,13 +25,22 @@ __global__ void __launch_bounds__(row_threads) embed_kernel(const std::int32_t* 
   const bool is_held = id >= 0 && id < held;
   const std::int64_t row = blockIdx.x * width;
   using P = Pack<Element>;
+  struct alignas(16) Result {
+    Wide elements[P::size];
+  };
   if (width % P::size == 0) {
     for (std::int64_t i = threadIdx.x; i < width / P::size; i += row_threads) {
-      reinterpret_cast<P*>(y + row)[i] = is_held ? reinterpret_cast<const P*>(weight + id * width)[i] : P{};
+      const P own = is_held ? reinterpret_cast<const P*>(weight + id * width)[i] : P{};
+      Result result;
+#pragma unroll
+      for (int e = 0; e < P::size; ++e) {
+        result.elements[e] = rounded<Wide>(widened(own.elements[e]));
+      }
+      reinterpret_cast<Result*>(y + row)[i] = result;
     }
   } else {
     for (std::int64_t i = threadIdx.x; i < width; i += row_threads) {
-      y[row + i] = is_held ? weight[id * width + i] : rounded<Element>(0.0F);
+      y[row + i] = rounded<Wide>(is_held ? widened(weight[id * width + i]) : 0.0F);
     }
   }
 }
@@ -152,11 +161,14 @@ __global__ void __launch_bounds__(threads)
 }
 
 /// One block per sorted key; those that begin a row of W do its sum. `Width` elements at a time.
-template <typename Element, int Width>
-__global__ void __launch_bounds__(row_threads) sum_rows_kernel(Keys sorted, const Element* dy, Element* dw, std::int64_t count,
+template <typename Element, typename Gradient, int Width>
+__global__ void __launch_bounds__(row_threads) sum_rows_kernel(Keys sorted, const Element* dy, Gradient* dw, std::int64_t count,
                                                                std::int64_t held, std::int64_t width, bool accumulate) {
   struct alignas(Width * sizeof(Element)) Group {
     Element elements[Width];
+  };
+  struct alignas(Width * sizeof(Gradient)) Sums {
+    Gradient elements[Width];
   };
   allow_next();
   await_previous();
@@ -189,14 +201,14 @@ __global__ void __launch_bounds__(row_threads) sum_rows_kernel(Keys sorted, cons
       }
       more = own[together - 1];
     }
-    Group* to = reinterpret_cast<Group*>(dw + key * width) + g;
-    Group result{};
+    Sums* to = reinterpret_cast<Sums*>(dw + key * width) + g;
+    Sums result{};
     if (accumulate) {
       result = *to;
     }
 #pragma unroll
     for (int e = 0; e < Width; ++e) {
-      result.elements[e] = rounded<Element>((accumulate ? widened(result.elements[e]) : 0.0F) + sums[e]);
+      result.elements[e] = rounded<Gradient>((accumulate ? widened(result.elements[e]) : 0.0F) + sums[e]);
     }
     *to = result;
   }
@@ -206,12 +218,13 @@ std::int64_t sort_blocks(std::int64_t rows) { return (rows + tile - 1) / tile; }
 
 }  // namespace
 
-void embed(DType type, const std::int32_t* ids, const void* weight, void* y, std::int64_t rows, std::int64_t held,
+void embed(DType type, const std::int32_t* ids, const void* weight, DType y_type, void* y, std::int64_t rows, std::int64_t held,
            std::int64_t width, std::int64_t first, cudaStream_t stream) {
-  with_element(type, [&](auto element) {
+  with_elements(type, y_type, [&](auto element, auto wide) {
     using Element = decltype(element);
-    launch(embed_kernel<Element>, {dim3(static_cast<unsigned>(rows)), dim3(row_threads)}, stream, ids,
-           static_cast<const Element*>(weight), static_cast<Element*>(y), held, width, first);
+    using Wide = decltype(wide);
+    launch(embed_kernel<Element, Wide>, {dim3(static_cast<unsigned>(rows)), dim3(row_threads)}, stream, ids,
+           static_cast<const Element*>(weight), static_cast<Wide*>(y), held, width, first);
   });
 }
 
@@ -219,10 +232,11 @@ std::int64_t embed_backward_workspace(std::int64_t rows) {
   return (4 * rows + digits * sort_blocks(rows)) * static_cast<std::int64_t>(sizeof(std::uint32_t));
 }
 
-void embed_backward(DType type, const std::int32_t* ids, const void* dy, void* dw, std::int64_t rows, std::int64_t held,
-                    std::int64_t width, std::int64_t first, bool accumulate, void* workspace, cudaStream_t stream) {
+void embed_backward(DType type, const std::int32_t* ids, const void* dy, DType gradient, void* dw, std::int64_t rows,
+                    std::int64_t held, std::int64_t width, std::int64_t first, bool accumulate, void* workspace,
+                    cudaStream_t stream) {
   if (!accumulate) {
-    require(cudaMemsetAsync(dw, 0, static_cast<std::size_t>(held * width * size_of(type)), stream), "launching a kernel");
+    require(cudaMemsetAsync(dw, 0, static_cast<std::size_t>(held * width * size_of(gradient)), stream), "launching a kernel");
   }
   auto* words = static_cast<std::uint32_t*>(workspace);
   Keys from{words, words + rows};
@@ -239,15 +253,17 @@ void embed_backward(DType type, const std::int32_t* ids, const void* dy, void* d
            shift);
     std::swap(from, to);
   }
-  with_element(type, [&](auto element) {
+  with_either(type, gradient, [&](auto element, auto result) {
     using Element = decltype(element);
+    using Gradient = decltype(result);
     const LaunchShape shape{dim3(static_cast<unsigned>(rows)), dim3(row_threads)};
     const auto* slopes = static_cast<const Element*>(dy);
-    auto* sums = static_cast<Element*>(dw);
-    if (width % Pack<Element>::size == 0) {
-      launch(sum_rows_kernel<Element, Pack<Element>::size>, shape, stream, from, slopes, sums, rows, held, width, accumulate);
+    auto* sums = static_cast<Gradient*>(dw);
+    constexpr int size = Pack<Element>::size;
+    if (width % size == 0) {
+      launch(sum_rows_kernel<Element, Gradient, size>, shape, stream, from, slopes, sums, rows, held, width, accumulate);
     } else {
-      launch(sum_rows_kernel<Element, 1>, shape, stream, from, slopes, sums, rows, held, width, accumulate);
+      launch(sum_rows_kernel<Element, Gradient, 1>, shape, stream, from, slopes, sums, rows, held, width, accumulate);
     }
   });
 }

@@ -1,11 +1,14 @@
 #include "baton/exec/backend/cuda/engine.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <set>
+#include <utility>
 
 #include "baton/base/error.h"
+#include "baton/base/stop.h"
 #include "baton/exec/backend/cuda/arena.h"
 #include "baton/exec/backend/cuda/event.h"
 #include "baton/exec/backend/cuda/meetings.h"
@@ -23,8 +26,12 @@ namespace {
 using plan::Lane;
 using plan::Task;
 
-/// Steps that may be under way at once.
+/// Steps that may be under way at once, so that the GPU waits for none; where one takes longer than this, only one: what is
+/// enqueued runs to its end, and whoever asks the run to end waits for it.
 constexpr std::size_t depth = 4;
+/// One more is kept, to tell how long the GPU waited between two.
+constexpr std::size_t slot_count = depth + 1;
+constexpr Nanoseconds long_step(50'000'000);
 constexpr Nanoseconds between_reports(50'000'000);
 constexpr Nanoseconds between_samples(250'000'000);
 
@@ -97,22 +104,30 @@ class CudaEngine final : public Engine {
   RunResult run(const RunOptions& options, const Progress& progress) override {
     RunResult result = open_result(options.steps);
     const TracedSteps traced(options);
-    Run run{result, progress};
+    Run run{result, progress, options.for_keeps};
     run.monitors = slice_.monitors();
     try {
       enter_origin();
+      load_first();
       for (std::int64_t step = 0; step < options.steps && !run.enough; ++step) {
+        collect(run, step - static_cast<std::int64_t>(depth) + 1);
+        load(step);
+        collect(run, traced.contains(step) ? step : step - run.ahead() + 1);
+        if (run.enough) {
+          break;
+        }
         if (traced.contains(step)) {
-          collect(run, step);
           result.trace.steps.push_back(trace(run, step));
         } else {
-          collect(run, step - static_cast<std::int64_t>(depth) + 1);
           enqueue(step, false);
         }
         ++run.enqueued;
       }
       sample(run);
       collect(run, run.enqueued);
+      if (run.broken) {
+        slice_.synchronize();
+      }
     } catch (...) {  // steps under way come to their end, and count: their weights are changed
       slice_.synchronize();
       steps_before_ += run.enqueued;
@@ -121,7 +136,8 @@ class CudaEngine final : public Engine {
     for (const Monitor& monitor : run.monitors) {
       result.gpus.push_back(monitor.reading());
     }
-    steps_before_ += run.collected;
+    steps_before_ += run.enqueued;
+    loaded_for_ = steps_before_;
     close_result(result, run.collected, result.trace.steps.size());
     return result;
   }
@@ -145,12 +161,20 @@ class CudaEngine final : public Engine {
   struct Run {
     RunResult& result;
     const Progress& progress;
+    bool for_keeps = false;
     std::int64_t enqueued = 0;
     std::int64_t collected = 0;
     bool enough = false;
+    bool broken = false;  // by a loss that is not finite: steps behind it do not count
     Nanoseconds reported = now();
     Nanoseconds sampled = now();
     std::vector<Monitor> monitors{};
+
+    /// How many steps may be under way.
+    std::int64_t ahead() const {
+      const bool is_short = collected > 0 && result.step_times[static_cast<std::size_t>(collected - 1)] < long_step;
+      return is_short ? static_cast<std::int64_t>(depth) : 1;
+    }
   };
 
   cudaStream_t stream(const Task& task) const { return slice_.stream(task); }
@@ -158,7 +182,7 @@ class CudaEngine final : public Engine {
   cudaStream_t origin() const { return slice_.first_place().stream(Lane::compute); }
   void enter_origin() const { slice_.first_place().enter(); }
   void enter(DeviceId device) const { slice_.place(device).enter(); }
-  Slot& slot(std::int64_t step) { return *slots_[static_cast<std::size_t>(step) % depth]; }
+  Slot& slot(std::int64_t step) { return *slots_[static_cast<std::size_t>(step) % slot_count]; }
 
   void make_events() {
     events_.resize(plan_.tasks().size());
@@ -195,13 +219,15 @@ class CudaEngine final : public Engine {
       losses += plan_[id].size().count;
     }
     std::int64_t inputs = 0;
-    for (const BufferId id : data_.loaded) {
-      inputs += plan_[id].size().count;
+    for (const std::vector<BufferId>* list : {&data_.loaded, &data_.ahead}) {
+      for (const BufferId id : *list) {
+        inputs += plan_[id].size().count;
+      }
     }
-    host_losses_ = std::make_unique<Pinned>(losses * static_cast<std::int64_t>(depth));
-    host_inputs_ = std::make_unique<Pinned>(inputs * static_cast<std::int64_t>(depth));
+    host_losses_ = std::make_unique<Pinned>(losses * static_cast<std::int64_t>(slot_count));
+    host_inputs_ = std::make_unique<Pinned>(inputs * static_cast<std::int64_t>(slot_count));
     enter_origin();
-    for (std::size_t i = 0; i < depth; ++i) {
+    for (std::size_t i = 0; i < slot_count; ++i) {
       slots_.push_back(std::make_unique<Slot>());
       slots_.back()->losses = static_cast<std::int64_t>(i) * losses;
       slots_.back()->inputs = static_cast<std::int64_t>(i) * inputs;
@@ -318,20 +344,15 @@ class CudaEngine final : public Engine {
     events.done->record(stream(plan_[id]));
   }
 
+  /// Draws a step's data on the host, while others are under way.
+  void load(std::int64_t step) { fill(data_.loaded, slot(step).inputs, steps_before_ + step); }
+
   /// Puts a step behind those under way: its data, its tasks, its loss.
   void enqueue(std::int64_t step, bool traced) {
     Slot& one = slot(step);
-    std::int64_t offset = one.inputs;
-    const std::int64_t first = data_.first_sample(steps_before_ + step);
-    for (const BufferId id : data_.loaded) {
-      const std::int64_t bytes = plan_[id].size().count;
-      fill_initial(plan_[id], host_inputs_->at(offset), data_.source, first);
-      require(cudaMemcpyAsync(slice_.address(id), host_inputs_->at(offset), static_cast<std::size_t>(bytes), cudaMemcpyHostToDevice,
-                              origin()),
-              "copying the batch");
-      offset += bytes;
-    }
+    copy_filled(data_.loaded, one.inputs);
     one.start.record(origin());
+    const Nanoseconds launched = now();
     if (enqueued_anew_) {
       enqueue_step(traced);
       enter_origin();
@@ -339,7 +360,7 @@ class CudaEngine final : public Engine {
       (traced ? traced_step_ : step_)->launch(origin());
     }
     one.end.record(origin());
-    offset = one.losses;
+    std::int64_t offset = one.losses;
     for (const BufferId id : data_.losses) {
       const std::int64_t bytes = plan_[id].size().count;
       require(cudaMemcpyAsync(host_losses_->at(offset), slice_.address(id), static_cast<std::size_t>(bytes), cudaMemcpyDeviceToHost,
@@ -348,6 +369,37 @@ class CudaEngine final : public Engine {
       offset += bytes;
     }
     one.over.record(origin());
+    loading_.start = now() - launched;
+    fill(data_.ahead, one.inputs, steps_before_ + step + 1);  // while the GPU computes
+    loading_.end = now() - launched;
+    copy_filled(data_.ahead, one.inputs);
+  }
+
+  /// Puts the rows of a step into pinned memory, from `offset` on; and from there to the GPUs, behind what is under way.
+  void fill(const std::vector<BufferId>& buffers, std::int64_t offset, std::int64_t step) const {
+    for (const BufferId id : buffers) {
+      data_.fill(plan_[id], host_inputs_->at(offset), step);
+      offset += plan_[id].size().count;
+    }
+  }
+  void copy_filled(const std::vector<BufferId>& buffers, std::int64_t offset) const {
+    for (const BufferId id : buffers) {
+      const std::int64_t bytes = plan_[id].size().count;
+      require(cudaMemcpyAsync(slice_.address(id), host_inputs_->at(offset), static_cast<std::size_t>(bytes), cudaMemcpyHostToDevice,
+                              origin()),
+              "copying the batch");
+      offset += bytes;
+    }
+  }
+
+  /// What is loaded ahead is there for the first step of a run, too.
+  void load_first() {
+    if (data_.ahead.empty() || std::exchange(loaded_for_, -1) == steps_before_) {
+      return;
+    }
+    fill(data_.ahead, slot(0).inputs, steps_before_);
+    copy_filled(data_.ahead, slot(0).inputs);
+    require(cudaStreamSynchronize(origin()), "copying the batch");
   }
 
   /// Asks how the GPUs fare while steps are under way.
@@ -360,17 +412,26 @@ class CudaEngine final : public Engine {
 
   /// Takes in what the steps before `until` left.
   void collect(Run& run, std::int64_t until) {
-    for (; run.collected < until; ++run.collected) {
+    for (; run.collected < until && !run.broken; ++run.collected) {
       Slot& one = slot(run.collected);
       one.over.synchronize();
       const auto step = static_cast<std::size_t>(run.collected);
       run.result.step_times[step] = one.end.since(one.start);
+      if (data_.feed != nullptr && run.collected > 0) {
+        run.result.data_waits[step] = one.start.since(slot(run.collected - 1).end);
+      }
       double loss = 0;
       const auto* rows = reinterpret_cast<const double*>(host_losses_->at(one.losses));  // one buffer's behind the other's
       for (const std::size_t row : data_.loss_order) {
         loss += rows[row];
       }
       run.result.losses[step] = loss;
+      if (run.for_keeps && !std::isfinite(loss)) {
+        run.broken = run.enough = true;
+      }
+      if (!run.for_keeps && asked_to_stop_at_once()) {
+        throw Stopped();
+      }
       if (now() - run.sampled > between_samples) {
         sample(run);
       }
@@ -392,8 +453,10 @@ class CudaEngine final : public Engine {
     for (std::size_t t = 0; t < plan_.tasks().size(); ++t) {
       const plan::TaskWork work = plan::work(plan_, TaskId(t));
       const Event& origin = start_on(slice_.place(plan_.tasks()[t].device).ordinal(), step);
-      const Nanoseconds start = std::clamp(events_[t].start->since(origin), Nanoseconds(0), result.duration);
-      const Nanoseconds end = std::clamp(events_[t].end->since(origin), start, result.duration);
+      const bool loads = std::holds_alternative<plan::Load>(plan_.tasks()[t].action);  // which the host does
+      const Nanoseconds start = std::clamp(loads ? loading_.start : events_[t].start->since(origin), Nanoseconds(0),
+                                           result.duration);
+      const Nanoseconds end = std::clamp(loads ? loading_.end : events_[t].end->since(origin), start, result.duration);
       result.events.push_back({start, end, work.sent, work.received});
     }
     return result;
@@ -452,6 +515,11 @@ class CudaEngine final : public Engine {
   std::unique_ptr<Graph> step_;
   std::unique_ptr<Graph> traced_step_;
   std::int64_t steps_before_ = 0;
+  std::int64_t loaded_for_ = -1;  // the step whose rows are there
+  struct {
+    Nanoseconds start;
+    Nanoseconds end;
+  } loading_;  // of the step enqueued last, since it was launched
 };
 
 }  // namespace

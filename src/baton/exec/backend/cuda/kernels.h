@@ -16,7 +16,8 @@ namespace baton::exec::cuda {
 void relu(DType type, const void* x, void* y, std::int64_t count, cudaStream_t stream);
 /// dx = dy where y > 0, else 0; dx and dy may be the same.
 void relu_backward(DType type, const void* dy, const void* y, void* dx, std::int64_t count, cudaStream_t stream);
-void add(DType type, const void* a, const void* b, void* c, std::int64_t count, cudaStream_t stream);
+/// a or b may have 16 bits where the other and c are float32.
+void add(DType a_type, const void* a, DType b_type, const void* b, DType c_type, void* c, std::int64_t count, cudaStream_t stream);
 /// y = x + b, the same b in each row.
 void add_bias(DType type, const void* x, const void* b, void* y, std::int64_t rows, std::int64_t width, cudaStream_t stream);
 /// With `tanh`, by its approximation 0.5 x (1 + tanh(√(2 / π) (x + 0.044715 x³))).
@@ -26,37 +27,63 @@ void gelu_backward(DType type, const void* dy, const void* x, void* dx, std::int
 void silu_gate(DType type, const void* a, const void* b, void* y, std::int64_t count, cudaStream_t stream);
 void silu_gate_backward(DType type, const void* dy, const void* a, const void* b, void* da, void* db, std::int64_t count,
                         cudaStream_t stream);
-/// Norms of rows of `width` elements.
-void layer_norm(DType type, const void* x, const void* gain, const void* bias, void* y, std::int64_t rows, std::int64_t width,
-                float epsilon, cudaStream_t stream);
-void layer_norm_backward_input(DType type, const void* dy, const void* x, const void* gain, void* dx, std::int64_t rows,
-                               std::int64_t width, float epsilon, cudaStream_t stream);
+/// Norms of rows of `width` elements. x and dx are of the stream's type, which may be float32 where the others have 16 bits.
+void layer_norm(DType type, DType stream_type, const void* x, const void* gain, const void* bias, void* y, std::int64_t rows,
+                std::int64_t width, float epsilon, cudaStream_t stream);
+void layer_norm_backward_input(DType type, DType stream_type, const void* dy, const void* x, const void* gain, void* dx,
+                               std::int64_t rows, std::int64_t width, float epsilon, cudaStream_t stream);
 /// Bytes of workspace for the gradients of a norm's weights.
 std::int64_t norm_weight_workspace(std::int64_t rows, std::int64_t width);
-void layer_norm_backward_weight(DType type, const void* x, const void* dy, void* dgain, void* dbias, std::int64_t rows,
-                                std::int64_t width, float epsilon, bool accumulate, float* workspace, cudaStream_t stream);
+/// x and the gradients of the weights may be float32 where dy has 16 bits.
+struct NormWeightTypes {
+  DType x;
+  DType dy;
+  DType gradient;
+};
+void layer_norm_backward_weight(const NormWeightTypes& types, const void* x, const void* dy, void* dgain, void* dbias,
+                                std::int64_t rows, std::int64_t width, float epsilon, bool accumulate, float* workspace,
+                                cudaStream_t stream);
 /// y = x / √(mean of x² + epsilon) · gain.
-void rms_norm(DType type, const void* x, const void* gain, void* y, std::int64_t rows, std::int64_t width, float epsilon,
-              cudaStream_t stream);
-void rms_norm_backward_input(DType type, const void* dy, const void* x, const void* gain, void* dx, std::int64_t rows,
-                             std::int64_t width, float epsilon, cudaStream_t stream);
-void rms_norm_backward_weight(DType type, const void* x, const void* dy, void* dgain, std::int64_t rows, std::int64_t width,
-                              float epsilon, bool accumulate, float* workspace, cudaStream_t stream);
+void rms_norm(DType type, DType stream_type, const void* x, const void* gain, void* y, std::int64_t rows, std::int64_t width,
+              float epsilon, cudaStream_t stream);
+void rms_norm_backward_input(DType type, DType stream_type, const void* dy, const void* x, const void* gain, void* dx,
+                             std::int64_t rows, std::int64_t width, float epsilon, cudaStream_t stream);
+void rms_norm_backward_weight(const NormWeightTypes& types, const void* x, const void* dy, void* dgain, std::int64_t rows,
+                              std::int64_t width, float epsilon, bool accumulate, float* workspace, cudaStream_t stream);
 
 /// Turns the pairs (i, i + head / 2) of each head by (first + position) · base^(−2 i / head); back with `backward`. x and y are
 /// [positions, width], a width of several heads; y may be x.
 void rotary(DType type, const void* x, void* y, std::int64_t positions, std::int64_t width, std::int64_t head, double base,
             std::int64_t first, bool backward, cudaStream_t stream);
-/// y = x + W[first + position], of x [positions, samples, width].
-void add_positions(DType type, const void* x, const void* w, void* y, std::int64_t positions, std::int64_t samples,
-                   std::int64_t width, std::int64_t first, cudaStream_t stream);
-/// dW has `held` rows; those of other positions become zero, or are left as they are with `accumulate`.
-void add_positions_backward(DType type, const void* dy, void* dw, std::int64_t positions, std::int64_t samples, std::int64_t width,
-                            std::int64_t first, std::int64_t held, bool accumulate, cudaStream_t stream);
+/// y = x + W[first + position], of x [positions, samples, width]. x and y are of the stream's type, which may be float32 where W
+/// has 16 bits.
+void add_positions(DType type, DType stream_type, const void* x, const void* w, void* y, std::int64_t positions,
+                   std::int64_t samples, std::int64_t width, std::int64_t first, cudaStream_t stream);
+/// dW has `held` rows; those of other positions become zero, or are left as they are with `accumulate`. One of dy and dW may be
+/// float32 where the other has 16 bits.
+void add_positions_backward(DType type, const void* dy, DType gradient, void* dw, std::int64_t positions, std::int64_t samples,
+                            std::int64_t width, std::int64_t first, std::int64_t held, bool accumulate, cudaStream_t stream);
 void cast(DType from, const void* x, DType to, void* y, std::int64_t count, cudaStream_t stream);
 
-/// y = xᵀ, float32, both row-major; x is rows × columns.
-void transpose(const float* x, float* y, std::int64_t rows, std::int64_t columns, cudaStream_t stream);
+/// y = xᵀ of each of some matrices, all row-major; those of x are rows × columns.
+void transpose(DType type, const void* x, void* y, std::int64_t matrices, std::int64_t rows, std::int64_t columns,
+               cudaStream_t stream);
+
+/// Images as sequences, behind a learned vector; of the sequence, so many `positions` from `first` on are held.
+struct SequenceShape {
+  std::int64_t samples = 0;
+  std::int64_t channels = 0;
+  std::int64_t places = 0;  // of an image
+  std::int64_t first = 0;
+  std::int64_t positions = 0;
+};
+void image_to_sequence(DType type, const SequenceShape& shape, const void* x, const void* token, void* y, cudaStream_t stream);
+/// 0 at places whose positions dy does not hold.
+void image_to_sequence_backward_input(DType type, const SequenceShape& shape, const void* dy, void* dx, cudaStream_t stream);
+void image_to_sequence_backward_weight(DType type, const SequenceShape& shape, const void* dy, void* dtoken, bool accumulate,
+                                       cudaStream_t stream);
+/// The first `copied` elements of x, and zeros behind them.
+void copy_front(DType type, const void* x, void* y, std::int64_t copied, std::int64_t count, cudaStream_t stream);
 
 /// One block per row; the sums of a row are added up in double precision, in a fixed order. dy is multiplied by `scale` (one float)
 /// if there is one.
@@ -75,14 +102,16 @@ void cross_entropy(DType type, const void* y, const std::int32_t* labels, const 
                    std::int64_t rows, std::int64_t classes, double total_rows, const ScorePart& part, cudaStream_t stream);
 void cross_entropy_terms(DType type, const void* y, const std::int32_t* labels, double* terms, std::int64_t rows,
                          std::int64_t classes, const ScorePart& part, cudaStream_t stream);
-/// Of a weight of `held` rows that begins with row `first`.
-void embed(DType type, const std::int32_t* ids, const void* weight, void* y, std::int64_t rows, std::int64_t held,
+/// Of a weight of `held` rows that begins with row `first`. y may be float32 where the weight has 16 bits.
+void embed(DType type, const std::int32_t* ids, const void* weight, DType y_type, void* y, std::int64_t rows, std::int64_t held,
            std::int64_t width, std::int64_t first, cudaStream_t stream);
 /// Bytes of workspace for the backward.
 std::int64_t embed_backward_workspace(std::int64_t rows);
-/// Each row of dW is the sum of dy over the ids that name it, in their order.
-void embed_backward(DType type, const std::int32_t* ids, const void* dy, void* dw, std::int64_t rows, std::int64_t held,
-                    std::int64_t width, std::int64_t first, bool accumulate, void* workspace, cudaStream_t stream);
+/// Each row of dW is the sum of dy over the ids that name it, in their order. One of dy and dW may be float32 where the other has
+/// 16 bits.
+void embed_backward(DType type, const std::int32_t* ids, const void* dy, DType gradient, void* dw, std::int64_t rows,
+                    std::int64_t held, std::int64_t width, std::int64_t first, bool accumulate, void* workspace,
+                    cudaStream_t stream);
 
 /// db = keep · db + factor · Σ dy over the rows; db is of `result`'s type.
 void bias_gradient(DType type, const void* dy, DType result, void* db, std::int64_t rows, std::int64_t width, float keep,

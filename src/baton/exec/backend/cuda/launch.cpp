@@ -1,13 +1,13 @@
 #include "baton/exec/backend/cuda/launch.h"
 
-#include <fmt/format.h>
-
 #include <memory>
+#include <set>
 
 #include "baton/base/error.h"
 #include "baton/exec/backend/cuda/kernels.h"
 #include "baton/exec/backend/cuda/launch_networks.h"
 #include "baton/exec/backend/cuda/status.h"
+#include "baton/op/signature.h"
 #include "baton/op/traits.h"
 
 namespace baton::exec::cuda {
@@ -70,12 +70,6 @@ ProductShape shape_of(std::span<const plan::Buffer> buffers, const Task& task, c
   return {.m = b.shape[1], .n = a.shape[0], .k = a.shape[1], .operands = a.dtype, .result = a.dtype, .tf32 = o.tf32};
 }
 
-/// Ops that have no kernel here yet: `verify` refuses plans with them.
-template <typename AnyOp>
-concept WithoutKernel = std::same_as<AnyOp, op::ImageToSequence> || std::same_as<AnyOp, op::ImageToSequenceBackwardInput> ||
-    std::same_as<AnyOp, op::ImageToSequenceBackwardWeight> || std::same_as<AnyOp, op::FirstPosition> ||
-    std::same_as<AnyOp, op::FirstPositionBackward>;
-
 struct PrepareOp {
   const plan::Plan& plan;
   const Task& task;
@@ -85,6 +79,7 @@ struct PrepareOp {
   std::int64_t elements() const { return plan[task.reads[0]].shape.elements(); }
   std::int64_t rows() const { return plan[task.reads[0]].shape.rows(); }
   DType type() const { return plan[task.reads[0]].dtype; }
+  DType result() const { return plan[task.writes[0]].dtype; }
   /// The first of a scaler's four floats is its scale.
   const float* scale(bool scaled) const { return scaled ? in(at, task.reads.size() - 1) : nullptr; }
   const std::int32_t* integers(std::size_t i) const { return reinterpret_cast<const std::int32_t*>(at.reads[i]); }
@@ -172,9 +167,8 @@ struct PrepareOp {
   }
 
   Launch operator()(const op::Add&) const {
-    return [a = in(at, 0), b = in(at, 1), c = out(at, 0), count = elements(), type = type()](cudaStream_t stream) {
-      add(type, a, b, c, count, stream);
-    };
+    return [a = in(at, 0), b = in(at, 1), c = out(at, 0), count = elements(), a_type = type(), b_type = plan[task.reads[1]].dtype,
+            c_type = result()](cudaStream_t stream) { add(a_type, a, b_type, b, c_type, c, count, stream); };
   }
 
   Launch operator()(const op::AddBias&) const {
@@ -184,8 +178,8 @@ struct PrepareOp {
 
   Launch operator()(const op::AddBiasBackward& o) const {
     return [dy = in(at, 0), db = out(at, 0), count = elements(), width = plan[task.writes[0]].shape.elements(),
-            keep = o.accumulate ? 1.0F : 0.0F,
-            type = type()](cudaStream_t stream) { bias_gradient(type, dy, type, db, count / width, width, keep, 1, stream); };
+            keep = o.accumulate ? 1.0F : 0.0F, type = type(),
+            result = result()](cudaStream_t stream) { bias_gradient(type, dy, result, db, count / width, width, keep, 1, stream); };
   }
 
   Launch operator()(const op::Relu&) const {
@@ -238,36 +232,37 @@ struct PrepareOp {
 
   Launch operator()(const op::Embed& o) const {
     return [ids = integers(0), w = in(at, 1), y = out(at, 0), rows = elements(), weight = plan[task.reads[1]].shape,
-            type = plan[task.reads[1]].dtype,
-            first = o.first](cudaStream_t stream) { embed(type, ids, w, y, rows, weight[0], weight[1], first, stream); };
+            type = plan[task.reads[1]].dtype, wide = result(),
+            first = o.first](cudaStream_t stream) { embed(type, ids, w, wide, y, rows, weight[0], weight[1], first, stream); };
   }
 
   Launch operator()(const op::EmbedBackward& o) const {
     return [ids = integers(0), dy = in(at, 1), dw = out(at, 0), rows = elements(), weight = plan[task.writes[0]].shape,
-            type = plan[task.writes[0]].dtype, first = o.first, add = o.accumulate, workspace = at.workspace](cudaStream_t stream) {
-      embed_backward(type, ids, dy, dw, rows, weight[0], weight[1], first, add, workspace, stream);
+            type = plan[task.reads[1]].dtype, gradient = result(), first = o.first, add = o.accumulate,
+            workspace = at.workspace](cudaStream_t stream) {
+      embed_backward(type, ids, dy, gradient, dw, rows, weight[0], weight[1], first, add, workspace, stream);
     };
   }
 
   Launch operator()(const op::LayerNorm& o) const {
     return [x = in(at, 0), gain = in(at, 1), bias = in(at, 2), y = out(at, 0), rows = rows(), width = elements() / rows(),
-            type = type(), epsilon = static_cast<float>(o.epsilon)](cudaStream_t stream) {
-      layer_norm(type, x, gain, bias, y, rows, width, epsilon, stream);
+            type = result(), wide = type(), epsilon = static_cast<float>(o.epsilon)](cudaStream_t stream) {
+      layer_norm(type, wide, x, gain, bias, y, rows, width, epsilon, stream);
     };
   }
 
   Launch operator()(const op::LayerNormBackwardInput& o) const {
     return [dy = in(at, 0), x = in(at, 1), gain = in(at, 2), dx = out(at, 0), rows = rows(), width = elements() / rows(),
-            type = type(), epsilon = static_cast<float>(o.epsilon)](cudaStream_t stream) {
-      layer_norm_backward_input(type, dy, x, gain, dx, rows, width, epsilon, stream);
+            type = type(), wide = result(), epsilon = static_cast<float>(o.epsilon)](cudaStream_t stream) {
+      layer_norm_backward_input(type, wide, dy, x, gain, dx, rows, width, epsilon, stream);
     };
   }
 
   Launch operator()(const op::LayerNormBackwardWeight& o) const {
     return [x = in(at, 0), dy = in(at, 1), dgain = out(at, 0), dbias = out(at, 1), rows = rows(), width = elements() / rows(),
-            type = type(), epsilon = static_cast<float>(o.epsilon), add = o.accumulate,
-            workspace = reinterpret_cast<float*>(at.workspace)](cudaStream_t stream) {
-      layer_norm_backward_weight(type, x, dy, dgain, dbias, rows, width, epsilon, add, workspace, stream);
+            types = NormWeightTypes{type(), plan[task.reads[1]].dtype, result()}, epsilon = static_cast<float>(o.epsilon),
+            add = o.accumulate, workspace = reinterpret_cast<float*>(at.workspace)](cudaStream_t stream) {
+      layer_norm_backward_weight(types, x, dy, dgain, dbias, rows, width, epsilon, add, workspace, stream);
     };
   }
 
@@ -320,11 +315,6 @@ struct PrepareOp {
   Launch operator()(const AnyOp& o) const {
     return PrepareImages{{plan, task, at}, around.capability.code}(o);
   }
-
-  template <WithoutKernel AnyOp>
-  Launch operator()(const AnyOp& o) const {
-    throw BugError(fmt::format("{} has no kernel", op::name(op::Op(o))));
-  }
 };
 
 Launch prepare_update(const plan::Plan& plan, const Task& task, const plan::Update& update, const Addresses& at,
@@ -365,12 +355,42 @@ Launch prepare_update(const plan::Plan& plan, const Task& task, const plan::Upda
   return [=](cudaStream_t stream) { adam(type, settings, tensors.data(), tensors.size(), scaling, step, stream); };
 }
 
+/// Of the ops that a residual stream passes through, those whose kernels take it in float32 beside operands of 16 bits.
+template <typename AnyOp>
+concept TakesStream = std::same_as<AnyOp, op::LayerNorm> || std::same_as<AnyOp, op::LayerNormBackwardInput> ||
+    std::same_as<AnyOp, op::LayerNormBackwardWeight> || std::same_as<AnyOp, op::RmsNorm> ||
+    std::same_as<AnyOp, op::RmsNormBackwardInput> || std::same_as<AnyOp, op::RmsNormBackwardWeight> ||
+    std::same_as<AnyOp, op::Embed> || std::same_as<AnyOp, op::EmbedBackward> || std::same_as<AnyOp, op::AddPositions> ||
+    std::same_as<AnyOp, op::AddPositionsBackward>;
+
+/// Whether the kernel takes operands of these types beside each other.
+bool takes_types(const plan::Plan& plan, const Task& task, const op::Op& op) {
+  const op::Signature& signature = op::signature(op);
+  std::set<DType> types;
+  bool streams = false;
+  for (const auto& [axes, ids] : {std::pair(&signature.reads, &task.reads), std::pair(&signature.writes, &task.writes)}) {
+    for (std::size_t i = 0; i < axes->size(); ++i) {
+      const op::Type type = (*axes)[i].type;
+      streams = streams || type == op::Type::wide;
+      if (type == op::Type::value || type == op::Type::summed || type == op::Type::wide) {
+        types.insert(plan[(*ids)[i]].dtype);
+      }
+    }
+  }
+  if (types.size() <= 1 || !streams || std::visit([]<typename AnyOp>(const AnyOp&) { return TakesStream<AnyOp>; }, op)) {
+    return true;
+  }
+  // A stream is added to: one of the terms may have 16 bits.
+  const auto is_wide = [&](BufferId id) { return plan[id].dtype == DType::f32; };
+  return std::holds_alternative<op::Add>(op) && is_wide(task.writes[0]) && (is_wide(task.reads[0]) || is_wide(task.reads[1]));
+}
+
 }  // namespace
 
 bool has_launch(const plan::Plan& plan, const Task& task) {
   const auto* compute = std::get_if<plan::Compute>(&task.action);
-  if (compute != nullptr && (std::visit([]<typename AnyOp>(const AnyOp&) { return WithoutKernel<AnyOp>; }, compute->op) ||
-                             !(has_attention(plan, task, compute->op) && has_convolution(plan, task, compute->op)))) {
+  if (compute != nullptr && !(has_attention(plan, task, compute->op) && has_convolution(plan, task, compute->op) &&
+                              takes_types(plan, task, compute->op))) {
     return false;
   }
   for (const std::vector<BufferId>* list : {&task.reads, &task.writes}) {
@@ -430,6 +450,21 @@ Launch prepare_launch(const plan::Plan& plan, const Task& task, const Addresses&
   check(task.workspace >= needed, "{} has a workspace of {} but needs {}", plan::verb(task), task.workspace.count, needed.count);
   if (const auto* wait = std::get_if<plan::Delay>(&task.action)) {
     return [time = wait->duration.count](cudaStream_t stream) { delay(time, stream); };
+  }
+  if (std::holds_alternative<plan::Load>(task.action)) {
+    return [](cudaStream_t) {};  // the host copies what it has filled, once the step is over
+  }
+  if (std::holds_alternative<plan::Take>(task.action)) {
+    std::vector<std::size_t> sizes;
+    for (const BufferId id : task.reads) {
+      sizes.push_back(static_cast<std::size_t>(plan[id].size().count));
+    }
+    return [addresses, sizes](cudaStream_t stream) {
+      for (std::size_t i = 0; i < sizes.size(); ++i) {
+        require(cudaMemcpyAsync(addresses.writes[i], addresses.reads[i], sizes[i], cudaMemcpyDeviceToDevice, stream),
+                "taking the batch");
+      }
+    };
   }
   if (const auto* update = std::get_if<plan::Update>(&task.action)) {
     return prepare_update(plan, task, *update, addresses, context.step);

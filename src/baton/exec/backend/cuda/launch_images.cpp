@@ -2,6 +2,7 @@
 #include <limits>
 
 #include "baton/exec/backend/cuda/convolution.h"
+#include "baton/exec/backend/cuda/kernels.h"
 #include "baton/exec/backend/cuda/launch_networks.h"
 #include "baton/exec/backend/cuda/status.h"
 
@@ -32,9 +33,17 @@ BatchNormShape norm_shape(const AnyOp& o, const Shape& x) {
           .epsilon = static_cast<float>(o.epsilon)};
 }
 
+BatchNormShape tracked_shape(const op::TrackMoments& o, const Shape& x) {
+  return norm_shape(op::BatchNorm{.epsilon = 0, .group = o.group}, x);
+}
+
 template <typename AnyOp>
 PoolShape pool_shape(const AnyOp& o, const Shape& x) {
   return {.images = x[0] * x[1], .height = x[2], .width = x[3], .window = o.window, .stride = o.stride, .padding = o.padding};
+}
+
+SequenceShape sequence_shape(const Shape& image, const Shape& sequence, std::int64_t first) {
+  return {.samples = image[0], .channels = image[1], .places = image[2] * image[3], .first = first, .positions = sequence[0]};
 }
 
 Launch copy_of(const void* from, void* to, std::int64_t bytes) {
@@ -60,11 +69,19 @@ Launch PrepareImages::operator()(const op::Conv2dBackwardInput& o) const {
 
 Launch PrepareImages::operator()(const op::Conv2dBackwardWeight& o) const {
   return [shape = convolution_shape(o, in_shape(0), out_shape(0)), x = in(0), dy = in(1), dw = out(0),
-          db = o.no_bias ? nullptr : out(1), add = o.accumulate, type = type(), way = way(), workspace = at.workspace](
-             cudaStream_t stream) { convolution_backward_weight(type, shape, way, x, dy, dw, db, add, workspace, stream); };
+          db = o.no_bias ? nullptr : out(1), add = o.accumulate, type = type(), gradient = result(), way = way(),
+          workspace = at.workspace](cudaStream_t stream) {
+    convolution_backward_weight(type, shape, way, x, dy, gradient, dw, db, add, workspace, stream);
+  };
 }
 
 Launch PrepareImages::operator()(const op::BatchNorm& o) const {
+  if (o.running) {
+    return [shape = norm_shape(o, in_shape(0)), x = in(0), gain = in(1), bias = in(2), mean = static_cast<const float*>(in(3)),
+            variance = static_cast<const float*>(in(4)), y = out(0), type = type(), workspace = at.workspace](cudaStream_t stream) {
+      batch_norm_by(type, shape, x, gain, bias, mean, variance, y, workspace, stream);
+    };
+  }
   return [shape = norm_shape(o, in_shape(0)), x = in(0), gain = in(1), bias = in(2), y = out(0), type = type(),
           workspace = at.workspace](cudaStream_t stream) { batch_norm(type, shape, x, gain, bias, y, workspace, stream); };
 }
@@ -78,8 +95,16 @@ Launch PrepareImages::operator()(const op::BatchNormBackwardInput& o) const {
 
 Launch PrepareImages::operator()(const op::BatchNormBackwardWeight& o) const {
   return [shape = norm_shape(o, in_shape(0)), x = in(0), dy = in(1), dgain = out(0), dbias = out(1), add = o.accumulate,
+          type = type(), gradient = result(), workspace = at.workspace](cudaStream_t stream) {
+    batch_norm_backward_weight(type, shape, x, dy, gradient, dgain, dbias, add, workspace, stream);
+  };
+}
+
+Launch PrepareImages::operator()(const op::TrackMoments& o) const {
+  return [shape = tracked_shape(o, in_shape(0)), x = in(0), momentum = static_cast<float>(o.momentum),
+          mean = static_cast<float*>(out(0)), variance = static_cast<float*>(out(1)), groups = static_cast<std::int32_t*>(out(2)),
           type = type(), workspace = at.workspace](cudaStream_t stream) {
-    batch_norm_backward_weight(type, shape, x, dy, dgain, dbias, add, workspace, stream);
+    track_moments(type, shape, x, momentum, mean, variance, groups, workspace, stream);
   };
 }
 
@@ -97,16 +122,14 @@ Launch PrepareImages::operator()(const op::MaxPoolBackward& o) const {
 
 Launch PrepareImages::operator()(const op::AveragePool&) const {
   const Shape& shape = in_shape(0);
-  return [x = in(0), y = out(0), images = shape[0] * shape[1], pixels = shape[2] * shape[3], type = type()](cudaStream_t stream) {
-    average_pool(type, x, y, images, pixels, stream);
-  };
+  return [x = in(0), y = out(0), images = shape[0] * shape[1], pixels = shape.elements() / shape[0] / shape[1],
+          type = type()](cudaStream_t stream) { average_pool(type, x, y, images, pixels, stream); };
 }
 
 Launch PrepareImages::operator()(const op::AveragePoolBackward&) const {
   const Shape& shape = out_shape(0);
-  return [dy = in(0), dx = out(0), images = shape[0] * shape[1], pixels = shape[2] * shape[3], type = type()](cudaStream_t stream) {
-    average_pool_backward(type, dy, dx, images, pixels, stream);
-  };
+  return [dy = in(0), dx = out(0), images = shape[0] * shape[1], pixels = shape.elements() / shape[0] / shape[1],
+          type = type()](cudaStream_t stream) { average_pool_backward(type, dy, dx, images, pixels, stream); };
 }
 
 Launch PrepareImages::operator()(const op::Flatten&) const {
@@ -115,6 +138,44 @@ Launch PrepareImages::operator()(const op::Flatten&) const {
 
 Launch PrepareImages::operator()(const op::FlattenBackward&) const {
   return copy_of(in(0), out(0), in_shape(0).elements() * size_of(type()));
+}
+
+Launch PrepareImages::operator()(const op::ImageToSequence& o) const {
+  return [shape = sequence_shape(in_shape(0), out_shape(0), o.first), x = in(0), token = in(1), y = out(0),
+          type = type()](cudaStream_t stream) { image_to_sequence(type, shape, x, token, y, stream); };
+}
+
+Launch PrepareImages::operator()(const op::ImageToSequenceBackwardInput& o) const {
+  return [shape = sequence_shape(out_shape(0), in_shape(0), o.first), dy = in(0), dx = out(0), type = type()](cudaStream_t stream) {
+    image_to_sequence_backward_input(type, shape, dy, dx, stream);
+  };
+}
+
+Launch PrepareImages::operator()(const op::ImageToSequenceBackwardWeight& o) const {
+  const Shape& dy_shape = in_shape(0);
+  const SequenceShape shape{
+      .samples = dy_shape[1], .channels = dy_shape[2], .places = 0, .first = o.first, .positions = dy_shape[0]};
+  return [shape, dy = in(0), dtoken = out(0), add = o.accumulate, type = type()](cudaStream_t stream) {
+    image_to_sequence_backward_weight(type, shape, dy, dtoken, add, stream);
+  };
+}
+
+Launch PrepareImages::operator()(const op::FirstPosition& o) const {
+  const std::int64_t count = out_shape(0).elements();
+  return [x = in(0), y = out(0), copied = o.first == 0 ? count : 0, count, type = type()](cudaStream_t stream) {
+    copy_front(type, x, y, copied, count, stream);
+  };
+}
+
+Launch PrepareImages::operator()(const op::FirstPositionBackward& o) const {
+  return [dy = in(0), dx = out(0), copied = o.first == 0 ? in_shape(0).elements() : 0, count = out_shape(0).elements(),
+          type = type()](cudaStream_t stream) { copy_front(type, dy, dx, copied, count, stream); };
+}
+
+Launch PrepareImages::operator()(const op::Transpose&) const {
+  const Shape& shape = in_shape(0);
+  return [x = in(0), y = out(0), samples = shape[0], rows = shape[1], columns = shape.elements() / shape[0] / shape[1],
+          type = type()](cudaStream_t stream) { transpose(type, x, y, samples, rows, columns, stream); };
 }
 
 ConvolutionWay PrepareImages::way() const { return fastest_convolution(type(), code); }
@@ -136,6 +197,9 @@ std::int64_t images_workspace(std::span<const plan::Buffer> buffers, const plan:
   }
   if (const auto* norm = std::get_if<op::BatchNorm>(&op)) {
     return batch_norm_workspace(norm_shape(*norm, first.shape));
+  }
+  if (const auto* moments = std::get_if<op::TrackMoments>(&op)) {
+    return batch_norm_workspace(tracked_shape(*moments, first.shape));
   }
   if (const auto* norm = std::get_if<op::BatchNormBackwardInput>(&op)) {
     return batch_norm_workspace(norm_shape(*norm, first.shape));

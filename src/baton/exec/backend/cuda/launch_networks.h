@@ -16,6 +16,7 @@ struct Preparation {
   const Shape& in_shape(std::size_t i) const { return plan[task.reads[i]].shape; }
   const Shape& out_shape(std::size_t i) const { return plan[task.writes[i]].shape; }
   DType type() const { return plan[task.reads[0]].dtype; }
+  DType result() const { return plan[task.writes[0]].dtype; }
 };
 
 /// The launches of what transformers are made of.
@@ -42,12 +43,19 @@ struct PrepareImages : Preparation {
   Launch operator()(const op::BatchNorm& o) const;
   Launch operator()(const op::BatchNormBackwardInput& o) const;
   Launch operator()(const op::BatchNormBackwardWeight& o) const;
+  Launch operator()(const op::TrackMoments& o) const;
   Launch operator()(const op::MaxPool& o) const;
   Launch operator()(const op::MaxPoolBackward& o) const;
   Launch operator()(const op::AveragePool& o) const;
   Launch operator()(const op::AveragePoolBackward& o) const;
   Launch operator()(const op::Flatten& o) const;
   Launch operator()(const op::FlattenBackward& o) const;
+  Launch operator()(const op::ImageToSequence& o) const;
+  Launch operator()(const op::ImageToSequenceBackwardInput& o) const;
+  Launch operator()(const op::ImageToSequenceBackwardWeight& o) const;
+  Launch operator()(const op::FirstPosition& o) const;
+  Launch operator()(const op::FirstPositionBackward& o) const;
+  Launch operator()(const op::Transpose& o) const;
 
  private:
   ConvolutionWay way() const;

@@ -13,22 +13,25 @@ AttentionShape attention_shape(const Shape& q, const Shape& k, bool causal, bool
 }  // namespace
 
 Launch PrepareTransformer::operator()(const op::RmsNorm& o) const {
-  return
-      [x = in(0), gain = in(1), y = out(0), rows = in_shape(0).rows(), width = in_shape(0).last(), type = type(),
-       epsilon = static_cast<float>(o.epsilon)](cudaStream_t stream) { rms_norm(type, x, gain, y, rows, width, epsilon, stream); };
+  return [x = in(0), gain = in(1), y = out(0), rows = in_shape(0).rows(), width = in_shape(0).last(), type = result(),
+          wide = type(), epsilon = static_cast<float>(o.epsilon)](cudaStream_t stream) {
+    rms_norm(type, wide, x, gain, y, rows, width, epsilon, stream);
+  };
 }
 
 Launch PrepareTransformer::operator()(const op::RmsNormBackwardInput& o) const {
   return [dy = in(0), x = in(1), gain = in(2), dx = out(0), rows = in_shape(0).rows(), width = in_shape(0).last(), type = type(),
-          epsilon = static_cast<float>(o.epsilon)](cudaStream_t stream) {
-    rms_norm_backward_input(type, dy, x, gain, dx, rows, width, epsilon, stream);
+          wide = result(), epsilon = static_cast<float>(o.epsilon)](cudaStream_t stream) {
+    rms_norm_backward_input(type, wide, dy, x, gain, dx, rows, width, epsilon, stream);
   };
 }
 
 Launch PrepareTransformer::operator()(const op::RmsNormBackwardWeight& o) const {
-  return [x = in(0), dy = in(1), dgain = out(0), rows = in_shape(0).rows(), width = in_shape(0).last(), type = type(),
-          epsilon = static_cast<float>(o.epsilon), add = o.accumulate, workspace = reinterpret_cast<float*>(at.workspace)](
-             cudaStream_t stream) { rms_norm_backward_weight(type, x, dy, dgain, rows, width, epsilon, add, workspace, stream); };
+  return [x = in(0), dy = in(1), dgain = out(0), rows = in_shape(0).rows(), width = in_shape(0).last(),
+          types = NormWeightTypes{type(), plan[task.reads[1]].dtype, result()}, epsilon = static_cast<float>(o.epsilon),
+          add = o.accumulate, workspace = reinterpret_cast<float*>(at.workspace)](cudaStream_t stream) {
+    rms_norm_backward_weight(types, x, dy, dgain, rows, width, epsilon, add, workspace, stream);
+  };
 }
 
 Launch PrepareTransformer::operator()(const op::SiluGate&) const {
@@ -45,15 +48,15 @@ Launch PrepareTransformer::operator()(const op::SiluGateBackward&) const {
 Launch PrepareTransformer::operator()(const op::AddPositions& o) const {
   const Shape& x_shape = in_shape(0);
   return [x = in(0), w = in(1), y = out(0), positions = x_shape[0], samples = x_shape.rows() / x_shape[0], width = x_shape.last(),
-          type = type(),
-          first = o.first](cudaStream_t stream) { add_positions(type, x, w, y, positions, samples, width, first, stream); };
+          type = plan[task.reads[1]].dtype, wide = type(),
+          first = o.first](cudaStream_t stream) { add_positions(type, wide, x, w, y, positions, samples, width, first, stream); };
 }
 
 Launch PrepareTransformer::operator()(const op::AddPositionsBackward& o) const {
   const Shape& dy_shape = in_shape(0);
   return [dy = in(0), dw = out(0), positions = dy_shape[0], samples = dy_shape.rows() / dy_shape[0], width = dy_shape.last(),
-          type = type(), first = o.first, held = out_shape(0)[0], add = o.accumulate](cudaStream_t stream) {
-    add_positions_backward(type, dy, dw, positions, samples, width, first, held, add, stream);
+          type = type(), gradient = result(), first = o.first, held = out_shape(0)[0], add = o.accumulate](cudaStream_t stream) {
+    add_positions_backward(type, dy, gradient, dw, positions, samples, width, first, held, add, stream);
   };
 }
 

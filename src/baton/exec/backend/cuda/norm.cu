@@ -132,8 +132,8 @@ __device__ std::int64_t own_row() {
   return static_cast<std::int64_t>(blockIdx.x) * (threads / Threads) + threadIdx.x / Threads;
 }
 
-template <typename Element, int Threads, int Width, int Held, bool Centred>
-__global__ void __launch_bounds__(threads) norm_kernel(const Element* x, const Element* gain, const Element* bias, Element* y,
+template <typename Element, typename Stream, int Threads, int Width, int Held, bool Centred>
+__global__ void __launch_bounds__(threads) norm_kernel(const Stream* x, const Element* gain, const Element* bias, Element* y,
                                                        std::int64_t rows, std::int64_t width, float epsilon) {
   allow_next();
   await_previous();
@@ -141,7 +141,7 @@ __global__ void __launch_bounds__(threads) norm_kernel(const Element* x, const E
   if (row >= rows) {
     return;
   }
-  const RowPart<Element, Threads, Width, Held> part(x + row * width, width);
+  const RowPart<Stream, Threads, Width, Held> part(x + row * width, width);
   const Moments moments = part.template moments<Centred>(width, epsilon);
   using G = Group<Element, Width>;
   part.each([&](int, int g, const float(&values)[Width]) {
@@ -160,9 +160,9 @@ __global__ void __launch_bounds__(threads) norm_kernel(const Element* x, const E
   });
 }
 
-template <typename Element, int Threads, int Width, int Held, bool Centred>
+template <typename Element, typename Stream, int Threads, int Width, int Held, bool Centred>
 __global__ void __launch_bounds__(threads)
-    norm_backward_input_kernel(const Element* dy, const Element* x, const Element* gain, Element* dx, std::int64_t rows,
+    norm_backward_input_kernel(const Element* dy, const Stream* x, const Element* gain, Stream* dx, std::int64_t rows,
                                std::int64_t width, float epsilon) {
   allow_next();
   await_previous();
@@ -170,7 +170,7 @@ __global__ void __launch_bounds__(threads)
   if (row >= rows) {
     return;
   }
-  const RowPart<Element, Threads, Width, Held> part(x + row * width, width);
+  const RowPart<Stream, Threads, Width, Held> part(x + row * width, width);
   using G = Group<Element, Width>;
   const auto* slopes = reinterpret_cast<const G*>(dy + row * width);
   const auto* gains = reinterpret_cast<const G*>(gain);
@@ -218,26 +218,26 @@ __global__ void __launch_bounds__(threads)
   part.each([&](int h, int g, const float(&values)[Width]) {
     float scaled[Width];
     scaled_slopes(h, g, scaled);
-    G result;
+    Group<Stream, Width> result;
 #pragma unroll
     for (int e = 0; e < Width; ++e) {
       const float normal = (values[e] - moments.mean) * moments.factor;
-      result.elements[e] = rounded<Element>((scaled[e] - mean - normal * tilt) * moments.factor);
+      result.elements[e] = rounded<Stream>((scaled[e] - mean - normal * tilt) * moments.factor);
     }
-    reinterpret_cast<G*>(dx + row * width)[g] = result;
+    reinterpret_cast<Group<Stream, Width>*>(dx + row * width)[g] = result;
   });
 }
 
-template <typename Element, int Threads, int Width, int Held, bool Centred>
+template <typename Stream, int Threads, int Width, int Held, bool Centred>
 __global__ void __launch_bounds__(threads)
-    moments_kernel(const Element* x, Moments* moments, std::int64_t rows, std::int64_t width, float epsilon) {
+    moments_kernel(const Stream* x, Moments* moments, std::int64_t rows, std::int64_t width, float epsilon) {
   allow_next();
   await_previous();
   const std::int64_t row = own_row<Threads>();
   if (row >= rows) {
     return;
   }
-  const RowPart<Element, Threads, Width, Held> part(x + row * width, width);
+  const RowPart<Stream, Threads, Width, Held> part(x + row * width, width);
   const Moments own = part.template moments<Centred>(width, epsilon);
   if (threadIdx.x % Threads == 0) {
     moments[row] = own;
@@ -248,8 +248,8 @@ constexpr int row_lanes = threads / warp;
 
 /// Sums over some of the rows: `sums` is [gridDim.y][2][width], gains and biases. A block has a warp's width of groups; the rows
 /// are dealt to its warps in turn.
-template <typename Element, int Width>
-__global__ void __launch_bounds__(threads) norm_weight_kernel(const Element* x, const Element* dy, const Moments* moments,
+template <typename Element, typename Stream, int Width>
+__global__ void __launch_bounds__(threads) norm_weight_kernel(const Stream* x, const Element* dy, const Moments* moments,
                                                               float* sums, std::int64_t rows, std::int64_t width) {
   __shared__ float gains[row_lanes][warp * Width];
   __shared__ float biases[row_lanes][warp * Width];
@@ -267,7 +267,7 @@ __global__ void __launch_bounds__(threads) norm_weight_kernel(const Element* x, 
   if (group < groups) {
 #pragma unroll 4
     for (std::int64_t row = first + row_lane; row < last; row += row_lanes) {
-      const G values = reinterpret_cast<const G*>(x)[row * groups + group];
+      const auto values = reinterpret_cast<const Group<Stream, Width>*>(x)[row * groups + group];
       const G slopes = reinterpret_cast<const G*>(dy)[row * groups + group];
       const Moments own = moments[row];
 #pragma unroll
@@ -302,8 +302,8 @@ __global__ void __launch_bounds__(threads) norm_weight_kernel(const Element* x, 
 
 /// As norm_weight_kernel, for rows that a warp holds in registers: x and dy are read once. The rows of a block are dealt to its
 /// warps in turn, whose sums are added in order.
-template <typename Element, int Width, int Held, bool Centred>
-__global__ void __launch_bounds__(threads) norm_weight_of_held_rows_kernel(const Element* x, const Element* dy, float* sums,
+template <typename Element, typename Stream, int Width, int Held, bool Centred>
+__global__ void __launch_bounds__(threads) norm_weight_of_held_rows_kernel(const Stream* x, const Element* dy, float* sums,
                                                                            std::int64_t rows, std::int64_t width, float epsilon) {
   __shared__ float shared[row_lanes][Held * warp * Width];
   allow_next();
@@ -316,7 +316,7 @@ __global__ void __launch_bounds__(threads) norm_weight_of_held_rows_kernel(const
   float gain[Held * Width] = {};
   float bias[Held * Width] = {};
   for (std::int64_t row = first + row_lane; row < last; row += row_lanes) {
-    const RowPart<Element, warp, Width, Held> part(x + row * width, width);
+    const RowPart<Stream, warp, Width, Held> part(x + row * width, width);
     const auto* slopes = reinterpret_cast<const G*>(dy + row * width);
     G slope[Held];
     part.each([&](int h, int g, const float(&)[Width]) { slope[h] = slopes[g]; });
@@ -430,28 +430,30 @@ void with_way(std::int64_t rows, std::int64_t width, Run run) {
 }
 
 template <bool Centred>
-void norm(DType type, const void* x, const void* gain, const void* bias, void* y, std::int64_t rows, std::int64_t width,
-          float epsilon, cudaStream_t stream) {
-  with_element(type, [&](auto element) {
+void norm(DType type, DType stream_type, const void* x, const void* gain, const void* bias, void* y, std::int64_t rows,
+          std::int64_t width, float epsilon, cudaStream_t stream) {
+  with_elements(type, stream_type, [&](auto element, auto wide) {
     using Element = decltype(element);
+    using Stream = decltype(wide);
     with_way<Element>(rows, width, [&](auto instance, const LaunchShape& shape) {
       using I = decltype(instance);
-      launch(norm_kernel<Element, I::Threads, I::Width, I::Held, Centred>, shape, stream, static_cast<const Element*>(x),
+      launch(norm_kernel<Element, Stream, I::Threads, I::Width, I::Held, Centred>, shape, stream, static_cast<const Stream*>(x),
              static_cast<const Element*>(gain), static_cast<const Element*>(bias), static_cast<Element*>(y), rows, width, epsilon);
     });
   });
 }
 
 template <bool Centred>
-void norm_backward_input(DType type, const void* dy, const void* x, const void* gain, void* dx, std::int64_t rows,
-                         std::int64_t width, float epsilon, cudaStream_t stream) {
-  with_element(type, [&](auto element) {
+void norm_backward_input(DType type, DType stream_type, const void* dy, const void* x, const void* gain, void* dx,
+                         std::int64_t rows, std::int64_t width, float epsilon, cudaStream_t stream) {
+  with_elements(type, stream_type, [&](auto element, auto wide) {
     using Element = decltype(element);
+    using Stream = decltype(wide);
     with_way<Element>(rows, width, [&](auto instance, const LaunchShape& shape) {
       using I = decltype(instance);
-      launch(norm_backward_input_kernel<Element, I::Threads, I::Width, I::Held, Centred>, shape, stream,
-             static_cast<const Element*>(dy), static_cast<const Element*>(x), static_cast<const Element*>(gain),
-             static_cast<Element*>(dx), rows, width, epsilon);
+      launch(norm_backward_input_kernel<Element, Stream, I::Threads, I::Width, I::Held, Centred>, shape, stream,
+             static_cast<const Element*>(dy), static_cast<const Stream*>(x), static_cast<const Element*>(gain),
+             static_cast<Stream*>(dx), rows, width, epsilon);
     });
   });
 }
@@ -460,33 +462,37 @@ void norm_backward_input(DType type, const void* dy, const void* x, const void* 
 std::int64_t parts_of(std::int64_t rows) { return std::clamp<std::int64_t>((rows + 31) / 32, 1, 264); }
 
 template <bool Centred>
-void norm_backward_weight(DType type, const void* x, const void* dy, void* dgain, void* dbias, std::int64_t rows,
+void norm_backward_weight(const NormWeightTypes& types, const void* x, const void* dy, void* dgain, void* dbias, std::int64_t rows,
                           std::int64_t width, float epsilon, bool accumulate, float* workspace, cudaStream_t stream) {
   static_assert(sizeof(Moments) == 2 * sizeof(float));
   auto* moments = reinterpret_cast<Moments*>(workspace);
   float* sums = workspace + 2 * rows;
   const auto parts = static_cast<unsigned>(parts_of(rows));
-  with_element(type, [&](auto element) {
+  with_elements(types.dy, types.x, [&](auto element, auto wide) {
     using Element = decltype(element);
-    const auto* values = static_cast<const Element*>(x);
+    using Stream = decltype(wide);
+    const auto* values = static_cast<const Stream*>(x);
     const auto* slopes = static_cast<const Element*>(dy);
     with_way<Element>(rows, width, [&](auto instance, const LaunchShape& shape) {
       using I = decltype(instance);
       if constexpr (I::Threads == warp && I::Held <= few_held) {
-        launch(norm_weight_of_held_rows_kernel<Element, I::Width, I::Held, Centred>, {dim3(parts), dim3(threads)}, stream, values,
-               slopes, sums, rows, width, epsilon);
+        launch(norm_weight_of_held_rows_kernel<Element, Stream, I::Width, I::Held, Centred>, {dim3(parts), dim3(threads)}, stream,
+               values, slopes, sums, rows, width, epsilon);
       } else {
-        launch(moments_kernel<Element, I::Threads, I::Width, I::Held, Centred>, shape, stream, values, moments, rows, width,
+        launch(moments_kernel<Stream, I::Threads, I::Width, I::Held, Centred>, shape, stream, values, moments, rows, width,
                epsilon);
         constexpr std::int64_t columns = warp * I::Width;
-        launch(norm_weight_kernel<Element, I::Width>,
+        launch(norm_weight_kernel<Element, Stream, I::Width>,
                {dim3(static_cast<unsigned>((width + columns - 1) / columns), parts), dim3(threads)}, stream, values, slopes,
                static_cast<const Moments*>(moments), sums, rows, width);
       }
     });
-    launch(norm_weight_sum_kernel<Element>,
+  });
+  with_element(types.gradient, [&](auto element) {
+    using Gradient = decltype(element);
+    launch(norm_weight_sum_kernel<Gradient>,
            {dim3(static_cast<unsigned>((width + warp - 1) / warp), Centred ? 2 : 1), dim3(threads)}, stream,
-           static_cast<const float*>(sums), static_cast<Element*>(dgain), static_cast<Element*>(dbias), static_cast<int>(parts),
+           static_cast<const float*>(sums), static_cast<Gradient*>(dgain), static_cast<Gradient*>(dbias), static_cast<int>(parts),
            width, accumulate);
   });
 }
@@ -497,34 +503,35 @@ std::int64_t norm_weight_workspace(std::int64_t rows, std::int64_t width) {
   return (2 * rows + 2 * parts_of(rows) * width) * static_cast<std::int64_t>(sizeof(float));
 }
 
-void layer_norm(DType type, const void* x, const void* gain, const void* bias, void* y, std::int64_t rows, std::int64_t width,
-                float epsilon, cudaStream_t stream) {
-  norm<true>(type, x, gain, bias, y, rows, width, epsilon, stream);
+void layer_norm(DType type, DType stream_type, const void* x, const void* gain, const void* bias, void* y, std::int64_t rows,
+                std::int64_t width, float epsilon, cudaStream_t stream) {
+  norm<true>(type, stream_type, x, gain, bias, y, rows, width, epsilon, stream);
 }
 
-void layer_norm_backward_input(DType type, const void* dy, const void* x, const void* gain, void* dx, std::int64_t rows,
-                               std::int64_t width, float epsilon, cudaStream_t stream) {
-  norm_backward_input<true>(type, dy, x, gain, dx, rows, width, epsilon, stream);
+void layer_norm_backward_input(DType type, DType stream_type, const void* dy, const void* x, const void* gain, void* dx,
+                               std::int64_t rows, std::int64_t width, float epsilon, cudaStream_t stream) {
+  norm_backward_input<true>(type, stream_type, dy, x, gain, dx, rows, width, epsilon, stream);
 }
 
-void layer_norm_backward_weight(DType type, const void* x, const void* dy, void* dgain, void* dbias, std::int64_t rows,
-                                std::int64_t width, float epsilon, bool accumulate, float* workspace, cudaStream_t stream) {
-  norm_backward_weight<true>(type, x, dy, dgain, dbias, rows, width, epsilon, accumulate, workspace, stream);
+void layer_norm_backward_weight(const NormWeightTypes& types, const void* x, const void* dy, void* dgain, void* dbias,
+                                std::int64_t rows, std::int64_t width, float epsilon, bool accumulate, float* workspace,
+                                cudaStream_t stream) {
+  norm_backward_weight<true>(types, x, dy, dgain, dbias, rows, width, epsilon, accumulate, workspace, stream);
 }
 
-void rms_norm(DType type, const void* x, const void* gain, void* y, std::int64_t rows, std::int64_t width, float epsilon,
-              cudaStream_t stream) {
-  norm<false>(type, x, gain, nullptr, y, rows, width, epsilon, stream);
+void rms_norm(DType type, DType stream_type, const void* x, const void* gain, void* y, std::int64_t rows, std::int64_t width,
+              float epsilon, cudaStream_t stream) {
+  norm<false>(type, stream_type, x, gain, nullptr, y, rows, width, epsilon, stream);
 }
 
-void rms_norm_backward_input(DType type, const void* dy, const void* x, const void* gain, void* dx, std::int64_t rows,
-                             std::int64_t width, float epsilon, cudaStream_t stream) {
-  norm_backward_input<false>(type, dy, x, gain, dx, rows, width, epsilon, stream);
+void rms_norm_backward_input(DType type, DType stream_type, const void* dy, const void* x, const void* gain, void* dx,
+                             std::int64_t rows, std::int64_t width, float epsilon, cudaStream_t stream) {
+  norm_backward_input<false>(type, stream_type, dy, x, gain, dx, rows, width, epsilon, stream);
 }
 
-void rms_norm_backward_weight(DType type, const void* x, const void* dy, void* dgain, std::int64_t rows, std::int64_t width,
-                              float epsilon, bool accumulate, float* workspace, cudaStream_t stream) {
-  norm_backward_weight<false>(type, x, dy, dgain, nullptr, rows, width, epsilon, accumulate, workspace, stream);
+void rms_norm_backward_weight(const NormWeightTypes& types, const void* x, const void* dy, void* dgain, std::int64_t rows,
+                              std::int64_t width, float epsilon, bool accumulate, float* workspace, cudaStream_t stream) {
+  norm_backward_weight<false>(types, x, dy, dgain, nullptr, rows, width, epsilon, accumulate, workspace, stream);
 }
 
 }  // namespace baton::exec::cuda

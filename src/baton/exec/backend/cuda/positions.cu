@@ -40,36 +40,39 @@ __global__ void __launch_bounds__(threads)
 }
 
 /// One block per row of x.
-template <typename Element>
-__global__ void __launch_bounds__(threads) add_positions_kernel(const Element* x, const Element* w, Element* y,
-                                                                std::int64_t samples, std::int64_t width, std::int64_t first) {
+template <typename Element, typename Stream>
+__global__ void __launch_bounds__(threads) add_positions_kernel(const Stream* x, const Element* w, Stream* y, std::int64_t samples,
+                                                                std::int64_t width, std::int64_t first) {
   allow_next();
   await_previous();
   const std::int64_t row = blockIdx.x * width;
   const std::int64_t own = (first + blockIdx.x / samples) * width;
   using P = Pack<Element>;
+  struct alignas(16) Group {
+    Stream elements[P::size];
+  };
   if (width % P::size == 0) {
     for (std::int64_t i = threadIdx.x; i < width / P::size; i += threads) {
-      const P left = reinterpret_cast<const P*>(x + row)[i];
+      const Group left = reinterpret_cast<const Group*>(x + row)[i];
       const P right = reinterpret_cast<const P*>(w + own)[i];
-      P result;
+      Group result;
 #pragma unroll
       for (int e = 0; e < P::size; ++e) {
-        result.elements[e] = rounded<Element>(widened(left.elements[e]) + widened(right.elements[e]));
+        result.elements[e] = rounded<Stream>(widened(left.elements[e]) + widened(right.elements[e]));
       }
-      reinterpret_cast<P*>(y + row)[i] = result;
+      reinterpret_cast<Group*>(y + row)[i] = result;
     }
   } else {
     for (std::int64_t i = threadIdx.x; i < width; i += threads) {
-      y[row + i] = rounded<Element>(widened(x[row + i]) + widened(w[own + i]));
+      y[row + i] = rounded<Stream>(widened(x[row + i]) + widened(w[own + i]));
     }
   }
 }
 
 /// One thread per element of dW; sums run in the order of the samples.
-template <typename Element>
+template <typename Element, typename Gradient>
 __global__ void __launch_bounds__(threads)
-    add_positions_backward_kernel(const Element* dy, Element* dw, std::int64_t positions, std::int64_t samples, std::int64_t width,
+    add_positions_backward_kernel(const Element* dy, Gradient* dw, std::int64_t positions, std::int64_t samples, std::int64_t width,
                                   std::int64_t first, bool accumulate) {
   allow_next();
   await_previous();
@@ -78,7 +81,7 @@ __global__ void __launch_bounds__(threads)
   if (column >= width) {
     return;
   }
-  Element& result = dw[blockIdx.x * width + column];
+  Gradient& result = dw[blockIdx.x * width + column];
   float sum = accumulate ? widened(result) : 0.0F;
   if (position >= 0 && position < positions) {
     float added = 0;
@@ -88,7 +91,7 @@ __global__ void __launch_bounds__(threads)
     }
     sum += added;
   }
-  result = rounded<Element>(sum);
+  result = rounded<Gradient>(sum);
 }
 
 }  // namespace
@@ -106,22 +109,24 @@ void rotary(DType type, const void* x, void* y, std::int64_t positions, std::int
   });
 }
 
-void add_positions(DType type, const void* x, const void* w, void* y, std::int64_t positions, std::int64_t samples,
-                   std::int64_t width, std::int64_t first, cudaStream_t stream) {
-  with_element(type, [&](auto element) {
+void add_positions(DType type, DType stream_type, const void* x, const void* w, void* y, std::int64_t positions,
+                   std::int64_t samples, std::int64_t width, std::int64_t first, cudaStream_t stream) {
+  with_elements(type, stream_type, [&](auto element, auto wide) {
     using Element = decltype(element);
-    launch(add_positions_kernel<Element>, {dim3(static_cast<unsigned>(positions * samples)), dim3(threads)}, stream,
-           static_cast<const Element*>(x), static_cast<const Element*>(w), static_cast<Element*>(y), samples, width, first);
+    using Stream = decltype(wide);
+    launch(add_positions_kernel<Element, Stream>, {dim3(static_cast<unsigned>(positions * samples)), dim3(threads)}, stream,
+           static_cast<const Stream*>(x), static_cast<const Element*>(w), static_cast<Stream*>(y), samples, width, first);
   });
 }
 
-void add_positions_backward(DType type, const void* dy, void* dw, std::int64_t positions, std::int64_t samples, std::int64_t width,
-                            std::int64_t first, std::int64_t held, bool accumulate, cudaStream_t stream) {
-  with_element(type, [&](auto element) {
+void add_positions_backward(DType type, const void* dy, DType gradient, void* dw, std::int64_t positions, std::int64_t samples,
+                            std::int64_t width, std::int64_t first, std::int64_t held, bool accumulate, cudaStream_t stream) {
+  with_either(type, gradient, [&](auto element, auto result) {
     using Element = decltype(element);
-    launch(add_positions_backward_kernel<Element>,
+    using Gradient = decltype(result);
+    launch(add_positions_backward_kernel<Element, Gradient>,
            {dim3(static_cast<unsigned>(held), static_cast<unsigned>((width + threads - 1) / threads)), dim3(threads)}, stream,
-           static_cast<const Element*>(dy), static_cast<Element*>(dw), positions, samples, width, first, accumulate);
+           static_cast<const Element*>(dy), static_cast<Gradient*>(dw), positions, samples, width, first, accumulate);
   });
 }
 

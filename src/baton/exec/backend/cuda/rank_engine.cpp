@@ -4,12 +4,17 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <exception>
 #include <map>
+#include <thread>
+#include <utility>
 
 #include "baton/base/error.h"
+#include "baton/base/stop.h"
 #include "baton/exec/backend/cuda/event.h"
 #include "baton/exec/backend/cuda/meetings.h"
 #include "baton/exec/backend/cuda/nccl.h"
@@ -109,12 +114,18 @@ class RankEngine final : public Engine {
     std::vector<Monitor> monitors = slice_.monitors();
     std::vector<Nanoseconds> starts;
     std::int64_t done = 0;
+    bool given_up = false;
     const std::vector<ClockReading> clocks_before = read_clocks(world_);
+    world_.board()->show(on_board_);
     world_.board()->set(Activity::training);
     try {
       bool enough = false;
       Nanoseconds reported = now();
       Nanoseconds sampled = now();
+      if (!data_.ahead.empty() && std::exchange(loaded_for_, -1) != steps_before_) {
+        fill(data_.ahead, steps_before_);
+        copy_filled(data_.ahead);
+      }
       gather([&] { world_.barrier(); });
       for (std::int64_t step = 0; step < options.steps && !enough; ++step) {
         load(step);
@@ -122,19 +133,58 @@ class RankEngine final : public Engine {
         if (traces) {
           read_start_times();
         }
+        std::exception_ptr unread;
+        std::jthread loader;  // fills the rows of the next step while this one runs
+        if (!data_.ahead.empty()) {
+          loader = std::jthread([&] {
+            try {
+              fill(data_.ahead, steps_before_ + step + 1);
+            } catch (...) {
+              unread = std::current_exception();
+            }
+          });
+        }
         const Nanoseconds start = now();
-        walk(traces);
+        const bool whole = walk(traces);
+        const Nanoseconds walked = now();
+        if (loader.joinable()) {
+          loader.join();
+          if (unread) {
+            std::rethrow_exception(unread);
+          }
+          if (whole) {
+            copy_filled(data_.ahead);
+            result.data_waits[static_cast<std::size_t>(step)] = now() - walked;
+          }
+        }
         const Nanoseconds duration = now() - start;
-        if (traces) {
+        if (whole && traces) {
           starts.push_back(start);
           result.trace.steps.push_back(trace(start, duration));
         }
-        read_losses();
+        if (whole) {
+          read_losses();
+        } else {
+          leave_step();
+        }
         StepReport::Summary summary;
-        gather([&] { summary = report_.share(duration, wants_no_more_, [this](BufferId id) { return rows(id); }); });
+        const bool asked = wants_no_more_ || (options.for_keeps && asked_to_stop());
+        gather([&] {
+          summary = report_.share({.duration = duration, .enough = asked, .given_up = !whole, .changed = changed_},
+                                  [this](BufferId id) { return rows(id); });
+        });
+        if (summary.given_up) {
+          if (!options.for_keeps || summary.changed || step == 0) {
+            throw Stopped();
+          }
+          given_up = true;
+          starts.resize(std::min(starts.size(), traced.before(step)));
+          result.trace.steps.resize(starts.size());
+          break;
+        }
         result.step_times[static_cast<std::size_t>(step)] = summary.duration;
         result.losses[static_cast<std::size_t>(step)] = summary.loss;
-        enough = summary.enough;
+        enough = summary.enough || (options.for_keeps && !std::isfinite(summary.loss));
         done = step + 1;
         if (now() - sampled > between_samples || done == options.steps) {
           sampled = now();
@@ -146,12 +196,7 @@ class RankEngine final : public Engine {
         }
       }
     } catch (...) {
-      for (StreamTransport* way : {staged_.get(), nccl_.get()}) {
-        if (way != nullptr) {
-          way->give_up();
-        }
-      }
-      slice_.synchronize();
+      leave_step();
       steps_before_ += done;
       world_.board()->set(Activity::between);
       throw;
@@ -162,6 +207,7 @@ class RankEngine final : public Engine {
       result.gpus.push_back(monitor.reading());
     }
     steps_before_ += done;
+    loaded_for_ = given_up ? -1 : steps_before_;
     close_result(result, done, result.trace.steps.size());
     gather_result(world_, plan_, run_by_, clocks_before, starts, result);
     return result;
@@ -203,7 +249,7 @@ class RankEngine final : public Engine {
 
   void open_lanes() {
     std::size_t here = 0;
-    world_.board()->open(static_cast<std::size_t>(std::count(run_by_.begin(), run_by_.end(), world_.rank())));
+    on_board_ = world_.board()->open(static_cast<std::size_t>(std::count(run_by_.begin(), run_by_.end(), world_.rank())));
     lane_of_.resize(plan_.tasks().size(), 0);
     for (std::size_t d = 0; d < run_by_.size(); ++d) {
       if (!slice_.is_here(DeviceId(d))) {
@@ -239,6 +285,9 @@ class RankEngine final : public Engine {
 
   void make_events() {
     events_.resize(plan_.tasks().size());
+    for (const Task& task : plan_.tasks()) {
+      changes_.push_back(changes_state(plan_, task));
+    }
     for (const LaneWalk& walk : lanes_) {
       slice_.place(walk.device).enter();
       for (const TaskId id : walk.tasks) {
@@ -253,7 +302,7 @@ class RankEngine final : public Engine {
 
   void open_host_memory() {
     std::int64_t bytes = 0;
-    for (const std::vector<BufferId>* list : {&data_.losses, &data_.loaded}) {
+    for (const std::vector<BufferId>* list : {&data_.losses, &data_.loaded, &data_.ahead}) {
       for (const BufferId id : *list) {
         if (slice_.is_here(plan_[id].device)) {
           host_offset_[id] = bytes;
@@ -278,15 +327,25 @@ class RankEngine final : public Engine {
     if (data_.loaded.empty()) {
       return;
     }
-    const std::int64_t first = data_.first_sample(steps_before_ + step);
-    for (const BufferId id : data_.loaded) {
+    fill(data_.loaded, steps_before_ + step);
+    copy_filled(data_.loaded);
+    gather([this] { world_.barrier(); });
+  }
+
+  /// Puts the rows of a step into pinned memory, and from there to the GPUs.
+  void fill(const std::vector<BufferId>& buffers, std::int64_t step) const {
+    for (const BufferId id : buffers) {
       if (slice_.is_here(plan_[id].device)) {
-        std::byte* const memory = host_->at(host_offset_.at(id));
-        fill_initial(plan_[id], memory, data_.source, first);
-        copy(slice_.address(id), memory, id, cudaMemcpyHostToDevice);
+        data_.fill(plan_[id], host_->at(host_offset_.at(id)), step);
       }
     }
-    gather([this] { world_.barrier(); });
+  }
+  void copy_filled(const std::vector<BufferId>& buffers) const {
+    for (const BufferId id : buffers) {
+      if (slice_.is_here(plan_[id].device)) {
+        copy(slice_.address(id), host_->at(host_offset_.at(id)), id, cudaMemcpyHostToDevice);
+      }
+    }
   }
 
   void read_losses() {
@@ -308,8 +367,20 @@ class RankEngine final : public Engine {
 
   // ---- one step
 
-  void walk(bool traced) {
+  /// Ends what this rank's devices wait for of others; what is in their streams comes to its end.
+  void leave_step() {
+    for (StreamTransport* way : {staged_.get(), nccl_.get()}) {
+      if (way != nullptr) {
+        way->give_up();
+      }
+    }
+    slice_.synchronize();
+  }
+
+  /// False if it was given up before all its tasks were done.
+  bool walk(bool traced) {
     traced_ = traced;
+    changed_ = false;
     for (LaneWalk& one : lanes_) {
       one.enqueued = one.retired = 0;
       one.begun = one.started = false;
@@ -340,7 +411,11 @@ class RankEngine final : public Engine {
         look(rest.rounds());
         rest.wait();
       }
+      if (left > 0 && asked_to_stop_at_once()) {
+        return false;
+      }
     }
+    return true;
   }
 
   void look(int round) {
@@ -398,6 +473,7 @@ class RankEngine final : public Engine {
     const Task& task = plan_[id];
     const TaskEvents& events = events_[id.index()];
     const MeetingId meeting = plan::meeting_of(task);
+    changed_ = changed_ || changes_[id.index()];
     slice_.place(walk.device).enter();
     for (const TaskId other : task.after) {
       events_[other.index()].done->wait(slice_.stream(task));
@@ -538,6 +614,8 @@ class RankEngine final : public Engine {
 
   const plan::Plan& plan_;
   plan::Ordering ordering_;
+  std::size_t on_board_ = 0;
+  std::int64_t loaded_for_ = -1;  // the step whose rows are there
   StepData data_;
   std::optional<cluster::Link> link_;
   World& world_;
@@ -560,7 +638,9 @@ class RankEngine final : public Engine {
   std::map<BufferId, std::int64_t> host_offset_;
   std::unique_ptr<Pinned> host_;
   std::map<int, StartTime> start_times_;  // by GPU
+  std::vector<bool> changes_;             // by task: what is kept from step to step
   bool traced_ = false;                   // the step under way
+  bool changed_ = false;                  // it has begun to change what is kept
   bool wants_no_more_ = false;
   std::int64_t steps_before_ = 0;
 };

@@ -29,7 +29,7 @@ Slice::Slice(const Assignment& assignment, int rank, const Capability& capabilit
   try {
     open_counters();
     prepare(assignment.ordering, capability);
-    fill(assignment.data.source);
+    fill(assignment.data);
   } catch (...) {
     synchronize();  // before the memory goes
     throw;
@@ -121,7 +121,7 @@ std::vector<bool> Slice::reads_old_weights(const plan::Ordering& ordering) const
 }
 
 /// Host threads draw the contents of the buffers and send them over.
-void Slice::fill(const Source& source) {
+void Slice::fill(const StepData& data) {
   std::vector<BufferId> list;
   for (std::size_t b = 0; b < plan_.buffers().size(); ++b) {
     if (plan_.buffers()[b].persistent && is_here(plan_.buffers()[b].device)) {
@@ -141,7 +141,7 @@ void Slice::fill(const Source& source) {
       for (std::size_t i = next++; i < list.size(); i = next++) {
         const plan::Buffer& buffer = plan_[list[i]];
         memory.resize(static_cast<std::size_t>(buffer.size().count));
-        fill_initial(buffer, memory.data(), source, 0);
+        data.fill(buffer, memory.data(), 0);
         require(cudaSetDevice(place(buffer.device).ordinal()), "selecting it");
         copy_to_device(address(list[i]), memory.data(), memory.size());
       }

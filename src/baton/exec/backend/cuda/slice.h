@@ -56,7 +56,7 @@ class Slice {
   void open_counters();
   void prepare(const plan::Ordering& ordering, const Capability& capability);
   std::vector<bool> reads_old_weights(const plan::Ordering& ordering) const;
-  void fill(const Source& source);
+  void fill(const StepData& data);
 
   const plan::Plan& plan_;
   plan::Memory memory_;

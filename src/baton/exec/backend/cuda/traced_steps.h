@@ -17,6 +17,8 @@ struct TracedSteps {
     first = std::max<std::int64_t>(warmup - count, 0);
   }
   bool contains(std::int64_t step) const { return step >= first && step < first + count; }
+  /// How many come before a step.
+  std::size_t before(std::int64_t step) const { return static_cast<std::size_t>(std::clamp<std::int64_t>(step - first, 0, count)); }
 
   std::int64_t first = 0;
   std::int64_t count = 0;

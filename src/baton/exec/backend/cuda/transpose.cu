@@ -1,5 +1,5 @@
 #include "baton/exec/backend/cuda/kernels.h"
-#include "baton/exec/backend/cuda/programmatic.cuh"
+#include "baton/exec/backend/cuda/map.cuh"
 
 namespace baton::exec::cuda {
 namespace {
@@ -7,35 +7,48 @@ namespace {
 constexpr int tile = 32;
 constexpr int tile_threads = 8;  // rows of a tile at a time
 
-/// A block a tile, by way of shared memory, so that rows are read and written whole.
+/// One block per tile, by way of shared memory, so that rows are read and written whole.
+template <typename Element>
 __global__ void __launch_bounds__(tile* tile_threads)
-    transpose_kernel(const float* x, float* y, std::int64_t rows, std::int64_t columns) {
-  __shared__ float part[tile][tile + 1];
+    transpose_kernel(const Element* x, Element* y, std::int64_t rows, std::int64_t columns) {
+  __shared__ Element part[tile][tile + 1];
   allow_next();
   await_previous();
+  const Element* from = x + blockIdx.z * rows * columns;
+  Element* to = y + blockIdx.z * rows * columns;
   const std::int64_t first_row = static_cast<std::int64_t>(blockIdx.y) * tile;
   const std::int64_t first_column = static_cast<std::int64_t>(blockIdx.x) * tile;
   const int lane = static_cast<int>(threadIdx.x);
 #pragma unroll
   for (int i = static_cast<int>(threadIdx.y); i < tile; i += tile_threads) {
     if (first_row + i < rows && first_column + lane < columns) {
-      part[i][lane] = x[(first_row + i) * columns + first_column + lane];
+      part[i][lane] = from[(first_row + i) * columns + first_column + lane];
     }
   }
   __syncthreads();
 #pragma unroll
   for (int i = static_cast<int>(threadIdx.y); i < tile; i += tile_threads) {
     if (first_column + i < columns && first_row + lane < rows) {
-      y[(first_column + i) * rows + first_row + lane] = part[lane][i];
+      to[(first_column + i) * rows + first_row + lane] = part[lane][i];
     }
   }
 }
 
 }  // namespace
 
-void transpose(const float* x, float* y, std::int64_t rows, std::int64_t columns, cudaStream_t stream) {
+void transpose(DType type, const void* x, void* y, std::int64_t matrices, std::int64_t rows, std::int64_t columns,
+               cudaStream_t stream) {
+  constexpr std::int64_t most = 65535;  // along the third extent of a grid
   const auto tiles = [](std::int64_t size) { return static_cast<unsigned>((size + tile - 1) / tile); };
-  launch(transpose_kernel, {dim3(tiles(columns), tiles(rows)), dim3(tile, tile_threads)}, stream, x, y, rows, columns);
+  with_element(type, [&](auto element) {
+    using Element = decltype(element);
+    for (std::int64_t begin = 0; begin < matrices; begin += most) {
+      const std::int64_t offset = begin * rows * columns;
+      launch(transpose_kernel<Element>,
+             {dim3(tiles(columns), tiles(rows), static_cast<unsigned>(std::min(most, matrices - begin))), dim3(tile, tile_threads)},
+             stream, static_cast<const Element*>(x) + offset, static_cast<Element*>(y) + offset, rows, columns);
+    }
+  });
 }
 
 }  // namespace baton::exec::cuda

@@ -2,6 +2,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <vector>
 
 #include "baton/base/error.h"
@@ -77,6 +78,7 @@ struct Loops {
   const Addresses& at;
   Rounding& rounding;
   std::int64_t step;
+  bool on_copies;  // what has 16 bits in the plan is float32 here
 
   template <typename Element = Real>
   const Element* in(std::size_t i) const {
@@ -91,7 +93,8 @@ struct Loops {
   double value(std::size_t operand, std::int64_t i) const { return widened(in(operand)[i]); }
   /// The same of an operand that need not be of the type that is written.
   double any_value(std::size_t operand, std::int64_t i) const {
-    return element(plan[task.reads[operand]].dtype, at.reads[operand], i);
+    const DType type = plan[task.reads[operand]].dtype;
+    return element(on_copies && is_narrow(type) ? DType::f32 : type, at.reads[operand], i);
   }
   Real rounded(double value) const {
     if constexpr (narrow_type<Real>) {
@@ -810,7 +813,8 @@ struct Loops {
   void operator()(const op::BatchNorm& norm) const {
     const Shape& shape = in_shape(0);
     each_group(shape, norm.group, [&](std::int64_t c, std::int64_t begin, std::int64_t end) {
-      const Moments moments = channel_moments(0, c, begin, end, norm.epsilon);
+      const Moments moments = norm.running ? Moments{any_value(3, c), 1 / std::sqrt(any_value(4, c) + norm.epsilon)}
+                                           : channel_moments(0, c, begin, end, norm.epsilon);
       each_of_channel(shape, c, begin, end, [&](std::int64_t i) {
         out(0)[i] = rounded((value(0, i) - moments.mean) * moments.factor * value(1, c) + value(2, c));
       });
@@ -845,6 +849,20 @@ struct Loops {
       out(0)[c] = rounded((norm.accumulate ? widened(out(0)[c]) : 0.0) + gain[c]);
       out(1)[c] = rounded((norm.accumulate ? widened(out(1)[c]) : 0.0) + bias[c]);
     }
+  }
+
+  /// What is kept has the type that is written, which x need not have.
+  void operator()(const op::TrackMoments& track) const {
+    const Shape& shape = in_shape(0);
+    each_group(shape, track.group, [&](std::int64_t c, std::int64_t begin, std::int64_t end) {
+      const double mean = mean_over(shape, c, begin, end, [&](std::int64_t i) { return any_value(0, i); });
+      const auto square = [&](std::int64_t i) { return (any_value(0, i) - mean) * (any_value(0, i) - mean); };
+      const auto count = static_cast<double>((end - begin) * shape[2] * shape[3]);
+      const double variance = mean_over(shape, c, begin, end, square) * count / std::max(1.0, count - 1);
+      out(0)[c] = rounded((1 - track.momentum) * widened(out(0)[c]) + track.momentum * mean);
+      out(1)[c] = rounded((1 - track.momentum) * widened(out(1)[c]) + track.momentum * variance);
+    });
+    *out<std::int32_t>(2) += static_cast<std::int32_t>(track.group == 0 ? 1 : shape[0] / track.group);
   }
 
   /// The offset of the first of the largest elements of a window.
@@ -884,16 +902,18 @@ struct Loops {
   }
 
   void operator()(const op::AveragePool&) const {
-    const Shape& shape = in_shape(0);
-    for (std::int64_t n = 0; n < shape[0]; ++n) {
-      for (std::int64_t c = 0; c < shape[1]; ++c) {
-        out(0)[n * shape[1] + c] = rounded(mean_over(shape, c, n, n + 1, [&](std::int64_t i) { return value(0, i); }));
+    const std::int64_t pixels = in_shape(0).elements() / out_shape(0).elements();
+    for (std::int64_t image = 0; image < out_shape(0).elements(); ++image) {
+      double sum = 0;
+      for (std::int64_t i = image * pixels; i < (image + 1) * pixels; ++i) {
+        sum += value(0, i);
       }
+      out(0)[image] = rounded(sum / static_cast<double>(pixels));
     }
   }
 
   void operator()(const op::AveragePoolBackward&) const {
-    const std::int64_t pixels = out_shape(0)[2] * out_shape(0)[3];
+    const std::int64_t pixels = out_shape(0).elements() / in_shape(0).elements();
     for (std::int64_t i = 0; i < out_shape(0).elements(); ++i) {
       out(0)[i] = rounded(value(0, i / pixels) / static_cast<double>(pixels));
     }
@@ -902,44 +922,65 @@ struct Loops {
   void operator()(const op::Flatten&) const { std::copy_n(in(0), in_shape(0).elements(), out(0)); }
   void operator()(const op::FlattenBackward&) const { std::copy_n(in(0), in_shape(0).elements(), out(0)); }
 
-  /// Calls `visit(in the image, in the sequence)` for each element of an image.
+  /// Calls `visit(in the image, in the sequence)` for each element of an image whose position is held, of those from `first` on.
   template <typename Visit>
-  static void each_place(const Shape& image, const Visit& visit) {
+  static void each_place(const Shape& image, const Shape& sequence, std::int64_t first, const Visit& visit) {
     const std::int64_t places = image[2] * image[3];
     const std::int64_t step = image[0] * image[1];  // from a position to the next
     for (std::int64_t i = 0; i < image.elements(); ++i) {
-      visit(i, (1 + i % places) * step + i / places);
+      const std::int64_t position = 1 + i % places - first;
+      if (position >= 0 && position < sequence[0]) {
+        visit(i, position * step + i / places);
+      }
     }
   }
 
-  void operator()(const op::ImageToSequence&) const {
+  void operator()(const op::ImageToSequence& o) const {
     const std::int64_t width = in_shape(1)[0];
-    for (std::int64_t i = 0; i < out_shape(0)[1] * width; ++i) {
+    for (std::int64_t i = 0; o.first == 0 && i < out_shape(0)[1] * width; ++i) {
       out(0)[i] = in(1)[i % width];
     }
-    each_place(in_shape(0), [&](std::int64_t image, std::int64_t sequence) { out(0)[sequence] = in(0)[image]; });
+    each_place(in_shape(0), out_shape(0), o.first,
+               [&](std::int64_t image, std::int64_t sequence) { out(0)[sequence] = in(0)[image]; });
   }
 
-  void operator()(const op::ImageToSequenceBackwardInput&) const {
-    each_place(out_shape(0), [&](std::int64_t image, std::int64_t sequence) { out(0)[image] = in(0)[sequence]; });
+  void operator()(const op::ImageToSequenceBackwardInput& o) const {
+    std::fill_n(out(0), out_shape(0).elements(), Real(0.0F));
+    each_place(out_shape(0), in_shape(0), o.first,
+               [&](std::int64_t image, std::int64_t sequence) { out(0)[image] = in(0)[sequence]; });
   }
 
   void operator()(const op::ImageToSequenceBackwardWeight& backward) const {
     const std::int64_t width = out_shape(0)[0];
     for (std::int64_t i = 0; i < width; ++i) {
       double sum = 0;
-      for (std::int64_t b = 0; b < in_shape(0)[1]; ++b) {
+      for (std::int64_t b = 0; backward.first == 0 && b < in_shape(0)[1]; ++b) {
         sum += value(0, b * width + i);
       }
       out(0)[i] = rounded((backward.accumulate ? widened(out(0)[i]) : 0.0) + sum);
     }
   }
 
-  void operator()(const op::FirstPosition&) const { std::copy_n(in(0), out_shape(0).elements(), out(0)); }
+  void operator()(const op::FirstPosition& o) const {
+    for (std::int64_t i = 0; i < out_shape(0).elements(); ++i) {
+      out(0)[i] = o.first == 0 ? in(0)[i] : Real(0.0F);
+    }
+  }
 
-  void operator()(const op::FirstPositionBackward&) const {
-    std::copy_n(in(0), in_shape(0).elements(), out(0));
-    std::fill(out(0) + in_shape(0).elements(), out(0) + out_shape(0).elements(), Real(0.0F));
+  void operator()(const op::FirstPositionBackward& o) const {
+    for (std::int64_t i = 0; i < out_shape(0).elements(); ++i) {
+      out(0)[i] = o.first == 0 && i < in_shape(0).elements() ? in(0)[i] : Real(0.0F);
+    }
+  }
+
+  void operator()(const op::Transpose&) const {
+    const Shape& shape = in_shape(0);
+    const std::int64_t rows = shape[1];
+    const std::int64_t columns = shape.elements() / shape[0] / rows;
+    for (std::int64_t i = 0; i < shape.elements(); ++i) {
+      const std::int64_t row = i / columns % rows;
+      out(0)[i / (rows * columns) * rows * columns + i % columns * rows + row] = in(0)[i];
+    }
   }
 
   void update(const plan::Update& update) const {
@@ -1001,11 +1042,11 @@ struct Loops {
 template <typename Real>
 class ReferenceKernel final : public Kernel {
  public:
-  ReferenceKernel(const Plan& plan, const Task& task, Addresses addresses)
-      : plan_(plan), task_(task), addresses_(std::move(addresses)) {}
+  ReferenceKernel(const Plan& plan, const Task& task, Addresses addresses, bool on_copies = false)
+      : plan_(plan), task_(task), addresses_(std::move(addresses)), on_copies_(on_copies) {}
 
   void run(const Member&, std::int64_t step) override {
-    const Loops<Real> loops{plan_, task_, addresses_, rounding_, step};
+    const Loops<Real> loops{plan_, task_, addresses_, rounding_, step, on_copies_};
     if (const auto* compute = std::get_if<plan::Compute>(&task_.action)) {
       std::visit(loops, compute->op);
     } else {
@@ -1018,13 +1059,74 @@ class ReferenceKernel final : public Kernel {
   const Plan& plan_;
   const Task& task_;
   Addresses addresses_;
+  bool on_copies_;
+  Rounding rounding_;
+};
+
+/// Calls `visit(id, address)` for each operand of an op of one of the types that may differ from each other.
+template <typename Visit>
+void each_mixed(const op::Op& op, const Task& task, Addresses& at, Visit visit) {
+  const op::Signature& signature = op::signature(op);
+  const auto one = [&](const std::vector<op::Axes>& axes, const std::vector<BufferId>& ids, std::vector<std::byte*>& places) {
+    for (std::size_t i = 0; i < axes.size(); ++i) {
+      if (axes[i].type == op::Type::value || axes[i].type == op::Type::summed || axes[i].type == op::Type::wide) {
+        visit(ids[i], places[i]);
+      }
+    }
+  };
+  one(signature.reads, task.reads, at.reads);
+  one(signature.writes, task.writes, at.writes);
+}
+
+/// An op of which some operands have 16 bits and some 32: the loops run on copies in float32, and results are rounded on the way
+/// out.
+class MixedKernel final : public Kernel {
+ public:
+  MixedKernel(const Plan& plan, const Task& task, Addresses addresses) {
+    each_mixed(std::get<plan::Compute>(task.action).op, task, addresses, [&](BufferId id, std::byte*& place) {
+      if (is_narrow(plan[id].dtype)) {
+        const auto [copy, added] = copies_.try_emplace(id);
+        if (added) {
+          copy->second = {plan[id].dtype, place, std::vector<float>(static_cast<std::size_t>(plan[id].shape.elements()))};
+        }
+        place = reinterpret_cast<std::byte*>(copy->second.wide.data());
+      }
+    });
+    for (const BufferId id : task.writes) {
+      if (const auto copy = copies_.find(id); copy != copies_.end()) {
+        results_.push_back(&copy->second);
+      }
+    }
+    inner_ = std::make_unique<ReferenceKernel<float>>(plan, task, std::move(addresses), true);
+  }
+
+  void run(const Member& member, std::int64_t step) override {
+    for (auto& [id, copy] : copies_) {
+      widen(copy.type, copy.narrow, copy.wide.data(), static_cast<std::int64_t>(copy.wide.size()));
+    }
+    inner_->run(member, step);
+    for (const Copy* copy : results_) {
+      rounding_ += narrow(copy->type, copy->wide.data(), copy->narrow, static_cast<std::int64_t>(copy->wide.size()));
+    }
+  }
+  Rounding rounding() const override { return rounding_; }
+
+ private:
+  struct Copy {
+    DType type;
+    std::byte* narrow;
+    std::vector<float> wide;
+  };
+  std::map<BufferId, Copy> copies_;
+  std::vector<const Copy*> results_;
+  std::unique_ptr<Kernel> inner_;
   Rounding rounding_;
 };
 
 class ReferenceBackend final : public HostBackend {
  public:
   std::string_view name() const override { return "reference"; }
-  strategy::Target target() const override { return {}; }
+  strategy::Target target() const override { return {.loads = true}; }
   bool has_kernel(const Plan& plan, const Task& task) const override {
     for (const std::vector<BufferId>* list : {&task.reads, &task.writes}) {
       for (const BufferId id : *list) {
@@ -1042,7 +1144,8 @@ class ReferenceBackend final : public HostBackend {
     if (const auto* compute = std::get_if<plan::Compute>(&task.action)) {
       const op::Signature& signature = op::signature(compute->op);
       const auto is_own = [](const op::Axes& axes) {
-        return axes.type == op::Type::value || axes.type == op::Type::stepped || axes.type == op::Type::floating;
+        return axes.type == op::Type::value || axes.type == op::Type::summed || axes.type == op::Type::wide ||
+               axes.type == op::Type::floating;
       };
       for (const auto& [axes, operands] : {std::pair(&signature.writes, &task.writes), std::pair(&signature.reads, &task.reads)}) {
         if (const auto found = std::find_if(axes->begin(), axes->end(), is_own); found != axes->end()) {
@@ -1054,7 +1157,20 @@ class ReferenceBackend final : public HostBackend {
     return plan[task.writes.back()].dtype;
   }
 
+  static bool is_mixed(const Plan& plan, const Task& task) {
+    const auto* compute = std::get_if<plan::Compute>(&task.action);
+    bool mixed = false;
+    if (compute != nullptr) {
+      Addresses none{std::vector<std::byte*>(task.reads.size()), std::vector<std::byte*>(task.writes.size())};
+      each_mixed(compute->op, task, none, [&](BufferId id, std::byte*) { mixed = mixed || plan[id].dtype != type_of(plan, task); });
+    }
+    return mixed;
+  }
+
   std::unique_ptr<Kernel> prepare(const Plan& plan, const Task& task, const Addresses& addresses, int) const override {
+    if (is_mixed(plan, task)) {
+      return std::make_unique<MixedKernel>(plan, task, addresses);
+    }
     switch (type_of(plan, task)) {
       case DType::f64:
         return std::make_unique<ReferenceKernel<double>>(plan, task, addresses);

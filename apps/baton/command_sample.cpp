@@ -1,0 +1,193 @@
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <limits>
+
+#include "baton/base/error.h"
+#include "baton/base/text.h"
+#include "baton/checkpoint/pretrained.h"
+#include "baton/data/tokenizer.h"
+#include "baton/exec/clock.h"
+#include "baton/lab/sampling.h"
+#include "commands.h"
+#include "options.h"
+#include "signals.h"
+#include "terminal.h"
+
+namespace baton::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct SampleWords {
+  lab::JobWords job;
+  std::string checkpoint;
+  std::string prompt;
+  std::string tokens = "200";
+  std::string temperature = "0.8";
+  std::string top_k = "0";
+  std::string seed = "0";
+  std::string tokenizer;
+};
+
+/// Where weights come from, and the folder in which a tokenizer may lie.
+struct Weights {
+  std::unique_ptr<checkpoint::Source> source;
+  std::string model;
+  fs::path folder;
+};
+
+Weights open_weights(const SampleWords& words) {
+  if (words.checkpoint.empty() == words.job.model.empty()) {
+    throw usage_error("sample takes the weights of --checkpoint or of --model, a folder with a config.json: give one of them");
+  }
+  if (words.checkpoint.empty()) {
+    const std::optional<model::ModelPath> path = model::path_of(words.job.model);
+    if (!path || path->onnx) {
+      throw usage_error("--model {} has no trained weights: give a folder with a config.json, or a --checkpoint", words.job.model);
+    }
+    const model::Model model = model::parse_model(words.job.model);
+    lab::require_token_model(model);
+    return {checkpoint::open_pretrained(*path, model), model.name(), path->path};
+  }
+  checkpoint::Found found = checkpoint::open_checkpoint(words.checkpoint);
+  const model::Model model = checkpoint::model_of(*found.archive);
+  lab::require_token_model(model);
+  return {std::move(found.archive), model.name(), found.path.parent_path() / "."};
+}
+
+std::shared_ptr<const data::Tokenizer> open_tokenizer(const SampleWords& words, const fs::path& folder) {
+  if (!words.tokenizer.empty()) {
+    if (canonical(words.tokenizer) == "chars") {
+      throw usage_error(
+          "--tokenizer chars is made of the text that a model was trained on: give the file that lies beside its tokens");
+    }
+    return data::tokenizer_by_name(words.tokenizer);
+  }
+  if (std::shared_ptr<const data::Tokenizer> found = data::tokenizer_beside(folder)) {
+    return found;
+  }
+  throw usage_error("there is no tokenizer in {}: give one with --tokenizer, bytes or the path of a tokenizer.json",
+                    folder.string());
+}
+
+/// Prints text as it comes, whole characters at a time and without signs that steer terminals.
+class TextPrinter {
+ public:
+  void print(std::string_view bytes) {
+    held_ += bytes;
+    std::string out;
+    while (!held_.empty()) {
+      const auto first = static_cast<unsigned char>(held_[0]);
+      const std::size_t length = first < 0x80 ? 1 : first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : first >= 0xc0 ? 2 : 1;
+      if (held_.size() < length && is_start(held_)) {
+        break;
+      }
+      const std::string sign = held_.substr(0, std::min(length, held_.size()));
+      const bool whole = is_utf8(sign);
+      if (!whole) {
+        out += "\xef\xbf\xbd";
+      } else if (sign == "\n" || sign == "\t" || !steers_terminal(sign)) {
+        out += sign;
+      }
+      held_.erase(0, whole ? sign.size() : 1);
+    }
+    fmt::print("{}", out);
+    std::fflush(stdout);
+  }
+  void finish() {
+    held_.empty() ? (void)0 : fmt::print("\xef\xbf\xbd");
+    fmt::print("\n");
+  }
+
+ private:
+  /// Whether more bytes could make these a character.
+  static bool is_start(std::string_view bytes) {
+    return std::all_of(bytes.begin() + 1, bytes.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0U) == 0x80U; });
+  }
+
+  std::string held_;
+};
+
+void sample(const SampleWords& words, int& exit_code) {
+  const std::int64_t count = parse_integer(words.tokens, "--tokens", 1, 1 << 20);
+  const lab::Drawing drawing{
+      .temperature = parse_number(words.temperature, "--temperature", 0, 1000),
+      .top_k = parse_integer(words.top_k, "--top-k", 0, 1 << 24),
+      .seed = static_cast<std::uint64_t>(parse_integer(words.seed, "--seed", 0, std::numeric_limits<std::int64_t>::max()))};
+  const Weights weights = open_weights(words);
+  const std::shared_ptr<const data::Tokenizer> tokenizer = open_tokenizer(words, weights.folder);
+  std::vector<std::int32_t> text = tokenizer->encode(words.prompt);
+  const bool begun = !text.empty();
+  if (!begun) {
+    if (!tokenizer->end_of_text()) {
+      throw usage_error("--prompt is empty, but a text must begin with something: give some words");
+    }
+    text.push_back(*tokenizer->end_of_text());
+  }
+  lab::JobWords job = words.job;
+  job.model = weights.model;
+  lab::Sampler sampler(job, *weights.source, static_cast<std::int64_t>(text.size()) + count, cluster::probe());
+  const std::int64_t vocabulary = sampler.model().output().last();
+  if (tokenizer->vocabulary() > vocabulary) {
+    throw usage_error("the tokenizer has {} tokens, but {} has scores of {}: it was trained with another one",
+                      tokenizer->vocabulary(), sampler.model().name(), vocabulary);
+  }
+  const Interrupt interrupt;
+  TextPrinter printer;
+  printer.print(words.prompt);
+  const Nanoseconds begin = exec::now();
+  std::int64_t done = 0;
+  for (; done < count && !interrupt.asked(); ++done) {
+    std::vector<float> scores = sampler.next_scores(text);
+    scores.resize(static_cast<std::size_t>(tokenizer->vocabulary()));  // a vocabulary may be padded
+    const std::int32_t token = lab::draw_token(scores, drawing, static_cast<std::int64_t>(text.size()));
+    if (tokenizer->end_of_text() == token) {
+      break;
+    }
+    text.push_back(token);
+    printer.print(tokenizer->decode(token));
+  }
+  printer.finish();
+  const double seconds = static_cast<double>((exec::now() - begin).count) * 1e-9;
+  fmt::print(stderr, "baton: {} tokens in {:.3g} s ({:.3g} per second), each by a forward over {} positions\n", done, seconds,
+             seconds > 0 ? static_cast<double>(done) / seconds : 0.0, sampler.window());
+  if (interrupt.asked()) {
+    exit_code = interrupt.exit_code();
+  }
+}
+
+}  // namespace
+
+void add_sample_command(CLI::App& program, int& exit_code) {
+  CLI::App* command = program.add_subcommand("sample", "Continue a text by a trained model");
+  auto words = std::make_shared<SampleWords>();
+  words->job.model.clear();
+  command->add_option("--checkpoint", words->checkpoint, "the folder of a training's checkpoints, or one of its files")
+      ->type_name("PATH");
+  add_job_flags(*command, words->job, {"model", "devices", "memory", "backend"});
+  command->get_option("--model")->description("instead of a checkpoint: a folder with config.json and safetensors");
+  command->add_option("--prompt", words->prompt, "the text to continue")->type_name("TEXT");
+  command->add_option("--tokens", words->tokens, "number of tokens to add; fewer if the model ends the text")
+      ->type_name("N")
+      ->capture_default_str();
+  command->add_option("--temperature", words->temperature, "how evenly tokens are drawn; 0 takes the most likely one each time")
+      ->type_name("NUMBER")
+      ->capture_default_str();
+  command->add_option("--top-k", words->top_k, "draw from the N most likely tokens only; 0 means all")
+      ->type_name("N")
+      ->capture_default_str();
+  command->add_option("--seed", words->seed, "seed of the draws: the same seed gives the same text")
+      ->type_name("N")
+      ->capture_default_str();
+  command
+      ->add_option("--tokenizer", words->tokenizer,
+                   "bytes, or the file or folder of a tokenizer (default: the one saved with the weights)")
+      ->type_name("NAME");
+  command->footer(
+      "\nExamples:\n  baton sample --checkpoint runs/shakespeare --prompt \"ROMEO:\"\n"
+      "  baton sample --model ./gpt2 --prompt \"The baton is\" --tokens 50 --top-k 40 --seed 7");
+  command->callback([words, &exit_code] { sample(*words, exit_code); });
+}
+
+}  // namespace baton::app

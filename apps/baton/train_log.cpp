@@ -1,0 +1,303 @@
+#include "train_log.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+
+#include "baton/base/error.h"
+#include "baton/base/text.h"
+#include "baton/lab/environment.h"
+#include "baton/lab/rows.h"
+#include "baton/lab/store.h"
+#include "baton/op/rate.h"
+#include "baton/report/page.h"
+#include "baton/report/report.h"
+#include "summary.h"
+
+namespace baton::app {
+namespace {
+
+using lab::Json;
+
+/// The keys of a line, in the order of the CSV's columns.
+constexpr std::array<const char*, 13> log_keys{
+    "step",          "epoch",           "loss",         "lr",     "samples_per_s", "tokens_per_s", "mfu", "data_wait", "eval_loss",
+    "eval_accuracy", "eval_perplexity", "eval_samples", "seconds"};
+
+template <typename Number>
+Json or_null(const std::optional<Number>& number) {
+  return number && std::isfinite(*number) ? Json(*number) : Json();
+}
+
+/// The learning rate of a step, counted from 1.
+double rate_of(const op::Optimizer& optimizer, std::int64_t step) {
+  return std::visit([&](const auto& settings) { return settings.rate * op::rate_factor(settings.schedule, step); }, optimizer);
+}
+
+std::int64_t tokens_of_a_sample(const lab::Job& job) {
+  return job.model().blocks().front().values.front().integers ? job.model().input().elements() : 0;
+}
+
+/// Steps of an epoch; 0 where there are no epochs.
+std::int64_t steps_of_an_epoch(const lab::Job& job) {
+  return job.data() != nullptr ? job.data()->training().order().steps_per_epoch() : 0;
+}
+
+std::string rate_text(double number) {
+  return number >= 10'000 ? fmt::format("{:.3g}k", number / 1000) : fmt::format("{:.3g}", number);
+}
+
+std::string duration_text(double seconds) {
+  const auto whole = static_cast<std::int64_t>(std::llround(seconds));
+  return whole < 60     ? fmt::format("{} s", whole)
+         : whole < 3600 ? fmt::format("{} min {} s", whole / 60, whole % 60)
+                        : fmt::format("{} h {} min", whole / 3600, whole % 3600 / 60);
+}
+
+}  // namespace
+
+Json to_json(const LogEntry& entry) {
+  const std::optional<lab::Evaluation>& evaluation = entry.evaluation;
+  return {{"step", entry.step},
+          {"epoch", or_null(entry.epoch)},
+          {"loss", or_null(entry.loss)},
+          {"lr", or_null(entry.rate)},
+          {"samples_per_s", or_null(entry.samples_per_s)},
+          {"tokens_per_s", or_null(entry.tokens_per_s)},
+          {"mfu", or_null(entry.mfu)},
+          {"data_wait", or_null(entry.data_wait)},
+          {"eval_loss", evaluation ? Json(evaluation->loss) : Json()},
+          {"eval_accuracy", evaluation ? or_null(evaluation->accuracy) : Json()},
+          {"eval_perplexity", evaluation ? or_null(evaluation->perplexity) : Json()},
+          {"eval_samples", evaluation ? Json(evaluation->samples) : Json()},
+          {"seconds", entry.seconds}};
+}
+
+std::int64_t usual_interval(std::int64_t steps) {
+  const std::int64_t least = (steps + 49) / 50;
+  for (std::int64_t power = 1;; power *= 10) {
+    for (const std::int64_t digit : {1, 2, 5}) {
+      if (digit * power >= least) {
+        return digit * power;
+      }
+    }
+  }
+}
+
+TrainLog::TrainLog(const lab::Training& run, std::int64_t steps, std::int64_t every, const Files& files, bool writes)
+    : run_(run), steps_(steps), every_(every) {
+  if (!writes) {
+    return;
+  }
+  peak_ = lab::peak_flops(run.job()).value_or(0);
+  for (std::size_t b = 0; b < run.job().model().blocks().size(); ++b) {  // a backward is as much as two forwards
+    step_flops_ += 3.0 * static_cast<double>(run.job().model().forward_flops(b).count) *
+                   static_cast<double>(run.job().request().step.global_batch);
+  }
+  csv_ = open(files.csv, files.append);
+  json_lines_ = open(files.json_lines, files.append);
+  if (csv_ && std::ftell(csv_.get()) == 0) {
+    std::string line;
+    for (const char* key : log_keys) {
+      line += fmt::format("{}{}", line.empty() ? "" : ",", key);
+    }
+    fmt::print(csv_.get(), "{}\n", line);
+    std::fflush(csv_.get());
+  }
+}
+
+TrainLog::File TrainLog::open(const std::string& path, bool append) {
+  if (path.empty()) {
+    return nullptr;
+  }
+  File file(std::fopen(path.c_str(), append ? "ae" : "we"));
+  if (!file) {
+    throw failure("cannot write {}: {}", path, std::strerror(errno));
+  }
+  std::fseek(file.get(), 0, SEEK_END);
+  return file;
+}
+
+std::vector<std::string> TrainLog::add(std::int64_t done, std::int64_t begin, const std::vector<double>& losses,
+                                       const std::vector<Nanoseconds>& times, const std::vector<Nanoseconds>& data_waits) {
+  std::vector<std::string> lines;
+  while (taken_ < done) {
+    const auto at = static_cast<std::size_t>(taken_ - begin);
+    loss_sum_ += losses[at];
+    time_ += times[at];
+    waited_ += at < data_waits.size() ? data_waits[at] : Nanoseconds(0);
+    ++taken_;
+    ++pending_;
+    if ((run_.steps_before() + taken_) % every_ == 0) {
+      lines.push_back(close_interval());
+    }
+  }
+  return lines;
+}
+
+std::vector<std::string> TrainLog::finish() {
+  return pending_ == 0 ? std::vector<std::string>() : std::vector<std::string>{close_interval()};
+}
+
+std::string TrainLog::close_interval() {
+  const lab::Job& job = run_.job();
+  const auto count = static_cast<double>(pending_);
+  const double seconds = static_cast<double>(time_.count) * 1e-9;
+  const auto batch = static_cast<double>(job.request().step.global_batch);
+  all_time_ += time_;
+  LogEntry entry{.step = run_.steps_before() + taken_,
+                 .loss = loss_sum_ / count,
+                 .rate = rate_of(job.request().step.optimizer, run_.steps_before() + taken_),
+                 .seconds = static_cast<double>(all_time_.count) * 1e-9 + evaluated_seconds_};
+  if (const std::int64_t epoch = steps_of_an_epoch(job); epoch > 0) {
+    entry.epoch = static_cast<double>(entry.step) / static_cast<double>(epoch);
+    entry.data_wait = seconds > 0 ? static_cast<double>(waited_.count) * 1e-9 / seconds : 0;
+  }
+  if (seconds > 0) {
+    entry.samples_per_s = count * batch / seconds;
+    if (const std::int64_t tokens = tokens_of_a_sample(job); tokens > 0) {
+      entry.tokens_per_s = *entry.samples_per_s * static_cast<double>(tokens);
+    }
+    if (peak_ > 0) {
+      entry.mfu = count * step_flops_ / seconds / peak_;
+    }
+  }
+  pending_ = 0;
+  loss_sum_ = 0;
+  time_ = waited_ = Nanoseconds(0);
+  write(entry);
+  entries_.push_back(entry);
+  const double left = static_cast<double>(steps_ - entry.step) * static_cast<double>(all_time_.count) * 1e-9 /
+                      static_cast<double>(std::max<std::int64_t>(1, taken_));
+  return fmt::format("{:>7}{}  {:>10}  {:>9.3g}  {:>9}{}{}  {}", entry.step,
+                     entry.epoch ? fmt::format("  {:>6.2f}", *entry.epoch) : "", loss_text(*entry.loss), *entry.rate,
+                     rate_text(entry.tokens_per_s ? *entry.tokens_per_s : entry.samples_per_s.value_or(0)),
+                     entry.mfu ? fmt::format("  {:>6}", lab::percent(*entry.mfu)) : "",
+                     entry.data_wait ? fmt::format("  {:>9}", lab::percent(*entry.data_wait)) : "", duration_text(left));
+}
+
+std::string TrainLog::add(const lab::Evaluation& evaluation) {
+  evaluated_seconds_ += static_cast<double>(evaluation.time.count) * 1e-9;
+  LogEntry entry{.step = evaluation.step,
+                 .evaluation = evaluation,
+                 .seconds = static_cast<double>(all_time_.count) * 1e-9 + evaluated_seconds_};
+  if (const std::int64_t epoch = steps_of_an_epoch(run_.job()); epoch > 0) {
+    entry.epoch = static_cast<double>(entry.step) / static_cast<double>(epoch);
+  }
+  write(entry);
+  entries_.push_back(entry);
+  return fmt::format("{:>7}  evaluation on {} samples: {}", evaluation.step, evaluation.samples, evaluation_text(evaluation));
+}
+
+std::string evaluation_text(const lab::Evaluation& evaluation) {
+  return fmt::format("loss {}{}{}", loss_text(evaluation.loss),
+                     evaluation.accuracy ? fmt::format(", accuracy {}", lab::percent(*evaluation.accuracy)) : "",
+                     evaluation.perplexity ? fmt::format(", perplexity {:.4g}", *evaluation.perplexity) : "");
+}
+
+std::string TrainLog::heading() const {
+  const lab::Job& job = run_.job();
+  const bool epochs = steps_of_an_epoch(job) > 0;
+  return fmt::format("{:>7}{}  {:>10}  {:>9}  {:>9}{}{}  time left", "step", epochs ? fmt::format("  {:>6}", "epoch") : "", "loss",
+                     "rate", tokens_of_a_sample(job) > 0 ? "tokens/s" : "samples/s", peak_ > 0 ? fmt::format("  {:>6}", "MFU") : "",
+                     epochs ? fmt::format("  {:>9}", "data wait") : "");
+}
+
+void TrainLog::write(const LogEntry& entry) {
+  const Json json = to_json(entry);
+  if (json_lines_) {
+    fmt::print(json_lines_.get(), "{}\n", json.dump());
+    std::fflush(json_lines_.get());
+  }
+  if (csv_) {
+    std::string line;
+    for (const char* key : log_keys) {
+      line += fmt::format("{}{}", key == log_keys.front() ? "" : ",", json[key].is_null() ? "" : json[key].dump());
+    }
+    fmt::print(csv_.get(), "{}\n", line);
+    std::fflush(csv_.get());
+  }
+}
+
+std::string training_page(const TrainLog& log, const std::string& command) {
+  const lab::Training& run = log.run();
+  lab::Experiment experiment{.id = "training",
+                             .part = "",
+                             .title = "Training",
+                             .task = fmt::format("Train {}.", run.plan().title()),
+                             .questions = {},
+                             .axes = {},
+                             .columns = {{"step", "step", lab::Format::integer},
+                                         {"epoch", "epoch", lab::Format::number, true},
+                                         {"loss", "loss", lab::Format::number, true},
+                                         {"lr", "learning rate", lab::Format::number, true},
+                                         {"samples_per_s", "samples/s", lab::Format::rate, true},
+                                         {"tokens_per_s", "tokens/s", lab::Format::rate, true},
+                                         {"mfu", "MFU", lab::Format::percent, true},
+                                         {"data_wait", "waited for data", lab::Format::percent, true},
+                                         {"eval_loss", "validation loss", lab::Format::number, true},
+                                         {"eval_perplexity", "perplexity", lab::Format::number, true},
+                                         {"eval_accuracy", "accuracy", lab::Format::percent, true}},
+                             .plots = {},
+                             .open = {},
+                             .derive = {},
+                             .details = {}};
+  lab::Result result{.experiment = nullptr, .rows = {}, .answers = {}, .details = {}, .timelines = {}, .command = command};
+  for (const LogEntry& entry : log.entries()) {
+    result.rows.push_back(to_json(entry));
+  }
+  const auto points = [](const std::string& key, const std::string& evaluated) {
+    return [key, evaluated](const std::vector<Json>& rows) {
+      std::vector<Json> list;
+      for (const Json& row : rows) {
+        for (const auto& [from, series] : {std::pair(key, "training"), std::pair(evaluated, "validation")}) {
+          if (!from.empty() && row.contains(from) && row[from].is_number()) {
+            list.push_back({{"step", row["step"]}, {"y", row[from]}, {"data", series}});
+          }
+        }
+      }
+      return list;
+    };
+  };
+  const auto plot = [&](const std::string& title, const std::string& y_title, lab::Format format, const std::string& key,
+                        const std::string& evaluated) {
+    lab::Plot one;
+    one.title = title;
+    one.x = "step";
+    one.y = "y";
+    one.x_title = "step";
+    one.y_title = y_title;
+    one.y_format = format;
+    one.x_format = lab::Format::integer;
+    one.series = "data";
+    one.points = points(key, evaluated);
+    experiment.plots.push_back(std::move(one));
+  };
+  plot("Loss", "loss", lab::Format::number, "loss", "eval_loss");
+  plot("Accuracy", "accuracy", lab::Format::percent, "", "eval_accuracy");
+  plot("Perplexity", "perplexity", lab::Format::number, "", "eval_perplexity");
+  plot("Learning rate", "learning rate", lab::Format::number, "lr", "");
+  plot("Speed", tokens_of_a_sample(run.job()) > 0 ? "tokens/s" : "samples/s", lab::Format::rate,
+       tokens_of_a_sample(run.job()) > 0 ? "tokens_per_s" : "samples_per_s", "");
+  if (!run.evaluations().empty()) {
+    const lab::Evaluation& last = run.evaluations().back();
+    result.answers.push_back(
+        {"", "How good is it?",
+         fmt::format("After step {} the loss on {} samples that it was not trained on is {}{}{}.", last.step, last.samples,
+                     loss_text(last.loss), last.accuracy ? fmt::format(", the accuracy {}", lab::percent(*last.accuracy)) : "",
+                     last.perplexity ? fmt::format(", the perplexity {:.4g}", *last.perplexity) : "")});
+  }
+  result.experiment = std::make_shared<const lab::Experiment>(std::move(experiment));
+  lab::RunSpec kept;
+  kept.title = fmt::format("Training of {}", run.job().model().name());
+  kept.run_command = command;
+  kept.created = time_text();
+  kept.environment = lab::environment(run.job().machine());
+  return report::to_page(report::to_report({result}, kept));
+}
+
+}  // namespace baton::app

@@ -1,0 +1,90 @@
+#pragma once
+
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "baton/lab/json.h"
+#include "baton/lab/training.h"
+
+namespace baton::app {
+
+/// One line of the log of a training: some steps together, or an evaluation.
+struct LogEntry {
+  std::int64_t step = 0;  // steps done
+  std::optional<double> epoch;
+  std::optional<double> loss;  // the mean over the steps
+  std::optional<double> rate;  // the learning rate of the last of them
+  std::optional<double> samples_per_s;
+  std::optional<double> tokens_per_s;
+  std::optional<double> mfu;        // the share of the devices' peak
+  std::optional<double> data_wait;  // the share of the time that nothing but data was waited for
+  std::optional<lab::Evaluation> evaluation;
+  double seconds = 0;  // since the training began
+};
+
+lab::Json to_json(const LogEntry& entry);
+
+/// What a training says of itself while it runs: lines on the terminal, a CSV file, a file of JSON lines. Every line is written as
+/// soon as it is known.
+class TrainLog {
+ public:
+  struct Files {
+    std::string csv;  // empty: none
+    std::string json_lines;
+    bool append = false;  // the run goes on from a checkpoint
+  };
+  /// `every`: how many steps make a line. A failure says which file cannot be written.
+  TrainLog(const lab::Training& run, std::int64_t steps, std::int64_t every, const Files& files, bool writes);
+
+  std::int64_t every() const { return every_; }
+  /// Takes in the steps of this run up to `done` (their losses and times from `begin` on). Returns the lines that are complete now.
+  std::vector<std::string> add(std::int64_t done, std::int64_t begin, const std::vector<double>& losses,
+                               const std::vector<Nanoseconds>& times, const std::vector<Nanoseconds>& data_waits);
+  /// The line of the steps behind the last whole interval; empty where there are none.
+  std::vector<std::string> finish();
+  std::string add(const lab::Evaluation& evaluation);
+
+  std::string heading() const;
+  const std::vector<LogEntry>& entries() const { return entries_; }
+  const lab::Training& run() const { return run_; }
+
+ private:
+  struct Close {
+    void operator()(std::FILE* file) const { std::fclose(file); }
+  };
+  using File = std::unique_ptr<std::FILE, Close>;
+
+  static File open(const std::string& path, bool append);
+  std::string close_interval();
+  void write(const LogEntry& entry);
+
+  const lab::Training& run_;
+  std::int64_t steps_;
+  std::int64_t every_;
+  double peak_ = 0;  // flop/s of all devices together; 0: not known
+  double step_flops_ = 0;
+  std::int64_t taken_ = 0;  // steps of this run that are in it
+  std::int64_t pending_ = 0;
+  double loss_sum_ = 0;
+  Nanoseconds time_;
+  Nanoseconds waited_;
+  Nanoseconds all_time_;
+  double evaluated_seconds_ = 0;
+  std::vector<LogEntry> entries_;
+  File csv_;
+  File json_lines_;
+};
+
+/// "loss 0.31, accuracy 90.1 %".
+std::string evaluation_text(const lab::Evaluation& evaluation);
+
+/// How many steps a line stands for where nobody says: some fifty lines, a round number of steps each.
+std::int64_t usual_interval(std::int64_t steps);
+
+/// The page of a training: its curves, in one file that needs nothing else.
+std::string training_page(const TrainLog& log, const std::string& command);
+
+}  // namespace baton::app

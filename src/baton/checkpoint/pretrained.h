@@ -1,0 +1,37 @@
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "baton/checkpoint/checkpoint.h"
+#include "baton/exec/ranks/world.h"
+#include "baton/model/model.h"
+#include "baton/model/zoo.h"
+
+namespace baton::checkpoint {
+
+/// The weights that a folder of Hugging Face's or an ONNX file holds, as the tensors of a checkpoint of the model: weights of 16
+/// and 64 bits are read as float32. All files are checked at once: a usage error names what is missing, too many, of another shape
+/// or type, or cut. Tensors are read one at a time.
+std::unique_ptr<Source> open_pretrained(const model::ModelPath& path, const model::Model& model);
+
+/// Puts the weights of the path into an executor, which all ranks do together; rank 0 alone reads files.
+void load_pretrained(const model::ModelPath& path, const model::Model& model, const plan::Plan& plan, exec::Executor& executor,
+                     exec::World* world);
+
+/// A checkpoint: a file, or the newest one in a folder. A usage error if there is none.
+Found open_checkpoint(const std::filesystem::path& path);
+/// The model that it was saved of.
+model::Model model_of(const Source& checkpoint);
+
+/// The same weights for a model of fewer positions: of learned positions it has the first. The other must outlive it.
+std::unique_ptr<Source> shortened(const Source& source, const model::Model& model);
+
+/// Writes the weights of a checkpoint of the model as a folder that Hugging Face's libraries load: config.json and
+/// model.safetensors. A usage error if they have no such model. What is in the folder under these names is replaced.
+void export_folder(const Source& checkpoint, const model::Model& model, const std::filesystem::path& folder);
+
+}  // namespace baton::checkpoint

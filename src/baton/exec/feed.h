@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+namespace baton::exec {
+
+/// Where the rows of a batch come from where they are not random numbers. It is a function of step and row, so every device and
+/// every rank takes what it needs without a word to the others. Any number of threads may call it at once; what cannot be read is
+/// thrown.
+class Feed {
+ public:
+  virtual ~Feed() = default;
+
+  /// How many elements the input of one sample has, and its target.
+  virtual std::int64_t input_elements() const = 0;
+  virtual std::int64_t target_elements() const = 0;
+  /// Writes one sample, row-major: the input in a row of the batch of a step (from 0), as numbers or as integers.
+  virtual void input(std::int64_t step, std::int64_t row, std::span<float> out) const = 0;
+  virtual void input(std::int64_t step, std::int64_t row, std::span<std::int32_t> out) const = 0;
+  /// And what the output for it is compared with.
+  virtual void target(std::int64_t step, std::int64_t row, std::span<float> out) const = 0;
+  virtual void target(std::int64_t step, std::int64_t row, std::span<std::int32_t> out) const = 0;
+  /// The same for all ranks that read the same data.
+  virtual std::uint64_t fingerprint() const = 0;
+};
+
+}  // namespace baton::exec

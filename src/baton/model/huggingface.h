@@ -1,0 +1,47 @@
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "baton/model/model.h"
+
+/// Models as the libraries of Hugging Face keep them in a folder: config.json says the architecture, safetensors hold the weights.
+namespace baton::model {
+
+/// What a folder describes.
+struct FolderModel {
+  std::string type;                       // as config.json calls it: gpt2, llama, mistral, qwen2, vit or resnet
+  std::string text;                       // the same model as `parse_model` takes it
+  std::vector<std::string> remarks = {};  // what training would differ in there, as sentences without a full stop
+};
+
+/// The model of a configuration. `settings` replace some of its sizes, as in `context=128`; `what` names the file in errors. A
+/// usage error names what the configuration asks for and Baton does not have, and keys that it does not know unless they are off.
+FolderModel read_config(std::string_view json, std::string_view settings, const std::string& what);
+
+/// The same of the config.json in a folder. A ResNet's size of images comes from preprocessor_config.json if it is there.
+FolderModel read_model_folder(const std::filesystem::path& folder, std::string_view settings);
+
+/// What training a model of this text differs in from where it comes from; nothing unless it is a folder.
+std::vector<std::string> remarks_on(std::string_view text);
+
+/// What model.safetensors.index.json says: by tensor, the file beside it that holds it.
+std::map<std::string, std::string> read_weight_map(const std::filesystem::path& path);
+
+/// config.json of a model that `read_config` would read as the same, with the names that the weights' loaders expect. A usage
+/// error if no type of Hugging Face's is this model.
+std::string config_of(const Model& model);
+
+/// What a tensor that a checkpoint holds (model/names.h) is called in such a folder: ResNets have other names there.
+std::string name_in_folder(const Model& model, const std::string& tensor);
+/// The name of a folder's tensor with the model's own name in front, which some files leave out: `h.0.ln_1.weight` is
+/// `transformer.h.0.ln_1.weight`.
+std::string with_base_name(const Model& model, const std::string& tensor);
+/// Whether a folder's tensor holds nothing that this model has: masks, frequencies, the head of another task that is never read.
+bool is_no_weight(const Model& model, const std::string& tensor);
+
+}  // namespace baton::model

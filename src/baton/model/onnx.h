@@ -1,0 +1,47 @@
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "baton/base/dtype.h"
+#include "baton/model/model.h"
+
+namespace baton::model {
+
+/// A tensor of an ONNX file. Its elements are little-endian, row-major.
+struct OnnxTensor {
+  Shape shape;
+  DType dtype = DType::f32;
+  std::string_view bytes;
+};
+
+/// A network from an ONNX file and where its weights lie. It may be a chain or have residual connections, of Gemm, MatMul with a
+/// weight, Conv, BatchNormalization, Relu, MaxPool, GlobalAveragePool, Add, Flatten, LayerNormalization and Gelu. A block begins
+/// where one value passes and the block before has a product.
+struct OnnxModel {
+  struct Weight {
+    std::string name;  // of the tensor in the file
+    OnnxTensor tensor;
+    std::int64_t outputs = 1;
+    std::int64_t inputs = 1;
+    bool transposed = false;  // there it is [inputs, outputs]
+
+    /// Where an element of the parameter, counted row-major, lies in the tensor.
+    std::int64_t place(std::int64_t element) const { return transposed ? element % inputs * outputs + element / inputs : element; }
+  };
+  Model model;
+  std::map<std::string, Weight> weights;    // by parameter
+  std::shared_ptr<const std::string> file;  // what the tensors refer to
+};
+
+/// `what` names the file in errors, and is the model's name. A usage error names the first op that Baton does not have, or what of
+/// it, and says what is wrong with a file that is none.
+OnnxModel parse_onnx(std::shared_ptr<const std::string> file, const std::string& what);
+OnnxModel open_onnx(const std::filesystem::path& path);
+/// The model alone.
+Model read_onnx(const std::filesystem::path& path);
+
+}  // namespace baton::model

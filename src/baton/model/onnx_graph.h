@@ -1,0 +1,40 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "baton/model/onnx.h"
+
+/// What an ONNX file says, before any meaning is given to it.
+namespace baton::model {
+
+struct OnnxAttribute {
+  double number = 0;  // of `f`, or of `i`
+  std::string_view text;
+  std::vector<std::int64_t> integers;
+};
+
+struct OnnxNode {
+  std::string op;
+  std::string name;
+  std::vector<std::string> inputs;
+  std::vector<std::string> outputs;
+  std::map<std::string, OnnxAttribute> attributes = {};
+
+  /// For sentences: `Conv /layer1/conv1`.
+  std::string shown() const { return name.empty() ? op : op + " " + name; }
+};
+
+struct OnnxGraph {
+  std::vector<OnnxNode> nodes;                                            // without those that only hold constants
+  std::map<std::string, OnnxTensor> tensors;                              // weights and constants
+  std::vector<std::pair<std::string, std::vector<std::int64_t>>> inputs;  // that are no weights, with extents, 0 where any may be
+  std::vector<std::string> outputs;
+};
+
+/// Asserts nothing of the graph but that every tensor has as many bytes as its shape takes; a usage error says what is wrong.
+OnnxGraph read_onnx_graph(std::string_view file, const std::string& what);
+
+}  // namespace baton::model

@@ -1,0 +1,202 @@
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <sstream>
+
+#include "cli/program.h"
+#include "unit/data/written.h"
+
+namespace {
+
+using baton::test::contents;
+using baton::test::idx;
+using baton::test::Outcome;
+using baton::test::write_bytes;
+using Json = nlohmann::ordered_json;
+
+/// A folder of images in three classes that differ in which rows are bright: 48 to train on, 11 to evaluate.
+class TrainOnData : public baton::test::Cli {
+ protected:
+  void SetUp() override {
+    Cli::SetUp();
+    std::mt19937 random(9);
+    for (const auto& [name, count] : {std::pair("train", 48U), std::pair("t10k", 11U)}) {
+      std::string pixels;
+      std::string labels;
+      for (std::uint32_t i = 0; i < count; ++i) {
+        labels += static_cast<char>(random() % 3);
+        for (std::uint32_t at = 0; at < 36; ++at) {
+          pixels += static_cast<char>((at / 12 == static_cast<std::uint32_t>(labels.back()) ? 120U : 0U) + random() % 120);
+        }
+      }
+      write_bytes(folder_ / "images" / (std::string(name) + "-images-idx3-ubyte"), idx({count, 6, 6}, pixels));
+      write_bytes(folder_ / "images" / (std::string(name) + "-labels-idx1-ubyte"), idx({count}, labels));
+    }
+  }
+
+  static constexpr const char* job = "train --model cnn:4,image=6,channels=1,classes=3 --data images --batch 8 --lr 0.1 ";
+
+  Json trained(const std::string& flags) const {
+    const Outcome outcome = run(job + flags + " --json -");
+    EXPECT_EQ(outcome.code, 0) << flags << ": " << outcome.err;
+    return outcome.code == 0 ? Json::parse(outcome.out) : Json();
+  }
+};
+
+TEST_F(TrainOnData, EvaluatesOnTheTestPartOfTheFolderWithoutAFurtherFlag) {
+  const Json result = trained("--epochs 3");
+  EXPECT_EQ(result["steps"], 18);
+  EXPECT_EQ(result["steps_per_epoch"], 6);
+  EXPECT_EQ(result["eval_step"], Json({6, 12, 18}));
+  ASSERT_EQ(result["eval_loss"].size(), 3U);
+  ASSERT_EQ(result["eval_accuracy"].size(), 3U);
+  EXPECT_GT(result["eval_accuracy"][2], 0.5);
+  EXPECT_TRUE(result["eval_perplexity"][0].is_null());
+  EXPECT_EQ(trained("--steps 9 --eval-every 4")["eval_step"], Json({4, 8, 9}));
+  EXPECT_EQ(trained("--steps 7")["losses"].size(), 7U);
+  EXPECT_EQ(trained("")["losses"].size(), 6U) << "one epoch where nothing is said";
+  EXPECT_TRUE(Json::parse(run("train --model mlp:4-3 --steps 6 --json -").out)["eval_loss"].empty());
+}
+
+TEST_F(TrainOnData, WritesItsLinesWhileItRunsAndAPageAtTheEnd) {
+  const Outcome outcome = run(std::string(job) +
+                              "--epochs 2 --log-every 4 --csv log.csv --json-lines log.jsonl --report page.html");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("samples/s"), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find("time left"), std::string::npos);
+  EXPECT_NE(outcome.out.find("accuracy"), std::string::npos);
+  std::istringstream lines(contents(folder_ / "log.jsonl"));
+  std::vector<std::int64_t> steps;
+  std::size_t evaluations = 0;
+  for (std::string line; std::getline(lines, line);) {
+    const Json entry = Json::parse(line);
+    entry["loss"].is_null() ? ++evaluations : (steps.push_back(entry["step"]), std::size_t{});
+    EXPECT_TRUE(entry["loss"].is_null() != entry["eval_loss"].is_null()) << line;
+    EXPECT_TRUE(entry["loss"].is_null() || entry["lr"] == 0.1) << line;
+  }
+  EXPECT_EQ(steps, (std::vector<std::int64_t>{4, 8, 12}));
+  EXPECT_EQ(evaluations, 2U);
+  const std::string csv = contents(folder_ / "log.csv");
+  EXPECT_TRUE(csv.starts_with("step,epoch,loss,lr,")) << csv;
+  EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 6);
+  const std::string page = contents(folder_ / "page.html");
+  for (const char* words : {"<html", "Training of cnn:4", "eval_accuracy"}) {
+    EXPECT_NE(page.find(words), std::string::npos) << words;
+  }
+}
+
+TEST_F(TrainOnData, GoesOnWithTheNextSampleUnderAnotherStrategy) {
+  const Json whole = trained("--epochs 3");
+  trained("--steps 8 --checkpoint kept");
+  const Json rest = trained("--steps 18 --checkpoint kept --resume --strategy ddp --devices cpu:2");
+  ASSERT_EQ(rest["losses"].size(), 10U);
+  for (std::size_t s = 0; s < 10; ++s) {
+    EXPECT_NEAR(rest["losses"][s].get<double>(), whole["losses"][8 + s].get<double>(), 1e-4);
+  }
+  EXPECT_NEAR(rest["eval_loss"].back().get<double>(), whole["eval_loss"].back().get<double>(), 1e-3);
+  EXPECT_EQ(rest["eval_step"], Json({12, 18}));
+}
+
+TEST_F(TrainOnData, KeepsTheBestCheckpointAndEvaluatesIt) {
+  const Json result = trained("--steps 12 --eval-every 3 --checkpoint kept --keep-best");
+  const std::vector<double> losses = result["eval_loss"];
+  const auto best = std::min_element(losses.begin(), losses.end()) - losses.begin();
+  for (const auto& [path, wanted] :
+       {std::pair("kept", losses.size() - 1), std::pair("kept/best.safetensors", static_cast<std::size_t>(best))}) {
+    for (const char* where : {"", " --strategy ddp --devices cpu:2", " --batch 5", " --strategy 1f1b --devices cpu:2"}) {
+      const Outcome outcome = run(fmt::format("evaluate --checkpoint {} --data images{} --json -", path, where));
+      ASSERT_EQ(outcome.code, 0) << outcome.err;
+      const Json evaluation = Json::parse(outcome.out);
+      EXPECT_NEAR(evaluation["eval_loss"].get<double>(), losses[wanted], 1e-5) << path << where;
+      EXPECT_EQ(evaluation["samples"], 11);
+      EXPECT_EQ(evaluation["step"], result["eval_step"][wanted]);
+    }
+  }
+  EXPECT_NE(run("evaluate --checkpoint kept --data images").out.find("accuracy"), std::string::npos);
+}
+
+TEST_F(TrainOnData, SaysHowToGoOnAfterAnInterrupt) {
+  const std::string script = fmt::format("timeout --signal=INT 2 '{}' {} --epochs 100000 --checkpoint kept -q", BATON_PROGRAM, job);
+  const int status = std::system(fmt::format("cd '{}' && {} >out 2>err </dev/null", folder_.string(), script).c_str());
+  EXPECT_NE(status, 0);
+  const std::string err = contents(folder_ / "err");
+  EXPECT_NE(err.find("continue with: "), std::string::npos) << err;
+  EXPECT_NE(err.find("--resume"), std::string::npos) << err;
+}
+
+TEST_F(TrainOnData, RefusesWhatDoesNotFitInOneSentence) {
+  const std::vector<std::string> refused{
+      "train --data images --model mlp:35-3 --loss cross-entropy",
+      "train --data images --model cnn:4,image=6,channels=3,classes=3 --batch 8",
+      "train --data images --model cnn:4,image=6,channels=1,classes=2 --batch 8",
+      "train --data images --model gpt:depth=1,heads=1,dim=8,context=4,vocab=9 --batch 8",
+      std::string(job) + "--batch 49",
+      std::string(job) + "--epochs 0",
+      std::string(job) + "--epochs nothing",
+      std::string(job) + "--epochs 2 --steps 10",
+      std::string(job) + "--samples 100",
+      std::string(job) + "--eval-every 0",
+      std::string(job) + "--eval-data nowhere",
+      std::string(job) + "--keep-best",
+      std::string(job) + "--tokenizer chars --normalize none,none",
+      std::string(job) + "--log-every -1",
+      std::string(job) + "--csv nowhere/log.csv",
+      "train --model mlp:4-3 --epochs 2",
+      "train --model mlp:4-3 --eval-data images",
+      "train --model mlp:4-3 --keep-best --checkpoint kept",
+      "train --model mlp:4-3 --normalize mnist",
+      "train --data nowhere",
+      "simulate --data images --cluster dgx-a100",
+      "predict --data images",
+      "evaluate --data images",
+      "evaluate --checkpoint nowhere --data images",
+      "evaluate --checkpoint images --data images",
+  };
+  for (const std::string& command : refused) {
+    const Outcome outcome = run(command);
+    EXPECT_NE(outcome.code, 0) << command;
+    EXPECT_FALSE(outcome.err.empty()) << command;
+    EXPECT_LE(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 2) << command << ": " << outcome.err;
+    EXPECT_EQ(outcome.err.find("bug"), std::string::npos) << outcome.err;
+  }
+}
+
+TEST_F(TrainOnData, FlagsDrawnAtRandomTrainOrAreRefusedInOneSentence) {
+  std::mt19937 random(23);
+  const std::vector<std::vector<std::string>> drawn{
+      {"", "", "--strategy ddp --devices cpu:2", "--strategy 1f1b --devices cpu:2", "--strategy zero-3 --devices cpu:2",
+       "--strategy layers --devices cpu:2", "--strategy tensor --devices cpu:2", "--strategy dp --devices cpu:2"},
+      {"", "--epochs 1.5", "--epochs 1", "--steps 7", "--steps 3"},
+      {"", "--eval-every 2", "--eval-every 100", "--eval-data images"},
+      {"", "", "--micro-batches 2", "--micro-batches 9"},
+      {"", "--batch 5", "--batch 48", "--batch 1000"},
+      {"", "--augment flip", "--augment crop=1,flip", "--augment crop=-1"},
+      {"", "--normalize none", "--normalize 0.3/0.2", "--normalize 0/0"},
+      {"", "--precision bf16", "--optimizer adam --lr-schedule cosine:until=6"},
+      {"", "--log-every 2", "--json-lines log.jsonl"}};
+  int trained = 0;
+  for (int i = 0; i < 25; ++i) {
+    std::string flags = std::string(job) + "-q --json -";
+    for (const std::vector<std::string>& list : drawn) {
+      flags += " " + list[random() % list.size()];
+    }
+    const Outcome outcome = run(flags);
+    if (outcome.code == 0) {
+      ++trained;
+      const Json result = Json::parse(outcome.out);
+      EXPECT_EQ(result["eval_loss"].size(), result["eval_step"].size());
+      EXPECT_EQ(result["eval_step"].back(), result["steps"]) << flags;
+      EXPECT_TRUE(std::isfinite(result["eval_loss"].back().get<double>())) << flags;
+    } else {
+      EXPECT_EQ(outcome.code, 2) << flags << ": " << outcome.err;
+      EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << flags << ": " << outcome.err;
+    }
+  }
+  EXPECT_GT(trained, 5);
+}
+
+}  // namespace
