@@ -232,7 +232,7 @@ std::string training_page(const TrainLog& log, const std::string& command) {
                              .questions = {},
                              .axes = {},
                              .columns = {{"step", "step", lab::Format::integer},
-                                         {"epoch", "epoch", lab::Format::number, true},
+                                         {"epoch", "epoch", lab::Format::rate, true},
                                          {"loss", "loss", lab::Format::number, true},
                                          {"lr", "learning rate", lab::Format::number, true},
                                          {"samples_per_s", "samples/s", lab::Format::rate, true},

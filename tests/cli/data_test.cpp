@@ -89,6 +89,21 @@ TEST_F(TrainOnData, WritesItsLinesWhileItRunsAndAPageAtTheEnd) {
   }
 }
 
+TEST_F(TrainOnData, LoadsBesideTheStepWhichPlanAndTraceShow) {
+  const Outcome plan = run(
+      "plan --model cnn:4,image=6,channels=1,classes=3 --data images --batch 8 --text --strategy ddp --devices cpu:2");
+  ASSERT_EQ(plan.code, 0) << plan.err;
+  EXPECT_NE(plan.out.find("d1 host forward load"), std::string::npos) << plan.out;
+  EXPECT_NE(plan.out.find("d1 compute forward take"), std::string::npos);
+  EXPECT_EQ(run("plan --model mlp:4-3 --text").out.find(" load"), std::string::npos) << "plans without data are as they were";
+  const Json result = trained("--steps 8 --trace trace.json");
+  EXPECT_GE(result["device_list"][0]["loading"], 0.0);
+  EXPECT_GE(result["data_wait_ns"], 0);
+  const std::string trace = contents(folder_ / "trace.json");
+  EXPECT_NE(trace.find("\"load\""), std::string::npos);
+  EXPECT_NE(trace.find("host"), std::string::npos);
+}
+
 TEST_F(TrainOnData, GoesOnWithTheNextSampleUnderAnotherStrategy) {
   const Json whole = trained("--epochs 3");
   trained("--steps 8 --checkpoint kept");

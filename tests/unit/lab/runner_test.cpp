@@ -105,7 +105,8 @@ TEST(Points, ValuesThatAnAxisCannotHaveAreRefusedBeforeAnythingRuns) {
   EXPECT_TRUE(says(refused("delay", "delay_ms=soon"), "takes numbers that are not negative, and 'soon' is none"));
   EXPECT_TRUE(says(refused("delay", "delay_ms=-5"), "takes numbers that are not negative"));
   EXPECT_TRUE(says(refused("strong-scaling", "model=banana"), "banana"));
-  EXPECT_TRUE(says(refused("comm-vs-compute", "case=bigxdeep"), "of the case bigxdeep is"));
+  EXPECT_TRUE(says(refused("comm-vs-compute", "case=bigxdeep"), "unknown model 'bigxdeep'"));
+  EXPECT_TRUE(says(refused("comm-vs-compute", "case=4x0"), "DEPTH of the case 4x0 is"));
   EXPECT_TRUE(says(refused("profile", "strategy=banana"), "unknown strategy 'banana'"));
   EXPECT_TRUE(says(refused("timing", "run=again"), "unknown run 'again'"));
   EXPECT_TRUE(says(refused("memory", "case=banana"), "banana"));

@@ -34,7 +34,7 @@ Drawn draw(std::mt19937& random) {
                                         "mlp:dim=8,depth=4",
                                         "cnn:4-6,image=8,channels=2,classes=5",
                                         "gpt:depth=2,heads=2,dim=8,context=6,vocab=11",
-                                        "llama:depth=2,heads=2,dim=8,context=4,vocab=10",
+                                        "llama:depth=2,heads=2,kv-heads=2,dim=8,hidden=16,context=4,vocab=10",
                                         "vit:depth=2,heads=2,dim=8,patch=4,image=8,classes=4"};
   const std::vector<std::string> names{"single", "dp", "ddp", "layers", "gpipe", "1f1b", "zb-h1", "tensor", "zero-1", "zero-3"};
   Drawn drawn{.model = pick(models), .strategy = pick(names), .devices = 1 + random() % 3, .step = {}, .layout = {}};

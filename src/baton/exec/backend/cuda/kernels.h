@@ -77,11 +77,14 @@ struct SequenceShape {
   std::int64_t first = 0;
   std::int64_t positions = 0;
 };
-void image_to_sequence(DType type, const SequenceShape& shape, const void* x, const void* token, void* y, cudaStream_t stream);
+/// y and dy are of the stream's type, which may be float32 where the others have 16 bits.
+void image_to_sequence(DType type, DType stream_type, const SequenceShape& shape, const void* x, const void* token, void* y,
+                       cudaStream_t stream);
 /// 0 at places whose positions dy does not hold.
-void image_to_sequence_backward_input(DType type, const SequenceShape& shape, const void* dy, void* dx, cudaStream_t stream);
-void image_to_sequence_backward_weight(DType type, const SequenceShape& shape, const void* dy, void* dtoken, bool accumulate,
-                                       cudaStream_t stream);
+void image_to_sequence_backward_input(DType type, DType stream_type, const SequenceShape& shape, const void* dy, void* dx,
+                                      cudaStream_t stream);
+void image_to_sequence_backward_weight(DType type, const SequenceShape& shape, const void* dy, DType gradient, void* dtoken,
+                                       bool accumulate, cudaStream_t stream);
 /// The first `copied` elements of x, and zeros behind them.
 void copy_front(DType type, const void* x, void* y, std::int64_t copied, std::int64_t count, cudaStream_t stream);
 
