@@ -77,13 +77,13 @@ struct SequenceShape {
   std::int64_t first = 0;
   std::int64_t positions = 0;
 };
-/// Sequences are of the type `wide`, the rest of `type`.
-void image_to_sequence(DType type, DType wide, const SequenceShape& shape, const void* x, const void* token, void* y,
+/// y and dy are of the stream's type, which may be float32 where the others have 16 bits.
+void image_to_sequence(DType type, DType stream_type, const SequenceShape& shape, const void* x, const void* token, void* y,
                        cudaStream_t stream);
 /// 0 at places whose positions dy does not hold.
-void image_to_sequence_backward_input(DType wide, DType type, const SequenceShape& shape, const void* dy, void* dx,
+void image_to_sequence_backward_input(DType type, DType stream_type, const SequenceShape& shape, const void* dy, void* dx,
                                       cudaStream_t stream);
-void image_to_sequence_backward_weight(DType wide, DType type, const SequenceShape& shape, const void* dy, void* dtoken,
+void image_to_sequence_backward_weight(DType type, const SequenceShape& shape, const void* dy, DType gradient, void* dtoken,
                                        bool accumulate, cudaStream_t stream);
 /// The first `copied` elements of x, and zeros behind them.
 void copy_front(DType type, const void* x, void* y, std::int64_t copied, std::int64_t count, cudaStream_t stream);

@@ -146,16 +146,16 @@ Launch PrepareImages::operator()(const op::ImageToSequence& o) const {
 }
 
 Launch PrepareImages::operator()(const op::ImageToSequenceBackwardInput& o) const {
-  return [shape = sequence_shape(out_shape(0), in_shape(0), o.first), dy = in(0), dx = out(0), wide = type(),
-          type = result()](cudaStream_t stream) { image_to_sequence_backward_input(wide, type, shape, dy, dx, stream); };
+  return [shape = sequence_shape(out_shape(0), in_shape(0), o.first), dy = in(0), dx = out(0), type = result(),
+          wide = type()](cudaStream_t stream) { image_to_sequence_backward_input(type, wide, shape, dy, dx, stream); };
 }
 
 Launch PrepareImages::operator()(const op::ImageToSequenceBackwardWeight& o) const {
   const Shape& dy_shape = in_shape(0);
   const SequenceShape shape{
       .samples = dy_shape[1], .channels = dy_shape[2], .places = 0, .first = o.first, .positions = dy_shape[0]};
-  return [shape, dy = in(0), dtoken = out(0), add = o.accumulate, wide = type(), type = result()](cudaStream_t stream) {
-    image_to_sequence_backward_weight(wide, type, shape, dy, dtoken, add, stream);
+  return [shape, dy = in(0), dtoken = out(0), add = o.accumulate, type = type(), gradient = result()](cudaStream_t stream) {
+    image_to_sequence_backward_weight(type, shape, dy, gradient, dtoken, add, stream);
   };
 }
 
