@@ -54,12 +54,13 @@ def run_twin(script, start, steps, train, validation, context):
     numbers = {c: i for i, c in enumerate(sorted(set(train.read_text(encoding="utf-8"))))}
     tokens = torch.tensor([numbers[c] for c in validation.read_text(encoding="utf-8")])
     windows = (len(tokens) - 1) // context
+    x = tokens[:windows * context].reshape(windows, context)
+    y = tokens[1:windows * context + 1].reshape(windows, context)
     total = 0.0
     with torch.no_grad():
-        for w in range(windows):
-            x = tokens[w * context:(w + 1) * context].unsqueeze(0)
-            y = tokens[w * context + 1:(w + 1) * context + 1].unsqueeze(0)
-            total += criterion(model(x), y).item()
+        for begin in range(0, windows, 64):
+            some = slice(begin, min(begin + 64, windows))
+            total += criterion(model(x[some]), y[some]).item() * (some.stop - begin)
     return losses, total / windows
 
 

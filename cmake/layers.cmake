@@ -42,7 +42,7 @@ function(baton_compile_together target)
   endforeach()
 endfunction()
 
-# For what is compiled far oftener than it is waited for: the command line and the tests, not what they call.
+# For what is compiled far oftener than it is waited for: the command line, the laboratory around what it measures, and the tests.
 function(baton_optimize_lightly target)
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
 endfunction()

@@ -95,10 +95,7 @@ class TextPrinter {
     fmt::print("{}", out);
     std::fflush(stdout);
   }
-  void finish() {
-    held_.empty() ? (void)0 : fmt::print("\xef\xbf\xbd");
-    fmt::print("\n");
-  }
+  void finish() { fmt::print("{}\n", held_.empty() ? "" : "\xef\xbf\xbd"); }
 
  private:
   /// Whether more bytes could make these a character.

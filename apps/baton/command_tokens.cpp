@@ -89,8 +89,8 @@ void make_tokens(const TokensWords& words) {
     total += static_cast<std::int64_t>(data::whole_text(path).end);
   }
   if (share == 0) {
-    if (destination_of(words.out).written_into) {
-      throw usage_error("--out is '{}', but must be a file, beside which the tokenizer is written", words.out);
+    if (!words.out.ends_with(".bin") || destination_of(words.out).written_into) {
+      throw usage_error("--out is '{}', but must be a file whose name ends in .bin, as those of token files do", words.out);
     }
     require_writable(words.out);
   }
@@ -101,12 +101,12 @@ void make_tokens(const TokensWords& words) {
       done += static_cast<std::int64_t>(bytes);
       bar->show(done);
       if (interrupt.asked()) {
-        throw Stopped("interrupted; nothing was written");
+        throw Stopped("interrupted; no unfinished file is left");
       }
     };
   };
   const auto tokenizer = data::tokenizer_for(words.tokenizer, paths, follow("characters"));
-  const data::BytesRead read = follow("tokens");
+  data::BytesRead read = follow("tokens");
   std::string told;
   for (const TokensOutput& output : divided(words, *tokenizer, share)) {
     const std::int64_t count = write_tokens(output, *tokenizer, read);
@@ -115,6 +115,7 @@ void make_tokens(const TokensWords& words) {
       write_whole(data::path_of_tokenizer(output.path), tokenizer->serialized());
     }
   }
+  read = {};  // takes the bar off the screen
   fmt::print("{}{}: the tokenizer ({})\n", told,
              data::path_of_tokenizer(share == 0 ? fs::path(words.out) : fs::path(words.out) / "train.bin").string(),
              tokenizer->name());

@@ -78,7 +78,7 @@ Length length_of(const TrainWords& words, const lab::Job& job) {
       throw usage_error("--epochs counts passes over data, and there is none: give some with --data or --samples");
     }
     const double epochs = parse_number(words.epochs, "--epochs", 0, 1e9);
-    const double steps = std::ceil(epochs * static_cast<double>(length.epoch) - 1e-9);
+    const double steps = std::max(0.0, std::ceil(epochs * static_cast<double>(length.epoch) - 1e-9));
     if (steps < 1 || steps > static_cast<double>(most_steps)) {
       throw usage_error("--epochs {} are {:.0f} steps of {} samples each: train for 1 to {} steps", words.epochs, steps, batch,
                         most_steps);

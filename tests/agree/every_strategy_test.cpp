@@ -18,13 +18,14 @@ struct Network {
   std::string text;
   Tolerance rounding;
   double rate;
+  double narrow = 3e-2;    // how far a loss may be off with 16 bits, relative
   std::int64_t group = 1;  // samples that a micro-batch has a multiple of
 };
 
 /// Heads, features and vocabularies that some numbers of devices divide and others do not.
 const std::vector<Network>& networks() {
   constexpr Tolerance plain{.loss = 2e-6, .typical = 1e-5, .worst = 1e-4};
-  constexpr Tolerance grown{.loss = 5e-5, .typical = 2e-4, .worst = 2e-3};  // norms of a few numbers let roundings grow
+  constexpr Tolerance grown{.loss = 2e-4, .typical = 5e-3, .worst = 5e-2};  // norms of a few numbers let roundings grow
   static const std::vector<Network> list{
       {"mlp:7-33-20-9-11-5", plain, 0.1},
       {"gpt:depth=3,heads=4,dim=16,context=9,vocab=23", plain, 0.1},
@@ -33,7 +34,7 @@ const std::vector<Network>& networks() {
       {"vit:depth=3,heads=2,dim=8,patch=2,image=6,classes=9", plain, 0.1},
       {"mixer:depth=3,dim=8,tokens=9,channels=10,patch=2,image=6,classes=9", plain, 0.1},
       {"cnn:4-6-4,image=9,channels=2,classes=5", plain, 0.05},
-      {"resnet:18,image=8,classes=5,width=2,group=2", grown, 0.01, 2},
+      {"resnet:18,image=16,classes=5,width=4,group=4", grown, 0.002, 0.1, 4},
   };
   return list;
 }
@@ -78,7 +79,7 @@ const std::vector<Way>& ways() {
 /// Reasons for which a split is refused: docs/strategies.md lists them.
 bool is_listed(const std::string& sentence) {
   const std::vector<std::string> listed{
-      "cannot be divided over",    "cannot be split over", "micro-batches cannot be made of", "takes 2 samples together",
+      "cannot be divided over",    "cannot be split over", "micro-batches cannot be made of", "takes 4 samples together",
       "--sp divides the sequence", "needs a pipeline",     "sequence parallelism divides",    "does not split the model"};
   return std::any_of(listed.begin(), listed.end(),
                      [&](const std::string& one) { return sentence.find(one) != std::string::npos; }) &&
@@ -106,7 +107,7 @@ struct Chosen {
     one.layout.micro_batches = std::array<std::int64_t, 3>{0, 2, 3}[c[4]];
     one.layout.recompute = std::array{Recompute::none, Recompute::alternate, Recompute::all}[c[5]];
     one.step.precision = std::array{Precision::fp32, Precision::bf16, Precision::fp16}[c[6]];
-    one.step.global_batch = network.group > 1 ? (even ? 24 : 22) : (even ? 24 : 13);
+    one.step.global_batch = network.group > 1 ? (even ? 24 : 20) : (even ? 24 : 13);
     one.step.loss = strategy::Loss::cross_entropy;
     if (one.step.precision == Precision::fp16) {
       one.step.loss_scale = strategy::LossScale{.initial = 256};
@@ -167,7 +168,7 @@ bool expect_agreement(const Choices& choices) {
     EXPECT_TRUE(close(expected, outcome, chosen.network.rounding)) << to_text(chosen.one);
   } else {
     for (std::size_t i = 0; i < expected.losses.size(); ++i) {
-      EXPECT_NEAR(outcome.losses[i], expected.losses[i], 3e-2 * expected.losses[i]) << to_text(chosen.one);
+      EXPECT_NEAR(outcome.losses[i], expected.losses[i], chosen.network.narrow * expected.losses[i]) << to_text(chosen.one);
     }
   }
   return true;

@@ -246,30 +246,30 @@ TEST(Images, AResnetTrainsAlikeOnBothBackendsAndInAPipeline) {
   EXPECT_LT(expected.losses.back(), expected.losses.front());
   one.backend = "cpu";
   EXPECT_TRUE(close(expected, train(one, 3), grown));
-  for (const auto& [strategy, devices] :
-       {std::pair("ddp", 4U), {"1f1b", 2U}, {"interleaved", 2U}, {"zero-3", 2U}, {"tensor", 2U}, {"tensor", 3U}}) {
+  for (const auto& [strategy, devices] : {std::pair("ddp", 4U), {"1f1b", 2U}, {"interleaved", 2U}, {"zero-3", 2U}}) {
     one.strategy = strategy;
     one.devices = devices;
     EXPECT_TRUE(close(expected, train(one, 3), grown)) << to_text(one);
   }
 }
 
-/// The channels between two convolutions are divided, with their norms and what these keep.
+/// The channels between two convolutions are divided, with their norms and what these keep. In doubles, since roundings grow from
+/// norm to norm.
 TEST(Images, AResnetWithDividedChannelsLeavesAndKeepsWhatOneDeviceDoes) {
-  constexpr Tolerance grown{.loss = 5e-5, .typical = 2e-4, .worst = 2e-3};
+  constexpr Tolerance doubles{.loss = 1e-10, .typical = 1e-8, .worst = 1e-7};
   for (const std::string depth : {"18", "50"}) {
     Case one{.model = "resnet:" + depth + ",image=8,classes=5,width=4,group=4"};
-    one.step = {.global_batch = 8, .loss = Loss::cross_entropy, .optimizer = op::Sgd{.rate = 0.01}};
+    one.step = {
+        .global_batch = 8, .loss = Loss::cross_entropy, .optimizer = op::Sgd{.rate = 0.01}, .precision = strategy::Precision::fp64};
     Training whole(one);
     whole.run(1);
     const Outcome expected = train(one, 1);
     for (const Product& product : {Product{1, 1, 2, 0, ""}, {2, 1, 2, 1, ""}, {1, 2, 2, 0, "1f1b", 2}, {1, 1, 4, 0, ""}}) {
       Case divided = one;
-      divided.backend = "cpu";
       divided.strategy = "product";
       divided.devices = product.devices();
       divided.layout = layout_of(product);
-      EXPECT_TRUE(close(expected, train(divided, 1), grown)) << to_text(divided);
+      EXPECT_TRUE(close(expected, train(divided, 1), doubles)) << to_text(divided);
       if (product.dp == 1) {
         Training parts(divided);
         parts.run(1);
@@ -277,11 +277,17 @@ TEST(Images, AResnetWithDividedChannelsLeavesAndKeepsWhatOneDeviceDoes) {
         const std::vector<double> all = whole.statistics().at("layer1.0.bn1.running_mean");
         ASSERT_EQ(part.size() * (depth == "18" ? static_cast<std::size_t>(product.tp) : 1), all.size());
         for (std::size_t c = 0; c < part.size(); ++c) {
-          EXPECT_NEAR(part[c], all[c], 1e-5) << to_text(divided);
+          EXPECT_NEAR(part[c], all[c], 1e-9) << to_text(divided);
         }
       }
     }
   }
+  Case one{.model = "resnet:18,image=16,classes=5,width=4,group=4", .backend = "cpu"};
+  one.step = {.global_batch = 8, .loss = Loss::cross_entropy, .optimizer = op::Sgd{.rate = 0.01}};
+  const Outcome expected = train(one, 1);
+  one.strategy = "tensor";
+  one.devices = 3;
+  EXPECT_TRUE(close(expected, train(one, 1), {.loss = 1e-5, .typical = 2e-3, .worst = 2e-2})) << to_text(one);
 }
 
 }  // namespace

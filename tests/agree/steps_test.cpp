@@ -255,11 +255,11 @@ TEST(MixedPrecision, TheResidualStreamIsFloat32) {
 
 TEST(MixedPrecision, GradientsOfParametersAreFloat32WhereTheStepAsksForIt) {
   int ran = 0;
-  for (const std::string& model : {mlp, gpt, llama, cnn, std::string("resnet:18,image=8,classes=3,width=2")}) {
-    for (const Way& way : {Way{"single", 1, {.micro_batches = 2}}, Way{"ddp", 2}, Way{"tensor", 2}, Way{"zero-2", 2}}) {
+  for (const std::string& model : {mlp, gpt, llama, cnn, std::string("graph:images")}) {
+    for (const Way& way : {Way{"single", 1, {.micro_batches = 2}}, Way{"zero-2", 2}, Way{"tensor", 2}}) {
       for (const std::string& backend : exec::backend_names()) {
         Case one = in_way(training_of(model, op::Sgd{.rate = 0.05, .momentum = 0.5}, 8), way, backend);
-        const std::optional<Outcome> wide = train_unless_refused(one, 3);
+        const std::optional<Outcome> wide = train_unless_refused(one, 2);
         if (!wide) {
           continue;
         }
@@ -272,14 +272,14 @@ TEST(MixedPrecision, GradientsOfParametersAreFloat32WhereTheStepAsksForIt) {
             EXPECT_EQ(buffer.dtype, DType::f32) << buffer.label;
           }
         }
-        const Outcome outcome = train(one, 3);
+        const Outcome outcome = train(one, 2);
         for (std::size_t i = 0; i < outcome.losses.size(); ++i) {
           EXPECT_NEAR(outcome.losses[i], wide->losses[i], 2e-2 * wide->losses[i]) << to_text(one);
         }
       }
     }
   }
-  EXPECT_GE(ran, 32);
+  EXPECT_GE(ran, 24);
 }
 
 }  // namespace

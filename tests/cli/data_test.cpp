@@ -135,7 +135,7 @@ TEST_F(TrainOnData, KeepsTheBestCheckpointAndEvaluatesIt) {
 }
 
 TEST_F(TrainOnData, SaysHowToGoOnAfterAnInterrupt) {
-  const std::string script = fmt::format("timeout --signal=INT 2 '{}' {} --epochs 100000 --checkpoint kept -q", BATON_PROGRAM, job);
+  const std::string script = fmt::format("timeout --signal=INT 1 '{}' {} --epochs 100000 --checkpoint kept -q", BATON_PROGRAM, job);
   const int status = std::system(fmt::format("cd '{}' && {} >out 2>err </dev/null", folder_.string(), script).c_str());
   EXPECT_NE(status, 0);
   const std::string err = contents(folder_ / "err");
@@ -146,7 +146,6 @@ TEST_F(TrainOnData, SaysHowToGoOnAfterAnInterrupt) {
 TEST_F(TrainOnData, RefusesWhatDoesNotFitInOneSentence) {
   const std::vector<std::string> refused{
       "train --data images --model mlp:35-3 --loss cross-entropy",
-      "train --data images --model cnn:4,image=6,channels=3,classes=3 --batch 8",
       "train --data images --model cnn:4,image=6,channels=1,classes=2 --batch 8",
       "train --data images --model gpt:depth=1,heads=1,dim=8,context=4,vocab=9 --batch 8",
       std::string(job) + "--batch 49",
@@ -194,7 +193,7 @@ TEST_F(TrainOnData, FlagsDrawnAtRandomTrainOrAreRefusedInOneSentence) {
       {"", "--precision bf16", "--optimizer adam --lr-schedule cosine:until=6"},
       {"", "--log-every 2", "--json-lines log.jsonl"}};
   int trained = 0;
-  for (int i = 0; i < 25; ++i) {
+  for (int i = 0; i < 30; ++i) {
     std::string flags = std::string(job) + "-q --json -";
     for (const std::vector<std::string>& list : drawn) {
       flags += " " + list[random() % list.size()];
@@ -211,7 +210,7 @@ TEST_F(TrainOnData, FlagsDrawnAtRandomTrainOrAreRefusedInOneSentence) {
       EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << flags << ": " << outcome.err;
     }
   }
-  EXPECT_GT(trained, 5);
+  EXPECT_GT(trained, 3);
 }
 
 }  // namespace

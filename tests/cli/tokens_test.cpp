@@ -54,7 +54,7 @@ TEST_F(Cli, RefusesTextsThatAreNotThereAndPlacesThatCannotBeWritten) {
   for (const char* wrong :
        {"tokens none.txt --out a.bin", "tokens a.txt --out none/a.bin", "tokens a.txt --tokenizer gpt2 --out a.bin", "tokens a.txt",
         "tokens . --out a.bin", "tokens empty.txt --out a.bin", "tokens empty.txt --tokenizer chars --out a.bin",
-        "tokens a.txt --val 2 --out a", "tokens a.txt --out /dev/stdout"}) {
+        "tokens a.txt --val 2 --out a", "tokens a.txt --out /dev/stdout", "tokens a.txt --out a.txt"}) {
     const Outcome outcome = run(wrong);
     EXPECT_NE(outcome.code, 0) << wrong;
     EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << wrong << ": " << outcome.err;

@@ -308,7 +308,7 @@ TEST(Transpose, TurnsWholeAndBrokenTiles) {
   }
   const DeviceArray x(values);
   const DeviceArray y(values.size());
-  transpose(DType::f32, x.data(), y.data(), matrices, rows, columns, nullptr);
+  transpose(DType::f32, DType::f32, x.data(), y.data(), matrices, rows, columns, nullptr);
   const std::vector<float> turned = y.values();
   for (std::size_t i = 0; i < values.size(); ++i) {
     const std::size_t first = i / (rows * columns) * rows * columns;

@@ -88,7 +88,9 @@ std::string briefly_measured(const std::string& command) {
 std::string stand_in(const std::string& documented) {
   static const std::regex before_the_program("^(time +)?(\\S*/)?baton ");
   const std::string command = std::regex_replace(documented, before_the_program, "baton ");
-  if (command == "baton launch" || command == "baton report" || command == "baton bench collectives") {
+  static const std::set<std::string> named{
+      "baton launch", "baton report", "baton bench collectives", "baton export", "baton evaluate", "baton sample", "baton tokens"};
+  if (named.contains(command)) {
     return command + " --help";
   }
   if (command == "baton lab") {

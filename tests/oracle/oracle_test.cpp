@@ -195,6 +195,48 @@ TEST(OracleOfNorms, RunningStatisticsArePyTorchs) {
   }
 }
 
+/// The form for evaluation, with the statistics that training kept.
+TEST(OracleOfNorms, EvaluationGivesPyTorchsScores) {
+  for (const std::string name : {"resnet_cross-entropy_momentum", "resnet-groups_cross-entropy_sgd"}) {
+    const json oracle = read(name);
+    const std::vector<double> scores = oracle.at("scores");
+    for (const std::string backend : {"reference", "cpu"}) {
+      Case one = case_of(oracle);
+      one.backend = backend;
+      SCOPED_TRACE(to_text(one));
+      Training trained(one, {.seed = oracle.at("seed")});
+      trained.run(oracle.at("steps"));
+      Weights kept = trained.weights();
+      kept.merge(trained.statistics());
+      const model::Model model = model::for_evaluation(model_of(one.model));
+      one.step.forward_only = true;
+      const std::unique_ptr<exec::Backend> kernels = exec::make_backend(backend);
+      const plan::Plan plan = strategy::compile(
+          {.model = model, .cluster = trained.cluster(), .step = one.step, .target = kernels->target()});
+      exec::Executor executor(plan, trained.cluster(), *kernels, {.seed = oracle.at("seed")});
+      BufferId output;
+      for (std::size_t b = 0; b < plan.buffers().size(); ++b) {
+        const plan::Buffer& buffer = plan.buffers()[b];
+        if (!buffer.persistent) {
+          continue;
+        }
+        if (const auto* part = std::get_if<plan::ParameterPart>(&buffer.content)) {
+          executor.write(BufferId(b), kept.at(part->name));
+        } else if (std::holds_alternative<plan::ValuePart>(buffer.content)) {
+          output = BufferId(b);
+        }
+      }
+      executor.run({.steps = 1, .warmup = 0});
+      ASSERT_TRUE(output.valid());
+      const std::vector<double> given = executor.read(output);
+      ASSERT_EQ(given.size(), scores.size());
+      for (std::size_t i = 0; i < scores.size(); ++i) {
+        EXPECT_NEAR(given[i], scores[i], 2e-4 * std::max(1.0, std::abs(scores[i]))) << "score " << i;
+      }
+    }
+  }
+}
+
 /// Dividing over two devices needs two rows or two blocks. The reference's plain loops need seconds for the large
 /// models, which the cpu backend covers.
 TEST_P(Oracle, TwoDevicesTrainAsPyTorchDoes) {

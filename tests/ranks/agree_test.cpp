@@ -229,7 +229,8 @@ TEST(Ranks, ThoseWithOtherDataAreNamed) {
     Training training(one, {.seed = world().rank() == 1 ? 1U : 0U});
     ADD_FAILURE() << "nobody noticed";
   } catch (const Error& error) {
-    EXPECT_EQ(std::string(error.what()), "rank 1 has other data than rank 0: start all ranks with the same --seed and --samples");
+    EXPECT_EQ(std::string(error.what()),
+              "rank 1 has other data than rank 0: start all ranks with the same --seed, --samples and --data");
   }
 }
 

@@ -17,7 +17,7 @@ import sys
 
 STEPS = 10
 TOLERANCE = 1e-5  # relative
-TOLERANCE_16_BITS = 5e-3
+TOLERANCE_16_BITS = 1e-2
 
 
 def call(command, folder):

@@ -160,6 +160,14 @@ std::unique_ptr<const Blob> file_blob(const std::filesystem::path& path) { retur
 
 std::unique_ptr<const Blob> memory_blob(std::vector<std::byte> bytes) { return std::make_unique<MemoryBlob>(std::move(bytes)); }
 
+bool reads_gzip() {
+#ifdef BATON_ZLIB
+  return true;
+#else
+  return false;
+#endif
+}
+
 bool is_gzipped(const std::filesystem::path& path) {
   const auto file = file_blob(path);
   std::array<std::byte, 2> magic{};

@@ -34,6 +34,8 @@ std::unique_ptr<const Blob> file_blob(const std::filesystem::path& path);
 /// What lies in memory.
 std::unique_ptr<const Blob> memory_blob(std::vector<std::byte> bytes);
 
+/// Whether this program was built with zlib: without it, gzipped files are refused in a sentence.
+bool reads_gzip();
 /// The first bytes of what a gzipped file holds; fewer if it holds fewer.
 std::vector<std::byte> gunzip_beginning(const std::filesystem::path& path, std::size_t count);
 /// All of it, which must be `size` bytes. A usage error if it holds more or fewer, or is damaged. No more memory is taken than a

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <optional>
 #include <system_error>
 #include <utility>
 
@@ -29,7 +30,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-enum class Part : std::uint8_t { train, test };
+/// Where there are both a validation and a test part, the validation part is evaluated on.
+enum class Part : std::uint8_t { train, test, validation };
 using Paths = std::vector<fs::path>;
 
 /// The words of a name: `x_test.npy` has x, test and npy.
@@ -46,19 +48,34 @@ std::vector<std::string> words_in(std::string_view name) {
   return words;
 }
 
-/// What a name says, as in `train-images-idx3-ubyte`, `x_test.npy`, `fineweb_val_000000.bin`.
-Part part_named(std::string_view name) {
-  Part part = Part::train;
+/// What a name says, as in `train-images-idx3-ubyte`, `x_test.npy`, `fineweb_val_000000.bin`; nullopt if it says nothing.
+std::optional<Part> part_in(std::string_view name) {
+  struct Known {
+    std::string_view word;
+    Part part;
+  };
+  constexpr std::array<Known, 10> known{{{"train", Part::train},
+                                         {"training", Part::train},
+                                         {"test", Part::test},
+                                         {"testing", Part::test},
+                                         {"t10k", Part::test},
+                                         {"val", Part::validation},
+                                         {"valid", Part::validation},
+                                         {"validation", Part::validation},
+                                         {"eval", Part::validation},
+                                         {"dev", Part::validation}}};
   for (const std::string& word : words_in(name)) {
-    if (word.starts_with("train")) {
-      return Part::train;
-    }
-    if (word.starts_with("test") || word.starts_with("val") || word.starts_with("eval") || word == "dev" || word == "t10k") {
-      part = Part::test;
+    const std::string_view letters = std::string_view(word).substr(0, word.find_last_not_of("0123456789") + 1);  // train1
+    for (const Known& one : known) {
+      if (one.word == word || one.word == letters) {
+        return one.part;
+      }
     }
   }
-  return part;
+  return std::nullopt;
 }
+/// What says nothing is for training.
+Part part_named(std::string_view name) { return part_in(name).value_or(Part::train); }
 Part part_of(const fs::path& path) { return part_named(path.filename().string()); }
 
 /// What a folder holds, in the order of the names, without hidden files.
@@ -102,13 +119,13 @@ Listing list_folder(const fs::path& folder) {
   return listing;
 }
 
-/// The files of each part.
+/// The files to train on and those to evaluate on.
 std::array<Paths, 2> by_part(const Paths& files) {
-  std::array<Paths, 2> parts;
+  std::array<Paths, 3> parts;
   for (const fs::path& file : files) {
     parts[static_cast<std::size_t>(part_of(file))].push_back(file);
   }
-  return parts;
+  return {std::move(parts[0]), std::move(parts[2].empty() ? parts[1] : parts[2])};
 }
 
 /// Opens each part that has files.
@@ -252,14 +269,17 @@ std::shared_ptr<const Source> pair_up(const fs::path& path, Part part, const std
   if (inputs.size() != 1 || targets.size() > 1) {
     throw unusable(
         path, fmt::format("it has {} arrays of inputs and {} of targets for {}: name the inputs {} and the targets {}",
-                          inputs.size(), targets.size(), part == Part::train ? "training" : "testing",
+                          inputs.size(), targets.size(), part == Part::train ? "training" : "evaluation",
                           either({input_names.begin(), input_names.end()}), either({target_names.begin(), target_names.end()})));
   }
   return arrays_source(inputs[0]->array, std::move(targets));
 }
 
 Parts open_arrays(const fs::path& path, const std::vector<NamedArray>& list) {
-  Parts parts{.train = pair_up(path, Part::train, list), .test = pair_up(path, Part::test, list)};
+  Parts parts{.train = pair_up(path, Part::train, list), .test = pair_up(path, Part::validation, list)};
+  if (!parts.test) {
+    parts.test = pair_up(path, Part::test, list);
+  }
   if (!parts.train && !parts.test) {
     throw unusable(
         path, fmt::format("none of its arrays is named as inputs ({}) or as targets ({})",
@@ -310,17 +330,18 @@ Parts open_npy_file(const fs::path& path) {
 
 /// A folder with a folder per class, or with one of these per part.
 Parts open_picture_folders(const fs::path& folder, const Listing& listing) {
+  Paths candidates;
+  std::copy_if(listing.folders.begin(), listing.folders.end(), std::back_inserter(candidates), [](const fs::path& one) {
+    return part_in(one.filename().string()).has_value() && !class_folders(one.string()).empty();
+  });
   std::array<fs::path, 2> parts;
-  for (const fs::path& one : listing.folders) {
-    const std::vector<std::string> words = words_in(one.filename().string());
-    const bool train = !words.empty() && words[0].starts_with("train");
-    if ((train || part_of(one) == Part::test) && !class_folders(one.string()).empty()) {
-      fs::path& part = parts[train ? 0 : 1];
-      if (!part.empty()) {
-        throw usage_error("{} and {} are both the same part: give the folder that is meant", part.string(), one.string());
-      }
-      part = one;
+  const std::array<Paths, 2> sorted = by_part(candidates);
+  for (std::size_t part = 0; part < parts.size(); ++part) {
+    if (sorted[part].size() > 1) {
+      throw usage_error("{} and {} are both the same part: give the folder that is meant", sorted[part][0].string(),
+                        sorted[part][1].string());
     }
+    parts[part] = sorted[part].empty() ? fs::path() : sorted[part][0];
   }
   if (parts[0].empty() && parts[1].empty()) {
     const std::vector<std::string> classes = class_folders(folder.string());

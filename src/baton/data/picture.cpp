@@ -175,6 +175,22 @@ bool begins_with(std::span<const std::byte> bytes, std::string_view beginning) {
 
 }  // namespace
 
+bool reads_png() {
+#ifdef BATON_PNG
+  return true;
+#else
+  return false;
+#endif
+}
+
+bool reads_jpeg() {
+#ifdef BATON_JPEG
+  return true;
+#else
+  return false;
+#endif
+}
+
 Picture decode_picture(std::span<const std::byte> bytes, const std::string& name) {
   if (begins_with(bytes, "\x89PNG\r\n\x1a\n")) {
 #ifdef BATON_PNG

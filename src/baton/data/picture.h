@@ -8,6 +8,10 @@
 
 namespace baton::data {
 
+/// Whether this program was built with the libraries for them: without one, its files are refused in a sentence.
+bool reads_png();
+bool reads_jpeg();
+
 /// A PNG or JPEG file that was read into memory, as gray or red, green and blue; transparency is left out. `name` names it in the
 /// usage error for what is damaged, of another kind, or larger than its bytes can say.
 Picture decode_picture(std::span<const std::byte> bytes, const std::string& name);

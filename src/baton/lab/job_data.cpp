@@ -107,11 +107,18 @@ JobData::JobData(const JobWords& words, const model::Model& model, strategy::Los
 }
 
 std::unique_ptr<SampleFeed> JobData::evaluation(const std::string& text) const {
-  const std::shared_ptr<const data::Source> source = text.empty() ? parts_.test
-                                                                  : data::open(text, {.tokenizer = words_.tokenizer,
-                                                                                      .given_tokenizer = parts_.train->tokenizer(),
-                                                                                      .token_type = words_.token_type})
-                                                                        .for_evaluation();
+  const auto open = [&] {
+    try {
+      return data::open(
+                 text,
+                 {.tokenizer = words_.tokenizer, .given_tokenizer = parts_.train->tokenizer(), .token_type = words_.token_type})
+          .for_evaluation();
+    } catch (const Error& error) {
+      const std::string why = error.what();
+      throw why.starts_with("--data ") ? usage_error("--eval-{}", why.substr(2)) : error;
+    }
+  };
+  const std::shared_ptr<const data::Source> source = text.empty() ? parts_.test : open();
   return source ? std::make_unique<SampleFeed>(source, words_, form_, batch_, 0, SampleFeed::Use::evaluation) : nullptr;
 }
 

@@ -89,7 +89,7 @@ Model llama(const LlamaSize& size) {
   const Dims stream{{'t', size.context}, batch, {'c', size.dim}};
   std::vector<Block> blocks;
   BlockBuilder first("embed", ids, true);
-  const std::size_t words = first.embed(first.in(), llama_embedding, size.vocab, stream.back());
+  const std::size_t words = first.in_stream(first.embed(first.in(), llama_embedding, size.vocab, stream.back()));
   blocks.push_back(first.finish(first.dropout(words, size.dropout)));
   for (std::int64_t layer = 0; layer < size.depth; ++layer) {
     blocks.push_back(attention_half(layer, size, stream));

@@ -62,16 +62,17 @@ Model mixer(const MixerSize& size) {
   std::vector<Block> blocks;
   BlockBuilder first("stem", {batch, {'c', colours}, {'y', size.image}, {'x', size.image}});
   const std::size_t patches = first.conv2d(first.in(), "stem.proj", size.dim, {.size = size.patch, .stride = size.patch});
-  blocks.push_back(first.finish(first.apply(op::Transpose{.from_image = true}, {patches}, {}, stream)));
+  blocks.push_back(first.finish(first.in_stream(first.apply(op::Transpose{.from_image = true}, {patches}, {}, stream))));
   for (std::int64_t layer = 0; layer < size.depth; ++layer) {
     const std::string own = fmt::format("blocks.{}.", layer);
     BlockBuilder tokens(fmt::format("layer{}.tokens", layer), stream);
     const std::size_t turned = transposed(tokens, mixer_norm(tokens, tokens.in(), own + "norm1"));
     const std::size_t back = transposed(tokens, mixed(tokens, turned, own + "mlp_tokens", size.tokens));
-    blocks.push_back(tokens.finish(tokens.add(tokens.in(), back)));
+    blocks.push_back(tokens.finish(tokens.in_stream(tokens.add(tokens.in(), back))));
     BlockBuilder channels(fmt::format("layer{}.channels", layer), stream);
     const std::size_t norm = mixer_norm(channels, channels.in(), own + "norm2");
-    blocks.push_back(channels.finish(channels.add(channels.in(), mixed(channels, norm, own + "mlp_channels", size.channels))));
+    const std::size_t added = mixed(channels, norm, own + "mlp_channels", size.channels);
+    blocks.push_back(channels.finish(channels.in_stream(channels.add(channels.in(), added))));
   }
   BlockBuilder head("head", stream);
   const std::size_t turned = transposed(head, mixer_norm(head, head.in(), "norm"));

@@ -25,9 +25,7 @@ constexpr std::array known_ops{
     "Gelu", "Identity"};
 
 bool is_product(const OnnxNode& node) { return node.op == "Gemm" || node.op == "MatMul" || node.op == "Conv"; }
-bool begins_blocks(const OnnxNode& node) {
-  return is_product(node) || node.op == "LayerNormalization" || node.op == "BatchNormalization";
-}
+bool begins_blocks(const OnnxNode& node) { return is_product(node) || node.op == "LayerNormalization"; }
 
 class OnnxBuilder {
  public:

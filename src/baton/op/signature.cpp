@@ -288,8 +288,8 @@ struct Signatures {
   }
   const Signature& operator()(const Transpose& o) const {
     static const Signature plain{.reads = {{"bij"}}, .writes = {{"bji"}}};
-    static const Signature from_image{.reads = {{"bcyx"}}, .writes = {{"bpc"}}, .whole = "yxp"};
-    static const Signature to_image{.reads = {{"bpc"}}, .writes = {{"bcyx"}}, .whole = "yxp"};
+    static const Signature from_image{.reads = {{"bcyx"}}, .writes = {{"bpc", Type::wide}}, .whole = "yxp"};
+    static const Signature to_image{.reads = {{"bpc", Type::wide}}, .writes = {{"bcyx", Type::wide}}, .whole = "yxp"};
     return o.from_image ? from_image : o.to_image ? to_image : plain;
   }
 };

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <random>
 
+#include "baton/data/blob.h"
 #include "baton/data/open.h"
 #include "support/contents.h"
 #include "support/own_folder.h"
@@ -94,6 +95,9 @@ TEST_F(Images, OfLyingIdxFilesAreRefused) {
 }
 
 TEST_F(Images, OfGzippedIdxFilesAreUnpackedAndNoMoreThanTheyHold) {
+  if (!reads_gzip()) {
+    GTEST_SKIP() << "built without zlib";
+  }
   const std::string images = idx({40, 5, 5}, random_bytes(1000, 7));
   write_bytes(folder_ / "train-images-idx3-ubyte", images);
   write_bytes(folder_ / "train-labels-idx1-ubyte", idx({40}, std::string(40, '\3')));
@@ -249,6 +253,9 @@ TEST_F(Images, ThatDoNotFitTheModelAreRefusedWithOneThatFits) {
 /// Debian's package of the data set: what its paper says of it.
 TEST(FashionMnist, IsReadFromItsPackage) {
   const std::string folder = "/usr/share/datasets/fashion-mnist";
+  if (!reads_gzip()) {
+    GTEST_SKIP() << "built without zlib";
+  }
   if (!std::filesystem::exists(folder)) {
     GTEST_SKIP() << "the package dataset-fashion-mnist is not installed";
   }

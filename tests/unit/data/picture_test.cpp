@@ -78,6 +78,10 @@ std::string png(std::uint32_t width, std::uint32_t height, int kind, const std::
 Picture decoded(const std::string& bytes) { return decode_picture(std::as_bytes(std::span(bytes)), "picture"); }
 
 TEST(PictureFiles, OfPngAreReadInGrayAndInColours) {
+  if (!reads_png()) {
+    EXPECT_TRUE(says(usage_sentence([] { decoded(png(3, 2, 0, "abcdef")); }), "libpng-dev"));
+    GTEST_SKIP() << "built without libpng";
+  }
   const Picture gray = decoded(png(3, 2, 0, "abcdef"));
   EXPECT_EQ(gray.channels, 1);
   EXPECT_EQ(gray.width, 3);
@@ -89,6 +93,10 @@ TEST(PictureFiles, OfPngAreReadInGrayAndInColours) {
 }
 
 TEST(PictureFiles, OfJpegAreReadInGrayAndInColours) {
+  if (!reads_jpeg()) {
+    EXPECT_TRUE(says(usage_sentence([] { decoded(*from_base64(red_and_blue)); }), "libjpeg-dev"));
+    GTEST_SKIP() << "built without libjpeg";
+  }
   const Picture colours = decoded(*from_base64(red_and_blue));
   ASSERT_EQ(colours.pixels.size(), 3U * 16 * 8);
   const std::vector<int> left{250, 10, 30};
@@ -104,6 +112,9 @@ TEST(PictureFiles, OfJpegAreReadInGrayAndInColours) {
 }
 
 TEST(PictureFiles, ThatAreCutDamagedOrLieAreRefused) {
+  if (!reads_png() || !reads_jpeg()) {
+    GTEST_SKIP() << "built without libpng or libjpeg";
+  }
   const std::string jpeg = *from_base64(red_and_blue);
   const std::string good = png(3, 2, 2, "abcdefghijklmnopqr");
   for (const std::string& whole : {jpeg, good}) {
@@ -130,6 +141,9 @@ TEST(PictureFiles, ThatAreCutDamagedOrLieAreRefused) {
 class PictureFolders : public test::OwnFolder {};
 
 TEST_F(PictureFolders, HaveAClassPerFolderAndPartsByName) {
+  if (!reads_png() || !reads_jpeg()) {
+    GTEST_SKIP() << "built without libpng or libjpeg";
+  }
   write_bytes(folder_ / "train" / "cat" / "1.png", png(4, 4, 0, std::string(16, '\x10')));
   write_bytes(folder_ / "train" / "cat" / "2.jpg", *from_base64(dark_and_light));
   write_bytes(folder_ / "train" / "cat" / "notes.txt", "no picture");

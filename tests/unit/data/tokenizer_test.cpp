@@ -424,6 +424,17 @@ TEST_F(Texts, OfTwoPartsShareTheirCharacters) {
   EXPECT_EQ(other.train->description().vocabulary, 6);
 }
 
+TEST_F(Texts, OfThreePartsAreTrainedOnAndValidated) {
+  for (const char* name : {"train", "valid", "test", "valley", "latest"}) {
+    write_bytes(folder_ / fmt::format("wiki.{}.txt", name), std::string(name) + "!");
+  }
+  const Parts parts = open(folder_.string());
+  EXPECT_EQ(parts.train->description().count, 20);  // train, valley and latest
+  EXPECT_EQ(parts.test->description().count, 6);
+  std::filesystem::remove(folder_ / "wiki.valid.txt");
+  EXPECT_EQ(open(folder_.string()).test->description().count, 5);
+}
+
 TEST_F(Texts, LongerThanAPieceAreEncodedAsTheWhole) {
   std::mt19937_64 random(31);
   std::string text;

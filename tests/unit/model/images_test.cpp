@@ -142,7 +142,8 @@ TEST(Resnet, ItsFormForEvaluationReadsTheStatistics) {
   }
   EXPECT_EQ(norms, 20);
   const Model gpt = parse_model("gpt:depth=1,heads=2,dim=8,context=4,vocab=10,dropout=0.5");
-  for (const Block& block : for_evaluation(gpt).blocks()) {
+  const Model without_dropout = for_evaluation(gpt);
+  for (const Block& block : without_dropout.blocks()) {
     for (const Node& node : block.nodes) {
       const auto* dropout = std::get_if<op::Dropout>(&node.op);
       EXPECT_TRUE(dropout == nullptr || dropout->rate == 0) << "nothing is dropped";

@@ -171,9 +171,9 @@ TEST(Gradient, OfAReluNeedsItsOutputAndNotItsInput) {
 TEST(Gradient, BackwardOpsAndLossesHaveNone) {
   for (const Op& op : all()) {
     const std::set<std::string_view> forward{
-        "linear",    "relu",          "gelu",    "layer_norm",        "embed",         "rms_norm",
-        "silu_gate", "add_positions", "rotary",  "attention",         "conv2d",        "batch_norm",
-        "max_pool",  "average_pool",  "flatten", "image_to_sequence", "first_position", "dropout"};
+        "linear",         "relu",      "gelu",     "layer_norm", "embed",    "rms_norm",     "silu_gate", "add_positions",
+        "rotary",         "attention", "conv2d",   "batch_norm", "max_pool", "average_pool", "flatten",   "image_to_sequence",
+        "first_position", "dropout",   "transpose"};
     EXPECT_EQ(gradient(op).empty(), !forward.contains(name(op))) << name(op);
   }
 }

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <set>
 
 #include "baton/op/signature.h"
@@ -208,7 +209,33 @@ TEST(Op, AStepOfFloat32WeightsMayComeFrom16BitOperands) {
   EXPECT_FALSE(judged({step, {narrow_x, narrow_dy, w, b}, {w, b}}).has_value());
   EXPECT_TRUE(judged({step, {narrow_x, {{5, 4}, f16}, w, b}, {w, b}}).has_value()) << "one type is multiplied";
   EXPECT_TRUE(judged({step, {narrow_x, narrow_dy, w, {{4}, bf16}}, {w, {{4}, bf16}}}).has_value());
-  EXPECT_TRUE(judged({LinearBackwardWeight{}, {narrow_x, narrow_dy}, {w, b}}).has_value()) << "a gradient is kept as it was made";
+}
+
+TEST(Op, GradientsOfParametersMayBeFloat32Beside16BitOperands) {
+  const Operand narrow_x{{5, 3}, bf16};
+  const Operand narrow_dy{{5, 4}, bf16};
+  const Operand w{{4, 3}};
+  const Operand b{{4}};
+  EXPECT_FALSE(judged({LinearBackwardWeight{}, {narrow_x, narrow_dy}, {w, b}}).has_value());
+  EXPECT_FALSE(judged({LinearBackwardWeight{.accumulate = true}, {narrow_x, narrow_dy, w, b}, {w, b}}).has_value());
+  EXPECT_TRUE(judged({LinearBackwardWeight{}, {narrow_x, narrow_dy}, {w, {{4}, bf16}}}).has_value()) << "both of them";
+  EXPECT_TRUE(judged({LinearBackwardWeight{}, {{{5, 3}}, {{5, 4}}}, {{{4, 3}, bf16}, {{4}, bf16}}}).has_value());
+  EXPECT_TRUE(judged({LinearBackwardWeight{}, {narrow_x, narrow_dy}, {{{4, 3}, f64}, {{4}, f64}}}).has_value());
+}
+
+TEST(Op, AStreamMayBeFloat32Beside16BitOperands) {
+  const Operand wide{{5, 4}};
+  const Operand narrow{{5, 4}, bf16};
+  const Operand gain{{4}, bf16};
+  EXPECT_FALSE(judged({Add{}, {wide, narrow}, {wide}}).has_value());
+  EXPECT_TRUE(judged({Add{}, {wide, narrow}, {{{5, 4}, f16}}}).has_value()) << "two types of 16 bits";
+  EXPECT_TRUE(judged({Add{}, {{{5, 4}, f64}, narrow}, {{{5, 4}, f64}}}).has_value());
+  EXPECT_FALSE(judged({LayerNorm{}, {wide, gain, gain}, {narrow}}).has_value());
+  EXPECT_TRUE(judged({LayerNorm{}, {wide, gain, gain}, {wide}}).has_value()) << "its result has the type of the gain";
+  EXPECT_TRUE(judged({LayerNorm{}, {narrow, {{4}}, {{4}}}, {wide}}).has_value());
+  EXPECT_FALSE(judged({LayerNormBackwardInput{}, {narrow, wide, gain}, {wide}}).has_value());
+  EXPECT_FALSE(judged({EmbedBackward{}, {labels, {{5, 3}}}, {{{4, 3}, bf16}}}).has_value());
+  EXPECT_TRUE(judged({EmbedBackward{}, {labels, {{5, 3}, f16}}, {{{4, 3}, bf16}}}).has_value());
 }
 
 TEST(Op, APartOfAVocabularyLiesWithinIt) {
@@ -372,6 +399,28 @@ TEST(Op, RefusesAnyOperandOfAnotherShape) {
   }
 }
 
+/// Whether an operand of float32 may have 16 bits where all others are float32: it is what the op computes in, or part of a stream,
+/// and nothing else fixes that type.
+bool may_be_narrow(const Call& call, std::vector<Operand> Call::*list, std::size_t operand) {
+  const Signature& own = signature(call.op);
+  std::map<Type, int> count;
+  for (const std::vector<Axes>* axes : {&own.reads, &own.writes}) {
+    for (const Axes& one : *axes) {
+      ++count[one.type];
+    }
+  }
+  switch ((list == &Call::reads ? own.reads : own.writes)[operand].type) {
+    case Type::value:
+      return count[Type::value] == 1 && count[Type::summed] + count[Type::wide] > 0;
+    case Type::wide:
+      return count[Type::value] == 0;
+    case Type::summed:
+      return count[Type::value] == 0 && count[Type::summed] == 1;
+    default:
+      return false;
+  }
+}
+
 TEST(Op, RefusesAnyOperandOfAnotherType) {
   for (const Call& good : good_calls()) {
     for (auto list : {&Call::reads, &Call::writes}) {
@@ -379,7 +428,8 @@ TEST(Op, RefusesAnyOperandOfAnotherType) {
         for (const DType type : all_dtypes) {
           Call bad = good;
           (bad.*list)[i].dtype = type;
-          EXPECT_EQ(judged(bad).has_value(), type != (good.*list)[i].dtype)
+          const bool narrow = is_narrow(type) && may_be_narrow(good, list, i);
+          EXPECT_EQ(judged(bad).has_value(), type != (good.*list)[i].dtype && !narrow)
               << name(good.op) << " with " << to_text(type) << " as operand " << i << " of its "
               << (list == &Call::reads ? "reads" : "writes");
         }

@@ -69,8 +69,9 @@ TEST(Refusal, NamesTheSamplesThatANormTakesTogetherWhenAMicroBatchWouldDivideThe
   EXPECT_NO_THROW(compiled("ddp", by_replica, 2, {.global_batch = 13}));
 }
 
-TEST(Refusal, SaysThatAResnetHasNothingForTensorParallelism) {
-  EXPECT_TRUE(says(refused("tensor", "resnet:18,image=8,classes=3,width=1", 2), "has no such pair"));
+TEST(Refusal, SaysThatAResnetHasTooFewChannelsForTensorParallelism) {
+  EXPECT_TRUE(says(refused("tensor", "resnet:18,image=8,classes=3,width=1", 2), "the 1 features of layer1.0 cannot be divided"));
+  EXPECT_NO_THROW(compiled("tensor", "resnet:18,image=8,classes=3,width=2", 2));
   EXPECT_NO_THROW(compiled("tensor", "cnn:2,image=4", 2));
 }
 

@@ -40,7 +40,7 @@ bool NormLaw::list_parts(TaskId id) {
   std::map<std::uint32_t, std::int64_t> covered;
   for (std::size_t b = 0; b < plan.buffers().size(); ++b) {
     const Held& held = ledger_.held(BufferId(b));
-    if (held.thing.kind != Kind::parameter || !plan.buffers()[b].persistent) {
+    if (held.thing.kind != Kind::parameter || !plan.buffers()[b].persistent || plan.buffers()[b].role == Role::statistic) {
       continue;
     }
     const auto [known, added] = part_of_.try_emplace({held.thing.id, indices(held.at)}, holder_.size());

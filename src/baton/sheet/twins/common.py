@@ -337,6 +337,7 @@ def write_result(args, times, losses, devices, transfers=None, transfers_forward
         "warmup": WARMUP,
         "steps_timed": len(times) - WARMUP,
         "losses": losses,
+        **{name: [] for name in ("eval_step", "eval_loss", "eval_accuracy", "eval_perplexity")},  # a twin only trains
         "device_list": devices,
         **dict.fromkeys(["gpus", "critical_path", "arrivals"]),
         "origin": "measured",

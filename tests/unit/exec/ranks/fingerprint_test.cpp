@@ -50,7 +50,7 @@ TEST(Fingerprint, NamesTheRanksThatDifferAndInWhatTheCauseFirst) {
   EXPECT_EQ(told([](World& world) { require_agreement(world, {.plan = world.rank() == 2 ? 7U : 1U}); }),
             "rank 2 has another plan than rank 0: start all ranks with the same command");
   EXPECT_EQ(told([](World& world) { require_agreement(world, {.data = world.rank() == 0 ? 7U : 1U}); }),
-            "ranks 1 and 2 have other data than rank 0: start all ranks with the same --seed and --samples");
+            "ranks 1 and 2 have other data than rank 0: start all ranks with the same --seed, --samples and --data");
   EXPECT_EQ(told([](World& world) {
               const std::uint64_t one = world.rank() == 1 ? 1U : 0U;
               require_agreement(world, {.plan = one, .data = one, .version = one == 1 ? "2" : "1", .program = one});

@@ -169,7 +169,7 @@ class LtProduct final : public Product {
   /// By any algorithm, and with another factor of what was there.
   cublasStatus_t multiply(const cublasLtMatmulAlgo_t& algorithm, float beta, cudaStream_t stream) const {
     if (turned_ != nullptr) {
-      transpose(DType::f32, turned_from_, turned_, 1, shape_.n, shape_.k, stream);
+      transpose(DType::f32, DType::f32, turned_from_, turned_, 1, shape_.n, shape_.k, stream);
     }
     return library().Matmul(handle_, description_.product(), &shape_.alpha, operands_.a, description_.a(), operands_.b,
                             description_.b(), &beta, operands_.d, description_.d(), operands_.d, description_.d(), &algorithm,

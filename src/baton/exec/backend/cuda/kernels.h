@@ -66,7 +66,7 @@ void add_positions_backward(DType type, const void* dy, DType gradient, void* dw
 void cast(DType from, const void* x, DType to, void* y, std::int64_t count, cudaStream_t stream);
 
 /// y = xᵀ of each of some matrices, all row-major; those of x are rows × columns.
-void transpose(DType type, const void* x, void* y, std::int64_t matrices, std::int64_t rows, std::int64_t columns,
+void transpose(DType from, DType to, const void* x, void* y, std::int64_t matrices, std::int64_t rows, std::int64_t columns,
                cudaStream_t stream);
 
 /// Images as sequences, behind a learned vector; of the sequence, so many `positions` from `first` on are held.
@@ -77,11 +77,14 @@ struct SequenceShape {
   std::int64_t first = 0;
   std::int64_t positions = 0;
 };
-void image_to_sequence(DType type, const SequenceShape& shape, const void* x, const void* token, void* y, cudaStream_t stream);
+/// y and dy are of the stream's type, which may be float32 where the others have 16 bits.
+void image_to_sequence(DType type, DType stream_type, const SequenceShape& shape, const void* x, const void* token, void* y,
+                       cudaStream_t stream);
 /// 0 at places whose positions dy does not hold.
-void image_to_sequence_backward_input(DType type, const SequenceShape& shape, const void* dy, void* dx, cudaStream_t stream);
-void image_to_sequence_backward_weight(DType type, const SequenceShape& shape, const void* dy, void* dtoken, bool accumulate,
-                                       cudaStream_t stream);
+void image_to_sequence_backward_input(DType type, DType stream_type, const SequenceShape& shape, const void* dy, void* dx,
+                                      cudaStream_t stream);
+void image_to_sequence_backward_weight(DType type, const SequenceShape& shape, const void* dy, DType gradient, void* dtoken,
+                                       bool accumulate, cudaStream_t stream);
 /// The first `copied` elements of x, and zeros behind them.
 void copy_front(DType type, const void* x, void* y, std::int64_t copied, std::int64_t count, cudaStream_t stream);
 

@@ -361,7 +361,9 @@ concept TakesStream = std::same_as<AnyOp, op::LayerNorm> || std::same_as<AnyOp, 
     std::same_as<AnyOp, op::LayerNormBackwardWeight> || std::same_as<AnyOp, op::RmsNorm> ||
     std::same_as<AnyOp, op::RmsNormBackwardInput> || std::same_as<AnyOp, op::RmsNormBackwardWeight> ||
     std::same_as<AnyOp, op::Embed> || std::same_as<AnyOp, op::EmbedBackward> || std::same_as<AnyOp, op::AddPositions> ||
-    std::same_as<AnyOp, op::AddPositionsBackward>;
+    std::same_as<AnyOp, op::AddPositionsBackward> || std::same_as<AnyOp, op::ImageToSequence> ||
+    std::same_as<AnyOp, op::ImageToSequenceBackwardInput> || std::same_as<AnyOp, op::ImageToSequenceBackwardWeight> ||
+    std::same_as<AnyOp, op::Transpose>;
 
 /// Whether the kernel takes operands of these types beside each other.
 bool takes_types(const plan::Plan& plan, const Task& task, const op::Op& op) {

@@ -141,22 +141,21 @@ Launch PrepareImages::operator()(const op::FlattenBackward&) const {
 }
 
 Launch PrepareImages::operator()(const op::ImageToSequence& o) const {
-  return [shape = sequence_shape(in_shape(0), out_shape(0), o.first), x = in(0), token = in(1), y = out(0),
-          type = type()](cudaStream_t stream) { image_to_sequence(type, shape, x, token, y, stream); };
+  return [shape = sequence_shape(in_shape(0), out_shape(0), o.first), x = in(0), token = in(1), y = out(0), type = type(),
+          wide = result()](cudaStream_t stream) { image_to_sequence(type, wide, shape, x, token, y, stream); };
 }
 
 Launch PrepareImages::operator()(const op::ImageToSequenceBackwardInput& o) const {
-  return [shape = sequence_shape(out_shape(0), in_shape(0), o.first), dy = in(0), dx = out(0), type = type()](cudaStream_t stream) {
-    image_to_sequence_backward_input(type, shape, dy, dx, stream);
-  };
+  return [shape = sequence_shape(out_shape(0), in_shape(0), o.first), dy = in(0), dx = out(0), type = result(),
+          wide = type()](cudaStream_t stream) { image_to_sequence_backward_input(type, wide, shape, dy, dx, stream); };
 }
 
 Launch PrepareImages::operator()(const op::ImageToSequenceBackwardWeight& o) const {
   const Shape& dy_shape = in_shape(0);
   const SequenceShape shape{
       .samples = dy_shape[1], .channels = dy_shape[2], .places = 0, .first = o.first, .positions = dy_shape[0]};
-  return [shape, dy = in(0), dtoken = out(0), add = o.accumulate, type = type()](cudaStream_t stream) {
-    image_to_sequence_backward_weight(type, shape, dy, dtoken, add, stream);
+  return [shape, dy = in(0), dtoken = out(0), add = o.accumulate, type = type(), gradient = result()](cudaStream_t stream) {
+    image_to_sequence_backward_weight(type, shape, dy, gradient, dtoken, add, stream);
   };
 }
 
@@ -175,7 +174,7 @@ Launch PrepareImages::operator()(const op::FirstPositionBackward& o) const {
 Launch PrepareImages::operator()(const op::Transpose&) const {
   const Shape& shape = in_shape(0);
   return [x = in(0), y = out(0), samples = shape[0], rows = shape[1], columns = shape.elements() / shape[0] / shape[1],
-          type = type()](cudaStream_t stream) { transpose(type, x, y, samples, rows, columns, stream); };
+          from = type(), to = result()](cudaStream_t stream) { transpose(from, to, x, y, samples, rows, columns, stream); };
 }
 
 ConvolutionWay PrepareImages::way() const { return fastest_convolution(type(), code); }

@@ -8,9 +8,9 @@ namespace {
 constexpr int threads = 256;
 
 /// One thread per element of the sequence.
-template <typename Element>
+template <typename Element, typename Stream>
 __global__ void __launch_bounds__(threads)
-    image_to_sequence_kernel(const Element* x, const Element* token, Element* y, SequenceShape shape) {
+    image_to_sequence_kernel(const Element* x, const Element* token, Stream* y, SequenceShape shape) {
   allow_next();
   await_previous();
   const std::int64_t step = shape.samples * shape.channels;
@@ -18,13 +18,13 @@ __global__ void __launch_bounds__(threads)
   for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * threads + threadIdx.x; i < count;
        i += static_cast<std::int64_t>(gridDim.x) * threads) {
     const std::int64_t position = shape.first + i / step;
-    y[i] = position == 0 ? token[i % shape.channels] : x[i % step * shape.places + position - 1];
+    y[i] = rounded<Stream>(widened(position == 0 ? token[i % shape.channels] : x[i % step * shape.places + position - 1]));
   }
 }
 
 /// One thread per element of the images.
-template <typename Element>
-__global__ void __launch_bounds__(threads) image_to_sequence_backward_kernel(const Element* dy, Element* dx, SequenceShape shape) {
+template <typename Element, typename Stream>
+__global__ void __launch_bounds__(threads) image_to_sequence_backward_kernel(const Stream* dy, Element* dx, SequenceShape shape) {
   allow_next();
   await_previous();
   const std::int64_t step = shape.samples * shape.channels;
@@ -32,14 +32,15 @@ __global__ void __launch_bounds__(threads) image_to_sequence_backward_kernel(con
   for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * threads + threadIdx.x; i < count;
        i += static_cast<std::int64_t>(gridDim.x) * threads) {
     const std::int64_t position = i % shape.places + 1 - shape.first;
-    dx[i] = position >= 0 && position < shape.positions ? dy[position * step + i / shape.places] : rounded<Element>(0.0F);
+    const bool held = position >= 0 && position < shape.positions;
+    dx[i] = rounded<Element>(held ? widened(dy[position * step + i / shape.places]) : 0.0F);
   }
 }
 
 /// One thread per channel; sums run in the order of the samples.
-template <typename Element>
+template <typename Element, typename Gradient>
 __global__ void __launch_bounds__(threads)
-    token_gradient_kernel(const Element* dy, Element* dtoken, std::int64_t samples, std::int64_t channels, bool accumulate) {
+    token_gradient_kernel(const Element* dy, Gradient* dtoken, std::int64_t samples, std::int64_t channels, bool accumulate) {
   allow_next();
   await_previous();
   const std::int64_t c = static_cast<std::int64_t>(blockIdx.x) * threads + threadIdx.x;
@@ -50,7 +51,7 @@ __global__ void __launch_bounds__(threads)
   for (std::int64_t b = 0; b < samples; ++b) {
     sum += widened(dy[b * channels + c]);
   }
-  dtoken[c] = rounded<Element>((accumulate ? widened(dtoken[c]) : 0.0F) + sum);
+  dtoken[c] = rounded<Gradient>((accumulate ? widened(dtoken[c]) : 0.0F) + sum);
 }
 
 template <typename Element>
@@ -66,30 +67,37 @@ __global__ void __launch_bounds__(threads)
 
 }  // namespace
 
-void image_to_sequence(DType type, const SequenceShape& shape, const void* x, const void* token, void* y, cudaStream_t stream) {
-  with_element(type, [&](auto element) {
+void image_to_sequence(DType type, DType stream_type, const SequenceShape& shape, const void* x, const void* token, void* y,
+                       cudaStream_t stream) {
+  with_elements(type, stream_type, [&](auto element, auto wide) {
     using Element = decltype(element);
-    launch(image_to_sequence_kernel<Element>, {dim3(blocks_for(shape.positions * shape.samples * shape.channels)), dim3(threads)},
-           stream, static_cast<const Element*>(x), static_cast<const Element*>(token), static_cast<Element*>(y), shape);
+    using Stream = decltype(wide);
+    launch(image_to_sequence_kernel<Element, Stream>,
+           {dim3(blocks_for(shape.positions * shape.samples * shape.channels)), dim3(threads)}, stream,
+           static_cast<const Element*>(x), static_cast<const Element*>(token), static_cast<Stream*>(y), shape);
   });
 }
 
-void image_to_sequence_backward_input(DType type, const SequenceShape& shape, const void* dy, void* dx, cudaStream_t stream) {
-  with_element(type, [&](auto element) {
+void image_to_sequence_backward_input(DType type, DType stream_type, const SequenceShape& shape, const void* dy, void* dx,
+                                      cudaStream_t stream) {
+  with_elements(type, stream_type, [&](auto element, auto wide) {
     using Element = decltype(element);
-    launch(image_to_sequence_backward_kernel<Element>,
-           {dim3(blocks_for(shape.places * shape.samples * shape.channels)), dim3(threads)}, stream,
-           static_cast<const Element*>(dy), static_cast<Element*>(dx), shape);
+    using Stream = decltype(wide);
+    launch(image_to_sequence_backward_kernel<Element, Stream>,
+           {dim3(blocks_for(shape.places * shape.samples * shape.channels)), dim3(threads)}, stream, static_cast<const Stream*>(dy),
+           static_cast<Element*>(dx), shape);
   });
 }
 
-void image_to_sequence_backward_weight(DType type, const SequenceShape& shape, const void* dy, void* dtoken, bool accumulate,
-                                       cudaStream_t stream) {
-  with_element(type, [&](auto element) {
+void image_to_sequence_backward_weight(DType type, const SequenceShape& shape, const void* dy, DType gradient, void* dtoken,
+                                       bool accumulate, cudaStream_t stream) {
+  with_either(type, gradient, [&](auto element, auto result) {
     using Element = decltype(element);
-    launch(token_gradient_kernel<Element>, {dim3(static_cast<unsigned>((shape.channels + threads - 1) / threads)), dim3(threads)},
-           stream, static_cast<const Element*>(dy), static_cast<Element*>(dtoken),
-           shape.first == 0 ? shape.samples : std::int64_t{0}, shape.channels, accumulate);
+    using Gradient = decltype(result);
+    launch(token_gradient_kernel<Element, Gradient>,
+           {dim3(static_cast<unsigned>((shape.channels + threads - 1) / threads)), dim3(threads)}, stream,
+           static_cast<const Element*>(dy), static_cast<Gradient*>(dtoken), shape.first == 0 ? shape.samples : std::int64_t{0},
+           shape.channels, accumulate);
   });
 }
 
