@@ -511,19 +511,22 @@ void train(TrainWords words, int& exit_code) {
     stretch_begin = run.losses().size();
     const auto begin = static_cast<std::int64_t>(stretch_begin);
     const std::int64_t stretch = evaluating.stretch(saving.stretch(left - begin), run.steps_before() + begin);
+    std::int64_t whole = begin;  // steps that are done, of this run
     try {
       run.run(
           stretch, std::clamp<std::int64_t>(warmup - begin, 0, stretch),
           [&](std::int64_t done, const exec::RunResult& so_far) {
             print_steps(begin + done, so_far.step_times, so_far.losses, so_far.data_waits);
             bar.show(begin + done);
+            whole = begin + done;
             return !interrupt.asked() && !first_broken(so_far.losses);
           },
           true);
     } catch (const Stopped&) {
       bar.clear();
-      throw Stopped(fmt::format("stopped in the middle of a step, after {} of {}; {}", run.steps_before() + begin, steps,
-                                what_stands(words, saving)));
+      // Ranks may have noticed different numbers of steps, and say the same.
+      const std::string after = world().alone() ? fmt::format(", after {} of {}", run.steps_before() + whole, steps) : "";
+      throw Stopped(fmt::format("stopped in the middle of a step{}; {}", after, what_stands(words, saving)));
     }
     interrupt.wind_up();
     // Whoever was interrupted, all ranks have ended after the same step.

@@ -127,6 +127,16 @@ TEST_F(Signals, ThatComeInTheFirstStepSayThatNothingIsSaved) {
   EXPECT_TRUE(fs::is_empty(folder_ / "kept"));
 }
 
+TEST_F(Signals, ThatComeWhileWeightsChangeSayHowManyStepsWereWhole) {
+  // A device that has come to the sum that an update applies may have begun to change weights.
+  const Ended ended = stop({"train", "--model", "mlp:dim=8,depth=2", "--steps", "9", "--warmup", "0", "--checkpoint", "kept",
+                            "--strategy", "ddp", "--devices", "cpu:2", "--delay", "before=backward,device=1,ms=2000"},
+                           {SIGINT}, 3.0);
+  EXPECT_EQ(ended.code, 130);
+  EXPECT_NE(ended.err.find("baton: stopped in the middle of a step, after 1 of 9; nothing is saved\n"), std::string::npos)
+      << ended.err;
+}
+
 TEST_F(Signals, ASecondOneEndsAtOnce) {
   const Ended ended = stop(
       {"train", "--model", "mlp:dim=8,depth=2", "--steps", "3", "--warmup", "0", "--delay", "before=forward,ms=60000"},

@@ -248,7 +248,7 @@ TEST_F(RanksTrain, ASignalInAStepThatTakesLongSavesWhatTheStepBeforeLeft) {
   // The first step ends after three seconds, the second after six. Rank 0 hears of it from rank 1.
   const Stopped stopped = stop_ranks(
       "train --model mlp:dim=16,depth=2 --strategy ddp --batch 8 --steps 100 --warmup 0 -q --checkpoint kept "
-      "--delay before=backward,device=1,ms=3000",
+      "--delay before=backward,ms=3000",
       SIGTERM, 5.0, "last");
   EXPECT_EQ(stopped.code, 128 + SIGTERM) << stopped.err;
   EXPECT_LT(stopped.milliseconds, in_time);
