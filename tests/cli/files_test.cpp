@@ -169,7 +169,7 @@ TEST_F(Cli, ShowsModelsWhoseNormsTakeSamplesTogetherAsThoseOfOneSample) {
 TEST_F(Cli, OneRunOfTheLaboratoryAtATimeWritesToAFolder) {
   const std::string sweep = "lab run strong-scaling --out o --time-limit 60s";
   const std::string command = "cd '" + folder_.string() + "' && { '" BATON_PROGRAM "' " + sweep +
-                              " >/dev/null 2>&1 & run=$!; while [ -z \"$(ls o/*/*.jsonl 2>/dev/null)\" ]; do sleep 0.1; done; "
+                              " >/dev/null 2>&1 & run=$!; while [ -z \"$(ls o/*/*.spec.json 2>/dev/null)\" ]; do sleep 0.1; done; "
                               "timeout 20 '" BATON_PROGRAM "' " +
                               sweep + " --resume >out 2>err; code=$?; kill -9 $run; wait $run; exit $code; }";
   const int status = std::system(command.c_str());
