@@ -262,12 +262,12 @@ std::shared_ptr<const Tokenizer> read_ranks(const fs::path& path, const std::str
     }
     const std::size_t blank = line.find(' ');
     const std::optional<std::string> bytes = from_base64(line.substr(0, blank));
-    const std::optional<std::int64_t> rank = blank == std::string_view::npos ? std::nullopt : integer_in(line.substr(blank + 1));
-    if (!bytes || bytes->empty() || !rank) {
+    const std::int64_t rank = blank == std::string_view::npos ? -1 : integer_in(line.substr(blank + 1)).value_or(-1);
+    if (!bytes || bytes->empty() || rank < 0) {
       throw unusable_tokenizer(path, number == 0 ? "it is no tokenizer that is known here"
                                                  : fmt::format("line {} is no token in base 64 with its rank", number + 1));
     }
-    numbered.emplace_back(*rank, *bytes);
+    numbered.emplace_back(rank, *bytes);
   });
   BpeParts parts{.splitting = splitting_of_ranks(path, numbered.size()), .whole_first = true};
   parts.tokens = tokens_by_number(path, std::move(numbered));
