@@ -135,7 +135,7 @@ void add_evaluate_command(CLI::App& program, int& exit_code) {
   command->add_option("--checkpoint", words->checkpoint, "the folder of a training's checkpoints, or one of its files")
       ->type_name("PATH");
   command->add_option("--json", words->json, "write the result to a file, or to standard output with -")->type_name("FILE");
-  command->footer("\nExample:\n  baton evaluate --checkpoint runs/mnist --data /usr/share/dataset-fashion-mnist");
+  command->footer("\nExample:\n  baton evaluate --checkpoint runs/mnist --data /usr/share/datasets/fashion-mnist");
   command->callback([words, &exit_code] { evaluate_checkpoint(*words, exit_code); });
 }
 

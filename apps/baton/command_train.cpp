@@ -167,8 +167,13 @@ class Saving {
       }
       found = words.resume ? folder_->newest() : std::nullopt;
       if (const lab::JobData* data = run.job().data(); data != nullptr && data->training().source().tokenizer()) {
-        write_whole(data::path_of_tokenizer(std::filesystem::path(words.checkpoint) / "tokens.bin"),
-                    data->training().source().tokenizer()->serialized());
+        const std::filesystem::path path = data::path_of_tokenizer(std::filesystem::path(words.checkpoint) / "tokens.bin");
+        const std::string own = data->training().source().tokenizer()->serialized();
+        if (found && std::filesystem::exists(path) && data::read_tokenizer(path)->serialized() != own) {
+          throw usage_error("{} was trained with another tokenizer than --data has: give --tokenizer {}", words.checkpoint,
+                            path.string());
+        }
+        write_whole(path, own);
       }
       best_path_ = std::filesystem::path(words.checkpoint) / checkpoint::best_name;
       if (words.resume && words.keep_best && std::filesystem::exists(best_path_)) {

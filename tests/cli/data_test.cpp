@@ -116,6 +116,38 @@ TEST_F(TrainOnData, GoesOnWithTheNextSampleUnderAnotherStrategy) {
   EXPECT_EQ(rest["eval_step"], Json({12, 18}));
 }
 
+TEST_F(TrainOnData, KeepsItsPlaceInTheDataOnResume) {
+  trained("--steps 8 --checkpoint kept");
+  const Outcome outcome = run(
+      "train --model cnn:4,image=6,channels=1,classes=3 --data images --batch 4 --lr 0.1 --steps 18 --checkpoint kept --resume");
+  EXPECT_NE(outcome.code, 0) << outcome.out;
+  EXPECT_NE(outcome.err.find("keep --batch 8"), std::string::npos) << outcome.err;
+}
+
+TEST_F(TrainOnData, SaysWhereADivergenceBegan) {
+  const Outcome outcome = run("train --model cnn:4,image=6,channels=1,classes=3 --data images --batch 8 --lr 1e30 --steps 12");
+  EXPECT_NE(outcome.code, 0) << outcome.out;
+  EXPECT_NE(outcome.err.find("try a smaller --lr"), std::string::npos) << outcome.err;
+  EXPECT_EQ(outcome.err.find("bug in baton"), std::string::npos) << outcome.err;
+}
+
+TEST_F(TrainOnData, TokensOfAnotherTokenizerAreNotTakenForTheModels) {
+  write_bytes(folder_ / "low.txt", "abcabcabcbacbacbabcabcaabbccabcabc abcabc\nabcabcabcbacb");
+  write_bytes(folder_ / "up.txt", "ABCABCABCBACBACBABCABCAABBCCABCABC ABCABC\nABCABCABCBACB");
+  const std::string model = "--model gpt:depth=1,heads=1,dim=8,context=4,vocab=5 --batch 2 ";
+  const Outcome first = run("train " + model + "--data low.txt --tokenizer chars --steps 6 --checkpoint kept");
+  ASSERT_EQ(first.code, 0) << first.err;
+  const std::string tokenizer = contents(folder_ / "kept" / "tokens.tokenizer");
+  const Outcome resumed = run("train " + model + "--data up.txt --tokenizer chars --steps 8 --checkpoint kept --resume");
+  EXPECT_NE(resumed.code, 0);
+  EXPECT_NE(resumed.err.find("another tokenizer"), std::string::npos) << resumed.err;
+  EXPECT_EQ(contents(folder_ / "kept" / "tokens.tokenizer"), tokenizer);
+  ASSERT_EQ(run("tokens up.txt --tokenizer chars --out up.bin").code, 0);
+  const Outcome evaluated = run("evaluate --checkpoint kept --data up.bin");
+  EXPECT_NE(evaluated.code, 0) << evaluated.out;
+  EXPECT_NE(evaluated.err.find("another tokenizer"), std::string::npos) << evaluated.err;
+}
+
 TEST_F(TrainOnData, KeepsTheBestCheckpointAndEvaluatesIt) {
   const Json result = trained("--steps 12 --eval-every 3 --checkpoint kept --keep-best");
   const std::vector<double> losses = result["eval_loss"];

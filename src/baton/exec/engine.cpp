@@ -80,7 +80,8 @@ std::vector<std::size_t> loss_order(const plan::Plan& plan, const std::vector<Bu
 }
 
 void StepData::fill(const plan::Buffer& buffer, std::byte* memory, std::int64_t step) const {
-  if (feed != nullptr && std::holds_alternative<plan::BatchRows>(buffer.content)) {
+  const bool batch = buffer.role == plan::Role::input || buffer.role == plan::Role::target;
+  if (feed != nullptr && batch && std::holds_alternative<plan::BatchRows>(buffer.content)) {
     fill_rows(buffer, memory, *feed, step);
   } else {
     fill_initial(buffer, memory, source, first_sample(step));

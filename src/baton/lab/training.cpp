@@ -157,6 +157,10 @@ std::vector<std::string> Training::restore(const checkpoint::Source& source) {
     const std::string& now = job_->words().*field.word;
     const auto shown = [](const std::string& value) { return value.empty() ? "its default" : value; };
     if (then != progress.settings.end() && !same_value(then->second, now)) {
+      if (field.word == &JobWords::batch && job_->data() != nullptr) {
+        throw usage_error("the checkpoint's place in the data is counted in batches of {}: keep --batch {}", shown(then->second),
+                          shown(then->second));
+      }
       differences.push_back(fmt::format("--{} was {} and is {}", field.name, shown(then->second), shown(now)));
     }
   }
