@@ -84,7 +84,7 @@ Shape shape_of(const StoredTensor& tensor, const Rule& rule, const Shape& parame
   if (rule.axes == Axes::same) {
     std::vector<std::int64_t> extents(rule.ones, 1);
     extents.insert(extents.end(), parameter.extents().begin(), parameter.extents().end());
-    return Shape(std::move(extents));
+    return Shape(extents);
   }
   if (parameter.rank() <= rule.output_axes) {  // a bias
     return Shape{tensor.outputs};
