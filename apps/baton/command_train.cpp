@@ -75,7 +75,7 @@ Length length_of(const TrainWords& words, const lab::Job& job) {
       throw usage_error("--epochs and --steps both say how long to train: give one of them");
     }
     if (length.epoch == 0) {
-      throw usage_error("--epochs counts passes over data, and there is none: give some with --data or --samples");
+      throw usage_error("--epochs counts passes over data, and there is none: give some with --data or --samples, or --steps");
     }
     const double epochs = parse_number(words.epochs, "--epochs", 0, 1e9);
     const double steps = std::max(0.0, std::ceil(epochs * static_cast<double>(length.epoch) - 1e-9));

@@ -125,7 +125,7 @@ TEST_F(TrainOnData, KeepsItsPlaceInTheDataOnResume) {
 }
 
 TEST_F(TrainOnData, SaysWhereADivergenceBegan) {
-  const Outcome outcome = run("train --model cnn:4,image=6,channels=1,classes=3 --data images --batch 8 --lr 1e30 --steps 12");
+  const Outcome outcome = run("train --model cnn:4,image=6,channels=1,classes=3 --data images --batch 8 --lr 1e6 --steps 30");
   EXPECT_NE(outcome.code, 0) << outcome.out;
   EXPECT_NE(outcome.err.find("try a smaller --lr"), std::string::npos) << outcome.err;
   EXPECT_EQ(outcome.err.find("bug in baton"), std::string::npos) << outcome.err;

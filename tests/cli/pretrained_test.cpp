@@ -35,12 +35,12 @@ TEST_F(Cli, SamplesTheSameTextForASeedAlsoAfterAnExport) {
   EXPECT_EQ(run("sample --checkpoint run --temperature 0 --seed 1 --prompt x --tokens 5").out,
             run("sample --checkpoint run --temperature 0 --seed 2 --prompt x --tokens 5").out);
 
-  const Outcome exported = run("export --checkpoint run --to out");
+  const Outcome exported = run("export --checkpoint run --to exported");
   ASSERT_EQ(exported.code, 0) << exported.err;
-  const Outcome again = run("sample --model ./out --seed 3" + flags);
+  const Outcome again = run("sample --model ./exported --seed 3" + flags);
   EXPECT_EQ(again.out, text.out) << again.err;
-  EXPECT_EQ(run("sample --model ./out --tokenizer bytes --seed 3" + flags).out, text.out);
-  EXPECT_EQ(run("train --model ./out --steps 2 --warmup 0 --batch 2 -q").code, 0);
+  EXPECT_EQ(run("sample --model ./exported --tokenizer bytes --seed 3" + flags).out, text.out);
+  EXPECT_EQ(run("train --model ./exported --steps 2 --warmup 0 --batch 2 -q").code, 0);
 }
 
 TEST_F(Cli, TakesAFolderWhereverItTakesAModel) {
@@ -78,11 +78,11 @@ TEST_F(Cli, RefusesWeightsAndFlagsThatDoNotFitInOneSentence) {
       {"sample --checkpoint none --prompt x", "none"},
       {"sample --checkpoint empty --prompt x", "no checkpoint in empty"},
       {"sample --checkpoint empty --prompt x --temperature -1", "--temperature"},
-      {"export --to out", "--checkpoint or of --model"},
-      {"export --model gpt2 --to out", "no trained weights"},
-      {"export --model sigmoid.onnx --to out", "Sigmoid"},
-      {"export --checkpoint empty --to out", "no checkpoint in empty"},
-      {"export --checkpoint " + folders + "gpt2/expected.safetensors --to out", "does not say its model"},
+      {"export --to exported", "--checkpoint or of --model"},
+      {"export --model gpt2 --to exported", "no trained weights"},
+      {"export --model sigmoid.onnx --to exported", "Sigmoid"},
+      {"export --checkpoint empty --to exported", "no checkpoint in empty"},
+      {"export --checkpoint " + folders + "gpt2/expected.safetensors --to exported", "does not say its model"},
   };
   for (const auto& [command, sentence] : cases) {
     const Outcome outcome = run(command);
@@ -95,7 +95,7 @@ TEST_F(Cli, RefusesWeightsAndFlagsThatDoNotFitInOneSentence) {
   EXPECT_EQ(run("export --model ./whole --to whole").code, 2) << "it is read while it is written";
   EXPECT_EQ(run("models ./no-weights").code, 0) << "the configuration is enough";
   ASSERT_EQ(run("train --model mlp:dim=8,depth=2 --batch 8 --steps 2 --warmup 0 -q --checkpoint mlp").code, 0);
-  const Outcome mlp = run("export --checkpoint mlp --to out");
+  const Outcome mlp = run("export --checkpoint mlp --to exported");
   EXPECT_EQ(mlp.code, 2);
   EXPECT_TRUE(says(mlp, "mlp:dim=8,depth=2")) << mlp.err;
 }

@@ -284,7 +284,7 @@ TEST_F(Pretrained, AnIndexThatLiesIsRefused) {
     write("shards/model.safetensors.index.json", text);
     return refusal("shards");
   };
-  EXPECT_TRUE(says(with("model-00002-of-00002", "model-00003-of-00002"), "model-00003-of-00002"));
+  EXPECT_TRUE(says(with("model-00002-of-00002", "model-00003-of-00002"), "which its index does not say"));
   EXPECT_TRUE(says(with("model.norm.weight", "model.normal.weight"), "model.norm.weight"));
   EXPECT_FALSE(with("model-00001-of-00002", "model-00002-of-00002").empty());
   fs::remove(folder_ / "shards" / "model-00002-of-00002.safetensors");

@@ -184,7 +184,10 @@ def main():
             check(program, folder / f"{strategy}-{number}", flags, count, strategy)
     for kind in ("gpt", "llama", "cnn", "resnet", "vit", "mixer"):
         for number in range(2 if kind in ("gpt", "llama") else 1):
-            check(program, folder / f"{kind}-{number}", "--strategy single " + draw_network(rng, kind), 1, "single")
+            flags = draw_network(rng, kind)
+            # Adam divides gradients by their size, so that of those that are nearly zero rounding is all that it sees.
+            tolerance = 1e-4 if kind in ("vit", "mixer") and "adamw" in flags else TOLERANCE
+            check(program, folder / f"{kind}-{number}", f"--strategy single {flags}", 1, "single", tolerance)
     # Of the others every replica's norm is its own.
     check(program, folder / "gpt-ddp", "--strategy ddp --devices cpu:2 " + draw_network(rng, "gpt"), 2, "ddp")
     # In 16 bits PyTorch's autocast has the same types, but rounds elsewhere within an op.

@@ -221,13 +221,11 @@ std::shared_ptr<const Source> open_token_files(const Paths& paths, const OpenOpt
   }
   const std::string format = fmt::format("uint{}{}", 8 * files[0].width(),
                                          files.size() == 1 ? "" : fmt::format(", {} files", files.size()));
-  std::shared_ptr<const Tokenizer> tokenizer = !options.tokenizer.empty() ? tokenizer_by_name(options.tokenizer)
-                                                                          : tokenizer_beside(paths[0]);
-  if (options.given_tokenizer) {
-    if (tokenizer && tokenizer->serialized() != options.given_tokenizer->serialized()) {
-      throw usage_error("the tokens of {} are of another tokenizer than those that the model knows", paths[0].string());
-    }
-    tokenizer = options.given_tokenizer;
+  std::shared_ptr<const Tokenizer> tokenizer = options.given_tokenizer;
+  if (!tokenizer) {
+    tokenizer = !options.tokenizer.empty() ? tokenizer_by_name(options.tokenizer) : tokenizer_beside(paths[0]);
+  } else if (const auto beside = tokenizer_beside(paths[0]); beside && beside->serialized() != tokenizer->serialized()) {
+    throw usage_error("the tokens of {} are of another tokenizer than those that the model knows", paths[0].string());
   }
   const std::int64_t vocabulary = tokenizer ? tokenizer->vocabulary() : 0;
   return tokens_source(std::move(files), vocabulary, format, std::move(tokenizer));

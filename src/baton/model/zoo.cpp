@@ -232,6 +232,9 @@ Recipe recipe_of(std::string_view text) {
 }
 
 std::optional<ModelPath> path_of(std::string_view text) {
+  if (text.find('\0') != std::string_view::npos) {  // no path has one
+    return std::nullopt;
+  }
   const std::string name = canonical(text.substr(0, text.find(':')));
   for (const Kind& kind : zoo()) {
     if (kind.name == name ||
