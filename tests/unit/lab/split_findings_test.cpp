@@ -228,6 +228,10 @@ TEST(AllDevices, FiveAreComparedWithTwoWhateverTheCores) {
       says(answer("all-devices", "hw3/4/Q2", gains), "what wins is updates beside another device's backward, caches or memory."));
   EXPECT_TRUE(
       says(answer("all-devices", "hw3/4/Q2", test::simulated(gains)), "what wins is updates beside another device's backward."));
+  const std::string shared = answer("all-devices", "hw3/4/Q2", on_cores(2, gains));
+  EXPECT_TRUE(says(shared, "No: 5 devices take 0.89 times the step of 2 devices (devices shared cores)."));
+  EXPECT_TRUE(says(shared, "A shorter step on shared cores is no gain of the split."));
+  EXPECT_TRUE(silent_on(shared, "what wins"));
 }
 
 TEST(AllDevices, MemoryIsSaidToFallOnlyWhereItFalls) {

@@ -241,11 +241,14 @@ std::string on_saturation(const std::vector<Json>& rows, const Saturation& found
   const std::string law = why_limit(found, last);
   const bool inside = found.batch <= number(last, "batch");
   const bool guessed = found.by == Saturation::By::line && found.batch > far * number(last, "batch");
-  return inside ? fmt::format("{} at batch {:.0f}, within 5 % of the limit: {}{}", on, found.batch, law, origin_mark(rows))
-                : fmt::format("{} {}: {}, of which batch {} reaches {}{}", on,
-                              guessed ? fmt::format("at about batch {:.0f} (an extrapolation)", two_figures(found.batch))
-                                      : fmt::format("not in this table, but at about batch {:.0f}", found.batch),
-                              law, text(last, "batch"), percent(reached), origin_mark(rows));
+  return inside
+             ? fmt::format("{} at batch {:.0f}, within 5 % of the limit: {}{}", on, found.batch, law, origin_mark(rows))
+             : fmt::format(
+                   "{} {}: {}, of which batch {} reaches {}{}", on,
+                   guessed
+                       ? fmt::format("within 5 % of its limit at about batch {:.0f} (an extrapolation)", two_figures(found.batch))
+                       : fmt::format("not in this table, but within 5 % of its limit at about batch {:.0f}", found.batch),
+                   law, text(last, "batch"), percent(reached), origin_mark(rows));
 }
 
 /// Says how unsure the times are that a limit was taken from, if that is much.

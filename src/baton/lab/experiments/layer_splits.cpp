@@ -338,7 +338,9 @@ std::string any_faster(const std::vector<Json>& rows) {
   const Json& most = sorted.back();
   const double ratio = number(most, "time_per_step_ns") / number(before, "time_per_step_ns");
   const bool apart = difference_of(before, most).differ;
-  const bool faster = apart && ratio < 0.98;
+  const bool shorter = apart && ratio < 0.98;
+  const bool shared = most.value("oversubscribed", false);  // on shared cores a shorter step is no gain of the split
+  const bool faster = shorter && !shared;
   std::string one;  // against the fewest devices, where those are others
   if (sorted.size() > 2) {
     one = fmt::format("; against {} it is {} and {}", text(first, "devices"),
@@ -353,7 +355,8 @@ std::string any_faster(const std::vector<Json>& rows) {
                               : "No",
       devices_text(most["devices"]), against(most, before, " the step of " + devices_text(before["devices"])), one,
       faster ? fmt::format("The forward and the backward put nothing side by side: what wins is {}.", what_wins(most))
-             : fmt::format("{} one device works at a time, and every border adds a transfer.", overlap ? "Nearly always" : "Only"),
+             : fmt::format("{} one device works at a time, and every border adds a transfer.{}", overlap ? "Nearly always" : "Only",
+                           shorter ? " A shorter step on shared cores is no gain of the split." : ""),
       number(most, "peak_bytes") < number(first, "peak_bytes") ? "falls" : "does not fall:", to_text(bytes_of(first, "peak_bytes")),
       to_text(bytes_of(most, "peak_bytes")), text(most, "devices"));
 }
