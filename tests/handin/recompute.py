@@ -427,7 +427,9 @@ def saturation(rows, v):
         else:
             v.add("plain", before["batch"], last["samples_per_s"])
             v.add("share", last["samples_per_s"] / before["samples_per_s"] - 1)
-        reached = [row["batch"] for row in here if row["samples_per_s"] >= 0.95 * limit]
+        near = 0.95  # of the limit: saturated
+        v.add("share", 1 - near)
+        reached = [row["batch"] for row in here if row["samples_per_s"] >= near * limit]
         v.add("plain", n, limit, reached[0] if reached else batch, last["batch"])
         v.add("share", last["samples_per_s"] / limit)
         if n == 1 and (batch or reached[0] < last["batch"]):
