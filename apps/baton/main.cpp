@@ -234,6 +234,7 @@ void end_chapter(CLI::App& program, const std::string& heading) {
 void add_commands(CLI::App& program, int& exit_code) {
   add_lab_command(program, exit_code);
   add_handin_command(program, exit_code);
+  add_check_command(program, exit_code);
   add_report_command(program);
   add_compare_command(program);
   end_chapter(program, "The laboratory");

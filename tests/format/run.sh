@@ -8,6 +8,6 @@ if ! command -v clang-format-14 >/dev/null; then
   echo "skipped: clang-format-14 is not there"
   exit 77
 fi
-find apps bench examples handin src tests -regextype posix-extended -regex '.*\.(cpp|h|cu|cuh)' -print0 |
+find apps bench examples exercises handin src tests -regextype posix-extended -regex '.*\.(cpp|h|cu|cuh)' -print0 |
   xargs -0 clang-format-14 --dry-run --Werror 2>&1 | sed -n 's/:[0-9]*:[0-9]*: error:.*//p' | sort -u >&2
 exit "${PIPESTATUS[1]}"

@@ -38,7 +38,7 @@ while IFS= read -r file; do
   case $file in
     src/baton/lab/experiments/*) include_as lab "lab::only_$own" "$file" >>"$work/upper.cpp" ;;  # all have names of the same kind
     bench/*) include_as main "main_of_$own" "$file" >>"$work/upper.cpp" ;;
-    src/baton/lab/* | src/baton/report/* | src/baton/sheet/* | apps/*) include "$file" >>"$work/upper.cpp" ;;
+    src/baton/exercise/* | src/baton/lab/* | src/baton/report/* | src/baton/sheet/* | apps/*) include "$file" >>"$work/upper.cpp" ;;
     *) include "$file" >>"$work/lower.cpp" ;;
   esac
 done < <(find src apps -name '*.cpp' -not -path '*/backend/cuda/*' -not -name "$absent" | sort && find bench -name '*.cpp' -not -path '*/cuda/*' | sort)
@@ -50,7 +50,8 @@ done < <(find src apps -name '*.cpp' -not -path '*/backend/cuda/*' -not -name "$
 
 # A benchmark's main returns nothing where it has another name.
 flags=(-std=c++20 -Wno-return-type -Ibench '-DBATON_VERSION=""' '-DBATON_COMPILER=""' '-DBATON_CUDA_MISSING=""'
-  '-DBATON_CUDA_LIBRARIES=""' "$@")
+  '-DBATON_CUDA_LIBRARIES=""'
+  '-DBATON_EXERCISE_FLAGS=""' '-DBATON_LIBRARY_FOLDER="lib"' "$@")
 for layer in "$build"/layers/*; do
   flags+=("-I$layer")
 done

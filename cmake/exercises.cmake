@@ -1,0 +1,18 @@
+# The checks of exercises/, which are part of the program, and the texts of the program around an answer (exercise.h, program.cpp), which
+# `baton check` builds it with.
+function(baton_add_exercises)
+  set(root ${PROJECT_SOURCE_DIR}/exercises)
+  file(GLOB checks CONFIGURE_DEPENDS ${root}/*/check.cpp)
+  target_sources(baton_exercise PRIVATE ${checks})
+  if(BATON_UNITY)
+    set_source_files_properties(${checks} TARGET_DIRECTORY baton_exercise PROPERTIES UNITY_GROUP checks)
+  endif()
+  file(GLOB harness CONFIGURE_DEPENDS ${root}/*/exercise.h ${root}/*/program.cpp)
+  baton_embed_texts(exercise baton/exercise/exercises.h harness_texts ${root} ${harness})
+  set(flags "")
+  if(BATON_SANITIZE)
+    set(flags "-fsanitize=${BATON_SANITIZE}")
+  endif()
+  include(GNUInstallDirs)
+  target_compile_definitions(baton_exercise PRIVATE BATON_EXERCISE_FLAGS="${flags}" BATON_LIBRARY_FOLDER="${CMAKE_INSTALL_LIBDIR}")
+endfunction()

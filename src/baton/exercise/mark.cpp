@@ -1,0 +1,185 @@
+#include "baton/exercise/mark.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <set>
+
+#include "baton/base/error.h"
+#include "baton/base/file.h"
+#include "baton/base/text.h"
+#include "baton/exercise/build.h"
+
+namespace baton::exercise {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr Bytes most_answer(std::int64_t{1} << 20);
+
+/// Of the one submission that a process marks; empty if there is none. Read by the thread that ends the process.
+fs::path& workshop_now() {
+  static fs::path folder;
+  return folder;
+}
+
+/// A folder that is gone with this value.
+class Workshop {
+ public:
+  Workshop() {
+    std::string pattern = (fs::temp_directory_path() / "baton-check-XXXXXX").string();
+    if (mkdtemp(pattern.data()) == nullptr) {
+      throw failure("no folder can be made in {}", fs::temp_directory_path().string());
+    }
+    folder_ = pattern;
+    workshop_now() = folder_;
+  }
+  ~Workshop() { remove_workshop(); }
+  Workshop(const Workshop&) = delete;
+  Workshop& operator=(const Workshop&) = delete;
+
+  const fs::path& folder() const { return folder_; }
+
+ private:
+  fs::path folder_;
+};
+
+/// Of what several parts have wrong together the first one says what it is.
+std::string sentence_of(const Part& part, const std::string& told) {
+  if (part.cases() == 0) {
+    return fmt::format("Not judged: {}, because no case came as far as that.", part.statement());
+  }
+  if (part.failed() == 0) {
+    return fmt::format("Right: {}, in all {} cases.", part.statement(), part.cases());
+  }
+  std::string flaw = part.flaw();
+  if (flaw == told) {
+    return fmt::format("Wrong in {} of {} cases, for the same reason: {}.", part.failed(), part.cases(), part.statement());
+  }
+  if (!flaw.empty() && flaw.back() != '.') {
+    flaw += '.';
+  }
+  if (!flaw.empty() && flaw[0] >= 'a' && flaw[0] <= 'z') {
+    flaw[0] = static_cast<char>(flaw[0] - 'a' + 'A');
+  }
+  return fmt::format("Wrong in {} of {} cases: {}. {}", part.failed(), part.cases(), part.statement(), flaw);
+}
+
+std::string plural(int points) { return fmt::format("{} point{}", points, points == 1 ? "" : "s"); }
+
+}  // namespace
+
+int Verdict::points() const {
+  int sum = 0;
+  for (const Of& part : parts) {
+    sum += part.points;
+  }
+  return sum;
+}
+
+int Verdict::earned() const {
+  int sum = 0;
+  for (const Of& part : parts) {
+    sum += part.earned;
+  }
+  return sum;
+}
+
+Submission submission_at(const fs::path& path, const Exercise* given) {
+  if (!fs::exists(path)) {
+    throw usage_error("there is no {}", path.string());
+  }
+  const fs::path whole = fs::canonical(path);
+  const bool folder = fs::is_directory(whole);
+  const fs::path file = folder ? whole / answer_file : whole;
+  if (given == nullptr) {
+    given = find_exercise((folder ? whole.filename() : whole.stem()).string());
+  }
+  if (given == nullptr && !folder) {
+    given = find_exercise(whole.parent_path().filename().string());
+  }
+  if (given == nullptr) {
+    throw usage_error(
+        "{} does not say which exercise it is: name the folder, or the file, as the exercise (as in {}), or give --exercise",
+        path.string(), exercises()[0].name);
+  }
+  if (!fs::is_regular_file(file)) {
+    throw usage_error("{} is not there: it is the file to fill", (folder ? path / answer_file : path).string());
+  }
+  return {given, file};
+}
+
+Verdict mark(const Submission& submission, std::uint64_t seed, const Limits& limits) {
+  const Workshop workshop;
+  Verdict verdict{.exercise = submission.exercise->name, .seed = seed, .confined = can_filter()};
+  const std::string answer = read_file(submission.file, "the answer", most_answer);
+  const Built built = build(*submission.exercise, answer, workshop.folder());
+  verdict.trouble = built.complaint;
+  // Without a program every case fails, and the parts with their points are known all the same.
+  Session session(built.program, seed, limits);
+  submission.exercise->check(session);
+  verdict.cases = session.cases();
+  verdict.printed = session.printed();
+  std::string told;
+  for (const Part& part : session.parts()) {
+    verdict.parts.push_back({part.statement(), part.points(), part.earned(), sentence_of(part, told)});
+    told = part.flaw().empty() ? told : part.flaw();
+  }
+  return verdict;
+}
+
+void remove_workshop() {
+  if (!workshop_now().empty()) {
+    std::error_code ignored;
+    fs::remove_all(workshop_now(), ignored);
+  }
+}
+
+lab::Json to_json(const Verdict& verdict) {
+  lab::Json parts = lab::Json::array();
+  for (const Verdict::Of& part : verdict.parts) {
+    parts.push_back({{"statement", part.statement}, {"points", part.points}, {"earned", part.earned}, {"sentence", part.sentence}});
+  }
+  return {{"exercise", verdict.exercise}, {"seed", verdict.seed},       {"cases", verdict.cases},
+          {"points", verdict.points()},   {"earned", verdict.earned()}, {"parts", parts},
+          {"trouble", verdict.trouble},   {"printed", verdict.printed}, {"confined", verdict.confined}};
+}
+
+Verdict verdict_of(const lab::Json& json) {
+  Verdict verdict{.exercise = json.at("exercise"),
+                  .seed = json.at("seed"),
+                  .cases = json.at("cases"),
+                  .trouble = json.at("trouble"),
+                  .printed = json.at("printed"),
+                  .confined = json.at("confined")};
+  for (const lab::Json& part : json.at("parts")) {
+    verdict.parts.push_back({part.at("statement"), part.at("points"), part.at("earned"), part.at("sentence")});
+  }
+  return verdict;
+}
+
+std::string to_text(const Verdict& verdict) {
+  std::string text = fmt::format("{}: {} of {}", verdict.exercise, verdict.earned(), plural(verdict.points()));
+  if (!verdict.trouble.empty()) {
+    return text + "\n\n" + verdict.trouble + "\n";
+  }
+  text += fmt::format(" ({} cases, drawn with seed {})\n\n", verdict.cases, verdict.seed);
+  for (const Verdict::Of& part : verdict.parts) {
+    text += fmt::format("  {} of {}  {}\n", part.earned, part.points, part.sentence);
+  }
+  if (!verdict.printed.empty()) {
+    text += "\nYour program printed, which counts nothing:\n";
+    std::size_t lines = 0;
+    for (const std::string_view line : split(verdict.printed, '\n')) {
+      if (!line.empty() && ++lines <= 10) {
+        text += fmt::format("  {}\n", line);
+      }
+    }
+  }
+  if (!verdict.confined) {
+    text += "\nNote: this system has no filters of system calls, so the program could use the network and files.\n";
+  }
+  return text;
+}
+
+}  // namespace baton::exercise
