@@ -24,14 +24,15 @@ def bench_program(baton, name):
     return str(pathlib.Path(baton).parents[2] / "bench" / name)
 
 
-def run_json(command, **environment):
-    """What the command prints, as one JSON object."""
+def run_json(command, minutes=15, **environment):
+    """What the command prints, as one JSON object. It may run for so many minutes."""
     try:
-        done = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=900, check=False)
+        done = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=60 * minutes,
+                              check=False)
     except FileNotFoundError:
         raise Failed(f"{command[0]} is missing; build Baton first (./baton does it)") from None
     except subprocess.TimeoutExpired:
-        raise Failed(f"`{shlex.join(command)}` ran longer than 15 minutes") from None
+        raise Failed(f"`{shlex.join(command)}` ran longer than {minutes} minutes") from None
     if done.returncode != 0:
         last = (done.stderr.strip() or done.stdout.strip() or "it said nothing").splitlines()[-1]
         raise Failed(f"`{shlex.join(command)}` ended with {done.returncode}: {last}")

@@ -75,6 +75,7 @@ def main():
     parser.add_argument("--context", type=int, default=64)
     parser.add_argument("--strategy", default="ddp")
     parser.add_argument("--devices", default="cpu:2")
+    parser.add_argument("--minutes", type=int, default=120, help="how long Baton's training may take")
     args = parser.parse_args()
 
     with tempfile.TemporaryDirectory() as temporary:
@@ -85,7 +86,8 @@ def main():
                "--batch", args.batch, "--optimizer", "adamw", "--lr", "0.001", "--steps", str(args.steps)]
         begin = time.monotonic()
         result = run_json([args.baton, "train", *job, "--strategy", args.strategy, "--devices", args.devices, "--data", str(train),
-                           "--tokenizer", "chars", "--eval-data", str(validation), "--write-start", str(folder / "start"), "--json", "-"])
+                           "--tokenizer", "chars", "--eval-data", str(validation), "--write-start", str(folder / "start"), "--json", "-"],
+                          minutes=args.minutes)
         ours = result["eval_loss"][-1]
         print(f"Baton:   validation loss {ours:.4f} after {args.steps} steps, {time.monotonic() - begin:.0f} s", flush=True)
         done = subprocess.run([args.baton, "pytorch", *job, "--out", str(folder / "twin.py")], capture_output=True, text=True, check=False)
