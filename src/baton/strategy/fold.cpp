@@ -83,6 +83,8 @@ bool parts_even(const model::Model& model, const Axes& axes, bool sequence) {
 }
 
 /// A plan of two replicas, two parts or both, written as more of them.
+/// With ZeRO 2 or 3 and a divided sequence the first replica has its collectives in another order than the one that is kept, which
+/// changes the step by less than 2 % where that was tried.
 class Folder {
  public:
   Folder(const Plan& two, const Axes& axes, const Folds& folds, const cluster::Cluster& cluster)

@@ -16,8 +16,7 @@ enum class Spans : std::uint8_t { nothing, replicas, parts, both };
 /// where all parts are alike. Collectives between them have the size they would have and fewer members. For the simulator: a loss
 /// is scaled as if there were two replicas, which does not change timing.
 struct Folded {
-  /// The last replica and a part. With ZeRO 2 or 3 and a divided sequence the first replica has its collectives in another order,
-  /// which changes the step by at most 2 % where that was tried. Where parameters are divided unevenly, no piece of another is larger, so none takes longer.
+  /// The last replica and a part. Where parameters are divided unevenly, no piece of another is larger, so none takes longer.
   plan::Plan plan;
   /// By device of the plan: the devices of the cluster that it stands for, replica by replica and in each part by part.
   std::vector<std::vector<DeviceId>> stands_for;

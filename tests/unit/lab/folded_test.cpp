@@ -127,5 +127,28 @@ TEST(Folded, AgreesWithAllReplicasWrittenOutInTimeBytesAndMemory) {
   EXPECT_GT(parts_folded, 40);
 }
 
+TEST(Folded, ATrainingOf16384DevicesIsSimulatedAsOneReplicaAndOnePart) {
+  JobWords words;
+  words.model = "llama3-405b";
+  words.cluster = "dgx-h100";
+  words.devices = "16384";
+  words.dp = "128";
+  words.pp = "16";
+  words.tp = "8";
+  words.schedule = "1f1b";
+  words.micro_batches = "16";
+  words.batch = "2048";
+  words.precision = "bf16";
+  words.optimizer = "adam";
+  words.memory = "1024T";
+  Training run(words, cluster::probe());
+  run.run(1, 0);
+  EXPECT_EQ(run.plan().devices().size(), 16U);
+  EXPECT_EQ(run.copies(), 1024);
+  // 6 per token and weight but those of the embedding, and 6 per token, feature and position before it in each of 126 layers.
+  const double products = 2048.0 * 8192 * 6 * ((405'853'388'800.0 - 128'256 * 16'384.0) + 8192 * 16'384 * 126.0);
+  EXPECT_NEAR(run.flops() / products, 1, 0.02);
+}
+
 }  // namespace
 }  // namespace baton::lab
