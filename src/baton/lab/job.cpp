@@ -354,7 +354,7 @@ const std::vector<JobField>& job_fields() {
                "--devices is then the number of its devices",
        .values = cluster_names},
       {"what-if", &JobWords::what_if, "CHANGES", "simulate a changed machine, for example compute=2x,link=0.5x,latency=+10us"},
-      choice("fold", &JobWords::fold, "simulate only one of many identical replicas: ", fold_names,
+      choice("fold", &JobWords::fold, "simulate only one of many identical replicas and tensor parts: ", fold_names,
              "; auto does so above 64 devices"),
   };
   return fields;

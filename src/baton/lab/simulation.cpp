@@ -10,12 +10,23 @@
 
 namespace baton::lab {
 
+sim::StandsFor stands_for(const strategy::Folded& folded) {
+  sim::StandsFor stands_for{.devices = folded.stands_for, .parts = static_cast<std::size_t>(folded.parts), .reach = {}};
+  for (const strategy::Spans spans : folded.spans) {
+    stands_for.reach.push_back(spans == strategy::Spans::replicas ? sim::Reach::replicas
+                               : spans == strategy::Spans::parts  ? sim::Reach::parts
+                               : spans == strategy::Spans::both   ? sim::Reach::all
+                                                                  : sim::Reach::members);
+  }
+  return stands_for;
+}
+
 cluster::Cluster written_out(const cluster::Cluster& cluster, const sim::StandsFor& stands_for) {
   if (stands_for.empty()) {
     return cluster;
   }
   std::vector<cluster::Device> devices;
-  for (const std::vector<DeviceId>& list : stands_for) {
+  for (const std::vector<DeviceId>& list : stands_for.devices) {
     devices.push_back(cluster.device(list[0]));
   }
   return cluster::Cluster(std::move(devices), cluster.emulated_link(), cluster.wiring());

@@ -35,6 +35,9 @@ class Simulation {
   std::unique_ptr<Calibration> calibration_;  // of this machine
 };
 
+/// How the devices of a folded plan stand for those of the cluster.
+sim::StandsFor stands_for(const strategy::Folded& folded);
+
 /// The devices that a folded plan is written for: the first of those that each stands for.
 cluster::Cluster written_out(const cluster::Cluster& cluster, const sim::StandsFor& stands_for);
 

@@ -42,9 +42,7 @@ Training::Training(const JobWords& words, const cluster::Machine& machine, const
     plan_ = std::make_unique<plan::Plan>(planner ? planner(*job_) : job_->compile());
     executor_ = std::make_unique<exec::Executor>(*plan_, job_->cluster(), job_->backend(), job_->data_options(), world);
     peak_ = executor_->peak();
-    for (const plan::Totals& device : plan::totals_by_device(*plan_)) {
-      totals_ += device;
-    }
+    count_totals();
     scaler_ = read_scaler();
     take_pretrained(*job_, *plan_, *executor_);
   }
@@ -61,43 +59,46 @@ void take_pretrained(const Job& job, const plan::Plan& plan, exec::Executor& exe
 
 void Training::open_simulation(const Calibration::Progress& progress, const Planner& planner) {
   sim::StandsFor stands_for;
-  bool divided = false;
+  std::vector<Bytes> peak_of_others;
   if (planner) {
     plan_ = std::make_unique<plan::Plan>(planner(*job_));
   } else if (std::optional<strategy::Folded> folded = job_->fold()) {
+    stands_for = lab::stands_for(*folded);
     plan_ = std::make_unique<plan::Plan>(std::move(folded->plan));
-    stands_for = std::move(folded->stands_for);
-    copies_ = static_cast<std::int64_t>(stands_for[0].size());
+    copies_ = static_cast<std::int64_t>(stands_for.copies());
     totals_ = folded->totals;
-    divided = folded->divided;
+    flops_ = folded->flops;
+    peak_of_others = std::move(folded->peak_of_others);
   } else {
     plan_ = std::make_unique<plan::Plan>(job_->compile());
   }
   plan::Limits limits = job_->limits(*plan_);
   limits.slice = copies_ > 1;
   limits.memory.resize(plan_->devices().size());
-  for (std::size_t d = 0; d < stands_for.size(); ++d) {
-    limits.memory[d] = job_->cluster().device(stands_for[d][0]).memory;
+  for (std::size_t d = 0; d < stands_for.devices.size(); ++d) {
+    limits.memory[d] = job_->cluster().device(stands_for.devices[d][0]).memory;
   }
   const plan::Verdict verdict = plan::verify(*plan_, limits);
   plan::require(verdict);
   peak_ = verdict.memory.peak;
-  if (divided) {
-    const plan::Plan all = job_->compile();
-    const plan::Verdict of_all = plan::verify(all, job_->limits(all));
-    plan::require(of_all);
-    for (std::size_t d = 0; d < stands_for.size(); ++d) {
-      for (const DeviceId device : stands_for[d]) {
-        peak_[d] = std::max(peak_[d], of_all.memory.peak[device.index()]);
-      }
+  for (std::size_t d = 0; d < peak_of_others.size(); ++d) {
+    peak_[d] = std::max(peak_[d], peak_of_others[d]);
+    if (peak_[d] > limits.memory[d]) {
+      throw usage_error("{} and its replicas need up to {} but have {}: use a smaller model or batch, or divide the model more",
+                        plan_->devices()[d], to_text(peak_[d]), to_text(limits.memory[d]));
     }
   }
   if (copies_ == 1) {
-    for (const plan::Totals& device : plan::totals_by_device(*plan_)) {
-      totals_ += device;
-    }
+    count_totals();
   }
   simulation_ = std::make_unique<Simulation>(*job_, *plan_, std::move(stands_for), progress);
+}
+
+void Training::count_totals() {
+  for (const plan::Totals& device : plan::totals_by_device(*plan_)) {
+    totals_ += device;
+    flops_ += static_cast<double>(device.work.flops.count);
+  }
 }
 
 void Training::make_room_for_checkpoints() {

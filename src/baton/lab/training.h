@@ -77,6 +77,8 @@ class Training {
   std::int64_t warmup() const { return warmup_; }
   /// What a step does and moves on all devices, those that were folded away among them.
   const plan::Totals& totals() const { return totals_; }
+  /// Its flops, also where they are more than 64 bits hold.
+  double flops() const { return flops_; }
   /// By device, summed over the traced steps, and how long those took together.
   const std::vector<trace::DeviceTime>& device_times() const { return device_times_; }
   /// Where a step of median length went: the mean over devices and traced steps.
@@ -102,6 +104,7 @@ class Training {
 
  private:
   std::optional<op::ScaleState> read_scaler() const;
+  void count_totals();
   void open_simulation(const Calibration::Progress& progress, const Planner& planner);
   exec::RunResult simulate() const;
 
@@ -117,6 +120,7 @@ class Training {
   std::vector<Evaluation> evaluations_;
   std::vector<Bytes> peak_;
   plan::Totals totals_;
+  double flops_ = 0;
   std::vector<exec::RoundingTally> roundings_;
   std::vector<exec::GpuReading> gpus_;
   std::vector<exec::ClockFit> clocks_;  // by rank, of the last run

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 
 #include "baton/lab/environment.h"
 
@@ -90,10 +91,11 @@ Json times_json(const Training& run) {
 /// Of a step, over all devices.
 Json totals_json(const Training& run) {
   const plan::Totals totals = run.totals();
+  const bool exact = totals.work.flops.count < std::numeric_limits<std::int64_t>::max();
   return {{"transfers", totals.transfers},
           {"transfers_forward", totals.transfers_forward},
           {"sent_bytes", totals.work.sent.count},
-          {"flops", totals.work.flops.count}};
+          {"flops", exact ? Json(totals.work.flops.count) : Json(run.flops())}};
 }
 
 Json scale_json(const Training& run) {

@@ -211,6 +211,21 @@ class Arena {
   std::array<std::optional<View>, lane_count> views_;  // of lanes that have tasks
 };
 
+/// The order in which what is first written finds its place: that of the plan, which each device could follow, so that a device's
+/// memory does not depend on what others do. A plan whose tasks come after later ones is taken in the order that was worked out.
+std::vector<TaskId> placing_order(const Plan& plan, const Ordering& ordering) {
+  std::vector<TaskId> list(plan.tasks().size());
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    list[i] = TaskId(i);
+    for (const TaskId before : plan.tasks()[i].after) {
+      if (before.index() > i) {
+        return ordering.sequence;
+      }
+    }
+  }
+  return list;
+}
+
 }  // namespace
 
 Memory plan_memory(const Plan& plan, const Ordering& ordering) {
@@ -246,7 +261,7 @@ Memory plan_memory(const Plan& plan, const Ordering& ordering) {
   for (std::size_t d = 0; d < devices; ++d) {
     arenas.emplace_back(base[d], plan, DeviceId(d));
   }
-  for (const TaskId id : ordering.sequence) {
+  for (const TaskId id : placing_order(plan, ordering)) {
     const Task& task = plan[id];
     Arena& arena = arenas[task.device.index()];
     const Clock& start = ordering.start[id.index()];

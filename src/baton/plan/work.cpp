@@ -1,3 +1,5 @@
+#include <limits>
+
 #include "baton/base/error.h"
 #include "baton/plan/plan.h"
 
@@ -107,8 +109,22 @@ TaskWork work(const Plan& plan, TaskId id) {
   return std::visit(visitor, task.action);
 }
 
+namespace {
+
+/// What all devices do in a step may be more than 64 bits hold: then it stays at the largest number.
+Flops sum_of(Flops a, Flops b) {
+  std::int64_t sum = 0;
+  return Flops(__builtin_add_overflow(a.count, b.count, &sum) ? std::numeric_limits<std::int64_t>::max() : sum);
+}
+Flops product_of(Flops a, std::int64_t copies) {
+  std::int64_t product = 0;
+  return Flops(__builtin_mul_overflow(a.count, copies, &product) ? std::numeric_limits<std::int64_t>::max() : product);
+}
+
+}  // namespace
+
 TaskWork& TaskWork::operator+=(const TaskWork& other) {
-  flops += other.flops;
+  flops = sum_of(flops, other.flops);
   read += other.read;
   written += other.written;
   sent += other.sent;
@@ -127,7 +143,7 @@ Totals& Totals::operator+=(const Totals& other) {
 
 Totals operator*(const Totals& totals, std::int64_t copies) {
   const TaskWork& work = totals.work;
-  return {.work = {.flops = work.flops * copies,
+  return {.work = {.flops = product_of(work.flops, copies),
                    .read = work.read * copies,
                    .written = work.written * copies,
                    .sent = work.sent * copies,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <map>
+#include <set>
 
 namespace baton::sim {
 namespace {
@@ -223,33 +224,63 @@ std::vector<Leg> side_by_side(const std::vector<std::vector<Leg>>& meetings) {
 
 }  // namespace
 
-std::vector<Leg> expand(const plan::Plan& plan, MeetingId meeting, const Links& links, const cluster::Cluster& cluster,
-                        const StandsFor& stands_for) {
+std::vector<std::vector<DeviceId>> meetings_of(const plan::Plan& plan, MeetingId meeting, const cluster::Cluster& cluster,
+                                               const StandsFor& stands_for) {
   const std::span<const TaskId> tasks = plan.members(meeting);
-  double bytes = 0;
-  for (const BufferId id : plan::payload(plan[tasks[0]])) {
-    bytes += static_cast<double>(plan[id].size().count);
-  }
-  const auto* collective = std::get_if<Collective>(&plan[tasks[0]].action);
-  if (collective != nullptr && collective->size > tasks.size()) {  // one between replicas, of which this one is written out
-    return expand_one(collective, stands_for[plan[tasks[0]].device.index()], bytes, links, cluster);
-  }
-  Members members(tasks.size());
+  Members written;  // in order of rank
+  std::vector<std::pair<std::uint32_t, DeviceId>> ranked;
   for (const TaskId id : tasks) {
-    members[plan::rank_of(plan[id])] = plan[id].device;
+    ranked.emplace_back(plan::rank_of(plan[id]), plan[id].device);
+  }
+  std::sort(ranked.begin(), ranked.end());
+  for (const auto& [rank, device] : ranked) {
+    written.push_back(device);
   }
   if (stands_for.empty()) {
-    return expand_one(collective, members, bytes, links, cluster);
+    return {written};
   }
-  std::vector<std::vector<Leg>> copies;
-  for (std::size_t copy = 0; copy < stands_for[0].size(); ++copy) {
-    Members own;
-    for (const DeviceId member : members) {
-      own.push_back(stands_for[member.index()][copy]);
+  const Reach reach = stands_for.reach.empty() ? Reach::members : stands_for.reach[meeting.index()];
+  const std::size_t parts = stands_for.parts;
+  const std::size_t replicas = stands_for.copies() / parts;
+  const bool over_replicas = reach == Reach::replicas || reach == Reach::all;
+  const bool over_parts = reach == Reach::parts || reach == Reach::all;
+  std::vector<Members> meetings;
+  for (std::size_t r = 0; r < (over_replicas ? 1 : replicas); ++r) {
+    for (std::size_t t = 0; t < (over_parts ? 1 : parts); ++t) {
+      Members& members = meetings.emplace_back();
+      for (const DeviceId device : written) {
+        for (std::size_t replica = r; replica < (over_replicas ? replicas : r + 1); ++replica) {
+          for (std::size_t part = t; part < (over_parts ? parts : t + 1); ++part) {
+            members.push_back(stands_for.devices[device.index()][replica * parts + part]);
+          }
+        }
+      }
     }
-    copies.push_back(expand_one(collective, own, bytes, links, cluster));
   }
-  return side_by_side(copies);
+  std::set<int> nodes;
+  for (const DeviceId device : meetings[0]) {
+    nodes.insert(cluster.device(device).node);
+  }
+  std::erase_if(meetings, [&](const Members& members) {
+    return std::none_of(members.begin(), members.end(),
+                        [&](DeviceId device) { return nodes.contains(cluster.device(device).node); });
+  });
+  return meetings;
+}
+
+std::vector<Leg> expand(const plan::Plan& plan, MeetingId meeting, const Links& links, const cluster::Cluster& cluster,
+                        const StandsFor& stands_for) {
+  const plan::Task& first = plan[plan.members(meeting)[0]];
+  double bytes = 0;
+  for (const BufferId id : plan::payload(first)) {
+    bytes += static_cast<double>(plan[id].size().count);
+  }
+  const auto* collective = std::get_if<Collective>(&first.action);
+  std::vector<std::vector<Leg>> copies;
+  for (const Members& members : meetings_of(plan, meeting, cluster, stands_for)) {
+    copies.push_back(expand_one(collective, members, bytes, links, cluster));
+  }
+  return copies.size() == 1 ? std::move(copies[0]) : side_by_side(copies);
 }
 
 }  // namespace baton::sim

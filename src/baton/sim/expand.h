@@ -14,9 +14,26 @@ struct Load {
   double flows = 1;
 };
 
-/// If a device of the plan stands for several of the cluster: per device of the plan, its devices of the cluster, equally many
-/// each. Empty: each device stands for itself.
-using StandsFor = std::vector<std::vector<DeviceId>>;
+/// Which devices a collective has as members beside those that the plan has: of other replicas, of other parts, or both.
+enum class Reach : std::uint8_t { members, replicas, parts, all };
+
+/// If a device of the plan stands for several of the cluster, all alike.
+struct StandsFor {
+  /// Per device of the plan, its devices of the cluster, equally many each: replica by replica, and in each part by part. Empty:
+  /// each device stands for itself.
+  std::vector<std::vector<DeviceId>> devices;
+  std::size_t parts = 1;
+  std::vector<Reach> reach;  // by meeting
+
+  bool empty() const { return devices.empty(); }
+  /// How many devices of the cluster each one stands for.
+  std::size_t copies() const { return devices.empty() ? 1 : devices[0].size(); }
+};
+
+/// The members of the meetings that one of the plan stands for, each list in order of rank. Meetings of other nodes, which share no
+/// link with the first and see what it sees, are left out.
+std::vector<std::vector<DeviceId>> meetings_of(const plan::Plan& plan, MeetingId meeting, const cluster::Cluster& cluster,
+                                               const StandsFor& stands_for);
 
 /// One stage of a meeting: first its latency passes, then all its loads flow at the same rate, so that the most loaded link
 /// decides how long it takes. Legs run one after the other.
@@ -37,8 +54,8 @@ struct Leg {
 /// reduction go through their root's port, as they are run and counted, unless in a tree. Hierarchical is a ring within every node,
 /// rings between the nodes (one for each place in a node, each with its part), and a ring within every node again.
 ///
-/// If devices stand for several, a collective with a member in each of them is one collective between them; any other meeting
-/// stands for as many meetings that run at the same time and share the links.
+/// If devices stand for several, a meeting stands for as many meetings (`meetings_of`) that run at the same time and share the
+/// links.
 std::vector<Leg> expand(const plan::Plan& plan, MeetingId meeting, const Links& links, const cluster::Cluster& cluster,
                         const StandsFor& stands_for = {});
 

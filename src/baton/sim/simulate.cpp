@@ -50,7 +50,7 @@ struct Happening {
 struct Meeting {
   // Of every step alike.
   std::span<const TaskId> members;
-  std::vector<Leg> legs;
+  std::span<const Leg> legs;
   Nanoseconds copying;  // of all members together
   Nanoseconds least;    // where lanes copy by themselves, and on an emulated link
   double core = 0;      // the share of a core that its messages take while they are under way
@@ -67,6 +67,21 @@ struct Meeting {
   Nanoseconds since;
   Number workers = 0;  // engines at it
   Number version = 0;  // of its end
+};
+
+struct MeetingKind {
+  plan::Move move;
+  Reach reach;
+  std::int64_t bytes;
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> members;  // ranks and devices
+  auto operator<=>(const MeetingKind&) const = default;
+};
+
+/// What meetings of one kind put on the links.
+struct Expanded {
+  bool known = false;
+  std::vector<Leg> legs;
+  double core = 0;
 };
 
 /// The task of a lane whose turn it is and that waits for nothing but its engine or, having come, for its meeting.
@@ -101,7 +116,7 @@ class Simulator::Walk {
  public:
   Walk(const plan::Plan& plan, const cluster::Cluster& cluster, const cost::CostModel& cost, const StandsFor& stands_for)
       : plan_(plan), links_(cluster), traffic_(links_, plan.meeting_count()) {
-    const std::size_t devices = stands_for.empty() ? cluster.size() : stands_for.size();
+    const std::size_t devices = stands_for.empty() ? cluster.size() : stands_for.devices.size();
     check(plan.devices().size() == devices, "a plan for {} devices on a cluster of {}", plan.devices().size(), devices);
     const std::vector<Number> engine_of_device = open_engines(cluster, stands_for);
     nodes_.resize(plan.tasks().size());
@@ -157,7 +172,7 @@ class Simulator::Walk {
     std::map<int, Number> of_core;
     std::vector<Number> of_device(plan_.devices().size(), none);
     for (std::size_t d = 0; d < of_device.size(); ++d) {
-      const cluster::Device& device = cluster.device(stands_for.empty() ? DeviceId(d) : stands_for[d][0]);
+      const cluster::Device& device = cluster.device(stands_for.empty() ? DeviceId(d) : stands_for.devices[d][0]);
       if (!device.shared_lanes) {
         continue;
       }
@@ -242,8 +257,14 @@ class Simulator::Walk {
     // Lanes that are apart copy by themselves, all members' side by side.
     meeting.least = Nanoseconds(apart / static_cast<std::int64_t>(meeting.members.size()));
     if (cluster.wiring()) {
-      meeting.legs = expand(plan_, id, links_, cluster, stands_for);
-      meeting.core = (crosses_nodes(id, cluster, stands_for) ? cluster.wiring()->network : cluster.wiring()->port).core;
+      Expanded& expanded = expanded_[kind_of(id, stands_for)];
+      if (!expanded.known) {
+        expanded.legs = expand(plan_, id, links_, cluster, stands_for);
+        expanded.core = (crosses_nodes(id, cluster, stands_for) ? cluster.wiring()->network : cluster.wiring()->port).core;
+        expanded.known = true;
+      }
+      meeting.legs = expanded.legs;
+      meeting.core = expanded.core;
     }
     if (cluster.emulated_link()) {
       meeting.core = std::max(meeting.core, cluster.emulated_link()->core);
@@ -251,18 +272,23 @@ class Simulator::Walk {
     }
   }
 
+  /// What the loads of a meeting depend on: the same collective of as many bytes between the same devices is expanded once.
+  MeetingKind kind_of(MeetingId id, const StandsFor& stands_for) const {
+    const plan::Task& first = plan_[plan_.members(id)[0]];
+    MeetingKind kind{.move = plan::move_of(first),
+                     .reach = stands_for.reach.empty() ? Reach::members : stands_for.reach[id.index()],
+                     .bytes = plan::bytes_of(plan_, plan::payload(first)).count,
+                     .members = {}};
+    for (const TaskId member : plan_.members(id)) {
+      kind.members.emplace_back(plan::rank_of(plan_[member]), plan_[member].device.value);
+    }
+    std::sort(kind.members.begin(), kind.members.end());
+    return kind;
+  }
+
   /// Whether its messages go from node to node.
   bool crosses_nodes(MeetingId id, const cluster::Cluster& cluster, const StandsFor& stands_for) const {
-    const TaskId first = plan_.members(id)[0];
-    const auto* collective = std::get_if<plan::Collective>(&plan_[first].action);
-    std::vector<DeviceId> members;
-    if (collective != nullptr && collective->size > plan_.members(id).size()) {  // one between replicas
-      members = stands_for[plan_[first].device.index()];
-    } else {
-      for (const TaskId member : plan_.members(id)) {
-        members.push_back(stands_for.empty() ? plan_[member].device : stands_for[plan_[member].device.index()][0]);
-      }
-    }
+    const std::vector<DeviceId> members = meetings_of(plan_, id, cluster, stands_for)[0];
     return std::any_of(members.begin(), members.end(),
                        [&](DeviceId one) { return cluster.device(one).node != cluster.device(members[0]).node; });
   }
@@ -657,6 +683,7 @@ class Simulator::Walk {
   std::vector<Event> crossing_;     // of each task: nothing but the bytes it sends and receives
   std::vector<Number> first_next_;  // into next_, by task
   std::vector<Number> next_;
+  std::map<MeetingKind, Expanded> expanded_;
   std::vector<Meeting> meetings_;
   std::vector<Engine> engines_;
 

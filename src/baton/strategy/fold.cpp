@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <span>
 
+#include "baton/base/error.h"
+#include "baton/plan/memory.h"
 #include "baton/plan/verify.h"
 #include "baton/schedule/grid.h"
 
@@ -16,109 +19,256 @@ using plan::ParameterPart;
 using plan::Plan;
 using plan::Task;
 
-/// Whether a replica finds the same nodes and ports around it as every other.
-bool nodes_alike(const cluster::Cluster& cluster, const Axes& axes) {
+/// What is folded: of more than two replicas, or parts, two are compiled and one of them is kept.
+struct Folds {
+  bool replicas = false;
+  bool parts = false;
+};
+
+/// The devices of each node.
+std::vector<std::int64_t> node_sizes(const cluster::Cluster& cluster) {
   std::map<int, std::int64_t> in_node;
   for (const cluster::Device& device : cluster.devices()) {
     ++in_node[device.node];
   }
-  if (in_node.size() == 1) {
+  std::vector<std::int64_t> sizes;
+  for (const auto& [node, size] : in_node) {
+    sizes.push_back(size);
+  }
+  return sizes;
+}
+
+bool divides(std::int64_t a, std::int64_t b) { return a % b == 0 || b % a == 0; }
+
+/// Whether what is folded finds the same nodes and ports around it as what it stands for.
+bool nodes_alike(const cluster::Cluster& cluster, const Axes& axes, const Folds& folds) {
+  const std::vector<std::int64_t> sizes = node_sizes(cluster);
+  if (sizes.size() == 1) {
     return true;
   }
-  const std::int64_t size = in_node.begin()->second;
-  const bool even = std::all_of(in_node.begin(), in_node.end(), [&](const auto& node) { return node.second == size; });
+  const std::int64_t size = sizes[0];
+  const bool even = std::all_of(sizes.begin(), sizes.end(), [&](std::int64_t one) { return one == size; });
   const std::int64_t ports = cluster.wiring() ? cluster.wiring()->network_ports : 1;
-  return even && size % axes.tp == 0 && (axes.dp * axes.tp) % size == 0 && (size % ports == 0 || ports % size == 0);
+  return even && size % axes.tp == 0 && divides(size, ports) && (!folds.replicas || (axes.dp * axes.tp) % size == 0) &&
+         (!folds.parts || divides(axes.tp, ports));
 }
 
-bool replicas_alike(const Request& request, const Axes& axes) {
-  const bool everywhere = std::all_of(request.delays.begin(), request.delays.end(),
-                                      [](const DelayRequest& delay) { return delay.device < 0; });
-  return axes.dp > 2 && everywhere && request.step.global_batch % axes.dp == 0 && nodes_alike(request.cluster, axes);
+/// Whether every part of a divided tensor has the same shape.
+bool parts_even(const model::Model& model, const Axes& axes, bool sequence) {
+  const std::string divided = sequence ? "fhvt" : "fhv";
+  Table table;
+  for (const char dim : divided) {
+    table.push_back({dim, MeshAxis::parts});
+  }
+  const Layouts layouts(model, table, axes.tp);
+  for (std::size_t b = 0; b < model.blocks().size(); ++b) {
+    const model::Block& block = model.blocks()[b];
+    for (const model::Value& value : block.values) {
+      for (const model::Dim& dim : value.dims) {
+        if (divided.find(dim.name) != std::string::npos && dim.extent % axes.tp != 0) {
+          return false;
+        }
+      }
+    }
+    for (std::size_t p = 0; p < block.parameters.size(); ++p) {
+      const Names& names = layouts.parameter(b, p);
+      for (std::size_t axis = 0; axis < names.size(); ++axis) {
+        if (divided.find(names[axis]) != std::string::npos && block.parameters[p].shape[axis] % axes.tp != 0) {
+          return false;
+        }
+      }
+    }
+  }
+  return true;
 }
 
-/// Replicas of a plan of two, written as some of `dp`.
+/// A plan of two replicas, two parts or both, written as more of them.
+/// With ZeRO 2 or 3 and a divided sequence the first replica has its collectives in another order than the one that is kept, which
+/// changes the step by less than 2 % where that was tried.
 class Folder {
  public:
-  Folder(const Plan& two, const Axes& axes, const cluster::Cluster& cluster) : two_(two), axes_(axes), cluster_(cluster) {}
+  Folder(const Plan& two, const Axes& axes, const Folds& folds, const cluster::Cluster& cluster)
+      : two_(two), axes_(axes), folds_(folds), cluster_(cluster) {
+    for (std::size_t m = 0; m < two.meeting_count(); ++m) {
+      spans_.push_back(spans_of(two.members(MeetingId(m))));
+    }
+    for (const Buffer& buffer : two.buffers()) {
+      if (const auto* part = std::get_if<ParameterPart>(&buffer.content);
+          folds.replicas && part != nullptr && part->piece_end > 0) {
+        divided_sizes_.insert(part->shape().elements());
+      }
+    }
+  }
 
-  /// Whether each collective between replicas has one member of each. A check for overflow over divided tensors has several.
+  /// Whether each collective between replicas can be told by its members that are kept, and parts do the same.
   bool is_simple() const {
-    return std::all_of(two_.tasks().begin(), two_.tasks().end(), [&](const Task& task) {
-      const auto* collective = std::get_if<Collective>(&task.action);
-      return collective == nullptr || !between_replicas(*collective) || two_.members(collective->meeting).size() == 2;
-    });
+    for (std::size_t m = 0; m < spans_.size(); ++m) {
+      if (spans_[m] != Spans::replicas || folds_.parts || axes_.tp == 1) {
+        continue;
+      }
+      // Members of several parts that are all written would not be in the order of their ranks.
+      std::map<std::size_t, int> of_stage;
+      for (const TaskId member : two_.members(MeetingId(m))) {
+        of_stage[two_[member].device.index() / static_cast<std::size_t>(2 * axes_.tp)] += replica_of(two_[member].device) == 1;
+      }
+      if (std::any_of(of_stage.begin(), of_stage.end(), [](const auto& stage) { return stage.second > 1; })) {
+        return false;
+      }
+    }
+    return !folds_.parts || parts_alike();
   }
 
   Folded fold(const std::string& title) {
     std::vector<std::vector<DeviceId>> stands_for;
     for (std::int64_t p = 0; p < axes_.pp; ++p) {
-      for (std::int64_t t = 0; t < axes_.tp; ++t) {
-        stands_for.emplace_back();
-        for (std::int64_t d = 0; d < axes_.dp; ++d) {
-          stands_for.back().push_back(axes_.device(p, d, t));
+      for (std::int64_t r = 0; r < (folds_.replicas ? 1 : axes_.dp); ++r) {
+        for (std::int64_t t = 0; t < (folds_.parts ? 1 : axes_.tp); ++t) {
+          stands_for.emplace_back();
+          for (std::int64_t d = r; d < (folds_.replicas ? axes_.dp : r + 1); ++d) {
+            for (std::int64_t part = t; part < (folds_.parts ? axes_.tp : t + 1); ++part) {
+              stands_for.back().push_back(axes_.device(p, d, part));
+            }
+          }
+          names_.push_back(cluster_.device(stands_for.back()[0]).name);
         }
-        names_.push_back(cluster_.device(stands_for.back()[0]).name);
       }
     }
     std::map<std::vector<std::int64_t>, std::vector<std::uint32_t>> kinds;  // ranks by the sizes of their pieces
     for (std::uint32_t rank = 0; rank < replicas(); ++rank) {
       kinds[piece_sizes(rank)].push_back(rank);
     }
-    Folded folded{written(title, 1, replicas() - 1), std::move(stands_for), {}, divided()};
+    Folded folded{written(title, replicas() - 1), std::move(stands_for), parts(), spans_, {}, 0, {}};
     for (const auto& [sizes, ranks] : kinds) {
-      const Plan second = written(title, 1, ranks[0]);
-      for (const plan::Totals& device : plan::totals_by_device(second)) {
-        folded.totals += device * static_cast<std::int64_t>(ranks.size());
+      const bool last = ranks.back() + 1 == replicas();
+      const std::optional<Plan> other = last ? std::nullopt : std::optional(written(title, ranks[0]));
+      const Plan& one = last ? folded.plan : *other;
+      const auto copies = static_cast<std::int64_t>(ranks.size()) * parts();
+      for (const plan::Totals& device : plan::totals_by_device(one)) {
+        folded.totals += device * copies;
+        folded.flops += static_cast<double>(device.work.flops.count) * static_cast<double>(copies);
       }
-      count_slices(second, ranks, folded.totals);
+      count_slices(one, ranks, folded);
+      if (!last) {
+        note_memory(one, folded);
+      }
+    }
+    if (!divided_sizes_.empty()) {  // collectives of pieces stand elsewhere among the tasks of the first replica
+      note_memory(written(title, 0, 0), folded);
     }
     return folded;
   }
 
  private:
-  std::uint32_t replicas() const { return static_cast<std::uint32_t>(axes_.dp); }
-  /// Which of the two replicas a device of theirs belongs to.
-  std::int64_t replica_of(DeviceId device) const { return static_cast<std::int64_t>(device.index()) / axes_.tp % 2; }
-  DeviceId kept_device(DeviceId device) const {
-    const auto at = static_cast<std::int64_t>(device.index());
-    return DeviceId(static_cast<std::size_t>(at / (2 * axes_.tp) * axes_.tp + at % axes_.tp));
+  /// That a device stands for.
+  std::uint32_t replicas() const { return folds_.replicas ? static_cast<std::uint32_t>(axes_.dp) : 1; }
+  std::int64_t parts() const { return folds_.parts ? axes_.tp : 1; }
+
+  std::int64_t compiled_replicas() const { return folds_.replicas ? 2 : axes_.dp; }
+  std::int64_t compiled_parts() const { return folds_.parts ? 2 : axes_.tp; }
+  std::int64_t part_of(DeviceId device) const { return static_cast<std::int64_t>(device.index()) % compiled_parts(); }
+  std::int64_t replica_of(DeviceId device) const {
+    return static_cast<std::int64_t>(device.index()) / compiled_parts() % compiled_replicas();
   }
-  bool between_replicas(const Collective& collective) const {
-    const std::span<const TaskId> members = two_.members(collective.meeting);
-    return std::any_of(members.begin(), members.end(), [&](TaskId member) { return replica_of(two_[member].device) == 0; }) &&
-           std::any_of(members.begin(), members.end(), [&](TaskId member) { return replica_of(two_[member].device) == 1; });
+  /// Whether a device of the plan of two is written: of parts and of replicas the given one.
+  bool is_kept(DeviceId device, std::int64_t part = 1, std::int64_t replica = 1) const {
+    return (!folds_.replicas || replica_of(device) == replica) && (!folds_.parts || part_of(device) == part);
+  }
+  DeviceId kept_device(DeviceId device) const {
+    const std::int64_t stage = static_cast<std::int64_t>(device.index()) / compiled_parts() / compiled_replicas();
+    const std::int64_t replica = folds_.replicas ? 0 : replica_of(device);
+    const std::int64_t part = folds_.parts ? 0 : part_of(device);
+    return DeviceId(
+        static_cast<std::size_t>((stage * (folds_.replicas ? 1 : axes_.dp) + replica) * (folds_.parts ? 1 : axes_.tp) + part));
   }
 
-  bool divided() const {
-    return std::any_of(two_.buffers().begin(), two_.buffers().end(), [](const Buffer& buffer) {
-      const auto* part = std::get_if<ParameterPart>(&buffer.content);
-      return part != nullptr && part->piece_end > 0;
+  /// Of members in both replicas, or both parts, which a transfer never has.
+  Spans spans_of(std::span<const TaskId> members) const {
+    const auto differ = [&](auto place) {
+      return std::any_of(members.begin(), members.end(),
+                         [&](TaskId member) { return place(two_[member].device) != place(two_[members[0]].device); });
+    };
+    const bool replicas = folds_.replicas && differ([&](DeviceId device) { return replica_of(device); });
+    const bool parts = folds_.parts && differ([&](DeviceId device) { return part_of(device); });
+    return replicas && parts ? Spans::both : replicas ? Spans::replicas : parts ? Spans::parts : Spans::nothing;
+  }
+
+  /// Whether the two parts have the same tasks over buffers of the same shapes.
+  bool parts_alike() const {
+    std::vector<std::size_t> first;
+    std::vector<std::size_t> second;
+    for (std::size_t t = 0; t < two_.tasks().size(); ++t) {
+      const DeviceId device = two_.tasks()[t].device;
+      if (is_kept(device, 0)) {
+        first.push_back(t);
+      } else if (is_kept(device, 1)) {
+        second.push_back(t);
+      }
+    }
+    const auto alike_buffers = [&](const std::vector<BufferId>& a, const std::vector<BufferId>& b) {
+      return std::equal(a.begin(), a.end(), b.begin(), b.end(), [&](BufferId x, BufferId y) {
+        return two_[x].shape == two_[y].shape && two_[x].dtype == two_[y].dtype && two_[x].role == two_[y].role;
+      });
+    };
+    return std::equal(first.begin(), first.end(), second.begin(), second.end(), [&](std::size_t i, std::size_t j) {
+      const Task& a = two_.tasks()[i];
+      const Task& b = two_.tasks()[j];
+      return a.action.index() == b.action.index() && plan::verb(a) == plan::verb(b) && a.lane == b.lane && a.labels == b.labels &&
+             a.workspace == b.workspace && alike_buffers(a.reads, b.reads) && alike_buffers(a.writes, b.writes);
     });
   }
 
   /// What falls to a rank of each size of parameter that is divided.
   std::vector<std::int64_t> piece_sizes(std::uint32_t rank) const {
-    std::map<std::int64_t, std::int64_t> size_of;
-    for (const Buffer& buffer : two_.buffers()) {
-      if (const auto* part = std::get_if<ParameterPart>(&buffer.content); part != nullptr && part->piece_end > 0) {
-        const std::int64_t elements = part->shape().elements();
-        size_of[elements] = plan::piece_of(elements, rank, replicas()).size();
-      }
-    }
     std::vector<std::int64_t> list;
-    for (const auto& [elements, size] : size_of) {
-      list.push_back(size);
+    for (const std::int64_t elements : divided_sizes_) {
+      list.push_back(plan::piece_of(elements, rank, replicas()).size());
     }
     return list;
   }
 
-  /// Of an all-reduce each rank sums a slice. Slices differ by an element where they are uneven; the plan has that of ranks[0].
-  void count_slices(const Plan& plan, const std::vector<std::uint32_t>& ranks, plan::Totals& totals) const {
-    const auto n = static_cast<std::int64_t>(replicas());
+  static void note_memory(const Plan& plan, Folded& folded) {
+    const std::vector<Bytes> peak = plan::plan_memory(plan, plan::order(plan)).peak;
+    folded.peak_of_others.resize(peak.size());
+    for (std::size_t d = 0; d < peak.size(); ++d) {
+      folded.peak_of_others[d] = std::max(folded.peak_of_others[d], peak[d]);
+    }
+  }
+
+  /// How a collective that spans something is written for one replica and one part.
+  struct Place {
+    std::uint32_t rank;
+    std::uint32_t size;
+  };
+  Place place_of(const Collective& collective, std::uint32_t replica, std::uint32_t part) const {
+    const auto tp = static_cast<std::uint32_t>(axes_.tp);
+    switch (spans_[collective.meeting.index()]) {
+      case Spans::replicas:
+        return {collective.rank / 2 * replicas() + replica, collective.size / 2 * replicas()};
+      case Spans::parts:  // of divided tensors, its size is that of all already; of gradients, of the two
+        return {rank_of_stage(collective) * tp + part, stages_of(collective) * tp};
+      case Spans::both:
+        return {rank_of_stage(collective) * replicas() * tp + replica * tp + part, stages_of(collective) * replicas() * tp};
+      case Spans::nothing:
+        break;
+    }
+    return {collective.rank, collective.size};
+  }
+  /// Of a collective between parts: how many stages have members in it, and which of them this one is.
+  std::uint32_t stages_of(const Collective& collective) const {
+    const std::size_t of_each = spans_[collective.meeting.index()] == Spans::both ? 4 : 2;
+    return static_cast<std::uint32_t>(two_.members(collective.meeting).size() / of_each);
+  }
+  std::uint32_t rank_of_stage(const Collective& collective) const {
+    const std::uint32_t of_each = spans_[collective.meeting.index()] == Spans::both ? 4 : 2;
+    return stages_of(collective) == 1 ? 0 : collective.rank / of_each;
+  }
+
+  /// Of an all-reduce each rank sums a slice. Slices differ by an element where they are uneven; the plan has those of one rank.
+  void count_slices(const Plan& plan, const std::vector<std::uint32_t>& ranks, Folded& folded) const {
     for (const Task& task : plan.tasks()) {
       const auto* collective = std::get_if<Collective>(&task.action);
-      if (collective == nullptr || collective->kind != plan::Move::all_reduce || !between_replicas(*collective)) {
+      if (collective == nullptr || collective->kind != plan::Move::all_reduce ||
+          spans_[collective->meeting.index()] == Spans::nothing) {
         continue;
       }
       std::int64_t elements = 0;
@@ -127,29 +277,50 @@ class Folder {
         elements += plan[id].shape.elements();
         width = size_of(plan[id].dtype);
       }
+      const auto n = static_cast<std::int64_t>(collective->size);
+      if (elements % n == 0) {
+        continue;
+      }
+      const std::int64_t counted = plan::piece_of(elements, collective->rank, collective->size).size();
+      const std::uint32_t stage = collective->rank / per_stage(*collective);
       std::int64_t more = 0;
       for (const std::uint32_t rank : ranks) {
-        more += plan::piece_of(elements, rank, replicas()).size() - plan::piece_of(elements, ranks[0], replicas()).size();
+        for (std::uint32_t part = 0; part < static_cast<std::uint32_t>(parts()); ++part) {
+          const std::uint32_t own = stage * per_stage(*collective) + local_rank(*collective, rank, part);
+          more += plan::piece_of(elements, own, collective->size).size() - counted;
+        }
       }
-      totals.work.flops += Flops((n - 1) * more);
-      totals.work.sent += Bytes((n - 2) * more * width);
-      totals.work.received += Bytes((n - 2) * more * width);
+      folded.totals.work.flops += Flops((n - 1) * more);
+      folded.flops += static_cast<double>((n - 1) * more);
+      folded.totals.work.sent += Bytes((n - 2) * more * width);
+      folded.totals.work.received += Bytes((n - 2) * more * width);
     }
   }
+  std::uint32_t per_stage(const Collective& collective) const {
+    const Spans spans = spans_[collective.meeting.index()];
+    const auto tp = static_cast<std::uint32_t>(axes_.tp);
+    return spans == Spans::replicas ? replicas() : spans == Spans::parts ? tp : replicas() * tp;
+  }
+  std::uint32_t local_rank(const Collective& collective, std::uint32_t replica, std::uint32_t part) const {
+    const Spans spans = spans_[collective.meeting.index()];
+    return spans == Spans::replicas ? replica
+           : spans == Spans::parts  ? part
+                                    : replica * static_cast<std::uint32_t>(axes_.tp) + part;
+  }
 
-  /// One of the two replicas, with the pieces of that rank.
-  Plan written(const std::string& title, std::int64_t replica, std::uint32_t rank) const {
+  /// What is kept of the plan of two, with the pieces of that rank.
+  Plan written(const std::string& title, std::uint32_t rank, std::int64_t replica = 1) const {
     std::vector<BufferId> buffer_of(two_.buffers().size());  // invalid: not written
     plan::Draft draft;
     draft.title = title;
     draft.devices = names_;
     for (std::size_t b = 0; b < two_.buffers().size(); ++b) {
-      Buffer buffer = two_.buffers()[b];
-      if (replica_of(buffer.device) != replica) {
+      if (!is_kept(two_.buffers()[b].device, 1, replica)) {
         continue;
       }
+      Buffer buffer = two_.buffers()[b];
       buffer.device = kept_device(buffer.device);
-      if (auto* part = std::get_if<ParameterPart>(&buffer.content); part != nullptr && part->piece_end > 0) {
+      if (auto* part = std::get_if<ParameterPart>(&buffer.content); folds_.replicas && part != nullptr && part->piece_end > 0) {
         const plan::Piece piece = plan::piece_of(part->shape().elements(), rank, replicas());
         if (piece.size() == 0) {
           continue;
@@ -161,16 +332,16 @@ class Folder {
       buffer_of[b] = BufferId(draft.buffers.size());
       draft.buffers.push_back(std::move(buffer));
     }
-    draft.tasks = written_tasks(replica, rank, buffer_of);
+    draft.tasks = written_tasks(rank, replica, buffer_of);
     draft.graph = two_.graph();
     return plan::finish(std::move(draft));  // what a task that is left out stood between comes together again
   }
 
-  std::vector<Task> written_tasks(std::int64_t replica, std::uint32_t rank, const std::vector<BufferId>& buffer_of) const {
+  std::vector<Task> written_tasks(std::uint32_t rank, std::int64_t replica, const std::vector<BufferId>& buffer_of) const {
     std::vector<Task> tasks;
     std::vector<TaskId> kept(two_.tasks().size());
     for (std::size_t t = 0; t < two_.tasks().size(); ++t) {
-      if (replica_of(two_.tasks()[t].device) != replica) {
+      if (!is_kept(two_.tasks()[t].device, 1, replica)) {
         continue;
       }
       Task task = two_.tasks()[t];
@@ -188,9 +359,10 @@ class Folder {
       std::erase_if(task.after, [](TaskId id) { return !id.valid(); });
       if (auto* transfer = std::get_if<plan::Transfer>(&task.action)) {
         transfer->peer = kept_device(transfer->peer);
-      } else if (collective != nullptr && between_replicas(*collective)) {
-        collective->size = replicas();
-        collective->rank = rank;
+      } else if (collective != nullptr) {
+        const Place place = place_of(*collective, rank, static_cast<std::uint32_t>(axes_.tp - 1));
+        collective->size = place.size;
+        collective->rank = place.rank;
       }
       kept[t] = TaskId(tasks.size());
       tasks.push_back(std::move(task));
@@ -200,9 +372,47 @@ class Folder {
 
   const Plan& two_;
   const Axes& axes_;
+  Folds folds_;
   const cluster::Cluster& cluster_;
-  std::vector<std::string> names_;  // of the devices that are written
+  std::vector<Spans> spans_;              // by meeting
+  std::vector<std::string> names_;        // of the devices that are written
+  std::set<std::int64_t> divided_sizes_;  // of parameters that are kept in pieces
 };
+
+std::optional<Folded> fold_by(const Request& request, const Strategy& strategy, const Request& named, const Axes& axes,
+                              const Folds& folds) {
+  if (!nodes_alike(request.cluster, axes, folds)) {
+    return std::nullopt;
+  }
+  std::vector<cluster::Device> devices;
+  for (std::int64_t p = 0; p < axes.pp; ++p) {
+    for (std::int64_t d = 0; d < (folds.replicas ? 2 : axes.dp); ++d) {
+      for (std::int64_t t = 0; t < (folds.parts ? 2 : axes.tp); ++t) {
+        devices.push_back(request.cluster.device(axes.device(p, d, t)));
+      }
+    }
+  }
+  const cluster::Cluster some(std::move(devices), request.cluster.emulated_link(), request.cluster.wiring());
+  Request two{.model = request.model,
+              .cluster = some,
+              .strategy = request.strategy,
+              .step = request.step,
+              .layout = request.layout,
+              .target = request.target,
+              .delays = request.delays,
+              .written_parts = folds.parts ? 2 : 0};
+  if (folds.replicas) {
+    two.step.global_batch = request.step.global_batch / axes.dp * 2;
+  }
+  two.layout.dp = folds.replicas ? 2 : axes.dp;
+  two.layout.pp = axes.pp;
+  two.layout.tp = axes.tp;
+  two.layout.micro_batches = schedule::micro_batches(grid_of(named, *strategy.layout()));
+  const Plan both = compile(two, strategy);
+  plan::require(plan::verify(both, {.slice = folds.parts}));  // of one replica alone nobody could say whether it computes the model
+  Folder folder(both, axes, folds, request.cluster);
+  return folder.is_simple() ? std::optional(folder.fold(title_of(named, strategy))) : std::nullopt;
+}
 
 }  // namespace
 
@@ -217,34 +427,26 @@ std::optional<Folded> fold(const Request& request, const Strategy& strategy) {
   Request named = request;
   named.strategy = strategy.name;
   const Axes axes = axes_of(named, *layout);
-  if (!replicas_alike(request, axes)) {
-    return std::nullopt;
+  const bool everywhere = std::all_of(request.delays.begin(), request.delays.end(),
+                                      [](const DelayRequest& delay) { return delay.device < 0; });
+  const bool replicas = everywhere && axes.dp > 2 && request.step.global_batch % axes.dp == 0;
+  const bool parts = everywhere && axes.tp > 2 && parts_even(request.model, axes, request.layout.sp);
+  std::vector<Folds> ways;
+  if (replicas && parts) {
+    ways.push_back({true, true});
   }
-  std::vector<cluster::Device> devices;
-  for (std::int64_t p = 0; p < axes.pp; ++p) {
-    for (std::int64_t d = 0; d < 2; ++d) {
-      for (std::int64_t t = 0; t < axes.tp; ++t) {
-        devices.push_back(request.cluster.device(axes.device(p, d, t)));
-      }
+  if (replicas) {
+    ways.push_back({true, false});
+  }
+  if (parts) {
+    ways.push_back({false, true});
+  }
+  for (const Folds& folds : ways) {
+    if (std::optional<Folded> folded = fold_by(request, strategy, named, axes, folds)) {
+      return folded;
     }
   }
-  const cluster::Cluster pair(std::move(devices), request.cluster.emulated_link(), request.cluster.wiring());
-  Request two{.model = request.model,
-              .cluster = pair,
-              .strategy = request.strategy,
-              .step = request.step,
-              .layout = request.layout,
-              .target = request.target,
-              .delays = request.delays};
-  two.step.global_batch = request.step.global_batch / axes.dp * 2;
-  two.layout.dp = 2;
-  two.layout.pp = axes.pp;
-  two.layout.tp = axes.tp;
-  two.layout.micro_batches = schedule::micro_batches(grid_of(named, *layout));
-  const Plan both = compile(two, strategy);
-  plan::require(plan::verify(both));  // of one replica alone nobody could say whether it computes the model
-  Folder folder(both, axes, request.cluster);
-  return folder.is_simple() ? std::optional(folder.fold(title_of(named, strategy))) : std::nullopt;
+  return std::nullopt;
 }
 
 }  // namespace baton::strategy

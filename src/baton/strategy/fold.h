@@ -9,23 +9,30 @@
 
 namespace baton::strategy {
 
-/// A step whose replicas are all alike, with one of them written out. Collectives between replicas have the size they
-/// would have and one member that is there. For the simulator: a loss is scaled as if there were two replicas, which does not
-/// change timing.
+/// Which devices a collective of a folded plan brings together, beside the members that are written out.
+enum class Spans : std::uint8_t { nothing, replicas, parts, both };
+
+/// A step of which identical devices are written out once: one replica of many that are alike, and one part of divided tensors
+/// where all parts are alike. Collectives between them have the size they would have and fewer members. For the simulator: a loss
+/// is scaled as if there were two replicas, which does not change timing.
 struct Folded {
-  /// The last replica. Where parameters are divided unevenly, no piece of another is larger, so none takes longer.
+  /// The last replica and a part. Where parameters are divided unevenly, no piece of another is larger, so none takes longer.
   plan::Plan plan;
-  /// By device of the plan: the devices of the cluster that it stands for, one of each replica.
+  /// By device of the plan: the devices of the cluster that it stands for, replica by replica and in each part by part.
   std::vector<std::vector<DeviceId>> stands_for;
-  /// What all replicas do and send. Where parameters are divided unevenly, some send other numbers of bytes than the last.
+  std::int64_t parts = 1;    // of each replica that a device stands for
+  std::vector<Spans> spans;  // by meeting
+  /// What all devices do and send. Where parameters are divided unevenly, some send other numbers of bytes than the last.
   plan::Totals totals;
-  /// Whether replicas hold pieces of parameters. Then what one needs depends on its place among the others, and all must be laid
-  /// out.
-  bool divided = false;
+  double flops = 0;  // of `totals`, also where they are more than 64 bits hold
+  /// By device of the plan: the largest memory of those that it stands for whose pieces have other sizes; empty if all are like it.
+  std::vector<Bytes> peak_of_others;
 };
 
-/// Nothing where replicas are not alike (a strategy that is no named layout, a batch that does not divide evenly,
-/// a delay on one device, nodes that replicas do not fill alike) or too few to be worth it. Never compiles more than two of them.
+/// Nothing where neither replicas nor parts are alike (a strategy that is no named layout, a batch or a dimension that does not
+/// divide evenly, a delay on one device, nodes that they do not fill alike) or both too few to be worth it. Never compiles more
+/// than two of each. Where all parts are written the plan of two replicas is verified whole; of two parts out of more nobody could
+/// say whether they compute the model, so all other rules are.
 std::optional<Folded> fold(const Request& request);
 std::optional<Folded> fold(const Request& request, const Strategy& strategy);
 

@@ -36,7 +36,8 @@ StepTensors::StepTensors(const model::Model& model, const Step& step, const Plac
                            static_cast<std::int32_t>(stage));
   }
   for (std::size_t r = 0; r < placement.replicas.size(); ++r) {
-    for (std::size_t shard = 0; shard < static_cast<std::size_t>(placement.shards); ++shard) {
+    const std::int64_t written = placement.written_shards > 0 ? placement.written_shards : placement.shards;
+    for (std::size_t shard = 0; shard < static_cast<std::size_t>(written); ++shard) {
       shards_.emplace_back(r, shard, model, placement.replicas[r].rows, placement.micro_batches);
     }
   }
@@ -269,7 +270,7 @@ void StepTensors::meet(std::size_t r, plan::Move kind, Phase phase, std::size_t 
     task(plan::Collective{.kind = kind,
                           .meeting = meeting,
                           .rank = static_cast<std::uint32_t>(shard.index),
-                          .size = static_cast<std::uint32_t>(reads.size()),
+                          .size = static_cast<std::uint32_t>(placement_.shards),
                           .row = row},
          device_of(shard, b), phase, b, m, {reads[shard.index]}, {writes[shard.index]}, plan::Lane::communication);
   }

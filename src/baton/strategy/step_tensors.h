@@ -59,7 +59,7 @@ class StepTensors {
  protected:
   /// The shards of one replica.
   std::span<Shard> group(std::size_t replica) {
-    const auto count = static_cast<std::size_t>(placement_.shards);
+    const std::size_t count = shards_.size() / placement_.replicas.size();
     return std::span(shards_).subspan(replica * count, count);
   }
   std::size_t replica_count() const { return placement_.replicas.size(); }

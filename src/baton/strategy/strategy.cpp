@@ -64,7 +64,8 @@ struct Resolved : Axes {
 
 void resolve_axes(const Request& request, const NamedLayout& named, Resolved& resolved) {
   const Layout& layout = request.layout;
-  const auto devices = static_cast<std::int64_t>(request.cluster.size());
+  const std::int64_t there = static_cast<std::int64_t>(request.cluster.size());
+  const std::int64_t devices = request.written_parts > 0 ? there / request.written_parts * layout.tp : there;
   const std::int64_t own_rows = layout.grid ? static_cast<std::int64_t>(layout.grid->rows.size()) : 0;
   if (own_rows > 0 && layout.pp > 0 && layout.pp != own_rows) {
     throw usage_error("the schedule's file has {} rows, one per device, but pp is {}", own_rows, layout.pp);
@@ -90,6 +91,7 @@ void resolve_axes(const Request& request, const NamedLayout& named, Resolved& re
   resolved.dp = axes[0];
   resolved.pp = axes[1];
   resolved.tp = axes[2];
+  resolved.written_parts = request.written_parts;
   if (layout.sp && resolved.tp == 1) {
     throw usage_error(
         "sequence parallelism divides the sequence over the devices of divided tensors, and there are none: give it some "
@@ -255,6 +257,7 @@ Table table_of(const Request& request, const Axes& axes) {
 Placement place(const Request& request, const Resolved& resolved) {
   Placement placement{.owner = {},
                       .shards = resolved.tp,
+                      .written_shards = resolved.written_parts,
                       .table = table_of(request, resolved),
                       .micro_batches = resolved.micro_batches,
                       .blocks_of_stage = blocks_of_stage(request, resolved),
@@ -282,7 +285,7 @@ Placement place(const Request& request, const Resolved& resolved) {
 DeviceGroups replica_groups(const Resolved& resolved) {
   DeviceGroups groups;
   for (std::int64_t p = 0; p < resolved.pp; ++p) {
-    for (std::int64_t t = 0; t < resolved.tp; ++t) {
+    for (std::int64_t t = 0; t < resolved.parts(); ++t) {
       groups.emplace_back();
       for (std::int64_t d = 0; d < resolved.dp; ++d) {
         groups.back().push_back(resolved.device(p, d, t));
@@ -307,7 +310,7 @@ std::map<std::uint32_t, DeviceGroups> sums_of_gradients(const Request& request, 
     }
   }
   const std::set<std::size_t> over_parts = layouts.summed_over(MeshAxis::parts);
-  const auto tp = static_cast<std::size_t>(resolved.tp);
+  const auto tp = static_cast<std::size_t>(resolved.parts());
   std::map<std::uint32_t, DeviceGroups> sums;
   for (const auto& [ordinal, firsts] : offsets) {
     const bool parts = over_parts.contains(ordinal);
@@ -344,7 +347,7 @@ std::vector<DeviceGroups> norm_rounds(const Resolved& resolved) {
   for (std::int64_t d = 0; d < resolved.dp; ++d) {
     within.emplace_back();
     for (std::int64_t p = 0; p < resolved.pp; ++p) {
-      for (std::int64_t t = 0; t < resolved.tp; ++t) {
+      for (std::int64_t t = 0; t < resolved.parts(); ++t) {
         within.back().push_back(resolved.device(p, d, t));
       }
     }
@@ -402,12 +405,13 @@ plan::Draft build_dp(const Request& request) {
 
 namespace {
 
-/// The arithmetic of the products in one sample's forward.
-double products_of_a_sample(const model::Model& model) {
+/// The arithmetic of the largest product in one sample's forward.
+double largest_product_of_a_sample(const model::Model& model) {
   double operations = 0;
+  const auto take = [&](double one) { operations = std::max(operations, one); };
   for (std::size_t b = 0; b < model.blocks().size(); ++b) {
     for (const op::ProductExtents& one : model.products(b)) {
-      operations += 2.0 * static_cast<double>(one.rows) * static_cast<double>(one.in) * static_cast<double>(one.out);
+      take(2.0 * static_cast<double>(one.rows) * static_cast<double>(one.in) * static_cast<double>(one.out));
     }
     for (const model::Node& node : model.blocks()[b].nodes) {
       if (op::is_product(node.op) && node.parameters.empty()) {  // attention
@@ -415,7 +419,7 @@ double products_of_a_sample(const model::Model& model) {
         for (const std::size_t value : node.reads) {
           reads.push_back({model.blocks()[b].values[value].shape(1)});
         }
-        operations += static_cast<double>(op::work(node.op, reads, {}).flops.count);
+        take(static_cast<double>(op::work(node.op, reads, {}).flops.count));
       }
     }
   }
@@ -531,9 +535,11 @@ void refuse_uncountable(const Request& request) {
     throw usage_error("{} with a global batch of {} is larger than any machine: {:.3g} parameters", request.model.name(),
                       request.step.global_batch, parameters);
   }
-  if (const double operations = 3 * batch * products_of_a_sample(request.model); operations > 9e18) {
-    throw usage_error("a step of {} with a global batch of {} has {:.3g} operations, more than are counted here: at most 9e18",
-                      request.model.name(), request.step.global_batch, operations);
+  // A task's count must be exact. What all devices do together may be more: then the sum is kept in floating point.
+  if (const double operations = 3 * batch * largest_product_of_a_sample(request.model); operations > 9e18) {
+    throw usage_error(
+        "one layer of {} with a global batch of {} has {:.3g} operations, more than are counted for one task: at most 9e18",
+        request.model.name(), request.step.global_batch, operations);
   }
 }
 

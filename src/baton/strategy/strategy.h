@@ -26,6 +26,9 @@ struct Request {
   Layout layout = {};
   Target target = {};
   std::vector<DelayRequest> delays = {};
+  /// Of the devices that tensors are divided over, so many are written out, each with its part; 0: all. The cluster has only these.
+  /// A plan of some is no whole step: `fold` makes one device stand for the others.
+  std::int64_t written_parts = 0;
 };
 
 /// What a name stands for in the space of layouts. The numbers of replicas, stages and parts of a tensor then say what the strategy
@@ -70,10 +73,12 @@ struct Axes {
   std::int64_t dp = 1;
   std::int64_t pp = 1;
   std::int64_t tp = 1;
+  std::int64_t written_parts = 0;  // Request::written_parts
 
+  std::int64_t parts() const { return written_parts > 0 ? written_parts : tp; }
   /// Devices are numbered stage by stage, replica by replica, part by part.
   DeviceId device(std::int64_t stage, std::int64_t replica, std::int64_t part) const {
-    return DeviceId(static_cast<std::size_t>((stage * dp + replica) * tp + part));
+    return DeviceId(static_cast<std::size_t>((stage * dp + replica) * parts() + part));
   }
 };
 Axes axes_of(const Request& request, const NamedLayout& named);

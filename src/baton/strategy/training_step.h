@@ -26,6 +26,8 @@ struct Placement {
   /// Over how many devices each block's tensors are divided: the block's own device and those numbered behind it. The table says
   /// along which dimensions.
   std::int64_t shards = 1;
+  /// Of these, so many are written out, the first ones; 0: all. Collectives among them have the size of all.
+  std::int64_t written_shards = 0;
   Table table = {};
   std::int64_t micro_batches = 1;
   std::vector<std::int64_t> blocks_of_stage;  // empty: one stage

@@ -39,6 +39,14 @@ strategy::Request request_of(const model::Model& model, const cluster::Cluster& 
           .layout = layout};
 }
 
+StandsFor stands_for(const strategy::Folded& folded) {
+  StandsFor stands_for{.devices = folded.stands_for, .parts = static_cast<std::size_t>(folded.parts), .reach = {}};
+  for (const strategy::Spans spans : folded.spans) {
+    stands_for.reach.push_back(static_cast<Reach>(spans));
+  }
+  return stands_for;
+}
+
 /// Folded and unfolded traces of the first replica's devices must be the same, task by task.
 void expect_same(const strategy::Request& request) {
   const std::string name = fmt::format("{} on {}", request.strategy, request.cluster.size());
@@ -59,12 +67,10 @@ void expect_same(const strategy::Request& request) {
     totals += device;
   }
   EXPECT_EQ(folded->totals, totals) << name;
-  const trace::StepTrace one = simulate(folded->plan, request.cluster, cost::Roofline(representatives), folded->stands_for);
+  const trace::StepTrace one = simulate(folded->plan, request.cluster, cost::Roofline(representatives), stands_for(*folded));
   EXPECT_EQ(one.duration.count, all.duration.count) << name;
   for (std::size_t d = 0; d < folded->stands_for.size(); ++d) {
-    if (!folded->divided) {
-      EXPECT_EQ(verdict.memory.peak[d], memory.peak[folded->stands_for[d].back().index()]) << name;
-    }
+    EXPECT_EQ(verdict.memory.peak[d], memory.peak[folded->stands_for[d].back().index()]) << name;
     for (std::size_t lane = 0; lane < plan::lane_count; ++lane) {
       const auto own = folded->plan.lane(DeviceId(d), static_cast<plan::Lane>(lane));
       const auto same = whole.lane(folded->stands_for[d].back(), static_cast<plan::Lane>(lane));

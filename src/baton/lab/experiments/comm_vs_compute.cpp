@@ -62,7 +62,7 @@ class Balanced final : public TrainMeasurement {
     Training run(words, machine_);
     run.run(1, 0);
     return {run.mean_time(),
-            static_cast<double>(run.totals().work.flops.count) / static_cast<double>(training().job().cluster().size())};
+            run.flops() / static_cast<double>(training().job().cluster().size())};
   }
 
   /// Computing less communicating, in nanoseconds.
