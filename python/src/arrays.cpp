@@ -84,7 +84,7 @@ archive::ElementType element_type(const py::array& array) {
     }
   }
   throw usage_error("arrays of {} cannot be used: give float32, float64, int32, int64 or another plain type",
-                    py::str(type).cast<std::string>());
+                    std::string(py::str(static_cast<const py::handle&>(type))));
 }
 
 py::array empty_array(const archive::TensorInfo& info) {

@@ -102,6 +102,9 @@ void bind_setup(py::module_& module) {
             return words;
           },
           "All settings, by the names of their flags.")
+      .def(
+          "model_name", [](const Setup& setup) { return setup.own.model ? setup.own.model->name() : setup.words.model; },
+          "What its model is called.")
       .def("set_model", &set_model, py::arg("model"), py::arg("weights"), "A model of the user's own, and its weights by name.")
       .def("set_schedule", &set_schedule, py::arg("callable"), "A schedule: callable(devices, chunks, micro_batches) gives rows.")
       .def("set_costs", &set_costs, py::arg("callable"), py::arg("origin"), "A cost model: callable(task) gives seconds.")

@@ -1,5 +1,6 @@
 #include "baton/lab/training.h"
 
+#include <cmath>
 #include <cstring>
 
 #include "arrays.h"
@@ -63,8 +64,9 @@ void train(Run& self, std::int64_t steps, std::int64_t warmup, const py::object&
   const std::shared_ptr<py::object> told = progress.is_none() ? nullptr : shared(progress);
   const exec::Executor::Progress tell = [&](std::int64_t done, const exec::RunResult& so_far) {
     const py::gil_scoped_acquire acquire;
-    const py::object answer = (*told)(
-        done, so_far.losses.empty() ? py::object(py::none()) : py::object(py::float_(so_far.losses.back())));
+    const bool known = done > 0 && static_cast<std::size_t>(done) <= so_far.losses.size();
+    const double loss = known ? so_far.losses[static_cast<std::size_t>(done - 1)] : std::nan("");
+    const py::object answer = (*told)(done, known ? std::optional(loss) : std::nullopt);
     return answer.is_none() || answer.cast<bool>();
   };
   outside([&] { self.run(steps, warmup, told ? tell : exec::Executor::Progress()); });
@@ -75,7 +77,7 @@ template <typename Element>
 py::array view(const py::object& owner, const Element* data, std::size_t size) {
   py::array_t<Element> array({static_cast<py::ssize_t>(size)}, {static_cast<py::ssize_t>(sizeof(Element))}, data, owner);
   array.attr("setflags")(py::arg("write") = false);
-  return std::move(array);
+  return array;
 }
 
 py::array times_of(const py::object& owner, const std::vector<Nanoseconds>& times) {
@@ -144,7 +146,7 @@ py::object evaluate(Run& self, const std::string& data) {
   result["loss"] = evaluation->loss;
   result["accuracy"] = evaluation->accuracy;
   result["perplexity"] = evaluation->perplexity;
-  return std::move(result);
+  return result;
 }
 
 /// Which samples stand in the batch of a step.
