@@ -53,7 +53,8 @@ class Plan:
 
     def grid(self) -> Optional[str]:
         """The schedule of the pipeline as text, one row per device; None if there is no pipeline."""
-        return self._core.grid()
+        text = self._core.grid()
+        return None if text is None else text.rstrip("\n")
 
     def grid_csv(self) -> Optional[str]:
         """The schedule in PyTorch's notation, which `schedule=` takes as a file; None if there is no pipeline."""
