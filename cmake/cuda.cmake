@@ -61,7 +61,7 @@ function(baton_add_cuda target)
   set_target_properties(baton_cuda_hopper PROPERTIES CUDA_ARCHITECTURES 90a-real)
   foreach(kernels baton_cuda_kernels baton_cuda_hopper)
     target_include_directories(${kernels} PRIVATE ${PROJECT_BINARY_DIR}/layers/exec ${PROJECT_BINARY_DIR}/layers/base ${PROJECT_BINARY_DIR}/layers/op)
-    set_target_properties(${kernels} PROPERTIES CUDA_STANDARD 17)  # CMake 3.25 does not know that nvcc has 20
+    set_target_properties(${kernels} PROPERTIES POSITION_INDEPENDENT_CODE ON CUDA_STANDARD 17)  # CMake 3.25 does not know that nvcc has 20
     target_compile_options(${kernels} PRIVATE -Xcompiler=-Wall,-Wextra
                            $<$<BOOL:${BATON_WERROR}>:-Werror=all-warnings>)
   endforeach()

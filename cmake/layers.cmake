@@ -10,7 +10,9 @@ function(baton_layer name)
   list(TRANSFORM layer_SOURCES PREPEND ${folder}/)
   add_library(baton_${name} STATIC ${layer_SOURCES})
   add_library(baton::${name} ALIAS baton_${name})
-  set_target_properties(baton_${name} PROPERTIES EXPORT_NAME ${name})
+  # So that the Python module can hold it too. Hidden symbols are reached as directly as in a program.
+  set_target_properties(baton_${name} PROPERTIES EXPORT_NAME ${name} POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden
+                                                 VISIBILITY_INLINES_HIDDEN ON)
 
   set(view ${PROJECT_BINARY_DIR}/layers/${name})
   file(MAKE_DIRECTORY ${view}/baton)

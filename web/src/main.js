@@ -35,6 +35,14 @@ function start() {
   const places = [];
   startTheme();
 
+  // In the output of a notebook's cell the results stand alone.
+  if (report.alone) {
+    const sections = experiments.map((experiment) => experimentSection(experiment, places));
+    document.getElementById('page').replaceChildren(h('main', {id: 'report-body', class: 'alone', tabindex: '-1'}, sections), fillPatterns());
+    drawPlots(places).then(() => { document.documentElement.dataset.ready = 'true'; });
+    return;
+  }
+
   const sidebar = h('aside', {class: 'sidebar'}, h('div', {class: 'sidebar-top'}, h('span', {class: 'brand'}, 'Baton'), themeButton()),
     tableOfContents(parts));
   const body = h('main', {id: 'report-body', tabindex: '-1'}, masthead(report), summary(experiments),

@@ -25,9 +25,13 @@ strategy::Request forward_of(const Job& job, const model::Model& model) {
   request.step.label_smoothing = 0;
   request.layout.recompute = strategy::Recompute::none;
   request.layout.zero.reset();
-  const strategy::NamedLayout* named = strategy::strategy_by_name(request.strategy).layout();
+  const strategy::NamedLayout* named = job.strategy().layout();
   if (request.strategy == "dp" || (named != nullptr && named->zero > 0)) {
     request.strategy = "ddp";
+  }
+  if (job.own().strategy) {  // which may build nothing but training steps
+    request.strategy = "single";
+    request.layout = {};
   }
   return request;
 }

@@ -160,11 +160,15 @@ std::string read_schedule(const std::string& path) {
 }
 
 /// The name of the strategy; a layout without a name is a product.
-std::string strategy_of(const JobWords& words) {
+std::string strategy_of(const JobWords& words, const Own& own) {
+  if (own.strategy) {
+    return own.strategy->name;
+  }
   if (!words.strategy.empty()) {
     return strategy::strategy_by_name(words.strategy).name;
   }
-  const bool layout = !words.dp.empty() || !words.pp.empty() || !words.tp.empty() || !words.zero.empty() || !words.schedule.empty();
+  const bool layout = !words.dp.empty() || !words.pp.empty() || !words.tp.empty() || !words.zero.empty() ||
+                      !words.schedule.empty() || own.schedule;
   return layout ? "product" : "single";
 }
 
@@ -389,11 +393,12 @@ void set_word(JobWords& words, std::string_view name, std::string value) {
   throw usage_error("a job has no '{}'{}: choose {}", name, did_you_mean(name, names), either(names));
 }
 
-Job::Job(const JobWords& words, cluster::Machine machine, exec::World* world)
+Job::Job(const JobWords& words, cluster::Machine machine, exec::World* world, Own own)
     : words_(words),
+      own_(std::move(own)),
       world_(world),
       machine_(world == nullptr ? std::move(machine) : exec::share_of(machine, *world)),
-      model_(model::parse_model(words.model).with_seed(parse_seed(words.seed))),
+      model_((own_.model ? *own_.model : model::parse_model(words.model)).with_seed(parse_seed(words.seed))),
       cluster_(make_cluster(words, machine_, world)),
       backend_(exec::make_backend(exec::backend_for(cluster_.devices(), words.backend))),
       seed_(static_cast<std::uint64_t>(parse_seed(words.seed))),
@@ -402,7 +407,7 @@ Job::Job(const JobWords& words, cluster::Machine machine, exec::World* world)
       fold_beyond_(parse_fold(words.fold)),
       request_{.model = model_,
                .cluster = cluster_,
-               .strategy = strategy_of(words),
+               .strategy = strategy_of(words, own_),
                .step = {.global_batch = parse_integer(words.batch, "--batch", 1, 1 << 30),
                         .loss = make_loss(words, model_),
                         .optimizer = make_optimizer(words),
@@ -415,6 +420,16 @@ Job::Job(const JobWords& words, cluster::Machine machine, exec::World* world)
                .delays = make_delays(words.delay)} {
   words_.backend = backend_->name();
   words_.loss = strategy::to_text(request_.step.loss);
+  if (own_.model) {
+    words_.model = own_.model->name();
+  }
+  if (own_.strategy) {
+    words_.strategy = own_.strategy->name;
+  }
+  if (own_.duration && !imagined()) {
+    throw usage_error("a cost model of your own is for a simulated machine: name one with --cluster, \"ideal\" if none is meant");
+  }
+  take_schedule();
   if (request_.step.wide_gradients && request_.step.precision == strategy::Precision::fp64) {
     throw usage_error("--gradients fp32 is for 16-bit training: with --precision fp64 gradients are fp64");
   }
@@ -432,9 +447,31 @@ Job::Job(const JobWords& words, cluster::Machine machine, exec::World* world)
   }
 }
 
+const strategy::Strategy& Job::strategy() const {
+  return own_.strategy ? *own_.strategy : strategy::strategy_by_name(request_.strategy);
+}
+
+void Job::take_schedule() {
+  if (!own_.schedule) {
+    return;
+  }
+  const strategy::NamedLayout* named = strategy().layout();
+  if (named == nullptr) {
+    throw usage_error("strategy {} has no pipeline, so it takes no schedule", request_.strategy);
+  }
+  strategy::Layout& layout = request_.layout;
+  const auto devices = static_cast<std::int64_t>(cluster_.size());
+  const std::int64_t others = std::max<std::int64_t>(layout.dp, 1) * std::max<std::int64_t>(layout.tp, 1);
+  layout.pp = layout.pp > 0 ? layout.pp : std::max<std::int64_t>(devices / others, 1);
+  const std::int64_t pieces = layout.micro_batches > 0 ? layout.micro_batches : 2 * layout.pp;
+  layout.grid = own_.schedule({.devices = layout.pp, .chunks = std::max<std::int64_t>(layout.chunks, 1), .micro_batches = pieces});
+  layout.schedule.clear();
+  layout.chunks = 0;
+}
+
 void Job::open_data() {
   const JobWords usual;
-  if (words_.data.empty() || data::is_random(words_.data)) {
+  if (!own_.data && (words_.data.empty() || data::is_random(words_.data))) {
     for (const auto& [flag, word] :
          {std::pair("--tokenizer", &JobWords::tokenizer), std::pair("--token-type", &JobWords::token_type),
           std::pair("--normalize", &JobWords::normalize), std::pair("--augment", &JobWords::augment)}) {
@@ -450,12 +487,12 @@ void Job::open_data() {
   if (samples_ > 0) {
     throw usage_error("--samples counts random samples, and --data brings its own: leave out one of them");
   }
-  data_ = std::make_unique<JobData>(words_, model_, request_.step.loss, request_.step.global_batch, seed_);
+  data_ = std::make_unique<JobData>(words_, model_, request_.step.loss, request_.step.global_batch, seed_, own_.data);
   request_.step.loads_ahead = true;
 }
 
 std::optional<strategy::Folded> Job::fold() const {
-  return imagined() && cluster_.size() > fold_beyond_ ? strategy::fold(request_) : std::nullopt;
+  return imagined() && cluster_.size() > fold_beyond_ ? strategy::fold(request_, strategy()) : std::nullopt;
 }
 
 bool Job::imagined() const { return is_imagined(words_); }

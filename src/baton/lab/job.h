@@ -12,6 +12,7 @@
 #include "baton/exec/ranks/world.h"
 #include "baton/exec/run.h"
 #include "baton/lab/job_data.h"
+#include "baton/lab/own.h"
 #include "baton/lab/what_if.h"
 #include "baton/model/model.h"
 #include "baton/strategy/fold.h"
@@ -98,7 +99,7 @@ void set_word(JobWords& words, std::string_view name, std::string value);
 class Job {
  public:
   /// With several ranks every rank makes the job, and its devices are those of all ranks.
-  Job(const JobWords& words, cluster::Machine machine, exec::World* world = nullptr);
+  Job(const JobWords& words, cluster::Machine machine, exec::World* world = nullptr, Own own = {});
 
   Job(const Job&) = delete;  // the request refers to the model and the cluster
   Job& operator=(const Job&) = delete;
@@ -118,7 +119,11 @@ class Job {
   exec::DataOptions data_options() const {
     return {.seed = seed_, .samples = samples_, .feed = data_ ? &data_->training() : nullptr};
   }
-  plan::Plan compile() const { return strategy::compile(request_); }
+  /// What the program that made it gave itself.
+  const Own& own() const { return own_; }
+  /// The strategy: the one that the words name, or the program's own.
+  const strategy::Strategy& strategy() const;
+  plan::Plan compile() const { return strategy::compile(request_, strategy()); }
   /// Whether the job is simulated,
   bool simulated() const { return !words_.cluster.empty(); }
   /// and whether the simulated machine is another one than this.
@@ -133,9 +138,11 @@ class Job {
   std::string oversubscription() const;
 
  private:
+  void take_schedule();
   void open_data();
 
   JobWords words_;
+  Own own_;
   exec::World* world_;
   cluster::Machine machine_;
   model::Model model_;

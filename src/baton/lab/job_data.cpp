@@ -94,11 +94,13 @@ std::uint64_t SampleFeed::fingerprint() const {
   return hash.value();
 }
 
-JobData::JobData(const JobWords& words, const model::Model& model, strategy::Loss loss, std::int64_t batch, std::uint64_t seed)
+JobData::JobData(const JobWords& words, const model::Model& model, strategy::Loss loss, std::int64_t batch, std::uint64_t seed,
+                 const std::optional<data::Parts>& own)
     : words_(words),
       form_(form_of(model, loss)),
       batch_(batch),
-      parts_(data::open(words.data, {.tokenizer = words.tokenizer, .given_tokenizer = {}, .token_type = words.token_type})) {
+      parts_(own ? *own
+                 : data::open(words.data, {.tokenizer = words.tokenizer, .given_tokenizer = {}, .token_type = words.token_type})) {
   if (!parts_.train) {
     throw usage_error("{} holds a test part alone, which is nothing to train on: give a folder or file with training data",
                       words.data);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "baton/data/open.h"
@@ -47,7 +48,9 @@ class SampleFeed final : public exec::Feed {
 /// What --data and the flags beside it name, opened.
 class JobData {
  public:
-  JobData(const JobWords& words, const model::Model& model, strategy::Loss loss, std::int64_t batch, std::uint64_t seed);
+  /// Of `own` where that is given, and nothing is opened.
+  JobData(const JobWords& words, const model::Model& model, strategy::Loss loss, std::int64_t batch, std::uint64_t seed,
+          const std::optional<data::Parts>& own = {});
 
   const SampleFeed& training() const { return *training_; }
   /// What to evaluate on: what `text` names, or where that is empty the test part of the data. Null where there is none.

@@ -200,10 +200,10 @@ std::vector<Candidate> candidates(const JobWords& shared, const BoundInputs& inp
 }
 
 /// On devices that hold anything: whether the memory it takes is there is asked afterwards.
-Found simulate(const Candidate& candidate, const cluster::Machine& machine) {
+Found simulate(const Candidate& candidate, const cluster::Machine& machine, const Own& own) {
   JobWords words = candidate.words;
   words.memory = "1024T";
-  Training run(words, machine);
+  Training run(words, machine, {}, nullptr, {}, own);
   run.run(1, 0);
   return {.words = candidate.words,
           .name = strategy::describe(run.job().request()) + (words.recompute == "none" ? "" : ", recompute " + words.recompute),
@@ -240,9 +240,12 @@ bool hopeless(const Candidate& candidate, const std::vector<Found>& found) {
 
 }  // namespace
 
-SearchResult search(const JobWords& shared, const cluster::Machine& machine, const SearchProgress& progress) {
+SearchResult search(const JobWords& shared, const cluster::Machine& machine, const SearchProgress& progress, const Own& own) {
   refuse_choices(shared);
-  const Job job(shared, machine);
+  if (own.strategy || own.schedule) {
+    throw usage_error("a search chooses strategy and schedule itself: give yours to a simulation");
+  }
+  const Job job(shared, machine, nullptr, own);
   if (!job.imagined()) {
     throw usage_error("a search simulates hundreds of splits: give it a cluster with --cluster");
   }
@@ -272,7 +275,7 @@ SearchResult search(const JobWords& shared, const cluster::Machine& machine, con
     } else {
       ++result.tried;
       try {
-        Found found = simulate(list[i], machine);
+        Found found = simulate(list[i], machine, own);
         if (is_plain_device(list[i].words)) {
           result.one_device = found;
         }

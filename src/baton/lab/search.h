@@ -38,7 +38,9 @@ using SearchProgress = std::function<bool(std::size_t done, std::size_t total)>;
 /// Tries the products of replicas, stages and divided tensors over all devices and over fewer, with every stage of ZeRO, every
 /// schedule, with 1, 2 and 4 times as many micro-batches as stages, with and without recomputation. `shared` is what all have in
 /// common: model, batch, cluster, devices, optimizer; a usage error names what is asked for there although the search chooses it.
-SearchResult search(const JobWords& shared, const cluster::Machine& machine, const SearchProgress& progress = {});
+/// `own` may hold a model and costs.
+SearchResult search(const JobWords& shared, const cluster::Machine& machine, const SearchProgress& progress = {},
+                    const Own& own = {});
 
 /// Whether the fastest split beats one device, and by how much; empty if one device was not reached.
 std::string against_one_device(const SearchResult& result);

@@ -32,6 +32,23 @@ cluster::Cluster written_out(const cluster::Cluster& cluster, const sim::StandsF
   return cluster::Cluster(std::move(devices), cluster.emulated_link(), cluster.wiring());
 }
 
+namespace {
+
+/// Times of a program's own for what devices compute; what they carry is by the cluster's file.
+class OwnCost final : public cost::CostModel {
+ public:
+  OwnCost(const Own& own, const cost::CostModel& base) : own_(own), base_(base) {}
+  Nanoseconds duration(const plan::Plan& plan, TaskId task) const override { return own_.duration(plan, task); }
+  Nanoseconds copying(const plan::Plan& plan, TaskId task) const override { return base_.copying(plan, task); }
+  std::string origin() const override { return own_.duration_origin; }
+
+ private:
+  const Own& own_;
+  const cost::CostModel& base_;
+};
+
+}  // namespace
+
 Simulation::Simulation(const Job& job, const plan::Plan& plan, sim::StandsFor stands_for, const Calibration::Progress& progress)
     : job_(job), plan_(plan), stands_for_(std::move(stands_for)), what_if_(job.what_if()) {
   if (!job.imagined()) {
@@ -46,7 +63,9 @@ trace::StepTrace Simulation::step(const WhatIf& what_if) const {
   if (!calibration_) {
     const cluster::Cluster written = written_out(cluster, stands_for_);
     const cost::Roofline roofline(written);
-    return sim::simulate(plan_, cluster, cost::Scaled(roofline, what_if.compute, what_if.link), stands_for_);
+    const OwnCost own(job_.own(), roofline);
+    const cost::CostModel& costs = job_.own().duration ? static_cast<const cost::CostModel&>(own) : roofline;
+    return sim::simulate(plan_, cluster, cost::Scaled(costs, what_if.compute, what_if.link), stands_for_);
   }
   const std::string where = calibration_->where();
   const cost::Times& times = calibration_->times(plan_, cluster.size());
@@ -64,8 +83,9 @@ trace::StepTrace Simulation::step(const WhatIf& what_if) const {
 }
 
 std::string Simulation::cost_origin() const {
-  const std::string base = calibration_ ? cost::Measured({}, job_.cluster(), calibration_->where()).origin()
-                                        : cost::Roofline(job_.cluster()).origin();
+  const std::string base = job_.own().duration ? job_.own().duration_origin
+                           : calibration_      ? cost::Measured({}, job_.cluster(), calibration_->where()).origin()
+                                               : cost::Roofline(job_.cluster()).origin();
   return what_if_.changes() ? base + "; changed by " + job_.words().what_if : base;
 }
 

@@ -16,7 +16,8 @@ namespace baton::lab {
 /// cluster with the figures of its file.
 class Simulation {
  public:
-  /// Times what has not been timed yet, where this machine is simulated. Job and plan must outlive it. Where the plan is
+  /// Times what has not been timed yet, where this machine is simulated. Costs of the job's own replace those of another
+  /// cluster's file. Job and plan must outlive it. Where the plan is
   /// folded, `stands_for` says how.
   Simulation(const Job& job, const plan::Plan& plan, sim::StandsFor stands_for = {}, const Calibration::Progress& progress = {});
 

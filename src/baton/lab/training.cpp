@@ -34,8 +34,8 @@ bool same_value(const std::string& a, const std::string& b) {
 }  // namespace
 
 Training::Training(const JobWords& words, const cluster::Machine& machine, const Calibration::Progress& progress,
-                   exec::World* world, const Planner& planner)
-    : job_(std::make_unique<Job>(words, machine, world)) {
+                   exec::World* world, const Planner& planner, Own own)
+    : job_(std::make_unique<Job>(words, machine, world, std::move(own))) {
   if (job_->simulated()) {
     open_simulation(progress, planner);
   } else {
@@ -52,7 +52,13 @@ Training::Training(const JobWords& words, const cluster::Machine& machine, const
 }
 
 void take_pretrained(const Job& job, const plan::Plan& plan, exec::Executor& executor) {
-  if (const std::optional<model::ModelPath> path = model::path_of(job.words().model)) {
+  if (const Own& own = job.own(); own.weights) {
+    const Bytes size = checkpoint::room_for(checkpoint::tensors_of(plan));
+    std::vector<std::byte> room(static_cast<std::size_t>(size.count));
+    checkpoint::restore_weights(plan, executor, *own.weights, room);
+  } else if (own.model) {
+    return;
+  } else if (const std::optional<model::ModelPath> path = model::path_of(job.words().model)) {
     checkpoint::load_pretrained(*path, job.model(), plan, executor, job.world());
   }
 }

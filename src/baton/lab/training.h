@@ -31,7 +31,7 @@ class Training {
   /// what a simulation of this machine has to time first.
   /// Among several ranks all make one and call the same in the same order; each has losses and step times, 0 has the rest too.
   Training(const JobWords& words, const cluster::Machine& machine, const Calibration::Progress& progress = {},
-           exec::World* world = nullptr, const Planner& planner = {});
+           exec::World* world = nullptr, const Planner& planner = {}, Own own = {});
 
   const Job& job() const { return *job_; }
   const plan::Plan& plan() const { return *plan_; }
@@ -138,7 +138,8 @@ class Training {
   std::size_t room_size_ = 0;
 };
 
-/// Puts the weights into an executor of a job whose model is a folder or file that holds some; all ranks call it.
+/// Puts the weights into an executor of a job that has some of its own, or whose model is a folder or file that holds some; all
+/// ranks call it.
 void take_pretrained(const Job& job, const plan::Plan& plan, exec::Executor& executor);
 
 }  // namespace baton::lab

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -43,7 +44,7 @@ struct NamedLayout {
 };
 
 /// A composition of passes, or a refusal (a usage error) that says what to change.
-using Build = plan::Draft (*)(const Request& request);
+using Build = std::function<plan::Draft(const Request& request)>;
 
 /// A named way of splitting a step: by a function of its own, or as a layout that has a name.
 struct Strategy {

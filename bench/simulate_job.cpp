@@ -1,0 +1,34 @@
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <vector>
+
+#include "baton/cluster/machine.h"
+#include "baton/lab/training.h"
+
+/// Simulates one job so many times, as `baton simulate` does it, and prints the median in seconds: what bench/python.py compares
+/// with.
+int main(int argc, char** argv) {
+  using namespace baton;
+  if (argc != 6) {
+    std::fprintf(stderr, "usage: simulate_job MODEL STRATEGY DEVICES BATCH COUNT\n");
+    return 2;
+  }
+  lab::JobWords words;
+  words.model = argv[1];
+  words.strategy = argv[2];
+  words.devices = argv[3];
+  words.batch = argv[4];
+  words.cluster = "dgx-a100";
+  const cluster::Machine machine = cluster::probe();
+  std::vector<double> times;
+  for (int i = 0; i < std::max(1, std::atoi(argv[5])); ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    lab::Training run(words, machine);
+    run.run(1, 0);
+    times.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  }
+  std::nth_element(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2), times.end());
+  std::printf("%.9f\n", times[times.size() / 2]);
+}

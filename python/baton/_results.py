@@ -1,0 +1,95 @@
+"""Experiments of the laboratory, and results that the program wrote."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any, Callable, Optional, Union
+
+from . import _core, _html, _jobs
+
+if TYPE_CHECKING:
+    import pandas
+
+
+class Experiment:
+    """What an experiment came to: rows, answers, timelines. `baton.lab` makes one, `baton.load` reads them."""
+
+    def __init__(self, result: dict[str, Any]) -> None:
+        """Of a result as `lab run --json` prints it."""
+        self.result = result
+
+    @property
+    def id(self) -> str:
+        """Its short name."""
+        return self.result["id"]
+
+    @property
+    def title(self) -> str:
+        """What it is about."""
+        return self.result["title"]
+
+    def answers(self) -> dict[str, str]:
+        """Its questions with the answers that the rows give."""
+        return {one["question"]: one["text"] for one in self.result["answers"]}
+
+    def to_pandas(self) -> "pandas.DataFrame":
+        """One row per point, with the axes, model, batch and settings among the columns."""
+        import pandas
+
+        rows = [dict(row) for row in self.result["rows"]]
+        for row in rows:
+            if "batch" not in row and "global_batch" in row:
+                row["batch"] = row["global_batch"]
+            if "model" not in row and "trained" in row:
+                row["model"] = row["trained"]
+        return pandas.DataFrame(rows).assign(experiment=self.id)
+
+    def __repr__(self) -> str:
+        return f"<baton.Experiment {self.id}: {len(self.result['rows'])} rows>"
+
+    def _repr_html_(self) -> str:
+        return _html.experiment(self)
+
+
+def experiments() -> dict[str, str]:
+    """The experiments of the laboratory, in the order of the course."""
+    return dict(_core.experiments())
+
+
+def lab(experiment: str, *, devices: str = "cpu", cluster: str = "", what_if: str = "", full: bool = False, seconds: float = 0,
+        progress: Optional[Callable[[float, str], Any]] = None, **axes: Any) -> Experiment:
+    """Measures an experiment on this machine, or simulates it on a cluster.
+
+    `seconds` is the time for each point; `axes` replace values of its axes or settings of its jobs, as in devices=[1, 2] or
+    model="mlp:dim=64,depth=2". `progress(share, what)` is called after each measurement; if it gives False the experiment ends.
+    """
+    sets = [f"{name.replace('_', '-')}={_jobs.word(value)}" for name, value in axes.items()]
+    return Experiment(json.loads(_core.run_experiment(experiment, devices, cluster, what_if, full, seconds, sets, progress)))
+
+
+def load(path: Union[str, os.PathLike]) -> Union["pandas.DataFrame", dict[str, Experiment]]:
+    """What the program wrote: a folder of `baton lab` as experiments by id, a file of `train --json`, `simulate --json` or
+    `search --json` as a data frame with model, batch and settings in columns."""
+    import pandas
+
+    if os.path.isdir(path):
+        return {one["id"]: Experiment(one) for one in json.loads(_core.read_run(os.fspath(path)))}
+    try:
+        with open(path, encoding="utf-8") as file:
+            result = json.load(file)
+    except OSError as error:
+        raise _core.UsageError(f"{os.fspath(path)} cannot be read: {error.strerror}") from None
+    except ValueError:
+        raise _core.UsageError(f"{os.fspath(path)} holds no JSON") from None
+    if isinstance(result, dict) and "ranked" in result:
+        return pandas.DataFrame(result["ranked"]).assign(cluster=result["cluster"], origin=result["origin"])
+    if isinstance(result, dict) and "rows" in result and "columns" in result:
+        return {result["id"]: Experiment(result)}
+    if isinstance(result, dict) and "step_times_ns" in result:
+        frame = pandas.DataFrame({"step": range(result["steps_before"] + 1, result["steps_before"] + 1 + len(result["step_times_ns"])),
+                                  "loss": result["losses"] or None, "time_ns": result["step_times_ns"]})
+        found = _jobs.columns(result["settings"])
+        found.update(model=result["model"], batch=result["global_batch"], strategy=result["strategy"], origin=result["origin"])
+        return frame.assign(**found)
+    raise _core.UsageError(f"{os.fspath(path)} is no result that Baton wrote")

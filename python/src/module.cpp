@@ -1,0 +1,33 @@
+#include "bindings.h"
+
+namespace baton::python {
+
+const cluster::Machine& machine() {
+  static const cluster::Machine here = cluster::probe();
+  return here;
+}
+
+std::shared_ptr<py::object> shared(py::object object) {
+  return {new py::object(std::move(object)), [](py::object* held) {
+            const py::gil_scoped_acquire acquire;
+            delete held;
+          }};
+}
+
+}  // namespace baton::python
+
+PYBIND11_MODULE(_core, module) {
+  using namespace baton::python;
+  py::options options;
+  options.disable_enum_members_docstring();
+  module.doc() = "The compiled part of the package baton; its functions and classes are used through the package.";
+  module.attr("__version__") = BATON_VERSION;
+  bind_errors(module);
+  bind_model(module);
+  bind_setup(module);
+  bind_strategy(module);
+  bind_plan(module);
+  bind_training(module);
+  bind_search(module);
+  bind_results(module);
+}

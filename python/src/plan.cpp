@@ -1,0 +1,156 @@
+#include "baton/plan/plan.h"
+
+#include <fmt/format.h>
+
+#include "baton/base/error.h"
+#include "baton/plan/dot.h"
+#include "baton/plan/text.h"
+#include "baton/plan/verify.h"
+#include "baton/schedule/replay.h"
+#include "baton/schedule/text.h"
+#include "bindings.h"
+#include "outside.h"
+
+namespace baton::python {
+namespace {
+
+/// The plan of a job, and what `verify` says of it.
+class CompiledPlan {
+ public:
+  explicit CompiledPlan(const Setup& setup)
+      : job_(setup.words, machine(), nullptr, setup.own),
+        plan_(job_.compile()),
+        verdict_(plan::verify(plan_, job_.limits(plan_))) {}
+
+  const lab::Job& job() const { return job_; }
+  const plan::Plan& plan() const { return plan_; }
+  const plan::Verdict& verdict() const { return verdict_; }
+
+  std::optional<schedule::Grid> grid() const {
+    const strategy::NamedLayout* named = job_.strategy().layout();
+    if (named == nullptr || strategy::axes_of(job_.request(), *named).pp == 1) {
+      return std::nullopt;
+    }
+    return strategy::grid_of(job_.request(), *named);
+  }
+
+ private:
+  lab::Job job_;
+  plan::Plan plan_;
+  plan::Verdict verdict_;
+};
+
+py::list violations(const CompiledPlan& self) {
+  py::list list;
+  for (const plan::Violation& violation : self.verdict().violations) {
+    list.append(py::make_tuple(std::string(plan::to_text(violation.rule)), violation.text));
+  }
+  return list;
+}
+
+/// By device: what it does in a step.
+py::list devices(const CompiledPlan& self) {
+  const std::vector<plan::Totals> totals = plan::totals_by_device(self.plan());
+  py::list list;
+  for (std::size_t d = 0; d < totals.size(); ++d) {
+    py::dict one;
+    one["device"] = self.plan().devices()[d];
+    one["tasks"] = totals[d].tasks;
+    one["flops"] = totals[d].work.flops.count;
+    one["transfers"] = totals[d].transfers;
+    one["collectives"] = totals[d].collectives;
+    one["sent_bytes"] = totals[d].work.sent.count;
+    one["received_bytes"] = totals[d].work.received.count;
+    one["peak_bytes"] = d < self.verdict().memory.peak.size() ? py::object(py::int_(self.verdict().memory.peak[d].count))
+                                                              : py::none();
+    one["memory_bytes"] = self.job().cluster().devices()[d].memory.count;
+    list.append(one);
+  }
+  return list;
+}
+
+py::dict tasks(const CompiledPlan& self) {
+  const plan::Plan& plan = self.plan();
+  py::list name, device, lane, phase, block, micro_batch, flops, read, written, sent, received;
+  for (std::size_t t = 0; t < plan.tasks().size(); ++t) {
+    const plan::Task& task = plan.tasks()[t];
+    const plan::TaskWork work = plan::work(plan, TaskId(t));
+    name.append(std::string(plan::verb(task)));
+    device.append(plan.devices()[task.device.index()]);
+    lane.append(std::string(plan::to_text(task.lane)));
+    phase.append(std::string(plan::to_text(task.labels.phase)));
+    block.append(task.labels.block);
+    micro_batch.append(task.labels.micro_batch);
+    flops.append(work.flops.count);
+    read.append(work.read.count);
+    written.append(work.written.count);
+    sent.append(work.sent.count);
+    received.append(work.received.count);
+  }
+  py::dict columns;
+  columns["task"] = name;
+  columns["device"] = device;
+  columns["lane"] = lane;
+  columns["phase"] = phase;
+  columns["block"] = block;
+  columns["micro_batch"] = micro_batch;
+  columns["flops"] = flops;
+  columns["read_bytes"] = read;
+  columns["written_bytes"] = written;
+  columns["sent_bytes"] = sent;
+  columns["received_bytes"] = received;
+  return columns;
+}
+
+}  // namespace
+
+void bind_plan(py::module_& module) {
+  py::class_<CompiledPlan, std::shared_ptr<CompiledPlan>>(module, "CompiledPlan",
+                                                          "A training step compiled for its devices, and verified.")
+      .def(py::init([](const Setup& setup) { return outside([&] { return std::make_shared<CompiledPlan>(setup); }); }),
+           py::arg("setup"), "Compiles a job.")
+      .def_property_readonly(
+          "title", [](const CompiledPlan& self) { return self.plan().title(); },
+          "How it is split, the model, the batch, the devices.")
+      .def_property_readonly(
+          "model", [](const CompiledPlan& self) { return std::make_shared<model::Model>(self.job().model()); }, "Its model.")
+      .def_property_readonly(
+          "strategy", [](const CompiledPlan& self) { return self.job().request().strategy; }, "The strategy's name.")
+      .def_property_readonly(
+          "batch", [](const CompiledPlan& self) { return self.job().request().step.global_batch; }, "The global batch.")
+      .def_property_readonly(
+          "task_count", [](const CompiledPlan& self) { return self.plan().tasks().size(); }, "How many tasks a step has.")
+      .def_property_readonly(
+          "buffer_count", [](const CompiledPlan& self) { return self.plan().buffers().size(); }, "How many buffers it uses.")
+      .def("violations", &violations, "(rule, sentence) of every rule that it breaks; none if it is correct.")
+      .def("devices", &devices, "By device: tasks, work, bytes and memory of a step.")
+      .def("tasks", &tasks, "The tasks as columns, in the plan's order.")
+      .def(
+          "text", [](const CompiledPlan& self) { return outside([&] { return plan::to_text(self.plan()); }); }, "The plan as text.")
+      .def(
+          "dot", [](const CompiledPlan& self) { return outside([&] { return plan::to_dot(self.plan()); }); },
+          "The graph for Graphviz.")
+      .def(
+          "grid",
+          [](const CompiledPlan& self) {
+            const std::optional<schedule::Grid> grid = self.grid();
+            return grid ? std::optional(schedule::to_text(*grid)) : std::nullopt;
+          },
+          "The schedule as text, one row per device; None if there is no pipeline.")
+      .def(
+          "grid_csv",
+          [](const CompiledPlan& self) {
+            const std::optional<schedule::Grid> grid = self.grid();
+            return grid ? std::optional(schedule::to_csv(*grid)) : std::nullopt;
+          },
+          "The schedule in PyTorch's notation; None if there is no pipeline.")
+      .def(
+          "grid_idle",
+          [](const CompiledPlan& self) {
+            const std::optional<schedule::Grid> grid = self.grid();
+            return grid ? std::optional(schedule::replay(*grid).idle_share()) : std::nullopt;
+          },
+          "The share of the step in which devices are idle by the schedule alone; None if there is no pipeline.");
+}
+
+}  // namespace baton::python

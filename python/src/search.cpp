@@ -1,0 +1,64 @@
+#include "baton/lab/search.h"
+
+#include "baton/lab/json.h"
+#include "bindings.h"
+#include "outside.h"
+
+namespace baton::python {
+namespace {
+
+using lab::Json;
+
+/// What the search chose, by the names of the flags.
+Json found_json(const lab::Found& one) {
+  Json json{{"name", one.name},
+            {"time_per_step_ns", one.step.count},
+            {"peak_bytes", one.memory.count},
+            {"compute_ns", one.time.busy.count},
+            {"exposed_ns", one.time.exposed.count},
+            {"waiting_ns", one.time.waiting.count},
+            {"rest_ns", one.time.rest().count}};
+  Json settings;
+  for (const lab::JobField& field : lab::job_fields()) {
+    settings[field.name] = one.words.*field.word;
+  }
+  json["settings"] = std::move(settings);
+  return json;
+}
+
+std::string search(const Setup& setup, const py::object& progress) {
+  const std::shared_ptr<py::object> told = progress.is_none() ? nullptr : shared(progress);
+  const lab::SearchProgress tell = [&](std::size_t done, std::size_t total) {
+    const py::gil_scoped_acquire acquire;
+    const py::object answer = (*told)(done, total);
+    return answer.is_none() || answer.cast<bool>();
+  };
+  return outside([&] {
+    const lab::SearchResult result = lab::search(setup.words, machine(), told ? tell : lab::SearchProgress(), setup.own);
+    Json ranked = Json::array();
+    for (const lab::Found& one : result.ranked) {
+      ranked.push_back(found_json(one));
+    }
+    return Json{{"ranked", ranked},
+                {"frontier", result.frontier},
+                {"tried", result.tried},
+                {"pruned", result.pruned},
+                {"too_large", result.too_large},
+                {"least_too_large_bytes", result.least_too_large.count},
+                {"refused", result.refused},
+                {"complete", result.complete},
+                {"one_device", result.one_device ? found_json(*result.one_device) : Json()},
+                {"against_one_device", lab::against_one_device(result)},
+                {"why_not_the_next", result.ranked.size() > 1 ? lab::why_not(result.ranked[0], result.ranked[1]) : ""}}
+        .dump();
+  });
+}
+
+}  // namespace
+
+void bind_search(py::module_& module) {
+  module.def("search", &search, py::arg("setup"), py::arg("progress"),
+             "Searches for the fastest split. progress(done, total) ends it with what there is if it gives False. Gives JSON.");
+}
+
+}  // namespace baton::python
