@@ -35,7 +35,8 @@ struct Leg {
 ///                 half an all_reduce       as a ring             half an all_reduce
 /// and a transfer takes α + S/β. The latencies of a leg's rounds are taken together before its bytes flow. A broadcast and a
 /// reduction go through their root's port, as they are run and counted, unless in a tree. Hierarchical is a ring within every node,
-/// rings between the nodes (one for each place in a node, each with its part), and a ring within every node again.
+/// rings between the nodes (one for each place in a node, each with its part), and a ring within every node again; but an
+/// all_reduce within a node whose switch sums takes S over the rate of that. What else a ring costs is in Wiring.
 ///
 /// If devices stand for several, a collective with a member in each of them is one collective between them; any other meeting
 /// stands for as many meetings that run at the same time and share the links.
