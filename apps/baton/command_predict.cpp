@@ -73,7 +73,7 @@ void add_predict_command(CLI::App& program, int& exit_code) {
   auto words = std::make_shared<PredictWords>();
   add_job_flags(*command, words->job);
   hide_job_flags(*command, data_flags());
-  hide_job_flags(*command, {"cluster", "what-if", "fold"});
+  hide_job_flags(*command, {"cluster", "software", "what-if", "fold"});
   command
       ->add_option("--set", words->sets,
                    "values of an option, for example strategy=ddp,layers; may be given several times; all combinations are run")

@@ -664,7 +664,7 @@ void add_train_command(CLI::App& program, int& exit_code) {
   CLI::App* command = program.add_subcommand("train", "Train a model under a strategy and measure what it costs");
   auto words = std::make_shared<TrainWords>();
   add_job_flags(*command, words->job);
-  hide_job_flags(*command, {"cluster", "what-if", "fold"});
+  hide_job_flags(*command, {"cluster", "software", "what-if", "fold"});
   command
       ->add_option("-n,--steps", words->steps,
                    fmt::format("number of steps, including warm-up (default: {}; with --data one epoch)", usual_steps))

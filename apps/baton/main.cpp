@@ -254,6 +254,7 @@ void add_commands(CLI::App& program, int& exit_code) {
   add_clusters_command(program);
   add_calibrate_command(program);
   add_predict_command(program, exit_code);
+  add_validate_command(program, exit_code);
   end_chapter(program, "Plans and simulation");
   add_launch_command(program, exit_code);
   add_bench_command(program, exit_code);

@@ -90,10 +90,13 @@ std::vector<Link::Piece> read_pieces(const Section& section, const std::string& 
   return pieces;
 }
 
+double share_of_one(const std::string& text, const std::string& what) { return parse_number(text, what, 0.001, 1); }
+
 Link read_link(Section& section, const std::string& name) {
   Link link{section.get("latency", Nanoseconds(0), parse_time), section.get("bandwidth", 0.0, parse_bandwidth),
             read_pieces(section, name), section.get("core", 0.0, parse_core)};
   section.has_part("piece");
+  link.bandwidth *= section.get("efficiency", 1.0, share_of_one);
   return link;
 }
 
@@ -127,15 +130,18 @@ Device read_device(const toml::table& root, const std::string& name, std::int64_
   Speed& speed = device.speed;
   speed.memory_bandwidth = section.get("memory_bandwidth", 0.0, parse_bandwidth);
   speed.launch = section.get("launch", Nanoseconds(0), parse_time);
-  speed.efficiency = section.get(
-      "efficiency", 1.0, [](const std::string& text, const std::string& what) { return parse_number(text, what, 0.001, 1); });
+  speed.efficiency = section.get("efficiency", 1.0, share_of_one);
+  speed.memory_efficiency = section.get("memory_efficiency", 1.0, share_of_one);
+  speed.multiprocessors = static_cast<int>(section.get("multiprocessors", std::int64_t{0}, count_of));
+  speed.message_share = section.get(
+      "message_share", 0.0, [](const std::string& text, const std::string& what) { return parse_number(text, what, 0, 0.9); });
   speed.half_extent = section.get(
       "half_extent", 0.0, [](const std::string& text, const std::string& what) { return parse_number(text, what, 0, 1e6); });
   section.has_part("rates");
   section.done();
   if (section.table().contains("rates")) {
     Section rates(section.table(), name, "rates");
-    for (const char* type : {"f64", "f32", "tf32", "bf16", "f16"}) {
+    for (const char* type : {"f64", "f32", "tf32", "bf16", "f16", "f8"}) {
       if (rates.table().contains(type)) {
         speed.rates[type] = rates.get(type, 0.0, parse_rate);
       } else {
@@ -228,6 +234,14 @@ Blueprint parse_blueprint(std::string_view text, std::string name) {
   Section collectives(root, name, "collectives");
   blueprint.wiring.algorithm = collectives.get("algorithm", Algorithm::hierarchical,
                                                [](const std::string& word, const std::string&) { return algorithm_by_name(word); });
+  blueprint.wiring.start = collectives.get("start", Nanoseconds(0), parse_time);
+  blueprint.wiring.own_pass = collectives.get(
+      "own_pass", 0.0, [](const std::string& word, const std::string& what) { return parse_number(word, what, 0, 10); });
+  blueprint.wiring.half_message = collectives.get("half_message", 0.0, [](const std::string& word, const std::string& what) {
+    return static_cast<double>(parse_bytes(word, what).count);
+  });
+  blueprint.wiring.switch_sums = collectives.get("switch_sums", 0.0, parse_bandwidth);
+  blueprint.wiring.switch_from = collectives.get("switch_from", std::int64_t{2}, count_of);
   for (const Section* section : {&port, &bus, &network, &collectives}) {
     section->done();
   }

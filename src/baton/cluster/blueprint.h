@@ -13,14 +13,16 @@ namespace baton::cluster {
 ///
 ///   summary = "what it is"
 ///   [device]          name, count (in a node), lanes = "apart" or "shared", memory, memory_bandwidth, launch,
-///                     efficiency, half_extent
+///                     efficiency, half_extent, memory_efficiency, multiprocessors, message_share
 ///   [device.rates]    f32 = "19.5Tflop/s", and the same for other types
 ///   [port]            bandwidth, latency: of each device, each direction; core = 0.2: the share of a core that messages take of
 ///                     each device whose lanes are shared, while they use the whole bandwidth; so for the network
 ///   [[port.piece]]    from, bandwidth, latency: other figures for messages from that size on; so for the network
 ///   [bus]             bandwidth: shared by all messages within a node
 ///   [network]         ports (of a node), bandwidth, latency
-///   [collectives]     algorithm = "ring", "tree", "direct" or "hierarchical"
+///                     efficiency (of the port and of the network): the share of the bandwidth that messages reach
+///   [collectives]     algorithm = "ring", "tree", "direct" or "hierarchical"; start, own_pass, half_message, switch_sums and
+///                     switch_from as in Wiring
 /// A missing bandwidth has no limit. A file with only a network joins the nodes of another file.
 struct Blueprint {
   std::string name;

@@ -19,6 +19,9 @@ struct Speed {
   Nanoseconds launch;                                // before each task
   double efficiency = 1;                             // the share of the rate that large products reach
   double half_extent = 0;                            // a product with an extent as small as this reaches half of that
+  double memory_efficiency = 1;                      // the share of the memory bandwidth that kernels reach
+  int multiprocessors = 0;   // that the tiles of a product are dealt out to; 0: products are priced by `half_extent` alone
+  double message_share = 0;  // of the multiprocessors: what a collective takes from what computes beside it
 
   /// The rate of a type; that of f32 if the type has none of its own.
   double rate(DType type) const;
@@ -83,10 +86,15 @@ Algorithm algorithm_by_name(std::string_view name);
 /// How devices are connected: each has a port to its node, and each node has ports to the network. A port has its
 /// bandwidth in each direction. A bandwidth of zero means no limit.
 struct Wiring {
-  Link port;              // of each device
-  Link network;           // of each of a node's ports; its latency is that from device to device
-  int network_ports = 1;  // per node; device k of a node uses port k modulo this
-  double bus = 0;         // bytes per second, shared by all messages within a node
+  Link port;                // of each device
+  Link network;             // of each of a node's ports; its latency is that from device to device
+  int network_ports = 1;    // per node; device k of a node uses port k modulo this
+  double bus = 0;           // bytes per second, shared by all messages within a node
+  Nanoseconds start = {};   // of each collective, beside the latency of its messages
+  double own_pass = 0;      // in a ring each member also passes its own piece through its memory: the share of a round that takes
+  double half_message = 0;  // bytes: pieces of a ring that are as small as this reach half of the bandwidth
+  double switch_sums = 0;   // bytes per second: the payload over the time of an all_reduce that a switch sums; 0: none does
+  std::int64_t switch_from = 2;  // the least members of such an all_reduce
   Algorithm algorithm = Algorithm::hierarchical;
 };
 

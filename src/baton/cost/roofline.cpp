@@ -1,6 +1,7 @@
 #include "baton/cost/roofline.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "baton/base/duration.h"
@@ -9,55 +10,204 @@
 namespace baton::cost {
 namespace {
 
-/// The smallest extent of the product that a task computes; 0 for tasks that compute none.
-std::int64_t smallest_extent(const plan::Plan& plan, const plan::Task& task) {
-  if (!plan::is_product(task)) {
-    return 0;
+std::vector<op::Operand> operands(const plan::Plan& plan, const std::vector<BufferId>& ids) {
+  std::vector<op::Operand> list;
+  list.reserve(ids.size());
+  for (const BufferId id : ids) {
+    list.push_back({plan[id].shape, plan[id].dtype});
   }
-  const auto operands = [&](const std::vector<BufferId>& ids) {
-    std::vector<op::Operand> list;
-    for (const BufferId id : ids) {
-      list.push_back({plan[id].shape, plan[id].dtype});
-    }
-    return list;
-  };
-  const op::ProductExtents extents = *op::product_extents(std::get<plan::Compute>(task.action).op, operands(task.reads),
-                                                          operands(task.writes));
-  return std::min({extents.rows, extents.in, extents.out});
+  return list;
 }
 
-bool may_round(const plan::Task& task) {
-  bool rounded = false;
-  if (const auto* compute = std::get_if<plan::Compute>(&task.action)) {
-    op::Op op = compute->op;
-    op::attributes(op, [&](std::string_view name, auto& value) {
-      if constexpr (std::is_same_v<std::decay_t<decltype(value)>, bool>) {
-        rounded = rounded || (name == "tf32" && value);
-      }
-    });
-  }
-  return rounded;
+/// Whether the op has this attribute and it is true.
+bool has(const op::Op& asked, std::string_view attribute) {
+  bool found = false;
+  op::Op op = asked;
+  op::attributes(op, [&](std::string_view name, auto& value) {
+    if constexpr (std::is_same_v<std::decay_t<decltype(value)>, bool>) {
+      found = found || (name == attribute && value);
+    }
+  });
+  return found;
+}
+
+/// Norms divide by a root to which they add an epsilon.
+bool is_norm(const op::Op& asked) {
+  bool found = false;
+  op::Op op = asked;
+  op::attributes(op, [&](std::string_view name, auto&) { found = found || name == "epsilon"; });
+  return found;
 }
 
 double over(double amount, double rate) { return rate > 0 ? amount / rate * 1e9 : 0; }
 
+/// The rate of the products of a type, of which a device reaches a share.
+double peak(const cluster::Speed& speed, DType type, bool tf32, bool fp8) {
+  const auto found = fp8 && is_narrow(type) ? speed.rates.find("f8") : tf32 ? speed.rates.find("tf32") : speed.rates.end();
+  return found == speed.rates.end() ? speed.rate(type) : found->second;
+}
+
+/// A product as m × n results of k terms each.
+struct Extents {
+  double m, n, k;
+};
+Extents results_and_terms(const op::ProductExtents& extents, double written) {
+  const auto rows = static_cast<double>(extents.rows);
+  const auto in = static_cast<double>(extents.in);
+  const auto out = static_cast<double>(extents.out);
+  if (written == in * out && written != rows * out) {
+    return {in, out, rows};  // the gradient of weights
+  }
+  return written == rows * in && written != rows * out ? Extents{rows, in, out} : Extents{rows, out, in};
+}
+
 }  // namespace
 
 double product_rate(const cluster::Speed& speed, DType type, bool tf32, double smallest_extent) {
-  const auto rounded = tf32 ? speed.rates.find("tf32") : speed.rates.end();
-  const double rate = rounded == speed.rates.end() ? speed.rate(type) : rounded->second;
-  return rate * speed.efficiency * (smallest_extent > 0 ? smallest_extent / (smallest_extent + speed.half_extent) : 1);
+  return peak(speed, type, tf32, false) * speed.efficiency *
+         (smallest_extent > 0 ? smallest_extent / (smallest_extent + speed.half_extent) : 1);
+}
+
+double product_time(const cluster::Speed& speed, double rate, double m, double n, double k) {
+  struct Tile {
+    double m, n, share;  // of the rate: smaller tiles read their operands more often
+  };
+  constexpr std::array<Tile, 6> tiles{
+      {{256, 128, 1}, {128, 256, 1}, {128, 128, 0.94}, {128, 64, 0.8}, {64, 128, 0.8}, {64, 64, 0.65}}};
+  constexpr double fill = 96;  // terms that pass before the first results are added up
+  const double units = speed.multiprocessors;
+  double least = 0;
+  for (const Tile& tile : tiles) {
+    const double count = std::ceil(m / tile.m) * std::ceil(n / tile.n);
+    for (double parts = 1; parts <= 16; parts *= 2) {
+      if (parts > 1 && (k / parts < 512 || count * parts > 2 * units)) {
+        break;
+      }
+      const double waves = std::ceil(count * parts / units);
+      const double sums = parts > 1 ? over(parts * m * n * 8, speed.memory_bandwidth) * 1e-9 : 0;
+      const double time = waves * 2 * tile.m * tile.n * (k / parts + fill) / (rate / units * tile.share) + sums;
+      least = least == 0 ? time : std::min(least, time);
+    }
+  }
+  return least;
+}
+
+/// In nanoseconds.
+double Roofline::attention_time(const cluster::Device& device, const op::AttentionExtents& extents, double rate,
+                                double bytes) const {
+  const cluster::Speed& speed = device.speed;
+  const Kernels& kernels = software_.on(device.name);
+  const auto queries = static_cast<double>(extents.queries);
+  const auto keys = static_cast<double>(extents.keys);
+  const auto heads = static_cast<double>(extents.heads);
+  const auto features = static_cast<double>(extents.features);
+  const double products = extents.backward ? 5 : 2;
+  const double memory = speed.memory_bandwidth * speed.memory_efficiency;
+  const double passes = extents.backward ? software_.scores_backward : software_.scores_forward;
+  if (passes >
+      0) {  // all scores are computed and kept, whether a position sees them or not; the forward's are there in the backward
+    const double flops = 2 * (extents.backward ? 4 : 2) * heads * queries * keys * features;
+    const double share = features / (features + 32);  // few terms per result
+    return over(flops, rate * speed.efficiency * kernels.products * share) +
+           over(passes * heads * queries * keys * 2 + bytes, memory);
+  }
+  const double flops = 2 * products * heads * queries * keys * features / (extents.causal ? 2 : 1);
+  const double share = extents.backward ? kernels.attention_backward : kernels.attention_forward;
+  const double half = kernels.attention_half * (extents.causal ? 2 : 1);
+  const double reached = share > 0 ? share * keys / (keys + half) : speed.efficiency * features / (features + speed.half_extent);
+  return std::max(over(flops, rate * reached), over(bytes, memory));
+}
+
+/// What a task reads and writes: a stream that the plan keeps in float32 counts half if the program keeps it in 16 bits.
+double Roofline::bytes_moved(const plan::Plan& plan, const plan::Task& task) const {
+  double sum = 0;
+  for (const std::vector<BufferId>* list : {&task.reads, &task.writes}) {
+    for (const BufferId id : *list) {
+      const plan::Buffer& buffer = plan[id];
+      const auto* part = std::get_if<plan::ValuePart>(&buffer.content);
+      const bool stream = software_.narrow_stream && part != nullptr && buffer.dtype == DType::f32 &&
+                          part->value.index() < plan.graph().values.size() && plan.graph().values[part->value.index()].wide;
+      sum += static_cast<double>(buffer.size().count) * (stream ? 0.5 : 1);
+    }
+  }
+  return sum;
 }
 
 Nanoseconds Roofline::duration(const plan::Plan& plan, TaskId id) const {
   const plan::Task& task = plan[id];
-  const cluster::Speed& speed = cluster_.device(task.device).speed;
+  const cluster::Device& device = cluster_.device(task.device);
+  const cluster::Speed& speed = device.speed;
   const plan::TaskWork work = plan::work(plan, id);
   const DType type = task.reads.empty() ? DType::f32 : plan[task.reads[0]].dtype;
-  const double rate = product_rate(speed, type, may_round(task), static_cast<double>(smallest_extent(plan, task)));
-  const double computing = over(static_cast<double>(work.flops.count), rate);
-  const double moving = over(static_cast<double>((work.read + work.written).count), speed.memory_bandwidth);
-  return speed.launch + to_duration(std::max(computing, moving));
+  const double bytes = bytes_moved(plan, task);
+  const double memory = speed.memory_bandwidth * speed.memory_efficiency;
+  const auto* compute = std::get_if<plan::Compute>(&task.action);
+  if (compute == nullptr) {
+    const double passes = std::holds_alternative<plan::Update>(task.action) ? software_.update_passes : 1;
+    return speed.launch + to_duration(std::max(over(static_cast<double>(work.flops.count), product_rate(speed, type, false, 0)),
+                                               over(passes * bytes, memory)));
+  }
+  const std::vector<op::Operand> reads = operands(plan, task.reads);
+  const std::vector<op::Operand> writes = operands(plan, task.writes);
+  const double rate = peak(speed, type, has(compute->op, "tf32"), false);
+  if (const auto attention = op::attention_extents(compute->op, reads)) {
+    return speed.launch + to_duration(attention_time(device, *attention, rate, bytes));
+  }
+  const auto extents = op::product_extents(compute->op, reads, writes);
+  if (!extents) {
+    if (op::is_loss(compute->op) && software_.loss_bytes > 0) {
+      return speed.launch + to_duration(over(software_.loss_bytes * static_cast<double>(reads[0].shape.elements()), memory));
+    }
+    const bool norm = is_norm(compute->op);
+    const double units = speed.multiprocessors > 0 ? speed.rate(DType::f32) : product_rate(speed, type, false, 0);
+    const double computing = over(static_cast<double>(work.flops.count), units);
+    return speed.launch + to_duration(std::max(computing, over((norm ? software_.norms : software_.elementwise) * bytes, memory)));
+  }
+  double computing = 0;
+  const double smallest = static_cast<double>(std::min({extents->rows, extents->in, extents->out}));
+  if (speed.multiprocessors > 0) {
+    const Extents whole = results_and_terms(*extents, static_cast<double>(writes[0].shape.elements()));
+    const double share = speed.efficiency * software_.on(device.name).products;
+    const double fastest = peak(speed, type, has(compute->op, "tf32"), software_.fp8) * share;
+    const double joined = software_.joined_projections && has(compute->op, "out_heads") ? 3 : 1;
+    computing = product_time(speed, fastest, whole.m, whole.n * joined, whole.k) / joined * 1e9;
+    // Tensor cores read 16 bytes at a time: rows that do not begin there are read piece by piece.
+    if (is_narrow(type) && (extents->in % 8 != 0 || extents->out % 8 != 0)) {
+      computing *= 2;
+    }
+  } else {
+    computing = over(static_cast<double>(work.flops.count), product_rate(speed, type, has(compute->op, "tf32"), smallest));
+  }
+  const bool again = software_.recomputed_products > 0 && task.labels.phase == plan::Phase::forward;
+  return speed.launch + to_duration(std::max(computing, over(bytes, memory)) * (again ? 1 + software_.recomputed_products : 1));
+}
+
+Nanoseconds Roofline::issuing(const plan::Plan& plan, TaskId id) const {
+  const plan::Task& task = plan[id];
+  if (std::holds_alternative<plan::Collective>(task.action)) {
+    return software_.host_collective;
+  }
+  if (std::holds_alternative<plan::Transfer>(task.action)) {
+    return software_.host_message;
+  }
+  if (std::holds_alternative<plan::Update>(task.action)) {
+    return software_.host_update;
+  }
+  const auto* compute = std::get_if<plan::Compute>(&task.action);
+  if (compute == nullptr) {
+    return Nanoseconds(0);
+  }
+  const bool again = task.labels.phase == plan::Phase::backward && !task.writes.empty() &&
+                     plan[task.writes[0]].role == plan::Role::activation;
+  const Nanoseconds time = task.labels.phase == plan::Phase::forward ? software_.host_forward
+                           : again                                   ? software_.host_recompute
+                                                                     : software_.host_backward;
+  return software_.joined_projections && has(compute->op, "out_heads") ? Nanoseconds(time.count / 3) : time;
+}
+
+bool Roofline::host_waits(const plan::Plan& plan, TaskId id) const {
+  const auto* transfer = std::get_if<plan::Transfer>(&plan[id].action);
+  return software_.host_waits && transfer != nullptr && transfer->end == plan::Transfer::End::receive;
 }
 
 Nanoseconds Roofline::copying(const plan::Plan& plan, TaskId id) const {
@@ -66,7 +216,8 @@ Nanoseconds Roofline::copying(const plan::Plan& plan, TaskId id) const {
 }
 
 std::string Roofline::origin() const {
-  return "roofline: launch + max(flops / (rate x efficiency), bytes / memory bandwidth), figures of the cluster's file";
+  return "roofline: launch + max(flops / (rate x efficiency), bytes / memory bandwidth), figures of the cluster's file" +
+         (software_.name == "baton" ? "" : "; the software profile " + software_.name);
 }
 
 }  // namespace baton::cost

@@ -2,6 +2,8 @@
 
 #include "baton/cluster/cluster.h"
 #include "baton/cost/cost_model.h"
+#include "baton/cost/software.h"
+#include "baton/op/traits.h"
 
 namespace baton::cost {
 
@@ -11,21 +13,32 @@ namespace baton::cost {
 /// the device has one.
 double product_rate(const cluster::Speed& speed, DType type, bool tf32, double smallest_extent);
 
+/// A product on a device whose number of multiprocessors is known: of the m × n results each multiprocessor computes a tile at a
+/// time, k terms deep, so that time passes in whole waves of tiles; the size of the tiles, and in how many parts the k terms are
+/// cut, are the fastest of a few. In seconds, at that share of the device's efficiency, without launch and memory.
+double product_time(const cluster::Speed& speed, double rate, double m, double n, double k);
+
 /// launch + the larger of flops / (rate · efficiency) and bytes / memory bandwidth, from the device's data sheet.
 ///
-/// Products run at `product_rate`. Each operand's bytes count once: caches between tasks are not modelled, nor is memory
-/// bandwidth that devices of one machine share.
+/// Products run at `product_rate`, or take `product_time`. Each operand's bytes count once: caches between tasks are not modelled,
+/// nor is memory bandwidth that devices of one machine share. A software profile says what its program does otherwise.
 class Roofline final : public CostModel {
  public:
   /// The cluster must outlive it.
-  explicit Roofline(const cluster::Cluster& cluster) : cluster_(cluster) {}
+  explicit Roofline(const cluster::Cluster& cluster, Software software = {}) : cluster_(cluster), software_(std::move(software)) {}
 
   Nanoseconds duration(const plan::Plan& plan, TaskId task) const override;
   Nanoseconds copying(const plan::Plan& plan, TaskId task) const override;
+  Nanoseconds issuing(const plan::Plan& plan, TaskId task) const override;
+  bool host_waits(const plan::Plan& plan, TaskId task) const override;
   std::string origin() const override;
 
  private:
+  double attention_time(const cluster::Device& device, const op::AttentionExtents& extents, double rate, double bytes) const;
+  double bytes_moved(const plan::Plan& plan, const plan::Task& task) const;
+
   const cluster::Cluster& cluster_;
+  Software software_;
 };
 
 }  // namespace baton::cost

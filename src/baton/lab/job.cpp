@@ -241,6 +241,14 @@ std::vector<strategy::DelayRequest> make_delays(const std::string& text) {
 }
 
 /// Above this number of devices, identical replicas are folded into one.
+std::vector<std::string> software_names() {
+  std::vector<std::string> names{"baton"};
+  for (const cost::Software& known : cost::software_profiles()) {
+    names.push_back(known.name);
+  }
+  return names;
+}
+
 std::size_t parse_fold(const std::string& text) {
   constexpr std::size_t few = 64;  // few enough to show each
   const std::string word = canonical(text);
@@ -357,6 +365,13 @@ const std::vector<JobField>& job_fields() {
        .help = "the machine to simulate: machine (this one), a name from `baton clusters`, NAME+NETWORK, or a file; "
                "--devices is then the number of its devices",
        .values = cluster_names},
+      {.name = "software",
+       .word = &JobWords::software,
+       .type = "NAME",
+       .help = "with --cluster: the program that is simulated, by a profile of profiles/: its fusions, recomputation, overlap, "
+               "precision "
+               "and host overhead; a name, or a file (default: Baton itself)",
+       .values = software_names},
       {"what-if", &JobWords::what_if, "CHANGES", "simulate a changed machine, for example compute=2x,link=0.5x,latency=+10us"},
       choice("fold", &JobWords::fold, "simulate only one of many identical replicas and tensor parts: ", fold_names,
              "; auto does so above 64 devices"),
@@ -393,7 +408,30 @@ void set_word(JobWords& words, std::string_view name, std::string value) {
   throw usage_error("a job has no '{}'{}: choose {}", name, did_you_mean(name, names), either(names));
 }
 
-Job::Job(const JobWords& words, cluster::Machine machine, exec::World* world, Own own)
+JobWords with_software(JobWords words) {
+  if (words.software.empty()) {
+    return words;
+  }
+  if (!is_imagined(words)) {
+    throw usage_error("--software says which program runs on a simulated machine: add --cluster");
+  }
+  const JobWords usual;
+  for (const auto& [name, value] : cost::software_by_name(words.software).job) {
+    const JobField* field = find_field(name);
+    if (field == nullptr) {
+      throw usage_error("[job] of the software profile {} has '{}', which is no word of a job", words.software, name);
+    }
+    if (words.*field->word == usual.*field->word) {
+      words.*field->word = value;
+    }
+  }
+  return words;
+}
+
+Job::Job(const JobWords& given, cluster::Machine machine, exec::World* world, Own own)
+    : Job(Ready{}, with_software(given), std::move(machine), world, std::move(own)) {}
+
+Job::Job(Ready /*ready*/, const JobWords& words, cluster::Machine machine, exec::World* world, Own own)
     : words_(words),
       own_(std::move(own)),
       world_(world),
@@ -404,6 +442,7 @@ Job::Job(const JobWords& words, cluster::Machine machine, exec::World* world, Ow
       seed_(static_cast<std::uint64_t>(parse_seed(words.seed))),
       samples_(parse_integer(words.samples, "--samples", 0, std::numeric_limits<std::int64_t>::max())),
       what_if_(parse_what_if(words.what_if)),
+      software_(cost::software_by_name(words.software)),
       fold_beyond_(parse_fold(words.fold)),
       request_{.model = model_,
                .cluster = cluster_,

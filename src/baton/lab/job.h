@@ -8,6 +8,7 @@
 
 #include "baton/cluster/cluster.h"
 #include "baton/cluster/machine.h"
+#include "baton/cost/software.h"
 #include "baton/exec/backend.h"
 #include "baton/exec/ranks/world.h"
 #include "baton/exec/run.h"
@@ -63,7 +64,8 @@ struct JobWords {
   std::string token_type;
   std::string normalize;
   std::string augment = "none";
-  std::string cluster;  // empty: run on this machine, not simulated
+  std::string cluster;   // empty: run on this machine, not simulated
+  std::string software;  // of the simulated machine; empty: Baton's own
   std::string what_if;
   std::string fold = "auto";
 
@@ -94,6 +96,9 @@ bool is_schedule_file(const std::string& word);
 const JobField* find_field(std::string_view name);
 /// Sets a field by any of its spellings; a usage error lists the names.
 void set_word(JobWords& words, std::string_view name, std::string value);
+
+/// The words with those that the software profile they name has for the ones that were left as they are usually.
+JobWords with_software(JobWords words);
 
 /// The job that the words describe. The constructor checks everything, before anything starts.
 class Job {
@@ -128,6 +133,8 @@ class Job {
   bool simulated() const { return !words_.cluster.empty(); }
   /// and whether the simulated machine is another one than this.
   bool imagined() const;
+  /// The program that is simulated on it.
+  const cost::Software& software() const { return software_; }
   /// Changes to the simulated machine.
   const WhatIf& what_if() const { return what_if_; }
   /// The plan of one replica that stands for all; nullopt if the replicas differ or folding is off.
@@ -138,6 +145,8 @@ class Job {
   std::string oversubscription() const;
 
  private:
+  struct Ready {};
+  Job(Ready ready, const JobWords& words, cluster::Machine machine, exec::World* world, Own own);
   void take_schedule();
   void open_data();
 
@@ -151,6 +160,7 @@ class Job {
   std::uint64_t seed_;
   std::int64_t samples_;
   WhatIf what_if_;
+  cost::Software software_;
   std::size_t fold_beyond_;  // number of devices
   strategy::Request request_;
   std::unique_ptr<JobData> data_;

@@ -62,7 +62,7 @@ trace::StepTrace Simulation::step(const WhatIf& what_if) const {
   const cluster::Cluster cluster = changed(job_.cluster(), what_if);
   if (!calibration_) {
     const cluster::Cluster written = written_out(cluster, stands_for_);
-    const cost::Roofline roofline(written);
+    const cost::Roofline roofline(written, job_.software());
     const OwnCost own(job_.own(), roofline);
     const cost::CostModel& costs = job_.own().duration ? static_cast<const cost::CostModel&>(own) : roofline;
     return sim::simulate(plan_, cluster, cost::Scaled(costs, what_if.compute, what_if.link), stands_for_);
@@ -85,7 +85,7 @@ trace::StepTrace Simulation::step(const WhatIf& what_if) const {
 std::string Simulation::cost_origin() const {
   const std::string base = job_.own().duration ? job_.own().duration_origin
                            : calibration_      ? cost::Measured({}, job_.cluster(), calibration_->where()).origin()
-                                               : cost::Roofline(job_.cluster()).origin();
+                                               : cost::Roofline(job_.cluster(), job_.software()).origin();
   return what_if_.changes() ? base + "; changed by " + job_.words().what_if : base;
 }
 

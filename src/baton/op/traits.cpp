@@ -143,6 +143,22 @@ std::optional<ProductExtents> product_extents(const Op& op, std::span<const Oper
   return ProductExtents{reads[0].shape.elements() / (std::holds_alternative<LinearBackwardInput>(op) ? out : in), in, out};
 }
 
+std::optional<AttentionExtents> attention_extents(const Op& op, std::span<const Operand> reads) {
+  const auto* forward = std::get_if<Attention>(&op);
+  const auto* backward = std::get_if<AttentionBackward>(&op);
+  if (forward == nullptr && backward == nullptr) {
+    return std::nullopt;
+  }
+  const Shape& q = reads[forward == nullptr ? 1 : 0].shape;
+  const Shape& k = reads[forward == nullptr ? 2 : 1].shape;
+  return AttentionExtents{q[0],
+                          k[0],
+                          q.elements() / q[0] / k.last(),
+                          k.last(),
+                          forward == nullptr ? backward->causal : forward->causal,
+                          forward == nullptr};
+}
+
 std::optional<WeightOperand> weight_operand(const Op& op) {
   const auto axes = [](bool out_heads) { return std::size_t{out_heads ? 2U : 1U}; };
   if (const auto* linear = std::get_if<Linear>(&op)) {

@@ -74,6 +74,18 @@ struct ProductExtents {
 };
 std::optional<ProductExtents> product_extents(const Op& op, std::span<const Operand> reads, std::span<const Operand> writes);
 
+/// What an attention reads: so many queries see so many keys, of `features` each, in as many heads as all samples have together.
+struct AttentionExtents {
+  std::int64_t queries;
+  std::int64_t keys;
+  std::int64_t heads;
+  std::int64_t features;
+  bool causal;
+  bool backward;
+};
+/// None for an op that is no attention.
+std::optional<AttentionExtents> attention_extents(const Op& op, std::span<const Operand> reads);
+
 /// The operand of an op that is a matrix of weights, of which some leading axes together are the outputs and the others the inputs.
 struct WeightOperand {
   bool written;         // among what it writes, else among what it reads

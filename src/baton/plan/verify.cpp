@@ -332,7 +332,10 @@ class Judge {
     };
     std::vector<Touch> touches(plan_.buffers().size());
     const auto unread = [&](BufferId id, const Touch& touch) {
-      if (touch.write.valid() && !touch.read_since_write) {
+      // A block that is recomputed as a whole gives its output again, which the backward does not need: a waste, and no mistake.
+      const bool again = touch.write.valid() && plan_[touch.write].labels.phase == Phase::backward &&
+                         plan_[id].role == Role::activation;
+      if (touch.write.valid() && !touch.read_since_write && !again) {
         report(Rule::read, {touch.write}, fmt::format("{} writes {}, which nothing reads", plan_.describe(touch.write), name(id)));
       }
     };

@@ -21,29 +21,34 @@ class LegWriter {
  public:
   explicit LegWriter(const Links& links) : links_(links) {}
 
+  /// Before anything is sent.
+  void wait(Nanoseconds time) { start_ += time; }
+
   /// So many bytes, in as many messages one after the other as there are `rounds`. Where messages of that size reach less
   /// than the link's bandwidth, they count for more bytes.
-  void send(DeviceId from, DeviceId to, double bytes, std::int64_t rounds) {
+  void send(DeviceId from, DeviceId to, double bytes, std::int64_t rounds, double dearer = 1) {
     const Path path = links_.path(from, to);
     if (path.kind == nullptr) {
       return;
     }
     const cluster::Link::Piece piece = path.kind->at(bytes / static_cast<double>(rounds));
     latency_ = std::max(latency_, piece.latency * rounds);
-    const double slower = piece.bandwidth > 0 ? path.kind->bandwidth / piece.bandwidth : 1;
+    const double slower = dearer * (piece.bandwidth > 0 ? path.kind->bandwidth / piece.bandwidth : 1);
     for (const std::uint32_t link : path.through()) {
       loads_.push_back({link, bytes * slower});
     }
   }
   /// Each to the next, the last to the first.
-  void ring(const Members& members, double bytes, std::int64_t rounds) {
+  void ring(const Members& members, double bytes, std::int64_t rounds, double dearer = 1) {
     for (std::size_t i = 0; i < members.size(); ++i) {
-      send(members[i], members[(i + 1) % members.size()], bytes, rounds);
+      send(members[i], members[(i + 1) % members.size()], bytes, rounds, dearer);
     }
   }
+  /// The port of each member carries so many bytes each way, at once.
+  void ports(const Members& members, double bytes) { ring(members, bytes, 1); }
   Leg leg() {
     sort_by_link(loads_);
-    Leg leg{latency_, {}};
+    Leg leg{start_ + latency_, {}};
     for (const Load& load : loads_) {
       if (!leg.loads.empty() && leg.loads.back().link == load.link) {
         leg.loads.back().bytes += load.bytes;
@@ -56,24 +61,38 @@ class LegWriter {
 
  private:
   const Links& links_;
+  Nanoseconds start_;
   Nanoseconds latency_;
   std::vector<Load> loads_;  // a link may be there several times
 };
 
 class Expansion {
  public:
-  Expansion(const Links& links, double bytes) : links_(links), bytes_(bytes) {}
+  Expansion(const Links& links, double bytes, const cluster::Wiring& wiring) : links_(links), bytes_(bytes), wiring_(wiring) {}
 
   /// All members pass `share` of the payload around in a ring, cut into as many pieces as there are members; once for a
   /// sum or for a spreading of it, twice for both. Rings of several groups turn side by side.
   void rings(const std::vector<Members>& groups, double share, std::int64_t turns) {
     LegWriter writer(links_);
+    if (legs_.empty()) {
+      writer.wait(wiring_.start);
+    }
     for (const Members& group : groups) {
       const auto n = static_cast<std::int64_t>(group.size());
       if (n > 1) {
-        writer.ring(group, share * bytes_ * static_cast<double>(turns * (n - 1)) / static_cast<double>(n), turns * (n - 1));
+        const auto rounds = static_cast<double>(turns * (n - 1));
+        const double piece = share * bytes_ / static_cast<double>(n);
+        const double dearer = (1 + wiring_.own_pass / rounds) * (1 + (piece > 0 ? wiring_.half_message / piece : 0));
+        writer.ring(group, piece * rounds, turns * (n - 1), dearer);
       }
     }
+    legs_.push_back(writer.leg());
+  }
+  /// The switch sums what all members send, and spreads the sum.
+  void in_switch(const Members& members) {
+    LegWriter writer(links_);
+    writer.wait(wiring_.start);
+    writer.ports(members, bytes_ * wiring_.port.bandwidth / wiring_.switch_sums);
     legs_.push_back(writer.leg());
   }
   /// Pairs, then pairs of pairs: towards the first member, or from it.
@@ -105,6 +124,7 @@ class Expansion {
  private:
   const Links& links_;
   double bytes_;
+  const cluster::Wiring& wiring_;
   std::vector<Leg> legs_;
 };
 
@@ -134,8 +154,19 @@ std::vector<Members> across(const std::vector<Members>& groups) {
   return columns;
 }
 
-void all_reduce(Expansion& expansion, const Members& members, const std::vector<Members>& nodes, Algorithm algorithm) {
-  if (algorithm == Algorithm::tree) {
+/// Whether all members are in one node, whose switch sums for so many of them.
+bool switch_sums(const Members& members, const cluster::Cluster& cluster) {
+  const cluster::Wiring& wiring = *cluster.wiring();
+  return wiring.switch_sums > 0 && wiring.port.bandwidth > 0 && static_cast<std::int64_t>(members.size()) >= wiring.switch_from &&
+         std::all_of(members.begin(), members.end(),
+                     [&](DeviceId one) { return cluster.device(one).node == cluster.device(members[0]).node; });
+}
+
+void all_reduce(Expansion& expansion, const Members& members, const std::vector<Members>& nodes, const cluster::Cluster& cluster) {
+  const Algorithm algorithm = cluster.wiring()->algorithm;
+  if (algorithm == Algorithm::hierarchical && switch_sums(members, cluster)) {
+    expansion.in_switch(members);
+  } else if (algorithm == Algorithm::tree) {
     expansion.tree(members, true);
     expansion.tree(members, false);
   } else if (algorithm == Algorithm::direct) {
@@ -177,7 +208,7 @@ void rooted(Expansion& expansion, const Members& members, Algorithm algorithm, b
 
 std::vector<Leg> expand_one(const Collective* collective, const Members& members, double bytes, const Links& links,
                             const cluster::Cluster& cluster) {
-  Expansion expansion(links, bytes);
+  Expansion expansion(links, bytes, *cluster.wiring());
   if (collective == nullptr) {
     expansion.direct({members[0]}, {members[1]}, 1);
     return expansion.legs();
@@ -187,7 +218,7 @@ std::vector<Leg> expand_one(const Collective* collective, const Members& members
   const plan::MoveRule& rule = plan::rule_of(collective->kind);
   switch (rule.owner) {
     case plan::MoveRule::Owner::share:
-      all_reduce(expansion, members, nodes, algorithm);
+      all_reduce(expansion, members, nodes, cluster);
       break;
     case plan::MoveRule::Owner::root:
       rooted(expansion, members, algorithm, rule.sums);

@@ -34,6 +34,8 @@ struct Node {
   Number meeting = none;
   Number engine = none;  // which serves it; none where lanes are apart
   Kind kind = Kind::work;
+  Nanoseconds issued;             // by its host, after what that waited for
+  Number host_waited_for = none;  // the last task before it whose end the host waited for
 };
 
 /// What is to happen at some time. Of one time, in the order of `What` and then of numbers.
@@ -124,6 +126,7 @@ class Simulator::Walk {
     for (std::size_t t = 0; t < nodes_.size(); ++t) {
       prepare(TaskId(t), cost, engine_of_device, cluster.wiring().has_value());
     }
+    issue(cost);
     connect();
     meetings_.resize(plan.meeting_count());
     for (std::size_t m = 0; m < meetings_.size(); ++m) {
@@ -216,7 +219,26 @@ class Simulator::Walk {
     check(node.duration.count >= 0, "task {} takes {} ns", id.value, node.duration.count);
   }
 
-  /// Successor lists: lane order plus reversed `after`.
+  /// When hosts issue tasks: in the plan's order, each after the one before, or after what they wait for.
+  void issue(const cost::CostModel& cost) {
+    std::vector<Nanoseconds> spent(plan_.devices().size());
+    std::vector<Number> waited(plan_.devices().size(), none);
+    for (std::size_t t = 0; t < nodes_.size(); ++t) {
+      const std::size_t device = plan_.tasks()[t].device.index();
+      if (nodes_[t].engine != none) {
+        continue;  // its cores are the host
+      }
+      spent[device] += cost.issuing(plan_, TaskId(t));
+      nodes_[t].issued = spent[device];
+      nodes_[t].host_waited_for = waited[device];
+      if (cost.host_waits(plan_, TaskId(t))) {
+        waited[device] = static_cast<Number>(t);
+        spent[device] = Nanoseconds(0);
+      }
+    }
+  }
+
+  /// Successor lists: lane order, reversed `after`, and what hosts wait for.
   void connect() {
     first_next_.assign(nodes_.size() + 1, 0);
     const auto each_edge = [&](auto visit) {
@@ -229,6 +251,14 @@ class Simulator::Walk {
         for (const TaskId before : plan_.tasks()[t].after) {
           visit(before, TaskId(t));
         }
+      }
+      std::vector<Number> seen(plan_.devices().size() * lane_count, none);  // the last of a lane knows what its host waited for
+      for (std::size_t t = 0; t < nodes_.size(); ++t) {
+        const Node& node = nodes_[t];
+        if (node.host_waited_for != none && node.host_waited_for != seen[node.slot]) {
+          visit(TaskId(node.host_waited_for), TaskId(t));
+        }
+        seen[node.slot] = node.host_waited_for;
       }
     };
     each_edge([&](TaskId before, TaskId) { ++first_next_[before.index() + 1]; });
@@ -321,6 +351,8 @@ class Simulator::Walk {
   void become_ready(Number task) {
     const Node& node = nodes_[task];
     if (node.engine == none) {
+      const Nanoseconds from = node.host_waited_for == none ? Nanoseconds(0) : events_[node.host_waited_for].end;
+      events_[task].start = std::max(events_[task].start, from + node.issued);
       starting_.push_back(task);
     } else {
       fronts_[node.slot] = {task};

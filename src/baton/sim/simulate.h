@@ -18,6 +18,9 @@ namespace baton::sim {
 /// others; devices on the same cores take turns. Bytes on links take as long as their share of the links allows, and at
 /// least as long as on an emulated link.
 ///
+/// Hosts issue the tasks of devices with separate lanes one after the other, in the plan's order, ahead of the devices; a cost
+/// model may say that this takes time (`issuing`), and for which tasks a host waits.
+///
 /// A device of the plan may stand for several identical ones of the cluster: then only the links see all of them.
 ///
 /// Equal arguments give the same trace on any machine: simultaneous events are handled in a fixed order.

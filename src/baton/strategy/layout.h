@@ -12,8 +12,9 @@
 namespace baton::strategy {
 
 /// Which activations are let go after the forward and made again in the backward: none, the input of every second block of a
-/// stage, or all but about the root of a stage's block count.
-enum class Recompute : std::uint8_t { none, alternate, all };
+/// stage, or all but about the root of a stage's block count; or, as other programs do it (`full`), all that is computed within
+/// every block, from its input, whether the backward reads it or not; but of the first and the last block of the model nothing.
+enum class Recompute : std::uint8_t { none, alternate, all, full };
 
 const std::vector<std::string>& recompute_names();
 Recompute recompute_by_name(std::string_view name);

@@ -46,7 +46,7 @@ class Writer : private StepTensors {
     for (const Action& action : schedule::sequence(grid)) {
       act(action);
     }
-    if (placement_.recompute != Recompute::none) {
+    if (placement_.recompute == Recompute::alternate || placement_.recompute == Recompute::all) {
       drop_unread();
     }
     return std::move(draft_);
@@ -389,7 +389,8 @@ class Writer : private StepTensors {
   /// Of a stage's blocks, which keep their input from the forward; the others' inputs are made again.
   bool keeps_input(std::size_t b, std::size_t begin, std::size_t end) const {
     const auto count = static_cast<double>(end - begin);
-    const std::size_t stride = placement_.recompute == Recompute::none ? 1
+    const bool all_kept = placement_.recompute == Recompute::none || placement_.recompute == Recompute::full;
+    const std::size_t stride = all_kept ? 1
                                : placement_.recompute == Recompute::alternate
                                    ? 2
                                    : static_cast<std::size_t>(std::ceil(std::sqrt(count)));
@@ -398,6 +399,12 @@ class Writer : private StepTensors {
 
   /// Before the backward of the last block of a run whose inputs were let go: makes them again from the kept one.
   void remake(std::size_t m, std::size_t b, std::size_t begin, std::size_t end) {
+    if (placement_.recompute == Recompute::full) {
+      for (std::size_t r = 0; r < replica_count() && b > 0 && b + 1 < model_.blocks().size(); ++r) {
+        forward(r, m, b, Phase::backward);
+      }
+      return;
+    }
     if (keeps_input(b, begin, end) || (b + 1 < end && !keeps_input(b + 1, begin, end))) {
       return;
     }

@@ -1,0 +1,185 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <optional>
+
+#include "baton/base/error.h"
+#include "baton/base/file.h"
+#include "baton/base/text.h"
+#include "baton/lab/environment.h"
+#include "baton/lab/rows.h"
+#include "baton/lab/validation.h"
+#include "baton/report/page.h"
+#include "baton/report/report.h"
+#include "baton/report/table.h"
+#include "commands.h"
+#include "signals.h"
+#include "terminal.h"
+
+namespace baton::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct ValidateWords {
+  std::vector<std::string> paths;
+  std::string cluster;
+  std::string software;
+  std::string out;
+  std::string page;
+  std::string only;
+};
+
+constexpr Bytes most_table(std::int64_t{64} << 20);
+
+/// The tables that the paths name: files, and the .csv files of folders.
+std::vector<fs::path> tables_of(const std::vector<std::string>& paths) {
+  std::vector<fs::path> files;
+  for (const std::string& path : paths) {
+    std::error_code error;
+    if (!fs::is_directory(path, error)) {
+      files.emplace_back(path);
+      continue;
+    }
+    std::vector<fs::path> inside;
+    for (const fs::directory_entry& entry : fs::directory_iterator(path, error)) {
+      if (canonical(entry.path().extension().string()) == ".csv") {
+        inside.push_back(entry.path());
+      }
+    }
+    if (error) {
+      throw usage_error("{} cannot be read: {}", path, error.message());
+    }
+    if (inside.empty()) {
+      throw usage_error("{} holds no .csv file", path);
+    }
+    std::sort(inside.begin(), inside.end());
+    files.insert(files.end(), inside.begin(), inside.end());
+  }
+  return files;
+}
+
+std::string signed_percent(double share) { return fmt::format("{:+.1f} %", share * 100); }
+
+void print_errors(const std::vector<lab::SourceErrors>& list) {
+  report::Table table({"source", "points", "mean", "median", "within 10 %", "bias", "worst", "at line"});
+  for (const lab::SourceErrors& one : list) {
+    if (one.points == 0) {
+      table.row({one.source, "0", "", "", "", "", "", ""});
+      continue;
+    }
+    table.row({one.source, fmt::format("{}", one.points), fmt::format("{:.1f} %", one.mean * 100),
+               fmt::format("{:.1f} %", one.median * 100), fmt::format("{:.0f} %", one.within_ten * 100), signed_percent(one.bias),
+               signed_percent(one.worst->error()), fmt::format("{}", one.worst->published.line)});
+  }
+  fmt::print("{}", table.text());
+}
+
+/// What was not simulated: each reason once per source, with the number of rows and the first of them.
+void print_refused(const std::vector<lab::ValidatedPoint>& points) {
+  std::map<std::pair<std::string, std::string>, std::vector<std::size_t>> refused;
+  for (const lab::ValidatedPoint& point : points) {
+    if (!point.simulated()) {
+      refused[{point.published.source, point.published.reason}].push_back(point.published.line);
+    }
+  }
+  if (refused.empty()) {
+    return;
+  }
+  fmt::print("\nNot simulated\n");
+  for (const auto& [key, lines] : refused) {
+    fmt::print("  {}, line {}{}: {}\n", key.first, lines[0], lines.size() == 1 ? "" : fmt::format(" and {} more", lines.size() - 1),
+               key.second);
+  }
+}
+
+void write_page(const std::string& path, const std::vector<lab::ValidatedPoint>& points) {
+  const lab::Result result = lab::validation_result(points, command_line());
+  lab::RunSpec spec;
+  spec.experiment = result.experiment->id;
+  spec.title = result.experiment->title;
+  spec.run_command = spec.command = command_line();
+  spec.created = time_text();
+  write_output(path, report::to_page(report::to_report({result}, spec)));
+}
+
+void validate(ValidateWords words, int& exit_code) {
+  settle_outputs({&words.out, &words.page});
+  if (!words.software.empty()) {
+    (void)cost::software_by_name(words.software);
+  }
+  std::vector<lab::PublishedCase> cases;
+  for (const fs::path& file : tables_of(words.paths)) {
+    const lab::PublishedTable table = lab::parse_table(read_file(file, "the table " + file.string(), most_table),
+                                                       file.stem().string());
+    for (lab::PublishedCase& one : lab::published_cases(table, {.cluster = words.cluster, .software = words.software})) {
+      if (words.only.empty() || (words.only == "fitted") == one.fitted) {
+        cases.push_back(std::move(one));
+      }
+    }
+  }
+  const Interrupt interrupt;
+  const std::size_t total = cases.size();
+  std::optional<ProgressBar> bar(std::in_place, "simulating", static_cast<std::int64_t>(total), true, "rows");
+  const std::vector<lab::ValidatedPoint> points = lab::validate(std::move(cases), cluster::probe(),
+                                                                [&](std::size_t done, std::size_t) {
+                                                                  bar->show(static_cast<std::int64_t>(done));
+                                                                  return !interrupt.asked();
+                                                                });
+  bar.reset();
+  interrupt.wind_up();
+  const bool prints = words.out != "-" && words.page != "-";
+  if (prints) {
+    const auto simulated = std::count_if(points.begin(), points.end(),
+                                         [](const lab::ValidatedPoint& point) { return point.simulated(); });
+    fmt::print(
+        "{} published times, {} simulated, {} not\nErrors are simulated / measured - 1, in time; mean and median of their "
+        "sizes\n\n",
+        points.size(), simulated, points.size() - static_cast<std::size_t>(simulated));
+    print_errors(lab::errors_by_source(points, false));
+    if (const std::vector<lab::SourceErrors> fitted = lab::errors_by_source(points, true); !fitted.empty()) {
+      fmt::print(
+          "\nEvery tenth row of sources with at least 20, by which constants were chosen, is not in that; these rows alone\n");
+      print_errors(fitted);
+    }
+    print_refused(points);
+  }
+  if (!words.out.empty()) {
+    write_output(words.out, lab::to_csv(points));
+  }
+  if (!words.page.empty()) {
+    write_page(words.page, points);
+  }
+  if (points.size() < total) {
+    fmt::print(stderr, "baton: interrupted; only the rows simulated so far are shown\n");
+    exit_code = interrupt.exit_code();
+  }
+}
+
+}  // namespace
+
+void add_validate_command(CLI::App& program, int& exit_code) {
+  CLI::App* command = program.add_subcommand("validate", "Hold predictions against tables of measured times that others published");
+  auto words = std::make_shared<ValidateWords>();
+  command->add_option("tables", words->paths, "CSV files, or folders of them; what a table holds is told by its columns")
+      ->type_name("PATH")
+      ->required();
+  command->add_option("--cluster", words->cluster, "the machine of tables that name no GPU")->type_name("CLUSTER");
+  command
+      ->add_option("--software", words->software,
+                   "the software profile of all rows, instead of the one that their columns speak for")
+      ->type_name("NAME");
+  command->add_option("--out", words->out, "write each point as CSV, to a file or to standard output with -")->type_name("FILE");
+  command->add_option("--page", words->page, "write a page with a plot of simulated against measured times")->type_name("FILE");
+  command
+      ->add_option("--only", words->only,
+                   "fitted: every tenth row only, by which constants are chosen; others: the other rows only")
+      ->type_name("NAME")
+      ->check(CLI::IsMember({"fitted", "others"}));
+  command->footer("\nExample:\n  baton validate published/ --out points.csv --page points.html");
+  command->callback([words, &exit_code] { validate(*words, exit_code); });
+}
+
+}  // namespace baton::app

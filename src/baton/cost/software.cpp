@@ -1,0 +1,207 @@
+#include "baton/cost/software.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "baton/base/error.h"
+#include "baton/base/file.h"
+#include "baton/base/text.h"
+#include "baton/base/toml.h"
+
+namespace baton::cost {
+namespace {
+
+/// One table of the file: every key must be asked for, so that a misspelt one is found.
+class Entries {
+ public:
+  Entries(const toml::table* table, std::string where) : table_(table), where_(std::move(where)) {}
+  Entries(const Entries&) = delete;
+  Entries& operator=(const Entries&) = delete;
+
+  void number(const char* key, double& value, double high) {
+    if (const toml::node* node = find(key)) {
+      const auto given = node->value<double>();
+      if (!given || !(*given >= 0) || *given > high) {
+        throw usage_error("'{}' in {} must be a number from 0 to {}", key, where_, high);
+      }
+      value = *given;
+    }
+  }
+  void whole(const char* key, std::int64_t& value) {
+    double given = static_cast<double>(value);
+    number(key, given, 1 << 20);
+    value = std::max<std::int64_t>(1, static_cast<std::int64_t>(given));
+  }
+  void flag(const char* key, bool& value) {
+    if (const toml::node* node = find(key)) {
+      if (!node->is_boolean()) {
+        throw usage_error("'{}' in {} must be true or false", key, where_);
+      }
+      value = *node->value<bool>();
+    }
+  }
+  void time(const char* key, Nanoseconds& value) {
+    if (const toml::node* node = find(key)) {
+      const auto given = node->value_exact<std::string>();
+      value = parse_time(given.value_or(""), fmt::format("'{}' in {}", key, where_));
+    }
+  }
+  void done() const {
+    for (std::size_t i = 0; table_ != nullptr && i < 1; ++i) {
+      for (const auto& [key, node] : *table_) {
+        if (!node.is_table() && std::find(known_.begin(), known_.end(), key.str()) == known_.end()) {
+          throw usage_error("{} has '{}', but takes {}", where_, key.str(), either(known_));
+        }
+      }
+    }
+  }
+
+ private:
+  const toml::node* find(const char* key) {
+    known_.emplace_back(key);
+    return table_ == nullptr ? nullptr : table_->get(key);
+  }
+
+  const toml::table* table_;
+  std::string where_;
+  std::vector<std::string> known_;
+};
+
+void read_kernels(const toml::table* table, const std::string& where, Kernels& kernels) {
+  Entries entries(table, where);
+  entries.number("products", kernels.products, 2);
+  entries.number("attention_forward", kernels.attention_forward, 1);
+  entries.number("attention_backward", kernels.attention_backward, 1);
+  entries.number("attention_half", kernels.attention_half, 1e6);
+  entries.done();
+}
+
+}  // namespace
+
+const Kernels& Software::on(std::string_view device) const {
+  const auto found = kernels_of.find(device.substr(0, device.find(':')));
+  return found == kernels_of.end() ? kernels : found->second;
+}
+
+Software parse_software(std::string_view text, std::string name) {
+  const std::string what = "the software profile " + name;
+  const toml::table root = parse_toml(text, what);
+  Software software;
+  software.name = std::move(name);
+  software.summary = root["summary"].value_or(std::string());
+  const std::vector<std::string> known{"summary", "job", "host", "kernels", "memory", "scores", "model", "products"};
+  for (const auto& [key, node] : root) {
+    if (std::find(known.begin(), known.end(), key.str()) == known.end()) {
+      throw usage_error("{} has '{}', but takes {}", what, key.str(), either(known));
+    }
+    if (key.str() != "summary" && !node.is_table()) {
+      throw usage_error("'{}' of {} must be a table: [{}]", key.str(), what, key.str());
+    }
+  }
+  const auto table = [&](const char* key) { return root.contains(key) ? root.get(key)->as_table() : nullptr; };
+  const auto where = [&](const char* key) { return fmt::format("[{}] of {}", key, what); };
+  if (const toml::table* job = table("job")) {
+    for (const auto& [key, node] : *job) {
+      const auto word = node.value_exact<std::string>();
+      if (!word) {
+        throw usage_error("'{}' in {} must be text, as on the command line", key.str(), where("job"));
+      }
+      software.job.emplace_back(std::string(key.str()), *word);
+    }
+  }
+  Entries host(table("host"), where("host"));
+  host.time("forward", software.host_forward);
+  software.host_recompute = software.host_forward;
+  software.host_backward = software.host_forward;
+  host.time("recompute", software.host_recompute);
+  host.time("backward", software.host_backward);
+  host.time("collective", software.host_collective);
+  host.time("message", software.host_message);
+  host.time("update", software.host_update);
+  host.flag("waits", software.host_waits);
+  host.done();
+  const toml::table* kernels = table("kernels");
+  read_kernels(kernels, where("kernels"), software.kernels);
+  for (std::size_t i = 0; kernels != nullptr && i < 1; ++i) {
+    for (const auto& [key, node] : *kernels) {
+      if (const toml::table* own = node.as_table()) {
+        Kernels of_device = software.kernels;
+        read_kernels(own, fmt::format("[kernels.{}] of {}", key.str(), what), of_device);
+        software.kernels_of.emplace(std::string(key.str()), of_device);
+      }
+    }
+  }
+  Entries memory(table("memory"), where("memory"));
+  memory.number("elementwise", software.elementwise, 100);
+  memory.number("norms", software.norms, 100);
+  memory.number("loss", software.loss_bytes, 1000);
+  memory.number("update", software.update_passes, 100);
+  memory.done();
+  Entries scores(table("scores"), where("scores"));
+  scores.number("forward", software.scores_forward, 100);
+  scores.number("backward", software.scores_backward, 100);
+  scores.done();
+  Entries model(table("model"), where("model"));
+  model.flag("joined_projections", software.joined_projections);
+  model.flag("narrow_stream", software.narrow_stream);
+  model.whole("vocabulary", software.vocabulary);
+  model.done();
+  Entries products(table("products"), where("products"));
+  products.number("recomputed", software.recomputed_products, 1);
+  products.flag("fp8", software.fp8);
+  products.done();
+  return software;
+}
+
+const std::vector<Software>& software_profiles() {
+  static const std::vector<Software> list = [] {
+    std::vector<Software> all;
+    for (const auto& [name, text] : software_texts()) {
+      all.push_back(parse_software(text, std::string(name)));
+    }
+    return all;
+  }();
+  return list;
+}
+
+Software software_by_name(std::string_view whole) {
+  const std::vector<std::string_view> parts = split(whole, '+');
+  const std::string_view text = parts[0];
+  if (parts.size() > 1) {
+    Software changed = software_by_name(text);
+    const std::vector<std::string> changes{"fp8", "selective", "keep"};
+    for (std::size_t i = 1; i < parts.size(); ++i) {
+      switch (index_of_name(changes, parts[i], "change of a software profile")) {
+        case 0:
+          changed.fp8 = true;
+          break;
+        case 1:
+          changed.recomputed_products = 0.5;
+          break;
+        default:
+          changed.recomputed_products = 0;
+      }
+    }
+    changed.name = whole;
+    return changed;
+  }
+  if (text.empty() || canonical(text) == "baton") {
+    return {};
+  }
+  if (text.find('/') != std::string_view::npos || text.ends_with(".toml")) {
+    const std::filesystem::path file(text);
+    return parse_software(read_file(file, "the software profile " + file.string(), most_toml), file.stem().string());
+  }
+  std::vector<std::string> names{"baton"};
+  for (const Software& known : software_profiles()) {
+    if (known.name == canonical(text)) {
+      return known;
+    }
+    names.push_back(known.name);
+  }
+  throw usage_error("unknown software '{}'{}: choose {}, or a file of your own that ends in .toml", text, did_you_mean(text, names),
+                    either(names));
+}
+
+}  // namespace baton::cost

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "baton/base/units.h"
+
+namespace baton::cost {
+
+/// How well a program's kernels use one kind of device.
+struct Kernels {
+  double products = 1;            // of the efficiency that the device's file gives
+  double attention_forward = 0;   // of the rate, with long sequences; 0: as the device's products
+  double attention_backward = 0;  // likewise
+  double attention_half = 0;      // positions of a sequence at which half of that is reached; twice as many where it is causal
+};
+
+/// A training program as data: what it adds to the arithmetic of a plan. The content of a file in profiles/. The usual one is
+/// Baton's own: tasks take what the plan says they compute and move.
+///
+///   summary = "what it is"
+///   [job]          words of a job that the program has unless the user says otherwise, as recompute = "full"
+///   [host]         forward, backward, recompute: time to issue one op of the model; collective, message, update; waits = true if
+///   it
+///                  waits for messages of a pipeline
+///   [kernels]      products, attention_forward, attention_backward, attention_half; [kernels.A100] and so on for a device by name
+///   [memory]       elementwise, norms (passes per pass of the plan), loss (bytes per score), update (passes)
+///   [scores]       forward, backward: passes over the scores of an attention that keeps them in memory; 0: it does not
+///   [model]        joined_projections, narrow_stream, vocabulary (rounded up to a multiple of this and of the tensor ranks)
+///   [products]     recomputed (share of the forward's products), fp8
+struct Software {
+  std::string name = "baton";
+  std::string summary;
+  std::vector<std::pair<std::string, std::string>> job;
+
+  Nanoseconds host_forward;     // per op of the model,
+  Nanoseconds host_recompute;   // where it is computed again,
+  Nanoseconds host_backward;    // and in the backward
+  Nanoseconds host_collective;  // per collective
+  Nanoseconds host_message;     // per message of a pipeline
+  Nanoseconds host_update;      // per update
+  bool host_waits = false;      // for the messages of a pipeline
+
+  Kernels kernels;
+  std::map<std::string, Kernels, std::less<>> kernels_of;  // by the name of a device
+
+  double elementwise = 1;  // passes over memory per pass of the plan: ops that are neither products nor norms
+  double norms = 1;
+  double loss_bytes = 0;  // that are moved per score; 0: the plan's
+  double update_passes = 1;
+  double scores_forward = 0;  // passes over the scores of an attention; 0: the scores stay in the multiprocessors
+  double scores_backward = 0;
+
+  bool joined_projections = false;  // queries, keys and values are one product
+  bool narrow_stream = false;       // the residual stream has the type that is computed in
+  std::int64_t vocabulary = 1;      // is rounded up to a multiple of this
+
+  double recomputed_products = 0;  // the share of the forward's products that are computed twice
+  bool fp8 = false;                // products have 8-bit operands
+
+  const Kernels& on(std::string_view device) const;
+};
+
+/// A usage error names the mistake in the text.
+Software parse_software(std::string_view toml, std::string name);
+/// The profiles that are built in, by name.
+const std::vector<Software>& software_profiles();
+/// The files of profiles/ as they were when this was built: name and text.
+std::vector<std::pair<std::string_view, std::string_view>> software_texts();
+/// NAME, or a file, which has a slash or ends in .toml; empty: Baton itself. Behind it may stand +fp8 (products have 8-bit
+/// operands), +selective (half of the forward's products are computed twice) and +keep (none is). A usage error lists the names.
+Software software_by_name(std::string_view text);
+
+}  // namespace baton::cost

@@ -1,0 +1,297 @@
+#include "baton/lab/validation.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "baton/base/error.h"
+#include "baton/cluster/blueprint.h"
+#include "baton/cost/roofline.h"
+#include "baton/cost/uniform.h"
+#include "baton/findings/median.h"
+#include "baton/lab/collectives.h"
+#include "baton/lab/rows.h"
+#include "baton/lab/simulation.h"
+#include "baton/sim/simulate.h"
+
+namespace baton::lab {
+namespace {
+
+double in_seconds(Nanoseconds time) { return static_cast<double>(time.count) * 1e-9; }
+
+double step_of(const JobWords& words, const cluster::Machine& machine) {
+  const Job job(words, machine);
+  const std::optional<strategy::Folded> folded = job.fold();
+  if (folded) {
+    return in_seconds(Simulation(job, folded->plan, folded->stands_for).step().duration);
+  }
+  const plan::Plan plan = job.compile();
+  return in_seconds(Simulation(job, plan).step().duration);
+}
+
+JobWords with_micro_batches(JobWords words, std::int64_t count) {
+  const std::int64_t each = std::stoll(words.batch) / std::stoll(words.micro_batches);
+  words.micro_batches = fmt::format("{}", count);
+  words.batch = fmt::format("{}", each * count);
+  return words;
+}
+
+std::string quoted(const std::string& cell) {
+  if (cell.find_first_of(",\"\n;") == std::string::npos) {
+    return cell;
+  }
+  std::string text = "\"";
+  for (const char c : cell) {
+    text += c == '"' ? "\"\"" : std::string(1, c);
+  }
+  return text + "\"";
+}
+
+/// The flags that simulate it.
+std::string flags_of(const JobWords& words) {
+  std::string text;
+  for (const JobField& field : job_fields()) {
+    if (words.*field.word != JobWords{}.*field.word) {
+      text += fmt::format("{}--{} {}", text.empty() ? "" : " ", field.name, words.*field.word);
+    }
+  }
+  return text;
+}
+
+/// A plan of one op on one device.
+plan::Plan one_op(const op::Op& op, const std::vector<op::Operand>& reads, const std::vector<op::Operand>& writes) {
+  plan::Draft draft;
+  draft.title = "one kernel";
+  draft.devices = {"GPU:0"};
+  plan::Task task{.action = plan::Compute{op}, .device = DeviceId(0), .labels = {}, .reads = {}, .writes = {}, .after = {}};
+  for (const op::Operand& one : reads) {
+    task.reads.push_back(
+        draft.add({.device = DeviceId(0), .dtype = one.dtype, .shape = one.shape, .content = {}, .label = "read"}));
+  }
+  for (const op::Operand& one : writes) {
+    task.writes.push_back(
+        draft.add({.device = DeviceId(0), .dtype = one.dtype, .shape = one.shape, .content = {}, .label = "written"}));
+  }
+  draft.tasks.push_back(std::move(task));
+  return plan::finish(std::move(draft));
+}
+
+bool many_rows(const std::vector<ValidatedPoint>& points, const std::string& source) {
+  std::size_t rows = 0;
+  std::size_t last = 0;
+  for (const ValidatedPoint& point : points) {
+    if (point.published.source == source && point.published.line != last) {
+      last = point.published.line;
+      ++rows;
+    }
+  }
+  return rows >= 20;
+}
+
+}  // namespace
+
+double simulated_step(const JobWords& words, const cluster::Machine& machine) {
+  const std::int64_t count = words.micro_batches.empty() ? 1 : std::stoll(words.micro_batches);
+  const std::int64_t stages = words.pp.empty() ? 1 : std::stoll(words.pp);
+  const std::int64_t few = stages > 1 ? 2 * stages : 2;
+  const std::int64_t more = stages > 1 ? 3 * stages : 3;
+  if (count <= more) {
+    return step_of(words, machine);
+  }
+  const double base = step_of(with_micro_batches(words, few), machine);
+  const double next = step_of(with_micro_batches(words, more), machine);
+  return base + (next - base) * static_cast<double>(count - few) / static_cast<double>(more - few);
+}
+
+double simulated_time(const PublishedAllReduce& job) {
+  cluster::Blueprint blueprint = cluster::blueprint_by_name(job.cluster);
+  if (blueprint.wiring.port.bandwidth == 0) {
+    throw usage_error("the cluster {} has no [port] bandwidth, which an all_reduce needs", job.cluster);
+  }
+  if (job.ring) {
+    blueprint.wiring.switch_sums = 0;
+  }
+  const cluster::Cluster cluster = blueprint.take(job.devices);
+  std::vector<std::string> names;
+  for (const cluster::Device& device : cluster.devices()) {
+    names.push_back(device.name);
+  }
+  const Meetings one = meetings(plan::Move::all_reduce, std::max<std::int64_t>(1, job.bytes / 4), 1, names);
+  return in_seconds(sim::simulate(one.plan, cluster, cost::Uniform({})).duration);
+}
+
+double simulated_time(const PublishedKernel& job) {
+  const cluster::Blueprint blueprint = cluster::blueprint_by_name(job.cluster);
+  if (blueprint.device.speed.memory_bandwidth == 0) {
+    throw usage_error("the cluster {} has no memory_bandwidth, which a kernel needs", job.cluster);
+  }
+  const cluster::Cluster cluster = blueprint.take(1);
+  const cost::Roofline roofline(cluster, cost::software_by_name(job.software));
+  const DType type = job.precision == "fp16" ? DType::f16 : job.precision == "bf16" ? DType::bf16 : DType::f32;
+  const auto time = [&](const op::Op& op, const std::vector<op::Operand>& reads, const std::vector<op::Operand>& writes) {
+    return in_seconds(roofline.duration(one_op(op, reads, writes), TaskId(0)));
+  };
+  if (job.kind == PublishedKernel::Kind::attention) {
+    const std::int64_t wide = job.features * (job.heads / std::max<std::int64_t>(1, job.kv_heads));
+    const op::Operand q{Shape{job.positions, job.batch, job.kv_heads, wide}, type};
+    const op::Operand k{Shape{job.positions, job.batch, job.kv_heads, job.features}, type};
+    const op::Operand sums{Shape{job.positions, job.batch, job.heads}, DType::f32};
+    return job.backward ? time(op::AttentionBackward{.causal = job.causal}, {q, q, k, k, q, sums}, {q, k, k})
+                        : time(op::Attention{.causal = job.causal}, {q, k, k}, {q, sums});
+  }
+  const op::Operand rows{Shape{job.positions, job.features}, type};
+  const op::Operand gains{Shape{job.features}, type};
+  const bool layer = job.kind == PublishedKernel::Kind::layer_norm;
+  if (!job.backward) {
+    return layer ? time(op::LayerNorm{}, {rows, gains, gains}, {rows}) : time(op::RmsNorm{}, {rows, gains}, {rows});
+  }
+  // The libraries' backward is one kernel for both gradients: it reads the two operands once.
+  return layer ? time(op::LayerNormBackwardInput{}, {rows, rows, gains}, {rows})
+               : time(op::RmsNormBackwardInput{}, {rows, rows, gains}, {rows});
+}
+
+ValidatedPoint validated(PublishedCase published, const cluster::Machine& machine) {
+  ValidatedPoint point{.published = std::move(published), .words = {}};
+  if (!point.simulated()) {
+    return point;
+  }
+  try {
+    if (const auto* jobs = std::get_if<PublishedJobs>(&point.published.job)) {
+      for (const JobWords& words : *jobs) {
+        const double seconds = simulated_step(words, machine);
+        if (point.seconds == 0 || seconds < point.seconds) {
+          point.seconds = seconds;
+          point.words = words;
+        }
+      }
+    } else if (const auto* meeting = std::get_if<PublishedAllReduce>(&point.published.job)) {
+      point.seconds = simulated_time(*meeting);
+    } else {
+      point.seconds = simulated_time(std::get<PublishedKernel>(point.published.job));
+    }
+    if (point.seconds <= 0) {
+      point.published.reason = "the cluster's file has no figures for it, so that it takes no time";
+    }
+  } catch (const Error& error) {
+    if (error.kind() != Error::Kind::usage) {
+      throw;
+    }
+    point.published.reason = error.what();
+  }
+  return point;
+}
+
+std::vector<ValidatedPoint> validate(std::vector<PublishedCase> cases, const cluster::Machine& machine,
+                                     const ValidationProgress& progress) {
+  std::vector<ValidatedPoint> points;
+  const std::size_t total = cases.size();
+  for (PublishedCase& one : cases) {
+    points.push_back(validated(std::move(one), machine));
+    if (!progress(points.size(), total)) {
+      break;
+    }
+  }
+  return points;
+}
+
+std::vector<SourceErrors> errors_by_source(const std::vector<ValidatedPoint>& points, bool fitted) {
+  std::vector<SourceErrors> list;
+  std::map<std::string, std::vector<double>> errors;
+  for (const ValidatedPoint& point : points) {
+    const std::string& source = point.published.source;
+    if ((point.published.fitted && many_rows(points, source)) != fitted) {
+      continue;
+    }
+    auto found = std::find_if(list.begin(), list.end(), [&](const SourceErrors& one) { return one.source == source; });
+    if (found == list.end()) {
+      list.push_back({.source = source});
+      found = list.end() - 1;
+    }
+    if (!point.simulated()) {
+      ++found->refused;
+      continue;
+    }
+    ++found->points;
+    const double error = std::abs(point.error());
+    errors[source].push_back(error);
+    found->mean += error;
+    found->bias += point.error();
+    found->within_ten += error <= 0.1 ? 1 : 0;
+    if (found->worst == nullptr || error > std::abs(found->worst->error())) {
+      found->worst = &point;
+    }
+  }
+  for (SourceErrors& one : list) {
+    const auto count = static_cast<double>(std::max<std::size_t>(1, one.points));
+    one.mean /= count;
+    one.bias /= count;
+    one.within_ten /= count;
+    one.median = one.points == 0 ? 0 : findings::median(errors[one.source]);
+  }
+  return list;
+}
+
+std::string to_csv(const std::vector<ValidatedPoint>& points) {
+  std::string text = "source,line,what,measured_s,simulated_s,error,fitted,reason,job\n";
+  for (const ValidatedPoint& point : points) {
+    const PublishedCase& one = point.published;
+    text += fmt::format("{},{},{},{:.6g},{},{},{},{},{}\n", quoted(one.source), one.line, quoted(one.what), one.seconds,
+                        point.simulated() ? fmt::format("{:.6g}", point.seconds) : "",
+                        point.simulated() ? fmt::format("{:.4f}", point.error()) : "", one.fitted ? "yes" : "no",
+                        quoted(one.reason), quoted(point.simulated() && !point.words.cluster.empty() ? flags_of(point.words) : ""));
+  }
+  return text;
+}
+
+Result validation_result(const std::vector<ValidatedPoint>& points, const std::string& command) {
+  auto experiment = std::make_shared<Experiment>();
+  experiment->id = "validate";
+  experiment->part = "Predictions";
+  experiment->title = "Predictions held against published measurements";
+  experiment->task = "Each point is a row of a published table, simulated from a cluster file and a software profile.";
+  experiment->columns = {{"source", "source"},
+                         {"line", "line", Format::integer},
+                         {"what", "what"},
+                         {"measured_ns", "measured", Format::time},
+                         {"simulated_ns", "simulated", Format::time},
+                         {"error", "error", Format::percent}};
+  Plot plot;
+  plot.kind = Plot::Kind::scatter;
+  plot.title = "Simulated against measured, in milliseconds (logarithms to base 10)";
+  plot.x = "measured_log";
+  plot.y = "simulated_log";
+  plot.x_title = "log10 of the measured milliseconds";
+  plot.y_title = "log10 of the simulated milliseconds";
+  plot.series = "source";
+  plot.ideal = "linear";
+  experiment->plots.push_back(plot);
+  experiment->trains = false;
+  Result result{.experiment = nullptr, .rows = {}, .answers = {}, .details = {}, .timelines = {}, .command = command};
+  for (const ValidatedPoint& point : points) {
+    if (!point.simulated()) {
+      result.details.push_back(
+          fmt::format("Line {} of {} is not simulated: {}.", point.published.line, point.published.source, point.published.reason));
+      continue;
+    }
+    result.rows.push_back({{"source", point.published.source},
+                           {"line", point.published.line},
+                           {"what", point.published.what},
+                           {"measured_ns", static_cast<std::int64_t>(point.published.seconds * 1e9)},
+                           {"simulated_ns", static_cast<std::int64_t>(point.seconds * 1e9)},
+                           {"measured_log", std::log10(point.published.seconds * 1e3)},
+                           {"simulated_log", std::log10(point.seconds * 1e3)},
+                           {"error", point.error()}});
+  }
+  for (const SourceErrors& one : errors_by_source(points, false)) {
+    if (one.points > 0) {
+      result.details.push_back(fmt::format("{}: {} points, mean {}, median {}, worst {}.", one.source, one.points,
+                                           percent(one.mean), percent(one.median), percent(one.worst->error())));
+    }
+  }
+  result.experiment = experiment;
+  return result;
+}
+
+}  // namespace baton::lab
