@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
+#include "baton/job/scenario.h"
 #include "baton/lab/calibration.h"
 #include "baton/lab/job.h"
-#include "baton/lab/what_if.h"
 #include "baton/sim/simulate.h"
 #include "baton/trace/trace.h"
 
@@ -35,15 +35,9 @@ class Simulation {
   std::unique_ptr<Calibration> calibration_;  // of this machine
 };
 
-/// The devices that a folded plan is written for: the first of those that each stands for.
-cluster::Cluster written_out(const cluster::Cluster& cluster, const sim::StandsFor& stands_for);
+using job::Sensitivity;
+using job::written_out;
 
-/// What a change of one thing would do to the step, beside what the job's own --what-if asks for.
-struct Sensitivity {
-  std::string knob;  // "compute twice as fast"
-  Nanoseconds step;
-  double gain;  // the share of the step that it saves
-};
 /// Each knob turned to twice as good, the one that gains most first.
 std::vector<Sensitivity> sensitivities(const Simulation& simulation, Nanoseconds step);
 
