@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <memory>
 #include <string>
 
 #include "baton/base/error.h"
@@ -72,7 +73,8 @@ Json about() {
 
 /// The words of the question. Files that they name are those that the question brings.
 job::JobWords words_of(const Json& question) {
-  for (const auto& [name, text] : question.value("files", Json::object()).items()) {
+  const Json files = question.value("files", Json::object());
+  for (const auto& [name, text] : files.items()) {
     std::ofstream(name) << text.get<std::string>();
   }
   job::JobWords words;
@@ -164,9 +166,32 @@ Json memory_json(const job::Scenario& scenario) {
   return list;
 }
 
-Json step(const Json& question) {
-  const job::Scenario scenario(words_of(question));
+/// The scenario of the last question about a step, kept for what is asked about it next.
+const job::Scenario& opened_for(const Json& question) {
+  static std::unique_ptr<job::Scenario> scenario;
+  static Json of;
+  const Json key{question.at("words"), question.value("files", Json::object())};
+  if (!scenario || of != key) {
+    scenario.reset();
+    scenario = std::make_unique<job::Scenario>(words_of(question));
+    of = key;
+  }
+  return *scenario;
+}
+
+/// What takes three more simulations: what would shorten the step, and the sentences that need it.
+Json sensitivity(const Json& question) {
+  const job::Scenario& scenario = opened_for(question);
   const std::vector<job::Sensitivity> sensitivities = scenario.sensitivities();
+  Json list = Json::array();
+  for (const job::Sensitivity& one : sensitivities) {
+    list.push_back({{"change", one.knob}, {"time_per_step_ns", one.step.count}, {"gain", one.gain}});
+  }
+  return {{"sensitivity", list}, {"findings", job::findings_of(scenario, sensitivities)}};
+}
+
+Json step(const Json& question) {
+  const job::Scenario& scenario = opened_for(question);
   const job::Laid& laid = scenario.laid();
   const strategy::Request& request = scenario.request();
   Json all{{"title", laid.plan.title()},
@@ -184,16 +209,10 @@ Json step(const Json& question) {
                   {"arrivals", job::arrivals_json(scenario.study())},
                   {"origin", "simulated"},
                   {"costs", scenario.cost_origin()}});
-  Json list = Json::array();
-  for (const job::Sensitivity& one : sensitivities) {
-    list.push_back({{"change", one.knob}, {"time_per_step_ns", one.step.count}, {"gain", one.gain}});
-  }
-  all["sensitivity"] = list;
   const std::size_t devices = scenario.cluster().size();
   all["shown"] = {{"devices", devices},
                   {"device_memory_bytes", scenario.cluster().devices()[0].memory.count},
                   {"verdict", job::correct_sentence(laid.plan, true)},
-                  {"findings", job::findings_of(scenario, sensitivities)},
                   {"memory", memory_json(scenario)},
                   {"grid", grid_json(request)},
                   {"timeline", timeline(scenario, question.value("lanes_of", std::size_t{16}))}};
@@ -219,7 +238,11 @@ Json amdahl(const Json& question) {
 
 Json answer(const Json& question) {
   const std::string ask = question.value("ask", "");
-  return ask == "about" ? about() : ask == "step" ? step(question) : ask == "time" ? time(question) : amdahl(question);
+  return ask == "about"         ? about()
+         : ask == "step"        ? step(question)
+         : ask == "sensitivity" ? sensitivity(question)
+         : ask == "time"        ? time(question)
+                                : amdahl(question);
 }
 
 }  // namespace
