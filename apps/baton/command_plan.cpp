@@ -5,6 +5,7 @@
 
 #include "baton/base/error.h"
 #include "baton/base/file.h"
+#include "baton/job/sentences.h"
 #include "baton/plan/dot.h"
 #include "baton/plan/text.h"
 #include "baton/plan/verify.h"
@@ -132,9 +133,7 @@ void show_plan(const PlanWords& words) {
     if (!verdict.holds()) {
       throw failure("the plan breaks {} rule{}", verdict.violations.size(), verdict.violations.size() == 1 ? "" : "s");
     }
-    fmt::print("The plan is correct: {} tasks over {} buffers on {} device{}; no race, no deadlock, {}.\n", plan.tasks().size(),
-               plan.buffers().size(), plan.devices().size(), plan.devices().size() == 1 ? "" : "s",
-               job ? "fits in memory" : "memory not checked, because no machine is given");
+    fmt::print("{}\n", job::correct_sentence(plan, job.has_value()));
     return;
   }
   plan::require(verdict);

@@ -2,7 +2,7 @@
 #include "baton/cluster/gpu.h"
 #include "baton/lab/job.h"
 #include "baton/lab/runner.h"
-#include "baton/lab/what_if.h"
+#include "baton/job/what_if.h"
 #include "baton/model/zoo.h"
 #include "baton/op/optimizer.h"
 #include "target.h"

@@ -341,7 +341,7 @@ export function timelineFigure(timelines, title) {
     ? h('label', {class: 'choose'}, h('span', {class: 'off-screen'}, 'Timeline '),
         h('select', {onchange: (event) => open(Number(event.target.value))},
           timelines.map((timeline, i) => h('option', {value: String(i), selected: i === first}, `${timeline.label}${timeline.origin === 'simulated' ? ' (simulated)' : ''}${timeline.oversubscribed ? ' (oversubscribed)' : ''}`))))
-    : h('strong', {}, timelines[0].label);
+    : h('strong', {class: 'timeline-label'}, timelines[0].label);
   const figure = h('figure', {class: 'timeline'},
     h('figcaption', {}, h('span', {class: 'figure-title'}, 'One step: '), name, tag),
     h('div', {class: 'toolbar', role: 'toolbar', 'aria-label': `Timeline of ${title}`},
@@ -353,7 +353,13 @@ export function timelineFigure(timelines, title) {
   open(first);
   onTheme(paintAll);
   new ResizeObserver(paintAll).observe(frame);
-  figure.paintPrint = () => paintPrint(figure.querySelector('.prints'), timelines[first]);
+  /** Another timeline in the place of these. */
+  figure.show = (timeline) => {
+    timelines = [timeline];
+    name.textContent = timeline.label;
+    open(0);
+  };
+  figure.paintPrint = () => paintPrint(figure.querySelector('.prints'), timelines[Math.min(first, timelines.length - 1)]);
   return figure;
 }
 

@@ -231,7 +231,7 @@ void WholeFile::commit() {
 
 void write_whole(const std::filesystem::path& path, std::string_view text) {
   WholeFile file(path, path.string());
-  file.append(std::as_bytes(std::span(text)));
+  file.append(std::as_bytes(std::span<const char>(text)));
   file.commit();
 }
 

@@ -8,12 +8,13 @@
 #include "baton/data/order.h"
 #include "baton/data/source.h"
 #include "baton/exec/feed.h"
+#include "baton/job/words.h"
 #include "baton/model/model.h"
 #include "baton/strategy/step.h"
 
 namespace baton::lab {
 
-struct JobWords;
+using job::JobWords;
 
 /// What one sample of a model is to a source of data, and what its output is compared with.
 data::Form form_of(const model::Model& model, strategy::Loss loss);

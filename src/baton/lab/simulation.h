@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
+#include "baton/job/scenario.h"
 #include "baton/lab/calibration.h"
 #include "baton/lab/job.h"
-#include "baton/lab/what_if.h"
 #include "baton/sim/simulate.h"
 #include "baton/trace/trace.h"
 
@@ -17,8 +17,7 @@ namespace baton::lab {
 class Simulation {
  public:
   /// Times what has not been timed yet, where this machine is simulated. Costs of the job's own replace those of another
-  /// cluster's file. Job and plan must outlive it. Where the plan is
-  /// folded, `stands_for` says how.
+  /// cluster's file. Job and plan must outlive it. Where the plan is folded, `stands_for` says how.
   Simulation(const Job& job, const plan::Plan& plan, sim::StandsFor stands_for = {}, const Calibration::Progress& progress = {});
 
   trace::StepTrace step() const { return step(what_if_); }
@@ -36,18 +35,10 @@ class Simulation {
   std::unique_ptr<Calibration> calibration_;  // of this machine
 };
 
-/// How the devices of a folded plan stand for those of the cluster.
-sim::StandsFor stands_for(const strategy::Folded& folded);
+using job::Sensitivity;
+using job::stands_for;
+using job::written_out;
 
-/// The devices that a folded plan is written for: the first of those that each stands for.
-cluster::Cluster written_out(const cluster::Cluster& cluster, const sim::StandsFor& stands_for);
-
-/// What a change of one thing would do to the step, beside what the job's own --what-if asks for.
-struct Sensitivity {
-  std::string knob;  // "compute twice as fast"
-  Nanoseconds step;
-  double gain;  // the share of the step that it saves
-};
 /// Each knob turned to twice as good, the one that gains most first.
 std::vector<Sensitivity> sensitivities(const Simulation& simulation, Nanoseconds step);
 

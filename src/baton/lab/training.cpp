@@ -42,13 +42,14 @@ Training::Training(const JobWords& words, const cluster::Machine& machine, const
     plan_ = std::make_unique<plan::Plan>(planner ? planner(*job_) : job_->compile());
     executor_ = std::make_unique<exec::Executor>(*plan_, job_->cluster(), job_->backend(), job_->data_options(), world);
     peak_ = executor_->peak();
-    count_totals();
+    for (const plan::Totals& device : plan::totals_by_device(*plan_)) {
+      totals_ += device;
+      flops_ += static_cast<double>(device.work.flops.count);
+    }
     scaler_ = read_scaler();
     take_pretrained(*job_, *plan_, *executor_);
   }
-  device_times_.resize(plan_->devices().size());
-  arrivals_.resize(plan_->devices().size());
-  latest_in_.resize(plan_->devices().size());
+  study_ = std::make_unique<job::Study>(*plan_, copies_, simulated() ? trace::Origin::simulated : trace::Origin::measured);
 }
 
 void take_pretrained(const Job& job, const plan::Plan& plan, exec::Executor& executor) {
@@ -64,47 +65,16 @@ void take_pretrained(const Job& job, const plan::Plan& plan, exec::Executor& exe
 }
 
 void Training::open_simulation(const Calibration::Progress& progress, const Planner& planner) {
-  sim::StandsFor stands_for;
-  std::vector<Bytes> peak_of_others;
-  if (planner) {
-    plan_ = std::make_unique<plan::Plan>(planner(*job_));
-  } else if (std::optional<strategy::Folded> folded = job_->fold()) {
-    stands_for = lab::stands_for(*folded);
-    plan_ = std::make_unique<plan::Plan>(std::move(folded->plan));
-    copies_ = static_cast<std::int64_t>(stands_for.copies());
-    totals_ = folded->totals;
-    flops_ = folded->flops;
-    peak_of_others = std::move(folded->peak_of_others);
-  } else {
-    plan_ = std::make_unique<plan::Plan>(job_->compile());
-  }
-  plan::Limits limits = job_->limits(*plan_);
-  limits.slice = copies_ > 1;
-  limits.memory.resize(plan_->devices().size());
-  for (std::size_t d = 0; d < stands_for.devices.size(); ++d) {
-    limits.memory[d] = job_->cluster().device(stands_for.devices[d][0]).memory;
-  }
-  const plan::Verdict verdict = plan::verify(*plan_, limits);
-  plan::require(verdict);
-  peak_ = verdict.memory.peak;
-  for (std::size_t d = 0; d < peak_of_others.size(); ++d) {
-    peak_[d] = std::max(peak_[d], peak_of_others[d]);
-    if (peak_[d] > limits.memory[d]) {
-      throw usage_error("{} and its replicas need up to {} but have {}: use a smaller model or batch, or divide the model more",
-                        plan_->devices()[d], to_text(peak_[d]), to_text(limits.memory[d]));
-    }
-  }
-  if (copies_ == 1) {
-    count_totals();
-  }
-  simulation_ = std::make_unique<Simulation>(*job_, *plan_, std::move(stands_for), progress);
-}
-
-void Training::count_totals() {
-  for (const plan::Totals& device : plan::totals_by_device(*plan_)) {
-    totals_ += device;
-    flops_ += static_cast<double>(device.work.flops.count);
-  }
+  const auto limits = [&](const plan::Plan& plan) { return job_->limits(plan); };
+  job::Laid laid = planner ? job::lay_out(planner(*job_), limits)
+                           : job::lay_out(job_->request(), job_->strategy(),
+                                          job_->imagined() ? job_->fold_beyond() : job::never_fold, limits);
+  plan_ = std::make_unique<plan::Plan>(std::move(laid.plan));
+  copies_ = laid.copies();
+  totals_ = laid.totals;
+  flops_ = laid.flops;
+  peak_ = std::move(laid.peak);
+  simulation_ = std::make_unique<Simulation>(*job_, *plan_, std::move(laid.stands_for), progress);
 }
 
 void Training::make_room_for_checkpoints() {
@@ -210,62 +180,11 @@ void Training::run(std::int64_t steps, std::int64_t warmup, const exec::Executor
     exec::add(roundings_, tally);
   }
   for (const trace::StepTrace& step : result.trace.steps) {
-    const std::vector<trace::DeviceTime> times = trace::device_times(*plan_, step);
-    const std::vector<trace::Arrivals> came = trace::arrivals(*plan_, step);
-    for (std::size_t d = 0; d < times.size(); ++d) {
-      device_times_[d] += times[d];
-      arrivals_[d] += came[d];
-    }
-    const auto latest = std::max_element(came.begin(), came.end(),
-                                         [](const trace::Arrivals& a, const trace::Arrivals& b) { return a.held_up < b.held_up; });
-    if (latest != came.end() && latest->held_up.count > 0) {
-      ++latest_in_[static_cast<std::size_t>(latest - came.begin())];
-    }
-    for (const trace::PathSegment& segment : trace::critical_path(*plan_, step)) {
-      path_[static_cast<std::size_t>(segment.kind)] += segment.end - segment.start;
-    }
-    traced_ += step.duration;
-    ++traced_steps_;
+    study_->add(step);
   }
   trace_ = std::move(result.trace);
   clocks_ = std::move(result.clocks);
   scaler_ = read_scaler();
-}
-
-std::vector<findings::Comer> Training::comers() const {
-  std::vector<findings::Comer> list;
-  for (std::size_t d = 0; d < arrivals_.size() && copies_ == 1; ++d) {
-    const trace::Arrivals& came = arrivals_[d];
-    if (came.collectives == 0) {
-      continue;
-    }
-    const trace::Excess excess = trace::excess(*plan_, arrivals_, DeviceId(d));
-    list.push_back({.name = plan_->devices()[d],
-                    .last_share = static_cast<double>(came.last) / static_cast<double>(came.collectives),
-                    .held_up = Nanoseconds(came.held_up.count / traced_steps_),
-                    .phase = std::string(plan::to_text(excess.phase)),
-                    .excess = Nanoseconds(excess.time.count / traced_steps_),
-                    .steps = simulated() ? 0 : traced_steps_,  // one simulated step is like any other
-                    .latest_in = latest_in_[d]});
-  }
-  return list;
-}
-
-trace::DeviceTime Training::mean_time() const {
-  trace::DeviceTime sum;
-  for (const trace::DeviceTime& time : device_times_) {
-    sum += time;
-  }
-  const auto step = static_cast<double>(trace::spread(timed_).median.count) / static_cast<double>(device_times_.size());
-  const auto mean = [&](Nanoseconds time) { return Nanoseconds(std::llround(trace::share(time, traced_) * step)); };
-  return {.busy = mean(sum.busy),
-          .idle = mean(sum.idle),
-          .delayed = mean(sum.delayed),
-          .exposed = mean(sum.exposed),
-          .waiting = mean(sum.waiting),
-          .loading = mean(sum.loading),
-          .communication = mean(sum.communication),
-          .overlapped = mean(sum.overlapped)};
 }
 
 std::vector<Bytes> Training::buffer_bytes() const {

@@ -10,13 +10,12 @@
 
 #include "baton/checkpoint/checkpoint.h"
 #include "baton/exec/executor.h"
-#include "baton/findings/straggler.h"
+#include "baton/job/study.h"
 #include "baton/lab/evaluation.h"
 #include "baton/lab/job.h"
 #include "baton/lab/simulation.h"
 #include "baton/op/loss_scale.h"
 #include "baton/trace/analysis.h"
-#include "baton/trace/arrivals.h"
 
 namespace baton::lab {
 
@@ -80,15 +79,16 @@ class Training {
   /// Its flops, also where they are more than 64 bits hold.
   double flops() const { return flops_; }
   /// By device, summed over the traced steps, and how long those took together.
-  const std::vector<trace::DeviceTime>& device_times() const { return device_times_; }
+  const std::vector<trace::DeviceTime>& device_times() const { return study_->device_times(); }
   /// Where a step of median length went: the mean over devices and traced steps.
-  trace::DeviceTime mean_time() const;
-  Nanoseconds traced() const { return traced_; }
-  std::int64_t traced_steps() const { return traced_steps_; }
+  trace::DeviceTime mean_time() const { return study_->mean_time(trace::spread(timed_).median); }
+  Nanoseconds traced() const { return study_->traced(); }
+  std::int64_t traced_steps() const { return study_->traced_steps(); }
   /// Of the traced steps' critical paths, by kind of segment.
-  const std::array<Nanoseconds, trace::PathSegment::kinds>& path() const { return path_; }
+  const std::array<Nanoseconds, trace::PathSegment::kinds>& path() const { return study_->path(); }
   /// How devices came to collectives, in the mean over the traced steps; empty if fewer than two devices meet.
-  std::vector<findings::Comer> comers() const;
+  std::vector<findings::Comer> comers() const { return study_->comers(); }
+  const job::Study& study() const { return *study_; }
   /// What rounding to 16-bit types did, over all steps.
   const std::vector<exec::RoundingTally>& roundings() const { return roundings_; }
   /// Whether its 16-bit format is rounded to, and not computed in.
@@ -104,7 +104,6 @@ class Training {
 
  private:
   std::optional<op::ScaleState> read_scaler() const;
-  void count_totals();
   void open_simulation(const Calibration::Progress& progress, const Planner& planner);
   exec::RunResult simulate() const;
 
@@ -127,12 +126,7 @@ class Training {
   std::optional<op::ScaleState> scaler_;
   std::int64_t warmup_ = 0;
   std::int64_t steps_before_ = 0;
-  std::vector<trace::DeviceTime> device_times_;
-  std::vector<trace::Arrivals> arrivals_;
-  std::vector<std::int64_t> latest_in_;  // by device: traced steps in which the others waited longest for it
-  Nanoseconds traced_;
-  std::int64_t traced_steps_ = 0;
-  std::array<Nanoseconds, trace::PathSegment::kinds> path_{};  // by kind of segment
+  std::unique_ptr<job::Study> study_;
   trace::Trace trace_;
   std::unique_ptr<std::byte[]> room_;  // for one tensor; untouched until something is saved
   std::size_t room_size_ = 0;

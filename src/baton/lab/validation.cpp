@@ -25,7 +25,7 @@ double step_of(const JobWords& words, const cluster::Machine& machine) {
   const Job job(words, machine);
   const std::optional<strategy::Folded> folded = job.fold();
   if (folded) {
-    return in_seconds(Simulation(job, folded->plan, folded->stands_for).step().duration);
+    return in_seconds(Simulation(job, folded->plan, stands_for(*folded)).step().duration);
   }
   const plan::Plan plan = job.compile();
   return in_seconds(Simulation(job, plan).step().duration);

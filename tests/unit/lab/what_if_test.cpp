@@ -1,4 +1,4 @@
-#include "baton/lab/what_if.h"
+#include "baton/job/what_if.h"
 
 #include "unit/lab/synthetic.h"
 

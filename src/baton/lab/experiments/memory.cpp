@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "baton/base/error.h"
+#include "baton/job/held.h"
 #include "baton/lab/experiments/list.h"
 #include "baton/lab/phrases.h"
 #include "baton/lab/rows.h"
@@ -10,82 +11,6 @@
 
 namespace baton::lab {
 namespace {
-
-/// What one device holds, by what it is for: all that is alive at the moment when most is, were its tasks to run one after the
-/// other. Lanes run side by side, so that a plan keeps more apart.
-struct Held {
-  std::int64_t parameters = 0;
-  std::int64_t gradients = 0;
-  std::int64_t states = 0;
-  std::int64_t activations = 0;
-  std::int64_t other = 0;
-
-  std::int64_t sum() const { return parameters + gradients + states + activations + other; }
-};
-
-std::int64_t& part_of(Held& held, const plan::Buffer& buffer) {
-  const bool parameter = std::holds_alternative<plan::ParameterPart>(buffer.content);
-  switch (buffer.role) {
-    case plan::Role::parameter:
-    case plan::Role::statistic:
-      return held.parameters;
-    case plan::Role::optimizer_state:
-      return held.states;
-    case plan::Role::gradient:
-      return parameter ? held.gradients : held.activations;
-    case plan::Role::activation:
-    case plan::Role::communication:
-    case plan::Role::input:
-    case plan::Role::target:
-      return parameter ? held.parameters : held.activations;
-    default:
-      return held.other;
-  }
-}
-
-/// Walks a device's tasks in the order of the plan; a buffer is there from the first task that touches it to the last.
-Held at_the_fullest(const plan::Plan& plan, DeviceId device) {
-  std::vector<std::size_t> first(plan.buffers().size(), plan.tasks().size());
-  std::vector<std::size_t> last(plan.buffers().size(), 0);
-  for (std::size_t i = 0; i < plan.tasks().size(); ++i) {
-    for (const std::vector<BufferId>* list : {&plan.tasks()[i].reads, &plan.tasks()[i].writes}) {
-      for (const BufferId id : *list) {
-        first[id.index()] = std::min(first[id.index()], i);
-        last[id.index()] = i;
-      }
-    }
-  }
-  std::vector<std::vector<std::size_t>> begins(plan.tasks().size());
-  std::vector<std::vector<std::size_t>> ends(plan.tasks().size());
-  Held now;
-  for (std::size_t b = 0; b < plan.buffers().size(); ++b) {
-    const plan::Buffer& buffer = plan.buffers()[b];
-    if (buffer.device != device || first[b] == plan.tasks().size()) {
-      continue;
-    }
-    if (buffer.persistent) {
-      part_of(now, buffer) += buffer.size().count;
-    } else {
-      begins[first[b]].push_back(b);
-      ends[last[b]].push_back(b);
-    }
-  }
-  Held fullest = now;
-  for (std::size_t i = 0; i < plan.tasks().size(); ++i) {
-    for (const std::size_t b : begins[i]) {
-      part_of(now, plan.buffers()[b]) += plan.buffers()[b].size().count;
-    }
-    const std::int64_t workspace = plan.tasks()[i].device == device ? plan.tasks()[i].workspace.count : 0;
-    if (now.sum() + workspace > fullest.sum()) {
-      fullest = now;
-      fullest.other += workspace;
-    }
-    for (const std::size_t b : ends[i]) {
-      part_of(now, plan.buffers()[b]) -= plan.buffers()[b].size().count;
-    }
-  }
-  return fullest;
-}
 
 class MemoryMeasurement final : public TrainMeasurement {
  public:
@@ -98,7 +23,7 @@ class MemoryMeasurement final : public TrainMeasurement {
     for (std::size_t d = 0; d < plan.devices().size(); ++d) {
       fullest = training().peak()[d] > training().peak()[fullest] ? d : fullest;
     }
-    const Held held = at_the_fullest(plan, DeviceId(fullest));
+    const job::Held held = job::held_at_the_fullest(plan)[fullest];
     record["used"] = plan.devices().size();
     record["parameters_bytes"] = held.parameters;
     record["gradients_bytes"] = held.gradients;

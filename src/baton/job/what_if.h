@@ -6,7 +6,7 @@
 
 #include "baton/cluster/cluster.h"
 
-namespace baton::lab {
+namespace baton::job {
 
 /// What would be if devices or links were other than they are. Factors above one are faster or wider.
 struct WhatIf {
@@ -24,4 +24,4 @@ WhatIf parse_what_if(std::string_view text);
 /// The cluster with its links changed.
 cluster::Cluster changed(const cluster::Cluster& cluster, const WhatIf& what_if);
 
-}  // namespace baton::lab
+}  // namespace baton::job

@@ -1,4 +1,4 @@
-#include "baton/lab/what_if.h"
+#include "baton/job/what_if.h"
 
 #include <cmath>
 
@@ -6,7 +6,7 @@
 #include "baton/base/error.h"
 #include "baton/base/text.h"
 
-namespace baton::lab {
+namespace baton::job {
 namespace {
 
 double parse_factor(std::string_view text, std::string_view key) {
@@ -65,4 +65,4 @@ cluster::Cluster changed(const cluster::Cluster& cluster, const WhatIf& what_if)
   return cluster::Cluster(cluster.devices(), emulated, wiring);
 }
 
-}  // namespace baton::lab
+}  // namespace baton::job

@@ -1,8 +1,8 @@
-#include "baton/lab/json.h"
+#include "baton/job/json.h"
 
 #include <algorithm>
 
-namespace baton::lab {
+namespace baton::job {
 namespace {
 
 constexpr std::size_t deepest = 32;
@@ -41,4 +41,4 @@ Json parse_json(std::string_view text, std::size_t most_values) {
   return Json::parse(text, nullptr, false);
 }
 
-}  // namespace baton::lab
+}  // namespace baton::job

@@ -1,0 +1,163 @@
+import {h, prose} from './dom.js';
+import {startTheme, themeButton} from './theme.js';
+import {ask, stopAsking} from './asking.js';
+import {controlsOf} from './controls.js';
+import {Results} from './results.js';
+import {fragmentOf, readFragment} from './state.js';
+import {tours} from './tours.js';
+
+const debounce = 40;  // ms
+
+const copyOf = (choice) => ({words: {...choice.words}, files: {...choice.files}});
+
+class Playground {
+  constructor(about) {
+    this.about = about;
+    this.busy = h('div', {class: 'busy', role: 'status', hidden: true}, 'Simulating … ', h('button', {type: 'button', onclick: () => this.cancel()}, 'Cancel'));
+    this.controls = h('aside', {class: 'panel'});
+    this.tourPlace = h('div');
+    this.resultPlace = h('main', {id: 'results', tabindex: '-1'});
+    this.compareButton = h('button', {type: 'button', class: 'compare', onclick: () => this.compare()});
+    this.chooser = h('select', {class: 'tours', 'aria-label': 'Guided tour', onchange: (event) => this.startTour(event.target.value)},
+      h('option', {value: ''}, 'Guided tours …'), tours.map(({id, title}) => h('option', {value: id}, title)));
+    document.getElementById('playground').replaceChildren(
+      h('header', {class: 'bar-top'}, h('h1', {}, 'Baton playground'), this.chooser, this.compareButton,
+        h('button', {type: 'button', class: 'link-copy', onclick: (event) => this.copyLink(event.target)}, 'Copy link'), themeButton()),
+      h('div', {class: 'columns'}, this.controls, h('div', {class: 'right'}, this.tourPlace, this.busy, this.resultPlace,
+        h('footer', {}, 'All times are simulated from data sheets by the same C++ as the command line, in this browser. Nothing is sent anywhere.'))));
+    addEventListener('hashchange', () => { if (decodeURIComponent(location.hash) !== decodeURIComponent(`#${this.written}`)) this.read(); });
+    addEventListener('keydown', (event) => { if (event.key === 'Escape' && !this.busy.hidden) this.cancel(); });
+    this.read();
+  }
+
+  read() {
+    Object.assign(this, readFragment(location.hash));
+    if (this.tour && !tours.some(({id}) => id === this.tour.id)) this.tour = null;
+    this.rebuild();
+  }
+
+  /** The form and the places of results anew, because other configurations are shown. */
+  rebuild() {
+    const changed = () => this.changed();
+    this.results = [new Results(this.second ? 'This' : null, this.first, () => { this.form(); this.changed(); }), this.second ? new Results('Compared with', this.second, changed) : null].filter(Boolean);
+    this.resultPlace.replaceChildren(...this.results.map(({element}) => element));
+    this.resultPlace.classList.toggle('two', this.results.length > 1);
+    this.compareButton.textContent = this.second ? 'Stop comparing' : 'Compare with …';
+    this.form();
+    this.showTour();
+    this.changed();
+  }
+
+  form() {
+    const focused = document.activeElement?.dataset?.word;
+    const opened = [...this.controls.querySelectorAll('details[open] > summary')].map(({textContent}) => textContent);
+    this.controls.replaceChildren(controlsOf(this.about, this.first, () => this.changed(), () => this.results[0].csv));
+    for (const summary of this.controls.querySelectorAll('summary')) if (opened.includes(summary.textContent)) summary.parentElement.open = true;
+    if (focused) this.controls.querySelector(`[data-word="${focused}"]`)?.focus();
+  }
+
+  changed() {
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.redraw(), debounce);
+  }
+
+  write() {
+    this.written = fragmentOf(this);
+    history.replaceState(null, '', `#${this.written}`);
+  }
+
+  async redraw() {
+    stopAsking();
+    this.write();
+    const round = this.round = (this.round ?? 0) + 1;
+    const began = performance.now();
+    document.documentElement.dataset.ready = 'false';
+    clearTimeout(this.slow);
+    this.slow = setTimeout(() => { this.busy.hidden = false; this.resultPlace.classList.add('stale'); }, 250);
+    for (const result of this.results) await result.draw();
+    if (round !== this.round) return;
+    this.settled();
+    document.documentElement.dataset.took = String(Math.round(performance.now() - began));
+    for (const result of this.results) await result.drawMore();
+    for (const result of this.results) await result.drawScaling();
+    if (round === this.round) document.documentElement.dataset.ready = 'true';
+  }
+
+  settled() {
+    clearTimeout(this.slow);
+    this.busy.hidden = true;
+    this.resultPlace.classList.remove('stale');
+  }
+
+  cancel() {
+    this.round++;
+    stopAsking();
+    this.settled();
+    this.results[0].sentence.textContent = 'Cancelled. What is shown below belongs to what was chosen before.';
+    document.documentElement.dataset.ready = 'true';
+  }
+
+  compare() {
+    this.second = this.second ? null : copyOf(this.first);
+    this.rebuild();
+  }
+
+  async copyLink(button) {
+    this.write();
+    try {
+      await navigator.clipboard.writeText(location.href);
+      button.textContent = 'Copied';
+    } catch {
+      button.textContent = 'Copy it from the address bar';
+    }
+    setTimeout(() => { button.textContent = 'Copy link'; }, 1800);
+  }
+
+  startTour(id) {
+    this.goTo(id ? {id, step: 0} : null);
+  }
+
+  goTo(tour) {
+    this.tour = tour;
+    if (tour) {
+      const {words, other} = tours.find(({id}) => id === tour.id).steps[tour.step];
+      this.first = {words: {...words}, files: {}};
+      this.second = other ? {words: {...other}, files: {}} : null;
+    }
+    this.rebuild();
+  }
+
+  showTour() {
+    this.chooser.value = this.tour?.id ?? '';
+    if (!this.tour) {
+      this.tourPlace.replaceChildren();
+      return;
+    }
+    const {title, steps} = tours.find(({id}) => id === this.tour.id);
+    const at = Math.max(0, Math.min(steps.length - 1, this.tour.step || 0));
+    const go = (to) => () => { this.goTo({id: this.tour.id, step: to}); this.tourPlace.querySelector('.tour')?.focus(); };
+    this.tourPlace.replaceChildren(h('section', {class: 'tour', tabindex: '-1', 'aria-label': `Tour: ${title}`},
+      h('p', {class: 'tour-title'}, `${title}, step ${at + 1} of ${steps.length}`), h('p', {class: 'tour-text'}, prose(steps[at].text)),
+      h('div', {class: 'tour-buttons'}, h('button', {type: 'button', disabled: at === 0, onclick: go(at - 1)}, 'Back'),
+        at + 1 < steps.length ? h('button', {type: 'button', class: 'next', onclick: go(at + 1)}, 'Next') : null,
+        h('button', {type: 'button', onclick: () => this.goTo(null)}, 'End the tour'))));
+  }
+}
+
+async function startPlayground() {
+  startTheme();
+  addEventListener('beforeprint', () => { for (const figure of document.querySelectorAll('figure.timeline')) figure.paintPrint(); });
+  const place = document.getElementById('playground');
+  if (typeof WebAssembly !== 'object' || typeof DecompressionStream !== 'function') {
+    place.textContent = 'This browser is too old for the playground: it needs WebAssembly with exceptions, as browsers since 2023 have it.';
+    return;
+  }
+  place.textContent = 'Opening …';
+  try {
+    new Playground(await ask({ask: 'about'}));
+  } catch (error) {
+    place.textContent = `The playground cannot run in this browser: ${error.message}`;
+  }
+}
+
+startPlayground();

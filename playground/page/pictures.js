@@ -1,0 +1,108 @@
+// Small charts as SVG and HTML: bars of shares, lines over the number of devices, and the grid of a schedule.
+import {h} from './dom.js';
+import {formatValue} from './format.js';
+import {hideTooltip, showTooltip} from './tooltip.js';
+
+const namespace = 'http://www.w3.org/2000/svg';
+function svg(tag, attributes = {}, ...children) {
+  const element = document.createElementNS(namespace, tag);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  element.append(...children);
+  return element;
+}
+
+const listed = (list) => (list.length > 1 ? `${list[0]} to ${list[list.length - 1]}` : list[0]);
+
+/** Neighbours with equal parts share a bar. */
+function gathered(names, parts) {
+  const groups = [];
+  names.forEach((name, i) => {
+    const key = parts[i].map((value) => Math.round(value * 1e4) / 1e4).join();
+    if (groups.length && groups[groups.length - 1].key === key) groups[groups.length - 1].names.push(name);
+    else groups.push({key, names: [name], values: parts[i]});
+  });
+  return groups;
+}
+
+/** Stacked bars, one per device or group of equal devices. `kinds`: [{key, name, kind}], kind names a colour and texture of the page. */
+export function stackedBars(title, names, rows, parts, {format, most, limit}) {
+  const groups = gathered(names, rows.map((row) => parts.map(({key}) => row[key] ?? 0)));
+  const full = most ?? Math.max(1, ...groups.map(({values}) => values.reduce((sum, value) => sum + value, 0)));
+  const shown = groups.slice(0, 24);
+  const bars = shown.map(({names: own, values}) => {
+    const facts = parts.map(({name}, i) => [name, values[i]]).filter(([, value]) => value > 0);
+    const label = `${listed(own)}: ${facts.map(([name, value]) => `${name} ${formatValue(value, format)}`).join(', ')}`;
+    return h('div', {class: 'bar-row', tabindex: '0', 'aria-label': label,
+      onpointermove: (event) => showTooltip([label], event.clientX, event.clientY), onpointerleave: hideTooltip},
+      h('span', {class: 'bar-name'}, listed(own)),
+      h('span', {class: 'bar'}, values.map((value, i) => (value > 0 ? h('span', {class: `bar-part ${parts[i].kind}`, style: `width:${(100 * value) / full}%`}) : null)),
+        limit && limit <= full ? h('span', {class: 'bar-limit', style: `left:${(100 * limit) / full}%`}) : null),
+      h('span', {class: 'bar-sum'}, formatValue(format === 'percent' ? values[0] : values.reduce((sum, value) => sum + value, 0), format)));
+  });
+  const used = parts.filter((_, i) => groups.some(({values}) => values[i] > 0));
+  return h('figure', {class: 'bars'}, h('figcaption', {class: 'figure-title'}, title),
+    h('ul', {class: 'legend'}, used.map(({name, kind}) => h('li', {}, h('span', {class: `key ${kind}`}), name))), bars,
+    groups.length > shown.length ? h('p', {class: 'hint'}, `and ${groups.length - shown.length} more rows`) : null);
+}
+
+/** Lines over the number of devices, on logarithmic axes of base 2. lines: [{name, points: [[n, value]], dashed, className}] */
+export function scalingChart(title, lines, {top, format}) {
+  const [width, height, left, bottom] = [460, 250, 44, 34];
+  const every = lines.flatMap(({points}) => points);
+  const most = Math.max(2, ...every.map(([n]) => n));
+  const peak = top ?? Math.max(1.2, ...lines.filter(({scales}) => scales !== false).flatMap(({points}) => points.map(([, value]) => value)));
+  const x = (n) => left + (Math.log2(n) / Math.log2(most)) * (width - left - 14);
+  const y = (value) => height - bottom - (Math.min(value, peak) / peak) * (height - bottom - 12);
+  const picture = svg('svg', {viewBox: `0 0 ${width} ${height}`, role: 'img', 'aria-label': title});
+  for (let n = 1; n <= most; n *= 2) {
+    picture.append(svg('line', {x1: x(n), x2: x(n), y1: 12, y2: height - bottom, class: 'gridline'}),
+      svg('text', {x: x(n), y: height - bottom + 16, class: 'tick', 'text-anchor': 'middle'}, String(n)));
+  }
+  for (let i = 0; i <= 4; i++) {
+    const value = (peak * i) / 4;
+    picture.append(svg('line', {x1: left, x2: width - 14, y1: y(value), y2: y(value), class: 'gridline'}),
+      svg('text', {x: left - 6, y: y(value) + 4, class: 'tick', 'text-anchor': 'end'}, format === 'percent' ? `${Math.round(100 * value)}` : String(Number(value.toPrecision(3)))));
+  }
+  picture.append(svg('text', {x: (left + width) / 2, y: height - 4, class: 'tick', 'text-anchor': 'middle'}, format === 'percent' ? 'devices (efficiency in %)' : 'devices (speedup)'));
+  for (const {points, className, dots} of lines) {
+    if (points.length === 0) continue;
+    picture.append(svg('polyline', {points: points.map(([n, value]) => `${x(n)},${y(value)}`).join(' '), class: `line ${className}`}));
+    for (const [n, value] of dots === false ? [] : points) {
+      picture.append(svg('circle', {cx: x(n), cy: y(value), r: 4, class: `dot ${className}`}, svg('title', {}, `${n} devices: ${formatValue(value, format)}`)));
+    }
+  }
+  return h('figure', {class: 'scaling'}, h('figcaption', {class: 'figure-title'}, title),
+    h('ul', {class: 'legend'}, lines.filter(({points}) => points.length).map(({name, className}) => h('li', {}, h('span', {class: `key line-key ${className}`}), name))), picture);
+}
+
+/** Reads a schedule's file; each row a list of actions in order. */
+export const orderOf = (csv) => csv.trim().split('\n').map((line) => line.split(',').map((cell) => cell.trim()).filter(Boolean));
+export const csvOf = (rows) => `${rows.map((row) => row.join(',')).join('\n')}\n`;
+
+/**
+ * The grid of a schedule: each action as long as its kind takes with equal stages. With `onMove(device, index, by)` actions are buttons:
+ * chosen by a click, moved within their row by the arrow keys.
+ */
+export function gridPicture(grid, onMove, chosen) {
+  const unit = 100 / grid.makespan;
+  const kindOfAction = (text) => ({F: 'forward', B: 'backward', I: 'backward', W: 'update'})[text.replace(/\d/g, '')] ?? 'other';
+  const word = {F: 'forward', B: 'backward', I: 'backward for the input', W: 'backward for the weights'};
+  const rows = grid.rows.slice(0, 32).map((cells, device) => h('div', {class: 'grid-row'}, h('span', {class: 'grid-name'}, String(device)),
+    h('div', {class: 'grid-cells'}, cells.map(([text, start, end], index) => {
+      const [stage, kind, batch] = text.split(/([FBIW])/);
+      const says = `device ${device}: ${word[kind]} of micro-batch ${batch} at stage ${stage}`;
+      const style = `left:${start * unit}%;width:${(end - start) * unit}%`;
+      const label = grid.makespan > 120 ? '' : grid.stages > grid.rows.length ? text : batch;
+      if (!onMove) return h('span', {class: `cell ${kindOfAction(text)}`, style, title: says}, label);
+      return h('button', {type: 'button', class: `cell ${kindOfAction(text)}`, style, title: says, 'aria-label': says,
+        'aria-pressed': chosen && chosen[0] === device && chosen[1] === index ? 'true' : 'false',
+        onclick: () => onMove(device, index, 0),
+        onkeydown: (event) => {
+          const by = {ArrowLeft: -1, ArrowRight: 1}[event.key];
+          if (!by) return;
+          event.preventDefault();
+          onMove(device, index, by);
+        }}, label);
+    }))));
+  return h('div', {class: 'grid', style: `--least:${Math.min(1600, grid.makespan * 9)}px`}, rows);
+}

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "baton/plan/plan.h"
+
+namespace baton::job {
+
+/// What one device holds, by what it is for: all that is alive at the moment when most is, were its tasks to run one after the
+/// other. Lanes run side by side, so that a plan keeps more apart.
+struct Held {
+  std::int64_t parameters = 0;
+  std::int64_t gradients = 0;
+  std::int64_t states = 0;
+  std::int64_t activations = 0;
+  std::int64_t other = 0;
+
+  std::int64_t sum() const { return parameters + gradients + states + activations + other; }
+};
+
+/// By device. Walks the tasks in the order of the plan; a buffer is there from the first task that touches it to the last.
+std::vector<Held> held_at_the_fullest(const plan::Plan& plan);
+
+}  // namespace baton::job

@@ -1,0 +1,169 @@
+#include "baton/job/scenario.h"
+
+#include <algorithm>
+
+#include "baton/base/error.h"
+#include "baton/cost/roofline.h"
+#include "baton/cost/scaled.h"
+#include "baton/job/setup.h"
+#include "baton/strategy/fold.h"
+
+namespace baton::job {
+namespace {
+
+void sum_totals(Laid& laid) {
+  for (const plan::Totals& device : plan::totals_by_device(laid.plan)) {
+    laid.totals += device;
+    laid.flops += static_cast<double>(device.work.flops.count);
+  }
+}
+
+/// Checks a plan, or the slice of one that stands for all of `cluster`, and lays it out.
+void check_and_lay_out(Laid& laid, const cluster::Cluster* cluster, const std::vector<Bytes>& peak_of_others,
+                       const LimitsOf& limits_of) {
+  plan::Limits limits = limits_of(laid.plan);
+  limits.slice = laid.copies() > 1;
+  limits.memory.resize(laid.plan.devices().size());
+  for (std::size_t d = 0; d < laid.stands_for.devices.size(); ++d) {
+    limits.memory[d] = cluster->device(laid.stands_for.devices[d][0]).memory;
+  }
+  const plan::Verdict verdict = plan::verify(laid.plan, limits);
+  plan::require(verdict);
+  laid.peak = verdict.memory.peak;
+  for (std::size_t d = 0; d < peak_of_others.size(); ++d) {
+    laid.peak[d] = std::max(laid.peak[d], peak_of_others[d]);
+    if (laid.peak[d] > limits.memory[d]) {
+      throw usage_error("{} and its replicas need up to {} but have {}: use a smaller model or batch, or divide the model more",
+                        laid.plan.devices()[d], to_text(laid.peak[d]), to_text(limits.memory[d]));
+    }
+  }
+}
+
+/// Times of a user's own for what devices compute; what they carry is by the cluster's file.
+class OwnCost final : public cost::CostModel {
+ public:
+  OwnCost(const Duration& own, const cost::CostModel& base) : own_(own), base_(base) {}
+  Nanoseconds duration(const plan::Plan& plan, TaskId task) const override { return own_(plan, task); }
+  Nanoseconds copying(const plan::Plan& plan, TaskId task) const override { return base_.copying(plan, task); }
+  std::string origin() const override { return "times of a user's own"; }
+
+ private:
+  const Duration& own_;
+  const cost::CostModel& base_;
+};
+
+}  // namespace
+
+Laid lay_out(plan::Plan plan, const LimitsOf& limits) {
+  Laid laid{.plan = std::move(plan)};
+  check_and_lay_out(laid, nullptr, {}, limits);
+  sum_totals(laid);
+  return laid;
+}
+
+Laid lay_out(const strategy::Request& request, const strategy::Strategy& strategy, std::size_t fold_beyond,
+             const LimitsOf& limits) {
+  std::optional<strategy::Folded> folded;
+  if (request.cluster.size() > fold_beyond) {
+    folded = strategy::fold(request, strategy);
+  }
+  if (!folded) {
+    return lay_out(strategy::compile(request, strategy), limits);
+  }
+  Laid laid{.plan = std::move(folded->plan), .stands_for = stands_for(*folded), .totals = folded->totals, .flops = folded->flops};
+  check_and_lay_out(laid, &request.cluster, folded->peak_of_others, limits);
+  if (laid.copies() == 1) {
+    sum_totals(laid);
+  }
+  return laid;
+}
+
+sim::StandsFor stands_for(const strategy::Folded& folded) {
+  sim::StandsFor stands_for{.devices = folded.stands_for, .parts = static_cast<std::size_t>(folded.parts), .reach = {}};
+  for (const strategy::Spans spans : folded.spans) {
+    stands_for.reach.push_back(spans == strategy::Spans::replicas ? sim::Reach::replicas
+                               : spans == strategy::Spans::parts  ? sim::Reach::parts
+                               : spans == strategy::Spans::both   ? sim::Reach::all
+                                                                  : sim::Reach::members);
+  }
+  return stands_for;
+}
+
+cluster::Cluster written_out(const cluster::Cluster& cluster, const sim::StandsFor& stands_for) {
+  if (stands_for.empty()) {
+    return cluster;
+  }
+  std::vector<cluster::Device> devices;
+  for (const std::vector<DeviceId>& list : stands_for.devices) {
+    devices.push_back(cluster.device(list[0]));
+  }
+  return cluster::Cluster(std::move(devices), cluster.emulated_link(), cluster.wiring());
+}
+
+trace::StepTrace imagined_step(const plan::Plan& plan, const cluster::Cluster& cluster, const sim::StandsFor& stands_for,
+                               const WhatIf& what_if, const cost::Software& software, const Duration& own) {
+  const cluster::Cluster other = changed(cluster, what_if);
+  const cluster::Cluster written = written_out(other, stands_for);
+  const cost::Roofline roofline(written, software);
+  const OwnCost with_own(own, roofline);
+  const cost::CostModel& costs = own ? static_cast<const cost::CostModel&>(with_own) : roofline;
+  return sim::simulate(plan, other, cost::Scaled(costs, what_if.compute, what_if.link), stands_for);
+}
+
+std::string changed_origin(const std::string& origin, const JobWords& words) {
+  return parse_what_if(words.what_if).changes() ? origin + "; changed by " + words.what_if : origin;
+}
+
+std::string imagined_origin(const cluster::Cluster& cluster, const JobWords& words, const cost::Software& software) {
+  return changed_origin(cost::Roofline(cluster, software).origin(), words);
+}
+
+std::vector<Sensitivity> sensitivities(const std::function<Nanoseconds(const WhatIf&)>& time_of, const WhatIf& now,
+                                       Nanoseconds step) {
+  std::vector<Sensitivity> list;
+  const auto turn = [&](std::string knob, auto change) {
+    WhatIf what_if = now;
+    change(what_if);
+    const Nanoseconds time = time_of(what_if);
+    const double gain = step.count == 0 ? 0 : 1 - static_cast<double>(time.count) / static_cast<double>(step.count);
+    list.push_back({std::move(knob), time, gain});
+  };
+  turn("compute twice as fast", [](WhatIf& what_if) { what_if.compute *= 2; });
+  turn("links twice as wide", [](WhatIf& what_if) { what_if.link *= 2; });
+  turn("half the latency of links", [](WhatIf& what_if) {
+    what_if.latency /= 2;
+    what_if.longer = Nanoseconds(what_if.longer.count / 2);
+  });
+  std::stable_sort(list.begin(), list.end(), [](const Sensitivity& a, const Sensitivity& b) { return a.gain > b.gain; });
+  return list;
+}
+
+Scenario::Scenario(const JobWords& words)
+    : words_(with_software(words)),
+      model_(make_model(words_)),
+      cluster_(imagine(words_)),
+      what_if_(parse_what_if(words_.what_if)),
+      software_(cost::software_by_name(words_.software)),
+      request_(make_request(words_, model_, cluster_, imagined_target())),
+      laid_([&] {
+        require_sense(words_, request_);
+        return lay_out(request_, strategy::strategy_by_name(request_.strategy), fold_beyond(words_), [&](const plan::Plan&) {
+          plan::Limits limits;
+          for (const cluster::Device& device : cluster_.devices()) {
+            limits.memory.push_back(device.memory);
+          }
+          return limits;
+        });
+      }()),
+      step_(imagined_step(laid_.plan, cluster_, laid_.stands_for, what_if_, software_)),
+      study_(laid_.plan, laid_.copies(), trace::Origin::simulated) {
+  study_.add(step_);
+}
+
+std::vector<Sensitivity> Scenario::sensitivities() const {
+  return job::sensitivities(
+      [&](const WhatIf& what_if) { return imagined_step(laid_.plan, cluster_, laid_.stands_for, what_if, software_).duration; },
+      what_if_, step_.duration);
+}
+
+}  // namespace baton::job

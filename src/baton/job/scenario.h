@@ -1,0 +1,100 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "baton/cost/software.h"
+#include "baton/job/study.h"
+#include "baton/job/what_if.h"
+#include "baton/job/words.h"
+#include "baton/model/model.h"
+#include "baton/plan/verify.h"
+#include "baton/sim/simulate.h"
+#include "baton/strategy/fold.h"
+#include "baton/strategy/strategy.h"
+
+namespace baton::job {
+
+/// A plan that was checked and laid out, to be simulated.
+struct Laid {
+  plan::Plan plan;
+  sim::StandsFor stands_for = {};  // empty, unless equal replicas are folded
+  plan::Totals totals = {};        // what a step does and moves on all devices, those that were folded away among them
+  double flops = 0;                // of `totals`, also where they are more than 64 bits hold
+  std::vector<Bytes> peak = {};    // by device: what the plan lays out, of replicas that are folded the most
+
+  /// How many devices each one of the plan stands for.
+  std::int64_t copies() const { return static_cast<std::int64_t>(stands_for.copies()); }
+};
+
+/// The limits that a plan is checked against.
+using LimitsOf = std::function<plan::Limits(const plan::Plan& plan)>;
+
+/// The plan of a request, folded if there are more devices than `fold_beyond` and replicas are alike; or a plan as it is. A usage
+/// error says why it cannot be run.
+constexpr std::size_t never_fold = std::numeric_limits<std::size_t>::max();
+Laid lay_out(const strategy::Request& request, const strategy::Strategy& strategy, std::size_t fold_beyond, const LimitsOf& limits);
+Laid lay_out(plan::Plan plan, const LimitsOf& limits);
+
+/// How the devices of a folded plan stand for those of the cluster.
+sim::StandsFor stands_for(const strategy::Folded& folded);
+
+/// The devices that a folded plan is written for: the first of those that each stands for.
+cluster::Cluster written_out(const cluster::Cluster& cluster, const sim::StandsFor& stands_for);
+
+/// How long a Compute or an Update takes on its device, by a formula that a user brings.
+using Duration = std::function<Nanoseconds(const plan::Plan& plan, TaskId task)>;
+
+/// A step on a machine that is not here, with the figures of its file, changed as `what_if` says. `own` replaces the times of what
+/// devices compute.
+trace::StepTrace imagined_step(const plan::Plan& plan, const cluster::Cluster& cluster, const sim::StandsFor& stands_for,
+                               const WhatIf& what_if, const cost::Software& software, const Duration& own = {});
+/// The formula of its times and where they come from, and of any times if the words ask for a change.
+std::string imagined_origin(const cluster::Cluster& cluster, const JobWords& words, const cost::Software& software);
+std::string changed_origin(const std::string& origin, const JobWords& words);
+
+/// What a change of one thing would do to the step, beside what the job's own --what-if asks for.
+struct Sensitivity {
+  std::string knob;  // "compute twice as fast"
+  Nanoseconds step;
+  double gain;  // the share of the step that it saves
+};
+/// Each knob turned to twice as good, the one that gains most first. `time_of` simulates a step.
+std::vector<Sensitivity> sensitivities(const std::function<Nanoseconds(const WhatIf&)>& time_of, const WhatIf& now,
+                                       Nanoseconds step);
+
+/// A job on a machine that is not here: compiled, verified and simulated, with no more than its words.
+class Scenario {
+ public:
+  /// Everything is done here; a usage error says why it cannot be, in the words of the command line.
+  explicit Scenario(const JobWords& words);
+
+  Scenario(const Scenario&) = delete;  // the request refers to the model and the cluster
+  Scenario& operator=(const Scenario&) = delete;
+
+  const model::Model& model() const { return model_; }
+  const cluster::Cluster& cluster() const { return cluster_; }
+  const strategy::Request& request() const { return request_; }
+  const Laid& laid() const { return laid_; }
+  const trace::StepTrace& step() const { return step_; }
+  const Study& study() const { return study_; }
+  std::string cost_origin() const { return imagined_origin(cluster_, words_, software_); }
+  std::vector<Sensitivity> sensitivities() const;
+
+ private:
+  JobWords words_;
+  model::Model model_;
+  cluster::Cluster cluster_;
+  WhatIf what_if_;
+  cost::Software software_;
+  strategy::Request request_;
+  Laid laid_;
+  trace::StepTrace step_;
+  Study study_;
+};
+
+}  // namespace baton::job

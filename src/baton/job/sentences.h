@@ -1,0 +1,17 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "baton/job/scenario.h"
+
+namespace baton::job {
+
+/// What `verify` says of a plan that breaks no rule.
+std::string correct_sentence(const plan::Plan& plan, bool memory_checked);
+
+/// What a simulated step shows, the answer first: where its time goes, what would shorten it, which device the others wait for,
+/// what the schedule leaves idle, and how full memory is.
+std::vector<std::string> findings_of(const Scenario& scenario, const std::vector<Sensitivity>& sensitivities);
+
+}  // namespace baton::job

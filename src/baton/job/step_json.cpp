@@ -1,0 +1,163 @@
+#include "baton/job/step_json.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+namespace baton::job {
+namespace {
+
+constexpr std::array<const char*, trace::PathSegment::kinds> path_names{"compute", "communication", "delay", "overhead", "load"};
+
+/// At most 50 times that stand for as many equal shares of the steps, from the shortest on: what a histogram is made from.
+Json quantiles_json(std::vector<Nanoseconds> times) {
+  std::sort(times.begin(), times.end());
+  const std::size_t kept = std::min<std::size_t>(times.size(), 50);
+  Json list = Json::array();
+  for (std::size_t q = 0; q < kept; ++q) {
+    list.push_back(times[(2 * q + 1) * times.size() / (2 * kept)].count);
+  }
+  return list;
+}
+
+}  // namespace
+
+double samples_per_s(const std::vector<Nanoseconds>& timed, std::int64_t batch) {
+  const Nanoseconds step = trace::spread(timed).median;
+  return step.count == 0 ? 0 : static_cast<double>(batch) * 1e9 / static_cast<double>(step.count);
+}
+
+Json times_json(const std::vector<Nanoseconds>& timed, std::int64_t batch, trace::Origin origin) {
+  const trace::Spread spread = trace::spread(timed);
+  const trace::MedianInterval interval = trace::median_interval(timed);
+  return {{"time_per_step_ns", spread.median.count},
+          {"time_low_ns", interval.low.count},
+          {"time_high_ns", interval.high.count},
+          {"interval_level", interval.level > 0 && origin != trace::Origin::simulated ? Json(interval.level) : Json()},
+          {"instances", 1},
+          {"mean_ns", spread.mean.count},
+          {"std_ns", spread.std.count},
+          {"p5_ns", spread.p5.count},
+          {"p95_ns", spread.p95.count},
+          {"min_ns", spread.min.count},
+          {"max_ns", spread.max.count},
+          {"quantiles_ns", quantiles_json(timed)},
+          {"samples_per_s", samples_per_s(timed, batch)}};
+}
+
+Json totals_json(const plan::Totals& totals, double flops) {
+  const bool exact = totals.work.flops.count < std::numeric_limits<std::int64_t>::max();
+  return {{"transfers", totals.transfers},
+          {"transfers_forward", totals.transfers_forward},
+          {"sent_bytes", totals.work.sent.count},
+          {"flops", exact ? Json(totals.work.flops.count) : Json(flops)}};
+}
+
+Json devices_json(const plan::Plan& plan, const Study& study, const std::vector<Bytes>& peak, const cluster::Cluster* here) {
+  const std::vector<plan::Totals> totals = plan::totals_by_device(plan);
+  std::vector<std::int64_t> tasks(totals.size(), 0);
+  for (const plan::Task& task : plan.tasks()) {
+    ++tasks[task.device.index()];
+  }
+  Json list = Json::array();
+  for (std::size_t d = 0; d < totals.size(); ++d) {
+    const trace::DeviceTime& time = study.device_times()[d];
+    const auto part = [&](Nanoseconds of) { return trace::share(of, study.traced()); };
+    list.push_back({{"name", plan.devices()[d]},
+                    {"stands_for", study.copies()},
+                    {"cores", here == nullptr ? std::vector<int>{} : here->devices()[d].cores},
+                    {"rank", here == nullptr ? 0 : here->devices()[d].rank},
+                    {"busy", part(time.busy)},
+                    {"idle", part(time.idle)},
+                    {"waiting", part(time.waiting)},
+                    {"exposed", part(time.exposed)},
+                    {"overlapped", part(time.overlapped)},
+                    {"delayed", part(time.delayed)},
+                    {"loading", part(time.loading)},
+                    {"rest", part(time.rest())},
+                    {"peak_bytes", peak[d].count},
+                    {"tasks", tasks[d]},
+                    {"sent_bytes", totals[d].work.sent.count},
+                    {"received_bytes", totals[d].work.received.count}});
+  }
+  return list;
+}
+
+Json arrivals_json(const Study& study) {
+  Json list = Json::array();
+  for (const findings::Comer& comer : study.comers()) {
+    list.push_back({{"device", comer.name},
+                    {"last", comer.last_share},
+                    {"held_up_ns", comer.held_up.count},
+                    {"phase", comer.phase},
+                    {"excess_ns", comer.excess.count},
+                    {"steps", comer.steps},
+                    {"latest_in", comer.latest_in}});
+  }
+  return list;
+}
+
+Json path_json(const Study& study) {
+  Json path;
+  for (std::size_t kind = 0; kind < path_names.size(); ++kind) {
+    path[path_names[kind]] = trace::share(study.path()[kind], study.traced());
+  }
+  return path;
+}
+
+Json settings_json(const JobWords& words) {
+  Json settings;
+  for (const JobField& field : fields()) {
+    settings[field.name] = words.*field.word;
+  }
+  return settings;
+}
+
+Json timeline_json(const plan::Plan& plan, const trace::Trace& trace, const std::string& label) {
+  std::vector<const trace::StepTrace*> steps;
+  for (const trace::StepTrace& step : trace.steps) {
+    steps.push_back(&step);
+  }
+  if (steps.empty()) {
+    return {};
+  }
+  std::nth_element(steps.begin(), steps.begin() + static_cast<std::ptrdiff_t>(steps.size() / 2), steps.end(),
+                   [](const auto* a, const auto* b) { return a->duration < b->duration; });
+  const trace::StepTrace& step = *steps[steps.size() / 2];
+  std::vector<bool> critical(plan.tasks().size(), false);
+  for (const trace::PathSegment& segment : trace::critical_path(plan, step)) {
+    critical[segment.task.index()] = critical[segment.task.index()] || segment.kind != trace::PathSegment::Kind::overhead;
+  }
+  Json lanes = Json::array();
+  for (std::size_t lane = 0; lane < plan::lane_count; ++lane) {
+    lanes.push_back(plan::to_text(static_cast<plan::Lane>(lane)));
+  }
+  Json events = Json::array();
+  for (std::size_t t = 0; t < plan.tasks().size(); ++t) {
+    const plan::Task& task = plan.tasks()[t];
+    const trace::Event& event = step.events[t];
+    Json one{{"device", task.device.value},
+             {"lane", static_cast<int>(task.lane)},
+             {"name", plan::verb(task)},
+             {"phase", plan::to_text(task.labels.phase)},
+             {"block", task.labels.block},
+             {"micro_batch", task.labels.micro_batch},
+             {"start", event.start.count},
+             {"end", event.end.count},
+             {"sent", event.sent.count},
+             {"received", event.received.count},
+             {"critical", static_cast<bool>(critical[t])}};
+    if (plan::meeting_of(task).valid()) {
+      one["met"] = trace::met_at(plan, step, TaskId(t)).count;
+    }
+    events.push_back(std::move(one));
+  }
+  return {{"label", label},
+          {"origin", trace::to_text(trace.origin)},
+          {"duration_ns", step.duration.count},
+          {"devices", plan.devices()},
+          {"lanes", lanes},
+          {"events", events}};
+}
+
+}  // namespace baton::job

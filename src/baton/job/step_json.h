@@ -1,0 +1,33 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "baton/cluster/cluster.h"
+#include "baton/job/json.h"
+#include "baton/job/study.h"
+#include "baton/job/words.h"
+#include "baton/plan/plan.h"
+
+/// What steps came to, as `train --json` and `simulate --json` print it (docs/measuring.md says what each key means).
+namespace baton::job {
+
+/// Of the median step; 0 where none was timed.
+double samples_per_s(const std::vector<Nanoseconds>& timed, std::int64_t batch);
+/// Of the steps that were timed; `time_per_step_ns` is their median, from `time_low_ns` to `time_high_ns` its interval. All are of
+/// one instance: what another run of the same job would differ by is not in it.
+Json times_json(const std::vector<Nanoseconds>& timed, std::int64_t batch, trace::Origin origin);
+/// Of a step, over all devices.
+/// `flops` is their number also where it is more than 64 bits hold.
+Json totals_json(const plan::Totals& totals, double flops);
+/// For each device of the plan shares of the step, memory and bytes. `here`: the devices that ran it; nullptr if none did.
+Json devices_json(const plan::Plan& plan, const Study& study, const std::vector<Bytes>& peak, const cluster::Cluster* here);
+/// How devices came to collectives.
+Json arrivals_json(const Study& study);
+/// Shares of the step, by kind.
+Json path_json(const Study& study);
+Json settings_json(const JobWords& words);
+/// The traced step of median length, for drawing; null where none was traced.
+Json timeline_json(const plan::Plan& plan, const trace::Trace& trace, const std::string& label);
+
+}  // namespace baton::job

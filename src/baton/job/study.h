@@ -1,0 +1,48 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "baton/findings/straggler.h"
+#include "baton/plan/plan.h"
+#include "baton/trace/analysis.h"
+#include "baton/trace/arrivals.h"
+#include "baton/trace/trace.h"
+
+namespace baton::job {
+
+/// Where the traced steps of a plan went, summed over them.
+class Study {
+ public:
+  /// The plan must outlive it. `copies`: how many devices each one of the plan stands for.
+  Study(const plan::Plan& plan, std::int64_t copies, trace::Origin origin);
+
+  void add(const trace::StepTrace& step);
+
+  /// How many devices each one of the plan stands for: one, unless equal replicas were folded.
+  std::int64_t copies() const { return copies_; }
+  /// By device, summed over the traced steps, and how long those took together.
+  const std::vector<trace::DeviceTime>& device_times() const { return device_times_; }
+  Nanoseconds traced() const { return traced_; }
+  std::int64_t traced_steps() const { return traced_steps_; }
+  /// Of the traced steps' critical paths, by kind of segment.
+  const std::array<Nanoseconds, trace::PathSegment::kinds>& path() const { return path_; }
+  /// How devices came to collectives, in the mean over the traced steps; empty if fewer than two devices meet.
+  std::vector<findings::Comer> comers() const;
+  /// Where a step of this length went: the mean over devices and traced steps.
+  trace::DeviceTime mean_time(Nanoseconds step) const;
+
+ private:
+  const plan::Plan& plan_;
+  std::int64_t copies_;
+  trace::Origin origin_;
+  std::vector<trace::DeviceTime> device_times_;
+  std::vector<trace::Arrivals> arrivals_;
+  std::vector<std::int64_t> latest_in_;  // by device: traced steps in which the others waited longest for it
+  Nanoseconds traced_;
+  std::int64_t traced_steps_ = 0;
+  std::array<Nanoseconds, trace::PathSegment::kinds> path_{};  // by kind of segment
+};
+
+}  // namespace baton::job
