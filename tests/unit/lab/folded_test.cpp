@@ -20,9 +20,6 @@ class Draw {
   std::int64_t from(std::int64_t low, std::int64_t high) {
     return low + static_cast<std::int64_t>(engine_() % static_cast<std::uint64_t>(high - low + 1));
   }
-  std::int64_t of_numbers(const std::vector<std::int64_t>& list) {
-    return list[static_cast<std::size_t>(from(0, static_cast<std::int64_t>(list.size()) - 1))];
-  }
   const char* of(const std::vector<const char*>& list) {
     return list[static_cast<std::size_t>(from(0, static_cast<std::int64_t>(list.size()) - 1))];
   }
@@ -37,7 +34,7 @@ JobWords draw_job(Draw& draw) {
   const bool nodes = words.cluster.starts_with("dgx");
   const std::int64_t tp = draw.from(0, 2) == 0 ? (nodes ? std::int64_t{1} << draw.from(1, 3) : draw.from(2, 4)) : 1;
   const std::int64_t pp = draw.from(0, 3) == 0 ? draw.from(2, 3) : 1;
-  std::int64_t dp = nodes && tp < 4 ? draw.from(3, 24) : draw.from(1, 8);
+  std::int64_t dp = !nodes ? draw.from(1, 8) : tp < 4 ? draw.from(3, 24) : draw.from(1, 4) * (8 / tp);
   if (!nodes && words.cluster != "ideal") {
     const std::int64_t there = words.cluster == "pcie-4" ? 4 : words.cluster == "pcie-5" ? 5 : 8;
     dp = std::max<std::int64_t>(1, std::min(dp, there / (tp * pp)));
@@ -58,16 +55,18 @@ JobWords draw_job(Draw& draw) {
   words.precision = draw.of({"fp32", "fp32", "bf16", "fp16"});
   words.recompute = draw.of({"none", "all"});
   std::string widths;
+  const std::int64_t unit = draw.from(0, 2) == 0 ? 1 : tp;  // what divides evenly over the parts folds
   for (std::int64_t i = draw.from(2, 6) + pp; i >= 0; --i) {
     // Some parameters have fewer elements than there are replicas, and few divide evenly.
-    widths += (widths.empty() ? "" : "-") + std::to_string(draw.from(0, 2) == 0 ? draw.from(1, 9) : draw.from(10, 200));
+    widths += (widths.empty() ? "" : "-") +
+              std::to_string(unit * (draw.from(0, 2) == 0 ? draw.from(1, 9) : draw.from(10, 200 / unit)));
   }
   words.model = "mlp:" + widths;
   if (draw.from(0, 2) == 0) {  // heads, a vocabulary and a sequence to divide
-    const std::int64_t heads = std::int64_t{1} << draw.from(1, 3);
+    const std::int64_t heads = unit * draw.from(1, 2);
     words.model = "gpt:depth=" + std::to_string(draw.from(1, 2) + pp) + ",heads=" + std::to_string(heads) +
                   ",dim=" + std::to_string(heads * draw.from(2, 5) * 2) + ",context=" + std::to_string(8 * draw.from(1, 3)) +
-                  ",vocab=" + std::to_string(draw.of_numbers({40, 64, 61}));
+                  ",vocab=" + std::to_string(unit * draw.from(5, 15));
     words.sp = tp > 1 ? draw.of({"off", "on"}) : "off";
     words.clip = draw.of({"", "", "1"});
   }
@@ -112,19 +111,14 @@ TEST(Folded, AgreesWithAllReplicasWrittenOutInTimeBytesAndMemory) {
     ++agreed;
     folded += one.run->copies() > 1 ? 1 : 0;
     parts_folded += words.tp != "1" && one.run->plan().devices().size() == std::stoul(words.pp) ? 1 : 0;
-    if (words.sp == "on" && words.zero >= "2") {
-      // The first replica has the collectives of its pieces and those of its parts in another order than the others.
-      ASSERT_NEAR(static_cast<double>(one.run->timed()[0].count) / static_cast<double>(all.run->timed()[0].count), 1, 0.02) << name;
-    } else {
-      ASSERT_EQ(one.run->timed(), all.run->timed()) << name;
-    }
+    ASSERT_EQ(one.run->timed(), all.run->timed()) << name;
     ASSERT_EQ(one.run->totals(), all.run->totals()) << name;
     ASSERT_EQ(*std::max_element(one.run->peak().begin(), one.run->peak().end()),
               *std::max_element(all.run->peak().begin(), all.run->peak().end()))
         << name;
   }
   EXPECT_GT(folded, 250);
-  EXPECT_GT(parts_folded, 40);
+  EXPECT_GT(parts_folded, 15);
 }
 
 TEST(Folded, ATrainingOf16384DevicesIsSimulatedAsOneReplicaAndOnePart) {
