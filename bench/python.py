@@ -2,15 +2,19 @@
 
     PYTHONPATH=build/release/python python3 bench/python.py --bench build/release/bench/simulate_job
 
-Both simulate the same jobs in turn, many times; the table has the medians.
+Both simulate the same jobs in turn, many times. The table has the median over the rounds of the shortest time in a round, which other
+work on the machine disturbs least.
 """
 
 import argparse
+import os
 import statistics
 import subprocess
+import sys
 import time
 
-import baton
+sys.path = [folder for folder in sys.path if folder != os.path.dirname(os.path.abspath(__file__))]  # which has another baton.py
+import baton  # noqa: E402
 
 jobs = [("mlp:dim=1024,depth=8", "1f1b", 4, 64), ("gpt2", "ddp", 8, 64), ("gpt:depth=8,heads=8,dim=512,context=128,vocab=1000", "gpipe", 4, 32)]
 rounds = 7
@@ -22,7 +26,7 @@ def in_python(model, strategy, devices, batch, count):
         start = time.perf_counter()
         baton.simulate(model, strategy=strategy, devices=devices, batch=batch, cluster="dgx-a100")
         times.append(time.perf_counter() - start)
-    return statistics.median(times)
+    return min(times)
 
 
 def main():

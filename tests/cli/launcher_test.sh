@@ -297,6 +297,23 @@ tests_are_run() {
   check '--bless asks for a review' contains "$scratch/err" 'review the change'
 }
 
+the_python_package_is_built_and_named() {
+  call python quickly
+  check 'python takes no arguments' contains "$scratch/err" "'python' takes no arguments"
+  check 'and says so by its exit code' equal "$status" 1
+  # shellcheck disable=SC2016  # CMake expands it
+  printf 'add_custom_target(baton_python COMMAND ${CMAKE_COMMAND} -E touch ${CMAKE_BINARY_DIR}/package-built)\n' >>"$tree/CMakeLists.txt"
+  call python
+  check 'the package is built' test -e "$tree/build/release/package-built"
+  check 'and it is said how to import it' contains "$scratch/out" "PYTHONPATH=$tree/build/release/python"
+  printf 'message(STATUS "Python: not built (pybind11 is not found)")\n' >>"$tree/CMakeLists.txt"
+  call python
+  check 'where it cannot be built the reason is told' contains "$scratch/err" 'cannot be built: pybind11 is not found'
+  check 'with an exit code' equal "$status" 1
+  call 0
+  check 'all else works then' equal "$status" 0
+}
+
 a_moved_tree_recovers() {
   local old=$tree
   tree="$scratch/moved"
@@ -426,6 +443,7 @@ many_first_calls_build_once
 killed_builds_recover
 the_lock_is_not_inherited
 tests_are_run
+the_python_package_is_built_and_named
 a_moved_tree_recovers
 missing_packages_are_installed_or_named
 

@@ -403,6 +403,6 @@ def test_the_settings_are_those_of_the_program():
 
 
 def test_importing_is_quick():
-    code = "import time; t = time.perf_counter(); import baton; print(time.perf_counter() - t)"
+    code = "import time; t = time.process_time(); import baton; print(time.process_time() - t)"  # of a busy machine too
     times = [float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout) for _ in range(5)]
     assert min(times) < 0.3

@@ -1,0 +1,94 @@
+#include "baton/lab/own.h"
+
+#include "baton/data/arrays.h"
+#include "baton/lab/training.h"
+#include "baton/model/zoo.h"
+#include "baton/schedule/run.h"
+#include "baton/strategy/passes.h"
+#include "baton/strategy/training_step.h"
+#include "support/machine.h"
+#include "unit/lab/simulated.h"
+#include "unit/lab/synthetic.h"
+
+namespace baton::lab {
+namespace {
+
+using baton::test::small_machine;
+using test::says;
+using test::usage_sentence;
+using test::words_on;
+
+JobWords small_words() {
+  JobWords words;
+  words.model = "mlp:dim=8,depth=4";
+  words.devices = "cpu:2";
+  words.batch = "12";
+  return words;
+}
+
+std::vector<double> losses(const JobWords& words, Own own = {}) {
+  Training run(words, small_machine(), {}, nullptr, {}, std::move(own));
+  run.run(3, 0);
+  return run.losses();
+}
+
+plan::Draft dealt(const strategy::Request& request) {
+  strategy::Placement placement;
+  placement.replicas.push_back({.rows = {0, request.step.global_batch}, .device_of_block = {}});
+  for (std::size_t block = 0; block < request.model.blocks().size(); ++block) {
+    placement.replicas[0].device_of_block.push_back(DeviceId(block % request.cluster.size()));
+  }
+  for (const cluster::Device& device : request.cluster.devices()) {
+    placement.devices.push_back(device.name);
+  }
+  plan::Draft draft = strategy::training_step(request.model, request.step, placement);
+  return strategy::add_updates(strategy::add_transfers(std::move(draft)), request.step.optimizer);
+}
+
+TEST(Own, AModelReplacesTheOneThatTheWordsName) {
+  JobWords words = small_words();
+  const std::vector<double> by_name = losses(words);
+  words.model = "no model at all";
+  Own own;
+  own.model = std::make_shared<const model::Model>(model::parse_model("mlp:dim=8,depth=4"));
+  EXPECT_EQ(losses(words, own), by_name);
+}
+
+TEST(Own, AStrategyReplacesTheOneThatTheWordsName) {
+  JobWords words = small_words();
+  words.strategy = "layers";
+  Own own;
+  own.strategy = strategy::Strategy{"dealt", "blocks are dealt out in turn", dealt};
+  EXPECT_EQ(losses(words, own), losses(words));
+  EXPECT_EQ(Job(words, small_machine(), nullptr, own).request().strategy, "dealt");
+}
+
+TEST(Own, AScheduleIsAskedForThePipelineOfTheWords) {
+  JobWords words = small_words();
+  words.micro_batches = "3";
+  Own own;
+  std::vector<std::int64_t> asked;
+  own.schedule = [&](const schedule::Pipeline& pipeline) {
+    asked = {pipeline.devices, pipeline.chunks, pipeline.micro_batches};
+    return schedule::schedule_by_name("gpipe").grid(pipeline);
+  };
+  JobWords known = words;
+  known.strategy = "gpipe";
+  EXPECT_EQ(losses(words, own), losses(known));
+  EXPECT_EQ(asked, (std::vector<std::int64_t>{2, 1, 3}));
+}
+
+TEST(Own, CostsAreThoseOfTheSimulatedTasks) {
+  JobWords words = words_on("ideal", "single", "1");
+  Own own;
+  own.duration = [](const plan::Plan&, TaskId) { return Nanoseconds(1000); };
+  own.duration_origin = "a microsecond each";
+  Training run(words, small_machine(), {}, nullptr, {}, own);
+  run.run(1, 0);
+  EXPECT_EQ(run.timed()[0].count, 1000 * static_cast<std::int64_t>(run.plan().tasks().size()));
+  EXPECT_EQ(run.simulation().cost_origin(), "a microsecond each");
+  EXPECT_TRUE(says(usage_sentence([&] { losses(small_words(), own); }), "--cluster"));
+}
+
+}  // namespace
+}  // namespace baton::lab
