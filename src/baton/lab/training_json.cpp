@@ -1,5 +1,7 @@
 #include "baton/lab/training_json.h"
 
+#include "baton/cluster/gpu.h"
+#include "baton/exec/backend/cuda/cuda.h"
 #include "baton/job/step_json.h"
 #include "baton/lab/environment.h"
 
@@ -42,6 +44,17 @@ Json roundings_json(const Training& run) {
                     {"overflows", tally.rounding.overflows}});
   }
   return list;
+}
+
+/// Of what kind the GPUs are; null if it ran on cores, or was simulated.
+Json gpu_name(const Job& job) {
+  const std::optional<cluster::GpuPart>& gpu = job.cluster().devices()[0].gpu;
+  if (!gpu || job.simulated()) {
+    return {};
+  }
+  const std::vector<cluster::Gpu> gpus = exec::find_gpus();
+  const auto ordinal = static_cast<std::size_t>(gpu->ordinal);
+  return ordinal < gpus.size() ? Json(gpus[ordinal].name) : Json();
 }
 
 Json scale_json(const Training& run) {
@@ -150,7 +163,8 @@ Json result_json(const Training& run, const std::string& command) {
            {"settings", job::settings_json(job.words())},
            {"seed", job.seed()},
            {"steps", run.step_times().size()},
-           {"steps_before", run.steps_before()}};
+           {"steps_before", run.steps_before()},
+           {"gpu", gpu_name(job)}};
   all.update(measured_json(run));
   all.update(evaluations_json(run));
   all.update(Json{{"step_times_ns", times},
