@@ -1,5 +1,7 @@
 #include "baton/job/step_json.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <limits>
@@ -105,11 +107,21 @@ Json path_json(const Study& study) {
   return path;
 }
 
-Json settings_json(const JobWords& words) {
+Json settings_json(const JobWords& words, op::Optimizer optimizer) {
   Json settings;
   for (const JobField& field : fields()) {
     settings[field.name] = words.*field.word;
   }
+  op::attributes(optimizer, [&](std::string_view name, const auto& value) {
+    if constexpr (std::is_same_v<std::decay_t<decltype(value)>, double>) {
+      for (const auto& [flag, attribute] :
+           {std::pair("lr", "rate"), std::pair("momentum", "momentum"), std::pair("weight-decay", "weight_decay")}) {
+        if (name == attribute && settings[flag] == "") {
+          settings[flag] = fmt::format("{}", value);
+        }
+      }
+    }
+  });
   return settings;
 }
 

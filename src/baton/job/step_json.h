@@ -7,6 +7,7 @@
 #include "baton/job/json.h"
 #include "baton/job/study.h"
 #include "baton/job/words.h"
+#include "baton/op/optimizer.h"
 #include "baton/plan/plan.h"
 
 /// What steps came to, as `train --json` and `simulate --json` print it (docs/measuring.md says what each key means).
@@ -26,7 +27,8 @@ Json devices_json(const plan::Plan& plan, const Study& study, const std::vector<
 Json arrivals_json(const Study& study);
 /// Shares of the step, by kind.
 Json path_json(const Study& study);
-Json settings_json(const JobWords& words);
+/// As given; what the optimizer has by default is filled in.
+Json settings_json(const JobWords& words, op::Optimizer optimizer);
 /// The traced step of median length, for drawing; null where none was traced.
 Json timeline_json(const plan::Plan& plan, const trace::Trace& trace, const std::string& label);
 

@@ -160,7 +160,7 @@ Json result_json(const Training& run, const std::string& command) {
            {"loss", strategy::to_text(request.step.loss)},
            {"optimizer", job.words().optimizer},
            {"precision", strategy::to_text(request.step.precision)},
-           {"settings", job::settings_json(job.words())},
+           {"settings", job::settings_json(job.words(), request.step.optimizer)},
            {"seed", job.seed()},
            {"steps", run.step_times().size()},
            {"steps_before", run.steps_before()},
