@@ -5,6 +5,7 @@
 #include "baton/base/error.h"
 #include "baton/base/file.h"
 #include "baton/checkpoint/pretrained.h"
+#include "baton/data/source.h"
 #include "baton/data/tokenizer.h"
 #include "commands.h"
 #include "terminal.h"
@@ -26,6 +27,18 @@ void copy_tokenizer(const std::filesystem::path& checkpoint, const std::filesyst
   }
 }
 
+/// How the training that wrote a checkpoint prepared its images.
+model::PixelScale scale_of(const checkpoint::Source& checkpoint) {
+  model::PixelScale scale;
+  const auto found = checkpoint.metadata().find("flag.normalize");
+  if (found != checkpoint.metadata().end() && !found->second.empty()) {
+    const data::Normalization normalization = data::parse_normalization(found->second);
+    scale.mean.assign(normalization.mean.begin(), normalization.mean.end());
+    scale.deviation.assign(normalization.deviation.begin(), normalization.deviation.end());
+  }
+  return scale;
+}
+
 void export_weights(const ExportWords& words) {
   if (words.checkpoint.empty() == words.model.empty()) {
     throw usage_error("export takes the weights of --checkpoint or of --model, a folder with a config.json: give one of them");
@@ -41,6 +54,11 @@ void export_weights(const ExportWords& words) {
     }
     const model::Model model = model::parse_model(words.model);
     checkpoint::export_folder(*checkpoint::open_pretrained(*path, model), model, words.to);
+    const std::filesystem::path preprocessor = std::filesystem::path(path->path) / "preprocessor_config.json";
+    if (!path->onnx && path->settings.empty() && std::filesystem::exists(preprocessor)) {
+      std::filesystem::copy_file(preprocessor, std::filesystem::path(words.to) / preprocessor.filename(),
+                                 std::filesystem::copy_options::overwrite_existing);
+    }
     fmt::print("{} is in {} as config.json and model.safetensors\n", printable(words.model), printable(words.to));
     return;
   }
@@ -48,7 +66,7 @@ void export_weights(const ExportWords& words) {
   if (!found.skipped.empty()) {
     fmt::print(stderr, "baton: {}; an older one is taken\n", printable(found.skipped));
   }
-  checkpoint::export_folder(*found.archive, checkpoint::model_of(*found.archive), words.to);
+  checkpoint::export_folder(*found.archive, checkpoint::model_of(*found.archive), words.to, scale_of(*found.archive));
   copy_tokenizer(words.checkpoint, words.to);
   fmt::print("{} is in {} as config.json and model.safetensors\n", printable(found.path.string()), printable(words.to));
 }

@@ -43,6 +43,19 @@ TEST_F(Cli, SamplesTheSameTextForASeedAlsoAfterAnExport) {
   EXPECT_EQ(run("train --model ./exported --steps 2 --warmup 0 --batch 2 -q").code, 0);
 }
 
+TEST_F(Cli, KeepsTheSizeOfImagesInAnExport) {
+  for (const std::string model : {"resnet:18,width=4,image=80,classes=3", "vit:depth=1,heads=1,dim=8,patch=8,image=24,classes=3"}) {
+    fs::remove_all(folder_ / "run");
+    ASSERT_EQ(run("train --model " + model + " --batch 2 --steps 2 --warmup 0 --checkpoint run -q").code, 0) << model;
+    ASSERT_EQ(run("export --checkpoint run --to exported").code, 0);
+    const std::string size = model.starts_with("vit") ? "image=24" : "image=80";
+    EXPECT_NE(run("models ./exported").out.find(size), std::string::npos) << run("models ./exported").out;
+    ASSERT_EQ(run("export --model ./exported --to again").code, 0);
+    EXPECT_NE(run("models ./again").out.find(size), std::string::npos);
+    EXPECT_EQ(run("models ./again").out, run("models ./exported").out);
+  }
+}
+
 TEST_F(Cli, TakesAFolderWhereverItTakesAModel) {
   const std::string model = "--model " + folders + "qwen2 ";
   for (const std::string& command :

@@ -338,7 +338,7 @@ std::unique_ptr<Source> shortened(const Source& source, const model::Model& mode
   return std::make_unique<ShortenedSource>(source, model);
 }
 
-void export_folder(const Source& checkpoint, const model::Model& model, const fs::path& folder) {
+void export_folder(const Source& checkpoint, const model::Model& model, const fs::path& folder, const model::PixelScale& scale) {
   const std::string config = model::config_of(model);
   std::map<std::string, std::string> origin;  // by name in the folder
   Tensors tensors;
@@ -387,6 +387,9 @@ void export_folder(const Source& checkpoint, const model::Model& model, const fs
     writer.append(std::as_bytes(std::span(counts)));
   }
   writer.commit();
+  if (const std::string preprocessor = model::preprocessor_of(model, scale); !preprocessor.empty()) {
+    write_whole(folder / "preprocessor_config.json", preprocessor);
+  }
   write_whole(folder / "config.json", config);
 }
 

@@ -8,6 +8,7 @@
 
 #include "baton/checkpoint/checkpoint.h"
 #include "baton/exec/ranks/world.h"
+#include "baton/model/huggingface.h"
 #include "baton/model/model.h"
 #include "baton/model/zoo.h"
 
@@ -32,6 +33,7 @@ std::unique_ptr<Source> shortened(const Source& source, const model::Model& mode
 
 /// Writes the weights of a checkpoint of the model as a folder that Hugging Face's libraries load: config.json and
 /// model.safetensors. A usage error if they have no such model. What is in the folder under these names is replaced.
-void export_folder(const Source& checkpoint, const model::Model& model, const std::filesystem::path& folder);
+void export_folder(const Source& checkpoint, const model::Model& model, const std::filesystem::path& folder,
+                   const model::PixelScale& scale = {});
 
 }  // namespace baton::checkpoint

@@ -537,4 +537,37 @@ std::string config_of(const Model& model) {
   return config.dump(2) + "\n";
 }
 
+std::string preprocessor_of(const Model& model, const PixelScale& scale) {
+  const Recipe recipe = is_path(model.name()) ? Recipe{} : recipe_of(model.name());
+  std::int64_t image = 0;
+  std::int64_t channels = 0;
+  if (recipe.kind == "vit") {
+    const VitSize size = parse_vit_size(recipe.arguments);
+    image = size.image;
+    channels = size.channels;
+  } else if (recipe.kind == "resnet") {
+    const ResnetSize size = parse_resnet_size(recipe.arguments);
+    image = size.image;
+    channels = size.channels;
+  } else {
+    return "";
+  }
+  const auto per_channel = [&](const std::vector<double>& values) {
+    return values.size() == 1 ? std::vector<double>(static_cast<std::size_t>(channels), values[0]) : values;
+  };
+  const ConfigTree config{{"image_processor_type", "BitImageProcessor"},
+                          {"do_convert_rgb", channels == 3},
+                          {"do_resize", true},
+                          {"size", {{"shortest_edge", image}}},
+                          {"resample", 2},
+                          {"do_center_crop", true},
+                          {"crop_size", {{"height", image}, {"width", image}}},
+                          {"do_rescale", true},
+                          {"rescale_factor", 1.0 / 255},
+                          {"do_normalize", true},
+                          {"image_mean", per_channel(scale.mean)},
+                          {"image_std", per_channel(scale.deviation)}};
+  return config.dump(2) + "\n";
+}
+
 }  // namespace baton::model

@@ -36,6 +36,14 @@ std::map<std::string, std::string> read_weight_map(const std::filesystem::path& 
 /// error if no type of Hugging Face's is this model.
 std::string config_of(const Model& model);
 
+/// How pixels between 0 and 1 become a model's numbers: (pixel - mean) / deviation, per channel; one value may stand for all.
+struct PixelScale {
+  std::vector<double> mean = {0.5};
+  std::vector<double> deviation = {0.5};
+};
+/// preprocessor_config.json of a model of images: their size, and how they are prepared as Baton prepares them. Empty for others.
+std::string preprocessor_of(const Model& model, const PixelScale& scale);
+
 /// What a tensor that a checkpoint holds (model/names.h) is called in such a folder: ResNets have other names there.
 std::string name_in_folder(const Model& model, const std::string& tensor);
 /// The name of a folder's tensor with the model's own name in front, which some files leave out: `h.0.ln_1.weight` is
