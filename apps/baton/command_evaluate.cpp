@@ -130,8 +130,18 @@ void add_evaluate_command(CLI::App& program, int& exit_code) {
                 {"model",     "data",   "tokenizer", "token-type", "normalize", "strategy", "devices", "batch",         "dp",
                  "pp",        "tp",     "sp",        "schedule",   "chunks",    "split",    "balance", "micro-batches", "loss",
                  "precision", "memory", "backend"});
-  command->get_option("--model")->description(
-      "the model (default: that of the checkpoint); a folder with a config.json or an ONNX file brings its weights");
+  command->get_option("--model")
+      ->description("the model (default: that of the checkpoint); a folder with a config.json or an ONNX file brings its weights")
+      ->default_str("");
+  command->get_option("--data")->description(
+      "evaluate on this: a file or folder of tokens, text, images or arrays, as docs/data.md lists them; its validation or test "
+      "part if it has "
+      "one");
+  for (const char* flag : {"--loss", "--precision", "--tokenizer", "--token-type", "--normalize"}) {
+    CLI::Option* option = command->get_option(flag);
+    const std::string help = option->get_description();
+    option->description(help.substr(0, help.find(" (default: ")) + " (default: that of the checkpoint)")->default_str("");
+  }
   command->add_option("--checkpoint", words->checkpoint, "the folder of a training's checkpoints, or one of its files")
       ->type_name("PATH");
   command->add_option("--json", words->json, "write the result to a file, or to standard output with -")->type_name("FILE");

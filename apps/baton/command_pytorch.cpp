@@ -6,6 +6,7 @@
 
 #include "baton/base/error.h"
 #include "baton/base/text.h"
+#include "baton/data/open.h"
 #include "baton/sheet/twins.h"
 #include "commands.h"
 #include "options.h"
@@ -51,6 +52,12 @@ void write_twin(const PytorchWords& words) {
                                                      static_cast<std::uint64_t>(parse_integer(
                                                          words.job.seed, "--seed", 0, std::numeric_limits<std::int64_t>::max()))));
     return;
+  }
+  if (!words.job.data.empty() && !data::is_random(words.job.data)) {
+    throw usage_error(
+        "the script reads the samples that baton train --data {} --write-start DIR writes: leave out --data here, and run the "
+        "script with --start DIR",
+        words.job.data);
   }
   const std::int64_t steps = parse_integer(words.steps, "--steps", 1, 10'000'000);
   const std::int64_t warmup = parse_integer(words.warmup, "--warmup", 0, 10'000'000);

@@ -111,6 +111,9 @@ std::shared_ptr<const Source> open_part(const std::vector<fs::path>& texts, cons
       files.push_back(encoded(path, *tokenizer));
     }
   }
+  if (std::all_of(files.begin(), files.end(), [](const TokenFile& file) { return file.count() == 0; })) {
+    throw unusable(texts[0], "it is empty");
+  }
   return tokens_source(std::move(files), tokenizer->vocabulary(), fmt::format("text as {}", tokenizer->name()), tokenizer);
 }
 

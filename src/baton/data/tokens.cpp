@@ -125,8 +125,11 @@ class TokensSource final : public Source {
           to_text(form.input));
     }
     if (description_.vocabulary > std::min(form.vocabulary, form.classes)) {
-      throw usage_error("the data has a vocabulary of {} tokens, but the model one of {}: give the model vocab={}",
-                        description_.vocabulary, std::min(form.vocabulary, form.classes), description_.vocabulary);
+      throw usage_error("the data has a vocabulary of {} tokens, but the model one of {}: give the model vocab={}{}",
+                        description_.vocabulary, std::min(form.vocabulary, form.classes), description_.vocabulary,
+                        tokenizer_ && tokenizer_->name() == "bytes"
+                            ? ", or add --tokenizer chars, which has one token per character that occurs"
+                            : "");
     }
     auto made = std::make_unique<TokenSamples>(files_, form);
     if (made->count() == 0) {

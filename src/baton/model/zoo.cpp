@@ -212,7 +212,7 @@ Recipe recipe_of(std::string_view text) {
   const std::size_t colon = text.find(':');
   const std::string name = canonical(text.substr(0, colon));
   std::vector<std::string> names;
-  std::vector<std::string> forms;
+  std::vector<std::string> kinds;
   const std::string arguments(colon == std::string_view::npos ? std::string_view() : text.substr(colon + 1));
   for (const Kind& kind : zoo()) {
     if (kind.name == name) {
@@ -225,10 +225,11 @@ Recipe recipe_of(std::string_view text) {
       names.push_back(preset.name);
     }
     names.push_back(kind.name);
-    forms.push_back(kind.forms);
+    kinds.push_back(kind.name);
   }
-  forms.emplace_back("the path of a folder with a config.json (./gpt2) or of a file (./model.onnx)");
-  throw usage_error("unknown model '{}'{}: write {}", text, did_you_mean(name, names), either(forms));
+  throw usage_error(
+      "unknown model '{}'{}: the kinds are {}, and baton models lists sizes; the path of a folder has a slash (./gpt2)", text,
+      did_you_mean(name, names), fmt::join(kinds, ", "));
 }
 
 std::optional<ModelPath> path_of(std::string_view text) {
