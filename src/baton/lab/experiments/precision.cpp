@@ -4,21 +4,41 @@
 #include <cmath>
 #include <numeric>
 
+#include "baton/base/error.h"
 #include "baton/base/text.h"
 #include "baton/lab/experiments/list.h"
 #include "baton/lab/phrases.h"
 #include "baton/lab/rows.h"
 #include "baton/lab/train_measurement.h"
+#include "baton/model/zoo.h"
 
 namespace baton::lab {
 namespace {
 
 constexpr std::size_t most_steps = 60;  // at which losses are compared: every row has that many
 
+constexpr const char* usual_batch = "usual";
+
+/// Where nothing else is asked for, as many samples as make 512 rows, of which each position of a sequence is one; 8 images.
+std::string batch_of(const std::string& model, const std::string& wanted) {
+  if (wanted != usual_batch) {
+    return wanted;
+  }
+  const Shape input = model::parse_model(model).input();
+  const bool tokens = model::parse_model(model).blocks().front().values.front().integers;
+  return std::to_string(tokens ? std::max<std::int64_t>(1, 512 / input.elements()) : input.rank() == 1 ? 512 : 8);
+}
+
+void check_batch(const Json& value) {
+  if (value != usual_batch) {
+    parse_integer(value.is_string() ? value.get<std::string>() : value.dump(), "batch", 1, 1 << 30);
+  }
+}
+
 std::unique_ptr<Measurement> open(const Point& point, const Settings& settings) {
   JobWords words;
   words.model = text(point, "model");
-  words.batch = text(point, "batch");
+  words.batch = batch_of(words.model, text(point, "batch"));
   words.lr = text(point, "lr");
   words.devices = settings.devices;
   const std::string precision = text(point, "precision");
@@ -242,7 +262,11 @@ Experiment precision() {
           .questions = {{"csye-hw4/1/Q12", "How many types of mixed-precision calculation does the GPU provide?", how_many_types},
                         {"csye-hw4/1/Q13", "What are the roles of GradScaler and autocast?", roles}},
           .axes = {{"model", "what is trained", {"mlp:dim=128,depth=12"}, {"mlp:dim=512,depth=12"}},
-                   {"batch", "global batch", {512}, {512}},
+                   {"batch",
+                    "global batch; usual: 512 samples, or as many as make 512 tokens, or 8 images",
+                    {usual_batch},
+                    {usual_batch},
+                    check_batch},
                    {"lr", "learning rate: high, since the loss is a mean over many elements", {1}, {1}},
                    {"precision", "number format", formats, formats}},
           .columns = {{"precision", "precision", Format::text},
