@@ -13,6 +13,7 @@
 #include "options.h"
 #include "signals.h"
 #include "terminal.h"
+#include "train_log.h"
 
 namespace baton::app {
 namespace {
@@ -95,7 +96,10 @@ class TextPrinter {
     fmt::print("{}", out);
     std::fflush(stdout);
   }
-  void finish() { fmt::print("{}\n", held_.empty() ? "" : "\xef\xbf\xbd"); }
+  void finish() {
+    fmt::print("{}\n", held_.empty() ? "" : "\xef\xbf\xbd");
+    std::fflush(stdout);  // the line ends before anything goes to stderr
+  }
 
  private:
   /// Whether more bytes could make these a character.
@@ -147,8 +151,8 @@ void sample(const SampleWords& words, int& exit_code) {
   }
   printer.finish();
   const double seconds = static_cast<double>((exec::now() - begin).count) * 1e-9;
-  fmt::print(stderr, "baton: {} tokens in {:.3g} s ({:.3g} per second), each by a forward over {} positions\n", done, seconds,
-             seconds > 0 ? static_cast<double>(done) / seconds : 0.0, sampler.window());
+  fmt::print(stderr, "baton: {} tokens in {:.3g} s ({} per second), each by a forward over {} positions\n", done, seconds,
+             rate_text(seconds > 0 ? static_cast<double>(done) / seconds : 0.0), sampler.window());
   if (interrupt.asked()) {
     exit_code = interrupt.exit_code();
   }

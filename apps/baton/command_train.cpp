@@ -89,7 +89,8 @@ Length length_of(const TrainWords& words, const lab::Job& job) {
   } else {
     length.steps = parse_integer(words.steps.empty() ? usual_steps : words.steps, "--steps", 1, most_steps);
   }
-  length.warmup = words.warmup.empty() ? (words.steps.empty() ? std::min(usual_warmup, length.steps - 1) : usual_warmup)
+  const bool shortens = words.steps.empty() || job.data() != nullptr;  // every step on data counts, whether it is timed or not
+  length.warmup = words.warmup.empty() ? (shortens ? std::min(usual_warmup, length.steps - 1) : usual_warmup)
                                        : parse_integer(words.warmup, "--warmup", 0, most_steps);
   if (length.steps <= length.warmup) {
     throw usage_error("--steps is {}, but the first {} are warm-up: give more steps, or a smaller --warmup", length.steps,
@@ -158,9 +159,19 @@ class Saving {
     }
     every_ = words.every.empty() ? 0 : parse_integer(words.every, "--every", 1, 10'000'000);
     saves_ = true;
+    if (run.job().data() != nullptr || !words.report.empty()) {
+      log_ = (std::filesystem::path(words.checkpoint) / "log.jsonl").string();
+    }
     run.make_room_for_checkpoints();
     std::optional<checkpoint::Found> found;
     exec::on_rank_0(world(), [&] {
+      if (const std::filesystem::path path(words.checkpoint); std::filesystem::is_regular_file(path)) {
+        const std::string folder = path.has_parent_path() ? path.parent_path().string() : ".";
+        throw usage_error(
+            "--checkpoint {} is a file, but train keeps its checkpoints in a folder: give {} with --resume to go on "
+            "from the newest one there, or a new folder to begin in",
+            words.checkpoint, folder);
+      }
       folder_.emplace(words.checkpoint, keep);
       if (!words.resume) {
         folder_->require_empty();
@@ -180,6 +191,9 @@ class Saving {
         const checkpoint::Metadata metadata = checkpoint::ArchiveReader(best_path_).metadata();
         if (const auto loss = metadata.find("eval_loss"); loss != metadata.end()) {
           best_ = parse_number(loss->second, "the best checkpoint's eval_loss", -1e300, 1e300);
+          const auto step = metadata.find("step");
+          best_step_ = parse_integer(step == metadata.end() ? "" : step->second, "the best checkpoint's step", 0,
+                                     std::int64_t{1} << 48);
         }
       }
       if (found) {
@@ -227,6 +241,7 @@ class Saving {
       return false;
     }
     best_ = evaluation.loss;
+    best_step_ = evaluation.step;
     checkpoint::Metadata metadata = run_.metadata();
     metadata["eval_loss"] = fmt::format("{}", evaluation.loss);
     return write([&] { return std::make_unique<checkpoint::ArchiveWriter>(best_path_, run_.tensors(), metadata); },
@@ -234,6 +249,13 @@ class Saving {
         .empty();
   }
 
+  /// Which evaluation was best, and where its weights are, at rank 0; empty if nothing was kept as the best.
+  std::string best() const {
+    return best_step_ < 0 ? ""
+                          : fmt::format("Best: step {} with loss {}, in {}", best_step_, loss_text(best_), best_path_.string());
+  }
+  /// The file beside the checkpoints that the lines of all runs are kept in; empty if there is none.
+  std::string log() const { return log_; }
   /// The last one that was saved or gone on from; empty where there is none.
   const std::string& last() const { return last_; }
   /// The steps done by then.
@@ -286,8 +308,10 @@ class Saving {
   std::string last_;
   std::int64_t saved_step_ = 0;
   std::vector<std::string> differences_;
+  std::string log_;
   std::filesystem::path best_path_;
   double best_ = std::numeric_limits<double>::infinity();  // the lowest loss of an evaluation, at rank 0
+  std::int64_t best_step_ = -1;                            // its step; -1: there is none
 };
 
 /// The first step whose loss is not finite, counting those of this run; nothing where all are.
@@ -347,9 +371,9 @@ void report_divergence(const lab::Training& run, const std::string& what, std::i
              checkpoint.empty() ? "" : "; the last good checkpoint is " + checkpoint);
 }
 
-void print_summary(const lab::Training& run, double others_share) {
+void print_times(const lab::Training& run, double others_share) {
   if (run.timed().empty()) {
-    fmt::print("\nNo step was timed: all {} were warm-up.\n", run.losses().size());
+    fmt::print("\n{}", run.losses().empty() ? "" : fmt::format("No step was timed: all {} were warm-up.\n", run.losses().size()));
     return;
   }
   const trace::Spread spread = trace::spread(run.timed());
@@ -367,10 +391,19 @@ void print_summary(const lab::Training& run, double others_share) {
     fmt::print("  other processes used {} of this machine's cores at the same time, so the step times are too long\n",
                lab::percent(others_share));
   }
-  fmt::print("Loss {} at the first step, {} at the last\n", loss_text(run.losses().front()), loss_text(run.losses().back()));
+}
+
+void print_summary(const lab::Training& run, double others_share) {
+  print_times(run, others_share);
+  if (!run.losses().empty()) {
+    fmt::print("Loss {} at the first step, {} at the last\n", loss_text(run.losses().front()), loss_text(run.losses().back()));
+  }
   if (!run.evaluations().empty()) {
     const lab::Evaluation& last = run.evaluations().back();
     fmt::print("Evaluation at step {} on {} samples: {}\n", last.step, last.samples, evaluation_text(last));
+  }
+  if (run.timed().empty()) {
+    return;
   }
   if (!run.roundings().empty()) {
     const exec::Rounding gradients = exec::sum(run.roundings(), plan::Role::gradient);
@@ -390,6 +423,26 @@ void print_summary(const lab::Training& run, double others_share) {
   }
 }
 
+/// Says so if the last steps would learn nothing because the learning rate has reached 0; otherwise empty.
+std::string rate_note(const lab::Job& job, std::int64_t steps) {
+  const op::RateSchedule schedule = std::visit([](const auto& settings) { return settings.schedule; },
+                                               job.request().step.optimizer);
+  const std::int64_t until = std::max(schedule.linear_until, schedule.cosine_until);
+  return until > 0 && until < steps && schedule.floor == 0 ? fmt::format(
+                                                                 "the learning rate is 0 from step {} on, so the last {} of {} "
+                                                                 "steps change nothing: set until={} in --lr-schedule, "
+                                                                 "or a floor",
+                                                                 until, steps - until + 1, steps, steps)
+                                                           : "";
+}
+
+/// What rank 0 found, on every rank.
+bool on_every_rank(bool found) {
+  exec::Blob answer = exec::to_blob(found ? "yes" : "no");
+  world().broadcast(answer, 0);
+  return exec::to_text(answer) == "yes";
+}
+
 void train(TrainWords words, int& exit_code) {
   if (!words.job.cluster.empty() || !words.job.what_if.empty() || words.job.fold != lab::JobWords{}.fold) {
     throw usage_error("train runs on this machine: use baton simulate for --cluster, --what-if and --fold");
@@ -400,7 +453,6 @@ void train(TrainWords words, int& exit_code) {
   lab::Training run(words.job, cluster::probe(), {}, &world());
   const Length length = length_of(words, run.job());
   const std::int64_t steps = length.steps;
-  const std::int64_t warmup = length.warmup;
   const std::int64_t log_every = words.log_every.empty() ? (run.job().data() != nullptr ? usual_interval(steps) : 0)
                                                          : parse_integer(words.log_every, "--log-every", 1, 10'000'000);
   guard_run(run);
@@ -424,8 +476,13 @@ void train(TrainWords words, int& exit_code) {
   Saving saving(words, run);
   guard_run(run);  // it may have steps before it now
   guard_checkpoint(saving.last());
+  const bool speaks = world().rank() == 0;
   const std::int64_t left = steps - run.steps_before();
-  if (left < 1) {
+  TrainLog lines(run, steps, log_every > 0 ? log_every : usual_interval(steps),
+                 {.csv = words.csv, .json_lines = words.json_lines, .kept = saving.log()}, speaks);
+  // An evaluation that was interrupted is made first.
+  const bool evaluates_first = evaluating.due(run.steps_before(), steps) && on_every_rank(!lines.evaluated_before());
+  if (left < 1 && !evaluates_first) {
     throw usage_error("{} is already at step {}: give a larger --steps", saving.last(), run.steps_before());
   }
 
@@ -434,7 +491,7 @@ void train(TrainWords words, int& exit_code) {
     lab::write_start(words.start, run, steps, world().rank() == 0);
   }
 
-  const bool speaks = world().rank() == 0;
+  const std::int64_t warmup = words.warmup.empty() ? std::min(length.warmup, std::max<std::int64_t>(0, left - 1)) : length.warmup;
   const bool to_stdout = speaks && words.json != "-" && words.trace != "-" && words.report != "-";
   const bool log = to_stdout && !words.quiet;
   if (to_stdout) {
@@ -471,8 +528,9 @@ void train(TrainWords words, int& exit_code) {
     fmt::print(to_stdout ? stdout : stderr, "note: there is no checkpoint in {}; training starts at step 0\n",
                printable(words.checkpoint));
   }
-  TrainLog lines(run, steps, log_every > 0 ? log_every : usual_interval(steps),
-                 {.csv = words.csv, .json_lines = words.json_lines, .append = run.steps_before() > 0}, speaks);
+  if (const std::string note = rate_note(run.job(), steps); to_stdout && !note.empty()) {
+    fmt::print("note: {}\n", note);
+  }
   if (to_stdout && run.job().data() != nullptr) {
     const lab::SampleFeed& feed = run.job().data()->training();
     fmt::print("data: {}; {} samples, {} steps per epoch\n", printable(feed.source().description().format), feed.order().samples(),
@@ -499,7 +557,7 @@ void train(TrainWords words, int& exit_code) {
   };
   const auto print_steps = [&](std::int64_t done, const std::vector<Nanoseconds>& times, const std::vector<double>& losses,
                                const std::vector<Nanoseconds>& data_waits) {
-    print_lines(lines.add(done, static_cast<std::int64_t>(stretch_begin), losses, times, data_waits));
+    print_lines(lines.add(done, static_cast<std::int64_t>(stretch_begin), {losses, times, data_waits}));
     for (; log && log_every == 0 && shown < done; ++shown) {
       bar.clear();
       const auto at = static_cast<std::size_t>(shown);
@@ -507,11 +565,42 @@ void train(TrainWords words, int& exit_code) {
                  loss_text(losses[at - stretch_begin]), shown < warmup ? "  warm-up" : "");
     }
   };
+  const auto evaluate = [&](std::int64_t step) {
+    std::optional<lab::Evaluation> evaluation;
+    try {
+      evaluation = evaluating.evaluate([&](std::int64_t, std::int64_t) {
+        return world().alone() ? !interrupt.asked() : true;  // ranks stop together, after it
+      });
+    } catch (const Stopped&) {
+      check(interrupt.asked(), "an evaluation was stopped, and nobody asked for that");
+    }
+    interrupt.wind_up();
+    bar.clear();
+    if (!evaluation) {
+      exit_code = interrupt.exit_code();
+      fmt::print(stderr, "baton: the evaluation at step {} was interrupted, so it has no result{}\n", step,
+                 saving.last().empty() ? "" : "; it is made again when the training goes on");
+      return;
+    }
+    const std::string line = lines.add(*evaluation);
+    if (log) {
+      fmt::print("{}\n", line);
+      std::fflush(stdout);
+    }
+    if (words.keep_best) {
+      saving.save_if_best(*evaluation);
+    }
+  };
   bool enough = false;
   int asked = 0;
   std::string unsavable;
   say_if_stopped(what_stands(words, saving));
   const lab::Bystanders bystanders;
+  if (evaluates_first) {
+    evaluate(run.steps_before());
+    asked = interrupt.exit_code_anywhere(world());
+    enough = asked != 0;
+  }
   while (static_cast<std::int64_t>(run.losses().size()) < left && !enough) {
     stretch_begin = run.losses().size();
     const auto begin = static_cast<std::int64_t>(stretch_begin);
@@ -551,26 +640,7 @@ void train(TrainWords words, int& exit_code) {
     }
     if (!enough && evaluating.due(done, steps)) {
       print_lines(done == steps ? lines.finish() : std::vector<std::string>());
-      std::optional<lab::Evaluation> evaluation;
-      try {
-        evaluation = evaluating.evaluate([&](std::int64_t, std::int64_t) {
-          return world().alone() ? !interrupt.asked() : true;  // ranks stop together, after it
-        });
-      } catch (const Stopped&) {
-        check(interrupt.asked(), "an evaluation was stopped, and nobody asked for that");
-      }
-      interrupt.wind_up();
-      if (evaluation) {
-        const std::string line = lines.add(*evaluation);
-        if (log) {
-          bar.clear();
-          fmt::print("{}\n", line);
-          std::fflush(stdout);
-        }
-        if (words.keep_best) {
-          saving.save_if_best(*evaluation);
-        }
-      }
+      evaluate(done);
       asked = interrupt.exit_code_anywhere(world());
       enough = asked != 0 && done < steps;
       if (enough) {
@@ -610,6 +680,9 @@ void train(TrainWords words, int& exit_code) {
     }
   } else if (to_stdout && !words.checkpoint.empty()) {
     fmt::print("\nCheckpoint: {}\n", saving.last());
+    if (const std::string best = saving.best(); !best.empty()) {
+      fmt::print("{}\n", best);
+    }
   }
   if (speaks && !words.json.empty()) {
     write_output(words.json, lab::result_json(run, command_line()).dump(2) + "\n");
@@ -670,7 +743,10 @@ void add_train_command(CLI::App& program, int& exit_code) {
                    fmt::format("number of steps, including warm-up (default: {}; with --data one epoch)", usual_steps))
       ->type_name("N");
   command->add_option("--epochs", words->epochs, "train for N passes over the data, instead of --steps")->type_name("N");
-  command->add_option("--warmup", words->warmup, "number of first steps that are run but not timed (default: 5)")->type_name("N");
+  command
+      ->add_option("--warmup", words->warmup,
+                   "number of first steps that are run but not timed (default: 5, or fewer if a training on data is that short)")
+      ->type_name("N");
   command
       ->add_option("--eval-data", words->eval_data,
                    "with --data: evaluate on this (default: the test part of the data, if it has one)")

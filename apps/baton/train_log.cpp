@@ -7,8 +7,10 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 
 #include "baton/base/error.h"
+#include "baton/base/file.h"
 #include "baton/base/text.h"
 #include "baton/lab/environment.h"
 #include "baton/lab/rows.h"
@@ -47,10 +49,6 @@ std::int64_t steps_of_an_epoch(const lab::Job& job) {
   return job.data() != nullptr ? job.data()->training().order().steps_per_epoch() : 0;
 }
 
-std::string rate_text(double number) {
-  return number >= 10'000 ? fmt::format("{:.3g}k", number / 1000) : fmt::format("{:.3g}", number);
-}
-
 std::string duration_text(double seconds) {
   const auto whole = static_cast<std::int64_t>(std::llround(seconds));
   return whole < 60     ? fmt::format("{} s", whole)
@@ -59,6 +57,8 @@ std::string duration_text(double seconds) {
 }
 
 }  // namespace
+
+std::string rate_text(double number) { return number >= 100 ? fmt::format("{:.0f}", number) : fmt::format("{:.3g}", number); }
 
 Json to_json(const LogEntry& entry) {
   const std::optional<lab::Evaluation>& evaluation = entry.evaluation;
@@ -98,8 +98,13 @@ TrainLog::TrainLog(const lab::Training& run, std::int64_t steps, std::int64_t ev
     step_flops_ += 3.0 * static_cast<double>(run.job().model().forward_flops(b).count) *
                    static_cast<double>(run.job().request().step.global_batch);
   }
-  csv_ = open(files.csv, files.append);
-  json_lines_ = open(files.json_lines, files.append);
+  const bool append = run.steps_before() > 0;
+  csv_ = open(files.csv, append);
+  json_lines_ = open(files.json_lines, append);
+  if (!files.kept.empty() && append) {
+    read_kept(files.kept);
+  }
+  kept_ = open(files.kept, append);
   if (csv_ && std::ftell(csv_.get()) == 0) {
     std::string line;
     for (const char* key : log_keys) {
@@ -122,14 +127,46 @@ TrainLog::File TrainLog::open(const std::string& path, bool append) {
   return file;
 }
 
-std::vector<std::string> TrainLog::add(std::int64_t done, std::int64_t begin, const std::vector<double>& losses,
-                                       const std::vector<Nanoseconds>& times, const std::vector<Nanoseconds>& data_waits) {
+void TrainLog::read_kept(const std::string& path) {
+  constexpr Bytes most(std::int64_t{1} << 30);
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) {
+    return;
+  }
+  std::string kept;
+  const std::string text = read_file(path, path, most);
+  for (const std::string_view line : split(text, '\n')) {
+    const Json row = Json::parse(line, nullptr, false);  // the last line may be cut off
+    if (row.is_object() && row.contains("step") && row["step"].is_number_integer() && row["step"] <= run_.steps_before()) {
+      kept += fmt::format("{}\n", line);
+      seconds_before_ = row.contains("seconds") && row["seconds"].is_number() ? row["seconds"].get<double>() : seconds_before_;
+      earlier_.push_back(row);
+    }
+  }
+  write_whole(path, kept);
+}
+
+std::vector<Json> TrainLog::rows() const {
+  std::vector<Json> all = earlier_;
+  for (const LogEntry& entry : entries_) {
+    all.push_back(to_json(entry));
+  }
+  return all;
+}
+
+bool TrainLog::evaluated_before() const {
+  return earlier_.empty() || std::any_of(earlier_.begin(), earlier_.end(), [&](const Json& row) {
+           return row["step"] == run_.steps_before() && row.contains("eval_loss") && row["eval_loss"].is_number();
+         });
+}
+
+std::vector<std::string> TrainLog::add(std::int64_t done, std::int64_t begin, const Steps& steps) {
   std::vector<std::string> lines;
   while (taken_ < done) {
     const auto at = static_cast<std::size_t>(taken_ - begin);
-    loss_sum_ += losses[at];
-    time_ += times[at];
-    waited_ += at < data_waits.size() ? data_waits[at] : Nanoseconds(0);
+    loss_sum_ += steps.losses[at];
+    time_ += steps.times[at];
+    waited_ += at < steps.data_waits.size() ? steps.data_waits[at] : Nanoseconds(0);
     ++taken_;
     ++pending_;
     if ((run_.steps_before() + taken_) % every_ == 0) {
@@ -152,7 +189,7 @@ std::string TrainLog::close_interval() {
   LogEntry entry{.step = run_.steps_before() + taken_,
                  .loss = loss_sum_ / count,
                  .rate = rate_of(job.request().step.optimizer, run_.steps_before() + taken_),
-                 .seconds = static_cast<double>(all_time_.count) * 1e-9 + evaluated_seconds_};
+                 .seconds = seconds_before_ + static_cast<double>(all_time_.count) * 1e-9 + evaluated_seconds_};
   if (const std::int64_t epoch = steps_of_an_epoch(job); epoch > 0) {
     entry.epoch = static_cast<double>(entry.step) / static_cast<double>(epoch);
     entry.data_wait = seconds > 0 ? static_cast<double>(waited_.count) * 1e-9 / seconds : 0;
@@ -184,7 +221,7 @@ std::string TrainLog::add(const lab::Evaluation& evaluation) {
   evaluated_seconds_ += static_cast<double>(evaluation.time.count) * 1e-9;
   LogEntry entry{.step = evaluation.step,
                  .evaluation = evaluation,
-                 .seconds = static_cast<double>(all_time_.count) * 1e-9 + evaluated_seconds_};
+                 .seconds = seconds_before_ + static_cast<double>(all_time_.count) * 1e-9 + evaluated_seconds_};
   if (const std::int64_t epoch = steps_of_an_epoch(run_.job()); epoch > 0) {
     entry.epoch = static_cast<double>(entry.step) / static_cast<double>(epoch);
   }
@@ -209,9 +246,11 @@ std::string TrainLog::heading() const {
 
 void TrainLog::write(const LogEntry& entry) {
   const Json json = to_json(entry);
-  if (json_lines_) {
-    fmt::print(json_lines_.get(), "{}\n", json.dump());
-    std::fflush(json_lines_.get());
+  for (const File* file : {&json_lines_, &kept_}) {
+    if (*file) {
+      fmt::print(file->get(), "{}\n", json.dump());
+      std::fflush(file->get());
+    }
   }
   if (csv_) {
     std::string line;
@@ -247,9 +286,7 @@ std::string training_page(const TrainLog& log, const std::string& command) {
                              .derive = {},
                              .details = {}};
   lab::Result result{.experiment = nullptr, .rows = {}, .answers = {}, .details = {}, .timelines = {}, .command = command};
-  for (const LogEntry& entry : log.entries()) {
-    result.rows.push_back(to_json(entry));
-  }
+  result.rows = log.rows();
   const auto points = [](const std::string& key, const std::string& evaluated) {
     return [key, evaluated](const std::vector<Json>& rows) {
       std::vector<Json> list;
@@ -297,7 +334,10 @@ std::string training_page(const TrainLog& log, const std::string& command) {
   kept.run_command = command;
   kept.created = time_text();
   kept.environment = lab::environment(run.job().machine());
-  return report::to_page(report::to_report({result}, kept));
+  Json report = report::to_report({result}, kept);
+  report["preset"] = "";  // a training has none
+  report["experiments"][0]["plots_first"] = true;
+  return report::to_page(report);
 }
 
 }  // namespace baton::app

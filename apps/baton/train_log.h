@@ -26,6 +26,8 @@ struct LogEntry {
 };
 
 lab::Json to_json(const LogEntry& entry);
+/// How many per second, in plain digits.
+std::string rate_text(double number);
 
 /// What a training says of itself while it runs: lines on the terminal, a CSV file, a file of JSON lines. Every line is written as
 /// soon as it is known.
@@ -34,21 +36,29 @@ class TrainLog {
   struct Files {
     std::string csv;  // empty: none
     std::string json_lines;
-    bool append = false;  // the run goes on from a checkpoint
+    std::string kept;  // JSON lines that stay with the checkpoints; those of steps before this run are read first
   };
   /// `every`: how many steps make a line. A failure says which file cannot be written.
   TrainLog(const lab::Training& run, std::int64_t steps, std::int64_t every, const Files& files, bool writes);
 
   std::int64_t every() const { return every_; }
-  /// Takes in the steps of this run up to `done` (their losses and times from `begin` on). Returns the lines that are complete now.
-  std::vector<std::string> add(std::int64_t done, std::int64_t begin, const std::vector<double>& losses,
-                               const std::vector<Nanoseconds>& times, const std::vector<Nanoseconds>& data_waits);
+  /// What was measured of consecutive steps; the last is empty if there is no data.
+  struct Steps {
+    const std::vector<double>& losses;
+    const std::vector<Nanoseconds>& times;
+    const std::vector<Nanoseconds>& data_waits;
+  };
+  /// Takes in the steps of this run up to `done`, from `begin` on. Returns the lines that are complete now.
+  std::vector<std::string> add(std::int64_t done, std::int64_t begin, const Steps& steps);
   /// The line of the steps behind the last whole interval; empty where there are none.
   std::vector<std::string> finish();
   std::string add(const lab::Evaluation& evaluation);
 
   std::string heading() const;
-  const std::vector<LogEntry>& entries() const { return entries_; }
+  /// All lines as JSON, with those of earlier runs that the kept file had.
+  std::vector<lab::Json> rows() const;
+  /// Whether the steps before this run were evaluated at their end; also true if no file was kept.
+  bool evaluated_before() const;
   const lab::Training& run() const { return run_; }
 
  private:
@@ -58,6 +68,7 @@ class TrainLog {
   using File = std::unique_ptr<std::FILE, Close>;
 
   static File open(const std::string& path, bool append);
+  void read_kept(const std::string& path);
   std::string close_interval();
   void write(const LogEntry& entry);
 
@@ -73,8 +84,11 @@ class TrainLog {
   Nanoseconds waited_;
   Nanoseconds all_time_;
   double evaluated_seconds_ = 0;
+  double seconds_before_ = 0;       // of earlier runs
+  std::vector<lab::Json> earlier_;  // lines of earlier runs
   std::vector<LogEntry> entries_;
   File csv_;
+  File kept_;
   File json_lines_;
 };
 

@@ -166,6 +166,115 @@ TEST_F(TrainOnData, KeepsTheBestCheckpointAndEvaluatesIt) {
   EXPECT_NE(run("evaluate --checkpoint kept --data images").out.find("accuracy"), std::string::npos);
 }
 
+TEST_F(TrainOnData, CountsEveryStepOfAShortTrainingAndOfAShortResume) {
+  EXPECT_EQ(trained("--steps 3 --checkpoint kept")["losses"].size(), 3U);
+  const Outcome outcome = run(std::string(job) + "--steps 4 --checkpoint kept --resume");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("Loss "), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find("Evaluation at step 4 on 11 samples"), std::string::npos) << outcome.out;
+}
+
+TEST_F(TrainOnData, KeepsTheLinesOfAllRunsBesideTheCheckpointsForThePage) {
+  trained("--steps 8 --log-every 2 --checkpoint kept");
+  trained("--steps 12 --log-every 2 --checkpoint kept --resume --report page.html");
+  std::istringstream lines(contents(folder_ / "kept" / "log.jsonl"));
+  std::vector<std::int64_t> steps;
+  std::vector<std::int64_t> evaluated;
+  double seconds = 0;
+  for (std::string line; std::getline(lines, line);) {
+    const Json entry = Json::parse(line);
+    (entry["loss"].is_null() ? evaluated : steps).push_back(entry["step"]);
+    EXPECT_GE(entry["seconds"], seconds);
+    seconds = entry["seconds"];
+  }
+  EXPECT_EQ(steps, (std::vector<std::int64_t>{2, 4, 6, 8, 10, 12}));
+  EXPECT_EQ(evaluated, (std::vector<std::int64_t>{6, 8, 12}));
+  const std::string page = contents(folder_ / "page.html");
+  for (const char* words : {"\"plots_first\":true", "\"preset\":\"\"", "\"step\":2,"}) {
+    EXPECT_NE(page.find(words), std::string::npos) << words;
+  }
+}
+
+TEST_F(TrainOnData, MakesAnEvaluationAgainThatWasNotFinished) {
+  const Json whole = trained("--steps 6 --checkpoint kept");
+  std::istringstream lines(contents(folder_ / "kept" / "log.jsonl"));
+  std::string without;
+  for (std::string line; std::getline(lines, line);) {
+    without += Json::parse(line)["eval_loss"].is_null() ? line + "\n" : "";
+  }
+  write_bytes(folder_ / "kept" / "log.jsonl", without + "{\"step\": 6, \"los");
+  const Json again = trained("--steps 6 --checkpoint kept --resume");
+  EXPECT_EQ(again["losses"].size(), 0U);
+  EXPECT_EQ(again["eval_step"], Json({6}));
+  EXPECT_EQ(again["eval_loss"], whole["eval_loss"]);
+  const Outcome third = run(std::string(job) + "--steps 6 --checkpoint kept --resume");
+  EXPECT_EQ(third.code, 2);
+  EXPECT_NE(third.err.find("already at step 6"), std::string::npos) << third.err;
+}
+
+TEST_F(TrainOnData, SaysThatAnEvaluationWasInterrupted) {
+  std::string inputs;
+  std::string labels;
+  for (std::uint32_t i = 0; i < 60000; ++i) {
+    labels += static_cast<char>(i % 3);
+    inputs += std::string(36, static_cast<char>(i % 251));
+  }
+  write_bytes(folder_ / "many" / "t10k-images-idx3-ubyte", idx({60000, 6, 6}, inputs));
+  write_bytes(folder_ / "many" / "t10k-labels-idx1-ubyte", idx({60000}, labels));
+  const std::string command = fmt::format("'{}' {} --steps 2 --eval-data many --backend reference --checkpoint kept -q",
+                                          BATON_PROGRAM, job);
+  // It is in the evaluation once there is a checkpoint of the last step.
+  const std::string script = fmt::format(
+      "cd '{}' && {{ {} >out 2>err </dev/null & p=$!; for i in $(seq 600); do ls kept 2>/dev/null | grep -q 000002.safetensors && "
+      "break; sleep 0.05; done; kill -INT $p; wait $p; }}",
+      folder_.string(), command);
+  const int status = std::system(script.c_str());
+  EXPECT_EQ(WEXITSTATUS(status), 130);
+  const std::string err = contents(folder_ / "err");
+  EXPECT_NE(err.find("the evaluation at step 2 was interrupted"), std::string::npos) << err;
+}
+
+TEST_F(TrainOnData, SaysWhatChangesTheCourseOfTheTraining) {
+  write_bytes(folder_ / "text.txt", std::string(400, 'a') + std::string(100, 'b'));
+  const std::string gpt = "train --data text.txt --batch 2 --checkpoint text --model gpt:depth=1,heads=1,dim=8,context=4,vocab=256";
+  ASSERT_EQ(run(gpt + " --steps 2").code, 0);
+  const Outcome resumed = run(gpt + ",dropout=0.1 --steps 4 --resume");
+  EXPECT_NE(resumed.out.find("note: --model was gpt:"), std::string::npos) << resumed.out << resumed.err;
+  EXPECT_NE(resumed.out.find("dropout=0.1 since that checkpoint"), std::string::npos) << resumed.out;
+  const Outcome ends = run(std::string(job) + "--steps 12 --lr-schedule cosine:until=8");
+  EXPECT_NE(ends.out.find("note: the learning rate is 0 from step 8 on, so the last 5 of 12 steps"), std::string::npos) << ends.out;
+  EXPECT_EQ(run(std::string(job) + "--steps 8 --lr-schedule cosine:until=8").out.find("the learning rate is 0"), std::string::npos);
+  EXPECT_EQ(trained("--steps 2 --optimizer adamw")["settings"]["weight-decay"], "0.01");
+  const Outcome best = run(std::string(job) + "--steps 6 --checkpoint best --keep-best");
+  EXPECT_NE(best.out.find("Best: step 6 with loss "), std::string::npos) << best.out;
+  EXPECT_NE(best.out.find("in best/best.safetensors"), std::string::npos) << best.out;
+}
+
+TEST_F(TrainOnData, SaysWhatToGiveInstead) {
+  write_bytes(folder_ / "empty.txt", "");
+  write_bytes(folder_ / "some.txt", std::string(400, 'a'));
+  write_bytes(folder_ / "file", "x");
+  const std::string gpt = "--batch 2 --model gpt:depth=1,heads=1,dim=8,context=4,vocab=9";
+  const std::vector<std::pair<std::string, std::string>> cases{
+      {"train --data empty.txt " + gpt, "it is empty"},
+      {"train --data empty.txt --tokenizer chars " + gpt, "it is empty"},
+      {"train --data some.txt " + gpt, "--tokenizer chars"},
+      {std::string(job) + "--checkpoint file", "file is a file, but train keeps its checkpoints in a folder"},
+      {"pytorch --data images", "--write-start"},
+      {"models nope", "the kinds are mlp, "},
+      {"models resnet51", "resnet50"},
+  };
+  for (const auto& [command, words] : cases) {
+    const Outcome outcome = run(command);
+    EXPECT_EQ(outcome.code, 2) << command;
+    EXPECT_NE(outcome.err.find(words), std::string::npos) << command << ": " << outcome.err;
+    EXPECT_LT(outcome.err.size(), 300U) << outcome.err;
+  }
+  const std::string help = run("evaluate --help").out;
+  EXPECT_EQ(help.find("mlp:dim"), std::string::npos) << help;
+  EXPECT_EQ(help.find("NAME=fp32"), std::string::npos) << help;
+}
+
 TEST_F(TrainOnData, SaysHowToGoOnAfterAnInterrupt) {
   const std::string script = fmt::format("timeout --signal=INT 1 '{}' {} --epochs 100000 --checkpoint kept -q", BATON_PROGRAM, job);
   const int status = std::system(fmt::format("cd '{}' && {} >out 2>err </dev/null", folder_.string(), script).c_str());

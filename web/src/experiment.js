@@ -25,11 +25,12 @@ export function experimentSection(experiment, places) {
   const timelines = experiment.timelines.filter((timeline) => timeline.events.length);
   const heading = `${experiment.anchor}-title`;
   const plots = experiment.plots.map((plot) => {
-    const place = h('div', {class: 'plot', role: 'img', 'aria-label': `${plot.title}; its numbers are in the table above`});
+    const place = h('div', {class: 'plot', role: 'img', 'aria-label': `${plot.title}; its numbers are in the table ${experiment.plots_first ? 'below' : 'above'}`});
     const legend = h('div', {class: 'plot-legend'});
     places.push({place, legend, experiment, plot});
     return h('figure', {class: 'plot-figure'}, h('figcaption', {class: 'figure-title'}, plot.title), legend, place);
   });
+  const figures = plots.length ? h('div', {class: plots.length > 1 ? 'plots several' : 'plots'}, plots) : null;
   const simulated = experiment.rows.length > 0 && experiment.rows.every((row) => row.reason || row.origin === 'simulated');
   return h('section', {class: 'experiment', id: experiment.anchor, 'aria-labelledby': heading},
     h('div', {class: 'experiment-head'},
@@ -37,8 +38,7 @@ export function experimentSection(experiment, places) {
     h('p', {class: 'task'}, prose(experiment.task)),
     experiment.trained ? h('p', {class: 'trained'}, prose(`Trained: ${experiment.trained}`)) : null,
     answersOf(experiment),
-    experimentTable(experiment),
-    plots.length ? h('div', {class: plots.length > 1 ? 'plots several' : 'plots'}, plots) : null,
+    experiment.plots_first ? [figures, experimentTable(experiment)] : [experimentTable(experiment), figures],
     timelines.length ? timelineFigure(timelines, experiment.title) : null,
     detailsOf(experiment),
     h('div', {class: 'reproduce'}, h('span', {class: 'label'}, 'Reproduce with'), commandLine(experiment.command)));

@@ -44,7 +44,7 @@ export function masthead(report) {
   const marked = report.environment.oversubscribed && !report.environment.simulated_on;
   const notes = [report.noise?.sentence, marked ? 'Rows marked † have more devices than this machine has cores: they show what a split costs, not what more hardware would gain.' : null].filter(Boolean);
   return h('header', {class: 'masthead'},
-    h('p', {class: 'eyebrow'}, `Baton report · preset ${report.preset}`),
+    h('p', {class: 'eyebrow'}, report.preset ? `Baton report · preset ${report.preset}` : 'Baton report'),
     h('h1', {}, report.title),
     report.headline.length ? h('div', {class: 'headline'}, report.headline.map(({question, text}) =>
       h('p', {}, h('span', {class: 'question'}, prose(question)), ' ', prose(text)))) : null,

@@ -158,6 +158,9 @@ std::vector<std::string> Training::restore(const checkpoint::Source& source) {
                       job_->words().optimizer);
   }
   std::vector<std::string> differences;
+  if (canonical(progress.model) != canonical(job_->model().name())) {  // the same weights in another network: dropout, heads
+    differences.push_back(fmt::format("--model was {} and is {}", progress.model, job_->model().name()));
+  }
   for (const JobField& field : job_fields()) {
     const auto then = progress.settings.find(field.name);
     const std::string& now = job_->words().*field.word;

@@ -1,5 +1,7 @@
 #include "baton/lab/training_json.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 
@@ -48,11 +50,23 @@ Json roundings_json(const Training& run) {
   return list;
 }
 
-Json settings_json(const JobWords& words) {
+/// As given; what the optimizer has by default is filled in.
+Json settings_json(const Job& job) {
   Json settings;
   for (const JobField& field : job_fields()) {
-    settings[field.name] = words.*field.word;
+    settings[field.name] = job.words().*field.word;
   }
+  op::Optimizer optimizer = job.request().step.optimizer;
+  op::attributes(optimizer, [&](std::string_view name, const auto& value) {
+    if constexpr (std::is_same_v<std::decay_t<decltype(value)>, double>) {
+      for (const auto& [flag, attribute] :
+           {std::pair("lr", "rate"), std::pair("momentum", "momentum"), std::pair("weight-decay", "weight_decay")}) {
+        if (name == attribute && settings[flag] == "") {
+          settings[flag] = fmt::format("{}", value);
+        }
+      }
+    }
+  });
   return settings;
 }
 
@@ -297,7 +311,7 @@ Json result_json(const Training& run, const std::string& command) {
            {"loss", strategy::to_text(request.step.loss)},
            {"optimizer", job.words().optimizer},
            {"precision", strategy::to_text(request.step.precision)},
-           {"settings", settings_json(job.words())},
+           {"settings", settings_json(job)},
            {"seed", job.seed()},
            {"steps", run.step_times().size()},
            {"steps_before", run.steps_before()}};
