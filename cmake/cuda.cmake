@@ -51,7 +51,7 @@ function(baton_add_cuda target)
   endif()
   message(STATUS "CUDA: ${CUDAToolkit_VERSION}, for ${CMAKE_CUDA_ARCHITECTURES}")
   # Apart, so that programs that link to the layer need no CUDA compiler.
-  set(kernels activation attention attention_backward attention_forward batch_norm code column_sums convolution dropout elementwise embed exchange few_rows
+  set(kernels activation attention attention_backward attention_forward batch_norm channels_last code column_sums convolution dropout elementwise embed exchange few_rows
       few_rows_backward norm pool positions sequence squared_sum transpose update)
   list(TRANSFORM kernels PREPEND ${folder}/cuda/)
   list(TRANSFORM kernels APPEND .cu)
@@ -65,6 +65,14 @@ function(baton_add_cuda target)
     target_compile_options(${kernels} PRIVATE -Xcompiler=-Wall,-Wextra
                            $<$<BOOL:${BATON_WERROR}>:-Werror=all-warnings>)
   endforeach()
+  find_path(BATON_CUDNN_INCLUDE_DIR cudnn_graph.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+  if(BATON_CUDNN_INCLUDE_DIR)
+    list(APPEND ARGN cudnn.cpp)
+    target_include_directories(${target} SYSTEM PRIVATE ${BATON_CUDNN_INCLUDE_DIR})
+  else()
+    message(STATUS "CUDA: convolutions without cuDNN, whose header is not found")
+    list(APPEND ARGN cudnn_unavailable.cpp)
+  endif()
   list(TRANSFORM ARGN PREPEND ${folder}/cuda/)
   target_sources(${target} PRIVATE ${ARGN} $<TARGET_OBJECTS:baton_cuda_kernels> $<TARGET_OBJECTS:baton_cuda_hopper>)
   target_include_directories(${target} SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS} ${BATON_CUBLAS_INCLUDE_DIR} ${BATON_NCCL_INCLUDE_DIR})

@@ -40,12 +40,25 @@ void over_products(const ConvolutionShape& s, Use use) {
   }
 }
 
+/// Images with their channels last, or back.
+std::vector<double> reordered(const std::vector<double>& images, std::int64_t channels, std::int64_t pixels, bool back = false) {
+  std::vector<double> result(images.size());
+  for (std::size_t i = 0; i < images.size(); ++i) {
+    const auto c = static_cast<std::size_t>(channels);
+    const auto p = static_cast<std::size_t>(pixels);
+    const std::size_t to = (i / (c * p) * p + i % p) * c + i / p % c;
+    back ? result[i] = images[to] : result[to] = images[i];
+  }
+  return result;
+}
+
 void expect_convolution(DType type, const ConvolutionShape& s, ConvolutionWay way) {
   SCOPED_TRACE(std::string(to_text(type)) + (s.tf32 ? " as tf32" : "") +
                (way == ConvolutionWay::warp_groups ? " by warp groups, " : ", ") + std::to_string(s.samples) + " samples, " +
                std::to_string(s.in) + " to " + std::to_string(s.out) + ", " + std::to_string(s.height) + "x" +
                std::to_string(s.width) + ", window " + std::to_string(s.rows) + "x" + std::to_string(s.columns) + ", stride " +
-               std::to_string(s.stride) + ", padding " + std::to_string(s.padding));
+               std::to_string(s.stride) + ", padding " + std::to_string(s.padding) + (s.in_last ? ", input's channels last" : "") +
+               (s.out_last ? ", output's channels last" : ""));
   const auto inputs = static_cast<std::size_t>(s.samples * s.in * s.height * s.width);
   const auto outputs = static_cast<std::size_t>(s.samples * s.out * s.pixels());
   const auto weights = static_cast<std::size_t>(s.out * s.in * s.rows * s.columns);
@@ -54,10 +67,16 @@ void expect_convolution(DType type, const ConvolutionShape& s, ConvolutionWay wa
   const TypedArray w(type, normal_numbers(weights, 2));
   const TypedArray bias(type, normal_numbers(channels, 3));
   const TypedArray dy(type, normal_numbers(outputs, 4));
-  const std::vector<double> in = x.values();
+  const auto of_inputs = [&](const TypedArray& array) {
+    return s.in_last ? reordered(array.values(), s.in, s.height * s.width, true) : array.values();
+  };
+  const auto of_outputs = [&](const TypedArray& array) {
+    return s.out_last ? reordered(array.values(), s.out, s.pixels(), true) : array.values();
+  };
+  const std::vector<double> in = of_inputs(x);
   const std::vector<double> weight = w.values();
   const std::vector<double> biases = bias.values();
-  const std::vector<double> slopes = dy.values();
+  const std::vector<double> slopes = of_outputs(dy);
   std::vector<double> y_expected(outputs);
   std::vector<double> dx_expected(inputs);
   std::vector<double> dw_expected(weights);
@@ -92,8 +111,8 @@ void expect_convolution(DType type, const ConvolutionShape& s, ConvolutionWay wa
   backward_input(dx.data());
   backward_weight(dw.data(), db.data(), false);
   const double rounding = s.tf32 ? 2e-2 : rounding_of(type);
-  EXPECT_LT(distance(y_expected, y.values()), rounding);
-  EXPECT_LT(distance(dx_expected, dx.values()), rounding);
+  EXPECT_LT(distance(y_expected, of_outputs(y)), rounding);
+  EXPECT_LT(distance(dx_expected, of_inputs(dx)), rounding);
   EXPECT_LT(distance(dw_expected, dw.values()), rounding);
   EXPECT_LT(distance(db_expected, db.values()), rounding);
   backward_weight(dw.data(), nullptr, true);
@@ -126,6 +145,14 @@ TEST(Convolution, AndItsGradientsAreWhatLoopsGive) {
       expect_convolution(type, shape, ConvolutionWay::gathered);
       if (is_narrow(type) && code_version() == 90) {
         expect_convolution(type, shape, ConvolutionWay::warp_groups);
+        for (const auto& [in_last, out_last] : {std::pair(true, false), std::pair(false, true), std::pair(true, true)}) {
+          ConvolutionShape ordered = shape;
+          ordered.in_last = in_last;
+          ordered.out_last = out_last;
+          if ((!in_last || shape.in % 8 == 0) && (!out_last || shape.out % 8 == 0)) {
+            expect_convolution(type, ordered, ConvolutionWay::warp_groups);
+          }
+        }
       }
     }
     shape.tf32 = true;

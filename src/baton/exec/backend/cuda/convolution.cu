@@ -4,6 +4,7 @@
 #include "baton/exec/backend/cuda/convolution_tiles.cuh"
 #include "baton/exec/backend/cuda/element.cuh"
 #include "baton/exec/backend/cuda/fragments.cuh"
+#include "baton/exec/backend/cuda/kernels.h"
 #include "baton/exec/backend/cuda/programmatic.cuh"
 
 /// A convolution and its gradients as products of matrices that are never stored: tiles of both operands are gathered from the
@@ -507,7 +508,9 @@ void convolution_backward_weight(DType type, const ConvolutionShape& shape, Conv
     const std::int64_t count = static_cast<std::int64_t>(g.out) * columns;
     launch(sum_parts_kernel<Gradient>, {dim3(static_cast<unsigned>((count + sum_threads - 1) / sum_threads)), dim3(sum_threads)},
            stream, sums.sums, static_cast<Gradient*>(dw), count, sums.parts, accumulate);
-    if (db != nullptr) {
+    if (db != nullptr && shape.out_last) {
+      bias_gradient(type, dy, gradient, db, shape.samples * shape.pixels(), shape.out, accumulate ? 1.0F : 0.0F, 1, stream);
+    } else if (db != nullptr) {
       launch(channel_sum_kernel<Element, Gradient>, {dim3(static_cast<unsigned>(g.out)), dim3(channel_threads)}, stream, slopes,
              static_cast<Gradient*>(db), static_cast<int>(shape.samples), g.out, g.pixels(), accumulate);
     }

@@ -6,8 +6,9 @@
 
 #include "baton/base/dtype.h"
 
-/// What convolutional networks are made of (C++17, as nvcc compiles it). Images are [samples, channels, height, width]. `type` is
-/// that of all elements; sums are float32, in an order that depends on the shape alone.
+/// What convolutional networks are made of (C++17, as nvcc compiles it). Images are [samples, channels, height, width], or with
+/// their channels last [samples, height, width, channels], by multiples of 8 channels of 16 bits (channels_last.h). `type` is that
+/// of all elements; sums are float32, in an order that depends on the shape alone.
 namespace baton::exec::cuda {
 
 struct ConvolutionShape {
@@ -21,6 +22,8 @@ struct ConvolutionShape {
   std::int64_t stride = 1;
   std::int64_t padding = 0;
   bool tf32 = false;
+  bool in_last = false;   // x and dx have their channels last: by warp groups alone
+  bool out_last = false;  // likewise y and dy
 
   std::int64_t out_height() const { return (height + 2 * padding - rows) / stride + 1; }
   std::int64_t out_width() const { return (width + 2 * padding - columns) / stride + 1; }
@@ -34,7 +37,7 @@ enum class ConvolutionWay : std::uint8_t { gathered, warp_groups };
 ConvolutionWay fastest_convolution(DType type, int code);
 
 enum class ConvolutionPart : std::uint8_t { forward, input, weight };
-/// Bytes of workspace for the convolution, or one of its gradients.
+/// Bytes of workspace for the convolution, or one of its gradients; enough for images of either order.
 std::int64_t convolution_workspace(DType type, const ConvolutionShape& shape, ConvolutionWay way, ConvolutionPart part);
 
 /// y = x ⋆ W + b; b may be null.

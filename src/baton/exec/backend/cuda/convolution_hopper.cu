@@ -1,112 +1,27 @@
 #include <algorithm>
 
+#include "baton/exec/backend/cuda/channels_last.h"
 #include "baton/exec/backend/cuda/convolution_tiles.cuh"
 #include "baton/exec/backend/cuda/fragments.cuh"
 #include "baton/exec/backend/cuda/programmatic.cuh"
 #include "baton/exec/backend/cuda/warp_group.cuh"
 
-/// Convolutions of 16 bits by the products of warp groups. Images are first copied with their channels last, to a multiple of 8 of
-/// them, so that sixteen bytes under a window are neighbours; tiles of both operands are then copied to shared memory ahead of
-/// their use. Built for compute capability 9.0 alone, which the instructions need.
+/// Convolutions of 16 bits by the products of warp groups. Images that have not their channels last are first copied so, to a
+/// multiple of 8 of them, so that sixteen bytes under a window are neighbours; tiles of both operands are then copied to shared
+/// memory ahead of their use. Built for compute capability 9.0 alone, which the instructions need.
 namespace baton::exec::cuda {
 namespace {
 
-constexpr int chunk = 8;  // elements of 16 bytes
+constexpr int chunk = channel_multiple;  // elements of 16 bytes
 constexpr int threads = 2 * group_threads;
 constexpr int depth_step = 64;  // of a tile: a line's elements
 constexpr int half_bytes = depth_step * line_bytes;
 
-int padded(std::int64_t channels) { return static_cast<int>((channels + chunk - 1) / chunk * chunk); }
-
-// Copies with the channels last.
-
-constexpr int square = 64;  // channels and pixels of a block's tile
-
-/// x is [samples][channels][pixels], y [samples][pixels][padded channels]; `Width` pixels are read at once.
-template <typename Element, int Width>
-__global__ void __launch_bounds__(threads)
-    channels_last_kernel(const Element* x, Element* y, int channels, int padded_channels, int pixels) {
-  struct alignas(Width * sizeof(Element)) Group {
-    Element elements[Width];
-  };
-  __shared__ Element tile[square][square + 2];
-  allow_next();
-  await_previous();
-  const int first_pixel = static_cast<int>(blockIdx.x) * square;
-  const int first_channel = static_cast<int>(blockIdx.y) * square;
-  const std::int64_t sample = blockIdx.z;
-  for (int i = static_cast<int>(threadIdx.x); i < square * square / Width; i += threads) {
-    const int channel = i / (square / Width);
-    const int pixel = i % (square / Width) * Width;
-    Group group{};
-    if (first_channel + channel < channels && first_pixel + pixel < pixels) {
-      group = *reinterpret_cast<const Group*>(x + (sample * channels + first_channel + channel) * pixels + first_pixel + pixel);
-    }
-#pragma unroll
-    for (int e = 0; e < Width; ++e) {
-      tile[channel][pixel + e] = group.elements[e];
-    }
-  }
-  __syncthreads();
-  for (int i = static_cast<int>(threadIdx.x); i < square * square / chunk; i += threads) {
-    const int pixel = i / (square / chunk);
-    const int channel = i % (square / chunk) * chunk;
-    if (first_pixel + pixel < pixels && first_channel + channel < padded_channels) {
-      Pack<Element> pack;
-#pragma unroll
-      for (int e = 0; e < chunk; ++e) {
-        pack.elements[e] = tile[channel + e][pixel];
-      }
-      *reinterpret_cast<Pack<Element>*>(y + (sample * pixels + first_pixel + pixel) * padded_channels + first_channel +
-                                        channel) = pack;
-    }
-  }
-}
+int padded(std::int64_t channels) { return static_cast<int>(padded_channels(channels)); }
 
 template <typename Element>
-void put_channels_last(const Element* x, Element* y, std::int64_t samples, std::int64_t channels, std::int64_t pixels,
-                       cudaStream_t stream) {
-  const LaunchShape shape{dim3(static_cast<unsigned>((pixels + square - 1) / square),
-                               static_cast<unsigned>((channels + square - 1) / square), static_cast<unsigned>(samples)),
-                          dim3(threads)};
-  const auto with = [&](auto width) {
-    launch(channels_last_kernel<Element, decltype(width)::value>, shape, stream, x, y, static_cast<int>(channels), padded(channels),
-           static_cast<int>(pixels));
-  };
-  if (pixels % 8 == 0) {
-    with(std::integral_constant<int, 8>());
-  } else if (pixels % 4 == 0) {
-    with(std::integral_constant<int, 4>());
-  } else {
-    with(std::integral_constant<int, 1>());
-  }
-}
-
-/// W [out][in][window] as [rows][window][padded others]: rows are output channels and others input channels, or with `turned` the
-/// other way round.
-template <typename Element>
-__global__ void __launch_bounds__(threads) arrange_weights_kernel(const Element* w, Element* to, int out, int in, int window,
-                                                                  int others, int padded_others, bool turned, std::int64_t count) {
-  allow_next();
-  await_previous();
-  const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * threads + threadIdx.x;
-  if (i >= count) {
-    return;
-  }
-  const auto other = static_cast<int>(i % padded_others);
-  const auto place = static_cast<int>(i / padded_others % window);
-  const auto row = static_cast<int>(i / padded_others / window);
-  const std::int64_t of_out = turned ? other : row;
-  const std::int64_t of_in = turned ? row : other;
-  to[i] = other < others ? w[(of_out * in + of_in) * window + place] : rounded<Element>(0.0F);
-}
-
-template <typename Element>
-void arrange_weights(const Element* w, Element* to, const Geometry& g, bool turned, cudaStream_t stream) {
-  const int others = turned ? g.out : g.in;
-  const std::int64_t count = static_cast<std::int64_t>(turned ? g.in : g.out) * g.window() * padded(others);
-  launch(arrange_weights_kernel<Element>, {dim3(static_cast<unsigned>((count + threads - 1) / threads)), dim3(threads)}, stream, w,
-         to, g.out, g.in, g.window(), others, padded(others), turned, count);
+constexpr DType type_of() {
+  return std::is_same_v<Element, __half> ? DType::f16 : DType::bf16;
 }
 
 // Products. Both operands of the first two have the depth along their lines; of the third, dW, along their rows.
@@ -380,20 +295,48 @@ __global__ void __launch_bounds__(threads, LeftGroups == 2 ? 2 : 1) hopper_convo
       }
     }
     __syncthreads();
-    for (int i = thread; i < T::left * T::right / chunk; i += threads) {
-      const int line = i / (T::right / chunk);
-      const int at = i % (T::right / chunk) * chunk;
-      if (first_left + line < task.left_rows) {
-        store(first_left + line, first_right + at, *reinterpret_cast<const Pack<Element>*>(staged + line * pitch + at),
-              task.right_rows);
+    if constexpr (Store::channels_last) {
+      for (int i = thread; i < T::left * T::right / chunk; i += threads) {
+        const int pixel = i / (T::left / chunk);
+        const int channel = i % (T::left / chunk) * chunk;
+        Pack<Element> pack;
+#pragma unroll
+        for (int e = 0; e < chunk; ++e) {
+          pack.elements[e] = staged[(channel + e) * pitch + pixel];
+        }
+        if (first_left + channel < task.left_rows && first_right + pixel < task.right_rows) {
+          store(first_left + channel, first_right + pixel, pack);
+        }
+      }
+    } else {
+      for (int i = thread; i < T::left * T::right / chunk; i += threads) {
+        const int line = i / (T::right / chunk);
+        const int at = i % (T::right / chunk) * chunk;
+        if (first_left + line < task.left_rows) {
+          store(first_left + line, first_right + at, *reinterpret_cast<const Pack<Element>*>(staged + line * pitch + at),
+                task.right_rows);
+        }
       }
     }
   }
 }
 
+/// Eight channels of a pixel at a time, of a multiple of eight.
+template <typename Element>
+struct ToChannelsLast {
+  static constexpr bool channels_last = true;
+  Element* images;
+  const Element* bias;
+  int channels;
+  __device__ void operator()(int m, int n, const Pack<Element>& pack) const {
+    *reinterpret_cast<Pack<Element>*>(images + static_cast<std::int64_t>(n) * channels + m) = pack;
+  }
+};
+
 /// Eight pixels of a channel at a time.
 template <typename Element>
 struct ToImages {
+  static constexpr bool channels_last = false;
   Element* images;
   const Element* bias;
   int channels;
@@ -459,6 +402,17 @@ std::int64_t image_bytes(std::int64_t samples, std::int64_t channels, std::int64
   return aligned(samples * padded(channels) * pixels * 2);
 }
 
+/// The images themselves where they are in that order, else a copy at `to`.
+template <typename Element>
+const Element* channels_last_of(const Element* x, bool already, void* to, std::int64_t samples, std::int64_t channels,
+                                std::int64_t pixels, cudaStream_t stream) {
+  if (already) {
+    return x;
+  }
+  to_channels_last(type_of<Element>(), x, to, samples, channels, pixels, stream);
+  return static_cast<const Element*>(to);
+}
+
 /// Into how many parts the depth of dW is divided.
 int parts_of(const ConvolutionShape& shape) {
   constexpr std::int64_t enough_blocks = 264;
@@ -488,12 +442,14 @@ template <typename Element>
 void hopper_convolution(const ConvolutionShape& shape, const Element* x, const Element* w, const Element* b, Element* y,
                         void* workspace, cudaStream_t stream) {
   const Geometry g = geometry_of(shape);
-  auto* images = static_cast<Element*>(workspace);
   auto* weights = behind<Element>(workspace, image_bytes(shape.samples, g.in, g.image()));
-  put_channels_last(x, images, shape.samples, g.in, g.image(), stream);
-  arrange_weights(w, weights, g, false, stream);
+  const Element* images = channels_last_of(x, shape.in_last, workspace, shape.samples, g.in, g.image(), stream);
+  weights_channels_last(type_of<Element>(), w, weights, g.out, g.in, g.window(), false, stream);
   const Forward<Element> task{{g, weights, images, g.out, static_cast<int>(shape.samples) * g.pixels(), g.window() * padded(g.in),
                                padded(g.in) / chunk, 0}};
+  if (shape.out_last) {
+    return run<Element>(task, ToChannelsLast<Element>{y, b, g.out}, 1, stream);
+  }
   run<Element>(task, ToImages<Element>{y, b, g.out, g.pixels()}, 1, stream);
 }
 
@@ -501,12 +457,14 @@ template <typename Element>
 void hopper_convolution_backward_input(const ConvolutionShape& shape, const Element* dy, const Element* w, Element* dx,
                                        void* workspace, cudaStream_t stream) {
   const Geometry g = geometry_of(shape);
-  auto* slopes = static_cast<Element*>(workspace);
   auto* weights = behind<Element>(workspace, image_bytes(shape.samples, g.out, g.pixels()));
-  put_channels_last(dy, slopes, shape.samples, g.out, g.pixels(), stream);
-  arrange_weights(w, weights, g, true, stream);
+  const Element* slopes = channels_last_of(dy, shape.out_last, workspace, shape.samples, g.out, g.pixels(), stream);
+  weights_channels_last(type_of<Element>(), w, weights, g.out, g.in, g.window(), true, stream);
   const BackwardInput<Element> task{{g, weights, slopes, g.in, static_cast<int>(shape.samples) * g.image(),
                                      g.window() * padded(g.out), padded(g.out) / chunk, 0}};
+  if (shape.in_last) {
+    return run<Element>(task, ToChannelsLast<Element>{dx, nullptr, g.in}, 1, stream);
+  }
   run<Element>(task, ToImages<Element>{dx, nullptr, g.in, g.image()}, 1, stream);
 }
 
@@ -515,11 +473,10 @@ WeightSums hopper_convolution_backward_weight(const ConvolutionShape& shape, con
                                               cudaStream_t stream) {
   const Geometry g = geometry_of(shape);
   const std::int64_t x_bytes = image_bytes(shape.samples, g.in, g.image());
-  auto* images = static_cast<Element*>(workspace);
-  auto* slopes = behind<Element>(workspace, x_bytes);
   auto* sums = behind<float>(workspace, x_bytes + image_bytes(shape.samples, g.out, g.pixels()));
-  put_channels_last(x, images, shape.samples, g.in, g.image(), stream);
-  put_channels_last(dy, slopes, shape.samples, g.out, g.pixels(), stream);
+  const Element* images = channels_last_of(x, shape.in_last, workspace, shape.samples, g.in, g.image(), stream);
+  const Element* slopes = channels_last_of(dy, shape.out_last, behind<Element>(workspace, x_bytes), shape.samples, g.out,
+                                           g.pixels(), stream);
   const int parts = parts_of(shape);
   const BackwardWeight<Element> task{{g, slopes, images, g.out, g.window() * padded(g.in),
                                       static_cast<int>(shape.samples) * g.pixels(), padded(g.in) / chunk, padded(g.out)}};

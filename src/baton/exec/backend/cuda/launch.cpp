@@ -166,7 +166,10 @@ struct PrepareOp {
     };
   }
 
-  Launch operator()(const op::Add&) const {
+  Launch operator()(const op::Add& o) const {
+    if (Launch with_norm = PrepareImages{{plan, task, at}, around}.with_norm(o)) {
+      return with_norm;
+    }
     return [a = in(at, 0), b = in(at, 1), c = out(at, 0), count = elements(), a_type = type(), b_type = plan[task.reads[1]].dtype,
             c_type = result()](cudaStream_t stream) { add(a_type, a, b_type, b, c_type, c, count, stream); };
   }
@@ -182,13 +185,19 @@ struct PrepareOp {
             result = result()](cudaStream_t stream) { bias_gradient(type, dy, result, db, count / width, width, keep, 1, stream); };
   }
 
-  Launch operator()(const op::Relu&) const {
+  Launch operator()(const op::Relu& o) const {
+    if (Launch with_norm = PrepareImages{{plan, task, at}, around}.with_norm(o)) {
+      return with_norm;
+    }
     return [x = in(at, 0), y = out(at, 0), count = elements(), type = type()](cudaStream_t stream) {
       relu(type, x, y, count, stream);
     };
   }
 
-  Launch operator()(const op::ReluBackward&) const {
+  Launch operator()(const op::ReluBackward& o) const {
+    if (Launch with_norm = PrepareImages{{plan, task, at}, around}.with_norm(o)) {
+      return with_norm;
+    }
     return [dy = in(at, 0), y = in(at, 1), dx = out(at, 0), count = elements(), type = type()](cudaStream_t stream) {
       relu_backward(type, dy, y, dx, count, stream);
     };
@@ -313,7 +322,7 @@ struct PrepareOp {
 
   template <ImageOp AnyOp>
   Launch operator()(const AnyOp& o) const {
-    return PrepareImages{{plan, task, at}, around.capability.code}(o);
+    return PrepareImages{{plan, task, at}, around}(o);
   }
 };
 

@@ -6,7 +6,9 @@
 
 #include "baton/exec/backend.h"
 #include "baton/exec/backend/cuda/cublas_lt.h"
+#include "baton/exec/backend/cuda/cudnn.h"
 #include "baton/exec/backend/cuda/few_rows.h"
+#include "baton/exec/backend/cuda/image_order.h"
 #include "baton/exec/backend/cuda/place.h"
 #include "baton/plan/plan.h"
 
@@ -21,11 +23,26 @@ bool has_launch(const plan::Plan& plan, const plan::Task& task);
 /// Workspace that it needs on GPUs that can do this.
 Bytes launch_workspace(std::span<const plan::Buffer> buffers, const plan::Task& task, const Capability& capability);
 
+struct NormMoments;
+struct NormSlopes;
+
+/// What a task that touches images needs to know of them: their order, and what norms keep from task to task.
+struct ImageContext {
+  const std::vector<bool>& last;  // by buffer: its images have their channels last
+  const NormShare& share;
+  const void* x;         // of the norm that it has a share in
+  NormMoments* moments;  // likewise
+  NormSlopes* slopes;
+  void* scratch;  // of all norms
+};
+
 /// Where a task runs and what it needs besides its buffers.
 struct LaunchContext {
   const Place& place;
   const Capability& capability;
   BlasLt& blas;
+  Cudnn& dnn;
+  ImageContext images;
   const std::int64_t* step;  // the number of the step, on the device
   bool early = false;        // the weights it reads are not written before it in a step
 };

@@ -35,7 +35,12 @@ struct PrepareTransformer : Preparation {
 
 /// The launches of what convolutional networks are made of.
 struct PrepareImages : Preparation {
-  int code;  // that the GPU runs (code.h)
+  const LaunchContext& around;
+
+  /// Of tasks that are done with a norm; empty where this one is not.
+  Launch with_norm(const op::Relu& o) const;
+  Launch with_norm(const op::ReluBackward& o) const;
+  Launch with_norm(const op::Add& o) const;
 
   Launch operator()(const op::Conv2d& o) const;
   Launch operator()(const op::Conv2dBackwardInput& o) const;
@@ -59,7 +64,18 @@ struct PrepareImages : Preparation {
 
  private:
   ConvolutionWay way() const;
+  bool last(BufferId id) const { return around.images.last[id.index()]; }
+  template <typename AnyOp>
+  ConvolutionShape convolution_shape(const AnyOp& o, BufferId x, const Shape& w, BufferId y) const;
+  BatchNormShape shared_norm() const;
+  const void* norm_input() const { return around.images.x; }
+  std::shared_ptr<Product> product(const ProductShape& shape, const ProductOperands& operands) const {
+    return around.blas.prepare(shape, operands, at.workspace, task.workspace.count, around.place.stream(plan::Lane::compute));
+  }
 };
+
+/// Of the shape of x; a group of 0 is all samples.
+BatchNormShape norm_shape(const Shape& x, std::int64_t group, double epsilon);
 
 /// Those that they are for.
 template <typename AnyOp>

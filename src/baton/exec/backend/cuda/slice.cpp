@@ -2,14 +2,17 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstring>
 #include <exception>
 #include <mutex>
 #include <set>
 #include <thread>
 
 #include "baton/base/error.h"
+#include "baton/exec/backend/cuda/channels_last.h"
 #include "baton/exec/backend/cuda/copy.h"
 #include "baton/exec/backend/cuda/kernels.h"
+#include "baton/exec/backend/cuda/launch_networks.h"
 #include "baton/exec/backend/cuda/status.h"
 #include "baton/exec/contents.h"
 #include "baton/op/traits.h"
@@ -28,6 +31,7 @@ Slice::Slice(const Assignment& assignment, int rank, const Capability& capabilit
   check(first_ != nullptr, "rank {} has no device", rank);
   try {
     open_counters();
+    open_norms(capability, assignment.ordering);
     prepare(assignment.ordering, capability);
     fill(assignment.data);
   } catch (...) {
@@ -70,12 +74,53 @@ void Slice::open_counters() {
   }
 }
 
+/// Decides in which order images are kept, and takes memory for what norms keep: first the scratch, then each norm's.
+void Slice::open_norms(const Capability& capability, const plan::Ordering& ordering) {
+  const bool can = fastest_convolution(DType::bf16, capability.code) == ConvolutionWay::warp_groups;
+  channels_last_ = can ? channels_last(plan_) : std::vector<bool>(plan_.buffers().size(), false);
+  shares_ = can ? norm_shares(plan_, ordering, channels_last_) : std::vector<NormShare>(plan_.tasks().size());
+  norms_.resize(places_.size());
+  for (std::size_t d = 0; d < places_.size(); ++d) {
+    std::int64_t scratch = 0;
+    std::map<BufferId, std::int64_t> units;
+    for (std::size_t t = 0; t < shares_.size(); ++t) {
+      const NormShare& share = shares_[t];
+      if (places_[d] && plan_.tasks()[t].device == DeviceId(d) && share.x.valid()) {
+        const BatchNormShape shape = norm_shape(plan_[share.x].shape, share.group, share.epsilon);
+        scratch = std::max(scratch, norm_workspace(shape));
+        units[share.x] = std::max(units[share.x], norm_units(shape));
+      }
+    }
+    if (units.empty()) {
+      continue;
+    }
+    constexpr auto of_unit = static_cast<std::int64_t>(sizeof(NormSlopes) + sizeof(NormMoments));
+    constexpr std::int64_t alignment = 256;
+    const auto aligned = [&](std::int64_t bytes) { return (bytes + alignment - 1) / alignment * alignment; };
+    std::int64_t bytes = aligned(scratch);
+    for (const auto& [x, count] : units) {
+      bytes += aligned(count * of_unit);
+    }
+    places_[d]->enter();
+    void* memory = nullptr;
+    require(cudaMalloc(&memory, static_cast<std::size_t>(bytes)), "taking memory");
+    norms_[d].memory.reset(static_cast<std::byte*>(memory));
+    std::byte* next = norms_[d].memory.get() + aligned(scratch);
+    for (const auto& [x, count] : units) {
+      auto* slopes = reinterpret_cast<NormSlopes*>(next);
+      norms_[d].of[x] = {reinterpret_cast<NormMoments*>(slopes + count), slopes};
+      next += aligned(count * of_unit);
+    }
+  }
+}
+
 void Slice::prepare(const plan::Ordering& ordering, const Capability& capability) {
   for (const std::unique_ptr<Place>& place : places_) {
     if (place) {
       place->enter();
     }
     blas_.push_back(place ? std::make_unique<BlasLt>(*place) : nullptr);
+    dnn_.push_back(place ? std::make_unique<Cudnn>(*place) : nullptr);
   }
   const std::vector<bool> early = reads_old_weights(ordering);
   addresses_.resize(plan_.tasks().size());
@@ -89,7 +134,12 @@ void Slice::prepare(const plan::Ordering& ordering, const Capability& capability
     addresses_[t] = addresses_of(task, arenas_[d]->at(memory_.workspace[t]), [this](BufferId id) { return address(id); });
     if (!plan::meeting_of(task).valid()) {
       places_[d]->enter();
-      launches_[t] = prepare_launch(plan_, task, addresses_[t], {*places_[d], capability, *blas_[d], counters_[d].get(), early[t]});
+      const auto kept = norms_[d].of.find(shares_[t].x);
+      const auto [moments, slopes] = kept == norms_[d].of.end() ? std::pair<NormMoments*, NormSlopes*>() : kept->second;
+      const ImageContext images{channels_last_, shares_[t], shares_[t].x.valid() ? address(shares_[t].x) : nullptr,
+                                moments,        slopes,     norms_[d].memory.get()};
+      launches_[t] = prepare_launch(plan_, task, addresses_[t],
+                                    {*places_[d], capability, *blas_[d], *dnn_[d], images, counters_[d].get(), early[t]});
     }
   }
   for (const std::unique_ptr<Place>& place : places_) {
@@ -181,7 +231,23 @@ void Slice::count_step() const {
 }
 
 void Slice::read(BufferId id, std::size_t begin, std::span<std::byte> into) const {
-  require(cudaMemcpy(into.data(), address(id) + begin, into.size(), cudaMemcpyDeviceToHost), "copying");
+  if (!channels_last_[id.index()]) {
+    require(cudaMemcpy(into.data(), address(id) + begin, into.size(), cudaMemcpyDeviceToHost), "copying");
+    return;
+  }
+  const plan::Buffer& buffer = plan_[id];
+  const auto element = static_cast<std::size_t>(size_of(buffer.dtype));
+  const auto channels = static_cast<std::size_t>(buffer.shape[1]);
+  const auto pixels = static_cast<std::size_t>(buffer.shape[2] * buffer.shape[3]);
+  std::vector<std::byte> kept(static_cast<std::size_t>(buffer.size().count));
+  std::vector<std::byte> usual(kept.size());
+  require(cudaMemcpy(kept.data(), address(id), kept.size(), cudaMemcpyDeviceToHost), "copying");
+  for (std::size_t i = 0; i < kept.size() / element; ++i) {
+    const std::size_t sample = i / (channels * pixels);
+    const std::size_t to = (sample * channels + i % channels) * pixels + i / channels % pixels;
+    std::memcpy(usual.data() + to * element, kept.data() + i * element, element);
+  }
+  std::memcpy(into.data(), usual.data() + begin, into.size());
 }
 
 void Slice::write(BufferId id, std::size_t begin, std::span<const std::byte> bytes) {

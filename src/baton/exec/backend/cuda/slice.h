@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <memory>
 #include <span>
 #include <vector>
@@ -54,6 +55,7 @@ class Slice {
 
  private:
   void open_counters();
+  void open_norms(const Capability& capability, const plan::Ordering& ordering);
   void prepare(const plan::Ordering& ordering, const Capability& capability);
   std::vector<bool> reads_old_weights(const plan::Ordering& ordering) const;
   void fill(const StepData& data);
@@ -65,8 +67,17 @@ class Slice {
   std::vector<std::unique_ptr<Arena>> arenas_;                             // likewise
   std::vector<std::unique_ptr<std::int64_t, FreeDeviceMemory>> counters_;  // likewise: the number of the step, where needed
   std::vector<std::unique_ptr<BlasLt>> blas_;                              // likewise
-  std::vector<Addresses> addresses_;                                       // by task
-  std::vector<Launch> launches_;                                           // likewise
+  std::vector<std::unique_ptr<Cudnn>> dnn_;                                // likewise
+  std::vector<bool> channels_last_;                                        // by buffer
+  std::vector<NormShare> shares_;                                          // by task
+  /// What norms keep, by device: memory beside the plan's, of some bytes per channel.
+  struct KeptNorms {
+    std::unique_ptr<std::byte, FreeDeviceMemory> memory;
+    std::map<BufferId, std::pair<NormMoments*, NormSlopes*>> of;  // by x
+  };
+  std::vector<KeptNorms> norms_;
+  std::vector<Addresses> addresses_;  // by task
+  std::vector<Launch> launches_;      // likewise
 };
 
 }  // namespace baton::exec::cuda

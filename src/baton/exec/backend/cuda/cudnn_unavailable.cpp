@@ -1,0 +1,16 @@
+#include "baton/exec/backend/cuda/cudnn.h"
+
+/// Built where cuDNN's header was not found.
+namespace baton::exec::cuda {
+
+struct Cudnn::State {};
+
+Cudnn::Cudnn(const Place& place) : place_(place) {}
+Cudnn::~Cudnn() = default;
+
+std::unique_ptr<LibraryConvolution> Cudnn::prepare(ConvolutionPart, DType, const ConvolutionShape&, const ConvolutionOperands&,
+                                                   void*, std::int64_t) {
+  return nullptr;
+}
+
+}  // namespace baton::exec::cuda
