@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <string>
+#include <string_view>
 
 #include "baton/model/zoo.h"
 #include "baton/strategy/strategy.h"
@@ -86,7 +87,8 @@ TEST(ImageOrder, ImagesThatBecomeASequenceKeepTheUsualOrder) {
 }
 
 /// Follows the tasks as the GPU runs them: whoever uses what is kept must find it there, of what x and dy hold at that time.
-void expect_sound(const plan::Plan& plan) {
+/// `apart`: the gradients of the weights come so late that slopes may have to be taken again.
+void expect_sound(const plan::Plan& plan, bool apart) {
   const plan::Ordering ordering = plan::order(plan);
   const std::vector<bool> last = channels_last(plan);
   const std::vector<NormShare> shares = norm_shares(plan, ordering, last);
@@ -133,7 +135,11 @@ void expect_sound(const plan::Plan& plan) {
   }
   EXPECT_GT(norms, 0U);
   EXPECT_EQ(moments, norms) << "the moments of each norm are taken once";
-  EXPECT_EQ(slopes, norms) << "and so are the slopes";
+  if (apart) {
+    EXPECT_LE(slopes, 2 * norms);
+  } else {
+    EXPECT_EQ(slopes, norms) << "and so are the slopes";
+  }
 }
 
 TEST(NormShares, EachSumIsTakenOnceAndIsOfWhatTheBuffersHold) {
@@ -141,7 +147,8 @@ TEST(NormShares, EachSumIsTakenOnceAndIsOfWhatTheBuffersHold) {
        {std::tuple("single", 1, 1), std::tuple("ddp", 2, 1), std::tuple("gpipe", 2, 2), std::tuple("1f1b", 2, 2),
         std::tuple("zb-h1", 2, 2), std::tuple("single", 1, 2)}) {
     SCOPED_TRACE(strategy);
-    expect_sound(plan_of(small_resnet, strategy, static_cast<std::size_t>(devices), strategy::Precision::bf16, micro_batches));
+    expect_sound(plan_of(small_resnet, strategy, static_cast<std::size_t>(devices), strategy::Precision::bf16, micro_batches),
+                 std::string_view(strategy) == "zb-h1");
   }
 }
 
