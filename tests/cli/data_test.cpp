@@ -226,10 +226,10 @@ TEST_F(TrainOnData, SaysThatAnEvaluationWasInterrupted) {
   // It is in the evaluation once there is a checkpoint of the last step.
   const std::string script = fmt::format(
       "cd '{}' && {{ {} >out 2>err </dev/null & p=$!; for i in $(seq 600); do ls kept 2>/dev/null | grep -q 000002.safetensors && "
-      "break; sleep 0.05; done; kill -INT $p; wait $p; }}",
+      "break; sleep 0.05; done; kill -TERM $p; wait $p; }}",
       folder_.string(), command);
   const int status = std::system(script.c_str());
-  EXPECT_EQ(WEXITSTATUS(status), 130);
+  EXPECT_EQ(WEXITSTATUS(status), 143);
   const std::string err = contents(folder_ / "err");
   EXPECT_NE(err.find("the evaluation at step 2 was interrupted"), std::string::npos) << err;
 }
