@@ -168,7 +168,7 @@ class Saving {
       if (const std::filesystem::path path(words.checkpoint); std::filesystem::is_regular_file(path)) {
         const std::string folder = path.has_parent_path() ? path.parent_path().string() : ".";
         throw usage_error(
-            "--checkpoint {} is a file, but train keeps its checkpoints in a folder: give {} with --resume to go on "
+            "--checkpoint {} is a file, but train keeps its checkpoints in a folder: give {} with --resume to continue "
             "from the newest one there, or a new folder to begin in",
             words.checkpoint, folder);
       }

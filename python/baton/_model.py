@@ -72,12 +72,13 @@ def model(spec: Union[str, os.PathLike, Model]) -> Model:
 
 def setup_of(spec: Union[str, os.PathLike, Model]) -> _core.Setup:
     """The beginning of a job: its model."""
-    found = model(spec)
     setup = _core.Setup()
-    if found._text is not None and not found.weights:
-        setup.set("model", found._text)
+    if not isinstance(spec, Model):
+        setup.set("model", os.fspath(spec))
+    elif spec._text is not None and not spec.weights:
+        setup.set("model", spec._text)
     else:
-        setup.set_model(found._graph, found.weights)
+        setup.set_model(spec._graph, spec.weights)
     return setup
 
 

@@ -1,5 +1,10 @@
 #include "outside.h"
 
+#include <semaphore.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <exception>
@@ -15,10 +20,89 @@ namespace {
 constexpr std::chrono::milliseconds between_looks(20);
 constexpr std::chrono::milliseconds grace(400);
 
+/// What a signal's handler needs: who handled SIGINT before, which call is under way (0: none), and who is told to give it up.
+struct sigaction before {};
+std::atomic<std::uint64_t> under_way{0};
+std::atomic<std::uint64_t> asked_in{0};
+sem_t asked;
+
+void hear(int signal) {
+  ask_to_stop(Stop::after_the_step);
+  asked_in = under_way.load();
+  sem_post(&asked);
+  before.sa_handler(signal);  // Python's, which notes it
+}
+
+void give_up_later() {
+  while (true) {
+    if (sem_wait(&asked) == 0) {
+      std::this_thread::sleep_for(grace);
+      if (const std::uint64_t call = asked_in; call != 0 && call == under_way) {
+        ask_to_stop(Stop::at_once);
+      }
+    }
+  }
+}
+
+/// While it lives, SIGINT asks the call on the main thread to stop.
+class Hearing {
+ public:
+  Hearing() {
+    if (getpid() != gettid() || under_way != 0 || sigaction(SIGINT, nullptr, &before) != 0 || before.sa_handler == SIG_DFL ||
+        before.sa_handler == SIG_IGN || (before.sa_flags & SA_SIGINFO) != 0) {
+      return;
+    }
+    static const bool started = [] {
+      sem_init(&asked, 0, 0);
+      std::thread(give_up_later).detach();
+      return true;
+    }();
+    static std::uint64_t calls = 0;
+    under_way = ++calls;
+    struct sigaction own = before;
+    own.sa_handler = hear;
+    hears_ = started && sigaction(SIGINT, &own, nullptr) == 0;
+  }
+  ~Hearing() {
+    if (hears_) {
+      sigaction(SIGINT, &before, nullptr);
+      const bool stopped = asked_in == under_way;
+      under_way = 0;
+      if (stopped) {
+        forget_stop();
+      }
+    }
+  }
+  Hearing(const Hearing&) = delete;
+  Hearing& operator=(const Hearing&) = delete;
+
+ private:
+  bool hears_ = false;
+};
+
 /// Whether a signal's handler has raised; then what it raised is Python's current error.
 bool handler_raised() { return PyErr_CheckSignals() != 0; }
 
 }  // namespace
+
+void run_here(const std::function<void()>& work) {
+  std::exception_ptr thrown;
+  {
+    const py::gil_scoped_release release;
+    const Hearing hearing;
+    try {
+      work();
+    } catch (...) {
+      thrown = std::current_exception();
+    }
+  }
+  if (handler_raised()) {
+    throw py::error_already_set();
+  }
+  if (thrown) {
+    std::rethrow_exception(thrown);
+  }
+}
 
 void run_outside(const std::function<void()>& work) {
   using Clock = std::chrono::steady_clock;

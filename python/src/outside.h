@@ -11,15 +11,19 @@ namespace baton::python {
 /// the handler raised is thrown when the work has ended, otherwise what the work has thrown.
 void run_outside(const std::function<void()>& work);
 
-/// The same with a result.
+/// The same on this thread, for work that starts no threads and leaves this one as it was: a short call costs nothing more. On the
+/// main thread SIGINT asks it to stop, and what Python's handler raises is thrown when it has ended.
+void run_here(const std::function<void()>& work);
+
+/// Either with a result.
 template <typename Work>
-auto outside(const Work& work) {
+auto outside(const Work& work, void (*run)(const std::function<void()>&) = run_outside) {
   using Value = std::invoke_result_t<Work>;
   if constexpr (std::is_void_v<Value>) {
-    run_outside(work);
+    run(work);
   } else {
     std::optional<Value> value;
-    run_outside([&] { value.emplace(work()); });
+    run([&] { value.emplace(work()); });
     return std::move(*value);
   }
 }

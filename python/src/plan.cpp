@@ -107,7 +107,7 @@ py::dict tasks(const CompiledPlan& self) {
 void bind_plan(py::module_& module) {
   py::class_<CompiledPlan, std::shared_ptr<CompiledPlan>>(module, "CompiledPlan",
                                                           "A training step compiled for its devices, and verified.")
-      .def(py::init([](const Setup& setup) { return outside([&] { return std::make_shared<CompiledPlan>(setup); }); }),
+      .def(py::init([](const Setup& setup) { return outside([&] { return std::make_shared<CompiledPlan>(setup); }, run_here); }),
            py::arg("setup"), "Compiles a job.")
       .def_property_readonly(
           "title", [](const CompiledPlan& self) { return self.plan().title(); },

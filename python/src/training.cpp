@@ -53,11 +53,15 @@ std::shared_ptr<Run> simulate(Setup setup) {
   if (setup.words.cluster.empty()) {
     setup.words.cluster = lab::this_machine;
   }
-  return outside([&] {
-    auto run = std::make_shared<Run>(setup);
-    run->run(1, 0, {});
-    return run;
-  });
+  // Tasks of this machine are timed first, by engines with threads of their own.
+  const bool here = !lab::is_this_machine(setup.words.cluster);
+  return outside(
+      [&] {
+        auto run = std::make_shared<Run>(setup);
+        run->run(1, 0, {});
+        return run;
+      },
+      here ? run_here : run_outside);
 }
 
 void train(Run& self, std::int64_t steps, std::int64_t warmup, const py::object& progress) {
