@@ -10,8 +10,13 @@ namespace baton::exercise {
 const std::vector<Exercise>& exercises() {
   static const std::vector<Exercise> list{
       {"01-spread-layers", "spread layers over all devices", false, check_spread_layers},
+      {"02-count-transfers", "count the transfers of a plan", true, check_count_transfers},
       {"03-ring-all-reduce", "all-reduce as a ring of sends and receives", false, check_ring_all_reduce},
+      {"04-ddp-out-of-passes", "DDP out of passes", true, check_ddp_out_of_passes},
+      {"05-loss-scaler", "a dynamic loss scaler", false, check_loss_scaler},
       {"06-1f1b", "1F1B as a grid", false, check_one_forward_one_backward},
+      {"08-link-cost", "a cost model for a link from measurements", false, check_link_cost},
+      {"09-tensor-parallel-linear", "column- and row-parallel Linear layers", false, check_tensor_parallel_linear},
   };
   return list;
 }
