@@ -33,6 +33,8 @@ void add_lab_command(CLI::App& program, int& exit_code);
 void add_handin_command(CLI::App& program, int& exit_code);
 /// Marks exercises.
 void add_check_command(CLI::App& program, int& exit_code);
+/// Trains again what a result is of.
+void add_verify_result_command(CLI::App& program, int& exit_code);
 void add_report_command(CLI::App& program);
 void add_compare_command(CLI::App& program);
 /// `man` and `completion`, which tell of all the others.

@@ -237,6 +237,7 @@ void add_commands(CLI::App& program, int& exit_code) {
   add_check_command(program, exit_code);
   add_report_command(program);
   add_compare_command(program);
+  add_verify_result_command(program, exit_code);
   end_chapter(program, "The laboratory");
   add_train_command(program, exit_code);
   add_evaluate_command(program, exit_code);

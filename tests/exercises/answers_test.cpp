@@ -76,7 +76,7 @@ INSTANTIATE_TEST_SUITE_P(To, Answers, testing::ValuesIn(exercise::exercises()), 
 TEST(Exercises, HaveAllThatTheyPromise) {
   int number = 0;
   for (const exercise::Exercise& one : exercise::exercises()) {
-    EXPECT_LT(number, std::stoi(one.name.substr(0, 2)));
+    EXPECT_LT(number, std::stoi(one.name.substr(0, 2))) << "in order";
     number = std::stoi(one.name.substr(0, 2));
     for (const char* file : {"README.md", "answer.cpp", "check.cpp", "exercise.h", "program.cpp"}) {
       EXPECT_TRUE(fs::exists(fs::path(BATON_SOURCE) / "exercises" / one.name / file)) << one.name << "/" << file;

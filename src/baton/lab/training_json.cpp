@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 
+#include "baton/cluster/gpu.h"
+#include "baton/exec/backend/cuda/cuda.h"
 #include "baton/lab/environment.h"
 
 namespace baton::lab {
@@ -68,6 +70,17 @@ Json settings_json(const Job& job) {
     }
   });
   return settings;
+}
+
+/// Of what kind the GPUs are; null if it ran on cores, or was simulated.
+Json gpu_name(const Job& job) {
+  const std::optional<cluster::GpuPart>& gpu = job.cluster().devices()[0].gpu;
+  if (!gpu || job.simulated()) {
+    return {};
+  }
+  const std::vector<cluster::Gpu> gpus = exec::find_gpus();
+  const auto ordinal = static_cast<std::size_t>(gpu->ordinal);
+  return ordinal < gpus.size() ? Json(gpus[ordinal].name) : Json();
 }
 
 /// At most 50 times that stand for as many equal shares of the steps, from the shortest on: what a histogram is made from.
@@ -314,7 +327,8 @@ Json result_json(const Training& run, const std::string& command) {
            {"settings", settings_json(job)},
            {"seed", job.seed()},
            {"steps", run.step_times().size()},
-           {"steps_before", run.steps_before()}};
+           {"steps_before", run.steps_before()},
+           {"gpu", gpu_name(job)}};
   all.update(measured_json(run));
   all.update(evaluations_json(run));
   all.update(Json{{"step_times_ns", times},

@@ -1,0 +1,99 @@
+/// A result can be trained again: what agrees is told, and what was changed is found.
+
+#include <fstream>
+
+#include "baton/lab/json.h"
+#include "program.h"
+
+namespace baton::test {
+namespace {
+
+class VerifyResult : public Cli {
+ protected:
+  lab::Json train(const std::string& flags) const {
+    const Outcome outcome = run("train -q --model mlp:dim=16,depth=3 --batch 12 --steps 8 --json result.json " + flags);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return lab::Json::parse(contents(folder_ / "result.json"));
+  }
+  Outcome verify(const lab::Json& result) const {
+    std::ofstream(folder_ / "result.json") << result.dump();
+    return run("verify-result result.json");
+  }
+};
+
+TEST_F(VerifyResult, AgreesBitByBitWithWhatWasTrainedHere) {
+  for (const char* flags : {"", "--strategy ddp --devices cpu:3 --seed 7", "--strategy 1f1b --devices cpu:2 --optimizer adam",
+                            "--precision bf16 --strategy layers --devices cpu:2", "--precision fp16 --warmup 0 --samples 24"}) {
+    const Outcome outcome = verify(train(flags));
+    EXPECT_EQ(outcome.code, 0) << flags << ": " << outcome.out << outcome.err;
+    EXPECT_EQ(outcome.out, "Yes: the losses of all 8 steps are the same bit by bit when the training is done again.\n") << flags;
+  }
+}
+
+TEST_F(VerifyResult, FindsALossThatWasChangedAndSaysByHowMuch) {
+  lab::Json result = train("--strategy ddp --devices cpu:2");
+  result["losses"][5] = result["losses"][5].get<double>() * (1 + 3e-6);
+  const Outcome outcome = verify(result);
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_EQ(
+      outcome.out,
+      "No: 1 of 8 losses have other bits, from step 5 on, by at most 3e-06 of their size when the training is done again, and "
+      "they should be the same bit by bit.\n");
+}
+
+TEST_F(VerifyResult, FindsLossesOfAnotherSeedOrSetting) {
+  lab::Json result = train("--seed 3");
+  result["seed"] = 4;
+  EXPECT_NE(verify(result).err.find("says that its seed is 4, and its settings say 3"), std::string::npos);
+  result["settings"]["seed"] = "4";
+  const Outcome outcome = verify(result);
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_NE(outcome.out.find("No: 8 of 8 losses have other bits, from step 0 on"), std::string::npos) << outcome.out;
+}
+
+TEST_F(VerifyResult, AllowsATenThousandthForWhatAGpuComputed) {
+  lab::Json result = train("--devices cpu:2 --strategy ddp");
+  result["settings"]["devices"] = "cuda:0/2";
+  result["gpu"] = "NVIDIA H200";
+  for (lab::Json& loss : result["losses"]) {
+    loss = loss.get<double>() * (1 + 2e-5);
+  }
+  if (run("train -q --devices cuda --steps 1 --warmup 0").code == 0) {
+    GTEST_SKIP() << "there is a GPU here, on which this would be trained again";
+  }
+  const Outcome close = verify(result);
+  EXPECT_EQ(close.code, 0) << close.out << close.err;
+  EXPECT_NE(close.out.find("up to 0.0001 is allowed, because it was computed on NVIDIA H200, and here there are CPUs only"),
+            std::string::npos)
+      << close.out;
+  result["losses"][2] = result["losses"][2].get<double>() * 1.001;
+  EXPECT_EQ(verify(result).code, 1);
+}
+
+TEST_F(VerifyResult, RefusesInASentenceWhatCannotBeDoneAgain) {
+  lab::Json result = train("");
+  const auto refused = [&](const lab::Json& changed, const std::string& words) {
+    const Outcome outcome = verify(changed);
+    EXPECT_EQ(outcome.code, 2) << words;
+    EXPECT_NE(outcome.err.find(words), std::string::npos) << outcome.err;
+  };
+  lab::Json shorter = result;
+  shorter["losses"].erase(7);
+  refused(shorter, "it has 8 steps, and has 7 losses");
+  lab::Json continued = result;
+  continued["steps_before"] = 5;
+  refused(continued, "continues a checkpoint");
+  lab::Json bare = result;
+  bare.erase("settings");
+  refused(bare, "has no settings");
+  refused(lab::Json::array(), "no result of train --json");
+  lab::Json simulated = result;
+  simulated["settings"]["cluster"] = "pcie-4";
+  refused(simulated, "a simulation has no losses");
+  std::ofstream(folder_ / "text") << "no JSON";
+  EXPECT_EQ(run("verify-result text").code, 2);
+  EXPECT_EQ(run("verify-result nowhere").code, 2);
+}
+
+}  // namespace
+}  // namespace baton::test
