@@ -12,6 +12,7 @@
 #include "baton/exec/devices.h"
 #include "baton/lab/basis.h"
 #include "baton/lab/environment.h"
+#include "baton/lab/rows.h"
 #include "baton/lab/store.h"
 #include "baton/report/table.h"
 #include "baton/sheet/handin.h"
@@ -50,6 +51,7 @@ struct Place {
   lab::Settings settings;
   sheet::Source source;
   fs::path records;
+  std::int64_t most_devices = 0;  // that it has; 0: as many as are asked for
 };
 
 std::string option_of(const sheet::Sheet& sheet, const HandinWords& words) {
@@ -108,6 +110,11 @@ Place simulated_place(const HandinWords& words, const std::string& cluster, std:
   place.settings.machine = cluster::probe();
   place.settings.cluster = cluster;
   const bool here = lab::is_this_machine(cluster);
+  if (!here) {
+    const cluster::Blueprint blueprint = cluster::blueprint_by_name(cluster);
+    blueprint.take(1);  // a network alone has no devices
+    place.most_devices = blueprint.networked ? 0 : blueprint.in_node;
+  }
   place.settings.preset = preset.value_or(here ? lab::Preset::quick : lab::Preset::full);
   place.settings.time_limit = limit_of(words, place.settings.preset);
   place.source = {.devices = here ? "this machine" : cluster,
@@ -117,8 +124,35 @@ Place simulated_place(const HandinWords& words, const std::string& cluster, std:
   return place;
 }
 
+/// Where the place has fewer devices than the sheet's counts, all that it has stand for the larger ones.
+lab::AxisValues devices_that_exist(const Place& place, const lab::Experiment& experiment) {
+  lab::AxisValues values;
+  for (const lab::Axis& axis : experiment.axes) {
+    const std::vector<Json>& counts = place.settings.preset == lab::Preset::full ? axis.full : axis.quick;
+    const auto exists = [&](const Json& count) { return count.get<std::int64_t>() <= place.most_devices; };
+    if (axis.name != "devices" || place.most_devices == 0 || std::all_of(counts.begin(), counts.end(), exists)) {
+      continue;
+    }
+    std::vector<Json>& there = values["devices"];
+    for (const Json& count : counts) {
+      const Json capped = std::min(count.get<std::int64_t>(), place.most_devices);
+      if (std::find(there.begin(), there.end(), capped) == there.end()) {
+        there.push_back(capped);
+      }
+    }
+  }
+  return values;
+}
+
 std::string command_of(const HandinWords& words, const Place& place, const std::string& id) {
   std::string command = fmt::format("baton lab run {} --preset {}", id, lab::to_text(place.settings.preset));
+  for (const auto& [axis, counts] : devices_that_exist(place, lab::experiment_by_id(id))) {
+    std::string list;
+    for (const Json& count : counts) {
+      list += (list.empty() ? "" : ",") + lab::word_of(count);
+    }
+    command += fmt::format(" --set {}={}", axis, list);
+  }
   if (place.source.simulated) {
     command += " --cluster " + shell_word(place.settings.cluster);
   } else if (place.settings.devices != "cpu") {
@@ -213,7 +247,7 @@ class Runs {
 
   void ask(const Place& place, const lab::Store& store, const std::string& id, std::vector<Asking>& asking) const {
     const lab::Experiment& experiment = lab::experiment_by_id(id);
-    const std::vector<lab::Point> points = lab::points(experiment, place.settings.preset, {});
+    const std::vector<lab::Point> points = lab::points(experiment, place.settings.preset, devices_that_exist(place, experiment));
     const Json basis = lab::experiment_basis(place.settings, points, std::nullopt);
     const std::string name = lab::basis_name(basis);
     std::map<std::string, Json> known = words_.resume ? store.records(id, true, name) : std::map<std::string, Json>();

@@ -14,7 +14,7 @@ QUOTED = [
     "n − 1 transfers for n GPUs", "of 1 / (1 − p)", "1 − p", "depth // 2", "with 99 % confidence", "with 95 % confidence", "more than 100", ">100", "<0.01", "R²",
     "within 5 % of the limit", "within 5 % or two standard", "above 100 %", "More than 100 %", "by more than 5 points", "within 2 % of each other", "DIM²", "of at most 2", "Not 2:",
     "nearer to 1", "away from 1", "a tenth", "With seed 0", "with seed 0", "seed 1 gave", "ResNet-50", "toy-4", "at the 1 % level",
-    "on device 0", "device 0 if",
+    "on device 0", "device 0 if", "nears 1/b and is within 5 % of it", "towards 1,",
 ]  # fmt: skip
 
 UNITS = {
@@ -321,7 +321,7 @@ def device_0(rows, v):
         v.add("share", devices[0]["busy"], sum(d["busy"] for d in devices[1:]) / (len(devices) - 1))
         v.add("plain", timed["devices"])
     for row in headline(rows):
-        v.add("share", row["std_ns"] / row["mean_ns"])
+        v.add("share", row["std_ns"] / row[T])
 
 
 def architecture(rows, v):
@@ -329,6 +329,8 @@ def architecture(rows, v):
     tasks = [sum(d["tasks"] for d in row["device_list"]) for row in (dp, ddp)]
     v.add("plain", dp["devices"], dp["devices"] - 1, tasks[0], tasks[1] // ddp["devices"])
     v.add("bytes", dp["trained"]["parameter_bytes"], ddp["device_list"][0]["sent_bytes"], through(dp["device_list"][0]))
+    for one, other in pairs_of(rows):  # where DP is the faster
+        v.add("plain", one["devices"], one[T] / other[T])
     for row in (dp, ddp):
         overlapped, exposed = (sum(d[key] for d in row["device_list"]) for key in ("overlapped", "exposed"))
         v.add("share", overlapped / (overlapped + exposed) if overlapped + exposed else 0.0)
@@ -425,7 +427,7 @@ def saturation(rows, v):
             v.add("plain", r2, float(f"{batch:.2g}"))
             v.add("time", a, b)
         else:
-            v.add("plain", before["batch"], last["samples_per_s"])
+            v.add("plain", before["batch"], last["samples_per_s"], r2)
             v.add("share", last["samples_per_s"] / before["samples_per_s"] - 1)
         near = 0.95  # of the limit: saturated
         v.add("share", 1 - near)
@@ -448,12 +450,20 @@ def imbalance_time(rows, v):
 
 def imbalance_waiting(rows, v):
     n = headline(rows)[0]["devices"]
-    row = by_delay(rows, n)[-1]
-    v.add("time", *(device["waiting"] * row[T] for device in row["device_list"]))
+    here = by_delay(rows, n)
+    row = here[-1]
+    waits = [device["waiting"] for device in row["device_list"]]
+    v.add("time", *(wait * row[T] for wait in waits), (row["delay_ms"] - here[0]["delay_ms"]) * 1e6)
+    v.add("share", max(waits[1:]))
     for comer in row["arrivals"]:
-        v.add("time", comer["held_up_ns"])
-        v.add("share", comer["held_up_ns"] / row[T])
         v.add("plain", comer.get("latest_in"), comer.get("steps"))
+
+
+def beside_another(row):
+    """What devices of a split compute beside another one, as a share of the step, and the share in which none computes."""
+    busy = sum(device["busy"] for device in row["device_list"])
+    assert row["some_busy"] <= min(1, busy) + 1e-9, row["some_busy"]
+    return busy - row["some_busy"], 1 - row["some_busy"]
 
 
 def blocks_on(depth, n):
@@ -482,13 +492,14 @@ def depth(rows, v):
     v.add("time", here[0][T], last[T], slope)
     v.add("plain", here[0]["depth"], last["depth"], last["devices"], r2, *(ratio_interval(here[0], last) or ()))
     v.add("share", *(last[key] / last[T] for key in ("compute_ns", "waiting_ns", "exposed_ns")))
-    v.add("share", (last["rest_ns"] + last["delayed_ns"]) / last[T])
+    v.add("share", (last["rest_ns"] + last["delayed_ns"]) / last[T], max(beside_another(row)[0] for row in here))
 
 
 def all_used(rows, v):
     for row in rows:
         v.add("plain", row["devices"])
         v.add("share", *(device["busy"] for device in row["device_list"]), sum(device["busy"] for device in row["device_list"]))
+        v.add("share", *beside_another(row))
 
 
 def faster(rows, v):
@@ -499,6 +510,7 @@ def faster(rows, v):
         v.add("plain", row["devices"])
         v.add("bytes", max(device["peak_bytes"] for device in row["device_list"]))
         v.add("plain", *(row[T] / other[T] for other in rows))
+        v.add("time", row["some_busy"] * row[T])
 
 
 def how_often(rows, v):
@@ -515,8 +527,12 @@ def overhead(rows, v):
     timed = own_cores(rows) if len(own_cores(rows)) >= 3 else rows
     last = timed[-1]
     _, slope, r2 = line_through([row["transfers_forward"] for row in timed], [row["transfer_ns"] for row in timed])
-    v.add("time", last[T], timed[0]["transfer_ns"], last["transfer_ns"])
-    v.add("share", last["transfer_ns"] / last[T], last["transfers_step_ns"] / last[T])
+    v.add("time", timed[0][T], last[T], timed[0]["transfer_ns"], last["transfer_ns"])
+    for row in timed:
+        assert sum(row["transfer_each_ns"]) == row["transfer_ns"] <= row["transfers_step_ns"]
+    if len(timed) > 1:  # what a border adds both ways, and to the step
+        borders = last["transfers_forward"] - timed[0]["transfers_forward"]
+        v.add("time", *((last[key] - timed[0][key]) / borders for key in ("transfers_step_ns", T)))
     v.add("plain", r2)
     if r2 >= 0.8 and slope > 0:
         v.add("time", slope)
@@ -539,6 +555,8 @@ def matrix_power(rows, v):
     one, two = rows[0], rows[-1]
     flops = 2 * 4 * 2 * one["size"] ** 3  # two powers of four products each
     products, total = (two[key] - one[key] / 2 for key in ("products_ns", "sum_ns"))
+    for row in rows:
+        assert row["products_ns"] + row["sum_ns"] + row["move_ns"] <= row[T] + 2, "parts of the critical path"
     v.add("time", one[T], two[T], one[T] / 2, two["move_ns"], products, total)
     for parts in ((), (products,), (total,), (products, total)):
         v.add("time", two[T] - one[T] / 2 - two["move_ns"] - sum(parts))
@@ -553,7 +571,10 @@ def four_ways(rows, v):
         assert max(row["blocks_each"]) - min(row["blocks_each"]) <= 1
         v.add("plain", row["devices"], row["devices"] - 1, *row["blocks_each"], min(len(r["losses"]) for r in rows))
     timed = [row for row in rows if row["model"] == rows[-1]["model"]]
-    v.add("time", *(row[T] for row in timed), timed[-1]["transfer_ns"] / max(1, timed[-1]["devices"] - 1))
+    v.add("time", *(row[T] for row in timed), *timed[-1]["transfer_each_ns"])
+    longer = timed[-1][T] - timed[0][T]
+    computing = timed[-1]["some_busy"] * timed[-1][T] - timed[0]["some_busy"] * timed[0][T]
+    v.add("time", longer, computing, longer - computing)
     v.add("plain", timed[-1][T] / timed[-2][T], *(ratio_interval(timed[-2], timed[-1]) or ()))
 
 
@@ -565,7 +586,8 @@ def profile(rows, v):
         shares[name] = shares.get(name, 0) + kind["path_share"]
     name = max(shares, key=shares.get)
     v.add("share", shares[name])
-    v.add("plain", 1 / (1 - shares[name]), 1 / row["without"][name])
+    left = 1 - shares[name]  # of the critical path; another chain of tasks may be longer
+    v.add("plain", 1 / left, 1 / max(left, row["without"][name]))
 
 
 RULES = {

@@ -297,6 +297,7 @@ def check_refusals(program, work):
         "hw1 --devices cpu --cluster pcie-5",
         "hw1 --devices banana",
         "hw1 --cluster nowhere",
+        "hw1 --cluster ethernet-10",
         "hw1 --preset huge",
         "hw1 --time-limit soon",
         "hw1 --out taken",

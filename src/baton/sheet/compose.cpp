@@ -165,6 +165,31 @@ std::vector<std::string> reductions(const lab::Result& result) {
   return out;
 }
 
+/// The result of an experiment, if the source has it.
+const lab::Result* find_result(const Source& source, const std::string& id) {
+  const auto found = source.results.find(id);
+  return found == source.results.end() ? nullptr : &found->second;
+}
+
+/// Whether a table of the rows has the column. A simulated step is always the same: it has no standard deviation.
+bool has_column(const std::vector<Json>& rows, const std::string& key) {
+  const bool filled = std::any_of(rows.begin(), rows.end(), [&](const Json& row) {
+    return row.contains(key) && !lab::word_of(row[key]).empty() && !row[key].is_null();
+  });
+  return filled && (key != "std_ns" || largest(rows, key) > 0);
+}
+
+/// Whether the second source answers a question of the task that the first does not: then its table is shown too.
+bool answered_beside(const Task& task, const std::string& experiment, const Evidence& evidence) {
+  const lab::Result* beside = find_result(evidence.beside, experiment);
+  return beside != nullptr && std::any_of(task.questions.begin(), task.questions.end(), [&](const AskedOn& question) {
+           const bool answers = std::any_of(beside->answers.begin(), beside->answers.end(), [&](const lab::Answer& answer) {
+             return answer.id == question.id && !answer.text.empty();
+           });
+           return question.answer.empty() && answers && find_answer(evidence.first, question.id).empty();
+         });
+}
+
 /// The constructor that spreads layers, cut out of the script that has the class.
 std::string split_constructor(const std::string& name) {
   lab::JobWords words;
@@ -195,12 +220,6 @@ void add_pictures(Pictures& pictures, const lab::Result& result, const std::vect
       pictures.row.push_back(std::move(picture));
     }
   }
-}
-
-/// The first thing of the sources that has the experiment.
-const lab::Result* find_result(const Source& source, const std::string& id) {
-  const auto found = source.results.find(id);
-  return found == source.results.end() ? nullptr : &found->second;
 }
 
 std::string beside_label(const Source& source) {
@@ -281,10 +300,14 @@ Section section_of(const Task& task, const Evidence& evidence) {
   // Where one question of several is of an experiment, and no table is, what was trained stands below that question.
   std::vector<Paragraph> below;
   for (const std::string& id : task.experiments) {
-    const lab::Result* result = find_result(evidence.first, id);
-    const Source& source = result != nullptr ? evidence.first : evidence.beside;
-    result = result != nullptr ? result : find_result(evidence.beside, id);
-    if (result != nullptr) {
+    for (const Source* from : {&evidence.first, &evidence.beside}) {
+      const Source& source = *from;
+      const lab::Result* result = find_result(source, id);
+      const bool second = from == &evidence.beside && find_result(evidence.first, id) != nullptr;
+      if (result == nullptr || (second && (source.simulated || !answered_beside(task, id, evidence))) ||
+          (measured_rows(*result).empty() && find_result(evidence.beside, id) != nullptr)) {
+        continue;
+      }
       const std::vector<Json> rows = measured_rows(*result);
       const bool counted = !rows.empty() && rows.front().contains("devices");
       Paragraph line{
@@ -319,10 +342,13 @@ Section section_of(const Task& task, const Evidence& evidence) {
   // The table stands before the answers that speak of it. What was measured only for its losses shows no table of its own.
   Grids grids;
   Pictures pictures;
+  std::set<std::string> columns;  // that a table shows
   for (const std::string& id : task.experiments) {
     const lab::Result* first = find_result(evidence.first, id);
-    const lab::Result* beside = first == nullptr || evidence.beside.simulated ? find_result(evidence.beside, id) : nullptr;
-    const bool both = first != nullptr && beside != nullptr;
+    const lab::Result* beside = first == nullptr || evidence.beside.simulated || answered_beside(task, id, evidence)
+                                    ? find_result(evidence.beside, id)
+                                    : nullptr;
+    const bool both = first != nullptr && beside != nullptr && !measured_rows(*first).empty();
     for (const auto& [result, source] : {std::pair(first, &evidence.first), {beside, &evidence.beside}}) {
       if (result == nullptr || measured_rows(*result).empty()) {
         continue;
@@ -334,6 +360,11 @@ Section section_of(const Task& task, const Evidence& evidence) {
                     !both ? "" : fmt::format("{} ({})", source->simulated ? "Simulated" : "Measured", source->devices)));
       }
       const std::vector<Json> rows = measured_rows(*result);
+      for (const std::string& key : task.columns) {
+        if (has_column(rows, key)) {
+          columns.insert(key);
+        }
+      }
       if (std::any_of(rows.begin(), rows.end(), [](const Json& row) { return row.contains("gpu_memory_bytes"); })) {
         grids.row.push_back(grid_of(*result, task.gpu_columns, "As nvidia-smi reports it"));
       }
@@ -349,8 +380,14 @@ Section section_of(const Task& task, const Evidence& evidence) {
   if (!pictures.row.empty()) {
     section.blocks.emplace_back(std::move(pictures));
   }
-  if (shown && !task.reading.empty()) {
-    section.blocks.emplace_back(Paragraph{task.reading, true});
+  std::string reading;
+  for (const Reading& one : task.reading) {
+    if (one.column.empty() || columns.contains(one.column)) {
+      reading += (reading.empty() ? "" : " ") + one.text;
+    }
+  }
+  if (shown && !reading.empty()) {
+    section.blocks.emplace_back(Paragraph{reading, true});
   }
   // Where the answers of a task have a limit together, the second source has what the first leaves.
   std::size_t words = 0;
@@ -450,16 +487,10 @@ Grid grid_of(const lab::Result& result, const std::vector<std::string>& keys, st
   for (const std::string& key : keys) {
     const auto& columns = result.experiment->columns;
     const auto column = std::find_if(columns.begin(), columns.end(), [&](const lab::Column& one) { return one.key == key; });
-    const bool empty = std::none_of(rows.begin(), rows.end(), [&](const Json& row) {
-      return row.contains(key) && !lab::word_of(row[key]).empty() && !row[key].is_null();
-    });
-    if (column == columns.end() || empty) {
+    if (column == columns.end() || !has_column(rows, key)) {
       continue;
     }
     const double most = largest(rows, key);
-    if (key == "std_ns" && most == 0) {
-      continue;  // a simulated step is always the same
-    }
     // Where values lie far apart, the unit is the largest in which the smallest has no more than three zeros after the point.
     const double least = smallest(rows, key);
     const ColumnUnit unit = unit_of(column->format, least > 0 ? std::min(most, 1e4 * least) : most);
@@ -508,8 +539,10 @@ Document compose(const Sheet& sheet, const std::vector<Task>& tasks, const Cover
         "split costs and not what separate GPUs gain." +
         beside;
   } else if (evidence.first.simulated && !evidence.beside.results.empty()) {
-    note += fmt::format(" What needs losses or a warm-up, which a simulation does not have, was measured on {}.",
-                        evidence.beside.summary);
+    const bool losses_only = std::all_of(evidence.beside.results.begin(), evidence.beside.results.end(),
+                                         [](const auto& one) { return one.second.experiment->by_losses; });
+    note += fmt::format(" What needs losses or a warm-up, which a simulation does not have,{} was measured on {}.",
+                        losses_only ? "" : " and what does not fit on these devices", evidence.beside.summary);
   }
   document.notes.push_back({note});
   std::string reduced;

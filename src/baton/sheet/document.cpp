@@ -136,6 +136,7 @@ tr { break-inside: avoid; }
 tbody tr:first-child td { padding-top: 1mm; }
 tbody tr:last-child td { border-bottom: 0.7pt solid #444; }
 .figures { display: flex; flex-wrap: wrap; gap: 0 5mm; justify-content: space-evenly; align-items: center; margin: 1mm 0; }
+.whole { break-inside: avoid; }
 .stack { display: flex; flex-direction: column; }
 .figures table { margin: 1mm 0; }
 .figures table:not(:only-of-type) { width: min-content; }
@@ -277,40 +278,41 @@ std::string to_html(const Document& document, const std::vector<int>& pages) {
     for (std::size_t b = 0; b < section.blocks.size(); ++b) {
       const Block& block = section.blocks[b];
       const bool goes_on = b + 1 < section.blocks.size() && std::holds_alternative<Pictures>(section.blocks[b + 1]);
-      std::visit(Overloaded{[&](const Paragraph& paragraph) {
-                              out += fmt::format("<p{}>{}</p>\n", paragraph.small ? " class=\"small\"" : "",
-                                                 html_words(paragraph.text));
-                            },
-                            [&](const Asked& asked) {
-                              out += fmt::format("<p class=\"question\">{}: {}</p>\n<p>{}</p>\n", html_words(asked.label),
-                                                 html_words(asked.question), html_words(asked.answer));
-                              if (!asked.beside.empty()) {
-                                out += "<p class=\"beside\">" + html_words(asked.beside) + "</p>\n";
-                              }
-                            },
-                            [&](const Grids& grids) {
-                              out += "<div class=\"figures\">\n";
-                              for (const Grid& grid : grids.row) {
-                                out += html_grid(grid);
-                              }
-                              tall = !grids.row.empty() && grids.row.size() == 1 && grids.row[0].rows.size() > 8;
-                              figures = goes_on && (tall || std::get<Pictures>(section.blocks[b + 1]).row.size() == 1);
-                              out += figures ? "" : "</div>\n";
-                            },
-                            [&](const Pictures& row) {
-                              out += figures ? "" : "<div class=\"figures\">\n";
-                              figures = false;
-                              out += row.row.size() > 1 && tall ? "<div class=\"stack\">\n" : "";
-                              for (const Picture& picture : row.row) {
-                                out += to_svg(picture);
-                              }
-                              out += row.row.size() > 1 && tall ? "</div>\n</div>\n" : "</div>\n";
-                            },
-                            [&](const Listing& listing) {
-                              out += listing.caption.empty() ? "" : "<p>" + html_words(listing.caption) + "</p>\n";
-                              out += "<pre>" + html_text(listing.code) + "</pre>\n";
-                            }},
-                 block);
+      std::visit(
+          Overloaded{[&](const Paragraph& paragraph) {
+                       out += fmt::format("<p{}>{}</p>\n", paragraph.small ? " class=\"small\"" : "", html_words(paragraph.text));
+                     },
+                     [&](const Asked& asked) {
+                       out += fmt::format("<p class=\"question\">{}: {}</p>\n<p>{}</p>\n", html_words(asked.label),
+                                          html_words(asked.question), html_words(asked.answer));
+                       if (!asked.beside.empty()) {
+                         out += "<p class=\"beside\">" + html_words(asked.beside) + "</p>\n";
+                       }
+                     },
+                     [&](const Grids& grids) {
+                       tall = !grids.row.empty() && grids.row.size() == 1 && grids.row[0].rows.size() > 8;
+                       figures = goes_on && (tall || std::get<Pictures>(section.blocks[b + 1]).row.size() == 1);
+                       // Chromium tears a picture of such a row over two pages unless all of it stays on one.
+                       out += figures && grids.row.size() == 1 ? "<div class=\"figures whole\">\n" : "<div class=\"figures\">\n";
+                       for (const Grid& grid : grids.row) {
+                         out += html_grid(grid);
+                       }
+                       out += figures ? "" : "</div>\n";
+                     },
+                     [&](const Pictures& row) {
+                       out += figures ? "" : "<div class=\"figures whole\">\n";
+                       figures = false;
+                       out += row.row.size() > 1 && tall ? "<div class=\"stack\">\n" : "";
+                       for (const Picture& picture : row.row) {
+                         out += to_svg(picture);
+                       }
+                       out += row.row.size() > 1 && tall ? "</div>\n</div>\n" : "</div>\n";
+                     },
+                     [&](const Listing& listing) {
+                       out += listing.caption.empty() ? "" : "<p>" + html_words(listing.caption) + "</p>\n";
+                       out += "<pre>" + html_text(listing.code) + "</pre>\n";
+                     }},
+          block);
     }
   }
   return out + "</body>\n</html>\n";

@@ -16,6 +16,12 @@ struct AskedOn {
   std::string answer = {};  // in our own words, where no measurement gives it
 };
 
+/// How a column is to be read: said if the column is shown; without a column it is always said.
+struct Reading {
+  std::string column;
+  std::string text;
+};
+
 /// A task of a sheet: what is measured for it, what is asked and shown.
 struct Task {
   std::string heading;
@@ -24,7 +30,7 @@ struct Task {
   std::vector<AskedOn> questions = {};
   std::vector<std::string> columns = {};      // of its tables, in order; those that an experiment does not have are left out
   std::vector<std::string> gpu_columns = {};  // of a second table, where drivers of GPUs report something
-  std::string reading = {};                   // how columns are to be read, below the tables
+  std::vector<Reading> reading = {};          // how columns are to be read, below the tables
   std::size_t plots = 1;                      // at most so many of each experiment's
   std::size_t most_words = 0;                 // of all its answers together; 0: no limit but each answer's
   std::vector<std::string> programs = {};     // of code/, that do it

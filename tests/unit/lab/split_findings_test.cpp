@@ -116,17 +116,24 @@ TEST(Depth, AStepThatGrowsWithDepthIsSaidToGrowByTheBlockAndWhy) {
   std::vector<Json> rows = deeper({6, 12, 24});
   EXPECT_TRUE(says(answer("depth", "hw3/2/Q1", rows),
                    "No: from DEPTH 6 to 24 the step goes from 6.00 ms to 24.0 ms, 1.00 ms per block (R² = 1.000, a good fit)"));
-  EXPECT_TRUE(silent_on(answer("depth", "hw3/2/Q1", rows), "Only one of 2 devices works")) << "each computes for 80 % of the step";
+  EXPECT_TRUE(says(answer("depth", "hw3/2/Q1", rows), "Devices compute at most 60.0 % of a step beside another"));
+  EXPECT_TRUE(silent_on(answer("depth", "hw3/2/Q1", rows), "only one of 2 devices works")) << "each computes for 80 % of the step";
   for (Json& row : rows) {
     const double step = row["time_per_step_ns"];
     row.update(Json{{"compute_ns", 0.5 * step}, {"waiting_ns", 0.3 * step}, {"exposed_ns", 0.05 * step}, {"rest_ns", 0.15 * step}});
+    row["device_list"] = {test::device(0.5), test::device(0.5)};
+    row["some_busy"] = 1.0;
   }
   EXPECT_TRUE(says(answer("depth", "hw3/2/Q1", rows), ". Only one of 2 devices works at a time"));
   EXPECT_TRUE(says(answer("depth", "hw3/2/Q1", rows),
                    "At DEPTH 24 a device on average computes for 50.0 % of the step, waits for 30.0 %, moves data for 5.0 % and is "
                    "otherwise idle for 15.0 %."));
-  rows[0]["compute_ns"] = 0.57 * rows[0]["time_per_step_ns"].get<double>();  // both together 114 %
-  EXPECT_TRUE(says(answer("depth", "hw3/2/Q1", rows), "Almost always only one of 2 devices works at a time"));
+  rows[0]["some_busy"] = 0.93;  // both together 100 %, of which 7 % at the same time
+  const std::string almost =
+      ". Nearly always one of 2 devices works (at most 7.0 % of a step beside another: a weight "
+      "gradient during the next device's backward), so every block adds its time.";
+  EXPECT_TRUE(says(answer("depth", "hw3/2/Q1", rows), almost));
+  EXPECT_TRUE(silent_on(answer("depth", "hw3/2/Q1", rows), "works at a time"));
 }
 
 TEST(Depth, AStepThatShrinksWithDepthIsNotAnsweredWithNo) {
@@ -166,24 +173,27 @@ TEST(AllDevices, ADeviceThatNeverComputedIsNoticed) {
   EXPECT_TRUE(says(said(0), "No, not all of them"));
 }
 
-TEST(AllDevices, OneAfterTheOtherIsSaidAsFarAsTheSharesAllowIt) {
-  const auto said = [](std::vector<double> shares, bool shared = false) {
+TEST(AllDevices, OneAfterTheOtherIsSaidOnlyIfTheTraceShowsNoTwoAtATime) {
+  const auto said = [](std::vector<double> shares, double some, bool shared = false) {
     Json row = spread_row(9, static_cast<std::int64_t>(shares.size()), 0.5, 50);
     for (std::size_t d = 0; d < shares.size(); ++d) {
       row["device_list"][d]["busy"] = shares[d];
     }
-    row["oversubscribed"] = shared;
+    row.update(Json{{"oversubscribed", shared}, {"some_busy", some}});
     return answer("all-devices", "hw3/4/Q1", {row});
   };
-  EXPECT_TRUE(says(said({0.5, 0.48}),
-                   "Yes, all of them, but one after the other: on 2 they compute for 50.0 % and 48.0 % of the step, "
-                   "together 98.0 %."));
-  EXPECT_TRUE(silent_on(said({0.5, 0.48}), "More than 100 %"));
-  EXPECT_TRUE(says(said({0.535, 0.5}),
-                   "but nearly one after the other: on 2 they compute for 53.5 % and 50.0 % of the step, together "
-                   "103.5 %. More than 100 % is of updates beside another device's backward."));
-  EXPECT_TRUE(says(said({0.535, 0.5}, true), "and of devices that wait for a core."));
-  EXPECT_TRUE(says(said({0.8, 0.7}), "and in part at the same time"));
+  EXPECT_TRUE(
+      says(said({0.5, 0.48}, 0.98),
+           "Yes, all of them, but one after the other: on 2 they compute for 50.0 % and 48.0 % of the step, together 98.0 % "
+           "(none in 2.0 %). None: data moves, or threads wake up."));
+  EXPECT_TRUE(silent_on(said({0.5, 0.48}, 0.98), "eside another"));
+  // 99.8 % together, of which 0.9 % at the same time: 98.9 % and 1.1 % are the step.
+  EXPECT_TRUE(says(said({0.488, 0.510}, 0.989),
+                   "but nearly one after the other: on 2 they compute for 48.8 % and 51.0 % of the step, together 99.8 % (0.9 % "
+                   "beside another, none in 1.1 %). Beside another: a weight gradient during the next device's "
+                   "backward. None"));
+  EXPECT_TRUE(says(said({0.488, 0.510}, 0.989, true), "backward, or waiting for a core."));
+  EXPECT_TRUE(says(said({0.8, 0.7}, 1), "and in part at the same time"));
   std::mt19937_64 generator(41);
   std::uniform_real_distribution<double> share(0.01, 0.4);
   for (int tries = 0; tries < 200; ++tries) {
@@ -192,9 +202,32 @@ TEST(AllDevices, OneAfterTheOtherIsSaidAsFarAsTheSharesAllowIt) {
     for (double& one : shares) {
       sum += one = share(generator);
     }
-    const std::string text = said(shares);
-    EXPECT_EQ(text.find("but one after the other") != std::string::npos, sum <= 1.005) << text;
-    EXPECT_EQ(text.find("More than 100 %") != std::string::npos, sum > 1.005) << text;
+    const double some = std::min(1.0, tries % 2 == 0 ? sum : 0.9 * sum);
+    const std::string text = said(shares, some);
+    EXPECT_EQ(text.find("but one after the other") != std::string::npos, sum - some < 0.0005) << text;
+    EXPECT_EQ(text.find("beside another") != std::string::npos, sum - some >= 0.0005) << text;
+  }
+}
+
+TEST(AllDevices, WhatSharesAddUpToLessWhatOverlapsAndPlusWhatIsIdleIsTheStep) {
+  for (const char* cluster : {"pcie-5", "dgx-h100", "ideal"}) {
+    Settings settings{.machine = cluster::probe()};
+    settings.cluster = cluster;
+    for (const std::int64_t devices : {2, 4, 5}) {
+      const auto run = experiment_by_id("all-devices").open({{"dim", 1024}, {"depth", 20}, {"devices", devices}}, settings);
+      run->round(Nanoseconds(1));
+      const Json record = run->record();
+      double busy = 0;
+      for (const Json& device : record["device_list"]) {
+        busy += device["busy"].get<double>();
+      }
+      const double some = record["some_busy"];
+      EXPECT_LE(some, 1);
+      EXPECT_LE(some, busy + 1e-9);
+      // Over PCIe transfers outlast the weight gradient that runs meanwhile; over NVLink they do not.
+      EXPECT_EQ(busy - some > 0.0005, std::string(cluster) != "pcie-5") << cluster << " " << devices;
+      EXPECT_EQ(record["transfer_each_ns"].size(), static_cast<std::size_t>(devices - 1));
+    }
   }
 }
 
@@ -224,10 +257,10 @@ TEST(AllDevices, FiveAreComparedWithTwoWhateverTheCores) {
   EXPECT_TRUE(says(answer("all-devices", "hw3/4/Q2", on_cores(2, rows)), "falls from 100 B to 25 B on 5."));
   const std::vector<Json> gains{spread_row(4.5, 2, 0.2, 50), spread_row(4, 5, 0.2, 25)};
   EXPECT_TRUE(says(answer("all-devices", "hw3/4/Q2", gains), "Yes, here it is: 5 devices take 0.89 times the step of 2 devices. "));
-  EXPECT_TRUE(
-      says(answer("all-devices", "hw3/4/Q2", gains), "what wins is updates beside another device's backward, caches or memory."));
-  EXPECT_TRUE(
-      says(answer("all-devices", "hw3/4/Q2", test::simulated(gains)), "what wins is updates beside another device's backward."));
+  EXPECT_TRUE(says(answer("all-devices", "hw3/4/Q2", gains),
+                   "what wins is weight gradients and updates beside the next device's backward, caches or memory."));
+  EXPECT_TRUE(says(answer("all-devices", "hw3/4/Q2", test::simulated(gains)),
+                   "what wins is weight gradients and updates beside the next device's backward."));
   const std::string shared = answer("all-devices", "hw3/4/Q2", on_cores(2, gains));
   EXPECT_TRUE(says(shared, "No: 5 devices take 0.89 times the step of 2 devices (devices shared cores)."));
   EXPECT_TRUE(says(shared, "A shorter step on shared cores is no gain of the split."));
@@ -274,18 +307,51 @@ TEST(Transfers, CallsAndMovesAreToldApart) {
 
 TEST(Transfers, OverheadIsInBytesAndInTime) {
   const std::string said = answer("transfers", "hw3/5/Q2", counted({1, 2, 3}));
-  EXPECT_TRUE(
-      says(said,
-           "In number and bytes linearly, n − 1 transfers for n GPUs: from 2 to 4 devices the forward's transfers go from 1 to 3, "
-           "1.00 KiB each, 3.00 KiB in all"));
-  EXPECT_TRUE(
-      says(said,
-           " In time too: the forward's take 30.0 µs on 2 and 90.0 µs on 4 (30.0 µs per transfer, R² = 1.000, a good fit), 3.0 % "
-           "of a step of 3.00 ms; both ways 6.0 %."));
+  EXPECT_TRUE(says(said,
+                   "In number and bytes linearly, n − 1 transfers for n GPUs: from 2 to 4 devices the forward's go from 1 to 3, "
+                   "1.00 KiB each, 3.00 KiB in all"));
+  EXPECT_TRUE(says(
+      said,
+      " Each takes latency + bytes/bandwidth, so their time grows likewise: the forward's take 30.0 µs on 2 and 90.0 µs on 4 "
+      "(30.0 µs per transfer, R² = 1.000, a good fit). Both ways a further border takes 60.0 µs; in the step (3.00 ms on 2 and "
+      "3.00 ms on 4) it does not show beyond the noise."));
   EXPECT_TRUE(says(answer("transfers", "hw3/5/Q2", counted({2, 4, 6})), "It grows by 2.00 transfers per device"));
   EXPECT_TRUE(says(answer("transfers", "hw3/5/Q2", counted({1, 2})),
-                   "In time: the forward's take 30.0 µs on 2 and 60.0 µs on 3 (two "
-                   "points, which always fit a line)"));
+                   "the forward's take 30.0 µs on 2 and 60.0 µs on 3 (two points always fit a line)"));
+  EXPECT_TRUE(
+      says(answer("transfers", "hw3/5/Q2", counted({1})),
+           "n − 1 transfers for n GPUs: on 2 devices it is 1, 1.00 KiB each, 1.00 KiB in all, and as many go back. Each takes "
+           "latency + bytes/bandwidth, so their time grows likewise: here 30.0 µs each way, of a step of 3.00 ms."));
+}
+
+TEST(Transfers, WhatShowsInTheStepIsItsGrowth) {
+  // Both ways a border takes 60 µs; the step grows by so many per border.
+  const auto said = [](double us, bool is_simulated = true) {
+    std::vector<Json> rows = counted({1, 2, 3});
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      const double ns = 3e6 + static_cast<double>(i) * us * 1e3;
+      rows[i].update(Json{{"time_per_step_ns", ns}, {"time_low_ns", ns - 10}, {"time_high_ns", ns + 10}});
+    }
+    return answer("transfers", "hw3/5/Q2", is_simulated ? test::simulated(rows) : rows);
+  };
+  EXPECT_TRUE(says(said(45),
+                   "Both ways a further border takes 60.0 µs, of which 45.0 µs show in the step (3.00 ms on 2 and 3.09 ms on "
+                   "4); the rest hides behind weight gradients, computed meanwhile."));
+  EXPECT_TRUE(says(said(60), "takes 60.0 µs, all of which shows in the step"));
+  EXPECT_TRUE(
+      says(said(-20), "but the step even falls (3.00 ms on 2 and 2.96 ms on 4): the weight gradient that hides it is longer"));
+  EXPECT_TRUE(
+      says(said(400, false), "the step grows by 400 µs (3.00 ms on 2 and 3.80 ms on 4), more by caches or other programs."));
+  EXPECT_TRUE(silent_on(said(400, false), "hides behind"));
+  std::mt19937_64 generator(59);
+  std::uniform_real_distribution<double> growth(-50, 150);
+  for (int tries = 0; tries < 200; ++tries) {
+    const double us = growth(generator);
+    const std::string text = said(us);
+    EXPECT_EQ(text.find("the rest hides behind") != std::string::npos, us > 0 && us < 58.8) << us << text;
+    EXPECT_EQ(text.find("even falls") != std::string::npos, us <= 0) << us << text;
+    EXPECT_EQ(text.find("the step grows by") != std::string::npos, us > 61.2) << us << text;
+  }
 }
 
 TEST(Transfers, NoisyTimesAreNotCalledLinear) {
@@ -295,14 +361,15 @@ TEST(Transfers, NoisyTimesAreNotCalledLinear) {
     rows[i]["transfer_ns"] = scattered[i];
   }
   const std::string said = answer("transfers", "hw3/5/Q2", rows);
-  EXPECT_TRUE(
-      says(said, " In time it is not shown to be linear: the forward's take 90.0 µs on 2 and 40.0 µs on 5 (no line fits, R² = 0."));
+  EXPECT_TRUE(says(said, "so their time grows likewise; the forward's 90.0 µs on 2 and 40.0 µs on 5 fit no line (R² = 0."));
+  EXPECT_TRUE(says(said, "): noise hides it."));
+  EXPECT_TRUE(says(answer("transfers", "hw3/5/Q2", on_cores(1, rows)), ": devices that share cores also wait for a core."));
   EXPECT_TRUE(silent_on(said, "per transfer"));
   std::vector<Json> free = rows;
   for (Json& row : free) {
     row["transfer_ns"] = 0;  // as over links that cost nothing
   }
-  EXPECT_TRUE(says(answer("transfers", "hw3/5/Q2", free), " In time they cost nothing here."));
+  EXPECT_TRUE(says(answer("transfers", "hw3/5/Q2", free), "so their time grows likewise, but these links cost nothing."));
   std::mt19937_64 generator(43);
   std::uniform_real_distribution<double> noise(0, 60e3);
   for (int tries = 0; tries < 200; ++tries) {
@@ -317,8 +384,9 @@ TEST(Transfers, NoisyTimesAreNotCalledLinear) {
     }
     const double r2 = findings::fit_line(counts, times).r2;
     const std::string text = answer("transfers", "hw3/5/Q2", rows);
-    EXPECT_EQ(text.find("In time too") != std::string::npos, r2 >= 0.98) << text;
-    EXPECT_EQ(text.find("In time roughly so") != std::string::npos, r2 >= 0.8 && r2 < 0.98) << text;
+    EXPECT_EQ(text.find("a good fit") != std::string::npos, r2 >= 0.98) << text;
+    EXPECT_EQ(text.find("a rough fit") != std::string::npos, r2 >= 0.8 && r2 < 0.98) << text;
+    EXPECT_EQ(text.find("fit no line") != std::string::npos, r2 < 0.8) << text;
   }
 }
 
@@ -353,17 +421,27 @@ TEST(FourWaySplit, ASlowerSplitIsCalledSlowerAndWhy) {
                       {"time_low_ns", 5.95e6},
                       {"time_high_ns", 6.05e6},
                       {"transfers_forward", 3},
-                      {"transfer_ns", 135e3}});
-  EXPECT_TRUE(says(answer("four-way-split", "csye-hw4/3/Q1", rows),
-                   "4 devices take 2.00 times as long as 2: only one works at a time, and there are 3 borders instead of 1, "
-                   "45.0 µs each way."));
+                      {"some_busy", 0.5},
+                      {"device_list", {test::device(0.1), test::device(0.1), test::device(0.2), test::device(0.1)}},
+                      {"transfer_each_ns", {45e3, 45e3, 45e3}}});
+  rows[0]["some_busy"] = 0.8;
+  // 2.4 of 3 ms and 3 of 6 ms are computing: 0.6 ms more of it, and 2.4 ms more in which none computes.
+  EXPECT_TRUE(
+      says(answer("four-way-split", "csye-hw4/3/Q1", rows),
+           "4 devices take 2.00 times as long as 2: only one works at a time, and there are 3 borders instead of 1, "
+           "45.0 µs each way. Against 1 they take 3.00 ms longer: 2.40 ms while none computes, 600 µs of computing (caches, "
+           "other programs or noise)."));
+  rows[2]["transfer_each_ns"] = {4e6, 2e6, 2e6};
+  EXPECT_TRUE(
+      says(answer("four-way-split", "csye-hw4/3/Q1", rows), "3 borders instead of 1, 4.00 ms, 2.00 ms and 2.00 ms each way."));
   EXPECT_TRUE(says(answer("four-way-split", "csye-hw4/3/Q1", split_losses({1.0})),
-                   "4 devices take 1.00 times as long as 2, within the noise (0.98 to 1.02 with 99 % confidence): only one works "
-                   "at a time, and 1 border instead of 1, does not show."));
-  rows[2].update(Json{{"time_per_step_ns", 2e6}, {"time_low_ns", 1.99e6}, {"time_high_ns", 2.01e6}});
-  const std::string faster = answer("four-way-split", "csye-hw4/3/Q1", rows);  // each of four devices computes for 80 % of the step
+                   "4 devices take 1.00 times as long as 2, within the noise (0.98 to 1.02 with 99 % confidence): nearly always "
+                   "one works, and 1 border instead of 1, does not show."));
+  rows[2].update(Json{{"time_per_step_ns", 2e6}, {"time_low_ns", 1.99e6}, {"time_high_ns", 2.01e6}, {"some_busy", 0.4}});
+  const std::string faster = answer("four-way-split", "csye-hw4/3/Q1", rows);
   EXPECT_TRUE(says(faster,
-                   "4 devices take 0.67 times as long as 2: faster, by updates beside another device's backward, caches or memory, "
+                   "4 devices take 0.67 times as long as 2: faster, by weight gradients and updates beside the next device's "
+                   "backward, caches or memory, "
                    "in spite of 3 borders"));
   EXPECT_TRUE(silent_on(faster, "only one works at a time"));
   for (Json& row : rows) {
@@ -386,8 +464,10 @@ TEST(FourWaySplit, TheReasonIsThatOfTheRatio) {
     const std::string said = answer("four-way-split", "csye-hw4/3/Q1", rows);
     const bool apart = differs(rows[1], rows[2]);
     const bool longer = rows[2]["time_per_step_ns"] > rows[1]["time_per_step_ns"];
-    EXPECT_EQ(said.find(": only one works at a time, and there are") != std::string::npos, apart && longer) << said;
-    EXPECT_EQ(said.find(": faster, by") != std::string::npos, apart && !longer) << said;
+    const double ratio = rows[2]["time_per_step_ns"].get<double>() / rows[1]["time_per_step_ns"].get<double>();
+    const bool level = std::abs(ratio - 1) < 0.005;
+    EXPECT_EQ(said.find(", and there is 1 border") != std::string::npos, apart && longer && !level) << said;
+    EXPECT_EQ(said.find(": faster, by") != std::string::npos, apart && !longer && !level) << said;
     EXPECT_EQ(said.find("not show.") != std::string::npos, !apart) << said;
   }
 }
@@ -443,15 +523,16 @@ TEST(MatrixPower, WhatIsMissingToTwoIsExplainedInPartsThatAddUp) {
   const auto said = [&] { return answer("matrix-power", "csye-hw4/2/Q1", rows); };
   EXPECT_TRUE(says(said(), "Not 2: to half of the time on one, 283 ms, moving Bⁿ (381 MiB) adds 25.5 ms."));
   rows[1]["move_ns"] = 5.6e6;
-  EXPECT_TRUE(says(said(), "adds 5.60 ms, the rest 20.0 ms."));
+  EXPECT_TRUE(says(said(), "adds 5.60 ms, time between tasks 20.0 ms."));
   rows[0].update(Json{{"products_ns", 550e6}, {"sum_ns", 10e6}});
   rows[1].update(Json{{"products_ns", 289e6}, {"sum_ns", 9.5e6}});  // 14 and 4.5 ms more than half
-  EXPECT_TRUE(says(
-      said(),
-      "adds 5.60 ms, products, slower beside each other or by noise, 14.0 ms, the sum, which one device does alone, 4.50 ms."));
+  EXPECT_TRUE(says(said(),
+                   "adds 5.60 ms, products, slower beside each other, by other programs or by noise, 14.0 ms, the sum, which one "
+                   "device does alone, 4.50 ms."));
   rows[1]["products_ns"] = 265e6;
   EXPECT_TRUE(
-      says(said(), "products, faster than on one, -10.0 ms, the sum, which one device does alone, 4.50 ms, the rest 25.5 ms."));
+      says(said(),
+           "products, faster than on one, -10.0 ms, the sum, which one device does alone, 4.50 ms, time between tasks 25.5 ms."));
   EXPECT_TRUE(silent_on(answer("matrix-power", "csye-hw4/2/Q1", powers(8, 4)), "Not 2"));
 }
 
@@ -609,9 +690,10 @@ TEST(Profile, TheBoundIsThatOfTheSamePlanWithoutThoseTasks) {
                    "not the 25.0 of 1 / (1 − p), because another chain of tasks then becomes critical"));
   row["without"] = {{"all_reduce", 0.04}};
   EXPECT_TRUE(silent_on(answer("profile", profile_question, {row}), "of 1 / (1 − p)"));
-  row["without"] = {{"all_reduce", 0.02}};
-  EXPECT_TRUE(says(answer("profile", profile_question, {row}),
-                   "at most 50.0 times as fast, not the 25.0 of 1 / (1 − p), because the time between tasks is left out too"));
+  row["without"] = {{"all_reduce", 0.02}};  // the rest of the critical path, time between tasks among it, takes longer
+  EXPECT_TRUE(says(answer("profile", profile_question, {row}), "at most 25.0 times as fast."));
+  row = profiled(0.0, 1.0);
+  EXPECT_TRUE(says(answer("profile", profile_question, {row}), "and without it next to nothing would be left of the step."));
 }
 
 TEST(Profile, TheBoundFollowsFromTheShareAsItIsPrinted) {

@@ -168,7 +168,7 @@ TEST(Compose, ATaskWithALimitOfWordsGivesTheSecondSourceWhatTheFirstLeaves) {
   put_beside(evidence, "delay", delays(3, 1, 0, true));
   const std::vector<Asked> asked = asked_in(section("Task 5, option A", evidence));
   ASSERT_EQ(asked.size(), 3U);
-  EXPECT_TRUE(says(asked[0].answer, "No effect beyond the noise shows"));
+  EXPECT_TRUE(says(asked[0].answer, "beyond the noise nothing shows"));
   EXPECT_TRUE(
       says(asked[0].beside, "Simulated (pcie-5): It takes the speedup away: from 0 to 40 ms the speedup of 4 devices over 1"));
   std::size_t words = 0;
@@ -176,6 +176,43 @@ TEST(Compose, ATaskWithALimitOfWordsGivesTheSecondSourceWhatTheFirstLeaves) {
     words += words_in(one.answer) + words_in(one.beside);
   }
   EXPECT_LE(words, 220U);
+}
+
+TEST(Compose, AnAnswerOfTheSecondSourceHasItsTable) {
+  // A cluster with one device cannot show scaling; what was measured beside it can.
+  Evidence evidence{.first = {.devices = "small", .summary = "one GPU", .simulated = true}};
+  evidence.first.results.emplace("strong-scaling", scaling({8}, true));
+  evidence.beside = {.devices = "cpu", .summary = "4 cores of a test"};
+  evidence.beside.results.emplace("strong-scaling", scaling({9, 5, 4}));
+  const Section task = section("Task 2", evidence);
+  EXPECT_TRUE(says(asked_in(task)[0].answer, "4 devices are 2.25 times as fast as 1"));
+  EXPECT_TRUE(says(asked_in(task)[0].answer, "(Measured on cpu.)"));
+  const std::vector<Grid> grids = blocks_of<Grids>(task).at(0).row;
+  ASSERT_EQ(grids.size(), 2U);
+  EXPECT_EQ(grids[0].caption, "Simulated (small)");
+  EXPECT_EQ(grids[1].caption, "Measured (cpu)");
+  EXPECT_EQ(grids[1].rows[2][1], "4.00");
+  EXPECT_TRUE(says(blocks_of<Paragraph>(task).at(1).text, "Devices: 1, 2, 4 × cpu."));
+  // What the first source answers itself has no second table.
+  evidence.first.results.clear();
+  evidence.first.results.emplace("strong-scaling", scaling({8, 5, 4}, true));
+  EXPECT_EQ(blocks_of<Grids>(section("Task 2", evidence)).at(0).row.size(), 1U);
+}
+
+TEST(Compose, OnlyColumnsThatAreShownAreExplained) {
+  const auto reading = [](bool is_simulated) {
+    std::vector<lab::Point> points;
+    std::vector<Json> records;
+    for (const char* strategy : {"dp", "ddp"}) {
+      points.push_back({{"model", "mlp:dim=1024,depth=2"}, {"devices", 2}, {"strategy", strategy}});
+      records.push_back(with(trained(6, 2), {{"trained", {{"parameter_bytes", 2048}}}, {"std_ns", is_simulated ? 0.0 : 1e5}}));
+    }
+    const lab::Result result = result_of("dp-vs-ddp", points, is_simulated ? simulated(records) : records);
+    return blocks_of<Paragraph>(section("Task 4", evidence_of("dp-vs-ddp", result))).back().text;
+  };
+  EXPECT_TRUE(says(reading(false), "std is the standard deviation of the step times. busy is the share"));
+  EXPECT_TRUE(silent_on(reading(true), "std"));
+  EXPECT_TRUE(says(reading(true), "busy is the share"));
 }
 
 TEST(Compose, WhatWasRefusedSaysWhy) {

@@ -214,15 +214,14 @@ std::string why_limit(const Saturation& found, const Json& last) {
   const std::string rate = rate_text(found.limit);
   if (found.by == Saturation::By::simulation) {
     return number(last, "limit_batch") > number(last, "batch")
-               ? fmt::format("as the batch is doubled further, throughput nears {} samples/s (at batch {})", rate,
-                             text(last, "limit_batch"))
-               : fmt::format("throughput reaches {} samples/s at batch {}, and doubling that gains less than 1 %", rate,
+               ? fmt::format("doubled further, it nears {} samples/s (at batch {})", rate, text(last, "limit_batch"))
+               : fmt::format("it reaches {} samples/s at batch {}, and doubling that gains less than 1 %", rate,
                              text(last, "limit_batch"));
   }
   return found.by == Saturation::By::line
              ? fmt::format("step time = {} + {} per sample ({}) gives a limit of {} samples/s", duration_text(found.line.intercept),
                            short_time(found.line.slope), findings::quality(found.line.r2), rate)
-             : fmt::format("the highest of {} samples/s is taken for the limit, which no larger batch exceeds", rate);
+             : fmt::format("the highest of {} samples/s is taken for the limit, as no line of step time is settled", rate);
 }
 
 std::string on_saturation(const std::vector<Json>& rows, const Saturation& found) {
@@ -231,24 +230,23 @@ std::string on_saturation(const std::vector<Json>& rows, const Saturation& found
   const double reached = number(last, "samples_per_s") / std::max(1e-9, found.limit);
   if (found.by == Saturation::By::nothing) {
     const Json& before = rows[rows.size() - 2];
-    return fmt::format(
-        "{} not up to batch {}: from {} on throughput still rises by {}, to {} samples/s, and no line of step time over "
-        "batch is settled enough for a limit{}",
-        on, text(last, "batch"), text(before, "batch"),
-        percent(number(last, "samples_per_s") / number(before, "samples_per_s") - 1), rate_text(number(last, "samples_per_s")),
-        origin_mark(rows));
+    return fmt::format("{} not up to batch {}: from {} on throughput still rises by {}, to {} samples/s, and {}{}", on,
+                       text(last, "batch"), text(before, "batch"),
+                       percent(number(last, "samples_per_s") / number(before, "samples_per_s") - 1),
+                       rate_text(number(last, "samples_per_s")),
+                       found.line.r2 < 0.98 ? fmt::format("step times are too uneven for a line (R² = {:.2f})", found.line.r2)
+                                            : "the line through all batches does not give a limit yet",
+                       origin_mark(rows));
   }
   const std::string law = why_limit(found, last);
   const bool inside = found.batch <= number(last, "batch");
   const bool guessed = found.by == Saturation::By::line && found.batch > far * number(last, "batch");
-  return inside
-             ? fmt::format("{} at batch {:.0f}, within 5 % of the limit: {}{}", on, found.batch, law, origin_mark(rows))
-             : fmt::format(
-                   "{} {}: {}, of which batch {} reaches {}{}", on,
-                   guessed
-                       ? fmt::format("within 5 % of its limit at about batch {:.0f} (an extrapolation)", two_figures(found.batch))
-                       : fmt::format("not in this table, but within 5 % of its limit at about batch {:.0f}", found.batch),
-                   law, text(last, "batch"), percent(reached), origin_mark(rows));
+  return inside ? fmt::format("{} at batch {:.0f}: {}{}", on, found.batch, law, origin_mark(rows))
+                : fmt::format("{} {}: {}, of which batch {} reaches {}{}", on,
+                              guessed ? fmt::format("far beyond this table, at about batch {:.0f} (an extrapolation)",
+                                                    two_figures(found.batch))
+                                      : fmt::format("beyond this table, at about batch {:.0f}", found.batch),
+                              law, text(last, "batch"), percent(reached), origin_mark(rows));
 }
 
 /// Says how unsure the times are that a limit was taken from, if that is much.
@@ -280,7 +278,7 @@ std::string when_saturated(const std::vector<Json>& rows) {
     all = on_saturation(wide, saturation(wide, most)) + "; " + on_saturation(alone, one) + "." + on_noise(rows);
   }
   all[0] = 'O';
-  return all;
+  return "A step takes a + b·batch, so throughput nears 1/b and is within 5 % of it from batch 19a/b. " + all;
 }
 
 std::vector<std::string> details(const std::vector<Json>& rows) {

@@ -320,7 +320,14 @@ std::string when_bottleneck(const std::vector<Json>& rows) {
                         ratio_text(moving / computing), ratio_text(bytes_per_flop(row)), bound_below(row));
   }
   if (each.empty()) {
-    return "";
+    const bool free = std::all_of(cases.begin(), cases.end(), [](const Json& row) {
+      return number(row, "communication_ns") <= 0 && number(row, "sent_bytes") > 0;
+    });
+    return free ? fmt::format(
+                      "When bytes/bandwidth exceed flops/rate: here never, since links cost nothing, though {} moves {} bytes "
+                      "per flop{}. On other links a larger batch adds work, not bytes.",
+                      text(cases.back(), "case"), ratio_text(bytes_per_flop(cases.back())), origin_mark(cases))
+                : "";
   }
   const bool bound = std::all_of(cases.begin(), cases.end(),
                                  [](const Json& row) { return number(row, "communication_ns") > number(row, "compute_ns"); });

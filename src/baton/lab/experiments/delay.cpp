@@ -86,12 +86,38 @@ bool told_apart(const std::vector<Json>& rows, const std::vector<Json>& wide) {
   return difference_of_speedups(wide.front(), base(wide.front()), wide.back(), base(wide.back())).differ;
 }
 
+/// The row with every time of the step longer by so many nanoseconds.
+Json later(Json row, double delay) {
+  for (const char* key : {"time_per_step_ns", "time_low_ns", "time_high_ns"}) {
+    row[key] = number(row, key) + delay;
+  }
+  if (row.contains("instance_times_ns")) {
+    for (Json& time : row["instance_times_ns"]) {
+      time = time.get<double>() + delay;
+    }
+  }
+  return row;
+}
+
 std::string how_it_changes(const std::vector<Json>& rows, const std::vector<Json>& wide) {
   const double before = number(wide.front(), "speedup");
   const double after = number(wide.back(), "speedup");
-  return !told_apart(rows, wide) ? "Non-linearly by the formula; the measurements are too noisy to show it"
+  return !told_apart(rows, wide) ? "Non-linearly by the formula, but noise hides it"
          : after > before        ? "It does not degrade here, it rises, non-linearly"
                                  : "It degrades non-linearly";
+}
+
+/// The law of the step, and what was found: a sleep lasts as long as it lasts, so another slope than 1 is due to the rest of the
+/// step.
+std::string law_of_the_step(const std::vector<Json>& wide) {
+  const findings::Line line = step_line(wide);
+  const std::string found = on_the_step(wide);
+  if (std::abs(line.slope - 1) <= 0.05) {
+    return fmt::format("No device shortens it: {}", found);
+  }
+  const double more = (number(wide.back(), "delay_ms") - number(wide.front(), "delay_ms")) * 1e6;
+  return fmt::format("No device shortens it; {}: the rest of the step became {}, by {}other programs", found,
+                     line.slope < 1 ? "shorter" : "longer", differs(later(wide.front(), more), wide.back()) ? "" : "noise or ");
 }
 
 std::string affects_scaling(const std::vector<Json>& rows) {
@@ -103,14 +129,14 @@ std::string affects_scaling(const std::vector<Json>& rows) {
   const double after = number(wide.back(), "speedup");
   const double near = std::abs(after - 1) - std::abs(before - 1);
   const bool told = told_apart(rows, wide);
-  return fmt::format("{}: from {} to {} ms the speedup of {} over {} goes from {} to {}{}. No device shortens it: {}.",
-                     !told                    ? "No effect beyond the noise shows"
+  return fmt::format("{}: from {} to {} ms the speedup of {} over {} goes from {} to {}{}. {}.",
+                     !told                    ? "By the law towards 1, but beyond the noise nothing shows"
                      : near < 0 && before > 1 ? "It takes the speedup away"
                      : near < 0               ? "It brings the speedup nearer to 1, which hides what splitting costs here"
                                               : "It moves the speedup away from 1, which a delay alone does not explain",
                      text(wide.front(), "delay_ms"), text(wide.back(), "delay_ms"), devices_text(wide.back()["devices"]),
                      text(wide.back(), "base_devices"), ratio_text(before), ratio_text(after), origin_mark(wide),
-                     on_the_step(wide));
+                     law_of_the_step(wide));
 }
 
 std::string linear_or_not(const std::vector<Json>& rows) {
@@ -125,11 +151,18 @@ std::string linear_or_not(const std::vector<Json>& rows) {
   std::vector<std::string> lawful;
   std::vector<std::string> measured;
   double worst = 0;
+  bool beyond = false;  // whether the worst is beyond the noise
   for (const Json& row : wide) {
     const double law = lawful_speedup(base.front(), wide.front(), row);
     lawful.push_back(ratio_text(law));
     measured.push_back(ratio_text(number(row, "speedup")));
-    worst = std::max(worst, std::abs(number(row, "speedup") / law - 1));
+    const double off = std::abs(number(row, "speedup") / law - 1);
+    const std::vector<Json> own_base = where(base, "delay_ms", row["delay_ms"]);
+    if (off > worst && !own_base.empty()) {
+      const double more = (number(row, "delay_ms") - number(wide.front(), "delay_ms")) * 1e6;
+      beyond = difference_of_speedups(row, own_base.front(), later(wide.front(), more), later(base.front(), more)).differ;
+    }
+    worst = std::max(worst, off);
   }
   const auto slope = [&](const Json& from, const Json& to) {  // of the formula
     return (lawful_speedup(base.front(), wide.front(), to) - lawful_speedup(base.front(), wide.front(), from)) /
@@ -143,7 +176,7 @@ std::string linear_or_not(const std::vector<Json>& rows) {
       "more slowly: {} for d = {} ms ({} per ms at first, {} at last); "
       "{} {}{}, {}.",
       how_it_changes(rows, wide),
-      line.r2 < 0.8    ? fmt::format("Step times scatter too much to be called linear (R² = {:.2f})", line.r2)
+      line.r2 < 0.8    ? "Step time scatters"
       : line.r2 < 0.98 ? "Step time is roughly linear"
                        : "Step time is linear",
       to_text(time_of(base.front())), text(base.front(), "devices"), to_text(time_of(wide.front())),
@@ -155,7 +188,12 @@ std::string linear_or_not(const std::vector<Json>& rows) {
         return delays;
       }()),
       signed_figures(first), signed_figures(last), listing(measured), wide.front().value("origin", "measured"),
-      shared_cores_mark(wide), worst < 0.0005 ? "equal" : fmt::format("at most {} apart", percent(worst)));
+      shared_cores_mark(wide),
+      worst < 0.0005 ? "equal"
+                     : fmt::format("at most {} apart, {}", percent(worst),
+                                   worst <= 0.05 ? "so the formula holds"
+                                   : !beyond     ? "within the noise"
+                                                 : "beyond the noise"));
 }
 
 /// Amdahl's fraction with each delay: as fitted, and as the fit of the least delay and arithmetic give it.
@@ -307,19 +345,6 @@ constexpr std::size_t few_devices = 5;
 /// The pair that the answers are about: the headline's number of devices, if several meet there.
 const Pair* main_pair(const std::vector<Pair>& all) { return all.empty() ? nullptr : &all.front(); }
 
-/// The row with every time of the step longer by so many nanoseconds.
-Json later(Json row, double delay) {
-  for (const char* key : {"time_per_step_ns", "time_low_ns", "time_high_ns"}) {
-    row[key] = number(row, key) + delay;
-  }
-  if (row.contains("instance_times_ns")) {
-    for (Json& time : row["instance_times_ns"]) {
-      time = time.get<double>() + delay;
-    }
-  }
-  return row;
-}
-
 std::string growth(const Pair& pair) {
   const double longer = number(pair.uneven, "time_per_step_ns") - number(pair.even, "time_per_step_ns");
   const findings::Difference apart = difference_of(later(pair.even, pair.delay), pair.uneven);
@@ -386,14 +411,18 @@ std::string on_synchronization(const std::vector<Json>& rows) {
   const findings::Comer* worst = findings::most_waited_for(comers, time_of(row));
   const bool on_zero = worst != nullptr && worst == &comers.front();
   const findings::Comer* late = on_zero ? worst : findings::latest(comers, time_of(row));
+  // One figure for the lateness, that of the table: how long the others stand still.
+  const std::string how_long = least >= 0.98 * most ? duration_text(most)
+                                                    : fmt::format("{} to {}", duration_text(least), duration_text(most));
   return fmt::format(
       "{} An all-reduce ends only once every device has brought its gradients, so the slowest sets the pace of all. Waiting per "
-      "step: "
-      "{}{}.",
+      "step: {}{}.",
       on_zero
-          ? fmt::format("All wait for device 0: it alone holds the others up for {} per step ({} of it){}.", to_text(late->held_up),
-                        percent(static_cast<double>(late->held_up.count) / number(row, "time_per_step_ns")),
-                        most < 0.9 * static_cast<double>(late->held_up.count) ? ", in part of which they still compute" : "")
+          ? fmt::format(
+                "All wait for device 0, for {} per step ({} of it){}.", how_long, percent(most / number(row, "time_per_step_ns")),
+                most < 0.9 * pair->delay
+                    ? fmt::format(", less than the delay of {:.3g} ms because they still compute in part of it", pair->delay * 1e-6)
+                    : "")
       : late != nullptr  ? fmt::format("Here the others wait for {} and not for device 0.", late->name)
       : worst != nullptr ? fmt::format("Here the others waited longest for {}, but in {} of {} steps only: too few to name it.",
                                        worst->name, worst->latest_in, worst->steps)

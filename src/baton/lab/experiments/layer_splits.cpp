@@ -1,6 +1,7 @@
 /// The experiments that spread the blocks of a stack over devices: split, depth, all-devices, transfers, four-way-split.
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <limits>
@@ -48,8 +49,12 @@ class SplitMeasurement final : public TrainMeasurement {
     }
     record["bytes_forward"] = forward.count;
     record["input_bytes"] = input_bytes(plan).count;
-    record["transfer_ns"] = transfer_time(true).count;
-    record["transfers_step_ns"] = transfer_time(false).count;
+    const std::vector<std::int64_t> forward_times = transfer_times(true);
+    const std::vector<std::int64_t> all_times = transfer_times(false);
+    record["transfer_each_ns"] = forward_times;
+    record["transfer_ns"] = std::accumulate(forward_times.begin(), forward_times.end(), std::int64_t{0});
+    record["transfers_step_ns"] = std::accumulate(all_times.begin(), all_times.end(), std::int64_t{0});
+    record["some_busy"] = some_busy();
     return record;
   }
 
@@ -65,21 +70,50 @@ class SplitMeasurement final : public TrainMeasurement {
     return sum;
   }
 
-  /// How long the transfers of a forward or of a step took together, each from when both had come: the mean over the traced steps.
-  Nanoseconds transfer_time(bool forward) const {
+  /// How long each transfer of a forward or of a step took, from when both devices had come until its bytes were there: the mean
+  /// over the traced steps. The sender may be told later.
+  std::vector<std::int64_t> transfer_times(bool forward) const {
+    const plan::Plan& plan = training().plan();
+    const std::vector<trace::StepTrace>& steps = training().trace().steps;
+    std::vector<std::int64_t> times;
+    for (std::size_t t = 0; t < plan.tasks().size(); ++t) {
+      const auto* transfer = std::get_if<plan::Transfer>(&plan.tasks()[t].action);
+      if (transfer == nullptr || transfer->end != plan::Transfer::End::receive ||
+          (forward && plan.tasks()[t].labels.phase != plan::Phase::forward)) {
+        continue;
+      }
+      Nanoseconds sum;
+      for (const trace::StepTrace& step : steps) {
+        sum += std::max(Nanoseconds(0), step.events[t].end - trace::met_at(plan, step, TaskId(t)));
+      }
+      times.push_back(steps.empty() ? 0 : sum.count / static_cast<std::int64_t>(steps.size()));
+    }
+    return times;
+  }
+
+  /// The share of the traced steps in which at least one device computes.
+  double some_busy() const {
     const plan::Plan& plan = training().plan();
     Nanoseconds sum;
+    Nanoseconds total;
     for (const trace::StepTrace& step : training().trace().steps) {
+      std::vector<std::pair<Nanoseconds, Nanoseconds>> spans;
       for (std::size_t t = 0; t < plan.tasks().size(); ++t) {
-        const auto* transfer = std::get_if<plan::Transfer>(&plan.tasks()[t].action);
-        if (transfer != nullptr && transfer->end == plan::Transfer::End::receive &&
-            (!forward || plan.tasks()[t].labels.phase == plan::Phase::forward)) {
-          sum += std::max(Nanoseconds(0), trace::ended_at(plan, step, TaskId(t)) - trace::met_at(plan, step, TaskId(t)));
+        const plan::Task& task = plan.tasks()[t];
+        if (!plan::meeting_of(task).valid() && !std::holds_alternative<plan::Delay>(task.action) &&
+            !std::holds_alternative<plan::Load>(task.action)) {
+          spans.emplace_back(step.events[t].start, step.events[t].end);
         }
       }
+      std::sort(spans.begin(), spans.end());
+      Nanoseconds until;
+      for (const auto& [start, end] : spans) {
+        sum += std::max(Nanoseconds(0), end - std::max(start, until));
+        until = std::max(until, end);
+      }
+      total += step.duration;
     }
-    const auto steps = static_cast<std::int64_t>(training().trace().steps.size());
-    return Nanoseconds(steps == 0 ? 0 : sum.count / steps);
+    return trace::share(sum, total);
   }
 };
 
@@ -181,6 +215,36 @@ std::string exact_point(const std::vector<Json>& rows) {
   return all;
 }
 
+// How far devices work one after the other.
+
+/// How long the devices of a row compute, together, as a share of the step.
+double together(const Json& row) {
+  double sum = 0;
+  for (const Json& device : row["device_list"]) {
+    sum += number(device, "busy");
+  }
+  return sum;
+}
+
+/// The share of the step in which any device computes.
+double some_compute(const Json& row) { return row.value("some_busy", std::min(1.0, together(row))); }
+/// What is computed beside another device, and the share in which none computes: together() − several_compute() + none_computes()
+/// is the step.
+double several_compute(const Json& row) { return std::max(0.0, together(row) - some_compute(row)); }
+double none_computes(const Json& row) { return std::max(0.0, 1 - some_compute(row)); }
+
+/// Less is printed as nothing.
+constexpr double shown = 0.0005;
+/// Up to so much devices work nearly one after the other.
+constexpr double little = 0.2;
+
+bool is_simulated(const Json& row) { return row.value("origin", "measured") == "simulated"; }
+
+/// What several devices can compute at the same time in a split without micro-batches.
+std::string what_overlaps(bool shared) {
+  return std::string("a weight gradient during the next device's backward") + (shared ? ", or waiting for a core" : "");
+}
+
 // depth
 
 std::string more_layers(const std::vector<Json>& rows) {
@@ -196,26 +260,31 @@ std::string more_layers(const std::vector<Json>& rows) {
   const double step = number(last, "time_per_step_ns");
   const double computing = number(last, "compute_ns") / step;
   const double devices = number(last, "devices");
-  const bool almost = std::any_of(sorted.begin(), sorted.end(), [&](const Json& row) {
-    return number(row, "compute_ns") * devices > 1.02 * number(row, "time_per_step_ns");
-  });
+  double several = 0;
+  for (const Json& row : sorted) {
+    several = std::max(several, several_compute(row));
+  }
+  const std::string overlap = fmt::format("{} of a step beside another: {}", percent(several),
+                                          what_overlaps(!shared_cores_mark(sorted).empty()));
+  const std::string pace = several < shown
+                               ? fmt::format("Only one of {:.0f} devices works at a time, so every block adds its whole time. ",
+                                             devices)
+                           : several <= little ? fmt::format("Nearly always one of {:.0f} devices works (at most {}){}. ", devices,
+                                                             overlap, line.slope > 0 ? ", so every block adds its time" : "")
+                                               : fmt::format("Devices compute at most {}. ", overlap);
   const findings::Difference apart = difference_of(first, last);
   const bool slower = number(last, "time_per_step_ns") > number(first, "time_per_step_ns") && apart.differ;
   const std::string slope = sorted.size() >= 3 && line.r2 < 0.8
-                                ? "with too much noise for a time per block"
+                                ? "too noisy for a time per block"
                                 : fmt::format("{} per block ({})", duration_text(line.slope),
                                               sorted.size() < 3 ? "by two points" : findings::quality(line.r2));
   return fmt::format(
       "{}: from DEPTH {} to {} the step goes from {} to {}, {}{}. {}At DEPTH {} a device on average computes for {} of the step, "
-      "waits for {}, "
-      "moves data for {} and is otherwise idle for {}.",
+      "waits for {}, moves data for {} and is otherwise idle for {}.",
       slower         ? "No"
       : apart.differ ? "The deeper model was faster here, which its work does not explain"
                      : fmt::format("No speedup shows, nor a slowdown beyond the noise ({})", tested_text(apart)),
-      text(first, "depth"), text(last, "depth"), to_text(time_of(first)), to_text(time_of(last)), slope, origin_mark(sorted),
-      computing * devices < 1.3 ? fmt::format("{} one of {:.0f} devices works at a time, so every block adds its whole time. ",
-                                              almost ? "Almost always only" : "Only", devices)
-                                : "",
+      text(first, "depth"), text(last, "depth"), to_text(time_of(first)), to_text(time_of(last)), slope, origin_mark(sorted), pace,
       text(last, "depth"), percent(computing), percent(number(last, "waiting_ns") / step),
       percent(number(last, "exposed_ns") / step), percent((number(last, "rest_ns") + number(last, "delayed_ns")) / step));
 }
@@ -246,20 +315,6 @@ std::string the_rule(const std::vector<Json>& rows) {
                       all);
 }
 
-/// How long the devices of a row compute, together, as a share of the step: more than 1 if two of them do at a time.
-double together(const Json& row) {
-  double sum = 0;
-  for (const Json& device : row["device_list"]) {
-    sum += number(device, "busy");
-  }
-  return sum;
-}
-
-/// Sums of rounded shares may be so much above 1.
-constexpr double rounding = 0.005;
-/// Up to so much devices work nearly one after the other.
-constexpr double little = 0.3;
-
 /// "2.00, 1.00 KiB": amounts as a cell of a table has them, with their unit once if all have the same.
 std::string unit_once(const std::vector<std::string>& amounts) {
   const auto unit = [](const std::string& amount) { return amount.substr(std::min(amount.size(), amount.rfind(' '))); };
@@ -273,42 +328,56 @@ std::string unit_once(const std::vector<std::string>& amounts) {
   return all;
 }
 
+/// " (0.9 % beside another, none in 1.1 %)".
+std::string apart_from_one(const Json& row) {
+  std::vector<std::string> parts;
+  if (several_compute(row) >= shown) {
+    parts.push_back(percent(several_compute(row)) + " beside another");
+  }
+  if (none_computes(row) >= shown) {
+    parts.push_back("none in " + percent(none_computes(row)));
+  }
+  return parts.empty() ? "" : fmt::format(" ({})", fmt::join(parts, ", "));
+}
+
 std::string all_used(const std::vector<Json>& rows) {
   std::string each;
   bool all = true;
   bool shared = false;
-  double most = 0;
+  double several = 0;
+  double none = 0;
   for (const Json& row : rows) {
     std::vector<double> shares;
     for (const Json& device : row["device_list"]) {
       all = all && number(device, "busy") > 0;
       shares.push_back(number(device, "busy"));
     }
-    if (shares.size() > 1 && (&row == &rows.front() || &row == &rows.back() || rows.size() <= 3)) {
+    if (shares.size() > 1 && (&row == &rows.front() || &row == &rows.back() || (rows.size() <= 3 && shares.size() <= few))) {
       std::vector<std::string> busy;
       std::transform(shares.begin(), shares.end(), std::back_inserter(busy), percent);
       if (busy.size() > few) {
         busy = {percent(*std::min_element(shares.begin(), shares.end())) + " to " +
                 percent(*std::max_element(shares.begin(), shares.end())) + " each"};
       }
-      each += fmt::format("{}on {} they compute for {} of the step, together {}{}", each.empty() ? "" : "; ", text(row, "devices"),
-                          listing(busy), percent(together(row)), origin_mark({row}));
-      shared = shared || (together(row) > 1 + rounding && row.value("oversubscribed", false));
-      most = std::max(most, together(row));
+      each += fmt::format("{}on {} they compute for {} of the step, together {}{}{}", each.empty() ? "" : "; ",
+                          text(row, "devices"), listing(busy), percent(together(row)), apart_from_one(row), origin_mark({row}));
+      shared = shared || row.value("oversubscribed", false);
+      several = std::max(several, several_compute(row));
+      none = std::max(none, none_computes(row));
     }
   }
   if (each.empty()) {
     return "";
   }
-  const std::string verdict = !all                   ? "No, not all of them"
-                              : most <= 1 + rounding ? "Yes, all of them, but one after the other"
-                              : most <= 1 + little   ? "Yes, all of them, but nearly one after the other"
-                                                     : "Yes, all of them, and in part at the same time";
-  return fmt::format("{}: {}.{}", verdict, each,
-                     most <= 1 + rounding ? ""
-                     : shared ? " More than 100 % is of updates beside another device's backward, and of devices that wait "
-                                "for a core."
-                              : " More than 100 % is of updates beside another device's backward.");
+  const std::string verdict = !all                ? "No, not all of them"
+                              : several < shown   ? "Yes, all of them, but one after the other"
+                              : several <= little ? "Yes, all of them, but nearly one after the other"
+                                                  : "Yes, all of them, and in part at the same time";
+  return fmt::format("{}: {}.{}{}", verdict, each,
+                     several < shown ? "" : fmt::format(" Beside another: {}.", what_overlaps(shared)),
+                     none < shown                 ? ""
+                     : is_simulated(rows.front()) ? " None: data moves."
+                                                  : " None: data moves, or threads wake up.");
 }
 
 /// "1.33 times the step of 2 devices", and within which noise if it is not beyond it.
@@ -319,11 +388,22 @@ std::string against(const Json& row, const Json& fewer, const std::string& what)
 
 /// What can make a split faster that puts no forward or backward side by side. A simulator knows no caches.
 std::string what_wins(const Json& row) {
-  const bool simulated = row.value("origin", "measured") == "simulated";
-  return together(row) > 1 + rounding
-             ? fmt::format("updates beside another device's backward{}", simulated ? "" : ", caches or memory")
-         : simulated ? "less work per device"
-                     : "caches or memory";
+  return several_compute(row) >= shown ? fmt::format("weight gradients and updates beside the next device's backward{}",
+                                                     is_simulated(row) ? "" : ", caches or memory")
+         : is_simulated(row)           ? "less work per device"
+                                       : "caches or memory";
+}
+
+/// How long at least one device computes.
+double computing_time(const Json& row) { return some_compute(row) * number(row, "time_per_step_ns"); }
+
+/// Of measured rows whose computing itself became longer or shorter by more than a tenth, which a split does not explain.
+std::string on_computing(const Json& fewer, const Json& row) {
+  const double ratio = computing_time(row) / std::max(1.0, computing_time(fewer));
+  return is_simulated(row) || std::abs(ratio - 1) <= 0.1
+             ? ""
+             : fmt::format(" Computing itself goes from {} to {} (caches, other programs, noise).",
+                           duration_text(computing_time(fewer)), duration_text(computing_time(row)));
 }
 
 std::string any_faster(const std::vector<Json>& rows) {
@@ -346,17 +426,27 @@ std::string any_faster(const std::vector<Json>& rows) {
     one = fmt::format("; against {} it is {} and {}", text(first, "devices"),
                       against(before, first, " for " + text(before, "devices")),
                       against(most, first, " for " + text(most, "devices")));
+    // The first ratio says how sure all of them are.
+    constexpr std::string_view confidence = " with 99 % confidence";
+    for (std::size_t at = one.find(confidence); at != std::string::npos; at = one.find(confidence)) {
+      one.erase(at, confidence.size());
+    }
   }
-  const bool overlap = together(most) > 1 + rounding;
+  const bool overlap = several_compute(most) >= shown;
   return fmt::format(
-      "{}: {} take {}{}. {} The memory of the fullest device {} from {} to {} on {}.",
-      faster                  ? "Yes, here it is"
-      : apart && ratio > 1.02 ? "No, it is slower"
-                              : "No",
+      "{}: {} take {}{}. {}{} The memory of the fullest device {} from {} to {} on {}.",
+      faster                          ? "Yes, here it is"
+      : apart && ratio > 1.02         ? "No, it is slower"
+      : apart && ratio < 1 && !shared ? "Hardly"
+                                      : "No",
       devices_text(most["devices"]), against(most, before, " the step of " + devices_text(before["devices"])), one,
       faster ? fmt::format("The forward and the backward put nothing side by side: what wins is {}.", what_wins(most))
-             : fmt::format("{} one device works at a time, and every border adds a transfer.{}", overlap ? "Nearly always" : "Only",
+             : fmt::format("{}{}",
+                           overlap
+                               ? "Nearly always one device works; every border adds a transfer, partly hidden by a weight gradient."
+                               : "Only one device works at a time, and every border adds a transfer.",
                            shorter ? " A shorter step on shared cores is no gain of the split." : ""),
+      on_computing(first, most),
       number(most, "peak_bytes") < number(first, "peak_bytes") ? "falls" : "does not fall:", to_text(bytes_of(first, "peak_bytes")),
       to_text(bytes_of(most, "peak_bytes")), text(most, "devices"));
 }
@@ -377,47 +467,90 @@ std::string how_often(const std::vector<Json>& rows) {
       listing(each), text(last, "depth"), input);
 }
 
-/// What the transfers of a forward take as devices are added: a line is claimed only if it fits.
+/// How much of what a border adds in transfers shows in the step. The backward sends a gradient on before it computes the weight
+/// gradient of the same block, which hides it.
+std::string shown_in_step(const Json& first, const Json& last) {
+  const double borders = number(last, "transfers_forward") - number(first, "transfers_forward");
+  if (!last.contains("transfers_step_ns") || number(last, "transfers_step_ns") <= number(first, "transfers_step_ns") ||
+      borders <= 0) {
+    return "";
+  }
+  const double both_ways = (number(last, "transfers_step_ns") - number(first, "transfers_step_ns")) / borders;
+  const double grows = (number(last, "time_per_step_ns") - number(first, "time_per_step_ns")) / borders;
+  const findings::Difference difference = difference_of(first, last);
+  const std::string step = fmt::format("{} on {} and {} on {}", to_text(time_of(first)), text(first, "devices"),
+                                       to_text(time_of(last)), text(last, "devices"));
+  const std::string border = fmt::format(" Both ways a further border takes {}", duration_text(both_ways));
+  if (!difference.differ) {
+    return fmt::format("{}; in the step ({}) it does not show beyond the noise.", border, step);
+  }
+  if (grows > 1.02 * both_ways) {
+    return fmt::format("{}; the step grows by {} ({}){}.", border, duration_text(grows), step,
+                       is_simulated(last) ? "" : ", more by caches or other programs");
+  }
+  if (grows <= 0) {
+    return fmt::format("{}, but the step even falls ({}): {}.", border, step,
+                       last.value("oversubscribed", false) ? "devices on shared cores compute meanwhile"
+                       : is_simulated(last)                ? "the weight gradient that hides it is longer"
+                                                           : "weight gradients hide it, or the noise does");
+  }
+  return grows >= 0.98 * both_ways
+             ? fmt::format("{}, all of which shows in the step ({}).", border, step)
+             : fmt::format("{}, of which {} show in the step ({}); the rest hides behind weight gradients, computed meanwhile.",
+                           border, duration_text(grows), step);
+}
+
+/// What the transfers of a forward take as devices are added: the law, and a line only if it fits.
 std::string transfer_times(const std::vector<Json>& rows) {
   const std::vector<Json> own = with_own_cores(rows);
   const std::vector<Json>& timed = own.size() >= 3 ? own : rows;
   const Json& first = timed.front();
   const Json& last = timed.back();
+  const std::string law = " Each takes latency + bytes/bandwidth, so their time grows likewise";
   if (std::all_of(timed.begin(), timed.end(), [](const Json& row) { return number(row, "transfer_ns") <= 0; })) {
-    return fmt::format(" In time they cost nothing here{}.", origin_mark(timed));
+    return fmt::format("{}, but these links cost nothing{}.", law, origin_mark(timed));
   }
-  std::string law = "two points, which always fit a line";
-  std::string verdict = "In time";
+  if (timed.size() < 2) {
+    return fmt::format("{}: here {} each way{}, of a step of {}.", law, to_text(time_of(last, "transfer_ns")), origin_mark(timed),
+                       to_text(time_of(last)));
+  }
+  const std::string times = fmt::format("{} on {} and {} on {}", to_text(time_of(first, "transfer_ns")), text(first, "devices"),
+                                        to_text(time_of(last, "transfer_ns")), text(last, "devices"));
+  std::string fit = "two points always fit a line";
   if (timed.size() >= 3) {
     const findings::Line line = findings::fit_line(column(timed, "transfers_forward"), column(timed, "transfer_ns"));
-    const bool fits = line.r2 >= 0.8 && line.slope > 0;
-    law = fits ? fmt::format("{} per transfer, {}", duration_text(line.slope), findings::quality(line.r2))
-               : fmt::format("no line fits, R² = {:.2f}", line.r2);
-    verdict = !fits ? "In time it is not shown to be linear" : line.r2 < 0.98 ? "In time roughly so" : "In time too";
+    if (line.r2 < 0.8 || line.slope <= 0) {
+      return fmt::format("{}; the forward's {} fit no line (R² = {:.2f}){}: {}.", law, times, line.r2, origin_mark(timed),
+                         !shared_cores_mark(timed).empty() ? "devices that share cores also wait for a core"
+                         : is_simulated(last)              ? "links differ from border to border"
+                                                           : "noise hides it");
+    }
+    fit = fmt::format("{} per transfer, {}", duration_text(line.slope), findings::quality(line.r2));
   }
-  const auto share = [&](const char* key) { return percent(number(last, key) / number(last, "time_per_step_ns")); };
-  return fmt::format(" {}: the forward's take {} on {} and {} on {} ({}){}, {} of a step of {}{}.", verdict,
-                     to_text(time_of(first, "transfer_ns")), text(first, "devices"), to_text(time_of(last, "transfer_ns")),
-                     text(last, "devices"), law, origin_mark(timed), share("transfer_ns"), to_text(time_of(last)),
-                     last.contains("transfers_step_ns") ? fmt::format("; both ways {}", share("transfers_step_ns")) : "");
+  return fmt::format("{}: the forward's take {} ({}){}.{}", law, times, fit, origin_mark(timed), shown_in_step(first, last));
 }
 
 std::string overhead(const std::vector<Json>& rows) {
-  if (rows.size() < 2) {
+  if (rows.empty()) {
     return "";
   }
   const Json& first = rows.front();
   const Json& last = rows.back();
-  const findings::Line moves = findings::fit_line(column(rows, "devices"), column(rows, "transfers_forward"));
   const bool borders = std::all_of(rows.begin(), rows.end(),
                                    [](const Json& row) { return number(row, "transfers_forward") == number(row, "devices") - 1; });
   const double each = number(last, "bytes_forward") / std::max(1.0, number(last, "transfers_forward"));
-  return fmt::format(
-      "{}: from {} to {} devices the forward's transfers go from {} to {}, {} each, {} in all, and as many go back.{}",
-      borders ? "In number and bytes linearly, n − 1 transfers for n GPUs"
-              : fmt::format("It grows by {:.2f} transfers per device", moves.slope),
-      text(first, "devices"), text(last, "devices"), text(first, "transfers_forward"), text(last, "transfers_forward"),
-      bytes_text(each), to_text(bytes_of(last, "bytes_forward")), last.contains("transfer_ns") ? transfer_times(rows) : "");
+  const std::string count = rows.size() < 2
+                                ? fmt::format("on {} it is {}", devices_text(last["devices"]), text(last, "transfers_forward"))
+                                : fmt::format("from {} to {} devices the forward's go from {} to {}", text(first, "devices"),
+                                              text(last, "devices"), text(first, "transfers_forward"),
+                                              text(last, "transfers_forward"));
+  const std::string law = borders ? "In number and bytes linearly, n − 1 transfers for n GPUs"
+                          : rows.size() < 2
+                              ? "In number and bytes by the borders"
+                              : fmt::format("It grows by {:.2f} transfers per device",
+                                            findings::fit_line(column(rows, "devices"), column(rows, "transfers_forward")).slope);
+  return fmt::format("{}: {}, {} each, {} in all, and as many go back.{}", law, count, bytes_text(each),
+                     to_text(bytes_of(last, "bytes_forward")), last.contains("transfer_ns") ? transfer_times(rows) : "");
 }
 
 // four-way-split
@@ -462,6 +595,42 @@ std::pair<std::size_t, bool> same_losses(const std::vector<Json>& rows) {
   return {steps, same};
 }
 
+/// ", 4.00 ms, 2.00 ms and 2.00 ms each way": of a row's borders, which may carry tensors of different sizes.
+std::string each_way(const Json& row) {
+  std::vector<double> times = row.value("transfer_each_ns", std::vector<double>());
+  if (times.empty()) {
+    return "";
+  }
+  const auto [least, most] = std::minmax_element(times.begin(), times.end());
+  if (*most <= 1.02 * *least) {
+    return fmt::format(", {} each way", duration_text(*most));
+  }
+  std::vector<std::string> words;
+  std::transform(times.begin(), times.end(), std::back_inserter(words), duration_text);
+  return fmt::format(", {} each way",
+                     words.size() <= few ? listing(words) : fmt::format("{} to {}", duration_text(*least), duration_text(*most)));
+}
+
+/// By what the step on the most devices is longer than on one, in two parts that add up. Empty if that is little, or noise.
+std::string against_one(const std::vector<Json>& rows) {
+  const Json& one = rows.front();
+  const Json& last = rows.back();
+  const double longer = number(last, "time_per_step_ns") - number(one, "time_per_step_ns");
+  if (one["devices"] != 1 || rows.size() < 2 || !last.contains("some_busy") || longer < 0.05 * number(one, "time_per_step_ns") ||
+      !differs(one, last)) {
+    return "";
+  }
+  const double computing = computing_time(last) - computing_time(one);
+  if (std::abs(computing) < 0.01 * longer) {
+    return fmt::format(" Against 1 they take {} longer, while data moves and none computes.", duration_text(longer));
+  }
+  return fmt::format(" Against 1 they take {} longer: {} while none computes, {} of computing{}.", duration_text(longer),
+                     duration_text(longer - computing), duration_text(computing),
+                     is_simulated(last)                    ? ""
+                     : last.value("oversubscribed", false) ? " (caches, other programs, waiting for a core)"
+                                                           : " (caches, other programs or noise)");
+}
+
 std::string four_ways(const std::vector<Json>& rows) {
   std::vector<std::string> splits;
   std::size_t steps = std::numeric_limits<std::size_t>::max();
@@ -489,23 +658,24 @@ std::string four_ways(const std::vector<Json>& rows) {
     const double borders = number(last, "transfers_forward");
     const findings::Difference difference = difference_of(before, last);
     const std::string moves = fmt::format("{:.0f} border{} instead of {}{}", borders, borders == 1 ? "" : "s",
-                                          text(before, "transfers_forward"),
-                                          last.contains("transfer_ns") && borders > 0
-                                              ? fmt::format(", {} each way", duration_text(number(last, "transfer_ns") / borders))
-                                              : "");
+                                          text(before, "transfers_forward"), each_way(last));
+    const char* pace = several_compute(last) < shown ? "only one works at a time" : "nearly always one works";
+    const bool level = difference.differ && std::abs(ratio - 1) < 0.005;
     slower = fmt::format("; {} take {} times as long as {}{}: {}", devices_text(last["devices"]), ratio_text(ratio),
                          text(before, "devices"), ratio_noise_text(difference),
-                         !difference.differ
-                             ? fmt::format("only one works at a time, and {}, {} not show", moves, borders == 1 ? "does" : "do")
-                         : ratio < 1 ? fmt::format("faster, by {}, in spite of {}", what_wins(last), moves)
-                                     : fmt::format("only one works at a time, and there are {}", moves));
+                         level || !difference.differ ? fmt::format("{}, and {}, {}", pace, moves,
+                                                                   level          ? "hardly show beside the computing"
+                                                                   : borders == 1 ? "does not show"
+                                                                                  : "do not show")
+                         : ratio < 1                 ? fmt::format("faster, by {}, in spite of {}", what_wins(last), moves)
+                                     : fmt::format("{}, and there {} {}", pace, borders == 1 ? "is" : "are", moves));
   }
-  return fmt::format("By contiguous runs of blocks, as even as possible. On {} devices: {}. {}A step of {} takes {}{}{}.",
+  return fmt::format("By contiguous runs of blocks, as even as possible. On {} devices: {}. {}A step of {} takes {}{}{}.{}",
                      listing(counts), listing(splits),
                      steps == 0 ? ""
                      : same     ? fmt::format("Losses are the same to the bit over {} steps. ", steps)
                                 : fmt::format("Losses are different over {} steps, which is a fault. ", steps),
-                     model_title(text(last, "model")), listing(times), origin_mark(timed), slower);
+                     model_title(text(last, "model")), listing(times), origin_mark(timed), slower, against_one(timed));
 }
 
 }  // namespace

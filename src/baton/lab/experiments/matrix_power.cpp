@@ -97,9 +97,10 @@ class PowerMeasurement final : public TrainMeasurement {
     record["trained"] = {{"precision", trained["precision"]}, {"device", trained["device"]}};  // nothing is trained
     record["tflops"] = number(record, "flops") / number(record, "time_per_step_ns") / 1000;
     record["products"] = products_needed(power_);
-    record["move_ns"] = move_time().count;
-    record["products_ns"] = longest("matrix_product").count;
-    record["sum_ns"] = longest("add").count;
+    const auto step = number(record, "time_per_step_ns");
+    record["move_ns"] = std::llround(step * on_path("receive"));
+    record["products_ns"] = std::llround(step * on_path("matrix_product"));
+    record["sum_ns"] = std::llround(step * on_path("add"));
     return record;
   }
 
@@ -116,35 +117,23 @@ class PowerMeasurement final : public TrainMeasurement {
     return trial.training().timed().back() * (smaller * smaller * smaller);
   }
 
-  /// How long the transfers of a step took, each from when both devices had come: the mean over the traced steps.
-  Nanoseconds move_time() const {
+  /// The share of the critical paths of the traced steps that tasks of this kind take; of a transfer both ends are "receive". The
+  /// path covers the step once, so shares of all kinds and the time between tasks are the step.
+  double on_path(std::string_view kind) const {
     const plan::Plan& plan = training().plan();
     Nanoseconds sum;
+    Nanoseconds total;
     for (const trace::StepTrace& step : training().trace().steps) {
-      for (std::size_t t = 0; t < plan.tasks().size(); ++t) {
-        const auto* transfer = std::get_if<plan::Transfer>(&plan.tasks()[t].action);
-        if (transfer != nullptr && transfer->end == plan::Transfer::End::receive) {
-          sum += std::max(Nanoseconds(0), trace::ended_at(plan, step, TaskId(t)) - trace::met_at(plan, step, TaskId(t)));
+      total += step.duration;
+      for (const trace::PathSegment& segment : trace::critical_path(plan, step)) {
+        const bool moves = segment.kind == trace::PathSegment::Kind::communication;
+        const bool computes = segment.kind == trace::PathSegment::Kind::compute;
+        if ((moves && kind == "receive") || (computes && plan::verb(plan[segment.task]) == kind)) {
+          sum += segment.end - segment.start;
         }
       }
     }
-    const auto steps = static_cast<std::int64_t>(training().trace().steps.size());
-    return Nanoseconds(steps == 0 ? 0 : sum.count / steps);
-  }
-
-  /// How long the device that takes longest computes tasks of this kind in a step: the mean over the traced steps.
-  Nanoseconds longest(std::string_view kind) const {
-    const plan::Plan& plan = training().plan();
-    std::vector<Nanoseconds> sums(plan.devices().size());
-    for (const trace::StepTrace& step : training().trace().steps) {
-      for (std::size_t t = 0; t < plan.tasks().size(); ++t) {
-        if (plan::verb(plan.tasks()[t]) == kind) {
-          sums[plan.tasks()[t].device.index()] += step.events[t].end - step.events[t].start;
-        }
-      }
-    }
-    const auto steps = static_cast<std::int64_t>(training().trace().steps.size());
-    return Nanoseconds(steps == 0 ? 0 : std::max_element(sums.begin(), sums.end())->count / steps);
+    return trace::share(sum, total);
   }
 
   static std::int64_t size_of(const Point& point) { return whole(point, "size", 1, 65536); }
@@ -194,9 +183,9 @@ std::string why_not_two(const Json& alone, const Json& row) {
   const bool simulated = row.value("origin", "measured") == "simulated";
   add(products, products <= 0 ? "products, faster than on one,"
                 : simulated   ? "products, slower beside each other,"
-                              : "products, slower beside each other or by noise,");
+                              : "products, slower beside each other, by other programs or by noise,");
   add(more("sum_ns"), "the sum, which one device does alone,");
-  add(rest, "the rest");
+  add(rest, rest < 0 ? "less time between tasks than on one," : "time between tasks");
   return fmt::format(" Not 2: to half of the time on one, {}, {}.", duration_text(half), parts);
 }
 

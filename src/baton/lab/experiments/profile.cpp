@@ -185,15 +185,16 @@ std::pair<std::string, double> bottleneck(const std::vector<Json>& rows) {
   return *std::max_element(shares.begin(), shares.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
 }
 
-/// How many times as fast a step could be at most if a family of tasks took no time: whatever else must be done takes as long as
-/// before.
-double at_most(const std::vector<Json>& rows, const std::string& name) {
+/// The least share of the step that is left if a family of tasks takes no time and whatever else must be done takes as long as
+/// before: the rest of the critical path, or another chain of tasks if that is longer.
+double left_without(const std::vector<Json>& rows, const std::string& name) {
+  double left = std::max(0.0, 1 - path_shares(rows)[name]);
   for (const Json& row : rows) {
     if (family(text(row, "kind")) == name && row.contains("without")) {
-      return 1 / std::max(1e-3, number(row, "without"));
+      left = std::max(left, number(row, "without"));
     }
   }
-  return 1 / std::max(1e-3, 1 - path_shares(rows)[name]);
+  return left;
 }
 
 /// A share with as many places as it takes to work out 1 / (1 − p) from it in three figures.
@@ -211,20 +212,23 @@ std::string share_for_amdahl(double share) {
 
 std::string what_for(const std::vector<Json>& rows) {
   const auto [name, share] = bottleneck(rows);
-  const double bound = at_most(rows, name);
-  const double amdahl = 1 / std::max(1e-3, 1 - share);
-  const std::string other_path = three_figures(bound) == three_figures(amdahl)
-                                     ? ""
-                                     : fmt::format(", not the {} of 1 / (1 − p), because {}", three_figures(amdahl),
-                                                   bound < amdahl ? "another chain of tasks then becomes critical"
-                                                                  : "the time between tasks is left out too");
+  const double left = left_without(rows, name);
+  const bool other_path = three_figures(1 / std::max(1e-3, left)) != three_figures(1 / std::max(1e-3, 1 - share));
+  const std::string gain = left < 1e-3
+                               ? fmt::format("without {} next to nothing would be left of the step",
+                                             name.ends_with("s") ? "them" : "it")
+                               : fmt::format(
+                                     "a step without {} would be at most {} times as fast{}", name.ends_with("s") ? "them" : "it",
+                                     three_figures(1 / left),
+                                     other_path
+                                         ? fmt::format(", not the {} of 1 / (1 − p), because another chain of tasks then becomes "
+                                                       "critical",
+                                                       three_figures(1 / std::max(1e-3, 1 - share)))
+                                         : "");
   return fmt::format(
       "Profiling measures where time and memory go, by task and device, instead of guessing. It names the part that is worth "
-      "speeding "
-      "up and how much that can win at most: here {} p = {} of the critical path, and a step without {} would be at most {} "
-      "times as fast{}{}.",
-      name + (name.ends_with("s") ? " take" : " takes"), share_for_amdahl(share), name.ends_with("s") ? "them" : "it",
-      three_figures(bound), other_path, origin_mark(rows));
+      "speeding up and how much that can win at most: here {} p = {} of the critical path, and {}{}.",
+      name + (name.ends_with("s") ? " take" : " takes"), share_for_amdahl(share), gain, origin_mark(rows));
 }
 
 std::string which_bottleneck(const std::vector<Json>& rows) {
