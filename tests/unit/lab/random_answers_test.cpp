@@ -72,6 +72,7 @@ Json random_record(const Point& point, Chance& chance, double noise, std::int64_
                      {"transfers", 2 * (devices - 1)},
                      {"bytes_forward", (devices - 1) * 1024},
                      {"input_bytes", 4096},
+                     {"transfer_each_ns", std::vector<double>(static_cast<std::size_t>(devices - 1), step * chance.within(0, 0.1))},
                      {"transfer_ns", step * chance.within(0, 0.1)},
                      {"transfers_step_ns", step * chance.within(0, 0.2)},
                      {"move_ns", step * chance.within(0, 0.3)},
@@ -118,6 +119,14 @@ Json random_record(const Point& point, Chance& chance, double noise, std::int64_
                        {"bytes", chance.scale(1, 1e9)},
                        {"cores", 1}});
     }
+  }
+  double busy = 0;
+  for (const Json& device : record["device_list"]) {
+    busy += device["busy"].get<double>();
+  }
+  record["some_busy"] = std::min(1.0, busy) * chance.within(0.5, 1);
+  if (!record["transfer_each_ns"].empty() && chance.toss()) {
+    record["transfer_each_ns"][0] = step * chance.within(0, 0.1);
   }
   record["arrivals"] = devices > 1 ? arrivals : Json::array();
   record["kinds"] = kinds;

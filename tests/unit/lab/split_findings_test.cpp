@@ -244,6 +244,18 @@ TEST(AllDevices, AGainIsCalledOneOnlyWhereThereIsOne) {
   EXPECT_TRUE(silent_on(said(4.5), "Only one device works"));
 }
 
+TEST(AllDevices, ComputingThatChangedIsSaidWithItsTime) {
+  const auto said = [](double some, bool virtual_time = false) {
+    std::vector<Json> rows{with(spread_row(10, 1, 1, 100), {{"some_busy", 1.0}}),
+                           with(spread_row(18, 2, 0.2, 50), {{"some_busy", some}}),
+                           with(spread_row(20, 5, 0.2, 25), {{"some_busy", 0.5}})};
+    return answer("all-devices", "hw3/4/Q2", virtual_time ? test::simulated(rows) : rows);
+  };
+  EXPECT_TRUE(says(said(1), " Computing itself takes 10.0 ms on 1, 18.0 ms on 2 (caches, other programs, noise)."));
+  EXPECT_TRUE(silent_on(said(0.55), "Computing itself"));  // 9.9 and 10 ms
+  EXPECT_TRUE(silent_on(said(1, true), "Computing itself"));
+}
+
 TEST(AllDevices, FiveAreComparedWithTwoWhateverTheCores) {
   const std::vector<Json> rows{spread_row(9, 1, 0.9, 100), spread_row(4.5, 2, 0.2, 50), spread_row(30, 5, 0.2, 25)};
   EXPECT_TRUE(
@@ -426,11 +438,9 @@ TEST(FourWaySplit, ASlowerSplitIsCalledSlowerAndWhy) {
                       {"transfer_each_ns", {45e3, 45e3, 45e3}}});
   rows[0]["some_busy"] = 0.8;
   // 2.4 of 3 ms and 3 of 6 ms are computing: 0.6 ms more of it, and 2.4 ms more in which none computes.
-  EXPECT_TRUE(
-      says(answer("four-way-split", "csye-hw4/3/Q1", rows),
-           "4 devices take 2.00 times as long as 2: only one works at a time, and there are 3 borders instead of 1, "
-           "45.0 µs each way. Against 1 they take 3.00 ms longer: 2.40 ms while none computes, 600 µs of computing (caches, "
-           "other programs or noise)."));
+  EXPECT_TRUE(says(answer("four-way-split", "csye-hw4/3/Q1", rows),
+                   "4 devices take 2.00 times as long as 2: only one works at a time, and there are 3 borders instead of 1, "
+                   "45.0 µs each way. Against 1 it is 3.00 ms more, 600 µs of it computing (caches, other programs, noise)."));
   rows[2]["transfer_each_ns"] = {4e6, 2e6, 2e6};
   EXPECT_TRUE(
       says(answer("four-way-split", "csye-hw4/3/Q1", rows), "3 borders instead of 1, 4.00 ms, 2.00 ms and 2.00 ms each way."));

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <numeric>
 
@@ -397,13 +398,15 @@ std::string what_wins(const Json& row) {
 /// How long at least one device computes.
 double computing_time(const Json& row) { return some_compute(row) * number(row, "time_per_step_ns"); }
 
-/// Of measured rows whose computing itself became longer or shorter by more than a tenth, which a split does not explain.
-std::string on_computing(const Json& fewer, const Json& row) {
-  const double ratio = computing_time(row) / std::max(1.0, computing_time(fewer));
-  return is_simulated(row) || std::abs(ratio - 1) <= 0.1
+/// Of measured rows: where computing itself became longer or shorter most, if by more than a tenth, which a split does not explain.
+std::string on_computing(const std::vector<Json>& rows) {
+  const double one = std::max(1.0, computing_time(rows.front()));
+  const auto off = [&](const Json& row) { return std::abs(std::log(std::max(1.0, computing_time(row)) / one)); };
+  const Json& row = *std::max_element(rows.begin(), rows.end(), [&](const Json& a, const Json& b) { return off(a) < off(b); });
+  return is_simulated(row) || off(row) <= 0.1
              ? ""
-             : fmt::format(" Computing itself goes from {} to {} (caches, other programs, noise).",
-                           duration_text(computing_time(fewer)), duration_text(computing_time(row)));
+             : fmt::format(" Computing itself takes {} on {}, {} on {} (caches, other programs, noise).", duration_text(one),
+                           text(rows.front(), "devices"), duration_text(computing_time(row)), text(row, "devices"));
 }
 
 std::string any_faster(const std::vector<Json>& rows) {
@@ -446,7 +449,7 @@ std::string any_faster(const std::vector<Json>& rows) {
                                ? "Nearly always one device works; every border adds a transfer, partly hidden by a weight gradient."
                                : "Only one device works at a time, and every border adds a transfer.",
                            shorter ? " A shorter step on shared cores is no gain of the split." : ""),
-      on_computing(first, most),
+      on_computing({first, before, most}),
       number(most, "peak_bytes") < number(first, "peak_bytes") ? "falls" : "does not fall:", to_text(bytes_of(first, "peak_bytes")),
       to_text(bytes_of(most, "peak_bytes")), text(most, "devices"));
 }
@@ -621,14 +624,13 @@ std::string against_one(const std::vector<Json>& rows) {
     return "";
   }
   const double computing = computing_time(last) - computing_time(one);
-  if (std::abs(computing) < 0.01 * longer) {
-    return fmt::format(" Against 1 they take {} longer, while data moves and none computes.", duration_text(longer));
-  }
-  return fmt::format(" Against 1 they take {} longer: {} while none computes, {} of computing{}.", duration_text(longer),
-                     duration_text(longer - computing), duration_text(computing),
-                     is_simulated(last)                    ? ""
-                     : last.value("oversubscribed", false) ? " (caches, other programs, waiting for a core)"
-                                                           : " (caches, other programs or noise)");
+  return fmt::format(" Against 1 it is {} more{}.", duration_text(longer),
+                     std::abs(computing) < 0.01 * longer
+                         ? ", while data moves and none computes"
+                         : fmt::format(", {} of it computing{}", duration_text(computing),
+                                       is_simulated(last)                    ? ""
+                                       : last.value("oversubscribed", false) ? " (caches, other programs, waiting for a core)"
+                                                                             : " (caches, other programs, noise)"));
 }
 
 std::string four_ways(const std::vector<Json>& rows) {
