@@ -479,9 +479,8 @@ std::string shown_in_step(const Json& first, const Json& last) {
   const double both_ways = (number(last, "transfers_step_ns") - number(first, "transfers_step_ns")) / borders;
   const double grows = (number(last, "time_per_step_ns") - number(first, "time_per_step_ns")) / borders;
   const findings::Difference difference = difference_of(first, last);
-  const std::string step = fmt::format("{} on {} and {} on {}", to_text(time_of(first)), text(first, "devices"),
-                                       to_text(time_of(last)), text(last, "devices"));
-  const std::string border = fmt::format(" Both ways a further border takes {}", duration_text(both_ways));
+  const std::string step = fmt::format("{} to {}", to_text(time_of(first)), to_text(time_of(last)));
+  const std::string border = fmt::format(" Both ways a border takes {}", duration_text(both_ways));
   if (!difference.differ) {
     return fmt::format("{}; in the step ({}) it does not show beyond the noise.", border, step);
   }
@@ -495,10 +494,9 @@ std::string shown_in_step(const Json& first, const Json& last) {
                        : is_simulated(last)                ? "the weight gradient that hides it is longer"
                                                            : "weight gradients hide it, or the noise does");
   }
-  return grows >= 0.98 * both_ways
-             ? fmt::format("{}, all of which shows in the step ({}).", border, step)
-             : fmt::format("{}, of which {} show in the step ({}); the rest hides behind weight gradients, computed meanwhile.",
-                           border, duration_text(grows), step);
+  return grows >= 0.98 * both_ways ? fmt::format("{}, all of which shows in the step ({}).", border, step)
+                                   : fmt::format("{}, of which {} show in the step ({}); the rest hides behind weight gradients.",
+                                                 border, duration_text(grows), step);
 }
 
 /// What the transfers of a forward take as devices are added: the law, and a line only if it fits.
@@ -507,7 +505,7 @@ std::string transfer_times(const std::vector<Json>& rows) {
   const std::vector<Json>& timed = own.size() >= 3 ? own : rows;
   const Json& first = timed.front();
   const Json& last = timed.back();
-  const std::string law = " Each takes latency + bytes/bandwidth, so their time grows likewise";
+  const std::string law = " Each takes latency + bytes/bandwidth, so time grows likewise";
   if (std::all_of(timed.begin(), timed.end(), [](const Json& row) { return number(row, "transfer_ns") <= 0; })) {
     return fmt::format("{}, but these links cost nothing{}.", law, origin_mark(timed));
   }
@@ -542,15 +540,14 @@ std::string overhead(const std::vector<Json>& rows) {
   const double each = number(last, "bytes_forward") / std::max(1.0, number(last, "transfers_forward"));
   const std::string count = rows.size() < 2
                                 ? fmt::format("on {} it is {}", devices_text(last["devices"]), text(last, "transfers_forward"))
-                                : fmt::format("from {} to {} devices the forward's go from {} to {}", text(first, "devices"),
-                                              text(last, "devices"), text(first, "transfers_forward"),
-                                              text(last, "transfers_forward"));
+                                : fmt::format("on {} to {} devices {} to {} forward", text(first, "devices"), text(last, "devices"),
+                                              text(first, "transfers_forward"), text(last, "transfers_forward"));
   const std::string law = borders ? "In number and bytes linearly, n − 1 transfers for n GPUs"
                           : rows.size() < 2
                               ? "In number and bytes by the borders"
                               : fmt::format("It grows by {:.2f} transfers per device",
                                             findings::fit_line(column(rows, "devices"), column(rows, "transfers_forward")).slope);
-  return fmt::format("{}: {}, {} each, {} in all, and as many go back.{}", law, count, bytes_text(each),
+  return fmt::format("{}: {}, {} each, {} in all, and as many back.{}", law, count, bytes_text(each),
                      to_text(bytes_of(last, "bytes_forward")), last.contains("transfer_ns") ? transfer_times(rows) : "");
 }
 
