@@ -567,8 +567,7 @@ TEST(DpVsDdp, EachReasonForDdpHasItsNumber) {
   for (Json& device : rows[1]["device_list"]) {
     device["overlapped"] = 0.0;
   }
-  EXPECT_TRUE(
-      says(answer("dp-vs-ddp", "hw1/4/Q2", rows), "DDP computes during 0.0 % of its communication, DP during 0.0 %."));
+  EXPECT_TRUE(says(answer("dp-vs-ddp", "hw1/4/Q2", rows), "DDP computes during 0.0 % of its communication, DP during 0.0 %."));
   EXPECT_TRUE(says(answer("dp-vs-ddp", "hw1/4/Q2", two_strategies(6, 4, 90, 2)), "parameters to the other every step"));
 }
 
@@ -850,7 +849,7 @@ TEST(BatchScaling, NoLimitIsFittedWhereTheSlopeIsNotSettled) {
   const std::string rising = answer("batch-scaling", "hw1/5B/Q2", batches({8, 16, 32, 64}, {3, 3.1, 3.3, 3.31}));
   EXPECT_TRUE(says(rising,
                    "On 4 devices not up to batch 256: from 128 on throughput still rises by 99.4 %, to 77341 samples/s, and step "
-                   "times are too uneven for a line (R² = 0."));
+                   "times are too uneven (R² = 0."));
   EXPECT_TRUE(says(rising, "A step takes a + b·batch"));
   EXPECT_TRUE(silent_on(rising, "On 4 devices at"));
   // A line that is settled, but of more than four times the limit of one device.

@@ -234,7 +234,7 @@ std::string on_saturation(const std::vector<Json>& rows, const Saturation& found
                        text(last, "batch"), text(before, "batch"),
                        percent(number(last, "samples_per_s") / number(before, "samples_per_s") - 1),
                        rate_text(number(last, "samples_per_s")),
-                       found.line.r2 < 0.98 ? fmt::format("step times are too uneven for a line (R² = {:.2f})", found.line.r2)
+                       found.line.r2 < 0.98 ? fmt::format("step times are too uneven (R² = {:.2f})", found.line.r2)
                                             : "the line through all batches does not give a limit yet",
                        origin_mark(rows));
   }

@@ -376,9 +376,7 @@ std::string all_used(const std::vector<Json>& rows) {
                                                   : "Yes, all of them, and in part at the same time";
   return fmt::format("{}: {}.{}{}", verdict, each,
                      several < shown ? "" : fmt::format(" Beside another: {}.", what_overlaps(shared)),
-                     none < shown                 ? ""
-                     : is_simulated(rows.front()) ? " None: data moves."
-                                                  : " None: data moves, or threads wake up.");
+                     none < shown ? "" : " None: data moves.");
 }
 
 /// "1.33 times the step of 2 devices", and within which noise if it is not beyond it.
@@ -389,10 +387,10 @@ std::string against(const Json& row, const Json& fewer, const std::string& what)
 
 /// What can make a split faster that puts no forward or backward side by side. A simulator knows no caches.
 std::string what_wins(const Json& row) {
-  return several_compute(row) >= shown ? fmt::format("weight gradients and updates beside the next device's backward{}",
-                                                     is_simulated(row) ? "" : ", caches or memory")
-         : is_simulated(row)           ? "less work per device"
-                                       : "caches or memory";
+  return several_compute(row) >= shown
+             ? fmt::format("weight gradients beside the next backward{}", is_simulated(row) ? "" : ", caches or memory")
+         : is_simulated(row) ? "less work per device"
+                             : "caches or memory";
 }
 
 /// How long at least one device computes.
@@ -481,15 +479,14 @@ std::string shown_in_step(const Json& first, const Json& last) {
   const double both_ways = (number(last, "transfers_step_ns") - number(first, "transfers_step_ns")) / borders;
   const double grows = (number(last, "time_per_step_ns") - number(first, "time_per_step_ns")) / borders;
   const findings::Difference difference = difference_of(first, last);
-  const std::string step = fmt::format("{} on {} and {} on {}", to_text(time_of(first)), text(first, "devices"),
-                                       to_text(time_of(last)), text(last, "devices"));
-  const std::string border = fmt::format(" Both ways a further border takes {}", duration_text(both_ways));
+  const std::string step = fmt::format("{} to {}", to_text(time_of(first)), to_text(time_of(last)));
+  const std::string border = fmt::format(" Both ways a border takes {}", duration_text(both_ways));
   if (!difference.differ) {
     return fmt::format("{}; in the step ({}) it does not show beyond the noise.", border, step);
   }
   if (grows > 1.02 * both_ways) {
     return fmt::format("{}; the step grows by {} ({}){}.", border, duration_text(grows), step,
-                       is_simulated(last) ? "" : ", more by caches or other programs");
+                       is_simulated(last) ? "" : ", by caches too");
   }
   if (grows <= 0) {
     return fmt::format("{}, but the step even falls ({}): {}.", border, step,
@@ -497,10 +494,9 @@ std::string shown_in_step(const Json& first, const Json& last) {
                        : is_simulated(last)                ? "the weight gradient that hides it is longer"
                                                            : "weight gradients hide it, or the noise does");
   }
-  return grows >= 0.98 * both_ways
-             ? fmt::format("{}, all of which shows in the step ({}).", border, step)
-             : fmt::format("{}, of which {} show in the step ({}); the rest hides behind weight gradients, computed meanwhile.",
-                           border, duration_text(grows), step);
+  return grows >= 0.98 * both_ways ? fmt::format("{}, all of which shows in the step ({}).", border, step)
+                                   : fmt::format("{}, of which {} show in the step ({}); the rest hides behind weight gradients.",
+                                                 border, duration_text(grows), step);
 }
 
 /// What the transfers of a forward take as devices are added: the law, and a line only if it fits.
@@ -509,7 +505,7 @@ std::string transfer_times(const std::vector<Json>& rows) {
   const std::vector<Json>& timed = own.size() >= 3 ? own : rows;
   const Json& first = timed.front();
   const Json& last = timed.back();
-  const std::string law = " Each takes latency + bytes/bandwidth, so their time grows likewise";
+  const std::string law = " Each takes latency + bytes/bandwidth, so time grows likewise";
   if (std::all_of(timed.begin(), timed.end(), [](const Json& row) { return number(row, "transfer_ns") <= 0; })) {
     return fmt::format("{}, but these links cost nothing{}.", law, origin_mark(timed));
   }
@@ -519,7 +515,7 @@ std::string transfer_times(const std::vector<Json>& rows) {
   }
   const std::string times = fmt::format("{} on {} and {} on {}", to_text(time_of(first, "transfer_ns")), text(first, "devices"),
                                         to_text(time_of(last, "transfer_ns")), text(last, "devices"));
-  std::string fit = "two points always fit a line";
+  std::string fit = "two points";
   if (timed.size() >= 3) {
     const findings::Line line = findings::fit_line(column(timed, "transfers_forward"), column(timed, "transfer_ns"));
     if (line.r2 < 0.8 || line.slope <= 0) {
@@ -544,15 +540,14 @@ std::string overhead(const std::vector<Json>& rows) {
   const double each = number(last, "bytes_forward") / std::max(1.0, number(last, "transfers_forward"));
   const std::string count = rows.size() < 2
                                 ? fmt::format("on {} it is {}", devices_text(last["devices"]), text(last, "transfers_forward"))
-                                : fmt::format("from {} to {} devices the forward's go from {} to {}", text(first, "devices"),
-                                              text(last, "devices"), text(first, "transfers_forward"),
-                                              text(last, "transfers_forward"));
+                                : fmt::format("on {} to {} devices {} to {} forward", text(first, "devices"), text(last, "devices"),
+                                              text(first, "transfers_forward"), text(last, "transfers_forward"));
   const std::string law = borders ? "In number and bytes linearly, n − 1 transfers for n GPUs"
                           : rows.size() < 2
                               ? "In number and bytes by the borders"
                               : fmt::format("It grows by {:.2f} transfers per device",
                                             findings::fit_line(column(rows, "devices"), column(rows, "transfers_forward")).slope);
-  return fmt::format("{}: {}, {} each, {} in all, and as many go back.{}", law, count, bytes_text(each),
+  return fmt::format("{}: {}, {} each, {} in all, and as many back.{}", law, count, bytes_text(each),
                      to_text(bytes_of(last, "bytes_forward")), last.contains("transfer_ns") ? transfer_times(rows) : "");
 }
 
@@ -611,7 +606,7 @@ std::string each_way(const Json& row) {
   std::vector<std::string> words;
   std::transform(times.begin(), times.end(), std::back_inserter(words), duration_text);
   return fmt::format(", {} each way",
-                     words.size() <= few ? listing(words) : fmt::format("{} to {}", duration_text(*least), duration_text(*most)));
+                     words.size() <= 3 ? listing(words) : fmt::format("{} to {}", duration_text(*least), duration_text(*most)));
 }
 
 /// By what the step on the most devices is longer than on one, in two parts that add up. Empty if that is little, or noise.
@@ -624,13 +619,13 @@ std::string against_one(const std::vector<Json>& rows) {
     return "";
   }
   const double computing = computing_time(last) - computing_time(one);
-  return fmt::format(" Against 1 it is {} more{}.", duration_text(longer),
+  return fmt::format(" Against 1: {} more{}.", duration_text(longer),
                      std::abs(computing) < 0.01 * longer
                          ? ", while data moves and none computes"
                          : fmt::format(", {} of it computing{}", duration_text(computing),
                                        is_simulated(last)                    ? ""
-                                       : last.value("oversubscribed", false) ? " (caches, other programs, waiting for a core)"
-                                                                             : " (caches, other programs, noise)"));
+                                       : last.value("oversubscribed", false) ? " (caches, shared cores)"
+                                                                             : " (caches, noise)"));
 }
 
 std::string four_ways(const std::vector<Json>& rows) {
@@ -659,21 +654,25 @@ std::string four_ways(const std::vector<Json>& rows) {
     const double ratio = number(last, "time_per_step_ns") / number(before, "time_per_step_ns");
     const double borders = number(last, "transfers_forward");
     const findings::Difference difference = difference_of(before, last);
-    const std::string moves = fmt::format("{:.0f} border{} instead of {}{}", borders, borders == 1 ? "" : "s",
-                                          text(before, "transfers_forward"), each_way(last));
-    const char* pace = several_compute(last) < shown ? "only one works at a time" : "nearly always one works";
+    const std::string borders_text = fmt::format("{:.0f} border{} instead of {}", borders, borders == 1 ? "" : "s",
+                                                 text(before, "transfers_forward"));
+    const std::string moves = borders_text + each_way(last);
+    const char* pace = several_compute(last) < shown ? "only one works at a time" : "mostly one works";
     const bool level = difference.differ && std::abs(ratio - 1) < 0.005;
-    slower = fmt::format("; {} take {} times as long as {}{}: {}", devices_text(last["devices"]), ratio_text(ratio),
-                         text(before, "devices"), ratio_noise_text(difference),
-                         level || !difference.differ ? fmt::format("{}, and {}, {}", pace, moves,
-                                                                   level          ? "hardly show beside the computing"
-                                                                   : borders == 1 ? "does not show"
-                                                                                  : "do not show")
-                         : ratio < 1                 ? fmt::format("faster, by {}, in spite of {}", what_wins(last), moves)
-                                     : fmt::format("{}, and there {} {}", pace, borders == 1 ? "is" : "are", moves));
+    std::string noise = ratio_noise_text(difference);
+    constexpr std::string_view confidence = " with 99 % confidence";
+    if (const std::size_t at = noise.find(confidence); at != std::string::npos) {
+      noise.erase(at, confidence.size());  // the test is that of all comparisons here
+    }
+    slower = fmt::format(
+        "; {} take {} times as long as {}{}: {}", devices_text(last["devices"]), ratio_text(ratio), text(before, "devices"), noise,
+        level                ? fmt::format("{}, and {}, hardly show beside the computing", pace, moves)
+        : !difference.differ ? fmt::format("{}, and {} {} not show", pace, borders_text, borders == 1 ? "does" : "do")
+        : ratio < 1          ? fmt::format("faster, by {}, in spite of {}", what_wins(last), moves)
+                             : fmt::format("{}, with {}", pace, moves));
   }
-  return fmt::format("By contiguous runs of blocks, as even as possible. On {} devices: {}. {}A step of {} takes {}{}{}.{}",
-                     listing(counts), listing(splits),
+  return fmt::format("By contiguous, even runs of blocks. On {} devices: {}. {}A step of {} takes {}{}{}.{}", listing(counts),
+                     listing(splits),
                      steps == 0 ? ""
                      : same     ? fmt::format("Losses are the same to the bit over {} steps. ", steps)
                                 : fmt::format("Losses are different over {} steps, which is a fault. ", steps),
