@@ -61,8 +61,7 @@ class Balanced final : public TrainMeasurement {
     words.memory = "1024T";  // the question is one of time
     Training run(words, machine_);
     run.run(1, 0);
-    return {run.mean_time(),
-            run.flops() / static_cast<double>(training().job().cluster().size())};
+    return {run.mean_time(), run.flops() / static_cast<double>(training().job().cluster().size())};
   }
 
   /// Computing less communicating, in nanoseconds.
