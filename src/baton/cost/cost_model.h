@@ -20,8 +20,6 @@ class CostModel {
   /// The time that the host takes to issue the task. A device starts no task before its host has issued it, in the plan's order;
   /// the host runs ahead of the device.
   virtual Nanoseconds issuing(const plan::Plan& /*plan*/, TaskId /*task*/) const { return Nanoseconds(0); }
-  /// Whether the host waits for the end of this task before it issues the next.
-  virtual bool host_waits(const plan::Plan& /*plan*/, TaskId /*task*/) const { return false; }
   /// The formula, and the source of its figures: printed with every result.
   virtual std::string origin() const = 0;
 };

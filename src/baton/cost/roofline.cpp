@@ -205,11 +205,6 @@ Nanoseconds Roofline::issuing(const plan::Plan& plan, TaskId id) const {
   return software_.joined_projections && has(compute->op, "out_heads") ? Nanoseconds(time.count / 3) : time;
 }
 
-bool Roofline::host_waits(const plan::Plan& plan, TaskId id) const {
-  const auto* transfer = std::get_if<plan::Transfer>(&plan[id].action);
-  return software_.host_waits && transfer != nullptr && transfer->end == plan::Transfer::End::receive;
-}
-
 Nanoseconds Roofline::copying(const plan::Plan& plan, TaskId id) const {
   const cluster::Speed& speed = cluster_.device(plan[id].device).speed;
   return to_duration(over(static_cast<double>(carried(plan, id).count), speed.memory_bandwidth));

@@ -30,7 +30,6 @@ class Roofline final : public CostModel {
   Nanoseconds duration(const plan::Plan& plan, TaskId task) const override;
   Nanoseconds copying(const plan::Plan& plan, TaskId task) const override;
   Nanoseconds issuing(const plan::Plan& plan, TaskId task) const override;
-  bool host_waits(const plan::Plan& plan, TaskId task) const override;
   std::string origin() const override;
 
  private:

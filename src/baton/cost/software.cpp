@@ -119,7 +119,6 @@ Software parse_software(std::string_view text, std::string name) {
   host.time("collective", software.host_collective);
   host.time("message", software.host_message);
   host.time("update", software.host_update);
-  host.flag("waits", software.host_waits);
   host.done();
   const toml::table* kernels = table("kernels");
   read_kernels(kernels, where("kernels"), software.kernels);

@@ -43,7 +43,6 @@ struct Software {
   Nanoseconds host_collective;  // per collective
   Nanoseconds host_message;     // per message of a pipeline
   Nanoseconds host_update;      // per update
-  bool host_waits = false;      // for the messages of a pipeline
 
   Kernels kernels;
   std::map<std::string, Kernels, std::less<>> kernels_of;  // by the name of a device

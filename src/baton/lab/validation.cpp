@@ -38,6 +38,19 @@ JobWords with_micro_batches(JobWords words, std::int64_t count) {
   return words;
 }
 
+/// Plans that would take minutes each are left out of tables of many rows.
+void refuse_huge(const JobWords& words, std::int64_t micro_batches) {
+  constexpr std::int64_t tasks_per_block = 30;
+  constexpr std::int64_t most = 1'500'000;
+  const auto blocks = static_cast<std::int64_t>(model::parse_model(words.model).blocks().size());
+  const std::int64_t copies = (words.dp.empty() ? 1 : std::min<std::int64_t>(2, std::stoll(words.dp))) *
+                              std::stoll(words.tp.empty() ? "1" : words.tp);
+  if (const std::int64_t tasks = blocks * tasks_per_block * copies * micro_batches; tasks > most) {
+    throw usage_error("its plan of about {:.1f} million tasks is larger than validate simulates",
+                      static_cast<double>(tasks) * 1e-6);
+  }
+}
+
 std::string quoted(const std::string& cell) {
   if (cell.find_first_of(",\"\n;") == std::string::npos) {
     return cell;
@@ -97,6 +110,7 @@ double simulated_step(const JobWords& words, const cluster::Machine& machine) {
   const std::int64_t stages = words.pp.empty() ? 1 : std::stoll(words.pp);
   const std::int64_t few = stages > 1 ? 2 * stages : 2;
   const std::int64_t more = stages > 1 ? 3 * stages : 3;
+  refuse_huge(words, std::min(count, more));
   if (count <= more) {
     return step_of(words, machine);
   }

@@ -34,8 +34,7 @@ struct Node {
   Number meeting = none;
   Number engine = none;  // which serves it; none where lanes are apart
   Kind kind = Kind::work;
-  Nanoseconds issued;             // by its host, after what that waited for
-  Number host_waited_for = none;  // the last task before it whose end the host waited for
+  Nanoseconds issued;  // by its host
 };
 
 /// What is to happen at some time. Of one time, in the order of `What` and then of numbers.
@@ -219,10 +218,9 @@ class Simulator::Walk {
     check(node.duration.count >= 0, "task {} takes {} ns", id.value, node.duration.count);
   }
 
-  /// When hosts issue tasks: in the plan's order, each after the one before, or after what they wait for.
+  /// When hosts issue tasks: in the plan's order, each after the one before.
   void issue(const cost::CostModel& cost) {
     std::vector<Nanoseconds> spent(plan_.devices().size());
-    std::vector<Number> waited(plan_.devices().size(), none);
     for (std::size_t t = 0; t < nodes_.size(); ++t) {
       const std::size_t device = plan_.tasks()[t].device.index();
       if (nodes_[t].engine != none) {
@@ -230,15 +228,10 @@ class Simulator::Walk {
       }
       spent[device] += cost.issuing(plan_, TaskId(t));
       nodes_[t].issued = spent[device];
-      nodes_[t].host_waited_for = waited[device];
-      if (cost.host_waits(plan_, TaskId(t))) {
-        waited[device] = static_cast<Number>(t);
-        spent[device] = Nanoseconds(0);
-      }
     }
   }
 
-  /// Successor lists: lane order, reversed `after`, and what hosts wait for.
+  /// Successor lists: lane order plus reversed `after`.
   void connect() {
     first_next_.assign(nodes_.size() + 1, 0);
     const auto each_edge = [&](auto visit) {
@@ -251,14 +244,6 @@ class Simulator::Walk {
         for (const TaskId before : plan_.tasks()[t].after) {
           visit(before, TaskId(t));
         }
-      }
-      std::vector<Number> seen(plan_.devices().size() * lane_count, none);  // the last of a lane knows what its host waited for
-      for (std::size_t t = 0; t < nodes_.size(); ++t) {
-        const Node& node = nodes_[t];
-        if (node.host_waited_for != none && node.host_waited_for != seen[node.slot]) {
-          visit(TaskId(node.host_waited_for), TaskId(t));
-        }
-        seen[node.slot] = node.host_waited_for;
       }
     };
     each_edge([&](TaskId before, TaskId) { ++first_next_[before.index() + 1]; });
@@ -351,8 +336,7 @@ class Simulator::Walk {
   void become_ready(Number task) {
     const Node& node = nodes_[task];
     if (node.engine == none) {
-      const Nanoseconds from = node.host_waited_for == none ? Nanoseconds(0) : events_[node.host_waited_for].end;
-      events_[task].start = std::max(events_[task].start, from + node.issued);
+      events_[task].start = std::max(events_[task].start, node.issued);
       starting_.push_back(task);
     } else {
       fronts_[node.slot] = {task};

@@ -1,0 +1,112 @@
+#include "baton/lab/published.h"
+
+#include <gtest/gtest.h>
+
+#include "baton/base/error.h"
+#include "baton/lab/validation.h"
+#include "support/machine.h"
+
+namespace baton::lab {
+namespace {
+
+std::vector<PublishedCase> cases_of(const std::string& text, const PublishedDefaults& defaults = {}) {
+  return published_cases(parse_table(text, "mine"), defaults);
+}
+
+std::string sentence_of(const std::string& text) {
+  try {
+    cases_of(text);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+const JobWords& first_job(const PublishedCase& one) { return std::get<PublishedJobs>(one.job).at(0); }
+
+TEST(PublishedTable, QuotedCellsBlankLinesAndOtherSeparatorsAreRead) {
+  const PublishedTable table = parse_table("\xef\xbb\xbf\"a;b\";c\r\n\"x \"\"y\"\"\";2\r\n\r\n3\r\n", "mine");
+  EXPECT_EQ(table.columns, (std::vector<std::string>{"a;b", "c"}));
+  ASSERT_EQ(table.rows.size(), 2U);
+  EXPECT_EQ(table.rows[0].cells, (std::vector<std::string>{"x \"y\"", "2"}));
+  EXPECT_EQ(table.rows[1].line, 4U);
+}
+
+TEST(PublishedTable, ARowOfMoreCellsThanColumnsIsNamed) {
+  EXPECT_NE(sentence_of("a,b\n1,2,3\n").find("line 2 of the table mine has 3 cells"), std::string::npos);
+}
+
+TEST(PublishedCases, ATableWithoutTimesOrDevicesSaysWhatItLacks) {
+  const std::string sentence = sentence_of("hidden,layers,heads\n64,2,2\n");
+  EXPECT_NE(sentence.find("gpus"), std::string::npos) << sentence;
+  EXPECT_NE(sentence.find("iteration_ms"), std::string::npos) << sentence;
+}
+
+TEST(PublishedCases, ARowOfAGptIsAJobWithItsLayout) {
+  const auto cases = cases_of(
+      "Hidden,Heads,Layers,Seq,Vocab,# GPUs,GPU,TP,PP,DP,global_batch,micro_batch,recompute,precision,iteration_ms\n"
+      "256,4,8,128,1000,8,A100-SXM-80GB,2,2,2,\"1,024\",16,full,fp16,100\n");
+  ASSERT_EQ(cases.size(), 1U);
+  EXPECT_EQ(cases[0].reason, "");
+  EXPECT_EQ(cases[0].seconds, 0.1);
+  const JobWords& words = first_job(cases[0]);
+  EXPECT_EQ(words.cluster, "dgx-a100");
+  EXPECT_EQ(words.model, "gpt:depth=8,heads=4,dim=256,context=128,vocab=1024") << "rounded up to 128 times the tensor ranks";
+  EXPECT_EQ(words.batch, "1024");
+  EXPECT_EQ(words.micro_batches, "32");
+  EXPECT_EQ(words.split, "9,9") << "an embedding before the first layer, scores behind the last";
+  EXPECT_EQ(words.recompute, "full");
+}
+
+TEST(PublishedCases, RatesBecomeSecondsPerStep) {
+  const auto cases = cases_of("model,gpus,gpu,fsdp,local_batch,seq,tokens_per_s_per_gpu\nllama3-8b,8,H100,8,2,4096,8192\n");
+  ASSERT_EQ(cases[0].reason, "");
+  EXPECT_DOUBLE_EQ(cases[0].seconds, 2.0 * 4096 / 8192);
+  EXPECT_EQ(first_job(cases[0]).zero, "3");
+}
+
+TEST(PublishedCases, RowsWithoutAnAxisOrWithAnImpossibleLayoutAreNamed) {
+  const std::string head = "hidden,heads,layers,gpus,gpu,tp,pp,dp,cp,global_batch,micro_batch,iteration_ms\n";
+  EXPECT_NE(cases_of(head + "64,4,8,8,a100,2,1,2,2,16,1,5\n")[0].reason.find("along cp"), std::string::npos);
+  EXPECT_NE(cases_of(head + "64,4,8,8,a100,2,1,2,1,16,1,5\n")[0].reason.find("is not its 8 GPUs"), std::string::npos);
+  EXPECT_NE(cases_of(head + "64,4,7,8,a100,1,4,2,1,16,1,5\n")[0].reason.find("7 layers cannot be divided evenly"),
+            std::string::npos);
+  EXPECT_NE(cases_of(head + "64,4,8,8,a100,1,1,8,1,12,1,5\n")[0].reason.find("over 8 replicas"), std::string::npos);
+  EXPECT_NE(cases_of(head + "64,4,8,8,abacus,1,1,8,1,16,1,5\n")[0].reason.find("--cluster"), std::string::npos);
+  EXPECT_NE(cases_of(head + "64,4,,8,a100,1,1,8,1,16,1,5\n")[0].reason.find("layers"), std::string::npos);
+}
+
+TEST(PublishedCases, EveryTenthRowFromTheFirstOnIsFitted) {
+  std::string text = "gpu,gpus,bytes,busbw_GBps\n";
+  for (int i = 0; i < 12; ++i) {
+    text += "a100,2,1048576,20\n";
+  }
+  const auto cases = cases_of(text);
+  EXPECT_TRUE(cases[0].fitted && cases[10].fitted);
+  EXPECT_FALSE(cases[1].fitted || cases[11].fitted);
+}
+
+TEST(Validation, TwiceTheBytesTakeAboutTwiceTheTimeOnceTheyAreMany) {
+  const double one = simulated_time(
+      PublishedAllReduce{.cluster = "dgx-h200", .devices = 8, .bytes = std::int64_t{1} << 32, .ring = true});
+  const double two = simulated_time(
+      PublishedAllReduce{.cluster = "dgx-h200", .devices = 8, .bytes = std::int64_t{1} << 33, .ring = true});
+  const double summed = simulated_time(PublishedAllReduce{.cluster = "dgx-h200", .devices = 8, .bytes = std::int64_t{1} << 33});
+  EXPECT_NEAR(two / one, 2, 0.01);
+  EXPECT_LT(summed, two) << "the switch sums faster than a ring";
+}
+
+TEST(Validation, ErrorsAreCountedPerSourceAndRefusedRowsApart) {
+  std::vector<PublishedCase> cases = cases_of(
+      "gpu,gpus,bytes,busbw_GBps,collective\na100,8,1073741824,229,all_reduce\na100,8,4096,1,all_to_all\n");
+  const auto points = validate(std::move(cases), baton::test::small_machine(), [](std::size_t, std::size_t) { return true; });
+  const auto errors = errors_by_source(points, false);
+  ASSERT_EQ(errors.size(), 1U);
+  EXPECT_EQ(errors[0].points, 1U);
+  EXPECT_EQ(errors[0].refused, 1U);
+  EXPECT_EQ(errors[0].mean, std::abs(points[0].error()));
+  EXPECT_NE(to_csv(points).find("all_to_all"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace baton::lab
