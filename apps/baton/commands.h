@@ -24,6 +24,8 @@ void add_export_command(CLI::App& program);
 void add_pytorch_command(CLI::App& program);
 void add_launch_command(CLI::App& program, int& exit_code);
 void add_simulate_command(CLI::App& program);
+/// The simulator as a page for a browser.
+void add_playground_command(CLI::App& program);
 void add_clusters_command(CLI::App& program);
 void add_calibrate_command(CLI::App& program);
 void add_predict_command(CLI::App& program, int& exit_code);

@@ -256,6 +256,7 @@ void add_commands(CLI::App& program, int& exit_code) {
   add_calibrate_command(program);
   add_predict_command(program, exit_code);
   add_validate_command(program, exit_code);
+  add_playground_command(program);
   end_chapter(program, "Plans and simulation");
   add_launch_command(program, exit_code);
   add_bench_command(program, exit_code);

@@ -50,7 +50,8 @@ export function scalingChart(title, lines, {top, format}) {
   const [width, height, left, bottom] = [460, 250, 44, 34];
   const every = lines.flatMap(({points}) => points);
   const most = Math.max(2, ...every.map(([n]) => n));
-  const peak = top ?? Math.max(1.2, ...lines.filter(({scales}) => scales !== false).flatMap(({points}) => points.map(([, value]) => value)));
+  const nice = (value) => [1, 2, 4, 8, 10, 16, 20, 32, 40, 64, 80, 128, 256, 512, 1024].find((step) => step >= 0.99 * value) ?? value;
+  const peak = top ?? nice(Math.max(1.2, ...lines.filter(({scales}) => scales !== false).flatMap(({points}) => points.map(([, value]) => value))));
   const x = (n) => left + (Math.log2(n) / Math.log2(most)) * (width - left - 14);
   const y = (value) => height - bottom - (Math.min(value, peak) / peak) * (height - bottom - 12);
   const picture = svg('svg', {viewBox: `0 0 ${width} ${height}`, role: 'img', 'aria-label': title});
@@ -64,7 +65,8 @@ export function scalingChart(title, lines, {top, format}) {
       svg('text', {x: left - 6, y: y(value) + 4, class: 'tick', 'text-anchor': 'end'}, format === 'percent' ? `${Math.round(100 * value)}` : String(Number(value.toPrecision(3)))));
   }
   picture.append(svg('text', {x: (left + width) / 2, y: height - 4, class: 'tick', 'text-anchor': 'middle'}, format === 'percent' ? 'devices (efficiency in %)' : 'devices (speedup)'));
-  for (const {points, className, dots} of lines) {
+  for (const {points: all, className, dots, scales} of lines) {
+    const points = scales === false ? all.filter(([, value]) => value <= 1.001 * peak) : all;
     if (points.length === 0) continue;
     picture.append(svg('polyline', {points: points.map(([n, value]) => `${x(n)},${y(value)}`).join(' '), class: `line ${className}`}));
     for (const [n, value] of dots === false ? [] : points) {

@@ -173,7 +173,7 @@ export class Results {
       {name: 'ideal', points: of(smooth.map((n) => [n, n])), className: 'ideal', dots: false, scales: false},
       {name: 'Amdahl', points: of(law), className: 'amdahl', dots: false, scales: false}, {name: 'simulated', points: of(speedup), className: 'simulated-line'}];
     this.curves.replaceChildren(scalingChart('Speedup of the same global batch', lines((list) => list), {format: 'ratio'}),
-      scalingChart('Efficiency: speedup per device', lines((list) => list.map(([n, value]) => [n, value / n])), {top: 1.05, format: 'percent'}));
+      scalingChart('Efficiency: speedup per device', lines((list) => list.map(([n, value]) => [n, value / n])), {top: Math.max(1, ...speedup.map(([n, value]) => value / n)), format: 'percent'}));
     this.curveNote.textContent = [fit ? (fit.holds ? `Amdahl's law through these points: a share of ${formatValue(Math.max(0, fit.serial), 'percent')} does not get faster with more devices (${fit.quality}).`
       : `Amdahl's law does not describe these points (${fit.quality}).`) : '', refused ? `Not drawn: ${refused} number${refused > 1 ? 's' : ''} of devices for which this layout cannot be.` : ''].filter(Boolean).join(' ');
   }

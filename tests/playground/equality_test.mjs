@@ -7,6 +7,7 @@ import {tmpdir} from 'node:os';
 import {join} from 'node:path';
 import {test} from 'node:test';
 
+const {tours} = await import(new URL('../../playground/page/tours.js', import.meta.url));
 const program = process.env.BATON_PROGRAM;
 const planner = await createRequire(import.meta.url)(process.env.BATON_PLANNER)({wasmBinary: readFileSync(process.env.BATON_PLANNER.replace(/js$/, 'wasm'))});
 const folder = mkdtempSync(join(tmpdir(), 'baton-playground-'));
@@ -39,24 +40,24 @@ const pick = (list) => list[Math.floor(random() * list.length)];
 const sometimes = (share, value) => (random() < share ? value() : undefined);
 
 function drawWords() {
-  const devices = pick([1, 2, 2, 3, 4, 4, 6, 8, 8, 16, 32, 64, 128]);
+  const devices = pick([1, 2, 2, 3, 4, 4, 4, 4, 8, 8, 16, 32, 96]);
   const models = ['mlp:dim=512,depth=8', 'mlp:dim=1000,depth=5', 'cnn:16-32,image=28,channels=1,classes=10', 'resnet18',
     'gpt:depth=4,heads=4,dim=128,context=64,vocab=500', 'llama:depth=4,heads=8,kv-heads=4,dim=128,hidden=256,context=64,vocab=500', 'gpt2:context=128', 'first-split'];
   const clusters = about.clusters.filter(({in_node: count}) => count > 0).map(({name}) => name);
   const networks = about.clusters.filter(({in_node: count}) => count === 0).map(({name}) => name);
   const words = {
     model: pick(models), cluster: random() < 0.3 && networks.length ? `${pick(clusters)}+${pick(networks)}` : pick(clusters), devices: String(devices),
-    batch: String(pick([32, 64, 96, 256, 1000])), strategy: pick(about.strategies).name,
+    batch: String(pick([64, 96, 256, 256, 512, 1000])), strategy: pick(about.strategies).name,
     'micro-batches': sometimes(0.3, () => String(pick([1, 2, 4, 8, 16]))),
-    dp: sometimes(0.2, () => String(pick([1, 2, 4]))), pp: sometimes(0.2, () => String(pick([1, 2, 4]))), tp: sometimes(0.2, () => String(pick([1, 2, 4]))),
-    sp: sometimes(0.1, () => 'on'), zero: sometimes(0.15, () => String(pick([0, 1, 2, 3]))), schedule: sometimes(0.2, () => pick(about.schedules).name),
-    chunks: sometimes(0.1, () => String(pick([1, 2, 3]))), balance: sometimes(0.2, () => pick(['even', 'work', 'memory'])),
+    dp: sometimes(0.06, () => String(pick([1, 2, 4]))), pp: sometimes(0.06, () => String(pick([1, 2, 4]))), tp: sometimes(0.06, () => String(pick([1, 2, 4]))),
+    sp: sometimes(0.03, () => 'on'), zero: sometimes(0.06, () => String(pick([0, 1, 2, 3]))), schedule: sometimes(0.08, () => pick(about.schedules).name),
+    chunks: sometimes(0.04, () => String(pick([1, 2, 3]))), balance: sometimes(0.2, () => pick(['even', 'work', 'memory'])),
     recompute: sometimes(0.2, () => pick(['none', 'alternate', 'all'])), optimizer: sometimes(0.4, () => pick(['sgd', 'momentum', 'adam', 'adamw'])),
     precision: sometimes(0.4, () => pick(['fp32', 'tf32', 'bf16', 'fp16', 'fp64'])), clip: sometimes(0.1, () => '1'),
     'bucket-mb': sometimes(0.2, () => String(pick([0.5, 1, 4, 25]))), link: sometimes(0.2, () => pick(['bandwidth=1GB/s,latency=50us', 'bandwidth=12.5GB/s', 'latency=3us'])),
     delay: sometimes(0.2, () => pick(['before=backward,device=1,ms=2', 'before=forward,device=all,ms=1.5', 'before=update,device=0,ms=3;before=forward,device=1,ms=1'])),
     'what-if': sometimes(0.3, () => pick(['link=0.5x', 'compute=2x,latency=+10us', 'latency=3x', 'link=0.1x,compute=0.7x'])),
-    memory: sometimes(0.1, () => pick(['64M', '2G', '40G'])), fold: sometimes(0.1, () => pick(['always', 'never'])),
+    memory: sometimes(0.06, () => pick(['64M', '2G', '40G'])), fold: sometimes(0.1, () => pick(['always', 'never'])),
   };
   return Object.fromEntries(Object.entries(words).filter(([, value]) => value !== undefined));
 }
@@ -87,6 +88,16 @@ test('any simulated step has the numbers of baton simulate --json, and a refusal
   }
   console.log(`${simulated} simulated alike, ${refused} refused alike`);
   assert.ok(simulated > count / 5 && refused > count / 20, `${simulated} simulated and ${refused} refused say little`);
+});
+
+test('every step of every tour can be simulated', () => {
+  for (const {id, steps} of tours) {
+    assert.equal(steps.length, 6, id);
+    steps.forEach(({words, other, text}, i) => {
+      for (const one of [words, other].filter(Boolean)) assert.equal(ask({ask: 'time', words: one}).error, undefined, `${id}, step ${i + 1}: ${text}`);
+    });
+  }
+  assert.deepEqual(tours.map(({id}) => id), ['strong-scaling', 'communication', 'dp-ddp', 'delay', 'slow-device', 'pipelines', 'memory', 'tensor']);
 });
 
 test('a pasted cluster and a schedule of one\'s own are read as files are', async () => {

@@ -61,6 +61,13 @@ std::string idle_in_theory(const Scenario& scenario) {
       percent(timing.idle_share()), percent(trace::share(mean.idle, scenario.step().duration)));
 }
 
+/// Empty if no device keeps another waiting.
+std::string held_up(const Scenario& scenario) {
+  const std::vector<findings::Comer> comers = scenario.study().comers();
+  const bool any = std::any_of(comers.begin(), comers.end(), [](const findings::Comer& comer) { return comer.held_up.count > 0; });
+  return any ? findings::straggler(comers, scenario.step().duration) : "";
+}
+
 std::string how_full(const Scenario& scenario) {
   const std::vector<Bytes>& peak = scenario.laid().peak;
   const auto most = std::max_element(peak.begin(), peak.end());
@@ -82,8 +89,7 @@ std::string correct_sentence(const plan::Plan& plan, bool memory_checked) {
 }
 
 std::vector<std::string> findings_of(const Scenario& scenario, const std::vector<Sensitivity>& sensitivities) {
-  std::vector<std::string> list{where_time_goes(scenario), what_helps(sensitivities),
-                                findings::straggler(scenario.study().comers(), scenario.step().duration), idle_in_theory(scenario),
+  std::vector<std::string> list{where_time_goes(scenario), what_helps(sensitivities), held_up(scenario), idle_in_theory(scenario),
                                 how_full(scenario)};
   std::erase(list, "");
   return list;
