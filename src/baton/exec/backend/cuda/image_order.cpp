@@ -23,8 +23,7 @@ const AnyOp* op_of(const Task& task) {
 /// Buffers whose images must have the same order, and those that must have the usual one.
 class Agreements {
  public:
-  explicit Agreements(const Plan& plan)
-      : plan_(plan), parent_(plan.buffers().size()), fixed_(parent_.size()), wanted_(parent_.size()) {
+  explicit Agreements(const Plan& plan) : parent_(plan.buffers().size()), fixed_(parent_.size()), wanted_(parent_.size()) {
     std::iota(parent_.begin(), parent_.end(), std::size_t{0});
     for (std::size_t b = 0; b < parent_.size(); ++b) {
       const plan::Buffer& buffer = plan.buffers()[b];
@@ -67,7 +66,6 @@ class Agreements {
   }
 
  private:
-  const Plan& plan_;
   std::vector<std::size_t> parent_;
   std::vector<bool> fixed_;
   std::vector<bool> wanted_;
