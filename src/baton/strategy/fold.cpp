@@ -10,6 +10,7 @@
 #include "baton/plan/memory.h"
 #include "baton/plan/verify.h"
 #include "baton/schedule/grid.h"
+#include "baton/strategy/table.h"
 
 namespace baton::strategy {
 namespace {
