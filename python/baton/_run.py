@@ -130,7 +130,7 @@ class Run(_Result):
         return self._core.weights()
 
     def more(self, steps: int, progress: Optional[Callable[[int, Optional[float]], Any]] = None) -> "Run":
-        """Trains so many steps more."""
+        """Trains this many further steps."""
         self._result = None
         self._core.train(steps, 0, progress)
         return self

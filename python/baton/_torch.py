@@ -92,7 +92,7 @@ def _refuse(what: str, why: str = "") -> UsageError:
 
 
 def _is_causal(mask: torch.Tensor) -> bool:
-    """Whether a mask hides the positions behind each: True or -inf above the diagonal, and nothing else."""
+    """Whether a mask hides the positions after each: True or -inf above the diagonal, and nothing else."""
     size = mask.shape[-1]
     if mask.shape[-2] != size:
         return False
@@ -278,7 +278,7 @@ class Converter:
                 return self.add_parameter(x, y)
             if isinstance(x, Scores) and isinstance(y, torch.Tensor):
                 if not _is_causal(y):
-                    raise _refuse("an attention mask", "it hides either nothing or the positions behind each")
+                    raise _refuse("an attention mask", "it hides either nothing or the positions after each")
                 x.causal = True
                 return x
         return Plain(self.emit("add", [self.value(one), self.value(other)]))
@@ -341,7 +341,7 @@ class Converter:
             raise _refuse(what, "every position has a token")
         mask = kwargs.get("attn_mask")
         if mask is not None and not (isinstance(mask, torch.Tensor) and _is_causal(mask)):
-            raise _refuse(what, "its mask hides either nothing or the positions behind each")
+            raise _refuse(what, "its mask hides either nothing or the positions after each")
         x = self.value(inputs[0])
         dim, heads = module.embed_dim, module.num_heads
         parts = []
