@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
+#include <utility>
 
 #include "baton/base/error.h"
 #include "baton/op/loss_scale.h"
@@ -322,6 +324,26 @@ class Judge {
            (op::signature(compute->op).writes[operand].type == op::Type::state || (forward_only_ && op::is_loss(compute->op)));
   }
 
+  /// Whether the backward makes an activation that the forward made on this device: a block that is recomputed as a whole gives its
+  /// output again, and the backward need not read that.
+  bool is_made_again(BufferId id, TaskId writer) {
+    const auto* part = std::get_if<ValuePart>(&plan_[id].content);
+    if (part == nullptr || plan_[id].role != Role::activation || plan_[writer].labels.phase != Phase::backward) {
+      return false;
+    }
+    if (made_in_forward_.empty()) {
+      for (const Task& task : plan_.tasks()) {
+        for (const BufferId written : task.writes) {
+          const auto* value = std::get_if<ValuePart>(&plan_[written].content);
+          if (value != nullptr && task.labels.phase == Phase::forward && plan_[written].role == Role::activation) {
+            made_in_forward_.emplace(task.device.index(), value->value.index());
+          }
+        }
+      }
+    }
+    return made_in_forward_.contains({plan_[writer].device.index(), part->value.index()});
+  }
+
   /// Walks the tasks in order and holds each touch of a buffer against the touches before it. It is enough to
   /// remember the last write and, for each lane, the last read since: older ones come before those.
   void check_buffers() {
@@ -332,10 +354,7 @@ class Judge {
     };
     std::vector<Touch> touches(plan_.buffers().size());
     const auto unread = [&](BufferId id, const Touch& touch) {
-      // A block that is recomputed as a whole gives its output again, which the backward does not need: a waste, and no mistake.
-      const bool again = touch.write.valid() && plan_[touch.write].labels.phase == Phase::backward &&
-                         plan_[id].role == Role::activation;
-      if (touch.write.valid() && !touch.read_since_write && !again) {
+      if (touch.write.valid() && !touch.read_since_write && !is_made_again(id, touch.write)) {
         report(Rule::read, {touch.write}, fmt::format("{} writes {}, which nothing reads", plan_.describe(touch.write), name(id)));
       }
     };
@@ -392,6 +411,7 @@ class Judge {
   std::vector<op::Operand> reads_;  // of the task that is judged
   std::vector<op::Operand> writes_;
   Verdict verdict_;
+  std::set<std::pair<std::size_t, std::size_t>> made_in_forward_;  // device and value; filled when it is first asked for
 };
 
 }  // namespace

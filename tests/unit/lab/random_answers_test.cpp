@@ -54,7 +54,8 @@ Json random_record(const Point& point, Chance& chance, double noise, std::int64_
   }
   record["rest_ns"] = left;
   record["communication_ns"] = chance.toss(0.1) ? 0 : step * chance.within(0, 1);
-  record["samples_per_s"] = point.value("batch", 64) * 1e9 / step;
+  record["samples_per_s"] = (point.contains("batch") && point["batch"].is_number() ? point["batch"].get<double>() : 64) * 1e9 /
+                            step;
   record["sent_bytes"] = devices == 1 ? 0.0 : chance.scale(1e3, 1e10);
   record["flops"] = chance.scale(1e6, 1e13);
   record["peak_bytes"] = chance.whole(1000, 1 << 30);

@@ -69,7 +69,7 @@ TEST(Model, BadTextIsRefusedInASentenceThatShowsWhatToWrite) {
   const std::vector<std::pair<std::string, std::string>> cases{
       {"", "unknown model ''"},
       {"alexnet", "unknown model 'alexnet'"},
-      {"alexnet:50", "mlp:dim=1024,depth=2"},
+      {"alexnet:50", "the kinds are mlp"},
       {"mlp", "an mlp needs its size, as in mlp:dim=1024,depth=2 or mlp:1000-2000-1000"},
       {"mlp:", "an mlp needs its size"},
       {"mlp:8", "at least two widths"},
@@ -97,7 +97,7 @@ TEST(Model, EveryKindOfTheZooSaysHowItIsWritten) {
   for (const Kind& kind : zoo()) {
     const std::string first_form = kind.forms.substr(0, kind.forms.find(' '));
     EXPECT_NO_THROW(parse_model(first_form)) << first_form;
-    EXPECT_TRUE(says(usage_sentence([] { parse_model("nothing"); }), kind.forms));
+    EXPECT_TRUE(says(usage_sentence([] { parse_model("nothing"); }), kind.name));
   }
 }
 

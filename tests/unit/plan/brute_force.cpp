@@ -463,11 +463,27 @@ class Judge {
         const bool lives_on = plan_.buffers()[b].persistent || plan_.buffers()[b].role == Role::loss;
         const std::vector<BufferId>& writes = plan_.tasks()[writer].writes;
         const bool writes_twice = std::count(writes.begin(), writes.end(), BufferId(b)) > 1;  // one of them for nothing
-        if ((!is_read && !(last && lives_on)) || writes_twice) {
+        if ((!is_read && !(last && lives_on) && !made_again(b, writer)) || writes_twice) {
           blame(Rule::read, {writer});
         }
       }
     }
+  }
+
+  /// An activation of the backward that a forward of the same device makes too.
+  bool made_again(std::size_t buffer, std::size_t writer) const {
+    const auto value_of = [&](std::size_t b) { return std::get_if<ValuePart>(&plan_.buffers()[b].content); };
+    const Task& task = plan_.tasks()[writer];
+    if (value_of(buffer) == nullptr || plan_.buffers()[buffer].role != Role::activation || task.labels.phase != Phase::backward) {
+      return false;
+    }
+    return std::any_of(plan_.tasks().begin(), plan_.tasks().end(), [&](const Task& other) {
+      return other.device == task.device && other.labels.phase == Phase::forward &&
+             std::any_of(other.writes.begin(), other.writes.end(), [&](BufferId written) {
+               return plan_[written].role == Role::activation && value_of(written.index()) != nullptr &&
+                      value_of(written.index())->value == value_of(buffer)->value;
+             });
+    });
   }
 
   const Plan& plan_;
