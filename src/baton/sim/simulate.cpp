@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 #include <optional>
+#include <tuple>
 
 #include "baton/base/error.h"
 #include "baton/base/stop.h"
@@ -75,7 +76,9 @@ struct MeetingKind {
   Reach reach;
   std::int64_t bytes;
   std::vector<std::pair<std::uint32_t, std::uint32_t>> members;  // ranks and devices
-  auto operator<=>(const MeetingKind&) const = default;
+  bool operator<(const MeetingKind& other) const {
+    return std::tie(move, reach, bytes, members) < std::tie(other.move, other.reach, other.bytes, other.members);
+  }
 };
 
 /// What meetings of one kind put on the links.
