@@ -206,7 +206,9 @@ class OnnxBuilder {
 
   Dims input_dims() const {
     const auto& [name, extents] = graph_.inputs[0];
-    const auto refuse = [&, name = name](const std::string& why) { return usage_error("{} has the input {}, {}", what_, name, why); };
+    const auto refuse = [&, name = name](const std::string& why) {
+      return usage_error("{} has the input {}, {}", what_, name, why);
+    };
     if (extents.size() < 2 || extents.size() > 4) {
       throw refuse("but a model reads [batch, features], [batch, positions, features] or [batch, channels, rows, columns]");
     }
