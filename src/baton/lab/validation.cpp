@@ -263,7 +263,7 @@ Result validation_result(const std::vector<ValidatedPoint>& points, const std::s
   auto experiment = std::make_shared<Experiment>();
   experiment->id = "validate";
   experiment->part = "Predictions";
-  experiment->title = "Predictions held against published measurements";
+  experiment->title = "Predictions compared with published measurements";
   experiment->task = "Each point is a row of a published table, simulated from a cluster file and a software profile.";
   experiment->columns = {{"source", "source"},
                          {"line", "line", Format::integer},
