@@ -106,7 +106,8 @@ export function controlsOf(about, choice, changed, csv) {
   networkBox.addEventListener('change', () => setCluster(clusterBox.value, networkBox.value));
   clusterText.addEventListener('input', () => { choice.files[pastedCluster] = clusterText.value; changed(); });
 
-  // Schedule
+  // Strategy and schedule
+  const strategy = select('strategy', 'Strategy', about.strategies.map(({name, summary}) => [name, name, summary]), 'by the layout');
   const drawn = words.schedule === drawnSchedule;
   const scheduleText = h('textarea', {rows: '6', spellcheck: 'false', wrap: 'off', 'data-file': drawnSchedule, 'aria-label': 'Your schedule, a line per device, as in 0F0,0F1,0B0,0B1', hidden: !drawn});
   scheduleText.value = choice.files[drawnSchedule] ?? '';
@@ -115,6 +116,11 @@ export function controlsOf(about, choice, changed, csv) {
   schedule.querySelector('select').addEventListener('change', (event) => {
     const mine = event.target.value === drawnSchedule;
     scheduleText.hidden = !mine;
+    // A strategy that is a schedule by its name takes no other one.
+    if (event.target.value && (words.strategy === 'layers' || about.schedules.some(({name}) => name === words.strategy))) {
+      strategy.querySelector('select').value = 'product';
+      set('strategy', 'product');
+    }
     if (mine && !choice.files[drawnSchedule]) {
       choice.files[drawnSchedule] = csv() ? csvOf(orderOf(csv())) : '0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n';
       scheduleText.value = choice.files[drawnSchedule];
@@ -135,7 +141,7 @@ export function controlsOf(about, choice, changed, csv) {
     h('div', {class: 'control', title: help.model.help}, h('span', {class: 'control-name'}, 'Model'), models, modelField),
     h('div', {class: 'control', title: help.cluster.help}, h('span', {class: 'control-name'}, 'Cluster'), clusterBox, networkBox, clusterText),
     counted('devices', 'Devices', deviceSteps), counted('batch', 'Global batch', batchSteps),
-    select('strategy', 'Strategy', about.strategies.map(({name, summary}) => [name, name, summary]), 'by the layout'),
+    strategy,
     group('Layout', Boolean(words.dp || words.pp || words.tp || words.zero || words.schedule || words['micro-batches']),
       h('div', {class: 'trio'}, field('dp', 'dp', 'auto'), field('pp', 'pp', 'auto'), field('tp', 'tp', 'auto')),
       select('sp', 'Sequence parallelism', [['off', 'off'], ['on', 'on']]),

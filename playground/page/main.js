@@ -57,6 +57,7 @@ class Playground {
   }
 
   changed() {
+    document.documentElement.dataset.ready = 'false';
     clearTimeout(this.timer);
     this.timer = setTimeout(() => this.redraw(), debounce);
   }
@@ -71,7 +72,6 @@ class Playground {
     this.write();
     const round = this.round = (this.round ?? 0) + 1;
     const began = performance.now();
-    document.documentElement.dataset.ready = 'false';
     clearTimeout(this.slow);
     this.slow = setTimeout(() => { this.busy.hidden = false; this.resultPlace.classList.add('stale'); }, 250);
     for (const result of this.results) await result.draw();
