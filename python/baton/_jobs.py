@@ -54,6 +54,7 @@ class Settings(TypedDict, total=False):
     normalize: str
     augment: str
     cluster: str
+    software: str
     what_if: str
     fold: str
     cost: Callable[[_core.Task], float]

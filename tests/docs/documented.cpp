@@ -110,7 +110,7 @@ bool is_form(const std::string& command) {
 }
 
 bool is_launchers(const std::string& command) {
-  static const std::regex test("^(\\./)?baton +(test|python)( |$)");
+  static const std::regex test("^(\\./)?baton +(test|python|playground)( |$)");
   return std::regex_search(command, test);
 }
 

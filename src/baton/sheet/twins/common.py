@@ -329,6 +329,7 @@ def write_result(args, times, losses, devices, transfers=None, transfers_forward
         "seed": SEED,
         "steps": len(times),
         "steps_before": 0,
+        "gpu": torch.cuda.get_device_name(0) if args.device == "cuda" else None,
         **spread(times[WARMUP:]),
         "transfers": transfers,
         "transfers_forward": transfers_forward,
