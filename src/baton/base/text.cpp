@@ -52,7 +52,8 @@ std::string did_you_mean(std::string_view word, const std::vector<std::string>& 
   for (const std::string& name : names) {
     const bool begun = wanted.size() >= 3 && canonical(name).starts_with(wanted);
     const std::size_t distance = begun ? 1 : edits(wanted, canonical(name));
-    if (distance < least && distance < std::max(wanted.size(), name.size())) {
+    const bool shorter = begun && nearest != nullptr && distance == least && name.size() < nearest->size();
+    if ((distance < least || shorter) && distance < std::max(wanted.size(), name.size())) {
       least = distance;
       nearest = &name;
     }
