@@ -1,5 +1,7 @@
 /// The manual page and the completion are made from the program's own list of commands and flags.
 
+#include <regex>
+
 #include "cli/program.h"
 
 namespace baton::test {
