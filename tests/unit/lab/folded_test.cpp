@@ -134,6 +134,7 @@ TEST(Folded, ATrainingOf16384DevicesIsSimulatedAsOneReplicaAndOnePart) {
   words.batch = "2048";
   words.precision = "bf16";
   words.optimizer = "adam";
+  words.zero = "1";
   words.memory = "1024T";
   Training run(words, cluster::probe());
   run.run(1, 0);
