@@ -116,7 +116,7 @@ Json settings_json(const JobWords& words, op::Optimizer optimizer) {
     if constexpr (std::is_same_v<std::decay_t<decltype(value)>, double>) {
       for (const auto& [flag, attribute] :
            {std::pair("lr", "rate"), std::pair("momentum", "momentum"), std::pair("weight-decay", "weight_decay")}) {
-        if (name == attribute && settings[flag].get_ref<const std::string&>().empty()) {
+        if (name == attribute && settings.value(flag, std::string("given")).empty()) {
           settings[flag] = fmt::format("{}", value);
         }
       }

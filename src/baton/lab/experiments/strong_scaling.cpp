@@ -182,7 +182,7 @@ std::string why_in_numbers(const std::vector<Json>& rows) {
   return lost(row) <= 0
              ? fmt::format("Nothing is lost: {}{}. {}.", step, origin_mark(headline), amdahl(rows))
              : fmt::format("{}: {} are lost{}{}, {}. {}.", step, duration_text(lost(row)), origin_mark(headline),
-                           may_be_ideal(fewest(rows), row) ? " (the noise alone may be as large)" : "", account(row), amdahl(rows));
+                           may_be_ideal(fewest(rows), row) ? " (noise may be as large)" : "", account(row), amdahl(rows));
 }
 
 std::vector<std::string> details(const std::vector<Json>& rows) {
