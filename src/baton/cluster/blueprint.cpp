@@ -133,8 +133,6 @@ Device read_device(const toml::table& root, const std::string& name, std::int64_
   speed.efficiency = section.get("efficiency", 1.0, share_of_one);
   speed.memory_efficiency = section.get("memory_efficiency", 1.0, share_of_one);
   speed.multiprocessors = static_cast<int>(section.get("multiprocessors", std::int64_t{0}, count_of));
-  speed.message_share = section.get(
-      "message_share", 0.0, [](const std::string& text, const std::string& what) { return parse_number(text, what, 0, 0.9); });
   speed.half_extent = section.get(
       "half_extent", 0.0, [](const std::string& text, const std::string& what) { return parse_number(text, what, 0, 1e6); });
   section.has_part("rates");

@@ -13,7 +13,7 @@ namespace baton::cluster {
 ///
 ///   summary = "what it is"
 ///   [device]          name, count (in a node), lanes = "apart" or "shared", memory, memory_bandwidth, launch,
-///                     efficiency, half_extent, memory_efficiency, multiprocessors, message_share
+///                     efficiency, half_extent, memory_efficiency, multiprocessors
 ///   [device.rates]    f32 = "19.5Tflop/s", and the same for other types
 ///   [port]            bandwidth, latency: of each device, each direction; core = 0.2: the share of a core that messages take of
 ///                     each device whose lanes are shared, while they use the whole bandwidth; so for the network
