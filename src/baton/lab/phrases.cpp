@@ -67,6 +67,13 @@ std::string bytes_text(double bytes) { return to_text(Bytes(rounded(bytes))); }
 
 std::string flops_text(double flops) { return to_text(Flops(rounded(flops))); }
 
+std::string replaced(std::string text, std::string_view old, std::string_view put) {
+  for (std::size_t at = text.find(old); at != std::string::npos; at = text.find(old, at + put.size())) {
+    text.replace(at, old.size(), put);
+  }
+  return text;
+}
+
 std::string origin_mark(const std::vector<Json>& rows) {
   const bool simulated = std::any_of(rows.begin(), rows.end(),
                                      [](const Json& row) { return row.value("origin", "measured") == "simulated"; });

@@ -27,6 +27,9 @@ std::string duration_text(double nanoseconds);
 std::string bytes_text(double bytes);
 std::string flops_text(double flops);
 
+/// A text with every occurrence of one piece put otherwise.
+std::string replaced(std::string text, std::string_view old, std::string_view put);
+
 /// " (devices shared cores)", " (simulated)" or both behind what is said of such rows; empty behind what is said of others.
 std::string origin_mark(const std::vector<Json>& rows);
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <set>
 
 #include "baton/base/error.h"
@@ -19,6 +20,7 @@ namespace baton::sheet {
 namespace {
 
 using lab::Json;
+using lab::replaced;
 
 bool is_measured(const Json& row) { return !row.contains("reason"); }
 
@@ -86,13 +88,6 @@ std::vector<Json> measured_rows(const lab::Result& result) {
   std::vector<Json> rows = result.rows;
   std::erase_if(rows, [](const Json& row) { return !is_measured(row); });
   return rows;
-}
-
-std::string replaced(std::string text, std::string_view old, std::string_view put) {
-  for (std::size_t at = text.find(old); at != std::string::npos; at = text.find(old, at + put.size())) {
-    text.replace(at, old.size(), put);
-  }
-  return text;
 }
 
 /// "MSE", "MSE and cross-entropy": the losses that the rows were trained with.
@@ -257,6 +252,34 @@ std::string first_sentences(const std::string& text, std::size_t words) {
   return out;
 }
 
+/// A text within so many words: the answer stands first, so that the last sentences are those it can do without. The first one
+/// stays.
+std::string shortened(const std::string& text, std::size_t words) {
+  const std::string kept = words_in(text) <= words ? text : first_sentences(text, words);
+  return kept.empty() ? text.substr(0, std::min(text.size(), text.find(". ") + 1)) : kept;
+}
+
+/// What the first source says on each question of a task, within the limit of all of them together: the longest gives way first.
+std::vector<std::string> first_answers(const Task& task, const Source& source) {
+  std::vector<std::string> answers;
+  std::size_t words = 0;
+  for (const AskedOn& question : task.questions) {
+    answers.push_back(find_answer(source, question.id));
+    words += words_in(answers.back());
+  }
+  while (task.most_words > 0 && words > task.most_words) {
+    std::string& longest = *std::max_element(answers.begin(), answers.end(),
+                                             [](const std::string& a, const std::string& b) { return words_in(a) < words_in(b); });
+    const std::size_t before = words_in(longest);
+    longest = shortened(longest, before - 1);
+    if (words_in(longest) == before) {
+      break;  // one sentence each
+    }
+    words -= before - words_in(longest);
+  }
+  return answers;
+}
+
 /// What an answer says of the case at hand, without the general part before it.
 std::string of_this_case(const std::string& answer) {
   const std::size_t at = answer.find(": here ");
@@ -390,16 +413,16 @@ Section section_of(const Task& task, const Evidence& evidence) {
     section.blocks.emplace_back(Paragraph{reading, true});
   }
   // Where the answers of a task have a limit together, the second source has what the first leaves.
-  std::size_t words = 0;
-  for (const AskedOn& question : task.questions) {
-    words += words_in(find_answer(evidence.first, question.id));
-  }
+  const std::vector<std::string> answers = first_answers(task, evidence.first);
+  const std::size_t words = std::accumulate(answers.begin(), answers.end(), std::size_t{0},
+                                            [](std::size_t sum, const std::string& answer) { return sum + words_in(answer); });
   std::size_t words_left = task.most_words == 0      ? std::numeric_limits<std::size_t>::max()
                            : task.most_words > words ? task.most_words - words
                                                      : 0;
-  for (const AskedOn& question : task.questions) {
+  for (std::size_t q = 0; q < task.questions.size(); ++q) {
+    const AskedOn& question = task.questions[q];
     Asked asked{question.label, question.text, question.answer};
-    const std::string first = find_answer(evidence.first, question.id);
+    const std::string& first = answers[q];
     const std::string beside = find_answer(evidence.beside, question.id);
     if (asked.answer.empty()) {
       asked.answer = !first.empty()    ? first
@@ -445,7 +468,7 @@ std::string find_answer(const Source& source, const std::string& id) {
       if (answer.id == id && !answer.text.empty()) {
         // The note at the top says once what each answer would repeat.
         const std::string text = replaced(answer.text, " (devices shared cores)", "*");
-        return source.simulated ? replaced(text, " (simulated)", "") : text;
+        return shortened(source.simulated ? replaced(text, " (simulated)", "") : text, most_words_of_answer);
       }
     }
   }

@@ -38,7 +38,7 @@ struct Evidence {
 /// The document of a sheet. Every number in it is of the evidence; a question that this does not answer says so.
 Document compose(const Sheet& sheet, const std::vector<Task>& tasks, const Cover& cover, const Evidence& evidence);
 
-/// The answer to a question out of results; empty where there is none.
+/// The answer to a question out of results, within the length of an answer; empty where there is none.
 std::string find_answer(const Source& source, const std::string& id);
 /// Whether a row of the result had more devices than cores.
 bool oversubscribed(const lab::Result& result);

@@ -178,6 +178,32 @@ TEST(Compose, ATaskWithALimitOfWordsGivesTheSecondSourceWhatTheFirstLeaves) {
   EXPECT_LE(words, 220U);
 }
 
+TEST(Compose, AnAnswerThatIsTooLongLosesItsLastSentences) {
+  const std::string first = "No: it is slower.";
+  std::string longer = first;
+  for (int i = 0; i < 40; ++i) {
+    longer += " This is why.";
+  }
+  lab::Result result = scaling({8, 5, 4});
+  for (lab::Answer& answer : result.answers) {
+    answer.text = longer;
+  }
+  for (const Asked& asked : asked_in(section("Task 2", evidence_of("strong-scaling", result)))) {
+    EXPECT_EQ(words_in(asked.answer), 88U) << asked.label;  // 4 and 28 times 3
+    EXPECT_TRUE(asked.answer.starts_with(first) && asked.answer.ends_with("why."));
+  }
+  result = delays(3, 2.6, 0.6, false);
+  for (lab::Answer& answer : result.answers) {
+    answer.text = longer;
+  }
+  std::size_t words = 0;
+  for (const Asked& asked : asked_in(section("Task 5, option A", evidence_of("delay", result)))) {
+    words += words_in(asked.answer);
+    EXPECT_GE(words_in(asked.answer), 70U) << asked.label;
+  }
+  EXPECT_LE(words, 220U);
+}
+
 TEST(Compose, AnAnswerOfTheSecondSourceHasItsTable) {
   // A cluster with one device cannot show scaling; what was measured beside it can.
   Evidence evidence{.first = {.devices = "small", .summary = "one GPU", .simulated = true}};

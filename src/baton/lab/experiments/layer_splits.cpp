@@ -427,11 +427,9 @@ std::string any_faster(const std::vector<Json>& rows) {
     one = fmt::format("; against {} it is {} and {}", text(first, "devices"),
                       against(before, first, " for " + text(before, "devices")),
                       against(most, first, " for " + text(most, "devices")));
-    // The first ratio says how sure all of them are.
-    constexpr std::string_view confidence = " with 99 % confidence";
-    for (std::size_t at = one.find(confidence); at != std::string::npos; at = one.find(confidence)) {
-      one.erase(at, confidence.size());
-    }
+    // The first ratio says how sure all of them are, and what stands in brackets.
+    one = replaced(one, " with 99 % confidence", "");
+    one = apart ? one : replaced(one, ", within the noise (", " (");
   }
   const bool overlap = several_compute(most) >= shown;
   return fmt::format(
