@@ -15,8 +15,10 @@ const std::vector<Exercise>& exercises() {
       {"04-ddp-out-of-passes", "DDP out of passes", true, check_ddp_out_of_passes},
       {"05-loss-scaler", "a dynamic loss scaler", false, check_loss_scaler},
       {"06-1f1b", "1F1B as a grid", false, check_one_forward_one_backward},
+      {"07-beat-the-schedule", "a schedule within a memory limit, shorter than Baton's", false, check_beat_the_schedule},
       {"08-link-cost", "a cost model for a link from measurements", false, check_link_cost},
       {"09-tensor-parallel-linear", "column- and row-parallel Linear layers", false, check_tensor_parallel_linear},
+      {"10-find-the-layout", "the fastest layout of a job, in few tries", false, check_find_the_layout},
   };
   return list;
 }

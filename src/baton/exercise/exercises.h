@@ -39,7 +39,9 @@ void check_ring_all_reduce(Session& session);
 void check_ddp_out_of_passes(Session& session);
 void check_loss_scaler(Session& session);
 void check_one_forward_one_backward(Session& session);
+void check_beat_the_schedule(Session& session);
 void check_link_cost(Session& session);
 void check_tensor_parallel_linear(Session& session);
+void check_find_the_layout(Session& session);
 
 }  // namespace baton::exercise

@@ -45,6 +45,10 @@ class Writer {
     }
     return *this;
   }
+  Writer& append(const Writer& other) {
+    text_ += other.text_;
+    return *this;
+  }
 
   const std::string& text() const { return text_; }
 
@@ -132,11 +136,12 @@ constexpr int channel = 3;
 /// A longer message is none.
 constexpr std::size_t most_message = std::size_t{16} << 20;
 
-/// The first word of what a checked program says: its answer to the case; that its function threw; or what it wants of the other
-/// ranks, where it is one of several.
+/// The first word of what a checked program says: its answer to the case; that its function threw; a question to the checker, which
+/// only some exercises allow; or what it wants of the other ranks, where it is one of several.
 namespace verb {
 constexpr const char* answer = "answer";
 constexpr const char* threw = "threw";
+constexpr const char* question = "question";
 constexpr const char* send = "send";
 constexpr const char* receive = "receive";
 constexpr const char* all_reduce = "all_reduce";

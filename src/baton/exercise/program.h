@@ -43,6 +43,12 @@ inline std::string hear() {
   return text;
 }
 
+/// Puts a question to the checker and waits for what it says.
+inline Reader consult(const Writer& question) {
+  say(Writer().add(verb::question).append(question));
+  return Reader(hear());
+}
+
 /// Answers one case after the other: `answer(Reader& given, Writer& out)`.
 template <typename Answer>
 [[noreturn]] void serve(Answer answer) {

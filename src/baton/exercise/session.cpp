@@ -177,7 +177,11 @@ void Part::judge(const std::string& flaw) {
 }
 
 Session::Session(std::filesystem::path program, std::uint64_t seed, const Limits& limits)
-    : program_(std::move(program)), limits_(limits), random_(seed), end_(after(limits.all_seconds)), given_up_(program_.empty()) {}
+    : program_(std::move(program)),
+      limits_(limits),
+      random_(seed),
+      left_(after(limits.all_seconds) - Clock::now()),
+      given_up_(program_.empty()) {}
 
 Session::~Session() = default;
 
@@ -206,6 +210,10 @@ void Session::fail_all(const std::string& flaw) {
   }
 }
 
+Clock::time_point Session::deadline() const { return std::min(after(limits_.seconds), Clock::now() + left_); }
+
+void Session::count_time_since(Clock::time_point begin) { left_ -= std::min(left_, Clock::now() - begin); }
+
 /// Of a program that gave no answer.
 std::string Session::why_silent(Process& process) {
   if (process.babbles()) {
@@ -219,7 +227,7 @@ std::string Session::why_silent(Process& process) {
   return fmt::format("it was not done after {} s", limits_.seconds);
 }
 
-void Session::ask(const std::string& what, const Writer& given, const std::function<void(Reader& answer)>& judge) {
+void Session::ask(const std::string& what, const Writer& given, const Judge& judge, const Consulted& consulted) {
   name_ = fmt::format("in case {} ({})", ++case_, what);
   if (given_up_) {
     return fail_all(fmt::format("case {} was not asked, because of that", case_));
@@ -227,25 +235,37 @@ void Session::ask(const std::string& what, const Writer& given, const std::funct
   if (!process_) {
     process_ = std::make_unique<Process>(program_, limits_);
   }
-  const auto deadline = std::min(after(limits_.seconds), end_);
-  process_->tell(given.text(), deadline);
+  const auto begin = Clock::now();
+  const auto until = deadline();
+  process_->tell(given.text(), until);
   std::string flaw;
-  if (const auto message = process_->hear(deadline)) {
+  bool answered = false;
+  while (!answered && flaw.empty()) {
+    const auto message = Clock::now() < until ? process_->hear(until) : std::nullopt;
+    if (!message) {
+      flaw = "your program gave no answer: " + why_silent(*process_);
+      break;
+    }
     try {
       Reader said(*message);
       const std::string verb = said.text();
       if (verb == verb::answer) {
+        answered = true;
+        count_time_since(begin);
         judge(said);
       } else if (verb == verb::threw) {
         flaw = fmt::format("your function threw: {}", said.text());
+      } else if (verb == verb::question && consulted) {
+        process_->tell(consulted(said).text(), until);
       } else {
         flaw = "your program gave no answer, but something else";
       }
     } catch (const Malformed& error) {
       flaw = fmt::format("your program's answer cannot be read: {}", error.what());
     }
-  } else {
-    flaw = "your program gave no answer: " + why_silent(*process_);
+  }
+  if (!answered) {
+    count_time_since(begin);
   }
   printed_ = process_->printed();
   if (!flaw.empty()) {
@@ -259,11 +279,12 @@ void Session::ask_ranks(const std::string& what, const std::vector<Writer>& give
   if (given_up_) {
     return fail_all(fmt::format("case {} was not asked, because of that", case_));
   }
-  const auto deadline = std::min(after(limits_.seconds), end_);
-  Ranks ranks(program_, limits_, given, deadline);
+  const auto begin = Clock::now();
+  Ranks ranks(program_, limits_, given, deadline());
   std::string flaw;
   try {
     flaw = ranks.run([&](Process& process) { return why_silent(process); });
+    count_time_since(begin);
     given_up_ = given_up_ || ranks.late();
     printed_ = ranks.printed();
     if (flaw.empty()) {

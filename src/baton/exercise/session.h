@@ -72,8 +72,11 @@ class Session {
   bool draw_bool(double probability = 0.5);
 
   /// Asks one case, which `what` describes, and lets `judge` read the answer. If there is none (the program crashed, hung, threw or
-  /// said what is no answer) every part fails in this case, with a sentence that says so.
-  void ask(const std::string& what, const Writer& given, const std::function<void(Reader& answer)>& judge);
+  /// said what is no answer) every part fails in this case, with a sentence that says so. Before its answer a program may put
+  /// questions, which `consulted` answers.
+  using Judge = std::function<void(Reader& answer)>;
+  using Consulted = std::function<Writer(Reader& question)>;
+  void ask(const std::string& what, const Writer& given, const Judge& judge, const Consulted& consulted = {});
 
   /// Asks one case of as many ranks as there are messages in `given`, each a process of its own.
   using JudgeRanks = std::function<void(std::vector<Reader>& answers, const Traffic& traffic)>;
@@ -89,6 +92,8 @@ class Session {
 
  private:
   void fail_all(const std::string& flaw);
+  Clock::time_point deadline() const;
+  void count_time_since(Clock::time_point begin);
   std::string why_silent(Process& process);
 
   std::filesystem::path program_;
@@ -96,7 +101,7 @@ class Session {
   std::mt19937_64 random_;
   std::list<Part> parts_;
   std::unique_ptr<Process> process_;  // that answers one case after the other
-  Clock::time_point end_;
+  Clock::duration left_;              // of the time for all cases: what the checker itself computes does not count
   std::int64_t case_ = 0;
   std::string name_;
   bool given_up_ = false;
