@@ -47,6 +47,7 @@ struct LabWords {
   bool resume = false;
   bool precise = false;
   bool pdf = false;
+  std::string playground;
 };
 
 /// Timelines are kept of at most this many points of an experiment: a page with more of them could not be read.
@@ -301,6 +302,7 @@ void run_lab(LabWords words, int& exit_code) {
   }
   const std::string name = (all ? "lab" : chosen.size() == 1 ? chosen[0]->id : "selection") + (simulate ? "-simulated" : "");
   settle_outputs({&words.json});
+  require_playground(words.playground);
   fs::path folder = words.resume ? folder_to_resume(words.out, name, settings, notes) : fs::path();
   if (folder.empty()) {
     folder = lab::new_run_folder(words.out, name);
@@ -379,7 +381,7 @@ void run_lab(LabWords words, int& exit_code) {
     printed.push_back(report::to_json(results.back()));
   }
   interrupt.wind_up();
-  write_report(store, results);
+  write_report(store, results, words.playground);
   if (!words.json.empty()) {
     write_output(words.json, (printed.size() == 1 ? printed[0] : printed).dump(2) + "\n");
   }
@@ -454,6 +456,7 @@ void add_lab_flags(CLI::App& command, LabWords& words) {
                    "measure until a difference of 3 % between points would be seen; takes at least twice as long");
   command.add_option("--json", words.json, "write the results to a file, or to standard output with -")->type_name("FILE");
   command.add_flag("--pdf", words.pdf, "also write the report as PDF (needs Chromium)");
+  command.add_option("--playground", words.playground, playground_help)->type_name("FILE");
   command.add_flag("--resume", words.resume, "continue the latest run of the same experiments");
 }
 

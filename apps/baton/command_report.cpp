@@ -20,12 +20,13 @@ namespace {
 namespace fs = std::filesystem;
 using lab::Json;
 
-void show_report(const std::string& folder, bool pdf) {
+void show_report(const std::string& folder, bool pdf, const std::string& playground) {
   if (!fs::is_directory(folder)) {
     throw usage_error("{} is not a folder of results: baton lab writes them under runs/", folder);
   }
   const lab::Store store{fs::path(folder)};
-  for (const lab::Result& result : write_report(store)) {
+  require_playground(playground);
+  for (const lab::Result& result : write_report(store, {}, playground)) {
     fmt::print("{}\n", report::to_terminal(result));
   }
   fmt::print("Report: {}\n", (fs::path(folder) / "report.html").string());
@@ -119,7 +120,9 @@ void add_report_command(CLI::App& program) {
   command->footer("\nExample:\n  baton report runs/20261115-101500-lab");
   auto pdf = std::make_shared<bool>(false);
   command->add_flag("--pdf", *pdf, "also write it as PDF (needs Chromium)");
-  command->callback([folder, pdf] { show_report(*folder, *pdf); });
+  auto playground = std::make_shared<std::string>();
+  command->add_option("--playground", *playground, playground_help)->type_name("FILE");
+  command->callback([folder, pdf, playground] { show_report(*folder, *pdf, *playground); });
 }
 
 void add_compare_command(CLI::App& program) {

@@ -3,19 +3,53 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cstdlib>
 
 #include "baton/base/error.h"
 #include "baton/base/file.h"
 #include "baton/report/page.h"
 #include "baton/report/report.h"
+#include "called_as.h"
 #include "terminal.h"
 
 namespace baton::app {
 
 namespace fs = std::filesystem;
 
-std::vector<lab::Result> write_report(const lab::Store& store, const std::vector<lab::Result>& concluded) {
+namespace {
+
+bool is_address(std::string_view text) { return text.starts_with("http://") || text.starts_with("https://"); }
+
+/// As a link in the folder's page has it; empty if there is no playground.
+std::string link_to_playground(const fs::path& folder, const std::string& given) {
+  if (is_address(given)) {
+    return given;
+  }
+  const fs::path beside = folder / "playground.html";
+  const fs::path file = !given.empty() ? fs::path(given) : fs::is_regular_file(beside) ? beside : beside.filename();
+  if (!fs::is_regular_file(file)) {
+    return "";
+  }
+  std::string link;
+  for (const char c : fs::proximate(fs::absolute(file), fs::absolute(folder)).generic_string()) {
+    const bool plain = std::isalnum(static_cast<unsigned char>(c)) != 0 ||
+                       std::string_view("-._~/").find(c) != std::string_view::npos;
+    link += plain ? std::string(1, c) : fmt::format("%{:02X}", static_cast<unsigned char>(c));
+  }
+  return link;
+}
+
+}  // namespace
+
+void require_playground(const std::string& playground) {
+  if (!playground.empty() && !is_address(playground) && !fs::is_regular_file(playground)) {
+    throw usage_error("--playground {} is no file and no address: `{}` writes one", playground, as_called("baton playground"));
+  }
+}
+
+std::vector<lab::Result> write_report(const lab::Store& store, const std::vector<lab::Result>& concluded,
+                                      const std::string& playground) {
   std::vector<lab::Result> results;
   for (const std::string& id : store.experiments()) {
     const auto known = std::find_if(concluded.begin(), concluded.end(),
@@ -26,7 +60,10 @@ std::vector<lab::Result> write_report(const lab::Store& store, const std::vector
   if (results.empty()) {
     throw usage_error("{} holds no results of experiments", store.folder().string());
   }
-  const lab::Json report = report::to_report(results, *store.spec(store.experiments().front()));
+  lab::Json report = report::to_report(results, *store.spec(store.experiments().front()));
+  if (const std::string link = link_to_playground(store.folder(), playground); !link.empty()) {
+    report["playground"] = link;
+  }
   write_whole(store.folder() / "report.json", report.dump(1) + "\n");
   write_whole(store.folder() / "report.md", report::to_markdown(results, report));
   write_whole(store.folder() / "report.html", report::to_page(report));

@@ -10,8 +10,14 @@
 namespace baton::app {
 
 /// Writes report.html, report.md, report.json and a table for each experiment into the store's folder, and returns what is in them:
-/// `concluded`, and what the other experiments come to that have been kept there.
-std::vector<lab::Result> write_report(const lab::Store& store, const std::vector<lab::Result>& concluded = {});
+/// `concluded`, and what the other experiments come to that have been kept there. Timelines link to `playground`, an address or a
+/// file; if it is empty, to playground.html in the folder or in the current one, if that is there.
+std::vector<lab::Result> write_report(const lab::Store& store, const std::vector<lab::Result>& concluded = {},
+                                      const std::string& playground = "");
+constexpr const char* playground_help =
+    "link timelines to this page of the playground, a file or an address (default: playground.html beside the report or here)";
+/// A usage error if it is neither an address nor a file that is there.
+void require_playground(const std::string& playground);
 /// The browser that prints pages; nothing where there is none.
 std::optional<std::string> find_browser();
 /// Prints a page of HTML as PDF; a failure where the browser could not.

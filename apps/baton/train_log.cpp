@@ -8,10 +8,12 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 
 #include "baton/base/error.h"
 #include "baton/base/file.h"
 #include "baton/base/text.h"
+#include "baton/job/step_json.h"
 #include "baton/lab/environment.h"
 #include "baton/lab/rows.h"
 #include "baton/lab/store.h"
@@ -29,6 +31,24 @@ using lab::Json;
 constexpr std::array<const char*, 13> log_keys{
     "step",          "epoch",           "loss",         "lr",     "samples_per_s", "tokens_per_s", "mfu", "data_wait", "eval_loss",
     "eval_accuracy", "eval_perplexity", "eval_samples", "seconds"};
+
+/// What was trained: the settings of a job but those of simulations, which `train` does not take. Their columns are named
+/// `trained_` like those of experiments, since some of them are also measured.
+Json settings_of(const lab::Job& job) {
+  const Json all = job::settings_json(job.words(), job.request().step.optimizer);
+  Json settings;
+  for (const auto& [name, value] : all.items()) {
+    if (name != "cluster" && name != "software" && name != "what-if" && name != "fold") {
+      std::string key = "trained_" + name;
+      std::replace(key.begin(), key.end(), '-', '_');
+      settings[key] = value;
+    }
+  }
+  settings["trained_strategy"] = job.request().strategy;
+  settings["trained_loss"] = strategy::to_text(job.request().step.loss);
+  settings["trained_backend"] = job.backend().name();
+  return settings;
+}
 
 template <typename Number>
 Json or_null(const std::optional<Number>& number) {
@@ -99,19 +119,36 @@ TrainLog::TrainLog(const lab::Training& run, std::int64_t steps, std::int64_t ev
                    static_cast<double>(run.job().request().step.global_batch);
   }
   const bool append = run.steps_before() > 0;
-  csv_ = open(files.csv, append);
+  open_csv(files.csv, append);
   json_lines_ = open(files.json_lines, append);
   if (!files.kept.empty() && append) {
     read_kept(files.kept);
   }
   kept_ = open(files.kept, append);
-  if (csv_ && std::ftell(csv_.get()) == 0) {
-    std::string line;
-    for (const char* key : log_keys) {
-      line += fmt::format("{}{}", line.empty() ? "" : ",", key);
-    }
-    fmt::print(csv_.get(), "{}\n", line);
+}
+
+void TrainLog::open_csv(const std::string& path, bool append) {
+  if (path.empty()) {
+    return;
+  }
+  std::string heading;
+  for (const char* key : log_keys) {
+    heading += fmt::format("{}{}", heading.empty() ? "" : ",", key);
+  }
+  const Json settings = settings_of(run_.job());
+  for (const auto& [key, value] : settings.items()) {
+    heading += "," + key;
+    settings_ += "," + report::csv_cell(value);
+  }
+  csv_ = open(path, append);
+  if (std::ftell(csv_.get()) == 0) {
+    fmt::print(csv_.get(), "{}\n", heading);
     std::fflush(csv_.get());
+    return;
+  }
+  std::ifstream before(path);
+  if (std::string line; !std::getline(before, line) || line != heading) {
+    throw usage_error("{} has other columns than this version of baton writes: give another file to --csv", path);
   }
 }
 
@@ -257,7 +294,7 @@ void TrainLog::write(const LogEntry& entry) {
     for (const char* key : log_keys) {
       line += fmt::format("{}{}", key == log_keys.front() ? "" : ",", json[key].is_null() ? "" : json[key].dump());
     }
-    fmt::print(csv_.get(), "{}\n", line);
+    fmt::print(csv_.get(), "{}{}\n", line, settings_);
     std::fflush(csv_.get());
   }
 }

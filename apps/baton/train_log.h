@@ -68,6 +68,7 @@ class TrainLog {
   using File = std::unique_ptr<std::FILE, Close>;
 
   static File open(const std::string& path, bool append);
+  void open_csv(const std::string& path, bool append);
   void read_kept(const std::string& path);
   std::string close_interval();
   void write(const LogEntry& entry);
@@ -88,6 +89,7 @@ class TrainLog {
   std::vector<lab::Json> earlier_;  // lines of earlier runs
   std::vector<LogEntry> entries_;
   File csv_;
+  std::string settings_;  // what was trained, as the last cells of each line of the CSV
   File kept_;
   File json_lines_;
 };

@@ -568,6 +568,36 @@ TEST_F(Cli, RunsAnExperimentAndKeepsItsResults) {
   EXPECT_NE(run("compare " + relative + " " + relative).out.find("within the noise"), std::string::npos);
 }
 
+TEST_F(Cli, TimelinesLinkToThePlaygroundWithTheJobThatTheyShow) {
+  ASSERT_EQ(run("lab run idle --set schedule=1f1b --set devices=2 --set model=mlp:dim=16,depth=4 --cluster pcie-4 --out here").code,
+            0);
+  const fs::path folder = fs::directory_iterator(folder_ / "here")->path();
+  const auto link = [&](const std::string& flags) {
+    const Outcome outcome = run("report " + fs::relative(folder, folder_).string() + flags);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return json::parse(contents(folder / "report.json")).value("playground", json());
+  };
+  EXPECT_TRUE(link("").is_null()) << "no page is there";
+  std::ofstream(folder_ / "playground.html") << "a page";
+  EXPECT_EQ(link(""), "../../playground.html");
+  std::ofstream(folder / "playground.html") << "a page";
+  EXPECT_EQ(link(""), "playground.html");
+  std::ofstream(folder_ / "of mine#1.html") << "a page";
+  EXPECT_EQ(link(" --playground 'of mine#1.html'"), "../../of%20mine%231.html");
+  EXPECT_EQ(link(" --playground https://example.org/p.html"), "https://example.org/p.html");
+  const Outcome refused = run("report here --playground nowhere.html");
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_NE(refused.err.find("nowhere.html is no file and no address"), std::string::npos) << refused.err;
+
+  const json timeline = json::parse(contents(folder / "report.json"))["experiments"][0]["timelines"][0];
+  std::string flags;
+  for (const auto& [name, value] : timeline["playground"].items()) {
+    flags += fmt::format(" --{} {}", name, value.get<std::string>());
+  }
+  EXPECT_EQ(timeline["playground"]["cluster"], "pcie-4");
+  EXPECT_EQ(json::parse(run("simulate --json -" + flags).out)["time_per_step_ns"], timeline["duration_ns"]) << flags;
+}
+
 TEST_F(Cli, ALossThatIsNoNumberIsSpeltWithoutASign) {
   const Outcome outcome = run("train --model mlp:dim=16,depth=8 --lr 1e6 --batch 8 --steps 12");
   EXPECT_EQ(outcome.code, 1);

@@ -82,6 +82,11 @@ TEST_F(TrainOnData, WritesItsLinesWhileItRunsAndAPageAtTheEnd) {
   EXPECT_EQ(evaluations, 2U);
   const std::string csv = contents(folder_ / "log.csv");
   EXPECT_TRUE(csv.starts_with("step,epoch,loss,lr,")) << csv;
+  const std::string heading = csv.substr(0, csv.find('\n'));
+  for (const char* column : {",trained_model,", ",trained_batch,", ",trained_strategy,", ",trained_lr,", ",trained_seed,"}) {
+    EXPECT_NE(heading.find(column), std::string::npos) << column;
+  }
+  EXPECT_NE(csv.find(",\"cnn:4,image=6,channels=1,classes=3\","), std::string::npos) << csv;
   EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 6);
   const std::string page = contents(folder_ / "page.html");
   for (const char* words : {"<html", "Training of cnn:4", "eval_accuracy"}) {

@@ -105,9 +105,11 @@ int main(int argc, char** argv) {
   for (const Json& one : sample.at("results")) {
     results.push_back(result_of(one));
   }
-  std::ofstream(argv[2], std::ios::binary) << report::to_report(results, {.title = sample.at("title"),
-                                                                          .run_command = sample.at("command"),
-                                                                          .created = sample.at("created"),
-                                                                          .environment = sample.at("environment")});
+  Json report = report::to_report(results, {.title = sample.at("title"),
+                                            .run_command = sample.at("command"),
+                                            .created = sample.at("created"),
+                                            .environment = sample.at("environment")});
+  report["playground"] = sample.at("playground");
+  std::ofstream(argv[2], std::ios::binary) << report;
   return 0;
 }

@@ -320,6 +320,18 @@ test('a timeline of several devices is open first, and lines are named by what t
   assert.deepEqual(names.slice(0, 2), ['1 device', '2 devices']);
 }));
 
+test('a timeline leads to its job in the playground, and says where a measured one is simulated', () => withPage({}, async (page) => {
+  const link = page.locator('#experiment-strong-scaling .to-playground');
+  const wordsOf = async () => Object.fromEntries(new URLSearchParams(new URL(await link.getAttribute('href'), page.url()).hash.slice(1)));
+  assert.equal(await link.innerText(), 'Open in the playground, simulated on laptop');
+  assert.ok((await link.getAttribute('href')).startsWith('../playground%20of%20mine.html#'));
+  assert.deepEqual(await wordsOf(), {model: 'mlp:dim=1024,depth=4', cluster: 'laptop', devices: '2', batch: '64', strategy: 'ddp'});
+  await page.locator('#experiment-strong-scaling .timeline select').selectOption('1');
+  assert.equal(await link.innerText(), 'Open in the playground');
+  assert.equal((await wordsOf()).cluster, 'pcie-4');
+  assert.equal(await page.locator('#experiment-delay .to-playground').count(), 0, 'records of earlier versions do not say what their job was');
+}));
+
 test('how to use a timeline is said once', () => onReadPage(async (page) => {
   assert.ok(await page.locator('figure.timeline').count() > 2);
   assert.equal(await page.getByText('In every timeline the wheel zooms').count(), 1);

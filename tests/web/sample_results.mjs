@@ -122,7 +122,9 @@ const strongScaling = {
     'Speedup on 2 devices is 1.71× (86 % efficiency): 0.61 ms of the 5.97 ms step are communication that nothing hides.',
     'Amdahl\'s law with a serial fraction of 14 % fits the measured points within 4 %; on 4 devices the cores are oversubscribed, so that point is a lower bound.'],
   command: 'baton lab run strong-scaling --preset quick',
-  timelines: [ddpTimeline('ddp on 2 devices', 'measured', {lag: 0.12}), ddpTimeline('ddp on 4 devices', 'simulated', {lag: 0.05, devices: 4})],
+  timelines: [
+    {...ddpTimeline('ddp on 2 devices', 'measured', {lag: 0.12}), playground: {model: 'mlp:dim=1024,depth=4', cluster: 'laptop', devices: '2', batch: '64', strategy: 'ddp'}},
+    {...ddpTimeline('ddp on 4 devices', 'simulated', {lag: 0.05, devices: 4}), playground: {model: 'mlp:dim=1024,depth=4', cluster: 'pcie-4', devices: '4', batch: '64', strategy: 'ddp'}}],
 };
 
 const cases = [['small', 1, 0.92, 1], ['small', 2, 0.81, 1.14], ['small', 4, 0.97, 0.95], ['large', 1, 512, 1], ['large', 2, 268, 1.91], ['large', 4, 141, 3.63]];
@@ -194,5 +196,6 @@ const precision = {
 console.log(JSON.stringify({
   title: 'Test sample: parallel deep learning on two cores', command: 'baton lab run all --preset quick', created: '2026-11-15 10:15',
   environment: {host: 'test-sample', cpu: 'Invented CPU @ 2.00 GHz', cores: 2, memory_bytes: 8589934592, system: 'Linux 6.1 x86_64', governor: 'performance', load: 0.12, versions: {baton: '0.1.0', compiler: 'GCC 12.2.0'}},
+  playground: '../playground%20of%20mine.html',
   results: [strongScaling, communication, delay, idle, precision],
 }, null, 1));

@@ -20,8 +20,8 @@ function detailsOf(experiment) {
     h('ul', {}, experiment.details.map((detail) => h('li', {}, statement(detail)))));
 }
 
-/** The section of one experiment. Its plots are drawn later: `places` collects where. */
-export function experimentSection(experiment, places) {
+/** The section of one experiment. Its plots are drawn later: `places` collects where. `playground`: where its page is, if anywhere. */
+export function experimentSection(experiment, places, playground = null) {
   const timelines = experiment.timelines.filter((timeline) => timeline.events.length);
   const heading = `${experiment.anchor}-title`;
   const plots = experiment.plots.map((plot) => {
@@ -39,7 +39,7 @@ export function experimentSection(experiment, places) {
     experiment.trained ? h('p', {class: 'trained'}, prose(`Trained: ${experiment.trained}`)) : null,
     answersOf(experiment),
     experiment.plots_first ? [figures, experimentTable(experiment)] : [experimentTable(experiment), figures],
-    timelines.length ? timelineFigure(timelines, experiment.title) : null,
+    timelines.length ? timelineFigure(timelines, experiment.title, playground) : null,
     detailsOf(experiment),
     h('div', {class: 'reproduce'}, h('span', {class: 'label'}, 'Reproduce with'), commandLine(experiment.command)));
 }

@@ -48,7 +48,7 @@ function start() {
   const body = h('main', {id: 'report-body', tabindex: '-1'}, masthead(report), summary(experiments),
     parts.map(({part, title, experiments: members}) => h('section', {class: 'part'},
       h('h2', {}, part ? h('span', {class: 'letter'}, part) : null, title),
-      members.map((experiment) => experimentSection(experiment, places)))),
+      members.map((experiment) => experimentSection(experiment, places, report.playground)))),
     h('footer', {}, 'Measured times are medians unless a table says otherwise. Simulated numbers are tagged, and dashed or hollow in plots.'));
   document.getElementById('page').replaceChildren(sidebar, body, fillPatterns());
   followReading(sidebar);

@@ -301,12 +301,24 @@ function firstToOpen(timelines) {
   return timelines.reduce((best, timeline, i) => (ahead(merits(timelines[best]), merits(timeline)) ? best : i), 0);
 }
 
-/** The timelines of an experiment behind one frame: a selector where there are several, buttons, a legend. */
-export function timelineFigure(timelines, title) {
+/** A link to the same job in the playground, of which `address` is the page. What was measured is simulated there. */
+function playgroundLink(timeline, address) {
+  if (!address || !timeline.playground) return null;
+  const simulated = timeline.origin === 'simulated';
+  const text = simulated ? 'Open in the playground' : `Open in the playground, simulated on ${timeline.playground.cluster}`;
+  return h('a', {class: 'to-playground', href: `${address}#${new URLSearchParams(timeline.playground)}`, target: '_blank', rel: 'noopener'}, text);
+}
+
+/**
+ * The timelines of an experiment behind one frame: a selector where there are several, buttons, a legend; and a link to the
+ * playground, if its page is at an address.
+ */
+export function timelineFigure(timelines, title, playground = null) {
   const frame = h('div', {class: 'timeline-frame'});
   const tag = h('span', {class: 'timeline-origin'});
   const legendPlace = h('div');
   const rangePlace = h('span', {class: 'range-place'});
+  const linkPlace = h('span', {class: 'link-place'});
   const gpuPlace = h('div');
   const first = firstToOpen(timelines);
   let stage = null;
@@ -328,6 +340,7 @@ export function timelineFigure(timelines, title) {
     frame.replaceChildren(stage.element);
     legendPlace.replaceChildren(legendOf(stage.rows));
     rangePlace.replaceChildren(stage.shown);
+    linkPlace.replaceChildren(...[playgroundLink(timeline, playground)].filter(Boolean));
     gpuPlace.replaceChildren(...[gpuStrip(timeline.gpus)].filter(Boolean));
     paintAll();
   };
@@ -347,7 +360,7 @@ export function timelineFigure(timelines, title) {
     h('div', {class: 'toolbar', role: 'toolbar', 'aria-label': `Timeline of ${title}`},
       press('Zoom in', '+', () => stage.zoom(1.5)), press('Zoom out', '−', () => stage.zoom(1 / 1.5)),
       press('Pan left', '←', () => stage.pan(-0.25)), press('Pan right', '→', () => stage.pan(0.25)),
-      press('Show the whole step', 'Reset', () => stage.reset()), criticalButton, rangePlace),
+      press('Show the whole step', 'Reset', () => stage.reset()), criticalButton, rangePlace, linkPlace),
     legendPlace, frame, gpuPlace, helpOf(), h('div', {class: 'prints', 'aria-hidden': 'true'}));
 
   open(first);

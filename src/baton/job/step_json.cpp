@@ -6,6 +6,8 @@
 #include <array>
 #include <limits>
 
+#include "baton/model/zoo.h"
+
 namespace baton::job {
 namespace {
 
@@ -123,6 +125,37 @@ Json settings_json(const JobWords& words, op::Optimizer optimizer) {
     }
   });
   return settings;
+}
+
+Json playground_words(const JobWords& words, std::size_t devices, std::string_view otherwise) {
+  const auto is_path = [](const std::string& word) {
+    return word.find('/') != std::string::npos || word.find('.') != std::string::npos;
+  };
+  const std::string_view model = std::string_view(words.model).substr(0, words.model.find(':'));
+  const bool in_zoo = std::any_of(model::zoo().begin(), model::zoo().end(), [&](const model::Kind& kind) {
+    return model == kind.name ||
+           std::any_of(kind.presets.begin(), kind.presets.end(), [&](const model::Preset& preset) { return model == preset.name; });
+  });
+  if (!in_zoo || is_path(words.cluster) || is_path(words.software) || is_schedule_file(words.schedule)) {
+    return {};
+  }
+  constexpr std::array<std::string_view, 12> elsewhere{"devices", "cluster",   "backend",    "seed",      "samples", "data",
+                                                       "fold",    "tokenizer", "token-type", "normalize", "augment", "memory"};
+  Json given{{"model", words.model},
+             {"cluster", is_imagined(words) ? words.cluster : std::string(otherwise)},
+             {"devices", fmt::format("{}", devices)},
+             {"batch", words.batch}};
+  const JobWords usual;
+  for (const JobField& field : fields()) {
+    const bool says_something = words.*field.word != usual.*field.word && !(words.*field.word).empty();
+    if (says_something && std::find(elsewhere.begin(), elsewhere.end(), field.name) == elsewhere.end()) {
+      given[field.name] = words.*field.word;
+    }
+  }
+  if (is_imagined(words) && !words.memory.empty()) {
+    given["memory"] = words.memory;
+  }
+  return given;
 }
 
 Json timeline_json(const plan::Plan& plan, const trace::Trace& trace, const std::string& label) {

@@ -141,6 +141,9 @@ Json timeline_json(const Training& run, const std::string& label) {
   Json timeline = job::timeline_json(run.plan(), run.trace(), label);
   if (!timeline.is_null()) {
     timeline["gpus"] = gpus_json(run);
+    const cluster::Cluster& cluster = run.job().cluster();
+    timeline["playground"] = job::playground_words(run.job().words(), cluster.size(),
+                                                   cluster.devices()[0].gpu ? "dgx-h100" : "laptop");
   }
   return timeline;
 }

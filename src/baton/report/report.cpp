@@ -263,19 +263,20 @@ constexpr std::array<const char*, 7> trained_keys{"model", "strategy", "batch", 
 
 }  // namespace
 
+std::string csv_cell(const Json& value) {
+  std::string text = value.is_null() ? "" : lab::word_of(value);
+  if (text.find_first_of(",\"\n") != std::string::npos) {
+    std::string doubled;
+    for (const char c : text) {
+      doubled += c == '"' ? "\"\"" : std::string(1, c);
+    }
+    text = "\"" + doubled + "\"";
+  }
+  return text;
+}
+
 std::string to_csv(const lab::Result& result) {
   std::string out;
-  const auto quoted = [](const Json& value) {
-    std::string text = value.is_null() ? "" : lab::word_of(value);
-    if (text.find_first_of(",\"\n") != std::string::npos) {
-      std::string doubled;
-      for (const char c : text) {
-        doubled += c == '"' ? "\"\"" : std::string(1, c);
-      }
-      text = "\"" + doubled + "\"";
-    }
-    return text;
-  };
   std::vector<std::string> keys;
   for (const lab::Column& column : result.experiment->columns) {
     keys.push_back(column.key);
@@ -290,11 +291,11 @@ std::string to_csv(const lab::Result& result) {
   out += '\n';
   for (const Json& row : result.rows) {
     for (std::size_t k = 0; k < keys.size(); ++k) {
-      out += (k == 0 ? "" : ",") + quoted(row.value(keys[k], Json()));
+      out += (k == 0 ? "" : ",") + csv_cell(row.value(keys[k], Json()));
     }
     const Json trained = row.value("trained", Json());
     for (const char* key : trained_keys) {
-      out += "," + quoted(trained.is_object() ? trained.value(key, Json()) : Json());
+      out += "," + csv_cell(trained.is_object() ? trained.value(key, Json()) : Json());
     }
     out += '\n';
   }

@@ -17,6 +17,8 @@ std::string reference(const std::string& id);
 /// One experiment: questions with their answers, table, details, command.
 std::string to_terminal(const lab::Result& result);
 std::string to_markdown(const lab::Result& result);
+/// A value as a cell of a CSV file: quoted where it has to be, empty if it is null.
+std::string csv_cell(const lab::Json& value);
 /// The table with raw values, one line per row.
 std::string to_csv(const lab::Result& result);
 
