@@ -110,6 +110,11 @@ class Step(_Result):
 class Run(_Result):
     """A training: losses, times, weights. `baton.train` makes one."""
 
+    def __init__(self, core: _core.CoreRun, setup: _core.Setup, evaluations: Optional[list[dict[str, Any]]] = None) -> None:
+        super().__init__(core, setup)
+        self.evaluations: list[dict[str, Any]] = evaluations or []
+        """What was evaluated while training (`eval_every`): step, samples, loss, accuracy and perplexity."""
+
     @property
     def losses(self) -> "numpy.ndarray":
         """The loss of every step; the array shows the run's own memory and cannot be changed. A longer training has a new one."""
@@ -177,12 +182,16 @@ def simulate(plan: Union[Plan, Model, str, os.PathLike], **settings: Any) -> Ste
 
 def train(plan: Union[Plan, Model, str, os.PathLike], *, steps: Optional[int] = None, epochs: Optional[float] = None,
           warmup: Optional[int] = None, progress: Optional[Callable[[int, Optional[float]], Any]] = None,
-          resume: Union[str, os.PathLike, None] = None, **settings: Any) -> Run:
+          resume: Union[str, os.PathLike, None] = None, eval_every: Optional[int] = None,
+          eval_data: Union[str, os.PathLike] = "", keep_best: Union[str, os.PathLike, None] = None, **settings: Any) -> Run:
     """Trains a plan or a model on this machine, with other settings if some are given.
 
     `data` is a path, an array of tokens, or a pair of arrays, inputs and targets, whose first axis counts samples; without it random
     numbers are trained on. `steps` or `epochs` say how long (30 steps, or one epoch of the data); the first `warmup` steps (5) are
     not timed. `progress(done, loss)` is called now and then; if it gives False the training ends. `resume` is a checkpoint.
+
+    With `eval_every` the weights are evaluated after so many steps and at the end, on `eval_data` or on the data's test part;
+    `run.evaluations` has the results, and `keep_best` names a checkpoint for the weights with the lowest loss there.
     """
     setup = _jobs.apply(setup_for(plan), settings)
     core = _core.CoreRun(setup)
@@ -204,5 +213,39 @@ def train(plan: Union[Plan, Model, str, os.PathLike], *, steps: Optional[int] = 
         warmup = min(5, steps - 1)
     if not 0 <= warmup < steps:
         raise _core.UsageError(f"steps is {steps}, but the first {warmup} are warm-up: give more steps, or a smaller warmup")
-    core.train(steps, warmup, progress)
-    return Run(core, setup)
+    if eval_every is None:
+        if keep_best is not None or eval_data:
+            raise _core.UsageError("keep_best and eval_data are about evaluations: give eval_every")
+        core.train(steps, warmup, progress)
+        return Run(core, setup)
+    if eval_every < 1:
+        raise _core.UsageError(f"eval_every is {eval_every}, but at least one step is between two evaluations")
+    return _evaluated(Run(core, setup), steps, warmup, progress, eval_every, os.fspath(eval_data), keep_best)
+
+
+def _evaluated(run: Run, steps: int, warmup: int, progress: Optional[Callable[[int, Optional[float]], Any]], every: int,
+               data: str, keep_best: Union[str, os.PathLike, None]) -> Run:
+    """Trains in pieces, with an evaluation behind each."""
+    ended = False
+
+    def tell(before: int) -> Optional[Callable[[int, Optional[float]], Any]]:
+        if progress is None:
+            return None
+
+        def told(done: int, loss: Optional[float]) -> bool:
+            nonlocal ended
+            ended = progress(before + done, loss) is False
+            return not ended
+
+        return told
+
+    done = 0
+    while done < steps and not ended:
+        piece = min(every, steps - done)
+        run._core.train(piece, min(max(warmup - done, 0), piece - 1), tell(done))
+        done += piece
+        found = run.evaluate(data)
+        if keep_best is not None and all(found["loss"] < one["loss"] for one in run.evaluations):
+            run.save(keep_best)
+        run.evaluations.append(found)
+    return run

@@ -407,3 +407,21 @@ def test_importing_is_quick():
     code = "import time; t = time.process_time(); import baton; print(time.process_time() - t)"  # of a busy machine too
     times = [float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout) for _ in range(5)]
     assert min(times) < 0.3
+
+
+def test_weights_are_evaluated_while_training_and_the_best_kept(tmp_path):
+    draw = numpy.random.default_rng(1)
+    texts = tmp_path / "texts"
+    texts.mkdir()
+    (texts / "train.txt").write_text("".join(draw.choice(list("abcd "), 4000)))
+    (texts / "test.txt").write_text("".join(draw.choice(list("abcd "), 800)))
+    best = tmp_path / "best.safetensors"
+    told = []
+    run = baton.train("gpt:depth=1,heads=2,dim=16,context=8,vocab=256", data=texts, steps=25, batch=8, optimizer="adam", lr=0.01,
+                      eval_every=10, keep_best=best, progress=lambda done, loss: told.append(done))
+    assert [one["step"] for one in run.evaluations] == [10, 20, 25] and len(run.losses) == 25
+    assert max(told) <= 25 and all(one["loss"] > 0 for one in run.evaluations)
+    kept = baton.train("gpt:depth=1,heads=2,dim=16,context=8,vocab=256", data=texts, steps=1, batch=8, optimizer="adam", lr=0, resume=best)
+    assert abs(kept.evaluate()["loss"] - min(one["loss"] for one in run.evaluations)) < 1e-6
+    with pytest.raises(baton.UsageError, match="eval_every"):
+        baton.train(small, steps=2, keep_best=best)
