@@ -275,6 +275,7 @@ def why_case(rows, v):
         v.add("bytes", row["sent_bytes"] / n)
         v.add("time", row["compute_ns"], row["communication_ns"])
         v.add("plain", row["communication_ns"] / row["compute_ns"])
+        v.add("share", (row["exposed_ns"] + row["waiting_ns"]) / row[T])
         rate[row["case"]] = (row["flops"] / row["compute_ns"], row["sent_bytes"] / row["communication_ns"])
     v.add("plain", *(b / a for a, b in zip(rate[small["case"]], rate[large["case"]])))
 
@@ -331,7 +332,7 @@ def architecture(rows, v):
     v.add("bytes", dp["trained"]["parameter_bytes"], ddp["device_list"][0]["sent_bytes"], through(dp["device_list"][0]))
     for one, other in pairs_of(rows):  # where DP is the faster
         v.add("plain", one["devices"], one[T] / other[T])
-    for row in (dp, ddp):
+    for row in rows:
         overlapped, exposed = (sum(d[key] for d in row["device_list"]) for key in ("overlapped", "exposed"))
         v.add("share", overlapped / (overlapped + exposed) if overlapped + exposed else 0.0)
 
@@ -343,7 +344,7 @@ def acceptable(rows, v):
         v.add("plain", *(ratio_interval(ddp, dp) or ()))
         v.add("time", extra)
         fixed = 2 * (dp["devices"] - 1) * dp["trained"]["parameter_bytes"]
-        v.add("bytes", fixed, through(dp["device_list"][0]) - fixed)
+        v.add("bytes", fixed, (through(dp["device_list"][0]) - fixed) / dp["global_batch"])
         if "larger_batch_ns" in dp:  # simulated, of both
             v.add("plain", dp["larger_batch"], dp["larger_batch_ns"] / ddp["larger_batch_ns"])
 
@@ -417,13 +418,13 @@ def saturation(rows, v):
         best = max(row["samples_per_s"] for row in here)
         before, last = here[-2:]
         slope = (last[T] - before[T]) / (last["batch"] - before["batch"])
-        settled = r2 >= 0.98 and a > 0 and b > 0 and 0.8 < slope / b < 1.25 and 1e9 / b <= most
+        settled = r2 >= 0.98 and a > 0 and b > 0 and 0.8 < slope / b < 1.25 and best <= 1e9 / b <= most
         limit, batch = best, None
         if "limit_samples_per_s" in last:
             limit, batch = max(best, last["limit_samples_per_s"]), last["saturated_batch"]
             v.add("plain", last["limit_batch"])
         elif settled:
-            limit, batch = max(best, 1e9 / b), 19 * a / b
+            limit, batch = 1e9 / b, 19 * a / b
             v.add("plain", r2, float(f"{batch:.2g}"))
             v.add("time", a, b)
         else:

@@ -256,10 +256,12 @@ std::string shared_cores_mark(const std::vector<Json>& rows) {
   return with_own_cores(rows).size() == rows.size() ? "" : " (devices shared cores)";
 }
 
+bool is_simulated(const Json& row) { return row.value("origin", "measured") == "simulated"; }
+
 std::string percent(double share) {
   share = std::abs(share) < 9.5e-6 ? 0 : share;  // 0 has no sign
   const double size = std::abs(100 * share);
-  return size < 0.05 && size >= 0.0095      ? fmt::format("{:.2f} %", 100 * share)
+  return size < 0.095 && size >= 0.0095     ? fmt::format("{:.2g} %", 100 * share)
          : size < 0.0095 && size >= 0.00095 ? fmt::format("{:.3f} %", 100 * share)
                                             : fmt::format("{:.1f} %", 100 * share);
 }

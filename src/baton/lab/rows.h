@@ -78,8 +78,10 @@ std::vector<Json> device_counts(const std::vector<Json>& rows);
 /// " (devices shared cores)" behind what is said of such rows; empty behind what is said of others.
 std::string shared_cores_mark(const std::vector<Json>& rows);
 
-/// "12.3 %"; below a twentieth of a percent with one figure: "0.01 %".
+/// "12.3 %"; below a tenth of a percent with up to two figures: "0.059 %", "0.01 %".
 std::string percent(double share);
+/// Whether the row was simulated and not measured.
+bool is_simulated(const Json& row);
 /// A sentence that warns of oversubscribed rows; empty where there are none.
 std::string oversubscribed_note(const std::vector<Json>& rows);
 /// Adds it where there is one.

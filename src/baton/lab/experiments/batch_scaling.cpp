@@ -182,9 +182,9 @@ Saturation saturation(const std::vector<Json>& rows, double most) {
     found.limit = std::max(best, number(rows.back(), "limit_samples_per_s"));
     found.batch = first_within(found.limit);
     found.batch = found.batch > 0 ? found.batch : number(rows.back(), "saturated_batch");
-  } else if (is_settled(rows, found.line) && 1e9 / found.line.slope <= most) {
+  } else if (is_settled(rows, found.line) && 1e9 / found.line.slope <= most && 1e9 / found.line.slope >= best) {
     found.by = Saturation::By::line;
-    found.limit = std::max(best, 1e9 / found.line.slope);
+    found.limit = 1e9 / found.line.slope;
     found.batch = first_within(found.limit);
     found.batch = found.batch > 0 ? found.batch : 19 * found.line.intercept / found.line.slope;  // B / (a + bB) = 0.95 / b
   } else if (const double batch = first_within(best); batch < number(rows.back(), "batch")) {
@@ -278,7 +278,12 @@ std::string when_saturated(const std::vector<Json>& rows) {
     all = on_saturation(wide, saturation(wide, most)) + "; " + on_saturation(alone, one) + "." + on_noise(rows);
   }
   all[0] = 'O';
-  return "A step takes a + b·batch, so throughput nears 1/b and is within 5 % of it from batch 19a/b. " + all;
+  return (is_simulated(wide.back())
+              ? "Where it comes within 5 % of its limit: 1/b if a step takes a + b·batch; b still falls as products grow, so "
+                "larger "
+                "batches were simulated. "
+              : "A step takes a + b·batch, so throughput nears 1/b and is within 5 % of it from batch 19a/b. ") +
+         all;
 }
 
 std::vector<std::string> details(const std::vector<Json>& rows) {

@@ -135,8 +135,6 @@ void add_largest_message(Json& row) {
   }
 }
 
-bool is_simulated(const Json& row) { return row.value("origin", "measured") == "simulated"; }
-
 /// The batch at which computing would take as long as communicating at the rates of the row; 0 if it computes nothing.
 double balanced_at_its_rates(const Json& row) {
   const double computing = number(row, "compute_ns");
@@ -233,6 +231,17 @@ std::vector<std::string> causes(const Json& small, double computing, double movi
   return list;
 }
 
+/// How long communication takes beside computing says who is more efficient, but for what computing hides.
+std::string what_is_hidden(const Json& small, const Json& large, bool told, double small_weight, double large_weight) {
+  const bool larger = number(large, "efficiency") > number(small, "efficiency");
+  if (!told || std::abs(large_weight / std::max(1e-9, small_weight) - 1) < 0.02 || larger == (large_weight < small_weight)) {
+    return "";
+  }
+  return larger == (exposed_share(large) < exposed_share(small))
+             ? fmt::format(", exposed for {} of the step against {}", percent(exposed_share(large)), percent(exposed_share(small)))
+             : fmt::format(", but the {} one's computing shrinks more", larger ? "large" : "small");
+}
+
 std::string why_they_differ(const std::vector<Json>& rows) {
   const std::vector<Json> cases = compared(rows);
   if (cases.size() < 2) {
@@ -270,11 +279,11 @@ std::string why_they_differ(const std::vector<Json>& rows) {
                                         : near ? "efficiencies are within 2 % of each other"
                                                : "efficiency does not differ beyond the noise, so these numbers show no cause");
   return fmt::format(
-      "{}. Per device {}; {}. So the large one computes at {} and moves at {} times the small one's rate, and communication takes "
+      "{}. Per device {}; {}. The large one computes at {} and moves at {} times the small one's rate; communication takes "
       "{} "
-      "times as long as computing there, {} times in the small case{}.",
+      "times as long as computing, {} times in the small case{}{}.",
       verdict, costs(small), costs(large), ratio_text(computing), ratio_text(moving), ratio_text(weight(large)),
-      ratio_text(weight(small)), origin_mark({small, large}));
+      ratio_text(weight(small)), what_is_hidden(small, large, told, weight(small), weight(large)), origin_mark({small, large}));
 }
 
 /// Below which batch a case is bound by communication, and how sure that is.
@@ -283,13 +292,19 @@ std::string bound_below(const Json& row) {
   if (is_simulated(row)) {
     const double batch = balanced_batch(row);
     if (batch < 1) {
-      return number(row, "communication_ns") > number(row, "compute_ns") ? ", at every batch tried" : ", so at no batch tried";
+      return number(row, "communication_ns") > number(row, "compute_ns") ? ", at every batch tried"
+             : fixed >= 1                                                ? fmt::format(", below batch {:.0f} at these rates", fixed)
+                                                                         : ", so at no batch";
     }
     const bool apart = row.contains("balanced_gflops") && std::abs(batch / std::max(1e-9, fixed) - 1) > 0.05;
     return (apart ? fmt::format(", below batch {:.0f} at these rates, or {:.0f} at that batch's {} GFLOP/s", fixed, batch,
                                 three_figures(number(row, "balanced_gflops")))
                   : fmt::format(", below batch {:.0f}", batch)) +
-           (row.contains("balanced_ns") ? fmt::format(" ({} each)", duration_text(number(row, "balanced_ns"))) : "");
+           (row.contains("balanced_ns") ? fmt::format(" ({} each{})", duration_text(number(row, "balanced_ns")),
+                                                      number(row, "balanced_ns") > 1.05 * number(row, "communication_ns")
+                                                          ? ": communication is slower beside more computing"
+                                                          : "")
+                                        : "");
   }
   const double unsure = unsureness(row);
   if (fixed < 1 || unsure > 1) {

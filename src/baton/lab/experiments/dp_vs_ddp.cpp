@@ -121,7 +121,7 @@ std::string bottleneck(const std::vector<Json>& rows) {
   const double ratio = number(both.dp, "through_device_0") / std::max(1.0, number(both.dp, "through_others"));
   // What a device computes is told by devices with a core each, where there are such.
   const Both& timed = all.front();
-  const bool simulated = timed.dp.value("origin", "measured") == "simulated";
+  const bool simulated = is_simulated(timed.dp);
   const double busy = number(timed.dp, "busy_device_0");
   const double others = number(timed.dp, "busy_others");
   return fmt::format(
@@ -183,6 +183,16 @@ std::string where_dp_is_faster(const std::vector<Both>& all) {
   return "";
 }
 
+/// What overlap gains, of devices with a core each where there are such.
+std::string on_overlap(const Both& timed, const Both& shown) {
+  const double under_ddp = hidden(timed.ddp);
+  const double under_dp = hidden(timed.dp);
+  const std::string on = timed.dp["devices"] == shown.dp["devices"] ? "" : " on " + text(timed.dp, "devices");
+  return under_ddp > under_dp + 0.005 ? fmt::format("Overlap: DDP{} computes during {} of its communication, DP during {}.", on,
+                                                    percent(under_ddp), percent(under_dp))
+                                      : fmt::format("Overlap hides only {}{}, DP's {}.", percent(under_ddp), on, percent(under_dp));
+}
+
 std::string architecture(const std::vector<Json>& rows) {
   const std::vector<Both> all = pairs(rows);
   if (all.empty()) {
@@ -192,17 +202,13 @@ std::string architecture(const std::vector<Json>& rows) {
   const double n = number(both.dp, "devices");
   const double sent = number(both.ddp["device_list"].at(0), "sent_bytes");
   const double parameters = parameter_bytes(both.dp);
-  const double under_ddp = hidden(both.ddp);
-  const double under_dp = hidden(both.dp);
   return fmt::format(
       "Four things, on {:.0f} devices{}. One process per GPU: each starts {} tasks; DP's one interpreter, under one lock, "
       "all {}. Replicas persist: DP copies {}parameters to {} every step. DDP's all-reduce sends and receives {} per device, "
-      "2(n−1)/n of the gradients; through DP's device 0 pass {}, growing with n−1. Overlap: DDP computes during {} of its "
-      "communication, DP during {}.{}",
+      "2(n−1)/n of the gradients; through DP's device 0 pass {}, growing with n−1. {}{}",
       n, origin_mark({both.dp, both.ddp}), tasks(both.ddp) / static_cast<std::int64_t>(n), tasks(both.dp),
       parameters > 0 ? bytes_text(parameters) + " of " : "", n == 2 ? "the other" : fmt::format("{:.0f} others", n - 1),
-      bytes_text(sent), to_text(bytes_of(both.dp, "through_device_0")), percent(under_ddp), percent(under_dp),
-      where_dp_is_faster(all));
+      bytes_text(sent), to_text(bytes_of(both.dp, "through_device_0")), on_overlap(all.front(), both), where_dp_is_faster(all));
 }
 
 /// "2.24 times as long as DDP", and within which noise if it is not beyond it. The first says what is compared and how surely.
@@ -222,8 +228,8 @@ std::string two_kinds_of_bytes(const Json& dp) {
   const double for_any_batch = 2 * (number(dp, "devices") - 1) * parameter_bytes(dp);
   const double others = number(dp, "through_device_0") - for_any_batch;
   return for_any_batch > 0 && others > 0
-             ? fmt::format(" {} of parameters and gradients pass device 0 per step, {} grow with the batch: extra = a + b·batch.",
-                           bytes_text(for_any_batch), bytes_text(others))
+             ? fmt::format(" Its extra is a + b·batch: {} of parameters and gradients pass device 0 at any batch, {} per sample.",
+                           bytes_text(for_any_batch), bytes_text(others / number(dp, "global_batch")))
              : " Its extra time is a + b·batch: parameters, gradients, inputs and outputs pass device 0.";
 }
 
@@ -252,7 +258,7 @@ std::string acceptable(const std::vector<Json>& rows) {
   std::string each;
   const Both* condition = nullptr;
   for (const Both& both : all) {
-    const bool fine = both.extra() < 0.1 * number(both.ddp, "time_per_step_ns");
+    const bool fine = both.extra() < 0.1 * number(both.ddp, "time_per_step_ns") && !both.dp.value("oversubscribed", false);
     each += fmt::format("{} {} {}{}{}", each.empty() ? "Here on" : "; on", devices_text(both.dp["devices"]),
                         (each.empty() ? "it takes " : "") + against_ddp(both, each.empty()), fine ? ", which is acceptable" : "",
                         origin_mark({both.dp, both.ddp}));
@@ -285,7 +291,7 @@ std::vector<std::string> details(const std::vector<Json>& rows) {
                                  : fmt::format("no difference beyond the noise (a ratio of {})", tested_text(both.difference())),
         origin_mark({both.dp, both.ddp})));
     for (const Json* row : {&both.dp, &both.ddp}) {
-      if (row->value("origin", "measured") == "simulated") {
+      if (is_simulated(*row)) {
         continue;  // a simulated step is always the same
       }
       const bool outlier = row->contains("max_ns") && number(*row, "max_ns") > 2 * number(*row, "time_per_step_ns") &&

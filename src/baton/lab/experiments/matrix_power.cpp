@@ -172,7 +172,7 @@ std::string why_not_two(const Json& alone, const Json& row) {
   }
   const auto more = [&](const char* key) { return row.value(key, 0.0) - alone.value(key, 0.0) / 2; };
   const double products = more("products_ns");
-  std::string parts = fmt::format("moving Bⁿ ({}) adds {}", bytes_text(number(row, "sent_bytes")), duration_text(move));
+  std::string parts = fmt::format("moving Bⁿ ({}) {}", bytes_text(number(row, "sent_bytes")), duration_text(move));
   double rest = time - half - move;
   const auto add = [&](double part, const std::string& what) {
     if (std::abs(part) >= 0.01 * time) {
@@ -180,13 +180,13 @@ std::string why_not_two(const Json& alone, const Json& row) {
       rest -= part;
     }
   };
-  const bool simulated = row.value("origin", "measured") == "simulated";
-  add(products, products <= 0 ? "products, faster than on one,"
-                : simulated   ? "products, slower beside each other,"
-                              : "products, slower beside each other, by other programs or by noise,");
-  add(more("sum_ns"), "the sum, which one device does alone,");
-  add(rest, rest < 0 ? "less time between tasks than on one," : "time between tasks");
-  return fmt::format(" Not 2: to half of the time on one, {}, {}.", duration_text(half), parts);
+  const bool simulated = is_simulated(row);
+  add(products, products <= 0 ? "faster products"
+                : simulated   ? "products that slow each other down"
+                              : "slower products (shared memory, other programs or noise)");
+  add(more("sum_ns"), "the sum on one device alone");
+  add(rest, rest < 0 ? "less time between tasks" : "time between tasks");
+  return fmt::format(" Not 2, because to half of the time on one, {}, come: {}.", duration_text(half), parts);
 }
 
 std::string on_one_and_two(const std::vector<Json>& rows) {
@@ -196,9 +196,8 @@ std::string on_one_and_two(const std::vector<Json>& rows) {
       if (number(row, "devices") > 1 && all.empty()) {  // of further devices only two work
         const double speedup = number(alone, "time_per_step_ns") / number(row, "time_per_step_ns");
         all = fmt::format(
-            "One takes {}, {} {}: a speedup of {} of at most 2{}, since there are two powers and only their sum needs both{}. Size "
-            "{}, n = "
-            "{}, {} and {} TFLOP/s.{}",
+            "One takes {}, {} {}: a speedup of {}{}{}. At most 2 are possible: there are two powers, and only their sum needs "
+            "both. Size {}, n = {}, {} and {} TFLOP/s.{}",
             to_text(time_of(alone)), row["devices"] == 2 ? "two take" : text(row, "devices") + " take", to_text(time_of(row)),
             ratio_text(speedup), ratio_noise_text(difference_of(row, alone)), origin_mark({alone, row}), text(row, "size"),
             text(row, "power"), three_figures(number(alone, "tflops")), three_figures(number(row, "tflops")),
