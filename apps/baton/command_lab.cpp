@@ -381,6 +381,11 @@ void run_lab(LabWords words, int& exit_code) {
     printed.push_back(report::to_json(results.back()));
   }
   interrupt.wind_up();
+  if (interrupt.asked() && store.experiments().empty()) {
+    fmt::print(stderr, "baton: interrupted before a point was measured; {} holds no results\n", printable(folder.string()));
+    exit_code = interrupt.exit_code();
+    return;
+  }
   write_report(store, results, words.playground);
   if (!words.json.empty()) {
     write_output(words.json, (printed.size() == 1 ? printed[0] : printed).dump(2) + "\n");

@@ -88,6 +88,12 @@ void make_tokens(const TokensWords& words) {
   for (const fs::path& path : paths) {
     total += static_cast<std::int64_t>(data::whole_text(path).end);
   }
+  for (const std::string& file : words.files) {
+    std::error_code ignored;
+    if (fs::equivalent(file, words.out, ignored)) {
+      throw usage_error("--out {} is one of the texts, which would be lost: give another file", words.out);
+    }
+  }
   if (share == 0) {
     if (!words.out.ends_with(".bin") || destination_of(words.out).written_into) {
       throw usage_error("--out is '{}', but must be a file whose name ends in .bin, as those of token files do", words.out);

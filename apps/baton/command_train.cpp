@@ -51,6 +51,7 @@ struct TrainWords {
   std::string checkpoint;
   std::string every;
   std::string keep = "3";
+  bool keep_given = false;
   bool resume = false;
   std::string start;  // the folder to write weights and data before the first step to
   std::string patience = "5";
@@ -152,8 +153,8 @@ class Saving {
   Saving(const TrainWords& words, lab::Training& run) : run_(run) {
     const std::int64_t keep = parse_integer(words.keep, "--keep", 1, 1'000'000);
     if (words.checkpoint.empty()) {
-      if (words.resume || !words.every.empty() || words.keep_best) {
-        throw usage_error("--resume, --every and --keep-best need a folder: give one with --checkpoint");
+      if (words.resume || !words.every.empty() || words.keep_given || words.keep_best) {
+        throw usage_error("--resume, --every, --keep and --keep-best need a folder: give one with --checkpoint");
       }
       return;
     }
@@ -764,8 +765,9 @@ void add_train_command(CLI::App& program, int& exit_code) {
           "print a line every N steps: loss, learning rate, speed, time left (default: with --data some 50 lines, otherwise "
           "a line per step with its time)")
       ->type_name("N");
-  command->add_option("--csv", words->csv, "append these lines to a table while training")->type_name("FILE");
-  command->add_option("--json-lines", words->json_lines, "append them as one JSON object per line")->type_name("FILE");
+  command->add_option("--csv", words->csv, "write these lines to a table while training; --resume appends")->type_name("FILE");
+  command->add_option("--json-lines", words->json_lines, "write them as one JSON object per line; --resume appends")
+      ->type_name("FILE");
   command->add_option("--report", words->report, "write a page with the curves of loss, accuracy and speed")->type_name("FILE");
   command->add_option("--json", words->json, "write the result to a file, or to standard output with -")->type_name("FILE");
   command->add_option("--trace", words->trace, "write the timeline as Chrome trace JSON, for ui.perfetto.dev")->type_name("FILE");
@@ -776,6 +778,7 @@ void add_train_command(CLI::App& program, int& exit_code) {
   command->add_option("--every", words->every, "also save every N steps")->type_name("N");
   command->add_option("--keep", words->keep, "number of checkpoints to keep; older ones are deleted")
       ->type_name("N")
+      ->each([given = &words->keep_given](const std::string&) { *given = true; })
       ->capture_default_str();
   command->add_flag("--resume", words->resume,
                     "continue from the newest checkpoint, under any strategy; --steps includes the steps before it");

@@ -139,7 +139,11 @@ void require_text(int argc, char** argv) {
     if (!is_utf8(word)) {
       throw usage_error("'{}' is no text in UTF-8, which names and paths have to be", word);
     }
-    if (steers_terminal(word)) {
+    std::string shown = word;
+    if (std::string_view(argv[1]) == "sample" && (word.starts_with("--prompt=") || std::string_view(argv[i - 1]) == "--prompt")) {
+      std::erase_if(shown, [](char c) { return c == '\n' || c == '\t'; });  // a prompt is a text of several lines
+    }
+    if (steers_terminal(shown)) {
       throw usage_error("'{}' has signs that no terminal shows: give it another name", word);
     }
   }

@@ -109,7 +109,7 @@ std::int64_t usual_interval(std::int64_t steps) {
 }
 
 TrainLog::TrainLog(const lab::Training& run, std::int64_t steps, std::int64_t every, const Files& files, bool writes)
-    : run_(run), steps_(steps), every_(every) {
+    : run_(run), steps_(steps), every_(every), files_(files) {
   if (!writes) {
     return;
   }
@@ -244,6 +244,7 @@ std::string TrainLog::close_interval() {
   loss_sum_ = 0;
   time_ = waited_ = Nanoseconds(0);
   write(entry);
+  require_written();
   entries_.push_back(entry);
   const double left = static_cast<double>(steps_ - entry.step) * static_cast<double>(all_time_.count) * 1e-9 /
                       static_cast<double>(std::max<std::int64_t>(1, taken_));
@@ -263,6 +264,7 @@ std::string TrainLog::add(const lab::Evaluation& evaluation) {
     entry.epoch = static_cast<double>(entry.step) / static_cast<double>(epoch);
   }
   write(entry);
+  require_written();
   entries_.push_back(entry);
   return fmt::format("{:>7}  evaluation on {} samples: {}", evaluation.step, evaluation.samples, evaluation_text(evaluation));
 }
@@ -296,6 +298,15 @@ void TrainLog::write(const LogEntry& entry) {
     }
     fmt::print(csv_.get(), "{}{}\n", line, settings_);
     std::fflush(csv_.get());
+  }
+}
+
+void TrainLog::require_written() const {
+  for (const auto& [file, path] : {std::pair(csv_.get(), &files_.csv), std::pair(json_lines_.get(), &files_.json_lines),
+                                   std::pair(kept_.get(), &files_.kept)}) {
+    if (file != nullptr && std::ferror(file) != 0) {
+      throw failure("cannot write {}: lines of the log are lost; the disk may be full", *path);
+    }
   }
 }
 

@@ -72,10 +72,13 @@ class TrainLog {
   void read_kept(const std::string& path);
   std::string close_interval();
   void write(const LogEntry& entry);
+  /// A failure names a file that has not taken all that was written so far.
+  void require_written() const;
 
   const lab::Training& run_;
   std::int64_t steps_;
   std::int64_t every_;
+  Files files_;
   double peak_ = 0;  // flop/s of all devices together; 0: not known
   double step_flops_ = 0;
   std::int64_t taken_ = 0;  // steps of this run that are in it

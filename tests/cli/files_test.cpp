@@ -75,6 +75,21 @@ TEST_F(Cli, SaysThatStandardOutputIsFull) {
   EXPECT_EQ(contents(folder_ / "err"), "") << "whoever has seen enough is not told so";
 }
 
+TEST_F(Cli, SaysThatALogOfATrainingCannotBeWritten) {
+  for (const std::string flag : {"--csv", "--json-lines"}) {
+    const Outcome outcome = run("train --model mlp:4-3 --steps 3 --warmup 0 -q " + flag + " /dev/full");
+    EXPECT_EQ(outcome.code, 1) << flag;
+    EXPECT_NE(outcome.err.find("cannot write /dev/full"), std::string::npos) << outcome.err;
+    EXPECT_EQ(lines(outcome.err), 1U) << outcome.err;
+  }
+}
+
+TEST_F(Cli, KeepNeedsAFolder) {
+  const Outcome outcome = run("train --model mlp:4-3 --steps 3 --warmup 0 -q --keep 3");
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_NE(outcome.err.find("--keep"), std::string::npos) << outcome.err;
+}
+
 TEST_F(Cli, AFileThatMayNotGrowIsAnErrorLikeAnyOther) {
   const std::string command = "cd '" + folder_.string() + "' && (ulimit -f 1; '" BATON_PROGRAM "' " + trains +
                               "--checkpoint kept --model mlp:dim=64,depth=2 2>err >/dev/null); echo $? >code";

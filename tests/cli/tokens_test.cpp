@@ -36,6 +36,13 @@ TEST_F(Cli, MakesTokenFilesOfTexts) {
   EXPECT_FALSE(std::filesystem::exists(folder_ / "c.bin"));
 }
 
+TEST_F(Cli, NeverWritesTokensOverTheirText) {
+  std::ofstream(folder_ / "a.bin") << "hello";
+  const Outcome outcome = run("tokens a.bin --out ./a.bin");
+  EXPECT_EQ(outcome.code, 2) << outcome.err;
+  EXPECT_EQ(contents(folder_ / "a.bin"), "hello");
+}
+
 TEST_F(Cli, KeepsTheEndOfATextForValidation) {
   std::string text;
   for (int i = 0; i < 1000; ++i) {

@@ -10,7 +10,7 @@ std::filesystem::path cache_folder() {
     const char* value = std::getenv(name);
     return std::string(value == nullptr ? "" : value);
   };
-  if (const std::string cache = set("XDG_CACHE_HOME"); !cache.empty()) {
+  if (const std::string cache = set("XDG_CACHE_HOME"); std::filesystem::path(cache).is_absolute()) {  // the XDG rules ignore others
     return std::filesystem::path(cache) / "baton";
   }
   if (const std::string home = set("HOME"); !home.empty()) {

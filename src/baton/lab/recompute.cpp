@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "baton/base/error.h"
+#include "baton/base/stop.h"
 #include "baton/cluster/gpu.h"
 #include "baton/exec/backend/cuda/cuda.h"
 #include "baton/lab/training.h"
@@ -126,7 +127,8 @@ Recomputed recompute(const Json& result, const cluster::Machine& machine,
   Training run(words, machine);
   run.run(compared.steps, 0, [&](std::int64_t done, const exec::RunResult&) { return !go_on || go_on(done, compared.steps); });
   if (run.losses().size() < claimed.size()) {
-    throw failure("stopped after {} of {} steps, so that nothing is verified", run.losses().size(), claimed.size());
+    throw Stopped(
+        fmt::format("interrupted after {} of {} steps, so that nothing is verified", run.losses().size(), claimed.size()));
   }
   for (std::size_t s = 0; s < claimed.size(); ++s) {
     const double ours = run.losses()[s];
