@@ -51,7 +51,6 @@ struct Place {
   lab::Settings settings;
   sheet::Source source;
   fs::path records;
-  std::int64_t most_devices = 0;  // that it has; 0: as many as are asked for
 };
 
 std::string option_of(const sheet::Sheet& sheet, const HandinWords& words) {
@@ -110,17 +109,19 @@ Place simulated_place(const HandinWords& words, const std::string& cluster, std:
   place.settings.machine = cluster::probe();
   place.settings.cluster = cluster;
   const bool here = lab::is_this_machine(cluster);
+  std::int64_t most_devices = 0;
   if (!here) {
     const cluster::Blueprint blueprint = cluster::blueprint_by_name(cluster);
     blueprint.take(1);  // a network alone has no devices
-    place.most_devices = blueprint.networked ? 0 : blueprint.in_node;
+    most_devices = blueprint.networked ? 0 : blueprint.in_node;
   }
   place.settings.preset = preset.value_or(here ? lab::Preset::quick : lab::Preset::full);
   place.settings.time_limit = limit_of(words, place.settings.preset);
   place.source = {.devices = here ? "this machine" : cluster,
                   .summary = here ? std::string("this machine, from tasks timed by themselves")
                                   : fmt::format("{} ({})", cluster, cluster::blueprint_by_name(cluster).summary),
-                  .simulated = true};
+                  .simulated = true,
+                  .most_devices = most_devices};
   return place;
 }
 
@@ -129,13 +130,13 @@ lab::AxisValues devices_that_exist(const Place& place, const lab::Experiment& ex
   lab::AxisValues values;
   for (const lab::Axis& axis : experiment.axes) {
     const std::vector<Json>& counts = place.settings.preset == lab::Preset::full ? axis.full : axis.quick;
-    const auto exists = [&](const Json& count) { return count.get<std::int64_t>() <= place.most_devices; };
-    if (axis.name != "devices" || place.most_devices == 0 || std::all_of(counts.begin(), counts.end(), exists)) {
+    const auto exists = [&](const Json& count) { return count.get<std::int64_t>() <= place.source.most_devices; };
+    if (axis.name != "devices" || place.source.most_devices == 0 || std::all_of(counts.begin(), counts.end(), exists)) {
       continue;
     }
     std::vector<Json>& there = values["devices"];
     for (const Json& count : counts) {
-      const Json capped = std::min(count.get<std::int64_t>(), place.most_devices);
+      const Json capped = std::min(count.get<std::int64_t>(), place.source.most_devices);
       if (std::find(there.begin(), there.end(), capped) == there.end()) {
         there.push_back(capped);
       }
@@ -340,6 +341,21 @@ sheet::Document with_commands_as_called(sheet::Document document) {
   return document;
 }
 
+/// The same hand-in at the sheet's own sizes, with all that was asked for, in a folder of its own.
+std::string full_command(const HandinWords& words, const std::string& sheet, const std::string& option, const fs::path& folder) {
+  std::string command = fmt::format("baton handin {}", sheet);
+  for (const auto& [flag, value] : std::vector<std::pair<const char*, std::string>>{{"--name", words.name},
+                                                                                    {"--devices", words.devices},
+                                                                                    {"--cluster", words.cluster},
+                                                                                    {"--option", option},
+                                                                                    {"--preset", "full"},
+                                                                                    {"--time-limit", words.limit},
+                                                                                    {"--out", folder.string() + "-full"}}) {
+    command += value.empty() ? "" : fmt::format(" {} {}", flag, shell_word(value));
+  }
+  return command;
+}
+
 void hand_in(const HandinWords& words, int& exit_code) {
   const sheet::Sheet& sheet = sheet::sheet_by_id(words.sheet);
   const std::string option = option_of(sheet, words);
@@ -360,7 +376,13 @@ void hand_in(const HandinWords& words, int& exit_code) {
   std::vector<std::string> ids_beside;
   for (const sheet::Task& task : tasks) {
     for (const std::string& id : task.experiments) {
-      (simulates && lab::experiment_by_id(id).by_losses ? ids_beside : ids).push_back(id);
+      const bool simulable = !lab::experiment_by_id(id).by_losses;
+      if (simulable || !simulates) {
+        ids.push_back(id);
+      }
+      if (simulates && (!simulable || !task.noise_columns.empty())) {
+        ids_beside.push_back(id);
+      }
     }
   }
   fmt::print("{}: {} experiment{}, {} preset, on {}; the hand-in goes to {}\n", sheet.title, ids.size(), ids.size() == 1 ? "" : "s",
@@ -384,7 +406,16 @@ void hand_in(const HandinWords& words, int& exit_code) {
     const bool refused = std::any_of(found->second.rows.begin(), found->second.rows.end(),
                                      [](const Json& row) { return row.contains("reason"); });
     const bool told_by_others = unanswered || refused || first.source.parts_of_gpu || sheet::oversubscribed(found->second);
-    if (simulates ? unanswered : simulable && told_by_others) {
+    // A table of smaller sizes than the sheet names has one of those beside it.
+    const bool too_small = sheet::is_reduced(found->second) &&
+                           std::any_of(tasks.begin(), tasks.end(), [&](const sheet::Task& task) {
+                             return task.names_size &&
+                                    std::find(task.experiments.begin(), task.experiments.end(), id) != task.experiments.end();
+                           });
+    if (std::find(ids_beside.begin(), ids_beside.end(), id) != ids_beside.end()) {
+      continue;
+    }
+    if (simulates ? unanswered : simulable && (told_by_others || too_small)) {
       ids_beside.push_back(id);
     }
   }
@@ -399,10 +430,8 @@ void hand_in(const HandinWords& words, int& exit_code) {
     return;
   }
   const sheet::Evidence evidence{first.source, beside.source};
-  std::string full = fmt::format("baton handin {} --preset full", sheet.id);
-  full += option.empty() ? "" : " --option " + option;
-  full += words.devices.empty() ? "" : " --devices " + shell_word(words.devices);
-  const sheet::Cover cover{words.name, time_text().substr(0, 10), command_line(), as_called(full)};
+  const sheet::Cover cover{words.name, time_text().substr(0, 10), command_line(),
+                           as_called(full_command(words, sheet.id, option, folder)), cluster_beside};
   const sheet::Document document = with_commands_as_called(sheet::compose(sheet, tasks, cover, evidence));
   sheet::Files files = sheet::files_of(sheet, tasks, document, evidence);
   write_files(folder, files);

@@ -51,7 +51,7 @@ def sections_of(text):
 
 
 def words(answer):
-    return len(re.sub(r" \((Measured|Simulated) on [^)]*\)$", "", answer).split())
+    return len(answer.split())
 
 
 def records(folder, name):
@@ -179,6 +179,14 @@ def check_quotes(text):
             assert sentence not in answer, (answer, beside)
 
 
+def check_notes(text):
+    """A mark is explained, and pictures of one document have different titles."""
+    if re.search(r"\*(?!\*)[ ,;.:|)]", re.sub(r"\*\*.*?\*\*|`.*?`", "", text)):
+        assert "What is marked * had more devices than cores" in text
+    titles = re.findall(r"^!\[(.*)\]\(", text, re.M)
+    assert len(titles) == len(set(titles)), titles
+
+
 def check_scripts(folder, sections):
     """Scripts name themselves, detect GPUs in the class, and have the sizes of the tables."""
     for path in (folder / "code").glob("*.py"):
@@ -263,6 +271,7 @@ def check(program, work, sheet, flags, expected, origin):
     for (heading, count), (questions, _) in zip(expected, sections.values()):
         assert [label for label, _, _ in questions] == [f"Q{n + 1}" for n in range(count)], (heading, questions)
         for label, question, answer in questions:
+            assert "On GPU" not in answer or "laptop" not in flags, answer
             assert "cannot show" not in answer and len(answer) > 10, (heading, label, answer)
             assert words(answer) <= WORDS, (heading, label, words(answer), answer)
         if heading.startswith("Task 5, option"):
@@ -271,6 +280,7 @@ def check(program, work, sheet, flags, expected, origin):
     assert "Ada & Grace_Hopper" in text
     check_prose(folder, name, text)
     check_quotes(text)
+    check_notes(text)
     check_scripts(folder, sections)
     for marker in ("global batch", "SGD", "fp32", "seed") if name != "csye-hw4" else ():
         assert marker in text, marker
@@ -283,6 +293,20 @@ def check(program, work, sheet, flags, expected, origin):
     check_pdf(folder, name)
     print("holds:", sheet, flags)
     return sections
+
+
+def check_fewer_devices(program, work, sheet):
+    """Rows that a cluster has too few devices for are named, and a split over four is told even if there are two."""
+    name, _, cluster = sheet.split()
+    folder = work / f"{name}-{cluster}"
+    call(f"{program} handin {sheet} --time-limit 50ms --out {folder}", work)
+    text = (folder / "handin.md").read_text()
+    assert ("are missing; `--cluster pcie-5` has them" in text) == (cluster == "pcie-2"), text
+    assert "does not fit" not in text
+    assert cluster != "laptop" or ("On core 0" in text and "GPU 0" not in text.replace("Which", "")), text
+    if name == "csye-hw4":
+        assert "Over 4, in blocks: 1+1+1+1 of `toy-4` and 5+5+4+4 of ResNet-50" in text, text
+    check_notes(text)
 
 
 def check_refusals(program, work):
@@ -316,6 +340,8 @@ def main():
     check_refusals(program, work)
     for sheet, expected in SHEETS.items():
         check(program, work, sheet, "--cluster pcie-5 --time-limit 50ms", expected, "simulated")
+    for sheet in ("practical8 --cluster laptop", "csye-hw4 --cluster pcie-2", "hw3 --cluster pcie-2"):
+        check_fewer_devices(program, work, sheet)
     check_quoted_simulations(program, work)
     for sheet in ("hw1 --option C", "hw3", "practical8", "csye-hw4"):
         check(program, work, sheet, "--time-limit 50ms", SHEETS[sheet], "measured")

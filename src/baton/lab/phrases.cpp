@@ -38,7 +38,13 @@ std::string devices_text(const Json& count) { return word_of(count) + (count == 
 
 std::string device_name_text(const std::string& name) {
   const std::size_t colon = name.rfind(':');
-  return colon == std::string::npos || name.starts_with("cpu") ? name : "GPU " + name.substr(colon + 1);
+  if (colon == std::string::npos || name.starts_with("cpu")) {
+    return name;
+  }
+  // GPUs are named after their model, as RTX-3090; what has no number in its name is called what it is.
+  const std::string kind = name.substr(0, colon);
+  const bool gpu = kind.starts_with("cuda") || kind.find_first_of("0123456789") != std::string::npos;
+  return (gpu ? "GPU" : kind) + " " + name.substr(colon + 1);
 }
 
 std::string listing(const std::vector<std::string>& words) {

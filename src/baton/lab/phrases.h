@@ -11,7 +11,7 @@ namespace baton::lab {
 
 /// "1 device", "4 devices".
 std::string devices_text(const Json& count);
-/// A device by its name in a plan: "GPU 1" for "RTX-3090:1"; CPU cores keep theirs, "cpu:1".
+/// A device by its name in a plan: "GPU 1" for "RTX-3090:1", "core 1" for "core:1"; cores of this machine keep theirs, "cpu:1".
 std::string device_name_text(const std::string& name);
 /// "1, 2 and 4".
 std::string listing(const std::vector<std::string>& words);

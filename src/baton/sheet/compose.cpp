@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <regex>
 #include <set>
 
 #include "baton/base/error.h"
@@ -209,8 +210,7 @@ void add_pictures(Pictures& pictures, const lab::Result& result, const std::vect
   for (const lab::Plot& plot : plots) {
     // Bars per device have names too long for half a page.
     const bool own = plot.kind == lab::Plot::Kind::line || &plots != &result.experiment->plots;
-    Picture picture = draw(plot, own ? lab::points_of(plot, rows) : rows);
-    picture.title += origin.empty() ? "" : fmt::format(" ({})", origin);
+    Picture picture = draw(plot, own ? lab::points_of(plot, rows) : rows, origin);
     if (!picture.marks.empty() && pictures.row.size() - before < most) {
       pictures.row.push_back(std::move(picture));
     }
@@ -236,6 +236,21 @@ std::string what_differs(const std::string& second, const std::string& first) {
   return out;
 }
 
+/// The numbers of a text with their units, as "1.46" and "256 KiB".
+std::set<std::string> numbers_of(const std::string& text) {
+  static const std::regex number(R"(\d+(?:\.\d+)?(?:e[+-]?\d+)?(?: (?:%|[a-zµ]{1,2}\b|[KMGT]iB|B\b|[kMGT]?FLOP|GB/s))?)");
+  return {std::sregex_token_iterator(text.begin(), text.end(), number), std::sregex_token_iterator()};
+}
+
+/// Whether what differs of a second answer says something by itself. That takes a number that the first has not, and two if the
+/// sentence that answers the question is the same: one alone is a fragment, which only tells that sizes differ.
+bool speaks_for_itself(const std::string& differs, const std::string& second, const std::string& first) {
+  const std::set<std::string> said = numbers_of(first);
+  const std::set<std::string> own = numbers_of(differs);
+  const auto count = std::count_if(own.begin(), own.end(), [&](const std::string& number) { return !said.contains(number); });
+  return count > (second.starts_with(differs.substr(0, differs.find(". "))) ? 0 : 1);
+}
+
 /// As many of a text's first sentences as have at most so many words.
 std::string first_sentences(const std::string& text, std::size_t words) {
   std::string out;
@@ -257,27 +272,6 @@ std::string first_sentences(const std::string& text, std::size_t words) {
 std::string shortened(const std::string& text, std::size_t words) {
   const std::string kept = words_in(text) <= words ? text : first_sentences(text, words);
   return kept.empty() ? text.substr(0, std::min(text.size(), text.find(". ") + 1)) : kept;
-}
-
-/// What the first source says on each question of a task, within the limit of all of them together: the longest gives way first.
-std::vector<std::string> first_answers(const Task& task, const Source& source) {
-  std::vector<std::string> answers;
-  std::size_t words = 0;
-  for (const AskedOn& question : task.questions) {
-    answers.push_back(find_answer(source, question.id));
-    words += words_in(answers.back());
-  }
-  while (task.most_words > 0 && words > task.most_words) {
-    std::string& longest = *std::max_element(answers.begin(), answers.end(),
-                                             [](const std::string& a, const std::string& b) { return words_in(a) < words_in(b); });
-    const std::size_t before = words_in(longest);
-    longest = shortened(longest, before - 1);
-    if (words_in(longest) == before) {
-      break;  // one sentence each
-    }
-    words -= before - words_in(longest);
-  }
-  return answers;
 }
 
 /// What an answer says of the case at hand, without the general part before it.
@@ -311,6 +305,159 @@ lab::Plot shares_plot() {
           }};
 }
 
+/// The numbers of devices that experiments ask for and the source does not have.
+std::set<std::int64_t> missing_devices(const Source& source) {
+  std::set<std::int64_t> missing;
+  for (const auto& [id, result] : source.results) {
+    for (const lab::Axis& axis : result.experiment->axes) {
+      for (const Json& count : axis.name != "devices"               ? std::vector<Json>()
+                               : result.preset == lab::Preset::full ? axis.full
+                                                                    : axis.quick) {
+        if (source.most_devices > 0 && count.get<std::int64_t>() > source.most_devices) {
+          missing.insert(count.get<std::int64_t>());
+        }
+      }
+    }
+  }
+  return missing;
+}
+
+/// Whether the task's noise was measured on this machine, because its experiment was simulated.
+bool noise_beside(const Task& task, const std::string& experiment, const Evidence& evidence) {
+  return !task.noise_columns.empty() && evidence.first.simulated && !evidence.beside.simulated &&
+         find_result(evidence.first, experiment) != nullptr && find_result(evidence.beside, experiment) != nullptr;
+}
+
+/// "the std of step times is 3.1 % of the median under dp, 2.0 % under ddp, on 2 devices": on those that the answers are about.
+std::string noise_text(const Task& task, const Evidence& evidence) {
+  for (const std::string& id : task.experiments) {
+    if (!noise_beside(task, id, evidence)) {
+      continue;
+    }
+    const std::vector<Json> rows = lab::headline_rows(measured_rows(*find_result(evidence.beside, id)));
+    std::vector<std::string> shares;
+    for (const Json& row : rows) {
+      shares.push_back(fmt::format("{}{} under {}", lab::percent(lab::number(row, "std_ns") / lab::number(row, "time_per_step_ns")),
+                                   shares.empty() ? " of the median" : "", lab::word_of(row["strategy"])));
+    }
+    if (!rows.empty()) {
+      return fmt::format("the std of step times is {}, on {}{}.", lab::listing(shares), lab::devices_text(rows[0]["devices"]),
+                         rows[0].value("oversubscribed", false) ? "*" : "");
+    }
+  }
+  return "";
+}
+
+/// "5+5+4+4": blocks in even runs, the longer ones first.
+std::string even_runs(std::int64_t blocks, std::int64_t devices) {
+  std::string runs;
+  for (std::int64_t d = 0; d < devices; ++d) {
+    runs += fmt::format("{}{}", d == 0 ? "" : "+", blocks / devices + (d < blocks % devices ? 1 : 0));
+  }
+  return runs;
+}
+
+/// How models are split over as many devices as the task asks for, if the source has fewer: a split needs no devices.
+std::string split_without_devices(const Task& task, const Source& source) {
+  if (source.most_devices == 0 || source.most_devices >= task.split_over) {
+    return "";
+  }
+  std::vector<std::string> models;
+  for (const std::string& id : task.experiments) {
+    const lab::Result* result = find_result(source, id);
+    const std::vector<Json> rows = result == nullptr ? std::vector<Json>() : measured_rows(*result);
+    for (const Json& model : lab::values_of(rows, "model")) {
+      std::int64_t blocks = 0;
+      for (const Json& count : lab::where(rows, "model", model)[0].value("blocks_each", Json::array())) {
+        blocks += count.get<std::int64_t>();
+      }
+      const std::string name = lab::word_of(model);
+      models.push_back(
+          fmt::format("{} of {}", even_runs(blocks, task.split_over),
+                      name.starts_with("resnet:") ? "ResNet-" + name.substr(7, name.find(',') - 7) : "`" + name + "`"));
+    }
+  }
+  return models.empty() ? ""
+                        : fmt::format("Over {}, in blocks: {}; {} has {}, on which it was run. ", task.split_over,
+                                      lab::listing(models), source.devices, source.most_devices);
+}
+
+/// What the first source says on each question of a task, within the limit of all of them together: the longest gives way first.
+std::vector<std::string> first_answers(const Task& task, const Source& source) {
+  std::vector<std::string> answers;
+  std::size_t words = 0;
+  const std::string split = split_without_devices(task, source);
+  for (const AskedOn& question : task.questions) {
+    const std::string answer = find_answer(source, question.id, most_words_of_answer - words_in(split));
+    answers.push_back(answer.empty() ? "" : split + answer);
+    words += words_in(answers.back());
+  }
+  while (task.most_words > 0 && words > task.most_words) {
+    std::string& longest = *std::max_element(answers.begin(), answers.end(),
+                                             [](const std::string& a, const std::string& b) { return words_in(a) < words_in(b); });
+    const std::size_t before = words_in(longest);
+    longest = shortened(longest, before - 1);
+    if (words_in(longest) == before) {
+      break;  // one sentence each
+    }
+    words -= before - words_in(longest);
+  }
+  return answers;
+}
+
+/// Which parts of a simulated hand-in were measured on this machine, and why.
+std::string measured_beside_text(const std::vector<Task>& tasks, const Evidence& evidence) {
+  std::set<std::string> noisy;  // experiments of which the noise is measured
+  for (const Task& task : tasks) {
+    for (const std::string& id : task.experiments) {
+      if (noise_beside(task, id, evidence)) {
+        noisy.insert(id);
+      }
+    }
+  }
+  bool warm_up = false;
+  bool losses = false;
+  bool unfit = false;
+  bool too_few = false;
+  for (const auto& [id, result] : evidence.beside.results) {
+    const lab::Result* first = find_result(evidence.first, id);
+    if (result.experiment->by_losses || first == nullptr) {
+      warm_up = true;
+    } else if (measured_rows(*first).size() < first->rows.size()) {
+      unfit = true;
+    } else if (evidence.first.most_devices > 0 &&
+               !missing_devices({.most_devices = evidence.first.most_devices, .results = {{id, *first}}}).empty() &&
+               !noisy.contains(id)) {
+      too_few = true;
+    } else if (!noisy.contains(id)) {
+      losses = true;
+    }
+  }
+  std::vector<std::string> lacking;
+  if (warm_up || losses) {
+    lacking.emplace_back("losses");
+  }
+  if (warm_up) {
+    lacking.emplace_back("a warm-up");
+  }
+  if (!noisy.empty()) {
+    lacking.emplace_back("noise");
+  }
+  std::vector<std::string> what;
+  if (!lacking.empty()) {
+    what.push_back(fmt::format("what needs {}, which a simulation does not have", lab::listing(lacking)));
+  }
+  if (unfit) {
+    what.emplace_back("what does not fit on these devices");
+  }
+  if (too_few) {
+    what.emplace_back("what needs more devices");
+  }
+  std::string text = lab::listing(what);
+  text[0] = 'W';
+  return fmt::format(" {}{} was measured on {}.", text, lacking.empty() ? "" : ",", evidence.beside.summary);
+}
+
 Section section_of(const Task& task, const Evidence& evidence) {
   Section section{task.heading, {}};
   std::string files;
@@ -327,7 +474,8 @@ Section section_of(const Task& task, const Evidence& evidence) {
       const Source& source = *from;
       const lab::Result* result = find_result(source, id);
       const bool second = from == &evidence.beside && find_result(evidence.first, id) != nullptr;
-      if (result == nullptr || (second && (source.simulated || !answered_beside(task, id, evidence))) ||
+      if (result == nullptr ||
+          (second && (source.simulated || !(answered_beside(task, id, evidence) || noise_beside(task, id, evidence)))) ||
           (measured_rows(*result).empty() && find_result(evidence.beside, id) != nullptr)) {
         continue;
       }
@@ -383,9 +531,11 @@ Section section_of(const Task& task, const Evidence& evidence) {
                     !both ? "" : fmt::format("{} ({})", source->simulated ? "Simulated" : "Measured", source->devices)));
       }
       const std::vector<Json> rows = measured_rows(*result);
-      for (const std::string& key : task.columns) {
-        if (has_column(rows, key)) {
-          columns.insert(key);
+      for (const std::vector<std::string>* keys : {&task.columns, &task.gpu_columns}) {
+        for (const std::string& key : *keys) {
+          if (has_column(rows, key)) {
+            columns.insert(key);
+          }
         }
       }
       if (std::any_of(rows.begin(), rows.end(), [](const Json& row) { return row.contains("gpu_memory_bytes"); })) {
@@ -394,6 +544,11 @@ Section section_of(const Task& task, const Evidence& evidence) {
       const std::vector<lab::Plot> shares{shares_plot()};
       add_pictures(pictures, *result, task.shares_of_step ? shares : result->experiment->plots,
                    both ? std::min<std::size_t>(1, task.plots) : task.plots, origin);
+    }
+    if (beside == nullptr && noise_beside(task, id, evidence)) {
+      grids.row.push_back(grid_of(*find_result(evidence.beside, id), task.noise_columns,
+                                  fmt::format("Measured ({}), for the noise", evidence.beside.devices)));
+      columns.insert(task.noise_columns.begin(), task.noise_columns.end());
     }
   }
   const bool shown = !grids.row.empty();
@@ -405,7 +560,7 @@ Section section_of(const Task& task, const Evidence& evidence) {
   }
   std::string reading;
   for (const Reading& one : task.reading) {
-    if (one.column.empty() || columns.contains(one.column)) {
+    if (one.column.empty() || columns.contains(one.column) != one.if_missing) {
       reading += (reading.empty() ? "" : " ") + one.text;
     }
   }
@@ -423,19 +578,21 @@ Section section_of(const Task& task, const Evidence& evidence) {
     const AskedOn& question = task.questions[q];
     Asked asked{question.label, question.text, question.answer};
     const std::string& first = answers[q];
-    const std::string beside = find_answer(evidence.beside, question.id);
+    const std::string from = fmt::format(" ({} on {}.)", evidence.beside.simulated ? "Simulated" : "Measured",
+                                         evidence.beside.devices);
+    const std::string beside = find_answer(evidence.beside, question.id, most_words_of_answer - words_in(from));
     if (asked.answer.empty()) {
-      asked.answer = !first.empty()    ? first
-                     : !beside.empty() ? fmt::format("{} ({} on {}.)", beside, evidence.beside.simulated ? "Simulated" : "Measured",
-                                                     evidence.beside.devices)
-                                       : "The devices at hand cannot show this.";
+      asked.answer = !first.empty() ? first : !beside.empty() ? beside + from : "The devices at hand cannot show this.";
       if (!first.empty() && !beside.empty() && evidence.beside.simulated) {
         const std::string label = beside_label(evidence.beside);
         const std::size_t of_label = words_in(label);
         const std::string differs = first_sentences(what_differs(beside, replaced(first, "*", "")),
                                                     words_left > of_label ? words_left - of_label : 0);
-        asked.beside = differs.empty() ? "" : label + differs;
+        asked.beside = speaks_for_itself(differs, beside, first) ? label + differs : "";
         words_left -= task.most_words == 0 ? 0 : words_in(asked.beside);
+      }
+      if (const std::string noise = noise_text(task, evidence); q == 0 && !noise.empty()) {
+        asked.beside = beside_label(evidence.beside) + noise;
       }
       section.blocks.emplace_back(std::move(asked));
       continue;
@@ -462,18 +619,20 @@ Section section_of(const Task& task, const Evidence& evidence) {
 
 }  // namespace
 
-std::string find_answer(const Source& source, const std::string& id) {
+std::string find_answer(const Source& source, const std::string& id, std::size_t words) {
   for (const auto& [experiment, result] : source.results) {
     for (const lab::Answer& answer : result.answers) {
       if (answer.id == id && !answer.text.empty()) {
         // The note at the top says once what each answer would repeat.
         const std::string text = replaced(answer.text, " (devices shared cores)", "*");
-        return shortened(source.simulated ? replaced(text, " (simulated)", "") : text, most_words_of_answer);
+        return shortened(source.simulated ? replaced(text, " (simulated)", "") : text, words);
       }
     }
   }
   return "";
 }
+
+bool is_reduced(const lab::Result& result) { return !reductions(result).empty(); }
 
 bool oversubscribed(const lab::Result& result) {
   return std::any_of(result.rows.begin(), result.rows.end(), [](const Json& row) { return row.value("oversubscribed", false); });
@@ -541,39 +700,56 @@ Document compose(const Sheet& sheet, const std::vector<Task>& tasks, const Cover
   std::string note = fmt::format("Made with Baton by `{}`. {} on {}.", cover.command,
                                  evidence.first.simulated ? "Simulated" : "Measured", evidence.first.summary);
   bool shared = false;
+  bool starred = false;                           // also by what was measured beside a simulation
   std::map<std::string, std::string> reduced_by;  // the experiments that have it
+  bool larger_beside = false;                     // whether what is reduced is simulated beside, at the sheet's sizes
   for (const auto& [id, result] : evidence.first.results) {
     shared = shared || oversubscribed(result);
     for (const std::string& one : reductions(result)) {
       reduced_by[one] += (reduced_by[one].empty() ? "`" : ", `") + id + "`";
+      const lab::Result* other = find_result(evidence.beside, id);
+      larger_beside = larger_beside || (evidence.beside.simulated && other != nullptr && !is_reduced(*other));
     }
+  }
+  for (const auto& [id, result] : evidence.beside.results) {
+    starred = starred || oversubscribed(result);
   }
   const std::string beside = evidence.beside.results.empty()
                                  ? ""
                                  : fmt::format(" The same is shown beside them, simulated on {}.", evidence.beside.summary);
+  const std::string more_than_cores =
+      " What is marked * had more devices than cores: they took turns, so their times say what a split costs and not what it "
+      "gains.";
   if (shared) {
-    note +=
-        " What is marked * had more devices than cores: they took turns, so their times say what a split costs and not what it "
-        "gains." +
-        beside;
+    note += more_than_cores + beside;
   } else if (evidence.first.parts_of_gpu) {
     note +=
         " The parts have multiprocessors of their own but share the memory, its bandwidth and the power, so their times say what a "
         "split costs and not what separate GPUs gain." +
         beside;
   } else if (evidence.first.simulated && !evidence.beside.results.empty()) {
-    const bool losses_only = std::all_of(evidence.beside.results.begin(), evidence.beside.results.end(),
-                                         [](const auto& one) { return one.second.experiment->by_losses; });
-    note += fmt::format(" What needs losses or a warm-up, which a simulation does not have,{} was measured on {}.",
-                        losses_only ? "" : " and what does not fit on these devices", evidence.beside.summary);
+    note += measured_beside_text(tasks, evidence) + (starred ? more_than_cores : "");
   }
   document.notes.push_back({note});
+  if (const std::set<std::int64_t> missing = missing_devices(evidence.first); !missing.empty()) {
+    std::vector<std::string> counts;
+    for (const std::int64_t count : missing) {
+      counts.push_back(std::to_string(count));
+    }
+    document.notes.push_back({fmt::format(
+        "{} has {}: rows for {} devices are missing{}.", evidence.first.devices, lab::devices_text(evidence.first.most_devices),
+        lab::listing(counts), cover.large_cluster.empty() ? "" : fmt::format("; `--cluster {}` has them", cover.large_cluster))});
+  }
   std::string reduced;
   for (const auto& [what, experiments] : reduced_by) {
     reduced += fmt::format("{}{} ({})", reduced.empty() ? "" : "; ", what, experiments);
   }
   if (!reduced.empty()) {
-    document.notes.push_back({fmt::format("Sizes are reduced: {}. The sheet's own: `{}`.", reduced, cover.full_command)});
+    document.notes.push_back(
+        {fmt::format("Sizes are reduced: {}. The sheet's own: `{}`{}.", reduced, cover.full_command,
+                     larger_beside && !shared && !evidence.first.parts_of_gpu
+                         ? fmt::format("; simulated on {} they stand beside the measured ones", evidence.beside.summary)
+                         : "")});
   }
   for (const Task& task : tasks) {
     document.sections.push_back(section_of(task, evidence));

@@ -17,6 +17,7 @@ struct Source {
   std::string summary;  // "2 cores of a Xeon", "pcie-5 (five RTX 3090)"
   bool simulated = false;
   bool parts_of_gpu = false;                        // which share its memory
+  std::int64_t most_devices = 0;                    // that there are; 0: as many as are asked for
   std::map<std::string, lab::Result> results = {};  // by experiment
 };
 
@@ -24,12 +25,13 @@ struct Source {
 struct Cover {
   std::string name;
   std::string date;
-  std::string command;       // makes the hand-in again
-  std::string full_command;  // makes it at the sheet's own sizes
+  std::string command;             // makes the hand-in again
+  std::string full_command;        // makes it at the sheet's own sizes
+  std::string large_cluster = {};  // has as many devices as any sheet asks for
 };
 
 /// What a sheet is answered from. `beside` has what the first cannot show: simulated where devices shared cores, measured where a
-/// simulation has no losses.
+/// simulation has no losses and no noise.
 struct Evidence {
   Source first;
   Source beside = {};
@@ -38,10 +40,13 @@ struct Evidence {
 /// The document of a sheet. Every number in it is of the evidence; a question that this does not answer says so.
 Document compose(const Sheet& sheet, const std::vector<Task>& tasks, const Cover& cover, const Evidence& evidence);
 
-/// The answer to a question out of results, within the length of an answer; empty where there is none.
-std::string find_answer(const Source& source, const std::string& id);
+/// The answer to a question out of results, within so many words; empty where there is none.
+std::string find_answer(const Source& source, const std::string& id, std::size_t words = most_words_of_answer);
 /// Whether a row of the result had more devices than cores.
 bool oversubscribed(const lab::Result& result);
+
+/// Whether the result has smaller sizes than the sheet.
+bool is_reduced(const lab::Result& result);
 
 /// What is trained at a point of an experiment of data parallelism or of splits, whatever experiment asks for it: two points of
 /// equal jobs need one measurement. Empty where the experiment's is of its own kind.

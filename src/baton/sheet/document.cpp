@@ -48,12 +48,36 @@ std::string markdown_grid(const Grid& grid) {
   return out + "\n";
 }
 
+/// How much further in the rest of a line of code stands that is too long.
+constexpr std::size_t wrapped_by = 4;
+
 // ---------------------------------------------------------------------------------------------- LaTeX
 
 std::string latex_words(std::string_view text) {
   return with_code(
       text, [](std::string_view code) { return "\\texttt{" + latex_text(code) + "}"; },
-      [](std::string_view plain) { return latex_text(plain); });
+      [](std::string_view plain) { return latex_text(unbroken(plain)); });
+}
+
+/// Code whose lines fit on the page, as `html_code` has them.
+std::string latex_code(std::string_view code) {
+  constexpr std::size_t columns = 98;  // of a small typewriter in 170 mm
+  std::string out;
+  for (std::string_view line : split(code.substr(0, code.find_last_not_of('\n') + 1), '\n')) {
+    const std::string further(std::min(line.find_first_not_of(' '), line.size()) + wrapped_by, ' ');
+    std::size_t room = columns;
+    std::size_t least = further.size();  // a line must not be cut within its own indentation
+    while (line.size() > room) {
+      const std::size_t space = line.rfind(' ', room);
+      const std::size_t cut = space == std::string_view::npos || space < least ? room : space;
+      out.append(line.substr(0, cut)).append("\n").append(further);
+      line.remove_prefix(line[cut] == ' ' ? cut + 1 : cut);
+      room = columns - std::min(further.size(), columns / 2);
+      least = 0;
+    }
+    out.append(line).append("\n");
+  }
+  return out;
 }
 
 std::string latex_grid(const Grid& grid) {
@@ -85,11 +109,22 @@ std::string latex_grid(const Grid& grid) {
 std::string html_words(std::string_view text) {
   std::string out = with_code(
       text, [](std::string_view code) { return "<code>" + html_text(code) + "</code>"; },
-      [](std::string_view plain) { return html_text(plain); });
+      [](std::string_view plain) { return html_text(unbroken(plain)); });
   for (std::size_t at = out.find('\n'); at != std::string::npos; at = out.find('\n', at + 5)) {
     out.replace(at, 1, "<br>\n");
   }
   return out;
+}
+
+/// Code of which a line that is too long goes on below, further in than it begins: as no line of the code would.
+std::string html_code(std::string_view code) {
+  std::string out = "<pre>";
+  for (const std::string_view line : split(code.substr(0, code.find_last_not_of('\n') + 1), '\n')) {
+    const std::size_t indent = std::min(line.find_first_not_of(' '), line.size()) + wrapped_by;
+    out += fmt::format("<span class=\"line\" style=\"padding-left:{0}ch;text-indent:-{0}ch\">{1}\n</span>", indent,
+                       html_text(line));
+  }
+  return out + "</pre>\n";
 }
 
 std::string html_grid(const Grid& grid) {
@@ -113,6 +148,16 @@ std::string html_grid(const Grid& grid) {
   return out + "</tbody></table>\n";
 }
 
+/// The first table or picture of a section that comes before its questions; the number of its blocks if there is none.
+std::size_t first_figure_of(const Section& section) {
+  for (std::size_t b = 0; b < section.blocks.size() && !std::holds_alternative<Asked>(section.blocks[b]); ++b) {
+    if (std::holds_alternative<Grids>(section.blocks[b]) || std::holds_alternative<Pictures>(section.blocks[b])) {
+      return b;
+    }
+  }
+  return section.blocks.size();
+}
+
 constexpr const char* style = R"(
 @page { size: A4; margin: 16mm 17mm 17mm; @bottom-center { content: counter(page) " / " counter(pages); font: 9pt sans-serif; } }
 * { box-sizing: border-box; }
@@ -126,6 +171,7 @@ p { margin: 0 0 1.6mm; }
 .question { font-weight: 600; margin: 2mm 0 0.5mm; break-after: avoid; }
 .beside { color: #333; font-size: 9pt; padding-left: 4mm; }
 code, pre { font-family: "DejaVu Sans Mono", Menlo, monospace; font-size: 8.2pt; overflow-wrap: anywhere; }
+.line { display: block; }
 pre { background: #f4f4f4; padding: 1.5mm; margin: 1mm 0 2mm; white-space: pre-wrap; break-inside: avoid; }
 table { break-inside: avoid; border-collapse: collapse; font-size: 8.8pt; margin: 1.5mm auto 2mm; font-variant-numeric: tabular-nums; }
 caption { font-weight: 600; text-align: left; padding-bottom: 0.5mm; }
@@ -238,7 +284,7 @@ std::string to_latex(const Document& document) {
                             },
                             [&](const Listing& listing) {
                               out += (listing.caption.empty() ? "" : latex_words(listing.caption) + "\n") +
-                                     "{\\small\\begin{verbatim}\n" + listing.code + "\\end{verbatim}}\n\n";
+                                     "{\\small\\begin{verbatim}\n" + latex_code(listing.code) + "\\end{verbatim}}\n\n";
                             }},
                  block);
     }
@@ -272,6 +318,10 @@ std::string to_html(const Document& document, const std::vector<int>& pages) {
   }
   for (std::size_t s = 0; s < document.sections.size(); ++s) {
     const Section& section = document.sections[s];
+    // A heading stays with all that comes before the first table or picture, and with that.
+    const std::size_t first_figure = first_figure_of(section);
+    bool together = first_figure < section.blocks.size();
+    out += together ? "<div class=\"whole\">\n" : "";
     out += fmt::format("<h2 id=\"section-{}\">{}</h2>\n", s, html_words(section.heading));
     bool tall = false;     // of a table, so that two pictures lie beside it one above the other
     bool figures = false;  // tables, and the pictures that follow them, lie beside each other where there is room
@@ -310,9 +360,13 @@ std::string to_html(const Document& document, const std::vector<int>& pages) {
                      },
                      [&](const Listing& listing) {
                        out += listing.caption.empty() ? "" : "<p>" + html_words(listing.caption) + "</p>\n";
-                       out += "<pre>" + html_text(listing.code) + "</pre>\n";
+                       out += html_code(listing.code);
                      }},
           block);
+      if (together && b >= first_figure && !figures) {
+        out += "</div>\n";
+        together = false;
+      }
     }
   }
   return out + "</body>\n</html>\n";

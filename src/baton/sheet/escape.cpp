@@ -2,12 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <utility>
 
 namespace baton::sheet {
 namespace {
 
-constexpr std::array<std::pair<std::string_view, std::string_view>, 39> latex_signs{{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 40> latex_signs{{
     {"\\", "\\textbackslash{}"},
     {"{", "\\{"},
     {"}", "\\}"},
@@ -47,6 +48,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 39> latex_si
     {"\n", "\\\\\n"},
     {"₅", "$_5$"},
     {"ₙ", "$_n$"},
+    {"\u00a0", "~"},
 }};
 
 /// How many bytes the first sign of a text in UTF-8 has; 0 if it is not in UTF-8.
@@ -87,6 +89,48 @@ std::string html_text(std::string_view text) {
       default:
         out += c;
     }
+  }
+  return out;
+}
+
+std::string unbroken(std::string_view text) {
+  constexpr std::array<std::string_view, 17> units{"%",   "ns",  "µs", "ms",   "s",    "B",     "bytes", "KiB",  "MiB",
+                                                   "GiB", "TiB", "GB", "GB/s", "FLOP", "GFLOP", "MFLOP", "TFLOP"};
+  const auto is_digit = [&](std::size_t at) { return at < text.size() && std::isdigit(static_cast<unsigned char>(text[at])) != 0; };
+  const auto is_letter = [&](std::size_t at) {
+    return at < text.size() && std::isalpha(static_cast<unsigned char>(text[at])) != 0;
+  };
+  /// How many digits there are from a place on, or before it.
+  const auto digits_from = [&](std::size_t at) {
+    std::size_t count = 0;
+    while (is_digit(at + count)) {
+      ++count;
+    }
+    return count;
+  };
+  const auto digits_before = [&](std::size_t at) {
+    std::size_t count = 0;
+    while (count < at && is_digit(at - count - 1)) {
+      ++count;
+    }
+    return count;
+  };
+  std::string out;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const std::string_view before = text.substr(0, at);
+    const std::string_view after = text.substr(at + 1);
+    bool within = false;
+    if (text[at] == ' ' && at > 0 && is_digit(at - 1)) {
+      const std::size_t ahead = digits_before(at);
+      const bool whole = ahead <= 3 &&
+                         (ahead == at || std::string_view(".,-x").find(text[at - ahead - 1]) == std::string_view::npos);
+      within = (whole && digits_from(at + 1) == 3 && !is_letter(at + 4)) || after.starts_with("· ") || after.starts_with("× ") ||
+               std::any_of(units.begin(), units.end(),
+                           [&](std::string_view unit) { return after.starts_with(unit) && !is_letter(at + 1 + unit.size()); });
+    } else if (text[at] == ' ' && (before.ends_with(" ·") || before.ends_with(" ×"))) {
+      within = is_digit(at + 1);
+    }
+    out += within ? "\u00a0" : std::string(1, text[at]);
   }
   return out;
 }

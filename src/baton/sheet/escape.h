@@ -10,6 +10,9 @@ std::string html_text(std::string_view text);
 /// Text as LaTeX has it: its own signs escaped, and those beyond ASCII that pdflatex does not know written with what it knows.
 std::string latex_text(std::string_view text);
 
+/// Text whose numbers do not break over lines: the spaces within "3 145 728", "3 · 10^-8" and "12 MiB" are non-breaking ones.
+std::string unbroken(std::string_view text);
+
 /// Text in which `…` marks code, for the writers of documents: `code` and `plain` write one stretch each.
 template <typename Code, typename Plain>
 std::string with_code(std::string_view text, Code code, Plain plain) {

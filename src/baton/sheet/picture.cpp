@@ -88,7 +88,9 @@ class Frame {
  public:
   Frame(Picture& picture, const lab::Plot& plot, double lowest, double highest, std::size_t legend)
       : picture_(picture), unit_(unit_for(plot.y_format, highest)) {
-    top_ = top_margin + legend_line * static_cast<double>(legend);
+    const std::vector<std::string> title = title_lines(plot, picture);
+    below_title_ = legend_line * static_cast<double>(title.size() - 1);
+    top_ = top_margin + below_title_ + legend_line * static_cast<double>(legend);
     picture.height = top_ + 95 + bottom_margin;
     bottom_ = picture.height - bottom_margin;
     right_ = picture.width - right_margin;
@@ -104,13 +106,9 @@ class Frame {
     }
     line(left_margin, top_, left_margin, bottom_);
     line(left_margin, bottom_, right_, bottom_);
-    const std::string unit = unit_.name.empty() ? "" : " (" + unit_.name + ")";
-    const bool said = plot.y_title.empty() || canonical(plot.title).starts_with(canonical(plot.y_title));
-    std::string title = plot.title + (said ? "" : ": " + plot.y_title) + unit;
-    if (text_width(title) > picture.width - 4) {
-      title = plot.title.substr(0, plot.title.find_first_of(":,(")) + unit;
+    for (std::size_t i = 0; i < title.size(); ++i) {
+      text(2, 9 + legend_line * static_cast<double>(i), title[i]);
     }
-    text(2, 9, title);
     text((left_margin + right_) / 2, picture.height - 4, plot.x_title + (plot.log_x ? " (logarithmic)" : ""), Anchor::middle);
   }
 
@@ -147,7 +145,7 @@ class Frame {
   /// The last `dashed` of the names are of dashed lines: curves, and the ideal in black.
   void legend(const std::vector<std::string>& names, std::size_t dashed_names, bool ideal) {
     double x = left_margin;
-    double at = 9 + legend_line;
+    double at = 9 + legend_line + below_title_;
     for (std::size_t i = 0; i < names.size(); ++i) {
       const double width = legend_width(names[i]);
       if (x > left_margin && x + width > picture_.width) {
@@ -166,7 +164,24 @@ class Frame {
 
  private:
   Picture& picture_;
+  /// What is drawn, its unit and its origin, shorter if it is too wide; what still is takes a second line.
+  std::vector<std::string> title_lines(const lab::Plot& plot, const Picture& picture) const {
+    const std::string origin = picture.origin.empty() ? "" : " (" + picture.origin + ")";
+    const std::string unit = unit_.name.empty() ? "" : " (" + unit_.name + ")";
+    const bool said = plot.y_title.empty() || canonical(plot.title).starts_with(canonical(plot.y_title));
+    const std::string brief = plot.title.substr(0, plot.title.find_first_of(":,("));
+    const auto fits = [&](const std::string& title) { return text_width(title) <= picture.width - 4; };
+    if (const std::string whole = plot.title + (said ? "" : ": " + plot.y_title) + unit + origin; fits(whole)) {
+      return {whole};
+    }
+    if (const std::string shorter = brief + unit + origin; origin.empty() || fits(shorter)) {
+      return {shorter};
+    }
+    return {brief + unit, origin.substr(1)};
+  }
+
   Unit unit_;
+  double below_title_ = 0;
   double top_ = 0;
   double bottom_ = 0;
   double right_ = 0;
@@ -225,14 +240,19 @@ std::vector<Json> xs_of(const std::vector<Series>& all) {
   return xs;
 }
 
+/// "Speedup (measured)".
+std::string titled(const std::string& title, const std::string& origin) {
+  return title + (origin.empty() ? "" : " (" + origin + ")");
+}
+
 /// "2 devices": names of lines that are mere numbers say what they count.
 std::string series_name(const lab::Plot& plot, const std::string& name) {
   const bool number = !name.empty() && name.find_first_not_of("0123456789.") == std::string::npos;
   return !number ? name : plot.series == "delay_ms" ? name + " ms" : name + (plot.series == "devices" ? " dev." : "");
 }
 
-Picture draw_lines(lab::Plot plot, const std::vector<Series>& all, const std::string& origin, std::vector<lab::Curve> curves) {
-  Picture picture{.title = plot.title};
+Picture draw_lines(Picture picture, lab::Plot plot, const std::vector<Series>& all, const std::string& origin,
+                   std::vector<lab::Curve> curves) {
   std::vector<Json> xs = xs_of(all);
   const bool ideal = plot.ideal == "linear" || plot.ideal == "flat";
   if (xs.size() < 2 || !std::all_of(xs.begin(), xs.end(), [](const Json& x) { return x.is_number(); })) {
@@ -263,7 +283,7 @@ Picture draw_lines(lab::Plot plot, const std::vector<Series>& all, const std::st
   });
   if (plot.curves && curves.empty()) {  // the title names them after what is measured
     plot.title = plot.title.substr(0, plot.title.find(", and "));
-    picture.title = plot.title;
+    picture.title = titled(plot.title, picture.origin);
   }
   for (const lab::Curve& curve : curves) {
     names.push_back(curve.name);
@@ -316,8 +336,7 @@ Picture draw_lines(lab::Plot plot, const std::vector<Series>& all, const std::st
   return picture;
 }
 
-Picture draw_bars(const lab::Plot& plot, const std::vector<Series>& all) {
-  Picture picture{.title = plot.title};
+Picture draw_bars(Picture picture, const lab::Plot& plot, const std::vector<Series>& all) {
   const std::vector<Json> xs = xs_of(all);
   if (xs.size() * all.size() < 2) {
     return picture;
@@ -350,8 +369,7 @@ Picture draw_bars(const lab::Plot& plot, const std::vector<Series>& all) {
   return picture;
 }
 
-Picture draw_stacked(const lab::Plot& plot, const std::vector<Json>& rows) {
-  Picture picture{.title = plot.title};
+Picture draw_stacked(Picture picture, const lab::Plot& plot, const std::vector<Json>& rows) {
   std::vector<Json> shown;
   double highest = 0;
   double lowest = 0;
@@ -395,21 +413,22 @@ Picture draw_stacked(const lab::Plot& plot, const std::vector<Json>& rows) {
 
 }  // namespace
 
-Picture draw(const lab::Plot& plot, const std::vector<Json>& rows) {
+Picture draw(const lab::Plot& plot, const std::vector<Json>& rows, const std::string& origin) {
+  Picture picture{.title = titled(plot.title, origin), .origin = origin};
   if (plot.kind == lab::Plot::Kind::stacked) {
-    return draw_stacked(plot, rows);
+    return draw_stacked(std::move(picture), plot, rows);
   }
   const std::vector<Series> all = series_of(plot, rows);
   const bool drawable = plot.kind == lab::Plot::Kind::line || plot.kind == lab::Plot::Kind::bars;  // what paper has room for
   if (!drawable || all.empty() || largest_of(all) <= 0) {
-    return {.title = plot.title};
+    return picture;
   }
   if (plot.kind == lab::Plot::Kind::bars) {
-    return draw_bars(plot, all);
+    return draw_bars(std::move(picture), plot, all);
   }
   std::vector<lab::Curve> curves = plot.curves ? plot.curves(rows) : std::vector<lab::Curve>();
   curves.resize(std::min<std::size_t>(curves.size(), 1));  // of more one could not tell which is which
-  return draw_lines(plot, all, rows.front().value("origin", "measured"), curves);
+  return draw_lines(std::move(picture), plot, all, rows.front().value("origin", "measured"), curves);
 }
 
 std::string to_svg(const Picture& picture) {

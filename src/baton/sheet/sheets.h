@@ -16,10 +16,11 @@ struct AskedOn {
   std::string answer = {};  // in our own words, where no measurement gives it
 };
 
-/// How a column is to be read: said if the column is shown; without a column it is always said.
+/// How a column is to be read: said if the column is shown, or if it is not; without a column it is always said.
 struct Reading {
   std::string column;
   std::string text;
+  bool if_missing = false;
 };
 
 /// A task of a sheet: what is measured for it, what is asked and shown.
@@ -30,13 +31,17 @@ struct Task {
   std::vector<AskedOn> questions = {};
   std::vector<std::string> columns = {};      // of its tables, in order; those that an experiment does not have are left out
   std::vector<std::string> gpu_columns = {};  // of a second table, where drivers of GPUs report something
-  std::vector<Reading> reading = {};          // how columns are to be read, below the tables
-  std::size_t plots = 1;                      // at most so many of each experiment's
-  std::size_t most_words = 0;                 // of all its answers together; 0: no limit but each answer's
-  std::vector<std::string> programs = {};     // of code/, that do it
-  std::string listed_class = {};              // of a script: the class that spreads layers over devices is shown
-  std::string note = {};                      // what differs from the sheet, before the tables
-  bool shares_of_step = false;                // draws the shares of computing and communication instead of the experiment's plots
+  std::vector<std::string> noise_columns =
+      {};                                  // of a table that is measured on this machine beside a simulation, which has no noise
+  std::vector<Reading> reading = {};       // how columns are to be read, below the tables
+  std::size_t plots = 1;                   // at most so many of each experiment's
+  std::size_t most_words = 0;              // of all its answers together; 0: no limit but each answer's
+  std::vector<std::string> programs = {};  // of code/, that do it
+  std::string listed_class = {};           // of a script: the class that spreads layers over devices is shown
+  std::string note = {};                   // what differs from the sheet, before the tables
+  std::int64_t split_over = 0;             // the devices that it asks to split models over; named even if there are fewer
+  bool names_size = false;                 // the sheet says how large what is run must be
+  bool shares_of_step = false;             // draws the shares of computing and communication instead of the experiment's plots
 };
 
 /// A PyTorch script of a sheet: the words of its job; without steps the one that the experiment has of its own.

@@ -17,13 +17,11 @@ std::vector<AskedOn> theory_questions() {
        "their caches. Off-chip memory is larger and slower: an RTX 3090 has 24 GB of it, 128 KB of L1 and shared memory per "
        "multiprocessor and 6 MB of L2; an access takes about 500 cycles off chip, 200 in L2 and 30 in L1 or shared memory."},
       {"csye-hw4/1/Q3", "Q3", "Why is training deep networks slow?",
-       "(1) Much arithmetic: about 6 flops per parameter and sample, for millions of both. (2) Many passes over the data, each "
-       "step "
-       "waiting for the update of the one before. (3) Memory bandwidth: element-wise operations and updates do few flops per byte. "
-       "(4) "
-       "Reading and preparing data. (5) Communication once the work is split. (6) Repeated runs to choose hyperparameters. "
-       "`baton lab "
-       "run profile` shows which of them it is for a step."},
+       "(1) Much arithmetic: per sample about 6 flops for each parameter of a fully connected layer, and more where weights are "
+       "used at every position, as in a convolution (ResNet-50: about 960 per parameter); for millions of parameters and samples. "
+       "(2) Many passes over the data, each step waiting for the update before it. (3) Memory bandwidth: element-wise operations "
+       "and updates do few flops per byte. (4) Reading and preparing data. (5) Communication once the work is split. (6) Repeated "
+       "runs for hyperparameters. `baton lab run profile` shows which matters."},
       {"csye-hw4/1/Q4", "Q4", "Which parallel methods are there on a single machine and on several?",
        "One machine: vector instructions, threads (OpenMP), processes, the threads of a GPU (CUDA), several GPUs driven by one "
        "process "

@@ -281,6 +281,86 @@ TEST(Compose, WhatDriversOfGpusReportIsATableOfItsOwn) {
   EXPECT_EQ(tables()[1].rows[0], (std::vector<std::string>{"dp", "2", "93.0 %", "3.00", "120", "1980"}));
 }
 
+TEST(Compose, ASecondAnswerWithoutANumberOfItsOwnIsLeftOut) {
+  const auto beside = [](const std::string& first, const std::string& second) {
+    lab::Result measured = scaling({8, 5, 9}, false, 2);
+    lab::Result other = scaling({8, 4, 2}, true);
+    measured.answers[0].text = first;
+    other.answers[0].text = second;
+    Evidence evidence = evidence_of("strong-scaling", measured);
+    put_beside(evidence, "strong-scaling", other);
+    return asked_in(section("Task 2", evidence))[0].beside;
+  };
+  EXPECT_EQ(beside("No: 1.60 times.", "Step time is linear."), "");
+  EXPECT_EQ(beside("No: 1.60 times.", "Yes: 1.60 times."), "");
+  EXPECT_EQ(beside("At 4 borders. It moves 128 KiB.", "At 4 borders. It moves 256 KiB."), "") << "a fragment";
+  EXPECT_EQ(beside("No: 1.60 times.", "Yes: 2.00 times."), "Simulated (pcie-5): Yes: 2.00 times.");
+}
+
+TEST(Compose, TheLabelOfAnAnswerIsWithinItsLength) {
+  std::string longest = "No.";
+  for (int i = 0; i < 89; ++i) {
+    longest += " So.";
+  }
+  Evidence evidence{.first = {.devices = "small", .summary = "one GPU", .simulated = true}};
+  evidence.first.results.emplace("strong-scaling", scaling({8}, true));
+  evidence.beside = {.devices = "cpu", .summary = "4 cores of a test"};
+  evidence.beside.results.emplace("strong-scaling", scaling({9, 5, 4}));
+  evidence.beside.results.at("strong-scaling").answers[0].text = longest;
+  const std::string answer = asked_in(section("Task 2", evidence))[0].answer;
+  EXPECT_TRUE(answer.ends_with("So. (Measured on cpu.)"));
+  EXPECT_EQ(words_in(answer), 90U);
+}
+
+/// DP and DDP on 2 devices, with this noise.
+lab::Result both_strategies(bool is_simulated) {
+  std::vector<lab::Point> points;
+  std::vector<Json> records;
+  for (const char* strategy : {"dp", "ddp"}) {
+    points.push_back({{"model", "mlp:dim=1024,depth=2"}, {"devices", 2}, {"strategy", strategy}});
+    records.push_back(with(trained(6, 2), {{"trained", {{"parameter_bytes", 2048}}},
+                                           {"std_ns", is_simulated         ? 0.0
+                                                      : points.size() == 1 ? 6e5
+                                                                           : 3e5},
+                                           {"oversubscribed", !is_simulated}}));
+  }
+  return result_of("dp-vs-ddp", points, is_simulated ? simulated(records) : records);
+}
+
+TEST(Compose, TheNoiseThatASimulationLacksIsMeasuredBesideItAndItsMarksAreExplained) {
+  Evidence evidence{.first = {.devices = "pcie-5", .summary = "five GPUs", .simulated = true}};
+  evidence.first.results.emplace("dp-vs-ddp", both_strategies(true));
+  evidence.beside = {.devices = "cpu", .summary = "1 core of a test"};
+  evidence.beside.results.emplace("dp-vs-ddp", both_strategies(false));
+  const Section task = section("Task 4", evidence);
+  EXPECT_EQ(asked_in(task)[0].beside,
+            "Measured (cpu): the std of step times is 10.0 % of the median under dp and 5.0 % under ddp, on 2 devices*.");
+  const std::vector<Grid> grids = blocks_of<Grids>(task).at(0).row;
+  ASSERT_EQ(grids.size(), 2U);
+  EXPECT_TRUE(says(grids[1].caption, "Measured (cpu)"));
+  EXPECT_EQ(grids[1].rows[0].back(), "*");
+  const std::string said = blocks_of<Paragraph>(task).back().text;
+  EXPECT_TRUE(says(said, "std is the standard deviation"));
+  EXPECT_TRUE(says(said, "Neither CPU cores nor a simulation have it: `baton lab run dp-vs-ddp --devices cuda`"));
+  const Document document = compose(sheet_by_id("hw1"), {sheet_by_id("hw1").tasks[3]}, cover, evidence);
+  EXPECT_TRUE(
+      says(document.notes[0].text, "What needs noise, which a simulation does not have, was measured on 1 core of a test."));
+  EXPECT_TRUE(says(document.notes[0].text, "What is marked * had more devices than cores"));
+  EXPECT_TRUE(silent_on(document.notes[0].text, "fit"));
+}
+
+TEST(Compose, RowsThatAClusterHasTooFewDevicesForAreNamed) {
+  Evidence evidence{.first = {.devices = "pcie-2", .summary = "two GPUs", .simulated = true, .most_devices = 2}};
+  evidence.first.results.emplace("strong-scaling", scaling({8, 5}, true));
+  Cover with_larger = cover;
+  with_larger.large_cluster = "pcie-5";
+  const auto notes = [&] { return compose(sheet_by_id("hw1"), {sheet_by_id("hw1").tasks[1]}, with_larger, evidence).notes; };
+  ASSERT_EQ(notes().size(), 2U);
+  EXPECT_EQ(notes()[1].text, "pcie-2 has 2 devices: rows for 4 devices are missing; `--cluster pcie-5` has them.");
+  evidence.first.most_devices = 4;
+  EXPECT_EQ(notes().size(), 1U);
+}
+
 TEST(GridOf, AColumnHasOneUnit) {
   std::vector<Json> records{trained(0.5, 1), trained(2, 2), trained(1234.5, 4)};
   const Grid grid = grid_of(result_of("strong-scaling", {scaling_point(1), scaling_point(2), scaling_point(4)}, records),
@@ -368,6 +448,15 @@ TEST(CodeOf, ProgramsHaveTheSizesOfTheTables) {
   EXPECT_TRUE(says(files.at("code/measure.h"), "dim_of_the_tables = \"1024\";"));
   EXPECT_TRUE(says(code_of(sheet, tasks_of(sheet, "A"), Evidence{}).at("code/task3_communication.cpp"),
                    "cases_of_the_tables = {\"1024x2\", \"8192x8\"};"));
+}
+
+TEST(CodeOf, TheScriptOfMatrixPowersHasTheSheetsSizeWhateverWasMeasured) {
+  const Sheet& sheet = sheet_by_id("csye-hw4");
+  const lab::Point point{{"size", 64}, {"power", 10}, {"precision", "fp32"}, {"devices", 1}};
+  const Json record = with(trained(8, 1), {{"size", 64}, {"power", 10}, {"tflops", 1.0}, {"products", 4}});
+  const Files files = code_of(sheet, sheet.tasks, evidence_of("matrix-power", result_of("matrix-power", {point}, {record})));
+  EXPECT_TRUE(says(files.at("code/part2_matrix_power.py"), "SIZE = 10000"));
+  EXPECT_TRUE(says(files.at("code/README.md"), "python3 part2_matrix_power.py --size 64 "));
 }
 
 TEST(CodeOf, TheWidthIsThatOfTheTables) {

@@ -53,8 +53,8 @@ TEST(ToHtml, EscapesWhatIsTextAndMarksCode) {
   EXPECT_TRUE(says(page, "Ada &amp; Grace, 2026-11-16"));
   EXPECT_TRUE(says(page, "<code>baton handin hw1 --name a_b</code>"));
   EXPECT_TRUE(says(page, "<p class=\"question\">Q1: Why &lt;so&gt;?</p>\n<p>Because 3 &lt; 4.</p>\n<p class=\"beside\">Simulated"));
-  EXPECT_TRUE(says(page, "<pre>if a &lt; b:\n"));
-  EXPECT_TRUE(says(page, "<td class=\"text\">50 % &amp; more</td><td>2.00</td>"));
+  EXPECT_TRUE(says(page, "<pre><span class=\"line\" style=\"padding-left:4ch;text-indent:-4ch\">if a &lt; b:\n</span>"));
+  EXPECT_TRUE(says(page, "<td class=\"text\">50\u00a0% &amp; more</td><td>2.00</td>"));
   for (const char* tag : {"table", "div", "tr", "svg", "p", "h2", "ul"}) {
     const auto count = [&](const std::string& part) {
       std::size_t n = 0;
@@ -81,9 +81,24 @@ TEST(ToLatex, EscapesTextAndKeepsListingsAsTheyAre) {
   EXPECT_TRUE(says(tex, "\\author{Ada \\& Grace}"));
   EXPECT_TRUE(says(tex, "\\texttt{baton handin hw1 --name a\\_b}"));
   EXPECT_TRUE(says(tex, "\\begin{tabular}{lr}"));
-  EXPECT_TRUE(says(tex, "50 \\% \\& more & 2.00 \\\\"));
+  EXPECT_TRUE(says(tex, "50~\\% \\& more & 2.00 \\\\"));
   EXPECT_TRUE(says(tex, "\\begin{verbatim}\nif a < b:\n    x = \"{}\"\n\\end{verbatim}"));
   EXPECT_TRUE(says(tex, "\\section*{Task 2: End}"));
+}
+
+TEST(ToHtml, AHeadingStaysWithTheFirstTableBelowIt) {
+  const std::string page = to_html(sample());
+  const std::size_t whole = page.find("<div class=\"whole\">\n<h2 id=\"section-0\">");
+  ASSERT_NE(whole, std::string::npos);
+  EXPECT_LT(page.find("</table>", whole), page.find("</div>\n</div>", whole));
+  EXPECT_EQ(page.find("<div class=\"whole\">\n<h2 id=\"section-1\">"), std::string::npos) << "it has no table";
+}
+
+TEST(ToLatex, LongLinesOfCodeGoOnFurtherIn) {
+  Document document = sample();
+  const std::string name(60, 'a');
+  document.sections[1].blocks = {Listing{"", "    x = " + name + " + " + name + "\n"}};
+  EXPECT_TRUE(says(to_latex(document), "    x = " + name + " +\n        " + name + "\n\\end{verbatim}"));
 }
 
 /// As Chromium writes it: two pages, an inner node, and the places that links lead to.

@@ -65,5 +65,13 @@ TEST(WithCode, TellsCodeFromText) {
   EXPECT_EQ(with_code("", code, plain), "");
 }
 
+TEST(Unbroken, NumbersDoNotBreakOverLines) {
+  EXPECT_EQ(unbroken("are 3 145 728 elements"), "are 3\u00a0145\u00a0728 elements");
+  EXPECT_EQ(unbroken("below 3 · 10^-8 do"), "below 3\u00a0·\u00a010^-8 do");
+  EXPECT_EQ(unbroken("12 MiB, 5.7 % and 3 ms."), "12\u00a0MiB, 5.7\u00a0% and 3\u00a0ms.");
+  EXPECT_EQ(unbroken("on 4 devices, 2 steps, 16 Bytes of 64 12"), "on 4 devices, 2 steps, 16 Bytes of 64 12");
+  EXPECT_EQ(latex_text(unbroken("12 MiB")), "12~MiB");
+}
+
 }  // namespace
 }  // namespace baton::sheet

@@ -196,5 +196,17 @@ TEST(ToLatex, IsAPictureEnvironmentThatCountsUpwards) {
   EXPECT_NE(tex.find("\\end{picture}"), std::string::npos);
 }
 
+TEST(Draw, TheTitleSaysWhereRowsComeFromAlsoIfItIsLong) {
+  Plot plot = time_against_devices();
+  EXPECT_TRUE(has(texts(draw(plot, times({8, 4, 2}))), "Step time: time/step (ms)"));
+  const Picture picture = draw(plot, times({8, 4, 2}), "measured");
+  EXPECT_EQ(picture.title, "Step time (measured)");
+  EXPECT_TRUE(has(texts(picture), "Step time: time/step (ms) (measured)"));
+  plot.title = "Time of all the transfers of a forward pass";
+  const std::vector<std::string> words = texts(draw(plot, times({8, 4, 2}), "simulated"));
+  EXPECT_TRUE(has(words, plot.title + " (ms)"));
+  EXPECT_TRUE(has(words, "(simulated)")) << "on a second line";
+}
+
 }  // namespace
 }  // namespace baton::sheet

@@ -4,6 +4,7 @@ def arguments():
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--json", default="-", help="where the result goes; - is standard output")
     parser.add_argument("--batch", type=int, default=BATCH, help="the global batch, over all devices")
+    parser.add_argument("--seed", type=int, default=SEED, help="of the weights and the data")
     #: if stack
     parser.add_argument("--dim", type=int, default=WIDTHS[0], help="the width of each block")
     #: if split
@@ -17,20 +18,31 @@ def arguments():
     #: if layers
     parser.add_argument("--gpus", type=int, default=DEVICES, help="use only so many of the GPUs")
     #: end
+    #: if dp
+    parser.add_argument("--gpus", type=int, help="use only so many of the GPUs")
+    #: end
     args = parser.parse_args()
     for name, value in vars(args).items():
-        if isinstance(value, (int, float)) and value < (0 if name == "delay_ms" else 1):
-            parser.error(f"--{name.replace('_', '-')} is {value}, and must be at least {0 if name == 'delay_ms' else 1}")
+        least = 0 if name in ("delay_ms", "seed") else 1
+        if isinstance(value, (int, float)) and value < least:
+            parser.error(f"--{name.replace('_', '-')} is {value}, and must be at least {least}")
+    #: if dp
+    if args.device == "cuda" and (args.gpus or 1) > torch.cuda.device_count():
+        parser.error(f"--gpus is {args.gpus}, and there are {torch.cuda.device_count()} GPUs")
+    #: end
     take(args)
     return args
 
 
 def take(args):
     """Puts the flags in the place of the settings above."""
-    global BATCH
+    global BATCH, SEED
     if args.batch != BATCH:
         BATCH = args.batch
         TWIN_OF["batch"] = str(BATCH)
+    if args.seed != SEED:
+        SEED = args.seed
+        TWIN_OF["seed"] = str(SEED)
     #: if stack
     global MODEL, WIDTHS, PARAMETERS
     depth = getattr(args, "depth", len(WIDTHS) - 1)
@@ -167,11 +179,12 @@ def make_loss():
     #: end
 
 
-def synchronize(device):
-    """Waits for the GPUs: without it the clock would stop when the work is queued, not when it is done."""
-    if device.type == "cuda":
-        for ordinal in range(torch.cuda.device_count()):
-            torch.cuda.synchronize(ordinal)
+def synchronize(devices):
+    """Waits for the GPUs that this process uses: without it the clock would stop when the work is queued, not when it is done. To
+    wait for any other would take memory on it."""
+    for device in devices:
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
 #: if delay
 
 

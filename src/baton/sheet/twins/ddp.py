@@ -45,11 +45,11 @@ def main():
     for step in range(STEPS):
         x = rows_of_step(inputs, step, begin_row, end_row).to(device)
         y = rows_of_step(targets, step, begin_row, end_row).to(device)
-        synchronize(device)
+        synchronize([device])
         dist.barrier()
         begin = time.perf_counter_ns()
         loss = train_step(parallel, optimizer, criterion, x, y, rank, weight)
-        synchronize(device)
+        synchronize([device])
         times.append(time.perf_counter_ns() - begin)
         dist.all_reduce(loss)  # outside the time that is taken: only to be shown
         losses.append(loss.item() / world)

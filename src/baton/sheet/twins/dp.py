@@ -15,7 +15,8 @@ def main():
     model.to(device)
     # GPU 0 owns everything: in every step DataParallel scatters the batch from it, copies the parameters to the others, gathers
     # the outputs and sums the gradients there. One process drives all GPUs with a thread each. Without GPUs it runs the model as it is.
-    gpus = list(range(min(DEVICES, torch.cuda.device_count()))) if args.device == "cuda" else []
+    gpus = list(range(min(args.gpus or DEVICES, torch.cuda.device_count()))) if args.device == "cuda" else []
+    used = [torch.device("cuda", i) for i in gpus]
     parallel = nn.DataParallel(model, device_ids=gpus) if gpus else model
     inputs, targets = load_data(args)
     optimizer, criterion = make_optimizer(model.parameters()), make_loss()
@@ -24,10 +25,10 @@ def main():
     for step in range(STEPS):
         x = rows_of_step(inputs, step, 0, BATCH).to(device)
         y = rows_of_step(targets, step, 0, BATCH).to(device)
-        synchronize(device)
+        synchronize(used)
         begin = time.perf_counter_ns()
         loss = train_step(parallel, optimizer, criterion, x, y)
-        synchronize(device)
+        synchronize(used)
         times.append(time.perf_counter_ns() - begin)
         losses.append(loss.item())
         show_step(step, times[-1], losses[-1])

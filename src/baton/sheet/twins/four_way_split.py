@@ -71,8 +71,8 @@ def synchronize(devices):
             torch.cuda.synchronize(device)
 
 
-def measure(name, most, kind):
-    torch.manual_seed(SEED)
+def measure(name, most, kind, seed):
+    torch.manual_seed(seed)
     toy = name == "toy-4"
     model = SplitModel(toy_blocks() if toy else resnet50_blocks(), most, kind)
     x = torch.randn(BATCH, 10) if toy else torch.randn(BATCH, 3, IMAGE, IMAGE)
@@ -108,9 +108,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--models", nargs="+", choices=["toy-4", "resnet:50"], default=["toy-4", "resnet:50"])
+    parser.add_argument("--seed", type=int, default=SEED, help="of the weights and the data")
     args = parser.parse_args()
     there = torch.cuda.device_count() if args.device == "cuda" else 4
-    rows = [measure(name, n, args.device) for name in args.models for n in (1, 2, 4) if n <= there]
+    rows = [measure(name, n, args.device, args.seed) for name in args.models for n in (1, 2, 4) if n <= there]
     print(json.dumps(rows, indent=2))
 
 

@@ -61,10 +61,10 @@ def show_forward(model, x):
     model.log = False
     times = []
     for _ in range(11):
-        synchronize(x.device)
+        synchronize(model.gpus)
         begin = time.perf_counter_ns()
         model(x)
-        synchronize(x.device)
+        synchronize(model.gpus)
         times.append(time.perf_counter_ns() - begin)
     print(f"the forward takes {sorted(times)[5] / 1e3:.1f} us (synchronized, median of 11)", file=sys.stderr)
 
@@ -82,10 +82,10 @@ def main():
     for step in range(STEPS):
         x = rows_of_step(inputs, step, 0, BATCH).to(devices[0])
         y = rows_of_step(targets, step, 0, BATCH).to(model.devices[-1])  # the output is on the last device, and so is the loss
-        synchronize(devices[0])
+        synchronize(devices)
         begin = time.perf_counter_ns()
         loss = train_step(model, optimizer, criterion, x, y)
-        synchronize(devices[0])
+        synchronize(devices)
         times.append(time.perf_counter_ns() - begin)
         losses.append(loss.item())
         show_step(step, times[-1], losses[-1])

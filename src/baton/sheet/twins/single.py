@@ -20,10 +20,10 @@ def main():
     for step in range(STEPS):
         x = rows_of_step(inputs, step, 0, BATCH).to(device)
         y = rows_of_step(targets, step, 0, BATCH).to(device)
-        synchronize(device)
+        synchronize([device])
         begin = time.perf_counter_ns()
         loss = train_step(model, optimizer, criterion, x, y)
-        synchronize(device)
+        synchronize([device])
         times.append(time.perf_counter_ns() - begin)
         losses.append(loss.item())
         show_step(step, times[-1], losses[-1])
