@@ -183,6 +183,7 @@ tbody tr:first-child td { padding-top: 1mm; }
 tbody tr:last-child td { border-bottom: 0.7pt solid #444; }
 .figures { display: flex; flex-wrap: wrap; gap: 0 5mm; justify-content: space-evenly; align-items: center; margin: 1mm 0; }
 .whole { break-inside: avoid; }
+.ahead { break-after: avoid; }
 .stack { display: flex; flex-direction: column; }
 .figures table { margin: 1mm 0; }
 .figures table:not(:only-of-type) { width: min-content; }
@@ -321,12 +322,19 @@ std::string to_html(const Document& document, const std::vector<int>& pages) {
     // A heading stays with all that comes before the first table or picture, and with that.
     const std::size_t first_figure = first_figure_of(section);
     bool together = first_figure < section.blocks.size();
-    out += together ? "<div class=\"whole\">\n" : "";
+    const auto* first = together ? std::get_if<Grids>(&section.blocks[first_figure]) : nullptr;
+    const bool ahead = first != nullptr && first->row.size() > 1;
+    out += !together ? "" : ahead ? "<div class=\"whole ahead\">\n" : "<div class=\"whole\">\n";
     out += fmt::format("<h2 id=\"section-{}\">{}</h2>\n", s, html_words(section.heading));
     bool tall = false;     // of a table, so that two pictures lie beside it one above the other
     bool figures = false;  // tables, and the pictures that follow them, lie beside each other where there is room
     for (std::size_t b = 0; b < section.blocks.size(); ++b) {
       const Block& block = section.blocks[b];
+      // Of several tables it stays with the first: all of them and their pictures would leave too much of a page empty.
+      if (together && b == first_figure && ahead) {
+        out += "</div>\n";
+        together = false;
+      }
       const bool goes_on = b + 1 < section.blocks.size() && std::holds_alternative<Pictures>(section.blocks[b + 1]);
       std::visit(
           Overloaded{[&](const Paragraph& paragraph) {
