@@ -105,7 +105,7 @@ TEST_P(Bits, RecomputationChangesMemoryAndNothingElse) {
   for (const std::string strategy : {"single", "1f1b", "zb-h1", "tensor", "zero-3"}) {
     Case one = small(strategy, GetParam(), strategy == "single" ? 1 : 2);
     const Outcome kept = train(one);
-    for (const auto recompute : {strategy::Recompute::alternate, strategy::Recompute::all}) {
+    for (const auto recompute : {strategy::Recompute::alternate, strategy::Recompute::all, strategy::Recompute::full}) {
       one.layout.recompute = recompute;
       EXPECT_TRUE(same_bits(kept, train(one))) << to_text(one);
     }

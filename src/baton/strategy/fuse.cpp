@@ -64,11 +64,13 @@ void erase_marked(Draft& draft, const std::vector<bool>& gone) {
   }
 }
 
-/// Two ops become the one that does the work of both, where nothing else reads what is between them.
+/// Two ops become the one that does the work of both, where nothing else reads what is between them and all that the second reads
+/// is there when the first begins: what is recomputed between the two is not.
 void fuse_pairs(Draft& draft, const std::vector<op::Op>& known) {
   const Uses uses(draft);
   std::vector<bool> gone(draft.tasks.size(), false);
-  for (Task& task : draft.tasks) {
+  for (std::size_t i = 0; i < draft.tasks.size(); ++i) {
+    Task& task = draft.tasks[i];
     const op::Op* first = op_of(task);
     const std::size_t* reader = first == nullptr ? nullptr : uses.only_reader(draft, task.writes[0]);
     const op::Op* second = reader == nullptr ? nullptr : op_of(draft.tasks[*reader]);
@@ -80,6 +82,13 @@ void fuse_pairs(Draft& draft, const std::vector<op::Op>& known) {
       continue;
     }
     const Task& next = draft.tasks[*reader];
+    const bool too_early = std::any_of(both->reads.begin(), both->reads.end(), [&](std::size_t operand) {
+      const std::span<const std::size_t> writers = uses.writers[next.reads[operand]];
+      return std::any_of(writers.begin(), writers.end(), [&](std::size_t writer) { return writer > i && writer < *reader; });
+    });
+    if (too_early) {
+      continue;
+    }
     task.action = Compute{both->op};
     for (const std::size_t operand : both->reads) {
       task.reads.push_back(next.reads[operand]);

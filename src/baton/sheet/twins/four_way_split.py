@@ -55,7 +55,8 @@ class SplitModel(nn.Module):
         gpus = [torch.device("cuda", i) for i in range(torch.cuda.device_count())] if kind == "cuda" else []
         self.gpus = gpus[:most] or [torch.device("cpu", 0) for _ in range(most or 1)]
         n, depth = len(self.gpus), len(blocks)
-        self.devices = [self.gpus[i * n // depth] for i in range(depth)]  # the rule: i * n / depth
+        # depth // n blocks each, and one more on the first depth % n of them
+        self.devices = [gpu for g, gpu in enumerate(self.gpus) for _ in range(depth // n + (g < depth % n))]
         self.blocks = nn.ModuleList(block.to(device) for block, device in zip(blocks, self.devices))
 
     def forward(self, x):
