@@ -269,7 +269,14 @@ std::string why_they_differ(const std::vector<Json>& rows) {
   const bool told = !near &&
                     difference_of_speedups(small, base_of(rows, small), large, base_of(rows, large), pairs_among(cases.size()))
                         .differ;
-  const std::string verdict = told && !reasons.empty()
+  // Fixed costs make the small one less efficient. Where the large one is, its computing gained more from the size than its
+  // messages.
+  const bool outrun = told && number(large, "efficiency") < number(small, "efficiency") && computing > std::max(1.1, 1.05 * moving);
+  const std::string verdict = outrun ? fmt::format(
+                                           "Because products gain more from their size than messages do, so communication weighs "
+                                           "more on the large one{}",
+                                           same_bytes ? "" : "; bytes per flop differ too")
+                              : told && !reasons.empty()
                                   ? fmt::format("Because {}{}", listing(reasons), same_bytes ? "" : ", and bytes per flop differ")
                               : told && !same_bytes
                                   ? "Because bytes per flop differ; the rates hardly do"
